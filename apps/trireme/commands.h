@@ -1,0 +1,19 @@
+// The subcommands: one function, one file each. A command registers its options and, when it is chosen, runs and leaves
+// its exit code. Exit codes: 0 done; 1 the work failed or found something wrong; 2 the input cannot be used (nothing
+// was written); 3 stopped on request after a save.
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace trireme {
+
+inline constexpr int kExitFailed = 1;
+inline constexpr int kExitBadInput = 2;
+inline constexpr int kExitStopped = 3;
+
+void AddTrainCommand(CLI::App& app, int& exit_code);
+void AddScheduleCommand(CLI::App& app, int& exit_code);
+
+}  // namespace trireme

@@ -1,0 +1,27 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+
+#include "apps/trireme/commands.h"
+#include "base/error.h"
+
+int main(int argc, char** argv) {
+  CLI::App app{"Trireme plans, trains and measures language models with tensor, pipeline and data parallelism."};
+  app.require_subcommand(1);
+  app.set_version_flag("--version", "trireme " TRIREME_VERSION);
+  int exit_code = 0;
+  trireme::AddTrainCommand(app, exit_code);
+  trireme::AddScheduleCommand(app, exit_code);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : trireme::kExitBadInput;
+  } catch (const trireme::Error& error) {
+    std::fprintf(stderr, "trireme: %s\n", error.what());
+    return trireme::kExitBadInput;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "trireme: %s\n", error.what());
+    return trireme::kExitFailed;
+  }
+  return exit_code;
+}

@@ -1,0 +1,34 @@
+# trireme_library(NAME base SOURCES a.cc b.cc DEPENDS topology ... LINK pkg::lib ...)
+# A folder of src/ as a static library trireme_NAME. DEPENDS names other folders and is the folder's layer rule;
+# LINK names libraries from outside.
+function(trireme_library)
+  cmake_parse_arguments(arg "" "NAME" "SOURCES;DEPENDS;LINK" ${ARGN})
+  add_library(trireme_${arg_NAME} STATIC ${arg_SOURCES})
+  target_include_directories(trireme_${arg_NAME} PUBLIC ${CMAKE_SOURCE_DIR}/src)
+  list(TRANSFORM arg_DEPENDS PREPEND trireme_)
+  target_link_libraries(trireme_${arg_NAME} PUBLIC ${arg_DEPENDS} fmt::fmt PRIVATE trireme_flags ${arg_LINK})
+endfunction()
+
+# trireme_test(NAME topology_test SOURCES a_test.cc ... DEPENDS topology ... LABELS unit|ranks|...)
+# A GoogleTest program whose cases are found when it has been built. LABELS sorts them for ctest -L.
+# Test programs share one precompiled header, which halves their build time. The targets tests_unit, tests_ranks, …
+# build the programs of one label.
+function(trireme_test)
+  cmake_parse_arguments(arg "" "NAME;TIMEOUT" "SOURCES;DEPENDS;LABELS;LINK" ${ARGN})
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 300)
+  endif()
+  add_executable(${arg_NAME} ${arg_SOURCES})
+  list(TRANSFORM arg_DEPENDS PREPEND trireme_)
+  target_include_directories(${arg_NAME} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+  target_link_libraries(${arg_NAME} PRIVATE trireme_flags ${arg_DEPENDS} ${arg_LINK} GTest::gmock GTest::gtest_main Threads::Threads)
+  target_precompile_headers(${arg_NAME} REUSE_FROM trireme_test_headers)
+  target_compile_definitions(${arg_NAME} PRIVATE TRIREME_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  foreach(label ${arg_LABELS})
+    if(NOT TARGET tests_${label})
+      add_custom_target(tests_${label})
+    endif()
+    add_dependencies(tests_${label} ${arg_NAME})
+  endforeach()
+  gtest_discover_tests(${arg_NAME} DISCOVERY_TIMEOUT 120 PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
+endfunction()

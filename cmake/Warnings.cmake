@@ -1,0 +1,12 @@
+# Flags that every target of ours gets.
+add_library(trireme_flags INTERFACE)
+target_compile_options(trireme_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wno-missing-field-initializers>
+  $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${TRIREME_WERROR}>>:-Werror>)
+
+# CPU kernels alone are tuned for the machine. GCC 12.2 copies 32-byte constants wrongly under some -march=native
+# choices, so moves wider than 16 bytes are left to the vectoriser.
+set(TRIREME_KERNEL_FLAGS "")
+if(TRIREME_NATIVE)
+  set(TRIREME_KERNEL_FLAGS -march=native -mmove-max=128 -mstore-max=128)
+endif()

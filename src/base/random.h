@@ -1,0 +1,53 @@
+// Counter-based random numbers: a value is a pure function of a key and an index, so that every layout draws the same
+// weights, batches and dropout masks whatever order it asks in. Header-only where a GPU kernel needs the same bits.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <string_view>
+
+#ifdef __CUDACC__
+#define TRIREME_HOST_DEVICE __host__ __device__
+#else
+#define TRIREME_HOST_DEVICE
+#endif
+
+namespace trireme {
+
+// A 64-bit finaliser (splitmix64): every bit of the result depends on every bit of `x`.
+TRIREME_HOST_DEVICE inline std::uint64_t Mix64(std::uint64_t x) {
+  x += 0x9e3779b97f4a7c15ULL;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+  return x ^ (x >> 31);
+}
+
+TRIREME_HOST_DEVICE inline std::uint64_t CombineKeys(std::uint64_t a, std::uint64_t b) { return Mix64(a ^ Mix64(b)); }
+
+// 64 random bits for (key, index).
+TRIREME_HOST_DEVICE inline std::uint64_t RandomBits(std::uint64_t key, std::uint64_t index) {
+  return Mix64(key + Mix64(index));
+}
+
+// Uniform in [0, 1) with 24 bits, exact in float.
+TRIREME_HOST_DEVICE inline float RandomUniform(std::uint64_t key, std::uint64_t index) {
+  return static_cast<float>(RandomBits(key, index) >> 40) * (1.0F / 16777216.0F);
+}
+
+// Standard normal by Box-Muller from one draw of 64 bits. Host only: GPUs receive weights drawn on the host.
+inline float RandomNormal(std::uint64_t key, std::uint64_t index) {
+  const std::uint64_t bits = RandomBits(key, index);
+  const float u = (static_cast<float>(bits >> 40) + 0.5F) * (1.0F / 16777216.0F);
+  const float v = static_cast<float>((bits >> 8) & 0xffffffU) * (1.0F / 16777216.0F);
+  return std::sqrt(-2.0F * std::log(u)) * std::cos(6.28318530717958647692F * v);
+}
+
+// Uniform in [0, bound); bound > 0. The bias of the multiply-shift is below bound / 2^64.
+inline std::uint64_t RandomBelow(std::uint64_t key, std::uint64_t index, std::uint64_t bound) {
+  return static_cast<std::uint64_t>((static_cast<unsigned __int128>(RandomBits(key, index)) * bound) >> 64);
+}
+
+// A key from a seed and a name (FNV-1a, then mixed).
+std::uint64_t RandomKey(std::uint64_t seed, std::string_view name);
+
+}  // namespace trireme

@@ -1,0 +1,66 @@
+// The file that makes a folder a checkpoint: written last, it names the run's state outside tensors, every tensor with
+// its global shape, and every shard with its size and the digest of its header (which holds the digests of the data).
+// Its own last member is a digest of all bytes before it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/checksum.h"
+#include "base/shape.h"
+#include "model/model_config.h"
+#include "run/run_config.h"
+
+namespace trireme {
+
+// Everything of a run's state that is no tensor. Schedules, the batch ramp, random numbers and the order of the data
+// are functions of the configuration, the seed and the samples consumed, and need nothing more.
+struct RunState {
+  std::int64_t step = 0;
+  std::int64_t consumed_samples = 0;
+  std::int64_t updates = 0;  // steps that were not skipped: the optimizer's own count
+  double loss_scale = 1;
+  std::int64_t seed = 0;
+  std::string program = "trireme 0.1.0";
+  std::string saved_at;  // UTC, "2026-01-31T12:00:00Z"
+  std::string layout;    // in words; loading does not need it
+  std::int64_t ranks = 1;
+  ModelConfig model;
+  std::string recipe;          // TOML of the whole configuration
+  std::vector<KeyValue> keys;  // the same, flattened: what a resume compares
+  std::map<std::string, std::string>
+      notes;  // chosen kernels, the scaler's counters: whatever the trainer must find again
+};
+
+struct ManifestTensor {
+  std::string name;
+  std::string kind;
+  Shape shape;
+  bool operator==(const ManifestTensor&) const = default;
+};
+
+struct ManifestShard {
+  std::string file;
+  std::int64_t bytes = 0;
+  Digest header;
+  bool operator==(const ManifestShard&) const = default;
+};
+
+struct Manifest {
+  RunState state;
+  std::vector<ManifestTensor> tensors;  // sorted by (kind, name)
+  std::vector<ManifestShard> shards;    // by rank
+};
+
+inline constexpr char kManifestFile[] = "manifest.json";
+
+std::string FormatManifest(const Manifest& manifest);
+// Checks the digest first. `origin` names the file in errors.
+Manifest ParseManifest(std::string_view text, const std::string& origin);
+// Of a checkpoint's folder.
+Manifest ReadManifest(const std::string& folder);
+
+}  // namespace trireme

@@ -1,0 +1,76 @@
+// The steps of one save, as each rank takes them: every rank writes and syncs its shard into step-N.tmp; rank 0 then
+// waits for all shards, writes the manifest, and renames the folder. Ranks meet in the file system alone, so that
+// thread ranks and processes on many machines do the same. All functions throw an Error and leave cleaning up to
+// the caller.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "checkpoint/manifest.h"
+#include "checkpoint/shard_header.h"
+
+namespace trireme {
+
+// Where a test may stop a save. In the order of time.
+enum class SavePoint : std::uint8_t {
+  kSnapshot,
+  kOpen,
+  kMidShard,
+  kBeforeSync,
+  kAfterSync,
+  kBeforeManifest,
+  kMidManifest,
+  kBeforeRename,
+  kAfterRename,
+  kPrune,
+};
+inline constexpr int kSavePoints = 10;
+std::string Name(SavePoint point);
+using SaveHook = std::function<void(SavePoint)>;
+
+// A slice to save: `values` in the order of the pieces.
+struct SaveSlice {
+  std::string tensor;
+  std::string kind;
+  Shape shape;  // of the whole parameter
+  std::vector<SlicePiece> pieces;
+  std::span<const float> values;
+};
+
+struct SaveTask {
+  std::string folder;  // of all checkpoints
+  std::int64_t step = 0;
+  std::int64_t attempt = 0;
+  std::int64_t rank = 0;
+  std::int64_t ranks = 1;
+  bool read_back = true;  // compare what the disk has with what was written, before the shard counts
+  SaveHook hook;          // may be empty
+
+  std::string unfinished() const;  // folder/step-N.tmp
+  std::string finished() const;    // folder/step-N
+  void At(SavePoint point) const {
+    if (hook) {
+      hook(point);
+    }
+  }
+};
+
+// Writes this rank's shard; it has its final name only when it is whole and on the disk.
+void WriteShard(const SaveTask& task, std::span<const SaveSlice> slices);
+// Tells rank 0 why this rank's shard will not come. False when even that cannot be written.
+bool LeaveFailure(const SaveTask& task, const std::string& message);
+
+struct CommitLimits {
+  double seconds = 1800;                    // how long rank 0 waits for the other ranks' shards
+  const std::atomic<bool>* stop = nullptr;  // true: stop waiting
+};
+// Rank 0, after its own WriteShard: waits for every rank's shard, checks that together they hold each tensor once,
+// writes the manifest and renames. Returns the bytes of all shards.
+std::int64_t CommitCheckpoint(const SaveTask& task, const RunState& state, const CommitLimits& limits);
+
+}  // namespace trireme

@@ -1,0 +1,137 @@
+#include "comm/communicator.h"
+
+#include "base/error.h"
+
+namespace trireme {
+namespace {
+
+void RequireSameType(const Communicator& group, CollectiveKind kind, const Tensor& in, const Tensor& out) {
+  Require(in.dtype == out.dtype, "{} in group '{}': the input is {}, the output {}", Name(kind), group.name(),
+          Name(in.dtype), Name(out.dtype));
+}
+
+void RequireParts(const Communicator& group, CollectiveKind kind, const Tensor& part, const Tensor& whole) {
+  Require(whole.count() == part.count() * group.size(),
+          "{} in group '{}' of {}: {} elements are not {} parts of {} elements", Name(kind), group.name(), group.size(),
+          whole.count(), group.size(), part.count());
+}
+
+void RequireMember(const Communicator& group, CollectiveKind kind, int member) {
+  Require(member >= 0 && member < group.size(), "{} in group '{}': no member {} among {}", Name(kind), group.name(),
+          member, group.size());
+}
+
+void RequireTag(const Communicator& group, CollectiveKind kind, int tag) {
+  Require(tag >= 0, "{} in group '{}': tag {} is negative", Name(kind), group.name(), tag);
+}
+
+void CopyAlone(Device& device, const Tensor& in, const Tensor& out) {
+  if (in.data != out.data && out.count() > 0) {
+    device.ops().Copy(out, in);
+  }
+}
+
+}  // namespace
+
+void Communicator::Record(const CollectiveCall& call, std::int64_t payload_bytes, const std::function<void()>& action) {
+  const std::int64_t sequence = sequence_++;
+  // An observer may change while a call runs; both halves of a call go to the one that saw it start.
+  CollectiveObserver* const observer = observer_;
+  if (observer != nullptr) {
+    observer->Started(name_, sequence, call);
+  }
+  action();
+  if (size() > 1) {
+    traffic_.Add(call.kind, payload_bytes);
+  }
+  if (observer != nullptr) {
+    observer->Ended(name_, sequence);
+  }
+}
+
+std::unique_ptr<Communicator> Communicator::Split(const std::string& name, int color, int key) {
+  Require(color >= 0, "split of group '{}' into '{}': color {} is negative", name_, name, color);
+  std::unique_ptr<Communicator> child = DoSplit(name, color, key);
+  child->observer_ = observer_;
+  return child;
+}
+
+void Communicator::AllReduce(const Tensor& in_place, ReduceOp op) {
+  if (size() == 1) {
+    return CheckAborted();
+  }
+  const CollectiveCall call = {
+      .kind = CollectiveKind::kAllReduce, .dtype = in_place.dtype, .op = op, .count = in_place.count()};
+  Record(call, in_place.bytes(), [&] { DoAllReduce(in_place, op, call); });
+}
+
+void Communicator::AllGather(const Tensor& in, const Tensor& out) {
+  const CollectiveCall call = {.kind = CollectiveKind::kAllGather, .dtype = out.dtype, .count = out.count()};
+  RequireSameType(*this, call.kind, in, out);
+  RequireParts(*this, call.kind, in, out);
+  if (size() == 1) {
+    CheckAborted();
+    return CopyAlone(device(), in, out);
+  }
+  Record(call, out.bytes(), [&] { DoAllGather(in, out, call); });
+}
+
+void Communicator::ReduceScatter(const Tensor& in, const Tensor& out) {
+  const CollectiveCall call = {.kind = CollectiveKind::kReduceScatter, .dtype = in.dtype, .count = in.count()};
+  RequireSameType(*this, call.kind, in, out);
+  RequireParts(*this, call.kind, out, in);
+  if (size() == 1) {
+    CheckAborted();
+    return CopyAlone(device(), in, out);
+  }
+  Record(call, in.bytes(), [&] { DoReduceScatter(in, out, call); });
+}
+
+void Communicator::AllToAll(const Tensor& in, const Tensor& out) {
+  const CollectiveCall call = {.kind = CollectiveKind::kAllToAll, .dtype = in.dtype, .count = in.count()};
+  RequireSameType(*this, call.kind, in, out);
+  Require(in.count() == out.count() && in.count() % size() == 0,
+          "all_to_all in group '{}': {} elements in and {} out must be equal and a multiple of {}", name_, in.count(),
+          out.count(), size());
+  if (size() == 1) {
+    CheckAborted();
+    return CopyAlone(device(), in, out);
+  }
+  Record(call, in.bytes(), [&] { DoAllToAll(in, out, call); });
+}
+
+void Communicator::Broadcast(const Tensor& in_place, int root) {
+  const CollectiveCall call = {
+      .kind = CollectiveKind::kBroadcast, .dtype = in_place.dtype, .count = in_place.count(), .peer = root};
+  RequireMember(*this, call.kind, root);
+  if (size() == 1) {
+    return CheckAborted();
+  }
+  Record(call, in_place.bytes(), [&] { DoBroadcast(in_place, root, call); });
+}
+
+void Communicator::Send(const Tensor& message, int to, int tag) {
+  const CollectiveCall call = {
+      .kind = CollectiveKind::kSend, .dtype = message.dtype, .count = message.count(), .peer = to, .tag = tag};
+  RequireMember(*this, call.kind, to);
+  RequireTag(*this, call.kind, tag);
+  Record(call, message.bytes(), [&] { DoSend(message, to, call); });
+}
+
+void Communicator::Receive(const Tensor& message, int from, int tag) {
+  const CollectiveCall call = {
+      .kind = CollectiveKind::kReceive, .dtype = message.dtype, .count = message.count(), .peer = from, .tag = tag};
+  RequireMember(*this, call.kind, from);
+  RequireTag(*this, call.kind, tag);
+  Record(call, message.bytes(), [&] { DoReceive(message, from, call); });
+}
+
+void Communicator::Barrier() {
+  if (size() == 1) {
+    return CheckAborted();
+  }
+  const CollectiveCall call = {.kind = CollectiveKind::kBarrier};
+  Record(call, 0, [&] { DoBarrier(call); });
+}
+
+}  // namespace trireme

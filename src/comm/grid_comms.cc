@@ -1,0 +1,21 @@
+#include "comm/grid_comms.h"
+
+#include "base/error.h"
+
+namespace trireme {
+
+GridComms::GridComms(Communicator& world, const ParallelLayout& layout) : world_(world) {
+  Require(world.size() == layout.ranks(), "the layout {} takes {} ranks, but {} were started", layout.ToString(),
+          layout.ranks(), world.size());
+  const ProcessGrid grid(layout);
+  coordinate_ = grid.CoordinateOf(world.rank());
+  // Ranks with the same other coordinates share a group: the group's color is its first member.
+  const auto color = [&](Axis axis) { return grid.RanksAlong(axis, world.rank()).front(); };
+  tensor_ = world.Split("tensor", color(Axis::kTensor), coordinate_.tensor);
+  data_ = world.Split("data", color(Axis::kData), coordinate_.data);
+  pipeline_ = world.Split("pipeline", color(Axis::kPipeline), coordinate_.pipeline);
+  const bool at_an_end = coordinate_.pipeline == 0 || coordinate_.pipeline == layout.pipeline - 1;
+  tied_ = world.Split("tied", at_an_end ? color(Axis::kPipeline) : layout.ranks() + world.rank(), coordinate_.pipeline);
+}
+
+}  // namespace trireme

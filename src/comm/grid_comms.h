@@ -1,0 +1,34 @@
+// The groups that a rank of a grid belongs to, by axis. Axes of degree 1 are groups of one: no caller asks about sizes.
+#pragma once
+
+#include <memory>
+
+#include "comm/communicator.h"
+#include "topology/layout.h"
+
+namespace trireme {
+
+class GridComms {
+ public:
+  // Collective over `world`, which must have layout.ranks() members and outlive this.
+  GridComms(Communicator& world, const ParallelLayout& layout);
+
+  Communicator& world() { return world_; }
+  Communicator& tensor() { return *tensor_; }
+  Communicator& data() { return *data_; }
+  Communicator& pipeline() { return *pipeline_; }
+  // The first and the last stage of this rank's pipeline, which both hold a tied token table. Ranks of the stages
+  // between are in groups of one.
+  Communicator& tied() { return *tied_; }
+  const Coordinate& coordinate() const { return coordinate_; }
+
+ private:
+  Communicator& world_;
+  Coordinate coordinate_;
+  std::unique_ptr<Communicator> tensor_;
+  std::unique_ptr<Communicator> data_;
+  std::unique_ptr<Communicator> pipeline_;
+  std::unique_ptr<Communicator> tied_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,62 @@
+// A group of ranks that are processes, over MPI, which sees host memory only: tensors of another device are staged.
+// Sums are taken in rank order, so equal runs give equal bits. Calls are compared before MPI sees them, because MPI
+// itself answers a mismatch by hanging or by corrupting memory.
+#pragma once
+
+#include <mpi.h>
+
+#include "comm/communicator.h"
+#include "comm/mpi_session.h"
+#include "comm/staging.h"
+
+namespace trireme {
+
+class MpiCommunicator : public Communicator {
+ public:
+  // All processes. Session and device must outlive the communicator. Collective.
+  MpiCommunicator(MpiSession& session, Device& device, std::string name = "world");
+  // Takes `group` over and frees it.
+  MpiCommunicator(MpiSession& session, MPI_Comm group, Device& device, std::string name);
+  ~MpiCommunicator() override;
+  MpiCommunicator(const MpiCommunicator&) = delete;
+  MpiCommunicator& operator=(const MpiCommunicator&) = delete;
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  // Prints "rank R: message" and ends every process with exit code 1. Does not return.
+  void Abort(const std::string& message) override;
+
+  // The last call of a rank on its world. An Error when another member calls something else instead.
+  void End();
+
+ protected:
+  Device& device() override { return device_; }
+  std::unique_ptr<Communicator> DoSplit(const std::string& name, int color, int key) override;
+  void DoAllReduce(const Tensor& in_place, ReduceOp op, const CollectiveCall& call) override;
+  void DoAllGather(const Tensor& in, const Tensor& out, const CollectiveCall& call) override;
+  void DoReduceScatter(const Tensor& in, const Tensor& out, const CollectiveCall& call) override;
+  void DoAllToAll(const Tensor& in, const Tensor& out, const CollectiveCall& call) override;
+  void DoBroadcast(const Tensor& in_place, int root, const CollectiveCall& call) override;
+  void DoSend(const Tensor& message, int to, const CollectiveCall& call) override;
+  void DoReceive(const Tensor& message, int from, const CollectiveCall& call) override;
+  void DoBarrier(const CollectiveCall& call) override;
+
+ private:
+  // Waits until every member is here; throws on all of them when their calls differ.
+  void CheckCalls(const CollectiveCall& call) const;
+  int WorldRank(int member) const;
+  char* Scratch(std::int64_t bytes);
+  // The two on host memory: gather everything and sum it all, or let each member sum a part and gather the sums.
+  void ReduceSmall(const Tensor& in_place, ReduceOp op);
+  void ReduceBlock(const Tensor& in_place, ReduceOp op);
+
+  MpiSession& session_;
+  MPI_Comm group_ = MPI_COMM_NULL;
+  Device& device_;
+  int rank_ = 0;
+  int size_ = 1;
+  std::unique_ptr<char[]> scratch_;
+  std::int64_t scratch_bytes_ = 0;
+};
+
+}  // namespace trireme

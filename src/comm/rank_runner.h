@@ -1,0 +1,33 @@
+// Starts ranks and ends them together. An exception on one rank is caught here, printed with the rank's number, aborts
+// the world, and is thrown again from Run* on the caller's thread (threads) or ends the process (MPI).
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "comm/communicator.h"
+#include "device/device.h"
+
+namespace trireme {
+
+// What a rank's function gets: its device and the world of all ranks. Both live until the function returns.
+struct RankContext {
+  Device& device;
+  Communicator& world;
+};
+
+// Runs `body` on `ranks` threads, each with a device made from `options` (local_rank set) and a thread communicator.
+// Returns when all have ended. When ranks fail, throws an Error "rank R: message" of the first that failed by itself;
+// the others end within a second.
+void RunThreadRanks(int ranks, const DeviceOptions& options, const std::function<void(RankContext&)>& body);
+
+// True when this process was started by mpirun, srun or the like as one of several (or one) ranks, read from the
+// environment without starting MPI.
+bool LaunchedByMpi();
+
+// Runs `body` as this process's rank over MPI (with NCCL between GPUs where built), and finalises MPI. On an
+// exception: prints "rank R: message" last and ends all processes with exit code 1 within three seconds.
+// In builds without MPI this throws the Error "not built with MPI".
+void RunMpiRank(const DeviceOptions& options, const std::function<void(RankContext&)>& body);
+
+}  // namespace trireme

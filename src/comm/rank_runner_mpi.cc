@@ -1,0 +1,47 @@
+#include <exception>
+
+#include "comm/mpi_communicator.h"
+#include "comm/nccl_communicator.h"
+#include "comm/rank_runner.h"
+
+namespace trireme {
+namespace {
+
+void RunBody(MpiSession& session, MpiCommunicator& processes, const DeviceOptions& options,
+             const std::function<void(RankContext&)>& body) {
+  DeviceOptions rank_options = options;
+  rank_options.local_rank = session.local_rank();
+  const std::unique_ptr<Device> device = MakeDevice(rank_options);
+  if (device->is_host() || !NcclCanConnect(processes)) {
+    MpiCommunicator world(session, *device);
+    RankContext context{*device, world};
+    body(context);
+    world.End();
+  } else {
+    auto host = std::make_unique<MpiCommunicator>(session, session.host());
+    MpiCommunicator& end = *host;
+    const std::unique_ptr<Communicator> world = MakeNcclCommunicator(std::move(host), *device);
+    RankContext context{*device, *world};
+    body(context);
+    end.End();
+  }
+}
+
+}  // namespace
+
+void RunMpiRank(const DeviceOptions& options, const std::function<void(RankContext&)>& body) {
+  MpiSession session;
+  {
+    MpiCommunicator processes(session, session.host());
+    try {
+      RunBody(session, processes, options, body);
+    } catch (const std::exception& error) {
+      processes.Abort(error.what());
+    } catch (...) {
+      processes.Abort("an exception of unknown type");
+    }
+  }
+  session.Finish();
+}
+
+}  // namespace trireme

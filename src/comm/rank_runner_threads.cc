@@ -1,0 +1,71 @@
+#include <exception>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "comm/nccl_communicator.h"
+#include "comm/rank_runner.h"
+#include "comm/thread_communicator.h"
+
+namespace trireme {
+namespace {
+
+struct ThreadRank {
+  ThreadWorld& world;
+  int rank = 0;
+  DeviceOptions options;
+  bool own_gpu = false;  // if its device is a GPU, no other rank uses that one
+};
+
+std::unique_ptr<Communicator> MakeWorld(const ThreadRank& self, Device& device, Device& host) {
+  const bool over_nccl = self.own_gpu && !device.is_host();
+  auto world =
+      std::make_unique<ThreadCommunicator>(self.world, self.world.root(), self.rank, over_nccl ? host : device);
+  if (over_nccl) {
+    return MakeNcclCommunicator(std::move(world), device);
+  }
+  return world;
+}
+
+void RunRank(const ThreadRank& self, const std::function<void(RankContext&)>& body) {
+  try {
+    const std::unique_ptr<Device> device = MakeDevice(self.options);
+    const std::unique_ptr<Device> host = MakeCpuDevice({.threads = 1});
+    const std::unique_ptr<Communicator> world = MakeWorld(self, *device, *host);
+    RankContext context{*device, *world};
+    body(context);
+    self.world.End(self.rank);
+  } catch (const std::exception& error) {
+    self.world.Abort(self.rank, error.what());
+  } catch (...) {
+    self.world.Abort(self.rank, "an exception of unknown type");
+  }
+}
+
+}  // namespace
+
+void RunThreadRanks(int ranks, const DeviceOptions& options, const std::function<void(RankContext&)>& body) {
+  Require(ranks >= 1, "cannot run {} ranks", ranks);
+  ThreadWorld world(ranks);
+  const int gpus = options.kind == "cpu" ? 0 : CudaDeviceCount();
+  const bool own_gpu = ranks > 1 && ranks <= gpus && NcclIsBuilt();
+  {
+    std::vector<std::jthread> threads;
+    for (int rank = 0; rank < ranks; ++rank) {
+      DeviceOptions rank_options = options;
+      // Without NCCL ranks reach each other's memory directly, which takes one GPU for all of them.
+      rank_options.local_rank = gpus > 0 && !own_gpu ? 0 : rank;
+      const ThreadRank self = {world, rank, rank_options, own_gpu};
+      try {
+        threads.emplace_back([self, &body] { RunRank(self, body); });
+      } catch (const std::system_error& error) {
+        world.Abort(rank, fmt::format("cannot start its thread: {}", error.what()));
+        break;
+      }
+    }
+  }
+  world.ThrowIfAborted();
+}
+
+}  // namespace trireme

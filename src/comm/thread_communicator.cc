@@ -1,0 +1,127 @@
+#include "comm/thread_communicator.h"
+
+#include <algorithm>
+#include <exception>
+#include <map>
+
+#include "comm/call_check.h"
+#include "comm/thread_moves.h"
+
+namespace trireme {
+namespace {
+
+// Up to here one more meeting costs more than what several threads gain.
+constexpr std::int64_t kSmallBytes = 16384;
+
+// Makes the groups of a split and tells each member which one it is in.
+void AssignChildren(ThreadWorld& world, const ThreadGroup& parent, const std::string& name, std::vector<Post>& posts) {
+  std::map<int, std::vector<int>> members_of_color;
+  for (std::size_t member = 0; member < posts.size(); ++member) {
+    members_of_color[posts[member].color].push_back(static_cast<int>(member));
+  }
+  for (auto& [color, members] : members_of_color) {
+    std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
+      return posts[static_cast<std::size_t>(a)].key < posts[static_cast<std::size_t>(b)].key;
+    });
+    std::vector<int> world_ranks(members.size());
+    std::transform(members.begin(), members.end(), world_ranks.begin(),
+                   [&](int member) { return parent.world_rank(member); });
+    ThreadGroup& child = world.AddGroup(name, std::move(world_ranks));
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      Post& post = posts[static_cast<std::size_t>(members[i])];
+      post.child = &child;
+      post.child_member = static_cast<int>(i);
+    }
+  }
+}
+
+}  // namespace
+
+ThreadCommunicator::ThreadCommunicator(ThreadWorld& world, ThreadGroup& group, int member, Device& device,
+                                       std::string name)
+    : Communicator(std::move(name)), world_(world), group_(group), member_(member), device_(device) {}
+
+void ThreadCommunicator::Abort(const std::string& message) { world_.Abort(group_.world_rank(member_), message); }
+
+std::unique_ptr<Communicator> ThreadCommunicator::DoSplit(const std::string& name, int color, int key) {
+  group_.Meet(member_, {.call = SplitCall(), .color = color, .key = key},
+              [&] { AssignChildren(world_, group_, name, group_.posts()); });
+  const Post& post = group_.posts()[static_cast<std::size_t>(member_)];
+  return std::make_unique<ThreadCommunicator>(world_, *post.child, post.child_member, device_, name);
+}
+
+void ThreadCommunicator::Exchange(const Post& post) {
+  if (!device_.is_host()) {
+    device_.Synchronize();
+  }
+  if (!device_.is_host() || post.call.count * SizeOf(post.call.dtype) <= kSmallBytes) {
+    group_.Meet(member_, post, [this] {
+      MoveEverything(device_, group_.posts());
+      device_.Synchronize();
+    });
+    return;
+  }
+  group_.Meet(member_, post, {});
+  std::exception_ptr failure;
+  try {
+    MovePart(device_, group_.posts(), member_);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  group_.Finish();
+  if (failure) {
+    std::rethrow_exception(failure);
+  }
+}
+
+void ThreadCommunicator::DoAllReduce(const Tensor& in_place, ReduceOp /*op*/, const CollectiveCall& call) {
+  Exchange({.call = call, .out = in_place});
+}
+
+void ThreadCommunicator::DoAllGather(const Tensor& in, const Tensor& out, const CollectiveCall& call) {
+  Exchange({.call = call, .in = in, .out = out});
+}
+
+void ThreadCommunicator::DoReduceScatter(const Tensor& in, const Tensor& out, const CollectiveCall& call) {
+  Exchange({.call = call, .in = in, .out = out});
+}
+
+void ThreadCommunicator::DoAllToAll(const Tensor& in, const Tensor& out, const CollectiveCall& call) {
+  Exchange({.call = call, .in = in, .out = out});
+}
+
+void ThreadCommunicator::DoBroadcast(const Tensor& in_place, int /*root*/, const CollectiveCall& call) {
+  Exchange({.call = call, .out = in_place});
+}
+
+void ThreadCommunicator::DoSend(const Tensor& message, int to, const CollectiveCall& call) {
+  world_.ThrowIfAborted();
+  Mailbox& mailbox = group_.mailbox(to);
+  Message copy = mailbox.NewMessage(message.bytes());
+  copy.dtype = message.dtype;
+  copy.count = message.count();
+  if (message.count() > 0) {
+    device_.CopyToHost(copy.data.get(), message.data, message.bytes());
+  }
+  mailbox.Put(member_, call.tag, std::move(copy));
+}
+
+void ThreadCommunicator::DoReceive(const Tensor& message, int from, const CollectiveCall& call) {
+  Message received = group_.Take(member_, call);
+  CheckMessage({.group = name(),
+                .sender = group_.world_rank(from),
+                .receiver = group_.world_rank(member_),
+                .tag = call.tag,
+                .sent_dtype = received.dtype,
+                .sent_count = received.count,
+                .wanted_dtype = message.dtype,
+                .wanted_count = message.count()});
+  if (message.count() > 0) {
+    device_.CopyFromHost(message.data, received.data.get(), message.bytes());
+  }
+  group_.mailbox(member_).GiveBack(std::move(received));
+}
+
+void ThreadCommunicator::DoBarrier(const CollectiveCall& call) { group_.Meet(member_, {.call = call}, {}); }
+
+}  // namespace trireme

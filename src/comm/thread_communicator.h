@@ -1,0 +1,41 @@
+// A group of ranks that are threads of one process, with their data in memory that all of them can reach: the host's,
+// or one GPU's that they share. Small collectives, and all of a GPU's, are done by the last member to arrive; in large
+// ones on the host each member does its share.
+#pragma once
+
+#include "comm/thread_world.h"
+
+namespace trireme {
+
+class ThreadCommunicator : public Communicator {
+ public:
+  // Member `member` of `group`, which belongs to `world`. World and device must outlive the communicator.
+  ThreadCommunicator(ThreadWorld& world, ThreadGroup& group, int member, Device& device, std::string name = "world");
+
+  int rank() const override { return member_; }
+  int size() const override { return group_.size(); }
+  void Abort(const std::string& message) override;
+
+ protected:
+  Device& device() override { return device_; }
+  void CheckAborted() const override { world_.ThrowIfAborted(); }
+  std::unique_ptr<Communicator> DoSplit(const std::string& name, int color, int key) override;
+  void DoAllReduce(const Tensor& in_place, ReduceOp op, const CollectiveCall& call) override;
+  void DoAllGather(const Tensor& in, const Tensor& out, const CollectiveCall& call) override;
+  void DoReduceScatter(const Tensor& in, const Tensor& out, const CollectiveCall& call) override;
+  void DoAllToAll(const Tensor& in, const Tensor& out, const CollectiveCall& call) override;
+  void DoBroadcast(const Tensor& in_place, int root, const CollectiveCall& call) override;
+  void DoSend(const Tensor& message, int to, const CollectiveCall& call) override;
+  void DoReceive(const Tensor& message, int from, const CollectiveCall& call) override;
+  void DoBarrier(const CollectiveCall& call) override;
+
+ private:
+  void Exchange(const Post& post);
+
+  ThreadWorld& world_;
+  ThreadGroup& group_;
+  const int member_;
+  Device& device_;
+};
+
+}  // namespace trireme

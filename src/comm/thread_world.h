@@ -1,0 +1,107 @@
+// What thread ranks share: the abort state of the world, and for each group a place to meet and mailboxes. Nobody
+// spins: waiting is on condition variables, so that many more ranks than cores run well.
+//
+// The world owns its groups until it ends and must outlive every communicator over it. All functions may be called
+// from any thread.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "comm/mailbox.h"
+
+namespace trireme {
+
+class ThreadWorld;
+class ThreadGroup;
+
+// What a member brings to a meeting. The tensors stay valid until the collective has ended for every member.
+struct Post {
+  CollectiveCall call;
+  Tensor in;
+  Tensor out;
+  // Split only; the last two are filled in by the last to arrive.
+  int color = 0;
+  int key = 0;
+  ThreadGroup* child = nullptr;
+  int child_member = 0;
+};
+
+class ThreadGroup {
+ public:
+  ThreadGroup(ThreadWorld& world, std::string name, std::vector<int> world_ranks);
+
+  int size() const { return static_cast<int>(world_ranks_.size()); }
+  int world_rank(int member) const { return world_ranks_[static_cast<std::size_t>(member)]; }
+
+  // Waits until every member has posted. The last to arrive compares the calls and runs `by_last` (may be empty)
+  // before anybody leaves. A mismatch or an exception of by_last becomes an Error on every member. Throws when the
+  // world is aborted, or when a member ended without arriving.
+  void Meet(int member, const Post& post, const std::function<void()>& by_last);
+  // The second meeting of a collective whose members move data between the two. Never interrupted: who left the first
+  // one comes here in bounded time, and others read his memory until then.
+  void Finish();
+  // Valid between Meet and Finish, or in by_last. After Meet alone a member may read its own post only.
+  std::vector<Post>& posts() { return posts_; }
+
+  // Waits for a message to `member`. Throws as Meet does.
+  Message Take(int member, const CollectiveCall& call);
+  Mailbox& mailbox(int member) { return mailboxes_[static_cast<std::size_t>(member)]; }
+
+  void Wake();
+
+ private:
+  void Release();
+  std::string Mismatch() const;
+  // World rank of a member that ended and has not arrived; -1 for none.
+  int EndedMember() const;
+
+  ThreadWorld& world_;
+  const std::string name_;
+  const std::vector<int> world_ranks_;
+  std::vector<Mailbox> mailboxes_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Post> posts_;
+  std::vector<bool> present_;
+  int arrived_ = 0;
+  std::int64_t generation_ = 0;
+  std::string failure_;  // of the meeting that ended last
+};
+
+class ThreadWorld {
+ public:
+  explicit ThreadWorld(int ranks);
+
+  ThreadGroup& root() { return *groups_.front(); }
+  ThreadGroup& AddGroup(const std::string& name, std::vector<int> world_ranks);
+
+  // The first call decides; later ones change nothing.
+  void Abort(int rank, const std::string& message);
+  bool aborted() const { return aborted_; }
+  // Throws "rank R: message" of the first Abort.
+  void ThrowIfAborted() const;
+
+  // `rank` has returned and will take part in nothing more.
+  void End(int rank);
+  bool ended(int rank) const { return ended_[static_cast<std::size_t>(rank)]; }
+
+ private:
+  void WakeAll();
+
+  mutable std::mutex mutex_;
+  std::vector<std::unique_ptr<ThreadGroup>> groups_;
+  std::string failure_;
+  std::atomic<bool> aborted_ = false;
+  std::vector<std::atomic<bool>> ended_;
+};
+
+}  // namespace trireme

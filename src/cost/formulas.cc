@@ -1,0 +1,40 @@
+#include "cost/formulas.h"
+
+namespace trireme {
+
+double ModelFlops(const ModelConfig& config, double samples) {
+  const auto h = static_cast<double>(config.hidden);
+  const auto s = static_cast<double>(config.sequence);
+  const auto layers = static_cast<double>(config.layers);
+  const double q = h;
+  const double k = h * static_cast<double>(config.kv_heads == 0 ? config.heads : config.kv_heads) /
+                   static_cast<double>(config.heads);
+  const double products = config.feed_forward == FeedForwardChoice::kSwiGlu ? 3 : 2;
+  const double per_token = 6 * h * static_cast<double>(config.ffn) * products * layers +
+                           6 * (h * (q + 2 * k) + q * h) * layers + 6 * h * static_cast<double>(config.vocabulary);
+  return samples * s * per_token + 6 * samples * s * s * q * layers;
+}
+
+double EstimatedFlops(const ModelConfig& config, double samples, bool recomputation) {
+  return (recomputation ? 8.0 : 6.0) * static_cast<double>(ParameterCount(config)) * samples *
+         static_cast<double>(config.sequence);
+}
+
+double MegatronFlops(const ModelConfig& config, double samples, bool recomputation) {
+  const auto h = static_cast<double>(config.hidden);
+  const auto s = static_cast<double>(config.sequence);
+  const auto layers = static_cast<double>(config.layers);
+  const double factor = recomputation ? 4 : 3;
+  return 24 * factor * samples * s * layers * h * h *
+         (1 + s / (6 * h) + static_cast<double>(config.vocabulary) / (16 * layers * h));
+}
+
+double TrainingDeviceHours(double tokens, double parameters, double flops_per_second, bool recomputation) {
+  return (recomputation ? 8.0 : 6.0) * tokens * parameters / flops_per_second / 3600;
+}
+
+double TrainingDays(double tokens, double parameters, double devices, double flops_per_second, bool recomputation) {
+  return TrainingDeviceHours(tokens, parameters, flops_per_second, recomputation) / devices / 24;
+}
+
+}  // namespace trireme

@@ -1,0 +1,55 @@
+#include "cost/local_sizes.h"
+
+#include <algorithm>
+
+#include "model/parameter_table.h"
+
+namespace trireme {
+
+LocalSizes::LocalSizes(const ModelConfig& config, const ParallelLayout& layout, DType working_dtype,
+                       bool split_backward_parts)
+    : dtype(working_dtype),
+      tensor(layout.tensor),
+      sequence_parallel(layout.sequence_parallel && layout.tensor > 1),
+      split_backward(split_backward_parts),
+      dropout(config.dropout > 0),
+      batch(layout.micro_batch),
+      sequence(config.sequence),
+      tokens(batch * sequence),
+      outside(sequence_parallel ? tokens / tensor : tokens),
+      hidden(config.hidden),
+      heads(config.heads / tensor),
+      kv_heads((config.kv_heads == 0 ? config.heads : config.kv_heads) / tensor),
+      head_size(config.head_size()),
+      attention(heads * head_size),
+      qkv((heads + 2 * kv_heads) * head_size),
+      ffn(config.ffn / tensor),
+      ffn_in(config.feed_forward == FeedForwardChoice::kSwiGlu ? 2 * ffn : ffn),
+      vocabulary(PaddedShare(config.vocabulary, tensor)),
+      gated(config.feed_forward == FeedForwardChoice::kSwiGlu),
+      recompute_norms(layout.recompute != Recompute::kNone),
+      recompute_activation(layout.recompute != Recompute::kNone),
+      recompute_attention(layout.recompute == Recompute::kSelective && !split_backward),
+      recompute_block(layout.recompute == Recompute::kFull) {
+  if (recompute_block) {
+    // A block that is computed again whole keeps nothing but its input; within that second forward nothing is dropped.
+    recompute_norms = recompute_activation = recompute_attention = false;
+  }
+}
+
+LocalSizes LocalSizes::WithoutRecompute() const {
+  LocalSizes sizes = *this;
+  sizes.recompute_norms = sizes.recompute_activation = sizes.recompute_attention = sizes.recompute_block = false;
+  return sizes;
+}
+
+std::int64_t HeadChunk(const LocalSizes& sizes, std::int64_t wanted) {
+  if (wanted > 0) {
+    return std::min(wanted, sizes.tokens);
+  }
+  constexpr std::int64_t kLogitBytes = std::int64_t{512} << 20;
+  const std::int64_t rows = kLogitBytes / (sizes.vocabulary * sizes.element()) / 128 * 128;
+  return std::min(sizes.tokens, std::max<std::int64_t>(rows, 128));
+}
+
+}  // namespace trireme

@@ -1,0 +1,50 @@
+// The extents that one rank works with: a model cut by a layout. Everything in cost, nn and train that needs a size
+// reads it here, so that what is planned and what is done cannot differ.
+#pragma once
+
+#include <cstdint>
+
+#include "base/dtype.h"
+#include "model/model_config.h"
+#include "topology/layout.h"
+
+namespace trireme {
+
+struct LocalSizes {
+  // Requires RequireDivisible(config, layout) to hold. split_backward: the schedule runs backward in two parts.
+  LocalSizes(const ModelConfig& config, const ParallelLayout& layout, DType working_dtype, bool split_backward);
+
+  DType dtype;             // of weights and activations
+  int tensor;              // degree
+  bool sequence_parallel;  // and tensor > 1
+  bool split_backward;
+  bool dropout;  // probability above 0
+
+  std::int64_t batch;     // B: sequences of a micro batch
+  std::int64_t sequence;  // T
+  std::int64_t tokens;    // N = B * T
+  std::int64_t outside;   // n: tokens this rank holds outside the tensor region: N / tensor under sequence parallelism
+  std::int64_t hidden;    // C
+  std::int64_t heads;     // of this rank
+  std::int64_t kv_heads;
+  std::int64_t head_size;   // D
+  std::int64_t attention;   // heads * D
+  std::int64_t qkv;         // (heads + 2 * kv_heads) * D
+  std::int64_t ffn;         // F of this rank
+  std::int64_t ffn_in;      // F, or 2F for a gated feed-forward
+  std::int64_t vocabulary;  // rows of the vocabulary with padding, of this rank
+  bool gated;
+  bool recompute_norms;       // light, selective, full
+  bool recompute_activation;  // likewise
+  bool recompute_attention;   // selective; not under a split backward, whose weight part needs the attention's output
+  bool recompute_block;       // full
+
+  std::int64_t element() const { return SizeOf(dtype); }
+  // The sizes of a block that keeps everything, for layers beyond layout.recompute_layers.
+  LocalSizes WithoutRecompute() const;
+};
+
+// Tokens whose logits exist at once: about 512 MiB of them, a multiple of 128 (or all); `wanted` above 0 decides.
+std::int64_t HeadChunk(const LocalSizes& sizes, std::int64_t wanted);
+
+}  // namespace trireme

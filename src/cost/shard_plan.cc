@@ -1,0 +1,131 @@
+#include "cost/shard_plan.h"
+
+#include <algorithm>
+
+#include "cost/memory_plan.h"
+
+namespace trireme {
+namespace {
+
+Bucket MakeBucket(const ParameterTable& table, std::int64_t module, const std::vector<int>& rows, int tensor,
+                  int data) {
+  Bucket bucket;
+  bucket.module = module;
+  std::int64_t offset = 0;
+  for (const bool replicated : {true, false}) {
+    for (const int row : rows) {
+      const Parameter& parameter = table.rows()[static_cast<std::size_t>(row)];
+      if (parameter.split.replicated() != replicated) {
+        continue;
+      }
+      const Shape local = LocalShape(parameter, tensor);
+      bucket.entries.push_back({.row = row, .offset = offset, .count = local.count(), .shape = local});
+      offset = RoundUp(offset + local.count(), kBucketUnit);
+    }
+    if (replicated) {
+      bucket.replicated = offset;
+    }
+  }
+  bucket.count = RoundUp(offset, data * kBucketUnit);
+  bucket.shard = bucket.count / data;
+  return bucket;
+}
+
+std::int64_t Bytes(std::int64_t count, DType dtype) { return RoundUp(count * SizeOf(dtype), kPlanAlignment); }
+
+}  // namespace
+
+const BucketEntry* Bucket::Find(int row) const {
+  for (const BucketEntry& entry : entries) {
+    if (entry.row == row) {
+      return &entry;
+    }
+  }
+  return nullptr;
+}
+
+ShardPlan::ShardPlan(const ParameterTable& table, const ParallelLayout& layout, const StagePartition& partition,
+                     int pipeline)
+    : data(layout.data) {
+  const std::int64_t head = table.config().modules() - 1;
+  bool has_embedding = false;
+  bool has_head = false;
+  for (int chunk = 0; chunk < layout.chunks; ++chunk) {
+    const ModuleRange range = partition.Range(chunk * layout.pipeline + pipeline);
+    for (std::int64_t module = range.first; module < range.last; ++module) {
+      std::vector<int> rows;
+      for (const int row : table.OfModule(module)) {
+        if (!table.Tied(row)) {
+          rows.push_back(row);
+        }
+      }
+      if (!rows.empty()) {
+        buckets.push_back(MakeBucket(table, module, rows, layout.tensor, layout.data));
+      }
+      has_embedding = has_embedding || module == 0;
+      has_head = has_head || module == head;
+    }
+  }
+  if (table.config().tie_embeddings && (has_embedding || has_head)) {
+    Bucket tied = MakeBucket(table, has_embedding ? 0 : head, {table.token_table()}, layout.tensor, layout.data);
+    tied.tied = true;
+    tied_bucket = static_cast<int>(buckets.size());
+    buckets.push_back(tied);
+    tied_across_stages = !(has_embedding && has_head);
+    counts_tied = has_embedding;
+  }
+}
+
+std::int64_t ShardPlan::LargestBucket(bool tied) const {
+  std::int64_t largest = 0;
+  for (const Bucket& bucket : buckets) {
+    if (bucket.tied == tied) {
+      largest = std::max(largest, bucket.count);
+    }
+  }
+  return largest;
+}
+
+int ShardPlan::BucketOfModule(std::int64_t module) const {
+  for (std::size_t i = 0; i < buckets.size(); ++i) {
+    if (!buckets[i].tied && buckets[i].module == module) {
+      return static_cast<int>(i);
+    }
+  }
+  return -1;
+}
+
+OwnedRange OwnedBy(const Bucket& bucket, int data_rank) {
+  return {.first = data_rank * bucket.shard, .last = (data_rank + 1) * bucket.shard};
+}
+
+MemoryUse StateMemory(const ShardPlan& plan, int zero, DType working_dtype) {
+  MemoryUse use;
+  std::int64_t largest_shard = 0;
+  for (const Bucket& bucket : plan.buckets) {
+    const std::int64_t owned = zero == 0 ? bucket.count : bucket.shard;
+    use[MemoryKind::kWeights] += Bytes(zero == 3 ? bucket.shard : bucket.count, working_dtype);
+    use[MemoryKind::kGradients] += Bytes(zero >= 2 ? bucket.shard : bucket.count, DType::kFloat32);
+    const int states = working_dtype == DType::kFloat32 ? 2 : 3;  // the fp32 working copy is its own master
+    use[MemoryKind::kOptimizer] += states * Bytes(owned, DType::kFloat32);
+    largest_shard = std::max(largest_shard, bucket.shard);
+  }
+  for (const bool tied : {false, true}) {
+    const std::int64_t largest = plan.LargestBucket(tied);
+    if (largest == 0) {
+      continue;
+    }
+    if (zero == 3) {
+      use[MemoryKind::kWeights] += (tied ? 1 : 2) * Bytes(largest, working_dtype);
+    }
+    if (zero >= 2) {
+      use[MemoryKind::kGradients] += Bytes(largest, DType::kFloat32);
+    }
+  }
+  if (zero >= 2) {
+    use[MemoryKind::kGradients] += Bytes(largest_shard, DType::kFloat32);
+  }
+  return use;
+}
+
+}  // namespace trireme

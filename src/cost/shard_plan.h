@@ -1,0 +1,74 @@
+// Which parameters a rank holds, in which buckets, and which part of each bucket it owns. A bucket is the flat memory
+// of one module's parameters (a tied token table has one of its own); the data axis cuts it in equal shards. Weights,
+// gradients, optimizer state and checkpoints all speak of buckets and shards.
+//
+// Invariants:
+//  1. the layout of a bucket is equal on all tensor and data ranks that hold the module;
+//  2. parameters that every tensor rank holds whole come first, [0, replicated), then the cut ones;
+//  3. count is a multiple of data * kBucketUnit; elements in no entry are padding and stay zero.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/accounting.h"
+#include "base/dtype.h"
+#include "model/parameter_table.h"
+#include "model/stage_partition.h"
+#include "topology/layout.h"
+
+namespace trireme {
+
+// Elements to which entries and shards are aligned.
+inline constexpr std::int64_t kBucketUnit = 64;
+
+struct BucketEntry {
+  int row = 0;              // of the ParameterTable
+  std::int64_t offset = 0;  // in elements, a multiple of kBucketUnit
+  std::int64_t count = 0;   // local elements, vocabulary padding included
+  Shape shape;              // local
+};
+
+struct Bucket {
+  std::int64_t module = 0;  // the first module that uses it on this rank
+  bool tied = false;        // the token table of a tied model
+  std::vector<BucketEntry> entries;
+  std::int64_t replicated = 0;  // elements before the first cut parameter
+  std::int64_t count = 0;
+  std::int64_t shard = 0;  // count / data
+
+  // The entry of a table row; nullptr when it is not here.
+  const BucketEntry* Find(int row) const;
+};
+
+struct ShardPlan {
+  // For the rank at (pipeline, any tensor, any data) of a layout.
+  ShardPlan(const ParameterTable& table, const ParallelLayout& layout, const StagePartition& partition, int pipeline);
+
+  std::vector<Bucket> buckets;
+  int data = 1;
+  // Index of the tied bucket here; -1 when this rank has none.
+  int tied_bucket = -1;
+  // True when the tied table's gradients must be summed with another pipeline stage's copy.
+  bool tied_across_stages = false;
+  // True when this rank counts the tied bucket in norms and saves it (the first stage does).
+  bool counts_tied = false;
+
+  std::int64_t LargestBucket(bool tied) const;  // elements; 0 when there is none
+  // Index of the bucket that holds the module's own parameters; -1 when it has none.
+  int BucketOfModule(std::int64_t module) const;
+};
+
+// Elements [first, last) of a bucket that data rank `rank` owns.
+struct OwnedRange {
+  std::int64_t first = 0;
+  std::int64_t last = 0;
+  std::int64_t count() const { return last - first; }
+};
+OwnedRange OwnedBy(const Bucket& bucket, int data_rank);
+
+// Weights, gradients and optimizer bytes of a rank under a ZeRO stage, each tensor rounded as the arena rounds.
+// The fields of the other kinds are zero.
+MemoryUse StateMemory(const ShardPlan& plan, int zero, DType working_dtype);
+
+}  // namespace trireme

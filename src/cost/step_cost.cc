@@ -1,0 +1,226 @@
+#include "cost/step_cost.h"
+
+#include <algorithm>
+
+namespace trireme {
+namespace {
+
+std::int64_t ArenaBytes(std::int64_t count, DType dtype) { return RoundUp(count * SizeOf(dtype), kPlanAlignment); }
+
+// Calls visit(module, index of the block among the chunk's blocks) for each module of a chunk.
+template <typename Visitor>
+void ForEachModule(const StageDescription& stage, int chunk, Visitor visit) {
+  const ModuleRange range = stage.partition.Range(chunk * stage.layout.pipeline + stage.pipeline);
+  const std::int64_t first_block = std::max<std::int64_t>(range.first, 1);
+  for (std::int64_t module = range.first; module < range.last; ++module) {
+    visit(module, module - first_block);
+  }
+}
+
+std::int64_t MessageBytes(const StageDescription& stage) {
+  const LocalSizes& s = stage.sizes;
+  const int last = stage.layout.virtual_stages() - 1;
+  const bool sends_on =
+      (stage.layout.chunks - 1) * stage.layout.pipeline + stage.pipeline != last || stage.layout.chunks > 1;
+  const std::int64_t boundary = ArenaBytes(s.outside * s.hidden, s.dtype);
+  const std::int64_t batch = ArenaBytes(stage.most_micro_batches * s.tokens, DType::kInt32);
+  return (sends_on ? 3 : 2) * boundary + (stage.document_masks ? 4 : 3) * batch +
+         ArenaBytes(stage.most_micro_batches * 2, DType::kFloat32) + ArenaBytes(kStepNumbers, DType::kFloat32) +
+         ArenaBytes(2 * static_cast<std::int64_t>(stage.shards.buckets.size()), DType::kFloat32) +
+         ArenaBytes(stage.model.position == PositionChoice::kAlibi ? s.heads : 0, DType::kFloat32);
+}
+
+void AddPipelineTraffic(const StageDescription& stage, StepCost& cost) {
+  const LocalSizes& s = stage.sizes;
+  const std::int64_t bytes = s.outside * s.hidden * s.element();
+  const int last = stage.layout.virtual_stages() - 1;
+  for (int chunk = 0; chunk < stage.layout.chunks; ++chunk) {
+    const int virtual_stage = chunk * stage.layout.pipeline + stage.pipeline;
+    // An activation from the stage before and its gradient back; the mirror image with the stage after.
+    const int neighbours = (virtual_stage > 0 ? 1 : 0) + (virtual_stage < last ? 1 : 0);
+    cost[GroupKind::kPipeline].Add(CollectiveKind::kSend, bytes, neighbours * stage.micro_batches);
+    cost[GroupKind::kPipeline].Add(CollectiveKind::kReceive, bytes, neighbours * stage.micro_batches);
+  }
+}
+
+// How often a micro batch gathers a bucket's weights (ZeRO 3) and reduces its gradients (ZeRO 2 and 3).
+struct BucketUse {
+  int gathers = 0;
+  int reductions = 0;
+};
+
+BucketUse UseOf(const StageDescription& stage, const Bucket& bucket) {
+  const std::int64_t head = stage.model.modules() - 1;
+  if (bucket.tied) {
+    // The embedding's forward and the head's; the gradients of both.
+    const int users = stage.shards.tied_across_stages ? 1 : 2;
+    return {.gathers = users, .reductions = users};
+  }
+  if (bucket.module == 0) {
+    return {.gathers = stage.model.embedding_norm ? 2 : 1, .reductions = 1};
+  }
+  if (bucket.module == head) {
+    return {.gathers = 1, .reductions = 1};
+  }
+  for (int chunk = 0; chunk < stage.layout.chunks; ++chunk) {
+    const ModuleRange range = stage.partition.Range(chunk * stage.layout.pipeline + stage.pipeline);
+    if (range.Contains(bucket.module)) {
+      const LocalSizes s =
+          BlockSizes(stage.sizes, stage.layout, bucket.module - std::max<std::int64_t>(range.first, 1));
+      const bool weight_part_reads = s.split_backward && !s.recompute_block && s.recompute_norms;
+      return {.gathers = weight_part_reads ? 3 : 2, .reductions = 1};
+    }
+  }
+  return {};
+}
+
+void AddStateTraffic(const StageDescription& stage, int data_rank, StepCost& cost) {
+  const int zero = stage.layout.zero;
+  const std::int64_t element = stage.sizes.element();
+  for (const Bucket& bucket : stage.shards.buckets) {
+    const BucketUse use = UseOf(stage, bucket);
+    const OwnedRange owned = zero == 0 ? OwnedRange{0, bucket.count} : OwnedBy(bucket, data_rank);
+    if (stage.layout.data > 1) {
+      Traffic& data = cost[GroupKind::kData];
+      if (zero == 0) {
+        data.Add(CollectiveKind::kAllReduce, bucket.count * 4);
+      } else {
+        data.Add(CollectiveKind::kReduceScatter, bucket.count * 4,
+                 zero == 1 ? 1 : use.reductions * stage.micro_batches);
+        data.Add(CollectiveKind::kAllGather, bucket.count * element, zero == 3 ? use.gathers * stage.micro_batches : 1);
+      }
+    }
+    const std::int64_t replicated = std::min(owned.last, bucket.replicated) - owned.first;
+    if (stage.sizes.sequence_parallel && replicated > 0) {
+      cost[GroupKind::kTensor].Add(CollectiveKind::kAllReduce, replicated * 4);
+    }
+    if (bucket.tied && stage.shards.tied_across_stages) {
+      cost[GroupKind::kTied].Add(CollectiveKind::kAllReduce, owned.count() * 4);
+    }
+  }
+}
+
+}  // namespace
+
+std::string_view Name(GroupKind group) {
+  static constexpr std::array<std::string_view, kGroupKinds> kNames = {"tensor", "data", "pipeline", "tied", "world"};
+  return kNames[static_cast<std::size_t>(group)];
+}
+
+const LocalSizes BlockSizes(const LocalSizes& sizes, const ParallelLayout& layout, std::int64_t index) {
+  const bool recomputes = layout.recompute_layers == 0 || index < layout.recompute_layers;
+  return recomputes ? sizes : sizes.WithoutRecompute();
+}
+
+std::int64_t KeptBytes(const StageDescription& stage, int chunk) {
+  std::int64_t bytes = 0;
+  ForEachModule(stage, chunk, [&](std::int64_t module, std::int64_t index) {
+    if (module == 0) {
+      bytes += EmbeddingPlan(stage.sizes, stage.model.embedding_norm).kept_bytes;
+    } else if (module == stage.model.modules() - 1) {
+      bytes += HeadPlan(stage.sizes, HeadChunk(stage.sizes, stage.head_chunk)).kept_bytes;
+    } else {
+      bytes += BlockPlan(BlockSizes(stage.sizes, stage.layout, index)).kept_bytes;
+    }
+  });
+  return bytes;
+}
+
+std::int64_t ScratchBytes(const StageDescription& stage) {
+  std::int64_t bytes = 0;
+  for (int chunk = 0; chunk < stage.layout.chunks; ++chunk) {
+    ForEachModule(stage, chunk, [&](std::int64_t module, std::int64_t index) {
+      if (module == 0) {
+        bytes = std::max(bytes, EmbeddingPlan(stage.sizes, stage.model.embedding_norm).scratch_bytes);
+      } else if (module == stage.model.modules() - 1) {
+        bytes = std::max(bytes, HeadPlan(stage.sizes, HeadChunk(stage.sizes, stage.head_chunk)).scratch_bytes);
+      } else {
+        bytes = std::max(bytes, BlockPlan(BlockSizes(stage.sizes, stage.layout, index)).scratch_bytes);
+      }
+    });
+  }
+  return bytes;
+}
+
+ModuleCost CostOfVirtualStage(const StageDescription& stage, int chunk) {
+  ModuleCost sum;
+  ForEachModule(stage, chunk, [&](std::int64_t module, std::int64_t index) {
+    const ModuleCost cost = module == 0 ? CostOfEmbedding(stage.sizes, stage.model)
+                            : module == stage.model.modules() - 1
+                                ? CostOfHead(stage.sizes, HeadChunk(stage.sizes, stage.head_chunk))
+                                : CostOfBlock(BlockSizes(stage.sizes, stage.layout, index), stage.model);
+    sum.forward += cost.forward;
+    sum.backward_input += cost.backward_input;
+    sum.backward_weight += cost.backward_weight;
+    sum.evaluation += cost.evaluation;
+  });
+  return sum;
+}
+
+MemoryUse MemoryOfStage(const StageDescription& stage) {
+  MemoryUse memory = StateMemory(stage.shards, stage.layout.zero, stage.sizes.dtype);
+  for (int chunk = 0; chunk < stage.layout.chunks; ++chunk) {
+    memory[MemoryKind::kActivations] += stage.slots[static_cast<std::size_t>(chunk)] * KeptBytes(stage, chunk);
+  }
+  memory[MemoryKind::kScratch] = ScratchBytes(stage);
+  memory[MemoryKind::kMessages] = MessageBytes(stage);
+  return memory;
+}
+
+StepCost CostOfStep(const StageDescription& stage, int data_rank) {
+  StepCost cost;
+  cost.memory = MemoryOfStage(stage);
+  for (int chunk = 0; chunk < stage.layout.chunks; ++chunk) {
+    const ModuleCost modules = CostOfVirtualStage(stage, chunk);
+    for (const WorkCost* part : {&modules.forward, &modules.backward_input, &modules.backward_weight}) {
+      cost.flops += part->flops * stage.micro_batches;
+      for (int kind = 0; kind < kCollectiveKinds; ++kind) {
+        const auto k = static_cast<std::size_t>(kind);
+        cost[GroupKind::kTensor].calls[k] += part->tensor.calls[k] * stage.micro_batches;
+        cost[GroupKind::kTensor].bytes[k] += part->tensor.bytes[k] * stage.micro_batches;
+      }
+    }
+  }
+  AddPipelineTraffic(stage, cost);
+  AddStateTraffic(stage, data_rank, cost);
+  if (stage.layout.ranks() > 1) {
+    cost[GroupKind::kWorld].Add(CollectiveKind::kAllReduce, kStepNumbers * 4);
+  }
+  return cost;
+}
+
+int MostMicroBatches(const RunConfig& config) {
+  return MicroBatches(config.layout, BatchSchedule(config.batch).Sizes().back());
+}
+
+DType WorkingDType(const RunConfig& config) { return ParseDType(config.train.dtype); }
+
+StageOfRun::StageOfRun(const RunConfig& config, int pipeline, std::int64_t global_batch)
+    : table_(config.model),
+      partition_(config.model, config.layout),
+      shards_(table_, config.layout, partition_, pipeline),
+      description_{.model = config.model,
+                   .layout = config.layout,
+                   .partition = partition_,
+                   .shards = shards_,
+                   .sizes = LocalSizes(config.model, config.layout, WorkingDType(config), false),
+                   .pipeline = pipeline,
+                   .slots = std::vector<int>(static_cast<std::size_t>(config.layout.chunks), 0),
+                   .micro_batches = MicroBatches(config.layout, global_batch),
+                   .most_micro_batches = MostMicroBatches(config),
+                   .document_masks = config.data.document_masks,
+                   .head_chunk = config.train.head_chunk} {
+  bool splits = false;
+  for (const std::int64_t size : BatchSchedule(config.batch).Sizes()) {
+    const ParallelLayout& layout = config.layout;
+    const Schedule schedule = MakeSchedule(layout.schedule, layout.pipeline, layout.chunks, MicroBatches(layout, size));
+    splits = splits || SplitsBackward(schedule);
+    const SlotPlan plan = PlanSlots(schedule, pipeline);
+    for (std::size_t chunk = 0; chunk < plan.slots.size(); ++chunk) {
+      description_.slots[chunk] = std::max(description_.slots[chunk], plan.slots[chunk]);
+    }
+  }
+  description_.sizes = LocalSizes(config.model, config.layout, WorkingDType(config), splits);
+}
+
+}  // namespace trireme

@@ -1,0 +1,81 @@
+// What one training step asks of one rank: memory by kind, FLOPs, and bytes by group and collective. The trainer's
+// arena is built from this and its counters must equal it (law 5); the planner adds time.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "base/accounting.h"
+#include "cost/module_cost.h"
+#include "cost/module_plan.h"
+#include "cost/shard_plan.h"
+#include "run/run_config.h"
+#include "schedule/schedule.h"
+
+namespace trireme {
+
+enum class GroupKind : std::uint8_t { kTensor, kData, kPipeline, kTied, kWorld };
+inline constexpr int kGroupKinds = 5;
+std::string_view Name(GroupKind group);
+
+struct StepCost {
+  MemoryUse memory;
+  FlopCount flops;
+  std::array<Traffic, kGroupKinds> traffic;
+  Traffic& operator[](GroupKind group) { return traffic[static_cast<std::size_t>(group)]; }
+  const Traffic& operator[](GroupKind group) const { return traffic[static_cast<std::size_t>(group)]; }
+};
+
+// The numbers that all ranks add up once a step: loss, weight of the loss, squared gradient norm, spare.
+inline constexpr std::int64_t kStepNumbers = 4;
+
+// Everything about a stage that its cost follows from.
+struct StageDescription {
+  const ModelConfig& model;
+  const ParallelLayout& layout;
+  const StagePartition& partition;
+  const ShardPlan& shards;
+  LocalSizes sizes;
+  int pipeline = 0;            // coordinate
+  std::vector<int> slots;      // by chunk: micro batches whose tensors are kept at once
+  int micro_batches = 1;       // of this step
+  int most_micro_batches = 1;  // of any step: batches and slots are planned for these
+  bool document_masks = false;
+  std::int64_t head_chunk = 0;  // train.head_chunk
+};
+
+// Sizes of the block at `index` (from 0) among the blocks of its chunk: recomputing, or beyond recompute_layers not.
+const LocalSizes BlockSizes(const LocalSizes& sizes, const ParallelLayout& layout, std::int64_t index);
+
+// Bytes that one micro batch keeps in a chunk.
+std::int64_t KeptBytes(const StageDescription& stage, int chunk);
+std::int64_t ScratchBytes(const StageDescription& stage);
+// Sum of the modules of a virtual stage, for one micro batch.
+ModuleCost CostOfVirtualStage(const StageDescription& stage, int chunk);
+
+MemoryUse MemoryOfStage(const StageDescription& stage);
+// data_rank: which shard (the replicated part of a bucket lies in the first shards only).
+StepCost CostOfStep(const StageDescription& stage, int data_rank);
+
+// The description that a run has at a pipeline coordinate; the pieces it refers to live in it.
+class StageOfRun {
+ public:
+  // Requires Validate(config, 0). global_batch: of the step; slots are planned for all steps.
+  StageOfRun(const RunConfig& config, int pipeline, std::int64_t global_batch);
+  StageOfRun(const StageOfRun&) = delete;
+  StageOfRun& operator=(const StageOfRun&) = delete;
+  const StageDescription& description() const { return description_; }
+  const ParameterTable& table() const { return table_; }
+
+ private:
+  ParameterTable table_;
+  StagePartition partition_;
+  ShardPlan shards_;
+  StageDescription description_;
+};
+
+// The most micro batches a data rank runs in any step of the run.
+int MostMicroBatches(const RunConfig& config);
+DType WorkingDType(const RunConfig& config);
+
+}  // namespace trireme

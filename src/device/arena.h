@@ -1,0 +1,37 @@
+// Device memory planned before the first step: one block of exactly the planned bytes, handed out by kind and never
+// given back. Asking for more than planned is an Error, so a plan and a run cannot drift apart.
+#pragma once
+
+#include "base/accounting.h"
+#include "device/device.h"
+
+namespace trireme {
+
+// Every tensor of an arena starts at a multiple of this; plans round with it too.
+inline constexpr std::int64_t kArenaAlignment = 256;
+
+class Arena {
+ public:
+  // Allocates planned.total() bytes of `device`, which must outlive the arena. Throws when the device has not enough.
+  Arena(Device& device, const MemoryUse& planned);
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  // Uninitialised memory, valid as long as the arena. Zero-size tensors are given, but hold nothing.
+  Tensor Allocate(MemoryKind kind, DType dtype, const Shape& shape);
+
+  // High-water mark by kind: what was handed out, rounded as planned.
+  const MemoryUse& used() const { return used_; }
+  const MemoryUse& planned() const { return planned_; }
+  Device& device() { return device_; }
+
+ private:
+  Device& device_;
+  MemoryUse planned_;
+  MemoryUse used_;
+  char* block_ = nullptr;
+  std::int64_t offset_ = 0;
+};
+
+}  // namespace trireme

@@ -1,0 +1,60 @@
+#include "device/checks.h"
+
+#include "base/error.h"
+
+namespace trireme {
+
+void RequireGiven(const Operand& operand) {
+  if (!operand.tensor.given() && operand.tensor.shape.count() != 0) {
+    Fail("{}: {} is missing", operand.operation, operand.name);
+  }
+}
+
+void RequireShape(const Operand& operand, const Shape& shape) {
+  RequireGiven(operand);
+  if (!(operand.tensor.shape == shape)) {
+    Fail("{}: {} has shape {}, expected {}", operand.operation, operand.name, operand.tensor.shape.ToString(),
+         shape.ToString());
+  }
+}
+
+void RequireMatrix(const Operand& operand) {
+  RequireGiven(operand);
+  if (operand.tensor.shape.rank() != 2) {
+    Fail("{}: {} has shape {}, expected a matrix", operand.operation, operand.name, operand.tensor.shape.ToString());
+  }
+}
+
+void RequireCount(const Operand& operand, std::int64_t count) {
+  RequireGiven(operand);
+  if (operand.tensor.shape.count() != count) {
+    Fail("{}: {} has shape {}, expected {} elements", operand.operation, operand.name, operand.tensor.shape.ToString(),
+         count);
+  }
+}
+
+void RequireType(const Operand& operand, DType dtype) {
+  if (operand.tensor.dtype != dtype) {
+    Fail("{}: {} {} is {}, expected {}", operand.operation, operand.name, operand.tensor.shape.ToString(),
+         Name(operand.tensor.dtype), Name(dtype));
+  }
+}
+
+void RequireWorkingType(const Operand& operand) {
+  if (operand.tensor.dtype != DType::kFloat32 && operand.tensor.dtype != DType::kBFloat16) {
+    Fail("{}: {} {} is {}, expected fp32 or bf16", operand.operation, operand.name, operand.tensor.shape.ToString(),
+         Name(operand.tensor.dtype));
+  }
+}
+
+void RequireLike(const Operand& operand, const Shape& shape, DType dtype) {
+  RequireShape(operand, shape);
+  RequireType(operand, dtype);
+}
+
+void RequireVector(const Operand& operand, std::int64_t count, DType dtype) {
+  RequireCount(operand, count);
+  RequireType(operand, dtype);
+}
+
+}  // namespace trireme

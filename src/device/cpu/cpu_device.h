@@ -1,0 +1,31 @@
+// The host as a device: aligned heap memory, copies as memcpy, operations that are done when they return.
+#pragma once
+
+#include <string>
+
+#include "device/cpu/cpu_ops.h"
+#include "device/device.h"
+
+namespace trireme {
+
+class CpuDevice final : public Device {
+ public:
+  explicit CpuDevice(const DeviceOptions& options);
+
+  std::string description() const override { return ops_.description(); }
+  bool is_host() const override { return true; }
+  void* Allocate(std::int64_t bytes) override;
+  void Free(void* memory) override;
+  void CopyToHost(void* host, const void* device, std::int64_t bytes) override;
+  void CopyFromHost(void* device, const void* host, std::int64_t bytes) override;
+  void Synchronize() override {}
+  Ops& ops() override { return ops_; }
+  std::int64_t internal_bytes() const override { return ops_.internal_bytes(); }
+  std::int64_t memory_bytes() const override;
+  double peak_flops(DType) const override { return 0; }
+
+ private:
+  CpuOps ops_;
+};
+
+}  // namespace trireme

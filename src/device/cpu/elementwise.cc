@@ -1,0 +1,100 @@
+#include <algorithm>
+#include <cstring>
+
+#include "base/random.h"
+#include "device/cpu/cpu_ops.h"
+#include "device/cpu/dispatch.h"
+#include "device/cpu/narrow.h"
+#include "device/cpu/parallel.h"
+
+namespace trireme {
+namespace {
+
+template <typename T>
+void DropRange(T* to, const T* from, std::int64_t count, const Dropout& dropout) {
+  const float probability = dropout.probability;
+  const float kept = 1.0F / (1.0F - probability);
+  const std::uint64_t key = dropout.key;
+  const auto first = static_cast<std::uint64_t>(dropout.first_element);
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float value = static_cast<float>(from[i]) * kept;
+    const float uniform = RandomUniform(key, first + static_cast<std::uint64_t>(i));
+    to[i] = Narrow<T>(uniform < probability ? 0.0F : value);
+  }
+}
+
+}  // namespace
+
+std::int64_t CpuOps::internal_bytes() const {
+  return scratch_.bytes() + matmul_->internal_bytes() +
+         static_cast<std::int64_t>(rotary_.values.size() * sizeof(float));
+}
+
+void CpuOps::DoFill(const Tensor& t, float value) {
+  if (value == 0) {
+    std::memset(t.data, 0, static_cast<std::size_t>(t.bytes()));
+  } else if (t.dtype == DType::kInt32) {
+    std::fill_n(t.as<std::int32_t>(), t.count(), static_cast<std::int32_t>(value));
+  } else {
+    std::fill_n(t.as<float>(), t.count(), value);
+  }
+}
+
+void CpuOps::DoCopy(const Tensor& to, const Tensor& from) {
+  if (to.dtype == from.dtype) {
+    std::memmove(to.data, from.data, static_cast<std::size_t>(to.bytes()));
+    return;
+  }
+  DispatchWorkingTypes(to.dtype, from.dtype, [&](auto out_type, auto in_type) {
+    using Out = decltype(out_type);
+    auto* out = to.as<Out>();
+    const auto* in = from.as<decltype(in_type)>();
+    ParallelRanges(threads_, to.count(), kElementGrain, [&](int, std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+      for (std::int64_t i = begin; i < end; ++i) {
+        out[i] = Narrow<Out>(static_cast<float>(in[i]));
+      }
+    });
+  });
+}
+
+void CpuOps::DoAdd(const Tensor& to, const Tensor& from, float factor) {
+  DispatchWorkingTypes(to.dtype, from.dtype, [&](auto out_type, auto in_type) {
+    using Out = decltype(out_type);
+    auto* out = to.as<Out>();
+    const auto* in = from.as<decltype(in_type)>();
+    ParallelRanges(threads_, to.count(), kElementGrain, [&](int, std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+      for (std::int64_t i = begin; i < end; ++i) {
+        out[i] = Narrow<Out>(static_cast<float>(out[i]) + factor * static_cast<float>(in[i]));
+      }
+    });
+  });
+}
+
+void CpuOps::DoScale(const Tensor& t, float factor) {
+  DispatchWorkingType(t.dtype, [&](auto type) {
+    using T = decltype(type);
+    T* values = t.as<T>();
+    ParallelRanges(threads_, t.count(), kElementGrain, [&](int, std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+      for (std::int64_t i = begin; i < end; ++i) {
+        values[i] = Narrow<T>(static_cast<float>(values[i]) * factor);
+      }
+    });
+  });
+}
+
+void CpuOps::DoApplyDropout(const Tensor& out, const Tensor& in, const Dropout& dropout) {
+  DispatchWorkingType(in.dtype, [&](auto type) {
+    using T = decltype(type);
+    ParallelRanges(threads_, in.count(), kElementGrain, [&](int, std::int64_t begin, std::int64_t end) {
+      Dropout part = dropout;
+      part.first_element += begin;
+      DropRange(out.as<T>() + begin, in.as<T>() + begin, end - begin, part);
+    });
+  });
+}
+
+}  // namespace trireme

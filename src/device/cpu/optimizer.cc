@@ -1,0 +1,69 @@
+#include <cmath>
+
+#include "device/cpu/cpu_ops.h"
+#include "device/cpu/dispatch.h"
+#include "device/cpu/narrow.h"
+#include "device/cpu/parallel.h"
+
+namespace trireme {
+namespace {
+
+// What is the same for every element of a range.
+struct Factors {
+  float beta1;
+  float beta2;
+  float step_size;    // learning rate / (1 - beta1^step)
+  float root_second;  // 1 / sqrt(1 - beta2^step)
+  float epsilon;
+  float decay;  // 1 - learning rate * weight decay
+  float gradient_scale;
+};
+
+Factors FactorsOf(const AdamWArgs& args, float weight_decay) {
+  const double step = static_cast<double>(args.step);
+  const double first = 1.0 - std::pow(static_cast<double>(args.beta1), step);
+  const double second = 1.0 - std::pow(static_cast<double>(args.beta2), step);
+  const double rate = args.learning_rate;
+  return {.beta1 = args.beta1,
+          .beta2 = args.beta2,
+          .step_size = static_cast<float>(rate / first),
+          .root_second = static_cast<float>(1.0 / std::sqrt(second)),
+          .epsilon = args.epsilon,
+          .decay = static_cast<float>(1.0 - rate * static_cast<double>(weight_decay)),
+          .gradient_scale = args.gradient_scale};
+}
+
+template <typename T>
+void Update(const AdamWRange& range, const Factors& f, std::int64_t begin, std::int64_t end) {
+  float* master = range.master.as<float>();
+  float* first = range.first_moment.as<float>();
+  float* second = range.second_moment.as<float>();
+  const float* gradient = range.gradient.as<float>();
+  T* weight = range.weight.as<T>();
+#pragma omp simd
+  for (std::int64_t i = begin; i < end; ++i) {
+    const float g = gradient[i] * f.gradient_scale;
+    const float m = f.beta1 * first[i] + (1.0F - f.beta1) * g;
+    const float v = f.beta2 * second[i] + (1.0F - f.beta2) * g * g;
+    const float value = master[i] * f.decay - f.step_size * m / (std::sqrt(v) * f.root_second + f.epsilon);
+    first[i] = m;
+    second[i] = v;
+    master[i] = value;
+    weight[i] = Narrow<T>(value);
+  }
+}
+
+}  // namespace
+
+void CpuOps::DoAdamW(std::span<const AdamWRange> ranges, const AdamWArgs& args) {
+  for (const AdamWRange& range : ranges) {
+    const Factors factors = FactorsOf(args, range.weight_decay);
+    DispatchWorkingType(range.weight.dtype, [&](auto type) {
+      ParallelRanges(threads_, range.master.count(), kElementGrain, [&](int, std::int64_t begin, std::int64_t end) {
+        Update<decltype(type)>(range, factors, begin, end);
+      });
+    });
+  }
+}
+
+}  // namespace trireme

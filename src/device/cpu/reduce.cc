@@ -1,0 +1,104 @@
+#include <algorithm>
+
+#include "device/cpu/cpu_ops.h"
+#include "device/cpu/dispatch.h"
+#include "device/cpu/narrow.h"
+#include "device/cpu/parallel.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::int64_t kReduceBlock = 1024;
+
+// Sources may be the destination, so a block is summed apart before it is stored.
+template <typename T>
+void ReduceBlock(T* to, std::span<const void* const> sources, std::int64_t first, std::int64_t count, bool maximum) {
+  float result[kReduceBlock];
+  const T* initial = static_cast<const T*>(sources[0]) + first;
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) {
+    result[i] = static_cast<float>(initial[i]);
+  }
+  for (const void* source : sources.subspan(1)) {
+    const T* values = static_cast<const T*>(source) + first;
+    if (maximum) {
+#pragma omp simd
+      for (std::int64_t i = 0; i < count; ++i) {
+        const float value = static_cast<float>(values[i]);
+        // "Not at most" also takes a NaN, and a NaN once taken stays.
+        result[i] = !(value <= result[i]) && result[i] == result[i] ? value : result[i];
+      }
+    } else {
+#pragma omp simd
+      for (std::int64_t i = 0; i < count; ++i) {
+        result[i] += static_cast<float>(values[i]);
+      }
+    }
+  }
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) {
+    to[first + i] = Narrow<T>(result[i]);
+  }
+}
+
+double SquaresOf(const float* values, std::int64_t count) {
+  double sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t i = 0; i < count; ++i) {
+    const double value = values[i];
+    sum += value * value;
+  }
+  return sum;
+}
+
+}  // namespace
+
+void CpuOps::DoReduce(const Tensor& to, std::span<const void* const> sources, bool maximum) {
+  DispatchWorkingType(to.dtype, [&](auto type) {
+    using T = decltype(type);
+    ParallelRanges(threads_, to.count(), kElementGrain, [&](int, std::int64_t begin, std::int64_t end) {
+      for (std::int64_t first = begin; first < end; first += kReduceBlock) {
+        ReduceBlock(to.as<T>(), sources, first, std::min(kReduceBlock, end - first), maximum);
+      }
+    });
+  });
+}
+
+void CpuOps::DoBiasGradient(const Tensor& grad_out, const Tensor& grad_bias) {
+  const std::int64_t rows = grad_out.shape[0];
+  const std::int64_t columns = grad_out.shape[1];
+  const std::int64_t grain = RowGrain(columns);
+  const int parts = PartCount(threads_, rows, grain);
+  scratch_.Reserve(parts, columns);
+  DispatchWorkingType(grad_out.dtype, [&](auto type) {
+    const auto* grad = grad_out.as<decltype(type)>();
+    ParallelRanges(threads_, rows, grain, [&](int part, std::int64_t begin, std::int64_t end) {
+      float* sums = scratch_.of(part);
+      std::fill_n(sums, columns, 0.0F);
+      for (std::int64_t row = begin; row < end; ++row) {
+        const auto* values = grad + row * columns;
+#pragma omp simd
+        for (std::int64_t i = 0; i < columns; ++i) {
+          sums[i] += static_cast<float>(values[i]);
+        }
+      }
+    });
+  });
+  for (int part = 0; part < parts; ++part) {
+    const float* sums = scratch_.of(part);
+    for (std::int64_t i = 0; i < columns; ++i) {
+      grad_bias.as<float>()[i] += sums[i];
+    }
+  }
+}
+
+void CpuOps::DoSumOfSquares(std::span<const Tensor> ranges, const Tensor& sums) {
+  ParallelRanges(threads_, static_cast<std::int64_t>(ranges.size()), 1, [&](int, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const Tensor& range = ranges[static_cast<std::size_t>(i)];
+      sums.as<float>()[i] = static_cast<float>(SquaresOf(range.as<float>(), range.count()));
+    }
+  });
+}
+
+}  // namespace trireme

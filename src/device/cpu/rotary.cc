@@ -1,0 +1,66 @@
+#include <cmath>
+
+#include "device/cpu/cpu_ops.h"
+#include "device/cpu/dispatch.h"
+#include "device/cpu/narrow.h"
+#include "device/cpu/parallel.h"
+
+namespace trireme {
+namespace {
+
+template <typename T>
+void RotateHead(T* head, const float* cosines, const float* sines, std::int64_t half, float direction) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < half; ++i) {
+    const float a = static_cast<float>(head[i]);
+    const float b = static_cast<float>(head[half + i]);
+    const float sine = direction * sines[i];
+    head[i] = Narrow<T>(a * cosines[i] - b * sine);
+    head[half + i] = Narrow<T>(b * cosines[i] + a * sine);
+  }
+}
+
+}  // namespace
+
+void CpuOps::PrepareRotary(const RotaryArgs& args) {
+  if (rotary_.sequence == args.sequence && rotary_.head_size == args.head_size && rotary_.theta == args.theta) {
+    return;
+  }
+  const std::int64_t half = args.head_size / 2;
+  rotary_ = {args.sequence, args.head_size, args.theta, {}};
+  rotary_.values.resize(static_cast<std::size_t>(2 * args.sequence * half));
+  float* cosines = rotary_.values.data();
+  float* sines = cosines + args.sequence * half;
+  for (std::int64_t i = 0; i < half; ++i) {
+    const double frequency =
+        std::pow(static_cast<double>(args.theta), -2.0 * static_cast<double>(i) / static_cast<double>(args.head_size));
+    for (std::int64_t position = 0; position < args.sequence; ++position) {
+      const double angle = static_cast<double>(position) * frequency;
+      cosines[position * half + i] = static_cast<float>(std::cos(angle));
+      sines[position * half + i] = static_cast<float>(std::sin(angle));
+    }
+  }
+}
+
+void CpuOps::DoRotary(const RotaryArgs& args) {
+  PrepareRotary(args);
+  const std::int64_t half = args.head_size / 2;
+  const std::int64_t width = args.qkv.shape[1];
+  const float direction = args.inverse ? -1.0F : 1.0F;
+  const float* cosines = rotary_.values.data();
+  const float* sines = cosines + args.sequence * half;
+  DispatchWorkingType(args.qkv.dtype, [&](auto type) {
+    using T = decltype(type);
+    ParallelRanges(threads_, args.qkv.shape[0], RowGrain(width), [&](int, std::int64_t begin, std::int64_t end) {
+      for (std::int64_t row = begin; row < end; ++row) {
+        const std::int64_t offset = (row % args.sequence) * half;
+        T* first = args.qkv.as<T>() + row * width;
+        for (std::int64_t head = 0; head < args.heads + args.kv_heads; ++head) {
+          RotateHead(first + head * args.head_size, cosines + offset, sines + offset, half, direction);
+        }
+      }
+    });
+  });
+}
+
+}  // namespace trireme

@@ -1,0 +1,203 @@
+#include <cmath>
+
+#include "device/cuda/cuda_ops.h"
+#include "device/cuda/kernels.cuh"
+
+namespace trireme {
+namespace {
+
+constexpr float kGeluSlope = 0.79788456080286535588F;  // sqrt(2 / pi)
+constexpr float kGeluCubic = 0.044715F;
+
+// tanh for results that are stored as T.
+template <typename T>
+__device__ float TanhFor(float value) {
+  if constexpr (sizeof(T) == sizeof(float)) {
+    return tanhf(value);
+  } else {
+    return 1.0F - __fdividef(2.0F, 1.0F + __expf(2.0F * value));
+  }
+}
+
+template <typename T>
+__device__ float Gelu(float z) {
+  const float inner = kGeluSlope * (z + kGeluCubic * z * z * z);
+  return 0.5F * z * (1.0F + TanhFor<T>(inner));
+}
+
+template <typename T>
+__device__ float GeluSlope(float z) {
+  const float tanh_inner = TanhFor<T>(kGeluSlope * (z + kGeluCubic * z * z * z));
+  const float inner_slope = kGeluSlope * (1.0F + 3.0F * kGeluCubic * z * z);
+  return 0.5F * (1.0F + tanh_inner) + 0.5F * z * (1.0F - tanh_inner * tanh_inner) * inner_slope;
+}
+
+template <typename T>
+struct GeluForwardBody {
+  const T* z;
+  T* out;
+  template <int kCount>
+  __device__ void Run(std::int64_t first) const {
+    float values[kCount];
+    Load(values, z + first);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      values[i] = Gelu<T>(values[i]);
+    }
+    Store(out + first, values);
+  }
+};
+
+template <typename T>
+struct GeluBackwardBody {
+  const T* grad_out;
+  const T* z;
+  T* grad_z;
+  template <int kCount>
+  __device__ void Run(std::int64_t first) const {
+    float values[kCount];
+    float grads[kCount];
+    Load(values, z + first);
+    Load(grads, grad_out + first);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      grads[i] *= GeluSlope<T>(values[i]);
+    }
+    Store(grad_z + first, grads);
+  }
+};
+
+// Indices run over the output [N, F]; z and its gradient are [N, 2F].
+template <typename T>
+struct SwiGluForwardBody {
+  const T* z;
+  T* out;
+  std::int64_t columns;
+  template <int kCount>
+  __device__ void Run(std::int64_t first) const {
+    const std::int64_t gate_at = first + first / columns * columns;
+    float gate[kCount];
+    float up[kCount];
+    Load(gate, z + gate_at);
+    Load(up, z + gate_at + columns);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      up[i] *= gate[i] / (1.0F + ExpFor<T>(-gate[i]));
+    }
+    Store(out + first, up);
+  }
+};
+
+template <typename T>
+struct SwiGluBackwardBody {
+  const T* grad_out;
+  const T* z;
+  T* grad_z;
+  std::int64_t columns;
+  template <int kCount>
+  __device__ void Run(std::int64_t first) const {
+    const std::int64_t gate_at = first + first / columns * columns;
+    float gate[kCount];
+    float up[kCount];
+    float grads[kCount];
+    Load(gate, z + gate_at);
+    Load(up, z + gate_at + columns);
+    Load(grads, grad_out + first);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const float sigmoid = 1.0F / (1.0F + ExpFor<T>(-gate[i]));
+      const float silu = gate[i] * sigmoid;
+      const float grad_up = grads[i] * silu;
+      gate[i] = grads[i] * up[i] * (sigmoid + silu * (1.0F - sigmoid));
+      up[i] = grad_up;
+    }
+    Store(grad_z + gate_at, gate);
+    Store(grad_z + gate_at + columns, up);
+  }
+};
+
+template <typename C, typename Bias>
+struct FinishBody {
+  C* c;
+  const Bias* bias;  // may be null
+  C* auxiliary;
+  std::int64_t columns;
+  Epilogue epilogue;
+  template <int kCount>
+  __device__ void Run(std::int64_t first) const {
+    float values[kCount];
+    Load(values, c + first);
+    if (bias != nullptr) {
+      float added[kCount];
+      Load(added, bias + first % columns);
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        values[i] += added[i];
+      }
+    }
+    if (epilogue == Epilogue::kGelu) {
+      Store(auxiliary + first, values);
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        values[i] = Gelu<C>(values[i]);
+      }
+    } else if (epilogue == Epilogue::kGeluGradient) {
+      float z[kCount];
+      Load(z, auxiliary + first);
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        values[i] *= GeluSlope<C>(z[i]);
+      }
+    }
+    Store(c + first, values);
+  }
+};
+
+}  // namespace
+
+void CudaOps::DoActivationForward(ActivationKind kind, const Tensor& z, const Tensor& out) {
+  const bool aligned = Aligned16({z.data, out.data});
+  DispatchFloat(out.dtype, "ActivationForward", [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    if (kind == ActivationKind::kGelu) {
+      ForEach(context_, out.count(), aligned, GeluForwardBody<T>{z.as<T>(), out.as<T>()});
+    } else {
+      const std::int64_t columns = out.shape[out.shape.rank() - 1];
+      ForEach(context_, out.count(), aligned && columns % 8 == 0,
+              SwiGluForwardBody<T>{z.as<T>(), out.as<T>(), columns});
+    }
+  });
+}
+
+void CudaOps::DoActivationBackward(ActivationKind kind, const Tensor& grad_out, const Tensor& z, const Tensor& grad_z) {
+  const bool aligned = Aligned16({grad_out.data, z.data, grad_z.data});
+  DispatchFloat(grad_out.dtype, "ActivationBackward", [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    if (kind == ActivationKind::kGelu) {
+      ForEach(context_, grad_out.count(), aligned, GeluBackwardBody<T>{grad_out.as<T>(), z.as<T>(), grad_z.as<T>()});
+    } else {
+      const std::int64_t columns = grad_out.shape[grad_out.shape.rank() - 1];
+      ForEach(context_, grad_out.count(), aligned && columns % 8 == 0,
+              SwiGluBackwardBody<T>{grad_out.as<T>(), z.as<T>(), grad_z.as<T>(), columns});
+    }
+  });
+}
+
+void FinishProduct(const CudaContext& context, const MatmulArgs& args) {
+  if (!args.bias.given() && args.epilogue == Epilogue::kNone) {
+    return;
+  }
+  const std::int64_t columns = args.c.shape[args.c.shape.rank() - 1];
+  const bool wide = columns % 8 == 0 && Aligned16({args.c.data, args.bias.data, args.auxiliary.data});
+  DispatchFloat(args.c.dtype, "Matmul", [&](auto c_tag) {
+    DispatchFloat(args.a.dtype, "Matmul", [&](auto a_tag) {
+      using C = typename decltype(c_tag)::Type;
+      using Bias = typename decltype(a_tag)::Type;
+      const FinishBody<C, Bias> body{args.c.as<C>(), args.bias.as<Bias>(), args.auxiliary.as<C>(), columns,
+                                     args.epilogue};
+      ForEach(context, args.c.count(), wide, body);
+    });
+  });
+}
+
+}  // namespace trireme

@@ -1,0 +1,240 @@
+#include <cmath>
+
+#include "device/cuda/cuda_ops.h"
+#include "device/cuda/kernels.cuh"
+
+namespace trireme {
+namespace {
+
+constexpr int kRowWarps = 16;
+
+// A maximum, and the sum of exp(value - maximum). An infinite maximum must not turn an empty sum into NaN.
+struct SoftmaxPart {
+  float maximum = -INFINITY;
+  float sum = 0;
+};
+
+__device__ inline float Anchor(float maximum) { return maximum == -INFINITY ? 0.0F : maximum; }
+
+template <typename T>
+__device__ SoftmaxPart Merged(const SoftmaxPart& a, const SoftmaxPart& b) {
+  const float maximum = fmaxf(a.maximum, b.maximum);
+  const float anchor = Anchor(maximum);
+  return {maximum, a.sum * ExpFor<T>(a.maximum - anchor) + b.sum * ExpFor<T>(b.maximum - anchor)};
+}
+
+// The part of all threads of a block, valid in its first thread.
+template <typename T>
+__device__ SoftmaxPart BlockMerged(SoftmaxPart part) {
+  __shared__ float maxima[kRowWarps];
+  __shared__ float sums[kRowWarps];
+#pragma unroll
+  for (int offset = kWarp / 2; offset > 0; offset /= 2) {
+    const SoftmaxPart other{__shfl_xor_sync(0xffffffffU, part.maximum, offset),
+                            __shfl_xor_sync(0xffffffffU, part.sum, offset)};
+    part = Merged<T>(part, other);
+  }
+  if (threadIdx.x % kWarp == 0) {
+    maxima[threadIdx.x / kWarp] = part.maximum;
+    sums[threadIdx.x / kWarp] = part.sum;
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    for (int warp = 1; warp < kRowWarps; ++warp) {
+      part = Merged<T>(part, SoftmaxPart{maxima[warp], sums[warp]});
+    }
+  }
+  return part;
+}
+
+struct Columns {
+  std::int64_t rows;
+  std::int64_t columns;
+  std::int64_t first;
+  std::int64_t valid;
+};
+
+// One block a row. kCount: elements a load; rows start at a multiple of it.
+template <typename T, int kCount>
+__global__ void __launch_bounds__(kRowWarps* kWarp)
+    StatisticsKernel(const T* logits, const std::int32_t* targets, float* statistics, Columns shape) {
+  const std::int64_t row = blockIdx.x;
+  const T* values = logits + row * shape.columns;
+  SoftmaxPart part;
+#pragma unroll 2
+  for (std::int64_t column = threadIdx.x * kCount; column < shape.valid; column += kRowWarps * kWarp * kCount) {
+    float loaded[kCount];
+    Load(loaded, values + column);
+    float maximum = part.maximum;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      loaded[i] = column + i < shape.valid ? loaded[i] : -INFINITY;
+      maximum = fmaxf(maximum, loaded[i]);
+    }
+    const float anchor = Anchor(maximum);
+    part.sum *= ExpFor<T>(part.maximum - anchor);
+    part.maximum = maximum;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      part.sum += ExpFor<T>(loaded[i] - anchor);
+    }
+  }
+  part = BlockMerged<T>(part);
+  if (threadIdx.x == 0) {
+    const std::int64_t target = targets[row] - shape.first;
+    statistics[row] = part.maximum;
+    statistics[shape.rows + row] = part.sum;
+    statistics[2 * shape.rows + row] = target >= 0 && target < shape.valid ? ToFloat(values[target]) : 0.0F;
+  }
+}
+
+// The whole vocabulary's part of one row, and its target's logit, from the parts [parts, 3, rows] of all ranks.
+struct WholeRow {
+  float maximum;
+  float sum;
+  float target;
+  __device__ float LogSumExp() const { return maximum + logf(sum); }
+};
+
+__device__ inline WholeRow Combined(const float* statistics, int parts, std::int64_t rows, std::int64_t row) {
+  SoftmaxPart all;
+  float target = 0;
+  for (int part = 0; part < parts; ++part) {
+    const float* own = statistics + part * 3 * rows;
+    all = Merged<float>(all, SoftmaxPart{own[row], own[rows + row]});
+    target += own[2 * rows + row];
+  }
+  return {all.maximum, all.sum, target};
+}
+
+struct GradientInputs {
+  const std::int32_t* targets;
+  const float* statistics;
+  const float* weights;
+  float* losses;
+  int parts;
+  float scale;
+  float z_loss;
+};
+
+template <typename T, int kCount>
+__global__ void __launch_bounds__(kRowWarps* kWarp) GradientKernel(T* logits, GradientInputs inputs, Columns shape) {
+  const std::int64_t row = blockIdx.x;
+  T* values = logits + row * shape.columns;
+  const WholeRow whole = Combined(inputs.statistics, inputs.parts, shape.rows, row);
+  const float log_sum = whole.LogSumExp();
+  const std::int64_t target = inputs.targets[row] - shape.first;
+  const float target_factor = inputs.scale * inputs.weights[row];
+  const float factor = target_factor * (1.0F + 2.0F * inputs.z_loss * log_sum) / whole.sum;
+  const bool masked = target_factor == 0;
+  if (threadIdx.x == 0) {
+    inputs.losses[row] = log_sum - whole.target;
+  }
+#pragma unroll 2
+  for (std::int64_t column = threadIdx.x * kCount; column < shape.columns; column += kRowWarps * kWarp * kCount) {
+    float grads[kCount] = {};
+    if (!masked) {
+      Load(grads, values + column);
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        const float grad = factor * ExpFor<T>(grads[i] - whole.maximum) - (column + i == target ? target_factor : 0.0F);
+        grads[i] = column + i < shape.valid ? grad : 0.0F;
+      }
+    }
+    Store(values + column, grads);
+  }
+}
+
+struct LossBody {
+  const float* statistics;
+  float* losses;
+  int parts;
+  std::int64_t rows;
+  template <int kCount>
+  __device__ void Run(std::int64_t first) const {
+    for (int i = 0; i < kCount; ++i) {
+      const WholeRow whole = Combined(statistics, parts, rows, first + i);
+      losses[first + i] = whole.LogSumExp() - whole.target;
+    }
+  }
+};
+
+__global__ void __launch_bounds__(1024)
+    LossSumKernel(const float* losses, const float* weights, std::int64_t count, float* sums) {
+  __shared__ double shared[32];
+  double total = 0;
+  double weight = 0;
+  for (std::int64_t i = threadIdx.x; i < count; i += 1024) {
+    total += static_cast<double>(losses[i]) * weights[i];
+    weight += weights[i];
+  }
+  total = BlockSum<32>(total, shared);
+  weight = BlockSum<32>(weight, shared);
+  if (threadIdx.x == 0) {
+    sums[0] = static_cast<float>(total);
+    sums[1] = static_cast<float>(weight);
+  }
+}
+
+Columns ColumnsOf(const CrossEntropyArgs& args) {
+  return {args.targets.count(), args.logits.shape[args.logits.shape.rank() - 1], args.first_column, args.valid_columns};
+}
+
+template <typename T>
+bool IsWide(const CrossEntropyArgs& args) {
+  return ColumnsOf(args).columns % kWidth<T> == 0 && Aligned16({args.logits.data});
+}
+
+int PartsOf(const CrossEntropyArgs& args, std::int64_t rows) {
+  return static_cast<int>(args.statistics.count() / (3 * rows));
+}
+
+}  // namespace
+
+void CudaOps::DoCrossEntropyStatistics(const CrossEntropyArgs& args) {
+  const Columns shape = ColumnsOf(args);
+  if (shape.rows == 0) {
+    return;
+  }
+  DispatchFloat(args.logits.dtype, "CrossEntropyStatistics", [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    const auto kernel = IsWide<T>(args) ? StatisticsKernel<T, kWidth<T>> : StatisticsKernel<T, 1>;
+    Launch(context_, {dim3(static_cast<unsigned>(shape.rows)), dim3(kRowWarps * kWarp)}, kernel, args.logits.as<T>(),
+           args.targets.as<std::int32_t>(), args.statistics.as<float>(), shape);
+  });
+}
+
+void CudaOps::DoCrossEntropyGradient(const CrossEntropyArgs& args) {
+  const Columns shape = ColumnsOf(args);
+  if (shape.rows == 0) {
+    return;
+  }
+  const GradientInputs inputs{args.targets.as<std::int32_t>(),
+                              args.statistics.as<float>(),
+                              args.weights.as<float>(),
+                              args.losses.as<float>(),
+                              PartsOf(args, shape.rows),
+                              args.scale,
+                              args.z_loss};
+  DispatchFloat(args.logits.dtype, "CrossEntropyGradient", [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    const auto kernel = IsWide<T>(args) ? GradientKernel<T, kWidth<T>> : GradientKernel<T, 1>;
+    Launch(context_, {dim3(static_cast<unsigned>(shape.rows)), dim3(kRowWarps * kWarp)}, kernel, args.logits.as<T>(),
+           inputs, shape);
+  });
+}
+
+void CudaOps::DoCrossEntropyLoss(const CrossEntropyArgs& args) {
+  const std::int64_t rows = args.losses.count();
+  if (rows > 0) {
+    ForEach(context_, rows, false,
+            LossBody{args.statistics.as<float>(), args.losses.as<float>(), PartsOf(args, rows), rows});
+  }
+}
+
+void CudaOps::DoLossSum(const Tensor& losses, const Tensor& weights, const Tensor& sums) {
+  Launch(context_, {dim3(1), dim3(1024)}, LossSumKernel, losses.as<float>(), weights.as<float>(), losses.count(),
+         sums.as<float>());
+}
+
+}  // namespace trireme

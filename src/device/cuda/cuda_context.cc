@@ -1,0 +1,77 @@
+#include "device/cuda/cuda_context.h"
+
+#include <algorithm>
+
+#include "base/shape.h"
+#include "device/cuda/cuda_check.h"
+
+namespace trireme {
+
+CudaContext::CudaContext(int device, bool deterministic) : device_(device), deterministic_(deterministic) {
+  CheckCuda(cudaSetDevice(device), "choose the GPU");
+  CheckCuda(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, device), "count multiprocessors");
+  CheckCuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "open a stream");
+}
+
+CudaContext::~CudaContext() {
+  // After a failed kernel these fail too; a destructor has nobody to tell.
+  cudaStreamSynchronize(stream_);
+  cudaFree(scratch_);
+  cudaStreamDestroy(stream_);
+}
+
+void* CudaContext::Scratch(std::int64_t bytes) {
+  if (bytes > scratch_bytes_) {
+    CheckCuda(cudaStreamSynchronize(stream_), "wait before scratch memory grows");
+    cudaFree(scratch_);
+    scratch_ = nullptr;
+    scratch_bytes_ = 0;
+    const std::int64_t rounded = RoundUp(bytes, std::int64_t{1} << 21);
+    CheckCuda(cudaMalloc(&scratch_, static_cast<std::size_t>(rounded)), "allocate scratch memory of an operation");
+    scratch_bytes_ = rounded;
+  }
+  return scratch_;
+}
+
+void* CudaContext::AllocateTable(std::int64_t bytes) {
+  void* memory = nullptr;
+  CheckCuda(cudaMalloc(&memory, static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1))), "allocate a table");
+  table_bytes_ += bytes;
+  return memory;
+}
+
+void CudaContext::FreeTable(void* memory, std::int64_t bytes) {
+  cudaFree(memory);
+  table_bytes_ -= bytes;
+}
+
+CudaTables::~CudaTables() {
+  cudaStreamSynchronize(context_.stream());
+  for (const Entry& entry : entries_) {
+    context_.FreeTable(entry.memory, entry.bytes);
+  }
+}
+
+const void* CudaTables::Find(const std::vector<std::int64_t>& key) const {
+  const auto found = std::ranges::find_if(entries_, [&](const Entry& entry) { return entry.key == key; });
+  return found == entries_.end() ? nullptr : found->memory;
+}
+
+const void* CudaTables::Insert(const std::vector<std::int64_t>& key, const void* contents, std::size_t bytes) {
+  Entry entry{key, context_.AllocateTable(static_cast<std::int64_t>(bytes)), static_cast<std::int64_t>(bytes)};
+  CheckCuda(cudaMemcpyAsync(entry.memory, contents, bytes, cudaMemcpyHostToDevice, context_.stream()),
+            "copy a table to the GPU");
+  // `contents` may go away after the return, and a table about to be replaced may still be read.
+  CheckCuda(cudaStreamSynchronize(context_.stream()), "copy a table to the GPU");
+  if (entries_.size() < kMostEntries) {
+    entries_.push_back(std::move(entry));
+    return entries_.back().memory;
+  }
+  Entry& replaced = entries_[oldest_];
+  oldest_ = (oldest_ + 1) % kMostEntries;
+  context_.FreeTable(replaced.memory, replaced.bytes);
+  replaced = std::move(entry);
+  return replaced.memory;
+}
+
+}  // namespace trireme

@@ -1,0 +1,72 @@
+// What the parts of a CUDA device share: the stream, facts about the GPU, and memory of the device's own. All work of
+// a device is on its one stream, so scratch memory of one operation may be given to the next without waiting.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace trireme {
+
+class CudaContext {
+ public:
+  // Makes `device` the calling thread's GPU and opens a stream on it.
+  CudaContext(int device, bool deterministic);
+  ~CudaContext();
+  CudaContext(const CudaContext&) = delete;
+  CudaContext& operator=(const CudaContext&) = delete;
+
+  int device() const { return device_; }
+  cudaStream_t stream() const { return stream_; }
+  int multiprocessors() const { return multiprocessors_; }
+  // Equal bits from equal runs.
+  bool deterministic() const { return deterministic_; }
+
+  // At least `bytes` of GPU memory, aligned to 256, for the operation at hand: the next call may give it again. It
+  // grows (and waits for the stream) only when an operation needs more than any before.
+  void* Scratch(std::int64_t bytes);
+  // Memory for tables kept as long as the context.
+  void* AllocateTable(std::int64_t bytes);
+  void FreeTable(void* memory, std::int64_t bytes);
+
+  // GPU memory that this context holds.
+  std::int64_t bytes() const { return scratch_bytes_ + table_bytes_; }
+
+ private:
+  int device_ = 0;
+  bool deterministic_ = false;
+  int multiprocessors_ = 0;
+  cudaStream_t stream_ = nullptr;
+  void* scratch_ = nullptr;
+  std::int64_t scratch_bytes_ = 0;
+  std::int64_t table_bytes_ = 0;
+};
+
+// Tables in GPU memory, found again by the contents that they were made from.
+class CudaTables {
+ public:
+  explicit CudaTables(CudaContext& context) : context_(context) {}
+  ~CudaTables();
+  CudaTables(const CudaTables&) = delete;
+  CudaTables& operator=(const CudaTables&) = delete;
+
+  // The table stored under `key`, or null. Valid until the 64th Insert after its own.
+  const void* Find(const std::vector<std::int64_t>& key) const;
+  // Copies `bytes` of `contents` to the GPU under `key`.
+  const void* Insert(const std::vector<std::int64_t>& key, const void* contents, std::size_t bytes);
+
+ private:
+  static constexpr std::size_t kMostEntries = 64;
+  struct Entry {
+    std::vector<std::int64_t> key;
+    void* memory = nullptr;
+    std::int64_t bytes = 0;
+  };
+  CudaContext& context_;
+  std::vector<Entry> entries_;
+  std::size_t oldest_ = 0;
+};
+
+}  // namespace trireme

@@ -1,0 +1,108 @@
+#include "device/cuda/cuda_device.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "device/cuda/cuda_check.h"
+#include "device/cuda/cuda_stream.h"
+
+namespace trireme {
+namespace {
+
+// Dense peaks from the makers' data sheets; fp32 without tf32.
+struct Peak {
+  const char* name_part;
+  double bf16;
+  double fp32;
+};
+constexpr Peak kPeaks[] = {
+    {"H200", 989e12, 67e12},
+    {"H100", 989e12, 67e12},
+    {"A100", 312e12, 19.5e12},
+};
+
+}  // namespace
+
+CudaDevice::CudaDevice(int device, bool deterministic) : context_(device, deterministic), ops_(context_) {
+  cudaDeviceProp properties{};
+  CheckCuda(cudaGetDeviceProperties(&properties, device), "read the GPU's properties");
+  name_ = properties.name;
+  memory_bytes_ = static_cast<std::int64_t>(properties.totalGlobalMem);
+}
+
+void* CudaDevice::Allocate(std::int64_t bytes) {
+  Require(bytes >= 0, "cannot allocate {} bytes", bytes);
+  void* memory = nullptr;
+  // A pointer even for zero bytes: a Tensor counts as given when its data is not null.
+  const cudaError_t status = cudaMalloc(&memory, static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1)));
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    std::size_t free_bytes = 0;
+    std::size_t total_bytes = 0;
+    cudaMemGetInfo(&free_bytes, &total_bytes);
+    Fail("{} has no {} bytes of memory left: {} of {} are free", name_, bytes, free_bytes, total_bytes);
+  }
+  CheckCuda(status, "allocate memory");
+  return memory;
+}
+
+void CudaDevice::Free(void* memory) {
+  if (memory != nullptr) {
+    cudaStreamSynchronize(context_.stream());
+    cudaFree(memory);
+  }
+}
+
+void CudaDevice::CopyToHost(void* host, const void* device, std::int64_t bytes) {
+  if (bytes > 0) {
+    CheckCuda(cudaMemcpyAsync(host, device, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost, stream()),
+              "copy to the host");
+    Synchronize();
+  }
+}
+
+void CudaDevice::CopyFromHost(void* device, const void* host, std::int64_t bytes) {
+  if (bytes > 0) {
+    CheckCuda(cudaMemcpyAsync(device, host, static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice, stream()),
+              "copy from the host");
+    Synchronize();
+  }
+}
+
+void CudaDevice::Synchronize() { CheckCuda(cudaStreamSynchronize(stream()), "wait for the GPU"); }
+
+double CudaDevice::peak_flops(DType dtype) const {
+  for (const Peak& peak : kPeaks) {
+    if (name_.find(peak.name_part) != std::string::npos) {
+      if (dtype == DType::kBFloat16 || dtype == DType::kFloat16) {
+        return peak.bf16;
+      }
+      return dtype == DType::kFloat32 ? peak.fp32 : 0;
+    }
+  }
+  return 0;
+}
+
+std::unique_ptr<Device> MakeCudaDevice(const DeviceOptions& options) {
+  const int count = CudaDeviceCount();
+  Require(count > 0, "device 'cuda': this machine has no GPU that CUDA can use");
+  Require(options.local_rank >= 0, "device 'cuda': local rank {} is negative", options.local_rank);
+  return std::make_unique<CudaDevice>(options.local_rank % count, options.deterministic);
+}
+
+int CudaDeviceCount() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess) {
+    cudaGetLastError();  // no driver is no error here
+    return 0;
+  }
+  return count;
+}
+
+void* CudaStreamOf(Device& device) {
+  auto* cuda = dynamic_cast<CudaDevice*>(&device);
+  Require(cuda != nullptr, "'{}' is no CUDA device: it has no stream", device.description());
+  return cuda->stream();
+}
+
+}  // namespace trireme

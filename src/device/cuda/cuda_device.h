@@ -1,0 +1,39 @@
+// One GPU, or a share of one: several devices of one process may use the same GPU, each with its own stream, library
+// handles and scratch memory. A device must be used by the thread that made it.
+#pragma once
+
+#include <string>
+
+#include "device/cuda/cuda_context.h"
+#include "device/cuda/cuda_ops.h"
+#include "device/device.h"
+
+namespace trireme {
+
+class CudaDevice final : public Device {
+ public:
+  CudaDevice(int device, bool deterministic);
+
+  std::string description() const override { return name_; }
+  bool is_host() const override { return false; }
+  void* Allocate(std::int64_t bytes) override;
+  void Free(void* memory) override;
+  void CopyToHost(void* host, const void* device, std::int64_t bytes) override;
+  void CopyFromHost(void* device, const void* host, std::int64_t bytes) override;
+  void Synchronize() override;
+  Ops& ops() override { return ops_; }
+  // Scratch memory and tables; the CUDA context and the libraries' own memory are not known here.
+  std::int64_t internal_bytes() const override { return context_.bytes(); }
+  std::int64_t memory_bytes() const override { return memory_bytes_; }
+  double peak_flops(DType dtype) const override;
+
+  cudaStream_t stream() const { return context_.stream(); }
+
+ private:
+  CudaContext context_;
+  CudaOps ops_;
+  std::string name_;
+  std::int64_t memory_bytes_ = 0;
+};
+
+}  // namespace trireme

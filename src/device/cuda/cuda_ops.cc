@@ -1,0 +1,50 @@
+#include "device/cuda/cuda_ops.h"
+
+#include "device/cuda/attention.h"
+#include "device/cuda/matmul_cublaslt.h"
+
+namespace trireme {
+
+CudaOps::CudaOps(CudaContext& context)
+    : context_(context),
+      adamw_tables_(context),
+      square_tables_(context),
+      rotary_tables_(context),
+      matmul_(std::make_unique<CublasLtMatmul>(context)),
+      attention_(std::make_unique<CudnnAttention>(context)) {}
+
+CudaOps::~CudaOps() = default;
+
+void CudaOps::DoMatmul(const MatmulArgs& args) {
+  if (args.c.count() == 0) {
+    return;
+  }
+  if (!matmul_->Run(args)) {
+    MatmulArgs product = args;
+    product.bias = {};
+    product.auxiliary = {};
+    product.epilogue = Epilogue::kNone;
+    matmul_->RunPlain(product);
+    FinishProduct(context_, args);
+  }
+}
+
+void CudaOps::DoAttentionForward(const AttentionArgs& args) {
+  if (args.out.count() == 0) {
+    return;
+  }
+  if (!CudnnAttention::Supports(args) || !attention_->Forward(args)) {
+    plain_attention::Forward(context_, args);
+  }
+}
+
+void CudaOps::DoAttentionBackward(const AttentionArgs& args) {
+  if (args.out.count() == 0) {
+    return;
+  }
+  if (!CudnnAttention::Supports(args) || !attention_->Backward(args)) {
+    plain_attention::Backward(context_, args);
+  }
+}
+
+}  // namespace trireme

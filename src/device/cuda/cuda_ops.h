@@ -1,0 +1,85 @@
+// The operations on a GPU. Each file of this folder implements those of the file of the same name in device/cpu.
+// Everything is put on the context's stream and returns at once; nothing is allocated once every shape of a step has
+// been seen.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "device/cuda/cuda_context.h"
+#include "device/ops.h"
+
+namespace trireme {
+
+class CublasLtMatmul;
+class CudnnAttention;
+
+class CudaOps final : public Ops {
+ public:
+  // `context` must outlive the operations.
+  explicit CudaOps(CudaContext& context);
+  ~CudaOps() override;
+
+ protected:
+  void DoFill(const Tensor& t, float value) override;
+  void DoCopy(const Tensor& to, const Tensor& from) override;
+  void DoAdd(const Tensor& to, const Tensor& from, float factor) override;
+  void DoScale(const Tensor& t, float factor) override;
+  void DoMatmul(const MatmulArgs& args) override;
+  void DoBiasGradient(const Tensor& grad_out, const Tensor& grad_bias) override;
+  void DoResidualNormForward(const ResidualNormArgs& args) override;
+  void DoNormBackward(const NormBackwardArgs& args) override;
+  void DoApplyDropout(const Tensor& out, const Tensor& in, const Dropout& dropout) override;
+  void DoActivationForward(ActivationKind kind, const Tensor& z, const Tensor& out) override;
+  void DoActivationBackward(ActivationKind kind, const Tensor& grad_out, const Tensor& z,
+                            const Tensor& grad_z) override;
+  void DoRotary(const RotaryArgs& args) override;
+  void DoAttentionForward(const AttentionArgs& args) override;
+  void DoAttentionBackward(const AttentionArgs& args) override;
+  void DoEmbeddingForward(const EmbeddingArgs& args) override;
+  void DoEmbeddingBackward(const EmbeddingArgs& args) override;
+  void DoAddPositions(const PositionArgs& args) override;
+  void DoPositionsBackward(const PositionArgs& args) override;
+  void DoCrossEntropyStatistics(const CrossEntropyArgs& args) override;
+  void DoCrossEntropyGradient(const CrossEntropyArgs& args) override;
+  void DoCrossEntropyLoss(const CrossEntropyArgs& args) override;
+  void DoLossSum(const Tensor& losses, const Tensor& weights, const Tensor& sums) override;
+  void DoSumOfSquares(std::span<const Tensor> ranges, const Tensor& sums) override;
+  void DoAdamW(std::span<const AdamWRange> ranges, const AdamWArgs& args) override;
+  void DoReduce(const Tensor& to, std::span<const void* const> sources, bool maximum) override;
+
+ private:
+  CudaContext& context_;
+  CudaTables adamw_tables_;
+  CudaTables square_tables_;
+  CudaTables rotary_tables_;
+  std::unique_ptr<CublasLtMatmul> matmul_;
+  std::unique_ptr<CudnnAttention> attention_;
+};
+
+// After a product whose epilogue the library lacks: adds the bias of `args` to c and applies its epilogue.
+void FinishProduct(const CudaContext& context, const MatmulArgs& args);
+
+// Sums of the columns of `partial` (fp32 [rows, columns]), added to `first` (its first columns) and `second` (those
+// from `split` on); either may be null. Always in the same order.
+struct ColumnSums {
+  const float* partial = nullptr;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::int64_t split = 0;
+  float* first = nullptr;
+  float* second = nullptr;
+};
+void AddColumnSums(const CudaContext& context, const ColumnSums& sums);
+
+// Attention by plain kernels: any working type, head sizes up to 256, document starts.
+namespace plain_attention {
+void Forward(CudaContext& context, const AttentionArgs& args);
+void Backward(CudaContext& context, const AttentionArgs& args);
+}  // namespace plain_attention
+
+// to[b, h, t] = from[b, h, t] + factor * slopes[h] * t, over the statistics of `args`.
+void ShiftStatistics(const CudaContext& context, const AttentionArgs& args, float factor, const float* from, float* to);
+
+}  // namespace trireme

@@ -1,0 +1,108 @@
+// A graph of cuDNN's backend operations and the plan made from it, by the C interface alone. Tensors have four dims.
+// cuDNN accepts graphs that it then computes wrongly: the forms that are known to be right are in attention.cc.
+#pragma once
+
+#include <cudnn_graph.h>
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace trireme {
+
+// Owns one backend descriptor.
+class CudnnDescriptor {
+ public:
+  explicit CudnnDescriptor(cudnnBackendDescriptorType_t type);
+  ~CudnnDescriptor();
+  CudnnDescriptor(CudnnDescriptor&& other) noexcept : descriptor_(std::exchange(other.descriptor_, nullptr)) {}
+  CudnnDescriptor& operator=(CudnnDescriptor&& other) noexcept {
+    std::swap(descriptor_, other.descriptor_);
+    return *this;
+  }
+
+  void Set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t count, const void* values);
+  template <typename Value>
+  void Set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, const Value& value) {
+    Set(name, type, 1, &value);
+  }
+  void SetDescriptor(cudnnBackendAttributeName_t name, const CudnnDescriptor& other);
+  void Finalize(const char* what);
+  cudnnBackendDescriptor_t get() const { return descriptor_; }
+
+ private:
+  cudnnBackendDescriptor_t descriptor_ = nullptr;
+};
+
+using Extents = std::array<std::int64_t, 4>;
+// Row-major strides.
+Extents DenseStrides(const Extents& extents);
+
+// What a plan needs at every run. Pointers to scalars are to host memory.
+struct CudnnBinding {
+  std::int64_t id = 0;
+  void* data = nullptr;
+};
+
+class CudnnPlan {
+ public:
+  CudnnPlan(CudnnDescriptor plan, std::int64_t workspace_bytes)
+      : plan_(std::move(plan)), workspace_bytes_(workspace_bytes) {}
+  std::int64_t workspace_bytes() const { return workspace_bytes_; }
+  // `bindings` names exactly the graph's real tensors and scalars. Asynchronous on the handle's stream.
+  void Execute(cudnnHandle_t handle, const std::vector<CudnnBinding>& bindings, void* workspace) const;
+
+ private:
+  CudnnDescriptor plan_;
+  std::int64_t workspace_bytes_;
+};
+
+class CudnnGraph {
+ public:
+  struct Node {
+    std::int64_t id = 0;
+    cudnnDataType_t type = CUDNN_DATA_FLOAT;
+    Extents extents{};
+    Extents strides{};
+    bool is_virtual = true;
+    bool is_scalar = false;
+  };
+  using Value = const Node*;  // valid as long as the graph
+
+  // A tensor in memory, bound by `id`; ids below 100 are the caller's.
+  Value Real(std::int64_t id, cudnnDataType_t type, const Extents& extents, const Extents& strides);
+  // One fp32 number in host memory, bound by `id`.
+  Value Scalar(std::int64_t id);
+
+  // Each of these appends an operation. The result is a new virtual fp32 tensor, dense, unless `result` is given.
+  Value Pointwise(cudnnPointwiseMode_t mode, Value x, Value b = nullptr, Value result = nullptr);
+  Value Index(Value like, std::int64_t axis);
+  Value GreaterOrEqual(Value a, Value b);
+  // Where `mask`, x; elsewhere the scalar.
+  Value Select(Value mask, Value x, Value scalar);
+  Value Matmul(Value a, Value b, Value result = nullptr);
+  Value Reduce(cudnnReduceTensorOp_t operation, Value x, Value result);
+  // The same elements with the last two dims exchanged, as a view of `x`.
+  Value Transpose(Value x, cudnnDataType_t type);
+  // A virtual tensor, dense, to be given as a result.
+  Value Virtual(cudnnDataType_t type, const Extents& extents);
+
+  // The plan of the first engine that accepts the graph; none when no engine does.
+  std::optional<CudnnPlan> Build(cudnnHandle_t handle) const;
+
+ private:
+  const CudnnDescriptor& Describe(Value value);
+  Value Add(Node node);
+  void AddPointwise(cudnnPointwiseMode_t mode, cudnnDataType_t precision, std::int64_t axis,
+                    const std::vector<std::pair<cudnnBackendAttributeName_t, Value>>& operands);
+
+  std::deque<Node> nodes_;
+  std::deque<CudnnDescriptor> tensors_;  // of nodes_, in their order
+  std::vector<CudnnDescriptor> parts_;   // what operations refer to
+  std::vector<CudnnDescriptor> operations_;
+};
+
+}  // namespace trireme

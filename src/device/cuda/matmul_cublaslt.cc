@@ -1,0 +1,266 @@
+#include "device/cuda/matmul_cublaslt.h"
+
+#include <algorithm>
+#include <bit>
+#include <vector>
+
+#include "base/error.h"
+#include "device/cuda/cuda_check.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::int64_t kWorkspaceBytes = std::int64_t{64} << 20;
+constexpr int kMostCandidates = 8;
+constexpr int kTimedRuns = 3;
+// The library ranks its candidates: a later one must be faster than those before it by more than noise.
+constexpr float kClearlyFaster = 0.98F;
+
+cudaDataType_t LibraryType(DType dtype) {
+  if (dtype != DType::kFloat32 && dtype != DType::kBFloat16) {
+    RefuseType(dtype, "Matmul");
+  }
+  return dtype == DType::kFloat32 ? CUDA_R_32F : CUDA_R_16BF;
+}
+
+// Whether the library's epilogue may do what `args` asks for. In fp32 its gelu is not exact enough.
+bool IsLibraryEpilogue(const MatmulArgs& args) {
+  if (args.epilogue == Epilogue::kNone) {
+    return !args.bias.given() || args.c.dtype == args.a.dtype;
+  }
+  constexpr std::int64_t kAuxiliaryUnit = 8;
+  return args.c.dtype == DType::kBFloat16 && args.a.dtype == DType::kBFloat16 &&
+         args.c.shape[1] % kAuxiliaryUnit == 0 && std::bit_cast<std::uintptr_t>(args.auxiliary.data) % 16 == 0;
+}
+
+cublasLtEpilogue_t LibraryEpilogue(const MatmulArgs& args) {
+  switch (args.epilogue) {
+    case Epilogue::kNone:
+      return args.bias.given() ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    case Epilogue::kGelu:
+      return args.bias.given() ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    case Epilogue::kGeluGradient:
+      return CUBLASLT_EPILOGUE_DGELU;
+  }
+  return CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+// The largest power of two up to 256 that divides every address.
+std::int64_t CommonAlignment(const MatmulArgs& args) {
+  std::uintptr_t bits = 256;
+  for (const Tensor* t : {&args.a, &args.b, &args.c, &args.bias, &args.auxiliary}) {
+    bits |= std::bit_cast<std::uintptr_t>(t->data);
+  }
+  return std::int64_t{1} << std::countr_zero(bits);
+}
+
+template <typename Value>
+void SetAttribute(cublasLtMatmulDesc_t descriptor, cublasLtMatmulDescAttributes_t name, const Value& value) {
+  CheckCublas(cublasLtMatmulDescSetAttribute(descriptor, name, &value, sizeof(value)), "describe a product");
+}
+
+class Layout {
+ public:
+  Layout() = default;
+  // A row-major matrix is the column-major matrix of the transposed shape.
+  void SetRowMajor(const Tensor& matrix) {
+    CheckCublas(
+        cublasLtMatrixLayoutCreate(&layout_, LibraryType(matrix.dtype), static_cast<std::uint64_t>(matrix.shape[1]),
+                                   static_cast<std::uint64_t>(matrix.shape[0]), matrix.shape[1]),
+        "describe a matrix");
+  }
+  ~Layout() {
+    if (layout_ != nullptr) {
+      cublasLtMatrixLayoutDestroy(layout_);
+    }
+  }
+  Layout(const Layout&) = delete;
+  Layout& operator=(const Layout&) = delete;
+  cublasLtMatrixLayout_t get() const { return layout_; }
+
+ private:
+  cublasLtMatrixLayout_t layout_ = nullptr;
+};
+
+}  // namespace
+
+struct CublasLtMatmul::Plan {
+  ~Plan() {
+    if (product != nullptr) {
+      cublasLtMatmulDescDestroy(product);
+    }
+  }
+  cublasLtMatmulDesc_t product = nullptr;
+  Layout a;
+  Layout b;
+  Layout c;
+  bool possible = false;
+  cublasLtMatmulAlgo_t algorithm{};
+};
+
+CublasLtMatmul::CublasLtMatmul(CudaContext& context) : context_(context) {
+  CheckCublas(cublasLtCreate(&handle_), "open the library");
+}
+
+CublasLtMatmul::~CublasLtMatmul() {
+  plans_.clear();
+  cublasLtDestroy(handle_);
+}
+
+bool CublasLtMatmul::Run(const MatmulArgs& args) {
+  if (!IsLibraryEpilogue(args)) {
+    return false;
+  }
+  const Plan& plan = PlanFor(args);
+  if (!plan.possible) {
+    return false;
+  }
+  CheckCublas(Execute(args, plan, plan.algorithm, args.c.data), "multiply");
+  return true;
+}
+
+void CublasLtMatmul::RunPlain(const MatmulArgs& args) {
+  if (!Run(args)) {
+    Fail("cuBLASLt: no algorithm for a product of {} {} and {} {} into {} {}", Name(args.a.dtype),
+         args.a.shape.ToString(), Name(args.b.dtype), args.b.shape.ToString(), Name(args.c.dtype),
+         args.c.shape.ToString());
+  }
+}
+
+// c^T = op(b)^T * op(a)^T in column-major terms: b comes first, and an operand is transposed exactly when it is here.
+const CublasLtMatmul::Plan& CublasLtMatmul::PlanFor(const MatmulArgs& args) {
+  const std::int64_t alignment = CommonAlignment(args);
+  const std::int64_t flags =
+      (args.transpose_a ? 1 : 0) | (args.transpose_b ? 2 : 0) | (args.accumulate ? 4 : 0) | (args.bias.given() ? 8 : 0);
+  const Key key{args.a.shape[0],
+                args.a.shape[1],
+                args.b.shape[0],
+                args.b.shape[1],
+                flags,
+                static_cast<std::int64_t>(args.a.dtype),
+                static_cast<std::int64_t>(args.c.dtype),
+                static_cast<std::int64_t>(args.epilogue),
+                alignment,
+                0};
+  std::unique_ptr<Plan>& plan = plans_[key];
+  if (plan == nullptr) {
+    auto made = std::make_unique<Plan>();
+    CheckCublas(cublasLtMatmulDescCreate(&made->product, CUBLAS_COMPUTE_32F, CUDA_R_32F), "describe a product");
+    const cublasOperation_t first = args.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasOperation_t second = args.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    SetAttribute(made->product, CUBLASLT_MATMUL_DESC_TRANSA, first);
+    SetAttribute(made->product, CUBLASLT_MATMUL_DESC_TRANSB, second);
+    SetAttribute(made->product, CUBLASLT_MATMUL_DESC_EPILOGUE, LibraryEpilogue(args));
+    if (args.epilogue != Epilogue::kNone) {
+      SetAttribute(made->product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, args.c.shape[1]);
+      SetAttribute(made->product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, args.auxiliary.data);
+    }
+    if (args.bias.given()) {
+      SetAttribute(made->product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, LibraryType(args.bias.dtype));
+      SetAttribute(made->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, args.bias.data);
+    }
+    made->a.SetRowMajor(args.a);
+    made->b.SetRowMajor(args.b);
+    made->c.SetRowMajor(args.c);
+    Choose(args, alignment, *made);
+    plan = std::move(made);
+  }
+  return *plan;
+}
+
+void CublasLtMatmul::Choose(const MatmulArgs& args, std::int64_t alignment, Plan& plan) {
+  cublasLtMatmulPreference_t preference = nullptr;
+  CheckCublas(cublasLtMatmulPreferenceCreate(&preference), "state a preference");
+  const auto set = [&](cublasLtMatmulPreferenceAttributes_t name, const auto& value) {
+    CheckCublas(cublasLtMatmulPreferenceSetAttribute(preference, name, &value, sizeof(value)), "state a preference");
+  };
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(kWorkspaceBytes));
+  for (const auto name : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+                          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+    set(name, static_cast<std::uint32_t>(alignment));
+  }
+  std::array<cublasLtMatmulHeuristicResult_t, kMostCandidates> results{};
+  int count = 0;
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoGetHeuristic(handle_, plan.product, plan.b.get(), plan.a.get(), plan.c.get(), plan.c.get(),
+                                     preference, kMostCandidates, results.data(), &count);
+  cublasLtMatmulPreferenceDestroy(preference);
+  plan.possible = status == CUBLAS_STATUS_SUCCESS && count > 0 && results[0].state == CUBLAS_STATUS_SUCCESS;
+  if (plan.possible) {
+    plan.algorithm = results[0].algo;
+    if (!context_.deterministic() && count > 1) {
+      Measure(args, plan, results.data(), count);
+    }
+  }
+}
+
+// Trial runs may overwrite c only where the real run will do so without having read it, directly or as another operand.
+void CublasLtMatmul::Measure(const MatmulArgs& args, Plan& plan, const cublasLtMatmulHeuristicResult_t* results,
+                             int count) {
+  const bool c_is_read =
+      args.accumulate || args.c.data == args.a.data || args.c.data == args.b.data || args.c.data == args.auxiliary.data;
+  void* c = args.c.data;
+  if (c_is_read) {
+    if (cudaMalloc(&c, static_cast<std::size_t>(args.c.bytes())) != cudaSuccess) {
+      cudaGetLastError();  // too little memory to measure: the first choice stays
+      return;
+    }
+    CheckCuda(cudaMemsetAsync(c, 0, static_cast<std::size_t>(args.c.bytes()), context_.stream()), "clear trial output");
+  }
+  float best = -1;
+  for (int i = 0; i < count; ++i) {
+    if (results[i].state != CUBLAS_STATUS_SUCCESS) {
+      continue;
+    }
+    const float time = Time(args, plan, results[i].algo, c);
+    if (time >= 0 && (best < 0 || time < best * kClearlyFaster)) {
+      best = time;
+      plan.algorithm = results[i].algo;
+    }
+  }
+  plan.possible = best >= 0;
+  if (c_is_read) {
+    cudaFree(c);
+  }
+}
+
+float CublasLtMatmul::Time(const MatmulArgs& args, Plan& plan, const cublasLtMatmulAlgo_t& algorithm, void* c) {
+  // The first run loads the kernel.
+  if (Execute(args, plan, algorithm, c) != CUBLAS_STATUS_SUCCESS) {
+    return -1;
+  }
+  cudaEvent_t begin = nullptr;
+  cudaEvent_t end = nullptr;
+  CheckCuda(cudaEventCreate(&begin), "make an event");
+  CheckCuda(cudaEventCreate(&end), "make an event");
+  float best = -1;
+  for (int run = 0; run < kTimedRuns; ++run) {
+    CheckCuda(cudaEventRecord(begin, context_.stream()), "record an event");
+    CheckCublas(Execute(args, plan, algorithm, c), "measure a product");
+    CheckCuda(cudaEventRecord(end, context_.stream()), "record an event");
+    CheckCuda(cudaEventSynchronize(end), "measure a product");
+    float time = 0;
+    CheckCuda(cudaEventElapsedTime(&time, begin, end), "measure a product");
+    best = best < 0 ? time : std::min(best, time);
+  }
+  cudaEventDestroy(begin);
+  cudaEventDestroy(end);
+  return best;
+}
+
+cublasStatus_t CublasLtMatmul::Execute(const MatmulArgs& args, const Plan& plan, const cublasLtMatmulAlgo_t& algorithm,
+                                       void* c) {
+  if (args.bias.given()) {
+    SetAttribute(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, args.bias.data);
+  }
+  if (args.epilogue != Epilogue::kNone) {
+    SetAttribute(plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, args.auxiliary.data);
+  }
+  const float alpha = 1;
+  const float beta = args.accumulate ? 1.0F : 0.0F;
+  return cublasLtMatmul(handle_, plan.product, &alpha, args.b.data, plan.b.get(), args.a.data, plan.a.get(), &beta, c,
+                        plan.c.get(), c, plan.c.get(), &algorithm, context_.Scratch(kWorkspaceBytes),
+                        static_cast<std::size_t>(kWorkspaceBytes), context_.stream());
+}
+
+}  // namespace trireme

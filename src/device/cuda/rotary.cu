@@ -1,0 +1,96 @@
+#include <bit>
+#include <cmath>
+#include <vector>
+
+#include "device/cuda/cuda_ops.h"
+#include "device/cuda/kernels.cuh"
+
+namespace trireme {
+namespace {
+
+// Indices run over pairs: [rows, H + Hkv, D / 2].
+template <typename T>
+struct RotaryBody {
+  T* qkv;
+  const float* cosines;  // [sequence, half]
+  const float* sines;
+  std::int64_t sequence;
+  std::int64_t rotated_heads;
+  std::int64_t half;
+  std::int64_t row_stride;
+  float direction;
+  template <int kCount>
+  __device__ void Run(std::int64_t first) const {
+    const std::int64_t pair = first % half;
+    const std::int64_t head = first / half % rotated_heads;
+    const std::int64_t row = first / (half * rotated_heads);
+    const std::int64_t at = row * row_stride + head * 2 * half + pair;
+    const std::int64_t angle = row % sequence * half + pair;
+    float low[kCount];
+    float high[kCount];
+    float cosine[kCount];
+    float sine[kCount];
+    Load(low, qkv + at);
+    Load(high, qkv + at + half);
+    Load(cosine, cosines + angle);
+    Load(sine, sines + angle);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const float turned = low[i] * cosine[i] - direction * high[i] * sine[i];
+      high[i] = high[i] * cosine[i] + direction * low[i] * sine[i];
+      low[i] = turned;
+    }
+    Store(qkv + at, low);
+    Store(qkv + at + half, high);
+  }
+};
+
+// Cosines, then sines, each [sequence, half].
+std::vector<float> RotaryTable(const RotaryArgs& args) {
+  const std::int64_t half = args.head_size / 2;
+  std::vector<float> table(static_cast<std::size_t>(2 * args.sequence * half));
+  for (std::int64_t pair = 0; pair < half; ++pair) {
+    const double frequency = std::pow(static_cast<double>(args.theta),
+                                      -2.0 * static_cast<double>(pair) / static_cast<double>(args.head_size));
+    for (std::int64_t position = 0; position < args.sequence; ++position) {
+      const double angle = static_cast<double>(position) * frequency;
+      const auto at = static_cast<std::size_t>(position * half + pair);
+      table[at] = static_cast<float>(std::cos(angle));
+      table[static_cast<std::size_t>(args.sequence * half) + at] = static_cast<float>(std::sin(angle));
+    }
+  }
+  return table;
+}
+
+}  // namespace
+
+void CudaOps::DoRotary(const RotaryArgs& args) {
+  const std::int64_t half = args.head_size / 2;
+  const std::int64_t row_stride = (args.heads + 2 * args.kv_heads) * args.head_size;
+  if (args.qkv.count() == 0 || half == 0) {
+    return;
+  }
+  const std::vector<std::int64_t> key{args.sequence, args.head_size, std::bit_cast<std::int32_t>(args.theta)};
+  const void* found = rotary_tables_.Find(key);
+  if (found == nullptr) {
+    const std::vector<float> table = RotaryTable(args);
+    found = rotary_tables_.Insert(key, table.data(), table.size() * sizeof(float));
+  }
+  const auto* cosines = static_cast<const float*>(found);
+  const std::int64_t rotated_heads = args.heads + args.kv_heads;
+  const std::int64_t rows = args.qkv.count() / row_stride;
+  DispatchFloat(args.qkv.dtype, "Rotary", [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    const RotaryBody<T> body{args.qkv.as<T>(),
+                             cosines,
+                             cosines + args.sequence * half,
+                             args.sequence,
+                             rotated_heads,
+                             half,
+                             row_stride,
+                             args.inverse ? -1.0F : 1.0F};
+    ForEach(context_, rows * rotated_heads * half, half % 8 == 0 && Aligned16({args.qkv.data}), body);
+  });
+}
+
+}  // namespace trireme

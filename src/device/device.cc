@@ -1,0 +1,18 @@
+#include "device/device.h"
+
+#include "base/error.h"
+
+namespace trireme {
+
+std::unique_ptr<Device> MakeDevice(const DeviceOptions& options) {
+  if (options.kind == "cpu") {
+    return MakeCpuDevice(options);
+  }
+  if (options.kind == "cuda") {
+    return MakeCudaDevice(options);
+  }
+  Require(options.kind == "auto", "unknown device '{}': it is auto, cpu or cuda", options.kind);
+  return CudaDeviceCount() > 0 ? MakeCudaDevice(options) : MakeCpuDevice(options);
+}
+
+}  // namespace trireme

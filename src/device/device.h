@@ -1,0 +1,57 @@
+// One accelerator, or the host: memory, copies and operations. A rank has one Device and uses it from one thread.
+// Operations and copies on a device happen in the order of the calls; on a GPU they are asynchronous to the host
+// until Synchronize(), except where a function says otherwise.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/dtype.h"
+#include "device/ops.h"
+
+namespace trireme {
+
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  // "cpu (plain)", "cpu (oneDNN 2.6)", "NVIDIA H200": for logs.
+  virtual std::string description() const = 0;
+  virtual bool is_host() const = 0;
+
+  // Memory aligned to 256 bytes, uninitialised; Free(nullptr) does nothing. Not used within a step: see Arena.
+  virtual void* Allocate(std::int64_t bytes) = 0;
+  virtual void Free(void* memory) = 0;
+
+  // Both return when the copy is done, after all earlier work of this device.
+  virtual void CopyToHost(void* host, const void* device, std::int64_t bytes) = 0;
+  virtual void CopyFromHost(void* device, const void* host, std::int64_t bytes) = 0;
+  virtual void Synchronize() = 0;
+
+  virtual Ops& ops() = 0;
+
+  // Bytes that the device itself holds beside what was allocated here: vendor workspaces, context.
+  virtual std::int64_t internal_bytes() const = 0;
+  // Memory of the device in bytes; 0 when unknown.
+  virtual std::int64_t memory_bytes() const = 0;
+  // Dense matrix peak in FLOP/s for operands of `dtype`; 0 when unknown.
+  virtual double peak_flops(DType dtype) const = 0;
+};
+
+struct DeviceOptions {
+  std::string kind = "auto";   // auto | cpu | cuda
+  int local_rank = 0;          // rank within its machine: chooses the GPU, modulo their number
+  int threads = 1;             // OpenMP threads of a CPU device
+  bool deterministic = false;  // a GPU: equal bits from equal runs, at some cost
+};
+
+// An Error when the kind is unknown, or was not built, or has no hardware here.
+std::unique_ptr<Device> MakeDevice(const DeviceOptions& options);
+std::unique_ptr<Device> MakeCpuDevice(const DeviceOptions& options);
+// In builds without CUDA this throws the Error "not built with CUDA".
+std::unique_ptr<Device> MakeCudaDevice(const DeviceOptions& options);
+// GPUs that MakeCudaDevice could use; 0 in builds without CUDA.
+int CudaDeviceCount();
+
+}  // namespace trireme

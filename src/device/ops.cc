@@ -1,0 +1,383 @@
+#include "device/ops.h"
+
+#include "base/error.h"
+#include "device/checks.h"
+
+namespace trireme {
+namespace {
+
+constexpr DType kFloat = DType::kFloat32;
+constexpr DType kInt = DType::kInt32;
+
+void CheckDropout(const char* operation, const Dropout& dropout) {
+  Require(dropout.probability >= 0 && dropout.probability < 1, "{}: dropout probability {} is not in [0, 1)", operation,
+          dropout.probability);
+}
+
+struct MatmulSizes {
+  std::int64_t m;
+  std::int64_t n;
+  std::int64_t k;
+};
+
+MatmulSizes CheckMatmul(const MatmulArgs& args) {
+  RequireMatrix({"Matmul", "a", args.a});
+  RequireMatrix({"Matmul", "b", args.b});
+  RequireWorkingType({"Matmul", "a", args.a});
+  RequireType({"Matmul", "b", args.b}, args.a.dtype);
+  const MatmulSizes sizes{args.a.shape[args.transpose_a ? 1 : 0], args.b.shape[args.transpose_b ? 0 : 1],
+                          args.a.shape[args.transpose_a ? 0 : 1]};
+  const std::int64_t b_depth = args.b.shape[args.transpose_b ? 1 : 0];
+  if (sizes.k != b_depth) {
+    Fail("Matmul: the inner dims differ: a {}{} has {}, b {}{} has {}", args.a.shape.ToString(),
+         args.transpose_a ? " transposed" : "", sizes.k, args.b.shape.ToString(), args.transpose_b ? " transposed" : "",
+         b_depth);
+  }
+  RequireShape({"Matmul", "c", args.c}, {sizes.m, sizes.n});
+  if (args.c.dtype != kFloat) {
+    RequireType({"Matmul", "c", args.c}, args.a.dtype);
+  }
+  if (args.bias.given()) {
+    RequireVector({"Matmul", "bias", args.bias}, sizes.n, args.a.dtype);
+  }
+  Require(!args.accumulate || (!args.bias.given() && args.epilogue == Epilogue::kNone),
+          "Matmul: accumulate excludes a bias and an epilogue");
+  Require(args.epilogue != Epilogue::kGeluGradient || !args.bias.given(), "Matmul: the gelu gradient excludes a bias");
+  if (args.epilogue != Epilogue::kNone) {
+    RequireLike({"Matmul", "auxiliary", args.auxiliary}, args.c.shape, args.c.dtype);
+  }
+  return sizes;
+}
+
+void CheckPackedRows(const char* operation, const AttentionArgs& args) {
+  Require(args.kv_heads > 0 && args.heads % args.kv_heads == 0, "{}: {} query heads do not divide over {} key heads",
+          operation, args.heads, args.kv_heads);
+  const std::int64_t rows = args.batch * args.sequence;
+  const std::int64_t width = (args.heads + 2 * args.kv_heads) * args.head_size;
+  RequireShape({operation, "qkv", args.qkv}, {rows, width});
+  RequireWorkingType({operation, "qkv", args.qkv});
+  RequireLike({operation, "out", args.out}, {rows, args.heads * args.head_size}, args.qkv.dtype);
+  RequireVector({operation, "statistics", args.statistics}, args.heads * rows, kFloat);
+  if (args.slopes.given()) {
+    RequireVector({operation, "slopes", args.slopes}, args.heads, kFloat);
+  }
+  if (args.document_starts.given()) {
+    RequireVector({operation, "document_starts", args.document_starts}, rows, kInt);
+  }
+}
+
+void CheckPositions(const char* operation, const PositionArgs& args, const Tensor& table) {
+  RequireMatrix({operation, "x", args.x});
+  RequireWorkingType({operation, "x", args.x});
+  RequireMatrix({operation, "table", table});
+  Require(table.shape[1] == args.x.shape[1] && table.shape[0] > 0 && args.first_token >= 0,
+          "{}: rows of {} cannot take positions from a table of {} rows of {}, first token {}", operation,
+          args.x.shape[1], table.shape[0], table.shape[1], args.first_token);
+}
+
+void CheckLogits(const char* operation, const CrossEntropyArgs& args) {
+  RequireMatrix({operation, "logits", args.logits});
+  RequireWorkingType({operation, "logits", args.logits});
+  Require(args.valid_columns >= 0 && args.valid_columns <= args.logits.shape[1],
+          "{}: {} valid columns of logits with {} columns", operation, args.valid_columns, args.logits.shape[1]);
+  RequireVector({operation, "targets", args.targets}, args.logits.shape[0], kInt);
+}
+
+void CheckParts(const char* operation, const CrossEntropyArgs& args, std::int64_t n) {
+  RequireType({operation, "statistics", args.statistics}, kFloat);
+  Require(n > 0 && args.statistics.count() > 0 && args.statistics.count() % (3 * n) == 0,
+          "{}: {} statistics are not a whole number of parts of 3 x {} tokens", operation, args.statistics.count(), n);
+}
+
+}  // namespace
+
+void Ops::Count(std::int64_t matmul, std::int64_t attention) {
+  if (recomputing_) {
+    flops_.recomputed += matmul + attention;
+  } else {
+    flops_.matmul += matmul;
+    flops_.attention += attention;
+  }
+}
+
+void Ops::Fill(const Tensor& t, float value) {
+  Require(value == 0 || t.dtype == kFloat || t.dtype == kInt, "Fill: {} tensors can be filled with 0 only, not {}",
+          Name(t.dtype), value);
+  if (t.count() != 0) {
+    DoFill(t, value);
+  }
+}
+
+void Ops::Copy(const Tensor& to, const Tensor& from) {
+  RequireCount({"Copy", "from", from}, to.shape.count());
+  if (to.dtype != from.dtype) {
+    RequireWorkingType({"Copy", "to", to});
+    RequireWorkingType({"Copy", "from", from});
+  }
+  if (to.count() != 0) {
+    DoCopy(to, from);
+  }
+}
+
+void Ops::Add(const Tensor& to, const Tensor& from, float factor) {
+  RequireWorkingType({"Add", "to", to});
+  RequireCount({"Add", "from", from}, to.shape.count());
+  if (to.dtype == kFloat) {
+    RequireWorkingType({"Add", "from", from});
+  } else {
+    RequireType({"Add", "from", from}, to.dtype);
+  }
+  if (to.count() != 0) {
+    DoAdd(to, from, factor);
+  }
+}
+
+void Ops::Scale(const Tensor& t, float factor) {
+  RequireWorkingType({"Scale", "t", t});
+  if (t.count() != 0) {
+    DoScale(t, factor);
+  }
+}
+
+void Ops::Matmul(const MatmulArgs& args) {
+  const MatmulSizes sizes = CheckMatmul(args);
+  Count(2 * sizes.m * sizes.n * sizes.k, 0);
+  if (sizes.m == 0 || sizes.n == 0) {
+    return;
+  }
+  if (sizes.k == 0) {
+    Require(!args.bias.given() && args.epilogue == Epilogue::kNone, "Matmul: an empty sum with a bias or an epilogue");
+    if (!args.accumulate) {
+      DoFill(args.c, 0);
+    }
+    return;
+  }
+  DoMatmul(args);
+}
+
+void Ops::BiasGradient(const Tensor& grad_out, const Tensor& grad_bias) {
+  RequireMatrix({"BiasGradient", "grad_out", grad_out});
+  RequireWorkingType({"BiasGradient", "grad_out", grad_out});
+  RequireVector({"BiasGradient", "grad_bias", grad_bias}, grad_out.shape[1], kFloat);
+  if (grad_out.count() != 0) {
+    DoBiasGradient(grad_out, grad_bias);
+  }
+}
+
+void Ops::ResidualNormForward(const ResidualNormArgs& args) {
+  constexpr auto kName = "ResidualNormForward";
+  RequireMatrix({kName, "x", args.x});
+  RequireWorkingType({kName, "x", args.x});
+  const std::int64_t columns = args.x.shape[1];
+  Require(args.branch.given() || args.gamma.given() || args.x.count() == 0, "{}: neither a branch nor gamma", kName);
+  CheckDropout(kName, args.dropout);
+  if (args.branch.given()) {
+    RequireLike({kName, "branch", args.branch}, args.x.shape, args.x.dtype);
+    RequireLike({kName, "sum", args.sum}, args.x.shape, args.x.dtype);
+    if (args.bias.given()) {
+      RequireVector({kName, "bias", args.bias}, columns, args.x.dtype);
+    }
+  }
+  if (args.gamma.given()) {
+    RequireVector({kName, "gamma", args.gamma}, columns, args.x.dtype);
+    RequireLike({kName, "normed", args.normed}, args.x.shape, args.x.dtype);
+    RequireVector({kName, "statistics", args.statistics}, 2 * args.x.shape[0], kFloat);
+    if (args.beta.given()) {
+      RequireVector({kName, "beta", args.beta}, columns, args.x.dtype);
+    }
+  }
+  if (args.x.count() != 0) {
+    DoResidualNormForward(args);
+  }
+}
+
+void Ops::NormBackward(const NormBackwardArgs& args) {
+  constexpr auto kName = "NormBackward";
+  RequireMatrix({kName, "x", args.x});
+  RequireWorkingType({kName, "x", args.x});
+  const std::int64_t columns = args.x.shape[1];
+  RequireLike({kName, "grad_normed", args.grad_normed}, args.x.shape, args.x.dtype);
+  RequireLike({kName, "grad_x", args.grad_x}, args.x.shape, args.x.dtype);
+  RequireVector({kName, "statistics", args.statistics}, 2 * args.x.shape[0], kFloat);
+  RequireVector({kName, "gamma", args.gamma}, columns, args.x.dtype);
+  RequireVector({kName, "grad_gamma", args.grad_gamma}, columns, kFloat);
+  if (args.grad_beta.given()) {
+    RequireVector({kName, "grad_beta", args.grad_beta}, columns, kFloat);
+  }
+  if (args.grad_residual.given()) {
+    RequireLike({kName, "grad_residual", args.grad_residual}, args.x.shape, args.x.dtype);
+  }
+  if (args.x.count() != 0) {
+    DoNormBackward(args);
+  }
+}
+
+void Ops::ApplyDropout(const Tensor& out, const Tensor& in, const Dropout& dropout) {
+  RequireWorkingType({"ApplyDropout", "in", in});
+  RequireVector({"ApplyDropout", "out", out}, in.shape.count(), in.dtype);
+  CheckDropout("ApplyDropout", dropout);
+  if (in.count() != 0) {
+    DoApplyDropout(out, in, dropout);
+  }
+}
+
+void Ops::ActivationForward(ActivationKind kind, const Tensor& z, const Tensor& out) {
+  RequireMatrix({"ActivationForward", "out", out});
+  RequireWorkingType({"ActivationForward", "out", out});
+  const std::int64_t factor = kind == ActivationKind::kSwiGlu ? 2 : 1;
+  RequireLike({"ActivationForward", "z", z}, {out.shape[0], factor * out.shape[1]}, out.dtype);
+  if (out.count() != 0) {
+    DoActivationForward(kind, z, out);
+  }
+}
+
+void Ops::ActivationBackward(ActivationKind kind, const Tensor& grad_out, const Tensor& z, const Tensor& grad_z) {
+  RequireMatrix({"ActivationBackward", "grad_out", grad_out});
+  RequireWorkingType({"ActivationBackward", "grad_out", grad_out});
+  const std::int64_t factor = kind == ActivationKind::kSwiGlu ? 2 : 1;
+  const Shape shape{grad_out.shape[0], factor * grad_out.shape[1]};
+  RequireLike({"ActivationBackward", "z", z}, shape, grad_out.dtype);
+  RequireLike({"ActivationBackward", "grad_z", grad_z}, shape, grad_out.dtype);
+  if (grad_out.count() != 0) {
+    DoActivationBackward(kind, grad_out, z, grad_z);
+  }
+}
+
+void Ops::Rotary(const RotaryArgs& args) {
+  RequireMatrix({"Rotary", "qkv", args.qkv});
+  RequireWorkingType({"Rotary", "qkv", args.qkv});
+  Require(args.head_size % 2 == 0, "Rotary: the head size {} is odd", args.head_size);
+  Require(args.sequence > 0, "Rotary: a sequence of {} tokens", args.sequence);
+  RequireShape({"Rotary", "qkv", args.qkv}, {args.qkv.shape[0], (args.heads + 2 * args.kv_heads) * args.head_size});
+  if (args.qkv.count() != 0) {
+    DoRotary(args);
+  }
+}
+
+void Ops::AttentionForward(const AttentionArgs& args) {
+  CheckPackedRows("AttentionForward", args);
+  Count(0, AttentionForwardFlops(args.batch, args.sequence, args.heads, args.head_size));
+  if (args.out.count() != 0) {
+    DoAttentionForward(args);
+  }
+}
+
+void Ops::AttentionBackward(const AttentionArgs& args) {
+  CheckPackedRows("AttentionBackward", args);
+  RequireLike({"AttentionBackward", "grad_out", args.grad_out}, args.out.shape, args.qkv.dtype);
+  RequireLike({"AttentionBackward", "grad_qkv", args.grad_qkv}, args.qkv.shape, args.qkv.dtype);
+  Count(0, AttentionBackwardFlops(args.batch, args.sequence, args.heads, args.head_size));
+  if (args.out.count() != 0) {
+    DoAttentionBackward(args);
+  }
+}
+
+void Ops::EmbeddingForward(const EmbeddingArgs& args) {
+  RequireMatrix({"EmbeddingForward", "table", args.table});
+  RequireWorkingType({"EmbeddingForward", "table", args.table});
+  const std::int64_t tokens = args.tokens.shape.count();
+  RequireVector({"EmbeddingForward", "tokens", args.tokens}, tokens, kInt);
+  RequireLike({"EmbeddingForward", "out", args.out}, {tokens, args.table.shape[1]}, args.table.dtype);
+  if (args.out.count() != 0) {
+    DoEmbeddingForward(args);
+  }
+}
+
+void Ops::EmbeddingBackward(const EmbeddingArgs& args) {
+  RequireMatrix({"EmbeddingBackward", "grad_table", args.grad_table});
+  RequireType({"EmbeddingBackward", "grad_table", args.grad_table}, kFloat);
+  RequireWorkingType({"EmbeddingBackward", "grad_out", args.grad_out});
+  const std::int64_t tokens = args.tokens.shape.count();
+  RequireVector({"EmbeddingBackward", "tokens", args.tokens}, tokens, kInt);
+  RequireShape({"EmbeddingBackward", "grad_out", args.grad_out}, {tokens, args.grad_table.shape[1]});
+  if (args.grad_out.count() != 0) {
+    DoEmbeddingBackward(args);
+  }
+}
+
+void Ops::AddPositions(const PositionArgs& args) {
+  CheckPositions("AddPositions", args, args.table);
+  RequireType({"AddPositions", "table", args.table}, args.x.dtype);
+  if (args.x.count() != 0) {
+    DoAddPositions(args);
+  }
+}
+
+void Ops::PositionsBackward(const PositionArgs& args) {
+  CheckPositions("PositionsBackward", args, args.grad_table);
+  RequireType({"PositionsBackward", "grad_table", args.grad_table}, kFloat);
+  if (args.x.count() != 0) {
+    DoPositionsBackward(args);
+  }
+}
+
+void Ops::CrossEntropyStatistics(const CrossEntropyArgs& args) {
+  CheckLogits("CrossEntropyStatistics", args);
+  RequireVector({"CrossEntropyStatistics", "statistics", args.statistics}, 3 * args.logits.shape[0], kFloat);
+  if (args.logits.shape[0] != 0) {
+    DoCrossEntropyStatistics(args);
+  }
+}
+
+void Ops::CrossEntropyGradient(const CrossEntropyArgs& args) {
+  CheckLogits("CrossEntropyGradient", args);
+  const std::int64_t n = args.logits.shape[0];
+  RequireVector({"CrossEntropyGradient", "weights", args.weights}, n, kFloat);
+  RequireVector({"CrossEntropyGradient", "losses", args.losses}, n, kFloat);
+  if (n != 0) {
+    CheckParts("CrossEntropyGradient", args, n);
+    DoCrossEntropyGradient(args);
+  }
+}
+
+void Ops::CrossEntropyLoss(const CrossEntropyArgs& args) {
+  const std::int64_t n = args.losses.shape.count();
+  RequireVector({"CrossEntropyLoss", "losses", args.losses}, n, kFloat);
+  if (n != 0) {
+    CheckParts("CrossEntropyLoss", args, n);
+    DoCrossEntropyLoss(args);
+  }
+}
+
+void Ops::LossSum(const Tensor& losses, const Tensor& weights, const Tensor& sums) {
+  RequireType({"LossSum", "losses", losses}, kFloat);
+  RequireVector({"LossSum", "weights", weights}, losses.shape.count(), kFloat);
+  RequireVector({"LossSum", "sums", sums}, 2, kFloat);
+  DoLossSum(losses, weights, sums);
+}
+
+void Ops::SumOfSquares(std::span<const Tensor> ranges, const Tensor& sums) {
+  RequireVector({"SumOfSquares", "sums", sums}, static_cast<std::int64_t>(ranges.size()), kFloat);
+  for (const Tensor& range : ranges) {
+    RequireType({"SumOfSquares", "a range", range}, kFloat);
+  }
+  if (!ranges.empty()) {
+    DoSumOfSquares(ranges, sums);
+  }
+}
+
+void Ops::AdamW(std::span<const AdamWRange> ranges, const AdamWArgs& args) {
+  Require(args.step >= 1, "AdamW: step {} is below 1", args.step);
+  for (const AdamWRange& range : ranges) {
+    const std::int64_t count = range.master.shape.count();
+    RequireVector({"AdamW", "master", range.master}, count, kFloat);
+    RequireVector({"AdamW", "first_moment", range.first_moment}, count, kFloat);
+    RequireVector({"AdamW", "second_moment", range.second_moment}, count, kFloat);
+    RequireVector({"AdamW", "gradient", range.gradient}, count, kFloat);
+    RequireCount({"AdamW", "weight", range.weight}, count);
+    RequireWorkingType({"AdamW", "weight", range.weight});
+  }
+  if (!ranges.empty()) {
+    DoAdamW(ranges, args);
+  }
+}
+
+void Ops::Reduce(const Tensor& to, std::span<const void* const> sources, bool maximum) {
+  RequireWorkingType({"Reduce", "to", to});
+  Require(!sources.empty(), "Reduce: no sources");
+  if (to.count() != 0) {
+    DoReduce(to, sources, maximum);
+  }
+}
+
+}  // namespace trireme

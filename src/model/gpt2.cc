@@ -1,0 +1,28 @@
+// GPT-2: learned positions, LayerNorm before each branch, GELU (tanh form), biases everywhere, output tied to the token
+// table (Radford et al. 2019).
+#include "model/families.h"
+
+namespace trireme {
+namespace {
+
+void Complete(ModelConfig& config, bool tie_given) {
+  config.norm = NormChoice::kLayerNorm;
+  config.position = PositionChoice::kLearned;
+  config.feed_forward = FeedForwardChoice::kGelu;
+  config.biases = true;
+  config.embedding_norm = false;
+  if (config.ffn == 0) {
+    config.ffn = 4 * config.hidden;
+  }
+  if (!tie_given) {
+    config.tie_embeddings = true;
+  }
+}
+
+}  // namespace
+
+ModelFamily Gpt2Family() {
+  return {.name = "gpt2", .description = "learned positions, LayerNorm, GELU, tied output", .complete = Complete};
+}
+
+}  // namespace trireme

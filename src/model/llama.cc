@@ -1,0 +1,35 @@
+// Llama: RMSNorm, rotary positions, SwiGLU, grouped-query attention, no biases, output of its own unless tied (Touvron
+// et al. 2023; Dubey et al. 2024).
+#include "base/shape.h"
+#include "model/families.h"
+
+namespace trireme {
+namespace {
+
+// Below this width a multiple of 256 would distort the shape.
+constexpr std::int64_t kSmallHidden = 1024;
+
+void Complete(ModelConfig& config, bool tie_given) {
+  config.norm = NormChoice::kRmsNorm;
+  config.position = PositionChoice::kRotary;
+  config.feed_forward = FeedForwardChoice::kSwiGlu;
+  config.biases = false;
+  config.embedding_norm = false;
+  if (config.ffn == 0) {
+    // Three matrices of 8/3 hidden hold as much as two of 4 hidden.
+    config.ffn = RoundUp(CeilDiv(8 * config.hidden, 3), config.hidden < kSmallHidden ? 8 : 256);
+  }
+  if (!tie_given) {
+    config.tie_embeddings = false;
+  }
+}
+
+}  // namespace
+
+ModelFamily LlamaFamily() {
+  return {.name = "llama",
+          .description = "RMSNorm, rotary positions, SwiGLU, grouped-query attention, no biases",
+          .complete = Complete};
+}
+
+}  // namespace trireme

@@ -1,0 +1,122 @@
+#include "model/model_config.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace trireme {
+namespace {
+
+// Bounds far above any published model; within them no count or byte total overflows 63 bits.
+constexpr std::int64_t kMaxLayers = 10'000;
+constexpr std::int64_t kMaxHidden = 1 << 20;
+constexpr std::int64_t kMaxFeedForward = 1 << 22;
+constexpr std::int64_t kMaxVocabulary = 1 << 24;
+constexpr std::int64_t kMaxSequence = 1 << 24;
+
+void RequireBetween(const char* key, std::int64_t value, std::int64_t low, std::int64_t high) {
+  Require(value >= low && value <= high, "model.{} = {} must be between {} and {}; the nearest that works is {}", key,
+          value, low, high, std::clamp(value, low, high));
+}
+
+void RequirePositive(const char* key, double value) {
+  Require(std::isfinite(value) && value > 0, "model.{} = {} must be a finite number above 0", key, value);
+}
+
+void RequireShape(const ModelConfig& config) {
+  RequireBetween("layers", config.layers, 1, kMaxLayers);
+  RequireBetween("hidden", config.hidden, 1, kMaxHidden);
+  RequireBetween("heads", config.heads, 1, config.hidden);
+  RequireBetween("kv_heads", config.kv_heads, 0, config.heads);
+  RequireBetween("ffn", config.ffn, 0, kMaxFeedForward);
+  RequireBetween("vocabulary", config.vocabulary, 2, kMaxVocabulary);
+  RequireBetween("sequence", config.sequence, 1, kMaxSequence);
+  Require(std::isfinite(config.dropout) && config.dropout >= 0 && config.dropout < 1,
+          "model.dropout = {} must be at least 0 and below 1", config.dropout);
+  RequirePositive("norm_epsilon", config.norm_epsilon);
+  RequirePositive("rope_theta", config.rope_theta);
+  RequirePositive("initial_deviation", config.initial_deviation);
+}
+
+void RequireHeads(const ModelConfig& config) {
+  Require(config.hidden % config.heads == 0,
+          "model.heads = {} does not divide model.hidden = {}; the nearest that does is {}", config.heads,
+          config.hidden, NearestDivisors(config.hidden, config.heads));
+  Require(config.heads % config.kv_heads == 0,
+          "model.kv_heads = {} does not divide model.heads = {}; the nearest that does is {}", config.kv_heads,
+          config.heads, NearestDivisors(config.heads, config.kv_heads));
+  Require(config.position != PositionChoice::kRotary || config.head_size() % 2 == 0,
+          "model.hidden = {} over model.heads = {} makes heads of {}, but rotary positions turn pairs: the head size "
+          "must be even, such as hidden = {}",
+          config.hidden, config.heads, config.head_size(), config.heads * (config.head_size() + 1));
+}
+
+void RequireCut(const char* key, std::int64_t value, int tensor) {
+  Require(value % tensor == 0,
+          "layout.tensor = {} does not divide model.{} = {}; the nearest tensor degree that does is {}", tensor, key,
+          value, NearestDivisors(value, tensor));
+}
+
+}  // namespace
+
+ModelConfig Completed(ModelConfig config, bool tie_given) {
+  const ModelFamily& family = FindModelFamily(config.family);
+  RequireShape(config);
+  family.complete(config, tie_given);
+  if (config.kv_heads == 0) {
+    config.kv_heads = config.heads;
+  }
+  RequireBetween("ffn", config.ffn, 1, kMaxFeedForward);
+  RequireHeads(config);
+  return config;
+}
+
+void RequireDivisible(const ModelConfig& config, const ParallelLayout& layout) {
+  RequireCut("heads", config.heads, layout.tensor);
+  RequireCut("kv_heads", config.kv_heads, layout.tensor);
+  RequireCut("ffn", config.ffn, layout.tensor);
+  const std::int64_t tokens = layout.micro_batch * config.sequence;
+  Require(
+      !layout.sequence_parallel || tokens % layout.tensor == 0,
+      "layout.sequence_parallel cuts the {} tokens of a micro batch (layout.micro_batch = {} x model.sequence = {}) "
+      "over layout.tensor = {}, which does not divide them; the nearest tensor degree that does is {}",
+      tokens, layout.micro_batch, config.sequence, layout.tensor, NearestDivisors(tokens, layout.tensor));
+}
+
+std::int64_t ParameterCount(const ModelConfig& config) {
+  const std::int64_t hidden = config.hidden;
+  const std::int64_t head_rows = (config.heads + 2 * config.kv_heads) * config.head_size();
+  const std::int64_t in_rows = config.feed_forward == FeedForwardChoice::kSwiGlu ? 2 * config.ffn : config.ffn;
+  const std::int64_t norm = config.biases ? 2 * hidden : hidden;
+  std::int64_t block = 2 * norm + head_rows * hidden + hidden * hidden + in_rows * hidden + hidden * config.ffn;
+  if (config.biases) {
+    block += head_rows + hidden + in_rows + hidden;
+  }
+  std::int64_t count = config.layers * block + config.vocabulary * hidden + norm;
+  if (config.position == PositionChoice::kLearned) {
+    count += config.sequence * hidden;
+  }
+  if (config.embedding_norm) {
+    count += norm;
+  }
+  if (!config.tie_embeddings) {
+    count += config.vocabulary * hidden;
+  }
+  return count;
+}
+
+std::vector<float> AlibiSlopes(std::int64_t heads) {
+  // Heads up to a power of two take a geometric series; further ones the odd places of the series twice as fine.
+  const auto power = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(heads)));
+  std::vector<float> slopes;
+  for (std::int64_t head = 0; head < heads; ++head) {
+    const double exponent = head < power ? static_cast<double>(head + 1) * 8 / static_cast<double>(power)
+                                         : static_cast<double>(2 * (head - power) + 1) * 4 / static_cast<double>(power);
+    slopes.push_back(static_cast<float>(std::exp2(-exponent)));
+  }
+  return slopes;
+}
+
+}  // namespace trireme

@@ -1,0 +1,176 @@
+#include "nn/block.h"
+
+namespace trireme {
+
+Tensor Block::BranchGradient(const MicroBatch& micro_batch, int site, const Tensor& grad, const Place& place,
+                             char* kept) {
+  if (!place.present()) {
+    return grad;
+  }
+  const Tensor inside = T(place, kept);
+  const Tensor own = context_.region.OwnRows(inside);
+  context_.ops.ApplyDropout(own, grad,
+                            DropoutOf(context_.model, micro_batch, module_, site, context_.region.first_token()));
+  return context_.region.Enter(own, inside);
+}
+
+void Block::FeedForwardInput(const MicroBatch& micro_batch, char* kept, const Tensor& grad_out) {
+  Ops& ops = context_.ops;
+  const Tensor grad_branch = BranchGradient(micro_batch, 1, grad_out, plan_.grad_branch2, kept);
+  const Tensor grad_before = T(plan_.grad_ffn_in, kept);
+  MatmulArgs product{.a = grad_branch, .b = Parameter(rows_.mlp_out_weight), .c = grad_before};
+  if (sizes_.gated) {
+    product.c = T(plan_.grad_active, kept);
+    ops.Matmul(product);
+    ops.ActivationBackward(ActivationKind::kSwiGlu, product.c, T(plan_.ffn_in, kept), grad_before);
+  } else {
+    product.epilogue = Epilogue::kGeluGradient;
+    product.auxiliary = T(plan_.ffn_in, kept);
+    ops.Matmul(product);
+  }
+  const Tensor grad_inside = T(plan_.grad_gathered, kept);
+  ops.Matmul({.a = grad_before, .b = Parameter(rows_.in_weight), .c = grad_inside});
+  const Tensor grad_normed = context_.region.Leave(grad_inside, T(plan_.grad_normed, kept));
+  const Tensor norm_gradients = T(plan_.norm_gradients, kept);
+  ops.NormBackward(
+      {.grad_normed = grad_normed,
+       .x = T(plan_.middle, kept),
+       .statistics = T(plan_.norm2_statistics, kept),
+       .kind = norm_kind_,
+       .gamma = Parameter(rows_.mlp_norm_gain),
+       .grad_residual = grad_out,
+       .grad_x = T(plan_.grad_middle, kept),
+       .grad_gamma = norm_gradients.Rows(2, 1).Reshaped({sizes_.hidden}),
+       .grad_beta = rows_.mlp_norm_bias < 0 ? Tensor{} : norm_gradients.Rows(3, 1).Reshaped({sizes_.hidden})});
+}
+
+void Block::AttentionInput(const MicroBatch& micro_batch, char* kept, const Tensor& grad_in) {
+  Ops& ops = context_.ops;
+  const Tensor grad_middle = T(plan_.grad_middle, kept);
+  AttentionArgs attention = Attention(micro_batch, kept);
+  if (sizes_.recompute_attention) {
+    ops.set_recomputing(true);
+    ops.AttentionForward(attention);
+    ops.set_recomputing(false);
+  }
+  const Tensor grad_branch = BranchGradient(micro_batch, 0, grad_middle, plan_.grad_branch1, kept);
+  attention.grad_out = T(plan_.grad_attention_out, kept);
+  attention.grad_qkv = T(plan_.grad_qkv, kept);
+  ops.Matmul({.a = grad_branch, .b = Parameter(rows_.out_weight), .c = attention.grad_out});
+  ops.AttentionBackward(attention);
+  if (context_.model.position == PositionChoice::kRotary) {
+    ops.Rotary({.qkv = attention.grad_qkv,
+                .sequence = sizes_.sequence,
+                .heads = sizes_.heads,
+                .kv_heads = sizes_.kv_heads,
+                .head_size = sizes_.head_size,
+                .theta = static_cast<float>(context_.model.rope_theta),
+                .inverse = true});
+  }
+  const Tensor grad_inside = T(plan_.grad_gathered, kept);
+  ops.Matmul({.a = attention.grad_qkv, .b = Parameter(rows_.qkv_weight), .c = grad_inside});
+  const Tensor grad_normed = context_.region.Leave(grad_inside, T(plan_.grad_normed, kept));
+  const Tensor norm_gradients = T(plan_.norm_gradients, kept);
+  ops.NormBackward(
+      {.grad_normed = grad_normed,
+       .x = T(plan_.input, kept),
+       .statistics = T(plan_.norm1_statistics, kept),
+       .kind = norm_kind_,
+       .gamma = Parameter(rows_.attention_norm_gain),
+       .grad_residual = grad_middle,
+       .grad_x = grad_in,
+       .grad_gamma = norm_gradients.Rows(0, 1).Reshaped({sizes_.hidden}),
+       .grad_beta = rows_.attention_norm_bias < 0 ? Tensor{} : norm_gradients.Rows(1, 1).Reshaped({sizes_.hidden})});
+}
+
+void Block::LinearWeight(const Tensor& grad_out, const Tensor& input, int weight_row, const Tensor& bias_rows,
+                         int bias_row) {
+  context_.ops.Matmul({.a = grad_out, .b = input, .c = Gradient(weight_row), .transpose_a = true, .accumulate = true});
+  if (bias_row >= 0) {
+    context_.ops.BiasGradient(bias_rows, Gradient(bias_row));
+  }
+}
+
+Tensor Block::NormedInside(char* kept, bool first) {
+  Tensor normed = T(first ? plan_.normed1 : plan_.normed2, kept);
+  if (sizes_.recompute_norms) {
+    normed = T(plan_.renormed, kept);
+    context_.ops.ResidualNormForward({.x = T(first ? plan_.input : plan_.middle, kept),
+                                      .kind = norm_kind_,
+                                      .epsilon = static_cast<float>(context_.model.norm_epsilon),
+                                      .gamma = Parameter(first ? rows_.attention_norm_gain : rows_.mlp_norm_gain),
+                                      .beta = Parameter(first ? rows_.attention_norm_bias : rows_.mlp_norm_bias),
+                                      .normed = normed,
+                                      .statistics = T(first ? plan_.norm1_statistics : plan_.norm2_statistics, kept)});
+  }
+  return context_.region.Enter(normed, T(plan_.weight_gathered, kept));
+}
+
+void Block::FeedForwardWeight(char* kept, const Tensor& grad_branch) {
+  Tensor active = T(plan_.ffn_active, kept);
+  if (sizes_.recompute_activation) {
+    active = T(plan_.reactivated, kept);
+    context_.ops.ActivationForward(sizes_.gated ? ActivationKind::kSwiGlu : ActivationKind::kGelu,
+                                   T(plan_.ffn_in, kept), active);
+  }
+  LinearWeight(grad_branch, active, rows_.mlp_out_weight, context_.region.OwnRows(grad_branch), rows_.mlp_out_bias);
+  const Tensor grad_before = T(plan_.grad_ffn_in, kept);
+  LinearWeight(grad_before, NormedInside(kept, false), rows_.in_weight, grad_before, rows_.in_bias);
+}
+
+void Block::AttentionWeight(char* kept, const Tensor& grad_branch) {
+  LinearWeight(grad_branch, T(plan_.attention_out, kept), rows_.out_weight, context_.region.OwnRows(grad_branch),
+               rows_.out_bias);
+  const Tensor grad_qkv = T(plan_.grad_qkv, kept);
+  LinearWeight(grad_qkv, NormedInside(kept, true), rows_.qkv_weight, grad_qkv, rows_.qkv_bias);
+}
+
+void Block::AddNormGradients(char* kept) {
+  const Tensor sums = T(plan_.norm_gradients, kept);
+  const int rows[] = {rows_.attention_norm_gain, rows_.attention_norm_bias, rows_.mlp_norm_gain, rows_.mlp_norm_bias};
+  for (int i = 0; i < 4; ++i) {
+    if (rows[i] >= 0) {
+      context_.ops.Add(Gradient(rows[i]), sums.Rows(i, 1).Reshaped({sizes_.hidden}));
+    }
+  }
+}
+
+Tensor Block::Backward(const MicroBatch& micro_batch, char* kept, const Tensor& grad_out, const Tensor& grad_in) {
+  if (PartsApart()) {
+    return Module::Backward(micro_batch, kept, grad_out, grad_in);
+  }
+  if (sizes_.recompute_block) {
+    context_.ops.set_recomputing(true);
+    RunAttention(micro_batch, kept);
+    RunFeedForward(kept);
+    context_.ops.set_recomputing(false);
+  }
+  context_.ops.Fill(T(plan_.norm_gradients, kept), 0);
+  FeedForwardInput(micro_batch, kept, grad_out);
+  FeedForwardWeight(kept, plan_.grad_branch2.present() ? T(plan_.grad_branch2, kept) : grad_out);
+  AttentionInput(micro_batch, kept, grad_in);
+  AttentionWeight(kept, T(plan_.grad_branch1.present() ? plan_.grad_branch1 : plan_.grad_middle, kept));
+  AddNormGradients(kept);
+  return grad_in;
+}
+
+Tensor Block::BackwardInput(const MicroBatch& micro_batch, char* kept, const Tensor& grad_out, const Tensor& grad_in) {
+  if (!PartsApart()) {
+    return Backward(micro_batch, kept, grad_out, grad_in);  // a block computed again whole does both parts here
+  }
+  context_.ops.Fill(T(plan_.norm_gradients, kept), 0);
+  FeedForwardInput(micro_batch, kept, grad_out);
+  AttentionInput(micro_batch, kept, grad_in);
+  return grad_in;
+}
+
+void Block::BackwardWeight(const MicroBatch&, char* kept) {
+  if (!PartsApart()) {
+    return;
+  }
+  FeedForwardWeight(kept, T(plan_.grad_branch2, kept));
+  AttentionWeight(kept, T(plan_.grad_branch1, kept));
+  AddNormGradients(kept);
+}
+
+}  // namespace trireme

@@ -1,0 +1,96 @@
+#include "nn/head.h"
+
+#include <algorithm>
+
+namespace trireme {
+
+Head::Head(const ModuleContext& context, const LocalSizes& sizes, std::int64_t chunk)
+    : context_(context),
+      sizes_(sizes),
+      plan_(sizes, chunk),
+      rows_(PlacesOfHead(context.table)),
+      norm_kind_(context.model.norm == NormChoice::kRmsNorm ? NormKind::kRms : NormKind::kLayer) {}
+
+Module::Uses Head::uses() const {
+  const std::int64_t module = context_.model.modules() - 1;
+  const ParameterUse all{.module = module, .own = true, .tied = context_.model.tie_embeddings};
+  const ParameterUse none{.module = module, .own = false, .tied = false};
+  return {.forward = all,
+          .backward_input = none,
+          .backward_weight = none,
+          .forward_gradients = all,
+          .input_gradients = none,
+          .weight_gradients = none};
+}
+
+void Head::Forward(const MicroBatch& micro_batch, char* kept, const Tensor&) {
+  Ops& ops = context_.ops;
+  const Tensor input = Input(kept);
+  const Tensor gain = Parameter(rows_.norm_gain);
+  ops.ResidualNormForward({.x = input,
+                           .kind = norm_kind_,
+                           .epsilon = static_cast<float>(context_.model.norm_epsilon),
+                           .gamma = gain,
+                           .beta = Parameter(rows_.norm_bias),
+                           .normed = Scratch(plan_.normed),
+                           .statistics = Scratch(plan_.statistics)});
+  const Tensor inside = context_.region.Enter(Scratch(plan_.normed), Scratch(plan_.gathered));
+  for (std::int64_t first = 0; first < sizes_.tokens; first += plan_.chunk) {
+    RunChunk(micro_batch, inside, first, std::min(plan_.chunk, sizes_.tokens - first));
+  }
+  ops.LossSum(Scratch(plan_.losses), micro_batch.weights, micro_batch.loss_sums);
+  if (!micro_batch.training) {
+    return;
+  }
+  const Tensor grad_normed = context_.region.Leave(Scratch(plan_.grad_inside), Scratch(plan_.grad_normed));
+  ops.NormBackward({.grad_normed = grad_normed,
+                    .x = input,
+                    .statistics = Scratch(plan_.statistics),
+                    .kind = norm_kind_,
+                    .gamma = gain,
+                    .grad_x = grad_normed,
+                    .grad_gamma = context_.gradients.Gradient(rows_.norm_gain),
+                    .grad_beta = rows_.norm_bias < 0 ? Tensor{} : context_.gradients.Gradient(rows_.norm_bias)});
+  ops.Copy(input, grad_normed);
+}
+
+void Head::RunChunk(const MicroBatch& micro_batch, const Tensor& inside, std::int64_t first, std::int64_t rows) {
+  Ops& ops = context_.ops;
+  Communicator& group = context_.region.group();
+  const Tensor weight = Parameter(rows_.weight);
+  const Tensor hidden = inside.Rows(first, rows);
+  const Tensor logits = Scratch(plan_.logits).Rows(0, rows);
+  ops.Matmul({.a = hidden, .b = weight, .c = logits, .transpose_b = true});
+  const std::int64_t first_column = group.rank() * sizes_.vocabulary;
+  Tensor statistics = Scratch(plan_.loss_statistics).Range(0, 3 * rows).Reshaped({3, rows});
+  CrossEntropyArgs loss{
+      .logits = logits,
+      .first_column = first_column,
+      .valid_columns = std::clamp<std::int64_t>(context_.model.vocabulary - first_column, 0, sizes_.vocabulary),
+      .targets = micro_batch.targets.Rows(first, rows),
+      .statistics = statistics,
+      .weights = micro_batch.weights.Rows(first, rows),
+      .scale = micro_batch.loss_scale,
+      .z_loss = context_.z_loss,
+      .losses = Scratch(plan_.losses).Rows(first, rows)};
+  ops.CrossEntropyStatistics(loss);
+  loss.statistics = statistics.Reshaped({1, 3, rows});
+  if (sizes_.tensor > 1) {
+    const Tensor parts = Scratch(plan_.loss_gathered).Range(0, sizes_.tensor * 3 * rows);
+    group.AllGather(statistics, parts);
+    loss.statistics = parts.Reshaped({sizes_.tensor, 3, rows});
+  }
+  if (!micro_batch.training) {
+    ops.CrossEntropyLoss(loss);
+    return;
+  }
+  ops.CrossEntropyGradient(loss);
+  ops.Matmul({.a = logits, .b = weight, .c = Scratch(plan_.grad_inside).Rows(first, rows)});
+  ops.Matmul({.a = logits,
+              .b = hidden,
+              .c = context_.gradients.Gradient(rows_.weight),
+              .transpose_a = true,
+              .accumulate = true});
+}
+
+}  // namespace trireme

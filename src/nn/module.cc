@@ -1,0 +1,18 @@
+#include "nn/module.h"
+
+#include "base/random.h"
+
+namespace trireme {
+
+Dropout DropoutOf(const ModelConfig& model, const MicroBatch& micro_batch, std::int64_t module, int site,
+                  std::int64_t first_token) {
+  if (!micro_batch.training || model.dropout <= 0) {
+    return {};
+  }
+  const auto place = static_cast<std::uint64_t>(module * 4 + site);
+  return {.probability = static_cast<float>(model.dropout),
+          .key = CombineKeys(micro_batch.dropout_key, place),
+          .first_element = (micro_batch.first_sample * model.sequence + first_token) * model.hidden};
+}
+
+}  // namespace trireme

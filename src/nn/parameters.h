@@ -1,0 +1,39 @@
+// How modules reach parameters and hand over gradients, whatever ZeRO stage is behind it. nn declares these two
+// interfaces; train implements them.
+#pragma once
+
+#include <cstdint>
+
+#include "device/tensor.h"
+
+namespace trireme {
+
+// Which memory a piece of work needs: the parameters of a module, the tied token table, or both.
+struct ParameterUse {
+  std::int64_t module = 0;
+  bool own = true;
+  bool tied = false;
+  bool any() const { return own || tied; }
+};
+
+class ParameterSource {
+ public:
+  virtual ~ParameterSource() = default;
+  // Starts to make the parameters of `use` present; at most two uses are gathered and not yet released.
+  virtual void Gather(const ParameterUse& use) = 0;
+  // The slice of a table row in the working type, once it is present. Valid until Release.
+  virtual Tensor Get(int row) = 0;
+  virtual void Release(const ParameterUse& use) = 0;
+};
+
+class GradientSink {
+ public:
+  virtual ~GradientSink() = default;
+  // Work that adds to the gradients of `use` is about to run for one micro batch.
+  virtual void Open(const ParameterUse& use) = 0;
+  // fp32, of the slice's shape; to be added to between Open and Finish.
+  virtual Tensor Gradient(int row) = 0;
+  virtual void Finish(const ParameterUse& use) = 0;
+};
+
+}  // namespace trireme

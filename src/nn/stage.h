@@ -1,0 +1,47 @@
+// The modules of one virtual stage, run in order for a micro batch. Brackets each module with the gathering of its
+// parameters (one module ahead) and the finishing of its gradients.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "cost/step_cost.h"
+#include "nn/module.h"
+
+namespace trireme {
+
+class Stage {
+ public:
+  // `slots` memory of slots * KeptBytes(description, chunk) bytes, `context` likewise, outlive the stage.
+  Stage(const ModuleContext& context, const StageDescription& description, int chunk, char* slots);
+
+  // Where the previous stage's output goes before Forward; not given for the first virtual stage.
+  Tensor Input(int slot) const;
+  // `out` [n, C]: not used by the last virtual stage.
+  void Forward(const MicroBatch& micro_batch, int slot, const Tensor& out);
+  // grad_out: not used by the last virtual stage. Returns the gradient of the stage's input, in one of the two spare
+  // buffers [n, C] or in kept memory; not given for the first virtual stage. grad_out may be `spare_b`.
+  Tensor BackwardInput(const MicroBatch& micro_batch, int slot, const Tensor& grad_out, const Tensor& spare_a,
+                       const Tensor& spare_b);
+  void BackwardWeight(const MicroBatch& micro_batch, int slot);
+  // Both parts, module by module.
+  Tensor Backward(const MicroBatch& micro_batch, int slot, const Tensor& grad_out, const Tensor& spare_a,
+                  const Tensor& spare_b);
+
+ private:
+  char* Kept(std::size_t module, int slot) const;
+  // Calls run(module index) for each index in `order`, with its parameters present and its gradients open.
+  template <typename UseOf, typename GradientsOf, typename Run>
+  void ForEach(bool reverse, UseOf use_of, GradientsOf gradients_of, Run run);
+  template <typename Part>
+  Tensor RunBackward(const Tensor& grad_out, const Tensor& spare_a, const Tensor& spare_b, bool whole, Part part);
+
+  ModuleContext context_;
+  std::vector<std::unique_ptr<Module>> modules_;
+  std::vector<Module::Uses> uses_;
+  std::vector<std::int64_t> offsets_;
+  std::int64_t kept_bytes_ = 0;
+  char* slots_;
+};
+
+}  // namespace trireme

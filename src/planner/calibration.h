@@ -1,0 +1,29 @@
+// The few efficiencies of a (cluster, stack) from measured runs: robust least squares, held to the stack's defaults, so
+// that one run already helps and outliers do not hurt.
+#pragma once
+
+#include <vector>
+
+#include "planner/measured_runs.h"
+#include "planner/memory_estimate.h"
+#include "planner/pipeline_time.h"
+
+namespace trireme {
+
+// A measured run ready to be priced many times.
+struct PricedRun {
+  RunPoint point;
+  ModelAccount account;
+  double seconds = 0;  // measured; 0: not
+  double memory = 0;   // measured bytes; 0: not
+};
+
+// Requires all runs to be of `stack` and of one site; their points index `clusters`. `start` shortens the search when a near solution is known.
+StackCalibration Calibrate(const std::vector<Cluster>& clusters, const SoftwareStack& stack, const std::vector<const PricedRun*>& runs,
+                           PipelineClock& clock, const StackCalibration* start = nullptr);
+
+// The stack's state for a run when `calibration` (nullptr: none) stands instead of those of its file.
+StackState StateFor(const SoftwareStack& stack, const Cluster& cluster, const std::string& date,
+                    const StackCalibration* calibration);
+
+}  // namespace trireme

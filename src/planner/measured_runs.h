@@ -1,0 +1,65 @@
+// A table of measured runs (CSV, columns as in tests/planner/published_runs.csv), and what each row means to the
+// planner: a point to price, or the reason why it cannot be one.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/model_config.h"
+#include "planner/plan_point.h"
+
+namespace trireme {
+
+struct MeasuredRun {
+  int line = 0;
+  std::string id, source, table, cluster, accelerator, system, dtype, offload, optimizer, compression, partition;
+  std::string outcome, date, trust, note;
+  std::optional<double> gpus_per_node, gpus, layers, hidden, heads, vocabulary, sequence;
+  std::optional<double> tensor, pipeline, data, zero, micro_batch, accumulation, global_batch;
+  std::optional<double> recompute, flash, memory_gib, seconds, days_per_100b;
+
+  bool clean() const { return trust != "suspect"; }
+  bool ran_out_of_memory() const { return outcome == "oom"; }
+  // Seconds per iteration, from days per 100 billion tokens where only those exist.
+  std::optional<double> measured_seconds() const;
+};
+
+// RFC 4180: quotes, doubled quotes, line breaks within them, either line ending. An Error names line and column.
+std::vector<MeasuredRun> ParseRuns(const std::string& text, const std::string& origin);
+std::vector<MeasuredRun> LoadRuns(const std::string& path);
+
+// Splits CSV text into records of fields; the parser under ParseRuns.
+std::vector<std::vector<std::string>> ParseCsv(const std::string& text, const std::string& origin);
+
+// Clusters and stacks by which rows are understood.
+struct PlannerFiles {
+  std::vector<Cluster> clusters;
+  std::vector<SoftwareStack> stacks;
+};
+PlannerFiles LoadPlannerFiles(const std::string& clusters_folder, const std::string& stacks_folder);
+
+// A row that can be priced. Indices into PlannerFiles.
+struct RunPoint {
+  const MeasuredRun* run = nullptr;
+  int cluster = 0;
+  int stack = 0;
+  bool assumed_cluster = false;  // no file names this machine: one with the same accelerator stands for it
+  ModelConfig model;
+  ParallelLayout layout;
+  std::int64_t global_batch = 1;
+  DType dtype = DType::kFloat16;
+  bool flash = false;
+  bool power_sgd = false;
+  bool fused_optimizer = true;
+
+  PlanPoint PointUnder(const Cluster& on, const StackState& state) const;
+};
+
+struct Understood {
+  std::optional<RunPoint> point;
+  std::string reason;  // when there is none
+};
+Understood Understand(const MeasuredRun& run, const PlannerFiles& files);
+
+}  // namespace trireme

@@ -1,0 +1,255 @@
+#include "planner/memory_estimate.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.h"
+#include "cost/step_cost.h"
+#include "planner/module_time.h"
+
+namespace trireme {
+namespace {
+
+ModelConfig OneLayer(ModelConfig model) {
+  model.layers = 1;
+  return model;
+}
+
+// A bucket without its entries: enough for bytes.
+Bucket Bare(const Bucket& bucket) {
+  Bucket bare;
+  bare.module = bucket.module;
+  bare.tied = bucket.tied;
+  bare.replicated = bucket.replicated;
+  bare.count = bucket.count;
+  bare.shard = bucket.shard;
+  return bare;
+}
+
+bool SplitsBackward(const std::string& schedule) {
+  for (const ScheduleKind& kind : ScheduleKinds()) {
+    if (kind.name == schedule) {
+      return kind.splits_backward;
+    }
+  }
+  return false;
+}
+
+StageMemory OurStage(const PlanPoint& point, const ModelAccount& account, const std::vector<std::int64_t>& blocks,
+                     const StagePartition& partition, int stage, PipelineClock& clock) {
+  const ParallelLayout& layout = point.layout;
+  std::int64_t own = 0;
+  for (int chunk = 0; chunk < layout.chunks; ++chunk) {
+    own += blocks[static_cast<std::size_t>(chunk * layout.pipeline + stage)];
+  }
+  const ShardPlan shards = account.PlanOfStage(layout, own, stage == 0, stage == layout.pipeline - 1);
+  const auto micro_batches = static_cast<int>(point.micro_batches());
+  const StageDescription description{
+      .model = point.model,
+      .layout = layout,
+      .partition = partition,
+      .shards = shards,
+      .sizes = LocalSizes(point.model, layout, point.dtype, SplitsBackward(layout.schedule)),
+      .pipeline = stage,
+      .slots = clock.Slots({layout.schedule, layout.pipeline, layout.chunks, micro_batches}, stage),
+      .micro_batches = micro_batches,
+      .most_micro_batches = micro_batches};
+  const MemoryUse use = MemoryOfStage(description);
+  StageMemory memory{.weights = static_cast<double>(use[MemoryKind::kWeights]),
+                     .gradients = static_cast<double>(use[MemoryKind::kGradients]),
+                     .optimizer = static_cast<double>(use[MemoryKind::kOptimizer]),
+                     .activations = static_cast<double>(use[MemoryKind::kActivations]),
+                     .scratch = static_cast<double>(use[MemoryKind::kScratch]),
+                     .messages = static_cast<double>(use[MemoryKind::kMessages]),
+                     .fixed = point.stack.memory.fixed};
+  if (layout.offload != Offload::kNone) {
+    memory.host = memory.optimizer;
+    memory.optimizer = 0;
+  }
+  if (layout.offload == Offload::kFull) {
+    memory.host += memory.weights;
+    // Two modules' weights pass through the device.
+    memory.weights = std::min(memory.weights, 2 * memory.weights / static_cast<double>(std::max<std::int64_t>(own, 1)));
+  }
+  return memory;
+}
+
+// Textbook bytes of one layer's tensors for a micro batch: 34 a token and hidden element, of which 24 are cut by the
+// tensor axis, and five for each score of unfused attention (Korthikanti et al. 2022).
+double LayerBytes(const PlanPoint& point) {
+  const double tokens = static_cast<double>(point.layout.micro_batch) * static_cast<double>(point.model.sequence);
+  const double tensor = point.layout.tensor;
+  const double outside = point.layout.sequence_parallel ? 10 / tensor : 10;
+  const double scores =
+      point.flash ? 0 : 5.0 * static_cast<double>(point.model.heads) * static_cast<double>(point.model.sequence) * tokens / tensor;
+  const double wide = 24 * static_cast<double>(point.model.ffn) / (4 * static_cast<double>(point.model.hidden));
+  return tokens * static_cast<double>(point.model.hidden) * (outside + wide / tensor) + scores;
+}
+
+StageMemory TheirStage(const PlanPoint& point, const ModelAccount& account, const std::vector<std::int64_t>& blocks,
+                       int stage, PipelineClock& clock) {
+  const ParallelLayout& layout = point.layout;
+  const MemoryTraits& traits = point.stack.memory;
+  const double data = layout.data;
+  const bool bf16 = point.dtype == DType::kBFloat16;
+  double parameters = 0;
+  double layers_in_flight = 0;
+  const std::vector<int> slots =
+      clock.Slots({layout.schedule, layout.pipeline, layout.chunks, point.micro_batches()}, stage);
+  for (int chunk = 0; chunk < layout.chunks; ++chunk) {
+    const int place = chunk * layout.pipeline + stage;
+    parameters += ParametersOfStage(point, account, blocks, place);
+    layers_in_flight += static_cast<double>(blocks[static_cast<std::size_t>(place)]) * slots[static_cast<std::size_t>(chunk)];
+  }
+  const double sharded = layout.zero >= 1 ? 1 / data : 1;
+  StageMemory memory;
+  memory.fixed = traits.fixed;
+  const double weight = std::min(point.stack.time.parameter_bytes, traits.unsharded);
+  memory.weights = weight * parameters * (layout.zero == 3 ? sharded : 1);
+  memory.gradients = ((traits.unsharded - weight) + (bf16 ? traits.accumulation : 0)) * parameters *
+                     (layout.zero >= 2 ? sharded : 1);
+  // Adafactor keeps a row and a column where Adam keeps two matrices.
+  memory.optimizer = (point.fused_optimizer ? traits.sharded : std::max(traits.sharded - 8, 0.0)) * parameters * sharded;
+  if (point.stack.time.host_optimizer || layout.offload != Offload::kNone) {
+    memory.host = memory.optimizer;
+    memory.optimizer = 0;
+  }
+  if (layout.offload == Offload::kFull) {
+    memory.host += memory.weights;
+    memory.weights = 0;
+  }
+  if (layout.zero == 3) {
+    // Gathered modules pass through, a few at a time.
+    memory.scratch += 2 * point.stack.time.parameter_bytes * account.block_parameters() / layout.tensor;
+  }
+  const double layer = LayerBytes(point);
+  const double tokens = static_cast<double>(layout.micro_batch) * static_cast<double>(point.model.sequence);
+  if (layout.recompute == Recompute::kFull) {
+    const double kept = 2 * tokens * static_cast<double>(point.model.hidden) / (layout.sequence_parallel ? layout.tensor : 1);
+    memory.activations = traits.activation_factor * (traits.activations_on_host ? 2 : layers_in_flight) * kept;
+    memory.host += traits.activations_on_host ? layers_in_flight * kept / layout.tensor : 0;
+    memory.scratch += traits.activation_factor * traits.layer_factor * layer;
+  } else {
+    const double scores = layout.recompute == Recompute::kSelective && !point.flash
+                              ? 5.0 * static_cast<double>(point.model.heads * point.model.sequence) * tokens / layout.tensor
+                              : 0;
+    memory.activations = traits.activation_factor * layers_in_flight * (layer - scores);
+  }
+  if (stage == layout.pipeline - 1) {
+    memory.scratch += traits.logit_bytes * tokens * static_cast<double>(LocalVocabulary(point));
+  }
+  return memory;
+}
+
+}  // namespace
+
+ModelAccount::ModelAccount(const ModelConfig& model)
+    : model_(model), one_layer_(std::make_shared<const ParameterTable>(OneLayer(model))) {
+  ModelConfig two = model;
+  two.layers = 2;
+  const std::int64_t one = ParameterCount(OneLayer(model));
+  block_parameters_ = static_cast<double>(ParameterCount(two) - one);
+  table_parameters_ = static_cast<double>(model.vocabulary * model.hidden);
+}
+
+ShardPlan ModelAccount::PlanOfStage(const ParallelLayout& layout, std::int64_t blocks, bool has_embedding,
+                                    bool has_head) const {
+  ParallelLayout flat = layout;
+  flat.pipeline = 1;
+  flat.chunks = 1;
+  flat.partition = "uniform";
+  const StagePartition partition(one_layer_->config(), flat);
+  ShardPlan plan(*one_layer_, flat, partition, 0);
+  std::vector<Bucket> whole;
+  whole.swap(plan.buckets);
+  const std::int64_t head = one_layer_->config().modules() - 1;
+  plan.tied_bucket = -1;
+  for (const Bucket& bucket : whole) {
+    const bool wanted = bucket.tied ? has_embedding || has_head
+                        : bucket.module == 0 ? has_embedding
+                        : bucket.module == head ? has_head
+                                                : true;
+    const std::int64_t copies = !wanted ? 0 : (!bucket.tied && bucket.module == 1 ? blocks : 1);
+    for (std::int64_t copy = 0; copy < copies; ++copy) {
+      if (bucket.tied) {
+        plan.tied_bucket = static_cast<int>(plan.buckets.size());
+        plan.tied_across_stages = !(has_embedding && has_head);
+        plan.counts_tied = has_embedding;
+      }
+      plan.buckets.push_back(Bare(bucket));
+    }
+  }
+  return plan;
+}
+
+std::vector<std::int64_t> BlocksOfStages(const PlanPoint& point) {
+  const ParallelLayout& layout = point.layout;
+  const int stages = layout.virtual_stages();
+  std::vector<std::int64_t> blocks(static_cast<std::size_t>(stages));
+  if (!point.stack.ours && layout.partition == "uniform" && point.model.layers % stages != 0) {
+    const std::int64_t share = (point.model.layers + stages - 1) / stages;
+    std::int64_t left = point.model.layers;
+    for (std::int64_t& own : blocks) {
+      own = std::min(share, left);
+      left -= own;
+    }
+    return blocks;
+  }
+  if (layout.partition == "uniform" && point.model.layers % stages == 0) {
+    std::fill(blocks.begin(), blocks.end(), point.model.layers / stages);
+    return blocks;
+  }
+  const StagePartition partition(point.model, layout);
+  for (int stage = 0; stage < stages; ++stage) {
+    const ModuleRange& range = partition.Range(stage);
+    blocks[static_cast<std::size_t>(stage)] =
+        std::max<std::int64_t>(std::min(range.last, point.model.layers + 1) - std::max<std::int64_t>(range.first, 1), 0);
+  }
+  return blocks;
+}
+
+double ParametersOfStage(const PlanPoint& point, const ModelAccount& account, const std::vector<std::int64_t>& blocks,
+                         int virtual_stage) {
+  const int last = point.layout.virtual_stages() - 1;
+  const double table = static_cast<double>(LocalVocabulary(point)) * static_cast<double>(point.model.hidden);
+  double parameters =
+      static_cast<double>(blocks[static_cast<std::size_t>(virtual_stage)]) * account.block_parameters() / point.layout.tensor;
+  if (virtual_stage == 0) {
+    parameters += table;
+  }
+  // A tied table is held by both ends, unless they are one.
+  if (virtual_stage == last && (last > 0 || !point.model.tie_embeddings)) {
+    parameters += table;
+  }
+  return parameters;
+}
+
+MemoryEstimate EstimateMemory(const PlanPoint& point, const ModelAccount& account,
+                              const std::vector<std::int64_t>& blocks, PipelineClock& clock) {
+  MemoryEstimate estimate;
+  const int stages = point.layout.pipeline;
+  estimate.stages.reserve(static_cast<std::size_t>(stages));
+  std::unique_ptr<const StagePartition> partition;
+  if (point.stack.ours) {
+    partition = std::make_unique<const StagePartition>(point.model, point.layout);
+  }
+  double host = 0;
+  for (int stage = 0; stage < stages; ++stage) {
+    estimate.stages.push_back(point.stack.ours ? OurStage(point, account, blocks, *partition, stage, clock)
+                                               : TheirStage(point, account, blocks, stage, clock));
+    const double total = estimate.stages.back().total();
+    host = std::max(host, estimate.stages.back().host);
+    if (total > estimate.peak) {
+      estimate.peak = total;
+      estimate.worst = stage;
+    }
+  }
+  estimate.reported = point.stack.memory.first_stage_reported ? estimate.stages.front().total() : estimate.peak;
+  const int on_node = std::min(point.layout.ranks(), point.cluster.devices_per_node);
+  estimate.host_per_node = host * on_node;
+  return estimate;
+}
+
+double UsableMemory(const Cluster& cluster) { return cluster.device.memory; }
+
+}  // namespace trireme

@@ -1,0 +1,70 @@
+// Bytes of every stage by kind. Under our stack they are the trainer's own account (cost::MemoryOfStage), to the byte;
+// other stacks are described by their MemoryTraits. The worst stage decides, and host memory is checked too.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/accounting.h"
+#include "cost/shard_plan.h"
+#include "model/stage_partition.h"
+#include "planner/pipeline_time.h"
+#include "planner/plan_point.h"
+
+namespace trireme {
+
+struct StageMemory {
+  double weights = 0;
+  double gradients = 0;     // with fp32 accumulation
+  double optimizer = 0;     // master weights and moments
+  double activations = 0;   // kept from forward to backward
+  double scratch = 0;       // of the module at work: recomputation, logits
+  double messages = 0;
+  double fixed = 0;         // context, communication library, fragmentation
+  double host = 0;          // on the host, of this rank
+
+  double total() const { return weights + gradients + optimizer + activations + scratch + messages + fixed; }
+};
+
+struct MemoryEstimate {
+  std::vector<StageMemory> stages;  // by pipeline stage
+  int worst = 0;
+  double peak = 0;           // device bytes of the worst stage
+  double reported = 0;       // of the stage that the stack's logs tell
+  double host_per_node = 0;  // with checkpoint staging
+};
+
+// What of a model does not depend on the layout, made once: cheap accounts of many layouts follow from it.
+class ModelAccount {
+ public:
+  explicit ModelAccount(const ModelConfig& model);
+
+  const ModelConfig& model() const { return model_; }
+  // Parameters of a block, of the token table, and of the rest of the ends, whole.
+  double block_parameters() const { return block_parameters_; }
+  double table_parameters() const { return table_parameters_; }
+  // A ShardPlan of a stage with `blocks` blocks, without the names of its entries.
+  ShardPlan PlanOfStage(const ParallelLayout& layout, std::int64_t blocks, bool has_embedding, bool has_head) const;
+
+ private:
+  ModelConfig model_;
+  std::shared_ptr<const ParameterTable> one_layer_;  // shared by copies: it is never changed
+  double block_parameters_ = 0;
+  double table_parameters_ = 0;
+};
+
+// Blocks of each virtual stage. Other stacks than ours accept a "uniform" partition that does not divide: all stages
+// but the last ones take the quotient rounded up, as theirs do.
+std::vector<std::int64_t> BlocksOfStages(const PlanPoint& point);
+
+MemoryEstimate EstimateMemory(const PlanPoint& point, const ModelAccount& account,
+                              const std::vector<std::int64_t>& blocks, PipelineClock& clock);
+// Parameters that a rank of a virtual stage holds.
+double ParametersOfStage(const PlanPoint& point, const ModelAccount& account, const std::vector<std::int64_t>& blocks,
+                         int virtual_stage);
+
+// Bytes of device memory that a run may fill.
+double UsableMemory(const Cluster& cluster);
+
+}  // namespace trireme

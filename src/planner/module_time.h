@@ -1,0 +1,43 @@
+// Seconds of one micro batch in a block, the head and the embedding of one rank, by cause. For our stack the kernels
+// and collectives are those that cost describes; other stacks differ by their traits.
+#pragma once
+
+#include "cost/local_sizes.h"
+#include "cost/module_cost.h"
+#include "planner/plan_point.h"
+
+namespace trireme {
+
+struct WorkTime {
+  double matmul = 0;
+  double attention = 0;  // its products; unfused: its scores through memory too
+  double memory = 0;     // element-wise kernels
+  double tensor = 0;     // collectives of the tensor group
+  double overhead = 0;   // launches, host
+
+  double total() const { return matmul + attention + memory + tensor + overhead; }
+  WorkTime& operator+=(const WorkTime& other);
+  WorkTime operator*(double times) const;
+};
+
+struct ModuleTime {
+  WorkTime forward;
+  WorkTime backward_input;
+  WorkTime backward_weight;
+  WorkTime recomputed;  // part of backward_input
+
+  double total() const { return forward.total() + backward_input.total() + backward_weight.total(); }
+  ModuleTime& operator+=(const ModuleTime& other);
+  ModuleTime operator*(double times) const;
+};
+
+// Rows of the vocabulary that a rank holds under the stack's padding.
+std::int64_t LocalVocabulary(const PlanPoint& point);
+// Whether the stack's rule on head sizes is broken: its attention products then run at attention_unaligned.
+bool HeadMisaligned(const PlanPoint& point);
+
+ModuleTime TimeOfBlock(const PlanPoint& point, const LocalSizes& sizes);
+ModuleTime TimeOfHead(const PlanPoint& point, const LocalSizes& sizes);
+ModuleTime TimeOfEmbedding(const PlanPoint& point, const LocalSizes& sizes);
+
+}  // namespace trireme

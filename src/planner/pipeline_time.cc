@@ -1,0 +1,168 @@
+#include "planner/pipeline_time.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "base/error.h"
+
+namespace trireme {
+namespace {
+
+// Beyond this many rounds of `stages` micro batches a schedule repeats itself.
+constexpr int kSettled = 4;
+
+constexpr double kNever = -1;
+
+int Shortened(const PipelineShape& shape) {
+  const int stages = shape.stages;
+  const std::int64_t limit = static_cast<std::int64_t>(kSettled + 1) * stages;
+  if (shape.micro_batches <= limit) {
+    return static_cast<int>(shape.micro_batches);
+  }
+  return kSettled * stages + static_cast<int>(shape.micro_batches % stages);
+}
+
+const ScheduleKind* KindOf(const std::string& name) {
+  for (const ScheduleKind& kind : ScheduleKinds()) {
+    if (kind.name == name) {
+      return &kind;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+PipelineClock::Track& PipelineClock::TrackOf(const PipelineShape& shape, int micro_batches) {
+  const Key key{shape.schedule, shape.stages, shape.chunks, micro_batches};
+  const auto found = tracks_.find(key);
+  if (found != tracks_.end()) {
+    return found->second;
+  }
+  // A registered kind needs neither messages nor validation here: MakeSchedule has both for those that execute it.
+  const ScheduleKind* kind = KindOf(shape.schedule);
+  const std::vector<std::vector<Action>> actions =
+      kind != nullptr ? kind->make(shape.stages, shape.chunks, micro_batches)
+                      : MakeSchedule(shape.schedule, shape.stages, shape.chunks, micro_batches).actions;
+  Track track;
+  track.micro_batches = micro_batches;
+  track.stages.resize(actions.size());
+  for (std::size_t stage = 0; stage < actions.size(); ++stage) {
+    for (const Action& action : actions[stage]) {
+      if (IsCompute(action.kind)) {
+        track.stages[stage].push_back({static_cast<std::uint8_t>(action.kind),
+                                       action.chunk * shape.stages + static_cast<int>(stage), action.micro_batch});
+      }
+    }
+  }
+  return tracks_.emplace(key, std::move(track)).first->second;
+}
+
+double PipelineClock::Play(const Track& track, const PipelineShape& shape, const ScheduleCosts& costs) {
+  const int places = shape.stages * shape.chunks;
+  const auto micro_batches = static_cast<std::size_t>(track.micro_batches);
+  const auto cells = static_cast<std::size_t>(places) * micro_batches;
+  forward_.assign(cells, kNever);
+  backward_.assign(cells, kNever);
+  clocks_.assign(track.stages.size(), 0);
+  next_.assign(track.stages.size(), 0);
+  // One stage alone sends nothing.
+  const double message = shape.stages > 1 ? costs.message : 0;
+  bool moved = true;
+  while (moved) {
+    moved = false;
+    for (std::size_t stage = 0; stage < track.stages.size(); ++stage) {
+      const std::vector<Step>& list = track.stages[stage];
+      for (std::size_t& next = next_[stage]; next < list.size(); ++next) {
+        const Step& step = list[next];
+        const auto place = static_cast<std::size_t>(step.place);
+        const std::size_t cell = place * micro_batches + static_cast<std::size_t>(step.micro_batch);
+        double ready = 0;
+        double cost = 0;
+        double* moment = nullptr;
+        const auto kind = static_cast<ActionKind>(step.kind);
+        if (kind == ActionKind::kForward) {
+          ready = place == 0 ? 0 : forward_[cell - micro_batches];
+          ready = place == 0 || ready == kNever ? ready : ready + message;
+          cost = costs.forward[place];
+          moment = &forward_[cell];
+        } else if (kind == ActionKind::kBackwardWeight) {
+          cost = costs.backward_weight[place];
+        } else {
+          const bool last = step.place + 1 == places;
+          ready = last ? forward_[cell] : backward_[cell + micro_batches];
+          ready = last || ready == kNever ? ready : ready + message;
+          cost = costs.backward_input[place] + (kind == ActionKind::kBackward ? costs.backward_weight[place] : 0);
+          moment = &backward_[cell];
+        }
+        if (ready == kNever) {
+          break;
+        }
+        clocks_[stage] = std::max(clocks_[stage], ready) + cost;
+        if (moment != nullptr) {
+          *moment = clocks_[stage];
+        }
+        moved = true;
+      }
+    }
+  }
+  return *std::max_element(clocks_.begin(), clocks_.end());
+}
+
+double PipelineClock::Seconds(const PipelineShape& shape, const ScheduleCosts& costs) {
+  assert(static_cast<int>(costs.forward.size()) == shape.stages * shape.chunks);
+  Require(shape.stages >= 1 && shape.chunks >= 1 && shape.micro_batches >= 1,
+          "a pipeline needs at least one stage, chunk and micro batch, not {}, {} and {}", shape.stages, shape.chunks,
+          shape.micro_batches);
+  if (shape.stages == 1 && shape.chunks == 1) {
+    return static_cast<double>(shape.micro_batches) *
+           (costs.forward[0] + costs.backward_input[0] + costs.backward_weight[0]);
+  }
+  const bool from_file = KindOf(shape.schedule) == nullptr;
+  const int shortened = from_file ? static_cast<int>(shape.micro_batches) : Shortened(shape);
+  const double seconds = Play(TrackOf(shape, shortened), shape, costs);
+  if (shortened == shape.micro_batches) {
+    return seconds;
+  }
+  const double longer = Play(TrackOf(shape, shortened + shape.stages), shape, costs);
+  const auto rounds = static_cast<double>((shape.micro_batches - shortened) / shape.stages);
+  return seconds + rounds * (longer - seconds);
+}
+
+std::vector<int> PipelineClock::Slots(const PipelineShape& shape, int stage) {
+  const auto micro_batches = static_cast<int>(shape.micro_batches);
+  if (shape.schedule == "1f1b") {
+    return {std::min(shape.stages - stage, micro_batches)};
+  }
+  if (shape.schedule == "gpipe") {
+    return {micro_batches};
+  }
+  if (shape.schedule == "zero_bubble") {
+    return {std::min(shape.stages, micro_batches)};
+  }
+  const bool from_file = KindOf(shape.schedule) == nullptr;
+  Track& track = TrackOf(shape, from_file ? micro_batches : Shortened(shape));
+  if (track.slots.empty()) {
+    track.slots.resize(track.stages.size());
+    for (std::size_t s = 0; s < track.stages.size(); ++s) {
+      std::vector<int> live(static_cast<std::size_t>(shape.chunks), 0);
+      std::vector<int> most = live;
+      for (const Step& step : track.stages[s]) {
+        const auto chunk = static_cast<std::size_t>(step.place / shape.stages);
+        const auto kind = static_cast<ActionKind>(step.kind);
+        live[chunk] += kind == ActionKind::kForward ? 1 : (kind == ActionKind::kBackwardInput ? 0 : -1);
+        most[chunk] = std::max(most[chunk], live[chunk]);
+      }
+      track.slots[s] = most;
+    }
+  }
+  return track.slots[static_cast<std::size_t>(stage)];
+}
+
+double BubbleShare(const PipelineShape& shape) {
+  const double idle = shape.stages - 1;
+  const double work = static_cast<double>(shape.micro_batches) * (shape.schedule == "interleaved" ? shape.chunks : 1);
+  return shape.schedule == "zero_bubble" ? idle / (3 * work + idle) : idle / (work + idle);
+}
+
+}  // namespace trireme

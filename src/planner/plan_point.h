@@ -1,0 +1,30 @@
+// One thing to price: a model, a layout, a batch, on a cluster under a stack. Plain references, cheap to make.
+#pragma once
+
+#include <cstdint>
+
+#include "base/dtype.h"
+#include "model/model_config.h"
+#include "topology/cluster.h"
+#include "topology/layout.h"
+#include "topology/software_stack.h"
+
+namespace trireme {
+
+struct PlanPoint {
+  const Cluster& cluster;
+  const StackState& stack;
+  const ModelConfig& model;  // completed
+  ParallelLayout layout;
+  std::int64_t global_batch = 1;
+  DType dtype = DType::kBFloat16;
+  bool flash = true;            // fused attention
+  bool power_sgd = false;       // gradients compressed by PowerSGD
+  bool fused_optimizer = true;  // false: one that walks over its state several times (Adafactor)
+
+  std::int64_t micro_batches() const {
+    return global_batch / (static_cast<std::int64_t>(layout.micro_batch) * layout.data);
+  }
+};
+
+}  // namespace trireme

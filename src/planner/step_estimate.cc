@@ -1,0 +1,297 @@
+#include "planner/step_estimate.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "planner/collective_time.h"
+
+namespace trireme {
+namespace {
+
+// Adafactor and its kin read and write their state in several unfused passes.
+constexpr double kUnfusedOptimizer = 6;
+// Bytes that an update on the host reads and writes for each parameter.
+constexpr double kHostOptimizerBytes = 28;
+
+struct StageWork {
+  ModuleTime blocks;  // of one micro batch
+  ModuleTime ends;    // embedding and head
+  double accumulate = 0;
+};
+
+bool Offloads(const PlanPoint& point) {
+  return point.stack.time.host_optimizer || point.layout.offload != Offload::kNone;
+}
+
+bool SplitsBackward(const std::string& schedule) {
+  for (const ScheduleKind& kind : ScheduleKinds()) {
+    if (kind.name == schedule) {
+      return kind.splits_backward;
+    }
+  }
+  return false;
+}
+
+LocalSizes SizesOf(const PlanPoint& point) {
+  return LocalSizes(point.model, point.layout, point.dtype, SplitsBackward(point.layout.schedule));
+}
+
+// Seconds that each micro batch spends on gradients beyond their products.
+double AccumulateSeconds(const PlanPoint& point, double parameters) {
+  const Efficiencies& e = point.stack.efficiencies;
+  double seconds = 0;
+  if (point.dtype == DType::kBFloat16 || point.stack.ours) {
+    seconds += parameters * point.stack.time.accumulate_bytes / (point.cluster.device.memory_bandwidth * e.memory);
+  }
+  if (point.stack.time.host_optimizer) {
+    seconds += parameters * point.stack.time.gradient_bytes / (point.cluster.host_link.bandwidth * e.host_link);
+  }
+  return seconds;
+}
+
+double DataSeconds(const PlanPoint& point, CollectiveKind kind, double bytes, double calls) {
+  const LinkShares shares{.device = point.stack.efficiencies.data_device_link,
+                          .node = point.stack.efficiencies.data_link};
+  return CollectiveSeconds(kind, bytes, calls, PlaceData(point.cluster, point.layout), point.cluster, shares);
+}
+
+double GradientBytes(const PlanPoint& point) {
+  const TimeTraits& time = point.stack.time;
+  return point.dtype == DType::kBFloat16 && time.gradient_bytes_bf16 > 0 ? time.gradient_bytes_bf16
+                                                                         : time.gradient_bytes;
+}
+
+struct Costs {
+  ScheduleCosts schedule;
+  std::vector<StageWork> work;  // by virtual stage
+};
+
+Costs PriceStages(const PlanPoint& point, const ModelAccount& account, const std::vector<std::int64_t>& blocks) {
+  const LocalSizes sizes = SizesOf(point);
+  const ModuleTime recomputing = TimeOfBlock(point, sizes);
+  const ModuleTime keeping =
+      point.layout.recompute_layers > 0 ? TimeOfBlock(point, sizes.WithoutRecompute()) : recomputing;
+  const std::size_t places = blocks.size();
+  Costs costs;
+  costs.work.resize(places);
+  for (std::size_t place = 0; place < places; ++place) {
+    StageWork& work = costs.work[place];
+    const std::int64_t again = point.layout.recompute_layers > 0
+                                   ? std::min<std::int64_t>(blocks[place], point.layout.recompute_layers)
+                                   : blocks[place];
+    work.blocks = recomputing * static_cast<double>(again);
+    work.blocks += keeping * static_cast<double>(blocks[place] - again);
+    if (place == 0) {
+      work.ends += TimeOfEmbedding(point, sizes);
+    }
+    if (place + 1 == places) {
+      work.ends += TimeOfHead(point, sizes);
+    }
+    work.accumulate = AccumulateSeconds(point, ParametersOfStage(point, account, blocks, static_cast<int>(place)));
+    costs.schedule.forward.push_back(work.blocks.forward.total() + work.ends.forward.total());
+    costs.schedule.backward_input.push_back(work.blocks.backward_input.total() + work.ends.backward_input.total());
+    costs.schedule.backward_weight.push_back(work.blocks.backward_weight.total() + work.ends.backward_weight.total() +
+                                             work.accumulate);
+  }
+  const double message = static_cast<double>(sizes.outside) * static_cast<double>(sizes.hidden) *
+                         static_cast<double>(sizes.element()) /
+                         (point.stack.time.scatter_messages && !sizes.sequence_parallel ? sizes.tensor : 1);
+  costs.schedule.message =
+      MessageSeconds(message, point.cluster, point.layout, point.stack.efficiencies.message_link);
+  return costs;
+}
+
+// Gathers and reductions that ZeRO 2 and 3 repeat each micro batch, less what compute hides; added to the costs.
+double AddShardTraffic(const PlanPoint& point, const ModelAccount& account, Costs& costs,
+                       const std::vector<std::int64_t>& blocks) {
+  const ParallelLayout& layout = point.layout;
+  if (layout.zero < 2 || layout.data <= 1) {
+    return 0;
+  }
+  double most = 0;
+  for (std::size_t place = 0; place < blocks.size(); ++place) {
+    const double parameters = ParametersOfStage(point, account, blocks, static_cast<int>(place));
+    const double modules = static_cast<double>(blocks[place]) + 1;
+    const double gather =
+        layout.zero < 3 ? 0
+                        : DataSeconds(point, CollectiveKind::kAllGather, parameters * point.stack.time.parameter_bytes,
+                                      modules);
+    const double reduce =
+        DataSeconds(point, CollectiveKind::kReduceScatter, parameters * GradientBytes(point), modules);
+    const double repeats = layout.recompute == Recompute::kFull && !point.stack.ours ? 2 : 1;
+    const double overlap = point.stack.time.gather_overlap;
+    double& forward = costs.schedule.forward[place];
+    double& backward = costs.schedule.backward_input[place];
+    const double exposed_forward = std::max(gather - overlap * forward, gather * (1 - overlap));
+    const double traffic = repeats * gather + reduce;
+    const double exposed_backward = std::max(traffic - overlap * backward, traffic * (1 - overlap));
+    forward += exposed_forward;
+    backward += exposed_backward;
+    most = std::max(most, exposed_forward + exposed_backward);
+  }
+  return most;
+}
+
+// What a step does once, on the heaviest stage.
+void AddStepWork(const PlanPoint& point, double parameters, double backward, StepEstimate& estimate) {
+  const ParallelLayout& layout = point.layout;
+  const TimeTraits& time = point.stack.time;
+  const Efficiencies& e = point.stack.efficiencies;
+  StepTerms& terms = estimate.terms;
+  const double owned = layout.zero >= 1 ? parameters / layout.data : parameters;
+  double reduction = 0;
+  if (layout.zero == 0) {
+    reduction = DataSeconds(point, CollectiveKind::kAllReduce, parameters * GradientBytes(point), 1);
+  } else if (layout.zero == 1) {
+    reduction = DataSeconds(point, CollectiveKind::kReduceScatter, parameters * GradientBytes(point), 1);
+  }
+  if (point.power_sgd && layout.data > 1) {
+    reduction *= time.power_sgd_share;
+    terms.compress = parameters * time.power_sgd_seconds;
+  }
+  const double gather = layout.zero == 1 || layout.zero == 2
+                            ? DataSeconds(point, CollectiveKind::kAllGather, parameters * time.parameter_bytes, 1)
+                            : 0;
+  // Only the last micro batch's backward runs beside the reduction.
+  estimate.data_hidden = std::min(time.data_overlap * reduction, backward);
+  terms.data = reduction - estimate.data_hidden + gather;
+  const double passes = point.fused_optimizer ? 1 : kUnfusedOptimizer;
+  if (Offloads(point)) {
+    const double bytes = owned * (time.host_optimizer ? time.parameter_bytes : time.gradient_bytes + time.parameter_bytes);
+    const int on_node = std::min(layout.ranks(), point.cluster.devices_per_node);
+    terms.offload = bytes / (point.cluster.host_link.bandwidth * e.host_link) +
+                    owned * kHostOptimizerBytes * on_node / (point.cluster.host_bandwidth * e.host_memory);
+  } else {
+    terms.optimizer = owned * time.optimizer_bytes * passes / (point.cluster.device.memory_bandwidth * e.memory);
+  }
+  if (layout.offload == Offload::kFull) {
+    // Weights come from the host for forward and for backward of every micro batch.
+    const double bytes = 2 * owned * time.parameter_bytes * static_cast<double>(point.micro_batches());
+    terms.offload += bytes / (point.cluster.host_link.bandwidth * e.host_link);
+  }
+  terms.fixed = e.step_seconds;
+}
+
+void FillComputeTerms(const PlanPoint& point, const StageWork& work, StepTerms& terms) {
+  const auto m = static_cast<double>(point.micro_batches());
+  WorkTime sum = work.blocks.forward;
+  sum += work.blocks.backward_input;
+  sum += work.blocks.backward_weight;
+  terms.matmul = m * sum.matmul;
+  terms.attention = m * sum.attention;
+  terms.memory = m * sum.memory;
+  terms.tensor = m * sum.tensor;
+  terms.overhead = m * sum.overhead;
+  terms.head = m * work.ends.total();
+  terms.accumulate = m * work.accumulate;
+}
+
+}  // namespace
+
+double StepTerms::total() const {
+  return matmul + attention + memory + tensor + overhead + head + accumulate + gather + bubble + data + compress +
+         optimizer + offload + fixed + slowdown;
+}
+
+StepEstimate EstimateTime(const PlanPoint& point, const ModelAccount& account, PipelineClock& clock) {
+  StepEstimate estimate;
+  estimate.blocks = BlocksOfStages(point);
+  Costs costs = PriceStages(point, account, estimate.blocks);
+  const double gathers = AddShardTraffic(point, account, costs, estimate.blocks);
+  const ParallelLayout& layout = point.layout;
+  const std::int64_t micro_batches = point.micro_batches();
+  const double pipeline =
+      clock.Seconds({layout.schedule, layout.pipeline, layout.chunks, micro_batches}, costs.schedule);
+
+  // Stages, not virtual stages, are what can be slowest: a stage runs all its chunks.
+  std::vector<double> stage_work(static_cast<std::size_t>(layout.pipeline), 0.0);
+  for (std::size_t place = 0; place < costs.work.size(); ++place) {
+    const double seconds = costs.schedule.forward[place] + costs.schedule.backward_input[place] +
+                           costs.schedule.backward_weight[place];
+    estimate.stage_seconds.push_back(seconds);
+    stage_work[place % stage_work.size()] += seconds;
+  }
+  const auto slowest = std::max_element(stage_work.begin(), stage_work.end());
+  estimate.slowest = static_cast<int>(slowest - stage_work.begin());
+  const double mean = std::accumulate(stage_work.begin(), stage_work.end(), 0.0) / static_cast<double>(stage_work.size());
+  estimate.slowest_share = mean > 0 ? *slowest / mean : 1;
+  StageWork busiest;
+  for (std::size_t place = static_cast<std::size_t>(estimate.slowest); place < costs.work.size();
+       place += stage_work.size()) {
+    busiest.blocks += costs.work[place].blocks;
+    busiest.ends += costs.work[place].ends;
+    busiest.accumulate += costs.work[place].accumulate;
+  }
+  FillComputeTerms(point, busiest, estimate.terms);
+  const auto m = static_cast<double>(micro_batches);
+  estimate.terms.gather = gathers > 0 ? m * *slowest - estimate.terms.total() : 0;
+  estimate.terms.bubble = pipeline - m * *slowest;
+
+  double heaviest = 0;
+  for (int stage = 0; stage < layout.pipeline; ++stage) {
+    double parameters = 0;
+    for (int chunk = 0; chunk < layout.chunks; ++chunk) {
+      parameters += ParametersOfStage(point, account, estimate.blocks, chunk * layout.pipeline + stage);
+    }
+    heaviest = std::max(heaviest, parameters);
+  }
+  AddStepWork(point, heaviest, busiest.blocks.backward_input.total() + busiest.blocks.backward_weight.total(), estimate);
+  if (point.stack.slowed) {
+    estimate.terms.slowdown = estimate.terms.total() * (point.stack.efficiencies.slowdown - 1);
+  }
+  estimate.seconds = estimate.terms.total();
+  estimate.low = estimate.seconds / (1 + point.stack.spread);
+  estimate.high = estimate.seconds * (1 + point.stack.spread);
+  estimate.message = costs.schedule.message;
+  estimate.costs = std::move(costs.schedule);
+  return estimate;
+}
+
+StepEstimate EstimateStep(const PlanPoint& point, const ModelAccount& account, PipelineClock& clock) {
+  StepEstimate estimate = EstimateTime(point, account, clock);
+  estimate.memory = EstimateMemory(point, account, estimate.blocks, clock);
+  return estimate;
+}
+
+double LeastSeconds(const PlanPoint& point, const std::vector<std::int64_t>& blocks) {
+  const LocalSizes sizes = SizesOf(point);
+  const ModuleTime block = TimeOfBlock(
+      point, point.layout.recompute_layers > 0 ? sizes.WithoutRecompute() : sizes);
+  const int stages = point.layout.pipeline;
+  std::int64_t most = 0;
+  for (int stage = 0; stage < stages; ++stage) {
+    std::int64_t own = 0;
+    for (int chunk = 0; chunk < point.layout.chunks; ++chunk) {
+      own += blocks[static_cast<std::size_t>(chunk * stages + stage)];
+    }
+    most = std::max(most, own);
+  }
+  const double slowed = point.stack.slowed ? point.stack.efficiencies.slowdown : 1;
+  return static_cast<double>(point.micro_batches()) * static_cast<double>(most) * block.total() * slowed;
+}
+
+double ModelFlops(const PlanPoint& point) {
+  const ModelConfig& model = point.model;
+  const double tokens = static_cast<double>(point.global_batch) * static_cast<double>(model.sequence);
+  const double hidden = static_cast<double>(model.hidden);
+  const double rows = static_cast<double>((model.heads + 2 * model.kv_heads) * model.head_size());
+  const double in_rows =
+      static_cast<double>(model.feed_forward == FeedForwardChoice::kSwiGlu ? 2 * model.ffn : model.ffn);
+  const double block = 2 * hidden * (rows + hidden + in_rows + static_cast<double>(model.ffn)) +
+                       4 * hidden * static_cast<double>(model.sequence);
+  const double head = 2 * hidden * static_cast<double>(LocalVocabulary(point)) * point.layout.tensor;
+  return 3 * tokens * (static_cast<double>(model.layers) * block + head);
+}
+
+double HardwareFlops(const PlanPoint& point) {
+  if (point.layout.recompute != Recompute::kFull) {
+    return ModelFlops(point);
+  }
+  const ModelConfig& model = point.model;
+  const double tokens = static_cast<double>(point.global_batch) * static_cast<double>(model.sequence);
+  const double head = 2 * static_cast<double>(model.hidden) * static_cast<double>(LocalVocabulary(point)) *
+                      point.layout.tensor * 3 * tokens;
+  return (ModelFlops(point) - head) * 4 / 3 + head;
+}
+
+}  // namespace trireme

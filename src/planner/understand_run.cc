@@ -1,0 +1,170 @@
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "planner/measured_runs.h"
+
+namespace trireme {
+namespace {
+
+bool Holds(const std::vector<std::string>& list, const std::string& value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+bool HoldsOrAny(const std::vector<std::string>& list, const std::string& value) {
+  return list.empty() || Holds(list, value);
+}
+
+// The machine's own file, or else one with the same accelerator; -1 when there is neither.
+int FindCluster(const MeasuredRun& run, const PlannerFiles& files, bool& assumed) {
+  int same_accelerator = -1;
+  for (std::size_t i = 0; i < files.clusters.size(); ++i) {
+    const Cluster& cluster = files.clusters[i];
+    const bool accelerator = Holds(cluster.runs.accelerators, run.accelerator);
+    if (accelerator && (cluster.name == run.cluster || Holds(cluster.runs.clusters, run.cluster))) {
+      return static_cast<int>(i);
+    }
+    const bool node = !run.gpus_per_node || *run.gpus_per_node == cluster.devices_per_node;
+    if (accelerator && (same_accelerator < 0 || node)) {
+      same_accelerator = static_cast<int>(i);
+    }
+  }
+  assumed = true;
+  return same_accelerator;
+}
+
+// The stack whose labels fit best: system, then accelerator, then cluster.
+int FindStack(const MeasuredRun& run, const PlannerFiles& files) {
+  int best = -1;
+  int best_score = 0;
+  for (std::size_t i = 0; i < files.stacks.size(); ++i) {
+    const SoftwareStack& stack = files.stacks[i];
+    if (!Holds(stack.systems, run.system)) {
+      continue;
+    }
+    const int score = 1 + (HoldsOrAny(stack.accelerators, run.accelerator) ? 2 : 0) +
+                      (HoldsOrAny(stack.run_clusters, run.cluster) ? 4 : 0) + (Holds(stack.run_clusters, run.cluster) ? 1 : 0);
+    if (score > best_score) {
+      best = static_cast<int>(i);
+      best_score = score;
+    }
+  }
+  return best;
+}
+
+struct Needed {
+  const char* name;
+  const std::optional<double>& value;
+};
+
+std::string Missing(const MeasuredRun& run) {
+  const Needed needed[] = {{"layers", run.layers},       {"hidden", run.hidden},
+                           {"heads", run.heads},         {"vocab", run.vocabulary},
+                           {"seq", run.sequence},        {"tp", run.tensor},
+                           {"pp", run.pipeline},         {"dp", run.data},
+                           {"micro_batch", run.micro_batch}};
+  std::string names;
+  for (const Needed& one : needed) {
+    if (!one.value) {
+      names += (names.empty() ? "" : ", ") + std::string(one.name);
+    }
+  }
+  return names.empty() ? "" : "not given: " + names;
+}
+
+std::int64_t Whole(const std::optional<double>& value, std::int64_t fallback) {
+  return value ? static_cast<std::int64_t>(std::llround(std::min(*value, 1e12))) : fallback;
+}
+
+int Degree(const std::optional<double>& value) {
+  const std::int64_t whole = Whole(value, 1);
+  Require(whole >= 1 && whole <= 1'000'000, "a degree of {} is out of range", whole);
+  return static_cast<int>(whole);
+}
+
+ParallelLayout LayoutOf(const MeasuredRun& run, const SoftwareStack& stack) {
+  ParallelLayout layout;
+  layout.tensor = Degree(run.tensor);
+  layout.pipeline = Degree(run.pipeline);
+  layout.data = Degree(run.data);
+  layout.micro_batch = Degree(run.micro_batch);
+  const bool shards_all = run.system == "fsdp";
+  layout.zero = static_cast<int>(std::clamp<std::int64_t>(Whole(run.zero, shards_all ? 3 : 0), 0, 3));
+  if (run.partition == "transformer+embedding" || run.partition == "balanced") {
+    layout.partition = "balanced";
+  }
+  layout.recompute = run.recompute ? (*run.recompute != 0 ? Recompute::kFull : Recompute::kNone)
+                                   : ParseRecompute(stack.assumed_recompute);
+  if (run.offload == "full" || run.offload == "optimizer") {
+    layout.offload = ParseOffload(run.offload);
+  }
+  return layout;
+}
+
+void Fill(const MeasuredRun& run, const SoftwareStack& stack, RunPoint& point) {
+  ModelConfig model{.family = "gpt2",
+                    .layers = Whole(run.layers, 1),
+                    .hidden = Whole(run.hidden, 1),
+                    .heads = Whole(run.heads, 1),
+                    .vocabulary = Whole(run.vocabulary, 2),
+                    .sequence = Whole(run.sequence, 1)};
+  point.model = Completed(model);
+  point.layout = LayoutOf(run, stack);
+  const std::int64_t replica = static_cast<std::int64_t>(point.layout.micro_batch) * point.layout.data;
+  point.global_batch = Whole(run.global_batch, replica * std::max<std::int64_t>(Whole(run.accumulation, 1), 1));
+  Require(point.global_batch >= replica && point.global_batch % replica == 0,
+          "global batch {} is no multiple of micro batch {} x data {}", point.global_batch, point.layout.micro_batch,
+          point.layout.data);
+  Require(!run.gpus || *run.gpus == point.layout.ranks(), "tp {} x pp {} x dp {} = {} ranks, but {} gpus",
+          point.layout.tensor, point.layout.pipeline, point.layout.data, point.layout.ranks(), Whole(run.gpus, 0));
+  Require(point.layout.pipeline <= point.model.layers + 2, "{} stages for {} layers", point.layout.pipeline,
+          point.model.layers);
+  RequireDivisible(point.model, point.layout);
+  point.dtype = run.dtype.empty() ? DType::kBFloat16 : ParseDType(run.dtype);
+  point.flash = run.flash ? *run.flash != 0 : stack.time.flash;
+  point.power_sgd = run.compression == "powersgd";
+  point.fused_optimizer = run.optimizer != "adafactor";
+}
+
+}  // namespace
+
+PlannerFiles LoadPlannerFiles(const std::string& clusters_folder, const std::string& stacks_folder) {
+  return {.clusters = LoadClusters(clusters_folder), .stacks = LoadStacks(stacks_folder)};
+}
+
+PlanPoint RunPoint::PointUnder(const Cluster& on, const StackState& state) const {
+  return {.cluster = on,
+          .stack = state,
+          .model = model,
+          .layout = layout,
+          .global_batch = global_batch,
+          .dtype = dtype,
+          .flash = flash,
+          .power_sgd = power_sgd,
+          .fused_optimizer = fused_optimizer};
+}
+
+Understood Understand(const MeasuredRun& run, const PlannerFiles& files) {
+  const std::string missing = Missing(run);
+  if (!missing.empty()) {
+    return {.reason = missing};
+  }
+  RunPoint point;
+  point.run = &run;
+  point.cluster = FindCluster(run, files, point.assumed_cluster);
+  if (point.cluster < 0) {
+    return {.reason = fmt::format("no cluster file for '{}' or accelerator '{}'", run.cluster, run.accelerator)};
+  }
+  point.stack = FindStack(run, files);
+  if (point.stack < 0) {
+    return {.reason = fmt::format("no stack file for system '{}'", run.system)};
+  }
+  try {
+    Fill(run, files.stacks[static_cast<std::size_t>(point.stack)], point);
+  } catch (const Error& error) {
+    return {.reason = error.what()};
+  }
+  return {.point = std::move(point), .reason = ""};
+}
+
+}  // namespace trireme

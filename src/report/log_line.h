@@ -1,0 +1,21 @@
+// The line of a step that users' log parsers know: names and order are a contract.
+#pragma once
+
+#include <string>
+
+#include "train/training_loop.h"
+
+namespace trireme {
+
+struct StepRates {
+  double samples_per_second = 0;
+  double tokens_per_second = 0;
+  double tflops = 0;         // a device: FLOPs executed, recomputation included
+  double model_tflops = 0;   // a device: ModelFlops
+  double share_of_peak = 0;  // model FLOP/s over the device's peak; 0 when unknown
+};
+
+StepRates RatesOf(const RunConfig& config, const StepFacts& facts, double peak_flops);
+std::string LogLine(const RunConfig& config, const StepFacts& facts, const StepRates& rates);
+
+}  // namespace trireme

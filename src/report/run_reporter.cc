@@ -1,0 +1,120 @@
+#include "report/run_reporter.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "cost/formulas.h"
+#include "cost/step_cost.h"
+
+namespace trireme {
+namespace {
+
+std::string Bar(double done) {
+  constexpr int kWidth = 24;
+  const int filled = static_cast<int>(done * kWidth);
+  return std::string(static_cast<std::size_t>(filled), '#') +
+         std::string(static_cast<std::size_t>(kWidth - filled), '.');
+}
+
+}  // namespace
+
+std::string HumanBytes(std::int64_t bytes) {
+  static constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB"};
+  auto value = static_cast<double>(bytes);
+  int unit = 0;
+  while (value >= 1000 && unit < 4) {
+    value /= 1000;
+    ++unit;
+  }
+  return fmt::format("{:.{}f} {}", value, unit == 0 ? 0 : 1, kUnits[unit]);
+}
+
+void RunReporter::Print(const std::string& line) {
+  const std::scoped_lock lock(console_);
+  const std::string text = progress_shown_ ? "\r\033[K" + line + "\n" : line + "\n";
+  progress_shown_ = false;
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+}
+
+void RunReporter::Started(const Trainer& trainer, std::int64_t resumed_step) {
+  config_ = trainer.config();
+  peak_flops_ = trainer.device().peak_flops(WorkingDType(config_));
+  memory_bytes_ = MemoryOfStage(StageOfRun(config_, 0, config_.batch.global).description()).total();
+  if (!options_.run_folder.empty()) {
+    metrics_ = std::make_unique<MetricsFile>(options_.run_folder, resumed_step);
+  }
+  const ModelConfig& model = config_.model;
+  Print(fmt::format("{}: {:.2f} M parameters, {} layers x {} hidden x {} heads, vocabulary {}, sequence {}",
+                    model.family, static_cast<double>(ParameterCount(model)) / 1e6, model.layers, model.hidden,
+                    model.heads, model.vocabulary, model.sequence));
+  Print(fmt::format("{} on {} ranks, {}, device {}", config_.layout.ToString(), config_.layout.ranks(),
+                    config_.train.dtype, trainer.device().description()));
+  Print(
+      "TFLOPs: operations executed a device, recomputation included; model TFLOPs: those the model needs, attention "
+      "halved by the causal mask");
+  if (resumed_step > 0) {
+    Print(fmt::format("resumed after step {}", resumed_step));
+  }
+}
+
+void RunReporter::StepDone(const StepFacts& facts) {
+  const StepRates rates = RatesOf(config_, facts, peak_flops_);
+  if (metrics_ != nullptr) {
+    metrics_->Add(config_, facts, rates, memory_bytes_);
+  }
+  if (first_loss_ == 0) {
+    first_loss_ = facts.result.loss;
+  }
+  const std::int64_t step = facts.result.step;
+  if (step % options_.log_every == 0 || step == 1 || step == facts.total_steps || facts.result.skipped) {
+    Print(LogLine(config_, facts, rates));
+  }
+  if (facts.result.skipped) {
+    Print(fmt::format("step {}: the loss or a gradient is not finite; no rank updated its weights", step));
+  }
+  if (options_.live && step < facts.total_steps) {
+    ShowProgress(facts, rates);
+  }
+}
+
+void RunReporter::ShowProgress(const StepFacts& facts, const StepRates& rates) {
+  const StepResult& step = facts.result;
+  seconds_ = seconds_ == 0 ? step.seconds : 0.9 * seconds_ + 0.1 * step.seconds;
+  const double done = static_cast<double>(step.step) / static_cast<double>(facts.total_steps);
+  const auto left = static_cast<std::int64_t>(seconds_ * static_cast<double>(facts.total_steps - step.step));
+  const std::string line =
+      fmt::format("\r\033[K[{}] {}/{}  loss {:.3f} (began at {:.3f})  {:.0f} tokens/s  {}:{:02d} left", Bar(done),
+                  step.step, facts.total_steps, step.loss, first_loss_, rates.tokens_per_second, left / 60, left % 60);
+  const std::scoped_lock lock(console_);
+  std::fputs(line.c_str(), stdout);
+  std::fflush(stdout);
+  progress_shown_ = true;
+}
+
+void RunReporter::Validated(std::int64_t step, double loss) {
+  if (metrics_ != nullptr) {
+    metrics_->AddValidation(step, loss);
+  }
+  Print(fmt::format("validation loss at iteration {} | lm loss value: {:.6E} | lm loss PPL: {:.6E} |", step, loss,
+                    std::exp(loss)));
+}
+
+void RunReporter::MemoryMeasured(const std::vector<MemoryUse>& by_rank) {
+  for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
+    std::string line = fmt::format("[rank {}] memory:", rank);
+    for (int kind = 0; kind < kMemoryKinds; ++kind) {
+      const auto memory = static_cast<MemoryKind>(kind);
+      line += fmt::format(" {} {} |", Name(memory), HumanBytes(by_rank[rank][memory]));
+    }
+    memory_bytes_ = std::max(memory_bytes_, by_rank[rank].total());
+    Print(line + " total " + HumanBytes(by_rank[rank].total()));
+  }
+}
+
+void RunReporter::Note(const std::string& message) { Print(message); }
+
+}  // namespace trireme

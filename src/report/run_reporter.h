@@ -1,0 +1,47 @@
+// What a person and a program see of a run: log lines or a live progress line on the console, metrics.jsonl, notes.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "report/metrics.h"
+#include "train/training_loop.h"
+
+namespace trireme {
+
+struct ReporterOptions {
+  std::string run_folder;  // empty: no files
+  bool live = false;       // rewrite a progress line between log lines (a terminal)
+  std::int64_t log_every = 1;
+};
+
+class RunReporter : public TrainingObserver {
+ public:
+  explicit RunReporter(const ReporterOptions& options) : options_(options) {}
+
+  void Started(const Trainer& trainer, std::int64_t resumed_step) override;
+  void StepDone(const StepFacts& facts) override;
+  void Validated(std::int64_t step, double loss) override;
+  void MemoryMeasured(const std::vector<MemoryUse>& by_rank) override;
+  void Note(const std::string& message) override;
+
+ private:
+  void Print(const std::string& line);  // any thread
+  void ShowProgress(const StepFacts& facts, const StepRates& rates);
+
+  ReporterOptions options_;
+  RunConfig config_;
+  double peak_flops_ = 0;
+  std::int64_t memory_bytes_ = 0;
+  double first_loss_ = 0;
+  double seconds_ = 0;  // smoothed, of a step
+  std::mutex console_;
+  bool progress_shown_ = false;
+  std::unique_ptr<MetricsFile> metrics_;
+};
+
+// "12.3 MB"
+std::string HumanBytes(std::int64_t bytes);
+
+}  // namespace trireme

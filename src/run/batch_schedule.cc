@@ -1,0 +1,115 @@
+#include <algorithm>
+#include <cassert>
+
+#include "base/shape.h"
+#include "run/run_config.h"
+
+namespace trireme {
+namespace {
+
+// Sizes in the ramp before `global` is reached; 0 without a ramp.
+std::int64_t RampSteps(const BatchConfig& config) {
+  return config.ramp_start == 0 ? 0 : (config.global - config.ramp_start) / config.ramp_increment;
+}
+
+// First sample at which `step` increments have been made.
+std::int64_t StartOf(const BatchConfig& config, std::int64_t step) {
+  const std::int64_t steps = RampSteps(config);
+  const auto product = static_cast<__int128>(step) * config.ramp_samples;
+  return static_cast<std::int64_t>((product + steps - 1) / steps);
+}
+
+// A stretch of equal batches: `steps` of `size` samples from `first` samples consumed.
+struct Stretch {
+  std::int64_t size = 0;
+  std::int64_t first = 0;
+  std::int64_t steps = 0;
+};
+
+// Calls `visit` for each stretch of the ramp until it answers false; returns the samples consumed by then.
+template <typename Visit>
+std::int64_t WalkRamp(const BatchConfig& config, const Visit& visit) {
+  std::int64_t consumed = 0;
+  for (std::int64_t step = 0; step < RampSteps(config); ++step) {
+    const std::int64_t end = StartOf(config, step + 1);
+    // A step larger than a stretch may jump over the next one.
+    if (consumed >= end) {
+      continue;
+    }
+    const std::int64_t size = config.ramp_start + step * config.ramp_increment;
+    const Stretch stretch{.size = size, .first = consumed, .steps = CeilDiv(end - consumed, size)};
+    if (!visit(stretch)) {
+      return consumed;
+    }
+    consumed += stretch.steps * size;
+  }
+  return consumed;
+}
+
+}  // namespace
+
+std::int64_t BatchSchedule::GlobalBatchAt(std::int64_t consumed_samples) const {
+  const std::int64_t steps = RampSteps(config_);
+  if (steps == 0 || consumed_samples >= config_.ramp_samples) {
+    return config_.global;
+  }
+  const auto made = static_cast<std::int64_t>(static_cast<__int128>(consumed_samples) * steps / config_.ramp_samples);
+  return config_.ramp_start + made * config_.ramp_increment;
+}
+
+std::vector<std::int64_t> BatchSchedule::Sizes() const {
+  std::vector<std::int64_t> sizes;
+  WalkRamp(config_, [&](const Stretch& stretch) {
+    sizes.push_back(stretch.size);
+    return true;
+  });
+  sizes.push_back(config_.global);
+  return sizes;
+}
+
+std::int64_t BatchSchedule::SamplesAfter(std::int64_t steps) const {
+  std::int64_t left = steps;
+  std::int64_t size = config_.global;
+  const std::int64_t consumed = WalkRamp(config_, [&](const Stretch& stretch) {
+    if (left <= stretch.steps) {
+      size = stretch.size;
+      return false;
+    }
+    left -= stretch.steps;
+    return true;
+  });
+  return consumed + left * size;
+}
+
+std::int64_t BatchSchedule::StepsFor(std::int64_t samples) const {
+  std::int64_t steps = 0;
+  std::int64_t size = config_.global;
+  const std::int64_t consumed = WalkRamp(config_, [&](const Stretch& stretch) {
+    if (samples <= stretch.first + stretch.steps * stretch.size) {
+      size = stretch.size;
+      return false;
+    }
+    steps += stretch.steps;
+    return true;
+  });
+  return steps + CeilDiv(std::max<std::int64_t>(samples - consumed, 0), size);
+}
+
+int MicroBatches(const ParallelLayout& layout, std::int64_t global_batch) {
+  const std::int64_t samples = static_cast<std::int64_t>(layout.micro_batch) * layout.data;
+  assert(global_batch % samples == 0);
+  return static_cast<int>(global_batch / samples);
+}
+
+std::int64_t TotalSteps(const RunConfig& config) {
+  const BatchSchedule batches(config.batch);
+  if (config.train.samples > 0) {
+    return batches.StepsFor(config.train.samples);
+  }
+  if (config.train.tokens > 0) {
+    return batches.StepsFor(CeilDiv(config.train.tokens, config.model.sequence));
+  }
+  return config.train.steps;
+}
+
+}  // namespace trireme

@@ -1,0 +1,227 @@
+#include "run/recipe_keys.h"
+
+namespace trireme {
+namespace {
+
+constexpr double kMostRanks = 1 << 20;
+constexpr double kMostSamples = 1e15;
+
+// Rows of the table: `member` is a lambda without captures that returns a reference.
+template <typename Member>
+RecipeKey Number(const char* name, const char* help, Member member, double least, double most) {
+  return {.name = name, .help = help, .member = +member, .least = least, .most = most, .words = {}};
+}
+template <typename Member>
+RecipeKey Flag(const char* name, const char* help, Member member) {
+  return {.name = name, .help = help, .member = +member, .words = {}};
+}
+template <typename Member>
+RecipeKey Text(const char* name, const char* help, Member member, std::vector<std::string> words = {}) {
+  return {.name = name, .help = help, .member = +member, .words = std::move(words)};
+}
+
+using Config = RunConfig;
+
+std::vector<RecipeKey> ModelKeys() {
+  return {
+      Text(
+          "model.family", "gpt2 | bloom | llama", [](Config & c) -> auto& { return c.model.family; }),
+      Number(
+          "model.layers", "transformer blocks", [](Config & c) -> auto& { return c.model.layers; }, 1, 10'000),
+      Number(
+          "model.hidden", "width of the residual stream", [](Config & c) -> auto& { return c.model.hidden; }, 1,
+          1 << 20),
+      Number(
+          "model.heads", "attention heads", [](Config & c) -> auto& { return c.model.heads; }, 1, 1 << 20),
+      Number(
+          "model.kv_heads", "heads of keys and values; 0: as many as heads",
+          [](Config & c) -> auto& { return c.model.kv_heads; }, 0, 1 << 20),
+      Number(
+          "model.ffn", "inner width of the feed-forward part; 0: the family's rule",
+          [](Config & c) -> auto& { return c.model.ffn; }, 0, 1 << 22),
+      Number(
+          "model.vocabulary", "tokens known, unpadded", [](Config & c) -> auto& { return c.model.vocabulary; }, 2,
+          1 << 24),
+      Number(
+          "model.sequence", "tokens of a sample", [](Config & c) -> auto& { return c.model.sequence; }, 1, 1 << 24),
+      Flag(
+          "model.tie_embeddings", "the output projection is the token table; default: the family's choice",
+          [](Config & c) -> auto& { return c.model.tie_embeddings; }),
+      Number(
+          "model.dropout", "after the embedding and after each branch of a block",
+          [](Config & c) -> auto& { return c.model.dropout; }, 0, 0.999),
+      Number(
+          "model.norm_epsilon", "added to the variance in norms",
+          [](Config & c) -> auto& { return c.model.norm_epsilon; }, 1e-30, 1),
+      Number(
+          "model.rope_theta", "base of rotary positions", [](Config & c) -> auto& { return c.model.rope_theta; }, 1,
+          1e12),
+      Number(
+          "model.initial_deviation", "standard deviation of initial weights",
+          [](Config & c) -> auto& { return c.model.initial_deviation; }, 1e-12, 100),
+  };
+}
+
+std::vector<RecipeKey> LayoutKeys() {
+  return {
+      Number(
+          "layout.tensor", "tensor-parallel degree", [](Config & c) -> auto& { return c.layout.tensor; }, 1,
+          kMostRanks),
+      Number(
+          "layout.sequence", "Ulysses degree; training takes 1", [](Config & c) -> auto& { return c.layout.sequence; },
+          1, kMostRanks),
+      Number(
+          "layout.pipeline", "pipeline stages", [](Config & c) -> auto& { return c.layout.pipeline; }, 1, kMostRanks),
+      Number(
+          "layout.data", "data-parallel replicas", [](Config & c) -> auto& { return c.layout.data; }, 1, kMostRanks),
+      Number(
+          "layout.zero", "ZeRO stage: shards optimizer (1), gradients (2), parameters (3)",
+          [](Config & c) -> auto& { return c.layout.zero; }, 0, 3),
+      Text(
+          "layout.schedule", "gpipe | 1f1b | interleaved | zero_bubble | a file ending in .schedule",
+          [](Config & c) -> auto& { return c.layout.schedule; }),
+      Number(
+          "layout.chunks", "chunks a stage, for interleaved", [](Config & c) -> auto& { return c.layout.chunks; }, 1,
+          10'000),
+      Text(
+          "layout.partition", "uniform | balanced | cost | layers of each stage such as [7, 7, 6]",
+          [](Config & c) -> auto& { return c.layout.partition; }),
+      Flag(
+          "layout.sequence_parallel", "cut activations between tensor regions along the sequence",
+          [](Config & c) -> auto& { return c.layout.sequence_parallel; }),
+      Text("layout.recompute", "what backward computes again", [](Config & c) -> auto& { return c.layout.recompute; },
+           {"none", "light", "selective", "full"}),
+      Number(
+          "layout.recompute_layers", "blocks of each chunk that recompute; 0: all",
+          [](Config & c) -> auto& { return c.layout.recompute_layers; }, 0, 10'000),
+      Number(
+          "layout.micro_batch", "samples of one pass through the pipeline",
+          [](Config & c) -> auto& { return c.layout.micro_batch; }, 1, 1 << 20),
+      Text("layout.offload", "what lives in host memory; training takes none",
+           [](Config & c) -> auto& { return c.layout.offload; }, {"none", "optimizer", "full"}),
+  };
+}
+
+std::vector<RecipeKey> BatchAndOptimizerKeys() {
+  return {
+      Number(
+          "batch.global", "samples of a step, over all ranks", [](Config & c) -> auto& { return c.batch.global; }, 1,
+          1 << 24),
+      Number(
+          "batch.ramp_up.start", "first batch size; 0: no ramp-up",
+          [](Config & c) -> auto& { return c.batch.ramp_start; }, 0, 1 << 24),
+      Number(
+          "batch.ramp_up.increment", "growth of the batch at each step of the ramp-up",
+          [](Config & c) -> auto& { return c.batch.ramp_increment; }, 0, 1 << 24),
+      Number(
+          "batch.ramp_up.samples", "samples until the batch is whole",
+          [](Config & c) -> auto& { return c.batch.ramp_samples; }, 0, kMostSamples),
+      Text("optimizer.name", "training takes adamw", [](Config & c) -> auto& { return c.optimizer.name; },
+           {"adamw", "adafactor", "lion", "muon", "sgd"}),
+      Number(
+          "optimizer.learning_rate", "at its highest", [](Config & c) -> auto& { return c.optimizer.learning_rate; }, 0,
+          1e6),
+      Number(
+          "optimizer.weight_decay", "of weights and tables; gains and biases do not decay",
+          [](Config & c) -> auto& { return c.optimizer.weight_decay; }, 0, 1e6),
+      Number(
+          "optimizer.clip", "largest norm of the gradient; 0: no clipping",
+          [](Config & c) -> auto& { return c.optimizer.clip; }, 0, 1e12),
+      Number(
+          "optimizer.beta1", "decay of the first moment", [](Config & c) -> auto& { return c.optimizer.beta1; }, 0,
+          0.9999999),
+      Number(
+          "optimizer.beta2", "decay of the second moment", [](Config & c) -> auto& { return c.optimizer.beta2; }, 0,
+          0.9999999),
+      Number(
+          "optimizer.epsilon", "added to the root of the second moment",
+          [](Config & c) -> auto& { return c.optimizer.epsilon; }, 1e-30, 1),
+      Text("optimizer.schedule.kind", "course of the learning rate after warm-up",
+           [](Config & c) -> auto& { return c.optimizer.schedule; }, {"cosine", "linear", "constant", "wsd"}),
+      Number(
+          "optimizer.schedule.warmup_samples", "samples of linear warm-up",
+          [](Config & c) -> auto& { return c.optimizer.warmup_samples; }, 0, kMostSamples),
+      Number(
+          "optimizer.schedule.decay_samples",
+          "cosine, linear: samples at which the decay ends; wsd: length of the decay at the end of the run; 0: the "
+          "whole run (wsd: its last tenth)",
+          [](Config & c) -> auto& { return c.optimizer.decay_samples; }, 0, kMostSamples),
+      Number(
+          "optimizer.schedule.final", "share of the learning rate left at the end of the decay",
+          [](Config & c) -> auto& { return c.optimizer.final_fraction; }, 0, 1),
+  };
+}
+
+std::vector<RecipeKey> TrainKeys() {
+  return {
+      Text("train.dtype", "of working weights and activations; training takes fp32 and bf16",
+           [](Config & c) -> auto& { return c.train.dtype; }, {"fp32", "bf16", "fp16", "fp8"}),
+      Number(
+          "train.seed", "of weights, sample order and dropout", [](Config & c) -> auto& { return c.train.seed; }, 0,
+          9e18),
+      Number(
+          "train.steps", "length of the run, unless samples or tokens say it",
+          [](Config & c) -> auto& { return c.train.steps; }, 0, 1e12),
+      Number(
+          "train.samples", "length of the run in samples; 0: see steps",
+          [](Config & c) -> auto& { return c.train.samples; }, 0, kMostSamples),
+      Number(
+          "train.tokens", "length of the run in tokens; 0: see steps",
+          [](Config & c) -> auto& { return c.train.tokens; }, 0, 1e18),
+      Text("train.device", "auto: the GPU where there is one", [](Config & c) -> auto& { return c.train.device; },
+           {"auto", "cpu", "cuda"}),
+      Number(
+          "train.threads", "OpenMP threads a CPU rank; 0: one for thread ranks, cores / ranks otherwise",
+          [](Config & c) -> auto& { return c.train.threads; }, 0, 4096),
+      Text("train.attention", "flash: never stores the scores", [](Config & c) -> auto& { return c.train.attention; },
+           {"flash"}),
+      Flag(
+          "train.deterministic", "GPU: equal bits from run to run at some cost; the CPU always is",
+          [](Config & c) -> auto& { return c.train.deterministic; }),
+      Number(
+          "train.z_loss", "weight of the squared log-normaliser of the logits",
+          [](Config & c) -> auto& { return c.train.z_loss; }, 0, 1e6),
+      Text("train.on_nonfinite", "what a step does whose gradient is not finite",
+           [](Config & c) -> auto& { return c.train.on_nonfinite; }, {"skip", "stop"}),
+      Number(
+          "train.head_chunk", "tokens of a micro batch whose logits exist at once; 0: chosen",
+          [](Config & c) -> auto& { return c.train.head_chunk; }, 0, 1 << 30),
+      Text(
+          "data.source", "synthetic | a text file | a prepared dataset",
+          [](Config & c) -> auto& { return c.data.source; }),
+      Text(
+          "data.split", "shares of train, validation, test", [](Config & c) -> auto& { return c.data.split; }),
+      Flag(
+          "data.document_masks", "attention stays within a document",
+          [](Config & c) -> auto& { return c.data.document_masks; }),
+      Number(
+          "checkpoint.every", "steps between checkpoints; 0: only at the end",
+          [](Config & c) -> auto& { return c.checkpoint.every; }, 0, 1e12),
+      Number(
+          "checkpoint.keep", "checkpoints kept", [](Config & c) -> auto& { return c.checkpoint.keep; }, 1, 1e6),
+      Flag(
+          "checkpoint.asynchronous", "written while training goes on",
+          [](Config & c) -> auto& { return c.checkpoint.asynchronous; }),
+      Number(
+          "validation.every", "steps between validations; 0: never",
+          [](Config & c) -> auto& { return c.validation.every; }, 0, 1e12),
+      Number(
+          "validation.samples", "samples of a validation", [](Config & c) -> auto& { return c.validation.samples; }, 1,
+          1e12),
+  };
+}
+
+}  // namespace
+
+const std::vector<RecipeKey>& RecipeKeys() {
+  static const std::vector<RecipeKey> keys = [] {
+    std::vector<RecipeKey> all;
+    for (const auto& part : {ModelKeys(), LayoutKeys(), BatchAndOptimizerKeys(), TrainKeys()}) {
+      all.insert(all.end(), part.begin(), part.end());
+    }
+    return all;
+  }();
+  return keys;
+}
+
+}  // namespace trireme

@@ -1,0 +1,48 @@
+// The keys of a recipe: one table that the reader, --set, --dry-run, run.toml and the documentation share. A row binds
+// a name to a member of RunConfig, with the values that make sense for it.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "run/run_config.h"
+
+namespace trireme {
+
+// A value as TOML or --set spelled it.
+using RecipeValue = std::variant<bool, std::int64_t, double, std::string>;
+
+// A member of RunConfig, by its type.
+using RecipeMember =
+    std::variant<bool& (*)(RunConfig&), int& (*)(RunConfig&), std::int64_t& (*)(RunConfig&), double& (*)(RunConfig&),
+                 std::string& (*)(RunConfig&), Recompute& (*)(RunConfig&), Offload& (*)(RunConfig&)>;
+
+struct RecipeKey {
+  std::string name;  // "layout.tensor"
+  std::string help;
+  RecipeMember member;
+  // Of numbers.
+  double least = std::numeric_limits<double>::lowest();
+  double most = std::numeric_limits<double>::max();
+  // Of text; empty: any.
+  std::vector<std::string> words;
+};
+
+const std::vector<RecipeKey>& RecipeKeys();
+// nullptr when there is none.
+const RecipeKey* FindRecipeKey(const std::string& name);
+// " (did you mean 'layout.tensor'?)", or "": for messages about unknown keys.
+std::string NearestKey(const std::string& name);
+
+// Converts and stores; an Error names the key, the value, and what would work.
+void SetKey(RunConfig& config, const RecipeKey& key, const RecipeValue& value);
+RecipeValue GetKey(const RunConfig& config, const RecipeKey& key);
+// Checks the stored value against the row's range or words.
+void RequireSensible(const RunConfig& config, const RecipeKey& key);
+// As TOML writes it.
+std::string ToToml(const RecipeValue& value);
+
+}  // namespace trireme

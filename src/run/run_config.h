@@ -1,0 +1,141 @@
+// The whole of a recipe. Every key has a default; one table (run/recipe_keys.cc) names each key, its type, its help and
+// its member, and serves the reader, --set, --dry-run, run.toml and the documentation alike.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "model/model_config.h"
+#include "topology/layout.h"
+
+namespace trireme {
+
+struct BatchConfig {
+  std::int64_t global = 8;
+  // Ramp-up: the batch starts at ramp_start and grows by ramp_increment until `global`, evenly over ramp_samples.
+  std::int64_t ramp_start = 0;  // 0: no ramp
+  std::int64_t ramp_increment = 0;
+  std::int64_t ramp_samples = 0;
+  bool operator==(const BatchConfig&) const = default;
+};
+
+struct OptimizerConfig {
+  std::string name = "adamw";
+  double learning_rate = 3e-4;
+  double weight_decay = 0.1;
+  double clip = 1.0;  // 0: no clipping
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double epsilon = 1e-8;
+  std::string schedule = "cosine";  // cosine | linear | constant | wsd
+  std::int64_t warmup_samples = 0;
+  std::int64_t decay_samples = 0;  // 0: the whole run
+  double final_fraction = 0.1;     // of the learning rate, at the end of the decay
+  bool operator==(const OptimizerConfig&) const = default;
+};
+
+struct TrainConfig {
+  std::string dtype = "fp32";  // fp32 | bf16
+  std::int64_t seed = 1;
+  std::int64_t steps = 100;
+  std::int64_t samples = 0;  // when given: steps follow from it
+  std::int64_t tokens = 0;   // likewise
+  std::string device = "auto";
+  int threads = 0;  // OpenMP threads a rank of a CPU device; 0: one for thread ranks, cores / ranks otherwise
+  std::string attention = "flash";
+  bool deterministic = false;
+  double z_loss = 0;
+  std::string on_nonfinite = "skip";  // skip | stop
+  std::int64_t head_chunk = 0;        // tokens of a micro batch whose logits exist at once; 0: chosen
+  bool operator==(const TrainConfig&) const = default;
+};
+
+struct DataConfig {
+  std::string source = "synthetic";
+  std::string split = "95,5,0";  // train, validation, test
+  bool document_masks = false;
+  bool operator==(const DataConfig&) const = default;
+};
+
+struct CheckpointConfig {
+  std::int64_t every = 0;  // steps; 0: only at the end
+  std::int64_t keep = 3;
+  bool asynchronous = true;
+  bool operator==(const CheckpointConfig&) const = default;
+};
+
+struct ValidationConfig {
+  std::int64_t every = 0;  // steps; 0: never
+  std::int64_t samples = 64;
+  bool operator==(const ValidationConfig&) const = default;
+};
+
+struct RunConfig {
+  ModelConfig model;
+  ParallelLayout layout;
+  BatchConfig batch;
+  OptimizerConfig optimizer;
+  TrainConfig train;
+  DataConfig data;
+  CheckpointConfig checkpoint;
+  ValidationConfig validation;
+  bool operator==(const RunConfig&) const = default;
+};
+
+// A resolved recipe: the config, and for each key where its value came from ("default", "recipe line 12", "--set").
+struct Recipe {
+  RunConfig config;
+  std::map<std::string, std::string> origins;
+};
+
+// Reads a TOML file, then applies overrides "key=value" in order. Presets (model.preset) are read from `models_folder`
+// (searched beside the program when empty). Every Error names file, line, key and the nearest that works. Not validated
+// against ranks: see Validate.
+Recipe LoadRecipe(const std::string& path, const std::vector<std::string>& overrides,
+                  const std::string& models_folder = "");
+// The same from text; `origin` names it in errors.
+Recipe ParseRecipe(const std::string& text, const std::string& origin, const std::vector<std::string>& overrides,
+                   const std::string& models_folder = "");
+
+// Checks the whole: shapes, divisibility at every step of the ramp, schedule counts, values in range, features that
+// training offers. Throws one Error. A `ranks` above 0 must equal the product of the axes; the message shows each
+// factor.
+void Validate(const RunConfig& config, int ranks);
+
+// TOML that LoadRecipe reads back to an equal config.
+std::string ToToml(const RunConfig& config);
+// key, value as text, origin: for --dry-run and for what differs on resume.
+struct KeyValue {
+  std::string key;
+  std::string value;
+};
+std::vector<KeyValue> Flatten(const RunConfig& config);
+// A table of every key: name, default, help; for `trireme train --help-keys` and docs.
+std::string DescribeKeys();
+
+// How many samples each step takes: a pure function of the samples consumed so far.
+class BatchSchedule {
+ public:
+  // Requires a validated config.
+  explicit BatchSchedule(const BatchConfig& config) : config_(config) {}
+  std::int64_t GlobalBatchAt(std::int64_t consumed_samples) const;
+  // Every batch size that occurs, ascending.
+  std::vector<std::int64_t> Sizes() const;
+  // Steps until `samples` are consumed, and samples consumed after `steps`.
+  std::int64_t SamplesAfter(std::int64_t steps) const;
+  std::int64_t StepsFor(std::int64_t samples) const;
+
+ private:
+  BatchConfig config_;
+};
+
+// Micro batches a data rank runs for a global batch.
+int MicroBatches(const ParallelLayout& layout, std::int64_t global_batch);
+// Steps of the run: train.steps, or what train.samples or train.tokens come to.
+std::int64_t TotalSteps(const RunConfig& config);
+// Learning rate of a step that starts with `consumed_samples` consumed; total_samples ends the decay by default.
+double LearningRateAt(const OptimizerConfig& config, std::int64_t consumed_samples, std::int64_t total_samples);
+
+}  // namespace trireme

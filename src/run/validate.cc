@@ -1,0 +1,162 @@
+#include <algorithm>
+#include <charconv>
+
+#include "base/error.h"
+#include "model/stage_partition.h"
+#include "run/recipe_keys.h"
+#include "run/run_config.h"
+#include "schedule/schedule.h"
+#include "topology/nearest.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::int64_t kMostRanks = 1 << 20;
+
+void RequireRanks(const ParallelLayout& layout, int ranks) {
+  const std::int64_t within = static_cast<std::int64_t>(layout.tensor) * layout.sequence;
+  // Each factor is at most 2^20: three of them fit 63 bits.
+  const std::int64_t replica = within <= kMostRanks ? within * layout.pipeline : within;
+  const std::int64_t product = replica <= kMostRanks ? replica * layout.data : replica;
+  const std::string factors =
+      fmt::format("layout.tensor = {} x layout.sequence = {} x layout.pipeline = {} x layout.data = {}", layout.tensor,
+                  layout.sequence, layout.pipeline, layout.data);
+  Require(product <= kMostRanks, "{} is more than {} ranks", factors, kMostRanks);
+  if (ranks <= 0 || product == ranks) {
+    return;
+  }
+  if (ranks % replica == 0) {
+    Fail("{} = {} ranks, but the run has {}; layout.data = {} would fit", factors, product, ranks, ranks / replica);
+  }
+  Fail(
+      "{} = {} ranks, but the run has {}; with these tensor, sequence and pipeline degrees the nearest that work are "
+      "{} "
+      "ranks",
+      factors, product, ranks, NearestMultiples(ranks, replica));
+}
+
+void RequireOffered(const RunConfig& config) {
+  Require(config.layout.sequence == 1,
+          "layout.sequence = {}: training cuts sequences by layout.sequence_parallel only; set layout.sequence = 1 "
+          "(`trireme plan` prices other degrees)",
+          config.layout.sequence);
+  Require(config.layout.offload == Offload::kNone,
+          "layout.offload = '{}': training keeps everything on the device; set layout.offload = none (`trireme plan` "
+          "prices the others)",
+          Name(config.layout.offload));
+  Require(config.train.dtype == "fp32" || config.train.dtype == "bf16",
+          "train.dtype = '{}': training offers fp32 and bf16; the nearest is bf16", config.train.dtype);
+  Require(config.optimizer.name == "adamw", "optimizer.name = '{}': training offers adamw", config.optimizer.name);
+}
+
+void RequireRamp(const BatchConfig& batch) {
+  if (batch.ramp_start == 0) {
+    Require(batch.ramp_increment == 0 && batch.ramp_samples == 0,
+            "batch.ramp_up has increment = {} and samples = {} but no start", batch.ramp_increment, batch.ramp_samples);
+    return;
+  }
+  Require(batch.ramp_start <= batch.global,
+          "batch.ramp_up.start = {} is above batch.global = {}; the most that works is {}", batch.ramp_start,
+          batch.global, batch.global);
+  Require(batch.ramp_increment > 0, "batch.ramp_up.increment = {} must be at least 1", batch.ramp_increment);
+  Require(batch.ramp_samples > 0, "batch.ramp_up.samples = {} must be at least 1", batch.ramp_samples);
+  const std::int64_t growth = batch.global - batch.ramp_start;
+  Require(
+      growth % batch.ramp_increment == 0,
+      "batch.ramp_up.increment = {} does not divide the growth from start = {} to batch.global = {} ({}); the nearest "
+      "that does is {}",
+      batch.ramp_increment, batch.ramp_start, batch.global, growth, NearestDivisors(growth, batch.ramp_increment));
+}
+
+void RequireBatches(const RunConfig& config) {
+  RequireRamp(config.batch);
+  const ParallelLayout& layout = config.layout;
+  const std::int64_t unit = static_cast<std::int64_t>(layout.micro_batch) * layout.data;
+  for (const std::int64_t size : BatchSchedule(config.batch).Sizes()) {
+    if (size % unit == 0) {
+      continue;
+    }
+    const std::string which =
+        size == config.batch.global
+            ? fmt::format("batch.global = {}", size)
+            : fmt::format("the batch of {} that batch.ramp_up (start = {}, increment = {}) comes to", size,
+                          config.batch.ramp_start, config.batch.ramp_increment);
+    Fail("{} is not divisible by layout.micro_batch = {} x layout.data = {} = {}; the nearest that work are {}", which,
+         layout.micro_batch, layout.data, unit, NearestMultiples(size, unit));
+  }
+}
+
+// Every batch size must make a schedule: a kind may ask for certain counts, a file is for one count only.
+void RequireSchedules(const RunConfig& config) {
+  const ParallelLayout& layout = config.layout;
+  Require(layout.chunks == 1 || layout.pipeline > 1,
+          "layout.chunks = {} cuts a rank's stage of a pipeline, but layout.pipeline is 1; set layout.chunks = 1 or a "
+          "pipeline of 2 or more",
+          layout.chunks);
+  const std::vector<ScheduleKind>& kinds = ScheduleKinds();
+  const auto kind =
+      std::find_if(kinds.begin(), kinds.end(), [&](const ScheduleKind& one) { return one.name == layout.schedule; });
+  for (const std::int64_t size : BatchSchedule(config.batch).Sizes()) {
+    const int micro_batches = MicroBatches(layout, size);
+    try {
+      if (kind == kinds.end()) {
+        MakeSchedule(layout.schedule, layout.pipeline, layout.chunks, micro_batches);
+      } else {
+        kind->make(layout.pipeline, layout.chunks, micro_batches);
+      }
+    } catch (const Error& error) {
+      Fail("layout.schedule at a global batch of {} ({} micro batches of {} on each of {} data ranks): {}", size,
+           micro_batches, layout.micro_batch, layout.data, error.what());
+    }
+  }
+}
+
+void RequireLength(const RunConfig& config) {
+  Require(config.train.samples == 0 || config.train.tokens == 0,
+          "train.samples = {} and train.tokens = {} both say how long the run is; keep one", config.train.samples,
+          config.train.tokens);
+  const OptimizerConfig& optimizer = config.optimizer;
+  const bool has_end = optimizer.schedule == "cosine" || optimizer.schedule == "linear";
+  Require(
+      !has_end || optimizer.decay_samples == 0 || optimizer.warmup_samples < optimizer.decay_samples,
+      "optimizer.schedule.warmup_samples = {} must be below decay_samples = {}, which counts from the start of the run",
+      optimizer.warmup_samples, optimizer.decay_samples);
+}
+
+void RequireSplit(const std::string& split) {
+  const char* at = split.data();
+  const char* const end = at + split.size();
+  double sum = 0;
+  int parts = 0;
+  while (true) {
+    double share = 0;
+    const auto [stop, error] = std::from_chars(at, end, share);
+    Require(error == std::errc() && share >= 0 && share <= 1e6 && ++parts <= 3 && (stop == end || *stop == ','),
+            "data.split = '{}' must be the shares of train, validation and test, such as '95,5,0'", split);
+    sum += share;
+    if (stop == end) {
+      break;
+    }
+    at = stop + 1;
+  }
+  Require(sum > 0, "data.split = '{}' leaves nothing for any part; '95,5,0' would do", split);
+}
+
+}  // namespace
+
+void Validate(const RunConfig& config, int ranks) {
+  for (const RecipeKey& key : RecipeKeys()) {
+    RequireSensible(config, key);
+  }
+  RequireOffered(config);
+  RequireRanks(config.layout, ranks);
+  const ModelConfig model = Completed(config.model, true);
+  RequireDivisible(model, config.layout);
+  const StagePartition partition(model, config.layout);
+  RequireBatches(config);
+  RequireSchedules(config);
+  RequireLength(config);
+  RequireSplit(config.data.split);
+}
+
+}  // namespace trireme

@@ -1,0 +1,20 @@
+// The schedules that kinds.cc registers, each made in the file of its name.
+#pragma once
+
+#include "schedule/schedule.h"
+
+namespace trireme {
+
+// More than any run has; within them a schedule and its timeline fit in memory.
+inline constexpr int kMaxVirtualStages = 65'536;
+inline constexpr int kMaxPasses = 4'000'000;  // virtual stages x micro batches
+
+ScheduleKind GPipe();
+ScheduleKind OneForwardOneBackward();
+ScheduleKind Interleaved();
+ScheduleKind ZeroBubble();
+
+// For kinds that know one chunk a stage only.
+void RequireOneChunk(const char* kind, int chunks);
+
+}  // namespace trireme

@@ -1,0 +1,132 @@
+#include "schedule/schedule.h"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
+#include "base/error.h"
+#include "schedule/kinds.h"
+
+namespace trireme {
+namespace {
+
+constexpr const char* kFileEnding = ".schedule";
+
+Schedule ReadSchedule(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  Require(file.good(), "schedule file '{}' cannot be read", path);
+  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  return ParseSchedule(text, path);
+}
+
+const ScheduleKind& FindKind(const std::string& name) {
+  std::string known;
+  std::vector<std::string> names;
+  for (const ScheduleKind& kind : ScheduleKinds()) {
+    if (kind.name == name) {
+      return kind;
+    }
+    known += kind.name + ", ";
+    names.push_back(kind.name);
+  }
+  Fail("schedule '{}' is unknown{}; known: {}or a file ending in {}", name, NearestMatch(name, names), known,
+       kFileEnding);
+}
+
+void RequireCounts(const std::string& name, int stages, int chunks, int micro_batches) {
+  Require(stages >= 1 && chunks >= 1 && micro_batches >= 1,
+          "schedule '{}' needs at least one stage, chunk and micro batch, not {}, {} and {}", name, stages, chunks,
+          micro_batches);
+  const std::int64_t virtual_stages = static_cast<std::int64_t>(stages) * chunks;
+  Require(virtual_stages <= kMaxVirtualStages && virtual_stages * micro_batches <= kMaxPasses,
+          "schedule '{}' of {} stages, {} chunks and {} micro batches is too large (at most {} virtual stages and {} "
+          "passes)",
+          name, stages, chunks, micro_batches, kMaxVirtualStages, kMaxPasses);
+}
+
+bool HasNeighbour(const Schedule& schedule, int virtual_stage, int neighbour) {
+  return neighbour >= 0 && neighbour < schedule.virtual_stages() &&
+         schedule.StageOf(virtual_stage) != schedule.StageOf(neighbour);
+}
+
+}  // namespace
+
+std::string ToString(const Action& action) {
+  constexpr const char* kNames[] = {"F", "B", "I", "W", "SF", "RF", "SB", "RB"};
+  return fmt::format("{}{}.{}", kNames[static_cast<std::size_t>(action.kind)], action.chunk, action.micro_batch);
+}
+
+bool IsCompute(ActionKind kind) { return kind <= ActionKind::kBackwardWeight; }
+
+Schedule MakeSchedule(const std::string& name, int stages, int chunks, int micro_batches) {
+  RequireCounts(name, stages, chunks, micro_batches);
+  if (name.ends_with(kFileEnding)) {
+    Schedule schedule = ReadSchedule(name);
+    Require(schedule.stages == stages && schedule.chunks == chunks && schedule.micro_batches == micro_batches,
+            "schedule file '{}' is for {} stages, {} chunks and {} micro batches, but the run has {}, {} and {}", name,
+            schedule.stages, schedule.chunks, schedule.micro_batches, stages, chunks, micro_batches);
+    return schedule;
+  }
+  Schedule schedule{.name = name, .stages = stages, .chunks = chunks, .micro_batches = micro_batches};
+  schedule.actions = FindKind(name).make(stages, chunks, micro_batches);
+  AddMessages(schedule);
+  Validate(schedule);
+  return schedule;
+}
+
+bool SplitsBackward(const Schedule& schedule) {
+  return std::any_of(schedule.actions.begin(), schedule.actions.end(), [](const std::vector<Action>& list) {
+    return std::any_of(list.begin(), list.end(),
+                       [](const Action& action) { return action.kind == ActionKind::kBackwardInput; });
+  });
+}
+
+void AddMessages(Schedule& schedule) {
+  for (int stage = 0; stage < schedule.stages; ++stage) {
+    std::vector<Action>& list = schedule.actions[static_cast<std::size_t>(stage)];
+    std::vector<Action> with_messages;
+    for (const Action& action : list) {
+      const int place = schedule.VirtualStage(stage, action.chunk);
+      const bool before = HasNeighbour(schedule, place, place - 1);
+      const bool after = HasNeighbour(schedule, place, place + 1);
+      const auto add = [&](bool wanted, ActionKind kind) {
+        if (wanted) {
+          with_messages.push_back({.kind = kind, .chunk = action.chunk, .micro_batch = action.micro_batch});
+        }
+      };
+      const bool forward = action.kind == ActionKind::kForward;
+      const bool backward = action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardInput;
+      add(forward && before, ActionKind::kReceiveActivation);
+      add(backward && after, ActionKind::kReceiveGradient);
+      with_messages.push_back(action);
+      add(forward && after, ActionKind::kSendActivation);
+      add(backward && before, ActionKind::kSendGradient);
+    }
+    list = std::move(with_messages);
+  }
+}
+
+SlotPlan PlanSlots(const Schedule& schedule, int stage) {
+  const auto chunks = static_cast<std::size_t>(schedule.chunks);
+  SlotPlan plan{.slots = std::vector<int>(chunks, 0),
+                .slot_of = std::vector<std::vector<int>>(
+                    chunks, std::vector<int>(static_cast<std::size_t>(schedule.micro_batches), 0))};
+  std::vector<std::vector<int>> free_slots(chunks);
+  for (const Action& action : schedule.actions[static_cast<std::size_t>(stage)]) {
+    const auto chunk = static_cast<std::size_t>(action.chunk);
+    int& slot = plan.slot_of[chunk][static_cast<std::size_t>(action.micro_batch)];
+    std::vector<int>& unused = free_slots[chunk];
+    if (action.kind == ActionKind::kForward) {
+      if (unused.empty()) {
+        unused.push_back(plan.slots[chunk]++);
+      }
+      slot = unused.back();
+      unused.pop_back();
+    } else if (action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardWeight) {
+      unused.push_back(slot);
+    }
+  }
+  return plan;
+}
+
+}  // namespace trireme

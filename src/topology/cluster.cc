@@ -1,0 +1,98 @@
+#include "topology/cluster.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "base/error.h"
+#include "topology/settings.h"
+
+namespace trireme {
+namespace {
+
+constexpr double kGiga = 1e9;
+constexpr double kGibi = 1024.0 * 1024 * 1024;
+
+LinkSpec ReadLink(const Settings& file, const std::string& table, const char* reason) {
+  Require(file.HasTable(table), "{} lacks the link [{}], which {}: give latency_us and bandwidth_gbs", file.origin(),
+          table, reason);
+  return {.latency = file.Number(table + ".latency_us") * 1e-6,
+          .bandwidth = file.Positive(table + ".bandwidth_gbs") * kGiga};
+}
+
+DeviceSpec ReadDevice(const Settings& file) {
+  DeviceSpec device;
+  device.name = file.Text("device.name");
+  device.memory = file.Positive("device.memory_gib") * kGibi;
+  device.memory_bandwidth = file.Positive("device.memory_bandwidth_gbs") * kGiga;
+  device.launch = file.Number("device.launch_us", 5) * 1e-6;
+  device.units = file.Has("device.units") ? static_cast<int>(file.Count("device.units")) : 1;
+  device.peak_fp32 = file.Positive("device.peak_tflops.fp32") * 1e12;
+  device.peak_tf32 = file.Positive("device.peak_tflops.tf32", device.peak_fp32 / 1e12) * 1e12;
+  device.peak_half = file.Positive("device.peak_tflops.bf16", device.peak_fp32 / 1e12) * 1e12;
+  device.watts = file.Number("power.device_watts", 0);
+  return device;
+}
+
+Cluster Read(const Settings& file) {
+  Cluster cluster;
+  cluster.name = file.Text("name");
+  cluster.site = file.Text("site", cluster.name);
+  cluster.description = file.Text("description", "");
+  cluster.nodes = static_cast<int>(file.Count("nodes"));
+  cluster.devices_per_node = static_cast<int>(file.Count("devices_per_node"));
+  cluster.device = ReadDevice(file);
+  if (cluster.devices_per_node > 1 || file.HasTable("links.device")) {
+    cluster.device_link = ReadLink(file, "links.device", "joins the devices of a node");
+  }
+  if (cluster.nodes > 1 || file.HasTable("links.node")) {
+    cluster.node_link = ReadLink(file, "links.node", "joins the nodes");
+    cluster.cards = file.Has("links.node.cards") ? static_cast<int>(file.Count("links.node.cards")) : 1;
+    cluster.cards_per_ring =
+        file.Has("links.node.cards_per_ring") ? static_cast<int>(file.Count("links.node.cards_per_ring")) : cluster.cards;
+  }
+  cluster.host_link = ReadLink(file, "links.host", "joins a device and its host");
+  cluster.host_memory = file.Positive("host.memory_gib") * kGibi;
+  cluster.host_bandwidth = file.Positive("host.bandwidth_gbs") * kGiga;
+  cluster.nvme = file.Number("host.nvme_gib", 0) * kGibi;
+  cluster.nvme_bandwidth = file.Number("host.nvme_gbs", 0) * kGiga;
+  cluster.node_watts = file.Number("power.node_watts", 0);
+  cluster.node_failure_hours = file.Positive("reliability.node_failure_hours", 50'000);
+  cluster.runs = {.clusters = file.Texts("runs.clusters"), .accelerators = file.Texts("runs.accelerators")};
+  file.RequireAllKnown();
+  return cluster;
+}
+
+}  // namespace
+
+double DeviceSpec::Peak(DType dtype) const {
+  return dtype == DType::kBFloat16 || dtype == DType::kFloat16 ? peak_half : peak_tf32;
+}
+
+Cluster ParseCluster(const std::string& text, const std::string& origin) {
+  return Read(Settings::FromText(text, origin));
+}
+
+Cluster LoadCluster(const std::string& name, const std::string& folder) {
+  return Read(Settings::FromFile(FindSettingsFile(folder, name, "cluster")));
+}
+
+std::vector<Cluster> LoadClusters(const std::string& folder) {
+  std::error_code error;
+  std::vector<std::string> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    if (entry.path().extension() == ".toml") {
+      paths.push_back(entry.path().string());
+    }
+  }
+  Require(!paths.empty(), "folder '{}' has no cluster files", folder);
+  std::sort(paths.begin(), paths.end());
+  std::vector<Cluster> clusters;
+  for (const std::string& path : paths) {
+    clusters.push_back(Read(Settings::FromFile(path)));
+  }
+  return clusters;
+}
+
+}  // namespace trireme

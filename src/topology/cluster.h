@@ -1,0 +1,70 @@
+// A machine, as its file in clusters/ describes it: devices, links by level, host. All numbers are physical (data
+// sheet or probe); what software makes of them is in a SoftwareStack. Units here: bytes, seconds, FLOP/s, watts.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+
+namespace trireme {
+
+// One direction of a link.
+struct LinkSpec {
+  double latency = 0;
+  double bandwidth = 0;
+};
+
+struct DeviceSpec {
+  std::string name;
+  double memory = 0;
+  double memory_bandwidth = 0;
+  double launch = 5e-6;  // of one kernel
+  int units = 1;         // that work on tiles side by side (SMs)
+  double peak_fp32 = 0;
+  double peak_tf32 = 0;  // 0: as fp32
+  double peak_half = 0;  // bf16 and fp16 with fp32 accumulation
+  double watts = 0;      // 0: unknown
+
+  double Peak(DType dtype) const;
+};
+
+// Which rows of a table of measured runs are of this machine.
+struct RunLabels {
+  std::vector<std::string> clusters;
+  std::vector<std::string> accelerators;
+};
+
+struct Cluster {
+  std::string name;
+  std::string site;  // calibrations are of a site: machines that differ in memory only share them
+  std::string description;
+  int nodes = 1;
+  int devices_per_node = 1;
+  DeviceSpec device;
+  LinkSpec device_link;    // of one device, to the others of its node
+  LinkSpec node_link;      // of one network card
+  int cards = 1;           // network cards of a node
+  int cards_per_ring = 1;  // that one ring of a collective keeps busy
+  LinkSpec host_link;      // between one device and its host
+  double host_memory = 0;
+  double host_bandwidth = 0;
+  double nvme = 0;  // 0: none
+  double nvme_bandwidth = 0;
+  double node_watts = 0;               // of a node without its devices; 0: unknown
+  double node_failure_hours = 50'000;  // mean time between failures of one node
+  RunLabels runs;
+
+  int devices() const { return nodes * devices_per_node; }
+  double node_bandwidth() const { return node_link.bandwidth * cards; }
+};
+
+// `origin` names the text in errors. A cluster of several nodes without a node link, or of several devices a node
+// without a device link, is an Error that says which link is missing.
+Cluster ParseCluster(const std::string& text, const std::string& origin);
+// By path, or by the name of a file in `folder`.
+Cluster LoadCluster(const std::string& name, const std::string& folder);
+// Every cluster of a folder, by name.
+std::vector<Cluster> LoadClusters(const std::string& folder);
+
+}  // namespace trireme

@@ -1,0 +1,77 @@
+// How a run is cut over ranks: plain data. Knows what must divide what; knows no cluster and no rank.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trireme {
+
+// What backward computes a second time instead of keeping it.
+enum class Recompute : std::uint8_t {
+  kNone,
+  kLight,      // outputs of norms and of activation functions
+  kSelective,  // these, and the attention between its two projections
+  kFull,       // whole blocks: only a block's input is kept
+};
+enum class Offload : std::uint8_t { kNone, kOptimizer, kFull };
+
+std::string Name(Recompute recompute);
+std::string Name(Offload offload);
+Recompute ParseRecompute(const std::string& name);
+Offload ParseOffload(const std::string& name);
+
+struct ParallelLayout {
+  int tensor = 1;
+  int sequence = 1;  // Ulysses degree
+  int pipeline = 1;
+  int data = 1;
+  int zero = 0;
+  std::string schedule = "1f1b";
+  int chunks = 1;                     // virtual stages of a rank, for interleaved
+  std::string partition = "uniform";  // uniform | balanced | cost | "7,7,6": layers of each virtual stage
+  bool sequence_parallel = false;
+  Recompute recompute = Recompute::kNone;
+  int recompute_layers = 0;  // blocks of each chunk, from its first, that recompute; 0: all
+  int micro_batch = 1;
+  Offload offload = Offload::kNone;
+
+  int ranks() const { return tensor * sequence * pipeline * data; }
+  int virtual_stages() const { return pipeline * chunks; }
+  bool operator==(const ParallelLayout&) const = default;
+  // "tp2 pp2 dp2 zero1 1f1b mbs4", with what differs from the defaults after it.
+  std::string ToString() const;
+};
+
+// The axes of the grid, innermost first.
+enum class Axis : std::uint8_t { kTensor, kSequence, kData, kPipeline };
+inline constexpr int kAxes = 4;
+
+struct Coordinate {
+  int tensor = 0;
+  int sequence = 0;
+  int data = 0;
+  int pipeline = 0;
+  bool operator==(const Coordinate&) const = default;
+};
+
+// A layout laid over ranks 0 … ranks()-1, tensor innermost, pipeline outermost.
+class ProcessGrid {
+ public:
+  explicit ProcessGrid(const ParallelLayout& layout) : layout_(layout) {}
+
+  int ranks() const { return layout_.ranks(); }
+  int Degree(Axis axis) const;
+  Coordinate CoordinateOf(int rank) const;
+  int RankOf(const Coordinate& coordinate) const;
+  // The ranks that differ from `rank` along `axis` only, in order, `rank` among them.
+  std::vector<int> RanksAlong(Axis axis, int rank) const;
+
+ private:
+  ParallelLayout layout_;
+};
+
+// The divisors of `value` nearest to `wanted`, below and above, as "4 or 6" (or "4" when they are one): for messages.
+std::string NearestDivisors(std::int64_t value, std::int64_t wanted);
+
+}  // namespace trireme

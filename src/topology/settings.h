@@ -1,0 +1,64 @@
+// A TOML file as flat keys ("links.node.bandwidth_gbs", "calibration[0].cluster"), with errors that name file, line and
+// key. Cluster and stack files are read through it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace trireme {
+
+class Settings {
+ public:
+  // An Error names the line of the first mistake.
+  static Settings FromText(const std::string& text, const std::string& origin);
+  static Settings FromFile(const std::string& path);
+
+  bool Has(const std::string& key) const;
+  // Without a fallback a missing key is an Error; so is a value of another type.
+  double Number(const std::string& key) const;
+  double Number(const std::string& key, double fallback) const;
+  // A number above 0, and below 1e18.
+  double Positive(const std::string& key) const;
+  double Positive(const std::string& key, double fallback) const;
+  std::int64_t Count(const std::string& key) const;
+  std::string Text(const std::string& key) const;
+  std::string Text(const std::string& key, const std::string& fallback) const;
+  bool Flag(const std::string& key, bool fallback) const;
+  std::vector<std::string> Texts(const std::string& key) const;  // empty when missing
+  std::vector<double> Numbers(const std::string& key) const;     // empty when missing
+  int Entries(const std::string& array_of_tables) const;
+  // True when any key starts with `table` and a dot.
+  bool HasTable(const std::string& table) const;
+
+  // Throws an Error for the first key that nobody asked for, with the nearest one that somebody did.
+  void RequireAllKnown() const;
+  const std::string& origin() const { return origin_; }
+
+ private:
+  enum class Kind : std::uint8_t { kNumber, kText, kFlag, kList };
+  struct Value {
+    Kind kind = Kind::kNumber;
+    double number = 0;
+    std::string text;
+    std::vector<Value> list;
+    int line = 0;
+  };
+  friend struct SettingsReader;
+
+  const Value* Find(const std::string& key, const char* type, Kind kind) const;
+  [[noreturn]] void FailMissing(const std::string& key, const char* type) const;
+
+  std::string origin_;
+  std::map<std::string, Value> values_;
+  std::map<std::string, int> entries_;
+  mutable std::set<std::string> asked_;
+};
+
+// The path of a named file: `name` itself when it ends in ".toml" or holds a '/', else folder/name.toml. An Error lists
+// the names that the folder has, nearest first.
+std::string FindSettingsFile(const std::string& folder, const std::string& name, const char* what);
+
+}  // namespace trireme

@@ -1,0 +1,238 @@
+#include "topology/software_stack.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/error.h"
+#include "topology/settings.h"
+
+namespace trireme {
+namespace {
+
+constexpr double kGibi = 1024.0 * 1024 * 1024;
+
+Efficiencies ReadEfficiencies(const Settings& file, const std::string& table, const Efficiencies& base) {
+  Efficiencies read = base;
+  for (const EfficiencyField& field : EfficiencyFields()) {
+    read.*field.member = file.Positive(table + "." + field.name, base.*field.member);
+  }
+  return read;
+}
+
+TimeTraits ReadTime(const Settings& file) {
+  TimeTraits time;
+  const std::string attention = file.Text("attention.kernel", "flash");
+  Require(attention == "flash" || attention == "unfused", "{}: attention.kernel = '{}' must be flash or unfused",
+          file.origin(), attention);
+  time.flash = attention == "flash";
+  time.head_multiple = static_cast<int>(file.Number("attention.head_multiple", time.head_multiple));
+  Require(time.head_multiple >= 1, "{}: attention.head_multiple must be at least 1", file.origin());
+  time.score_bytes = file.Number("attention.score_bytes", time.score_bytes);
+  time.outside_bytes = file.Number("time.outside_bytes", time.outside_bytes);
+  time.inside_bytes = file.Number("time.inside_bytes", time.inside_bytes);
+  time.logit_bytes = file.Number("time.logit_bytes", time.logit_bytes);
+  time.wave_weight = file.Number("time.wave_weight", time.wave_weight);
+  time.vocabulary_multiple = static_cast<int>(file.Number("time.vocabulary_multiple", time.vocabulary_multiple));
+  Require(time.vocabulary_multiple >= 1, "{}: time.vocabulary_multiple must be at least 1", file.origin());
+  time.recompute_whole = file.Flag("time.recompute_whole", time.recompute_whole);
+  time.scatter_messages = file.Flag("time.scatter_messages", time.scatter_messages);
+  time.gradient_bytes = file.Number("time.gradient_bytes", time.gradient_bytes);
+  time.parameter_bytes = file.Number("time.parameter_bytes", time.parameter_bytes);
+  time.gradient_bytes_bf16 = file.Number("time.gradient_bytes_bf16", time.gradient_bytes_bf16);
+  time.accumulate_bytes = file.Number("time.accumulate_bytes", time.accumulate_bytes);
+  time.optimizer_bytes = file.Number("time.optimizer_bytes", time.optimizer_bytes);
+  time.data_overlap = file.Number("time.data_overlap", time.data_overlap);
+  time.gather_overlap = file.Number("time.gather_overlap", time.gather_overlap);
+  time.host_optimizer = file.Flag("time.host_optimizer", time.host_optimizer);
+  time.power_sgd_seconds = file.Number("time.power_sgd_seconds", time.power_sgd_seconds);
+  time.power_sgd_share = file.Number("time.power_sgd_share", time.power_sgd_share);
+  return time;
+}
+
+MemoryTraits ReadMemoryFields(const Settings& file, const std::string& prefix, const MemoryTraits& base) {
+  MemoryTraits read = base;
+  for (const MemoryField& field : MemoryFields()) {
+    const double unit = field.member == &MemoryTraits::fixed ? kGibi : 1;
+    read.*field.member = file.Positive(prefix + field.name, base.*field.member / unit) * unit;
+  }
+  return read;
+}
+
+MemoryTraits ReadMemory(const Settings& file) {
+  MemoryTraits memory = ReadMemoryFields(file, "memory.", {});
+  memory.accumulation = file.Number("memory.accumulation_bytes", memory.accumulation);
+  memory.layer_factor = file.Number("memory.layer_factor", memory.layer_factor);
+  memory.activations_on_host = file.Flag("memory.activations_on_host", memory.activations_on_host);
+  memory.first_stage_reported = file.Flag("memory.first_stage_reported", memory.first_stage_reported);
+  return memory;
+}
+
+std::vector<std::string> ListOr(const Settings& file, const std::string& key, std::vector<std::string> fallback) {
+  std::vector<std::string> read = file.Texts(key);
+  return read.empty() ? fallback : read;
+}
+
+StackFeatures ReadFeatures(const Settings& file) {
+  StackFeatures features;
+  const std::vector<double> zero = file.Numbers("features.zero");
+  if (!zero.empty()) {
+    features.zero.clear();
+    for (const double stage : zero) {
+      Require(stage >= 0 && stage <= 3 && stage == static_cast<int>(stage), "{}: features.zero holds {}, not 0 to 3",
+              file.origin(), stage);
+      features.zero.push_back(static_cast<int>(stage));
+    }
+  }
+  features.schedules = ListOr(file, "features.schedules", features.schedules);
+  features.recompute = ListOr(file, "features.recompute", features.recompute);
+  features.offload = ListOr(file, "features.offload", features.offload);
+  features.partitions = ListOr(file, "features.partitions", features.partitions);
+  features.sequence_parallel = file.Flag("features.sequence_parallel", features.sequence_parallel);
+  features.most_chunks = static_cast<int>(file.Number("features.most_chunks", 1));
+  return features;
+}
+
+SoftwareStack Read(const Settings& file) {
+  SoftwareStack stack;
+  stack.name = file.Text("name");
+  stack.description = file.Text("description", "");
+  stack.ours = file.Flag("ours", false);
+  stack.systems = file.Texts("runs.systems");
+  stack.accelerators = file.Texts("runs.accelerators");
+  stack.run_clusters = file.Texts("runs.clusters");
+  stack.assumed_recompute = file.Text("runs.recompute", "none");
+  stack.features = ReadFeatures(file);
+  stack.time = ReadTime(file);
+  stack.memory = ReadMemory(file);
+  stack.defaults = ReadEfficiencies(file, "efficiency", {});
+  stack.default_spread = file.Positive("efficiency.spread", 0.25);
+  for (int i = 0; i < file.Entries("calibration"); ++i) {
+    const std::string table = "calibration[" + std::to_string(i) + "]";
+    stack.calibrations.push_back({.cluster = file.Text(table + ".cluster"),
+                                  .efficiencies = ReadEfficiencies(file, table, stack.defaults),
+                                  .memory = ReadMemoryFields(file, table + ".memory_", stack.memory),
+                                  .spread = file.Positive(table + ".spread", stack.default_spread),
+                                  .memory_spread = file.Positive(table + ".memory_spread", 0.15),
+                                  .runs = static_cast<int>(file.Number(table + ".runs", 0))});
+  }
+  for (int i = 0; i < file.Entries("revision"); ++i) {
+    const std::string table = "revision[" + std::to_string(i) + "]";
+    stack.revisions.push_back({.cluster = file.Text(table + ".cluster", ""),
+                               .since = file.Text(table + ".since", ""),
+                               .until = file.Text(table + ".until", ""),
+                               .slow = file.Flag(table + ".slow", false),
+                               .asynchronous = file.Flag(table + ".asynchronous", false),
+                               .accumulates = file.Flag(table + ".accumulates", true),
+                               .reason = file.Text(table + ".reason", "")});
+  }
+  file.RequireAllKnown();
+  return stack;
+}
+
+}  // namespace
+
+const std::vector<EfficiencyField>& EfficiencyFields() {
+  static const std::vector<EfficiencyField> kFields = {
+      {"matmul", &Efficiencies::matmul, 0.1},
+      {"attention", &Efficiencies::attention, 0.5},
+      {"attention_unaligned", &Efficiencies::attention_unaligned, 0.7},
+      {"flash", &Efficiencies::flash, 0.15},
+      {"memory", &Efficiencies::memory, 0.15},
+      {"tensor_link", &Efficiencies::tensor_link, 0.5},
+      {"tensor_node_link", &Efficiencies::tensor_node_link, 0.5},
+      {"data_device_link", &Efficiencies::data_device_link, 0.4},
+      {"data_link", &Efficiencies::data_link, 0.6},
+      {"message_link", &Efficiencies::message_link, 0.5},
+      {"host_link", &Efficiencies::host_link, 0.3},
+      {"host_memory", &Efficiencies::host_memory, 0.7},
+      {"layer_seconds", &Efficiencies::layer_seconds, 1.0},
+      {"step_seconds", &Efficiencies::step_seconds, 0.7},
+      {"slowdown", &Efficiencies::slowdown, 0.05},
+      {"asynchronous_launch", &Efficiencies::asynchronous_launch, 0.5},
+  };
+  return kFields;
+}
+
+const std::vector<MemoryField>& MemoryFields() {
+  static const std::vector<MemoryField> kFields = {
+      {"fixed_gib", &MemoryTraits::fixed, 0.4},
+      {"unsharded_bytes", &MemoryTraits::unsharded, 0.25},
+      {"sharded_bytes", &MemoryTraits::sharded, 0.15},
+      {"activation_factor", &MemoryTraits::activation_factor, 0.12},
+      {"logit_bytes", &MemoryTraits::logit_bytes, 0.3},
+  };
+  return kFields;
+}
+
+StackState Resolve(const SoftwareStack& stack, const Cluster& cluster, const std::string& date) {
+  StackState state{.efficiencies = stack.defaults,
+                   .time = stack.time,
+                   .memory = stack.memory,
+                   .ours = stack.ours,
+                   .spread = stack.default_spread};
+  for (const StackCalibration& calibration : stack.calibrations) {
+    if (calibration.cluster == cluster.site) {
+      state.efficiencies = calibration.efficiencies;
+      state.memory = calibration.memory;
+      state.spread = calibration.spread;
+      state.memory_spread = calibration.memory_spread;
+      state.calibrated = true;
+    }
+  }
+  for (const StackRevision& revision : stack.revisions) {
+    const bool here = revision.cluster.empty() || revision.cluster == cluster.site;
+    // Without a date a run is of today: after every revision.
+    const bool then = !date.empty() && (revision.since.empty() || date >= revision.since) &&
+                      (revision.until.empty() || date < revision.until);
+    if (here && then) {
+      state.slowed = state.slowed || revision.slow;
+      state.asynchronous = state.asynchronous || revision.asynchronous;
+      if (!revision.accumulates) {
+        state.memory.accumulation = 0;
+        state.time.gradient_bytes_bf16 = 0;
+        state.time.accumulate_bytes = 0;
+      }
+    }
+  }
+  return state;
+}
+
+SoftwareStack ParseStack(const std::string& text, const std::string& origin) {
+  return Read(Settings::FromText(text, origin));
+}
+
+SoftwareStack LoadStack(const std::string& name, const std::string& folder) {
+  return Read(Settings::FromFile(FindSettingsFile(folder, name, "stack")));
+}
+
+std::vector<SoftwareStack> LoadStacks(const std::string& folder) {
+  std::error_code error;
+  std::vector<std::string> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    if (entry.path().extension() == ".toml") {
+      paths.push_back(entry.path().string());
+    }
+  }
+  Require(!paths.empty(), "folder '{}' has no stack files", folder);
+  std::sort(paths.begin(), paths.end());
+  std::vector<SoftwareStack> stacks;
+  for (const std::string& path : paths) {
+    stacks.push_back(Read(Settings::FromFile(path)));
+  }
+  return stacks;
+}
+
+std::string ToToml(const StackCalibration& calibration) {
+  std::string text = fmt::format("[[calibration]]\ncluster = \"{}\"\nruns = {}\nspread = {:.3f}\nmemory_spread = {:.3f}\n",
+                                 calibration.cluster, calibration.runs, calibration.spread, calibration.memory_spread);
+  for (const EfficiencyField& field : EfficiencyFields()) {
+    text += fmt::format("{} = {:.4g}\n", field.name, calibration.efficiencies.*field.member);
+  }
+  for (const MemoryField& field : MemoryFields()) {
+    const double unit = field.member == &MemoryTraits::fixed ? kGibi : 1;
+    text += fmt::format("memory_{} = {:.4g}\n", field.name, calibration.memory.*field.member / unit);
+  }
+  return text;
+}
+
+}  // namespace trireme

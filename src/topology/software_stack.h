@@ -1,0 +1,151 @@
+// Whose software runs: what it makes of a machine. A file in stacks/ holds its features, its way of doing things
+// (bytes a parameter, attention kernel, what overlaps), efficiencies to start from, and a calibrated set of
+// efficiencies for each cluster where runs were measured.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "topology/cluster.h"
+
+namespace trireme {
+
+// The few numbers that are calibrated once a (cluster, stack). Fractions are of what the cluster file states.
+struct Efficiencies {
+  double matmul = 0.75;               // of peak: large matrix products
+  double attention = 0.4;             // of peak: products of unfused attention
+  double attention_unaligned = 0.04;  // of peak: the same with a head size that the stack's rule refuses
+  double flash = 0.5;                 // of peak: fused attention
+  double memory = 0.8;                // of memory bandwidth: kernels that only move data
+  double tensor_link = 0.7;           // of the device link: tensor collectives inside a node
+  double tensor_node_link = 0.5;      // of the node's cards: tensor collectives across nodes
+  double data_device_link = 0.6;      // of the device link: data collectives inside a node
+  double data_link = 0.4;             // of the node's cards: data collectives across nodes
+  double message_link = 0.5;          // of the node's cards: messages between stages
+  double host_link = 0.8;             // of the host link
+  double host_memory = 0.3;           // of host bandwidth: the optimizer on the host
+  double layer_seconds = 1e-3;        // of a layer and micro batch beyond its kernels
+  double step_seconds = 0.1;          // of a step beyond its parts
+  double slowdown = 1.05;             // during a revision marked `slow`
+  double asynchronous_launch = 0.5;   // of layer_seconds, during a revision marked `asynchronous`
+};
+
+struct EfficiencyField {
+  const char* name;
+  double Efficiencies::*member;
+  double deviation;  // how far, as a logarithm, a calibration may move it without strong evidence
+};
+const std::vector<EfficiencyField>& EfficiencyFields();
+
+// How the stack does what costs time.
+struct TimeTraits {
+  bool flash = true;            // fused attention; else scores go through memory
+  int head_multiple = 8;        // head sizes of other multiples run at attention_unaligned
+  double score_bytes = 13;      // moved for each score in one pass of unfused attention
+  double outside_bytes = 20;    // moved by element-wise kernels for each token and hidden element, whole on every rank
+  double inside_bytes = 34;     // likewise, cut by the tensor axis
+  double logit_bytes = 20;      // moved for each logit beyond its products
+  double wave_weight = 1;       // how much of the tile and wave quantisation shows
+  int vocabulary_multiple = 8;  // times the tensor degree
+  bool recompute_whole = true;  // full recomputation repeats the last product too
+  bool scatter_messages = false;   // tensor ranks send a part of a message each
+  double gradient_bytes = 2;       // sent for each parameter and reduction
+  double parameter_bytes = 2;      // gathered for each parameter
+  double gradient_bytes_bf16 = 0;  // when above 0, instead, under bf16 with fp32 accumulation
+  double accumulate_bytes = 0;     // moved for each parameter and micro batch by that accumulation
+  double optimizer_bytes = 30;     // moved for each owned parameter by the update
+  double data_overlap = 0;         // share of the data collectives that backward hides
+  double gather_overlap = 0;       // share of ZeRO 3's gathers that compute hides
+  bool host_optimizer = false;     // optimizer state lives on the host; gradients go there each micro batch
+  double power_sgd_seconds = 0;    // of compression, for each parameter and reduction
+  double power_sgd_share = 0.25;   // of the bytes that remain
+};
+
+// What the stack holds, in bytes. `ours` stacks take the trainer's own account instead.
+struct MemoryTraits {
+  double fixed = 2.0 * 1024 * 1024 * 1024;  // context, communication buffers, workspaces
+  double unsharded = 4;                     // a parameter: weights and gradients
+  double sharded = 14;                      // a parameter: what ZeRO 1 divides over the data axis
+  double accumulation = 0;                  // a parameter, unsharded, under bf16
+  double activation_factor = 1.1;           // real over textbook: fragmentation, temporaries
+  double layer_factor = 1;                  // working set of one layer under full recomputation, in layers
+  double logit_bytes = 10;                  // for each logit of a micro batch
+  bool activations_on_host = false;         // kept inputs of recomputed layers leave the device
+  bool first_stage_reported = false;        // its logs tell the memory of the first stage
+};
+
+struct MemoryField {
+  const char* name;
+  double MemoryTraits::*member;
+  double deviation;  // as EfficiencyField's
+};
+const std::vector<MemoryField>& MemoryFields();
+
+struct StackFeatures {
+  std::vector<int> zero = {0, 1};
+  std::vector<std::string> schedules = {"1f1b"};
+  std::vector<std::string> recompute = {"none", "full"};
+  std::vector<std::string> offload = {"none"};
+  std::vector<std::string> partitions = {"uniform"};
+  bool sequence_parallel = false;
+  int most_chunks = 1;
+};
+
+struct StackCalibration {
+  std::string cluster;  // its site
+  Efficiencies efficiencies;
+  MemoryTraits memory;
+  double spread = 0.1;         // half of an 80 % interval of seconds, relative
+  double memory_spread = 0.1;  // likewise of peak memory
+  int runs = 0;                // measured ones behind it
+};
+
+// A stretch of time during which the software or the site differed.
+struct StackRevision {
+  std::string cluster;  // empty: everywhere
+  std::string since;    // ISO dates; empty: open
+  std::string until;
+  bool slow = false;          // Efficiencies::slowdown holds
+  bool asynchronous = false;  // launches did not wait for each other: Efficiencies::asynchronous_launch holds
+  bool accumulates = true;    // false: bf16 without fp32 accumulation yet
+  std::string reason;
+};
+
+struct SoftwareStack {
+  std::string name;
+  std::string description;
+  bool ours = false;
+  std::vector<std::string> systems;       // as tables of runs name it
+  std::vector<std::string> accelerators;  // empty: any
+  std::vector<std::string> run_clusters;  // empty: any
+  StackFeatures features;
+  TimeTraits time;
+  MemoryTraits memory;
+  Efficiencies defaults;
+  double default_spread = 0.25;
+  std::string assumed_recompute = "none";  // of measured runs that do not say
+  std::vector<StackCalibration> calibrations;
+  std::vector<StackRevision> revisions;
+};
+
+// A stack on a cluster at a date ("" is today): what the planner prices with.
+struct StackState {
+  Efficiencies efficiencies;
+  TimeTraits time;
+  MemoryTraits memory;
+  bool ours = false;
+  bool slowed = false;
+  bool asynchronous = false;
+  double spread = 0.25;
+  double memory_spread = 0.15;
+  bool calibrated = false;
+};
+StackState Resolve(const SoftwareStack& stack, const Cluster& cluster, const std::string& date);
+
+SoftwareStack ParseStack(const std::string& text, const std::string& origin);
+SoftwareStack LoadStack(const std::string& name, const std::string& folder);
+std::vector<SoftwareStack> LoadStacks(const std::string& folder);
+// A [[calibration]] section for a stack file.
+std::string ToToml(const StackCalibration& calibration);
+
+}  // namespace trireme

@@ -1,0 +1,115 @@
+#include "train/batch_loader.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/random.h"
+
+namespace trireme {
+
+BatchLoader::BatchLoader(Arena& arena, const LocalSizes& sizes, const Options& options)
+    : device_(arena.device()), sizes_(sizes), options_(options) {
+  const std::int64_t count = options.most_micro_batches * sizes.tokens;
+  const auto take = [&](DType dtype, std::int64_t elements) {
+    return arena.Allocate(MemoryKind::kMessages, dtype, {elements});
+  };
+  tokens_ = take(DType::kInt32, count);
+  targets_ = take(DType::kInt32, count);
+  weights_ = take(DType::kFloat32, count);
+  if (options.document_masks) {
+    document_starts_ = take(DType::kInt32, count);
+  }
+  loss_sums_ = take(DType::kFloat32, options.most_micro_batches * 2);
+}
+
+std::int64_t BatchLoader::SampleOf(std::int64_t first, int micro_batch, std::int64_t sequence) const {
+  return first + (micro_batch * options_.data_size + options_.data_rank) * sizes_.batch + sequence;
+}
+
+BatchLoader::HostBatch BatchLoader::Fetch(const SampleSource& source, std::int64_t first, int micro_batches) const {
+  HostBatch batch{.first = first, .micro_batches = micro_batches, .source = &source};
+  const auto count = static_cast<std::size_t>(micro_batches * sizes_.tokens);
+  batch.tokens.resize(count);
+  batch.targets.resize(count);
+  batch.weights.assign(count, 1.0F);
+  batch.document_starts.assign(options_.document_masks ? count : 0, 0);
+  std::size_t at = 0;
+  for (int j = 0; j < micro_batches; ++j) {
+    for (std::int64_t b = 0; b < sizes_.batch; ++b, at += static_cast<std::size_t>(sizes_.sequence)) {
+      const Sample sample = source.Get(SampleOf(first, j, b));
+      std::copy_n(sample.tokens.begin(), sizes_.sequence, batch.tokens.begin() + static_cast<std::ptrdiff_t>(at));
+      std::copy_n(sample.tokens.begin() + 1, sizes_.sequence, batch.targets.begin() + static_cast<std::ptrdiff_t>(at));
+      std::copy(sample.weights.begin(), sample.weights.end(), batch.weights.begin() + static_cast<std::ptrdiff_t>(at));
+      if (options_.document_masks) {
+        std::copy(sample.document_starts.begin(), sample.document_starts.end(),
+                  batch.document_starts.begin() + static_cast<std::ptrdiff_t>(at));
+      }
+    }
+  }
+  return batch;
+}
+
+void BatchLoader::Prepare(const SampleSource& source, std::int64_t first, int micro_batches) {
+  next_ = std::async(std::launch::async,
+                     [this, &source, first, micro_batches] { return Fetch(source, first, micro_batches); });
+}
+
+std::vector<MicroBatch> BatchLoader::LoadTraining(const SampleSource& source, std::int64_t first, int micro_batches) {
+  HostBatch batch;
+  if (next_.valid()) {
+    batch = next_.get();
+  }
+  if (batch.first != first || batch.micro_batches != micro_batches || batch.source != &source) {
+    batch = Fetch(source, first, micro_batches);
+  }
+  return Upload(batch, true);
+}
+
+std::vector<MicroBatch> BatchLoader::LoadEvaluation(const SampleSource& source, std::int64_t first, int micro_batches,
+                                                    std::int64_t end) {
+  HostBatch batch = Fetch(source, first, micro_batches);
+  auto weights = batch.weights.begin();
+  for (int j = 0; j < micro_batches; ++j) {
+    for (std::int64_t b = 0; b < sizes_.batch; ++b, weights += sizes_.sequence) {
+      if (SampleOf(first, j, b) >= end) {
+        std::fill_n(weights, sizes_.sequence, 0.0F);
+      }
+    }
+  }
+  return Upload(batch, false);
+}
+
+std::vector<MicroBatch> BatchLoader::Upload(const HostBatch& batch, bool training) {
+  const int micro_batches = batch.micro_batches;
+  const auto upload = [&](const Tensor& to, const auto& from) {
+    if (!from.empty()) {
+      device_.CopyFromHost(to.data, from.data(), static_cast<std::int64_t>(from.size()) * 4);
+    }
+  };
+  upload(tokens_, batch.tokens);
+  upload(targets_, batch.targets);
+  upload(weights_, batch.weights);
+  upload(document_starts_, batch.document_starts);
+
+  const std::int64_t n = sizes_.tokens;
+  const double global_tokens = static_cast<double>(micro_batches) * options_.data_size * static_cast<double>(n);
+  std::vector<MicroBatch> result;
+  for (int j = 0; j < micro_batches; ++j) {
+    MicroBatch micro_batch;
+    micro_batch.tokens = tokens_.Range(j * n, n);
+    micro_batch.targets = targets_.Range(j * n, n);
+    micro_batch.weights = weights_.Range(j * n, n);
+    if (options_.document_masks) {
+      micro_batch.document_starts = document_starts_.Range(j * n, n).Reshaped({sizes_.batch, sizes_.sequence});
+    }
+    micro_batch.loss_sums = loss_sums_.Range(j * 2, 2);
+    micro_batch.first_sample = SampleOf(batch.first, j, 0);
+    micro_batch.dropout_key = RandomKey(options_.seed, "dropout");
+    micro_batch.loss_scale = static_cast<float>(1.0 / global_tokens);
+    micro_batch.training = training;
+    result.push_back(micro_batch);
+  }
+  return result;
+}
+
+}  // namespace trireme

@@ -1,0 +1,56 @@
+// Brings the samples of a step to the device: a pure function of (samples consumed, data rank). The next batch's tokens
+// are fetched by a thread of the loader's own while the step runs.
+#pragma once
+
+#include <future>
+#include <vector>
+
+#include "cost/local_sizes.h"
+#include "data/sample_source.h"
+#include "device/arena.h"
+#include "nn/module.h"
+
+namespace trireme {
+
+class BatchLoader {
+ public:
+  struct Options {
+    int data_rank = 0;
+    int data_size = 1;
+    int most_micro_batches = 1;
+    bool document_masks = false;
+    std::uint64_t seed = 1;
+  };
+  // Takes its device tensors from the arena's message memory. `source` outlives this.
+  BatchLoader(Arena& arena, const LocalSizes& sizes, const Options& options);
+
+  // Micro batch j of this data rank takes samples first + (j * data_size + data_rank) * B …. They stay valid until the
+  // next call. loss_scale = 1 / (global batch * T).
+  std::vector<MicroBatch> LoadTraining(const SampleSource& source, std::int64_t first, int micro_batches);
+  // The same without gradients; samples from `end` on weigh nothing, so that a count that no batch divides is exact.
+  std::vector<MicroBatch> LoadEvaluation(const SampleSource& source, std::int64_t first, int micro_batches,
+                                         std::int64_t end);
+  // Fetches what the next LoadTraining with these arguments will want, in the background. `source` must live until
+  // then.
+  void Prepare(const SampleSource& source, std::int64_t first, int micro_batches);
+
+ private:
+  struct HostBatch {
+    std::int64_t first = -1;
+    int micro_batches = 0;
+    const SampleSource* source = nullptr;
+    std::vector<std::int32_t> tokens, targets, document_starts;
+    std::vector<float> weights;
+  };
+  HostBatch Fetch(const SampleSource& source, std::int64_t first, int micro_batches) const;
+  std::int64_t SampleOf(std::int64_t first, int micro_batch, std::int64_t sequence) const;
+  std::vector<MicroBatch> Upload(const HostBatch& batch, bool training);
+
+  Device& device_;
+  LocalSizes sizes_;
+  Options options_;
+  Tensor tokens_, targets_, weights_, document_starts_, loss_sums_;
+  std::future<HostBatch> next_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,240 @@
+#include "train/run_checkpoints.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+
+#include "base/error.h"
+#include "checkpoint/checkpoint_reader.h"
+
+namespace trireme {
+namespace {
+
+const char* KindName(StateKind kind) {
+  switch (kind) {
+    case StateKind::kMaster:
+      return kMasterKind;
+    case StateKind::kFirstMoment:
+      return kFirstMomentKind;
+    case StateKind::kSecondMoment:
+      return kSecondMomentKind;
+  }
+  return "";
+}
+
+std::int64_t SavedElements(const OwnedState& state) {
+  std::int64_t count = 0;
+  for (const SliceRun& run : state.runs) {
+    count += state.saved ? run.count : 0;
+  }
+  return count;
+}
+
+std::int64_t SavedElements(std::span<const OwnedState> states) {
+  std::int64_t count = 0;
+  for (const OwnedState& state : states) {
+    count += SavedElements(state);
+  }
+  return count;
+}
+
+// Copies the runs' values one after another to `out`. Rows of a cut matrix follow each other in the slice, so that most
+// slices are one copy.
+void CopyRuns(Device& device, const OwnedState& state, float* out) {
+  for (std::size_t i = 0; i < state.runs.size();) {
+    const std::int64_t first = state.runs[i].local;
+    std::int64_t last = first;
+    for (; i < state.runs.size() && state.runs[i].local == last; ++i) {
+      last += state.runs[i].count;
+    }
+    device.CopyToHost(out, state.values.as<float>() + first, (last - first) * kElementBytes);
+    out += last - first;
+  }
+}
+
+std::vector<std::string> Differences(const RunConfig& config, const RunState& saved) {
+  std::map<std::string, std::string> before;
+  for (const KeyValue& key : saved.keys) {
+    before[key.key] = key.value;
+  }
+  std::vector<std::string> lines;
+  for (const KeyValue& now : Flatten(config)) {
+    const auto then = before.find(now.key);
+    if (then != before.end() && then->second != now.value) {
+      lines.push_back(fmt::format("{}: {} -> {}", now.key, then->second, now.value));
+    }
+  }
+  return lines;
+}
+
+SaverOptions OptionsOfSaver(const RunCheckpointOptions& options, const Communicator& world) {
+  return {.folder = options.folder,
+          .rank = world.rank(),
+          .ranks = world.size(),
+          .keep = options.config.checkpoint.keep,
+          .asynchronous = options.config.checkpoint.asynchronous,
+          .message = options.message,
+          .hook = options.hook};
+}
+
+}  // namespace
+
+RunCheckpoints::RunCheckpoints(RunCheckpointOptions options, Communicator& world, Device& device,
+                               const ParameterTable& table)
+    : options_(std::move(options)),
+      world_(world),
+      device_(device),
+      table_(table),
+      saver_(OptionsOfSaver(options_, world)) {}
+
+void RunCheckpoints::Say(const std::string& text) const {
+  if (options_.message) {
+    options_.message(text);
+  }
+}
+
+void RunCheckpoints::Reserve(std::span<const OwnedState> states) {
+  saver_.Wait();
+  snapshot_.resize(static_cast<std::size_t>(SavedElements(states)));
+}
+
+std::vector<SaveSlice> RunCheckpoints::Snapshot(std::span<const OwnedState> states) {
+  snapshot_.resize(static_cast<std::size_t>(SavedElements(states)));
+  std::vector<SaveSlice> slices;
+  std::size_t offset = 0;
+  for (const OwnedState& state : states) {
+    const auto count = static_cast<std::size_t>(SavedElements(state));
+    if (count == 0) {
+      continue;
+    }
+    CopyRuns(device_, state, snapshot_.data() + offset);
+    const Parameter& parameter = table_.rows()[static_cast<std::size_t>(state.row)];
+    slices.push_back({.tensor = parameter.name,
+                      .kind = KindName(state.kind),
+                      .shape = parameter.shape,
+                      .pieces = PiecesOf(state.runs),
+                      .values = std::span(snapshot_).subspan(offset, count)});
+    offset += count;
+  }
+  return slices;
+}
+
+void RunCheckpoints::Save(const SavedProgress& progress, std::span<const OwnedState> states) {
+  if (progress.step == last_started_) {
+    return;
+  }
+  const auto start = std::chrono::steady_clock::now();
+  saver_.Wait();
+  std::vector<SaveSlice> slices = Snapshot(states);
+  if (options_.hook) {
+    options_.hook(SavePoint::kSnapshot);
+  }
+  stall_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const RunConfig& config = options_.config;
+  RunState state;
+  state.step = progress.step;
+  state.consumed_samples = progress.consumed_samples;
+  state.updates = progress.updates;
+  state.loss_scale = progress.loss_scale;
+  state.seed = config.train.seed;
+  state.layout = config.layout.ToString();
+  state.model = config.model;
+  state.recipe = ToToml(config);
+  state.keys = Flatten(config);
+  state.notes = progress.notes;
+  last_started_ = progress.step;
+  saver_.StartSave(std::move(state), std::move(slices));
+}
+
+std::int64_t RunCheckpoints::Smallest(std::int64_t mine) {
+  if (world_.size() == 1) {
+    return mine;
+  }
+  std::int64_t value = -mine;
+  auto* const memory = static_cast<std::int64_t*>(device_.Allocate(sizeof value));
+  device_.CopyFromHost(memory, &value, sizeof value);
+  world_.AllReduce({memory, DType::kInt64, {1}}, ReduceOp::kMax);
+  device_.CopyToHost(&value, memory, sizeof value);
+  device_.Free(memory);
+  return -value;
+}
+
+void RunCheckpoints::ReadInto(const CheckpointReader& reader, const OwnedState& state, std::vector<float>& staging) {
+  const Parameter& parameter = table_.rows()[static_cast<std::size_t>(state.row)];
+  const StoredTensor* tensor = reader.Find(parameter.name, KindName(state.kind));
+  staging.assign(static_cast<std::size_t>(state.values.count()), 0.0F);
+  if (tensor != nullptr) {
+    Require(tensor->about.shape == parameter.shape, "'{}': '{}' has the shape {}, this run's has {}", reader.folder(),
+            parameter.name, tensor->about.shape.ToString(), parameter.shape.ToString());
+    reader.Read(*tensor, state.runs, staging.data());
+  }
+  device_.CopyFromHost(state.values.data, staging.data(), state.values.bytes());
+}
+
+std::string RunCheckpoints::TryLoad(const std::string& folder, std::span<const OwnedState> states,
+                                    LoadedCheckpoint& loaded) {
+  try {
+    const CheckpointReader reader(folder);
+    const RunState& saved = reader.manifest().state;
+    const auto& tensors = reader.tensors();
+    loaded.weights_only =
+        std::all_of(tensors.begin(), tensors.end(), [](const auto& each) { return each.about.kind == kMasterKind; });
+    std::vector<float> staging;
+    for (const OwnedState& state : states) {
+      const std::string& name = table_.rows()[static_cast<std::size_t>(state.row)].name;
+      const bool expected = state.kind == StateKind::kMaster || !loaded.weights_only;
+      Require(!expected || reader.Find(name, KindName(state.kind)) != nullptr, "'{}' has no {} of '{}'", folder,
+              KindName(state.kind), name);
+      ReadInto(reader, state, staging);
+    }
+    loaded.progress = {.step = saved.step,
+                       .consumed_samples = saved.consumed_samples,
+                       .updates = saved.updates,
+                       .loss_scale = saved.loss_scale,
+                       .notes = saved.notes};
+    loaded.folder = folder;
+    loaded.differences = Differences(options_.config, saved);
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+std::optional<LoadedCheckpoint> RunCheckpoints::Load(std::span<const OwnedState> states) {
+  saver_.Wait();
+  const bool mine_seen = !ListCheckpoints(options_.folder).empty();
+  const bool all_seen = Smallest(mine_seen ? 1 : 0) != 0;
+  Require(all_seen || !mine_seen, "'{}' holds checkpoints that other ranks do not see", options_.folder);
+  if (!all_seen) {
+    return std::nullopt;
+  }
+  std::string why = "other ranks cannot read them";
+  for (std::int64_t at_most = INT64_MAX;;) {
+    std::vector<std::string> refused;
+    const auto found = trireme::FindNewest(options_.folder, at_most, &refused);
+    for (const std::string& reason : refused) {
+      why = reason;
+      if (world_.rank() == 0) {
+        Say(reason);
+      }
+    }
+    // Ranks may differ in what they can read: all take the newest that each of them can.
+    const std::int64_t step = Smallest(found ? found->checkpoint.step : -1);
+    Require(step >= 0, "'{}' holds checkpoints, but none is good: {}", options_.folder, why);
+    LoadedCheckpoint loaded;
+    const std::string damage = TryLoad(options_.folder + "/" + StepFolderName(step), states, loaded);
+    const std::int64_t finder = Smallest(damage.empty() ? world_.size() : world_.rank());
+    if (finder == world_.size()) {
+      last_started_ = step;
+      return loaded;
+    }
+    why = fmt::format("checkpoint of step {} is not used: {}", step,
+                      damage.empty() ? fmt::format("rank {} found damage", finder) : damage);
+    if (finder == world_.rank()) {
+      Say(why);
+    }
+    at_most = step - 1;
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,93 @@
+// A run's checkpoints as the trainer sees them: saves its owned state beside the training, and loads the newest good
+// checkpoint under whatever layout the run has now. One object a rank, used from the rank's thread; every rank makes
+// the same calls. Load() is collective, Save() and Wait() are not.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/checkpoint_reader.h"
+#include "checkpoint/checkpoint_saver.h"
+#include "comm/communicator.h"
+#include "device/device.h"
+#include "run/run_config.h"
+#include "train/owned_state.h"
+
+namespace trireme {
+
+struct RunCheckpointOptions {
+  std::string folder;  // RUN/checkpoints
+  RunConfig config;
+  // Failures of saves, from the saving thread; and what Load() found. Rank 0 speaks for all where it can.
+  std::function<void(const std::string&)> message;
+  SaveHook hook;  // tests stop a save with it
+};
+
+// The run's own numbers, beside the state of its tensors.
+struct SavedProgress {
+  std::int64_t step = 0;
+  std::int64_t consumed_samples = 0;
+  std::int64_t updates = 0;
+  double loss_scale = 1;
+  std::map<std::string, std::string> notes;  // chosen kernels and the like
+};
+
+struct LoadedCheckpoint {
+  SavedProgress progress;
+  std::string folder;                    // step-000123's path
+  std::vector<std::string> differences;  // "layout.tensor: 2 -> 4": keys whose values changed since the save
+  bool weights_only = false;             // no moments were saved: they are zero
+};
+
+class RunCheckpoints {
+ public:
+  // Everything referred to outlives this. Removes what an earlier process left unfinished (rank 0): construct it on all
+  // ranks before the first step.
+  RunCheckpoints(RunCheckpointOptions options, Communicator& world, Device& device, const ParameterTable& table);
+
+  // Optional: touches the memory of the snapshot before the first save, which is otherwise slower than the next ones.
+  void Reserve(std::span<const OwnedState> states);
+
+  // Copies the state and returns; a thread writes it. The only stall is the copy, unless the save before is still
+  // being written: then this waits for it. A step that this object has saved last is not saved again.
+  void Save(const SavedProgress& progress, std::span<const OwnedState> states);
+  // Returns when this rank's part of the last save is done; on rank 0, when the checkpoint is there or has failed. The
+  // destructor does not wait for other ranks: call this before the end of a run.
+  void Wait() { saver_.Wait(); }
+  // Seconds that the last Save() held up the training: the wait for the save before, and the copy.
+  double stall_seconds() const { return stall_seconds_; }
+  std::int64_t last_committed() const { return saver_.last_committed(); }
+
+  // The newest good one, without reading its data.
+  static std::optional<FoundCheckpoint> FindNewest(const std::string& folder) { return trireme::FindNewest(folder); }
+
+  // Collective over the world. Writes the newest good checkpoint into `states` (saved or not), every value checked
+  // against its digest. When one rank finds damage, all fall back to the checkpoint before, and a message says why.
+  // Nothing when the folder has no checkpoint; an Error when it has some and none is good, so that no run starts over
+  // by accident. After it the trainer publishes its weights.
+  std::optional<LoadedCheckpoint> Load(std::span<const OwnedState> states);
+
+ private:
+  std::vector<SaveSlice> Snapshot(std::span<const OwnedState> states);
+  void ReadInto(const CheckpointReader& reader, const OwnedState& state, std::vector<float>& staging);
+  std::string TryLoad(const std::string& folder, std::span<const OwnedState> states, LoadedCheckpoint& loaded);
+  std::int64_t Smallest(std::int64_t mine);
+  void Say(const std::string& text) const;
+
+  RunCheckpointOptions options_;
+  Communicator& world_;
+  Device& device_;
+  const ParameterTable& table_;
+  std::vector<float> snapshot_;
+  double stall_seconds_ = 0;
+  std::int64_t last_started_ = -1;
+  CheckpointSaver saver_;  // last: its thread reads the snapshot
+};
+
+}  // namespace trireme

@@ -1,0 +1,26 @@
+// Turns SIGTERM, SIGINT and SIGUSR1 into requests that the training loop reads between steps. A signal handler needs
+// process-wide memory: it is here and nowhere else.
+#pragma once
+
+namespace trireme {
+
+enum class StopRequest {
+  kNone,
+  kSave,         // SIGUSR1: save and go on
+  kSaveAndStop,  // SIGTERM, SIGINT: save and end
+};
+
+// While it lives the signals are caught; afterwards the earlier handlers are back. At most one lives at a time.
+class StopSignals {
+ public:
+  StopSignals();
+  ~StopSignals();
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+
+  // The strongest request since the last Clear. Any thread.
+  StopRequest Pending() const;
+  void Clear();
+};
+
+}  // namespace trireme

@@ -1,0 +1,245 @@
+#include "train/trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "base/error.h"
+
+namespace trireme {
+namespace {
+
+// Requests travel in a sum: request r counts 2^(12 (r - 1)) in a float, exact below 4096 ranks that ask for the same.
+double RequestCode(int request) { return request == 0 ? 0 : std::ldexp(1.0, 12 * (request - 1)); }
+
+int LargestRequest(double sum) { return sum < 1 ? 0 : std::ilogb(sum) / 12 + 1; }
+
+}  // namespace
+
+Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& sources)
+    : config_(config),
+      device_(context.device),
+      comms_(context.world, config_.layout),
+      sources_(sources),
+      stage_(config_, comms_.coordinate().pipeline, config_.batch.global),
+      batches_(config_.batch),
+      arena_(device_, MemoryOfStage(stage_.description())),
+      region_(comms_.tensor(), stage_.description().sizes),
+      total_samples_(batches_.SamplesAfter(TotalSteps(config_))) {
+  const StageDescription& description = stage_.description();
+  const OptimizerConfig& optimizer = config_.optimizer;
+  zero_ = std::make_unique<ZeroShard>(
+      arena_, comms_, description.shards, stage_.table(),
+      ZeroShard::Options{.zero = config_.layout.zero,
+                         .dtype = description.sizes.dtype,
+                         .sequence_parallel = description.sizes.sequence_parallel,
+                         .optimizer = {.beta1 = static_cast<float>(optimizer.beta1),
+                                       .beta2 = static_cast<float>(optimizer.beta2),
+                                       .epsilon = static_cast<float>(optimizer.epsilon),
+                                       .weight_decay = static_cast<float>(optimizer.weight_decay)}});
+  loader_ = std::make_unique<BatchLoader>(arena_, description.sizes,
+                                          BatchLoader::Options{.data_rank = comms_.coordinate().data,
+                                                               .data_size = config_.layout.data,
+                                                               .most_micro_batches = description.most_micro_batches,
+                                                               .document_masks = config_.data.document_masks,
+                                                               .seed = static_cast<std::uint64_t>(config_.train.seed)});
+  const auto message = [&](DType dtype, const Shape& shape) {
+    return arena_.Allocate(MemoryKind::kMessages, dtype, shape);
+  };
+  const LocalSizes& sizes = description.sizes;
+  PipelineRunner::Buffers buffers;
+  const Shape boundary{sizes.outside, sizes.hidden};
+  const bool at_the_end = comms_.coordinate().pipeline == config_.layout.pipeline - 1 && config_.layout.chunks == 1;
+  if (!at_the_end) {
+    buffers.output = message(sizes.dtype, boundary);
+  }
+  buffers.gradient_a = message(sizes.dtype, boundary);
+  buffers.gradient_b = message(sizes.dtype, boundary);
+  numbers_ = message(DType::kFloat32, {kStepNumbers});
+  squares_ = message(DType::kFloat32, {2 * static_cast<std::int64_t>(description.shards.buckets.size())});
+  const bool alibi = config_.model.position == PositionChoice::kAlibi;
+  const Tensor slopes = message(DType::kFloat32, {alibi ? sizes.heads : 0});
+  if (alibi) {
+    const std::vector<float> all = AlibiSlopes(config_.model.heads);
+    device_.CopyFromHost(slopes.data, all.data() + comms_.coordinate().tensor * sizes.heads, slopes.bytes());
+    slopes_ = slopes;
+  }
+  auto* const scratch = arena_.Allocate(MemoryKind::kScratch, DType::kUInt8, {ScratchBytes(description)}).as<char>();
+  const ModuleContext modules{.ops = device_.ops(),
+                              .region = region_,
+                              .parameters = *zero_,
+                              .gradients = *zero_,
+                              .table = stage_.table(),
+                              .model = config_.model,
+                              .scratch = scratch,
+                              .slopes = slopes_,
+                              .z_loss = static_cast<float>(config_.train.z_loss)};
+  std::vector<std::unique_ptr<Stage>> chunks;
+  for (int chunk = 0; chunk < config_.layout.chunks; ++chunk) {
+    const std::int64_t bytes = description.slots[static_cast<std::size_t>(chunk)] * KeptBytes(description, chunk);
+    auto* const slots = arena_.Allocate(MemoryKind::kActivations, DType::kUInt8, {bytes}).as<char>();
+    chunks.push_back(std::make_unique<Stage>(modules, description, chunk, slots));
+  }
+  runner_ = std::make_unique<PipelineRunner>(comms_.pipeline(), std::move(chunks), buffers);
+  zero_->DrawInitialWeights(static_cast<std::uint64_t>(config_.train.seed));
+}
+
+int Trainer::NextMicroBatches() const {
+  return MicroBatches(config_.layout, batches_.GlobalBatchAt(progress_.consumed_samples));
+}
+
+const Trainer::PlannedSchedule& Trainer::ScheduleFor(int micro_batches) {
+  const auto [place, inserted] = schedules_.try_emplace(micro_batches);
+  if (inserted) {
+    place->second.schedule =
+        MakeSchedule(config_.layout.schedule, config_.layout.pipeline, config_.layout.chunks, micro_batches);
+    place->second.slots = PlanSlots(place->second.schedule, comms_.coordinate().pipeline);
+  }
+  return place->second;
+}
+
+StepResult Trainer::Step(int request) {
+  const auto started = std::chrono::steady_clock::now();
+  const int micro_batches = NextMicroBatches();
+  const std::int64_t first = progress_.consumed_samples;
+  StepResult result{.step = progress_.step + 1, .global_batch = batches_.GlobalBatchAt(first)};
+  result.learning_rate = LearningRateAt(config_.optimizer, first, total_samples_);
+
+  // 1. Batch.
+  const std::vector<MicroBatch> batch = loader_->LoadTraining(*sources_.train, first, micro_batches);
+  loss_sums_ = batch.front().loss_sums;
+  progress_.consumed_samples += result.global_batch;
+  loader_->Prepare(*sources_.train, progress_.consumed_samples, NextMicroBatches());
+
+  // 2–4. Forward and backward of every micro batch; gradients reduced.
+  const PlannedSchedule& plan = ScheduleFor(micro_batches);
+  zero_->BeginStep();
+  runner_->Run(plan.schedule, plan.slots, batch);
+  zero_->FinishGradients();
+
+  // 5. Norm and clip: one exchange gives every rank the same numbers, so the same decision.
+  const auto [loss, weight, square, requests] = Exchange(micro_batches, true, request);
+  result.request = LargestRequest(requests);
+  // Micro batches were scaled as if no token was masked; the true weight is known only now.
+  const double correction =
+      static_cast<double>(result.global_batch) * static_cast<double>(config_.model.sequence) / weight;
+  result.loss = loss / weight;
+  result.gradient_norm = std::sqrt(square) * correction;
+  result.skipped = !std::isfinite(result.gradient_norm) || !std::isfinite(result.loss);
+  const double clip = config_.optimizer.clip;
+  const double factor = clip > 0 && result.gradient_norm > clip ? clip / result.gradient_norm : 1.0;
+
+  // 6–7. Update owned shards, then parameters again.
+  if (!result.skipped) {
+    zero_->Update(static_cast<float>(result.learning_rate), static_cast<float>(correction * factor),
+                  ++progress_.updates);
+  }
+  device_.Synchronize();
+  result.step = ++progress_.step;
+  result.consumed_samples = progress_.consumed_samples;
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+  return result;
+}
+
+std::array<double, 4> Trainer::Exchange(int micro_batches, bool with_gradients, int request) {
+  std::array<double, 4> sums{};
+  sums[3] = RequestCode(request);
+  const Coordinate& here = comms_.coordinate();
+  if (here.pipeline == config_.layout.pipeline - 1 && here.tensor == 0) {
+    std::vector<float> losses(static_cast<std::size_t>(micro_batches) * 2);
+    device_.CopyToHost(losses.data(), loss_sums_.data, static_cast<std::int64_t>(losses.size()) * 4);
+    for (std::size_t i = 0; i < losses.size(); ++i) {
+      sums[i % 2] += losses[i];
+    }
+  }
+  const std::vector<Tensor>& counted = zero_->counted_gradients();
+  if (with_gradients && !counted.empty()) {
+    const auto ranges = static_cast<std::int64_t>(counted.size());
+    device_.ops().SumOfSquares(counted, squares_.Range(0, ranges));
+    std::vector<float> squares(counted.size());
+    device_.CopyToHost(squares.data(), squares_.data, ranges * 4);
+    for (const float square : squares) {
+      sums[2] += square;
+    }
+  }
+  std::array<float, kStepNumbers> numbers{};
+  std::copy(sums.begin(), sums.end(), numbers.begin());
+  device_.CopyFromHost(numbers_.data, numbers.data(), sizeof(numbers));
+  comms_.world().AllReduce(numbers_);
+  device_.CopyToHost(numbers.data(), numbers_.data, sizeof(numbers));
+  return {numbers[0], numbers[1], numbers[2], numbers[3]};
+}
+
+double Trainer::Validate() {
+  Require(sources_.validation != nullptr, "validation was asked for, but the run has no validation source");
+  const std::int64_t stride = static_cast<std::int64_t>(config_.layout.micro_batch) * config_.layout.data;
+  const int most = stage_.description().most_micro_batches;
+  std::int64_t left = CeilDiv(config_.validation.samples, stride);
+  double loss = 0;
+  double weight = 0;
+  for (std::int64_t first = 0; left > 0; left -= most) {
+    const int micro_batches = static_cast<int>(std::min<std::int64_t>(left, most));
+    const std::vector<MicroBatch> batch =
+        loader_->LoadEvaluation(*sources_.validation, first, micro_batches, config_.validation.samples);
+    loss_sums_ = batch.front().loss_sums;
+    runner_->Evaluate(batch);
+    const std::array<double, 4> sums = Exchange(micro_batches, false);
+    loss += sums[0];
+    weight += sums[1];
+    first += micro_batches * stride;
+  }
+  return loss / weight;
+}
+
+void Trainer::Restore(const Progress& progress) {
+  progress_ = progress;
+  zero_->Publish();
+}
+
+StepCost Trainer::Predicted(std::int64_t global_batch) const {
+  const StageOfRun stage(config_, comms_.coordinate().pipeline, global_batch);
+  return CostOfStep(stage.description(), comms_.coordinate().data);
+}
+
+StepCost Trainer::Counted() {
+  StepCost counted;
+  counted.memory = arena_.used();
+  counted.flops = device_.ops().flops();
+  counted[GroupKind::kTensor] = comms_.tensor().traffic();
+  counted[GroupKind::kData] = comms_.data().traffic();
+  counted[GroupKind::kPipeline] = comms_.pipeline().traffic();
+  counted[GroupKind::kTied] = comms_.tied().traffic();
+  counted[GroupKind::kWorld] = comms_.world().traffic();
+  return counted;
+}
+
+bool Trainer::HoldsRow(int row) const {
+  for (const Bucket& bucket : stage_.description().shards.buckets) {
+    if (bucket.Find(row) != nullptr) {
+      return true;
+    }
+  }
+  return false;
+}
+
+std::vector<float> Trainer::WeightOnHost(int row) {
+  const bool tied = stage_.table().Tied(row);
+  const ParameterUse use{
+      .module = stage_.table().rows()[static_cast<std::size_t>(row)].module, .own = !tied, .tied = tied};
+  zero_->Gather(use);
+  const Tensor weight = zero_->Get(row);
+  std::vector<float> values(static_cast<std::size_t>(weight.count()));
+  if (weight.dtype == DType::kFloat32) {
+    device_.CopyToHost(values.data(), weight.data, weight.bytes());
+  } else {
+    std::vector<BFloat16> raw(values.size());
+    device_.CopyToHost(raw.data(), weight.data, weight.bytes());
+    std::transform(raw.begin(), raw.end(), values.begin(), [](BFloat16 value) { return static_cast<float>(value); });
+  }
+  zero_->Release(use);
+  return values;
+}
+
+}  // namespace trireme

@@ -1,0 +1,100 @@
+// Trains one rank's part of a model, a step at a time. Every rank of the world makes the same calls; losses, norms and
+// decisions are equal on all of them.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "comm/grid_comms.h"
+#include "comm/rank_runner.h"
+#include "cost/step_cost.h"
+#include "data/sample_source.h"
+#include "run/run_config.h"
+#include "train/batch_loader.h"
+#include "train/pipeline_runner.h"
+#include "train/zero_shard.h"
+
+namespace trireme {
+
+struct StepResult {
+  std::int64_t step = 0;  // the first is 1
+  double loss = 0;        // mean over the weights of the global batch
+  double gradient_norm = 0;
+  double learning_rate = 0;
+  std::int64_t global_batch = 0;
+  std::int64_t consumed_samples = 0;  // after this step
+  bool skipped = false;               // a non-finite loss or gradient: no update was made, on any rank
+  int request = 0;                    // the largest of the ranks' requests, see Step
+  double seconds = 0;
+};
+
+// How far a run has come: with the seed and the state, all that the next step depends on.
+struct Progress {
+  std::int64_t step = 0;
+  std::int64_t consumed_samples = 0;
+  std::int64_t updates = 0;  // steps that were not skipped: the optimizer's own count
+};
+
+class Trainer {
+ public:
+  // Requires Validate(config, world size). `sources` and the context outlive the trainer. Weights are drawn afresh.
+  struct Sources {
+    const SampleSource* train = nullptr;
+    const SampleSource* validation = nullptr;  // may be missing when validation.every is 0
+  };
+  Trainer(const RunConfig& config, RankContext& context, const Sources& sources);
+
+  // `request`: a number that this rank wants every rank to see after the step (a signal it got, say); 0 is none.
+  StepResult Step(int request = 0);
+  // Mean loss over validation.samples samples of the validation source, whatever the layout.
+  double Validate();
+
+  const Progress& progress() const { return progress_; }
+  // The whole state, for checkpoints: views of live memory. After writing to it call Restore.
+  std::vector<OwnedState> State() { return zero_->State(); }
+  void Restore(const Progress& progress);
+
+  const RunConfig& config() const { return config_; }
+  const Coordinate& coordinate() const { return comms_.coordinate(); }
+  const ParameterTable& table() const { return stage_.table(); }
+  Communicator& world() { return comms_.world(); }
+  Device& device() const { return device_; }
+  // Law 5's two sides: what cost predicts for a step of this batch size, and what this rank has counted so far.
+  StepCost Predicted(std::int64_t global_batch) const;
+  StepCost Counted();
+  // This rank's weight slice of a table row as fp32 on the host; it must hold the row. Collective over the data group.
+  std::vector<float> WeightOnHost(int row);
+  bool HoldsRow(int row) const;
+
+ private:
+  struct PlannedSchedule {
+    Schedule schedule;
+    SlotPlan slots;
+  };
+  const PlannedSchedule& ScheduleFor(int micro_batches);
+  // Sums what all ranks must know: {loss, weight, squared norm, requests in a positional code}.
+  std::array<double, 4> Exchange(int micro_batches, bool with_gradients, int request = 0);
+  int NextMicroBatches() const;
+
+  RunConfig config_;
+  Device& device_;
+  GridComms comms_;
+  Sources sources_;
+  StageOfRun stage_;
+  BatchSchedule batches_;
+  Arena arena_;
+  TensorRegion region_;
+  std::unique_ptr<ZeroShard> zero_;
+  std::unique_ptr<BatchLoader> loader_;
+  std::unique_ptr<PipelineRunner> runner_;
+  std::map<int, PlannedSchedule> schedules_;
+  Tensor squares_;
+  Tensor numbers_;
+  Tensor slopes_;
+  Tensor loss_sums_;
+  std::int64_t total_samples_ = 0;
+  Progress progress_;
+};
+
+}  // namespace trireme

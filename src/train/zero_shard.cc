@@ -1,0 +1,271 @@
+#include "train/zero_shard.h"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+namespace trireme {
+
+ZeroShard::ZeroShard(Arena& arena, GridComms& comms, const ShardPlan& plan, const ParameterTable& table,
+                     const Options& options)
+    : plan_(plan),
+      table_(table),
+      options_(options),
+      comms_(comms),
+      device_(arena.device()),
+      ops_(arena.device().ops()),
+      of_row_(table.rows().size(), {-1, nullptr}) {
+  for (std::size_t i = 0; i < plan_.buckets.size(); ++i) {
+    for (const BucketEntry& entry : plan_.buckets[i].entries) {
+      of_row_[static_cast<std::size_t>(entry.row)] = {static_cast<int>(i), &entry};
+    }
+  }
+  AllocateBuckets(arena);
+  optimizer_ = std::make_unique<AdamW>(arena, options.optimizer, MakeShards());
+  for (std::size_t i = 0; i < plan_.buckets.size(); ++i) {
+    const Bucket& bucket = plan_.buckets[i];
+    if (bucket.tied && !plan_.counts_tied) {
+      continue;
+    }
+    // Under stage 0 every data rank has all gradients and counts its share of them.
+    const OwnedRange counted = OwnedBy(bucket, comms_.coordinate().data);
+    const std::int64_t start = options_.zero >= 2 ? counted.first : 0;  // of the gradient tensor within the bucket
+    const std::int64_t cut = std::clamp(bucket.replicated, counted.first, counted.last);
+    if (comms_.coordinate().tensor == 0 && cut > counted.first) {
+      counted_.push_back(buckets_[i].gradient.Range(counted.first - start, cut - counted.first));
+    }
+    if (counted.last > cut) {
+      counted_.push_back(buckets_[i].gradient.Range(cut - start, counted.last - cut));
+    }
+  }
+}
+
+void ZeroShard::AllocateBuckets(Arena& arena) {
+  const int zero = options_.zero;
+  std::int64_t largest_shard = 0;
+  for (const Bucket& bucket : plan_.buckets) {
+    BucketState state;
+    state.weights = arena.Allocate(MemoryKind::kWeights, options_.dtype, {zero == 3 ? bucket.shard : bucket.count});
+    state.gradient = arena.Allocate(MemoryKind::kGradients, DType::kFloat32, {zero >= 2 ? bucket.shard : bucket.count});
+    ops_.Fill(state.weights, 0);
+    ops_.Fill(state.gradient, 0);
+    buckets_.push_back(state);
+    largest_shard = std::max(largest_shard, bucket.shard);
+  }
+  const std::int64_t largest = plan_.LargestBucket(false);
+  const std::int64_t tied = plan_.LargestBucket(true);
+  if (zero == 3) {
+    for (int i = 0; largest > 0 && i < 2; ++i) {
+      free_buffers_.push_back(arena.Allocate(MemoryKind::kWeights, options_.dtype, {largest}));
+    }
+    if (tied > 0) {
+      tied_buffer_ = arena.Allocate(MemoryKind::kWeights, options_.dtype, {tied});
+    }
+  }
+  if (zero >= 2) {
+    if (largest > 0) {
+      staging_ = arena.Allocate(MemoryKind::kGradients, DType::kFloat32, {largest});
+    }
+    if (tied > 0) {
+      tied_staging_ = arena.Allocate(MemoryKind::kGradients, DType::kFloat32, {tied});
+    }
+    reduced_ = arena.Allocate(MemoryKind::kGradients, DType::kFloat32, {largest_shard});
+  }
+}
+
+OwnedRange ZeroShard::Owned(const Bucket& bucket) const {
+  return options_.zero == 0 ? OwnedRange{0, bucket.count} : OwnedBy(bucket, comms_.coordinate().data);
+}
+
+std::vector<OwnedShard> ZeroShard::MakeShards() const {
+  std::vector<OwnedShard> shards;
+  for (std::size_t i = 0; i < plan_.buckets.size(); ++i) {
+    const Bucket& bucket = plan_.buckets[i];
+    const OwnedRange owned = Owned(bucket);
+    OwnedShard shard;
+    shard.weight = options_.zero == 3 ? buckets_[i].weights : buckets_[i].weights.Range(owned.first, owned.count());
+    shard.gradient = options_.zero >= 2 ? buckets_[i].gradient : buckets_[i].gradient.Range(owned.first, owned.count());
+    for (const BucketEntry& entry : bucket.entries) {
+      const std::int64_t first = std::max(entry.offset, owned.first);
+      const std::int64_t last = std::min(entry.offset + entry.count, owned.last);
+      if (first < last) {
+        const bool decays = table_.rows()[static_cast<std::size_t>(entry.row)].decays;
+        shard.ranges.push_back({.first = first - owned.first, .count = last - first, .decays = decays});
+      }
+    }
+    shards.push_back(std::move(shard));
+  }
+  return shards;
+}
+
+template <typename Visit>
+void ZeroShard::ForEachBucket(const ParameterUse& use, Visit visit) {
+  if (use.own) {
+    const int own = plan_.BucketOfModule(use.module);
+    if (own >= 0) {
+      visit(static_cast<std::size_t>(own));
+    }
+  }
+  if (use.tied) {
+    visit(static_cast<std::size_t>(plan_.tied_bucket));
+  }
+}
+
+void ZeroShard::Gather(const ParameterUse& use) {
+  if (options_.zero < 3) {
+    return;
+  }
+  ForEachBucket(use, [&](std::size_t i) {
+    const Bucket& bucket = plan_.buckets[i];
+    Tensor buffer = tied_buffer_;
+    if (!bucket.tied) {
+      assert(!free_buffers_.empty());
+      buffer = free_buffers_.back();
+      free_buffers_.pop_back();
+    }
+    buckets_[i].present = buffer;
+    comms_.data().AllGather(buckets_[i].weights, buffer.Range(0, bucket.count));
+  });
+}
+
+void ZeroShard::Release(const ParameterUse& use) {
+  if (options_.zero < 3) {
+    return;
+  }
+  ForEachBucket(use, [&](std::size_t i) {
+    if (!plan_.buckets[i].tied) {
+      free_buffers_.push_back(buckets_[i].present);
+    }
+    buckets_[i].present = {};
+  });
+}
+
+std::pair<int, const BucketEntry*> ZeroShard::Locate(int row) const {
+  const auto found = of_row_[static_cast<std::size_t>(row)];
+  assert(found.second != nullptr);
+  return found;
+}
+
+Tensor ZeroShard::Get(int row) {
+  const auto [i, entry] = Locate(row);
+  const BucketState& bucket = buckets_[static_cast<std::size_t>(i)];
+  const Tensor& memory = options_.zero == 3 ? bucket.present : bucket.weights;
+  assert(memory.given());
+  return memory.Range(entry->offset, entry->count).Reshaped(entry->shape);
+}
+
+void ZeroShard::Open(const ParameterUse& use) {
+  if (options_.zero < 2) {
+    return;
+  }
+  ForEachBucket(use, [&](std::size_t i) {
+    const Bucket& bucket = plan_.buckets[i];
+    buckets_[i].staging = (bucket.tied ? tied_staging_ : staging_).Range(0, bucket.count);
+    ops_.Fill(buckets_[i].staging, 0);
+  });
+}
+
+Tensor ZeroShard::Gradient(int row) {
+  const auto [i, entry] = Locate(row);
+  const BucketState& bucket = buckets_[static_cast<std::size_t>(i)];
+  const Tensor& memory = options_.zero >= 2 ? bucket.staging : bucket.gradient;
+  return memory.Range(entry->offset, entry->count).Reshaped(entry->shape);
+}
+
+void ZeroShard::Finish(const ParameterUse& use) {
+  if (options_.zero < 2) {
+    return;
+  }
+  ForEachBucket(use, [&](std::size_t i) {
+    const Tensor part = reduced_.Range(0, plan_.buckets[i].shard);
+    comms_.data().ReduceScatter(buckets_[i].staging, part);
+    ops_.Add(buckets_[i].gradient, part);
+  });
+}
+
+void ZeroShard::BeginStep() {
+  for (const BucketState& bucket : buckets_) {
+    ops_.Fill(bucket.gradient, 0);
+  }
+}
+
+void ZeroShard::FinishGradients() {
+  for (std::size_t i = 0; i < buckets_.size(); ++i) {
+    const Bucket& bucket = plan_.buckets[i];
+    const OwnedRange owned = Owned(bucket);
+    Tensor gradient = buckets_[i].gradient;
+    if (options_.zero == 0) {
+      comms_.data().AllReduce(gradient);
+    } else if (options_.zero == 1) {
+      const Tensor part = gradient.Range(owned.first, owned.count());
+      comms_.data().ReduceScatter(gradient, part);
+      gradient = part;
+    }
+    const std::int64_t replicated = std::min(owned.last, bucket.replicated) - owned.first;
+    if (options_.sequence_parallel && replicated > 0) {
+      comms_.tensor().AllReduce(gradient.Range(0, replicated));
+    }
+    if (bucket.tied && plan_.tied_across_stages) {
+      comms_.tied().AllReduce(gradient);
+    }
+  }
+}
+
+void ZeroShard::GatherWeights() {
+  if (options_.zero != 1 && options_.zero != 2) {
+    return;
+  }
+  for (std::size_t i = 0; i < buckets_.size(); ++i) {
+    const OwnedRange owned = Owned(plan_.buckets[i]);
+    comms_.data().AllGather(buckets_[i].weights.Range(owned.first, owned.count()), buckets_[i].weights);
+  }
+}
+
+void ZeroShard::Update(float learning_rate, float gradient_scale, std::int64_t step) {
+  optimizer_->Step(learning_rate, gradient_scale, step);
+  GatherWeights();
+}
+
+void ZeroShard::Publish() {
+  optimizer_->PublishMasters();
+  GatherWeights();
+}
+
+std::vector<OwnedState> ZeroShard::State() {
+  std::vector<OwnedState> all;
+  const Coordinate& here = comms_.coordinate();
+  for (std::size_t i = 0; i < plan_.buckets.size(); ++i) {
+    const Bucket& bucket = plan_.buckets[i];
+    const OwnedRange owned = Owned(bucket);
+    for (const BucketEntry& entry : bucket.entries) {
+      const std::int64_t first = std::max(entry.offset, owned.first);
+      const std::int64_t last = std::min(entry.offset + entry.count, owned.last);
+      if (first >= last) {
+        continue;
+      }
+      const Parameter& parameter = table_.rows()[static_cast<std::size_t>(entry.row)];
+      OwnedState state;
+      state.row = entry.row;
+      state.saved = (options_.zero > 0 || here.data == 0) && (!parameter.split.replicated() || here.tensor == 0) &&
+                    (!bucket.tied || plan_.counts_tied);
+      for (SliceRun run : SliceRuns(parameter, comms_.tensor().size(), here.tensor)) {
+        // From the slice's own numbering to that of the owned values.
+        const std::int64_t begin = std::max(run.local, first - entry.offset);
+        const std::int64_t end = std::min(run.local + run.count, last - entry.offset);
+        if (begin < end) {
+          state.runs.push_back(
+              {.local = begin + entry.offset - first, .global = run.global + begin - run.local, .count = end - begin});
+        }
+      }
+      const Tensor* memory[] = {&optimizer_->master(i), &optimizer_->first_moment(i), &optimizer_->second_moment(i)};
+      for (int kind = 0; kind < kStateKinds; ++kind) {
+        state.kind = static_cast<StateKind>(kind);
+        state.values = memory[kind]->Range(first - owned.first, last - first);
+        all.push_back(state);
+      }
+    }
+  }
+  return all;
+}
+
+}  // namespace trireme

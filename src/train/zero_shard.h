@@ -1,0 +1,95 @@
+// Executes a ShardPlan: holds a rank's weights and gradients and moves them along the data axis as its ZeRO stage says.
+//
+//   stage   weights        gradients                                       after the update
+//   0       whole          whole, all-reduced once a step                  nothing
+//   1       whole          whole, reduce-scattered once a step             all-gather
+//   2       whole          a module's, reduce-scattered each micro batch   all-gather
+//   3       owned shards   likewise                                        nothing: gathered when used
+//
+// Invariants: the gradients of one module are complete within one Open/Finish pair of a micro batch; after
+// FinishGradients the owned range holds the sum over micro batches, data ranks, both owners of a tied table and, for
+// replicated parameters under sequence parallelism, tensor ranks.
+#pragma once
+
+#include <vector>
+
+#include "comm/grid_comms.h"
+#include "cost/shard_plan.h"
+#include "device/arena.h"
+#include "nn/parameters.h"
+#include "optim/adamw.h"
+#include "train/owned_state.h"
+
+namespace trireme {
+
+class ZeroShard : public ParameterSource, public GradientSink {
+ public:
+  struct Options {
+    int zero = 0;
+    DType dtype = DType::kFloat32;
+    bool sequence_parallel = false;  // replicated parameters see part of the tokens only
+    AdamWOptions optimizer;
+  };
+  // Everything referred to outlives this. Weights are undefined until SetMasters or a checkpoint, then Publish.
+  ZeroShard(Arena& arena, GridComms& comms, const ShardPlan& plan, const ParameterTable& table, const Options& options);
+
+  // ParameterSource
+  void Gather(const ParameterUse& use) override;
+  Tensor Get(int row) override;
+  void Release(const ParameterUse& use) override;
+  // GradientSink
+  void Open(const ParameterUse& use) override;
+  Tensor Gradient(int row) override;
+  void Finish(const ParameterUse& use) override;
+
+  // Zeroes what the step will add to.
+  void BeginStep();
+  // Brings the owned gradients to their invariant.
+  void FinishGradients();
+  // Ranges of owned gradients that this rank counts in the global norm: every element once in the world.
+  const std::vector<Tensor>& counted_gradients() const { return counted_; }
+  // Updates owned shards, then makes weights present again where the stage keeps them whole.
+  void Update(float learning_rate, float gradient_scale, std::int64_t step);
+
+  // Draws every owned master from (seed, parameter name, global index), then publishes.
+  void DrawInitialWeights(std::uint64_t seed);
+  // Views of all owned state, for checkpoints. After writing masters call Publish().
+  std::vector<OwnedState> State();
+  // Weights from masters, and the all-gather of stages 1 and 2.
+  void Publish();
+
+ private:
+  struct BucketState {
+    Tensor weights;   // whole bucket; the owned shard under stage 3
+    Tensor gradient;  // whole bucket; the owned shard under stages 2 and 3
+    Tensor present;   // the gathered bucket under stage 3 while in use
+    Tensor staging;   // where a micro batch's gradients are added under stages 2 and 3
+  };
+
+  template <typename Visit>
+  void ForEachBucket(const ParameterUse& use, Visit visit);
+  // Bucket and entry of a table row.
+  std::pair<int, const BucketEntry*> Locate(int row) const;
+  OwnedRange Owned(const Bucket& bucket) const;
+  void AllocateBuckets(Arena& arena);
+  std::vector<OwnedShard> MakeShards() const;
+  void GatherWeights();
+
+  const ShardPlan& plan_;
+  const ParameterTable& table_;
+  Options options_;
+  GridComms& comms_;
+  Device& device_;
+  Ops& ops_;
+  std::vector<BucketState> buckets_;
+  std::vector<std::pair<int, const BucketEntry*>> of_row_;
+  std::vector<Tensor> free_buffers_;  // stage 3: gathered modules
+  Tensor tied_buffer_;
+  Tensor staging_;
+  Tensor tied_staging_;
+  Tensor reduced_;
+  std::vector<Tensor> counted_;
+  std::unique_ptr<AdamW> optimizer_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,92 @@
+// Our side of the comparison with Hugging Face's tokenizers (see run): encodes length-prefixed records, or trains.
+//   tokenizer_lines encode TOKENIZER RECORDS OUT   per record: count, ids, size, decoded bytes
+//   tokenizer_lines exact TOKENIZER RECORDS        every record must decode to its own bytes
+//   tokenizer_lines train PATTERN VOCABULARY TEXT OUT
+#include <fmt/core.h>
+
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "data/bpe_trainer.h"
+#include "data/tokenizer.h"
+
+namespace trireme {
+namespace {
+
+std::vector<std::string> ReadRecords(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  std::vector<std::string> records;
+  for (std::size_t at = 0; at + 4 <= bytes.size();) {
+    std::uint32_t length = 0;
+    std::memcpy(&length, bytes.data() + at, 4);
+    Require(length <= bytes.size() - at - 4, "'{}' is cut", path);
+    records.push_back(bytes.substr(at + 4, length));
+    at += 4 + length;
+  }
+  Require(!records.empty(), "'{}' has no records", path);
+  return records;
+}
+
+void Put(std::ofstream& file, const void* data, std::size_t bytes) {
+  file.write(static_cast<const char*>(data), static_cast<std::streamsize>(bytes));
+}
+
+void Encode(const std::string& tokenizer_path, const std::string& records, const std::string& out) {
+  const auto tokenizer = LoadTokenizer(tokenizer_path, {.replace_ill_formed = true});
+  std::ofstream file(out, std::ios::binary);
+  for (const std::string& record : ReadRecords(records)) {
+    const auto ids = tokenizer->Encode(record);
+    const std::string text = tokenizer->Decode(ids);
+    const auto count = static_cast<std::uint32_t>(ids.size());
+    const auto size = static_cast<std::uint32_t>(text.size());
+    Put(file, &count, 4);
+    Put(file, ids.data(), ids.size() * 4);
+    Put(file, &size, 4);
+    Put(file, text.data(), text.size());
+  }
+}
+
+void Exact(const std::string& tokenizer_path, const std::string& records) {
+  const auto tokenizer = LoadTokenizer(tokenizer_path);
+  std::int64_t number = 0;
+  for (const std::string& record : ReadRecords(records)) {
+    Require(tokenizer->Decode(tokenizer->Encode(record)) == record, "record {} does not decode to itself", number);
+    ++number;
+  }
+  fmt::print("{} records decode to themselves, byte for byte\n", number);
+}
+
+int Main(const std::vector<std::string>& arguments) {
+  if (arguments.size() == 4 && arguments[0] == "encode") {
+    Encode(arguments[1], arguments[2], arguments[3]);
+  } else if (arguments.size() == 3 && arguments[0] == "exact") {
+    Exact(arguments[1], arguments[2]);
+  } else if (arguments.size() == 5 && arguments[0] == "train") {
+    TrainTokenizer({.inputs = {arguments[3]},
+                    .output = arguments[4],
+                    .training = {.vocabulary = std::stoll(arguments[2]),
+                                 .pattern = PatternByName(arguments[1]),
+                                 .special_tokens = {"<unk>", "<s>", "</s>", "<pad>"}}});
+  } else {
+    fmt::print("usage: see the head of tokenizer_lines.cc\n");
+    return 2;
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace trireme
+
+int main(int argc, char** argv) {
+  try {
+    return trireme::Main({argv + 1, argv + argc});
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "tokenizer_lines: {}\n", error.what());
+    return 1;
+  }
+}

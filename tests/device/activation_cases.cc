@@ -1,0 +1,45 @@
+#include <fmt/core.h>
+
+#include "device/op_cases.h"
+
+namespace trireme {
+namespace {
+
+std::vector<OpResult> RunActivation(Workbench& bench, DType working, ActivationKind kind, const Shape& shape) {
+  const Shape wide{shape[0], shape[1] * (kind == ActivationKind::kSwiGlu ? 2 : 1)};
+  const Tensor z = bench.Normal(working, wide, "z", 3);
+  const Tensor grad = bench.Normal(working, shape, "grad");
+  const Tensor out = bench.Output(working, shape);
+  const Tensor grad_z = bench.Output(working, wide);
+  bench.ops().ActivationForward(kind, z, out);
+  bench.ops().ActivationBackward(kind, grad, z, grad_z);
+  return {{"out", bench.Read(out)}, {"grad_z", bench.Read(grad_z)}};
+}
+
+std::vector<OpResult> RunRotary(Workbench& bench, DType working, RotaryArgs args, std::int64_t rows) {
+  args.qkv = bench.Normal(working, {rows, (args.heads + 2 * args.kv_heads) * args.head_size}, "qkv");
+  bench.ops().Rotary(args);
+  return {{"qkv", bench.Read(args.qkv)}};
+}
+
+}  // namespace
+
+std::vector<OpCase> ActivationCases() {
+  std::vector<OpCase> all;
+  for (const Shape& shape : {Shape{1, 1}, Shape{7, 33}, Shape{64, 256}}) {
+    for (const ActivationKind kind : {ActivationKind::kGelu, ActivationKind::kSwiGlu}) {
+      all.push_back(
+          {fmt::format("{}{}x{}", kind == ActivationKind::kGelu ? "Gelu" : "SwiGlu", shape[0], shape[1]),
+           [kind, shape](Workbench& bench, DType working) { return RunActivation(bench, working, kind, shape); }});
+    }
+  }
+  const RotaryArgs plain{.sequence = 17, .heads = 3, .kv_heads = 3, .head_size = 10};
+  const RotaryArgs grouped{
+      .sequence = 100, .heads = 4, .kv_heads = 2, .head_size = 64, .theta = 500000, .inverse = true};
+  all.push_back({"Rotary", [plain](Workbench& bench, DType working) { return RunRotary(bench, working, plain, 34); }});
+  all.push_back({"RotaryInverseGrouped",
+                 [grouped](Workbench& bench, DType working) { return RunRotary(bench, working, grouped, 200); }});
+  return all;
+}
+
+}  // namespace trireme

@@ -1,0 +1,116 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "device/cpu/vector_math.h"
+#include "device/workbench.h"
+
+namespace trireme {
+namespace {
+
+constexpr DType kFloat = DType::kFloat32;
+
+TEST(VectorMath, ExpIsWithinAMillionthAndKeepsSpecialValues) {
+  for (double x = -87; x < 88; x += 0.0137) {
+    const auto y = static_cast<float>(x);
+    const double exact = std::exp(static_cast<double>(y));
+    EXPECT_NEAR(VectorExp(y) / exact, 1, 5e-7) << x;
+  }
+  const float infinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(VectorExp(0), 1);
+  EXPECT_EQ(VectorExp(-infinity), 0);
+  EXPECT_EQ(VectorExp(-1e30F), 0);
+  EXPECT_EQ(VectorExp(infinity), infinity);
+  EXPECT_TRUE(std::isnan(VectorExp(std::nanf(""))));
+}
+
+TEST(VectorMath, GeluIsTheTanhForm) {
+  for (double x = -9; x < 9; x += 0.01) {
+    const double u = std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
+    EXPECT_NEAR(Gelu(static_cast<float>(x)), 0.5 * x * (1 + std::tanh(u)), 1e-6 * (1 + std::abs(x))) << x;
+  }
+  EXPECT_EQ(Gelu(-100), 0);
+  EXPECT_EQ(Gelu(100), 100);
+  EXPECT_TRUE(std::isnan(Gelu(std::nanf(""))));
+}
+
+class ActivationGradients : public testing::TestWithParam<std::tuple<ActivationKind, int>> {};
+
+TEST_P(ActivationGradients, EqualFiniteDifferences) {
+  const auto [kind, width] = GetParam();
+  const auto cpu = CpuForTest();
+  Workbench bench(*cpu);
+  const std::int64_t factor = kind == ActivationKind::kSwiGlu ? 2 : 1;
+  const Tensor z = bench.Normal(kFloat, {3, factor * width}, "z", 2);
+  const Tensor out = bench.Output(kFloat, {3, width});
+  const Tensor grad = bench.Normal(kFloat, {3, width}, "grad");
+  const Tensor grad_z = bench.Output(kFloat, {3, factor * width});
+  bench.ops().ActivationBackward(kind, grad, z, grad_z);
+  ExpectGradient(bench, {.variable = z, .gradient = grad_z, .loss = [&] {
+                           bench.ops().ActivationForward(kind, z, out);
+                           return Dot(bench.Read(out), bench.Read(grad));
+                         }});
+}
+
+TEST_P(ActivationGradients, MayOverwriteTheInput) {
+  const auto [kind, width] = GetParam();
+  const auto cpu = CpuForTest();
+  Workbench bench(*cpu);
+  const Shape wide{3, (kind == ActivationKind::kSwiGlu ? 2 : 1) * width};
+  const Tensor z = bench.Normal(kFloat, wide, "z", 2);
+  const Tensor grad = bench.Normal(kFloat, {3, width}, "grad");
+  const Tensor grad_z = bench.Output(kFloat, wide);
+  bench.ops().ActivationBackward(kind, grad, z, grad_z);
+  bench.ops().ActivationBackward(kind, grad, z, z);
+  EXPECT_EQ(bench.Read(z), bench.Read(grad_z));
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, ActivationGradients,
+                         testing::Combine(testing::Values(ActivationKind::kGelu, ActivationKind::kSwiGlu),
+                                          testing::Values(1, 19, 32)));
+
+TEST(Rotary, RotatesPairsByPositionTimesFrequency) {
+  const auto cpu = CpuForTest();
+  Workbench bench(*cpu);
+  const RotaryArgs args{.qkv = bench.Normal(kFloat, {6, 4 * 6}, "qkv"),
+                        .sequence = 3,
+                        .heads = 2,
+                        .kv_heads = 1,
+                        .head_size = 6,
+                        .theta = 100};
+  const std::vector<float> before = bench.Read(args.qkv);
+  bench.ops().Rotary(args);
+  const std::vector<float> after = bench.Read(args.qkv);
+  for (std::size_t row = 0; row < 6; ++row) {
+    for (std::size_t head = 0; head < 4; ++head) {
+      for (std::size_t i = 0; i < 3; ++i) {
+        const std::size_t first = row * 24 + head * 6 + i;
+        const double angle = head < 3 ? static_cast<double>(row % 3) * std::pow(100.0, -static_cast<double>(i) / 3) : 0;
+        EXPECT_NEAR(after[first], before[first] * std::cos(angle) - before[first + 3] * std::sin(angle), 1e-5);
+        EXPECT_NEAR(after[first + 3], before[first + 3] * std::cos(angle) + before[first] * std::sin(angle), 1e-5);
+      }
+    }
+  }
+}
+
+TEST(Rotary, InverseIsTheGradient) {
+  const auto cpu = CpuForTest();
+  Workbench bench(*cpu);
+  RotaryArgs args{.sequence = 5, .heads = 2, .kv_heads = 1, .head_size = 4};
+  const Tensor variable = bench.Normal(kFloat, {5, 16}, "qkv");
+  const std::vector<float> weights = bench.Read(bench.Normal(kFloat, {5, 16}, "weights"));
+  args.qkv = bench.From(kFloat, {5, 16}, weights);
+  args.inverse = true;
+  bench.ops().Rotary(args);
+  const Tensor gradient = args.qkv;
+  ExpectGradient(bench, {.variable = variable, .gradient = gradient, .loss = [&] {
+                           RotaryArgs forward = args;
+                           forward.inverse = false;
+                           forward.qkv = bench.Copy(variable);
+                           bench.ops().Rotary(forward);
+                           return Dot(bench.Read(forward.qkv), weights);
+                         }});
+}
+
+}  // namespace
+}  // namespace trireme

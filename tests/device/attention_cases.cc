@@ -1,0 +1,99 @@
+#include <fmt/core.h>
+
+#include <cmath>
+
+#include "device/op_cases.h"
+
+namespace trireme {
+namespace {
+
+struct AttentionCase {
+  std::int64_t batch;
+  std::int64_t sequence;
+  std::int64_t heads;
+  std::int64_t kv_heads;
+  std::int64_t head_size;
+  bool alibi = false;
+  bool documents = false;
+};
+
+std::string NameOf(const AttentionCase& c) {
+  return fmt::format("Attention{}x{}Heads{}of{}Size{}{}{}", c.batch, c.sequence, c.heads, c.kv_heads, c.head_size,
+                     c.alibi ? "Alibi" : "", c.documents ? "Documents" : "");
+}
+
+// Documents of changing length, other ones in each sequence.
+Tensor DocumentStarts(Workbench& bench, std::int64_t batch, std::int64_t sequence) {
+  std::vector<float> starts;
+  for (std::int64_t b = 0; b < batch; ++b) {
+    std::int64_t start = 0;
+    for (std::int64_t t = 0; t < sequence; ++t) {
+      if (t - start > (t * 7 + b * 5) % 41) {
+        start = t;
+      }
+      starts.push_back(static_cast<float>(start));
+    }
+  }
+  return bench.From(DType::kInt32, {batch, sequence}, starts);
+}
+
+AttentionArgs MakeArgs(Workbench& bench, DType working, const AttentionCase& c) {
+  const std::int64_t rows = c.batch * c.sequence;
+  const Shape packed{rows, (c.heads + 2 * c.kv_heads) * c.head_size};
+  const Shape out{rows, c.heads * c.head_size};
+  AttentionArgs args{.batch = c.batch,
+                     .sequence = c.sequence,
+                     .heads = c.heads,
+                     .kv_heads = c.kv_heads,
+                     .head_size = c.head_size,
+                     .scale = 1.0F / std::sqrt(static_cast<float>(c.head_size)),
+                     .qkv = bench.Normal(working, packed, "qkv"),
+                     .out = bench.Output(working, out),
+                     .statistics = bench.Output(DType::kFloat32, {c.batch, c.heads, c.sequence}),
+                     .grad_out = bench.Normal(working, out, "grad_out"),
+                     .grad_qkv = bench.Output(working, packed)};
+  if (c.alibi) {
+    std::vector<float> slopes;
+    for (std::int64_t head = 0; head < c.heads; ++head) {
+      slopes.push_back(std::exp2(-8.0F * static_cast<float>(head + 1) / static_cast<float>(c.heads)));
+    }
+    args.slopes = bench.From(DType::kFloat32, {c.heads}, slopes);
+  }
+  if (c.documents) {
+    args.document_starts = DocumentStarts(bench, c.batch, c.sequence);
+  }
+  return args;
+}
+
+// statistics are left out: a back end may keep them in its own form, as backward alone reads them.
+std::vector<OpResult> RunAttention(Workbench& bench, DType working, const AttentionCase& c) {
+  const AttentionArgs args = MakeArgs(bench, working, c);
+  bench.ops().AttentionForward(args);
+  bench.ops().AttentionBackward(args);
+  return {{"out", bench.Read(args.out)}, {"grad_qkv", bench.Read(args.grad_qkv)}};
+}
+
+}  // namespace
+
+std::vector<OpCase> AttentionCases() {
+  const std::vector<AttentionCase> cases = {
+      {1, 1, 1, 1, 8},
+      {2, 17, 3, 3, 16},
+      {1, 64, 4, 2, 64},
+      {2, 100, 4, 1, 32, true},
+      {1, 130, 2, 2, 80, true},
+      {2, 97, 2, 1, 24, false, true},
+      {1, 128, 2, 2, 64, true, true},
+      {1, 33, 2, 2, 5},
+      {1, 256, 2, 2, 128},
+  };
+  std::vector<OpCase> all;
+  for (const AttentionCase& c : cases) {
+    all.push_back({.name = NameOf(c),
+                   .run = [c](Workbench& bench, DType working) { return RunAttention(bench, working, c); },
+                   .bf16_tolerance = 2.5e-2});
+  }
+  return all;
+}
+
+}  // namespace trireme

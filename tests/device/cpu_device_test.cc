@@ -1,0 +1,80 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "base/error.h"
+#include "device/workbench.h"
+
+namespace trireme {
+namespace {
+
+TEST(CpuDevice, DescribesItself) {
+  const auto cpu = CpuForTest();
+  EXPECT_THAT(cpu->description(), testing::StartsWith("cpu ("));
+  EXPECT_TRUE(cpu->is_host());
+  EXPECT_GT(cpu->memory_bytes(), 0);
+}
+
+TEST(CpuDevice, MemoryIsAlignedEvenWhenEmpty) {
+  const auto cpu = CpuForTest();
+  for (const std::int64_t bytes : {0, 1, 255, 257, 100000}) {
+    void* memory = cpu->Allocate(bytes);
+    ASSERT_NE(memory, nullptr);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory) % 256, 0U);
+    cpu->Free(memory);
+  }
+  cpu->Free(nullptr);
+}
+
+TEST(CpuDevice, RefusesImpossibleRequests) {
+  const auto cpu = CpuForTest();
+  EXPECT_THROW(cpu->Allocate(-1), Error);
+  EXPECT_THROW(CpuForTest(0), Error);
+  EXPECT_THROW(MakeDevice({.kind = "tpu"}), Error);
+}
+
+TEST(CpuDevice, InternalMemoryStaysOnceEveryShapeWasSeen) {
+  const auto cpu = CpuForTest();
+  Workbench bench(*cpu);
+  const auto run = [&](std::int64_t size) {
+    bench.ops().Matmul({.a = bench.Normal(DType::kFloat32, {size, size}, "a"),
+                        .b = bench.Normal(DType::kFloat32, {size, size}, "b"),
+                        .c = bench.Output(DType::kFloat32, {size, size})});
+    bench.ops().BiasGradient(bench.Normal(DType::kFloat32, {size, size}, "a"),
+                             bench.Filled(DType::kFloat32, {size}, 0));
+  };
+  run(100);
+  run(8);
+  const std::int64_t held = cpu->internal_bytes();
+  EXPECT_GT(held, 0);
+  run(8);
+  run(100);
+  EXPECT_EQ(cpu->internal_bytes(), held);
+}
+
+TEST(CpuDevice, DevicesOfSeveralThreadsDoNotDisturbEachOther) {
+  std::vector<std::vector<float>> results(4);
+  std::vector<std::thread> threads;
+  for (auto& result : results) {
+    threads.emplace_back([&result] {
+      const auto cpu = CpuForTest();
+      Workbench bench(*cpu);
+      const Tensor c = bench.Filled(DType::kFloat32, {40, 40}, 0);
+      const Tensor a = bench.Normal(DType::kFloat32, {40, 60}, "a");
+      for (int i = 0; i < 20; ++i) {
+        bench.ops().Matmul({.a = a, .b = a, .c = c, .transpose_b = true, .accumulate = true});
+      }
+      result = bench.Read(c);
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  for (const auto& result : results) {
+    EXPECT_EQ(result, results[0]);
+  }
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,29 @@
+#include "device/op_cases.h"
+
+#include <iterator>
+
+namespace trireme {
+
+std::vector<OpCase> OpCases() {
+  std::vector<OpCase> all;
+  for (const auto& family : {MatmulCases, NormCases, ActivationCases, AttentionCases, VocabularyCases, UpdateCases}) {
+    std::vector<OpCase> cases = family();
+    std::move(cases.begin(), cases.end(), std::back_inserter(all));
+  }
+  return all;
+}
+
+std::vector<CaseDifference> Compare(const OpCase& op_case, Device& device, DType working, Device& reference) {
+  Workbench reference_bench(reference);
+  Workbench bench(device);
+  const std::vector<OpResult> expected = op_case.run(reference_bench, DType::kFloat32);
+  const std::vector<OpResult> actual = op_case.run(bench, working);
+  const double tolerance = working == DType::kBFloat16 ? op_case.bf16_tolerance : op_case.fp32_tolerance;
+  std::vector<CaseDifference> differences;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    differences.push_back({expected[i].name, RelativeDifference(actual.at(i).values, expected[i].values), tolerance});
+  }
+  return differences;
+}
+
+}  // namespace trireme

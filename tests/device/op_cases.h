@@ -1,0 +1,45 @@
+// Every operation on random operands and awkward shapes, as data: the same case runs on any device and in either
+// working type. Results are compared with the plain CPU in fp32, which is the definition (law 7).
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "device/workbench.h"
+
+namespace trireme {
+
+struct OpResult {
+  std::string name;
+  std::vector<float> values;
+};
+
+struct OpCase {
+  std::string name;
+  // Builds operands on the workbench's device in the working type, runs the operation and reads what it wrote.
+  std::function<std::vector<OpResult>(Workbench&, DType working)> run;
+  // Of the largest value of each result.
+  double fp32_tolerance = 2e-5;
+  double bf16_tolerance = 1.2e-2;
+};
+
+// All cases, by family.
+std::vector<OpCase> OpCases();
+std::vector<OpCase> MatmulCases();
+std::vector<OpCase> NormCases();
+std::vector<OpCase> ActivationCases();
+std::vector<OpCase> AttentionCases();
+std::vector<OpCase> VocabularyCases();
+std::vector<OpCase> UpdateCases();
+
+struct CaseDifference {
+  std::string result;
+  double difference = 0;
+  double tolerance = 0;
+};
+
+// Runs `op_case` on `device` in `working` and on `reference` in fp32; one entry for each result.
+std::vector<CaseDifference> Compare(const OpCase& op_case, Device& device, DType working, Device& reference);
+
+}  // namespace trireme

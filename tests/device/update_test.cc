@@ -1,0 +1,146 @@
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+
+#include "device/workbench.h"
+
+namespace trireme {
+namespace {
+
+constexpr DType kFloat = DType::kFloat32;
+constexpr DType kHalf = DType::kBFloat16;
+
+TEST(AdamW, FollowsTheFormulaInDouble) {
+  const auto cpu = CpuForTest();
+  Workbench bench(*cpu);
+  const AdamWRange range{.master = bench.Normal(kFloat, {37}, "master"),
+                         .first_moment = bench.Filled(kFloat, {37}, 0),
+                         .second_moment = bench.Filled(kFloat, {37}, 0),
+                         .gradient = bench.Normal(kFloat, {37}, "gradient"),
+                         .weight = bench.Output(kHalf, {37}),
+                         .weight_decay = 0.1F};
+  const std::vector<float> gradient = bench.Read(range.gradient);
+  const std::vector<float> start = bench.Read(range.master);
+  std::vector<double> master(start.begin(), start.end());
+  std::vector<double> first(37, 0);
+  std::vector<double> second(37, 0);
+  for (int step = 1; step <= 5; ++step) {
+    const AdamWArgs args{.learning_rate = 0.01F, .step = step, .gradient_scale = 0.25F};
+    bench.ops().AdamW({&range, 1}, args);
+    for (std::size_t i = 0; i < 37; ++i) {
+      const double g = 0.25 * gradient[i];
+      first[i] = 0.9 * first[i] + 0.1 * g;
+      second[i] = 0.95 * second[i] + 0.05 * g * g;
+      const double m = first[i] / (1 - std::pow(0.9, step));
+      const double v = second[i] / (1 - std::pow(0.95, step));
+      master[i] -= 0.01 * (m / (std::sqrt(v) + 1e-8) + 0.1 * master[i]);
+    }
+  }
+  const std::vector<float> result = bench.Read(range.master);
+  const std::vector<float> weight = bench.Read(range.weight);
+  for (std::size_t i = 0; i < 37; ++i) {
+    EXPECT_NEAR(result[i], master[i], 2e-6);
+    EXPECT_EQ(weight[i], static_cast<float>(BFloat16(result[i])));
+  }
+}
+
+TEST(AdamW, WeightMayBeTheMaster) {
+  const auto cpu = CpuForTest();
+  Workbench bench(*cpu);
+  std::vector<std::vector<float>> results;
+  for (const bool alias : {false, true}) {
+    AdamWRange range{.master = bench.Normal(kFloat, {70}, "master"),
+                     .first_moment = bench.Filled(kFloat, {70}, 0),
+                     .second_moment = bench.Filled(kFloat, {70}, 0),
+                     .gradient = bench.Normal(kFloat, {70}, "gradient"),
+                     .weight = bench.Output(kFloat, {70})};
+    range.weight = alias ? range.master : range.weight;
+    bench.ops().AdamW({&range, 1}, {.learning_rate = 0.5F});
+    results.push_back(bench.Read(range.weight));
+  }
+  EXPECT_EQ(results[0], results[1]);
+}
+
+TEST(SumOfSquares, IsExactBeyondFloatAndShowsNonFiniteValues) {
+  const auto cpu = CpuForTest();
+  Workbench bench(*cpu);
+  std::vector<float> values(100000, 0.001F);
+  values[0] = 1000;
+  const std::vector<Tensor> ranges = {bench.From(kFloat, {100000}, values), bench.Output(kFloat, {0}),
+                                      bench.From(kFloat, {2}, {std::numeric_limits<float>::infinity(), 1}),
+                                      bench.From(kFloat, {2}, {std::nanf(""), 1})};
+  const Tensor sums = bench.Output(kFloat, {4});
+  bench.ops().SumOfSquares(ranges, sums);
+  const std::vector<float> result = bench.Read(sums);
+  EXPECT_FLOAT_EQ(result[0], 1000000.1F);
+  EXPECT_EQ(result[1], 0);
+  EXPECT_TRUE(std::isinf(result[2]));
+  EXPECT_TRUE(std::isnan(result[3]));
+}
+
+TEST(Reduce, SumsInFloatAndRoundsOnce) {
+  const auto cpu = CpuForTest();
+  Workbench bench(*cpu);
+  // 256 + 1 rounds back to 256 in bf16, but 256 + 1 + 1 does not when rounded once.
+  const Tensor large = bench.Filled(kHalf, {1500}, 256);
+  const Tensor one = bench.Filled(kHalf, {1500}, 1);
+  const std::array<const void*, 3> sources{one.data, large.data, one.data};
+  bench.ops().Reduce(large, sources);
+  EXPECT_EQ(bench.Read(large), std::vector<float>(1500, 258));
+}
+
+TEST(Reduce, MaximumKeepsNan) {
+  const auto cpu = CpuForTest();
+  Workbench bench(*cpu);
+  const float nan = std::nanf("");
+  const Tensor to = bench.Output(kFloat, {4});
+  const Tensor a = bench.From(kFloat, {4}, {1, nan, 3, -1});
+  const Tensor b = bench.From(kFloat, {4}, {2, 5, nan, -2});
+  const std::array<const void*, 2> sources{a.data, b.data};
+  bench.ops().Reduce(to, sources, true);
+  const std::vector<float> result = bench.Read(to);
+  EXPECT_EQ(result[0], 2);
+  EXPECT_TRUE(std::isnan(result[1]));
+  EXPECT_TRUE(std::isnan(result[2]));
+  EXPECT_EQ(result[3], -1);
+}
+
+TEST(BiasGradient, AddsColumnSums) {
+  const auto cpu = CpuForTest();
+  Workbench bench(*cpu);
+  const Tensor grad_bias = bench.From(kFloat, {2}, {10, 20});
+  bench.ops().BiasGradient(bench.From(kFloat, {3, 2}, {1, 2, 3, 4, 5, 6}), grad_bias);
+  EXPECT_EQ(bench.Read(grad_bias), (std::vector<float>{19, 32}));
+}
+
+TEST(Elementwise, CopyConvertsBothWaysAndRoundsToEven) {
+  const auto cpu = CpuForTest();
+  Workbench bench(*cpu);
+  const Tensor wide = bench.From(kFloat, {3}, {1.00390625F, 1.01171875F, -3});
+  const Tensor narrow = bench.Output(kHalf, {3});
+  bench.ops().Copy(narrow, wide);
+  EXPECT_EQ(bench.Read(narrow), (std::vector<float>{1, 1.015625F, -3}));
+  const Tensor back = bench.Output(kFloat, {3});
+  bench.ops().Copy(back, narrow);
+  EXPECT_EQ(bench.Read(back), bench.Read(narrow));
+  const Tensor integers = bench.Integers({5}, "integers", -100, 100);
+  const Tensor copied = bench.Filled(DType::kInt32, {5}, 0);
+  bench.ops().Copy(copied, integers);
+  EXPECT_EQ(bench.Read(copied), bench.Read(integers));
+}
+
+TEST(Elementwise, AddScaleAndFill) {
+  const auto cpu = CpuForTest();
+  Workbench bench(*cpu);
+  const Tensor sum = bench.From(kFloat, {2}, {1, 2});
+  bench.ops().Add(sum, bench.From(kHalf, {2}, {3, 4}), 0.5F);
+  EXPECT_EQ(bench.Read(sum), (std::vector<float>{2.5F, 4}));
+  bench.ops().Scale(sum, -2);
+  EXPECT_EQ(bench.Read(sum), (std::vector<float>{-5, -8}));
+  bench.ops().Fill(sum, 9);
+  EXPECT_EQ(bench.Read(sum), (std::vector<float>{9, 9}));
+}
+
+}  // namespace
+}  // namespace trireme

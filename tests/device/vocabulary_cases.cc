@@ -1,0 +1,108 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "device/op_cases.h"
+
+namespace trireme {
+namespace {
+
+std::vector<OpResult> RunEmbedding(Workbench& bench, DType working, std::int64_t tokens, std::int64_t columns) {
+  constexpr std::int64_t kRows = 11;
+  EmbeddingArgs args{.tokens = bench.Integers({tokens}, "tokens", 0, 3 * kRows),
+                     .table = bench.Normal(working, {kRows, columns}, "table"),
+                     .first_row = kRows,
+                     .out = bench.Output(working, {tokens, columns}),
+                     .grad_out = bench.Normal(working, {tokens, columns}, "grad_out"),
+                     .grad_table = bench.Normal(DType::kFloat32, {kRows, columns}, "grad_table")};
+  bench.ops().EmbeddingForward(args);
+  bench.ops().EmbeddingBackward(args);
+  return {{"out", bench.Read(args.out)}, {"grad_table", bench.Read(args.grad_table)}};
+}
+
+std::vector<OpResult> RunPositions(Workbench& bench, DType working) {
+  PositionArgs args{.x = bench.Normal(working, {23, 37}, "x"),
+                    .table = bench.Normal(working, {9, 37}, "table"),
+                    .grad_table = bench.Normal(DType::kFloat32, {9, 37}, "grad_table"),
+                    .first_token = 5};
+  bench.ops().PositionsBackward(args);
+  bench.ops().AddPositions(args);
+  return {{"x", bench.Read(args.x)}, {"grad_table", bench.Read(args.grad_table)}};
+}
+
+struct CrossEntropyCase {
+  std::int64_t tokens;
+  std::int64_t columns;
+  std::int64_t padding = 0;
+  std::int64_t parts = 1;
+  float z_loss = 0;
+};
+
+// Each part has its own logits; padding sits at the end of the last part.
+std::vector<OpResult> RunCrossEntropy(Workbench& bench, DType working, const CrossEntropyCase& c) {
+  const std::int64_t vocabulary = c.parts * c.columns - c.padding;
+  const Tensor targets = bench.Integers({c.tokens}, "targets", 0, vocabulary);
+  const Tensor statistics = bench.Output(DType::kFloat32, {c.parts, 3, c.tokens});
+  const Tensor mask = bench.Integers({c.tokens}, "weights", 0, 2);
+  const Tensor weights = bench.From(DType::kFloat32, {c.tokens}, bench.Read(mask));
+  std::vector<CrossEntropyArgs> parts;
+  for (std::int64_t part = 0; part < c.parts; ++part) {
+    parts.push_back({.logits = bench.Normal(working, {c.tokens, c.columns}, fmt::format("logits {}", part), 2),
+                     .first_column = part * c.columns,
+                     .valid_columns = std::clamp<std::int64_t>(vocabulary - part * c.columns, 0, c.columns),
+                     .targets = targets,
+                     .statistics = statistics.Rows(part, 1).Reshaped({3, c.tokens}),
+                     .weights = weights,
+                     .scale = 0.125F,
+                     .z_loss = c.z_loss,
+                     .losses = bench.Output(DType::kFloat32, {c.tokens})});
+    bench.ops().CrossEntropyStatistics(parts.back());
+  }
+  std::vector<OpResult> results{{"statistics", bench.Read(statistics)}};
+  for (CrossEntropyArgs& args : parts) {
+    args.statistics = statistics;
+    bench.ops().CrossEntropyLoss(args);
+    results.push_back({"losses", bench.Read(args.losses)});
+    bench.ops().CrossEntropyGradient(args);
+    results.push_back({"losses again", bench.Read(args.losses)});
+    results.push_back({"gradient", bench.Read(args.logits)});
+  }
+  return results;
+}
+
+std::vector<OpResult> RunLossSum(Workbench& bench) {
+  const Tensor sums = bench.Output(DType::kFloat32, {2});
+  bench.ops().LossSum(bench.Normal(DType::kFloat32, {1001}, "losses", 1, 4),
+                      bench.Normal(DType::kFloat32, {1001}, "weights", 0.25F, 1), sums);
+  return {{"sums", bench.Read(sums)}};
+}
+
+}  // namespace
+
+std::vector<OpCase> VocabularyCases() {
+  std::vector<OpCase> all;
+  for (const auto& [tokens, columns] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {50, 33}, {301, 128}}) {
+    all.push_back({fmt::format("Embedding{}x{}", tokens, columns),
+                   [tokens = tokens, columns = columns](Workbench& bench, DType working) {
+                     return RunEmbedding(bench, working, tokens, columns);
+                   }});
+  }
+  all.push_back({"Positions", [](Workbench& bench, DType working) { return RunPositions(bench, working); }});
+  const std::vector<CrossEntropyCase> cases = {
+      {.tokens = 1, .columns = 1},
+      {.tokens = 9, .columns = 101},
+      {.tokens = 20, .columns = 128, .padding = 27, .z_loss = 1e-2F},
+      {.tokens = 7, .columns = 64, .padding = 5, .parts = 3},
+      {.tokens = 3, .columns = 8, .padding = 9, .parts = 2},
+      {.tokens = 4, .columns = 5003},
+  };
+  for (const CrossEntropyCase& c : cases) {
+    all.push_back({fmt::format("CrossEntropy{}x{}Padding{}Parts{}{}", c.tokens, c.columns, c.padding, c.parts,
+                               c.z_loss > 0 ? "ZLoss" : ""),
+                   [c](Workbench& bench, DType working) { return RunCrossEntropy(bench, working, c); }});
+  }
+  all.push_back({"LossSum", [](Workbench& bench, DType) { return RunLossSum(bench); }});
+  return all;
+}
+
+}  // namespace trireme

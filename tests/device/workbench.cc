@@ -1,0 +1,147 @@
+#include "device/workbench.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "base/random.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::uint64_t kSeed = 20240229;
+
+}  // namespace
+
+Workbench::~Workbench() {
+  device_.Synchronize();
+  for (void* block : blocks_) {
+    device_.Free(block);
+  }
+}
+
+Tensor Workbench::From(DType dtype, const Shape& shape, const std::vector<float>& values) {
+  Tensor tensor{device_.Allocate(shape.count() * SizeOf(dtype)), dtype, shape};
+  blocks_.push_back(tensor.data);
+  Write(tensor, values);
+  return tensor;
+}
+
+Tensor Workbench::Normal(DType dtype, const Shape& shape, std::string_view name, float deviation, float mean) {
+  std::vector<float> values(static_cast<std::size_t>(shape.count()));
+  const std::uint64_t key = RandomKey(kSeed, name);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>(BFloat16(mean + deviation * RandomNormal(key, i)));
+  }
+  return From(dtype, shape, values);
+}
+
+Tensor Workbench::Integers(const Shape& shape, std::string_view name, std::int64_t low, std::int64_t high) {
+  std::vector<float> values(static_cast<std::size_t>(shape.count()));
+  const std::uint64_t key = RandomKey(kSeed, name);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto drawn = static_cast<std::int64_t>(RandomBelow(key, i, static_cast<std::uint64_t>(high - low)));
+    values[i] = static_cast<float>(low + drawn);
+  }
+  return From(DType::kInt32, shape, values);
+}
+
+Tensor Workbench::Filled(DType dtype, const Shape& shape, float value) {
+  return From(dtype, shape, std::vector<float>(static_cast<std::size_t>(shape.count()), value));
+}
+
+Tensor Workbench::Output(DType dtype, const Shape& shape) {
+  return Filled(dtype, shape, std::numeric_limits<float>::quiet_NaN());
+}
+
+Tensor Workbench::Copy(const Tensor& tensor) { return From(tensor.dtype, tensor.shape, Read(tensor)); }
+
+void Workbench::Write(const Tensor& tensor, const std::vector<float>& values) {
+  ASSERT_EQ(tensor.shape.count(), static_cast<std::int64_t>(values.size()));
+  std::vector<char> bytes(static_cast<std::size_t>(tensor.bytes()));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (tensor.dtype == DType::kBFloat16) {
+      const BFloat16 value(values[i]);
+      std::memcpy(bytes.data() + 2 * i, &value, 2);
+    } else if (tensor.dtype == DType::kInt32) {
+      const auto value = static_cast<std::int32_t>(values[i]);
+      std::memcpy(bytes.data() + 4 * i, &value, 4);
+    } else {
+      std::memcpy(bytes.data() + 4 * i, &values[i], 4);
+    }
+  }
+  device_.CopyFromHost(tensor.data, bytes.data(), tensor.bytes());
+}
+
+std::vector<float> Workbench::Read(const Tensor& tensor) {
+  std::vector<char> bytes(static_cast<std::size_t>(tensor.bytes()));
+  device_.CopyToHost(bytes.data(), tensor.data, tensor.bytes());
+  std::vector<float> values(static_cast<std::size_t>(tensor.count()));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (tensor.dtype == DType::kBFloat16) {
+      BFloat16 value;
+      std::memcpy(&value, bytes.data() + 2 * i, 2);
+      values[i] = static_cast<float>(value);
+    } else if (tensor.dtype == DType::kInt32) {
+      std::int32_t value = 0;
+      std::memcpy(&value, bytes.data() + 4 * i, 4);
+      values[i] = static_cast<float>(value);
+    } else {
+      std::memcpy(&values[i], bytes.data() + 4 * i, 4);
+    }
+  }
+  return values;
+}
+
+std::unique_ptr<Device> CpuForTest(int threads) { return MakeDevice({.kind = "cpu", .threads = threads}); }
+
+double Dot(const std::vector<float>& a, const std::vector<float>& b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
+  }
+  return sum;
+}
+
+double RelativeDifference(const std::vector<float>& a, const std::vector<float>& b) {
+  if (a.size() != b.size()) {
+    return std::numeric_limits<double>::infinity();
+  }
+  double difference = 0;
+  double magnitude = 1e-30;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (a[i] == b[i] && std::isinf(b[i])) {
+      continue;
+    }
+    if (!std::isfinite(a[i]) || !std::isfinite(b[i])) {
+      return std::numeric_limits<double>::infinity();
+    }
+    difference = std::max(difference, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
+    magnitude = std::max(magnitude, std::abs(static_cast<double>(b[i])));
+  }
+  return difference / magnitude;
+}
+
+void ExpectGradient(Workbench& bench, const GradientCheck& check) {
+  const std::vector<float> gradient = bench.Read(check.gradient);
+  const std::vector<float> original = bench.Read(check.variable);
+  ASSERT_EQ(gradient.size(), original.size());
+  for (std::size_t i = 0; i < original.size(); i += check.stride) {
+    std::vector<float> moved = original;
+    moved[i] = original[i] + check.step;
+    const double up = moved[i];
+    bench.Write(check.variable, moved);
+    const double above = check.loss();
+    moved[i] = original[i] - check.step;
+    const double down = moved[i];
+    bench.Write(check.variable, moved);
+    const double below = check.loss();
+    const double expected = (above - below) / (up - down);
+    EXPECT_NEAR(gradient[i], expected, check.tolerance * (1 + std::abs(expected))) << "element " << i;
+  }
+  bench.Write(check.variable, original);
+}
+
+}  // namespace trireme

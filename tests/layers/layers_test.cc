@@ -1,0 +1,223 @@
+// The tables of ARCHITECTURE.md against the code: what each folder of src/ includes and links, and which headers from
+// outside appear where. The document is the rule; this test is how it stays true.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+const fs::path kRoot = TRIREME_SOURCE_DIR;
+
+struct LayerRow {
+  std::string folder;
+  std::set<std::string> may_include;
+};
+struct OutsideRow {
+  std::vector<std::string> headers;  // a name, or a folder with a slash at its end
+  std::vector<std::string> places;   // beginnings of paths below src/ or "apps/"
+};
+struct Include {
+  std::string file;  // "comm/communicator.h", or "apps/trireme/main.cc"
+  std::string header;
+  bool quoted = false;
+};
+
+std::string ReadText(const fs::path& path) {
+  std::ifstream file(path);
+  EXPECT_TRUE(file) << path;
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// The words between backquotes or commas of a table's cell.
+std::vector<std::string> Words(const std::string& cell) {
+  std::vector<std::string> words;
+  static const std::regex word("[A-Za-z0-9_+./*]+");
+  for (std::sregex_iterator found(cell.begin(), cell.end(), word), end; found != end; ++found) {
+    words.push_back(found->str());
+  }
+  return words;
+}
+
+// Rows of the table whose first heading is `heading`, cell by cell.
+std::vector<std::vector<std::string>> Table(const std::string& heading) {
+  std::istringstream lines(ReadText(kRoot / "ARCHITECTURE.md"));
+  std::vector<std::vector<std::string>> rows;
+  bool inside = false;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("| " + heading + " |")) {
+      inside = true;
+      std::getline(lines, line);  // the rule below the heading
+    } else if (inside && line.starts_with("|")) {
+      std::vector<std::string> cells;
+      std::istringstream parts(line.substr(1));
+      for (std::string cell; std::getline(parts, cell, '|');) {
+        cells.push_back(cell);
+      }
+      rows.push_back(cells);
+    } else if (inside) {
+      break;
+    }
+  }
+  return rows;
+}
+
+std::vector<LayerRow> Layers() {
+  std::vector<LayerRow> rows;
+  for (const auto& cells : Table("folder")) {
+    const std::vector<std::string> allowed = Words(cells.at(2));
+    rows.push_back({.folder = Words(cells.at(0)).at(0), .may_include = {allowed.begin(), allowed.end()}});
+  }
+  return rows;
+}
+
+std::vector<OutsideRow> OutsideHeaders() {
+  std::vector<OutsideRow> rows;
+  for (const auto& cells : Table("headers from outside")) {
+    rows.push_back({.headers = Words(cells.at(0)), .places = Words(cells.at(1))});
+  }
+  return rows;
+}
+
+std::vector<Include> AllIncludes() {
+  std::vector<Include> includes;
+  static const std::regex line(R"(^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"])", std::regex::multiline);
+  static const std::set<std::string> kinds = {".h", ".cc", ".cu", ".cuh"};
+  for (const fs::path& tree : {kRoot / "src", kRoot / "apps"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(tree)) {
+      if (!entry.is_regular_file() || !kinds.contains(entry.path().extension())) {
+        continue;
+      }
+      const fs::path below = tree.filename() == "src" ? tree : kRoot;
+      const std::string text = ReadText(entry.path());
+      for (std::sregex_iterator found(text.begin(), text.end(), line), end; found != end; ++found) {
+        includes.push_back({.file = fs::relative(entry.path(), below).generic_string(),
+                            .header = (*found)[2],
+                            .quoted = (*found)[1] == "\""});
+      }
+    }
+  }
+  return includes;
+}
+
+std::string FolderOf(const std::string& path) { return path.substr(0, path.find('/')); }
+
+TEST(Layers, TheTableNamesEveryFolderOnce) {
+  std::vector<std::string> folders;
+  for (const auto& entry : fs::directory_iterator(kRoot / "src")) {
+    folders.push_back(entry.path().filename());
+  }
+  folders.push_back("apps");
+  std::vector<std::string> rows;
+  for (const LayerRow& row : Layers()) {
+    rows.push_back(row.folder);
+  }
+  EXPECT_THAT(rows, testing::UnorderedElementsAreArray(folders));
+}
+
+TEST(Layers, AFolderIncludesOnlyFoldersAboveIt) {
+  std::set<std::string> above;
+  for (const LayerRow& row : Layers()) {
+    for (const std::string& other : row.may_include) {
+      EXPECT_TRUE(above.contains(other)) << row.folder << " may include " << other << ", which is no row above it";
+    }
+    above.insert(row.folder);
+  }
+}
+
+TEST(Layers, EveryIncludeKeepsToTheTable) {
+  std::map<std::string, std::set<std::string>> allowed;
+  for (const LayerRow& row : Layers()) {
+    allowed[row.folder] = row.may_include;
+    allowed[row.folder].insert(row.folder);
+  }
+  const std::vector<Include> includes = AllIncludes();
+  EXPECT_GT(includes.size(), 500U);
+  for (const Include& include : includes) {
+    if (!include.quoted) {
+      continue;
+    }
+    const std::string from = FolderOf(include.file);
+    EXPECT_TRUE(fs::exists(kRoot / "src" / include.header) || fs::exists(kRoot / include.header))
+        << include.file << " includes \"" << include.header << "\": paths start below src/";
+    EXPECT_TRUE(allowed[from].contains(FolderOf(include.header)))
+        << include.file << " includes \"" << include.header << "\", which the row of " << from << " does not allow";
+  }
+}
+
+TEST(Layers, EveryLibraryLinksWhatItsRowAllows) {
+  for (const LayerRow& row : Layers()) {
+    const fs::path file = kRoot / "src" / row.folder / "CMakeLists.txt";
+    if (row.folder == "apps" || !fs::exists(file)) {
+      continue;
+    }
+    const std::string text = ReadText(file);
+    std::smatch list;
+    static const std::regex depends(R"(DEPENDS([a-z\s]*))");
+    if (std::regex_search(text, list, depends)) {
+      for (const std::string& folder : Words(list[1])) {
+        EXPECT_TRUE(row.may_include.contains(folder)) << file << " links " << folder;
+      }
+    }
+  }
+}
+
+// A header of the standard library has neither a dot nor a slash in its name.
+bool IsStandard(const std::string& header) { return header.find_first_of("./") == std::string::npos; }
+
+bool Matches(const std::string& name, const std::string& pattern) {
+  if (pattern.ends_with("/") || pattern.ends_with("*")) {
+    return name.starts_with(pattern.substr(0, pattern.size() - (pattern.ends_with("*") ? 1 : 0)));
+  }
+  return name == pattern;
+}
+
+TEST(OutsideHeaders, AppearOnlyWhereTheTableSays) {
+  const std::vector<OutsideRow> rows = OutsideHeaders();
+  EXPECT_GT(rows.size(), 5U);
+  for (const Include& include : AllIncludes()) {
+    if (include.quoted || IsStandard(include.header)) {
+      continue;
+    }
+    bool known = false;
+    bool allowed = false;
+    for (const OutsideRow& row : rows) {
+      for (const std::string& header : row.headers) {
+        if (!Matches(include.header, header)) {
+          continue;
+        }
+        known = true;
+        for (const std::string& place : row.places) {
+          allowed = allowed || place == "anywhere" || Matches(include.file, place);
+        }
+      }
+    }
+    EXPECT_TRUE(known) << include.file << " includes <" << include.header << ">, which no row of the table names";
+    EXPECT_TRUE(!known || allowed) << include.file << " includes <" << include.header << ">, which belongs elsewhere";
+  }
+}
+
+TEST(Conditionals, OnlyTheHeaderSharedWithKernelsHasOne) {
+  static const std::regex conditional(R"(^[ \t]*#[ \t]*(if|ifdef|ifndef)\b)", std::regex::multiline);
+  for (const fs::path& tree : {kRoot / "src", kRoot / "apps"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(tree)) {
+      const std::string kind = entry.path().extension();
+      const bool is_source = kind == ".h" || kind == ".cc";
+      if (is_source && entry.path().filename() != "random.h") {
+        EXPECT_FALSE(std::regex_search(ReadText(entry.path()), conditional)) << entry.path();
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trireme

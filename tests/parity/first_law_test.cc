@@ -1,0 +1,78 @@
+// Law 1 on single features: each layout trains as one rank does.
+#include "parity/parity.h"
+
+namespace trireme::parity {
+namespace {
+
+class Families : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(All, Families, testing::Values("gpt2", "bloom", "llama"),
+                         [](const auto& family) { return family.param; });
+
+TEST_P(Families, OneRankLearns) {
+  RunConfig config = SmallRun(GetParam());
+  const Outcome outcome = Train({.config = config, .steps = LawSteps()});
+  EXPECT_THAT(outcome.accounting, testing::IsEmpty());
+  EXPECT_LT(outcome.losses.back(), outcome.losses.front());
+}
+
+TEST_P(Families, TensorRanksTrainAsOne) {
+  RunConfig config = SmallRun(GetParam());
+  config.layout.tensor = 2;
+  ExpectLaw(config);
+}
+
+TEST_P(Families, SequenceParallelRanksTrainAsOne) {
+  RunConfig config = SmallRun(GetParam());
+  config.layout.tensor = 3;
+  config.layout.sequence_parallel = true;
+  ExpectLaw(config);
+}
+
+TEST_P(Families, PipelineRanksTrainAsOne) {
+  RunConfig config = SmallRun(GetParam());
+  config.layout.pipeline = 2;
+  ExpectLaw(config);
+}
+
+TEST_P(Families, DataRanksTrainAsOne) {
+  for (int zero = 0; zero <= 3; ++zero) {
+    SCOPED_TRACE(zero);
+    RunConfig config = SmallRun(GetParam());
+    config.layout.data = 2;
+    config.layout.zero = zero;
+    ExpectLaw(config);
+  }
+}
+
+TEST_P(Families, EveryScheduleTrainsAsOne) {
+  for (const char* schedule : {"gpipe", "1f1b", "interleaved", "zero_bubble"}) {
+    SCOPED_TRACE(schedule);
+    RunConfig config = SmallRun(GetParam());
+    config.layout.pipeline = 2;
+    config.layout.schedule = schedule;
+    config.layout.chunks = std::string(schedule) == "interleaved" ? 2 : 1;
+    ExpectLaw(config);
+  }
+}
+
+TEST_P(Families, RecomputationChangesNothing) {
+  for (const Recompute recompute : {Recompute::kLight, Recompute::kSelective, Recompute::kFull}) {
+    SCOPED_TRACE(Name(recompute));
+    RunConfig config = SmallRun(GetParam());
+    config.layout.tensor = 2;
+    config.layout.sequence_parallel = true;
+    config.layout.recompute = recompute;
+    ExpectLaw(config);
+    config.layout.recompute_layers = 1;
+    ExpectLaw(config);
+  }
+}
+
+TEST_P(Families, AllAxesTogetherTrainAsOne) {
+  RunConfig config = SmallRun(GetParam());
+  config.layout = {.tensor = 2, .pipeline = 2, .data = 2, .zero = 1};
+  ExpectLaw(config);
+}
+
+}  // namespace
+}  // namespace trireme::parity

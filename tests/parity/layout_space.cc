@@ -1,0 +1,160 @@
+#include "parity/layout_space.h"
+
+#include <set>
+#include <tuple>
+
+#include "base/error.h"
+#include "base/random.h"
+#include "parity/parity.h"
+
+namespace trireme::parity {
+namespace {
+
+constexpr std::array<const char*, 3> kFamilies = {"gpt2", "bloom", "llama"};
+constexpr std::array<const char*, 4> kSchedules = {"gpipe", "1f1b", "interleaved", "zero_bubble"};
+constexpr std::array<Recompute, 4> kRecomputes = {Recompute::kNone, Recompute::kLight, Recompute::kSelective,
+                                                  Recompute::kFull};
+
+using Pair = std::tuple<int, int, int, int>;  // factor, value, factor, value
+
+template <typename Visit>
+void ForEachPair(const Choice& choice, Visit visit) {
+  for (int a = 0; a < kFactors; ++a) {
+    for (int b = a + 1; b < kFactors; ++b) {
+      visit(Pair{a, choice[static_cast<std::size_t>(a)], b, choice[static_cast<std::size_t>(b)]});
+    }
+  }
+}
+
+// A number in [0, bound) that depends on the seed and on what it is for.
+int Draw(std::uint64_t seed, const char* what, int bound) {
+  return static_cast<int>(RandomBelow(RandomKey(seed, what), 0, static_cast<std::uint64_t>(bound)));
+}
+
+}  // namespace
+
+const std::array<int, kFactors>& FactorSizes() {
+  static constexpr std::array<int, kFactors> kSizes = {3, 4, 4, 3, 4, 4, 2, 4, 8};
+  return kSizes;
+}
+
+bool Possible(const Choice& choice) {
+  const int tensor = choice[kTensor] + 1;
+  const int pipeline = choice[kPipeline] + 1;
+  const int data = choice[kData] + 1;
+  const int micro_batches = choice[kMicroBatches] + 1;
+  if (tensor * pipeline * data > 8) {
+    return false;
+  }
+  const bool interleaved = std::string(kSchedules[static_cast<std::size_t>(choice[kSchedule])]) == "interleaved";
+  return !interleaved || (pipeline > 1 && micro_batches % pipeline == 0);
+}
+
+std::vector<Choice> AllChoices() {
+  std::vector<Choice> all;
+  Choice choice{};
+  while (true) {
+    if (Possible(choice)) {
+      all.push_back(choice);
+    }
+    int factor = 0;
+    while (factor < kFactors &&
+           ++choice[static_cast<std::size_t>(factor)] == FactorSizes()[static_cast<std::size_t>(factor)]) {
+      choice[static_cast<std::size_t>(factor++)] = 0;
+    }
+    if (factor == kFactors) {
+      return all;
+    }
+  }
+}
+
+std::vector<Choice> PairwiseCover() {
+  const std::vector<Choice> all = AllChoices();
+  std::set<Pair> open;
+  for (const Choice& choice : all) {
+    ForEachPair(choice, [&](const Pair& pair) { open.insert(pair); });
+  }
+  std::vector<Choice> cover;
+  for (std::uint64_t round = 0; !open.empty(); ++round) {
+    // The best of a few hundred draws; when none helps, the first choice that does.
+    Choice best{};
+    int best_count = 0;
+    for (std::uint64_t candidate = 0; candidate < 400; ++candidate) {
+      const Choice& choice = all[RandomBelow(RandomKey(round, "cover"), candidate, all.size())];
+      int count = 0;
+      ForEachPair(choice, [&](const Pair& pair) { count += open.contains(pair) ? 1 : 0; });
+      if (count > best_count) {
+        best_count = count;
+        best = choice;
+      }
+    }
+    for (std::size_t i = 0; best_count == 0; ++i) {
+      ForEachPair(all[i], [&](const Pair& pair) { best_count += open.contains(pair) ? 1 : 0; });
+      best = all[i];
+    }
+    ForEachPair(best, [&](const Pair& pair) { open.erase(pair); });
+    cover.push_back(best);
+  }
+  return cover;
+}
+
+RunConfig ConfigOf(const Choice& choice) {
+  RunConfig config = SmallRun(kFamilies[static_cast<std::size_t>(choice[kFamily])]);
+  ParallelLayout& layout = config.layout;
+  layout.tensor = choice[kTensor] + 1;
+  layout.pipeline = choice[kPipeline] + 1;
+  layout.data = choice[kData] + 1;
+  layout.zero = choice[kZero];
+  layout.schedule = kSchedules[static_cast<std::size_t>(choice[kSchedule])];
+  layout.chunks = layout.schedule == "interleaved" ? 2 : 1;
+  layout.sequence_parallel = choice[kSequenceParallel] == 1;
+  layout.recompute = kRecomputes[static_cast<std::size_t>(choice[kRecompute])];
+  config.model.layers = layout.pipeline == 3 ? 6 : layout.virtual_stages() == 8 ? 8 : 4;
+  config.batch.global = static_cast<std::int64_t>(choice[kMicroBatches] + 1) * layout.data * layout.micro_batch;
+  return config;
+}
+
+RunConfig RandomConfig(std::uint64_t seed) {
+  Choice choice{};
+  for (int attempt = 0;; ++attempt) {
+    for (int factor = 0; factor < kFactors; ++factor) {
+      const auto f = static_cast<std::size_t>(factor);
+      choice[f] = Draw(seed * 1000 + static_cast<std::uint64_t>(attempt), fmt::format("factor {}", factor).c_str(),
+                       FactorSizes()[f]);
+    }
+    if (Possible(choice)) {
+      break;
+    }
+  }
+  RunConfig config = ConfigOf(choice);
+  ParallelLayout& layout = config.layout;
+  const std::int64_t micro_batches = config.batch.global / layout.data;
+  layout.micro_batch = 1 + Draw(seed, "micro batch", 2);
+  config.batch.global = micro_batches * layout.data * layout.micro_batch;
+  config.model.dropout = Draw(seed, "dropout", 3) == 0 ? 0.2 : 0.0;
+  config.model.tie_embeddings = Draw(seed, "tie", 2) == 0;
+  config.model.vocabulary = 70 + Draw(seed, "vocabulary", 40);
+  if (config.model.family == "llama" && Draw(seed, "grouped", 2) == 0) {
+    config.model.kv_heads = layout.tensor == 3 ? 6 : 4;
+  }
+  config.data.document_masks = Draw(seed, "documents", 3) == 0;
+  config.train.z_loss = Draw(seed, "z", 3) == 0 ? 1e-3 : 0.0;
+  config.train.head_chunk = Draw(seed, "head", 2) == 0 ? 5 : 0;
+  if (Draw(seed, "partition", 2) == 0) {
+    layout.partition = Draw(seed, "weigh", 2) == 0 ? "balanced" : "cost";
+  }
+  if (layout.recompute != Recompute::kNone && Draw(seed, "layers", 2) == 0) {
+    layout.recompute_layers = 1;
+  }
+  return config;
+}
+
+std::string NameOf(const Choice& choice) {
+  const RunConfig config = ConfigOf(choice);
+  const ParallelLayout& layout = config.layout;
+  return fmt::format("{}_tp{}_pp{}_dp{}_zero{}_{}_{}_{}_m{}", config.model.family, layout.tensor, layout.pipeline,
+                     layout.data, layout.zero, layout.schedule, layout.sequence_parallel ? "sp" : "plain",
+                     Name(layout.recompute), choice[kMicroBatches] + 1);
+}
+
+}  // namespace trireme::parity

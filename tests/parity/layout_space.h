@@ -1,0 +1,42 @@
+// The space of layouts that law 1 ranges over, a pairwise cover of it, and seeded random draws from it.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "run/run_config.h"
+
+namespace trireme::parity {
+
+// One choice of each factor, as an index into its values.
+enum Factor {
+  kFamily,
+  kTensor,
+  kPipeline,
+  kData,
+  kZero,
+  kSchedule,
+  kSequenceParallel,
+  kRecompute,
+  kMicroBatches,
+  kFactors
+};
+using Choice = std::array<int, kFactors>;
+
+// Values of each factor: families 3, tensor 1–4, pipeline 1–4, data 1–3, ZeRO 0–3, four schedules, sequence parallel
+// off and on, four recompute modes, micro batches 1–8.
+const std::array<int, kFactors>& FactorSizes();
+// Within 8 ranks, and countable for the schedule (interleaved: more than one stage, micro batches a multiple of them).
+bool Possible(const Choice& choice);
+std::vector<Choice> AllChoices();
+// Choices that together hold every pair of factor values that any possible choice holds. Deterministic.
+std::vector<Choice> PairwiseCover();
+
+RunConfig ConfigOf(const Choice& choice);
+// A possible choice, with dropout, masks, z-loss, micro batch, partition, grouped heads and ties drawn too.
+RunConfig RandomConfig(std::uint64_t seed);
+// "gpt2_tp2_pp1_dp3_zero1_1f1b_sp_full_m4": a test's name.
+std::string NameOf(const Choice& choice);
+
+}  // namespace trireme::parity

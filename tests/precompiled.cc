@@ -1,0 +1,1 @@
+// Compiled once so that every test program can share its precompiled headers (see trireme_test in cmake/).

@@ -1,0 +1,125 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "run/run_config.h"
+
+namespace trireme {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+std::string MessageOf(const std::vector<std::string>& settings, int ranks = 0) {
+  try {
+    Validate(ParseRecipe("", "test.toml", settings).config, ranks);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(ValidateRun, AcceptsTheDefaults) {
+  EXPECT_EQ(MessageOf({}), "");
+  EXPECT_EQ(MessageOf({}, 1), "");
+}
+
+TEST(ValidateRun, RanksMustBeTheProductOfTheAxes) {
+  const std::vector<std::string> layout = {"layout.tensor=2", "layout.pipeline=2", "layout.data=2"};
+  EXPECT_EQ(MessageOf(layout, 8), "");
+  EXPECT_THAT(MessageOf(layout, 12),
+              AllOf(HasSubstr("layout.tensor = 2"), HasSubstr("layout.pipeline = 2"),
+                    HasSubstr("= 8 ranks, but the run has 12"), HasSubstr("layout.data = 3 would fit")));
+  EXPECT_THAT(MessageOf(layout, 6), HasSubstr("nearest that work are 4 or 8 ranks"));
+  EXPECT_THAT(MessageOf({"layout.tensor=1000000", "layout.pipeline=1000000", "layout.data=1000000"}),
+              HasSubstr("is more than 1048576 ranks"));
+}
+
+TEST(ValidateRun, UniformStagesMustDivideTheLayers) {
+  const std::vector<std::string> settings = {"model.layers=78", "layout.pipeline=12", "batch.global=12"};
+  EXPECT_THAT(MessageOf(settings),
+              AllOf(HasSubstr("78"), HasSubstr("12"), HasSubstr("72 or 84"), HasSubstr("6 or 13")));
+  std::vector<std::string> balanced = settings;
+  balanced.emplace_back("layout.partition=balanced");
+  EXPECT_EQ(MessageOf(balanced), "");
+  EXPECT_THAT(MessageOf({"layout.pipeline=100000", "layout.chunks=10000", "layout.schedule=interleaved"}),
+              HasSubstr("virtual stages"));
+}
+
+TEST(ValidateRun, TensorDegreeMustDivideTheHeads) {
+  EXPECT_THAT(MessageOf({"layout.tensor=3"}), HasSubstr("layout.tensor = 3 does not divide model.heads = 4"));
+}
+
+TEST(ValidateRun, TheBatchMustDivideAtEveryStepOfTheRamp) {
+  EXPECT_THAT(MessageOf({"batch.global=10", "layout.micro_batch=4"}),
+              AllOf(HasSubstr("batch.global = 10"), HasSubstr("8 or 12")));
+  // 8, 14, 20: the middle one is never seen by looking at both ends.
+  EXPECT_THAT(MessageOf({"batch.global=20", "batch.ramp_up={start=8, increment=6, samples=1000}", "layout.data=4"}),
+              AllOf(HasSubstr("the batch of 14"), HasSubstr("12 or 16")));
+  EXPECT_EQ(MessageOf({"batch.global=20", "batch.ramp_up={start=8, increment=4, samples=1000}", "layout.data=4"}), "");
+}
+
+TEST(ValidateRun, ARampMustBeWhole) {
+  EXPECT_THAT(MessageOf({"batch.global=16", "batch.ramp_up={start=8, increment=3, samples=10}"}),
+              HasSubstr("the nearest that does is 2 or 4"));
+  EXPECT_THAT(MessageOf({"batch.ramp_up={start=99, increment=3, samples=10}"}), HasSubstr("above batch.global"));
+  EXPECT_THAT(MessageOf({"batch.ramp_up={start=4, samples=10}"}), HasSubstr("batch.ramp_up.increment = 0"));
+  EXPECT_THAT(MessageOf({"batch.ramp_up={start=4, increment=4}"}), HasSubstr("batch.ramp_up.samples = 0"));
+  EXPECT_THAT(MessageOf({"batch.ramp_up={increment=4}"}), HasSubstr("no start"));
+}
+
+TEST(ValidateRun, ScheduleCountsMustSuitEveryBatch) {
+  const std::vector<std::string> interleaved = {"model.layers=8", "layout.pipeline=4", "layout.chunks=2",
+                                                "layout.schedule=interleaved"};
+  EXPECT_EQ(MessageOf(interleaved), "");
+  std::vector<std::string> odd = interleaved;
+  odd.emplace_back("batch.global=10");
+  EXPECT_THAT(MessageOf(odd), AllOf(HasSubstr("global batch of 10"), HasSubstr("8 or 12")));
+  std::vector<std::string> ramp = interleaved;
+  ramp.emplace_back("batch.ramp_up={start=2, increment=2, samples=100}");
+  EXPECT_THAT(MessageOf(ramp), HasSubstr("global batch of 2"));
+  EXPECT_THAT(MessageOf({"layout.chunks=2", "model.layers=4"}), HasSubstr("runs one chunk a stage"));
+  EXPECT_THAT(MessageOf({"layout.schedule=1f2b"}), HasSubstr("did you mean '1f1b'?"));
+  EXPECT_THAT(MessageOf({"layout.schedule=mine.schedule"}), HasSubstr("'mine.schedule' cannot be read"));
+}
+
+TEST(ValidateRun, SequenceParallelismCutsTokens) {
+  EXPECT_THAT(MessageOf({"model.sequence=63", "layout.tensor=2", "layout.sequence_parallel=true"}),
+              HasSubstr("63 tokens"));
+}
+
+TEST(ValidateRun, SaysWhatTrainingDoesNotOffer) {
+  EXPECT_THAT(MessageOf({"layout.sequence=2"}), HasSubstr("set layout.sequence = 1"));
+  EXPECT_THAT(MessageOf({"layout.offload=optimizer"}), HasSubstr("layout.offload"));
+  EXPECT_THAT(MessageOf({"train.dtype=fp16"}), HasSubstr("fp32 and bf16"));
+  EXPECT_THAT(MessageOf({"optimizer.name=lion"}), HasSubstr("training offers adamw"));
+  EXPECT_THAT(MessageOf({"train.attention=plain"}), HasSubstr("known: flash"));
+  EXPECT_THAT(MessageOf({"layout.zero=4"}), HasSubstr("nearest that works is 3"));
+}
+
+TEST(ValidateRun, RefusesContradictions) {
+  EXPECT_THAT(MessageOf({"train.samples=5", "train.tokens=5"}), HasSubstr("keep one"));
+  EXPECT_THAT(MessageOf({"optimizer.schedule={kind='cosine', warmup_samples=50, decay_samples=50}"}),
+              HasSubstr("must be below decay_samples = 50"));
+}
+
+TEST(ValidateRun, SplitMustBeShares) {
+  for (const char* split : {"95;5;0", "a", "1,2,3,4", "-1,2,0", "0,0,0", "1,,2", "nan,1,1"}) {
+    EXPECT_THAT(MessageOf({std::string("data.split=") + split}), HasSubstr("data.split")) << split;
+  }
+  EXPECT_EQ(MessageOf({"data.split=9,1"}), "");
+  EXPECT_EQ(MessageOf({"data.split=0.9,0.1,0"}), "");
+}
+
+TEST(ValidateRun, ChecksConfigsMadeInCodeToo) {
+  RunConfig config;
+  config.model = Completed(config.model);
+  config.layout.zero = 9;
+  EXPECT_THROW(Validate(config, 0), Error);
+  config.layout.zero = 0;
+  config.optimizer.beta1 = 1.5;
+  EXPECT_THROW(Validate(config, 0), Error);
+}
+
+}  // namespace
+}  // namespace trireme
