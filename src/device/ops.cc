@@ -249,6 +249,9 @@ void Ops::Rotary(const RotaryArgs& args) {
   Require(args.head_size % 2 == 0, "Rotary: the head size {} is odd", args.head_size);
   Require(args.sequence > 0, "Rotary: a sequence of {} tokens", args.sequence);
   RequireShape({"Rotary", "qkv", args.qkv}, {args.qkv.shape[0], (args.heads + 2 * args.kv_heads) * args.head_size});
+  if (args.positions.given()) {
+    RequireVector({"Rotary", "positions", args.positions}, args.qkv.shape[0], kInt);
+  }
   if (args.qkv.count() != 0) {
     DoRotary(args);
   }
@@ -269,6 +272,26 @@ void Ops::AttentionBackward(const AttentionArgs& args) {
   Count(0, AttentionBackwardFlops(args.batch, args.sequence, args.heads, args.head_size));
   if (args.out.count() != 0) {
     DoAttentionBackward(args);
+  }
+}
+
+void Ops::DecodeAttention(const DecodeAttentionArgs& args) {
+  constexpr auto kName = "DecodeAttention";
+  Require(args.kv_heads > 0 && args.heads % args.kv_heads == 0, "{}: {} query heads do not divide over {} key heads",
+          kName, args.heads, args.kv_heads);
+  const std::int64_t rows = args.batch * args.queries;
+  RequireShape({kName, "qkv", args.qkv}, {rows, (args.heads + 2 * args.kv_heads) * args.head_size});
+  RequireWorkingType({kName, "qkv", args.qkv});
+  RequireLike({kName, "out", args.out}, {rows, args.heads * args.head_size}, args.qkv.dtype);
+  const std::int64_t cached = args.batch * args.capacity * args.kv_heads * args.head_size;
+  RequireVector({kName, "keys", args.keys}, cached, args.qkv.dtype);
+  RequireVector({kName, "values", args.values}, cached, args.qkv.dtype);
+  RequireVector({kName, "starts", args.starts}, args.batch, kInt);
+  if (args.slopes.given()) {
+    RequireVector({kName, "slopes", args.slopes}, args.heads, kFloat);
+  }
+  if (args.out.count() != 0) {
+    DoDecodeAttention(args);
   }
 }
 

@@ -104,7 +104,8 @@ struct AttentionArgs {
 };
 
 // Rotates pairs (i, i + D/2) of the query and key heads of packed rows [B*T, (H + 2*Hkv) * D] in place, by
-// position * theta^(-2i/D); position = row % T. inverse rotates back (the backward of the forward).
+// position * theta^(-2i/D); position = row % T, or positions[row], which must lie in [0, T). inverse rotates back (the
+// backward of the forward).
 struct RotaryArgs {
   Tensor qkv;
   std::int64_t sequence = 0;
@@ -113,6 +114,28 @@ struct RotaryArgs {
   std::int64_t head_size = 0;
   float theta = 10000;
   bool inverse = false;
+  Tensor positions;  // int32 [B*T]; may be missing
+};
+
+// Attention of new tokens over the keys and values of all tokens before them, for generation. qkv [B*Q, (H + 2*Hkv)*D]
+// holds Q new tokens of each sequence, packed as for AttentionArgs; token i of sequence b stands at position
+// starts[b] + i. Its key and value are stored there in the caches [B, capacity, Hkv * D]; its query sees the positions
+// up to its own. Tokens at or past the capacity are padding: they are not stored and their out is 0.
+// FLOPs are not counted: they depend on `starts`, which lies on the device.
+struct DecodeAttentionArgs {
+  std::int64_t batch = 0;
+  std::int64_t queries = 1;
+  std::int64_t capacity = 0;
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;
+  std::int64_t head_size = 0;
+  float scale = 1;
+  Tensor slopes;  // fp32 [H], ALiBi; may be missing
+  Tensor starts;  // int32 [B], not negative
+  Tensor qkv;
+  Tensor keys;
+  Tensor values;
+  Tensor out;  // [B*Q, H * D]
 };
 
 // Rows [first_row, first_row + rows) of a vocabulary table. tokens int32 [n].
@@ -198,6 +221,7 @@ class Ops {
   void Rotary(const RotaryArgs& args);
   void AttentionForward(const AttentionArgs& args);
   void AttentionBackward(const AttentionArgs& args);
+  void DecodeAttention(const DecodeAttentionArgs& args);
 
   void EmbeddingForward(const EmbeddingArgs& args);
   void EmbeddingBackward(const EmbeddingArgs& args);
@@ -241,6 +265,7 @@ class Ops {
   virtual void DoRotary(const RotaryArgs& args) = 0;
   virtual void DoAttentionForward(const AttentionArgs& args) = 0;
   virtual void DoAttentionBackward(const AttentionArgs& args) = 0;
+  virtual void DoDecodeAttention(const DecodeAttentionArgs& args) = 0;
   virtual void DoEmbeddingForward(const EmbeddingArgs& args) = 0;
   virtual void DoEmbeddingBackward(const EmbeddingArgs& args) = 0;
   virtual void DoAddPositions(const PositionArgs& args) = 0;

@@ -22,7 +22,7 @@ std::string Decision(const PlanPoint& point) {
     layout.zero = 0;  // nothing to shard over
   }
   return fmt::format("{} {}{}{}", layout.ToString(), point.flash ? "flash" : "unfused",
-                     point.power_sgd ? " powersgd" : "", point.stack.asynchronous ? " asynchronous" : (point.stack.slowed ? " slow" : ""));
+                     point.power_sgd ? " powersgd" : "", point.stack.slowed ? " slow" : "");
 }
 
 Prediction Predict(const PricedRun& run, const Cluster& cluster, const SoftwareStack& stack,

@@ -19,7 +19,10 @@ std::vector<OpResult> RunActivation(Workbench& bench, DType working, ActivationK
 std::vector<OpResult> RunRotary(Workbench& bench, DType working, RotaryArgs args, std::int64_t rows) {
   args.qkv = bench.Normal(working, {rows, (args.heads + 2 * args.kv_heads) * args.head_size}, "qkv");
   bench.ops().Rotary(args);
-  return {{"qkv", bench.Read(args.qkv)}};
+  OpResult by_row{"qkv", bench.Read(args.qkv)};
+  args.positions = bench.Integers({rows}, "positions", 0, args.sequence);
+  bench.ops().Rotary(args);
+  return {std::move(by_row), {"qkv at positions", bench.Read(args.qkv)}};
 }
 
 }  // namespace

@@ -73,6 +73,34 @@ std::vector<OpResult> RunAttention(Workbench& bench, DType working, const Attent
   return {{"out", bench.Read(args.out)}, {"grad_qkv", bench.Read(args.grad_qkv)}};
 }
 
+// Two calls over one cache: `sequence - 2` tokens of every sequence, then two more.
+std::vector<OpResult> RunDecode(Workbench& bench, DType working, const AttentionCase& c) {
+  const AttentionArgs full = MakeArgs(bench, working, c);
+  const Shape cache{c.batch, c.sequence, c.kv_heads * c.head_size};
+  DecodeAttentionArgs args{.batch = c.batch,
+                           .queries = c.sequence - 2,
+                           .capacity = c.sequence,
+                           .heads = c.heads,
+                           .kv_heads = c.kv_heads,
+                           .head_size = c.head_size,
+                           .scale = full.scale,
+                           .slopes = full.slopes,
+                           .keys = bench.Filled(working, cache, 0),
+                           .values = bench.Filled(working, cache, 0)};
+  std::vector<OpResult> results;
+  for (const std::int64_t start : {std::int64_t{0}, c.sequence - 2}) {
+    args.queries = start == 0 ? c.sequence - 2 : 2;
+    args.starts = bench.Filled(DType::kInt32, {c.batch}, static_cast<float>(start));
+    args.qkv = full.qkv.Rows(start * c.batch, c.batch * args.queries);
+    args.out = bench.Output(working, {c.batch * args.queries, c.heads * c.head_size});
+    bench.ops().DecodeAttention(args);
+    results.push_back({start == 0 ? "prompt" : "next", bench.Read(args.out)});
+  }
+  results.push_back({"keys", bench.Read(args.keys)});
+  results.push_back({"values", bench.Read(args.values)});
+  return results;
+}
+
 }  // namespace
 
 std::vector<OpCase> AttentionCases() {
@@ -91,6 +119,12 @@ std::vector<OpCase> AttentionCases() {
   for (const AttentionCase& c : cases) {
     all.push_back({.name = NameOf(c),
                    .run = [c](Workbench& bench, DType working) { return RunAttention(bench, working, c); },
+                   .bf16_tolerance = 2.5e-2});
+  }
+  for (const AttentionCase& c : std::vector<AttentionCase>{
+           {2, 17, 3, 3, 16}, {1, 64, 4, 2, 64}, {2, 100, 4, 1, 32, true}, {1, 33, 2, 2, 5}, {2, 40, 2, 1, 200}}) {
+    all.push_back({.name = "Decode" + NameOf(c),
+                   .run = [c](Workbench& bench, DType working) { return RunDecode(bench, working, c); },
                    .bf16_tolerance = 2.5e-2});
   }
   return all;

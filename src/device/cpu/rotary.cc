@@ -49,11 +49,12 @@ void CpuOps::DoRotary(const RotaryArgs& args) {
   const float direction = args.inverse ? -1.0F : 1.0F;
   const float* cosines = rotary_.values.data();
   const float* sines = cosines + args.sequence * half;
+  const std::int32_t* positions = args.positions.as<std::int32_t>();
   DispatchWorkingType(args.qkv.dtype, [&](auto type) {
     using T = decltype(type);
     ParallelRanges(threads_, args.qkv.shape[0], RowGrain(width), [&](int, std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row) {
-        const std::int64_t offset = (row % args.sequence) * half;
+        const std::int64_t offset = (positions == nullptr ? row % args.sequence : positions[row]) * half;
         T* first = args.qkv.as<T>() + row * width;
         for (std::int64_t head = 0; head < args.heads + args.kv_heads; ++head) {
           RotateHead(first + head * args.head_size, cosines + offset, sines + offset, half, direction);

@@ -10,7 +10,8 @@ find_package(CUDNN 9.14 REQUIRED)
 target_sources(trireme_device PRIVATE
   cuda/activation.cu cuda/attention.cc cuda/attention_plain.cu cuda/attention_plain_backward.cu
   cuda/cross_entropy.cu cuda/cuda_check.cc
-  cuda/cuda_context.cc cuda/cuda_device.cc cuda/cuda_ops.cc cuda/cudnn_plan.cc cuda/elementwise.cu cuda/embedding.cu
+  cuda/cuda_context.cc cuda/cuda_device.cc cuda/cuda_ops.cc cuda/cudnn_plan.cc
+  cuda/decode_attention.cu cuda/elementwise.cu cuda/embedding.cu
   cuda/matmul_cublaslt.cc cuda/norm.cu cuda/optimizer.cu cuda/reduce.cu cuda/rotary.cu)
 # CMake 3.25 does not know that nvcc speaks C++20.
 target_compile_options(trireme_device PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;--expt-relaxed-constexpr>")

@@ -37,6 +37,7 @@ class CudaOps final : public Ops {
   void DoRotary(const RotaryArgs& args) override;
   void DoAttentionForward(const AttentionArgs& args) override;
   void DoAttentionBackward(const AttentionArgs& args) override;
+  void DoDecodeAttention(const DecodeAttentionArgs& args) override;
   void DoEmbeddingForward(const EmbeddingArgs& args) override;
   void DoEmbeddingBackward(const EmbeddingArgs& args) override;
   void DoAddPositions(const PositionArgs& args) override;

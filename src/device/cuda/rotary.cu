@@ -14,6 +14,7 @@ struct RotaryBody {
   T* qkv;
   const float* cosines;  // [sequence, half]
   const float* sines;
+  const std::int32_t* positions;
   std::int64_t sequence;
   std::int64_t rotated_heads;
   std::int64_t half;
@@ -25,7 +26,8 @@ struct RotaryBody {
     const std::int64_t head = first / half % rotated_heads;
     const std::int64_t row = first / (half * rotated_heads);
     const std::int64_t at = row * row_stride + head * 2 * half + pair;
-    const std::int64_t angle = row % sequence * half + pair;
+    const std::int64_t position = positions == nullptr ? row % sequence : positions[row];
+    const std::int64_t angle = position * half + pair;
     float low[kCount];
     float high[kCount];
     float cosine[kCount];
@@ -84,6 +86,7 @@ void CudaOps::DoRotary(const RotaryArgs& args) {
     const RotaryBody<T> body{args.qkv.as<T>(),
                              cosines,
                              cosines + args.sequence * half,
+                             args.positions.as<std::int32_t>(),
                              args.sequence,
                              rotated_heads,
                              half,

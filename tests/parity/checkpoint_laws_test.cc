@@ -1,0 +1,144 @@
+// Law 2: a resumed run gives the bits of the run that was never interrupted. Law 3: a state saved under one layout is
+// the same state under every other.
+#include <unistd.h>
+
+#include <filesystem>
+#include <map>
+#include <mutex>
+
+#include "comm/rank_runner.h"
+#include "parity/parity.h"
+#include "train/run_checkpoints.h"
+#include "train/training_loop.h"
+
+namespace trireme::parity {
+namespace {
+
+// (parameter, kind) -> whole fp32 values.
+using WholeState = std::map<std::pair<std::string, int>, std::vector<float>>;
+
+class CheckpointLaws : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = testing::TempDir() + "trireme_laws_" + std::to_string(::getpid());
+    std::filesystem::remove_all(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::string folder_;
+};
+
+WholeState Collect(Trainer& trainer, std::mutex& mutex, WholeState& whole) {
+  for (const OwnedState& state : trainer.State()) {
+    if (!state.saved) {
+      continue;
+    }
+    std::vector<float> values(static_cast<std::size_t>(state.values.count()));
+    trainer.device().CopyToHost(values.data(), state.values.data, state.values.bytes());
+    const Parameter& parameter = trainer.table().rows()[static_cast<std::size_t>(state.row)];
+    const std::scoped_lock lock(mutex);
+    auto& to = whole[{parameter.name, static_cast<int>(state.kind)}];
+    to.resize(static_cast<std::size_t>(parameter.shape.count()), std::nanf(""));
+    for (const SliceRun& run : state.runs) {
+      for (std::int64_t i = 0; i < run.count; ++i) {
+        float& place = to[static_cast<std::size_t>(run.global + i)];
+        EXPECT_TRUE(std::isnan(place)) << parameter.name << ": an element is saved twice";
+        place = values[static_cast<std::size_t>(run.local + i)];
+      }
+    }
+  }
+  return whole;
+}
+
+struct Part {
+  int steps = 0;
+  bool save = false;
+  std::vector<double> losses;
+  WholeState state;
+};
+
+// Loads what `folder` has, trains part.steps, saves when asked.
+void RunPart(const RunConfig& config, const std::string& folder, Part& part) {
+  Validate(config, config.layout.ranks());
+  const auto source = OpenRunSource(config, "train");
+  std::mutex mutex;
+  RunThreadRanks(config.layout.ranks(), {.kind = "cpu"}, [&](RankContext& context) {
+    Trainer trainer(config, context, {.train = source.get()});
+    RunCheckpoints checkpoints({.folder = folder, .config = config, .message = {}, .hook = {}}, context.world,
+                               context.device, trainer.table());
+    if (const auto found = checkpoints.Load(trainer.State())) {
+      trainer.Restore({.step = found->progress.step,
+                       .consumed_samples = found->progress.consumed_samples,
+                       .updates = found->progress.updates});
+    }
+    for (int step = 0; step < part.steps; ++step) {
+      const double loss = trainer.Step().loss;
+      if (context.world.rank() == 0) {
+        part.losses.push_back(loss);
+      }
+    }
+    Collect(trainer, mutex, part.state);
+    if (part.save) {
+      const Progress& progress = trainer.progress();
+      checkpoints.Save(
+          {.step = progress.step, .consumed_samples = progress.consumed_samples, .updates = progress.updates},
+          trainer.State());
+      checkpoints.Wait();
+    }
+  });
+}
+
+std::vector<ParallelLayout> Layouts() {
+  return {{},
+          {.tensor = 2},
+          {.pipeline = 2},
+          {.data = 2, .zero = 1},
+          {.data = 2, .zero = 2},
+          {.data = 3, .zero = 3},
+          {.tensor = 3, .sequence_parallel = true},
+          {.tensor = 2, .pipeline = 2, .data = 2, .zero = 1},
+          {.pipeline = 2, .data = 2, .zero = 3, .schedule = "interleaved", .chunks = 2},
+          {.tensor = 4, .data = 2, .zero = 2},
+          {.pipeline = 4, .data = 2, .zero = 0, .schedule = "zero_bubble"},
+          {.tensor = 2, .data = 4, .zero = 3, .recompute = Recompute::kFull}};
+}
+
+TEST_F(CheckpointLaws, AResumedRunGivesTheBitsOfTheUninterruptedOne) {
+  for (const ParallelLayout& layout : {Layouts()[7], Layouts()[8], Layouts()[0]}) {
+    SCOPED_TRACE(layout.ToString());
+    RunConfig config = SmallRun("llama");
+    config.layout = layout;
+    config.model.dropout = 0.1;
+    config.batch = {.global = 12, .ramp_start = 4, .ramp_increment = 4, .ramp_samples = 24};
+    Part whole{.steps = 6};
+    RunPart(config, folder_ + "/none", whole);
+    Part first{.steps = 3, .save = true};
+    RunPart(config, folder_ + "/" + layout.ToString(), first);
+    Part second{.steps = 3};
+    RunPart(config, folder_ + "/" + layout.ToString(), second);
+    first.losses.insert(first.losses.end(), second.losses.begin(), second.losses.end());
+    EXPECT_EQ(whole.losses, first.losses);
+    EXPECT_TRUE(whole.state == second.state);
+  }
+}
+
+TEST_F(CheckpointLaws, AnyLayoutLoadsWhatAnyOtherSaved) {
+  const std::vector<ParallelLayout> layouts = Layouts();
+  for (std::size_t from = 0; from < layouts.size(); ++from) {
+    RunConfig config = SmallRun(from % 2 == 0 ? "gpt2" : "bloom");
+    config.layout = layouts[from];
+    config.train.steps = 20;
+    Part saved{.steps = 1, .save = true};
+    const std::string folder = folder_ + "/" + std::to_string(from);
+    RunPart(config, folder, saved);
+    for (const ParallelLayout& layout : layouts) {
+      SCOPED_TRACE(layouts[from].ToString() + " to " + layout.ToString());
+      config.layout = layout;
+      Part loaded;
+      RunPart(config, folder, loaded);
+      EXPECT_TRUE(saved.state == loaded.state);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trireme::parity
