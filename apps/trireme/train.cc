@@ -23,6 +23,7 @@ struct TrainCommand {
   std::string run_folder;
   std::int64_t log_every = 0;
   bool dry_run = false;
+  bool no_checkpoint = false;
   bool help_keys = false;
 
   int Run() const;
@@ -79,7 +80,7 @@ int TrainCommand::Run() const {
       std::ofstream(folder + "/run.toml") << ToToml(config);
     }
     const LoopResult own = RunTraining(config, context, {.train = train.get(), .validation = validation.get()},
-                                       {.run_folder = folder, .signals = &signals}, &reporter);
+                                       {.run_folder = no_checkpoint ? "" : folder, .signals = &signals}, &reporter);
     if (context.world.rank() == 0) {
       result = own;
     }
@@ -107,6 +108,7 @@ void AddTrainCommand(CLI::App& app, int& exit_code) {
   train->add_option("--steps", command->steps, "Short for --set train.steps=N");
   train->add_option("--run", command->run_folder, "Folder of the run (runs/<recipe> by default)");
   train->add_option("--log-every", command->log_every, "Steps between log lines (1; on a terminal 10)");
+  train->add_flag("--no-checkpoint", command->no_checkpoint, "Neither read nor write checkpoints (for measurements)");
   train->add_flag("--dry-run", command->dry_run, "Print the resolved configuration with the origin of each value");
   train->add_flag("--help-keys", command->help_keys, "Print every key of a recipe with its default");
   train->footer(kExamples);
