@@ -2,6 +2,8 @@
 add_library(trireme_flags INTERFACE)
 target_compile_options(trireme_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wno-missing-field-initializers>
+  # GCC 12 and 13 see these in std::string and std::vector where there are none.
+  $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-array-bounds -Wno-stringop-overflow -Wno-restrict>
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${TRIREME_WERROR}>>:-Werror>)
 
 # CPU kernels alone are tuned for the machine. GCC 12.2 copies 32-byte constants wrongly under some -march=native

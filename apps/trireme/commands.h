@@ -14,6 +14,11 @@ inline constexpr int kExitBadInput = 2;
 inline constexpr int kExitStopped = 3;
 
 void AddTrainCommand(CLI::App& app, int& exit_code);
+void AddDiagnoseCommand(CLI::App& app, int& exit_code);
 void AddScheduleCommand(CLI::App& app, int& exit_code);
+void AddDataCommand(CLI::App& app, int& exit_code);
+void AddCheckpointCommand(CLI::App& app, int& exit_code);
+void AddGenerateCommand(CLI::App& app, int& exit_code);
+void AddEvaluateCommand(CLI::App& app, int& exit_code);
 
 }  // namespace trireme

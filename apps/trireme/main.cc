@@ -11,6 +11,11 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", "trireme " TRIREME_VERSION);
   int exit_code = 0;
   trireme::AddTrainCommand(app, exit_code);
+  trireme::AddDiagnoseCommand(app, exit_code);
+  trireme::AddDataCommand(app, exit_code);
+  trireme::AddCheckpointCommand(app, exit_code);
+  trireme::AddGenerateCommand(app, exit_code);
+  trireme::AddEvaluateCommand(app, exit_code);
   trireme::AddScheduleCommand(app, exit_code);
   try {
     app.parse(argc, argv);

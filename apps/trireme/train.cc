@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -10,6 +11,8 @@
 #include "comm/rank_runner.h"
 #include "report/run_reporter.h"
 #include "run/run_config.h"
+#include "train/supervisor.h"
+#include "train/supervisor_process.h"
 #include "train/training_loop.h"
 
 namespace trireme {
@@ -25,8 +28,20 @@ struct TrainCommand {
   bool dry_run = false;
   bool no_checkpoint = false;
   bool help_keys = false;
+  bool supervise = false;
+  std::string launcher;
+  double stall_seconds = 10;
+  double exit_before = 0;
+  double walltime = 0;
+  bool synchronous = false;
+  std::string inject;
 
   int Run() const;
+
+ private:
+  std::string RunFolder() const;
+  std::int64_t LeaveBefore() const;
+  int RunSupervised() const;
 };
 
 constexpr const char* kExamples = R"(
@@ -34,8 +49,10 @@ Examples:
   trireme train recipes/quickstart.toml --ranks 8
   trireme train recipes/gpt2-124m.toml --set layout.tensor=2 --set layout.data=4 --steps 20 --run runs/try
   mpirun -n 8 trireme train recipes/quickstart.toml --run runs/mpi
+  trireme train recipes/quickstart.toml --supervise --launcher "mpirun -n 8"
 
-Exit codes: 0 finished; 1 failed; 2 unusable input, nothing written; 3 stopped on request after a save.
+Exit codes: 0 finished; 1 failed; 2 unusable input, nothing written; 3 stopped on request after a save; 4 the supervisor
+gave up after three deaths at one step of one cause.
 SIGTERM or a file DIR/stop: save and end after the step. SIGUSR1 or DIR/save: save and go on.)";
 
 void PrintResolved(const Recipe& recipe) {
@@ -44,6 +61,34 @@ void PrintResolved(const Recipe& recipe) {
     std::printf("%-34s = %-24s # %s\n", entry.key.c_str(), entry.value.c_str(),
                 origin == recipe.origins.end() ? "default" : origin->second.c_str());
   }
+}
+
+std::string TrainCommand::RunFolder() const {
+  return run_folder.empty() ? "runs/" + std::filesystem::path(recipe).stem().string() : run_folder;
+}
+
+// When the run must have saved and left: --exit-before seconds before the allocation ends.
+std::int64_t TrainCommand::LeaveBefore() const {
+  const char* const end = std::getenv("SLURM_JOB_END_TIME");
+  if (exit_before <= 0) {
+    return 0;
+  }
+  Require(
+      walltime > 0 || end != nullptr,
+      "--exit-before {} needs to know when the time is up: SLURM_JOB_END_TIME is not set, so give --walltime SECONDS",
+      exit_before);
+  const std::int64_t now = WallNanoseconds();
+  const double until = walltime > 0 ? static_cast<double>(now) + walltime * 1e9 : std::strtod(end, nullptr) * 1e9;
+  return std::max(now, static_cast<std::int64_t>(until - exit_before * 1e9));
+}
+
+int TrainCommand::RunSupervised() const {
+  Require(stall_seconds >= 0.5, "--stall-seconds {} is below 0.5, which a busy machine cannot keep", stall_seconds);
+  return Supervise(
+      {.run_folder = RunFolder(),
+       .command = SupervisedCommand(launcher, {"--launcher", "--stall-seconds"}),
+       .limits = {.floor = stall_seconds},
+       .message = [](const std::string& text) { std::fprintf(stderr, "supervisor: %s\n", text.c_str()); }});
 }
 
 int TrainCommand::Run() const {
@@ -65,10 +110,19 @@ int TrainCommand::Run() const {
     PrintResolved(resolved);
     return 0;
   }
+  const Drill drill = ParseDrill(inject);
+  const std::int64_t leave_before_ns = LeaveBefore();
+  if (supervise) {
+    return RunSupervised();
+  }
+  if (synchronous) {
+    // CUDA reads it when it starts: from then on every launch waits for its kernel.
+    setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
+  }
   const std::unique_ptr<SampleSource> train = OpenRunSource(config, "train");
   const std::unique_ptr<SampleSource> validation =
       config.validation.every > 0 ? OpenRunSource(config, "validation") : nullptr;
-  const std::string folder = run_folder.empty() ? "runs/" + std::filesystem::path(recipe).stem().string() : run_folder;
+  const std::string folder = RunFolder();
 
   StopSignals signals;
   LoopResult result;
@@ -80,7 +134,11 @@ int TrainCommand::Run() const {
       std::ofstream(folder + "/run.toml") << ToToml(config);
     }
     const LoopResult own = RunTraining(config, context, {.train = train.get(), .validation = validation.get()},
-                                       {.run_folder = no_checkpoint ? "" : folder, .signals = &signals}, &reporter);
+                                       {.run_folder = no_checkpoint ? "" : folder,
+                                        .signals = &signals,
+                                        .leave_before_ns = leave_before_ns,
+                                        .drill = drill},
+                                       &reporter);
     if (context.world.rank() == 0) {
       result = own;
     }
@@ -111,6 +169,21 @@ void AddTrainCommand(CLI::App& app, int& exit_code) {
   train->add_flag("--no-checkpoint", command->no_checkpoint, "Neither read nor write checkpoints (for measurements)");
   train->add_flag("--dry-run", command->dry_run, "Print the resolved configuration with the origin of each value");
   train->add_flag("--help-keys", command->help_keys, "Print every key of a recipe with its default");
+  train->add_flag("--supervise", command->supervise,
+                  "Stay beside the job: name ranks that stop, end it, start it again from its newest checkpoint");
+  train->add_option("--launcher", command->launcher,
+                    "With --supervise: what starts the ranks, such as \"mpirun -n 4\"");
+  train->add_option("--stall-seconds", command->stall_seconds,
+                    "With --supervise: how long all ranks may stand still, whatever the run has taught (10)");
+  train->add_option("--exit-before", command->exit_before,
+                    "Save and exit 3 this many seconds before the walltime (SLURM_JOB_END_TIME or --walltime) ends");
+  train->add_option("--walltime", command->walltime, "Seconds that the job may run, for --exit-before");
+  train->add_flag("--synchronous", command->synchronous,
+                  "On GPUs every launch waits for its kernel: tells a race from a deadlock");
+  train->add_option(
+      "--inject", command->inject,
+      "A drill, once in the life of a run: \"rank=1,step=3,phase=forward,what=stop\" (stop sleep spin throw "
+      "exit kill nan flip slow)");
   train->footer(kExamples);
   train->callback([command, &exit_code] { exit_code = command->Run(); });
 }

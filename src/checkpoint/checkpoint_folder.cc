@@ -98,9 +98,10 @@ std::optional<FoundCheckpoint> FindNewest(const std::string& folder, std::int64_
   return found;
 }
 
-void RemoveUnfinished(const std::string& folder) {
+void RemoveUnfinished(const std::string& folder, std::int64_t below) {
   for (const std::string& name : NamesIn(folder)) {
-    if (name.starts_with(kPrefix) && name.ends_with(kUnfinished)) {
+    const std::optional<std::int64_t> step = StepOf(name.substr(0, name.find('.')));
+    if (step && *step < below && name.ends_with(kUnfinished)) {
       RemoveTree(folder + "/" + name);
     }
   }

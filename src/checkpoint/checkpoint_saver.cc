@@ -92,6 +92,8 @@ void CheckpointSaver::Prune(const SaveTask& task) {
   try {
     task.At(SavePoint::kPrune);
     PruneCheckpoints(options_.folder, options_.keep);
+    // A rank that was too late for an earlier save may have left its shard; one that is ahead writes a later step.
+    RemoveUnfinished(options_.folder, task.step);
   } catch (const std::exception& error) {
     Say(fmt::format("checkpoint of step {} is saved, but older ones could not be removed: {}", task.step,
                     error.what()));

@@ -1,9 +1,9 @@
 #include <nlohmann/json.hpp>
 
-#include "base/durable_file.h"
 #include "base/error.h"
 #include "checkpoint/bounded_json.h"
 #include "checkpoint/hugging_face.h"
+#include "data/json_file.h"
 
 namespace trireme {
 namespace {
@@ -197,7 +197,7 @@ ModelConfig ParseHuggingFaceConfig(const std::string& text, const std::string& o
 
 ModelConfig ReadHuggingFaceConfig(const std::string& directory) {
   const std::string path = directory + "/config.json";
-  return ParseHuggingFaceConfig(ReadWholeFile(path, kLargestConfig), path);
+  return ParseHuggingFaceConfig(ReadBoundedFile(path, kLargestConfig), path);
 }
 
 std::string FormatHuggingFaceConfig(const ModelConfig& model, const std::string& dtype) {

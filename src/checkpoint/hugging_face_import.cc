@@ -1,12 +1,12 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "base/durable_file.h"
 #include "base/error.h"
 #include "checkpoint/hugging_face.h"
 #include "checkpoint/hugging_face_files.h"
 #include "checkpoint/hugging_face_tensors.h"
 #include "checkpoint/stream_save.h"
+#include "data/json_file.h"
 
 namespace trireme {
 namespace {
@@ -91,7 +91,7 @@ RunState FirstState(const ModelConfig& model, const std::string& directory) {
     }
   }
   // Kept so that an export of the same weights gives the file back.
-  state.notes["hugging_face_config"] = ReadWholeFile(directory + "/config.json", kLargestConfig);
+  state.notes["hugging_face_config"] = ReadBoundedFile(directory + "/config.json", kLargestConfig);
   return state;
 }
 

@@ -1,6 +1,7 @@
 #include "cost/step_cost.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace trireme {
 namespace {
@@ -16,6 +17,27 @@ void ForEachModule(const StageDescription& stage, int chunk, Visitor visit) {
     visit(module, module - first_block);
   }
 }
+
+// The plans of a stage's blocks. Blocks differ in recomputation only, so that two plans at most are made: the planner
+// asks for the memory of very many stages.
+class BlockPlans {
+ public:
+  explicit BlockPlans(const StageDescription& stage) : stage_(stage) {}
+
+  const BlockPlan& Of(std::int64_t index) {
+    const bool recomputes = stage_.layout.recompute_layers == 0 || index < stage_.layout.recompute_layers;
+    std::optional<BlockPlan>& plan = recomputes ? recomputing_ : keeping_;
+    if (!plan) {
+      plan.emplace(BlockSizes(stage_.sizes, stage_.layout, index));
+    }
+    return *plan;
+  }
+
+ private:
+  const StageDescription& stage_;
+  std::optional<BlockPlan> recomputing_;
+  std::optional<BlockPlan> keeping_;
+};
 
 std::int64_t MessageBytes(const StageDescription& stage) {
   const LocalSizes& s = stage.sizes;
@@ -114,13 +136,14 @@ const LocalSizes BlockSizes(const LocalSizes& sizes, const ParallelLayout& layou
 
 std::int64_t KeptBytes(const StageDescription& stage, int chunk) {
   std::int64_t bytes = 0;
+  BlockPlans plans(stage);
   ForEachModule(stage, chunk, [&](std::int64_t module, std::int64_t index) {
     if (module == 0) {
       bytes += EmbeddingPlan(stage.sizes, stage.model.embedding_norm).kept_bytes;
     } else if (module == stage.model.modules() - 1) {
       bytes += HeadPlan(stage.sizes, HeadChunk(stage.sizes, stage.head_chunk)).kept_bytes;
     } else {
-      bytes += BlockPlan(BlockSizes(stage.sizes, stage.layout, index)).kept_bytes;
+      bytes += plans.Of(index).kept_bytes;
     }
   });
   return bytes;
@@ -128,6 +151,7 @@ std::int64_t KeptBytes(const StageDescription& stage, int chunk) {
 
 std::int64_t ScratchBytes(const StageDescription& stage) {
   std::int64_t bytes = 0;
+  BlockPlans plans(stage);
   for (int chunk = 0; chunk < stage.layout.chunks; ++chunk) {
     ForEachModule(stage, chunk, [&](std::int64_t module, std::int64_t index) {
       if (module == 0) {
@@ -135,7 +159,7 @@ std::int64_t ScratchBytes(const StageDescription& stage) {
       } else if (module == stage.model.modules() - 1) {
         bytes = std::max(bytes, HeadPlan(stage.sizes, HeadChunk(stage.sizes, stage.head_chunk)).scratch_bytes);
       } else {
-        bytes = std::max(bytes, BlockPlan(BlockSizes(stage.sizes, stage.layout, index)).scratch_bytes);
+        bytes = std::max(bytes, plans.Of(index).scratch_bytes);
       }
     });
   }

@@ -10,7 +10,7 @@ namespace trireme {
 std::string DocumentOfJson(std::string_view line, const std::string& field, const std::string& path,
                            std::int64_t number) {
   const std::string place = fmt::format("{}:{}", path, number);
-  nlohmann::json json = ParseBoundedJson(line, place);
+  nlohmann::json json = ParseHostileJson(line, place);
   Require(json.is_object(), "'{}' is not a JSON object", place);
   const auto found = json.find(field);
   Require(found != json.end() && found->is_string(), "'{}' has no text in a field '{}'", place, field);

@@ -66,9 +66,11 @@ BpeTokenizer::BpeTokenizer(BpeDescription description, const TokenizerOptions& o
     }
     (token.normalized ? normalized : raw).push_back(std::move(token));
   }
-  for (const std::int32_t id : prefix_) {
-    Require(id >= 0 && id < vocabulary_, "the template of '{}' adds token {}, beyond its {} tokens", origin_, id,
-            vocabulary_);
+  for (const auto* ids : {&prefix_, &suffix_}) {
+    for (const std::int32_t id : *ids) {
+      Require(id >= 0 && id < vocabulary_, "the template of '{}' adds token {}, beyond its {} tokens", origin_, id,
+              vocabulary_);
+    }
   }
   raw_matcher_ = std::make_unique<AddedTokenMatcher>(std::move(raw), classes_);
   normalized_matcher_ = std::make_unique<AddedTokenMatcher>(std::move(normalized), classes_);

@@ -128,6 +128,37 @@ class MergeState {
   std::vector<Pair> touched_;
 };
 
+// Appends a token for each byte, in the order of their characters; returns the ids by byte.
+std::vector<std::int32_t> AddBytes(std::vector<std::pair<std::string, std::int32_t>>& tokens) {
+  std::vector<std::pair<char32_t, int>> alphabet;
+  for (int byte = 0; byte < 256; ++byte) {
+    alphabet.emplace_back(ByteCharacters()[static_cast<std::size_t>(byte)], byte);
+  }
+  std::sort(alphabet.begin(), alphabet.end());
+  std::vector<std::int32_t> ids(256);
+  for (const auto& [character, byte] : alphabet) {
+    const auto id = static_cast<std::int32_t>(tokens.size());
+    ids[static_cast<std::size_t>(byte)] = id;
+    const char value = static_cast<char>(byte);
+    tokens.emplace_back(BytesToText({&value, 1}), id);
+  }
+  return ids;
+}
+
+std::vector<Word> MakeWords(const std::unordered_map<std::string, std::int64_t>& counts,
+                            const std::vector<std::int32_t>& byte_ids) {
+  std::vector<Word> words;
+  words.reserve(counts.size());
+  for (const auto& [piece, count] : counts) {
+    Word word{.count = count};
+    for (const char byte : piece) {
+      word.symbols.push_back(byte_ids[static_cast<std::uint8_t>(byte)]);
+    }
+    words.push_back(std::move(word));
+  }
+  return words;
+}
+
 }  // namespace
 
 BpeTrainer::BpeTrainer(const BpeTrainingOptions& options) : options_(options) {
@@ -154,28 +185,7 @@ BpeDescription BpeTrainer::Train(const std::function<void(std::int64_t, std::int
     description.added_tokens.push_back({.id = id, .content = special, .special = true});
     tokens.emplace_back(special, id);
   }
-  // Bytes in the order of their characters.
-  std::vector<std::pair<char32_t, int>> alphabet;
-  for (int byte = 0; byte < 256; ++byte) {
-    alphabet.emplace_back(ByteCharacters()[static_cast<std::size_t>(byte)], byte);
-  }
-  std::sort(alphabet.begin(), alphabet.end());
-  std::vector<std::int32_t> byte_ids(256);
-  for (const auto& [character, byte] : alphabet) {
-    const auto id = static_cast<std::int32_t>(tokens.size());
-    byte_ids[static_cast<std::size_t>(byte)] = id;
-    const char value = static_cast<char>(byte);
-    tokens.emplace_back(BytesToText({&value, 1}), id);
-  }
-  std::vector<Word> words;
-  for (const auto& [piece, count] : counts_) {
-    Word word{.count = count};
-    for (const char byte : piece) {
-      word.symbols.push_back(byte_ids[static_cast<std::uint8_t>(byte)]);
-    }
-    words.push_back(std::move(word));
-  }
-  MergeState state(std::move(words));
+  MergeState state(MakeWords(counts_, AddBytes(tokens)));
   const auto wanted = options_.vocabulary - static_cast<std::int64_t>(tokens.size());
   std::unordered_map<std::string, std::int32_t> known(tokens.begin(), tokens.end());
   for (std::int64_t made = 0; static_cast<std::int64_t>(tokens.size()) < options_.vocabulary; ++made) {

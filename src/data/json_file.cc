@@ -42,7 +42,7 @@ std::string ReadBoundedFile(const std::string& path, std::int64_t most_bytes) {
   return text;
 }
 
-nlohmann::json ParseBoundedJson(std::string_view text, const std::string& origin) {
+nlohmann::json ParseHostileJson(std::string_view text, const std::string& origin) {
   const int depth = DeepestNesting(text);
   Require(depth <= kDeepest, "'{}' is nested {} deep, more than {}", origin, depth, kDeepest);
   try {
@@ -52,8 +52,8 @@ nlohmann::json ParseBoundedJson(std::string_view text, const std::string& origin
   }
 }
 
-nlohmann::json ReadBoundedJson(const std::string& path, std::int64_t most_bytes) {
-  return ParseBoundedJson(ReadBoundedFile(path, most_bytes), path);
+nlohmann::json ReadHostileJson(const std::string& path, std::int64_t most_bytes) {
+  return ParseHostileJson(ReadBoundedFile(path, most_bytes), path);
 }
 
 }  // namespace trireme

@@ -11,7 +11,7 @@ namespace trireme {
 // Contents of a file of at most `most_bytes`. Links are followed: model hubs keep their files behind them.
 std::string ReadBoundedFile(const std::string& path, std::int64_t most_bytes);
 // `origin` names the text in Errors.
-nlohmann::json ParseBoundedJson(std::string_view text, const std::string& origin);
-nlohmann::json ReadBoundedJson(const std::string& path, std::int64_t most_bytes);
+nlohmann::json ParseHostileJson(std::string_view text, const std::string& origin);
+nlohmann::json ReadHostileJson(const std::string& path, std::int64_t most_bytes);
 
 }  // namespace trireme

@@ -15,7 +15,7 @@ std::optional<PrepareJournal> ReadJournal(const std::string& path) {
     return std::nullopt;
   }
   try {
-    const nlohmann::json json = ReadBoundedJson(path, 1 << 16);
+    const nlohmann::json json = ReadHostileJson(path, 1 << 16);
     PrepareJournal journal;
     journal.fingerprint = json.at("fingerprint").get<std::string>();
     const auto number = [&](const char* name) {

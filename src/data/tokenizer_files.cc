@@ -167,7 +167,7 @@ std::string ReadEndOfText(const std::filesystem::path& directory) {
   if (!std::filesystem::exists(path)) {
     return "";
   }
-  const Json config = ReadBoundedJson(path.string(), kMostBytes);
+  const Json config = ReadHostileJson(path.string(), kMostBytes);
   const Json& token = Field(config, "eos_token");
   if (token.is_object()) {
     return token.at("content").get<std::string>();
@@ -175,12 +175,61 @@ std::string ReadEndOfText(const std::filesystem::path& directory) {
   return token.is_null() ? "" : token.get<std::string>();
 }
 
+using Ordered = nlohmann::ordered_json;
+
+Ordered AddedTokensJson(const BpeDescription& description) {
+  Ordered added = Ordered::array();
+  for (const AddedToken& token : description.added_tokens) {
+    added.push_back({{"id", token.id},
+                     {"content", token.content},
+                     {"single_word", token.single_word},
+                     {"lstrip", token.strip_left},
+                     {"rstrip", token.strip_right},
+                     {"normalized", token.normalized},
+                     {"special", token.special}});
+  }
+  return added;
+}
+
+Ordered PreTokenizerJson(SplitPattern pattern) {
+  const bool own_pattern = pattern != SplitPattern::kGpt2;
+  Ordered byte_level = {
+      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", !own_pattern}};
+  if (!own_pattern) {
+    return byte_level;
+  }
+  const Ordered split = {
+      {"type", "Split"}, {"pattern", {{"Regex", PatternText(pattern)}}}, {"behavior", "Isolated"}, {"invert", false}};
+  return {{"type", "Sequence"}, {"pretokenizers", Ordered::array({split, byte_level})}};
+}
+
+Ordered ModelJson(const BytePairVocabulary& model) {
+  Ordered vocabulary = Ordered::object();
+  for (const auto& [text, id] : model.tokens) {
+    vocabulary.get_ref<Ordered::object_t&>().emplace_back(text, id);  // operator[] would search the whole list
+  }
+  Ordered merges = Ordered::array();
+  for (const auto& [left, right] : model.merges) {
+    merges.push_back(left + " " + right);
+  }
+  return {{"type", "BPE"},
+          {"dropout", nullptr},
+          {"unk_token", nullptr},
+          {"continuing_subword_prefix", nullptr},
+          {"end_of_word_suffix", nullptr},
+          {"fuse_unk", false},
+          {"byte_fallback", false},
+          {"ignore_merges", model.ignore_merges},
+          {"vocab", std::move(vocabulary)},
+          {"merges", std::move(merges)}};
+}
+
 }  // namespace
 
 BpeDescription ReadTokenizerJson(const std::string& path) {
   BpeDescription description{.origin = path};
   try {
-    const Json json = ReadBoundedJson(path, kMostBytes);
+    const Json json = ReadHostileJson(path, kMostBytes);
     ReadModel(json.at("model"), description);
     ReadNormalizer(Field(json, "normalizer"), description);
     ReadPreTokenizer(Field(json, "pre_tokenizer"), description);
@@ -198,7 +247,7 @@ BpeDescription ReadVocabularyAndMerges(const std::string& vocabulary_path) {
   const auto directory = std::filesystem::path(vocabulary_path).parent_path();
   const std::string merges_path = (directory / "merges.txt").string();
   try {
-    const Json vocabulary = ReadBoundedJson(vocabulary_path, kMostBytes);
+    const Json vocabulary = ReadHostileJson(vocabulary_path, kMostBytes);
     for (const auto& [text, id] : vocabulary.items()) {
       description.vocabulary.tokens.emplace_back(text, ReadId(id, vocabulary_path));
       if (text == "<|endoftext|>") {
@@ -225,50 +274,17 @@ BpeDescription ReadVocabularyAndMerges(const std::string& vocabulary_path) {
 }
 
 std::string WriteTokenizerJson(const BpeDescription& description) {
-  using Ordered = nlohmann::ordered_json;
-  Ordered added = Ordered::array();
-  for (const AddedToken& token : description.added_tokens) {
-    added.push_back({{"id", token.id},
-                     {"content", token.content},
-                     {"single_word", token.single_word},
-                     {"lstrip", token.strip_left},
-                     {"rstrip", token.strip_right},
-                     {"normalized", token.normalized},
-                     {"special", token.special}});
-  }
-  const bool own_pattern = description.pattern != SplitPattern::kGpt2;
-  Ordered byte_level = {
-      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", !own_pattern}};
-  Ordered pre_tokenizer = byte_level;
-  if (own_pattern) {
-    const Ordered split = {{"type", "Split"},
-                           {"pattern", {{"Regex", PatternText(description.pattern)}}},
-                           {"behavior", "Isolated"},
-                           {"invert", false}};
-    pre_tokenizer = {{"type", "Sequence"}, {"pretokenizers", Ordered::array({split, byte_level})}};
-  }
-  Ordered vocabulary = Ordered::object();
-  for (const auto& [text, id] : description.vocabulary.tokens) {
-    vocabulary.get_ref<Ordered::object_t&>().emplace_back(text, id);  // operator[] would search the whole list
-  }
-  Ordered merges = Ordered::array();
-  for (const auto& [left, right] : description.vocabulary.merges) {
-    merges.push_back(left + " " + right);
-  }
-  Ordered decoder = {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}};
-  const Ordered model = {{"type", "BPE"},
-                         {"dropout", nullptr},
-                         {"unk_token", nullptr},
-                         {"continuing_subword_prefix", nullptr},
-                         {"end_of_word_suffix", nullptr},
-                         {"fuse_unk", false},
-                         {"byte_fallback", false},
-                         {"ignore_merges", description.vocabulary.ignore_merges},
-                         {"vocab", std::move(vocabulary)},
-                         {"merges", std::move(merges)}};
-  const Ordered json = {{"version", "1.0"},          {"truncation", nullptr}, {"padding", nullptr},
-                        {"added_tokens", added},     {"normalizer", nullptr}, {"pre_tokenizer", pre_tokenizer},
-                        {"post_processor", nullptr}, {"decoder", decoder},    {"model", model}};
+  const Ordered decoder = {
+      {"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}};
+  const Ordered json = {{"version", "1.0"},
+                        {"truncation", nullptr},
+                        {"padding", nullptr},
+                        {"added_tokens", AddedTokensJson(description)},
+                        {"normalizer", nullptr},
+                        {"pre_tokenizer", PreTokenizerJson(description.pattern)},
+                        {"post_processor", nullptr},
+                        {"decoder", decoder},
+                        {"model", ModelJson(description.vocabulary)}};
   return json.dump(1);
 }
 

@@ -60,8 +60,9 @@ std::vector<double> DeviationsOf(const Fields& fields) {
   return deviations;
 }
 
-void FitTime(const std::vector<Cluster>& clusters, const SoftwareStack& stack, const std::vector<const PricedRun*>& runs,
-             PipelineClock& clock, const StackCalibration* start, StackCalibration& calibration) {
+void FitTime(const std::vector<Cluster>& clusters, const SoftwareStack& stack,
+             const std::vector<const PricedRun*>& runs, PipelineClock& clock, const StackCalibration* start,
+             StackCalibration& calibration) {
   std::vector<const PricedRun*> timed;
   for (const PricedRun* run : runs) {
     if (run->seconds > 0) {
@@ -98,8 +99,8 @@ void FitTime(const std::vector<Cluster>& clusters, const SoftwareStack& stack, c
   calibration.runs = static_cast<int>(timed.size());
 }
 
-void FitMemory(const std::vector<Cluster>& clusters, const SoftwareStack& stack, const std::vector<const PricedRun*>& runs,
-               PipelineClock& clock, StackCalibration& calibration) {
+void FitMemory(const std::vector<Cluster>& clusters, const SoftwareStack& stack,
+               const std::vector<const PricedRun*>& runs, PipelineClock& clock, StackCalibration& calibration) {
   std::vector<const PricedRun*> known;
   for (const PricedRun* run : runs) {
     if (run->memory > 0 && !stack.ours) {
@@ -132,13 +133,15 @@ void FitMemory(const std::vector<Cluster>& clusters, const SoftwareStack& stack,
 
 }  // namespace
 
-StackCalibration Calibrate(const std::vector<Cluster>& clusters, const SoftwareStack& stack, const std::vector<const PricedRun*>& runs,
-                           PipelineClock& clock, const StackCalibration* start) {
-  StackCalibration calibration{.cluster = runs.empty() ? "" : clusters[static_cast<std::size_t>(runs.front()->point.cluster)].site,
-                               .efficiencies = stack.defaults,
-                               .memory = stack.memory,
-                               .spread = stack.default_spread,
-                               .memory_spread = 0.15};
+StackCalibration Calibrate(const std::vector<Cluster>& clusters, const SoftwareStack& stack,
+                           const std::vector<const PricedRun*>& runs, PipelineClock& clock,
+                           const StackCalibration* start) {
+  StackCalibration calibration{
+      .cluster = runs.empty() ? "" : clusters[static_cast<std::size_t>(runs.front()->point.cluster)].site,
+      .efficiencies = stack.defaults,
+      .memory = stack.memory,
+      .spread = stack.default_spread,
+      .memory_spread = 0.15};
   FitTime(clusters, stack, runs, clock, start, calibration);
   FitMemory(clusters, stack, runs, clock, calibration);
   return calibration;

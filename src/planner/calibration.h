@@ -18,9 +18,11 @@ struct PricedRun {
   double memory = 0;   // measured bytes; 0: not
 };
 
-// Requires all runs to be of `stack` and of one site; their points index `clusters`. `start` shortens the search when a near solution is known.
-StackCalibration Calibrate(const std::vector<Cluster>& clusters, const SoftwareStack& stack, const std::vector<const PricedRun*>& runs,
-                           PipelineClock& clock, const StackCalibration* start = nullptr);
+// Requires all runs to be of `stack` and of one site; their points index `clusters`. `start` shortens the search when a
+// near solution is known.
+StackCalibration Calibrate(const std::vector<Cluster>& clusters, const SoftwareStack& stack,
+                           const std::vector<const PricedRun*>& runs, PipelineClock& clock,
+                           const StackCalibration* start = nullptr);
 
 // The stack's state for a run when `calibration` (nullptr: none) stands instead of those of its file.
 StackState StateFor(const SoftwareStack& stack, const Cluster& cluster, const std::string& date,

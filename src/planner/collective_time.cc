@@ -29,8 +29,8 @@ double CollectiveSeconds(CollectiveKind kind, double bytes, double calls, const 
   }
   const double members = group.size;
   const double rounds = kind == CollectiveKind::kAllReduce ? 2 : 1;
-  const double share_sent = kind == CollectiveKind::kAllToAll ? (members - 1) / (members * members)
-                                                              : rounds * (members - 1) / members;
+  const double share_sent =
+      kind == CollectiveKind::kAllToAll ? (members - 1) / (members * members) : rounds * (members - 1) / members;
   double bandwidth = cluster.device_link.bandwidth * shares.device;
   double latency = cluster.device_link.latency;
   if (group.crosses_nodes()) {

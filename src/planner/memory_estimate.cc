@@ -1,7 +1,7 @@
 #include "planner/memory_estimate.h"
 
 #include <algorithm>
-#include <numeric>
+#include <optional>
 
 #include "base/error.h"
 #include "cost/step_cost.h"
@@ -80,8 +80,9 @@ double LayerBytes(const PlanPoint& point) {
   const double tokens = static_cast<double>(point.layout.micro_batch) * static_cast<double>(point.model.sequence);
   const double tensor = point.layout.tensor;
   const double outside = point.layout.sequence_parallel ? 10 / tensor : 10;
-  const double scores =
-      point.flash ? 0 : 5.0 * static_cast<double>(point.model.heads) * static_cast<double>(point.model.sequence) * tokens / tensor;
+  const double scores = point.flash ? 0
+                                    : 5.0 * static_cast<double>(point.model.heads) *
+                                          static_cast<double>(point.model.sequence) * tokens / tensor;
   const double wide = 24 * static_cast<double>(point.model.ffn) / (4 * static_cast<double>(point.model.hidden));
   return tokens * static_cast<double>(point.model.hidden) * (outside + wide / tensor) + scores;
 }
@@ -99,17 +100,19 @@ StageMemory TheirStage(const PlanPoint& point, const ModelAccount& account, cons
   for (int chunk = 0; chunk < layout.chunks; ++chunk) {
     const int place = chunk * layout.pipeline + stage;
     parameters += ParametersOfStage(point, account, blocks, place);
-    layers_in_flight += static_cast<double>(blocks[static_cast<std::size_t>(place)]) * slots[static_cast<std::size_t>(chunk)];
+    layers_in_flight +=
+        static_cast<double>(blocks[static_cast<std::size_t>(place)]) * slots[static_cast<std::size_t>(chunk)];
   }
   const double sharded = layout.zero >= 1 ? 1 / data : 1;
   StageMemory memory;
   memory.fixed = traits.fixed;
   const double weight = std::min(point.stack.time.parameter_bytes, traits.unsharded);
   memory.weights = weight * parameters * (layout.zero == 3 ? sharded : 1);
-  memory.gradients = ((traits.unsharded - weight) + (bf16 ? traits.accumulation : 0)) * parameters *
-                     (layout.zero >= 2 ? sharded : 1);
+  memory.gradients =
+      ((traits.unsharded - weight) + (bf16 ? traits.accumulation : 0)) * parameters * (layout.zero >= 2 ? sharded : 1);
   // Adafactor keeps a row and a column where Adam keeps two matrices.
-  memory.optimizer = (point.fused_optimizer ? traits.sharded : std::max(traits.sharded - 8, 0.0)) * parameters * sharded;
+  memory.optimizer =
+      (point.fused_optimizer ? traits.sharded : std::max(traits.sharded - 8, 0.0)) * parameters * sharded;
   if (point.stack.time.host_optimizer || layout.offload != Offload::kNone) {
     memory.host = memory.optimizer;
     memory.optimizer = 0;
@@ -125,14 +128,16 @@ StageMemory TheirStage(const PlanPoint& point, const ModelAccount& account, cons
   const double layer = LayerBytes(point);
   const double tokens = static_cast<double>(layout.micro_batch) * static_cast<double>(point.model.sequence);
   if (layout.recompute == Recompute::kFull) {
-    const double kept = 2 * tokens * static_cast<double>(point.model.hidden) / (layout.sequence_parallel ? layout.tensor : 1);
+    const double kept =
+        2 * tokens * static_cast<double>(point.model.hidden) / (layout.sequence_parallel ? layout.tensor : 1);
     memory.activations = traits.activation_factor * (traits.activations_on_host ? 2 : layers_in_flight) * kept;
     memory.host += traits.activations_on_host ? layers_in_flight * kept / layout.tensor : 0;
     memory.scratch += traits.activation_factor * traits.layer_factor * layer;
   } else {
-    const double scores = layout.recompute == Recompute::kSelective && !point.flash
-                              ? 5.0 * static_cast<double>(point.model.heads * point.model.sequence) * tokens / layout.tensor
-                              : 0;
+    const double scores =
+        layout.recompute == Recompute::kSelective && !point.flash
+            ? 5.0 * static_cast<double>(point.model.heads * point.model.sequence) * tokens / layout.tensor
+            : 0;
     memory.activations = traits.activation_factor * layers_in_flight * (layer - scores);
   }
   if (stage == layout.pipeline - 1) {
@@ -154,19 +159,29 @@ ModelAccount::ModelAccount(const ModelConfig& model)
 
 ShardPlan ModelAccount::PlanOfStage(const ParallelLayout& layout, std::int64_t blocks, bool has_embedding,
                                     bool has_head) const {
-  ParallelLayout flat = layout;
-  flat.pipeline = 1;
-  flat.chunks = 1;
-  flat.partition = "uniform";
-  const StagePartition partition(one_layer_->config(), flat);
-  ShardPlan plan(*one_layer_, flat, partition, 0);
-  std::vector<Bucket> whole;
-  whole.swap(plan.buckets);
+  if (cut_ == nullptr || cut_tensor_ != layout.tensor || cut_data_ != layout.data) {
+    ParallelLayout flat = layout;
+    flat.pipeline = 1;
+    flat.chunks = 1;
+    flat.partition = "uniform";
+    const StagePartition partition(one_layer_->config(), flat);
+    ShardPlan whole(*one_layer_, flat, partition, 0);
+    std::vector<Bucket> bare;
+    for (const Bucket& bucket : whole.buckets) {
+      bare.push_back(Bare(bucket));
+    }
+    whole.buckets.swap(bare);
+    cut_ = std::make_shared<const ShardPlan>(std::move(whole));
+    cut_tensor_ = layout.tensor;
+    cut_data_ = layout.data;
+  }
+  ShardPlan plan = *cut_;
+  plan.buckets.clear();
   const std::int64_t head = one_layer_->config().modules() - 1;
   plan.tied_bucket = -1;
-  for (const Bucket& bucket : whole) {
-    const bool wanted = bucket.tied ? has_embedding || has_head
-                        : bucket.module == 0 ? has_embedding
+  for (const Bucket& bucket : cut_->buckets) {
+    const bool wanted = bucket.tied             ? has_embedding || has_head
+                        : bucket.module == 0    ? has_embedding
                         : bucket.module == head ? has_head
                                                 : true;
     const std::int64_t copies = !wanted ? 0 : (!bucket.tied && bucket.module == 1 ? blocks : 1);
@@ -176,7 +191,7 @@ ShardPlan ModelAccount::PlanOfStage(const ParallelLayout& layout, std::int64_t b
         plan.tied_across_stages = !(has_embedding && has_head);
         plan.counts_tied = has_embedding;
       }
-      plan.buckets.push_back(Bare(bucket));
+      plan.buckets.push_back(bucket);
     }
   }
   return plan;
@@ -202,8 +217,8 @@ std::vector<std::int64_t> BlocksOfStages(const PlanPoint& point) {
   const StagePartition partition(point.model, layout);
   for (int stage = 0; stage < stages; ++stage) {
     const ModuleRange& range = partition.Range(stage);
-    blocks[static_cast<std::size_t>(stage)] =
-        std::max<std::int64_t>(std::min(range.last, point.model.layers + 1) - std::max<std::int64_t>(range.first, 1), 0);
+    blocks[static_cast<std::size_t>(stage)] = std::max<std::int64_t>(
+        std::min(range.last, point.model.layers + 1) - std::max<std::int64_t>(range.first, 1), 0);
   }
   return blocks;
 }
@@ -212,8 +227,8 @@ double ParametersOfStage(const PlanPoint& point, const ModelAccount& account, co
                          int virtual_stage) {
   const int last = point.layout.virtual_stages() - 1;
   const double table = static_cast<double>(LocalVocabulary(point)) * static_cast<double>(point.model.hidden);
-  double parameters =
-      static_cast<double>(blocks[static_cast<std::size_t>(virtual_stage)]) * account.block_parameters() / point.layout.tensor;
+  double parameters = static_cast<double>(blocks[static_cast<std::size_t>(virtual_stage)]) *
+                      account.block_parameters() / point.layout.tensor;
   if (virtual_stage == 0) {
     parameters += table;
   }
@@ -224,30 +239,61 @@ double ParametersOfStage(const PlanPoint& point, const ModelAccount& account, co
   return parameters;
 }
 
-MemoryEstimate EstimateMemory(const PlanPoint& point, const ModelAccount& account,
-                              const std::vector<std::int64_t>& blocks, PipelineClock& clock) {
+namespace {
+
+MemoryEstimate EstimateStages(const PlanPoint& point, const ModelAccount& account,
+                              const std::vector<std::int64_t>& blocks, PipelineClock& clock, bool peak_only) {
   MemoryEstimate estimate;
-  const int stages = point.layout.pipeline;
-  estimate.stages.reserve(static_cast<std::size_t>(stages));
-  std::unique_ptr<const StagePartition> partition;
+  const ParallelLayout& layout = point.layout;
+  std::optional<StagePartition> partition;
   if (point.stack.ours) {
-    partition = std::make_unique<const StagePartition>(point.model, point.layout);
+    partition.emplace(point.model, layout);
   }
+  std::vector<std::int64_t> seen;
   double host = 0;
-  for (int stage = 0; stage < stages; ++stage) {
-    estimate.stages.push_back(point.stack.ours ? OurStage(point, account, blocks, *partition, stage, clock)
-                                               : TheirStage(point, account, blocks, stage, clock));
-    const double total = estimate.stages.back().total();
-    host = std::max(host, estimate.stages.back().host);
-    if (total > estimate.peak) {
-      estimate.peak = total;
+  for (int stage = 0; stage < layout.pipeline; ++stage) {
+    std::int64_t own = 0;
+    for (int chunk = 0; chunk < layout.chunks; ++chunk) {
+      own += blocks[static_cast<std::size_t>(chunk * layout.pipeline + stage)];
+    }
+    const bool end = stage == 0 || stage == layout.pipeline - 1;
+    if (peak_only && !end) {
+      if (std::find(seen.begin(), seen.end(), own) != seen.end()) {
+        continue;
+      }
+      seen.push_back(own);
+    }
+    const StageMemory memory = point.stack.ours ? OurStage(point, account, blocks, *partition, stage, clock)
+                                                : TheirStage(point, account, blocks, stage, clock);
+    host = std::max(host, memory.host);
+    if (memory.total() > estimate.peak) {
+      estimate.peak = memory.total();
       estimate.worst = stage;
     }
+    if (stage == 0) {
+      estimate.reported = memory.total();
+    }
+    if (!peak_only) {
+      estimate.stages.push_back(memory);
+    }
   }
-  estimate.reported = point.stack.memory.first_stage_reported ? estimate.stages.front().total() : estimate.peak;
-  const int on_node = std::min(point.layout.ranks(), point.cluster.devices_per_node);
-  estimate.host_per_node = host * on_node;
+  if (!point.stack.memory.first_stage_reported) {
+    estimate.reported = estimate.peak;
+  }
+  estimate.host_per_node = host * std::min(layout.ranks(), point.cluster.devices_per_node);
   return estimate;
+}
+
+}  // namespace
+
+MemoryEstimate EstimateMemory(const PlanPoint& point, const ModelAccount& account,
+                              const std::vector<std::int64_t>& blocks, PipelineClock& clock) {
+  return EstimateStages(point, account, blocks, clock, false);
+}
+
+MemoryEstimate EstimatePeak(const PlanPoint& point, const ModelAccount& account,
+                            const std::vector<std::int64_t>& blocks, PipelineClock& clock) {
+  return EstimateStages(point, account, blocks, clock, true);
 }
 
 double UsableMemory(const Cluster& cluster) { return cluster.device.memory; }

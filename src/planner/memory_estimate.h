@@ -16,13 +16,13 @@ namespace trireme {
 
 struct StageMemory {
   double weights = 0;
-  double gradients = 0;     // with fp32 accumulation
-  double optimizer = 0;     // master weights and moments
-  double activations = 0;   // kept from forward to backward
-  double scratch = 0;       // of the module at work: recomputation, logits
+  double gradients = 0;    // with fp32 accumulation
+  double optimizer = 0;    // master weights and moments
+  double activations = 0;  // kept from forward to backward
+  double scratch = 0;      // of the module at work: recomputation, logits
   double messages = 0;
-  double fixed = 0;         // context, communication library, fragmentation
-  double host = 0;          // on the host, of this rank
+  double fixed = 0;  // context, communication library, fragmentation
+  double host = 0;   // on the host, of this rank
 
   double total() const { return weights + gradients + optimizer + activations + scratch + messages + fixed; }
 };
@@ -35,7 +35,8 @@ struct MemoryEstimate {
   double host_per_node = 0;  // with checkpoint staging
 };
 
-// What of a model does not depend on the layout, made once: cheap accounts of many layouts follow from it.
+// What of a model does not depend on the layout, made once: cheap accounts of many layouts follow from it. Remembers
+// the last cut, so that each thread needs a copy of its own.
 class ModelAccount {
  public:
   explicit ModelAccount(const ModelConfig& model);
@@ -52,6 +53,9 @@ class ModelAccount {
   std::shared_ptr<const ParameterTable> one_layer_;  // shared by copies: it is never changed
   double block_parameters_ = 0;
   double table_parameters_ = 0;
+  mutable int cut_tensor_ = 0;  // of cut_
+  mutable int cut_data_ = 0;
+  mutable std::shared_ptr<const ShardPlan> cut_;  // of one layer, entries left out
 };
 
 // Blocks of each virtual stage. Other stacks than ours accept a "uniform" partition that does not divide: all stages
@@ -60,6 +64,9 @@ std::vector<std::int64_t> BlocksOfStages(const PlanPoint& point);
 
 MemoryEstimate EstimateMemory(const PlanPoint& point, const ModelAccount& account,
                               const std::vector<std::int64_t>& blocks, PipelineClock& clock);
+// Peak and host bytes alone, from the stages that can be the worst: earlier ones keep no fewer micro batches.
+MemoryEstimate EstimatePeak(const PlanPoint& point, const ModelAccount& account,
+                            const std::vector<std::int64_t>& blocks, PipelineClock& clock);
 // Parameters that a rank of a virtual stage holds.
 double ParametersOfStage(const PlanPoint& point, const ModelAccount& account, const std::vector<std::int64_t>& blocks,
                          int virtual_stage);

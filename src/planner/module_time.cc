@@ -119,8 +119,7 @@ ModuleTime TimeOfBlock(const PlanPoint& point, const LocalSizes& s) {
   const ModuleCost cost = CostOfBlock(s, point.model);
   const MatmulPrice price = PriceOf(point);
   const AttentionTime attention = TimeOfAttention(point, s);
-  const double pass_overhead = point.stack.efficiencies.layer_seconds / 4 *
-                               (point.stack.asynchronous ? point.stack.efficiencies.asynchronous_launch : 1);
+  const double pass_overhead = point.stack.efficiencies.layer_seconds / 4;
   ModuleTime time;
   double last_product = 0;
   for (const auto& [out, in] : Products(s).each) {
@@ -132,7 +131,8 @@ ModuleTime TimeOfBlock(const PlanPoint& point, const LocalSizes& s) {
   time.forward.attention = attention.forward;
   time.backward_input.attention = attention.backward;
   time.forward.overhead = time.backward_input.overhead = time.backward_weight.overhead = pass_overhead;
-  time.forward.memory = MemorySeconds(point, ours ? static_cast<double>(cost.forward.bytes_touched) : PassBytes(point, s));
+  time.forward.memory =
+      MemorySeconds(point, ours ? static_cast<double>(cost.forward.bytes_touched) : PassBytes(point, s));
 
   WorkTime& again = time.recomputed;
   if (s.recompute_block) {

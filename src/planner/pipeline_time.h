@@ -45,7 +45,7 @@ class PipelineClock {
   double Play(const Track& track, const PipelineShape& shape, const ScheduleCosts& costs);
 
   std::map<Key, Track> tracks_;
-  std::vector<double> forward_;   // moments by place and micro batch, kept to avoid allocation
+  std::vector<double> forward_;  // moments by place and micro batch, kept to avoid allocation
   std::vector<double> backward_;
   std::vector<double> clocks_;
   std::vector<std::size_t> next_;

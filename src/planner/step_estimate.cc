@@ -96,8 +96,7 @@ Costs PriceStages(const PlanPoint& point, const ModelAccount& account, const std
   const double message = static_cast<double>(sizes.outside) * static_cast<double>(sizes.hidden) *
                          static_cast<double>(sizes.element()) /
                          (point.stack.time.scatter_messages && !sizes.sequence_parallel ? sizes.tensor : 1);
-  costs.schedule.message =
-      MessageSeconds(message, point.cluster, point.layout, point.stack.efficiencies.message_link);
+  costs.schedule.message = MessageSeconds(message, point.cluster, point.layout, point.stack.efficiencies.message_link);
   return costs;
 }
 
@@ -112,10 +111,9 @@ double AddShardTraffic(const PlanPoint& point, const ModelAccount& account, Cost
   for (std::size_t place = 0; place < blocks.size(); ++place) {
     const double parameters = ParametersOfStage(point, account, blocks, static_cast<int>(place));
     const double modules = static_cast<double>(blocks[place]) + 1;
-    const double gather =
-        layout.zero < 3 ? 0
-                        : DataSeconds(point, CollectiveKind::kAllGather, parameters * point.stack.time.parameter_bytes,
-                                      modules);
+    const double gather = layout.zero < 3 ? 0
+                                          : DataSeconds(point, CollectiveKind::kAllGather,
+                                                        parameters * point.stack.time.parameter_bytes, modules);
     const double reduce =
         DataSeconds(point, CollectiveKind::kReduceScatter, parameters * GradientBytes(point), modules);
     const double repeats = layout.recompute == Recompute::kFull && !point.stack.ours ? 2 : 1;
@@ -157,7 +155,8 @@ void AddStepWork(const PlanPoint& point, double parameters, double backward, Ste
   terms.data = reduction - estimate.data_hidden + gather;
   const double passes = point.fused_optimizer ? 1 : kUnfusedOptimizer;
   if (Offloads(point)) {
-    const double bytes = owned * (time.host_optimizer ? time.parameter_bytes : time.gradient_bytes + time.parameter_bytes);
+    const double bytes =
+        owned * (time.host_optimizer ? time.parameter_bytes : time.gradient_bytes + time.parameter_bytes);
     const int on_node = std::min(layout.ranks(), point.cluster.devices_per_node);
     terms.offload = bytes / (point.cluster.host_link.bandwidth * e.host_link) +
                     owned * kHostOptimizerBytes * on_node / (point.cluster.host_bandwidth * e.host_memory);
@@ -206,14 +205,15 @@ StepEstimate EstimateTime(const PlanPoint& point, const ModelAccount& account, P
   // Stages, not virtual stages, are what can be slowest: a stage runs all its chunks.
   std::vector<double> stage_work(static_cast<std::size_t>(layout.pipeline), 0.0);
   for (std::size_t place = 0; place < costs.work.size(); ++place) {
-    const double seconds = costs.schedule.forward[place] + costs.schedule.backward_input[place] +
-                           costs.schedule.backward_weight[place];
+    const double seconds =
+        costs.schedule.forward[place] + costs.schedule.backward_input[place] + costs.schedule.backward_weight[place];
     estimate.stage_seconds.push_back(seconds);
     stage_work[place % stage_work.size()] += seconds;
   }
   const auto slowest = std::max_element(stage_work.begin(), stage_work.end());
   estimate.slowest = static_cast<int>(slowest - stage_work.begin());
-  const double mean = std::accumulate(stage_work.begin(), stage_work.end(), 0.0) / static_cast<double>(stage_work.size());
+  const double mean =
+      std::accumulate(stage_work.begin(), stage_work.end(), 0.0) / static_cast<double>(stage_work.size());
   estimate.slowest_share = mean > 0 ? *slowest / mean : 1;
   StageWork busiest;
   for (std::size_t place = static_cast<std::size_t>(estimate.slowest); place < costs.work.size();
@@ -235,7 +235,8 @@ StepEstimate EstimateTime(const PlanPoint& point, const ModelAccount& account, P
     }
     heaviest = std::max(heaviest, parameters);
   }
-  AddStepWork(point, heaviest, busiest.blocks.backward_input.total() + busiest.blocks.backward_weight.total(), estimate);
+  AddStepWork(point, heaviest, busiest.blocks.backward_input.total() + busiest.blocks.backward_weight.total(),
+              estimate);
   if (point.stack.slowed) {
     estimate.terms.slowdown = estimate.terms.total() * (point.stack.efficiencies.slowdown - 1);
   }
@@ -255,8 +256,7 @@ StepEstimate EstimateStep(const PlanPoint& point, const ModelAccount& account, P
 
 double LeastSeconds(const PlanPoint& point, const std::vector<std::int64_t>& blocks) {
   const LocalSizes sizes = SizesOf(point);
-  const ModuleTime block = TimeOfBlock(
-      point, point.layout.recompute_layers > 0 ? sizes.WithoutRecompute() : sizes);
+  const ModuleTime block = TimeOfBlock(point, point.layout.recompute_layers > 0 ? sizes.WithoutRecompute() : sizes);
   const int stages = point.layout.pipeline;
   std::int64_t most = 0;
   for (int stage = 0; stage < stages; ++stage) {

@@ -23,25 +23,25 @@ struct StepTerms {
   double accumulate = 0;  // gradients into fp32, or to the host, each micro batch
   double gather = 0;      // ZeRO 2 and 3 traffic that compute does not hide
   double bubble = 0;
-  double data = 0;       // exposed part of gradient reduction and parameter gather
-  double compress = 0;   // PowerSGD
+  double data = 0;      // exposed part of gradient reduction and parameter gather
+  double compress = 0;  // PowerSGD
   double optimizer = 0;
-  double offload = 0;    // transfers and host update
+  double offload = 0;  // transfers and host update
   double fixed = 0;
-  double slowdown = 0;   // of a slow revision
+  double slowdown = 0;  // of a slow revision
 
   double total() const;
 };
 
 struct StepEstimate {
   double seconds = 0;
-  double low = 0;   // 80 % interval
+  double low = 0;  // 80 % interval
   double high = 0;
   StepTerms terms;
-  int slowest = 0;           // virtual stage
-  double slowest_share = 1;  // its work over the mean of all
-  double message = 0;        // seconds of one
-  double data_hidden = 0;    // seconds of data collectives behind compute
+  int slowest = 0;                    // virtual stage
+  double slowest_share = 1;           // its work over the mean of all
+  double message = 0;                 // seconds of one
+  double data_hidden = 0;             // seconds of data collectives behind compute
   std::vector<double> stage_seconds;  // work of one micro batch by virtual stage
   ScheduleCosts costs;
   std::vector<std::int64_t> blocks;

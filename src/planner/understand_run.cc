@@ -43,7 +43,8 @@ int FindStack(const MeasuredRun& run, const PlannerFiles& files) {
       continue;
     }
     const int score = 1 + (HoldsOrAny(stack.accelerators, run.accelerator) ? 2 : 0) +
-                      (HoldsOrAny(stack.run_clusters, run.cluster) ? 4 : 0) + (Holds(stack.run_clusters, run.cluster) ? 1 : 0);
+                      (HoldsOrAny(stack.run_clusters, run.cluster) ? 4 : 0) +
+                      (Holds(stack.run_clusters, run.cluster) ? 1 : 0);
     if (score > best_score) {
       best = static_cast<int>(i);
       best_score = score;
@@ -58,11 +59,9 @@ struct Needed {
 };
 
 std::string Missing(const MeasuredRun& run) {
-  const Needed needed[] = {{"layers", run.layers},       {"hidden", run.hidden},
-                           {"heads", run.heads},         {"vocab", run.vocabulary},
-                           {"seq", run.sequence},        {"tp", run.tensor},
-                           {"pp", run.pipeline},         {"dp", run.data},
-                           {"micro_batch", run.micro_batch}};
+  const Needed needed[] = {{"layers", run.layers},    {"hidden", run.hidden}, {"heads", run.heads},
+                           {"vocab", run.vocabulary}, {"seq", run.sequence},  {"tp", run.tensor},
+                           {"pp", run.pipeline},      {"dp", run.data},       {"micro_batch", run.micro_batch}};
   std::string names;
   for (const Needed& one : needed) {
     if (!one.value) {

@@ -40,10 +40,11 @@ Prediction Predict(const PricedRun& run, const Cluster& cluster, const SoftwareS
                         .high = estimate.high,
                         .peak = estimate.memory.reported,
                         .worst = estimate.memory.peak};
-  prediction.days_per_100b =
-      estimate.seconds / (static_cast<double>(point.global_batch) * static_cast<double>(point.model.sequence)) * 100e9 /
-      86'400;
-  prediction.fits = estimate.memory.peak <= UsableMemory(cluster) && estimate.memory.host_per_node <= cluster.host_memory;
+  prediction.days_per_100b = estimate.seconds /
+                             (static_cast<double>(point.global_batch) * static_cast<double>(point.model.sequence)) *
+                             100e9 / 86'400;
+  prediction.fits =
+      estimate.memory.peak <= UsableMemory(cluster) && estimate.memory.host_per_node <= cluster.host_memory;
   return prediction;
 }
 

@@ -43,8 +43,8 @@ struct GroupScore {
   int days_only = 0;  // of the timed ones: measured as days per 100B tokens
   int remembered = 0;
   double memory_error = 0;
-  double covered = 0;      // share of measured seconds within the interval
-  double half_width = 0;   // median, relative
+  double covered = 0;     // share of measured seconds within the interval
+  double half_width = 0;  // median, relative
 };
 
 struct SetScore {

@@ -12,7 +12,8 @@ std::string Line(const GroupScore& score) {
   const std::string memory =
       score.remembered > 0 ? fmt::format("{:5.1f} % of {:3}", 100 * score.memory_error, score.remembered) : "-";
   return fmt::format("{:<44} {:>4} {:>7.1f} % {:>+7.1f} %  {:>15}  {:>5.0f} %  {:>6.1f} %\n", score.name, score.timed,
-                     100 * score.time_error, 100 * score.time_bias, memory, 100 * score.covered, 100 * score.half_width);
+                     100 * score.time_error, 100 * score.time_bias, memory, 100 * score.covered,
+                     100 * score.half_width);
 }
 
 nlohmann::json ToJsonValue(const GroupScore& score) {
@@ -64,9 +65,9 @@ std::string ToText(const Validation& validation) {
   if (validation.suspect.timed > 0) {
     text += Line(validation.suspect);
   }
-  text += fmt::format("\nout of memory: {} of {} found, {} false alarms; first choice ran out of memory in {} sets\n",
-                      validation.found, validation.out_of_memory, validation.false_alarms,
-                      validation.chosen_out_of_memory);
+  text +=
+      fmt::format("\nout of memory: {} of {} found, {} false alarms; first choice ran out of memory in {} sets\n",
+                  validation.found, validation.out_of_memory, validation.false_alarms, validation.chosen_out_of_memory);
   text += fmt::format(
       "decision sets: {}; Spearman {:.2f}, Kendall {:.2f} (three layouts and more); regret {:.2f} % mean, {:.2f} % "
       "worst\n",

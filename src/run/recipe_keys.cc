@@ -182,7 +182,13 @@ std::vector<RecipeKey> TrainKeys() {
           "train.z_loss", "weight of the squared log-normaliser of the logits",
           [](Config & c) -> auto& { return c.train.z_loss; }, 0, 1e6),
       Text("train.on_nonfinite", "what a step does whose gradient is not finite",
-           [](Config & c) -> auto& { return c.train.on_nonfinite; }, {"skip", "stop"}),
+           [](Config & c) -> auto& { return c.train.on_nonfinite; }, {"skip", "stop", "rollback"}),
+      Number(
+          "train.loss_spike", "a loss above this multiple of its running mean is noted; 0: never",
+          [](Config & c) -> auto& { return c.train.loss_spike; }, 0, 1e6),
+      Number(
+          "train.replica_check_every", "steps between comparisons of the data ranks' weights; 0: never",
+          [](Config & c) -> auto& { return c.train.replica_check_every; }, 0, 1e12),
       Number(
           "train.head_chunk", "tokens of a micro batch whose logits exist at once; 0: chosen",
           [](Config & c) -> auto& { return c.train.head_chunk; }, 0, 1 << 30),

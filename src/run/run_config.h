@@ -47,8 +47,10 @@ struct TrainConfig {
   std::string attention = "flash";
   bool deterministic = false;
   double z_loss = 0;
-  std::string on_nonfinite = "skip";  // skip | stop
-  std::int64_t head_chunk = 0;        // tokens of a micro batch whose logits exist at once; 0: chosen
+  std::string on_nonfinite = "skip";     // skip | stop | rollback: to the newest checkpoint
+  double loss_spike = 2;                 // a loss above this multiple of its running mean is noted; 0: never
+  std::int64_t replica_check_every = 0;  // steps between comparisons of the data ranks' weights; 0: never
+  std::int64_t head_chunk = 0;           // tokens of a micro batch whose logits exist at once; 0: chosen
   bool operator==(const TrainConfig&) const = default;
 };
 

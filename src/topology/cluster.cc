@@ -49,8 +49,9 @@ Cluster Read(const Settings& file) {
   if (cluster.nodes > 1 || file.HasTable("links.node")) {
     cluster.node_link = ReadLink(file, "links.node", "joins the nodes");
     cluster.cards = file.Has("links.node.cards") ? static_cast<int>(file.Count("links.node.cards")) : 1;
-    cluster.cards_per_ring =
-        file.Has("links.node.cards_per_ring") ? static_cast<int>(file.Count("links.node.cards_per_ring")) : cluster.cards;
+    cluster.cards_per_ring = file.Has("links.node.cards_per_ring")
+                                 ? static_cast<int>(file.Count("links.node.cards_per_ring"))
+                                 : cluster.cards;
   }
   cluster.host_link = ReadLink(file, "links.host", "joins a device and its host");
   cluster.host_memory = file.Positive("host.memory_gib") * kGibi;

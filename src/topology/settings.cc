@@ -1,11 +1,12 @@
 #include "topology/settings.h"
 
+#include <toml++/toml.h>
+
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <toml++/toml.h>
 
 #include "base/error.h"
 
@@ -108,9 +109,7 @@ double Settings::Number(const std::string& key) const {
   return value->number;
 }
 
-double Settings::Number(const std::string& key, double fallback) const {
-  return Has(key) ? Number(key) : fallback;
-}
+double Settings::Number(const std::string& key, double fallback) const { return Has(key) ? Number(key) : fallback; }
 
 double Settings::Positive(const std::string& key) const {
   const double number = Number(key);
@@ -119,9 +118,7 @@ double Settings::Positive(const std::string& key) const {
   return number;
 }
 
-double Settings::Positive(const std::string& key, double fallback) const {
-  return Has(key) ? Positive(key) : fallback;
-}
+double Settings::Positive(const std::string& key, double fallback) const { return Has(key) ? Positive(key) : fallback; }
 
 std::int64_t Settings::Count(const std::string& key) const {
   const double number = Positive(key);

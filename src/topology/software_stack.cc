@@ -121,7 +121,6 @@ SoftwareStack Read(const Settings& file) {
                                .since = file.Text(table + ".since", ""),
                                .until = file.Text(table + ".until", ""),
                                .slow = file.Flag(table + ".slow", false),
-                               .asynchronous = file.Flag(table + ".asynchronous", false),
                                .accumulates = file.Flag(table + ".accumulates", true),
                                .reason = file.Text(table + ".reason", "")});
   }
@@ -148,17 +147,14 @@ const std::vector<EfficiencyField>& EfficiencyFields() {
       {"layer_seconds", &Efficiencies::layer_seconds, 1.0},
       {"step_seconds", &Efficiencies::step_seconds, 0.7},
       {"slowdown", &Efficiencies::slowdown, 0.05},
-      {"asynchronous_launch", &Efficiencies::asynchronous_launch, 0.5},
   };
   return kFields;
 }
 
 const std::vector<MemoryField>& MemoryFields() {
   static const std::vector<MemoryField> kFields = {
-      {"fixed_gib", &MemoryTraits::fixed, 0.4},
-      {"unsharded_bytes", &MemoryTraits::unsharded, 0.25},
-      {"sharded_bytes", &MemoryTraits::sharded, 0.15},
-      {"activation_factor", &MemoryTraits::activation_factor, 0.12},
+      {"fixed_gib", &MemoryTraits::fixed, 0.4},         {"unsharded_bytes", &MemoryTraits::unsharded, 0.25},
+      {"sharded_bytes", &MemoryTraits::sharded, 0.15},  {"activation_factor", &MemoryTraits::activation_factor, 0.12},
       {"logit_bytes", &MemoryTraits::logit_bytes, 0.3},
   };
   return kFields;
@@ -186,7 +182,6 @@ StackState Resolve(const SoftwareStack& stack, const Cluster& cluster, const std
                       (revision.until.empty() || date < revision.until);
     if (here && then) {
       state.slowed = state.slowed || revision.slow;
-      state.asynchronous = state.asynchronous || revision.asynchronous;
       if (!revision.accumulates) {
         state.memory.accumulation = 0;
         state.time.gradient_bytes_bf16 = 0;
@@ -223,8 +218,9 @@ std::vector<SoftwareStack> LoadStacks(const std::string& folder) {
 }
 
 std::string ToToml(const StackCalibration& calibration) {
-  std::string text = fmt::format("[[calibration]]\ncluster = \"{}\"\nruns = {}\nspread = {:.3f}\nmemory_spread = {:.3f}\n",
-                                 calibration.cluster, calibration.runs, calibration.spread, calibration.memory_spread);
+  std::string text =
+      fmt::format("[[calibration]]\ncluster = \"{}\"\nruns = {}\nspread = {:.3f}\nmemory_spread = {:.3f}\n",
+                  calibration.cluster, calibration.runs, calibration.spread, calibration.memory_spread);
   for (const EfficiencyField& field : EfficiencyFields()) {
     text += fmt::format("{} = {:.4g}\n", field.name, calibration.efficiencies.*field.member);
   }

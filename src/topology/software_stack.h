@@ -27,7 +27,6 @@ struct Efficiencies {
   double layer_seconds = 1e-3;        // of a layer and micro batch beyond its kernels
   double step_seconds = 0.1;          // of a step beyond its parts
   double slowdown = 1.05;             // during a revision marked `slow`
-  double asynchronous_launch = 0.5;   // of layer_seconds, during a revision marked `asynchronous`
 };
 
 struct EfficiencyField {
@@ -105,9 +104,8 @@ struct StackRevision {
   std::string cluster;  // empty: everywhere
   std::string since;    // ISO dates; empty: open
   std::string until;
-  bool slow = false;          // Efficiencies::slowdown holds
-  bool asynchronous = false;  // launches did not wait for each other: Efficiencies::asynchronous_launch holds
-  bool accumulates = true;    // false: bf16 without fp32 accumulation yet
+  bool slow = false;        // Efficiencies::slowdown holds
+  bool accumulates = true;  // false: bf16 without fp32 accumulation yet
   std::string reason;
 };
 
@@ -135,7 +133,6 @@ struct StackState {
   MemoryTraits memory;
   bool ours = false;
   bool slowed = false;
-  bool asynchronous = false;
   double spread = 0.25;
   double memory_spread = 0.15;
   bool calibrated = false;

@@ -3,6 +3,27 @@
 #include <utility>
 
 namespace trireme {
+namespace {
+
+const char* PhaseOf(ActionKind kind) {
+  switch (kind) {
+    case ActionKind::kReceiveActivation:
+    case ActionKind::kReceiveGradient:
+      return "receive";
+    case ActionKind::kSendActivation:
+    case ActionKind::kSendGradient:
+      return "send";
+    case ActionKind::kForward:
+      return "forward";
+    case ActionKind::kBackward:
+    case ActionKind::kBackwardInput:
+    case ActionKind::kBackwardWeight:
+      return "backward";
+  }
+  return "";
+}
+
+}  // namespace
 
 PipelineRunner::PipelineRunner(Communicator& pipeline, std::vector<std::unique_ptr<Stage>> stages,
                                const Buffers& buffers)
@@ -13,10 +34,14 @@ int PipelineRunner::Tag(int sender_virtual_stage, int micro_batch, bool gradient
   return (micro_batch * virtual_stages + sender_virtual_stage) * 2 + (gradient ? 1 : 0);
 }
 
-void PipelineRunner::Run(const Schedule& schedule, const SlotPlan& slots, std::span<const MicroBatch> micro_batches) {
+void PipelineRunner::Run(const Schedule& schedule, const SlotPlan& slots, std::span<const MicroBatch> micro_batches,
+                         std::int64_t step) {
   for (const Action& action : schedule.actions[static_cast<std::size_t>(pipeline_.rank())]) {
     const auto chunk = static_cast<std::size_t>(action.chunk);
     const auto micro_batch = static_cast<std::size_t>(action.micro_batch);
+    if (ledger_ != nullptr) {
+      ledger_->SetPhase(step, PhaseOf(action.kind));
+    }
     Execute(action, schedule, slots.slot_of[chunk][micro_batch], micro_batches[micro_batch]);
   }
 }

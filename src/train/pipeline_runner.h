@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/ledger.h"
 #include "nn/stage.h"
 #include "schedule/schedule.h"
 
@@ -22,8 +23,12 @@ class PipelineRunner {
   // `stages` by chunk. The group outlives this.
   PipelineRunner(Communicator& pipeline, std::vector<std::unique_ptr<Stage>> stages, const Buffers& buffers);
 
+  // Told of each action as a phase; nullptr: nobody. Outlives this or is replaced.
+  void set_ledger(Ledger* ledger) { ledger_ = ledger; }
+
   // All actions of this rank's stage, in order. micro_batches by number.
-  void Run(const Schedule& schedule, const SlotPlan& slots, std::span<const MicroBatch> micro_batches);
+  void Run(const Schedule& schedule, const SlotPlan& slots, std::span<const MicroBatch> micro_batches,
+           std::int64_t step = 0);
   // Forward only, one micro batch after another; micro batches must not be training.
   void Evaluate(std::span<const MicroBatch> micro_batches);
 
@@ -37,6 +42,7 @@ class PipelineRunner {
   std::vector<std::unique_ptr<Stage>> chunks_;
   Buffers buffers_;
   Tensor gradient_;  // the input gradient that the last backward left
+  Ledger* ledger_ = nullptr;
 };
 
 }  // namespace trireme

@@ -85,7 +85,10 @@ RunCheckpoints::RunCheckpoints(RunCheckpointOptions options, Communicator& world
       world_(world),
       device_(device),
       table_(table),
-      saver_(OptionsOfSaver(options_, world)) {}
+      saver_(OptionsOfSaver(options_, world)) {
+  // No rank saves before rank 0 has removed what an earlier process left.
+  world_.Barrier();
+}
 
 void RunCheckpoints::Say(const std::string& text) const {
   if (options_.message) {
@@ -202,6 +205,7 @@ std::string RunCheckpoints::TryLoad(const std::string& folder, std::span<const O
 
 std::optional<LoadedCheckpoint> RunCheckpoints::Load(std::span<const OwnedState> states) {
   saver_.Wait();
+  world_.Barrier();  // rank 0 may still have been committing what this rank saved
   const bool mine_seen = !ListCheckpoints(options_.folder).empty();
   const bool all_seen = Smallest(mine_seen ? 1 : 0) != 0;
   Require(all_seen || !mine_seen, "'{}' holds checkpoints that other ranks do not see", options_.folder);

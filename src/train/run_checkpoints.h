@@ -47,8 +47,8 @@ struct LoadedCheckpoint {
 
 class RunCheckpoints {
  public:
-  // Everything referred to outlives this. Removes what an earlier process left unfinished (rank 0): construct it on all
-  // ranks before the first step.
+  // Collective over the world. Everything referred to outlives this. Rank 0 removes what an earlier process left
+  // unfinished.
   RunCheckpoints(RunCheckpointOptions options, Communicator& world, Device& device, const ParameterTable& table);
 
   // Optional: touches the memory of the snapshot before the first save, which is otherwise slower than the next ones.

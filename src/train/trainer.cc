@@ -108,18 +108,22 @@ StepResult Trainer::Step(int request) {
   result.learning_rate = LearningRateAt(config_.optimizer, first, total_samples_);
 
   // 1. Batch.
+  Mark(kFirstPhase);
   const std::vector<MicroBatch> batch = loader_->LoadTraining(*sources_.train, first, micro_batches);
   loss_sums_ = batch.front().loss_sums;
+  last_micro_batches_ = micro_batches;
   progress_.consumed_samples += result.global_batch;
   loader_->Prepare(*sources_.train, progress_.consumed_samples, NextMicroBatches());
 
   // 2–4. Forward and backward of every micro batch; gradients reduced.
   const PlannedSchedule& plan = ScheduleFor(micro_batches);
   zero_->BeginStep();
-  runner_->Run(plan.schedule, plan.slots, batch);
+  runner_->Run(plan.schedule, plan.slots, batch, result.step);
+  Mark("reduce");
   zero_->FinishGradients();
 
   // 5. Norm and clip: one exchange gives every rank the same numbers, so the same decision.
+  Mark("norm");
   const auto [loss, weight, square, requests] = Exchange(micro_batches, true, request);
   result.request = LargestRequest(requests);
   // Micro batches were scaled as if no token was masked; the true weight is known only now.
@@ -132,6 +136,7 @@ StepResult Trainer::Step(int request) {
   const double factor = clip > 0 && result.gradient_norm > clip ? clip / result.gradient_norm : 1.0;
 
   // 6–7. Update owned shards, then parameters again.
+  Mark("update");
   if (!result.skipped) {
     zero_->Update(static_cast<float>(result.learning_rate), static_cast<float>(correction * factor),
                   ++progress_.updates);
@@ -141,6 +146,17 @@ StepResult Trainer::Step(int request) {
   result.consumed_samples = progress_.consumed_samples;
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   return result;
+}
+
+void Trainer::set_ledger(Ledger* ledger) {
+  ledger_ = ledger;
+  runner_->set_ledger(ledger);
+}
+
+void Trainer::Mark(std::string_view phase) {
+  if (ledger_ != nullptr) {
+    ledger_->SetPhase(progress_.step + 1, phase);
+  }
 }
 
 std::array<double, 4> Trainer::Exchange(int micro_batches, bool with_gradients, int request) {
@@ -154,14 +170,17 @@ std::array<double, 4> Trainer::Exchange(int micro_batches, bool with_gradients, 
       sums[i % 2] += losses[i];
     }
   }
-  const std::vector<Tensor>& counted = zero_->counted_gradients();
-  if (with_gradients && !counted.empty()) {
-    const auto ranges = static_cast<std::int64_t>(counted.size());
-    device_.ops().SumOfSquares(counted, squares_.Range(0, ranges));
-    std::vector<float> squares(counted.size());
+  std::vector<Tensor> gradients = zero_->counted_gradients();
+  const std::size_t counted = gradients.size();
+  gradients.insert(gradients.end(), zero_->copied_gradients().begin(), zero_->copied_gradients().end());
+  if (with_gradients && !gradients.empty()) {
+    const auto ranges = static_cast<std::int64_t>(gradients.size());
+    device_.ops().SumOfSquares(gradients, squares_.Range(0, ranges));
+    std::vector<float> squares(gradients.size());
     device_.CopyToHost(squares.data(), squares_.data, ranges * 4);
-    for (const float square : squares) {
-      sums[2] += square;
+    for (std::size_t i = 0; i < squares.size(); ++i) {
+      // A copy adds nothing to the norm, unless it would poison this rank's weights: then every rank must know.
+      sums[2] += i < counted || !std::isfinite(squares[i]) ? squares[i] : 0;
     }
   }
   std::array<float, kStepNumbers> numbers{};

@@ -4,6 +4,8 @@
 
 #include <map>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "comm/grid_comms.h"
@@ -50,6 +52,20 @@ class Trainer {
   // Mean loss over validation.samples samples of the validation source, whatever the layout.
   double Validate();
 
+  // Told of the phases of every step; nullptr: nobody. Outlives the trainer or is replaced.
+  void set_ledger(Ledger* ledger);
+
+  // After a step that was skipped. "rank 3: gradient of 'blocks.1.mlp.up.weight' …": the parameter that backward
+  // reached first, of those whose reduced gradient is not finite, and the lowest rank that owns a part of it; or the
+  // ranks whose loss is not finite. Collective over the world; every rank gets the same text.
+  std::string NameNonFinite();
+  // An Error that names ranks when data ranks that must hold equal weights do not. Collective over the data group.
+  void CompareReplicas();
+  // For drills: makes one element of this rank's gradient NaN; call it in the phase "reduce".
+  void PoisonGradient() { zero_->PoisonGradient(); }
+  // For drills: flips a bit of one weight of this rank.
+  void DamageWeight() { zero_->DamageWeight(); }
+
   const Progress& progress() const { return progress_; }
   // The whole state, for checkpoints: views of live memory. After writing to it call Restore.
   std::vector<OwnedState> State() { return zero_->State(); }
@@ -76,6 +92,8 @@ class Trainer {
   // Sums what all ranks must know: {loss, weight, squared norm, requests in a positional code}.
   std::array<double, 4> Exchange(int micro_batches, bool with_gradients, int request = 0);
   int NextMicroBatches() const;
+  void Mark(std::string_view phase);
+  bool LossIsFinite(int micro_batches) const;
 
   RunConfig config_;
   Device& device_;
@@ -95,6 +113,8 @@ class Trainer {
   Tensor loss_sums_;
   std::int64_t total_samples_ = 0;
   Progress progress_;
+  Ledger* ledger_ = nullptr;
+  int last_micro_batches_ = 0;
 };
 
 }  // namespace trireme

@@ -1,13 +1,46 @@
 #include "train/training_loop.h"
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 
 #include "base/error.h"
+#include "train/loss_spikes.h"
 #include "train/run_checkpoints.h"
 
 namespace trireme {
 namespace {
+
+// The rank's ledger for the time of a run. A run folder that cannot hold one costs the record, not the run.
+class FlightRecorder {
+ public:
+  FlightRecorder(const RunConfig& config, RankContext& context, const LoopOptions& options, TrainingObserver& watcher)
+      : world_(context.world) {
+    if (options.run_folder.empty()) {
+      return;
+    }
+    try {
+      ledger_ = std::make_unique<Ledger>(options.run_folder + "/flight", world_.rank(), config.layout);
+      world_.set_observer(ledger_.get());
+    } catch (const Error& error) {
+      watcher.Note(fmt::format("no flight record is kept: {}", error.what()));
+    }
+  }
+  ~FlightRecorder() { world_.set_observer(nullptr); }
+  FlightRecorder(const FlightRecorder&) = delete;
+  FlightRecorder& operator=(const FlightRecorder&) = delete;
+
+  Ledger* ledger() { return ledger_.get(); }
+  void Finish(LedgerEnd end, const std::string& message) {
+    if (ledger_ != nullptr) {
+      ledger_->Finish(end, message);
+    }
+  }
+
+ private:
+  Communicator& world_;
+  std::unique_ptr<Ledger> ledger_;
+};
 
 // What every rank holds, on every rank.
 std::vector<MemoryUse> GatherMemory(Trainer& trainer) {
@@ -63,6 +96,9 @@ std::unique_ptr<SampleSource> OpenRunSource(const RunConfig& config, const std::
 
 namespace {
 
+// Steps that may fail again after going back before the fault counts as lasting.
+constexpr int kMostRollbacks = 3;
+
 // The state of one run of the loop; RunTraining is its one user.
 class Loop {
  public:
@@ -72,19 +108,42 @@ class Loop {
         options_(options),
         first_rank_(context.world.rank() == 0),
         watcher_(first_rank_ && observer != nullptr ? *observer : silent_),
+        flight_(config, context, options, watcher_),
         trainer_(config, context, sources),
+        drill_(options.drill, context.world.rank(), options.run_folder + "/flight",
+               {.gradient = [this] { trainer_.PoisonGradient(); }, .weight = [this] { trainer_.DamageWeight(); }}),
+        spikes_(config.train.loss_spike),
         facts_{.total_steps = TotalSteps(config)} {
+    trainer_.set_ledger(flight_.ledger());
+    if (drill_.active() && flight_.ledger() != nullptr) {
+      flight_.ledger()->set_on_phase(
+          [this](std::int64_t step, std::string_view phase) { drill_.AtPhase(step, phase); });
+    }
     if (!options.run_folder.empty()) {
       checkpoints_ = std::make_unique<RunCheckpoints>(
           RunCheckpointOptions{.folder = options.run_folder + "/checkpoints",
                                .config = config,
                                .message = [this](const std::string& text) { watcher_.Note(text); },
-                               .hook = {}},
+                               .hook = HookOfSaves()},
           context.world, context.device, trainer_.table());
     }
   }
 
+  // Runs and leaves in the ledger how it ended.
   LoopResult Run() {
+    try {
+      const LoopResult result = RunSteps();
+      flight_.Finish(result.end == LoopEnd::kFinished ? LedgerEnd::kFinished : LedgerEnd::kStopped, "");
+      return result;
+    } catch (const std::exception& error) {
+      flight_.Finish(LedgerEnd::kFailed, error.what());
+      throw;
+    }
+  }
+
+ private:
+  LoopResult RunSteps() {
+    Mark("load");
     Resume();
     LoopResult result{.step = trainer_.progress().step};
     while (trainer_.progress().step < facts_.total_steps && result.end == LoopEnd::kFinished) {
@@ -92,6 +151,9 @@ class Loop {
       result.step = facts_.result.step;
       result.last_loss = facts_.result.loss;
       Observe();
+      if (RolledBack()) {
+        continue;
+      }
       const auto request = static_cast<StopRequest>(facts_.result.request);
       const bool due = config_.checkpoint.every > 0 && result.step % config_.checkpoint.every == 0;
       if (due || request != StopRequest::kNone || result.step == facts_.total_steps) {
@@ -102,13 +164,29 @@ class Loop {
       }
     }
     if (checkpoints_ != nullptr) {
+      Mark("save");
       checkpoints_->Wait();
     }
+    Mark("end");
     return result;
   }
 
- private:
-  void Resume() {
+  void Mark(const char* phase) {
+    if (flight_.ledger() != nullptr) {
+      flight_.ledger()->SetPhase(trainer_.progress().step, phase);
+    }
+  }
+
+  SaveHook HookOfSaves() {
+    if (!drill_.active()) {
+      return {};
+    }
+    return [this](SavePoint point) { drill_.AtSave(saving_step_, point); };
+  }
+
+  // False: there is no checkpoint, and the run starts from the beginning.
+  bool Resume() {
+    bool resumed = false;
     if (checkpoints_ != nullptr) {
       const std::vector<OwnedState> state = trainer_.State();
       if (const std::optional<LoadedCheckpoint> found = checkpoints_->Load(state)) {
@@ -118,14 +196,20 @@ class Loop {
         for (const std::string& difference : found->differences) {
           watcher_.Note("changed since the checkpoint: " + difference);
         }
+        resumed = true;
       }
     }
     watcher_.Started(trainer_, trainer_.progress().step);
+    return resumed;
   }
 
   // What this rank asks all ranks to do after the coming step.
   StopRequest Wanted() {
     StopRequest request = first_rank_ ? RequestedByFile(options_.run_folder) : StopRequest::kNone;
+    const auto step_ns = static_cast<std::int64_t>(facts_.result.seconds * 2e9);
+    if (options_.leave_before_ns > 0 && WallNanoseconds() + step_ns >= options_.leave_before_ns) {
+      request = StopRequest::kSaveAndStop;
+    }
     if (options_.signals != nullptr) {
       request = std::max(request, options_.signals->Pending());
       if (request == StopRequest::kSave) {
@@ -146,16 +230,56 @@ class Loop {
       memory_shown_ = true;
       watcher_.MemoryMeasured(GatherMemory(trainer_));
     }
-    Require(!facts_.result.skipped || config_.train.on_nonfinite != "stop",
-            "step {}: the loss or a gradient is not finite (train.on_nonfinite = \"stop\")", facts_.result.step);
+    Mark("check");
+    LookAtNumbers();
     if (config_.validation.every > 0 && facts_.result.step % config_.validation.every == 0) {
+      Mark("validate");
       watcher_.Validated(facts_.result.step, trainer_.Validate());
     }
+  }
+
+  // Numbers are equal on every rank, and so is what follows from them.
+  void LookAtNumbers() {
+    const StepResult& result = facts_.result;
+    const std::string& choice = config_.train.on_nonfinite;
+    if (result.skipped) {
+      const std::string where = trainer_.NameNonFinite();
+      Require(choice != "stop", "step {}: not finite: {} (train.on_nonfinite = \"stop\")", result.step, where);
+      watcher_.Note(fmt::format("step {}: not finite: {}", result.step, where));
+      rolling_back_ = choice == "rollback";
+      Require(!rolling_back_ || rollbacks_ < kMostRollbacks,
+              "step {} is not finite after going back {} times, so that it is no passing fault: {}", result.step,
+              rollbacks_, where);
+    } else if (const std::string spike = spikes_.Look(result.step, result.loss); !spike.empty()) {
+      watcher_.Note(spike);
+    }
+    const std::int64_t every = config_.train.replica_check_every;
+    if (every > 0 && result.step % every == 0) {
+      trainer_.CompareReplicas();
+    }
+  }
+
+  // After a step that is not finite, under train.on_nonfinite = "rollback": the newest checkpoint again.
+  bool RolledBack() {
+    if (!rolling_back_) {
+      rollbacks_ = facts_.result.step > failed_step_ ? 0 : rollbacks_;
+      return false;
+    }
+    rolling_back_ = false;
+    failed_step_ = facts_.result.step;
+    ++rollbacks_;
+    Require(checkpoints_ != nullptr && Resume(),
+            "step {} is not finite, and there is no checkpoint to go back to (train.on_nonfinite = \"rollback\")",
+            failed_step_);
+    watcher_.Note(fmt::format("went back to step {} ({} of {})", trainer_.progress().step, rollbacks_, kMostRollbacks));
+    return true;
   }
 
   void Save() {
     if (checkpoints_ != nullptr) {
       const Progress& progress = trainer_.progress();
+      Mark("save");
+      saving_step_ = progress.step;
       checkpoints_->Save(
           {.step = progress.step, .consumed_samples = progress.consumed_samples, .updates = progress.updates},
           trainer_.State());
@@ -167,10 +291,17 @@ class Loop {
   bool first_rank_;
   TrainingObserver silent_;
   TrainingObserver& watcher_;
+  FlightRecorder flight_;  // before the trainer: its groups inherit the observer
   Trainer trainer_;
+  DrillMaster drill_;
+  LossSpikes spikes_;
   StepFacts facts_;
   std::int64_t priced_batch_ = 0;
   bool memory_shown_ = false;
+  bool rolling_back_ = false;
+  int rollbacks_ = 0;
+  std::int64_t failed_step_ = 0;
+  std::atomic<std::int64_t> saving_step_ = 0;
   std::unique_ptr<RunCheckpoints> checkpoints_;  // last: its thread speaks to the watcher
 };
 

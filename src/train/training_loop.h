@@ -9,6 +9,7 @@
 #include "base/accounting.h"
 #include "comm/rank_runner.h"
 #include "run/run_config.h"
+#include "train/drill.h"
 #include "train/stop_signals.h"
 #include "train/trainer.h"
 
@@ -36,8 +37,12 @@ class TrainingObserver {
 };
 
 struct LoopOptions {
-  std::string run_folder;          // checkpoints go to its checkpoints/; empty: none are written or read
+  // Checkpoints go to its checkpoints/, ledgers to its flight/; empty: neither is written or read.
+  std::string run_folder;
   StopSignals* signals = nullptr;  // may be missing
+  // Save and end so that this time is not passed, in nanoseconds since 1970; 0: no such time.
+  std::int64_t leave_before_ns = 0;
+  Drill drill;
 };
 
 enum class LoopEnd { kFinished, kStopped };
@@ -49,8 +54,8 @@ struct LoopResult {
 };
 
 // Collective over the context's world. `observer` is used on rank 0 only and may be missing. Ends early, after a save,
-// when any rank's signals ask for it, or when the folder holds a file named "stop" (one named "save" saves and goes
-// on).
+// when any rank's signals ask for it, when its time is up, or when the folder holds a file named "stop" (one named
+// "save" saves and goes on).
 LoopResult RunTraining(const RunConfig& config, RankContext& context, const Trainer::Sources& sources,
                        const LoopOptions& options, TrainingObserver* observer);
 

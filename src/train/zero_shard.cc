@@ -24,18 +24,17 @@ ZeroShard::ZeroShard(Arena& arena, GridComms& comms, const ShardPlan& plan, cons
   optimizer_ = std::make_unique<AdamW>(arena, options.optimizer, MakeShards());
   for (std::size_t i = 0; i < plan_.buckets.size(); ++i) {
     const Bucket& bucket = plan_.buckets[i];
-    if (bucket.tied && !plan_.counts_tied) {
-      continue;
-    }
     // Under stage 0 every data rank has all gradients and counts its share of them.
-    const OwnedRange counted = OwnedBy(bucket, comms_.coordinate().data);
-    const std::int64_t start = options_.zero >= 2 ? counted.first : 0;  // of the gradient tensor within the bucket
-    const std::int64_t cut = std::clamp(bucket.replicated, counted.first, counted.last);
-    if (comms_.coordinate().tensor == 0 && cut > counted.first) {
-      counted_.push_back(buckets_[i].gradient.Range(counted.first - start, cut - counted.first));
+    const OwnedRange mine = OwnedBy(bucket, comms_.coordinate().data);
+    const std::int64_t start = options_.zero >= 2 ? mine.first : 0;  // of the gradient tensor within the bucket
+    const std::int64_t cut = std::clamp(bucket.replicated, mine.first, mine.last);
+    const bool elsewhere = bucket.tied && !plan_.counts_tied;
+    if (cut > mine.first) {
+      (elsewhere || comms_.coordinate().tensor != 0 ? copied_ : counted_)
+          .push_back(buckets_[i].gradient.Range(mine.first - start, cut - mine.first));
     }
-    if (counted.last > cut) {
-      counted_.push_back(buckets_[i].gradient.Range(cut - start, counted.last - cut));
+    if (mine.last > cut) {
+      (elsewhere ? copied_ : counted_).push_back(buckets_[i].gradient.Range(cut - start, mine.last - cut));
     }
   }
 }

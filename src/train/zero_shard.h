@@ -13,6 +13,7 @@
 
 #include <vector>
 
+#include "base/checksum.h"
 #include "comm/grid_comms.h"
 #include "cost/shard_plan.h"
 #include "device/arena.h"
@@ -48,8 +49,18 @@ class ZeroShard : public ParameterSource, public GradientSink {
   void FinishGradients();
   // Ranges of owned gradients that this rank counts in the global norm: every element once in the world.
   const std::vector<Tensor>& counted_gradients() const { return counted_; }
+  // Ranges of owned gradients that another rank counts from its own copy: they too must be finite.
+  const std::vector<Tensor>& copied_gradients() const { return copied_; }
   // Updates owned shards, then makes weights present again where the stage keeps them whole.
   void Update(float learning_rate, float gradient_scale, std::int64_t step);
+
+  // Rows of the table with an owned gradient that is not finite, ascending; after FinishGradients.
+  std::vector<int> NonFiniteRows();
+  // Of the working weights that every data rank must hold alike; of nothing under stage 3, which has no copies.
+  Digest DigestOfCopies();
+  // For drills, see Trainer.
+  void PoisonGradient();
+  void DamageWeight();
 
   // Draws every owned master from (seed, parameter name, global index), then publishes.
   void DrawInitialWeights(std::uint64_t seed);
@@ -89,6 +100,7 @@ class ZeroShard : public ParameterSource, public GradientSink {
   Tensor tied_staging_;
   Tensor reduced_;
   std::vector<Tensor> counted_;
+  std::vector<Tensor> copied_;
   std::unique_ptr<AdamW> optimizer_;
 };
 

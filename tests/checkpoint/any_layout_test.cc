@@ -12,10 +12,15 @@ TEST_P(AnyLayout, SavedUnderOneLoadsUnderEveryOther) {
   const ParameterTable table(TinyModel(GetParam()));
   const TestFolder folder;
   std::int64_t step = 1;
-  for (const ParallelLayout& save : SomeLayouts()) {
+  // The cut does not know families: one of them takes all layouts, the others the largest of their kinds.
+  std::vector<ParallelLayout> layouts = SomeLayouts();
+  if (GetParam() != "gpt2") {
+    std::erase_if(layouts, [](const ParallelLayout& layout) { return layout.ranks() > 1 && layout.ranks() < 6; });
+  }
+  for (const ParallelLayout& save : layouts) {
     SaveWorld(folder.path(), table, save, step);
     const CheckpointReader reader(folder / StepFolderName(step));
-    for (const ParallelLayout& load : SomeLayouts()) {
+    for (const ParallelLayout& load : layouts) {
       ASSERT_EQ(WrongValues(reader, table, load, step), 0) << save.ToString() << " -> " << load.ToString();
     }
     ++step;

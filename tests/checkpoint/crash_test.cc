@@ -44,7 +44,7 @@ class Crash : public ::testing::TestWithParam<int> {};
 TEST_P(Crash, LeavesTheNewestOrThePreviousCheckpointWhole) {
   const auto point = static_cast<SavePoint>(GetParam());
   const ParameterTable table(TinyModel("gpt2"));
-  for (int rank = 0; rank < kRanks; ++rank) {
+  for (const int rank : {0, kRanks - 1}) {
     const bool reached = rank == 0 || point < SavePoint::kBeforeManifest;
     const TestFolder folder;
     SaveWorld(folder.path(), table, ThreeRanks(), 1);

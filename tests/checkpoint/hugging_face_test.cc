@@ -109,6 +109,15 @@ TEST_P(HuggingFace, HubFilesWithoutThePrefixAreRead) {
   EXPECT_EQ(ReadBytes(folder_ / "again/model.safetensors"), ReadBytes(folder_ / "third/model.safetensors"));
 }
 
+TEST_P(HuggingFace, ACacheOfLinksIsRead) {
+  ExportHuggingFace(folder_ / "run", folder_ / "blobs");
+  std::filesystem::create_directories(folder_ / "snapshot");
+  for (const std::string& name : FilesIn(folder_ / "blobs")) {
+    std::filesystem::create_symlink("../blobs/" + name, folder_ / ("snapshot/" + name));
+  }
+  EXPECT_EQ(ImportHuggingFace(folder_ / "snapshot", folder_ / "back").status, 0);
+}
+
 TEST_P(HuggingFace, MissingForeignAndMisshapenTensorsAreNamed) {
   ExportHuggingFace(folder_ / "run", folder_ / "out");
   const std::string path = folder_ / "out/model.safetensors";

@@ -12,13 +12,24 @@ namespace {
 
 const char* const kKinds[] = {kMasterKind, kFirstMomentKind, kSecondMomentKind};
 
+std::uint64_t KeyOf(const std::string& tensor, const std::string& kind, std::int64_t salt) {
+  return RandomKey(static_cast<std::uint64_t>(salt), kind + "/" + tensor);
+}
+
+float ValueAt(std::uint64_t key, std::int64_t index) {
+  // Any bits but those of a NaN, subnormals and both zeros among them.
+  return std::bit_cast<float>(static_cast<std::uint32_t>(RandomBits(key, static_cast<std::uint64_t>(index))) &
+                              0xbfffffffU);
+}
+
 OwnedSlice MakeSlice(const Parameter& parameter, const char* kind, std::vector<SliceRun> runs, std::int64_t salt) {
   OwnedSlice owned;
   owned.runs = std::move(runs);
   owned.slice = {.tensor = parameter.name, .kind = kind, .shape = parameter.shape, .pieces = PiecesOf(owned.runs)};
+  const std::uint64_t key = KeyOf(parameter.name, kind, salt);
   for (const SliceRun& run : owned.runs) {
     for (std::int64_t i = 0; i < run.count; ++i) {
-      owned.values.push_back(ValueAt(parameter.name, kind, run.global + i, salt));
+      owned.values.push_back(ValueAt(key, run.global + i));
     }
   }
   return owned;
@@ -62,10 +73,7 @@ ModelConfig TinyModel(const std::string& family) {
 }
 
 float ValueAt(const std::string& tensor, const std::string& kind, std::int64_t index, std::int64_t salt) {
-  const std::uint64_t key = RandomKey(static_cast<std::uint64_t>(salt), kind + "/" + tensor);
-  // Any bits but those of a NaN, subnormals and both zeros among them.
-  return std::bit_cast<float>(static_cast<std::uint32_t>(RandomBits(key, static_cast<std::uint64_t>(index))) &
-                              0xbfffffffU);
+  return ValueAt(KeyOf(tensor, kind, salt), index);
 }
 
 std::vector<OwnedSlice> SlicesOfRank(const ParameterTable& table, const ParallelLayout& layout, int rank,

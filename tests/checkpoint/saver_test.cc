@@ -250,6 +250,17 @@ TEST(CheckpointSaver, RankZeroWaitsNoLongerThanItsLimitAndNotAfterTheEnd) {
   EXPECT_FALSE(HasUnfinished(folder.path()));
 }
 
+TEST(CheckpointSaver, WhatALateRankLeftIsRemovedByTheNextSave) {
+  const ParameterTable table(TinyModel("gpt2"));
+  const TestFolder folder;
+  CheckpointSaver saver({.folder = folder.path(), .asynchronous = false});
+  std::filesystem::create_directories(folder / "step-000001.tmp");
+  std::filesystem::create_directories(folder / "step-000009.tmp");
+  saver.StartSave(StateAt(table.config(), 2), Views(SlicesOfRank(table, {}, 0, 2)));
+  EXPECT_FALSE(std::filesystem::exists(folder / "step-000001.tmp"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "step-000009.tmp")) << "another rank may be ahead";
+}
+
 TEST(CheckpointSaver, AShardOfAnEarlierAttemptIsNotTaken) {
   const ParameterTable table(TinyModel("gpt2"));
   const TestFolder folder;

@@ -1,5 +1,6 @@
 #include "device/op_cases.h"
 
+#include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
 namespace trireme {
@@ -64,6 +65,17 @@ TEST(OpCases, AnUnwrittenElementIsADifference) {
   const std::vector<float> unwritten = bench.Read(bench.Output(DType::kBFloat16, {3}));
   EXPECT_EQ(RelativeDifference(unwritten, {1, 2, 3}), std::numeric_limits<double>::infinity());
   EXPECT_EQ(RelativeDifference({1, 2}, {1, 2, 3}), std::numeric_limits<double>::infinity());
+}
+
+TEST(OpCases, GradientChecksNoticeAWrongElement) {
+  const auto cpu = CpuForTest();
+  Workbench bench(*cpu);
+  const Tensor x = bench.From(DType::kFloat32, {2}, {1, 2});
+  const auto loss = [&] { return Dot(bench.Read(x), bench.Read(x)); };
+  ExpectGradient(bench, {.variable = x, .gradient = bench.From(DType::kFloat32, {2}, {2, 4}), .loss = loss});
+  EXPECT_NONFATAL_FAILURE(
+      ExpectGradient(bench, {.variable = x, .gradient = bench.From(DType::kFloat32, {2}, {2, 4.1F}), .loss = loss}),
+      "element 1");
 }
 
 }  // namespace

@@ -140,24 +140,26 @@ Outcome Train(const Experiment& experiment) {
   const char* device = std::getenv("TRIREME_TEST_DEVICE");
   Outcome outcome;
   std::mutex mutex;
-  RunThreadRanks(config.layout.ranks(), {.kind = device == nullptr ? "cpu" : device}, [&](RankContext& context) {
-    Trainer trainer(config, context, {.train = train.get(), .validation = validation.get()});
-    const bool speaks = context.world.rank() == 0;
-    for (int step = 0; step < experiment.steps; ++step) {
-      const StepResult result = step == 0 ? AccountedStep(trainer, mutex, outcome) : trainer.Step();
-      if (speaks) {
-        outcome.losses.push_back(result.loss);
-        outcome.gradient_norms.push_back(result.gradient_norm);
-      }
-    }
-    if (experiment.validate) {
-      const double loss = trainer.Validate();
-      if (speaks) {
-        outcome.validation = loss;
-      }
-    }
-    CollectParameters(trainer, mutex, outcome);
-  });
+  RunThreadRanks(config.layout.ranks(),
+                 {.kind = device == nullptr ? "cpu" : device, .deterministic = config.train.deterministic},
+                 [&](RankContext& context) {
+                   Trainer trainer(config, context, {.train = train.get(), .validation = validation.get()});
+                   const bool speaks = context.world.rank() == 0;
+                   for (int step = 0; step < experiment.steps; ++step) {
+                     const StepResult result = step == 0 ? AccountedStep(trainer, mutex, outcome) : trainer.Step();
+                     if (speaks) {
+                       outcome.losses.push_back(result.loss);
+                       outcome.gradient_norms.push_back(result.gradient_norm);
+                     }
+                   }
+                   if (experiment.validate) {
+                     const double loss = trainer.Validate();
+                     if (speaks) {
+                       outcome.validation = loss;
+                     }
+                   }
+                   CollectParameters(trainer, mutex, outcome);
+                 });
   return outcome;
 }
 

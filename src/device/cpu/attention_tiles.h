@@ -13,7 +13,7 @@
 
 namespace trireme {
 
-inline constexpr std::int64_t kQueryBlock = 8 * kTileRows;
+inline constexpr std::int64_t kQueryBlock = 4 * kTileRows;
 
 // Sizes of an attention call, padded to whole panels where `padded` says so.
 struct AttentionSizes {

@@ -1,5 +1,6 @@
 #include "device/cuda/cuda_ops.h"
 
+#include "base/error.h"
 #include "device/cuda/attention.h"
 #include "device/cuda/matmul_cublaslt.h"
 
@@ -20,6 +21,8 @@ void CudaOps::DoMatmul(const MatmulArgs& args) {
     return;
   }
   if (!matmul_->Run(args)) {
+    Require(args.auxiliary.data != args.c.data || !args.auxiliary.given(),
+            "Matmul: the auxiliary tensor must not be the result");
     MatmulArgs product = args;
     product.bias = {};
     product.auxiliary = {};

@@ -7,6 +7,8 @@
 namespace trireme {
 namespace {
 
+constexpr int kRowThreads = 256;
+
 template <typename T>
 struct GatherBody {
   const std::int32_t* tokens;
@@ -26,26 +28,19 @@ struct GatherBody {
   }
 };
 
-// One element at a time: a warp then adds to 32 neighbours, which the memory takes as one request.
+// A block a token. A warp adds to 32 neighbours at a time, which the memory takes as one request.
 template <typename T>
-struct ScatterBody {
-  const std::int32_t* tokens;
-  const T* grad_out;
-  float* grad_table;
-  std::int64_t first_row;
-  std::int64_t rows;
-  std::int64_t columns;
-  template <int kCount>
-  __device__ void Run(std::int64_t first) const {
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      const std::int64_t row = tokens[(first + i) / columns] - first_row;
-      if (row >= 0 && row < rows) {
-        atomicAdd(grad_table + row * columns + (first + i) % columns, ToFloat(grad_out[first + i]));
-      }
-    }
+__global__ void ScatterKernel(const std::int32_t* tokens, const T* grad_out, float* grad_table, std::int64_t first_row,
+                              std::int64_t rows, std::int64_t columns) {
+  const std::int64_t token = blockIdx.x;
+  const std::int64_t row = tokens[token] - first_row;
+  if (row < 0 || row >= rows) {
+    return;
   }
-};
+  for (std::int64_t column = threadIdx.x; column < columns; column += blockDim.x) {
+    atomicAdd(grad_table + row * columns + column, ToFloat(grad_out[token * columns + column]));
+  }
+}
 
 // Row of each token within the table, `rows` for those outside, and where the token stands.
 struct RowOfTokenBody {
@@ -163,8 +158,8 @@ void SortedScatter(CudaContext& context, const EmbeddingArgs& args, std::int64_t
                 memory + 4 * list_bytes, sort_bytes, static_cast<const std::uint32_t*>(keys), sorted_keys,
                 static_cast<const std::int32_t*>(places), sorted_places, token_count, 0, bits, context.stream()),
             "sort tokens");
-  Launch(context, {dim3(static_cast<unsigned>(tokens)), dim3(256)}, SortedScatterKernel<T>, sorted_keys, sorted_places,
-         tokens, args.grad_out.as<T>(), args.grad_table.as<float>(), rows, columns);
+  Launch(context, {dim3(static_cast<unsigned>(tokens)), dim3(kRowThreads)}, SortedScatterKernel<T>, sorted_keys,
+         sorted_places, tokens, args.grad_out.as<T>(), args.grad_table.as<float>(), rows, columns);
 }
 
 std::int64_t LastExtent(const Tensor& t) { return t.shape[t.shape.rank() - 1]; }
@@ -196,9 +191,9 @@ void CudaOps::DoEmbeddingBackward(const EmbeddingArgs& args) {
     if (context_.deterministic()) {
       SortedScatter<T>(context_, args, rows, columns);
     } else {
-      ForEach(context_, args.grad_out.count(), false,
-              ScatterBody<T>{args.tokens.as<std::int32_t>(), args.grad_out.as<T>(), args.grad_table.as<float>(),
-                             args.first_row, rows, columns});
+      Launch(context_, {dim3(static_cast<unsigned>(args.tokens.count())), dim3(kRowThreads)}, ScatterKernel<T>,
+             args.tokens.as<std::int32_t>(), args.grad_out.as<T>(), args.grad_table.as<float>(), args.first_row, rows,
+             columns);
     }
   });
 }

@@ -140,8 +140,7 @@ const CublasLtMatmul::Plan& CublasLtMatmul::PlanFor(const MatmulArgs& args) {
                 static_cast<std::int64_t>(args.a.dtype),
                 static_cast<std::int64_t>(args.c.dtype),
                 static_cast<std::int64_t>(args.epilogue),
-                alignment,
-                0};
+                alignment};
   std::unique_ptr<Plan>& plan = plans_[key];
   if (plan == nullptr) {
     auto made = std::make_unique<Plan>();

@@ -28,7 +28,7 @@ class CublasLtMatmul {
 
  private:
   struct Plan;
-  using Key = std::array<std::int64_t, 10>;
+  using Key = std::array<std::int64_t, 9>;
 
   const Plan& PlanFor(const MatmulArgs& args);
   void Choose(const MatmulArgs& args, std::int64_t alignment, Plan& plan);

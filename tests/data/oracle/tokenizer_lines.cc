@@ -2,6 +2,8 @@
 //   tokenizer_lines encode TOKENIZER RECORDS OUT   per record: count, ids, size, decoded bytes
 //   tokenizer_lines exact TOKENIZER RECORDS        every record must decode to its own bytes
 //   tokenizer_lines train PATTERN VOCABULARY TEXT OUT
+//   tokenizer_lines prepare TOKENIZER INPUT PREFIX  makes an indexed dataset
+//   tokenizer_lines dump PREFIX                     a line a document, sequences separated by '|'
 #include <fmt/core.h>
 
 #include <cstring>
@@ -12,6 +14,8 @@
 
 #include "base/error.h"
 #include "data/bpe_trainer.h"
+#include "data/indexed_dataset.h"
+#include "data/prepare.h"
 #include "data/tokenizer.h"
 
 namespace trireme {
@@ -61,6 +65,24 @@ void Exact(const std::string& tokenizer_path, const std::string& records) {
   fmt::print("{} records decode to themselves, byte for byte\n", number);
 }
 
+void Dump(const std::string& prefix) {
+  const IndexedDataset dataset(prefix);
+  std::vector<std::int32_t> tokens;
+  for (std::int64_t document = 0; document < dataset.documents(); ++document) {
+    const std::int64_t end = dataset.DocumentSequence(document + 1);
+    std::string line;
+    for (std::int64_t sequence = dataset.DocumentSequence(document); sequence < end; ++sequence) {
+      tokens.resize(static_cast<std::size_t>(dataset.SequenceLength(sequence)));
+      dataset.Read(dataset.SequenceStart(sequence), tokens);
+      for (const std::int32_t token : tokens) {
+        line += fmt::format("{} ", token);
+      }
+      line += "|";
+    }
+    fmt::print("{}\n", line);
+  }
+}
+
 int Main(const std::vector<std::string>& arguments) {
   if (arguments.size() == 4 && arguments[0] == "encode") {
     Encode(arguments[1], arguments[2], arguments[3]);
@@ -72,6 +94,10 @@ int Main(const std::vector<std::string>& arguments) {
                     .training = {.vocabulary = std::stoll(arguments[2]),
                                  .pattern = PatternByName(arguments[1]),
                                  .special_tokens = {"<unk>", "<s>", "</s>", "<pad>"}}});
+  } else if (arguments.size() == 4 && arguments[0] == "prepare") {
+    PrepareDataset({.inputs = {arguments[2]}, .output = arguments[3], .tokenizer = arguments[1], .overwrite = true});
+  } else if (arguments.size() == 2 && arguments[0] == "dump") {
+    Dump(arguments[1]);
   } else {
     fmt::print("usage: see the head of tokenizer_lines.cc\n");
     return 2;

@@ -1,0 +1,114 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <functional>
+
+#include "apps/trireme/commands.h"
+#include "base/error.h"
+#include "checkpoint/hugging_face.h"
+#include "checkpoint/reports.h"
+
+namespace trireme {
+namespace {
+
+constexpr const char* kPathHelp = "A checkpoint's folder, a run's folder (its newest), or a run's checkpoints/";
+
+struct CheckpointCommand {
+  std::string path;
+  std::string other;
+  bool json = false;
+  ConvertOptions convert;
+  ExportOptions exported;
+  double shard_gigabytes = 50;
+
+  int Print(const Report& report) const {
+    std::fputs((json ? report.json + "\n" : report.text).c_str(), stdout);
+    return report.status;
+  }
+};
+
+using Action = std::function<Report(const CheckpointCommand&)>;
+
+// Adds a subcommand with what all of them have; more options may be added to the result.
+struct Subcommand {
+  const char* name;
+  const char* description;
+  const char* example;
+  Action action;
+};
+
+CLI::App* Add(CLI::App& parent, const std::shared_ptr<CheckpointCommand>& command, int& exit_code,
+              const Subcommand& subcommand) {
+  CLI::App* app = parent.add_subcommand(subcommand.name, subcommand.description);
+  app->add_flag("--json", command->json, "One JSON object");
+  app->footer(std::string("\nExample:\n  ") + subcommand.example);
+  const Action action = subcommand.action;
+  app->callback([command, action, &exit_code] { exit_code = command->Print(action(*command)); });
+  return app;
+}
+
+}  // namespace
+
+void AddCheckpointCommand(CLI::App& app, int& exit_code) {
+  auto command = std::make_shared<CheckpointCommand>();
+  CLI::App* checkpoint = app.add_subcommand("checkpoint", "Look into checkpoints, check, compare and convert them");
+  checkpoint->require_subcommand(1);
+  checkpoint->footer(
+      "\nExample:\n  trireme checkpoint verify runs/quickstart\n\n"
+      "Exit codes: 0 as it should be; 1 damaged or different; 2 unusable input, nothing written.");
+
+  CLI::App* inspect = Add(*checkpoint, command, exit_code,
+                          {"inspect", "Run state, and every tensor with shape and digest",
+                           "trireme checkpoint inspect runs/quickstart --json",
+                           [](const CheckpointCommand& own) { return InspectCheckpoint(own.path); }});
+  inspect->add_option("path", command->path, kPathHelp)->required();
+
+  CLI::App* verify = Add(*checkpoint, command, exit_code,
+                         {"verify", "Check every byte; of a run, every checkpoint. Exit code 1 names file and offset",
+                          "trireme checkpoint verify runs/quickstart",
+                          [](const CheckpointCommand& own) { return VerifyCheckpoint(own.path); }});
+  verify->add_option("path", command->path, kPathHelp)->required();
+
+  CLI::App* diff =
+      Add(*checkpoint, command, exit_code,
+          {"diff", "What differs between two checkpoints, tensor by tensor. Exit code 1 when anything does",
+           "trireme checkpoint diff runs/a runs/b",
+           [](const CheckpointCommand& own) { return DiffCheckpoints(own.path, own.other); }});
+  diff->add_option("a", command->path, kPathHelp)->required();
+  diff->add_option("b", command->other, "The other one")->required();
+
+  CLI::App* convert = Add(*checkpoint, command, exit_code,
+                          {"convert", "Write a checkpoint again, cut over a number of shards",
+                           "trireme checkpoint convert runs/quickstart runs/small/checkpoints --weights-only",
+                           [](const CheckpointCommand& own) {
+                             Require(own.convert.shards >= 1, "--shards {} must be 1 or more", own.convert.shards);
+                             return ConvertCheckpoint(own.path, own.other, own.convert);
+                           }});
+  convert->add_option("path", command->path, kPathHelp)->required();
+  convert->add_option("to", command->other, "Folder of checkpoints to write into")->required();
+  convert->add_option("--shards", command->convert.shards, "Files to cut it into (1)");
+  convert->add_flag("--weights-only", command->convert.weights_only, "Without optimizer state: starts a run at step 0");
+
+  CLI::App* hugging_face =
+      Add(*checkpoint, command, exit_code,
+          {"export", "Write a Hugging Face directory: config.json and safetensors",
+           "trireme checkpoint export runs/quickstart exported --dtype bf16", [](const CheckpointCommand& own) {
+             ExportOptions options = own.exported;
+             Require(own.shard_gigabytes > 0 && own.shard_gigabytes < 1e9, "--shard-gigabytes {} must be above 0",
+                     own.shard_gigabytes);
+             options.shard_bytes = static_cast<std::int64_t>(own.shard_gigabytes * 1e9);
+             return ExportHuggingFace(own.path, own.other, options);
+           }});
+  hugging_face->add_option("path", command->path, kPathHelp)->required();
+  hugging_face->add_option("to", command->other, "Directory to make; it must not exist")->required();
+  hugging_face->add_option("--dtype", command->exported.dtype, "fp32 or bf16 (fp32)");
+  hugging_face->add_option("--shard-gigabytes", command->shard_gigabytes, "Largest file (50)");
+
+  CLI::App* import = Add(*checkpoint, command, exit_code,
+                         {"import", "Read a Hugging Face directory (GPT-2, BLOOM, Llama) as a checkpoint of step 0",
+                          "trireme checkpoint import downloads/gpt2 runs/mine/checkpoints",
+                          [](const CheckpointCommand& own) { return ImportHuggingFace(own.path, own.other); }});
+  import->add_option("directory", command->path, "Hugging Face directory")->required();
+  import->add_option("to", command->other, "Folder of checkpoints to write into")->required();
+}
+
+}  // namespace trireme

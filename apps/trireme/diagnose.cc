@@ -1,0 +1,42 @@
+#include "report/diagnose.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+
+#include "apps/trireme/commands.h"
+
+namespace trireme {
+namespace {
+
+struct DiagnoseCommand {
+  std::string folder;
+  bool json = false;
+
+  int Run() const {
+    const Diagnosis diagnosis = Diagnose(folder);
+    std::fputs((json ? diagnosis.json + "\n" : diagnosis.text).c_str(), stdout);
+    return diagnosis.status;
+  }
+};
+
+constexpr const char* kExamples = R"(
+Examples:
+  trireme diagnose runs/quickstart
+  trireme diagnose runs/quickstart/flight/death-001 --json
+
+Exit codes: 0 every rank finished or stopped on request; 1 one did not; 2 there are no records.)";
+
+}  // namespace
+
+void AddDiagnoseCommand(CLI::App& app, int& exit_code) {
+  auto command = std::make_shared<DiagnoseCommand>();
+  CLI::App* diagnose =
+      app.add_subcommand("diagnose", "Read a run's flight records: which rank, which collective, since when");
+  diagnose->add_option("folder", command->folder, "Folder of a run, or of flight records")->required();
+  diagnose->add_flag("--json", command->json, "One JSON object instead of text");
+  diagnose->footer(kExamples);
+  diagnose->callback([command, &exit_code] { exit_code = command->Run(); });
+}
+
+}  // namespace trireme

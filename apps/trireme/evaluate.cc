@@ -1,0 +1,179 @@
+#include "infer/evaluate.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "apps/trireme/commands.h"
+#include "apps/trireme/inference.h"
+#include "base/error.h"
+#include "data/json_file.h"
+#include "infer/multiple_choice.h"
+
+namespace trireme {
+namespace {
+
+constexpr const char* kExamples = R"(
+Examples:
+  trireme evaluate runs/quickstart
+  trireme evaluate runs/quickstart --text book.txt --json
+  trireme evaluate downloads/llama --choices arc_easy.jsonl --ranks 2
+
+A line of --choices: {"query": "The sky is", "choices": ["blue", "seven"], "gold": 0}
+Exit codes: 0 done; 1 failed; 2 unusable input.)";
+
+constexpr std::int64_t kLargestText = std::int64_t{1} << 30;
+
+struct EvaluateCommand {
+  InferenceCommand inference;
+  std::string data;
+  std::string split;
+  std::string text;
+  std::string choices;
+  std::int64_t samples = 256;
+  std::int64_t sequence = 0;
+  std::int64_t batch = 8;
+  bool json = false;
+
+  std::unique_ptr<SampleSource> OpenData(const ModelFiles& files, std::int64_t length) const;
+  int RunLoss(const ModelFiles& files, std::int64_t length) const;
+  int RunChoices(const ModelFiles& files, std::int64_t length) const;
+  void PrintLoss(const LossReport& report) const;
+  void PrintChoices(const ChoiceReport& report) const;
+  int Run() const;
+};
+
+int EvaluateCommand::Run() const {
+  Require(samples >= 0, "--samples {} must be 0 (all) or more", samples);
+  Require(batch >= 1, "--batch {} must be 1 or more", batch);
+  Require(sequence >= 0, "--sequence {} must be 1 or more", sequence);
+  const ModelFiles files = inference.Open();
+  const std::int64_t length = sequence > 0 ? sequence : files.model.sequence;
+  Require(length <= files.model.sequence || files.model.position != PositionChoice::kLearned,
+          "--sequence {} is more than the {} positions that the model learned", length, files.model.sequence);
+  return choices.empty() ? RunLoss(files, length) : RunChoices(files, length);
+}
+
+std::unique_ptr<SampleSource> EvaluateCommand::OpenData(const ModelFiles& files, std::int64_t length) const {
+  const std::string source = data.empty() ? files.data_source : data;
+  Require(!source.empty(), "what to evaluate on is not known: give --data, --text or --choices");
+  const std::string part = split.empty() ? "validation" : split;
+  return OpenSource({.source = source,
+                     .sequence = length,
+                     .seed = static_cast<std::uint64_t>(files.seed),
+                     .vocabulary = files.model.vocabulary,
+                     .split = part,
+                     // Another dataset is not cut as the run's own was, unless a part of it is asked for.
+                     .split_weights = data.empty() || !split.empty() ? files.data_split : "",
+                     .document_masks = files.document_masks});
+}
+
+int EvaluateCommand::RunLoss(const ModelFiles& files, std::int64_t length) const {
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::unique_ptr<SampleSource> source;
+  std::unique_ptr<TextWindows> windows;
+  std::int64_t count = samples;
+  if (!text.empty()) {
+    tokenizer = LoadModelTokenizer(files, inference.tokenizer);
+    windows = std::make_unique<TextWindows>(tokenizer->Encode(ReadBoundedFile(text, kLargestText)), length);
+    count = samples > 0 ? std::min(samples, windows->count()) : windows->count();
+  } else {
+    source = OpenData(files, length);
+    const std::int64_t all = SamplesOf(*source);
+    Require(samples > 0 || all > 0, "{} has no end: give --samples", source->description());
+    count = samples == 0 ? all : all > 0 ? std::min(samples, all) : samples;
+    if (!inference.tokenizer.empty() || files.model.vocabulary == 256) {
+      tokenizer = LoadModelTokenizer(files, inference.tokenizer);
+    }
+  }
+  const InferenceOptions options{
+      .dtype = inference.WorkingType(files), .batch = std::min(batch, count), .rows = std::min(batch, count) * length};
+  return inference.RunRanks([&](RankContext& context) {
+    InferenceModel model(files.model, files.checkpoint, context, options);
+    const auto get = [&](std::int64_t index) { return windows != nullptr ? windows->Get(index) : source->Get(index); };
+    const LossReport report = EvaluateSamples(model, count, get, tokenizer.get());
+    if (context.world.rank() == 0) {
+      PrintLoss(report);
+    }
+  });
+}
+
+int EvaluateCommand::RunChoices(const ModelFiles& files, std::int64_t length) const {
+  const std::vector<Question> questions = ReadQuestions(choices);
+  const std::unique_ptr<Tokenizer> tokenizer = LoadModelTokenizer(files, inference.tokenizer);
+  const InferenceOptions options{.dtype = inference.WorkingType(files), .batch = batch, .rows = batch * length};
+  return inference.RunRanks([&](RankContext& context) {
+    InferenceModel model(files.model, files.checkpoint, context, options);
+    const ChoiceReport report = EvaluateChoices(model, questions, *tokenizer);
+    if (context.world.rank() == 0) {
+      PrintChoices(report);
+    }
+  });
+}
+
+void EvaluateCommand::PrintLoss(const LossReport& report) const {
+  if (json) {
+    nlohmann::ordered_json row = {{"samples", report.samples},
+                                  {"tokens", report.weight},
+                                  {"loss", report.loss},
+                                  {"perplexity", report.perplexity()}};
+    if (report.bytes > 0) {
+      row["bytes"] = report.bytes;
+      row["bits_per_byte"] = report.bits_per_byte();
+    }
+    std::printf("%s\n", row.dump().c_str());
+    return;
+  }
+  std::printf("samples        %lld\n", static_cast<long long>(report.samples));
+  std::printf("tokens         %.0f\n", report.weight);
+  std::printf("loss           %.6f\n", report.loss);
+  std::printf("perplexity     %.4f\n", report.perplexity());
+  if (report.bytes > 0) {
+    std::printf("bits per byte  %.6f\n", report.bits_per_byte());
+  }
+}
+
+void EvaluateCommand::PrintChoices(const ChoiceReport& report) const {
+  const double error = report.standard_error(report.accuracy);
+  const double normalised_error = report.standard_error(report.normalised_accuracy);
+  if (json) {
+    const nlohmann::ordered_json row = {{"questions", report.questions},
+                                        {"acc", report.accuracy},
+                                        {"acc_stderr", error},
+                                        {"acc_norm", report.normalised_accuracy},
+                                        {"acc_norm_stderr", normalised_error},
+                                        {"gold_loss", report.gold_loss}};
+    std::printf("%s\n", row.dump().c_str());
+    return;
+  }
+  std::printf("questions            %lld\n", static_cast<long long>(report.questions));
+  std::printf("accuracy             %.4f +- %.4f\n", report.accuracy, error);
+  std::printf("accuracy per byte    %.4f +- %.4f\n", report.normalised_accuracy, normalised_error);
+  std::printf("loss of the answers  %.6f\n", report.gold_loss);
+}
+
+}  // namespace
+
+void AddEvaluateCommand(CLI::App& app, int& exit_code) {
+  auto command = std::make_shared<EvaluateCommand>();
+  CLI::App* evaluate = app.add_subcommand("evaluate", "Loss, perplexity, bits per byte; multiple-choice questions");
+  command->inference.AddOptions(*evaluate);
+  CLI::Option* data =
+      evaluate->add_option("--data", command->data,
+                           "Dataset: FILE.bin, a file of bytes, a weighted list; the run's own when not "
+                           "given");
+  evaluate->add_option("--split", command->split, "train, validation or test, by the run's shares (validation)");
+  CLI::Option* text = evaluate->add_option("--text", command->text, "Text file, every token predicted once");
+  CLI::Option* choices = evaluate->add_option("--choices", command->choices, "JSONL of multiple-choice questions");
+  text->excludes(data);
+  choices->excludes(data);
+  choices->excludes(text);
+  evaluate->add_option("--samples", command->samples, "Samples at most (256); 0 takes all");
+  evaluate->add_option("--sequence", command->sequence, "Tokens of a sample; the model's sequence when not given");
+  evaluate->add_option("--batch", command->batch, "Samples at once (8)");
+  evaluate->add_flag("--json", command->json, "One JSON object");
+  evaluate->footer(kExamples);
+  evaluate->callback([command, &exit_code] { exit_code = command->Run(); });
+}
+
+}  // namespace trireme

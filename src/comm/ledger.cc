@@ -1,0 +1,192 @@
+#include "comm/ledger.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <system_error>
+
+#include "base/durable_file.h"
+#include "base/error.h"
+#include "comm/ledger_file.h"
+
+namespace trireme {
+namespace {
+
+template <std::size_t kSize>
+void PutText(std::array<char, kSize>& to, std::string_view text) {
+  to.fill(0);
+  std::copy_n(text.begin(), std::min(text.size(), kSize - 1), to.begin());
+}
+
+template <typename Value>
+void Publish(Value& place, Value value) {
+  std::atomic_ref(place).store(value, std::memory_order_release);
+}
+
+// A mapped file of `bytes` zeros whose space is reserved: a full disk must be an Error here and not a SIGBUS later.
+void* MapNewFile(const std::string& path, std::size_t bytes) {
+  const std::string unfinished = path + ".new";
+  const int file = open(unfinished.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+  Require(file >= 0, "cannot make '{}': {}", unfinished, std::generic_category().message(errno));
+  const int full = posix_fallocate(file, 0, static_cast<off_t>(bytes));
+  void* const memory =
+      full == 0 ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : static_cast<void*>(MAP_FAILED);
+  const int why = full != 0 ? full : errno;
+  close(file);
+  if (memory == MAP_FAILED || rename(unfinished.c_str(), path.c_str()) != 0) {
+    unlink(unfinished.c_str());
+    Fail("cannot make '{}' of {} bytes: {}", path, bytes, std::generic_category().message(why));
+  }
+  return memory;
+}
+
+// Ledgers of ranks that this run does not have would be read as its own.
+void RemoveLedgersFrom(const std::string& folder, int ranks) {
+  for (const std::string& path : ListLedgers(folder)) {
+    if (std::filesystem::path(path).filename().string() >= LedgerName(ranks)) {
+      std::error_code ignored;
+      std::filesystem::remove(path, ignored);
+    }
+  }
+}
+
+}  // namespace
+
+std::int64_t WallNanoseconds() {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  return now.tv_sec * std::int64_t{1'000'000'000} + now.tv_nsec;
+}
+
+std::uint64_t ProcessStart(int pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  std::size_t at = text.rfind(')');  // the name before it may hold anything
+  for (int field = 2; at != std::string::npos && field < 22; ++field) {
+    at = text.find(' ', at + 1);
+  }
+  return at == std::string::npos ? 0 : std::strtoull(text.c_str() + at + 1, nullptr, 10);
+}
+
+std::string LedgerName(int rank) { return fmt::format("rank-{:05d}.ledger", rank); }
+
+Ledger::Ledger(const std::string& folder, int rank, const ParallelLayout& layout) {
+  MakeDirectories(folder);
+  if (rank == 0) {
+    RemoveLedgersFrom(folder, layout.ranks());
+  }
+  constexpr std::size_t kBytes = sizeof(Header) + kLedgerRecords * sizeof(Record);
+  header_ = static_cast<Header*>(MapNewFile(folder + "/" + LedgerName(rank), kBytes));
+  records_ = reinterpret_cast<Record*>(header_ + 1);
+  header_->version = kLedgerVersion;
+  header_->header_bytes = sizeof(Header);
+  header_->record_bytes = sizeof(Record);
+  header_->capacity = kLedgerRecords;
+  header_->rank = rank;
+  header_->pid = getpid();
+  header_->thread = gettid();
+  header_->tensor = layout.tensor;
+  header_->sequence = layout.sequence;
+  header_->pipeline = layout.pipeline;
+  header_->data = layout.data;
+  header_->process_start = ProcessStart(getpid());
+  header_->created_ns = WallNanoseconds();
+  std::array<char, 64> host{};
+  gethostname(host.data(), host.size() - 1);
+  header_->host = host;
+  for (Header::Group& group : header_->groups) {
+    group.started = -1;
+    group.ended = -1;
+  }
+  // Readers look for the magic word first.
+  std::atomic_thread_fence(std::memory_order_release);
+  header_->magic = kLedgerMagic;
+  SetPhase(0, "start");
+}
+
+Ledger::~Ledger() { munmap(header_, sizeof(Header) + kLedgerRecords * sizeof(Record)); }
+
+void Ledger::Beat(std::int64_t now) {
+  Publish(header_->heartbeat_ns, now);
+  Publish(header_->beats, header_->beats + 1);
+}
+
+void Ledger::SetPhase(std::int64_t step, std::string_view name) {
+  const std::int64_t now = WallNanoseconds();
+  Publish(header_->stamp, header_->stamp + 1);
+  header_->step = step;
+  header_->phase_ns = now;
+  PutText(header_->phase, name);
+  if (header_->first_step == 0 && name == kFirstPhase) {
+    header_->first_step = step;
+  }
+  Publish(header_->stamp, header_->stamp + 1);
+  Beat(now);
+  if (on_phase_) {
+    on_phase_(step, name);
+  }
+}
+
+void Ledger::Finish(LedgerEnd end, std::string_view message) {
+  PutText(header_->message, message);
+  header_->end_ns = WallNanoseconds();
+  Publish(header_->end, static_cast<std::uint32_t>(end));
+}
+
+int Ledger::GroupIndex(const std::string& group) {
+  for (int i = 0; i < kLedgerGroups; ++i) {
+    std::array<char, 24>& name = header_->groups[static_cast<std::size_t>(i)].name;
+    if (name[0] == 0) {
+      PutText(name, group);
+    }
+    if (group.compare(0, name.size() - 1, name.data()) == 0) {
+      return i;
+    }
+  }
+  return kLedgerGroups - 1;  // more groups than places share the last
+}
+
+void Ledger::Started(const std::string& group, std::int64_t sequence, const CollectiveCall& call) {
+  const int index = GroupIndex(group);
+  const std::int64_t now = WallNanoseconds();
+  Record& record = records_[next_++ % kLedgerRecords];
+  Publish(record.number, std::uint64_t{0});
+  record.sequence = sequence;
+  record.count = call.count;
+  record.started_ns = now;
+  record.ended_ns = 0;
+  record.step = header_->step;
+  record.peer = call.peer;
+  record.tag = call.tag;
+  record.kind = static_cast<std::uint8_t>(call.kind);
+  record.dtype = static_cast<std::uint8_t>(call.dtype);
+  record.op = static_cast<std::uint8_t>(call.op);
+  record.group = static_cast<std::uint8_t>(index);
+  PutText(record.phase, std::string_view(header_->phase.data()));
+  record.check = record.Check(next_);
+  Publish(record.number, next_);
+  Publish(header_->groups[static_cast<std::size_t>(index)].started, sequence);
+  Beat(now);
+}
+
+void Ledger::Ended(const std::string& group, std::int64_t sequence) {
+  const int index = GroupIndex(group);
+  const std::int64_t now = WallNanoseconds();
+  // Calls do not nest, so that the one that ends is the last.
+  Record& record = records_[(next_ - 1) % kLedgerRecords];
+  if (record.group == index && record.sequence == sequence) {
+    Publish(record.ended_ns, now);
+  }
+  Publish(header_->groups[static_cast<std::size_t>(index)].ended, sequence);
+  Beat(now);
+}
+
+}  // namespace trireme

@@ -1,0 +1,114 @@
+// A rank's flight record: a ring of its last collectives, its phase and its heartbeat, in a memory-mapped file that
+// outlives the process however it ends. One writer, the rank's thread, which never waits; any process may read the file
+// at any time, so readers check every record and drop the torn ones. It sends nothing to anybody.
+//
+// The file: one LedgerHeader, then kLedgerRecords records of 80 bytes. Times are nanoseconds since 1970.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "topology/layout.h"
+
+namespace trireme {
+
+inline constexpr int kLedgerRecords = 2048;
+inline constexpr int kLedgerGroups = 8;
+// The phase that every step begins with.
+inline constexpr std::string_view kFirstPhase = "batch";
+
+enum class LedgerEnd : std::uint8_t { kRunning, kFinished, kStopped, kFailed };
+
+class Ledger : public CollectiveObserver {
+ public:
+  // Replaces what an earlier process left as FOLDER/rank-00003.ledger. Construct it on the rank's thread. An Error when
+  // the file cannot be made or its space is not there.
+  Ledger(const std::string& folder, int rank, const ParallelLayout& layout);
+  ~Ledger() override;
+  Ledger(const Ledger&) = delete;
+  Ledger& operator=(const Ledger&) = delete;
+
+  // The part of a step that begins now: "forward", "reduce"; at most 23 characters count.
+  void SetPhase(std::int64_t step, std::string_view name);
+  // Called at the end of every SetPhase, on the rank's thread: drills hook in here.
+  void set_on_phase(std::function<void(std::int64_t step, std::string_view name)> hook) { on_phase_ = std::move(hook); }
+  // How the rank ended, and why; at most 511 characters count. Without it readers take the rank for running or killed.
+  void Finish(LedgerEnd end, std::string_view message);
+
+  void Started(const std::string& group, std::int64_t sequence, const CollectiveCall& call) override;
+  void Ended(const std::string& group, std::int64_t sequence) override;
+
+ private:
+  struct Header;
+  struct Record;
+  friend class LedgerReader;
+
+  int GroupIndex(const std::string& group);
+  void Beat(std::int64_t now);
+
+  Header* header_ = nullptr;
+  Record* records_ = nullptr;
+  std::uint64_t next_ = 0;
+  std::function<void(std::int64_t, std::string_view)> on_phase_;
+};
+
+// What a file says, checked: no field is out of its range and no text holds control characters.
+struct LedgerCall {
+  std::string group;
+  std::int64_t sequence = 0;  // among the calls that the rank made in the group
+  CollectiveCall call;
+  std::int64_t step = 0;
+  std::string phase;
+  std::int64_t started_ns = 0;
+  std::int64_t ended_ns = 0;  // 0: it had not ended
+};
+
+struct LedgerGroup {
+  std::string name;
+  std::int64_t started = -1;  // sequence of the last call
+  std::int64_t ended = -1;
+};
+
+struct RankRecord {
+  int rank = 0;
+  ParallelLayout layout;  // the degrees only
+  int pid = 0;
+  int thread = 0;                   // the rank's thread, by the system's number
+  std::uint64_t process_start = 0;  // field 22 of /proc/PID/stat: tells a process from a later one of the same number
+  std::string host;
+  std::int64_t created_ns = 0;
+  std::uint64_t beats = 0;  // grows with every phase and collective
+  std::int64_t heartbeat_ns = 0;
+  std::int64_t step = 0;
+  std::int64_t first_step = 0;  // that the process began; 0: none yet
+  std::string phase;
+  std::int64_t phase_ns = 0;  // when the phase began
+  LedgerEnd end = LedgerEnd::kRunning;
+  std::string message;
+  std::int64_t end_ns = 0;
+  std::vector<LedgerGroup> groups;
+  std::vector<LedgerCall> calls;  // oldest first; empty when only the head was read
+  int torn = 0;                   // records that were being written, or are damaged
+
+  int world() const { return layout.ranks(); }
+  // The call that has not ended; nullptr when the rank is in none.
+  const LedgerCall* InCall() const;
+};
+
+enum class LedgerPart { kHead, kAll };
+// An Error when the file is no ledger of this version.
+RankRecord ReadLedger(const std::string& path, LedgerPart part = LedgerPart::kAll);
+// Paths of the ledgers in a folder, by rank; none when there is no such folder.
+std::vector<std::string> ListLedgers(const std::string& folder);
+std::string LedgerName(int rank);  // rank-00003.ledger
+
+// Now, as ledgers count it.
+std::int64_t WallNanoseconds();
+// Field 22 of /proc/PID/stat; 0 when there is no such process.
+std::uint64_t ProcessStart(int pid);
+
+}  // namespace trireme

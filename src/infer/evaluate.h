@@ -1,0 +1,46 @@
+// How well a model predicts text: mean loss, perplexity, bits per byte. Collective over the model's group: every rank
+// asks for the same samples and gets the same numbers.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "data/sample_source.h"
+#include "data/tokenizer.h"
+#include "infer/inference_model.h"
+
+namespace trireme {
+
+struct LossReport {
+  std::int64_t samples = 0;
+  double weight = 0;       // targets that count
+  double loss = 0;         // nats a target
+  std::int64_t bytes = 0;  // that the targets stand for; 0: not known
+  double perplexity() const;
+  // Total bits over bytes; 0 when the bytes are not known.
+  double bits_per_byte() const;
+};
+
+// Samples [0, count) that `get` gives, any thread, each of at most model.options().rows / batch tokens. `tokenizer`
+// counts the bytes and may be missing.
+LossReport EvaluateSamples(InferenceModel& model, std::int64_t count, const std::function<Sample(std::int64_t)>& get,
+                           const Tokenizer* tokenizer);
+
+// A text as samples of at most `sequence` targets: every token but the first is a target once.
+class TextWindows {
+ public:
+  TextWindows(std::vector<std::int32_t> tokens, std::int64_t sequence);
+  std::int64_t count() const;
+  Sample Get(std::int64_t index) const;
+
+ private:
+  std::vector<std::int32_t> tokens_;
+  std::int64_t sequence_;
+};
+
+// Samples of one pass over a source; 0 when it has no end.
+std::int64_t SamplesOf(const SampleSource& source);
+
+}  // namespace trireme

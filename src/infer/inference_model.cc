@@ -1,0 +1,326 @@
+#include "infer/inference_model.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace trireme {
+namespace {
+
+constexpr DType kFloat = DType::kFloat32;
+constexpr DType kInt = DType::kInt32;
+
+LocalSizes SizesOf(const ModelConfig& model, int tensor, DType dtype) {
+  const ParallelLayout layout{.tensor = tensor};
+  RequireDivisible(model, layout);
+  return {model, layout, dtype, false};
+}
+
+// Rows whose logits exist at once: about 64 MB of them, but those of a generation step together.
+std::int64_t LogitRows(const InferenceOptions& options, std::int64_t vocabulary) {
+  constexpr std::int64_t kLogits = std::int64_t{16} << 20;
+  return std::clamp<std::int64_t>(kLogits / vocabulary, options.batch, std::max(options.batch, options.rows));
+}
+
+NormKind NormKindOf(const ModelConfig& model) {
+  return model.norm == NormChoice::kRmsNorm ? NormKind::kRms : NormKind::kLayer;
+}
+
+}  // namespace
+
+InferenceModel::InferenceModel(const ModelConfig& model, const std::string& checkpoint, RankContext& context,
+                               const InferenceOptions& options)
+    : model_(model),
+      options_(options),
+      group_(context.world),
+      device_(context.device),
+      ops_(context.device.ops()),
+      table_(model),
+      sizes_(SizesOf(model, context.world.size(), options.dtype)),
+      region_(context.world, sizes_),
+      logit_rows_(LogitRows(options, sizes_.vocabulary)),
+      arena_(context.device, PlannedMemory()),
+      weights_(arena_, table_, {options.dtype, group_.size(), group_.rank()}, checkpoint) {
+  Require(model.position != PositionChoice::kLearned || options.capacity <= model.sequence,
+          "the model has learned positions for {} tokens: {} do not fit", model.sequence, options.capacity);
+  for (const Planned& planned : Plan()) {
+    at_.*planned.place = arena_.Allocate(planned.kind, planned.dtype, planned.shape);
+  }
+  if (model.position == PositionChoice::kAlibi) {
+    const std::vector<float> all = AlibiSlopes(model.heads);
+    device_.CopyFromHost(at_.slopes.data, all.data() + group_.rank() * sizes_.heads, at_.slopes.bytes());
+  } else {
+    at_.slopes = {};
+  }
+}
+
+std::vector<InferenceModel::Planned> InferenceModel::Plan() const {
+  const std::int64_t rows = options_.rows;
+  const std::int64_t shares = group_.size() > 1 ? group_.size() : 0;
+  const bool alibi = model_.position == PositionChoice::kAlibi;
+  const Shape cache{model_.layers, options_.batch, options_.capacity, sizes_.kv_heads * sizes_.head_size};
+  using enum MemoryKind;
+  const DType working = options_.dtype;
+  return {{&Buffers::tokens, kMessages, kInt, {rows}},
+          {&Buffers::positions, kMessages, kInt, {rows}},
+          {&Buffers::starts, kMessages, kInt, {options_.batch}},
+          {&Buffers::document_starts, kMessages, kInt, {rows}},
+          {&Buffers::targets, kMessages, kInt, {rows}},
+          {&Buffers::slopes, kMessages, kFloat, {alibi ? sizes_.heads : 0}},
+          {&Buffers::x, kScratch, working, {rows, sizes_.hidden}},
+          {&Buffers::normed, kScratch, working, {rows, sizes_.hidden}},
+          {&Buffers::branch, kScratch, working, {rows, sizes_.hidden}},
+          {&Buffers::chosen, kScratch, working, {options_.batch, sizes_.hidden}},
+          {&Buffers::norm_statistics, kScratch, kFloat, {2, rows}},
+          {&Buffers::attention_statistics, kScratch, kFloat, {sizes_.heads * rows}},
+          {&Buffers::qkv, kScratch, working, {rows, sizes_.qkv}},
+          {&Buffers::attention_out, kScratch, working, {rows, sizes_.attention}},
+          {&Buffers::ffn_in, kScratch, working, {rows, sizes_.ffn_in}},
+          {&Buffers::ffn_active, kScratch, working, {rows, sizes_.ffn}},
+          {&Buffers::logits, kScratch, kFloat, {logit_rows_, sizes_.vocabulary}},
+          {&Buffers::gathered_logits, kScratch, kFloat, {shares * options_.batch, sizes_.vocabulary}},
+          {&Buffers::loss_statistics, kScratch, kFloat, {3 * logit_rows_}},
+          {&Buffers::gathered_statistics, kScratch, kFloat, {shares * 3 * logit_rows_}},
+          {&Buffers::losses, kScratch, kFloat, {rows}},
+          {&Buffers::keys, kActivations, working, cache},
+          {&Buffers::values, kActivations, working, cache}};
+}
+
+MemoryUse InferenceModel::PlannedMemory() const {
+  MemoryUse use;
+  use[MemoryKind::kWeights] = ModelWeights::Bytes(table_, {options_.dtype, group_.size(), group_.rank()});
+  for (const Planned& planned : Plan()) {
+    use[planned.kind] += RoundUp(planned.shape.count() * SizeOf(planned.dtype), kArenaAlignment);
+  }
+  return use;
+}
+
+void InferenceModel::Upload(const Tensor& to, std::span<const std::int32_t> values) {
+  if (!values.empty()) {
+    device_.CopyFromHost(to.data, values.data(), static_cast<std::int64_t>(values.size_bytes()));
+  }
+}
+
+void InferenceModel::RunWhole(std::int64_t batch, std::span<const std::int32_t> tokens,
+                              std::span<const std::int32_t> document_starts) {
+  const auto rows = static_cast<std::int64_t>(tokens.size());
+  Require(batch >= 1 && rows % batch == 0 && rows <= options_.rows, "{} sequences of {} tokens in all, at most {}",
+          batch, rows, options_.rows);
+  const Run run{.batch = batch, .queries = rows / batch, .documents = !document_starts.empty()};
+  Require(model_.position != PositionChoice::kLearned || run.queries <= model_.sequence,
+          "the model has learned positions for {} tokens: a sequence of {} does not fit", model_.sequence, run.queries);
+  std::vector<std::int32_t> positions(tokens.size());
+  for (std::size_t i = 0; i < positions.size(); ++i) {
+    positions[i] = static_cast<std::int32_t>(static_cast<std::int64_t>(i) % run.queries);
+  }
+  Upload(at_.tokens, tokens);
+  Upload(at_.positions, positions);
+  Upload(at_.document_starts, document_starts);
+  Forward(run);
+}
+
+void InferenceModel::RunCached(std::span<const std::int32_t> tokens, std::span<const std::int32_t> starts) {
+  const auto rows = static_cast<std::int64_t>(tokens.size());
+  Require(options_.capacity > 0 && static_cast<std::int64_t>(starts.size()) == options_.batch &&
+              rows % options_.batch == 0 && rows <= options_.rows,
+          "{} tokens for {} sequences at {} positions, at most {}", rows, options_.batch, starts.size(), options_.rows);
+  const Run run{.batch = options_.batch, .queries = rows / options_.batch, .cached = true};
+  std::vector<std::int32_t> positions(tokens.size());
+  for (std::int64_t i = 0; i < rows; ++i) {
+    // Padding past the capacity needs some position that exists.
+    const std::int64_t position = starts[static_cast<std::size_t>(i / run.queries)] + i % run.queries;
+    positions[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(std::min(position, options_.capacity - 1));
+  }
+  Upload(at_.tokens, tokens);
+  Upload(at_.positions, positions);
+  Upload(at_.starts, starts);
+  Forward(run);
+}
+
+void InferenceModel::Forward(const Run& run) {
+  last_ = run;
+  Embed(run);
+  for (std::int64_t layer = 0; layer < model_.layers; ++layer) {
+    RunBlock(run, layer);
+  }
+  const HeadParameters head = PlacesOfHead(table_);
+  Norm(run, head.norm_gain, head.norm_bias);
+}
+
+void InferenceModel::Embed(const Run& run) {
+  const EmbeddingParameters rows = PlacesOfEmbedding(table_);
+  const Tensor x = Rows(at_.x, run);
+  ops_.EmbeddingForward({.tokens = Rows(at_.tokens, run),
+                         .table = weights_.Get(rows.token),
+                         .first_row = group_.rank() * sizes_.vocabulary,
+                         .out = x});
+  region_.Leave(x, {});
+  if (rows.position >= 0) {
+    const Tensor found = Rows(at_.branch, run);
+    ops_.EmbeddingForward(
+        {.tokens = Rows(at_.positions, run), .table = weights_.Get(rows.position), .first_row = 0, .out = found});
+    ops_.Add(x, found);
+  }
+  if (rows.norm_gain >= 0) {
+    Norm(run, rows.norm_gain, rows.norm_bias);
+    ops_.Copy(x, Rows(at_.normed, run));
+  }
+}
+
+void InferenceModel::RunBlock(const Run& run, std::int64_t layer) {
+  const BlockParameters rows = PlacesOfBlock(table_, layer);
+  Norm(run, rows.attention_norm_gain, rows.attention_norm_bias);
+  ops_.Matmul({.a = region_.Enter(Rows(at_.normed, run), {}),
+               .b = weights_.Get(rows.qkv_weight),
+               .c = Rows(at_.qkv, run),
+               .transpose_b = true,
+               .bias = weights_.Get(rows.qkv_bias)});
+  Attend(run, layer);
+  ops_.Matmul({.a = Rows(at_.attention_out, run),
+               .b = weights_.Get(rows.out_weight),
+               .c = Rows(at_.branch, run),
+               .transpose_b = true});
+  JoinBranch(run, rows.out_bias, rows.mlp_norm_gain, rows.mlp_norm_bias);
+  FeedForward(run, rows);
+  JoinBranch(run, rows.mlp_out_bias, -1, -1);
+}
+
+void InferenceModel::Attend(const Run& run, std::int64_t layer) {
+  const Tensor qkv = Rows(at_.qkv, run);
+  if (model_.position == PositionChoice::kRotary) {
+    ops_.Rotary({.qkv = qkv,
+                 .sequence = run.cached ? options_.capacity : run.queries,
+                 .heads = sizes_.heads,
+                 .kv_heads = sizes_.kv_heads,
+                 .head_size = sizes_.head_size,
+                 .theta = static_cast<float>(model_.rope_theta),
+                 .positions = run.cached ? Rows(at_.positions, run) : Tensor{}});
+  }
+  const float scale = 1.0F / std::sqrt(static_cast<float>(sizes_.head_size));
+  if (run.cached) {
+    ops_.DecodeAttention({.batch = run.batch,
+                          .queries = run.queries,
+                          .capacity = options_.capacity,
+                          .heads = sizes_.heads,
+                          .kv_heads = sizes_.kv_heads,
+                          .head_size = sizes_.head_size,
+                          .scale = scale,
+                          .slopes = at_.slopes,
+                          .starts = at_.starts,
+                          .qkv = qkv,
+                          .keys = at_.keys.Rows(layer, 1),
+                          .values = at_.values.Rows(layer, 1),
+                          .out = Rows(at_.attention_out, run)});
+    return;
+  }
+  ops_.AttentionForward({.batch = run.batch,
+                         .sequence = run.queries,
+                         .heads = sizes_.heads,
+                         .kv_heads = sizes_.kv_heads,
+                         .head_size = sizes_.head_size,
+                         .scale = scale,
+                         .slopes = at_.slopes,
+                         .document_starts = run.documents ? Rows(at_.document_starts, run) : Tensor{},
+                         .qkv = qkv,
+                         .out = Rows(at_.attention_out, run),
+                         .statistics = at_.attention_statistics.Range(0, sizes_.heads * run.rows())});
+}
+
+void InferenceModel::FeedForward(const Run& run, const BlockParameters& rows) {
+  const Tensor before = Rows(at_.ffn_in, run);
+  const Tensor after = Rows(at_.ffn_active, run);
+  ops_.Matmul({.a = region_.Enter(Rows(at_.normed, run), {}),
+               .b = weights_.Get(rows.in_weight),
+               .c = before,
+               .transpose_b = true,
+               .bias = weights_.Get(rows.in_bias)});
+  ops_.ActivationForward(sizes_.gated ? ActivationKind::kSwiGlu : ActivationKind::kGelu, before, after);
+  ops_.Matmul({.a = after, .b = weights_.Get(rows.mlp_out_weight), .c = Rows(at_.branch, run), .transpose_b = true});
+}
+
+void InferenceModel::JoinBranch(const Run& run, int bias_row, int gain_row, int norm_bias_row) {
+  const Tensor x = Rows(at_.x, run);
+  const Tensor branch = region_.Leave(Rows(at_.branch, run), {});
+  ResidualNormArgs join{.x = x, .branch = branch, .bias = weights_.Get(bias_row), .sum = x};
+  if (gain_row >= 0) {
+    join.kind = NormKindOf(model_);
+    join.epsilon = static_cast<float>(model_.norm_epsilon);
+    join.gamma = weights_.Get(gain_row);
+    join.beta = weights_.Get(norm_bias_row);
+    join.normed = Rows(at_.normed, run);
+    join.statistics = at_.norm_statistics.Range(0, 2 * run.rows());
+  }
+  ops_.ResidualNormForward(join);
+}
+
+void InferenceModel::Norm(const Run& run, int gain_row, int bias_row) {
+  ops_.ResidualNormForward({.x = Rows(at_.x, run),
+                            .kind = NormKindOf(model_),
+                            .epsilon = static_cast<float>(model_.norm_epsilon),
+                            .gamma = weights_.Get(gain_row),
+                            .beta = weights_.Get(bias_row),
+                            .normed = Rows(at_.normed, run),
+                            .statistics = at_.norm_statistics.Range(0, 2 * run.rows())});
+}
+
+std::vector<float> InferenceModel::Logits(std::span<const std::int32_t> rows) {
+  const auto count = static_cast<std::int64_t>(rows.size());
+  Require(count <= options_.batch, "logits of {} tokens, at most {}", count, options_.batch);
+  // A look-up in a table picks rows of any matrix.
+  const Tensor picked = at_.targets.Rows(0, count);
+  const Tensor hidden = at_.chosen.Rows(0, count);
+  Upload(picked, rows);
+  ops_.EmbeddingForward({.tokens = picked, .table = Rows(at_.normed, last_), .first_row = 0, .out = hidden});
+  Tensor logits = at_.logits.Rows(0, count);
+  ops_.Matmul({.a = hidden, .b = weights_.Get(PlacesOfHead(table_).weight), .c = logits, .transpose_b = true});
+  if (group_.size() > 1) {
+    const Tensor all = at_.gathered_logits.Rows(0, group_.size() * count);
+    group_.AllGather(logits, all);
+    logits = all;
+  }
+  std::vector<float> parts(static_cast<std::size_t>(logits.count()));
+  device_.CopyToHost(parts.data(), logits.data, logits.bytes());
+  // [rank, row, share] to [row, vocabulary]; the padding at the end of the vocabulary falls away.
+  std::vector<float> whole(static_cast<std::size_t>(count * model_.vocabulary));
+  for (std::int64_t row = 0; row < count; ++row) {
+    for (std::int64_t first = 0, rank = 0; first < model_.vocabulary; first += sizes_.vocabulary, ++rank) {
+      const std::int64_t columns = std::min(sizes_.vocabulary, model_.vocabulary - first);
+      std::copy_n(parts.begin() + (rank * count + row) * sizes_.vocabulary, columns,
+                  whole.begin() + row * model_.vocabulary + first);
+    }
+  }
+  return whole;
+}
+
+std::vector<float> InferenceModel::Losses(std::span<const std::int32_t> targets) {
+  const std::int64_t total = last_.rows();
+  Require(static_cast<std::int64_t>(targets.size()) == total, "{} targets for {} tokens", targets.size(), total);
+  Upload(at_.targets, targets);
+  const Tensor weight = weights_.Get(PlacesOfHead(table_).weight);
+  const std::int64_t first_column = group_.rank() * sizes_.vocabulary;
+  for (std::int64_t first = 0; first < total; first += logit_rows_) {
+    const std::int64_t rows = std::min(logit_rows_, total - first);
+    const Tensor logits = at_.logits.Rows(0, rows);
+    ops_.Matmul({.a = at_.normed.Rows(first, rows), .b = weight, .c = logits, .transpose_b = true});
+    CrossEntropyArgs loss{
+        .logits = logits,
+        .first_column = first_column,
+        .valid_columns = std::clamp<std::int64_t>(model_.vocabulary - first_column, 0, sizes_.vocabulary),
+        .targets = at_.targets.Rows(first, rows),
+        .statistics = at_.loss_statistics.Range(0, 3 * rows),
+        .losses = at_.losses.Rows(first, rows)};
+    ops_.CrossEntropyStatistics(loss);
+    if (group_.size() > 1) {
+      const Tensor parts = at_.gathered_statistics.Range(0, group_.size() * 3 * rows);
+      group_.AllGather(loss.statistics, parts);
+      loss.statistics = parts;
+    }
+    ops_.CrossEntropyLoss(loss);
+  }
+  std::vector<float> losses(targets.size());
+  device_.CopyToHost(losses.data(), at_.losses.data, total * SizeOf(kFloat));
+  return losses;
+}
+
+}  // namespace trireme

@@ -1,0 +1,102 @@
+// The forward pass of a whole model on a tensor group: over whole sequences, as training does it, or over new tokens
+// with the keys and values of earlier ones kept in a cache. The same pieces as nn's modules, without what backward
+// needs. One object a rank; every rank makes the same calls with the same values and gets the same results.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/rank_runner.h"
+#include "cost/local_sizes.h"
+#include "infer/model_weights.h"
+#include "model/parameter_places.h"
+#include "nn/tensor_region.h"
+
+namespace trireme {
+
+struct InferenceOptions {
+  DType dtype = DType::kFloat32;
+  std::int64_t batch = 1;     // sequences at once
+  std::int64_t rows = 1;      // tokens of one call, over all sequences
+  std::int64_t capacity = 0;  // positions of a sequence in the cache; 0: no cache
+};
+
+class InferenceModel {
+ public:
+  // Collective over the context's world, which is the tensor group: its size must divide heads and feed-forward. Reads
+  // the weights of `checkpoint` (a checkpoint's own folder), whose model is `model`. The context outlives this.
+  InferenceModel(const ModelConfig& model, const std::string& checkpoint, RankContext& context,
+                 const InferenceOptions& options);
+
+  // Whole sequences: tokens [batch, T] for any T. document_starts [batch, T] as AttentionArgs has it, or empty.
+  void RunWhole(std::int64_t batch, std::span<const std::int32_t> tokens,
+                std::span<const std::int32_t> document_starts = {});
+  // New tokens [options.batch, Q] at positions starts[b] …, after those already in the cache. Tokens at or past the
+  // capacity are padding. What lies in the cache past a sequence's last real token is overwritten by its next ones.
+  void RunCached(std::span<const std::int32_t> tokens, std::span<const std::int32_t> starts);
+
+  // Of rows (numbers of tokens) of the last run: [rows, vocabulary], at most options.batch rows.
+  std::vector<float> Logits(std::span<const std::int32_t> rows);
+  // -log p(target) after each token of the last run.
+  std::vector<float> Losses(std::span<const std::int32_t> targets);
+
+  const ModelConfig& model() const { return model_; }
+  const InferenceOptions& options() const { return options_; }
+  const MemoryUse& memory() const { return arena_.used(); }
+
+ private:
+  struct Buffers {
+    Tensor tokens, positions, starts, document_starts, targets;  // int32
+    Tensor x, normed, branch, chosen;                            // [rows, C]
+    Tensor norm_statistics, attention_statistics;                // fp32
+    Tensor qkv, attention_out, ffn_in, ffn_active;
+    Tensor logits, gathered_logits, loss_statistics, gathered_statistics, losses;  // fp32
+    Tensor slopes;
+    Tensor keys, values;  // [layers, batch, capacity, Hkv * D]
+  };
+  struct Planned {
+    Tensor Buffers::*place;
+    MemoryKind kind;
+    DType dtype;
+    Shape shape;
+  };
+  // What one run works on; documents only for whole sequences.
+  struct Run {
+    std::int64_t batch = 0;
+    std::int64_t queries = 0;
+    bool cached = false;
+    bool documents = false;
+    std::int64_t rows() const { return batch * queries; }
+  };
+
+  std::vector<Planned> Plan() const;
+  MemoryUse PlannedMemory() const;
+  void Upload(const Tensor& to, std::span<const std::int32_t> values);
+  void Forward(const Run& run);
+  void Embed(const Run& run);
+  void RunBlock(const Run& run, std::int64_t layer);
+  void Attend(const Run& run, std::int64_t layer);
+  void FeedForward(const Run& run, const BlockParameters& rows);
+  // sum = x + branch + bias, in place of x; normed by the given gains when they are there.
+  void JoinBranch(const Run& run, int bias_row, int gain_row, int norm_bias_row);
+  void Norm(const Run& run, int gain_row, int bias_row);
+  Tensor Rows(const Tensor& buffer, const Run& run) const { return buffer.Rows(0, run.rows()); }
+
+  ModelConfig model_;
+  InferenceOptions options_;
+  Communicator& group_;
+  Device& device_;
+  Ops& ops_;
+  ParameterTable table_;
+  LocalSizes sizes_;
+  TensorRegion region_;
+  std::int64_t logit_rows_;
+  Arena arena_;
+  ModelWeights weights_;
+  Buffers at_;
+  Run last_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,49 @@
+#include "infer/model_weights.h"
+
+#include "base/error.h"
+#include "checkpoint/checkpoint_reader.h"
+
+namespace trireme {
+namespace {
+
+void Upload(Device& device, const Tensor& to, const std::vector<float>& values) {
+  if (to.dtype == DType::kFloat32) {
+    device.CopyFromHost(to.data, values.data(), to.bytes());
+    return;
+  }
+  std::vector<BFloat16> narrow;
+  narrow.reserve(values.size());
+  for (const float value : values) {
+    narrow.emplace_back(value);
+  }
+  device.CopyFromHost(to.data, narrow.data(), to.bytes());
+}
+
+}  // namespace
+
+std::int64_t ModelWeights::Bytes(const ParameterTable& table, const WeightSlice& slice) {
+  std::int64_t bytes = 0;
+  for (const Parameter& parameter : table.rows()) {
+    bytes += RoundUp(LocalShape(parameter, slice.tensor).count() * SizeOf(slice.dtype), kArenaAlignment);
+  }
+  return bytes;
+}
+
+ModelWeights::ModelWeights(Arena& arena, const ParameterTable& table, const WeightSlice& slice,
+                           const std::string& checkpoint) {
+  const CheckpointReader reader(checkpoint);
+  std::vector<float> values;
+  for (const Parameter& parameter : table.rows()) {
+    const StoredTensor* stored = reader.Find(parameter.name, kMasterKind);
+    Require(stored != nullptr, "'{}' has no parameter '{}'", checkpoint, parameter.name);
+    Require(stored->about.shape == parameter.shape, "'{}': '{}' has the shape {}, the model's has {}", checkpoint,
+            parameter.name, stored->about.shape.ToString(), parameter.shape.ToString());
+    const Tensor to = arena.Allocate(MemoryKind::kWeights, slice.dtype, LocalShape(parameter, slice.tensor));
+    values.assign(static_cast<std::size_t>(to.count()), 0.0F);
+    reader.Read(*stored, SliceRuns(parameter, slice.tensor, slice.tensor_rank), values.data());
+    Upload(arena.device(), to, values);
+    slices_.push_back(to);
+  }
+}
+
+}  // namespace trireme

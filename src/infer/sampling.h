@@ -1,0 +1,21 @@
+// Choosing the next token from its logits: a pure function of them and of one random number.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace trireme {
+
+struct SamplingOptions {
+  double temperature = 1;  // 0: the most likely token
+  std::int64_t top_k = 0;  // of the most likely tokens only; 0: of all
+  double top_p = 1;        // of the smallest set of most likely tokens that has this probability
+};
+
+// An Error names a value out of range.
+void RequireSensible(const SamplingOptions& options);
+
+// `uniform` in [0, 1). Equally likely tokens rank by their number.
+std::int32_t SampleToken(std::span<const float> logits, const SamplingOptions& options, double uniform);
+
+}  // namespace trireme

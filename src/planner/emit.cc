@@ -1,0 +1,131 @@
+#include "planner/emit.h"
+
+#include <charconv>
+#include <vector>
+
+#include "base/error.h"
+
+namespace trireme {
+namespace {
+
+const std::vector<std::string>& LayoutWords() {
+  static const std::vector<std::string> kWords = {"tp",       "cp",     "pp",        "dp",        "mbs",     "zero",
+                                                  "schedule", "chunks", "recompute", "partition", "offload", "sp"};
+  return kWords;
+}
+
+int ParseCount(const std::string& word, const std::string& value) {
+  int count = 0;
+  const auto [stop, error] = std::from_chars(value.data(), value.data() + value.size(), count);
+  Require(error == std::errc() && stop == value.data() + value.size() && count >= (word == "zero" ? 0 : 1) &&
+              count <= 1'000'000,
+          "layout: {} = '{}' must be a whole number", word, value);
+  return count;
+}
+
+void Apply(const std::string& word, const std::string& value, ParallelLayout& layout) {
+  if (word == "tp") {
+    layout.tensor = ParseCount(word, value);
+  } else if (word == "cp") {
+    layout.sequence = ParseCount(word, value);
+  } else if (word == "pp") {
+    layout.pipeline = ParseCount(word, value);
+  } else if (word == "dp") {
+    layout.data = ParseCount(word, value);
+  } else if (word == "mbs") {
+    layout.micro_batch = ParseCount(word, value);
+  } else if (word == "zero") {
+    layout.zero = ParseCount(word, value);
+    Require(layout.zero <= 3, "layout: zero = {} must be 0 to 3", layout.zero);
+  } else if (word == "chunks") {
+    layout.chunks = ParseCount(word, value);
+  } else if (word == "schedule") {
+    layout.schedule = value;
+  } else if (word == "recompute") {
+    layout.recompute = ParseRecompute(value);
+  } else if (word == "partition") {
+    layout.partition = value;
+  } else if (word == "offload") {
+    layout.offload = ParseOffload(value);
+  } else if (word == "sp") {
+    Require(value.empty() || value == "true" || value == "false" || value == "1" || value == "0",
+            "layout: sp = '{}' must be true or false", value);
+    layout.sequence_parallel = value.empty() || value == "true" || value == "1";
+  } else {
+    std::string known;
+    for (const std::string& one : LayoutWords()) {
+      known += (known.empty() ? "" : ", ") + one;
+    }
+    Fail("layout: '{}' is unknown{}; known: {}", word, NearestMatch(word, LayoutWords()), known);
+  }
+}
+
+}  // namespace
+
+ParallelLayout ParseLayout(const std::string& text, const ParallelLayout& base) {
+  ParallelLayout layout = base;
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const std::size_t first = text.find_first_not_of(" \t\n", at);
+    if (first == std::string::npos) {
+      break;
+    }
+    const std::size_t last = std::min(text.find_first_of(" \t\n", first), text.size());
+    std::string word = text.substr(first, last - first);
+    // A comma ends a word, except within a partition such as 7,7,6.
+    const std::size_t comma = word.starts_with("partition=") ? std::string::npos : word.find(',');
+    at = comma == std::string::npos ? last : first + comma + 1;
+    word = word.substr(0, comma);
+    if (word.empty()) {
+      continue;
+    }
+    const std::size_t equals = word.find('=');
+    Apply(word.substr(0, equals), equals == std::string::npos ? "" : word.substr(equals + 1), layout);
+  }
+  return layout;
+}
+
+RunConfig EmitConfig(const EmitRequest& request) {
+  RunConfig config;
+  config.model = request.search.model;
+  config.layout = request.layout;
+  config.batch = request.batch;
+  config.batch.global = request.search.global_batch;
+  config.train.dtype = request.search.dtype == DType::kFloat32 ? "fp32" : "bf16";
+  config.train.tokens = static_cast<std::int64_t>(request.tokens);
+  config.checkpoint.every = request.checkpoint_every;
+  Validate(config, request.search.devices);
+  return config;
+}
+
+std::string EmitRecipe(const EmitRequest& request) {
+  return fmt::format("# {} on {} devices of {}, planned for stack {}: {}\n", request.name, request.search.devices,
+                     request.search.cluster.name, request.search.stack.name, request.layout.ToString()) +
+         ToToml(EmitConfig(request));
+}
+
+std::string EmitSbatch(const EmitRequest& request, const std::string& recipe_path) {
+  const int per_node = request.search.cluster.devices_per_node;
+  const int nodes = (request.search.devices + per_node - 1) / per_node;
+  const int tasks = nodes == 1 ? request.search.devices : per_node;
+  return fmt::format(
+      "#!/bin/bash\n"
+      "# {}: {}\n"
+      "#SBATCH --job-name={}\n"
+      "#SBATCH --nodes={}\n"
+      "#SBATCH --ntasks-per-node={}\n"
+      "#SBATCH --gres=gpu:{}\n"
+      "#SBATCH --exclusive\n"
+      "#SBATCH --signal=TERM@300\n"
+      "#SBATCH --requeue\n"
+      "#SBATCH --output=%x-%j.out\n\n"
+      "# One rank a device; a run resumes from its newest good checkpoint.{}\n"
+      "srun --kill-on-bad-exit=1 --cpu-bind=cores trireme train {} --run \"${{SLURM_JOB_NAME}}\"\n",
+      request.search.cluster.description, request.layout.ToString(), request.name, nodes + request.spare_nodes, tasks,
+      tasks,
+      request.spare_nodes > 0 ? fmt::format(" {} of the nodes are spare: --nodes={} runs.", request.spare_nodes, nodes)
+                              : "",
+      recipe_path);
+}
+
+}  // namespace trireme

@@ -1,0 +1,30 @@
+// What a plan leaves behind: a recipe that `trireme train` takes, and a job script for Slurm.
+#pragma once
+
+#include <string>
+
+#include "planner/search.h"
+#include "run/run_config.h"
+
+namespace trireme {
+
+struct EmitRequest {
+  const SearchRequest& search;
+  const ParallelLayout& layout;
+  double tokens = 0;         // 0: left to the recipe's default of steps
+  BatchConfig batch;         // with its ramp
+  int checkpoint_every = 0;  // steps
+  int spare_nodes = 0;
+  std::string name = "planned";
+};
+
+// A validated config; an Error when the trainer does not offer what the layout asks for.
+RunConfig EmitConfig(const EmitRequest& request);
+std::string EmitRecipe(const EmitRequest& request);
+std::string EmitSbatch(const EmitRequest& request, const std::string& recipe_path);
+
+// "tp=4 pp=12 dp=8 mbs=2 zero=1 schedule=1f1b chunks=1 recompute=full sp partition=balanced offload=none": any order,
+// commas or spaces. What is not given is as in `base`. An Error names the nearest known word.
+ParallelLayout ParseLayout(const std::string& text, const ParallelLayout& base);
+
+}  // namespace trireme

@@ -1,0 +1,38 @@
+// One layout in full: memory of each stage, where the seconds of a step go, what is wrong with it, and which single
+// change would gain most.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "planner/search.h"
+#include "planner/step_estimate.h"
+
+namespace trireme {
+
+struct SingleChange {
+  std::string what;
+  Candidate candidate;
+  double gain = 0;  // share of the step's seconds
+};
+
+struct Explanation {
+  Candidate candidate;
+  StepEstimate estimate;
+  std::vector<std::string> warnings;
+  std::vector<SingleChange> changes;  // that fit and gain, best first
+  // What the head size costs: seconds of attention beyond an aligned one; 0 when aligned.
+  double misalignment = 0;
+  double wave_loss = 0;  // seconds that partly filled tiles and waves cost
+};
+
+// Requires RequirePossible(request, layout).
+Explanation Explain(const SearchRequest& request, const ParallelLayout& layout);
+std::string ToText(const Explanation& explanation, const SearchRequest& request);
+std::string ToJson(const Explanation& explanation, const SearchRequest& request);
+
+// Layouts that differ from `layout` by one choice and suit the request, each with a word about it.
+std::vector<std::pair<std::string, ParallelLayout>> Neighbours(const SearchRequest& request,
+                                                               const ParallelLayout& layout);
+
+}  // namespace trireme

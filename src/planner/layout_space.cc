@@ -1,0 +1,199 @@
+#include "planner/layout_space.h"
+
+#include <algorithm>
+#include <set>
+
+#include "planner/memory_estimate.h"
+
+namespace trireme {
+namespace {
+
+std::vector<int> Divisors(std::int64_t value, std::int64_t most) {
+  std::vector<int> divisors;
+  for (std::int64_t candidate = 1; candidate <= std::min(value, most); ++candidate) {
+    if (value % candidate == 0) {
+      divisors.push_back(static_cast<int>(candidate));
+    }
+  }
+  return divisors;
+}
+
+template <typename Value>
+bool Allows(const std::optional<Value>& fixed, const Value& value) {
+  return !fixed || *fixed == value;
+}
+
+// What is chosen beside the axes; equal for all of them.
+struct Choice {
+  std::string schedule;
+  int chunks = 1;
+  int zero = 0;
+  bool sequence_parallel = false;
+  std::string recompute;
+  std::string offload;
+};
+
+std::vector<Choice> Choices(const SearchRequest& request) {
+  const StackFeatures& features = request.stack.features;
+  std::vector<Choice> choices;
+  for (const std::string& schedule : features.schedules) {
+    const int most_chunks = schedule == "interleaved" ? std::max(features.most_chunks, 2) : 1;
+    for (int chunks = schedule == "interleaved" ? 2 : 1; chunks <= most_chunks; ++chunks) {
+      for (const int zero : features.zero) {
+        for (const bool parallel : {false, true}) {
+          for (const std::string& recompute : features.recompute) {
+            for (const std::string& offload : features.offload) {
+              const bool wanted = Allows(request.schedule, schedule) && Allows(request.chunks, chunks) &&
+                                  Allows(request.zero, zero) && Allows(request.sequence_parallel, parallel) &&
+                                  Allows(request.recompute, recompute) && (!parallel || features.sequence_parallel);
+              if (wanted) {
+                choices.push_back({schedule, chunks, zero, parallel, recompute, offload});
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+  return choices;
+}
+
+// Why no layout with these axes can run; "" when some can.
+std::string AxesRefusal(const SearchRequest& request, int tensor, int pipeline, int data) {
+  const ModelConfig& model = request.model;
+  const int most_tensor = request.most_tensor > 0 ? request.most_tensor : request.cluster.devices_per_node;
+  if (tensor > most_tensor) {
+    return "tensor degree above the limit";
+  }
+  if (model.heads % tensor != 0 || model.kv_heads % tensor != 0 || model.ffn % tensor != 0) {
+    return "heads or feed-forward not divisible by the tensor degree";
+  }
+  if (pipeline > model.modules()) {
+    return "more stages than modules";
+  }
+  if (request.global_batch % data != 0) {
+    return "global batch not divisible by the data degree";
+  }
+  return "";
+}
+
+// Refusals and duplicates that the choice brings: layouts equal to another one are left to that one.
+std::string ChoiceRefusal(const ParallelLayout& layout) {
+  if (layout.pipeline == 1 && layout.schedule != "1f1b") {
+    return "one stage needs no other schedule";
+  }
+  if (layout.sequence_parallel && layout.tensor == 1) {
+    return "sequence parallelism needs a tensor axis";
+  }
+  if (layout.zero > 0 && layout.data == 1) {
+    return "ZeRO needs a data axis";
+  }
+  return "";
+}
+
+class Branches {
+ public:
+  explicit Branches(const SearchRequest& request) : request_(request), choices_(Choices(request)) {}
+
+  void AddAxes(int tensor, int pipeline, int data) {
+    const std::string refusal = AxesRefusal(request_, tensor, pipeline, data);
+    const auto partitions = static_cast<std::int64_t>(request_.stack.features.partitions.size());
+    if (!refusal.empty()) {
+      const std::int64_t micro_batches = std::max<std::int64_t>(
+          1, static_cast<std::int64_t>(
+                 Divisors(std::max<std::int64_t>(request_.global_batch / data, 1), request_.most_micro_batch).size()));
+      ParallelLayout layout;
+      layout.tensor = tensor;
+      layout.pipeline = pipeline;
+      layout.data = data;
+      branches_.push_back({.layout = layout,
+                           .leaves = static_cast<std::int64_t>(choices_.size()) * partitions * micro_batches,
+                           .refusal = refusal});
+      return;
+    }
+    for (const Choice& choice : choices_) {
+      AddChoice(tensor, pipeline, data, choice);
+    }
+  }
+
+  std::vector<LayoutBranch> Take() { return std::move(branches_); }
+
+ private:
+  void AddChoice(int tensor, int pipeline, int data, const Choice& choice) {
+    ParallelLayout layout;
+    layout.tensor = tensor;
+    layout.pipeline = pipeline;
+    layout.data = data;
+    layout.schedule = choice.schedule;
+    layout.chunks = choice.chunks;
+    layout.zero = choice.zero;
+    layout.sequence_parallel = choice.sequence_parallel;
+    layout.recompute = ParseRecompute(choice.recompute);
+    layout.offload = ParseOffload(choice.offload);
+    LayoutBranch branch{.layout = layout};
+    for (const int micro_batch : Divisors(request_.global_batch / data, request_.most_micro_batch)) {
+      if (Allows(request_.micro_batch, micro_batch)) {
+        branch.micro_batches.push_back(micro_batch);
+      }
+    }
+    branch.leaves = static_cast<std::int64_t>(branch.micro_batches.size());
+    branch.refusal = ChoiceRefusal(layout);
+    std::set<std::vector<std::int64_t>> seen;
+    for (const std::string& partition : request_.stack.features.partitions) {
+      if (!Allows(request_.partition, partition)) {
+        continue;
+      }
+      LayoutBranch cut = branch;
+      cut.layout.partition = partition;
+      if (cut.refusal.empty()) {
+        cut.refusal = PartitionRefusal(cut.layout, seen);
+      }
+      branches_.push_back(std::move(cut));
+    }
+  }
+
+  std::string PartitionRefusal(const ParallelLayout& layout, std::set<std::vector<std::int64_t>>& seen) const {
+    if (layout.virtual_stages() > request_.model.modules()) {
+      return "more stages than modules";
+    }
+    if (layout.partition == "uniform" && request_.state.ours && request_.model.layers % layout.virtual_stages() != 0) {
+      return "layers not divisible by the stages (uniform partition)";
+    }
+    const PlanPoint point{
+        .cluster = request_.cluster, .stack = request_.state, .model = request_.model, .layout = layout};
+    return seen.insert(BlocksOfStages(point)).second ? "" : "partition equal to another";
+  }
+
+  const SearchRequest& request_;
+  std::vector<Choice> choices_;
+  std::vector<LayoutBranch> branches_;
+};
+
+}  // namespace
+
+std::vector<LayoutBranch> LayoutBranches(const SearchRequest& request) {
+  Branches branches(request);
+  for (const int tensor : Divisors(request.devices, request.devices)) {
+    for (const int pipeline : Divisors(request.devices / tensor, request.devices)) {
+      const int data = request.devices / tensor / pipeline;
+      if (Allows(request.tensor, tensor) && Allows(request.pipeline, pipeline) && Allows(request.data, data)) {
+        branches.AddAxes(tensor, pipeline, data);
+      }
+    }
+  }
+  return branches.Take();
+}
+
+std::string RefusalOf(const SearchRequest& request, const ParallelLayout& layout) {
+  const std::int64_t micro_batches =
+      request.global_batch / (static_cast<std::int64_t>(layout.micro_batch) * layout.data);
+  if (layout.schedule == "interleaved" && micro_batches % layout.pipeline != 0) {
+    return "micro batches not divisible by the stages (interleaved)";
+  }
+  if (layout.sequence_parallel && (layout.micro_batch * request.model.sequence) % layout.tensor != 0) {
+    return "tokens not divisible by the tensor degree (sequence parallelism)";
+  }
+  return "";
+}
+
+}  // namespace trireme

@@ -1,0 +1,25 @@
+// The layouts of a search, as branches: all that differ in the micro batch only. A branch that cannot run carries the
+// reason and is counted in bulk.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "planner/search.h"
+
+namespace trireme {
+
+struct LayoutBranch {
+  ParallelLayout layout;           // micro batch aside
+  std::vector<int> micro_batches;  // ascending
+  std::int64_t leaves = 0;         // layouts that the branch stands for
+  std::string refusal;             // "": its micro batches are to be visited
+};
+
+std::vector<LayoutBranch> LayoutBranches(const SearchRequest& request);
+
+// What a single layout of a branch may still break: counts of micro batches that its schedule refuses, tokens that the
+// tensor degree does not divide. "" when nothing.
+std::string RefusalOf(const SearchRequest& request, const ParallelLayout& layout);
+
+}  // namespace trireme

@@ -1,0 +1,129 @@
+#include "planner/plan_text.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "planner/memory_estimate.h"
+
+namespace trireme {
+namespace {
+
+constexpr double kGibi = 1024.0 * 1024 * 1024;
+// fp32 master weights and two moments.
+constexpr double kCheckpointBytes = 12;
+
+std::string DaysOf(const SearchRequest& request, const Candidate& candidate, const RankingOptions& options) {
+  if (options.tokens <= 0) {
+    return "";
+  }
+  const TrainingTime time = TimeOfTraining(request, candidate, options.tokens);
+  std::string text = fmt::format(" {:>7.1f} {:>10.0f}", time.days, time.device_hours);
+  if (time.megawatt_hours > 0) {
+    text += fmt::format(" {:>7.0f}", time.megawatt_hours);
+  }
+  if (options.deadline_days > 0 && time.days > options.deadline_days) {
+    text += " late";
+  }
+  if (options.device_hours > 0 && time.device_hours > options.device_hours) {
+    text += " over allocation";
+  }
+  return text;
+}
+
+nlohmann::json ToJsonValue(const Candidate& candidate, const SearchRequest& request, const RankingOptions& options) {
+  const ParallelLayout& layout = candidate.layout;
+  nlohmann::json json{{"layout", layout.ToString()},
+                      {"tensor", layout.tensor},
+                      {"pipeline", layout.pipeline},
+                      {"data", layout.data},
+                      {"zero", layout.zero},
+                      {"schedule", layout.schedule},
+                      {"chunks", layout.chunks},
+                      {"partition", layout.partition},
+                      {"sequence_parallel", layout.sequence_parallel},
+                      {"recompute", Name(layout.recompute)},
+                      {"offload", Name(layout.offload)},
+                      {"micro_batch", layout.micro_batch},
+                      {"seconds", candidate.seconds},
+                      {"interval_seconds", {candidate.low, candidate.high}},
+                      {"hardware_tflops", candidate.hardware_tflops},
+                      {"model_tflops", candidate.model_tflops},
+                      {"tokens_per_second", candidate.tokens_per_second},
+                      {"peak_gib", candidate.peak / kGibi},
+                      {"host_gib_per_node", candidate.host / kGibi}};
+  if (options.tokens > 0) {
+    const TrainingTime time = TimeOfTraining(request, candidate, options.tokens);
+    json["days"] = time.days;
+    json["device_hours"] = time.device_hours;
+    json["megawatt_hours"] = time.megawatt_hours;
+  }
+  return json;
+}
+
+}  // namespace
+
+TrainingTime TimeOfTraining(const SearchRequest& request, const Candidate& candidate, double tokens) {
+  const double sequence = static_cast<double>(request.model.sequence);
+  const double parameters = static_cast<double>(ParameterCount(request.model));
+  return EstimateTraining(
+      {.cluster = request.cluster, .devices = request.devices, .checkpoint_bytes = kCheckpointBytes * parameters},
+      {{.samples = tokens / sequence,
+        .global_batch = static_cast<double>(request.global_batch),
+        .step_seconds = candidate.seconds}});
+}
+
+std::string RankingText(const SearchResult& result, const SearchRequest& request, const RankingOptions& options) {
+  std::string text =
+      fmt::format("{:.1f}B parameters, {} devices of {}, stack {}{}, global batch {}\n\n",
+                  static_cast<double>(ParameterCount(request.model)) / 1e9, request.devices, request.cluster.name,
+                  request.stack.name, request.state.calibrated ? "" : " (not calibrated here)", request.global_batch);
+  text += fmt::format("{:>4} {:>9} {:>19} {:>8} {:>8} {:>7}{}  {}\n", "", "s a step", "80 % interval", "TFLOP/s",
+                      "model", "GiB", options.tokens > 0 ? "    days  dev-hours     MWh" : "", "layout");
+  int place = 0;
+  for (const Candidate& one : result.ranked) {
+    if (++place > options.rows) {
+      break;
+    }
+    text += fmt::format("{:>4} {:>9.3f} {:>9.3f}-{:<9.3f} {:>8.1f} {:>8.1f} {:>7.1f}{}  {}\n", place, one.seconds,
+                        one.low, one.high, one.hardware_tflops, one.model_tflops, one.peak / kGibi,
+                        DaysOf(request, one, options), one.layout.ToString());
+  }
+  if (result.ranked.empty()) {
+    text += "no layout fits\n";
+  }
+  text += "\nfront of speed and memory (nothing is faster with as little)\n";
+  for (std::size_t i = 0; i < result.front.size() && i < 10; ++i) {
+    const Candidate& one = result.front[i];
+    text += fmt::format("     {:>9.3f} s {:>7.1f} GiB  {}\n", one.seconds, one.peak / kGibi, one.layout.ToString());
+  }
+  text += fmt::format("\n{} layouts considered, {} priced, {} proved slower; refused:\n", result.enumerated,
+                      result.priced, result.pruned);
+  for (const auto& [reason, count] : result.refused) {
+    text += fmt::format("  {:>9}  {}\n", count, reason);
+  }
+  return text;
+}
+
+std::string RankingJson(const SearchResult& result, const SearchRequest& request, const RankingOptions& options) {
+  nlohmann::json json{{"parameters", ParameterCount(request.model)},
+                      {"devices", request.devices},
+                      {"cluster", request.cluster.name},
+                      {"stack", request.stack.name},
+                      {"calibrated", request.state.calibrated},
+                      {"global_batch", request.global_batch},
+                      {"enumerated", result.enumerated},
+                      {"priced", result.priced},
+                      {"pruned", result.pruned},
+                      {"refused", result.refused}};
+  json["ranked"] = nlohmann::json::array();
+  for (const Candidate& one : result.ranked) {
+    json["ranked"].push_back(ToJsonValue(one, request, options));
+  }
+  json["front"] = nlohmann::json::array();
+  for (const Candidate& one : result.front) {
+    json["front"].push_back(ToJsonValue(one, request, options));
+  }
+  return json.dump(2) + "\n";
+}
+
+}  // namespace trireme

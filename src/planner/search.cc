@@ -1,0 +1,252 @@
+#include "planner/search.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "base/error.h"
+#include "planner/layout_space.h"
+#include "planner/step_estimate.h"
+
+namespace trireme {
+namespace {
+
+constexpr const char* kDevice = "out of device memory";
+constexpr const char* kHost = "out of host memory";
+
+PlanPoint PointOf(const SearchRequest& request, const ParallelLayout& layout) {
+  return {.cluster = request.cluster,
+          .stack = request.state,
+          .model = request.model,
+          .layout = layout,
+          .global_batch = request.global_batch,
+          .dtype = request.dtype,
+          .flash = request.state.time.flash};
+}
+
+Candidate CandidateOf(const PlanPoint& point, const StepEstimate& estimate) {
+  const double devices = point.layout.ranks();
+  return {.layout = point.layout,
+          .seconds = estimate.seconds,
+          .low = estimate.low,
+          .high = estimate.high,
+          .peak = estimate.memory.peak,
+          .host = estimate.memory.host_per_node,
+          .hardware_tflops = HardwareFlops(point) / estimate.seconds / devices / 1e12,
+          .model_tflops = ModelFlops(point) / estimate.seconds / devices / 1e12,
+          .tokens_per_second =
+              static_cast<double>(point.global_batch) * static_cast<double>(point.model.sequence) / estimate.seconds};
+}
+
+bool Before(const Candidate& a, const Candidate& b) {
+  return a.seconds != b.seconds ? a.seconds < b.seconds : a.layout.ToString() < b.layout.ToString();
+}
+
+// The fastest so far, and the front of speed and memory.
+class Kept {
+ public:
+  explicit Kept(std::size_t keep) : keep_(keep) {}
+
+  // Whether something that takes at least `seconds` and `peak` can still matter.
+  bool Matters(double seconds, double peak) const {
+    if (ranked_.size() < keep_ || seconds < ranked_.back().seconds) {
+      return true;
+    }
+    for (const Candidate& one : front_) {
+      if (one.peak <= peak && one.seconds <= seconds) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  void Add(const Candidate& candidate) {
+    const bool known = std::any_of(ranked_.begin(), ranked_.end(),
+                                   [&](const Candidate& one) { return one.layout == candidate.layout; });
+    if (known) {
+      return;
+    }
+    if (ranked_.size() < keep_ || Before(candidate, ranked_.back())) {
+      ranked_.insert(std::upper_bound(ranked_.begin(), ranked_.end(), candidate, Before), candidate);
+      if (ranked_.size() > keep_) {
+        ranked_.pop_back();
+      }
+    }
+    const auto dominates = [](const Candidate& a, const Candidate& b) {
+      return a.peak <= b.peak && (a.seconds < b.seconds || (a.seconds == b.seconds && !Before(b, a)));
+    };
+    for (const Candidate& one : front_) {
+      if (dominates(one, candidate)) {
+        return;
+      }
+    }
+    std::erase_if(front_, [&](const Candidate& one) { return dominates(candidate, one); });
+    front_.push_back(candidate);
+  }
+
+  void Merge(const Kept& other) {
+    for (const Candidate& one : other.front_) {
+      Add(one);
+    }
+    for (const Candidate& one : other.ranked_) {
+      Add(one);
+    }
+  }
+
+  std::vector<Candidate> ranked_;
+  std::vector<Candidate> front_;
+
+ private:
+  std::size_t keep_;
+};
+
+// What one thread finds.
+class Searcher {
+ public:
+  Searcher(const SearchRequest& request, const ModelAccount& account)
+      : request_(request), account_(account), kept_(static_cast<std::size_t>(std::max(request.keep, 1))) {}
+
+  void Run(const LayoutBranch& branch) {
+    result_.enumerated += branch.leaves;
+    if (!branch.refusal.empty()) {
+      result_.refused[branch.refusal] += branch.leaves;
+      return;
+    }
+    // Memory grows with the micro batch: once one does not fit, larger ones do not either.
+    bool full = false;
+    for (const int micro_batch : branch.micro_batches) {
+      if (full) {
+        ++result_.refused[kDevice];
+        continue;
+      }
+      ParallelLayout layout = branch.layout;
+      layout.micro_batch = micro_batch;
+      full = !Visit(layout);
+    }
+  }
+
+  const SearchRequest& request_;
+  ModelAccount account_;
+  PipelineClock clock_;
+  Kept kept_;
+  SearchResult result_;
+
+ private:
+  // False when device memory does not suffice.
+  bool Visit(const ParallelLayout& layout) {
+    const PlanPoint point = PointOf(request_, layout);
+    const std::string refusal = RefusalOf(request_, layout);
+    if (!refusal.empty()) {
+      ++result_.refused[refusal];
+      return true;
+    }
+    const std::vector<std::int64_t> blocks = BlocksOfStages(point);
+    const MemoryEstimate memory = EstimatePeak(point, account_, blocks, clock_);
+    if (memory.peak > UsableMemory(request_.cluster) * (1 - request_.headroom)) {
+      ++result_.refused[kDevice];
+      return false;
+    }
+    if (memory.host_per_node > request_.cluster.host_memory) {
+      ++result_.refused[kHost];
+      return true;
+    }
+    if (!kept_.Matters(LeastSeconds(point, blocks), memory.peak)) {
+      ++result_.pruned;
+      return true;
+    }
+    StepEstimate estimate = EstimateTime(point, account_, clock_);
+    estimate.memory = memory;
+    ++result_.priced;
+    kept_.Add(CandidateOf(point, estimate));
+    return true;
+  }
+};
+
+}  // namespace
+
+void RequirePossible(const SearchRequest& request, const ParallelLayout& layout) {
+  Require(
+      layout.tensor >= 1 && layout.pipeline >= 1 && layout.data >= 1 && layout.micro_batch >= 1 && layout.chunks >= 1,
+      "degrees and micro batch must be at least 1: {}", layout.ToString());
+  Require(layout.ranks() == request.devices,
+          "tensor {} x sequence {} x pipeline {} x data {} = {} ranks, but {} devices", layout.tensor, layout.sequence,
+          layout.pipeline, layout.data, layout.ranks(), request.devices);
+  RequireDivisible(request.model, layout);
+  const std::int64_t replica = static_cast<std::int64_t>(layout.micro_batch) * layout.data;
+  Require(request.global_batch % replica == 0,
+          "global batch {} is not divisible by micro batch {} x data {} = {}; the nearest that is: {}",
+          request.global_batch, layout.micro_batch, layout.data, replica,
+          NearestDivisors(request.global_batch, replica));
+  const PlanPoint point = PointOf(request, layout);
+  if (request.state.ours || layout.partition != "uniform") {
+    StagePartition(request.model, layout);
+  }
+  PipelineClock().Slots({layout.schedule, layout.pipeline, layout.chunks, point.micro_batches()}, 0);
+  const std::string refusal = RefusalOf(request, layout);
+  Require(refusal.empty(), "{}: {}", layout.ToString(), refusal);
+}
+
+Candidate Price(const SearchRequest& request, const ParallelLayout& layout) {
+  RequirePossible(request, layout);
+  PipelineClock clock;
+  const PlanPoint point = PointOf(request, layout);
+  return CandidateOf(point, EstimateStep(point, ModelAccount(request.model), clock));
+}
+
+SearchResult Search(const SearchRequest& request) {
+  Require(request.devices >= 1 && request.devices <= request.cluster.devices(),
+          "{} devices asked for, but cluster '{}' has {} ({} nodes of {})", request.devices, request.cluster.name,
+          request.cluster.devices(), request.cluster.nodes, request.cluster.devices_per_node);
+  Require(request.global_batch >= 1, "the global batch must be at least 1, not {}", request.global_batch);
+  Require(request.headroom >= 0 && request.headroom < 1, "memory headroom {} must be a share of at least 0 and below 1",
+          request.headroom);
+  const std::vector<LayoutBranch> branches = LayoutBranches(request);
+  const ModelAccount account(request.model);
+  std::vector<Searcher> searchers;
+  for (int i = 0; i < std::max(request.threads, 1); ++i) {
+    searchers.emplace_back(request, account);
+  }
+  std::atomic<std::size_t> next{0};
+  std::mutex failure_mutex;
+  std::exception_ptr failure;
+  const auto work = [&](Searcher& searcher) {
+    try {
+      for (std::size_t i = next++; i < branches.size(); i = next++) {
+        searcher.Run(branches[i]);
+      }
+    } catch (...) {
+      const std::lock_guard<std::mutex> lock(failure_mutex);
+      failure = std::current_exception();
+    }
+  };
+  std::vector<std::thread> threads;
+  for (std::size_t i = 1; i < searchers.size(); ++i) {
+    threads.emplace_back(work, std::ref(searchers[i]));
+  }
+  work(searchers.front());
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  if (failure) {
+    std::rethrow_exception(failure);
+  }
+  Searcher& first = searchers.front();
+  SearchResult result = first.result_;
+  for (std::size_t i = 1; i < searchers.size(); ++i) {
+    first.kept_.Merge(searchers[i].kept_);
+    result.enumerated += searchers[i].result_.enumerated;
+    result.pruned += searchers[i].result_.pruned;
+    result.priced += searchers[i].result_.priced;
+    for (const auto& [reason, count] : searchers[i].result_.refused) {
+      result.refused[reason] += count;
+    }
+  }
+  result.ranked = std::move(first.kept_.ranked_);
+  result.front = std::move(first.kept_.front_);
+  std::sort(result.front.begin(), result.front.end(), Before);
+  return result;
+}
+
+}  // namespace trireme

@@ -1,0 +1,62 @@
+// Every layout of an allocation, ranked. Pruning is exact: a layout is passed over only when it cannot run, or when a
+// bound proves that it is neither among the fastest nor on the front of speed and memory. Every refusal is counted.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/plan_point.h"
+
+namespace trireme {
+
+struct SearchRequest {
+  const Cluster& cluster;
+  const SoftwareStack& stack;
+  const StackState& state;
+  const ModelConfig& model;  // completed
+  int devices = 1;
+  std::int64_t global_batch = 1;
+  DType dtype = DType::kBFloat16;
+  int most_tensor = 0;  // 0: the devices of a node
+  int most_micro_batch = 64;
+  double headroom = 0.06;  // share of device memory to leave free: estimates err by as much
+  int keep = 20;           // ranked layouts to return
+  int threads = 2;
+  // Axes that the user holds fast.
+  std::optional<int> tensor, pipeline, data, micro_batch, zero, chunks;
+  std::optional<std::string> schedule, recompute, partition;
+  std::optional<bool> sequence_parallel;
+};
+
+struct Candidate {
+  ParallelLayout layout;
+  double seconds = 0;
+  double low = 0;
+  double high = 0;
+  double peak = 0;             // bytes
+  double host = 0;             // bytes a node
+  double hardware_tflops = 0;  // a device
+  double model_tflops = 0;
+  double tokens_per_second = 0;
+};
+
+struct SearchResult {
+  std::vector<Candidate> ranked;
+  std::vector<Candidate> front;  // no other is faster with as little memory; fastest first
+  std::map<std::string, std::int64_t> refused;
+  std::int64_t enumerated = 0;  // all layouts that were considered, one by one or in bulk
+  std::int64_t pruned = 0;      // fit, but proved slower
+  std::int64_t priced = 0;
+};
+
+SearchResult Search(const SearchRequest& request);
+
+// One layout by hand. An Error says what does not divide.
+Candidate Price(const SearchRequest& request, const ParallelLayout& layout);
+// Throws what makes `layout` impossible for the request, naming the nearest that works.
+void RequirePossible(const SearchRequest& request, const ParallelLayout& layout);
+
+}  // namespace trireme

@@ -1,0 +1,233 @@
+#include "report/diagnose.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "train/flight_story.h"
+
+namespace trireme {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kColumns = 64;
+
+std::string FolderWithLedgers(const std::string& path) {
+  for (const std::string& folder : {path + "/flight", path}) {
+    if (!ListLedgers(folder).empty()) {
+      return folder;
+    }
+  }
+  Fail("'{}' holds no flight records: neither flight/rank-*.ledger nor rank-*.ledger is there", path);
+}
+
+std::vector<std::string> EarlierDeaths(const std::string& folder) {
+  std::vector<std::string> deaths;
+  std::error_code missing;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, missing)) {
+    if (entry.path().filename().string().starts_with("death-")) {
+      deaths.push_back(entry.path().string());
+    }
+  }
+  std::sort(deaths.begin(), deaths.end());
+  return deaths;
+}
+
+bool IsGone(const RankRecord& record) { return ProcessStart(record.pid) != record.process_start; }
+
+std::string EndOf(const RankRecord& record) {
+  switch (record.end) {
+    case LedgerEnd::kFinished:
+      return "finished";
+    case LedgerEnd::kStopped:
+      return "stopped on request";
+    case LedgerEnd::kFailed:
+      return "failed: " + record.message;
+    case LedgerEnd::kRunning:
+      break;
+  }
+  // Another machine's processes cannot be seen from here.
+  return IsGone(record) ? fmt::format("process {} on {} is gone without a word", record.pid, record.host)
+                        : fmt::format("process {} on {} is there", record.pid, record.host);
+}
+
+// One row a rank over the last seconds of the run: '#' between collectives, '.' inside one, ' ' no record.
+std::string TimelineRow(const RankRecord& record, std::int64_t from, std::int64_t until) {
+  std::string row(kColumns, ' ');
+  const std::int64_t oldest = record.calls.empty() ? record.phase_ns : record.calls.front().started_ns;
+  const double scale = static_cast<double>(kColumns) / static_cast<double>(until - from);
+  const auto column = [&](std::int64_t time) {
+    return std::clamp(static_cast<int>(static_cast<double>(time - from) * scale), 0, kColumns - 1);
+  };
+  const auto paint = [&](std::int64_t first, std::int64_t last, char with) {
+    if (last >= from && first <= until && first <= last) {
+      std::fill(row.begin() + column(first), row.begin() + column(last) + 1, with);
+    }
+  };
+  const bool running = record.end == LedgerEnd::kRunning;
+  paint(oldest, running ? until : record.end_ns, '#');
+  for (const LedgerCall& call : record.calls) {
+    const std::int64_t last = call.ended_ns != 0 ? call.ended_ns : running ? until : record.end_ns;
+    // A collective shorter than a column leaves it to the computing around it.
+    if (column(last) > column(call.started_ns) || call.ended_ns == 0) {
+      paint(call.started_ns, last, '.');
+    }
+  }
+  return row;
+}
+
+std::string Timeline(const FlightStory& story) {
+  constexpr std::int64_t kLeast = 1'000'000;
+  constexpr std::size_t kMostRows = 64;
+  std::int64_t until = 0;
+  std::int64_t from = INT64_MAX;
+  for (const RankRecord& record : story.ranks) {
+    until = std::max({until, record.heartbeat_ns, record.end_ns});
+  }
+  // Twice the silence of the rank that fell silent first, so that it shows beside what came before.
+  for (const RankRecord& record : story.ranks) {
+    from = std::min(from, until - 2 * (until - record.heartbeat_ns));
+    from = std::min(from, until - 2 * (until - record.phase_ns));
+  }
+  from = std::min(from, until - kLeast);
+  std::string text =
+      fmt::format("timeline, {} to {} (# between collectives, . inside one):\n", ClockTime(from), ClockTime(until));
+  for (std::size_t i = 0; i < std::min(story.ranks.size(), kMostRows); ++i) {
+    text += fmt::format("  rank {:<5} |{}|\n", story.ranks[i].rank, TimelineRow(story.ranks[i], from, until));
+  }
+  return text;
+}
+
+std::string RankLines(const FlightStory& story) {
+  std::string text;
+  for (std::size_t i = 0; i < story.ranks.size(); ++i) {
+    const RankRecord& record = story.ranks[i];
+    text += fmt::format("  rank {:<5} step {}, phase '{}' since {}, {}", record.rank, record.step, record.phase,
+                        ClockTime(record.phase_ns), DescribePlace(record));
+    if (const LedgerCall* call = record.InCall()) {
+      text += fmt::format(" since {}", ClockTime(call->started_ns));
+    }
+    if (!story.waits_for[i].empty()) {
+      text += fmt::format(", waits for rank {}", JoinRanks(story.waits_for[i]));
+    }
+    text += fmt::format("; {}\n", EndOf(record));
+  }
+  return text;
+}
+
+std::string GroupLines(const FlightStory& story) {
+  std::string text;
+  for (std::size_t i = 0; i < story.ranks.size(); ++i) {
+    std::string groups;
+    for (const LedgerGroup& group : story.ranks[i].groups) {
+      groups += fmt::format("{}{} {}{}", groups.empty() ? "" : ", ", group.name, group.started,
+                            group.ended < group.started ? " (in it)" : "");
+    }
+    text += fmt::format("  rank {:<5} {}\n", story.ranks[i].rank, groups.empty() ? "none" : groups);
+  }
+  return text;
+}
+
+std::string LatenessLines(const FlightStory& story) {
+  std::string text;
+  for (std::size_t i = 0; i < story.ranks.size(); ++i) {
+    const Lateness& late = story.lateness[i];
+    const std::vector<LedgerCall>& calls = story.ranks[i].calls;
+    if (late.of < 20 || late.last * 10 < late.of * 6) {
+      continue;
+    }
+    // Somebody is always last: a straggler is one that costs the others a share of their time.
+    const double span = static_cast<double>(calls.back().started_ns - calls.front().started_ns) * 1e-9;
+    if (late.seconds * late.last > 0.05 * span) {
+      text += fmt::format("  rank {} came last to {} of {} collectives, {:.1f} ms behind the median\n",
+                          story.ranks[i].rank, late.last, late.of, late.seconds * 1e3);
+    }
+  }
+  return text;
+}
+
+Json ToJson(const FlightStory& story, std::size_t place) {
+  const RankRecord& record = story.ranks[place];
+  static constexpr const char* kEnds[] = {"running", "finished", "stopped", "failed"};
+  Json rank = {{"rank", record.rank},
+               {"step", record.step},
+               {"phase", record.phase},
+               {"phase_since_ns", record.phase_ns},
+               {"heartbeat_ns", record.heartbeat_ns},
+               {"end", kEnds[static_cast<int>(record.end)]},
+               {"process", record.pid},
+               {"process_gone", IsGone(record)},
+               {"host", record.host},
+               {"waits_for", story.waits_for[place]},
+               {"torn_records", record.torn}};
+  if (!record.message.empty()) {
+    rank["message"] = record.message;
+  }
+  if (const LedgerCall* call = record.InCall()) {
+    rank["collective"] = {{"group", call->group},
+                          {"sequence", call->sequence},
+                          {"call", Describe(call->call)},
+                          {"peer", call->call.peer},
+                          {"since_ns", call->started_ns}};
+  }
+  for (const LedgerGroup& group : record.groups) {
+    rank["groups"][group.name] = {{"started", group.started}, {"ended", group.ended}};
+  }
+  return rank;
+}
+
+std::string JsonOf(const FlightStory& story, const std::string& folder, const std::vector<std::string>& deaths) {
+  Json json = {{"folder", folder},
+               {"headline", story.headline},
+               {"step", story.step()},
+               {"suspects", story.suspects},
+               {"deadlock", story.deadlock},
+               {"missing", story.missing},
+               {"unreadable", story.unreadable},
+               {"earlier_deaths", deaths},
+               {"ranks", Json::array()}};
+  for (std::size_t i = 0; i < story.ranks.size(); ++i) {
+    json["ranks"].push_back(ToJson(story, i));
+  }
+  // Names in the files may hold bytes that are no UTF-8.
+  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace
+
+Diagnosis Diagnose(const std::string& path) {
+  const std::string folder = FolderWithLedgers(path);
+  const FlightStory story = ReadFlight(folder);
+  const std::vector<std::string> deaths = EarlierDeaths(folder);
+  Diagnosis result;
+  result.status = std::all_of(story.ranks.begin(), story.ranks.end(),
+                              [](const RankRecord& record) {
+                                return record.end == LedgerEnd::kFinished || record.end == LedgerEnd::kStopped;
+                              }) &&
+                          story.missing.empty() && !story.ranks.empty()
+                      ? 0
+                      : 1;
+  result.json = JsonOf(story, folder, deaths);
+  result.text = story.headline + "\n";
+  for (const std::string& why : story.unreadable) {
+    result.text += "not read: " + why + "\n";
+  }
+  if (!story.missing.empty()) {
+    result.text += fmt::format("no ledger of rank {}\n", JoinRanks(story.missing));
+  }
+  if (!story.ranks.empty()) {
+    result.text += "\nwhere each rank was:\n" + RankLines(story);
+    result.text += "\nlast collective begun, by group:\n" + GroupLines(story);
+    const std::string late = LatenessLines(story);
+    result.text += late.empty() ? "" : "\nstragglers:\n" + late;
+    result.text += "\n" + Timeline(story);
+  }
+  for (const std::string& death : deaths) {
+    result.text += fmt::format("an earlier death: trireme diagnose {}\n", death);
+  }
+  return result;
+}
+
+}  // namespace trireme

@@ -1,0 +1,49 @@
+// What the ledgers of a run say together: who waits for whom, who came last, and how it ended. Reads files only, so it
+// works on runs that hang and on runs that are long dead.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "comm/ledger.h"
+
+namespace trireme {
+
+// How often a rank was the last to arrive at collectives that all members' ledgers still hold.
+struct Lateness {
+  int last = 0;
+  int of = 0;
+  double seconds = 0;  // behind the median of the others, on average over those times
+};
+
+struct FlightStory {
+  std::vector<RankRecord> ranks;            // those with a readable ledger, ascending
+  std::vector<int> missing;                 // ranks of the layout without one
+  std::vector<std::string> unreadable;      // why a file was left out
+  std::vector<std::vector<int>> waits_for;  // by place in `ranks`: ranks that its call cannot end without
+  std::vector<Lateness> lateness;           // by place in `ranks`
+  std::vector<int> suspects;                // ranks for which others wait, or that failed first, and that wait for none
+  bool deadlock = false;                    // ranks wait for each other in a ring: `suspects` are its members
+  std::string headline;                     // one sentence
+
+  const RankRecord* Find(int rank) const;
+  // Highest step that a rank had begun.
+  std::int64_t step() const;
+};
+
+// Of a folder with ledgers. Nothing in `ranks` when it holds none.
+FlightStory ReadFlight(const std::string& folder);
+FlightStory MakeStory(std::vector<RankRecord> ranks);
+
+// World ranks of the group of this name that `rank` is in, in the group's order; empty for a name it does not know.
+std::vector<int> GroupMembers(const ParallelLayout& layout, const std::string& group, int rank);
+
+// "in all_reduce of 128 fp32 (sum), number 12 of group 'data'", or "in no collective".
+std::string DescribePlace(const RankRecord& record);
+// "1, 2 and 5"
+std::string JoinRanks(const std::vector<int>& ranks);
+// "07:30:12.345"
+std::string ClockTime(std::int64_t nanoseconds);
+
+}  // namespace trireme

@@ -1,0 +1,149 @@
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "base/error.h"
+#include "train/trainer.h"
+#include "train/zero_shard.h"
+
+namespace trireme {
+namespace {
+
+std::vector<float> OnHost(Device& device, const Tensor& fp32) {
+  std::vector<float> values(static_cast<std::size_t>(fp32.count()));
+  device.CopyToHost(values.data(), fp32.data, fp32.bytes());
+  return values;
+}
+
+// Every member's numbers, by member.
+std::vector<std::vector<std::int64_t>> Gather(Communicator& group, Device& device,
+                                              const std::vector<std::int64_t>& mine) {
+  const auto width = static_cast<std::int64_t>(mine.size());
+  const std::int64_t count = group.size() * width;
+  auto* const memory = static_cast<std::int64_t*>(device.Allocate((count + width) * 8));
+  const Tensor own{memory + count, DType::kInt64, {width}};
+  const Tensor all{memory, DType::kInt64, {count}};
+  device.CopyFromHost(own.data, mine.data(), own.bytes());
+  group.AllGather(own, all);
+  std::vector<std::int64_t> flat(static_cast<std::size_t>(count));
+  device.CopyToHost(flat.data(), all.data, all.bytes());
+  device.Free(memory);
+  std::vector<std::vector<std::int64_t>> by_member;
+  for (auto at = flat.begin(); at != flat.end(); at += width) {
+    by_member.emplace_back(at, at + width);
+  }
+  return by_member;
+}
+
+}  // namespace
+
+std::vector<int> ZeroShard::NonFiniteRows() {
+  std::vector<int> rows;
+  for (std::size_t i = 0; i < plan_.buckets.size(); ++i) {
+    const std::vector<float> values = OnHost(device_, buckets_[i].gradient);
+    // Where in the bucket the gradient memory begins, and which part of it is reduced.
+    const OwnedRange owned = Owned(plan_.buckets[i]);
+    const std::int64_t start = options_.zero >= 2 ? owned.first : 0;
+    for (const BucketEntry& entry : plan_.buckets[i].entries) {
+      const std::int64_t first = std::max(entry.offset, owned.first) - start;
+      const std::int64_t last = std::min(entry.offset + entry.count, owned.last) - start;
+      if (first < last && !std::all_of(values.begin() + first, values.begin() + last,
+                                       [](float value) { return std::isfinite(value); })) {
+        rows.push_back(entry.row);
+      }
+    }
+  }
+  std::sort(rows.begin(), rows.end());
+  return rows;
+}
+
+Digest ZeroShard::DigestOfCopies() {
+  Hasher hasher;
+  std::vector<std::byte> bytes;
+  for (const BucketState& bucket : buckets_) {
+    if (options_.zero < 3) {
+      bytes.resize(static_cast<std::size_t>(bucket.weights.bytes()));
+      device_.CopyToHost(bytes.data(), bucket.weights.data, bucket.weights.bytes());
+      hasher.Add(bytes);
+    }
+  }
+  return hasher.digest();
+}
+
+void ZeroShard::PoisonGradient() {
+  const float bad = std::nanf("");
+  device_.CopyFromHost(buckets_.front().gradient.data, &bad, sizeof bad);
+}
+
+void ZeroShard::DamageWeight() {
+  std::byte value{};
+  device_.CopyToHost(&value, buckets_.front().weights.data, 1);
+  value ^= std::byte{1};
+  device_.CopyFromHost(buckets_.front().weights.data, &value, 1);
+}
+
+bool Trainer::LossIsFinite(int micro_batches) const {
+  const Coordinate& here = comms_.coordinate();
+  if (here.pipeline != config_.layout.pipeline - 1) {
+    return true;
+  }
+  const std::vector<float> sums = OnHost(
+      device_, loss_sums_.data == nullptr ? Tensor{} : Tensor{loss_sums_.data, DType::kFloat32, {2 * micro_batches}});
+  return std::all_of(sums.begin(), sums.end(), [](float sum) { return std::isfinite(sum); });
+}
+
+std::string Trainer::NameNonFinite() {
+  const std::vector<int> rows = zero_->NonFiniteRows();
+  const auto answers = Gather(comms_.world(), device_,
+                              {rows.empty() ? -1 : rows.back(), static_cast<std::int64_t>(rows.size()),
+                               LossIsFinite(last_micro_batches_) ? 0 : 1});
+  int rank = -1;
+  std::string losses;
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    // Backward goes from the last row to the first.
+    if (answers[i][0] >= 0 && (rank < 0 || answers[i][0] > answers[static_cast<std::size_t>(rank)][0])) {
+      rank = static_cast<int>(i);
+    }
+    losses += answers[i][2] != 0 ? fmt::format("{}{}", losses.empty() ? "" : ", ", i) : "";
+  }
+  std::string text = losses.empty() ? "" : "loss not finite on rank " + losses;
+  if (rank >= 0) {
+    const auto& answer = answers[static_cast<std::size_t>(rank)];
+    text += fmt::format("{}rank {}: gradient of '{}' is not finite ({} parameters of this rank in all)",
+                        text.empty() ? "" : "; ", rank, stage_.table().rows()[static_cast<std::size_t>(answer[0])].name,
+                        answer[1]);
+  }
+  return text.empty() ? "each gradient is finite, but their norm is not" : text;
+}
+
+void Trainer::CompareReplicas() {
+  Communicator& group = comms_.data();
+  if (group.size() == 1 || config_.layout.zero == 3) {
+    return;
+  }
+  const Digest mine = zero_->DigestOfCopies();
+  const auto digests =
+      Gather(group, device_, {static_cast<std::int64_t>(mine.high), static_cast<std::int64_t>(mine.low)});
+  std::map<std::vector<std::int64_t>, int> votes;
+  for (const auto& digest : digests) {
+    ++votes[digest];
+  }
+  if (votes.size() == 1) {
+    return;
+  }
+  const auto most =
+      std::max_element(votes.begin(), votes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  const bool majority = 2 * most->second > group.size();
+  const std::vector<int> ranks = ProcessGrid(config_.layout).RanksAlong(Axis::kData, comms_.world().rank());
+  std::string odd;
+  for (std::size_t i = 0; i < digests.size(); ++i) {
+    if (!majority || digests[i] != most->first) {
+      odd += fmt::format("{}{}", odd.empty() ? "" : ", ", ranks[i]);
+    }
+  }
+  Fail("step {}: silent corruption: weights that data ranks must hold alike differ {} {}", progress_.step,
+       majority ? "on rank" : "among ranks", odd);
+}
+
+}  // namespace trireme

@@ -1,0 +1,36 @@
+// The processes of a supervised job, seen from the supervisor: started, signalled and ended together.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "comm/ledger.h"
+
+namespace trireme {
+
+class JobProcess {
+ public:
+  // Starts the program in a process group of its own, with no standard input. It gets SIGTERM when this process dies.
+  explicit JobProcess(const std::vector<std::string>& command);
+  // The job must have ended or been ended.
+  ~JobProcess() = default;
+  JobProcess(const JobProcess&) = delete;
+  JobProcess& operator=(const JobProcess&) = delete;
+
+  // True once it has ended; then status() is waitpid's.
+  bool Ended();
+  int status() const { return status_; }
+  void Signal(int signal) const;
+  // SIGTERM, SIGKILL after `grace` seconds; then the same for ranks that outlived their launcher on this machine.
+  void End(double grace, const std::vector<RankRecord>& ranks);
+
+ private:
+  int pid_ = -1;
+  bool ended_ = false;
+  int status_ = 0;
+};
+
+// The command line of this process without the options that make it a supervisor, after the launcher's words.
+std::vector<std::string> SupervisedCommand(const std::string& launcher, const std::vector<std::string>& own_options);
+
+}  // namespace trireme

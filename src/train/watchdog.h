@@ -1,0 +1,68 @@
+// Decides when a run stands still. Fed with what ranks look like from outside; pure arithmetic on those numbers. The
+// rule against false alarms: while any rank's ledger moves, nothing is wrong. The limit for standing still is learned
+// for each phase from the run itself.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trireme {
+
+struct RankSight {
+  int rank = 0;
+  std::uint64_t beats = 0;
+  std::int64_t step = 0;
+  std::int64_t steps_before = 0;  // begun and ended by this process
+  std::string phase;
+  char state = 'R';              // of the rank's thread, as /proc names it; 0: not seen (another machine)
+  double cpu_seconds = 0;        // of the rank's thread
+  bool process_on_disk = false;  // a thread of its process is in the state D
+  double process_cpu_seconds = 0;
+  std::int64_t bytes_moved = 0;  // by its process
+  bool waiting = false;          // in a call that another rank has not reached: not its fault
+};
+
+struct WatchLimits {
+  double floor = 10;        // seconds that ranks may always stand still
+  double factor = 5;        // times the longest standstill seen in the phase
+  double unlearned = 1800;  // seconds for work that has no history: start, load, save, the first steps
+};
+
+enum class Stillness : std::uint8_t { kStopped, kIdle, kBusy };
+
+struct Alarm {
+  Stillness kind = Stillness::kIdle;
+  double seconds = 0;  // since the last sign of life of any rank
+  double limit = 0;
+  std::vector<Stillness> by_rank;  // in the order of the sights
+  std::vector<double> cpu_share;   // likewise: of a core that the rank's thread has used since its last beat
+};
+
+class Watchdog {
+ public:
+  explicit Watchdog(const WatchLimits& limits) : limits_(limits) {}
+
+  // `now` in seconds of any clock that only goes forward. Call it several times a second.
+  std::optional<Alarm> Look(double now, const std::vector<RankSight>& sights);
+
+ private:
+  struct Rank {
+    std::uint64_t beats = 0;
+    std::string phase;
+    double since = 0;  // its last beat
+    RankSight at_beat;
+  };
+  Stillness KindOf(const Rank& rank, const RankSight& sight, double now) const;
+  double Limit(Stillness kind, const std::string& phase) const;
+
+  WatchLimits limits_;
+  std::map<int, Rank> ranks_;
+  std::map<std::string, double> longest_;  // standstill by phase
+  double last_life_ = -1;
+  std::int64_t steps_ = 0;
+};
+
+}  // namespace trireme

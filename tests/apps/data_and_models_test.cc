@@ -1,0 +1,174 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "apps/program.h"
+
+namespace trireme {
+namespace {
+
+using testing::HasSubstr;
+
+std::string SampleText() {
+  std::string text;
+  for (int i = 0; i < 200; ++i) {
+    text += "the quick brown fox number " + std::to_string(i) + " jumps over the lazy dog\n";
+  }
+  return text;
+}
+
+nlohmann::json Parsed(const Outcome& outcome) {
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  return nlohmann::json::parse(outcome.out, nullptr, false);
+}
+
+TEST(Data, FromTextToAModelThatWritesTokens) {
+  const Workplace place;
+  place.Write("corpus.txt", SampleText());
+  ASSERT_EQ(Parsed(place.Run({"data", "train-tokenizer", "corpus.txt", "--vocabulary", "300", "--output",
+                              "tokenizer.json", "--json"}))
+                .at("vocabulary"),
+            300);
+  const Outcome encoded = place.Run({"data", "encode", "the lazy fox", "--tokenizer", "tokenizer.json"});
+  ASSERT_EQ(encoded.code, 0) << encoded.err;
+  std::vector<std::string> decode = {"data", "decode"};
+  std::istringstream ids(encoded.out);
+  for (std::string id; ids >> id;) {
+    decode.push_back(id);
+  }
+  decode.insert(decode.end(), {"--tokenizer", "tokenizer.json"});
+  EXPECT_EQ(place.Run(decode).out, "the lazy fox\n");
+
+  const auto prepared = Parsed(place.Run({"data", "prepare", "corpus.txt", "--format", "lines", "--tokenizer",
+                                          "tokenizer.json", "--output", "corpus", "--json"}));
+  EXPECT_EQ(prepared.at("documents"), 200);
+  const auto inspected = Parsed(place.Run({"data", "inspect", "corpus", "--vocabulary", "300", "--json"}));
+  EXPECT_EQ(inspected.at("tokens"), prepared.at("tokens"));
+  EXPECT_EQ(place.Run({"data", "split", "corpus", "--weights", "80,20", "--output", "part"}).code, 0);
+  const auto merged =
+      Parsed(place.Run({"data", "merge", "part-train", "part-validation", "--output", "whole", "--json"}));
+  EXPECT_EQ(merged.at("tokens"), prepared.at("tokens"));
+  EXPECT_EQ(place.Read("whole.bin"), place.Read("corpus.bin"));
+
+  place.Write("recipe.toml", TinyRecipe());
+  const Outcome trained = place.Run(
+      {"train", "recipe.toml", "--run", "run", "--set", "model.vocabulary=300", "--set", "data.source=corpus.bin"});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  // The tokenizer is found beside the data.
+  const auto made = Parsed(place.Run({"generate", "run", "--prompt", "the quick", "--tokens", "3", "--json"}));
+  EXPECT_EQ(made.at("tokens").size(), 3U);
+}
+
+class TrainedModel : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    place_ = std::make_unique<Workplace>();
+    place_->Write("recipe.toml", TinyRecipe());
+    ASSERT_EQ(place_->Run({"train", "recipe.toml", "--run", "run"}).code, 0);
+  }
+  static void TearDownTestSuite() { place_.reset(); }
+
+  static std::unique_ptr<Workplace> place_;
+};
+std::unique_ptr<Workplace> TrainedModel::place_;
+
+TEST_F(TrainedModel, GeneratesTheSameOnAnyNumberOfRanks) {
+  const std::vector<std::string> line = {"generate", "run", "--prompt", "ab", "--tokens", "8",
+                                         "--seed",   "5",   "--top-k",  "50", "--top-p",  "0.95"};
+  const Outcome one = place_->Run(line);
+  EXPECT_EQ(one.code, 0) << one.err;
+  EXPECT_THAT(one.out, testing::StartsWith("ab"));
+  EXPECT_EQ(one.out.size(), 2U + 8U + 1U);
+  for (const char* ranks : {"2", "4"}) {
+    std::vector<std::string> more = line;
+    more.insert(more.end(), {"--ranks", ranks});
+    EXPECT_EQ(place_->Run(more).out, one.out) << ranks;
+  }
+}
+
+TEST_F(TrainedModel, ABatchFromAFileGivesALineAPrompt) {
+  place_->Write("prompts.txt", "one\ntwo and more\n\n");
+  const Outcome outcome =
+      place_->Run({"generate", "run", "--prompts", "prompts.txt", "--tokens", "4", "--temperature", "0", "--json"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  ASSERT_EQ(Lines(outcome.out).size(), 3U);
+  EXPECT_EQ(nlohmann::json::parse(Lines(outcome.out)[1]).at("prompt"), "two and more");
+}
+
+TEST_F(TrainedModel, AHuggingFaceDirectoryGeneratesWhatTheRunDoes) {
+  ASSERT_EQ(place_->Run({"checkpoint", "export", "run", "exported"}).code, 0);
+  EXPECT_EQ(place_->Run({"checkpoint", "export", "run", "exported"}).code, 2) << "it is there already";
+  const std::vector<std::string> line = {"--prompt", "ab", "--tokens", "8", "--tokenizer", "bytes"};
+  std::vector<std::string> from_run = {"generate", "run"};
+  std::vector<std::string> from_export = {"generate", "exported"};
+  from_run.insert(from_run.end(), line.begin(), line.end());
+  from_export.insert(from_export.end(), line.begin(), line.end());
+  const Outcome own = place_->Run(from_run);
+  EXPECT_EQ(own.code, 0) << own.err;
+  EXPECT_EQ(place_->Run(from_export).out, own.out);
+  ASSERT_EQ(place_->Run({"checkpoint", "import", "exported", "imported"}).code, 0);
+  ASSERT_EQ(place_->Run({"checkpoint", "convert", "run", "weights", "--weights-only"}).code, 0);
+  const auto tensors = [&](const char* path) {
+    return Parsed(place_->Run({"checkpoint", "inspect", path, "--json"})).at("tensors");
+  };
+  EXPECT_EQ(tensors("imported"), tensors("weights"));
+}
+
+TEST_F(TrainedModel, EvaluatesDataTextAndQuestions) {
+  const auto own = Parsed(place_->Run({"evaluate", "run", "--samples", "8", "--json"}));
+  // The run's last validation was of the same samples and the same weights.
+  const auto last = nlohmann::json::parse(Lines(place_->Read("run/metrics.jsonl")).back());
+  EXPECT_NEAR(own.at("loss").get<double>(), last.at("validation_loss").get<double>(), 1e-4);
+  EXPECT_EQ(own.at("bits_per_byte").get<double>() > 0, true);
+
+  place_->Write("text.txt", "a text of its own");
+  EXPECT_EQ(Parsed(place_->Run({"evaluate", "run", "--text", "text.txt", "--ranks", "2", "--json"})).at("tokens"), 16);
+  place_->Write("questions.jsonl", R"({"query": "one and", "choices": ["two", "three"], "gold": 0})");
+  const auto answers = Parsed(place_->Run({"evaluate", "run", "--choices", "questions.jsonl", "--json"}));
+  EXPECT_EQ(answers.at("questions"), 1);
+  place_->Write("bad.jsonl", R"({"query": "one and", "choices": ["two"], "gold": 0})");
+  const Outcome bad = place_->Run({"evaluate", "run", "--choices", "bad.jsonl"});
+  EXPECT_EQ(bad.code, 2);
+  EXPECT_THAT(bad.err, HasSubstr("bad.jsonl line 1"));
+}
+
+TEST_F(TrainedModel, RefusesWhatItCannotDoWithOneMessage) {
+  const std::vector<std::vector<std::string>> lines = {
+      {"generate", "run", "--prompt", "ab", "--ranks", "3"},
+      {"generate", "run", "--prompt", "ab", "--tokens", "100"},
+      {"generate", "run", "--prompt", "ab", "--temperature", "-1"},
+      {"generate", "run", "--prompt", "ab", "--top-p", "2"},
+      {"generate", "run", "--prompt", "ab", "--dtype", "fp7"},
+      {"evaluate", "run", "--sequence", "64"},
+      {"evaluate", "run", "--data", "nowhere.bin"},
+  };
+  for (const auto& line : lines) {
+    const Outcome outcome = place_->Run(line);
+    EXPECT_EQ(outcome.code, 2) << testing::PrintToString(line);
+    EXPECT_EQ(outcome.messages(), 1U) << outcome.err;
+  }
+}
+
+TEST_F(TrainedModel, VerifyFindsAFlippedBit) {
+  EXPECT_EQ(place_->Run({"checkpoint", "verify", "run"}).code, 0);
+  const std::string copy = *place_ / "damaged";
+  std::filesystem::copy(*place_ / "run/checkpoints", copy, std::filesystem::copy_options::recursive);
+  std::string shard;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(copy)) {
+    if (entry.path().extension() == ".safetensors") {
+      shard = std::filesystem::relative(entry.path(), *place_ / "").string();
+    }
+  }
+  ASSERT_FALSE(shard.empty());
+  std::string bytes = place_->Read(shard);
+  bytes[bytes.size() - 9] = static_cast<char>(bytes[bytes.size() - 9] ^ 4);
+  place_->Write(shard, bytes);
+  const Outcome outcome = place_->Run({"checkpoint", "verify", "damaged"});
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_THAT(outcome.out, HasSubstr(std::filesystem::path(shard).filename().string()));
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,120 @@
+#include "apps/program.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <stdexcept>
+
+namespace trireme {
+namespace {
+
+constexpr const char* kOut = ".out";
+constexpr const char* kErr = ".err";
+
+}  // namespace
+
+std::vector<std::string> Lines(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) {
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+std::size_t Outcome::messages() const {
+  std::size_t count = 0;
+  for (const std::string& line : Lines(err)) {
+    count += line.empty() ? 0 : 1;
+  }
+  return count;
+}
+
+Workplace::Workplace() : path_((std::filesystem::temp_directory_path() / "trireme-apps-XXXXXX").string()) {
+  if (mkdtemp(path_.data()) == nullptr) {
+    throw std::runtime_error("no temporary folder");
+  }
+}
+
+Workplace::~Workplace() { std::filesystem::remove_all(path_); }
+
+void Workplace::Write(const std::string& name, const std::string& text) const {
+  std::ofstream(path_ + "/" + name, std::ios::binary) << text;
+}
+
+std::string Workplace::Read(const std::string& name) const {
+  std::ifstream file(path_ + "/" + name, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+bool Workplace::Has(const std::string& name) const { return std::filesystem::exists(path_ + "/" + name); }
+
+pid_t Workplace::Start(const std::vector<std::string>& arguments) const {
+  std::vector<std::string> words = {TRIREME_PROGRAM};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> pointers;
+  for (std::string& word : words) {
+    pointers.push_back(word.data());
+  }
+  pointers.push_back(nullptr);
+  const std::string out = path_ + "/" + kOut;
+  const std::string err = path_ + "/" + kErr;
+  const pid_t child = fork();
+  if (child == 0) {
+    // Between fork and exec only calls that are safe in a copy of a process with threads.
+    const int out_file = open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    const int err_file = open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    const int nothing = open("/dev/null", O_RDONLY);
+    if (chdir(path_.c_str()) == 0 && dup2(nothing, 0) >= 0 && dup2(out_file, 1) >= 0 && dup2(err_file, 2) >= 0) {
+      execv(pointers[0], pointers.data());
+    }
+    _exit(127);
+  }
+  return child;
+}
+
+Outcome Workplace::End(pid_t program, int signal) const {
+  if (signal != 0) {
+    kill(program, signal);
+  }
+  int status = 0;
+  waitpid(program, &status, 0);
+  return {
+      .code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), .out = Read(kOut), .err = Read(kErr)};
+}
+
+Outcome Workplace::Run(const std::vector<std::string>& arguments) const { return End(Start(arguments), 0); }
+
+std::string TinyRecipe() {
+  return R"([model]
+family = "gpt2"
+layers = 2
+hidden = 32
+heads = 4
+vocabulary = 256
+sequence = 16
+[layout]
+tensor = 2
+pipeline = 2
+data = 2
+zero = 1
+micro_batch = 1
+[batch]
+global = 8
+[train]
+steps = 4
+device = "cpu"
+[validation]
+every = 2
+samples = 8
+)";
+}
+
+}  // namespace trireme

@@ -1,0 +1,123 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <thread>
+
+#include "apps/program.h"
+
+namespace trireme {
+namespace {
+
+using testing::HasSubstr;
+
+std::int64_t StepsIn(const std::string& metrics) {
+  std::int64_t steps = 0;
+  for (const std::string& line : Lines(metrics)) {
+    steps += nlohmann::json::parse(line).contains("loss") ? 1 : 0;
+  }
+  return steps;
+}
+
+std::size_t Count(const std::string& text, const std::string& pattern) {
+  std::size_t count = 0;
+  const std::regex expression(pattern);
+  for (const std::string& line : Lines(text)) {
+    count += std::regex_search(line, expression) ? 1 : 0;
+  }
+  return count;
+}
+
+TEST(DryRun, PrintsEveryKeyWithItsOriginAndWritesNothing) {
+  const Workplace place;
+  place.Write("recipe.toml", TinyRecipe());
+  const Outcome outcome =
+      place.Run({"train", "recipe.toml", "--dry-run", "--set", "layout.zero=2", "--steps", "7", "--run", "run"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(Count(outcome.out, R"(^layout\.tensor += 2 +# recipe.*line 9)"), 1U) << outcome.out;
+  EXPECT_EQ(Count(outcome.out, R"(^layout\.zero += 2 +# --set)"), 1U);
+  EXPECT_EQ(Count(outcome.out, R"(^train\.steps += 7 +# --set)"), 1U);
+  EXPECT_EQ(Count(outcome.out, R"(^optimizer\.clip += 1\.0 +# default)"), 1U);
+  EXPECT_FALSE(place.Has("run"));
+}
+
+TEST(Train, OnEightRanksLeavesARunThatCanGoOn) {
+  const Workplace place;
+  place.Write("recipe.toml", TinyRecipe());
+  const Outcome first = place.Run({"train", "recipe.toml", "--ranks", "8", "--run", "run"});
+  ASSERT_EQ(first.code, 0) << first.err;
+  EXPECT_EQ(Count(first.out, R"(^iteration +\d+/ +4 \| consumed samples: .*\| lm loss: .*\| TFLOPs: )"), 4U)
+      << first.out;
+  EXPECT_EQ(Count(first.out, R"(^\[rank [0-7]\] memory: weights .*gradients .*optimizer .*activations .*total )"), 8U);
+  EXPECT_EQ(Count(first.out, R"(^validation loss at iteration [24] )"), 2U);
+  const std::string metrics = place.Read("run/metrics.jsonl");
+  EXPECT_EQ(StepsIn(metrics), 4);
+  const auto row = nlohmann::json::parse(Lines(metrics).at(0));
+  for (const char* key :
+       {"step", "loss", "grad_norm", "learning_rate", "global_batch", "consumed_samples", "consumed_tokens", "seconds",
+        "tokens_per_second", "tflops", "model_tflops", "loss_scale", "skipped", "memory_bytes"}) {
+    EXPECT_TRUE(row.contains(key)) << key;
+  }
+  EXPECT_EQ(row["consumed_tokens"], 8 * 16);
+
+  const Outcome again = place.Run({"train", "run/run.toml", "--dry-run"});
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_EQ(Count(again.out, R"(^layout\.pipeline += 2 )"), 1U);
+
+  // Another layout goes on from the same checkpoint.
+  const Outcome second = place.Run({"train", "recipe.toml", "--run", "run", "--steps", "6", "--ranks", "2", "--set",
+                                    "layout.pipeline=1", "--set", "layout.data=1"});
+  ASSERT_EQ(second.code, 0) << second.err;
+  EXPECT_THAT(second.out, HasSubstr("resumed after step 4"));
+  EXPECT_THAT(second.out, HasSubstr("layout.pipeline: 2 -> 1"));
+  EXPECT_EQ(StepsIn(place.Read("run/metrics.jsonl")), 6);
+}
+
+TEST(Train, SigtermSavesAndEndsWithCodeThree) {
+  const Workplace place;
+  place.Write("recipe.toml", TinyRecipe());
+  const std::vector<std::string> arguments = {"train", "recipe.toml", "--run", "run", "--steps", "1000000"};
+  const pid_t program = place.Start(arguments);
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (place.Read("run/metrics.jsonl").find('\n') == std::string::npos && std::chrono::steady_clock::now() < limit) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  const Outcome outcome = place.End(program, SIGTERM);
+  EXPECT_EQ(outcome.code, 3) << outcome.out << outcome.err;
+  const std::int64_t steps = StepsIn(place.Read("run/metrics.jsonl"));
+  EXPECT_GE(steps, 1);
+  const Outcome inspect = place.Run({"checkpoint", "inspect", "run", "--json"});
+  ASSERT_EQ(inspect.code, 0) << inspect.err;
+  EXPECT_EQ(nlohmann::json::parse(inspect.out).at("step"), steps);
+}
+
+// The same weights saved under two layouts: without a learning rate training leaves them as they were drawn.
+TEST(Checkpoint, TheDigestDoesNotDependOnTheLayout) {
+  const Workplace place;
+  place.Write("recipe.toml", TinyRecipe());
+  std::vector<std::string> digests;
+  const std::vector<std::vector<std::string>> layouts = {
+      {},
+      {"--set", "layout.tensor=1", "--set", "layout.pipeline=1", "--set", "layout.zero=3"},
+  };
+  for (std::size_t i = 0; i < layouts.size(); ++i) {
+    const std::string run = "run" + std::to_string(i);
+    std::vector<std::string> train = {"train",   "recipe.toml", "--run", run,
+                                      "--steps", "1",           "--set", "optimizer.learning_rate=0"};
+    train.insert(train.end(), layouts[i].begin(), layouts[i].end());
+    ASSERT_EQ(place.Run(train).code, 0);
+    ASSERT_EQ(place.Run({"checkpoint", "convert", run, run + "-weights", "--weights-only", "--shards", "3"}).code, 0);
+    const Outcome inspect = place.Run({"checkpoint", "inspect", run + "-weights", "--json"});
+    ASSERT_EQ(inspect.code, 0) << inspect.err;
+    digests.push_back(nlohmann::json::parse(inspect.out).at("digest"));
+  }
+  EXPECT_EQ(digests[0], digests[1]);
+  EXPECT_EQ(place.Run({"checkpoint", "diff", "run0-weights", "run1-weights"}).code, 0);
+  EXPECT_EQ(place.Run({"checkpoint", "diff", "run0", "run1"}).code, 1);
+}
+
+}  // namespace
+}  // namespace trireme

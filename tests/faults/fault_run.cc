@@ -1,0 +1,110 @@
+#include "faults/fault_run.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/reports.h"
+
+namespace trireme {
+namespace {
+
+constexpr const char* kRecipe = R"(
+[model]
+family = "gpt2"
+layers = 2
+hidden = 32
+heads = 2
+vocabulary = 64
+sequence = 16
+[layout]
+tensor = 2
+data = 2
+zero = 1
+micro_batch = 1
+[batch]
+global = 4
+[train]
+steps = 12
+device = "cpu"
+[data]
+source = "synthetic"
+[checkpoint]
+every = 2
+keep = 2
+)";
+
+pid_t Spawn(const std::vector<std::string>& words, const std::string& output) {
+  std::vector<char*> pointers;
+  for (const std::string& word : words) {
+    pointers.push_back(const_cast<char*>(word.c_str()));
+  }
+  pointers.push_back(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    const int out = open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    dup2(out, STDOUT_FILENO);
+    dup2(out, STDERR_FILENO);
+    execv(pointers[0], pointers.data());
+    _exit(127);
+  }
+  return child;
+}
+
+}  // namespace
+
+FaultRun::FaultRun(std::vector<std::string> overrides) : overrides_(std::move(overrides)) {
+  static std::atomic<int> count = 0;
+  folder_ = (std::filesystem::temp_directory_path() / fmt::format("trireme-faults-{}-{}", getpid(), ++count)).string();
+  std::filesystem::create_directories(folder_);
+  std::ofstream(folder_ + "/recipe.toml") << kRecipe;
+}
+
+FaultRun::~FaultRun() {
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+pid_t FaultRun::Start(const std::vector<std::string>& options) const {
+  std::vector<std::string> words = {TRIREME_PROGRAM, "train", folder_ + "/recipe.toml", "--run", folder()};
+  for (const std::string& setting : overrides_) {
+    words.insert(words.end(), {"--set", setting});
+  }
+  words.insert(words.end(), options.begin(), options.end());
+  return Spawn(words, folder_ + "/output.txt");
+}
+
+Outcome FaultRun::Wait(pid_t process) const {
+  int status = 0;
+  waitpid(process, &status, 0);
+  std::ifstream file(folder_ + "/output.txt");
+  return {.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1,
+          .signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0,
+          .output = {std::istreambuf_iterator<char>(file), {}}};
+}
+
+Outcome FaultRun::Program(const std::vector<std::string>& arguments) const {
+  std::vector<std::string> words = {TRIREME_PROGRAM};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return Wait(Spawn(words, folder_ + "/output.txt"));
+}
+
+std::string FaultRun::Digest() const {
+  const auto found = FindNewest(folder() + "/checkpoints");
+  return found ? ToHex(DigestOfState(CheckpointReader(found->checkpoint.path))) : "no checkpoint";
+}
+
+std::string FaultRun::UntouchedDigest() const {
+  const FaultRun untouched(overrides_);
+  const Outcome outcome = untouched.Run();
+  return outcome.code == 0 ? untouched.Digest() : "the untouched run failed: " + outcome.output;
+}
+
+}  // namespace trireme

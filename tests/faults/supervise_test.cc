@@ -1,0 +1,85 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "faults/fault_run.h"
+
+namespace trireme {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+std::vector<std::string> Supervised(const std::string& drill) {
+  return {"--supervise", "--stall-seconds", "1.5", "--inject", drill};
+}
+
+TEST(Supervisor, NamesASpinningRankEndsTheJobAndFinishesIt) {
+  const FaultRun run;
+  const Outcome outcome = run.Run(Supervised("rank=1,step=7,phase=backward,what=spin"));
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("rank 1 spins in phase 'backward'"));
+  EXPECT_THAT(outcome.output, HasSubstr("rank 1 stopped first: in phase 'backward' of step 7"));
+  EXPECT_EQ(run.Digest(), run.UntouchedDigest());
+  const std::string grave = run.folder() + "/flight/death-001";
+  EXPECT_TRUE(std::filesystem::exists(grave + "/story.txt"));
+  const Outcome story = run.Program({"diagnose", grave});
+  EXPECT_EQ(story.code, 1);
+  EXPECT_THAT(story.output, HasSubstr("rank 1 stopped first: in phase 'backward' of step 7"));
+}
+
+TEST(Supervisor, NamesARankThatNeverArrives) {
+  const FaultRun run;
+  const Outcome outcome = run.Run(Supervised("rank=2,step=3,phase=reduce,what=sleep"));
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("rank 2 does nothing in phase 'reduce'"));
+}
+
+TEST(Supervisor, SeesAStoppedProcess) {
+  const FaultRun run;
+  const Outcome outcome = run.Run(Supervised("rank=3,step=2,phase=update,what=stop"));
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("is stopped (SIGSTOP)"));
+}
+
+TEST(Supervisor, StartsAgainAfterKillsErrorsAndEarlyExits) {
+  for (const char* what : {"kill", "throw", "exit"}) {
+    const FaultRun run;
+    const Outcome outcome = run.Run(Supervised(std::string("rank=1,step=5,phase=forward,what=") + what));
+    EXPECT_EQ(outcome.code, 0) << outcome.output;
+    EXPECT_THAT(outcome.output, HasSubstr("the job died at step 5")) << what;
+    EXPECT_EQ(run.Digest(), run.UntouchedDigest()) << what;
+  }
+}
+
+TEST(Supervisor, GivesUpAfterThreeDeathsOfOneCause) {
+  const FaultRun run;
+  const Outcome outcome = run.Run(Supervised("rank=1,step=5,what=throw,times=9"));
+  EXPECT_EQ(outcome.code, 4) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("gave up: 3 deaths at step 5 of one cause: rank 1: a drill"));
+}
+
+TEST(Supervisor, SaysNothingAboutASoundRunAndPassesOnItsCode) {
+  const FaultRun run({"train.steps=400"});
+  const Outcome outcome = run.Run({"--supervise", "--stall-seconds", "1.5"});
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, Not(HasSubstr("supervisor:")));
+  EXPECT_EQ(run.Run({"--supervise", "--set", "layout.tensor=3"}).code, 2);
+}
+
+TEST(Supervisor, PassesOnARequestToStop) {
+  const FaultRun run({"train.steps=100000"});
+  const pid_t process = run.Start({"--supervise"});
+  std::this_thread::sleep_for(std::chrono::milliseconds(800));
+  kill(process, SIGTERM);
+  const Outcome outcome = run.Wait(process);
+  EXPECT_EQ(outcome.code, 3) << outcome.output;
+  EXPECT_THAT(outcome.output, Not(HasSubstr("died")));
+}
+
+}  // namespace
+}  // namespace trireme

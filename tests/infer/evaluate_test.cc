@@ -1,0 +1,86 @@
+#include "infer/evaluate.h"
+
+#include <numeric>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "infer/small_model.h"
+#include "train/training_loop.h"
+
+namespace trireme {
+namespace {
+
+LossReport EvaluateRun(const ModelFiles& files, const RunConfig& config, std::int64_t batch, int ranks) {
+  const auto source = OpenRunSource(config, "validation");
+  LossReport report;
+  const InferenceOptions options{.batch = batch, .rows = batch * config.model.sequence};
+  WithModel(files, {.options = options, .ranks = ranks}, [&](InferenceModel& model, int rank) {
+    const LossReport own = EvaluateSamples(
+        model, config.validation.samples, [&](std::int64_t index) { return source->Get(index); }, nullptr);
+    if (rank == 0) {
+      report = own;
+    }
+  });
+  return report;
+}
+
+TEST(Evaluate, IsTheValidationLossOfTheTrainer) {
+  for (const char* family : {"gpt2", "bloom", "llama"}) {
+    RunConfig config = SmallModel(family);
+    config.layout.tensor = 2;
+    config.layout.pipeline = 2;
+    const TemporaryFolder folder;
+    const double expected = TrainSmallModel(config, folder.path());
+    const ModelFiles files = OpenModelFiles(folder.path());
+    for (const auto& [batch, ranks] : {std::pair{4, 1}, std::pair{3, 2}}) {
+      const LossReport report = EvaluateRun(files, config, batch, ranks);
+      EXPECT_NEAR(report.loss, expected, 1e-5 * expected) << family << " on " << ranks << " ranks";
+      EXPECT_EQ(report.samples, config.validation.samples);
+      EXPECT_EQ(report.weight, static_cast<double>(config.validation.samples * config.model.sequence));
+      EXPECT_EQ(report.bits_per_byte(), 0) << "no tokenizer was given";
+      EXPECT_DOUBLE_EQ(report.perplexity(), std::exp(report.loss));
+    }
+  }
+}
+
+TEST(Evaluate, BitsPerByteOfATextGoByItsBytes) {
+  RunConfig config = SmallModel("gpt2");
+  config.model.vocabulary = 256;
+  const TemporaryFolder folder;
+  TrainSmallModel(config, folder.path());
+  const ModelFiles files = OpenModelFiles(folder.path());
+  const auto tokenizer = LoadModelTokenizer(files, "");
+  const TextWindows windows(tokenizer->Encode("thirty bytes of English text.\n"), config.model.sequence);
+  ASSERT_EQ(windows.count(), 3);
+  WithModel(files, {.options = {.batch = 2, .rows = 2 * config.model.sequence}}, [&](InferenceModel& model, int) {
+    const LossReport report = EvaluateSamples(
+        model, windows.count(), [&](std::int64_t index) { return windows.Get(index); }, tokenizer.get());
+    EXPECT_EQ(report.bytes, 29);
+    EXPECT_EQ(report.weight, 29);
+    EXPECT_NEAR(report.bits_per_byte(), report.loss / std::log(2.0), 1e-9);
+  });
+}
+
+TEST(TextWindows, EveryTokenButTheFirstIsATargetOnce) {
+  std::vector<std::int32_t> tokens(11);
+  std::iota(tokens.begin(), tokens.end(), 0);
+  const TextWindows windows(tokens, 4);
+  std::vector<std::int32_t> targets;
+  for (std::int64_t i = 0; i < windows.count(); ++i) {
+    const Sample sample = windows.Get(i);
+    EXPECT_LE(sample.tokens.size(), 5U);
+    targets.insert(targets.end(), sample.tokens.begin() + 1, sample.tokens.end());
+  }
+  EXPECT_EQ(targets, std::vector<std::int32_t>(tokens.begin() + 1, tokens.end()));
+  EXPECT_THROW(TextWindows({1}, 4), Error);
+}
+
+TEST(InferenceModel, RefusesAGroupThatCannotCutTheModel) {
+  const TemporaryFolder folder;
+  TrainSmallModel(SmallModel("gpt2"), folder.path());
+  const ModelFiles files = OpenModelFiles(folder.path());
+  EXPECT_THROW(WithModel(files, {.options = {.rows = 4}, .ranks = 5}, [](InferenceModel&, int) {}), Error);
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,82 @@
+#include "report/log_line.h"
+
+#include <gtest/gtest.h>
+
+#include <regex>
+
+#include "cost/formulas.h"
+
+namespace trireme {
+namespace {
+
+RunConfig SomeRun() {
+  RunConfig config;
+  config.model.sequence = 128;
+  config.model = Completed(config.model);
+  config.layout.tensor = 2;
+  config.layout.data = 2;
+  return config;
+}
+
+StepFacts SomeStep() {
+  StepFacts facts;
+  facts.result.step = 12;
+  facts.result.loss = 5.25;
+  facts.result.gradient_norm = 1.5;
+  facts.result.learning_rate = 3e-4;
+  facts.result.global_batch = 16;
+  facts.result.consumed_samples = 192;
+  facts.result.seconds = 0.5;
+  facts.total_steps = 200;
+  facts.skipped_steps = 1;
+  facts.hardware_flops = 4e12;
+  return facts;
+}
+
+// What parsers of published logs look for, in their order.
+TEST(LogLine, HasThePublishedNamesInThePublishedOrder) {
+  const std::regex published(
+      R"(iteration\s+(\d+)/\s*(\d+) \| consumed samples:\s+(\d+) \| consumed tokens:\s+(\d+) \| )"
+      R"(elapsed time per iteration \(s\): ([\d.]+) \| learning rate: (\S+) \| global batch size:\s+(\d+) \| )"
+      R"(lm loss: (\S+) \| loss scale: (\S+) \| grad norm: (\S+) \| num zeros: (\S+) \| )"
+      R"(number of skipped iterations:\s+(\d+) \| number of nan iterations:\s+(\d+) \| )"
+      R"(samples per second: (\S+) \| TFLOPs: (\S+) \|.*)");
+  const RunConfig config = SomeRun();
+  const StepFacts facts = SomeStep();
+  const std::string line = LogLine(config, facts, RatesOf(config, facts, 0));
+  std::smatch found;
+  ASSERT_TRUE(std::regex_match(line, found, published)) << line;
+  EXPECT_EQ(found[1], "12");
+  EXPECT_EQ(found[2], "200");
+  EXPECT_EQ(found[3], "192");
+  EXPECT_EQ(std::stoll(found[4]), 192 * 128);
+  EXPECT_DOUBLE_EQ(std::stod(found[5]), 0.5);
+  EXPECT_DOUBLE_EQ(std::stod(found[6]), 3e-4);
+  EXPECT_EQ(found[7], "16");
+  EXPECT_DOUBLE_EQ(std::stod(found[8]), 5.25);
+  EXPECT_DOUBLE_EQ(std::stod(found[10]), 1.5);
+  EXPECT_EQ(found[12], "1");
+  EXPECT_DOUBLE_EQ(std::stod(found[14]), 32);
+  EXPECT_DOUBLE_EQ(std::stod(found[15]), 2);
+}
+
+TEST(LogLine, TheShareOfThePeakIsShownOnlyWhenThePeakIsKnown) {
+  const RunConfig config = SomeRun();
+  const StepFacts facts = SomeStep();
+  EXPECT_EQ(LogLine(config, facts, RatesOf(config, facts, 0)).find("share of peak"), std::string::npos);
+  EXPECT_NE(LogLine(config, facts, RatesOf(config, facts, 1e12)).find("share of peak"), std::string::npos);
+}
+
+TEST(StepRates, AreForOneDeviceAndOneSecond) {
+  const RunConfig config = SomeRun();
+  const StepFacts facts = SomeStep();
+  const StepRates rates = RatesOf(config, facts, 1e12);
+  EXPECT_DOUBLE_EQ(rates.samples_per_second, 32);
+  EXPECT_DOUBLE_EQ(rates.tokens_per_second, 32 * 128);
+  EXPECT_DOUBLE_EQ(rates.tflops, 4e12 / 0.5 / 4 / 1e12);
+  EXPECT_DOUBLE_EQ(rates.model_tflops, ModelFlops(config.model, 16) / 0.5 / 4 / 1e12);
+  EXPECT_DOUBLE_EQ(rates.share_of_peak, rates.model_tflops);
+}
+
+}  // namespace
+}  // namespace trireme
