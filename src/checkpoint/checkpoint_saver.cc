@@ -110,9 +110,11 @@ void CheckpointSaver::Abandon(const SaveTask& task, const std::string& reason) {
     return;
   }
   // Rank 0 speaks for all where it can learn of this; a folder that is gone means that it has spoken already.
-  std::error_code error;
-  const bool gone = !std::filesystem::exists(task.unfinished(), error) && std::filesystem::exists(task.folder, error);
-  if (!gone && !LeaveFailure(task, reason)) {
+  const auto gone = [&] {
+    std::error_code error;
+    return !std::filesystem::exists(task.unfinished(), error) && std::filesystem::exists(task.folder, error);
+  };
+  if (!gone() && !LeaveFailure(task, reason) && !gone()) {
     Say(fmt::format("checkpoint of step {} failed on rank {}: {}; training goes on", task.step, task.rank, reason));
   }
 }

@@ -128,14 +128,17 @@ class Validator {
 
 }  // namespace
 
-Validation Validate(const std::vector<MeasuredRun>& runs, const PlannerFiles& files, const ValidateOptions& options) {
-  Validation validation;
+namespace {
+
+using Groups = std::map<std::pair<std::string, int>, Group>;
+
+std::vector<PricedRun> PriceableRuns(const std::vector<MeasuredRun>& runs, const PlannerFiles& files,
+                                     std::vector<Unrepresented>& unrepresented) {
   std::vector<PricedRun> priced;
-  priced.reserve(runs.size());
   for (const MeasuredRun& run : runs) {
     Understood understood = Understand(run, files);
     if (!understood.point) {
-      validation.unrepresented.push_back({&run, understood.reason});
+      unrepresented.push_back({&run, understood.reason});
       continue;
     }
     const ModelConfig model = understood.point->model;
@@ -144,12 +147,40 @@ Validation Validate(const std::vector<MeasuredRun>& runs, const PlannerFiles& fi
                       .seconds = run.measured_seconds().value_or(0),
                       .memory = run.memory_gib.value_or(0) * kGibi});
   }
-  std::map<std::pair<std::string, int>, Group> groups;
+  return priced;
+}
+
+// By site and stack; the groups point into `priced`.
+Groups GroupsOf(const std::vector<PricedRun>& priced, const PlannerFiles& files) {
+  Groups groups;
   for (const PricedRun& run : priced) {
     groups[{files.clusters[static_cast<std::size_t>(run.point.cluster)].site, run.point.stack}].push_back(&run);
   }
+  return groups;
+}
+
+}  // namespace
+
+std::string CalibrationsText(const std::vector<MeasuredRun>& runs, const PlannerFiles& files) {
+  std::vector<Unrepresented> unrepresented;
+  const std::vector<PricedRun> priced = PriceableRuns(runs, files, unrepresented);
+  PipelineClock clock;
+  std::string text;
+  for (const auto& [key, group] : GroupsOf(priced, files)) {
+    const Group teachers = Teachers(group, "");
+    if (!teachers.empty()) {
+      const SoftwareStack& stack = files.stacks[static_cast<std::size_t>(key.second)];
+      text += "# " + stack.name + "\n" + ToToml(Calibrate(files.clusters, stack, teachers, clock)) + "\n";
+    }
+  }
+  return text;
+}
+
+Validation Validate(const std::vector<MeasuredRun>& runs, const PlannerFiles& files, const ValidateOptions& options) {
+  Validation validation;
+  const std::vector<PricedRun> priced = PriceableRuns(runs, files, validation.unrepresented);
   Validator validator(files, options);
-  for (const auto& [key, group] : groups) {
+  for (const auto& [key, group] : GroupsOf(priced, files)) {
     validator.Price(group, validation.predictions);
   }
   std::stable_sort(validation.predictions.begin(), validation.predictions.end(),

@@ -75,6 +75,9 @@ struct Validation {
 // `runs` must outlive the result.
 Validation Validate(const std::vector<MeasuredRun>& runs, const PlannerFiles& files, const ValidateOptions& options);
 
+// [[calibration]] sections for stack files, each under the name of its stack, from all clean runs of a table.
+std::string CalibrationsText(const std::vector<MeasuredRun>& runs, const PlannerFiles& files);
+
 std::string ToText(const Validation& validation);
 std::string ToJson(const Validation& validation);
 

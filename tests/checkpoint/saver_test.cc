@@ -168,7 +168,7 @@ TEST(CheckpointSaver, AFullDiskCostsOneMessageAndNothingElse) {
       saver.Wait();
     });
   }
-  ASSERT_EQ(mailbox.messages().size(), 1U);
+  ASSERT_THAT(mailbox.messages(), testing::SizeIs(1));
   EXPECT_THAT(mailbox.messages()[0], HasSubstr("checkpoint of step 2 failed"));
   EXPECT_THAT(mailbox.messages()[0], HasSubstr("File too large"));
   EXPECT_THAT(mailbox.messages()[0], HasSubstr("newest checkpoint is that of step 1"));
@@ -188,7 +188,7 @@ TEST(CheckpointSaver, NoFileHandlesCostOneMessage) {
     saver.StartSave(StateAt(table.config(), 2), Views(owned));
     saver.Wait();
   }
-  ASSERT_EQ(mailbox.messages().size(), 1U);
+  ASSERT_THAT(mailbox.messages(), testing::SizeIs(1));
   EXPECT_THAT(mailbox.messages()[0], HasSubstr("Too many open files"));
   EXPECT_EQ(WrongValues(CheckpointReader(folder / StepFolderName(1)), table, {}, 1), 0);
   saver.StartSave(StateAt(table.config(), 3), Views(SlicesOfRank(table, {}, 0, 3)));
@@ -204,7 +204,7 @@ TEST(CheckpointSaver, AFolderThatCannotBeMadeCostsOneMessage) {
   CheckpointSaver saver({.folder = folder / "file/checkpoints", .message = mailbox.writer()});
   saver.StartSave(StateAt(table.config(), 1), Views(SlicesOfRank(table, {}, 0, 1)));
   saver.Wait();
-  ASSERT_EQ(mailbox.messages().size(), 1U);
+  ASSERT_THAT(mailbox.messages(), testing::SizeIs(1));
   EXPECT_THAT(mailbox.messages()[0], HasSubstr("Not a directory"));
 }
 

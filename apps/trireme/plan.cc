@@ -1,0 +1,349 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "apps/trireme/commands.h"
+#include "base/error.h"
+#include "checkpoint/hugging_face.h"
+#include "planner/emit.h"
+#include "planner/explain.h"
+#include "planner/phases.h"
+#include "planner/plan_text.h"
+#include "planner/ramp.h"
+#include "planner/shapes.h"
+#include "planner/timeline.h"
+#include "planner/validate.h"
+#include "topology/settings.h"
+
+namespace trireme {
+namespace {
+
+// Told, or beside the working folder or the program.
+std::string DataFolder(const std::string& told, const std::string& name) {
+  if (!told.empty()) {
+    return told;
+  }
+  std::error_code status;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", status).parent_path();
+  for (const std::filesystem::path& place :
+       {std::filesystem::path(name), program / name, program / ".." / name, program / ".." / ".." / name,
+        program / ".." / "share" / "trireme" / name}) {
+    if (std::filesystem::is_directory(place, status)) {
+      return place.string();
+    }
+  }
+  Fail("no folder '{}' was found; name it with --{}-folder", name, name);
+}
+
+void WriteFile(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  Require(file.good(), "'{}' cannot be written", path);
+  std::fprintf(stderr, "wrote %s\n", path.c_str());
+}
+
+struct PlanCommand {
+  std::string model, family = "gpt2", cluster, stack = "trireme", dtype = "bf16";
+  std::string clusters_folder, stacks_folder, models_folder;
+  std::int64_t layers = 0, hidden = 0, heads = 0, kv_heads = 0, ffn = 0, vocabulary = 0, sequence = 0;
+  int nodes = 0, gpus = 0, spare_nodes = 0, most_tensor = 0, most_micro_batch = 64, rows = 15, threads = 2;
+  std::int64_t global_batch = 0;
+  double tokens = 0, headroom = 0.06, deadline = 0, allocation = 0;
+  std::string fix, layout, timeline, ramp, search_shape, emit, out = "planned", phases;
+  bool max_size = false, estimate = false, json = false;
+
+  ModelConfig ReadModel() const {
+    ModelConfig config;
+    if (std::filesystem::is_directory(model)) {
+      config = ReadHuggingFaceConfig(model);
+    } else if (model.ends_with(".json")) {
+      std::ifstream file(model, std::ios::binary);
+      Require(file.good(), "'{}' cannot be read", model);
+      config = ParseHuggingFaceConfig({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()}, model);
+    } else if (model.ends_with(".toml")) {
+      config = LoadRecipe(model, {}, models_folder).config.model;
+    } else if (!model.empty()) {
+      const std::string folder = models_folder.empty() ? DataFolder("", "models") : models_folder;
+      config = LoadRecipe(FindSettingsFile(folder, model, "model"), {}, folder).config.model;
+    } else {
+      Require(layers > 0 && hidden > 0 && heads > 0,
+              "name a model (--model) or its shape (--layers, --hidden, --heads)");
+      config.family = family;
+      config.vocabulary = 50'304;
+      config.sequence = 2048;
+    }
+    const auto take = [](std::int64_t given, std::int64_t& field) { field = given > 0 ? given : field; };
+    take(layers, config.layers);
+    take(hidden, config.hidden);
+    take(heads, config.heads);
+    take(vocabulary, config.vocabulary);
+    take(sequence, config.sequence);
+    if (layers + hidden + heads + kv_heads + ffn > 0) {
+      config.kv_heads = kv_heads;
+      config.ffn = ffn;
+    }
+    return Completed(config, true);
+  }
+
+  void Hold(SearchRequest& request) const {
+    const ParallelLayout unset{.tensor = 0,
+                               .pipeline = 0,
+                               .data = 0,
+                               .zero = -1,
+                               .schedule = "",
+                               .chunks = 0,
+                               .partition = "",
+                               .micro_batch = 0};
+    const ParallelLayout held = ParseLayout(fix, unset);
+    const auto hold = [](int value, int none, std::optional<int>& axis) {
+      if (value != none) {
+        axis = value;
+      }
+    };
+    hold(held.tensor, 0, request.tensor);
+    hold(held.pipeline, 0, request.pipeline);
+    hold(held.data, 0, request.data);
+    hold(held.zero, -1, request.zero);
+    hold(held.chunks, 0, request.chunks);
+    hold(held.micro_batch, 0, request.micro_batch);
+    if (!held.schedule.empty()) {
+      request.schedule = held.schedule;
+    }
+    if (!held.partition.empty()) {
+      request.partition = held.partition;
+    }
+    if (fix.find("recompute") != std::string::npos) {
+      request.recompute = Name(held.recompute);
+    }
+    if (fix.find("sp") != std::string::npos && held.sequence_parallel) {
+      request.sequence_parallel = true;
+    }
+  }
+
+  BatchConfig ReadRamp() const {
+    BatchConfig batch{.global = global_batch};
+    if (!ramp.empty()) {
+      Require(
+          std::sscanf(ramp.c_str(), "%ld,%ld,%ld", &batch.ramp_start, &batch.ramp_increment, &batch.ramp_samples) == 3,
+          "--ramp '{}' must be start,increment,samples, such as 192,16,9765625", ramp);
+    }
+    return batch;
+  }
+
+  int Explaining(const SearchRequest& request) const {
+    const ParallelLayout wanted = ParseLayout(layout, {});
+    const Explanation explanation = Explain(request, wanted);
+    const std::int64_t micro_batches = global_batch / (static_cast<std::int64_t>(wanted.micro_batch) * wanted.data);
+    std::fputs((json ? ToJson(explanation, request) : ToText(explanation, request)).c_str(), stdout);
+    if (timeline == "text") {
+      std::fputs(("\n" + TimelineText(wanted, explanation.estimate, micro_batches)).c_str(), stdout);
+    } else if (!timeline.empty()) {
+      WriteFile(timeline, TimelineTrace(wanted, explanation.estimate, micro_batches));
+    }
+    Finish(request, explanation.candidate);
+    return 0;
+  }
+
+  // What follows once a layout is chosen: the ramp, the whole training, files.
+  void Finish(const SearchRequest& request, const Candidate& chosen) const {
+    const BatchConfig batch = ReadRamp();
+    RampPlan plan;
+    if (batch.ramp_start > 0) {
+      plan = PriceRamp(request, batch, chosen.layout);
+      std::fputs(("\n" + ToText(plan)).c_str(), stdout);
+    }
+    int every = 0;
+    if (estimate) {
+      Require(tokens > 0, "--estimate needs --tokens");
+      const double samples = tokens / static_cast<double>(request.model.sequence);
+      const TrainingTime time =
+          EstimateTraining({.cluster = request.cluster,
+                            .devices = request.devices,
+                            .spare_nodes = spare_nodes,
+                            .checkpoint_bytes = 12 * static_cast<double>(ParameterCount(request.model))},
+                           StretchesOf(plan, chosen, batch, samples));
+      every = std::max(1, static_cast<int>(time.checkpoint_interval / chosen.seconds));
+      std::printf(
+          "\n%.1f days (%.1f of steps alone), %.0f device-hours, %.1f failures expected, %.1f %% lost; a "
+          "checkpoint every %d steps (%.0f s, each stops training for %.1f s)%s\n",
+          time.days, time.busy_days, time.device_hours, time.failures, 100 * time.lost_share, every,
+          time.checkpoint_interval, time.checkpoint_seconds,
+          time.megawatt_hours > 0 ? fmt::format("; {:.0f} MWh", time.megawatt_hours).c_str() : "");
+    }
+    if (emit.empty()) {
+      return;
+    }
+    const EmitRequest emitted{.search = request,
+                              .layout = chosen.layout,
+                              .tokens = tokens,
+                              .batch = batch,
+                              .checkpoint_every = every,
+                              .spare_nodes = spare_nodes,
+                              .name = std::filesystem::path(out).filename().string()};
+    Require(emit.find("recipe") != std::string::npos || emit.find("sbatch") != std::string::npos,
+            "--emit '{}' must name recipe, sbatch or both", emit);
+    if (emit.find("recipe") != std::string::npos) {
+      WriteFile(out + ".toml", EmitRecipe(emitted));
+    }
+    if (emit.find("sbatch") != std::string::npos) {
+      WriteFile(out + ".sbatch", EmitSbatch(emitted, out + ".toml"));
+    }
+  }
+
+  int Run() const {
+    Require(!cluster.empty(), "name a cluster (--cluster), such as dgx-h100");
+    const Cluster machine = LoadCluster(cluster, DataFolder(clusters_folder, "clusters"));
+    const SoftwareStack software = LoadStack(stack, DataFolder(stacks_folder, "stacks"));
+    const StackState state = Resolve(software, machine, "");
+    const ModelConfig config = ReadModel();
+    const int devices = gpus > 0 ? gpus : (nodes > 0 ? nodes : machine.nodes) * machine.devices_per_node;
+    Require(global_batch > 0, "--global-batch must be above 0");
+    SearchRequest request{.cluster = machine,
+                          .stack = software,
+                          .state = state,
+                          .model = config,
+                          .devices = devices - spare_nodes * machine.devices_per_node,
+                          .global_batch = global_batch,
+                          .dtype = ParseDType(dtype),
+                          .most_tensor = most_tensor,
+                          .most_micro_batch = most_micro_batch,
+                          .headroom = headroom,
+                          .keep = std::max(rows, 1),
+                          .threads = threads};
+    Hold(request);
+    if (!layout.empty()) {
+      return Explaining(request);
+    }
+    if (max_size) {
+      std::fputs(ToText(std::vector<ShapeProposal>{LargestModel(request)}).c_str(), stdout);
+      return 0;
+    }
+    if (!search_shape.empty()) {
+      std::fputs(ToText(SearchShapes(request, ParseSize(search_shape), rows)).c_str(), stdout);
+      return 0;
+    }
+    if (!phases.empty()) {
+      std::fputs(ToText(PlanPhases(request, ParsePhases(phases), tokens), tokens).c_str(), stdout);
+      return 0;
+    }
+    const SearchResult result = Search(request);
+    const RankingOptions options{.tokens = tokens, .deadline_days = deadline, .device_hours = allocation, .rows = rows};
+    std::fputs((json ? RankingJson(result, request, options) : RankingText(result, request, options)).c_str(), stdout);
+    if (result.ranked.empty()) {
+      return kExitFailed;
+    }
+    Finish(request, result.ranked.front());
+    return 0;
+  }
+};
+
+struct ValidateCommand {
+  std::string runs;
+  std::string clusters_folder, stacks_folder;
+  ValidateOptions options;
+  bool json = false;
+  bool calibrate = false;
+
+  int Run() const {
+    const PlannerFiles files =
+        LoadPlannerFiles(DataFolder(clusters_folder, "clusters"), DataFolder(stacks_folder, "stacks"));
+    const std::vector<MeasuredRun> table = LoadRuns(runs);
+    if (calibrate) {
+      std::fputs(CalibrationsText(table, files).c_str(), stdout);
+      return 0;
+    }
+    const Validation validation = Validate(table, files, options);
+    std::fputs((json ? ToJson(validation) : ToText(validation)).c_str(), stdout);
+    return 0;
+  }
+};
+
+void AddModelOptions(CLI::App* plan, PlanCommand& c) {
+  plan->add_option("--model", c.model, "A file in models/, a recipe, a Hugging Face directory or config.json");
+  plan->add_option("--family", c.family, "gpt2, bloom or llama, when the shape is given by flags");
+  plan->add_option("--layers", c.layers, "Blocks; this and the next ones also change a named model");
+  plan->add_option("--hidden", c.hidden, "Hidden size");
+  plan->add_option("--heads", c.heads, "Attention heads");
+  plan->add_option("--kv-heads", c.kv_heads, "Key and value heads");
+  plan->add_option("--ffn", c.ffn, "Width of the feed-forward part");
+  plan->add_option("--vocabulary", c.vocabulary, "Rows of the token table");
+  plan->add_option("--sequence", c.sequence, "Tokens of a sample");
+  plan->add_option("--models-folder", c.models_folder, "Where model files lie");
+}
+
+void AddMachineOptions(CLI::App* plan, PlanCommand& c) {
+  plan->add_option("--cluster", c.cluster, "A file in clusters/, by name or path");
+  plan->add_option("--stack", c.stack, "Whose software: a file in stacks/, by name or path (trireme)");
+  plan->add_option("--nodes", c.nodes, "Nodes of the allocation (all)");
+  plan->add_option("--gpus", c.gpus, "Devices of the allocation, instead of --nodes");
+  plan->add_option("--spare-nodes", c.spare_nodes, "Of these, nodes held back for failures");
+  plan->add_option("--phases", c.phases, "An allocation that changes: nodes:days,nodes:days,nodes");
+  plan->add_option("--clusters-folder", c.clusters_folder, "Where cluster files lie");
+  plan->add_option("--stacks-folder", c.stacks_folder, "Where stack files lie");
+}
+
+void AddPlanOptions(CLI::App* plan, PlanCommand& c) {
+  plan->add_option("--global-batch", c.global_batch, "Samples of a step");
+  plan->add_option("--tokens", c.tokens, "Tokens of the whole training: adds days, device-hours and energy");
+  plan->add_option("--dtype", c.dtype, "bf16, fp16 or fp32 (bf16)");
+  plan->add_option("--max-tensor", c.most_tensor, "Largest tensor degree (the devices of a node)");
+  plan->add_option("--max-micro-batch", c.most_micro_batch, "Largest micro batch (64)");
+  plan->add_option("--headroom", c.headroom, "Share of device memory to leave free (0.06)");
+  plan->add_option("--fix", c.fix, "Axes to hold, such as \"tp=4 zero=1 recompute=full\"");
+  plan->add_option("--deadline", c.deadline, "Days: marks layouts that miss it");
+  plan->add_option("--allocation", c.allocation, "Device-hours: marks layouts that exceed them");
+  plan->add_option("--rows", c.rows, "Layouts to show (15)");
+  plan->add_option("--threads", c.threads, "Threads of the search (2)");
+  plan->add_option("--layout", c.layout, "Explain this one, such as \"tp=4 pp=12 dp=8 mbs=2 zero=1 recompute=full\"");
+  plan->add_option("--timeline", c.timeline, "With --layout: \"text\", or a file for a Chrome/Perfetto trace");
+  plan->add_option("--ramp", c.ramp, "Price a batch ramp: start,increment,samples");
+  plan->add_flag("--estimate", c.estimate, "Days and device-hours with checkpoints and restarts; needs --tokens");
+  plan->add_flag("--max-size", c.max_size, "Find the largest model that fits");
+  plan->add_option("--search-shape", c.search_shape, "Propose shapes of a size, such as 200B");
+  plan->add_option("--emit", c.emit, "Write recipe, sbatch or both for the chosen layout");
+  plan->add_option("--out", c.out, "Where --emit writes: this + .toml and .sbatch (planned)");
+  plan->add_flag("--json", c.json, "For programs");
+}
+
+void AddValidateCommand(CLI::App* plan, int& exit_code) {
+  auto command = std::make_shared<ValidateCommand>();
+  CLI::App* validate = plan->add_subcommand("validate", "Predict measured runs and score the predictions");
+  validate->add_option("runs", command->runs, "A CSV table of runs")->required();
+  validate->add_flag("--leave-one-out", command->options.leave_one_out,
+                     "Predict each table by a calibration on the others");
+  validate->add_option("--fit", command->options.fit, "Calibrate on this many runs of each site and stack");
+  validate->add_flag("--calibrate", command->calibrate, "Print calibrations for stack files, from all clean runs");
+  validate->add_flag("--json", command->json, "For programs");
+  validate->add_option("--clusters-folder", command->clusters_folder, "Where cluster files lie");
+  validate->add_option("--stacks-folder", command->stacks_folder, "Where stack files lie");
+  validate->footer("\nExample:\n  trireme plan validate tests/planner/published_runs.csv --leave-one-out");
+  validate->callback([command, &exit_code] { exit_code = command->Run(); });
+}
+
+}  // namespace
+
+void AddPlanCommand(CLI::App& app, int& exit_code) {
+  auto command = std::make_shared<PlanCommand>();
+  CLI::App* plan = app.add_subcommand("plan", "Rank every layout of a model on a cluster by predicted speed");
+  AddModelOptions(plan, *command);
+  AddMachineOptions(plan, *command);
+  AddPlanOptions(plan, *command);
+  AddValidateCommand(plan, exit_code);
+  plan->footer(
+      "\nExamples:\n"
+      "  trireme plan --model bloom-176b --cluster jean-zay-a100 --stack megatron-ds-2022 --nodes 48 --global-batch "
+      "2048\n"
+      "  trireme plan --model llama-3-70b --cluster dgx-h100 --nodes 32 --global-batch 1024 --tokens 15e12 --estimate\n"
+      "  trireme plan --model bloom-176b --cluster dgx-h100 --nodes 48 --global-batch 2048 --layout \"tp=8 pp=6 dp=8 "
+      "mbs=1\"\n"
+      "Exit codes: 0 done; 1 no layout fits; 2 the input cannot be used.");
+  plan->callback([plan, command, &exit_code] {
+    if (plan->get_subcommands().empty()) {
+      exit_code = command->Run();
+    }
+  });
+}
+
+}  // namespace trireme
