@@ -10,6 +10,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   app.set_version_flag("--version", "trireme " TRIREME_VERSION);
   int exit_code = 0;
+  trireme::AddPlanCommand(app, exit_code);
   trireme::AddTrainCommand(app, exit_code);
   trireme::AddDiagnoseCommand(app, exit_code);
   trireme::AddDataCommand(app, exit_code);

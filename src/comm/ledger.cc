@@ -66,6 +66,12 @@ std::int64_t WallNanoseconds() {
   return now.tv_sec * std::int64_t{1'000'000'000} + now.tv_nsec;
 }
 
+std::string HostName() {
+  std::array<char, 64> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
 std::uint64_t ProcessStart(int pid) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
   const std::string text{std::istreambuf_iterator<char>(file), {}};
@@ -99,9 +105,7 @@ Ledger::Ledger(const std::string& folder, int rank, const ParallelLayout& layout
   header_->data = layout.data;
   header_->process_start = ProcessStart(getpid());
   header_->created_ns = WallNanoseconds();
-  std::array<char, 64> host{};
-  gethostname(host.data(), host.size() - 1);
-  header_->host = host;
+  PutText(header_->host, HostName());
   for (Header::Group& group : header_->groups) {
     group.started = -1;
     group.ended = -1;

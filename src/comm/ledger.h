@@ -106,6 +106,8 @@ RankRecord ReadLedger(const std::string& path, LedgerPart part = LedgerPart::kAl
 std::vector<std::string> ListLedgers(const std::string& folder);
 std::string LedgerName(int rank);  // rank-00003.ledger
 
+// This machine, as ledgers name it.
+std::string HostName();
 // Now, as ledgers count it.
 std::int64_t WallNanoseconds();
 // Field 22 of /proc/PID/stat; 0 when there is no such process.

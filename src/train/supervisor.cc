@@ -116,7 +116,7 @@ class Supervisor {
     for (const std::string& path : ListLedgers(flight_)) {
       try {
         const RankRecord head = ReadLedger(path, LedgerPart::kHead);
-        sights.push_back(SightOf(head, processes));
+        sights.push_back(SightOf(head, processes, host_));
         beats += head.beats;
       } catch (const Error&) {
         continue;  // being made
@@ -138,7 +138,7 @@ class Supervisor {
   }
 
   // `processes`: those looked at already, since thread ranks share one.
-  static RankSight SightOf(const RankRecord& head, std::map<int, RankSight>& processes) {
+  static RankSight SightOf(const RankRecord& head, std::map<int, RankSight>& processes, const std::string& host) {
     const auto [place, is_new] = processes.try_emplace(head.pid);
     RankSight& process = place->second;
     const bool here = ProcessStart(head.pid) == head.process_start;
@@ -157,7 +157,7 @@ class Supervisor {
     sight.step = head.step;
     sight.steps_before = head.first_step > 0 ? head.step - head.first_step : 0;
     sight.phase = head.phase;
-    sight.state = look.state;
+    sight.state = !here && head.end == LedgerEnd::kRunning && head.host == host ? 'X' : look.state;
     sight.cpu_seconds = look.cpu_seconds;
     return sight;
   }
@@ -184,17 +184,19 @@ class Supervisor {
     std::size_t place = 0;
     for (std::size_t i = 0; i < sights.size(); ++i) {
       const bool suspected = !story.suspects.empty() && sights[i].rank == story.suspects.front();
-      const bool stopped_now = alarm.by_rank[i] == Stillness::kStopped;
-      const bool stopped_before = alarm.by_rank[place] == Stillness::kStopped;
-      if ((stopped_now && !stopped_before) || (suspected && (stopped_now || !stopped_before))) {
+      // Dead and stopped ranks before the one that others wait for.
+      const Stillness now = std::min(alarm.by_rank[i], Stillness::kIdle);
+      const Stillness before = std::min(alarm.by_rank[place], Stillness::kIdle);
+      if (now < before || (suspected && now == before)) {
         place = i;
       }
     }
     const bool spins = alarm.cpu_share[place] > 0.5;
-    const char* how = alarm.by_rank[place] == Stillness::kStopped ? "is stopped (SIGSTOP)"
-                      : story.deadlock                            ? "waits in a ring of ranks"
-                      : spins                                     ? "spins"
-                                                                  : "does nothing";
+    const char* how = alarm.by_rank[place] == Stillness::kDead      ? "is dead"
+                      : alarm.by_rank[place] == Stillness::kStopped ? "is stopped (SIGSTOP)"
+                      : story.deadlock                              ? "waits in a ring of ranks"
+                      : spins                                       ? "spins"
+                                                                    : "does nothing";
     const RankRecord* record = story.Find(sights[place].rank);
     return fmt::format("rank {} {} in phase '{}', {}", sights[place].rank, how, sights[place].phase,
                        record == nullptr ? "its ledger cannot be read" : DescribePlace(*record));
@@ -269,6 +271,7 @@ class Supervisor {
   StopSignals signals_;
   Watchdog watchdog_;
   Death death_;
+  std::string host_ = HostName();
   std::uint64_t beats_ = 0;
   double silent_since_ = 0;
   bool asked_to_stop_ = false;

@@ -16,7 +16,7 @@ struct SupervisorOptions {
   std::vector<std::string> command;  // the job, launcher included
   WatchLimits limits;
   double poll_seconds = 0.2;
-  double grace_seconds = 5;  // between SIGTERM and SIGKILL
+  double grace_seconds = 3;  // between SIGTERM and SIGKILL
   // What there is to tell a person, line by line.
   std::function<void(const std::string&)> message;
 };

@@ -7,6 +7,8 @@ namespace {
 
 // Steps that must have been seen before times of phases count as known.
 constexpr std::int64_t kStepsToLearn = 3;
+// A launcher that sees a rank die ends the job itself; this long it may take.
+constexpr double kLauncherSeconds = 5;
 // Shares of one core above which a process is at work, and a thread spins.
 constexpr double kWorking = 0.02;
 
@@ -18,6 +20,9 @@ bool TakesItsTime(const std::string& phase) {
 }  // namespace
 
 Stillness Watchdog::KindOf(const Rank& rank, const RankSight& sight, double now) const {
+  if (sight.state == 'X' || sight.state == 'Z') {
+    return Stillness::kDead;
+  }
   if (sight.state == 'T') {
     return Stillness::kStopped;
   }
@@ -27,8 +32,8 @@ Stillness Watchdog::KindOf(const Rank& rank, const RankSight& sight, double now)
 }
 
 double Watchdog::Limit(Stillness kind, const std::string& phase) const {
-  if (kind == Stillness::kStopped) {
-    return limits_.floor;
+  if (kind <= Stillness::kStopped) {
+    return kind == Stillness::kDead ? std::max(limits_.floor, kLauncherSeconds) : limits_.floor;
   }
   const auto seen = longest_.find(phase);
   const double learned = std::max(limits_.floor, limits_.factor * (seen == longest_.end() ? 0 : seen->second));
@@ -59,22 +64,22 @@ std::optional<Alarm> Watchdog::Look(double now, const std::vector<RankSight>& si
   // have no say unless all wait.
   const bool all_wait = std::all_of(sights.begin(), sights.end(), [](const RankSight& sight) { return sight.waiting; });
   Alarm alarm{.kind = Stillness::kStopped, .seconds = now - last_life_, .limit = 0};
-  bool any_stopped = false;
+  Stillness strongest = Stillness::kBusy;
   for (const RankSight& sight : sights) {
     const Stillness kind = KindOf(ranks_[sight.rank], sight, now);
     const Rank& rank = ranks_[sight.rank];
     alarm.by_rank.push_back(kind);
     alarm.cpu_share.push_back((sight.cpu_seconds - rank.at_beat.cpu_seconds) / std::max(now - rank.since, 1e-9));
-    any_stopped = any_stopped || kind == Stillness::kStopped;
+    strongest = std::min(strongest, kind);
     if (!sight.waiting || all_wait) {
       alarm.kind = std::max(alarm.kind, kind);
       alarm.limit = std::max(alarm.limit, Limit(all_wait ? std::min(kind, Stillness::kIdle) : kind, sight.phase));
     }
   }
-  // A stopped rank explains why others wait, however busily they do it.
-  if (any_stopped) {
-    alarm.kind = Stillness::kStopped;
-    alarm.limit = limits_.floor;
+  // A dead or stopped rank explains why others wait, however busily they do it.
+  if (strongest <= Stillness::kStopped) {
+    alarm.kind = strongest;
+    alarm.limit = Limit(strongest, "");
   }
   return alarm.seconds > alarm.limit ? std::optional(alarm) : std::nullopt;
 }

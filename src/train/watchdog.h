@@ -17,7 +17,7 @@ struct RankSight {
   std::int64_t step = 0;
   std::int64_t steps_before = 0;  // begun and ended by this process
   std::string phase;
-  char state = 'R';              // of the rank's thread, as /proc names it; 0: not seen (another machine)
+  char state = 'R';              // of the rank's thread, as /proc names it, X: gone; 0: not to be seen from here
   double cpu_seconds = 0;        // of the rank's thread
   bool process_on_disk = false;  // a thread of its process is in the state D
   double process_cpu_seconds = 0;
@@ -31,7 +31,8 @@ struct WatchLimits {
   double unlearned = 1800;  // seconds for work that has no history: start, load, save, the first steps
 };
 
-enum class Stillness : std::uint8_t { kStopped, kIdle, kBusy };
+// A dead rank explains everything, a stopped one all but that; the order is that of how much it explains.
+enum class Stillness : std::uint8_t { kDead, kStopped, kIdle, kBusy };
 
 struct Alarm {
   Stillness kind = Stillness::kIdle;

@@ -64,7 +64,7 @@ TEST(Supervisor, GivesUpAfterThreeDeathsOfOneCause) {
 }
 
 TEST(Supervisor, SaysNothingAboutASoundRunAndPassesOnItsCode) {
-  const FaultRun run({"train.steps=400"});
+  const FaultRun run({"train.steps=400", "checkpoint.every=100"});
   const Outcome outcome = run.Run({"--supervise", "--stall-seconds", "1.5"});
   EXPECT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_THAT(outcome.output, Not(HasSubstr("supervisor:")));

@@ -1,7 +1,8 @@
 #include "infer/evaluate.h"
 
-#include <numeric>
 #include <gtest/gtest.h>
+
+#include <numeric>
 
 #include "base/error.h"
 #include "infer/small_model.h"

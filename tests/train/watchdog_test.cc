@@ -71,6 +71,15 @@ TEST(Watchdog, SeesStoppedRanksWithinFifteenSecondsEvenAtTheStart) {
   EXPECT_EQ(run.alarm->by_rank[1], Stillness::kStopped);
 }
 
+TEST(Watchdog, SeesADeadRankThoughItsLauncherLivesOn) {
+  PlayedRun run;
+  run.Work(1, true);
+  run.sights[0].state = 'X';
+  run.Work(14, false);
+  ASSERT_TRUE(run.alarm);
+  EXPECT_EQ(run.alarm->kind, Stillness::kDead);
+}
+
 TEST(Watchdog, SeesIdleAndSpinningRanksOnceItKnowsTheRun) {
   PlayedRun idle;
   idle.Steps(5);

@@ -100,7 +100,8 @@ void RunSlice(const Slice<T>& slice, float* memory) {
       if (position < slice.args.capacity) {
         Attend(slice, query, head, position, memory);
       } else {
-        std::memset(static_cast<void*>(slice.Out(query, head)), 0, static_cast<std::size_t>(slice.args.head_size) * sizeof(T));
+        std::memset(static_cast<void*>(slice.Out(query, head)), 0,
+                    static_cast<std::size_t>(slice.args.head_size) * sizeof(T));
       }
     }
   }
