@@ -279,7 +279,10 @@ class Loop {
     if (checkpoints_ != nullptr) {
       const Progress& progress = trainer_.progress();
       Mark("save");
-      saving_step_ = progress.step;
+      if (drill_.active()) {
+        checkpoints_->Wait();  // a save still under way asks for its own step
+        saving_step_ = progress.step;
+      }
       checkpoints_->Save(
           {.step = progress.step, .consumed_samples = progress.consumed_samples, .updates = progress.updates},
           trainer_.State());

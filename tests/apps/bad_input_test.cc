@@ -66,8 +66,7 @@ const BadInput kInputs[] = {
     {"ASampleLongerThanTheFile", Set({"data.source=recipe.toml", "model.sequence=4096"}), {"recipe.toml"}},
 };
 
-INSTANTIATE_TEST_SUITE_P(Train, BadInputs, testing::ValuesIn(kInputs),
-                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Train, BadInputs, testing::ValuesIn(kInputs), [](const auto& bad) { return bad.param.name; });
 
 TEST(BadInput, AMissingRecipe) {
   const Workplace place;

@@ -58,7 +58,8 @@ TEST(Data, FromTextToAModelThatWritesTokens) {
   ASSERT_EQ(trained.code, 0) << trained.err;
   // The tokenizer is found beside the data.
   const auto made = Parsed(place.Run({"generate", "run", "--prompt", "the quick", "--tokens", "3", "--json"}));
-  EXPECT_EQ(made.at("tokens").size(), 3U);
+  // Fewer when the model ends its text.
+  EXPECT_THAT(made.at("tokens").size(), testing::AllOf(testing::Ge(1U), testing::Le(3U)));
 }
 
 class TrainedModel : public testing::Test {

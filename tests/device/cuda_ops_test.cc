@@ -29,9 +29,9 @@ TEST_P(OpsAgainstCpu, ResultsAgree) {
 
 INSTANTIATE_TEST_SUITE_P(Cuda, OpsAgainstCpu,
                          testing::Combine(testing::Values(DType::kFloat32, DType::kBFloat16), testing::Bool()),
-                         [](const auto& info) {
-                           return std::string(Name(std::get<0>(info.param))) +
-                                  (std::get<1>(info.param) ? "Deterministic" : "");
+                         [](const auto& choice) {
+                           return std::string(Name(std::get<0>(choice.param))) +
+                                  (std::get<1>(choice.param) ? "Deterministic" : "");
                          });
 
 TEST(CudaDevice, DeterministicModeGivesTheSameBitsTwice) {

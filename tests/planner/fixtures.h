@@ -1,0 +1,52 @@
+// Shipped files and a few models for the planner's tests.
+#pragma once
+
+#include "model/model_config.h"
+#include "planner/measured_runs.h"
+#include "planner/search.h"
+
+namespace trireme::testing {
+
+inline std::string Source(const std::string& path) { return std::string(TRIREME_SOURCE_DIR) + "/" + path; }
+inline Cluster ShippedCluster(const std::string& name) { return LoadCluster(name, Source("clusters")); }
+inline SoftwareStack ShippedStack(const std::string& name) { return LoadStack(name, Source("stacks")); }
+inline PlannerFiles ShippedFiles() { return LoadPlannerFiles(Source("clusters"), Source("stacks")); }
+
+inline ModelConfig Bloom176b() {
+  return Completed(ModelConfig{
+      .family = "bloom", .layers = 70, .hidden = 14336, .heads = 112, .vocabulary = 250880, .sequence = 2048});
+}
+
+inline ModelConfig SmallGpt(std::int64_t layers = 8) {
+  return Completed(
+      ModelConfig{.family = "gpt2", .layers = layers, .hidden = 512, .heads = 8, .vocabulary = 50257, .sequence = 256});
+}
+
+// A cluster, a stack and its state that live together, for requests that refer to them.
+struct Machine {
+  Machine(const std::string& cluster_name, const std::string& stack_name)
+      : cluster(ShippedCluster(cluster_name)), stack(ShippedStack(stack_name)), state(Resolve(stack, cluster, "")) {}
+
+  SearchRequest Request(const ModelConfig& model, int devices, std::int64_t global_batch) const {
+    return {.cluster = cluster,
+            .stack = stack,
+            .state = state,
+            .model = model,
+            .devices = devices,
+            .global_batch = global_batch};
+  }
+  PlanPoint Point(const ModelConfig& model, const ParallelLayout& layout, std::int64_t global_batch) const {
+    return {.cluster = cluster,
+            .stack = state,
+            .model = model,
+            .layout = layout,
+            .global_batch = global_batch,
+            .flash = state.time.flash};
+  }
+
+  Cluster cluster;
+  SoftwareStack stack;
+  StackState state;
+};
+
+}  // namespace trireme::testing

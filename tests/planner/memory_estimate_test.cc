@@ -1,0 +1,104 @@
+#include "planner/memory_estimate.h"
+
+#include <gtest/gtest.h>
+
+#include "cost/step_cost.h"
+#include "planner/fixtures.h"
+
+namespace trireme {
+namespace {
+
+using ::trireme::testing::Machine;
+using ::trireme::testing::SmallGpt;
+
+constexpr double kGibi = 1024.0 * 1024 * 1024;
+
+// Law 5: the planner's memory under our stack is the trainer's own, byte for byte.
+void ExpectTrainersBytes(const ModelConfig& model, const ParallelLayout& layout, std::int64_t global_batch) {
+  const Machine machine("dgx-h100", "trireme");
+  const PlanPoint point = machine.Point(model, layout, global_batch);
+  PipelineClock clock;
+  const MemoryEstimate estimate = EstimateMemory(point, ModelAccount(model), BlocksOfStages(point), clock);
+  RunConfig config;
+  config.model = model;
+  config.layout = layout;
+  config.batch.global = global_batch;
+  config.train.dtype = "bf16";
+  for (int stage = 0; stage < layout.pipeline; ++stage) {
+    const StageOfRun run(config, stage, global_batch);
+    const double bytes = static_cast<double>(MemoryOfStage(run.description()).total());
+    const StageMemory& planned = estimate.stages[static_cast<std::size_t>(stage)];
+    EXPECT_EQ(planned.total() - planned.fixed, bytes) << layout.ToString() << " stage " << stage;
+  }
+  const MemoryEstimate peak = EstimatePeak(point, ModelAccount(model), BlocksOfStages(point), clock);
+  EXPECT_EQ(peak.peak, estimate.peak) << layout.ToString();
+}
+
+TEST(MemoryEstimate, IsTheTrainersOwnAccount) {
+  const ModelConfig model = SmallGpt();
+  for (const int zero : {0, 1, 2, 3}) {
+    ExpectTrainersBytes(model, {.tensor = 2, .pipeline = 2, .data = 2, .zero = zero, .micro_batch = 2}, 16);
+  }
+  ExpectTrainersBytes(model, {.pipeline = 4, .data = 1, .schedule = "zero_bubble"}, 8);
+  ExpectTrainersBytes(model, {.pipeline = 2, .schedule = "interleaved", .chunks = 2, .partition = "balanced"}, 8);
+  ExpectTrainersBytes(model, {.pipeline = 3, .partition = "cost", .recompute = Recompute::kSelective}, 6);
+  ExpectTrainersBytes(model, {.tensor = 4, .pipeline = 2, .sequence_parallel = true, .recompute = Recompute::kFull}, 4);
+  ExpectTrainersBytes(model, {.pipeline = 2, .recompute = Recompute::kFull, .recompute_layers = 2}, 8);
+  const ModelConfig llama = Completed(ModelConfig{
+      .family = "llama", .layers = 6, .hidden = 512, .heads = 8, .kv_heads = 2, .vocabulary = 32000, .sequence = 128});
+  ExpectTrainersBytes(llama, {.tensor = 2, .pipeline = 3, .data = 4, .zero = 1}, 8);
+}
+
+TEST(MemoryEstimate, OffloadMovesTheOptimizerToTheHost) {
+  const Machine machine("dgx-h100", "trireme");
+  const ModelConfig model = SmallGpt();
+  ParallelLayout layout{.data = 4, .zero = 1};
+  PipelineClock clock;
+  const auto estimate = [&] {
+    const PlanPoint point = machine.Point(model, layout, 4);
+    return EstimateMemory(point, ModelAccount(model), BlocksOfStages(point), clock);
+  };
+  const MemoryEstimate on_device = estimate();
+  layout.offload = Offload::kOptimizer;
+  const MemoryEstimate on_host = estimate();
+  EXPECT_EQ(on_device.host_per_node, 0);
+  EXPECT_DOUBLE_EQ(on_host.host_per_node, 4 * on_device.stages[0].optimizer);
+  EXPECT_DOUBLE_EQ(on_device.peak - on_host.peak, on_device.stages[0].optimizer);
+}
+
+TEST(MemoryEstimate, TheirUniformPartitionRoundsUp) {
+  const Machine machine("jean-zay-a100", "megatron-ds-2022");
+  const ModelConfig model = Completed(ModelConfig{
+      .family = "gpt2", .layers = 78, .hidden = 13824, .heads = 96, .vocabulary = 250880, .sequence = 2048});
+  const PlanPoint point = machine.Point(model, {.tensor = 4, .pipeline = 12, .data = 8, .micro_batch = 2}, 2048);
+  EXPECT_EQ(BlocksOfStages(point), (std::vector<std::int64_t>{7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 1}));
+}
+
+TEST(MemoryEstimate, BloomsLayoutFitsAndATensorDegreeOfTwoDoesNot) {
+  const Machine machine("jean-zay-a100", "megatron-ds-2022");
+  const ModelConfig model = testing::Bloom176b();
+  PipelineClock clock;
+  const auto peak = [&](const ParallelLayout& layout) {
+    const PlanPoint point = machine.Point(model, layout, 2048);
+    return EstimateMemory(point, ModelAccount(model), BlocksOfStages(point), clock).peak / kGibi;
+  };
+  EXPECT_LT(peak({.tensor = 4,
+                  .pipeline = 12,
+                  .data = 8,
+                  .zero = 1,
+                  .partition = "balanced",
+                  .recompute = Recompute::kFull,
+                  .micro_batch = 2}),
+            75);
+  EXPECT_GT(peak({.tensor = 2,
+                  .pipeline = 6,
+                  .data = 32,
+                  .zero = 1,
+                  .partition = "balanced",
+                  .recompute = Recompute::kFull,
+                  .micro_batch = 2}),
+            85);
+}
+
+}  // namespace
+}  // namespace trireme

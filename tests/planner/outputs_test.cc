@@ -1,0 +1,184 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "planner/emit.h"
+#include "planner/fixtures.h"
+#include "planner/fixtures_message.h"
+#include "planner/phases.h"
+#include "planner/plan_text.h"
+#include "planner/ramp.h"
+#include "planner/shapes.h"
+#include "planner/training_time.h"
+
+namespace trireme {
+namespace {
+
+using ::testing::HasSubstr;
+using ::trireme::testing::Bloom176b;
+using ::trireme::testing::Machine;
+using ::trireme::testing::MessageOf;
+using ::trireme::testing::SmallGpt;
+
+TEST(TrainingTime, FollowsTheWellKnownExample) {
+  // 8 T P / (n X): 300B tokens, 200B parameters, 350 devices at 150 TFLOP/s are 105.82 days, 888,889 device-hours.
+  Machine machine("jean-zay-a100", "megatron-ds-2022");
+  machine.cluster.node_failure_hours = 1e12;
+  const double batch = 2048;
+  const double seconds = 8 * 200e9 * batch * 2048 / (350 * 150e12);
+  const TrainingTime time =
+      EstimateTraining({.cluster = machine.cluster, .devices = 350},
+                       {{.samples = 300e9 / 2048, .global_batch = batch, .step_seconds = seconds}});
+  EXPECT_NEAR(time.busy_days, 105.82, 0.02);
+  EXPECT_NEAR(time.device_hours, 888'889, 200);
+  EXPECT_GT(time.megawatt_hours, 0);
+}
+
+TEST(TrainingTime, FailuresAndCheckpointsCost) {
+  const Machine machine("jean-zay-a100", "megatron-ds-2022");
+  TrainingTimeRequest request{.cluster = machine.cluster, .devices = 384, .checkpoint_bytes = 2e12};
+  const std::vector<TrainingStretch> stretches = {{.samples = 1.8e8, .global_batch = 2048, .step_seconds = 105}};
+  const TrainingTime time = EstimateTraining(request, stretches);
+  EXPECT_GT(time.days, time.busy_days);
+  EXPECT_NEAR(time.failures, time.days * 24 / (machine.cluster.node_failure_hours / 48), 1e-3 * time.failures);
+  request.asynchronous = false;
+  EXPECT_GT(EstimateTraining(request, stretches).days, time.days);
+  EXPECT_THAT(MessageOf([&] { EstimateTraining(request, {{.samples = 1, .global_batch = 0, .step_seconds = 1}}); }),
+              HasSubstr("cannot be priced"));
+}
+
+TEST(Ramp, SmallBatchesWasteAPipelineAndTheBestLayoutDoesNot) {
+  const Machine machine("jean-zay-a100", "megatron-ds-2022");
+  const ModelConfig model = Bloom176b();
+  const SearchRequest request = machine.Request(model, 384, 2048);
+  const ParallelLayout layout{.tensor = 4,
+                              .pipeline = 12,
+                              .data = 8,
+                              .zero = 1,
+                              .partition = "balanced",
+                              .recompute = Recompute::kFull,
+                              .micro_batch = 2};
+  const BatchConfig batch{.global = 2048, .ramp_start = 512, .ramp_increment = 512, .ramp_samples = 1'000'000};
+  const RampPlan plan = PriceRamp(request, batch, layout);
+  ASSERT_EQ(plan.rows.size(), 3U);
+  EXPECT_EQ(plan.filling_batch, 192);
+  EXPECT_LT(plan.rows[0].fixed.hardware_tflops, plan.rows[2].fixed.hardware_tflops);
+  EXPECT_LE(plan.best_seconds, plan.fixed_seconds);
+  const Candidate full = Price(request, layout);
+  const auto stretches = StretchesOf(plan, full, batch, 3e6);
+  ASSERT_EQ(stretches.size(), 4U);
+  EXPECT_NEAR(stretches.back().samples, 2e6, 1);
+  EXPECT_THAT(ToText(plan), HasSubstr("fills"));
+  EXPECT_THAT(MessageOf([&] {
+                PriceRamp(request, {.global = 2048, .ramp_start = 100, .ramp_increment = 512, .ramp_samples = 9},
+                          layout);
+              }),
+              HasSubstr("never meets"));
+}
+
+TEST(Ramp, OneMicroBatchAPipelineRunsAtEightTeraflops) {
+  // Batch 16 at twelve stages ran for days at 8 TFLOP/s.
+  const Machine machine("jean-zay-a100", "megatron-ds-2022");
+  const ModelConfig model = Bloom176b();
+  const Candidate tiny = Price(machine.Request(model, 384, 16), {.tensor = 4,
+                                                                 .pipeline = 12,
+                                                                 .data = 8,
+                                                                 .zero = 1,
+                                                                 .partition = "balanced",
+                                                                 .recompute = Recompute::kFull,
+                                                                 .micro_batch = 2});
+  EXPECT_NEAR(tiny.hardware_tflops, 8, 2.5);
+}
+
+TEST(Shapes, SizesAreParsed) {
+  EXPECT_EQ(ParseSize("200B"), 200'000'000'000);
+  EXPECT_EQ(ParseSize("1.3b"), 1'300'000'000);
+  EXPECT_EQ(ParseSize("760M"), 760'000'000);
+  EXPECT_THAT(MessageOf([] { ParseSize("many"); }), HasSubstr("200B"));
+  EXPECT_THAT(MessageOf([] { ParseSize("3Q"); }), HasSubstr("200B"));
+}
+
+TEST(Shapes, ProposalsSuitTheDevice) {
+  const Machine machine("dgx-h100", "trireme");
+  const ModelConfig model = SmallGpt();
+  SearchRequest request = machine.Request(model, 64, 512);
+  request.recompute = "selective";
+  const auto proposals = SearchShapes(request, ParseSize("7B"), 5);
+  ASSERT_FALSE(proposals.empty());
+  for (const ShapeProposal& one : proposals) {
+    EXPECT_NEAR(static_cast<double>(one.parameters) / 7e9, 1, 0.04);
+    EXPECT_EQ(one.model.head_size() % 16, 0);
+    EXPECT_EQ(one.model.vocabulary % 128, 0);
+  }
+  EXPECT_GE(proposals[0].best.model_tflops, proposals.back().best.model_tflops);
+}
+
+TEST(Shapes, TheLargestModelFitsAndALargerOneDoesNot) {
+  const Machine machine("dgx-a100", "trireme");
+  const ModelConfig model = SmallGpt();
+  SearchRequest request = machine.Request(model, 8, 64);
+  request.recompute = "full";
+  const ShapeProposal largest = LargestModel(request);
+  EXPECT_GT(largest.parameters, 10e9);
+  EXPECT_LT(largest.parameters, 40e9) << "eight devices of 80 GiB hold at most 16 bytes a parameter of this";
+}
+
+TEST(Emit, TheRecipeReadsBackAndTheJobAsksForItsNodes) {
+  const Machine machine("dgx-h100", "trireme");
+  const ModelConfig model = SmallGpt();
+  const SearchRequest request = machine.Request(model, 16, 64);
+  const ParallelLayout layout{.tensor = 2, .pipeline = 2, .data = 4, .zero = 1, .micro_batch = 2};
+  const EmitRequest emitted{.search = request, .layout = layout, .tokens = 1e9, .spare_nodes = 1};
+  const Recipe recipe = ParseRecipe(EmitRecipe(emitted), "emitted", {});
+  EXPECT_EQ(recipe.config.layout, layout);
+  EXPECT_EQ(recipe.config.model, model);
+  EXPECT_EQ(recipe.config.batch.global, 64);
+  const std::string job = EmitSbatch(emitted, "run.toml");
+  EXPECT_THAT(job, HasSubstr("#SBATCH --nodes=3"));
+  EXPECT_THAT(job, HasSubstr("--ntasks-per-node=8"));
+  EXPECT_THAT(job, HasSubstr("trireme train run.toml"));
+}
+
+TEST(Emit, LayoutsAreParsed) {
+  const ParallelLayout layout =
+      ParseLayout("tp=4, pp=12 dp=8 mbs=2 zero=1 sp recompute=full partition=7,7,6 chunks=2", {});
+  EXPECT_EQ(layout.tensor, 4);
+  EXPECT_EQ(layout.pipeline, 12);
+  EXPECT_EQ(layout.data, 8);
+  EXPECT_EQ(layout.micro_batch, 2);
+  EXPECT_EQ(layout.zero, 1);
+  EXPECT_TRUE(layout.sequence_parallel);
+  EXPECT_EQ(layout.recompute, Recompute::kFull);
+  EXPECT_EQ(layout.partition, "7,7,6");
+  EXPECT_THAT(MessageOf([] { ParseLayout("tpp=4", {}); }), HasSubstr("did you mean 'tp'?"));
+  EXPECT_THAT(MessageOf([] { ParseLayout("tp=four", {}); }), HasSubstr("whole number"));
+  EXPECT_THAT(MessageOf([] { ParseLayout("zero=5", {}); }), HasSubstr("0 to 3"));
+}
+
+TEST(Phases, AGrowingAllocationEndsSooner) {
+  const Machine machine("dgx-h100", "trireme");
+  const ModelConfig model = Completed(
+      ModelConfig{.family = "gpt2", .layers = 24, .hidden = 2048, .heads = 16, .vocabulary = 50304, .sequence = 2048});
+  const SearchRequest request = machine.Request(model, 8, 512);
+  const auto plans = PlanPhases(request, ParsePhases("1:2,4"), 100e9);
+  ASSERT_EQ(plans.size(), 2U);
+  EXPECT_NEAR(plans[0].days, 2, 1e-9);
+  EXPECT_NEAR(plans[0].tokens + plans[1].tokens, 100e9, 1);
+  EXPECT_GT(plans[1].tokens / plans[1].days, 2 * plans[0].tokens / plans[0].days);
+  EXPECT_THAT(ToText(plans, 100e9), HasSubstr("done after"));
+  EXPECT_THAT(MessageOf([] { ParsePhases("4:x"); }), HasSubstr("nodes:days"));
+}
+
+TEST(Ranking, TextAndJsonHoldDaysAndRefusals) {
+  const Machine machine("dgx-h100", "trireme");
+  const ModelConfig model = SmallGpt();
+  const SearchRequest request = machine.Request(model, 16, 64);
+  const SearchResult result = Search(request);
+  const std::string text = RankingText(result, request, {.tokens = 1e12, .deadline_days = 0.001});
+  EXPECT_THAT(text, HasSubstr("days"));
+  EXPECT_THAT(text, HasSubstr("late"));
+  EXPECT_THAT(text, HasSubstr("refused"));
+  EXPECT_THAT(RankingJson(result, request, {.tokens = 1e12}), HasSubstr("\"device_hours\""));
+}
+
+}  // namespace
+}  // namespace trireme

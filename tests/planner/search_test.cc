@@ -1,0 +1,153 @@
+#include "planner/search.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <set>
+
+#include "planner/fixtures.h"
+#include "planner/fixtures_message.h"
+#include "planner/layout_space.h"
+#include "planner/memory_estimate.h"
+
+namespace trireme {
+namespace {
+
+using ::testing::HasSubstr;
+using ::trireme::testing::Bloom176b;
+using ::trireme::testing::Machine;
+using ::trireme::testing::MessageOf;
+using ::trireme::testing::SmallGpt;
+
+std::int64_t Refused(const SearchResult& result) {
+  std::int64_t sum = 0;
+  for (const auto& [reason, count] : result.refused) {
+    sum += count;
+  }
+  return sum;
+}
+
+// Prices every leaf of the space by itself.
+std::vector<Candidate> Exhaustive(const SearchRequest& request) {
+  std::vector<Candidate> all;
+  for (const LayoutBranch& branch : LayoutBranches(request)) {
+    if (!branch.refusal.empty()) {
+      continue;
+    }
+    for (const int micro_batch : branch.micro_batches) {
+      ParallelLayout layout = branch.layout;
+      layout.micro_batch = micro_batch;
+      if (RefusalOf(request, layout).empty()) {
+        const Candidate candidate = Price(request, layout);
+        if (candidate.peak <= UsableMemory(request.cluster) * (1 - request.headroom)) {
+          all.push_back(candidate);
+        }
+      }
+    }
+  }
+  std::sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
+  return all;
+}
+
+TEST(Search, PruningIsExact) {
+  const Machine machine("dgx-h100", "trireme");
+  const ModelConfig model = SmallGpt();
+  SearchRequest request = machine.Request(model, 16, 64);
+  request.keep = 10;
+  const SearchResult found = Search(request);
+  const std::vector<Candidate> all = Exhaustive(request);
+  ASSERT_EQ(found.ranked.size(), 10U);
+  for (std::size_t i = 0; i < found.ranked.size(); ++i) {
+    EXPECT_DOUBLE_EQ(found.ranked[i].seconds, all[i].seconds) << i;
+  }
+  // The front: nothing of all is better in both.
+  for (const Candidate& kept : found.front) {
+    for (const Candidate& other : all) {
+      EXPECT_FALSE(other.seconds < kept.seconds * (1 - 1e-12) && other.peak < kept.peak) << kept.layout.ToString();
+    }
+  }
+  EXPECT_EQ(found.front.front().seconds, all.front().seconds);
+}
+
+TEST(Search, EveryLayoutIsPricedPrunedOrRefused) {
+  const Machine machine("jean-zay-a100", "megatron-ds-2022");
+  const ModelConfig model = Bloom176b();
+  const SearchResult found = Search(machine.Request(model, 384, 2048));
+  EXPECT_EQ(found.enumerated, found.priced + found.pruned + Refused(found));
+  EXPECT_GT(found.refused.at("out of device memory"), 0);
+}
+
+TEST(Search, ThreadsDoNotChangeTheRanking) {
+  const Machine machine("dgx-h100", "trireme");
+  const ModelConfig model = SmallGpt(12);
+  SearchRequest request = machine.Request(model, 32, 256);
+  request.threads = 1;
+  const SearchResult one = Search(request);
+  request.threads = 3;
+  const SearchResult three = Search(request);
+  ASSERT_EQ(one.ranked.size(), three.ranked.size());
+  for (std::size_t i = 0; i < one.ranked.size(); ++i) {
+    EXPECT_EQ(one.ranked[i].layout, three.ranked[i].layout) << i;
+  }
+  EXPECT_EQ(one.enumerated, three.enumerated);
+}
+
+TEST(Search, RanksBloomsTopologyNearItsFirstChoice) {
+  const Machine machine("jean-zay-a100", "megatron-ds-2022");
+  const ModelConfig model = Bloom176b();
+  const SearchResult found = Search(machine.Request(model, 384, 2048));
+  double blooms = 0;
+  for (const Candidate& one : found.ranked) {
+    const ParallelLayout& l = one.layout;
+    if (blooms == 0 && l.tensor == 4 && l.pipeline == 12 && l.data == 8 && l.micro_batch == 2) {
+      blooms = one.seconds;
+    }
+  }
+  ASSERT_GT(blooms, 0);
+  EXPECT_LE(blooms / found.ranked.front().seconds, 1.02);
+  // Fused attention, sequence parallelism and better schedules would have gained much.
+  const Machine ours("jean-zay-a100", "trireme");
+  EXPECT_LT(Search(ours.Request(model, 384, 2048)).ranked.front().seconds, 0.8 * blooms);
+}
+
+TEST(Search, HeldAxesHold) {
+  const Machine machine("dgx-h100", "trireme");
+  const ModelConfig model = SmallGpt();
+  SearchRequest request = machine.Request(model, 16, 64);
+  request.tensor = 2;
+  request.zero = 1;
+  request.schedule = "1f1b";
+  const SearchResult found = Search(request);
+  ASSERT_FALSE(found.ranked.empty());
+  for (const Candidate& one : found.ranked) {
+    EXPECT_EQ(one.layout.tensor, 2);
+    EXPECT_EQ(one.layout.zero, 1);
+    EXPECT_EQ(one.layout.schedule, "1f1b");
+  }
+}
+
+TEST(Search, ImpossibleRequestsSayWhy) {
+  const Machine machine("dgx-h100", "trireme");
+  const ModelConfig model = SmallGpt();
+  EXPECT_THAT(MessageOf([&] { Search(machine.Request(model, 4096, 64)); }), HasSubstr("4096 devices asked for"));
+  EXPECT_THAT(MessageOf([&] { Price(machine.Request(model, 8, 64), {.tensor = 4}); }),
+              HasSubstr("4 ranks, but 8 devices"));
+  EXPECT_THAT(MessageOf([&] { Price(machine.Request(model, 12, 64), {.tensor = 3, .data = 4}); }),
+              HasSubstr("nearest tensor degree"));
+  EXPECT_THAT(MessageOf([&] { Price(machine.Request(model, 8, 60), {.data = 8}); }), HasSubstr("global batch 60"));
+  EXPECT_THAT(MessageOf([&] { Price(machine.Request(model, 8, 64), {.pipeline = 8, .schedule = "1f2b"}); }),
+              HasSubstr("did you mean '1f1b'?"));
+}
+
+TEST(Search, ALargeAllocationTakesSeconds) {
+  Machine machine("dgx-h100", "trireme");
+  machine.cluster.nodes = 2048;
+  const ModelConfig model = Bloom176b();
+  const SearchResult found = Search(machine.Request(model, 16384, 4096));
+  EXPECT_GT(found.enumerated, 100'000);
+  EXPECT_FALSE(found.ranked.empty());
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,80 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "planner/fixtures.h"
+#include "planner/fixtures_message.h"
+#include "topology/software_stack.h"
+
+namespace trireme {
+namespace {
+
+using ::testing::HasSubstr;
+using ::trireme::testing::MessageOf;
+using ::trireme::testing::ShippedCluster;
+using ::trireme::testing::ShippedStack;
+using ::trireme::testing::Source;
+
+TEST(SoftwareStack, EveryShippedFileLoadsUnderItsName) {
+  std::set<std::string> names;
+  for (const SoftwareStack& stack : LoadStacks(Source("stacks"))) {
+    names.insert(stack.name);
+    EXPECT_EQ(LoadStack(stack.name, Source("stacks")).name, stack.name);
+  }
+  for (const char* expected : {"trireme", "megatron-ds-2022", "megatron-lm-2021", "deepspeed-2021", "hf-fsdp-2023"}) {
+    EXPECT_TRUE(names.count(expected)) << expected;
+  }
+}
+
+TEST(SoftwareStack, OnlyOneIsOurs) {
+  int ours = 0;
+  for (const SoftwareStack& stack : LoadStacks(Source("stacks"))) {
+    ours += stack.ours ? 1 : 0;
+  }
+  EXPECT_EQ(ours, 1);
+}
+
+TEST(SoftwareStack, ACalibrationHoldsAtItsSiteOnly) {
+  const SoftwareStack stack = ShippedStack("megatron-ds-2022");
+  const StackState here = Resolve(stack, ShippedCluster("jean-zay-a100"), "");
+  const StackState elsewhere = Resolve(stack, ShippedCluster("dgx-a100"), "");
+  EXPECT_TRUE(here.calibrated);
+  EXPECT_FALSE(elsewhere.calibrated);
+  EXPECT_EQ(elsewhere.efficiencies.matmul, stack.defaults.matmul);
+  EXPECT_LT(here.spread, elsewhere.spread);
+}
+
+TEST(SoftwareStack, ARevisionHoldsBeforeItsDate) {
+  const SoftwareStack stack = ShippedStack("megatron-ds-2022");
+  const Cluster cluster = ShippedCluster("jean-zay-a100");
+  EXPECT_TRUE(Resolve(stack, cluster, "2022-02-24").slowed);
+  EXPECT_FALSE(Resolve(stack, cluster, "2022-02-25").slowed);
+  EXPECT_FALSE(Resolve(stack, cluster, "").slowed) << "without a date a run is of today";
+  EXPECT_EQ(Resolve(stack, cluster, "2022-02-17").memory.accumulation, 0);
+  EXPECT_GT(Resolve(stack, cluster, "2022-03-01").memory.accumulation, 0);
+}
+
+TEST(SoftwareStack, ACalibrationReadsBack) {
+  StackCalibration calibration{.cluster = "site", .spread = 0.07, .memory_spread = 0.05, .runs = 12};
+  calibration.efficiencies.matmul = 0.625;
+  calibration.memory.sharded = 12.5;
+  const SoftwareStack stack = ParseStack("name = \"s\"\n" + ToToml(calibration), "s.toml");
+  ASSERT_EQ(stack.calibrations.size(), 1U);
+  EXPECT_DOUBLE_EQ(stack.calibrations[0].efficiencies.matmul, 0.625);
+  EXPECT_DOUBLE_EQ(stack.calibrations[0].memory.sharded, 12.5);
+  EXPECT_DOUBLE_EQ(stack.calibrations[0].spread, 0.07);
+  EXPECT_EQ(stack.calibrations[0].runs, 12);
+}
+
+TEST(SoftwareStack, MistakesAreNamed) {
+  EXPECT_THAT(MessageOf([] { ParseStack("name = \"s\"\n[attention]\nkernel = \"fast\"\n", "s.toml"); }),
+              HasSubstr("must be flash or unfused"));
+  EXPECT_THAT(MessageOf([] { ParseStack("name = \"s\"\n[efficiency]\nmatmull = 1\n", "s.toml"); }),
+              HasSubstr("did you mean 'efficiency.matmul'?"));
+  EXPECT_THAT(MessageOf([] { ParseStack("name = \"s\"\n[features]\nzero = [7]\n", "s.toml"); }),
+              HasSubstr("not 0 to 3"));
+}
+
+}  // namespace
+}  // namespace trireme
