@@ -18,12 +18,12 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::string Words(int count, int seed) {
+std::string Words(int count, std::uint32_t seed) {
   const std::vector<std::string> words = {"the", "cat", "sat", "on", "a", "mat", "and", "saw", "42", "birds;", "naïve"};
   std::string text;
   for (int i = 0; i < count; ++i) {
-    seed = seed * 1103515245 + 12345;
-    text += words[static_cast<std::uint32_t>(seed) / 65536 % words.size()];
+    seed = seed * 1103515245U + 12345U;
+    text += words[seed / 65536 % words.size()];
     text += i % 11 == 10 ? "\n" : i % 97 == 96 ? "\n\n  " : " ";
   }
   return text;
