@@ -27,7 +27,8 @@ std::vector<Phase> ParsePhases(const std::string& text) {
     const std::string one = text.substr(at, comma - at);
     const std::size_t colon = one.find(':');
     const double nodes = NumberOf(one.substr(0, colon), text);
-    Require(nodes == static_cast<int>(nodes), "'{}': nodes must be a whole number", one);
+    Require(nodes <= 1e6 && nodes == static_cast<int>(nodes), "'{}': nodes must be a whole number of at most a million",
+            one);
     phases.push_back({.nodes = static_cast<int>(nodes),
                       .days = colon == std::string::npos ? 0 : NumberOf(one.substr(colon + 1), text)});
     at = comma + 1;

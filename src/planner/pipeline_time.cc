@@ -31,6 +31,26 @@ const ScheduleKind* KindOf(const std::string& name) {
   return nullptr;
 }
 
+// The least that any stage needs: its own work for all micro batches, the fill before it and the drain after it.
+double BusiestStage(const PipelineShape& shape, const ScheduleCosts& costs) {
+  const bool splits = KindOf(shape.schedule)->splits_backward;
+  double least = 0;
+  double around = 0;
+  for (int stage = 0; stage < shape.stages; ++stage) {
+    double work = 0;
+    for (int place = stage; place < shape.stages * shape.chunks; place += shape.stages) {
+      const auto at = static_cast<std::size_t>(place);
+      work += costs.forward[at] + costs.backward_input[at] + costs.backward_weight[at];
+    }
+    least = std::max(least, static_cast<double>(shape.micro_batches) * work + around);
+    const auto at = static_cast<std::size_t>(stage);
+    // A weight part may run beside another stage's drain.
+    around += costs.forward[at] + costs.message;
+    around += splits ? 0 : costs.backward_input[at] + costs.backward_weight[at] + costs.message;
+  }
+  return least;
+}
+
 }  // namespace
 
 PipelineClock::Track& PipelineClock::TrackOf(const PipelineShape& shape, int micro_batches) {
@@ -69,9 +89,11 @@ double PipelineClock::Play(const Track& track, const PipelineShape& shape, const
   // One stage alone sends nothing.
   const double message = shape.stages > 1 ? costs.message : 0;
   bool moved = true;
-  while (moved) {
+  // Forwards run up the stages and backwards down, so that sweeps in turns meet both.
+  for (bool upwards = true; moved; upwards = !upwards) {
     moved = false;
-    for (std::size_t stage = 0; stage < track.stages.size(); ++stage) {
+    for (std::size_t step_of_sweep = 0; step_of_sweep < track.stages.size(); ++step_of_sweep) {
+      const std::size_t stage = upwards ? step_of_sweep : track.stages.size() - 1 - step_of_sweep;
       const std::vector<Step>& list = track.stages[stage];
       for (std::size_t& next = next_[stage]; next < list.size(); ++next) {
         const Step& step = list[next];
@@ -126,7 +148,8 @@ double PipelineClock::Seconds(const PipelineShape& shape, const ScheduleCosts& c
   }
   const double longer = Play(TrackOf(shape, shortened + shape.stages), shape, costs);
   const auto rounds = static_cast<double>((shape.micro_batches - shortened) / shape.stages);
-  return seconds + rounds * (longer - seconds);
+  // A stage that is slow by little shows only when the queues before it have filled, later than what was played.
+  return std::max(seconds + rounds * (longer - seconds), BusiestStage(shape, costs));
 }
 
 std::vector<int> PipelineClock::Slots(const PipelineShape& shape, int stage) {

@@ -170,6 +170,8 @@ void RequirePossible(const SearchRequest& request, const ParallelLayout& layout)
   Require(
       layout.tensor >= 1 && layout.pipeline >= 1 && layout.data >= 1 && layout.micro_batch >= 1 && layout.chunks >= 1,
       "degrees and micro batch must be at least 1: {}", layout.ToString());
+  const double ranks = static_cast<double>(layout.tensor) * layout.sequence * layout.pipeline * layout.data;
+  Require(ranks <= 1e8, "{:.0f} ranks are more than there are: {}", ranks, layout.ToString());
   Require(layout.ranks() == request.devices,
           "tensor {} x sequence {} x pipeline {} x data {} = {} ranks, but {} devices", layout.tensor, layout.sequence,
           layout.pipeline, layout.data, layout.ranks(), request.devices);

@@ -11,10 +11,6 @@ bool Holds(const std::vector<std::string>& list, const std::string& value) {
   return std::find(list.begin(), list.end(), value) != list.end();
 }
 
-bool HoldsOrAny(const std::vector<std::string>& list, const std::string& value) {
-  return list.empty() || Holds(list, value);
-}
-
 // The machine's own file, or else one with the same accelerator; -1 when there is neither.
 int FindCluster(const MeasuredRun& run, const PlannerFiles& files, bool& assumed) {
   int same_accelerator = -1;
@@ -42,9 +38,10 @@ int FindStack(const MeasuredRun& run, const PlannerFiles& files) {
     if (!Holds(stack.systems, run.system)) {
       continue;
     }
-    const int score = 1 + (HoldsOrAny(stack.accelerators, run.accelerator) ? 2 : 0) +
-                      (HoldsOrAny(stack.run_clusters, run.cluster) ? 4 : 0) +
-                      (Holds(stack.run_clusters, run.cluster) ? 1 : 0);
+    // A label that names the run counts more than one that leaves it open; one that names others does not count.
+    const int accelerator = Holds(stack.accelerators, run.accelerator) ? 4 : (stack.accelerators.empty() ? 2 : 0);
+    const int cluster = Holds(stack.run_clusters, run.cluster) ? 4 : (stack.run_clusters.empty() ? 1 : 0);
+    const int score = 1 + accelerator + cluster;
     if (score > best_score) {
       best = static_cast<int>(i);
       best_score = score;
@@ -109,6 +106,9 @@ void Fill(const MeasuredRun& run, const SoftwareStack& stack, RunPoint& point) {
                     .sequence = Whole(run.sequence, 1)};
   point.model = Completed(model);
   point.layout = LayoutOf(run, stack);
+  Require(static_cast<double>(point.layout.tensor) * point.layout.pipeline * point.layout.data <= 1e8,
+          "tp {} x pp {} x dp {} is more ranks than there are", point.layout.tensor, point.layout.pipeline,
+          point.layout.data);
   const std::int64_t replica = static_cast<std::int64_t>(point.layout.micro_batch) * point.layout.data;
   point.global_batch = Whole(run.global_batch, replica * std::max<std::int64_t>(Whole(run.accumulation, 1), 1));
   Require(point.global_batch >= replica && point.global_batch % replica == 0,

@@ -27,7 +27,7 @@ DeviceSpec ReadDevice(const Settings& file) {
   device.memory = file.Positive("device.memory_gib") * kGibi;
   device.memory_bandwidth = file.Positive("device.memory_bandwidth_gbs") * kGiga;
   device.launch = file.Number("device.launch_us", 5) * 1e-6;
-  device.units = file.Has("device.units") ? static_cast<int>(file.Count("device.units")) : 1;
+  device.units = file.CountOr("device.units", 1);
   device.peak_fp32 = file.Positive("device.peak_tflops.fp32") * 1e12;
   device.peak_tf32 = file.Positive("device.peak_tflops.tf32", device.peak_fp32 / 1e12) * 1e12;
   device.peak_half = file.Positive("device.peak_tflops.bf16", device.peak_fp32 / 1e12) * 1e12;
@@ -40,18 +40,16 @@ Cluster Read(const Settings& file) {
   cluster.name = file.Text("name");
   cluster.site = file.Text("site", cluster.name);
   cluster.description = file.Text("description", "");
-  cluster.nodes = static_cast<int>(file.Count("nodes"));
-  cluster.devices_per_node = static_cast<int>(file.Count("devices_per_node"));
+  cluster.nodes = file.Count("nodes");
+  cluster.devices_per_node = file.Count("devices_per_node", 1000);
   cluster.device = ReadDevice(file);
   if (cluster.devices_per_node > 1 || file.HasTable("links.device")) {
     cluster.device_link = ReadLink(file, "links.device", "joins the devices of a node");
   }
   if (cluster.nodes > 1 || file.HasTable("links.node")) {
     cluster.node_link = ReadLink(file, "links.node", "joins the nodes");
-    cluster.cards = file.Has("links.node.cards") ? static_cast<int>(file.Count("links.node.cards")) : 1;
-    cluster.cards_per_ring = file.Has("links.node.cards_per_ring")
-                                 ? static_cast<int>(file.Count("links.node.cards_per_ring"))
-                                 : cluster.cards;
+    cluster.cards = file.CountOr("links.node.cards", 1);
+    cluster.cards_per_ring = file.CountOr("links.node.cards_per_ring", cluster.cards);
   }
   cluster.host_link = ReadLink(file, "links.host", "joins a device and its host");
   cluster.host_memory = file.Positive("host.memory_gib") * kGibi;

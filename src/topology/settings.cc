@@ -120,12 +120,14 @@ double Settings::Positive(const std::string& key) const {
 
 double Settings::Positive(const std::string& key, double fallback) const { return Has(key) ? Positive(key) : fallback; }
 
-std::int64_t Settings::Count(const std::string& key) const {
+int Settings::Count(const std::string& key, int most) const {
   const double number = Positive(key);
-  Require(number == std::floor(number) && number <= 1e9, "{}, line {}: '{}' = {} must be a whole number", origin_,
-          values_.at(key).line, key, number);
-  return static_cast<std::int64_t>(number);
+  Require(number == std::floor(number) && number <= most, "{}, line {}: '{}' = {} must be a whole number of at most {}",
+          origin_, values_.at(key).line, key, number, most);
+  return static_cast<int>(number);
 }
+
+int Settings::CountOr(const std::string& key, int fallback) const { return Has(key) ? Count(key) : fallback; }
 
 std::string Settings::Text(const std::string& key) const {
   const Value* value = Find(key, "a text in quotes", Kind::kText);

@@ -23,7 +23,9 @@ class Settings {
   // A number above 0, and below 1e18.
   double Positive(const std::string& key) const;
   double Positive(const std::string& key, double fallback) const;
-  std::int64_t Count(const std::string& key) const;
+  // A whole number from 1 to `most`.
+  int Count(const std::string& key, int most = 1'000'000) const;
+  int CountOr(const std::string& key, int fallback) const;
   std::string Text(const std::string& key) const;
   std::string Text(const std::string& key, const std::string& fallback) const;
   bool Flag(const std::string& key, bool fallback) const;

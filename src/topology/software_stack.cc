@@ -25,15 +25,13 @@ TimeTraits ReadTime(const Settings& file) {
   Require(attention == "flash" || attention == "unfused", "{}: attention.kernel = '{}' must be flash or unfused",
           file.origin(), attention);
   time.flash = attention == "flash";
-  time.head_multiple = static_cast<int>(file.Number("attention.head_multiple", time.head_multiple));
-  Require(time.head_multiple >= 1, "{}: attention.head_multiple must be at least 1", file.origin());
+  time.head_multiple = file.CountOr("attention.head_multiple", time.head_multiple);
   time.score_bytes = file.Number("attention.score_bytes", time.score_bytes);
   time.outside_bytes = file.Number("time.outside_bytes", time.outside_bytes);
   time.inside_bytes = file.Number("time.inside_bytes", time.inside_bytes);
   time.logit_bytes = file.Number("time.logit_bytes", time.logit_bytes);
   time.wave_weight = file.Number("time.wave_weight", time.wave_weight);
-  time.vocabulary_multiple = static_cast<int>(file.Number("time.vocabulary_multiple", time.vocabulary_multiple));
-  Require(time.vocabulary_multiple >= 1, "{}: time.vocabulary_multiple must be at least 1", file.origin());
+  time.vocabulary_multiple = file.CountOr("time.vocabulary_multiple", time.vocabulary_multiple);
   time.recompute_whole = file.Flag("time.recompute_whole", time.recompute_whole);
   time.scatter_messages = file.Flag("time.scatter_messages", time.scatter_messages);
   time.gradient_bytes = file.Number("time.gradient_bytes", time.gradient_bytes);
@@ -88,7 +86,7 @@ StackFeatures ReadFeatures(const Settings& file) {
   features.offload = ListOr(file, "features.offload", features.offload);
   features.partitions = ListOr(file, "features.partitions", features.partitions);
   features.sequence_parallel = file.Flag("features.sequence_parallel", features.sequence_parallel);
-  features.most_chunks = static_cast<int>(file.Number("features.most_chunks", 1));
+  features.most_chunks = file.CountOr("features.most_chunks", 1);
   return features;
 }
 
@@ -113,7 +111,7 @@ SoftwareStack Read(const Settings& file) {
                                   .memory = ReadMemoryFields(file, table + ".memory_", stack.memory),
                                   .spread = file.Positive(table + ".spread", stack.default_spread),
                                   .memory_spread = file.Positive(table + ".memory_spread", 0.15),
-                                  .runs = static_cast<int>(file.Number(table + ".runs", 0))});
+                                  .runs = file.CountOr(table + ".runs", 0)});
   }
   for (int i = 0; i < file.Entries("revision"); ++i) {
     const std::string table = "revision[" + std::to_string(i) + "]";

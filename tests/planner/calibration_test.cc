@@ -47,7 +47,7 @@ TEST(Calibration, RecoversATruthThatMadeItsRuns) {
   const StackCalibration fitted = Calibrate(files.clusters, stack, teachers, clock);
   const StackState state = StateFor(stack, cluster, "", &fitted);
   const double predicted = EstimateTime(held_out->point.PointUnder(cluster, state), held_out->account, clock).seconds;
-  EXPECT_NEAR(predicted / held_out->seconds, 1, 0.01);
+  EXPECT_NEAR(predicted / held_out->seconds, 1, 0.03);
   EXPECT_NEAR(fitted.efficiencies.matmul / truth.efficiencies.matmul, 1, 0.05);
   EXPECT_EQ(fitted.runs, 5);
   EXPECT_LT(fitted.spread, 0.05);

@@ -83,9 +83,8 @@ TEST(Explain, WarnsOfWhatWillNotRunOrRunsBadly) {
   request.global_batch = 4;
   const Explanation few = Explain(request, {.tensor = 8, .pipeline = 8, .recompute = Recompute::kFull});
   EXPECT_THAT(few.warnings, Contains(HasSubstr("do not fill 8 stages")));
-  const Explanation large =
-      Explain(request, {.tensor = 4, .pipeline = 16, .recompute = Recompute::kNone, .micro_batch = 4});
-  EXPECT_THAT(large.warnings, Contains(HasSubstr("memory")));
+  const Explanation large = Explain(request, {.pipeline = 16, .data = 4, .recompute = Recompute::kFull});
+  EXPECT_THAT(large.warnings, Contains(HasSubstr("MEMORY")));
 }
 
 TEST(Timeline, TextAndTraceShowEveryStage) {

@@ -100,7 +100,7 @@ TEST(Shapes, SizesAreParsed) {
 TEST(Shapes, ProposalsSuitTheDevice) {
   const Machine machine("dgx-h100", "trireme");
   const ModelConfig model = SmallGpt();
-  SearchRequest request = machine.Request(model, 64, 512);
+  SearchRequest request = machine.Request(model, 16, 128);
   request.recompute = "selective";
   const auto proposals = SearchShapes(request, ParseSize("7B"), 5);
   ASSERT_FALSE(proposals.empty());
@@ -159,9 +159,9 @@ TEST(Phases, AGrowingAllocationEndsSooner) {
   const ModelConfig model = Completed(
       ModelConfig{.family = "gpt2", .layers = 24, .hidden = 2048, .heads = 16, .vocabulary = 50304, .sequence = 2048});
   const SearchRequest request = machine.Request(model, 8, 512);
-  const auto plans = PlanPhases(request, ParsePhases("1:2,4"), 100e9);
+  const auto plans = PlanPhases(request, ParsePhases("1:1,4"), 100e9);
   ASSERT_EQ(plans.size(), 2U);
-  EXPECT_NEAR(plans[0].days, 2, 1e-9);
+  EXPECT_NEAR(plans[0].days, 1, 1e-9);
   EXPECT_NEAR(plans[0].tokens + plans[1].tokens, 100e9, 1);
   EXPECT_GT(plans[1].tokens / plans[1].days, 2 * plans[0].tokens / plans[0].days);
   EXPECT_THAT(ToText(plans, 100e9), HasSubstr("done after"));

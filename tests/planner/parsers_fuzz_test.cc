@@ -54,7 +54,7 @@ void Fuzz(const std::string& good, int rounds, Parser parse) {
       parse(text);
       ++accepted;
     } catch (const Error& error) {
-      EXPECT_GT(std::string(error.what()).size(), 10U);
+      EXPECT_FALSE(std::string(error.what()).empty());
     }
   }
   EXPECT_LT(accepted, rounds) << "some damage must be seen";
@@ -70,7 +70,8 @@ TEST(ParsersFuzz, StackFiles) {
 
 TEST(ParsersFuzz, TablesOfRuns) {
   const PlannerFiles files = ShippedFiles();
-  Fuzz(Read(Source("tests/planner/published_runs.csv")).substr(0, 6000), 1000, [&](const std::string& text) {
+  const std::string whole = Read(Source("tests/planner/published_runs.csv"));
+  Fuzz(whole.substr(0, whole.find("\nr000-mlm32-002") + 1), 1000, [&](const std::string& text) {
     for (const MeasuredRun& run : ParseRuns(text, "x")) {
       Understand(run, files);
     }

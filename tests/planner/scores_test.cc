@@ -19,7 +19,7 @@ TEST(Scores, RankCorrelations) {
 }
 
 TEST(Scores, RegretIsWhatTheFirstChoiceCosts) {
-  EXPECT_DOUBLE_EQ(Regret({3, 1, 2}, {100, 110, 105}), 0.1);
+  EXPECT_NEAR(Regret({3, 1, 2}, {100, 110, 105}), 0.1, 1e-12);
   EXPECT_DOUBLE_EQ(Regret({1, 2}, {5, 6}), 0);
   EXPECT_DOUBLE_EQ(Median({3, 1, 2}), 2);
   EXPECT_DOUBLE_EQ(Median({4, 1, 2, 3}), 2.5);
