@@ -2,12 +2,14 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "apps/trireme/commands.h"
 #include "apps/trireme/inference.h"
 #include "base/error.h"
 #include "data/json_file.h"
+#include "infer/logits.h"
 #include "infer/multiple_choice.h"
 
 namespace trireme {
@@ -18,6 +20,7 @@ Examples:
   trireme evaluate runs/quickstart
   trireme evaluate runs/quickstart --text book.txt --json
   trireme evaluate downloads/llama --choices arc_easy.jsonl --ranks 2
+  trireme evaluate downloads/llama --tokens ids.txt --logits logits.npy
 
 A line of --choices: {"query": "The sky is", "choices": ["blue", "seven"], "gold": 0}
 Exit codes: 0 done; 1 failed; 2 unusable input.)";
@@ -29,12 +32,22 @@ struct EvaluateCommand {
   std::string data;
   std::string split;
   std::string text;
+  std::string tokens;
+  std::string logits;
   std::string choices;
   std::int64_t samples = 256;
   std::int64_t sequence = 0;
   std::int64_t batch = 8;
   bool json = false;
 
+  // Samples to predict, whatever they come from.
+  struct Work {
+    std::int64_t length = 0;
+    std::int64_t count = 0;
+    std::function<Sample(std::int64_t)> get = {};
+    std::unique_ptr<Tokenizer> tokenizer = nullptr;  // counts bytes; may be missing
+  };
+  Work FindWork(const ModelFiles& files, std::int64_t length) const;
   std::unique_ptr<SampleSource> OpenData(const ModelFiles& files, std::int64_t length) const;
   int RunLoss(const ModelFiles& files, std::int64_t length) const;
   int RunChoices(const ModelFiles& files, std::int64_t length) const;
@@ -65,34 +78,54 @@ std::unique_ptr<SampleSource> EvaluateCommand::OpenData(const ModelFiles& files,
                      .split = part,
                      // Another dataset is not cut as the run's own was, unless a part of it is asked for.
                      .split_weights = data.empty() || !split.empty() ? files.data_split : "",
-                     .document_masks = files.document_masks});
+                     .document_masks = files.document_masks,
+                     .padding_masks = files.padding_masks});
+}
+
+EvaluateCommand::Work EvaluateCommand::FindWork(const ModelFiles& files, std::int64_t length) const {
+  Work work{.length = length};
+  const auto limited = [&](std::int64_t all) { return samples > 0 ? std::min(samples, all) : all; };
+  if (!text.empty()) {
+    work.tokenizer = LoadModelTokenizer(files, inference.tokenizer);
+    const auto windows =
+        std::make_shared<TextWindows>(work.tokenizer->Encode(ReadBoundedFile(text, kLargestText)), length);
+    work.count = limited(windows->count());
+    work.get = [windows](std::int64_t index) { return windows->Get(index); };
+  } else if (!tokens.empty()) {
+    const auto lines = std::make_shared<std::vector<Sample>>(ReadTokenLines(tokens, files.model.vocabulary));
+    for (const Sample& line : *lines) {
+      Require(static_cast<std::int64_t>(line.tokens.size()) - 1 <= length,
+              "'{}' holds a sample of {} tokens, longer than {} + 1: --sequence says how long one may be", tokens,
+              line.tokens.size(), length);
+    }
+    work.count = limited(static_cast<std::int64_t>(lines->size()));
+    work.get = [lines](std::int64_t index) { return (*lines)[static_cast<std::size_t>(index)]; };
+  } else {
+    const std::shared_ptr<SampleSource> source = OpenData(files, length);
+    const std::int64_t all = SamplesOf(*source);
+    Require(samples > 0 || all > 0, "{} has no end: give --samples", source->description());
+    work.count = all > 0 ? limited(all) : samples;
+    work.get = [source](std::int64_t index) { return source->Get(index); };
+  }
+  if (work.tokenizer == nullptr && (!inference.tokenizer.empty() || files.model.vocabulary == 256)) {
+    work.tokenizer = LoadModelTokenizer(files, inference.tokenizer);
+  }
+  return work;
 }
 
 int EvaluateCommand::RunLoss(const ModelFiles& files, std::int64_t length) const {
-  std::unique_ptr<Tokenizer> tokenizer;
-  std::unique_ptr<SampleSource> source;
-  std::unique_ptr<TextWindows> windows;
-  std::int64_t count = samples;
-  if (!text.empty()) {
-    tokenizer = LoadModelTokenizer(files, inference.tokenizer);
-    windows = std::make_unique<TextWindows>(tokenizer->Encode(ReadBoundedFile(text, kLargestText)), length);
-    count = samples > 0 ? std::min(samples, windows->count()) : windows->count();
-  } else {
-    source = OpenData(files, length);
-    const std::int64_t all = SamplesOf(*source);
-    Require(samples > 0 || all > 0, "{} has no end: give --samples", source->description());
-    count = samples == 0 ? all : all > 0 ? std::min(samples, all) : samples;
-    if (!inference.tokenizer.empty() || files.model.vocabulary == 256) {
-      tokenizer = LoadModelTokenizer(files, inference.tokenizer);
-    }
-  }
+  const Work work = FindWork(files, length);
+  const std::int64_t together = std::min(batch, work.count);
   const InferenceOptions options{
-      .dtype = inference.WorkingType(files), .batch = std::min(batch, count), .rows = std::min(batch, count) * length};
+      .dtype = inference.WorkingType(files), .batch = together, .rows = together * work.length};
   return inference.RunRanks([&](RankContext& context) {
-    InferenceModel model(files.model, files.checkpoint, context, options);
-    const auto get = [&](std::int64_t index) { return windows != nullptr ? windows->Get(index) : source->Get(index); };
-    const LossReport report = EvaluateSamples(model, count, get, tokenizer.get());
-    if (context.world.rank() == 0) {
+    InferenceModel model(files.model, files.weights, context, options);
+    const bool speaks = context.world.rank() == 0;
+    const LossReport report = EvaluateSamples(model, work.count, work.get, work.tokenizer.get());
+    if (!logits.empty()) {
+      WriteLogits(model, speaks, {.count = work.count, .get = work.get, .path = logits});
+    }
+    if (speaks) {
       PrintLoss(report);
     }
   });
@@ -103,7 +136,7 @@ int EvaluateCommand::RunChoices(const ModelFiles& files, std::int64_t length) co
   const std::unique_ptr<Tokenizer> tokenizer = LoadModelTokenizer(files, inference.tokenizer);
   const InferenceOptions options{.dtype = inference.WorkingType(files), .batch = batch, .rows = batch * length};
   return inference.RunRanks([&](RankContext& context) {
-    InferenceModel model(files.model, files.checkpoint, context, options);
+    InferenceModel model(files.model, files.weights, context, options);
     const ChoiceReport report = EvaluateChoices(model, questions, *tokenizer);
     if (context.world.rank() == 0) {
       PrintChoices(report);
@@ -165,9 +198,15 @@ void AddEvaluateCommand(CLI::App& app, int& exit_code) {
   evaluate->add_option("--split", command->split, "train, validation or test, by the run's shares (validation)");
   CLI::Option* text = evaluate->add_option("--text", command->text, "Text file, every token predicted once");
   CLI::Option* choices = evaluate->add_option("--choices", command->choices, "JSONL of multiple-choice questions");
+  CLI::Option* tokens =
+      evaluate->add_option("--tokens", command->tokens, "File of samples as token ids, one a line with spaces between");
   text->excludes(data);
-  choices->excludes(data);
-  choices->excludes(text);
+  tokens->excludes(data)->excludes(text);
+  choices->excludes(data)->excludes(text)->excludes(tokens);
+  evaluate
+      ->add_option("--logits", command->logits,
+                   "NumPy file to write: float32 [samples, tokens, vocabulary], of samples of one length")
+      ->excludes(choices);
   evaluate->add_option("--samples", command->samples, "Samples at most (256); 0 takes all");
   evaluate->add_option("--sequence", command->sequence, "Tokens of a sample; the model's sequence when not given");
   evaluate->add_option("--batch", command->batch, "Samples at once (8)");

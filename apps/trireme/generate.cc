@@ -76,7 +76,7 @@ int GenerateCommand::Run() const {
   }
   const bool stream = prompts.size() == 1 && !json;
   return inference.RunRanks([&](RankContext& context) {
-    InferenceModel model(files.model, files.checkpoint, context, plan);
+    InferenceModel model(files.model, files.weights, context, plan);
     const bool speaks = context.world.rank() == 0;
     TokenList made;
     std::size_t shown = 0;

@@ -6,6 +6,7 @@
 #include "apps/trireme/commands.h"
 #include "base/error.h"
 #include "checkpoint/hugging_face.h"
+#include "checkpoint/weight_source.h"
 #include "planner/emit.h"
 #include "planner/explain.h"
 #include "planner/phases.h"
@@ -63,10 +64,10 @@ struct PlanCommand {
       Require(file.good(), "'{}' cannot be read", model);
       config = ParseHuggingFaceConfig({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()}, model);
     } else if (model.ends_with(".toml")) {
-      config = LoadRecipe(model, {}, models_folder).config.model;
+      config = LoadRecipe(model, {}, {.models_folder = models_folder, .read_model = trireme::ReadModel}).config.model;
     } else if (!model.empty()) {
       const std::string folder = models_folder.empty() ? DataFolder("", "models") : models_folder;
-      config = LoadRecipe(FindSettingsFile(folder, model, "model"), {}, folder).config.model;
+      config = LoadRecipe(FindSettingsFile(folder, model, "model"), {}, {.models_folder = folder}).config.model;
     } else {
       Require(layers > 0 && hidden > 0 && heads > 0,
               "name a model (--model) or its shape (--layers, --hidden, --heads)");

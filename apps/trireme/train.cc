@@ -8,7 +8,10 @@
 
 #include "apps/trireme/commands.h"
 #include "base/error.h"
+#include "checkpoint/tokenizer_places.h"
+#include "checkpoint/weight_source.h"
 #include "comm/rank_runner.h"
+#include "data/tokenizer_folder.h"
 #include "report/run_reporter.h"
 #include "run/run_config.h"
 #include "train/supervisor.h"
@@ -101,7 +104,7 @@ int TrainCommand::Run() const {
   if (steps > 0) {
     all.push_back(fmt::format("train.steps={}", steps));
   }
-  const Recipe resolved = LoadRecipe(recipe, all);
+  const Recipe resolved = LoadRecipe(recipe, all, {.read_model = ReadModel});
   const RunConfig& config = resolved.config;
   const bool by_mpi = LaunchedByMpi();
   Require(!by_mpi || ranks == 0, "--ranks is for threads of one process; under mpirun or srun their -n decides");
@@ -109,6 +112,9 @@ int TrainCommand::Run() const {
   if (dry_run) {
     PrintResolved(resolved);
     return 0;
+  }
+  if (!config.model_from.empty()) {
+    OpenWeights(config.model_from);  // what is missing there is said before anything is written
   }
   const Drill drill = ParseDrill(inject);
   const std::int64_t leave_before_ns = LeaveBefore();
@@ -132,6 +138,9 @@ int TrainCommand::Run() const {
     if (context.world.rank() == 0) {
       std::filesystem::create_directories(folder);
       std::ofstream(folder + "/run.toml") << ToToml(config);
+      if (const std::string tokenizer = FindTokenizerOf(config); !tokenizer.empty()) {
+        CopyTokenizer(tokenizer, folder);
+      }
     }
     const LoopResult own = RunTraining(config, context, {.train = train.get(), .validation = validation.get()},
                                        {.run_folder = no_checkpoint ? "" : folder,

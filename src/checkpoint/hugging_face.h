@@ -21,10 +21,12 @@ struct ExportOptions {
   std::string dtype = "fp32";  // fp32 | bf16
   std::int64_t shard_bytes = 50'000'000'000;
 };
-// Writes a checkpoint's weights as a new directory, which must not exist.
+// Writes a checkpoint's weights as a new directory, which must not exist, with the tokenizer that goes with them where
+// one is found.
 Report ExportHuggingFace(const std::string& path, const std::string& directory, const ExportOptions& options = {});
 
-// Writes a directory's weights as folder/step-000000, a checkpoint without optimizer state that any layout can load.
+// Writes a directory's weights as folder/step-000000, a checkpoint without optimizer state that any layout can load;
+// the tokenizer's files go to `folder`.
 Report ImportHuggingFace(const std::string& directory, const std::string& folder);
 
 }  // namespace trireme

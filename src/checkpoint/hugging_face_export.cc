@@ -9,6 +9,8 @@
 #include "checkpoint/hugging_face.h"
 #include "checkpoint/hugging_face_tensors.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/tokenizer_places.h"
+#include "data/tokenizer_folder.h"
 
 namespace trireme {
 namespace {
@@ -142,6 +144,7 @@ Report ExportHuggingFace(const std::string& path, const std::string& directory, 
   const std::vector<HuggingFaceTensor> tensors = HuggingFaceTensors(table);
   Exporter exporter(reader, table, options);
   const std::string config = ConfigText(state, options.dtype);
+  const std::string tokenizer = FindTokenizerOf({.path = path, .checkpoint = reader.folder(), .state = state});
   const auto files = PlanFiles(tensors, exporter.element_bytes(), options.shard_bytes);
   Require(!std::filesystem::exists(directory), "'{}' exists already", directory);
   const std::string unfinished = directory + ".tmp";
@@ -155,20 +158,22 @@ Report ExportHuggingFace(const std::string& path, const std::string& directory, 
       WriteText(unfinished + "/model.safetensors.index.json", IndexText(files));
     }
     WriteText(unfinished + "/config.json", config);
+    if (!tokenizer.empty()) {
+      CopyTokenizer(tokenizer, unfinished);
+    }
     SyncDirectory(unfinished);
     MoveIntoPlace(unfinished, directory);
   } catch (...) {
     RemoveTree(unfinished);
     throw;
   }
-  const json root = {{"from", reader.folder()},
-                     {"to", directory},
-                     {"tensors", tensors.size()},
-                     {"files", files.size()},
-                     {"dtype", options.dtype}};
+  const json root = {{"from", reader.folder()}, {"to", directory},        {"tensors", tensors.size()},
+                     {"files", files.size()},   {"tokenizer", tokenizer}, {"dtype", options.dtype}};
   return {.status = 0,
-          .text = fmt::format("{} -> {}: {} tensors in {} files, {}\n", reader.folder(), directory, tensors.size(),
-                              files.size(), options.dtype),
+          .text = fmt::format(
+              "{} -> {}: {} tensors in {} files, {}; {}\n", reader.folder(), directory, tensors.size(), files.size(),
+              options.dtype,
+              tokenizer.empty() ? "no tokenizer was found to go with it" : fmt::format("tokenizer of '{}'", tokenizer)),
           .json = root.dump(1, ' ', false, json::error_handler_t::replace)};
 }
 

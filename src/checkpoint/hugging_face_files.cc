@@ -1,5 +1,6 @@
 #include "checkpoint/hugging_face_files.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <filesystem>
@@ -104,24 +105,25 @@ const SafetensorsEntry* HuggingFaceFiles::Find(const std::string& name) const {
 }
 
 std::vector<float> HuggingFaceFiles::Read(const std::string& name) const {
+  std::vector<float> values(static_cast<std::size_t>(places_.at(name).entry.count()));
+  Read(name, 0, values);
+  return values;
+}
+
+void HuggingFaceFiles::Read(const std::string& name, std::int64_t first, std::span<float> out) const {
   const Place& place = places_.at(name);
   const SafetensorsEntry& entry = place.entry;
   const InputFile file(place.path);
-  std::vector<float> values(static_cast<std::size_t>(entry.count()));
-  const std::int64_t offset = place.data_start + entry.begin;
+  const std::int64_t start = place.data_start + entry.begin;
   if (entry.dtype == "F32") {
-    file.Read(offset, std::as_writable_bytes(std::span(values)));
-    return values;
+    file.Read(start + first * 4, std::as_writable_bytes(out));
+    return;
   }
   Require(entry.dtype == "BF16" || entry.dtype == "F16", "'{}': '{}' has the dtype {}; F32, BF16 and F16 are read",
           place.path, name, entry.dtype);
-  std::vector<std::uint16_t> words(values.size());
-  file.Read(offset, std::as_writable_bytes(std::span(words)));
-  const auto widen = entry.dtype == "F16" ? FromHalf : FromBFloat;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    values[i] = widen(words[i]);
-  }
-  return values;
+  std::vector<std::uint16_t> words(out.size());
+  file.Read(start + first * 2, std::as_writable_bytes(std::span(words)));
+  std::transform(words.begin(), words.end(), out.begin(), entry.dtype == "F16" ? FromHalf : FromBFloat);
 }
 
 }  // namespace trireme

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,8 @@ class HuggingFaceFiles {
   const SafetensorsEntry* Find(const std::string& name) const;
   // The values as fp32: from F32, BF16 or F16. An Error names any other dtype.
   std::vector<float> Read(const std::string& name) const;
+  // Elements [first, first + out.size()) of the flattened tensor.
+  void Read(const std::string& name, std::int64_t first, std::span<float> out) const;
 
  private:
   struct Place {

@@ -5,6 +5,7 @@
 #include "data/sentencepiece_tokenizer.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_files.h"
+#include "data/tokenizer_folder.h"
 
 namespace trireme {
 namespace {
@@ -36,15 +37,10 @@ class ByteTokenizer final : public Tokenizer {
   std::optional<std::int32_t> end_of_text() const override { return std::nullopt; }
 };
 
-// The file to read if `path` is a directory: the first of the known names that is there.
 std::string FindInDirectory(const std::string& path) {
-  for (const char* name : {"tokenizer.json", "vocab.json", "tokenizer.model"}) {
-    const auto file = std::filesystem::path(path) / name;
-    if (std::filesystem::exists(file)) {
-      return file.string();
-    }
-  }
-  Fail("the directory '{}' has no tokenizer.json, vocab.json or tokenizer.model", path);
+  const std::string file = FindTokenizer(path);
+  Require(!file.empty(), "the directory '{}' has no tokenizer.json, vocab.json or tokenizer.model", path);
+  return file;
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "data/indexed_dataset_writer.h"
 #include "data/ordered_pipeline.h"
 #include "data/prepare_journal.h"
+#include "data/tokenizer_folder.h"
 
 namespace trireme {
 namespace {
@@ -75,6 +76,7 @@ class Preparation {
     summary_.sequences = writer.state().sequences;
     summary_.tokens = writer.state().tokens;
     summary_.vocabulary = tokenizer_->vocabulary();
+    CopyTokenizer(options_.tokenizer, TokenizerFolderOf(options_.output));
     writer.Finish();
     std::remove(journal_path_.c_str());
     summary_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

@@ -14,8 +14,8 @@ namespace trireme {
 
 struct PrepareOptions {
   std::vector<std::string> inputs;  // files and globs; plain, gzip or Zstandard
-  std::string output;               // prefix of the .bin and .idx
-  std::string tokenizer;            // as LoadTokenizer() takes it
+  std::string output;     // prefix of the .bin and .idx; the tokenizer is kept beside them in PREFIX.tokenizer
+  std::string tokenizer;  // as LoadTokenizer() takes it
   TextFormat format = TextFormat::kAuto;
   std::string json_field = "text";
   bool append_end_of_text = true;  // after each document, if the tokenizer has such a token

@@ -1,7 +1,10 @@
 #include "infer/evaluate.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <fstream>
+#include <sstream>
 
 #include "base/error.h"
 #include "data/window_source.h"
@@ -94,6 +97,30 @@ Sample TextWindows::Get(std::int64_t index) const {
   const std::int64_t first = index * sequence_;
   const std::int64_t last = std::min(first + sequence_ + 1, static_cast<std::int64_t>(tokens_.size()));
   return {.tokens = {tokens_.begin() + first, tokens_.begin() + last}, .weights = {}, .document_starts = {}};
+}
+
+std::vector<Sample> ReadTokenLines(const std::string& path, std::int64_t vocabulary) {
+  std::ifstream file(path);
+  Require(file.good(), "'{}' cannot be read", path);
+  std::vector<Sample> samples;
+  std::int64_t number = 0;
+  for (std::string line; std::getline(file, line);) {
+    ++number;
+    std::istringstream words(line);
+    Sample sample;
+    for (std::string word; words >> word;) {
+      std::int32_t token = -1;
+      const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), token);
+      Require(error == std::errc() && end == word.data() + word.size() && token >= 0 && token < vocabulary,
+              "'{}' line {}: '{}' is no token of the model, whose vocabulary is {}", path, number, word, vocabulary);
+      sample.tokens.push_back(token);
+    }
+    Require(sample.tokens.size() >= 2, "'{}' line {}: {} tokens have nothing to predict: two are the least", path,
+            number, sample.tokens.size());
+    samples.push_back(std::move(sample));
+  }
+  Require(!samples.empty(), "'{}' holds no sample: one a line", path);
+  return samples;
 }
 
 std::int64_t SamplesOf(const SampleSource& source) {

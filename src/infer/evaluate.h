@@ -40,6 +40,10 @@ class TextWindows {
   std::int64_t sequence_;
 };
 
+// A file of samples as numbers: one a line, two or more token ids with spaces between them. An Error names the line of
+// one that is not in [0, vocabulary).
+std::vector<Sample> ReadTokenLines(const std::string& path, std::int64_t vocabulary);
+
 // Samples of one pass over a source; 0 when it has no end.
 std::int64_t SamplesOf(const SampleSource& source);
 

@@ -29,7 +29,7 @@ NormKind NormKindOf(const ModelConfig& model) {
 
 }  // namespace
 
-InferenceModel::InferenceModel(const ModelConfig& model, const std::string& checkpoint, RankContext& context,
+InferenceModel::InferenceModel(const ModelConfig& model, const std::string& weights, RankContext& context,
                                const InferenceOptions& options)
     : model_(model),
       options_(options),
@@ -41,7 +41,7 @@ InferenceModel::InferenceModel(const ModelConfig& model, const std::string& chec
       region_(context.world, sizes_),
       logit_rows_(LogitRows(options, sizes_.vocabulary)),
       arena_(context.device, PlannedMemory()),
-      weights_(arena_, table_, {options.dtype, group_.size(), group_.rank()}, checkpoint) {
+      weights_(arena_, table_, {options.dtype, group_.size(), group_.rank()}, weights) {
   Require(model.position != PositionChoice::kLearned || options.capacity <= model.sequence,
           "the model has learned positions for {} tokens: {} do not fit", model.sequence, options.capacity);
   for (const Planned& planned : Plan()) {

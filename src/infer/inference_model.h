@@ -26,8 +26,8 @@ struct InferenceOptions {
 class InferenceModel {
  public:
   // Collective over the context's world, which is the tensor group: its size must divide heads and feed-forward. Reads
-  // the weights of `checkpoint` (a checkpoint's own folder), whose model is `model`. The context outlives this.
-  InferenceModel(const ModelConfig& model, const std::string& checkpoint, RankContext& context,
+  // the weights at the path `weights` (see OpenWeights), whose model is `model`. The context outlives this.
+  InferenceModel(const ModelConfig& model, const std::string& weights, RankContext& context,
                  const InferenceOptions& options);
 
   // Whole sequences: tokens [batch, T] for any T. document_starts [batch, T] as AttentionArgs has it, or empty.

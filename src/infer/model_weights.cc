@@ -1,7 +1,6 @@
 #include "infer/model_weights.h"
 
-#include "base/error.h"
-#include "checkpoint/checkpoint_reader.h"
+#include "checkpoint/weight_source.h"
 
 namespace trireme {
 namespace {
@@ -30,17 +29,13 @@ std::int64_t ModelWeights::Bytes(const ParameterTable& table, const WeightSlice&
 }
 
 ModelWeights::ModelWeights(Arena& arena, const ParameterTable& table, const WeightSlice& slice,
-                           const std::string& checkpoint) {
-  const CheckpointReader reader(checkpoint);
+                           const std::string& path) {
+  const std::unique_ptr<WeightSource> source = OpenWeights(path);
   std::vector<float> values;
   for (const Parameter& parameter : table.rows()) {
-    const StoredTensor* stored = reader.Find(parameter.name, kMasterKind);
-    Require(stored != nullptr, "'{}' has no parameter '{}'", checkpoint, parameter.name);
-    Require(stored->about.shape == parameter.shape, "'{}': '{}' has the shape {}, the model's has {}", checkpoint,
-            parameter.name, stored->about.shape.ToString(), parameter.shape.ToString());
     const Tensor to = arena.Allocate(MemoryKind::kWeights, slice.dtype, LocalShape(parameter, slice.tensor));
     values.assign(static_cast<std::size_t>(to.count()), 0.0F);
-    reader.Read(*stored, SliceRuns(parameter, slice.tensor, slice.tensor_rank), values.data());
+    source->Read(parameter, SliceRuns(parameter, slice.tensor, slice.tensor_rank), values.data());
     Upload(arena.device(), to, values);
     slices_.push_back(to);
   }

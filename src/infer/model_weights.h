@@ -1,4 +1,4 @@
-// One tensor rank's slices of all parameters, read from a checkpoint in the working type: no gradients, no optimizer.
+// One tensor rank's slices of all parameters, read in the working type: no gradients, no optimizer.
 #pragma once
 
 #include <string>
@@ -20,9 +20,9 @@ class ModelWeights {
   // Bytes that the slices take of an arena.
   static std::int64_t Bytes(const ParameterTable& table, const WeightSlice& slice);
 
-  // Takes its memory from `arena` as kWeights and reads `checkpoint`, each value checked against its digest. An Error
-  // names a parameter that is missing or has another shape.
-  ModelWeights(Arena& arena, const ParameterTable& table, const WeightSlice& slice, const std::string& checkpoint);
+  // Takes its memory from `arena` as kWeights and reads the weights at `path` (see OpenWeights). An Error names a
+  // parameter that is missing or has another shape.
+  ModelWeights(Arena& arena, const ParameterTable& table, const WeightSlice& slice, const std::string& path);
 
   // Not given for row -1, which stands for a parameter that the family does not have.
   Tensor Get(int row) const { return row < 0 ? Tensor{} : slices_[static_cast<std::size_t>(row)]; }

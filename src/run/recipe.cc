@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::uintmax_t kMaxRecipeBytes = 4U << 20;
 constexpr const char* kPresetKey = "model.preset";
+constexpr const char* kFromKey = "model.from";
 
 // A leaf of a TOML tree, or of --set.
 struct Setting {
@@ -222,15 +223,20 @@ std::string FindPreset(const Setting& preset, const std::string& models_folder, 
 
 class Resolver {
  public:
-  Resolver(std::string origin, std::string models_folder)
-      : origin_(std::move(origin)), models_folder_(std::move(models_folder)) {
+  Resolver(std::string origin, const RecipeGround& ground) : origin_(std::move(origin)), ground_(ground) {
     for (const RecipeKey& key : RecipeKeys()) {
       recipe_.origins[key.name] = "default";
     }
   }
 
   Recipe Resolve(const std::vector<Setting>& written, const std::vector<Setting>& overrides) {
-    ApplyPreset(written, overrides);
+    const Setting* preset = Last(written, overrides, kPresetKey);
+    const Setting* from = Last(written, overrides, kFromKey);
+    if (from != nullptr) {
+      ApplyFrom(*from, preset);
+    } else if (preset != nullptr) {
+      ApplyPreset(*preset);
+    }
     for (const Setting& setting : written) {
       Apply(setting);
     }
@@ -239,6 +245,7 @@ class Resolver {
       Apply(setting);
     }
     Complete();
+    RequireSameShape();
     return std::move(recipe_);
   }
 
@@ -256,19 +263,21 @@ class Resolver {
     recipe_.origins[setting.key] = setting.origin;
   }
 
-  // The last preset given is the ground that all other keys stand on.
-  void ApplyPreset(const std::vector<Setting>& written, const std::vector<Setting>& overrides) {
-    const Setting* preset = nullptr;
+  static const Setting* Last(const std::vector<Setting>& written, const std::vector<Setting>& overrides,
+                             const char* key) {
+    const Setting* last = nullptr;
     for (const auto* settings : {&written, &overrides}) {
       for (const Setting& setting : *settings) {
-        preset = setting.key == kPresetKey ? &setting : preset;
+        last = setting.key == key ? &setting : last;
       }
     }
-    if (preset == nullptr) {
-      return;
-    }
-    const std::string path = FindPreset(*preset, models_folder_, origin_);
-    const std::string name = "preset " + std::get<std::string>(preset->value);
+    return last != nullptr && last->value == RecipeValue(std::string()) ? nullptr : last;
+  }
+
+  // The ground that all other keys stand on.
+  void ApplyPreset(const Setting& preset) {
+    const std::string path = FindPreset(preset, ground_.models_folder, origin_);
+    const std::string name = "preset " + std::get<std::string>(preset.value);
     Leaves leaves{.place = path, .origin = name, .settings = {}};
     leaves.Take(ParseToml(ReadText(path, "model file"), path), "");
     for (Setting& setting : leaves.settings) {
@@ -277,6 +286,49 @@ class Resolver {
       setting.origin = name;
       Apply(setting);
     }
+  }
+
+  // Likewise, from the files of a model.
+  void ApplyFrom(const Setting& from, const Setting* preset) {
+    Require(preset == nullptr, "{}: model.from and model.preset both say the shape of the model; keep one", from.place);
+    const auto* path = std::get_if<std::string>(&from.value);
+    Require(path != nullptr, "{}: model.from must be the path of a Hugging Face directory, a checkpoint or a run",
+            from.place);
+    if (!ground_.read_model) {
+      return;
+    }
+    try {
+      source_ = ground_.read_model(*path);
+    } catch (const Error& error) {
+      Fail("{}: model.from: {}", from.place, error.what());
+    }
+    recipe_.config.model = *source_;
+    for (const RecipeKey& key : RecipeKeys()) {
+      if (key.name.starts_with("model.")) {
+        recipe_.origins[key.name] = kFromKey;
+      }
+    }
+  }
+
+  // Keys given beside model.from may not change what its weights mean.
+  void RequireSameShape() {
+    if (!source_) {
+      return;
+    }
+    RunConfig source;
+    source.model = *source_;
+    const RunConfig& config = recipe_.config;
+    for (const char* name : {"model.family", "model.layers", "model.hidden", "model.heads", "model.kv_heads",
+                             "model.ffn", "model.vocabulary", "model.tie_embeddings"}) {
+      const RecipeKey& key = *FindRecipeKey(name);
+      const std::string wanted = ToToml(GetKey(config, key));
+      const std::string there = ToToml(GetKey(source, key));
+      Require(wanted == there, "{}: {} = {} ({}), but the model of model.from = '{}' has {}; leave the key out",
+              origin_, name, wanted, recipe_.origins[name], config.model_from, there);
+    }
+    Require(config.model.position != PositionChoice::kLearned || config.model.sequence <= source_->sequence,
+            "{}: model.sequence = {} is more than the {} positions that the model of model.from = '{}' has learned",
+            origin_, config.model.sequence, source_->sequence, config.model_from);
   }
 
   // --set train.steps=10 shortens a run that the recipe measures in tokens.
@@ -310,19 +362,19 @@ class Resolver {
   }
 
   std::string origin_;
-  std::string models_folder_;
+  const RecipeGround& ground_;
+  std::optional<ModelConfig> source_;  // what model.from names
   Recipe recipe_;
 };
 
 }  // namespace
 
-Recipe LoadRecipe(const std::string& path, const std::vector<std::string>& overrides,
-                  const std::string& models_folder) {
-  return ParseRecipe(ReadText(path, "recipe"), path, overrides, models_folder);
+Recipe LoadRecipe(const std::string& path, const std::vector<std::string>& overrides, const RecipeGround& ground) {
+  return ParseRecipe(ReadText(path, "recipe"), path, overrides, ground);
 }
 
 Recipe ParseRecipe(const std::string& text, const std::string& origin, const std::vector<std::string>& overrides,
-                   const std::string& models_folder) {
+                   const RecipeGround& ground) {
   Leaves leaves{.place = origin, .origin = "recipe", .settings = {}};
   leaves.Take(ParseToml(text, origin), "");
   std::vector<Setting> set;
@@ -331,7 +383,7 @@ Recipe ParseRecipe(const std::string& text, const std::string& origin, const std
       set.push_back(std::move(setting));
     }
   }
-  return Resolver(origin, models_folder).Resolve(leaves.settings, set);
+  return Resolver(origin, ground).Resolve(leaves.settings, set);
 }
 
 }  // namespace trireme

@@ -20,6 +20,11 @@ RecipeKey Text(const char* name, const char* help, Member member, std::vector<st
   return {.name = name, .help = help, .member = +member, .words = std::move(words)};
 }
 
+RecipeKey Optional(RecipeKey key) {
+  key.may_be_empty = true;
+  return key;
+}
+
 using Config = RunConfig;
 
 std::vector<RecipeKey> ModelKeys() {
@@ -59,6 +64,10 @@ std::vector<RecipeKey> ModelKeys() {
       Number(
           "model.initial_deviation", "standard deviation of initial weights",
           [](Config & c) -> auto& { return c.model.initial_deviation; }, 1e-12, 100),
+      Optional(Text(
+          "model.from",
+          "Hugging Face directory, checkpoint or run whose shape and weights training goes on from; empty: drawn",
+          [](Config & c) -> auto& { return c.model_from; })),
   };
 }
 
@@ -200,6 +209,9 @@ std::vector<RecipeKey> TrainKeys() {
       Flag(
           "data.document_masks", "attention stays within a document",
           [](Config & c) -> auto& { return c.data.document_masks; }),
+      Flag(
+          "data.padding_masks", "an epoch's last, short sample is kept: padded, the padding without loss",
+          [](Config & c) -> auto& { return c.data.padding_masks; }),
       Number(
           "checkpoint.every", "steps between checkpoints; 0: only at the end",
           [](Config & c) -> auto& { return c.checkpoint.every; }, 0, 1e12),

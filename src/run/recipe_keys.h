@@ -29,6 +29,7 @@ struct RecipeKey {
   double most = std::numeric_limits<double>::max();
   // Of text; empty: any.
   std::vector<std::string> words;
+  bool may_be_empty = false;
 };
 
 const std::vector<RecipeKey>& RecipeKeys();

@@ -67,7 +67,7 @@ const std::string& TextFrom(const RecipeKey& key, const RecipeValue& value) {
   if (text == nullptr) {
     FailType(key, value, "text");
   }
-  Require(!text->empty(), "{} is empty", key.name);
+  Require(!text->empty() || key.may_be_empty, "{} is empty", key.name);
   RequireWord(key, *text);
   return *text;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -58,6 +59,7 @@ struct DataConfig {
   std::string source = "synthetic";
   std::string split = "95,5,0";  // train, validation, test
   bool document_masks = false;
+  bool padding_masks = false;
   bool operator==(const DataConfig&) const = default;
 };
 
@@ -76,6 +78,7 @@ struct ValidationConfig {
 
 struct RunConfig {
   ModelConfig model;
+  std::string model_from;  // where the first weights come from; empty: drawn
   ParallelLayout layout;
   BatchConfig batch;
   OptimizerConfig optimizer;
@@ -92,14 +95,20 @@ struct Recipe {
   std::map<std::string, std::string> origins;
 };
 
-// Reads a TOML file, then applies overrides "key=value" in order. Presets (model.preset) are read from `models_folder`
-// (searched beside the program when empty). Every Error names file, line, key and the nearest that works. Not validated
-// against ranks: see Validate.
-Recipe LoadRecipe(const std::string& path, const std::vector<std::string>& overrides,
-                  const std::string& models_folder = "");
+// What a recipe stands on beside its own text.
+struct RecipeGround {
+  std::string models_folder = {};  // of model.preset; searched beside the program when empty
+  // The model that lies at the path of model.from; its shape is the ground of the model keys, and keys that would
+  // change it are an Error. Without this function the recipe's own keys say the shape.
+  std::function<ModelConfig(const std::string& path)> read_model = {};
+};
+
+// Reads a TOML file, then applies overrides "key=value" in order. Every Error names file, line, key and the nearest
+// that works. Not validated against ranks: see Validate.
+Recipe LoadRecipe(const std::string& path, const std::vector<std::string>& overrides, const RecipeGround& ground = {});
 // The same from text; `origin` names it in errors.
 Recipe ParseRecipe(const std::string& text, const std::string& origin, const std::vector<std::string>& overrides,
-                   const std::string& models_folder = "");
+                   const RecipeGround& ground = {});
 
 // Checks the whole: shapes, divisibility at every step of the ramp, schedule counts, values in range, features that
 // training offers. Throws one Error. A `ranks` above 0 must equal the product of the axes; the message shows each

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "train/first_weights.h"
 #include "train/loss_spikes.h"
 #include "train/run_checkpoints.h"
 
@@ -91,7 +92,8 @@ std::unique_ptr<SampleSource> OpenRunSource(const RunConfig& config, const std::
                      .vocabulary = config.model.vocabulary,
                      .split = split,
                      .split_weights = config.data.split,
-                     .document_masks = config.data.document_masks});
+                     .document_masks = config.data.document_masks,
+                     .padding_masks = config.data.padding_masks});
 }
 
 namespace {
@@ -198,6 +200,10 @@ class Loop {
         }
         resumed = true;
       }
+    }
+    if (!resumed && trainer_.progress().step == 0 && !config_.model_from.empty()) {
+      LoadFirstWeights(config_.model_from, trainer_);
+      watcher_.Note(fmt::format("goes on from the weights of '{}'", config_.model_from));
     }
     watcher_.Started(trainer_, trainer_.progress().step);
     return resumed;

@@ -1,7 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "apps/program.h"
@@ -56,10 +58,18 @@ TEST(Data, FromTextToAModelThatWritesTokens) {
   const Outcome trained = place.Run(
       {"train", "recipe.toml", "--run", "run", "--set", "model.vocabulary=300", "--set", "data.source=corpus.bin"});
   ASSERT_EQ(trained.code, 0) << trained.err;
-  // The tokenizer is found beside the data.
+  // The tokenizer travels with the dataset, the run and what is made of it.
+  EXPECT_EQ(place.Read("corpus.tokenizer/tokenizer.json"), place.Read("tokenizer.json"));
+  EXPECT_EQ(place.Read("run/tokenizer.json"), place.Read("tokenizer.json"));
+  std::filesystem::remove_all(place / "corpus.tokenizer");
+  std::filesystem::rename(place / "tokenizer.json", place / "kept.json");
   const auto made = Parsed(place.Run({"generate", "run", "--prompt", "the quick", "--tokens", "3", "--json"}));
   // Fewer when the model ends its text.
   EXPECT_THAT(made.at("tokens").size(), testing::AllOf(testing::Ge(1U), testing::Le(3U)));
+  ASSERT_EQ(place.Run({"checkpoint", "export", "run", "exported"}).code, 0);
+  EXPECT_EQ(place.Read("exported/tokenizer.json"), place.Read("kept.json"));
+  ASSERT_EQ(place.Run({"checkpoint", "import", "exported", "again/checkpoints"}).code, 0);
+  EXPECT_EQ(Parsed(place.Run({"generate", "again", "--prompt", "the quick", "--tokens", "3", "--json"})), made);
 }
 
 class TrainedModel : public testing::Test {
@@ -115,6 +125,78 @@ TEST_F(TrainedModel, AHuggingFaceDirectoryGeneratesWhatTheRunDoes) {
     return Parsed(place_->Run({"checkpoint", "inspect", path, "--json"})).at("tensors");
   };
   EXPECT_EQ(tensors("imported"), tensors("weights"));
+}
+
+TEST_F(TrainedModel, ARecipeGoesOnFromAnExportedModel) {
+  ASSERT_EQ(place_->Run({"checkpoint", "export", "run", "downloaded", "--shard-gigabytes", "0.00005"}).code, 0);
+  ASSERT_TRUE(place_->Has("downloaded/model.safetensors.index.json"));
+  place_->Write("tuned.toml", R"(model.from = "downloaded"
+layout = { tensor = 2, pipeline = 2 }
+batch.global = 4
+train = { steps = 2, device = "cpu" }
+validation = { every = 1, samples = 8 }
+optimizer.learning_rate = 0
+)");
+  const Outcome shown = place_->Run({"train", "tuned.toml", "--dry-run"});
+  EXPECT_THAT(shown.out, testing::ContainsRegex("model.layers += +2 +# model.from"));
+  const Outcome trained = place_->Run({"train", "tuned.toml", "--run", "tuned"});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  EXPECT_THAT(trained.out + trained.err, HasSubstr("goes on from the weights of 'downloaded'"));
+  // A learning rate of 0 leaves the weights as they were.
+  const auto before = Parsed(place_->Run({"checkpoint", "inspect", "run", "--json"})).at("tensors");
+  const auto after = Parsed(place_->Run({"checkpoint", "inspect", "tuned", "--json"})).at("tensors");
+  const auto masters = [](const nlohmann::json& tensors) {
+    std::map<std::string, std::string> digests;
+    for (const auto& tensor : tensors) {
+      if (tensor.at("kind") == "master") {
+        digests[tensor.at("name")] = tensor.dump();
+      }
+    }
+    return digests;
+  };
+  EXPECT_EQ(masters(before), masters(after));
+  EXPECT_FALSE(masters(after).empty());
+
+  const auto refused = [&](const std::vector<std::string>& more, const std::string& words) {
+    std::vector<std::string> line = {"train", "tuned.toml", "--run", "none"};
+    line.insert(line.end(), more.begin(), more.end());
+    const Outcome outcome = place_->Run(line);
+    EXPECT_EQ(outcome.code, 2) << words;
+    EXPECT_EQ(outcome.messages(), 1U) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr(words));
+    EXPECT_FALSE(place_->Has("none")) << "nothing is written";
+  };
+  refused({"--set", "model.from=nowhere"}, "'nowhere' is no folder");
+  refused({"--set", "model.layers=4"}, "model.layers = 4 (--set), but the model of model.from = 'downloaded' has 2");
+  refused({"--set", "model.preset=gpt2-124m"}, "keep one");
+  for (const auto& entry : std::filesystem::directory_iterator(*place_ / "downloaded")) {
+    if (entry.path().filename().string().starts_with("model-00001-of-")) {
+      std::filesystem::remove(entry.path());
+    }
+  }
+  refused({}, "downloaded/model-00001-of-");
+}
+
+TEST_F(TrainedModel, WritesLogitsOfTokenLists) {
+  place_->Write("ids.txt", "1 2 3 4 250\n9 8 7 6 5\n");
+  ASSERT_EQ(
+      Parsed(place_->Run({"evaluate", "run", "--tokens", "ids.txt", "--logits", "one.npy", "--json"})).at("tokens"), 8);
+  ASSERT_EQ(place_->Run({"evaluate", "run", "--tokens", "ids.txt", "--logits", "two.npy", "--ranks", "2"}).code, 0);
+  const std::string bytes = place_->Read("one.npy");
+  EXPECT_THAT(bytes, HasSubstr("'shape': (2, 4, 256)"));
+  ASSERT_EQ(bytes.size(), 128U + 2 * 4 * 256 * sizeof(float));
+  const std::string other = place_->Read("two.npy");
+  ASSERT_EQ(other.size(), bytes.size());
+  std::vector<float> one(2 * 4 * 256);
+  std::vector<float> two(one.size());
+  std::memcpy(one.data(), bytes.data() + 128, one.size() * sizeof(float));
+  std::memcpy(two.data(), other.data() + 128, two.size() * sizeof(float));
+  EXPECT_THAT(two, testing::Pointwise(testing::FloatNear(1e-5F), one));
+  EXPECT_NE(one.front(), one.back());
+  for (const char* lines : {"1 2 3\n4 5\n", "1\n", "1 256\n", "1 x\n", ""}) {
+    place_->Write("ids.txt", lines);
+    EXPECT_NE(place_->Run({"evaluate", "run", "--tokens", "ids.txt", "--logits", "x.npy"}).code, 0) << lines;
+  }
 }
 
 TEST_F(TrainedModel, EvaluatesDataTextAndQuestions) {

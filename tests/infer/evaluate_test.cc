@@ -30,7 +30,7 @@ TEST(Evaluate, IsTheValidationLossOfTheTrainer) {
     RunConfig config = SmallModel(family);
     config.layout.tensor = 2;
     config.layout.pipeline = 2;
-    const TemporaryFolder folder;
+    const ScratchDirectory folder;
     const double expected = TrainSmallModel(config, folder.path());
     const ModelFiles files = OpenModelFiles(folder.path());
     for (const auto& [batch, ranks] : {std::pair{4, 1}, std::pair{3, 2}}) {
@@ -47,7 +47,7 @@ TEST(Evaluate, IsTheValidationLossOfTheTrainer) {
 TEST(Evaluate, BitsPerByteOfATextGoByItsBytes) {
   RunConfig config = SmallModel("gpt2");
   config.model.vocabulary = 256;
-  const TemporaryFolder folder;
+  const ScratchDirectory folder;
   TrainSmallModel(config, folder.path());
   const ModelFiles files = OpenModelFiles(folder.path());
   const auto tokenizer = LoadModelTokenizer(files, "");
@@ -77,7 +77,7 @@ TEST(TextWindows, EveryTokenButTheFirstIsATargetOnce) {
 }
 
 TEST(InferenceModel, RefusesAGroupThatCannotCutTheModel) {
-  const TemporaryFolder folder;
+  const ScratchDirectory folder;
   TrainSmallModel(SmallModel("gpt2"), folder.path());
   const ModelFiles files = OpenModelFiles(folder.path());
   EXPECT_THROW(WithModel(files, {.options = {.rows = 4}, .ranks = 5}, [](InferenceModel&, int) {}), Error);

@@ -12,13 +12,13 @@ namespace {
 
 // A family's small model, trained once for all tests.
 const ModelFiles& Files(const std::string& family) {
-  static TemporaryFolder folder;
+  static ScratchDirectory folder;
   static std::map<std::string, ModelFiles> all;
   const auto found = all.find(family);
   if (found != all.end()) {
     return found->second;
   }
-  const std::string run = folder.path() + "/" + family;
+  const std::string run = folder / family;
   TrainSmallModel(SmallModel(family), run);
   return all.emplace(family, OpenModelFiles(run)).first->second;
 }

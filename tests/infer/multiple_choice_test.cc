@@ -59,7 +59,7 @@ TEST(EvaluateChoices, ScoresTheAnswersTokensAfterTheContext) {
   RunConfig config = SmallModel("gpt2");
   config.model.vocabulary = 256;
   config.model.sequence = 24;
-  const TemporaryFolder folder;
+  const ScratchDirectory folder;
   TrainSmallModel(config, folder.path());
   const ModelFiles files = OpenModelFiles(folder.path());
   const auto tokenizer = LoadModelTokenizer(files, "");
@@ -80,7 +80,7 @@ TEST(EvaluateChoices, ScoresTheAnswersTokensAfterTheContext) {
 TEST(EvaluateChoices, AnAnswerLongerThanTheSequenceIsRefused) {
   RunConfig config = SmallModel("gpt2");
   config.model.vocabulary = 256;
-  const TemporaryFolder folder;
+  const ScratchDirectory folder;
   TrainSmallModel(config, folder.path());
   const ModelFiles files = OpenModelFiles(folder.path());
   const auto tokenizer = LoadModelTokenizer(files, "");

@@ -44,7 +44,7 @@ double TrainSmallModel(const RunConfig& config, const std::string& folder) {
 void WithModel(const ModelFiles& files, const SmallUse& use,
                const std::function<void(InferenceModel& model, int rank)>& body) {
   RunThreadRanks(use.ranks, {.kind = "cpu"}, [&](RankContext& context) {
-    InferenceModel model(files.model, files.checkpoint, context, use.options);
+    InferenceModel model(files.model, files.weights, context, use.options);
     body(model, context.world.rank());
   });
 }

@@ -1,5 +1,11 @@
 // Laws on features that the pairwise cover does not range over.
+#include "base/error.h"
+#include "base/random.h"
+#include "comm/rank_runner.h"
+#include "data/indexed_dataset_writer.h"
+#include "data/scratch_directory.h"
 #include "parity/parity.h"
+#include "train/training_loop.h"
 
 namespace trireme::parity {
 namespace {
@@ -30,11 +36,64 @@ TEST(Laws, DropoutChangesTheLoss) {
   EXPECT_NE(plain.losses.front(), dropped.losses.front());
 }
 
-TEST(Laws, DocumentMasksTrainAsOneRank) {
+// A dataset of documents of 1 to 9 tokens, so that every sample holds several; its last window is short.
+std::string ShortDocuments(const ScratchDirectory& folder) {
+  IndexedDatasetWriter writer(folder / "documents", TokenKind::kUInt16);
+  for (std::int32_t document = 0; document < 100; ++document) {
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(1 + document * 5 % 9));
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      tokens[i] = static_cast<std::int32_t>(RandomBelow(3, static_cast<std::uint64_t>(document) * 16 + i, 90));
+    }
+    writer.AddSequence(tokens);
+    writer.EndDocument();
+  }
+  writer.Finish();
+  return folder / "documents.bin";
+}
+
+TEST(Laws, DocumentAndPaddingMasksTrainAsOneRank) {
+  const ScratchDirectory folder;
   RunConfig config = SmallRun("llama");
-  config.data.document_masks = true;
-  config.layout = {.tensor = 2, .pipeline = 2, .data = 2, .zero = 2};
-  ExpectLaw(config);
+  config.data.source = ShortDocuments(folder);
+  config.data.split = "50,50,0";
+  for (const auto& [documents, padding] : {std::pair{true, false}, {false, true}, {true, true}}) {
+    SCOPED_TRACE(fmt::format("documents {}, padding {}", documents, padding));
+    config.data.document_masks = documents;
+    config.data.padding_masks = padding;
+    config.layout = {.tensor = 2, .pipeline = 2, .data = 2, .zero = 2};
+    ExpectLaw(config);
+    config.layout = {.pipeline = 2, .data = 3, .zero = 3, .schedule = "zero_bubble", .micro_batch = 2};
+    ExpectLaw(config);
+  }
+}
+
+TEST(Laws, PaddingHasNoPartInTheLoss) {
+  const ScratchDirectory folder;
+  RunConfig config = SmallRun("gpt2");
+  config.model.vocabulary = 256;
+  config.data.split = "1,0,0";
+  config.data.padding_masks = true;
+  config.batch.global = 1;
+  const auto first_step = [&](const std::string& text) {
+    config.data.source = folder / "text";
+    WriteBytes(config.data.source, text);
+    Outcome outcome;
+    const auto source = OpenRunSource(config, "train");
+    RunThreadRanks(1, {.kind = "cpu"}, [&](RankContext& context) {
+      Trainer trainer(config, context, {.train = source.get()});
+      const StepResult result = trainer.Step();
+      outcome.losses = {result.loss};
+      outcome.gradient_norms = {result.gradient_norm};
+    });
+    return outcome;
+  };
+  // One sample of 5 targets and 7 of padding: the same as a model that is 5 long, whatever pads it.
+  const Outcome padded = first_step("abcdef");
+  config.model.sequence = 5;
+  config.data.padding_masks = false;
+  const Outcome exact = first_step("abcdef");
+  EXPECT_NEAR(padded.losses[0], exact.losses[0], 1e-6);
+  EXPECT_NEAR(padded.gradient_norms[0], exact.gradient_norms[0], 1e-5);
 }
 
 TEST(Laws, ZLossTrainsAsOneRankAndIsFelt) {

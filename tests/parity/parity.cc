@@ -7,20 +7,10 @@
 
 #include "base/error.h"
 #include "comm/rank_runner.h"
-#include "data/sample_source.h"
+#include "train/training_loop.h"
 
 namespace trireme::parity {
 namespace {
-
-std::unique_ptr<SampleSource> Open(const RunConfig& config, const std::string& split) {
-  return OpenSource({.source = config.data.source,
-                     .sequence = config.model.sequence,
-                     .seed = static_cast<std::uint64_t>(config.train.seed),
-                     .vocabulary = config.model.vocabulary,
-                     .split = split,
-                     .split_weights = config.data.split,
-                     .document_masks = config.data.document_masks});
-}
 
 // Copies a rank's slices into the whole parameters; the second owner of a tied table compares instead.
 void CollectParameters(Trainer& trainer, std::mutex& mutex, Outcome& outcome) {
@@ -135,8 +125,8 @@ RunConfig OneRank(const RunConfig& config) {
 Outcome Train(const Experiment& experiment) {
   const RunConfig& config = experiment.config;
   Validate(config, config.layout.ranks());
-  const std::unique_ptr<SampleSource> train = Open(config, "train");
-  const std::unique_ptr<SampleSource> validation = Open(config, "validation");
+  const std::unique_ptr<SampleSource> train = OpenRunSource(config, "train");
+  const std::unique_ptr<SampleSource> validation = OpenRunSource(config, "validation");
   const char* device = std::getenv("TRIREME_TEST_DEVICE");
   Outcome outcome;
   std::mutex mutex;

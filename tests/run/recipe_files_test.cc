@@ -25,7 +25,7 @@ TEST(RecipeFiles, AllAreValid) {
   const auto files = TomlFiles("recipes");
   EXPECT_FALSE(files.empty());
   for (const auto& file : files) {
-    const Recipe recipe = LoadRecipe(file.string(), {}, (kRoot / "models").string());
+    const Recipe recipe = LoadRecipe(file.string(), {}, {(kRoot / "models").string()});
     EXPECT_NO_THROW(Validate(recipe.config, 0)) << file;
   }
 }
@@ -35,7 +35,7 @@ TEST(ModelFiles, AllAreRead) {
   EXPECT_FALSE(files.empty());
   for (const auto& file : files) {
     const std::string text = "model.preset = '" + file.stem().string() + "'";
-    EXPECT_GT(ParameterCount(ParseRecipe(text, "test", {}, (kRoot / "models").string()).config.model), 1'000'000)
+    EXPECT_GT(ParameterCount(ParseRecipe(text, "test", {}, {(kRoot / "models").string()}).config.model), 1'000'000)
         << file;
   }
 }
@@ -49,7 +49,7 @@ TEST(ModelFiles, HaveThePublishedNumberOfParameters) {
   };
   for (const auto& [name, count] : published) {
     const std::string text = "model.preset = '" + name + "'";
-    EXPECT_EQ(ParameterCount(ParseRecipe(text, "test", {}, (kRoot / "models").string()).config.model), count) << name;
+    EXPECT_EQ(ParameterCount(ParseRecipe(text, "test", {}, {(kRoot / "models").string()}).config.model), count) << name;
   }
 }
 

@@ -64,7 +64,7 @@ samples = 512
 )";
 
 RunConfig Parse(const std::string& text, const std::vector<std::string>& overrides = {}) {
-  return ParseRecipe(text, "test.toml", overrides, kModels).config;
+  return ParseRecipe(text, "test.toml", overrides, {kModels}).config;
 }
 
 std::string MessageOf(const std::string& text, const std::vector<std::string>& overrides = {}) {
@@ -105,7 +105,7 @@ TEST(Recipe, AnEmptyOneIsAllDefaults) {
 }
 
 TEST(Recipe, KnowsWhereEachValueCameFrom) {
-  const Recipe recipe = ParseRecipe("[layout]\ntensor = 2\n\ndata = 2", "r.toml", {"layout.data=4"}, kModels);
+  const Recipe recipe = ParseRecipe("[layout]\ntensor = 2\n\ndata = 2", "r.toml", {"layout.data=4"}, {kModels});
   EXPECT_EQ(recipe.origins.at("layout.tensor"), "recipe line 2");
   EXPECT_EQ(recipe.origins.at("layout.data"), "--set");
   EXPECT_EQ(recipe.origins.at("model.ffn"), "family gpt2");
@@ -152,7 +152,7 @@ TEST(Recipe, TheLastLengthGivenCounts) {
 }
 
 TEST(Recipe, APresetIsTheGroundForOtherKeys) {
-  const Recipe recipe = ParseRecipe("[model]\nlayers = 3\npreset = 'gpt2-124m'", "r", {"model.heads=6"}, kModels);
+  const Recipe recipe = ParseRecipe("[model]\nlayers = 3\npreset = 'gpt2-124m'", "r", {"model.heads=6"}, {kModels});
   EXPECT_EQ(recipe.config.model.layers, 3);
   EXPECT_EQ(recipe.config.model.hidden, 768);
   EXPECT_EQ(recipe.config.model.heads, 6);
@@ -160,6 +160,49 @@ TEST(Recipe, APresetIsTheGroundForOtherKeys) {
   EXPECT_THAT(MessageOf("model.preset = 'gpt2-125m'"), HasSubstr("did you mean 'gpt2-124m'?"));
   EXPECT_THAT(MessageOf("model.preset = '../recipes/quickstart'"), HasSubstr("model.preset must be the name"));
   EXPECT_THAT(MessageOf("model.preset = 3"), HasSubstr("model.preset must be the name"));
+}
+
+TEST(Recipe, AModelToGoOnFromIsTheGroundForOtherKeys) {
+  ModelConfig there{.family = "llama", .layers = 3, .hidden = 96, .heads = 6, .kv_heads = 2, .ffn = 100};
+  there.sequence = 4096;
+  there = Completed(there);
+  std::string asked;
+  const RecipeGround ground{.read_model = [&](const std::string& path) {
+    asked = path;
+    return there;
+  }};
+  const auto parse = [&](const std::string& text, const std::vector<std::string>& overrides = {}) {
+    return ParseRecipe(text, "r", overrides, ground);
+  };
+  const Recipe recipe = parse("model.from = 'down/llama'\nmodel.sequence = 128\nmodel.dropout = 0.1");
+  EXPECT_EQ(asked, "down/llama");
+  EXPECT_EQ(recipe.config.model_from, "down/llama");
+  EXPECT_EQ(recipe.config.model.kv_heads, 2);
+  EXPECT_EQ(recipe.config.model.sequence, 128);
+  EXPECT_EQ(recipe.origins.at("model.hidden"), "model.from");
+  EXPECT_EQ(recipe.origins.at("model.sequence"), "recipe line 2");
+  // What a run writes down reads back, with the model there and without.
+  EXPECT_EQ(parse(ToToml(recipe.config)).config, recipe.config);
+  EXPECT_EQ(ParseRecipe(ToToml(recipe.config), "r", {}).config, recipe.config);
+  EXPECT_EQ(parse("model.from = 'down/llama'", {"model.from=\"\""}).config.model.family, "gpt2");
+
+  const auto message = [&](const std::string& text) {
+    try {
+      parse("model.from = 'down/llama'\n" + text);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(message("model.layers = 4"),
+            "r: model.layers = 4 (recipe line 2), but the model of model.from = 'down/llama' has 3; leave the key out");
+  EXPECT_THAT(message("model.vocabulary = 300"), HasSubstr("model.vocabulary = 300"));
+  EXPECT_THAT(message("model.family = 'gpt2'"), HasSubstr("model.family"));
+  EXPECT_THAT(message("model.tie_embeddings = true"), HasSubstr("model.tie_embeddings"));
+  EXPECT_THAT(message("model.preset = 'gpt2-124m'"), HasSubstr("keep one"));
+  there = Completed(ModelConfig{.family = "gpt2", .sequence = 64});
+  EXPECT_THAT(message("model.sequence = 65"), HasSubstr("64 positions"));
+  EXPECT_EQ(message("model.sequence = 63"), "");
 }
 
 TEST(Recipe, UnknownKeysOfferTheNearest) {

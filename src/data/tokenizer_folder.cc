@@ -1,0 +1,68 @@
+#include "data/tokenizer_folder.h"
+
+#include <array>
+#include <filesystem>
+#include <span>
+
+#include "base/error.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array kMainFiles = {"tokenizer.json", "vocab.json", "tokenizer.model"};
+constexpr std::array kCompanions = {"merges.txt", "tokenizer_config.json", "special_tokens_map.json",
+                                    "added_tokens.json", "chat_template.jinja"};
+
+// What a tokenizer's file is called in a folder of its own.
+std::string UsualName(const fs::path& file) {
+  if (file.extension() == ".model") {
+    return "tokenizer.model";
+  }
+  return file.filename() == "vocab.json" ? "vocab.json" : "tokenizer.json";
+}
+
+void Copy(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  fs::copy_file(from, to, fs::copy_options::overwrite_existing, error);
+  Require(!error, "'{}' cannot be copied to '{}': {}", from.string(), to.string(), error.message());
+}
+
+}  // namespace
+
+std::string FindTokenizer(const std::string& folder) {
+  for (const char* name : kMainFiles) {
+    std::error_code ignored;
+    if (const fs::path file = fs::path(folder) / name; fs::exists(file, ignored)) {
+      return file.string();
+    }
+  }
+  return "";
+}
+
+void CopyTokenizer(const std::string& path, const std::string& folder) {
+  const std::string main = fs::is_directory(path) ? FindTokenizer(path) : path;
+  if (path == "bytes" || main.empty()) {
+    return;
+  }
+  const fs::path source = fs::path(main).parent_path();
+  std::error_code error;
+  if (fs::equivalent(source.empty() ? "." : source, folder, error)) {
+    return;
+  }
+  fs::create_directories(folder, error);
+  Require(!error, "the folder '{}' cannot be made: {}", folder, error.message());
+  Copy(main, fs::path(folder) / UsualName(main));
+  for (const auto& names : {std::span<const char* const>(kMainFiles), std::span<const char* const>(kCompanions)}) {
+    for (const char* name : names) {
+      if (fs::exists(source / name) && !fs::equivalent(source / name, main)) {
+        Copy(source / name, fs::path(folder) / name);
+      }
+    }
+  }
+}
+
+std::string TokenizerFolderOf(const std::string& prefix) { return prefix + ".tokenizer"; }
+
+}  // namespace trireme

@@ -1,0 +1,19 @@
+// The files of a tokenizer, as a set that travels with datasets, runs and models.
+#pragma once
+
+#include <string>
+
+namespace trireme {
+
+// The file in `folder` that LoadTokenizer would read; empty when there is none.
+std::string FindTokenizer(const std::string& folder);
+
+// Copies the tokenizer at `path` (a file or a directory, as LoadTokenizer takes it) and the files that belong to it
+// into `folder`, which is made, under the names that LoadTokenizer looks for. Nothing happens for "bytes", or when it
+// lies there already.
+void CopyTokenizer(const std::string& path, const std::string& folder);
+
+// The folder that goes with the dataset PREFIX.bin: PREFIX.tokenizer.
+std::string TokenizerFolderOf(const std::string& prefix);
+
+}  // namespace trireme

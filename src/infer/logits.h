@@ -1,0 +1,23 @@
+// Logits as a file, for comparison with other programs.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "data/sample_source.h"
+#include "infer/inference_model.h"
+
+namespace trireme {
+
+// Writes the logits after every input token of samples [0, count) that `get` gives as a NumPy file (.npy): float32
+// [count, length, vocabulary]. All samples have one length, at most model.options().rows; documents are told apart as
+// the samples say. Collective over the model's group; the group's rank 0 writes.
+struct LogitRequest {
+  std::int64_t count = 0;
+  std::function<Sample(std::int64_t)> get;
+  std::string path;
+};
+void WriteLogits(InferenceModel& model, bool writes, const LogitRequest& request);
+
+}  // namespace trireme
