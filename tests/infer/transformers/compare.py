@@ -1,0 +1,218 @@
+#!/usr/bin/env python3
+"""Logits and weights against Hugging Face's transformers, on random models of GPT-2, BLOOM and Llama.
+
+  compare.py TRIREME [--count MODELS_A_FAMILY] [--seed N] [--device cpu|cuda] [--keep FOLDER]
+
+Needs torch, transformers (5 or later) and safetensors; a CPU is enough. For each model that transformers made and saved,
+in one file or in shards:
+  1. logits of random tokens, fp32, within 1e-4 of transformers' own, on one rank and on as many tensor ranks as the
+     model can be cut into;
+  2. import and export: every tensor byte for byte, and transformers loads the export;
+  3. `model.from` in a recipe under tensor x pipeline ranks with a learning rate of 0: the saved run exports the same
+     bytes and gives the same logits;
+  4. a file with two rows of a query projection exchanged must fail the first check, so that the check can see.
+Prints a line a model and a table; exits with 1 when anything differs.
+"""
+import argparse
+import json
+import math
+import random
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy
+import torch
+import transformers
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+TOLERANCE = 1e-4
+TOKENS = 24
+SAMPLES = 3
+
+
+def random_config(family, rng):
+    """A small configuration of a family, with odd counts among its heads."""
+    heads = rng.choice([1, 2, 3, 4, 5, 6, 7, 8, 12])
+    size = rng.choice([4, 6, 8, 10, 16])
+    layers = rng.choice([2, 3, 4])
+    vocabulary = rng.choice([61, 97, 128, 391, 500])
+    tied = rng.random() < 0.5
+    hidden = heads * size
+    if family == "gpt2":
+        config = transformers.GPT2Config(
+            n_layer=layers, n_embd=hidden, n_head=heads, n_inner=rng.choice([None, 2 * hidden, 36]), n_positions=40,
+            vocab_size=vocabulary, tie_word_embeddings=tied, bos_token_id=0, eos_token_id=0)
+        inner = config.n_inner or 4 * hidden
+        cuts = [heads, inner]
+    elif family == "bloom":
+        config = transformers.BloomConfig(
+            n_layer=layers, hidden_size=hidden, n_head=heads, vocab_size=vocabulary, tie_word_embeddings=tied,
+            bos_token_id=0, eos_token_id=0)
+        cuts = [heads, 4 * hidden]
+    else:
+        groups = rng.choice([count for count in range(1, heads + 1) if heads % count == 0])
+        inner = rng.choice([24, 36, 60, 88])
+        config = transformers.LlamaConfig(
+            num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads, num_key_value_heads=groups,
+            intermediate_size=inner, vocab_size=vocabulary, max_position_embeddings=64, tie_word_embeddings=tied,
+            rms_norm_eps=rng.choice([1e-5, 1e-6]), bos_token_id=0, eos_token_id=0)
+        theta = rng.choice([10000.0, 500000.0])
+        if hasattr(config, "rope_parameters"):
+            config.rope_parameters = {"rope_type": "default", "rope_theta": theta}
+        else:
+            config.rope_theta = theta
+        cuts = [heads, groups, inner]
+    tensor = [count for count in (1, 2, 3, 4, 5, 6, 7) if all(extent % count == 0 for extent in cuts)]
+    return config, layers, tensor
+
+
+def make_model(config, seed):
+    torch.manual_seed(seed)
+    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():  # gains and biases start as ones and zeros, which would hide their mistakes
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return model
+
+
+def tensors_of(folder):
+    """Name -> (dtype, shape, bytes) over all files of a directory."""
+    tensors = {}
+    for path in sorted(Path(folder).glob("*.safetensors")):
+        with safe_open(path, "pt") as file:
+            for name in file.keys():
+                tensor = file.get_tensor(name)
+                tensors[name] = (str(tensor.dtype), tuple(tensor.shape), tensor.contiguous().numpy().tobytes())
+    return tensors
+
+
+class Bench:
+    def __init__(self, arguments):
+        self.program = str(Path(arguments.trireme).resolve())
+        self.device = arguments.device
+
+    def run(self, *line):
+        result = subprocess.run([self.program, *map(str, line)], capture_output=True, text=True)
+        if result.returncode != 0:
+            raise RuntimeError(f"{' '.join(map(str, line))}: exit {result.returncode}: {result.stderr.strip()}")
+        return result.stdout
+
+    def logits(self, model, folder, ranks=1):
+        out = folder / "logits.npy"
+        self.run("evaluate", model, "--tokens", folder / "ids.txt", "--logits", out, "--dtype", "fp32", "--ranks", ranks,
+                 "--device", self.device, "--threads", 1)
+        return numpy.load(out)
+
+    def check(self, family, number, seed, folder):
+        rng = random.Random(f"{family} {seed}")
+        config, layers, tensor = random_config(family, rng)
+        model = make_model(config, seed)
+        theirs = folder / "theirs"
+        model.save_pretrained(theirs, max_shard_size=rng.choice(["20KB", "5GB"]))
+        ids = torch.randint(0, config.vocab_size, (SAMPLES, TOKENS + 1),
+                            generator=torch.Generator().manual_seed(seed))
+        (folder / "ids.txt").write_text("".join(" ".join(map(str, row)) + "\n" for row in ids.tolist()))
+        with torch.no_grad():
+            expected = model(ids[:, :-1]).logits.float().numpy()
+
+        def difference(logits):
+            return float(numpy.abs(logits - expected).max()) if logits.shape == expected.shape else math.inf
+
+        row = {"largest": float(numpy.abs(expected).max())}
+        row["one"] = difference(self.logits(theirs, folder))
+        row["tensor"] = max(difference(self.logits(theirs, folder, ranks)) for ranks in tensor)
+        self.run("checkpoint", "import", theirs, folder / "imported" / "checkpoints")
+        self.run("checkpoint", "export", folder / "imported", folder / "back")
+        row["back"] = tensors_of(folder / "back") == tensors_of(theirs)
+        with torch.no_grad():
+            again = transformers.AutoModelForCausalLM.from_pretrained(folder / "back", dtype=torch.float32).eval()
+            row["loads"] = bool((again(ids[:, :-1]).logits.float().numpy() == expected).all())
+        row["layouts"] = self.layouts(theirs, folder, layers, tensor, difference)
+        row["blind"] = difference(self.logits(self.spoil(theirs, folder / "spoilt"), folder)) <= TOLERANCE
+        good = (row["one"] <= TOLERANCE and row["tensor"] <= TOLERANCE and row["back"] and row["loads"]
+                and row["layouts"] <= TOLERANCE and not row["blind"])
+        heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+        print(f"{family} {number}: {layers} layers, {config.num_attention_heads} heads ({heads} kv) of "
+              f"{config.hidden_size // config.num_attention_heads}, vocabulary {config.vocab_size}, "
+              f"{'tied' if config.tie_word_embeddings else 'untied'}; logits up to {row['largest']:.1f}: differ by "
+              f"{row['one']:.1e}, on up to {tensor[-1]} tensor ranks {row['tensor']:.1e}, after layouts "
+              f"{row['layouts']:.1e}; bytes {'equal' if row['back'] else 'DIFFER'}; {'ok' if good else 'FAILED'}",
+              flush=True)
+        return good, row
+
+    def layouts(self, theirs, folder, layers, tensor, difference):
+        """Largest difference of logits over tensor x pipeline layouts; infinite where the weights changed."""
+        recipe = folder / "recipe.toml"
+        largest = 0.0
+        learned = json.loads((theirs / "config.json").read_text()).get("n_positions")
+        sequence = learned or TOKENS  # fewer learned positions would be another table
+        stages = [count for count in (1, 2, 3, 4) if layers % count == 0]
+        for tensors, pipeline in {(tensor[-1], stages[-1]), (1, stages[-1]), (tensor[-1], stages[0])}:
+            run = folder / f"run-{tensors}-{pipeline}"
+            recipe.write_text(f"""model.from = {json.dumps(str(theirs))}
+model.sequence = {sequence}
+layout = {{ tensor = {tensors}, pipeline = {pipeline} }}
+batch.global = 4
+train = {{ steps = 1, device = "{self.device}" }}
+optimizer.learning_rate = 0
+""")
+            self.run("train", recipe, "--run", run)
+            self.run("checkpoint", "export", run, folder / f"out-{tensors}-{pipeline}")
+            if tensors_of(folder / f"out-{tensors}-{pipeline}") != tensors_of(theirs):
+                return math.inf
+            largest = max(largest, difference(self.logits(run, folder)))
+        return largest
+
+    @staticmethod
+    def spoil(theirs, folder):
+        """A copy with two query rows (or columns) of the first layer exchanged."""
+        tensors = {}
+        for path in sorted(theirs.glob("*.safetensors")):
+            tensors.update(load_file(path))
+        name = next(name for name in sorted(tensors)
+                    if name.endswith((".0.attn.c_attn.weight", ".0.self_attention.query_key_value.weight",
+                                      ".0.self_attn.q_proj.weight")))
+        weight = tensors[name].clone()
+        if name.endswith("c_attn.weight"):
+            weight = weight[:, [1, 0, *range(2, weight.shape[1])]]
+        else:
+            weight = weight[[1, 0, *range(2, weight.shape[0])]]
+        tensors[name] = weight.contiguous()
+        folder.mkdir()
+        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+        (folder / "config.json").write_bytes((theirs / "config.json").read_bytes())
+        return folder
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("trireme")
+    parser.add_argument("--count", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--keep", help="folder for the files of every model")
+    arguments = parser.parse_args()
+    transformers.logging.set_verbosity_error()
+    print(f"transformers {transformers.__version__}, torch {torch.__version__}")
+    bench = Bench(arguments)
+    table = []
+    for family in ("gpt2", "bloom", "llama"):
+        rows = []
+        for number in range(arguments.count):
+            with tempfile.TemporaryDirectory() as temporary:
+                folder = Path(arguments.keep or temporary) / f"{family}-{number}"
+                folder.mkdir(parents=True)
+                rows.append(bench.check(family, number, arguments.seed * 1000 + number, folder))
+        worst = max(max(row["one"], row["tensor"], row["layouts"]) for _, row in rows)
+        table.append((family, len(rows), sum(good for good, _ in rows), worst))
+    print(f"\n{'family':8} {'models':>6} {'good':>6} {'largest difference of logits':>30}")
+    for family, models, good, worst in table:
+        print(f"{family:8} {models:6} {good:6} {worst:30.2e}")
+    sys.exit(0 if all(models == good for _, models, good, _ in table) else 1)
+
+
+if __name__ == "__main__":
+    main()
