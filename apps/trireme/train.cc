@@ -14,6 +14,7 @@
 #include "data/tokenizer_folder.h"
 #include "report/run_reporter.h"
 #include "run/run_config.h"
+#include "train/run_lock.h"
 #include "train/supervisor.h"
 #include "train/supervisor_process.h"
 #include "train/training_loop.h"
@@ -54,7 +55,7 @@ Examples:
   mpirun -n 8 trireme train recipes/quickstart.toml --run runs/mpi
   trireme train recipes/quickstart.toml --supervise --launcher "mpirun -n 8"
 
-Exit codes: 0 finished; 1 failed; 2 unusable input, nothing written; 3 stopped on request after a save; 4 the supervisor
+Exit codes: 0 finished; 1 failed; 2 unusable input or a folder at which another job is at work, nothing written; 3 stopped on request after a save; 4 the supervisor
 gave up after three deaths at one step of one cause.
 SIGTERM or a file DIR/stop: save and end after the step. SIGUSR1 or DIR/save: save and go on.)";
 
@@ -87,6 +88,7 @@ std::int64_t TrainCommand::LeaveBefore() const {
 
 int TrainCommand::RunSupervised() const {
   Require(stall_seconds >= 0.5, "--stall-seconds {} is below 0.5, which a busy machine cannot keep", stall_seconds);
+  const RunLock lock(RunFolder(), "supervisor.lock");
   return Supervise(
       {.run_folder = RunFolder(),
        .command = SupervisedCommand(launcher, {"--launcher", "--stall-seconds"}),
@@ -130,18 +132,23 @@ int TrainCommand::Run() const {
       config.validation.every > 0 ? OpenRunSource(config, "validation") : nullptr;
   const std::string folder = RunFolder();
 
+  std::unique_ptr<RunLock> lock;
+  if (!by_mpi) {
+    lock = std::make_unique<RunLock>(folder);
+  }
   StopSignals signals;
   LoopResult result;
   const bool live = isatty(STDOUT_FILENO) != 0;
   RunReporter reporter({.run_folder = folder, .live = live, .log_every = log_every > 0 ? log_every : live ? 10 : 1});
   const auto body = [&](RankContext& context) {
     if (context.world.rank() == 0) {
-      std::filesystem::create_directories(folder);
+      lock = by_mpi ? std::make_unique<RunLock>(folder) : std::move(lock);
       std::ofstream(folder + "/run.toml") << ToToml(config);
       if (const std::string tokenizer = FindTokenizerOf(config); !tokenizer.empty()) {
         CopyTokenizer(tokenizer, folder);
       }
     }
+    context.world.Barrier();  // nobody writes into a folder that is another job's
     const LoopResult own = RunTraining(config, context, {.train = train.get(), .validation = validation.get()},
                                        {.run_folder = no_checkpoint ? "" : folder,
                                         .signals = &signals,

@@ -11,6 +11,11 @@ namespace trireme {
 void ThrowError(fmt::string_view format, fmt::format_args arguments) { throw Error(fmt::vformat(format, arguments)); }
 
 int EditDistance(const std::string& a, const std::string& b) {
+  // Words that people mistype are short; a file's may be as long as the file.
+  constexpr std::size_t kLongest = 256;
+  if (std::max(a.size(), b.size()) > kLongest) {
+    return static_cast<int>(std::max(a.size(), b.size()));
+  }
   std::vector<int> row(b.size() + 1);
   std::iota(row.begin(), row.end(), 0);
   for (std::size_t i = 0; i < a.size(); ++i) {

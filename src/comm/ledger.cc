@@ -89,12 +89,12 @@ Ledger::Ledger(const std::string& folder, int rank, const ParallelLayout& layout
   if (rank == 0) {
     RemoveLedgersFrom(folder, layout.ranks());
   }
-  constexpr std::size_t kBytes = sizeof(Header) + kLedgerRecords * sizeof(Record);
-  header_ = static_cast<Header*>(MapNewFile(folder + "/" + LedgerName(rank), kBytes));
-  records_ = reinterpret_cast<Record*>(header_ + 1);
+  constexpr std::size_t kBytes = sizeof(LedgerFileHeader) + kLedgerRecords * sizeof(LedgerFileRecord);
+  header_ = static_cast<LedgerFileHeader*>(MapNewFile(folder + "/" + LedgerName(rank), kBytes));
+  records_ = reinterpret_cast<LedgerFileRecord*>(header_ + 1);
   header_->version = kLedgerVersion;
-  header_->header_bytes = sizeof(Header);
-  header_->record_bytes = sizeof(Record);
+  header_->header_bytes = sizeof(LedgerFileHeader);
+  header_->record_bytes = sizeof(LedgerFileRecord);
   header_->capacity = kLedgerRecords;
   header_->rank = rank;
   header_->pid = getpid();
@@ -106,7 +106,7 @@ Ledger::Ledger(const std::string& folder, int rank, const ParallelLayout& layout
   header_->process_start = ProcessStart(getpid());
   header_->created_ns = WallNanoseconds();
   PutText(header_->host, HostName());
-  for (Header::Group& group : header_->groups) {
+  for (LedgerFileHeader::Group& group : header_->groups) {
     group.started = -1;
     group.ended = -1;
   }
@@ -116,7 +116,7 @@ Ledger::Ledger(const std::string& folder, int rank, const ParallelLayout& layout
   SetPhase(0, "start");
 }
 
-Ledger::~Ledger() { munmap(header_, sizeof(Header) + kLedgerRecords * sizeof(Record)); }
+Ledger::~Ledger() { munmap(header_, sizeof(LedgerFileHeader) + kLedgerRecords * sizeof(LedgerFileRecord)); }
 
 void Ledger::Beat(std::int64_t now) {
   Publish(header_->heartbeat_ns, now);
@@ -161,7 +161,7 @@ int Ledger::GroupIndex(const std::string& group) {
 void Ledger::Started(const std::string& group, std::int64_t sequence, const CollectiveCall& call) {
   const int index = GroupIndex(group);
   const std::int64_t now = WallNanoseconds();
-  Record& record = records_[next_++ % kLedgerRecords];
+  LedgerFileRecord& record = records_[next_++ % kLedgerRecords];
   Publish(record.number, std::uint64_t{0});
   record.sequence = sequence;
   record.count = call.count;
@@ -185,7 +185,7 @@ void Ledger::Ended(const std::string& group, std::int64_t sequence) {
   const int index = GroupIndex(group);
   const std::int64_t now = WallNanoseconds();
   // Calls do not nest, so that the one that ends is the last.
-  Record& record = records_[(next_ - 1) % kLedgerRecords];
+  LedgerFileRecord& record = records_[(next_ - 1) % kLedgerRecords];
   if (record.group == index && record.sequence == sequence) {
     Publish(record.ended_ns, now);
   }

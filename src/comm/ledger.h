@@ -23,6 +23,9 @@ inline constexpr std::string_view kFirstPhase = "batch";
 
 enum class LedgerEnd : std::uint8_t { kRunning, kFinished, kStopped, kFailed };
 
+struct LedgerFileHeader;
+struct LedgerFileRecord;
+
 class Ledger : public CollectiveObserver {
  public:
   // Replaces what an earlier process left as FOLDER/rank-00003.ledger. Construct it on the rank's thread. An Error when
@@ -43,15 +46,11 @@ class Ledger : public CollectiveObserver {
   void Ended(const std::string& group, std::int64_t sequence) override;
 
  private:
-  struct Header;
-  struct Record;
-  friend class LedgerReader;
-
   int GroupIndex(const std::string& group);
   void Beat(std::int64_t now);
 
-  Header* header_ = nullptr;
-  Record* records_ = nullptr;
+  LedgerFileHeader* header_ = nullptr;
+  LedgerFileRecord* records_ = nullptr;
   std::uint64_t next_ = 0;
   std::function<void(std::int64_t, std::string_view)> on_phase_;
 };

@@ -12,7 +12,7 @@ namespace trireme {
 inline constexpr std::array<char, 8> kLedgerMagic = {'T', 'R', 'L', 'E', 'D', 'G', 'E', 'R'};
 inline constexpr std::uint32_t kLedgerVersion = 1;
 
-struct Ledger::Record {
+struct LedgerFileRecord {
   std::uint64_t number;  // counts from 1; 0 while the record is being written
   std::int64_t sequence;
   std::int64_t count;
@@ -43,7 +43,7 @@ struct Ledger::Record {
     return static_cast<std::uint32_t>(sum);
   }
 };
-struct Ledger::Header {
+struct LedgerFileHeader {
   std::array<char, 8> magic;
   std::uint32_t version, header_bytes, record_bytes, capacity;
   std::int32_t rank, pid, thread;

@@ -13,7 +13,12 @@
 namespace trireme {
 namespace {
 
-constexpr std::int32_t kMostRanks = 1 << 20;
+constexpr std::int32_t kMostRanks = 1 << 17;
+// Above every time and count that a run has (2^61 ns are 73 years), and small enough that sums of a few cannot
+// overflow.
+constexpr std::int64_t kLargest = std::int64_t{1} << 61;
+
+std::int64_t Bounded(std::int64_t value) { return std::clamp<std::int64_t>(value, -1, kLargest); }
 
 // Text up to its first zero, control characters replaced: it may have been torn, or not be ours.
 template <std::size_t kSize>
@@ -50,9 +55,9 @@ class LedgerReader {
     const std::size_t records = part == LedgerPart::kAll ? kLedgerRecords : 0;
     // A phase may be changing under the reader's eyes; it takes nanoseconds, so that a second look is enough.
     for (int attempt = 0; attempt < 3 && (attempt == 0 || header_.stamp % 2 == 1); ++attempt) {
-      bytes_ = ReadHead(path, sizeof(Ledger::Header) + records * sizeof(Ledger::Record));
-      Require(bytes_.size() >= sizeof(Ledger::Header), "'{}' is no ledger: it has {} bytes, a ledger at least {}", path,
-              bytes_.size(), sizeof(Ledger::Header));
+      bytes_ = ReadHead(path, sizeof(LedgerFileHeader) + records * sizeof(LedgerFileRecord));
+      Require(bytes_.size() >= sizeof(LedgerFileHeader), "'{}' is no ledger: it has {} bytes, a ledger at least {}",
+              path, bytes_.size(), sizeof(LedgerFileHeader));
       std::memcpy(&header_, bytes_.data(), sizeof header_);
     }
     CheckHeader(path);
@@ -67,8 +72,8 @@ class LedgerReader {
  private:
   void CheckHeader(const std::string& path) const {
     Require(header_.magic == kLedgerMagic, "'{}' is no ledger: it does not begin with TRLEDGER", path);
-    Require(header_.version == kLedgerVersion && header_.header_bytes == sizeof(Ledger::Header) &&
-                header_.record_bytes == sizeof(Ledger::Record) && header_.capacity == kLedgerRecords,
+    Require(header_.version == kLedgerVersion && header_.header_bytes == sizeof(LedgerFileHeader) &&
+                header_.record_bytes == sizeof(LedgerFileRecord) && header_.capacity == kLedgerRecords,
             "'{}' is a ledger of version {} with {} records of {} bytes; this program reads version {}", path,
             header_.version, header_.capacity, header_.record_bytes, kLedgerVersion);
     std::int64_t ranks = 1;
@@ -90,30 +95,30 @@ class LedgerReader {
     result_.thread = header_.thread;
     result_.process_start = header_.process_start;
     result_.host = Text(header_.host);
-    result_.created_ns = header_.created_ns;
+    result_.created_ns = Bounded(header_.created_ns);
     result_.beats = header_.beats;
-    result_.heartbeat_ns = header_.heartbeat_ns;
-    result_.step = header_.step;
-    result_.first_step = header_.first_step;
+    result_.heartbeat_ns = Bounded(header_.heartbeat_ns);
+    result_.step = Bounded(header_.step);
+    result_.first_step = Bounded(header_.first_step);
     result_.phase = Text(header_.phase);
-    result_.phase_ns = header_.phase_ns;
+    result_.phase_ns = Bounded(header_.phase_ns);
     result_.end = header_.end <= static_cast<std::uint32_t>(LedgerEnd::kFailed) ? static_cast<LedgerEnd>(header_.end)
                                                                                 : LedgerEnd::kRunning;
-    result_.end_ns = header_.end_ns;
+    result_.end_ns = Bounded(header_.end_ns);
     result_.message = Text(header_.message);
-    for (const Ledger::Header::Group& group : header_.groups) {
+    for (const LedgerFileHeader::Group& group : header_.groups) {
       if (group.name[0] != 0) {
-        result_.groups.push_back({Text(group.name), group.started, group.ended});
+        result_.groups.push_back({Text(group.name), Bounded(group.started), Bounded(group.ended)});
       }
     }
   }
 
   void FillCalls() {
-    const std::size_t whole = (bytes_.size() - sizeof(Ledger::Header)) / sizeof(Ledger::Record);
+    const std::size_t whole = (bytes_.size() - sizeof(LedgerFileHeader)) / sizeof(LedgerFileRecord);
     std::vector<std::pair<std::uint64_t, LedgerCall>> numbered;
     for (std::size_t i = 0; i < whole; ++i) {
-      Ledger::Record record;
-      std::memcpy(&record, bytes_.data() + sizeof(Ledger::Header) + i * sizeof record, sizeof record);
+      LedgerFileRecord record;
+      std::memcpy(&record, bytes_.data() + sizeof(LedgerFileHeader) + i * sizeof record, sizeof record);
       if (record.number == 0 && record.started_ns == 0) {
         continue;
       }
@@ -133,23 +138,23 @@ class LedgerReader {
     }
   }
 
-  LedgerCall Convert(const Ledger::Record& record) const {
+  LedgerCall Convert(const LedgerFileRecord& record) const {
     return {.group = result_.groups[record.group].name,
-            .sequence = record.sequence,
+            .sequence = Bounded(record.sequence),
             .call = {.kind = static_cast<CollectiveKind>(record.kind),
                      .dtype = static_cast<DType>(record.dtype),
                      .op = static_cast<ReduceOp>(record.op),
-                     .count = record.count,
+                     .count = Bounded(record.count),
                      .peer = record.peer,
                      .tag = record.tag},
-            .step = record.step,
+            .step = Bounded(record.step),
             .phase = Text(record.phase),
-            .started_ns = record.started_ns,
-            .ended_ns = record.ended_ns};
+            .started_ns = Bounded(record.started_ns),
+            .ended_ns = Bounded(record.ended_ns)};
   }
 
   std::vector<std::byte> bytes_;
-  Ledger::Header header_{};
+  LedgerFileHeader header_{};
   RankRecord result_;
 };
 

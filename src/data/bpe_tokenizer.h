@@ -52,7 +52,7 @@ class BpeTokenizer final : public Tokenizer {
   void EncodePlain(std::string_view text, WordCache& cache, std::vector<std::int32_t>& ids) const;
 
   std::string origin_;
-  UnicodeClasses classes_;
+  const UnicodeClasses& classes_ = UnicodeClasses::Get();
   BytePairModel model_;
   TextNormalizer normalizer_;
   SplitPattern pattern_;

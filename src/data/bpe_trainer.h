@@ -32,7 +32,7 @@ class BpeTrainer {
 
  private:
   BpeTrainingOptions options_;
-  UnicodeClasses classes_;
+  const UnicodeClasses& classes_ = UnicodeClasses::Get();
   std::unordered_map<std::string, std::int64_t> counts_;
 };
 

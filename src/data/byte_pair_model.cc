@@ -60,7 +60,9 @@ void BytePairModel::AddMerges(const BytePairVocabulary& vocabulary, const std::s
   merge_count_ = static_cast<std::int64_t>(vocabulary.merges.size());
   table_.resize(std::bit_ceil(vocabulary.merges.size() * 2 + 2));
   std::uint32_t rank = 0;
-  for (const auto& [left, right] : vocabulary.merges) {
+  for (const auto& merge : vocabulary.merges) {
+    const std::string& left = merge.first;
+    const std::string& right = merge.second;
     const auto find = [&](const std::string& text) {
       const auto found = by_text_.find(text);
       Require(found != by_text_.end(), "merge {} of '{}' ('{}' and '{}') needs the token '{}', which is not there",

@@ -61,6 +61,11 @@ std::uint8_t Classify(UChar32 code) {
 
 }  // namespace
 
+const UnicodeClasses& UnicodeClasses::Get() {
+  static const UnicodeClasses classes;
+  return classes;
+}
+
 UnicodeClasses::UnicodeClasses() : classes_(kIllFormed + 1), by_byte_(256, kBeyond) {
   for (char32_t code = 0; code < kIllFormed; ++code) {
     classes_[code] = Classify(static_cast<UChar32>(code));

@@ -19,13 +19,16 @@ enum CharacterClass : std::uint8_t {
 
 class UnicodeClasses {
  public:
-  UnicodeClasses();
+  // The table, filled at the first call; it never changes.
+  static const UnicodeClasses& Get();
   // Classes of a code point up to and including kIllFormed, which has none.
   std::uint8_t operator[](char32_t code) const { return classes_[code]; }
   // Classes by the first byte of a character; kBeyond where more bytes must be looked at.
   const std::uint8_t* by_byte() const { return by_byte_.data(); }
 
  private:
+  UnicodeClasses();
+
   std::vector<std::uint8_t> classes_;
   std::vector<std::uint8_t> by_byte_;
 };

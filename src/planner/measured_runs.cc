@@ -74,9 +74,10 @@ std::optional<double> ParseNumber(const std::string& text, const std::string& wh
 
 void RequireColumns(const std::vector<std::string>& header, const std::string& origin) {
   for (const char* needed : {"id", "layers", "hidden", "tp", "pp", "dp", "micro_batch", "global_batch"}) {
-    Require(std::find(header.begin(), header.end(), needed) != header.end(),
-            "{}: the first line names no column '{}': a table of runs needs it{}", origin, needed,
-            NearestMatch(needed, header));
+    if (std::find(header.begin(), header.end(), needed) == header.end()) {
+      Fail("{}: the first line names no column '{}': a table of runs needs it{}", origin, needed,
+           NearestMatch(needed, header));
+    }
   }
 }
 

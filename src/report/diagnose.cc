@@ -59,7 +59,7 @@ std::string TimelineRow(const RankRecord& record, std::int64_t from, std::int64_
   const std::int64_t oldest = record.calls.empty() ? record.phase_ns : record.calls.front().started_ns;
   const double scale = static_cast<double>(kColumns) / static_cast<double>(until - from);
   const auto column = [&](std::int64_t time) {
-    return std::clamp(static_cast<int>(static_cast<double>(time - from) * scale), 0, kColumns - 1);
+    return static_cast<int>(std::clamp(static_cast<double>(time - from) * scale, 0.0, kColumns - 1.0));
   };
   const auto paint = [&](std::int64_t first, std::int64_t last, char with) {
     if (last >= from && first <= until && first <= last) {
@@ -131,19 +131,10 @@ std::string GroupLines(const FlightStory& story) {
 }
 
 std::string LatenessLines(const FlightStory& story) {
+  constexpr double kLeastShare = 0.05;
   std::string text;
-  for (std::size_t i = 0; i < story.ranks.size(); ++i) {
-    const Lateness& late = story.lateness[i];
-    const std::vector<LedgerCall>& calls = story.ranks[i].calls;
-    if (late.of < 20 || late.last * 10 < late.of * 6) {
-      continue;
-    }
-    // Somebody is always last: a straggler is one that costs the others a share of their time.
-    const double span = static_cast<double>(calls.back().started_ns - calls.front().started_ns) * 1e-9;
-    if (late.seconds * late.last > 0.05 * span) {
-      text += fmt::format("  rank {} came last to {} of {} collectives, {:.1f} ms behind the median\n",
-                          story.ranks[i].rank, late.last, late.of, late.seconds * 1e3);
-    }
+  for (const Straggler& each : FindStragglers(story, kLeastShare)) {
+    text += "  " + each.text + "\n";
   }
   return text;
 }

@@ -182,8 +182,9 @@ bool Settings::HasTable(const std::string& table) const {
 
 void Settings::RequireAllKnown() const {
   for (const auto& [key, value] : values_) {
-    Require(asked_.count(key) != 0, "{}, line {}: unknown key '{}'{}", origin_, value.line, key,
-            NearestMatch(key, asked_));
+    if (asked_.count(key) == 0) {
+      Fail("{}, line {}: unknown key '{}'{}", origin_, value.line, key, NearestMatch(key, asked_));
+    }
   }
 }
 

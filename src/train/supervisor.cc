@@ -33,6 +33,8 @@ constexpr int kSameDeaths = 3;
 constexpr int kDeathsWithoutProgress = 10;
 constexpr std::size_t kMostStacks = 8;
 constexpr double kStackSeconds = 8;
+// Of the time of its group that a straggler costs.
+constexpr double kStragglerShare = 0.1;
 
 struct Death {
   std::int64_t step = 0;
@@ -78,6 +80,7 @@ class Supervisor {
   // The job's exit code, or -1 when it died: then death_ says how.
   int RunOnce() {
     watchdog_ = Watchdog(options_.limits);
+    suspected_ = named_ = -1;
     JobProcess job(options_.command);
     while (!job.Ended()) {
       std::this_thread::sleep_for(std::chrono::duration<double>(options_.poll_seconds));
@@ -86,12 +89,28 @@ class Supervisor {
         job.End(0, ReadFlight(flight_).ranks);
         return kFailed;
       }
+      LookForStragglers();
       const std::vector<RankSight> sights = Sights();
       if (const std::optional<Alarm> alarm = watchdog_.Look(Now(), sights)) {
         return EndStalled(job, *alarm, sights);
       }
     }
     return EndOf(job);
+  }
+
+  // A rank that is slow twice in a row is told once; the run goes on.
+  void LookForStragglers() {
+    if (Now() < next_straggler_look_) {
+      return;
+    }
+    next_straggler_look_ = Now() + options_.straggler_seconds;
+    const std::vector<Straggler> found = FindStragglers(ReadFlight(flight_), kStragglerShare);
+    const int slowest = found.empty() ? -1 : found.front().rank;
+    if (slowest >= 0 && slowest == suspected_ && slowest != named_) {
+      named_ = slowest;
+      Say("a straggler: " + found.front().text);
+    }
+    suspected_ = slowest;
   }
 
   // True when the job was asked to stop before: it may hang, and whoever asks twice does not want to wait.
@@ -274,6 +293,9 @@ class Supervisor {
   std::string host_ = HostName();
   std::uint64_t beats_ = 0;
   double silent_since_ = 0;
+  double next_straggler_look_ = 0;
+  int suspected_ = -1;  // the slowest rank at the last look
+  int named_ = -1;      // the straggler that was told
   bool asked_to_stop_ = false;
 };
 

@@ -1,6 +1,7 @@
-// Starts a training job as a child process and stays with it: sees ranks that died, stopped, spin or never arrive,
-// without asking them or MPI; names rank, phase, collective and peer; keeps ledgers and stacks in RUN/flight/death-NNN;
-// ends the job and starts it again from its newest good checkpoint. A run that makes progress is never ended.
+// Starts a training job as a child process and stays with it: sees ranks that died, stopped, spin, never arrive or
+// straggle, without asking them or MPI; names rank, phase, collective and peer; keeps ledgers and stacks in
+// RUN/flight/death-NNN; ends the job and starts it again from its newest good checkpoint. A run that makes progress is
+// never ended.
 #pragma once
 
 #include <functional>
@@ -16,7 +17,8 @@ struct SupervisorOptions {
   std::vector<std::string> command;  // the job, launcher included
   WatchLimits limits;
   double poll_seconds = 0.2;
-  double grace_seconds = 3;  // between SIGTERM and SIGKILL
+  double straggler_seconds = 5;  // between looks for ranks that are slow but alive
+  double grace_seconds = 3;      // between SIGTERM and SIGKILL
   // What there is to tell a person, line by line.
   std::function<void(const std::string&)> message;
 };

@@ -18,7 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 std::vector<std::string> Pieces(SplitPattern pattern, const std::string& text) {
-  static const UnicodeClasses classes;
+  const UnicodeClasses& classes = UnicodeClasses::Get();
   std::vector<std::string> pieces;
   const char* const end = text.data() + text.size();
   for (const char* at = text.data(); at < end;) {

@@ -27,10 +27,11 @@ class FaultRun {
   pid_t Start(const std::vector<std::string>& options = {}) const;
   Outcome Wait(pid_t process) const;
   Outcome Run(const std::vector<std::string>& options = {}) const { return Wait(Start(options)); }
-  // trireme with these arguments.
+  // trireme with these arguments; what a run that Start() began has said until then is lost.
   Outcome Program(const std::vector<std::string>& arguments) const;
 
   std::string folder() const { return folder_ + "/run"; }
+  std::string recipe() const { return folder_ + "/recipe.toml"; }
   // Of the newest checkpoint's whole state.
   std::string Digest() const;
   // Of the same run when nothing happens to it.

@@ -69,6 +69,18 @@ INSTANTIATE_TEST_SUITE_P(Every, SavePoints,
                            return name;
                          });
 
+TEST(RunFolder, ASecondJobIsRefusedAndTheFirstGoesOn) {
+  const FaultRun run({"train.steps=100000", "checkpoint.every=0"});
+  const pid_t first = run.Start();
+  std::this_thread::sleep_for(std::chrono::milliseconds(600));
+  const Outcome second = run.Program({"train", run.recipe(), "--run", run.folder()});
+  EXPECT_EQ(second.code, 2) << second.output;
+  EXPECT_THAT(second.output, HasSubstr("another job is at work in this run folder"));
+  EXPECT_THAT(second.output, HasSubstr("process " + std::to_string(first)));
+  kill(first, SIGTERM);
+  EXPECT_EQ(run.Wait(first).code, 3);
+}
+
 TEST(Signals, TerminatedItSavesLeavesWithThreeAndGoesOn) {
   const FaultRun run({"train.steps=4000", "checkpoint.every=0"});
   const pid_t process = run.Start();

@@ -71,6 +71,15 @@ TEST(Supervisor, SaysNothingAboutASoundRunAndPassesOnItsCode) {
   EXPECT_EQ(run.Run({"--supervise", "--set", "layout.tensor=3"}).code, 2);
 }
 
+TEST(Supervisor, NamesAStragglerAndLeavesItAtWork) {
+  const FaultRun run({"train.steps=130", "checkpoint.every=0"});
+  const Outcome outcome = run.Run({"--supervise", "--inject", "rank=2,step=1,phase=forward,what=slow"});
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("supervisor: a straggler: rank 2 came last to"));
+  EXPECT_THAT(outcome.output, Not(HasSubstr("died")));
+  EXPECT_EQ(run.Digest(), run.UntouchedDigest());
+}
+
 TEST(Supervisor, PassesOnARequestToStop) {
   const FaultRun run({"train.steps=100000"});
   const pid_t process = run.Start({"--supervise"});

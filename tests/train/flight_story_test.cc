@@ -92,12 +92,26 @@ TEST(FlightStory, ReceiversWaitForTheirSender) {
   EXPECT_THAT(story.waits_for[2], ElementsAre(members[0]));
 }
 
-TEST(FlightStory, CountsWhoComesLast) {
+TEST(FlightStory, NamesStragglersAmongRanksThatDoEqualWork) {
   const FlightStory story = MakeStory(
-      {At(0, "world", 30, false), At(1, "world", 30, false), At(2, "world", 30, false), At(3, "world", 30, false)});
+      {At(0, "tensor", 30, false), At(1, "tensor", 30, false), At(2, "tensor", 30, false), At(3, "tensor", 30, false)});
   EXPECT_EQ(story.lateness[3].last, 30);
   EXPECT_EQ(story.lateness[3].of, 30);
-  EXPECT_EQ(story.lateness[0].last, 0);
+  EXPECT_EQ(story.lateness[2].last, 0);
+  EXPECT_DOUBLE_EQ(story.lateness[3].blame, 1);
+  const double share = story.lateness[3].share;
+  ASSERT_GT(share, 0);
+  const std::vector<Straggler> found = FindStragglers(story, share / 2);
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_THAT(found[0].text, HasSubstr("rank 1 came last to 30 of 30 collectives"));
+  EXPECT_EQ(found[1].rank, 3);
+  EXPECT_TRUE(FindStragglers(story, share * 2).empty());
+}
+
+TEST(FlightStory, ThatAStageIsLastByTheOrderOfThingsIsNoStraggler) {
+  const FlightStory story = MakeStory(
+      {At(0, "world", 30, false), At(1, "world", 30, false), At(2, "world", 30, false), At(3, "world", 30, false)});
+  EXPECT_TRUE(FindStragglers(story, 0).empty());
 }
 
 TEST(FlightStory, DiagnoseTellsItInWordsAndRefusesAnEmptyFolder) {
