@@ -4,38 +4,22 @@
 #include <fstream>
 
 #include "apps/trireme/commands.h"
+#include "apps/trireme/plan_validate.h"
 #include "base/error.h"
-#include "checkpoint/hugging_face.h"
 #include "checkpoint/weight_source.h"
+#include "planner/deadline.h"
 #include "planner/emit.h"
 #include "planner/explain.h"
+#include "planner/model_shape.h"
 #include "planner/phases.h"
 #include "planner/plan_text.h"
 #include "planner/ramp.h"
 #include "planner/shapes.h"
 #include "planner/timeline.h"
-#include "planner/validate.h"
 #include "topology/settings.h"
 
 namespace trireme {
 namespace {
-
-// Told, or beside the working folder or the program.
-std::string DataFolder(const std::string& told, const std::string& name) {
-  if (!told.empty()) {
-    return told;
-  }
-  std::error_code status;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", status).parent_path();
-  for (const std::filesystem::path& place :
-       {std::filesystem::path(name), program / name, program / ".." / name, program / ".." / ".." / name,
-        program / ".." / "share" / "trireme" / name}) {
-    if (std::filesystem::is_directory(place, status)) {
-      return place.string();
-    }
-  }
-  Fail("no folder '{}' was found; name it with --{}-folder", name, name);
-}
 
 void WriteFile(const std::string& path, const std::string& text) {
   std::ofstream file(path, std::ios::binary);
@@ -57,17 +41,17 @@ struct PlanCommand {
 
   ModelConfig ReadModel() const {
     ModelConfig config;
-    if (std::filesystem::is_directory(model)) {
-      config = ReadHuggingFaceConfig(model);
-    } else if (model.ends_with(".json")) {
-      std::ifstream file(model, std::ios::binary);
-      Require(file.good(), "'{}' cannot be read", model);
-      config = ParseHuggingFaceConfig({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()}, model);
+    const bool folder = std::filesystem::is_directory(model);
+    if (folder || model.ends_with(".json")) {
+      const std::string path = folder ? model + "/config.json" : model;
+      std::ifstream file(path, std::ios::binary);
+      Require(file.good(), "'{}' cannot be read", path);
+      config = ParseModelShape({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()}, path);
     } else if (model.ends_with(".toml")) {
       config = LoadRecipe(model, {}, {.models_folder = models_folder, .read_model = trireme::ReadModel}).config.model;
     } else if (!model.empty()) {
-      const std::string folder = models_folder.empty() ? DataFolder("", "models") : models_folder;
-      config = LoadRecipe(FindSettingsFile(folder, model, "model"), {}, {.models_folder = folder}).config.model;
+      const std::string files = DataFolder(models_folder, "models");
+      config = LoadRecipe(FindSettingsFile(files, model, "model"), {}, {.models_folder = files}).config.model;
     } else {
       Require(layers > 0 && hidden > 0 && heads > 0,
               "name a model (--model) or its shape (--layers, --hidden, --heads)");
@@ -76,16 +60,17 @@ struct PlanCommand {
       config.sequence = 2048;
     }
     const auto take = [](std::int64_t given, std::int64_t& field) { field = given > 0 ? given : field; };
+    // A new width has its family's feed-forward, new heads have keys of their own, unless these are told too.
+    config.ffn = hidden > 0 ? 0 : config.ffn;
+    config.kv_heads = heads > 0 ? 0 : config.kv_heads;
     take(layers, config.layers);
     take(hidden, config.hidden);
     take(heads, config.heads);
+    take(kv_heads, config.kv_heads);
+    take(ffn, config.ffn);
     take(vocabulary, config.vocabulary);
     take(sequence, config.sequence);
-    if (layers + hidden + heads + kv_heads + ffn > 0) {
-      config.kv_heads = kv_heads;
-      config.ffn = ffn;
-    }
-    return Completed(config, true);
+    return Completed(config, !model.empty());
   }
 
   void Hold(SearchRequest& request) const {
@@ -126,11 +111,35 @@ struct PlanCommand {
   BatchConfig ReadRamp() const {
     BatchConfig batch{.global = global_batch};
     if (!ramp.empty()) {
-      Require(
-          std::sscanf(ramp.c_str(), "%ld,%ld,%ld", &batch.ramp_start, &batch.ramp_increment, &batch.ramp_samples) == 3,
-          "--ramp '{}' must be start,increment,samples, such as 192,16,9765625", ramp);
+      int read = 0;
+      Require(std::sscanf(ramp.c_str(), "%ld,%ld,%ld%n", &batch.ramp_start, &batch.ramp_increment, &batch.ramp_samples,
+                          &read) == 3 &&
+                  static_cast<std::size_t>(read) == ramp.size(),
+              "--ramp '{}' must be start,increment,samples, such as 192,16,9765625", ramp);
+      RequireRamp(batch);
     }
     return batch;
+  }
+
+  // Mistakes in what comes after the search are told before it.
+  void CheckOptions() const {
+    Require(!cluster.empty(), "name a cluster (--cluster), such as dgx-h100");
+    Require(global_batch > 0, "--global-batch must be given, above 0");
+    Require(!estimate || tokens > 0, "--estimate needs --tokens");
+    Require(deadline == 0 || tokens > 0, "--deadline needs --tokens");
+    Require(allocation == 0 || tokens > 0, "--allocation needs --tokens");
+    Require(timeline.empty() || !layout.empty(), "--timeline needs --layout");
+    Require(nodes == 0 || gpus == 0, "--nodes {} and --gpus {}: give one of them", nodes, gpus);
+    const DType element = ParseDType(dtype);
+    Require(element == DType::kBFloat16 || element == DType::kFloat16 || element == DType::kFloat32,
+            "--dtype {}: models train in bf16, fp16 or fp32", dtype);
+    ReadRamp();
+    std::string left = emit + ",";
+    for (std::size_t comma = left.find(','); !emit.empty() && comma != std::string::npos; comma = left.find(',')) {
+      const std::string word = left.substr(0, comma);
+      Require(word == "recipe" || word == "sbatch", "--emit '{}' must be recipe, sbatch or recipe,sbatch", emit);
+      left.erase(0, comma + 1);
+    }
   }
 
   int Explaining(const SearchRequest& request) const {
@@ -157,7 +166,6 @@ struct PlanCommand {
     }
     int every = 0;
     if (estimate) {
-      Require(tokens > 0, "--estimate needs --tokens");
       const double samples = tokens / static_cast<double>(request.model.sequence);
       const TrainingTime time =
           EstimateTraining({.cluster = request.cluster,
@@ -183,8 +191,6 @@ struct PlanCommand {
                               .checkpoint_every = every,
                               .spare_nodes = spare_nodes,
                               .name = std::filesystem::path(out).filename().string()};
-    Require(emit.find("recipe") != std::string::npos || emit.find("sbatch") != std::string::npos,
-            "--emit '{}' must name recipe, sbatch or both", emit);
     if (emit.find("recipe") != std::string::npos) {
       WriteFile(out + ".toml", EmitRecipe(emitted));
     }
@@ -194,13 +200,14 @@ struct PlanCommand {
   }
 
   int Run() const {
-    Require(!cluster.empty(), "name a cluster (--cluster), such as dgx-h100");
+    CheckOptions();
     const Cluster machine = LoadCluster(cluster, DataFolder(clusters_folder, "clusters"));
     const SoftwareStack software = LoadStack(stack, DataFolder(stacks_folder, "stacks"));
     const StackState state = Resolve(software, machine, "");
     const ModelConfig config = ReadModel();
     const int devices = gpus > 0 ? gpus : (nodes > 0 ? nodes : machine.nodes) * machine.devices_per_node;
-    Require(global_batch > 0, "--global-batch must be above 0");
+    Require(spare_nodes * machine.devices_per_node < devices, "{} spare nodes leave nothing of {} devices", spare_nodes,
+            devices);
     SearchRequest request{.cluster = machine,
                           .stack = software,
                           .state = state,
@@ -229,34 +236,20 @@ struct PlanCommand {
       std::fputs(ToText(PlanPhases(request, ParsePhases(phases), tokens), tokens).c_str(), stdout);
       return 0;
     }
+    return Ranking(request);
+  }
+
+  int Ranking(const SearchRequest& request) const {
     const SearchResult result = Search(request);
     const RankingOptions options{.tokens = tokens, .deadline_days = deadline, .device_hours = allocation, .rows = rows};
     std::fputs((json ? RankingJson(result, request, options) : RankingText(result, request, options)).c_str(), stdout);
     if (result.ranked.empty()) {
       return kExitFailed;
     }
-    Finish(request, result.ranked.front());
-    return 0;
-  }
-};
-
-struct ValidateCommand {
-  std::string runs;
-  std::string clusters_folder, stacks_folder;
-  ValidateOptions options;
-  bool json = false;
-  bool calibrate = false;
-
-  int Run() const {
-    const PlannerFiles files =
-        LoadPlannerFiles(DataFolder(clusters_folder, "clusters"), DataFolder(stacks_folder, "stacks"));
-    const std::vector<MeasuredRun> table = LoadRuns(runs);
-    if (calibrate) {
-      std::fputs(CalibrationsText(table, files).c_str(), stdout);
-      return 0;
+    if (deadline > 0 && !json && TimeOfTraining(request, result.ranked.front(), tokens).days > deadline) {
+      std::fputs(("\n" + ToText(NodesForDeadline(request, tokens, deadline), request, deadline)).c_str(), stdout);
     }
-    const Validation validation = Validate(table, files, options);
-    std::fputs((json ? ToJson(validation) : ToText(validation)).c_str(), stdout);
+    Finish(request, result.ranked.front());
     return 0;
   }
 };
@@ -264,39 +257,44 @@ struct ValidateCommand {
 void AddModelOptions(CLI::App* plan, PlanCommand& c) {
   plan->add_option("--model", c.model, "A file in models/, a recipe, a Hugging Face directory or config.json");
   plan->add_option("--family", c.family, "gpt2, bloom or llama, when the shape is given by flags");
-  plan->add_option("--layers", c.layers, "Blocks; this and the next ones also change a named model");
-  plan->add_option("--hidden", c.hidden, "Hidden size");
-  plan->add_option("--heads", c.heads, "Attention heads");
-  plan->add_option("--kv-heads", c.kv_heads, "Key and value heads");
-  plan->add_option("--ffn", c.ffn, "Width of the feed-forward part");
-  plan->add_option("--vocabulary", c.vocabulary, "Rows of the token table");
-  plan->add_option("--sequence", c.sequence, "Tokens of a sample");
+  plan->add_option("--layers", c.layers, "Blocks; this and the next ones also change a named model")
+      ->check(CLI::PositiveNumber);
+  plan->add_option("--hidden", c.hidden, "Hidden size")->check(CLI::PositiveNumber);
+  plan->add_option("--heads", c.heads, "Attention heads")->check(CLI::PositiveNumber);
+  plan->add_option("--kv-heads", c.kv_heads, "Key and value heads")->check(CLI::PositiveNumber);
+  plan->add_option("--ffn", c.ffn, "Width of the feed-forward part")->check(CLI::PositiveNumber);
+  plan->add_option("--vocabulary", c.vocabulary, "Rows of the token table")->check(CLI::PositiveNumber);
+  plan->add_option("--sequence", c.sequence, "Tokens of a sample")->check(CLI::PositiveNumber);
   plan->add_option("--models-folder", c.models_folder, "Where model files lie");
 }
 
 void AddMachineOptions(CLI::App* plan, PlanCommand& c) {
   plan->add_option("--cluster", c.cluster, "A file in clusters/, by name or path");
   plan->add_option("--stack", c.stack, "Whose software: a file in stacks/, by name or path (trireme)");
-  plan->add_option("--nodes", c.nodes, "Nodes of the allocation (all)");
-  plan->add_option("--gpus", c.gpus, "Devices of the allocation, instead of --nodes");
-  plan->add_option("--spare-nodes", c.spare_nodes, "Of these, nodes held back for failures");
+  plan->add_option("--nodes", c.nodes, "Nodes of the allocation (all)")->check(CLI::PositiveNumber);
+  plan->add_option("--gpus", c.gpus, "Devices of the allocation, instead of --nodes")->check(CLI::PositiveNumber);
+  plan->add_option("--spare-nodes", c.spare_nodes, "Of these, nodes held back for failures")
+      ->check(CLI::NonNegativeNumber);
   plan->add_option("--phases", c.phases, "An allocation that changes: nodes:days,nodes:days,nodes");
   plan->add_option("--clusters-folder", c.clusters_folder, "Where cluster files lie");
   plan->add_option("--stacks-folder", c.stacks_folder, "Where stack files lie");
 }
 
 void AddPlanOptions(CLI::App* plan, PlanCommand& c) {
-  plan->add_option("--global-batch", c.global_batch, "Samples of a step");
-  plan->add_option("--tokens", c.tokens, "Tokens of the whole training: adds days, device-hours and energy");
+  plan->add_option("--global-batch", c.global_batch, "Samples of a step")->check(CLI::PositiveNumber);
+  plan->add_option("--tokens", c.tokens, "Tokens of the whole training: adds days, device-hours and energy")
+      ->check(CLI::PositiveNumber);
   plan->add_option("--dtype", c.dtype, "bf16, fp16 or fp32 (bf16)");
-  plan->add_option("--max-tensor", c.most_tensor, "Largest tensor degree (the devices of a node)");
-  plan->add_option("--max-micro-batch", c.most_micro_batch, "Largest micro batch (64)");
+  plan->add_option("--max-tensor", c.most_tensor, "Largest tensor degree (the devices of a node)")
+      ->check(CLI::PositiveNumber);
+  plan->add_option("--max-micro-batch", c.most_micro_batch, "Largest micro batch (64)")->check(CLI::PositiveNumber);
   plan->add_option("--headroom", c.headroom, "Share of device memory to leave free (0.06)");
   plan->add_option("--fix", c.fix, "Axes to hold, such as \"tp=4 zero=1 recompute=full\"");
-  plan->add_option("--deadline", c.deadline, "Days: marks layouts that miss it");
-  plan->add_option("--allocation", c.allocation, "Device-hours: marks layouts that exceed them");
-  plan->add_option("--rows", c.rows, "Layouts to show (15)");
-  plan->add_option("--threads", c.threads, "Threads of the search (2)");
+  plan->add_option("--deadline", c.deadline, "Days: marks layouts that miss it")->check(CLI::PositiveNumber);
+  plan->add_option("--allocation", c.allocation, "Device-hours: marks layouts that exceed them")
+      ->check(CLI::PositiveNumber);
+  plan->add_option("--rows", c.rows, "Layouts to show (15)")->check(CLI::PositiveNumber);
+  plan->add_option("--threads", c.threads, "Threads of the search (2)")->check(CLI::PositiveNumber);
   plan->add_option("--layout", c.layout, "Explain this one, such as \"tp=4 pp=12 dp=8 mbs=2 zero=1 recompute=full\"");
   plan->add_option("--timeline", c.timeline, "With --layout: \"text\", or a file for a Chrome/Perfetto trace");
   plan->add_option("--ramp", c.ramp, "Price a batch ramp: start,increment,samples");
@@ -308,21 +306,6 @@ void AddPlanOptions(CLI::App* plan, PlanCommand& c) {
   plan->add_flag("--json", c.json, "For programs");
 }
 
-void AddValidateCommand(CLI::App* plan, int& exit_code) {
-  auto command = std::make_shared<ValidateCommand>();
-  CLI::App* validate = plan->add_subcommand("validate", "Predict measured runs and score the predictions");
-  validate->add_option("runs", command->runs, "A CSV table of runs")->required();
-  validate->add_flag("--leave-one-out", command->options.leave_one_out,
-                     "Predict each table by a calibration on the others");
-  validate->add_option("--fit", command->options.fit, "Calibrate on this many runs of each site and stack");
-  validate->add_flag("--calibrate", command->calibrate, "Print calibrations for stack files, from all clean runs");
-  validate->add_flag("--json", command->json, "For programs");
-  validate->add_option("--clusters-folder", command->clusters_folder, "Where cluster files lie");
-  validate->add_option("--stacks-folder", command->stacks_folder, "Where stack files lie");
-  validate->footer("\nExample:\n  trireme plan validate tests/planner/published_runs.csv --leave-one-out");
-  validate->callback([command, &exit_code] { exit_code = command->Run(); });
-}
-
 }  // namespace
 
 void AddPlanCommand(CLI::App& app, int& exit_code) {
@@ -331,7 +314,7 @@ void AddPlanCommand(CLI::App& app, int& exit_code) {
   AddModelOptions(plan, *command);
   AddMachineOptions(plan, *command);
   AddPlanOptions(plan, *command);
-  AddValidateCommand(plan, exit_code);
+  AddPlanValidateCommand(plan, exit_code);
   plan->footer(
       "\nExamples:\n"
       "  trireme plan --model bloom-176b --cluster jean-zay-a100 --stack megatron-ds-2022 --nodes 48 --global-batch "

@@ -120,12 +120,12 @@ std::string EmitSbatch(const EmitRequest& request, const std::string& recipe_pat
       "#SBATCH --requeue\n"
       "#SBATCH --output=%x-%j.out\n\n"
       "# One rank a device; a run resumes from its newest good checkpoint.{}\n"
-      "srun --kill-on-bad-exit=1 --cpu-bind=cores trireme train {} --run \"${{SLURM_JOB_NAME}}\"\n",
+      "srun --nodes={} --ntasks={} --kill-on-bad-exit=1 --cpu-bind=cores trireme train {} --run "
+      "\"${{SLURM_JOB_NAME}}\"\n",
       request.search.cluster.description, request.layout.ToString(), request.name, nodes + request.spare_nodes, tasks,
       tasks,
-      request.spare_nodes > 0 ? fmt::format(" {} of the nodes are spare: --nodes={} runs.", request.spare_nodes, nodes)
-                              : "",
-      recipe_path);
+      request.spare_nodes > 0 ? fmt::format(" {} of the nodes stand by for those that fail.", request.spare_nodes) : "",
+      nodes, request.search.devices, recipe_path);
 }
 
 }  // namespace trireme

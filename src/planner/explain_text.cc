@@ -32,16 +32,20 @@ constexpr NamedTerm kTerms[] = {
 };
 
 std::string MemoryTable(const MemoryEstimate& memory) {
-  std::string text = "stage  weights    grads    optim   activa  scratch messages    fixed    total GiB\n";
+  std::string text =
+      "stage  weights   grads fp32acc   optim    kept scratch  logits messages context fragment   total GiB\n";
   for (std::size_t stage = 0; stage < memory.stages.size(); ++stage) {
     const StageMemory& m = memory.stages[stage];
-    text += fmt::format("{:>5} {:>8.2f} {:>8.2f} {:>8.2f} {:>8.2f} {:>8.2f} {:>8.2f} {:>8.2f} {:>8.2f}{}\n", stage,
-                        m.weights / kGibi, m.gradients / kGibi, m.optimizer / kGibi, m.activations / kGibi,
-                        m.scratch / kGibi, m.messages / kGibi, m.fixed / kGibi, m.total() / kGibi,
-                        static_cast<int>(stage) == memory.worst ? "  <- worst" : "");
+    text += fmt::format(
+        "{:>5} {:>8.2f} {:>7.2f} {:>7.2f} {:>7.2f} {:>7.2f} {:>7.2f} {:>7.2f} {:>8.2f} {:>7.2f} {:>8.2f} {:>7.2f}{}\n",
+        stage, m.weights / kGibi, m.gradients / kGibi, m.accumulation / kGibi, m.optimizer / kGibi,
+        m.activations / kGibi, m.scratch / kGibi, m.logits / kGibi, m.messages / kGibi, m.fixed / kGibi,
+        m.fragmentation / kGibi, m.total() / kGibi, static_cast<int>(stage) == memory.worst ? "  <- worst" : "");
   }
   if (memory.host_per_node > 0) {
-    text += fmt::format("host memory: {:.1f} GiB a node\n", memory.host_per_node / kGibi);
+    text +=
+        fmt::format("host memory: {:.1f} GiB a node{}\n", memory.host_per_node / kGibi,
+                    memory.nvme_per_node > 0 ? fmt::format(", NVMe: {:.1f} GiB", memory.nvme_per_node / kGibi) : "");
   }
   return text;
 }
@@ -110,6 +114,7 @@ std::string ToJson(const Explanation& explanation, const SearchRequest& request)
                       {"peak_gib", estimate.memory.peak / kGibi},
                       {"usable_gib", UsableMemory(request.cluster) / kGibi},
                       {"host_gib_per_node", estimate.memory.host_per_node / kGibi},
+                      {"nvme_gib_per_node", estimate.memory.nvme_per_node / kGibi},
                       {"slowest_stage", estimate.slowest},
                       {"misaligned_heads_seconds", explanation.misalignment},
                       {"tile_and_wave_seconds", explanation.wave_loss},
@@ -120,11 +125,14 @@ std::string ToJson(const Explanation& explanation, const SearchRequest& request)
   for (const StageMemory& m : estimate.memory.stages) {
     json["stages"].push_back({{"weights", m.weights},
                               {"gradients", m.gradients},
+                              {"accumulation", m.accumulation},
                               {"optimizer", m.optimizer},
                               {"activations", m.activations},
                               {"scratch", m.scratch},
+                              {"logits", m.logits},
                               {"messages", m.messages},
-                              {"fixed", m.fixed},
+                              {"context", m.fixed},
+                              {"fragmentation", m.fragmentation},
                               {"host", m.host},
                               {"total", m.total()}});
   }

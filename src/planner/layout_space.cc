@@ -85,6 +85,9 @@ std::string ChoiceRefusal(const ParallelLayout& layout) {
   if (layout.sequence_parallel && layout.tensor == 1) {
     return "sequence parallelism needs a tensor axis";
   }
+  if (layout.recompute == Recompute::kSelective && SplitsBackward(layout.schedule)) {
+    return "selective recomputation equals light under a split backward";
+  }
   if (layout.zero > 0 && layout.data == 1) {
     return "ZeRO needs a data axis";
   }

@@ -36,8 +36,12 @@ std::vector<std::vector<std::string>> ParseCsv(const std::string& text, const st
 struct PlannerFiles {
   std::vector<Cluster> clusters;
   std::vector<SoftwareStack> stacks;
+  int known_clusters = 0;  // those that files name; the others were assumed
 };
 PlannerFiles LoadPlannerFiles(const std::string& clusters_folder, const std::string& stacks_folder);
+// With a cluster for each machine that runs name and no file does: a copy of one with the same accelerator, with the
+// run's devices a node and a site of its own, so that neither borrows the other's calibration.
+PlannerFiles WithAssumedClusters(PlannerFiles files, const std::vector<MeasuredRun>& runs);
 
 // A row that can be priced. Indices into PlannerFiles.
 struct RunPoint {

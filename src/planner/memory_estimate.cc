@@ -26,15 +26,6 @@ Bucket Bare(const Bucket& bucket) {
   return bare;
 }
 
-bool SplitsBackward(const std::string& schedule) {
-  for (const ScheduleKind& kind : ScheduleKinds()) {
-    if (kind.name == schedule) {
-      return kind.splits_backward;
-    }
-  }
-  return false;
-}
-
 StageMemory OurStage(const PlanPoint& point, const ModelAccount& account, const std::vector<std::int64_t>& blocks,
                      const StagePartition& partition, int stage, PipelineClock& clock) {
   const ParallelLayout& layout = point.layout;
@@ -108,8 +99,9 @@ StageMemory TheirStage(const PlanPoint& point, const ModelAccount& account, cons
   memory.fixed = traits.fixed;
   const double weight = std::min(point.stack.time.parameter_bytes, traits.unsharded);
   memory.weights = weight * parameters * (layout.zero == 3 ? sharded : 1);
-  memory.gradients =
-      ((traits.unsharded - weight) + (bf16 ? traits.accumulation : 0)) * parameters * (layout.zero >= 2 ? sharded : 1);
+  const double held = parameters * (layout.zero >= 2 ? sharded : 1);
+  memory.gradients = (traits.unsharded - weight) * held;
+  memory.accumulation = bf16 ? traits.accumulation * held : 0;
   // Adafactor keeps a row and a column where Adam keeps two matrices.
   memory.optimizer =
       (point.fused_optimizer ? traits.sharded : std::max(traits.sharded - 8, 0.0)) * parameters * sharded;
@@ -130,18 +122,25 @@ StageMemory TheirStage(const PlanPoint& point, const ModelAccount& account, cons
   if (layout.recompute == Recompute::kFull) {
     const double kept =
         2 * tokens * static_cast<double>(point.model.hidden) / (layout.sequence_parallel ? layout.tensor : 1);
-    memory.activations = traits.activation_factor * (traits.activations_on_host ? 2 : layers_in_flight) * kept;
+    memory.activations = (traits.activations_on_host ? 2 : layers_in_flight) * kept;
     memory.host += traits.activations_on_host ? layers_in_flight * kept / layout.tensor : 0;
-    memory.scratch += traits.activation_factor * traits.layer_factor * layer;
+    memory.scratch += traits.layer_factor * layer;
+    memory.fragmentation = (traits.activation_factor - 1) * (memory.activations + traits.layer_factor * layer);
   } else {
     const double scores =
         layout.recompute == Recompute::kSelective && !point.flash
             ? 5.0 * static_cast<double>(point.model.heads * point.model.sequence) * tokens / layout.tensor
             : 0;
-    memory.activations = traits.activation_factor * layers_in_flight * (layer - scores);
+    memory.activations = layers_in_flight * (layer - scores);
+    memory.fragmentation = (traits.activation_factor - 1) * memory.activations;
+  }
+  if (layout.pipeline > 1) {
+    // The gradient that comes in and the one that leaves; an input that came in is kept already.
+    memory.messages = 4 * tokens * static_cast<double>(point.model.hidden) /
+                      (point.stack.time.scatter_messages || layout.sequence_parallel ? layout.tensor : 1);
   }
   if (stage == layout.pipeline - 1) {
-    memory.scratch += traits.logit_bytes * tokens * static_cast<double>(LocalVocabulary(point));
+    memory.logits = traits.logit_bytes * tokens * static_cast<double>(LocalVocabulary(point));
   }
   return memory;
 }
@@ -280,7 +279,10 @@ MemoryEstimate EstimateStages(const PlanPoint& point, const ModelAccount& accoun
   if (!point.stack.memory.first_stage_reported) {
     estimate.reported = estimate.peak;
   }
-  estimate.host_per_node = host * std::min(layout.ranks(), point.cluster.devices_per_node);
+  const double on_hosts = host * std::min(layout.ranks(), point.cluster.devices_per_node);
+  estimate.nvme_per_node =
+      point.stack.time.nvme_offload ? std::clamp(on_hosts - point.cluster.host_memory, 0.0, point.cluster.nvme) : 0;
+  estimate.host_per_node = on_hosts - estimate.nvme_per_node;
   return estimate;
 }
 

@@ -16,15 +16,21 @@ namespace trireme {
 
 struct StageMemory {
   double weights = 0;
-  double gradients = 0;    // with fp32 accumulation
-  double optimizer = 0;    // master weights and moments
-  double activations = 0;  // kept from forward to backward
-  double scratch = 0;      // of the module at work: recomputation, logits
-  double messages = 0;
-  double fixed = 0;  // context, communication library, fragmentation
-  double host = 0;   // on the host, of this rank
+  double gradients = 0;      // our stack: the fp32 buckets into which micro batches accumulate
+  double accumulation = 0;   // fp32 copies beside 16-bit gradients
+  double optimizer = 0;      // master weights and moments
+  double activations = 0;    // kept from forward to backward
+  double scratch = 0;        // of the module at work: what is recomputed; our stack: a chunk of logits too
+  double logits = 0;         // of a whole micro batch
+  double messages = 0;       // pipeline messages, batches
+  double fixed = 0;          // context, workspaces, buffers of the communication library
+  double fragmentation = 0;  // real over textbook activations
+  double host = 0;           // on the host, of this rank
 
-  double total() const { return weights + gradients + optimizer + activations + scratch + messages + fixed; }
+  double total() const {
+    return weights + gradients + accumulation + optimizer + activations + scratch + logits + messages + fixed +
+           fragmentation;
+  }
 };
 
 struct MemoryEstimate {
@@ -32,7 +38,8 @@ struct MemoryEstimate {
   int worst = 0;
   double peak = 0;           // device bytes of the worst stage
   double reported = 0;       // of the stage that the stack's logs tell
-  double host_per_node = 0;  // with checkpoint staging
+  double host_per_node = 0;  // bytes that offloading puts on a node's host
+  double nvme_per_node = 0;  // what the host cannot hold of it, where the stack uses NVMe
 };
 
 // What of a model does not depend on the layout, made once: cheap accounts of many layouts follow from it. Remembers

@@ -33,7 +33,7 @@ const ScheduleKind* KindOf(const std::string& name) {
 
 // The least that any stage needs: its own work for all micro batches, the fill before it and the drain after it.
 double BusiestStage(const PipelineShape& shape, const ScheduleCosts& costs) {
-  const bool splits = KindOf(shape.schedule)->splits_backward;
+  const bool splits = SplitsBackward(shape.schedule);
   double least = 0;
   double around = 0;
   for (int stage = 0; stage < shape.stages; ++stage) {
@@ -52,6 +52,11 @@ double BusiestStage(const PipelineShape& shape, const ScheduleCosts& costs) {
 }
 
 }  // namespace
+
+bool SplitsBackward(const std::string& schedule) {
+  const ScheduleKind* kind = KindOf(schedule);
+  return kind != nullptr && kind->splits_backward;
+}
 
 PipelineClock::Track& PipelineClock::TrackOf(const PipelineShape& shape, int micro_batches) {
   const Key key{shape.schedule, shape.stages, shape.chunks, micro_batches};

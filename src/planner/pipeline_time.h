@@ -20,6 +20,9 @@ struct PipelineShape {
   std::int64_t micro_batches = 1;
 };
 
+// Whether a registered schedule runs backward in two parts; false for one from a file.
+bool SplitsBackward(const std::string& schedule);
+
 // Not for concurrent use: keeps the schedules that it has met.
 class PipelineClock {
  public:

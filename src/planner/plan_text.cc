@@ -50,7 +50,8 @@ nlohmann::json ToJsonValue(const Candidate& candidate, const SearchRequest& requ
                       {"model_tflops", candidate.model_tflops},
                       {"tokens_per_second", candidate.tokens_per_second},
                       {"peak_gib", candidate.peak / kGibi},
-                      {"host_gib_per_node", candidate.host / kGibi}};
+                      {"host_gib_per_node", candidate.host / kGibi},
+                      {"nvme_gib_per_node", candidate.nvme / kGibi}};
   if (options.tokens > 0) {
     const TrainingTime time = TimeOfTraining(request, candidate, options.tokens);
     json["days"] = time.days;

@@ -17,17 +17,22 @@ Candidate BestFor(const SearchRequest& request, std::int64_t batch) {
 
 }  // namespace
 
-RampPlan PriceRamp(const SearchRequest& request, const BatchConfig& batch, const ParallelLayout& layout) {
+void RequireRamp(const BatchConfig& batch) {
   Require(batch.ramp_start > 0 && batch.ramp_increment > 0 && batch.ramp_samples > 0,
           "a ramp needs a start, an increment and samples above 0, not {}, {} and {}", batch.ramp_start,
           batch.ramp_increment, batch.ramp_samples);
   Require(batch.ramp_start <= batch.global && (batch.global - batch.ramp_start) % batch.ramp_increment == 0,
           "a ramp from {} by {} never meets the global batch {}", batch.ramp_start, batch.ramp_increment, batch.global);
-  RampPlan plan;
-  plan.filling_batch = static_cast<std::int64_t>(layout.pipeline) * layout.micro_batch * layout.data;
   const std::int64_t steps = (batch.global - batch.ramp_start) / batch.ramp_increment;
   constexpr std::int64_t kMostSizes = 10'000;
   Require(steps <= kMostSizes, "a ramp of {} batch sizes is too fine; the most is {}", steps, kMostSizes);
+}
+
+RampPlan PriceRamp(const SearchRequest& request, const BatchConfig& batch, const ParallelLayout& layout) {
+  RequireRamp(batch);
+  RampPlan plan;
+  plan.filling_batch = static_cast<std::int64_t>(layout.pipeline) * layout.micro_batch * layout.data;
+  const std::int64_t steps = (batch.global - batch.ramp_start) / batch.ramp_increment;
   for (std::int64_t step = 0; step < steps; ++step) {
     RampRow row;
     row.batch = batch.ramp_start + step * batch.ramp_increment;

@@ -25,6 +25,8 @@ struct RampPlan {
   std::int64_t filling_batch = 0;  // the least that gives every stage a micro batch at once
 };
 
+// An Error unless the ramp meets the global batch in whole increments.
+void RequireRamp(const BatchConfig& batch);
 // Prices the ramp up to, not including, the full batch.
 RampPlan PriceRamp(const SearchRequest& request, const BatchConfig& batch, const ParallelLayout& layout);
 std::string ToText(const RampPlan& plan);

@@ -34,6 +34,7 @@ Candidate CandidateOf(const PlanPoint& point, const StepEstimate& estimate) {
           .high = estimate.high,
           .peak = estimate.memory.peak,
           .host = estimate.memory.host_per_node,
+          .nvme = estimate.memory.nvme_per_node,
           .hardware_tflops = HardwareFlops(point) / estimate.seconds / devices / 1e12,
           .model_tflops = ModelFlops(point) / estimate.seconds / devices / 1e12,
           .tokens_per_second =

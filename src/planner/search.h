@@ -38,6 +38,7 @@ struct Candidate {
   double high = 0;
   double peak = 0;             // bytes
   double host = 0;             // bytes a node
+  double nvme = 0;             // likewise
   double hardware_tflops = 0;  // a device
   double model_tflops = 0;
   double tokens_per_second = 0;

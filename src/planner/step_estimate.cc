@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "cost/formulas.h"
 #include "planner/collective_time.h"
 
 namespace trireme {
@@ -21,15 +22,6 @@ struct StageWork {
 
 bool Offloads(const PlanPoint& point) {
   return point.stack.time.host_optimizer || point.layout.offload != Offload::kNone;
-}
-
-bool SplitsBackward(const std::string& schedule) {
-  for (const ScheduleKind& kind : ScheduleKinds()) {
-    if (kind.name == schedule) {
-      return kind.splits_backward;
-    }
-  }
-  return false;
 }
 
 LocalSizes SizesOf(const PlanPoint& point) {
@@ -130,6 +122,18 @@ double AddShardTraffic(const PlanPoint& point, const ModelAccount& account, Cost
   return most;
 }
 
+// Reading and writing what the hosts cannot hold of offloaded state, each step; a node's ranks share its NVMe.
+double NvmeSeconds(const PlanPoint& point, double owned) {
+  const Cluster& cluster = point.cluster;
+  if (!point.stack.time.nvme_offload || cluster.nvme <= 0 || cluster.nvme_bandwidth <= 0) {
+    return 0;
+  }
+  const double weights = point.layout.offload == Offload::kFull ? point.stack.time.parameter_bytes : 0;
+  const double state = point.stack.memory.sharded + weights;
+  const double on_node = owned * state * std::min(point.layout.ranks(), cluster.devices_per_node);
+  return 2 * std::max(on_node - cluster.host_memory, 0.0) / cluster.nvme_bandwidth;
+}
+
 // What a step does once, on the heaviest stage.
 void AddStepWork(const PlanPoint& point, double parameters, double backward, StepEstimate& estimate) {
   const ParallelLayout& layout = point.layout;
@@ -159,7 +163,8 @@ void AddStepWork(const PlanPoint& point, double parameters, double backward, Ste
         owned * (time.host_optimizer ? time.parameter_bytes : time.gradient_bytes + time.parameter_bytes);
     const int on_node = std::min(layout.ranks(), point.cluster.devices_per_node);
     terms.offload = bytes / (point.cluster.host_link.bandwidth * e.host_link) +
-                    owned * kHostOptimizerBytes * on_node / (point.cluster.host_bandwidth * e.host_memory);
+                    owned * kHostOptimizerBytes * on_node / (point.cluster.host_bandwidth * e.host_memory) +
+                    NvmeSeconds(point, owned);
   } else {
     terms.optimizer = owned * time.optimizer_bytes * passes / (point.cluster.device.memory_bandwidth * e.memory);
   }
@@ -183,6 +188,39 @@ void FillComputeTerms(const PlanPoint& point, const StageWork& work, StepTerms& 
   terms.overhead = m * sum.overhead;
   terms.head = m * work.ends.total();
   terms.accumulate = m * work.accumulate;
+}
+
+// What the trainer counts, over all ranks.
+double CountedFlops(const PlanPoint& point) {
+  const LocalSizes sizes = SizesOf(point);
+  const auto flops_of = [](const ModuleCost& cost) {
+    return cost.forward.flops.total() + cost.backward_input.flops.total() + cost.backward_weight.flops.total();
+  };
+  const std::int64_t recomputing = flops_of(CostOfBlock(sizes, point.model));
+  const std::int64_t keeping = flops_of(CostOfBlock(sizes.WithoutRecompute(), point.model));
+  const std::int64_t limit = point.layout.recompute_layers > 0 ? point.layout.recompute_layers : point.model.layers;
+  std::int64_t flops = flops_of(CostOfEmbedding(sizes, point.model)) + flops_of(CostOfHead(sizes, HeadChunk(sizes, 0)));
+  for (const std::int64_t blocks : BlocksOfStages(point)) {
+    const std::int64_t again = std::min(blocks, limit);
+    flops += again * recomputing + (blocks - again) * keeping;
+  }
+  return static_cast<double>(flops) * static_cast<double>(point.micro_batches()) * point.layout.tensor *
+         point.layout.data;
+}
+
+// Megatron's formula, 24 f B s L h^2 (1 + s/6h + V/16Lh) for GPT shapes: all pairs of attention, a padded vocabulary.
+double PublishedFlops(const PlanPoint& point) {
+  const ModelConfig& model = point.model;
+  const double tokens = static_cast<double>(point.global_batch) * static_cast<double>(model.sequence);
+  const double hidden = static_cast<double>(model.hidden);
+  const double rows = static_cast<double>((model.heads + 2 * model.kv_heads) * model.head_size());
+  const double in_rows =
+      static_cast<double>(model.feed_forward == FeedForwardChoice::kSwiGlu ? 2 * model.ffn : model.ffn);
+  const double block = 2 * hidden * (rows + hidden + in_rows + static_cast<double>(model.ffn)) +
+                       4 * hidden * static_cast<double>(model.sequence);
+  const double head = 2 * hidden * static_cast<double>(LocalVocabulary(point)) * point.layout.tensor;
+  const double passes = point.layout.recompute == Recompute::kFull ? 4 : 3;
+  return tokens * (passes * static_cast<double>(model.layers) * block + 3 * head);
 }
 
 }  // namespace
@@ -270,28 +308,8 @@ double LeastSeconds(const PlanPoint& point, const std::vector<std::int64_t>& blo
   return static_cast<double>(point.micro_batches()) * static_cast<double>(most) * block.total() * slowed;
 }
 
-double ModelFlops(const PlanPoint& point) {
-  const ModelConfig& model = point.model;
-  const double tokens = static_cast<double>(point.global_batch) * static_cast<double>(model.sequence);
-  const double hidden = static_cast<double>(model.hidden);
-  const double rows = static_cast<double>((model.heads + 2 * model.kv_heads) * model.head_size());
-  const double in_rows =
-      static_cast<double>(model.feed_forward == FeedForwardChoice::kSwiGlu ? 2 * model.ffn : model.ffn);
-  const double block = 2 * hidden * (rows + hidden + in_rows + static_cast<double>(model.ffn)) +
-                       4 * hidden * static_cast<double>(model.sequence);
-  const double head = 2 * hidden * static_cast<double>(LocalVocabulary(point)) * point.layout.tensor;
-  return 3 * tokens * (static_cast<double>(model.layers) * block + head);
-}
+double HardwareFlops(const PlanPoint& point) { return point.stack.ours ? CountedFlops(point) : PublishedFlops(point); }
 
-double HardwareFlops(const PlanPoint& point) {
-  if (point.layout.recompute != Recompute::kFull) {
-    return ModelFlops(point);
-  }
-  const ModelConfig& model = point.model;
-  const double tokens = static_cast<double>(point.global_batch) * static_cast<double>(model.sequence);
-  const double head = 2 * static_cast<double>(model.hidden) * static_cast<double>(LocalVocabulary(point)) *
-                      point.layout.tensor * 3 * tokens;
-  return (ModelFlops(point) - head) * 4 / 3 + head;
-}
+double ModelFlops(const PlanPoint& point) { return ModelFlops(point.model, static_cast<double>(point.global_batch)); }
 
 }  // namespace trireme

@@ -57,8 +57,8 @@ StepEstimate EstimateTime(const PlanPoint& point, const ModelAccount& account, P
 // Work of the slowest virtual stage over all micro batches alone: never more than the whole step.
 double LeastSeconds(const PlanPoint& point, const std::vector<std::int64_t>& blocks);
 
-// FLOPs of a step over all devices: hardware counts recomputation, model does not; both count attention in full, as
-// `24 f B s L h^2 (1 + s/6h + V/16Lh)` does for GPT shapes.
+// FLOPs of a step over all devices. Hardware counts recomputation: under our stack what the trainer counts, to the
+// FLOP; under others Megatron's published formula, which their logs print. Model is cost's, what an MFU divides by.
 double HardwareFlops(const PlanPoint& point);
 double ModelFlops(const PlanPoint& point);
 

@@ -11,22 +11,34 @@ bool Holds(const std::vector<std::string>& list, const std::string& value) {
   return std::find(list.begin(), list.end(), value) != list.end();
 }
 
-// The machine's own file, or else one with the same accelerator; -1 when there is neither.
-int FindCluster(const MeasuredRun& run, const PlannerFiles& files, bool& assumed) {
-  int same_accelerator = -1;
+// The cluster whose labels name the run's machine; -1 when none does.
+int FindCluster(const MeasuredRun& run, const PlannerFiles& files) {
   for (std::size_t i = 0; i < files.clusters.size(); ++i) {
     const Cluster& cluster = files.clusters[i];
-    const bool accelerator = Holds(cluster.runs.accelerators, run.accelerator);
-    if (accelerator && (cluster.name == run.cluster || Holds(cluster.runs.clusters, run.cluster))) {
+    const bool node = static_cast<int>(i) < files.known_clusters || !run.gpus_per_node ||
+                      *run.gpus_per_node == cluster.devices_per_node;
+    if (node && Holds(cluster.runs.accelerators, run.accelerator) &&
+        (cluster.name == run.cluster || Holds(cluster.runs.clusters, run.cluster))) {
       return static_cast<int>(i);
     }
-    const bool node = !run.gpus_per_node || *run.gpus_per_node == cluster.devices_per_node;
-    if (accelerator && (same_accelerator < 0 || node)) {
-      same_accelerator = static_cast<int>(i);
+  }
+  return -1;
+}
+
+// The likest machine of the same accelerator: one that no site claims, then one with as many devices a node.
+const Cluster* LikestCluster(const MeasuredRun& run, const PlannerFiles& files) {
+  const Cluster* likest = nullptr;
+  int best = -1;
+  for (int i = 0; i < files.known_clusters; ++i) {
+    const Cluster& cluster = files.clusters[static_cast<std::size_t>(i)];
+    const int open = cluster.runs.clusters.empty() ? 2 : 0;
+    const int node = run.gpus_per_node && *run.gpus_per_node == cluster.devices_per_node ? 1 : 0;
+    if (Holds(cluster.runs.accelerators, run.accelerator) && open + node > best) {
+      likest = &cluster;
+      best = open + node;
     }
   }
-  assumed = true;
-  return same_accelerator;
+  return likest;
 }
 
 // The stack whose labels fit best: system, then accelerator, then cluster.
@@ -128,7 +140,27 @@ void Fill(const MeasuredRun& run, const SoftwareStack& stack, RunPoint& point) {
 }  // namespace
 
 PlannerFiles LoadPlannerFiles(const std::string& clusters_folder, const std::string& stacks_folder) {
-  return {.clusters = LoadClusters(clusters_folder), .stacks = LoadStacks(stacks_folder)};
+  PlannerFiles files{.clusters = LoadClusters(clusters_folder), .stacks = LoadStacks(stacks_folder)};
+  files.known_clusters = static_cast<int>(files.clusters.size());
+  return files;
+}
+
+PlannerFiles WithAssumedClusters(PlannerFiles files, const std::vector<MeasuredRun>& runs) {
+  constexpr double kMostDevicesPerNode = 1000;
+  for (const MeasuredRun& run : runs) {
+    const Cluster* likest = FindCluster(run, files) < 0 ? LikestCluster(run, files) : nullptr;
+    if (likest == nullptr) {
+      continue;
+    }
+    Cluster assumed = *likest;
+    assumed.site = "assumed for " + run.cluster;
+    assumed.runs = {.clusters = {run.cluster}, .accelerators = {run.accelerator}};
+    if (run.gpus_per_node && *run.gpus_per_node >= 1 && *run.gpus_per_node <= kMostDevicesPerNode) {
+      assumed.devices_per_node = static_cast<int>(*run.gpus_per_node);
+    }
+    files.clusters.push_back(std::move(assumed));
+  }
+  return files;
 }
 
 PlanPoint RunPoint::PointUnder(const Cluster& on, const StackState& state) const {
@@ -150,7 +182,8 @@ Understood Understand(const MeasuredRun& run, const PlannerFiles& files) {
   }
   RunPoint point;
   point.run = &run;
-  point.cluster = FindCluster(run, files, point.assumed_cluster);
+  point.cluster = FindCluster(run, files);
+  point.assumed_cluster = point.cluster >= files.known_clusters;
   if (point.cluster < 0) {
     return {.reason = fmt::format("no cluster file for '{}' or accelerator '{}'", run.cluster, run.accelerator)};
   }

@@ -161,7 +161,8 @@ Groups GroupsOf(const std::vector<PricedRun>& priced, const PlannerFiles& files)
 
 }  // namespace
 
-std::string CalibrationsText(const std::vector<MeasuredRun>& runs, const PlannerFiles& files) {
+std::string CalibrationsText(const std::vector<MeasuredRun>& runs, const PlannerFiles& given) {
+  const PlannerFiles files = WithAssumedClusters(given, runs);
   std::vector<Unrepresented> unrepresented;
   const std::vector<PricedRun> priced = PriceableRuns(runs, files, unrepresented);
   PipelineClock clock;
@@ -176,7 +177,8 @@ std::string CalibrationsText(const std::vector<MeasuredRun>& runs, const Planner
   return text;
 }
 
-Validation Validate(const std::vector<MeasuredRun>& runs, const PlannerFiles& files, const ValidateOptions& options) {
+Validation Validate(const std::vector<MeasuredRun>& runs, const PlannerFiles& given, const ValidateOptions& options) {
+  const PlannerFiles files = WithAssumedClusters(given, runs);
   Validation validation;
   const std::vector<PricedRun> priced = PriceableRuns(runs, files, validation.unrepresented);
   Validator validator(files, options);

@@ -42,6 +42,7 @@ TimeTraits ReadTime(const Settings& file) {
   time.data_overlap = file.Number("time.data_overlap", time.data_overlap);
   time.gather_overlap = file.Number("time.gather_overlap", time.gather_overlap);
   time.host_optimizer = file.Flag("time.host_optimizer", time.host_optimizer);
+  time.nvme_offload = file.Flag("time.nvme_offload", time.nvme_offload);
   time.power_sgd_seconds = file.Number("time.power_sgd_seconds", time.power_sgd_seconds);
   time.power_sgd_share = file.Number("time.power_sgd_share", time.power_sgd_share);
   return time;

@@ -56,6 +56,7 @@ struct TimeTraits {
   double data_overlap = 0;         // share of the data collectives that backward hides
   double gather_overlap = 0;       // share of ZeRO 3's gathers that compute hides
   bool host_optimizer = false;     // optimizer state lives on the host; gradients go there each micro batch
+  bool nvme_offload = false;       // what the host cannot hold of offloaded state goes to NVMe
   double power_sgd_seconds = 0;    // of compression, for each parameter and reduction
   double power_sgd_share = 0.25;   // of the bytes that remain
 };

@@ -66,6 +66,52 @@ TEST(MemoryEstimate, OffloadMovesTheOptimizerToTheHost) {
   EXPECT_DOUBLE_EQ(on_device.peak - on_host.peak, on_device.stages[0].optimizer);
 }
 
+TEST(MemoryEstimate, KindsOfOtherStacksAddUp) {
+  const Machine machine("jean-zay-a100", "megatron-ds-2022");
+  const ModelConfig model = testing::Bloom176b();
+  ParallelLayout layout{.tensor = 4,
+                        .pipeline = 12,
+                        .data = 8,
+                        .zero = 1,
+                        .partition = "balanced",
+                        .recompute = Recompute::kFull,
+                        .micro_batch = 2};
+  PipelineClock clock;
+  const PlanPoint point = machine.Point(model, layout, 2048);
+  const MemoryEstimate estimate = EstimateMemory(point, ModelAccount(model), BlocksOfStages(point), clock);
+  const StageMemory& first = estimate.stages.front();
+  const StageMemory& last = estimate.stages.back();
+  EXPECT_GT(first.accumulation, 0) << "bf16 accumulates in fp32";
+  EXPECT_NEAR(first.accumulation / first.weights, 2, 1e-9);
+  EXPECT_GT(first.fragmentation, 0);
+  EXPECT_GT(first.messages, 0);
+  EXPECT_GT(first.activations, last.activations) << "1F1B keeps most micro batches at its start";
+  EXPECT_EQ(first.logits, 0);
+  EXPECT_GT(last.logits, 0);
+}
+
+TEST(MemoryEstimate, WhatTheHostCannotHoldGoesToNvmeWhereTheStackUsesIt) {
+  const Machine machine("dgx-h100", "hf-deepspeed-2023");
+  const ModelConfig model = testing::Bloom176b();
+  const ParallelLayout layout{.data = 8, .zero = 3, .recompute = Recompute::kFull, .offload = Offload::kFull};
+  PipelineClock clock;
+  const PlanPoint point = machine.Point(model, layout, 8);
+  const MemoryEstimate estimate = EstimateMemory(point, ModelAccount(model), BlocksOfStages(point), clock);
+  EXPECT_EQ(estimate.host_per_node, machine.cluster.host_memory);
+  EXPECT_GT(estimate.nvme_per_node, 0);
+  StackState without = machine.state;
+  without.time.nvme_offload = false;
+  const PlanPoint refused{.cluster = machine.cluster,
+                          .stack = without,
+                          .model = model,
+                          .layout = layout,
+                          .global_batch = 8,
+                          .flash = false};
+  const MemoryEstimate too_much = EstimateMemory(refused, ModelAccount(model), BlocksOfStages(refused), clock);
+  EXPECT_GT(too_much.host_per_node, machine.cluster.host_memory);
+  EXPECT_EQ(too_much.nvme_per_node, 0);
+}
+
 TEST(MemoryEstimate, TheirUniformPartitionRoundsUp) {
   const Machine machine("jean-zay-a100", "megatron-ds-2022");
   const ModelConfig model = Completed(ModelConfig{

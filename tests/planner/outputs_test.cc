@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "planner/deadline.h"
 #include "planner/emit.h"
 #include "planner/fixtures.h"
 #include "planner/fixtures_message.h"
@@ -136,6 +137,33 @@ TEST(Emit, TheRecipeReadsBackAndTheJobAsksForItsNodes) {
   EXPECT_THAT(job, HasSubstr("#SBATCH --nodes=3"));
   EXPECT_THAT(job, HasSubstr("--ntasks-per-node=8"));
   EXPECT_THAT(job, HasSubstr("trireme train run.toml"));
+  EXPECT_THAT(job, HasSubstr("srun --nodes=2 --ntasks=16")) << "the spare node has no rank";
+}
+
+TEST(Deadline, MoreNodesMeetItOrNoneDo) {
+  const Machine machine("dgx-h100", "trireme");
+  const ModelConfig model = SmallGpt();
+  SearchRequest request = machine.Request(model, 8, 512);
+  request.most_micro_batch = 8;
+  const SearchResult found = Search(request);
+  const double tokens = 1e12;
+  const double days = TimeOfTraining(request, found.ranked.front(), tokens).days;
+  const DeadlineAnswer answer = NodesForDeadline(request, tokens, days / 2);
+  EXPECT_GE(answer.nodes, 2);
+  EXPECT_LE(answer.nodes, 16);
+  EXPECT_LE(answer.days, days / 2);
+  EXPECT_THAT(ToText(answer, request, days / 2), HasSubstr("nodes make it in"));
+  Cluster small = machine.cluster;
+  small.nodes = 1;
+  const SearchRequest alone{.cluster = small,
+                            .stack = machine.stack,
+                            .state = machine.state,
+                            .model = model,
+                            .devices = 8,
+                            .global_batch = 512,
+                            .most_micro_batch = 8};
+  EXPECT_EQ(NodesForDeadline(alone, tokens, days / 2).nodes, 0);
+  EXPECT_THAT(ToText(NodesForDeadline(alone, tokens, days / 2), alone, days / 2), HasSubstr("out of reach"));
 }
 
 TEST(Emit, LayoutsAreParsed) {

@@ -8,8 +8,11 @@
 #include "base/error.h"
 #include "planner/emit.h"
 #include "planner/fixtures.h"
+#include "planner/model_shape.h"
 #include "planner/phases.h"
 #include "planner/shapes.h"
+#include "run/run_config.h"
+#include "topology/settings.h"
 
 namespace trireme {
 namespace {
@@ -76,6 +79,32 @@ TEST(ParsersFuzz, TablesOfRuns) {
       Understand(run, files);
     }
   });
+}
+
+TEST(ParsersFuzz, ModelFiles) {
+  Fuzz(Read(Source("models/llama-3-70b.toml")), 2000, [](const std::string& text) {
+    const Recipe recipe = ParseRecipe(text, "x", {}, {.models_folder = Source("models")});
+    ParameterCount(Completed(recipe.config.model, true));
+  });
+}
+
+TEST(ParsersFuzz, HuggingFaceConfigs) {
+  Fuzz(testing::kLlamaConfig, 3000, [](const std::string& text) { ParameterCount(ParseModelShape(text, "x")); });
+}
+
+TEST(ParsersFuzz, Settings) {
+  Fuzz("name = \"x\"\n[a.b]\nc = 1.5\nd = [1, 2]\ne = [\"p\"]\n[[f]]\ng = true\n[[f]]\ng = false\n", 3000,
+       [](const std::string& text) {
+         const Settings file = Settings::FromText(text, "x");
+         file.Text("name", "");
+         file.Number("a.b.c", 0);
+         file.Numbers("a.b.d");
+         file.Texts("a.b.e");
+         for (int i = 0; i < file.Entries("f"); ++i) {
+           file.Flag("f[" + std::to_string(i) + "].g", false);
+         }
+         file.RequireAllKnown();
+       });
 }
 
 TEST(ParsersFuzz, LayoutsSizesAndPhases) {

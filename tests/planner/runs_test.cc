@@ -58,19 +58,24 @@ TEST(MeasuredRuns, WhatCannotBePricedHasAReason) {
   EXPECT_THAT(reason("1024,8,50257", "1023,8,50257"), HasSubstr("does not divide"));
 }
 
-TEST(MeasuredRuns, AnUnknownMachineTakesOneWithItsAccelerator) {
-  const PlannerFiles files = ShippedFiles();
+TEST(MeasuredRuns, AnUnknownMachineTakesOneWithItsAcceleratorButNotItsSite) {
   std::string row = kRow;
   row.replace(row.find("jean-zay"), 8, "my-own");
-  const auto runs = ParseRuns(kHeader + row, "x");
-  const Understood understood = Understand(runs[0], files);
+  const auto runs = ParseRuns(std::string(kHeader) + kRow + row + row, "x");
+  const PlannerFiles files = WithAssumedClusters(ShippedFiles(), runs);
+  EXPECT_EQ(files.clusters.size(), static_cast<std::size_t>(files.known_clusters) + 1) << "one for both rows";
+  EXPECT_FALSE(Understand(runs[0], files).point->assumed_cluster);
+  const Understood understood = Understand(runs[1], files);
   ASSERT_TRUE(understood.point) << understood.reason;
   EXPECT_TRUE(understood.point->assumed_cluster);
+  const Cluster& cluster = files.clusters[static_cast<std::size_t>(understood.point->cluster)];
+  EXPECT_EQ(cluster.name, "dgx-a100") << "a machine that no site claims comes first";
+  EXPECT_EQ(cluster.site, "assumed for my-own");
 }
 
 TEST(MeasuredRuns, ThePublishedTableIsUnderstood) {
-  const PlannerFiles files = ShippedFiles();
   const auto runs = LoadRuns(Source("tests/planner/published_runs.csv"));
+  const PlannerFiles files = WithAssumedClusters(ShippedFiles(), runs);
   EXPECT_EQ(runs.size(), 221U);
   int understood = 0;
   for (const MeasuredRun& run : runs) {

@@ -130,7 +130,7 @@ TEST(Search, HeldAxesHold) {
 TEST(Search, ImpossibleRequestsSayWhy) {
   const Machine machine("dgx-h100", "trireme");
   const ModelConfig model = SmallGpt();
-  EXPECT_THAT(MessageOf([&] { Search(machine.Request(model, 4096, 64)); }), HasSubstr("4096 devices asked for"));
+  EXPECT_THAT(MessageOf([&] { Search(machine.Request(model, 32768, 64)); }), HasSubstr("32768 devices asked for"));
   EXPECT_THAT(MessageOf([&] { Price(machine.Request(model, 8, 64), {.tensor = 4}); }),
               HasSubstr("4 ranks, but 8 devices"));
   EXPECT_THAT(MessageOf([&] { Price(machine.Request(model, 12, 64), {.tensor = 3, .data = 4}); }),

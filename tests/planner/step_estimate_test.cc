@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "cost/formulas.h"
 #include "cost/module_cost.h"
+#include "cost/step_cost.h"
 #include "planner/fixtures.h"
 
 namespace trireme {
@@ -61,19 +63,61 @@ TEST(StepEstimate, HardwareFlopsFollowThePublishedFormula) {
   EXPECT_NEAR(HardwareFlops(point) / 110.4 / 384 / 1e12, 146.0, 0.1);
 }
 
-TEST(StepEstimate, ModelFlopsCountWhatTheTrainerCounts) {
+// Law 5: the planner's FLOPs under our stack are the trainer's own, to the FLOP.
+void ExpectTrainersFlops(const ModelConfig& model, const ParallelLayout& layout, std::int64_t global_batch) {
   const Machine machine("dgx-h100", "trireme");
+  const PlanPoint point = machine.Point(model, layout, global_batch);
+  RunConfig config;
+  config.model = model;
+  config.layout = layout;
+  config.batch.global = global_batch;
+  config.train.dtype = "bf16";
+  std::int64_t flops = 0;
+  for (int stage = 0; stage < layout.pipeline; ++stage) {
+    const StageOfRun run(config, stage, global_batch);
+    flops += CostOfStep(run.description(), 0).flops.total() * layout.tensor * layout.data;
+  }
+  EXPECT_EQ(HardwareFlops(point), static_cast<double>(flops)) << layout.ToString();
+  EXPECT_EQ(ModelFlops(point), ModelFlops(model, static_cast<double>(global_batch))) << layout.ToString();
+}
+
+TEST(StepEstimate, FlopsAreTheTrainersOwn) {
   const ModelConfig model = testing::SmallGpt();
-  const ParallelLayout layout{.micro_batch = 4};
-  const PlanPoint point = machine.Point(model, layout, 4);
-  const LocalSizes sizes(model, layout, DType::kBFloat16, false);
-  const ModuleCost block = CostOfBlock(sizes, model);
-  const ModuleCost head = CostOfHead(sizes, HeadChunk(sizes, 0));
-  const std::int64_t matmul =
-      8 * (block.forward.flops.matmul + block.backward_input.flops.matmul + block.backward_weight.flops.matmul) +
-      head.forward.flops.matmul;
-  const double attention = 3.0 * 8 * 4 * 256 * 4 * 256 * 512;  // all pairs; the trainer skips what the mask hides
-  EXPECT_NEAR(ModelFlops(point), static_cast<double>(matmul) + attention, 1e-6 * ModelFlops(point));
+  ExpectTrainersFlops(model, {.micro_batch = 4}, 4);
+  ExpectTrainersFlops(model, {.tensor = 2, .pipeline = 2, .data = 2, .zero = 3, .micro_batch = 2}, 16);
+  ExpectTrainersFlops(model, {.pipeline = 4, .schedule = "zero_bubble", .recompute = Recompute::kSelective}, 8);
+  ExpectTrainersFlops(model, {.pipeline = 2, .schedule = "interleaved", .chunks = 2, .partition = "balanced"}, 8);
+  ExpectTrainersFlops(model, {.pipeline = 3, .partition = "cost", .recompute = Recompute::kSelective}, 6);
+  ExpectTrainersFlops(model, {.tensor = 4, .pipeline = 2, .sequence_parallel = true, .recompute = Recompute::kFull}, 4);
+  ExpectTrainersFlops(model, {.pipeline = 2, .recompute = Recompute::kFull, .recompute_layers = 2}, 8);
+  const ModelConfig llama = Completed(ModelConfig{
+      .family = "llama", .layers = 6, .hidden = 512, .heads = 8, .kv_heads = 2, .vocabulary = 32000, .sequence = 128});
+  ExpectTrainersFlops(llama, {.tensor = 2, .pipeline = 3, .data = 4, .zero = 1}, 8);
+}
+
+// The seconds that the planner prices are of the products that cost counts.
+TEST(StepEstimate, PricedProductsAreThoseThatCostCounts) {
+  const Machine machine("dgx-h100", "trireme");
+  StackState state = machine.state;
+  state.time.wave_weight = 0;
+  Cluster cluster = machine.cluster;
+  cluster.device.memory_bandwidth = 1e20;
+  const ModelConfig model = Completed(ModelConfig{
+      .family = "llama", .layers = 4, .hidden = 1024, .heads = 8, .kv_heads = 2, .vocabulary = 32000, .sequence = 256});
+  for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
+    const ParallelLayout layout{.tensor = 2, .recompute = recompute, .micro_batch = 2};
+    const PlanPoint point{
+        .cluster = cluster, .stack = state, .model = model, .layout = layout, .global_batch = 2, .flash = true};
+    const LocalSizes sizes(model, layout, point.dtype, false);
+    const ModuleCost cost = CostOfBlock(sizes, model);
+    const ModuleTime time = TimeOfBlock(point, sizes);
+    const std::int64_t attention = recompute == Recompute::kFull ? cost.forward.flops.attention : 0;
+    const double counted =
+        static_cast<double>(cost.forward.flops.matmul + cost.backward_input.flops.matmul +
+                            cost.backward_input.flops.recomputed - attention + cost.backward_weight.flops.matmul);
+    const double seconds = time.forward.matmul + time.backward_input.matmul + time.backward_weight.matmul;
+    EXPECT_NEAR(seconds * cluster.device.Peak(point.dtype) * state.efficiencies.matmul / counted, 1, 1e-9);
+  }
 }
 
 TEST(StepEstimate, ZeroThreePaysForItsGathersEachMicroBatch) {

@@ -4,8 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "planner/fixtures.h"
-#include "planner/fixtures_message.h"
+#include "topology/fixtures.h"
 
 namespace trireme {
 namespace {
@@ -64,6 +63,33 @@ TEST(Cluster, EveryShippedFileLoads) {
 TEST(Cluster, SeveralNodesNeedANodeLink) {
   const std::string text = Without(kTwoNodes, "[links.node]\nlatency_us = 5\nbandwidth_gbs = 2\ncards = 2\n");
   EXPECT_THAT(MessageOf([&] { ParseCluster(text, "pair.toml"); }), HasSubstr("lacks the link [links.node]"));
+}
+
+TEST(Cluster, SeveralDevicesNeedADeviceLinkAndEveryOneAHostLink) {
+  const std::string no_device = Without(kTwoNodes, "[links.device]\nlatency_us = 1\nbandwidth_gbs = 10\n");
+  EXPECT_THAT(MessageOf([&] { ParseCluster(no_device, "pair.toml"); }), HasSubstr("lacks the link [links.device]"));
+  const std::string no_host = Without(kTwoNodes, "[links.host]\nlatency_us = 1\nbandwidth_gbs = 8\n");
+  EXPECT_EQ(MessageOf([&] { ParseCluster(no_host, "pair.toml"); }),
+            "pair.toml lacks the link [links.host], which joins a device and its host: give latency_us and "
+            "bandwidth_gbs");
+  const std::string no_bandwidth = Without(kTwoNodes, "bandwidth_gbs = 2\n");
+  EXPECT_THAT(MessageOf([&] { ParseCluster(no_bandwidth, "pair.toml"); }),
+              HasSubstr("lacks 'links.node.bandwidth_gbs'"));
+}
+
+TEST(Cluster, ALinkWithoutSpeedIsRefused) {
+  std::string text = kTwoNodes;
+  text.replace(text.find("bandwidth_gbs = 10\n"), 19, "bandwidth_gbs = 0\n");
+  EXPECT_THAT(MessageOf([&] { ParseCluster(text, "pair.toml"); }),
+              HasSubstr("'links.device.bandwidth_gbs' = 0 must be above 0"));
+}
+
+TEST(Cluster, OneDeviceNeedsNoLinkToOthers) {
+  std::string text = Without(kTwoNodes, "[links.node]\nlatency_us = 5\nbandwidth_gbs = 2\ncards = 2\n");
+  text = Without(text, "[links.device]\nlatency_us = 1\nbandwidth_gbs = 10\n");
+  text.replace(text.find("nodes = 2"), 9, "nodes = 1");
+  text.replace(text.find("devices_per_node = 2"), 20, "devices_per_node = 1");
+  EXPECT_EQ(ParseCluster(text, "one.toml").devices(), 1);
 }
 
 TEST(Cluster, AnUnknownKeyNamesItsLineAndTheNearest) {

@@ -1,11 +1,11 @@
+#include "topology/software_stack.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "planner/fixtures.h"
-#include "planner/fixtures_message.h"
-#include "topology/software_stack.h"
+#include "topology/fixtures.h"
 
 namespace trireme {
 namespace {

@@ -1,0 +1,67 @@
+#include "apps/trireme/plan_validate.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+
+#include "base/error.h"
+#include "planner/validate.h"
+
+namespace trireme {
+namespace {
+
+struct ValidateCommand {
+  std::string runs;
+  std::string clusters_folder, stacks_folder;
+  ValidateOptions options;
+  bool json = false;
+  bool calibrate = false;
+
+  int Run() const {
+    const PlannerFiles files =
+        LoadPlannerFiles(DataFolder(clusters_folder, "clusters"), DataFolder(stacks_folder, "stacks"));
+    const std::vector<MeasuredRun> table = LoadRuns(runs);
+    if (calibrate) {
+      std::fputs(CalibrationsText(table, files).c_str(), stdout);
+      return 0;
+    }
+    const Validation validation = Validate(table, files, options);
+    std::fputs((json ? ToJson(validation) : ToText(validation)).c_str(), stdout);
+    return 0;
+  }
+};
+
+}  // namespace
+
+std::string DataFolder(const std::string& told, const std::string& name) {
+  if (!told.empty()) {
+    return told;
+  }
+  std::error_code status;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", status).parent_path();
+  for (const std::filesystem::path& place :
+       {std::filesystem::path(name), program / name, program / ".." / name, program / ".." / ".." / name,
+        program / ".." / "share" / "trireme" / name}) {
+    if (std::filesystem::is_directory(place, status)) {
+      return place.string();
+    }
+  }
+  Fail("no folder '{}' was found; name it with --{}-folder", name, name);
+}
+
+void AddPlanValidateCommand(CLI::App* plan, int& exit_code) {
+  auto command = std::make_shared<ValidateCommand>();
+  CLI::App* validate = plan->add_subcommand("validate", "Predict measured runs and score the predictions");
+  validate->add_option("runs", command->runs, "A CSV table of runs")->required();
+  validate->add_flag("--leave-one-out", command->options.leave_one_out,
+                     "Predict each table by a calibration on the others");
+  validate->add_option("--fit", command->options.fit, "Calibrate on this many runs of each site and stack");
+  validate->add_flag("--calibrate", command->calibrate, "Print calibrations for stack files, from all clean runs");
+  validate->add_flag("--json", command->json, "For programs");
+  validate->add_option("--clusters-folder", command->clusters_folder, "Where cluster files lie");
+  validate->add_option("--stacks-folder", command->stacks_folder, "Where stack files lie");
+  validate->footer("\nExample:\n  trireme plan validate tests/planner/published_runs.csv --leave-one-out");
+  validate->callback([command, &exit_code] { exit_code = command->Run(); });
+}
+
+}  // namespace trireme

@@ -1,0 +1,47 @@
+#include "planner/model_shape.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "planner/fixtures.h"
+#include "planner/fixtures_message.h"
+
+namespace trireme {
+namespace {
+
+using ::testing::HasSubstr;
+using ::trireme::testing::kLlamaConfig;
+using ::trireme::testing::MessageOf;
+
+std::string Changed(const std::string& from, const std::string& to) {
+  std::string text = kLlamaConfig;
+  return text.replace(text.find(from), from.size(), to);
+}
+
+TEST(ModelShape, ReadsConfigsOfTheHub) {
+  const ModelConfig llama = ParseModelShape(kLlamaConfig, "x");
+  EXPECT_EQ(ParameterCount(llama), 8'030'261'248);
+  EXPECT_EQ(llama.sequence, 8192) << "not the whole of 131072";
+  EXPECT_EQ(ParseModelShape(Changed("\"llama\"", "\"mistral\""), "x").kv_heads, 8);
+  const ModelConfig gpt2 = ParseModelShape(
+      R"({"model_type":"gpt2","n_layer":12,"n_embd":768,"n_head":12,"n_positions":1024,"vocab_size":50257})", "x");
+  EXPECT_EQ(ParameterCount(gpt2), 124'439'808);
+}
+
+TEST(ModelShape, WhatItWouldPriceWronglyIsRefused) {
+  EXPECT_THAT(MessageOf([] { ParseModelShape("[1]", "x"); }), HasSubstr("no JSON object"));
+  EXPECT_THAT(MessageOf([] { ParseModelShape("{", "x"); }), HasSubstr("no JSON object"));
+  EXPECT_THAT(MessageOf([] { ParseModelShape("{}", "x"); }), HasSubstr("lacks \"model_type\""));
+  EXPECT_THAT(MessageOf([] { ParseModelShape(Changed("\"llama\"", "\"t5\""), "x"); }), HasSubstr("'t5' is unknown"));
+  EXPECT_THAT(MessageOf([] { ParseModelShape(Changed("32,", "\"32\","), "x"); }), HasSubstr("must be a whole number"));
+  EXPECT_THAT(MessageOf([] { ParseModelShape(Changed("\"num_hidden_layers\":32,", ""), "x"); }),
+              HasSubstr("lacks \"num_hidden_layers\""));
+  EXPECT_THAT(MessageOf([] { ParseModelShape(Changed("{", "{\"num_local_experts\":8,"), "x"); }),
+              HasSubstr("mixtures of experts"));
+  EXPECT_THAT(MessageOf([] { ParseModelShape(Changed("{", "{\"head_dim\":256,"), "x"); }),
+              HasSubstr("heads of 32 x 256"));
+  EXPECT_THAT(MessageOf([] { ParseModelShape(Changed("4096", "4097"), "x"); }), HasSubstr("4097"));
+}
+
+}  // namespace
+}  // namespace trireme
