@@ -31,9 +31,15 @@ const ScheduleKind* KindOf(const std::string& name) {
   return nullptr;
 }
 
-// The least that any stage needs: its own work for all micro batches, the fill before it and the drain after it.
-double BusiestStage(const PipelineShape& shape, const ScheduleCosts& costs) {
-  const bool splits = SplitsBackward(shape.schedule);
+}  // namespace
+
+bool SplitsBackward(const std::string& schedule) {
+  const ScheduleKind* kind = KindOf(schedule);
+  return kind != nullptr && kind->splits_backward;
+}
+
+double LeastPipelineSeconds(const PipelineShape& shape, const ScheduleCosts& costs) {
+  const ScheduleKind* kind = KindOf(shape.schedule);
   double least = 0;
   double around = 0;
   for (int stage = 0; stage < shape.stages; ++stage) {
@@ -43,19 +49,14 @@ double BusiestStage(const PipelineShape& shape, const ScheduleCosts& costs) {
       work += costs.forward[at] + costs.backward_input[at] + costs.backward_weight[at];
     }
     least = std::max(least, static_cast<double>(shape.micro_batches) * work + around);
-    const auto at = static_cast<std::size_t>(stage);
-    // A weight part may run beside another stage's drain.
-    around += costs.forward[at] + costs.message;
-    around += splits ? 0 : costs.backward_input[at] + costs.backward_weight[at] + costs.message;
+    if (kind != nullptr) {
+      const auto at = static_cast<std::size_t>(stage);
+      around += costs.forward[at] + costs.message;
+      // A weight part may run beside another stage's drain.
+      around += kind->splits_backward ? 0 : costs.backward_input[at] + costs.backward_weight[at] + costs.message;
+    }
   }
   return least;
-}
-
-}  // namespace
-
-bool SplitsBackward(const std::string& schedule) {
-  const ScheduleKind* kind = KindOf(schedule);
-  return kind != nullptr && kind->splits_backward;
 }
 
 PipelineClock::Track& PipelineClock::TrackOf(const PipelineShape& shape, int micro_batches) {
@@ -154,7 +155,7 @@ double PipelineClock::Seconds(const PipelineShape& shape, const ScheduleCosts& c
   const double longer = Play(TrackOf(shape, shortened + shape.stages), shape, costs);
   const auto rounds = static_cast<double>((shape.micro_batches - shortened) / shape.stages);
   // A stage that is slow by little shows only when the queues before it have filled, later than what was played.
-  return std::max(seconds + rounds * (longer - seconds), BusiestStage(shape, costs));
+  return std::max(seconds + rounds * (longer - seconds), LeastPipelineSeconds(shape, costs));
 }
 
 std::vector<int> PipelineClock::Slots(const PipelineShape& shape, int stage) {

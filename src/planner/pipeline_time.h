@@ -23,6 +23,10 @@ struct PipelineShape {
 // Whether a registered schedule runs backward in two parts; false for one from a file.
 bool SplitsBackward(const std::string& schedule);
 
+// What no order of the schedule's actions can undercut: a stage's own work for all micro batches, the fill before it
+// and the drain after it. Exact for equal stages under 1F1B with free messages.
+double LeastPipelineSeconds(const PipelineShape& shape, const ScheduleCosts& costs);
+
 // Not for concurrent use: keeps the schedules that it has met.
 class PipelineClock {
  public:

@@ -153,11 +153,12 @@ class Searcher {
       ++result_.refused[kHost];
       return true;
     }
-    if (!kept_.Matters(LeastSeconds(point, blocks), memory.peak)) {
+    StepEstimate estimate = BoundTime(point, account_, blocks);
+    if (!kept_.Matters(estimate.seconds, memory.peak)) {
       ++result_.pruned;
       return true;
     }
-    StepEstimate estimate = EstimateTime(point, account_, clock_);
+    PlayTime(point, clock_, estimate);
     estimate.memory = memory;
     ++result_.priced;
     kept_.Add(CandidateOf(point, estimate));

@@ -190,6 +190,23 @@ void FillComputeTerms(const PlanPoint& point, const StageWork& work, StepTerms& 
   terms.accumulate = m * work.accumulate;
 }
 
+PipelineShape ShapeOf(const PlanPoint& point) {
+  return {point.layout.schedule, point.layout.pipeline, point.layout.chunks, point.micro_batches()};
+}
+
+// What follows from the pipeline's seconds: the bubble, and all that is in proportion to the whole.
+void Complete(const PlanPoint& point, double pipeline, StepEstimate& estimate) {
+  StepTerms& terms = estimate.terms;
+  terms.bubble = pipeline - static_cast<double>(point.micro_batches()) * estimate.slowest_seconds;
+  terms.slowdown = 0;
+  if (point.stack.slowed) {
+    terms.slowdown = terms.total() * (point.stack.efficiencies.slowdown - 1);
+  }
+  estimate.seconds = terms.total();
+  estimate.low = estimate.seconds / (1 + point.stack.spread);
+  estimate.high = estimate.seconds * (1 + point.stack.spread);
+}
+
 // What the trainer counts, over all ranks.
 double CountedFlops(const PlanPoint& point) {
   const LocalSizes sizes = SizesOf(point);
@@ -230,15 +247,12 @@ double StepTerms::total() const {
          optimizer + offload + fixed + slowdown;
 }
 
-StepEstimate EstimateTime(const PlanPoint& point, const ModelAccount& account, PipelineClock& clock) {
+StepEstimate BoundTime(const PlanPoint& point, const ModelAccount& account, std::vector<std::int64_t> blocks) {
   StepEstimate estimate;
-  estimate.blocks = BlocksOfStages(point);
+  estimate.blocks = std::move(blocks);
   Costs costs = PriceStages(point, account, estimate.blocks);
   const double gathers = AddShardTraffic(point, account, costs, estimate.blocks);
   const ParallelLayout& layout = point.layout;
-  const std::int64_t micro_batches = point.micro_batches();
-  const double pipeline =
-      clock.Seconds({layout.schedule, layout.pipeline, layout.chunks, micro_batches}, costs.schedule);
 
   // Stages, not virtual stages, are what can be slowest: a stage runs all its chunks.
   std::vector<double> stage_work(static_cast<std::size_t>(layout.pipeline), 0.0);
@@ -250,39 +264,45 @@ StepEstimate EstimateTime(const PlanPoint& point, const ModelAccount& account, P
   }
   const auto slowest = std::max_element(stage_work.begin(), stage_work.end());
   estimate.slowest = static_cast<int>(slowest - stage_work.begin());
+  estimate.slowest_seconds = *slowest;
   const double mean =
       std::accumulate(stage_work.begin(), stage_work.end(), 0.0) / static_cast<double>(stage_work.size());
   estimate.slowest_share = mean > 0 ? *slowest / mean : 1;
   StageWork busiest;
-  for (std::size_t place = static_cast<std::size_t>(estimate.slowest); place < costs.work.size();
-       place += stage_work.size()) {
-    busiest.blocks += costs.work[place].blocks;
-    busiest.ends += costs.work[place].ends;
-    busiest.accumulate += costs.work[place].accumulate;
-  }
-  FillComputeTerms(point, busiest, estimate.terms);
-  const auto m = static_cast<double>(micro_batches);
-  estimate.terms.gather = gathers > 0 ? m * *slowest - estimate.terms.total() : 0;
-  estimate.terms.bubble = pipeline - m * *slowest;
-
   double heaviest = 0;
   for (int stage = 0; stage < layout.pipeline; ++stage) {
     double parameters = 0;
     for (int chunk = 0; chunk < layout.chunks; ++chunk) {
-      parameters += ParametersOfStage(point, account, estimate.blocks, chunk * layout.pipeline + stage);
+      const int place = chunk * layout.pipeline + stage;
+      parameters += ParametersOfStage(point, account, estimate.blocks, place);
+      if (stage == estimate.slowest) {
+        const StageWork& work = costs.work[static_cast<std::size_t>(place)];
+        busiest.blocks += work.blocks;
+        busiest.ends += work.ends;
+        busiest.accumulate += work.accumulate;
+      }
     }
     heaviest = std::max(heaviest, parameters);
   }
+  FillComputeTerms(point, busiest, estimate.terms);
+  if (gathers > 0) {
+    estimate.terms.gather = static_cast<double>(point.micro_batches()) * *slowest - estimate.terms.total();
+  }
   AddStepWork(point, heaviest, busiest.blocks.backward_input.total() + busiest.blocks.backward_weight.total(),
               estimate);
-  if (point.stack.slowed) {
-    estimate.terms.slowdown = estimate.terms.total() * (point.stack.efficiencies.slowdown - 1);
-  }
-  estimate.seconds = estimate.terms.total();
-  estimate.low = estimate.seconds / (1 + point.stack.spread);
-  estimate.high = estimate.seconds * (1 + point.stack.spread);
   estimate.message = costs.schedule.message;
   estimate.costs = std::move(costs.schedule);
+  Complete(point, LeastPipelineSeconds(ShapeOf(point), estimate.costs), estimate);
+  return estimate;
+}
+
+void PlayTime(const PlanPoint& point, PipelineClock& clock, StepEstimate& estimate) {
+  Complete(point, clock.Seconds(ShapeOf(point), estimate.costs), estimate);
+}
+
+StepEstimate EstimateTime(const PlanPoint& point, const ModelAccount& account, PipelineClock& clock) {
+  StepEstimate estimate = BoundTime(point, account, BlocksOfStages(point));
+  PlayTime(point, clock, estimate);
   return estimate;
 }
 
@@ -290,22 +310,6 @@ StepEstimate EstimateStep(const PlanPoint& point, const ModelAccount& account, P
   StepEstimate estimate = EstimateTime(point, account, clock);
   estimate.memory = EstimateMemory(point, account, estimate.blocks, clock);
   return estimate;
-}
-
-double LeastSeconds(const PlanPoint& point, const std::vector<std::int64_t>& blocks) {
-  const LocalSizes sizes = SizesOf(point);
-  const ModuleTime block = TimeOfBlock(point, point.layout.recompute_layers > 0 ? sizes.WithoutRecompute() : sizes);
-  const int stages = point.layout.pipeline;
-  std::int64_t most = 0;
-  for (int stage = 0; stage < stages; ++stage) {
-    std::int64_t own = 0;
-    for (int chunk = 0; chunk < point.layout.chunks; ++chunk) {
-      own += blocks[static_cast<std::size_t>(chunk * stages + stage)];
-    }
-    most = std::max(most, own);
-  }
-  const double slowed = point.stack.slowed ? point.stack.efficiencies.slowdown : 1;
-  return static_cast<double>(point.micro_batches()) * static_cast<double>(most) * block.total() * slowed;
 }
 
 double HardwareFlops(const PlanPoint& point) { return point.stack.ours ? CountedFlops(point) : PublishedFlops(point); }

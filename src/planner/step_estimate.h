@@ -38,7 +38,8 @@ struct StepEstimate {
   double low = 0;  // 80 % interval
   double high = 0;
   StepTerms terms;
-  int slowest = 0;                    // virtual stage
+  int slowest = 0;                    // stage
+  double slowest_seconds = 0;         // its work of one micro batch
   double slowest_share = 1;           // its work over the mean of all
   double message = 0;                 // seconds of one
   double data_hidden = 0;             // seconds of data collectives behind compute
@@ -54,8 +55,10 @@ StepEstimate EstimateStep(const PlanPoint& point, const ModelAccount& account, P
 // The same without memory.
 StepEstimate EstimateTime(const PlanPoint& point, const ModelAccount& account, PipelineClock& clock);
 
-// Work of the slowest virtual stage over all micro batches alone: never more than the whole step.
-double LeastSeconds(const PlanPoint& point, const std::vector<std::int64_t>& blocks);
+// Its two halves. BoundTime prices all but the order of the pipeline's actions: its seconds are never more than the
+// whole step's. PlayTime plays that order and completes the estimate. blocks: BlocksOfStages(point).
+StepEstimate BoundTime(const PlanPoint& point, const ModelAccount& account, std::vector<std::int64_t> blocks);
+void PlayTime(const PlanPoint& point, PipelineClock& clock, StepEstimate& estimate);
 
 // FLOPs of a step over all devices. Hardware counts recomputation: under our stack what the trainer counts, to the
 // FLOP; under others Megatron's published formula, which their logs print. Model is cost's, what an MFU divides by.

@@ -45,8 +45,9 @@ TEST(StepEstimate, TheLeastIsNeverMoreThanTheWhole) {
       layout.micro_batch = micro_batch;
       const PlanPoint point = machine.Point(model, layout, 2048);
       const StepEstimate estimate = EstimateTime(point, ModelAccount(model), clock);
-      EXPECT_LE(LeastSeconds(point, estimate.blocks), estimate.seconds);
-      EXPECT_GT(LeastSeconds(point, estimate.blocks), 0.5 * estimate.seconds);
+      const double least = BoundTime(point, ModelAccount(model), estimate.blocks).seconds;
+      EXPECT_LE(least, estimate.seconds * (1 + 1e-12));
+      EXPECT_GT(least, 0.9 * estimate.seconds);
     }
   }
 }
