@@ -1,7 +1,9 @@
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 
 #include "apps/trireme/commands.h"
 #include "apps/trireme/plan_validate.h"
@@ -221,6 +223,8 @@ struct PlanCommand {
                           .keep = std::max(rows, 1),
                           .threads = threads};
     Hold(request);
+    const BatchConfig batch = ReadRamp();
+    request.ramp_unit = std::gcd(batch.ramp_start, batch.ramp_increment);
     if (!layout.empty()) {
       return Explaining(request);
     }
@@ -254,47 +258,52 @@ struct PlanCommand {
   }
 };
 
+std::string Complain(const std::string& text, double least, bool equal) {
+  double value = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool fine = error != std::errc() || value > least || (equal && value == least);
+  return fine ? "" : fmt::format("must be {} {}, not {}", equal ? "at least" : "above", least, text);
+}
+const CLI::Validator kAboveZero([](std::string& text) { return Complain(text, 0, false); }, "");
+const CLI::Validator kNotNegative([](std::string& text) { return Complain(text, 0, true); }, "");
+
 void AddModelOptions(CLI::App* plan, PlanCommand& c) {
   plan->add_option("--model", c.model, "A file in models/, a recipe, a Hugging Face directory or config.json");
   plan->add_option("--family", c.family, "gpt2, bloom or llama, when the shape is given by flags");
-  plan->add_option("--layers", c.layers, "Blocks; this and the next ones also change a named model")
-      ->check(CLI::PositiveNumber);
-  plan->add_option("--hidden", c.hidden, "Hidden size")->check(CLI::PositiveNumber);
-  plan->add_option("--heads", c.heads, "Attention heads")->check(CLI::PositiveNumber);
-  plan->add_option("--kv-heads", c.kv_heads, "Key and value heads")->check(CLI::PositiveNumber);
-  plan->add_option("--ffn", c.ffn, "Width of the feed-forward part")->check(CLI::PositiveNumber);
-  plan->add_option("--vocabulary", c.vocabulary, "Rows of the token table")->check(CLI::PositiveNumber);
-  plan->add_option("--sequence", c.sequence, "Tokens of a sample")->check(CLI::PositiveNumber);
+  plan->add_option("--layers", c.layers, "Blocks; this and the next ones also change a named model")->check(kAboveZero);
+  plan->add_option("--hidden", c.hidden, "Hidden size")->check(kAboveZero);
+  plan->add_option("--heads", c.heads, "Attention heads")->check(kAboveZero);
+  plan->add_option("--kv-heads", c.kv_heads, "Key and value heads")->check(kAboveZero);
+  plan->add_option("--ffn", c.ffn, "Width of the feed-forward part")->check(kAboveZero);
+  plan->add_option("--vocabulary", c.vocabulary, "Rows of the token table")->check(kAboveZero);
+  plan->add_option("--sequence", c.sequence, "Tokens of a sample")->check(kAboveZero);
   plan->add_option("--models-folder", c.models_folder, "Where model files lie");
 }
 
 void AddMachineOptions(CLI::App* plan, PlanCommand& c) {
   plan->add_option("--cluster", c.cluster, "A file in clusters/, by name or path");
   plan->add_option("--stack", c.stack, "Whose software: a file in stacks/, by name or path (trireme)");
-  plan->add_option("--nodes", c.nodes, "Nodes of the allocation (all)")->check(CLI::PositiveNumber);
-  plan->add_option("--gpus", c.gpus, "Devices of the allocation, instead of --nodes")->check(CLI::PositiveNumber);
-  plan->add_option("--spare-nodes", c.spare_nodes, "Of these, nodes held back for failures")
-      ->check(CLI::NonNegativeNumber);
+  plan->add_option("--nodes", c.nodes, "Nodes of the allocation (all)")->check(kAboveZero);
+  plan->add_option("--gpus", c.gpus, "Devices of the allocation, instead of --nodes")->check(kAboveZero);
+  plan->add_option("--spare-nodes", c.spare_nodes, "Of these, nodes held back for failures")->check(kNotNegative);
   plan->add_option("--phases", c.phases, "An allocation that changes: nodes:days,nodes:days,nodes");
   plan->add_option("--clusters-folder", c.clusters_folder, "Where cluster files lie");
   plan->add_option("--stacks-folder", c.stacks_folder, "Where stack files lie");
 }
 
 void AddPlanOptions(CLI::App* plan, PlanCommand& c) {
-  plan->add_option("--global-batch", c.global_batch, "Samples of a step")->check(CLI::PositiveNumber);
+  plan->add_option("--global-batch", c.global_batch, "Samples of a step")->check(kAboveZero);
   plan->add_option("--tokens", c.tokens, "Tokens of the whole training: adds days, device-hours and energy")
-      ->check(CLI::PositiveNumber);
+      ->check(kAboveZero);
   plan->add_option("--dtype", c.dtype, "bf16, fp16 or fp32 (bf16)");
-  plan->add_option("--max-tensor", c.most_tensor, "Largest tensor degree (the devices of a node)")
-      ->check(CLI::PositiveNumber);
-  plan->add_option("--max-micro-batch", c.most_micro_batch, "Largest micro batch (64)")->check(CLI::PositiveNumber);
+  plan->add_option("--max-tensor", c.most_tensor, "Largest tensor degree (the devices of a node)")->check(kAboveZero);
+  plan->add_option("--max-micro-batch", c.most_micro_batch, "Largest micro batch (64)")->check(kAboveZero);
   plan->add_option("--headroom", c.headroom, "Share of device memory to leave free (0.06)");
   plan->add_option("--fix", c.fix, "Axes to hold, such as \"tp=4 zero=1 recompute=full\"");
-  plan->add_option("--deadline", c.deadline, "Days: marks layouts that miss it")->check(CLI::PositiveNumber);
-  plan->add_option("--allocation", c.allocation, "Device-hours: marks layouts that exceed them")
-      ->check(CLI::PositiveNumber);
-  plan->add_option("--rows", c.rows, "Layouts to show (15)")->check(CLI::PositiveNumber);
-  plan->add_option("--threads", c.threads, "Threads of the search (2)")->check(CLI::PositiveNumber);
+  plan->add_option("--deadline", c.deadline, "Days: marks layouts that miss it")->check(kAboveZero);
+  plan->add_option("--allocation", c.allocation, "Device-hours: marks layouts that exceed them")->check(kAboveZero);
+  plan->add_option("--rows", c.rows, "Layouts to show (15)")->check(kAboveZero);
+  plan->add_option("--threads", c.threads, "Threads of the search (2)")->check(kAboveZero);
   plan->add_option("--layout", c.layout, "Explain this one, such as \"tp=4 pp=12 dp=8 mbs=2 zero=1 recompute=full\"");
   plan->add_option("--timeline", c.timeline, "With --layout: \"text\", or a file for a Chrome/Perfetto trace");
   plan->add_option("--ramp", c.ramp, "Price a batch ramp: start,increment,samples");

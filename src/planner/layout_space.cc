@@ -1,6 +1,7 @@
 #include "planner/layout_space.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "planner/memory_estimate.h"
@@ -58,6 +59,9 @@ std::vector<Choice> Choices(const SearchRequest& request) {
   return choices;
 }
 
+// What micro batch times data must divide: the global batch, and every batch of the ramp.
+std::int64_t BatchUnit(const SearchRequest& request) { return std::gcd(request.global_batch, request.ramp_unit); }
+
 // Why no layout with these axes can run; "" when some can.
 std::string AxesRefusal(const SearchRequest& request, int tensor, int pipeline, int data) {
   const ModelConfig& model = request.model;
@@ -73,6 +77,9 @@ std::string AxesRefusal(const SearchRequest& request, int tensor, int pipeline, 
   }
   if (request.global_batch % data != 0) {
     return "global batch not divisible by the data degree";
+  }
+  if (BatchUnit(request) % data != 0) {
+    return "batches of the ramp not divisible by the data degree";
   }
   return "";
 }
@@ -104,7 +111,7 @@ class Branches {
     if (!refusal.empty()) {
       const std::int64_t micro_batches = std::max<std::int64_t>(
           1, static_cast<std::int64_t>(
-                 Divisors(std::max<std::int64_t>(request_.global_batch / data, 1), request_.most_micro_batch).size()));
+                 Divisors(std::max<std::int64_t>(BatchUnit(request_) / data, 1), request_.most_micro_batch).size()));
       ParallelLayout layout;
       layout.tensor = tensor;
       layout.pipeline = pipeline;
@@ -134,7 +141,7 @@ class Branches {
     layout.recompute = ParseRecompute(choice.recompute);
     layout.offload = ParseOffload(choice.offload);
     LayoutBranch branch{.layout = layout};
-    for (const int micro_batch : Divisors(request_.global_batch / data, request_.most_micro_batch)) {
+    for (const int micro_batch : Divisors(BatchUnit(request_) / data, request_.most_micro_batch)) {
       if (Allows(request_.micro_batch, micro_batch)) {
         branch.micro_batches.push_back(micro_batch);
       }
@@ -188,8 +195,7 @@ std::vector<LayoutBranch> LayoutBranches(const SearchRequest& request) {
 }
 
 std::string RefusalOf(const SearchRequest& request, const ParallelLayout& layout) {
-  const std::int64_t micro_batches =
-      request.global_batch / (static_cast<std::int64_t>(layout.micro_batch) * layout.data);
+  const std::int64_t micro_batches = BatchUnit(request) / (static_cast<std::int64_t>(layout.micro_batch) * layout.data);
   if (layout.schedule == "interleaved" && micro_batches % layout.pipeline != 0) {
     return "micro batches not divisible by the stages (interleaved)";
   }

@@ -10,6 +10,7 @@ namespace {
 Candidate BestFor(const SearchRequest& request, std::int64_t batch) {
   SearchRequest small = request;
   small.global_batch = batch;
+  small.ramp_unit = 0;
   small.keep = 1;
   const SearchResult found = Search(small);
   return found.ranked.empty() ? Candidate{} : found.ranked.front();
@@ -39,6 +40,7 @@ RampPlan PriceRamp(const SearchRequest& request, const BatchConfig& batch, const
     row.samples = static_cast<double>(batch.ramp_samples) / static_cast<double>(steps);
     SearchRequest at = request;
     at.global_batch = row.batch;
+    at.ramp_unit = 0;
     row.divides = row.batch % (static_cast<std::int64_t>(layout.micro_batch) * layout.data) == 0;
     if (row.divides) {
       try {

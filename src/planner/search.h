@@ -19,6 +19,7 @@ struct SearchRequest {
   const ModelConfig& model;  // completed
   int devices = 1;
   std::int64_t global_batch = 1;
+  std::int64_t ramp_unit = 0;  // above 0: the batch ramps up in multiples of it, which a layout must divide too
   DType dtype = DType::kBFloat16;
   int most_tensor = 0;  // 0: the devices of a node
   int most_micro_batch = 64;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 
 #include "base/error.h"
@@ -25,7 +26,17 @@ int FindCluster(const MeasuredRun& run, const PlannerFiles& files) {
   return -1;
 }
 
-// The likest machine of the same accelerator: one that no site claims, then one with as many devices a node.
+// "a100-40g" and "A100-SXM4" are of one chip.
+bool SameChip(const std::string& a, const std::string& b) {
+  const auto chip = [](std::string label) {
+    label.erase(std::min(label.find_first_of("-_ "), label.size()));
+    std::transform(label.begin(), label.end(), label.begin(), [](unsigned char c) { return std::tolower(c); });
+    return label;
+  };
+  return !a.empty() && chip(a) == chip(b);
+}
+
+// The likest machine: of the very accelerator or else its chip, claimed by no site, with as many devices a node.
 const Cluster* LikestCluster(const MeasuredRun& run, const PlannerFiles& files) {
   const Cluster* likest = nullptr;
   int best = -1;
@@ -33,9 +44,13 @@ const Cluster* LikestCluster(const MeasuredRun& run, const PlannerFiles& files) 
     const Cluster& cluster = files.clusters[static_cast<std::size_t>(i)];
     const int open = cluster.runs.clusters.empty() ? 2 : 0;
     const int node = run.gpus_per_node && *run.gpus_per_node == cluster.devices_per_node ? 1 : 0;
-    if (Holds(cluster.runs.accelerators, run.accelerator) && open + node > best) {
+    const bool accelerator = Holds(cluster.runs.accelerators, run.accelerator);
+    const bool chip = std::any_of(cluster.runs.accelerators.begin(), cluster.runs.accelerators.end(),
+                                  [&](const std::string& label) { return SameChip(label, run.accelerator); });
+    const int score = (accelerator ? 4 : 0) + open + node;
+    if (chip && score > best) {
       likest = &cluster;
-      best = open + node;
+      best = score;
     }
   }
   return likest;

@@ -87,7 +87,9 @@ std::string ToText(const Validation& validation) {
 }
 
 std::string ToJson(const Validation& validation) {
-  nlohmann::json json;
+  nlohmann::json json{{"runs", nlohmann::json::array()},
+                      {"groups", nlohmann::json::array()},
+                      {"decision_sets", nlohmann::json::array()}};
   for (const Prediction& prediction : validation.predictions) {
     json["runs"].push_back(ToJsonValue(prediction));
   }

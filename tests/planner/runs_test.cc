@@ -73,6 +73,16 @@ TEST(MeasuredRuns, AnUnknownMachineTakesOneWithItsAcceleratorButNotItsSite) {
   EXPECT_EQ(cluster.site, "assumed for my-own");
 }
 
+TEST(MeasuredRuns, AnUnknownSizeOfAChipTakesAnotherSize) {
+  std::string row = kRow;
+  row.replace(row.find("jean-zay,a100-80g"), 17, "my-own,A100_96G");
+  const auto runs = ParseRuns(std::string(kHeader) + row, "x");
+  const PlannerFiles files = WithAssumedClusters(ShippedFiles(), runs);
+  const Understood understood = Understand(runs[0], files);
+  ASSERT_TRUE(understood.point) << understood.reason;
+  EXPECT_EQ(files.clusters[static_cast<std::size_t>(understood.point->cluster)].device.name.substr(0, 4), "A100");
+}
+
 TEST(MeasuredRuns, ThePublishedTableIsUnderstood) {
   const auto runs = LoadRuns(Source("tests/planner/published_runs.csv"));
   const PlannerFiles files = WithAssumedClusters(ShippedFiles(), runs);

@@ -127,6 +127,19 @@ TEST(Search, HeldAxesHold) {
   }
 }
 
+TEST(Search, ARampIsDividedAtEveryBatch) {
+  const Machine machine("dgx-h100", "trireme");
+  const ModelConfig model = SmallGpt();
+  SearchRequest request = machine.Request(model, 8, 64);
+  request.ramp_unit = 4;
+  const SearchResult found = Search(request);
+  ASSERT_FALSE(found.ranked.empty());
+  for (const Candidate& one : found.ranked) {
+    EXPECT_EQ(4 % (one.layout.micro_batch * one.layout.data), 0) << one.layout.ToString();
+  }
+  EXPECT_GT(found.refused.at("batches of the ramp not divisible by the data degree"), 0);
+}
+
 TEST(Search, ImpossibleRequestsSayWhy) {
   const Machine machine("dgx-h100", "trireme");
   const ModelConfig model = SmallGpt();

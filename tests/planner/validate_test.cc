@@ -104,6 +104,26 @@ TEST(Validate, FiveRunsOfASiteAreEnough) {
   }
 }
 
+// Megatron-LM's and DeepSpeed's published runs on DGX A100s: no calibration of that site exists.
+TEST(Validate, RunsOfAnotherClusterAreWithinTheirIntervals) {
+  const std::vector<MeasuredRun> runs = LoadRuns(Source("tests/planner/public_runs.csv"));
+  const Validation validation = Validate(runs, ShippedFiles(), {});
+  EXPECT_EQ(validation.predictions.size(), 18U);
+  EXPECT_LE(validation.groups.back().time_error, 0.10);
+  EXPECT_GE(validation.groups.back().covered, 0.8);
+  for (const Prediction& prediction : validation.predictions) {
+    EXPECT_TRUE(prediction.assumed_cluster) << prediction.run->id;
+    EXPECT_TRUE(prediction.fits) << prediction.run->id;
+  }
+}
+
+TEST(Validate, OurOwnRunsOnOneDeviceAreNear) {
+  const std::vector<MeasuredRun> runs = LoadRuns(Source("tests/planner/own_runs.csv"));
+  const Validation validation = Validate(runs, ShippedFiles(), {});
+  EXPECT_EQ(validation.predictions.size(), 5U);
+  EXPECT_LE(validation.groups.back().time_error, 0.06);
+}
+
 TEST(Validate, ShippedCalibrationsAreThoseOfTheTable) {
   // A stack file's calibration is made by this very code; a change of the model must come with new ones.
   const PlannerFiles files = ShippedFiles();

@@ -1,0 +1,133 @@
+// `trireme plan` as a user runs it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "apps/program.h"
+
+namespace trireme {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string Source(const std::string& path) { return std::string(TRIREME_SOURCE_DIR) + "/" + path; }
+
+std::vector<std::string> Plan(const std::vector<std::string>& options) {
+  std::vector<std::string> arguments = {"plan",           "--clusters-folder", Source("clusters"), "--stacks-folder",
+                                        Source("stacks"), "--models-folder",   Source("models")};
+  arguments.insert(arguments.end(), options.begin(), options.end());
+  return arguments;
+}
+
+struct BadPlan {
+  std::string name;
+  std::vector<std::string> options;
+  std::string said;
+};
+
+void PrintTo(const BadPlan& input, std::ostream* out) { *out << input.name; }
+
+class BadPlans : public testing::TestWithParam<BadPlan> {};
+
+TEST_P(BadPlans, GiveOneClearMessageAndCodeTwo) {
+  const Workplace place;
+  place.Write("no_link.toml",
+              "name = \"x\"\nnodes = 2\ndevices_per_node = 1\n[device]\nname = \"d\"\nmemory_gib = 1\n"
+              "memory_bandwidth_gbs = 1\npeak_tflops = { fp32 = 1 }\n");
+  place.Write("broken.json", "{\"model_type\": \"llama\"");
+  const Outcome outcome = place.Run(Plan(GetParam().options));
+  EXPECT_EQ(outcome.code, 2) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr(GetParam().said));
+  EXPECT_EQ(outcome.out, "") << "nothing is printed before a mistake is told";
+}
+
+std::vector<std::string> With(const std::vector<std::string>& more) {
+  std::vector<std::string> options = {"--model", "gpt2-124m", "--cluster",      "dgx-h100",
+                                      "--nodes", "1",         "--global-batch", "64"};
+  options.insert(options.end(), more.begin(), more.end());
+  return options;
+}
+
+const BadPlan kPlans[] = {
+    {"NoCluster", {"--model", "gpt2-124m", "--global-batch", "8"}, "name a cluster"},
+    {"NoModel", {"--cluster", "dgx-h100", "--global-batch", "8"}, "name a model"},
+    {"AnUnknownCluster", {"--cluster", "dgx-h10", "--model", "gpt2-124m", "--global-batch", "8"}, "did you mean"},
+    {"AClusterWithoutALink",
+     {"--cluster", "no_link.toml", "--model", "gpt2-124m", "--global-batch", "8"},
+     "lacks the link [links.node]"},
+    {"AnImpossibleModel",
+     {"--cluster", "dgx-h100", "--layers", "2", "--hidden", "100", "--heads", "3", "--global-batch", "8"},
+     "model.heads = 3 does not divide model.hidden = 100"},
+    {"ABrokenConfig", {"--cluster", "dgx-h100", "--model", "broken.json", "--global-batch", "8"}, "no JSON object"},
+    {"NoNodes", With({"--gpus", "0"}), "--gpus: must be above 0"},
+    {"TwoSizesOfTheAllocation", With({"--gpus", "8"}), "give one of them"},
+    {"OnlySpareNodes", With({"--spare-nodes", "1"}), "1 spare nodes leave nothing of 8 devices"},
+    {"AnUnknownLayoutWord", With({"--layout", "tq=3"}), "did you mean 'tp'?"},
+    {"ALayoutOfAnotherSize", With({"--layout", "tp=3"}), "3 ranks, but 8 devices"},
+    {"ABadRamp", With({"--ramp", "3,4"}), "--ramp '3,4'"},
+    {"ARampThatMissesTheBatch", With({"--ramp", "3,4,100"}), "never meets the global batch 64"},
+    {"AnUnknownOutput", With({"--emit", "poem"}), "--emit 'poem'"},
+    {"AnEstimateOfNothing", With({"--estimate"}), "--estimate needs --tokens"},
+    {"ATimelineOfNothing", With({"--timeline", "text"}), "--timeline needs --layout"},
+    {"ATypeThatCannotTrain", With({"--dtype", "int32"}), "bf16, fp16 or fp32"},
+    {"ASizeThatIsNone", With({"--search-shape", "big"}), "'big' is no model size"},
+};
+
+INSTANTIATE_TEST_SUITE_P(Each, BadPlans, testing::ValuesIn(kPlans),
+                         [](const testing::TestParamInfo<BadPlan>& one) { return one.param.name; });
+
+TEST(PlanProgram, TheEmittedRecipePassesADryRun) {
+  const Workplace place;
+  const Outcome planned = place.Run(
+      Plan({"--model", "gpt2-124m", "--cluster", "dgx-h100", "--gpus", "4", "--global-batch", "64", "--tokens", "1e9",
+            "--estimate", "--ramp", "32,16,1000", "--emit", "recipe,sbatch", "--out", "chosen"}));
+  EXPECT_EQ(planned.code, 0) << planned.err;
+  EXPECT_THAT(planned.out, HasSubstr("front of speed and memory"));
+  EXPECT_THAT(planned.out, HasSubstr("refused:"));
+  EXPECT_THAT(planned.out, HasSubstr("device-hours"));
+  EXPECT_THAT(place.Read("chosen.sbatch"), HasSubstr("srun --nodes=1 --ntasks=4"));
+  const Outcome dry = place.Run({"train", "chosen.toml", "--dry-run"});
+  EXPECT_EQ(dry.code, 0) << dry.err;
+  EXPECT_THAT(dry.out, HasSubstr("batch.ramp_up.start"));
+}
+
+TEST(PlanProgram, AShapeFlagKeepsTheRestOfANamedModel) {
+  const Workplace place;
+  const auto parameters = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> options = {"--model",        "llama-3-8b", "--cluster", "dgx-h100", "--gpus", "8",
+                                        "--global-batch", "8",          "--rows",    "1",        "--json"};
+    options.insert(options.end(), more.begin(), more.end());
+    return nlohmann::json::parse(place.Run(Plan(options)).out)["parameters"].get<double>();
+  };
+  const double block = (parameters({}) - parameters({"--layers", "16"})) / 16;
+  EXPECT_EQ(block, 218'112'000) << "grouped heads and feed-forward width stay";
+}
+
+TEST(PlanProgram, NothingThatFitsIsCodeOne) {
+  const Workplace place;
+  const Outcome outcome =
+      place.Run(Plan({"--model", "bloom-176b", "--cluster", "dgx-h100", "--nodes", "1", "--global-batch", "64"}));
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_THAT(outcome.out, HasSubstr("no layout fits"));
+}
+
+TEST(PlanProgram, ValidatesATableAndRefusesNonsense) {
+  const Workplace place;
+  const std::vector<std::string> folders = {"--clusters-folder", Source("clusters"), "--stacks-folder",
+                                            Source("stacks")};
+  const auto validate = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"plan", "validate"});
+    arguments.insert(arguments.end(), folders.begin(), folders.end());
+    return place.Run(arguments);
+  };
+  const Outcome good = validate({Source("tests/planner/own_runs.csv"), "--json"});
+  EXPECT_EQ(good.code, 0) << good.err;
+  EXPECT_EQ(nlohmann::json::parse(good.out)["runs"].size(), 5U);
+  place.Write("bad.csv", "id,layers\na,\"b");
+  EXPECT_EQ(validate({"bad.csv"}).code, 2);
+  EXPECT_EQ(validate({"absent.csv"}).code, 2);
+}
+
+}  // namespace
+}  // namespace trireme
