@@ -1,12 +1,16 @@
 # trireme_library(NAME base SOURCES a.cc b.cc DEPENDS topology ... LINK pkg::lib ...)
 # A folder of src/ as a static library trireme_NAME. DEPENDS names other folders and is the folder's layer rule;
-# LINK names libraries from outside.
+# LINK names libraries from outside. APART, here and below: the files use the same names in their own namespaces, so that
+# builds from scratch, which compile several files as one to read the headers once, leave them alone.
 function(trireme_library)
-  cmake_parse_arguments(arg "" "NAME" "SOURCES;DEPENDS;LINK" ${ARGN})
+  cmake_parse_arguments(arg "APART" "NAME" "SOURCES;DEPENDS;LINK" ${ARGN})
   add_library(trireme_${arg_NAME} STATIC ${arg_SOURCES})
   target_include_directories(trireme_${arg_NAME} PUBLIC ${CMAKE_SOURCE_DIR}/src)
   list(TRANSFORM arg_DEPENDS PREPEND trireme_)
   target_link_libraries(trireme_${arg_NAME} PUBLIC ${arg_DEPENDS} fmt::fmt PRIVATE trireme_flags ${arg_LINK})
+  if(arg_APART)
+    set_target_properties(trireme_${arg_NAME} PROPERTIES UNITY_BUILD OFF)
+  endif()
 endfunction()
 
 # trireme_test(NAME topology_test SOURCES a_test.cc ... DEPENDS topology ... LABELS unit|ranks|...)
@@ -14,7 +18,7 @@ endfunction()
 # Test programs share one precompiled header, which halves their build time. The targets tests_unit, tests_ranks, …
 # build the programs of one label.
 function(trireme_test)
-  cmake_parse_arguments(arg "" "NAME;TIMEOUT" "SOURCES;DEPENDS;LABELS;LINK" ${ARGN})
+  cmake_parse_arguments(arg "APART" "NAME;TIMEOUT" "SOURCES;DEPENDS;LABELS;LINK" ${ARGN})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
   endif()
@@ -23,6 +27,9 @@ function(trireme_test)
   target_include_directories(${arg_NAME} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   target_link_libraries(${arg_NAME} PRIVATE trireme_flags ${arg_DEPENDS} ${arg_LINK} GTest::gmock GTest::gtest_main Threads::Threads)
   target_precompile_headers(${arg_NAME} REUSE_FROM trireme_test_headers)
+  if(arg_APART)
+    set_target_properties(${arg_NAME} PROPERTIES UNITY_BUILD OFF)
+  endif()
   target_compile_definitions(${arg_NAME} PRIVATE TRIREME_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   foreach(label ${arg_LABELS})
     if(NOT TARGET tests_${label})

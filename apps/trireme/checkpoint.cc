@@ -26,14 +26,14 @@ struct CheckpointCommand {
   }
 };
 
-using Action = std::function<Report(const CheckpointCommand&)>;
+using Answer = std::function<Report(const CheckpointCommand&)>;
 
 // Adds a subcommand with what all of them have; more options may be added to the result.
 struct Subcommand {
   const char* name;
   const char* description;
   const char* example;
-  Action action;
+  Answer action;
 };
 
 CLI::App* Add(CLI::App& parent, const std::shared_ptr<CheckpointCommand>& command, int& exit_code,
@@ -41,7 +41,7 @@ CLI::App* Add(CLI::App& parent, const std::shared_ptr<CheckpointCommand>& comman
   CLI::App* app = parent.add_subcommand(subcommand.name, subcommand.description);
   app->add_flag("--json", command->json, "One JSON object");
   app->footer(std::string("\nExample:\n  ") + subcommand.example);
-  const Action action = subcommand.action;
+  const Answer action = subcommand.action;
   app->callback([command, action, &exit_code] { exit_code = command->Print(action(*command)); });
   return app;
 }

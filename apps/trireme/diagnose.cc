@@ -20,7 +20,7 @@ struct DiagnoseCommand {
   }
 };
 
-constexpr const char* kExamples = R"(
+constexpr const char* kDiagnoseExamples = R"(
 Examples:
   trireme diagnose runs/quickstart
   trireme diagnose runs/quickstart/flight/death-001 --json
@@ -35,7 +35,7 @@ void AddDiagnoseCommand(CLI::App& app, int& exit_code) {
       app.add_subcommand("diagnose", "Read a run's flight records: which rank, which collective, since when");
   diagnose->add_option("folder", command->folder, "Folder of a run, or of flight records")->required();
   diagnose->add_flag("--json", command->json, "One JSON object instead of text");
-  diagnose->footer(kExamples);
+  diagnose->footer(kDiagnoseExamples);
   diagnose->callback([command, &exit_code] { exit_code = command->Run(); });
 }
 

@@ -15,7 +15,7 @@
 namespace trireme {
 namespace {
 
-constexpr const char* kExamples = R"(
+constexpr const char* kEvaluateExamples = R"(
 Examples:
   trireme evaluate runs/quickstart
   trireme evaluate runs/quickstart --text book.txt --json
@@ -211,7 +211,7 @@ void AddEvaluateCommand(CLI::App& app, int& exit_code) {
   evaluate->add_option("--sequence", command->sequence, "Tokens of a sample; the model's sequence when not given");
   evaluate->add_option("--batch", command->batch, "Samples at once (8)");
   evaluate->add_flag("--json", command->json, "One JSON object");
-  evaluate->footer(kExamples);
+  evaluate->footer(kEvaluateExamples);
   evaluate->callback([command, &exit_code] { exit_code = command->Run(); });
 }
 

@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-constexpr const char* kExamples = R"(
+constexpr const char* kGenerateExamples = R"(
 Examples:
   trireme generate runs/quickstart --prompt "The " --tokens 60
   trireme generate runs/quickstart --prompts questions.txt --temperature 0 --json
@@ -117,7 +117,7 @@ void AddGenerateCommand(CLI::App& app, int& exit_code) {
   generate->add_option("--seed", command->options.seed, "Equal seeds give equal texts (1)");
   generate->add_option("--batch", command->batch, "Prompts at once, at most (8)");
   generate->add_flag("--json", command->json, "One JSON object a prompt: prompt, text, tokens");
-  generate->footer(kExamples);
+  generate->footer(kGenerateExamples);
   generate->callback([command, &exit_code] { exit_code = command->Run(); });
 }
 

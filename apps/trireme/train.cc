@@ -48,7 +48,7 @@ struct TrainCommand {
   int RunSupervised() const;
 };
 
-constexpr const char* kExamples = R"(
+constexpr const char* kTrainExamples = R"(
 Examples:
   trireme train recipes/quickstart.toml --ranks 8
   trireme train recipes/gpt2-124m.toml --set layout.tensor=2 --set layout.data=4 --steps 20 --run runs/try
@@ -200,7 +200,7 @@ void AddTrainCommand(CLI::App& app, int& exit_code) {
       "--inject", command->inject,
       "A drill, once in the life of a run: \"rank=1,step=3,phase=forward,what=stop\" (stop sleep spin throw "
       "exit kill nan flip slow)");
-  train->footer(kExamples);
+  train->footer(kTrainExamples);
   train->callback([command, &exit_code] { exit_code = command->Run(); });
 }
 

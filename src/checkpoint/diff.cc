@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::int64_t kBlock = std::int64_t{4} << 20;
+constexpr std::int64_t kDiffBlock = std::int64_t{4} << 20;
 
 struct TensorDifference {
   std::int64_t different = 0;  // elements whose bits differ
@@ -42,10 +42,10 @@ TensorDifference Compare(const CheckpointReader& a, const StoredTensor& tensor_a
                          const StoredTensor& tensor_b) {
   TensorDifference difference;
   const std::int64_t count = tensor_a.about.shape.count();
-  std::vector<float> values_a(static_cast<std::size_t>(std::min(count, kBlock)));
+  std::vector<float> values_a(static_cast<std::size_t>(std::min(count, kDiffBlock)));
   std::vector<float> values_b(values_a.size());
-  for (std::int64_t first = 0; first < count; first += kBlock) {
-    const auto size = static_cast<std::size_t>(std::min(kBlock, count - first));
+  for (std::int64_t first = 0; first < count; first += kDiffBlock) {
+    const auto size = static_cast<std::size_t>(std::min(kDiffBlock, count - first));
     a.Read(tensor_a, first, std::span(values_a).first(size));
     b.Read(tensor_b, first, std::span(values_b).first(size));
     CompareBlock(std::span(values_a).first(size), std::span(values_b).first(size), first, difference);

@@ -10,6 +10,9 @@
 
 namespace trireme {
 
+// No config.json is larger.
+inline constexpr std::int64_t kLargestHuggingFaceConfig = 16 << 20;
+
 // The model that a directory's config.json describes. What this program cannot compute alike (scaled rotary positions,
 // another activation, biases in Llama) is an Error that names the key.
 ModelConfig ReadHuggingFaceConfig(const std::string& directory);

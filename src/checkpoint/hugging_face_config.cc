@@ -10,8 +10,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::int64_t kLargestConfig = 16 << 20;
-
 // Reads keys that may be missing or null, as the library that writes these files treats them.
 class Keys {
  public:
@@ -197,7 +195,7 @@ ModelConfig ParseHuggingFaceConfig(const std::string& text, const std::string& o
 
 ModelConfig ReadHuggingFaceConfig(const std::string& directory) {
   const std::string path = directory + "/config.json";
-  return ParseHuggingFaceConfig(ReadBoundedFile(path, kLargestConfig), path);
+  return ParseHuggingFaceConfig(ReadBoundedFile(path, kLargestHuggingFaceConfig), path);
 }
 
 std::string FormatHuggingFaceConfig(const ModelConfig& model, const std::string& dtype) {

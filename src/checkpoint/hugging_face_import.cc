@@ -12,8 +12,6 @@
 namespace trireme {
 namespace {
 
-constexpr std::int64_t kLargestConfig = 16 << 20;
-
 RunState FirstState(const ModelConfig& model, const std::string& directory) {
   RunConfig config;
   config.model = model;
@@ -28,7 +26,7 @@ RunState FirstState(const ModelConfig& model, const std::string& directory) {
     }
   }
   // Kept so that an export of the same weights gives the file back.
-  state.notes["hugging_face_config"] = ReadBoundedFile(directory + "/config.json", kLargestConfig);
+  state.notes["hugging_face_config"] = ReadBoundedFile(directory + "/config.json", kLargestHuggingFaceConfig);
   return state;
 }
 

@@ -15,8 +15,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr char kFormat[] = "trireme-shard";
-constexpr std::int64_t kVersion = 1;
+constexpr char kShardFormat[] = "trireme-shard";
+constexpr std::int64_t kShardVersion = 1;
 constexpr char kMetadataKey[] = "trireme";
 
 std::string EntryName(const ShardSlice& slice, std::set<std::string>& taken) {
@@ -87,8 +87,8 @@ std::string FormatShardHeader(ShardHeader& header) {
     slices[name] = SliceJson(slice);
     offset += slice.bytes();
   }
-  const json root = {{"format", kFormat},          {"version", kVersion}, {"step", header.step},
-                     {"attempt", header.attempt},  {"rank", header.rank}, {"ranks", header.ranks},
+  const json root = {{"format", kShardFormat},     {"version", kShardVersion}, {"step", header.step},
+                     {"attempt", header.attempt},  {"rank", header.rank},      {"ranks", header.ranks},
                      {"chunk_bytes", kChunkBytes}, {"slices", slices}};
   const std::string bytes = FormatSafetensorsHeader({{"format", "pt"}, {kMetadataKey, root.dump()}}, entries);
   for (std::size_t i = 0; i < entries.size(); ++i) {
@@ -103,7 +103,7 @@ ShardHeader ParseShardHeader(std::string_view bytes, std::int64_t file_bytes, co
   Require(text != container.metadata.end(), "'{}' is no shard of a checkpoint: its metadata has no '{}'", origin,
           kMetadataKey);
   const json root = ParseBoundedJson(text->second, origin, {.depth = 6});
-  Require(TextOf(root, "format", origin) == kFormat && CountOf(root, "version", origin) == kVersion &&
+  Require(TextOf(root, "format", origin) == kShardFormat && CountOf(root, "version", origin) == kShardVersion &&
               CountOf(root, "chunk_bytes", origin) == kChunkBytes,
           "'{}': a shard format that this program does not know", origin);
   ShardHeader header{.step = CountOf(root, "step", origin),

@@ -12,7 +12,7 @@ namespace trireme {
 namespace {
 
 // Floats handed over at a time.
-constexpr std::int64_t kBlock = std::int64_t{4} << 20;
+constexpr std::int64_t kStreamBlock = std::int64_t{4} << 20;
 
 struct Part {
   std::size_t tensor = 0;
@@ -46,8 +46,8 @@ void WriteStreamedShard(const StreamSave& save, const SaveTask& task) {
   ShardWriter writer(task.unfinished() + "/" + ShardFileName(task.rank), std::move(header));
   std::vector<float> block;
   for (const Part& part : parts) {
-    for (std::int64_t first = part.first; first < part.last; first += kBlock) {
-      block.resize(static_cast<std::size_t>(std::min(kBlock, part.last - first)));
+    for (std::int64_t first = part.first; first < part.last; first += kStreamBlock) {
+      block.resize(static_cast<std::size_t>(std::min(kStreamBlock, part.last - first)));
       save.read(part.tensor, first, block);
       writer.Append(block);
     }

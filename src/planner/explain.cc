@@ -3,12 +3,12 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "planner/collective_time.h"
 
 namespace trireme {
 namespace {
 
-constexpr double kGibi = 1024.0 * 1024 * 1024;
 constexpr double kLeastGain = 0.002;
 
 PlanPoint PointOf(const SearchRequest& request, const ParallelLayout& layout) {

@@ -1,12 +1,11 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "planner/explain.h"
 
 namespace trireme {
 namespace {
-
-constexpr double kGibi = 1024.0 * 1024 * 1024;
 
 struct NamedTerm {
   const char* name;

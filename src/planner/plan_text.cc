@@ -3,12 +3,12 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "planner/memory_estimate.h"
 
 namespace trireme {
 namespace {
 
-constexpr double kGibi = 1024.0 * 1024 * 1024;
 // fp32 master weights and two moments.
 constexpr double kCheckpointBytes = 12;
 

@@ -5,12 +5,11 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "planner/scores.h"
 
 namespace trireme {
 namespace {
-
-constexpr double kGibi = 1024.0 * 1024 * 1024;
 
 // Rank correlation of two layouts is a coin; sets of fewer count for regret only.
 constexpr int kLeastLayouts = 3;

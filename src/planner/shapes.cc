@@ -6,11 +6,11 @@
 
 #include "base/error.h"
 #include "base/shape.h"
+#include "base/units.h"
 
 namespace trireme {
 namespace {
 
-constexpr double kGibi = 1024.0 * 1024 * 1024;
 constexpr std::int64_t kVocabularyUnit = 128;
 
 // The request's model with another shape; feed-forward by the family's rule.

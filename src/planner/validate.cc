@@ -5,13 +5,12 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "planner/score_runs.h"
 #include "planner/step_estimate.h"
 
 namespace trireme {
 namespace {
-
-constexpr double kGibi = 1024.0 * 1024 * 1024;
 
 using Group = std::vector<const PricedRun*>;
 

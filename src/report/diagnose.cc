@@ -78,7 +78,7 @@ std::string TimelineRow(const RankRecord& record, std::int64_t from, std::int64_
   return row;
 }
 
-std::string Timeline(const FlightStory& story) {
+std::string TimelineText(const FlightStory& story) {
   constexpr std::int64_t kLeast = 1'000'000;
   constexpr std::size_t kMostRows = 64;
   std::int64_t until = 0;
@@ -213,7 +213,7 @@ Diagnosis Diagnose(const std::string& path) {
     result.text += "\nlast collective begun, by group:\n" + GroupLines(story);
     const std::string late = LatenessLines(story);
     result.text += late.empty() ? "" : "\nstragglers:\n" + late;
-    result.text += "\n" + Timeline(story);
+    result.text += "\n" + TimelineText(story);
   }
   for (const std::string& death : deaths) {
     result.text += fmt::format("an earlier death: trireme diagnose {}\n", death);

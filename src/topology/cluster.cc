@@ -6,13 +6,13 @@
 #include <iterator>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "topology/settings.h"
 
 namespace trireme {
 namespace {
 
 constexpr double kGiga = 1e9;
-constexpr double kGibi = 1024.0 * 1024 * 1024;
 
 LinkSpec ReadLink(const Settings& file, const std::string& table, const char* reason) {
   Require(file.HasTable(table), "{} lacks the link [{}], which {}: give latency_us and bandwidth_gbs", file.origin(),

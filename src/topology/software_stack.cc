@@ -4,12 +4,11 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "topology/settings.h"
 
 namespace trireme {
 namespace {
-
-constexpr double kGibi = 1024.0 * 1024 * 1024;
 
 Efficiencies ReadEfficiencies(const Settings& file, const std::string& table, const Efficiencies& base) {
   Efficiencies read = base;

@@ -25,7 +25,7 @@ class HuggingFace : public ::testing::TestWithParam<std::string> {
   TestFolder folder_;
 };
 
-std::string MessageOf(const std::function<void()>& action) {
+std::string RefusalOf(const std::function<void()>& action) {
   try {
     action();
   } catch (const Error& error) {
@@ -127,16 +127,16 @@ TEST_P(HuggingFace, MissingForeignAndMisshapenTensorsAreNamed) {
   auto foreign = header.entries;
   foreign[1].name = "surprise";
   WriteBytes(path, FormatSafetensorsHeader({}, foreign) + data);
-  EXPECT_THAT(MessageOf([&] { ImportHuggingFace(folder_ / "out", folder_ / "x"); }), HasSubstr(header.entries[1].name));
+  EXPECT_THAT(RefusalOf([&] { ImportHuggingFace(folder_ / "out", folder_ / "x"); }), HasSubstr(header.entries[1].name));
   auto extra = header.entries;
   const auto end = static_cast<std::int64_t>(data.size());
   extra.push_back({.name = "surprise", .dtype = "F32", .shape = {1}, .begin = end, .end = end + 4});
   WriteBytes(path, FormatSafetensorsHeader({}, extra) + data + "abcd");
-  EXPECT_THAT(MessageOf([&] { ImportHuggingFace(folder_ / "out", folder_ / "x"); }), HasSubstr("surprise"));
+  EXPECT_THAT(RefusalOf([&] { ImportHuggingFace(folder_ / "out", folder_ / "x"); }), HasSubstr("surprise"));
   auto misshapen = header.entries;
   misshapen[0].shape.push_back(1);
   WriteBytes(path, FormatSafetensorsHeader({}, misshapen) + data);
-  EXPECT_THAT(MessageOf([&] { ImportHuggingFace(folder_ / "out", folder_ / "x"); }), HasSubstr("shape"));
+  EXPECT_THAT(RefusalOf([&] { ImportHuggingFace(folder_ / "out", folder_ / "x"); }), HasSubstr("shape"));
   EXPECT_TRUE(ListCheckpoints(folder_ / "x").empty());
 }
 
@@ -288,7 +288,7 @@ TEST(HuggingFaceConfig, RefusesWhatItWouldComputeWrongly) {
   const auto refuse = [&](const char* key, const json& value) {
     json changed = llama;
     changed[key] = value;
-    EXPECT_THAT(MessageOf([&] { ParseHuggingFaceConfig(changed.dump(), "x"); }), HasSubstr(key));
+    EXPECT_THAT(RefusalOf([&] { ParseHuggingFaceConfig(changed.dump(), "x"); }), HasSubstr(key));
   };
   refuse("rope_scaling", {{"rope_type", "llama3"}, {"factor", 8.0}});
   refuse("rope_parameters", {{"rope_type", "yarn"}});
@@ -324,7 +324,7 @@ TEST(HuggingFaceImport, PickledWeightsAreNotRead) {
   const TestFolder folder;
   WriteBytes(folder / "config.json", FormatHuggingFaceConfig(TinyModel("gpt2"), "fp32"));
   WriteBytes(folder / "pytorch_model.bin", "pickle");
-  EXPECT_THAT(MessageOf([&] { ImportHuggingFace(folder.path(), folder / "out"); }), HasSubstr("pickled"));
+  EXPECT_THAT(RefusalOf([&] { ImportHuggingFace(folder.path(), folder / "out"); }), HasSubstr("pickled"));
 }
 
 }  // namespace
