@@ -1,0 +1,129 @@
+"""A plain GPT-2 in PyTorch, trained as Trireme trains it: bf16 autocast, fp32 weights, fused AdamW, clipping.
+
+Run by compare.py in a process of its own. It reads a job as JSON from its first argument and prints a result as JSON.
+"""
+import json
+import struct
+import sys
+import time
+
+import numpy
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Block(nn.Module):
+    def __init__(self, hidden, heads):
+        super().__init__()
+        self.heads = heads
+        self.ln_1, self.ln_2 = nn.LayerNorm(hidden), nn.LayerNorm(hidden)
+        self.qkv, self.out = nn.Linear(hidden, 3 * hidden), nn.Linear(hidden, hidden)
+        self.up, self.down = nn.Linear(hidden, 4 * hidden), nn.Linear(4 * hidden, hidden)
+
+    def forward(self, x):
+        batch, length, hidden = x.shape
+        qkv = self.qkv(self.ln_1(x)).view(batch, length, 3, self.heads, hidden // self.heads)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)
+        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(attended.transpose(1, 2).reshape(batch, length, hidden))
+        return x + self.down(F.gelu(self.up(self.ln_2(x)), approximate="tanh"))
+
+
+class Gpt(nn.Module):
+    def __init__(self, layers, hidden, heads, vocabulary, sequence):
+        super().__init__()
+        self.vocabulary = vocabulary
+        self.tokens, self.positions = nn.Embedding(vocabulary, hidden), nn.Embedding(sequence, hidden)
+        self.blocks = nn.ModuleList(Block(hidden, heads) for _ in range(layers))
+        self.norm = nn.LayerNorm(hidden)
+
+    def forward(self, x, y):
+        h = self.tokens(x) + self.positions(torch.arange(x.shape[1], device=x.device))
+        for block in self.blocks:
+            h = block(h)
+        logits = self.norm(h) @ self.tokens.weight.to(torch.bfloat16).T
+        return F.cross_entropy(logits.view(-1, self.vocabulary).float(), y.view(-1))
+
+
+def read_safetensors(path):
+    with open(path, "rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        header = json.loads(file.read(length))
+        start = 8 + length
+    data = numpy.memmap(path, dtype=numpy.uint8, mode="r")
+    tensors = {}
+    for name, about in header.items():
+        if name != "__metadata__":
+            first, last = about["data_offsets"]
+            values = data[start + first:start + last].view(numpy.float32).reshape(about["shape"])
+            tensors[name.removeprefix("transformer.")] = torch.from_numpy(values.copy())
+    return tensors
+
+
+def load(model, path):
+    """The weights of a Hugging Face GPT-2, whose matrices are stored [in, out]."""
+    tensors = read_safetensors(path)
+    pairs = [(model.tokens, "wte", False), (model.positions, "wpe", False), (model.norm, "ln_f", False)]
+    for i, block in enumerate(model.blocks):
+        at = f"h.{i}."
+        pairs += [(block.ln_1, at + "ln_1", False), (block.ln_2, at + "ln_2", False),
+                  (block.qkv, at + "attn.c_attn", True), (block.out, at + "attn.c_proj", True),
+                  (block.up, at + "mlp.c_fc", True), (block.down, at + "mlp.c_proj", True)]
+    with torch.no_grad():
+        for module, name, transposed in pairs:
+            weight = tensors[name + ".weight"]
+            module.weight.copy_(weight.T if transposed else weight)
+            if getattr(module, "bias", None) is not None:
+                module.bias.copy_(tensors[name + ".bias"])
+
+
+def main():
+    job = json.loads(sys.argv[1])
+    torch.manual_seed(1)
+    model = Gpt(job["layers"], job["hidden"], job["heads"], job["vocabulary"], job["sequence"]).cuda()
+    if "weights" in job:
+        load(model, job["weights"])
+    trained = torch.compile(model) if job["compile"] else model
+    matrices = [p for p in model.parameters() if p.dim() > 1]
+    vectors = [p for p in model.parameters() if p.dim() == 1]
+    optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0}],
+                                  lr=3e-4, betas=(0.9, 0.95), eps=1e-8, fused=True)
+
+    def step(x, y):
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            loss = trained(x, y)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return loss.detach()
+
+    if "batches" in job:  # int32 [steps, B, T + 1]
+        batches = numpy.load(job["batches"], mmap_mode="r")
+        losses = []
+        for batch, rate in zip(batches, job["learning_rates"]):
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+            tokens = torch.from_numpy(batch.astype(numpy.int64)).cuda()
+            losses.append(step(tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()))
+        print(json.dumps({"losses": [loss.item() for loss in losses]}))
+        return
+
+    def random():
+        return torch.randint(0, job["vocabulary"], (job["micro_batch"], job["sequence"]), device="cuda")
+
+    for _ in range(5):
+        step(random(), random())
+    times = []
+    for _ in range(job["steps"]):
+        torch.cuda.synchronize()
+        start = time.time()
+        step(random(), random())
+        torch.cuda.synchronize()
+        times.append(time.time() - start)
+    tokens = job["micro_batch"] * job["sequence"] / sorted(times)[len(times) // 2]
+    print(json.dumps({"tokens": tokens, "memory": torch.cuda.max_memory_allocated()}))
+
+
+main()
