@@ -31,7 +31,9 @@ ModelFiles InferenceCommand::Open() const {
 }
 
 DType InferenceCommand::WorkingType(const ModelFiles& files) const {
-  const std::string& name = dtype.empty() ? files.dtype : dtype;
+  // A model trained with fp8 or tf32 products has bf16 or fp32 weights.
+  const std::string trained = files.dtype == "fp8" ? "bf16" : files.dtype == "tf32" ? "fp32" : files.dtype;
+  const std::string& name = dtype.empty() ? trained : dtype;
   Require(name == "fp32" || name == "bf16", "--dtype '{}' is unknown: fp32 or bf16", name);
   return ParseDType(name);
 }

@@ -161,7 +161,8 @@ int TrainCommand::Run() const {
   };
   const DeviceOptions device{.kind = config.train.device,
                              .threads = config.train.threads > 0 ? config.train.threads : 1,
-                             .deterministic = config.train.deterministic};
+                             .deterministic = config.train.deterministic,
+                             .tf32 = config.train.dtype == "tf32"};
   try {
     by_mpi ? RunMpiRank(device, body) : RunThreadRanks(config.layout.ranks(), device, body);
   } catch (const Error& error) {

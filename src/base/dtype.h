@@ -8,7 +8,16 @@
 
 namespace trireme {
 
-enum class DType : std::uint8_t { kFloat32, kBFloat16, kFloat16, kInt32, kInt64, kUInt8 };
+enum class DType : std::uint8_t {
+  kFloat32,
+  kBFloat16,
+  kFloat16,
+  kInt32,
+  kInt64,
+  kUInt8,
+  kFloat8E4M3,  // 4 bits of exponent, 3 of mantissa; up to 448, no infinity
+  kFloat8E5M2,  // 5 bits of exponent, 2 of mantissa; up to 57344
+};
 
 constexpr std::int64_t SizeOf(DType dtype) {
   switch (dtype) {
@@ -21,12 +30,16 @@ constexpr std::int64_t SizeOf(DType dtype) {
     case DType::kInt64:
       return 8;
     case DType::kUInt8:
+    case DType::kFloat8E4M3:
+    case DType::kFloat8E5M2:
       return 1;
   }
   return 0;
 }
 
-// "fp32", "bf16", "fp16", "int32", "int64", "uint8": as recipes and files spell them.
+constexpr bool IsFloat8(DType dtype) { return dtype == DType::kFloat8E4M3 || dtype == DType::kFloat8E5M2; }
+
+// "fp32", "bf16", "fp16", "int32", "int64", "uint8", "e4m3", "e5m2": as recipes and files spell them.
 std::string_view Name(DType dtype);
 // Inverse of Name(); an Error names the known ones.
 DType ParseDType(std::string_view name);

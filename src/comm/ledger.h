@@ -39,6 +39,7 @@ class Ledger : public CollectiveObserver {
   void SetPhase(std::int64_t step, std::string_view name);
   // Called at the end of every SetPhase, on the rank's thread: drills hook in here.
   void set_on_phase(std::function<void(std::int64_t step, std::string_view name)> hook) { on_phase_ = std::move(hook); }
+  bool has_on_phase() const { return static_cast<bool>(on_phase_); }
   // How the rank ended, and why; at most 511 characters count. Without it readers take the rank for running or killed.
   void Finish(LedgerEnd end, std::string_view message);
 

@@ -43,6 +43,8 @@ void ReduceMembers(Device& device, const Tensor& to, std::span<const void* const
       return device.ops().Reduce(to, sources, op == ReduceOp::kMax);
     case DType::kFloat16:
     case DType::kUInt8:
+    case DType::kFloat8E4M3:
+    case DType::kFloat8E5M2:
       Fail("cannot reduce {} elements: known are fp32, bf16, int32 and int64", Name(to.dtype));
   }
 }

@@ -36,6 +36,9 @@ ncclDataType_t TypeOf(DType dtype) {
       return ncclInt64;
     case DType::kUInt8:
       return ncclUint8;
+    case DType::kFloat8E4M3:
+    case DType::kFloat8E5M2:
+      break;
   }
   Fail("NCCL has no type for {}", Name(dtype));
 }

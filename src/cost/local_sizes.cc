@@ -6,9 +6,10 @@
 
 namespace trireme {
 
-LocalSizes::LocalSizes(const ModelConfig& config, const ParallelLayout& layout, DType working_dtype,
+LocalSizes::LocalSizes(const ModelConfig& config, const ParallelLayout& layout, DType product_dtype,
                        bool split_backward_parts)
-    : dtype(working_dtype),
+    : dtype(IsFloat8(product_dtype) ? DType::kBFloat16 : product_dtype),
+      float8(IsFloat8(product_dtype)),
       tensor(layout.tensor),
       sequence_parallel(layout.sequence_parallel && layout.tensor > 1),
       split_backward(split_backward_parts),

@@ -11,10 +11,12 @@
 namespace trireme {
 
 struct LocalSizes {
-  // Requires RequireDivisible(config, layout) to hold. split_backward: the schedule runs backward in two parts.
-  LocalSizes(const ModelConfig& config, const ParallelLayout& layout, DType working_dtype, bool split_backward);
+  // Requires RequireDivisible(config, layout) to hold. product_dtype: of the blocks' matrix products; e4m3 stands for
+  // fp8 products of bf16 tensors. split_backward: the schedule runs backward in two parts.
+  LocalSizes(const ModelConfig& config, const ParallelLayout& layout, DType product_dtype, bool split_backward);
 
   DType dtype;             // of weights and activations
+  bool float8;             // the blocks' products take fp8 copies of them
   int tensor;              // degree
   bool sequence_parallel;  // and tensor > 1
   bool split_backward;

@@ -1,9 +1,14 @@
 #include "cost/module_plan.h"
 
+#include <algorithm>
+#include <initializer_list>
+
 namespace trireme {
 namespace {
 
 constexpr DType kFloat = DType::kFloat32;
+constexpr DType kE4M3 = DType::kFloat8E4M3;
+constexpr DType kE5M2 = DType::kFloat8E5M2;
 
 }  // namespace
 
@@ -28,12 +33,18 @@ void BlockPlan::PlanForward(const LocalSizes& s, AreaPlanner& keep, AreaPlanner&
   AreaPlanner& attention = s.recompute_attention ? scratch : rest;
   attention_out = attention.Add(s.dtype, {s.tokens, s.attention});
   attention_statistics = attention.Add(kFloat, {s.batch, s.heads, s.sequence});
-  if (!s.recompute_norms) {
+  // In fp8 the weight part reads the transposed copy alone, unless it must gather its tokens again.
+  const bool keep_norms = !s.recompute_norms && (!s.float8 || s.sequence_parallel);
+  const bool keep_active = !s.recompute_activation && !s.float8;
+  if (keep_norms) {
     normed1 = rest.Add(s.dtype, {s.outside, s.hidden});
     normed2 = rest.Add(s.dtype, {s.outside, s.hidden});
   }
-  if (!s.recompute_activation) {
+  if (keep_active) {
     ffn_active = rest.Add(s.dtype, {s.tokens, s.ffn});
+  }
+  if (s.float8) {
+    PlanFloat8Forward(s, rest, scratch);
   }
   // What only forward itself needs: its two branches follow each other and share these.
   const std::int64_t mark = scratch.Mark();
@@ -42,13 +53,67 @@ void BlockPlan::PlanForward(const LocalSizes& s, AreaPlanner& keep, AreaPlanner&
     branch_reduced = scratch.Add(s.dtype, {s.outside, s.hidden});
   }
   branch = scratch.Add(s.dtype, {s.tokens, s.hidden});
-  if (s.recompute_norms) {
+  if (!keep_norms) {
     normed1 = normed2 = scratch.Add(s.dtype, {s.outside, s.hidden});
   }
-  if (s.recompute_activation) {
+  if (!keep_active) {
     ffn_active = scratch.Add(s.dtype, {s.tokens, s.ffn});
   }
   scratch.Release(mark);
+}
+
+void BlockPlan::PlanFloat8Forward(const LocalSizes& s, AreaPlanner& rest, AreaPlanner& scratch) {
+  const std::int64_t widest = std::max({s.hidden, s.qkv, s.attention, s.ffn_in, s.ffn});
+  const std::int64_t largest_weight = s.hidden * std::max({s.qkv, s.attention, s.ffn_in, s.ffn});
+  weight_float8.rows = weight_float8.columns = scratch.Add(kE4M3, {largest_weight});
+  weight_float8.scale = scratch.Add(kFloat, {1});
+  const Place rows = scratch.Add(kE4M3, {s.tokens, widest});
+  const auto operand = [&](Float8Place& place, std::int64_t width, bool late) {
+    place = {.rows = rows, .scale = rest.Add(kFloat, {1}), .late = late};
+    place.rows.shape = {s.tokens, width};
+    if (!late) {
+      place.columns = rest.Add(kE4M3, {width, s.tokens});
+    }
+  };
+  const bool norms_late = s.recompute_norms || s.sequence_parallel;
+  operand(normed1_float8, s.hidden, norms_late);
+  operand(normed2_float8, s.hidden, norms_late);
+  operand(attention_float8, s.attention, s.recompute_norms);
+  operand(active_float8, s.ffn, s.recompute_activation);
+  for (Float8Place* place : {&grad_branch1_float8, &grad_branch2_float8, &grad_ffn_in_float8, &grad_qkv_float8}) {
+    place->rows = rows;
+    place->rows.dtype = kE5M2;
+  }
+}
+
+// Two gradients and one late input are at work in a half; the halves share the places.
+void BlockPlan::PlanFloat8Backward(const LocalSizes& s, AreaPlanner& scratch) {
+  const Place narrow = scratch.Add(kE5M2, {s.hidden, s.tokens});
+  const Place wide = scratch.Add(kE5M2, {std::max(s.ffn_in, s.qkv), s.tokens});
+  const auto gradient = [&](Float8Place& place, const Place& columns, std::int64_t width) {
+    place.rows.shape = {s.tokens, width};
+    place.columns = columns;
+    place.columns.shape = {width, s.tokens};
+    place.scale = scratch.Add(kFloat, {1});
+    place.late = s.split_backward && !s.recompute_block;
+  };
+  gradient(grad_branch1_float8, narrow, s.hidden);
+  gradient(grad_branch2_float8, narrow, s.hidden);
+  gradient(grad_ffn_in_float8, wide, s.ffn_in);
+  gradient(grad_qkv_float8, wide, s.qkv);
+  std::int64_t late_width = 0;
+  const std::initializer_list<Float8Place*> inputs = {&normed1_float8, &attention_float8, &normed2_float8,
+                                                      &active_float8};
+  for (const Float8Place* place : inputs) {
+    late_width = std::max(late_width, place->late ? place->rows.shape[1] : 0);
+  }
+  const Place late = scratch.Add(kE4M3, {late_width, s.tokens});
+  for (Float8Place* place : inputs) {
+    if (place->late) {
+      place->columns = late;
+      place->columns.shape = {place->rows.shape[1], s.tokens};
+    }
+  }
 }
 
 void BlockPlan::PlanBackward(const LocalSizes& s, AreaPlanner& keep, AreaPlanner& scratch) {
@@ -71,8 +136,12 @@ void BlockPlan::PlanBackward(const LocalSizes& s, AreaPlanner& keep, AreaPlanner
     grad_normed = scratch.Add(s.dtype, {s.outside, s.hidden});
     weight_gathered = scratch.Add(s.dtype, {s.tokens, s.hidden});
   }
+  if (s.float8) {
+    PlanFloat8Backward(s, scratch);
+  }
   if (s.recompute_norms) {
-    renormed = scratch.Add(s.dtype, {s.outside, s.hidden});
+    renormed = grad_gathered;
+    renormed.shape = {s.outside, s.hidden};
   }
   // The feed-forward half, then the attention half over the same scratch.
   const std::int64_t half = scratch.Mark();
@@ -83,7 +152,7 @@ void BlockPlan::PlanBackward(const LocalSizes& s, AreaPlanner& keep, AreaPlanner
     grad_active = scratch.Add(s.dtype, {s.tokens, s.ffn});
   }
   if (s.recompute_activation) {
-    reactivated = scratch.Add(s.dtype, {s.tokens, s.ffn});
+    reactivated = s.gated ? scratch.Add(s.dtype, {s.tokens, s.ffn}) : ffn_in;
   }
   scratch.Release(half);
   if (!parts_apart) {

@@ -7,6 +7,14 @@
 
 namespace trireme {
 
+// The fp8 copy of an operand of a product; absent where products are not in fp8.
+struct Float8Place {
+  Place rows;         // as the operand lies, for the product that follows at once
+  Place columns;      // the transpose, for the weight's gradient
+  Place scale;        // [1] fp32
+  bool late = false;  // columns are made by the weight part of backward, not together with the rows
+};
+
 // A transformer block. n tokens outside the tensor region, N inside.
 //   x -> norm -> [gather] -> qkv -> (rotary) -> attention -> out -> [reduce] -> middle = x + drop(. + bias)
 //     -> norm -> [gather] -> in -> activation -> out -> [reduce] -> y = middle + drop(. + bias)
@@ -44,8 +52,19 @@ struct BlockPlan {
   Place grad_normed;         // [n, C] after it, under sequence parallelism
   Place grad_attention_out;  // [N, H*D]
   Place weight_gathered;     // [N, C] a normed tensor of all ranks once more, for the weight part
-  Place renormed;            // [n, C] a normed tensor made again for the weight part
-  Place reactivated;         // [N, F] likewise
+  Place renormed;            // [n, C] a normed tensor made again for the weight part, over grad_gathered
+  Place reactivated;         // [N, F] likewise; over ffn_in, unless gated
+
+  // fp8: inputs of products, then their gradients; e4m3 and e5m2. `rows` of all share one place.
+  Float8Place normed1_float8;
+  Float8Place attention_float8;
+  Float8Place normed2_float8;
+  Float8Place active_float8;
+  Float8Place grad_branch2_float8;
+  Float8Place grad_ffn_in_float8;
+  Float8Place grad_branch1_float8;
+  Float8Place grad_qkv_float8;
+  Float8Place weight_float8;  // rows or columns of the weight at work, in the same place
 
   std::int64_t kept_bytes = 0;
   std::int64_t scratch_bytes = 0;
@@ -53,6 +72,8 @@ struct BlockPlan {
  private:
   void PlanForward(const LocalSizes& sizes, AreaPlanner& keep, AreaPlanner& scratch);
   void PlanBackward(const LocalSizes& sizes, AreaPlanner& keep, AreaPlanner& scratch);
+  void PlanFloat8Forward(const LocalSizes& sizes, AreaPlanner& rest, AreaPlanner& scratch);
+  void PlanFloat8Backward(const LocalSizes& sizes, AreaPlanner& scratch);
 };
 
 // Token lookup, positions, optional norm, dropout.

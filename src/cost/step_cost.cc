@@ -217,7 +217,17 @@ int MostMicroBatches(const RunConfig& config) {
   return MicroBatches(config.layout, BatchSchedule(config.batch).Sizes().back());
 }
 
-DType WorkingDType(const RunConfig& config) { return ParseDType(config.train.dtype); }
+DType ProductDType(const RunConfig& config) {
+  if (config.train.dtype == "fp8") {
+    return DType::kFloat8E4M3;
+  }
+  return config.train.dtype == "tf32" ? DType::kFloat32 : ParseDType(config.train.dtype);
+}
+
+DType WorkingDType(const RunConfig& config) {
+  const DType products = ProductDType(config);
+  return IsFloat8(products) ? DType::kBFloat16 : products;
+}
 
 StageOfRun::StageOfRun(const RunConfig& config, int pipeline, std::int64_t global_batch)
     : table_(config.model),
@@ -227,7 +237,7 @@ StageOfRun::StageOfRun(const RunConfig& config, int pipeline, std::int64_t globa
                    .layout = config.layout,
                    .partition = partition_,
                    .shards = shards_,
-                   .sizes = LocalSizes(config.model, config.layout, WorkingDType(config), false),
+                   .sizes = LocalSizes(config.model, config.layout, ProductDType(config), false),
                    .pipeline = pipeline,
                    .slots = std::vector<int>(static_cast<std::size_t>(config.layout.chunks), 0),
                    .micro_batches = MicroBatches(config.layout, global_batch),
@@ -244,7 +254,7 @@ StageOfRun::StageOfRun(const RunConfig& config, int pipeline, std::int64_t globa
       description_.slots[chunk] = std::max(description_.slots[chunk], plan.slots[chunk]);
     }
   }
-  description_.sizes = LocalSizes(config.model, config.layout, WorkingDType(config), splits);
+  description_.sizes = LocalSizes(config.model, config.layout, ProductDType(config), splits);
 }
 
 }  // namespace trireme

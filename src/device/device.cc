@@ -4,6 +4,8 @@
 
 namespace trireme {
 
+void Device::Repeat(std::int64_t /*key*/, const std::function<void()>& work) { work(); }
+
 std::unique_ptr<Device> MakeDevice(const DeviceOptions& options) {
   if (options.kind == "cpu") {
     return MakeCpuDevice(options);

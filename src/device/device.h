@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -31,6 +32,16 @@ class Device {
 
   virtual Ops& ops() = 0;
 
+  // Calls `work`, which must start the same operations with the same arguments on this device whenever it is called
+  // with this key, and neither wait for the device nor read from it. A device may record what `work` starts and later
+  // start that again without calling `work`. FLOPs are counted either way.
+  virtual void Repeat(std::int64_t key, const std::function<void()>& work);
+
+  // How this device has chosen to do its operations so far, as lines of text for a later run; empty where there is no
+  // choice. Reading takes over what fits this device and library, and leaves the rest aside.
+  virtual std::string choices() const { return ""; }
+  virtual void ReadChoices(const std::string& /*lines*/) {}
+
   // Bytes that the device itself holds beside what was allocated here: vendor workspaces, context.
   virtual std::int64_t internal_bytes() const = 0;
   // Memory of the device in bytes; 0 when unknown.
@@ -44,6 +55,7 @@ struct DeviceOptions {
   int local_rank = 0;          // rank within its machine: chooses the GPU, modulo their number
   int threads = 1;             // OpenMP threads of a CPU device
   bool deterministic = false;  // a GPU: equal bits from equal runs, at some cost
+  bool tf32 = false;           // a GPU: fp32 products with operands rounded to 10 bits of mantissa
 };
 
 // An Error when the kind is unknown, or was not built, or has no hardware here.

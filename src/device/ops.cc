@@ -14,41 +14,6 @@ void CheckDropout(const char* operation, const Dropout& dropout) {
           dropout.probability);
 }
 
-struct MatmulSizes {
-  std::int64_t m;
-  std::int64_t n;
-  std::int64_t k;
-};
-
-MatmulSizes CheckMatmul(const MatmulArgs& args) {
-  RequireMatrix({"Matmul", "a", args.a});
-  RequireMatrix({"Matmul", "b", args.b});
-  RequireWorkingType({"Matmul", "a", args.a});
-  RequireType({"Matmul", "b", args.b}, args.a.dtype);
-  const MatmulSizes sizes{args.a.shape[args.transpose_a ? 1 : 0], args.b.shape[args.transpose_b ? 0 : 1],
-                          args.a.shape[args.transpose_a ? 0 : 1]};
-  const std::int64_t b_depth = args.b.shape[args.transpose_b ? 1 : 0];
-  if (sizes.k != b_depth) {
-    Fail("Matmul: the inner dims differ: a {}{} has {}, b {}{} has {}", args.a.shape.ToString(),
-         args.transpose_a ? " transposed" : "", sizes.k, args.b.shape.ToString(), args.transpose_b ? " transposed" : "",
-         b_depth);
-  }
-  RequireShape({"Matmul", "c", args.c}, {sizes.m, sizes.n});
-  if (args.c.dtype != kFloat) {
-    RequireType({"Matmul", "c", args.c}, args.a.dtype);
-  }
-  if (args.bias.given()) {
-    RequireVector({"Matmul", "bias", args.bias}, sizes.n, args.a.dtype);
-  }
-  Require(!args.accumulate || (!args.bias.given() && args.epilogue == Epilogue::kNone),
-          "Matmul: accumulate excludes a bias and an epilogue");
-  Require(args.epilogue != Epilogue::kGeluGradient || !args.bias.given(), "Matmul: the gelu gradient excludes a bias");
-  if (args.epilogue != Epilogue::kNone) {
-    RequireLike({"Matmul", "auxiliary", args.auxiliary}, args.c.shape, args.c.dtype);
-  }
-  return sizes;
-}
-
 void CheckPackedRows(const char* operation, const AttentionArgs& args) {
   Require(args.kv_heads > 0 && args.heads % args.kv_heads == 0, "{}: {} query heads do not divide over {} key heads",
           operation, args.heads, args.kv_heads);
@@ -136,31 +101,6 @@ void Ops::Scale(const Tensor& t, float factor) {
   RequireWorkingType({"Scale", "t", t});
   if (t.count() != 0) {
     DoScale(t, factor);
-  }
-}
-
-void Ops::Matmul(const MatmulArgs& args) {
-  const MatmulSizes sizes = CheckMatmul(args);
-  Count(2 * sizes.m * sizes.n * sizes.k, 0);
-  if (sizes.m == 0 || sizes.n == 0) {
-    return;
-  }
-  if (sizes.k == 0) {
-    Require(!args.bias.given() && args.epilogue == Epilogue::kNone, "Matmul: an empty sum with a bias or an epilogue");
-    if (!args.accumulate) {
-      DoFill(args.c, 0);
-    }
-    return;
-  }
-  DoMatmul(args);
-}
-
-void Ops::BiasGradient(const Tensor& grad_out, const Tensor& grad_bias) {
-  RequireMatrix({"BiasGradient", "grad_out", grad_out});
-  RequireWorkingType({"BiasGradient", "grad_out", grad_out});
-  RequireVector({"BiasGradient", "grad_bias", grad_bias}, grad_out.shape[1], kFloat);
-  if (grad_out.count() != 0) {
-    DoBiasGradient(grad_out, grad_bias);
   }
 }
 

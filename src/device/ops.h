@@ -14,6 +14,9 @@
 
 namespace trireme {
 
+// Extents of matrices in fp8 are multiples of this.
+inline constexpr std::int64_t kFloat8Unit = 16;
+
 // What happens to a product before it is stored.
 enum class Epilogue : std::uint8_t {
   kNone,
@@ -24,6 +27,8 @@ enum class Epilogue : std::uint8_t {
 // c = op(a) * op(b) (+ bias) or, with accumulate, c += op(a) * op(b). Matrices: op(a) [M, K], op(b) [K, N], c [M, N].
 // a and b share a type; c has it too, or is fp32. bias [N] has the type of a. accumulate excludes bias and epilogue.
 // An auxiliary tensor has the shape and type of c.
+// In fp8, a and b are e4m3 or e5m2 with scales as Quantize leaves them; only b is transposed, M, N and K are multiples
+// of 16, at most one operand is e5m2; bias is bf16 and c bf16 or fp32.
 struct MatmulArgs {
   Tensor a;
   Tensor b;
@@ -34,6 +39,18 @@ struct MatmulArgs {
   Tensor bias;
   Epilogue epilogue = Epilogue::kNone;
   Tensor auxiliary;
+  Tensor scale_a;  // fp32 [1]; given in fp8 only
+  Tensor scale_b;
+};
+
+// An fp8 copy of a matrix with one scale: from[i] is about stored[i] * scale. scale is the smallest power of two with
+// which no value leaves the range of the format, so that rounding does not depend on it (but for the smallest values);
+// it is NaN when a value is not finite. rows and columns share a format; either may be missing.
+struct QuantizeArgs {
+  Tensor from;     // [R, C]
+  Tensor rows;     // [R, C]
+  Tensor columns;  // [C, R], the transpose
+  Tensor scale;    // fp32 [1], written
 };
 
 // Element i of a tensor stands at global position first_element + i; it is dropped when
@@ -206,6 +223,7 @@ class Ops {
   void Scale(const Tensor& t, float factor);
 
   void Matmul(const MatmulArgs& args);
+  void Quantize(const QuantizeArgs& args);
   // grad_bias[c] (fp32) += sum over rows of grad_out[:, c].
   void BiasGradient(const Tensor& grad_out, const Tensor& grad_bias);
 
@@ -247,6 +265,8 @@ class Ops {
 
   // FLOPs since construction. While recomputing is set they count as recomputed.
   const FlopCount& flops() const { return flops_; }
+  // Counts the FLOPs of operations that are done without a call each: see Device::Repeat.
+  void AddFlops(const FlopCount& flops) { flops_ += flops; }
   void set_recomputing(bool recomputing) { recomputing_ = recomputing; }
 
  protected:
@@ -255,6 +275,7 @@ class Ops {
   virtual void DoAdd(const Tensor& to, const Tensor& from, float factor) = 0;
   virtual void DoScale(const Tensor& t, float factor) = 0;
   virtual void DoMatmul(const MatmulArgs& args) = 0;
+  virtual void DoQuantize(const QuantizeArgs& args) = 0;
   virtual void DoBiasGradient(const Tensor& grad_out, const Tensor& grad_bias) = 0;
   virtual void DoResidualNormForward(const ResidualNormArgs& args) = 0;
   virtual void DoNormBackward(const NormBackwardArgs& args) = 0;

@@ -10,7 +10,8 @@ Block::Block(const ModuleContext& context, const LocalSizes& sizes, std::int64_t
       plan_(sizes),
       rows_(PlacesOfBlock(context.table, layer)),
       module_(layer + 1),
-      norm_kind_(context.model.norm == NormChoice::kRmsNorm ? NormKind::kRms : NormKind::kLayer) {}
+      norm_kind_(context.model.norm == NormChoice::kRmsNorm ? NormKind::kRms : NormKind::kLayer),
+      linear_(context.ops, Copy8(plan_.weight_float8, nullptr)) {}
 
 Module::Uses Block::uses() const {
   const ParameterUse own{.module = module_, .own = true, .tied = false};
@@ -50,11 +51,8 @@ void Block::RunAttention(const MicroBatch& micro_batch, char* kept) {
                            .normed = T(plan_.normed1, kept),
                            .statistics = T(plan_.norm1_statistics, kept)});
   const Tensor inside = context_.region.Enter(T(plan_.normed1, kept), T(plan_.gathered, kept));
-  ops.Matmul({.a = inside,
-              .b = Parameter(rows_.qkv_weight),
-              .c = T(plan_.qkv, kept),
-              .transpose_b = true,
-              .bias = Parameter(rows_.qkv_bias)});
+  linear_.Forward({.a = inside, .c = T(plan_.qkv, kept), .bias = Parameter(rows_.qkv_bias)},
+                  Parameter(rows_.qkv_weight), Copy8(plan_.normed1_float8, kept));
   if (context_.model.position == PositionChoice::kRotary) {
     ops.Rotary({.qkv = T(plan_.qkv, kept),
                 .sequence = sizes_.sequence,
@@ -64,10 +62,8 @@ void Block::RunAttention(const MicroBatch& micro_batch, char* kept) {
                 .theta = static_cast<float>(context_.model.rope_theta)});
   }
   ops.AttentionForward(Attention(micro_batch, kept));
-  ops.Matmul({.a = T(plan_.attention_out, kept),
-              .b = Parameter(rows_.out_weight),
-              .c = T(plan_.branch, kept),
-              .transpose_b = true});
+  linear_.Forward({.a = T(plan_.attention_out, kept), .c = T(plan_.branch, kept)}, Parameter(rows_.out_weight),
+                  Copy8(plan_.attention_float8, kept));
   const Tensor branch = context_.region.Leave(T(plan_.branch, kept), T(plan_.branch_reduced, kept));
   ops.ResidualNormForward({.x = input,
                            .branch = branch,
@@ -86,26 +82,23 @@ void Block::RunFeedForward(char* kept) {
   const Tensor inside = context_.region.Enter(T(plan_.normed2, kept), T(plan_.gathered, kept));
   const Tensor before = T(plan_.ffn_in, kept);
   const Tensor after = T(plan_.ffn_active, kept);
-  MatmulArgs product{
-      .a = inside, .b = Parameter(rows_.in_weight), .c = before, .transpose_b = true, .bias = Parameter(rows_.in_bias)};
-  if (sizes_.gated) {
-    context_.ops.Matmul(product);
-    context_.ops.ActivationForward(ActivationKind::kSwiGlu, before, after);
-  } else {
+  MatmulArgs product{.a = inside, .c = before, .bias = Parameter(rows_.in_bias)};
+  if (!sizes_.gated) {
     product.c = after;
     product.epilogue = Epilogue::kGelu;
     product.auxiliary = before;
-    context_.ops.Matmul(product);
+  }
+  linear_.Forward(product, Parameter(rows_.in_weight), Copy8(plan_.normed2_float8, kept));
+  if (sizes_.gated) {
+    context_.ops.ActivationForward(ActivationKind::kSwiGlu, before, after);
   }
 }
 
 void Block::Forward(const MicroBatch& micro_batch, char* kept, const Tensor& out) {
   RunAttention(micro_batch, kept);
   RunFeedForward(kept);
-  context_.ops.Matmul({.a = T(plan_.ffn_active, kept),
-                       .b = Parameter(rows_.mlp_out_weight),
-                       .c = T(plan_.branch, kept),
-                       .transpose_b = true});
+  linear_.Forward({.a = T(plan_.ffn_active, kept), .c = T(plan_.branch, kept)}, Parameter(rows_.mlp_out_weight),
+                  Copy8(plan_.active_float8, kept));
   const Tensor branch = context_.region.Leave(T(plan_.branch, kept), T(plan_.branch_reduced, kept));
   context_.ops.ResidualNormForward(
       {.x = T(plan_.middle, kept),

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "model/parameter_places.h"
+#include "nn/linear.h"
 #include "nn/module.h"
 
 namespace trireme {
@@ -26,6 +27,9 @@ class Block : public Module {
   Tensor T(const Place& place, char* kept) const { return At(place, kept, context_.scratch); }
   Tensor Parameter(int row) { return row < 0 ? Tensor{} : context_.parameters.Get(row); }
   Tensor Gradient(int row) { return row < 0 ? Tensor{} : context_.gradients.Gradient(row); }
+  Float8Copy Copy8(const Float8Place& place, char* kept) const {
+    return {T(place.rows, kept), T(place.columns, kept), T(place.scale, kept), place.late};
+  }
   bool PartsApart() const { return sizes_.split_backward && !sizes_.recompute_block; }
 
   // Forward up to the feed-forward's activation; all that backward needs.
@@ -39,10 +43,9 @@ class Block : public Module {
   void FeedForwardWeight(char* kept, const Tensor& grad_branch);
   void AttentionInput(const MicroBatch& micro_batch, char* kept, const Tensor& grad_in);
   void AttentionWeight(char* kept, const Tensor& grad_branch);
-  // A normed tensor of all tokens, made again where it was not kept.
-  Tensor NormedInside(char* kept, bool first);
-  // weight gradient += grad_out^T * input, and the bias gradient from `bias_rows`.
-  void LinearWeight(const Tensor& grad_out, const Tensor& input, int weight_row, const Tensor& bias_rows, int bias_row);
+  // A normed tensor of all tokens, made again where it was not kept; not given where its fp8 copy is enough.
+  Linear::Operand NormedInside(char* kept, bool first);
+  void AddBiasGradient(const Tensor& rows, int bias_row);
   void AddNormGradients(char* kept);
 
   ModuleContext context_;
@@ -51,6 +54,7 @@ class Block : public Module {
   BlockParameters rows_;
   std::int64_t module_;
   NormKind norm_kind_;
+  Linear linear_;
 };
 
 }  // namespace trireme

@@ -18,18 +18,20 @@ void Block::FeedForwardInput(const MicroBatch& micro_batch, char* kept, const Te
   Ops& ops = context_.ops;
   const Tensor grad_branch = BranchGradient(micro_batch, 1, grad_out, plan_.grad_branch2, kept);
   const Tensor grad_before = T(plan_.grad_ffn_in, kept);
-  MatmulArgs product{.a = grad_branch, .b = Parameter(rows_.mlp_out_weight), .c = grad_before};
+  MatmulArgs product{.a = grad_branch, .c = grad_before};
   if (sizes_.gated) {
     product.c = T(plan_.grad_active, kept);
-    ops.Matmul(product);
-    ops.ActivationBackward(ActivationKind::kSwiGlu, product.c, T(plan_.ffn_in, kept), grad_before);
   } else {
     product.epilogue = Epilogue::kGeluGradient;
     product.auxiliary = T(plan_.ffn_in, kept);
-    ops.Matmul(product);
+  }
+  linear_.Backward(product, Parameter(rows_.mlp_out_weight), Copy8(plan_.grad_branch2_float8, kept));
+  if (sizes_.gated) {
+    ops.ActivationBackward(ActivationKind::kSwiGlu, product.c, T(plan_.ffn_in, kept), grad_before);
   }
   const Tensor grad_inside = T(plan_.grad_gathered, kept);
-  ops.Matmul({.a = grad_before, .b = Parameter(rows_.in_weight), .c = grad_inside});
+  linear_.Backward({.a = grad_before, .c = grad_inside}, Parameter(rows_.in_weight),
+                   Copy8(plan_.grad_ffn_in_float8, kept));
   const Tensor grad_normed = context_.region.Leave(grad_inside, T(plan_.grad_normed, kept));
   const Tensor norm_gradients = T(plan_.norm_gradients, kept);
   ops.NormBackward(
@@ -56,7 +58,8 @@ void Block::AttentionInput(const MicroBatch& micro_batch, char* kept, const Tens
   const Tensor grad_branch = BranchGradient(micro_batch, 0, grad_middle, plan_.grad_branch1, kept);
   attention.grad_out = T(plan_.grad_attention_out, kept);
   attention.grad_qkv = T(plan_.grad_qkv, kept);
-  ops.Matmul({.a = grad_branch, .b = Parameter(rows_.out_weight), .c = attention.grad_out});
+  linear_.Backward({.a = grad_branch, .c = attention.grad_out}, Parameter(rows_.out_weight),
+                   Copy8(plan_.grad_branch1_float8, kept));
   ops.AttentionBackward(attention);
   if (context_.model.position == PositionChoice::kRotary) {
     ops.Rotary({.qkv = attention.grad_qkv,
@@ -68,7 +71,8 @@ void Block::AttentionInput(const MicroBatch& micro_batch, char* kept, const Tens
                 .inverse = true});
   }
   const Tensor grad_inside = T(plan_.grad_gathered, kept);
-  ops.Matmul({.a = attention.grad_qkv, .b = Parameter(rows_.qkv_weight), .c = grad_inside});
+  linear_.Backward({.a = attention.grad_qkv, .c = grad_inside}, Parameter(rows_.qkv_weight),
+                   Copy8(plan_.grad_qkv_float8, kept));
   const Tensor grad_normed = context_.region.Leave(grad_inside, T(plan_.grad_normed, kept));
   const Tensor norm_gradients = T(plan_.norm_gradients, kept);
   ops.NormBackward(
@@ -83,15 +87,17 @@ void Block::AttentionInput(const MicroBatch& micro_batch, char* kept, const Tens
        .grad_beta = rows_.attention_norm_bias < 0 ? Tensor{} : norm_gradients.Rows(1, 1).Reshaped({sizes_.hidden})});
 }
 
-void Block::LinearWeight(const Tensor& grad_out, const Tensor& input, int weight_row, const Tensor& bias_rows,
-                         int bias_row) {
-  context_.ops.Matmul({.a = grad_out, .b = input, .c = Gradient(weight_row), .transpose_a = true, .accumulate = true});
+void Block::AddBiasGradient(const Tensor& rows, int bias_row) {
   if (bias_row >= 0) {
-    context_.ops.BiasGradient(bias_rows, Gradient(bias_row));
+    context_.ops.BiasGradient(rows, Gradient(bias_row));
   }
 }
 
-Tensor Block::NormedInside(char* kept, bool first) {
+Linear::Operand Block::NormedInside(char* kept, bool first) {
+  const Float8Copy copy = Copy8(first ? plan_.normed1_float8 : plan_.normed2_float8, kept);
+  if (copy.given() && !copy.late) {
+    return {{}, copy};
+  }
   Tensor normed = T(first ? plan_.normed1 : plan_.normed2, kept);
   if (sizes_.recompute_norms) {
     normed = T(plan_.renormed, kept);
@@ -103,7 +109,7 @@ Tensor Block::NormedInside(char* kept, bool first) {
                                       .normed = normed,
                                       .statistics = T(first ? plan_.norm1_statistics : plan_.norm2_statistics, kept)});
   }
-  return context_.region.Enter(normed, T(plan_.weight_gathered, kept));
+  return {context_.region.Enter(normed, T(plan_.weight_gathered, kept)), copy};
 }
 
 void Block::FeedForwardWeight(char* kept, const Tensor& grad_branch) {
@@ -113,16 +119,24 @@ void Block::FeedForwardWeight(char* kept, const Tensor& grad_branch) {
     context_.ops.ActivationForward(sizes_.gated ? ActivationKind::kSwiGlu : ActivationKind::kGelu,
                                    T(plan_.ffn_in, kept), active);
   }
-  LinearWeight(grad_branch, active, rows_.mlp_out_weight, context_.region.OwnRows(grad_branch), rows_.mlp_out_bias);
+  linear_.WeightGradient({grad_branch, Copy8(plan_.grad_branch2_float8, kept)},
+                         {active, Copy8(plan_.active_float8, kept)}, Gradient(rows_.mlp_out_weight));
+  AddBiasGradient(context_.region.OwnRows(grad_branch), rows_.mlp_out_bias);
   const Tensor grad_before = T(plan_.grad_ffn_in, kept);
-  LinearWeight(grad_before, NormedInside(kept, false), rows_.in_weight, grad_before, rows_.in_bias);
+  linear_.WeightGradient({grad_before, Copy8(plan_.grad_ffn_in_float8, kept)}, NormedInside(kept, false),
+                         Gradient(rows_.in_weight));
+  AddBiasGradient(grad_before, rows_.in_bias);
 }
 
 void Block::AttentionWeight(char* kept, const Tensor& grad_branch) {
-  LinearWeight(grad_branch, T(plan_.attention_out, kept), rows_.out_weight, context_.region.OwnRows(grad_branch),
-               rows_.out_bias);
+  linear_.WeightGradient({grad_branch, Copy8(plan_.grad_branch1_float8, kept)},
+                         {T(plan_.attention_out, kept), Copy8(plan_.attention_float8, kept)},
+                         Gradient(rows_.out_weight));
+  AddBiasGradient(context_.region.OwnRows(grad_branch), rows_.out_bias);
   const Tensor grad_qkv = T(plan_.grad_qkv, kept);
-  LinearWeight(grad_qkv, NormedInside(kept, true), rows_.qkv_weight, grad_qkv, rows_.qkv_bias);
+  linear_.WeightGradient({grad_qkv, Copy8(plan_.grad_qkv_float8, kept)}, NormedInside(kept, true),
+                         Gradient(rows_.qkv_weight));
+  AddBiasGradient(grad_qkv, rows_.qkv_bias);
 }
 
 void Block::AddNormGradients(char* kept) {

@@ -42,7 +42,7 @@ void RunReporter::Print(const std::string& line) {
 
 void RunReporter::Started(const Trainer& trainer, std::int64_t resumed_step) {
   config_ = trainer.config();
-  peak_flops_ = trainer.device().peak_flops(WorkingDType(config_));
+  peak_flops_ = trainer.device().peak_flops(ProductDType(config_));
   memory_bytes_ = MemoryOfStage(StageOfRun(config_, 0, config_.batch.global).description()).total();
   if (!options_.run_folder.empty()) {
     metrics_ = std::make_unique<MetricsFile>(options_.run_folder, resumed_step);

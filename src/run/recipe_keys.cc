@@ -163,8 +163,8 @@ std::vector<RecipeKey> BatchAndOptimizerKeys() {
 
 std::vector<RecipeKey> TrainKeys() {
   return {
-      Text("train.dtype", "of working weights and activations; training takes fp32 and bf16",
-           [](Config & c) -> auto& { return c.train.dtype; }, {"fp32", "bf16", "fp16", "fp8"}),
+      Text("train.dtype", "of weights and activations; tf32: fp32 with faster products, fp8: bf16 with fp8 products",
+           [](Config & c) -> auto& { return c.train.dtype; }, {"fp32", "tf32", "bf16", "fp16", "fp8"}),
       Number(
           "train.seed", "of weights, sample order and dropout", [](Config & c) -> auto& { return c.train.seed; }, 0,
           9e18),
@@ -187,6 +187,9 @@ std::vector<RecipeKey> TrainKeys() {
       Flag(
           "train.deterministic", "GPU: equal bits from run to run at some cost; the CPU always is",
           [](Config & c) -> auto& { return c.train.deterministic; }),
+      Flag(
+          "train.graphs", "one GPU without dropout: record a step's kernels once and start them together",
+          [](Config & c) -> auto& { return c.train.graphs; }),
       Number(
           "train.z_loss", "weight of the squared log-normaliser of the logits",
           [](Config & c) -> auto& { return c.train.z_loss; }, 0, 1e6),

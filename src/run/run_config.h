@@ -38,7 +38,7 @@ struct OptimizerConfig {
 };
 
 struct TrainConfig {
-  std::string dtype = "fp32";  // fp32 | bf16
+  std::string dtype = "fp32";  // fp32 | tf32 | bf16 | fp8
   std::int64_t seed = 1;
   std::int64_t steps = 100;
   std::int64_t samples = 0;  // when given: steps follow from it
@@ -47,6 +47,7 @@ struct TrainConfig {
   int threads = 0;  // OpenMP threads a rank of a CPU device; 0: one for thread ranks, cores / ranks otherwise
   std::string attention = "flash";
   bool deterministic = false;
+  bool graphs = true;
   double z_loss = 0;
   std::string on_nonfinite = "skip";     // skip | stop | rollback: to the newest checkpoint
   double loss_spike = 2;                 // a loss above this multiple of its running mean is noted; 0: never

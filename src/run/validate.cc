@@ -44,9 +44,25 @@ void RequireOffered(const RunConfig& config) {
           "layout.offload = '{}': training keeps everything on the device; set layout.offload = none (`trireme plan` "
           "prices the others)",
           Name(config.layout.offload));
-  Require(config.train.dtype == "fp32" || config.train.dtype == "bf16",
-          "train.dtype = '{}': training offers fp32 and bf16; the nearest is bf16", config.train.dtype);
+  Require(config.train.dtype != "fp16",
+          "train.dtype = 'fp16': training offers fp32, tf32, bf16 and fp8; the nearest is bf16");
   Require(config.optimizer.name == "adamw", "optimizer.name = '{}': training offers adamw", config.optimizer.name);
+}
+
+// Matrices in fp8 have extents that are multiples of 16 on every rank.
+void RequireFloat8(const ModelConfig& model, const ParallelLayout& layout) {
+  static constexpr std::int64_t kUnit = 16;
+  const std::int64_t tensor = layout.tensor;
+  const std::int64_t kv_heads = model.kv_heads == 0 ? model.heads : model.kv_heads;
+  const auto require = [](const char* what, std::int64_t extent) {
+    Require(extent % kUnit == 0, "train.dtype = 'fp8': {} is {}, which is no multiple of {}; the nearest is {}", what,
+            extent, kUnit, std::max(extent / kUnit, std::int64_t{1}) * kUnit);
+  };
+  require("model.hidden", model.hidden);
+  require("the width of a rank's attention", model.heads / tensor * model.head_size());
+  require("the width of a rank's keys", kv_heads / tensor * model.head_size());
+  require("model.ffn / layout.tensor", model.ffn / tensor);
+  require("layout.micro_batch * model.sequence", layout.micro_batch * model.sequence);
 }
 
 void RequireRamp(const BatchConfig& batch) {
@@ -152,6 +168,9 @@ void Validate(const RunConfig& config, int ranks) {
   RequireRanks(config.layout, ranks);
   const ModelConfig model = Completed(config.model, true);
   RequireDivisible(model, config.layout);
+  if (config.train.dtype == "fp8") {
+    RequireFloat8(model, config.layout);
+  }
   const StagePartition partition(model, config.layout);
   RequireBatches(config);
   RequireSchedules(config);

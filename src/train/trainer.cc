@@ -117,8 +117,16 @@ StepResult Trainer::Step(int request) {
 
   // 2–4. Forward and backward of every micro batch; gradients reduced.
   const PlannedSchedule& plan = ScheduleFor(micro_batches);
-  zero_->BeginStep();
-  runner_->Run(plan.schedule, plan.slots, batch, result.step);
+  const auto run = [&] {
+    zero_->BeginStep();
+    runner_->Run(plan.schedule, plan.slots, batch, result.step);
+  };
+  if (StepsAreAlike()) {
+    Mark("forward");
+    device_.Repeat(micro_batches, run);
+  } else {
+    run();
+  }
   Mark("reduce");
   zero_->FinishGradients();
 
@@ -146,6 +154,11 @@ StepResult Trainer::Step(int request) {
   result.consumed_samples = progress_.consumed_samples;
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   return result;
+}
+
+bool Trainer::StepsAreAlike() const {
+  return config_.train.graphs && config_.layout.ranks() == 1 && config_.model.dropout == 0 &&
+         (ledger_ == nullptr || !ledger_->has_on_phase());
 }
 
 void Trainer::set_ledger(Ledger* ledger) {

@@ -93,6 +93,9 @@ class Trainer {
   std::array<double, 4> Exchange(int micro_batches, bool with_gradients, int request = 0);
   int NextMicroBatches() const;
   void Mark(std::string_view phase);
+  // Whether all steps of as many micro batches start the same operations: other ranks and dropout change them,
+  // and whoever asked to be called in each phase must be.
+  bool StepsAreAlike() const;
   bool LossIsFinite(int micro_batches) const;
 
   RunConfig config_;

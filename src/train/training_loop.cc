@@ -12,6 +12,9 @@
 namespace trireme {
 namespace {
 
+// How the device does its operations, among the notes of a checkpoint.
+constexpr auto kChoicesNote = "device_choices";
+
 // The rank's ledger for the time of a run. A run folder that cannot hold one costs the record, not the run.
 class FlightRecorder {
  public:
@@ -195,6 +198,9 @@ class Loop {
         trainer_.Restore({.step = found->progress.step,
                           .consumed_samples = found->progress.consumed_samples,
                           .updates = found->progress.updates});
+        if (const auto choices = found->progress.notes.find(kChoicesNote); choices != found->progress.notes.end()) {
+          trainer_.device().ReadChoices(choices->second);
+        }
         for (const std::string& difference : found->differences) {
           watcher_.Note("changed since the checkpoint: " + difference);
         }
@@ -289,9 +295,12 @@ class Loop {
         checkpoints_->Wait();  // a save still under way asks for its own step
         saving_step_ = progress.step;
       }
-      checkpoints_->Save(
-          {.step = progress.step, .consumed_samples = progress.consumed_samples, .updates = progress.updates},
-          trainer_.State());
+      SavedProgress saved{
+          .step = progress.step, .consumed_samples = progress.consumed_samples, .updates = progress.updates};
+      if (const std::string choices = trainer_.device().choices(); !choices.empty()) {
+        saved.notes[kChoicesNote] = choices;
+      }
+      checkpoints_->Save(saved, trainer_.State());
     }
   }
 

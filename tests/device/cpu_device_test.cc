@@ -76,5 +76,15 @@ TEST(CpuDevice, DevicesOfSeveralThreadsDoNotDisturbEachOther) {
   }
 }
 
+TEST(CpuDevice, RepeatCallsTheWorkEveryTimeAndThereAreNoChoices) {
+  const auto cpu = CpuForTest();
+  int calls = 0;
+  for (int i = 0; i < 3; ++i) {
+    cpu->Repeat(1, [&] { ++calls; });
+  }
+  EXPECT_EQ(calls, 3);
+  EXPECT_EQ(cpu->choices(), "");
+}
+
 }  // namespace
 }  // namespace trireme

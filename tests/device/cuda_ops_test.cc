@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <exception>
 #include <tuple>
 
@@ -46,6 +48,84 @@ TEST(CudaDevice, DeterministicModeGivesTheSameBitsTwice) {
       }
     }
   }
+}
+
+// A product with fp32 sums, of a shape and in a type of its own.
+Tensor Product(Workbench& bench, std::int64_t extent) {
+  const Tensor c = bench.Filled(DType::kFloat32, {extent, extent}, 0);
+  bench.ops().Matmul({.a = bench.Normal(DType::kBFloat16, {extent, extent}, "a"),
+                      .b = bench.Normal(DType::kBFloat16, {extent, extent}, "b"),
+                      .c = c,
+                      .accumulate = true});
+  return c;
+}
+
+TEST(CudaDevice, ChosenAlgorithmsComeBackFromText) {
+  const auto first = MakeDevice({.kind = "cuda"});
+  Workbench first_bench(*first);
+  for (const std::int64_t extent : {64, 512, 1024}) {
+    Product(first_bench, extent);
+  }
+  const std::string choices = first->choices();
+  EXPECT_EQ(std::count(choices.begin(), choices.end(), '\n'), 4) << choices;
+  const auto second = MakeDevice({.kind = "cuda"});
+  second->ReadChoices(choices);
+  Workbench second_bench(*second);
+  for (const std::int64_t extent : {64, 512, 1024}) {
+    Product(second_bench, extent);
+  }
+  EXPECT_EQ(second->choices(), choices);
+}
+
+TEST(CudaDevice, ChoicesOfOthersAreLeftAside) {
+  const auto device = MakeDevice({.kind = "cuda"});
+  EXPECT_NO_THROW(device->ReadChoices(""));
+  EXPECT_NO_THROW(device->ReadChoices("another library\n1 2 3 = 4\n"));
+  const std::string own = device->choices();
+  EXPECT_NO_THROW(device->ReadChoices(own + "not numbers\n1 2 3 = zz\n"));
+  Workbench bench(*device);
+  EXPECT_NO_THROW(Product(bench, 64));
+}
+
+TEST(CudaDevice, RepeatedWorkAddsUpAndIsCounted) {
+  const auto device = MakeDevice({.kind = "cuda"});
+  Workbench bench(*device);
+  const Tensor sum = bench.Filled(DType::kFloat32, {64, 64}, 0);
+  const MatmulArgs product{.a = bench.Filled(DType::kBFloat16, {64, 64}, 1),
+                           .b = bench.Filled(DType::kBFloat16, {64, 64}, 1),
+                           .c = sum,
+                           .accumulate = true};
+  int calls = 0;
+  const auto work = [&] {
+    ++calls;
+    device->ops().Matmul(product);
+  };
+  for (int i = 1; i <= 5; ++i) {
+    device->Repeat(7, work);
+    EXPECT_EQ(bench.Read(sum).front(), 64 * i);
+    EXPECT_EQ(device->ops().flops().matmul, i * 2 * 64 * 64 * 64);
+  }
+  EXPECT_EQ(calls, 2);  // plainly, then recorded
+}
+
+TEST(CudaDevice, ProductsInTf32AreNearAndNotEqual) {
+  const auto exact = MakeDevice({.kind = "cuda"});
+  const auto fast = MakeDevice({.kind = "cuda", .tf32 = true});
+  Workbench exact_bench(*exact);
+  Workbench fast_bench(*fast);
+  const auto product = [](Workbench& bench) {
+    std::vector<float> values(256 * 256);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] = std::sin(static_cast<float>(i));
+    }
+    const Tensor a = bench.From(DType::kFloat32, {256, 256}, values);
+    const Tensor c = bench.Output(DType::kFloat32, {256, 256});
+    bench.ops().Matmul({.a = a, .b = a, .c = c});
+    return bench.Read(c);
+  };
+  const double difference = RelativeDifference(product(fast_bench), product(exact_bench));
+  EXPECT_GT(difference, 1e-6);
+  EXPECT_LT(difference, 5e-3);
 }
 
 }  // namespace

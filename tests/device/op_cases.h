@@ -27,6 +27,7 @@ struct OpCase {
 // All cases, by family.
 std::vector<OpCase> OpCases();
 std::vector<OpCase> MatmulCases();
+std::vector<OpCase> Float8Cases();
 std::vector<OpCase> NormCases();
 std::vector<OpCase> ActivationCases();
 std::vector<OpCase> AttentionCases();

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/float8.h"
 #include "base/random.h"
 
 namespace trireme {
@@ -65,6 +66,8 @@ void Workbench::Write(const Tensor& tensor, const std::vector<float>& values) {
     if (tensor.dtype == DType::kBFloat16) {
       const BFloat16 value(values[i]);
       std::memcpy(bytes.data() + 2 * i, &value, 2);
+    } else if (IsFloat8(tensor.dtype)) {
+      bytes[i] = static_cast<char>(EncodeFloat8(values[i], tensor.dtype));
     } else if (tensor.dtype == DType::kInt32) {
       const auto value = static_cast<std::int32_t>(values[i]);
       std::memcpy(bytes.data() + 4 * i, &value, 4);
@@ -84,6 +87,8 @@ std::vector<float> Workbench::Read(const Tensor& tensor) {
       BFloat16 value;
       std::memcpy(&value, bytes.data() + 2 * i, 2);
       values[i] = static_cast<float>(value);
+    } else if (IsFloat8(tensor.dtype)) {
+      values[i] = DecodeFloat8(static_cast<std::uint8_t>(bytes[i]), tensor.dtype);
     } else if (tensor.dtype == DType::kInt32) {
       std::int32_t value = 0;
       std::memcpy(&value, bytes.data() + 4 * i, 4);

@@ -10,6 +10,21 @@
 namespace trireme::parity {
 namespace {
 
+// The host encodes fp8 slowly.
+int Float8Steps() { return std::min(LawSteps(), 5); }
+
+// A small model whose extents suit fp8 on two tensor ranks.
+RunConfig SmallFloat8Run(const std::string& family) {
+  RunConfig config = SmallRun(family);
+  config.model.hidden = 64;
+  config.model.heads = 4;
+  config.model.kv_heads = family == "llama" ? 2 : 4;
+  config.model.ffn = 128;
+  config.model.sequence = 16;
+  config.train.dtype = "fp8";
+  return config;
+}
+
 TEST(Laws, RampedBatchesTrainAsOneRank) {
   RunConfig config = SmallRun("gpt2");
   config.layout = {.pipeline = 2, .data = 2, .zero = 2};
@@ -147,6 +162,50 @@ TEST(Laws, BrainFloatStaysWithinItsRounding) {
       EXPECT_NEAR(many.losses[step] / one.losses[step], 1.0, 2e-2) << step;
     }
   }
+}
+
+// Scales are taken over what a rank holds, so that layouts differ by fp8's rounding of the smallest values.
+TEST(Laws, Float8StaysWithinItsRounding) {
+  const auto layouts = {
+      ParallelLayout{.tensor = 2, .pipeline = 2, .data = 2, .zero = 3, .sequence_parallel = true},
+      ParallelLayout{.pipeline = 2, .schedule = "zero_bubble", .recompute = Recompute::kLight},
+      ParallelLayout{.tensor = 2, .recompute = Recompute::kSelective},
+      ParallelLayout{.data = 2, .zero = 2, .recompute = Recompute::kFull},
+  };
+  for (const char* family : {"gpt2", "llama"}) {
+    RunConfig config = SmallFloat8Run(family);
+    const Outcome one = Train({.config = OneRank(config), .steps = Float8Steps()});
+    for (const ParallelLayout& layout : layouts) {
+      config.layout = layout;
+      SCOPED_TRACE(std::string(family) + ", " + layout.ToString());
+      const Outcome many = Train({.config = config, .steps = Float8Steps()});
+      EXPECT_THAT(many.accounting, testing::IsEmpty());
+      EXPECT_TRUE(many.tied_copies_equal);
+      for (std::size_t step = 0; step < one.losses.size(); ++step) {
+        EXPECT_NEAR(many.losses[step] / one.losses[step], 1.0, 3e-2) << step;
+      }
+    }
+  }
+}
+
+TEST(Laws, Float8IsFeltAndTrains) {
+  RunConfig config = SmallFloat8Run("gpt2");
+  const Outcome products = Train({.config = config, .steps = Float8Steps()});
+  config.train.dtype = "bf16";
+  const Outcome plain = Train({.config = config, .steps = Float8Steps()});
+  EXPECT_NE(products.losses, plain.losses);
+  EXPECT_LT(products.losses.back(), products.losses.front());
+  EXPECT_NEAR(products.losses.back() / plain.losses.back(), 1.0, 5e-2);
+}
+
+TEST(Laws, Float8GivesTheSameBitsTwice) {
+  RunConfig config = SmallFloat8Run("llama");
+  config.layout = {.tensor = 2, .pipeline = 2, .schedule = "zero_bubble"};
+  config.train.deterministic = true;
+  const Outcome once = Train({.config = config, .steps = Float8Steps()});
+  const Outcome again = Train({.config = config, .steps = Float8Steps()});
+  EXPECT_EQ(once.losses, again.losses);
+  EXPECT_EQ(once.parameters, again.parameters);
 }
 
 TEST(Laws, RampNeverAsksForMoreMemoryThanPlanned) {

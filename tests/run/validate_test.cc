@@ -93,10 +93,17 @@ TEST(ValidateRun, SequenceParallelismCutsTokens) {
 TEST(ValidateRun, SaysWhatTrainingDoesNotOffer) {
   EXPECT_THAT(MessageOf({"layout.sequence=2"}), HasSubstr("set layout.sequence = 1"));
   EXPECT_THAT(MessageOf({"layout.offload=optimizer"}), HasSubstr("layout.offload"));
-  EXPECT_THAT(MessageOf({"train.dtype=fp16"}), HasSubstr("fp32 and bf16"));
+  EXPECT_THAT(MessageOf({"train.dtype=fp16"}), HasSubstr("fp32, tf32, bf16 and fp8"));
   EXPECT_THAT(MessageOf({"optimizer.name=lion"}), HasSubstr("training offers adamw"));
   EXPECT_THAT(MessageOf({"train.attention=plain"}), HasSubstr("known: flash"));
   EXPECT_THAT(MessageOf({"layout.zero=4"}), HasSubstr("nearest that works is 3"));
+}
+
+TEST(ValidateRun, Fp8NeedsExtentsOfSixteen) {
+  EXPECT_THAT(MessageOf({"train.dtype=fp8", "model.hidden=40", "model.heads=2"}), HasSubstr("model.hidden is 40"));
+  EXPECT_THAT(MessageOf({"train.dtype=fp8", "model.hidden=64", "model.heads=2", "model.sequence=24"}),
+              HasSubstr("layout.micro_batch * model.sequence is 24"));
+  EXPECT_EQ(MessageOf({"train.dtype=fp8", "model.hidden=64", "model.heads=2", "model.sequence=32"}), "");
 }
 
 TEST(ValidateRun, RefusesContradictions) {

@@ -26,7 +26,8 @@ class CpuOps final : public Ops {
   void DoCopy(const Tensor& to, const Tensor& from) override;
   void DoAdd(const Tensor& to, const Tensor& from, float factor) override;
   void DoScale(const Tensor& t, float factor) override;
-  void DoMatmul(const MatmulArgs& args) override { matmul_->Run(args); }
+  void DoMatmul(const MatmulArgs& args) override;
+  void DoQuantize(const QuantizeArgs& args) override;
   void DoBiasGradient(const Tensor& grad_out, const Tensor& grad_bias) override;
   void DoResidualNormForward(const ResidualNormArgs& args) override;
   void DoNormBackward(const NormBackwardArgs& args) override;
@@ -64,6 +65,8 @@ class CpuOps final : public Ops {
   std::unique_ptr<MatmulEngine> matmul_;
   Scratch scratch_;
   RotaryTable rotary_;
+  std::vector<BFloat16> wide_a_;  // operands of an fp8 product
+  std::vector<BFloat16> wide_b_;
 };
 
 }  // namespace trireme

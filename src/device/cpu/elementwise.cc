@@ -28,6 +28,7 @@ void DropRange(T* to, const T* from, std::int64_t count, const Dropout& dropout)
 
 std::int64_t CpuOps::internal_bytes() const {
   return scratch_.bytes() + matmul_->internal_bytes() +
+         static_cast<std::int64_t>((wide_a_.capacity() + wide_b_.capacity()) * sizeof(BFloat16)) +
          static_cast<std::int64_t>(rotary_.values.size() * sizeof(float));
 }
 

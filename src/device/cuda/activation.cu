@@ -119,10 +119,9 @@ struct SwiGluBackwardBody {
 template <typename C, typename Bias>
 struct FinishBody {
   C* c;
-  const Bias* bias;  // may be null
-  C* auxiliary;
+  const Bias* bias;    // may be null
+  const C* auxiliary;  // null, or what the gelu gradient is taken at
   std::int64_t columns;
-  Epilogue epilogue;
   template <int kCount>
   __device__ void Run(std::int64_t first) const {
     float values[kCount];
@@ -135,13 +134,7 @@ struct FinishBody {
         values[i] += added[i];
       }
     }
-    if (epilogue == Epilogue::kGelu) {
-      Store(auxiliary + first, values);
-#pragma unroll
-      for (int i = 0; i < kCount; ++i) {
-        values[i] = Gelu<C>(values[i]);
-      }
-    } else if (epilogue == Epilogue::kGeluGradient) {
+    if (auxiliary != nullptr) {
       float z[kCount];
       Load(z, auxiliary + first);
 #pragma unroll
@@ -190,11 +183,10 @@ void FinishProduct(const CudaContext& context, const MatmulArgs& args) {
   const std::int64_t columns = args.c.shape[args.c.shape.rank() - 1];
   const bool wide = columns % 8 == 0 && Aligned16({args.c.data, args.bias.data, args.auxiliary.data});
   DispatchFloat(args.c.dtype, "Matmul", [&](auto c_tag) {
-    DispatchFloat(args.a.dtype, "Matmul", [&](auto a_tag) {
+    DispatchFloat(args.bias.given() ? args.bias.dtype : args.c.dtype, "Matmul", [&](auto a_tag) {
       using C = typename decltype(c_tag)::Type;
       using Bias = typename decltype(a_tag)::Type;
-      const FinishBody<C, Bias> body{args.c.as<C>(), args.bias.as<Bias>(), args.auxiliary.as<C>(), columns,
-                                     args.epilogue};
+      const FinishBody<C, Bias> body{args.c.as<C>(), args.bias.as<Bias>(), args.auxiliary.as<C>(), columns};
       ForEach(context, args.c.count(), wide, body);
     });
   });

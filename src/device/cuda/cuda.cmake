@@ -15,7 +15,7 @@ target_sources(trireme_device PRIVATE
   cuda/cross_entropy.cu cuda/cuda_check.cc
   cuda/cuda_context.cc cuda/cuda_device.cc cuda/cuda_ops.cc cuda/cudnn_plan.cc
   cuda/decode_attention.cu cuda/elementwise.cu cuda/embedding.cu
-  cuda/matmul_cublaslt.cc cuda/norm.cu cuda/optimizer.cu cuda/reduce.cu cuda/rotary.cu)
+  cuda/matmul_choices.cc cuda/matmul_cublaslt.cc cuda/norm.cu cuda/optimizer.cu cuda/quantize.cu cuda/recorded_launches.cc cuda/reduce.cu cuda/rotary.cu)
 # CMake 3.25 does not know that nvcc speaks C++20.
 target_compile_options(trireme_device PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;--expt-relaxed-constexpr>")
 # The target is older than the language, so that it took neither of these from variables. The runtime is linked by name:

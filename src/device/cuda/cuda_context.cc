@@ -7,9 +7,15 @@
 
 namespace trireme {
 
-CudaContext::CudaContext(int device, bool deterministic) : device_(device), deterministic_(deterministic) {
+CudaContext::CudaContext(int device, const DeviceOptions& options)
+    : device_(device), deterministic_(options.deterministic), tf32_(options.tf32) {
   CheckCuda(cudaSetDevice(device), "choose the GPU");
   CheckCuda(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, device), "count multiprocessors");
+  int major = 0;
+  int minor = 0;
+  CheckCuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "read the compute capability");
+  CheckCuda(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), "read the compute capability");
+  capability_ = 10 * major + minor;
   CheckCuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "open a stream");
 }
 
@@ -24,6 +30,7 @@ void* CudaContext::Scratch(std::int64_t bytes) {
   if (bytes > scratch_bytes_) {
     CheckCuda(cudaStreamSynchronize(stream_), "wait before scratch memory grows");
     cudaFree(scratch_);
+    ++generation_;
     scratch_ = nullptr;
     scratch_bytes_ = 0;
     const std::int64_t rounded = RoundUp(bytes, std::int64_t{1} << 21);
@@ -42,6 +49,7 @@ void* CudaContext::AllocateTable(std::int64_t bytes) {
 
 void CudaContext::FreeTable(void* memory, std::int64_t bytes) {
   cudaFree(memory);
+  ++generation_;
   table_bytes_ -= bytes;
 }
 

@@ -8,12 +8,14 @@
 #include <cstdint>
 #include <vector>
 
+#include "device/device.h"
+
 namespace trireme {
 
 class CudaContext {
  public:
   // Makes `device` the calling thread's GPU and opens a stream on it.
-  CudaContext(int device, bool deterministic);
+  CudaContext(int device, const DeviceOptions& options);
   ~CudaContext();
   CudaContext(const CudaContext&) = delete;
   CudaContext& operator=(const CudaContext&) = delete;
@@ -23,6 +25,9 @@ class CudaContext {
   int multiprocessors() const { return multiprocessors_; }
   // Equal bits from equal runs.
   bool deterministic() const { return deterministic_; }
+  bool tf32() const { return tf32_; }
+  // 90 for compute capability 9.0.
+  int capability() const { return capability_; }
 
   // At least `bytes` of GPU memory, aligned to 256, for the operation at hand: the next call may give it again. It
   // grows (and waits for the stream) only when an operation needs more than any before.
@@ -31,17 +36,23 @@ class CudaContext {
   void* AllocateTable(std::int64_t bytes);
   void FreeTable(void* memory, std::int64_t bytes);
 
+  // Grows whenever memory that operations were given is freed: recorded launches of before must not run again.
+  std::int64_t generation() const { return generation_; }
+
   // GPU memory that this context holds.
   std::int64_t bytes() const { return scratch_bytes_ + table_bytes_; }
 
  private:
   int device_ = 0;
   bool deterministic_ = false;
+  bool tf32_ = false;
+  int capability_ = 0;
   int multiprocessors_ = 0;
   cudaStream_t stream_ = nullptr;
   void* scratch_ = nullptr;
   std::int64_t scratch_bytes_ = 0;
   std::int64_t table_bytes_ = 0;
+  std::int64_t generation_ = 0;
 };
 
 // Tables in GPU memory, found again by the contents that they were made from.

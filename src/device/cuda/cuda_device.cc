@@ -14,16 +14,17 @@ struct Peak {
   const char* name_part;
   double bf16;
   double fp32;
+  double fp8;  // 0 where there is none
 };
 constexpr Peak kPeaks[] = {
-    {"H200", 989e12, 67e12},
-    {"H100", 989e12, 67e12},
-    {"A100", 312e12, 19.5e12},
+    {"H200", 989e12, 67e12, 1979e12},
+    {"H100", 989e12, 67e12, 1979e12},
+    {"A100", 312e12, 19.5e12, 0},
 };
 
 }  // namespace
 
-CudaDevice::CudaDevice(int device, bool deterministic) : context_(device, deterministic), ops_(context_) {
+CudaDevice::CudaDevice(int device, const DeviceOptions& options) : context_(device, options), ops_(context_) {
   cudaDeviceProp properties{};
   CheckCuda(cudaGetDeviceProperties(&properties, device), "read the GPU's properties");
   name_ = properties.name;
@@ -77,7 +78,10 @@ double CudaDevice::peak_flops(DType dtype) const {
       if (dtype == DType::kBFloat16 || dtype == DType::kFloat16) {
         return peak.bf16;
       }
-      return dtype == DType::kFloat32 ? peak.fp32 : 0;
+      if (dtype == DType::kFloat32) {
+        return context_.tf32() ? peak.bf16 / 2 : peak.fp32;
+      }
+      return IsFloat8(dtype) ? peak.fp8 : 0;
     }
   }
   return 0;
@@ -87,7 +91,7 @@ std::unique_ptr<Device> MakeCudaDevice(const DeviceOptions& options) {
   const int count = CudaDeviceCount();
   Require(count > 0, "device 'cuda': this machine has no GPU that CUDA can use");
   Require(options.local_rank >= 0, "device 'cuda': local rank {} is negative", options.local_rank);
-  return std::make_unique<CudaDevice>(options.local_rank % count, options.deterministic);
+  return std::make_unique<CudaDevice>(options.local_rank % count, options);
 }
 
 int CudaDeviceCount() {

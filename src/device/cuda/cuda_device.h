@@ -6,13 +6,15 @@
 
 #include "device/cuda/cuda_context.h"
 #include "device/cuda/cuda_ops.h"
+#include "device/cuda/matmul_cublaslt.h"
+#include "device/cuda/recorded_launches.h"
 #include "device/device.h"
 
 namespace trireme {
 
 class CudaDevice final : public Device {
  public:
-  CudaDevice(int device, bool deterministic);
+  CudaDevice(int device, const DeviceOptions& options);
 
   std::string description() const override { return name_; }
   bool is_host() const override { return false; }
@@ -22,6 +24,9 @@ class CudaDevice final : public Device {
   void CopyFromHost(void* device, const void* host, std::int64_t bytes) override;
   void Synchronize() override;
   Ops& ops() override { return ops_; }
+  void Repeat(std::int64_t key, const std::function<void()>& work) override { launches_.Repeat(key, work); }
+  std::string choices() const override { return ops_.matmul().Choices(); }
+  void ReadChoices(const std::string& lines) override { ops_.matmul().ReadChoices(lines); }
   // Scratch memory and tables; the CUDA context and the libraries' own memory are not known here.
   std::int64_t internal_bytes() const override { return context_.bytes(); }
   std::int64_t memory_bytes() const override { return memory_bytes_; }
@@ -32,6 +37,7 @@ class CudaDevice final : public Device {
  private:
   CudaContext context_;
   CudaOps ops_;
+  RecordedLaunches launches_{context_, ops_};
   std::string name_;
   std::int64_t memory_bytes_ = 0;
 };

@@ -24,9 +24,15 @@ void CudaOps::DoMatmul(const MatmulArgs& args) {
     Require(args.auxiliary.data != args.c.data || !args.auxiliary.given(),
             "Matmul: the auxiliary tensor must not be the result");
     MatmulArgs product = args;
-    product.bias = {};
     product.auxiliary = {};
     product.epilogue = Epilogue::kNone;
+    if (args.epilogue == Epilogue::kGelu) {
+      product.c = args.auxiliary;
+      DoMatmul(product);
+      DoActivationForward(ActivationKind::kGelu, args.auxiliary, args.c);
+      return;
+    }
+    product.bias = {};
     matmul_->RunPlain(product);
     FinishProduct(context_, args);
   }

@@ -21,12 +21,16 @@ class CudaOps final : public Ops {
   explicit CudaOps(CudaContext& context);
   ~CudaOps() override;
 
+  CublasLtMatmul& matmul() { return *matmul_; }
+  const CublasLtMatmul& matmul() const { return *matmul_; }
+
  protected:
   void DoFill(const Tensor& t, float value) override;
   void DoCopy(const Tensor& to, const Tensor& from) override;
   void DoAdd(const Tensor& to, const Tensor& from, float factor) override;
   void DoScale(const Tensor& t, float factor) override;
   void DoMatmul(const MatmulArgs& args) override;
+  void DoQuantize(const QuantizeArgs& args) override;
   void DoBiasGradient(const Tensor& grad_out, const Tensor& grad_bias) override;
   void DoResidualNormForward(const ResidualNormArgs& args) override;
   void DoNormBackward(const NormBackwardArgs& args) override;
@@ -59,7 +63,8 @@ class CudaOps final : public Ops {
   std::unique_ptr<CudnnAttention> attention_;
 };
 
-// After a product whose epilogue the library lacks: adds the bias of `args` to c and applies its epilogue.
+// After a product whose epilogue the library lacks: adds the bias of `args` to c, or multiplies c by gelu's slope at
+// the auxiliary tensor. Not for Epilogue::kGelu.
 void FinishProduct(const CudaContext& context, const MatmulArgs& args);
 
 // Sums of the columns of `partial` (fp32 [rows, columns]), added to `first` (its first columns) and `second` (those

@@ -6,31 +6,42 @@
 
 #include "base/error.h"
 #include "device/cuda/cuda_check.h"
+#include "device/cuda/matmul_plan.h"
 
 namespace trireme {
 namespace {
 
-constexpr std::int64_t kWorkspaceBytes = std::int64_t{64} << 20;
 constexpr int kMostCandidates = 8;
 constexpr int kTimedRuns = 3;
 // The library ranks its candidates: a later one must be faster than those before it by more than noise.
 constexpr float kClearlyFaster = 0.98F;
 
 cudaDataType_t LibraryType(DType dtype) {
-  if (dtype != DType::kFloat32 && dtype != DType::kBFloat16) {
-    RefuseType(dtype, "Matmul");
+  switch (dtype) {
+    case DType::kFloat32:
+      return CUDA_R_32F;
+    case DType::kBFloat16:
+      return CUDA_R_16BF;
+    case DType::kFloat8E4M3:
+      return CUDA_R_8F_E4M3;
+    case DType::kFloat8E5M2:
+      return CUDA_R_8F_E5M2;
+    default:
+      RefuseType(dtype, "Matmul");
   }
-  return dtype == DType::kFloat32 ? CUDA_R_32F : CUDA_R_16BF;
 }
 
 // Whether the library's epilogue may do what `args` asks for. In fp32 its gelu is not exact enough.
 bool IsLibraryEpilogue(const MatmulArgs& args) {
   if (args.epilogue == Epilogue::kNone) {
-    return !args.bias.given() || args.c.dtype == args.a.dtype;
+    return !args.bias.given() || args.c.dtype == args.bias.dtype;
+  }
+  if (args.epilogue == Epilogue::kGeluGradient && IsFloat8(args.a.dtype)) {
+    return false;  // the library would do it in a pass of its own, four times as long as ours
   }
   constexpr std::int64_t kAuxiliaryUnit = 8;
-  return args.c.dtype == DType::kBFloat16 && args.a.dtype == DType::kBFloat16 &&
-         args.c.shape[1] % kAuxiliaryUnit == 0 && std::bit_cast<std::uintptr_t>(args.auxiliary.data) % 16 == 0;
+  return args.c.dtype == DType::kBFloat16 && args.a.dtype != DType::kFloat32 && args.c.shape[1] % kAuxiliaryUnit == 0 &&
+         std::bit_cast<std::uintptr_t>(args.auxiliary.data) % 16 == 0;
 }
 
 cublasLtEpilogue_t LibraryEpilogue(const MatmulArgs& args) {
@@ -54,49 +65,26 @@ std::int64_t CommonAlignment(const MatmulArgs& args) {
   return std::int64_t{1} << std::countr_zero(bits);
 }
 
+void RequireFloat8(const CudaContext& context) {
+  constexpr int kFirstWithFloat8 = 89;
+  Require(context.capability() >= kFirstWithFloat8,
+          "fp8 products need a GPU of compute capability 8.9 or more, this one has {}.{}; train.dtype = \"bf16\" works",
+          context.capability() / 10, context.capability() % 10);
+}
+
 template <typename Value>
 void SetAttribute(cublasLtMatmulDesc_t descriptor, cublasLtMatmulDescAttributes_t name, const Value& value) {
   CheckCublas(cublasLtMatmulDescSetAttribute(descriptor, name, &value, sizeof(value)), "describe a product");
 }
 
-class Layout {
- public:
-  Layout() = default;
-  // A row-major matrix is the column-major matrix of the transposed shape.
-  void SetRowMajor(const Tensor& matrix) {
-    CheckCublas(
-        cublasLtMatrixLayoutCreate(&layout_, LibraryType(matrix.dtype), static_cast<std::uint64_t>(matrix.shape[1]),
-                                   static_cast<std::uint64_t>(matrix.shape[0]), matrix.shape[1]),
-        "describe a matrix");
-  }
-  ~Layout() {
-    if (layout_ != nullptr) {
-      cublasLtMatrixLayoutDestroy(layout_);
-    }
-  }
-  Layout(const Layout&) = delete;
-  Layout& operator=(const Layout&) = delete;
-  cublasLtMatrixLayout_t get() const { return layout_; }
-
- private:
-  cublasLtMatrixLayout_t layout_ = nullptr;
-};
-
 }  // namespace
 
-struct CublasLtMatmul::Plan {
-  ~Plan() {
-    if (product != nullptr) {
-      cublasLtMatmulDescDestroy(product);
-    }
-  }
-  cublasLtMatmulDesc_t product = nullptr;
-  Layout a;
-  Layout b;
-  Layout c;
-  bool possible = false;
-  cublasLtMatmulAlgo_t algorithm{};
-};
+void MatrixLayout::Set(const Tensor& matrix) {
+  CheckCublas(
+      cublasLtMatrixLayoutCreate(&layout_, LibraryType(matrix.dtype), static_cast<std::uint64_t>(matrix.shape[1]),
+                                 static_cast<std::uint64_t>(matrix.shape[0]), matrix.shape[1]),
+      "describe a matrix");
+}
 
 CublasLtMatmul::CublasLtMatmul(CudaContext& context) : context_(context) {
   CheckCublas(cublasLtCreate(&handle_), "open the library");
@@ -138,13 +126,23 @@ const CublasLtMatmul::Plan& CublasLtMatmul::PlanFor(const MatmulArgs& args) {
                 args.b.shape[1],
                 flags,
                 static_cast<std::int64_t>(args.a.dtype),
+                static_cast<std::int64_t>(args.b.dtype),
                 static_cast<std::int64_t>(args.c.dtype),
                 static_cast<std::int64_t>(args.epilogue),
                 alignment};
   std::unique_ptr<Plan>& plan = plans_[key];
   if (plan == nullptr) {
     auto made = std::make_unique<Plan>();
-    CheckCublas(cublasLtMatmulDescCreate(&made->product, CUBLAS_COMPUTE_32F, CUDA_R_32F), "describe a product");
+    const bool tf32 = context_.tf32() && args.a.dtype == DType::kFloat32;
+    CheckCublas(
+        cublasLtMatmulDescCreate(&made->product, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F),
+        "describe a product");
+    if (IsFloat8(args.a.dtype)) {
+      RequireFloat8(context_);
+      // Sums of gradients are long and cancel: they get the tensor cores' slower, more exact addition.
+      const bool gradient = args.a.dtype == DType::kFloat8E5M2 || args.b.dtype == DType::kFloat8E5M2;
+      SetAttribute(made->product, CUBLASLT_MATMUL_DESC_FAST_ACCUM, static_cast<std::int8_t>(gradient ? 0 : 1));
+    }
     const cublasOperation_t first = args.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasOperation_t second = args.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     SetAttribute(made->product, CUBLASLT_MATMUL_DESC_TRANSA, first);
@@ -158,16 +156,18 @@ const CublasLtMatmul::Plan& CublasLtMatmul::PlanFor(const MatmulArgs& args) {
       SetAttribute(made->product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, LibraryType(args.bias.dtype));
       SetAttribute(made->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, args.bias.data);
     }
-    made->a.SetRowMajor(args.a);
-    made->b.SetRowMajor(args.b);
-    made->c.SetRowMajor(args.c);
-    Choose(args, alignment, *made);
+    made->a.Set(args.a);
+    made->b.Set(args.b);
+    made->c.Set(args.c);
+    if (!Recall(key, *made)) {
+      Choose(args, key, *made);
+    }
     plan = std::move(made);
   }
   return *plan;
 }
 
-void CublasLtMatmul::Choose(const MatmulArgs& args, std::int64_t alignment, Plan& plan) {
+void CublasLtMatmul::Choose(const MatmulArgs& args, const Key& key, Plan& plan) {
   cublasLtMatmulPreference_t preference = nullptr;
   CheckCublas(cublasLtMatmulPreferenceCreate(&preference), "state a preference");
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t name, const auto& value) {
@@ -176,7 +176,7 @@ void CublasLtMatmul::Choose(const MatmulArgs& args, std::int64_t alignment, Plan
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(kWorkspaceBytes));
   for (const auto name : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
                           CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
-    set(name, static_cast<std::uint32_t>(alignment));
+    set(name, static_cast<std::uint32_t>(key.back()));
   }
   std::array<cublasLtMatmulHeuristicResult_t, kMostCandidates> results{};
   int count = 0;
@@ -254,6 +254,10 @@ cublasStatus_t CublasLtMatmul::Execute(const MatmulArgs& args, const Plan& plan,
   }
   if (args.epilogue != Epilogue::kNone) {
     SetAttribute(plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, args.auxiliary.data);
+  }
+  if (args.scale_a.given()) {
+    SetAttribute(plan.product, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, args.scale_b.data);
+    SetAttribute(plan.product, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, args.scale_a.data);
   }
   const float alpha = 1;
   const float beta = args.accumulate ? 1.0F : 0.0F;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 
 #include "device/cuda/cuda_context.h"
 #include "device/ops.h"
@@ -26,12 +27,22 @@ class CublasLtMatmul {
   // The same for arguments without bias and epilogue, which the library must be able to do: an Error otherwise.
   void RunPlain(const MatmulArgs& args);
 
+  // The algorithms in use, one line each below a line that names library and GPU.
+  std::string Choices() const;
+  // Algorithms for shapes not met so far. Lines of another library or GPU, or that cannot be read, are left aside.
+  void ReadChoices(const std::string& lines);
+
  private:
+  static constexpr std::int64_t kWorkspaceBytes = std::int64_t{64} << 20;
   struct Plan;
-  using Key = std::array<std::int64_t, 9>;
+  // What an algorithm depends on.
+  using Key = std::array<std::int64_t, 10>;
 
   const Plan& PlanFor(const MatmulArgs& args);
-  void Choose(const MatmulArgs& args, std::int64_t alignment, Plan& plan);
+  void Choose(const MatmulArgs& args, const Key& key, Plan& plan);
+  // The choice of an earlier run, where there is one that the library still takes.
+  bool Recall(const Key& key, Plan& plan);
+  std::string Origin() const;
   void Measure(const MatmulArgs& args, Plan& plan, const cublasLtMatmulHeuristicResult_t* results, int count);
   // Milliseconds of the fastest of a few runs into `c`; negative when the algorithm fails.
   float Time(const MatmulArgs& args, Plan& plan, const cublasLtMatmulAlgo_t& algorithm, void* c);
@@ -40,6 +51,7 @@ class CublasLtMatmul {
   CudaContext& context_;
   cublasLtHandle_t handle_ = nullptr;
   std::map<Key, std::unique_ptr<Plan>> plans_;
+  std::map<Key, cublasLtMatmulAlgo_t> recalled_;
 };
 
 }  // namespace trireme

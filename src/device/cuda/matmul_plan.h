@@ -1,0 +1,40 @@
+// A product as cuBLASLt knows it: operation, layouts and the algorithm chosen for it.
+#pragma once
+
+#include "device/cuda/matmul_cublaslt.h"
+
+namespace trireme {
+
+// The layout of a row-major matrix, which is the column-major matrix of the transposed shape.
+class MatrixLayout {
+ public:
+  MatrixLayout() = default;
+  ~MatrixLayout() {
+    if (layout_ != nullptr) {
+      cublasLtMatrixLayoutDestroy(layout_);
+    }
+  }
+  MatrixLayout(const MatrixLayout&) = delete;
+  MatrixLayout& operator=(const MatrixLayout&) = delete;
+  void Set(const Tensor& matrix);
+  cublasLtMatrixLayout_t get() const { return layout_; }
+
+ private:
+  cublasLtMatrixLayout_t layout_ = nullptr;
+};
+
+struct CublasLtMatmul::Plan {
+  ~Plan() {
+    if (product != nullptr) {
+      cublasLtMatmulDescDestroy(product);
+    }
+  }
+  cublasLtMatmulDesc_t product = nullptr;
+  MatrixLayout a;
+  MatrixLayout b;
+  MatrixLayout c;
+  bool possible = false;
+  cublasLtMatmulAlgo_t algorithm{};
+};
+
+}  // namespace trireme

@@ -1,0 +1,212 @@
+// fp8 copies of matrices. One pass finds the largest magnitude, a second one reads 128 x 128 tiles and stores each as
+// it lies, transposed, or both ways.
+#include <cuda_fp8.h>
+
+#include "device/cuda/cuda_ops.h"
+#include "device/cuda/kernels.cuh"
+
+namespace trireme {
+namespace {
+
+constexpr int kTile = 128;
+constexpr int kThreads = 256;
+constexpr int kRowsOfThread = 4;      // neighbours, so that their bytes make one word of the transpose
+constexpr int kColumnsOfThread = 16;  // 16 bytes of fp8
+constexpr int kThreadsOfRow = kTile / kColumnsOfThread;
+constexpr int kWordsOfColumn = kTile / kRowsOfThread;
+static_assert(kThreads == kThreadsOfRow * kWordsOfColumn);
+
+// Where the word of rows [4 * word, 4 * word + 4) of a column lies in shared memory. The shifts spread what a warp
+// writes, and later reads, over all banks.
+__device__ int PlaceOf(int column, int word) {
+  return column * (kWordsOfColumn + 1) + column / kColumnsOfThread * kRowsOfThread + word;
+}
+constexpr int kSharedWords = kTile * (kWordsOfColumn + 1) + kThreadsOfRow * kRowsOfThread;
+
+// Magnitudes compare like their bits, and NaN is above all of them.
+template <typename T>
+__global__ void LargestMagnitudeKernel(const T* from, std::int64_t count, bool wide, unsigned* largest) {
+  constexpr int kCount = 8;
+  unsigned bits = 0;
+  const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  const std::int64_t pieces = wide ? count / kCount : 0;
+#pragma unroll 4
+  for (std::int64_t piece = thread; piece < pieces; piece += stride) {
+    float values[kCount];
+    Load(values, from + piece * kCount);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      bits = max(bits, __float_as_uint(fabsf(values[i])));
+    }
+  }
+  for (std::int64_t i = pieces * kCount + thread; i < count; i += stride) {
+    bits = max(bits, __float_as_uint(fabsf(ToFloat(from[i]))));
+  }
+  bits = __reduce_max_sync(0xffffffffU, bits);
+  if (threadIdx.x % kWarp == 0) {
+    atomicMax(largest, bits);
+  }
+}
+
+// As ScaleForFloat8 of base/float8.h, by the bits of the magnitude.
+template <__nv_fp8_interpretation_t kFormat>
+__device__ float ScaleOf(unsigned magnitude) {
+  constexpr int kTop = kFormat == __NV_E4M3 ? 8 : 15;
+  constexpr int kMostExponent = 100;
+  constexpr unsigned kMantissa = 0x7fffffU;
+  constexpr unsigned kThreeQuarters = 0x600000U;  // the mantissa of 1.75
+  if (magnitude == 0) {
+    return 1.0F;
+  }
+  if (magnitude >= 0x7f800000U) {
+    return __uint_as_float(0x7fc00000U);
+  }
+  const int exponent = static_cast<int>(magnitude >> 23) - 127 + ((magnitude & kMantissa) > kThreeQuarters ? 1 : 0);
+  const int clamped = min(max(exponent - kTop, -kMostExponent), kMostExponent);
+  return __uint_as_float(static_cast<unsigned>(clamped + 127) << 23);
+}
+
+template <__nv_fp8_interpretation_t kFormat>
+__device__ unsigned Encode4(float a, float b, float c, float d) {
+  const unsigned low = __nv_cvt_float2_to_fp8x2(make_float2(a, b), __NV_SATFINITE, kFormat);
+  const unsigned high = __nv_cvt_float2_to_fp8x2(make_float2(c, d), __NV_SATFINITE, kFormat);
+  return low | (high << 16);
+}
+
+struct QuantizeTiles {
+  int rows;
+  int columns;
+  const unsigned* largest;
+  unsigned char* out_rows;     // may be null
+  unsigned char* out_columns;  // may be null
+  float* scale;
+};
+
+// Extents are multiples of 16, addresses of 16 bytes.
+template <typename T, __nv_fp8_interpretation_t kFormat>
+__global__ void __launch_bounds__(kThreads) QuantizeKernel(const T* from, QuantizeTiles tiles) {
+  __shared__ unsigned words[kSharedWords];
+  const float scale = ScaleOf<kFormat>(*tiles.largest);
+  const float inverse = 1.0F / scale;
+  if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0) {
+    *tiles.scale = scale;
+  }
+  const int group = static_cast<int>(threadIdx.x) % kThreadsOfRow;
+  const int word = static_cast<int>(threadIdx.x) / kThreadsOfRow;
+  const int column = static_cast<int>(blockIdx.x) * kTile + group * kColumnsOfThread;
+  const int row = static_cast<int>(blockIdx.y) * kTile + word * kRowsOfThread;
+  if (column < tiles.columns && row < tiles.rows) {
+    float values[kRowsOfThread][kColumnsOfThread];
+#pragma unroll
+    for (int r = 0; r < kRowsOfThread; ++r) {
+      Load(values[r], from + static_cast<std::int64_t>(row + r) * tiles.columns + column);
+    }
+#pragma unroll
+    for (int r = 0; r < kRowsOfThread; ++r) {
+#pragma unroll
+      for (int c = 0; c < kColumnsOfThread; ++c) {
+        values[r][c] *= inverse;
+      }
+    }
+    if (tiles.out_rows != nullptr) {
+#pragma unroll
+      for (int r = 0; r < kRowsOfThread; ++r) {
+        const float* v = values[r];
+        *reinterpret_cast<uint4*>(tiles.out_rows + static_cast<std::int64_t>(row + r) * tiles.columns + column) =
+            make_uint4(Encode4<kFormat>(v[0], v[1], v[2], v[3]), Encode4<kFormat>(v[4], v[5], v[6], v[7]),
+                       Encode4<kFormat>(v[8], v[9], v[10], v[11]), Encode4<kFormat>(v[12], v[13], v[14], v[15]));
+      }
+    }
+    if (tiles.out_columns != nullptr) {
+#pragma unroll
+      for (int c = 0; c < kColumnsOfThread; ++c) {
+        words[PlaceOf(group * kColumnsOfThread + c, word)] =
+            Encode4<kFormat>(values[0][c], values[1][c], values[2][c], values[3][c]);
+      }
+    }
+  }
+  if (tiles.out_columns == nullptr) {
+    return;
+  }
+  __syncthreads();
+  const int first_row = static_cast<int>(blockIdx.y) * kTile + group * 16;
+  if (first_row < tiles.rows) {
+#pragma unroll
+    for (int step = 0; step < kTile / kWordsOfColumn; ++step) {
+      const int local = step * kWordsOfColumn + word;
+      const int target = static_cast<int>(blockIdx.x) * kTile + local;
+      if (target < tiles.columns) {
+        const unsigned* at = words + PlaceOf(local, group * 4);
+        *reinterpret_cast<uint4*>(tiles.out_columns + static_cast<std::int64_t>(target) * tiles.rows + first_row) =
+            make_uint4(at[0], at[1], at[2], at[3]);
+      }
+    }
+  }
+}
+
+// Any extents and addresses, an element a thread.
+template <typename T, __nv_fp8_interpretation_t kFormat>
+__global__ void QuantizeElementsKernel(const T* from, QuantizeTiles tiles) {
+  const float scale = ScaleOf<kFormat>(*tiles.largest);
+  const std::int64_t count = static_cast<std::int64_t>(tiles.rows) * tiles.columns;
+  const std::int64_t index = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (index == 0) {
+    *tiles.scale = scale;
+  }
+  if (index >= count) {
+    return;
+  }
+  const unsigned char code = __nv_cvt_float_to_fp8(ToFloat(from[index]) / scale, __NV_SATFINITE, kFormat);
+  if (tiles.out_rows != nullptr) {
+    tiles.out_rows[index] = code;
+  }
+  if (tiles.out_columns != nullptr) {
+    tiles.out_columns[index % tiles.columns * tiles.rows + index / tiles.columns] = code;
+  }
+}
+
+template <typename T, __nv_fp8_interpretation_t kFormat>
+void StartQuantize(const CudaContext& context, const Tensor& from, const QuantizeTiles& tiles) {
+  const bool tiled = tiles.rows % kFloat8Unit == 0 && tiles.columns % kFloat8Unit == 0 &&
+                     Aligned16({from.data, tiles.out_rows, tiles.out_columns});
+  if (tiled) {
+    const dim3 blocks(static_cast<unsigned>(CeilDiv(tiles.columns, kTile)),
+                      static_cast<unsigned>(CeilDiv(tiles.rows, kTile)));
+    Launch(context, {blocks, dim3(kThreads)}, QuantizeKernel<T, kFormat>, from.as<T>(), tiles);
+  } else {
+    const dim3 blocks(static_cast<unsigned>(CeilDiv(from.count(), kThreads)));
+    Launch(context, {blocks, dim3(kThreads)}, QuantizeElementsKernel<T, kFormat>, from.as<T>(), tiles);
+  }
+}
+
+}  // namespace
+
+void CudaOps::DoQuantize(const QuantizeArgs& args) {
+  if (args.from.count() == 0) {
+    return;
+  }
+  auto* const largest = static_cast<unsigned*>(context_.Scratch(sizeof(unsigned)));
+  CheckCuda(cudaMemsetAsync(largest, 0, sizeof(unsigned), context_.stream()), "clear a maximum");
+  const QuantizeTiles tiles{.rows = static_cast<int>(args.from.shape[0]),
+                            .columns = static_cast<int>(args.from.shape[1]),
+                            .largest = largest,
+                            .out_rows = args.rows.as<unsigned char>(),
+                            .out_columns = args.columns.as<unsigned char>(),
+                            .scale = args.scale.as<float>()};
+  const DType format = args.rows.given() ? args.rows.dtype : args.columns.dtype;
+  DispatchFloat(args.from.dtype, "Quantize", [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    const std::int64_t most_blocks = static_cast<std::int64_t>(context_.multiprocessors()) * 8;
+    const std::int64_t blocks = std::min(CeilDiv(args.from.count(), kThreads * 8), most_blocks);
+    Launch(context_, {dim3(static_cast<unsigned>(blocks)), dim3(kThreads)}, LargestMagnitudeKernel<T>,
+           args.from.as<T>(), args.from.count(), Aligned16({args.from.data}), largest);
+    if (format == DType::kFloat8E4M3) {
+      StartQuantize<T, __NV_E4M3>(context_, args.from, tiles);
+    } else {
+      StartQuantize<T, __NV_E5M2>(context_, args.from, tiles);
+    }
+  });
+}
+
+}  // namespace trireme

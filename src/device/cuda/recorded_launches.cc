@@ -1,0 +1,57 @@
+#include "device/cuda/recorded_launches.h"
+
+#include "device/cuda/cuda_check.h"
+
+namespace trireme {
+
+RecordedLaunches::~RecordedLaunches() {
+  cudaStreamSynchronize(context_.stream());
+  for (auto& [key, recording] : recordings_) {
+    Forget(recording);
+  }
+}
+
+void RecordedLaunches::Forget(Recording& recording) {
+  if (recording.graph != nullptr) {
+    cudaGraphExecDestroy(recording.graph);
+    recording.graph = nullptr;
+  }
+}
+
+void RecordedLaunches::Repeat(std::int64_t key, const std::function<void()>& work) {
+  Recording& recording = recordings_[key];
+  if (recording.generation != context_.generation()) {
+    Forget(recording);
+    work();
+    recording.generation = context_.generation();
+    return;
+  }
+  if (recording.graph == nullptr) {
+    Record(recording, work);
+  } else {
+    ops_.AddFlops(recording.flops);
+  }
+  CheckCuda(cudaGraphLaunch(recording.graph, context_.stream()), "start recorded work");
+}
+
+void RecordedLaunches::Record(Recording& recording, const std::function<void()>& work) {
+  const FlopCount before = ops_.flops();
+  cudaGraph_t graph = nullptr;
+  CheckCuda(cudaStreamBeginCapture(context_.stream(), cudaStreamCaptureModeThreadLocal), "begin to record work");
+  try {
+    work();
+  } catch (...) {
+    cudaStreamEndCapture(context_.stream(), &graph);
+    cudaGraphDestroy(graph);
+    throw;
+  }
+  CheckCuda(cudaStreamEndCapture(context_.stream(), &graph), "record work");
+  const cudaError_t status = cudaGraphInstantiate(&recording.graph, graph, 0);
+  cudaGraphDestroy(graph);
+  CheckCuda(status, "make recorded work ready");
+  recording.flops = {.matmul = ops_.flops().matmul - before.matmul,
+                     .attention = ops_.flops().attention - before.attention,
+                     .recomputed = ops_.flops().recomputed - before.recomputed};
+}
+
+}  // namespace trireme
