@@ -11,4 +11,8 @@ std::unique_ptr<Communicator> MakeNcclCommunicator(std::unique_ptr<Communicator>
   Fail("this program was not built with NCCL (TRIREME_NCCL)");
 }
 
+void ProveNcclAlone(std::unique_ptr<Communicator> /*host*/, Device& /*device*/) {
+  Fail("this program was not built with NCCL (TRIREME_NCCL)");
+}
+
 }  // namespace trireme

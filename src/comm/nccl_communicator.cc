@@ -114,12 +114,12 @@ class NcclHandle {
 
 class NcclCommunicator : public Communicator {
  public:
-  NcclCommunicator(std::unique_ptr<Communicator> host, Device& device)
+  NcclCommunicator(std::unique_ptr<Communicator> host, Device& device, bool connect_alone = false)
       : Communicator(host->name()),
         host_(std::move(host)),
         device_(device),
         stream_(static_cast<cudaStream_t>(CudaStreamOf(device))) {
-    if (size() == 1) {
+    if (size() == 1 && !connect_alone) {
       return;
     }
     ncclUniqueId id{};
@@ -128,6 +128,39 @@ class NcclCommunicator : public Communicator {
     }
     host_->Broadcast({&id, DType::kUInt8, {static_cast<std::int64_t>(sizeof(id))}}, 0);
     nccl_ = std::make_unique<NcclHandle>(size(), rank(), id);
+  }
+
+  // Every collective over NCCL, whose results for one member are its own values. The public calls would not ask NCCL.
+  void ProveAlone(DType dtype) {
+    constexpr std::int64_t kCount = 1000;
+    const std::int64_t bytes = kCount * SizeOf(dtype);
+    std::vector<char> values(static_cast<std::size_t>(bytes), 1);
+    auto* const memory = static_cast<char*>(device_.Allocate(2 * bytes));
+    const Tensor in{memory, dtype, {kCount}};
+    const Tensor out{memory + bytes, dtype, {kCount}};
+    const auto expect = [&](const char* what, const Tensor& result) {
+      std::vector<char> read(values.size());
+      device_.CopyToHost(read.data(), result.data, bytes);
+      Require(read == values, "{} of {} over NCCL changed the values of one rank", what, Name(dtype));
+      device_.CopyFromHost(out.data, std::vector<char>(values.size()).data(), bytes);
+    };
+    const auto call = [&](CollectiveKind kind) {
+      return CollectiveCall{.kind = kind, .dtype = dtype, .count = kCount};
+    };
+    device_.CopyFromHost(in.data, values.data(), bytes);
+    DoAllReduce(in, ReduceOp::kSum, call(CollectiveKind::kAllReduce));
+    expect("all_reduce", in);
+    DoAllReduce(in, ReduceOp::kMax, call(CollectiveKind::kAllReduce));
+    expect("all_reduce (max)", in);
+    DoBroadcast(in, 0, call(CollectiveKind::kBroadcast));
+    expect("broadcast", in);
+    DoAllGather(in, out, call(CollectiveKind::kAllGather));
+    expect("all_gather", out);
+    DoReduceScatter(in, out, call(CollectiveKind::kReduceScatter));
+    expect("reduce_scatter", out);
+    DoAllToAll(in, out, call(CollectiveKind::kAllToAll));
+    expect("all_to_all", out);
+    device_.Free(memory);
   }
 
   int rank() const override { return host_->rank(); }
@@ -244,6 +277,14 @@ bool NcclCanConnect(Communicator& host) {
 
 std::unique_ptr<Communicator> MakeNcclCommunicator(std::unique_ptr<Communicator> host, Device& device) {
   return std::make_unique<NcclCommunicator>(std::move(host), device);
+}
+
+void ProveNcclAlone(std::unique_ptr<Communicator> host, Device& device) {
+  Require(host->size() == 1, "NCCL is proved with one rank, not {}", host->size());
+  NcclCommunicator alone(std::move(host), device, true);
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kInt32, DType::kInt64}) {
+    alone.ProveAlone(dtype);
+  }
 }
 
 }  // namespace trireme

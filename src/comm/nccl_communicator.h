@@ -19,4 +19,8 @@ bool NcclCanConnect(Communicator& host);
 // the device's work. Collective. In builds without NCCL this throws the Error "not built with NCCL".
 std::unique_ptr<Communicator> MakeNcclCommunicator(std::unique_ptr<Communicator> host, Device& device);
 
+// Opens NCCL for one rank alone, which a run never does, and makes every collective of it work there: what a machine
+// with one GPU can prove of NCCL. `host` has one rank. An Error names what went wrong.
+void ProveNcclAlone(std::unique_ptr<Communicator> host, Device& device);
+
 }  // namespace trireme
