@@ -114,18 +114,19 @@ TEST(CudaDevice, ProductsInTf32AreNearAndNotEqual) {
   Workbench exact_bench(*exact);
   Workbench fast_bench(*fast);
   const auto product = [](Workbench& bench) {
-    std::vector<float> values(256 * 256);
+    constexpr std::int64_t kExtent = 1024;  // large enough that the tensor cores are always the faster choice
+    std::vector<float> values(kExtent * kExtent);
     for (std::size_t i = 0; i < values.size(); ++i) {
       values[i] = std::sin(static_cast<float>(i));
     }
-    const Tensor a = bench.From(DType::kFloat32, {256, 256}, values);
-    const Tensor c = bench.Output(DType::kFloat32, {256, 256});
+    const Tensor a = bench.From(DType::kFloat32, {kExtent, kExtent}, values);
+    const Tensor c = bench.Output(DType::kFloat32, {kExtent, kExtent});
     bench.ops().Matmul({.a = a, .b = a, .c = c});
     return bench.Read(c);
   };
   const double difference = RelativeDifference(product(fast_bench), product(exact_bench));
   EXPECT_GT(difference, 1e-6);
-  EXPECT_LT(difference, 5e-3);
+  EXPECT_LT(difference, 2e-2);
 }
 
 }  // namespace
