@@ -48,11 +48,14 @@ GroupScore ScoreOf(const std::string& name, const std::vector<const Prediction*>
   return score;
 }
 
-std::string SetKey(const MeasuredRun& run) {
+// Who chose did so in one state of software and site: runs before and after a change are different sets.
+std::string SetKey(const Prediction& prediction) {
+  const MeasuredRun& run = *prediction.run;
   const auto whole = [](const std::optional<double>& value) { return value ? std::llround(*value) : -1; };
-  return fmt::format("{} {}x{}x{} v{} s{} {} gpus batch {} {} {}", run.source, whole(run.layers), whole(run.hidden),
+  return fmt::format("{} {}x{}x{} v{} s{} {} gpus batch {} {} {}{}", run.source, whole(run.layers), whole(run.hidden),
                      whole(run.heads), whole(run.vocabulary), whole(run.sequence), whole(run.gpus),
-                     whole(run.global_batch), run.dtype.empty() ? "?" : run.dtype, run.system);
+                     whole(run.global_batch), run.dtype.empty() ? "?" : run.dtype, run.system,
+                     prediction.slowed ? " (slow)" : "");
 }
 
 // One layout of a decision set: the mean of its repeats.
@@ -96,7 +99,7 @@ void ScoreSets(Validation& validation) {
     if (!run.clean() || prediction.fitted_on || (!run.measured_seconds() && !run.ran_out_of_memory())) {
       continue;
     }
-    Choice& choice = sets[SetKey(run)][prediction.layout];
+    Choice& choice = sets[SetKey(prediction)][prediction.layout];
     choice.predicted.push_back(prediction.seconds);
     choice.fits = prediction.fits;
     choice.ran_out = choice.ran_out || run.ran_out_of_memory();

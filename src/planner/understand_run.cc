@@ -95,6 +95,21 @@ std::string Missing(const MeasuredRun& run) {
   return names.empty() ? "" : "not given: " + names;
 }
 
+// Fills in what follows from the rest: the data degree from the devices, the micro batch from the accumulation.
+MeasuredRun Derived(MeasuredRun run) {
+  const auto divide = [](double value, double by) -> std::optional<double> {
+    const double quotient = by > 0 ? value / by : 0;
+    return quotient >= 1 && quotient == std::floor(quotient) ? std::optional<double>(quotient) : std::nullopt;
+  };
+  if (!run.data && run.gpus && run.tensor && run.pipeline) {
+    run.data = divide(*run.gpus, *run.tensor * *run.pipeline);
+  }
+  if (!run.micro_batch && run.global_batch && run.data && run.accumulation) {
+    run.micro_batch = divide(*run.global_batch, *run.data * *run.accumulation);
+  }
+  return run;
+}
+
 std::int64_t Whole(const std::optional<double>& value, std::int64_t fallback) {
   return value ? static_cast<std::int64_t>(std::llround(std::min(*value, 1e12))) : fallback;
 }
@@ -191,7 +206,8 @@ PlanPoint RunPoint::PointUnder(const Cluster& on, const StackState& state) const
 }
 
 Understood Understand(const MeasuredRun& run, const PlannerFiles& files) {
-  const std::string missing = Missing(run);
+  const MeasuredRun whole = Derived(run);
+  const std::string missing = Missing(whole);
   if (!missing.empty()) {
     return {.reason = missing};
   }
@@ -207,7 +223,7 @@ Understood Understand(const MeasuredRun& run, const PlannerFiles& files) {
     return {.reason = fmt::format("no stack file for system '{}'", run.system)};
   }
   try {
-    Fill(run, files.stacks[static_cast<std::size_t>(point.stack)], point);
+    Fill(whole, files.stacks[static_cast<std::size_t>(point.stack)], point);
   } catch (const Error& error) {
     return {.reason = error.what()};
   }

@@ -14,14 +14,14 @@ namespace {
 
 using Group = std::vector<const PricedRun*>;
 
-// What was decided, and when the site was slow: repeats of it share a text.
+// What was decided: repeats of it share a text.
 std::string Decision(const PlanPoint& point) {
   ParallelLayout layout = point.layout;
   if (layout.data == 1) {
     layout.zero = 0;  // nothing to shard over
   }
-  return fmt::format("{} {}{}{}", layout.ToString(), point.flash ? "flash" : "unfused",
-                     point.power_sgd ? " powersgd" : "", point.stack.slowed ? " slow" : "");
+  return fmt::format("{} {}{}", layout.ToString(), point.flash ? "flash" : "unfused",
+                     point.power_sgd ? " powersgd" : "");
 }
 
 Prediction Predict(const PricedRun& run, const Cluster& cluster, const SoftwareStack& stack,
@@ -34,6 +34,7 @@ Prediction Predict(const PricedRun& run, const Cluster& cluster, const SoftwareS
                         .stack = stack.name,
                         .assumed_cluster = run.point.assumed_cluster,
                         .layout = Decision(point),
+                        .slowed = state.slowed,
                         .seconds = estimate.seconds,
                         .low = estimate.low,
                         .high = estimate.high,

@@ -21,6 +21,7 @@ struct Prediction {
   bool assumed_cluster = false;
   bool fitted_on = false;  // one of the runs that --fit learned from
   std::string layout;      // equal text: equal decision
+  bool slowed = false;     // the site was slow then: a decision set of its own
   double seconds = 0;
   double low = 0;
   double high = 0;

@@ -33,7 +33,7 @@ nlohmann::json ToJsonValue(const Prediction& prediction) {
                       {"cluster", prediction.cluster},
                       {"stack", prediction.stack},
                       {"predicted_seconds", prediction.seconds},
-                      {"interval_seconds", {prediction.low, prediction.high}},
+                      {"interval", {prediction.low, prediction.high}},
                       {"predicted_days_per_100b", prediction.days_per_100b},
                       {"predicted_peak_gb", prediction.peak / kGibi},
                       {"predicted_worst_stage_gb", prediction.worst / kGibi},

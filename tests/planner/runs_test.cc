@@ -58,6 +58,17 @@ TEST(MeasuredRuns, WhatCannotBePricedHasAReason) {
   EXPECT_THAT(reason("1024,8,50257", "1023,8,50257"), HasSubstr("does not divide"));
 }
 
+TEST(MeasuredRuns, WhatFollowsFromTheRestNeedNotBeGiven) {
+  std::string header = kHeader;
+  header.insert(header.find(",days"), ",gradient_accumulation");
+  const auto runs =
+      ParseRuns(header + "a,s,t,jean-zay,a100-80g,8,megatron-ds-3d,8,1024,8,50257,1024,2,2,,,16,4,10\n", "x");
+  const Understood understood = Understand(runs[0], ShippedFiles());
+  ASSERT_TRUE(understood.point) << understood.reason;
+  EXPECT_EQ(understood.point->layout.data, 2);
+  EXPECT_EQ(understood.point->layout.micro_batch, 2);
+}
+
 TEST(MeasuredRuns, AnUnknownMachineTakesOneWithItsAcceleratorButNotItsSite) {
   std::string row = kRow;
   row.replace(row.find("jean-zay"), 8, "my-own");
