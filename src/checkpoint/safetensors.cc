@@ -128,7 +128,7 @@ SafetensorsHeader ParseSafetensorsHeader(std::string_view bytes, std::int64_t fi
   const json root = ParseBoundedJson(bytes.substr(kLengthBytes), origin, {.depth = 4});
   SafetensorsHeader header;
   header.data_start = static_cast<std::int64_t>(bytes.size());
-  Require(root.size() <= kMostEntries, "'{}': {} tensors; at most {} are read", origin, root.size(), kMostTensors);
+  Require(root.size() <= kMostEntries, "'{}': {} tensors; at most {} are read", origin, root.size(), kMostEntries);
   for (const auto& [name, value] : root.items()) {
     if (name == "__metadata__") {
       header.metadata = ParseMetadata(value, origin);
