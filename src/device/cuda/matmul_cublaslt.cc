@@ -115,50 +115,57 @@ void CublasLtMatmul::RunPlain(const MatmulArgs& args) {
   }
 }
 
-// c^T = op(b)^T * op(a)^T in column-major terms: b comes first, and an operand is transposed exactly when it is here.
-const CublasLtMatmul::Plan& CublasLtMatmul::PlanFor(const MatmulArgs& args) {
-  const std::int64_t alignment = CommonAlignment(args);
+CublasLtMatmul::Key CublasLtMatmul::KeyOf(const MatmulArgs& args) {
   const std::int64_t flags =
       (args.transpose_a ? 1 : 0) | (args.transpose_b ? 2 : 0) | (args.accumulate ? 4 : 0) | (args.bias.given() ? 8 : 0);
-  const Key key{args.a.shape[0],
-                args.a.shape[1],
-                args.b.shape[0],
-                args.b.shape[1],
-                flags,
-                static_cast<std::int64_t>(args.a.dtype),
-                static_cast<std::int64_t>(args.b.dtype),
-                static_cast<std::int64_t>(args.c.dtype),
-                static_cast<std::int64_t>(args.epilogue),
-                alignment};
+  return {args.a.shape[0],
+          args.a.shape[1],
+          args.b.shape[0],
+          args.b.shape[1],
+          flags,
+          static_cast<std::int64_t>(args.a.dtype),
+          static_cast<std::int64_t>(args.b.dtype),
+          static_cast<std::int64_t>(args.c.dtype),
+          static_cast<std::int64_t>(args.epilogue),
+          CommonAlignment(args)};
+}
+
+// c^T = op(b)^T * op(a)^T in column-major terms: b comes first, and an operand is transposed exactly when it is here.
+void CublasLtMatmul::Describe(const MatmulArgs& args, Plan& plan) const {
+  const bool tf32 = context_.tf32() && args.a.dtype == DType::kFloat32;
+  CheckCublas(
+      cublasLtMatmulDescCreate(&plan.product, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F),
+      "describe a product");
+  if (IsFloat8(args.a.dtype)) {
+    RequireFloat8(context_);
+    // Sums of gradients are long and cancel: they get the tensor cores' slower, more exact addition.
+    const bool gradient = args.a.dtype == DType::kFloat8E5M2 || args.b.dtype == DType::kFloat8E5M2;
+    SetAttribute(plan.product, CUBLASLT_MATMUL_DESC_FAST_ACCUM, static_cast<std::int8_t>(gradient ? 0 : 1));
+  }
+  const cublasOperation_t first = args.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+  const cublasOperation_t second = args.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+  SetAttribute(plan.product, CUBLASLT_MATMUL_DESC_TRANSA, first);
+  SetAttribute(plan.product, CUBLASLT_MATMUL_DESC_TRANSB, second);
+  SetAttribute(plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE, LibraryEpilogue(args));
+  if (args.epilogue != Epilogue::kNone) {
+    SetAttribute(plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, args.c.shape[1]);
+    SetAttribute(plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, args.auxiliary.data);
+  }
+  if (args.bias.given()) {
+    SetAttribute(plan.product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, LibraryType(args.bias.dtype));
+    SetAttribute(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, args.bias.data);
+  }
+  plan.a.Set(args.a);
+  plan.b.Set(args.b);
+  plan.c.Set(args.c);
+}
+
+const CublasLtMatmul::Plan& CublasLtMatmul::PlanFor(const MatmulArgs& args) {
+  const Key key = KeyOf(args);
   std::unique_ptr<Plan>& plan = plans_[key];
   if (plan == nullptr) {
     auto made = std::make_unique<Plan>();
-    const bool tf32 = context_.tf32() && args.a.dtype == DType::kFloat32;
-    CheckCublas(
-        cublasLtMatmulDescCreate(&made->product, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F),
-        "describe a product");
-    if (IsFloat8(args.a.dtype)) {
-      RequireFloat8(context_);
-      // Sums of gradients are long and cancel: they get the tensor cores' slower, more exact addition.
-      const bool gradient = args.a.dtype == DType::kFloat8E5M2 || args.b.dtype == DType::kFloat8E5M2;
-      SetAttribute(made->product, CUBLASLT_MATMUL_DESC_FAST_ACCUM, static_cast<std::int8_t>(gradient ? 0 : 1));
-    }
-    const cublasOperation_t first = args.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
-    const cublasOperation_t second = args.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
-    SetAttribute(made->product, CUBLASLT_MATMUL_DESC_TRANSA, first);
-    SetAttribute(made->product, CUBLASLT_MATMUL_DESC_TRANSB, second);
-    SetAttribute(made->product, CUBLASLT_MATMUL_DESC_EPILOGUE, LibraryEpilogue(args));
-    if (args.epilogue != Epilogue::kNone) {
-      SetAttribute(made->product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, args.c.shape[1]);
-      SetAttribute(made->product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, args.auxiliary.data);
-    }
-    if (args.bias.given()) {
-      SetAttribute(made->product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, LibraryType(args.bias.dtype));
-      SetAttribute(made->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, args.bias.data);
-    }
-    made->a.Set(args.a);
-    made->b.Set(args.b);
-    made->c.Set(args.c);
+    Describe(args, *made);
     if (!Recall(key, *made)) {
       Choose(args, key, *made);
     }

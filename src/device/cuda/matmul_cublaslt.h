@@ -38,7 +38,10 @@ class CublasLtMatmul {
   // What an algorithm depends on.
   using Key = std::array<std::int64_t, 10>;
 
+  static Key KeyOf(const MatmulArgs& args);
   const Plan& PlanFor(const MatmulArgs& args);
+  // Everything of the plan but its algorithm.
+  void Describe(const MatmulArgs& args, Plan& plan) const;
   void Choose(const MatmulArgs& args, const Key& key, Plan& plan);
   // The choice of an earlier run, where there is one that the library still takes.
   bool Recall(const Key& key, Plan& plan);

@@ -1,0 +1,85 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "train/training_loop.h"
+
+namespace trireme {
+namespace {
+
+// The CPU, as a device that has chosen something and counts how often work is repeated.
+class ChoosingDevice : public Device {
+ public:
+  explicit ChoosingDevice(std::string chosen) : chosen_(std::move(chosen)) {}
+  std::string description() const override { return "cpu that chooses"; }
+  bool is_host() const override { return true; }
+  void* Allocate(std::int64_t bytes) override { return cpu_->Allocate(bytes); }
+  void Free(void* memory) override { cpu_->Free(memory); }
+  void CopyToHost(void* host, const void* device, std::int64_t bytes) override {
+    cpu_->CopyToHost(host, device, bytes);
+  }
+  void CopyFromHost(void* device, const void* host, std::int64_t bytes) override {
+    cpu_->CopyFromHost(device, host, bytes);
+  }
+  void Synchronize() override {}
+  Ops& ops() override { return cpu_->ops(); }
+  std::int64_t internal_bytes() const override { return 0; }
+  std::int64_t memory_bytes() const override { return 0; }
+  double peak_flops(DType) const override { return 0; }
+  void Repeat(std::int64_t key, const std::function<void()>& work) override {
+    keys.push_back(key);
+    work();
+  }
+  std::string choices() const override { return chosen_; }
+  void ReadChoices(const std::string& lines) override { read.push_back(lines); }
+
+  std::vector<std::string> read;
+  std::vector<std::int64_t> keys;
+
+ private:
+  std::string chosen_;
+  std::unique_ptr<Device> cpu_ = MakeCpuDevice({.kind = "cpu"});
+};
+
+RunConfig TinyRun(const std::vector<std::string>& more) {
+  std::vector<std::string> keys = {"model.layers=1",   "model.hidden=16",      "model.heads=2",  "model.vocabulary=32",
+                                   "model.sequence=8", "layout.micro_batch=1", "batch.global=2", "train.steps=2"};
+  keys.insert(keys.end(), more.begin(), more.end());
+  return ParseRecipe("", "test.toml", keys).config;
+}
+
+void RunOn(ChoosingDevice& device, const RunConfig& config, const std::string& folder) {
+  RunThreadRanks(1, {.kind = "cpu"}, [&](RankContext& context) {
+    RankContext own{device, context.world};
+    const auto source = OpenRunSource(config, "train");
+    RunTraining(config, own, {.train = source.get()}, {.run_folder = folder}, nullptr);
+  });
+}
+
+TEST(DeviceChoices, AreSavedWithACheckpointAndReadOnResume) {
+  const std::string folder = testing::TempDir() + "/device_choices";
+  std::filesystem::remove_all(folder);
+  ChoosingDevice first("library 1\n2 = 3\n");
+  RunOn(first, TinyRun({}), folder);
+  EXPECT_THAT(first.read, testing::IsEmpty());
+  ChoosingDevice second("");
+  RunOn(second, TinyRun({"train.steps=4"}), folder);
+  EXPECT_THAT(second.read, testing::ElementsAre("library 1\n2 = 3\n"));
+  std::filesystem::remove_all(folder);
+}
+
+TEST(RepeatedSteps, AreThoseOfOneRankWithoutDropout) {
+  ChoosingDevice plain("");
+  RunOn(plain, TinyRun({}), "");
+  EXPECT_THAT(plain.keys, testing::ElementsAre(2, 2));  // by the number of micro batches
+  ChoosingDevice dropping("");
+  RunOn(dropping, TinyRun({"model.dropout=0.1"}), "");
+  EXPECT_THAT(dropping.keys, testing::IsEmpty());
+  ChoosingDevice unwanted("");
+  RunOn(unwanted, TinyRun({"train.graphs=false"}), "");
+  EXPECT_THAT(unwanted.keys, testing::IsEmpty());
+}
+
+}  // namespace
+}  // namespace trireme
