@@ -107,7 +107,8 @@ EvaluateCommand::Work EvaluateCommand::FindWork(const ModelFiles& files, std::in
     work.count = all > 0 ? limited(all) : samples;
     work.get = [source](std::int64_t index) { return source->Get(index); };
   }
-  if (work.tokenizer == nullptr && (!inference.tokenizer.empty() || files.model.vocabulary == 256)) {
+  const bool known = !inference.tokenizer.empty() || !files.tokenizer.empty() || files.model.vocabulary == 256;
+  if (work.tokenizer == nullptr && known) {
     work.tokenizer = LoadModelTokenizer(files, inference.tokenizer);
   }
   return work;

@@ -40,7 +40,7 @@ struct Group {
 std::int64_t BytesOf(const Group& group, const Tokenizer& tokenizer) {
   std::vector<std::int32_t> counted;
   for (std::size_t i = 0; i < group.targets.size(); ++i) {
-    if (group.weights[i] > 0) {
+    if (group.weights[i] > 0 && !tokenizer.IsSpecial(group.targets[i])) {
       counted.push_back(group.targets[i]);
     }
   }

@@ -17,7 +17,7 @@ struct LossReport {
   std::int64_t samples = 0;
   double weight = 0;       // targets that count
   double loss = 0;         // nats a target
-  std::int64_t bytes = 0;  // that the targets stand for; 0: not known
+  std::int64_t bytes = 0;  // of text that the targets stand for, special tokens for none; 0: not known
   double perplexity() const;
   // Total bits over bytes; 0 when the bytes are not known.
   double bits_per_byte() const;

@@ -66,6 +66,12 @@ TEST(Data, FromTextToAModelThatWritesTokens) {
   const auto made = Parsed(place.Run({"generate", "run", "--prompt", "the quick", "--tokens", "3", "--json"}));
   // Fewer when the model ends its text.
   EXPECT_THAT(made.at("tokens").size(), testing::AllOf(testing::Ge(1U), testing::Le(3U)));
+  // Every byte of the corpus but those of the first token is predicted once.
+  const auto scored = Parsed(place.Run({"evaluate", "run", "--data", "corpus.bin", "--samples", "0", "--json"}));
+  const auto bytes = scored.at("bytes").get<double>();
+  EXPECT_GT(bytes, 0.98 * static_cast<double>(SampleText().size() - 200));
+  EXPECT_LE(bytes, static_cast<double>(SampleText().size() - 200)) << "ends of documents and of lines are no text";
+  EXPECT_GT(scored.at("bits_per_byte").get<double>(), 0);
   ASSERT_EQ(place.Run({"checkpoint", "export", "run", "exported"}).code, 0);
   EXPECT_EQ(place.Read("exported/tokenizer.json"), place.Read("kept.json"));
   ASSERT_EQ(place.Run({"checkpoint", "import", "exported", "again/checkpoints"}).code, 0);
