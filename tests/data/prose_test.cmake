@@ -12,6 +12,6 @@ many foxes, does not even lift its head to look.\n\n.PP\n${second}\n\nx = 1; y =
 file(WRITE ${FOLDER}/3.txt "Der Hund ist alt und hat schon viele Füchse gesehen, so dass er nicht einmal den Kopf hebt, um nach diesem einen zu sehen.\n")
 execute_process(COMMAND find ${FOLDER} -type f -print0 COMMAND sort -z COMMAND ${PROSE} 100000
   OUTPUT_VARIABLE out RESULT_VARIABLE code)
-if(NOT code EQUAL 0 OR NOT out STREQUAL "${first}\n\n${second}\n\n")
+if(NOT code EQUAL 0 OR NOT out STREQUAL "${first}\n${second}\n")
   message(FATAL_ERROR "exit ${code}, and not the two paragraphs:\n${out}")
 endif()
