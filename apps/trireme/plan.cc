@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "apps/trireme/commands.h"
@@ -14,6 +15,7 @@
 #include "planner/explain.h"
 #include "planner/model_shape.h"
 #include "planner/phases.h"
+#include "planner/plan_json.h"
 #include "planner/plan_text.h"
 #include "planner/ramp.h"
 #include "planner/shapes.h"
@@ -102,11 +104,16 @@ struct PlanCommand {
     if (!held.partition.empty()) {
       request.partition = held.partition;
     }
-    if (fix.find("recompute") != std::string::npos) {
+    // Given either way, these are held.
+    const auto given = [&](const std::string& word) { return ParseLayoutWords(fix).count(word) != 0; };
+    if (given("recompute")) {
       request.recompute = Name(held.recompute);
     }
-    if (fix.find("sp") != std::string::npos && held.sequence_parallel) {
-      request.sequence_parallel = true;
+    if (given("offload")) {
+      request.offload = Name(held.offload);
+    }
+    if (given("sp")) {
+      request.sequence_parallel = held.sequence_parallel;
     }
   }
 
@@ -148,23 +155,38 @@ struct PlanCommand {
     const ParallelLayout wanted = ParseLayout(layout, {});
     const Explanation explanation = Explain(request, wanted);
     const std::int64_t micro_batches = global_batch / (static_cast<std::int64_t>(wanted.micro_batch) * wanted.data);
-    std::fputs((json ? ToJson(explanation, request) : ToText(explanation, request)).c_str(), stdout);
-    if (timeline == "text") {
+    if (!json) {
+      std::fputs(ToText(explanation, request).c_str(), stdout);
+    }
+    if (timeline == "text" && !json) {
       std::fputs(("\n" + TimelineText(wanted, explanation.estimate, micro_batches)).c_str(), stdout);
-    } else if (!timeline.empty()) {
+    } else if (timeline != "text" && !timeline.empty()) {
       WriteFile(timeline, TimelineTrace(wanted, explanation.estimate, micro_batches));
     }
-    Finish(request, explanation.candidate);
+    nlohmann::json more = Finish(request, explanation.candidate);
+    if (json) {
+      more.update(nlohmann::json::parse(ToJson(explanation, request)));
+      Print(more);
+    }
     return 0;
   }
 
-  // What follows once a layout is chosen: the ramp, the whole training, files.
-  void Finish(const SearchRequest& request, const Candidate& chosen) const {
+  static void Print(const nlohmann::json& value) { std::fputs((value.dump(2) + "\n").c_str(), stdout); }
+  void PrintText(const std::string& text) const {
+    if (!json) {
+      std::fputs(text.c_str(), stdout);
+    }
+  }
+
+  // What follows once a layout is chosen: the ramp, the whole training, files. The returned object holds the same.
+  nlohmann::json Finish(const SearchRequest& request, const Candidate& chosen) const {
+    nlohmann::json told = nlohmann::json::object();
     const BatchConfig batch = ReadRamp();
     RampPlan plan;
     if (batch.ramp_start > 0) {
       plan = PriceRamp(request, batch, chosen.layout);
-      std::fputs(("\n" + ToText(plan)).c_str(), stdout);
+      PrintText("\n" + ToText(plan));
+      told["ramp"] = ToJsonValue(plan);
     }
     int every = 0;
     if (estimate) {
@@ -176,15 +198,16 @@ struct PlanCommand {
                             .checkpoint_bytes = 12 * static_cast<double>(ParameterCount(request.model))},
                            StretchesOf(plan, chosen, batch, samples));
       every = std::max(1, static_cast<int>(time.checkpoint_interval / chosen.seconds));
-      std::printf(
-          "\n%.1f days (%.1f of steps alone), %.0f device-hours, %.1f failures expected, %.1f %% lost; a "
-          "checkpoint every %d steps (%.0f s, each stops training for %.1f s)%s\n",
+      PrintText(fmt::format(
+          "\n{:.1f} days ({:.1f} of steps alone), {:.0f} device-hours, {:.1f} failures expected, {:.1f} % lost; a "
+          "checkpoint every {} steps ({:.0f} s, each stops training for {:.1f} s){}\n",
           time.days, time.busy_days, time.device_hours, time.failures, 100 * time.lost_share, every,
           time.checkpoint_interval, time.checkpoint_seconds,
-          time.megawatt_hours > 0 ? fmt::format("; {:.0f} MWh", time.megawatt_hours).c_str() : "");
+          time.megawatt_hours > 0 ? fmt::format("; {:.0f} MWh", time.megawatt_hours) : ""));
+      told["estimate"] = ToJsonValue(time);
     }
     if (emit.empty()) {
-      return;
+      return told;
     }
     const EmitRequest emitted{.search = request,
                               .layout = chosen.layout,
@@ -199,6 +222,7 @@ struct PlanCommand {
     if (emit.find("sbatch") != std::string::npos) {
       WriteFile(out + ".sbatch", EmitSbatch(emitted, out + ".toml"));
     }
+    return told;
   }
 
   int Run() const {
@@ -228,17 +252,18 @@ struct PlanCommand {
     if (!layout.empty()) {
       return Explaining(request);
     }
-    if (max_size) {
-      std::fputs(ToText(std::vector<ShapeProposal>{LargestModel(request)}).c_str(), stdout);
+    const auto show = [&](const auto& answer, const std::string& text) {
+      json ? Print(ToJsonValue(answer)) : PrintText(text);
       return 0;
-    }
-    if (!search_shape.empty()) {
-      std::fputs(ToText(SearchShapes(request, ParseSize(search_shape), rows)).c_str(), stdout);
-      return 0;
+    };
+    if (max_size || !search_shape.empty()) {
+      const std::vector<ShapeProposal> shapes = max_size ? std::vector<ShapeProposal>{LargestModel(request)}
+                                                         : SearchShapes(request, ParseSize(search_shape), rows);
+      return show(shapes, ToText(shapes));
     }
     if (!phases.empty()) {
-      std::fputs(ToText(PlanPhases(request, ParsePhases(phases), tokens), tokens).c_str(), stdout);
-      return 0;
+      const std::vector<PhasePlan> plans = PlanPhases(request, ParsePhases(phases), tokens);
+      return show(plans, ToText(plans, tokens));
     }
     return Ranking(request);
   }
@@ -246,15 +271,20 @@ struct PlanCommand {
   int Ranking(const SearchRequest& request) const {
     const SearchResult result = Search(request);
     const RankingOptions options{.tokens = tokens, .deadline_days = deadline, .device_hours = allocation, .rows = rows};
-    std::fputs((json ? RankingJson(result, request, options) : RankingText(result, request, options)).c_str(), stdout);
-    if (result.ranked.empty()) {
-      return kExitFailed;
+    PrintText(RankingText(result, request, options));
+    nlohmann::json told = json ? RankingJson(result, request, options) : nlohmann::json::object();
+    if (!result.ranked.empty()) {
+      if (deadline > 0 && TimeOfTraining(request, result.ranked.front(), tokens).days > deadline) {
+        const DeadlineAnswer answer = NodesForDeadline(request, tokens, deadline);
+        PrintText("\n" + ToText(answer, request, deadline));
+        told["deadline"] = ToJsonValue(answer);
+      }
+      told.update(Finish(request, result.ranked.front()));
     }
-    if (deadline > 0 && !json && TimeOfTraining(request, result.ranked.front(), tokens).days > deadline) {
-      std::fputs(("\n" + ToText(NodesForDeadline(request, tokens, deadline), request, deadline)).c_str(), stdout);
+    if (json) {
+      Print(told);
     }
-    Finish(request, result.ranked.front());
-    return 0;
+    return result.ranked.empty() ? kExitFailed : 0;
   }
 };
 

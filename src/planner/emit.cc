@@ -60,10 +60,9 @@ void Apply(const std::string& word, const std::string& value, ParallelLayout& la
   }
 }
 
-}  // namespace
-
-ParallelLayout ParseLayout(const std::string& text, const ParallelLayout& base) {
-  ParallelLayout layout = base;
+// "tp=4, pp=12 partition=7,7,6": words end at white space, and at commas except within a partition.
+std::vector<std::string> SplitWords(const std::string& text) {
+  std::vector<std::string> words;
   std::size_t at = 0;
   while (at < text.size()) {
     const std::size_t first = text.find_first_not_of(" \t\n", at);
@@ -72,13 +71,29 @@ ParallelLayout ParseLayout(const std::string& text, const ParallelLayout& base) 
     }
     const std::size_t last = std::min(text.find_first_of(" \t\n", first), text.size());
     std::string word = text.substr(first, last - first);
-    // A comma ends a word, except within a partition such as 7,7,6.
     const std::size_t comma = word.starts_with("partition=") ? std::string::npos : word.find(',');
     at = comma == std::string::npos ? last : first + comma + 1;
     word = word.substr(0, comma);
-    if (word.empty()) {
-      continue;
+    if (!word.empty()) {
+      words.push_back(word);
     }
+  }
+  return words;
+}
+
+}  // namespace
+
+std::set<std::string> ParseLayoutWords(const std::string& text) {
+  std::set<std::string> words;
+  for (const std::string& word : SplitWords(text)) {
+    words.insert(word.substr(0, word.find('=')));
+  }
+  return words;
+}
+
+ParallelLayout ParseLayout(const std::string& text, const ParallelLayout& base) {
+  ParallelLayout layout = base;
+  for (const std::string& word : SplitWords(text)) {
     const std::size_t equals = word.find('=');
     Apply(word.substr(0, equals), equals == std::string::npos ? "" : word.substr(equals + 1), layout);
   }

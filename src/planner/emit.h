@@ -1,6 +1,7 @@
 // What a plan leaves behind: a recipe that `trireme train` takes, and a job script for Slurm.
 #pragma once
 
+#include <set>
 #include <string>
 
 #include "planner/search.h"
@@ -26,5 +27,7 @@ std::string EmitSbatch(const EmitRequest& request, const std::string& recipe_pat
 // "tp=4 pp=12 dp=8 mbs=2 zero=1 schedule=1f1b chunks=1 recompute=full sp partition=balanced offload=none": any order,
 // commas or spaces. What is not given is as in `base`. An Error names the nearest known word.
 ParallelLayout ParseLayout(const std::string& text, const ParallelLayout& base);
+// The words that such a text gives, without their values.
+std::set<std::string> ParseLayoutWords(const std::string& text);
 
 }  // namespace trireme

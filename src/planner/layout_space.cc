@@ -46,7 +46,8 @@ std::vector<Choice> Choices(const SearchRequest& request) {
             for (const std::string& offload : features.offload) {
               const bool wanted = Allows(request.schedule, schedule) && Allows(request.chunks, chunks) &&
                                   Allows(request.zero, zero) && Allows(request.sequence_parallel, parallel) &&
-                                  Allows(request.recompute, recompute) && (!parallel || features.sequence_parallel);
+                                  Allows(request.recompute, recompute) && Allows(request.offload, offload) &&
+                                  (!parallel || features.sequence_parallel);
               if (wanted) {
                 choices.push_back({schedule, chunks, zero, parallel, recompute, offload});
               }

@@ -156,8 +156,7 @@ ModelAccount::ModelAccount(const ModelConfig& model)
   table_parameters_ = static_cast<double>(model.vocabulary * model.hidden);
 }
 
-ShardPlan ModelAccount::PlanOfStage(const ParallelLayout& layout, std::int64_t blocks, bool has_embedding,
-                                    bool has_head) const {
+const ShardPlan& ModelAccount::Cut(const ParallelLayout& layout) const {
   if (cut_ == nullptr || cut_tensor_ != layout.tensor || cut_data_ != layout.data) {
     ParallelLayout flat = layout;
     flat.pipeline = 1;
@@ -174,16 +173,28 @@ ShardPlan ModelAccount::PlanOfStage(const ParallelLayout& layout, std::int64_t b
     cut_tensor_ = layout.tensor;
     cut_data_ = layout.data;
   }
-  ShardPlan plan = *cut_;
+  return *cut_;
+}
+
+std::int64_t ModelAccount::CopiesOf(const Bucket& bucket, std::int64_t blocks, bool has_embedding,
+                                    bool has_head) const {
+  if (bucket.tied) {
+    return has_embedding || has_head ? 1 : 0;
+  }
+  if (bucket.module == 0) {
+    return has_embedding ? 1 : 0;
+  }
+  return bucket.module == one_layer_->config().modules() - 1 ? (has_head ? 1 : 0) : blocks;
+}
+
+ShardPlan ModelAccount::PlanOfStage(const ParallelLayout& layout, std::int64_t blocks, bool has_embedding,
+                                    bool has_head) const {
+  const ShardPlan& cut = Cut(layout);
+  ShardPlan plan = cut;
   plan.buckets.clear();
-  const std::int64_t head = one_layer_->config().modules() - 1;
   plan.tied_bucket = -1;
-  for (const Bucket& bucket : cut_->buckets) {
-    const bool wanted = bucket.tied             ? has_embedding || has_head
-                        : bucket.module == 0    ? has_embedding
-                        : bucket.module == head ? has_head
-                                                : true;
-    const std::int64_t copies = !wanted ? 0 : (!bucket.tied && bucket.module == 1 ? blocks : 1);
+  for (const Bucket& bucket : cut.buckets) {
+    const std::int64_t copies = CopiesOf(bucket, blocks, has_embedding, has_head);
     for (std::int64_t copy = 0; copy < copies; ++copy) {
       if (bucket.tied) {
         plan.tied_bucket = static_cast<int>(plan.buckets.size());
@@ -194,6 +205,15 @@ ShardPlan ModelAccount::PlanOfStage(const ParallelLayout& layout, std::int64_t b
     }
   }
   return plan;
+}
+
+std::int64_t ModelAccount::ParametersOf(const ParallelLayout& layout, std::int64_t blocks, bool has_embedding,
+                                        bool has_head) const {
+  std::int64_t parameters = 0;
+  for (const Bucket& bucket : Cut(layout).buckets) {
+    parameters += bucket.count * CopiesOf(bucket, blocks, has_embedding, has_head);
+  }
+  return parameters;
 }
 
 std::vector<std::int64_t> BlocksOfStages(const PlanPoint& point) {
@@ -225,6 +245,10 @@ std::vector<std::int64_t> BlocksOfStages(const PlanPoint& point) {
 double ParametersOfStage(const PlanPoint& point, const ModelAccount& account, const std::vector<std::int64_t>& blocks,
                          int virtual_stage) {
   const int last = point.layout.virtual_stages() - 1;
+  if (point.stack.ours) {
+    return static_cast<double>(account.ParametersOf(point.layout, blocks[static_cast<std::size_t>(virtual_stage)],
+                                                    virtual_stage == 0, virtual_stage == last));
+  }
   const double table = static_cast<double>(LocalVocabulary(point)) * static_cast<double>(point.model.hidden);
   double parameters = static_cast<double>(blocks[static_cast<std::size_t>(virtual_stage)]) *
                       account.block_parameters() / point.layout.tensor;

@@ -54,8 +54,14 @@ class ModelAccount {
   double table_parameters() const { return table_parameters_; }
   // A ShardPlan of a stage with `blocks` blocks, without the names of its entries.
   ShardPlan PlanOfStage(const ParallelLayout& layout, std::int64_t blocks, bool has_embedding, bool has_head) const;
+  // Parameters in the buckets of that plan, padding included.
+  std::int64_t ParametersOf(const ParallelLayout& layout, std::int64_t blocks, bool has_embedding, bool has_head) const;
 
  private:
+  const ShardPlan& Cut(const ParallelLayout& layout) const;
+  // How often a bucket of the one-layer cut occurs in a stage.
+  std::int64_t CopiesOf(const Bucket& bucket, std::int64_t blocks, bool has_embedding, bool has_head) const;
+
   ModelConfig model_;
   std::shared_ptr<const ParameterTable> one_layer_;  // shared by copies: it is never changed
   double block_parameters_ = 0;
@@ -74,7 +80,7 @@ MemoryEstimate EstimateMemory(const PlanPoint& point, const ModelAccount& accoun
 // Peak and host bytes alone, from the stages that can be the worst: earlier ones keep no fewer micro batches.
 MemoryEstimate EstimatePeak(const PlanPoint& point, const ModelAccount& account,
                             const std::vector<std::int64_t>& blocks, PipelineClock& clock);
-// Parameters that a rank of a virtual stage holds.
+// Parameters that a rank of a virtual stage holds; under our stack those of the trainer's buckets.
 double ParametersOfStage(const PlanPoint& point, const ModelAccount& account, const std::vector<std::int64_t>& blocks,
                          int virtual_stage);
 

@@ -1,7 +1,5 @@
 #include "planner/plan_text.h"
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
 #include "base/units.h"
 #include "planner/memory_estimate.h"
@@ -28,37 +26,6 @@ std::string DaysOf(const SearchRequest& request, const Candidate& candidate, con
     text += " over allocation";
   }
   return text;
-}
-
-nlohmann::json ToJsonValue(const Candidate& candidate, const SearchRequest& request, const RankingOptions& options) {
-  const ParallelLayout& layout = candidate.layout;
-  nlohmann::json json{{"layout", layout.ToString()},
-                      {"tensor", layout.tensor},
-                      {"pipeline", layout.pipeline},
-                      {"data", layout.data},
-                      {"zero", layout.zero},
-                      {"schedule", layout.schedule},
-                      {"chunks", layout.chunks},
-                      {"partition", layout.partition},
-                      {"sequence_parallel", layout.sequence_parallel},
-                      {"recompute", Name(layout.recompute)},
-                      {"offload", Name(layout.offload)},
-                      {"micro_batch", layout.micro_batch},
-                      {"seconds", candidate.seconds},
-                      {"interval_seconds", {candidate.low, candidate.high}},
-                      {"hardware_tflops", candidate.hardware_tflops},
-                      {"model_tflops", candidate.model_tflops},
-                      {"tokens_per_second", candidate.tokens_per_second},
-                      {"peak_gib", candidate.peak / kGibi},
-                      {"host_gib_per_node", candidate.host / kGibi},
-                      {"nvme_gib_per_node", candidate.nvme / kGibi}};
-  if (options.tokens > 0) {
-    const TrainingTime time = TimeOfTraining(request, candidate, options.tokens);
-    json["days"] = time.days;
-    json["device_hours"] = time.device_hours;
-    json["megawatt_hours"] = time.megawatt_hours;
-  }
-  return json;
 }
 
 }  // namespace
@@ -103,28 +70,6 @@ std::string RankingText(const SearchResult& result, const SearchRequest& request
     text += fmt::format("  {:>9}  {}\n", count, reason);
   }
   return text;
-}
-
-std::string RankingJson(const SearchResult& result, const SearchRequest& request, const RankingOptions& options) {
-  nlohmann::json json{{"parameters", ParameterCount(request.model)},
-                      {"devices", request.devices},
-                      {"cluster", request.cluster.name},
-                      {"stack", request.stack.name},
-                      {"calibrated", request.state.calibrated},
-                      {"global_batch", request.global_batch},
-                      {"enumerated", result.enumerated},
-                      {"priced", result.priced},
-                      {"pruned", result.pruned},
-                      {"refused", result.refused}};
-  json["ranked"] = nlohmann::json::array();
-  for (const Candidate& one : result.ranked) {
-    json["ranked"].push_back(ToJsonValue(one, request, options));
-  }
-  json["front"] = nlohmann::json::array();
-  for (const Candidate& one : result.front) {
-    json["front"].push_back(ToJsonValue(one, request, options));
-  }
-  return json.dump(2) + "\n";
 }
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-// A ranking for people and for programs.
+// A ranking for people; plan_json.h has it for programs.
 #pragma once
 
 #include <string>
@@ -16,7 +16,6 @@ struct RankingOptions {
 };
 
 std::string RankingText(const SearchResult& result, const SearchRequest& request, const RankingOptions& options);
-std::string RankingJson(const SearchResult& result, const SearchRequest& request, const RankingOptions& options);
 
 // Days of `tokens` at a candidate's speed, with checkpoints and restarts.
 TrainingTime TimeOfTraining(const SearchRequest& request, const Candidate& candidate, double tokens);

@@ -28,7 +28,7 @@ struct SearchRequest {
   int threads = 2;
   // Axes that the user holds fast.
   std::optional<int> tensor, pipeline, data, micro_batch, zero, chunks;
-  std::optional<std::string> schedule, recompute, partition;
+  std::optional<std::string> schedule, recompute, partition, offload;
   std::optional<bool> sequence_parallel;
 };
 

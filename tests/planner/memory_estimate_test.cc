@@ -29,6 +29,15 @@ void ExpectTrainersBytes(const ModelConfig& model, const ParallelLayout& layout,
     const double bytes = static_cast<double>(MemoryOfStage(run.description()).total());
     const StageMemory& planned = estimate.stages[static_cast<std::size_t>(stage)];
     EXPECT_EQ(planned.total() - planned.fixed, bytes) << layout.ToString() << " stage " << stage;
+    std::int64_t held = 0;
+    for (const Bucket& bucket : run.description().shards.buckets) {
+      held += bucket.count;
+    }
+    double priced = 0;
+    for (int chunk = 0; chunk < layout.chunks; ++chunk) {
+      priced += ParametersOfStage(point, ModelAccount(model), BlocksOfStages(point), chunk * layout.pipeline + stage);
+    }
+    EXPECT_EQ(priced, static_cast<double>(held)) << "what data collectives move, " << layout.ToString();
   }
   const MemoryEstimate peak = EstimatePeak(point, ModelAccount(model), BlocksOfStages(point), clock);
   EXPECT_EQ(peak.peak, estimate.peak) << layout.ToString();

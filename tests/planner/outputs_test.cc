@@ -1,11 +1,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "planner/deadline.h"
 #include "planner/emit.h"
 #include "planner/fixtures.h"
 #include "planner/fixtures_message.h"
 #include "planner/phases.h"
+#include "planner/plan_json.h"
 #include "planner/plan_text.h"
 #include "planner/ramp.h"
 #include "planner/shapes.h"
@@ -205,7 +208,9 @@ TEST(Ranking, TextAndJsonHoldDaysAndRefusals) {
   EXPECT_THAT(text, HasSubstr("days"));
   EXPECT_THAT(text, HasSubstr("late"));
   EXPECT_THAT(text, HasSubstr("refused"));
-  EXPECT_THAT(RankingJson(result, request, {.tokens = 1e12}), HasSubstr("\"device_hours\""));
+  const nlohmann::json json = RankingJson(result, request, {.tokens = 1e12});
+  EXPECT_GT(json["ranked"][0]["device_hours"].get<double>(), 0);
+  EXPECT_EQ(json["ranked"].size(), result.ranked.size());
 }
 
 }  // namespace
