@@ -48,7 +48,7 @@ double SpreadOf(const std::vector<double>& residuals, const std::vector<const Pr
   for (const PricedRun* run : runs) {
     tables.insert(run->point.run->source + run->point.run->table);
   }
-  return std::max(kLeastSpread, std::expm1(sizes[at] * (1 + 1.5 / static_cast<double>(tables.size()))));
+  return std::max(kLeastSpread, std::expm1(sizes[at] * (1 + 2.5 / static_cast<double>(tables.size()))));
 }
 
 template <typename Fields>
