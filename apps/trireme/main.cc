@@ -1,3 +1,5 @@
+#include <fcntl.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
@@ -5,7 +7,21 @@
 #include "apps/trireme/commands.h"
 #include "base/error.h"
 
+namespace {
+
+// A program started without a standard stream would give its number to the next file it opens, and print into that.
+void OpenStandardStreams() {
+  for (int stream = 0; stream <= 2; ++stream) {
+    if (fcntl(stream, F_GETFD) < 0) {
+      open("/dev/null", O_RDWR);
+    }
+  }
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
+  OpenStandardStreams();
   CLI::App app{"Trireme plans, trains and measures language models with tensor, pipeline and data parallelism."};
   app.require_subcommand(1);
   app.set_version_flag("--version", "trireme " TRIREME_VERSION);

@@ -81,7 +81,8 @@ void DurableFile::WriteAt(std::int64_t offset, std::span<const std::byte> bytes)
 }
 
 void DurableFile::Sync() {
-  Require(::fsync(descriptor_) == 0, "cannot bring '{}' to the disk: {}", path_, std::strerror(errno));
+  const int result = ::fsync(descriptor_);
+  Require(result == 0, "cannot bring '{}' to the disk: {}", path_, std::strerror(errno));
 }
 
 void DurableFile::Close() {

@@ -9,8 +9,6 @@
 #include <cstddef>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <system_error>
 
 #include "base/durable_file.h"
@@ -72,9 +70,22 @@ std::string HostName() {
   return name.data();
 }
 
+std::string ReadProcessFile(const std::string& path) {
+  std::string text;
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  std::array<char, 4096> part;
+  for (ssize_t more = file >= 0 ? 1 : 0; more > 0;) {
+    more = read(file, part.data(), part.size());
+    text.append(part.data(), static_cast<std::size_t>(std::max<ssize_t>(more, 0)));
+  }
+  if (file >= 0) {
+    close(file);
+  }
+  return text;
+}
+
 std::uint64_t ProcessStart(int pid) {
-  std::ifstream file(fmt::format("/proc/{}/stat", pid));
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const std::string text = ReadProcessFile(fmt::format("/proc/{}/stat", pid));
   std::size_t at = text.rfind(')');  // the name before it may hold anything
   for (int field = 2; at != std::string::npos && field < 22; ++field) {
     at = text.find(' ', at + 1);

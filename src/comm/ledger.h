@@ -110,6 +110,8 @@ std::string LedgerName(int rank);  // rank-00003.ledger
 std::string HostName();
 // Now, as ledgers count it.
 std::int64_t WallNanoseconds();
+// What a file of /proc says; empty when its process or thread is gone, if only since it was opened.
+std::string ReadProcessFile(const std::string& path);
 // Field 22 of /proc/PID/stat; 0 when there is no such process.
 std::uint64_t ProcessStart(int pid);
 

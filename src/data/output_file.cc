@@ -64,13 +64,15 @@ void OutputFile::Flush() {
 
 void OutputFile::Sync() {
   Flush();
-  Require(::fsync(descriptor_) == 0, "cannot sync '{}': {}", path_, std::strerror(errno));
+  const int result = ::fsync(descriptor_);
+  Require(result == 0, "cannot sync '{}': {}", path_, std::strerror(errno));
 }
 
 void OutputFile::Close() {
   Sync();
   const int descriptor = std::exchange(descriptor_, -1);
-  Require(::close(descriptor) == 0, "cannot close '{}': {}", path_, std::strerror(errno));
+  const int result = ::close(descriptor);
+  Require(result == 0, "cannot close '{}': {}", path_, std::strerror(errno));
 }
 
 }  // namespace trireme

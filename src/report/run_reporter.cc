@@ -1,10 +1,13 @@
 #include "report/run_reporter.h"
 
 #include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <utility>
 
 #include "cost/formulas.h"
 #include "cost/step_cost.h"
@@ -36,6 +39,21 @@ void RunReporter::Print(const std::string& line) {
   const std::scoped_lock lock(console_);
   const std::string text = progress_shown_ ? "\r\033[K" + line + "\n" : line + "\n";
   progress_shown_ = false;
+  Put(text);
+}
+
+// A reader that does not read (a stopped pager, a full pipe) must not stop the ranks: after a second lines are left out
+// until it reads again. metrics.jsonl has them all.
+void RunReporter::Put(const std::string& text) {
+  constexpr int kPatience = 1000;  // milliseconds
+  pollfd console{.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
+  if (poll(&console, 1, left_out_ > 0 ? 0 : kPatience) == 0) {
+    ++left_out_;
+    return;
+  }
+  if (left_out_ > 0) {
+    fmt::print(stdout, "({} lines were left out: nobody read them)\n", std::exchange(left_out_, 0));
+  }
   std::fputs(text.c_str(), stdout);
   std::fflush(stdout);
 }
@@ -90,8 +108,7 @@ void RunReporter::ShowProgress(const StepFacts& facts, const StepRates& rates) {
       fmt::format("\r\033[K[{}] {}/{}  loss {:.3f} (began at {:.3f})  {:.0f} tokens/s  {}:{:02d} left", Bar(done),
                   step.step, facts.total_steps, step.loss, first_loss_, rates.tokens_per_second, left / 60, left % 60);
   const std::scoped_lock lock(console_);
-  std::fputs(line.c_str(), stdout);
-  std::fflush(stdout);
+  Put(line);
   progress_shown_ = true;
 }
 

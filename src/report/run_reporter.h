@@ -28,6 +28,7 @@ class RunReporter : public TrainingObserver {
 
  private:
   void Print(const std::string& line);  // any thread
+  void Put(const std::string& text);    // with console_ locked
   void ShowProgress(const StepFacts& facts, const StepRates& rates);
 
   ReporterOptions options_;
@@ -38,6 +39,7 @@ class RunReporter : public TrainingObserver {
   double seconds_ = 0;  // smoothed, of a step
   std::mutex console_;
   bool progress_shown_ = false;
+  std::int64_t left_out_ = 0;  // lines since the console took one
   std::unique_ptr<MetricsFile> metrics_;
 };
 

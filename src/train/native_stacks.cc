@@ -11,15 +11,11 @@
 #include <thread>
 
 #include "base/error.h"
+#include "comm/ledger.h"
 #include "train/process_look.h"
 
 namespace trireme {
 namespace {
-
-std::string FileText(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 // False when gdb is not there, was not allowed, or took too long.
 bool AskDebugger(int pid, const std::string& path, double seconds) {
@@ -44,7 +40,7 @@ bool AskDebugger(int pid, const std::string& path, double seconds) {
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
-  return child > 0 && FileText(path).find("#0 ") != std::string::npos;
+  return child > 0 && ReadProcessFile(path).find("#0 ") != std::string::npos;
 }
 
 }  // namespace
@@ -59,8 +55,8 @@ void CollectStacks(int pid, const std::string& path, double seconds) {
     const std::string folder = fmt::format("/proc/{}/task/{}/", pid, thread);
     out << fmt::format("thread {}: state {}, {:.2f} s of CPU, waits in '{}', system call {}", thread,
                        LookAtThread(pid, thread).state, LookAtThread(pid, thread).cpu_seconds,
-                       FileText(folder + "wchan"), FileText(folder + "syscall"))
-        << FileText(folder + "stack") << "\n";
+                       ReadProcessFile(folder + "wchan"), ReadProcessFile(folder + "syscall"))
+        << ReadProcessFile(folder + "stack") << "\n";
   }
 }
 

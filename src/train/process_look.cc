@@ -4,18 +4,16 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <sstream>
 #include <string>
 
 #include "base/error.h"
+#include "comm/ledger.h"
 
 namespace trireme {
 
 ThreadLook LookAtThread(int pid, int thread) {
-  std::ifstream file(fmt::format("/proc/{}/task/{}/stat", pid, thread));
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const std::string text = ReadProcessFile(fmt::format("/proc/{}/task/{}/stat", pid, thread));
   const std::size_t name_end = text.rfind(')');
   if (name_end == std::string::npos || name_end + 2 >= text.size()) {
     return {};
@@ -36,14 +34,16 @@ ThreadLook LookAtThread(int pid, int thread) {
 std::vector<int> ThreadsOf(int pid) {
   std::vector<int> threads;
   std::error_code gone;
-  for (const auto& entry : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", pid), gone)) {
-    threads.push_back(std::atoi(entry.path().filename().c_str()));
+  // The process may end between two entries.
+  for (std::filesystem::directory_iterator each(fmt::format("/proc/{}/task", pid), gone), end; !gone && each != end;
+       each.increment(gone)) {
+    threads.push_back(std::atoi(each->path().filename().c_str()));
   }
   return threads;
 }
 
 std::int64_t BytesMoved(int pid) {
-  std::ifstream file(fmt::format("/proc/{}/io", pid));
+  std::istringstream file(ReadProcessFile(fmt::format("/proc/{}/io", pid)));
   std::int64_t total = 0;
   std::string key;
   for (std::int64_t value = 0; file >> key >> value;) {

@@ -110,8 +110,9 @@ void RunLock::RefuseIfHeldElsewhere() {
 
 void RunLock::WriteOwner() {
   const std::string text = fmt::format("{} {}\n", HostName(), getpid());
-  Require(ftruncate(file_, 0) == 0 && pwrite(file_, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()),
-          "cannot write '{}': {}", path_, std::generic_category().message(errno));
+  const bool written =
+      ftruncate(file_, 0) == 0 && pwrite(file_, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
+  Require(written, "cannot write '{}': {}", path_, std::generic_category().message(errno));
 }
 
 void RunLock::Beat() {

@@ -10,7 +10,8 @@ namespace trireme {
 namespace {
 
 std::atomic<int> pending{0};  // a StopRequest
-constexpr std::array<int, 3> kSignals = {SIGTERM, SIGINT, SIGUSR1};
+constexpr std::array<int, 5> kSignals = {SIGTERM, SIGINT, SIGUSR1, SIGPIPE, SIGXFSZ};
+constexpr std::size_t kRequests = 3;  // the first ones; the others are errors that the calls themselves report
 std::array<struct sigaction, kSignals.size()> earlier;
 
 void Remember(int signal) {
@@ -25,9 +26,9 @@ void Remember(int signal) {
 StopSignals::StopSignals() {
   pending = 0;
   struct sigaction action {};
-  action.sa_handler = Remember;
   action.sa_flags = SA_RESTART;
   for (std::size_t i = 0; i < kSignals.size(); ++i) {
+    action.sa_handler = i < kRequests ? Remember : SIG_IGN;
     sigaction(kSignals[i], &action, &earlier[i]);
   }
 }

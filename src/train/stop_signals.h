@@ -1,4 +1,5 @@
-// Turns SIGTERM, SIGINT and SIGUSR1 into requests that the training loop reads between steps. A signal handler needs
+// Turns SIGTERM, SIGINT and SIGUSR1 into requests that the training loop reads between steps, and keeps a reader of the
+// log that goes away (SIGPIPE) or a limit on file sizes (SIGXFSZ) from ending the run. A signal handler needs
 // process-wide memory: it is here and nowhere else.
 #pragma once
 

@@ -35,6 +35,7 @@ constexpr std::size_t kMostStacks = 8;
 constexpr double kStackSeconds = 8;
 // Of the time of its group that a straggler costs.
 constexpr double kStragglerShare = 0.1;
+constexpr std::int64_t kStragglerSteps = 20;  // between two looks that count
 
 struct Death {
   std::int64_t step = 0;
@@ -81,6 +82,7 @@ class Supervisor {
   int RunOnce() {
     watchdog_ = Watchdog(options_.limits);
     suspected_ = named_ = -1;
+    looked_at_step_ = 0;
     JobProcess job(options_.command);
     while (!job.Ended()) {
       std::this_thread::sleep_for(std::chrono::duration<double>(options_.poll_seconds));
@@ -104,7 +106,12 @@ class Supervisor {
       return;
     }
     next_straggler_look_ = Now() + options_.straggler_seconds;
-    const std::vector<Straggler> found = FindStragglers(ReadFlight(flight_), kStragglerShare);
+    const FlightStory story = ReadFlight(flight_);
+    if (story.step() < looked_at_step_ + kStragglerSteps) {
+      return;
+    }
+    looked_at_step_ = story.step();
+    const std::vector<Straggler> found = FindStragglers(story, kStragglerShare);
     const int slowest = found.empty() ? -1 : found.front().rank;
     if (slowest >= 0 && slowest == suspected_ && slowest != named_) {
       named_ = slowest;
@@ -294,6 +301,7 @@ class Supervisor {
   std::uint64_t beats_ = 0;
   double silent_since_ = 0;
   double next_straggler_look_ = 0;
+  std::int64_t looked_at_step_ = 0;
   int suspected_ = -1;  // the slowest rank at the last look
   int named_ = -1;      // the straggler that was told
   bool asked_to_stop_ = false;

@@ -26,9 +26,12 @@ Stillness Watchdog::KindOf(const Rank& rank, const RankSight& sight, double now)
   if (sight.state == 'T') {
     return Stillness::kStopped;
   }
+  const bool moves = rank.moved > rank.since && now - rank.moved <= limits_.floor;
+  if (moves || sight.process_on_disk || sight.state == 0 || sight.state == 't') {
+    return Stillness::kMoving;
+  }
   const double cpu = sight.process_cpu_seconds - rank.at_beat.process_cpu_seconds;
-  const bool works = cpu > kWorking * (now - rank.since) || sight.bytes_moved != rank.at_beat.bytes_moved;
-  return works || sight.process_on_disk || sight.state == 0 || sight.state == 't' ? Stillness::kBusy : Stillness::kIdle;
+  return cpu > kWorking * (now - rank.since) ? Stillness::kBusy : Stillness::kIdle;
 }
 
 double Watchdog::Limit(Stillness kind, const std::string& phase) const {
@@ -37,7 +40,9 @@ double Watchdog::Limit(Stillness kind, const std::string& phase) const {
   }
   const auto seen = longest_.find(phase);
   const double learned = std::max(limits_.floor, limits_.factor * (seen == longest_.end() ? 0 : seen->second));
-  const bool known = steps_ >= kStepsToLearn && !TakesItsTime(phase);
+  // A save that only computes is a save that spins, once it is known how long saves take.
+  const bool takes_its_time = TakesItsTime(phase) && (kind == Stillness::kMoving || seen == longest_.end());
+  const bool known = steps_ >= kStepsToLearn && !takes_its_time;
   return kind == Stillness::kIdle || known ? learned : std::max(learned, limits_.unlearned);
 }
 
@@ -51,8 +56,16 @@ std::optional<Alarm> Watchdog::Look(double now, const std::vector<RankSight>& si
         double& longest = longest_[rank.phase];
         longest = std::max(longest, now - rank.since);
       }
-      rank = {.beats = sight.beats, .phase = sight.phase, .since = now, .at_beat = sight};
+      rank = {.beats = sight.beats,
+              .phase = sight.phase,
+              .since = now,
+              .at_beat = sight,
+              .bytes_moved = sight.bytes_moved,
+              .moved = now};
       life = true;
+    } else if (rank.bytes_moved != sight.bytes_moved) {
+      rank.bytes_moved = sight.bytes_moved;
+      rank.moved = now;
     }
     steps_ = std::max(steps_, sight.steps_before);
   }
@@ -64,7 +77,7 @@ std::optional<Alarm> Watchdog::Look(double now, const std::vector<RankSight>& si
   // have no say unless all wait.
   const bool all_wait = std::all_of(sights.begin(), sights.end(), [](const RankSight& sight) { return sight.waiting; });
   Alarm alarm{.kind = Stillness::kStopped, .seconds = now - last_life_, .limit = 0};
-  Stillness strongest = Stillness::kBusy;
+  Stillness strongest = Stillness::kMoving;
   for (const RankSight& sight : sights) {
     const Stillness kind = KindOf(ranks_[sight.rank], sight, now);
     const Rank& rank = ranks_[sight.rank];

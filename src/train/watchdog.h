@@ -28,11 +28,12 @@ struct RankSight {
 struct WatchLimits {
   double floor = 10;        // seconds that ranks may always stand still
   double factor = 5;        // times the longest standstill seen in the phase
-  double unlearned = 1800;  // seconds for work that has no history: start, load, save, the first steps
+  double unlearned = 1800;  // seconds for work that has no history: start, load, a first save, the first steps
 };
 
 // A dead rank explains everything, a stopped one all but that; the order is that of how much it explains.
-enum class Stillness : std::uint8_t { kDead, kStopped, kIdle, kBusy };
+// A busy one computes; a moving one also reads or writes.
+enum class Stillness : std::uint8_t { kDead, kStopped, kIdle, kBusy, kMoving };
 
 struct Alarm {
   Stillness kind = Stillness::kIdle;
@@ -55,6 +56,8 @@ class Watchdog {
     std::string phase;
     double since = 0;  // its last beat
     RankSight at_beat;
+    std::int64_t bytes_moved = 0;
+    double moved = 0;  // when they last changed
   };
   Stillness KindOf(const Rank& rank, const RankSight& sight, double now) const;
   double Limit(Stillness kind, const std::string& phase) const;

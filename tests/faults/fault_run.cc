@@ -6,9 +6,12 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <thread>
 
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/reports.h"
@@ -52,7 +55,7 @@ pid_t Spawn(const std::vector<std::string>& words, const std::string& output) {
     const int out = open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
     dup2(out, STDOUT_FILENO);
     dup2(out, STDERR_FILENO);
-    execv(pointers[0], pointers.data());
+    execvp(pointers[0], pointers.data());
     _exit(127);
   }
   return child;
@@ -72,8 +75,9 @@ FaultRun::~FaultRun() {
   std::filesystem::remove_all(folder_, ignored);
 }
 
-pid_t FaultRun::Start(const std::vector<std::string>& options) const {
-  std::vector<std::string> words = {TRIREME_PROGRAM, "train", folder_ + "/recipe.toml", "--run", folder()};
+pid_t FaultRun::Start(const std::vector<std::string>& options, const std::vector<std::string>& before) const {
+  std::vector<std::string> words = before;
+  words.insert(words.end(), {Faults().program, "train", recipe(), "--run", folder()});
   for (const std::string& setting : overrides_) {
     words.insert(words.end(), {"--set", setting});
   }
@@ -91,9 +95,29 @@ Outcome FaultRun::Wait(pid_t process) const {
 }
 
 Outcome FaultRun::Program(const std::vector<std::string>& arguments) const {
-  std::vector<std::string> words = {TRIREME_PROGRAM};
+  std::vector<std::string> words = {Faults().program};
   words.insert(words.end(), arguments.begin(), arguments.end());
   return Wait(Spawn(words, folder_ + "/output.txt"));
+}
+
+std::int64_t FaultRun::LoggedStep() const {
+  std::ifstream file(folder() + "/metrics.jsonl");
+  std::int64_t step = 0;
+  for (std::string line; std::getline(file, line);) {
+    std::sscanf(line.c_str(), "{\"step\":%ld", &step);
+  }
+  return step;
+}
+
+void FaultRun::AwaitStep(std::int64_t step) const {
+  for (int i = 0; i < 2000 && LoggedStep() < step; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
+std::int64_t FaultRun::SavedStep() const {
+  const auto found = FindNewest(folder() + "/checkpoints");
+  return found ? found->checkpoint.step : -1;
 }
 
 std::string FaultRun::Digest() const {

@@ -23,8 +23,8 @@ class FaultRun {
   FaultRun(const FaultRun&) = delete;
   FaultRun& operator=(const FaultRun&) = delete;
 
-  // trireme train RECIPE --run … and these options.
-  pid_t Start(const std::vector<std::string>& options = {}) const;
+  // trireme train RECIPE --run … and these options. `before`: words in front of the program, such as a launcher's.
+  pid_t Start(const std::vector<std::string>& options = {}, const std::vector<std::string>& before = {}) const;
   Outcome Wait(pid_t process) const;
   Outcome Run(const std::vector<std::string>& options = {}) const { return Wait(Start(options)); }
   // trireme with these arguments; what a run that Start() began has said until then is lost.
@@ -32,6 +32,12 @@ class FaultRun {
 
   std::string folder() const { return folder_ + "/run"; }
   std::string recipe() const { return folder_ + "/recipe.toml"; }
+  // Returns when a line of metrics.jsonl tells of this step or a later one, or after 20 s.
+  void AwaitStep(std::int64_t step) const;
+  // The newest step that metrics.jsonl tells of; 0: none.
+  std::int64_t LoggedStep() const;
+  // Of the newest checkpoint; -1: none.
+  std::int64_t SavedStep() const;
   // Of the newest checkpoint's whole state.
   std::string Digest() const;
   // Of the same run when nothing happens to it.
@@ -42,7 +48,13 @@ class FaultRun {
   std::vector<std::string> overrides_;
 };
 
-// How many times the kill loop kills; --kills on the command line.
-int KillCount();
+// From the command line; the defaults are those of CI.
+struct FaultOptions {
+  int kills = 10;        // of the loop that kills at random moments
+  int rounds = 1;        // over save points, phases and signals; from 2 on every rank is struck
+  int soak_seconds = 0;  // of a run under faults of all kinds; 0: a short one
+  std::string program;   // trireme
+};
+const FaultOptions& Faults();
 
 }  // namespace trireme

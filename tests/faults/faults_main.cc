@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <string_view>
 
@@ -8,17 +9,27 @@
 namespace {
 
 // Set once, before the first test.
-int kills = 10;
+trireme::FaultOptions options{.program = TRIREME_PROGRAM};
 
 }  // namespace
 
-int trireme::KillCount() { return kills; }
+const trireme::FaultOptions& trireme::Faults() { return options; }
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  for (int i = 1; i + 1 < argc; ++i) {
-    if (std::string_view(argv[i]) == "--kills") {
-      kills = std::atoi(argv[i + 1]);
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string_view name = argv[i];
+    if (name == "--kills") {
+      options.kills = std::atoi(argv[i + 1]);
+    } else if (name == "--rounds") {
+      options.rounds = std::atoi(argv[i + 1]);
+    } else if (name == "--soak") {
+      options.soak_seconds = std::atoi(argv[i + 1]);
+    } else if (name == "--program") {
+      options.program = argv[i + 1];
+    } else {
+      std::fprintf(stderr, "options: --kills N --rounds N --soak SECONDS --program PATH, and those of GoogleTest\n");
+      return 2;
     }
   }
   return RUN_ALL_TESTS();

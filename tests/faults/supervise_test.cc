@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <filesystem>
 #include <thread>
 
@@ -44,6 +46,52 @@ TEST(Supervisor, SeesAStoppedProcess) {
   const Outcome outcome = run.Run(Supervised("rank=3,step=2,phase=update,what=stop"));
   EXPECT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr("is stopped (SIGSTOP)"));
+}
+
+// Faults of a phase of step 6, when the run is known.
+struct PhaseFault {
+  std::string phase;
+  std::string what;  // sleep | spin
+};
+
+std::vector<PhaseFault> PhaseFaults() {
+  std::vector<PhaseFault> faults;
+  for (const char* phase : {"batch", "forward", "backward", "reduce", "norm", "update", "check", "save"}) {
+    for (const char* what : {"sleep", "spin"}) {
+      faults.push_back({phase, what});
+    }
+  }
+  return faults;
+}
+
+// In the long form every phase at default settings; else two of them with a short limit.
+TEST(Supervisor, NamesEveryFaultOfEveryPhase) {
+  const bool every = Faults().rounds > 1;
+  const std::vector<PhaseFault> faults =
+      every ? PhaseFaults() : std::vector<PhaseFault>{{"norm", "sleep"}, {"save", "spin"}};
+  int named = 0;
+  double slowest = 0;
+  for (const PhaseFault& fault : faults) {
+    const FaultRun run;
+    std::vector<std::string> options = {"--supervise", "--inject",
+                                        "rank=1,step=6,phase=" + fault.phase + ",what=" + fault.what};
+    if (!every) {
+      options.insert(options.end(), {"--stall-seconds", "1.5"});
+    }
+    const Outcome outcome = run.Run(options);
+    EXPECT_EQ(outcome.code, 0) << outcome.output;
+    const std::string expected =
+        "rank 1 " + std::string(fault.what == "spin" ? "spins" : "does nothing") + " in phase '" + fault.phase + "'";
+    EXPECT_THAT(outcome.output, HasSubstr(expected));
+    named += outcome.output.find(expected) != std::string::npos ? 1 : 0;
+    const std::size_t at = outcome.output.find("no rank has moved for ");
+    double seconds = 0;
+    if (at != std::string::npos) {
+      std::sscanf(outcome.output.c_str() + at, "no rank has moved for %lf s", &seconds);
+    }
+    slowest = std::max(slowest, seconds);
+  }
+  std::printf("score: %d of %zu faults of phases named, the slowest after %.1f s\n", named, faults.size(), slowest);
 }
 
 TEST(Supervisor, StartsAgainAfterKillsErrorsAndEarlyExits) {

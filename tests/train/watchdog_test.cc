@@ -119,6 +119,40 @@ TEST(Watchdog, WaitsForDisksAndFirstSteps) {
   EXPECT_FALSE(saving.alarm);
 }
 
+TEST(Watchdog, ASaveThatOnlyComputesSpinsOnceSavesAreKnown) {
+  const auto save = [](PlayedRun& run) {
+    for (RankSight& sight : run.sights) {
+      sight.phase = "save";
+      ++sight.beats;
+    }
+  };
+  PlayedRun run;
+  run.Steps(5);
+  save(run);
+  run.Work(60, false);
+  EXPECT_FALSE(run.alarm) << "nobody knows how long a first save takes";
+  PlayedRun known;
+  known.Steps(5);
+  save(known);
+  known.Work(0.4, false);
+  known.Steps(1);
+  save(known);
+  known.Work(14, false);
+  ASSERT_TRUE(known.alarm);
+  EXPECT_EQ(known.alarm->kind, Stillness::kBusy);
+  PlayedRun writing;
+  writing.Steps(5);
+  save(writing);
+  writing.Work(0.4, false);
+  writing.Steps(1);
+  save(writing);
+  for (int i = 0; i < 300; ++i) {
+    writing.sights[0].bytes_moved += 4096;
+    writing.Work(0.2, false);
+  }
+  EXPECT_FALSE(writing.alarm);
+}
+
 TEST(Watchdog, RanksThatSpinWhileTheyWaitDoNotHideTheOneThatSleeps) {
   PlayedRun run;
   run.Steps(1);

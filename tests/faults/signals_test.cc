@@ -1,0 +1,118 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "base/random.h"
+#include "faults/fault_run.h"
+
+namespace trireme {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::HasSubstr;
+using testing::Not;
+
+const std::vector<std::string> kEndless = {"train.steps=1000000", "checkpoint.every=0"};
+
+TEST(Signals, TerminatedAtAnyMomentItLeavesWithThreeAndLosesNoStep) {
+  const int times = Faults().rounds > 1 ? 50 : 3;
+  const FaultRun run(kEndless);
+  std::int64_t before = 0;
+  for (int i = 0; i < times; ++i) {
+    const pid_t process = run.Start();
+    run.AwaitStep(before + 1);
+    std::this_thread::sleep_for(milliseconds(RandomBelow(3, static_cast<std::uint64_t>(i), 100)));
+    kill(process, SIGTERM);
+    const Outcome outcome = run.Wait(process);
+    ASSERT_EQ(outcome.code, 3) << outcome.output;
+    ASSERT_EQ(run.SavedStep(), run.LoggedStep());
+    ASSERT_GT(run.SavedStep(), before);
+    before = run.SavedStep();
+  }
+  EXPECT_EQ(run.Program({"diagnose", run.folder()}).code, 0);
+  std::printf("score: %d of %d terminations saved every step\n", times, times);
+}
+
+TEST(Signals, AskedAgainWhileItSavesItStillSaves) {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    const FaultRun run(kEndless);
+    const pid_t process = run.Start();
+    run.AwaitStep(2);
+    for (int i = 0; i < 5; ++i) {
+      kill(process, signal);
+      std::this_thread::sleep_for(milliseconds(3));
+    }
+    EXPECT_EQ(run.Wait(process).code, 3);
+    EXPECT_EQ(run.SavedStep(), run.LoggedStep());
+    EXPECT_EQ(run.Program({"checkpoint", "verify", run.folder()}).code, 0);
+  }
+}
+
+TEST(Signals, UserSignalOneSavesAndGoesOn) {
+  const FaultRun run(kEndless);
+  const pid_t process = run.Start();
+  run.AwaitStep(2);
+  kill(process, SIGUSR1);
+  for (int i = 0; i < 500 && run.SavedStep() < 0; ++i) {
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+  const std::int64_t saved = run.SavedStep();
+  EXPECT_GT(saved, 0);
+  run.AwaitStep(saved + 5);
+  EXPECT_GT(run.LoggedStep(), saved);
+  kill(process, SIGTERM);
+  EXPECT_EQ(run.Wait(process).code, 3);
+}
+
+TEST(Switches, AFileSavesAndAnotherStops) {
+  const FaultRun run(kEndless);
+  const pid_t process = run.Start();
+  run.AwaitStep(2);
+  std::ofstream(run.folder() + "/save");
+  for (int i = 0; i < 500 && run.SavedStep() < 0; ++i) {
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+  EXPECT_GT(run.SavedStep(), 0);
+  EXPECT_FALSE(std::filesystem::exists(run.folder() + "/save"));
+  std::ofstream(run.folder() + "/stop");
+  const Outcome outcome = run.Wait(process);
+  EXPECT_EQ(outcome.code, 3) << outcome.output;
+  EXPECT_EQ(run.SavedStep(), run.LoggedStep());
+  EXPECT_FALSE(std::filesystem::exists(run.folder() + "/stop")) << "or the next start would stop at once";
+}
+
+TEST(Walltime, SavesAndLeavesBeforeTheTimeIsUp) {
+  const FaultRun run(kEndless);
+  const auto start = std::chrono::steady_clock::now();
+  const Outcome outcome = run.Run({"--walltime", "30", "--exit-before", "29"});
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+  EXPECT_NE(run.Digest(), "no checkpoint");
+}
+
+TEST(Walltime, WithoutAnEndItSaysWhatIsMissing) {
+  const FaultRun run;
+  const Outcome outcome = run.Run({"--exit-before", "60"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.output, HasSubstr("--walltime"));
+}
+
+TEST(RunFolder, ASecondJobIsRefusedAndTheFirstGoesOn) {
+  const FaultRun run(kEndless);
+  const pid_t first = run.Start();
+  run.AwaitStep(1);
+  const Outcome second = run.Program({"train", run.recipe(), "--run", run.folder()});
+  EXPECT_EQ(second.code, 2) << second.output;
+  EXPECT_THAT(second.output, HasSubstr("another job is at work in this run folder"));
+  EXPECT_THAT(second.output, HasSubstr("process " + std::to_string(first)));
+  kill(first, SIGTERM);
+  EXPECT_EQ(run.Wait(first).code, 3);
+}
+
+}  // namespace
+}  // namespace trireme
