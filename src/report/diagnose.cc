@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "train/flight_story.h"
+#include "train/stragglers.h"
 
 namespace trireme {
 namespace {
@@ -133,7 +134,7 @@ std::string GroupLines(const FlightStory& story) {
 std::string LatenessLines(const FlightStory& story) {
   constexpr double kLeastShare = 0.05;
   std::string text;
-  for (const Straggler& each : FindStragglers(story, kLeastShare)) {
+  for (const Straggler& each : FindStragglers(story.ranks, kLeastShare)) {
     text += "  " + each.text + "\n";
   }
   return text;

@@ -2,19 +2,12 @@
 
 #include <algorithm>
 #include <ctime>
-#include <map>
 #include <set>
 
 #include "base/error.h"
 
 namespace trireme {
 namespace {
-
-bool DoEqualWork(const ParallelLayout& layout, const std::string& group) {
-  return group == (layout.tensor > 1 ? "tensor" : "data");
-}
-
-bool WaitsForAll(CollectiveKind kind) { return kind != CollectiveKind::kSend && kind != CollectiveKind::kReceive; }
 
 std::int64_t LastStarted(const RankRecord& record, const std::string& group) {
   for (const LedgerGroup& each : record.groups) {
@@ -82,57 +75,6 @@ void FindSuspects(FlightStory& story) {
   }
 }
 
-void MeasureLateness(FlightStory& story) {
-  struct Arrival {
-    std::int64_t time;
-    std::size_t place;
-    std::size_t members;
-  };
-  std::map<std::tuple<std::string, int, std::int64_t>, std::vector<Arrival>> meetings;
-  for (std::size_t place = 0; place < story.ranks.size(); ++place) {
-    const RankRecord& record = story.ranks[place];
-    std::map<std::string, std::vector<int>> members_of;  // a group may be large
-    for (const LedgerCall& call : record.calls) {
-      const auto [known, fresh] = members_of.try_emplace(call.group);
-      std::vector<int>& members = known->second;
-      if (fresh) {
-        members = GroupMembers(record.layout, call.group, record.rank);
-      }
-      if (WaitsForAll(call.call.kind) && DoEqualWork(record.layout, call.group) && members.size() > 1) {
-        meetings[{call.group, members.front(), call.sequence}].push_back({call.started_ns, place, members.size()});
-      }
-    }
-  }
-  story.lateness.resize(story.ranks.size());
-  std::map<int, double> group_seconds;  // by the group's first member
-  std::map<std::size_t, int> group_of;  // by place
-  for (auto& [key, arrivals] : meetings) {
-    if (arrivals.size() != arrivals.front().members) {
-      continue;
-    }
-    std::sort(arrivals.begin(), arrivals.end(), [](const Arrival& a, const Arrival& b) { return a.time < b.time; });
-    for (const Arrival& arrival : arrivals) {
-      ++story.lateness[arrival.place].of;
-      group_of[arrival.place] = std::get<1>(key);
-    }
-    Lateness& last = story.lateness[arrivals.back().place];
-    const std::int64_t median = arrivals[(arrivals.size() - 1) / 2].time;
-    const double delay = static_cast<double>(arrivals.back().time - median) * 1e-9;
-    last.seconds += delay;
-    group_seconds[std::get<1>(key)] += delay;
-    ++last.last;
-  }
-  for (std::size_t place = 0; place < story.ranks.size(); ++place) {
-    Lateness& late = story.lateness[place];
-    const std::vector<LedgerCall>& calls = story.ranks[place].calls;
-    const std::int64_t span = calls.empty() ? 0 : calls.back().started_ns - calls.front().started_ns;
-    const double all = group_of.contains(place) ? group_seconds[group_of[place]] : 0;
-    late.blame = all > 0 ? late.seconds / all : 0;
-    late.share = span > 0 ? late.seconds / (static_cast<double>(span) * 1e-9) : 0;
-    late.seconds /= std::max(1, late.last);
-  }
-}
-
 std::string SuspectSentence(const FlightStory& story) {
   const int suspect = story.suspects.front();
   std::vector<int> waiting;
@@ -195,25 +137,6 @@ std::int64_t FlightStory::step() const {
     most = std::max(most, record.step);
   }
   return most;
-}
-
-std::vector<Straggler> FindStragglers(const FlightStory& story, double least_share) {
-  constexpr int kLeastMeetings = 20;
-  constexpr double kMostly = 0.6;
-  std::vector<Straggler> found;
-  for (std::size_t i = 0; i < story.ranks.size(); ++i) {
-    const Lateness& late = story.lateness[i];
-    if (late.of >= kLeastMeetings && late.blame >= kMostly && late.share >= least_share) {
-      found.push_back(
-          {.rank = story.ranks[i].rank,
-           .text = fmt::format("rank {} came last to {} of {} collectives, {:.1f} ms behind the median: {:.0f} "
-                               "% of the time",
-                               story.ranks[i].rank, late.last, late.of, late.seconds * 1e3, late.share * 100),
-           .share = late.share});
-    }
-  }
-  std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.share > b.share; });
-  return found;
 }
 
 std::vector<int> GroupMembers(const ParallelLayout& layout, const std::string& group, int rank) {
@@ -294,7 +217,6 @@ FlightStory MakeStory(std::vector<RankRecord> ranks) {
   if (const RankRecord* failed = FirstFailure(story)) {
     story.suspects = {failed->rank};
   }
-  MeasureLateness(story);
   story.headline = Headline(story);
   return story;
 }

@@ -1,4 +1,4 @@
-// What the ledgers of a run say together: who waits for whom, who came last, and how it ended. Reads files only, so it
+// What the ledgers of a run say together: who waits for whom, and how it ended. Reads files only, so it
 // works on runs that hang and on runs that are long dead.
 #pragma once
 
@@ -10,22 +10,11 @@
 
 namespace trireme {
 
-// How a rank arrives at collectives that all members' ledgers still hold, among ranks that do equal work: its tensor
-// group, or its data group where there is no tensor group. (In other groups somebody is last by the order of things.)
-struct Lateness {
-  int last = 0;  // times that it was the last
-  int of = 0;
-  double seconds = 0;  // behind the median of the others, on average over those times
-  double share = 0;    // of the rank's recorded time that these delays make up
-  double blame = 0;    // of all such delays in its group, those that it made
-};
-
 struct FlightStory {
   std::vector<RankRecord> ranks;            // those with a readable ledger, ascending
   std::vector<int> missing;                 // ranks of the layout without one
   std::vector<std::string> unreadable;      // why a file was left out
   std::vector<std::vector<int>> waits_for;  // by place in `ranks`: ranks that its call cannot end without
-  std::vector<Lateness> lateness;           // by place in `ranks`
   std::vector<int> suspects;                // ranks for which others wait, or that failed first, and that wait for none
   bool deadlock = false;                    // ranks wait for each other in a ring: `suspects` are its members
   std::string headline;                     // one sentence
@@ -34,16 +23,6 @@ struct FlightStory {
   // Highest step that a rank had begun.
   std::int64_t step() const;
 };
-
-// A rank that makes most of the delays of its group, and costs it a share of its time. Where only a data group shows
-// it, all stages of one pipeline are late together.
-struct Straggler {
-  int rank = 0;
-  std::string text;  // "rank 2 came last to 40 of 44 collectives, 12.3 ms behind the median: 31 % of the time"
-  double share = 0;
-};
-// The costliest first. `least_share` tells it from whoever happens to be last.
-std::vector<Straggler> FindStragglers(const FlightStory& story, double least_share);
 
 // Of a folder with ledgers. Nothing in `ranks` when it holds none.
 FlightStory ReadFlight(const std::string& folder);

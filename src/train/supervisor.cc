@@ -19,6 +19,7 @@
 #include "train/native_stacks.h"
 #include "train/process_look.h"
 #include "train/stop_signals.h"
+#include "train/stragglers.h"
 #include "train/supervisor_process.h"
 
 namespace trireme {
@@ -111,7 +112,7 @@ class Supervisor {
       return;
     }
     looked_at_step_ = story.step();
-    const std::vector<Straggler> found = FindStragglers(story, kStragglerShare);
+    const std::vector<Straggler> found = FindStragglers(story.ranks, kStragglerShare);
     const int slowest = found.empty() ? -1 : found.front().rank;
     if (slowest >= 0 && slowest == suspected_ && slowest != named_) {
       named_ = slowest;

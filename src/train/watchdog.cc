@@ -9,6 +9,8 @@ namespace {
 constexpr std::int64_t kStepsToLearn = 3;
 // A launcher that sees a rank die ends the job itself; this long it may take.
 constexpr double kLauncherSeconds = 5;
+// A save or a validation that neither reads nor writes may copy its state for so many floors when no other was seen.
+constexpr double kFirstOfItsKind = 6;
 // Shares of one core above which a process is at work, and a thread spins.
 constexpr double kWorking = 0.02;
 
@@ -40,9 +42,10 @@ double Watchdog::Limit(Stillness kind, const std::string& phase) const {
   }
   const auto seen = longest_.find(phase);
   const double learned = std::max(limits_.floor, limits_.factor * (seen == longest_.end() ? 0 : seen->second));
-  // A save that only computes is a save that spins, once it is known how long saves take.
-  const bool takes_its_time = TakesItsTime(phase) && (kind == Stillness::kMoving || seen == longest_.end());
-  const bool known = steps_ >= kStepsToLearn && !takes_its_time;
+  const bool known = steps_ >= kStepsToLearn && (!TakesItsTime(phase) || kind == Stillness::kBusy);
+  if (known && TakesItsTime(phase) && seen == longest_.end()) {
+    return limits_.floor * kFirstOfItsKind;
+  }
   return kind == Stillness::kIdle || known ? learned : std::max(learned, limits_.unlearned);
 }
 

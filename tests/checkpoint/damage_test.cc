@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr int kFlips = 300;
+constexpr int kFlips = 1000;
 
 ParallelLayout TwoRanks() {
   ParallelLayout layout;
@@ -59,6 +59,7 @@ TEST_F(Damage, EveryFlippedBitIsFound) {
     WriteBytes(path, good);
   }
   EXPECT_EQ(found, kFlips);
+  std::printf("score: %d of %d flipped bits found\n", found, kFlips);
   EXPECT_EQ(LoadError(), "");
 }
 

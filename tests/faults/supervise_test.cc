@@ -123,7 +123,7 @@ TEST(Supervisor, NamesAStragglerAndLeavesItAtWork) {
   const FaultRun run({"train.steps=130", "checkpoint.every=0"});
   const Outcome outcome = run.Run({"--supervise", "--inject", "rank=2,step=1,phase=forward,what=slow"});
   EXPECT_EQ(outcome.code, 0) << outcome.output;
-  EXPECT_THAT(outcome.output, HasSubstr("supervisor: a straggler: rank 2 came last to"));
+  EXPECT_THAT(outcome.output, HasSubstr("supervisor: a straggler: rank 2 is the last of its group in"));
   EXPECT_THAT(outcome.output, Not(HasSubstr("died")));
   EXPECT_EQ(run.Digest(), run.UntouchedDigest());
 }

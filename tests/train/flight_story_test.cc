@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "report/diagnose.h"
+#include "train/stragglers.h"
 
 namespace trireme {
 namespace {
@@ -92,26 +93,47 @@ TEST(FlightStory, ReceiversWaitForTheirSender) {
   EXPECT_THAT(story.waits_for[2], ElementsAre(members[0]));
 }
 
-TEST(FlightStory, NamesStragglersAmongRanksThatDoEqualWork) {
-  const FlightStory story = MakeStory(
-      {At(0, "tensor", 30, false), At(1, "tensor", 30, false), At(2, "tensor", 30, false), At(3, "tensor", 30, false)});
-  EXPECT_EQ(story.lateness[3].last, 30);
-  EXPECT_EQ(story.lateness[3].of, 30);
-  EXPECT_EQ(story.lateness[2].last, 0);
-  EXPECT_DOUBLE_EQ(story.lateness[3].blame, 1);
-  const double share = story.lateness[3].share;
-  ASSERT_GT(share, 0);
-  const std::vector<Straggler> found = FindStragglers(story, share / 2);
-  ASSERT_EQ(found.size(), 2U);
-  EXPECT_THAT(found[0].text, HasSubstr("rank 1 came last to 30 of 30 collectives"));
-  EXPECT_EQ(found[1].rank, 3);
-  EXPECT_TRUE(FindStragglers(story, share * 2).empty());
+// Ranks 0 and 1 of a tensor group meet `meetings` times, a millisecond apart; `late(i)` milliseconds are those of rank
+// 1 behind rank 0.
+template <typename Late>
+std::vector<RankRecord> Pair(int meetings, const std::string& group, const Late& late) {
+  std::vector<RankRecord> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    RankRecord record = At(rank, group, meetings, false);
+    for (int i = 0; i < meetings; ++i) {
+      record.calls[static_cast<std::size_t>(i)].started_ns =
+          1'000'000'000 + 1'000'000 * i + (rank == 1 ? static_cast<std::int64_t>(late(i) * 1e6) : 0);
+    }
+    ranks.push_back(record);
+  }
+  return ranks;
 }
 
-TEST(FlightStory, ThatAStageIsLastByTheOrderOfThingsIsNoStraggler) {
-  const FlightStory story = MakeStory(
-      {At(0, "world", 30, false), At(1, "world", 30, false), At(2, "world", 30, false), At(3, "world", 30, false)});
-  EXPECT_TRUE(FindStragglers(story, 0).empty());
+TEST(Stragglers, OneThatOthersAlwaysWaitForIsNamed) {
+  const auto found = FindStragglers(Pair(200, "tensor", [](int) { return 0.3; }), 0.1);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].rank, 1);
+  EXPECT_NEAR(found[0].share, 0.3, 0.01);
+  EXPECT_THAT(found[0].text, HasSubstr("rank 1 is the last of its group in 20 of 20 spans"));
+}
+
+TEST(Stragglers, OneThatIsSlowOnceAStepIsNamed) {
+  const auto found = FindStragglers(Pair(200, "tensor", [](int i) { return i % 8 == 0 ? 4 : -0.01; }), 0.1);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].rank, 1);
+}
+
+TEST(Stragglers, RanksThatAreLateByTurnsAreNot) {
+  EXPECT_TRUE(FindStragglers(Pair(200, "tensor", [](int i) { return i / 10 % 2 == 0 ? 0.9 : -0.5; }), 0.1).empty());
+}
+
+TEST(Stragglers, ALongDelayNowAndThenIsNoStraggler) {
+  EXPECT_TRUE(FindStragglers(Pair(200, "tensor", [](int i) { return i % 100 == 0 ? 50 : -0.01; }), 0.1).empty());
+}
+
+TEST(Stragglers, ThatCostNothingAndThoseOfOtherGroupsAreNotNamed) {
+  EXPECT_TRUE(FindStragglers(Pair(200, "tensor", [](int) { return 0.01; }), 0.1).empty());
+  EXPECT_TRUE(FindStragglers(Pair(200, "world", [](int) { return 0.3; }), 0.1).empty());
 }
 
 TEST(FlightStory, DiagnoseTellsItInWordsAndRefusesAnEmptyFolder) {
