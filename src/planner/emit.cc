@@ -123,24 +123,35 @@ std::string EmitSbatch(const EmitRequest& request, const std::string& recipe_pat
   const int per_node = request.search.cluster.devices_per_node;
   const int nodes = (request.search.devices + per_node - 1) / per_node;
   const int tasks = nodes == 1 ? request.search.devices : per_node;
+  // Machines without accelerators have no such resource to ask for.
+  const bool has_accelerators = request.search.cluster.device.name.find("CPU") == std::string::npos;
+  const std::string devices = has_accelerators ? fmt::format("#SBATCH --gres=gpu:{}\n", tasks) : "";
+  const std::string standby =
+      request.spare_nodes > 0 ? fmt::format(" {} of the nodes stand by for those that fail.", request.spare_nodes) : "";
   return fmt::format(
-      "#!/bin/bash\n"
-      "# {}: {}\n"
-      "#SBATCH --job-name={}\n"
-      "#SBATCH --nodes={}\n"
-      "#SBATCH --ntasks-per-node={}\n"
-      "#SBATCH --gres=gpu:{}\n"
-      "#SBATCH --exclusive\n"
-      "#SBATCH --signal=TERM@300\n"
-      "#SBATCH --requeue\n"
-      "#SBATCH --output=%x-%j.out\n\n"
-      "# One rank a device; a run resumes from its newest good checkpoint.{}\n"
-      "srun --nodes={} --ntasks={} --kill-on-bad-exit=1 --cpu-bind=cores trireme train {} --run "
-      "\"${{SLURM_JOB_NAME}}\"\n",
-      request.search.cluster.description, request.layout.ToString(), request.name, nodes + request.spare_nodes, tasks,
-      tasks,
-      request.spare_nodes > 0 ? fmt::format(" {} of the nodes stand by for those that fail.", request.spare_nodes) : "",
-      nodes, request.search.devices, recipe_path);
+             "#!/bin/bash\n"
+             "# {}: {}\n"
+             "#SBATCH --job-name={}\n"
+             "#SBATCH --nodes={}\n"
+             "#SBATCH --ntasks-per-node={}\n"
+             "{}"
+             "#SBATCH --exclusive\n"
+             "#SBATCH --array=1-10%1\n"
+             "#SBATCH --signal=TERM@300\n"
+             "#SBATCH --requeue\n"
+             "#SBATCH --output=%x-%A_%a.out\n\n",
+             request.search.cluster.description, request.layout.ToString(), request.name, nodes + request.spare_nodes,
+             tasks, devices) +
+         fmt::format(
+             "# One rank a device. The jobs of the array run one after another, each from the newest good "
+             "checkpoint.{}\n"
+             "srun --nodes={} --ntasks={} --kill-on-bad-exit=1 trireme train {} --run \"${{SLURM_JOB_NAME}}\"\n"
+             "code=$?\n"
+             "# 0: finished, the others of the array are not needed. 3: saved in time, the next goes on.\n"
+             "if [ $code -eq 0 ]; then scancel --state=PENDING \"${{SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}}\"; fi\n"
+             "if [ $code -eq 3 ]; then exit 0; fi\n"
+             "exit $code\n",
+             standby, nodes, request.search.devices, recipe_path);
 }
 
 }  // namespace trireme

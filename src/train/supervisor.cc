@@ -218,7 +218,8 @@ class Supervisor {
         place = i;
       }
     }
-    const bool spins = alarm.cpu_share[place] > 0.5;
+    // A thread that spins gets little of a busy machine; one that sleeps gets nothing.
+    const bool spins = alarm.cpu_share[place] > 0.05;
     const char* how = alarm.by_rank[place] == Stillness::kDead      ? "is dead"
                       : alarm.by_rank[place] == Stillness::kStopped ? "is stopped (SIGSTOP)"
                       : story.deadlock                              ? "waits in a ring of ranks"

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "base/error.h"
 #include "base/random.h"
 #include "comm/ledger.h"
 #include "faults/fault_run.h"
@@ -26,8 +27,12 @@ pid_t JobOf(const FaultRun& run) {
   if (!std::filesystem::exists(path)) {
     return 0;
   }
-  const RankRecord record = ReadLedger(path, LedgerPart::kHead);
-  return record.end == LedgerEnd::kRunning && ProcessStart(record.pid) == record.process_start ? record.pid : 0;
+  try {
+    const RankRecord record = ReadLedger(path, LedgerPart::kHead);
+    return record.end == LedgerEnd::kRunning && ProcessStart(record.pid) == record.process_start ? record.pid : 0;
+  } catch (const Error&) {
+    return 0;  // being made
+  }
 }
 
 // Strikes while the supervisor lives; how often.
