@@ -17,7 +17,7 @@ namespace trireme {
 namespace {
 
 // Up to here a group's whole input is gathered everywhere: one exchange rather than two.
-constexpr std::int64_t kSmallBytes = 4096;
+constexpr std::int64_t kGatherBytes = 4096;
 // Sums are taken block by block, which bounds scratch memory and keeps MPI's counts within an int.
 constexpr std::int64_t kBlockBytes = std::int64_t{16} << 20;
 
@@ -168,7 +168,7 @@ void MpiCommunicator::DoAllReduce(const Tensor& in_place, ReduceOp op, const Col
   CheckCalls(call);
   HostView staged(device_, in_place, StagingUse::kReadAndWrite);
   const Tensor& data = staged.tensor();
-  if (data.bytes() <= kSmallBytes) {
+  if (data.bytes() <= kGatherBytes) {
     ReduceSmall(data, op);
   } else {
     const std::int64_t block = kBlockBytes / SizeOf(data.dtype);

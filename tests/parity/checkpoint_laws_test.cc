@@ -27,7 +27,7 @@ class CheckpointLaws : public testing::Test {
   std::string folder_;
 };
 
-WholeState Collect(Trainer& trainer, std::mutex& mutex, WholeState& whole) {
+void Collect(Trainer& trainer, std::mutex& mutex, WholeState& whole) {
   for (const OwnedState& state : trainer.State()) {
     if (!state.saved) {
       continue;
@@ -46,7 +46,6 @@ WholeState Collect(Trainer& trainer, std::mutex& mutex, WholeState& whole) {
       }
     }
   }
-  return whole;
 }
 
 struct Part {
