@@ -2,10 +2,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/units.h"
+
 namespace trireme {
 namespace {
-
-constexpr double kGibi = 1024.0 * 1024 * 1024;
 
 nlohmann::json WithDays(const Candidate& candidate, const SearchRequest& request, const RankingOptions& options) {
   nlohmann::json json = ToJsonValue(candidate);
