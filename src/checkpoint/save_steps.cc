@@ -167,17 +167,23 @@ void WriteShard(const SaveTask& task, std::span<const SaveSlice> slices) {
 }
 
 bool LeaveFailure(const SaveTask& task, const std::string& message) {
-  try {
-    const std::string path = FailurePath(task, task.rank);
-    RemoveTree(path + ".part");
-    DurableFile file(path + ".part");
-    file.Append(std::string_view(message).substr(0, kLargestFailure));
-    file.Close();
-    MoveIntoPlace(path + ".part", path);
-    return true;
-  } catch (const Error&) {
-    return false;
+  // Rank 0 may be removing the folder at this moment, and other ranks may be making it anew.
+  constexpr int kTries = 5;
+  for (int attempt = 0; attempt < kTries; ++attempt) {
+    try {
+      const std::string path = FailurePath(task, task.rank);
+      std::error_code ignored;
+      std::filesystem::create_directories(task.unfinished(), ignored);
+      RemoveTree(path + ".part");
+      DurableFile file(path + ".part");
+      file.Append(std::string_view(message).substr(0, kLargestFailure));
+      file.Close();
+      MoveIntoPlace(path + ".part", path);
+      return true;
+    } catch (const Error&) {
+    }
   }
+  return false;
 }
 
 std::int64_t CommitCheckpoint(const SaveTask& task, const RunState& state, const CommitLimits& limits) {

@@ -174,7 +174,8 @@ TEST(CheckpointSaver, AFullDiskCostsOneMessageAndNothingElse) {
   EXPECT_THAT(mailbox.messages()[0], HasSubstr("newest checkpoint is that of step 1"));
   EXPECT_EQ(WrongValues(CheckpointReader(folder / StepFolderName(1)), table, {}, 1), 0);
   // A rank that failed last may have left its file behind; the next save clears it away.
-  SaveWorld(folder.path(), table, {}, 3);
+  CheckpointSaver next({.folder = folder.path(), .asynchronous = false});
+  next.StartSave(StateAt(table.config(), 3), Views(SlicesOfRank(table, {}, 0, 3)));
   EXPECT_FALSE(HasUnfinished(folder.path()));
 }
 
