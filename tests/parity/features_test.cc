@@ -190,9 +190,10 @@ TEST(Laws, Float8StaysWithinItsRounding) {
 
 TEST(Laws, Float8IsFeltAndTrains) {
   RunConfig config = SmallFloat8Run("gpt2");
-  const Outcome products = Train({.config = config, .steps = Float8Steps()});
+  const int steps = std::max(2, Float8Steps());
+  const Outcome products = Train({.config = config, .steps = steps});
   config.train.dtype = "bf16";
-  const Outcome plain = Train({.config = config, .steps = Float8Steps()});
+  const Outcome plain = Train({.config = config, .steps = steps});
   EXPECT_NE(products.losses, plain.losses);
   EXPECT_LT(products.losses.back(), products.losses.front());
   EXPECT_NEAR(products.losses.back() / plain.losses.back(), 1.0, 5e-2);
