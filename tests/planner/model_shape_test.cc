@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "message_of.h"
 #include "planner/fixtures.h"
-#include "planner/fixtures_message.h"
 
 namespace trireme {
 namespace {

@@ -3,10 +3,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "message_of.h"
 #include "planner/deadline.h"
 #include "planner/emit.h"
 #include "planner/fixtures.h"
-#include "planner/fixtures_message.h"
 #include "planner/phases.h"
 #include "planner/plan_json.h"
 #include "planner/plan_text.h"

@@ -1,8 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "message_of.h"
 #include "planner/fixtures.h"
-#include "planner/fixtures_message.h"
 #include "planner/measured_runs.h"
 
 namespace trireme {

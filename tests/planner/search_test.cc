@@ -6,8 +6,8 @@
 #include <numeric>
 #include <set>
 
+#include "message_of.h"
 #include "planner/fixtures.h"
-#include "planner/fixtures_message.h"
 #include "planner/layout_space.h"
 #include "planner/memory_estimate.h"
 
