@@ -150,6 +150,10 @@ void Ledger::SetPhase(std::int64_t step, std::string_view name) {
   }
 }
 
+void Ledger::Alive() { Beat(WallNanoseconds()); }
+
+void Ledger::PromiseBeats() { Publish(header_->steady, 1); }
+
 void Ledger::Finish(LedgerEnd end, std::string_view message) {
   PutText(header_->message, message);
   header_->end_ns = WallNanoseconds();

@@ -40,6 +40,11 @@ class Ledger : public CollectiveObserver {
   // Called at the end of every SetPhase, on the rank's thread: drills hook in here.
   void set_on_phase(std::function<void(std::int64_t step, std::string_view name)> hook) { on_phase_ = std::move(hook); }
   bool has_on_phase() const { return static_cast<bool>(on_phase_); }
+  // A beat within a phase: the rank has done a part of its work.
+  void Alive();
+  // From now on this rank beats after every module and tensor that it works on, so that silence is no sign of long
+  // work. Devices that work behind the rank's back cannot promise it.
+  void PromiseBeats();
   // How the rank ended, and why; at most 511 characters count. Without it readers take the rank for running or killed.
   void Finish(LedgerEnd end, std::string_view message);
 
@@ -81,7 +86,8 @@ struct RankRecord {
   std::uint64_t process_start = 0;  // field 22 of /proc/PID/stat: tells a process from a later one of the same number
   std::string host;
   std::int64_t created_ns = 0;
-  std::uint64_t beats = 0;  // grows with every phase and collective
+  std::uint64_t beats = 0;  // grows with every phase, collective and part of work
+  bool steady = false;      // see Ledger::PromiseBeats
   std::int64_t heartbeat_ns = 0;
   std::int64_t step = 0;
   std::int64_t first_step = 0;  // that the process began; 0: none yet

@@ -48,7 +48,7 @@ struct LedgerFileHeader {
   std::uint32_t version, header_bytes, record_bytes, capacity;
   std::int32_t rank, pid, thread;
   std::int32_t tensor, sequence, pipeline, data;
-  std::int32_t padding;
+  std::int32_t steady;  // 1: see Ledger::PromiseBeats
   std::uint64_t process_start;
   std::int64_t created_ns;
   std::array<char, 64> host;

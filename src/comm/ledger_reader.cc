@@ -97,6 +97,7 @@ class LedgerReader {
     result_.host = Text(header_.host);
     result_.created_ns = Bounded(header_.created_ns);
     result_.beats = header_.beats;
+    result_.steady = header_.steady == 1;
     result_.heartbeat_ns = Bounded(header_.heartbeat_ns);
     result_.step = Bounded(header_.step);
     result_.first_step = Bounded(header_.first_step);

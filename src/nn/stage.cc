@@ -58,6 +58,9 @@ void Stage::ForEach(bool reverse, UseOf use_of, GradientsOf gradients_of, Run ru
       context_.gradients.Open(gradients);
     }
     run(module);
+    if (on_module_) {
+      on_module_();
+    }
     if (gradients.any()) {
       context_.gradients.Finish(gradients);
     }

@@ -2,7 +2,9 @@
 // parameters (one module ahead) and the finishing of its gradients.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "cost/step_cost.h"
@@ -14,6 +16,9 @@ class Stage {
  public:
   // `slots` memory of slots * KeptBytes(description, chunk) bytes, `context` likewise, outlive the stage.
   Stage(const ModuleContext& context, const StageDescription& description, int chunk, char* slots);
+
+  // Called after every module's part, on the thread that runs it; empty: nobody.
+  void set_on_module(std::function<void()> on_module) { on_module_ = std::move(on_module); }
 
   // Where the previous stage's output goes before Forward; not given for the first virtual stage.
   Tensor Input(int slot) const;
@@ -42,6 +47,7 @@ class Stage {
   std::vector<std::int64_t> offsets_;
   std::int64_t kept_bytes_ = 0;
   char* slots_;
+  std::function<void()> on_module_;
 };
 
 }  // namespace trireme

@@ -29,6 +29,13 @@ PipelineRunner::PipelineRunner(Communicator& pipeline, std::vector<std::unique_p
                                const Buffers& buffers)
     : pipeline_(pipeline), chunks_(std::move(stages)), buffers_(buffers) {}
 
+void PipelineRunner::set_ledger(Ledger* ledger) {
+  ledger_ = ledger;
+  for (const std::unique_ptr<Stage>& stage : chunks_) {
+    stage->set_on_module(ledger == nullptr ? std::function<void()>() : [ledger] { ledger->Alive(); });
+  }
+}
+
 int PipelineRunner::Tag(int sender_virtual_stage, int micro_batch, bool gradient) const {
   const int virtual_stages = stages() * static_cast<int>(chunks_.size());
   return (micro_batch * virtual_stages + sender_virtual_stage) * 2 + (gradient ? 1 : 0);

@@ -23,8 +23,8 @@ class PipelineRunner {
   // `stages` by chunk. The group outlives this.
   PipelineRunner(Communicator& pipeline, std::vector<std::unique_ptr<Stage>> stages, const Buffers& buffers);
 
-  // Told of each action as a phase; nullptr: nobody. Outlives this or is replaced.
-  void set_ledger(Ledger* ledger) { ledger_ = ledger; }
+  // Told of each action as a phase and of each module as a beat; nullptr: nobody. Outlives this or is replaced.
+  void set_ledger(Ledger* ledger);
 
   // All actions of this rank's stage, in order. micro_batches by number.
   void Run(const Schedule& schedule, const SlotPlan& slots, std::span<const MicroBatch> micro_batches,

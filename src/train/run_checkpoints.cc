@@ -96,6 +96,12 @@ void RunCheckpoints::Say(const std::string& text) const {
   }
 }
 
+void RunCheckpoints::Alive() const {
+  if (options_.alive) {
+    options_.alive();
+  }
+}
+
 void RunCheckpoints::Reserve(std::span<const OwnedState> states) {
   saver_.Wait();
   snapshot_.resize(static_cast<std::size_t>(SavedElements(states)));
@@ -111,6 +117,7 @@ std::vector<SaveSlice> RunCheckpoints::Snapshot(std::span<const OwnedState> stat
       continue;
     }
     CopyRuns(device_, state, snapshot_.data() + offset);
+    Alive();
     const Parameter& parameter = table_.rows()[static_cast<std::size_t>(state.row)];
     slices.push_back({.tensor = parameter.name,
                       .kind = KindName(state.kind),
@@ -189,6 +196,7 @@ std::string RunCheckpoints::TryLoad(const std::string& folder, std::span<const O
       Require(!expected || reader.Find(name, KindName(state.kind)) != nullptr, "'{}' has no {} of '{}'", folder,
               KindName(state.kind), name);
       ReadInto(reader, state, staging);
+      Alive();
     }
     loaded.progress = {.step = saved.step,
                        .consumed_samples = saved.consumed_samples,

@@ -26,7 +26,8 @@ struct RunCheckpointOptions {
   RunConfig config;
   // Failures of saves, from the saving thread; and what Load() found. Rank 0 speaks for all where it can.
   std::function<void(const std::string&)> message;
-  SaveHook hook;  // tests stop a save with it
+  SaveHook hook;                // tests stop a save with it
+  std::function<void()> alive;  // called after each tensor that is copied or read, on the rank's thread
 };
 
 // The run's own numbers, beside the state of its tensors.
@@ -79,6 +80,7 @@ class RunCheckpoints {
   std::string TryLoad(const std::string& folder, std::span<const OwnedState> states, LoadedCheckpoint& loaded);
   std::int64_t Smallest(std::int64_t mine);
   void Say(const std::string& text) const;
+  void Alive() const;
 
   RunCheckpointOptions options_;
   Communicator& world_;

@@ -36,6 +36,7 @@ constexpr std::size_t kMostStacks = 8;
 constexpr double kStackSeconds = 8;
 // Of the time of its group that a straggler costs.
 constexpr double kStragglerShare = 0.1;
+constexpr double kMorePatience = 6;
 constexpr std::int64_t kStragglerSteps = 20;  // between two looks that count
 
 struct Death {
@@ -48,7 +49,7 @@ double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 class Supervisor {
  public:
   explicit Supervisor(const SupervisorOptions& options)
-      : options_(options), flight_(options.run_folder + "/flight"), watchdog_(options.limits) {}
+      : options_(options), flight_(options.run_folder + "/flight"), limits_(options.limits), watchdog_(limits_) {}
 
   int Run() {
     MakeDirectories(flight_);
@@ -81,7 +82,7 @@ class Supervisor {
  private:
   // The job's exit code, or -1 when it died: then death_ says how.
   int RunOnce() {
-    watchdog_ = Watchdog(options_.limits);
+    watchdog_ = Watchdog(limits_);
     suspected_ = named_ = -1;
     looked_at_step_ = 0;
     JobProcess job(options_.command);
@@ -181,6 +182,7 @@ class Supervisor {
     const ThreadLook look = here ? LookAtThread(head.pid, head.thread) : ThreadLook{};
     sight.rank = head.rank;
     sight.beats = head.beats;
+    sight.steady = head.steady;
     sight.step = head.step;
     sight.steps_before = head.first_step > 0 ? head.step - head.first_step : 0;
     sight.phase = head.phase;
@@ -202,6 +204,8 @@ class Supervisor {
       }
     }
     job.End(options_.grace_seconds, story.ranks);
+    // Should it have been honest work after all, the next start has time for it.
+    limits_.patience *= alarm.kind == Stillness::kBusy ? kMorePatience : 1;
     Bury({.step = story.step(), .cause = kind}, story);
     return asked_to_stop_ ? kFailed : -1;
   }
@@ -297,6 +301,7 @@ class Supervisor {
   const SupervisorOptions& options_;
   std::string flight_;
   StopSignals signals_;
+  WatchLimits limits_;
   Watchdog watchdog_;
   Death death_;
   std::string host_ = HostName();

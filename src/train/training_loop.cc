@@ -120,6 +120,9 @@ class Loop {
         spikes_(config.train.loss_spike),
         facts_{.total_steps = TotalSteps(config)} {
     trainer_.set_ledger(flight_.ledger());
+    if (flight_.ledger() != nullptr && context.device.is_host()) {
+      flight_.ledger()->PromiseBeats();
+    }
     if (drill_.active() && flight_.ledger() != nullptr) {
       flight_.ledger()->set_on_phase(
           [this](std::int64_t step, std::string_view phase) { drill_.AtPhase(step, phase); });
@@ -129,7 +132,13 @@ class Loop {
           RunCheckpointOptions{.folder = options.run_folder + "/checkpoints",
                                .config = config,
                                .message = [this](const std::string& text) { watcher_.Note(text); },
-                               .hook = HookOfSaves()},
+                               .hook = HookOfSaves(),
+                               .alive =
+                                   [this] {
+                                     if (flight_.ledger() != nullptr) {
+                                       flight_.ledger()->Alive();
+                                     }
+                                   }},
           context.world, context.device, trainer_.table());
     }
   }

@@ -36,12 +36,18 @@ Stillness Watchdog::KindOf(const Rank& rank, const RankSight& sight, double now)
   return cpu > kWorking * (now - rank.since) ? Stillness::kBusy : Stillness::kIdle;
 }
 
-double Watchdog::Limit(Stillness kind, const std::string& phase) const {
+double Watchdog::Limit(Stillness kind, const RankSight& sight) const {
+  const std::string& phase = sight.phase;
   if (kind <= Stillness::kStopped) {
     return kind == Stillness::kDead ? std::max(limits_.floor, kLauncherSeconds) : limits_.floor;
   }
   const auto seen = longest_.find(phase);
   const double learned = std::max(limits_.floor, limits_.factor * (seen == longest_.end() ? 0 : seen->second));
+  // No part of the work before the first step is told: drawing weights, meeting other ranks.
+  const bool told = sight.steady && phase != "start" && phase != "end";
+  if (kind == Stillness::kBusy && told) {
+    return std::max(learned, limits_.floor * (seen == longest_.end() || steps_ < kStepsToLearn ? limits_.patience : 1));
+  }
   const bool known = steps_ >= kStepsToLearn && (!TakesItsTime(phase) || kind == Stillness::kBusy);
   if (known && TakesItsTime(phase) && seen == longest_.end()) {
     return limits_.floor * kFirstOfItsKind;
@@ -89,13 +95,13 @@ std::optional<Alarm> Watchdog::Look(double now, const std::vector<RankSight>& si
     strongest = std::min(strongest, kind);
     if (!sight.waiting || all_wait) {
       alarm.kind = std::max(alarm.kind, kind);
-      alarm.limit = std::max(alarm.limit, Limit(all_wait ? std::min(kind, Stillness::kIdle) : kind, sight.phase));
+      alarm.limit = std::max(alarm.limit, Limit(all_wait ? std::min(kind, Stillness::kIdle) : kind, sight));
     }
   }
   // A dead or stopped rank explains why others wait, however busily they do it.
   if (strongest <= Stillness::kStopped) {
     alarm.kind = strongest;
-    alarm.limit = Limit(strongest, "");
+    alarm.limit = Limit(strongest, {});
   }
   return alarm.seconds > alarm.limit ? std::optional(alarm) : std::nullopt;
 }

@@ -22,6 +22,7 @@ struct RankSight {
   bool process_on_disk = false;  // a thread of its process is in the state D
   double process_cpu_seconds = 0;
   std::int64_t bytes_moved = 0;  // by its process
+  bool steady = false;           // beats after every part of its work
   bool waiting = false;          // in a call that another rank has not reached: not its fault
 };
 
@@ -29,6 +30,8 @@ struct WatchLimits {
   double floor = 10;        // seconds that ranks may always stand still
   double factor = 5;        // times the longest standstill seen in the phase
   double unlearned = 1800;  // seconds for work that has no history: start, load, a first save, the first steps
+  // Floors for such work of a rank that beats after every part of it, when it computes and neither reads nor writes.
+  double patience = 1;
 };
 
 // A dead rank explains everything, a stopped one all but that; the order is that of how much it explains.
@@ -60,7 +63,7 @@ class Watchdog {
     double moved = 0;  // when they last changed
   };
   Stillness KindOf(const Rank& rank, const RankSight& sight, double now) const;
-  double Limit(Stillness kind, const std::string& phase) const;
+  double Limit(Stillness kind, const RankSight& sight) const;
 
   WatchLimits limits_;
   std::map<int, Rank> ranks_;

@@ -48,18 +48,22 @@ TEST(Supervisor, SeesAStoppedProcess) {
   EXPECT_THAT(outcome.output, HasSubstr("is stopped (SIGSTOP)"));
 }
 
-// Faults of a phase of step 6, when the run is known.
 struct PhaseFault {
   std::string phase;
   std::string what;  // sleep | spin
+  int step = 6;      // by then the run is known
 };
 
 std::vector<PhaseFault> PhaseFaults() {
   std::vector<PhaseFault> faults;
-  for (const char* phase : {"batch", "forward", "backward", "reduce", "norm", "update", "check", "save"}) {
+  for (const char* phase :
+       {"batch", "forward", "backward", "reduce", "norm", "update", "check", "validate", "save", "send", "receive"}) {
     for (const char* what : {"sleep", "spin"}) {
       faults.push_back({phase, what});
     }
+  }
+  for (const char* what : {"sleep", "spin"}) {
+    faults.insert(faults.end(), {{"load", what, 0}, {"forward", what, 1}, {"backward", what, 2}});
   }
   return faults;
 }
@@ -68,13 +72,16 @@ std::vector<PhaseFault> PhaseFaults() {
 TEST(Supervisor, NamesEveryFaultOfEveryPhase) {
   const bool every = Faults().rounds > 1;
   const std::vector<PhaseFault> faults =
-      every ? PhaseFaults() : std::vector<PhaseFault>{{"norm", "sleep"}, {"save", "spin"}};
+      every ? PhaseFaults() : std::vector<PhaseFault>{{"norm", "sleep"}, {"save", "spin"}, {"load", "spin", 0}};
   int named = 0;
   double slowest = 0;
   for (const PhaseFault& fault : faults) {
-    const FaultRun run;
-    std::vector<std::string> options = {"--supervise", "--inject",
-                                        "rank=1,step=6,phase=" + fault.phase + ",what=" + fault.what};
+    const bool messages = fault.phase == "send" || fault.phase == "receive";
+    const FaultRun run({"validation.every=3", messages ? "layout.data=1" : "layout.data=2",
+                        messages ? "layout.pipeline=2" : "layout.pipeline=1"});
+    std::vector<std::string> options = {
+        "--supervise", "--inject",
+        "rank=1,step=" + std::to_string(fault.step) + ",phase=" + fault.phase + ",what=" + fault.what};
     if (!every) {
       options.insert(options.end(), {"--stall-seconds", "1.5"});
     }

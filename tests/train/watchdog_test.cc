@@ -119,6 +119,35 @@ TEST(Watchdog, WaitsForDisksAndFirstSteps) {
   EXPECT_FALSE(saving.alarm);
 }
 
+TEST(Watchdog, KnowsFromTheFirstStepThatARankSpinsWhichBeatsForEveryPartOfItsWork) {
+  for (const char* phase : {"load", "forward", "save", "validate"}) {
+    PlayedRun run;
+    run.Work(120, false);  // a long start
+    for (RankSight& sight : run.sights) {
+      sight.steady = true;
+      sight.phase = phase;
+    }
+    run.Work(60, true);
+    run.Work(9, false);
+    EXPECT_FALSE(run.alarm) << phase;
+    run.Work(5, false);
+    ASSERT_TRUE(run.alarm) << phase;
+    EXPECT_EQ(run.alarm->kind, Stillness::kBusy);
+  }
+}
+
+TEST(Watchdog, HasMorePatienceWithFirstStepsWhenItIsToldTo) {
+  PlayedRun run(WatchLimits{.patience = 6});
+  run.Steps(1);
+  for (RankSight& sight : run.sights) {
+    sight.steady = true;
+  }
+  run.Work(55, false);
+  EXPECT_FALSE(run.alarm);
+  run.Work(10, false);
+  EXPECT_TRUE(run.alarm);
+}
+
 TEST(Watchdog, ASaveThatOnlyComputesSpinsOnceSavesAreKnown) {
   const auto save = [](PlayedRun& run) {
     for (RankSight& sight : run.sights) {
