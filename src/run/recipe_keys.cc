@@ -199,7 +199,16 @@ std::vector<RecipeKey> TrainKeys() {
           "train.loss_spike", "a loss above this multiple of its running mean is noted; 0: never",
           [](Config & c) -> auto& { return c.train.loss_spike; }, 0, 1e6),
       Number(
-          "train.replica_check_every", "steps between comparisons of the data ranks' weights; 0: never",
+          "train.norm_spike", "a gradient norm above this multiple of its running mean is noted; 0: never",
+          [](Config & c) -> auto& { return c.train.norm_spike; }, 0, 1e6),
+      Flag(
+          "train.rerun", "a step with a spike or a number that is not finite is computed again: data or fault?",
+          [](Config & c) -> auto& { return c.train.rerun; }),
+      Optional(Text(
+          "train.skip_steps", "steps whose samples are passed over: 1200-1250, 3000",
+          [](Config & c) -> auto& { return c.train.skip_steps; })),
+      Number(
+          "train.replica_check_every", "steps between comparisons of what data ranks hold alike; 0: never",
           [](Config & c) -> auto& { return c.train.replica_check_every; }, 0, 1e12),
       Number(
           "train.head_chunk", "tokens of a micro batch whose logits exist at once; 0: chosen",

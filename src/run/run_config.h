@@ -51,7 +51,10 @@ struct TrainConfig {
   double z_loss = 0;
   std::string on_nonfinite = "skip";     // skip | stop | rollback: to the newest checkpoint
   double loss_spike = 2;                 // a loss above this multiple of its running mean is noted; 0: never
-  std::int64_t replica_check_every = 0;  // steps between comparisons of the data ranks' weights; 0: never
+  double norm_spike = 0;                 // the same of the gradient's norm
+  bool rerun = false;                    // computes steps with spikes or non-finite numbers again before their update
+  std::string skip_steps;                // "1200-1250, 3000": their samples are passed over
+  std::int64_t replica_check_every = 0;  // steps between comparisons of the data ranks' copies; 0: never
   std::int64_t head_chunk = 0;           // tokens of a micro batch whose logits exist at once; 0: chosen
   bool operator==(const TrainConfig&) const = default;
 };

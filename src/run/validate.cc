@@ -5,6 +5,7 @@
 #include "model/stage_partition.h"
 #include "run/recipe_keys.h"
 #include "run/run_config.h"
+#include "run/step_list.h"
 #include "schedule/schedule.h"
 #include "topology/nearest.h"
 
@@ -176,6 +177,11 @@ void Validate(const RunConfig& config, int ranks) {
   RequireSchedules(config);
   RequireLength(config);
   RequireSplit(config.data.split);
+  try {
+    const StepList steps(config.train.skip_steps);
+  } catch (const Error& error) {
+    Fail("train.skip_steps: {}", error.what());
+  }
 }
 
 }  // namespace trireme

@@ -65,6 +65,16 @@ std::vector<MicroBatch> BatchLoader::LoadTraining(const SampleSource& source, st
   return Upload(batch, true);
 }
 
+std::vector<MicroBatch> BatchLoader::LoadMoved(const SampleSource& source, std::int64_t first, int micro_batches) {
+  if (next_.valid()) {
+    next_.get();  // its thread reads the options
+  }
+  const int own = std::exchange(options_.data_rank, (options_.data_rank + 1) % options_.data_size);
+  std::vector<MicroBatch> moved = Upload(Fetch(source, first, micro_batches), true);
+  options_.data_rank = own;
+  return moved;
+}
+
 std::vector<MicroBatch> BatchLoader::LoadEvaluation(const SampleSource& source, std::int64_t first, int micro_batches,
                                                     std::int64_t end) {
   HostBatch batch = Fetch(source, first, micro_batches);

@@ -27,6 +27,8 @@ class BatchLoader {
   // Micro batch j of this data rank takes samples first + (j * data_size + data_rank) * B …. They stay valid until the
   // next call. loss_scale = 1 / (global batch * T).
   std::vector<MicroBatch> LoadTraining(const SampleSource& source, std::int64_t first, int micro_batches);
+  // The samples of the next data rank instead, which are as many: for computing them in another place.
+  std::vector<MicroBatch> LoadMoved(const SampleSource& source, std::int64_t first, int micro_batches);
   // The same without gradients; samples from `end` on weigh nothing, so that a count that no batch divides is exact.
   std::vector<MicroBatch> LoadEvaluation(const SampleSource& source, std::int64_t first, int micro_batches,
                                          std::int64_t end);

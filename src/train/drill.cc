@@ -1,6 +1,7 @@
 #include "train/drill.h"
 
 #include <fcntl.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <array>
@@ -16,8 +17,8 @@
 namespace trireme {
 namespace {
 
-constexpr std::array<std::string_view, 9> kActions = {"stop", "sleep", "spin", "throw", "exit",
-                                                      "kill", "nan",   "flip", "slow"};
+constexpr std::array<std::string_view, 12> kActions = {"stop", "sleep", "spin", "throw",         "exit",        "kill",
+                                                       "nan",  "loss",  "flip", "flip-gradient", "flip-moment", "slow"};
 
 std::int64_t Number(const std::string& key, const std::string& text) {
   std::int64_t value = 0;
@@ -59,13 +60,17 @@ Drill ParseDrill(const std::string& text) {
   }
   if (!text.empty()) {
     Require(std::find(kActions.begin(), kActions.end(), drill.what) != kActions.end(),
-            "--inject: what = '{}' is not one of stop, sleep, spin, throw, exit, kill, nan, flip, slow", drill.what);
+            "--inject: what = '{}' is not one of {}", drill.what, fmt::join(kActions, ", "));
     bool known = drill.save.empty();
     for (int point = 0; point < kSavePoints; ++point) {
       known = known || drill.save == Name(static_cast<SavePoint>(point));
     }
     Require(known, "--inject: no point '{}' in a save", drill.save);
-    drill.phase = drill.what == "nan" ? "reduce" : drill.phase;
+    if (drill.what == "nan" || drill.what == "flip-gradient") {
+      drill.phase = "reduce";
+    } else if (drill.what == "loss") {
+      drill.phase = "norm";
+    }
   }
   return drill;
 }
@@ -121,6 +126,12 @@ void DrillMaster::Do() {
     damage_.gradient();
   } else if (what == "flip") {
     damage_.weight();
+  } else if (what == "flip-gradient") {
+    damage_.exponent();
+  } else if (what == "flip-moment") {
+    damage_.moment();
+  } else if (what == "loss") {
+    damage_.loss();
   } else if (what == "sleep") {
     while (true) {
       std::this_thread::sleep_for(std::chrono::hours(1));

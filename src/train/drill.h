@@ -16,7 +16,8 @@ struct Drill {
   std::int64_t step = 1;
   std::string phase = "forward";  // of the ledger: start load batch receive forward send backward reduce norm update …
   std::string save;               // a point of a save instead of a phase: see Name(SavePoint)
-  std::string what;               // stop | sleep | spin | throw | exit | kill | nan | flip | slow; "" is no drill
+  // stop | sleep | spin | throw | exit | kill | nan | loss | flip | flip-gradient | flip-moment | slow; "" is no drill
+  std::string what;
   int times = 1;
 };
 
@@ -29,6 +30,9 @@ class DrillMaster {
   struct Damage {
     std::function<void()> gradient;  // what=nan
     std::function<void()> weight;    // what=flip
+    std::function<void()> exponent;  // what=flip-gradient
+    std::function<void()> moment;    // what=flip-moment
+    std::function<void()> loss;      // what=loss
   };
   // Remembers in `folder` how often the drill has happened.
   DrillMaster(Drill drill, int rank, std::string folder, Damage damage);

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "train/gather_numbers.h"
 #include "train/trainer.h"
 #include "train/zero_shard.h"
 
@@ -14,26 +15,6 @@ std::vector<float> OnHost(Device& device, const Tensor& fp32) {
   std::vector<float> values(static_cast<std::size_t>(fp32.count()));
   device.CopyToHost(values.data(), fp32.data, fp32.bytes());
   return values;
-}
-
-// Every member's numbers, by member.
-std::vector<std::vector<std::int64_t>> Gather(Communicator& group, Device& device,
-                                              const std::vector<std::int64_t>& mine) {
-  const auto width = static_cast<std::int64_t>(mine.size());
-  const std::int64_t count = group.size() * width;
-  auto* const memory = static_cast<std::int64_t*>(device.Allocate((count + width) * 8));
-  const Tensor own{memory + count, DType::kInt64, {width}};
-  const Tensor all{memory, DType::kInt64, {count}};
-  device.CopyFromHost(own.data, mine.data(), own.bytes());
-  group.AllGather(own, all);
-  std::vector<std::int64_t> flat(static_cast<std::size_t>(count));
-  device.CopyToHost(flat.data(), all.data, all.bytes());
-  device.Free(memory);
-  std::vector<std::vector<std::int64_t>> by_member;
-  for (auto at = flat.begin(); at != flat.end(); at += width) {
-    by_member.emplace_back(at, at + width);
-  }
-  return by_member;
 }
 
 }  // namespace
@@ -68,6 +49,12 @@ Digest ZeroShard::DigestOfCopies() {
       hasher.Add(bytes);
     }
   }
+  // Without ZeRO masters and moments have copies too.
+  for (const OwnedState& state : options_.zero == 0 ? State() : std::vector<OwnedState>()) {
+    bytes.resize(static_cast<std::size_t>(state.values.bytes()));
+    device_.CopyToHost(bytes.data(), state.values.data, state.values.bytes());
+    hasher.Add(bytes);
+  }
   return hasher.digest();
 }
 
@@ -76,11 +63,31 @@ void ZeroShard::PoisonGradient() {
   device_.CopyFromHost(buckets_.front().gradient.data, &bad, sizeof bad);
 }
 
-void ZeroShard::DamageWeight() {
+void ZeroShard::Flip(const Tensor& tensor, std::int64_t byte, std::byte bits) {
   std::byte value{};
-  device_.CopyToHost(&value, buckets_.front().weights.data, 1);
-  value ^= std::byte{1};
-  device_.CopyFromHost(buckets_.front().weights.data, &value, 1);
+  device_.CopyToHost(&value, tensor.as<std::byte>() + byte, 1);
+  value ^= bits;
+  device_.CopyFromHost(tensor.as<std::byte>() + byte, &value, 1);
+}
+
+void ZeroShard::DamageWeight() { Flip(buckets_.front().weights, 0, std::byte{1}); }
+
+// The exponent's highest bit of an fp32 value: below 2 it becomes huge.
+void ZeroShard::DamageGradient() { Flip(buckets_.front().gradient, 3, std::byte{0x40}); }
+
+void ZeroShard::DamageMoment() {
+  for (const OwnedState& state : State()) {
+    if (state.kind == StateKind::kSecondMoment && state.values.count() > 0) {
+      return Flip(state.values, 0, std::byte{1});
+    }
+  }
+}
+
+void Trainer::DamageLoss() {
+  float loss = 0;
+  device_.CopyToHost(&loss, loss_sums_.data, sizeof loss);
+  loss *= 100;
+  device_.CopyFromHost(loss_sums_.data, &loss, sizeof loss);
 }
 
 bool Trainer::LossIsFinite(int micro_batches) const {
@@ -95,9 +102,9 @@ bool Trainer::LossIsFinite(int micro_batches) const {
 
 std::string Trainer::NameNonFinite() {
   const std::vector<int> rows = zero_->NonFiniteRows();
-  const auto answers = Gather(comms_.world(), device_,
-                              {rows.empty() ? -1 : rows.back(), static_cast<std::int64_t>(rows.size()),
-                               LossIsFinite(last_micro_batches_) ? 0 : 1});
+  const auto answers = GatherNumbers(comms_.world(), device_,
+                                     {rows.empty() ? -1 : rows.back(), static_cast<std::int64_t>(rows.size()),
+                                      LossIsFinite(last_micro_batches_) ? 0 : 1});
   int rank = -1;
   std::string losses;
   for (std::size_t i = 0; i < answers.size(); ++i) {
@@ -124,7 +131,7 @@ void Trainer::CompareReplicas() {
   }
   const Digest mine = zero_->DigestOfCopies();
   const auto digests =
-      Gather(group, device_, {static_cast<std::int64_t>(mine.high), static_cast<std::int64_t>(mine.low)});
+      GatherNumbers(group, device_, {static_cast<std::int64_t>(mine.high), static_cast<std::int64_t>(mine.low)});
   std::map<std::vector<std::int64_t>, int> votes;
   for (const auto& digest : digests) {
     ++votes[digest];

@@ -27,7 +27,8 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
       batches_(config_.batch),
       arena_(device_, MemoryOfStage(stage_.description())),
       region_(comms_.tensor(), stage_.description().sizes),
-      total_samples_(batches_.SamplesAfter(TotalSteps(config_))) {
+      total_samples_(batches_.SamplesAfter(TotalSteps(config_))),
+      skip_steps_(config_.train.skip_steps) {
   const StageDescription& description = stage_.description();
   const OptimizerConfig& optimizer = config_.optimizer;
   zero_ = std::make_unique<ZeroShard>(
@@ -106,6 +107,9 @@ StepResult Trainer::Step(int request) {
   const std::int64_t first = progress_.consumed_samples;
   StepResult result{.step = progress_.step + 1, .global_batch = batches_.GlobalBatchAt(first)};
   result.learning_rate = LearningRateAt(config_.optimizer, first, total_samples_);
+  if (skip_steps_.Has(result.step)) {
+    return PassOver(result, request);
+  }
 
   // 1. Batch.
   Mark(kFirstPhase);
@@ -115,31 +119,12 @@ StepResult Trainer::Step(int request) {
   progress_.consumed_samples += result.global_batch;
   loader_->Prepare(*sources_.train, progress_.consumed_samples, NextMicroBatches());
 
-  // 2–4. Forward and backward of every micro batch; gradients reduced.
-  const PlannedSchedule& plan = ScheduleFor(micro_batches);
-  const auto run = [&] {
-    zero_->BeginStep();
-    runner_->Run(plan.schedule, plan.slots, batch, result.step);
-  };
-  if (StepsAreAlike()) {
-    Mark("forward");
-    device_.Repeat(micro_batches, run);
-  } else {
-    run();
+  // 2–5. Gradients, and the numbers that decide about them.
+  Compute(batch, result.step);
+  double correction = TakeNumbers(result, micro_batches, request);
+  if (suspicion_ && suspicion_(result)) {
+    correction = Rerun(result, first, micro_batches);
   }
-  Mark("reduce");
-  zero_->FinishGradients();
-
-  // 5. Norm and clip: one exchange gives every rank the same numbers, so the same decision.
-  Mark("norm");
-  const auto [loss, weight, square, requests] = Exchange(micro_batches, true, request);
-  result.request = LargestRequest(requests);
-  // Micro batches were scaled as if no token was masked; the true weight is known only now.
-  const double correction =
-      static_cast<double>(result.global_batch) * static_cast<double>(config_.model.sequence) / weight;
-  result.loss = loss / weight;
-  result.gradient_norm = std::sqrt(square) * correction;
-  result.skipped = !std::isfinite(result.gradient_norm) || !std::isfinite(result.loss);
   const double clip = config_.optimizer.clip;
   const double factor = clip > 0 && result.gradient_norm > clip ? clip / result.gradient_norm : 1.0;
 
@@ -153,6 +138,45 @@ StepResult Trainer::Step(int request) {
   result.step = ++progress_.step;
   result.consumed_samples = progress_.consumed_samples;
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+  return result;
+}
+
+void Trainer::Compute(const std::vector<MicroBatch>& batch, std::int64_t step) {
+  const auto micro_batches = static_cast<int>(batch.size());
+  const PlannedSchedule& plan = ScheduleFor(micro_batches);
+  const auto run = [&] {
+    zero_->BeginStep();
+    runner_->Run(plan.schedule, plan.slots, batch, step);
+  };
+  if (StepsAreAlike()) {
+    Mark("forward");
+    device_.Repeat(micro_batches, run);
+  } else {
+    run();
+  }
+  Mark("reduce");
+  zero_->FinishGradients();
+}
+
+double Trainer::TakeNumbers(StepResult& result, int micro_batches, int request) {
+  Mark("norm");
+  const auto [loss, weight, square, requests] = Exchange(micro_batches, true, request);
+  result.request = LargestRequest(requests);
+  // Micro batches were scaled as if no token was masked; the true weight is known only now.
+  const double correction =
+      static_cast<double>(result.global_batch) * static_cast<double>(config_.model.sequence) / weight;
+  result.loss = loss / weight;
+  result.gradient_norm = std::sqrt(square) * correction;
+  result.skipped = !std::isfinite(result.gradient_norm) || !std::isfinite(result.loss);
+  return correction;
+}
+
+StepResult Trainer::PassOver(StepResult result, int request) {
+  Mark(kFirstPhase);
+  result.request = LargestRequest(Exchange(0, false, request)[3]);
+  result.skipped = result.passed_over = true;
+  result.step = ++progress_.step;
+  result.consumed_samples = progress_.consumed_samples += result.global_batch;
   return result;
 }
 
@@ -172,16 +196,25 @@ void Trainer::Mark(std::string_view phase) {
   }
 }
 
+std::array<double, 2> Trainer::LossSums(int micro_batches) const {
+  std::vector<float> losses(static_cast<std::size_t>(micro_batches) * 2);
+  if (!losses.empty()) {
+    device_.CopyToHost(losses.data(), loss_sums_.data, static_cast<std::int64_t>(losses.size()) * 4);
+  }
+  std::array<double, 2> sums{};
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    sums[i % 2] += losses[i];
+  }
+  return sums;
+}
+
 std::array<double, 4> Trainer::Exchange(int micro_batches, bool with_gradients, int request) {
   std::array<double, 4> sums{};
   sums[3] = RequestCode(request);
   const Coordinate& here = comms_.coordinate();
   if (here.pipeline == config_.layout.pipeline - 1 && here.tensor == 0) {
-    std::vector<float> losses(static_cast<std::size_t>(micro_batches) * 2);
-    device_.CopyToHost(losses.data(), loss_sums_.data, static_cast<std::int64_t>(losses.size()) * 4);
-    for (std::size_t i = 0; i < losses.size(); ++i) {
-      sums[i % 2] += losses[i];
-    }
+    const std::array<double, 2> mine = LossSums(micro_batches);
+    std::copy(mine.begin(), mine.end(), sums.begin());
   }
   std::vector<Tensor> gradients = zero_->counted_gradients();
   const std::size_t counted = gradients.size();

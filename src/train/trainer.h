@@ -2,6 +2,7 @@
 // decisions are equal on all of them.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -13,11 +14,25 @@
 #include "cost/step_cost.h"
 #include "data/sample_source.h"
 #include "run/run_config.h"
+#include "run/step_list.h"
 #include "train/batch_loader.h"
 #include "train/pipeline_runner.h"
 #include "train/zero_shard.h"
 
 namespace trireme {
+
+// Why a step's numbers were suspicious, as computing it again showed.
+enum class Cause : std::uint8_t {
+  kNone,     // it was not computed again
+  kPassing,  // other numbers the second time
+  kLasting,  // other numbers on another data rank
+  kData,     // the same numbers everywhere
+  kRepeats,  // the same numbers, and there is no other data rank
+};
+struct Verdict {
+  Cause cause = Cause::kNone;
+  std::string text;
+};
 
 struct StepResult {
   std::int64_t step = 0;  // the first is 1
@@ -26,8 +41,10 @@ struct StepResult {
   double learning_rate = 0;
   std::int64_t global_batch = 0;
   std::int64_t consumed_samples = 0;  // after this step
-  bool skipped = false;               // a non-finite loss or gradient: no update was made, on any rank
-  int request = 0;                    // the largest of the ranks' requests, see Step
+  bool skipped = false;               // no update was made, on any rank: a non-finite loss or gradient, or passed over
+  bool passed_over = false;           // train.skip_steps names it: nothing was computed
+  Verdict verdict;
+  int request = 0;  // the largest of the ranks' requests, see Step
   double seconds = 0;
 };
 
@@ -52,6 +69,10 @@ class Trainer {
   // Mean loss over validation.samples samples of the validation source, whatever the layout.
   double Validate();
 
+  // Asked between the numbers of a step and its update, with equal numbers on every rank: true has the step computed
+  // again, and StepResult::verdict says what that showed. After kLasting the gradients are not the step's.
+  void set_suspicion(std::function<bool(const StepResult&)> suspicion) { suspicion_ = std::move(suspicion); }
+
   // Told of the phases of every step; nullptr: nobody. Outlives the trainer or is replaced.
   void set_ledger(Ledger* ledger);
 
@@ -65,6 +86,11 @@ class Trainer {
   void PoisonGradient() { zero_->PoisonGradient(); }
   // For drills: flips a bit of one weight of this rank.
   void DamageWeight() { zero_->DamageWeight(); }
+  // For drills: flips an exponent's highest bit in this rank's gradient, call it in the phase "reduce"; a bit of an
+  // optimizer's moment; makes this rank's loss a hundred times as large, call it in the phase "norm".
+  void DamageGradient() { zero_->DamageGradient(); }
+  void DamageMoment() { zero_->DamageMoment(); }
+  void DamageLoss();
 
   const Progress& progress() const { return progress_; }
   // The whole state, for checkpoints: views of live memory. After writing to it call Restore.
@@ -89,6 +115,16 @@ class Trainer {
     SlotPlan slots;
   };
   const PlannedSchedule& ScheduleFor(int micro_batches);
+  // Forward and backward of every micro batch; gradients reduced.
+  void Compute(const std::vector<MicroBatch>& batch, std::int64_t step);
+  // One exchange gives every rank the same numbers, so the same decisions. The factor that the gradients need.
+  double TakeNumbers(StepResult& result, int micro_batches, int request);
+  StepResult PassOver(StepResult result, int request);
+  // See set_suspicion; the numbers of the result become those that count.
+  double Rerun(StepResult& result, std::int64_t first, int micro_batches);
+  // This rank's loss and weight, of the last stage.
+  std::array<double, 2> LossSums(int micro_batches) const;
+  std::vector<double> LossByDataRank(int micro_batches);
   // Sums what all ranks must know: {loss, weight, squared norm, requests in a positional code}.
   std::array<double, 4> Exchange(int micro_batches, bool with_gradients, int request = 0);
   int NextMicroBatches() const;
@@ -116,6 +152,8 @@ class Trainer {
   Tensor loss_sums_;
   std::int64_t total_samples_ = 0;
   Progress progress_;
+  StepList skip_steps_;
+  std::function<bool(const StepResult&)> suspicion_;
   Ledger* ledger_ = nullptr;
   int last_micro_batches_ = 0;
 };

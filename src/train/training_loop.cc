@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "train/first_weights.h"
-#include "train/loss_spikes.h"
 #include "train/run_checkpoints.h"
+#include "train/spikes.h"
 
 namespace trireme {
 namespace {
@@ -116,10 +116,20 @@ class Loop {
         flight_(config, context, options, watcher_),
         trainer_(config, context, sources),
         drill_(options.drill, context.world.rank(), options.run_folder + "/flight",
-               {.gradient = [this] { trainer_.PoisonGradient(); }, .weight = [this] { trainer_.DamageWeight(); }}),
-        spikes_(config.train.loss_spike),
+               {.gradient = [this] { trainer_.PoisonGradient(); },
+                .weight = [this] { trainer_.DamageWeight(); },
+                .exponent = [this] { trainer_.DamageGradient(); },
+                .moment = [this] { trainer_.DamageMoment(); },
+                .loss = [this] { trainer_.DamageLoss(); }}),
+        losses_("loss", config.train.loss_spike),
+        norms_("gradient norm", config.train.norm_spike),
         facts_{.total_steps = TotalSteps(config)} {
     trainer_.set_ledger(flight_.ledger());
+    if (config.train.rerun) {
+      trainer_.set_suspicion([this](const StepResult& result) {
+        return result.skipped || losses_.IsSpike(result.loss) || norms_.IsSpike(result.gradient_norm);
+      });
+    }
     if (flight_.ledger() != nullptr && context.device.is_host()) {
       flight_.ledger()->PromiseBeats();
     }
@@ -163,7 +173,7 @@ class Loop {
     while (trainer_.progress().step < facts_.total_steps && result.end == LoopEnd::kFinished) {
       facts_.result = trainer_.Step(static_cast<int>(Wanted()));
       result.step = facts_.result.step;
-      result.last_loss = facts_.result.loss;
+      result.last_loss = facts_.result.passed_over ? result.last_loss : facts_.result.loss;
       Observe();
       if (RolledBack()) {
         continue;
@@ -246,7 +256,9 @@ class Loop {
       priced_batch_ = facts_.result.global_batch;
       facts_.hardware_flops = HardwareFlops(config_, priced_batch_);
     }
-    watcher_.StepDone(facts_);
+    if (!facts_.result.passed_over) {
+      watcher_.StepDone(facts_);
+    }
     if (!memory_shown_) {
       memory_shown_ = true;
       watcher_.MemoryMeasured(GatherMemory(trainer_));
@@ -263,7 +275,13 @@ class Loop {
   void LookAtNumbers() {
     const StepResult& result = facts_.result;
     const std::string& choice = config_.train.on_nonfinite;
-    if (result.skipped) {
+    Require(result.verdict.cause != Cause::kLasting, "{}", result.verdict.text);
+    if (!result.verdict.text.empty()) {
+      watcher_.Note(result.verdict.text);
+    }
+    if (result.passed_over) {
+      watcher_.Note(fmt::format("step {}: passed over, as train.skip_steps says", result.step));
+    } else if (result.skipped) {
       const std::string where = trainer_.NameNonFinite();
       Require(choice != "stop", "step {}: not finite: {} (train.on_nonfinite = \"stop\")", result.step, where);
       watcher_.Note(fmt::format("step {}: not finite: {}", result.step, where));
@@ -271,8 +289,13 @@ class Loop {
       Require(!rolling_back_ || rollbacks_ < kMostRollbacks,
               "step {} is not finite after going back {} times, so that it is no passing fault: {}", result.step,
               rollbacks_, where);
-    } else if (const std::string spike = spikes_.Look(result.step, result.loss); !spike.empty()) {
-      watcher_.Note(spike);
+    } else {
+      for (const std::string& spike :
+           {losses_.Look(result.step, result.loss), norms_.Look(result.step, result.gradient_norm)}) {
+        if (!spike.empty()) {
+          watcher_.Note(spike);
+        }
+      }
     }
     const std::int64_t every = config_.train.replica_check_every;
     if (every > 0 && result.step % every == 0) {
@@ -321,7 +344,8 @@ class Loop {
   FlightRecorder flight_;  // before the trainer: its groups inherit the observer
   Trainer trainer_;
   DrillMaster drill_;
-  LossSpikes spikes_;
+  Spikes losses_;
+  Spikes norms_;
   StepFacts facts_;
   std::int64_t priced_batch_ = 0;
   bool memory_shown_ = false;

@@ -56,11 +56,14 @@ class ZeroShard : public ParameterSource, public GradientSink {
 
   // Rows of the table with an owned gradient that is not finite, ascending; after FinishGradients.
   std::vector<int> NonFiniteRows();
-  // Of the working weights that every data rank must hold alike; of nothing under stage 3, which has no copies.
+  // Of what every data rank must hold alike: working weights, under stage 0 also masters and moments; of nothing under
+  // stage 3, which has no copies.
   Digest DigestOfCopies();
   // For drills, see Trainer.
   void PoisonGradient();
   void DamageWeight();
+  void DamageGradient();
+  void DamageMoment();
 
   // Draws every owned master from (seed, parameter name, global index), then publishes.
   void DrawInitialWeights(std::uint64_t seed);
@@ -85,6 +88,7 @@ class ZeroShard : public ParameterSource, public GradientSink {
   void AllocateBuckets(Arena& arena);
   std::vector<OwnedShard> MakeShards() const;
   void GatherWeights();
+  void Flip(const Tensor& tensor, std::int64_t byte, std::byte bits);
 
   const ShardPlan& plan_;
   const ParameterTable& table_;

@@ -1,4 +1,4 @@
-#include "train/loss_spikes.h"
+#include "train/spikes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,8 +6,8 @@
 namespace trireme {
 namespace {
 
-TEST(LossSpikes, NotesAJumpAndNotASlowRise) {
-  LossSpikes spikes(2);
+TEST(Spikes, NotesAJumpAndNotASlowRise) {
+  Spikes spikes("loss", 2);
   for (int step = 1; step <= 50; ++step) {
     EXPECT_EQ(spikes.Look(step, 4 + 0.02 * step), "");
   }
@@ -16,8 +16,8 @@ TEST(LossSpikes, NotesAJumpAndNotASlowRise) {
   EXPECT_THAT(spikes.Look(53, 40), testing::HasSubstr("loss spike"));
 }
 
-TEST(LossSpikes, ZeroTurnsItOff) {
-  LossSpikes spikes(0);
+TEST(Spikes, ZeroTurnsItOff) {
+  Spikes spikes("loss", 0);
   for (int step = 1; step <= 50; ++step) {
     EXPECT_EQ(spikes.Look(step, step == 40 ? 1e6 : 1), "");
   }

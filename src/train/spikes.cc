@@ -1,6 +1,4 @@
-#include "train/loss_spikes.h"
-
-#include <algorithm>
+#include "train/spikes.h"
 
 #include "base/error.h"
 
@@ -12,16 +10,17 @@ constexpr double kShareOfNew = 0.05;
 
 }  // namespace
 
-std::string LossSpikes::Look(std::int64_t step, double loss) {
+bool Spikes::IsSpike(double value) const { return factor_ > 0 && seen_ >= kStepsBefore && value > factor_ * mean_; }
+
+std::string Spikes::Look(std::int64_t step, double value) {
   std::string text;
-  const double limit = factor_ * mean_;
-  const bool spike = factor_ > 0 && seen_ >= kStepsBefore && loss > limit;
+  const bool spike = IsSpike(value);
   if (spike) {
-    text = fmt::format("step {}: loss spike: {:.4f} is {:.1f} times its running mean of {:.4f}", step, loss,
-                       loss / mean_, mean_);
+    text = fmt::format("step {}: {} spike: {:.4f} is {:.1f} times its running mean of {:.4f}", step, name_, value,
+                       value / mean_, mean_);
   }
   // A spike enters the mean only up to the limit, so that the next one is still seen.
-  const double counted = spike ? limit : loss;
+  const double counted = spike ? factor_ * mean_ : value;
   mean_ = seen_ < kStepsBefore ? (mean_ * seen_ + counted) / (seen_ + 1)
                                : (1 - kShareOfNew) * mean_ + kShareOfNew * counted;
   ++seen_;
