@@ -16,7 +16,7 @@ namespace {
 
 // Training threads come first where cores are short. On Linux the value belongs to the calling thread.
 void YieldToTraining() {
-  constexpr int kNiceness = 10;
+  constexpr int kNiceness = 15;
   ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kNiceness);
 }
 
@@ -34,6 +34,7 @@ CheckpointSaver::~CheckpointSaver() {
 }
 
 void CheckpointSaver::Wait() {
+  hurry_ = true;
   if (worker_.joinable()) {
     worker_.join();
   }
@@ -54,7 +55,9 @@ void CheckpointSaver::StartSave(RunState state, std::vector<SaveSlice> slices) {
                 .rank = options_.rank,
                 .ranks = options_.ranks,
                 .read_back = options_.read_back,
-                .hook = options_.hook};
+                .hook = options_.hook,
+                .hurry = options_.asynchronous ? &hurry_ : nullptr};
+  hurry_ = false;
   state.ranks = options_.ranks;
   auto save = [this, task = std::move(task), state = std::move(state), slices = std::move(slices)] {
     Save(task, state, slices);

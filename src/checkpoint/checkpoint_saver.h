@@ -1,7 +1,7 @@
 // Saves checkpoints beside the training: StartSave() hands over a snapshot and returns, a thread of this object writes
-// it. One save at a time: the next StartSave() waits for the one before. A save that fails costs nothing but itself:
-// its folder is removed, older checkpoints stay, and one message says why. One object a rank; every rank starts the
-// same saves in the same order.
+// it, with rests, so that training has the machine. One save at a time: the next StartSave() waits for the one before.
+// A save that fails costs nothing but itself: its folder is removed, older checkpoints stay, and one message says why.
+// One object a rank; every rank starts the same saves in the same order.
 #pragma once
 
 #include <atomic>
@@ -40,7 +40,7 @@ class CheckpointSaver {
 
   // The memory behind `slices` must stay as it is until Wait() returns.
   void StartSave(RunState state, std::vector<SaveSlice> slices);
-  // Returns when no save is under way.
+  // Returns when no save is under way; the one that is takes no rests from here on.
   void Wait();
   // Highest step that rank 0 of this object has committed; -1 before the first and on other ranks.
   std::int64_t last_committed() const { return last_committed_.load(); }
@@ -56,6 +56,7 @@ class CheckpointSaver {
   SaverOptions options_;
   std::thread worker_;
   std::atomic<bool> stop_ = false;
+  std::atomic<bool> hurry_ = false;
   std::atomic<std::int64_t> last_committed_ = -1;
   std::atomic<double> last_seconds_ = 0;
   std::int64_t attempts_ = 0;

@@ -11,6 +11,7 @@
 #include "base/durable_file.h"
 #include "base/error.h"
 #include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/pacer.h"
 #include "checkpoint/shard_writer.h"
 
 namespace trireme {
@@ -150,6 +151,8 @@ void WriteShard(const SaveTask& task, std::span<const SaveSlice> slices) {
   RemoveTree(part);
   task.At(SavePoint::kOpen);
   ShardWriter writer(part, header);
+  Pacer pacer(task.hurry);
+  writer.set_on_chunk([&pacer] { pacer.Rest(); });
   for (std::size_t i = 0; i < slices.size(); ++i) {
     if (i == slices.size() / 2) {
       task.At(SavePoint::kMidShard);

@@ -50,6 +50,8 @@ struct SaveTask {
   std::int64_t ranks = 1;
   bool read_back = true;  // compare what the disk has with what was written, before the shard counts
   SaveHook hook;          // may be empty
+  // Given: the shard is written at half speed while this is false.
+  const std::atomic<bool>* hurry = nullptr;
 
   std::string unfinished() const;  // folder/step-N.tmp
   std::string finished() const;    // folder/step-N

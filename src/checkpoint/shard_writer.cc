@@ -59,6 +59,9 @@ void ShardWriter::EndChunk() {
     chunk_ = 0;
     slice_filled_ = 0;
   }
+  if (on_chunk_) {
+    on_chunk_();
+  }
 }
 
 void ShardWriter::WriteHeader() {
@@ -82,6 +85,9 @@ void ShardWriter::VerifyWritten() const {
       Require(DigestOf(part) == slice.chunks[i],
               "'{}', tensor '{} {}', byte offset {}: what was read back is not what was written", file.path(),
               slice.kind, slice.tensor, slice.offset + first);
+      if (on_chunk_) {
+        on_chunk_();
+      }
     }
   }
 }

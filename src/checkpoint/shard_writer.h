@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "base/durable_file.h"
 #include "checkpoint/shard_header.h"
@@ -17,6 +19,8 @@ class ShardWriter {
   // `header` names slices with their pieces; offsets and digests are filled here. The file must not exist.
   ShardWriter(const std::string& path, ShardHeader header);
 
+  // Called after every chunk that was written or read back; empty: nobody.
+  void set_on_chunk(std::function<void()> on_chunk) { on_chunk_ = std::move(on_chunk); }
   // The next values, slice after slice in the header's order; a call may end anywhere.
   void Append(std::span<const float> values);
   std::int64_t bytes() const { return file_.size(); }  // written so far
@@ -39,6 +43,7 @@ class ShardWriter {
   std::int64_t chunk_filled_ = 0;  // bytes
   std::int64_t slice_filled_ = 0;
   std::unique_ptr<Hasher> hasher_;
+  std::function<void()> on_chunk_;
 };
 
 // Bytes that the file of a header has.

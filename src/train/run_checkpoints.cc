@@ -1,6 +1,7 @@
 #include "train/run_checkpoints.h"
 
 #include <algorithm>
+#include <cassert>
 #include <chrono>
 #include <filesystem>
 
@@ -67,6 +68,16 @@ std::vector<std::string> Differences(const RunConfig& config, const RunState& sa
   return lines;
 }
 
+RunState AboutRun(const RunConfig& config) {
+  RunState state;
+  state.seed = config.train.seed;
+  state.layout = config.layout.ToString();
+  state.model = config.model;
+  state.recipe = ToToml(config);
+  state.keys = Flatten(config);
+  return state;
+}
+
 SaverOptions OptionsOfSaver(const RunCheckpointOptions& options, const Communicator& world) {
   return {.folder = options.folder,
           .rank = world.rank(),
@@ -85,6 +96,7 @@ RunCheckpoints::RunCheckpoints(RunCheckpointOptions options, Communicator& world
       world_(world),
       device_(device),
       table_(table),
+      about_run_(AboutRun(options_.config)),
       saver_(OptionsOfSaver(options_, world)) {
   // No rank saves before rank 0 has removed what an earlier process left.
   world_.Barrier();
@@ -104,29 +116,42 @@ void RunCheckpoints::Alive() const {
 
 void RunCheckpoints::Reserve(std::span<const OwnedState> states) {
   saver_.Wait();
-  snapshot_.resize(static_cast<std::size_t>(SavedElements(states)));
+  PlanSnapshot(states);
 }
 
-std::vector<SaveSlice> RunCheckpoints::Snapshot(std::span<const OwnedState> states) {
+void RunCheckpoints::PlanSnapshot(std::span<const OwnedState> states) {
   snapshot_.resize(static_cast<std::size_t>(SavedElements(states)));
-  std::vector<SaveSlice> slices;
+  slices_.clear();
   std::size_t offset = 0;
   for (const OwnedState& state : states) {
     const auto count = static_cast<std::size_t>(SavedElements(state));
     if (count == 0) {
       continue;
     }
-    CopyRuns(device_, state, snapshot_.data() + offset);
-    Alive();
     const Parameter& parameter = table_.rows()[static_cast<std::size_t>(state.row)];
-    slices.push_back({.tensor = parameter.name,
-                      .kind = KindName(state.kind),
-                      .shape = parameter.shape,
-                      .pieces = PiecesOf(state.runs),
-                      .values = std::span(snapshot_).subspan(offset, count)});
+    slices_.push_back({.tensor = parameter.name,
+                       .kind = KindName(state.kind),
+                       .shape = parameter.shape,
+                       .pieces = PiecesOf(state.runs),
+                       .values = std::span(snapshot_).subspan(offset, count)});
     offset += count;
   }
-  return slices;
+}
+
+void RunCheckpoints::Snapshot(std::span<const OwnedState> states) {
+  if (slices_.empty()) {
+    PlanSnapshot(states);
+  }
+  std::size_t offset = 0;
+  for (const OwnedState& state : states) {
+    const auto count = static_cast<std::size_t>(SavedElements(state));
+    if (count > 0) {
+      CopyRuns(device_, state, snapshot_.data() + offset);
+      offset += count;
+      Alive();
+    }
+  }
+  assert(offset == snapshot_.size());
 }
 
 void RunCheckpoints::Save(const SavedProgress& progress, std::span<const OwnedState> states) {
@@ -135,25 +160,19 @@ void RunCheckpoints::Save(const SavedProgress& progress, std::span<const OwnedSt
   }
   const auto start = std::chrono::steady_clock::now();
   saver_.Wait();
-  std::vector<SaveSlice> slices = Snapshot(states);
+  Snapshot(states);
   if (options_.hook) {
     options_.hook(SavePoint::kSnapshot);
   }
-  stall_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  const RunConfig& config = options_.config;
-  RunState state;
+  RunState state = about_run_;
   state.step = progress.step;
   state.consumed_samples = progress.consumed_samples;
   state.updates = progress.updates;
   state.loss_scale = progress.loss_scale;
-  state.seed = config.train.seed;
-  state.layout = config.layout.ToString();
-  state.model = config.model;
-  state.recipe = ToToml(config);
-  state.keys = Flatten(config);
   state.notes = progress.notes;
   last_started_ = progress.step;
-  saver_.StartSave(std::move(state), std::move(slices));
+  saver_.StartSave(std::move(state), slices_);
+  stall_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 std::int64_t RunCheckpoints::Smallest(std::int64_t mine) {

@@ -53,6 +53,7 @@ class RunCheckpoints {
   RunCheckpoints(RunCheckpointOptions options, Communicator& world, Device& device, const ParameterTable& table);
 
   // Optional: touches the memory of the snapshot before the first save, which is otherwise slower than the next ones.
+  // Every call of an object is about the same states.
   void Reserve(std::span<const OwnedState> states);
 
   // Copies the state and returns; a thread writes it. The only stall is the copy, unless the save before is still
@@ -61,7 +62,7 @@ class RunCheckpoints {
   // Returns when this rank's part of the last save is done; on rank 0, when the checkpoint is there or has failed. The
   // destructor does not wait for other ranks: call this before the end of a run.
   void Wait() { saver_.Wait(); }
-  // Seconds that the last Save() held up the training: the wait for the save before, and the copy.
+  // Seconds that the last Save() held up the training, the wait for the save before included.
   double stall_seconds() const { return stall_seconds_; }
   std::int64_t last_committed() const { return saver_.last_committed(); }
 
@@ -75,7 +76,9 @@ class RunCheckpoints {
   std::optional<LoadedCheckpoint> Load(std::span<const OwnedState> states);
 
  private:
-  std::vector<SaveSlice> Snapshot(std::span<const OwnedState> states);
+  // Takes memory for the snapshot and describes what lies where in it.
+  void PlanSnapshot(std::span<const OwnedState> states);
+  void Snapshot(std::span<const OwnedState> states);
   void ReadInto(const CheckpointReader& reader, const OwnedState& state, std::vector<float>& staging);
   std::string TryLoad(const std::string& folder, std::span<const OwnedState> states, LoadedCheckpoint& loaded);
   std::int64_t Smallest(std::int64_t mine);
@@ -86,7 +89,9 @@ class RunCheckpoints {
   Communicator& world_;
   Device& device_;
   const ParameterTable& table_;
+  RunState about_run_;  // what is the same in every save
   std::vector<float> snapshot_;
+  std::vector<SaveSlice> slices_;  // of the snapshot
   double stall_seconds_ = 0;
   std::int64_t last_started_ = -1;
   CheckpointSaver saver_;  // last: its thread reads the snapshot

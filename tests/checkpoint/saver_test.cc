@@ -2,6 +2,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <mutex>
 #include <thread>
 
@@ -177,6 +178,30 @@ TEST(CheckpointSaver, AFullDiskCostsOneMessageAndNothingElse) {
   CheckpointSaver next({.folder = folder.path(), .asynchronous = false});
   next.StartSave(StateAt(table.config(), 3), Views(SlicesOfRank(table, {}, 0, 3)));
   EXPECT_FALSE(HasUnfinished(folder.path()));
+}
+
+TEST(CheckpointSaver, ABitThatTheDiskTurnsIsFoundBeforeTheCheckpointCounts) {
+  const ParameterTable table(TinyModel("gpt2"));
+  const TestFolder folder;
+  SaveWorld(folder.path(), table, {}, 1);
+  Mailbox mailbox;
+  const auto flip = [&](SavePoint point) {
+    if (point == SavePoint::kAfterSync) {
+      std::fstream file(folder / StepFolderName(2) + ".tmp/" + ShardFileName(0) + ".part",
+                        std::ios::in | std::ios::out | std::ios::binary);
+      file.seekg(-1, std::ios::end);
+      const char last = static_cast<char>(file.get());
+      file.seekp(-1, std::ios::end);
+      file.put(static_cast<char>(last ^ 1));
+    }
+  };
+  CheckpointSaver saver({.folder = folder.path(), .message = mailbox.writer(), .hook = flip});
+  const auto owned = SlicesOfRank(table, {}, 0, 2);
+  saver.StartSave(StateAt(table.config(), 2), Views(owned));
+  saver.Wait();
+  ASSERT_THAT(mailbox.messages(), testing::SizeIs(1));
+  EXPECT_THAT(mailbox.messages()[0], HasSubstr("what was read back is not what was written"));
+  EXPECT_THAT(StepsIn(folder.path()), ElementsAre(1));
 }
 
 TEST(CheckpointSaver, NoFileHandlesCostOneMessage) {
