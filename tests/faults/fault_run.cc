@@ -120,6 +120,15 @@ std::int64_t FaultRun::SavedStep() const {
   return found ? found->checkpoint.step : -1;
 }
 
+double FaultRun::SecondsUntilNamed(const Outcome& outcome) {
+  const std::size_t at = outcome.output.find("no rank has moved for ");
+  double seconds = 0;
+  if (at != std::string::npos) {
+    std::sscanf(outcome.output.c_str() + at, "no rank has moved for %lf s", &seconds);
+  }
+  return seconds;
+}
+
 std::string FaultRun::Digest() const {
   const auto found = FindNewest(folder() + "/checkpoints");
   return found ? ToHex(DigestOfState(CheckpointReader(found->checkpoint.path))) : "no checkpoint";

@@ -38,6 +38,8 @@ class FaultRun {
   std::int64_t LoggedStep() const;
   // Of the newest checkpoint; -1: none.
   std::int64_t SavedStep() const;
+  // How long ranks stood still until the supervisor named one, as it says; 0: it named none.
+  static double SecondsUntilNamed(const Outcome& outcome);
   // Of the newest checkpoint's whole state.
   std::string Digest() const;
   // Of the same run when nothing happens to it.

@@ -91,12 +91,7 @@ TEST(Supervisor, NamesEveryFaultOfEveryPhase) {
         "rank 1 " + std::string(fault.what == "spin" ? "spins" : "does nothing") + " in phase '" + fault.phase + "'";
     EXPECT_THAT(outcome.output, HasSubstr(expected));
     named += outcome.output.find(expected) != std::string::npos ? 1 : 0;
-    const std::size_t at = outcome.output.find("no rank has moved for ");
-    double seconds = 0;
-    if (at != std::string::npos) {
-      std::sscanf(outcome.output.c_str() + at, "no rank has moved for %lf s", &seconds);
-    }
-    slowest = std::max(slowest, seconds);
+    slowest = std::max(slowest, FaultRun::SecondsUntilNamed(outcome));
   }
   std::printf("score: %d of %zu faults of phases named, the slowest after %.1f s\n", named, faults.size(), slowest);
 }
