@@ -175,6 +175,14 @@ void RunCheckpoints::Save(const SavedProgress& progress, std::span<const OwnedSt
   stall_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+void RunCheckpoints::Finish() {
+  saver_.Wait();
+  world_.Barrier();
+  if (world_.rank() == 0) {
+    RemoveUnfinished(options_.folder);
+  }
+}
+
 std::int64_t RunCheckpoints::Smallest(std::int64_t mine) {
   if (world_.size() == 1) {
     return mine;

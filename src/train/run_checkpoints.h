@@ -1,6 +1,6 @@
 // A run's checkpoints as the trainer sees them: saves its owned state beside the training, and loads the newest good
 // checkpoint under whatever layout the run has now. One object a rank, used from the rank's thread; every rank makes
-// the same calls. Load() is collective, Save() and Wait() are not.
+// the same calls. Load() and Finish() are collective, Save() and Wait() are not.
 #pragma once
 
 #include <cstdint>
@@ -62,6 +62,9 @@ class RunCheckpoints {
   // Returns when this rank's part of the last save is done; on rank 0, when the checkpoint is there or has failed. The
   // destructor does not wait for other ranks: call this before the end of a run.
   void Wait() { saver_.Wait(); }
+  // Wait() of every rank, before the end of a run; then rank 0 removes what ranks left that were late for a save which
+  // failed. Collective over the world.
+  void Finish();
   // Seconds that the last Save() held up the training, the wait for the save before included.
   double stall_seconds() const { return stall_seconds_; }
   std::int64_t last_committed() const { return saver_.last_committed(); }

@@ -189,7 +189,7 @@ class Loop {
     }
     if (checkpoints_ != nullptr) {
       Mark("save");
-      checkpoints_->Wait();
+      checkpoints_->Finish();
     }
     Mark("end");
     return result;

@@ -1,11 +1,16 @@
-// Loaded into the program by tests (LD_PRELOAD): a wall clock that jumps by a day back and forth with every look, or
-// syncs that take their time.
+// Loaded into the program by tests (LD_PRELOAD): a wall clock that jumps by a day back and forth with every look, syncs
+// that take their time, or a folder on a disk that has become read-only.
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
+#include <cstdarg>
 #include <cstdlib>
+#include <string_view>
 #include <thread>
 
 namespace {
@@ -15,7 +20,34 @@ Function Real(const char* name) {
   return reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));
 }
 
+bool IsReadOnly(const char* path) {
+  const char* const folder = std::getenv("TRIREME_SHIM_READ_ONLY");
+  return folder != nullptr && std::string_view(path).starts_with(folder);
+}
+
 }  // namespace
+
+extern "C" int open(const char* path, int flags, ...) {
+  static const auto real = Real<int (*)(const char*, int, ...)>("open");
+  va_list more;
+  va_start(more, flags);
+  const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(more, mode_t) : 0;
+  va_end(more);
+  if ((flags & O_ACCMODE) != O_RDONLY && IsReadOnly(path)) {
+    errno = EROFS;
+    return -1;
+  }
+  return real(path, flags, mode);
+}
+
+extern "C" int mkdir(const char* path, mode_t mode) {
+  static const auto real = Real<int (*)(const char*, mode_t)>("mkdir");
+  if (IsReadOnly(path)) {
+    errno = EROFS;
+    return -1;
+  }
+  return real(path, mode);
+}
 
 extern "C" int clock_gettime(clockid_t clock, timespec* time) {
   static const auto real = Real<int (*)(clockid_t, timespec*)>("clock_gettime");

@@ -48,6 +48,20 @@ TEST(Disk, AFolderThatCannotBeWrittenCostsSavesAndNotTheRun) {
   EXPECT_EQ(run.LoggedStep(), 6);
 }
 
+TEST(Disk, ThatHasBecomeReadOnlyCostsSavesAndNotTheRun) {
+  const FaultRun run({"train.steps=12", "checkpoint.every=6"});
+  EXPECT_EQ(run.Run({"--steps", "6"}).code, 0);
+  const Outcome outcome = run.Wait(
+      run.Start({}, {"env", "LD_PRELOAD=" TRIREME_SHIM, "TRIREME_SHIM_READ_ONLY=" + run.folder() + "/checkpoints/"}));
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("resumed after step 6"));
+  EXPECT_EQ(CountOf(outcome.output, "checkpoint of step 12 failed"), 1) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("Read-only file system"));
+  EXPECT_EQ(run.LoggedStep(), 12);
+  EXPECT_EQ(run.SavedStep(), 6);
+  EXPECT_EQ(run.Program({"checkpoint", "verify", run.folder()}).code, 0);
+}
+
 TEST(Disk, ThatLosesTheWholeFolderCostsNothingButIt) {
   const FaultRun run({"train.steps=1000000", "checkpoint.every=0"});
   const pid_t process = run.Start();
