@@ -74,11 +74,12 @@ void AddStragglers(const std::vector<Meeting>& meetings, double least_share, std
     delays[meeting.last] += meeting.delay;
   }
   for (const auto& [rank, delay] : delays) {
-    const auto slowest = std::count_if(by_span.begin(), by_span.end(), [&](const std::map<int, double>& span) {
-      const auto most =
-          std::max_element(span.begin(), span.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-      return most != span.end() && most->first == rank;
-    });
+    const auto slowest =
+        std::count_if(by_span.begin(), by_span.end(), [rank = rank](const std::map<int, double>& span) {
+          const auto most = std::max_element(span.begin(), span.end(),
+                                             [](const auto& a, const auto& b) { return a.second < b.second; });
+          return most != span.end() && most->first == rank;
+        });
     const double share = delay / seconds;
     if (slowest >= kMostSpans && share >= least_share) {
       found.push_back({.rank = rank,
