@@ -19,6 +19,9 @@ std::uint64_t PairKey(std::int32_t left, std::int32_t right) {
   return (static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32) | static_cast<std::uint32_t>(right);
 }
 
+constexpr std::int64_t kIdsPerToken = 16;
+constexpr std::int64_t kSpareIds = 4096;
+
 }  // namespace
 
 BytePairModel::BytePairModel(const BytePairVocabulary& vocabulary, const std::string& origin)
@@ -30,6 +33,10 @@ BytePairModel::BytePairModel(const BytePairVocabulary& vocabulary, const std::st
             kMostTokens);
     largest = std::max(largest, id);
   }
+  // Ids may have holes, but a small file must not ask for a large table.
+  const auto most = static_cast<std::int64_t>(vocabulary.tokens.size()) * kIdsPerToken + kSpareIds;
+  Require(largest < most, "'{}' has {} tokens and an id of {}; ids below {} would be taken", origin,
+          vocabulary.tokens.size(), largest, most);
   bytes_.resize(static_cast<std::size_t>(largest) + 1);
   by_text_.reserve(vocabulary.tokens.size());
   for (const auto& [text, id] : vocabulary.tokens) {

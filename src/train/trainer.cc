@@ -130,7 +130,7 @@ StepResult Trainer::Step(int request) {
 
   // 6–7. Update owned shards, then parameters again.
   Mark("update");
-  if (!result.skipped) {
+  if (!result.skipped && result.verdict.cause != Cause::kLasting) {
     zero_->Update(static_cast<float>(result.learning_rate), static_cast<float>(correction * factor),
                   ++progress_.updates);
   }

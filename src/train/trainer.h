@@ -70,7 +70,7 @@ class Trainer {
   double Validate();
 
   // Asked between the numbers of a step and its update, with equal numbers on every rank: true has the step computed
-  // again, and StepResult::verdict says what that showed. After kLasting the gradients are not the step's.
+  // again, and StepResult::verdict says what that showed. After kLasting no update is made.
   void set_suspicion(std::function<bool(const StepResult&)> suspicion) { suspicion_ = std::move(suspicion); }
 
   // Told of the phases of every step; nullptr: nobody. Outlives the trainer or is replaced.

@@ -298,6 +298,7 @@ TEST(TokenizerFiles, EachFaultIsOneClearError) {
   EXPECT_EQ(with("BPE", "BPE"), "");
   EXPECT_THAT(with("\"BPE\"", "\"Unigram\""), HasSubstr("is Unigram"));
   EXPECT_THAT(with("\"b\": 1", "\"b\": 0"), HasSubstr("has id 0, which another token has"));
+  EXPECT_THAT(with("\"b\": 1", "\"b\": 9000000"), HasSubstr("tokens and an id of 9000000; ids below"));
   EXPECT_THAT(with("\"b\": 1", "\"b\": -1"), HasSubstr("token id -1"));
   EXPECT_THAT(with("\"b\": 1", "\"b\": 1.5"), HasSubstr("token id 1.5"));
   EXPECT_THAT(with("\"b\": 1", "\"b\": 2000000000"), HasSubstr("not in [0, 16777216)"));
