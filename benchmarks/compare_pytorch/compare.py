@@ -4,9 +4,10 @@
     python3 benchmarks/compare_pytorch/compare.py --trireme build/cuda/trireme
     python3 benchmarks/compare_pytorch/compare.py --trireme build/cuda/trireme --shapes "" --curves corpus.txt
 
-For each shape and program: the best micro batch of those tried (the shape's own, half and twice it, where they fit),
-the median tokens/s of all rounds at it, model TFLOP/s, and the ratio to torch.compile; then peak memory at the shape's
-own micro batch, for all programs alike, and its ratio. Both programs read random tokens: only the step is measured.
+For each shape and program: the best micro batch, found by climbing from the shape's own (twice as large as long as that
+is faster and fits, then half); the median tokens/s of all rounds at it, the programs one after another in each; model
+TFLOP/s and the ratio to torch.compile; then peak memory at the shape's own micro batch, for all programs alike, and its
+ratio. All read random tokens: only the step is measured. A line on standard error tells of each run.
 
 --curves FILE (text, whose bytes are the tokens, or a prepared FILE.bin) trains the 124M shape for --curve-steps steps of
 32 sequences from the same weights over the same samples, and overlays the losses.
@@ -15,9 +16,9 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
+import time
 
 from curves import run_curves
 from programs import Shape, run_torch, run_trireme
@@ -28,6 +29,7 @@ SHAPES = {
     "176b-2layers": Shape(2, 14336, 112, 50304, 2048, 4),
     "gpt2-1558m": Shape(48, 1600, 25, 50304, 1024, 16),
     "124m-t4096": Shape(12, 768, 12, 50304, 4096, 16),
+    "llama-1b": Shape(16, 2048, 16, 50304, 2048, 16, "llama"),
 }
 
 
@@ -48,49 +50,70 @@ def programs(path, keys):
 class Entry:
     """What is known of one program on one shape."""
 
-    def __init__(self, run, shape, candidates, steps):
-        self.run, self.shape, self.candidates, self.steps = run, shape, candidates, steps
-        self.best = None
+    def __init__(self, name, run, shape):
+        self.name, self.run, self.shape = name, run, shape
+        self.tried = {}  # by micro batch; None where memory ran out
+        self.best = shape.micro_batch
         self.tokens = []
-        self.equal_memory = None
 
-    def round(self):
-        if self.best is not None:
-            self.tokens.append(self.run(self.shape, self.best, self.steps)["tokens"])
-            return
-        results = {}
-        for micro_batch in self.candidates:
-            result = self.run(self.shape, micro_batch, self.steps)
-            if result is not None:
-                results[micro_batch] = result
-        if not results:
-            raise SystemExit(f"none of the micro batches {self.candidates} fits")
-        self.best = max(results, key=lambda size: results[size]["tokens"])
-        self.tokens.append(results[self.best]["tokens"])
-        if self.shape.micro_batch in results:
-            self.equal_memory = results[self.shape.micro_batch]["memory"]
+    def measure(self, micro_batch, steps):
+        start = time.time()
+        result = self.run(self.shape, micro_batch, steps)
+        told = f"{result['tokens']:.0f} tokens/s, {result['memory'] / 1e9:.1f} GB" if result else "out of memory"
+        print(f"  {self.name}, micro batch {micro_batch}: {told} ({time.time() - start:.0f} s)", file=sys.stderr, flush=True)
+        return result
+
+    def rate(self, micro_batch, steps):
+        if micro_batch not in self.tried:
+            self.tried[micro_batch] = self.measure(micro_batch, steps)
+        return self.tried[micro_batch]["tokens"] if self.tried[micro_batch] else 0
+
+    def search(self, steps):
+        """Climbs by factors of two, first up, then down, to a micro batch that both neighbours do not beat by 0.5 %."""
+        self.rate(self.best, steps)
+        for larger in (True, False):
+            while larger or self.best > 1:
+                following = self.best * 2 if larger else self.best // 2
+                if self.rate(following, steps) <= 1.005 * self.rate(self.best, steps):
+                    break
+                self.best = following
+        if self.rate(self.best, steps) == 0:
+            raise SystemExit(f"{self.name}: no micro batch fits")
+
+    def round(self, steps):
+        self.tokens.append(self.measure(self.best, steps)["tokens"])
+
+    def equal_memory(self):
+        own = self.tried.get(self.shape.micro_batch)
+        return own["memory"] if own else 0
 
 
 def compare(name, chosen, arguments):
     shape = SHAPES[name]
-    own = shape.micro_batch
-    candidates = [own] if arguments.own_micro_batch else [own, 2 * own] + ([own // 2] if own > 1 else [])
-    entries = {program: Entry(run, shape, candidates, arguments.steps) for program, run in chosen.items()}
-    for _ in range(arguments.rounds):
+    entries = {program: Entry(f"{name} {program}", run, shape) for program, run in chosen.items()}
+    for entry in entries.values():
+        if arguments.own_micro_batch:
+            if entry.rate(shape.micro_batch, arguments.steps) == 0:
+                raise SystemExit(f"{entry.name}: micro batch {shape.micro_batch} does not fit")
+            entry.tokens.append(entry.rate(shape.micro_batch, arguments.steps))
+        else:
+            entry.search(arguments.search_steps)
+    for _ in range(arguments.rounds - (1 if arguments.own_micro_batch else 0)):
         for entry in entries.values():
-            entry.round()
+            entry.round(arguments.steps)
     base = entries.get("torch.compile")
     rows = []
     for program, entry in entries.items():
         tokens = statistics.median(entry.tokens)
+        memory = entry.equal_memory()
         rows.append({
             "shape": name, "program": program, "micro_batch": entry.best, "tokens_per_second": tokens,
             "tflops": tokens * shape.flops_per_token() / 1e12,
             "ratio": tokens / statistics.median(base.tokens) if base else 0,
-            "equal_memory_gb": (entry.equal_memory or 0) / 1e9,
-            "memory_ratio": entry.equal_memory / base.equal_memory
-            if base and entry.equal_memory and base.equal_memory else 0,
-            "all_rounds": entry.tokens})
+            "equal_memory_gb": memory / 1e9,
+            "memory_ratio": memory / base.equal_memory() if base and base.equal_memory() else 0,
+            "all_rounds": entry.tokens,
+            "tried": {size: result and result["tokens"] for size, result in entry.tried.items()}})
     return rows
 
 
@@ -107,11 +130,12 @@ def show(rows):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trireme", required=True, help="the program, built with CUDA")
-    parser.add_argument("--shapes", default="124m,1.3b", help="of " + ", ".join(SHAPES))
+    parser.add_argument("--shapes", default=",".join(SHAPES), help="a list; all when not given")
     parser.add_argument("--programs", help="a list; all when not given")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--own-micro-batch", action="store_true", help="try the shape's own micro batch only")
+    parser.add_argument("--search-steps", type=int, default=5, help="steps of each run that looks for the micro batch")
+    parser.add_argument("--own-micro-batch", action="store_true", help="take the shape's own micro batch for all")
     parser.add_argument("--set", action="append", default=[], help="a key for Trireme, such as train.graphs=false")
     parser.add_argument("--curves", help="a text or a prepared .bin: compare losses")
     parser.add_argument("--curve-steps", type=int, default=500)

@@ -18,16 +18,21 @@ class Shape:
     vocabulary: int
     sequence: int
     micro_batch: int
+    family: str = "gpt2"
 
     def flops_per_token(self):
         """Forward and backward; causal attention counts half of the pairs."""
-        blocks = 72 * self.hidden * self.hidden * self.layers + 6 * self.sequence * self.hidden * self.layers
+        unit = 256 if self.hidden >= 1024 else 8
+        ffn = -(-(-(-8 * self.hidden // 3)) // unit) * unit
+        matrices = 4 * self.hidden * self.hidden
+        matrices += 3 * self.hidden * ffn if self.family == "llama" else 8 * self.hidden * self.hidden
+        blocks = self.layers * (6 * matrices + 6 * self.sequence * self.hidden)
         return blocks + 6 * self.hidden * self.vocabulary
 
 
 def start_torch(job):
     """The job's result; None when memory runs out."""
-    done = subprocess.run([sys.executable, os.path.join(HERE, "gpt.py"), json.dumps(job)], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, os.path.join(HERE, "torch_program.py"), json.dumps(job)], capture_output=True, text=True)
     if done.returncode == 0:
         return json.loads(done.stdout.strip().splitlines()[-1])
     if "OutOfMemory" in done.stderr:
@@ -49,7 +54,7 @@ def start_trireme(program, shape, run_folder, keys, checkpoints=False):
     """The metrics of every step; None when memory runs out."""
     recipe = run_folder + ".toml"
     with open(recipe, "w", encoding="utf-8") as file:
-        file.write(f'[model]\nfamily = "gpt2"\nlayers = {shape.layers}\nhidden = {shape.hidden}\n'
+        file.write(f'[model]\nfamily = "{shape.family}"\nlayers = {shape.layers}\nhidden = {shape.hidden}\n'
                    f"heads = {shape.heads}\nvocabulary = {shape.vocabulary}\nsequence = {shape.sequence}\n"
                    '[train]\ndtype = "bf16"\ndevice = "cuda"\n[data]\nsource = "synthetic"\n')
     command = [program, "train", recipe, "--run", run_folder] + ([] if checkpoints else ["--no-checkpoint"])

@@ -1,4 +1,4 @@
-"""A plain GPT-2 in PyTorch, trained as Trireme trains it: bf16 autocast, fp32 weights, fused AdamW, clipping.
+"""A plain GPT-2 or Llama in PyTorch, trained as Trireme trains it: bf16 autocast, fp32 weights, fused AdamW, clipping.
 
 Run by compare.py in a process of its own. It reads a job as JSON from its first argument and prints a result as JSON.
 """
@@ -9,41 +9,9 @@ import time
 
 import numpy
 import torch
-import torch.nn.functional as F
 from torch import nn
 
-
-class Block(nn.Module):
-    def __init__(self, hidden, heads):
-        super().__init__()
-        self.heads = heads
-        self.ln_1, self.ln_2 = nn.LayerNorm(hidden), nn.LayerNorm(hidden)
-        self.qkv, self.out = nn.Linear(hidden, 3 * hidden), nn.Linear(hidden, hidden)
-        self.up, self.down = nn.Linear(hidden, 4 * hidden), nn.Linear(4 * hidden, hidden)
-
-    def forward(self, x):
-        batch, length, hidden = x.shape
-        qkv = self.qkv(self.ln_1(x)).view(batch, length, 3, self.heads, hidden // self.heads)
-        q, k, v = qkv.permute(2, 0, 3, 1, 4)
-        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.out(attended.transpose(1, 2).reshape(batch, length, hidden))
-        return x + self.down(F.gelu(self.up(self.ln_2(x)), approximate="tanh"))
-
-
-class Gpt(nn.Module):
-    def __init__(self, layers, hidden, heads, vocabulary, sequence):
-        super().__init__()
-        self.vocabulary = vocabulary
-        self.tokens, self.positions = nn.Embedding(vocabulary, hidden), nn.Embedding(sequence, hidden)
-        self.blocks = nn.ModuleList(Block(hidden, heads) for _ in range(layers))
-        self.norm = nn.LayerNorm(hidden)
-
-    def forward(self, x, y):
-        h = self.tokens(x) + self.positions(torch.arange(x.shape[1], device=x.device))
-        for block in self.blocks:
-            h = block(h)
-        logits = self.norm(h) @ self.tokens.weight.to(torch.bfloat16).T
-        return F.cross_entropy(logits.view(-1, self.vocabulary).float(), y.view(-1))
+from models import Gpt, Llama
 
 
 def read_safetensors(path):
@@ -81,7 +49,8 @@ def load(model, path):
 def main():
     job = json.loads(sys.argv[1])
     torch.manual_seed(1)
-    model = Gpt(job["layers"], job["hidden"], job["heads"], job["vocabulary"], job["sequence"]).cuda()
+    family = {"gpt2": Gpt, "llama": Llama}[job["family"]]
+    model = family(job["layers"], job["hidden"], job["heads"], job["vocabulary"], job["sequence"]).cuda()
     if "weights" in job:
         load(model, job["weights"])
     trained = torch.compile(model) if job["compile"] else model

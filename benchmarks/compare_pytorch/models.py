@@ -1,0 +1,86 @@
+"""GPT-2 and Llama, written plainly."""
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Block(nn.Module):
+    def __init__(self, hidden, heads):
+        super().__init__()
+        self.heads = heads
+        self.ln_1, self.ln_2 = nn.LayerNorm(hidden), nn.LayerNorm(hidden)
+        self.qkv, self.out = nn.Linear(hidden, 3 * hidden), nn.Linear(hidden, hidden)
+        self.up, self.down = nn.Linear(hidden, 4 * hidden), nn.Linear(4 * hidden, hidden)
+
+    def forward(self, x):
+        batch, length, hidden = x.shape
+        qkv = self.qkv(self.ln_1(x)).view(batch, length, 3, self.heads, hidden // self.heads)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)
+        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(attended.transpose(1, 2).reshape(batch, length, hidden))
+        return x + self.down(F.gelu(self.up(self.ln_2(x)), approximate="tanh"))
+
+
+class Gpt(nn.Module):
+    def __init__(self, layers, hidden, heads, vocabulary, sequence):
+        super().__init__()
+        self.vocabulary = vocabulary
+        self.tokens, self.positions = nn.Embedding(vocabulary, hidden), nn.Embedding(sequence, hidden)
+        self.blocks = nn.ModuleList(Block(hidden, heads) for _ in range(layers))
+        self.norm = nn.LayerNorm(hidden)
+
+    def forward(self, x, y):
+        h = self.tokens(x) + self.positions(torch.arange(x.shape[1], device=x.device))
+        for block in self.blocks:
+            h = block(h)
+        logits = self.norm(h) @ self.tokens.weight.to(torch.bfloat16).T
+        return F.cross_entropy(logits.view(-1, self.vocabulary).float(), y.view(-1))
+
+
+def llama_ffn(hidden):
+    """Three matrices of 8/3 hidden, rounded up as Trireme's recipe does."""
+    unit = 256 if hidden >= 1024 else 8
+    return -(-(-(-8 * hidden // 3)) // unit) * unit
+
+
+class LlamaBlock(nn.Module):
+    def __init__(self, hidden, heads):
+        super().__init__()
+        self.heads = heads
+        self.ffn = llama_ffn(hidden)
+        self.norm_1, self.norm_2 = nn.RMSNorm(hidden, eps=1e-5), nn.RMSNorm(hidden, eps=1e-5)
+        self.qkv, self.out = nn.Linear(hidden, 3 * hidden, bias=False), nn.Linear(hidden, hidden, bias=False)
+        self.gate_up = nn.Linear(hidden, 2 * self.ffn, bias=False)
+        self.down = nn.Linear(self.ffn, hidden, bias=False)
+
+    def forward(self, x, cosine, sine):
+        batch, length, hidden = x.shape
+        qkv = self.qkv(self.norm_1(x)).view(batch, length, 3, self.heads, hidden // self.heads)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)
+        q, k = (t * cosine + torch.cat((-t[..., t.shape[-1] // 2:], t[..., :t.shape[-1] // 2]), -1) * sine
+                for t in (q, k))
+        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(attended.transpose(1, 2).reshape(batch, length, hidden))
+        gate, up = self.gate_up(self.norm_2(x)).chunk(2, -1)
+        return x + self.down(F.silu(gate) * up)
+
+
+class Llama(nn.Module):
+    def __init__(self, layers, hidden, heads, vocabulary, sequence):
+        super().__init__()
+        self.vocabulary = vocabulary
+        self.tokens = nn.Embedding(vocabulary, hidden)
+        self.blocks = nn.ModuleList(LlamaBlock(hidden, heads) for _ in range(layers))
+        self.norm, self.head = nn.RMSNorm(hidden, eps=1e-5), nn.Linear(hidden, vocabulary, bias=False)
+        size = hidden // heads
+        angles = torch.arange(sequence)[:, None] * 10000.0 ** (-torch.arange(0, size, 2) / size)
+        angles = torch.cat((angles, angles), -1)
+        self.register_buffer("cosine", angles.cos().to(torch.bfloat16), persistent=False)
+        self.register_buffer("sine", angles.sin().to(torch.bfloat16), persistent=False)
+
+    def forward(self, x, y):
+        h = self.tokens(x).to(torch.bfloat16)
+        for block in self.blocks:
+            h = block(h, self.cosine, self.sine)
+        logits = self.head(self.norm(h))
+        return F.cross_entropy(logits.view(-1, self.vocabulary).float(), y.view(-1))
