@@ -57,7 +57,7 @@ std::unique_ptr<Communicator> Communicator::Split(const std::string& name, int c
 }
 
 void Communicator::AllReduce(const Tensor& in_place, ReduceOp op) {
-  if (size() == 1) {
+  if (alone()) {
     return CheckAborted();
   }
   const CollectiveCall call = {
@@ -69,7 +69,7 @@ void Communicator::AllGather(const Tensor& in, const Tensor& out) {
   const CollectiveCall call = {.kind = CollectiveKind::kAllGather, .dtype = out.dtype, .count = out.count()};
   RequireSameType(*this, call.kind, in, out);
   RequireParts(*this, call.kind, in, out);
-  if (size() == 1) {
+  if (alone()) {
     CheckAborted();
     return CopyAlone(device(), in, out);
   }
@@ -80,7 +80,7 @@ void Communicator::ReduceScatter(const Tensor& in, const Tensor& out) {
   const CollectiveCall call = {.kind = CollectiveKind::kReduceScatter, .dtype = in.dtype, .count = in.count()};
   RequireSameType(*this, call.kind, in, out);
   RequireParts(*this, call.kind, out, in);
-  if (size() == 1) {
+  if (alone()) {
     CheckAborted();
     return CopyAlone(device(), in, out);
   }
@@ -93,7 +93,7 @@ void Communicator::AllToAll(const Tensor& in, const Tensor& out) {
   Require(in.count() == out.count() && in.count() % size() == 0,
           "all_to_all in group '{}': {} elements in and {} out must be equal and a multiple of {}", name_, in.count(),
           out.count(), size());
-  if (size() == 1) {
+  if (alone()) {
     CheckAborted();
     return CopyAlone(device(), in, out);
   }
@@ -104,7 +104,7 @@ void Communicator::Broadcast(const Tensor& in_place, int root) {
   const CollectiveCall call = {
       .kind = CollectiveKind::kBroadcast, .dtype = in_place.dtype, .count = in_place.count(), .peer = root};
   RequireMember(*this, call.kind, root);
-  if (size() == 1) {
+  if (alone()) {
     return CheckAborted();
   }
   Record(call, in_place.bytes(), [&] { DoBroadcast(in_place, root, call); });
@@ -126,8 +126,14 @@ void Communicator::Receive(const Tensor& message, int from, int tag) {
   Record(call, message.bytes(), [&] { DoReceive(message, from, call); });
 }
 
+void Communicator::ConnectNeighbours() {
+  if (size() > 1) {
+    DoConnectNeighbours();
+  }
+}
+
 void Communicator::Barrier() {
-  if (size() == 1) {
+  if (alone()) {
     return CheckAborted();
   }
   const CollectiveCall call = {.kind = CollectiveKind::kBarrier};

@@ -70,6 +70,9 @@ class Communicator {
   // Waits for the message; a different type or count than sent is an Error.
   void Receive(const Tensor& message, int from, int tag);
   void Barrier();
+  // Prepares a direct way for messages between neighbours: r and r + 1, the last and the first. Collective. Messages
+  // arrive without it too, but may take the way through host memory.
+  void ConnectNeighbours();
 
   // Makes every rank of the world end with `message`; later calls on any communicator of the world throw. Any thread.
   virtual void Abort(const std::string& message) = 0;
@@ -84,6 +87,9 @@ class Communicator {
 
   // Whose memory the tensors of this communicator live in.
   virtual Device& device() = 0;
+  // Whether collectives have nothing to do but to look whether the world was aborted.
+  virtual bool alone() const { return size() == 1; }
+  virtual void DoConnectNeighbours() {}
   // Throws when the world was aborted: the only thing that a collective of one member still has to find out.
   virtual void CheckAborted() const {}
   // Compares `call` among the members of `group` and moves nothing; for communicators that stand on another one.

@@ -7,11 +7,8 @@ bool NcclIsBuilt() { return false; }
 
 bool NcclCanConnect(Communicator& /*host*/) { return false; }
 
-std::unique_ptr<Communicator> MakeNcclCommunicator(std::unique_ptr<Communicator> /*host*/, Device& /*device*/) {
-  Fail("this program was not built with NCCL (TRIREME_NCCL)");
-}
-
-void ProveNcclAlone(std::unique_ptr<Communicator> /*host*/, Device& /*device*/) {
+std::unique_ptr<Communicator> MakeNcclCommunicator(std::unique_ptr<Communicator> /*host*/, Device& /*device*/,
+                                                   NcclAlone /*alone*/) {
   Fail("this program was not built with NCCL (TRIREME_NCCL)");
 }
 

@@ -6,161 +6,84 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
-#include <exception>
 #include <mutex>
-#include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/random.h"
+#include "comm/device_messages.h"
+#include "comm/nccl_handle.h"
 #include "comm/staging.h"
 #include "device/cuda/cuda_stream.h"
 
 namespace trireme {
 namespace {
 
-constexpr auto kPollInterval = std::chrono::microseconds(20);
+ncclUniqueId NewId() {
+  ncclUniqueId id{};
+  CheckNccl(ncclGetUniqueId(&id), "ncclGetUniqueId");
+  return id;
+}
 
-ncclDataType_t TypeOf(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return ncclFloat32;
-    case DType::kBFloat16:
-      return ncclBfloat16;
-    case DType::kFloat16:
-      return ncclFloat16;
-    case DType::kInt32:
-      return ncclInt32;
-    case DType::kInt64:
-      return ncclInt64;
-    case DType::kUInt8:
-      return ncclUint8;
-    case DType::kFloat8E4M3:
-    case DType::kFloat8E5M2:
-      break;
+Tensor TensorOf(ncclUniqueId& id) { return {&id, DType::kUInt8, {static_cast<std::int64_t>(sizeof(id))}}; }
+
+// Neighbours in a ring of `size`, each pair once; those that share no rank come one after another.
+std::vector<std::pair<int, int>> RingPairs(int size) {
+  if (size == 2) {
+    return {{0, 1}};
   }
-  Fail("NCCL has no type for {}", Name(dtype));
+  std::vector<std::pair<int, int>> pairs;
+  for (const int first : {0, 1}) {
+    for (int rank = first; rank < size; rank += 2) {
+      pairs.emplace_back(rank, (rank + 1) % size);
+    }
+  }
+  return pairs;
 }
 
-void CheckNccl(ncclResult_t status, const char* what) {
-  Require(status == ncclSuccess, "{}: {} ({})", what, ncclGetErrorString(status), ncclGetLastError(nullptr));
-}
-
-// NCCL's communicator. Its calls do not block: each is followed by asking for errors until it has been taken in, so
-// that an abort from another thread gets through. The mutex is held for single calls only.
-class NcclHandle {
+// A communicator of sender and receiver alone.
+class NcclWay : public MessageWay {
  public:
-  NcclHandle(int size, int rank, const ncclUniqueId& id) {
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
-    Run(
-        "ncclCommInitRankConfig", [&](ncclComm_t) { return ncclCommInitRankConfig(&handle_, size, id, rank, &config); },
-        true);
+  // Collective over the two.
+  NcclWay(Device& device, const ncclUniqueId& id, bool sends)
+      : device_(device), sends_(sends), handle_(2, sends ? 0 : 1, id) {}
+
+  // Moves one byte: NCCL connects two ranks when the first message goes, and waits until both are there.
+  void Open() {
+    void* const memory = device_.Allocate(1);
+    Move({memory, DType::kUInt8, {1}});
+    device_.Synchronize();
+    device_.Free(memory);
   }
 
-  ~NcclHandle() {
-    if (std::uncaught_exceptions() > 0) {
-      Abort();  // the others may never come to a common end
-      return;
-    }
-    const std::lock_guard lock(mutex_);
-    if (handle_ != nullptr && ncclCommFinalize(handle_) != ncclInvalidArgument) {
-      ncclResult_t state = ncclInProgress;
-      while (ncclCommGetAsyncError(handle_, &state) == ncclSuccess && state == ncclInProgress) {
-        std::this_thread::sleep_for(kPollInterval);
-      }
-      ncclCommDestroy(handle_);
-    }
+  void Move(const Tensor& tensor) override {
+    const auto stream = static_cast<cudaStream_t>(CudaStreamOf(device_));
+    const auto count = static_cast<std::size_t>(tensor.count());
+    handle_.Run(sends_ ? "ncclSend" : "ncclRecv", [&](ncclComm_t handle) {
+      return sends_ ? ncclSend(tensor.data, count, NcclTypeOf(tensor.dtype), 1, handle, stream)
+                    : ncclRecv(tensor.data, count, NcclTypeOf(tensor.dtype), 0, handle, stream);
+    });
   }
 
-  NcclHandle(const NcclHandle&) = delete;
-  NcclHandle& operator=(const NcclHandle&) = delete;
-
-  // call(handle) starts something; returns when NCCL has put it on its stream.
-  template <typename Call>
-  void Run(const char* what, const Call& call, bool creates = false) {
-    ncclResult_t state = ncclSuccess;
-    {
-      const std::lock_guard lock(mutex_);
-      Require(creates || handle_ != nullptr, "{}: the NCCL communicator was aborted", what);
-      if (!creates) {
-        CheckNccl(ncclCommGetAsyncError(handle_, &state), what);
-        CheckNccl(state, what);
-      }
-      state = call(handle_);
-    }
-    while (state == ncclInProgress) {
-      std::this_thread::sleep_for(kPollInterval);
-      const std::lock_guard lock(mutex_);
-      Require(handle_ != nullptr, "{}: the NCCL communicator was aborted", what);
-      CheckNccl(ncclCommGetAsyncError(handle_, &state), what);
-    }
-    CheckNccl(state, what);
-  }
-
-  void Abort() {
-    const std::lock_guard lock(mutex_);
-    if (handle_ != nullptr) {
-      ncclCommAbort(handle_);
-      handle_ = nullptr;
-    }
-  }
+  void Abort() { handle_.Abort(); }
 
  private:
-  std::mutex mutex_;
-  ncclComm_t handle_ = nullptr;
+  Device& device_;
+  bool sends_;
+  NcclHandle handle_;
 };
 
 class NcclCommunicator : public Communicator {
  public:
-  NcclCommunicator(std::unique_ptr<Communicator> host, Device& device, bool connect_alone = false)
-      : Communicator(host->name()),
-        host_(std::move(host)),
-        device_(device),
-        stream_(static_cast<cudaStream_t>(CudaStreamOf(device))) {
-    if (size() == 1 && !connect_alone) {
+  NcclCommunicator(std::unique_ptr<Communicator> host, Device& device, NcclAlone alone)
+      : Communicator(host->name()), host_(std::move(host)), device_(device), alone_(alone) {
+    if (size() == 1 && alone_ == NcclAlone::kNothing) {
       return;
     }
-    ncclUniqueId id{};
-    if (rank() == 0) {
-      CheckNccl(ncclGetUniqueId(&id), "ncclGetUniqueId");
-    }
-    host_->Broadcast({&id, DType::kUInt8, {static_cast<std::int64_t>(sizeof(id))}}, 0);
+    ncclUniqueId id = rank() == 0 ? NewId() : ncclUniqueId{};
+    host_->Broadcast(TensorOf(id), 0);
     nccl_ = std::make_unique<NcclHandle>(size(), rank(), id);
-  }
-
-  // Every collective over NCCL, whose results for one member are its own values. The public calls would not ask NCCL.
-  void ProveAlone(DType dtype) {
-    constexpr std::int64_t kCount = 1000;
-    const std::int64_t bytes = kCount * SizeOf(dtype);
-    std::vector<char> values(static_cast<std::size_t>(bytes), 1);
-    auto* const memory = static_cast<char*>(device_.Allocate(2 * bytes));
-    const Tensor in{memory, dtype, {kCount}};
-    const Tensor out{memory + bytes, dtype, {kCount}};
-    const auto expect = [&](const char* what, const Tensor& result) {
-      std::vector<char> read(values.size());
-      device_.CopyToHost(read.data(), result.data, bytes);
-      Require(read == values, "{} of {} over NCCL changed the values of one rank", what, Name(dtype));
-      device_.CopyFromHost(out.data, std::vector<char>(values.size()).data(), bytes);
-    };
-    const auto call = [&](CollectiveKind kind) {
-      return CollectiveCall{.kind = kind, .dtype = dtype, .count = kCount};
-    };
-    device_.CopyFromHost(in.data, values.data(), bytes);
-    DoAllReduce(in, ReduceOp::kSum, call(CollectiveKind::kAllReduce));
-    expect("all_reduce", in);
-    DoAllReduce(in, ReduceOp::kMax, call(CollectiveKind::kAllReduce));
-    expect("all_reduce (max)", in);
-    DoBroadcast(in, 0, call(CollectiveKind::kBroadcast));
-    expect("broadcast", in);
-    DoAllGather(in, out, call(CollectiveKind::kAllGather));
-    expect("all_gather", out);
-    DoReduceScatter(in, out, call(CollectiveKind::kReduceScatter));
-    expect("reduce_scatter", out);
-    DoAllToAll(in, out, call(CollectiveKind::kAllToAll));
-    expect("all_to_all", out);
-    device_.Free(memory);
   }
 
   int rank() const override { return host_->rank(); }
@@ -169,34 +92,41 @@ class NcclCommunicator : public Communicator {
     if (nccl_ != nullptr) {
       nccl_->Abort();
     }
+    {
+      const std::lock_guard lock(ways_mutex_);
+      for (NcclWay* way : ways_) {
+        way->Abort();
+      }
+    }
     host_->Abort(message);
   }
 
  protected:
   Device& device() override { return device_; }
+  bool alone() const override { return nccl_ == nullptr; }
   // Asked for one member only, where the host's barrier is nothing but this question.
   void CheckAborted() const override { host_->Barrier(); }
 
   std::unique_ptr<Communicator> DoSplit(const std::string& name, int color, int key) override {
-    return std::make_unique<NcclCommunicator>(host_->Split(name, color, key), device_);
+    return std::make_unique<NcclCommunicator>(host_->Split(name, color, key), device_, alone_);
   }
 
   void DoAllReduce(const Tensor& in_place, ReduceOp op, const CollectiveCall& call) override {
     Start("ncclAllReduce", call, [&](ncclComm_t handle) {
-      return ncclAllReduce(in_place.data, in_place.data, Count(in_place), TypeOf(in_place.dtype),
-                           op == ReduceOp::kSum ? ncclSum : ncclMax, handle, stream_);
+      return ncclAllReduce(in_place.data, in_place.data, Count(in_place), NcclTypeOf(in_place.dtype),
+                           op == ReduceOp::kSum ? ncclSum : ncclMax, handle, Stream());
     });
   }
 
   void DoAllGather(const Tensor& in, const Tensor& out, const CollectiveCall& call) override {
     Start("ncclAllGather", call, [&](ncclComm_t handle) {
-      return ncclAllGather(in.data, out.data, Count(in), TypeOf(in.dtype), handle, stream_);
+      return ncclAllGather(in.data, out.data, Count(in), NcclTypeOf(in.dtype), handle, Stream());
     });
   }
 
   void DoReduceScatter(const Tensor& in, const Tensor& out, const CollectiveCall& call) override {
     Start("ncclReduceScatter", call, [&](ncclComm_t handle) {
-      return ncclReduceScatter(in.data, out.data, Count(out), TypeOf(in.dtype), ncclSum, handle, stream_);
+      return ncclReduceScatter(in.data, out.data, Count(out), NcclTypeOf(in.dtype), ncclSum, handle, Stream());
     });
   }
 
@@ -208,8 +138,8 @@ class NcclCommunicator : public Communicator {
         const Tensor from = in.Range(member * part, part);
         const Tensor to = out.Range(member * part, part);
         // Within a group an error comes back from ncclGroupEnd as well.
-        ncclSend(from.data, Count(from), TypeOf(from.dtype), member, handle, stream_);
-        ncclRecv(to.data, Count(to), TypeOf(to.dtype), member, handle, stream_);
+        ncclSend(from.data, Count(from), NcclTypeOf(from.dtype), member, handle, Stream());
+        ncclRecv(to.data, Count(to), NcclTypeOf(to.dtype), member, handle, Stream());
       }
       return ncclGroupEnd();
     });
@@ -217,16 +147,35 @@ class NcclCommunicator : public Communicator {
 
   void DoBroadcast(const Tensor& in_place, int root, const CollectiveCall& call) override {
     Start("ncclBroadcast", call, [&](ncclComm_t handle) {
-      return ncclBroadcast(in_place.data, in_place.data, Count(in_place), TypeOf(in_place.dtype), root, handle,
-                           stream_);
+      return ncclBroadcast(in_place.data, in_place.data, Count(in_place), NcclTypeOf(in_place.dtype), root, handle,
+                           Stream());
     });
   }
 
+  // Each pair of neighbours has two communicators of its own, one a direction: within one, NCCL would make a message
+  // wait for the one before it the other way. Pairs are connected in an order that all ranks share, so that nobody
+  // waits in a circle.
+  void DoConnectNeighbours() override {
+    messages_ = std::make_unique<DeviceMessages>(device_, *host_);
+    for (const auto& [one, other] : RingPairs(size())) {
+      if (rank() == one || rank() == other) {
+        Connect(rank() == one ? other : one, rank() == one);
+        Connect(rank() == one ? other : one, rank() == other);
+      }
+    }
+  }
+
   void DoSend(const Tensor& message, int to, const CollectiveCall& call) override {
+    if (messages_ != nullptr && messages_->HasWayTo(to)) {
+      return messages_->Send(message, to, call.tag);
+    }
     host_->Send(HostView(device_, message, StagingUse::kRead).tensor(), to, call.tag);
   }
 
   void DoReceive(const Tensor& message, int from, const CollectiveCall& call) override {
+    if (messages_ != nullptr && messages_->HasWayFrom(from)) {
+      return messages_->Receive(message, from, call.tag);
+    }
     HostView staged(device_, message, StagingUse::kWrite);
     host_->Receive(staged.tensor(), from, call.tag);
     staged.Store();
@@ -236,6 +185,20 @@ class NcclCommunicator : public Communicator {
 
  private:
   static std::size_t Count(const Tensor& tensor) { return static_cast<std::size_t>(tensor.count()); }
+
+  cudaStream_t Stream() { return static_cast<cudaStream_t>(CudaStreamOf(device_)); }
+
+  void Connect(int other, bool sends) {
+    ncclUniqueId id = sends ? NewId() : ncclUniqueId{};
+    sends ? host_->Send(TensorOf(id), other, 0) : host_->Receive(TensorOf(id), other, 0);
+    auto way = std::make_unique<NcclWay>(device_, id, sends);
+    way->Open();
+    {
+      const std::lock_guard lock(ways_mutex_);
+      ways_.push_back(way.get());
+    }
+    sends ? messages_->AddWayTo(other, std::move(way)) : messages_->AddWayFrom(other, std::move(way));
+  }
 
   template <typename Call>
   void Start(const char* what, const CollectiveCall& call, const Call& start) {
@@ -247,8 +210,11 @@ class NcclCommunicator : public Communicator {
 
   std::unique_ptr<Communicator> host_;
   Device& device_;
-  cudaStream_t stream_;
-  std::unique_ptr<NcclHandle> nccl_;  // none for one member
+  NcclAlone alone_;
+  std::unique_ptr<NcclHandle> nccl_;          // none for one member
+  std::unique_ptr<DeviceMessages> messages_;  // none before neighbours are connected
+  std::mutex ways_mutex_;
+  std::vector<NcclWay*> ways_;  // owned by messages_
 };
 
 // A number that stands for this thread's GPU in its machine.
@@ -275,16 +241,9 @@ bool NcclCanConnect(Communicator& host) {
   return std::adjacent_find(all.begin(), all.end()) == all.end();
 }
 
-std::unique_ptr<Communicator> MakeNcclCommunicator(std::unique_ptr<Communicator> host, Device& device) {
-  return std::make_unique<NcclCommunicator>(std::move(host), device);
-}
-
-void ProveNcclAlone(std::unique_ptr<Communicator> host, Device& device) {
-  Require(host->size() == 1, "NCCL is proved with one rank, not {}", host->size());
-  NcclCommunicator alone(std::move(host), device, true);
-  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kInt32, DType::kInt64}) {
-    alone.ProveAlone(dtype);
-  }
+std::unique_ptr<Communicator> MakeNcclCommunicator(std::unique_ptr<Communicator> host, Device& device,
+                                                   NcclAlone alone) {
+  return std::make_unique<NcclCommunicator>(std::move(host), device, alone);
 }
 
 }  // namespace trireme

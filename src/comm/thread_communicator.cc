@@ -52,13 +52,10 @@ std::unique_ptr<Communicator> ThreadCommunicator::DoSplit(const std::string& nam
 
 void ThreadCommunicator::Exchange(const Post& post) {
   if (!device_.is_host()) {
-    device_.Synchronize();
+    return ExchangeOnDevice(post);
   }
-  if (!device_.is_host() || post.call.count * SizeOf(post.call.dtype) <= kSmallBytes) {
-    group_.Meet(member_, post, [this] {
-      MoveEverything(device_, group_.posts());
-      device_.Synchronize();
-    });
+  if (post.call.count * SizeOf(post.call.dtype) <= kSmallBytes) {
+    group_.Meet(member_, post, [this] { MoveEverything(device_, group_.posts()); });
     return;
   }
   group_.Meet(member_, post, {});
@@ -72,6 +69,22 @@ void ThreadCommunicator::Exchange(const Post& post) {
   if (failure) {
     std::rethrow_exception(failure);
   }
+}
+
+// Members meet on the host only to hand each other points of their work: nobody waits for the GPU.
+void ThreadCommunicator::ExchangeOnDevice(Post post) {
+  post.ready = device_.Now();
+  group_.Meet(member_, post, [this] {
+    for (const Post& member : group_.posts()) {
+      device_.StartAfter(member.ready);
+    }
+    MoveEverything(device_, group_.posts());
+    const Moment done = device_.Now();
+    for (Post& member : group_.posts()) {
+      member.done = done;
+    }
+  });
+  device_.StartAfter(group_.posts()[static_cast<std::size_t>(member_)].done);
 }
 
 void ThreadCommunicator::DoAllReduce(const Tensor& in_place, ReduceOp /*op*/, const CollectiveCall& call) {

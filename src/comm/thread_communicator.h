@@ -31,6 +31,7 @@ class ThreadCommunicator : public Communicator {
 
  private:
   void Exchange(const Post& post);
+  void ExchangeOnDevice(Post post);
 
   ThreadWorld& world_;
   ThreadGroup& group_;

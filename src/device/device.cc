@@ -4,6 +4,11 @@
 
 namespace trireme {
 
+Moment Device::Beside(int /*lane*/, const Moment& /*after*/, const std::function<void()>& work) {
+  work();
+  return nullptr;
+}
+
 void Device::Repeat(std::int64_t /*key*/, const std::function<void()>& work) { work(); }
 
 std::unique_ptr<Device> MakeDevice(const DeviceOptions& options) {

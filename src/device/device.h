@@ -1,6 +1,6 @@
 // One accelerator, or the host: memory, copies and operations. A rank has one Device and uses it from one thread.
 // Operations and copies on a device happen in the order of the calls; on a GPU they are asynchronous to the host
-// until Synchronize(), except where a function says otherwise.
+// until Synchronize(), except where a function says otherwise. Work given to Beside() happens in a lane of its own.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,10 @@
 #include "device/ops.h"
 
 namespace trireme {
+
+// A point of a device's work. Copies stand for the same point, which is gone with the last of them; an empty one is
+// reached already. Any thread may hold one, and any device of the same machine may wait for it.
+using Moment = std::shared_ptr<const void>;
 
 class Device {
  public:
@@ -32,6 +36,18 @@ class Device {
 
   virtual Ops& ops() = 0;
 
+  // The end of the work asked for so far, of the lane at hand.
+  virtual Moment Now() { return nullptr; }
+  // Later work of the lane at hand happens after `moment`. Does not wait itself.
+  virtual void StartAfter(const Moment& /*moment*/) {}
+  // Returns when `moment` has been reached.
+  virtual void Await(const Moment& /*moment*/) {}
+  virtual bool Reached(const Moment& /*moment*/) { return true; }
+  // Calls `work` now; what it asks of this device happens in lane `lane` (1 to kLanes - 1): in order with other work of
+  // that lane, after `after`, and beside everything else. Returns the end of it, which whoever reads the results or
+  // frees the memory waits for. A device without lanes does the work at once.
+  virtual Moment Beside(int lane, const Moment& after, const std::function<void()>& work);
+
   // Calls `work`, which must start the same operations with the same arguments on this device whenever it is called
   // with this key, and neither wait for the device nor read from it. A device may record what `work` starts and later
   // start that again without calling `work`. FLOPs are counted either way.
@@ -49,6 +65,11 @@ class Device {
   // Dense matrix peak in FLOP/s for operands of `dtype`; 0 when unknown.
   virtual double peak_flops(DType dtype) const = 0;
 };
+
+// Lanes of a device: its own, one for collectives beside it, and one for each way that messages take.
+inline constexpr int kLanes = 6;
+inline constexpr int kCollectiveLane = 1;
+inline constexpr int kFirstMessageLane = 2;
 
 struct DeviceOptions {
   std::string kind = "auto";   // auto | cpu | cuda

@@ -147,6 +147,13 @@ void Ops::NormBackward(const NormBackwardArgs& args) {
   if (args.grad_residual.given()) {
     RequireLike({kName, "grad_residual", args.grad_residual}, args.x.shape, args.x.dtype);
   }
+  if (args.normed.given()) {
+    RequireLike({kName, "normed", args.normed}, args.x.shape, args.x.dtype);
+    Require(args.normed.data != args.grad_x.data, "{}: normed and grad_x are one tensor", kName);
+  }
+  if (args.beta.given()) {
+    RequireVector({kName, "beta", args.beta}, columns, args.x.dtype);
+  }
   if (args.x.count() != 0) {
     DoNormBackward(args);
   }
@@ -272,6 +279,24 @@ void Ops::PositionsBackward(const PositionArgs& args) {
   if (args.x.count() != 0) {
     DoPositionsBackward(args);
   }
+}
+
+void Ops::CrossEntropy(const CrossEntropyArgs& args) {
+  CheckLogits("CrossEntropy", args);
+  const std::int64_t n = args.logits.shape[0];
+  RequireVector({"CrossEntropy", "statistics", args.statistics}, 3 * n, kFloat);
+  RequireVector({"CrossEntropy", "weights", args.weights}, n, kFloat);
+  RequireVector({"CrossEntropy", "losses", args.losses}, n, kFloat);
+  if (n != 0) {
+    DoCrossEntropy(args);
+  }
+}
+
+void Ops::DoCrossEntropy(const CrossEntropyArgs& args) {
+  DoCrossEntropyStatistics(args);
+  CrossEntropyArgs whole = args;
+  whole.statistics = args.statistics.Reshaped({1, 3, args.logits.shape[0]});
+  DoCrossEntropyGradient(whole);
 }
 
 void Ops::CrossEntropyStatistics(const CrossEntropyArgs& args) {

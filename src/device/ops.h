@@ -81,7 +81,8 @@ struct ResidualNormArgs {
 };
 
 // grad_x = norm's backward of grad_normed at x (+ grad_residual when given). grad_gamma, grad_beta: fp32 [C], added to.
-// grad_x may be grad_normed or grad_residual itself.
+// grad_x may be grad_normed or grad_residual itself. normed, where given, is made again as forward made it, with gamma
+// and beta; it may be grad_normed itself, unless grad_x is.
 struct NormBackwardArgs {
   Tensor grad_normed;
   Tensor x;
@@ -92,6 +93,8 @@ struct NormBackwardArgs {
   Tensor grad_x;
   Tensor grad_gamma;
   Tensor grad_beta;
+  Tensor beta;    // may be missing
+  Tensor normed;  // may be missing
 };
 
 enum class ActivationKind : std::uint8_t {
@@ -246,6 +249,9 @@ class Ops {
   void AddPositions(const PositionArgs& args);
   void PositionsBackward(const PositionArgs& args);
 
+  // Where the logits are of the whole vocabulary: fills args.statistics [3, n] and args.losses, and replaces
+  // args.logits by their gradient. Equals the next two.
+  void CrossEntropy(const CrossEntropyArgs& args);
   // Fills args.statistics [3, n].
   void CrossEntropyStatistics(const CrossEntropyArgs& args);
   // Fills args.losses and replaces args.logits by their gradient (padding columns get 0).
@@ -291,6 +297,7 @@ class Ops {
   virtual void DoEmbeddingBackward(const EmbeddingArgs& args) = 0;
   virtual void DoAddPositions(const PositionArgs& args) = 0;
   virtual void DoPositionsBackward(const PositionArgs& args) = 0;
+  virtual void DoCrossEntropy(const CrossEntropyArgs& args);
   virtual void DoCrossEntropyStatistics(const CrossEntropyArgs& args) = 0;
   virtual void DoCrossEntropyGradient(const CrossEntropyArgs& args) = 0;
   virtual void DoCrossEntropyLoss(const CrossEntropyArgs& args) = 0;

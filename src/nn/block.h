@@ -40,12 +40,17 @@ class Block : public Module {
   Tensor BranchGradient(const MicroBatch& micro_batch, int site, const Tensor& grad, const Place& place, char* kept);
 
   void FeedForwardInput(const MicroBatch& micro_batch, char* kept, const Tensor& grad_out);
-  void FeedForwardWeight(char* kept, const Tensor& grad_branch);
+  void FeedForwardWeight(const MicroBatch& micro_batch, char* kept, const Tensor& grad_branch);
   void AttentionInput(const MicroBatch& micro_batch, char* kept, const Tensor& grad_in);
-  void AttentionWeight(char* kept, const Tensor& grad_branch);
+  void AttentionWeight(const MicroBatch& micro_batch, char* kept, const Tensor& grad_branch);
   // A normed tensor of all tokens, made again where it was not kept; not given where its fp8 copy is enough.
   Linear::Operand NormedInside(char* kept, bool first);
   void AddBiasGradient(const Tensor& rows, int bias_row);
+  // Whether the backward of a norm also makes its output again, which the weight part then reads at once. `place`: of
+  // its fp8 copy, which may be there already.
+  bool RemakesNorm(const Float8Place& place) const {
+    return sizes_.recompute_norms && !PartsApart() && (!place.scale.present() || place.late);
+  }
   void AddNormGradients(char* kept);
 
   ModuleContext context_;

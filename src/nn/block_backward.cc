@@ -34,6 +34,7 @@ void Block::FeedForwardInput(const MicroBatch& micro_batch, char* kept, const Te
                    Copy8(plan_.grad_ffn_in_float8, kept));
   const Tensor grad_normed = context_.region.Leave(grad_inside, T(plan_.grad_normed, kept));
   const Tensor norm_gradients = T(plan_.norm_gradients, kept);
+  const bool remakes = RemakesNorm(plan_.normed2_float8);
   ops.NormBackward(
       {.grad_normed = grad_normed,
        .x = T(plan_.middle, kept),
@@ -43,7 +44,9 @@ void Block::FeedForwardInput(const MicroBatch& micro_batch, char* kept, const Te
        .grad_residual = grad_out,
        .grad_x = T(plan_.grad_middle, kept),
        .grad_gamma = norm_gradients.Rows(2, 1).Reshaped({sizes_.hidden}),
-       .grad_beta = rows_.mlp_norm_bias < 0 ? Tensor{} : norm_gradients.Rows(3, 1).Reshaped({sizes_.hidden})});
+       .grad_beta = rows_.mlp_norm_bias < 0 ? Tensor{} : norm_gradients.Rows(3, 1).Reshaped({sizes_.hidden}),
+       .beta = remakes ? Parameter(rows_.mlp_norm_bias) : Tensor{},
+       .normed = remakes ? T(plan_.renormed, kept) : Tensor{}});
 }
 
 void Block::AttentionInput(const MicroBatch& micro_batch, char* kept, const Tensor& grad_in) {
@@ -75,6 +78,7 @@ void Block::AttentionInput(const MicroBatch& micro_batch, char* kept, const Tens
                    Copy8(plan_.grad_qkv_float8, kept));
   const Tensor grad_normed = context_.region.Leave(grad_inside, T(plan_.grad_normed, kept));
   const Tensor norm_gradients = T(plan_.norm_gradients, kept);
+  const bool remakes = RemakesNorm(plan_.normed1_float8);
   ops.NormBackward(
       {.grad_normed = grad_normed,
        .x = T(plan_.input, kept),
@@ -84,7 +88,9 @@ void Block::AttentionInput(const MicroBatch& micro_batch, char* kept, const Tens
        .grad_residual = grad_middle,
        .grad_x = grad_in,
        .grad_gamma = norm_gradients.Rows(0, 1).Reshaped({sizes_.hidden}),
-       .grad_beta = rows_.attention_norm_bias < 0 ? Tensor{} : norm_gradients.Rows(1, 1).Reshaped({sizes_.hidden})});
+       .grad_beta = rows_.attention_norm_bias < 0 ? Tensor{} : norm_gradients.Rows(1, 1).Reshaped({sizes_.hidden}),
+       .beta = remakes ? Parameter(rows_.attention_norm_bias) : Tensor{},
+       .normed = remakes ? T(plan_.renormed, kept) : Tensor{}});
 }
 
 void Block::AddBiasGradient(const Tensor& rows, int bias_row) {
@@ -94,13 +100,16 @@ void Block::AddBiasGradient(const Tensor& rows, int bias_row) {
 }
 
 Linear::Operand Block::NormedInside(char* kept, bool first) {
-  const Float8Copy copy = Copy8(first ? plan_.normed1_float8 : plan_.normed2_float8, kept);
+  const Float8Place& place = first ? plan_.normed1_float8 : plan_.normed2_float8;
+  const Float8Copy copy = Copy8(place, kept);
   if (copy.given() && !copy.late) {
     return {{}, copy};
   }
   Tensor normed = T(first ? plan_.normed1 : plan_.normed2, kept);
   if (sizes_.recompute_norms) {
     normed = T(plan_.renormed, kept);
+  }
+  if (sizes_.recompute_norms && !RemakesNorm(place)) {
     context_.ops.ResidualNormForward({.x = T(first ? plan_.input : plan_.middle, kept),
                                       .kind = norm_kind_,
                                       .epsilon = static_cast<float>(context_.model.norm_epsilon),
@@ -112,30 +121,32 @@ Linear::Operand Block::NormedInside(char* kept, bool first) {
   return {context_.region.Enter(normed, T(plan_.weight_gathered, kept)), copy};
 }
 
-void Block::FeedForwardWeight(char* kept, const Tensor& grad_branch) {
+void Block::FeedForwardWeight(const MicroBatch& micro_batch, char* kept, const Tensor& grad_branch) {
   Tensor active = T(plan_.ffn_active, kept);
   if (sizes_.recompute_activation) {
     active = T(plan_.reactivated, kept);
     context_.ops.ActivationForward(sizes_.gated ? ActivationKind::kSwiGlu : ActivationKind::kGelu,
                                    T(plan_.ffn_in, kept), active);
   }
+  const bool untouched = context_.gradients.Untouched(micro_batch.first);
   linear_.WeightGradient({grad_branch, Copy8(plan_.grad_branch2_float8, kept)},
-                         {active, Copy8(plan_.active_float8, kept)}, Gradient(rows_.mlp_out_weight));
+                         {active, Copy8(plan_.active_float8, kept)}, Gradient(rows_.mlp_out_weight), untouched);
   AddBiasGradient(context_.region.OwnRows(grad_branch), rows_.mlp_out_bias);
   const Tensor grad_before = T(plan_.grad_ffn_in, kept);
   linear_.WeightGradient({grad_before, Copy8(plan_.grad_ffn_in_float8, kept)}, NormedInside(kept, false),
-                         Gradient(rows_.in_weight));
+                         Gradient(rows_.in_weight), untouched);
   AddBiasGradient(grad_before, rows_.in_bias);
 }
 
-void Block::AttentionWeight(char* kept, const Tensor& grad_branch) {
+void Block::AttentionWeight(const MicroBatch& micro_batch, char* kept, const Tensor& grad_branch) {
+  const bool untouched = context_.gradients.Untouched(micro_batch.first);
   linear_.WeightGradient({grad_branch, Copy8(plan_.grad_branch1_float8, kept)},
                          {T(plan_.attention_out, kept), Copy8(plan_.attention_float8, kept)},
-                         Gradient(rows_.out_weight));
+                         Gradient(rows_.out_weight), untouched);
   AddBiasGradient(context_.region.OwnRows(grad_branch), rows_.out_bias);
   const Tensor grad_qkv = T(plan_.grad_qkv, kept);
   linear_.WeightGradient({grad_qkv, Copy8(plan_.grad_qkv_float8, kept)}, NormedInside(kept, true),
-                         Gradient(rows_.qkv_weight));
+                         Gradient(rows_.qkv_weight), untouched);
   AddBiasGradient(grad_qkv, rows_.qkv_bias);
 }
 
@@ -161,9 +172,9 @@ Tensor Block::Backward(const MicroBatch& micro_batch, char* kept, const Tensor& 
   }
   context_.ops.Fill(T(plan_.norm_gradients, kept), 0);
   FeedForwardInput(micro_batch, kept, grad_out);
-  FeedForwardWeight(kept, plan_.grad_branch2.present() ? T(plan_.grad_branch2, kept) : grad_out);
+  FeedForwardWeight(micro_batch, kept, plan_.grad_branch2.present() ? T(plan_.grad_branch2, kept) : grad_out);
   AttentionInput(micro_batch, kept, grad_in);
-  AttentionWeight(kept, T(plan_.grad_branch1.present() ? plan_.grad_branch1 : plan_.grad_middle, kept));
+  AttentionWeight(micro_batch, kept, T(plan_.grad_branch1.present() ? plan_.grad_branch1 : plan_.grad_middle, kept));
   AddNormGradients(kept);
   return grad_in;
 }
@@ -178,12 +189,12 @@ Tensor Block::BackwardInput(const MicroBatch& micro_batch, char* kept, const Ten
   return grad_in;
 }
 
-void Block::BackwardWeight(const MicroBatch&, char* kept) {
+void Block::BackwardWeight(const MicroBatch& micro_batch, char* kept) {
   if (!PartsApart()) {
     return;
   }
-  FeedForwardWeight(kept, T(plan_.grad_branch2, kept));
-  AttentionWeight(kept, T(plan_.grad_branch1, kept));
+  FeedForwardWeight(micro_batch, kept, T(plan_.grad_branch2, kept));
+  AttentionWeight(micro_batch, kept, T(plan_.grad_branch1, kept));
   AddNormGradients(kept);
 }
 

@@ -73,18 +73,21 @@ void Head::RunChunk(const MicroBatch& micro_batch, const Tensor& inside, std::in
       .scale = micro_batch.loss_scale,
       .z_loss = context_.z_loss,
       .losses = Scratch(plan_.losses).Rows(first, rows)};
-  ops.CrossEntropyStatistics(loss);
-  loss.statistics = statistics.Reshaped({1, 3, rows});
-  if (sizes_.tensor > 1) {
-    const Tensor parts = Scratch(plan_.loss_gathered).Range(0, sizes_.tensor * 3 * rows);
-    group.AllGather(statistics, parts);
-    loss.statistics = parts.Reshaped({sizes_.tensor, 3, rows});
+  if (sizes_.tensor == 1 && micro_batch.training) {
+    ops.CrossEntropy(loss);
+  } else {
+    ops.CrossEntropyStatistics(loss);
+    loss.statistics = statistics.Reshaped({1, 3, rows});
+    if (sizes_.tensor > 1) {
+      const Tensor parts = Scratch(plan_.loss_gathered).Range(0, sizes_.tensor * 3 * rows);
+      group.AllGather(statistics, parts);
+      loss.statistics = parts.Reshaped({sizes_.tensor, 3, rows});
+    }
+    if (!micro_batch.training) {
+      return ops.CrossEntropyLoss(loss);
+    }
+    ops.CrossEntropyGradient(loss);
   }
-  if (!micro_batch.training) {
-    ops.CrossEntropyLoss(loss);
-    return;
-  }
-  ops.CrossEntropyGradient(loss);
   ops.Matmul({.a = logits, .b = weight, .c = Scratch(plan_.grad_inside).Rows(first, rows)});
   ops.Matmul({.a = logits,
               .b = hidden,

@@ -41,18 +41,19 @@ Tensor Linear::Columns(const Operand& operand) const {
   return operand.copy.columns;
 }
 
-void Linear::WeightGradient(const Operand& gradient, const Operand& input, const Tensor& weight_gradient) const {
+void Linear::WeightGradient(const Operand& gradient, const Operand& input, const Tensor& weight_gradient,
+                            bool overwrite) const {
   if (gradient.copy.given()) {
     ops_.Matmul({.a = Columns(gradient),
                  .b = Columns(input),
                  .c = weight_gradient,
                  .transpose_b = true,
-                 .accumulate = true,
+                 .accumulate = !overwrite,
                  .scale_a = gradient.copy.scale,
                  .scale_b = input.copy.scale});
   } else {
     ops_.Matmul(
-        {.a = gradient.values, .b = input.values, .c = weight_gradient, .transpose_a = true, .accumulate = true});
+        {.a = gradient.values, .b = input.values, .c = weight_gradient, .transpose_a = true, .accumulate = !overwrite});
   }
 }
 

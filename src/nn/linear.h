@@ -31,8 +31,9 @@ class Linear {
     Tensor values;
     Float8Copy copy;
   };
-  // weight_gradient += gradient^T * input.
-  void WeightGradient(const Operand& gradient, const Operand& input, const Tensor& weight_gradient) const;
+  // weight_gradient += gradient^T * input; with `overwrite` it is not read.
+  void WeightGradient(const Operand& gradient, const Operand& input, const Tensor& weight_gradient,
+                      bool overwrite) const;
 
  private:
   // Makes product.a fp8: its rows, and its columns unless they are late.

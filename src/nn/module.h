@@ -25,6 +25,8 @@ struct MicroBatch {
   std::uint64_t dropout_key = 0;  // of (seed, step)
   float loss_scale = 1;           // gradients are those of loss_scale * (weighted sum of losses)
   bool training = true;           // false: no gradients, no dropout
+  bool first = false;             // no earlier micro batch of the step did this part of this stage's work
+  bool last = false;              // no later micro batch of the step does this part of this stage's work
 };
 
 // What modules of a rank share. Everything referred to outlives the modules.

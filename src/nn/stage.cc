@@ -40,9 +40,9 @@ char* Stage::Kept(std::size_t module, int slot) const { return slots_ + slot * k
 Tensor Stage::Input(int slot) const { return modules_.front()->Input(Kept(0, slot)); }
 
 template <typename UseOf, typename GradientsOf, typename Run>
-void Stage::ForEach(bool reverse, UseOf use_of, GradientsOf gradients_of, Run run) {
+void Stage::ForEach(const Walk& walk, UseOf use_of, GradientsOf gradients_of, Run run) {
   const std::size_t count = modules_.size();
-  const auto index = [&](std::size_t i) { return reverse ? count - 1 - i : i; };
+  const auto index = [&](std::size_t i) { return walk.reverse ? count - 1 - i : i; };
   const auto gather = [&](std::size_t i) {
     if (i < count && use_of(uses_[index(i)]).any()) {
       context_.parameters.Gather(use_of(uses_[index(i)]));
@@ -62,7 +62,7 @@ void Stage::ForEach(bool reverse, UseOf use_of, GradientsOf gradients_of, Run ru
       on_module_();
     }
     if (gradients.any()) {
-      context_.gradients.Finish(gradients);
+      context_.gradients.Finish(gradients, walk.last);
     }
     if (use.any()) {
       context_.parameters.Release(use);
@@ -73,7 +73,7 @@ void Stage::ForEach(bool reverse, UseOf use_of, GradientsOf gradients_of, Run ru
 void Stage::Forward(const MicroBatch& micro_batch, int slot, const Tensor& out) {
   const bool training = micro_batch.training;
   ForEach(
-      false, [](const Module::Uses& uses) { return uses.forward; },
+      {.reverse = false, .last = micro_batch.last}, [](const Module::Uses& uses) { return uses.forward; },
       [training](const Module::Uses& uses) {
         return training ? uses.forward_gradients : ParameterUse{0, false, false};
       },
@@ -85,37 +85,41 @@ void Stage::Forward(const MicroBatch& micro_batch, int slot, const Tensor& out) 
 
 // A gradient walks back through the modules, each reading it from one spare buffer and writing to the other.
 template <typename Part>
-Tensor Stage::RunBackward(const Tensor& grad_out, const Tensor& spare_a, const Tensor& spare_b, bool whole, Part part) {
-  Tensor grad = grad_out;
+Tensor Stage::RunBackward(const GradientBuffers& buffers, bool whole, bool last, Part part) {
+  Tensor grad = buffers.grad_out;
   ForEach(
-      true,
+      {.reverse = true, .last = last},
       [whole](const Module::Uses& uses) {
         return whole ? Union(uses.backward_input, uses.backward_weight) : uses.backward_input;
       },
       [whole](const Module::Uses& uses) {
         return whole ? Union(uses.input_gradients, uses.weight_gradients) : uses.input_gradients;
       },
-      [&](std::size_t i) { grad = part(i, grad, grad.data == spare_a.data ? spare_b : spare_a); });
+      [&](std::size_t i) {
+        grad = part(i, grad, grad.data == buffers.spare_a.data ? buffers.spare_b : buffers.spare_a);
+      });
   return grad;
 }
 
 Tensor Stage::BackwardInput(const MicroBatch& micro_batch, int slot, const Tensor& grad_out, const Tensor& spare_a,
                             const Tensor& spare_b) {
-  return RunBackward(grad_out, spare_a, spare_b, false, [&](std::size_t i, const Tensor& grad, const Tensor& to) {
-    return modules_[i]->BackwardInput(micro_batch, Kept(i, slot), grad, to);
-  });
+  return RunBackward({grad_out, spare_a, spare_b}, false, micro_batch.last,
+                     [&](std::size_t i, const Tensor& grad, const Tensor& to) {
+                       return modules_[i]->BackwardInput(micro_batch, Kept(i, slot), grad, to);
+                     });
 }
 
 Tensor Stage::Backward(const MicroBatch& micro_batch, int slot, const Tensor& grad_out, const Tensor& spare_a,
                        const Tensor& spare_b) {
-  return RunBackward(grad_out, spare_a, spare_b, true, [&](std::size_t i, const Tensor& grad, const Tensor& to) {
-    return modules_[i]->Backward(micro_batch, Kept(i, slot), grad, to);
-  });
+  return RunBackward({grad_out, spare_a, spare_b}, true, micro_batch.last,
+                     [&](std::size_t i, const Tensor& grad, const Tensor& to) {
+                       return modules_[i]->Backward(micro_batch, Kept(i, slot), grad, to);
+                     });
 }
 
 void Stage::BackwardWeight(const MicroBatch& micro_batch, int slot) {
   ForEach(
-      true, [](const Module::Uses& uses) { return uses.backward_weight; },
+      {.reverse = true, .last = micro_batch.last}, [](const Module::Uses& uses) { return uses.backward_weight; },
       [](const Module::Uses& uses) { return uses.weight_gradients; },
       [&](std::size_t i) { modules_[i]->BackwardWeight(micro_batch, Kept(i, slot)); });
 }

@@ -35,11 +35,20 @@ class Stage {
 
  private:
   char* Kept(std::size_t module, int slot) const;
-  // Calls run(module index) for each index in `order`, with its parameters present and its gradients open.
+  struct Walk {
+    bool reverse = false;
+    bool last = false;  // as MicroBatch::last
+  };
+  // Calls run(module index) for each module, with its parameters present and its gradients open.
   template <typename UseOf, typename GradientsOf, typename Run>
-  void ForEach(bool reverse, UseOf use_of, GradientsOf gradients_of, Run run);
+  void ForEach(const Walk& walk, UseOf use_of, GradientsOf gradients_of, Run run);
+  struct GradientBuffers {
+    Tensor grad_out;
+    Tensor spare_a;
+    Tensor spare_b;
+  };
   template <typename Part>
-  Tensor RunBackward(const Tensor& grad_out, const Tensor& spare_a, const Tensor& spare_b, bool whole, Part part);
+  Tensor RunBackward(const GradientBuffers& buffers, bool whole, bool last, Part part);
 
   ModuleContext context_;
   std::vector<std::unique_ptr<Module>> modules_;

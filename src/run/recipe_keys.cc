@@ -188,7 +188,7 @@ std::vector<RecipeKey> TrainKeys() {
           "train.deterministic", "GPU: equal bits from run to run at some cost; the CPU always is",
           [](Config & c) -> auto& { return c.train.deterministic; }),
       Flag(
-          "train.graphs", "one GPU without dropout: record a step's kernels once and start them together",
+          "train.graphs", "GPUs, without dropout: record kernels that meet no other rank once and start them together",
           [](Config & c) -> auto& { return c.train.graphs; }),
       Number(
           "train.z_loss", "weight of the squared log-normaliser of the logits",

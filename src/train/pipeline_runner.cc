@@ -1,5 +1,6 @@
 #include "train/pipeline_runner.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace trireme {
@@ -23,11 +24,27 @@ const char* PhaseOf(ActionKind kind) {
   return "";
 }
 
+constexpr std::int64_t kActionKinds = 8;
+
+bool AddsWeightGradients(ActionKind kind) {
+  return kind == ActionKind::kBackward || kind == ActionKind::kBackwardWeight;
+}
+
+bool AddsInputGradients(ActionKind kind) { return kind == ActionKind::kBackward || kind == ActionKind::kBackwardInput; }
+
+// Whether two actions have a part of their work in common.
+bool Overlap(ActionKind one, ActionKind other) {
+  return one == other || (AddsWeightGradients(one) && AddsWeightGradients(other)) ||
+         (AddsInputGradients(one) && AddsInputGradients(other));
+}
+
 }  // namespace
 
-PipelineRunner::PipelineRunner(Communicator& pipeline, std::vector<std::unique_ptr<Stage>> stages,
+PipelineRunner::PipelineRunner(Communicator& pipeline, Device& device, std::vector<std::unique_ptr<Stage>> stages,
                                const Buffers& buffers)
-    : pipeline_(pipeline), chunks_(std::move(stages)), buffers_(buffers) {}
+    : pipeline_(pipeline), device_(device), chunks_(std::move(stages)), buffers_(buffers) {
+  pipeline_.ConnectNeighbours();
+}
 
 void PipelineRunner::set_ledger(Ledger* ledger) {
   ledger_ = ledger;
@@ -41,29 +58,57 @@ int PipelineRunner::Tag(int sender_virtual_stage, int micro_batch, bool gradient
   return (micro_batch * virtual_stages + sender_virtual_stage) * 2 + (gradient ? 1 : 0);
 }
 
+std::vector<PipelineRunner::Position> PipelineRunner::PositionsOf(std::span<const Action> actions) {
+  std::vector<Position> positions(actions.size());
+  const auto alike = [&](std::size_t one, std::size_t other) {
+    return actions[one].chunk == actions[other].chunk && Overlap(actions[one].kind, actions[other].kind);
+  };
+  for (std::size_t i = 0; i < actions.size(); ++i) {
+    std::size_t other = 0;
+    while (other < i && !alike(other, i)) {
+      ++other;
+    }
+    positions[i].first = other == i;
+    other = actions.size() - 1;
+    while (other > i && !alike(other, i)) {
+      --other;
+    }
+    positions[i].last = other == i;
+  }
+  return positions;
+}
+
+bool PipelineRunner::FirstOnesAreKnown(const Schedule& schedule) const {
+  const std::vector<Action>& actions = schedule.actions[static_cast<std::size_t>(pipeline_.rank())];
+  const auto any = [&](ActionKind kind) {
+    return std::any_of(actions.begin(), actions.end(), [kind](const Action& action) { return action.kind == kind; });
+  };
+  return !any(ActionKind::kBackward) || !any(ActionKind::kBackwardWeight);
+}
+
 void PipelineRunner::Run(const Schedule& schedule, const SlotPlan& slots, std::span<const MicroBatch> micro_batches,
                          std::int64_t step) {
-  for (const Action& action : schedule.actions[static_cast<std::size_t>(pipeline_.rank())]) {
-    const auto chunk = static_cast<std::size_t>(action.chunk);
-    const auto micro_batch = static_cast<std::size_t>(action.micro_batch);
+  const std::vector<Action>& actions = schedule.actions[static_cast<std::size_t>(pipeline_.rank())];
+  const std::vector<Position> positions = PositionsOf(actions);
+  for (std::size_t i = 0; i < actions.size(); ++i) {
     if (ledger_ != nullptr) {
-      ledger_->SetPhase(step, PhaseOf(action.kind));
+      ledger_->SetPhase(step, PhaseOf(actions[i].kind));
     }
-    Execute(action, schedule, slots.slot_of[chunk][micro_batch], micro_batches[micro_batch]);
+    Execute({schedule, slots, micro_batches}, actions[i], positions[i]);
   }
 }
 
-void PipelineRunner::Execute(const Action& action, const Schedule& schedule, int slot, const MicroBatch& micro_batch) {
-  Stage& stage = *chunks_[static_cast<std::size_t>(action.chunk)];
+void PipelineRunner::Execute(const Course& course, const Action& action, const Position& position) {
+  const Schedule& schedule = course.schedule;
   const int here = schedule.VirtualStage(pipeline_.rank(), action.chunk);
   const int before = schedule.StageOf(here + schedule.stages - 1);
   const int after = schedule.StageOf(here + 1);
+  const auto chunk = static_cast<std::size_t>(action.chunk);
   switch (action.kind) {
     case ActionKind::kReceiveActivation:
-      pipeline_.Receive(stage.Input(slot), before, Tag(here - 1, action.micro_batch, false));
-      break;
-    case ActionKind::kForward:
-      stage.Forward(micro_batch, slot, buffers_.output);
+      pipeline_.Receive(
+          chunks_[chunk]->Input(course.slots.slot_of[chunk][static_cast<std::size_t>(action.micro_batch)]), before,
+          Tag(here - 1, action.micro_batch, false));
       break;
     case ActionKind::kSendActivation:
       pipeline_.Send(buffers_.output, after, Tag(here, action.micro_batch, false));
@@ -71,18 +116,49 @@ void PipelineRunner::Execute(const Action& action, const Schedule& schedule, int
     case ActionKind::kReceiveGradient:
       pipeline_.Receive(buffers_.gradient_b, after, Tag(here + 1, action.micro_batch, true));
       break;
-    case ActionKind::kBackward:
-      gradient_ = stage.Backward(micro_batch, slot, buffers_.gradient_b, buffers_.gradient_a, buffers_.gradient_b);
-      break;
-    case ActionKind::kBackwardInput:
-      gradient_ = stage.BackwardInput(micro_batch, slot, buffers_.gradient_b, buffers_.gradient_a, buffers_.gradient_b);
-      break;
-    case ActionKind::kBackwardWeight:
-      stage.BackwardWeight(micro_batch, slot);
-      break;
     case ActionKind::kSendGradient:
       pipeline_.Send(gradient_, before, Tag(here, action.micro_batch, true));
       break;
+    case ActionKind::kForward:
+    case ActionKind::kBackward:
+    case ActionKind::kBackwardInput:
+    case ActionKind::kBackwardWeight: {
+      if (repeats_ == Repeats::kNothing || (position.last && repeats_ == Repeats::kAllButLast)) {
+        return Compute(course, action, position);
+      }
+      const auto count = static_cast<std::int64_t>(course.micro_batches.size());
+      const std::int64_t kind = count * kActionKinds + static_cast<std::int64_t>(action.kind);
+      const std::int64_t key =
+          (kind * static_cast<std::int64_t>(chunks_.size()) + action.chunk) * count + action.micro_batch;
+      device_.Repeat(key, [&] {
+        Compute(course, action, position);
+        gradients_[key] = gradient_;  // for when the work is repeated without this call
+      });
+      if (AddsInputGradients(action.kind)) {
+        gradient_ = gradients_[key];
+      }
+      break;
+    }
+  }
+}
+
+void PipelineRunner::Compute(const Course& course, const Action& action, const Position& position) {
+  const auto chunk = static_cast<std::size_t>(action.chunk);
+  const auto number = static_cast<std::size_t>(action.micro_batch);
+  Stage& stage = *chunks_[chunk];
+  const int slot = course.slots.slot_of[chunk][number];
+  MicroBatch micro_batch = course.micro_batches[number];
+  micro_batch.first = position.first;
+  micro_batch.last = position.last;
+  const Tensor& in = buffers_.gradient_b;
+  if (action.kind == ActionKind::kForward) {
+    stage.Forward(micro_batch, slot, buffers_.output);
+  } else if (action.kind == ActionKind::kBackward) {
+    gradient_ = stage.Backward(micro_batch, slot, in, buffers_.gradient_a, buffers_.gradient_b);
+  } else if (action.kind == ActionKind::kBackwardInput) {
+    gradient_ = stage.BackwardInput(micro_batch, slot, in, buffers_.gradient_a, buffers_.gradient_b);
+  } else {
+    stage.BackwardWeight(micro_batch, slot);
   }
 }
 

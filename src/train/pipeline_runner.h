@@ -1,6 +1,7 @@
 // Executes a Schedule over the virtual stages of a rank: the trainer's reader of the data that the planner plays.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <span>
 #include <vector>
@@ -20,8 +21,22 @@ class PipelineRunner {
     Tensor gradient_a;
     Tensor gradient_b;
   };
-  // `stages` by chunk. The group outlives this.
-  PipelineRunner(Communicator& pipeline, std::vector<std::unique_ptr<Stage>> stages, const Buffers& buffers);
+  // `stages` by chunk. Group and device outlive this. Collective over the group.
+  PipelineRunner(Communicator& pipeline, Device& device, std::vector<std::unique_ptr<Stage>> stages,
+                 const Buffers& buffers);
+
+  // What may be recorded by the device and repeated (Device::Repeat): computations that start the same operations in
+  // every step and meet no other rank.
+  enum class Repeats : std::uint8_t {
+    kNothing,
+    kAllButLast,  // not those of a chunk's last micro batch, which start reductions
+    kEverything,
+  };
+  void set_repeats(Repeats repeats) { repeats_ = repeats; }
+
+  // Whether each chunk of this stage has one action that is the first to add gradients, so that MicroBatch::first is
+  // set: not where a schedule splits the backward of some micro batches only.
+  bool FirstOnesAreKnown(const Schedule& schedule) const;
 
   // Told of each action as a phase and of each module as a beat; nullptr: nobody. Outlives this or is replaced.
   void set_ledger(Ledger* ledger);
@@ -33,15 +48,31 @@ class PipelineRunner {
   void Evaluate(std::span<const MicroBatch> micro_batches);
 
  private:
-  void Execute(const Action& action, const Schedule& schedule, int slot, const MicroBatch& micro_batch);
+  // A schedule that is being run, with what its actions work on.
+  struct Course {
+    const Schedule& schedule;
+    const SlotPlan& slots;
+    std::span<const MicroBatch> micro_batches;
+  };
+  // Whether an action is the first or the last of the step with such work for its chunk.
+  struct Position {
+    bool first = false;
+    bool last = false;
+  };
+  static std::vector<Position> PositionsOf(std::span<const Action> actions);
+  void Execute(const Course& course, const Action& action, const Position& position);
+  void Compute(const Course& course, const Action& action, const Position& position);
   // Messages of a (virtual stage, micro batch) have a tag of their own, so that no schedule can mix them up.
   int Tag(int sender_virtual_stage, int micro_batch, bool gradient) const;
   int stages() const { return pipeline_.size(); }
 
   Communicator& pipeline_;
+  Device& device_;
   std::vector<std::unique_ptr<Stage>> chunks_;
   Buffers buffers_;
-  Tensor gradient_;  // the input gradient that the last backward left
+  Tensor gradient_;                           // the input gradient that the last backward left
+  std::map<std::int64_t, Tensor> gradients_;  // that of each repeated action, by its key
+  Repeats repeats_ = Repeats::kNothing;
   Ledger* ledger_ = nullptr;
 };
 

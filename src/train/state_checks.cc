@@ -58,9 +58,17 @@ Digest ZeroShard::DigestOfCopies() {
   return hasher.digest();
 }
 
+// Gradients may be reduced already: what is done to others than these, nobody would see.
+Tensor ZeroShard::SeenGradient() {
+  for (const BucketState& bucket : buckets_) {
+    device_.StartAfter(bucket.done);
+  }
+  return counted_.empty() ? copied_.front() : counted_.front();
+}
+
 void ZeroShard::PoisonGradient() {
   const float bad = std::nanf("");
-  device_.CopyFromHost(buckets_.front().gradient.data, &bad, sizeof bad);
+  device_.CopyFromHost(SeenGradient().data, &bad, sizeof bad);
 }
 
 void ZeroShard::Flip(const Tensor& tensor, std::int64_t byte, std::byte bits) {
@@ -73,7 +81,7 @@ void ZeroShard::Flip(const Tensor& tensor, std::int64_t byte, std::byte bits) {
 void ZeroShard::DamageWeight() { Flip(buckets_.front().weights, 0, std::byte{1}); }
 
 // The exponent's highest bit of an fp32 value: below 2 it becomes huge.
-void ZeroShard::DamageGradient() { Flip(buckets_.front().gradient, 3, std::byte{0x40}); }
+void ZeroShard::DamageGradient() { Flip(SeenGradient(), 3, std::byte{0x40}); }
 
 void ZeroShard::DamageMoment() {
   for (const OwnedState& state : State()) {

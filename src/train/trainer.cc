@@ -83,7 +83,7 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
     auto* const slots = arena_.Allocate(MemoryKind::kActivations, DType::kUInt8, {bytes}).as<char>();
     chunks.push_back(std::make_unique<Stage>(modules, description, chunk, slots));
   }
-  runner_ = std::make_unique<PipelineRunner>(comms_.pipeline(), std::move(chunks), buffers);
+  runner_ = std::make_unique<PipelineRunner>(comms_.pipeline(), device_, std::move(chunks), buffers);
   zero_->DrawInitialWeights(static_cast<std::uint64_t>(config_.train.seed));
 }
 
@@ -145,13 +145,14 @@ void Trainer::Compute(const std::vector<MicroBatch>& batch, std::int64_t step) {
   const auto micro_batches = static_cast<int>(batch.size());
   const PlannedSchedule& plan = ScheduleFor(micro_batches);
   const auto run = [&] {
-    zero_->BeginStep();
+    zero_->BeginStep(runner_->FirstOnesAreKnown(plan.schedule));
     runner_->Run(plan.schedule, plan.slots, batch, step);
   };
-  if (StepsAreAlike()) {
+  if (StepsAreAlike() && config_.layout.ranks() == 1) {
     Mark("forward");
     device_.Repeat(micro_batches, run);
   } else {
+    runner_->set_repeats(Repeated(micro_batches));
     run();
   }
   Mark("reduce");
@@ -181,8 +182,18 @@ StepResult Trainer::PassOver(StepResult result, int request) {
 }
 
 bool Trainer::StepsAreAlike() const {
-  return config_.train.graphs && config_.layout.ranks() == 1 && config_.model.dropout == 0 &&
-         (ledger_ == nullptr || !ledger_->has_on_phase());
+  return config_.train.graphs && config_.model.dropout == 0 && (ledger_ == nullptr || !ledger_->has_on_phase());
+}
+
+PipelineRunner::Repeats Trainer::Repeated(int micro_batches) const {
+  using Repeats = PipelineRunner::Repeats;
+  // Recordings take memory of their own: many micro batches hide the starts of kernels anyway.
+  constexpr int kMostRecorded = 64;
+  const ParallelLayout& layout = config_.layout;
+  if (!StepsAreAlike() || layout.tensor > 1 || layout.zero > 1 || micro_batches * layout.chunks > kMostRecorded) {
+    return Repeats::kNothing;
+  }
+  return layout.data > 1 ? Repeats::kAllButLast : Repeats::kEverything;
 }
 
 void Trainer::set_ledger(Ledger* ledger) {

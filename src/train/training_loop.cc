@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
+#include <fstream>
 
 #include "base/error.h"
 #include "train/first_weights.h"
@@ -260,6 +261,7 @@ class Loop {
       watcher_.StepDone(facts_);
     }
     if (!memory_shown_) {
+      WriteChoices();
       memory_shown_ = true;
       watcher_.MemoryMeasured(GatherMemory(trainer_));
     }
@@ -319,8 +321,17 @@ class Loop {
     return true;
   }
 
+  // For people; the checkpoint's copy is the one that is read again.
+  void WriteChoices() {
+    const std::string choices = trainer_.device().choices();
+    if (first_rank_ && checkpoints_ != nullptr && !choices.empty()) {
+      std::ofstream(options_.run_folder + "/device_choices.txt") << choices;
+    }
+  }
+
   void Save() {
     if (checkpoints_ != nullptr) {
+      WriteChoices();
       const Progress& progress = trainer_.progress();
       Mark("save");
       if (drill_.active()) {

@@ -63,10 +63,10 @@ void ZeroShard::AllocateBuckets(Arena& arena) {
   }
   if (zero >= 2) {
     if (largest > 0) {
-      staging_ = arena.Allocate(MemoryKind::kGradients, DType::kFloat32, {largest});
+      staging_.memory = arena.Allocate(MemoryKind::kGradients, DType::kFloat32, {largest});
     }
     if (tied > 0) {
-      tied_staging_ = arena.Allocate(MemoryKind::kGradients, DType::kFloat32, {tied});
+      tied_staging_.memory = arena.Allocate(MemoryKind::kGradients, DType::kFloat32, {tied});
     }
     reduced_ = arena.Allocate(MemoryKind::kGradients, DType::kFloat32, {largest_shard});
   }
@@ -122,9 +122,19 @@ void ZeroShard::Gather(const ParameterUse& use) {
       buffer = free_buffers_.back();
       free_buffers_.pop_back();
     }
-    buckets_[i].present = buffer;
-    comms_.data().AllGather(buckets_[i].weights, buffer.Range(0, bucket.count));
+    BucketState& state = buckets_[i];
+    state.present = buffer;
+    state.gathered = AlongData([&] { comms_.data().AllGather(state.weights, buffer.Range(0, bucket.count)); });
+    state.awaited = false;
   });
+}
+
+Moment ZeroShard::AlongData(const std::function<void()>& work) {
+  if (comms_.data().size() == 1) {
+    work();
+    return nullptr;
+  }
+  return device_.Beside(kCollectiveLane, device_.Now(), work);
 }
 
 void ZeroShard::Release(const ParameterUse& use) {
@@ -147,9 +157,13 @@ std::pair<int, const BucketEntry*> ZeroShard::Locate(int row) const {
 
 Tensor ZeroShard::Get(int row) {
   const auto [i, entry] = Locate(row);
-  const BucketState& bucket = buckets_[static_cast<std::size_t>(i)];
+  BucketState& bucket = buckets_[static_cast<std::size_t>(i)];
   const Tensor& memory = options_.zero == 3 ? bucket.present : bucket.weights;
   assert(memory.given());
+  if (!bucket.awaited) {
+    device_.StartAfter(bucket.gathered);
+    bucket.awaited = true;
+  }
   return memory.Range(entry->offset, entry->count).Reshaped(entry->shape);
 }
 
@@ -159,47 +173,106 @@ void ZeroShard::Open(const ParameterUse& use) {
   }
   ForEachBucket(use, [&](std::size_t i) {
     const Bucket& bucket = plan_.buckets[i];
-    buckets_[i].staging = (bucket.tied ? tied_staging_ : staging_).Range(0, bucket.count);
-    ops_.Fill(buckets_[i].staging, 0);
+    buckets_[i].staging = (bucket.tied ? tied_staging_ : staging_).memory.Range(0, bucket.count);
+    buckets_[i].staged = false;
   });
+}
+
+void ZeroShard::ClearStaging(std::size_t bucket) {
+  if (!buckets_[bucket].staged) {
+    device_.StartAfter((plan_.buckets[bucket].tied ? tied_staging_ : staging_).free);
+    ClearAllButMatrices(bucket, buckets_[bucket].staging);
+    buckets_[bucket].staged = true;
+  }
+}
+
+void ZeroShard::ClearAllButMatrices(std::size_t bucket, const Tensor& memory) {
+  std::int64_t done = 0;
+  const auto clear_until = [&](std::int64_t end) {
+    if (end > done) {
+      ops_.Fill(memory.Range(done, end - done), 0);
+    }
+  };
+  for (const BucketEntry& entry : plan_.buckets[bucket].entries) {  // by offset
+    const Parameter& parameter = table_.rows()[static_cast<std::size_t>(entry.row)];
+    const bool of_block = parameter.module > 0 && parameter.module < table_.config().modules() - 1;
+    if (of_block && parameter.role == ParameterRole::kWeight) {
+      clear_until(entry.offset);
+      done = entry.offset + entry.count;
+    }
+  }
+  clear_until(memory.count());
 }
 
 Tensor ZeroShard::Gradient(int row) {
   const auto [i, entry] = Locate(row);
   const BucketState& bucket = buckets_[static_cast<std::size_t>(i)];
+  if (options_.zero >= 2) {
+    ClearStaging(static_cast<std::size_t>(i));
+  }
   const Tensor& memory = options_.zero >= 2 ? bucket.staging : bucket.gradient;
   return memory.Range(entry->offset, entry->count).Reshaped(entry->shape);
 }
 
-void ZeroShard::Finish(const ParameterUse& use) {
-  if (options_.zero < 2) {
-    return;
-  }
+void ZeroShard::Finish(const ParameterUse& use, bool last) {
   ForEachBucket(use, [&](std::size_t i) {
-    const Tensor part = reduced_.Range(0, plan_.buckets[i].shard);
-    comms_.data().ReduceScatter(buckets_[i].staging, part);
-    ops_.Add(buckets_[i].gradient, part);
+    BucketState& state = buckets_[i];
+    if (options_.zero < 2) {
+      if (last && comms_.data().size() > 1 && --state.users == 0) {
+        Reduce(i);
+      }
+      return;
+    }
+    ClearStaging(i);
+    state.done = AlongData([&] {
+      const Tensor part = reduced_.Range(0, plan_.buckets[i].shard);
+      comms_.data().ReduceScatter(state.staging, part);
+      ops_.Add(state.gradient, part);
+    });
+    (plan_.buckets[i].tied ? tied_staging_ : staging_).free = state.done;
   });
 }
 
-void ZeroShard::BeginStep() {
-  for (const BucketState& bucket : buckets_) {
-    ops_.Fill(bucket.gradient, 0);
+void ZeroShard::Reduce(std::size_t bucket) {
+  BucketState& state = buckets_[bucket];
+  state.reduced = true;
+  state.done = AlongData([&] {
+    if (options_.zero == 0) {
+      comms_.data().AllReduce(state.gradient);
+    } else {
+      const OwnedRange owned = Owned(plan_.buckets[bucket]);
+      comms_.data().ReduceScatter(state.gradient, state.gradient.Range(owned.first, owned.count()));
+    }
+  });
+}
+
+void ZeroShard::BeginStep(bool overwrites) {
+  overwrites_ = overwrites;
+  for (std::size_t i = 0; i < buckets_.size(); ++i) {
+    if (overwrites && options_.zero < 2) {
+      ClearAllButMatrices(i, buckets_[i].gradient);
+    } else {
+      ops_.Fill(buckets_[i].gradient, 0);
+    }
+    buckets_[i].reduced = false;
+    // Embedding and head both add to a tied table, unless they are on two stages.
+    buckets_[i].users = plan_.buckets[i].tied && !plan_.tied_across_stages ? 2 : 1;
   }
 }
 
 void ZeroShard::FinishGradients() {
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
+    if (options_.zero < 2 && !buckets_[i].reduced) {
+      Reduce(i);
+    }
+  }
+  for (std::size_t i = 0; i < buckets_.size(); ++i) {
     const Bucket& bucket = plan_.buckets[i];
     const OwnedRange owned = Owned(bucket);
-    Tensor gradient = buckets_[i].gradient;
-    if (options_.zero == 0) {
-      comms_.data().AllReduce(gradient);
-    } else if (options_.zero == 1) {
-      const Tensor part = gradient.Range(owned.first, owned.count());
-      comms_.data().ReduceScatter(gradient, part);
-      gradient = part;
-    }
+    device_.StartAfter(buckets_[i].done);
+    buckets_[i].done = nullptr;
+    const Tensor gradient =
+        options_.zero == 1 ? buckets_[i].gradient.Range(owned.first, owned.count()) : buckets_[i].gradient;
     const std::int64_t replicated = std::min(owned.last, bucket.replicated) - owned.first;
     if (options_.sequence_parallel && replicated > 0) {
       comms_.tensor().AllReduce(gradient.Range(0, replicated));

@@ -6,6 +6,10 @@
 //   2       whole          a module's, reduce-scattered each micro batch   all-gather
 //   3       owned shards   likewise                                        nothing: gathered when used
 //
+// Where there are several data ranks, this happens in the device's collective lane, beside forward and backward: stages
+// 0 and 1 reduce a bucket as soon as its last micro batch has added to it; stages 2 and 3 reduce one module's gradients
+// while the next computes the gradient of its input; stage 3 gathers one module ahead.
+//
 // Invariants: the gradients of one module are complete within one Open/Finish pair of a micro batch; after
 // FinishGradients the owned range holds the sum over micro batches, data ranks, both owners of a tied table and, for
 // replicated parameters under sequence parallelism, tensor ranks.
@@ -41,11 +45,13 @@ class ZeroShard : public ParameterSource, public GradientSink {
   // GradientSink
   void Open(const ParameterUse& use) override;
   Tensor Gradient(int row) override;
-  void Finish(const ParameterUse& use) override;
+  bool Untouched(bool first) const override { return options_.zero >= 2 || (first && overwrites_); }
+  void Finish(const ParameterUse& use, bool last) override;
 
-  // Zeroes what the step will add to.
-  void BeginStep();
-  // Brings the owned gradients to their invariant.
+  // Zeroes what the step will add to. `overwrites`: each block's first micro batch is told so (MicroBatch::first), and
+  // overwrites the gradients of its matrices, which then need no zeroes.
+  void BeginStep(bool overwrites);
+  // Brings the owned gradients to their invariant: reduces what is not reduced yet, and makes later work wait for it.
   void FinishGradients();
   // Ranges of owned gradients that this rank counts in the global norm: every element once in the world.
   const std::vector<Tensor>& counted_gradients() const { return counted_; }
@@ -78,6 +84,17 @@ class ZeroShard : public ParameterSource, public GradientSink {
     Tensor gradient;  // whole bucket; the owned shard under stages 2 and 3
     Tensor present;   // the gathered bucket under stage 3 while in use
     Tensor staging;   // where a micro batch's gradients are added under stages 2 and 3
+    Moment gathered;  // stage 3: when `present` is there
+    bool awaited = true;
+    bool staged = false;   // stages 2 and 3: whether staging is cleared for this micro batch
+    bool reduced = false;  // stages 0 and 1: whether the reduction has started
+    int users = 0;         // stages 0 and 1: pieces of work that have not finished their last micro batch
+    Moment done;           // when the last reduction is
+  };
+  // The buffer that gradients of one bucket at a time are added to under stages 2 and 3.
+  struct Staging {
+    Tensor memory;
+    Moment free;  // when the reduction that reads it is done
   };
 
   template <typename Visit>
@@ -85,6 +102,17 @@ class ZeroShard : public ParameterSource, public GradientSink {
   // Bucket and entry of a table row.
   std::pair<int, const BucketEntry*> Locate(int row) const;
   OwnedRange Owned(const Bucket& bucket) const;
+  // Does `work`, a movement along the data axis, in the collective lane where there are several ranks; at once
+  // otherwise.
+  Moment AlongData(const std::function<void()>& work);
+  // Gradients that this rank looks at itself before the update, complete: for drills.
+  Tensor SeenGradient();
+  // Zeroes `memory`, which holds the gradients of a bucket, but for the matrices of blocks.
+  void ClearAllButMatrices(std::size_t bucket, const Tensor& memory);
+  // Clears the staging of a bucket once its last reader is done with it.
+  void ClearStaging(std::size_t bucket);
+  // Stages 0 and 1: sums the bucket's gradient over the data ranks.
+  void Reduce(std::size_t bucket);
   void AllocateBuckets(Arena& arena);
   std::vector<OwnedShard> MakeShards() const;
   void GatherWeights();
@@ -100,9 +128,10 @@ class ZeroShard : public ParameterSource, public GradientSink {
   std::vector<std::pair<int, const BucketEntry*>> of_row_;
   std::vector<Tensor> free_buffers_;  // stage 3: gathered modules
   Tensor tied_buffer_;
-  Tensor staging_;
-  Tensor tied_staging_;
+  Staging staging_;
+  Staging tied_staging_;
   Tensor reduced_;
+  bool overwrites_ = false;
   std::vector<Tensor> counted_;
   std::vector<Tensor> copied_;
   std::unique_ptr<AdamW> optimizer_;

@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <exception>
+#include <sstream>
 #include <tuple>
 
 #include "device/op_cases.h"
@@ -60,6 +60,18 @@ Tensor Product(Workbench& bench, std::int64_t extent) {
   return c;
 }
 
+// The lines that are read again, without those for people, which tell of measurements.
+std::vector<std::string> ChoicesAlone(const Device& device) {
+  std::vector<std::string> lines;
+  std::istringstream text(device.choices());
+  for (std::string line; std::getline(text, line);) {
+    if (!line.starts_with("#")) {
+      lines.push_back(line);
+    }
+  }
+  return lines;
+}
+
 TEST(CudaDevice, ChosenAlgorithmsComeBackFromText) {
   const auto first = MakeDevice({.kind = "cuda"});
   Workbench first_bench(*first);
@@ -67,14 +79,14 @@ TEST(CudaDevice, ChosenAlgorithmsComeBackFromText) {
     Product(first_bench, extent);
   }
   const std::string choices = first->choices();
-  EXPECT_EQ(std::count(choices.begin(), choices.end(), '\n'), 4) << choices;
+  EXPECT_EQ(ChoicesAlone(*first).size(), 4U) << choices;
   const auto second = MakeDevice({.kind = "cuda"});
   second->ReadChoices(choices);
   Workbench second_bench(*second);
   for (const std::int64_t extent : {64, 512, 1024}) {
     Product(second_bench, extent);
   }
-  EXPECT_EQ(second->choices(), choices);
+  EXPECT_EQ(ChoicesAlone(*second), ChoicesAlone(*first));
 }
 
 TEST(CudaDevice, ChoicesOfOthersAreLeftAside) {
@@ -115,18 +127,15 @@ TEST(CudaDevice, ProductsInTf32AreNearAndNotEqual) {
   Workbench fast_bench(*fast);
   const auto product = [](Workbench& bench) {
     constexpr std::int64_t kExtent = 1024;  // large enough that the tensor cores are always the faster choice
-    std::vector<float> values(kExtent * kExtent);
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      values[i] = std::sin(static_cast<float>(i));
-    }
-    const Tensor a = bench.From(DType::kFloat32, {kExtent, kExtent}, values);
+    const Tensor a = bench.Normal(DType::kFloat32, {kExtent, kExtent}, "a");
+    const Tensor b = bench.Normal(DType::kFloat32, {kExtent, kExtent}, "b");
     const Tensor c = bench.Output(DType::kFloat32, {kExtent, kExtent});
-    bench.ops().Matmul({.a = a, .b = a, .c = c});
+    bench.ops().Matmul({.a = a, .b = b, .c = c});
     return bench.Read(c);
   };
   const double difference = RelativeDifference(product(fast_bench), product(exact_bench));
   EXPECT_GT(difference, 1e-6);
-  EXPECT_LT(difference, 2e-2);
+  EXPECT_LT(difference, 5e-3);
 }
 
 }  // namespace

@@ -66,6 +66,7 @@ std::vector<OpCase> MatmulCases() {
       {.m = 31, .n = 63, .k = 129, .epilogue = Epilogue::kGeluGradient},
       {.m = 80, .n = 48, .k = 64, .transpose_a = true, .accumulate = true, .float_out = true},
       {.m = 37, .n = 130, .k = 301, .transpose_a = true, .accumulate = true, .float_out = true},
+      {.m = 256, .n = 128, .k = 4096, .transpose_a = true, .float_out = true},
       {.m = 97, .n = 129, .k = 515, .transpose_b = true, .float_out = true},
       {.m = 24, .n = 40, .k = 56, .transpose_a = true, .transpose_b = true},
       {.m = 40, .n = 24, .k = 16, .accumulate = true},

@@ -15,12 +15,14 @@ struct NormCase {
   float dropout = 0;
   bool residual = false;
   bool norm = true;
+  bool remade = false;
 };
 
 std::string NameOf(const NormCase& c) {
-  return fmt::format("{}Norm{}x{}{}{}{}{}{}{}", c.kind == NormKind::kRms ? "Rms" : "Layer", c.rows, c.columns,
+  return fmt::format("{}Norm{}x{}{}{}{}{}{}{}{}", c.kind == NormKind::kRms ? "Rms" : "Layer", c.rows, c.columns,
                      c.branch ? "Branch" : "", c.bias ? "Bias" : "", c.beta ? "Beta" : "",
-                     c.dropout > 0 ? "Dropout" : "", c.residual ? "Residual" : "", c.norm ? "" : "SumOnly");
+                     c.dropout > 0 ? "Dropout" : "", c.residual ? "Residual" : "", c.norm ? "" : "SumOnly",
+                     c.remade ? "Remade" : "");
 }
 
 std::vector<OpResult> RunForward(Workbench& bench, DType working, const NormCase& c) {
@@ -74,10 +76,19 @@ std::vector<OpResult> RunBackward(Workbench& bench, DType working, const NormCas
                                    .gamma = args.gamma,
                                    .normed = bench.Output(working, shape),
                                    .statistics = args.statistics});
+  if (c.remade) {
+    args.normed = args.grad_normed;
+    if (c.beta) {
+      args.beta = bench.Normal(working, {c.columns}, "beta");
+    }
+  }
   bench.ops().NormBackward(args);
   std::vector<OpResult> results{{"grad_x", bench.Read(args.grad_x)}, {"grad_gamma", bench.Read(args.grad_gamma)}};
   if (c.beta) {
     results.push_back({"grad_beta", bench.Read(args.grad_beta)});
+  }
+  if (c.remade) {
+    results.push_back({"normed", bench.Read(args.normed)});
   }
   return results;
 }
@@ -103,6 +114,8 @@ std::vector<OpCase> NormCases() {
       {.rows = 13, .columns = 1024, .kind = NormKind::kRms, .beta = false},
       {.rows = 5, .columns = 131, .kind = NormKind::kRms, .beta = false, .residual = true},
       {.rows = 3, .columns = 5120},
+      {.rows = 71, .columns = 768, .residual = true, .remade = true},
+      {.rows = 13, .columns = 33, .kind = NormKind::kRms, .beta = false, .remade = true},
   };
   std::vector<OpCase> all;
   for (const NormCase& c : forward) {

@@ -70,6 +70,24 @@ std::vector<OpResult> RunCrossEntropy(Workbench& bench, DType working, const Cro
   return results;
 }
 
+// Statistics, losses and gradient of a whole vocabulary at once.
+std::vector<OpResult> RunWholeCrossEntropy(Workbench& bench, DType working, const CrossEntropyCase& c) {
+  const std::int64_t vocabulary = c.columns - c.padding;
+  const Tensor mask = bench.Integers({c.tokens}, "weights", 0, 2);
+  const CrossEntropyArgs args{.logits = bench.Normal(working, {c.tokens, c.columns}, "logits", 2),
+                              .valid_columns = vocabulary,
+                              .targets = bench.Integers({c.tokens}, "targets", 0, vocabulary),
+                              .statistics = bench.Output(DType::kFloat32, {3, c.tokens}),
+                              .weights = bench.From(DType::kFloat32, {c.tokens}, bench.Read(mask)),
+                              .scale = 0.125F,
+                              .z_loss = c.z_loss,
+                              .losses = bench.Output(DType::kFloat32, {c.tokens})};
+  bench.ops().CrossEntropy(args);
+  return {{"statistics", bench.Read(args.statistics)},
+          {"losses", bench.Read(args.losses)},
+          {"gradient", bench.Read(args.logits)}};
+}
+
 std::vector<OpResult> RunLossSum(Workbench& bench) {
   const Tensor sums = bench.Output(DType::kFloat32, {2});
   bench.ops().LossSum(bench.Normal(DType::kFloat32, {1001}, "losses", 1, 4),
@@ -100,6 +118,15 @@ std::vector<OpCase> VocabularyCases() {
     all.push_back({fmt::format("CrossEntropy{}x{}Padding{}Parts{}{}", c.tokens, c.columns, c.padding, c.parts,
                                c.z_loss > 0 ? "ZLoss" : ""),
                    [c](Workbench& bench, DType working) { return RunCrossEntropy(bench, working, c); }});
+  }
+  for (const CrossEntropyCase& c : {CrossEntropyCase{.tokens = 1, .columns = 1},
+                                    {.tokens = 9, .columns = 101},
+                                    {.tokens = 20, .columns = 128, .padding = 27, .z_loss = 1e-2F},
+                                    {.tokens = 5, .columns = 20000, .padding = 3},
+                                    {.tokens = 3, .columns = 60008}}) {
+    all.push_back(
+        {fmt::format("WholeCrossEntropy{}x{}Padding{}{}", c.tokens, c.columns, c.padding, c.z_loss > 0 ? "ZLoss" : ""),
+         [c](Workbench& bench, DType working) { return RunWholeCrossEntropy(bench, working, c); }});
   }
   all.push_back({"LossSum", [](Workbench& bench, DType) { return RunLossSum(bench); }});
   return all;

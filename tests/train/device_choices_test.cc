@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "base/durable_file.h"
 #include "train/training_loop.h"
 
 namespace trireme {
@@ -31,11 +32,16 @@ class ChoosingDevice : public Device {
     keys.push_back(key);
     work();
   }
+  Moment Beside(int lane, const Moment& after, const std::function<void()>& work) override {
+    lanes.push_back(lane);
+    return cpu_->Beside(lane, after, work);
+  }
   std::string choices() const override { return chosen_; }
   void ReadChoices(const std::string& lines) override { read.push_back(lines); }
 
   std::vector<std::string> read;
   std::vector<std::int64_t> keys;
+  std::vector<int> lanes;
 
  private:
   std::string chosen_;
@@ -63,6 +69,7 @@ TEST(DeviceChoices, AreSavedWithACheckpointAndReadOnResume) {
   ChoosingDevice first("library 1\n2 = 3\n");
   RunOn(first, TinyRun({}), folder);
   EXPECT_THAT(first.read, testing::IsEmpty());
+  EXPECT_EQ(ReadWholeFile(folder + "/device_choices.txt", 1000), "library 1\n2 = 3\n");
   ChoosingDevice second("");
   RunOn(second, TinyRun({"train.steps=4"}), folder);
   EXPECT_THAT(second.read, testing::ElementsAre("library 1\n2 = 3\n"));
@@ -79,6 +86,48 @@ TEST(RepeatedSteps, AreThoseOfOneRankWithoutDropout) {
   ChoosingDevice unwanted("");
   RunOn(unwanted, TinyRun({"train.graphs=false"}), "");
   EXPECT_THAT(unwanted.keys, testing::IsEmpty());
+}
+
+// Rank 0's device after a run on two ranks.
+std::unique_ptr<ChoosingDevice> RunOnTwo(const std::vector<std::string>& keys) {
+  const RunConfig config = TinyRun(keys);
+  auto first = std::make_unique<ChoosingDevice>("");
+  RunThreadRanks(2, {.kind = "cpu"}, [&](RankContext& context) {
+    ChoosingDevice second("");
+    RankContext own{context.world.rank() == 0 ? *first : second, context.world};
+    const auto source = OpenRunSource(config, "train");
+    RunTraining(config, own, {.train = source.get()}, {.run_folder = ""}, nullptr);
+  });
+  return first;
+}
+
+TEST(RepeatedSteps, OfSeveralRanksAreThePartsThatMeetNobody) {
+  using ::testing::IsEmpty;
+  using ::testing::SizeIs;
+  const std::vector<std::string> pipeline = {"model.layers=2", "layout.pipeline=2"};
+  EXPECT_THAT(RunOnTwo(pipeline)->keys, SizeIs(2 * 4));  // forward and backward of two micro batches, twice
+  // The last micro batch starts reductions.
+  EXPECT_THAT(RunOnTwo({"layout.data=2", "batch.global=4"})->keys, SizeIs(2 * 2));
+  EXPECT_THAT(RunOnTwo({"layout.data=2", "layout.zero=2"})->keys, IsEmpty());
+  EXPECT_THAT(RunOnTwo({"layout.tensor=2"})->keys, IsEmpty());
+}
+
+TEST(CollectiveLane, HasWhatDataRanksReduceAndGather) {
+  using ::testing::Each;
+  using ::testing::IsEmpty;
+  using ::testing::SizeIs;
+  constexpr int kSteps = 2;
+  // Buckets: positions, the block, the final norm, the tied table.
+  for (const char* zero : {"layout.zero=0", "layout.zero=1"}) {
+    const auto device = RunOnTwo({"layout.data=2", zero});
+    EXPECT_THAT(device->lanes, SizeIs(kSteps * 4)) << zero;
+    EXPECT_THAT(device->lanes, Each(kCollectiveLane));
+  }
+  // The tied table is reduced for embedding and head.
+  EXPECT_THAT(RunOnTwo({"layout.data=2", "layout.zero=2"})->lanes, SizeIs(kSteps * 5));
+  // And gathered for both; the block's weights for forward and backward.
+  EXPECT_THAT(RunOnTwo({"layout.data=2", "layout.zero=3"})->lanes, SizeIs(kSteps * (5 + 6)));
+  EXPECT_THAT(RunOnTwo({"layout.tensor=2"})->lanes, IsEmpty());
 }
 
 }  // namespace

@@ -145,6 +145,19 @@ void NormBackwardRow(const NormBackwardArgs& args, std::int64_t row, const Backw
   }
 }
 
+template <typename T>
+void RemakeNormedRow(const NormBackwardArgs& args, std::int64_t row, const float* hat) {
+  const std::int64_t columns = args.x.shape[1];
+  const T* gamma = args.gamma.as<T>();
+  const T* beta = args.beta.as<T>();
+  T* normed = args.normed.as<T>() + row * columns;
+#pragma omp simd
+  for (std::int64_t i = 0; i < columns; ++i) {
+    const float shift = args.beta.given() ? static_cast<float>(beta[i]) : 0.0F;
+    normed[i] = Narrow<T>(hat[i] * static_cast<float>(gamma[i]) + shift);
+  }
+}
+
 void AddTo(float* to, const float* from, std::int64_t count) {
 #pragma omp simd
   for (std::int64_t i = 0; i < count; ++i) {
@@ -195,6 +208,9 @@ void CpuOps::DoNormBackward(const NormBackwardArgs& args) {
       const BackwardBuffers buffers{memory + 2 * columns, memory + 3 * columns, memory, memory + columns};
       for (std::int64_t row = begin; row < end; ++row) {
         NormBackwardRow<T>(args, row, buffers);
+        if (args.normed.given()) {
+          RemakeNormedRow<T>(args, row, buffers.hat);
+        }
       }
     });
   });

@@ -7,6 +7,8 @@ namespace trireme {
 namespace {
 
 constexpr int kRowWarps = 16;
+// A row held in shared memory leaves room for two blocks a multiprocessor: larger ones fill it better.
+constexpr int kHeldRowWarps = 24;
 
 // A maximum, and the sum of exp(value - maximum). An infinite maximum must not turn an empty sum into NaN.
 struct SoftmaxPart {
@@ -24,10 +26,10 @@ __device__ SoftmaxPart Merged(const SoftmaxPart& a, const SoftmaxPart& b) {
 }
 
 // The part of all threads of a block, valid in its first thread.
-template <typename T>
+template <typename T, int kWarps>
 __device__ SoftmaxPart BlockMerged(SoftmaxPart part) {
-  __shared__ float maxima[kRowWarps];
-  __shared__ float sums[kRowWarps];
+  __shared__ float maxima[kWarps];
+  __shared__ float sums[kWarps];
 #pragma unroll
   for (int offset = kWarp / 2; offset > 0; offset /= 2) {
     const SoftmaxPart other{__shfl_xor_sync(0xffffffffU, part.maximum, offset),
@@ -40,7 +42,7 @@ __device__ SoftmaxPart BlockMerged(SoftmaxPart part) {
   }
   __syncthreads();
   if (threadIdx.x == 0) {
-    for (int warp = 1; warp < kRowWarps; ++warp) {
+    for (int warp = 1; warp < kWarps; ++warp) {
       part = Merged<T>(part, SoftmaxPart{maxima[warp], sums[warp]});
     }
   }
@@ -49,10 +51,33 @@ __device__ SoftmaxPart BlockMerged(SoftmaxPart part) {
 
 struct Columns {
   std::int64_t rows;
-  std::int64_t columns;
+  int columns;
   std::int64_t first;
-  std::int64_t valid;
+  int valid;
 };
+
+// Adds kCount logits from `column` on to a thread's part; those from `valid` on are padding.
+template <typename T, int kCount>
+__device__ void AddLogits(SoftmaxPart& part, float (&logits)[kCount], int column, int valid) {
+  if (column + kCount > valid) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      logits[i] = column + i < valid ? logits[i] : -INFINITY;
+    }
+  }
+  float maximum = part.maximum;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    maximum = fmaxf(maximum, logits[i]);
+  }
+  const float anchor = Anchor(maximum);
+  part.sum *= ExpFor<T>(part.maximum - anchor);
+  part.maximum = maximum;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    part.sum += ExpFor<T>(logits[i] - anchor);
+  }
+}
 
 // One block a row. kCount: elements a load; rows start at a multiple of it.
 template <typename T, int kCount>
@@ -62,24 +87,12 @@ __global__ void __launch_bounds__(kRowWarps* kWarp)
   const T* values = logits + row * shape.columns;
   SoftmaxPart part;
 #pragma unroll 2
-  for (std::int64_t column = threadIdx.x * kCount; column < shape.valid; column += kRowWarps * kWarp * kCount) {
+  for (int column = threadIdx.x * kCount; column < shape.valid; column += kRowWarps * kWarp * kCount) {
     float loaded[kCount];
     Load(loaded, values + column);
-    float maximum = part.maximum;
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      loaded[i] = column + i < shape.valid ? loaded[i] : -INFINITY;
-      maximum = fmaxf(maximum, loaded[i]);
-    }
-    const float anchor = Anchor(maximum);
-    part.sum *= ExpFor<T>(part.maximum - anchor);
-    part.maximum = maximum;
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      part.sum += ExpFor<T>(loaded[i] - anchor);
-    }
+    AddLogits<T>(part, loaded, column, shape.valid);
   }
-  part = BlockMerged<T>(part);
+  part = BlockMerged<T, kRowWarps>(part);
   if (threadIdx.x == 0) {
     const std::int64_t target = targets[row] - shape.first;
     statistics[row] = part.maximum;
@@ -117,29 +130,89 @@ struct GradientInputs {
   float z_loss;
 };
 
+// What the gradient of a row's logits follows from.
+struct RowGradient {
+  __device__ RowGradient(const WholeRow& whole, const GradientInputs& inputs, const Columns& shape, std::int64_t row)
+      : maximum(whole.maximum), valid(shape.valid), target(inputs.targets[row] - shape.first) {
+    const float log_sum = whole.LogSumExp();
+    target_factor = inputs.scale * inputs.weights[row];
+    factor = target_factor * (1.0F + 2.0F * inputs.z_loss * log_sum) / whole.sum;
+    if (threadIdx.x == 0) {
+      inputs.losses[row] = log_sum - whole.target;
+    }
+  }
+  __device__ bool masked() const { return target_factor == 0; }
+  // Replaces the logits of the columns from `column` on.
+  template <typename T, int kCount>
+  __device__ void Apply(float (&logits)[kCount], int column) const {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      logits[i] = factor * ExpFor<T>(logits[i] - maximum);
+    }
+    if ((target >= column && target < column + kCount) || column + kCount > valid) {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        logits[i] = column + i < valid ? logits[i] - (column + i == target ? target_factor : 0.0F) : 0.0F;
+      }
+    }
+  }
+  float maximum;
+  int valid;
+  std::int64_t target;  // its column here; elsewhere it is outside of them
+  float target_factor;
+  float factor;
+};
+
 template <typename T, int kCount>
 __global__ void __launch_bounds__(kRowWarps* kWarp) GradientKernel(T* logits, GradientInputs inputs, Columns shape) {
   const std::int64_t row = blockIdx.x;
   T* values = logits + row * shape.columns;
-  const WholeRow whole = Combined(inputs.statistics, inputs.parts, shape.rows, row);
-  const float log_sum = whole.LogSumExp();
-  const std::int64_t target = inputs.targets[row] - shape.first;
-  const float target_factor = inputs.scale * inputs.weights[row];
-  const float factor = target_factor * (1.0F + 2.0F * inputs.z_loss * log_sum) / whole.sum;
-  const bool masked = target_factor == 0;
-  if (threadIdx.x == 0) {
-    inputs.losses[row] = log_sum - whole.target;
-  }
+  const RowGradient gradient(Combined(inputs.statistics, inputs.parts, shape.rows, row), inputs, shape, row);
 #pragma unroll 2
-  for (std::int64_t column = threadIdx.x * kCount; column < shape.columns; column += kRowWarps * kWarp * kCount) {
+  for (int column = threadIdx.x * kCount; column < shape.columns; column += kRowWarps * kWarp * kCount) {
     float grads[kCount] = {};
-    if (!masked) {
+    if (!gradient.masked()) {
       Load(grads, values + column);
-#pragma unroll
-      for (int i = 0; i < kCount; ++i) {
-        const float grad = factor * ExpFor<T>(grads[i] - whole.maximum) - (column + i == target ? target_factor : 0.0F);
-        grads[i] = column + i < shape.valid ? grad : 0.0F;
-      }
+      gradient.Apply<T>(grads, column);
+    }
+    Store(values + column, grads);
+  }
+}
+
+// Statistics and gradient of a row that stays in shared memory between the two: it is read once.
+template <typename T>
+__global__ void __launch_bounds__(kHeldRowWarps* kWarp, 2)
+    HeldRowKernel(T* logits, float* statistics, GradientInputs inputs, Columns shape) {
+  extern __shared__ uint4 held[];
+  __shared__ WholeRow whole;
+  constexpr int kStride = kHeldRowWarps * kWarp * kWidth<T>;
+  const std::int64_t row = blockIdx.x;
+  T* values = logits + row * shape.columns;
+  SoftmaxPart part;
+#pragma unroll 4
+  for (int column = threadIdx.x * kWidth<T>; column < shape.columns; column += kStride) {
+    const uint4 raw = *reinterpret_cast<const uint4*>(values + column);
+    held[column / kWidth<T>] = raw;
+    float loaded[kWidth<T>];
+    Unpack(loaded, raw, T{});
+    AddLogits<T>(part, loaded, column, shape.valid);
+  }
+  part = BlockMerged<T, kHeldRowWarps>(part);
+  if (threadIdx.x == 0) {
+    const std::int64_t target = inputs.targets[row] - shape.first;
+    whole = {part.maximum, part.sum, target >= 0 && target < shape.valid ? ToFloat(values[target]) : 0.0F};
+    statistics[row] = whole.maximum;
+    statistics[shape.rows + row] = whole.sum;
+    statistics[2 * shape.rows + row] = whole.target;
+  }
+  __syncthreads();
+  const RowGradient gradient(whole, inputs, shape, row);
+#pragma unroll 4
+  for (int column = threadIdx.x * kWidth<T>; column < shape.columns; column += kStride) {
+    float grads[kWidth<T>] = {};
+    if (!gradient.masked()) {
+      Unpack(grads, held[column / kWidth<T>], T{});
+      gradient.Apply<T>(grads, column);
     }
     Store(values + column, grads);
   }
@@ -177,7 +250,8 @@ __global__ void __launch_bounds__(1024)
 }
 
 Columns ColumnsOf(const CrossEntropyArgs& args) {
-  return {args.targets.count(), args.logits.shape[args.logits.shape.rank() - 1], args.first_column, args.valid_columns};
+  return {args.targets.count(), static_cast<int>(args.logits.shape[args.logits.shape.rank() - 1]), args.first_column,
+          static_cast<int>(args.valid_columns)};
 }
 
 template <typename T>
@@ -187,6 +261,16 @@ bool IsWide(const CrossEntropyArgs& args) {
 
 int PartsOf(const CrossEntropyArgs& args, std::int64_t rows) {
   return static_cast<int>(args.statistics.count() / (3 * rows));
+}
+
+GradientInputs InputsOf(const CrossEntropyArgs& args, const Columns& shape) {
+  return {args.targets.as<std::int32_t>(),
+          args.statistics.as<float>(),
+          args.weights.as<float>(),
+          args.losses.as<float>(),
+          PartsOf(args, shape.rows),
+          args.scale,
+          args.z_loss};
 }
 
 }  // namespace
@@ -204,18 +288,30 @@ void CudaOps::DoCrossEntropyStatistics(const CrossEntropyArgs& args) {
   });
 }
 
+void CudaOps::DoCrossEntropy(const CrossEntropyArgs& args) {
+  // Two rows in the shared memory of a multiprocessor of compute capability 9.0, so that one is read while the other is
+  // written; all of a rank's vocabularies of up to 58,000 tokens in bf16.
+  constexpr std::int64_t kMostRowBytes = 113 * 1024;
+  const Columns shape = ColumnsOf(args);
+  const std::int64_t row_bytes = shape.columns * SizeOf(args.logits.dtype);
+  const bool wide = row_bytes % 16 == 0 && Aligned16({args.logits.data});
+  if (!wide || row_bytes > kMostRowBytes || context_.capability() < 90) {
+    return Ops::DoCrossEntropy(args);
+  }
+  DispatchFloat(args.logits.dtype, "CrossEntropy", [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    Launch(context_,
+           {dim3(static_cast<unsigned>(shape.rows)), dim3(kHeldRowWarps * kWarp), static_cast<std::size_t>(row_bytes)},
+           HeldRowKernel<T>, args.logits.as<T>(), args.statistics.as<float>(), InputsOf(args, shape), shape);
+  });
+}
+
 void CudaOps::DoCrossEntropyGradient(const CrossEntropyArgs& args) {
   const Columns shape = ColumnsOf(args);
   if (shape.rows == 0) {
     return;
   }
-  const GradientInputs inputs{args.targets.as<std::int32_t>(),
-                              args.statistics.as<float>(),
-                              args.weights.as<float>(),
-                              args.losses.as<float>(),
-                              PartsOf(args, shape.rows),
-                              args.scale,
-                              args.z_loss};
+  const GradientInputs inputs = InputsOf(args, shape);
   DispatchFloat(args.logits.dtype, "CrossEntropyGradient", [&](auto tag) {
     using T = typename decltype(tag)::Type;
     const auto kernel = IsWide<T>(args) ? GradientKernel<T, kWidth<T>> : GradientKernel<T, 1>;

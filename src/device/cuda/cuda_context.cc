@@ -16,28 +16,54 @@ CudaContext::CudaContext(int device, const DeviceOptions& options)
   CheckCuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "read the compute capability");
   CheckCuda(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), "read the compute capability");
   capability_ = 10 * major + minor;
-  CheckCuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "open a stream");
+  OpenLane(0);
+}
+
+void CudaContext::OpenLane(int lane) {
+  // Data on its way should not wait behind the blocks of a large kernel.
+  int least = 0;
+  int most = 0;
+  CheckCuda(cudaDeviceGetStreamPriorityRange(&least, &most), "read the priorities of streams");
+  CheckCuda(cudaStreamCreateWithPriority(&lanes_[static_cast<std::size_t>(lane)].stream, cudaStreamNonBlocking,
+                                         lane == 0 ? least : most),
+            "open a stream");
+}
+
+int CudaContext::EnterLane(int lane) {
+  const int before = lane_;
+  if (lanes_[static_cast<std::size_t>(lane)].stream == nullptr) {
+    OpenLane(lane);
+  }
+  lane_ = lane;
+  return before;
 }
 
 CudaContext::~CudaContext() {
   // After a failed kernel these fail too; a destructor has nobody to tell.
-  cudaStreamSynchronize(stream_);
-  cudaFree(scratch_);
-  cudaStreamDestroy(stream_);
+  for (const Lane& lane : lanes_) {
+    if (lane.stream != nullptr) {
+      cudaStreamSynchronize(lane.stream);
+      cudaFree(lane.scratch);
+      cudaStreamDestroy(lane.stream);
+    }
+  }
 }
 
 void* CudaContext::Scratch(std::int64_t bytes) {
-  if (bytes > scratch_bytes_) {
-    CheckCuda(cudaStreamSynchronize(stream_), "wait before scratch memory grows");
-    cudaFree(scratch_);
+  Lane& lane = lanes_[static_cast<std::size_t>(lane_)];
+  if (bytes > lane.scratch_bytes) {
+    CheckCuda(cudaStreamSynchronize(lane.stream), "wait before scratch memory grows");
+    cudaFree(lane.scratch);
     ++generation_;
-    scratch_ = nullptr;
-    scratch_bytes_ = 0;
+    scratch_bytes_ -= lane.scratch_bytes;
+    lane.scratch = nullptr;
+    lane.scratch_bytes = 0;
     const std::int64_t rounded = RoundUp(bytes, std::int64_t{1} << 21);
-    CheckCuda(cudaMalloc(&scratch_, static_cast<std::size_t>(rounded)), "allocate scratch memory of an operation");
-    scratch_bytes_ = rounded;
+    CheckCuda(cudaMalloc(&lane.scratch, static_cast<std::size_t>(rounded)), "allocate scratch memory of an operation");
+    lane.scratch_bytes = rounded;
+    scratch_bytes_ += rounded;
   }
-  return scratch_;
+  return lane.scratch;
 }
 
 void* CudaContext::AllocateTable(std::int64_t bytes) {

@@ -1,9 +1,10 @@
-// What the parts of a CUDA device share: the stream, facts about the GPU, and memory of the device's own. All work of
-// a device is on its one stream, so scratch memory of one operation may be given to the next without waiting.
+// What the parts of a CUDA device share: streams, facts about the GPU, and memory of the device's own. A lane of a
+// device is a stream with scratch memory of its own, which one operation after another may be given without waiting.
 #pragma once
 
 #include <cuda_runtime.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -14,14 +15,17 @@ namespace trireme {
 
 class CudaContext {
  public:
-  // Makes `device` the calling thread's GPU and opens a stream on it.
+  // Makes `device` the calling thread's GPU and opens a stream on it; other lanes open when they are first used.
   CudaContext(int device, const DeviceOptions& options);
   ~CudaContext();
   CudaContext(const CudaContext&) = delete;
   CudaContext& operator=(const CudaContext&) = delete;
 
   int device() const { return device_; }
-  cudaStream_t stream() const { return stream_; }
+  // Of the lane at hand.
+  cudaStream_t stream() const { return lanes_[static_cast<std::size_t>(lane_)].stream; }
+  // Makes `lane` the one at hand; returns the one before it.
+  int EnterLane(int lane);
   int multiprocessors() const { return multiprocessors_; }
   // Equal bits from equal runs.
   bool deterministic() const { return deterministic_; }
@@ -48,9 +52,16 @@ class CudaContext {
   bool tf32_ = false;
   int capability_ = 0;
   int multiprocessors_ = 0;
-  cudaStream_t stream_ = nullptr;
-  void* scratch_ = nullptr;
-  std::int64_t scratch_bytes_ = 0;
+  struct Lane {
+    cudaStream_t stream = nullptr;
+    void* scratch = nullptr;
+    std::int64_t scratch_bytes = 0;
+  };
+  void OpenLane(int lane);
+
+  std::array<Lane, kLanes> lanes_;
+  int lane_ = 0;
+  std::int64_t scratch_bytes_ = 0;  // of all lanes
   std::int64_t table_bytes_ = 0;
   std::int64_t generation_ = 0;
 };

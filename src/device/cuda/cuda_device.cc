@@ -1,6 +1,7 @@
 #include "device/cuda/cuda_device.h"
 
 #include <algorithm>
+#include <cassert>
 
 #include "base/error.h"
 #include "device/cuda/cuda_check.h"
@@ -21,6 +22,8 @@ constexpr Peak kPeaks[] = {
     {"H100", 989e12, 67e12, 1979e12},
     {"A100", 312e12, 19.5e12, 0},
 };
+
+cudaEvent_t EventOf(const Moment& moment) { return static_cast<cudaEvent_t>(const_cast<void*>(moment.get())); }
 
 }  // namespace
 
@@ -71,6 +74,54 @@ void CudaDevice::CopyFromHost(void* device, const void* host, std::int64_t bytes
 }
 
 void CudaDevice::Synchronize() { CheckCuda(cudaStreamSynchronize(stream()), "wait for the GPU"); }
+
+Moment CudaDevice::Now() {
+  cudaEvent_t event = nullptr;
+  CheckCuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "make an event");
+  Moment moment(event, [](cudaEvent_t last) { cudaEventDestroy(last); });
+  CheckCuda(cudaEventRecord(event, stream()), "record an event");
+  return moment;
+}
+
+void CudaDevice::StartAfter(const Moment& moment) {
+  if (moment != nullptr) {
+    CheckCuda(cudaStreamWaitEvent(stream(), EventOf(moment), 0), "wait for other work");
+  }
+}
+
+void CudaDevice::Await(const Moment& moment) {
+  if (moment != nullptr) {
+    CheckCuda(cudaEventSynchronize(EventOf(moment)), "wait for the GPU");
+  }
+}
+
+bool CudaDevice::Reached(const Moment& moment) {
+  if (moment == nullptr) {
+    return true;
+  }
+  const cudaError_t status = cudaEventQuery(EventOf(moment));
+  if (status == cudaErrorNotReady) {
+    cudaGetLastError();
+    return false;
+  }
+  CheckCuda(status, "look how far the GPU is");
+  return true;
+}
+
+Moment CudaDevice::Beside(int lane, const Moment& after, const std::function<void()>& work) {
+  assert(lane > 0 && lane < kLanes);
+  // Also leaves the lane when `work` throws.
+  struct Visit {
+    Visit(CudaContext& visited, int lane) : context(visited), before(visited.EnterLane(lane)) {}
+    ~Visit() { context.EnterLane(before); }
+    CudaContext& context;
+    int before;
+  };
+  const Visit visit(context_, lane);
+  StartAfter(after);
+  work();
+  return Now();
+}
 
 double CudaDevice::peak_flops(DType dtype) const {
   for (const Peak& peak : kPeaks) {

@@ -1,4 +1,4 @@
-// One GPU, or a share of one: several devices of one process may use the same GPU, each with its own stream, library
+// One GPU, or a share of one: several devices of one process may use the same GPU, each with its own streams, library
 // handles and scratch memory. A device must be used by the thread that made it.
 #pragma once
 
@@ -24,6 +24,11 @@ class CudaDevice final : public Device {
   void CopyFromHost(void* device, const void* host, std::int64_t bytes) override;
   void Synchronize() override;
   Ops& ops() override { return ops_; }
+  Moment Now() override;
+  void StartAfter(const Moment& moment) override;
+  void Await(const Moment& moment) override;
+  bool Reached(const Moment& moment) override;
+  Moment Beside(int lane, const Moment& after, const std::function<void()>& work) override;
   void Repeat(std::int64_t key, const std::function<void()>& work) override { launches_.Repeat(key, work); }
   std::string choices() const override { return ops_.matmul().Choices(); }
   void ReadChoices(const std::string& lines) override { ops_.matmul().ReadChoices(lines); }

@@ -46,6 +46,7 @@ class CudaOps final : public Ops {
   void DoEmbeddingBackward(const EmbeddingArgs& args) override;
   void DoAddPositions(const PositionArgs& args) override;
   void DoPositionsBackward(const PositionArgs& args) override;
+  void DoCrossEntropy(const CrossEntropyArgs& args) override;
   void DoCrossEntropyStatistics(const CrossEntropyArgs& args) override;
   void DoCrossEntropyGradient(const CrossEntropyArgs& args) override;
   void DoCrossEntropyLoss(const CrossEntropyArgs& args) override;

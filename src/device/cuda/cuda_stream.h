@@ -1,11 +1,12 @@
-// The one stream of a CUDA device, for libraries that put their work on it (NCCL).
+// The stream of a CUDA device, for libraries that put their work on it (NCCL).
 #pragma once
 
 #include "device/device.h"
 
 namespace trireme {
 
-// The cudaStream_t of a device that MakeCudaDevice made; valid as long as the device. An Error for other devices.
+// The cudaStream_t of the lane at hand of a device that MakeCudaDevice made: to be asked for each use anew. An Error
+// for other devices.
 void* CudaStreamOf(Device& device);
 
 }  // namespace trireme

@@ -1,5 +1,6 @@
-// Chosen algorithms as text: "cuBLASLt 130100, NVIDIA H200", then lines of a key's numbers, '=', and the algorithm's
-// words in hexadecimal.
+// Chosen algorithms as text: "cuBLASLt 130100, NVIDIA H200", then for each product a line for people that begins with
+// #, and one of its key's numbers, '=', and the algorithm's words in hexadecimal, or "none" where the product is not
+// left to the library as a whole.
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
@@ -14,7 +15,33 @@ namespace {
 
 constexpr std::size_t kWords = std::size(cublasLtMatmulAlgo_t{}.data);
 
+int NumberOf(const cublasLtMatmulAlgo_t& algorithm, cublasLtMatmulAlgoConfigAttributes_t name) {
+  int value = -1;
+  cublasLtMatmulAlgoConfigGetAttribute(&algorithm, name, &value, sizeof(value), nullptr);
+  return value;
+}
+
 }  // namespace
+
+// "# a bf16 [4096, 64] transposed, b bf16 [4096, 256], c fp32, accumulated: algorithm 66, tile 20, stages 36, split 1,
+// 0.12 ms"
+std::string CublasLtMatmul::Story(const Key& key, const Plan& plan) {
+  constexpr const char* kEpilogues[] = {"", ", gelu", ", gelu's gradient"};
+  const auto type = [&](std::size_t at) { return Name(static_cast<DType>(key[at])); };
+  const auto flag = [&](std::int64_t bit, const char* text) { return (key[4] & bit) != 0 ? text : ""; };
+  std::string text =
+      fmt::format("# a {} [{}, {}]{}, b {} [{}, {}]{}, c {}{}{}{}: ", type(5), key[0], key[1], flag(1, " transposed"),
+                  type(6), key[2], key[3], flag(2, " transposed"), type(7), flag(4, ", accumulated"), flag(8, ", bias"),
+                  kEpilogues[static_cast<std::size_t>(key[8])]);
+  if (!plan.possible) {
+    return text + "not in one product of the library\n";
+  }
+  text += fmt::format("algorithm {}, tile {}, stages {}, split {}", NumberOf(plan.algorithm, CUBLASLT_ALGO_CONFIG_ID),
+                      NumberOf(plan.algorithm, CUBLASLT_ALGO_CONFIG_TILE_ID),
+                      NumberOf(plan.algorithm, CUBLASLT_ALGO_CONFIG_STAGES_ID),
+                      NumberOf(plan.algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM));
+  return text + (plan.milliseconds > 0 ? fmt::format(", {:.3f} ms\n", plan.milliseconds) : std::string("\n"));
+}
 
 std::string CublasLtMatmul::Origin() const {
   cudaDeviceProp properties{};
@@ -25,9 +52,9 @@ std::string CublasLtMatmul::Origin() const {
 std::string CublasLtMatmul::Choices() const {
   std::string lines = Origin() + "\n";
   for (const auto& [key, plan] : plans_) {
-    if (plan->possible) {
-      lines += fmt::format("{} = {:x}\n", fmt::join(key, " "), fmt::join(plan->algorithm.data, " "));
-    }
+    lines += Story(key, *plan);
+    lines += plan->possible ? fmt::format("{} = {:x}\n", fmt::join(key, " "), fmt::join(plan->algorithm.data, " "))
+                            : fmt::format("{} = none\n", fmt::join(key, " "));
   }
   return lines;
 }
@@ -46,11 +73,19 @@ void CublasLtMatmul::ReadChoices(const std::string& text) {
     for (std::int64_t& number : key) {
       words >> number;
     }
-    words >> equals >> std::hex;
+    words >> equals;
+    if (!words || equals != "=") {
+      continue;
+    }
+    if (line.ends_with(" none")) {
+      recalled_[key] = std::nullopt;
+      continue;
+    }
+    words >> std::hex;
     for (std::size_t i = 0; i < kWords; ++i) {
       words >> algorithm.data[i];
     }
-    if (words && equals == "=") {
+    if (words) {
       recalled_[key] = algorithm;
     }
   }
@@ -61,13 +96,17 @@ bool CublasLtMatmul::Recall(const Key& key, Plan& plan) {
   if (found == recalled_.end()) {
     return false;
   }
+  if (!found->second) {
+    plan.possible = false;
+    return true;
+  }
   cublasLtMatmulHeuristicResult_t result{};
   const cublasStatus_t status = cublasLtMatmulAlgoCheck(handle_, plan.product, plan.b.get(), plan.a.get(), plan.c.get(),
-                                                        plan.c.get(), &found->second, &result);
+                                                        plan.c.get(), &*found->second, &result);
   if (status != CUBLAS_STATUS_SUCCESS || result.workspaceSize > static_cast<std::size_t>(kWorkspaceBytes)) {
     return false;
   }
-  plan.algorithm = found->second;
+  plan.algorithm = *found->second;
   plan.possible = true;
   return true;
 }

@@ -11,7 +11,8 @@
 namespace trireme {
 namespace {
 
-constexpr int kMostCandidates = 8;
+// Widths such as 1600 divide into few of the library's tiles: the best of its candidates may be far down its list.
+constexpr int kMostCandidates = 24;
 constexpr int kTimedRuns = 3;
 // The library ranks its candidates: a later one must be faster than those before it by more than noise.
 constexpr float kClearlyFaster = 0.98F;
@@ -225,6 +226,7 @@ void CublasLtMatmul::Measure(const MatmulArgs& args, Plan& plan, const cublasLtM
     }
   }
   plan.possible = best >= 0;
+  plan.milliseconds = std::max(best, 0.0F);
   if (c_is_read) {
     cudaFree(c);
   }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "device/cuda/cuda_context.h"
@@ -27,7 +28,7 @@ class CublasLtMatmul {
   // The same for arguments without bias and epilogue, which the library must be able to do: an Error otherwise.
   void RunPlain(const MatmulArgs& args);
 
-  // The algorithms in use, one line each below a line that names library and GPU.
+  // The algorithms in use, two lines each below a line that names library and GPU.
   std::string Choices() const;
   // Algorithms for shapes not met so far. Lines of another library or GPU, or that cannot be read, are left aside.
   void ReadChoices(const std::string& lines);
@@ -46,6 +47,7 @@ class CublasLtMatmul {
   // The choice of an earlier run, where there is one that the library still takes.
   bool Recall(const Key& key, Plan& plan);
   std::string Origin() const;
+  static std::string Story(const Key& key, const Plan& plan);
   void Measure(const MatmulArgs& args, Plan& plan, const cublasLtMatmulHeuristicResult_t* results, int count);
   // Milliseconds of the fastest of a few runs into `c`; negative when the algorithm fails.
   float Time(const MatmulArgs& args, Plan& plan, const cublasLtMatmulAlgo_t& algorithm, void* c);
@@ -54,7 +56,7 @@ class CublasLtMatmul {
   CudaContext& context_;
   cublasLtHandle_t handle_ = nullptr;
   std::map<Key, std::unique_ptr<Plan>> plans_;
-  std::map<Key, cublasLtMatmulAlgo_t> recalled_;
+  std::map<Key, std::optional<cublasLtMatmulAlgo_t>> recalled_;  // none: not to be done by the library
 };
 
 }  // namespace trireme

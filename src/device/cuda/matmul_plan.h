@@ -35,6 +35,7 @@ struct CublasLtMatmul::Plan {
   MatrixLayout c;
   bool possible = false;
   cublasLtMatmulAlgo_t algorithm{};
+  float milliseconds = 0;  // of the measurement; 0 when there was none
 };
 
 }  // namespace trireme

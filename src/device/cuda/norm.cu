@@ -35,6 +35,8 @@ struct BackwardRows {
   const T* gamma;
   const T* grad_residual;
   T* grad_x;
+  const T* beta;   // null without
+  T* normed;       // null, or made again
   float* partial;  // [groups, 2, columns]; null when no parameter wants a gradient
   std::int64_t rows;
   int columns;
@@ -175,6 +177,17 @@ __global__ void __launch_bounds__(kWarps == 1 ? 128 : kWarps * kWarp) NormBackwa
         grads[v][i] *= gamma[i];
         sum += grads[v][i];
         dot += grads[v][i] * normal[v][i];
+      }
+      if (args.normed != nullptr) {
+        float normed[kWidth<T>] = {};
+        if (args.beta != nullptr) {
+          LoadColumns<kAligned>(normed, args.beta, column_of(v), args.columns);
+        }
+#pragma unroll
+        for (int i = 0; i < kWidth<T>; ++i) {
+          normed[i] = normal[v][i] * gamma[i] + normed[i];
+        }
+        StoreColumns<kAligned>(args.normed + at, column_of(v), args.columns, normed);
       }
     }
     sum = args.is_rms ? 0.0F : BlockSum<kWarps>(sum, shared) / columns;
@@ -323,12 +336,15 @@ void CudaOps::DoNormBackward(const NormBackwardArgs& args) {
                                 args.gamma.as<T>(),
                                 args.grad_residual.as<T>(),
                                 args.grad_x.as<T>(),
+                                args.beta.as<T>(),
+                                args.normed.as<T>(),
                                 nullptr,
                                 args.x.count() / columns,
                                 static_cast<int>(columns),
                                 args.kind == NormKind::kRms};
-    const bool aligned = columns % kWidth<T> == 0 &&
-                         Aligned16({given.grad_normed, given.x, given.gamma, given.grad_residual, given.grad_x});
+    const bool aligned =
+        columns % kWidth<T> == 0 && Aligned16({given.grad_normed, given.x, given.gamma, given.grad_residual,
+                                               given.grad_x, given.beta, given.normed});
     auto* grad_gamma = args.grad_gamma.as<float>();
     auto* grad_beta = args.grad_beta.as<float>();
     aligned ? RunBackward<T, true>(context_, given, grad_gamma, grad_beta)

@@ -1,0 +1,149 @@
+#include "comm/device_messages.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/error.h"
+#include "comm/call_check.h"
+
+namespace trireme {
+namespace {
+
+constexpr int kAnnouncementTag = 0;
+// One on its way, one being filled or read.
+constexpr std::size_t kUsualBuffers = 2;
+
+// What goes ahead of a message: its tag, type and count.
+using Announcement = std::array<std::int64_t, 3>;
+
+Tensor TensorOf(Announcement& announcement) {
+  return {announcement.data(), DType::kInt64, {static_cast<std::int64_t>(announcement.size())}};
+}
+
+}  // namespace
+
+DeviceMessages::DeviceMessages(Device& device, Communicator& host) : device_(device), host_(host) {}
+
+DeviceMessages::~DeviceMessages() {
+  const auto free = [this](std::deque<Buffer>& buffers) {
+    for (const Buffer& buffer : buffers) {
+      device_.Free(buffer.memory);
+    }
+  };
+  for (auto& [rank, out] : outgoing_) {
+    free(out.buffers);
+  }
+  for (auto& [rank, in] : incoming_) {
+    free(in.buffers);
+  }
+}
+
+int DeviceMessages::NextLane() {
+  Require(kFirstMessageLane + lanes_used_ < kLanes, "more than {} ways for messages of one group",
+          kLanes - kFirstMessageLane);
+  return kFirstMessageLane + lanes_used_++;
+}
+
+void DeviceMessages::AddWayTo(int rank, std::unique_ptr<MessageWay> way) {
+  outgoing_[rank] = {.way = std::move(way), .lane = NextLane(), .buffers = {}, .copied = nullptr};
+}
+
+void DeviceMessages::AddWayFrom(int rank, std::unique_ptr<MessageWay> way) {
+  incoming_[rank] = {.way = std::move(way), .lane = NextLane(), .buffers = {}, .arrivals = {}};
+}
+
+DeviceMessages::Buffer& DeviceMessages::Add(std::deque<Buffer>& buffers, std::int64_t bytes) {
+  bytes_ += bytes;
+  return buffers.emplace_back(
+      Buffer{.memory = device_.Allocate(bytes), .capacity = bytes, .free = {}, .full = false, .last_use = 0});
+}
+
+DeviceMessages::Buffer& DeviceMessages::BufferToSend(Outgoing& out, std::int64_t bytes) {
+  const auto find = [&] {
+    return std::find_if(out.buffers.begin(), out.buffers.end(),
+                        [&](const Buffer& buffer) { return buffer.capacity >= bytes && device_.Reached(buffer.free); });
+  };
+  auto found = find();
+  if (found == out.buffers.end() && out.buffers.size() >= kUsualBuffers) {
+    // The host is ahead of the device. It waits for work of its own device alone, never for the receiver.
+    device_.Await(out.copied);
+    found = find();
+  }
+  return found == out.buffers.end() ? Add(out.buffers, bytes) : *found;
+}
+
+void DeviceMessages::Send(const Tensor& message, int to, int tag) {
+  Outgoing& out = outgoing_.at(to);
+  Announcement announcement = {tag, static_cast<std::int64_t>(message.dtype), message.count()};
+  if (message.count() == 0) {
+    return host_.Send(TensorOf(announcement), to, kAnnouncementTag);
+  }
+  Buffer& buffer = BufferToSend(out, message.bytes());
+  const Tensor copy{buffer.memory, message.dtype, {message.count()}};
+  device_.ops().Copy(copy, message);
+  out.copied = device_.Now();
+  host_.Send(TensorOf(announcement), to, kAnnouncementTag);
+  buffer.free = device_.Beside(out.lane, out.copied, [&] { out.way->Move(copy); });
+}
+
+DeviceMessages::Buffer& DeviceMessages::BufferToReceive(Incoming& in, std::int64_t bytes) {
+  Buffer* longest_free = nullptr;
+  std::size_t fitting = 0;
+  for (Buffer& buffer : in.buffers) {
+    if (buffer.full || buffer.capacity < bytes) {
+      continue;
+    }
+    ++fitting;
+    if (longest_free == nullptr || buffer.last_use < longest_free->last_use) {
+      longest_free = &buffer;
+    }
+  }
+  // With two the lane may wait, on the device, until the older one has been read.
+  return fitting >= kUsualBuffers ? *longest_free : Add(in.buffers, bytes);
+}
+
+void DeviceMessages::AcceptNext(Incoming& in, int rank) {
+  Announcement announcement{};
+  host_.Receive(TensorOf(announcement), rank, kAnnouncementTag);
+  Arrival arrival{
+      .dtype = static_cast<DType>(announcement[1]), .count = announcement[2], .buffer = nullptr, .there = {}};
+  if (arrival.count > 0) {
+    Buffer& buffer = BufferToReceive(in, arrival.count * SizeOf(arrival.dtype));
+    const Tensor place{buffer.memory, arrival.dtype, {arrival.count}};
+    arrival.there = device_.Beside(in.lane, buffer.free, [&] { in.way->Move(place); });
+    buffer.full = true;
+    arrival.buffer = &buffer;
+  }
+  in.arrivals[announcement[0]].push_back(arrival);
+}
+
+void DeviceMessages::Receive(const Tensor& message, int from, int tag) {
+  Incoming& in = incoming_.at(from);
+  while (in.arrivals[tag].empty()) {
+    AcceptNext(in, from);
+  }
+  const Arrival arrival = in.arrivals[tag].front();
+  in.arrivals[tag].pop_front();
+  if (in.arrivals[tag].empty()) {
+    in.arrivals.erase(tag);
+  }
+  CheckMessage({.group = host_.name(),
+                .sender = from,
+                .receiver = host_.rank(),
+                .tag = tag,
+                .sent_dtype = arrival.dtype,
+                .sent_count = arrival.count,
+                .wanted_dtype = message.dtype,
+                .wanted_count = message.count()});
+  if (arrival.buffer == nullptr) {
+    return;
+  }
+  device_.StartAfter(arrival.there);
+  device_.ops().Copy(message, {arrival.buffer->memory, arrival.dtype, message.shape});
+  arrival.buffer->free = device_.Now();
+  arrival.buffer->full = false;
+  arrival.buffer->last_use = ++uses_;
+}
+
+}  // namespace trireme

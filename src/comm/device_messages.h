@@ -1,0 +1,92 @@
+// Messages between devices over ways on which a sender waits for its receiver and messages come in order, as NCCL's do,
+// with the promises of Communicator: a send never waits, and tags do not wait for each other.
+//
+// A message is copied to a buffer and goes from there in a lane of its own, while the device goes on with its work. Its
+// tag, type and count go ahead through host memory. It arrives in a buffer too, before its place is free; from there it
+// is copied when it is asked for. A way has two buffers, and takes more device memory only when messages pile up. Used
+// by one thread.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "comm/communicator.h"
+
+namespace trireme {
+
+// One direction between this rank and another.
+class MessageWay {
+ public:
+  virtual ~MessageWay() = default;
+  // Starts to send or to receive `tensor`, which of the two for the whole life of the way, in the device's lane at
+  // hand.
+  virtual void Move(const Tensor& tensor) = 0;
+};
+
+class DeviceMessages {
+ public:
+  // `host` is between the same ranks, with tensors in host memory; both outlive this.
+  DeviceMessages(Device& device, Communicator& host);
+  ~DeviceMessages();
+  DeviceMessages(const DeviceMessages&) = delete;
+  DeviceMessages& operator=(const DeviceMessages&) = delete;
+
+  // As many ways as the device has lanes for messages, at most one to and one from each rank.
+  void AddWayTo(int rank, std::unique_ptr<MessageWay> way);
+  void AddWayFrom(int rank, std::unique_ptr<MessageWay> way);
+  bool HasWayTo(int rank) const { return outgoing_.contains(rank); }
+  bool HasWayFrom(int rank) const { return incoming_.contains(rank); }
+
+  // As Communicator's, along a way that there is. The receiver's work waits for the message on the device, not here.
+  void Send(const Tensor& message, int to, int tag);
+  void Receive(const Tensor& message, int from, int tag);
+
+  // Device memory that all buffers take.
+  std::int64_t bytes() const { return bytes_; }
+
+ private:
+  struct Buffer {
+    void* memory = nullptr;
+    std::int64_t capacity = 0;
+    Moment free;        // when it may be written again
+    bool full = false;  // received into, and not yet asked for
+    std::int64_t last_use = 0;
+  };
+  struct Outgoing {
+    std::unique_ptr<MessageWay> way;
+    int lane = 0;
+    std::deque<Buffer> buffers;
+    Moment copied;  // when the last message was in its buffer
+  };
+  struct Arrival {
+    DType dtype = DType::kFloat32;
+    std::int64_t count = 0;
+    Buffer* buffer = nullptr;  // none for an empty message
+    Moment there;
+  };
+  struct Incoming {
+    std::unique_ptr<MessageWay> way;
+    int lane = 0;
+    std::deque<Buffer> buffers;
+    std::map<std::int64_t, std::deque<Arrival>> arrivals;  // by tag
+  };
+
+  int NextLane();
+  Buffer& Add(std::deque<Buffer>& buffers, std::int64_t bytes);
+  Buffer& BufferToSend(Outgoing& out, std::int64_t bytes);
+  Buffer& BufferToReceive(Incoming& in, std::int64_t bytes);
+  // Starts to receive what comes next from `rank`.
+  void AcceptNext(Incoming& in, int rank);
+
+  Device& device_;
+  Communicator& host_;
+  std::map<int, Outgoing> outgoing_;
+  std::map<int, Incoming> incoming_;
+  int lanes_used_ = 0;
+  std::int64_t uses_ = 0;
+  std::int64_t bytes_ = 0;
+};
+
+}  // namespace trireme

@@ -1,0 +1,30 @@
+#include "comm/nccl_handle.h"
+
+namespace trireme {
+
+ncclDataType_t NcclTypeOf(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return ncclFloat32;
+    case DType::kBFloat16:
+      return ncclBfloat16;
+    case DType::kFloat16:
+      return ncclFloat16;
+    case DType::kInt32:
+      return ncclInt32;
+    case DType::kInt64:
+      return ncclInt64;
+    case DType::kUInt8:
+      return ncclUint8;
+    case DType::kFloat8E4M3:
+    case DType::kFloat8E5M2:
+      break;
+  }
+  Fail("NCCL has no type for {}", Name(dtype));
+}
+
+void CheckNccl(ncclResult_t status, const char* what) {
+  Require(status == ncclSuccess, "{}: {} ({})", what, ncclGetErrorString(status), ncclGetLastError(nullptr));
+}
+
+}  // namespace trireme

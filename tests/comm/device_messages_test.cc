@@ -1,0 +1,142 @@
+#include "comm/device_messages.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+
+#include "comm/device_array.h"
+#include "comm/rank_runner.h"
+#include "message_of.h"
+
+namespace trireme {
+namespace {
+
+// What was sent and not yet received, in order: all that a way promises.
+class Pipe {
+ public:
+  void Put(const Tensor& tensor) {
+    const std::lock_guard lock(mutex_);
+    const auto* bytes = static_cast<const char*>(tensor.data);
+    messages_.emplace_back(bytes, bytes + tensor.bytes());
+    arrived_.notify_one();
+  }
+  void Take(const Tensor& tensor) {
+    std::unique_lock lock(mutex_);
+    arrived_.wait(lock, [this] { return !messages_.empty(); });
+    ASSERT_EQ(static_cast<std::int64_t>(messages_.front().size()), tensor.bytes());
+    std::memcpy(tensor.data, messages_.front().data(), messages_.front().size());
+    messages_.pop_front();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::deque<std::vector<char>> messages_;
+};
+
+class PipeWay : public MessageWay {
+ public:
+  PipeWay(Pipe& pipe, bool sends) : pipe_(pipe), sends_(sends) {}
+  void Move(const Tensor& tensor) override { sends_ ? pipe_.Put(tensor) : pipe_.Take(tensor); }
+
+ private:
+  Pipe& pipe_;
+  bool sends_;
+};
+
+// Two ranks with ways both ways.
+void RunPair(const std::function<void(RankContext&, DeviceMessages&)>& body) {
+  std::array<Pipe, 2> pipes;  // by receiver
+  RunThreadRanks(2, {.kind = "cpu"}, [&](RankContext& context) {
+    const int other = 1 - context.world.rank();
+    const auto host = context.world.Split("pair", 0, 0);
+    DeviceMessages messages(context.device, *host);
+    messages.AddWayTo(other, std::make_unique<PipeWay>(pipes[static_cast<std::size_t>(other)], true));
+    messages.AddWayFrom(other, std::make_unique<PipeWay>(pipes[static_cast<std::size_t>(context.world.rank())], false));
+    body(context, messages);
+    context.world.Barrier();
+  });
+}
+
+std::vector<float> Values(int seed, int count) {
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (int i = 0; i < count; ++i) {
+    values[static_cast<std::size_t>(i)] = static_cast<float>(100 * seed + i);
+  }
+  return values;
+}
+
+TEST(DeviceMessages, TagsAreReceivedInAnyOrder) {
+  RunPair([](RankContext& context, DeviceMessages& messages) {
+    const int other = 1 - context.world.rank();
+    for (const int tag : {4, 9, 2, 4}) {
+      const DeviceArray<float> array(context.device, Values(tag + 10 * context.world.rank(), 5));
+      messages.Send(array.tensor(), other, tag);
+    }
+    for (const int tag : {2, 4, 4, 9}) {
+      const DeviceArray<float> array(context.device, std::vector<float>(5));
+      messages.Receive(array.tensor(), other, tag);
+      EXPECT_EQ(array.Read(), Values(tag + 10 * other, 5)) << tag;
+    }
+  });
+}
+
+TEST(DeviceMessages, ASendNeverWaitsAndItsTensorMayChangeAtOnce) {
+  RunPair([](RankContext& context, DeviceMessages& messages) {
+    const int other = 1 - context.world.rank();
+    constexpr int kMessages = 20;
+    const DeviceArray<float> array(context.device, Values(0, 3));
+    for (int i = 0; i < kMessages; ++i) {
+      const std::vector<float> values = Values(i, 3);
+      context.device.CopyFromHost(array.tensor().data, values.data(), array.tensor().bytes());
+      messages.Send(array.tensor(), other, i);
+    }
+    for (int i = 0; i < kMessages; ++i) {
+      messages.Receive(array.tensor(), other, i);
+      EXPECT_EQ(array.Read(), Values(i, 3));
+    }
+  });
+}
+
+TEST(DeviceMessages, BuffersAreUsedAgain) {
+  RunPair([](RankContext& context, DeviceMessages& messages) {
+    const int other = 1 - context.world.rank();
+    const DeviceArray<float> array(context.device, Values(1, 64));
+    for (int i = 0; i < 50; ++i) {
+      messages.Send(array.tensor(), other, i);
+      messages.Receive(array.tensor(), other, i);
+    }
+    EXPECT_LE(messages.bytes(), 4 * array.tensor().bytes());  // two a way
+    EXPECT_GT(messages.bytes(), 0);
+  });
+}
+
+TEST(DeviceMessages, EmptyOnesArriveAndOthersOfAWrongCountAreRefused) {
+  RunPair([](RankContext& context, DeviceMessages& messages) {
+    const int other = 1 - context.world.rank();
+    const DeviceArray<float> array(context.device, Values(1, 4));
+    messages.Send(array.tensor().Range(0, 0), other, 1);
+    messages.Send(array.tensor(), other, 2);
+    messages.Receive(array.tensor().Range(0, 0), other, 1);
+    EXPECT_THAT(testing::MessageOf([&] { messages.Receive(array.tensor().Range(0, 3), other, 2); }),
+                ::testing::HasSubstr("sent 4 fp32 to rank"));
+  });
+}
+
+TEST(DeviceMessages, WaysAreAsManyAsLanes) {
+  RunPair([](RankContext&, DeviceMessages& messages) {
+    Pipe pipe;
+    messages.AddWayTo(7, std::make_unique<PipeWay>(pipe, true));
+    messages.AddWayTo(8, std::make_unique<PipeWay>(pipe, true));
+    EXPECT_TRUE(messages.HasWayTo(7));
+    EXPECT_FALSE(messages.HasWayFrom(7));
+    EXPECT_THAT(testing::MessageOf([&] { messages.AddWayTo(9, std::make_unique<PipeWay>(pipe, true)); }),
+                ::testing::HasSubstr("more than 4 ways for messages"));
+  });
+}
+
+}  // namespace
+}  // namespace trireme
