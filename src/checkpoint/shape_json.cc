@@ -19,7 +19,6 @@ Shape ParseShape(const nlohmann::json& list, const std::string& origin, const st
   const auto extents = CountsOf(list, "shape of " + tensor, origin);
   Require(!extents.empty() && extents.size() <= Shape::kMaxRank, "'{}': '{}' has {} dims; 1 to {} are known", origin,
           tensor, extents.size(), Shape::kMaxRank);
-  Shape shape;
   __int128 count = 1;
   for (const std::int64_t extent : extents) {
     count *= extent;

@@ -10,7 +10,6 @@
 namespace trireme {
 namespace {
 
-constexpr std::array<char, 9> kMagic = {'M', 'M', 'I', 'D', 'I', 'D', 'X', '\0', '\0'};
 constexpr std::int64_t kHeaderBytes = 34;
 constexpr std::int64_t kChunk = 1 << 16;  // entries a read of the streamed checks
 
@@ -58,7 +57,7 @@ void IndexedDataset::ReadHeader() {
           kHeaderBytes);
   std::array<char, 9> magic;
   idx_.Read(0, std::as_writable_bytes(std::span(magic)));
-  Require(magic == kMagic, "'{}' does not start with MMIDIDX: it is not the index of a dataset", path);
+  Require(magic == kIndexMagic, "'{}' does not start with MMIDIDX: it is not the index of a dataset", path);
   const auto version = ReadValue<std::uint64_t>(idx_, 9);
   Require(version == 1, "'{}' has index version {}, only 1 is known", path, version);
   kind_ = ParseKind(path, ReadValue<std::uint8_t>(idx_, 17));

@@ -3,6 +3,7 @@
 // (streamed, in bounded memory); nothing of the index is kept, look-ups read it. All methods are thread-safe.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -14,6 +15,9 @@
 #include "data/token_store.h"
 
 namespace trireme {
+
+// What FILE.idx starts with.
+inline constexpr std::array<char, 9> kIndexMagic = {'M', 'M', 'I', 'D', 'I', 'D', 'X', '\0', '\0'};
 
 class IndexedDataset final : public TokenStore {
  public:

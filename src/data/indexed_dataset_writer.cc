@@ -6,6 +6,7 @@
 
 #include "base/durable_file.h"
 #include "base/error.h"
+#include "data/indexed_dataset.h"
 #include "data/input_file.h"
 
 namespace trireme {
@@ -76,8 +77,7 @@ void IndexedDatasetWriter::Finish() {
   lengths_.Close();
   boundaries_.Close();
   OutputFile idx(prefix_ + ".idx.partial");
-  constexpr char kMagic[] = {'M', 'M', 'I', 'D', 'I', 'D', 'X', '\0', '\0'};
-  idx.Append(std::as_bytes(std::span(kMagic)));
+  idx.Append(std::as_bytes(std::span(kIndexMagic)));
   idx.AppendValue(std::uint64_t{1});
   idx.AppendValue(static_cast<std::uint8_t>(kind_));
   idx.AppendValue(state_.sequences);

@@ -64,10 +64,9 @@ void JobProcess::Signal(int signal) const {
 }
 
 void JobProcess::End(double grace, const std::vector<RankRecord>& ranks) {
-  using Clock = std::chrono::steady_clock;
   Signal(SIGTERM);
-  const auto until = Clock::now() + std::chrono::duration<double>(grace);
-  while (!Ended() && Clock::now() < until) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(grace);
+  while (!Ended() && std::chrono::steady_clock::now() < until) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   if (!Ended()) {

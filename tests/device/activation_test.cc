@@ -46,7 +46,7 @@ TEST_P(ActivationGradients, EqualFiniteDifferences) {
   const Tensor grad = bench.Normal(kFloat, {3, width}, "grad");
   const Tensor grad_z = bench.Output(kFloat, {3, factor * width});
   bench.ops().ActivationBackward(kind, grad, z, grad_z);
-  ExpectGradient(bench, {.variable = z, .gradient = grad_z, .loss = [&] {
+  ExpectGradient(bench, {.variable = z, .gradient = grad_z, .loss = [&, kind = kind] {
                            bench.ops().ActivationForward(kind, z, out);
                            return Dot(bench.Read(out), bench.Read(grad));
                          }});
