@@ -15,6 +15,8 @@ endfunction()
 
 # trireme_test(NAME topology_test SOURCES a_test.cc ... DEPENDS topology ... LABELS unit|ranks|...)
 # A GoogleTest program whose cases are found when it has been built. LABELS sorts them for ctest -L.
+# With TRIREME_TEST_SHARDS=N ctest starts a program N times, each for its share of the cases that TRIREME_TEST_FILTER (as
+# --gtest_filter) selects, instead of once a case: sanitizers make the start of a program slow.
 # Test programs share one precompiled header, which halves their build time. The targets tests_unit, tests_ranks, …
 # build the programs of one label.
 function(trireme_test)
@@ -37,5 +39,14 @@ function(trireme_test)
     endif()
     add_dependencies(tests_${label} ${arg_NAME})
   endforeach()
-  gtest_discover_tests(${arg_NAME} DISCOVERY_TIMEOUT 120 PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
+  if(NOT TRIREME_TEST_SHARDS)
+    gtest_discover_tests(${arg_NAME} DISCOVERY_TIMEOUT 120 PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
+    return()
+  endif()
+  foreach(shard RANGE 1 ${TRIREME_TEST_SHARDS})
+    add_test(NAME ${arg_NAME}.${shard} COMMAND ${arg_NAME} --gtest_brief=1 --gtest_filter=${TRIREME_TEST_FILTER})
+    math(EXPR index "${shard} - 1")
+    set_tests_properties(${arg_NAME}.${shard} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 1200
+      ENVIRONMENT "GTEST_TOTAL_SHARDS=${TRIREME_TEST_SHARDS};GTEST_SHARD_INDEX=${index}")
+  endforeach()
 endfunction()
