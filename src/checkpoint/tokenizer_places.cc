@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "data/sample_source.h"
 #include "data/tokenizer_folder.h"
 
 namespace trireme {
@@ -20,25 +21,20 @@ std::string FirstWithTokenizer(const std::vector<std::string>& folders) {
   return "";
 }
 
-// The prefix of the first dataset of a source such as "0.3 a.bin 0.7 b.bin"; empty when it has none.
-std::string FirstDataset(const std::string& source) {
-  const std::size_t dot = source.find(".bin");
-  if (dot == std::string::npos) {
-    return "";
-  }
-  const std::string head = source.substr(0, dot);
-  const std::size_t start = head.find_last_of(' ');
-  return start == std::string::npos ? head : head.substr(start + 1);
-}
-
 }  // namespace
 
 std::string FindTokenizerOf(const RunConfig& config) {
   std::vector<std::string> folders;
-  if (const std::string prefix = FirstDataset(config.data.source); !prefix.empty()) {
-    const std::string folder = fs::path(prefix).parent_path().string();
-    folders = {TokenizerFolderOf(prefix), folder.empty() ? "." : folder};
+  std::vector<std::string> beside;
+  for (const WeightedSource& part : ParseSources(config.data.source)) {
+    if (part.source.ends_with(".bin")) {
+      const std::string prefix = part.source.substr(0, part.source.size() - 4);
+      const std::string folder = fs::path(prefix).parent_path().string();
+      folders.push_back(TokenizerFolderOf(prefix));
+      beside.push_back(folder.empty() ? "." : folder);
+    }
   }
+  folders.insert(folders.end(), beside.begin(), beside.end());
   if (!config.model_from.empty()) {
     folders.push_back(config.model_from);
   }

@@ -151,6 +151,10 @@ std::vector<std::string> ExpandPatterns(const std::vector<std::string>& patterns
     Require(status == 0, "no file matches '{}'", pattern);
   }
   Require(!paths.empty(), "no input files");
+  for (const std::string& path : paths) {
+    Require(!std::filesystem::is_directory(path), "'{}' is a directory: name its files, such as '{}/*.txt'", path,
+            path);
+  }
   return paths;
 }
 

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 
 #include "base/error.h"
 #include "data/data_split.h"
 #include "data/indexed_dataset.h"
 #include "data/indexed_dataset_writer.h"
+#include "data/tokenizer_folder.h"
 
 namespace trireme {
 namespace {
@@ -52,6 +54,17 @@ void CopyDocuments(const IndexedDataset& from, std::int64_t first, std::int64_t 
   }
 }
 
+void RequireFree(const std::string& prefix, bool overwrite) {
+  Require(overwrite || !std::filesystem::exists(prefix + ".idx"),
+          "'{}.idx' exists: choose another --output, or replace it with --overwrite", prefix);
+}
+
+void KeepTokenizer(const std::string& folder, const std::string& prefix) {
+  if (!folder.empty() && std::filesystem::is_directory(folder)) {
+    CopyTokenizer(folder, TokenizerFolderOf(prefix));
+  }
+}
+
 }  // namespace
 
 DatasetSummary InspectDataset(const std::string& path, std::int64_t vocabulary) {
@@ -75,24 +88,33 @@ DatasetSummary InspectDataset(const std::string& path, std::int64_t vocabulary) 
   return summary;
 }
 
-void MergeDatasets(const std::vector<std::string>& inputs, const std::string& output_prefix) {
-  Require(!inputs.empty(), "nothing to merge into '{}'", output_prefix);
-  for (const std::string& input : inputs) {
-    Require(DatasetPrefix(input) != output_prefix, "'{}' is both an input and the output", output_prefix);
-  }
+void MergeDatasets(const std::vector<std::string>& inputs, const DatasetOutput& output) {
+  Require(!inputs.empty(), "nothing to merge into '{}'", output.prefix);
   const TokenKind kind = IndexedDataset(inputs.front()).kind();
-  IndexedDatasetWriter writer(output_prefix, kind);
+  std::string tokenizer;  // of the first input that has one
   for (const std::string& input : inputs) {
+    Require(DatasetPrefix(input) != output.prefix, "'{}' is both an input and the output", output.prefix);
     const IndexedDataset dataset(input);
     Require(dataset.kind() == kind, "'{}' stores {} tokens, '{}' {}: datasets of one kind merge", dataset.path(),
             Name(dataset.kind()), inputs.front(), Name(kind));
+    if (const std::string own = TokenizerFolderOf(DatasetPrefix(input)); !FindTokenizer(own).empty()) {
+      Require(tokenizer.empty() || SameTokenizer(own, tokenizer),
+              "'{}' and '{}' differ: datasets of one tokenizer merge", tokenizer, own);
+      tokenizer = tokenizer.empty() ? own : tokenizer;
+    }
+  }
+  RequireFree(output.prefix, output.overwrite);
+  IndexedDatasetWriter writer(output.prefix, kind);
+  for (const std::string& input : inputs) {
+    const IndexedDataset dataset(input);
     CopyDocuments(dataset, 0, dataset.documents(), writer);
   }
+  KeepTokenizer(tokenizer, output.prefix);
   writer.Finish();
 }
 
 std::array<std::int64_t, 3> SplitDataset(const std::string& input, const std::string& weights_text,
-                                         const std::string& output_prefix) {
+                                         const DatasetOutput& output) {
   const IndexedDataset dataset(input);
   const auto weights = ParseSplitWeights(weights_text);
   const double total = weights[0] + weights[1] + weights[2];
@@ -103,12 +125,17 @@ std::array<std::int64_t, 3> SplitDataset(const std::string& input, const std::st
     cuts[cut] = position >= dataset.tokens() ? dataset.documents() : dataset.FindDocument(position);
   }
   constexpr std::array<const char*, 3> kSuffixes = {"-train", "-validation", "-test"};
+  for (const char* suffix : kSuffixes) {
+    RequireFree(output.prefix + suffix, output.overwrite);
+  }
   std::array<std::int64_t, 3> tokens{};
   for (std::size_t part = 0; part < 3; ++part) {
     if (weights[part] > 0) {
-      IndexedDatasetWriter writer(output_prefix + kSuffixes[part], dataset.kind());
+      const std::string prefix = output.prefix + kSuffixes[part];
+      IndexedDatasetWriter writer(prefix, dataset.kind());
       CopyDocuments(dataset, cuts[part], cuts[part + 1], writer);
       tokens[part] = writer.state().tokens;
+      KeepTokenizer(TokenizerFolderOf(DatasetPrefix(input)), prefix);
       writer.Finish();
     }
   }

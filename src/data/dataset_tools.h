@@ -28,12 +28,20 @@ struct DatasetSummary {
 // position.
 DatasetSummary InspectDataset(const std::string& path, std::int64_t vocabulary = 0);
 
-// Documents of every input, in the order given. Inputs of different token kinds are an Error.
-void MergeDatasets(const std::vector<std::string>& inputs, const std::string& output_prefix);
+// Where datasets are written. One that exists already is an Error unless it may be overwritten.
+struct DatasetOutput {
+  std::string prefix;
+  bool overwrite = false;
+};
 
-// Cuts a dataset into PREFIX-train, PREFIX-validation and PREFIX-test by whole documents in the stored order;
-// `weights` as in SourceOptions::split_weights. Parts with weight 0 are not written. Returns the tokens of each.
+// Documents of every input, in the order given, and their tokenizer. Inputs of different token kinds or tokenizers are
+// an Error.
+void MergeDatasets(const std::vector<std::string>& inputs, const DatasetOutput& output);
+
+// Cuts a dataset into PREFIX-train, PREFIX-validation and PREFIX-test by whole documents in the stored order, each with
+// its tokenizer; `weights` as in SourceOptions::split_weights. Parts with weight 0 are not written. Returns the tokens
+// of each.
 std::array<std::int64_t, 3> SplitDataset(const std::string& input, const std::string& weights,
-                                         const std::string& output_prefix);
+                                         const DatasetOutput& output);
 
 }  // namespace trireme

@@ -13,6 +13,9 @@ namespace trireme {
 namespace {
 
 constexpr std::int64_t kChunkBytes = 1 << 20;
+constexpr const char* kBinPartial = ".bin.partial";
+constexpr const char* kLengthsPartial = ".lengths.partial";
+constexpr const char* kDocumentsPartial = ".documents.partial";
 
 void CopyInto(const std::string& from, OutputFile& to) {
   const InputFile file(from);
@@ -45,9 +48,15 @@ IndexedDatasetWriter::IndexedDatasetWriter(const std::string& prefix, TokenKind 
     : prefix_(prefix),
       kind_(kind),
       state_(state),
-      bin_(prefix + ".bin.partial", state.tokens * SizeOf(kind)),
-      lengths_(prefix + ".lengths.partial", state.sequences * 4),
-      boundaries_(prefix + ".documents.partial", state.documents * 8) {}
+      bin_(prefix + kBinPartial, state.tokens * SizeOf(kind)),
+      lengths_(prefix + kLengthsPartial, state.sequences * 4),
+      boundaries_(prefix + kDocumentsPartial, state.documents * 8) {}
+
+void IndexedDatasetWriter::RemovePartialFiles(const std::string& prefix) {
+  for (const char* suffix : {kBinPartial, kLengthsPartial, kDocumentsPartial}) {
+    std::remove((prefix + suffix).c_str());
+  }
+}
 
 void IndexedDatasetWriter::AddSequence(std::span<const std::int32_t> tokens) {
   Require(tokens.size() <= static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max()),

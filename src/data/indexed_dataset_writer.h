@@ -35,6 +35,8 @@ class IndexedDatasetWriter {
   DatasetExtent Checkpoint();
   // Writes the index and moves both files to their final names. The current document must have been ended.
   void Finish();
+  // What a writer of this prefix that did not finish has left.
+  static void RemovePartialFiles(const std::string& prefix);
 
  private:
   std::string prefix_;

@@ -27,34 +27,49 @@ std::unique_ptr<SampleSource> OpenOne(const SourceOptions& options) {
     return std::make_unique<WindowSource>(OpenIndexedDataset(source), options);
   }
   const std::string path = source.starts_with("bytes:") ? source.substr(6) : source;
+  auto store = OpenByteStore(path);
   Require(options.vocabulary == 0 || options.vocabulary >= 256,
           "the bytes of '{}' need a vocabulary of at least 256, the model has {}", path, options.vocabulary);
-  return std::make_unique<WindowSource>(OpenByteStore(path), options);
+  return std::make_unique<WindowSource>(std::move(store), options);
 }
 
 }  // namespace
 
-std::unique_ptr<SampleSource> OpenSource(const SourceOptions& options) {
-  Require(!options.source.empty(), "no data source: name a file, a weighted list of files, or 'synthetic'");
-  std::istringstream words(options.source);
+std::vector<WeightedSource> ParseSources(const std::string& source) {
+  std::istringstream words(source);
   std::vector<std::string> list;
   for (std::string word; words >> word;) {
     list.push_back(word);
   }
   double weight = 0;
   if (list.size() < 2 || !ParseWeight(list[0], weight)) {
-    return OpenOne(options);
+    return {{.weight = 1, .source = source}};
   }
-  Require(list.size() % 2 == 0, "the weighted list '{}' does not alternate weights and sources", options.source);
-  std::vector<std::pair<double, std::unique_ptr<SampleSource>>> parts;
+  Require(list.size() % 2 == 0, "the weighted list '{}' does not alternate weights and sources", source);
+  std::vector<WeightedSource> parts;
   for (std::size_t i = 0; i < list.size(); i += 2) {
     Require(ParseWeight(list[i], weight) && std::isfinite(weight) && weight > 0,
-            "'{}' in the weighted list '{}' is not a positive weight", list[i], options.source);
+            "'{}' in the weighted list '{}' is not a positive weight", list[i], source);
+    parts.push_back({.weight = weight, .source = list[i + 1]});
+  }
+  return parts;
+}
+
+std::unique_ptr<SampleSource> OpenSource(const SourceOptions& options) {
+  Require(!options.source.empty(), "no data source: name a file, a weighted list of files, or 'synthetic'");
+  const std::vector<WeightedSource> list = ParseSources(options.source);
+  if (list.size() == 1) {
+    SourceOptions one = options;
+    one.source = list.front().source;
+    return OpenOne(one);
+  }
+  std::vector<std::pair<double, std::unique_ptr<SampleSource>>> parts;
+  for (std::size_t i = 0; i < list.size(); ++i) {
     SourceOptions part = options;
-    part.source = list[i + 1];
+    part.source = list[i].source;
     // Two entries of one file under one seed would give the same samples side by side.
-    part.seed = options.seed + i / 2;
-    parts.emplace_back(weight, OpenOne(part));
+    part.seed = options.seed + i;
+    parts.emplace_back(list[i].weight, OpenOne(part));
   }
   return std::make_unique<BlendSource>(std::move(parts), options.seed);
 }

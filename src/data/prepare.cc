@@ -83,6 +83,14 @@ class Preparation {
     return summary_;
   }
 
+  // After a failure: what can be gone on from stays, anything less is no use to anybody.
+  void LeaveNothingUseless() const {
+    if (journal_.extent == DatasetExtent{}) {
+      IndexedDatasetWriter::RemovePartialFiles(options_.output);
+      std::remove(journal_path_.c_str());
+    }
+  }
+
  private:
   const std::string& PathOf(const TextBatch& batch) const { return paths_[static_cast<std::size_t>(batch.begin.file)]; }
 
@@ -90,17 +98,22 @@ class Preparation {
     const auto earlier = options_.overwrite ? std::nullopt : ReadJournal(journal_path_);
     if (!earlier.has_value()) {
       Require(options_.overwrite || !std::filesystem::exists(options_.output + ".idx"),
-              "'{}.idx' exists: choose another output or ask to overwrite", options_.output);
+              "'{}.idx' exists: choose another --output, or replace it with --overwrite", options_.output);
       return;
     }
+    if (earlier->extent == DatasetExtent{}) {
+      return;  // nothing is lost by beginning again, whatever it was
+    }
     Require(earlier->fingerprint == journal_.fingerprint,
-            "'{}' is from other inputs, options or tokenizer: remove it, or ask to overwrite", journal_path_);
+            "'{}' is of a preparation of other inputs, options or tokenizer: finish that one, or replace it with "
+            "--overwrite",
+            journal_path_);
     Require(earlier->position.file <= static_cast<std::int64_t>(paths_.size()), "'{}' is beyond the {} input files",
             journal_path_, paths_.size());
     // The partial files go away between the last batch and the removal of the journal: then all is done again.
     if (std::filesystem::exists(options_.output + ".bin.partial")) {
       journal_ = *earlier;
-      summary_.resumed = earlier->extent.sequences > 0;
+      summary_.resumed = true;
     }
   }
 
@@ -152,7 +165,13 @@ class Preparation {
 }  // namespace
 
 PrepareSummary PrepareDataset(const PrepareOptions& options, const PrepareCallback& progress) {
-  return Preparation(options, progress).Run();
+  Preparation preparation(options, progress);
+  try {
+    return preparation.Run();
+  } catch (const std::exception&) {
+    preparation.LeaveNothingUseless();
+    throw;
+  }
 }
 
 }  // namespace trireme

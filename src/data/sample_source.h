@@ -41,6 +41,13 @@ struct SourceOptions {
   bool padding_masks = false;   // keep the last, short window of an epoch, padded with tokens that weigh 0
 };
 
+// The parts of a source: those of a weighted list, or the one it names.
+struct WeightedSource {
+  double weight = 1;
+  std::string source;
+};
+std::vector<WeightedSource> ParseSources(const std::string& source);
+
 std::unique_ptr<SampleSource> OpenSource(const SourceOptions& options);
 
 }  // namespace trireme

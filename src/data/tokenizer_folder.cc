@@ -2,6 +2,9 @@
 
 #include <array>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
 #include <span>
 
 #include "base/error.h"
@@ -29,6 +32,15 @@ void Copy(const fs::path& from, const fs::path& to) {
   Require(!error, "'{}' cannot be copied to '{}': {}", from.string(), to.string(), error.message());
 }
 
+// Nothing when it is not there.
+std::optional<std::string> Content(const fs::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) {
+    return std::nullopt;
+  }
+  return std::string{std::istreambuf_iterator<char>(stream), {}};
+}
+
 }  // namespace
 
 std::string FindTokenizer(const std::string& folder) {
@@ -54,13 +66,26 @@ void CopyTokenizer(const std::string& path, const std::string& folder) {
   fs::create_directories(folder, error);
   Require(!error, "the folder '{}' cannot be made: {}", folder, error.message());
   Copy(main, fs::path(folder) / UsualName(main));
+  // A file under a name of its own belongs to no set: what lies beside it may be another tokenizer's.
+  const bool is_set = fs::is_directory(path) || fs::path(main).filename() == UsualName(main);
   for (const auto& names : {std::span<const char* const>(kMainFiles), std::span<const char* const>(kCompanions)}) {
     for (const char* name : names) {
-      if (fs::exists(source / name) && !fs::equivalent(source / name, main)) {
+      if (is_set && fs::exists(source / name) && !fs::equivalent(source / name, main)) {
         Copy(source / name, fs::path(folder) / name);
       }
     }
   }
+}
+
+bool SameTokenizer(const std::string& folder, const std::string& other) {
+  for (const auto& names : {std::span<const char* const>(kMainFiles), std::span<const char* const>(kCompanions)}) {
+    for (const char* name : names) {
+      if (Content(fs::path(folder) / name) != Content(fs::path(other) / name)) {
+        return false;
+      }
+    }
+  }
+  return true;
 }
 
 std::string TokenizerFolderOf(const std::string& prefix) { return prefix + ".tokenizer"; }

@@ -13,6 +13,9 @@ std::string FindTokenizer(const std::string& folder);
 // lies there already.
 void CopyTokenizer(const std::string& path, const std::string& folder);
 
+// Whether two folders hold the same tokenizer, file by file.
+bool SameTokenizer(const std::string& folder, const std::string& other);
+
 // The folder that goes with the dataset PREFIX.bin: PREFIX.tokenizer.
 std::string TokenizerFolderOf(const std::string& prefix);
 

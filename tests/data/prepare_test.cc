@@ -204,6 +204,7 @@ TEST(PrepareDataset, ThreadsAndInterruptionsDoNotChangeTheOutput) {
 
 TEST(PrepareDataset, RefusesOtherInputsAndFinishedOutputs) {
   Inputs inputs;
+  inputs.options.checkpoint_bytes = 1;
   EXPECT_THROW(PrepareDataset(inputs.options, [](const PrepareProgress&) { Fail("stop"); }), Error);
   PrepareOptions other = inputs.options;
   other.json_field = "body";
@@ -217,6 +218,31 @@ TEST(PrepareDataset, RefusesOtherInputsAndFinishedOutputs) {
   EXPECT_THROW(PrepareDataset(inputs.options), Error);
   inputs.options.overwrite = true;
   EXPECT_NO_THROW(PrepareDataset(inputs.options));
+}
+
+TEST(PrepareDataset, AFaultBeforeAnythingIsKeptLeavesNothingInTheWay) {
+  Inputs inputs;
+  inputs.options.checkpoint_bytes = 1 << 30;
+  inputs.options.inputs = {inputs.scratch / "x.jsonl"};
+  WriteBytes(inputs.scratch / "x.jsonl", "{\"text\": \"x\"}\n{\"txt\": \"y\"}\n");
+  EXPECT_THROW(PrepareDataset(inputs.options), Error);
+  for (const char* suffix : {".journal", ".bin.partial", ".lengths.partial", ".documents.partial", ".bin", ".idx"}) {
+    EXPECT_FALSE(std::filesystem::exists(inputs.options.output + suffix)) << suffix;
+  }
+  WriteBytes(inputs.scratch / "x.jsonl", "{\"text\": \"x\"}\n{\"text\": \"y\"}\n");
+  EXPECT_EQ(PrepareDataset(inputs.options).documents, 2);
+}
+
+TEST(PrepareDataset, ADirectoryIsNoInput) {
+  Inputs inputs;
+  std::filesystem::create_directory(inputs.scratch / "texts");
+  inputs.options.inputs = {inputs.scratch / "texts"};
+  try {
+    PrepareDataset(inputs.options);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("is a directory"));
+  }
 }
 
 TEST(PrepareDataset, FaultsNameTheFileAndTheLine) {

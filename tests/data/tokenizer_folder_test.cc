@@ -34,6 +34,19 @@ TEST(TokenizerFolder, AFileOfAnyNameGetsTheUsualOne) {
   EXPECT_EQ(FindTokenizer(folder / "b"), folder / "b/tokenizer.model");
 }
 
+TEST(TokenizerFolder, AnotherTokenizerBesideTheFileStaysThere) {
+  const ScratchDirectory folder;
+  WriteBytes(folder / "tokenizer.json", "another");
+  WriteBytes(folder / "merges.txt", "another's");
+  WriteBytes(folder / "8k.json", "mine");
+  CopyTokenizer(folder / "8k.json", folder / "a");
+  EXPECT_EQ(ReadBytes(folder / "a/tokenizer.json"), "mine");
+  EXPECT_FALSE(std::filesystem::exists(folder / "a/merges.txt"));
+  EXPECT_FALSE(SameTokenizer(folder / "a", folder.path()));
+  CopyTokenizer(folder.path(), folder / "b");
+  EXPECT_TRUE(SameTokenizer(folder / "b", folder.path()));
+}
+
 TEST(TokenizerFolder, BytesAndFoldersWithoutOneLeaveNothing) {
   const ScratchDirectory folder;
   CopyTokenizer("bytes", folder / "a");
