@@ -2,9 +2,11 @@
 
 // toml++ 3.3 asserts on some malformed keys that it then reports properly: hostile text must not end a debug build.
 #define TOML_ASSERT(expression) static_cast<void>(0)
+#include <fmt/format.h>
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -35,6 +37,17 @@ bool IsSection(const std::string& name) {
   return std::any_of(keys.begin(), keys.end(), [&](const RecipeKey& key) { return key.name.starts_with(name + "."); });
 }
 
+// "model", "batch.ramp_up" and the like.
+std::vector<std::string> Sections() {
+  std::vector<std::string> sections;
+  for (const RecipeKey& key : RecipeKeys()) {
+    for (std::size_t dot = key.name.find('.'); dot != std::string::npos; dot = key.name.find('.', dot + 1)) {
+      sections.push_back(key.name.substr(0, dot));
+    }
+  }
+  return sections;
+}
+
 // What lies below a section, for the message about a value where a table belongs.
 std::string Members(const std::string& section) {
   std::string members;
@@ -56,27 +69,43 @@ void RequireKnown(const std::string& key, const std::string& place) {
   Fail("{}: unknown key '{}'{}", place, key, NearestKey(key));
 }
 
-// Lists become the text that their key takes: layers "7,7,6", weighted sources "0.3 a.bin 0.7 b.bin".
+// [7, 7, 6] as "7,7,6".
+std::string PartitionText(const toml::array& list, const std::string& place) {
+  std::string text;
+  for (const toml::node& item : list) {
+    const auto layers = item.value_exact<std::int64_t>();
+    Require(layers.has_value(), "{}: layout.partition must list whole numbers, such as [7, 7, 6]", place);
+    text += fmt::format("{}{}", text.empty() ? "" : ",", *layers);
+  }
+  return text;
+}
+
+// [0.3, "a.bin", 0.7, "b.bin"] as "0.3 a.bin 0.7 b.bin".
+std::string BlendText(const toml::array& list, const std::string& place) {
+  std::string text;
+  for (std::size_t i = 0; i < list.size(); i += 2) {
+    const auto weight = list[i].value<double>();
+    const auto source = i + 1 < list.size() ? list[i + 1].value_exact<std::string>() : std::nullopt;
+    Require(weight && source,
+            "{}: data.source must list weights and sources in turn, such as [0.3, \"a.bin\", 0.7, "
+            "\"b.bin\"]",
+            place);
+    Require(*weight > 0 && std::isfinite(*weight), "{}: data.source: the weight {} must be a number above 0", place,
+            *weight);
+    Require(!source->empty() && source->find_first_of(" \t\r\n") == std::string::npos,
+            "{}: data.source: '{}' cannot be part of a list: the name of a source in a list has no blanks", place,
+            *source);
+    text += fmt::format("{}{} {}", text.empty() ? "" : " ", *weight, *source);
+  }
+  return text;
+}
+
+// Lists become the text that their key takes.
 std::string ListText(const toml::array& list, const std::string& key, const std::string& place) {
   const bool is_partition = key == "layout.partition";
   Require(is_partition || key == "data.source", "{}: {} takes one value, not a list", place, key);
-  std::string text;
-  for (const toml::node& item : list) {
-    text += text.empty() ? "" : (is_partition ? "," : " ");
-    if (const auto whole = item.value_exact<std::int64_t>()) {
-      text += fmt::format("{}", *whole);
-    } else if (const auto real = item.value_exact<double>(); real && !is_partition) {
-      text += fmt::format("{}", *real);
-    } else if (const auto word = item.value_exact<std::string>(); word && !is_partition) {
-      text += *word;
-    } else {
-      Fail("{}: {} must list {}", place, key,
-           is_partition ? "whole numbers, such as [7, 7, 6]"
-                        : "weights and sources, such as [0.3, \"a.bin\", 0.7, \"b.bin\"]");
-    }
-  }
-  Require(!text.empty(), "{}: {} is an empty list", place, key);
-  return text;
+  Require(!list.empty(), "{}: {} is an empty list", place, key);
+  return is_partition ? PartitionText(list, place) : BlendText(list, place);
 }
 
 RecipeValue ValueOf(const toml::node& node, const std::string& key, const std::string& place) {
@@ -123,7 +152,7 @@ struct Leaves {
     if (!key.empty() && !IsSection(key)) {
       Require(FindRecipeKey(key) == nullptr && key != kPresetKey, "{}: {} takes a value, not a table", At(place, node),
               key);
-      Fail("{}: unknown table '{}'{}", At(place, node), key, NearestKey(key));
+      Fail("{}: unknown table '{}'{}", At(place, node), key, NearestMatch(key, Sections()));
     }
     for (const auto& [name, child] : *table) {
       Take(child, key.empty() ? std::string(name.str()) : key + "." + std::string(name.str()));
@@ -143,7 +172,8 @@ std::string ReadText(const std::string& path, const char* what) {
   std::error_code status;
   Require(std::filesystem::exists(path, status), "{} '{}' does not exist", what, path);
   std::ifstream file(path, std::ios::binary);
-  Require(!std::filesystem::is_directory(path, status) && file.good(), "{} '{}' cannot be read", what, path);
+  Require(!std::filesystem::is_directory(path, status), "{} '{}' is a directory; a file is wanted", what, path);
+  Require(file.good(), "{} '{}' cannot be read", what, path);
   std::string text;
   for (char letter = 0; file.get(letter);) {
     text += letter;
@@ -218,7 +248,10 @@ std::string FindPreset(const Setting& preset, const std::string& models_folder, 
     }
   }
   Require(!known.empty(), "{}: no folder of models was found for model.preset = '{}'", preset.place, *name);
-  Fail("{}: model.preset = '{}' is unknown{}", preset.place, *name, NearestMatch(*name, known));
+  std::sort(known.begin(), known.end());
+  known.erase(std::unique(known.begin(), known.end()), known.end());
+  Fail("{}: model.preset = '{}' is unknown{}; known: {}", preset.place, *name, NearestMatch(*name, known),
+       fmt::join(known, ", "));
 }
 
 class Resolver {

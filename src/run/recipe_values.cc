@@ -139,9 +139,11 @@ const RecipeKey* FindRecipeKey(const std::string& name) {
 }
 
 std::string NearestKey(const std::string& name) {
+  const std::string last = "." + name.substr(name.rfind('.') + 1);
   std::vector<std::string> names;
   for (const RecipeKey& key : RecipeKeys()) {
-    if (key.name.ends_with("." + name)) {
+    // Under another table, or not written to its end.
+    if (key.name.ends_with(last) || key.name.starts_with(name)) {
       return " (did you mean '" + key.name + "'?)";
     }
     names.push_back(key.name);

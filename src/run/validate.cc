@@ -66,6 +66,33 @@ void RequireFloat8(const ModelConfig& model, const ParallelLayout& layout) {
   require("layout.micro_batch * model.sequence", layout.micro_batch * model.sequence);
 }
 
+void RequireRecomputedLayers(const ModelConfig& model, const ParallelLayout& layout) {
+  const StagePartition partition(model, layout);
+  std::int64_t most = 0;
+  for (int stage = 0; stage < partition.virtual_stages(); ++stage) {
+    // Module 0 is the embedding, the one after the blocks the head.
+    const ModuleRange& range = partition.Range(stage);
+    most = std::max(most, std::min(range.last, model.layers + 1) - std::max(range.first, std::int64_t{1}));
+  }
+  Require(layout.recompute_layers <= most,
+          "layout.recompute_layers = {} is more than the {} blocks of the largest chunk; the nearest that work are {} "
+          "or 0 (all)",
+          layout.recompute_layers, most, most);
+}
+
+// Beyond this no memory holds a micro batch, and its bytes would not fit the numbers that count them.
+void RequireCountable(const ModelConfig& model, const ParallelLayout& layout) {
+  static constexpr double kMost = 1e15;
+  const double tokens = static_cast<double>(layout.micro_batch) * static_cast<double>(model.sequence);
+  const double widest = static_cast<double>(std::max({model.hidden, model.ffn, model.vocabulary}));
+  const double elements = tokens * widest * static_cast<double>(model.layers);
+  Require(elements <= kMost,
+          "layout.micro_batch = {} x model.sequence = {} over model.layers = {} of width {} make {:.1e} numbers, more "
+          "than any memory holds ({:.0e}); the most samples of a micro batch that could work is {}",
+          layout.micro_batch, model.sequence, model.layers, widest, elements, kMost,
+          static_cast<std::int64_t>(kMost / elements * layout.micro_batch));
+}
+
 void RequireRamp(const BatchConfig& batch) {
   if (batch.ramp_start == 0) {
     Require(batch.ramp_increment == 0 && batch.ramp_samples == 0,
@@ -169,10 +196,11 @@ void Validate(const RunConfig& config, int ranks) {
   RequireRanks(config.layout, ranks);
   const ModelConfig model = Completed(config.model, true);
   RequireDivisible(model, config.layout);
+  RequireCountable(model, config.layout);
   if (config.train.dtype == "fp8") {
     RequireFloat8(model, config.layout);
   }
-  const StagePartition partition(model, config.layout);
+  RequireRecomputedLayers(model, config.layout);
   RequireBatches(config);
   RequireSchedules(config);
   RequireLength(config);

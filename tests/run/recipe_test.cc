@@ -129,6 +129,11 @@ TEST(Recipe, PartitionAndSourceMayBeLists) {
   EXPECT_THAT(MessageOf("layout.partition = [7, 'x']"), HasSubstr("whole numbers"));
   EXPECT_THAT(MessageOf("layout.partition = []"), HasSubstr("empty list"));
   EXPECT_THAT(MessageOf("layout.tensor = [1]"), HasSubstr("not a list"));
+  for (const char* list : {"['a.bin', 0.3]", "[0.3, 'a.bin', 0.7]", "[1, 2]", "['a.bin', 'b.bin']"}) {
+    EXPECT_THAT(MessageOf(std::string("data.source = ") + list), HasSubstr("weights and sources in turn")) << list;
+  }
+  EXPECT_THAT(MessageOf("data.source = [0.3, 'a.bin', -1, 'b.bin']"), HasSubstr("the weight -1"));
+  EXPECT_THAT(MessageOf("data.source = [0.3, 'my data.bin', 1, 'b.bin']"), HasSubstr("'my data.bin'"));
 }
 
 TEST(Recipe, OverridesTakeBareWordsAndTomlValues) {
@@ -210,7 +215,9 @@ TEST(Recipe, UnknownKeysOfferTheNearest) {
             "test.toml line 2: unknown key 'layout.tensr' (did you mean 'layout.tensor'?)");
   EXPECT_THAT(MessageOf("", {"layout.tensr=4"}), HasSubstr("did you mean 'layout.tensor'?"));
   EXPECT_THAT(MessageOf("", {"tensor=4"}), HasSubstr("did you mean 'layout.tensor'?"));
-  EXPECT_THAT(MessageOf("[layuot]\nx = 1"), HasSubstr("unknown table 'layuot'"));
+  EXPECT_THAT(MessageOf("[layuot]\nx = 1"), HasSubstr("unknown table 'layuot' (did you mean 'layout'?)"));
+  EXPECT_THAT(MessageOf("optimizer.schedule.warmup = 5"), HasSubstr("'optimizer.schedule.warmup_samples'?"));
+  EXPECT_THAT(MessageOf("train.learning_rate = 5"), HasSubstr("did you mean 'optimizer.learning_rate'?"));
   EXPECT_THAT(MessageOf("batch = 5"), HasSubstr("batch is a table"));
   EXPECT_THAT(MessageOf("batch.ramp_up = 5"), HasSubstr("its keys are start, increment, samples"));
   EXPECT_THAT(MessageOf("layout.tensor.x = 5"), HasSubstr("takes a value, not a table"));

@@ -85,6 +85,23 @@ TEST(ValidateRun, ScheduleCountsMustSuitEveryBatch) {
   EXPECT_THAT(MessageOf({"layout.schedule=mine.schedule"}), HasSubstr("'mine.schedule' cannot be read"));
 }
 
+TEST(ValidateRun, NoChunkRecomputesMoreBlocksThanItHas) {
+  const std::vector<std::string> settings = {"model.layers=6", "layout.pipeline=2", "batch.global=4",
+                                             "layout.partition=[2,4]", "layout.recompute=full"};
+  const auto with = [&](const char* layers) {
+    std::vector<std::string> all = settings;
+    all.push_back(std::string("layout.recompute_layers=") + layers);
+    return MessageOf(all);
+  };
+  EXPECT_EQ(with("4"), "");
+  EXPECT_THAT(with("5"), HasSubstr("more than the 4 blocks of the largest chunk"));
+}
+
+TEST(ValidateRun, AMicroBatchCanBeCounted) {
+  EXPECT_THAT(MessageOf({"model.sequence=16777216", "layout.micro_batch=1048576", "batch.global=1048576"}),
+              AllOf(HasSubstr("more than any memory holds"), HasSubstr("layout.micro_batch = 1048576")));
+}
+
 TEST(ValidateRun, SequenceParallelismCutsTokens) {
   EXPECT_THAT(MessageOf({"model.sequence=63", "layout.tensor=2", "layout.sequence_parallel=true"}),
               HasSubstr("63 tokens"));
