@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <cstdlib>
+#include <initializer_list>
 #include <string_view>
 
 #include "comm/rank_runner.h"
@@ -23,6 +24,15 @@ std::optional<int> IntegerFromEnvironment(const char* name) {
   return value;
 }
 
+std::optional<int> FirstOf(std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    if (const std::optional<int> number = IntegerFromEnvironment(name)) {
+      return number;
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 bool LaunchedByMpi() {
@@ -37,13 +47,12 @@ bool LaunchedByMpi() {
          IntegerFromEnvironment("SLURM_STEP_NUM_TASKS").value_or(1) > 1;
 }
 
+std::optional<int> RankFromEnvironment() {
+  return FirstOf({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"});
+}
+
 std::optional<int> LocalRankFromEnvironment() {
-  for (const char* name : {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"}) {
-    if (const std::optional<int> rank = IntegerFromEnvironment(name)) {
-      return rank;
-    }
-  }
-  return std::nullopt;
+  return FirstOf({"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"});
 }
 
 }  // namespace trireme

@@ -5,6 +5,9 @@
 
 namespace trireme {
 
+// This process's number in the job, where the launcher says it.
+std::optional<int> RankFromEnvironment();
+
 // This process's number among those on its machine, where the launcher says it.
 std::optional<int> LocalRankFromEnvironment();
 

@@ -16,6 +16,9 @@ struct RankContext {
   Communicator& world;
 };
 
+// More threads than this are no way to run ranks: a process has limits, and they would take turns on the cores.
+inline constexpr int kMostThreadRanks = 4096;
+
 // Runs `body` on `ranks` threads, each with a device made from `options` (local_rank set) and a thread communicator.
 // Returns when all have ended. When ranks fail, throws an Error "rank R: message" of the first that failed by itself;
 // the others end within a second.

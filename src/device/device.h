@@ -81,6 +81,10 @@ struct DeviceOptions {
 
 // An Error when the kind is unknown, or was not built, or has no hardware here.
 std::unique_ptr<Device> MakeDevice(const DeviceOptions& options);
+// The Error that MakeDevice would give, before ranks start; nothing is made.
+void RequireDevice(const std::string& kind);
+// Whether MakeDevice gives a device that works in the host's memory.
+bool IsHostDevice(const std::string& kind);
 std::unique_ptr<Device> MakeCpuDevice(const DeviceOptions& options);
 // In builds without CUDA this throws the Error "not built with CUDA".
 std::unique_ptr<Device> MakeCudaDevice(const DeviceOptions& options);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -33,6 +34,21 @@ namespace {
   execvp(words[0], words.data());
   std::fprintf(stderr, "trireme: cannot start '%s': %s\n", words[0], std::strerror(errno));
   _exit(127);
+}
+
+// As execvp would find it.
+bool HasProgram(const std::string& name) {
+  if (name.find('/') != std::string::npos) {
+    return access(name.c_str(), X_OK) == 0;
+  }
+  const char* const path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "/bin:/usr/bin" : path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    if (access(((folder.empty() ? "." : folder) + "/" + name).c_str(), X_OK) == 0) {
+      return true;
+    }
+  }
+  return false;
 }
 
 bool IsHere(const RankRecord& record) {
@@ -92,6 +108,8 @@ std::vector<std::string> SupervisedCommand(const std::string& launcher, const st
   for (std::string word; words >> word;) {
     command.push_back(word);
   }
+  Require(command.empty() || HasProgram(command.front()), "--launcher '{}': there is no program '{}'", launcher,
+          command.front());
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   std::vector<char> program(4096);

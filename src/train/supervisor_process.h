@@ -30,7 +30,8 @@ class JobProcess {
   int status_ = 0;
 };
 
-// The command line of this process without the options that make it a supervisor, after the launcher's words.
+// The command line of this process without the options that make it a supervisor, after the launcher's words. An Error
+// when the launcher's program is not there.
 std::vector<std::string> SupervisedCommand(const std::string& launcher, const std::vector<std::string>& own_options);
 
 }  // namespace trireme

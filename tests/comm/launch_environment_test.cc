@@ -11,8 +11,9 @@ namespace {
 class LaunchEnvironment : public testing::Test {
  protected:
   LaunchEnvironment() {
-    for (const char* name : {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "PMI_SIZE", "PMIX_RANK",
-                             "MPI_LOCALRANKID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"}) {
+    for (const char* name :
+         {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "PMI_SIZE", "PMI_RANK",
+          "PMIX_RANK", "MPI_LOCALRANKID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"}) {
       const char* const value = std::getenv(name);
       saved_.emplace_back(name, value == nullptr ? std::nullopt : std::optional<std::string>(value));
       unsetenv(name);
@@ -31,12 +32,15 @@ class LaunchEnvironment : public testing::Test {
 TEST_F(LaunchEnvironment, OfAShellNamesNoLauncher) {
   EXPECT_FALSE(LaunchedByMpi());
   EXPECT_EQ(LocalRankFromEnvironment(), std::nullopt);
+  EXPECT_EQ(RankFromEnvironment(), std::nullopt);
 }
 
 TEST_F(LaunchEnvironment, OfMpirunIsRecognised) {
   setenv("OMPI_COMM_WORLD_SIZE", "1", 1);
   setenv("OMPI_COMM_WORLD_LOCAL_RANK", "3", 1);
+  setenv("OMPI_COMM_WORLD_RANK", "11", 1);
   EXPECT_TRUE(LaunchedByMpi());
+  EXPECT_EQ(RankFromEnvironment(), 11);
   EXPECT_EQ(LocalRankFromEnvironment(), 3);
 }
 
