@@ -116,6 +116,10 @@ EvaluateCommand::Work EvaluateCommand::FindWork(const ModelFiles& files, std::in
 
 int EvaluateCommand::RunLoss(const ModelFiles& files, std::int64_t length) const {
   const Work work = FindWork(files, length);
+  const LogitRequest request{.count = work.count, .get = work.get, .path = logits};
+  if (!logits.empty()) {
+    RequireWritable(request);
+  }
   const std::int64_t together = std::min(batch, work.count);
   const InferenceOptions options{
       .dtype = inference.WorkingType(files), .batch = together, .rows = together * work.length};
@@ -124,7 +128,7 @@ int EvaluateCommand::RunLoss(const ModelFiles& files, std::int64_t length) const
     const bool speaks = context.world.rank() == 0;
     const LossReport report = EvaluateSamples(model, work.count, work.get, work.tokenizer.get());
     if (!logits.empty()) {
-      WriteLogits(model, speaks, {.count = work.count, .get = work.get, .path = logits});
+      WriteLogits(model, speaks, request);
     }
     if (speaks) {
       PrintLoss(report);

@@ -41,6 +41,7 @@ std::vector<std::string> GenerateCommand::Prompts() const {
   Require(static_cast<bool>(file), "'{}' cannot be read", prompts_file);
   std::vector<std::string> prompts;
   for (std::string line; std::getline(file, line);) {
+    line.erase(line.ends_with('\r') ? line.size() - 1 : line.size());
     prompts.push_back(line);
   }
   Require(!prompts.empty(), "'{}' holds no prompt: one a line", prompts_file);
@@ -69,6 +70,7 @@ int GenerateCommand::Run() const {
     prompts.push_back(EncodePrompt(*tokenizer, text));
   }
   GenerateOptions own = options;
+  own.vocabulary = tokenizer->vocabulary();
   const InferenceOptions plan = PlanGeneration(
       files.model, {.prompts = prompts, .batch = batch, .dtype = inference.WorkingType(files)}, own.tokens);
   if (const auto end = tokenizer->end_of_text()) {

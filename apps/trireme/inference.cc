@@ -5,8 +5,10 @@
 #include <cstdio>
 #include <thread>
 
+#include "apps/trireme/command_line.h"
 #include "apps/trireme/commands.h"
 #include "base/error.h"
+#include "cost/step_cost.h"
 
 namespace trireme {
 
@@ -15,14 +17,15 @@ void InferenceCommand::AddOptions(CLI::App& app) {
   app.add_option("--tokenizer", tokenizer,
                  "tokenizer.json, vocab.json, a SentencePiece .model, a directory of one, or 'bytes'; found beside the "
                  "model or its data when not given");
-  app.add_option("--ranks", ranks, "Threads that hold a part of the model each (tensor parallel); 1");
+  app.add_option("--ranks", ranks, "Threads that hold a part of the model each (tensor parallel); 1")
+      ->check(AboveZero());
   app.add_option("--device", device, "auto, cpu or cuda");
   app.add_option("--dtype", dtype, "fp32 or bf16; what the run trained in when not given");
-  app.add_option("--threads", threads, "CPU threads a rank; all cores by default");
+  app.add_option("--threads", threads, "CPU threads a rank; all cores by default")->check(AboveZero());
 }
 
 ModelFiles InferenceCommand::Open() const {
-  Require(ranks >= 0, "--ranks {} must be 1 or more", ranks);
+  RequireDevice(device);
   Require(!LaunchedByMpi() || ranks == 0,
           "--ranks is for threads of one process; under mpirun or srun their -n decides");
   ModelFiles files = OpenModelFiles(path);
@@ -31,11 +34,8 @@ ModelFiles InferenceCommand::Open() const {
 }
 
 DType InferenceCommand::WorkingType(const ModelFiles& files) const {
-  // A model trained with fp8 or tf32 products has bf16 or fp32 weights.
-  const std::string trained = files.dtype == "fp8" ? "bf16" : files.dtype == "tf32" ? "fp32" : files.dtype;
-  const std::string& name = dtype.empty() ? trained : dtype;
-  Require(name == "fp32" || name == "bf16", "--dtype '{}' is unknown: fp32 or bf16", name);
-  return ParseDType(name);
+  Require(dtype.empty() || dtype == "fp32" || dtype == "bf16", "--dtype '{}' is unknown: fp32 or bf16", dtype);
+  return WorkingDType(dtype.empty() ? files.dtype : dtype);
 }
 
 int InferenceCommand::RunRanks(const std::function<void(RankContext&)>& body) const {

@@ -23,7 +23,7 @@ struct InferenceCommand {
   int threads = 0;
 
   void AddOptions(CLI::App& app);
-  // Opens the model and checks that the ranks can cut it.
+  // Opens the model and checks that there is such a device and that the ranks can cut it.
   ModelFiles Open() const;
   DType WorkingType(const ModelFiles& files) const;
   // Runs `body` on every rank, as threads or over MPI. Returns the exit code.

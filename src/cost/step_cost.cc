@@ -217,15 +217,15 @@ int MostMicroBatches(const RunConfig& config) {
   return MicroBatches(config.layout, BatchSchedule(config.batch).Sizes().back());
 }
 
-DType ProductDType(const RunConfig& config) {
-  if (config.train.dtype == "fp8") {
+DType ProductDType(const std::string& train_dtype) {
+  if (train_dtype == "fp8") {
     return DType::kFloat8E4M3;
   }
-  return config.train.dtype == "tf32" ? DType::kFloat32 : ParseDType(config.train.dtype);
+  return train_dtype == "tf32" ? DType::kFloat32 : ParseDType(train_dtype);
 }
 
-DType WorkingDType(const RunConfig& config) {
-  const DType products = ProductDType(config);
+DType WorkingDType(const std::string& train_dtype) {
+  const DType products = ProductDType(train_dtype);
   return IsFloat8(products) ? DType::kBFloat16 : products;
 }
 
@@ -237,7 +237,7 @@ StageOfRun::StageOfRun(const RunConfig& config, int pipeline, std::int64_t globa
                    .layout = config.layout,
                    .partition = partition_,
                    .shards = shards_,
-                   .sizes = LocalSizes(config.model, config.layout, ProductDType(config), false),
+                   .sizes = LocalSizes(config.model, config.layout, ProductDType(config.train.dtype), false),
                    .pipeline = pipeline,
                    .slots = std::vector<int>(static_cast<std::size_t>(config.layout.chunks), 0),
                    .micro_batches = MicroBatches(config.layout, global_batch),
@@ -254,7 +254,7 @@ StageOfRun::StageOfRun(const RunConfig& config, int pipeline, std::int64_t globa
       description_.slots[chunk] = std::max(description_.slots[chunk], plan.slots[chunk]);
     }
   }
-  description_.sizes = LocalSizes(config.model, config.layout, ProductDType(config), splits);
+  description_.sizes = LocalSizes(config.model, config.layout, ProductDType(config.train.dtype), splits);
 }
 
 }  // namespace trireme

@@ -77,7 +77,7 @@ class StageOfRun {
 // The most micro batches a data rank runs in any step of the run.
 int MostMicroBatches(const RunConfig& config);
 // Of weights and activations, and of the operands of the blocks' products: bf16 and e4m3 for train.dtype = "fp8".
-DType WorkingDType(const RunConfig& config);
-DType ProductDType(const RunConfig& config);
+DType WorkingDType(const std::string& train_dtype);
+DType ProductDType(const std::string& train_dtype);
 
 }  // namespace trireme

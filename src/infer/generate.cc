@@ -87,7 +87,8 @@ class Batch {
 
   std::span<const float> Row(const std::vector<float>& logits, std::size_t row) const {
     const auto vocabulary = static_cast<std::size_t>(model_.model().vocabulary);
-    return std::span(logits).subspan(row * vocabulary, vocabulary);
+    const auto known = options_.vocabulary > 0 ? static_cast<std::size_t>(options_.vocabulary) : vocabulary;
+    return std::span(logits).subspan(row * vocabulary, std::min(known, vocabulary));
   }
 
   void Choose(std::size_t i, std::span<const float> logits, const TokenCallback& callback) {

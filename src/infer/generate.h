@@ -21,6 +21,8 @@ struct GenerateOptions {
   SamplingOptions sampling;
   std::uint64_t seed = 1;
   TokenList stop;  // a token of these ends its sequence and is not part of it
+  // Tokens below this are chosen from: a model's vocabulary may be larger than its tokenizer's. 0: all of the model's.
+  std::int64_t vocabulary = 0;
 };
 
 // The tokens of a prompt, with what the tokenizer's files put before a text; never none: an empty prompt becomes the

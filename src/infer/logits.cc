@@ -1,6 +1,7 @@
 #include "infer/logits.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <numeric>
 #include <optional>
 
@@ -26,14 +27,26 @@ void Append(OutputFile& file, std::span<const float> values) { file.Append(std::
 
 }  // namespace
 
+void RequireWritable(const LogitRequest& request) {
+  const std::filesystem::path folder = std::filesystem::path(request.path).parent_path();
+  Require(folder.empty() || std::filesystem::is_directory(folder), "cannot write '{}': '{}' is no folder", request.path,
+          folder.string());
+  std::size_t length = 0;
+  for (std::int64_t index = 0; index < request.count; ++index) {
+    const std::size_t own = request.get(index).tokens.size();
+    length = index == 0 ? own : length;
+    Require(own == length, "sample {} has {} tokens and the first {}: logits are written of samples of one length",
+            index, own, length);
+  }
+}
+
 void WriteLogits(InferenceModel& model, bool writes, const LogitRequest& request) {
   std::optional<OutputFile> file;
   std::int64_t length = 0;
   for (std::int64_t index = 0; index < request.count; ++index) {
     const Sample sample = request.get(index);
-    const auto own = static_cast<std::int64_t>(sample.tokens.size()) - 1;
     if (index == 0) {
-      length = own;
+      length = static_cast<std::int64_t>(sample.tokens.size()) - 1;
       if (writes) {
         file.emplace(request.path);
         const std::string header =
@@ -41,8 +54,6 @@ void WriteLogits(InferenceModel& model, bool writes, const LogitRequest& request
         file->Append(std::as_bytes(std::span(header)));
       }
     }
-    Require(own == length, "sample {} has {} tokens and the first {}: logits are written of samples of one length",
-            index, own, length);
     model.RunWhole(1, std::span(sample.tokens).first(static_cast<std::size_t>(length)), sample.document_starts);
     for (std::int64_t first = 0; first < length; first += model.options().batch) {
       std::vector<std::int32_t> rows(static_cast<std::size_t>(std::min(model.options().batch, length - first)));

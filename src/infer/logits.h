@@ -11,13 +11,15 @@
 namespace trireme {
 
 // Writes the logits after every input token of samples [0, count) that `get` gives as a NumPy file (.npy): float32
-// [count, length, vocabulary]. All samples have one length, at most model.options().rows; documents are told apart as
-// the samples say. Collective over the model's group; the group's rank 0 writes.
+// [count, length, vocabulary]. Requires RequireWritable, and at most model.options().rows a sample; documents are told
+// apart as the samples say. Collective over the model's group; the group's rank 0 writes.
 struct LogitRequest {
   std::int64_t count = 0;
   std::function<Sample(std::int64_t)> get;
   std::string path;
 };
+// An Error when the samples differ in length or the file's folder is not there: known before a model is read.
+void RequireWritable(const LogitRequest& request);
 void WriteLogits(InferenceModel& model, bool writes, const LogitRequest& request);
 
 }  // namespace trireme

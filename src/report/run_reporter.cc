@@ -60,7 +60,7 @@ void RunReporter::Put(const std::string& text) {
 
 void RunReporter::Started(const Trainer& trainer, std::int64_t resumed_step) {
   config_ = trainer.config();
-  peak_flops_ = trainer.device().peak_flops(ProductDType(config_));
+  peak_flops_ = trainer.device().peak_flops(ProductDType(config_.train.dtype));
   memory_bytes_ = MemoryOfStage(StageOfRun(config_, 0, config_.batch.global).description()).total();
   if (!options_.run_folder.empty()) {
     metrics_ = std::make_unique<MetricsFile>(options_.run_folder, resumed_step);

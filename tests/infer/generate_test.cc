@@ -179,6 +179,16 @@ TEST(Generate, StopTokensEndASequenceAndTheCallbackHearsTheRest) {
   EXPECT_LT(heard.size(), 3U);
 }
 
+TEST(Generate, TokensThatTheTokenizerDoesNotKnowAreNeverChosen) {
+  const ModelFiles& files = Files("gpt2");
+  const std::vector<TokenList> prompts = SomePrompts(files.model);
+  const GenerateOptions options{.tokens = 6, .sampling = {.temperature = 5}, .vocabulary = 7};
+  for (const TokenList& made : Continue(files, prompts, options, 5)) {
+    EXPECT_EQ(made.size(), 6U);
+    EXPECT_THAT(made, testing::Each(testing::Lt(7)));
+  }
+}
+
 TEST(PlanGeneration, FillsTheSequenceByDefaultAndRefusesWhatLearnedPositionsDoNotReach) {
   const ModelConfig learned = SmallModel("gpt2").model;
   const std::vector<TokenList> prompts = {TokenList(4, 1), TokenList(9, 1)};
