@@ -1,3 +1,4 @@
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
@@ -65,7 +66,7 @@ std::vector<std::vector<std::string>> ParseCsv(const std::string& text, const st
 
 std::vector<MeasuredRun> LoadRuns(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  Require(file.good(), "table of runs '{}' cannot be read", path);
+  Require(file.good() && !std::filesystem::is_directory(path), "table of runs '{}' cannot be read", path);
   const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   return ParseRuns(text, path);
 }

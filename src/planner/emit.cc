@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "schedule/schedule.h"
 
 namespace trireme {
 namespace {
@@ -17,9 +18,9 @@ const std::vector<std::string>& LayoutWords() {
 int ParseCount(const std::string& word, const std::string& value) {
   int count = 0;
   const auto [stop, error] = std::from_chars(value.data(), value.data() + value.size(), count);
-  Require(error == std::errc() && stop == value.data() + value.size() && count >= (word == "zero" ? 0 : 1) &&
-              count <= 1'000'000,
-          "layout: {} = '{}' must be a whole number", word, value);
+  const int least = word == "zero" ? 0 : 1;
+  Require(error == std::errc() && stop == value.data() + value.size() && count >= least && count <= 1'000'000,
+          "layout: {} = '{}' must be a whole number of at least {}", word, value, least);
   return count;
 }
 
@@ -81,21 +82,37 @@ std::vector<std::string> SplitWords(const std::string& text) {
   return words;
 }
 
+// Name and value of "tp=4", and of what the planner prints: "tp4", "1f1b".
+std::pair<std::string, std::string> Parts(const std::string& word) {
+  if (const std::size_t equals = word.find('='); equals != std::string::npos) {
+    return {word.substr(0, equals), word.substr(equals + 1)};
+  }
+  for (const ScheduleKind& kind : ScheduleKinds()) {
+    if (word == kind.name) {
+      return {"schedule", word};
+    }
+  }
+  const std::size_t digit = word.find_first_of("0123456789");
+  return {word.substr(0, digit), digit == std::string::npos ? "" : word.substr(digit)};
+}
+
 }  // namespace
 
 std::set<std::string> ParseLayoutWords(const std::string& text) {
   std::set<std::string> words;
   for (const std::string& word : SplitWords(text)) {
-    words.insert(word.substr(0, word.find('=')));
+    words.insert(Parts(word).first);
   }
   return words;
 }
 
 ParallelLayout ParseLayout(const std::string& text, const ParallelLayout& base) {
   ParallelLayout layout = base;
+  std::set<std::string> given;
   for (const std::string& word : SplitWords(text)) {
-    const std::size_t equals = word.find('=');
-    Apply(word.substr(0, equals), equals == std::string::npos ? "" : word.substr(equals + 1), layout);
+    const auto [name, value] = Parts(word);
+    Require(given.insert(name).second, "layout: {} is given twice in '{}'", name, text);
+    Apply(name, value, layout);
   }
   return layout;
 }

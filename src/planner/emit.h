@@ -25,7 +25,8 @@ std::string EmitRecipe(const EmitRequest& request);
 std::string EmitSbatch(const EmitRequest& request, const std::string& recipe_path);
 
 // "tp=4 pp=12 dp=8 mbs=2 zero=1 schedule=1f1b chunks=1 recompute=full sp partition=balanced offload=none": any order,
-// commas or spaces. What is not given is as in `base`. An Error names the nearest known word.
+// commas or spaces, each once; or as ParallelLayout::ToString() writes it: "tp4 pp12 dp8 zero1 1f1b mbs2". What is not
+// given is as in `base`. An Error names the nearest known word.
 ParallelLayout ParseLayout(const std::string& text, const ParallelLayout& base);
 // The words that such a text gives, without their values.
 std::set<std::string> ParseLayoutWords(const std::string& text);

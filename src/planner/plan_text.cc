@@ -28,6 +28,11 @@ std::string DaysOf(const SearchRequest& request, const Candidate& candidate, con
   return text;
 }
 
+std::string SizeText(std::int64_t parameters) {
+  const double count = static_cast<double>(parameters);
+  return count >= 1e9 ? fmt::format("{:.1f}B", count / 1e9) : fmt::format("{:.1f}M", count / 1e6);
+}
+
 }  // namespace
 
 TrainingTime TimeOfTraining(const SearchRequest& request, const Candidate& candidate, double tokens) {
@@ -42,9 +47,9 @@ TrainingTime TimeOfTraining(const SearchRequest& request, const Candidate& candi
 
 std::string RankingText(const SearchResult& result, const SearchRequest& request, const RankingOptions& options) {
   std::string text =
-      fmt::format("{:.1f}B parameters, {} devices of {}, stack {}{}, global batch {}\n\n",
-                  static_cast<double>(ParameterCount(request.model)) / 1e9, request.devices, request.cluster.name,
-                  request.stack.name, request.state.calibrated ? "" : " (not calibrated here)", request.global_batch);
+      fmt::format("{} parameters, {} devices of {}, stack {}{}, global batch {}\n\n",
+                  SizeText(ParameterCount(request.model)), request.devices, request.cluster.name, request.stack.name,
+                  request.state.calibrated ? "" : " (not calibrated here)", request.global_batch);
   text += fmt::format("{:>4} {:>9} {:>19} {:>8} {:>8} {:>7}{}  {}\n", "", "s a step", "80 % interval", "TFLOP/s",
                       "model", "GiB", options.tokens > 0 ? "    days  dev-hours     MWh" : "", "layout");
   int place = 0;

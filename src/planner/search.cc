@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "planner/layout_space.h"
 #include "planner/step_estimate.h"
+#include "topology/nearest.h"
 
 namespace trireme {
 namespace {
@@ -174,15 +175,20 @@ void RequirePossible(const SearchRequest& request, const ParallelLayout& layout)
       "degrees and micro batch must be at least 1: {}", layout.ToString());
   const double ranks = static_cast<double>(layout.tensor) * layout.sequence * layout.pipeline * layout.data;
   Require(ranks <= 1e8, "{:.0f} ranks are more than there are: {}", ranks, layout.ToString());
-  Require(layout.ranks() == request.devices,
-          "tensor {} x sequence {} x pipeline {} x data {} = {} ranks, but {} devices", layout.tensor, layout.sequence,
-          layout.pipeline, layout.data, layout.ranks(), request.devices);
+  if (layout.ranks() != request.devices) {
+    const int replica = layout.ranks() / layout.data;
+    Fail("tensor {} x sequence {} x pipeline {} x data {} = {} ranks, but {} devices; {}", layout.tensor,
+         layout.sequence, layout.pipeline, layout.data, layout.ranks(), request.devices,
+         request.devices % replica == 0 ? fmt::format("dp={} would fit", request.devices / replica)
+                                        : fmt::format("with these other degrees the nearest that work are {} devices",
+                                                      NearestMultiples(request.devices, replica)));
+  }
   RequireDivisible(request.model, layout);
   const std::int64_t replica = static_cast<std::int64_t>(layout.micro_batch) * layout.data;
   Require(request.global_batch % replica == 0,
           "global batch {} is not divisible by micro batch {} x data {} = {}; the nearest that is: {}",
           request.global_batch, layout.micro_batch, layout.data, replica,
-          NearestDivisors(request.global_batch, replica));
+          NearestMultiples(request.global_batch, replica));
   const PlanPoint point = PointOf(request, layout);
   if (request.state.ours || layout.partition != "uniform") {
     StagePartition(request.model, layout);

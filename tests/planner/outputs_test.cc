@@ -183,6 +183,10 @@ TEST(Emit, LayoutsAreParsed) {
   EXPECT_THAT(MessageOf([] { ParseLayout("tpp=4", {}); }), HasSubstr("did you mean 'tp'?"));
   EXPECT_THAT(MessageOf([] { ParseLayout("tp=four", {}); }), HasSubstr("whole number"));
   EXPECT_THAT(MessageOf([] { ParseLayout("zero=5", {}); }), HasSubstr("0 to 3"));
+  EXPECT_THAT(MessageOf([] { ParseLayout("mbs=0", {}); }), HasSubstr("at least 1"));
+  EXPECT_THAT(MessageOf([] { ParseLayout("tp=1 pp=2 tp=2", {}); }), HasSubstr("tp is given twice"));
+  // What the planner prints, it reads.
+  EXPECT_EQ(ParseLayout(layout.ToString(), {}), layout);
 }
 
 TEST(Phases, AGrowingAllocationEndsSooner) {
