@@ -4,7 +4,9 @@
 #include <cstdio>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <optional>
 
+#include "apps/trireme/command_line.h"
 #include "apps/trireme/commands.h"
 #include "base/error.h"
 #include "data/bpe_trainer.h"
@@ -25,7 +27,8 @@ struct DataCommand {
   std::string output;
   std::string weights = "95,5,0";
   std::int64_t vocabulary = 0;
-  std::string text;
+  bool overwrite = false;
+  std::optional<std::string> text;
   std::vector<std::int32_t> tokens;
   bool json = false;
 
@@ -103,14 +106,14 @@ int DataCommand::Inspect() const {
 }
 
 int DataCommand::Merge() const {
-  MergeDatasets(datasets, output);
+  MergeDatasets(datasets, {.prefix = output, .overwrite = overwrite});
   const DatasetSummary summary = InspectDataset(output);
   Print({{"output", summary.path}, {"documents", summary.documents}, {"tokens", summary.tokens}});
   return 0;
 }
 
 int DataCommand::Split() const {
-  const auto parts = SplitDataset(dataset, weights, output);
+  const auto parts = SplitDataset(dataset, weights, {.prefix = output, .overwrite = overwrite});
   Print({{"train_tokens", parts[0]}, {"validation_tokens", parts[1]}, {"test_tokens", parts[2]}});
   return 0;
 }
@@ -134,7 +137,7 @@ int DataCommand::TrainTokenizerFile() {
 
 int DataCommand::Encode() const {
   const auto tokenizer = LoadTokenizer(prepare.tokenizer);
-  const std::vector<std::int32_t> ids = tokenizer->Encode(text.empty() ? AllOfStandardInput() : text);
+  const std::vector<std::int32_t> ids = tokenizer->Encode(text ? *text : AllOfStandardInput());
   if (json) {
     std::printf("%s\n", nlohmann::json(ids).dump().c_str());
     return 0;
@@ -178,7 +181,7 @@ void AddPrepare(CLI::App& data, const Shared& command, int& exit_code) {
   app->add_option("--output", command->prepare.output, "Prefix of the .bin and .idx")->required();
   app->add_flag("--no-end-of-text", command->no_end_of_text, "No end-of-text token after documents");
   app->add_flag("--parse-special", command->prepare.parse_special, "Special tokens written in the text become tokens");
-  app->add_option("--threads", command->prepare.threads, "0: one a core");
+  app->add_option("--threads", command->prepare.threads, "0: one a core")->check(NotNegative());
   app->add_flag("--overwrite", command->prepare.overwrite, "Replace what is there");
   app->add_flag("--json", command->json, "One JSON object");
   app->callback([command, &exit_code] { exit_code = command->Prepare(); });
@@ -206,8 +209,9 @@ void AddDatasetTools(CLI::App& data, const Shared& command, int& exit_code) {
   inspect->callback([command, &exit_code] { exit_code = command->Inspect(); });
 
   CLI::App* merge = Add(data, "merge", "Documents of several datasets in one", "trireme data merge a b --output ab");
-  merge->add_option("datasets", command->datasets, "Two or more")->required();
+  merge->add_option("datasets", command->datasets, "Two or more")->required()->expected(2, -1);
   merge->add_option("--output", command->output, "Prefix of the .bin and .idx")->required();
+  merge->add_flag("--overwrite", command->overwrite, "Replace what is there");
   merge->add_flag("--json", command->json, "One JSON object");
   merge->callback([command, &exit_code] { exit_code = command->Merge(); });
 
@@ -216,6 +220,7 @@ void AddDatasetTools(CLI::App& data, const Shared& command, int& exit_code) {
   split->add_option("dataset", command->dataset, "FILE.bin, FILE.idx or FILE")->required();
   split->add_option("--weights", command->weights, "Shares of train, validation, test (95,5,0)");
   split->add_option("--output", command->output, "Prefix of the parts")->required();
+  split->add_flag("--overwrite", command->overwrite, "Replace what is there");
   split->add_flag("--json", command->json, "One JSON object");
   split->callback([command, &exit_code] { exit_code = command->Split(); });
 }

@@ -1,11 +1,16 @@
 #include <fcntl.h>
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <cstdio>
 #include <exception>
+#include <thread>
 
+#include "apps/trireme/command_line.h"
 #include "apps/trireme/commands.h"
 #include "base/error.h"
+#include "comm/launch_environment.h"
+#include "comm/rank_runner.h"
 
 namespace {
 
@@ -16,6 +21,16 @@ void OpenStandardStreams() {
       open("/dev/null", O_RDWR);
     }
   }
+}
+
+// Every process of a job finds the same mistake. The first tells it at once; the others wait until the launcher has
+// ended them, and speak only when it has not: then the mistake is theirs alone.
+int RefuseInput(const std::string& message) {
+  if (trireme::LaunchedByMpi() && trireme::RankFromEnvironment().value_or(0) != 0) {
+    std::this_thread::sleep_for(std::chrono::seconds(3));
+  }
+  std::fprintf(stderr, "trireme: %s\n", message.c_str());
+  return trireme::kExitBadInput;
 }
 
 }  // namespace
@@ -37,10 +52,12 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : trireme::kExitBadInput;
+    if (error.get_exit_code() == 0) {
+      return app.exit(error);  // help or version, asked for
+    }
+    return RefuseInput(trireme::ExplainParseError(app, error));
   } catch (const trireme::Error& error) {
-    std::fprintf(stderr, "trireme: %s\n", error.what());
-    return trireme::kExitBadInput;
+    return RefuseInput(error.what());
   } catch (const std::exception& error) {
     std::fprintf(stderr, "trireme: %s\n", error.what());
     return trireme::kExitFailed;

@@ -1,11 +1,11 @@
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "apps/trireme/command_line.h"
 #include "apps/trireme/commands.h"
 #include "apps/trireme/plan_validate.h"
 #include "base/error.h"
@@ -57,7 +57,7 @@ struct PlanCommand {
       const std::string files = DataFolder(models_folder, "models");
       config = LoadRecipe(FindSettingsFile(files, model, "model"), {}, {.models_folder = files}).config.model;
     } else {
-      Require(layers > 0 && hidden > 0 && heads > 0,
+      Require((layers > 0 && hidden > 0 && heads > 0) || SearchesShapes(),
               "name a model (--model) or its shape (--layers, --hidden, --heads)");
       config.family = family;
       config.vocabulary = 50'304;
@@ -130,6 +130,9 @@ struct PlanCommand {
     return batch;
   }
 
+  // A shape is what is looked for: of the model only family, vocabulary and sequence count.
+  bool SearchesShapes() const { return max_size || !search_shape.empty(); }
+
   // Mistakes in what comes after the search are told before it.
   void CheckOptions() const {
     Require(!cluster.empty(), "name a cluster (--cluster), such as dgx-h100");
@@ -138,6 +141,7 @@ struct PlanCommand {
     Require(deadline == 0 || tokens > 0, "--deadline needs --tokens");
     Require(allocation == 0 || tokens > 0, "--allocation needs --tokens");
     Require(timeline.empty() || !layout.empty(), "--timeline needs --layout");
+    Require(!max_size || search_shape.empty(), "--max-size and --search-shape {}: give one of them", search_shape);
     Require(nodes == 0 || gpus == 0, "--nodes {} and --gpus {}: give one of them", nodes, gpus);
     const DType element = ParseDType(dtype);
     Require(element == DType::kBFloat16 || element == DType::kFloat16 || element == DType::kFloat32,
@@ -151,8 +155,18 @@ struct PlanCommand {
     }
   }
 
+  // --layout; where it says nothing of the partition and layers do not divide, they are spread as evenly as they go.
+  ParallelLayout WantedLayout(const ModelConfig& config) const {
+    ParallelLayout wanted = ParseLayout(layout, {});
+    const std::int64_t stages = static_cast<std::int64_t>(wanted.pipeline) * wanted.chunks;
+    if (ParseLayoutWords(layout).count("partition") == 0 && config.layers % stages != 0) {
+      wanted.partition = "balanced";
+    }
+    return wanted;
+  }
+
   int Explaining(const SearchRequest& request) const {
-    const ParallelLayout wanted = ParseLayout(layout, {});
+    const ParallelLayout wanted = WantedLayout(request.model);
     const Explanation explanation = Explain(request, wanted);
     const std::int64_t micro_batches = global_batch / (static_cast<std::int64_t>(wanted.micro_batch) * wanted.data);
     if (!json) {
@@ -188,16 +202,16 @@ struct PlanCommand {
       PrintText("\n" + ToText(plan));
       told["ramp"] = ToJsonValue(plan);
     }
-    int every = 0;
+    // Where no end is given, a long run: the best interval of checkpoints does not depend on it.
+    const double samples = tokens > 0 ? tokens / static_cast<double>(request.model.sequence) : 1e6 * global_batch;
+    const TrainingTime time =
+        EstimateTraining({.cluster = request.cluster,
+                          .devices = request.devices,
+                          .spare_nodes = spare_nodes,
+                          .checkpoint_bytes = 12 * static_cast<double>(ParameterCount(request.model))},
+                         StretchesOf(plan, chosen, batch, samples));
+    const int every = std::max(1, static_cast<int>(time.checkpoint_interval / chosen.seconds));
     if (estimate) {
-      const double samples = tokens / static_cast<double>(request.model.sequence);
-      const TrainingTime time =
-          EstimateTraining({.cluster = request.cluster,
-                            .devices = request.devices,
-                            .spare_nodes = spare_nodes,
-                            .checkpoint_bytes = 12 * static_cast<double>(ParameterCount(request.model))},
-                           StretchesOf(plan, chosen, batch, samples));
-      every = std::max(1, static_cast<int>(time.checkpoint_interval / chosen.seconds));
       PrintText(fmt::format(
           "\n{:.1f} days ({:.1f} of steps alone), {:.0f} device-hours, {:.1f} failures expected, {:.1f} % lost; a "
           "checkpoint every {} steps ({:.0f} s, each stops training for {:.1f} s){}\n",
@@ -256,7 +270,7 @@ struct PlanCommand {
       json ? Print(ToJsonValue(answer)) : PrintText(text);
       return 0;
     };
-    if (max_size || !search_shape.empty()) {
+    if (SearchesShapes()) {
       const std::vector<ShapeProposal> shapes = max_size ? std::vector<ShapeProposal>{LargestModel(request)}
                                                          : SearchShapes(request, ParseSize(search_shape), rows);
       return show(shapes, ToText(shapes));
@@ -288,57 +302,49 @@ struct PlanCommand {
   }
 };
 
-std::string Complain(const std::string& text, double least, bool equal) {
-  double value = 0;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool fine = error != std::errc() || value > least || (equal && value == least);
-  return fine ? "" : fmt::format("must be {} {}, not {}", equal ? "at least" : "above", least, text);
-}
-const CLI::Validator kAboveZero([](std::string& text) { return Complain(text, 0, false); }, "");
-const CLI::Validator kNotNegative([](std::string& text) { return Complain(text, 0, true); }, "");
-
 void AddModelOptions(CLI::App* plan, PlanCommand& c) {
   plan->add_option("--model", c.model, "A file in models/, a recipe, a Hugging Face directory or config.json");
-  plan->add_option("--family", c.family, "gpt2, bloom or llama, when the shape is given by flags");
-  plan->add_option("--layers", c.layers, "Blocks; this and the next ones also change a named model")->check(kAboveZero);
-  plan->add_option("--hidden", c.hidden, "Hidden size")->check(kAboveZero);
-  plan->add_option("--heads", c.heads, "Attention heads")->check(kAboveZero);
-  plan->add_option("--kv-heads", c.kv_heads, "Key and value heads")->check(kAboveZero);
-  plan->add_option("--ffn", c.ffn, "Width of the feed-forward part")->check(kAboveZero);
-  plan->add_option("--vocabulary", c.vocabulary, "Rows of the token table")->check(kAboveZero);
-  plan->add_option("--sequence", c.sequence, "Tokens of a sample")->check(kAboveZero);
+  plan->add_option("--family", c.family, "gpt2, bloom or llama, when no model is named (gpt2)");
+  plan->add_option("--layers", c.layers, "Blocks; this and the next ones also change a named model")
+      ->check(AboveZero());
+  plan->add_option("--hidden", c.hidden, "Hidden size")->check(AboveZero());
+  plan->add_option("--heads", c.heads, "Attention heads")->check(AboveZero());
+  plan->add_option("--kv-heads", c.kv_heads, "Key and value heads")->check(AboveZero());
+  plan->add_option("--ffn", c.ffn, "Width of the feed-forward part")->check(AboveZero());
+  plan->add_option("--vocabulary", c.vocabulary, "Rows of the token table")->check(AboveZero());
+  plan->add_option("--sequence", c.sequence, "Tokens of a sample")->check(AboveZero());
   plan->add_option("--models-folder", c.models_folder, "Where model files lie");
 }
 
 void AddMachineOptions(CLI::App* plan, PlanCommand& c) {
   plan->add_option("--cluster", c.cluster, "A file in clusters/, by name or path");
   plan->add_option("--stack", c.stack, "Whose software: a file in stacks/, by name or path (trireme)");
-  plan->add_option("--nodes", c.nodes, "Nodes of the allocation (all)")->check(kAboveZero);
-  plan->add_option("--gpus", c.gpus, "Devices of the allocation, instead of --nodes")->check(kAboveZero);
-  plan->add_option("--spare-nodes", c.spare_nodes, "Of these, nodes held back for failures")->check(kNotNegative);
+  plan->add_option("--nodes", c.nodes, "Nodes of the allocation (all)")->check(AboveZero());
+  plan->add_option("--gpus", c.gpus, "Devices of the allocation, instead of --nodes")->check(AboveZero());
+  plan->add_option("--spare-nodes", c.spare_nodes, "Of these, nodes held back for failures")->check(NotNegative());
   plan->add_option("--phases", c.phases, "An allocation that changes: nodes:days,nodes:days,nodes");
   plan->add_option("--clusters-folder", c.clusters_folder, "Where cluster files lie");
   plan->add_option("--stacks-folder", c.stacks_folder, "Where stack files lie");
 }
 
 void AddPlanOptions(CLI::App* plan, PlanCommand& c) {
-  plan->add_option("--global-batch", c.global_batch, "Samples of a step")->check(kAboveZero);
+  plan->add_option("--global-batch", c.global_batch, "Samples of a step")->check(AboveZero());
   plan->add_option("--tokens", c.tokens, "Tokens of the whole training: adds days, device-hours and energy")
-      ->check(kAboveZero);
+      ->check(AboveZero());
   plan->add_option("--dtype", c.dtype, "bf16, fp16 or fp32 (bf16)");
-  plan->add_option("--max-tensor", c.most_tensor, "Largest tensor degree (the devices of a node)")->check(kAboveZero);
-  plan->add_option("--max-micro-batch", c.most_micro_batch, "Largest micro batch (64)")->check(kAboveZero);
+  plan->add_option("--max-tensor", c.most_tensor, "Largest tensor degree (the devices of a node)")->check(AboveZero());
+  plan->add_option("--max-micro-batch", c.most_micro_batch, "Largest micro batch (64)")->check(AboveZero());
   plan->add_option("--headroom", c.headroom, "Share of device memory to leave free (0.06)");
   plan->add_option("--fix", c.fix, "Axes to hold, such as \"tp=4 zero=1 recompute=full\"");
-  plan->add_option("--deadline", c.deadline, "Days: marks layouts that miss it")->check(kAboveZero);
-  plan->add_option("--allocation", c.allocation, "Device-hours: marks layouts that exceed them")->check(kAboveZero);
-  plan->add_option("--rows", c.rows, "Layouts to show (15)")->check(kAboveZero);
-  plan->add_option("--threads", c.threads, "Threads of the search (2)")->check(kAboveZero);
+  plan->add_option("--deadline", c.deadline, "Days: marks layouts that miss it")->check(AboveZero());
+  plan->add_option("--allocation", c.allocation, "Device-hours: marks layouts that exceed them")->check(AboveZero());
+  plan->add_option("--rows", c.rows, "Layouts to show (15)")->check(AboveZero());
+  plan->add_option("--threads", c.threads, "Threads of the search (2)")->check(AboveZero());
   plan->add_option("--layout", c.layout, "Explain this one, such as \"tp=4 pp=12 dp=8 mbs=2 zero=1 recompute=full\"");
   plan->add_option("--timeline", c.timeline, "With --layout: \"text\", or a file for a Chrome/Perfetto trace");
   plan->add_option("--ramp", c.ramp, "Price a batch ramp: start,increment,samples");
   plan->add_flag("--estimate", c.estimate, "Days and device-hours with checkpoints and restarts; needs --tokens");
-  plan->add_flag("--max-size", c.max_size, "Find the largest model that fits");
+  plan->add_flag("--max-size", c.max_size, "Find the largest model of the family that fits");
   plan->add_option("--search-shape", c.search_shape, "Propose shapes of a size, such as 200B");
   plan->add_option("--emit", c.emit, "Write recipe, sbatch or both for the chosen layout");
   plan->add_option("--out", c.out, "Where --emit writes: this + .toml and .sbatch (planned)");

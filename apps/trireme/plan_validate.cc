@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "apps/trireme/command_line.h"
 #include "base/error.h"
 #include "planner/validate.h"
 
@@ -42,8 +43,11 @@ std::string DataFolder(const std::string& told, const std::string& name) {
   for (const std::filesystem::path& place :
        {std::filesystem::path(name), program / name, program / ".." / name, program / ".." / ".." / name,
         program / ".." / "share" / "trireme" / name}) {
-    if (std::filesystem::is_directory(place, status)) {
-      return place.string();
+    // A folder of the same name may be the user's own.
+    for (const auto& entry : std::filesystem::directory_iterator(place, status)) {
+      if (entry.path().extension() == ".toml") {
+        return place.string();
+      }
     }
   }
   Fail("no folder '{}' was found; name it with --{}-folder", name, name);
@@ -55,7 +59,8 @@ void AddPlanValidateCommand(CLI::App* plan, int& exit_code) {
   validate->add_option("runs", command->runs, "A CSV table of runs")->required();
   validate->add_flag("--leave-one-out", command->options.leave_one_out,
                      "Predict each table by a calibration on the others");
-  validate->add_option("--fit", command->options.fit, "Calibrate on this many runs of each site and stack");
+  validate->add_option("--fit", command->options.fit, "Calibrate on this many runs of each site and stack")
+      ->check(NotNegative());
   validate->add_flag("--calibrate", command->calibrate, "Print calibrations for stack files, from all clean runs");
   validate->add_flag("--json", command->json, "For programs");
   validate->add_option("--clusters-folder", command->clusters_folder, "Where cluster files lie");

@@ -5,7 +5,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
+#include "apps/trireme/command_line.h"
 #include "apps/trireme/commands.h"
 #include "base/error.h"
 #include "checkpoint/tokenizer_places.h"
@@ -14,6 +16,7 @@
 #include "data/tokenizer_folder.h"
 #include "report/run_reporter.h"
 #include "run/run_config.h"
+#include "train/memory_room.h"
 #include "train/run_lock.h"
 #include "train/supervisor.h"
 #include "train/supervisor_process.h"
@@ -26,7 +29,7 @@ struct TrainCommand {
   std::string recipe;
   int ranks = 0;
   std::vector<std::string> overrides;
-  std::int64_t steps = 0;
+  std::optional<std::int64_t> steps;
   std::string run_folder;
   std::int64_t log_every = 0;
   bool dry_run = false;
@@ -88,12 +91,27 @@ std::int64_t TrainCommand::LeaveBefore() const {
 
 int TrainCommand::RunSupervised() const {
   Require(stall_seconds >= 0.5, "--stall-seconds {} is below 0.5, which a busy machine cannot keep", stall_seconds);
+  const std::vector<std::string> command = SupervisedCommand(launcher, {"--launcher", "--stall-seconds"});
   const RunLock lock(RunFolder(), "supervisor.lock");
   return Supervise(
       {.run_folder = RunFolder(),
-       .command = SupervisedCommand(launcher, {"--launcher", "--stall-seconds"}),
+       .command = command,
        .limits = {.floor = stall_seconds},
        .message = [](const std::string& text) { std::fprintf(stderr, "supervisor: %s\n", text.c_str()); }});
+}
+
+// What this machine cannot run is said before anything is written. Ranks of other processes may be on other machines.
+void CheckMachine(const RunConfig& config, bool by_threads) {
+  RequireDevice(config.train.device);
+  if (!by_threads) {
+    return;
+  }
+  const int ranks = config.layout.ranks();
+  Require(ranks <= kMostThreadRanks, "{} ranks are more than the {} that run as threads of one process; use mpirun",
+          ranks, kMostThreadRanks);
+  if (IsHostDevice(config.train.device)) {
+    RequireRoom(config, MakeCpuDevice({})->memory_bytes());
+  }
 }
 
 int TrainCommand::Run() const {
@@ -103,8 +121,8 @@ int TrainCommand::Run() const {
   }
   Require(!recipe.empty(), "train needs a recipe: a TOML file such as recipes/quickstart.toml");
   std::vector<std::string> all = overrides;
-  if (steps > 0) {
-    all.push_back(fmt::format("train.steps={}", steps));
+  if (steps) {
+    all.push_back(fmt::format("train.steps={}", *steps));
   }
   const Recipe resolved = LoadRecipe(recipe, all, {.read_model = ReadModel});
   const RunConfig& config = resolved.config;
@@ -119,6 +137,10 @@ int TrainCommand::Run() const {
     OpenWeights(config.model_from);  // what is missing there is said before anything is written
   }
   const Drill drill = ParseDrill(inject);
+  Require(drill.rank < config.layout.ranks(), "--inject: rank = {} is none of the {} ranks (0 to {})", drill.rank,
+          config.layout.ranks(), config.layout.ranks() - 1);
+  const bool by_threads = !by_mpi && launcher.empty();
+  CheckMachine(config, by_threads);
   const std::int64_t leave_before_ns = LeaveBefore();
   if (supervise) {
     return RunSupervised();
@@ -138,7 +160,8 @@ int TrainCommand::Run() const {
   }
   StopSignals signals;
   LoopResult result;
-  const bool live = isatty(STDOUT_FILENO) != 0;
+  // mpirun puts a terminal of its own before its ranks, wherever their output goes.
+  const bool live = !by_mpi && isatty(STDOUT_FILENO) != 0;
   RunReporter reporter({.run_folder = folder, .live = live, .log_every = log_every > 0 ? log_every : live ? 10 : 1});
   const auto body = [&](RankContext& context) {
     if (context.world.rank() == 0) {
@@ -178,23 +201,31 @@ void AddTrainCommand(CLI::App& app, int& exit_code) {
   auto command = std::make_shared<TrainCommand>();
   CLI::App* train = app.add_subcommand("train", "Train a model as a recipe says; goes on from DIR's newest checkpoint");
   train->add_option("recipe", command->recipe, "TOML file; every key has a default (--help-keys lists them)");
-  train->add_option("--ranks", command->ranks, "Ranks as threads of this process; must equal the product of the axes");
+  train->add_option("--ranks", command->ranks, "Ranks as threads of this process; must equal the product of the axes")
+      ->check(AboveZero());
   train->add_option("--set", command->overrides, "Override a key: layout.tensor=4")->take_all()->expected(1);
   train->add_option("--steps", command->steps, "Short for --set train.steps=N");
   train->add_option("--run", command->run_folder, "Folder of the run (runs/<recipe> by default)");
-  train->add_option("--log-every", command->log_every, "Steps between log lines (1; on a terminal 10)");
+  train->add_option("--log-every", command->log_every, "Steps between log lines (1; on a terminal 10)")
+      ->check(AboveZero());
   train->add_flag("--no-checkpoint", command->no_checkpoint, "Neither read nor write checkpoints (for measurements)");
   train->add_flag("--dry-run", command->dry_run, "Print the resolved configuration with the origin of each value");
   train->add_flag("--help-keys", command->help_keys, "Print every key of a recipe with its default");
-  train->add_flag("--supervise", command->supervise,
-                  "Stay beside the job: name ranks that stop, end it, start it again from its newest checkpoint");
-  train->add_option("--launcher", command->launcher,
-                    "With --supervise: what starts the ranks, such as \"mpirun -n 4\"");
-  train->add_option("--stall-seconds", command->stall_seconds,
-                    "With --supervise: how long all ranks may stand still, whatever the run has taught (10)");
-  train->add_option("--exit-before", command->exit_before,
-                    "Save and exit 3 this many seconds before the walltime (SLURM_JOB_END_TIME or --walltime) ends");
-  train->add_option("--walltime", command->walltime, "Seconds that the job may run, for --exit-before");
+  CLI::Option* supervise =
+      train->add_flag("--supervise", command->supervise,
+                      "Stay beside the job: name ranks that stop, end it, start it again from its newest checkpoint");
+  train->add_option("--launcher", command->launcher, "With --supervise: what starts the ranks, such as \"mpirun -n 4\"")
+      ->needs(supervise);
+  train
+      ->add_option("--stall-seconds", command->stall_seconds,
+                   "With --supervise: how long all ranks may stand still, whatever the run has taught (10)")
+      ->needs(supervise);
+  train
+      ->add_option("--exit-before", command->exit_before,
+                   "Save and exit 3 this many seconds before the walltime (SLURM_JOB_END_TIME or --walltime) ends")
+      ->check(NotNegative());
+  train->add_option("--walltime", command->walltime, "Seconds that the job may run, for --exit-before")
+      ->check(AboveZero());
   train->add_flag("--synchronous", command->synchronous,
                   "On GPUs every launch waits for its kernel: tells a race from a deadlock");
   train->add_option(

@@ -63,6 +63,25 @@ const BadInput kInputs[] = {
     {"AbsurdHiddenSize", Set({"model.hidden=1000000000000000000"}), {"model.hidden", "1000000000000000000"}},
     {"ANumberBeyondAllIntegers", Set({"model.hidden=99999999999999999999999"}), {"99999999999999999999999"}},
     {"ALearningRateThatIsNoNumber", Set({"optimizer.learning_rate=nan"}), {"optimizer.learning_rate"}},
+    {"StepsThatAreNegative", {"--steps", "-3"}, {"-3"}},
+    {"RanksThatAreNone", {"--ranks", "0"}, {"--ranks", "above 0", "0"}},
+    {"WordsForNumbers", {"--steps", "many"}, {"--steps", "many", "whole number"}},
+    {"AnOptionThatIsNotThere", {"--rnaks", "8"}, {"--rnaks", "--ranks"}},
+    {"OneWordTooMany", {"more.toml"}, {"more.toml"}},
+    {"ALauncherWithoutASupervisor", {"--launcher", "mpirun -n 8"}, {"--launcher", "--supervise"}},
+    {"ALauncherThatIsNotThere", {"--supervise", "--launcher", "no-such-launcher -n 8"}, {"no-such-launcher"}},
+    {"ADrillOfNoRank", {"--inject", "rank=8,step=1,what=stop"}, {"rank = 8", "0 to 7"}},
+    {"MoreThreadsThanAProcessHas", Set({"layout.data=65536", "batch.global=65536"}), {"262144", "4096", "mpirun"}},
+    {"MoreMemoryThanThereIs",
+     Set({"model.hidden=65536", "model.layers=1024", "model.heads=512"}),
+     {"GiB of memory", "this machine has"}},
+    {"AnUnknownTable", {}, {"modl", "model"}, "[modl]\nlayers = 4\n"},
+    {"AnUnknownPreset", Set({"model.preset=gpt-5"}), {"gpt-5", "known:", "bloom-176b"}},
+    {"ABlendOutOfStep", Set({"data.source=[\"a.bin\", 0.3]"}), {"weights and sources in turn"}},
+    {"ADirectoryAsData", Set({"data.source=."}), {"'.'", "regular file"}},
+    {"MoreRecomputedBlocksThanThereAre",
+     Set({"layout.recompute=full", "layout.recompute_layers=3"}),
+     {"layout.recompute_layers = 3", "1"}},
     {"ASampleLongerThanTheFile", Set({"data.source=recipe.toml", "model.sequence=4096"}), {"recipe.toml"}},
 };
 
@@ -75,6 +94,21 @@ TEST(BadInput, AMissingRecipe) {
   EXPECT_EQ(outcome.messages(), 1U) << outcome.err;
   EXPECT_THAT(outcome.err, testing::HasSubstr("nowhere.toml"));
   EXPECT_FALSE(place.Has("runs"));
+}
+
+TEST(BadInput, ADirectoryAsTheRecipe) {
+  const Outcome outcome = Workplace().Run({"train", "."});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, testing::HasSubstr("is a directory"));
+}
+
+TEST(BadInput, AMisspeltCommandOffersTheNearest) {
+  const Workplace place;
+  EXPECT_THAT(place.Run({"trian", "recipe.toml"}).err, testing::HasSubstr("did you mean 'train'?"));
+  EXPECT_THAT(place.Run({"data", "prepair"}).err, testing::HasSubstr("did you mean 'prepare'?"));
+  for (const auto& line : std::vector<std::vector<std::string>>{{}, {"data"}, {"checkpoint", "inspect"}}) {
+    EXPECT_EQ(place.Run(line).messages(), 1U) << testing::PrintToString(line);
+  }
 }
 
 TEST(BadInput, WhatIsNoModelNoCheckpointAndNoDataset) {

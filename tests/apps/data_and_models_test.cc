@@ -26,6 +26,31 @@ nlohmann::json Parsed(const Outcome& outcome) {
   return nlohmann::json::parse(outcome.out, nullptr, false);
 }
 
+TEST(Inference, UnusableInputIsToldBeforeAnythingIsWritten) {
+  const Workplace place;
+  place.Write("recipe.toml", TinyRecipe());
+  ASSERT_EQ(place.Run({"train", "recipe.toml", "--run", "run", "--set", "model.vocabulary=256", "--steps", "1"}).code,
+            0);
+  place.Write("ids.txt", "1 2 3\n4 5 6 7\n");
+  const std::vector<std::vector<std::string>> lines = {
+      {"evaluate", "run", "--tokens", "ids.txt", "--logits", "out.npy"},
+      {"evaluate", "run", "--logits", "nowhere/out.npy"},
+      {"generate", "run", "--device", "tpu"},
+      {"generate", "run", "--ranks", "0"},
+      {"generate", "run", "--threads", "-1"},
+  };
+  for (const auto& line : lines) {
+    const Outcome outcome = place.Run(line);
+    EXPECT_EQ(outcome.code, 2) << testing::PrintToString(line) << outcome.err;
+    EXPECT_EQ(outcome.messages(), 1U) << outcome.err;
+    EXPECT_FALSE(place.Has("out.npy"));
+  }
+  place.Write("dos.txt", "a\r\nb\r\n");
+  const Outcome made = place.Run({"generate", "run", "--prompts", "dos.txt", "--tokens", "1", "--json"});
+  ASSERT_EQ(made.code, 0) << made.err;
+  EXPECT_EQ(nlohmann::json::parse(Lines(made.out).at(1)).at("prompt"), "b");
+}
+
 TEST(Data, FromTextToAModelThatWritesTokens) {
   const Workplace place;
   place.Write("corpus.txt", SampleText());

@@ -53,6 +53,47 @@ TEST(Help, EveryCommandHasAnExample) {
   EXPECT_GE(CheckHelp(place, {}), 19);
 }
 
+// The words of a line as a shell would see them, double quotes taken off.
+std::vector<std::string> Words(const std::string& line) {
+  std::vector<std::string> words;
+  bool quoted = false;
+  bool inside = false;
+  for (const char letter : line) {
+    if (letter == '"' || letter == '\'') {
+      quoted = !quoted;
+    } else if (letter == ' ' && !quoted) {
+      inside = false;
+    } else {
+      if (!inside) {
+        words.emplace_back();
+      }
+      inside = true;
+      words.back() += letter;
+    }
+  }
+  return words;
+}
+
+TEST(Help, ExamplesThatNeedNoFilesRunAsWritten) {
+  const Workplace place;
+  const std::vector<std::vector<std::string>> commands = {
+      {"plan"}, {"schedule"}, {"data", "encode"}, {"data", "decode"}};
+  for (const auto& command : commands) {
+    std::vector<std::string> arguments = command;
+    arguments.emplace_back("--help");
+    int run = 0;
+    for (const std::string& line : Lines(place.Run(arguments).out)) {
+      if (line.starts_with("  trireme ")) {
+        std::vector<std::string> words = Words(line);
+        const Outcome outcome = place.Run({words.begin() + 1, words.end()});
+        EXPECT_EQ(outcome.code, 0) << line << "\n" << outcome.err;
+        ++run;
+      }
+    }
+    EXPECT_GE(run, 1) << command.front();
+  }
+}
+
 TEST(Help, AWrongCommandLineIsBadInput) {
   const Workplace place;
   EXPECT_EQ(place.Run({}).code, 2);

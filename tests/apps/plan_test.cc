@@ -65,6 +65,10 @@ const BadPlan kPlans[] = {
     {"OnlySpareNodes", With({"--spare-nodes", "1"}), "1 spare nodes leave nothing of 8 devices"},
     {"AnUnknownLayoutWord", With({"--layout", "tq=3"}), "did you mean 'tp'?"},
     {"ALayoutOfAnotherSize", With({"--layout", "tp=3"}), "3 ranks, but 8 devices"},
+    {"ALayoutThatAnotherDataDegreeWouldFit", With({"--layout", "tp=2 dp=3"}), "dp=4 would fit"},
+    {"ABatchThatTheLayoutDoesNotDivide", With({"--layout", "dp=8 mbs=3"}), "nearest that is: 48 or 72"},
+    {"TwoSearchesOfShapes", With({"--max-size", "--search-shape", "3B"}), "give one of them"},
+    {"AMisspeltOption", With({"--golbal-batch", "8"}), "--global-batch"},
     {"ABadRamp", With({"--ramp", "3,4"}), "--ramp '3,4'"},
     {"ARampThatMissesTheBatch", With({"--ramp", "3,4,100"}), "never meets the global batch 64"},
     {"AnUnknownOutput", With({"--emit", "poem"}), "--emit 'poem'"},
@@ -104,6 +108,34 @@ TEST(PlanProgram, AShapeFlagKeepsTheRestOfANamedModel) {
   EXPECT_EQ(block, 218'112'000) << "grouped heads and feed-forward width stay";
 }
 
+TEST(PlanProgram, StagesThatDoNotDivideTheLayersAreBalancedUnlessToldOtherwise) {
+  const Workplace place;
+  const auto explain = [&](const std::string& layout) {
+    return place.Run(Plan({"--model", "bloom-176b", "--cluster", "jean-zay-a100", "--nodes", "48", "--global-batch",
+                           "2048", "--layout", layout}));
+  };
+  const Outcome balanced = explain("tp=4 pp=12 dp=8 mbs=2 recompute=full zero=1");
+  EXPECT_EQ(balanced.code, 0) << balanced.err;
+  EXPECT_THAT(balanced.out, HasSubstr("partition=balanced"));
+  const Outcome again = explain(Lines(balanced.out).front());
+  EXPECT_EQ(Lines(again.out).front(), Lines(balanced.out).front());
+  EXPECT_EQ(explain("tp=4 pp=12 dp=8 mbs=2 partition=uniform").code, 2);
+}
+
+TEST(PlanProgram, ShapesAreFoundWithoutAModel) {
+  const Workplace place;
+  const Outcome outcome = place.Run(
+      Plan({"--cluster", "dgx-h100", "--nodes", "1", "--global-batch", "64", "--search-shape", "1B", "--rows", "1"}));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("1.0B"));
+}
+
+TEST(PlanProgram, AnEmittedRecipeSavesCheckpointsOnTheWay) {
+  const Workplace place;
+  EXPECT_EQ(place.Run(Plan(With({"--emit", "recipe"}))).code, 0);
+  EXPECT_THAT(place.Read("planned.toml"), testing::ContainsRegex("every = [1-9]"));
+}
+
 TEST(PlanProgram, NothingThatFitsIsCodeOne) {
   const Workplace place;
   const Outcome outcome =
@@ -127,6 +159,7 @@ TEST(PlanProgram, ValidatesATableAndRefusesNonsense) {
   place.Write("bad.csv", "id,layers\na,\"b");
   EXPECT_EQ(validate({"bad.csv"}).code, 2);
   EXPECT_EQ(validate({"absent.csv"}).code, 2);
+  EXPECT_EQ(validate({"."}).code, 2);
 }
 
 }  // namespace

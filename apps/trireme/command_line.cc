@@ -1,0 +1,98 @@
+#include "apps/trireme/command_line.h"
+
+#include <charconv>
+
+#include "base/error.h"
+
+namespace trireme {
+namespace {
+
+std::string Complain(const std::string& text, bool zero) {
+  double value = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool fine = error != std::errc() || value > 0 || (zero && value == 0);
+  return fine ? "" : fmt::format("must be {} 0, not {}", zero ? "at least" : "above", text);
+}
+
+// The command that was reached before the trouble.
+const CLI::App& Reached(const CLI::App& app) {
+  const std::vector<CLI::App*> below = app.get_subcommands();
+  return below.empty() ? app : Reached(*below.front());
+}
+
+std::string PathOf(const CLI::App& app) {
+  return app.get_parent() == nullptr ? "trireme" : PathOf(*app.get_parent()) + " " + app.get_name();
+}
+
+std::vector<std::string> Subcommands(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* one : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(one->get_name());
+  }
+  return names;
+}
+
+std::string Listed(const std::vector<std::string>& names) {
+  std::string list;
+  for (const std::string& name : names) {
+    list += (list.empty() ? "" : ", ") + name;
+  }
+  return list;
+}
+
+std::string UnknownWord(const CLI::App& at, const std::string& word) {
+  if (word.starts_with("-")) {
+    const std::string name = word.substr(0, word.find('='));
+    std::vector<std::string> known;
+    for (const CLI::Option* option : at.get_options()) {
+      known.push_back(option->get_positional() ? "" : option->get_name());
+    }
+    return fmt::format("'{}' has no option '{}'{}", PathOf(at), name, NearestMatch(name, known));
+  }
+  if (const std::vector<std::string> known = Subcommands(at); !known.empty()) {
+    return fmt::format("'{}' has no command '{}'{}; known: {}", PathOf(at), word, NearestMatch(word, known),
+                       Listed(known));
+  }
+  return fmt::format("'{}' takes no further word, but '{}' was given", PathOf(at), word);
+}
+
+// CLI11 says "Could not convert: --steps = many".
+std::string NotConverted(const CLI::App& at, const std::string& said) {
+  const std::size_t start = said.find(": ");
+  const std::size_t equals = said.find(" = ");
+  if (start == std::string::npos || equals == std::string::npos) {
+    return said;
+  }
+  const std::string name = said.substr(start + 2, equals - start - 2);
+  const CLI::Option* option = at.get_option_no_throw(name);
+  const std::string type = option == nullptr ? "" : option->get_type_name();
+  return fmt::format("{} = '{}' is no {}", name, said.substr(equals + 3),
+                     type == "FLOAT"  ? "number"
+                     : type == "UINT" ? "whole number of at least 0"
+                                      : "whole number");
+}
+
+}  // namespace
+
+CLI::Validator AboveZero() {
+  return {[](std::string& text) { return Complain(text, false); }, ""};
+}
+CLI::Validator NotNegative() {
+  return {[](std::string& text) { return Complain(text, true); }, ""};
+}
+
+std::string ExplainParseError(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App& at = Reached(app);
+  const std::vector<std::string> unknown = at.remaining();
+  std::string said = error.what();
+  if (!unknown.empty()) {
+    said = UnknownWord(at, unknown.front());
+  } else if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr) {
+    said = NotConverted(at, said);
+  } else if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && !Subcommands(at).empty()) {
+    said = fmt::format("'{}' needs a command: {}", PathOf(at), Listed(Subcommands(at)));
+  }
+  return fmt::format("{} ({} --help)", said, PathOf(at));
+}
+
+}  // namespace trireme
