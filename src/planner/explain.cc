@@ -11,14 +11,17 @@ namespace {
 
 constexpr double kLeastGain = 0.002;
 
-PlanPoint PointOf(const SearchRequest& request, const ParallelLayout& layout) {
-  return {.cluster = request.cluster,
-          .stack = request.state,
-          .model = request.model,
-          .layout = layout,
-          .global_batch = request.global_batch,
-          .dtype = request.dtype,
-          .flash = request.state.time.flash};
+// The same run of a program that does one thing otherwise. Refers to `state`.
+PlanPoint Under(const StackState& state, const PlanPoint& point) {
+  return {.cluster = point.cluster,
+          .stack = state,
+          .model = point.model,
+          .layout = point.layout,
+          .global_batch = point.global_batch,
+          .dtype = point.dtype,
+          .flash = point.flash,
+          .power_sgd = point.power_sgd,
+          .fused_optimizer = point.fused_optimizer};
 }
 
 void WarnOfShapes(const PlanPoint& point, const Explanation& explanation, std::vector<std::string>& warnings) {
@@ -88,14 +91,7 @@ void WarnOfLayout(const SearchRequest& request, const PlanPoint& point, const Ex
 double WaveLoss(const PlanPoint& point, const ModelAccount& account, PipelineClock& clock, double seconds) {
   StackState state = point.stack;
   state.time.wave_weight = 0;
-  const PlanPoint without{.cluster = point.cluster,
-                          .stack = state,
-                          .model = point.model,
-                          .layout = point.layout,
-                          .global_batch = point.global_batch,
-                          .dtype = point.dtype,
-                          .flash = point.flash};
-  return seconds - EstimateTime(without, account, clock).seconds;
+  return seconds - EstimateTime(Under(state, point), account, clock).seconds;
 }
 
 double Misalignment(const PlanPoint& point, const ModelAccount& account, PipelineClock& clock, double seconds) {
@@ -104,14 +100,7 @@ double Misalignment(const PlanPoint& point, const ModelAccount& account, Pipelin
   }
   StackState state = point.stack;
   state.efficiencies.attention_unaligned = state.efficiencies.attention;
-  const PlanPoint aligned{.cluster = point.cluster,
-                          .stack = state,
-                          .model = point.model,
-                          .layout = point.layout,
-                          .global_batch = point.global_batch,
-                          .dtype = point.dtype,
-                          .flash = point.flash};
-  return seconds - EstimateTime(aligned, account, clock).seconds;
+  return seconds - EstimateTime(Under(state, point), account, clock).seconds;
 }
 
 }  // namespace

@@ -17,16 +17,6 @@ namespace {
 constexpr const char* kDevice = "out of device memory";
 constexpr const char* kHost = "out of host memory";
 
-PlanPoint PointOf(const SearchRequest& request, const ParallelLayout& layout) {
-  return {.cluster = request.cluster,
-          .stack = request.state,
-          .model = request.model,
-          .layout = layout,
-          .global_batch = request.global_batch,
-          .dtype = request.dtype,
-          .flash = request.state.time.flash};
-}
-
 Candidate CandidateOf(const PlanPoint& point, const StepEstimate& estimate) {
   const double devices = point.layout.ranks();
   return {.layout = point.layout,
@@ -203,6 +193,16 @@ Candidate Price(const SearchRequest& request, const ParallelLayout& layout) {
   PipelineClock clock;
   const PlanPoint point = PointOf(request, layout);
   return CandidateOf(point, EstimateStep(point, ModelAccount(request.model), clock));
+}
+
+PlanPoint PointOf(const SearchRequest& request, const ParallelLayout& layout) {
+  return {.cluster = request.cluster,
+          .stack = request.state,
+          .model = request.model,
+          .layout = layout,
+          .global_batch = request.global_batch,
+          .dtype = request.dtype,
+          .flash = request.state.time.flash};
 }
 
 SearchResult Search(const SearchRequest& request) {

@@ -56,6 +56,8 @@ struct SearchResult {
 
 SearchResult Search(const SearchRequest& request);
 
+// A layout of the request's allocation, to be priced. Refers to the request.
+PlanPoint PointOf(const SearchRequest& request, const ParallelLayout& layout);
 // One layout by hand. An Error says what does not divide.
 Candidate Price(const SearchRequest& request, const ParallelLayout& layout);
 // Throws what makes `layout` impossible for the request, naming the nearest that works.

@@ -14,12 +14,6 @@ namespace {
 
 constexpr int kRanks = 3;
 
-ParallelLayout ThreeRanks() {
-  ParallelLayout layout;
-  layout.data = kRanks;
-  return layout;
-}
-
 // Saves steps up to `step` and dies in the last save, at `point` of rank `rank`.
 [[noreturn]] void SaveAndDie(const std::string& folder, const ParameterTable& table, std::int64_t step, SavePoint point,
                              int rank) {
@@ -30,7 +24,7 @@ ParallelLayout ThreeRanks() {
         raise(SIGKILL);
       }
     };
-    WriteShard(task, Views(SlicesOfRank(table, ThreeRanks(), static_cast<int>(task.rank), step)));
+    WriteShard(task, Views(SlicesOfRank(table, DataRanks(kRanks), static_cast<int>(task.rank), step)));
   }
   task.rank = 0;
   CommitCheckpoint(task, StateAt(table.config(), step), {.seconds = 0});
@@ -47,8 +41,8 @@ TEST_P(Crash, LeavesTheNewestOrThePreviousCheckpointWhole) {
   for (const int rank : {0, kRanks - 1}) {
     const bool reached = rank == 0 || point < SavePoint::kBeforeManifest;
     const TestFolder folder;
-    SaveWorld(folder.path(), table, ThreeRanks(), 1);
-    SaveWorld(folder.path(), table, ThreeRanks(), 2);
+    SaveWorld(folder.path(), table, DataRanks(kRanks), 1);
+    SaveWorld(folder.path(), table, DataRanks(kRanks), 2);
     const pid_t child = fork();
     if (child == 0) {
       SaveAndDie(folder.path(), table, 3, point, rank);
@@ -65,7 +59,7 @@ TEST_P(Crash, LeavesTheNewestOrThePreviousCheckpointWhole) {
     EXPECT_EQ(VerifyCheckpoint(folder.path()).status, 0);
 
     RemoveUnfinished(folder.path());
-    SaveWorld(folder.path(), table, ThreeRanks(), 4);
+    SaveWorld(folder.path(), table, DataRanks(kRanks), 4);
     EXPECT_EQ(FindNewest(folder.path())->checkpoint.step, 4);
   }
 }

@@ -204,24 +204,18 @@ namespace {
 
 constexpr int kRanks = 2;
 
-ParallelLayout TwoRanks() {
-  ParallelLayout layout;
-  layout.data = kRanks;
-  return layout;
-}
-
 class PowerLoss : public testing::Test {
  protected:
   PowerLoss() : table_(TinyModel("gpt2")) {
-    SaveWorld(run_.path(), table_, TwoRanks(), 1);
-    SaveWorld(run_.path(), table_, TwoRanks(), 2);
+    SaveWorld(run_.path(), table_, DataRanks(kRanks), 1);
+    SaveWorld(run_.path(), table_, DataRanks(kRanks), 2);
   }
 
   // As the saver's threads do it, one after another.
   void SaveAndPrune(std::int64_t step) {
     SaveTask task{.folder = run_.path(), .step = step, .ranks = kRanks};
     for (task.rank = kRanks - 1; task.rank >= 0; --task.rank) {
-      WriteShard(task, Views(SlicesOfRank(table_, TwoRanks(), static_cast<int>(task.rank), step)));
+      WriteShard(task, Views(SlicesOfRank(table_, DataRanks(kRanks), static_cast<int>(task.rank), step)));
     }
     task.rank = 0;
     CommitCheckpoint(task, StateAt(table_.config(), step), {.seconds = 0});

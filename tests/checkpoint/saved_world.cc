@@ -174,6 +174,12 @@ std::int64_t WrongValues(const CheckpointReader& reader, const ParameterTable& t
   return wrong;
 }
 
+ParallelLayout DataRanks(int ranks) {
+  ParallelLayout layout;
+  layout.data = ranks;
+  return layout;
+}
+
 std::vector<ParallelLayout> SomeLayouts() {
   std::vector<ParallelLayout> layouts;
   for (const auto& [tensor, pipeline, data] : {std::tuple{1, 1, 1},

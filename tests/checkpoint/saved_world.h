@@ -60,6 +60,8 @@ void SaveWorld(const std::string& folder, const ParameterTable& table, const Par
 std::int64_t WrongValues(const CheckpointReader& reader, const ParameterTable& table, const ParallelLayout& layout,
                          std::int64_t salt);
 
+// So many ranks along the data axis, nothing else.
+ParallelLayout DataRanks(int ranks);
 // Layouts of 1 to 8 ranks.
 std::vector<ParallelLayout> SomeLayouts();
 

@@ -49,28 +49,15 @@ std::vector<OpResult> RunProduct(Workbench& bench, DType working, const ProductC
   const Copy8 a = Quantized(bench, bench.Normal(working, {c.m, c.k}, "a", 40), c.a);
   const Copy8 b = Quantized(bench, bench.Normal(working, {c.n, c.k}, "b", 1e-3F), kE4M3);
   const DType out = c.accumulate ? DType::kFloat32 : DType::kBFloat16;
-  MatmulArgs args{.a = a.rows,
-                  .b = b.rows,
-                  .c = c.accumulate ? bench.Normal(out, {c.m, c.n}, "c") : bench.Output(out, {c.m, c.n}),
-                  .transpose_b = true,
-                  .accumulate = c.accumulate,
-                  .epilogue = c.epilogue,
-                  .scale_a = a.scale,
-                  .scale_b = b.scale};
-  if (c.bias) {
-    args.bias = bench.Normal(DType::kBFloat16, {c.n}, "bias");
-  }
-  if (c.epilogue == Epilogue::kGelu) {
-    args.auxiliary = bench.Output(out, {c.m, c.n});
-  } else if (c.epilogue == Epilogue::kGeluGradient) {
-    args.auxiliary = bench.Normal(out, {c.m, c.n}, "auxiliary");
-  }
-  bench.ops().Matmul(args);
-  std::vector<OpResult> results{{"c", bench.Read(args.c)}};
-  if (c.epilogue == Epilogue::kGelu) {
-    results.push_back({"auxiliary", bench.Read(args.auxiliary)});
-  }
-  return results;
+  const MatmulArgs args{.a = a.rows,
+                        .b = b.rows,
+                        .c = c.accumulate ? bench.Normal(out, {c.m, c.n}, "c") : bench.Output(out, {c.m, c.n}),
+                        .transpose_b = true,
+                        .accumulate = c.accumulate,
+                        .epilogue = c.epilogue,
+                        .scale_a = a.scale,
+                        .scale_b = b.scale};
+  return MultiplyWithEpilogue(bench, DType::kBFloat16, c.bias, args);
 }
 
 }  // namespace

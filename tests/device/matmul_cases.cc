@@ -19,7 +19,7 @@ struct MatmulCase {
 
 std::vector<OpResult> RunMatmul(Workbench& bench, DType working, const MatmulCase& c) {
   const DType out = c.float_out ? DType::kFloat32 : working;
-  MatmulArgs args{
+  const MatmulArgs args{
       .a = bench.Normal(working, c.transpose_a ? Shape{c.k, c.m} : Shape{c.m, c.k}, "a"),
       .b = bench.Normal(working, c.transpose_b ? Shape{c.n, c.k} : Shape{c.k, c.n}, "b", 0.25F),
       .c = c.accumulate ? bench.Normal(out, {c.m, c.n}, "c") : bench.Output(out, {c.m, c.n}),
@@ -28,20 +28,7 @@ std::vector<OpResult> RunMatmul(Workbench& bench, DType working, const MatmulCas
       .accumulate = c.accumulate,
       .epilogue = c.epilogue,
   };
-  if (c.bias) {
-    args.bias = bench.Normal(working, {c.n}, "bias");
-  }
-  if (c.epilogue == Epilogue::kGelu) {
-    args.auxiliary = bench.Output(out, {c.m, c.n});
-  } else if (c.epilogue == Epilogue::kGeluGradient) {
-    args.auxiliary = bench.Normal(out, {c.m, c.n}, "auxiliary");
-  }
-  bench.ops().Matmul(args);
-  std::vector<OpResult> results{{"c", bench.Read(args.c)}};
-  if (c.epilogue == Epilogue::kGelu) {
-    results.push_back({"auxiliary", bench.Read(args.auxiliary)});
-  }
-  return results;
+  return MultiplyWithEpilogue(bench, working, c.bias, args);
 }
 
 std::string NameOf(const MatmulCase& c) {
@@ -52,6 +39,23 @@ std::string NameOf(const MatmulCase& c) {
 }
 
 }  // namespace
+
+std::vector<OpResult> MultiplyWithEpilogue(Workbench& bench, DType working, bool bias, MatmulArgs args) {
+  if (bias) {
+    args.bias = bench.Normal(working, {args.c.shape[1]}, "bias");
+  }
+  if (args.epilogue == Epilogue::kGelu) {
+    args.auxiliary = bench.Output(args.c.dtype, args.c.shape);
+  } else if (args.epilogue == Epilogue::kGeluGradient) {
+    args.auxiliary = bench.Normal(args.c.dtype, args.c.shape, "auxiliary");
+  }
+  bench.ops().Matmul(args);
+  std::vector<OpResult> results{{"c", bench.Read(args.c)}};
+  if (args.epilogue == Epilogue::kGelu) {
+    results.push_back({"auxiliary", bench.Read(args.auxiliary)});
+  }
+  return results;
+}
 
 std::vector<OpCase> MatmulCases() {
   const std::vector<MatmulCase> cases = {

@@ -34,6 +34,10 @@ std::vector<OpCase> AttentionCases();
 std::vector<OpCase> VocabularyCases();
 std::vector<OpCase> UpdateCases();
 
+// Gives `args` the bias (in `working`, if `bias`) and the auxiliary tensor that its epilogue takes, multiplies, and
+// reads what was written.
+std::vector<OpResult> MultiplyWithEpilogue(Workbench& bench, DType working, bool bias, MatmulArgs args);
+
 struct CaseDifference {
   std::string result;
   double difference = 0;

@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "base/error.h"
-#include "base/random.h"
+#include "damaged.h"
 #include "schedule/schedule.h"
 
 namespace trireme {
@@ -72,21 +72,7 @@ TEST(ScheduleText, HostileCountsAreRefusedBeforeTheyCostAnything) {
 TEST(ScheduleText, SurvivesDamage) {
   const std::string whole = ToText(MakeSchedule("zero_bubble", 3, 1, 4));
   for (std::uint64_t draw = 0; draw < 3000; ++draw) {
-    std::string text = whole;
-    for (std::uint64_t change = 0; change < 3; ++change) {
-      const std::uint64_t key = CombineKeys(draw, change);
-      const auto at = static_cast<std::size_t>(RandomBelow(key, 0, text.size()));
-      switch (RandomBelow(key, 1, 3)) {
-        case 0:
-          text[at] = static_cast<char>(RandomBelow(key, 2, 256));
-          break;
-        case 1:
-          text.erase(at, 1 + RandomBelow(key, 3, 20));
-          break;
-        default:
-          text.insert(at, text.substr(static_cast<std::size_t>(RandomBelow(key, 4, text.size())), 9));
-      }
-    }
+    const std::string text = Damaged(whole, draw);
     MessageOf(text);
   }
 }
