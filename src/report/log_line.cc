@@ -28,8 +28,8 @@ std::string LogLine(const RunConfig& config, const StepFacts& facts, const StepR
       "per "
       "second: {:.3f} | TFLOPs: {:.2f} |",
       step.step, facts.total_steps, step.consumed_samples, step.consumed_samples * config.model.sequence, step.seconds,
-      step.learning_rate, step.global_batch, step.loss, 1.0, step.gradient_norm, 0.0, facts.skipped_steps,
-      facts.skipped_steps, rates.samples_per_second, rates.tflops);
+      step.learning_rate, step.global_batch, step.loss, 1.0, step.gradient_norm, static_cast<double>(step.zeros),
+      facts.skipped_steps, facts.skipped_steps, rates.samples_per_second, rates.tflops);
   line +=
       fmt::format(" model TFLOPs: {:.2f} | tokens per second: {:.0f} |", rates.model_tflops, rates.tokens_per_second);
   if (rates.share_of_peak > 0) {

@@ -46,21 +46,24 @@ MetricsFile::~MetricsFile() { std::fclose(file_); }
 void MetricsFile::Add(const RunConfig& config, const StepFacts& facts, const StepRates& rates,
                       std::int64_t memory_bytes) {
   const StepResult& step = facts.result;
-  const nlohmann::ordered_json row = {{"step", step.step},
-                                      {"loss", Number(step.loss)},
-                                      {"grad_norm", Number(step.gradient_norm)},
-                                      {"learning_rate", step.learning_rate},
-                                      {"global_batch", step.global_batch},
-                                      {"consumed_samples", step.consumed_samples},
-                                      {"consumed_tokens", step.consumed_samples * config.model.sequence},
-                                      {"seconds", step.seconds},
-                                      {"samples_per_second", rates.samples_per_second},
-                                      {"tokens_per_second", rates.tokens_per_second},
-                                      {"tflops", rates.tflops},
-                                      {"model_tflops", rates.model_tflops},
-                                      {"loss_scale", 1.0},
-                                      {"skipped", step.skipped},
-                                      {"memory_bytes", memory_bytes}};
+  nlohmann::ordered_json row = {{"step", step.step},
+                                {"loss", Number(step.loss)},
+                                {"grad_norm", Number(step.gradient_norm)},
+                                {"learning_rate", step.learning_rate},
+                                {"global_batch", step.global_batch},
+                                {"consumed_samples", step.consumed_samples},
+                                {"consumed_tokens", step.consumed_samples * config.model.sequence},
+                                {"seconds", step.seconds},
+                                {"samples_per_second", rates.samples_per_second},
+                                {"tokens_per_second", rates.tokens_per_second},
+                                {"tflops", rates.tflops},
+                                {"model_tflops", rates.model_tflops},
+                                {"loss_scale", 1.0},
+                                {"skipped", step.skipped},
+                                {"memory_bytes", memory_bytes}};
+  if (config.train.count_zeros) {
+    row["num_zeros"] = step.zeros;
+  }
   Write(row.dump());
 }
 

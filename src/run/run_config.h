@@ -54,6 +54,7 @@ struct TrainConfig {
   double norm_spike = 0;                 // the same of the gradient's norm
   bool rerun = false;                    // computes steps with spikes or non-finite numbers again before their update
   std::string skip_steps;                // "1200-1250, 3000": their samples are passed over
+  bool count_zeros = false;              // of the gradient, each step, for the log
   std::int64_t replica_check_every = 0;  // steps between comparisons of the data ranks' copies; 0: never
   std::int64_t head_chunk = 0;           // tokens of a micro batch whose logits exist at once; 0: chosen
   bool operator==(const TrainConfig&) const = default;

@@ -98,6 +98,20 @@ void Trainer::DamageLoss() {
   device_.CopyFromHost(loss_sums_.data, &loss, sizeof loss);
 }
 
+std::int64_t Trainer::CountZeros() {
+  // Padding between parameters is 0 too: what is not 0 is a parameter's.
+  std::int64_t others = 0;
+  for (const Tensor& range : zero_->counted_gradients()) {
+    const std::vector<float> values = OnHost(device_, range);
+    others += std::count_if(values.begin(), values.end(), [](float value) { return value != 0; });
+  }
+  std::int64_t zeros = ParameterCount(config_.model);
+  for (const auto& numbers : GatherNumbers(comms_.world(), device_, {others})) {
+    zeros -= numbers.front();
+  }
+  return zeros;
+}
+
 bool Trainer::LossIsFinite(int micro_batches) const {
   const Coordinate& here = comms_.coordinate();
   if (here.pipeline != config_.layout.pipeline - 1) {

@@ -169,6 +169,7 @@ double Trainer::TakeNumbers(StepResult& result, int micro_batches, int request) 
   result.loss = loss / weight;
   result.gradient_norm = std::sqrt(square) * correction;
   result.skipped = !std::isfinite(result.gradient_norm) || !std::isfinite(result.loss);
+  result.zeros = config_.train.count_zeros ? CountZeros() : 0;
   return correction;
 }
 

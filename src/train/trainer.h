@@ -38,6 +38,7 @@ struct StepResult {
   std::int64_t step = 0;  // the first is 1
   double loss = 0;        // mean over the weights of the global batch
   double gradient_norm = 0;
+  std::int64_t zeros = 0;  // elements of the gradient that are 0, where train.count_zeros asks for them
   double learning_rate = 0;
   std::int64_t global_batch = 0;
   std::int64_t consumed_samples = 0;  // after this step
@@ -80,6 +81,8 @@ class Trainer {
   // reached first, of those whose reduced gradient is not finite, and the lowest rank that owns a part of it; or the
   // ranks whose loss is not finite. Collective over the world; every rank gets the same text.
   std::string NameNonFinite();
+  // Elements of the whole gradient that are 0. Collective.
+  std::int64_t CountZeros();
   // An Error that names ranks when data ranks that must hold equal weights do not. Collective over the data group.
   void CompareReplicas();
   // For drills: makes one element of this rank's gradient NaN; call it in the phase "reduce".

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -74,6 +75,33 @@ TEST(Train, OnEightRanksLeavesARunThatCanGoOn) {
   EXPECT_THAT(second.out, HasSubstr("resumed after step 4"));
   EXPECT_THAT(second.out, HasSubstr("layout.pipeline: 2 -> 1"));
   EXPECT_EQ(StepsIn(place.Read("run/metrics.jsonl")), 6);
+}
+
+// Tokens that a batch does not hold have rows of zeros in an untied table, however it is cut and padded.
+TEST(Train, ZerosOfTheGradientAreCountedAlikeUnderAnyLayout) {
+  const Workplace place;
+  place.Write("recipe.toml", TinyRecipe());
+  const auto zeros = [&](const std::vector<std::string>& layout) {
+    std::vector<std::string> train = {"train", "recipe.toml", "--run", "run" + std::to_string(layout.size())};
+    for (const char* setting : {"model.family=llama", "model.vocabulary=61", "train.count_zeros=true"}) {
+      train.insert(train.end(), {"--set", setting});
+    }
+    for (const std::string& setting : layout) {
+      train.insert(train.end(), {"--set", setting});
+    }
+    train.insert(train.end(), {"--steps", "1"});
+    const Outcome outcome = place.Run(train);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    const auto row = nlohmann::json::parse(Lines(place.Read(train[3] + "/metrics.jsonl")).at(0));
+    const auto count = row.at("num_zeros").get<std::int64_t>();
+    EXPECT_EQ(Count(outcome.out, fmt::format(R"(\| num zeros: {}\.0 \|)", count)), 1U) << outcome.out;
+    return count;
+  };
+  const std::int64_t one = zeros({"layout.tensor=1", "layout.pipeline=1", "layout.data=1"});
+  EXPECT_EQ(one % 32, 0) << "whole rows of a table of width 32";
+  EXPECT_GT(one, 0);
+  EXPECT_EQ(zeros({}), one);
+  EXPECT_EQ(zeros({"layout.zero=3", "layout.sequence_parallel=true"}), one);
 }
 
 TEST(Train, SigtermSavesAndEndsWithCodeThree) {
