@@ -25,6 +25,7 @@ using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
 constexpr double kMeanSeconds = 60;  // between failures, in the long form
+constexpr int kInterval = 200;       // steps between saves: some seconds
 
 // The process of the job that the supervisor runs now; 0: none to be seen.
 pid_t JobOf(const FaultRun& run) {
@@ -132,29 +133,41 @@ double ProductiveSeconds(const FaultRun& run) {
                          [](double sum, const auto& each) { return sum + each.second; });
 }
 
-// What the usual formula says of a run whose faults cost `downtime` seconds each and half an interval's work.
-double PredictedShare(double downtime, double interval, double mean) {
-  return 100 * (1 - (downtime + interval / 2) / mean);
+// What is known of a run before its faults.
+struct Probed {
+  double share = 0;     // of the time that steps take, without faults
+  double downtime = 0;  // seconds of a fault of the mixture
+};
+
+Probed ProbeOf(const FaultRun& run) {
+  constexpr double kProbeSeconds = 30;
+  const pid_t supervisor = run.Start({"--supervise"});
+  run.AwaitStep(100);
+  const double before = ProductiveSeconds(run);
+  std::this_thread::sleep_for(Seconds(kProbeSeconds));
+  Probed probed{.share = (ProductiveSeconds(run) - before) / kProbeSeconds};
+  probed.downtime = 0.25 * Downtime(run, Strike::kStop) + 0.75 * Downtime(run, Strike::kKill);
+  std::ofstream(run.folder() + "/stop");
+  EXPECT_EQ(run.Wait(supervisor).code, 3);
+  return probed;
+}
+
+// The usual formula: a fault costs its downtime and half an interval's work.
+double PredictedShare(const Probed& probed, double interval, double mean) {
+  return 100 * probed.share * (1 - (probed.downtime + interval / 2) / mean);
 }
 
 std::vector<std::string> Keys(std::int64_t steps) {
   // A constant rate, so that a run's length has no part in its bits.
-  return {"train.steps=" + std::to_string(steps), "optimizer.schedule.kind=constant", "checkpoint.every=50"};
+  return {"train.steps=" + std::to_string(steps), "optimizer.schedule.kind=constant",
+          "checkpoint.every=" + std::to_string(kInterval)};
 }
 
 TEST(Soak, UnderFaultsOfAllKindsItEndsWithTheSameBits) {
   const bool whole = Faults().soak_seconds > 0;
   const SoakPlan plan =
       whole ? SoakPlan{static_cast<double>(Faults().soak_seconds), kMeanSeconds, 1'000'000} : SoakPlan{};
-  double downtime = 0;
-  if (whole) {
-    const FaultRun probe(Keys(1'000'000'000));
-    const pid_t supervisor = probe.Start({"--supervise"});
-    probe.AwaitStep(100);
-    downtime = 0.25 * Downtime(probe, Strike::kStop) + 0.75 * Downtime(probe, Strike::kKill);
-    std::ofstream(probe.folder() + "/stop");
-    ASSERT_EQ(probe.Wait(supervisor).code, 3);
-  }
+  const Probed probed = whole ? ProbeOf(FaultRun(Keys(1'000'000'000))) : Probed{};
 
   const FaultRun run(Keys(1'000'000'000));
   const auto start = Clock::now();
@@ -170,8 +183,9 @@ TEST(Soak, UnderFaultsOfAllKindsItEndsWithTheSameBits) {
   std::printf("score: %d faults in %.0f s, none by hand, effective time %.1f %%", strikes, seconds,
               100 * productive / seconds);
   if (whole) {
-    std::printf(" (predicted %.1f %%)",
-                PredictedShare(downtime, 50 * productive / static_cast<double>(steps), seconds / strikes));
+    const double interval = kInterval * seconds / static_cast<double>(steps);
+    std::printf(" (predicted %.1f %%, of %.1f %% without faults)", PredictedShare(probed, interval, seconds / strikes),
+                100 * probed.share);
   }
   std::printf("\n");
 
