@@ -16,7 +16,7 @@ namespace {
 
 // Training threads come first where cores are short. On Linux the value belongs to the calling thread.
 void YieldToTraining() {
-  constexpr int kNiceness = 15;
+  constexpr int kNiceness = 10;
   ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kNiceness);
 }
 
@@ -46,7 +46,7 @@ void CheckpointSaver::Say(const std::string& text) const {
   }
 }
 
-void CheckpointSaver::StartSave(RunState state, std::vector<SaveSlice> slices) {
+void CheckpointSaver::StartSave(RunState state, std::vector<SaveSlice> slices, bool at_once) {
   Wait();
   Require(std::isfinite(state.loss_scale), "a loss scale of {} cannot be saved", state.loss_scale);
   SaveTask task{.folder = options_.folder,
@@ -56,13 +56,13 @@ void CheckpointSaver::StartSave(RunState state, std::vector<SaveSlice> slices) {
                 .ranks = options_.ranks,
                 .read_back = options_.read_back,
                 .hook = options_.hook,
-                .hurry = options_.asynchronous ? &hurry_ : nullptr};
+                .hurry = options_.asynchronous && !at_once ? &hurry_ : nullptr};
   hurry_ = false;
   state.ranks = options_.ranks;
   auto save = [this, task = std::move(task), state = std::move(state), slices = std::move(slices)] {
     Save(task, state, slices);
   };
-  if (!options_.asynchronous) {
+  if (!options_.asynchronous || at_once) {
     save();
     return;
   }

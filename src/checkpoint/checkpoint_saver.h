@@ -38,8 +38,9 @@ class CheckpointSaver {
   CheckpointSaver(const CheckpointSaver&) = delete;
   CheckpointSaver& operator=(const CheckpointSaver&) = delete;
 
-  // The memory behind `slices` must stay as it is until Wait() returns.
-  void StartSave(RunState state, std::vector<SaveSlice> slices);
+  // The memory behind `slices` must stay as it is until Wait() returns. `at_once`: as if not asynchronous, for a run
+  // that ends with it: a thread that gives way to others could be late on a busy machine.
+  void StartSave(RunState state, std::vector<SaveSlice> slices, bool at_once = false);
   // Returns when no save is under way; the one that is takes no rests from here on.
   void Wait();
   // Highest step that rank 0 of this object has committed; -1 before the first and on other ranks.

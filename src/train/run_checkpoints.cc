@@ -171,7 +171,7 @@ void RunCheckpoints::Save(const SavedProgress& progress, std::span<const OwnedSt
   state.loss_scale = progress.loss_scale;
   state.notes = progress.notes;
   last_started_ = progress.step;
-  saver_.StartSave(std::move(state), slices_);
+  saver_.StartSave(std::move(state), slices_, progress.last);
   stall_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 

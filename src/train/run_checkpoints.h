@@ -37,6 +37,7 @@ struct SavedProgress {
   std::int64_t updates = 0;
   double loss_scale = 1;
   std::map<std::string, std::string> notes;  // chosen kernels and the like
+  bool last = false;                         // the run ends with this save: it is written at once
 };
 
 struct LoadedCheckpoint {

@@ -181,8 +181,9 @@ class Loop {
       }
       const auto request = static_cast<StopRequest>(facts_.result.request);
       const bool due = config_.checkpoint.every > 0 && result.step % config_.checkpoint.every == 0;
-      if (due || request != StopRequest::kNone || result.step == facts_.total_steps) {
-        Save();
+      const bool last = request == StopRequest::kSaveAndStop || result.step == facts_.total_steps;
+      if (due || last || request != StopRequest::kNone) {
+        Save(last);
       }
       if (request == StopRequest::kSaveAndStop) {
         result.end = LoopEnd::kStopped;
@@ -329,7 +330,7 @@ class Loop {
     }
   }
 
-  void Save() {
+  void Save(bool last) {
     if (checkpoints_ != nullptr) {
       WriteChoices();
       const Progress& progress = trainer_.progress();
@@ -338,8 +339,10 @@ class Loop {
         checkpoints_->Wait();  // a save still under way asks for its own step
         saving_step_ = progress.step;
       }
-      SavedProgress saved{
-          .step = progress.step, .consumed_samples = progress.consumed_samples, .updates = progress.updates};
+      SavedProgress saved{.step = progress.step,
+                          .consumed_samples = progress.consumed_samples,
+                          .updates = progress.updates,
+                          .last = last};
       if (const std::string choices = trainer_.device().choices(); !choices.empty()) {
         saved.notes[kChoicesNote] = choices;
       }
