@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "apps/trireme/command_line.h"
 #include "apps/trireme/commands.h"
 #include "apps/trireme/inference.h"
 #include "base/error.h"
@@ -116,7 +117,7 @@ void AddGenerateCommand(CLI::App& app, int& exit_code) {
   generate->add_option("--temperature", command->options.sampling.temperature, "1; 0 takes the most likely token");
   generate->add_option("--top-k", command->options.sampling.top_k, "Choose among the K most likely tokens");
   generate->add_option("--top-p", command->options.sampling.top_p, "Choose among the likeliest of this probability");
-  generate->add_option("--seed", command->options.seed, "Equal seeds give equal texts (1)");
+  generate->add_option("--seed", command->options.seed, "Equal seeds give equal texts (1)")->check(NotNegative());
   generate->add_option("--batch", command->batch, "Prompts at once, at most (8)");
   generate->add_flag("--json", command->json, "One JSON object a prompt: prompt, text, tokens");
   generate->footer(kGenerateExamples);

@@ -38,6 +38,7 @@ TEST(Inference, UnusableInputIsToldBeforeAnythingIsWritten) {
       {"generate", "run", "--device", "tpu"},
       {"generate", "run", "--ranks", "0"},
       {"generate", "run", "--threads", "-1"},
+      {"generate", "run", "--seed", "-1"},
   };
   for (const auto& line : lines) {
     const Outcome outcome = place.Run(line);
