@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <new>
 
 #include "base/durable_file.h"
 #include "base/error.h"
@@ -46,17 +47,26 @@ void CheckpointSaver::Say(const std::string& text) const {
   }
 }
 
+SaveTask CheckpointSaver::NextTask(std::int64_t step) {
+  return {.folder = options_.folder,
+          .step = step,
+          .attempt = attempts_++,
+          .rank = options_.rank,
+          .ranks = options_.ranks,
+          .read_back = options_.read_back,
+          .hook = options_.hook};
+}
+
+void CheckpointSaver::FailSave(std::int64_t step, const std::string& reason) {
+  Wait();
+  Abandon(NextTask(step), reason);
+}
+
 void CheckpointSaver::StartSave(RunState state, std::vector<SaveSlice> slices, bool at_once) {
   Wait();
   Require(std::isfinite(state.loss_scale), "a loss scale of {} cannot be saved", state.loss_scale);
-  SaveTask task{.folder = options_.folder,
-                .step = state.step,
-                .attempt = attempts_++,
-                .rank = options_.rank,
-                .ranks = options_.ranks,
-                .read_back = options_.read_back,
-                .hook = options_.hook,
-                .hurry = options_.asynchronous && !at_once ? &hurry_ : nullptr};
+  SaveTask task = NextTask(state.step);
+  task.hurry = options_.asynchronous && !at_once ? &hurry_ : nullptr;
   hurry_ = false;
   state.ranks = options_.ranks;
   auto save = [this, task = std::move(task), state = std::move(state), slices = std::move(slices)] {
@@ -80,6 +90,9 @@ void CheckpointSaver::Save(const SaveTask& task, const RunState& state, const st
       CommitCheckpoint(task, state, {.seconds = options_.commit_seconds, .stop = &stop_});
       last_committed_ = task.step;
     }
+  } catch (const std::bad_alloc&) {
+    Abandon(task, "the host has no memory left");
+    return;
   } catch (const std::exception& error) {
     Abandon(task, error.what());
     return;

@@ -41,6 +41,9 @@ class CheckpointSaver {
   // The memory behind `slices` must stay as it is until Wait() returns. `at_once`: as if not asynchronous, for a run
   // that ends with it: a thread that gives way to others could be late on a busy machine.
   void StartSave(RunState state, std::vector<SaveSlice> slices, bool at_once = false);
+  // Instead of StartSave() on a rank that has no snapshot to give: the save of `step` fails for `reason`, as one that
+  // cannot be written does.
+  void FailSave(std::int64_t step, const std::string& reason);
   // Returns when no save is under way; the one that is takes no rests from here on.
   void Wait();
   // Highest step that rank 0 of this object has committed; -1 before the first and on other ranks.
@@ -51,6 +54,7 @@ class CheckpointSaver {
  private:
   void Save(const SaveTask& task, const RunState& state, const std::vector<SaveSlice>& slices);
   void Prune(const SaveTask& task);
+  SaveTask NextTask(std::int64_t step);
   void Abandon(const SaveTask& task, const std::string& reason);
   void Say(const std::string& text) const;
 

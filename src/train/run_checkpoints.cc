@@ -4,6 +4,7 @@
 #include <cassert>
 #include <chrono>
 #include <filesystem>
+#include <new>
 
 #include "base/error.h"
 #include "checkpoint/checkpoint_reader.h"
@@ -160,7 +161,14 @@ void RunCheckpoints::Save(const SavedProgress& progress, std::span<const OwnedSt
   }
   const auto start = std::chrono::steady_clock::now();
   saver_.Wait();
-  Snapshot(states);
+  last_started_ = progress.step;
+  try {
+    Snapshot(states);
+  } catch (const std::bad_alloc&) {
+    saver_.FailSave(progress.step, fmt::format("the host has no {} bytes of memory left for a copy of the state",
+                                               SavedElements(states) * static_cast<std::int64_t>(sizeof(float))));
+    return;
+  }
   if (options_.hook) {
     options_.hook(SavePoint::kSnapshot);
   }
@@ -170,7 +178,6 @@ void RunCheckpoints::Save(const SavedProgress& progress, std::span<const OwnedSt
   state.updates = progress.updates;
   state.loss_scale = progress.loss_scale;
   state.notes = progress.notes;
-  last_started_ = progress.step;
   saver_.StartSave(std::move(state), slices_, progress.last);
   stall_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -235,6 +242,8 @@ std::string RunCheckpoints::TryLoad(const std::string& folder, std::span<const O
     return "";
   } catch (const Error& error) {
     return error.what();
+  } catch (const std::bad_alloc&) {
+    Fail("'{}' cannot be read: the host has no memory left", folder);
   }
 }
 

@@ -58,7 +58,8 @@ class RunCheckpoints {
   void Reserve(std::span<const OwnedState> states);
 
   // Copies the state and returns; a thread writes it. The only stall is the copy, unless the save before is still
-  // being written: then this waits for it. A step that this object has saved last is not saved again.
+  // being written: then this waits for it. A step that this object has saved last is not saved again. Without memory
+  // for the copy the save fails with a message, and training goes on.
   void Save(const SavedProgress& progress, std::span<const OwnedState> states);
   // Returns when this rank's part of the last save is done; on rank 0, when the checkpoint is there or has failed. The
   // destructor does not wait for other ranks: call this before the end of a run.

@@ -1,5 +1,5 @@
 // Loaded into the program by tests (LD_PRELOAD): a wall clock that jumps by a day back and forth with every look, syncs
-// that take their time, or a folder on a disk that has become read-only.
+// that take their time, a folder on a disk that has become read-only, or no memory for large blocks.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -26,6 +26,17 @@ bool IsReadOnly(const char* path) {
 }
 
 }  // namespace
+
+extern "C" void* __libc_malloc(std::size_t bytes);
+
+extern "C" void* malloc(std::size_t bytes) {
+  const char* const most = std::getenv("TRIREME_SHIM_LARGEST_BLOCK");
+  if (most != nullptr && bytes > std::strtoull(most, nullptr, 10)) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  return __libc_malloc(bytes);
+}
 
 extern "C" int open(const char* path, int flags, ...) {
   static const auto real = Real<int (*)(const char*, int, ...)>("open");

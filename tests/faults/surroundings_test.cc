@@ -62,6 +62,18 @@ TEST(Disk, ThatHasBecomeReadOnlyCostsSavesAndNotTheRun) {
   EXPECT_EQ(run.Program({"checkpoint", "verify", run.folder()}).code, 0);
 }
 
+TEST(Memory, ThatIsShortCostsASaveAndNotTheRun) {
+  // A rank's copy of its state takes some megabytes in one block; nothing else asks for that much.
+  const FaultRun run({"model.hidden=512", "train.steps=6", "checkpoint.every=6"});
+  const Outcome outcome =
+      run.Wait(run.Start({}, {"env", "LD_PRELOAD=" TRIREME_SHIM, "TRIREME_SHIM_LARGEST_BLOCK=3000000"}));
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_EQ(CountOf(outcome.output, "checkpoint of step 6 failed"), 1) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("bytes of memory left for a copy of the state; training goes on"));
+  EXPECT_EQ(run.LoggedStep(), 6);
+  EXPECT_EQ(run.SavedStep(), -1);
+}
+
 TEST(Disk, ThatLosesTheWholeFolderCostsNothingButIt) {
   const FaultRun run({"train.steps=1000000", "checkpoint.every=0"});
   const pid_t process = run.Start();
