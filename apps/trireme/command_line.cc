@@ -1,5 +1,7 @@
 #include "apps/trireme/command_line.h"
 
+#include <fmt/format.h>
+
 #include <charconv>
 
 #include "base/error.h"
@@ -32,14 +34,6 @@ std::vector<std::string> Subcommands(const CLI::App& app) {
   return names;
 }
 
-std::string Listed(const std::vector<std::string>& names) {
-  std::string list;
-  for (const std::string& name : names) {
-    list += (list.empty() ? "" : ", ") + name;
-  }
-  return list;
-}
-
 std::string UnknownWord(const CLI::App& at, const std::string& word) {
   if (word.starts_with("-")) {
     const std::string name = word.substr(0, word.find('='));
@@ -51,7 +45,7 @@ std::string UnknownWord(const CLI::App& at, const std::string& word) {
   }
   if (const std::vector<std::string> known = Subcommands(at); !known.empty()) {
     return fmt::format("'{}' has no command '{}'{}; known: {}", PathOf(at), word, NearestMatch(word, known),
-                       Listed(known));
+                       fmt::join(known, ", "));
   }
   return fmt::format("'{}' takes no further word, but '{}' was given", PathOf(at), word);
 }
@@ -90,7 +84,7 @@ std::string ExplainParseError(const CLI::App& app, const CLI::ParseError& error)
   } else if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr) {
     said = NotConverted(at, said);
   } else if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && !Subcommands(at).empty()) {
-    said = fmt::format("'{}' needs a command: {}", PathOf(at), Listed(Subcommands(at)));
+    said = fmt::format("'{}' needs a command: {}", PathOf(at), fmt::join(Subcommands(at), ", "));
   }
   return fmt::format("{} ({} --help)", said, PathOf(at));
 }

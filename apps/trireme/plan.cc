@@ -155,18 +155,8 @@ struct PlanCommand {
     }
   }
 
-  // --layout; where it says nothing of the partition and layers do not divide, they are spread as evenly as they go.
-  ParallelLayout WantedLayout(const ModelConfig& config) const {
-    ParallelLayout wanted = ParseLayout(layout, {});
-    const std::int64_t stages = static_cast<std::int64_t>(wanted.pipeline) * wanted.chunks;
-    if (ParseLayoutWords(layout).count("partition") == 0 && config.layers % stages != 0) {
-      wanted.partition = "balanced";
-    }
-    return wanted;
-  }
-
   int Explaining(const SearchRequest& request) const {
-    const ParallelLayout wanted = WantedLayout(request.model);
+    const ParallelLayout wanted = ParseLayoutOf(request.model, layout);
     const Explanation explanation = Explain(request, wanted);
     const std::int64_t micro_batches = global_batch / (static_cast<std::int64_t>(wanted.micro_batch) * wanted.data);
     if (!json) {

@@ -117,6 +117,15 @@ ParallelLayout ParseLayout(const std::string& text, const ParallelLayout& base) 
   return layout;
 }
 
+ParallelLayout ParseLayoutOf(const ModelConfig& model, const std::string& text) {
+  ParallelLayout layout = ParseLayout(text, {});
+  const std::int64_t stages = static_cast<std::int64_t>(layout.pipeline) * layout.chunks;
+  if (!ParseLayoutWords(text).contains("partition") && model.layers % stages != 0) {
+    layout.partition = "balanced";
+  }
+  return layout;
+}
+
 RunConfig EmitConfig(const EmitRequest& request) {
   RunConfig config;
   config.model = request.search.model;

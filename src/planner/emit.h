@@ -28,6 +28,9 @@ std::string EmitSbatch(const EmitRequest& request, const std::string& recipe_pat
 // commas or spaces, each once; or as ParallelLayout::ToString() writes it: "tp4 pp12 dp8 zero1 1f1b mbs2". What is not
 // given is as in `base`. An Error names the nearest known word.
 ParallelLayout ParseLayout(const std::string& text, const ParallelLayout& base);
+// The same for one model: where the text says nothing of the partition and layers do not divide, they are spread as
+// evenly as they go.
+ParallelLayout ParseLayoutOf(const ModelConfig& model, const std::string& text);
 // The words that such a text gives, without their values.
 std::set<std::string> ParseLayoutWords(const std::string& text);
 

@@ -189,6 +189,14 @@ TEST(Emit, LayoutsAreParsed) {
   EXPECT_EQ(ParseLayout(layout.ToString(), {}), layout);
 }
 
+TEST(Emit, LayersThatDoNotDivideAreSpreadUnlessThePartitionIsGiven) {
+  ModelConfig model;
+  model.layers = 70;
+  EXPECT_EQ(ParseLayoutOf(model, "pp=12").partition, "balanced");
+  EXPECT_EQ(ParseLayoutOf(model, "pp=12 partition=cost").partition, "cost");
+  EXPECT_EQ(ParseLayoutOf(model, "pp=10").partition, ParallelLayout{}.partition);
+}
+
 TEST(Phases, AGrowingAllocationEndsSooner) {
   const Machine machine("dgx-h100", "trireme");
   const ModelConfig model = Completed(
