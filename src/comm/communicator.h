@@ -74,6 +74,10 @@ class Communicator {
   // arrive without it too, but may take the way through host memory.
   void ConnectNeighbours();
 
+  // Where on the device its collectives are best done when others need not wait for them: beside the rest, but for a
+  // group of one, whose collectives are copies at most.
+  int lane() const { return alone() ? kOwnLane : kCollectiveLane; }
+
   // Makes every rank of the world end with `message`; later calls on any communicator of the world throw. Any thread.
   virtual void Abort(const std::string& message) = 0;
 

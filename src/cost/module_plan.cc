@@ -188,10 +188,7 @@ HeadPlan::HeadPlan(const LocalSizes& s, std::int64_t head_chunk) : chunk(head_ch
     grad_normed = scratch.Add(s.dtype, {s.outside, s.hidden});
   }
   logits = scratch.Add(s.dtype, {chunk, s.vocabulary});
-  loss_statistics = scratch.Add(kFloat, {3, chunk});
-  if (s.tensor > 1) {
-    loss_gathered = scratch.Add(kFloat, {s.tensor, 3, chunk});
-  }
+  loss_statistics = scratch.Add(kFloat, {s.tensor, 3, chunk});
   losses = scratch.Add(kFloat, {s.tokens});
   grad_inside = scratch.Add(s.dtype, {s.tokens, s.hidden});
   kept_bytes = keep.peak();

@@ -98,8 +98,7 @@ struct HeadPlan {
   Place normed;           // scratch [n, C]
   Place gathered;         // scratch [N, C] under sequence parallelism
   Place logits;           // scratch [chunk, V]
-  Place loss_statistics;  // scratch [3, chunk] fp32
-  Place loss_gathered;    // scratch [tensor, 3, chunk] fp32 when tensor > 1
+  Place loss_statistics;  // scratch [tensor, 3, chunk] fp32
   Place losses;           // scratch [N] fp32
   Place grad_inside;      // scratch [N, C]
   Place grad_normed;      // scratch [n, C] under sequence parallelism

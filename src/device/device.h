@@ -43,9 +43,9 @@ class Device {
   // Returns when `moment` has been reached.
   virtual void Await(const Moment& /*moment*/) {}
   virtual bool Reached(const Moment& /*moment*/) { return true; }
-  // Calls `work` now; what it asks of this device happens in lane `lane` (1 to kLanes - 1): in order with other work of
+  // Calls `work` now; what it asks of this device happens in lane `lane` (below kLanes): in order with other work of
   // that lane, after `after`, and beside everything else. Returns the end of it, which whoever reads the results or
-  // frees the memory waits for. A device without lanes does the work at once.
+  // frees the memory waits for; none where `lane` is the one at hand. A device without lanes does the work at once.
   virtual Moment Beside(int lane, const Moment& after, const std::function<void()>& work);
 
   // Calls `work`, which must start the same operations with the same arguments on this device whenever it is called
@@ -68,6 +68,7 @@ class Device {
 
 // Lanes of a device: its own, one for collectives beside it, and one for each way that messages take.
 inline constexpr int kLanes = 6;
+inline constexpr int kOwnLane = 0;
 inline constexpr int kCollectiveLane = 1;
 inline constexpr int kFirstMessageLane = 2;
 

@@ -54,6 +54,16 @@ void CheckParts(const char* operation, const CrossEntropyArgs& args, std::int64_
           "{}: {} statistics are not a whole number of parts of 3 x {} tokens", operation, args.statistics.count(), n);
 }
 
+void CheckGradientOfLoss(const char* operation, const CrossEntropyArgs& args) {
+  CheckLogits(operation, args);
+  const std::int64_t n = args.logits.shape[0];
+  RequireVector({operation, "weights", args.weights}, n, kFloat);
+  RequireVector({operation, "losses", args.losses}, n, kFloat);
+  if (n != 0) {
+    CheckParts(operation, args, n);
+  }
+}
+
 }  // namespace
 
 void Ops::Count(std::int64_t matmul, std::int64_t attention) {
@@ -281,41 +291,34 @@ void Ops::PositionsBackward(const PositionArgs& args) {
   }
 }
 
-void Ops::CrossEntropy(const CrossEntropyArgs& args) {
-  CheckLogits("CrossEntropy", args);
-  const std::int64_t n = args.logits.shape[0];
-  RequireVector({"CrossEntropy", "statistics", args.statistics}, 3 * n, kFloat);
-  RequireVector({"CrossEntropy", "weights", args.weights}, n, kFloat);
-  RequireVector({"CrossEntropy", "losses", args.losses}, n, kFloat);
-  if (n != 0) {
-    DoCrossEntropy(args);
-  }
-}
-
-void Ops::DoCrossEntropy(const CrossEntropyArgs& args) {
-  DoCrossEntropyStatistics(args);
-  CrossEntropyArgs whole = args;
-  whole.statistics = args.statistics.Reshaped({1, 3, args.logits.shape[0]});
-  DoCrossEntropyGradient(whole);
-}
-
-void Ops::CrossEntropyStatistics(const CrossEntropyArgs& args) {
+void Ops::CrossEntropyStatistics(const CrossEntropyArgs& args, const Tensor& own) {
   CheckLogits("CrossEntropyStatistics", args);
-  RequireVector({"CrossEntropyStatistics", "statistics", args.statistics}, 3 * args.logits.shape[0], kFloat);
+  RequireVector({"CrossEntropyStatistics", "own statistics", own}, 3 * args.logits.shape[0], kFloat);
   if (args.logits.shape[0] != 0) {
-    DoCrossEntropyStatistics(args);
+    DoCrossEntropyStatistics(args, own);
   }
 }
 
 void Ops::CrossEntropyGradient(const CrossEntropyArgs& args) {
-  CheckLogits("CrossEntropyGradient", args);
-  const std::int64_t n = args.logits.shape[0];
-  RequireVector({"CrossEntropyGradient", "weights", args.weights}, n, kFloat);
-  RequireVector({"CrossEntropyGradient", "losses", args.losses}, n, kFloat);
-  if (n != 0) {
-    CheckParts("CrossEntropyGradient", args, n);
+  CheckGradientOfLoss("CrossEntropyGradient", args);
+  if (args.logits.shape[0] != 0) {
     DoCrossEntropyGradient(args);
   }
+}
+
+void Ops::CrossEntropy(const CrossEntropyArgs& args, const Tensor& own, const std::function<void()>& exchange) {
+  CheckGradientOfLoss("CrossEntropy", args);
+  if (args.statistics.count() == own.count() && own.count() != 0) {
+    return DoCrossEntropy(args);
+  }
+  CrossEntropyStatistics(args, own);
+  exchange();
+  CrossEntropyGradient(args);
+}
+
+void Ops::DoCrossEntropy(const CrossEntropyArgs& args) {
+  DoCrossEntropyStatistics(args, args.statistics);
+  DoCrossEntropyGradient(args);
 }
 
 void Ops::CrossEntropyLoss(const CrossEntropyArgs& args) {

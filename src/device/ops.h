@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "base/accounting.h"
@@ -184,9 +185,10 @@ struct CrossEntropyArgs {
   std::int64_t first_column = 0;
   std::int64_t valid_columns = 0;
   Tensor targets;  // int32 [n]
-  // fp32 [3, n]: local maximum, local sum of exp(logit - maximum), logit of the target (0 when not here).
+  // fp32 [parts, 3, n], of all ranks: local maximum, local sum of exp(logit - maximum), logit of the target (0 when it
+  // is another's).
   Tensor statistics;
-  // Gradient only. statistics holds the parts of all ranks, [parts, 3, n].
+  // Gradient only.
   Tensor weights;   // fp32 [n]: 0 masks a token out
   float scale = 1;  // gradient = scale * weight * d(loss + z_loss * logsumexp^2)
   float z_loss = 0;
@@ -249,13 +251,13 @@ class Ops {
   void AddPositions(const PositionArgs& args);
   void PositionsBackward(const PositionArgs& args);
 
-  // Where the logits are of the whole vocabulary: fills args.statistics [3, n] and args.losses, and replaces
-  // args.logits by their gradient. Equals the next two.
-  void CrossEntropy(const CrossEntropyArgs& args);
-  // Fills args.statistics [3, n].
-  void CrossEntropyStatistics(const CrossEntropyArgs& args);
+  // Fills `own`, this rank's part of args.statistics.
+  void CrossEntropyStatistics(const CrossEntropyArgs& args, const Tensor& own);
   // Fills args.losses and replaces args.logits by their gradient (padding columns get 0).
   void CrossEntropyGradient(const CrossEntropyArgs& args);
+  // CrossEntropyStatistics, then `exchange`, which fills the other parts, then CrossEntropyGradient. Where there is one
+  // part a device may do it in one pass, and `exchange` is not called.
+  void CrossEntropy(const CrossEntropyArgs& args, const Tensor& own, const std::function<void()>& exchange);
   // Fills args.losses alone.
   void CrossEntropyLoss(const CrossEntropyArgs& args);
   // sums (fp32 [2]) = {sum of weights * losses, sum of weights}.
@@ -297,8 +299,9 @@ class Ops {
   virtual void DoEmbeddingBackward(const EmbeddingArgs& args) = 0;
   virtual void DoAddPositions(const PositionArgs& args) = 0;
   virtual void DoPositionsBackward(const PositionArgs& args) = 0;
+  // Of one part.
   virtual void DoCrossEntropy(const CrossEntropyArgs& args);
-  virtual void DoCrossEntropyStatistics(const CrossEntropyArgs& args) = 0;
+  virtual void DoCrossEntropyStatistics(const CrossEntropyArgs& args, const Tensor& own) = 0;
   virtual void DoCrossEntropyGradient(const CrossEntropyArgs& args) = 0;
   virtual void DoCrossEntropyLoss(const CrossEntropyArgs& args) = 0;
   virtual void DoLossSum(const Tensor& losses, const Tensor& weights, const Tensor& sums) = 0;

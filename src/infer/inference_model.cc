@@ -80,8 +80,7 @@ std::vector<InferenceModel::Planned> InferenceModel::Plan() const {
           {&Buffers::ffn_active, kScratch, working, {rows, sizes_.ffn}},
           {&Buffers::logits, kScratch, kFloat, {logit_rows_, sizes_.vocabulary}},
           {&Buffers::gathered_logits, kScratch, kFloat, {shares * options_.batch, sizes_.vocabulary}},
-          {&Buffers::loss_statistics, kScratch, kFloat, {3 * logit_rows_}},
-          {&Buffers::gathered_statistics, kScratch, kFloat, {shares * 3 * logit_rows_}},
+          {&Buffers::loss_statistics, kScratch, kFloat, {group_.size() * 3 * logit_rows_}},
           {&Buffers::losses, kScratch, kFloat, {rows}},
           {&Buffers::keys, kActivations, working, cache},
           {&Buffers::values, kActivations, working, cache}};
@@ -303,19 +302,17 @@ std::vector<float> InferenceModel::Losses(std::span<const std::int32_t> targets)
     const std::int64_t rows = std::min(logit_rows_, total - first);
     const Tensor logits = at_.logits.Rows(0, rows);
     ops_.Matmul({.a = at_.normed.Rows(first, rows), .b = weight, .c = logits, .transpose_b = true});
-    CrossEntropyArgs loss{
+    const Tensor statistics = at_.loss_statistics.Range(0, group_.size() * 3 * rows);
+    const Tensor own = statistics.Range(group_.rank() * 3 * rows, 3 * rows);
+    const CrossEntropyArgs loss{
         .logits = logits,
         .first_column = first_column,
         .valid_columns = std::clamp<std::int64_t>(model_.vocabulary - first_column, 0, sizes_.vocabulary),
         .targets = at_.targets.Rows(first, rows),
-        .statistics = at_.loss_statistics.Range(0, 3 * rows),
+        .statistics = statistics,
         .losses = at_.losses.Rows(first, rows)};
-    ops_.CrossEntropyStatistics(loss);
-    if (group_.size() > 1) {
-      const Tensor parts = at_.gathered_statistics.Range(0, group_.size() * 3 * rows);
-      group_.AllGather(loss.statistics, parts);
-      loss.statistics = parts;
-    }
+    ops_.CrossEntropyStatistics(loss, own);
+    group_.AllGather(own, statistics);
     ops_.CrossEntropyLoss(loss);
   }
   std::vector<float> losses(targets.size());

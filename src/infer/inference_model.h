@@ -52,7 +52,7 @@ class InferenceModel {
     Tensor x, normed, branch, chosen;                            // [rows, C]
     Tensor norm_statistics, attention_statistics;                // fp32
     Tensor qkv, attention_out, ffn_in, ffn_active;
-    Tensor logits, gathered_logits, loss_statistics, gathered_statistics, losses;  // fp32
+    Tensor logits, gathered_logits, loss_statistics, losses;  // fp32
     Tensor slopes;
     Tensor keys, values;  // [layers, batch, capacity, Hkv * D]
   };

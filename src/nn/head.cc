@@ -62,8 +62,10 @@ void Head::RunChunk(const MicroBatch& micro_batch, const Tensor& inside, std::in
   const Tensor logits = Scratch(plan_.logits).Rows(0, rows);
   ops.Matmul({.a = hidden, .b = weight, .c = logits, .transpose_b = true});
   const std::int64_t first_column = group.rank() * sizes_.vocabulary;
-  Tensor statistics = Scratch(plan_.loss_statistics).Range(0, 3 * rows).Reshaped({3, rows});
-  CrossEntropyArgs loss{
+  const Tensor statistics = Scratch(plan_.loss_statistics).Range(0, sizes_.tensor * 3 * rows);
+  const Tensor own = statistics.Range(group.rank() * 3 * rows, 3 * rows);
+  const auto exchange = [&] { group.AllGather(own, statistics); };
+  const CrossEntropyArgs loss{
       .logits = logits,
       .first_column = first_column,
       .valid_columns = std::clamp<std::int64_t>(context_.model.vocabulary - first_column, 0, sizes_.vocabulary),
@@ -73,21 +75,12 @@ void Head::RunChunk(const MicroBatch& micro_batch, const Tensor& inside, std::in
       .scale = micro_batch.loss_scale,
       .z_loss = context_.z_loss,
       .losses = Scratch(plan_.losses).Rows(first, rows)};
-  if (sizes_.tensor == 1 && micro_batch.training) {
-    ops.CrossEntropy(loss);
-  } else {
-    ops.CrossEntropyStatistics(loss);
-    loss.statistics = statistics.Reshaped({1, 3, rows});
-    if (sizes_.tensor > 1) {
-      const Tensor parts = Scratch(plan_.loss_gathered).Range(0, sizes_.tensor * 3 * rows);
-      group.AllGather(statistics, parts);
-      loss.statistics = parts.Reshaped({sizes_.tensor, 3, rows});
-    }
-    if (!micro_batch.training) {
-      return ops.CrossEntropyLoss(loss);
-    }
-    ops.CrossEntropyGradient(loss);
+  if (!micro_batch.training) {
+    ops.CrossEntropyStatistics(loss, own);
+    exchange();
+    return ops.CrossEntropyLoss(loss);
   }
+  ops.CrossEntropy(loss, own, exchange);
   ops.Matmul({.a = logits, .b = weight, .c = Scratch(plan_.grad_inside).Rows(first, rows)});
   ops.Matmul({.a = logits,
               .b = hidden,

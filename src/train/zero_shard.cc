@@ -130,11 +130,7 @@ void ZeroShard::Gather(const ParameterUse& use) {
 }
 
 Moment ZeroShard::AlongData(const std::function<void()>& work) {
-  if (comms_.data().size() == 1) {
-    work();
-    return nullptr;
-  }
-  return device_.Beside(kCollectiveLane, device_.Now(), work);
+  return device_.Beside(comms_.data().lane(), device_.Now(), work);
 }
 
 void ZeroShard::Release(const ParameterUse& use) {
@@ -218,7 +214,7 @@ void ZeroShard::Finish(const ParameterUse& use, bool last) {
   ForEachBucket(use, [&](std::size_t i) {
     BucketState& state = buckets_[i];
     if (options_.zero < 2) {
-      if (last && comms_.data().size() > 1 && --state.users == 0) {
+      if (last && --state.users == 0) {
         Reduce(i);
       }
       return;

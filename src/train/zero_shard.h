@@ -102,8 +102,7 @@ class ZeroShard : public ParameterSource, public GradientSink {
   // Bucket and entry of a table row.
   std::pair<int, const BucketEntry*> Locate(int row) const;
   OwnedRange Owned(const Bucket& bucket) const;
-  // Does `work`, a movement along the data axis, in the collective lane where there are several ranks; at once
-  // otherwise.
+  // Does `work`, a movement along the data axis, in the lane that is the group's.
   Moment AlongData(const std::function<void()>& work);
   // Gradients that this rank looks at itself before the update, complete: for drills.
   Tensor SeenGradient();

@@ -87,7 +87,8 @@ TEST_F(OperandChecks, CrossEntropyNeedsWholeParts) {
                         .statistics = bench_.Filled(kFloat, {7}, 1),
                         .weights = vector,
                         .losses = vector};
-  EXPECT_THAT(ErrorOf([&] { ops_.CrossEntropyStatistics(args); }), HasSubstr("4 valid columns of logits with 3"));
+  EXPECT_THAT(ErrorOf([&] { ops_.CrossEntropyStatistics(args, args.statistics); }),
+              HasSubstr("4 valid columns of logits with 3"));
   args.valid_columns = 3;
   EXPECT_THAT(ErrorOf([&] { ops_.CrossEntropyGradient(args); }), HasSubstr("7 statistics"));
 }

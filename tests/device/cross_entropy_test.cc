@@ -48,7 +48,7 @@ TEST_P(CrossEntropy, GradientEqualsFiniteDifferences) {
   CrossEntropyArgs args = MakeArgs(bench);
   args.z_loss = GetParam();
   const Tensor variable = bench.Copy(args.logits);
-  bench.ops().CrossEntropyStatistics(args);
+  bench.ops().CrossEntropyStatistics(args, args.statistics);
   bench.ops().CrossEntropyGradient(args);
   CrossEntropyArgs moved = args;
   moved.logits = variable;
@@ -62,7 +62,7 @@ TEST(CrossEntropyLosses, AreUnweightedMinusLogProbabilities) {
   const auto cpu = CpuForTest();
   Workbench bench(*cpu);
   CrossEntropyArgs args = MakeArgs(bench);
-  bench.ops().CrossEntropyStatistics(args);
+  bench.ops().CrossEntropyStatistics(args, args.statistics);
   bench.ops().CrossEntropyLoss(args);
   const std::vector<float> losses = bench.Read(args.losses);
   args.scale = 1;
@@ -92,16 +92,15 @@ TEST(CrossEntropyParts, EqualOnePart) {
     args.logits = bench.From(kFloat, {kTokens, 4}, columns);
     args.first_column = part * 4;
     args.valid_columns = part == 2 ? 2 : 4;
-    args.statistics = statistics.Rows(part, 1).Reshaped({3, kTokens});
+    args.statistics = statistics;
     args.losses = bench.Output(kFloat, {kTokens});
-    bench.ops().CrossEntropyStatistics(args);
+    bench.ops().CrossEntropyStatistics(args, statistics.Rows(part, 1));
     parts.push_back(args);
   }
-  bench.ops().CrossEntropyStatistics(whole);
+  bench.ops().CrossEntropyStatistics(whole, whole.statistics);
   bench.ops().CrossEntropyGradient(whole);
   const std::vector<float> expected = bench.Read(whole.logits);
   for (std::size_t part = 0; part < 3; ++part) {
-    parts[part].statistics = statistics;
     bench.ops().CrossEntropyGradient(parts[part]);
     EXPECT_LT(RelativeDifference(bench.Read(parts[part].losses), bench.Read(whole.losses)), 1e-6);
     const std::vector<float> gradient = bench.Read(parts[part].logits);
@@ -109,6 +108,26 @@ TEST(CrossEntropyParts, EqualOnePart) {
       EXPECT_NEAR(gradient[i], expected[i / 4 * kColumns + part * 4 + i % 4], 1e-6);
     }
   }
+}
+
+TEST(CrossEntropyAtOnce, AsksForTheOtherPartsBetweenStatisticsAndGradient) {
+  const auto cpu = CpuForTest();
+  Workbench bench(*cpu);
+  CrossEntropyArgs apart = MakeArgs(bench);
+  apart.statistics = bench.Output(kFloat, {2, 3, kTokens});
+  CrossEntropyArgs at_once = apart;
+  at_once.logits = bench.Copy(apart.logits);
+  at_once.statistics = bench.Output(kFloat, {2, 3, kTokens});
+  at_once.losses = bench.Output(kFloat, {kTokens});
+  // Another rank's: maxima, sums of exponentials, no target.
+  const std::vector<float> other = {1, 1, 1, 1, 2, 2, 2, 2, 0, 0, 0, 0};
+  bench.ops().CrossEntropyStatistics(apart, apart.statistics.Rows(0, 1));
+  bench.Write(apart.statistics.Rows(1, 1), other);
+  bench.ops().CrossEntropyGradient(apart);
+  bench.ops().CrossEntropy(at_once, at_once.statistics.Rows(0, 1),
+                           [&] { bench.Write(at_once.statistics.Rows(1, 1), other); });
+  EXPECT_EQ(bench.Read(at_once.losses), bench.Read(apart.losses));
+  EXPECT_EQ(bench.Read(at_once.logits), bench.Read(apart.logits));
 }
 
 TEST(CrossEntropyParts, APartOfPaddingAloneChangesNothing) {
@@ -120,13 +139,12 @@ TEST(CrossEntropyParts, APartOfPaddingAloneChangesNothing) {
   empty.logits = bench.Normal(kFloat, {kTokens, 5}, "padding");
   empty.first_column = kValid;
   empty.valid_columns = 0;
-  args.statistics = both.Rows(0, 1).Reshaped({3, kTokens});
-  empty.statistics = both.Rows(1, 1).Reshaped({3, kTokens});
-  bench.ops().CrossEntropyStatistics(args);
-  bench.ops().CrossEntropyStatistics(empty);
+  args.statistics = both.Rows(0, 1);
+  empty.statistics = both;
+  bench.ops().CrossEntropyStatistics(args, both.Rows(0, 1));
+  bench.ops().CrossEntropyStatistics(empty, both.Rows(1, 1));
   bench.ops().CrossEntropyLoss(args);
   const std::vector<float> alone = bench.Read(args.losses);
-  empty.statistics = both;
   bench.ops().CrossEntropyGradient(empty);
   EXPECT_EQ(bench.Read(empty.losses), alone);
   EXPECT_EQ(bench.Read(empty.logits), std::vector<float>(5 * kTokens, 0));
@@ -139,7 +157,7 @@ TEST(CrossEntropyLosses, NanLogitsShow) {
   std::vector<float> logits = bench.Read(args.logits);
   logits[4] = std::nanf("");
   bench.Write(args.logits, logits);
-  bench.ops().CrossEntropyStatistics(args);
+  bench.ops().CrossEntropyStatistics(args, args.statistics);
   bench.ops().CrossEntropyGradient(args);
   EXPECT_TRUE(std::isnan(bench.Read(args.losses)[0]));
   EXPECT_TRUE(std::isnan(bench.Read(args.logits)[1]));

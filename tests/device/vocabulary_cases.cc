@@ -51,16 +51,15 @@ std::vector<OpResult> RunCrossEntropy(Workbench& bench, DType working, const Cro
                      .first_column = part * c.columns,
                      .valid_columns = std::clamp<std::int64_t>(vocabulary - part * c.columns, 0, c.columns),
                      .targets = targets,
-                     .statistics = statistics.Rows(part, 1).Reshaped({3, c.tokens}),
+                     .statistics = statistics,
                      .weights = weights,
                      .scale = 0.125F,
                      .z_loss = c.z_loss,
                      .losses = bench.Output(DType::kFloat32, {c.tokens})});
-    bench.ops().CrossEntropyStatistics(parts.back());
+    bench.ops().CrossEntropyStatistics(parts.back(), statistics.Rows(part, 1));
   }
   std::vector<OpResult> results{{"statistics", bench.Read(statistics)}};
-  for (CrossEntropyArgs& args : parts) {
-    args.statistics = statistics;
+  for (const CrossEntropyArgs& args : parts) {
     bench.ops().CrossEntropyLoss(args);
     results.push_back({"losses", bench.Read(args.losses)});
     bench.ops().CrossEntropyGradient(args);
@@ -82,7 +81,7 @@ std::vector<OpResult> RunWholeCrossEntropy(Workbench& bench, DType working, cons
                               .scale = 0.125F,
                               .z_loss = c.z_loss,
                               .losses = bench.Output(DType::kFloat32, {c.tokens})};
-  bench.ops().CrossEntropy(args);
+  bench.ops().CrossEntropy(args, args.statistics, [] {});
   return {{"statistics", bench.Read(args.statistics)},
           {"losses", bench.Read(args.losses)},
           {"gradient", bench.Read(args.logits)}};

@@ -43,7 +43,7 @@ class CpuOps final : public Ops {
   void DoEmbeddingBackward(const EmbeddingArgs& args) override;
   void DoAddPositions(const PositionArgs& args) override;
   void DoPositionsBackward(const PositionArgs& args) override;
-  void DoCrossEntropyStatistics(const CrossEntropyArgs& args) override;
+  void DoCrossEntropyStatistics(const CrossEntropyArgs& args, const Tensor& own) override;
   void DoCrossEntropyGradient(const CrossEntropyArgs& args) override;
   void DoCrossEntropyLoss(const CrossEntropyArgs& args) override;
   void DoLossSum(const Tensor& losses, const Tensor& weights, const Tensor& sums) override;

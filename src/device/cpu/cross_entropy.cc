@@ -85,10 +85,10 @@ void GradientRow(const CrossEntropyArgs& args, std::int64_t row, float log_sum) 
 
 }  // namespace
 
-void CpuOps::DoCrossEntropyStatistics(const CrossEntropyArgs& args) {
+void CpuOps::DoCrossEntropyStatistics(const CrossEntropyArgs& args, const Tensor& own) {
   const std::int64_t n = args.logits.shape[0];
   const std::int64_t columns = args.logits.shape[1];
-  float* statistics = args.statistics.as<float>();
+  float* statistics = own.as<float>();
   DispatchWorkingType(args.logits.dtype, [&](auto type) {
     const auto* logits = args.logits.as<decltype(type)>();
     ParallelRanges(threads_, n, RowGrain(columns), [&](int, std::int64_t begin, std::int64_t end) {

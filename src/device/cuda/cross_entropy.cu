@@ -275,7 +275,7 @@ GradientInputs InputsOf(const CrossEntropyArgs& args, const Columns& shape) {
 
 }  // namespace
 
-void CudaOps::DoCrossEntropyStatistics(const CrossEntropyArgs& args) {
+void CudaOps::DoCrossEntropyStatistics(const CrossEntropyArgs& args, const Tensor& own) {
   const Columns shape = ColumnsOf(args);
   if (shape.rows == 0) {
     return;
@@ -284,7 +284,7 @@ void CudaOps::DoCrossEntropyStatistics(const CrossEntropyArgs& args) {
     using T = typename decltype(tag)::Type;
     const auto kernel = IsWide<T>(args) ? StatisticsKernel<T, kWidth<T>> : StatisticsKernel<T, 1>;
     Launch(context_, {dim3(static_cast<unsigned>(shape.rows)), dim3(kRowWarps * kWarp)}, kernel, args.logits.as<T>(),
-           args.targets.as<std::int32_t>(), args.statistics.as<float>(), shape);
+           args.targets.as<std::int32_t>(), own.as<float>(), shape);
   });
 }
 

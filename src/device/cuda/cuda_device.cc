@@ -109,7 +109,7 @@ bool CudaDevice::Reached(const Moment& moment) {
 }
 
 Moment CudaDevice::Beside(int lane, const Moment& after, const std::function<void()>& work) {
-  assert(lane > 0 && lane < kLanes);
+  assert(lane >= 0 && lane < kLanes);
   // Also leaves the lane when `work` throws.
   struct Visit {
     Visit(CudaContext& visited, int lane) : context(visited), before(visited.EnterLane(lane)) {}
@@ -120,7 +120,7 @@ Moment CudaDevice::Beside(int lane, const Moment& after, const std::function<voi
   const Visit visit(context_, lane);
   StartAfter(after);
   work();
-  return Now();
+  return visit.before == lane ? nullptr : Now();
 }
 
 double CudaDevice::peak_flops(DType dtype) const {

@@ -47,7 +47,7 @@ class CudaOps final : public Ops {
   void DoAddPositions(const PositionArgs& args) override;
   void DoPositionsBackward(const PositionArgs& args) override;
   void DoCrossEntropy(const CrossEntropyArgs& args) override;
-  void DoCrossEntropyStatistics(const CrossEntropyArgs& args) override;
+  void DoCrossEntropyStatistics(const CrossEntropyArgs& args, const Tensor& own) override;
   void DoCrossEntropyGradient(const CrossEntropyArgs& args) override;
   void DoCrossEntropyLoss(const CrossEntropyArgs& args) override;
   void DoLossSum(const Tensor& losses, const Tensor& weights, const Tensor& sums) override;
