@@ -11,7 +11,7 @@ namespace trireme {
 class MetricsFile {
  public:
   // Opens DIR/metrics.jsonl to append. When the run goes on from `resumed_step`, lines of later steps and a torn last
-  // line are dropped first. Throws when the file cannot be written.
+  // line are cut off first, which takes as long as there are such lines. Throws when the file cannot be written.
   MetricsFile(const std::string& run_folder, std::int64_t resumed_step);
   ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;

@@ -11,7 +11,6 @@
 #include <fstream>
 #include <map>
 #include <set>
-#include <thread>
 
 #include "base/durable_file.h"
 #include "base/error.h"
@@ -86,8 +85,7 @@ class Supervisor {
     suspected_ = named_ = -1;
     looked_at_step_ = 0;
     JobProcess job(options_.command);
-    while (!job.Ended()) {
-      std::this_thread::sleep_for(std::chrono::duration<double>(options_.poll_seconds));
+    while (!job.AwaitEnd(options_.poll_seconds)) {
       if (PassOnSignals(job)) {
         Say("asked to stop a second time: the job is ended without a save");
         job.End(0, ReadFlight(flight_).ranks);
@@ -203,7 +201,8 @@ class Supervisor {
         CollectStacks(record.pid, fmt::format("{}/stacks-{}.txt", flight_, record.pid), kStackSeconds);
       }
     }
-    job.End(options_.grace_seconds, story.ranks);
+    // Ranks that stand still answer no request; only a launcher has something to do before it ends.
+    job.End(job.HoldsAll(story.ranks) ? 0 : options_.grace_seconds, story.ranks);
     // Should it have been honest work after all, the next start has time for it.
     limits_.patience *= alarm.kind == Stillness::kBusy ? kMorePatience : 1;
     Bury({.step = story.step(), .cause = kind}, story);

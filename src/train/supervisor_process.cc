@@ -1,11 +1,14 @@
 #include "train/supervisor_process.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -66,11 +69,32 @@ JobProcess::JobProcess(const std::vector<std::string>& command) {
     Become(command);
   }
   setpgid(pid_, pid_);
+  handle_ = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
+}
+
+JobProcess::~JobProcess() {
+  if (handle_ >= 0) {
+    close(handle_);
+  }
 }
 
 bool JobProcess::Ended() {
   ended_ = ended_ || waitpid(pid_, &status_, WNOHANG) == pid_;
   return ended_;
+}
+
+bool JobProcess::AwaitEnd(double seconds) {
+  if (!Ended()) {
+    pollfd end{.fd = handle_, .events = POLLIN, .revents = 0};
+    poll(&end, handle_ >= 0 ? 1 : 0, static_cast<int>(seconds * 1e3));
+  }
+  return Ended();
+}
+
+bool JobProcess::HoldsAll(const std::vector<RankRecord>& ranks) const {
+  return !ranks.empty() && std::all_of(ranks.begin(), ranks.end(), [this](const RankRecord& record) {
+    return record.pid == pid_ && IsHere(record);
+  });
 }
 
 void JobProcess::Signal(int signal) const {

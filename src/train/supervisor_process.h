@@ -13,12 +13,16 @@ class JobProcess {
   // Starts the program in a process group of its own, with no standard input. It gets SIGTERM when this process dies.
   explicit JobProcess(const std::vector<std::string>& command);
   // The job must have ended or been ended.
-  ~JobProcess() = default;
+  ~JobProcess();
   JobProcess(const JobProcess&) = delete;
   JobProcess& operator=(const JobProcess&) = delete;
 
   // True once it has ended; then status() is waitpid's.
   bool Ended();
+  // Ended(), as soon as it has or after these seconds; also false after a signal to this process.
+  bool AwaitEnd(double seconds);
+  // True when there are ranks and all are threads of the job's process itself: no launcher is between.
+  bool HoldsAll(const std::vector<RankRecord>& ranks) const;
   int status() const { return status_; }
   void Signal(int signal) const;
   // SIGTERM, SIGKILL after `grace` seconds; then the same for ranks that outlived their launcher on this machine.
@@ -26,6 +30,7 @@ class JobProcess {
 
  private:
   int pid_ = -1;
+  int handle_ = -1;  // readable when the process has ended; -1: the system has no such thing
   bool ended_ = false;
   int status_ = 0;
 };

@@ -75,6 +75,29 @@ TEST_F(Metrics, StepsAfterTheResumedOneAndTornLinesAreDropped) {
   EXPECT_THAT(lines[3], testing::StartsWith(R"({"step":4,"loss":9.0,)"));
 }
 
+TEST_F(Metrics, AResumeKeepsEveryLineUpToItsStepHoweverLongTheFile) {
+  constexpr std::int64_t kSteps = 600;  // some blocks of the file
+  {
+    MetricsFile file(folder_, 0);
+    AddSteps(file, 1, kSteps);
+  }
+  const std::vector<std::string> all = Lines();
+  ASSERT_EQ(all.size(), static_cast<std::size_t>(kSteps));
+  for (const std::int64_t step : {kSteps, kSteps - 1, kSteps / 2, std::int64_t{1}, std::int64_t{0}}) {
+    { MetricsFile file(folder_, step); }
+    EXPECT_EQ(Lines(), std::vector<std::string>(all.begin(), all.begin() + step)) << step;
+  }
+}
+
+TEST_F(Metrics, AFileOfAnythingElseIsEmptied) {
+  for (const std::string& text : {std::string(200'000, 'x'), std::string(200'000, '\n'), std::string(70'000, '\0'),
+                                  std::string(R"({"step":1})"), std::string("[1]\n{\"step\":\"1\"}\n")}) {
+    std::ofstream(folder_ + "/metrics.jsonl", std::ios::binary) << text;
+    { MetricsFile file(folder_, 5); }
+    EXPECT_EQ(std::filesystem::file_size(folder_ + "/metrics.jsonl"), 0U) << text.substr(0, 20);
+  }
+}
+
 TEST_F(Metrics, ANumberThatIsNoneBecomesNull) {
   {
     MetricsFile file(folder_, 0);
