@@ -75,8 +75,8 @@ class Communicator {
   void ConnectNeighbours();
 
   // Where on the device its collectives are best done when others need not wait for them: beside the rest, but for a
-  // group of one, whose collectives are copies at most.
-  int lane() const { return alone() ? kOwnLane : kCollectiveLane; }
+  // group of one, which waits for nobody.
+  int lane() const { return size() == 1 ? kOwnLane : kCollectiveLane; }
 
   // Makes every rank of the world end with `message`; later calls on any communicator of the world throw. Any thread.
   virtual void Abort(const std::string& message) = 0;
