@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <chrono>
 #include <filesystem>
 #include <new>
 
@@ -11,6 +10,11 @@
 
 namespace trireme {
 namespace {
+
+// Saves that must have been waited for before the time they take is judged, and what part of it is too much: one in so
+// many.
+constexpr std::int64_t kSavesToJudge = 5;
+constexpr int kMostWaiting = 10;
 
 const char* KindName(StateKind kind) {
   switch (kind) {
@@ -159,8 +163,9 @@ void RunCheckpoints::Save(const SavedProgress& progress, std::span<const OwnedSt
   if (progress.step == last_started_) {
     return;
   }
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Clock::now();
   saver_.Wait();
+  JudgeWait(start);
   last_started_ = progress.step;
   try {
     Snapshot(states);
@@ -179,7 +184,26 @@ void RunCheckpoints::Save(const SavedProgress& progress, std::span<const OwnedSt
   state.loss_scale = progress.loss_scale;
   state.notes = progress.notes;
   saver_.StartSave(std::move(state), slices_, progress.last);
-  stall_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  stall_seconds_ = std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+void RunCheckpoints::JudgeWait(Clock::time_point start) {
+  const Clock::time_point now = Clock::now();
+  if (saves_++ == 0) {
+    first_save_ = now;
+    return;
+  }
+  waited_ += now - start;
+  const Clock::duration whole = now - first_save_;
+  if (world_.rank() == 0 && !wait_told_ && saves_ > kSavesToJudge && waited_ * kMostWaiting > whole) {
+    wait_told_ = true;
+    Say(
+        fmt::format("{:.0f} % of the time goes into waiting for checkpoints: a save is due every {:.3g} s and takes "
+                    "longer; raise checkpoint.every (now {})",
+                    100.0 * static_cast<double>(waited_.count()) / static_cast<double>(whole.count()),
+                    std::chrono::duration<double>(whole - waited_).count() / static_cast<double>(saves_ - 1),
+                    options_.config.checkpoint.every));
+  }
 }
 
 void RunCheckpoints::Finish() {

@@ -3,6 +3,7 @@
 // the same calls. Load() and Finish() are collective, Save() and Wait() are not.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -58,8 +59,9 @@ class RunCheckpoints {
   void Reserve(std::span<const OwnedState> states);
 
   // Copies the state and returns; a thread writes it. The only stall is the copy, unless the save before is still
-  // being written: then this waits for it. A step that this object has saved last is not saved again. Without memory
-  // for the copy the save fails with a message, and training goes on.
+  // being written: then this waits for it, and a message says so once should a tenth of the time go there. A step that
+  // this object has saved last is not saved again. Without memory for the copy the save fails with a message, and
+  // training goes on.
   void Save(const SavedProgress& progress, std::span<const OwnedState> states);
   // Returns when this rank's part of the last save is done; on rank 0, when the checkpoint is there or has failed. The
   // destructor does not wait for other ranks: call this before the end of a run.
@@ -81,12 +83,16 @@ class RunCheckpoints {
   std::optional<LoadedCheckpoint> Load(std::span<const OwnedState> states);
 
  private:
+  using Clock = std::chrono::steady_clock;
+
   // Takes memory for the snapshot and describes what lies where in it.
   void PlanSnapshot(std::span<const OwnedState> states);
   void Snapshot(std::span<const OwnedState> states);
   void ReadInto(const CheckpointReader& reader, const OwnedState& state, std::vector<float>& staging);
   std::string TryLoad(const std::string& folder, std::span<const OwnedState> states, LoadedCheckpoint& loaded);
   std::int64_t Smallest(std::int64_t mine);
+  // After the wait for the save before, which began at this time.
+  void JudgeWait(Clock::time_point start);
   void Say(const std::string& text) const;
   void Alive() const;
 
@@ -99,6 +105,10 @@ class RunCheckpoints {
   std::vector<SaveSlice> slices_;  // of the snapshot
   double stall_seconds_ = 0;
   std::int64_t last_started_ = -1;
+  std::int64_t saves_ = 0;
+  Clock::time_point first_save_;
+  Clock::duration waited_{};  // for saves that were still being written when the next was due
+  bool wait_told_ = false;
   CheckpointSaver saver_;  // last: its thread reads the snapshot
 };
 

@@ -234,6 +234,24 @@ TEST_F(RunCheckpointsTest, AStepIsSavedOnce) {
   EXPECT_EQ(opened, 1);
 }
 
+TEST_F(RunCheckpointsTest, SavesThatTrainingWaitsForAreToldOnce) {
+  SaveSteps(Data(2), {1, 2, 3, 4, 5, 6, 7, 8, 9, 10});  // nothing happens between them but saves
+  ASSERT_EQ(messages_.size(), 1U);
+  EXPECT_THAT(messages_[0], HasSubstr("goes into waiting for checkpoints"));
+  EXPECT_THAT(messages_[0], HasSubstr("raise checkpoint.every (now 0)"));
+}
+
+TEST_F(RunCheckpointsTest, SavesThatAreDoneInTimeAreNotSpokenOf) {
+  WithRanks(Data(1), [&](RankContext& context, RunCheckpoints& checkpoints) {
+    for (std::int64_t step = 1; step <= 10; ++step) {
+      const RankState state(table_, Data(1), context.world.rank(), step);
+      checkpoints.Save({.step = step}, state.states());
+      checkpoints.Wait();  // the time of training, of which a save is no part
+    }
+  });
+  EXPECT_THAT(messages_, IsEmpty());
+}
+
 TEST_F(RunCheckpointsTest, CopiesThatOthersOwnAreLoadedAndNotSaved) {
   WithRanks(Data(2), [&](RankContext& context, RunCheckpoints& checkpoints) {
     // ZeRO 0: both ranks hold everything, the first one saves.
