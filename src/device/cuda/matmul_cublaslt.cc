@@ -16,12 +16,6 @@ constexpr int kMostCandidates = 24;
 constexpr int kTimedRuns = 3;
 // The library ranks its candidates: a later one must be faster than those before it by more than noise.
 constexpr float kClearlyFaster = 0.98F;
-// A product alone runs at the chip's highest clock; in a step the chip's power sets the clock, and an algorithm that
-// moves less is ahead of one that is as fast alone. Those close to the fastest are measured again in series.
-constexpr float kLongProduct = 0.2F;       // ms: shorter ones do not fill the chip
-constexpr float kClose = 1.08F;            // of the fastest
-constexpr float kSeriesMilliseconds = 50;  // more than the chip takes to lower its clock
-constexpr float kFasterUnderLoad = 0.997F;
 
 cudaDataType_t LibraryType(DType dtype) {
   switch (dtype) {
@@ -82,18 +76,6 @@ void RequireFloat8(const CudaContext& context) {
 template <typename Value>
 void SetAttribute(cublasLtMatmulDesc_t descriptor, cublasLtMatmulDescAttributes_t name, const Value& value) {
   CheckCublas(cublasLtMatmulDescSetAttribute(descriptor, name, &value, sizeof(value)), "describe a product");
-}
-
-// The first of the fastest: `faster` is what a later one's time must be less than, times an earlier one's.
-template <typename Trial>
-Trial Fastest(const std::vector<Trial>& trials, float faster) {
-  const Trial* best = &trials.front();
-  for (const Trial& trial : trials) {
-    if (trial.milliseconds < best->milliseconds * faster) {
-      best = &trial;
-    }
-  }
-  return *best;
 }
 
 }  // namespace
@@ -232,60 +214,46 @@ void CublasLtMatmul::Measure(const MatmulArgs& args, Plan& plan, const cublasLtM
     }
     CheckCuda(cudaMemsetAsync(c, 0, static_cast<std::size_t>(args.c.bytes()), context_.stream()), "clear trial output");
   }
-  std::vector<Trial> trials;
+  float best = -1;
   for (int i = 0; i < count; ++i) {
-    // The first run loads the kernel.
-    if (results[i].state == CUBLAS_STATUS_SUCCESS && Execute(args, plan, results[i].algo, c) == CUBLAS_STATUS_SUCCESS) {
-      Trial trial{.algorithm = results[i].algo, .milliseconds = Time(args, plan, {&results[i].algo, c})};
-      for (int run = 1; run < kTimedRuns; ++run) {
-        trial.milliseconds = std::min(trial.milliseconds, Time(args, plan, {&trial.algorithm, c}));
-      }
-      trials.push_back(trial);
+    if (results[i].state != CUBLAS_STATUS_SUCCESS) {
+      continue;
+    }
+    const float time = Time(args, plan, results[i].algo, c);
+    if (time >= 0 && (best < 0 || time < best * kClearlyFaster)) {
+      best = time;
+      plan.algorithm = results[i].algo;
     }
   }
-  plan.possible = !trials.empty();
-  if (plan.possible) {
-    const Trial best = FastestUnderLoad(args, plan, std::move(trials), c);
-    plan.algorithm = best.algorithm;
-    plan.milliseconds = best.milliseconds;
-  }
+  plan.possible = best >= 0;
+  plan.milliseconds = std::max(best, 0.0F);
   if (c_is_read) {
     cudaFree(c);
   }
 }
 
-CublasLtMatmul::Trial CublasLtMatmul::FastestUnderLoad(const MatmulArgs& args, const Plan& plan,
-                                                       std::vector<Trial> trials, void* c) {
-  const Trial alone = Fastest(trials, kClearlyFaster);
-  if (alone.milliseconds < kLongProduct) {
-    return alone;
+float CublasLtMatmul::Time(const MatmulArgs& args, Plan& plan, const cublasLtMatmulAlgo_t& algorithm, void* c) {
+  // The first run loads the kernel.
+  if (Execute(args, plan, algorithm, c) != CUBLAS_STATUS_SUCCESS) {
+    return -1;
   }
-  std::erase_if(trials, [&](const Trial& trial) { return trial.milliseconds > alone.milliseconds * kClose; });
-  const int runs = std::max(2, static_cast<int>(kSeriesMilliseconds / alone.milliseconds));
-  for (int round = 0; round < 2; ++round) {  // the first makes the chip as warm as the others find it
-    for (Trial& trial : trials) {
-      trial.milliseconds = Time(args, plan, {&trial.algorithm, c, runs});
-    }
-  }
-  return Fastest(trials, kFasterUnderLoad);
-}
-
-float CublasLtMatmul::Time(const MatmulArgs& args, const Plan& plan, const Series& series) {
   cudaEvent_t begin = nullptr;
   cudaEvent_t end = nullptr;
   CheckCuda(cudaEventCreate(&begin), "make an event");
   CheckCuda(cudaEventCreate(&end), "make an event");
-  CheckCuda(cudaEventRecord(begin, context_.stream()), "record an event");
-  for (int run = 0; run < series.runs; ++run) {
-    CheckCublas(Execute(args, plan, *series.algorithm, series.c), "measure a product");
+  float best = -1;
+  for (int run = 0; run < kTimedRuns; ++run) {
+    CheckCuda(cudaEventRecord(begin, context_.stream()), "record an event");
+    CheckCublas(Execute(args, plan, algorithm, c), "measure a product");
+    CheckCuda(cudaEventRecord(end, context_.stream()), "record an event");
+    CheckCuda(cudaEventSynchronize(end), "measure a product");
+    float time = 0;
+    CheckCuda(cudaEventElapsedTime(&time, begin, end), "measure a product");
+    best = best < 0 ? time : std::min(best, time);
   }
-  CheckCuda(cudaEventRecord(end, context_.stream()), "record an event");
-  CheckCuda(cudaEventSynchronize(end), "measure a product");
-  float time = 0;
-  CheckCuda(cudaEventElapsedTime(&time, begin, end), "measure a product");
   cudaEventDestroy(begin);
   cudaEventDestroy(end);
-  return time / static_cast<float>(series.runs);
+  return best;
 }
 
 cublasStatus_t CublasLtMatmul::Execute(const MatmulArgs& args, const Plan& plan, const cublasLtMatmulAlgo_t& algorithm,

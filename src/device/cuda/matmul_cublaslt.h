@@ -10,7 +10,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "device/cuda/cuda_context.h"
 #include "device/ops.h"
@@ -49,21 +48,9 @@ class CublasLtMatmul {
   bool Recall(const Key& key, Plan& plan);
   std::string Origin() const;
   static std::string Story(const Key& key, const Plan& plan);
-  struct Trial {
-    cublasLtMatmulAlgo_t algorithm{};
-    float milliseconds = 0;
-  };
-  // Runs of one algorithm into `c`, one after another.
-  struct Series {
-    const cublasLtMatmulAlgo_t* algorithm = nullptr;
-    void* c = nullptr;
-    int runs = 1;
-  };
   void Measure(const MatmulArgs& args, Plan& plan, const cublasLtMatmulHeuristicResult_t* results, int count);
-  // Of at least one; what `trials` holds are times of single runs.
-  Trial FastestUnderLoad(const MatmulArgs& args, const Plan& plan, std::vector<Trial> trials, void* c);
-  // Milliseconds a run.
-  float Time(const MatmulArgs& args, const Plan& plan, const Series& series);
+  // Milliseconds of the fastest of a few runs into `c`; negative when the algorithm fails.
+  float Time(const MatmulArgs& args, Plan& plan, const cublasLtMatmulAlgo_t& algorithm, void* c);
   cublasStatus_t Execute(const MatmulArgs& args, const Plan& plan, const cublasLtMatmulAlgo_t& algorithm, void* c);
 
   CudaContext& context_;
