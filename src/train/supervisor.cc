@@ -33,10 +33,9 @@ constexpr int kSameDeaths = 3;
 constexpr int kDeathsWithoutProgress = 10;
 constexpr std::size_t kMostStacks = 8;
 constexpr double kStackSeconds = 8;
-// Of the time of its group that a straggler costs.
-constexpr double kStragglerShare = 0.1;
 constexpr double kMorePatience = 6;
-constexpr std::int64_t kStragglerSteps = 20;  // between two looks that count
+// Between looks for stragglers: so many times as long as a look took.
+constexpr double kLookRests = 20;
 
 struct Death {
   std::int64_t step = 0;
@@ -82,8 +81,7 @@ class Supervisor {
   // The job's exit code, or -1 when it died: then death_ says how.
   int RunOnce() {
     watchdog_ = Watchdog(limits_);
-    suspected_ = named_ = -1;
-    looked_at_step_ = 0;
+    stragglers_ = {};
     JobProcess job(options_.command);
     while (!job.AwaitEnd(options_.poll_seconds)) {
       if (PassOnSignals(job)) {
@@ -100,24 +98,18 @@ class Supervisor {
     return EndOf(job);
   }
 
-  // A rank that is slow twice in a row is told once; the run goes on.
+  // A rank that stays slow is told once; the run goes on.
   void LookForStragglers() {
-    if (Now() < next_straggler_look_) {
+    const double start = Now();
+    if (start < next_straggler_look_) {
       return;
     }
-    next_straggler_look_ = Now() + options_.straggler_seconds;
     const FlightStory story = ReadFlight(flight_);
-    if (story.step() < looked_at_step_ + kStragglerSteps) {
-      return;
+    for (const Straggler& each : stragglers_.Look(start, story.step(), story.ranks)) {
+      Say("a straggler: " + each.text);
     }
-    looked_at_step_ = story.step();
-    const std::vector<Straggler> found = FindStragglers(story.ranks, kStragglerShare);
-    const int slowest = found.empty() ? -1 : found.front().rank;
-    if (slowest >= 0 && slowest == suspected_ && slowest != named_) {
-      named_ = slowest;
-      Say("a straggler: " + found.front().text);
-    }
-    suspected_ = slowest;
+    // The ledgers of many ranks take long to read: that must not become the supervisor's main work.
+    next_straggler_look_ = start + std::max(options_.straggler_seconds, kLookRests * (Now() - start));
   }
 
   // True when the job was asked to stop before: it may hang, and whoever asks twice does not want to wait.
@@ -307,9 +299,7 @@ class Supervisor {
   std::uint64_t beats_ = 0;
   double silent_since_ = 0;
   double next_straggler_look_ = 0;
-  std::int64_t looked_at_step_ = 0;
-  int suspected_ = -1;  // the slowest rank at the last look
-  int named_ = -1;      // the straggler that was told
+  StragglerWatch stragglers_;
   bool asked_to_stop_ = false;
 };
 

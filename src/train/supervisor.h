@@ -17,7 +17,7 @@ struct SupervisorOptions {
   std::vector<std::string> command;  // the job, launcher included
   WatchLimits limits;
   double poll_seconds = 0.2;
-  double straggler_seconds = 5;  // between looks for ranks that are slow but alive
+  double straggler_seconds = 1;  // between looks for ranks that are slow but alive
   double grace_seconds = 3;      // between a launcher's SIGTERM and its SIGKILL
   // What there is to tell a person, line by line.
   std::function<void(const std::string&)> message;

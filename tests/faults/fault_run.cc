@@ -88,10 +88,14 @@ pid_t FaultRun::Start(const std::vector<std::string>& options, const std::vector
 Outcome FaultRun::Wait(pid_t process) const {
   int status = 0;
   waitpid(process, &status, 0);
-  std::ifstream file(folder_ + "/output.txt");
   return {.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1,
           .signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0,
-          .output = {std::istreambuf_iterator<char>(file), {}}};
+          .output = Output()};
+}
+
+std::string FaultRun::Output() const {
+  std::ifstream file(folder_ + "/output.txt");
+  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 Outcome FaultRun::Program(const std::vector<std::string>& arguments) const {

@@ -34,6 +34,8 @@ class FaultRun {
   std::string recipe() const { return folder_ + "/recipe.toml"; }
   // Returns when a line of metrics.jsonl tells of this step or a later one, or after 20 s.
   void AwaitStep(std::int64_t step) const;
+  // What the program started last has said so far, on both streams.
+  std::string Output() const;
   // The newest step that metrics.jsonl tells of; 0: none.
   std::int64_t LoggedStep() const;
   // Of the newest checkpoint; -1: none.

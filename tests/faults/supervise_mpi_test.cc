@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <fstream>
 #include <thread>
 
 #include "base/random.h"
@@ -49,6 +50,50 @@ TEST(SupervisorOverMpi, NamesTheStoppedProcessInEveryPhase) {
     slowest = std::max(slowest, FaultRun::SecondsUntilNamed(outcome));
   }
   std::printf("score: a stopped process named in %zu phases, the slowest after %.1f s\n", phases.size(), slowest);
+}
+
+// Gives a rank's process this share of the time only, in slices of some milliseconds, until the supervisor names the
+// rank. The steps that were made until then; -1: it was not named in some minutes.
+std::int64_t StepsUntilNamed(const FaultRun& run, int rank, double share) {
+  using Seconds = std::chrono::duration<double>;
+  constexpr double kPeriod = 0.04;
+  constexpr int kPeriods = 5000;
+  const pid_t process = ReadLedger(run.folder() + "/flight/" + LedgerName(rank), LedgerPart::kHead).pid;
+  const std::string named = "a straggler: rank " + std::to_string(rank) + " ";
+  const std::int64_t onset = run.LoggedStep();
+  for (int i = 0; i < kPeriods; ++i) {
+    kill(process, SIGSTOP);
+    std::this_thread::sleep_for(Seconds(kPeriod * (1 - share)));
+    kill(process, SIGCONT);
+    std::this_thread::sleep_for(Seconds(kPeriod * share));
+    if (i % 5 == 0 && run.Output().find(named) != std::string::npos) {
+      return run.LoggedStep() - onset;
+    }
+  }
+  return -1;
+}
+
+// In the long form steps are long and a rank is 30 % slower than the others, as one whose clock was lowered. Else it is
+// half as fast.
+TEST(SupervisorOverMpi, FindsAProcessThatGetsLessOfTheTime) {
+  const bool whole = Faults().rounds > 1;
+  int soon = 0;
+  std::int64_t slowest = 0;
+  for (int i = 0; i < Faults().rounds; ++i) {
+    const FaultRun run({"train.steps=1000000", "checkpoint.every=0", "model.heads=4", "model.sequence=64",
+                        whole ? "model.hidden=256" : "model.hidden=64", whole ? "batch.global=16" : "batch.global=4"});
+    const pid_t supervisor = run.Start({"--supervise", "--launcher", TRIREME_LAUNCHER " -n 4"});
+    run.AwaitStep(25);
+    const std::int64_t steps = StepsUntilNamed(run, 3 - i % 4, whole ? 1 / 1.3 : 0.5);
+    std::ofstream(run.folder() + "/stop");
+    const Outcome outcome = run.Wait(supervisor);
+    EXPECT_EQ(outcome.code, 3) << outcome.output;
+    EXPECT_GE(steps, 0) << outcome.output;
+    soon += steps >= 0 && steps <= 50 ? 1 : 0;
+    slowest = std::max(slowest, steps);
+  }
+  std::printf("score: %d of %d processes named within 50 steps, the slowest after %ld\n", soon, Faults().rounds,
+              slowest);
 }
 
 TEST(SupervisorOverMpi, StartsAgainAfterARankIsKilled) {
