@@ -1,5 +1,7 @@
 #include "planner/model_shape.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -45,7 +47,7 @@ class Reader {
               "{}: \"{}\" must be a whole number from 1 to 1e9", origin_, name);
       return found->get<std::int64_t>();
     }
-    Require(fallback >= 0, "{} lacks \"{}\"", origin_, names.front());
+    Require(fallback >= 0, "{} lacks \"{}\"", origin_, fmt::join(names, "\" or \""));
     return fallback;
   }
 

@@ -35,7 +35,7 @@ TEST(ModelShape, WhatItWouldPriceWronglyIsRefused) {
   EXPECT_THAT(MessageOf([] { ParseModelShape(Changed("\"llama\"", "\"t5\""), "x"); }), HasSubstr("'t5' is unknown"));
   EXPECT_THAT(MessageOf([] { ParseModelShape(Changed("32,", "\"32\","), "x"); }), HasSubstr("must be a whole number"));
   EXPECT_THAT(MessageOf([] { ParseModelShape(Changed("\"num_hidden_layers\":32,", ""), "x"); }),
-              HasSubstr("lacks \"num_hidden_layers\""));
+              HasSubstr("lacks \"num_hidden_layers\" or \"n_layer\""));
   EXPECT_THAT(MessageOf([] { ParseModelShape(Changed("{", "{\"num_local_experts\":8,"), "x"); }),
               HasSubstr("mixtures of experts"));
   EXPECT_THAT(MessageOf([] { ParseModelShape(Changed("{", "{\"head_dim\":256,"), "x"); }),
