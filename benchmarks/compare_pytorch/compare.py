@@ -41,6 +41,7 @@ def programs(path, keys):
         "torch.compile": lambda shape, micro_batch, steps: run_torch(shape, micro_batch, steps, True),
         "torch eager": lambda shape, micro_batch, steps: run_torch(shape, micro_batch, steps, False),
         "trireme": trireme(),
+        "trireme none": trireme("layout.recompute=none"),
         "trireme light": trireme("layout.recompute=light"),
         "trireme fp8": trireme("train.dtype=fp8"),
         "deterministic": trireme("train.deterministic=true"),

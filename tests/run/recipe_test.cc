@@ -156,6 +156,19 @@ TEST(Recipe, TheLastLengthGivenCounts) {
   EXPECT_EQ(TotalSteps(config), 3);
 }
 
+TEST(Recipe, WideModelsInBf16RecomputeLightlyUnlessTold) {
+  const auto parse = [](const std::string& text) { return ParseRecipe("model.heads = 16\n" + text, "r", {}); };
+  const Recipe wide = parse("model.hidden = 2048\ntrain.dtype = 'bf16'");
+  EXPECT_EQ(wide.config.layout.recompute, Recompute::kLight);
+  EXPECT_THAT(wide.origins.at("layout.recompute"), HasSubstr("model.hidden = 2048"));
+  EXPECT_EQ(ParseRecipe(ToToml(wide.config), "r", {}).config, wide.config);
+  for (const char* text :
+       {"model.hidden = 2048", "model.hidden = 1024\ntrain.dtype = 'bf16'", "model.hidden = 2048\ntrain.dtype = 'fp8'",
+        "model.hidden = 2048\ntrain.dtype = 'bf16'\nlayout.recompute = 'none'"}) {
+    EXPECT_EQ(parse(text).config.layout.recompute, Recompute::kNone) << text;
+  }
+}
+
 TEST(Recipe, APresetIsTheGroundForOtherKeys) {
   const Recipe recipe = ParseRecipe("[model]\nlayers = 3\npreset = 'gpt2-124m'", "r", {"model.heads=6"}, {kModels});
   EXPECT_EQ(recipe.config.model.layers, 3);
