@@ -1,3 +1,4 @@
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -74,26 +75,28 @@ std::int64_t StepsUntilNamed(const FaultRun& run, int rank, double share) {
 }
 
 // In the long form steps are long and a rank is 30 % slower than the others, as one whose clock was lowered. Else it is
-// half as fast.
+// half as fast. There are no more ranks than cores where two will do: who waits for a core loses nothing by being
+// stopped meanwhile.
 TEST(SupervisorOverMpi, FindsAProcessThatGetsLessOfTheTime) {
   const bool whole = Faults().rounds > 1;
-  int soon = 0;
-  std::int64_t slowest = 0;
+  const int data = std::thread::hardware_concurrency() >= 4 ? 2 : 1;
+  std::vector<std::int64_t> steps;
   for (int i = 0; i < Faults().rounds; ++i) {
     const FaultRun run({"train.steps=1000000", "checkpoint.every=0", "model.heads=4", "model.sequence=64",
-                        whole ? "model.hidden=256" : "model.hidden=64", whole ? "batch.global=16" : "batch.global=4"});
-    const pid_t supervisor = run.Start({"--supervise", "--launcher", TRIREME_LAUNCHER " -n 4"});
+                        whole ? "model.hidden=256" : "model.hidden=64", whole ? "batch.global=16" : "batch.global=4",
+                        fmt::format("layout.data={}", data)});
+    const pid_t supervisor =
+        run.Start({"--supervise", "--launcher", fmt::format("{} -n {}", TRIREME_LAUNCHER, 2 * data)});
     run.AwaitStep(25);
-    const std::int64_t steps = StepsUntilNamed(run, 3 - i % 4, whole ? 1 / 1.3 : 0.5);
+    steps.push_back(StepsUntilNamed(run, i % (2 * data), whole ? 1 / 1.3 : 0.5));
     std::ofstream(run.folder() + "/stop");
     const Outcome outcome = run.Wait(supervisor);
     EXPECT_EQ(outcome.code, 3) << outcome.output;
-    EXPECT_GE(steps, 0) << outcome.output;
-    soon += steps >= 0 && steps <= 50 ? 1 : 0;
-    slowest = std::max(slowest, steps);
+    EXPECT_GE(steps.back(), 0) << outcome.output;
   }
-  std::printf("score: %d of %d processes named within 50 steps, the slowest after %ld\n", soon, Faults().rounds,
-              slowest);
+  std::printf("score: %td of %zu processes named within 50 steps; after %s\n",
+              std::count_if(steps.begin(), steps.end(), [](std::int64_t n) { return n >= 0 && n <= 50; }), steps.size(),
+              fmt::format("{}", fmt::join(steps, ", ")).c_str());
 }
 
 TEST(SupervisorOverMpi, StartsAgainAfterARankIsKilled) {
