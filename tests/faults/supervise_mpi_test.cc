@@ -74,7 +74,8 @@ std::int64_t StepsUntilNamed(const FaultRun& run, int rank, double share) {
   return -1;
 }
 
-// In the long form steps are long and a rank is 30 % slower than the others, as one whose clock was lowered. Else it is
+// In the long form steps take a third of a second, so that 50 of them are longer than the ten seconds that the
+// supervisor needs to be sure, and a rank is 30 % slower than the others, as one whose clock was lowered. Else it is
 // half as fast. There are no more ranks than cores where two will do: who waits for a core loses nothing by being
 // stopped meanwhile.
 TEST(SupervisorOverMpi, FindsAProcessThatGetsLessOfTheTime) {
@@ -83,7 +84,7 @@ TEST(SupervisorOverMpi, FindsAProcessThatGetsLessOfTheTime) {
   std::vector<std::int64_t> steps;
   for (int i = 0; i < Faults().rounds; ++i) {
     const FaultRun run({"train.steps=1000000", "checkpoint.every=0", "model.heads=4", "model.sequence=64",
-                        whole ? "model.hidden=256" : "model.hidden=64", whole ? "batch.global=16" : "batch.global=4",
+                        whole ? "model.hidden=256" : "model.hidden=64", whole ? "batch.global=40" : "batch.global=4",
                         fmt::format("layout.data={}", data)});
     const pid_t supervisor =
         run.Start({"--supervise", "--launcher", fmt::format("{} -n {}", TRIREME_LAUNCHER, 2 * data)});
