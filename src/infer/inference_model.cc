@@ -57,7 +57,6 @@ InferenceModel::InferenceModel(const ModelConfig& model, const std::string& weig
 
 std::vector<InferenceModel::Planned> InferenceModel::Plan() const {
   const std::int64_t rows = options_.rows;
-  const std::int64_t shares = group_.size() > 1 ? group_.size() : 0;
   const bool alibi = model_.position == PositionChoice::kAlibi;
   const Shape cache{model_.layers, options_.batch, options_.capacity, sizes_.kv_heads * sizes_.head_size};
   using enum MemoryKind;
@@ -79,7 +78,7 @@ std::vector<InferenceModel::Planned> InferenceModel::Plan() const {
           {&Buffers::ffn_in, kScratch, working, {rows, sizes_.ffn_in}},
           {&Buffers::ffn_active, kScratch, working, {rows, sizes_.ffn}},
           {&Buffers::logits, kScratch, kFloat, {logit_rows_, sizes_.vocabulary}},
-          {&Buffers::gathered_logits, kScratch, kFloat, {shares * options_.batch, sizes_.vocabulary}},
+          {&Buffers::gathered_logits, kScratch, kFloat, {group_.size() * options_.batch, sizes_.vocabulary}},
           {&Buffers::loss_statistics, kScratch, kFloat, {group_.size() * 3 * logit_rows_}},
           {&Buffers::losses, kScratch, kFloat, {rows}},
           {&Buffers::keys, kActivations, working, cache},
@@ -271,13 +270,10 @@ std::vector<float> InferenceModel::Logits(std::span<const std::int32_t> rows) {
   const Tensor hidden = at_.chosen.Rows(0, count);
   Upload(picked, rows);
   ops_.EmbeddingForward({.tokens = picked, .table = Rows(at_.normed, last_), .first_row = 0, .out = hidden});
-  Tensor logits = at_.logits.Rows(0, count);
-  ops_.Matmul({.a = hidden, .b = weights_.Get(PlacesOfHead(table_).weight), .c = logits, .transpose_b = true});
-  if (group_.size() > 1) {
-    const Tensor all = at_.gathered_logits.Rows(0, group_.size() * count);
-    group_.AllGather(logits, all);
-    logits = all;
-  }
+  const Tensor logits = at_.gathered_logits.Rows(0, group_.size() * count);
+  const Tensor own = logits.Rows(group_.rank() * count, count);
+  ops_.Matmul({.a = hidden, .b = weights_.Get(PlacesOfHead(table_).weight), .c = own, .transpose_b = true});
+  group_.AllGather(own, logits);
   std::vector<float> parts(static_cast<std::size_t>(logits.count()));
   device_.CopyToHost(parts.data(), logits.data, logits.bytes());
   // [rank, row, share] to [row, vocabulary]; the padding at the end of the vocabulary falls away.
