@@ -206,8 +206,8 @@ class Resolver {
     ChooseRecompute();
   }
 
-  // Norms and activations made again cost a block of width 768 2 % of its time and one of 2048 1 %, and save a quarter
-  // of the memory or more (measured on a GPU in bf16).
+  // Norms and activations made again cost a GPT-2 of width 768 2 % of its time and one of 2048 1 %, and save a quarter
+  // of its memory and more (docs/performance.md).
   void ChooseRecompute() {
     constexpr std::int64_t kWide = 2048;
     RunConfig& config = recipe_.config;
