@@ -11,7 +11,7 @@ namespace trireme {
 // What a byte of device memory is for.
 enum class MemoryKind : std::uint8_t {
   kWeights,      // working copy of the parameters, and ZeRO 3's gathered modules
-  kGradients,    // gradient buckets and owned gradient shards
+  kGradients,    // gradient buckets and owned gradient shards, as far as they do not lie over activations
   kOptimizer,    // fp32 master weights and moments
   kActivations,  // what forward keeps for backward, over all micro batches in flight
   kScratch,      // temporaries of one module's forward or backward, vendor workspaces

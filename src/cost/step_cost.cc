@@ -1,7 +1,10 @@
 #include "cost/step_cost.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
+
+#include "cost/gradient_places.h"
 
 namespace trireme {
 namespace {
@@ -134,19 +137,24 @@ const LocalSizes BlockSizes(const LocalSizes& sizes, const ParallelLayout& layou
   return recomputes ? sizes : sizes.WithoutRecompute();
 }
 
-std::int64_t KeptBytes(const StageDescription& stage, int chunk) {
-  std::int64_t bytes = 0;
+std::vector<std::int64_t> KeptOfModules(const StageDescription& stage, int chunk) {
+  std::vector<std::int64_t> bytes;
   BlockPlans plans(stage);
   ForEachModule(stage, chunk, [&](std::int64_t module, std::int64_t index) {
     if (module == 0) {
-      bytes += EmbeddingPlan(stage.sizes, stage.model.embedding_norm).kept_bytes;
+      bytes.push_back(EmbeddingPlan(stage.sizes, stage.model.embedding_norm).kept_bytes);
     } else if (module == stage.model.modules() - 1) {
-      bytes += HeadPlan(stage.sizes, HeadChunk(stage.sizes, stage.head_chunk)).kept_bytes;
+      bytes.push_back(HeadPlan(stage.sizes, HeadChunk(stage.sizes, stage.head_chunk)).kept_bytes);
     } else {
-      bytes += plans.Of(index).kept_bytes;
+      bytes.push_back(plans.Of(index).kept_bytes);
     }
   });
   return bytes;
+}
+
+std::int64_t KeptBytes(const StageDescription& stage, int chunk) {
+  const std::vector<std::int64_t> modules = KeptOfModules(stage, chunk);
+  return std::accumulate(modules.begin(), modules.end(), std::int64_t{0});
 }
 
 std::int64_t ScratchBytes(const StageDescription& stage) {
@@ -185,6 +193,9 @@ MemoryUse MemoryOfStage(const StageDescription& stage) {
   MemoryUse memory = StateMemory(stage.shards, stage.layout.zero, stage.sizes.dtype);
   for (int chunk = 0; chunk < stage.layout.chunks; ++chunk) {
     memory[MemoryKind::kActivations] += stage.slots[static_cast<std::size_t>(chunk)] * KeptBytes(stage, chunk);
+  }
+  if (const GradientPlaces gradients(stage); gradients.over_activations) {
+    memory[MemoryKind::kGradients] = gradients.beyond;
   }
   memory[MemoryKind::kScratch] = ScratchBytes(stage);
   memory[MemoryKind::kMessages] = MessageBytes(stage);

@@ -47,7 +47,8 @@ struct StageDescription {
 // Sizes of the block at `index` (from 0) among the blocks of its chunk: recomputing, or beyond recompute_layers not.
 const LocalSizes BlockSizes(const LocalSizes& sizes, const ParallelLayout& layout, std::int64_t index);
 
-// Bytes that one micro batch keeps in a chunk.
+// Bytes that one micro batch keeps in a chunk: of each module in their order, one after another, and of all.
+std::vector<std::int64_t> KeptOfModules(const StageDescription& stage, int chunk);
 std::int64_t KeptBytes(const StageDescription& stage, int chunk);
 std::int64_t ScratchBytes(const StageDescription& stage);
 // Sum of the modules of a virtual stage, for one micro batch.

@@ -18,7 +18,8 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  // Uninitialised memory, valid as long as the arena. Zero-size tensors are given, but hold nothing.
+  // Uninitialised memory, valid as long as the arena. Zero-size tensors are given, but hold nothing. Each tensor starts
+  // where the one before ends, rounded up to the alignment.
   Tensor Allocate(MemoryKind kind, DType dtype, const Shape& shape);
 
   // High-water mark by kind: what was handed out, rounded as planned.

@@ -31,6 +31,13 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
       skip_steps_(config_.train.skip_steps) {
   const StageDescription& description = stage_.description();
   const OptimizerConfig& optimizer = config_.optimizer;
+  std::vector<char*> slots;  // by chunk
+  for (int chunk = 0; chunk < config_.layout.chunks; ++chunk) {
+    const std::int64_t bytes = description.slots[static_cast<std::size_t>(chunk)] * KeptBytes(description, chunk);
+    slots.push_back(arena_.Allocate(MemoryKind::kActivations, DType::kUInt8, {bytes}).as<char>());
+  }
+  const GradientPlaces gradients(description);
+  arena_.Allocate(MemoryKind::kGradients, DType::kUInt8, {gradients.beyond});  // right after the activations
   zero_ = std::make_unique<ZeroShard>(
       arena_, comms_, description.shards, stage_.table(),
       ZeroShard::Options{.zero = config_.layout.zero,
@@ -39,7 +46,9 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
                          .optimizer = {.beta1 = static_cast<float>(optimizer.beta1),
                                        .beta2 = static_cast<float>(optimizer.beta2),
                                        .epsilon = static_cast<float>(optimizer.epsilon),
-                                       .weight_decay = static_cast<float>(optimizer.weight_decay)}});
+                                       .weight_decay = static_cast<float>(optimizer.weight_decay)},
+                         .activations = gradients.over_activations ? slots.front() : nullptr,
+                         .gradient_offsets = gradients.offsets});
   loader_ = std::make_unique<BatchLoader>(arena_, description.sizes,
                                           BatchLoader::Options{.data_rank = comms_.coordinate().data,
                                                                .data_size = config_.layout.data,
@@ -79,9 +88,7 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
                               .z_loss = static_cast<float>(config_.train.z_loss)};
   std::vector<std::unique_ptr<Stage>> chunks;
   for (int chunk = 0; chunk < config_.layout.chunks; ++chunk) {
-    const std::int64_t bytes = description.slots[static_cast<std::size_t>(chunk)] * KeptBytes(description, chunk);
-    auto* const slots = arena_.Allocate(MemoryKind::kActivations, DType::kUInt8, {bytes}).as<char>();
-    chunks.push_back(std::make_unique<Stage>(modules, description, chunk, slots));
+    chunks.push_back(std::make_unique<Stage>(modules, description, chunk, slots[static_cast<std::size_t>(chunk)]));
   }
   runner_ = std::make_unique<PipelineRunner>(comms_.pipeline(), device_, std::move(chunks), buffers);
   zero_->DrawInitialWeights(static_cast<std::uint64_t>(config_.train.seed));

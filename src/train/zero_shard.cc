@@ -42,10 +42,14 @@ ZeroShard::ZeroShard(Arena& arena, GridComms& comms, const ShardPlan& plan, cons
 void ZeroShard::AllocateBuckets(Arena& arena) {
   const int zero = options_.zero;
   std::int64_t largest_shard = 0;
-  for (const Bucket& bucket : plan_.buckets) {
+  for (std::size_t i = 0; i < plan_.buckets.size(); ++i) {
+    const Bucket& bucket = plan_.buckets[i];
     BucketState state;
     state.weights = arena.Allocate(MemoryKind::kWeights, options_.dtype, {zero == 3 ? bucket.shard : bucket.count});
-    state.gradient = arena.Allocate(MemoryKind::kGradients, DType::kFloat32, {zero >= 2 ? bucket.shard : bucket.count});
+    const Shape gradient{zero >= 2 ? bucket.shard : bucket.count};
+    state.gradient = over_activations()
+                         ? Tensor{options_.activations + options_.gradient_offsets[i], DType::kFloat32, gradient}
+                         : arena.Allocate(MemoryKind::kGradients, DType::kFloat32, gradient);
     ops_.Fill(state.weights, 0);
     ops_.Fill(state.gradient, 0);
     buckets_.push_back(state);
@@ -164,6 +168,14 @@ Tensor ZeroShard::Get(int row) {
 }
 
 void ZeroShard::Open(const ParameterUse& use) {
+  if (over_activations()) {
+    // Each module's gradients are opened once a step, but for a tied table's, which no activation comes near.
+    ForEachBucket(use, [&](std::size_t i) {
+      if (!plan_.buckets[i].tied) {
+        ClearAllButMatrices(i, buckets_[i].gradient);
+      }
+    });
+  }
   if (options_.zero < 2) {
     return;
   }
@@ -244,8 +256,11 @@ void ZeroShard::Reduce(std::size_t bucket) {
 
 void ZeroShard::BeginStep(bool overwrites) {
   overwrites_ = overwrites;
+  assert(overwrites || !over_activations());
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
-    if (overwrites && options_.zero < 2) {
+    if (over_activations() && !plan_.buckets[i].tied) {
+      // Open() will.
+    } else if (overwrites && options_.zero < 2) {
       ClearAllButMatrices(i, buckets_[i].gradient);
     } else {
       ops_.Fill(buckets_[i].gradient, 0);

@@ -19,6 +19,7 @@
 
 #include "base/checksum.h"
 #include "comm/grid_comms.h"
+#include "cost/gradient_places.h"
 #include "cost/shard_plan.h"
 #include "device/arena.h"
 #include "nn/parameters.h"
@@ -34,6 +35,10 @@ class ZeroShard : public ParameterSource, public GradientSink {
     DType dtype = DType::kFloat32;
     bool sequence_parallel = false;  // replicated parameters see part of the tokens only
     AdamWOptions optimizer;
+    // Where gradients over activations lie: from `activations` on, which `beyond` bytes follow. Not given where
+    // gradients have memory of their own.
+    char* activations = nullptr;
+    std::vector<std::int64_t> gradient_offsets;  // by bucket
   };
   // Everything referred to outlives this. Weights are undefined until SetMasters or a checkpoint, then Publish.
   ZeroShard(Arena& arena, GridComms& comms, const ShardPlan& plan, const ParameterTable& table, const Options& options);
@@ -48,8 +53,9 @@ class ZeroShard : public ParameterSource, public GradientSink {
   bool Untouched(bool first) const override { return options_.zero >= 2 || (first && overwrites_); }
   void Finish(const ParameterUse& use, bool last) override;
 
-  // Zeroes what the step will add to. `overwrites`: each block's first micro batch is told so (MicroBatch::first), and
-  // overwrites the gradients of its matrices, which then need no zeroes.
+  // Zeroes what the step will add to; what lies over activations, when it is opened. `overwrites`: each block's first
+  // micro batch is told so (MicroBatch::first), and overwrites the gradients of its matrices, which then need no
+  // zeroes.
   void BeginStep(bool overwrites);
   // Brings the owned gradients to their invariant: reduces what is not reduced yet, and makes later work wait for it.
   void FinishGradients();
@@ -104,6 +110,7 @@ class ZeroShard : public ParameterSource, public GradientSink {
   OwnedRange Owned(const Bucket& bucket) const;
   // Does `work`, a movement along the data axis, in the lane that is the group's.
   Moment AlongData(const std::function<void()>& work);
+  bool over_activations() const { return options_.activations != nullptr; }
   // Gradients that this rank looks at itself before the update, complete: for drills.
   Tensor SeenGradient();
   // Zeroes `memory`, which holds the gradients of a bucket, but for the matrices of blocks.

@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "comm/rank_runner.h"
+#include "cost/gradient_places.h"
 #include "data/indexed_dataset_writer.h"
 #include "data/scratch_directory.h"
 #include "parity/parity.h"
@@ -31,6 +32,27 @@ TEST(Laws, RampedBatchesTrainAsOneRank) {
   config.batch = {.global = 12, .ramp_start = 4, .ramp_increment = 4, .ramp_samples = 24};
   config.train.steps = std::max(LawSteps(), 6);
   ExpectLaw(config);
+}
+
+// One micro batch a step: gradients lie over activations. The one rank of the law has a step's samples one after
+// another and no such overlap.
+TEST(Laws, GradientsOverActivationsTrainAsSeparateOnes) {
+  for (const std::string family : {"gpt2", "bloom", "llama"}) {
+    for (const Recompute recompute : {Recompute::kNone, Recompute::kLight, Recompute::kFull}) {
+      RunConfig config = SmallRun(family);
+      config.batch.global = 4;
+      for (const ParallelLayout& layout :
+           {ParallelLayout{.micro_batch = 4}, ParallelLayout{.data = 2, .zero = 0, .micro_batch = 2},
+            ParallelLayout{.tensor = 2, .data = 2, .zero = 1, .sequence_parallel = true, .micro_batch = 2}}) {
+        config.layout = layout;
+        config.layout.recompute = recompute;
+        SCOPED_TRACE(family + " " + config.layout.ToString());
+        const StageOfRun stage(config, 0, config.batch.global);
+        ASSERT_TRUE(GradientPlaces(stage.description()).over_activations);
+        ExpectLaw(config);
+      }
+    }
+  }
 }
 
 TEST(Laws, DropoutIsDrawnAlikeByEveryLayout) {

@@ -56,6 +56,40 @@ TEST(MemoryEstimate, IsTheTrainersOwnAccount) {
   const ModelConfig llama = Completed(ModelConfig{
       .family = "llama", .layers = 6, .hidden = 512, .heads = 8, .kv_heads = 2, .vocabulary = 32000, .sequence = 128});
   ExpectTrainersBytes(llama, {.tensor = 2, .pipeline = 3, .data = 4, .zero = 1}, 8);
+  for (const int zero : {0, 1, 2}) {  // one micro batch a step
+    ExpectTrainersBytes(model, {.tensor = 2, .data = 4, .zero = zero, .micro_batch = 2}, 8);
+    ExpectTrainersBytes(llama, {.data = 2, .zero = zero, .recompute = Recompute::kLight, .micro_batch = 4}, 8);
+  }
+}
+
+// Gradients over activations: a model of so many tokens that activations outweigh gradients needs room for the larger
+// of the two and the ends' gradients; with two micro batches for both.
+TEST(MemoryEstimate, GradientsOfOneMicroBatchLieOverActivations) {
+  RunConfig config;
+  config.model = SmallGpt();
+  config.train.dtype = "bf16";
+  const auto memory = [&](int micro_batch, int global_batch) {
+    config.layout = {.micro_batch = micro_batch};
+    config.batch.global = global_batch;
+    return MemoryOfStage(StageOfRun(config, 0, global_batch).description());
+  };
+  const MemoryUse apart = memory(16, 32);
+  const MemoryUse over = memory(16, 16);
+  ASSERT_GT(apart[MemoryKind::kActivations], apart[MemoryKind::kGradients]);
+  EXPECT_EQ(over[MemoryKind::kActivations], apart[MemoryKind::kActivations]);
+  // What is left are the tables, which the head's forward adds to, the head's norm and the last block.
+  const ParameterTable table(config.model);
+  const ShardPlan plan(table, config.layout, StagePartition(config.model, config.layout), 0);
+  const auto bytes = [](const Bucket& bucket) { return RoundUp(bucket.count * 4, kPlanAlignment); };
+  const std::size_t last = plan.buckets.size() - 1;
+  ASSERT_TRUE(plan.buckets[last].tied);
+  EXPECT_EQ(over[MemoryKind::kGradients],
+            bytes(plan.buckets[last]) + bytes(plan.buckets[last - 1]) + bytes(plan.buckets[last - 2]));
+  // Few tokens: all gradients are there at the end, and the activations lie within their room.
+  const MemoryUse small = memory(1, 1);
+  ASSERT_LT(small[MemoryKind::kActivations], apart[MemoryKind::kGradients]);
+  EXPECT_LT(small[MemoryKind::kGradients], apart[MemoryKind::kGradients]);
+  EXPECT_GE(small[MemoryKind::kActivations] + small[MemoryKind::kGradients], apart[MemoryKind::kGradients]);
 }
 
 TEST(MemoryEstimate, OffloadMovesTheOptimizerToTheHost) {

@@ -1,0 +1,50 @@
+#include "cost/gradient_places.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace trireme {
+namespace {
+
+bool OneMicroBatchAtATime(const StageDescription& stage) {
+  return stage.layout.virtual_stages() == 1 && stage.most_micro_batches == 1 && !stage.sizes.split_backward;
+}
+
+}  // namespace
+
+GradientPlaces::GradientPlaces(const StageDescription& stage)
+    : over_activations(OneMicroBatchAtATime(stage) && stage.layout.zero < 2) {
+  if (!over_activations) {
+    return;
+  }
+  const std::vector<Bucket>& buckets = stage.shards.buckets;
+  std::vector<std::int64_t> ends = KeptOfModules(stage, 0);  // of each module's activations
+  std::partial_sum(ends.begin(), ends.end(), ends.begin());
+
+  // From the top down. `above`: gradients that are there already; activations below `live` may still be read.
+  std::int64_t above = 0;
+  std::int64_t top = 0;
+  std::size_t bucket = buckets.size();
+  std::vector<std::int64_t> from_top(buckets.size());
+  const auto place_next = [&](std::int64_t live) {
+    --bucket;
+    above += RoundUp(buckets[bucket].count * SizeOf(DType::kFloat32), kPlanAlignment);
+    from_top[bucket] = above;
+    top = std::max(top, live + above);
+  };
+  if (stage.shards.tied_bucket >= 0) {
+    place_next(ends.back());  // the head's forward adds to it
+  }
+  place_next(ends.back());
+  // The last block's backward finds its incoming gradient in the head's place.
+  place_next(ends.back());
+  for (std::size_t module = ends.size() - 3; bucket > 0; --module) {
+    place_next(ends[module]);
+  }
+  for (const std::int64_t distance : from_top) {
+    offsets.push_back(top - distance);
+  }
+  beyond = top - ends.back();
+}
+
+}  // namespace trireme
