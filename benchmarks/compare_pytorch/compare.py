@@ -5,8 +5,8 @@
     python3 benchmarks/compare_pytorch/compare.py --trireme build/cuda/trireme --shapes "" --curves corpus.txt
 
 For each shape and program: the best micro batch, found by climbing from the shape's own (twice as large as long as that
-is faster and fits, then half); the median tokens/s of all rounds at it, the programs one after another in each; model
-TFLOP/s and the ratio to torch.compile; then peak memory at the shape's own micro batch, for all programs alike, and its
+is faster and fits, then half), which is the first round; in each further one the programs run one after another at it.
+Told are the median tokens/s of the rounds, model TFLOP/s and the ratio to torch.compile; then peak memory at the shape's own micro batch, for all programs alike, and its
 ratio. All read random tokens: only the step is measured. A line on standard error tells of each run.
 
 --curves FILE (text, whose bytes are the tokens, or a prepared FILE.bin) trains the 124M shape for --curve-steps steps of
@@ -78,8 +78,11 @@ class Entry:
                 if self.rate(following, steps) <= 1.005 * self.rate(self.best, steps):
                     break
                 self.best = following
+
+    def first_round(self, steps):
         if self.rate(self.best, steps) == 0:
-            raise SystemExit(f"{self.name}: no micro batch fits")
+            raise SystemExit(f"{self.name}: micro batch {self.best} does not fit")
+        self.tokens.append(self.rate(self.best, steps))
 
     def round(self, steps):
         self.tokens.append(self.measure(self.best, steps)["tokens"])
@@ -93,13 +96,10 @@ def compare(name, chosen, arguments):
     shape = SHAPES[name]
     entries = {program: Entry(f"{name} {program}", run, shape) for program, run in chosen.items()}
     for entry in entries.values():
-        if arguments.own_micro_batch:
-            if entry.rate(shape.micro_batch, arguments.steps) == 0:
-                raise SystemExit(f"{entry.name}: micro batch {shape.micro_batch} does not fit")
-            entry.tokens.append(entry.rate(shape.micro_batch, arguments.steps))
-        else:
-            entry.search(arguments.search_steps)
-    for _ in range(arguments.rounds - (1 if arguments.own_micro_batch else 0)):
+        if not arguments.own_micro_batch:
+            entry.search(arguments.steps)
+        entry.first_round(arguments.steps)
+    for _ in range(arguments.rounds - 1):
         for entry in entries.values():
             entry.round(arguments.steps)
     base = entries.get("torch.compile")
@@ -135,7 +135,6 @@ def main():
     parser.add_argument("--programs", help="a list; all when not given")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--search-steps", type=int, default=5, help="steps of each run that looks for the micro batch")
     parser.add_argument("--own-micro-batch", action="store_true", help="take the shape's own micro batch for all")
     parser.add_argument("--set", action="append", default=[], help="a key for Trireme, such as train.graphs=false")
     parser.add_argument("--curves", help="a text or a prepared .bin: compare losses")

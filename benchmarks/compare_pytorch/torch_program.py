@@ -50,7 +50,8 @@ def main():
     job = json.loads(sys.argv[1])
     torch.manual_seed(1)
     family = {"gpt2": Gpt, "llama": Llama}[job["family"]]
-    model = family(job["layers"], job["hidden"], job["heads"], job["vocabulary"], job["sequence"]).cuda()
+    with torch.device("cuda"):
+        model = family(job["layers"], job["hidden"], job["heads"], job["vocabulary"], job["sequence"])
     if "weights" in job:
         load(model, job["weights"])
     trained = torch.compile(model) if job["compile"] else model
