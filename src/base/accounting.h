@@ -12,7 +12,7 @@ namespace trireme {
 enum class MemoryKind : std::uint8_t {
   kWeights,      // working copy of the parameters, and ZeRO 3's gathered modules
   kGradients,    // gradient buckets and owned gradient shards, as far as they do not lie over activations
-  kOptimizer,    // fp32 master weights and moments
+  kOptimizer,    // moments, and the lower halves of fp32 masters whose upper ones are the weights
   kActivations,  // what forward keeps for backward, over all micro batches in flight
   kScratch,      // temporaries of one module's forward or backward, vendor workspaces
   kMessages,     // inputs and gradients that pipeline stages hand over, batches

@@ -17,6 +17,7 @@ enum class DType : std::uint8_t {
   kUInt8,
   kFloat8E4M3,  // 4 bits of exponent, 3 of mantissa; up to 448, no infinity
   kFloat8E5M2,  // 5 bits of exponent, 2 of mantissa; up to 57344
+  kUInt16,
 };
 
 constexpr std::int64_t SizeOf(DType dtype) {
@@ -26,6 +27,7 @@ constexpr std::int64_t SizeOf(DType dtype) {
       return 4;
     case DType::kBFloat16:
     case DType::kFloat16:
+    case DType::kUInt16:
       return 2;
     case DType::kInt64:
       return 8;
@@ -39,7 +41,7 @@ constexpr std::int64_t SizeOf(DType dtype) {
 
 constexpr bool IsFloat8(DType dtype) { return dtype == DType::kFloat8E4M3 || dtype == DType::kFloat8E5M2; }
 
-// "fp32", "bf16", "fp16", "int32", "int64", "uint8", "e4m3", "e5m2": as recipes and files spell them.
+// "fp32", "bf16", "fp16", "int32", "int64", "uint8", "e4m3", "e5m2", "uint16": as recipes and files spell them.
 std::string_view Name(DType dtype);
 // Inverse of Name(); an Error names the known ones.
 DType ParseDType(std::string_view name);

@@ -6,11 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
-#ifdef __CUDACC__
-#define TRIREME_HOST_DEVICE __host__ __device__
-#else
-#define TRIREME_HOST_DEVICE
-#endif
+#include "base/host_device.h"
 
 namespace trireme {
 

@@ -45,6 +45,7 @@ void ReduceMembers(Device& device, const Tensor& to, std::span<const void* const
     case DType::kUInt8:
     case DType::kFloat8E4M3:
     case DType::kFloat8E5M2:
+    case DType::kUInt16:
       Fail("cannot reduce {} elements: known are fp32, bf16, int32 and int64", Name(to.dtype));
   }
 }

@@ -18,6 +18,7 @@ ncclDataType_t NcclTypeOf(DType dtype) {
       return ncclUint8;
     case DType::kFloat8E4M3:
     case DType::kFloat8E5M2:
+    case DType::kUInt16:
       break;
   }
   Fail("NCCL has no type for {}", Name(dtype));

@@ -106,8 +106,9 @@ MemoryUse StateMemory(const ShardPlan& plan, int zero, DType working_dtype) {
     const std::int64_t owned = zero == 0 ? bucket.count : bucket.shard;
     use[MemoryKind::kWeights] += Bytes(zero == 3 ? bucket.shard : bucket.count, working_dtype);
     use[MemoryKind::kGradients] += Bytes(zero >= 2 ? bucket.shard : bucket.count, DType::kFloat32);
-    const int states = working_dtype == DType::kFloat32 ? 2 : 3;  // the fp32 working copy is its own master
-    use[MemoryKind::kOptimizer] += states * Bytes(owned, DType::kFloat32);
+    // An fp32 weight is its own master; a bf16 one is the master's upper half, the lower one lies beside the moments.
+    use[MemoryKind::kOptimizer] +=
+        (working_dtype == DType::kFloat32 ? 0 : Bytes(owned, DType::kUInt16)) + 2 * Bytes(owned, DType::kFloat32);
     largest_shard = std::max(largest_shard, bucket.shard);
   }
   for (const bool tied : {false, true}) {

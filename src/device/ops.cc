@@ -8,6 +8,7 @@ namespace {
 
 constexpr DType kFloat = DType::kFloat32;
 constexpr DType kInt = DType::kInt32;
+constexpr DType kHalves = DType::kUInt16;
 
 void CheckDropout(const char* operation, const Dropout& dropout) {
   Require(dropout.probability >= 0 && dropout.probability < 1, "{}: dropout probability {} is not in [0, 1)", operation,
@@ -52,6 +53,13 @@ void CheckParts(const char* operation, const CrossEntropyArgs& args, std::int64_
   RequireType({operation, "statistics", args.statistics}, kFloat);
   Require(n > 0 && args.statistics.count() > 0 && args.statistics.count() % (3 * n) == 0,
           "{}: {} statistics are not a whole number of parts of 3 x {} tokens", operation, args.statistics.count(), n);
+}
+
+void CheckHalves(const char* operation, const Tensor& high, const Tensor& low, const Tensor& whole) {
+  const std::int64_t count = whole.shape.count();
+  RequireVector({operation, "whole", whole}, count, kFloat);
+  RequireVector({operation, "high", high}, count, DType::kBFloat16);
+  RequireVector({operation, "low", low}, count, kHalves);
 }
 
 void CheckGradientOfLoss(const char* operation, const CrossEntropyArgs& args) {
@@ -350,16 +358,33 @@ void Ops::SumOfSquares(std::span<const Tensor> ranges, const Tensor& sums) {
 void Ops::AdamW(std::span<const AdamWRange> ranges, const AdamWArgs& args) {
   Require(args.step >= 1, "AdamW: step {} is below 1", args.step);
   for (const AdamWRange& range : ranges) {
-    const std::int64_t count = range.master.shape.count();
-    RequireVector({"AdamW", "master", range.master}, count, kFloat);
+    const std::int64_t count = range.weight.shape.count();
+    RequireWorkingType({"AdamW", "weight", range.weight});
+    if (range.weight.dtype == DType::kBFloat16) {
+      RequireVector({"AdamW", "low", range.low}, count, kHalves);
+    } else {
+      Require(!range.low.given(), "AdamW: {} fp32 weights are whole and have no lower halves", count);
+    }
     RequireVector({"AdamW", "first_moment", range.first_moment}, count, kFloat);
     RequireVector({"AdamW", "second_moment", range.second_moment}, count, kFloat);
     RequireVector({"AdamW", "gradient", range.gradient}, count, kFloat);
-    RequireCount({"AdamW", "weight", range.weight}, count);
-    RequireWorkingType({"AdamW", "weight", range.weight});
   }
   if (!ranges.empty()) {
     DoAdamW(ranges, args);
+  }
+}
+
+void Ops::Split(const Tensor& high, const Tensor& low, const Tensor& from) {
+  CheckHalves("Split", high, low, from);
+  if (from.count() != 0) {
+    DoSplit(high, low, from);
+  }
+}
+
+void Ops::Join(const Tensor& to, const Tensor& high, const Tensor& low) {
+  CheckHalves("Join", high, low, to);
+  if (to.count() != 0) {
+    DoJoin(to, high, low);
   }
 }
 

@@ -195,13 +195,14 @@ struct CrossEntropyArgs {
   Tensor losses;  // fp32 [n], written: -log p(target), not weighted
 };
 
-// One contiguous range of parameters, all fp32 except weight, which has the working type.
+// One contiguous range of parameters. Updates are made to their fp32 masters: the weights themselves or, where these
+// are bf16, the floats of which they are the upper halves and `low` the lower ones (base/split_float.h).
 struct AdamWRange {
-  Tensor master;
-  Tensor first_moment;
+  Tensor weight;
+  Tensor low;           // uint16; given beside bf16 weights alone
+  Tensor first_moment;  // fp32, as are the next two
   Tensor second_moment;
   Tensor gradient;
-  Tensor weight;  // receives the new master value; may be the master itself
   float weight_decay = 0;
 };
 
@@ -266,6 +267,9 @@ class Ops {
   // sums[i] (fp32) = sum of squares of ranges[i] (fp32), summed in at least fp64 pairs; non-finite values show in it.
   void SumOfSquares(std::span<const Tensor> ranges, const Tensor& sums);
   void AdamW(std::span<const AdamWRange> ranges, const AdamWArgs& args);
+  // fp32 values into upper (bf16) and lower (uint16) halves, and back: base/split_float.h.
+  void Split(const Tensor& high, const Tensor& low, const Tensor& from);
+  void Join(const Tensor& to, const Tensor& high, const Tensor& low);
 
   // to = sum (or maximum) of `sources` in their order, each of to's type and count; sums in fp32, rounded once.
   // Sources may include to.data.
@@ -307,6 +311,8 @@ class Ops {
   virtual void DoLossSum(const Tensor& losses, const Tensor& weights, const Tensor& sums) = 0;
   virtual void DoSumOfSquares(std::span<const Tensor> ranges, const Tensor& sums) = 0;
   virtual void DoAdamW(std::span<const AdamWRange> ranges, const AdamWArgs& args) = 0;
+  virtual void DoSplit(const Tensor& high, const Tensor& low, const Tensor& from) = 0;
+  virtual void DoJoin(const Tensor& to, const Tensor& high, const Tensor& low) = 0;
   virtual void DoReduce(const Tensor& to, std::span<const void* const> sources, bool maximum) = 0;
 
  private:

@@ -1,4 +1,6 @@
-// AdamW over the state that a rank owns: fp32 masters and moments, decay by parameter role.
+// AdamW over the state that a rank owns: fp32 masters and moments, decay by parameter role. An fp32 weight is its own
+// master; a bf16 weight is its master's upper half, and the lower halves are kept beside the moments
+// (base/split_float.h). So bf16 masters are whole only while asked for, in the memory of the gradients.
 #pragma once
 
 #include <vector>
@@ -31,16 +33,23 @@ struct AdamWOptions {
 
 class AdamW {
  public:
-  // Takes moments (zeroed) and, unless weights are fp32 and so their own masters, masters from the arena's optimizer
-  // memory. The shards' tensors outlive this.
+  // Takes moments and, beside bf16 weights, the masters' lower halves (all zeroed) from the arena's optimizer memory.
+  // The shards' tensors outlive this.
   AdamW(Arena& arena, const AdamWOptions& options, std::vector<OwnedShard> shards);
 
   // One update; `step` counts from 1. Gradients are multiplied by gradient_scale first.
   void Step(float learning_rate, float gradient_scale, std::int64_t step);
-  // Writes the masters to the weights, rounding: after masters were set from outside.
+  // Makes every master() whole. Those of bf16 weights overwrite the gradients, and stay until these are written again.
+  void JoinMasters();
+  // Weights and lower halves from the masters: after JoinMasters and what was then written to them from outside.
   void PublishMasters();
 
-  const Tensor& master(std::size_t shard) const { return masters_[shard]; }
+  // fp32: see JoinMasters.
+  const Tensor& master(std::size_t shard) const {
+    return low(shard).given() ? shards_[shard].gradient : shards_[shard].weight;
+  }
+  // Not given where weights are fp32.
+  const Tensor& low(std::size_t shard) const { return low_[shard]; }
   const Tensor& first_moment(std::size_t shard) const { return first_moments_[shard]; }
   const Tensor& second_moment(std::size_t shard) const { return second_moments_[shard]; }
 
@@ -48,7 +57,7 @@ class AdamW {
   Ops& ops_;
   AdamWOptions options_;
   std::vector<OwnedShard> shards_;
-  std::vector<Tensor> masters_;
+  std::vector<Tensor> low_;
   std::vector<Tensor> first_moments_;
   std::vector<Tensor> second_moments_;
   std::vector<AdamWRange> ranges_;

@@ -15,7 +15,7 @@ inline constexpr int kStateKinds = 3;
 struct OwnedState {
   int row = 0;  // of the ParameterTable
   StateKind kind = StateKind::kMaster;
-  Tensor values;               // fp32 vector on the device: a view of live training state
+  Tensor values;               // fp32 vector on the device: a view, see ZeroShard::State
   std::vector<SliceRun> runs;  // local: index into values; global: index into the whole parameter
   // False: a copy that another rank owns too (ZeRO 0, replicated slices, a tied table's second owner): it is loaded,
   // not saved.

@@ -42,18 +42,23 @@ std::vector<int> ZeroShard::NonFiniteRows() {
 Digest ZeroShard::DigestOfCopies() {
   Hasher hasher;
   std::vector<std::byte> bytes;
+  const auto add = [&](const Tensor& tensor) {
+    bytes.resize(static_cast<std::size_t>(tensor.bytes()));
+    device_.CopyToHost(bytes.data(), tensor.data, tensor.bytes());
+    hasher.Add(bytes);
+  };
   for (const BucketState& bucket : buckets_) {
     if (options_.zero < 3) {
-      bytes.resize(static_cast<std::size_t>(bucket.weights.bytes()));
-      device_.CopyToHost(bytes.data(), bucket.weights.data, bucket.weights.bytes());
-      hasher.Add(bytes);
+      add(bucket.weights);
     }
   }
   // Without ZeRO masters and moments have copies too.
-  for (const OwnedState& state : options_.zero == 0 ? State() : std::vector<OwnedState>()) {
-    bytes.resize(static_cast<std::size_t>(state.values.bytes()));
-    device_.CopyToHost(bytes.data(), state.values.data, state.values.bytes());
-    hasher.Add(bytes);
+  for (std::size_t i = 0; options_.zero == 0 && i < buckets_.size(); ++i) {
+    if (optimizer_->low(i).given()) {
+      add(optimizer_->low(i));
+    }
+    add(optimizer_->first_moment(i));
+    add(optimizer_->second_moment(i));
   }
   return hasher.digest();
 }
@@ -84,7 +89,7 @@ void ZeroShard::DamageWeight() { Flip(buckets_.front().weights, 0, std::byte{1})
 void ZeroShard::DamageGradient() { Flip(SeenGradient(), 3, std::byte{0x40}); }
 
 void ZeroShard::DamageMoment() {
-  for (const OwnedState& state : State()) {
+  for (const OwnedState& state : StateViews()) {
     if (state.kind == StateKind::kSecondMoment && state.values.count() > 0) {
       return Flip(state.values, 0, std::byte{1});
     }

@@ -151,6 +151,7 @@ StepResult Trainer::Step(int request) {
 void Trainer::Compute(const std::vector<MicroBatch>& batch, std::int64_t step) {
   const auto micro_batches = static_cast<int>(batch.size());
   const PlannedSchedule& plan = ScheduleFor(micro_batches);
+  zero_->DropState();
   const auto run = [&] {
     zero_->BeginStep(runner_->FirstOnesAreKnown(plan.schedule));
     runner_->Run(plan.schedule, plan.slots, batch, step);
@@ -258,6 +259,7 @@ std::array<double, 4> Trainer::Exchange(int micro_batches, bool with_gradients, 
 
 double Trainer::Validate() {
   Require(sources_.validation != nullptr, "validation was asked for, but the run has no validation source");
+  zero_->DropState();
   const std::int64_t stride = static_cast<std::int64_t>(config_.layout.micro_batch) * config_.layout.data;
   const int most = stage_.description().most_micro_batches;
   std::int64_t left = CeilDiv(config_.validation.samples, stride);

@@ -77,9 +77,9 @@ class Trainer {
   // Told of the phases of every step; nullptr: nobody. Outlives the trainer or is replaced.
   void set_ledger(Ledger* ledger);
 
-  // After a step that was skipped. "rank 3: gradient of 'blocks.1.mlp.up.weight' …": the parameter that backward
-  // reached first, of those whose reduced gradient is not finite, and the lowest rank that owns a part of it; or the
-  // ranks whose loss is not finite. Collective over the world; every rank gets the same text.
+  // After a step that was skipped, before State(). "rank 3: gradient of 'blocks.1.mlp.up.weight' …": the parameter that
+  // backward reached first, of those whose reduced gradient is not finite, and the lowest rank that owns a part of it;
+  // or the ranks whose loss is not finite. Collective over the world; every rank gets the same text.
   std::string NameNonFinite();
   // Elements of the whole gradient that are 0. Collective.
   std::int64_t CountZeros();
@@ -96,8 +96,10 @@ class Trainer {
   void DamageLoss();
 
   const Progress& progress() const { return progress_; }
-  // The whole state, for checkpoints: views of live memory. After writing to it call Restore.
+  // The whole state, for checkpoints: views of live memory, good until the next step or validation; gradients are gone.
+  // After writing to it call Restore.
   std::vector<OwnedState> State() { return zero_->State(); }
+  // Requires a State() that is still good, whether or not it was written to.
   void Restore(const Progress& progress);
 
   const RunConfig& config() const { return config_; }

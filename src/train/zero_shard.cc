@@ -4,6 +4,8 @@
 #include <cassert>
 #include <utility>
 
+#include "base/error.h"
+
 namespace trireme {
 
 ZeroShard::ZeroShard(Arena& arena, GridComms& comms, const ShardPlan& plan, const ParameterTable& table,
@@ -310,11 +312,18 @@ void ZeroShard::Update(float learning_rate, float gradient_scale, std::int64_t s
 }
 
 void ZeroShard::Publish() {
+  Require(masters_joined_, "weights are to be made from masters that nobody asked for since the last step");
   optimizer_->PublishMasters();
   GatherWeights();
 }
 
 std::vector<OwnedState> ZeroShard::State() {
+  optimizer_->JoinMasters();
+  masters_joined_ = true;
+  return StateViews();
+}
+
+std::vector<OwnedState> ZeroShard::StateViews() const {
   std::vector<OwnedState> all;
   const Coordinate& here = comms_.coordinate();
   for (std::size_t i = 0; i < plan_.buckets.size(); ++i) {

@@ -79,9 +79,12 @@ class ZeroShard : public ParameterSource, public GradientSink {
 
   // Draws every owned master from (seed, parameter name, global index), then publishes.
   void DrawInitialWeights(std::uint64_t seed);
-  // Views of all owned state, for checkpoints. After writing masters call Publish().
+  // Views of all owned state, for checkpoints. Masters of bf16 weights lie in the memory of the gradients, which they
+  // overwrite: they are there until DropState. After writing masters call Publish().
   std::vector<OwnedState> State();
-  // Weights from masters, and the all-gather of stages 1 and 2.
+  // Before a step or a validation: gradient memory gets another use, and masters must be asked for again.
+  void DropState() { masters_joined_ = false; }
+  // Weights from masters, and the all-gather of stages 1 and 2. Requires a State() that has not been dropped.
   void Publish();
 
  private:
@@ -122,6 +125,8 @@ class ZeroShard : public ParameterSource, public GradientSink {
   void AllocateBuckets(Arena& arena);
   std::vector<OwnedShard> MakeShards() const;
   void GatherWeights();
+  // What State() gives, without the masters' values.
+  std::vector<OwnedState> StateViews() const;
   void Flip(const Tensor& tensor, std::int64_t byte, std::byte bits);
 
   const ShardPlan& plan_;
@@ -138,6 +143,7 @@ class ZeroShard : public ParameterSource, public GradientSink {
   Staging tied_staging_;
   Tensor reduced_;
   bool overwrites_ = false;
+  bool masters_joined_ = false;
   std::vector<Tensor> counted_;
   std::vector<Tensor> copied_;
   std::unique_ptr<AdamW> optimizer_;

@@ -11,8 +11,8 @@
 namespace trireme {
 namespace {
 
-constexpr DType kAll[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16,
-                          DType::kInt32,   DType::kInt64,    DType::kUInt8};
+constexpr DType kAll[] = {DType::kFloat32, DType::kBFloat16,   DType::kFloat16,    DType::kInt32, DType::kInt64,
+                          DType::kUInt8,   DType::kFloat8E4M3, DType::kFloat8E5M2, DType::kUInt16};
 
 float Rounded(float value) { return static_cast<float>(BFloat16(value)); }
 
@@ -30,6 +30,7 @@ TEST(DType, SizesAreThoseOfTheElements) {
   EXPECT_EQ(SizeOf(DType::kBFloat16), std::int64_t{sizeof(BFloat16)});
   EXPECT_EQ(SizeOf(DType::kInt64), 8);
   EXPECT_EQ(SizeOf(DType::kUInt8), 1);
+  EXPECT_EQ(SizeOf(DType::kUInt16), 2);
 }
 
 TEST(BFloat16, KeepsEveryValueItCanHold) {

@@ -1,28 +1,68 @@
 #include <array>
+#include <limits>
 
 #include "device/op_cases.h"
 
 namespace trireme {
 namespace {
 
-std::vector<OpResult> RunAdamW(Workbench& bench, DType working) {
+// `scale`: what the weights, drawn so that bf16 holds them, are multiplied by before they become masters.
+std::vector<OpResult> RunAdamW(Workbench& bench, DType working, float scale) {
   std::vector<AdamWRange> ranges;
+  std::vector<Tensor> masters;
   for (const std::int64_t count : {1, 7, 1024, 4099}) {
     const std::string name = std::to_string(count);
-    ranges.push_back({.master = bench.Normal(DType::kFloat32, {count}, "master" + name),
+    masters.push_back(bench.Normal(DType::kFloat32, {count}, "weight" + name));
+    bench.ops().Scale(masters.back(), scale);
+    ranges.push_back({.weight = masters.back(),
                       .first_moment = bench.Normal(DType::kFloat32, {count}, "first" + name, 0.1F),
                       .second_moment = bench.Filled(DType::kFloat32, {count}, 0.015625F),
                       .gradient = bench.Normal(DType::kFloat32, {count}, "gradient" + name),
-                      .weight = bench.Output(working, {count}),
                       .weight_decay = count % 2 == 0 ? 0.1F : 0.0F});
+    if (working == DType::kBFloat16) {
+      ranges.back().weight = bench.Output(working, {count});
+      ranges.back().low = bench.Filled(DType::kUInt16, {count}, 1);
+      bench.ops().Split(ranges.back().weight, ranges.back().low, masters.back());
+    }
   }
   bench.ops().AdamW(ranges, {.learning_rate = 1e-2F, .step = 3, .gradient_scale = 0.5F});
   std::vector<OpResult> results;
-  for (const AdamWRange& range : ranges) {
-    results.push_back({"master", bench.Read(range.master)});
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    const AdamWRange& range = ranges[i];
+    if (range.low.given()) {
+      bench.ops().Join(masters[i], range.weight, range.low);
+    }
+    results.push_back({"master", bench.Read(masters[i])});
     results.push_back({"first_moment", bench.Read(range.first_moment)});
     results.push_back({"second_moment", bench.Read(range.second_moment)});
-    results.push_back({"weight", bench.Read(range.weight)});
+  }
+  return results;
+}
+
+// Halves do not depend on the working type. Pieces that start at 1 and 8 elements are not aligned alike.
+std::vector<OpResult> RunHalves(Workbench& bench) {
+  constexpr std::int64_t kCount = 2051;
+  const Tensor from = bench.Normal(DType::kFloat32, {kCount}, "from");
+  bench.ops().Scale(from, 1.0007F);
+  std::vector<float> values = bench.Read(from);
+  values[0] = 1.00390625F;  // a tie
+  values[1] = -1.00390625F;
+  values[2] = std::numeric_limits<float>::infinity();
+  values[3] = std::numeric_limits<float>::max();
+  values[4] = std::numeric_limits<float>::denorm_min();
+  values[5] = -0.0F;
+  bench.Write(from, values);
+  std::vector<OpResult> results;
+  for (const std::int64_t first : {0, 1, 8}) {
+    const auto part = [&](const Tensor& tensor) { return tensor.Range(first, kCount - first); };
+    const Tensor high = bench.Filled(DType::kBFloat16, {kCount}, 0);
+    const Tensor low = bench.Filled(DType::kUInt16, {kCount}, 0);
+    const Tensor to = bench.Filled(DType::kFloat32, {kCount}, 0);
+    bench.ops().Split(part(high), part(low), part(from));
+    bench.ops().Join(part(to), part(high), part(low));
+    results.push_back({"high", bench.Read(high)});
+    results.push_back({"low", bench.Read(low)});
+    results.push_back({"to", bench.Read(to)});
   }
   return results;
 }
@@ -79,7 +119,10 @@ std::vector<OpResult> RunBiasGradient(Workbench& bench, DType working, const Sha
 
 std::vector<OpCase> UpdateCases() {
   return {
-      {"AdamW", RunAdamW},
+      {"AdamW", [](Workbench& bench, DType working) { return RunAdamW(bench, working, 1); }, 2e-5, 2e-5},
+      {"AdamWOfMastersThatBFloat16DoesNotHold",
+       [](Workbench& bench, DType working) { return RunAdamW(bench, working, 1.0007F); }, 2e-5, 2e-5},
+      {"SplitAndJoin", [](Workbench& bench, DType) { return RunHalves(bench); }, 0, 0},
       {"SumOfSquares", [](Workbench& bench, DType) { return RunSumOfSquares(bench); }},
       {"ReduceSum", [](Workbench& bench, DType working) { return RunReduce(bench, working, false); }},
       {"ReduceMaximum", [](Workbench& bench, DType working) { return RunReduce(bench, working, true); }},

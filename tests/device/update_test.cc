@@ -14,14 +14,13 @@ constexpr DType kHalf = DType::kBFloat16;
 TEST(AdamW, FollowsTheFormulaInDouble) {
   const auto cpu = CpuForTest();
   Workbench bench(*cpu);
-  const AdamWRange range{.master = bench.Normal(kFloat, {37}, "master"),
+  const AdamWRange range{.weight = bench.Normal(kFloat, {37}, "weight"),
                          .first_moment = bench.Filled(kFloat, {37}, 0),
                          .second_moment = bench.Filled(kFloat, {37}, 0),
                          .gradient = bench.Normal(kFloat, {37}, "gradient"),
-                         .weight = bench.Output(kHalf, {37}),
                          .weight_decay = 0.1F};
   const std::vector<float> gradient = bench.Read(range.gradient);
-  const std::vector<float> start = bench.Read(range.master);
+  const std::vector<float> start = bench.Read(range.weight);
   std::vector<double> master(start.begin(), start.end());
   std::vector<double> first(37, 0);
   std::vector<double> second(37, 0);
@@ -37,29 +36,69 @@ TEST(AdamW, FollowsTheFormulaInDouble) {
       master[i] -= 0.01 * (m / (std::sqrt(v) + 1e-8) + 0.1 * master[i]);
     }
   }
-  const std::vector<float> result = bench.Read(range.master);
-  const std::vector<float> weight = bench.Read(range.weight);
+  const std::vector<float> result = bench.Read(range.weight);
   for (std::size_t i = 0; i < 37; ++i) {
     EXPECT_NEAR(result[i], master[i], 2e-6);
-    EXPECT_EQ(weight[i], static_cast<float>(BFloat16(result[i])));
   }
 }
 
-TEST(AdamW, WeightMayBeTheMaster) {
+// One range in both forms: fp32 weights, and halves that make the same masters.
+struct BothForms {
+  AdamWRange whole;
+  AdamWRange halved;
+};
+
+BothForms SameMasters(Workbench& bench, std::int64_t count) {
+  const auto range = [&] {
+    return AdamWRange{.first_moment = bench.Normal(kFloat, {count}, "first", 0.1F),
+                      .second_moment = bench.Filled(kFloat, {count}, 0.015625F),
+                      .gradient = bench.Normal(kFloat, {count}, "gradient"),
+                      .weight_decay = 0.1F};
+  };
+  BothForms forms{range(), range()};
+  forms.whole.weight = bench.Normal(kFloat, {count}, "weight");
+  bench.ops().Scale(forms.whole.weight, 1.0007F);  // lower halves that are not 0
+  forms.halved.weight = bench.Output(kHalf, {count});
+  forms.halved.low = bench.Filled(DType::kUInt16, {count}, 1);
+  bench.ops().Split(forms.halved.weight, forms.halved.low, forms.whole.weight);
+  return forms;
+}
+
+TEST(AdamW, UpdatesHalvesToTheBitAsItUpdatesWholeMasters) {
+  for (const std::int64_t count : {1, 70, 4099}) {
+    const auto cpu = CpuForTest();
+    Workbench bench(*cpu);
+    const BothForms forms = SameMasters(bench, count);
+    const Tensor joined = bench.Output(kFloat, {count});
+    for (int step = 1; step <= 20; ++step) {
+      const AdamWArgs args{.learning_rate = 1e-3F, .step = step, .gradient_scale = 0.25F};
+      bench.ops().AdamW({&forms.whole, 1}, args);
+      bench.ops().AdamW({&forms.halved, 1}, args);
+    }
+    bench.ops().Join(joined, forms.halved.weight, forms.halved.low);
+    const std::vector<float> masters = bench.Read(forms.whole.weight);
+    EXPECT_EQ(bench.Read(joined), masters);
+    EXPECT_EQ(bench.Read(forms.halved.second_moment), bench.Read(forms.whole.second_moment));
+    const std::vector<float> weights = bench.Read(forms.halved.weight);
+    for (std::size_t i = 0; i < masters.size(); ++i) {
+      EXPECT_NEAR(weights[i], masters[i], std::abs(masters[i]) * 0x1p-8F);
+    }
+  }
+}
+
+TEST(AdamW, ANanInHalvesStaysOneInBoth) {
   const auto cpu = CpuForTest();
   Workbench bench(*cpu);
-  std::vector<std::vector<float>> results;
-  for (const bool alias : {false, true}) {
-    AdamWRange range{.master = bench.Normal(kFloat, {70}, "master"),
-                     .first_moment = bench.Filled(kFloat, {70}, 0),
-                     .second_moment = bench.Filled(kFloat, {70}, 0),
-                     .gradient = bench.Normal(kFloat, {70}, "gradient"),
-                     .weight = bench.Output(kFloat, {70})};
-    range.weight = alias ? range.master : range.weight;
-    bench.ops().AdamW({&range, 1}, {.learning_rate = 0.5F});
-    results.push_back(bench.Read(range.weight));
+  const BothForms forms = SameMasters(bench, 9);
+  bench.Write(forms.halved.gradient, std::vector<float>(9, std::nanf("")));
+  bench.ops().AdamW({&forms.halved, 1}, {.learning_rate = 1e-3F});
+  const Tensor joined = bench.Filled(kFloat, {9}, 0);
+  bench.ops().Join(joined, forms.halved.weight, forms.halved.low);
+  for (const Tensor& values : {forms.halved.weight, joined}) {
+    for (const float value : bench.Read(values)) {
+      EXPECT_TRUE(std::isnan(value));
+    }
   }
-  EXPECT_EQ(results[0], results[1]);
 }
 
 TEST(SumOfSquares, IsExactBeyondFloatAndShowsNonFiniteValues) {

@@ -71,6 +71,9 @@ void Workbench::Write(const Tensor& tensor, const std::vector<float>& values) {
     } else if (tensor.dtype == DType::kInt32) {
       const auto value = static_cast<std::int32_t>(values[i]);
       std::memcpy(bytes.data() + 4 * i, &value, 4);
+    } else if (tensor.dtype == DType::kUInt16) {
+      const auto value = static_cast<std::uint16_t>(values[i]);
+      std::memcpy(bytes.data() + 2 * i, &value, 2);
     } else {
       std::memcpy(bytes.data() + 4 * i, &values[i], 4);
     }
@@ -92,6 +95,10 @@ std::vector<float> Workbench::Read(const Tensor& tensor) {
     } else if (tensor.dtype == DType::kInt32) {
       std::int32_t value = 0;
       std::memcpy(&value, bytes.data() + 4 * i, 4);
+      values[i] = static_cast<float>(value);
+    } else if (tensor.dtype == DType::kUInt16) {
+      std::uint16_t value = 0;
+      std::memcpy(&value, bytes.data() + 2 * i, 2);
       values[i] = static_cast<float>(value);
     } else {
       std::memcpy(&values[i], bytes.data() + 4 * i, 4);

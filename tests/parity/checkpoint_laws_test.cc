@@ -2,10 +2,12 @@
 // the same state under every other.
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <mutex>
 
+#include "base/error.h"
 #include "comm/rank_runner.h"
 #include "parity/parity.h"
 #include "train/run_checkpoints.h"
@@ -137,6 +139,76 @@ TEST_F(CheckpointLaws, AnyLayoutLoadsWhatAnyOtherSaved) {
       EXPECT_TRUE(saved.state == loaded.state);
     }
   }
+}
+
+RunConfig HalvedRun(const ParallelLayout& layout) {
+  RunConfig config = SmallRun("gpt2");
+  config.train.dtype = "bf16";
+  config.layout = layout;
+  return config;
+}
+
+bool FitsBFloat16(float value) { return static_cast<float>(BFloat16(value)) == value; }
+
+TEST_F(CheckpointLaws, MastersOfBFloat16WeightsSurviveASaveToTheBit) {
+  for (const std::size_t layout : {0U, 3U, 4U, 5U}) {
+    SCOPED_TRACE(Layouts()[layout].ToString());
+    const RunConfig config = HalvedRun(Layouts()[layout]);
+    const std::string folder = folder_ + "/" + std::to_string(layout);
+    Part whole{.steps = 4};
+    RunPart(config, folder_ + "/none", whole);
+    Part first{.steps = 2, .save = true};
+    RunPart(config, folder, first);
+    Part loaded;
+    RunPart(config, folder, loaded);
+    EXPECT_TRUE(first.state == loaded.state);
+    Part second{.steps = 2};
+    RunPart(config, folder, second);
+    first.losses.insert(first.losses.end(), second.losses.begin(), second.losses.end());
+    EXPECT_EQ(whole.losses, first.losses);
+    EXPECT_TRUE(whole.state == second.state);
+    const auto& masters = loaded.state.at({"block.0.mlp.in.weight", static_cast<int>(StateKind::kMaster)});
+    EXPECT_FALSE(std::all_of(masters.begin(), masters.end(), FitsBFloat16));
+  }
+}
+
+// Under one micro batch and under several.
+TEST_F(CheckpointLaws, AskingForTheStateBetweenStepsChangesNoBit) {
+  for (const int global : {4, 12}) {
+    RunConfig config = HalvedRun({.data = 2, .zero = 1, .micro_batch = 2});
+    config.batch.global = global;
+    const auto source = OpenRunSource(config, "train");
+    std::map<bool, std::vector<double>> losses;
+    for (const bool asking : {false, true}) {
+      RunThreadRanks(config.layout.ranks(), {.kind = "cpu"}, [&](RankContext& context) {
+        Trainer trainer(config, context, {.train = source.get()});
+        for (int step = 0; step < 3; ++step) {
+          const double loss = trainer.Step().loss;
+          if (context.world.rank() == 0) {
+            losses[asking].push_back(loss);
+          }
+          if (asking) {
+            trainer.State();
+            trainer.Restore(trainer.progress());
+          }
+        }
+      });
+    }
+    EXPECT_EQ(losses[true], losses[false]);
+  }
+}
+
+TEST_F(CheckpointLaws, AStateFromBeforeAStepIsNotRestored) {
+  const RunConfig config = HalvedRun({});
+  const auto source = OpenRunSource(config, "train");
+  RunThreadRanks(1, {.kind = "cpu"}, [&](RankContext& context) {
+    Trainer trainer(config, context, {.train = source.get()});
+    trainer.State();
+    trainer.Step();
+    EXPECT_THROW(trainer.Restore({}), Error);
+    trainer.State();
+    EXPECT_NO_THROW(trainer.Restore({}));
+  });
 }
 
 }  // namespace

@@ -43,6 +43,24 @@ void ExpectTrainersBytes(const ModelConfig& model, const ParallelLayout& layout,
   EXPECT_EQ(peak.peak, estimate.peak) << layout.ToString();
 }
 
+TEST(MemoryEstimate, OurStateIsSixteenBytesAParameter) {
+  RunConfig config;
+  config.model = SmallGpt();
+  const StageOfRun run(config, 0, 8);
+  const ShardPlan& shards = run.description().shards;
+  std::int64_t held = 0;
+  for (const Bucket& bucket : shards.buckets) {
+    held += bucket.count;
+  }
+  // Each tensor is rounded up to 256 bytes.
+  const auto most = static_cast<double>(16 * held + 256 * 5 * static_cast<std::int64_t>(shards.buckets.size()));
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    const auto bytes = static_cast<double>(StateMemory(shards, 0, dtype).total());
+    EXPECT_GE(bytes, static_cast<double>(16 * held));
+    EXPECT_LE(bytes, most);
+  }
+}
+
 TEST(MemoryEstimate, IsTheTrainersOwnAccount) {
   const ModelConfig model = SmallGpt();
   for (const int zero : {0, 1, 2, 3}) {

@@ -49,6 +49,8 @@ class CpuOps final : public Ops {
   void DoLossSum(const Tensor& losses, const Tensor& weights, const Tensor& sums) override;
   void DoSumOfSquares(std::span<const Tensor> ranges, const Tensor& sums) override;
   void DoAdamW(std::span<const AdamWRange> ranges, const AdamWArgs& args) override;
+  void DoSplit(const Tensor& high, const Tensor& low, const Tensor& from) override;
+  void DoJoin(const Tensor& to, const Tensor& high, const Tensor& low) override;
   void DoReduce(const Tensor& to, std::span<const void* const> sources, bool maximum) override;
 
  private:

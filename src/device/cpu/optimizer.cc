@@ -1,8 +1,9 @@
+#include <bit>
 #include <cmath>
 
+#include "base/split_float.h"
 #include "device/cpu/cpu_ops.h"
 #include "device/cpu/dispatch.h"
-#include "device/cpu/narrow.h"
 #include "device/cpu/parallel.h"
 
 namespace trireme {
@@ -33,23 +34,37 @@ Factors FactorsOf(const AdamWArgs& args, float weight_decay) {
           .gradient_scale = args.gradient_scale};
 }
 
+// Masters of weights: see AdamWRange.
+float Master(const float* weight, const std::uint16_t* /*low*/, std::int64_t i) { return weight[i]; }
+
+float Master(const BFloat16* weight, const std::uint16_t* low, std::int64_t i) {
+  return std::bit_cast<float>(JoinFloat({.high = weight[i].bits, .low = low[i]}));
+}
+
+void SetMaster(float* weight, std::uint16_t* /*low*/, std::int64_t i, float value) { weight[i] = value; }
+
+void SetMaster(BFloat16* weight, std::uint16_t* low, std::int64_t i, float value) {
+  const FloatHalves halves = SplitFloat(std::bit_cast<std::uint32_t>(value));
+  weight[i].bits = halves.high;
+  low[i] = halves.low;
+}
+
 template <typename T>
 void Update(const AdamWRange& range, const Factors& f, std::int64_t begin, std::int64_t end) {
-  float* master = range.master.as<float>();
+  T* weight = range.weight.as<T>();
+  auto* low = range.low.as<std::uint16_t>();
   float* first = range.first_moment.as<float>();
   float* second = range.second_moment.as<float>();
   const float* gradient = range.gradient.as<float>();
-  T* weight = range.weight.as<T>();
 #pragma omp simd
   for (std::int64_t i = begin; i < end; ++i) {
     const float g = gradient[i] * f.gradient_scale;
     const float m = f.beta1 * first[i] + (1.0F - f.beta1) * g;
     const float v = f.beta2 * second[i] + (1.0F - f.beta2) * g * g;
-    const float value = master[i] * f.decay - f.step_size * m / (std::sqrt(v) * f.root_second + f.epsilon);
+    const float value = Master(weight, low, i) * f.decay - f.step_size * m / (std::sqrt(v) * f.root_second + f.epsilon);
     first[i] = m;
     second[i] = v;
-    master[i] = value;
-    weight[i] = Narrow<T>(value);
+    SetMaster(weight, low, i, value);
   }
 }
 
@@ -59,11 +74,29 @@ void CpuOps::DoAdamW(std::span<const AdamWRange> ranges, const AdamWArgs& args) 
   for (const AdamWRange& range : ranges) {
     const Factors factors = FactorsOf(args, range.weight_decay);
     DispatchWorkingType(range.weight.dtype, [&](auto type) {
-      ParallelRanges(threads_, range.master.count(), kElementGrain, [&](int, std::int64_t begin, std::int64_t end) {
+      ParallelRanges(threads_, range.weight.count(), kElementGrain, [&](int, std::int64_t begin, std::int64_t end) {
         Update<decltype(type)>(range, factors, begin, end);
       });
     });
   }
+}
+
+void CpuOps::DoSplit(const Tensor& high, const Tensor& low, const Tensor& from) {
+  ParallelRanges(threads_, from.count(), kElementGrain, [&](int, std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+    for (std::int64_t i = begin; i < end; ++i) {
+      SetMaster(high.as<BFloat16>(), low.as<std::uint16_t>(), i, from.as<float>()[i]);
+    }
+  });
+}
+
+void CpuOps::DoJoin(const Tensor& to, const Tensor& high, const Tensor& low) {
+  ParallelRanges(threads_, to.count(), kElementGrain, [&](int, std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+    for (std::int64_t i = begin; i < end; ++i) {
+      to.as<float>()[i] = Master(high.as<BFloat16>(), low.as<std::uint16_t>(), i);
+    }
+  });
 }
 
 }  // namespace trireme

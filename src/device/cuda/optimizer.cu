@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "base/split_float.h"
 #include "device/cuda/cuda_ops.h"
 #include "device/cuda/kernels.cuh"
 
@@ -14,13 +15,12 @@ constexpr int kChunkThreads = 256;
 constexpr std::int64_t kChunk = 8192;
 
 struct AdamWChunk {
-  float* master;
+  void* weight;        // fp32, or the upper halves of the masters
+  std::uint16_t* low;  // beside upper halves alone
   float* first;
   float* second;
   const float* gradient;
-  void* weight;
   std::int32_t count;
-  std::int32_t weight_is_bf16;
   float weight_decay;
 };
 
@@ -34,8 +34,103 @@ struct AdamWFactors {
   float gradient_scale;
 };
 
+// kCount halves at `from`; 8 of them are loaded at once, from a multiple of 16 bytes.
+template <int kCount>
+__device__ void LoadHalves(unsigned (&halves)[kCount], const std::uint16_t* from) {
+  if constexpr (kCount == 8) {
+    const uint4 raw = *reinterpret_cast<const uint4*>(from);
+    const unsigned pairs[4] = {raw.x, raw.y, raw.z, raw.w};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      halves[2 * i] = pairs[i] & 0xffffU;
+      halves[2 * i + 1] = pairs[i] >> 16;
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      halves[i] = from[i];
+    }
+  }
+}
+
+template <int kCount>
+__device__ void StoreHalves(std::uint16_t* to, const unsigned (&halves)[kCount]) {
+  if constexpr (kCount == 8) {
+    *reinterpret_cast<uint4*>(to) = make_uint4(halves[0] | halves[1] << 16, halves[2] | halves[3] << 16,
+                                               halves[4] | halves[5] << 16, halves[6] | halves[7] << 16);
+  } else {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      to[i] = static_cast<std::uint16_t>(halves[i]);
+    }
+  }
+}
+
+// Masters of weights: see AdamWRange.
+template <int kCount>
+__device__ void LoadMasters(float (&masters)[kCount], const float* weight, const std::uint16_t* /*low*/) {
+  Load(masters, weight);
+}
+
+template <int kCount>
+__device__ void LoadMasters(float (&masters)[kCount], const std::uint16_t* high, const std::uint16_t* low) {
+  unsigned upper[kCount];
+  unsigned lower[kCount];
+  LoadHalves(upper, high);
+  LoadHalves(lower, low);
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    const FloatHalves halves{static_cast<std::uint16_t>(upper[i]), static_cast<std::uint16_t>(lower[i])};
+    masters[i] = __uint_as_float(JoinFloat(halves));
+  }
+}
+
+template <int kCount>
+__device__ void StoreMasters(float* weight, std::uint16_t* /*low*/, const float (&masters)[kCount]) {
+  Store(weight, masters);
+}
+
+template <int kCount>
+__device__ void StoreMasters(std::uint16_t* high, std::uint16_t* low, const float (&masters)[kCount]) {
+  unsigned upper[kCount];
+  unsigned lower[kCount];
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    const FloatHalves halves = SplitFloat(__float_as_uint(masters[i]));
+    upper[i] = halves.high;
+    lower[i] = halves.low;
+  }
+  StoreHalves(high, upper);
+  StoreHalves(low, lower);
+}
+
+struct SplitBody {
+  std::uint16_t* high;
+  std::uint16_t* low;
+  const float* from;
+  template <int kCount>
+  __device__ void Run(std::int64_t first) const {
+    float values[kCount];
+    Load(values, from + first);
+    StoreMasters(high + first, low + first, values);
+  }
+};
+
+struct JoinBody {
+  float* to;
+  const std::uint16_t* high;
+  const std::uint16_t* low;
+  template <int kCount>
+  __device__ void Run(std::int64_t first) const {
+    float values[kCount];
+    LoadMasters(values, high + first, low + first);
+    Store(to + first, values);
+  }
+};
+
 template <int kCount, typename T>
-__device__ void Update(const AdamWChunk& chunk, T* weight, const AdamWFactors& f, int at) {
+__device__ void Update(const AdamWChunk& chunk, const AdamWFactors& f, int at) {
+  T* const weight = static_cast<T*>(chunk.weight) + at;
   float gradient[kCount];
   float first[kCount];
   float second[kCount];
@@ -43,7 +138,7 @@ __device__ void Update(const AdamWChunk& chunk, T* weight, const AdamWFactors& f
   Load(gradient, chunk.gradient + at);
   Load(first, static_cast<const float*>(chunk.first) + at);
   Load(second, static_cast<const float*>(chunk.second) + at);
-  Load(master, static_cast<const float*>(chunk.master) + at);
+  LoadMasters(master, weight, chunk.low + at);
   const float decay = 1.0F - f.learning_rate * chunk.weight_decay;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
@@ -54,33 +149,29 @@ __device__ void Update(const AdamWChunk& chunk, T* weight, const AdamWFactors& f
   }
   Store(chunk.first + at, first);
   Store(chunk.second + at, second);
-  Store(chunk.master + at, master);
-  if (static_cast<void*>(weight) != static_cast<void*>(chunk.master + at)) {
-    Store(weight, master);
-  }
+  StoreMasters(weight, chunk.low + at, master);
 }
 
 template <typename T>
 __device__ void UpdateChunk(const AdamWChunk& chunk, const AdamWFactors& factors, bool wide) {
-  auto* weight = static_cast<T*>(chunk.weight);
   const int wide_count = wide ? chunk.count / 8 * 8 : 0;
   for (int at = threadIdx.x * 8; at < wide_count; at += kChunkThreads * 8) {
-    Update<8>(chunk, weight + at, factors, at);
+    Update<8, T>(chunk, factors, at);
   }
   for (int at = wide_count + threadIdx.x; at < chunk.count; at += kChunkThreads) {
-    Update<1>(chunk, weight + at, factors, at);
+    Update<1, T>(chunk, factors, at);
   }
 }
 
 __global__ void __launch_bounds__(kChunkThreads) AdamWKernel(const AdamWChunk* chunks, AdamWFactors factors) {
   const AdamWChunk chunk = chunks[blockIdx.x];
   const auto address = [](const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); };
-  const bool wide = (address(chunk.master) | address(chunk.first) | address(chunk.second) | address(chunk.gradient) |
-                     address(chunk.weight)) %
+  const bool wide = (address(chunk.weight) | address(chunk.low) | address(chunk.first) | address(chunk.second) |
+                     address(chunk.gradient)) %
                         16 ==
                     0;
-  if (chunk.weight_is_bf16 != 0) {
-    UpdateChunk<Bf16>(chunk, factors, wide);
+  if (chunk.low != nullptr) {
+    UpdateChunk<std::uint16_t>(chunk, factors, wide);
   } else {
     UpdateChunk<float>(chunk, factors, wide);
   }
@@ -138,12 +229,12 @@ std::int64_t AddressOf(const Tensor& t) { return std::bit_cast<std::int64_t>(t.d
 std::vector<AdamWChunk> AdamWChunks(std::span<const AdamWRange> ranges) {
   std::vector<AdamWChunk> chunks;
   for (const AdamWRange& range : ranges) {
-    for (std::int64_t at = 0; at < range.master.count(); at += kChunk) {
-      chunks.push_back({range.master.as<float>() + at, range.first_moment.as<float>() + at,
-                        range.second_moment.as<float>() + at, range.gradient.as<float>() + at,
-                        range.weight.as<char>() + at * SizeOf(range.weight.dtype),
-                        static_cast<std::int32_t>(std::min(kChunk, range.master.count() - at)),
-                        range.weight.dtype == DType::kBFloat16 ? 1 : 0, range.weight_decay});
+    for (std::int64_t at = 0; at < range.weight.count(); at += kChunk) {
+      chunks.push_back({range.weight.as<char>() + at * SizeOf(range.weight.dtype),
+                        range.low.given() ? range.low.as<std::uint16_t>() + at : nullptr,
+                        range.first_moment.as<float>() + at, range.second_moment.as<float>() + at,
+                        range.gradient.as<float>() + at,
+                        static_cast<std::int32_t>(std::min(kChunk, range.weight.count() - at)), range.weight_decay});
     }
   }
   return chunks;
@@ -172,14 +263,13 @@ std::int64_t ChunksOf(std::int64_t count) { return CeilDiv(count, kChunk); }
 
 void CudaOps::DoAdamW(std::span<const AdamWRange> ranges, const AdamWArgs& args) {
   std::vector<std::int64_t> key;
-  key.reserve(ranges.size() * 8);
+  key.reserve(ranges.size() * 7);
   std::int64_t chunk_count = 0;
   for (const AdamWRange& range : ranges) {
-    key.insert(key.end(),
-               {AddressOf(range.master), AddressOf(range.first_moment), AddressOf(range.second_moment),
-                AddressOf(range.gradient), AddressOf(range.weight), range.master.count(),
-                static_cast<std::int64_t>(range.weight.dtype), std::bit_cast<std::int32_t>(range.weight_decay)});
-    chunk_count += ChunksOf(range.master.count());
+    key.insert(key.end(), {AddressOf(range.weight), AddressOf(range.low), AddressOf(range.first_moment),
+                           AddressOf(range.second_moment), AddressOf(range.gradient), range.weight.count(),
+                           std::bit_cast<std::int32_t>(range.weight_decay)});
+    chunk_count += ChunksOf(range.weight.count());
   }
   if (chunk_count == 0) {
     return;
@@ -200,6 +290,16 @@ void CudaOps::DoAdamW(std::span<const AdamWRange> ranges, const AdamWArgs& args)
       args.gradient_scale};
   Launch(context_, {dim3(static_cast<unsigned>(chunk_count)), dim3(kChunkThreads)}, AdamWKernel,
          static_cast<const AdamWChunk*>(table), factors);
+}
+
+void CudaOps::DoSplit(const Tensor& high, const Tensor& low, const Tensor& from) {
+  ForEach(context_, from.count(), Aligned16({high.data, low.data, from.data}),
+          SplitBody{high.as<std::uint16_t>(), low.as<std::uint16_t>(), from.as<float>()});
+}
+
+void CudaOps::DoJoin(const Tensor& to, const Tensor& high, const Tensor& low) {
+  ForEach(context_, to.count(), Aligned16({to.data, high.data, low.data}),
+          JoinBody{to.as<float>(), high.as<std::uint16_t>(), low.as<std::uint16_t>()});
 }
 
 void CudaOps::DoSumOfSquares(std::span<const Tensor> ranges, const Tensor& sums) {
