@@ -99,7 +99,7 @@ OwnedRange OwnedBy(const Bucket& bucket, int data_rank) {
   return {.first = data_rank * bucket.shard, .last = (data_rank + 1) * bucket.shard};
 }
 
-MemoryUse StateMemory(const ShardPlan& plan, int zero, DType working_dtype) {
+MemoryUse StateMemory(const ShardPlan& plan, int zero, DType working_dtype, DType moments) {
   MemoryUse use;
   std::int64_t largest_shard = 0;
   for (const Bucket& bucket : plan.buckets) {
@@ -108,7 +108,7 @@ MemoryUse StateMemory(const ShardPlan& plan, int zero, DType working_dtype) {
     use[MemoryKind::kGradients] += Bytes(zero >= 2 ? bucket.shard : bucket.count, DType::kFloat32);
     // An fp32 weight is its own master; a bf16 one is the master's upper half, the lower one lies beside the moments.
     use[MemoryKind::kOptimizer] +=
-        (working_dtype == DType::kFloat32 ? 0 : Bytes(owned, DType::kUInt16)) + 2 * Bytes(owned, DType::kFloat32);
+        (working_dtype == DType::kFloat32 ? 0 : Bytes(owned, DType::kUInt16)) + 2 * Bytes(owned, moments);
     largest_shard = std::max(largest_shard, bucket.shard);
   }
   for (const bool tied : {false, true}) {

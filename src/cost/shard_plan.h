@@ -69,6 +69,6 @@ OwnedRange OwnedBy(const Bucket& bucket, int data_rank);
 
 // Weights, gradients and optimizer bytes of a rank under a ZeRO stage, each tensor rounded as the arena rounds.
 // The fields of the other kinds are zero.
-MemoryUse StateMemory(const ShardPlan& plan, int zero, DType working_dtype);
+MemoryUse StateMemory(const ShardPlan& plan, int zero, DType working_dtype, DType moments);
 
 }  // namespace trireme

@@ -190,7 +190,7 @@ ModuleCost CostOfVirtualStage(const StageDescription& stage, int chunk) {
 }
 
 MemoryUse MemoryOfStage(const StageDescription& stage) {
-  MemoryUse memory = StateMemory(stage.shards, stage.layout.zero, stage.sizes.dtype);
+  MemoryUse memory = StateMemory(stage.shards, stage.layout.zero, stage.sizes.dtype, stage.moments);
   for (int chunk = 0; chunk < stage.layout.chunks; ++chunk) {
     memory[MemoryKind::kActivations] += stage.slots[static_cast<std::size_t>(chunk)] * KeptBytes(stage, chunk);
   }
@@ -254,7 +254,8 @@ StageOfRun::StageOfRun(const RunConfig& config, int pipeline, std::int64_t globa
                    .micro_batches = MicroBatches(config.layout, global_batch),
                    .most_micro_batches = MostMicroBatches(config),
                    .document_masks = config.data.document_masks,
-                   .head_chunk = config.train.head_chunk} {
+                   .head_chunk = config.train.head_chunk,
+                   .moments = ParseDType(config.optimizer.moments)} {
   bool splits = false;
   for (const std::int64_t size : BatchSchedule(config.batch).Sizes()) {
     const ParallelLayout& layout = config.layout;

@@ -41,7 +41,8 @@ struct StageDescription {
   int micro_batches = 1;       // of this step
   int most_micro_batches = 1;  // of any step: batches and slots are planned for these
   bool document_masks = false;
-  std::int64_t head_chunk = 0;  // train.head_chunk
+  std::int64_t head_chunk = 0;      // train.head_chunk
+  DType moments = DType::kFloat32;  // optimizer.moments
 };
 
 // Sizes of the block at `index` (from 0) among the blocks of its chunk: recomputing, or beyond recompute_layers not.

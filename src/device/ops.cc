@@ -8,7 +8,6 @@ namespace {
 
 constexpr DType kFloat = DType::kFloat32;
 constexpr DType kInt = DType::kInt32;
-constexpr DType kHalves = DType::kUInt16;
 
 void CheckDropout(const char* operation, const Dropout& dropout) {
   Require(dropout.probability >= 0 && dropout.probability < 1, "{}: dropout probability {} is not in [0, 1)", operation,
@@ -53,13 +52,6 @@ void CheckParts(const char* operation, const CrossEntropyArgs& args, std::int64_
   RequireType({operation, "statistics", args.statistics}, kFloat);
   Require(n > 0 && args.statistics.count() > 0 && args.statistics.count() % (3 * n) == 0,
           "{}: {} statistics are not a whole number of parts of 3 x {} tokens", operation, args.statistics.count(), n);
-}
-
-void CheckHalves(const char* operation, const Tensor& high, const Tensor& low, const Tensor& whole) {
-  const std::int64_t count = whole.shape.count();
-  RequireVector({operation, "whole", whole}, count, kFloat);
-  RequireVector({operation, "high", high}, count, DType::kBFloat16);
-  RequireVector({operation, "low", low}, count, kHalves);
 }
 
 void CheckGradientOfLoss(const char* operation, const CrossEntropyArgs& args) {
@@ -343,57 +335,6 @@ void Ops::LossSum(const Tensor& losses, const Tensor& weights, const Tensor& sum
   RequireVector({"LossSum", "weights", weights}, losses.shape.count(), kFloat);
   RequireVector({"LossSum", "sums", sums}, 2, kFloat);
   DoLossSum(losses, weights, sums);
-}
-
-void Ops::SumOfSquares(std::span<const Tensor> ranges, const Tensor& sums) {
-  RequireVector({"SumOfSquares", "sums", sums}, static_cast<std::int64_t>(ranges.size()), kFloat);
-  for (const Tensor& range : ranges) {
-    RequireType({"SumOfSquares", "a range", range}, kFloat);
-  }
-  if (!ranges.empty()) {
-    DoSumOfSquares(ranges, sums);
-  }
-}
-
-void Ops::AdamW(std::span<const AdamWRange> ranges, const AdamWArgs& args) {
-  Require(args.step >= 1, "AdamW: step {} is below 1", args.step);
-  for (const AdamWRange& range : ranges) {
-    const std::int64_t count = range.weight.shape.count();
-    RequireWorkingType({"AdamW", "weight", range.weight});
-    if (range.weight.dtype == DType::kBFloat16) {
-      RequireVector({"AdamW", "low", range.low}, count, kHalves);
-    } else {
-      Require(!range.low.given(), "AdamW: {} fp32 weights are whole and have no lower halves", count);
-    }
-    RequireVector({"AdamW", "first_moment", range.first_moment}, count, kFloat);
-    RequireVector({"AdamW", "second_moment", range.second_moment}, count, kFloat);
-    RequireVector({"AdamW", "gradient", range.gradient}, count, kFloat);
-  }
-  if (!ranges.empty()) {
-    DoAdamW(ranges, args);
-  }
-}
-
-void Ops::Split(const Tensor& high, const Tensor& low, const Tensor& from) {
-  CheckHalves("Split", high, low, from);
-  if (from.count() != 0) {
-    DoSplit(high, low, from);
-  }
-}
-
-void Ops::Join(const Tensor& to, const Tensor& high, const Tensor& low) {
-  CheckHalves("Join", high, low, to);
-  if (to.count() != 0) {
-    DoJoin(to, high, low);
-  }
-}
-
-void Ops::Reduce(const Tensor& to, std::span<const void* const> sources, bool maximum) {
-  RequireWorkingType({"Reduce", "to", to});
-  Require(!sources.empty(), "Reduce: no sources");
-  if (to.count() != 0) {
-    DoReduce(to, sources, maximum);
-  }
 }
 
 }  // namespace trireme

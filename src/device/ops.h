@@ -196,13 +196,14 @@ struct CrossEntropyArgs {
 };
 
 // One contiguous range of parameters. Updates are made to their fp32 masters: the weights themselves or, where these
-// are bf16, the floats of which they are the upper halves and `low` the lower ones (base/split_float.h).
+// are bf16, the floats of which they are the upper halves and `low` the lower ones (base/split_float.h). An update is
+// made with fp32 moments; those in bf16 are then rounded at random (base/stochastic_round.h), keyed by the step.
 struct AdamWRange {
   Tensor weight;
   Tensor low;           // uint16; given beside bf16 weights alone
-  Tensor first_moment;  // fp32, as are the next two
+  Tensor first_moment;  // fp32 or bf16, both moments alike
   Tensor second_moment;
-  Tensor gradient;
+  Tensor gradient;  // fp32
   float weight_decay = 0;
 };
 

@@ -14,8 +14,8 @@ AdamW::AdamW(Arena& arena, const AdamWOptions& options, std::vector<OwnedShard> 
   for (const OwnedShard& shard : shards_) {
     const std::int64_t count = shard.weight.count();
     low_.push_back(shard.weight.dtype == DType::kFloat32 ? Tensor{} : state(DType::kUInt16, count));
-    first_moments_.push_back(state(DType::kFloat32, count));
-    second_moments_.push_back(state(DType::kFloat32, count));
+    first_moments_.push_back(state(options.moments, count));
+    second_moments_.push_back(state(options.moments, count));
     for (const DecayRange& range : shard.ranges) {
       const auto part = [&](const Tensor& tensor) {
         return tensor.given() ? tensor.Range(range.first, range.count) : Tensor{};

@@ -1,6 +1,7 @@
-// AdamW over the state that a rank owns: fp32 masters and moments, decay by parameter role. An fp32 weight is its own
+// AdamW over the state that a rank owns: fp32 masters, two moments, decay by parameter role. An fp32 weight is its own
 // master; a bf16 weight is its master's upper half, and the lower halves are kept beside the moments
-// (base/split_float.h). So bf16 masters are whole only while asked for, in the memory of the gradients.
+// (base/split_float.h). So bf16 masters are whole only while asked for, in the memory of the gradients. Moments are
+// fp32 or, at half the memory and bytes moved, bf16 rounded at random (base/stochastic_round.h).
 #pragma once
 
 #include <vector>
@@ -29,6 +30,7 @@ struct AdamWOptions {
   float beta2 = 0.95F;
   float epsilon = 1e-8F;
   float weight_decay = 0;
+  DType moments = DType::kFloat32;  // or kBFloat16
 };
 
 class AdamW {

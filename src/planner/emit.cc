@@ -133,6 +133,7 @@ RunConfig EmitConfig(const EmitRequest& request) {
   config.batch = request.batch;
   config.batch.global = request.search.global_batch;
   config.train.dtype = request.search.dtype == DType::kFloat32 ? "fp32" : "bf16";
+  config.optimizer.moments = Name(request.search.moments);
   config.train.tokens = static_cast<std::int64_t>(request.tokens);
   config.checkpoint.every = request.checkpoint_every;
   Validate(config, request.search.devices);

@@ -19,6 +19,7 @@ PlanPoint Under(const StackState& state, const PlanPoint& point) {
           .layout = point.layout,
           .global_batch = point.global_batch,
           .dtype = point.dtype,
+          .moments = point.moments,
           .flash = point.flash,
           .power_sgd = point.power_sgd,
           .fused_optimizer = point.fused_optimizer};

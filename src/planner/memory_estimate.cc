@@ -44,7 +44,8 @@ StageMemory OurStage(const PlanPoint& point, const ModelAccount& account, const 
       .pipeline = stage,
       .slots = clock.Slots({layout.schedule, layout.pipeline, layout.chunks, micro_batches}, stage),
       .micro_batches = micro_batches,
-      .most_micro_batches = micro_batches};
+      .most_micro_batches = micro_batches,
+      .moments = point.moments};
   const MemoryUse use = MemoryOfStage(description);
   StageMemory memory{.weights = static_cast<double>(use[MemoryKind::kWeights]),
                      .gradients = static_cast<double>(use[MemoryKind::kGradients]),

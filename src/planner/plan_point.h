@@ -18,9 +18,10 @@ struct PlanPoint {
   ParallelLayout layout;
   std::int64_t global_batch = 1;
   DType dtype = DType::kBFloat16;
-  bool flash = true;            // fused attention
-  bool power_sgd = false;       // gradients compressed by PowerSGD
-  bool fused_optimizer = true;  // false: one that walks over its state several times (Adafactor)
+  DType moments = DType::kFloat32;  // of the optimizer
+  bool flash = true;                // fused attention
+  bool power_sgd = false;           // gradients compressed by PowerSGD
+  bool fused_optimizer = true;      // false: one that walks over its state several times (Adafactor)
 
   std::int64_t micro_batches() const {
     return global_batch / (static_cast<std::int64_t>(layout.micro_batch) * layout.data);

@@ -202,6 +202,7 @@ PlanPoint PointOf(const SearchRequest& request, const ParallelLayout& layout) {
           .layout = layout,
           .global_batch = request.global_batch,
           .dtype = request.dtype,
+          .moments = request.moments,
           .flash = request.state.time.flash};
 }
 

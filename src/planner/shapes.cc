@@ -35,6 +35,7 @@ Candidate FastestOf(const SearchRequest& request, const ModelConfig& model, int 
                     .devices = request.devices,
                     .global_batch = request.global_batch,
                     .dtype = request.dtype,
+                    .moments = request.moments,
                     .most_tensor = request.most_tensor,
                     .most_micro_batch = std::min(request.most_micro_batch, 8),
                     .headroom = request.headroom,

@@ -166,7 +166,10 @@ void AddStepWork(const PlanPoint& point, double parameters, double backward, Ste
                     owned * kHostOptimizerBytes * on_node / (point.cluster.host_bandwidth * e.host_memory) +
                     NvmeSeconds(point, owned);
   } else {
-    terms.optimizer = owned * time.optimizer_bytes * passes / (point.cluster.device.memory_bandwidth * e.memory);
+    // Both moments are read and written.
+    const double saved = 4.0 * static_cast<double>(SizeOf(DType::kFloat32) - SizeOf(point.moments));
+    terms.optimizer =
+        owned * (time.optimizer_bytes - saved) * passes / (point.cluster.device.memory_bandwidth * e.memory);
   }
   if (layout.offload == Offload::kFull) {
     // Weights come from the host for forward and for backward of every micro batch.

@@ -145,6 +145,8 @@ std::vector<RecipeKey> BatchAndOptimizerKeys() {
       Number(
           "optimizer.epsilon", "added to the root of the second moment",
           [](Config & c) -> auto& { return c.optimizer.epsilon; }, 1e-30, 1),
+      Text("optimizer.moments", "type of both moments; bf16: 4 bytes less a parameter, rounded at random",
+           [](Config & c) -> auto& { return c.optimizer.moments; }, {"fp32", "bf16"}),
       Text("optimizer.schedule.kind", "course of the learning rate after warm-up",
            [](Config & c) -> auto& { return c.optimizer.schedule; }, {"cosine", "linear", "constant", "wsd"}),
       Number(

@@ -30,6 +30,7 @@ struct OptimizerConfig {
   double beta1 = 0.9;
   double beta2 = 0.95;
   double epsilon = 1e-8;
+  std::string moments = "fp32";     // fp32 | bf16
   std::string schedule = "cosine";  // cosine | linear | constant | wsd
   std::int64_t warmup_samples = 0;
   std::int64_t decay_samples = 0;  // 0: the whole run

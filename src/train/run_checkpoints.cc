@@ -53,7 +53,7 @@ void CopyRuns(Device& device, const OwnedState& state, float* out) {
     for (; i < state.runs.size() && state.runs[i].local == last; ++i) {
       last += state.runs[i].count;
     }
-    device.CopyToHost(out, state.values.as<float>() + first, (last - first) * kElementBytes);
+    CopyValues(device, state.values.Range(first, last - first), out);
     out += last - first;
   }
 }
@@ -236,7 +236,7 @@ void RunCheckpoints::ReadInto(const CheckpointReader& reader, const OwnedState& 
             parameter.name, tensor->about.shape.ToString(), parameter.shape.ToString());
     reader.Read(*tensor, state.runs, staging.data());
   }
-  device_.CopyFromHost(state.values.data, staging.data(), state.values.bytes());
+  CopyValues(device_, staging, state.values);
 }
 
 std::string RunCheckpoints::TryLoad(const std::string& folder, std::span<const OwnedState> states,

@@ -46,7 +46,8 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
                          .optimizer = {.beta1 = static_cast<float>(optimizer.beta1),
                                        .beta2 = static_cast<float>(optimizer.beta2),
                                        .epsilon = static_cast<float>(optimizer.epsilon),
-                                       .weight_decay = static_cast<float>(optimizer.weight_decay)},
+                                       .weight_decay = static_cast<float>(optimizer.weight_decay),
+                                       .moments = description.moments},
                          .activations = gradients.over_activations ? slots.front() : nullptr,
                          .gradient_offsets = gradients.offsets});
   loader_ = std::make_unique<BatchLoader>(arena_, description.sizes,

@@ -75,6 +75,9 @@ const BadPlan kPlans[] = {
     {"AnEstimateOfNothing", With({"--estimate"}), "--estimate needs --tokens"},
     {"ATimelineOfNothing", With({"--timeline", "text"}), "--timeline needs --layout"},
     {"ATypeThatCannotTrain", With({"--dtype", "int32"}), "bf16, fp16 or fp32"},
+    {"MomentsOfNoKnownType", With({"--moments", "fp16"}), "fp32 or bf16"},
+    {"MomentsThatAnotherStackDoesNotHave", With({"--moments", "bf16", "--stack", "megatron-core-2024"}),
+     "stack 'megatron-core-2024' only memory and time with fp32 moments"},
     {"ASizeThatIsNone", With({"--search-shape", "big"}), "'big' is no model size"},
 };
 
@@ -85,12 +88,13 @@ TEST(PlanProgram, TheEmittedRecipePassesADryRun) {
   const Workplace place;
   const Outcome planned = place.Run(
       Plan({"--model", "gpt2-124m", "--cluster", "dgx-h100", "--gpus", "4", "--global-batch", "64", "--tokens", "1e9",
-            "--estimate", "--ramp", "32,16,1000", "--emit", "recipe,sbatch", "--out", "chosen"}));
+            "--moments", "bf16", "--estimate", "--ramp", "32,16,1000", "--emit", "recipe,sbatch", "--out", "chosen"}));
   EXPECT_EQ(planned.code, 0) << planned.err;
   EXPECT_THAT(planned.out, HasSubstr("front of speed and memory"));
   EXPECT_THAT(planned.out, HasSubstr("refused:"));
   EXPECT_THAT(planned.out, HasSubstr("device-hours"));
   EXPECT_THAT(place.Read("chosen.sbatch"), HasSubstr("srun --nodes=1 --ntasks=4"));
+  EXPECT_THAT(place.Read("chosen.toml"), HasSubstr("moments = \"bf16\""));
   const Outcome dry = place.Run({"train", "chosen.toml", "--dry-run"});
   EXPECT_EQ(dry.code, 0) << dry.err;
   EXPECT_THAT(dry.out, HasSubstr("batch.ramp_up.start"));

@@ -118,6 +118,18 @@ TEST_F(OperandChecks, LowerHalvesBelongToBFloat16) {
   EXPECT_THAT(ErrorOf([&] { ops_.Join(high, high, low); }), HasSubstr("whole [4] is bf16, expected fp32"));
 }
 
+TEST_F(OperandChecks, MomentsAreOfOneType) {
+  const Tensor floats = bench_.Filled(kFloat, {4}, 1);
+  const Tensor halves = bench_.Filled(DType::kBFloat16, {4}, 1);
+  const Tensor integers = bench_.Filled(DType::kInt32, {4}, 1);
+  AdamWRange range{.weight = floats, .first_moment = halves, .second_moment = floats, .gradient = floats};
+  EXPECT_THAT(ErrorOf([&] { ops_.AdamW({&range, 1}, {}); }), HasSubstr("second_moment [4] is fp32, expected bf16"));
+  range.first_moment = integers;
+  EXPECT_THAT(ErrorOf([&] { ops_.AdamW({&range, 1}, {}); }), HasSubstr("first_moment [4] is int32"));
+  range.first_moment = floats.Range(0, 3);
+  EXPECT_THAT(ErrorOf([&] { ops_.AdamW({&range, 1}, {}); }), HasSubstr("expected 4 elements"));
+}
+
 TEST_F(OperandChecks, EmptyTensorsAreLeftAlone) {
   const Tensor empty = bench_.Output(kFloat, {0, 4});
   const Tensor gamma = bench_.Filled(kFloat, {4}, 1);

@@ -101,6 +101,107 @@ TEST(AdamW, ANanInHalvesStaysOneInBoth) {
   }
 }
 
+// A range with moments of `moments`, which bf16 holds too.
+AdamWRange WithMoments(Workbench& bench, DType moments, std::int64_t count) {
+  return {.weight = bench.Normal(kFloat, {count}, "weight"),
+          .first_moment = bench.Normal(moments, {count}, "first", 0.1F),
+          .second_moment = bench.Filled(moments, {count}, 1),
+          .gradient = bench.Normal(kFloat, {count}, "gradient")};
+}
+
+TEST(AdamWInHalfMoments, UpdatesWithTheMomentsBeforeTheyAreRounded) {
+  const auto cpu = CpuForTest();
+  Workbench bench(*cpu);
+  const AdamWRange whole = WithMoments(bench, kFloat, 4099);
+  const AdamWRange half = WithMoments(bench, kHalf, 4099);
+  for (const AdamWRange& range : {whole, half}) {
+    bench.ops().AdamW({&range, 1}, {.learning_rate = 1e-3F, .step = 5});
+  }
+  EXPECT_EQ(bench.Read(half.weight), bench.Read(whole.weight));
+  const std::vector<float> expected = bench.Read(whole.first_moment);
+  const std::vector<float> first = bench.Read(half.first_moment);
+  EXPECT_NE(first, expected);
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    EXPECT_NEAR(first[i], expected[i], std::abs(expected[i]) * 0x1p-7F);
+  }
+}
+
+// Cuts, as layouts make them, and threads change no bit; another step does.
+TEST(AdamWInHalfMoments, RoundsEqualElementsAlikeWhereverTheyLie) {
+  const auto one = CpuForTest(1);
+  const auto two = CpuForTest(2);
+  Workbench bench(*one);
+  Workbench other(*two);
+  const AdamWRange whole = WithMoments(bench, kHalf, 100'003);
+  const AdamWRange cut = WithMoments(other, kHalf, 100'003);
+  const AdamWRange later = WithMoments(bench, kHalf, 100'003);
+  std::vector<AdamWRange> parts;
+  for (const auto& [first, last] : {std::pair{0, 7}, {7, 40'000}, {40'000, 100'003}}) {
+    const auto part = [first = first, count = last - first](const Tensor& tensor) {
+      return tensor.Range(first, count);
+    };
+    parts.push_back({.weight = part(cut.weight),
+                     .first_moment = part(cut.first_moment),
+                     .second_moment = part(cut.second_moment),
+                     .gradient = part(cut.gradient)});
+  }
+  bench.ops().AdamW({&whole, 1}, {.step = 2});
+  other.ops().AdamW(parts, {.step = 2});
+  bench.ops().AdamW({&later, 1}, {.step = 3});
+  EXPECT_EQ(bench.Read(whole.first_moment), other.Read(cut.first_moment));
+  EXPECT_EQ(bench.Read(whole.second_moment), other.Read(cut.second_moment));
+  EXPECT_NE(bench.Read(whole.second_moment), bench.Read(later.second_moment));
+}
+
+// Gradients of half their former size: 0.999 * 1 + 0.001 * 0.25 is nearer to 1 than to any other bfloat16, so that
+// rounding to nearest would leave the moment at 1 for ever.
+TEST(AdamWInHalfMoments, ASecondMomentFollowsGradientsThatShrink) {
+  constexpr int kCount = 1024;
+  constexpr int kSteps = 1000;
+  ASSERT_EQ(static_cast<float>(BFloat16(0.99925F)), 1.0F);
+  const auto cpu = CpuForTest();
+  Workbench bench(*cpu);
+  const AdamWRange range{.weight = bench.Normal(kFloat, {kCount}, "weight"),
+                         .first_moment = bench.Filled(kHalf, {kCount}, 0),
+                         .second_moment = bench.Filled(kHalf, {kCount}, 1),
+                         .gradient = bench.Filled(kFloat, {kCount}, 0)};
+  for (int step = 1; step <= kSteps; ++step) {
+    // Differs among elements by a millionth: elements that are all alike would be rounded alike.
+    std::vector<float> gradient(kCount);
+    for (int i = 0; i < kCount; ++i) {
+      gradient[static_cast<std::size_t>(i)] = 0.5F * (1 + 1e-6F * static_cast<float>(i));
+    }
+    bench.Write(range.gradient, gradient);
+    bench.ops().AdamW({&range, 1}, {.beta2 = 0.999F, .step = step});
+  }
+  double sum = 0;
+  for (const float value : bench.Read(range.second_moment)) {
+    EXPECT_GT(value, 0);
+    sum += value;
+  }
+  const double expected = 0.25 + 0.75 * std::pow(0.999, kSteps);
+  EXPECT_NEAR(sum / kCount / expected, 1, 0.01);
+}
+
+TEST(AdamWInHalfMoments, ZeroesStayAndNansShow) {
+  const auto cpu = CpuForTest();
+  Workbench bench(*cpu);
+  AdamWRange range = WithMoments(bench, kHalf, 9);
+  for (const Tensor& tensor : {range.gradient, range.first_moment, range.second_moment}) {
+    bench.ops().Fill(tensor, 0);
+  }
+  bench.ops().AdamW({&range, 1}, {});
+  EXPECT_EQ(bench.Read(range.first_moment), std::vector<float>(9, 0));
+  EXPECT_EQ(bench.Read(range.second_moment), std::vector<float>(9, 0));
+  bench.Write(range.gradient, std::vector<float>(9, std::nanf("")));
+  bench.ops().AdamW({&range, 1}, {});
+  for (const Tensor& tensor : {range.first_moment, range.second_moment}) {
+    for (const float value : bench.Read(tensor)) {
+      EXPECT_TRUE(std::isnan(value));
+    }
+  }
+}
+
 TEST(SumOfSquares, IsExactBeyondFloatAndShowsNonFiniteValues) {
   const auto cpu = CpuForTest();
   Workbench bench(*cpu);

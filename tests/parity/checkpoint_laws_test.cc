@@ -35,7 +35,7 @@ void Collect(Trainer& trainer, std::mutex& mutex, WholeState& whole) {
       continue;
     }
     std::vector<float> values(static_cast<std::size_t>(state.values.count()));
-    trainer.device().CopyToHost(values.data(), state.values.data, state.values.bytes());
+    CopyValues(trainer.device(), state.values, values.data());
     const Parameter& parameter = trainer.table().rows()[static_cast<std::size_t>(state.row)];
     const std::scoped_lock lock(mutex);
     auto& to = whole[{parameter.name, static_cast<int>(state.kind)}];
@@ -170,6 +170,61 @@ TEST_F(CheckpointLaws, MastersOfBFloat16WeightsSurviveASaveToTheBit) {
     const auto& masters = loaded.state.at({"block.0.mlp.in.weight", static_cast<int>(StateKind::kMaster)});
     EXPECT_FALSE(std::all_of(masters.begin(), masters.end(), FitsBFloat16));
   }
+}
+
+WholeState Moments(const WholeState& whole) {
+  WholeState moments = whole;
+  std::erase_if(moments, [](const auto& each) { return each.first.second == static_cast<int>(StateKind::kMaster); });
+  return moments;
+}
+
+TEST_F(CheckpointLaws, MomentsInBFloat16SurviveASaveToTheBitUnderAnyLayout) {
+  const std::vector<ParallelLayout> layouts = Layouts();
+  for (const std::size_t layout : {0U, 3U, 5U, 7U}) {
+    SCOPED_TRACE(layouts[layout].ToString());
+    RunConfig config = HalvedRun(layouts[layout]);
+    config.optimizer.moments = "bf16";
+    const std::string folder = folder_ + "/" + std::to_string(layout);
+    Part whole{.steps = 4};
+    RunPart(config, folder_ + "/none", whole);
+    Part first{.steps = 2, .save = true};
+    RunPart(config, folder, first);
+    for (const auto& [name, values] : Moments(first.state)) {
+      EXPECT_TRUE(std::all_of(values.begin(), values.end(), FitsBFloat16)) << name.first;
+    }
+    Part second{.steps = 2};
+    RunPart(config, folder, second);
+    first.losses.insert(first.losses.end(), second.losses.begin(), second.losses.end());
+    EXPECT_EQ(whole.losses, first.losses);
+    EXPECT_TRUE(whole.state == second.state);
+    config.layout = layouts[9];
+    Part elsewhere;
+    RunPart(config, folder, elsewhere);
+    EXPECT_TRUE(first.state == elsewhere.state);
+  }
+}
+
+TEST_F(CheckpointLaws, ARunGoesOnWithMomentsOfTheOtherType) {
+  RunConfig config = HalvedRun({.data = 2, .zero = 1});
+  Part saved{.steps = 2, .save = true};
+  RunPart(config, folder_, saved);
+  config.optimizer.moments = "bf16";
+  Part narrow{.steps = 0};
+  RunPart(config, folder_, narrow);
+  WholeState rounded = Moments(saved.state);
+  for (auto& [name, values] : rounded) {
+    for (float& value : values) {
+      value = static_cast<float>(BFloat16(value));
+    }
+  }
+  EXPECT_FALSE(Moments(saved.state) == rounded);
+  EXPECT_TRUE(Moments(narrow.state) == rounded);
+  Part half{.steps = 1, .save = true};
+  RunPart(config, folder_, half);
+  config.optimizer.moments = "fp32";
+  Part wide;
+  RunPart(config, folder_, wide);
+  EXPECT_TRUE(half.state == wide.state);
 }
 
 // Under one micro batch and under several.

@@ -14,9 +14,11 @@ using ::trireme::testing::SmallGpt;
 constexpr double kGibi = 1024.0 * 1024 * 1024;
 
 // Law 5: the planner's memory under our stack is the trainer's own, byte for byte.
-void ExpectTrainersBytes(const ModelConfig& model, const ParallelLayout& layout, std::int64_t global_batch) {
+void ExpectTrainersBytes(const ModelConfig& model, const ParallelLayout& layout, std::int64_t global_batch,
+                         DType moments = DType::kFloat32) {
   const Machine machine("dgx-h100", "trireme");
-  const PlanPoint point = machine.Point(model, layout, global_batch);
+  PlanPoint point = machine.Point(model, layout, global_batch);
+  point.moments = moments;
   PipelineClock clock;
   const MemoryEstimate estimate = EstimateMemory(point, ModelAccount(model), BlocksOfStages(point), clock);
   RunConfig config;
@@ -24,6 +26,7 @@ void ExpectTrainersBytes(const ModelConfig& model, const ParallelLayout& layout,
   config.layout = layout;
   config.batch.global = global_batch;
   config.train.dtype = "bf16";
+  config.optimizer.moments = Name(moments);
   for (int stage = 0; stage < layout.pipeline; ++stage) {
     const StageOfRun run(config, stage, global_batch);
     const double bytes = static_cast<double>(MemoryOfStage(run.description()).total());
@@ -43,7 +46,7 @@ void ExpectTrainersBytes(const ModelConfig& model, const ParallelLayout& layout,
   EXPECT_EQ(peak.peak, estimate.peak) << layout.ToString();
 }
 
-TEST(MemoryEstimate, OurStateIsSixteenBytesAParameter) {
+TEST(MemoryEstimate, OurStateIsSixteenBytesAParameterAndTwelveWithMomentsInBFloat16) {
   RunConfig config;
   config.model = SmallGpt();
   const StageOfRun run(config, 0, 8);
@@ -53,18 +56,22 @@ TEST(MemoryEstimate, OurStateIsSixteenBytesAParameter) {
     held += bucket.count;
   }
   // Each tensor is rounded up to 256 bytes.
-  const auto most = static_cast<double>(16 * held + 256 * 5 * static_cast<std::int64_t>(shards.buckets.size()));
+  const std::int64_t rounding = 256 * 5 * static_cast<std::int64_t>(shards.buckets.size());
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
-    const auto bytes = static_cast<double>(StateMemory(shards, 0, dtype).total());
-    EXPECT_GE(bytes, static_cast<double>(16 * held));
-    EXPECT_LE(bytes, most);
+    for (const auto& [moments, each] : {std::pair{DType::kFloat32, 16}, {DType::kBFloat16, 12}}) {
+      const std::int64_t bytes = StateMemory(shards, 0, dtype, moments).total();
+      EXPECT_GE(bytes, each * held);
+      EXPECT_LE(bytes, each * held + rounding);
+    }
   }
 }
 
 TEST(MemoryEstimate, IsTheTrainersOwnAccount) {
   const ModelConfig model = SmallGpt();
   for (const int zero : {0, 1, 2, 3}) {
-    ExpectTrainersBytes(model, {.tensor = 2, .pipeline = 2, .data = 2, .zero = zero, .micro_batch = 2}, 16);
+    for (const DType moments : {DType::kFloat32, DType::kBFloat16}) {
+      ExpectTrainersBytes(model, {.tensor = 2, .pipeline = 2, .data = 2, .zero = zero, .micro_batch = 2}, 16, moments);
+    }
   }
   ExpectTrainersBytes(model, {.pipeline = 4, .data = 1, .schedule = "zero_bubble"}, 8);
   ExpectTrainersBytes(model, {.pipeline = 2, .schedule = "interleaved", .chunks = 2, .partition = "balanced"}, 8);

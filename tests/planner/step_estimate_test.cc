@@ -134,6 +134,16 @@ TEST(StepEstimate, ZeroThreePaysForItsGathersEachMicroBatch) {
   EXPECT_GT(three.seconds, one);
 }
 
+TEST(StepEstimate, MomentsInBFloat16MoveTwentyBytesInsteadOfTwentyEight) {
+  const Machine machine("dgx-h100", "trireme");
+  const ModelConfig model = testing::SmallGpt();
+  PipelineClock clock;
+  PlanPoint point = machine.Point(model, {.data = 4, .zero = 1}, 8);
+  const double whole = EstimateTime(point, ModelAccount(model), clock).terms.optimizer;
+  point.moments = DType::kBFloat16;
+  EXPECT_NEAR(EstimateTime(point, ModelAccount(model), clock).terms.optimizer / whole, 20.0 / 28, 1e-9);
+}
+
 TEST(StepEstimate, ASlowRevisionSlowsAll) {
   const SoftwareStack stack = testing::ShippedStack("megatron-ds-2022");
   const Cluster cluster = testing::ShippedCluster("jean-zay-a100");

@@ -112,6 +112,8 @@ TEST(ValidateRun, SaysWhatTrainingDoesNotOffer) {
   EXPECT_THAT(MessageOf({"layout.offload=optimizer"}), HasSubstr("layout.offload"));
   EXPECT_THAT(MessageOf({"train.dtype=fp16"}), HasSubstr("fp32, tf32, bf16 and fp8"));
   EXPECT_THAT(MessageOf({"optimizer.name=lion"}), HasSubstr("training offers adamw"));
+  EXPECT_THAT(MessageOf({"optimizer.moments=fp16"}), HasSubstr("known: fp32, bf16"));
+  EXPECT_EQ(MessageOf({"optimizer.moments=bf16"}), "");
   EXPECT_THAT(MessageOf({"train.attention=plain"}), HasSubstr("known: flash"));
   EXPECT_THAT(MessageOf({"layout.zero=4"}), HasSubstr("nearest that works is 3"));
 }

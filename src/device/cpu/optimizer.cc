@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "base/split_float.h"
+#include "base/stochastic_round.h"
 #include "device/cpu/cpu_ops.h"
 #include "device/cpu/dispatch.h"
 #include "device/cpu/parallel.h"
@@ -18,6 +19,7 @@ struct Factors {
   float epsilon;
   float decay;  // 1 - learning rate * weight decay
   float gradient_scale;
+  std::uint32_t rounding_key;  // of moments in bf16
 };
 
 Factors FactorsOf(const AdamWArgs& args, float weight_decay) {
@@ -31,7 +33,8 @@ Factors FactorsOf(const AdamWArgs& args, float weight_decay) {
           .root_second = static_cast<float>(1.0 / std::sqrt(second)),
           .epsilon = args.epsilon,
           .decay = static_cast<float>(1.0 - rate * static_cast<double>(weight_decay)),
-          .gradient_scale = args.gradient_scale};
+          .gradient_scale = args.gradient_scale,
+          .rounding_key = static_cast<std::uint32_t>(args.step)};
 }
 
 // Masters of weights: see AdamWRange.
@@ -49,21 +52,39 @@ void SetMaster(BFloat16* weight, std::uint16_t* low, std::int64_t i, float value
   low[i] = halves.low;
 }
 
-template <typename T>
+// Both moments of an element, in either type: see AdamWRange.
+struct Moments {
+  float first;
+  float second;
+};
+
+void SetMoments(float& first, float& second, const Moments& moments, std::uint32_t /*key*/) {
+  first = moments.first;
+  second = moments.second;
+}
+
+void SetMoments(BFloat16& first, BFloat16& second, const Moments& moments, std::uint32_t key) {
+  const auto m = std::bit_cast<std::uint32_t>(moments.first);
+  const auto v = std::bit_cast<std::uint32_t>(moments.second);
+  const std::uint32_t random = RoundingBits(m, v, key);
+  first.bits = RoundAtRandom(m, random);
+  second.bits = RoundAtRandom(v, random >> 16);
+}
+
+template <typename T, typename Moment>
 void Update(const AdamWRange& range, const Factors& f, std::int64_t begin, std::int64_t end) {
   T* weight = range.weight.as<T>();
   auto* low = range.low.as<std::uint16_t>();
-  float* first = range.first_moment.as<float>();
-  float* second = range.second_moment.as<float>();
+  auto* first = range.first_moment.as<Moment>();
+  auto* second = range.second_moment.as<Moment>();
   const float* gradient = range.gradient.as<float>();
 #pragma omp simd
   for (std::int64_t i = begin; i < end; ++i) {
     const float g = gradient[i] * f.gradient_scale;
-    const float m = f.beta1 * first[i] + (1.0F - f.beta1) * g;
-    const float v = f.beta2 * second[i] + (1.0F - f.beta2) * g * g;
+    const float m = f.beta1 * static_cast<float>(first[i]) + (1.0F - f.beta1) * g;
+    const float v = f.beta2 * static_cast<float>(second[i]) + (1.0F - f.beta2) * g * g;
     const float value = Master(weight, low, i) * f.decay - f.step_size * m / (std::sqrt(v) * f.root_second + f.epsilon);
-    first[i] = m;
-    second[i] = v;
+    SetMoments(first[i], second[i], {m, v}, f.rounding_key);
     SetMaster(weight, low, i, value);
   }
 }
@@ -73,9 +94,9 @@ void Update(const AdamWRange& range, const Factors& f, std::int64_t begin, std::
 void CpuOps::DoAdamW(std::span<const AdamWRange> ranges, const AdamWArgs& args) {
   for (const AdamWRange& range : ranges) {
     const Factors factors = FactorsOf(args, range.weight_decay);
-    DispatchWorkingType(range.weight.dtype, [&](auto type) {
+    DispatchWorkingTypes(range.weight.dtype, range.first_moment.dtype, [&](auto weight, auto moment) {
       ParallelRanges(threads_, range.weight.count(), kElementGrain, [&](int, std::int64_t begin, std::int64_t end) {
-        Update<decltype(type)>(range, factors, begin, end);
+        Update<decltype(weight), decltype(moment)>(range, factors, begin, end);
       });
     });
   }

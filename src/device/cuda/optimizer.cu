@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/split_float.h"
+#include "base/stochastic_round.h"
 #include "device/cuda/cuda_ops.h"
 #include "device/cuda/kernels.cuh"
 
@@ -17,10 +18,11 @@ constexpr std::int64_t kChunk = 8192;
 struct AdamWChunk {
   void* weight;        // fp32, or the upper halves of the masters
   std::uint16_t* low;  // beside upper halves alone
-  float* first;
-  float* second;
+  void* first;         // moments: fp32, or bf16
+  void* second;
   const float* gradient;
   std::int32_t count;
+  bool half_moments;
   float weight_decay;
 };
 
@@ -32,6 +34,7 @@ struct AdamWFactors {
   float root_second;  // 1 / sqrt(1 - beta2^step)
   float epsilon;
   float gradient_scale;
+  std::uint32_t rounding_key;  // of moments in bf16
 };
 
 // kCount halves at `from`; 8 of them are loaded at once, from a multiple of 16 bytes.
@@ -104,6 +107,36 @@ __device__ void StoreMasters(std::uint16_t* high, std::uint16_t* low, const floa
   StoreHalves(low, lower);
 }
 
+template <typename Moment>
+struct MomentPlaces {
+  Moment* first;
+  Moment* second;
+};
+
+template <int kCount>
+__device__ void StoreMoments(const MomentPlaces<float>& to, const float (&first)[kCount], const float (&second)[kCount],
+                             std::uint32_t /*key*/) {
+  Store(to.first, first);
+  Store(to.second, second);
+}
+
+template <int kCount>
+__device__ void StoreMoments(const MomentPlaces<Bf16>& to, const float (&first)[kCount], const float (&second)[kCount],
+                             std::uint32_t key) {
+  unsigned firsts[kCount];
+  unsigned seconds[kCount];
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    const std::uint32_t m = __float_as_uint(first[i]);
+    const std::uint32_t v = __float_as_uint(second[i]);
+    const std::uint32_t random = RoundingBits(m, v, key);
+    firsts[i] = RoundAtRandom(m, random);
+    seconds[i] = RoundAtRandom(v, random >> 16);
+  }
+  StoreHalves(reinterpret_cast<std::uint16_t*>(to.first), firsts);
+  StoreHalves(reinterpret_cast<std::uint16_t*>(to.second), seconds);
+}
+
 struct SplitBody {
   std::uint16_t* high;
   std::uint16_t* low;
@@ -128,16 +161,17 @@ struct JoinBody {
   }
 };
 
-template <int kCount, typename T>
+template <int kCount, typename T, typename Moment>
 __device__ void Update(const AdamWChunk& chunk, const AdamWFactors& f, int at) {
   T* const weight = static_cast<T*>(chunk.weight) + at;
+  const MomentPlaces<Moment> moments{static_cast<Moment*>(chunk.first) + at, static_cast<Moment*>(chunk.second) + at};
   float gradient[kCount];
   float first[kCount];
   float second[kCount];
   float master[kCount];
   Load(gradient, chunk.gradient + at);
-  Load(first, static_cast<const float*>(chunk.first) + at);
-  Load(second, static_cast<const float*>(chunk.second) + at);
+  Load(first, moments.first);
+  Load(second, moments.second);
   LoadMasters(master, weight, chunk.low + at);
   const float decay = 1.0F - f.learning_rate * chunk.weight_decay;
 #pragma unroll
@@ -147,19 +181,27 @@ __device__ void Update(const AdamWChunk& chunk, const AdamWFactors& f, int at) {
     second[i] = f.beta2 * second[i] + (1.0F - f.beta2) * g * g;
     master[i] = master[i] * decay - f.step_size * first[i] / (sqrtf(second[i]) * f.root_second + f.epsilon);
   }
-  Store(chunk.first + at, first);
-  Store(chunk.second + at, second);
+  StoreMoments(moments, first, second, f.rounding_key);
   StoreMasters(weight, chunk.low + at, master);
+}
+
+template <typename T, typename Moment>
+__device__ void UpdateChunk(const AdamWChunk& chunk, const AdamWFactors& factors, bool wide) {
+  const int wide_count = wide ? chunk.count / 8 * 8 : 0;
+  for (int at = threadIdx.x * 8; at < wide_count; at += kChunkThreads * 8) {
+    Update<8, T, Moment>(chunk, factors, at);
+  }
+  for (int at = wide_count + threadIdx.x; at < chunk.count; at += kChunkThreads) {
+    Update<1, T, Moment>(chunk, factors, at);
+  }
 }
 
 template <typename T>
 __device__ void UpdateChunk(const AdamWChunk& chunk, const AdamWFactors& factors, bool wide) {
-  const int wide_count = wide ? chunk.count / 8 * 8 : 0;
-  for (int at = threadIdx.x * 8; at < wide_count; at += kChunkThreads * 8) {
-    Update<8, T>(chunk, factors, at);
-  }
-  for (int at = wide_count + threadIdx.x; at < chunk.count; at += kChunkThreads) {
-    Update<1, T>(chunk, factors, at);
+  if (chunk.half_moments) {
+    UpdateChunk<T, Bf16>(chunk, factors, wide);
+  } else {
+    UpdateChunk<T, float>(chunk, factors, wide);
   }
 }
 
@@ -230,11 +272,11 @@ std::vector<AdamWChunk> AdamWChunks(std::span<const AdamWRange> ranges) {
   std::vector<AdamWChunk> chunks;
   for (const AdamWRange& range : ranges) {
     for (std::int64_t at = 0; at < range.weight.count(); at += kChunk) {
-      chunks.push_back({range.weight.as<char>() + at * SizeOf(range.weight.dtype),
-                        range.low.given() ? range.low.as<std::uint16_t>() + at : nullptr,
-                        range.first_moment.as<float>() + at, range.second_moment.as<float>() + at,
-                        range.gradient.as<float>() + at,
-                        static_cast<std::int32_t>(std::min(kChunk, range.weight.count() - at)), range.weight_decay});
+      const auto from = [&](const Tensor& tensor) { return tensor.as<char>() + at * SizeOf(tensor.dtype); };
+      chunks.push_back({from(range.weight), range.low.given() ? range.low.as<std::uint16_t>() + at : nullptr,
+                        from(range.first_moment), from(range.second_moment), range.gradient.as<float>() + at,
+                        static_cast<std::int32_t>(std::min(kChunk, range.weight.count() - at)),
+                        range.first_moment.dtype == DType::kBFloat16, range.weight_decay});
     }
   }
   return chunks;
@@ -263,12 +305,12 @@ std::int64_t ChunksOf(std::int64_t count) { return CeilDiv(count, kChunk); }
 
 void CudaOps::DoAdamW(std::span<const AdamWRange> ranges, const AdamWArgs& args) {
   std::vector<std::int64_t> key;
-  key.reserve(ranges.size() * 7);
+  key.reserve(ranges.size() * 8);
   std::int64_t chunk_count = 0;
   for (const AdamWRange& range : ranges) {
     key.insert(key.end(), {AddressOf(range.weight), AddressOf(range.low), AddressOf(range.first_moment),
                            AddressOf(range.second_moment), AddressOf(range.gradient), range.weight.count(),
-                           std::bit_cast<std::int32_t>(range.weight_decay)});
+                           SizeOf(range.first_moment.dtype), std::bit_cast<std::int32_t>(range.weight_decay)});
     chunk_count += ChunksOf(range.weight.count());
   }
   if (chunk_count == 0) {
@@ -287,7 +329,8 @@ void CudaOps::DoAdamW(std::span<const AdamWRange> ranges, const AdamWArgs& args)
       static_cast<float>(args.learning_rate / (1.0 - std::pow(static_cast<double>(args.beta1), step))),
       static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(static_cast<double>(args.beta2), step))),
       args.epsilon,
-      args.gradient_scale};
+      args.gradient_scale,
+      static_cast<std::uint32_t>(args.step)};
   Launch(context_, {dim3(static_cast<unsigned>(chunk_count)), dim3(kChunkThreads)}, AdamWKernel,
          static_cast<const AdamWChunk*>(table), factors);
 }
