@@ -98,7 +98,7 @@ std::vector<RecipeKey> LayoutKeys() {
       Flag(
           "layout.sequence_parallel", "cut activations between tensor regions along the sequence",
           [](Config & c) -> auto& { return c.layout.sequence_parallel; }),
-      Text("layout.recompute", "what backward computes again; light by default in bf16 from model.hidden = 2048 on",
+      Text("layout.recompute", "what backward computes again; light by default in bf16 from model.hidden = 1024 on",
            [](Config & c) -> auto& { return c.layout.recompute; }, {"none", "light", "selective", "full"}),
       Number(
           "layout.recompute_layers", "blocks of each chunk that recompute; 0: all",

@@ -158,13 +158,13 @@ TEST(Recipe, TheLastLengthGivenCounts) {
 
 TEST(Recipe, WideModelsInBf16RecomputeLightlyUnlessTold) {
   const auto parse = [](const std::string& text) { return ParseRecipe("model.heads = 16\n" + text, "r", {}); };
-  const Recipe wide = parse("model.hidden = 2048\ntrain.dtype = 'bf16'");
+  const Recipe wide = parse("model.hidden = 1024\ntrain.dtype = 'bf16'");
   EXPECT_EQ(wide.config.layout.recompute, Recompute::kLight);
-  EXPECT_THAT(wide.origins.at("layout.recompute"), HasSubstr("model.hidden = 2048"));
+  EXPECT_THAT(wide.origins.at("layout.recompute"), HasSubstr("model.hidden = 1024"));
   EXPECT_EQ(ParseRecipe(ToToml(wide.config), "r", {}).config, wide.config);
   for (const char* text :
-       {"model.hidden = 2048", "model.hidden = 1024\ntrain.dtype = 'bf16'", "model.hidden = 2048\ntrain.dtype = 'fp8'",
-        "model.hidden = 2048\ntrain.dtype = 'bf16'\nlayout.recompute = 'none'"}) {
+       {"model.hidden = 1024", "model.hidden = 1008\ntrain.dtype = 'bf16'", "model.hidden = 1024\ntrain.dtype = 'fp8'",
+        "model.hidden = 1024\ntrain.dtype = 'bf16'\nlayout.recompute = 'none'"}) {
     EXPECT_EQ(parse(text).config.layout.recompute, Recompute::kNone) << text;
   }
 }
