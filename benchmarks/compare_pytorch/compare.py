@@ -6,13 +6,15 @@
 
 For each shape and program: the best micro batch, found by climbing from the shape's own (twice as large as long as that
 is faster and fits, then half), which is the first round; in each further one the programs run one after another at it.
-Told are the median tokens/s of the rounds, model TFLOP/s and the ratio to torch.compile; then peak memory at the shape's own micro batch, for all programs alike, and its
-ratio. All read random tokens: only the step is measured. A line on standard error tells of each run.
+Told are the median tokens/s of the rounds, model TFLOP/s and the ratio to torch.compile; then peak memory at the
+shape's own micro batch (or the one that was asked for), for all programs alike, and its ratio. All read random tokens:
+only the step is measured. A line on standard error tells of each run.
 
 --curves FILE (text, whose bytes are the tokens, or a prepared FILE.bin) trains the 124M shape for --curve-steps steps of
 32 sequences from the same weights over the same samples, and overlays the losses.
 """
 import argparse
+import dataclasses
 import json
 import os
 import statistics
@@ -44,6 +46,7 @@ def programs(path, keys):
         "trireme none": trireme("layout.recompute=none"),
         "trireme light": trireme("layout.recompute=light"),
         "trireme fp8": trireme("train.dtype=fp8"),
+        "bf16 moments": trireme("optimizer.moments=bf16"),
         "deterministic": trireme("train.deterministic=true"),
     }
 
@@ -94,9 +97,11 @@ class Entry:
 
 def compare(name, chosen, arguments):
     shape = SHAPES[name]
+    if arguments.micro_batch.isdigit():
+        shape = dataclasses.replace(shape, micro_batch=int(arguments.micro_batch))
     entries = {program: Entry(f"{name} {program}", run, shape) for program, run in chosen.items()}
     for entry in entries.values():
-        if not arguments.own_micro_batch:
+        if arguments.micro_batch == "best":
             entry.search(arguments.steps)
         entry.first_round(arguments.steps)
     for _ in range(arguments.rounds - 1):
@@ -135,12 +140,14 @@ def main():
     parser.add_argument("--programs", help="a list; all when not given")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--own-micro-batch", action="store_true", help="take the shape's own micro batch for all")
+    parser.add_argument("--micro-batch", default="best", help="best: each program's; own: the shape's own; or a number")
     parser.add_argument("--set", action="append", default=[], help="a key for Trireme, such as train.graphs=false")
     parser.add_argument("--curves", help="a text or a prepared .bin: compare losses")
     parser.add_argument("--curve-steps", type=int, default=500)
     parser.add_argument("--output", default="compare", help="folder for results.json, losses.csv and losses.svg")
     arguments = parser.parse_args()
+    if arguments.micro_batch not in ("best", "own") and not arguments.micro_batch.isdigit():
+        parser.error(f"--micro-batch {arguments.micro_batch}: best, own or a number")
     os.makedirs(arguments.output, exist_ok=True)
     chosen = programs(os.path.abspath(arguments.trireme), arguments.set)
     if arguments.programs:
