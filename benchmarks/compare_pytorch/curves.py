@@ -127,10 +127,10 @@ def run_curves(arguments, shape, folder):
     batches = os.path.join(folder, "batches.npy")
     write_batches(source, shape.sequence, steps, batches)
     curves, rates = {"torch.compile bf16": []}, []
-    for dtype in ("bf16", "fp8"):
-        rows = start_trireme(program, shape, os.path.join(folder, dtype),
-                             keys + [f"train.steps={steps}", f"train.dtype={dtype}"] + arguments.set)
-        curves["trireme " + dtype] = [row["loss"] for row in rows]
+    for name, own in (("bf16", []), ("fp8", ["train.dtype=fp8"]), ("bf16 moments", ["optimizer.moments=bf16"])):
+        rows = start_trireme(program, shape, os.path.join(folder, name),
+                             keys + [f"train.steps={steps}"] + own + arguments.set)
+        curves["trireme " + name] = [row["loss"] for row in rows]
         rates = [row["learning_rate"] for row in rows]
     job = {**torch_job(shape, True), "weights": weights, "batches": batches, "learning_rates": rates}
     curves["torch.compile bf16"] = start_torch(job)["losses"]
