@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <optional>
 
 #include "apps/trireme/command_line.h"
@@ -14,6 +15,7 @@
 #include "checkpoint/weight_source.h"
 #include "comm/rank_runner.h"
 #include "data/tokenizer_folder.h"
+#include "device/host_memory.h"
 #include "report/run_reporter.h"
 #include "run/run_config.h"
 #include "train/memory_room.h"
@@ -101,7 +103,7 @@ int TrainCommand::RunSupervised() const {
 }
 
 // What this machine cannot run is said before anything is written. Ranks of other processes may be on other machines.
-void CheckMachine(const RunConfig& config, bool by_threads) {
+void CheckMachine(const RunConfig& config, bool by_threads, bool saves) {
   RequireDevice(config.train.device);
   if (!by_threads) {
     return;
@@ -110,7 +112,11 @@ void CheckMachine(const RunConfig& config, bool by_threads) {
   Require(ranks <= kMostThreadRanks, "{} ranks are more than the {} that run as threads of one process; use mpirun",
           ranks, kMostThreadRanks);
   if (IsHostDevice(config.train.device)) {
-    RequireRoom(config, MakeCpuDevice({})->memory_bytes());
+    RequireRoom(config, HostMemoryBytes());
+  } else {
+    std::vector<int> all(static_cast<std::size_t>(ranks));
+    std::iota(all.begin(), all.end(), 0);
+    RequireHostRoom(config, all, {.saves = saves}, HostMemoryBytes());
   }
 }
 
@@ -140,7 +146,7 @@ int TrainCommand::Run() const {
   Require(drill.rank < config.layout.ranks(), "--inject: rank = {} is none of the {} ranks (0 to {})", drill.rank,
           config.layout.ranks(), config.layout.ranks() - 1);
   const bool by_threads = !by_mpi && launcher.empty();
-  CheckMachine(config, by_threads);
+  CheckMachine(config, by_threads, !no_checkpoint);
   const std::int64_t leave_before_ns = LeaveBefore();
   if (supervise) {
     return RunSupervised();

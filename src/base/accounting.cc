@@ -5,8 +5,8 @@
 namespace trireme {
 
 std::string_view Name(MemoryKind kind) {
-  static constexpr std::array<std::string_view, kMemoryKinds> kNames = {"weights",     "gradients", "optimizer",
-                                                                        "activations", "scratch",   "messages"};
+  static constexpr std::array<std::string_view, kMemoryKinds> kNames = {
+      "weights", "gradients", "optimizer", "activations", "scratch", "messages", "host"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
@@ -16,7 +16,9 @@ std::string_view Name(CollectiveKind kind) {
   return kNames[static_cast<std::size_t>(kind)];
 }
 
-std::int64_t MemoryUse::total() const { return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0}); }
+std::int64_t MemoryUse::total() const {
+  return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0}) - (*this)[MemoryKind::kHost];
+}
 
 MemoryUse& MemoryUse::operator+=(const MemoryUse& other) {
   for (std::size_t i = 0; i < bytes.size(); ++i) {

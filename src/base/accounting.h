@@ -8,7 +8,7 @@
 
 namespace trireme {
 
-// What a byte of device memory is for.
+// What a byte of memory is for.
 enum class MemoryKind : std::uint8_t {
   kWeights,      // working copy of the parameters, and ZeRO 3's gathered modules
   kGradients,    // gradient buckets and owned gradient shards, as far as they do not lie over activations
@@ -16,14 +16,16 @@ enum class MemoryKind : std::uint8_t {
   kActivations,  // what forward keeps for backward, over all micro batches in flight
   kScratch,      // temporaries of one module's forward or backward, vendor workspaces
   kMessages,     // inputs and gradients that pipeline stages hand over, batches
+  kHost,         // in the host's memory instead of the device's: what layout.offload puts there
 };
-inline constexpr int kMemoryKinds = 6;
+inline constexpr int kMemoryKinds = 7;
 std::string_view Name(MemoryKind kind);
 
 struct MemoryUse {
   std::array<std::int64_t, kMemoryKinds> bytes{};
   std::int64_t& operator[](MemoryKind kind) { return bytes[static_cast<std::size_t>(kind)]; }
   std::int64_t operator[](MemoryKind kind) const { return bytes[static_cast<std::size_t>(kind)]; }
+  // Of the device's memory: all kinds but kHost.
   std::int64_t total() const;
   MemoryUse& operator+=(const MemoryUse& other);
   bool operator==(const MemoryUse&) const = default;

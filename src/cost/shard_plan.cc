@@ -33,6 +33,11 @@ Bucket MakeBucket(const ParameterTable& table, std::int64_t module, const std::v
 
 std::int64_t Bytes(std::int64_t count, DType dtype) { return RoundUp(count * SizeOf(dtype), kPlanAlignment); }
 
+// An fp32 weight is its own master; a bf16 one is the master's upper half, the lower one lies beside the moments.
+std::int64_t OptimizerBytes(std::int64_t count, DType working_dtype, DType moments) {
+  return (working_dtype == DType::kFloat32 ? 0 : Bytes(count, DType::kUInt16)) + 2 * Bytes(count, moments);
+}
+
 }  // namespace
 
 const BucketEntry* Bucket::Find(int row) const {
@@ -99,17 +104,28 @@ OwnedRange OwnedBy(const Bucket& bucket, int data_rank) {
   return {.first = data_rank * bucket.shard, .last = (data_rank + 1) * bucket.shard};
 }
 
-MemoryUse StateMemory(const ShardPlan& plan, int zero, DType working_dtype, DType moments) {
+std::int64_t HostPiece(const ShardPlan& plan, int zero) {
+  std::int64_t largest = 0;
+  for (const Bucket& bucket : plan.buckets) {
+    largest = std::max(largest, zero == 0 ? bucket.count : bucket.shard);
+  }
+  return std::min(largest, kMostHostPiece);
+}
+
+MemoryUse StateMemory(const ShardPlan& plan, const ParallelLayout& layout, DType working_dtype, DType moments) {
+  const int zero = layout.zero;
+  const bool offloads = layout.offload != Offload::kNone;
   MemoryUse use;
   std::int64_t largest_shard = 0;
   for (const Bucket& bucket : plan.buckets) {
     const std::int64_t owned = zero == 0 ? bucket.count : bucket.shard;
     use[MemoryKind::kWeights] += Bytes(zero == 3 ? bucket.shard : bucket.count, working_dtype);
     use[MemoryKind::kGradients] += Bytes(zero >= 2 ? bucket.shard : bucket.count, DType::kFloat32);
-    // An fp32 weight is its own master; a bf16 one is the master's upper half, the lower one lies beside the moments.
-    use[MemoryKind::kOptimizer] +=
-        (working_dtype == DType::kFloat32 ? 0 : Bytes(owned, DType::kUInt16)) + 2 * Bytes(owned, moments);
+    use[offloads ? MemoryKind::kHost : MemoryKind::kOptimizer] += OptimizerBytes(owned, working_dtype, moments);
     largest_shard = std::max(largest_shard, bucket.shard);
+  }
+  if (offloads) {
+    use[MemoryKind::kOptimizer] += 2 * OptimizerBytes(HostPiece(plan, zero), working_dtype, moments);
   }
   for (const bool tied : {false, true}) {
     const std::int64_t largest = plan.LargestBucket(tied);

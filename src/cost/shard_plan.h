@@ -67,8 +67,13 @@ struct OwnedRange {
 };
 OwnedRange OwnedBy(const Bucket& bucket, int data_rank);
 
-// Weights, gradients and optimizer bytes of a rank under a ZeRO stage, each tensor rounded as the arena rounds.
-// The fields of the other kinds are zero.
-MemoryUse StateMemory(const ShardPlan& plan, int zero, DType working_dtype, DType moments);
+// Elements of a shard that are updated at a time where their optimizer state lies in host memory: two such pieces of
+// state are on the device, one coming while the other goes. At most so many, and no more than the largest owned shard.
+inline constexpr std::int64_t kMostHostPiece = std::int64_t{1} << 22;
+std::int64_t HostPiece(const ShardPlan& plan, int zero);
+
+// Weights, gradients and optimizer bytes of a rank under a layout's ZeRO stage and offloading, each tensor rounded as
+// the arena rounds. The fields of the other kinds are zero.
+MemoryUse StateMemory(const ShardPlan& plan, const ParallelLayout& layout, DType working_dtype, DType moments);
 
 }  // namespace trireme

@@ -190,7 +190,7 @@ ModuleCost CostOfVirtualStage(const StageDescription& stage, int chunk) {
 }
 
 MemoryUse MemoryOfStage(const StageDescription& stage) {
-  MemoryUse memory = StateMemory(stage.shards, stage.layout.zero, stage.sizes.dtype, stage.moments);
+  MemoryUse memory = StateMemory(stage.shards, stage.layout, stage.sizes.dtype, stage.moments);
   for (int chunk = 0; chunk < stage.layout.chunks; ++chunk) {
     memory[MemoryKind::kActivations] += stage.slots[static_cast<std::size_t>(chunk)] * KeptBytes(stage, chunk);
   }

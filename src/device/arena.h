@@ -1,5 +1,6 @@
-// Device memory planned before the first step: one block of exactly the planned bytes, handed out by kind and never
-// given back. Asking for more than planned is an Error, so a plan and a run cannot drift apart.
+// Memory planned before the first step: one block of exactly the planned bytes of the device, and one of the host where
+// MemoryKind::kHost is planned (Device::AllocateHost), handed out by kind and never given back. Asking for more than
+// planned is an Error, so a plan and a run cannot drift apart.
 #pragma once
 
 #include "base/accounting.h"
@@ -12,7 +13,8 @@ inline constexpr std::int64_t kArenaAlignment = 256;
 
 class Arena {
  public:
-  // Allocates planned.total() bytes of `device`, which must outlive the arena. Throws when the device has not enough.
+  // Allocates planned.total() bytes of `device`, which must outlive the arena, and the planned ones of the host. Throws
+  // when one has not enough.
   Arena(Device& device, const MemoryUse& planned);
   ~Arena();
   Arena(const Arena&) = delete;
@@ -32,7 +34,7 @@ class Arena {
   MemoryUse planned_;
   MemoryUse used_;
   char* block_ = nullptr;
-  std::int64_t offset_ = 0;
+  char* host_block_ = nullptr;  // where kHost is planned
 };
 
 }  // namespace trireme

@@ -28,6 +28,11 @@ class Device {
   // Memory aligned to 256 bytes, uninitialised; Free(nullptr) does nothing. Not used within a step: see Arena.
   virtual void* Allocate(std::int64_t bytes) = 0;
   virtual void Free(void* memory) = 0;
+  // Likewise of the host's memory, and made for this device: Ops::Copy between the two happens beside the host's work
+  // at the full speed of the link, and every operation may be given such memory, at that speed. It can be read and
+  // written through CopyToHost and CopyFromHost as if it were the device's, in the order of the device's work.
+  virtual void* AllocateHost(std::int64_t bytes);
+  virtual void FreeHost(void* memory);
 
   // Both return when the copy is done, after all earlier work of this device.
   virtual void CopyToHost(void* host, const void* device, std::int64_t bytes) = 0;
@@ -66,11 +71,14 @@ class Device {
   virtual double peak_flops(DType dtype) const = 0;
 };
 
-// Lanes of a device: its own, one for collectives beside it, and one for each way that messages take.
-inline constexpr int kLanes = 6;
+// Lanes of a device: its own, one for collectives beside it, one for each direction of the link to host memory, and one
+// for each way that messages take.
+inline constexpr int kLanes = 8;
 inline constexpr int kOwnLane = 0;
 inline constexpr int kCollectiveLane = 1;
-inline constexpr int kFirstMessageLane = 2;
+inline constexpr int kFromHostLane = 2;
+inline constexpr int kToHostLane = 3;
+inline constexpr int kFirstMessageLane = 4;
 
 struct DeviceOptions {
   std::string kind = "auto";   // auto | cpu | cuda

@@ -1,56 +1,135 @@
 #include "optim/adamw.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace trireme {
 
+AdamW::State AdamW::State::Range(std::int64_t first, std::int64_t count) const {
+  return {.low = low.given() ? low.Range(first, count) : Tensor{},
+          .first_moment = first_moment.Range(first, count),
+          .second_moment = second_moment.Range(first, count)};
+}
+
 AdamW::AdamW(Arena& arena, const AdamWOptions& options, std::vector<OwnedShard> shards)
-    : ops_(arena.device().ops()), options_(options), shards_(std::move(shards)) {
-  const auto state = [&](DType dtype, std::int64_t count) {
-    const Tensor tensor = arena.Allocate(MemoryKind::kOptimizer, dtype, {count});
-    ops_.Fill(tensor, 0);
-    return tensor;
-  };
+    : device_(arena.device()), ops_(device_.ops()), options_(options), shards_(std::move(shards)) {
+  const bool on_host = options_.host_piece > 0;
+  std::array<State, 2> slots;
+  if (on_host) {
+    for (State& slot : slots) {
+      slot = Allocate(arena, MemoryKind::kOptimizer, options_.host_piece);
+    }
+  } else {
+    pieces_.emplace_back();
+  }
   for (const OwnedShard& shard : shards_) {
     const std::int64_t count = shard.weight.count();
-    low_.push_back(shard.weight.dtype == DType::kFloat32 ? Tensor{} : state(DType::kUInt16, count));
-    first_moments_.push_back(state(options.moments, count));
-    second_moments_.push_back(state(options.moments, count));
-    for (const DecayRange& range : shard.ranges) {
-      const auto part = [&](const Tensor& tensor) {
-        return tensor.given() ? tensor.Range(range.first, range.count) : Tensor{};
-      };
-      ranges_.push_back({.weight = part(shard.weight),
-                         .low = part(low_.back()),
-                         .first_moment = part(first_moments_.back()),
-                         .second_moment = part(second_moments_.back()),
-                         .gradient = part(shard.gradient),
-                         .weight_decay = range.decays ? options.weight_decay : 0.0F});
+    states_.push_back(Allocate(arena, on_host ? MemoryKind::kHost : MemoryKind::kOptimizer, count));
+    if (on_host) {
+      AddPieces(shard, states_.back(), slots);
+    } else {
+      const std::vector<AdamWRange> ranges = RangesOf(shard, states_.back(), 0, count);
+      pieces_.front().ranges.insert(pieces_.front().ranges.end(), ranges.begin(), ranges.end());
     }
   }
 }
 
+AdamW::State AdamW::Allocate(Arena& arena, MemoryKind kind, std::int64_t count) const {
+  const auto zeros = [&](DType dtype) {
+    const Tensor tensor = arena.Allocate(kind, dtype, {count});
+    ops_.Fill(tensor, 0);
+    return tensor;
+  };
+  const bool halved = !shards_.empty() && shards_.front().weight.dtype != DType::kFloat32;
+  State state;
+  state.low = halved ? zeros(DType::kUInt16) : Tensor{};
+  state.first_moment = zeros(options_.moments);
+  state.second_moment = zeros(options_.moments);
+  return state;
+}
+
+void AdamW::AddPieces(const OwnedShard& shard, const State& state, const std::array<State, 2>& slots) {
+  for (std::int64_t first = 0; first < shard.weight.count(); first += options_.host_piece) {
+    const std::int64_t count = std::min(options_.host_piece, shard.weight.count() - first);
+    const State passing = slots[pieces_.size() % 2].Range(0, count);
+    pieces_.push_back(
+        {.home = state.Range(first, count), .passing = passing, .ranges = RangesOf(shard, passing, first, count)});
+  }
+}
+
+std::vector<AdamWRange> AdamW::RangesOf(const OwnedShard& shard, const State& state, std::int64_t first,
+                                        std::int64_t count) const {
+  std::vector<AdamWRange> ranges;
+  for (const DecayRange& range : shard.ranges) {
+    const std::int64_t begin = std::max(range.first, first);
+    const std::int64_t end = std::min(range.first + range.count, first + count);
+    if (begin < end) {
+      const State part = state.Range(begin - first, end - begin);
+      ranges.push_back({.weight = shard.weight.Range(begin, end - begin),
+                        .low = part.low,
+                        .first_moment = part.first_moment,
+                        .second_moment = part.second_moment,
+                        .gradient = shard.gradient.Range(begin, end - begin),
+                        .weight_decay = range.decays ? options_.weight_decay : 0.0F});
+    }
+  }
+  return ranges;
+}
+
+void AdamW::Move(const State& to, const State& from) {
+  if (to.low.given()) {
+    ops_.Copy(to.low, from.low);
+  }
+  ops_.Copy(to.first_moment, from.first_moment);
+  ops_.Copy(to.second_moment, from.second_moment);
+}
+
 void AdamW::Step(float learning_rate, float gradient_scale, std::int64_t step) {
-  ops_.AdamW(ranges_, {.learning_rate = learning_rate,
+  const AdamWArgs args{.learning_rate = learning_rate,
                        .beta1 = options_.beta1,
                        .beta2 = options_.beta2,
                        .epsilon = options_.epsilon,
                        .step = step,
-                       .gradient_scale = gradient_scale});
+                       .gradient_scale = gradient_scale};
+  if (options_.host_piece == 0) {
+    ops_.AdamW(pieces_.front().ranges, args);
+    return;
+  }
+  // By slot: when the state of its piece has come, and when it is in host memory again.
+  std::array<Moment, 2> come;
+  std::array<Moment, 2> gone;
+  gone.fill(device_.Now());
+  const auto fetch = [&](std::size_t i) {
+    if (i < pieces_.size()) {
+      const Piece& piece = pieces_[i];
+      come[i % 2] = device_.Beside(kFromHostLane, gone[i % 2], [this, &piece] { Move(piece.passing, piece.home); });
+    }
+  };
+  fetch(0);
+  for (std::size_t i = 0; i < pieces_.size(); ++i) {
+    fetch(i + 1);
+    const Piece& piece = pieces_[i];
+    device_.StartAfter(come[i % 2]);
+    ops_.AdamW(piece.ranges, args);
+    gone[i % 2] = device_.Beside(kToHostLane, device_.Now(), [this, &piece] { Move(piece.home, piece.passing); });
+  }
+  for (const Moment& moment : gone) {
+    device_.StartAfter(moment);
+  }
 }
 
 void AdamW::JoinMasters() {
   for (std::size_t i = 0; i < shards_.size(); ++i) {
-    if (low_[i].given()) {
-      ops_.Join(master(i), shards_[i].weight, low_[i]);
+    if (low(i).given()) {
+      ops_.Join(master(i), shards_[i].weight, low(i));
     }
   }
 }
 
 void AdamW::PublishMasters() {
   for (std::size_t i = 0; i < shards_.size(); ++i) {
-    if (low_[i].given()) {
-      ops_.Split(shards_[i].weight, low_[i], master(i));
+    if (low(i).given()) {
+      ops_.Split(shards_[i].weight, low(i), master(i));
     }
   }
 }

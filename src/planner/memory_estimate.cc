@@ -10,6 +10,9 @@
 namespace trireme {
 namespace {
 
+// A checkpoint holds master and moments of each parameter in fp32.
+constexpr double kSavedBytes = 12;
+
 ModelConfig OneLayer(ModelConfig model) {
   model.layers = 1;
   return model;
@@ -47,23 +50,19 @@ StageMemory OurStage(const PlanPoint& point, const ModelAccount& account, const 
       .most_micro_batches = micro_batches,
       .moments = point.moments};
   const MemoryUse use = MemoryOfStage(description);
-  StageMemory memory{.weights = static_cast<double>(use[MemoryKind::kWeights]),
-                     .gradients = static_cast<double>(use[MemoryKind::kGradients]),
-                     .optimizer = static_cast<double>(use[MemoryKind::kOptimizer]),
-                     .activations = static_cast<double>(use[MemoryKind::kActivations]),
-                     .scratch = static_cast<double>(use[MemoryKind::kScratch]),
-                     .messages = static_cast<double>(use[MemoryKind::kMessages]),
-                     .fixed = point.stack.memory.fixed};
-  if (layout.offload != Offload::kNone) {
-    memory.host = memory.optimizer;
-    memory.optimizer = 0;
+  std::int64_t owned = 0;
+  for (const Bucket& bucket : shards.buckets) {
+    owned += layout.zero == 0 ? bucket.count : bucket.shard;
   }
-  if (layout.offload == Offload::kFull) {
-    memory.host += memory.weights;
-    // Two modules' weights pass through the device.
-    memory.weights = std::min(memory.weights, 2 * memory.weights / static_cast<double>(std::max<std::int64_t>(own, 1)));
-  }
-  return memory;
+  return {.weights = static_cast<double>(use[MemoryKind::kWeights]),
+          .gradients = static_cast<double>(use[MemoryKind::kGradients]),
+          .optimizer = static_cast<double>(use[MemoryKind::kOptimizer]),
+          .activations = static_cast<double>(use[MemoryKind::kActivations]),
+          .scratch = static_cast<double>(use[MemoryKind::kScratch]),
+          .messages = static_cast<double>(use[MemoryKind::kMessages]),
+          .fixed = point.stack.memory.fixed,
+          .host = static_cast<double>(use[MemoryKind::kHost]),
+          .host_copy = layout.offload == Offload::kNone ? 0.0 : kSavedBytes * static_cast<double>(owned)};
 }
 
 // Textbook bytes of one layer's tensors for a micro batch: 34 a token and hidden element, of which 24 are cut by the
@@ -289,7 +288,7 @@ MemoryEstimate EstimateStages(const PlanPoint& point, const ModelAccount& accoun
     }
     const StageMemory memory = point.stack.ours ? OurStage(point, account, blocks, *partition, stage, clock)
                                                 : TheirStage(point, account, blocks, stage, clock);
-    host = std::max(host, memory.host);
+    host = std::max(host, memory.host + memory.host_copy);
     if (memory.total() > estimate.peak) {
       estimate.peak = memory.total();
       estimate.worst = stage;

@@ -26,6 +26,7 @@ struct StageMemory {
   double fixed = 0;          // context, workspaces, buffers of the communication library
   double fragmentation = 0;  // real over textbook activations
   double host = 0;           // on the host, of this rank
+  double host_copy = 0;  // our stack: of state on the host, what checkpoints are written from while training goes on
 
   double total() const {
     return weights + gradients + accumulation + optimizer + activations + scratch + logits + messages + fixed +

@@ -46,6 +46,7 @@ Candidate FastestOf(const SearchRequest& request, const ModelConfig& model, int 
   one.data = request.data;
   one.zero = request.zero;
   one.recompute = request.recompute;
+  one.offload = request.offload;
   one.schedule = request.schedule ? request.schedule : std::optional<std::string>("1f1b");
   const SearchResult found = Search(one);
   return found.ranked.empty() ? Candidate{} : found.ranked.front();

@@ -134,6 +134,23 @@ double NvmeSeconds(const PlanPoint& point, double owned) {
   return 2 * std::max(on_node - cluster.host_memory, 0.0) / cluster.nvme_bandwidth;
 }
 
+// Bytes that an update on the device moves for each parameter; both moments are read and written.
+double UpdateBytes(const PlanPoint& point) {
+  return point.stack.time.optimizer_bytes - 4.0 * static_cast<double>(SizeOf(DType::kFloat32) - SizeOf(point.moments));
+}
+
+// Our update of state in host memory: it passes through the device in pieces, both directions of the link, the hosts'
+// memory and the device's operations at work at once. A node's ranks share its memory.
+double PassingSeconds(const PlanPoint& point, double owned) {
+  const Efficiencies& e = point.stack.efficiencies;
+  const auto halves = static_cast<double>(point.dtype == DType::kFloat32 ? 0 : SizeOf(DType::kUInt16));
+  const double state = owned * (halves + 2.0 * static_cast<double>(SizeOf(point.moments)));
+  const int on_node = std::min(point.layout.ranks(), point.cluster.devices_per_node);
+  return std::max({state / (point.cluster.host_link.bandwidth * e.host_link),
+                   2 * state * on_node / (point.cluster.host_bandwidth * e.host_memory),
+                   owned * UpdateBytes(point) / (point.cluster.device.memory_bandwidth * e.memory)});
+}
+
 // What a step does once, on the heaviest stage.
 void AddStepWork(const PlanPoint& point, double parameters, double backward, StepEstimate& estimate) {
   const ParallelLayout& layout = point.layout;
@@ -158,7 +175,9 @@ void AddStepWork(const PlanPoint& point, double parameters, double backward, Ste
   estimate.data_hidden = std::min(time.data_overlap * reduction, backward);
   terms.data = reduction - estimate.data_hidden + gather;
   const double passes = point.fused_optimizer ? 1 : kUnfusedOptimizer;
-  if (Offloads(point)) {
+  if (point.stack.ours && Offloads(point)) {
+    terms.offload = PassingSeconds(point, owned);
+  } else if (Offloads(point)) {
     const double bytes =
         owned * (time.host_optimizer ? time.parameter_bytes : time.gradient_bytes + time.parameter_bytes);
     const int on_node = std::min(layout.ranks(), point.cluster.devices_per_node);
@@ -166,10 +185,7 @@ void AddStepWork(const PlanPoint& point, double parameters, double backward, Ste
                     owned * kHostOptimizerBytes * on_node / (point.cluster.host_bandwidth * e.host_memory) +
                     NvmeSeconds(point, owned);
   } else {
-    // Both moments are read and written.
-    const double saved = 4.0 * static_cast<double>(SizeOf(DType::kFloat32) - SizeOf(point.moments));
-    terms.optimizer =
-        owned * (time.optimizer_bytes - saved) * passes / (point.cluster.device.memory_bandwidth * e.memory);
+    terms.optimizer = owned * UpdateBytes(point) * passes / (point.cluster.device.memory_bandwidth * e.memory);
   }
   if (layout.offload == Offload::kFull) {
     // Weights come from the host for forward and for backward of every micro batch.

@@ -125,10 +125,16 @@ void RunReporter::MemoryMeasured(const std::vector<MemoryUse>& by_rank) {
     std::string line = fmt::format("[rank {}] memory:", rank);
     for (int kind = 0; kind < kMemoryKinds; ++kind) {
       const auto memory = static_cast<MemoryKind>(kind);
-      line += fmt::format(" {} {} |", Name(memory), HumanBytes(by_rank[rank][memory]));
+      if (memory != MemoryKind::kHost) {
+        line += fmt::format(" {} {} |", Name(memory), HumanBytes(by_rank[rank][memory]));
+      }
+    }
+    line += " total " + HumanBytes(by_rank[rank].total());
+    if (const std::int64_t host = by_rank[rank][MemoryKind::kHost]; host > 0) {
+      line += fmt::format(" | in host memory {}", HumanBytes(host));
     }
     memory_bytes_ = std::max(memory_bytes_, by_rank[rank].total());
-    Print(line + " total " + HumanBytes(by_rank[rank].total()));
+    Print(line);
   }
 }
 

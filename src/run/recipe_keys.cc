@@ -106,7 +106,8 @@ std::vector<RecipeKey> LayoutKeys() {
       Number(
           "layout.micro_batch", "samples of one pass through the pipeline",
           [](Config & c) -> auto& { return c.layout.micro_batch; }, 1, 1 << 20),
-      Text("layout.offload", "what lives in host memory; training takes none",
+      Text("layout.offload",
+           "what lies in host memory: optimizer, moments and lower halves of masters; training does not take full",
            [](Config & c) -> auto& { return c.layout.offload; }, {"none", "optimizer", "full"}),
   };
 }

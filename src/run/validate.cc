@@ -41,10 +41,8 @@ void RequireOffered(const RunConfig& config) {
           "layout.sequence = {}: training cuts sequences by layout.sequence_parallel only; set layout.sequence = 1 "
           "(`trireme plan` prices other degrees)",
           config.layout.sequence);
-  Require(config.layout.offload == Offload::kNone,
-          "layout.offload = '{}': training keeps everything on the device; set layout.offload = none (`trireme plan` "
-          "prices the others)",
-          Name(config.layout.offload));
+  Require(config.layout.offload != Offload::kFull,
+          "layout.offload = 'full': training offers none and optimizer (`trireme plan` prices full for other stacks)");
   Require(config.train.dtype != "fp16",
           "train.dtype = 'fp16': training offers fp32, tf32, bf16 and fp8; the nearest is bf16");
   Require(config.optimizer.name == "adamw", "optimizer.name = '{}': training offers adamw", config.optimizer.name);

@@ -1,8 +1,16 @@
 #include "train/memory_room.h"
 
+#include <map>
+#include <vector>
+
 #include "base/error.h"
+#include "base/random.h"
 #include "base/units.h"
+#include "comm/ledger.h"
 #include "cost/step_cost.h"
+#include "device/host_memory.h"
+#include "train/gather_numbers.h"
+#include "train/owned_state.h"
 
 namespace trireme {
 namespace {
@@ -35,12 +43,29 @@ std::string NearestThatFits(RunConfig config, std::int64_t host_bytes) {
   return "; no micro batch fits: take a smaller model, or more machines (`trireme plan --max-size`)";
 }
 
+// Of each of its ranks, as far as they save.
+HostNeeds NeedsOfStage(const RunConfig& config, int pipeline, const HostUse& use) {
+  const StageOfRun stage(config, pipeline, config.batch.global);
+  const MemoryUse memory = MemoryOfStage(stage.description());
+  HostNeeds needs;
+  needs.held = memory[MemoryKind::kHost] + (use.devices_are_hosts ? memory.total() : 0);
+  const ShardPlan& shards = stage.description().shards;
+  for (const Bucket& bucket : shards.buckets) {
+    if (bucket.tied && !shards.counts_tied) {
+      continue;
+    }
+    needs.copied += kStateKinds * SizeOf(DType::kFloat32) * (config.layout.zero == 0 ? bucket.count : bucket.shard);
+  }
+  return needs;
+}
+
 }  // namespace
 
 std::int64_t MemoryOfRun(const RunConfig& config) {
   std::int64_t bytes = 0;
   for (int pipeline = 0; pipeline < config.layout.pipeline; ++pipeline) {
-    bytes += MemoryOfStage(StageOfRun(config, pipeline, config.batch.global).description()).total();
+    const MemoryUse use = MemoryOfStage(StageOfRun(config, pipeline, config.batch.global).description());
+    bytes += use.total() + use[MemoryKind::kHost];
   }
   return bytes * config.layout.tensor * config.layout.data;
 }
@@ -52,6 +77,47 @@ void RequireRoom(const RunConfig& config, std::int64_t host_bytes) {
          static_cast<double>(bytes) / kGibi, static_cast<double>(host_bytes) / kGibi,
          NearestThatFits(config, host_bytes));
   }
+}
+
+HostNeeds HostNeedsOf(const RunConfig& config, std::span<const int> ranks, const HostUse& use) {
+  const ProcessGrid grid(config.layout);
+  std::map<int, HostNeeds> of_stages;
+  HostNeeds needs;
+  for (const int rank : ranks) {
+    const Coordinate place = grid.CoordinateOf(rank);
+    const auto [stage, added] = of_stages.try_emplace(place.pipeline);
+    if (added) {
+      stage->second = NeedsOfStage(config, place.pipeline, use);
+    }
+    needs.held += stage->second.held;
+    // Without ZeRO data rank 0 saves for all.
+    needs.copied += use.saves && (config.layout.zero > 0 || place.data == 0) ? stage->second.copied : 0;
+  }
+  return needs;
+}
+
+void RequireHostRoom(const RunConfig& config, std::span<const int> ranks, const HostUse& use, std::int64_t host_bytes) {
+  const HostNeeds needs = HostNeedsOf(config, ranks, use);
+  if (needs.total() > host_bytes) {
+    const auto gib = [](std::int64_t bytes) { return static_cast<double>(bytes) / kGibi; };
+    Fail(
+        "the {} ranks of this machine need {:.1f} GiB of its memory ({:.1f} to hold, {:.1f} for the copy that "
+        "checkpoints are written from), it has {:.1f}; take {}more machines, or fewer ranks on each",
+        ranks.size(), gib(needs.total()), gib(needs.held), gib(needs.copied), gib(host_bytes),
+        config.layout.offload == Offload::kNone ? "" : "layout.offload = 'none', ");
+  }
+}
+
+void RequireHostRoom(const RunConfig& config, RankContext& context, bool saves) {
+  const auto machine = static_cast<std::int64_t>(RandomKey(0, HostName()));
+  const auto machines = GatherNumbers(context.world, context.device, {machine});
+  std::vector<int> ranks;
+  for (std::size_t rank = 0; rank < machines.size(); ++rank) {
+    if (machines[rank].front() == machine) {
+      ranks.push_back(static_cast<int>(rank));
+    }
+  }
+  RequireHostRoom(config, ranks, {.devices_are_hosts = context.device.is_host(), .saves = saves}, HostMemoryBytes());
 }
 
 }  // namespace trireme

@@ -2,15 +2,34 @@
 // model that is too large is refused while nothing has been written.
 #pragma once
 
+#include <span>
+
+#include "comm/rank_runner.h"
 #include "run/run_config.h"
 
 namespace trireme {
 
-// Bytes that all ranks of a run hold together.
+// Bytes that all ranks of a run hold together, on their devices and in host memory.
 std::int64_t MemoryOfRun(const RunConfig& config);
 
 // An Error when the ranks of a run that shares one host's memory of `host_bytes` need more, naming the nearest change
 // of the layout with which they fit. Requires Validate(config, 0).
 void RequireRoom(const RunConfig& config, std::int64_t host_bytes);
+
+// What ranks of one machine take of its memory.
+struct HostNeeds {
+  std::int64_t held = 0;    // what layout.offload puts there; all of a rank whose device is the host
+  std::int64_t copied = 0;  // the copy that checkpoints are written from: 12 bytes a parameter that a rank saves
+  std::int64_t total() const { return held + copied; }
+};
+struct HostUse {
+  bool devices_are_hosts = false;
+  bool saves = true;  // whether the run writes checkpoints
+};
+HostNeeds HostNeedsOf(const RunConfig& config, std::span<const int> ranks, const HostUse& use);
+// An Error when they are more than `host_bytes`, which the kernel would answer by killing the run.
+void RequireHostRoom(const RunConfig& config, std::span<const int> ranks, const HostUse& use, std::int64_t host_bytes);
+// RequireHostRoom for the ranks that share this rank's machine. Collective over the world.
+void RequireHostRoom(const RunConfig& config, RankContext& context, bool saves);
 
 }  // namespace trireme

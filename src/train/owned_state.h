@@ -17,7 +17,9 @@ inline constexpr int kStateKinds = 3;
 struct OwnedState {
   int row = 0;  // of the ParameterTable
   StateKind kind = StateKind::kMaster;
-  Tensor values;               // vector on the device, moments fp32 or bf16, else fp32: a view, see ZeroShard::State
+  // Vector on the device, or in host memory that is the device's (Device::AllocateHost); moments fp32 or bf16, else
+  // fp32: a view, see ZeroShard::State.
+  Tensor values;
   std::vector<SliceRun> runs;  // local: index into values; global: index into the whole parameter
   // False: a copy that another rank owns too (ZeRO 0, replicated slices, a tied table's second owner): it is loaded,
   // not saved.

@@ -47,7 +47,10 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
                                        .beta2 = static_cast<float>(optimizer.beta2),
                                        .epsilon = static_cast<float>(optimizer.epsilon),
                                        .weight_decay = static_cast<float>(optimizer.weight_decay),
-                                       .moments = description.moments},
+                                       .moments = description.moments,
+                                       .host_piece = config_.layout.offload == Offload::kNone
+                                                         ? 0
+                                                         : HostPiece(description.shards, config_.layout.zero)},
                          .activations = gradients.over_activations ? slots.front() : nullptr,
                          .gradient_offsets = gradients.offsets});
   loader_ = std::make_unique<BatchLoader>(arena_, description.sizes,

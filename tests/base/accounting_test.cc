@@ -21,6 +21,13 @@ TEST(MemoryUse, AddsByKind) {
   EXPECT_NE(first, second);
 }
 
+TEST(MemoryUse, TheTotalIsOfTheDevice) {
+  MemoryUse use;
+  use[MemoryKind::kOptimizer] = 3;
+  use[MemoryKind::kHost] = 4;
+  EXPECT_EQ(use.total(), 3);
+}
+
 TEST(FlopCount, AddsAndMultiplies) {
   FlopCount count{.matmul = 1, .attention = 2, .recomputed = 3};
   count += FlopCount{.matmul = 10, .attention = 20, .recomputed = 30};

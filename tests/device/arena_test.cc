@@ -58,6 +58,25 @@ TEST(Arena, MoreThanPlannedOfOneKindIsAnError) {
   EXPECT_EQ(arena.used()[MemoryKind::kWeights], 512);
 }
 
+TEST(Arena, HostMemoryIsABlockOfItsOwn) {
+  const auto cpu = CpuForTest();
+  MemoryUse planned = Planned();
+  planned[MemoryKind::kHost] = 512;
+  Arena arena(*cpu, planned);
+  const Tensor before = arena.Allocate(MemoryKind::kScratch, DType::kUInt8, {256});
+  const Tensor host = arena.Allocate(MemoryKind::kHost, DType::kUInt8, {512});
+  const Tensor after = arena.Allocate(MemoryKind::kScratch, DType::kUInt8, {256});
+  EXPECT_EQ(after.as<char>(), before.as<char>() + 256);
+  cpu->ops().Fill(before, 0);
+  cpu->ops().Fill(after, 0);
+  std::fill_n(host.as<char>(), 512, 'x');
+  EXPECT_EQ(before.as<char>()[255], 0);
+  EXPECT_EQ(after.as<char>()[0], 0);
+  EXPECT_EQ(arena.used()[MemoryKind::kHost], 512);
+  EXPECT_EQ(arena.used().total(), 512);
+  EXPECT_THROW(arena.Allocate(MemoryKind::kHost, DType::kUInt8, {1}), Error);
+}
+
 TEST(Arena, EmptyTensorsAreGivenAndTakeNothing) {
   const auto cpu = CpuForTest();
   Arena arena(*cpu, MemoryUse{});

@@ -50,6 +50,39 @@ TEST(CudaDevice, DeterministicModeGivesTheSameBitsTwice) {
   }
 }
 
+// What Device::AllocateHost promises: copies in lanes, operations, and copies to and from the host's other memory.
+TEST(CudaDevice, HostMemoryMadeForItIsReachedByAllMeans) {
+  const auto device = MakeDevice({.kind = "cuda"});
+  constexpr std::int64_t kCount = 100'003;
+  std::vector<float> values(kCount);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>(i) / 7;
+  }
+  const Tensor host{device->AllocateHost(kCount * 4), DType::kFloat32, {kCount}};
+  const Tensor inside{device->Allocate(kCount * 4), DType::kFloat32, {kCount}};
+  const auto read = [&](const Tensor& tensor) {
+    std::vector<float> out(kCount);
+    device->CopyToHost(out.data(), tensor.data, tensor.bytes());
+    return out;
+  };
+  device->ops().Fill(host, 0);
+  EXPECT_EQ(read(host), std::vector<float>(kCount, 0));
+  device->CopyFromHost(host.data, values.data(), host.bytes());
+  EXPECT_EQ(read(host), values);
+  const Moment come = device->Beside(kFromHostLane, device->Now(), [&] { device->ops().Copy(inside, host); });
+  device->StartAfter(come);
+  EXPECT_EQ(read(inside), values);
+  device->ops().Add(host, inside);  // a kernel that reads and writes it
+  const Moment gone = device->Beside(kToHostLane, device->Now(), [&] { device->ops().Copy(host, inside); });
+  device->StartAfter(gone);
+  EXPECT_EQ(read(host), values);
+  device->ops().Add(host, inside);
+  device->Synchronize();
+  EXPECT_EQ(host.as<float>()[kCount - 1], 2 * values.back());
+  device->Free(inside.data);
+  device->FreeHost(host.data);
+}
+
 // A product with fp32 sums, of a shape and in a type of its own.
 Tensor Product(Workbench& bench, std::int64_t extent) {
   const Tensor c = bench.Filled(DType::kFloat32, {extent, extent}, 0);

@@ -231,6 +231,40 @@ TEST(Laws, Float8GivesTheSameBitsTwice) {
   EXPECT_EQ(once.parameters, again.parameters);
 }
 
+// What passes through the device is updated by the same operations: the bits are those of state that stays there.
+TEST(Laws, StateInHostMemoryTrainsToTheSameBits) {
+  const auto layouts = {
+      ParallelLayout{},
+      ParallelLayout{.micro_batch = 12},  // gradients over activations
+      ParallelLayout{.data = 2, .zero = 0},
+      ParallelLayout{.tensor = 2, .data = 2, .zero = 1, .sequence_parallel = true},
+      ParallelLayout{.pipeline = 2, .data = 2, .zero = 2},
+      ParallelLayout{.pipeline = 2, .data = 3, .zero = 3, .schedule = "zero_bubble"},
+      ParallelLayout{.zero = 1},
+      ParallelLayout{.zero = 3},
+  };
+  for (const auto& [dtype, moments] : {std::pair{"fp32", "fp32"}, {"bf16", "fp32"}, {"bf16", "bf16"}}) {
+    for (const ParallelLayout& layout : layouts) {
+      RunConfig config = SmallRun("gpt2");
+      config.train.dtype = dtype;
+      config.optimizer.moments = moments;
+      config.train.deterministic = true;  // a GPU needs to be asked
+      config.layout = layout;
+      SCOPED_TRACE(fmt::format("{}, moments {}, {}", dtype, moments, layout.ToString()));
+      const int steps = std::max(2, LawSteps() / 4);
+      const Outcome kept = Train({.config = config, .steps = steps, .validate = true});
+      config.layout.offload = Offload::kOptimizer;
+      const Outcome passing = Train({.config = config, .steps = steps, .validate = true});
+      EXPECT_THAT(passing.accounting, testing::IsEmpty());
+      EXPECT_TRUE(passing.tied_copies_equal);
+      EXPECT_EQ(kept.losses, passing.losses);
+      EXPECT_EQ(kept.gradient_norms, passing.gradient_norms);
+      EXPECT_EQ(kept.validation, passing.validation);
+      EXPECT_EQ(kept.parameters, passing.parameters);
+    }
+  }
+}
+
 TEST(Laws, RampNeverAsksForMoreMemoryThanPlanned) {
   RunConfig config = SmallRun("gpt2");
   config.layout = {.pipeline = 2, .schedule = "gpipe"};

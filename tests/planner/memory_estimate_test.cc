@@ -29,8 +29,10 @@ void ExpectTrainersBytes(const ModelConfig& model, const ParallelLayout& layout,
   config.optimizer.moments = Name(moments);
   for (int stage = 0; stage < layout.pipeline; ++stage) {
     const StageOfRun run(config, stage, global_batch);
-    const double bytes = static_cast<double>(MemoryOfStage(run.description()).total());
+    const MemoryUse use = MemoryOfStage(run.description());
+    const double bytes = static_cast<double>(use.total());
     const StageMemory& planned = estimate.stages[static_cast<std::size_t>(stage)];
+    EXPECT_EQ(planned.host, static_cast<double>(use[MemoryKind::kHost])) << layout.ToString() << " stage " << stage;
     EXPECT_EQ(planned.total() - planned.fixed, bytes) << layout.ToString() << " stage " << stage;
     std::int64_t held = 0;
     for (const Bucket& bucket : run.description().shards.buckets) {
@@ -59,7 +61,7 @@ TEST(MemoryEstimate, OurStateIsSixteenBytesAParameterAndTwelveWithMomentsInBFloa
   const std::int64_t rounding = 256 * 5 * static_cast<std::int64_t>(shards.buckets.size());
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     for (const auto& [moments, each] : {std::pair{DType::kFloat32, 16}, {DType::kBFloat16, 12}}) {
-      const std::int64_t bytes = StateMemory(shards, 0, dtype, moments).total();
+      const std::int64_t bytes = StateMemory(shards, {}, dtype, moments).total();
       EXPECT_GE(bytes, each * held);
       EXPECT_LE(bytes, each * held + rounding);
     }
@@ -69,8 +71,12 @@ TEST(MemoryEstimate, OurStateIsSixteenBytesAParameterAndTwelveWithMomentsInBFloa
 TEST(MemoryEstimate, IsTheTrainersOwnAccount) {
   const ModelConfig model = SmallGpt();
   for (const int zero : {0, 1, 2, 3}) {
-    for (const DType moments : {DType::kFloat32, DType::kBFloat16}) {
-      ExpectTrainersBytes(model, {.tensor = 2, .pipeline = 2, .data = 2, .zero = zero, .micro_batch = 2}, 16, moments);
+    for (const Offload offload : {Offload::kNone, Offload::kOptimizer}) {
+      for (const DType moments : {DType::kFloat32, DType::kBFloat16}) {
+        const ParallelLayout layout{
+            .tensor = 2, .pipeline = 2, .data = 2, .zero = zero, .micro_batch = 2, .offload = offload};
+        ExpectTrainersBytes(model, layout, 16, moments);
+      }
     }
   }
   ExpectTrainersBytes(model, {.pipeline = 4, .data = 1, .schedule = "zero_bubble"}, 8);
@@ -130,8 +136,13 @@ TEST(MemoryEstimate, OffloadMovesTheOptimizerToTheHost) {
   layout.offload = Offload::kOptimizer;
   const MemoryEstimate on_host = estimate();
   EXPECT_EQ(on_device.host_per_node, 0);
-  EXPECT_DOUBLE_EQ(on_host.host_per_node, 4 * on_device.stages[0].optimizer);
-  EXPECT_DOUBLE_EQ(on_device.peak - on_host.peak, on_device.stages[0].optimizer);
+  const StageMemory& stage = on_host.stages[0];
+  EXPECT_DOUBLE_EQ(stage.host, on_device.stages[0].optimizer);
+  EXPECT_NEAR(stage.host_copy / stage.host, 1.2, 1e-3) << "12 bytes of what takes 10";
+  EXPECT_DOUBLE_EQ(on_host.host_per_node, 4 * (stage.host + stage.host_copy));
+  // Two pieces pass through the device, of 10 bytes a parameter each.
+  EXPECT_DOUBLE_EQ(on_device.peak - on_host.peak, on_device.stages[0].optimizer - stage.optimizer);
+  EXPECT_LE(stage.optimizer, 2 * 10 * static_cast<double>(kMostHostPiece));
 }
 
 TEST(MemoryEstimate, KindsOfOtherStacksAddUp) {

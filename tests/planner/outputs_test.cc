@@ -121,9 +121,14 @@ TEST(Shapes, TheLargestModelFitsAndALargerOneDoesNot) {
   const ModelConfig model = SmallGpt();
   SearchRequest request = machine.Request(model, 8, 64);
   request.recompute = "full";
+  request.offload = "none";
   const ShapeProposal largest = LargestModel(request);
   EXPECT_GT(largest.parameters, 10e9);
   EXPECT_LT(largest.parameters, 40e9) << "eight devices of 80 GiB hold at most 16 bytes a parameter of this";
+  request.offload = std::nullopt;
+  const ShapeProposal offloaded = LargestModel(request);
+  EXPECT_GT(offloaded.parameters, largest.parameters);
+  EXPECT_LT(offloaded.parameters, 107e9) << "weight and gradient, 6 bytes, stay on the devices";
 }
 
 TEST(Emit, TheRecipeReadsBackAndTheJobAsksForItsNodes) {

@@ -144,6 +144,27 @@ TEST(StepEstimate, MomentsInBFloat16MoveTwentyBytesInsteadOfTwentyEight) {
   EXPECT_NEAR(EstimateTime(point, ModelAccount(model), clock).terms.optimizer / whole, 20.0 / 28, 1e-9);
 }
 
+TEST(StepEstimate, StateInHostMemoryCostsTheSlowestOfLinkAndMemories) {
+  Machine machine("dgx-h200", "trireme");
+  const ModelConfig model = Completed(
+      ModelConfig{.family = "gpt2", .layers = 32, .hidden = 4096, .heads = 32, .vocabulary = 50304, .sequence = 2048});
+  const ModelAccount account(model);
+  const auto terms = [&](int data) {
+    PipelineClock clock;
+    const ParallelLayout layout{.data = data, .zero = 1, .micro_batch = 1, .offload = Offload::kOptimizer};
+    return EstimateTime(machine.Point(model, layout, 16), account, clock).terms;
+  };
+  const auto parameters = static_cast<double>(account.ParametersOf({.data = 8}, 32, true, true));
+  const Efficiencies& e = machine.state.efficiencies;
+  // Lower halves and two moments, 10 bytes, each way. Eight ranks share the node's memory, one does not.
+  machine.cluster.host_bandwidth = 1e15;
+  EXPECT_NEAR(terms(8).offload / (parameters / 8 * 10 / (machine.cluster.host_link.bandwidth * e.host_link)), 1, 1e-3);
+  EXPECT_EQ(terms(8).optimizer, 0);
+  machine.cluster.host_bandwidth = 100e9;
+  EXPECT_NEAR(terms(8).offload / (parameters * 20 / (100e9 * e.host_memory)), 1, 1e-3);
+  EXPECT_NEAR(terms(1).offload / terms(8).offload, 1, 1e-2) << "each holds its share";
+}
+
 TEST(StepEstimate, ASlowRevisionSlowsAll) {
   const SoftwareStack stack = testing::ShippedStack("megatron-ds-2022");
   const Cluster cluster = testing::ShippedCluster("jean-zay-a100");

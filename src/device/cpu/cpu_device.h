@@ -14,8 +14,8 @@ class CpuDevice final : public Device {
 
   std::string description() const override { return ops_.description(); }
   bool is_host() const override { return true; }
-  void* Allocate(std::int64_t bytes) override;
-  void Free(void* memory) override;
+  void* Allocate(std::int64_t bytes) override { return AllocateHost(bytes); }
+  void Free(void* memory) override { FreeHost(memory); }
   void CopyToHost(void* host, const void* device, std::int64_t bytes) override;
   void CopyFromHost(void* device, const void* host, std::int64_t bytes) override;
   void Synchronize() override {}

@@ -57,9 +57,29 @@ void CudaDevice::Free(void* memory) {
   }
 }
 
+void* CudaDevice::AllocateHost(std::int64_t bytes) {
+  Require(bytes >= 0, "cannot allocate {} bytes", bytes);
+  void* memory = nullptr;
+  const cudaError_t status =
+      cudaHostAlloc(&memory, static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1)), cudaHostAllocPortable);
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    Fail("the host has no {} bytes of memory left that {} can reach", bytes, name_);
+  }
+  CheckCuda(status, "allocate host memory");
+  return memory;
+}
+
+void CudaDevice::FreeHost(void* memory) {
+  if (memory != nullptr) {
+    cudaStreamSynchronize(context_.stream());
+    cudaFreeHost(memory);
+  }
+}
+
 void CudaDevice::CopyToHost(void* host, const void* device, std::int64_t bytes) {
   if (bytes > 0) {
-    CheckCuda(cudaMemcpyAsync(host, device, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost, stream()),
+    CheckCuda(cudaMemcpyAsync(host, device, static_cast<std::size_t>(bytes), cudaMemcpyDefault, stream()),
               "copy to the host");
     Synchronize();
   }
@@ -67,7 +87,7 @@ void CudaDevice::CopyToHost(void* host, const void* device, std::int64_t bytes) 
 
 void CudaDevice::CopyFromHost(void* device, const void* host, std::int64_t bytes) {
   if (bytes > 0) {
-    CheckCuda(cudaMemcpyAsync(device, host, static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice, stream()),
+    CheckCuda(cudaMemcpyAsync(device, host, static_cast<std::size_t>(bytes), cudaMemcpyDefault, stream()),
               "copy from the host");
     Synchronize();
   }

@@ -20,6 +20,9 @@ class CudaDevice final : public Device {
   bool is_host() const override { return false; }
   void* Allocate(std::int64_t bytes) override;
   void Free(void* memory) override;
+  // Page-locked, for every GPU of the machine: kernels reach it at the same address.
+  void* AllocateHost(std::int64_t bytes) override;
+  void FreeHost(void* memory) override;
   void CopyToHost(void* host, const void* device, std::int64_t bytes) override;
   void CopyFromHost(void* device, const void* host, std::int64_t bytes) override;
   void Synchronize() override;

@@ -8,7 +8,6 @@ namespace trireme {
 
 CudaOps::CudaOps(CudaContext& context)
     : context_(context),
-      adamw_tables_(context),
       square_tables_(context),
       rotary_tables_(context),
       matmul_(std::make_unique<CublasLtMatmul>(context)),

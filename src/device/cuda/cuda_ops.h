@@ -59,7 +59,6 @@ class CudaOps final : public Ops {
 
  private:
   CudaContext& context_;
-  CudaTables adamw_tables_;
   CudaTables square_tables_;
   CudaTables rotary_tables_;
   std::unique_ptr<CublasLtMatmul> matmul_;

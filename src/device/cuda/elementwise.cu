@@ -118,7 +118,7 @@ void CudaOps::DoCopy(const Tensor& to, const Tensor& from) {
   }
   if (to.dtype == from.dtype) {
     if (to.data != from.data) {
-      CheckCuda(cudaMemcpyAsync(to.data, from.data, static_cast<std::size_t>(to.bytes()), cudaMemcpyDeviceToDevice,
+      CheckCuda(cudaMemcpyAsync(to.data, from.data, static_cast<std::size_t>(to.bytes()), cudaMemcpyDefault,
                                 context_.stream()),
                 "copy a tensor");
     }

@@ -15,15 +15,24 @@ constexpr int kChunkThreads = 256;
 // Elements that one block handles. A multiple of 8, so that a chunk is aligned where its range is.
 constexpr std::int64_t kChunk = 8192;
 
+// A range, or what one block handles of it.
 struct AdamWChunk {
   void* weight;        // fp32, or the upper halves of the masters
   std::uint16_t* low;  // beside upper halves alone
   void* first;         // moments: fp32, or bf16
   void* second;
   const float* gradient;
-  std::int32_t count;
+  std::int64_t count;
   bool half_moments;
   float weight_decay;
+};
+
+// The ranges of one launch. They travel with it: state that lies in host memory is updated in very many pieces, each
+// with ranges of its own, and a table on the GPU for each would have to be made and kept.
+constexpr int kLaunchRanges = 32;
+struct AdamWLaunch {
+  AdamWChunk ranges[kLaunchRanges];
+  std::int32_t first_block[kLaunchRanges + 1];  // of each, and the number of all
 };
 
 struct AdamWFactors {
@@ -187,11 +196,12 @@ __device__ void Update(const AdamWChunk& chunk, const AdamWFactors& f, int at) {
 
 template <typename T, typename Moment>
 __device__ void UpdateChunk(const AdamWChunk& chunk, const AdamWFactors& factors, bool wide) {
-  const int wide_count = wide ? chunk.count / 8 * 8 : 0;
+  const int count = static_cast<int>(chunk.count);
+  const int wide_count = wide ? count / 8 * 8 : 0;
   for (int at = threadIdx.x * 8; at < wide_count; at += kChunkThreads * 8) {
     Update<8, T, Moment>(chunk, factors, at);
   }
-  for (int at = wide_count + threadIdx.x; at < chunk.count; at += kChunkThreads) {
+  for (int at = wide_count + threadIdx.x; at < count; at += kChunkThreads) {
     Update<1, T, Moment>(chunk, factors, at);
   }
 }
@@ -205,8 +215,28 @@ __device__ void UpdateChunk(const AdamWChunk& chunk, const AdamWFactors& factors
   }
 }
 
-__global__ void __launch_bounds__(kChunkThreads) AdamWKernel(const AdamWChunk* chunks, AdamWFactors factors) {
-  const AdamWChunk chunk = chunks[blockIdx.x];
+// What the block at hand handles.
+__device__ AdamWChunk OwnChunk(const AdamWLaunch& launch) {
+  const auto block = static_cast<std::int32_t>(blockIdx.x);
+  int range = 0;
+  while (launch.first_block[range + 1] <= block) {
+    ++range;
+  }
+  AdamWChunk chunk = launch.ranges[range];
+  const std::int64_t first = (block - launch.first_block[range]) * kChunk;
+  const auto moved = [first](void* memory, bool half) { return static_cast<char*>(memory) + first * (half ? 2 : 4); };
+  chunk.weight = moved(chunk.weight, chunk.low != nullptr);
+  chunk.low = chunk.low != nullptr ? chunk.low + first : nullptr;
+  chunk.first = moved(chunk.first, chunk.half_moments);
+  chunk.second = moved(chunk.second, chunk.half_moments);
+  chunk.gradient += first;
+  chunk.count = chunk.count - first < kChunk ? chunk.count - first : kChunk;
+  return chunk;
+}
+
+__global__ void __launch_bounds__(kChunkThreads)
+    AdamWKernel(const __grid_constant__ AdamWLaunch launch, AdamWFactors factors) {
+  const AdamWChunk chunk = OwnChunk(launch);
   const auto address = [](const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); };
   const bool wide = (address(chunk.weight) | address(chunk.low) | address(chunk.first) | address(chunk.second) |
                      address(chunk.gradient)) %
@@ -268,20 +298,6 @@ __global__ void __launch_bounds__(kChunkThreads)
 
 std::int64_t AddressOf(const Tensor& t) { return std::bit_cast<std::int64_t>(t.data); }
 
-std::vector<AdamWChunk> AdamWChunks(std::span<const AdamWRange> ranges) {
-  std::vector<AdamWChunk> chunks;
-  for (const AdamWRange& range : ranges) {
-    for (std::int64_t at = 0; at < range.weight.count(); at += kChunk) {
-      const auto from = [&](const Tensor& tensor) { return tensor.as<char>() + at * SizeOf(tensor.dtype); };
-      chunks.push_back({from(range.weight), range.low.given() ? range.low.as<std::uint16_t>() + at : nullptr,
-                        from(range.first_moment), from(range.second_moment), range.gradient.as<float>() + at,
-                        static_cast<std::int32_t>(std::min(kChunk, range.weight.count() - at)),
-                        range.first_moment.dtype == DType::kBFloat16, range.weight_decay});
-    }
-  }
-  return chunks;
-}
-
 struct SquareTable {
   std::vector<SquareChunk> chunks;
   std::vector<ChunkRange> ranges;
@@ -301,26 +317,26 @@ SquareTable SquareChunks(std::span<const Tensor> ranges) {
 
 std::int64_t ChunksOf(std::int64_t count) { return CeilDiv(count, kChunk); }
 
+AdamWLaunch LaunchOf(std::span<const AdamWRange> ranges) {
+  AdamWLaunch launch{};
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    const AdamWRange& range = ranges[i];
+    launch.ranges[i] = {range.weight.data,
+                        range.low.as<std::uint16_t>(),
+                        range.first_moment.data,
+                        range.second_moment.data,
+                        range.gradient.as<float>(),
+                        range.weight.count(),
+                        range.first_moment.dtype == DType::kBFloat16,
+                        range.weight_decay};
+    launch.first_block[i + 1] = launch.first_block[i] + static_cast<std::int32_t>(ChunksOf(range.weight.count()));
+  }
+  return launch;
+}
+
 }  // namespace
 
 void CudaOps::DoAdamW(std::span<const AdamWRange> ranges, const AdamWArgs& args) {
-  std::vector<std::int64_t> key;
-  key.reserve(ranges.size() * 8);
-  std::int64_t chunk_count = 0;
-  for (const AdamWRange& range : ranges) {
-    key.insert(key.end(), {AddressOf(range.weight), AddressOf(range.low), AddressOf(range.first_moment),
-                           AddressOf(range.second_moment), AddressOf(range.gradient), range.weight.count(),
-                           SizeOf(range.first_moment.dtype), std::bit_cast<std::int32_t>(range.weight_decay)});
-    chunk_count += ChunksOf(range.weight.count());
-  }
-  if (chunk_count == 0) {
-    return;
-  }
-  const void* table = adamw_tables_.Find(key);
-  if (table == nullptr) {
-    const std::vector<AdamWChunk> chunks = AdamWChunks(ranges);
-    table = adamw_tables_.Insert(key, chunks.data(), chunks.size() * sizeof(AdamWChunk));
-  }
   const double step = static_cast<double>(args.step);
   const AdamWFactors factors{
       args.learning_rate,
@@ -331,8 +347,15 @@ void CudaOps::DoAdamW(std::span<const AdamWRange> ranges, const AdamWArgs& args)
       args.epsilon,
       args.gradient_scale,
       static_cast<std::uint32_t>(args.step)};
-  Launch(context_, {dim3(static_cast<unsigned>(chunk_count)), dim3(kChunkThreads)}, AdamWKernel,
-         static_cast<const AdamWChunk*>(table), factors);
+  while (!ranges.empty()) {
+    const auto part = ranges.first(std::min<std::size_t>(ranges.size(), kLaunchRanges));
+    const AdamWLaunch launch = LaunchOf(part);
+    const auto blocks = static_cast<unsigned>(launch.first_block[part.size()]);
+    if (blocks > 0) {
+      Launch(context_, {dim3(blocks), dim3(kChunkThreads)}, AdamWKernel, launch, factors);
+    }
+    ranges = ranges.subspan(part.size());
+  }
 }
 
 void CudaOps::DoSplit(const Tensor& high, const Tensor& low, const Tensor& from) {
