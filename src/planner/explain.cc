@@ -139,6 +139,9 @@ std::vector<std::pair<std::string, ParallelLayout>> Neighbours(const SearchReque
   for (const std::string& recompute : features.recompute) {
     add("recompute " + recompute, [&](ParallelLayout& l) { l.recompute = ParseRecompute(recompute); });
   }
+  for (const std::string& offload : features.offload) {
+    add("offload " + offload, [&](ParallelLayout& l) { l.offload = ParseOffload(offload); });
+  }
   for (const std::string& partition : features.partitions) {
     add("partition " + partition, [&](ParallelLayout& l) { l.partition = partition; });
   }

@@ -25,7 +25,7 @@ constexpr NamedTerm kTerms[] = {
     {"data collectives", &StepTerms::data, "exposed"},
     {"gradient compression", &StepTerms::compress, "PowerSGD"},
     {"optimizer", &StepTerms::optimizer, "update of owned parameters"},
-    {"offload", &StepTerms::offload, "host link and host update"},
+    {"offload", &StepTerms::offload, "host link, host memory"},
     {"fixed cost of a step", &StepTerms::fixed, "calibrated"},
     {"slow site", &StepTerms::slowdown, "revision of the stack file"},
 };

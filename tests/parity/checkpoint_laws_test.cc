@@ -226,74 +226,76 @@ TEST_F(CheckpointLaws, ARunGoesOnWithMomentsOfTheOtherType) {
   Part wide;
   RunPart(config, folder_, wide);
   EXPECT_TRUE(half.state == wide.state);
-  TEST_F(CheckpointLaws, ARunGoesOnWithItsStateInHostMemoryAndBack) {
-    using Way = std::array<Offload, 2>;
-    for (const std::size_t layout : {0U, 3U, 4U, 5U}) {
-      for (const char* dtype : {"fp32", "bf16"}) {
-        RunConfig config = HalvedRun(Layouts()[layout]);
-        config.train.dtype = dtype;
-        Part whole{.steps = 4};
-        RunPart(config, folder_ + "/none", whole);
-        for (const Way& way : {Way{Offload::kNone, Offload::kOptimizer}, Way{Offload::kOptimizer, Offload::kNone},
-                               Way{Offload::kOptimizer, Offload::kOptimizer}}) {
-          SCOPED_TRACE(fmt::format("{} {} {} {}", dtype, config.layout.ToString(), Name(way[0]), Name(way[1])));
-          const std::string folder = fmt::format("{}/{}-{}-{}-{}", folder_, dtype, layout, Name(way[0]), Name(way[1]));
-          config.layout.offload = way[0];
-          Part first{.steps = 2, .save = true};
-          RunPart(config, folder, first);
-          config.layout.offload = way[1];
-          Part loaded;
-          RunPart(config, folder, loaded);
-          EXPECT_TRUE(first.state == loaded.state);
-          Part second{.steps = 2};
-          RunPart(config, folder, second);
-          first.losses.insert(first.losses.end(), second.losses.begin(), second.losses.end());
-          EXPECT_EQ(whole.losses, first.losses);
-          EXPECT_TRUE(whole.state == second.state);
-          config.layout.offload = Offload::kNone;
-        }
+}
+
+TEST_F(CheckpointLaws, ARunGoesOnWithItsStateInHostMemoryAndBack) {
+  using Way = std::array<Offload, 2>;
+  for (const std::size_t layout : {0U, 3U, 4U, 5U}) {
+    for (const char* dtype : {"fp32", "bf16"}) {
+      RunConfig config = HalvedRun(Layouts()[layout]);
+      config.train.dtype = dtype;
+      Part whole{.steps = 4};
+      RunPart(config, folder_ + "/none", whole);
+      for (const Way& way : {Way{Offload::kNone, Offload::kOptimizer}, Way{Offload::kOptimizer, Offload::kNone},
+                             Way{Offload::kOptimizer, Offload::kOptimizer}}) {
+        SCOPED_TRACE(fmt::format("{} {} {} {}", dtype, config.layout.ToString(), Name(way[0]), Name(way[1])));
+        const std::string folder = fmt::format("{}/{}-{}-{}-{}", folder_, dtype, layout, Name(way[0]), Name(way[1]));
+        config.layout.offload = way[0];
+        Part first{.steps = 2, .save = true};
+        RunPart(config, folder, first);
+        config.layout.offload = way[1];
+        Part loaded;
+        RunPart(config, folder, loaded);
+        EXPECT_TRUE(first.state == loaded.state);
+        Part second{.steps = 2};
+        RunPart(config, folder, second);
+        first.losses.insert(first.losses.end(), second.losses.begin(), second.losses.end());
+        EXPECT_EQ(whole.losses, first.losses);
+        EXPECT_TRUE(whole.state == second.state);
+        config.layout.offload = Offload::kNone;
       }
     }
   }
+}
 
-  // Under one micro batch and under several.
-  TEST_F(CheckpointLaws, AskingForTheStateBetweenStepsChangesNoBit) {
-    for (const int global : {4, 12}) {
-      RunConfig config = HalvedRun({.data = 2, .zero = 1, .micro_batch = 2});
-      config.batch.global = global;
-      const auto source = OpenRunSource(config, "train");
-      std::map<bool, std::vector<double>> losses;
-      for (const bool asking : {false, true}) {
-        RunThreadRanks(config.layout.ranks(), {.kind = "cpu"}, [&](RankContext& context) {
-          Trainer trainer(config, context, {.train = source.get()});
-          for (int step = 0; step < 3; ++step) {
-            const double loss = trainer.Step().loss;
-            if (context.world.rank() == 0) {
-              losses[asking].push_back(loss);
-            }
-            if (asking) {
-              trainer.State();
-              trainer.Restore(trainer.progress());
-            }
-          }
-        });
-      }
-      EXPECT_EQ(losses[true], losses[false]);
-    }
-  }
-
-  TEST_F(CheckpointLaws, AStateFromBeforeAStepIsNotRestored) {
-    const RunConfig config = HalvedRun({});
+// Under one micro batch and under several.
+TEST_F(CheckpointLaws, AskingForTheStateBetweenStepsChangesNoBit) {
+  for (const int global : {4, 12}) {
+    RunConfig config = HalvedRun({.data = 2, .zero = 1, .micro_batch = 2});
+    config.batch.global = global;
     const auto source = OpenRunSource(config, "train");
-    RunThreadRanks(1, {.kind = "cpu"}, [&](RankContext& context) {
-      Trainer trainer(config, context, {.train = source.get()});
-      trainer.State();
-      trainer.Step();
-      EXPECT_THROW(trainer.Restore({}), Error);
-      trainer.State();
-      EXPECT_NO_THROW(trainer.Restore({}));
-    });
+    std::map<bool, std::vector<double>> losses;
+    for (const bool asking : {false, true}) {
+      RunThreadRanks(config.layout.ranks(), {.kind = "cpu"}, [&](RankContext& context) {
+        Trainer trainer(config, context, {.train = source.get()});
+        for (int step = 0; step < 3; ++step) {
+          const double loss = trainer.Step().loss;
+          if (context.world.rank() == 0) {
+            losses[asking].push_back(loss);
+          }
+          if (asking) {
+            trainer.State();
+            trainer.Restore(trainer.progress());
+          }
+        }
+      });
+    }
+    EXPECT_EQ(losses[true], losses[false]);
   }
+}
+
+TEST_F(CheckpointLaws, AStateFromBeforeAStepIsNotRestored) {
+  const RunConfig config = HalvedRun({});
+  const auto source = OpenRunSource(config, "train");
+  RunThreadRanks(1, {.kind = "cpu"}, [&](RankContext& context) {
+    Trainer trainer(config, context, {.train = source.get()});
+    trainer.State();
+    trainer.Step();
+    EXPECT_THROW(trainer.Restore({}), Error);
+    trainer.State();
+    EXPECT_NO_THROW(trainer.Restore({}));
+  });
+}
 
 }  // namespace
 }  // namespace trireme::parity

@@ -66,7 +66,7 @@ class LateDevice : public Device {
   std::unique_ptr<Device> cpu_ = MakeCpuDevice({});
 };
 
-constexpr std::array<std::int64_t, 3> kCounts = {640, 64, 1024};
+constexpr std::array<std::int64_t, 3> kShards = {640, 64, 1024};
 
 // Weights, gradients and state after a few updates.
 std::vector<std::vector<float>> Updated(Device& device, DType dtype, std::int64_t host_piece) {
@@ -74,7 +74,7 @@ std::vector<std::vector<float>> Updated(Device& device, DType dtype, std::int64_
   planned.bytes.fill(1 << 20);
   Arena arena(device, planned);
   std::vector<OwnedShard> shards;
-  for (const std::int64_t count : kCounts) {
+  for (const std::int64_t count : kShards) {
     OwnedShard shard{.weight = arena.Allocate(MemoryKind::kWeights, dtype, {count}),
                      .gradient = arena.Allocate(MemoryKind::kGradients, DType::kFloat32, {count}),
                      .ranges = {}};
