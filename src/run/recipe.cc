@@ -206,8 +206,8 @@ class Resolver {
     ChooseRecompute();
   }
 
-  // Norms and activations made again cost a GPT-2 of width 768 2.3 % of its time and one of 1600 or 2048 1.5 %, and save
-  // a quarter of its memory and more (docs/performance.md).
+  // Norms and activations made again cost a GPT-2 of width 768 2.3 % of its time and one of 1600 or 2048 1.5 %, and
+  // save a quarter of its memory and more (docs/performance.md).
   void ChooseRecompute() {
     constexpr std::int64_t kWide = 1024;
     RunConfig& config = recipe_.config;

@@ -51,6 +51,18 @@ TEST(LawsOfHalfMoments, TheSameLayoutTwiceGivesTheSameBits) {
   EXPECT_EQ(once.parameters, again.parameters);
 }
 
+TEST(LawsOfHalfMoments, StateInHostMemoryIsRoundedAlike) {
+  RunConfig config = HalfMoments("gpt2", "bf16");
+  config.layout = {.data = 2, .zero = 1};
+  config.train.deterministic = true;
+  const Outcome near = Train({.config = config, .steps = StepsToCompare()});
+  config.layout.offload = Offload::kOptimizer;
+  const Outcome far = Train({.config = config, .steps = StepsToCompare()});
+  EXPECT_THAT(far.accounting, testing::IsEmpty());
+  EXPECT_EQ(near.losses, far.losses);
+  EXPECT_EQ(near.parameters, far.parameters);
+}
+
 // With a slow second moment and an epsilon that hides nothing. Measured over 200 steps: 0.01 to 0.06 %.
 TEST(LawsOfHalfMoments, LearnAsMuchAsWholeMoments) {
   for (const char* family : {"gpt2", "llama"}) {
