@@ -115,24 +115,28 @@ std::int64_t HostPiece(const ShardPlan& plan, int zero) {
 MemoryUse StateMemory(const ShardPlan& plan, const ParallelLayout& layout, DType working_dtype, DType moments) {
   const int zero = layout.zero;
   const bool offloads = layout.offload != Offload::kNone;
+  const bool offloads_weights = layout.offload == Offload::kFull;
   MemoryUse use;
   std::int64_t largest_shard = 0;
   for (const Bucket& bucket : plan.buckets) {
     const std::int64_t owned = zero == 0 ? bucket.count : bucket.shard;
-    use[MemoryKind::kWeights] += Bytes(zero == 3 ? bucket.shard : bucket.count, working_dtype);
+    use[offloads_weights ? MemoryKind::kHost : MemoryKind::kWeights] +=
+        Bytes(zero == 3 ? bucket.shard : bucket.count, working_dtype);
     use[MemoryKind::kGradients] += Bytes(zero >= 2 ? bucket.shard : bucket.count, DType::kFloat32);
     use[offloads ? MemoryKind::kHost : MemoryKind::kOptimizer] += OptimizerBytes(owned, working_dtype, moments);
     largest_shard = std::max(largest_shard, bucket.shard);
   }
   if (offloads) {
-    use[MemoryKind::kOptimizer] += 2 * OptimizerBytes(HostPiece(plan, zero), working_dtype, moments);
+    const std::int64_t piece = HostPiece(plan, zero);
+    use[MemoryKind::kOptimizer] +=
+        2 * (OptimizerBytes(piece, working_dtype, moments) + (offloads_weights ? Bytes(piece, working_dtype) : 0));
   }
   for (const bool tied : {false, true}) {
     const std::int64_t largest = plan.LargestBucket(tied);
     if (largest == 0) {
       continue;
     }
-    if (zero == 3) {
+    if (layout.gathers_modules()) {
       use[MemoryKind::kWeights] += (tied ? 1 : 2) * Bytes(largest, working_dtype);
     }
     if (zero >= 2) {

@@ -6,9 +6,11 @@
 namespace trireme {
 
 AdamW::State AdamW::State::Range(std::int64_t first, std::int64_t count) const {
-  return {.low = low.given() ? low.Range(first, count) : Tensor{},
-          .first_moment = first_moment.Range(first, count),
-          .second_moment = second_moment.Range(first, count)};
+  const auto part = [&](const Tensor& whole) { return whole.given() ? whole.Range(first, count) : Tensor{}; };
+  return {.weight = part(weight),
+          .low = part(low),
+          .first_moment = part(first_moment),
+          .second_moment = part(second_moment)};
 }
 
 AdamW::AdamW(Arena& arena, const AdamWOptions& options, std::vector<OwnedShard> shards)
@@ -18,6 +20,9 @@ AdamW::AdamW(Arena& arena, const AdamWOptions& options, std::vector<OwnedShard> 
   if (on_host) {
     for (State& slot : slots) {
       slot = Allocate(arena, MemoryKind::kOptimizer, options_.host_piece);
+      if (options_.host_weights) {
+        slot.weight = arena.Allocate(MemoryKind::kOptimizer, shards_.front().weight.dtype, {options_.host_piece});
+      }
     }
   } else {
     pieces_.emplace_back();
@@ -25,6 +30,7 @@ AdamW::AdamW(Arena& arena, const AdamWOptions& options, std::vector<OwnedShard> 
   for (const OwnedShard& shard : shards_) {
     const std::int64_t count = shard.weight.count();
     states_.push_back(Allocate(arena, on_host ? MemoryKind::kHost : MemoryKind::kOptimizer, count));
+    states_.back().weight = options_.host_weights ? shard.weight : Tensor{};
     if (on_host) {
       AddPieces(shard, states_.back(), slots);
     } else {
@@ -65,7 +71,7 @@ std::vector<AdamWRange> AdamW::RangesOf(const OwnedShard& shard, const State& st
     const std::int64_t end = std::min(range.first + range.count, first + count);
     if (begin < end) {
       const State part = state.Range(begin - first, end - begin);
-      ranges.push_back({.weight = shard.weight.Range(begin, end - begin),
+      ranges.push_back({.weight = part.weight.given() ? part.weight : shard.weight.Range(begin, end - begin),
                         .low = part.low,
                         .first_moment = part.first_moment,
                         .second_moment = part.second_moment,
@@ -77,11 +83,11 @@ std::vector<AdamWRange> AdamW::RangesOf(const OwnedShard& shard, const State& st
 }
 
 void AdamW::Move(const State& to, const State& from) {
-  if (to.low.given()) {
-    ops_.Copy(to.low, from.low);
+  for (const auto part : {&State::weight, &State::low, &State::first_moment, &State::second_moment}) {
+    if ((to.*part).given()) {
+      ops_.Copy(to.*part, from.*part);
+    }
   }
-  ops_.Copy(to.first_moment, from.first_moment);
-  ops_.Copy(to.second_moment, from.second_moment);
 }
 
 void AdamW::Step(float learning_rate, float gradient_scale, std::int64_t step) {

@@ -3,8 +3,9 @@
 // (base/split_float.h). So bf16 masters are whole only while asked for, in the memory of the gradients. Moments are
 // fp32 or, at half the memory and bytes moved, bf16 rounded at random (base/stochastic_round.h).
 //
-// The state (moments, lower halves) lies on the device or in the host's memory. From there an update has it pass
-// through the device in pieces: while one is updated the next one comes and the last one goes, in lanes of their own.
+// The state (moments, lower halves) lies on the device or in the host's memory, and so may the weights. From there an
+// update has them pass through the device in pieces: while one is updated the next one comes and the last one goes, in
+// lanes of their own.
 #pragma once
 
 #include <array>
@@ -37,12 +38,14 @@ struct AdamWOptions {
   DType moments = DType::kFloat32;  // or kBFloat16
   // 0: the state lies on the device. Otherwise in host memory, and so many elements of it are updated at a time.
   std::int64_t host_piece = 0;
+  bool host_weights = false;  // with a host piece: weights too lie in host memory (Device::AllocateHost)
 };
 
 class AdamW {
  public:
   // Takes moments and, beside bf16 weights, the masters' lower halves (all zeroed) from the arena's optimizer memory;
-  // with a host piece from its host memory, and of the optimizer memory two pieces. The shards' tensors outlive this.
+  // with a host piece from its host memory, and of the optimizer memory two pieces of all that passes through the
+  // device. The shards' tensors outlive this.
   AdamW(Arena& arena, const AdamWOptions& options, std::vector<OwnedShard> shards);
 
   // One update; `step` counts from 1. Gradients are multiplied by gradient_scale first.
@@ -62,8 +65,9 @@ class AdamW {
   const Tensor& second_moment(std::size_t shard) const { return states_[shard].second_moment; }
 
  private:
-  // Of a shard, or of a piece of one.
+  // Of a shard, or of a piece of one. Parts may be missing.
   struct State {
+    Tensor weight;  // where it lies in host memory
     Tensor low;
     Tensor first_moment;
     Tensor second_moment;
@@ -71,11 +75,12 @@ class AdamW {
   };
   // What is updated at once: everything, or a piece whose state comes to the device for it.
   struct Piece {
-    State home;     // not given where the state is on the device already
+    State home;     // nothing where all is on the device already
     State passing;  // the part of a slot that holds it during the update
     std::vector<AdamWRange> ranges;
   };
 
+  // Without weights.
   State Allocate(Arena& arena, MemoryKind kind, std::int64_t count) const;
   // Cuts a shard in pieces, each with a slot to pass through.
   void AddPieces(const OwnedShard& shard, const State& state, const std::array<State, 2>& slots);

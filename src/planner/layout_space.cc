@@ -47,7 +47,9 @@ std::vector<Choice> Choices(const SearchRequest& request) {
               const bool wanted = Allows(request.schedule, schedule) && Allows(request.chunks, chunks) &&
                                   Allows(request.zero, zero) && Allows(request.sequence_parallel, parallel) &&
                                   Allows(request.recompute, recompute) && Allows(request.offload, offload) &&
-                                  (!parallel || features.sequence_parallel);
+                                  (!parallel || features.sequence_parallel) &&
+                                  (!request.stack.ours ||
+                                   ParallelLayout{.zero = zero, .offload = ParseOffload(offload)}.offload_is_offered());
               if (wanted) {
                 choices.push_back({schedule, chunks, zero, parallel, recompute, offload});
               }

@@ -160,6 +160,8 @@ class Searcher {
 }  // namespace
 
 void RequirePossible(const SearchRequest& request, const ParallelLayout& layout) {
+  Require(!request.stack.ours || layout.offload_is_offered(),
+          "offload=full works with zero=0 and zero=3, not with zero={}", layout.zero);
   Require(
       layout.tensor >= 1 && layout.pipeline >= 1 && layout.data >= 1 && layout.micro_batch >= 1 && layout.chunks >= 1,
       "degrees and micro batch must be at least 1: {}", layout.ToString());

@@ -92,22 +92,38 @@ Costs PriceStages(const PlanPoint& point, const ModelAccount& account, const std
   return costs;
 }
 
-// Gathers and reductions that ZeRO 2 and 3 repeat each micro batch, less what compute hides; added to the costs.
+// Seconds in which all of a stage's weights come from the host once, where our stack keeps them there.
+double FetchSeconds(const PlanPoint& point, double parameters) {
+  if (!point.stack.ours || point.layout.offload != Offload::kFull) {
+    return 0;
+  }
+  const double owned = point.layout.zero == 3 ? parameters / point.layout.data : parameters;
+  const double bytes = owned * static_cast<double>(SizesOf(point).element());
+  const int on_node = std::min(point.layout.ranks(), point.cluster.devices_per_node);
+  const Efficiencies& e = point.stack.efficiencies;
+  return std::max(bytes / (point.cluster.host_link.bandwidth * e.host_link),
+                  bytes * on_node / (point.cluster.host_bandwidth * e.host_memory));
+}
+
+// What each micro batch repeats, less what compute hides: gathers and reductions of ZeRO 2 and 3, weights that come
+// from the host. Added to the costs.
 double AddShardTraffic(const PlanPoint& point, const ModelAccount& account, Costs& costs,
                        const std::vector<std::int64_t>& blocks) {
   const ParallelLayout& layout = point.layout;
-  if (layout.zero < 2 || layout.data <= 1) {
+  const bool shards = layout.zero >= 2 && layout.data > 1;
+  if (!shards && FetchSeconds(point, 1) == 0) {
     return 0;
   }
   double most = 0;
   for (std::size_t place = 0; place < blocks.size(); ++place) {
     const double parameters = ParametersOfStage(point, account, blocks, static_cast<int>(place));
     const double modules = static_cast<double>(blocks[place]) + 1;
-    const double gather = layout.zero < 3 ? 0
-                                          : DataSeconds(point, CollectiveKind::kAllGather,
-                                                        parameters * point.stack.time.parameter_bytes, modules);
+    const double weights = parameters * point.stack.time.parameter_bytes;
+    const double gather =
+        (shards && layout.zero == 3 ? DataSeconds(point, CollectiveKind::kAllGather, weights, modules) : 0) +
+        FetchSeconds(point, parameters);
     const double reduce =
-        DataSeconds(point, CollectiveKind::kReduceScatter, parameters * GradientBytes(point), modules);
+        shards ? DataSeconds(point, CollectiveKind::kReduceScatter, parameters * GradientBytes(point), modules) : 0;
     const double repeats = layout.recompute == Recompute::kFull && !point.stack.ours ? 2 : 1;
     const double overlap = point.stack.time.gather_overlap;
     double& forward = costs.schedule.forward[place];
@@ -143,8 +159,9 @@ double UpdateBytes(const PlanPoint& point) {
 // memory and the device's operations at work at once. A node's ranks share its memory.
 double PassingSeconds(const PlanPoint& point, double owned) {
   const Efficiencies& e = point.stack.efficiencies;
-  const auto halves = static_cast<double>(point.dtype == DType::kFloat32 ? 0 : SizeOf(DType::kUInt16));
-  const double state = owned * (halves + 2.0 * static_cast<double>(SizeOf(point.moments)));
+  const std::int64_t halves = point.dtype == DType::kFloat32 ? 0 : SizeOf(DType::kUInt16);
+  const std::int64_t weight = point.layout.offload == Offload::kFull ? SizesOf(point).element() : 0;
+  const double state = owned * static_cast<double>(weight + halves + 2 * SizeOf(point.moments));
   const int on_node = std::min(point.layout.ranks(), point.cluster.devices_per_node);
   return std::max({state / (point.cluster.host_link.bandwidth * e.host_link),
                    2 * state * on_node / (point.cluster.host_bandwidth * e.host_memory),
@@ -187,7 +204,7 @@ void AddStepWork(const PlanPoint& point, double parameters, double backward, Ste
   } else {
     terms.optimizer = owned * UpdateBytes(point) * passes / (point.cluster.device.memory_bandwidth * e.memory);
   }
-  if (layout.offload == Offload::kFull) {
+  if (layout.offload == Offload::kFull && !point.stack.ours) {
     // Weights come from the host for forward and for backward of every micro batch.
     const double bytes = 2 * owned * time.parameter_bytes * static_cast<double>(point.micro_batches());
     terms.offload += bytes / (point.cluster.host_link.bandwidth * e.host_link);

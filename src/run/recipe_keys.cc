@@ -106,8 +106,7 @@ std::vector<RecipeKey> LayoutKeys() {
       Number(
           "layout.micro_batch", "samples of one pass through the pipeline",
           [](Config & c) -> auto& { return c.layout.micro_batch; }, 1, 1 << 20),
-      Text("layout.offload",
-           "what lies in host memory: optimizer, moments and lower halves of masters; training does not take full",
+      Text("layout.offload", "what lies in host memory: the optimizer's state; full: and the weights, with zero 0 or 3",
            [](Config & c) -> auto& { return c.layout.offload; }, {"none", "optimizer", "full"}),
   };
 }

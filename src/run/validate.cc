@@ -41,8 +41,11 @@ void RequireOffered(const RunConfig& config) {
           "layout.sequence = {}: training cuts sequences by layout.sequence_parallel only; set layout.sequence = 1 "
           "(`trireme plan` prices other degrees)",
           config.layout.sequence);
-  Require(config.layout.offload != Offload::kFull,
-          "layout.offload = 'full': training offers none and optimizer (`trireme plan` prices full for other stacks)");
+  Require(
+      config.layout.offload_is_offered(),
+      "layout.offload = 'full' with layout.zero = {}: weights in host memory are copied to the device when they are "
+      "used, which works with layout.zero = 0 and 3; the nearest is {}, or layout.offload = 'optimizer'",
+      config.layout.zero, config.layout.zero == 1 ? 0 : 3);
   Require(config.train.dtype != "fp16",
           "train.dtype = 'fp16': training offers fp32, tf32, bf16 and fp8; the nearest is bf16");
   Require(config.optimizer.name == "adamw", "optimizer.name = '{}': training offers adamw", config.optimizer.name);

@@ -14,7 +14,12 @@ enum class Recompute : std::uint8_t {
   kSelective,  // these, and the attention between its two projections
   kFull,       // whole blocks: only a block's input is kept
 };
-enum class Offload : std::uint8_t { kNone, kOptimizer, kFull };
+// What lies in the host's memory instead of the device's.
+enum class Offload : std::uint8_t {
+  kNone,
+  kOptimizer,  // the optimizer's state
+  kFull,       // and the weights, which come to the device when they are used
+};
 
 std::string Name(Recompute recompute);
 std::string Name(Offload offload);
@@ -38,6 +43,11 @@ struct ParallelLayout {
 
   int ranks() const { return tensor * sequence * pipeline * data; }
   int virtual_stages() const { return pipeline * chunks; }
+  // Whether training offers this offloading: weights in host memory are those of no stage of ZeRO that gathers them
+  // once a step.
+  bool offload_is_offered() const { return offload != Offload::kFull || zero == 0 || zero == 3; }
+  // Whether a module's weights are made present for each use.
+  bool gathers_modules() const { return zero == 3 || offload == Offload::kFull; }
   bool operator==(const ParallelLayout&) const = default;
   // "tp2 pp2 dp2 zero1 1f1b mbs4", with what differs from the defaults after it.
   std::string ToString() const;

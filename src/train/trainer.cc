@@ -41,6 +41,7 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
   zero_ = std::make_unique<ZeroShard>(
       arena_, comms_, description.shards, stage_.table(),
       ZeroShard::Options{.zero = config_.layout.zero,
+                         .host_weights = config_.layout.offload == Offload::kFull,
                          .dtype = description.sizes.dtype,
                          .sequence_parallel = description.sizes.sequence_parallel,
                          .optimizer = {.beta1 = static_cast<float>(optimizer.beta1),
@@ -50,7 +51,8 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
                                        .moments = description.moments,
                                        .host_piece = config_.layout.offload == Offload::kNone
                                                          ? 0
-                                                         : HostPiece(description.shards, config_.layout.zero)},
+                                                         : HostPiece(description.shards, config_.layout.zero),
+                                       .host_weights = config_.layout.offload == Offload::kFull},
                          .activations = gradients.over_activations ? slots.front() : nullptr,
                          .gradient_offsets = gradients.offsets});
   loader_ = std::make_unique<BatchLoader>(arena_, description.sizes,
@@ -195,7 +197,8 @@ StepResult Trainer::PassOver(StepResult result, int request) {
 }
 
 bool Trainer::StepsAreAlike() const {
-  return config_.train.graphs && config_.model.dropout == 0 && (ledger_ == nullptr || !ledger_->has_on_phase());
+  return config_.train.graphs && config_.model.dropout == 0 && config_.layout.offload != Offload::kFull &&
+         (ledger_ == nullptr || !ledger_->has_on_phase());
 }
 
 PipelineRunner::Repeats Trainer::Repeated(int micro_batches) const {

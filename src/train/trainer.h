@@ -134,8 +134,8 @@ class Trainer {
   std::array<double, 4> Exchange(int micro_batches, bool with_gradients, int request = 0);
   int NextMicroBatches() const;
   void Mark(std::string_view phase);
-  // Whether all steps of as many micro batches start the same operations on the device: dropout changes them, and
-  // whoever asked to be called in each phase must be.
+  // Whether all steps of as many micro batches start the same operations on the device: dropout changes them,
+  // whoever asked to be called in each phase must be, and weights that come from the host do so in another lane.
   bool StepsAreAlike() const;
   // What of such a step can be recorded when several ranks meet in it.
   PipelineRunner::Repeats Repeated(int micro_batches) const;

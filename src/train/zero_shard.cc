@@ -47,7 +47,8 @@ void ZeroShard::AllocateBuckets(Arena& arena) {
   for (std::size_t i = 0; i < plan_.buckets.size(); ++i) {
     const Bucket& bucket = plan_.buckets[i];
     BucketState state;
-    state.weights = arena.Allocate(MemoryKind::kWeights, options_.dtype, {zero == 3 ? bucket.shard : bucket.count});
+    state.weights = arena.Allocate(options_.host_weights ? MemoryKind::kHost : MemoryKind::kWeights, options_.dtype,
+                                   {zero == 3 ? bucket.shard : bucket.count});
     const Shape gradient{zero >= 2 ? bucket.shard : bucket.count};
     state.gradient = over_activations()
                          ? Tensor{options_.activations + options_.gradient_offsets[i], DType::kFloat32, gradient}
@@ -59,7 +60,7 @@ void ZeroShard::AllocateBuckets(Arena& arena) {
   }
   const std::int64_t largest = plan_.LargestBucket(false);
   const std::int64_t tied = plan_.LargestBucket(true);
-  if (zero == 3) {
+  if (gathers()) {
     for (int i = 0; largest > 0 && i < 2; ++i) {
       free_buffers_.push_back(arena.Allocate(MemoryKind::kWeights, options_.dtype, {largest}));
     }
@@ -117,22 +118,34 @@ void ZeroShard::ForEachBucket(const ParameterUse& use, Visit visit) {
 }
 
 void ZeroShard::Gather(const ParameterUse& use) {
-  if (options_.zero < 3) {
+  if (!gathers()) {
     return;
   }
   ForEachBucket(use, [&](std::size_t i) {
-    const Bucket& bucket = plan_.buckets[i];
     Tensor buffer = tied_buffer_;
-    if (!bucket.tied) {
+    if (!plan_.buckets[i].tied) {
       assert(!free_buffers_.empty());
       buffer = free_buffers_.back();
       free_buffers_.pop_back();
     }
-    BucketState& state = buckets_[i];
-    state.present = buffer;
-    state.gathered = AlongData([&] { comms_.data().AllGather(state.weights, buffer.Range(0, bucket.count)); });
-    state.awaited = false;
+    buckets_[i].present = buffer;
+    buckets_[i].gathered = StartGather(i, buffer.Range(0, plan_.buckets[i].count));
+    buckets_[i].awaited = false;
   });
+}
+
+Moment ZeroShard::StartGather(std::size_t bucket, const Tensor& present) {
+  const Tensor& weights = buckets_[bucket].weights;
+  if (!options_.host_weights) {
+    return AlongData([&] { comms_.data().AllGather(weights, present); });
+  }
+  const OwnedRange owned = Owned(plan_.buckets[bucket]);
+  const Tensor part = present.Range(owned.first, owned.count());
+  const Moment come = device_.Beside(kFromHostLane, device_.Now(), [this, part, weights] { ops_.Copy(part, weights); });
+  if (part.count() == present.count()) {
+    return come;
+  }
+  return device_.Beside(comms_.data().lane(), come, [&] { comms_.data().AllGather(part, present); });
 }
 
 Moment ZeroShard::AlongData(const std::function<void()>& work) {
@@ -140,7 +153,7 @@ Moment ZeroShard::AlongData(const std::function<void()>& work) {
 }
 
 void ZeroShard::Release(const ParameterUse& use) {
-  if (options_.zero < 3) {
+  if (!gathers()) {
     return;
   }
   ForEachBucket(use, [&](std::size_t i) {
@@ -160,7 +173,7 @@ std::pair<int, const BucketEntry*> ZeroShard::Locate(int row) const {
 Tensor ZeroShard::Get(int row) {
   const auto [i, entry] = Locate(row);
   BucketState& bucket = buckets_[static_cast<std::size_t>(i)];
-  const Tensor& memory = options_.zero == 3 ? bucket.present : bucket.weights;
+  const Tensor& memory = gathers() ? bucket.present : bucket.weights;
   assert(memory.given());
   if (!bucket.awaited) {
     device_.StartAfter(bucket.gathered);

@@ -6,6 +6,9 @@
 //   2       whole          a module's, reduce-scattered each micro batch   all-gather
 //   3       owned shards   likewise                                        nothing: gathered when used
 //
+// Weights that layout.offload = full keeps in host memory (stages 0 and 3) come to the device when used: the whole
+// bucket, or the owned shard, which is then gathered.
+//
 // Where there are several data ranks, this happens in the device's collective lane, beside forward and backward: stages
 // 0 and 1 reduce a bucket as soon as its last micro batch has added to it; stages 2 and 3 reduce one module's gradients
 // while the next computes the gradient of its input; stage 3 gathers one module ahead.
@@ -32,6 +35,7 @@ class ZeroShard : public ParameterSource, public GradientSink {
  public:
   struct Options {
     int zero = 0;
+    bool host_weights = false;  // layout.offload = full
     DType dtype = DType::kFloat32;
     bool sequence_parallel = false;  // replicated parameters see part of the tokens only
     AdamWOptions optimizer;
@@ -91,9 +95,9 @@ class ZeroShard : public ParameterSource, public GradientSink {
   struct BucketState {
     Tensor weights;   // whole bucket; the owned shard under stage 3
     Tensor gradient;  // whole bucket; the owned shard under stages 2 and 3
-    Tensor present;   // the gathered bucket under stage 3 while in use
+    Tensor present;   // the gathered bucket while in use, where modules are gathered
     Tensor staging;   // where a micro batch's gradients are added under stages 2 and 3
-    Moment gathered;  // stage 3: when `present` is there
+    Moment gathered;  // when `present` is there
     bool awaited = true;
     bool staged = false;   // stages 2 and 3: whether staging is cleared for this micro batch
     bool reduced = false;  // stages 0 and 1: whether the reduction has started
@@ -111,6 +115,10 @@ class ZeroShard : public ParameterSource, public GradientSink {
   // Bucket and entry of a table row.
   std::pair<int, const BucketEntry*> Locate(int row) const;
   OwnedRange Owned(const Bucket& bucket) const;
+  // Whether a module's weights are made present for each use.
+  bool gathers() const { return options_.zero == 3 || options_.host_weights; }
+  // Starts to fill `present`, memory of the whole bucket.
+  Moment StartGather(std::size_t bucket, const Tensor& present);
   // Does `work`, a movement along the data axis, in the lane that is the group's.
   Moment AlongData(const std::function<void()>& work);
   bool over_activations() const { return options_.activations != nullptr; }
@@ -137,7 +145,7 @@ class ZeroShard : public ParameterSource, public GradientSink {
   Ops& ops_;
   std::vector<BucketState> buckets_;
   std::vector<std::pair<int, const BucketEntry*>> of_row_;
-  std::vector<Tensor> free_buffers_;  // stage 3: gathered modules
+  std::vector<Tensor> free_buffers_;  // for gathered modules
   Tensor tied_buffer_;
   Staging staging_;
   Staging tied_staging_;

@@ -240,6 +240,7 @@ TEST(Laws, StateInHostMemoryTrainsToTheSameBits) {
       ParallelLayout{.tensor = 2, .data = 2, .zero = 1, .sequence_parallel = true},
       ParallelLayout{.pipeline = 2, .data = 2, .zero = 2},
       ParallelLayout{.pipeline = 2, .data = 3, .zero = 3, .schedule = "zero_bubble"},
+      ParallelLayout{.pipeline = 2, .schedule = "interleaved", .chunks = 2, .recompute = Recompute::kFull},
       ParallelLayout{.zero = 1},
       ParallelLayout{.zero = 3},
   };
@@ -253,14 +254,20 @@ TEST(Laws, StateInHostMemoryTrainsToTheSameBits) {
       SCOPED_TRACE(fmt::format("{}, moments {}, {}", dtype, moments, layout.ToString()));
       const int steps = std::max(2, LawSteps() / 4);
       const Outcome kept = Train({.config = config, .steps = steps, .validate = true});
-      config.layout.offload = Offload::kOptimizer;
-      const Outcome passing = Train({.config = config, .steps = steps, .validate = true});
-      EXPECT_THAT(passing.accounting, testing::IsEmpty());
-      EXPECT_TRUE(passing.tied_copies_equal);
-      EXPECT_EQ(kept.losses, passing.losses);
-      EXPECT_EQ(kept.gradient_norms, passing.gradient_norms);
-      EXPECT_EQ(kept.validation, passing.validation);
-      EXPECT_EQ(kept.parameters, passing.parameters);
+      for (const Offload offload : {Offload::kOptimizer, Offload::kFull}) {
+        config.layout.offload = offload;
+        if (!config.layout.offload_is_offered()) {
+          continue;
+        }
+        SCOPED_TRACE(Name(offload));
+        const Outcome passing = Train({.config = config, .steps = steps, .validate = true});
+        EXPECT_THAT(passing.accounting, testing::IsEmpty());
+        EXPECT_TRUE(passing.tied_copies_equal);
+        EXPECT_EQ(kept.losses, passing.losses);
+        EXPECT_EQ(kept.gradient_norms, passing.gradient_norms);
+        EXPECT_EQ(kept.validation, passing.validation);
+        EXPECT_EQ(kept.parameters, passing.parameters);
+      }
     }
   }
 }

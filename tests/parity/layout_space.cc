@@ -146,6 +146,10 @@ RunConfig RandomConfig(std::uint64_t seed) {
   if (layout.recompute != Recompute::kNone && Draw(seed, "layers", 2) == 0) {
     layout.recompute_layers = 1;
   }
+  layout.offload = static_cast<Offload>(Draw(seed, "offload", 3));
+  if (!layout.offload_is_offered()) {
+    layout.offload = Offload::kOptimizer;
+  }
   return config;
 }
 

@@ -165,6 +165,22 @@ TEST(StepEstimate, StateInHostMemoryCostsTheSlowestOfLinkAndMemories) {
   EXPECT_NEAR(terms(1).offload / terms(8).offload, 1, 1e-2) << "each holds its share";
 }
 
+TEST(StepEstimate, WeightsInHostMemoryComeForEachMicroBatch) {
+  const Machine machine("dgx-h200", "trireme");
+  const ModelConfig model = Completed(
+      ModelConfig{.family = "gpt2", .layers = 32, .hidden = 4096, .heads = 32, .vocabulary = 50304, .sequence = 2048});
+  const auto terms = [&](Offload offload, std::int64_t global_batch) {
+    PipelineClock clock;
+    const ParallelLayout layout{.micro_batch = 1, .offload = offload};
+    return EstimateTime(machine.Point(model, layout, global_batch), ModelAccount(model), clock).terms;
+  };
+  EXPECT_EQ(terms(Offload::kOptimizer, 4).gather, 0);
+  EXPECT_GT(terms(Offload::kFull, 4).gather, 0);
+  EXPECT_NEAR(terms(Offload::kFull, 8).gather / terms(Offload::kFull, 4).gather, 2, 1e-6);
+  // Two bytes beside ten.
+  EXPECT_NEAR(terms(Offload::kFull, 4).offload / terms(Offload::kOptimizer, 4).offload, 1.2, 1e-6);
+}
+
 TEST(StepEstimate, ASlowRevisionSlowsAll) {
   const SoftwareStack stack = testing::ShippedStack("megatron-ds-2022");
   const Cluster cluster = testing::ShippedCluster("jean-zay-a100");

@@ -109,8 +109,12 @@ TEST(ValidateRun, SequenceParallelismCutsTokens) {
 
 TEST(ValidateRun, SaysWhatTrainingDoesNotOffer) {
   EXPECT_THAT(MessageOf({"layout.sequence=2"}), HasSubstr("set layout.sequence = 1"));
-  EXPECT_EQ(MessageOf({"layout.offload=optimizer"}), "");
-  EXPECT_THAT(MessageOf({"layout.offload=full"}), HasSubstr("training offers none and optimizer"));
+  for (const char* zero : {"layout.zero=0", "layout.zero=3"}) {
+    EXPECT_EQ(MessageOf({"layout.offload=full", zero}), "");
+  }
+  EXPECT_EQ(MessageOf({"layout.offload=optimizer", "layout.zero=2"}), "");
+  EXPECT_THAT(MessageOf({"layout.offload=full", "layout.zero=2"}),
+              AllOf(HasSubstr("works with layout.zero = 0 and 3"), HasSubstr("the nearest is 3")));
   EXPECT_THAT(MessageOf({"train.dtype=fp16"}), HasSubstr("fp32, tf32, bf16 and fp8"));
   EXPECT_THAT(MessageOf({"optimizer.name=lion"}), HasSubstr("training offers adamw"));
   EXPECT_THAT(MessageOf({"optimizer.moments=fp16"}), HasSubstr("known: fp32, bf16"));
