@@ -21,25 +21,19 @@ GradientPlaces::GradientPlaces(const StageDescription& stage)
   std::vector<std::int64_t> ends = KeptOfModules(stage, 0);  // of each module's activations
   std::partial_sum(ends.begin(), ends.end(), ends.begin());
 
-  // From the top down. `above`: gradients that are there already; activations below `live` may still be read.
+  // From the top down. `above`: gradients that are there already; activations below `live` may still be read. The
+  // head's forward adds to its own gradients and to a tied table's, and the last block's backward finds its incoming
+  // gradient in the head's place.
   std::int64_t above = 0;
   std::int64_t top = 0;
-  std::size_t bucket = buckets.size();
   std::vector<std::int64_t> from_top(buckets.size());
-  const auto place_next = [&](std::int64_t live) {
-    --bucket;
+  std::size_t module = ends.size() - 1;
+  for (std::size_t bucket = buckets.size(); bucket-- > 0;) {
+    const std::int64_t live = module + 2 >= ends.size() ? ends.back() : ends[module];
     above += RoundUp(buckets[bucket].count * SizeOf(DType::kFloat32), kPlanAlignment);
     from_top[bucket] = above;
     top = std::max(top, live + above);
-  };
-  if (stage.shards.tied_bucket >= 0) {
-    place_next(ends.back());  // the head's forward adds to it
-  }
-  place_next(ends.back());
-  // The last block's backward finds its incoming gradient in the head's place.
-  place_next(ends.back());
-  for (std::size_t module = ends.size() - 3; bucket > 0; --module) {
-    place_next(ends[module]);
+    module -= static_cast<int>(bucket) == stage.shards.tied_bucket ? 0 : 1;
   }
   for (const std::int64_t distance : from_top) {
     offsets.push_back(top - distance);
