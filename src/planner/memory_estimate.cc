@@ -65,6 +65,12 @@ StageMemory OurStage(const PlanPoint& point, const ModelAccount& account, const 
           .host_copy = layout.offload == Offload::kNone ? 0.0 : kSavedBytes * static_cast<double>(owned)};
 }
 
+// The ranks of a node that save: without ZeRO data rank 0 saves for all. Data ranks follow each other on a node.
+int SaversOfNode(const ParallelLayout& layout, int on_node) {
+  const int copies = layout.zero == 0 ? layout.data : 1;
+  return std::min(on_node, static_cast<int>(CeilDiv(on_node, layout.tensor * copies)) * layout.tensor);
+}
+
 // Textbook bytes of one layer's tensors for a micro batch: 34 a token and hidden element, of which 24 are cut by the
 // tensor axis, and five for each score of unfused attention (Korthikanti et al. 2022).
 double LayerBytes(const PlanPoint& point) {
@@ -273,7 +279,9 @@ MemoryEstimate EstimateStages(const PlanPoint& point, const ModelAccount& accoun
     partition.emplace(point.model, layout);
   }
   std::vector<std::int64_t> seen;
-  double host = 0;
+  const int on_node = std::min(layout.ranks(), point.cluster.devices_per_node);
+  const int savers = SaversOfNode(layout, on_node);
+  double on_hosts = 0;
   for (int stage = 0; stage < layout.pipeline; ++stage) {
     std::int64_t own = 0;
     for (int chunk = 0; chunk < layout.chunks; ++chunk) {
@@ -288,7 +296,7 @@ MemoryEstimate EstimateStages(const PlanPoint& point, const ModelAccount& accoun
     }
     const StageMemory memory = point.stack.ours ? OurStage(point, account, blocks, *partition, stage, clock)
                                                 : TheirStage(point, account, blocks, stage, clock);
-    host = std::max(host, memory.host + memory.host_copy);
+    on_hosts = std::max(on_hosts, memory.host * on_node + memory.host_copy * savers);
     if (memory.total() > estimate.peak) {
       estimate.peak = memory.total();
       estimate.worst = stage;
@@ -303,7 +311,6 @@ MemoryEstimate EstimateStages(const PlanPoint& point, const ModelAccount& accoun
   if (!point.stack.memory.first_stage_reported) {
     estimate.reported = estimate.peak;
   }
-  const double on_hosts = host * std::min(layout.ranks(), point.cluster.devices_per_node);
   estimate.nvme_per_node =
       point.stack.time.nvme_offload ? std::clamp(on_hosts - point.cluster.host_memory, 0.0, point.cluster.nvme) : 0;
   estimate.host_per_node = on_hosts - estimate.nvme_per_node;

@@ -147,6 +147,23 @@ TEST(MemoryEstimate, OffloadMovesTheOptimizerToTheHost) {
   EXPECT_LE(stage.optimizer, 2 * 10 * static_cast<double>(kMostHostPiece));
 }
 
+TEST(MemoryEstimate, WithoutZeroOneDataRankHoldsTheCopyThatIsSaved) {
+  const Machine machine("dgx-h100", "trireme");
+  const ModelConfig model = SmallGpt();
+  PipelineClock clock;
+  const auto estimate = [&](int tensor, int pipeline, int data) {
+    const ParallelLayout layout{
+        .tensor = tensor, .pipeline = pipeline, .data = data, .zero = 0, .offload = Offload::kOptimizer};
+    const PlanPoint point = machine.Point(model, layout, 16);
+    const MemoryEstimate memory = EstimateMemory(point, ModelAccount(model), BlocksOfStages(point), clock);
+    return (memory.host_per_node - 8 * memory.stages[0].host) / memory.stages[0].host_copy;
+  };
+  EXPECT_NEAR(estimate(1, 1, 8), 1, 1e-9);
+  EXPECT_NEAR(estimate(2, 1, 4), 2, 1e-9);
+  EXPECT_NEAR(estimate(2, 1, 8), 2, 1e-9) << "of the node that holds data rank 0";
+  EXPECT_NEAR(estimate(2, 2, 2), 4, 1e-9);
+}
+
 TEST(MemoryEstimate, KindsOfOtherStacksAddUp) {
   const Machine machine("jean-zay-a100", "megatron-ds-2022");
   const ModelConfig model = testing::Bloom176b();
