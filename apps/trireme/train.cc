@@ -111,13 +111,13 @@ void CheckMachine(const RunConfig& config, bool by_threads, bool saves) {
   const int ranks = config.layout.ranks();
   Require(ranks <= kMostThreadRanks, "{} ranks are more than the {} that run as threads of one process; use mpirun",
           ranks, kMostThreadRanks);
-  if (IsHostDevice(config.train.device)) {
+  const bool on_host = IsHostDevice(config.train.device);
+  if (on_host) {
     RequireRoom(config, HostMemoryBytes());
-  } else {
-    std::vector<int> all(static_cast<std::size_t>(ranks));
-    std::iota(all.begin(), all.end(), 0);
-    RequireHostRoom(config, all, {.saves = saves}, HostMemoryBytes());
   }
+  std::vector<int> all(static_cast<std::size_t>(ranks));
+  std::iota(all.begin(), all.end(), 0);
+  RequireHostRoom(config, all, {.devices_are_hosts = on_host, .saves = saves}, HostMemoryBytes());
 }
 
 int TrainCommand::Run() const {

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "apps/program.h"
+#include "device/host_memory.h"
 
 namespace trireme {
 namespace {
@@ -42,6 +43,20 @@ TEST(DryRun, PrintsEveryKeyWithItsOriginAndWritesNothing) {
   EXPECT_EQ(Count(outcome.out, R"(^layout\.zero += 2 +# --set)"), 1U);
   EXPECT_EQ(Count(outcome.out, R"(^train\.steps += 7 +# --set)"), 1U);
   EXPECT_EQ(Count(outcome.out, R"(^optimizer\.clip += 1\.0 +# default)"), 1U);
+  EXPECT_FALSE(place.Has("run"));
+}
+
+TEST(Train, ARunWithoutRoomForTheCopyOfItsStateIsRefusedBeforeAnythingIsWritten) {
+  // Blocks of 201 M parameters that take three quarters of the memory at 16 bytes each; the copy takes 12 more.
+  const std::int64_t layers = std::max<std::int64_t>(1, HostMemoryBytes() * 3 / 4 / (16 * 201'000'000LL));
+  const Workplace place;
+  place.Write("recipe.toml",
+              fmt::format("model = {{ layers = {}, hidden = 4096, heads = 32, vocabulary = 64, sequence = 16 }}\n"
+                          "data.source = 'synthetic'\ntrain.device = 'cpu'\n",
+                          layers));
+  const Outcome outcome = place.Run({"train", "recipe.toml", "--run", "run"});
+  EXPECT_EQ(outcome.code, 2) << outcome.out;
+  EXPECT_THAT(outcome.err, HasSubstr("for the copy that checkpoints are written from"));
   EXPECT_FALSE(place.Has("run"));
 }
 
