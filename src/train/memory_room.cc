@@ -102,9 +102,9 @@ void RequireHostRoom(const RunConfig& config, std::span<const int> ranks, const 
     const auto gib = [](std::int64_t bytes) { return static_cast<double>(bytes) / kGibi; };
     Fail(
         "the {} ranks of this machine need {:.1f} GiB of its memory ({:.1f} to hold, {:.1f} for the copy that "
-        "checkpoints are written from), it has {:.1f}; take {}more machines, or fewer ranks on each",
+        "checkpoints are written from), it has {:.1f}; take {}a smaller model, more machines, or fewer ranks on each",
         ranks.size(), gib(needs.total()), gib(needs.held), gib(needs.copied), gib(host_bytes),
-        config.layout.offload == Offload::kNone ? "" : "layout.offload = 'none', ");
+        config.layout.offload == Offload::kNone || use.devices_are_hosts ? "" : "layout.offload = 'none', ");
   }
 }
 

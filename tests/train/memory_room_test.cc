@@ -75,6 +75,20 @@ TEST(MemoryRoom, CopiesWithoutZeroAreSavedOnce) {
   EXPECT_NEAR(static_cast<double>(HostNeedsOf(two, FirstRanks(2), {}).copied) / static_cast<double>(copied), 1, 0.05);
 }
 
+TEST(MemoryRoom, WhereDevicesAreTheHostNoOffloadingIsBlamed) {
+  const RunConfig config = ConfigOf({"batch.global=4", "layout.data=2", "layout.offload=optimizer"});
+  const HostUse use{.devices_are_hosts = true};
+  const std::int64_t bytes = HostNeedsOf(config, FirstRanks(2), use).total();
+  EXPECT_NO_THROW(RequireHostRoom(config, FirstRanks(2), use, bytes));
+  try {
+    RequireHostRoom(config, FirstRanks(2), use, bytes - 1);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("take a smaller model, more machines"),
+                                             testing::Not(testing::HasSubstr("offload"))));
+  }
+}
+
 TEST(MemoryRoom, AMachineWithTooLittleHostMemoryIsNamedWithItsNumbers) {
   const RunConfig config = ConfigOf({"batch.global=4", "layout.data=2", "layout.offload=optimizer"});
   const std::int64_t bytes = HostNeedsOf(config, FirstRanks(2), {}).total();
