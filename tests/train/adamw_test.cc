@@ -7,6 +7,7 @@
 
 #include "base/random.h"
 #include "train/late_device.h"
+#include "train/owned_state.h"
 #include "train/training_loop.h"
 
 namespace trireme {
@@ -15,21 +16,22 @@ namespace {
 constexpr std::array<std::int64_t, 3> kShards = {640, 64, 1024};
 
 // Weights, gradients and state after a few updates.
-std::vector<std::vector<float>> Updated(Device& device, DType dtype, std::int64_t host_piece, bool host_weights) {
+std::vector<std::vector<float>> Updated(Device& device, DType dtype, const AdamWOptions& options) {
   MemoryUse planned;
   planned.bytes.fill(1 << 20);
   Arena arena(device, planned);
   std::vector<OwnedShard> shards;
   for (const std::int64_t count : kShards) {
-    OwnedShard shard{.weight = arena.Allocate(host_weights ? MemoryKind::kHost : MemoryKind::kWeights, dtype, {count}),
-                     .gradient = arena.Allocate(MemoryKind::kGradients, DType::kFloat32, {count}),
-                     .ranges = {}};
+    OwnedShard shard{
+        .weight = arena.Allocate(options.host_weights ? MemoryKind::kHost : MemoryKind::kWeights, dtype, {count}),
+        .gradient = arena.Allocate(MemoryKind::kGradients, DType::kFloat32, {count}),
+        .ranges = {}};
     device.ops().Fill(shard.weight, 0);
     // The last 24 elements are padding.
     shard.ranges = {{.first = 0, .count = 17, .decays = false}, {.first = 17, .count = count - 41, .decays = true}};
     shards.push_back(shard);
   }
-  AdamW optimizer(arena, {.weight_decay = 0.1F, .host_piece = host_piece, .host_weights = host_weights}, shards);
+  AdamW optimizer(arena, options, shards);
   for (int step = 1; step <= 3; ++step) {
     for (const OwnedShard& shard : shards) {
       for (std::int64_t i = 0; i < shard.gradient.count(); ++i) {
@@ -42,23 +44,30 @@ std::vector<std::vector<float>> Updated(Device& device, DType dtype, std::int64_
   std::vector<std::vector<float>> values;
   for (std::size_t i = 0; i < shards.size(); ++i) {
     for (const Tensor& tensor : {optimizer.master(i), optimizer.first_moment(i), optimizer.second_moment(i)}) {
-      values.emplace_back(tensor.as<float>(), tensor.as<float>() + tensor.count());
+      CopyValues(device, tensor, values.emplace_back(static_cast<std::size_t>(tensor.count())).data());
     }
   }
-  EXPECT_EQ(arena.used()[MemoryKind::kHost] > 0, host_piece > 0);
+  EXPECT_EQ(arena.used()[MemoryKind::kHost] > 0, options.host_piece > 0);
   return values;
 }
 
 TEST(AdamW, PiecesThatPassThroughTheDeviceGiveTheBitsOfStateThatStays) {
-  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+  for (const auto& [dtype, moments] : {std::pair{DType::kFloat32, DType::kFloat32},
+                                       {DType::kBFloat16, DType::kFloat32},
+                                       {DType::kFloat32, DType::kBFloat16},
+                                       {DType::kBFloat16, DType::kBFloat16}}) {
+    AdamWOptions options{.weight_decay = 0.1F, .moments = moments};
     LateDevice device;
-    const auto expected = Updated(device, dtype, 0, false);
+    const auto expected = Updated(device, dtype, options);
     EXPECT_EQ(device.tasks, 0);
     for (const std::int64_t piece : {64, 192, 640, 1024, 4096}) {
       for (const bool host_weights : {false, true}) {
+        options.host_piece = piece;
+        options.host_weights = host_weights;
         LateDevice late;
-        EXPECT_EQ(Updated(late, dtype, piece, host_weights), expected)
-            << Name(dtype) << " in pieces of " << piece << (host_weights ? " with weights" : "");
+        EXPECT_EQ(Updated(late, dtype, options), expected)
+            << Name(dtype) << ", moments " << Name(moments) << " in pieces of " << piece
+            << (host_weights ? " with weights" : "");
         EXPECT_GT(late.tasks, 0);
       }
     }
