@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <numeric>
 #include <optional>
 
 #include "apps/trireme/command_line.h"
@@ -111,13 +110,8 @@ void CheckMachine(const RunConfig& config, bool by_threads, bool saves) {
   const int ranks = config.layout.ranks();
   Require(ranks <= kMostThreadRanks, "{} ranks are more than the {} that run as threads of one process; use mpirun",
           ranks, kMostThreadRanks);
-  const bool on_host = IsHostDevice(config.train.device);
-  if (on_host) {
-    RequireRoom(config, HostMemoryBytes());
-  }
-  std::vector<int> all(static_cast<std::size_t>(ranks));
-  std::iota(all.begin(), all.end(), 0);
-  RequireHostRoom(config, all, {.devices_are_hosts = on_host, .saves = saves}, HostMemoryBytes());
+  RequireRoomOnOneMachine(config, {.devices_are_hosts = IsHostDevice(config.train.device), .saves = saves},
+                          HostMemoryBytes());
 }
 
 int TrainCommand::Run() const {

@@ -107,7 +107,7 @@ OwnedRange OwnedBy(const Bucket& bucket, int data_rank) {
 std::int64_t HostPiece(const ShardPlan& plan, int zero) {
   std::int64_t largest = 0;
   for (const Bucket& bucket : plan.buckets) {
-    largest = std::max(largest, zero == 0 ? bucket.count : bucket.shard);
+    largest = std::max(largest, OwnedCount(bucket, zero));
   }
   return std::min(largest, kMostHostPiece);
 }
@@ -119,7 +119,7 @@ MemoryUse StateMemory(const ShardPlan& plan, const ParallelLayout& layout, DType
   MemoryUse use;
   std::int64_t largest_shard = 0;
   for (const Bucket& bucket : plan.buckets) {
-    const std::int64_t owned = zero == 0 ? bucket.count : bucket.shard;
+    const std::int64_t owned = OwnedCount(bucket, zero);
     use[offloads_weights ? MemoryKind::kHost : MemoryKind::kWeights] +=
         Bytes(zero == 3 ? bucket.shard : bucket.count, working_dtype);
     use[MemoryKind::kGradients] += Bytes(zero >= 2 ? bucket.shard : bucket.count, DType::kFloat32);

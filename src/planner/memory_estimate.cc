@@ -52,7 +52,7 @@ StageMemory OurStage(const PlanPoint& point, const ModelAccount& account, const 
   const MemoryUse use = MemoryOfStage(description);
   std::int64_t owned = 0;
   for (const Bucket& bucket : shards.buckets) {
-    owned += layout.zero == 0 ? bucket.count : bucket.shard;
+    owned += OwnedCount(bucket, layout.zero);
   }
   return {.weights = static_cast<double>(use[MemoryKind::kWeights]),
           .gradients = static_cast<double>(use[MemoryKind::kGradients]),

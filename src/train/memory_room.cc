@@ -1,6 +1,7 @@
 #include "train/memory_room.h"
 
 #include <map>
+#include <numeric>
 #include <vector>
 
 #include "base/error.h"
@@ -54,7 +55,7 @@ HostNeeds NeedsOfStage(const RunConfig& config, int pipeline, const HostUse& use
     if (bucket.tied && !shards.counts_tied) {
       continue;
     }
-    needs.copied += kStateKinds * SizeOf(DType::kFloat32) * (config.layout.zero == 0 ? bucket.count : bucket.shard);
+    needs.copied += kStateKinds * SizeOf(DType::kFloat32) * OwnedCount(bucket, config.layout.zero);
   }
   return needs;
 }
@@ -106,6 +107,15 @@ void RequireHostRoom(const RunConfig& config, std::span<const int> ranks, const 
         ranks.size(), gib(needs.total()), gib(needs.held), gib(needs.copied), gib(host_bytes),
         config.layout.offload == Offload::kNone || use.devices_are_hosts ? "" : "layout.offload = 'none', ");
   }
+}
+
+void RequireRoomOnOneMachine(const RunConfig& config, const HostUse& use, std::int64_t host_bytes) {
+  if (use.devices_are_hosts) {
+    RequireRoom(config, host_bytes);
+  }
+  std::vector<int> all(static_cast<std::size_t>(config.layout.ranks()));
+  std::iota(all.begin(), all.end(), 0);
+  RequireHostRoom(config, all, use, host_bytes);
 }
 
 void RequireHostRoom(const RunConfig& config, RankContext& context, bool saves) {

@@ -29,6 +29,8 @@ struct HostUse {
 HostNeeds HostNeedsOf(const RunConfig& config, std::span<const int> ranks, const HostUse& use);
 // An Error when they are more than `host_bytes`, which the kernel would answer by killing the run.
 void RequireHostRoom(const RunConfig& config, std::span<const int> ranks, const HostUse& use, std::int64_t host_bytes);
+// Both, for a run whose ranks all share one machine with `host_bytes`.
+void RequireRoomOnOneMachine(const RunConfig& config, const HostUse& use, std::int64_t host_bytes);
 // RequireHostRoom for the ranks that share this rank's machine. Collective over the world.
 void RequireHostRoom(const RunConfig& config, RankContext& context, bool saves);
 

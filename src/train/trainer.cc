@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "cost/gradient_places.h"
 
 namespace trireme {
 namespace {
@@ -41,7 +42,6 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
   zero_ = std::make_unique<ZeroShard>(
       arena_, comms_, description.shards, stage_.table(),
       ZeroShard::Options{.zero = config_.layout.zero,
-                         .host_weights = config_.layout.offload == Offload::kFull,
                          .dtype = description.sizes.dtype,
                          .sequence_parallel = description.sizes.sequence_parallel,
                          .optimizer = {.beta1 = static_cast<float>(optimizer.beta1),

@@ -47,8 +47,8 @@ void ZeroShard::AllocateBuckets(Arena& arena) {
   for (std::size_t i = 0; i < plan_.buckets.size(); ++i) {
     const Bucket& bucket = plan_.buckets[i];
     BucketState state;
-    state.weights = arena.Allocate(options_.host_weights ? MemoryKind::kHost : MemoryKind::kWeights, options_.dtype,
-                                   {zero == 3 ? bucket.shard : bucket.count});
+    state.weights = arena.Allocate(options_.optimizer.host_weights ? MemoryKind::kHost : MemoryKind::kWeights,
+                                   options_.dtype, {zero == 3 ? bucket.shard : bucket.count});
     const Shape gradient{zero >= 2 ? bucket.shard : bucket.count};
     state.gradient = over_activations()
                          ? Tensor{options_.activations + options_.gradient_offsets[i], DType::kFloat32, gradient}
@@ -136,7 +136,7 @@ void ZeroShard::Gather(const ParameterUse& use) {
 
 Moment ZeroShard::StartGather(std::size_t bucket, const Tensor& present) {
   const Tensor& weights = buckets_[bucket].weights;
-  if (!options_.host_weights) {
+  if (!options_.optimizer.host_weights) {
     return AlongData([&] { comms_.data().AllGather(weights, present); });
   }
   const OwnedRange owned = Owned(plan_.buckets[bucket]);
@@ -183,18 +183,13 @@ Tensor ZeroShard::Get(int row) {
 }
 
 void ZeroShard::Open(const ParameterUse& use) {
-  if (over_activations()) {
-    // Each module's gradients are opened once a step, but for a tied table's, which no activation comes near.
-    ForEachBucket(use, [&](std::size_t i) {
-      if (!plan_.buckets[i].tied) {
-        ClearAllButMatrices(i, buckets_[i].gradient);
-      }
-    });
-  }
-  if (options_.zero < 2) {
-    return;
-  }
   ForEachBucket(use, [&](std::size_t i) {
+    if (ClearedWhenOpened(i)) {
+      ClearAllButMatrices(i, buckets_[i].gradient);
+    }
+    if (options_.zero < 2) {
+      return;
+    }
     const Bucket& bucket = plan_.buckets[i];
     buckets_[i].staging = (bucket.tied ? tied_staging_ : staging_).memory.Range(0, bucket.count);
     buckets_[i].staged = false;
@@ -273,12 +268,10 @@ void ZeroShard::BeginStep(bool overwrites) {
   overwrites_ = overwrites;
   assert(overwrites || !over_activations());
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
-    if (over_activations() && !plan_.buckets[i].tied) {
-      // Open() will.
-    } else if (overwrites && options_.zero < 2) {
-      ClearAllButMatrices(i, buckets_[i].gradient);
-    } else {
+    if (!overwrites || options_.zero >= 2) {
       ops_.Fill(buckets_[i].gradient, 0);
+    } else if (!ClearedWhenOpened(i)) {
+      ClearAllButMatrices(i, buckets_[i].gradient);
     }
     buckets_[i].reduced = false;
     // Embedding and head both add to a tied table, unless they are on two stages.

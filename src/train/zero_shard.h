@@ -22,7 +22,6 @@
 
 #include "base/checksum.h"
 #include "comm/grid_comms.h"
-#include "cost/gradient_places.h"
 #include "cost/shard_plan.h"
 #include "device/arena.h"
 #include "nn/parameters.h"
@@ -35,14 +34,13 @@ class ZeroShard : public ParameterSource, public GradientSink {
  public:
   struct Options {
     int zero = 0;
-    bool host_weights = false;  // layout.offload = full
     DType dtype = DType::kFloat32;
     bool sequence_parallel = false;  // replicated parameters see part of the tokens only
-    AdamWOptions optimizer;
-    // Where gradients over activations lie: from `activations` on, which `beyond` bytes follow. Not given where
-    // gradients have memory of their own.
+    AdamWOptions optimizer;          // host_weights: all weights lie in host memory
+    // Where gradients lie over activations (cost/gradient_places.h): the start of these, and each bucket's place from
+    // there. Not given where gradients have memory of their own.
     char* activations = nullptr;
-    std::vector<std::int64_t> gradient_offsets;  // by bucket
+    std::vector<std::int64_t> gradient_offsets;
   };
   // Everything referred to outlives this. Weights are undefined until SetMasters or a checkpoint, then Publish.
   ZeroShard(Arena& arena, GridComms& comms, const ShardPlan& plan, const ParameterTable& table, const Options& options);
@@ -116,12 +114,15 @@ class ZeroShard : public ParameterSource, public GradientSink {
   std::pair<int, const BucketEntry*> Locate(int row) const;
   OwnedRange Owned(const Bucket& bucket) const;
   // Whether a module's weights are made present for each use.
-  bool gathers() const { return options_.zero == 3 || options_.host_weights; }
+  bool gathers() const { return options_.zero == 3 || options_.optimizer.host_weights; }
   // Starts to fill `present`, memory of the whole bucket.
   Moment StartGather(std::size_t bucket, const Tensor& present);
   // Does `work`, a movement along the data axis, in the lane that is the group's.
   Moment AlongData(const std::function<void()>& work);
   bool over_activations() const { return options_.activations != nullptr; }
+  // Whether a bucket's gradients are cleared when they are opened, as those must that lie over activations: each
+  // module's are opened once a step. A tied table's are opened twice, and no activation comes near them.
+  bool ClearedWhenOpened(std::size_t bucket) const { return over_activations() && !plan_.buckets[bucket].tied; }
   // Gradients that this rank looks at itself before the update, complete: for drills.
   Tensor SeenGradient();
   // Zeroes `memory`, which holds the gradients of a bucket, but for the matrices of blocks.

@@ -89,6 +89,16 @@ void RunPart(const RunConfig& config, const std::string& folder, Part& part) {
   });
 }
 
+// The rest of `whole`, trained from what `first` saved in `folder`, gives the same losses and the same state.
+void ExpectItGoesOnAs(const Part& whole, const Part& first, const RunConfig& config, const std::string& folder) {
+  Part rest{.steps = whole.steps - first.steps};
+  RunPart(config, folder, rest);
+  std::vector<double> losses = first.losses;
+  losses.insert(losses.end(), rest.losses.begin(), rest.losses.end());
+  EXPECT_EQ(whole.losses, losses);
+  EXPECT_TRUE(whole.state == rest.state);
+}
+
 std::vector<ParallelLayout> Layouts() {
   return {{},
           {.tensor = 2},
@@ -115,11 +125,7 @@ TEST_F(CheckpointLaws, AResumedRunGivesTheBitsOfTheUninterruptedOne) {
     RunPart(config, folder_ + "/none", whole);
     Part first{.steps = 3, .save = true};
     RunPart(config, folder_ + "/" + layout.ToString(), first);
-    Part second{.steps = 3};
-    RunPart(config, folder_ + "/" + layout.ToString(), second);
-    first.losses.insert(first.losses.end(), second.losses.begin(), second.losses.end());
-    EXPECT_EQ(whole.losses, first.losses);
-    EXPECT_TRUE(whole.state == second.state);
+    ExpectItGoesOnAs(whole, first, config, folder_ + "/" + layout.ToString());
   }
 }
 
@@ -163,11 +169,7 @@ TEST_F(CheckpointLaws, MastersOfBFloat16WeightsSurviveASaveToTheBit) {
     Part loaded;
     RunPart(config, folder, loaded);
     EXPECT_TRUE(first.state == loaded.state);
-    Part second{.steps = 2};
-    RunPart(config, folder, second);
-    first.losses.insert(first.losses.end(), second.losses.begin(), second.losses.end());
-    EXPECT_EQ(whole.losses, first.losses);
-    EXPECT_TRUE(whole.state == second.state);
+    ExpectItGoesOnAs(whole, first, config, folder);
     const auto& masters = loaded.state.at({"block.0.mlp.in.weight", static_cast<int>(StateKind::kMaster)});
     EXPECT_FALSE(std::all_of(masters.begin(), masters.end(), FitsBFloat16));
   }
@@ -193,11 +195,7 @@ TEST_F(CheckpointLaws, MomentsInBFloat16SurviveASaveToTheBitUnderAnyLayout) {
     for (const auto& [name, values] : Moments(first.state)) {
       EXPECT_TRUE(std::all_of(values.begin(), values.end(), FitsBFloat16)) << name.first;
     }
-    Part second{.steps = 2};
-    RunPart(config, folder, second);
-    first.losses.insert(first.losses.end(), second.losses.begin(), second.losses.end());
-    EXPECT_EQ(whole.losses, first.losses);
-    EXPECT_TRUE(whole.state == second.state);
+    ExpectItGoesOnAs(whole, first, config, folder);
     config.layout = layouts[9];
     Part elsewhere;
     RunPart(config, folder, elsewhere);
@@ -251,11 +249,7 @@ TEST_F(CheckpointLaws, ARunGoesOnWithItsStateInHostMemoryAndBack) {
         Part loaded;
         RunPart(config, folder, loaded);
         EXPECT_TRUE(first.state == loaded.state);
-        Part second{.steps = 2};
-        RunPart(config, folder, second);
-        first.losses.insert(first.losses.end(), second.losses.begin(), second.losses.end());
-        EXPECT_EQ(whole.losses, first.losses);
-        EXPECT_TRUE(whole.state == second.state);
+        ExpectItGoesOnAs(whole, first, config, folder);
         config.layout.offload = Offload::kNone;
       }
     }

@@ -4,37 +4,23 @@
 #include <filesystem>
 
 #include "base/durable_file.h"
+#include "device/cpu_double.h"
 #include "train/training_loop.h"
 
 namespace trireme {
 namespace {
 
 // The CPU, as a device that has chosen something and counts how often work is repeated.
-class ChoosingDevice : public Device {
+class ChoosingDevice : public CpuDouble {
  public:
   explicit ChoosingDevice(std::string chosen) : chosen_(std::move(chosen)) {}
-  std::string description() const override { return "cpu that chooses"; }
-  bool is_host() const override { return true; }
-  void* Allocate(std::int64_t bytes) override { return cpu_->Allocate(bytes); }
-  void Free(void* memory) override { cpu_->Free(memory); }
-  void CopyToHost(void* host, const void* device, std::int64_t bytes) override {
-    cpu_->CopyToHost(host, device, bytes);
-  }
-  void CopyFromHost(void* device, const void* host, std::int64_t bytes) override {
-    cpu_->CopyFromHost(device, host, bytes);
-  }
-  void Synchronize() override {}
-  Ops& ops() override { return cpu_->ops(); }
-  std::int64_t internal_bytes() const override { return 0; }
-  std::int64_t memory_bytes() const override { return 0; }
-  double peak_flops(DType) const override { return 0; }
   void Repeat(std::int64_t key, const std::function<void()>& work) override {
     keys.push_back(key);
     work();
   }
   Moment Beside(int lane, const Moment& after, const std::function<void()>& work) override {
     lanes.push_back(lane);
-    return cpu_->Beside(lane, after, work);
+    return CpuDouble::Beside(lane, after, work);
   }
   std::string choices() const override { return chosen_; }
   void ReadChoices(const std::string& lines) override { read.push_back(lines); }
@@ -45,7 +31,6 @@ class ChoosingDevice : public Device {
 
  private:
   std::string chosen_;
-  std::unique_ptr<Device> cpu_ = MakeCpuDevice({.kind = "cpu"});
 };
 
 RunConfig TinyRun(const std::vector<std::string>& more) {

@@ -5,28 +5,15 @@
 #include <array>
 #include <deque>
 #include <memory>
-#include <string>
 
-#include "device/device.h"
+#include "device/cpu_double.h"
 
 namespace trireme {
 
 // A CPU whose lanes are as late as they may be: what Beside is given happens when something that waits for it does.
 // For users that give it work which refers to nothing of the caller's, so that it can be called later.
-class LateDevice : public Device {
+class LateDevice : public CpuDouble {
  public:
-  std::string description() const override { return "cpu with late lanes"; }
-  bool is_host() const override { return true; }
-  void* Allocate(std::int64_t bytes) override { return AllocateHost(bytes); }
-  void Free(void* memory) override { FreeHost(memory); }
-  void CopyToHost(void* host, const void* device, std::int64_t bytes) override {
-    cpu_->CopyToHost(host, device, bytes);
-  }
-  void CopyFromHost(void* device, const void* host, std::int64_t bytes) override {
-    cpu_->CopyFromHost(device, host, bytes);
-  }
-  void Synchronize() override {}
-  Ops& ops() override { return cpu_->ops(); }
   void StartAfter(const Moment& moment) override { Reach(moment); }
   Moment Beside(int lane, const Moment& after, const std::function<void()>& work) override {
     if (lane == kOwnLane) {
@@ -39,9 +26,6 @@ class LateDevice : public Device {
     ++tasks;
     return task;
   }
-  std::int64_t internal_bytes() const override { return 0; }
-  std::int64_t memory_bytes() const override { return 0; }
-  double peak_flops(DType) const override { return 0; }
 
   int tasks = 0;
 
@@ -68,7 +52,6 @@ class LateDevice : public Device {
     }
   }
   std::array<std::deque<std::shared_ptr<Task>>, kLanes> lanes_;
-  std::unique_ptr<Device> cpu_ = MakeCpuDevice({});
 };
 
 }  // namespace trireme
