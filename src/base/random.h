@@ -2,7 +2,6 @@
 // weights, batches and dropout masks whatever order it asks in. Header-only where a GPU kernel needs the same bits.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <string_view>
 
@@ -28,14 +27,6 @@ TRIREME_HOST_DEVICE inline std::uint64_t RandomBits(std::uint64_t key, std::uint
 // Uniform in [0, 1) with 24 bits, exact in float.
 TRIREME_HOST_DEVICE inline float RandomUniform(std::uint64_t key, std::uint64_t index) {
   return static_cast<float>(RandomBits(key, index) >> 40) * (1.0F / 16777216.0F);
-}
-
-// Standard normal by Box-Muller from one draw of 64 bits. Host only: GPUs receive weights drawn on the host.
-inline float RandomNormal(std::uint64_t key, std::uint64_t index) {
-  const std::uint64_t bits = RandomBits(key, index);
-  const float u = (static_cast<float>(bits >> 40) + 0.5F) * (1.0F / 16777216.0F);
-  const float v = static_cast<float>((bits >> 8) & 0xffffffU) * (1.0F / 16777216.0F);
-  return std::sqrt(-2.0F * std::log(u)) * std::cos(6.28318530717958647692F * v);
 }
 
 // Uniform in [0, bound); bound > 0. The bias of the multiply-shift is below bound / 2^64.

@@ -114,6 +114,14 @@ void Ops::Scale(const Tensor& t, float factor) {
   }
 }
 
+void Ops::DrawNormal(const Tensor& to, const NormalDraw& draw) {
+  RequireMatrix({"DrawNormal", "to", to});
+  RequireType({"DrawNormal", "to", to}, kFloat);
+  if (to.count() != 0) {
+    DoDrawNormal(to, draw);
+  }
+}
+
 void Ops::ResidualNormForward(const ResidualNormArgs& args) {
   constexpr auto kName = "ResidualNormForward";
   RequireMatrix({kName, "x", args.x});

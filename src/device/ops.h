@@ -62,6 +62,15 @@ struct Dropout {
   std::int64_t first_element = 0;
 };
 
+// Rows of a matrix [rows, columns] that stand in a larger one: element (r, c) has the global position
+// first_element + r * stride + c, and is deviation * RandomNormal(key, global position).
+struct NormalDraw {
+  std::uint64_t key = 0;
+  std::int64_t first_element = 0;
+  std::int64_t stride = 0;
+  float deviation = 1;
+};
+
 enum class NormKind : std::uint8_t { kLayer, kRms };
 
 // sum = x + dropout(branch + bias); normed = norm(sum) * gamma + beta. [n, C] each.
@@ -228,6 +237,8 @@ class Ops {
   void Add(const Tensor& to, const Tensor& from, float factor = 1);
   // t *= factor.
   void Scale(const Tensor& t, float factor);
+  // Fills an fp32 matrix with normal random numbers, the same bits on every device.
+  void DrawNormal(const Tensor& to, const NormalDraw& draw);
 
   void Matmul(const MatmulArgs& args);
   void Quantize(const QuantizeArgs& args);
@@ -287,6 +298,7 @@ class Ops {
   virtual void DoCopy(const Tensor& to, const Tensor& from) = 0;
   virtual void DoAdd(const Tensor& to, const Tensor& from, float factor) = 0;
   virtual void DoScale(const Tensor& t, float factor) = 0;
+  virtual void DoDrawNormal(const Tensor& to, const NormalDraw& draw) = 0;
   virtual void DoMatmul(const MatmulArgs& args) = 0;
   virtual void DoQuantize(const QuantizeArgs& args) = 0;
   virtual void DoBiasGradient(const Tensor& grad_out, const Tensor& grad_bias) = 0;

@@ -1,5 +1,3 @@
-#include <algorithm>
-#include <thread>
 #include <vector>
 
 #include "base/random.h"
@@ -8,51 +6,63 @@
 namespace trireme {
 namespace {
 
-// Values of a parameter's elements [global, global + count).
-void Draw(const Parameter& parameter, std::uint64_t key, std::int64_t global, std::int64_t count, float* to) {
-  if (parameter.initializer != Initializer::kNormal) {
-    std::fill(to, to + count, parameter.initializer == Initializer::kOne ? 1.0F : 0.0F);
-    return;
+// Runs of one length, one after another in what a rank holds and at equal distances in the parameter: those of a
+// column cut are all of its rows.
+struct RunRows {
+  SliceRun first;
+  std::int64_t rows = 1;
+  std::int64_t stride = 0;  // between the `global` of neighbours
+
+  bool Take(const SliceRun& next) {
+    const std::int64_t distance = next.global - (first.global + (rows - 1) * stride);
+    if (next.count != first.count || next.local != first.local + rows * first.count ||
+        (rows > 1 && distance != stride)) {
+      return false;
+    }
+    stride = distance;
+    ++rows;
+    return true;
   }
-  const auto deviation = static_cast<float>(parameter.deviation);
-  for (std::int64_t i = 0; i < count; ++i) {
-    to[i] = deviation * RandomNormal(key, static_cast<std::uint64_t>(global + i));
+};
+
+std::vector<RunRows> RowsOf(const std::vector<SliceRun>& runs) {
+  std::vector<RunRows> all;
+  for (const SliceRun& run : runs) {
+    if (all.empty() || !all.back().Take(run)) {
+      all.push_back({.first = run});
+    }
   }
+  return all;
 }
 
-void DrawRuns(const Parameter& parameter, std::uint64_t seed, const std::vector<SliceRun>& runs, float* to) {
+void Draw(Ops& ops, const Parameter& parameter, std::uint64_t seed, const OwnedState& state) {
+  ops.Fill(state.values, 0);  // padding stays so
+  if (parameter.initializer == Initializer::kZero) {
+    return;
+  }
   const std::uint64_t key = RandomKey(seed, parameter.name);
-  std::int64_t elements = 0;
-  for (const SliceRun& run : runs) {
-    elements += run.count;
-  }
-  // Large tables take seconds on one core; small ones are not worth a thread.
-  const auto workers = elements < (std::int64_t{1} << 22) ? 1 : std::max(1U, std::thread::hardware_concurrency());
-  const auto work = [&](unsigned worker) {
-    for (const SliceRun& run : runs) {
-      const std::int64_t first = run.count * worker / workers;
-      const std::int64_t last = run.count * (worker + 1) / workers;
-      Draw(parameter, key, run.global + first, last - first, to + run.local + first);
+  for (const RunRows& part : RowsOf(state.runs)) {
+    const SliceRun& first = part.first;
+    Tensor values = state.values.Range(first.local, part.rows * first.count);
+    if (parameter.initializer == Initializer::kOne) {
+      ops.Fill(values, 1);
+      continue;
     }
-  };
-  std::vector<std::jthread> threads;
-  for (unsigned worker = 1; worker < workers; ++worker) {
-    threads.emplace_back(work, worker);
+    values.shape = {part.rows, first.count};
+    ops.DrawNormal(values, {.key = key,
+                            .first_element = first.global,
+                            .stride = part.stride,
+                            .deviation = static_cast<float>(parameter.deviation)});
   }
-  work(0);
 }
 
 }  // namespace
 
 void ZeroShard::DrawInitialWeights(std::uint64_t seed) {
-  std::vector<float> host;
   for (const OwnedState& state : State()) {
-    if (state.kind != StateKind::kMaster) {
-      continue;
+    if (state.kind == StateKind::kMaster) {
+      Draw(device_.ops(), table_.rows()[static_cast<std::size_t>(state.row)], seed, state);
     }
-    host.assign(static_cast<std::size_t>(state.values.count()), 0.0F);
-    DrawRuns(table_.rows()[static_cast<std::size_t>(state.row)], seed, state.runs, host.data());
-    device_.CopyFromHost(state.values.data, host.data(), state.values.bytes());
   }
   Publish();
 }

@@ -5,7 +5,7 @@
 #include <bit>
 #include <cmath>
 
-#include "base/random.h"
+#include "base/random_normal.h"
 
 namespace trireme {
 namespace {

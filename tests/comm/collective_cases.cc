@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "base/error.h"
-#include "base/random.h"
+#include "base/random_normal.h"
 #include "comm/device_array.h"
 #include "comm/group_cases.h"
 

@@ -97,6 +97,7 @@ TEST_F(OperandChecks, ElementwiseTypesAndCounts) {
   const Tensor floats = bench_.Filled(kFloat, {4}, 1);
   const Tensor halves = bench_.Filled(DType::kBFloat16, {4}, 1);
   EXPECT_THAT(ErrorOf([&] { ops_.Fill(halves, 2); }), HasSubstr("bf16"));
+  EXPECT_THAT(ErrorOf([&] { ops_.DrawNormal(floats, {}); }), HasSubstr("DrawNormal: to"));
   EXPECT_THAT(ErrorOf([&] { ops_.Copy(floats, floats.Range(0, 3)); }), HasSubstr("expected 4 elements"));
   EXPECT_THAT(ErrorOf([&] { ops_.Add(halves, floats); }), HasSubstr("is fp32, expected bf16"));
   EXPECT_THAT(ErrorOf([&] { ops_.Reduce(floats, {}); }), HasSubstr("no sources"));

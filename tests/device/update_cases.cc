@@ -137,6 +137,23 @@ std::vector<OpResult> RunElementwise(Workbench& bench, DType working) {
           {"integers", bench.Read(integers)}, {"zeroed", bench.Read(zeroed)}};
 }
 
+// Initial weights: the same bits everywhere. Places that start at 1 element are not aligned.
+std::vector<OpResult> RunDrawNormal(Workbench& bench) {
+  const NormalDraw draw{.key = 5, .first_element = std::int64_t{1} << 40, .stride = 4097, .deviation = 0.02F};
+  std::vector<OpResult> results;
+  for (const auto& [rows, columns] : {std::pair{1, 1}, {1, 70001}, {37, 129}, {300, 256}}) {
+    const std::int64_t count = std::int64_t{rows} * columns;
+    const Tensor memory = bench.Filled(DType::kFloat32, {count + 1}, 0);
+    for (const std::int64_t first : {0, 1}) {
+      Tensor to = memory.Range(first, count);
+      to.shape = {rows, columns};
+      bench.ops().DrawNormal(to, draw);
+      results.push_back({"to", bench.Read(memory)});
+    }
+  }
+  return results;
+}
+
 std::vector<OpResult> RunBiasGradient(Workbench& bench, DType working, const Shape& shape) {
   const Tensor grad_bias = bench.Normal(DType::kFloat32, {shape[1]}, "grad_bias");
   bench.ops().BiasGradient(bench.Normal(working, shape, "grad_out"), grad_bias);
@@ -159,6 +176,7 @@ std::vector<OpCase> UpdateCases() {
       {"SumOfSquares", [](Workbench& bench, DType) { return RunSumOfSquares(bench); }},
       {"ReduceSum", [](Workbench& bench, DType working) { return RunReduce(bench, working, false); }},
       {"ReduceMaximum", [](Workbench& bench, DType working) { return RunReduce(bench, working, true); }},
+      {"DrawNormal", [](Workbench& bench, DType) { return RunDrawNormal(bench); }, 0, 0},
       {"Elementwise", RunElementwise},
       {"BiasGradient1x1",
        [](Workbench& bench, DType type) {

@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 
+#include "base/random_normal.h"
 #include "device/workbench.h"
 
 namespace trireme {
@@ -258,6 +259,19 @@ TEST(BiasGradient, AddsColumnSums) {
   const Tensor grad_bias = bench.From(kFloat, {2}, {10, 20});
   bench.ops().BiasGradient(bench.From(kFloat, {3, 2}, {1, 2, 3, 4, 5, 6}), grad_bias);
   EXPECT_EQ(bench.Read(grad_bias), (std::vector<float>{19, 32}));
+}
+
+TEST(DrawNormal, DrawsByGlobalPosition) {
+  const auto cpu = CpuForTest();
+  Workbench bench(*cpu);
+  const Tensor to = bench.Filled(kFloat, {3, 5}, 0);
+  bench.ops().DrawNormal(to, {.key = 9, .first_element = 100, .stride = 40, .deviation = 0.5F});
+  const std::vector<float> values = bench.Read(to);
+  for (std::uint64_t row = 0; row < 3; ++row) {
+    for (std::uint64_t column = 0; column < 5; ++column) {
+      EXPECT_EQ(values[row * 5 + column], 0.5F * RandomNormal(9, 100 + 40 * row + column));
+    }
+  }
 }
 
 TEST(Elementwise, CopyConvertsBothWaysAndRoundsToEven) {

@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "base/float8.h"
-#include "base/random.h"
+#include "base/random_normal.h"
 
 namespace trireme {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "base/random.h"
+#include "base/random_normal.h"
 
 namespace trireme {
 namespace {

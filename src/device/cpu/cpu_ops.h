@@ -26,6 +26,7 @@ class CpuOps final : public Ops {
   void DoCopy(const Tensor& to, const Tensor& from) override;
   void DoAdd(const Tensor& to, const Tensor& from, float factor) override;
   void DoScale(const Tensor& t, float factor) override;
+  void DoDrawNormal(const Tensor& to, const NormalDraw& draw) override;
   void DoMatmul(const MatmulArgs& args) override;
   void DoQuantize(const QuantizeArgs& args) override;
   void DoBiasGradient(const Tensor& grad_out, const Tensor& grad_bias) override;

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/random.h"
+#include "base/random_normal.h"
 #include "device/cpu/cpu_ops.h"
 #include "device/cpu/dispatch.h"
 #include "device/cpu/narrow.h"
@@ -21,6 +21,16 @@ void DropRange(T* to, const T* from, std::int64_t count, const Dropout& dropout)
     const float value = static_cast<float>(from[i]) * kept;
     const float uniform = RandomUniform(key, first + static_cast<std::uint64_t>(i));
     to[i] = Narrow<T>(uniform < probability ? 0.0F : value);
+  }
+}
+
+void DrawRange(float* to, std::int64_t count, const NormalDraw& draw, std::int64_t position) {
+  const std::uint64_t key = draw.key;
+  const float deviation = draw.deviation;
+  const auto first = static_cast<std::uint64_t>(position);
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) {
+    to[i] = deviation * RandomNormal(key, first + static_cast<std::uint64_t>(i));
   }
 }
 
@@ -84,6 +94,19 @@ void CpuOps::DoScale(const Tensor& t, float factor) {
         values[i] = Narrow<T>(static_cast<float>(values[i]) * factor);
       }
     });
+  });
+}
+
+void CpuOps::DoDrawNormal(const Tensor& to, const NormalDraw& draw) {
+  const std::int64_t columns = to.shape[1];
+  ParallelRanges(threads_, to.count(), kElementGrain, [&](int, std::int64_t begin, std::int64_t end) {
+    while (begin < end) {
+      const std::int64_t row = begin / columns;
+      const std::int64_t column = begin % columns;
+      const std::int64_t count = std::min(columns - column, end - begin);
+      DrawRange(to.as<float>() + begin, count, draw, draw.first_element + row * draw.stride + column);
+      begin += count;
+    }
   });
 }
 

@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "base/random.h"
+#include "base/random_normal.h"
 #include "device/cuda/cuda_ops.h"
 #include "device/cuda/kernels.cuh"
 
@@ -87,6 +87,23 @@ struct DropoutBody {
   }
 };
 
+struct NormalBody {
+  float* to;
+  std::int64_t columns;
+  NormalDraw draw;
+  template <int kCount>
+  __device__ void Run(std::int64_t first) const {
+    float values[kCount];
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const std::int64_t row = (first + i) / columns;
+      const std::int64_t position = draw.first_element + row * draw.stride + (first + i - row * columns);
+      values[i] = draw.deviation * RandomNormal(draw.key, static_cast<std::uint64_t>(position));
+    }
+    Store(to + first, values);
+  }
+};
+
 }  // namespace
 
 void CudaOps::DoFill(const Tensor& t, float value) {
@@ -150,6 +167,10 @@ void CudaOps::DoScale(const Tensor& t, float factor) {
     using T = typename decltype(tag)::Type;
     ForEach(context_, t.count(), Aligned16({t.data}), ScaleBody<T>{t.as<T>(), factor});
   });
+}
+
+void CudaOps::DoDrawNormal(const Tensor& to, const NormalDraw& draw) {
+  ForEach(context_, to.count(), Aligned16({to.data}), NormalBody{to.as<float>(), to.shape[1], draw});
 }
 
 void CudaOps::DoApplyDropout(const Tensor& out, const Tensor& in, const Dropout& dropout) {

@@ -13,7 +13,9 @@ namespace {
 
 // Widths such as 1600 divide into few of the library's tiles: the best of its candidates may be far down its list.
 constexpr int kMostCandidates = 24;
+// A candidate is timed this often, and no more once that has taken so long: a long product tells in one run.
 constexpr int kTimedRuns = 3;
+constexpr float kLongEnough = 20;  // ms
 // The library ranks its candidates: a later one must be faster than those before it by more than noise.
 constexpr float kClearlyFaster = 0.98F;
 
@@ -242,7 +244,8 @@ float CublasLtMatmul::Time(const MatmulArgs& args, Plan& plan, const cublasLtMat
   CheckCuda(cudaEventCreate(&begin), "make an event");
   CheckCuda(cudaEventCreate(&end), "make an event");
   float best = -1;
-  for (int run = 0; run < kTimedRuns; ++run) {
+  float total = 0;
+  for (int run = 0; run < kTimedRuns && total < kLongEnough; ++run) {
     CheckCuda(cudaEventRecord(begin, context_.stream()), "record an event");
     CheckCublas(Execute(args, plan, algorithm, c), "measure a product");
     CheckCuda(cudaEventRecord(end, context_.stream()), "record an event");
@@ -250,6 +253,7 @@ float CublasLtMatmul::Time(const MatmulArgs& args, Plan& plan, const cublasLtMat
     float time = 0;
     CheckCuda(cudaEventElapsedTime(&time, begin, end), "measure a product");
     best = best < 0 ? time : std::min(best, time);
+    total += time;
   }
   cudaEventDestroy(begin);
   cudaEventDestroy(end);
