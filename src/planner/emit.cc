@@ -151,8 +151,8 @@ std::string EmitSbatch(const EmitRequest& request, const std::string& recipe_pat
   const int nodes = (request.search.devices + per_node - 1) / per_node;
   const int tasks = nodes == 1 ? request.search.devices : per_node;
   // Machines without accelerators have no such resource to ask for.
-  const bool has_accelerators = request.search.cluster.device.name.find("CPU") == std::string::npos;
-  const std::string devices = has_accelerators ? fmt::format("#SBATCH --gres=gpu:{}\n", tasks) : "";
+  const std::string devices =
+      request.search.cluster.device.is_host ? "" : fmt::format("#SBATCH --gres=gpu:{}\n", tasks);
   const std::string standby =
       request.spare_nodes > 0 ? fmt::format(" {} of the nodes stand by for those that fail.", request.spare_nodes) : "";
   return fmt::format(

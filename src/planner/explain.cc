@@ -139,7 +139,7 @@ std::vector<std::pair<std::string, ParallelLayout>> Neighbours(const SearchReque
   for (const std::string& recompute : features.recompute) {
     add("recompute " + recompute, [&](ParallelLayout& l) { l.recompute = ParseRecompute(recompute); });
   }
-  for (const std::string& offload : features.offload) {
+  for (const std::string& offload : request.offloads()) {
     add("offload " + offload, [&](ParallelLayout& l) { l.offload = ParseOffload(offload); });
   }
   for (const std::string& partition : features.partitions) {

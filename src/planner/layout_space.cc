@@ -43,7 +43,7 @@ std::vector<Choice> Choices(const SearchRequest& request) {
       for (const int zero : features.zero) {
         for (const bool parallel : {false, true}) {
           for (const std::string& recompute : features.recompute) {
-            for (const std::string& offload : features.offload) {
+            for (const std::string& offload : request.offloads()) {
               const bool wanted = Allows(request.schedule, schedule) && Allows(request.chunks, chunks) &&
                                   Allows(request.zero, zero) && Allows(request.sequence_parallel, parallel) &&
                                   Allows(request.recompute, recompute) && Allows(request.offload, offload) &&

@@ -60,9 +60,9 @@ StageMemory OurStage(const PlanPoint& point, const ModelAccount& account, const 
           .activations = static_cast<double>(use[MemoryKind::kActivations]),
           .scratch = static_cast<double>(use[MemoryKind::kScratch]),
           .messages = static_cast<double>(use[MemoryKind::kMessages]),
-          .fixed = point.stack.memory.fixed,
+          .fixed = point.cluster.device.is_host ? 0.0 : point.stack.memory.fixed,
           .host = static_cast<double>(use[MemoryKind::kHost]),
-          .host_copy = layout.offload == Offload::kNone ? 0.0 : kSavedBytes * static_cast<double>(owned)};
+          .host_copy = kSavedBytes * static_cast<double>(owned)};
 }
 
 // The ranks of a node that save: without ZeRO data rank 0 saves for all. Data ranks follow each other on a node.
@@ -296,7 +296,8 @@ MemoryEstimate EstimateStages(const PlanPoint& point, const ModelAccount& accoun
     }
     const StageMemory memory = point.stack.ours ? OurStage(point, account, blocks, *partition, stage, clock)
                                                 : TheirStage(point, account, blocks, stage, clock);
-    on_hosts = std::max(on_hosts, memory.host * on_node + memory.host_copy * savers);
+    const double held = memory.host + (point.cluster.device.is_host ? memory.total() : 0.0);
+    on_hosts = std::max(on_hosts, held * on_node + memory.host_copy * savers);
     if (memory.total() > estimate.peak) {
       estimate.peak = memory.total();
       estimate.worst = stage;

@@ -26,7 +26,7 @@ struct StageMemory {
   double fixed = 0;          // context, workspaces, buffers of the communication library
   double fragmentation = 0;  // real over textbook activations
   double host = 0;           // on the host, of this rank
-  double host_copy = 0;  // our stack: of state on the host, what checkpoints are written from while training goes on
+  double host_copy = 0;      // our stack: of what this rank saves, that checkpoints are written from beside training
 
   double total() const {
     return weights + gradients + accumulation + optimizer + activations + scratch + logits + messages + fixed +
@@ -39,7 +39,7 @@ struct MemoryEstimate {
   int worst = 0;
   double peak = 0;           // device bytes of the worst stage
   double reported = 0;       // of the stage that the stack's logs tell
-  double host_per_node = 0;  // bytes that offloading puts on a node's host
+  double host_per_node = 0;  // bytes on a node's host: offloaded, copied for a checkpoint, all where it is the device
   double nvme_per_node = 0;  // what the host cannot hold of it, where the stack uses NVMe
 };
 

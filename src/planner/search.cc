@@ -159,6 +159,10 @@ class Searcher {
 
 }  // namespace
 
+std::vector<std::string> SearchRequest::offloads() const {
+  return cluster.device.is_host && !offload ? std::vector<std::string>{"none"} : stack.features.offload;
+}
+
 void RequirePossible(const SearchRequest& request, const ParallelLayout& layout) {
   Require(!request.stack.ours || layout.offload_is_offered(),
           "offload=full works with zero=0 and zero=3, not with zero={}", layout.zero);

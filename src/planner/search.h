@@ -31,6 +31,9 @@ struct SearchRequest {
   std::optional<int> tensor, pipeline, data, micro_batch, zero, chunks;
   std::optional<std::string> schedule, recompute, partition, offload;
   std::optional<bool> sequence_parallel;
+
+  // Of layout.offload, what a search may choose from: nothing is won by it where devices work in the host's memory.
+  std::vector<std::string> offloads() const;
 };
 
 struct Candidate {

@@ -24,6 +24,7 @@ LinkSpec ReadLink(const Settings& file, const std::string& table, const char* re
 DeviceSpec ReadDevice(const Settings& file) {
   DeviceSpec device;
   device.name = file.Text("device.name");
+  device.is_host = file.Flag("device.is_host", false);
   device.memory = file.Positive("device.memory_gib") * kGibi;
   device.memory_bandwidth = file.Positive("device.memory_bandwidth_gbs") * kGiga;
   device.launch = file.Number("device.launch_us", 5) * 1e-6;

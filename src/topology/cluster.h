@@ -17,6 +17,7 @@ struct LinkSpec {
 
 struct DeviceSpec {
   std::string name;
+  bool is_host = false;  // works in the host's memory: there is nothing to offload to, and no accelerator to ask for
   double memory = 0;
   double memory_bandwidth = 0;
   double launch = 5e-6;  // of one kernel

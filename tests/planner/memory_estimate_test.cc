@@ -137,7 +137,7 @@ TEST(MemoryEstimate, OffloadMovesTheOptimizerToTheHost) {
   const MemoryEstimate on_device = estimate();
   layout.offload = Offload::kOptimizer;
   const MemoryEstimate on_host = estimate();
-  EXPECT_EQ(on_device.host_per_node, 0);
+  EXPECT_DOUBLE_EQ(on_device.host_per_node, 4 * on_device.stages[0].host_copy) << "what checkpoints are written from";
   const StageMemory& stage = on_host.stages[0];
   EXPECT_DOUBLE_EQ(stage.host, on_device.stages[0].optimizer);
   EXPECT_NEAR(stage.host_copy / stage.host, 1.2, 1e-3) << "12 bytes of what takes 10";
@@ -145,6 +145,17 @@ TEST(MemoryEstimate, OffloadMovesTheOptimizerToTheHost) {
   // Two pieces pass through the device, of 10 bytes a parameter each.
   EXPECT_DOUBLE_EQ(on_device.peak - on_host.peak, on_device.stages[0].optimizer - stage.optimizer);
   EXPECT_LE(stage.optimizer, 2 * 10 * static_cast<double>(kMostHostPiece));
+}
+
+TEST(MemoryEstimate, RanksOnTheHostsCoresShareItsMemory) {
+  const Machine machine("laptop-cpu", "trireme");
+  const ModelConfig model = SmallGpt();
+  PipelineClock clock;
+  const PlanPoint point = machine.Point(model, {.data = 4, .zero = 1}, 4);
+  const MemoryEstimate memory = EstimateMemory(point, ModelAccount(model), BlocksOfStages(point), clock);
+  const StageMemory& stage = memory.stages[0];
+  EXPECT_EQ(stage.fixed, 0) << "no context of an accelerator";
+  EXPECT_DOUBLE_EQ(memory.host_per_node, 4 * (stage.total() + stage.host_copy));
 }
 
 TEST(MemoryEstimate, WithoutZeroOneDataRankHoldsTheCopyThatIsSaved) {

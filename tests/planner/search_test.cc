@@ -127,6 +127,19 @@ TEST(Search, HeldAxesHold) {
   }
 }
 
+TEST(Search, NothingIsOffloadedWhereTheDeviceIsTheHost) {
+  const Machine machine("laptop-cpu", "trireme");
+  const ModelConfig model = SmallGpt();
+  SearchRequest request = machine.Request(model, 4, 16);
+  const SearchResult found = Search(request);
+  ASSERT_FALSE(found.ranked.empty());
+  for (const Candidate& candidate : found.ranked) {
+    EXPECT_EQ(candidate.layout.offload, Offload::kNone) << candidate.layout.ToString();
+  }
+  request.offload = "optimizer";  // asked for, it is priced
+  EXPECT_FALSE(Search(request).ranked.empty());
+}
+
 TEST(Search, ARampIsDividedAtEveryBatch) {
   const Machine machine("dgx-h100", "trireme");
   const ModelConfig model = SmallGpt();
