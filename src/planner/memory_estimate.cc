@@ -29,13 +29,20 @@ Bucket Bare(const Bucket& bucket) {
   return bare;
 }
 
+// Of all its chunks; `blocks` by chunk, and by stage within it.
+std::int64_t BlocksOfStage(const ParallelLayout& layout, const std::vector<std::int64_t>& blocks, int stage) {
+  std::int64_t own = 0;
+  for (int chunk = 0; chunk < layout.chunks; ++chunk) {
+    const int place = chunk * layout.pipeline + stage;
+    own += blocks[static_cast<std::size_t>(place)];
+  }
+  return own;
+}
+
 StageMemory OurStage(const PlanPoint& point, const ModelAccount& account, const std::vector<std::int64_t>& blocks,
                      const StagePartition& partition, int stage, PipelineClock& clock) {
   const ParallelLayout& layout = point.layout;
-  std::int64_t own = 0;
-  for (int chunk = 0; chunk < layout.chunks; ++chunk) {
-    own += blocks[static_cast<std::size_t>(chunk * layout.pipeline + stage)];
-  }
+  const std::int64_t own = BlocksOfStage(layout, blocks, stage);
   const ShardPlan shards = account.PlanOfStage(layout, own, stage == 0, stage == layout.pipeline - 1);
   const auto micro_batches = static_cast<int>(point.micro_batches());
   const StageDescription description{
@@ -283,10 +290,7 @@ MemoryEstimate EstimateStages(const PlanPoint& point, const ModelAccount& accoun
   const int savers = SaversOfNode(layout, on_node);
   double on_hosts = 0;
   for (int stage = 0; stage < layout.pipeline; ++stage) {
-    std::int64_t own = 0;
-    for (int chunk = 0; chunk < layout.chunks; ++chunk) {
-      own += blocks[static_cast<std::size_t>(chunk * layout.pipeline + stage)];
-    }
+    const std::int64_t own = BlocksOfStage(layout, blocks, stage);
     const bool end = stage == 0 || stage == layout.pipeline - 1;
     if (peak_only && !end) {
       if (std::find(seen.begin(), seen.end(), own) != seen.end()) {

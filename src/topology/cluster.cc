@@ -89,6 +89,7 @@ std::vector<Cluster> LoadClusters(const std::string& folder) {
   Require(!paths.empty(), "folder '{}' has no cluster files", folder);
   std::sort(paths.begin(), paths.end());
   std::vector<Cluster> clusters;
+  clusters.reserve(paths.size());
   for (const std::string& path : paths) {
     clusters.push_back(Read(Settings::FromFile(path)));
   }
