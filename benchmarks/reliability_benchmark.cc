@@ -84,7 +84,7 @@ void TimeSave(Trainer& trainer, RunCheckpoints& checkpoints, std::vector<char>& 
     }
   }
   times.saves.push_back(Since(start));
-  checkpoints.Wait();
+  checkpoints.Settle();
 }
 
 void Saves(benchmark::State& state) {

@@ -41,6 +41,16 @@ void CheckpointSaver::Wait() {
   }
 }
 
+void CheckpointSaver::WaitForShard() {
+  hurry_ = true;
+  shard_.wait(Shard::kWriting);
+}
+
+bool CheckpointSaver::ShardIsThere() const {
+  std::error_code error;
+  return shard_path_.empty() || (shard_ == Shard::kWritten && (std::filesystem::exists(shard_path_, error) || error));
+}
+
 void CheckpointSaver::Say(const std::string& text) const {
   if (options_.message) {
     options_.message(text);
@@ -48,17 +58,20 @@ void CheckpointSaver::Say(const std::string& text) const {
 }
 
 SaveTask CheckpointSaver::NextTask(std::int64_t step) {
-  return {.folder = options_.folder,
-          .step = step,
-          .attempt = attempts_++,
-          .rank = options_.rank,
-          .ranks = options_.ranks,
-          .read_back = options_.read_back,
-          .hook = options_.hook};
+  SaveTask task = {.folder = options_.folder,
+                   .step = step,
+                   .attempt = attempts_++,
+                   .rank = options_.rank,
+                   .ranks = options_.ranks,
+                   .read_back = options_.read_back,
+                   .hook = options_.hook};
+  shard_path_ = task.unfinished() + "/" + ShardFileName(task.rank);
+  return task;
 }
 
 void CheckpointSaver::FailSave(std::int64_t step, const std::string& reason) {
   Wait();
+  shard_ = Shard::kFailed;
   Abandon(NextTask(step), reason);
 }
 
@@ -66,39 +79,47 @@ void CheckpointSaver::StartSave(RunState state, std::vector<SaveSlice> slices, b
   Wait();
   Require(std::isfinite(state.loss_scale), "a loss scale of {} cannot be saved", state.loss_scale);
   SaveTask task = NextTask(state.step);
-  task.hurry = options_.asynchronous && !at_once ? &hurry_ : nullptr;
+  task.hurry = at_once ? nullptr : &hurry_;
   hurry_ = false;
+  lost_ = -1;
+  shard_ = Shard::kWriting;
+  under_way_ = true;
   state.ranks = options_.ranks;
-  auto save = [this, task = std::move(task), state = std::move(state), slices = std::move(slices)] {
+  worker_ = std::thread([this, at_once, task = std::move(task), state = std::move(state), slices = std::move(slices)] {
+    if (!at_once) {
+      YieldToTraining();
+    }
     Save(task, state, slices);
-  };
-  if (!options_.asynchronous || at_once) {
-    save();
-    return;
-  }
-  worker_ = std::thread([save = std::move(save)] {
-    YieldToTraining();
-    save();
+    under_way_ = false;
   });
+}
+
+bool CheckpointSaver::Attempt(const SaveTask& task, const std::function<void()>& work) {
+  try {
+    work();
+    return true;
+  } catch (const std::bad_alloc&) {
+    Abandon(task, "the host has no memory left");
+  } catch (const std::exception& error) {
+    Abandon(task, error.what());
+  }
+  return false;
 }
 
 void CheckpointSaver::Save(const SaveTask& task, const RunState& state, const std::vector<SaveSlice>& slices) {
   const auto start = std::chrono::steady_clock::now();
-  try {
-    WriteShard(task, slices);
-    if (task.rank == 0) {
-      CommitCheckpoint(task, state, {.seconds = options_.commit_seconds, .stop = &stop_});
-      last_committed_ = task.step;
-    }
-  } catch (const std::bad_alloc&) {
-    Abandon(task, "the host has no memory left");
-    return;
-  } catch (const std::exception& error) {
-    Abandon(task, error.what());
-    return;
+  const bool written = Attempt(task, [&] { WriteShard(task, slices); });
+  shard_ = written ? Shard::kWritten : Shard::kFailed;
+  shard_.notify_all();
+  const bool done =
+      written && (task.rank != 0 || Attempt(task, [&] {
+                    CommitCheckpoint(task, state, {.seconds = options_.commit_seconds, .stop = &stop_, .lost = &lost_});
+                    last_committed_ = task.step;
+                  }));
+  if (done) {
+    Prune(task);
+    last_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
-  Prune(task);
-  last_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 void CheckpointSaver::Prune(const SaveTask& task) {

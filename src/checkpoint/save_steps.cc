@@ -60,13 +60,29 @@ std::optional<ShardHeader> TryShard(const SaveTask& task, std::int64_t rank, Man
   return header;
 }
 
+// A disk that does not answer has lost nothing.
+bool IsThere(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error) || error;
+}
+
+bool HasShard(const SaveTask& task, std::int64_t rank) {
+  return IsThere(task.unfinished() + "/" + ShardFileName(rank));
+}
+
+void RequireWritten(const SaveTask& task, const std::string& path) {
+  Require(IsThere(path), "what was written to '{}' has been removed from there", task.unfinished());
+}
+
 class Waiting {
  public:
-  explicit Waiting(const CommitLimits& limits) : limits_(limits), start_(Clock::now()) {}
+  Waiting(const SaveTask& task, const CommitLimits& limits) : task_(task), limits_(limits), start_(Clock::now()) {}
 
-  // A pause that grows from a millisecond to a tenth of a second; an Error when the time is over.
+  // A pause that grows from a millisecond to a tenth of a second; an Error when the shard will not come.
   void Pause(std::int64_t rank) {
     const std::chrono::duration<double> waited = Clock::now() - start_;
+    RequireWritten(task_, task_.unfinished() + "/" + ShardFileName(task_.rank));
+    RefuseLost();
     Require(limits_.stop == nullptr || !limits_.stop->load(), "the run ended before the shard of rank {} came", rank);
     Require(waited.count() < limits_.seconds, "the shard of rank {} did not come within {} s", rank, limits_.seconds);
     std::this_thread::sleep_for(pause_);
@@ -74,6 +90,16 @@ class Waiting {
   }
 
  private:
+  void RefuseLost() const {
+    const std::int64_t rank = limits_.lost == nullptr ? -1 : limits_.lost->load();
+    if (rank >= 0) {
+      ManifestShard shard;
+      TryShard(task_, rank, shard);  // an Error with the reason that the rank left, if it could
+      Fail("the shard of rank {} has been removed from '{}', or could not be written there", rank, task_.unfinished());
+    }
+  }
+
+  const SaveTask& task_;
   const CommitLimits& limits_;
   Clock::time_point start_;
   std::chrono::milliseconds pause_{1};
@@ -130,20 +156,29 @@ void WriteManifest(const SaveTask& task, const Manifest& manifest) {
   SyncDirectory(task.unfinished());
 }
 
-}  // namespace
-
-std::string Name(SavePoint point) {
-  static constexpr const char* kNames[kSavePoints] = {
-      "snapshot",        "open",         "mid-shard",     "before-sync",  "after-sync",
-      "before-manifest", "mid-manifest", "before-rename", "after-rename", "prune"};
-  return kNames[static_cast<std::size_t>(point)];
+// The first folder on the way to that of a save which is not there; empty: all are.
+std::string MissingFolder(const SaveTask& task) {
+  std::filesystem::path missing;
+  for (std::filesystem::path at = task.unfinished(); at.has_relative_path() && !IsThere(at); at = at.parent_path()) {
+    missing = at;
+  }
+  return missing.string();
 }
 
-std::string SaveTask::finished() const { return folder + "/" + StepFolderName(step); }
-std::string SaveTask::unfinished() const { return finished() + ".tmp"; }
+// Does `work` in the folder of a save, which is there. Should it be gone when that fails, the Error says so: the call
+// that failed for it would say less.
+void NamingLostFolder(const SaveTask& task, const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    const std::string missing = IsThere(task.finished()) ? "" : MissingFolder(task);  // or it has its final name
+    Require(missing.empty(), "'{}' was removed while the checkpoint was being written to it ({})", missing,
+            error.what());
+    throw;
+  }
+}
 
-void WriteShard(const SaveTask& task, std::span<const SaveSlice> slices) {
-  MakeDirectories(task.unfinished());
+void WriteShardFile(const SaveTask& task, std::span<const SaveSlice> slices) {
   const ShardHeader header = HeaderOf(task, slices);
   RequireSpace(task, header);
   const std::string path = task.unfinished() + "/" + ShardFileName(task.rank);
@@ -163,10 +198,57 @@ void WriteShard(const SaveTask& task, std::span<const SaveSlice> slices) {
   task.At(SavePoint::kBeforeSync);
   writer.Sync();
   task.At(SavePoint::kAfterSync);
+  RequireWritten(task, part);
   if (task.read_back) {
     writer.VerifyWritten();
   }
   MoveIntoPlace(part, path);
+}
+
+std::int64_t Commit(const SaveTask& task, const RunState& state, const CommitLimits& limits) {
+  Manifest manifest{.state = state};
+  manifest.state.saved_at = UtcNow();
+  TensorCounter counter;
+  Waiting waiting(task, limits);
+  std::int64_t bytes = 0;
+  for (std::int64_t rank = 0; rank < task.ranks; ++rank) {
+    ManifestShard shard;
+    std::optional<ShardHeader> header = TryShard(task, rank, shard);
+    while (!header) {
+      waiting.Pause(rank);
+      header = TryShard(task, rank, shard);
+    }
+    counter.Add(*header, shard.file);
+    bytes += shard.bytes;
+    manifest.shards.push_back(std::move(shard));
+  }
+  manifest.tensors = counter.Tensors();
+  task.At(SavePoint::kBeforeManifest);
+  WriteManifest(task, manifest);
+  task.At(SavePoint::kBeforeRename);
+  for (std::int64_t rank = 0; rank < task.ranks; ++rank) {
+    Require(HasShard(task, rank), "the shard of rank {} has been removed from '{}'", rank, task.unfinished());
+  }
+  MoveIntoPlace(task.unfinished(), task.finished());
+  task.At(SavePoint::kAfterRename);
+  return bytes;
+}
+
+}  // namespace
+
+std::string Name(SavePoint point) {
+  static constexpr const char* kNames[kSavePoints] = {
+      "snapshot",        "open",         "mid-shard",     "before-sync",  "after-sync",
+      "before-manifest", "mid-manifest", "before-rename", "after-rename", "prune"};
+  return kNames[static_cast<std::size_t>(point)];
+}
+
+std::string SaveTask::finished() const { return folder + "/" + StepFolderName(step); }
+std::string SaveTask::unfinished() const { return finished() + ".tmp"; }
+
+void WriteShard(const SaveTask& task, std::span<const SaveSlice> slices) {
+  MakeDirectories(task.unfinished());
+  NamingLostFolder(task, [&] { WriteShardFile(task, slices); });
 }
 
 bool LeaveFailure(const SaveTask& task, const std::string& message) {
@@ -190,28 +272,8 @@ bool LeaveFailure(const SaveTask& task, const std::string& message) {
 }
 
 std::int64_t CommitCheckpoint(const SaveTask& task, const RunState& state, const CommitLimits& limits) {
-  Manifest manifest{.state = state};
-  manifest.state.saved_at = UtcNow();
-  TensorCounter counter;
-  Waiting waiting(limits);
   std::int64_t bytes = 0;
-  for (std::int64_t rank = 0; rank < task.ranks; ++rank) {
-    ManifestShard shard;
-    std::optional<ShardHeader> header = TryShard(task, rank, shard);
-    while (!header) {
-      waiting.Pause(rank);
-      header = TryShard(task, rank, shard);
-    }
-    counter.Add(*header, shard.file);
-    bytes += shard.bytes;
-    manifest.shards.push_back(std::move(shard));
-  }
-  manifest.tensors = counter.Tensors();
-  task.At(SavePoint::kBeforeManifest);
-  WriteManifest(task, manifest);
-  task.At(SavePoint::kBeforeRename);
-  MoveIntoPlace(task.unfinished(), task.finished());
-  task.At(SavePoint::kAfterRename);
+  NamingLostFolder(task, [&] { bytes = Commit(task, state, limits); });
   return bytes;
 }
 

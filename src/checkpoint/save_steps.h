@@ -68,11 +68,13 @@ void WriteShard(const SaveTask& task, std::span<const SaveSlice> slices);
 bool LeaveFailure(const SaveTask& task, const std::string& message);
 
 struct CommitLimits {
-  double seconds = 1800;                    // how long rank 0 waits for the other ranks' shards
-  const std::atomic<bool>* stop = nullptr;  // true: stop waiting
+  double seconds = 1800;                            // how long rank 0 waits for the other ranks' shards
+  const std::atomic<bool>* stop = nullptr;          // true: stop waiting
+  const std::atomic<std::int64_t>* lost = nullptr;  // a rank whose shard will not come; below 0: none is known
 };
 // Rank 0, after its own WriteShard: waits for every rank's shard, checks that together they hold each tensor once,
-// writes the manifest and renames. Returns the bytes of all shards.
+// writes the manifest and renames. Returns the bytes of all shards. An Error, and no more waiting, when somebody has
+// removed the folder.
 std::int64_t CommitCheckpoint(const SaveTask& task, const RunState& state, const CommitLimits& limits);
 
 }  // namespace trireme

@@ -88,7 +88,6 @@ SaverOptions OptionsOfSaver(const RunCheckpointOptions& options, const Communica
           .rank = world.rank(),
           .ranks = world.size(),
           .keep = options.config.checkpoint.keep,
-          .asynchronous = options.config.checkpoint.asynchronous,
           .message = options.message,
           .hook = options.hook};
 }
@@ -103,9 +102,12 @@ RunCheckpoints::RunCheckpoints(RunCheckpointOptions options, Communicator& world
       table_(table),
       about_run_(AboutRun(options_.config)),
       saver_(OptionsOfSaver(options_, world)) {
+  exchanged_ = static_cast<std::int64_t*>(device_.Allocate(sizeof *exchanged_));
   // No rank saves before rank 0 has removed what an earlier process left.
   world_.Barrier();
 }
+
+RunCheckpoints::~RunCheckpoints() { device_.Free(exchanged_); }
 
 void RunCheckpoints::Say(const std::string& text) const {
   if (options_.message) {
@@ -120,7 +122,7 @@ void RunCheckpoints::Alive() const {
 }
 
 void RunCheckpoints::Reserve(std::span<const OwnedState> states) {
-  saver_.Wait();
+  assert(saves_ == 0);
   PlanSnapshot(states);
 }
 
@@ -164,8 +166,7 @@ void RunCheckpoints::Save(const SavedProgress& progress, std::span<const OwnedSt
     return;
   }
   const auto start = Clock::now();
-  saver_.Wait();
-  JudgeWait(start);
+  AwaitSaveBefore(progress.step);
   last_started_ = progress.step;
   try {
     Snapshot(states);
@@ -183,17 +184,45 @@ void RunCheckpoints::Save(const SavedProgress& progress, std::span<const OwnedSt
   state.updates = progress.updates;
   state.loss_scale = progress.loss_scale;
   state.notes = progress.notes;
-  saver_.StartSave(std::move(state), slices_, progress.last);
+  const bool beside = options_.config.checkpoint.asynchronous;
+  saver_.StartSave(std::move(state), slices_, progress.last || !beside);
+  if (!beside) {
+    Settle();
+  }
   stall_seconds_ = std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-void RunCheckpoints::JudgeWait(Clock::time_point start) {
+void RunCheckpoints::AwaitSaveBefore(std::int64_t step) {
+  const std::string run = std::filesystem::path(options_.folder).parent_path().string();
+  std::error_code error;
+  if (world_.rank() == 0 && !run.empty() && !std::filesystem::exists(run, error) && !error) {
+    Say(fmt::format("'{}' has been removed: the checkpoint of step {} makes it anew, what else was in it is lost", run,
+                    step));
+  }
+  const auto start = Clock::now();
+  const bool in_hand = saver_.under_way();
+  Settle();
+  JudgeWait(in_hand ? Clock::now() - start : Clock::duration{});
+}
+
+void RunCheckpoints::Settle() {
+  saver_.WaitForShard();
+  // A folder may be removed after one rank has written to it and made again by another: so all write, then all look.
+  world_.Barrier();
+  const std::int64_t lost = Smallest(saver_.ShardIsThere() ? world_.size() : world_.rank());
+  if (lost < world_.size()) {
+    saver_.ShardIsLost(lost);
+  }
+  saver_.Wait();
+}
+
+void RunCheckpoints::JudgeWait(Clock::duration waited) {
   const Clock::time_point now = Clock::now();
   if (saves_++ == 0) {
     first_save_ = now;
     return;
   }
-  waited_ += now - start;
+  waited_ += waited;
   const Clock::duration whole = now - first_save_;
   if (world_.rank() == 0 && !wait_told_ && saves_ > kSavesToJudge && waited_ * kMostWaiting > whole) {
     wait_told_ = true;
@@ -207,7 +236,7 @@ void RunCheckpoints::JudgeWait(Clock::time_point start) {
 }
 
 void RunCheckpoints::Finish() {
-  saver_.Wait();
+  Settle();
   world_.Barrier();
   if (world_.rank() == 0) {
     RemoveUnfinished(options_.folder);
@@ -219,11 +248,9 @@ std::int64_t RunCheckpoints::Smallest(std::int64_t mine) {
     return mine;
   }
   std::int64_t value = -mine;
-  auto* const memory = static_cast<std::int64_t*>(device_.Allocate(sizeof value));
-  device_.CopyFromHost(memory, &value, sizeof value);
-  world_.AllReduce({memory, DType::kInt64, {1}}, ReduceOp::kMax);
-  device_.CopyToHost(&value, memory, sizeof value);
-  device_.Free(memory);
+  device_.CopyFromHost(exchanged_, &value, sizeof value);
+  world_.AllReduce({exchanged_, DType::kInt64, {1}}, ReduceOp::kMax);
+  device_.CopyToHost(&value, exchanged_, sizeof value);
   return -value;
 }
 
@@ -272,7 +299,7 @@ std::string RunCheckpoints::TryLoad(const std::string& folder, std::span<const O
 }
 
 std::optional<LoadedCheckpoint> RunCheckpoints::Load(std::span<const OwnedState> states) {
-  saver_.Wait();
+  Settle();
   world_.Barrier();  // rank 0 may still have been committing what this rank saved
   const bool mine_seen = !ListCheckpoints(options_.folder).empty();
   const bool all_seen = Smallest(mine_seen ? 1 : 0) != 0;

@@ -1,6 +1,6 @@
 // A run's checkpoints as the trainer sees them: saves its owned state beside the training, and loads the newest good
 // checkpoint under whatever layout the run has now. One object a rank, used from the rank's thread; every rank makes
-// the same calls. Load() and Finish() are collective, Save() and Wait() are not.
+// the same calls. Load(), Save(), Settle() and Finish() are collective over the world.
 #pragma once
 
 #include <chrono>
@@ -53,6 +53,10 @@ class RunCheckpoints {
   // Collective over the world. Everything referred to outlives this. Rank 0 removes what an earlier process left
   // unfinished.
   RunCheckpoints(RunCheckpointOptions options, Communicator& world, Device& device, const ParameterTable& table);
+  // Does not wait for other ranks: call Finish() before the end of a run.
+  ~RunCheckpoints();
+  RunCheckpoints(const RunCheckpoints&) = delete;
+  RunCheckpoints& operator=(const RunCheckpoints&) = delete;
 
   // Optional: touches the memory of the snapshot before the first save, which is otherwise slower than the next ones.
   // Every call of an object is about the same states.
@@ -61,13 +65,12 @@ class RunCheckpoints {
   // Copies the state and returns; a thread writes it. The only stall is the copy, unless the save before is still
   // being written: then this waits for it, and a message says so once should a tenth of the time go there. A step that
   // this object has saved last is not saved again. Without memory for the copy the save fails with a message, and
-  // training goes on.
+  // training goes on. A run's folder that somebody removed is made anew, and a message says so.
   void Save(const SavedProgress& progress, std::span<const OwnedState> states);
-  // Returns when this rank's part of the last save is done; on rank 0, when the checkpoint is there or has failed. The
-  // destructor does not wait for other ranks: call this before the end of a run.
-  void Wait() { saver_.Wait(); }
-  // Wait() of every rank, before the end of a run; then rank 0 removes what ranks left that were late for a save which
-  // failed. Collective over the world.
+  // Returns when every rank has written its part of the last save; on rank 0, when the checkpoint is there or has
+  // failed. It fails at once if what any rank wrote has been removed.
+  void Settle();
+  // Settle() before the end of a run; then rank 0 removes what ranks left that were late for a save which failed.
   void Finish();
   // Seconds that the last Save() held up the training, the wait for the save before included.
   double stall_seconds() const { return stall_seconds_; }
@@ -91,8 +94,9 @@ class RunCheckpoints {
   void ReadInto(const CheckpointReader& reader, const OwnedState& state, std::vector<float>& staging);
   std::string TryLoad(const std::string& folder, std::span<const OwnedState> states, LoadedCheckpoint& loaded);
   std::int64_t Smallest(std::int64_t mine);
-  // After the wait for the save before, which began at this time.
-  void JudgeWait(Clock::time_point start);
+  // Settle() for a save that is due, and what came before it.
+  void AwaitSaveBefore(std::int64_t step);
+  void JudgeWait(Clock::duration waited);
   void Say(const std::string& text) const;
   void Alive() const;
 
@@ -100,7 +104,8 @@ class RunCheckpoints {
   Communicator& world_;
   Device& device_;
   const ParameterTable& table_;
-  RunState about_run_;  // what is the same in every save
+  RunState about_run_;                 // what is the same in every save
+  std::int64_t* exchanged_ = nullptr;  // on the device, for one number; taken once, as a full device may have no more
   std::vector<float> snapshot_;
   std::vector<SaveSlice> slices_;  // of the snapshot
   double stall_seconds_ = 0;

@@ -336,8 +336,8 @@ class Loop {
       WriteChoices();
       const Progress& progress = trainer_.progress();
       Mark("save");
-      if (drill_.active()) {
-        checkpoints_->Wait();  // a save still under way asks for its own step
+      if (!options_.drill.what.empty()) {
+        checkpoints_->Settle();  // a save still under way asks for its own step
         saving_step_ = progress.step;
       }
       SavedProgress saved{.step = progress.step,

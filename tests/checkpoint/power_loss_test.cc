@@ -274,9 +274,8 @@ TEST_F(PowerLoss, ADiskThatFailsOnceLeavesOlderCheckpointsAndAClearReason) {
         disk.failing_call = failure.call;
         disk.failing_errno = failure.reason;
         disk.calls_until_failure = after;
-        CheckpointSaver saver({.folder = run_.path(), .asynchronous = false, .message = [&](const std::string& text) {
-                                 messages.push_back(text);
-                               }});
+        CheckpointSaver saver(
+            {.folder = run_.path(), .message = [&](const std::string& text) { messages.push_back(text); }});
         const auto owned = SlicesOfRank(table_, {}, 0, 3);
         saver.StartSave(StateAt(table_.config(), 3), Views(owned));
         saver.Wait();

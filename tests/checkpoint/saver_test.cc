@@ -133,9 +133,11 @@ TEST(CheckpointSaver, ReturnsBeforeTheCheckpointIsThere) {
 TEST(CheckpointSaver, SavingAStepAgainReplacesIt) {
   const ParameterTable table(TinyModel("gpt2"));
   const TestFolder folder;
-  CheckpointSaver saver({.folder = folder.path(), .asynchronous = false});
+  CheckpointSaver saver({.folder = folder.path()});
   for (const std::int64_t salt : {1, 2}) {
-    saver.StartSave(StateAt(table.config(), 9), Views(SlicesOfRank(table, {}, 0, salt)));
+    const auto owned = SlicesOfRank(table, {}, 0, salt);
+    saver.StartSave(StateAt(table.config(), 9), Views(owned));
+    saver.Wait();
   }
   EXPECT_EQ(WrongValues(CheckpointReader(folder / StepFolderName(9)), table, {}, 2), 0);
   EXPECT_FALSE(HasUnfinished(folder.path()));
@@ -175,8 +177,10 @@ TEST(CheckpointSaver, AFullDiskCostsOneMessageAndNothingElse) {
   EXPECT_THAT(mailbox.messages()[0], HasSubstr("newest checkpoint is that of step 1"));
   EXPECT_EQ(WrongValues(CheckpointReader(folder / StepFolderName(1)), table, {}, 1), 0);
   // A rank that failed last may have left its file behind; the next save clears it away.
-  CheckpointSaver next({.folder = folder.path(), .asynchronous = false});
-  next.StartSave(StateAt(table.config(), 3), Views(SlicesOfRank(table, {}, 0, 3)));
+  CheckpointSaver next({.folder = folder.path()});
+  const auto owned = SlicesOfRank(table, {}, 0, 3);
+  next.StartSave(StateAt(table.config(), 3), Views(owned));
+  next.Wait();
   EXPECT_FALSE(HasUnfinished(folder.path()));
 }
 
@@ -219,7 +223,8 @@ TEST(CheckpointSaver, NoFileHandlesCostOneMessage) {
   ASSERT_THAT(mailbox.messages(), testing::SizeIs(1));
   EXPECT_THAT(mailbox.messages()[0], HasSubstr("Too many open files"));
   EXPECT_EQ(WrongValues(CheckpointReader(folder / StepFolderName(1)), table, {}, 1), 0);
-  saver.StartSave(StateAt(table.config(), 3), Views(SlicesOfRank(table, {}, 0, 3)));
+  const auto next = SlicesOfRank(table, {}, 0, 3);
+  saver.StartSave(StateAt(table.config(), 3), Views(next));
   saver.Wait();
   EXPECT_THAT(StepsIn(folder.path()), ElementsAre(3, 1));
 }
@@ -230,7 +235,8 @@ TEST(CheckpointSaver, AFolderThatCannotBeMadeCostsOneMessage) {
   WriteBytes(folder / "file", "in the way");
   Mailbox mailbox;
   CheckpointSaver saver({.folder = folder / "file/checkpoints", .message = mailbox.writer()});
-  saver.StartSave(StateAt(table.config(), 1), Views(SlicesOfRank(table, {}, 0, 1)));
+  const auto owned = SlicesOfRank(table, {}, 0, 1);
+  saver.StartSave(StateAt(table.config(), 1), Views(owned));
   saver.Wait();
   ASSERT_THAT(mailbox.messages(), testing::SizeIs(1));
   EXPECT_THAT(mailbox.messages()[0], HasSubstr("Not a directory"));
@@ -278,13 +284,74 @@ TEST(CheckpointSaver, RankZeroWaitsNoLongerThanItsLimitAndNotAfterTheEnd) {
   EXPECT_FALSE(HasUnfinished(folder.path()));
 }
 
+TEST(CheckpointSaver, AFolderThatIsRemovedWhileRankZeroWaitsIsNamedAndEndsTheSave) {
+  const ParameterTable table(TinyModel("gpt2"));
+  const TestFolder folder;
+  Mailbox mailbox;
+  CheckpointSaver saver({.folder = folder / "run/checkpoints", .rank = 0, .ranks = 2, .message = mailbox.writer()});
+  const auto owned = SlicesOfRank(table, {.data = 2}, 0, 1);
+  saver.StartSave(StateAt(table.config(), 1), Views(owned));
+  saver.WaitForShard();
+  EXPECT_TRUE(saver.ShardIsThere());
+  std::filesystem::remove_all(folder / "run");
+  saver.Wait();
+  saver.WaitForShard();
+  EXPECT_FALSE(saver.ShardIsThere());
+  EXPECT_THAT(mailbox.messages(), ElementsAre(HasSubstr("'" + folder / "run" +
+                                                        "' was removed while the checkpoint was "
+                                                        "being written to it")));
+}
+
+TEST(CheckpointSaver, AShardThatIsRemovedBeforeRankZeroComesIsMissedByItsOwner) {
+  const ParameterTable table(TinyModel("gpt2"));
+  const TestFolder folder;
+  const ParallelLayout layout{.data = 2};
+  Mailbox mailbox;
+  CheckpointSaver first({.folder = folder.path(), .rank = 0, .ranks = 2, .message = mailbox.writer()});
+  CheckpointSaver second({.folder = folder.path(), .rank = 1, .ranks = 2, .message = mailbox.writer()});
+  const auto zero = SlicesOfRank(table, layout, 0, 1);
+  const auto one = SlicesOfRank(table, layout, 1, 1);
+  second.StartSave(StateAt(table.config(), 1), Views(one));
+  second.WaitForShard();
+  EXPECT_TRUE(second.ShardIsThere());
+  std::filesystem::remove_all(folder / "step-000001.tmp");
+  second.WaitForShard();
+  EXPECT_FALSE(second.ShardIsThere());
+  first.StartSave(StateAt(table.config(), 1), Views(zero));
+  first.WaitForShard();
+  EXPECT_TRUE(first.ShardIsThere());
+  first.ShardIsLost(1);
+  first.Wait();
+  EXPECT_THAT(mailbox.messages(),
+              ElementsAre(HasSubstr("the shard of rank 1 has been removed from '" + folder.path())));
+  EXPECT_FALSE(HasUnfinished(folder.path()));
+}
+
+TEST(CheckpointSaver, AShardThatIsRemovedBeforeTheRenameLeavesNoCheckpointWithoutIt) {
+  const ParameterTable table(TinyModel("gpt2"));
+  const TestFolder folder;
+  Mailbox mailbox;
+  CheckpointSaver saver({.folder = folder.path(), .message = mailbox.writer(), .hook = [&](SavePoint point) {
+                           if (point == SavePoint::kBeforeRename) {
+                             std::filesystem::remove(folder / "step-000001.tmp/" + ShardFileName(0));
+                           }
+                         }});
+  const auto owned = SlicesOfRank(table, {}, 0, 1);
+  saver.StartSave(StateAt(table.config(), 1), Views(owned));
+  saver.Wait();
+  EXPECT_THAT(mailbox.messages(), ElementsAre(HasSubstr("the shard of rank 0 has been removed from")));
+  EXPECT_THAT(StepsIn(folder.path()), ElementsAre());
+}
+
 TEST(CheckpointSaver, WhatALateRankLeftIsRemovedByTheNextSave) {
   const ParameterTable table(TinyModel("gpt2"));
   const TestFolder folder;
-  CheckpointSaver saver({.folder = folder.path(), .asynchronous = false});
+  CheckpointSaver saver({.folder = folder.path()});
   std::filesystem::create_directories(folder / "step-000001.tmp");
   std::filesystem::create_directories(folder / "step-000009.tmp");
-  saver.StartSave(StateAt(table.config(), 2), Views(SlicesOfRank(table, {}, 0, 2)));
+  const auto owned = SlicesOfRank(table, {}, 0, 2);
+  saver.StartSave(StateAt(table.config(), 2), Views(owned));
+  saver.Wait();
   EXPECT_FALSE(std::filesystem::exists(folder / "step-000001.tmp"));
   EXPECT_TRUE(std::filesystem::exists(folder / "step-000009.tmp")) << "another rank may be ahead";
 }

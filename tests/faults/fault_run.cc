@@ -144,4 +144,12 @@ std::string FaultRun::UntouchedDigest() const {
   return outcome.code == 0 ? untouched.Digest() : "the untouched run failed: " + outcome.output;
 }
 
+void RemoveAgainAndAgain(const std::string& folder) {
+  for (int i = 0; i < 40; ++i) {
+    std::error_code busy;  // the run may be writing into it at this moment
+    std::filesystem::remove_all(folder, busy);
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  }
+}
+
 }  // namespace trireme

@@ -52,6 +52,9 @@ class FaultRun {
   std::vector<std::string> overrides_;
 };
 
+// Removes a folder that a run at work makes again and again, for about a second: saves are struck at all points.
+void RemoveAgainAndAgain(const std::string& folder);
+
 // From the command line; the defaults are those of CI.
 struct FaultOptions {
   int kills = 10;        // of the loop that kills at random moments

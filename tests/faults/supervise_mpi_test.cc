@@ -132,5 +132,18 @@ TEST(SignalsOverMpi, TerminatedAtAnyMomentItLosesNoStep) {
   std::printf("score: %d of %d terminations over MPI saved every step\n", times, times);
 }
 
+TEST(SignalsOverMpi, AFolderThatIsRemovedAgainAndAgainHoldsNobodyUp) {
+  const FaultRun run({"train.steps=1000000", "checkpoint.every=2"});
+  const pid_t launcher = run.Start({}, {"sh", "-c", "exec " TRIREME_LAUNCHER " -n 4 \"$@\"", "sh"});
+  run.AwaitStep(3);
+  const pid_t rank = ReadLedger(run.folder() + "/flight/" + LedgerName(1), LedgerPart::kHead).pid;
+  RemoveAgainAndAgain(run.folder());
+  kill(rank, SIGTERM);
+  const Outcome outcome = run.Wait(launcher);
+  EXPECT_EQ(outcome.code, 3) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("removed"));
+  EXPECT_EQ(run.Program({"checkpoint", "verify", run.folder()}).code, 0);
+}
+
 }  // namespace
 }  // namespace trireme

@@ -86,6 +86,18 @@ TEST(Disk, ThatLosesTheWholeFolderCostsNothingButIt) {
   EXPECT_EQ(run.Program({"checkpoint", "verify", run.folder()}).code, 0);
 }
 
+TEST(Disk, ThatLosesTheFolderAgainAndAgainWhileItSavesCostsSavesAndHoldsNobodyUp) {
+  const FaultRun run({"train.steps=1000000", "checkpoint.every=2"});
+  const pid_t process = run.Start();
+  run.AwaitStep(3);
+  RemoveAgainAndAgain(run.folder());
+  kill(process, SIGTERM);
+  const Outcome outcome = run.Wait(process);
+  EXPECT_EQ(outcome.code, 3) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("removed"));
+  EXPECT_EQ(run.Program({"checkpoint", "verify", run.folder()}).code, 0);
+}
+
 TEST(Disk, ThatIsSlowHoldsUpSavesAndNobodyIsAccused) {
   const FaultRun run({"train.steps=8", "checkpoint.every=4"});
   const Outcome outcome = run.Wait(run.Start({"--supervise", "--stall-seconds", "1.5"},

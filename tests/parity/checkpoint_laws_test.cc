@@ -84,7 +84,7 @@ void RunPart(const RunConfig& config, const std::string& folder, Part& part) {
       checkpoints.Save(
           {.step = progress.step, .consumed_samples = progress.consumed_samples, .updates = progress.updates},
           trainer.State());
-      checkpoints.Wait();
+      checkpoints.Settle();
     }
   });
 }

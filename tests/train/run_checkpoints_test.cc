@@ -3,6 +3,7 @@
 #include <bit>
 #include <filesystem>
 #include <mutex>
+#include <thread>
 
 #include "base/error.h"
 #include "checkpoint/reports.h"
@@ -88,15 +89,19 @@ class RunCheckpointsTest : public ::testing::Test {
   RunCheckpointsTest() : table_(TinyModel("gpt2")) {}
 
   using Body = std::function<void(RankContext&, RunCheckpoints&)>;
-  void WithRanks(const ParallelLayout& layout, const Body& body) {
-    RunThreadRanks(layout.ranks(), {.kind = "cpu"}, [&](RankContext& context) {
+  void WithRanks(const ParallelLayout& layout, const Body& body) { WithRanks(ConfigOf(layout), {}, body); }
+
+  // `hook`: of rank 0.
+  void WithRanks(const RunConfig& config, const SaveHook& hook, const Body& body) {
+    RunThreadRanks(config.layout.ranks(), {.kind = "cpu"}, [&](RankContext& context) {
       RunCheckpoints checkpoints({.folder = folder_ / "checkpoints",
-                                  .config = ConfigOf(layout),
+                                  .config = config,
                                   .message =
                                       [&](const std::string& text) {
                                         const std::lock_guard lock(mutex_);
                                         messages_.push_back(text);
-                                      }},
+                                      },
+                                  .hook = context.world.rank() == 0 ? hook : SaveHook()},
                                  context.world, context.device, table_);
       body(context, checkpoints);
     });
@@ -111,7 +116,7 @@ class RunCheckpointsTest : public ::testing::Test {
         // The snapshot is taken: what happens to the state now is not saved.
         state.Clear();
       }
-      checkpoints.Wait();
+      checkpoints.Settle();
     });
   }
 
@@ -228,7 +233,7 @@ TEST_F(RunCheckpointsTest, AStepIsSavedOnce) {
     checkpoints.Reserve(state.states());
     checkpoints.Save({.step = 3}, state.states());
     checkpoints.Save({.step = 3}, state.states());
-    checkpoints.Wait();
+    checkpoints.Settle();
     EXPECT_EQ(checkpoints.last_committed(), 3);
   });
   EXPECT_EQ(opened, 1);
@@ -246,10 +251,51 @@ TEST_F(RunCheckpointsTest, SavesThatAreDoneInTimeAreNotSpokenOf) {
     for (std::int64_t step = 1; step <= 10; ++step) {
       const RankState state(table_, Data(1), context.world.rank(), step);
       checkpoints.Save({.step = step}, state.states());
-      checkpoints.Wait();  // the time of training, of which a save is no part
+      checkpoints.Settle();  // the time of training, of which a save is no part
     }
   });
   EXPECT_THAT(messages_, IsEmpty());
+}
+
+// Rank 0 makes the folder again and would wait for what rank 1 has written before.
+TEST_F(RunCheckpointsTest, AFolderThatIsRemovedBetweenTheRanksCostsASaveAndNoWait) {
+  for (const bool asynchronous : {true, false}) {
+    RunConfig config = ConfigOf(Data(2));
+    config.checkpoint.asynchronous = asynchronous;
+    const std::string checkpoints_folder = folder_ / "checkpoints";
+    const auto lose = [&](SavePoint point) {
+      const std::string shard = checkpoints_folder + "/step-000002.tmp/" + ShardFileName(1);
+      if (point == SavePoint::kSnapshot && !ListCheckpoints(checkpoints_folder).empty()) {
+        while (!std::filesystem::exists(shard)) {
+          std::this_thread::yield();
+        }
+        std::filesystem::remove_all(checkpoints_folder);
+      }
+    };
+    WithRanks(config, lose, [&](RankContext& context, RunCheckpoints& checkpoints) {
+      for (std::int64_t step = 1; step <= 3; ++step) {
+        const RankState state(table_, Data(2), context.world.rank(), step);
+        checkpoints.Save({.step = step, .last = step == 3}, state.states());
+        checkpoints.Settle();
+      }
+    });
+    ASSERT_EQ(messages_.size(), 1U);
+    EXPECT_THAT(messages_[0], HasSubstr("checkpoint of step 2 failed: the shard of rank 1 has been removed from '" +
+                                        checkpoints_folder + "/step-000002.tmp'"));
+    EXPECT_EQ(LoadStep(Data(1)), 3);
+    messages_.clear();
+    std::filesystem::remove_all(checkpoints_folder);
+  }
+}
+
+TEST_F(RunCheckpointsTest, ARunsFolderThatIsGoneIsMadeAnewAndSpokenOf) {
+  SaveSteps(Data(2), {1});
+  std::filesystem::remove_all(folder_.path());
+  SaveSteps(Data(2), {2});
+  EXPECT_THAT(messages_, testing::ElementsAre(HasSubstr("'" + folder_.path() +
+                                                        "' has been removed: the checkpoint of "
+                                                        "step 2 makes it anew")));
+  EXPECT_EQ(LoadStep(Data(1)), 2);
 }
 
 TEST_F(RunCheckpointsTest, CopiesThatOthersOwnAreLoadedAndNotSaved) {
@@ -261,7 +307,7 @@ TEST_F(RunCheckpointsTest, CopiesThatOthersOwnAreLoadedAndNotSaved) {
       each.saved = context.world.rank() == 0;
     }
     checkpoints.Save({.step = 7}, states);
-    checkpoints.Wait();
+    checkpoints.Settle();
     context.world.Barrier();
     state.Clear();
     Require(checkpoints.Load(states).has_value() && state.Holds(7), "rank {} did not get its copy",
