@@ -17,6 +17,7 @@
 #include "device/host_memory.h"
 #include "report/run_reporter.h"
 #include "run/run_config.h"
+#include "train/joint_refusal.h"
 #include "train/memory_room.h"
 #include "train/run_lock.h"
 #include "train/supervisor.h"
@@ -114,6 +115,31 @@ void CheckMachine(const RunConfig& config, bool by_threads, bool saves) {
                           HostMemoryBytes());
 }
 
+// False, on every rank, when `check` refuses the run on any: that rank says why.
+bool AllMayStart(RankContext& context, const std::function<void()>& check) {
+  const JointRefusal refusal = RefusedByAny(context, check);
+  if (!refusal.reason.empty()) {
+    std::fprintf(stderr, "trireme: rank %d: %s\n", context.world.rank(), refusal.reason.c_str());
+  }
+  return !refusal.refused;
+}
+
+// For ranks of several processes what CheckMachine and the lock are for threads of one: first what the machines can
+// run, then, only if they can, whose folder it is.
+bool ProcessesMayStart(const RunConfig& config, RankContext& context, bool saves,
+                       const std::function<void()>& take_lock) {
+  return AllMayStart(context,
+                     [&] {
+                       Validate(config, context.world.size());
+                       RequireHostRoom(config, context, saves);
+                     }) &&
+         AllMayStart(context, [&] {
+           if (context.world.rank() == 0) {
+             take_lock();
+           }
+         });
+}
+
 int TrainCommand::Run() const {
   if (help_keys) {
     std::fputs(DescribeKeys().c_str(), stdout);
@@ -155,23 +181,27 @@ int TrainCommand::Run() const {
   const std::string folder = RunFolder();
 
   std::unique_ptr<RunLock> lock;
+  const auto take_lock = [&] { lock = std::make_unique<RunLock>(folder); };
   if (!by_mpi) {
-    lock = std::make_unique<RunLock>(folder);
+    take_lock();
   }
   StopSignals signals;
   LoopResult result;
   // mpirun puts a terminal of its own before its ranks, wherever their output goes.
   const bool live = !by_mpi && isatty(STDOUT_FILENO) != 0;
   RunReporter reporter({.run_folder = folder, .live = live, .log_every = log_every > 0 ? log_every : live ? 10 : 1});
+  bool refused = false;
   const auto body = [&](RankContext& context) {
+    if (by_mpi && !ProcessesMayStart(config, context, !no_checkpoint, take_lock)) {
+      refused = true;
+      return;
+    }
     if (context.world.rank() == 0) {
-      lock = by_mpi ? std::make_unique<RunLock>(folder) : std::move(lock);
       std::ofstream(folder + "/run.toml") << ToToml(config);
       if (const std::string tokenizer = FindTokenizerOf(config); !tokenizer.empty()) {
         CopyTokenizer(tokenizer, folder);
       }
     }
-    context.world.Barrier();  // nobody writes into a folder that is another job's
     const LoopResult own = RunTraining(config, context, {.train = train.get(), .validation = validation.get()},
                                        {.run_folder = no_checkpoint ? "" : folder,
                                         .signals = &signals,
@@ -192,7 +222,7 @@ int TrainCommand::Run() const {
     std::fprintf(stderr, "trireme: %s\n", error.what());
     return kExitFailed;
   }
-  return result.end == LoopEnd::kStopped ? kExitStopped : 0;
+  return refused ? kExitBadInput : result.end == LoopEnd::kStopped ? kExitStopped : 0;
 }
 
 }  // namespace

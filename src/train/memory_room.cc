@@ -119,7 +119,9 @@ void RequireRoomOnOneMachine(const RunConfig& config, const HostUse& use, std::i
 }
 
 void RequireHostRoom(const RunConfig& config, RankContext& context, bool saves) {
-  const auto machine = static_cast<std::int64_t>(RandomKey(0, HostName()));
+  // Containers and badly named machines may share a name: what the kernel drew when it started tells those apart.
+  const std::string identity = HostName() + " " + ReadProcessFile("/proc/sys/kernel/random/boot_id");
+  const auto machine = static_cast<std::int64_t>(RandomKey(0, identity));
   const auto machines = GatherNumbers(context.world, context.device, {machine});
   std::vector<int> ranks;
   for (std::size_t rank = 0; rank < machines.size(); ++rank) {

@@ -31,7 +31,8 @@ HostNeeds HostNeedsOf(const RunConfig& config, std::span<const int> ranks, const
 void RequireHostRoom(const RunConfig& config, std::span<const int> ranks, const HostUse& use, std::int64_t host_bytes);
 // Both, for a run whose ranks all share one machine with `host_bytes`.
 void RequireRoomOnOneMachine(const RunConfig& config, const HostUse& use, std::int64_t host_bytes);
-// RequireHostRoom for the ranks that share this rank's machine. Collective over the world.
+// RequireHostRoom for the ranks that share this rank's machine. Collective over the world; ranks of a machine with room
+// return while others throw (train/joint_refusal.h).
 void RequireHostRoom(const RunConfig& config, RankContext& context, bool saves);
 
 }  // namespace trireme

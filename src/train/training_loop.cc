@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "train/first_weights.h"
-#include "train/memory_room.h"
 #include "train/run_checkpoints.h"
 #include "train/spikes.h"
 
@@ -375,7 +374,6 @@ class Loop {
 
 LoopResult RunTraining(const RunConfig& config, RankContext& context, const Trainer::Sources& sources,
                        const LoopOptions& options, TrainingObserver* observer) {
-  RequireHostRoom(config, context, !options.run_folder.empty());
   return Loop(config, context, sources, options, observer).Run();
 }
 

@@ -56,8 +56,8 @@ std::string Workplace::Read(const std::string& name) const {
 
 bool Workplace::Has(const std::string& name) const { return std::filesystem::exists(path_ + "/" + name); }
 
-pid_t Workplace::Start(const std::vector<std::string>& arguments) const {
-  std::vector<std::string> words = {TRIREME_PROGRAM};
+pid_t Workplace::Start(const std::vector<std::string>& arguments, const std::string& program) const {
+  std::vector<std::string> words = {program};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> pointers;
   for (std::string& word : words) {

@@ -30,8 +30,8 @@ class Workplace {
   bool Has(const std::string& name) const;
 
   Outcome Run(const std::vector<std::string>& arguments) const;
-  // Started and not waited for; End() after a signal.
-  pid_t Start(const std::vector<std::string>& arguments) const;
+  // Started and not waited for; End() after a signal. `program`: another one than trireme, such as a launcher.
+  pid_t Start(const std::vector<std::string>& arguments, const std::string& program = TRIREME_PROGRAM) const;
   Outcome End(pid_t program, int signal) const;
 
  private:
