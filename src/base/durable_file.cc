@@ -153,6 +153,11 @@ std::string ReadWholeFile(const std::string& path, std::int64_t most) {
   return text;
 }
 
+bool IsGone(const std::string& path) {
+  std::error_code error;
+  return !std::filesystem::exists(path, error) && !error;
+}
+
 std::int64_t FreeBytes(const std::string& path) {
   struct statvfs status {};
   if (::statvfs(path.c_str(), &status) != 0) {

@@ -52,6 +52,8 @@ void MoveIntoPlace(const std::string& from, const std::string& to);
 bool RemoveTree(const std::string& path);
 // A whole regular file that is no symbolic link; longer than `most` bytes is an Error.
 std::string ReadWholeFile(const std::string& path, std::int64_t most);
+// Whether nothing has this name. False where the file system does not answer: it has lost nothing.
+bool IsGone(const std::string& path);
 // Bytes that this user may still write on the file system of `path`; -1 when it does not say.
 std::int64_t FreeBytes(const std::string& path);
 

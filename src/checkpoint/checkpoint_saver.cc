@@ -47,8 +47,7 @@ void CheckpointSaver::WaitForShard() {
 }
 
 bool CheckpointSaver::ShardIsThere() const {
-  std::error_code error;
-  return shard_path_.empty() || (shard_ == Shard::kWritten && (std::filesystem::exists(shard_path_, error) || error));
+  return shard_path_.empty() || (shard_ == Shard::kWritten && !IsGone(shard_path_));
 }
 
 void CheckpointSaver::Say(const std::string& text) const {
@@ -65,7 +64,7 @@ SaveTask CheckpointSaver::NextTask(std::int64_t step) {
                    .ranks = options_.ranks,
                    .read_back = options_.read_back,
                    .hook = options_.hook};
-  shard_path_ = task.unfinished() + "/" + ShardFileName(task.rank);
+  shard_path_ = task.shard(task.rank);
   return task;
 }
 

@@ -42,7 +42,7 @@ void RequireSpace(const SaveTask& task, const ShardHeader& header) {
 
 // Rank 0's view of one rank's shard: nothing while it is not there yet.
 std::optional<ShardHeader> TryShard(const SaveTask& task, std::int64_t rank, ManifestShard& shard) {
-  const std::string path = task.unfinished() + "/" + ShardFileName(rank);
+  const std::string path = task.shard(rank);
   std::error_code error;
   if (!std::filesystem::exists(path, error)) {
     const std::string failure = FailurePath(task, rank);
@@ -60,18 +60,8 @@ std::optional<ShardHeader> TryShard(const SaveTask& task, std::int64_t rank, Man
   return header;
 }
 
-// A disk that does not answer has lost nothing.
-bool IsThere(const std::string& path) {
-  std::error_code error;
-  return std::filesystem::exists(path, error) || error;
-}
-
-bool HasShard(const SaveTask& task, std::int64_t rank) {
-  return IsThere(task.unfinished() + "/" + ShardFileName(rank));
-}
-
 void RequireWritten(const SaveTask& task, const std::string& path) {
-  Require(IsThere(path), "what was written to '{}' has been removed from there", task.unfinished());
+  Require(!IsGone(path), "what was written to '{}' has been removed from there", task.unfinished());
 }
 
 class Waiting {
@@ -81,7 +71,7 @@ class Waiting {
   // A pause that grows from a millisecond to a tenth of a second; an Error when the shard will not come.
   void Pause(std::int64_t rank) {
     const std::chrono::duration<double> waited = Clock::now() - start_;
-    RequireWritten(task_, task_.unfinished() + "/" + ShardFileName(task_.rank));
+    RequireWritten(task_, task_.shard(task_.rank));
     RefuseLost();
     Require(limits_.stop == nullptr || !limits_.stop->load(), "the run ended before the shard of rank {} came", rank);
     Require(waited.count() < limits_.seconds, "the shard of rank {} did not come within {} s", rank, limits_.seconds);
@@ -159,7 +149,7 @@ void WriteManifest(const SaveTask& task, const Manifest& manifest) {
 // The first folder on the way to that of a save which is not there; empty: all are.
 std::string MissingFolder(const SaveTask& task) {
   std::filesystem::path missing;
-  for (std::filesystem::path at = task.unfinished(); at.has_relative_path() && !IsThere(at); at = at.parent_path()) {
+  for (std::filesystem::path at = task.unfinished(); at.has_relative_path() && IsGone(at); at = at.parent_path()) {
     missing = at;
   }
   return missing.string();
@@ -171,7 +161,7 @@ void NamingLostFolder(const SaveTask& task, const std::function<void()>& work) {
   try {
     work();
   } catch (const Error& error) {
-    const std::string missing = IsThere(task.finished()) ? "" : MissingFolder(task);  // or it has its final name
+    const std::string missing = IsGone(task.finished()) ? MissingFolder(task) : "";  // or it has its final name
     Require(missing.empty(), "'{}' was removed while the checkpoint was being written to it ({})", missing,
             error.what());
     throw;
@@ -181,7 +171,7 @@ void NamingLostFolder(const SaveTask& task, const std::function<void()>& work) {
 void WriteShardFile(const SaveTask& task, std::span<const SaveSlice> slices) {
   const ShardHeader header = HeaderOf(task, slices);
   RequireSpace(task, header);
-  const std::string path = task.unfinished() + "/" + ShardFileName(task.rank);
+  const std::string path = task.shard(task.rank);
   const std::string part = path + ".part";
   RemoveTree(part);
   task.At(SavePoint::kOpen);
@@ -227,7 +217,7 @@ std::int64_t Commit(const SaveTask& task, const RunState& state, const CommitLim
   WriteManifest(task, manifest);
   task.At(SavePoint::kBeforeRename);
   for (std::int64_t rank = 0; rank < task.ranks; ++rank) {
-    Require(HasShard(task, rank), "the shard of rank {} has been removed from '{}'", rank, task.unfinished());
+    Require(!IsGone(task.shard(rank)), "the shard of rank {} has been removed from '{}'", rank, task.unfinished());
   }
   MoveIntoPlace(task.unfinished(), task.finished());
   task.At(SavePoint::kAfterRename);
@@ -245,6 +235,7 @@ std::string Name(SavePoint point) {
 
 std::string SaveTask::finished() const { return folder + "/" + StepFolderName(step); }
 std::string SaveTask::unfinished() const { return finished() + ".tmp"; }
+std::string SaveTask::shard(std::int64_t of_rank) const { return unfinished() + "/" + ShardFileName(of_rank); }
 
 void WriteShard(const SaveTask& task, std::span<const SaveSlice> slices) {
   MakeDirectories(task.unfinished());

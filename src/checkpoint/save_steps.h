@@ -53,8 +53,9 @@ struct SaveTask {
   // Given: the shard is written at half speed while this is false.
   const std::atomic<bool>* hurry = nullptr;
 
-  std::string unfinished() const;  // folder/step-N.tmp
-  std::string finished() const;    // folder/step-N
+  std::string unfinished() const;                 // folder/step-N.tmp
+  std::string finished() const;                   // folder/step-N
+  std::string shard(std::int64_t of_rank) const;  // where rank 0 looks for it
   void At(SavePoint point) const {
     if (hook) {
       hook(point);

@@ -43,7 +43,7 @@ void WriteStreamedShard(const StreamSave& save, const SaveTask& task) {
                              .shape = tensor.shape,
                              .pieces = {{.first = part.first, .count = part.last - part.first}}});
   }
-  ShardWriter writer(task.unfinished() + "/" + ShardFileName(task.rank), std::move(header));
+  ShardWriter writer(task.shard(task.rank), std::move(header));
   std::vector<float> block;
   for (const Part& part : parts) {
     for (std::int64_t first = part.first; first < part.last; first += kStreamBlock) {

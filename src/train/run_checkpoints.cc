@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <new>
 
+#include "base/durable_file.h"
 #include "base/error.h"
 #include "checkpoint/checkpoint_reader.h"
 
@@ -194,8 +195,7 @@ void RunCheckpoints::Save(const SavedProgress& progress, std::span<const OwnedSt
 
 void RunCheckpoints::AwaitSaveBefore(std::int64_t step) {
   const std::string run = std::filesystem::path(options_.folder).parent_path().string();
-  std::error_code error;
-  if (world_.rank() == 0 && !run.empty() && !std::filesystem::exists(run, error) && !error) {
+  if (world_.rank() == 0 && !run.empty() && IsGone(run)) {
     Say(fmt::format("'{}' has been removed: the checkpoint of step {} makes it anew, what else was in it is lost", run,
                     step));
   }

@@ -1,16 +1,20 @@
 #include "apps/program.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <sstream>
 #include <stdexcept>
+
+#include "device/host_memory.h"
 
 namespace trireme {
 namespace {
@@ -91,6 +95,15 @@ Outcome Workplace::End(pid_t program, int signal) const {
 }
 
 Outcome Workplace::Run(const std::vector<std::string>& arguments) const { return End(Start(arguments), 0); }
+
+std::string LargeRecipe(int data_ranks) {
+  // Blocks of 201 M parameters at 16 bytes.
+  const std::int64_t layers = std::max<std::int64_t>(1, HostMemoryBytes() * 3 / 4 / (16 * 201'000'000LL));
+  return fmt::format(
+      "model = {{ layers = {}, hidden = 4096, heads = 32, vocabulary = 64, sequence = 16 }}\n"
+      "layout.data = {}\nbatch.global = {}\ndata.source = 'synthetic'\ntrain.device = 'cpu'\n",
+      layers, data_ranks, data_ranks);
+}
 
 std::string TinyRecipe() {
   return R"([model]

@@ -1,14 +1,10 @@
 // What refuses a run of several processes: found together, before anything is written.
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
 
-#include <algorithm>
-
 #include "apps/program.h"
-#include "device/host_memory.h"
 
 namespace trireme {
 namespace {
@@ -24,13 +20,8 @@ Outcome RunProcesses(const Workplace& place, int ranks, const std::vector<std::s
 }
 
 TEST(TrainOverMpi, RanksWithoutRoomOnTheirMachineAreRefusedBeforeAnythingIsWritten) {
-  // Each of two ranks takes three quarters of the memory: blocks of 201 M parameters at 16 bytes.
-  const std::int64_t layers = std::max<std::int64_t>(1, HostMemoryBytes() * 3 / 4 / (16 * 201'000'000LL));
   const Workplace place;
-  place.Write("recipe.toml",
-              fmt::format("model = {{ layers = {}, hidden = 4096, heads = 32, vocabulary = 64, sequence = 16 }}\n"
-                          "layout.data = 2\nbatch.global = 2\ndata.source = 'synthetic'\ntrain.device = 'cpu'\n",
-                          layers));
+  place.Write("recipe.toml", LargeRecipe(2));
   const Outcome outcome = RunProcesses(place, 2, {"train", "recipe.toml", "--run", "run"});
   EXPECT_EQ(outcome.code, 2) << outcome.out << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("trireme: rank 0: the 2 ranks of this machine need"));

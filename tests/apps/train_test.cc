@@ -9,7 +9,6 @@
 #include <thread>
 
 #include "apps/program.h"
-#include "device/host_memory.h"
 
 namespace trireme {
 namespace {
@@ -47,13 +46,8 @@ TEST(DryRun, PrintsEveryKeyWithItsOriginAndWritesNothing) {
 }
 
 TEST(Train, ARunWithoutRoomForTheCopyOfItsStateIsRefusedBeforeAnythingIsWritten) {
-  // Blocks of 201 M parameters that take three quarters of the memory at 16 bytes each; the copy takes 12 more.
-  const std::int64_t layers = std::max<std::int64_t>(1, HostMemoryBytes() * 3 / 4 / (16 * 201'000'000LL));
   const Workplace place;
-  place.Write("recipe.toml",
-              fmt::format("model = {{ layers = {}, hidden = 4096, heads = 32, vocabulary = 64, sequence = 16 }}\n"
-                          "data.source = 'synthetic'\ntrain.device = 'cpu'\n",
-                          layers));
+  place.Write("recipe.toml", LargeRecipe(1));
   const Outcome outcome = place.Run({"train", "recipe.toml", "--run", "run"});
   EXPECT_EQ(outcome.code, 2) << outcome.out;
   EXPECT_THAT(outcome.err, HasSubstr("for the copy that checkpoints are written from"));
