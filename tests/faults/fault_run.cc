@@ -113,10 +113,18 @@ std::int64_t FaultRun::LoggedStep() const {
   return step;
 }
 
-void FaultRun::AwaitStep(std::int64_t step) const {
-  for (int i = 0; i < 2000 && LoggedStep() < step; ++i) {
+void FaultRun::Await(const std::function<bool()>& done) {
+  for (int i = 0; i < 24'000 && !done(); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
+}
+
+void FaultRun::AwaitStep(std::int64_t step) const {
+  Await([&] { return LoggedStep() >= step; });
+}
+
+void FaultRun::AwaitSave() const {
+  Await([&] { return SavedStep() >= 0; });
 }
 
 std::int64_t FaultRun::SavedStep() const {

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -32,8 +33,11 @@ class FaultRun {
 
   std::string folder() const { return folder_ + "/run"; }
   std::string recipe() const { return folder_ + "/recipe.toml"; }
-  // Returns when a line of metrics.jsonl tells of this step or a later one, or after 20 s.
+  // Returns when a line of metrics.jsonl tells of this step or a later one; gives up after minutes, so that a run that
+  // died fails the test's next line. No load of the machine makes a step take that long.
   void AwaitStep(std::int64_t step) const;
+  // The same for any complete checkpoint.
+  void AwaitSave() const;
   // What the program started last has said so far, on both streams.
   std::string Output() const;
   // The newest step that metrics.jsonl tells of; 0: none.
@@ -48,6 +52,8 @@ class FaultRun {
   std::string UntouchedDigest() const;
 
  private:
+  static void Await(const std::function<bool()>& done);
+
   std::string folder_;
   std::vector<std::string> overrides_;
 };
