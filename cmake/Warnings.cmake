@@ -8,12 +8,20 @@ target_compile_options(trireme_flags INTERFACE
   $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-pass-failed>
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${TRIREME_WERROR}>>:-Werror>)
 
-# CPU kernels alone are tuned for the machine. GCC 12.2 copies 32-byte constants wrongly under some -march=native
-# choices, so there moves wider than 16 bytes are left to the vectoriser.
+# Flags of CPU kernels. GCC 12.2 copies 32-byte constants wrongly at some levels, so moves wider than 16 bytes are left to
+# the vectoriser. TRIREME_NATIVE compiles for the building machine instead of for every level.
+include(CheckCXXCompilerFlag)
 set(TRIREME_KERNEL_FLAGS "")
+check_cxx_compiler_flag("-mmove-max=128 -mstore-max=128" TRIREME_HAS_MOVE_MAX)
+if(TRIREME_HAS_MOVE_MAX)
+  list(APPEND TRIREME_KERNEL_FLAGS -mmove-max=128 -mstore-max=128)
+endif()
 if(TRIREME_NATIVE)
-  set(TRIREME_KERNEL_FLAGS -march=native)
-  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
-    list(APPEND TRIREME_KERNEL_FLAGS -mmove-max=128 -mstore-max=128)
+  check_cxx_compiler_flag(-march=native TRIREME_HAS_MARCH_NATIVE)
+  check_cxx_compiler_flag(-mcpu=native TRIREME_HAS_MCPU_NATIVE)
+  if(TRIREME_HAS_MARCH_NATIVE)
+    list(APPEND TRIREME_KERNEL_FLAGS -march=native)
+  elseif(TRIREME_HAS_MCPU_NATIVE)
+    list(APPEND TRIREME_KERNEL_FLAGS -mcpu=native)
   endif()
 endif()

@@ -1,10 +1,15 @@
-#include "device/cpu/cpu_ops.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "device/cpu/activation.cc"
+#include <hwy/foreach_target.h>
+
+#include "device/cpu/cpu_ops-inl.h"
 #include "device/cpu/dispatch.h"
 #include "device/cpu/narrow.h"
 #include "device/cpu/parallel.h"
 #include "device/cpu/vector_math.h"
 
-namespace trireme {
+HWY_BEFORE_NAMESPACE();
+namespace trireme::HWY_NAMESPACE {
 namespace {
 
 template <typename T>
@@ -89,4 +94,5 @@ void CpuOps::DoActivationBackward(ActivationKind kind, const Tensor& grad_out, c
   });
 }
 
-}  // namespace trireme
+}  // namespace trireme::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

@@ -1,12 +1,17 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "device/cpu/attention.cc"
+#include <hwy/foreach_target.h>
+
 #include <cmath>
 
-#include "device/cpu/attention_tiles.h"
-#include "device/cpu/cpu_ops.h"
+#include "device/cpu/attention_tiles-inl.h"
+#include "device/cpu/cpu_ops-inl.h"
 #include "device/cpu/dispatch.h"
 #include "device/cpu/narrow.h"
 #include "device/cpu/parallel.h"
 
-namespace trireme {
+HWY_BEFORE_NAMESPACE();
+namespace trireme::HWY_NAMESPACE {
 namespace {
 
 // Buffers of one thread.
@@ -143,4 +148,5 @@ void CpuOps::DoAttentionForward(const AttentionArgs& args) {
   });
 }
 
-}  // namespace trireme
+}  // namespace trireme::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

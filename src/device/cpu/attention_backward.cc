@@ -1,12 +1,17 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "device/cpu/attention_backward.cc"
+#include <hwy/foreach_target.h>
+
 #include <algorithm>
 
-#include "device/cpu/attention_tiles.h"
-#include "device/cpu/cpu_ops.h"
+#include "device/cpu/attention_tiles-inl.h"
+#include "device/cpu/cpu_ops-inl.h"
 #include "device/cpu/dispatch.h"
 #include "device/cpu/narrow.h"
 #include "device/cpu/parallel.h"
 
-namespace trireme {
+HWY_BEFORE_NAMESPACE();
+namespace trireme::HWY_NAMESPACE {
 namespace {
 
 // Buffers of one thread, cut from one piece of memory. Without memory it only counts.
@@ -230,4 +235,5 @@ void CpuOps::DoAttentionBackward(const AttentionArgs& args) {
   });
 }
 
-}  // namespace trireme
+}  // namespace trireme::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

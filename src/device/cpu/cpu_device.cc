@@ -7,7 +7,7 @@
 
 namespace trireme {
 
-CpuDevice::CpuDevice(const DeviceOptions& options) : ops_(options.threads) {}
+CpuDevice::CpuDevice(const DeviceOptions& options) : ops_(MakeCpuOps(ChosenCpuLevel(), options.threads)) {}
 
 void CpuDevice::CopyToHost(void* host, const void* device, std::int64_t bytes) {
   if (bytes > 0) {

@@ -1,6 +1,7 @@
 // The host as a device: aligned heap memory, copies as memcpy, operations that are done when they return.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "device/cpu/cpu_ops.h"
@@ -12,20 +13,20 @@ class CpuDevice final : public Device {
  public:
   explicit CpuDevice(const DeviceOptions& options);
 
-  std::string description() const override { return ops_.description(); }
+  std::string description() const override { return ops_->description(); }
   bool is_host() const override { return true; }
   void* Allocate(std::int64_t bytes) override { return AllocateHost(bytes); }
   void Free(void* memory) override { FreeHost(memory); }
   void CopyToHost(void* host, const void* device, std::int64_t bytes) override;
   void CopyFromHost(void* device, const void* host, std::int64_t bytes) override;
   void Synchronize() override {}
-  Ops& ops() override { return ops_; }
-  std::int64_t internal_bytes() const override { return ops_.internal_bytes(); }
+  Ops& ops() override { return *ops_; }
+  std::int64_t internal_bytes() const override { return ops_->internal_bytes(); }
   std::int64_t memory_bytes() const override;
   double peak_flops(DType) const override { return 0; }
 
  private:
-  CpuOps ops_;
+  std::unique_ptr<HostOps> ops_;
 };
 
 }  // namespace trireme

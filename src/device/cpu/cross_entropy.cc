@@ -1,14 +1,19 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "device/cpu/cross_entropy.cc"
+#include <hwy/foreach_target.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "device/cpu/cpu_ops.h"
+#include "device/cpu/cpu_ops-inl.h"
 #include "device/cpu/dispatch.h"
 #include "device/cpu/narrow.h"
 #include "device/cpu/parallel.h"
 #include "device/cpu/vector_math.h"
 
-namespace trireme {
+HWY_BEFORE_NAMESPACE();
+namespace trireme::HWY_NAMESPACE {
 namespace {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
@@ -138,4 +143,5 @@ void CpuOps::DoLossSum(const Tensor& losses, const Tensor& weights, const Tensor
   sums.as<float>()[1] = static_cast<float>(weight_sum);
 }
 
-}  // namespace trireme
+}  // namespace trireme::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

@@ -1,13 +1,18 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "device/cpu/decode_attention.cc"
+#include <hwy/foreach_target.h>
+
 #include <algorithm>
 #include <cstring>
 
-#include "device/cpu/cpu_ops.h"
+#include "device/cpu/cpu_ops-inl.h"
 #include "device/cpu/dispatch.h"
 #include "device/cpu/narrow.h"
 #include "device/cpu/parallel.h"
 #include "device/cpu/vector_math.h"
 
-namespace trireme {
+HWY_BEFORE_NAMESPACE();
+namespace trireme::HWY_NAMESPACE {
 namespace {
 
 // One (sequence, key head) of a call: a thread's unit of work, since it alone touches that slice of the caches.
@@ -121,4 +126,5 @@ void CpuOps::DoDecodeAttention(const DecodeAttentionArgs& args) {
   });
 }
 
-}  // namespace trireme
+}  // namespace trireme::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

@@ -1,13 +1,18 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "device/cpu/elementwise.cc"
+#include <hwy/foreach_target.h>
+
 #include <algorithm>
 #include <cstring>
 
 #include "base/random_normal.h"
-#include "device/cpu/cpu_ops.h"
+#include "device/cpu/cpu_ops-inl.h"
 #include "device/cpu/dispatch.h"
 #include "device/cpu/narrow.h"
 #include "device/cpu/parallel.h"
 
-namespace trireme {
+HWY_BEFORE_NAMESPACE();
+namespace trireme::HWY_NAMESPACE {
 namespace {
 
 template <typename T>
@@ -35,12 +40,6 @@ void DrawRange(float* to, std::int64_t count, const NormalDraw& draw, std::int64
 }
 
 }  // namespace
-
-std::int64_t CpuOps::internal_bytes() const {
-  return scratch_.bytes() + matmul_->internal_bytes() +
-         static_cast<std::int64_t>((wide_a_.capacity() + wide_b_.capacity()) * sizeof(BFloat16)) +
-         static_cast<std::int64_t>(rotary_.values.size() * sizeof(float));
-}
 
 void CpuOps::DoFill(const Tensor& t, float value) {
   if (value == 0) {
@@ -121,4 +120,5 @@ void CpuOps::DoApplyDropout(const Tensor& out, const Tensor& in, const Dropout& 
   });
 }
 
-}  // namespace trireme
+}  // namespace trireme::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

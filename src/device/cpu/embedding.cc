@@ -1,11 +1,16 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "device/cpu/embedding.cc"
+#include <hwy/foreach_target.h>
+
 #include <cstring>
 
-#include "device/cpu/cpu_ops.h"
+#include "device/cpu/cpu_ops-inl.h"
 #include "device/cpu/dispatch.h"
 #include "device/cpu/narrow.h"
 #include "device/cpu/parallel.h"
 
-namespace trireme {
+HWY_BEFORE_NAMESPACE();
+namespace trireme::HWY_NAMESPACE {
 namespace {
 
 // A range of columns of `row` added to fp32.
@@ -87,4 +92,5 @@ void CpuOps::DoPositionsBackward(const PositionArgs& args) {
   });
 }
 
-}  // namespace trireme
+}  // namespace trireme::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

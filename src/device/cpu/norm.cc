@@ -1,13 +1,18 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "device/cpu/norm.cc"
+#include <hwy/foreach_target.h>
+
 #include <algorithm>
 #include <cmath>
 
 #include "base/random.h"
-#include "device/cpu/cpu_ops.h"
+#include "device/cpu/cpu_ops-inl.h"
 #include "device/cpu/dispatch.h"
 #include "device/cpu/narrow.h"
 #include "device/cpu/parallel.h"
 
-namespace trireme {
+HWY_BEFORE_NAMESPACE();
+namespace trireme::HWY_NAMESPACE {
 namespace {
 
 // row = x + dropout(branch + bias), rounded as the stored sum, so that a norm recomputed from the sum is the same.
@@ -222,4 +227,5 @@ void CpuOps::DoNormBackward(const NormBackwardArgs& args) {
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

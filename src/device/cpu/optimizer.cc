@@ -1,13 +1,18 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "device/cpu/optimizer.cc"
+#include <hwy/foreach_target.h>
+
 #include <bit>
 #include <cmath>
 
 #include "base/split_float.h"
 #include "base/stochastic_round.h"
-#include "device/cpu/cpu_ops.h"
+#include "device/cpu/cpu_ops-inl.h"
 #include "device/cpu/dispatch.h"
 #include "device/cpu/parallel.h"
 
-namespace trireme {
+HWY_BEFORE_NAMESPACE();
+namespace trireme::HWY_NAMESPACE {
 namespace {
 
 // What is the same for every element of a range.
@@ -120,4 +125,5 @@ void CpuOps::DoJoin(const Tensor& to, const Tensor& high, const Tensor& low) {
   });
 }
 
-}  // namespace trireme
+}  // namespace trireme::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

@@ -1,15 +1,20 @@
 // fp8 on the host: real bits in memory, products in bf16, which holds every fp8 number times a power of two exactly.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "device/cpu/quantize.cc"
+#include <hwy/foreach_target.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
 
 #include "base/float8.h"
-#include "device/cpu/cpu_ops.h"
+#include "device/cpu/cpu_ops-inl.h"
 #include "device/cpu/dispatch.h"
 #include "device/cpu/parallel.h"
 
-namespace trireme {
+HWY_BEFORE_NAMESPACE();
+namespace trireme::HWY_NAMESPACE {
 namespace {
 
 // Compares magnitudes by their bits, so that NaN counts as the largest.
@@ -76,4 +81,5 @@ void CpuOps::DoMatmul(const MatmulArgs& args) {
   matmul_->Run(wide);
 }
 
-}  // namespace trireme
+}  // namespace trireme::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

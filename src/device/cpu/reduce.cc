@@ -1,11 +1,16 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "device/cpu/reduce.cc"
+#include <hwy/foreach_target.h>
+
 #include <algorithm>
 
-#include "device/cpu/cpu_ops.h"
+#include "device/cpu/cpu_ops-inl.h"
 #include "device/cpu/dispatch.h"
 #include "device/cpu/narrow.h"
 #include "device/cpu/parallel.h"
 
-namespace trireme {
+HWY_BEFORE_NAMESPACE();
+namespace trireme::HWY_NAMESPACE {
 namespace {
 
 constexpr std::int64_t kReduceBlock = 1024;
@@ -101,4 +106,5 @@ void CpuOps::DoSumOfSquares(std::span<const Tensor> ranges, const Tensor& sums) 
   });
 }
 
-}  // namespace trireme
+}  // namespace trireme::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

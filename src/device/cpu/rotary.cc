@@ -1,11 +1,14 @@
-#include <cmath>
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "device/cpu/rotary.cc"
+#include <hwy/foreach_target.h>
 
-#include "device/cpu/cpu_ops.h"
+#include "device/cpu/cpu_ops-inl.h"
 #include "device/cpu/dispatch.h"
 #include "device/cpu/narrow.h"
 #include "device/cpu/parallel.h"
 
-namespace trireme {
+HWY_BEFORE_NAMESPACE();
+namespace trireme::HWY_NAMESPACE {
 namespace {
 
 template <typename T>
@@ -21,26 +24,6 @@ void RotateHead(T* head, const float* cosines, const float* sines, std::int64_t 
 }
 
 }  // namespace
-
-void CpuOps::PrepareRotary(const RotaryArgs& args) {
-  if (rotary_.sequence == args.sequence && rotary_.head_size == args.head_size && rotary_.theta == args.theta) {
-    return;
-  }
-  const std::int64_t half = args.head_size / 2;
-  rotary_ = {args.sequence, args.head_size, args.theta, {}};
-  rotary_.values.resize(static_cast<std::size_t>(2 * args.sequence * half));
-  float* cosines = rotary_.values.data();
-  float* sines = cosines + args.sequence * half;
-  for (std::int64_t i = 0; i < half; ++i) {
-    const double frequency =
-        std::pow(static_cast<double>(args.theta), -2.0 * static_cast<double>(i) / static_cast<double>(args.head_size));
-    for (std::int64_t position = 0; position < args.sequence; ++position) {
-      const double angle = static_cast<double>(position) * frequency;
-      cosines[position * half + i] = static_cast<float>(std::cos(angle));
-      sines[position * half + i] = static_cast<float>(std::sin(angle));
-    }
-  }
-}
 
 void CpuOps::DoRotary(const RotaryArgs& args) {
   PrepareRotary(args);
@@ -64,4 +47,5 @@ void CpuOps::DoRotary(const RotaryArgs& args) {
   });
 }
 
-}  // namespace trireme
+}  // namespace trireme::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

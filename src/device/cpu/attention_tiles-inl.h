@@ -1,17 +1,24 @@
 // What the two attention passes share: where heads lie in packed rows, which keys a block of queries sees, and the
 // softmax weights of a block. A block is kQueryBlock queries of one head against all keys that any of them sees, so
-// the largest buffer is kQueryBlock x T.
-#pragma once
-
+// the largest buffer is kQueryBlock x T. Compiled once per instruction level: Highway's guard instead of #pragma once.
 #include <algorithm>
 #include <cstdint>
 #include <limits>
 
-#include "device/cpu/tile_product.h"
 #include "device/cpu/vector_math.h"
 #include "device/ops.h"
 
-namespace trireme {
+#if defined(TRIREME_ATTENTION_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TRIREME_ATTENTION_TILES_INL_H_
+#undef TRIREME_ATTENTION_TILES_INL_H_
+#else
+#define TRIREME_ATTENTION_TILES_INL_H_
+#endif
+
+#include "device/cpu/tile_product-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace trireme::HWY_NAMESPACE {
 
 inline constexpr std::int64_t kQueryBlock = 4 * kTileRows;
 
@@ -106,4 +113,7 @@ inline void ClearOutside(float* row, const KeyRange& range, std::int64_t keys) {
   std::fill(row + range.end, row + std::max(keys, range.end), 0.0F);
 }
 
-}  // namespace trireme
+}  // namespace trireme::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif
