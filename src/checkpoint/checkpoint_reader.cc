@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/platform.h"
 #include "data/input_file.h"
 
 namespace trireme {
@@ -178,12 +179,13 @@ void CheckpointReader::AddShard(std::int64_t index) {
 
 void CheckpointReader::CheckCounts() const {
   for (const StoredTensor& tensor : tensors_) {
-    __int128 count = 0;
+    WideCount count = 0;
     for (const StoredSlice& stored : tensor.slices) {
-      count += stored.slice.count();
+      count += static_cast<WideCount>(stored.slice.count());
     }
-    Require(count == tensor.about.shape.count(), "'{}': the shards hold {} of the {} elements of '{}'", folder_,
-            static_cast<std::int64_t>(count), tensor.about.shape.count(), Label(tensor.about));
+    Require(count == static_cast<WideCount>(tensor.about.shape.count()),
+            "'{}': the shards hold {} of the {} elements of '{}'", folder_, static_cast<std::int64_t>(count),
+            tensor.about.shape.count(), Label(tensor.about));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/platform.h"
 #include "base/shape.h"
 #include "checkpoint/bounded_json.h"
 
@@ -36,11 +37,11 @@ std::int64_t CheckedBytes(const SafetensorsEntry& entry, std::int64_t file_bytes
   if (std::find(entry.shape.begin(), entry.shape.end(), 0) != entry.shape.end()) {
     return 0;
   }
-  auto bytes = static_cast<__int128>(SafetensorsElementBytes(entry.dtype, origin));
+  auto bytes = static_cast<WideCount>(SafetensorsElementBytes(entry.dtype, origin));
   for (const std::int64_t extent : entry.shape) {
-    bytes *= extent;
-    Require(bytes <= file_bytes, "'{}': the shape of '{}' asks for more bytes than the file of {} has", origin,
-            entry.name, file_bytes);
+    bytes *= static_cast<WideCount>(extent);
+    Require(bytes <= static_cast<WideCount>(file_bytes),
+            "'{}': the shape of '{}' asks for more bytes than the file of {} has", origin, entry.name, file_bytes);
   }
   return static_cast<std::int64_t>(bytes);
 }

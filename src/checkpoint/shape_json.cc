@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/platform.h"
 #include "checkpoint/bounded_json.h"
 
 namespace trireme {
@@ -19,10 +20,10 @@ Shape ParseShape(const nlohmann::json& list, const std::string& origin, const st
   const auto extents = CountsOf(list, "shape of " + tensor, origin);
   Require(!extents.empty() && extents.size() <= Shape::kMaxRank, "'{}': '{}' has {} dims; 1 to {} are known", origin,
           tensor, extents.size(), Shape::kMaxRank);
-  __int128 count = 1;
+  WideCount count = 1;
   for (const std::int64_t extent : extents) {
-    count *= extent;
-    Require(extent > 0 && count <= (__int128{1} << 53), "'{}': the shape of '{}' has an impossible extent {}", origin,
+    count *= static_cast<WideCount>(extent);
+    Require(extent > 0 && count <= (WideCount{1} << 53), "'{}': the shape of '{}' has an impossible extent {}", origin,
             tensor, extent);
   }
   switch (extents.size()) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/platform.h"
 
 namespace trireme {
 namespace {
@@ -74,19 +75,20 @@ std::int64_t HighestOf(std::span<const SlicePiece> pieces) {
 
 void RequireWithin(std::span<const SlicePiece> pieces, const PieceBounds& bounds, const std::string& origin,
                    const std::string& tensor) {
-  __int128 elements = 0;
+  WideCount elements = 0;
   for (const SlicePiece& piece : pieces) {
     Require(piece.first >= 0 && piece.count > 0 && piece.times > 0 && (piece.times == 1 || piece.stride >= piece.count),
             "'{}': a piece [{}, {}, {}, {}] of '{}' is no run of elements", origin, piece.first, piece.count,
             piece.stride, piece.times, tensor);
-    const __int128 end =
-        static_cast<__int128>(piece.times - 1) * piece.stride + piece.first + static_cast<__int128>(piece.count);
-    Require(end <= bounds.count, "'{}': a piece [{}, {}, {}, {}] leaves the {} elements of '{}'", origin, piece.first,
-            piece.count, piece.stride, piece.times, bounds.count, tensor);
-    elements += static_cast<__int128>(piece.count) * piece.times;
+    const WideCount end = (piece.times == 1 ? 0 : WideProduct(piece.times - 1, piece.stride)) +
+                          static_cast<WideCount>(piece.first) + static_cast<WideCount>(piece.count);
+    Require(end <= static_cast<WideCount>(bounds.count),
+            "'{}': a piece [{}, {}, {}, {}] leaves the {} elements of '{}'", origin, piece.first, piece.count,
+            piece.stride, piece.times, bounds.count, tensor);
+    elements += WideProduct(piece.count, piece.times);
   }
-  Require(elements == bounds.elements, "'{}': the pieces of '{}' do not have the {} elements that are stored", origin,
-          tensor, bounds.elements);
+  Require(elements == static_cast<WideCount>(bounds.elements),
+          "'{}': the pieces of '{}' do not have the {} elements that are stored", origin, tensor, bounds.elements);
 }
 
 }  // namespace trireme

@@ -36,7 +36,7 @@ std::optional<int> FirstOf(std::initializer_list<const char*> names) {
 }  // namespace
 
 bool LaunchedByMpi() {
-  // Open MPI, MPICH and Intel MPI, PMIx launchers (PRRTE, srun --mpi=pmix).
+  // Open MPI; MPICH's Hydra, Intel MPI and MVAPICH; PMIx launchers (PRRTE, srun --mpi=pmix).
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"}) {
     if (IntegerFromEnvironment(name).has_value()) {
       return true;
@@ -52,7 +52,7 @@ std::optional<int> RankFromEnvironment() {
 }
 
 std::optional<int> LocalRankFromEnvironment() {
-  return FirstOf({"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"});
+  return FirstOf({"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "MV2_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"});
 }
 
 }  // namespace trireme

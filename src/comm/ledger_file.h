@@ -1,4 +1,4 @@
-// The bytes of a ledger file, shared by its writer and its reader. Little-endian, as every machine this runs on.
+// The bytes of a ledger file, shared by its writer and its reader. Little-endian (base/platform.h).
 #pragma once
 
 #include <array>

@@ -1,15 +1,13 @@
 #include "data/token_kind.h"
 
-#include <bit>
 #include <cassert>
 #include <cstring>
 #include <limits>
 
 #include "base/error.h"
+#include "base/platform.h"  // for the byte order
 
 namespace trireme {
-
-static_assert(std::endian::native == std::endian::little, "indexed datasets are little endian");
 
 namespace {
 

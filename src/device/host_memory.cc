@@ -6,6 +6,8 @@
 #include <fstream>
 #include <limits>
 
+#include "base/platform.h"
+
 namespace trireme {
 namespace {
 
@@ -29,7 +31,7 @@ std::int64_t LeastAround(const std::string& all, std::string group, const std::s
 }  // namespace
 
 std::int64_t HostMemoryBytes(const std::string& root) {
-  std::int64_t bytes = sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGE_SIZE);
+  std::int64_t bytes = sysconf(_SC_PHYS_PAGES) * PageBytes();
   std::ifstream groups(root + "/proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
     // "0::/user.slice/job" of version 2, "5:cpu,memory:/job" of version 1.

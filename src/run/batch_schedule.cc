@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "base/platform.h"
 #include "base/shape.h"
 #include "run/run_config.h"
 
@@ -15,8 +16,8 @@ std::int64_t RampSteps(const BatchConfig& config) {
 // First sample at which `step` increments have been made.
 std::int64_t StartOf(const BatchConfig& config, std::int64_t step) {
   const std::int64_t steps = RampSteps(config);
-  const auto product = static_cast<__int128>(step) * config.ramp_samples;
-  return static_cast<std::int64_t>((product + steps - 1) / steps);
+  const WideCount product = WideProduct(step, config.ramp_samples);
+  return static_cast<std::int64_t>((product + static_cast<WideCount>(steps - 1)) / static_cast<WideCount>(steps));
 }
 
 // A stretch of equal batches: `steps` of `size` samples from `first` samples consumed.
@@ -53,7 +54,8 @@ std::int64_t BatchSchedule::GlobalBatchAt(std::int64_t consumed_samples) const {
   if (steps == 0 || consumed_samples >= config_.ramp_samples) {
     return config_.global;
   }
-  const auto made = static_cast<std::int64_t>(static_cast<__int128>(consumed_samples) * steps / config_.ramp_samples);
+  const auto made =
+      static_cast<std::int64_t>(WideProduct(consumed_samples, steps) / static_cast<WideCount>(config_.ramp_samples));
   return config_.ramp_start + made * config_.ramp_increment;
 }
 

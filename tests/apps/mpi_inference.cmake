@@ -1,5 +1,5 @@
 # Trains a tiny model, then generates and evaluates with it as threads and under mpirun: both must say the same.
-#   cmake -DPROGRAM=… -DMPIRUN=… -DFOLDER=… -P mpi_inference.cmake
+#   cmake -DPROGRAM=… -DLAUNCH="mpirun;…" -DFOLDER=… -P mpi_inference.cmake
 file(REMOVE_RECURSE ${FOLDER})
 file(MAKE_DIRECTORY ${FOLDER})
 file(WRITE ${FOLDER}/recipe.toml [[
@@ -16,7 +16,7 @@ function(run)
   set(result "${out}" PARENT_SCOPE)
 endfunction()
 
-set(mpirun ${MPIRUN} --allow-run-as-root --oversubscribe -n 2)
+set(mpirun ${LAUNCH} -n 2)
 run(${PROGRAM} train recipe.toml --run run)
 run(${PROGRAM} checkpoint export run exported)
 foreach(line "generate;run;--prompt;ab;--tokens;12;--seed;3" "generate;exported;--prompt;ab;--tokens;12;--seed;3"

@@ -11,9 +11,9 @@ namespace {
 class LaunchEnvironment : public testing::Test {
  protected:
   LaunchEnvironment() {
-    for (const char* name :
-         {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "PMI_SIZE", "PMI_RANK",
-          "PMIX_RANK", "MPI_LOCALRANKID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"}) {
+    for (const char* name : {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "PMI_SIZE",
+                             "PMI_RANK", "PMIX_RANK", "MPI_LOCALRANKID", "MV2_COMM_WORLD_LOCAL_RANK", "SLURM_PROCID",
+                             "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"}) {
       const char* const value = std::getenv(name);
       saved_.emplace_back(name, value == nullptr ? std::nullopt : std::optional<std::string>(value));
       unsetenv(name);
@@ -42,6 +42,15 @@ TEST_F(LaunchEnvironment, OfMpirunIsRecognised) {
   EXPECT_TRUE(LaunchedByMpi());
   EXPECT_EQ(RankFromEnvironment(), 11);
   EXPECT_EQ(LocalRankFromEnvironment(), 3);
+}
+
+TEST_F(LaunchEnvironment, OfHydraIsRecognised) {
+  setenv("PMI_SIZE", "4", 1);
+  setenv("PMI_RANK", "2", 1);
+  setenv("MPI_LOCALRANKID", "0", 1);
+  EXPECT_TRUE(LaunchedByMpi());
+  EXPECT_EQ(RankFromEnvironment(), 2);
+  EXPECT_EQ(LocalRankFromEnvironment(), 0);
 }
 
 TEST_F(LaunchEnvironment, OfSrunIsRecognisedButNotThatOfABatchScript) {

@@ -117,7 +117,7 @@ TEST(SignalsOverMpi, TerminatedAtAnyMomentItLosesNoStep) {
   std::int64_t before = 0;
   for (int i = 0; i < times; ++i) {
     const pid_t launcher =
-        run.Start({}, {"sh", "-c", "exec " TRIREME_LAUNCHER " --mca odls_base_sigkill_timeout 5 -n 4 \"$@\"", "sh"});
+        run.Start({}, {"sh", "-c", "OMPI_MCA_odls_base_sigkill_timeout=5 exec " TRIREME_LAUNCHER " -n 4 \"$@\"", "sh"});
     run.AwaitStep(before + 1);
     std::this_thread::sleep_for(std::chrono::milliseconds(RandomBelow(4, static_cast<std::uint64_t>(i), 100)));
     const pid_t rank = ReadLedger(run.folder() + "/flight/" + LedgerName(i % 4), LedgerPart::kHead).pid;
