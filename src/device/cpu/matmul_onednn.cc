@@ -1,4 +1,4 @@
-// Matrix products through oneDNN's matmul primitive (the 2.x interface), one primitive for each shape met.
+// Matrix products through oneDNN's matmul primitive (its interfaces 2 and 3), one primitive for each shape met.
 #include <omp.h>
 
 #include <dnnl.hpp>
@@ -47,6 +47,22 @@ dnnl::memory::desc MatrixOf(const Tensor& tensor, bool transposed) {
     return {{tensor.shape[1], tensor.shape[0]}, TypeOf(tensor), dnnl::memory::dims{1, stride}};
   }
   return {{tensor.shape[0], tensor.shape[1]}, TypeOf(tensor), dnnl::memory::dims{stride, 1}};
+}
+
+// oneDNN 2 describes a product before it chooses an implementation, oneDNN 3 does both at once. `bias` may be empty.
+template <typename Matmul>
+typename Matmul::primitive_desc Choose(const dnnl::engine& engine, const dnnl::memory::desc& a,
+                                       const dnnl::memory::desc& b, const dnnl::memory::desc& bias,
+                                       const dnnl::memory::desc& c, const dnnl::primitive_attr& attributes) {
+  const bool biased = bias.get_size() > 0;
+  if constexpr (requires { typename Matmul::desc; }) {
+    using Description = typename Matmul::desc;
+    return {biased ? Description(a, b, bias, c) : Description(a, b, c), attributes, engine};
+  } else if (biased) {
+    return {engine, a, b, bias, c, attributes};
+  } else {
+    return {engine, a, b, c, attributes};
+  }
 }
 
 template <typename T>
@@ -122,9 +138,10 @@ class OnednnEngine final : public MatmulEngine {
       operations.append_sum(1.0F);
       attributes.set_post_ops(operations);
     }
-    const dnnl::memory::desc bias({1, args.c.shape[1]}, TypeOf(args.a), dnnl::memory::format_tag::ab);
-    const auto description = args.bias.given() ? dnnl::matmul::desc(a, b, bias, c) : dnnl::matmul::desc(a, b, c);
-    const dnnl::matmul::primitive_desc chosen(description, attributes, engine_);
+    const dnnl::memory::desc bias =
+        args.bias.given() ? dnnl::memory::desc({1, args.c.shape[1]}, TypeOf(args.a), dnnl::memory::format_tag::ab)
+                          : dnnl::memory::desc();
+    const auto chosen = Choose<dnnl::matmul>(engine_, a, b, bias, c, attributes);
     const dnnl::memory::desc scratch = chosen.scratchpad_desc();
     Product product{.primitive = dnnl::matmul(chosen),
                     .scratch_floats = CeilDiv(static_cast<std::int64_t>(scratch.get_size()), 4)};
