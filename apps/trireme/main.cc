@@ -39,7 +39,7 @@ int main(int argc, char** argv) {
   OpenStandardStreams();
   CLI::App app{"Trireme plans, trains and measures language models with tensor, pipeline and data parallelism."};
   app.require_subcommand(1);
-  app.set_version_flag("--version", "trireme " TRIREME_VERSION);
+  app.set_version_flag("--version", "trireme " TRIREME_VERSION "\n" TRIREME_BUILD);
   int exit_code = 0;
   trireme::AddPlanCommand(app, exit_code);
   trireme::AddTrainCommand(app, exit_code);
@@ -49,6 +49,8 @@ int main(int argc, char** argv) {
   trireme::AddGenerateCommand(app, exit_code);
   trireme::AddEvaluateCommand(app, exit_code);
   trireme::AddScheduleCommand(app, exit_code);
+  trireme::AddCompletionCommand(app, exit_code);
+  trireme::AddManualCommand(app, exit_code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

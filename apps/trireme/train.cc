@@ -9,6 +9,7 @@
 
 #include "apps/trireme/command_line.h"
 #include "apps/trireme/commands.h"
+#include "apps/trireme/plan_validate.h"
 #include "base/error.h"
 #include "checkpoint/tokenizer_places.h"
 #include "checkpoint/weight_source.h"
@@ -17,6 +18,7 @@
 #include "device/host_memory.h"
 #include "report/run_reporter.h"
 #include "run/run_config.h"
+#include "topology/settings.h"
 #include "train/joint_refusal.h"
 #include "train/memory_room.h"
 #include "train/run_lock.h"
@@ -70,6 +72,15 @@ void PrintResolved(const Recipe& recipe) {
     std::printf("%-34s = %-24s # %s\n", entry.key.c_str(), entry.value.c_str(),
                 origin == recipe.origins.end() ? "default" : origin->second.c_str());
   }
+}
+
+// A recipe that comes with the program may be given by its name alone.
+std::string RecipePath(const std::string& told) {
+  std::error_code status;
+  if (told.find('/') != std::string::npos || told.ends_with(".toml") || std::filesystem::exists(told, status)) {
+    return told;
+  }
+  return FindSettingsFile(DataFolder("", "recipes"), told, "recipe");
 }
 
 std::string TrainCommand::RunFolder() const {
@@ -145,12 +156,13 @@ int TrainCommand::Run() const {
     std::fputs(DescribeKeys().c_str(), stdout);
     return 0;
   }
-  Require(!recipe.empty(), "train needs a recipe: a TOML file such as recipes/quickstart.toml");
+  Require(!recipe.empty(),
+          "train needs a recipe: a TOML file such as recipes/quickstart.toml, or the name of one of those");
   std::vector<std::string> all = overrides;
   if (steps) {
     all.push_back(fmt::format("train.steps={}", *steps));
   }
-  const Recipe resolved = LoadRecipe(recipe, all, {.read_model = ReadModel});
+  const Recipe resolved = LoadRecipe(RecipePath(recipe), all, {.read_model = ReadModel});
   const RunConfig& config = resolved.config;
   const bool by_mpi = LaunchedByMpi();
   Require(!by_mpi || ranks == 0, "--ranks is for threads of one process; under mpirun or srun their -n decides");
@@ -230,7 +242,8 @@ int TrainCommand::Run() const {
 void AddTrainCommand(CLI::App& app, int& exit_code) {
   auto command = std::make_shared<TrainCommand>();
   CLI::App* train = app.add_subcommand("train", "Train a model as a recipe says; goes on from DIR's newest checkpoint");
-  train->add_option("recipe", command->recipe, "TOML file; every key has a default (--help-keys lists them)");
+  train->add_option("recipe", command->recipe,
+                    "TOML file, or the name of one of recipes/; every key has a default (--help-keys lists them)");
   train->add_option("--ranks", command->ranks, "Ranks as threads of this process; must equal the product of the axes")
       ->check(AboveZero());
   train->add_option("--set", command->overrides, "Override a key: layout.tensor=4")->take_all()->expected(1);
