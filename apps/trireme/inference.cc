@@ -3,7 +3,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <thread>
 
 #include "apps/trireme/command_line.h"
 #include "apps/trireme/commands.h"
@@ -21,7 +20,8 @@ void InferenceCommand::AddOptions(CLI::App& app) {
       ->check(AboveZero());
   app.add_option("--device", device, "auto, cpu or cuda");
   app.add_option("--dtype", dtype, "fp32 or bf16; what the run trained in when not given");
-  app.add_option("--threads", threads, "CPU threads a rank; all cores by default")->check(AboveZero());
+  app.add_option("--threads", threads, "CPU threads per rank; by default the cores are divided among the ranks")
+      ->check(AboveZero());
 }
 
 ModelFiles InferenceCommand::Open() const {
@@ -40,8 +40,7 @@ DType InferenceCommand::WorkingType(const ModelFiles& files) const {
 
 int InferenceCommand::RunRanks(const std::function<void(RankContext&)>& body) const {
   const int count = std::max(ranks, 1);
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  const DeviceOptions options{.kind = device, .threads = threads > 0 ? threads : std::max(cores / count, 1)};
+  const DeviceOptions options{.kind = device, .threads = threads};
   try {
     LaunchedByMpi() ? RunMpiRank(options, body) : RunThreadRanks(count, options, body);
   } catch (const Error& error) {

@@ -208,13 +208,16 @@ int TrainCommand::Run() const {
       refused = true;
       return;
     }
+    // The thread count that was worked out belongs to the bits of the run: run.toml and checkpoints name it.
+    RunConfig used = config;
+    used.train.threads = context.device.is_host() ? context.threads : config.train.threads;
     if (context.world.rank() == 0) {
-      std::ofstream(folder + "/run.toml") << ToToml(config);
+      std::ofstream(folder + "/run.toml") << ToToml(used);
       if (const std::string tokenizer = FindTokenizerOf(config); !tokenizer.empty()) {
         CopyTokenizer(tokenizer, folder);
       }
     }
-    const LoopResult own = RunTraining(config, context, {.train = train.get(), .validation = validation.get()},
+    const LoopResult own = RunTraining(used, context, {.train = train.get(), .validation = validation.get()},
                                        {.run_folder = no_checkpoint ? "" : folder,
                                         .signals = &signals,
                                         .leave_before_ns = leave_before_ns,
@@ -225,7 +228,8 @@ int TrainCommand::Run() const {
     }
   };
   const DeviceOptions device{.kind = config.train.device,
-                             .threads = config.train.threads > 0 ? config.train.threads : 1,
+                             .threads = config.train.threads,
+                             .pin = config.train.pin,
                              .deterministic = config.train.deterministic,
                              .tf32 = config.train.dtype == "tf32"};
   try {

@@ -1,14 +1,19 @@
 #!/usr/bin/env python3
-"""Trains the same GPT shapes with Trireme and with PyTorch on one GPU, alternating, and prints a table.
+"""Trains the same GPT and Llama shapes with Trireme and with PyTorch, alternating, and prints a table.
 
     python3 benchmarks/compare_pytorch/compare.py --trireme build/cuda/trireme
     python3 benchmarks/compare_pytorch/compare.py --trireme build/cuda/trireme --shapes "" --curves corpus.txt
+    python3 benchmarks/compare_pytorch/compare.py --trireme build/cpu/trireme --device cpu --python /usr/bin/python3
 
 For each shape and program: the best micro batch, found by climbing from the shape's own (twice as large as long as that
 is faster and fits, then half), which is the first round; in each further one the programs run one after another at it.
-Told are the median tokens/s of the rounds, model TFLOP/s and the ratio to torch.compile; then peak memory at the
-shape's own micro batch (or the one that was asked for), for all programs alike, and its ratio. All read random tokens:
-only the step is measured. A line on standard error tells of each run.
+Told are the median tokens/s of the rounds, model TFLOP/s and the ratio to PyTorch (on a GPU torch.compile, on a CPU the
+fastest of its ways); then peak memory at the shape's own micro batch (or the one that was asked for), for all programs
+alike, and its ratio. All read random tokens: only the step is measured. A line on standard error tells of each run.
+
+--device cpu compares at the shape's own micro batch with --threads threads, in each type of --dtype, and tells the share
+of the fastest product that `trireme machine` measures. PyTorch runs eagerly and, from 2.0 on, compiled; bf16 both under
+autocast, as Trireme keeps its weights, and wholly in bf16 with bf16 weights and moments, which is less work.
 
 --curves FILE (text, whose bytes are the tokens, or a prepared FILE.bin) trains the 124M shape for --curve-steps steps of
 32 sequences from the same weights over the same samples, and overlays the losses.
@@ -23,25 +28,20 @@ import tempfile
 import time
 
 from curves import run_curves
-from programs import Shape, run_torch, run_trireme
-
-SHAPES = {
-    "124m": Shape(12, 768, 12, 50304, 1024, 64),
-    "1.3b": Shape(24, 2048, 16, 50304, 2048, 16),
-    "176b-2layers": Shape(2, 14336, 112, 50304, 2048, 4),
-    "gpt2-1558m": Shape(48, 1600, 25, 50304, 1024, 16),
-    "124m-t4096": Shape(12, 768, 12, 50304, 4096, 16),
-    "llama-1b": Shape(16, 2048, 16, 50304, 2048, 16, "llama"),
-}
+from programs import Setting, product_peak, run_torch, run_trireme, torch_version
+from shapes import SHAPES
 
 
-def programs(path, keys):
+def gpu_programs(path, keys, setting):
+    def torch(compiled):
+        return lambda shape, micro_batch, steps: run_torch(setting, shape, micro_batch, steps, compiled, "autocast")
+
     def trireme(*own):
-        return lambda shape, micro_batch, steps: run_trireme(path, shape, micro_batch, steps, [*own, *keys])
+        return lambda shape, micro_batch, steps: run_trireme(setting, path, shape, micro_batch, steps, [*own, *keys])
 
     return {
-        "torch.compile": lambda shape, micro_batch, steps: run_torch(shape, micro_batch, steps, True),
-        "torch eager": lambda shape, micro_batch, steps: run_torch(shape, micro_batch, steps, False),
+        "torch.compile": torch(True),
+        "torch eager": torch(False),
         "trireme": trireme(),
         "trireme none": trireme("layout.recompute=none"),
         "trireme light": trireme("layout.recompute=light"),
@@ -49,6 +49,19 @@ def programs(path, keys):
         "bf16 moments": trireme("optimizer.moments=bf16"),
         "deterministic": trireme("train.deterministic=true"),
     }
+
+
+def cpu_programs(path, keys, setting, version):
+    def torch(compiled, precision):
+        return lambda shape, micro_batch, steps: run_torch(setting, shape, micro_batch, steps, compiled, precision)
+
+    chosen = {}
+    for precision in ["fp32"] if setting.dtype == "fp32" else ["autocast", "bf16"]:
+        chosen[f"torch {precision}"] = torch(False, precision)
+        if int(version.split(".")[0]) >= 2:
+            chosen[f"compile {precision}"] = torch(True, precision)
+    chosen["trireme"] = lambda shape, micro_batch, steps: run_trireme(setting, path, shape, micro_batch, steps, keys)
+    return chosen
 
 
 class Entry:
@@ -95,8 +108,15 @@ class Entry:
         return own["memory"] if own else 0
 
 
-def compare(name, chosen, arguments):
-    shape = SHAPES[name]
+def best_torch(entries, device):
+    """The entry that ratios refer to; None where no PyTorch took part."""
+    if device == "cuda":
+        return entries.get("torch.compile")
+    torch = [entry for program, entry in entries.items() if program != "trireme"]
+    return max(torch, key=lambda entry: statistics.median(entry.tokens), default=None)
+
+
+def compare(name, shape, chosen, arguments):
     if arguments.micro_batch.isdigit():
         shape = dataclasses.replace(shape, micro_batch=int(arguments.micro_batch))
     entries = {program: Entry(f"{name} {program}", run, shape) for program, run in chosen.items()}
@@ -107,7 +127,7 @@ def compare(name, chosen, arguments):
     for _ in range(arguments.rounds - 1):
         for entry in entries.values():
             entry.round(arguments.steps)
-    base = entries.get("torch.compile")
+    base = best_torch(entries, arguments.device)
     rows = []
     for program, entry in entries.items():
         tokens = statistics.median(entry.tokens)
@@ -125,46 +145,101 @@ def compare(name, chosen, arguments):
 
 def show(rows):
     for row in rows:
-        print(f"{row['shape']:13s} {row['program']:14s} {row['micro_batch']:4d} {row['tokens_per_second']:10.0f} "
-              f"{row['tflops']:8.1f} {row['ratio']:6.2f} {row['equal_memory_gb']:9.1f} {row['memory_ratio']:6.2f}",
+        share = f" {100 * row['peak_share']:5.0f} %" if row.get("peak_share") else ""
+        print(f"{row['shape']:13s} {row['program']:16s} {row['micro_batch']:4d} {row['tokens_per_second']:10.0f} "
+              f"{row['tflops']:8.3g} {row['ratio']:6.2f} {row['equal_memory_gb']:9.1f} {row['memory_ratio']:6.2f}{share}",
               flush=True)
     rates = {row["program"]: row["tokens_per_second"] for row in rows}
     if "deterministic" in rates and "trireme" in rates:
         print(f"{'':13s} train.deterministic costs {100 * (1 - rates['deterministic'] / rates['trireme']):.1f} %")
 
 
-def main():
+def read_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trireme", required=True, help="the program, built with CUDA")
-    parser.add_argument("--shapes", default=",".join(SHAPES), help="a list; all when not given")
+    parser.add_argument("--trireme", required=True, help="the program; built with CUDA for --device cuda")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--shapes", help="a list; all of the device when not given")
     parser.add_argument("--programs", help="a list; all when not given")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--micro-batch", default="best", help="best: each program's; own: the shape's own; or a number")
+    parser.add_argument("--steps", type=int, help="measured in each run (20; on a CPU 5)")
+    parser.add_argument("--micro-batch", help="best: each program's (on a GPU); own: the shape's own (on a CPU); or a number")
+    parser.add_argument("--dtype", default="fp32,bf16", help="on a CPU: a list of fp32 and bf16")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="on a CPU, for all programs (all)")
+    parser.add_argument("--level", default="", help="on a CPU: TRIREME_CPU_LEVEL for Trireme, such as avx2")
+    parser.add_argument("--python", default=sys.executable, help="the Python that has PyTorch (this one)")
     parser.add_argument("--set", action="append", default=[], help="a key for Trireme, such as train.graphs=false")
-    parser.add_argument("--curves", help="a text or a prepared .bin: compare losses")
+    parser.add_argument("--curves", help="on a GPU: a text or a prepared .bin: compare losses")
     parser.add_argument("--curve-steps", type=int, default=500)
     parser.add_argument("--output", default="compare", help="folder for results.json, losses.csv and losses.svg")
     arguments = parser.parse_args()
+    on_cpu = arguments.device == "cpu"
+    arguments.steps = arguments.steps or (5 if on_cpu else 20)
+    arguments.micro_batch = arguments.micro_batch or ("own" if on_cpu else "best")
+    known = SHAPES[arguments.device]
+    arguments.shapes = [name for name in (",".join(known) if arguments.shapes is None else arguments.shapes).split(",") if name]
+    for name in arguments.shapes:
+        if name not in known:
+            parser.error(f"--shapes {name}: known for {arguments.device} are {', '.join(known)}")
+    for dtype in arguments.dtype.split(","):
+        if dtype not in ("fp32", "bf16"):
+            parser.error(f"--dtype {dtype}: fp32 and bf16 are known")
     if arguments.micro_batch not in ("best", "own") and not arguments.micro_batch.isdigit():
         parser.error(f"--micro-batch {arguments.micro_batch}: best, own or a number")
-    os.makedirs(arguments.output, exist_ok=True)
-    chosen = programs(os.path.abspath(arguments.trireme), arguments.set)
+    if on_cpu and arguments.curves:
+        parser.error("--curves needs --device cuda")
+    return arguments
+
+
+def settings(arguments):
+    if arguments.device == "cuda":
+        return [Setting(python=arguments.python)]
+    return [Setting("cpu", dtype, arguments.threads, arguments.level, arguments.python, 2)
+            for dtype in arguments.dtype.split(",")]
+
+
+def chosen_programs(arguments, setting, version):
+    path = os.path.abspath(arguments.trireme)
+    if arguments.device == "cuda":
+        chosen = gpu_programs(path, arguments.set, setting)
+    else:
+        chosen = cpu_programs(path, arguments.set, setting, version)
     if arguments.programs:
+        unknown = [name for name in arguments.programs.split(",") if name not in chosen]
+        if unknown:
+            raise SystemExit(f"--programs {unknown[0]}: known here are {', '.join(chosen)}")
         chosen = {name: chosen[name] for name in arguments.programs.split(",")}
+    return chosen
+
+
+def main():
+    arguments = read_arguments()
+    os.makedirs(arguments.output, exist_ok=True)
     results = []
-    names = [name for name in arguments.shapes.split(",") if name]
-    if names:
-        print("shape         program         mbs   tokens/s  TFLOP/s  ratio  equal GB  ratio")
-    for name in names:
-        rows = compare(name, chosen, arguments)
-        show(rows)
-        results += rows
-        with open(os.path.join(arguments.output, "results.json"), "w", encoding="utf-8") as file:
-            json.dump(results, file, indent=1)
+    for setting in settings(arguments) if arguments.shapes else []:
+        version = torch_version(setting)
+        if not version:
+            raise SystemExit(f"{setting.python} has no PyTorch; --python names one that has")
+        peak = 0
+        about = f"PyTorch {version}"
+        if setting.device == "cpu":
+            peak = product_peak(os.path.abspath(arguments.trireme), setting)
+            about += f", {setting.dtype}, {setting.threads} threads"
+            about += f", level {setting.level}" if setting.level else ""
+            about += f", products at {peak / 1e12:.3g} TFLOP/s" if peak else ""
+        print(about)
+        print("shape         program           mbs   tokens/s  TFLOP/s  ratio  equal GB  ratio" + ("  of peak" if peak else ""))
+        for name in arguments.shapes:
+            rows = compare(name, SHAPES[arguments.device][name], chosen_programs(arguments, setting, version), arguments)
+            for row in rows:
+                row.update(dtype=setting.dtype, threads=setting.threads, level=setting.level, torch=version)
+                row["peak_share"] = row["tflops"] * 1e12 / peak if peak else 0
+            show(rows)
+            results += rows
+            with open(os.path.join(arguments.output, "results.json"), "w", encoding="utf-8") as file:
+                json.dump(results, file, indent=1)
     if arguments.curves:
         with tempfile.TemporaryDirectory() as folder:
-            run_curves(arguments, SHAPES["124m"], folder)
+            run_curves(arguments, SHAPES["cuda"]["124m"], folder)
 
 
 if __name__ == "__main__":

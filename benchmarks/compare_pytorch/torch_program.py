@@ -1,8 +1,9 @@
-"""A plain GPT-2 or Llama in PyTorch, trained as Trireme trains it: bf16 autocast, fp32 weights, fused AdamW, clipping.
+"""A plain GPT-2 or Llama in PyTorch, trained as Trireme trains it: fused AdamW where there is one, clipping.
 
 Run by compare.py in a process of its own. It reads a job as JSON from its first argument and prints a result as JSON.
 """
 import json
+import resource
 import struct
 import sys
 import time
@@ -46,54 +47,87 @@ def load(model, path):
                 module.bias.copy_(tensors[name + ".bias"])
 
 
+class Training:
+    """The model, its optimizer and a step, as the job says: in fp32, under bf16 autocast, or wholly in bf16."""
+
+    def __init__(self, job):
+        self.device = job["device"]
+        self.autocast = job["precision"] == "autocast"
+        family = {"gpt2": Gpt, "llama": Llama}[job["family"]]
+        dtype = torch.float32 if job["precision"] == "fp32" else torch.bfloat16
+        model = family(job["layers"], job["hidden"], job["heads"], job["vocabulary"], job["sequence"], dtype)
+        if job["precision"] == "bf16":
+            model = model.to(torch.bfloat16)
+        self.model = model.to(self.device)
+        if "weights" in job:
+            load(self.model, job["weights"])
+        self.trained = torch.compile(self.model) if job["compile"] else self.model
+        self.optimizer = self.make_optimizer()
+
+    def make_optimizer(self):
+        matrices = [p for p in self.model.parameters() if p.dim() > 1]
+        vectors = [p for p in self.model.parameters() if p.dim() == 1]
+        groups = [{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0}]
+        try:
+            return torch.optim.AdamW(groups, lr=3e-4, betas=(0.9, 0.95), eps=1e-8, fused=True)
+        except (TypeError, RuntimeError):  # older ones fuse on GPUs alone
+            return torch.optim.AdamW(groups, lr=3e-4, betas=(0.9, 0.95), eps=1e-8)
+
+    def step(self, x, y):
+        with torch.autocast(self.device, dtype=torch.bfloat16, enabled=self.autocast):
+            loss = self.trained(x, y)
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss.detach()
+
+    def wait(self):
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+
+    def peak_memory(self):
+        if self.device == "cuda":
+            return torch.cuda.max_memory_allocated()
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def losses_over(job, training):
+    """Losses over the job's batches, int32 [steps, B, T + 1]."""
+    batches = numpy.load(job["batches"], mmap_mode="r")
+    losses = []
+    for batch, rate in zip(batches, job["learning_rates"]):
+        for group in training.optimizer.param_groups:
+            group["lr"] = rate
+        tokens = torch.from_numpy(batch.astype(numpy.int64)).to(training.device)
+        losses.append(training.step(tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()))
+    return {"losses": [loss.item() for loss in losses]}
+
+
+def speed(job, training):
+    def random():
+        return torch.randint(0, job["vocabulary"], (job["micro_batch"], job["sequence"]), device=training.device)
+
+    for _ in range(job["warm_up"]):
+        training.step(random(), random())
+    times = []
+    for _ in range(job["steps"]):
+        training.wait()
+        start = time.time()
+        training.step(random(), random())
+        training.wait()
+        times.append(time.time() - start)
+    tokens = job["micro_batch"] * job["sequence"] / sorted(times)[len(times) // 2]
+    return {"tokens": tokens, "memory": training.peak_memory()}
+
+
 def main():
     job = json.loads(sys.argv[1])
     torch.manual_seed(1)
-    family = {"gpt2": Gpt, "llama": Llama}[job["family"]]
-    with torch.device("cuda"):
-        model = family(job["layers"], job["hidden"], job["heads"], job["vocabulary"], job["sequence"])
-    if "weights" in job:
-        load(model, job["weights"])
-    trained = torch.compile(model) if job["compile"] else model
-    matrices = [p for p in model.parameters() if p.dim() > 1]
-    vectors = [p for p in model.parameters() if p.dim() == 1]
-    optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0}],
-                                  lr=3e-4, betas=(0.9, 0.95), eps=1e-8, fused=True)
-
-    def step(x, y):
-        with torch.autocast("cuda", dtype=torch.bfloat16):
-            loss = trained(x, y)
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        return loss.detach()
-
-    if "batches" in job:  # int32 [steps, B, T + 1]
-        batches = numpy.load(job["batches"], mmap_mode="r")
-        losses = []
-        for batch, rate in zip(batches, job["learning_rates"]):
-            for group in optimizer.param_groups:
-                group["lr"] = rate
-            tokens = torch.from_numpy(batch.astype(numpy.int64)).cuda()
-            losses.append(step(tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()))
-        print(json.dumps({"losses": [loss.item() for loss in losses]}))
-        return
-
-    def random():
-        return torch.randint(0, job["vocabulary"], (job["micro_batch"], job["sequence"]), device="cuda")
-
-    for _ in range(5):
-        step(random(), random())
-    times = []
-    for _ in range(job["steps"]):
-        torch.cuda.synchronize()
-        start = time.time()
-        step(random(), random())
-        torch.cuda.synchronize()
-        times.append(time.time() - start)
-    tokens = job["micro_batch"] * job["sequence"] / sorted(times)[len(times) // 2]
-    print(json.dumps({"tokens": tokens, "memory": torch.cuda.max_memory_allocated()}))
+    if job["device"] == "cpu":
+        torch.set_num_threads(job["threads"])
+    training = Training(job)
+    print(json.dumps(losses_over(job, training) if "batches" in job else speed(job, training)))
 
 
 main()

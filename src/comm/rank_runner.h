@@ -14,12 +14,14 @@ namespace trireme {
 struct RankContext {
   Device& device;
   Communicator& world;
+  int threads = 1;  // of a CPU device, as options said or as they were divided; equal on every rank
 };
 
 // More threads than this are no way to run ranks: a process has limits, and they would take turns on the cores.
 inline constexpr int kMostThreadRanks = 4096;
 
 // Runs `body` on `ranks` threads, each with a device made from `options` (local_rank set) and a thread communicator.
+// With options.threads = 0 the cores that this process may use are divided among the ranks.
 // Returns when all have ended. When ranks fail, throws an Error "rank R: message" of the first that failed by itself;
 // the others end within a second.
 void RunThreadRanks(int ranks, const DeviceOptions& options, const std::function<void(RankContext&)>& body);
@@ -30,7 +32,8 @@ bool LaunchedByMpi();
 
 // Runs `body` as this process's rank over MPI (with NCCL between GPUs where built), and finalises MPI. On an
 // exception: prints "rank R: message" last and ends all processes with exit code 1 within three seconds.
-// In builds without MPI this throws the Error "not built with MPI".
+// With options.threads = 0 the cores of a machine are divided among the processes on it whose affinity masks overlap,
+// and every rank takes the least that any has. In builds without MPI this throws the Error "not built with MPI".
 void RunMpiRank(const DeviceOptions& options, const std::function<void(RankContext&)>& body);
 
 }  // namespace trireme

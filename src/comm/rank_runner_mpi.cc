@@ -1,6 +1,7 @@
 #include <exception>
 
 #include "comm/mpi_communicator.h"
+#include "comm/mpi_placement.h"
 #include "comm/nccl_communicator.h"
 #include "comm/rank_runner.h"
 
@@ -11,17 +12,20 @@ void RunBody(MpiSession& session, MpiCommunicator& processes, const DeviceOption
              const std::function<void(RankContext&)>& body) {
   DeviceOptions rank_options = options;
   rank_options.local_rank = session.local_rank();
+  const RankPlacement placement = PlaceProcesses(ReadHostCores(), options);
+  rank_options.threads = placement.threads;
+  BindThisThread(placement.of_rank(0));
   const std::unique_ptr<Device> device = MakeDevice(rank_options);
   if (device->is_host() || !NcclCanConnect(processes)) {
     MpiCommunicator world(session, *device);
-    RankContext context{*device, world};
+    RankContext context{*device, world, placement.threads};
     body(context);
     world.End();
   } else {
     auto host = std::make_unique<MpiCommunicator>(session, session.host());
     MpiCommunicator& end = *host;
     const std::unique_ptr<Communicator> world = MakeNcclCommunicator(std::move(host), *device);
-    RankContext context{*device, *world};
+    RankContext context{*device, *world, placement.threads};
     body(context);
     end.End();
   }

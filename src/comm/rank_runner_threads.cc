@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "comm/nccl_communicator.h"
+#include "comm/rank_placement.h"
 #include "comm/rank_runner.h"
 #include "comm/thread_communicator.h"
 
@@ -15,7 +16,8 @@ struct ThreadRank {
   ThreadWorld& world;
   int rank = 0;
   DeviceOptions options;
-  bool own_gpu = false;  // if its device is a GPU, no other rank uses that one
+  bool own_gpu = false;         // if its device is a GPU, no other rank uses that one
+  std::vector<int> processors;  // it is bound to these; empty: to none
 };
 
 std::unique_ptr<Communicator> MakeWorld(const ThreadRank& self, Device& device, Device& host) {
@@ -30,10 +32,11 @@ std::unique_ptr<Communicator> MakeWorld(const ThreadRank& self, Device& device, 
 
 void RunRank(const ThreadRank& self, const std::function<void(RankContext&)>& body) {
   try {
+    BindThisThread(self.processors);
     const std::unique_ptr<Device> device = MakeDevice(self.options);
     const std::unique_ptr<Device> host = MakeCpuDevice({.threads = 1});
     const std::unique_ptr<Communicator> world = MakeWorld(self, *device, *host);
-    RankContext context{*device, *world};
+    RankContext context{*device, *world, self.options.threads};
     body(context);
     self.world.End(self.rank);
   } catch (const std::exception& error) {
@@ -47,7 +50,8 @@ void RunRank(const ThreadRank& self, const std::function<void(RankContext&)>& bo
 
 void RunThreadRanks(int ranks, const DeviceOptions& options, const std::function<void(RankContext&)>& body) {
   Require(ranks >= 1, "cannot run {} ranks", ranks);
-  ThreadWorld world(ranks);
+  const RankPlacement placement = PlaceRanks(ReadHostCores(), ranks, options);
+  ThreadWorld world(ranks, placement.cores_suffice ? WaitStyle::kSpinFirst : WaitStyle::kSleep);
   const int gpus = options.kind == "cpu" ? 0 : CudaDeviceCount();
   const bool own_gpu = ranks > 1 && ranks <= gpus && NcclIsBuilt();
   {
@@ -56,7 +60,8 @@ void RunThreadRanks(int ranks, const DeviceOptions& options, const std::function
       DeviceOptions rank_options = options;
       // Without NCCL ranks reach each other's memory directly, which takes one GPU for all of them.
       rank_options.local_rank = gpus > 0 && !own_gpu ? 0 : rank;
-      const ThreadRank self = {world, rank, rank_options, own_gpu};
+      rank_options.threads = placement.threads;
+      const ThreadRank self = {world, rank, rank_options, own_gpu, placement.of_rank(rank)};
       try {
         threads.emplace_back([self, &body] { RunRank(self, body); });
       } catch (const std::system_error& error) {

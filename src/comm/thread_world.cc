@@ -1,12 +1,20 @@
 #include "comm/thread_world.h"
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
+#include <thread>
 
 #include "base/error.h"
 #include "comm/call_check.h"
 
 namespace trireme {
+namespace {
+
+// About what sleeping and being woken costs: longer waits lose at most this again.
+constexpr std::chrono::microseconds kSpinTime{50};
+
+}  // namespace
 
 ThreadGroup::ThreadGroup(ThreadWorld& world, std::string name, std::vector<int> world_ranks)
     : world_(world),
@@ -34,6 +42,7 @@ void ThreadGroup::Meet(int member, const Post& post, const std::function<void()>
   } else {
     const std::int64_t generation = generation_;
     int ended_member = -1;
+    SpinWhile(generation, lock);
     changed_.wait(lock,
                   [&] { return generation != generation_ || world_.aborted() || (ended_member = EndedMember()) >= 0; });
     if (generation == generation_) {
@@ -54,7 +63,9 @@ void ThreadGroup::Finish() {
     Release();
     return;
   }
-  changed_.wait(lock, [this, generation = generation_] { return generation != generation_; });
+  const std::int64_t generation = generation_;
+  SpinWhile(generation, lock);
+  changed_.wait(lock, [this, generation] { return generation != generation_; });
 }
 
 Message ThreadGroup::Take(int member, const CollectiveCall& call) {
@@ -85,6 +96,18 @@ void ThreadGroup::Release() {
   changed_.notify_all();
 }
 
+void ThreadGroup::SpinWhile(std::int64_t known, std::unique_lock<std::mutex>& lock) {
+  if (world_.wait_style() == WaitStyle::kSleep) {
+    return;
+  }
+  lock.unlock();
+  const auto end = std::chrono::steady_clock::now() + kSpinTime;
+  while (generation_ == known && !world_.aborted() && std::chrono::steady_clock::now() < end) {
+    std::this_thread::yield();
+  }
+  lock.lock();
+}
+
 std::string ThreadGroup::Mismatch() const {
   const auto other =
       std::find_if(posts_.begin(), posts_.end(), [this](const Post& post) { return post.call != posts_.front().call; });
@@ -104,7 +127,8 @@ int ThreadGroup::EndedMember() const {
   return -1;
 }
 
-ThreadWorld::ThreadWorld(int ranks) : ended_(static_cast<std::size_t>(ranks)) {
+ThreadWorld::ThreadWorld(int ranks, WaitStyle wait_style)
+    : wait_style_(wait_style), ended_(static_cast<std::size_t>(ranks)) {
   std::vector<int> world_ranks(static_cast<std::size_t>(ranks));
   std::iota(world_ranks.begin(), world_ranks.end(), 0);
   AddGroup("world", std::move(world_ranks));

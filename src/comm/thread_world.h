@@ -1,5 +1,6 @@
-// What thread ranks share: the abort state of the world, and for each group a place to meet and mailboxes. Nobody
-// spins: waiting is on condition variables, so that many more ranks than cores run well.
+// What thread ranks share: the abort state of the world, and for each group a place to meet and mailboxes. Waiting is
+// on condition variables, after a short spin where every thread has a core of its own: many more ranks than cores run
+// well.
 //
 // The world owns its groups until it ends and must outlive every communicator over it. All functions may be called
 // from any thread.
@@ -21,6 +22,10 @@ namespace trireme {
 
 class ThreadWorld;
 class ThreadGroup;
+
+// How a rank waits for others. kSpinFirst looks for some microseconds before it sleeps, which saves the wake-up where
+// all threads of the world run at once; where they take turns on the cores it would only delay the others.
+enum class WaitStyle { kSleep, kSpinFirst };
 
 // What a member brings to a meeting. The tensors stay valid until the collective has ended for every member.
 struct Post {
@@ -61,6 +66,8 @@ class ThreadGroup {
 
  private:
   void Release();
+  // Returns when `lock` is worth taking again: after generation `known` or after a spin's time.
+  void SpinWhile(std::int64_t known, std::unique_lock<std::mutex>& lock);
   std::string Mismatch() const;
   // World rank of a member that ended and has not arrived; -1 for none.
   int EndedMember() const;
@@ -75,13 +82,15 @@ class ThreadGroup {
   std::vector<Post> posts_;
   std::vector<bool> present_;
   int arrived_ = 0;
-  std::int64_t generation_ = 0;
-  std::string failure_;  // of the meeting that ended last
+  std::atomic<std::int64_t> generation_ = 0;  // changed under the mutex
+  std::string failure_;                       // of the meeting that ended last
 };
 
 class ThreadWorld {
  public:
-  explicit ThreadWorld(int ranks);
+  explicit ThreadWorld(int ranks, WaitStyle wait_style = WaitStyle::kSleep);
+
+  WaitStyle wait_style() const { return wait_style_; }
 
   ThreadGroup& root() { return *groups_.front(); }
   ThreadGroup& AddGroup(const std::string& name, std::vector<int> world_ranks);
@@ -99,6 +108,7 @@ class ThreadWorld {
  private:
   void WakeAll();
 
+  const WaitStyle wait_style_;
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<ThreadGroup>> groups_;
   std::string failure_;

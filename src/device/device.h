@@ -83,7 +83,8 @@ inline constexpr int kFirstMessageLane = 4;
 struct DeviceOptions {
   std::string kind = "auto";   // auto | cpu | cuda
   int local_rank = 0;          // rank within its machine: chooses the GPU, modulo their number
-  int threads = 1;             // OpenMP threads of a CPU device
+  int threads = 1;             // OpenMP threads of a CPU device; where ranks are started 0: their part of the cores
+  std::string pin = "none";    // none | auto | cores: how ranks are bound to cores (device/pinning.h)
   bool deterministic = false;  // a GPU: equal bits from equal runs, at some cost
   bool tf32 = false;           // a GPU: fp32 products with operands rounded to 10 bits of mantissa
 };

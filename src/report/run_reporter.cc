@@ -69,8 +69,10 @@ void RunReporter::Started(const Trainer& trainer, std::int64_t resumed_step) {
   Print(fmt::format("{}: {:.2f} M parameters, {} layers x {} hidden x {} heads, vocabulary {}, sequence {}",
                     model.family, static_cast<double>(ParameterCount(model)) / 1e6, model.layers, model.hidden,
                     model.heads, model.vocabulary, model.sequence));
-  Print(fmt::format("{} on {} ranks, {}, device {}", config_.layout.ToString(), config_.layout.ranks(),
-                    config_.train.dtype, trainer.device().description()));
+  const int threads = trainer.device().is_host() ? config_.train.threads : 0;
+  Print(fmt::format("{} on {} ranks, {}, device {}{}", config_.layout.ToString(), config_.layout.ranks(),
+                    config_.train.dtype, trainer.device().description(),
+                    threads > 0 ? fmt::format(", {} thread{} per rank", threads, threads == 1 ? "" : "s") : ""));
   Print(
       "TFLOPs: operations executed a device, recomputation included; model TFLOPs: those the model needs, attention "
       "halved by the causal mask");

@@ -182,8 +182,11 @@ std::vector<RecipeKey> TrainKeys() {
       Text("train.device", "auto: the GPU where there is one", [](Config & c) -> auto& { return c.train.device; },
            {"auto", "cpu", "cuda"}),
       Number(
-          "train.threads", "OpenMP threads a CPU rank; 0: one for thread ranks, cores / ranks otherwise",
+          "train.threads",
+          "OpenMP threads per CPU rank; 0: the job's cores / ranks on this machine, or OMP_NUM_THREADS",
           [](Config & c) -> auto& { return c.train.threads; }, 0, 4096),
+      Text("train.pin", "bind CPU ranks to cores; auto: on several NUMA nodes that no other job of Trireme uses",
+           [](Config & c) -> auto& { return c.train.pin; }, {"auto", "none", "cores"}),
       Text("train.attention", "flash: never stores the scores", [](Config & c) -> auto& { return c.train.attention; },
            {"flash"}),
       Flag(

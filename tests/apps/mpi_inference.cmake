@@ -17,6 +17,7 @@ function(run)
 endfunction()
 
 set(mpirun ${LAUNCH} -n 2)
+set(ENV{OMP_NUM_THREADS} 1)  # equal bits need equal threads, which launchers that bind processes would change
 run(${PROGRAM} train recipe.toml --run run)
 run(${PROGRAM} checkpoint export run exported)
 foreach(line "generate;run;--prompt;ab;--tokens;12;--seed;3" "generate;exported;--prompt;ab;--tokens;12;--seed;3"

@@ -45,6 +45,8 @@ Workplace::Workplace() : path_((std::filesystem::temp_directory_path() / "trirem
   if (mkdtemp(path_.data()) == nullptr) {
     throw std::runtime_error("no temporary folder");
   }
+  // Programs under test run side by side: each rank takes one thread, whatever the cores, unless a test says otherwise.
+  setenv("OMP_NUM_THREADS", "1", 1);
 }
 
 Workplace::~Workplace() { std::filesystem::remove_all(path_); }

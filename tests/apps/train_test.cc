@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <stdlib.h>
 
 #include <chrono>
 #include <nlohmann/json.hpp>
@@ -87,6 +88,20 @@ TEST(Train, OnEightRanksLeavesARunThatCanGoOn) {
 }
 
 // Tokens that a batch does not hold have rows of zeros in an untied table, however it is cut and padded.
+TEST(Train, ThreadsThatWereWorkedOutAreNamedAndAChangeIsTold) {
+  const Workplace place;
+  place.Write("recipe.toml", TinyRecipe());
+  const Outcome first = place.Run({"train", "recipe.toml", "--run", "run", "--steps", "2"});
+  ASSERT_EQ(first.code, 0) << first.err;
+  EXPECT_THAT(first.out, HasSubstr(", 1 thread per rank"));
+  EXPECT_EQ(Count(place.Read("run/run.toml"), "^threads = 1$"), 1U);
+  setenv("OMP_NUM_THREADS", "2", 1);
+  const Outcome second = place.Run({"train", "recipe.toml", "--run", "run", "--steps", "3"});
+  ASSERT_EQ(second.code, 0) << second.err;
+  EXPECT_THAT(second.out, HasSubstr("changed since the checkpoint: train.threads: 1 -> 2"));
+  EXPECT_EQ(Count(place.Read("run/run.toml"), "^threads = 2$"), 1U);
+}
+
 TEST(Train, ZerosOfTheGradientAreCountedAlikeUnderAnyLayout) {
   const Workplace place;
   place.Write("recipe.toml", TinyRecipe());

@@ -56,6 +56,31 @@ INSTANTIATE_TEST_SUITE_P(Cases, SharedDeviceCollectives,
                          testing::ValuesIn(CollectiveCases().begin(), CollectiveCases().end()),
                          [](const auto& instance) { return std::string(instance.param.name); });
 
+// Members that spin before they sleep meet in the same order, whether the others come soon or late.
+TEST(ThreadCommunicator, MembersThatSpinFirstSumAlike) {
+  constexpr int kRanks = 4;
+  ThreadWorld world(kRanks, WaitStyle::kSpinFirst);
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    threads.emplace_back([&world, rank] {
+      const std::unique_ptr<Device> device = MakeCpuDevice(kCpu);
+      ThreadCommunicator communicator(world, world.root(), rank, *device);
+      std::vector<float> values(5000);
+      for (int round = 0; round < 50; ++round) {
+        std::fill(values.begin(), values.end(), static_cast<float>(rank + round));
+        communicator.AllReduce({values.data(), DType::kFloat32, {5000}}, ReduceOp::kSum);
+        EXPECT_EQ(values.front(), static_cast<float>(6 + kRanks * round));
+        EXPECT_EQ(values.back(), values.front());
+        if (round % 10 == rank) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+      }
+    });
+  }
+  threads.clear();
+  EXPECT_NO_THROW(world.ThrowIfAborted());
+}
+
 TEST(ThreadCommunicator, ManyMoreRanksThanCoresWorkTogether) {
   RunThreadRanks(64, kCpu, [](RankContext& context) {
     Communicator& world = context.world;

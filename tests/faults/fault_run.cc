@@ -37,6 +37,7 @@ global = 4
 [train]
 steps = 12
 device = "cpu"
+threads = 1
 [data]
 source = "synthetic"
 [checkpoint]

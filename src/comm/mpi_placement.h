@@ -1,0 +1,14 @@
+// Threads and cores of processes that MPI started: they compare their affinity masks with those of the processes on the
+// same machine.
+#pragma once
+
+#include "comm/rank_placement.h"
+
+namespace trireme {
+
+// This process's part; a collective over all processes. Processes whose masks overlap share their cores. A launcher
+// that bound the processes of a machine to different masks is left to it: this process is then not bound any further.
+// The placement is that of one rank, number 0.
+RankPlacement PlaceProcesses(const HostCores& cores, const DeviceOptions& options);
+
+}  // namespace trireme

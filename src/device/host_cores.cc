@@ -1,0 +1,174 @@
+#include "device/host_cores.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <numeric>
+#include <set>
+#include <sstream>
+#include <string_view>
+#include <thread>
+
+#include "device/control_group.h"
+
+namespace trireme {
+namespace {
+
+constexpr int kMostProcessors = 1 << 16;
+constexpr int kMostThreads = 4096;
+
+std::string FirstLine(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+std::vector<int> AllowedProcessors(const std::string& root) {
+  std::ifstream status(root + "/proc/self/status");
+  constexpr std::string_view kKey = "Cpus_allowed_list:";
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(kKey)) {
+      return ParseProcessorList(line.substr(kKey.size()));
+    }
+  }
+  return {};
+}
+
+// Processors of time that the control groups grant: the least of all groups around; 0 without a limit.
+double Quota(const std::string& root) {
+  double quota = 0;
+  for (const ControlGroup& group : ControlGroupsOf("cpu", root)) {
+    double time = 0;  // of each period, both in microseconds; negative or "max": no limit
+    double period = 0;
+    if (group.version == 2) {
+      std::istringstream(FirstLine(group.folder + "/cpu.max")) >> time >> period;
+    } else {
+      std::istringstream(FirstLine(group.folder + "/cpu.cfs_quota_us")) >> time;
+      std::istringstream(FirstLine(group.folder + "/cpu.cfs_period_us")) >> period;
+    }
+    if (time > 0 && period > 0) {
+      quota = quota == 0 ? time / period : std::min(quota, time / period);
+    }
+  }
+  return quota;
+}
+
+// NUMA node of each processor that a node lists.
+std::map<int, int> NodeOfProcessor(const std::string& root) {
+  std::map<int, int> node_of;
+  const std::string folder = root + "/sys/devices/system/node";
+  for (const int node : ParseProcessorList(FirstLine(folder + "/online"))) {
+    for (const int processor : ParseProcessorList(FirstLine(fmt::format("{}/node{}/cpulist", folder, node)))) {
+      node_of[processor] = node;
+    }
+  }
+  return node_of;
+}
+
+}  // namespace
+
+int HostCores::cores() const {
+  std::set<int> distinct;
+  for (const Processor& processor : processors) {
+    distinct.insert(processor.core);
+  }
+  return static_cast<int>(distinct.size());
+}
+
+int HostCores::usable() const {
+  const int by_quota = quota > 0 ? static_cast<int>(quota) : cores();
+  return std::max(1, std::min(cores(), by_quota));
+}
+
+std::vector<int> HostCores::nodes() const {
+  std::set<int> distinct;
+  for (const Processor& processor : processors) {
+    distinct.insert(processor.node);
+  }
+  return {distinct.begin(), distinct.end()};
+}
+
+HostCores ReadHostCores(const std::string& root) {
+  HostCores host;
+  std::vector<int> allowed = AllowedProcessors(root);
+  if (allowed.empty()) {
+    allowed.resize(std::max(1U, std::thread::hardware_concurrency()));
+    std::iota(allowed.begin(), allowed.end(), 0);
+  }
+  const std::map<int, int> node_of = NodeOfProcessor(root);
+  const std::string folder = root + "/sys/devices/system/cpu";
+  for (const int id : allowed) {
+    const std::vector<int> siblings =
+        ParseProcessorList(FirstLine(fmt::format("{}/cpu{}/topology/thread_siblings_list", folder, id)));
+    const auto node = node_of.find(id);
+    host.processors.push_back(
+        {.id = id, .core = siblings.empty() ? id : siblings.front(), .node = node == node_of.end() ? 0 : node->second});
+  }
+  host.quota = Quota(root);
+  host.online = static_cast<int>(ParseProcessorList(FirstLine(folder + "/online")).size());
+  host.online = std::max(host.online, static_cast<int>(allowed.size()));
+  return host;
+}
+
+int ThreadsPerRank(const HostCores& cores, int ranks) {
+  if (const char* const text = std::getenv("OMP_NUM_THREADS"); text != nullptr) {
+    const int wanted = std::atoi(text);
+    if (wanted >= 1 && wanted <= kMostThreads) {
+      return wanted;
+    }
+  }
+  return std::max(1, cores.usable() / std::max(1, ranks));
+}
+
+std::vector<int> ParseProcessorList(const std::string& text) {
+  std::vector<int> processors;
+  std::string_view rest(text);
+  const auto number = [&rest](int& value) {
+    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), value);
+    rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
+    return error == std::errc() && value >= 0 && value < kMostProcessors;
+  };
+  rest.remove_prefix(std::min(rest.find_first_not_of(" \t"), rest.size()));
+  for (int first = 0; number(first);) {
+    int last = first;
+    if (rest.starts_with('-')) {
+      rest.remove_prefix(1);
+      if (!number(last)) {
+        break;
+      }
+    }
+    for (int processor = first; processor <= last; ++processor) {
+      processors.push_back(processor);
+    }
+    if (!rest.starts_with(',')) {
+      break;
+    }
+    rest.remove_prefix(1);
+  }
+  std::sort(processors.begin(), processors.end());
+  processors.erase(std::unique(processors.begin(), processors.end()), processors.end());
+  return processors;
+}
+
+std::string ProcessorListText(const std::vector<int>& processors) {
+  std::string text;
+  for (std::size_t i = 0; i < processors.size();) {
+    std::size_t last = i;
+    while (last + 1 < processors.size() && processors[last + 1] == processors[last] + 1) {
+      ++last;
+    }
+    text += fmt::format("{}{}", text.empty() ? "" : ",", processors[i]);
+    if (last > i) {
+      text += fmt::format("-{}", processors[last]);
+    }
+    i = last + 1;
+  }
+  return text;
+}
+
+}  // namespace trireme
