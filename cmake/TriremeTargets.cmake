@@ -1,14 +1,15 @@
 # trireme_library(NAME base SOURCES a.cc b.cc DEPENDS topology ... LINK pkg::lib ...)
 # A folder of src/ as a static library trireme_NAME. DEPENDS names other folders and is the folder's layer rule;
 # LINK names libraries from outside. APART, here and below: the files use the same names in their own namespaces, so that
-# builds from scratch, which compile several files as one to read the headers once, leave them alone.
+# builds from scratch, which compile several files as one to read the headers once, leave them alone. TRIREME_APART has
+# every library so (scripts/mutants changes one file at a time).
 function(trireme_library)
   cmake_parse_arguments(arg "APART" "NAME" "SOURCES;DEPENDS;LINK" ${ARGN})
   add_library(trireme_${arg_NAME} STATIC ${arg_SOURCES})
   target_include_directories(trireme_${arg_NAME} PUBLIC ${CMAKE_SOURCE_DIR}/src)
   list(TRANSFORM arg_DEPENDS PREPEND trireme_)
   target_link_libraries(trireme_${arg_NAME} PUBLIC ${arg_DEPENDS} fmt::fmt PRIVATE trireme_flags ${arg_LINK})
-  if(arg_APART)
+  if(arg_APART OR TRIREME_APART)
     set_target_properties(trireme_${arg_NAME} PROPERTIES UNITY_BUILD OFF)
   endif()
 endfunction()
@@ -17,10 +18,11 @@ endfunction()
 # A GoogleTest program whose cases are found when it has been built. LABELS sorts them for ctest -L.
 # With TRIREME_TEST_SHARDS=N ctest starts a program N times, each for its share of the cases that TRIREME_TEST_FILTER (as
 # --gtest_filter) selects, instead of once a case: sanitizers make the start of a program slow.
+# WITHOUT names cases that ctest leaves out, for scripts/faults: those whose outcome is a matter of the machine's load.
 # Test programs share one precompiled header, which halves their build time. The targets tests_unit, tests_ranks, …
 # build the programs of one label.
 function(trireme_test)
-  cmake_parse_arguments(arg "APART" "NAME;TIMEOUT" "SOURCES;DEPENDS;LABELS;LINK" ${ARGN})
+  cmake_parse_arguments(arg "APART" "NAME;TIMEOUT" "SOURCES;DEPENDS;LABELS;LINK;WITHOUT" ${ARGN})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
   endif()
@@ -40,7 +42,12 @@ function(trireme_test)
     add_dependencies(tests_${label} ${arg_NAME})
   endforeach()
   if(NOT TRIREME_TEST_SHARDS)
-    gtest_discover_tests(${arg_NAME} DISCOVERY_TIMEOUT 120 PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
+    set(filter "*")
+    if(arg_WITHOUT)
+      list(JOIN arg_WITHOUT ":" without)
+      set(filter "-${without}")
+    endif()
+    gtest_discover_tests(${arg_NAME} DISCOVERY_TIMEOUT 120 TEST_FILTER "${filter}" PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
     return()
   endif()
   foreach(shard RANGE 1 ${TRIREME_TEST_SHARDS})

@@ -16,8 +16,8 @@ RecipeKey Flag(const char* name, const char* help, Member member) {
   return {.name = name, .help = help, .member = +member, .words = {}};
 }
 template <typename Member>
-RecipeKey Text(const char* name, const char* help, Member member, std::vector<std::string> words = {}) {
-  return {.name = name, .help = help, .member = +member, .words = std::move(words)};
+RecipeKey Text(const char* name, const char* help, Member member, const std::vector<std::string>& words = {}) {
+  return {.name = name, .help = help, .member = +member, .words = words};
 }
 
 RecipeKey Optional(RecipeKey key) {

@@ -93,6 +93,7 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
                               .slopes = slopes_,
                               .z_loss = static_cast<float>(config_.train.z_loss)};
   std::vector<std::unique_ptr<Stage>> chunks;
+  chunks.reserve(static_cast<std::size_t>(config_.layout.chunks));
   for (int chunk = 0; chunk < config_.layout.chunks; ++chunk) {
     chunks.push_back(std::make_unique<Stage>(modules, description, chunk, slots[static_cast<std::size_t>(chunk)]));
   }

@@ -141,7 +141,7 @@ Moment ZeroShard::StartGather(std::size_t bucket, const Tensor& present) {
   }
   const OwnedRange owned = Owned(plan_.buckets[bucket]);
   const Tensor part = present.Range(owned.first, owned.count());
-  const Moment come = device_.Beside(kFromHostLane, device_.Now(), [this, part, weights] { ops_.Copy(part, weights); });
+  Moment come = device_.Beside(kFromHostLane, device_.Now(), [this, part, weights] { ops_.Copy(part, weights); });
   if (part.count() == present.count()) {
     return come;
   }

@@ -171,6 +171,47 @@ TEST(Layers, EveryLibraryLinksWhatItsRowAllows) {
   }
 }
 
+TEST(Tests, FoldersMirrorThoseOfTheSource) {
+  // Tests of the whole: not of one folder.
+  const std::set<std::string> others = {"apps", "faults", "fuzz", "layers", "oracle", "parity", "system"};
+  std::set<std::string> folders;
+  for (const auto& entry : fs::directory_iterator(kRoot / "src")) {
+    folders.insert(entry.path().filename());
+  }
+  for (const std::string& folder : folders) {
+    std::vector<std::string> programs;
+    if (fs::exists(kRoot / "tests" / folder)) {
+      for (const auto& entry : fs::directory_iterator(kRoot / "tests" / folder)) {
+        if (entry.path().filename().string().ends_with("_test.cc")) {
+          programs.push_back(entry.path().filename());
+        }
+      }
+    }
+    EXPECT_FALSE(programs.empty()) << "src/" << folder << " has no tests/" << folder << "/*_test.cc";
+  }
+  for (const auto& entry : fs::directory_iterator(kRoot / "tests")) {
+    const std::string name = entry.path().filename();
+    EXPECT_TRUE(!entry.is_directory() || folders.contains(name) || others.contains(name))
+        << "tests/" << name << " mirrors no folder of src/";
+  }
+}
+
+// docs/regressions.md and the suite Regression name the same tests.
+TEST(Tests, EveryRegressionStandsInTheDocument) {
+  static const std::regex named(R"(`Regression\.([A-Za-z]+)`)");
+  static const std::regex written(R"(TEST\(Regression, ([A-Za-z]+)\))");
+  const auto names = [](const std::string& text, const std::regex& pattern) {
+    std::set<std::string> found;
+    for (std::sregex_iterator at(text.begin(), text.end(), pattern), end; at != end; ++at) {
+      found.insert((*at)[1]);
+    }
+    return found;
+  };
+  const std::set<std::string> in_document = names(ReadText(kRoot / "docs/regressions.md"), named);
+  EXPECT_GT(in_document.size(), 10U);
+  EXPECT_EQ(in_document, names(ReadText(kRoot / "tests/parity/regression_test.cc"), written));
+}
+
 // A header of the standard library has neither a dot nor a slash in its name.
 bool IsStandard(const std::string& header) { return header.find_first_of("./") == std::string::npos; }
 

@@ -124,7 +124,7 @@ double ModelBench::Gradients(const HostBatch& batch) {
   return static_cast<double>(loss_sums_[0]) / loss_sums_[1];
 }
 
-RunConfig TinyRun(const std::string& family) {
+RunConfig OneRankRun(const std::string& family) {
   RunConfig config;
   config.model.family = family;
   config.model.layers = 2;

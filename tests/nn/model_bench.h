@@ -78,7 +78,7 @@ class ModelBench : public ParameterSource, public GradientSink {
 };
 
 // A one-rank run of a tiny model of a family: 2 layers, 16 wide, 4 heads, 29 tokens, 3 sequences of 6.
-RunConfig TinyRun(const std::string& family);
+RunConfig OneRankRun(const std::string& family);
 // Calls `body` as the one rank of a world.
 void OnOneRank(const std::function<void(RankContext&)>& body);
 

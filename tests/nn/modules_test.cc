@@ -2,6 +2,8 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "base/random.h"
 #include "base/random_normal.h"
 #include "nn/block.h"
@@ -106,7 +108,7 @@ INSTANTIATE_TEST_SUITE_P(Modules, ModulesOf, testing::Values("gpt2", "bloom", "l
 
 TEST_P(ModulesOf, TheEmbeddingsBackwardIsThatOfFiniteDifferences) {
   for (const double dropout : {0.0, 0.4}) {
-    RunConfig config = TinyRun(GetParam());
+    RunConfig config = OneRankRun(GetParam());
     config.model.dropout = dropout;
     OnOneRank([&](RankContext& context) {
       ModelBench model(config, context);
@@ -120,7 +122,7 @@ TEST_P(ModulesOf, ABlocksBackwardIsThatOfFiniteDifferences) {
   for (const Recompute recompute : {Recompute::kNone, Recompute::kLight, Recompute::kSelective, Recompute::kFull}) {
     for (const double dropout : {0.0, 0.4}) {
       SCOPED_TRACE(fmt::format("recompute {}, dropout {}", static_cast<int>(recompute), dropout));
-      RunConfig config = TinyRun(GetParam());
+      RunConfig config = OneRankRun(GetParam());
       config.model.dropout = dropout;
       config.layout.recompute = recompute;
       OnOneRank([&](RankContext& context) {
@@ -136,7 +138,7 @@ TEST_P(ModulesOf, ABlocksBackwardInTwoPartsIsThatOfFiniteDifferences) {
   for (const Recompute recompute : {Recompute::kNone, Recompute::kLight, Recompute::kFull}) {
     for (const double dropout : {0.0, 0.4}) {
       SCOPED_TRACE(fmt::format("recompute {}, dropout {}", static_cast<int>(recompute), dropout));
-      RunConfig config = TinyRun(GetParam());
+      RunConfig config = OneRankRun(GetParam());
       config.model.dropout = dropout;
       config.layout.recompute = recompute;
       OnOneRank([&](RankContext& context) {
@@ -157,7 +159,7 @@ TEST_P(ModulesOf, ABlocksBackwardInTwoPartsIsThatOfFiniteDifferences) {
 TEST_P(ModulesOf, TheHeadsGradientsAreThoseOfFiniteDifferences) {
   for (const bool tied : {false, true}) {
     SCOPED_TRACE(tied);
-    RunConfig config = TinyRun(GetParam());
+    RunConfig config = OneRankRun(GetParam());
     config.model.tie_embeddings = tied;
     OnOneRank([&](RankContext& context) {
       ModelBench model(config, context);
@@ -192,6 +194,25 @@ TEST_P(ModulesOf, TheHeadsGradientsAreThoseOfFiniteDifferences) {
       ExpectDirections({.name = "input", .values = input, .gradient = grad_in, .loss = [&] { return run(false); }});
     });
   }
+}
+
+// Every module, site and sample has a mask of its own, and a sequence-parallel rank that of its own rows.
+TEST(Dropout, EveryModuleSiteAndPlaceDrawsItsOwnMask) {
+  ModelConfig model = OneRankRun("gpt2").model;
+  model.dropout = 0.5;
+  MicroBatch micro_batch{.first_sample = 5, .dropout_key = 7};
+  std::set<std::uint64_t> keys;
+  for (std::int64_t module = 0; module < 10; ++module) {
+    for (const int site : {0, 1}) {
+      keys.insert(DropoutOf(model, micro_batch, module, site, 0).key);
+    }
+  }
+  EXPECT_EQ(keys.size(), 20U);
+  const std::int64_t sample = model.sequence * model.hidden;
+  EXPECT_EQ(DropoutOf(model, micro_batch, 1, 0, 0).first_element, 5 * sample);
+  EXPECT_EQ(DropoutOf(model, micro_batch, 1, 0, 3).first_element, 5 * sample + 3 * model.hidden);
+  micro_batch.training = false;
+  EXPECT_EQ(DropoutOf(model, micro_batch, 1, 0, 0).probability, 0);
 }
 
 TEST(Linear, ItsThreeProductsAreThoseOfFiniteDifferences) {

@@ -38,7 +38,7 @@ std::set<ParameterRole> RolesOf(const RunConfig& config) {
 TEST(WholeModel, FamiliesTogetherHaveEveryRole) {
   std::set<ParameterRole> roles;
   for (const std::string family : {"gpt2", "bloom", "llama"}) {
-    roles.merge(RolesOf(TinyRun(family)));
+    roles.merge(RolesOf(OneRankRun(family)));
   }
   EXPECT_EQ(roles.size(), 6U);
 }
@@ -48,18 +48,18 @@ INSTANTIATE_TEST_SUITE_P(WholeModel, OfEveryFamily, testing::Values("gpt2", "blo
                          [](const auto& one) { return one.param; });
 
 TEST_P(OfEveryFamily, GradientsAreThoseOfFiniteDifferences) {
-  const RunConfig config = TinyRun(GetParam());
+  const RunConfig config = OneRankRun(GetParam());
   ExpectGradientsOf(config, RandomBatch(config, 1));
 }
 
 TEST_P(OfEveryFamily, TiedOrNotGradientsAreThoseOfFiniteDifferences) {
-  RunConfig config = TinyRun(GetParam());
+  RunConfig config = OneRankRun(GetParam());
   config.model.tie_embeddings = !config.model.tie_embeddings;
   ExpectGradientsOf(config, RandomBatch(config, 2));
 }
 
 TEST_P(OfEveryFamily, DocumentsAndWeightsKeepGradientsTrue) {
-  const RunConfig config = TinyRun(GetParam());
+  const RunConfig config = OneRankRun(GetParam());
   HostBatch batch = RandomBatch(config, 3);
   for (std::size_t i = 0; i < batch.weights.size(); ++i) {
     batch.weights[i] = static_cast<float>(i % 4) / 2;
@@ -72,14 +72,14 @@ TEST_P(OfEveryFamily, DocumentsAndWeightsKeepGradientsTrue) {
 TEST_P(OfEveryFamily, RecomputedGradientsAreThoseOfFiniteDifferences) {
   for (const Recompute recompute : {Recompute::kLight, Recompute::kSelective, Recompute::kFull}) {
     SCOPED_TRACE(static_cast<int>(recompute));
-    RunConfig config = TinyRun(GetParam());
+    RunConfig config = OneRankRun(GetParam());
     config.layout.recompute = recompute;
     ExpectGradientsOf(config, RandomBatch(config, 4));
   }
 }
 
 TEST_P(OfEveryFamily, LogitsInPiecesKeepGradientsTrue) {
-  RunConfig config = TinyRun(GetParam());
+  RunConfig config = OneRankRun(GetParam());
   config.train.head_chunk = 5;  // 18 tokens: the last piece is short
   ExpectGradientsOf(config, RandomBatch(config, 5));
 }

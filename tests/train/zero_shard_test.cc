@@ -1,0 +1,297 @@
+// ZeRO stages against a serial account: what every data, tensor and pipeline rank adds to a gradient, summed here, and
+// AdamW in double precision.
+#include "train/zero_shard.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <mutex>
+
+#include "base/random.h"
+#include "comm/rank_runner.h"
+#include "cost/step_cost.h"
+
+namespace trireme {
+namespace {
+
+constexpr int kMicroBatches = 2;
+constexpr int kSteps = 2;
+constexpr float kRate = 0.01F;
+constexpr float kScale = 0.5F;  // of gradients, as clipping gives
+constexpr AdamWOptions kOptimizer = {.beta1 = 0.9F, .beta2 = 0.95F, .epsilon = 1e-3F, .weight_decay = 0.3F};
+
+RunConfig ConfigOf(const ParallelLayout& layout, bool tied) {
+  RunConfig config;
+  config.model.layers = 4;
+  config.model.hidden = 8;
+  config.model.heads = 2;
+  config.model.ffn = 12;
+  config.model.vocabulary = 21;  // padded to 24, and by two tensor ranks to 32
+  config.model.sequence = 4;
+  config.model.tie_embeddings = tied;
+  config.model = Completed(config.model, true);
+  config.layout = layout;
+  config.layout.micro_batch = 1;
+  config.batch.global = kMicroBatches * layout.data;
+  config.train.device = "cpu";
+  Validate(config, layout.ranks());
+  return config;
+}
+
+// What one piece of work adds to element `index` of a parameter. `part`: the tensor rank where each sees its own
+// tokens.
+struct Source {
+  int step = 0;
+  int micro_batch = 0;
+  int data = 0;
+  int part = 0;
+  bool head = false;
+};
+float Added(int row, std::int64_t index, const Source& from) {
+  const int place = (((from.step * 8 + from.micro_batch) * 8 + from.data) * 8 + from.part) * 2 + (from.head ? 1 : 0);
+  return RandomUniform(static_cast<std::uint64_t>(row * 100'000 + place), static_cast<std::uint64_t>(index)) - 0.5F;
+}
+
+bool PartsDiffer(const Parameter& parameter, const ParallelLayout& layout) {
+  return parameter.split.replicated() && layout.sequence_parallel && layout.tensor > 1;
+}
+
+double FirstWeight(int row, std::int64_t index) { return std::sin(row + 0.01 * static_cast<double>(index)); }
+
+// A parameter's gradients and weights of each step, as one process would have them.
+struct Serial {
+  std::vector<std::vector<double>> gradients;  // by step
+  std::vector<double> weights;                 // after the last
+};
+Serial SerialOf(const ParameterTable& table, int row, const ParallelLayout& layout) {
+  const Parameter& parameter = table.rows()[static_cast<std::size_t>(row)];
+  Serial serial;
+  const auto count = static_cast<std::size_t>(parameter.shape.count());
+  std::vector<double> first(count);
+  std::vector<double> second(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    serial.weights.push_back(static_cast<float>(FirstWeight(row, static_cast<std::int64_t>(i))));
+  }
+  for (int step = 0; step < kSteps; ++step) {
+    std::vector<double>& gradient = serial.gradients.emplace_back(count);
+    const double lasting = parameter.decays ? 1 - static_cast<double>(kRate) * kOptimizer.weight_decay : 1;
+    for (std::size_t i = 0; i < count; ++i) {
+      for (int micro_batch = 0; micro_batch < kMicroBatches; ++micro_batch) {
+        for (int data = 0; data < layout.data; ++data) {
+          for (int part = 0; part < (PartsDiffer(parameter, layout) ? layout.tensor : 1); ++part) {
+            for (const bool head : {false, true}) {
+              if (!head || table.Tied(row)) {
+                gradient[i] += Added(row, static_cast<std::int64_t>(i), {step, micro_batch, data, part, head});
+              }
+            }
+          }
+        }
+      }
+      const double scaled = gradient[i] * kScale;
+      first[i] = kOptimizer.beta1 * first[i] + (1 - kOptimizer.beta1) * scaled;
+      second[i] = kOptimizer.beta2 * second[i] + (1 - kOptimizer.beta2) * scaled * scaled;
+      const double m = first[i] / (1 - std::pow(kOptimizer.beta1, step + 1));
+      const double v = second[i] / (1 - std::pow(kOptimizer.beta2, step + 1));
+      serial.weights[i] = serial.weights[i] * lasting - kRate * m / (std::sqrt(v) + kOptimizer.epsilon);
+    }
+  }
+  return serial;
+}
+
+// One rank's part of the test.
+class Rank {
+ public:
+  Rank(const RunConfig& config, RankContext& context)
+      : config_(config),
+        comms_(context.world, config_.layout),
+        stage_(config_, comms_.coordinate().pipeline, config_.batch.global),
+        arena_(context.device, MemoryOfStage(stage_.description())),
+        zero_(arena_, comms_, stage_.description().shards, table(),
+              {.zero = config_.layout.zero,
+               .sequence_parallel = config_.layout.sequence_parallel,
+               .optimizer = kOptimizer}) {
+    for (const OwnedState& state : zero_.State()) {
+      if (state.kind == StateKind::kMaster) {
+        for (const SliceRun& run : state.runs) {
+          for (std::int64_t i = 0; i < run.count; ++i) {
+            state.values.as<float>()[run.local + i] = static_cast<float>(FirstWeight(state.row, run.global + i));
+          }
+        }
+      }
+    }
+    zero_.Publish();
+  }
+
+  // Gradients of a step, and their counted squares.
+  double Accumulate(int step) {
+    zero_.DropState();
+    zero_.BeginStep(false);
+    for (int micro_batch = 0; micro_batch < kMicroBatches; ++micro_batch) {
+      for (std::int64_t module = 0; module < config_.model.modules(); ++module) {
+        AddModule(module, {.step = step, .micro_batch = micro_batch, .data = comms_.coordinate().data});
+      }
+    }
+    zero_.FinishGradients();
+    double square = 0;
+    for (const Tensor& range : zero_.counted_gradients()) {
+      for (std::int64_t i = 0; i < range.count(); ++i) {
+        square += std::pow(range.as<float>()[i], 2);
+      }
+    }
+    return square;
+  }
+  void Update(int step) { zero_.Update(kRate, kScale, step + 1); }
+
+  void ExpectWeights(const std::map<int, Serial>& expected) {
+    for (std::int64_t module = 0; module < config_.model.modules(); ++module) {
+      const ParameterUse use = UseOf(module);
+      if (!use.any()) {
+        continue;
+      }
+      zero_.Gather(use);
+      for (const int row : RowsOf(use)) {
+        const Parameter& parameter = table().rows()[static_cast<std::size_t>(row)];
+        const Tensor weight = zero_.Get(row);
+        for (const SliceRun& run : SliceRuns(parameter, config_.layout.tensor, comms_.coordinate().tensor)) {
+          for (std::int64_t i = 0; i < run.count; ++i) {
+            ASSERT_NEAR(weight.as<float>()[run.local + i],
+                        expected.at(row).weights[static_cast<std::size_t>(run.global + i)], 2e-6)
+                << parameter.name << ", element " << run.global + i;
+          }
+        }
+      }
+      zero_.Release(use);
+    }
+  }
+  // How often each element is saved, by (row, kind).
+  void CountSaved(std::map<std::pair<int, StateKind>, std::vector<int>>& counts) {
+    for (const OwnedState& state : zero_.State()) {
+      std::vector<int>& count = counts[{state.row, state.kind}];
+      count.resize(static_cast<std::size_t>(table().rows()[static_cast<std::size_t>(state.row)].shape.count()));
+      for (const SliceRun& run : state.runs) {
+        for (std::int64_t i = 0; state.saved && i < run.count; ++i) {
+          ++count[static_cast<std::size_t>(run.global + i)];
+        }
+      }
+    }
+  }
+  const ParameterTable& table() const { return stage_.table(); }
+
+ private:
+  // What a module of this stage uses; nothing where it is another's.
+  ParameterUse UseOf(std::int64_t module) const {
+    const ModuleRange range = stage_.description().partition.Range(comms_.coordinate().pipeline);
+    const bool here = range.Contains(module);
+    const bool end = module == 0 || module == config_.model.modules() - 1;
+    return {.module = module, .own = here, .tied = here && end && config_.model.tie_embeddings};
+  }
+  std::vector<int> RowsOf(const ParameterUse& use) const {
+    std::vector<int> rows;
+    for (const int row : table().OfModule(use.module)) {
+      if (!table().Tied(row)) {
+        rows.push_back(row);
+      }
+    }
+    if (use.tied) {
+      rows.push_back(table().token_table());
+    }
+    return rows;
+  }
+  void AddModule(std::int64_t module, Source from) {
+    const ParameterUse use = UseOf(module);
+    if (!use.any()) {
+      return;
+    }
+    zero_.Open(use);
+    for (const int row : RowsOf(use)) {
+      const Parameter& parameter = table().rows()[static_cast<std::size_t>(row)];
+      from.part = PartsDiffer(parameter, config_.layout) ? comms_.coordinate().tensor : 0;
+      from.head = module > 0 && table().Tied(row);
+      const Tensor gradient = zero_.Gradient(row);
+      const bool overwrite = parameter.role == ParameterRole::kWeight && module > 0 &&
+                             module + 1 < config_.model.modules() && zero_.Untouched(false);
+      for (const SliceRun& run : SliceRuns(parameter, config_.layout.tensor, comms_.coordinate().tensor)) {
+        for (std::int64_t i = 0; i < run.count; ++i) {
+          float& to = gradient.as<float>()[run.local + i];
+          to = (overwrite ? 0 : to) + Added(row, run.global + i, from);
+        }
+      }
+    }
+    zero_.Finish(use, from.micro_batch == kMicroBatches - 1);
+  }
+
+  RunConfig config_;
+  GridComms comms_;
+  StageOfRun stage_;
+  Arena arena_;
+  ZeroShard zero_;
+};
+
+void ExpectSerial(const ParallelLayout& layout, bool tied) {
+  SCOPED_TRACE(layout.ToString() + (tied ? ", tied" : ", untied"));
+  const RunConfig config = ConfigOf(layout, tied);
+  const ParameterTable table(config.model);
+  std::map<int, Serial> expected;
+  std::vector<double> norms(kSteps);
+  for (std::size_t row = 0; row < table.rows().size(); ++row) {
+    const Serial& serial = expected[static_cast<int>(row)] = SerialOf(table, static_cast<int>(row), layout);
+    for (int step = 0; step < kSteps; ++step) {
+      for (const double one : serial.gradients[static_cast<std::size_t>(step)]) {
+        norms[static_cast<std::size_t>(step)] += one * one;
+      }
+    }
+  }
+  std::mutex mutex;
+  std::vector<double> counted(kSteps);
+  std::map<std::pair<int, StateKind>, std::vector<int>> saved;
+  RunThreadRanks(layout.ranks(), {.kind = "cpu"}, [&](RankContext& context) {
+    Rank rank(config, context);
+    for (int step = 0; step < kSteps; ++step) {
+      const double square = rank.Accumulate(step);
+      {
+        const std::scoped_lock lock(mutex);
+        counted[static_cast<std::size_t>(step)] += square;
+      }
+      rank.Update(step);
+    }
+    rank.ExpectWeights(expected);
+    const std::scoped_lock lock(mutex);
+    rank.CountSaved(saved);
+  });
+  for (int step = 0; step < kSteps; ++step) {
+    const auto i = static_cast<std::size_t>(step);
+    EXPECT_NEAR(counted[i], norms[i], 1e-5 * norms[i]) << "squared norm of step " << step + 1;
+  }
+  EXPECT_EQ(saved.size(), table.rows().size() * kStateKinds);
+  for (const auto& [key, counts] : saved) {
+    EXPECT_THAT(counts, testing::Each(1)) << table.rows()[static_cast<std::size_t>(key.first)].name;
+  }
+}
+
+class ZeroStage : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(ZeroShard, ZeroStage, testing::Range(0, 4));
+
+TEST_P(ZeroStage, DataRanksAddUpAndUpdateAsOneProcess) {
+  for (const int data : {1, 2, 3}) {
+    for (const bool tied : {false, true}) {
+      ExpectSerial({.data = data, .zero = GetParam()}, tied);
+    }
+  }
+}
+
+TEST_P(ZeroStage, TensorRanksCountReplicatedParametersOnce) {
+  for (const bool sequence_parallel : {false, true}) {
+    ExpectSerial({.tensor = 2, .data = 2, .zero = GetParam(), .sequence_parallel = sequence_parallel}, true);
+  }
+}
+
+TEST_P(ZeroStage, ATiedTableOnTwoStagesIsOneTable) {
+  ExpectSerial({.pipeline = 2, .data = 2, .zero = GetParam()}, true);
+  ExpectSerial({.pipeline = 4, .data = 1, .zero = GetParam()}, true);
+  ExpectSerial({.tensor = 2, .pipeline = 2, .data = 1, .zero = GetParam(), .sequence_parallel = true}, true);
+}
+
+}  // namespace
+}  // namespace trireme
