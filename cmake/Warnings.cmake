@@ -4,6 +4,8 @@ target_compile_options(trireme_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wno-missing-field-initializers>
   # GCC 12 and 13 see these in std::string and std::vector where there are none.
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-array-bounds -Wno-stringop-overflow -Wno-restrict>
+  # GCC 13 and 14 take every reference that a function with a temporary argument returns for one into it.
+  $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<VERSION_GREATER_EQUAL:$<CXX_COMPILER_VERSION>,13>>:-Wno-dangling-reference>
   # Loops that are asked to be vectorised stay as they are in builds without optimisation.
   $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-pass-failed>
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${TRIREME_WERROR}>>:-Werror>)

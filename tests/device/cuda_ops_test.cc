@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -5,14 +6,16 @@
 #include <sstream>
 #include <tuple>
 
+#include "device/cuda/architectures.h"
 #include "device/op_cases.h"
+#include "message_of.h"
 
 namespace trireme {
 namespace {
 
 // Law 7: every back end beside the CPU gives the CPU's results. One test walks all cases, since starting a GPU's
 // libraries takes longer than the cases themselves.
-class OpsAgainstCpu : public testing::TestWithParam<std::tuple<DType, bool>> {};
+class OpsAgainstCpu : public ::testing::TestWithParam<std::tuple<DType, bool>> {};
 
 TEST_P(OpsAgainstCpu, ResultsAgree) {
   const auto [working, deterministic] = GetParam();
@@ -30,7 +33,7 @@ TEST_P(OpsAgainstCpu, ResultsAgree) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuda, OpsAgainstCpu,
-                         testing::Combine(testing::Values(DType::kFloat32, DType::kBFloat16), testing::Bool()),
+                         ::testing::Combine(::testing::Values(DType::kFloat32, DType::kBFloat16), ::testing::Bool()),
                          [](const auto& choice) {
                            return std::string(Name(std::get<0>(choice.param))) +
                                   (std::get<1>(choice.param) ? "Deterministic" : "");
@@ -103,6 +106,14 @@ std::vector<std::string> ChoicesAlone(const Device& device) {
     }
   }
   return lines;
+}
+
+TEST(CudaDevice, AGpuWithoutKernelsIsNamedWithTheListOfThoseThatHave) {
+  EXPECT_TRUE(KernelsRunHere());
+  const std::string message = testing::MessageOf([] { RequireKernels(false, "Tesla T4", 75); });
+  EXPECT_THAT(message, ::testing::HasSubstr("Tesla T4 has compute capability 7.5"));
+  EXPECT_THAT(message, ::testing::ContainsRegex("was built for [0-9]+"));
+  EXPECT_THAT(message, ::testing::HasSubstr("-DCMAKE_CUDA_ARCHITECTURES=75"));
 }
 
 TEST(CudaDevice, ChosenAlgorithmsComeBackFromText) {

@@ -1,8 +1,6 @@
 // Causal attention through cuDNN, for bf16. Plans are made at the first call of a shape (up to a second or two) and
-// kept.
+// kept. A program built without cuDNN has attention_cudnn_absent.cc, which supports no arguments.
 #pragma once
-
-#include <cudnn_graph.h>
 
 #include <array>
 #include <cstdint>
@@ -11,6 +9,8 @@
 
 #include "device/cuda/cuda_context.h"
 #include "device/ops.h"
+
+struct cudnnContext;  // cuDNN's, whose header only attention_cudnn.cc needs
 
 namespace trireme {
 
@@ -36,10 +36,10 @@ class CudnnAttention {
 
   // Null when there is none.
   Plan* PlanFor(const AttentionArgs& args, bool backward);
-  cudnnHandle_t Handle();
+  cudnnContext* Handle();
 
   CudaContext& context_;
-  cudnnHandle_t handle_ = nullptr;
+  cudnnContext* handle_ = nullptr;
   std::map<Key, std::unique_ptr<Plan>> plans_;
 };
 

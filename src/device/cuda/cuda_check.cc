@@ -15,14 +15,6 @@ void CheckCublas(cublasStatus_t status, const char* what) {
   Require(status == CUBLAS_STATUS_SUCCESS, "cuBLASLt: {}: {}", what, cublasLtGetStatusString(status));
 }
 
-void CheckCudnn(cudnnStatus_t status, const char* what) {
-  if (status != CUDNN_STATUS_SUCCESS) [[unlikely]] {
-    char detail[1024] = "";
-    cudnnGetLastErrorString(detail, sizeof(detail));
-    Fail("cuDNN: {}: {} {}", what, cudnnGetErrorString(status), detail);
-  }
-}
-
 void RefuseType(DType dtype, const char* operation) { Fail("CUDA: {} has no kernel for {}", operation, Name(dtype)); }
 
 void RefuseSize(const char* operation, const char* what, std::int64_t value, std::int64_t limit) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/shape.h"
+#include "device/cuda/architectures.h"
 #include "device/cuda/cuda_check.h"
 
 namespace trireme {
@@ -16,6 +17,9 @@ CudaContext::CudaContext(int device, const DeviceOptions& options)
   CheckCuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "read the compute capability");
   CheckCuda(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), "read the compute capability");
   capability_ = 10 * major + minor;
+  cudaDeviceProp properties{};
+  CheckCuda(cudaGetDeviceProperties(&properties, device), "read the GPU's properties");
+  RequireKernels(KernelsRunHere(), properties.name, capability_);
   OpenLane(0);
 }
 

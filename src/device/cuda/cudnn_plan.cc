@@ -1,6 +1,6 @@
 #include "device/cuda/cudnn_plan.h"
 
-#include "device/cuda/cuda_check.h"
+#include "base/error.h"
 
 namespace trireme {
 namespace {
@@ -37,6 +37,14 @@ std::vector<CudnnDescriptor> EngineConfigurations(const CudnnDescriptor& graph) 
 }
 
 }  // namespace
+
+void CheckCudnn(cudnnStatus_t status, const char* what) {
+  if (status != CUDNN_STATUS_SUCCESS) [[unlikely]] {
+    char detail[1024] = "";
+    cudnnGetLastErrorString(detail, sizeof(detail));
+    Fail("cuDNN: {}: {} {}", what, cudnnGetErrorString(status), detail);
+  }
+}
 
 CudnnDescriptor::CudnnDescriptor(cudnnBackendDescriptorType_t type) {
   CheckCudnn(cudnnBackendCreateDescriptor(type, &descriptor_), "make a descriptor");

@@ -13,6 +13,9 @@
 
 namespace trireme {
 
+// Throws an Error that names `what` was tried and cuDNN's own text, unless the status is success.
+void CheckCudnn(cudnnStatus_t status, const char* what);
+
 // Owns one backend descriptor.
 class CudnnDescriptor {
  public:

@@ -1,12 +1,10 @@
-#include "device/cuda/attention.h"
-
 #include <bit>
 #include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "device/cuda/cuda_check.h"
+#include "device/cuda/attention.h"
 #include "device/cuda/cuda_ops.h"
 #include "device/cuda/cudnn_plan.h"
 
@@ -192,7 +190,7 @@ bool CudnnAttention::Supports(const AttentionArgs& args) {
          IsAligned(args.grad_out) && IsAligned(args.grad_qkv);
 }
 
-cudnnHandle_t CudnnAttention::Handle() {
+cudnnContext* CudnnAttention::Handle() {
   if (handle_ == nullptr) {
     CheckCudnn(cudnnCreate(&handle_), "open the library");
     CheckCudnn(cudnnSetStream(handle_, context_.stream()), "choose the stream");

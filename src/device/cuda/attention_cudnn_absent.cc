@@ -1,0 +1,18 @@
+// Built in place of attention_cudnn.cc where cuDNN is missing or older than 9.14: the plain kernels do all attention.
+#include "device/cuda/attention.h"
+
+namespace trireme {
+
+struct CudnnAttention::Plan {};
+
+CudnnAttention::CudnnAttention(CudaContext& context) : context_(context) {}
+
+CudnnAttention::~CudnnAttention() = default;
+
+bool CudnnAttention::Supports(const AttentionArgs& /*args*/) { return false; }
+
+bool CudnnAttention::Forward(const AttentionArgs& /*args*/) { return false; }
+
+bool CudnnAttention::Backward(const AttentionArgs& /*args*/) { return false; }
+
+}  // namespace trireme
