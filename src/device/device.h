@@ -21,7 +21,7 @@ class Device {
  public:
   virtual ~Device() = default;
 
-  // "cpu (plain)", "cpu (oneDNN 2.6)", "NVIDIA H200": for logs.
+  // "cpu (avx2, packed)", "NVIDIA H200": for logs.
   virtual std::string description() const = 0;
   virtual bool is_host() const = 0;
 
@@ -85,6 +85,7 @@ struct DeviceOptions {
   int local_rank = 0;          // rank within its machine: chooses the GPU, modulo their number
   int threads = 1;             // OpenMP threads of a CPU device; where ranks are started 0: their part of the cores
   std::string pin = "none";    // none | auto | cores: how ranks are bound to cores (device/pinning.h)
+  std::string engines;         // a CPU's engines of products (cpu/product/engine_choice.h); empty: the fixed table
   bool deterministic = false;  // a GPU: equal bits from equal runs, at some cost
   bool tf32 = false;           // a GPU: fp32 products with operands rounded to 10 bits of mantissa
 };

@@ -34,25 +34,20 @@ std::vector<float> NaiveProduct(Workbench& bench, const MatmulArgs& args) {
   return product;
 }
 
-TEST(Matmul, BothEnginesEqualTheNaiveProduct) {
+TEST(Matmul, EqualsTheNaiveProduct) {
   const auto cpu = CpuForTest();
   Workbench bench(*cpu);
-  Scratch scratch;
   for (const auto& [m, n, k] : {std::tuple{1, 1, 1}, {5, 1, 9}, {6, 32, 4}, {7, 33, 300}, {97, 130, 61}}) {
     for (const int transposes : {0, 1, 2, 3}) {
       const bool ta = (transposes & 1) != 0;
       const bool tb = (transposes & 2) != 0;
-      MatmulArgs args{.a = bench.Normal(kFloat, ta ? Shape{k, m} : Shape{m, k}, "a"),
-                      .b = bench.Normal(kFloat, tb ? Shape{n, k} : Shape{k, n}, "b"),
-                      .c = bench.Output(kFloat, {m, n}),
-                      .transpose_a = ta,
-                      .transpose_b = tb};
+      const MatmulArgs args{.a = bench.Normal(kFloat, ta ? Shape{k, m} : Shape{m, k}, "a"),
+                            .b = bench.Normal(kFloat, tb ? Shape{n, k} : Shape{k, n}, "b"),
+                            .c = bench.Output(kFloat, {m, n}),
+                            .transpose_a = ta,
+                            .transpose_b = tb};
       const std::vector<float> expected = NaiveProduct(bench, args);
       bench.ops().Matmul(args);
-      EXPECT_LT(RelativeDifference(bench.Read(args.c), expected), 1e-5)
-          << m << ' ' << n << ' ' << k << ' ' << transposes;
-      args.c = bench.Output(kFloat, {m, n});
-      PlainMatmul(args, 1, scratch);
       EXPECT_LT(RelativeDifference(bench.Read(args.c), expected), 1e-5)
           << m << ' ' << n << ' ' << k << ' ' << transposes;
     }

@@ -7,7 +7,8 @@
 
 namespace trireme {
 
-CpuDevice::CpuDevice(const DeviceOptions& options) : ops_(MakeCpuOps(ChosenCpuLevel(), options.threads)) {}
+CpuDevice::CpuDevice(const DeviceOptions& options)
+    : ops_(MakeCpuOps(ChosenCpuLevel(), options.threads, EngineTable::Parse(options.engines))) {}
 
 void CpuDevice::CopyToHost(void* host, const void* device, std::int64_t bytes) {
   if (bytes > 0) {

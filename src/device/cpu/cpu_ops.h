@@ -9,6 +9,7 @@
 
 #include "device/cpu/cpu_level.h"
 #include "device/cpu/matmul.h"
+#include "device/cpu/product/engine_choice.h"
 #include "device/cpu/scratch.h"
 #include "device/ops.h"
 
@@ -16,9 +17,10 @@ namespace trireme {
 
 class HostOps : public Ops {
  public:
-  HostOps(CpuLevel level, int threads) : threads_(threads), level_(level), matmul_(MakeMatmulEngine(threads)) {}
+  HostOps(CpuLevel level, int threads, const EngineTable& engines)
+      : threads_(threads), level_(level), matmul_(MakeMatmulEngine(level, threads, engines)) {}
 
-  // "cpu (avx512, oneDNN 2.6)"
+  // "cpu (avx512, packed)"
   std::string description() const;
   // Scratch that operations keep between calls.
   std::int64_t internal_bytes() const;
@@ -45,6 +47,6 @@ class HostOps : public Ops {
 };
 
 // `level` is one of CpuLevels().
-std::unique_ptr<HostOps> MakeCpuOps(CpuLevel level, int threads);
+std::unique_ptr<HostOps> MakeCpuOps(CpuLevel level, int threads, const EngineTable& engines = FixedEngines());
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
-// Matrix products of the CPU. A build has one engine, chosen by CMake: oneDNN's primitives or the plain loops below.
-// An engine belongs to one device and is used by one thread at a time.
+// Matrix products of the CPU. Several engines can do them (product/engine_choice.h); one that belongs to a device
+// divides its products among those chosen for their operands' type. An engine is used by one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -23,17 +23,15 @@ struct ProductSizes {
 class MatmulEngine {
  public:
   virtual ~MatmulEngine() = default;
-  // "plain", "oneDNN 2.6".
+  // "packed", "oneDNN 2.6".
   virtual std::string name() const = 0;
-  // As Ops::Matmul; arguments are checked and none of M, N, K is 0.
+  // Whether operands of this type (fp32 or bf16) can be multiplied on this machine.
+  virtual bool Multiplies(DType operands) const = 0;
+  // As Ops::Matmul, for operands of a type that it multiplies; arguments are checked and none of M, N, K is 0. Equal
+  // arguments and threads give equal bits.
   virtual void Run(const MatmulArgs& args) = 0;
   // Buffers held between calls.
   virtual std::int64_t internal_bytes() const = 0;
 };
-
-std::unique_ptr<MatmulEngine> MakeMatmulEngine(int threads);
-
-// The definition of Ops::Matmul: blocked loops in fp32. Equal arguments give equal bits.
-void PlainMatmul(const MatmulArgs& args, int threads, Scratch& scratch);
 
 }  // namespace trireme

@@ -7,9 +7,9 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "device/cpu/dispatch.h"
-#include "device/cpu/matmul.h"
 #include "device/cpu/narrow.h"
 #include "device/cpu/parallel.h"
+#include "device/cpu/product/outside_engines.h"
 #include "device/cpu/vector_math.h"
 
 namespace trireme {
@@ -99,12 +99,22 @@ class OnednnEngine final : public MatmulEngine {
   }
   std::int64_t internal_bytes() const override { return scratch_.bytes(); }
 
-  void Run(const MatmulArgs& args) override {
-    const ProductSizes sizes(args);
-    if (sizes.m * sizes.n * sizes.k <= kTinyProduct) {
-      PlainMatmul(args, threads_, scratch_);
-      return;
+  bool Multiplies(DType operands) const override {
+    if (operands == DType::kFloat32) {
+      return true;
     }
+    // bf16 needs instructions that a processor may lack: oneDNN says so when it is asked for a primitive.
+    try {
+      for (const DType out : {DType::kBFloat16, DType::kFloat32}) {
+        Create({.a = {nullptr, operands, {64, 64}}, .b = {nullptr, operands, {64, 64}}, .c = {nullptr, out, {64, 64}}});
+      }
+      return true;
+    } catch (const dnnl::error&) {
+      return false;
+    }
+  }
+
+  void Run(const MatmulArgs& args) override {
     const bool gelu = args.epilogue == Epilogue::kGelu;
     Multiply(args, gelu ? args.auxiliary : args.c);
     if (args.epilogue != Epilogue::kNone) {
@@ -117,9 +127,6 @@ class OnednnEngine final : public MatmulEngine {
   }
 
  private:
-  // Below this the call into oneDNN costs more than the product.
-  static constexpr std::int64_t kTinyProduct = 4096;
-
   // A primitive with its operands; their addresses are set at each call.
   struct Product {
     dnnl::matmul primitive;
@@ -192,6 +199,6 @@ class OnednnEngine final : public MatmulEngine {
 
 }  // namespace
 
-std::unique_ptr<MatmulEngine> MakeMatmulEngine(int threads) { return std::make_unique<OnednnEngine>(threads); }
+std::unique_ptr<MatmulEngine> MakeOnednnEngine(int threads) { return std::make_unique<OnednnEngine>(threads); }
 
 }  // namespace trireme

@@ -1,0 +1,18 @@
+#include "device/cpu/product/bf16_amx.h"
+#include "device/cpu/product/bf16_avx512.h"
+#include "device/cpu/product/bf16_kernels.h"
+
+namespace trireme {
+
+std::optional<ProductKernel> NativeBf16Kernel(CpuLevel level) {
+  switch (level) {
+    case CpuLevel::kAvx512Bf16:
+      return Avx512Bf16Kernel();
+    case CpuLevel::kAmx:
+      return AmxBf16Kernel();
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace trireme

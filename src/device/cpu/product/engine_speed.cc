@@ -1,0 +1,98 @@
+// The measurement behind a choice of engines.
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "device/cpu/product/engine_choice.h"
+
+namespace trireme {
+namespace {
+
+// The three products of a linear layer.
+struct Layer {
+  std::int64_t tokens;
+  std::int64_t in;
+  std::int64_t out;
+};
+constexpr Layer kLayers[] = {{512, 512, 1024}, {512, 1024, 512}};
+constexpr int kRepetitions = 3;
+
+struct Buffers {
+  explicit Buffers(std::int64_t elements) : x(elements, 1), w(elements, 1), y(elements, 1), gradient(elements, 0) {}
+  // Of any type: fp32 takes the most.
+  std::vector<float> x, w, y, gradient;
+};
+
+double SecondsOf(MatmulEngine& engine, const MatmulArgs& args) {
+  double best = 0;
+  for (int i = 0; i <= kRepetitions; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    engine.Run(args);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    // The first run makes buffers and primitives.
+    if (i == 1 || (i > 1 && seconds < best)) {
+      best = seconds;
+    }
+  }
+  return best;
+}
+
+double SpeedOf(MatmulEngine& engine, DType type) {
+  double seconds = 0;
+  double flops = 0;
+  for (const Layer& layer : kLayers) {
+    Buffers buffers(static_cast<std::int64_t>(1024) * 1024);
+    const Tensor x{buffers.x.data(), type, {layer.tokens, layer.in}};
+    const Tensor w{buffers.w.data(), type, {layer.out, layer.in}};
+    const Tensor y{buffers.y.data(), type, {layer.tokens, layer.out}};
+    const Tensor gradient{buffers.gradient.data(), DType::kFloat32, {layer.out, layer.in}};
+    seconds += SecondsOf(engine, {.a = x, .b = w, .c = y, .transpose_b = true});
+    seconds += SecondsOf(engine, {.a = y, .b = w, .c = x});
+    seconds += SecondsOf(engine, {.a = y, .b = x, .c = gradient, .transpose_a = true, .accumulate = true});
+    flops += 6.0 * static_cast<double>(layer.tokens * layer.in * layer.out);
+  }
+  return flops / seconds;
+}
+
+bool FromOutside(ProductEngine engine) {
+  return engine == ProductEngine::kOnednn || engine == ProductEngine::kOpenblas;
+}
+
+}  // namespace
+
+std::vector<EngineSpeed> MeasureEngineSpeeds(CpuLevel level, int threads) {
+  constexpr ProductEngine kAll[] = {ProductEngine::kPacked, ProductEngine::kWidened, ProductEngine::kOnednn,
+                                    ProductEngine::kOpenblas};
+  const bool highest = level == CpuLevels().back();
+  std::vector<EngineSpeed> speeds;
+  for (const DType type : {DType::kFloat32, DType::kBFloat16}) {
+    for (const ProductEngine kind : kAll) {
+      const auto engine = FromOutside(kind) && !highest ? nullptr : MakeSingleEngine(kind, level, threads);
+      const bool repeats_packed = kind == ProductEngine::kWidened && type == DType::kFloat32;
+      if (engine != nullptr && engine->Multiplies(type) && !repeats_packed) {
+        speeds.push_back({kind, type, SpeedOf(*engine, type)});
+      }
+    }
+  }
+  return speeds;
+}
+
+EngineTable FastestEngines(const std::vector<EngineSpeed>& speeds) {
+  constexpr double kWorthIt = 1.1;
+  const auto fastest = [&](DType type) {
+    ProductEngine best = ProductEngine::kPacked;
+    double to_beat = 0;
+    for (const EngineSpeed& speed : speeds) {
+      if (speed.operands == type && speed.flops_per_second > to_beat) {
+        best = speed.engine;
+        to_beat = speed.flops_per_second * (best == ProductEngine::kPacked ? kWorthIt : 1.0);
+      }
+    }
+    return best;
+  };
+  return {.fp32 = fastest(DType::kFloat32), .bf16 = fastest(DType::kBFloat16)};
+}
+
+EngineTable MeasureEngines(CpuLevel level, int threads) { return FastestEngines(MeasureEngineSpeeds(level, threads)); }
+
+}  // namespace trireme

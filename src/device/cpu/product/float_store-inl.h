@@ -1,0 +1,171 @@
+// The end of a product for Highway's target at hand: bias, gelu or its gradient, sum with c, rounding, for sums that
+// lie in cache. Included by float_kernel.cc alone, once per target.
+#include <hwy/highway.h>
+
+#include <cstdint>
+#include <cstring>
+
+#include "base/dtype.h"
+#include "device/cpu/product/kernel.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace trireme::HWY_NAMESPACE {
+namespace {
+
+HWY_INLINE FloatVec LoadWide(const float* from) { return hn::LoadU(FloatTag(), from); }
+HWY_INLINE FloatVec LoadWide(const BFloat16* from) {
+  const hn::Rebind<std::uint16_t, FloatTag> narrow;
+  const hn::RebindToUnsigned<FloatTag> wide;
+  const auto bits = hn::LoadU(narrow, reinterpret_cast<const std::uint16_t*>(from));
+  return hn::BitCast(FloatTag(), hn::ShiftLeft<16>(hn::PromoteTo(wide, bits)));
+}
+
+HWY_INLINE void StoreNarrow(FloatVec value, float* to) { hn::StoreU(value, FloatTag(), to); }
+// Rounds to nearest even; a NaN stays one.
+HWY_INLINE void StoreNarrow(FloatVec value, BFloat16* to) {
+  const hn::Rebind<std::uint16_t, FloatTag> narrow;
+  const hn::RebindToUnsigned<FloatTag> wide;
+  const auto word = hn::BitCast(wide, value);
+  const auto even = hn::And(hn::ShiftRight<16>(word), hn::Set(wide, 1));
+  const auto rounded = hn::Add(word, hn::Add(even, hn::Set(wide, 0x7fff)));
+  const auto quiet = hn::Or(word, hn::Set(wide, 0x400000));
+  const auto chosen = hn::IfThenElse(hn::RebindMask(wide, hn::IsNaN(value)), quiet, rounded);
+  hn::StoreU(hn::TruncateTo(narrow, hn::ShiftRight<16>(chosen)), narrow, reinterpret_cast<std::uint16_t*>(to));
+}
+
+// The first `count` elements; a whole vector is read or written where there is one.
+template <typename T>
+HWY_INLINE FloatVec LoadPart(const T* from, std::size_t count) {
+  if (HWY_LIKELY(count >= hn::Lanes(FloatTag()))) {
+    return LoadWide(from);
+  }
+  T padded[hn::MaxLanes(FloatTag())] = {};
+  std::memcpy(padded, from, count * sizeof(T));
+  return LoadWide(padded);
+}
+
+template <typename T>
+HWY_INLINE void StorePart(FloatVec value, T* to, std::size_t count) {
+  if (HWY_LIKELY(count >= hn::Lanes(FloatTag()))) {
+    StoreNarrow(value, to);
+    return;
+  }
+  T padded[hn::MaxLanes(FloatTag())];
+  StoreNarrow(value, padded);
+  std::memcpy(to, padded, count * sizeof(T));
+}
+
+// 1 / x for 1 <= x < 2^120.
+HWY_INLINE FloatVec Reciprocal(FloatVec x) {
+  const FloatTag d;
+  if constexpr (HWY_TARGET == HWY_AVX3) {
+    // 14 bits and one step of Newton's: a division takes four times as long.
+    const FloatVec guess = hn::ApproximateReciprocal(x);
+    return hn::MulAdd(guess, hn::NegMulAdd(x, guess, hn::Set(d, 1.0F)), guess);
+  } else {
+    return hn::Div(hn::Set(d, 1.0F), x);
+  }
+}
+
+// e^x for x within [-80, 80]; beyond as at the bounds. Relative error below 1e-6.
+HWY_INLINE FloatVec ExpWithin80(FloatVec x) {
+  const FloatTag d;
+  const hn::RebindToUnsigned<FloatTag> bits;
+  const FloatVec y = hn::Min(hn::Max(x, hn::Set(d, -80.0F)), hn::Set(d, 80.0F));
+  // Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits.
+  const FloatVec round = hn::Set(d, 12582912.0F);
+  const FloatVec shifted = hn::MulAdd(y, hn::Set(d, 1.44269504F), round);
+  const FloatVec n = hn::Sub(shifted, round);
+  // ln 2 in two parts, the first exact in few bits; the polynomial is Cephes' expf.
+  const FloatVec r = hn::MulAdd(n, hn::Set(d, 2.12194440e-4F), hn::NegMulAdd(n, hn::Set(d, 0.693359375F), y));
+  FloatVec p = hn::Set(d, 1.9875691500e-4F);
+  p = hn::MulAdd(p, r, hn::Set(d, 1.3981999507e-3F));
+  p = hn::MulAdd(p, r, hn::Set(d, 8.3334519073e-3F));
+  p = hn::MulAdd(p, r, hn::Set(d, 4.1665795894e-2F));
+  p = hn::MulAdd(p, r, hn::Set(d, 1.6666665459e-1F));
+  p = hn::MulAdd(p, r, hn::Set(d, 5.0000001201e-1F));
+  p = hn::MulAdd(p, hn::Mul(r, r), hn::Add(r, hn::Set(d, 1.0F)));
+  const auto power = hn::ShiftLeft<23>(hn::Add(hn::BitCast(bits, shifted), hn::Set(bits, 127)));
+  return hn::Mul(p, hn::BitCast(d, power));
+}
+
+// The tanh form, as device/cpu/vector_math.h has it: x sigmoid(x * (linear + cubic * x^2)).
+constexpr float kLinear = 1.5957691216057308F;  // 2 sqrt(2/pi)
+constexpr float kCubic = 0.044715F * kLinear;
+
+HWY_INLINE FloatVec GeluSigmoid(FloatVec x, FloatVec square) {
+  const FloatTag d;
+  const FloatVec u = hn::Mul(x, hn::MulAdd(square, hn::Set(d, kCubic), hn::Set(d, kLinear)));
+  return Reciprocal(hn::Add(hn::Set(d, 1.0F), ExpWithin80(hn::Neg(u))));
+}
+
+HWY_INLINE FloatVec GeluOf(FloatVec x) { return hn::Mul(x, GeluSigmoid(x, hn::Mul(x, x))); }
+
+HWY_INLINE FloatVec GeluGradientOf(FloatVec x) {
+  const FloatTag d;
+  const FloatVec square = hn::Mul(x, x);
+  const FloatVec s = GeluSigmoid(x, square);
+  const FloatVec slope = hn::MulAdd(square, hn::Set(d, 3.0F * kCubic), hn::Set(d, kLinear));
+  return hn::MulAdd(hn::Mul(x, slope), hn::NegMulAdd(s, s, s), s);
+}
+
+// One row; `kind` is known to the compiler.
+template <StoreKind kKind, typename In, typename Out>
+HWY_INLINE void StoreRow(const StoreArgs& args, const float* sums, Out* c, Out* auxiliary) {
+  const std::size_t lanes = hn::Lanes(FloatTag());
+  const auto* bias = static_cast<const In*>(args.bias);
+  const auto columns = static_cast<std::size_t>(args.columns);
+  for (std::size_t i = 0; i < columns; i += lanes) {
+    const std::size_t count = columns - i;
+    FloatVec z = LoadPart(sums + i, count);
+    if (bias != nullptr) {
+      z = hn::Add(z, LoadPart(bias + i, count));
+    }
+    if constexpr (kKind == StoreKind::kAccumulate) {
+      z = hn::Add(z, LoadPart(c + i, count));
+    } else if constexpr (kKind == StoreKind::kGelu) {
+      StorePart(z, auxiliary + i, count);
+      z = GeluOf(z);
+    } else if constexpr (kKind == StoreKind::kGeluGradient) {
+      z = hn::Mul(z, GeluGradientOf(LoadPart(auxiliary + i, count)));
+    }
+    StorePart(z, c + i, count);
+  }
+}
+
+template <StoreKind kKind, typename In, typename Out>
+void StoreRows(const StoreArgs& args) {
+  auto* c = static_cast<Out*>(args.c);
+  auto* auxiliary = static_cast<Out*>(args.auxiliary);
+  for (std::int64_t row = 0; row < args.rows; ++row) {
+    Out* const beside = auxiliary == nullptr ? nullptr : auxiliary + row * args.out_stride;
+    StoreRow<kKind, In>(args, args.sums + row * args.sums_stride, c + row * args.out_stride, beside);
+  }
+}
+
+template <typename In, typename Out>
+void StoreOf(const StoreArgs& args) {
+  switch (args.kind) {
+    case StoreKind::kPlain:
+      return StoreRows<StoreKind::kPlain, In, Out>(args);
+    case StoreKind::kAccumulate:
+      return StoreRows<StoreKind::kAccumulate, In, Out>(args);
+    case StoreKind::kGelu:
+      return StoreRows<StoreKind::kGelu, In, Out>(args);
+    case StoreKind::kGeluGradient:
+      return StoreRows<StoreKind::kGeluGradient, In, Out>(args);
+  }
+}
+
+void Store(const StoreArgs& args) {
+  const bool narrow_bias = args.bias_type == OperandType::kBFloat16;
+  if (args.out_type == OperandType::kFloat32) {
+    narrow_bias ? StoreOf<BFloat16, float>(args) : StoreOf<float, float>(args);
+  } else {
+    StoreOf<BFloat16, BFloat16>(args);
+  }
+}
+
+}  // namespace
+}  // namespace trireme::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

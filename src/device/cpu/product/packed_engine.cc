@@ -1,0 +1,193 @@
+#include "device/cpu/product/packed_engine.h"
+
+#include <algorithm>
+
+#include "device/cpu/product/product_plan.h"
+
+namespace trireme {
+namespace {
+
+OperandType TypeOf(const Tensor& tensor) {
+  return tensor.dtype == DType::kBFloat16 ? OperandType::kBFloat16 : OperandType::kFloat32;
+}
+
+const void* Advance(const Tensor& tensor, std::int64_t elements) {
+  return static_cast<const char*>(tensor.data) + elements * SizeOf(tensor.dtype);
+}
+
+// An operand's piece at hand: lines [first, first + lines) in panels of `width`.
+struct PackedOperand {
+  const Tensor* tensor;
+  bool depth_contiguous;
+  void (*pack)(const PackArgs& args);
+  std::int64_t width;
+  std::int64_t first;
+  std::int64_t lines;
+  char* memory;
+  std::int64_t element;  // bytes of a packed one
+
+  std::int64_t panels() const { return CeilDiv(lines, width); }
+  // Panels of one depth block lie next to each other.
+  char* Panel(const ProductPlan& plan, std::int64_t panel, std::int64_t block) const {
+    return memory + element * width * (panels() * plan.Depth(block).first + panel * plan.Depth(block).padded);
+  }
+  void Pack(const ProductPlan& plan, std::int64_t begin, std::int64_t end) const {
+    const std::int64_t stride = tensor->shape[1];
+    for (std::int64_t panel = begin; panel < end; ++panel) {
+      const std::int64_t line = first + panel * width;
+      for (std::int64_t block = 0; block < plan.blocks; ++block) {
+        const DepthBlock depth = plan.Depth(block);
+        const std::int64_t offset = depth_contiguous ? line * stride + depth.first : depth.first * stride + line;
+        pack({.source = Advance(*tensor, offset),
+              .type = TypeOf(*tensor),
+              .stride = stride,
+              .depth_contiguous = depth_contiguous,
+              .lines = std::min(width, first + lines - line),
+              .depth = depth.depth,
+              .panel = Panel(plan, panel, block)});
+      }
+    }
+  }
+};
+
+// One rectangle of c whose operands fit the buffers.
+class Piece {
+ public:
+  Piece(const MatmulArgs& args, const ProductKernel& kernel, const ProductPlan& plan, const PackedOperand& left,
+        const PackedOperand& right)
+      : args_(args), kernel_(kernel), plan_(plan), left_(left), right_(right) {}
+
+  // Tiles of a thread: panels [row.begin, row.end) of the left operand and [column.begin, column.end) of the right one.
+  void Multiply(const Span& row, const Span& column, float* sums) const {
+    if (kernel_.enter != nullptr) {
+      kernel_.enter();
+    }
+    for (std::int64_t j = column.begin; j < column.end; j += plan_.column_panels) {
+      for (std::int64_t i = row.begin; i < row.end; i += plan_.row_panels) {
+        MultiplyBlock({i, std::min(row.end, i + plan_.row_panels)}, {j, std::min(column.end, j + plan_.column_panels)},
+                      sums);
+      }
+    }
+    if (kernel_.leave != nullptr) {
+      kernel_.leave();
+    }
+  }
+
+ private:
+  // A block whose sums and operands of one depth block lie in the second-level cache.
+  void MultiplyBlock(const Span& row, const Span& column, float* sums) const {
+    const std::int64_t tile_size = static_cast<std::int64_t>(kernel_.rows) * kernel_.columns;
+    for (std::int64_t block = 0; block < plan_.blocks; ++block) {
+      const std::int64_t depth = plan_.Depth(block).padded;
+      float* tile = sums;
+      for (std::int64_t j = column.begin; j < column.end; ++j) {
+        const char* b = right_.Panel(plan_, j, block);
+        for (std::int64_t i = row.begin; i < row.end; ++i) {
+          kernel_.multiply(
+              {.a = left_.Panel(plan_, i, block), .b = b, .depth = depth, .sums = tile, .accumulate = block > 0});
+          if (block + 1 == plan_.blocks) {
+            Store(i, j, tile);
+          }
+          tile += plan_.blocks > 1 ? tile_size : 0;
+        }
+      }
+    }
+  }
+
+  void Store(std::int64_t i, std::int64_t j, const float* sums) const {
+    const std::int64_t row = i * kernel_.rows;
+    const std::int64_t column = j * kernel_.columns;
+    const std::int64_t first_column = right_.first + column;
+    const std::int64_t offset = (left_.first + row) * args_.c.shape[1] + first_column;
+    kernel_.store({.sums = sums,
+                   .sums_stride = kernel_.columns,
+                   .rows = std::min<std::int64_t>(kernel_.rows, left_.lines - row),
+                   .columns = std::min<std::int64_t>(kernel_.columns, right_.lines - column),
+                   .kind = StoreKindOf(args_, args_.accumulate),
+                   .bias_type = TypeOf(args_.a),
+                   .out_type = TypeOf(args_.c),
+                   .bias = args_.bias.given() ? Advance(args_.bias, first_column) : nullptr,
+                   .c = const_cast<void*>(Advance(args_.c, offset)),
+                   .auxiliary = args_.auxiliary.given() ? const_cast<void*>(Advance(args_.auxiliary, offset)) : nullptr,
+                   .out_stride = args_.c.shape[1]});
+  }
+
+  const MatmulArgs& args_;
+  const ProductKernel& kernel_;
+  const ProductPlan& plan_;
+  const PackedOperand& left_;
+  const PackedOperand& right_;
+};
+
+class PackedEngine final : public MatmulEngine {
+ public:
+  PackedEngine(std::string name, const ProductKernel& for_float, const ProductKernel& for_bf16, int threads)
+      : name_(std::move(name)), for_float_(for_float), for_bf16_(for_bf16), threads_(threads) {}
+  std::string name() const override { return name_; }
+  bool Multiplies(DType) const override { return true; }
+  std::int64_t internal_bytes() const override { return left_memory_.bytes() + right_memory_.bytes() + sums_.bytes(); }
+
+  void Run(const MatmulArgs& args) override {
+    const ProductKernel& kernel = args.a.dtype == DType::kBFloat16 ? for_bf16_ : for_float_;
+    const ProductSizes sizes(args);
+    const ProductPlan plan(kernel, sizes, threads_);
+    const std::int64_t element = kernel.packed == OperandType::kBFloat16 ? 2 : 4;
+    const auto floats = [&](std::int64_t lines) { return CeilDiv(lines * plan.padded_depth() * element, 4); };
+    left_memory_.Reserve(1, floats(std::min(plan.rows_at_once, RoundUp(sizes.m, kernel.rows))));
+    right_memory_.Reserve(1, floats(std::min(plan.columns_at_once, RoundUp(sizes.n, kernel.columns))));
+    sums_.Reserve(plan.parts(), plan.sums());
+    PackedOperand left{.tensor = &args.a,
+                       .depth_contiguous = !args.transpose_a,
+                       .pack = kernel.pack_left,
+                       .width = kernel.rows,
+                       .memory = reinterpret_cast<char*>(left_memory_.of(0)),
+                       .element = element};
+    PackedOperand right{.tensor = &args.b,
+                        .depth_contiguous = args.transpose_b,
+                        .pack = kernel.pack_right,
+                        .width = kernel.columns,
+                        .memory = reinterpret_cast<char*>(right_memory_.of(0)),
+                        .element = element};
+    for (right.first = 0; right.first < sizes.n; right.first += plan.columns_at_once) {
+      right.lines = std::min(plan.columns_at_once, sizes.n - right.first);
+      for (left.first = 0; left.first < sizes.m; left.first += plan.rows_at_once) {
+        left.lines = std::min(plan.rows_at_once, sizes.m - left.first);
+        RunPiece(Piece(args, kernel, plan, left, right), plan, left, right, left.first == 0);
+      }
+    }
+  }
+
+ private:
+  void RunPiece(const Piece& piece, const ProductPlan& plan, const PackedOperand& left, const PackedOperand& right,
+                bool pack_right) {
+    // A thread packs what it reads itself, as far as no other thread reads it too.
+    plan.grid.ForEachPart([&](const GridPart& part) {
+      const Span rows = CutSpan(part.Rows(left.panels()), part.column, part.columns);
+      left.Pack(plan, rows.begin, rows.end);
+      if (pack_right) {
+        const Span columns = CutSpan(part.Columns(right.panels()), part.row, part.rows);
+        right.Pack(plan, columns.begin, columns.end);
+      }
+    });
+    plan.grid.ForEachPart([&](const GridPart& part) {
+      piece.Multiply(part.Rows(left.panels()), part.Columns(right.panels()), sums_.of(part.index));
+    });
+  }
+
+  std::string name_;
+  ProductKernel for_float_;
+  ProductKernel for_bf16_;
+  int threads_;
+  Scratch left_memory_;
+  Scratch right_memory_;
+  Scratch sums_;
+};
+
+}  // namespace
+
+std::unique_ptr<MatmulEngine> MakePackedEngine(std::string name, const ProductKernel& for_float,
+                                               const ProductKernel& for_bf16, int threads) {
+  return std::make_unique<PackedEngine>(std::move(name), for_float, for_bf16, threads);
+}
+
+}  // namespace trireme

@@ -1,0 +1,40 @@
+# Matrix products of the CPU: Trireme's own engine, with a file for each set of bf16 instructions that the compiler knows,
+# and engines of libraries.
+set(product_folder ${CMAKE_CURRENT_SOURCE_DIR}/cpu/product)
+target_sources(trireme_device PRIVATE
+  cpu/product/engine_choice.cc cpu/product/engine_speed.cc cpu/product/float_kernel.cc cpu/product/kernel_table.cc
+  cpu/product/openblas_engine.cc cpu/product/packed_engine.cc cpu/product/product_plan.cc)
+target_link_libraries(trireme_device PRIVATE ${CMAKE_DL_LIBS})
+set_source_files_properties(${product_folder}/float_kernel.cc PROPERTIES COMPILE_OPTIONS "-O3")
+
+if(TRIREME_ONEDNN)
+  find_package(Dnnl REQUIRED)
+  target_sources(trireme_device PRIVATE cpu/product/onednn_engine.cc)
+  set_source_files_properties(${product_folder}/onednn_engine.cc PROPERTIES COMPILE_OPTIONS "${kernel_flags}")
+  target_link_libraries(trireme_device PRIVATE DNNL::dnnl)
+else()
+  target_sources(trireme_device PRIVATE cpu/product/onednn_absent.cc)
+endif()
+
+# Files for one instruction set: they include nothing whose code the linker could keep for all.
+set(avx512_flags -O3 -mavx512f -mavx512bw -mavx512dq -mavx512vl)
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  # GCC's headers read undefined vectors on purpose.
+  list(APPEND avx512_flags -Wno-uninitialized -Wno-maybe-uninitialized)
+endif()
+set(neon_flags -O3 -march=armv8.2-a+bf16)
+check_cxx_compiler_flag("-mavx512bf16 -mamx-tile -mamx-bf16" TRIREME_COMPILES_X86_BF16)
+check_cxx_compiler_flag(-march=armv8.2-a+bf16 TRIREME_COMPILES_ARM_BF16)
+if(TRIREME_COMPILES_X86_BF16)
+  target_sources(trireme_device PRIVATE
+    cpu/product/bf16_amx.cc cpu/product/bf16_avx512.cc cpu/product/bf16_kernels_x86.cc cpu/product/bf16_pack_avx512.cc)
+  set_source_files_properties(${product_folder}/bf16_pack_avx512.cc PROPERTIES COMPILE_OPTIONS "${avx512_flags}")
+  set_source_files_properties(${product_folder}/bf16_avx512.cc PROPERTIES COMPILE_OPTIONS "${avx512_flags};-mavx512bf16")
+  set_source_files_properties(${product_folder}/bf16_amx.cc PROPERTIES
+    COMPILE_OPTIONS "${avx512_flags};-mamx-tile;-mamx-bf16")
+elseif(TRIREME_COMPILES_ARM_BF16)
+  target_sources(trireme_device PRIVATE cpu/product/bf16_kernels_arm.cc cpu/product/bf16_neon.cc)
+  set_source_files_properties(${product_folder}/bf16_neon.cc PROPERTIES COMPILE_OPTIONS "${neon_flags}")
+else()
+  target_sources(trireme_device PRIVATE cpu/product/bf16_kernels_absent.cc)
+endif()

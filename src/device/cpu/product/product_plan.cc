@@ -1,0 +1,67 @@
+#include "device/cpu/product/product_plan.h"
+
+namespace trireme {
+namespace {
+
+// Blocks of c: 256 KiB of sums beside 128 or 256 KiB of each operand fit a cache of 1 MiB.
+constexpr std::int64_t kBlockRows = 256;
+constexpr std::int64_t kBlockColumns = 256;
+// Elements of a packed operand, which bounds the engine's memory.
+constexpr std::int64_t kElementsAtOnce = 8 << 20;
+// Multiply-adds that are worth a thread.
+constexpr std::int64_t kThreadGrain = 1 << 18;
+
+// The grid of at most `parts` threads whose largest part has the fewest tiles; of equal ones, that whose parts read
+// least.
+ThreadGrid ChooseGrid(std::int64_t row_panels, std::int64_t column_panels, int parts) {
+  ThreadGrid best;
+  std::int64_t best_tiles = row_panels * column_panels;
+  std::int64_t best_read = row_panels + column_panels;
+  for (int rows = 1; rows <= std::min<std::int64_t>(parts, row_panels); ++rows) {
+    const int columns = static_cast<int>(std::min<std::int64_t>(parts / rows, column_panels));
+    const std::int64_t high = CeilDiv(row_panels, rows);
+    const std::int64_t wide = CeilDiv(column_panels, columns);
+    if (high * wide < best_tiles || (high * wide == best_tiles && high + wide < best_read)) {
+      best = {rows, columns};
+      best_tiles = high * wide;
+      best_read = high + wide;
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+StoreKind StoreKindOf(const MatmulArgs& args, bool accumulate) {
+  switch (args.epilogue) {
+    case Epilogue::kGelu:
+      return StoreKind::kGelu;
+    case Epilogue::kGeluGradient:
+      return StoreKind::kGeluGradient;
+    case Epilogue::kNone:
+      break;
+  }
+  return accumulate ? StoreKind::kAccumulate : StoreKind::kPlain;
+}
+
+ProductPlan::ProductPlan(const ProductKernel& kernel, const ProductSizes& sizes, int threads)
+    : depth(sizes.k),
+      unit(kernel.unit),
+      tile(static_cast<std::int64_t>(kernel.rows) * kernel.columns),
+      blocks(CeilDiv(sizes.k, kernel.longest_depth)),
+      depth_block(RoundUp(CeilDiv(sizes.k, blocks), kernel.unit)),
+      row_panels(CeilDiv(kBlockRows, kernel.rows)),
+      column_panels(CeilDiv(kBlockColumns, kernel.columns)) {
+  blocks = CeilDiv(sizes.k, depth_block);
+  const auto at_once = [&](int width) {
+    return std::max<std::int64_t>(1, kElementsAtOnce / padded_depth() / width) * width;
+  };
+  rows_at_once = at_once(kernel.rows);
+  columns_at_once = at_once(kernel.columns);
+  const std::int64_t work = sizes.m * sizes.n * sizes.k / kThreadGrain;
+  const int parts = static_cast<int>(std::clamp<std::int64_t>(work, 1, threads));
+  grid = ChooseGrid(CeilDiv(std::min(sizes.m, rows_at_once), kernel.rows),
+                    CeilDiv(std::min(sizes.n, columns_at_once), kernel.columns), parts);
+}
+
+}  // namespace trireme

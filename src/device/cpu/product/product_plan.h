@@ -1,0 +1,91 @@
+// How a product is cut: in depth and in blocks for the caches, in parts for threads. What decides the order of sums
+// (depth blocks) follows from the depth and the kernel alone.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/shape.h"
+#include "device/cpu/matmul.h"
+#include "device/cpu/product/kernel.h"
+
+namespace trireme {
+
+StoreKind StoreKindOf(const MatmulArgs& args, bool accumulate);
+
+struct Span {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
+// Part `part` of `parts` nearly equal ones.
+inline Span CutSpan(const Span& span, std::int64_t part, std::int64_t parts) {
+  const std::int64_t length = span.end - span.begin;
+  return {span.begin + length * part / parts, span.begin + length * (part + 1) / parts};
+}
+
+// One thread's place in a grid of rows x columns threads.
+struct GridPart {
+  int index;
+  int row;
+  int rows;
+  int column;
+  int columns;
+  Span Rows(std::int64_t count) const { return CutSpan({0, count}, row, rows); }
+  Span Columns(std::int64_t count) const { return CutSpan({0, count}, column, columns); }
+};
+
+struct ThreadGrid {
+  int rows = 1;
+  int columns = 1;
+
+  // Calls function(part) once per part, each in a thread of its own; `function` must not throw.
+  template <typename Function>
+  void ForEachPart(const Function& function) const {
+    const int parts = rows * columns;
+    const auto run = [&](int part) { function(GridPart{part, part / columns, rows, part % columns, columns}); };
+    if (parts == 1) {
+      run(0);
+      return;
+    }
+#pragma omp parallel for num_threads(parts) schedule(static, 1)
+    for (int part = 0; part < parts; ++part) {
+      run(part);
+    }
+  }
+};
+
+struct DepthBlock {
+  std::int64_t first;
+  std::int64_t depth;
+  std::int64_t padded;  // to the kernel's unit
+};
+
+struct ProductPlan {
+  ProductPlan(const ProductKernel& kernel, const ProductSizes& sizes, int threads);
+
+  DepthBlock Depth(std::int64_t block) const {
+    const std::int64_t first = block * depth_block;
+    const std::int64_t left = std::min(depth_block, depth - first);
+    return {first, left, RoundUp(left, unit)};
+  }
+  std::int64_t padded_depth() const { return RoundUp(depth, unit); }
+  int parts() const { return grid.rows * grid.columns; }
+  // Floats that a thread needs: the sums of a block, or of one tile where the depth is not cut.
+  std::int64_t sums() const { return tile * (blocks > 1 ? row_panels * column_panels : 1); }
+
+  std::int64_t depth;
+  std::int64_t unit;
+  std::int64_t tile;         // sums of a tile
+  std::int64_t blocks;       // of depth
+  std::int64_t depth_block;  // a multiple of unit
+  // Panels of a block for the second-level cache.
+  std::int64_t row_panels;
+  std::int64_t column_panels;
+  // Rows and columns of c whose operands are packed at a time; multiples of the tile's.
+  std::int64_t rows_at_once;
+  std::int64_t columns_at_once;
+  ThreadGrid grid;
+};
+
+}  // namespace trireme

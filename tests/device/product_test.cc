@@ -1,0 +1,342 @@
+// Engines of products at every instruction level of the machine, against sums in double.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "device/cpu/product/engine_choice.h"
+#include "device/cpu/product/kernel_table.h"
+#include "device/workbench.h"
+#include "message_of.h"
+
+namespace trireme {
+namespace {
+
+constexpr DType kFloat = DType::kFloat32;
+constexpr DType kBf16 = DType::kBFloat16;
+
+struct NamedEngine {
+  std::string name;
+  std::unique_ptr<MatmulEngine> engine;
+};
+
+// Every engine at every level; those from outside once.
+std::vector<NamedEngine> AllEngines(int threads) {
+  std::vector<NamedEngine> all;
+  const auto add = [&](ProductEngine kind, CpuLevel level) {
+    if (auto engine = MakeSingleEngine(kind, level, threads)) {
+      all.push_back({fmt::format("{} at {}, {} threads", NameOf(kind), NameOf(level), threads), std::move(engine)});
+    }
+  };
+  for (const CpuLevel level : CpuLevels()) {
+    add(ProductEngine::kPacked, level);
+    add(ProductEngine::kWidened, level);
+  }
+  add(ProductEngine::kOnednn, CpuLevels().back());
+  add(ProductEngine::kOpenblas, CpuLevels().back());
+  return all;
+}
+
+struct Form {
+  std::int64_t m;
+  std::int64_t n;
+  std::int64_t k;
+  bool transpose_a = false;
+  bool transpose_b = false;
+  bool accumulate = false;
+  bool bias = false;
+  Epilogue epilogue = Epilogue::kNone;
+  DType operands = kFloat;
+  DType out = kFloat;
+
+  std::string ToString() const {
+    return fmt::format("{}x{}x{}, transposes {} {}, accumulate {}, bias {}, epilogue {}, {} to {}", m, n, k,
+                       transpose_a, transpose_b, accumulate, bias, static_cast<int>(epilogue), Name(operands),
+                       Name(out));
+  }
+};
+
+MatmulArgs MakeArgs(Workbench& bench, const Form& form) {
+  MatmulArgs args{
+      .a = bench.Normal(form.operands, form.transpose_a ? Shape{form.k, form.m} : Shape{form.m, form.k}, "a"),
+      .b = bench.Normal(form.operands, form.transpose_b ? Shape{form.n, form.k} : Shape{form.k, form.n}, "b", 0.25F),
+      .transpose_a = form.transpose_a,
+      .transpose_b = form.transpose_b,
+      .accumulate = form.accumulate,
+      .epilogue = form.epilogue};
+  if (form.bias) {
+    args.bias = bench.Normal(form.operands, {form.n}, "bias");
+  }
+  return args;
+}
+
+// c, and for gelu the auxiliary, after a run of `engine`; both written to new memory.
+std::vector<std::vector<float>> Outputs(Workbench& bench, const Form& form, MatmulArgs args, MatmulEngine& engine) {
+  const Shape shape{form.m, form.n};
+  args.c = form.accumulate ? bench.Normal(form.out, shape, "c") : bench.Output(form.out, shape);
+  if (form.epilogue == Epilogue::kGelu) {
+    args.auxiliary = bench.Output(form.out, shape);
+  } else if (form.epilogue == Epilogue::kGeluGradient) {
+    args.auxiliary = bench.Normal(form.out, shape, "auxiliary");
+  }
+  engine.Run(args);
+  std::vector<std::vector<float>> outputs{bench.Read(args.c)};
+  if (form.epilogue == Epilogue::kGelu) {
+    outputs.push_back(bench.Read(args.auxiliary));
+  }
+  return outputs;
+}
+
+double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+constexpr double kLinear = 1.5957691216057308;
+constexpr double kCubic = 0.044715 * kLinear;
+double Gelu(double x) { return x * Sigmoid(x * (kLinear + kCubic * x * x)); }
+double GeluGradient(double x) {
+  const double s = Sigmoid(x * (kLinear + kCubic * x * x));
+  return s + x * s * (1 - s) * (kLinear + 3 * kCubic * x * x);
+}
+
+std::vector<std::vector<float>> Expected(Workbench& bench, const Form& form, const MatmulArgs& args) {
+  const std::vector<float> a = bench.Read(args.a);
+  const std::vector<float> b = bench.Read(args.b);
+  const Shape shape{form.m, form.n};
+  const std::vector<float> before = bench.Read(bench.Normal(form.out, shape, form.accumulate ? "c" : "auxiliary"));
+  const std::vector<float> bias = form.bias ? bench.Read(args.bias) : std::vector<float>();
+  std::vector<std::vector<float>> outputs(form.epilogue == Epilogue::kGelu ? 2 : 1);
+  for (std::int64_t i = 0; i < form.m; ++i) {
+    for (std::int64_t j = 0; j < form.n; ++j) {
+      double z = form.bias ? static_cast<double>(bias[static_cast<std::size_t>(j)]) : 0;
+      for (std::int64_t k = 0; k < form.k; ++k) {
+        z += static_cast<double>(a[static_cast<std::size_t>(form.transpose_a ? k * form.m + i : i * form.k + k)]) *
+             static_cast<double>(b[static_cast<std::size_t>(form.transpose_b ? j * form.k + k : k * form.n + j)]);
+      }
+      const double old = static_cast<double>(before[static_cast<std::size_t>(i * form.n + j)]);
+      if (form.epilogue == Epilogue::kGelu) {
+        outputs[1].push_back(static_cast<float>(z));
+        z = Gelu(z);
+      } else if (form.epilogue == Epilogue::kGeluGradient) {
+        z *= GeluGradient(old);
+      } else if (form.accumulate) {
+        z += old;
+      }
+      outputs[0].push_back(static_cast<float>(z));
+    }
+  }
+  return outputs;
+}
+
+// What follows a product, in all the ways that Ops::Matmul allows.
+std::vector<Form> EndsOf(const Form& form) {
+  std::vector<Form> forms(6, form);
+  forms[1].bias = true;
+  forms[2].accumulate = true;
+  forms[3].epilogue = Epilogue::kGelu;
+  forms[4].epilogue = Epilogue::kGelu;
+  forms[4].bias = true;
+  forms[5].epilogue = Epilogue::kGeluGradient;
+  return forms;
+}
+
+std::vector<Form> FormsOfSize(std::int64_t m, std::int64_t n, std::int64_t k) {
+  std::vector<Form> forms;
+  for (const int transposes : {0, 1, 2, 3}) {
+    for (const auto& [operands, out] : {std::pair{kFloat, kFloat}, {kBf16, kBf16}, {kBf16, kFloat}}) {
+      for (const Form& form : EndsOf({.m = m,
+                              .n = n,
+                              .k = k,
+                              .transpose_a = (transposes & 1) != 0,
+                              .transpose_b = (transposes & 2) != 0,
+                              .operands = operands,
+                              .out = out})) {
+        forms.push_back(form);
+      }
+    }
+  }
+  return forms;
+}
+
+void ExpectSums(const std::vector<NamedEngine>& engines, const Form& form) {
+  const auto cpu = CpuForTest();
+  Workbench bench(*cpu);
+  const MatmulArgs args = MakeArgs(bench, form);
+  const auto expected = Expected(bench, form, args);
+  for (const NamedEngine& named : engines) {
+    if (!named.engine->Multiplies(form.operands)) {
+      continue;
+    }
+    const auto outputs = Outputs(bench, form, args, *named.engine);
+    const double tolerance = form.out == kFloat ? 1e-5 : 8e-3;
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      EXPECT_LT(RelativeDifference(outputs[i], expected[i]), tolerance) << named.name << ": " << form.ToString();
+    }
+  }
+}
+
+TEST(Product, EveryEngineAndFormGivesTheSumsOfDouble) {
+  const std::vector<NamedEngine> engines = AllEngines(1);
+  for (const auto& [m, n, k] : {std::tuple{1, 1, 1}, {3, 17, 33}, {17, 3, 2}, {33, 65, 31}, {50, 34, 70}}) {
+    for (const Form& form : FormsOfSize(m, n, k)) {
+      ExpectSums(engines, form);
+    }
+  }
+}
+
+TEST(Product, LargeOnesAreCutInDepthAndAmongThreads) {
+  for (const int threads : {1, 2, 3}) {
+    const std::vector<NamedEngine> engines = AllEngines(threads);
+    for (const auto& [m, n, k] : {std::tuple{1, 700, 1030}, {200, 65, 515}, {300, 290, 260}, {65, 1, 4100}}) {
+      for (const int transposes : {0, 1, 2, 3}) {
+        for (const DType operands : {kFloat, kBf16}) {
+          ExpectSums(engines, {.m = m,
+                               .n = n,
+                               .k = k,
+                               .transpose_a = (transposes & 1) != 0,
+                               .transpose_b = (transposes & 2) != 0,
+                               .accumulate = transposes == 1,
+                               .bias = transposes == 2,
+                               .operands = operands});
+        }
+      }
+    }
+  }
+}
+
+TEST(Product, OperandsLargerThanTheBuffersAreMultipliedInPieces) {
+  // 9 Mi elements of each operand.
+  const std::vector<NamedEngine> engines = AllEngines(2);
+  const auto cpu = CpuForTest();
+  Workbench bench(*cpu);
+  const std::int64_t depth = (9 << 20) / 34;
+  const MatmulArgs args{.a = bench.Filled(kBf16, {34, depth}, 1),
+                        .b = bench.Filled(kBf16, {depth, 34}, 1),
+                        .c = bench.Output(kFloat, {34, 34})};
+  for (const NamedEngine& named : engines) {
+    if (named.engine->Multiplies(kBf16)) {
+      named.engine->Run(args);
+      EXPECT_EQ(bench.Read(args.c), std::vector<float>(34 * 34, static_cast<float>(depth))) << named.name;
+    }
+  }
+}
+
+TEST(Product, PackedOnesAreEqualInEveryBitForAnyNumberOfThreads) {
+  const auto cpu = CpuForTest();
+  Workbench bench(*cpu);
+  for (const CpuLevel level : CpuLevels()) {
+    for (const DType operands : {kFloat, kBf16}) {
+      const Form form{.m = 250, .n = 330, .k = 600, .transpose_b = true, .bias = true, .operands = operands};
+      const MatmulArgs args = MakeArgs(bench, form);
+      const auto one = MakeSingleEngine(ProductEngine::kPacked, level, 1);
+      const auto first = Outputs(bench, form, args, *one);
+      EXPECT_EQ(Outputs(bench, form, args, *one), first) << NameOf(level);
+      for (const int threads : {2, 3, 5}) {
+        const auto engine = MakeSingleEngine(ProductEngine::kPacked, level, threads);
+        EXPECT_EQ(Outputs(bench, form, args, *engine), first) << NameOf(level) << ", " << threads << " threads";
+      }
+    }
+  }
+}
+
+TEST(Product, NanAndInfinityReachTheirRowAlone) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const auto cpu = CpuForTest();
+  Workbench bench(*cpu);
+  for (const NamedEngine& named : AllEngines(1)) {
+    for (const DType operands : {kFloat, kBf16}) {
+      if (!named.engine->Multiplies(operands)) {
+        continue;
+      }
+      for (const Epilogue epilogue : {Epilogue::kNone, Epilogue::kGelu}) {
+        std::vector<float> values(40 * 40, 1);
+        values[1] = std::nanf("");
+        values[41] = kInfinity;
+        const Form form{.m = 40, .n = 40, .k = 40, .epilogue = epilogue, .operands = operands, .out = operands};
+        MatmulArgs args = MakeArgs(bench, form);
+        args.a = bench.From(operands, {40, 40}, values);
+        args.b = bench.Filled(operands, {40, 40}, 1);
+        const std::vector<float> c = Outputs(bench, form, args, *named.engine)[0];
+        EXPECT_TRUE(std::isnan(c[0])) << named.name;
+        EXPECT_EQ(c[40], kInfinity) << named.name;
+        EXPECT_EQ(c[80], 40) << named.name;
+      }
+    }
+  }
+}
+
+TEST(Product, Bf16OperandsAreSummedInFloat) {
+  const auto cpu = CpuForTest();
+  Workbench bench(*cpu);
+  // 1 + 4095 * 2^-12: a sum kept in bf16 would stay 1.
+  std::vector<float> values(4096, 1.0F / 4096);
+  values[0] = 1;
+  const MatmulArgs args{.a = bench.From(kBf16, {1, 4096}, values),
+                        .b = bench.Filled(kBf16, {4096, 1}, 1),
+                        .c = bench.Output(kFloat, {1, 1})};
+  for (const NamedEngine& named : AllEngines(1)) {
+    if (named.engine->Multiplies(kBf16)) {
+      named.engine->Run(args);
+      EXPECT_NEAR(bench.Read(args.c)[0], 1 + 4095.0 / 4096, 1e-5) << named.name;
+    }
+  }
+}
+
+TEST(Product, MemoryDoesNotGrowOnceAShapeHasBeenSeen) {
+  const auto cpu = CpuForTest();
+  Workbench bench(*cpu);
+  const Form form{.m = 100, .n = 90, .k = 600};
+  const MatmulArgs args = MakeArgs(bench, form);
+  const auto engine = MakeSingleEngine(ProductEngine::kPacked, CpuLevels().back(), 2);
+  Outputs(bench, form, args, *engine);
+  const std::int64_t bytes = engine->internal_bytes();
+  EXPECT_GT(bytes, (100 + 90) * 600 * 4);
+  Outputs(bench, form, args, *engine);
+  EXPECT_EQ(engine->internal_bytes(), bytes);
+}
+
+TEST(EngineTable, TextAndBack) {
+  const EngineTable table{.fp32 = ProductEngine::kOpenblas, .bf16 = ProductEngine::kWidened};
+  EXPECT_EQ(table.ToString(), "fp32=openblas bf16=widened");
+  EXPECT_EQ(EngineTable::Parse(table.ToString()), table);
+  EXPECT_EQ(EngineTable::Parse(""), FixedEngines());
+  EXPECT_EQ(FixedEngines().ToString(), "fp32=packed bf16=packed");
+  EXPECT_EQ(testing::MessageOf([] { EngineTable::Parse("fp32=mkl"); }),
+            "engine 'mkl' of products is unknown; known are packed, widened, onednn and openblas");
+  EXPECT_EQ(testing::MessageOf([] { EngineTable::Parse("int8=packed"); }),
+            "'int8=packed' is not an engine of products; write fp32=ENGINE or bf16=ENGINE");
+}
+
+TEST(EngineTable, WhatAnEngineCannotMultiplyGoesToPacked) {
+  const CpuLevel level = CpuLevels().back();
+  const EngineTable openblas{.fp32 = ProductEngine::kPacked, .bf16 = ProductEngine::kOpenblas};
+  EXPECT_EQ(RunnableEngines(openblas, level), FixedEngines());
+  const auto engine = MakeMatmulEngine(level, 1, openblas);
+  EXPECT_TRUE(engine->Multiplies(kBf16));
+  EXPECT_EQ(engine->name(), "packed");
+}
+
+TEST(EngineTable, PackedStaysUnlessAnotherIsATenthFaster) {
+  const auto speeds = [](double onednn) {
+    return std::vector<EngineSpeed>{{ProductEngine::kPacked, kFloat, 100},
+                                    {ProductEngine::kOnednn, kFloat, onednn},
+                                    {ProductEngine::kOpenblas, kFloat, 112},
+                                    {ProductEngine::kPacked, kBf16, 100},
+                                    {ProductEngine::kOnednn, kBf16, 109}};
+  };
+  EXPECT_EQ(FastestEngines(speeds(120)).ToString(), "fp32=onednn bf16=packed");
+  EXPECT_EQ(FastestEngines(speeds(111)).ToString(), "fp32=openblas bf16=packed");
+}
+
+TEST(EngineTable, AMeasurementCoversEveryTypeWithPackedFirst) {
+  const std::vector<EngineSpeed> speeds = MeasureEngineSpeeds(CpuLevels().back(), 1);
+  for (const DType type : {kFloat, kBf16}) {
+    const auto first =
+        std::find_if(speeds.begin(), speeds.end(), [&](const auto& row) { return row.operands == type; });
+    ASSERT_NE(first, speeds.end());
+    EXPECT_EQ(first->engine, ProductEngine::kPacked);
+    EXPECT_GT(first->flops_per_second, 0);
+  }
+}
+
+}  // namespace
+}  // namespace trireme
