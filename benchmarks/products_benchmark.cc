@@ -1,0 +1,142 @@
+// Products of the CPU's engines in the shapes of a training step: every engine, instruction level and type that the
+// machine has, with one and two threads. `products_benchmark` prints FLOP/s. Tile/… is a level's inner loop on operands
+// in the first-level cache: what a product could reach without packing, memory or an epilogue.
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "base/shape.h"
+#include "device/cpu/product/engine_choice.h"
+#include "device/cpu/product/kernel_table.h"
+
+namespace trireme {
+namespace {
+
+// Aligned memory full of ones of any type.
+class Memory {
+ public:
+  explicit Memory(std::int64_t bytes) : data_(std::aligned_alloc(64, static_cast<std::size_t>(RoundUp(bytes, 64)))) {
+    std::fill_n(static_cast<std::uint16_t*>(data_.get()), bytes / 2, std::uint16_t{0x3f80});
+  }
+  void* data() const { return data_.get(); }
+
+ private:
+  struct Release {
+    void operator()(void* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<void, Release> data_;
+};
+
+struct ProductShape {
+  const char* name;
+  std::int64_t m;
+  std::int64_t n;
+  std::int64_t k;
+  bool transpose_a = false;
+  bool transpose_b = false;
+  Epilogue epilogue = Epilogue::kNone;
+};
+
+// Of the 30M model: 2048 tokens, hidden 512, feed-forward 2048, vocabulary 8192.
+constexpr ProductShape kShapes[] = {
+    {"forward_qkv", 2048, 1536, 512, false, true},
+    {"forward_up_gelu", 2048, 2048, 512, false, true, Epilogue::kGelu},
+    {"forward_down", 2048, 512, 2048, false, true},
+    {"input_up", 2048, 512, 2048},
+    {"input_down_gelu", 2048, 2048, 512, false, false, Epilogue::kGeluGradient},
+    {"weight_up", 2048, 512, 2048, true},
+    {"head", 512, 8192, 512, false, true},
+};
+
+void SetFlops(benchmark::State& state, double flops) {
+  state.counters["FLOP/s"] = benchmark::Counter(flops, benchmark::Counter::kIsIterationInvariantRate);
+}
+
+void RunProduct(benchmark::State& state, MatmulEngine& engine, const ProductShape& shape, DType type) {
+  const DType out = shape.transpose_a ? DType::kFloat32 : type;
+  const Memory a(shape.m * shape.k * 4);
+  const Memory b(shape.n * shape.k * 4);
+  const Memory c(shape.m * shape.n * 4);
+  const Memory auxiliary(shape.m * shape.n * 4);
+  MatmulArgs args{
+      .a = {a.data(), type, shape.transpose_a ? Shape{shape.k, shape.m} : Shape{shape.m, shape.k}},
+      .b = {b.data(), type, shape.transpose_b ? Shape{shape.n, shape.k} : Shape{shape.k, shape.n}},
+      .c = {c.data(), out, {shape.m, shape.n}},
+      .transpose_a = shape.transpose_a,
+      .transpose_b = shape.transpose_b,
+      .accumulate = shape.transpose_a,
+      .epilogue = shape.epilogue,
+  };
+  if (shape.epilogue != Epilogue::kNone) {
+    args.auxiliary = {auxiliary.data(), out, {shape.m, shape.n}};
+  }
+  for (auto _ : state) {
+    engine.Run(args);
+  }
+  SetFlops(state, 2.0 * static_cast<double>(shape.m * shape.n * shape.k));
+}
+
+void RunTile(benchmark::State& state, const ProductKernel& kernel) {
+  const std::int64_t depth = RoundUp(kernel.longest_depth, kernel.unit) / 2;
+  const Memory a(depth * kernel.rows * 4);
+  const Memory b(depth * kernel.columns * 4);
+  const Memory sums(4 * std::int64_t{kernel.rows} * kernel.columns);
+  if (kernel.enter != nullptr) {
+    kernel.enter();
+  }
+  for (auto _ : state) {
+    kernel.multiply({.a = a.data(), .b = b.data(), .depth = depth, .sums = static_cast<float*>(sums.data())});
+  }
+  if (kernel.leave != nullptr) {
+    kernel.leave();
+  }
+  SetFlops(state, 2.0 * kernel.rows * kernel.columns * static_cast<double>(depth));
+}
+
+void RegisterEngine(ProductEngine kind, CpuLevel level, DType type) {
+  for (const int threads : {1, 2}) {
+    const std::shared_ptr<MatmulEngine> engine = MakeSingleEngine(kind, level, threads);
+    if (engine == nullptr || !engine->Multiplies(type)) {
+      return;
+    }
+    for (const ProductShape& shape : kShapes) {
+      const std::string name =
+          fmt::format("Product/{}/{}/{}/{}/threads:{}", NameOf(level), NameOf(kind), Name(type), shape.name, threads);
+      benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) {
+        RunProduct(state, *engine, shape, type);
+      })->UseRealTime();
+    }
+  }
+}
+
+bool RegisterAll() {
+  const std::vector<CpuLevel> levels = CpuLevels();
+  for (const CpuLevel level : levels) {
+    const std::string name(NameOf(level));
+    benchmark::RegisterBenchmark(fmt::format("Tile/{}/fp32", name).c_str(),
+                                 [=](benchmark::State& state) { RunTile(state, FloatKernel(level)); });
+    benchmark::RegisterBenchmark(fmt::format("Tile/{}/bf16", name).c_str(),
+                                 [=](benchmark::State& state) { RunTile(state, Bf16Kernel(level)); });
+    for (const DType type : {DType::kFloat32, DType::kBFloat16}) {
+      RegisterEngine(ProductEngine::kPacked, level, type);
+    }
+    RegisterEngine(ProductEngine::kWidened, level, DType::kBFloat16);
+  }
+  for (const ProductEngine kind : {ProductEngine::kOnednn, ProductEngine::kOpenblas}) {
+    RegisterEngine(kind, levels.back(), DType::kFloat32);
+    RegisterEngine(kind, levels.back(), DType::kBFloat16);
+  }
+  constexpr ProductShape kSmallest{"smallest", 33, 17, 65};
+  benchmark::RegisterBenchmark("Product/smallest", [=](benchmark::State& state) {
+    RunProduct(state, *MakeSingleEngine(ProductEngine::kPacked, CpuLevels().back(), 1), kSmallest, DType::kFloat32);
+  });
+  return true;
+}
+
+const bool registered = RegisterAll();
+
+}  // namespace
+}  // namespace trireme
