@@ -2,35 +2,33 @@
 #define HWY_TARGET_INCLUDE "device/cpu/attention.cc"
 #include <hwy/foreach_target.h>
 
+#include <cassert>
 #include <cmath>
 
 #include "device/cpu/attention_tiles-inl.h"
 #include "device/cpu/cpu_ops-inl.h"
-#include "device/cpu/dispatch.h"
-#include "device/cpu/narrow.h"
-#include "device/cpu/parallel.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace trireme::HWY_NAMESPACE {
 namespace {
 
-// Buffers of one thread.
+template <typename E>
 struct ForwardBuffers {
-  ForwardBuffers(const AttentionSizes& sizes, float* memory)
-      : keys(memory),
-        values(keys + sizes.padded_sequence * sizes.head_size),
-        scores(values + sizes.sequence * sizes.padded_head),
-        queries(scores + kQueryBlock * sizes.padded_sequence),
-        out(queries + kQueryBlock * sizes.head_size) {}
-  static std::int64_t Floats(const AttentionSizes& sizes) {
-    return sizes.padded_sequence * sizes.head_size + sizes.sequence * sizes.padded_head +
-           kQueryBlock * (sizes.padded_sequence + sizes.head_size + sizes.padded_head);
-  }
-  float* keys;    // transposed, in panels of keys
-  float* values;  // in panels of columns
-  float* scores;  // [kQueryBlock, padded_sequence]
-  float* queries;
-  float* out;  // [kQueryBlock, padded_head]
+  ForwardBuffers(const AttentionSizes& sizes, BufferCutter& cut)
+      : keys(cut.Take<E>(sizes.key_columns * sizes.head_depth)),
+        values(cut.Take<E>(sizes.head_columns * sizes.key_depth)),
+        scores(cut.Take<float>(sizes.query_block * sizes.key_columns)),
+        // The same memory where elements are fp32.
+        weights(std::is_same_v<E, float> ? reinterpret_cast<E*>(scores)
+                                         : cut.Take<E>(sizes.query_block * sizes.key_columns)),
+        queries(cut.Take<E>(sizes.query_block * sizes.head_size)),
+        out(cut.Take<float>(sizes.query_block * sizes.head_columns)) {}
+  E* keys;        // panels of keys, depth = head elements
+  E* values;      // panels of head elements, depth = keys
+  float* scores;  // [query_block, key_columns]
+  E* weights;     // [query_block, key_columns]
+  E* queries;     // [query_block, head_size]
+  float* out;     // [query_block, head_columns]
 };
 
 // The loops below run over whole vectors; `count` is a multiple of kVectorFloats.
@@ -59,76 +57,104 @@ struct RowSoftmax {
   float log_sum;
 };
 
-// Turns the scores of the query at position t into weights: exponentials within its range, 0 elsewhere.
-RowSoftmax SoftmaxRow(float* scores, const QueryBlock& block, const KeyRange& range, std::int64_t t, float slope) {
-  PrepareScores(scores, range, slope, block.first_key - t);
+// Turns the products of the query at position t with `keys` keys into weights: exponentials within its range, 0
+// elsewhere.
+RowSoftmax SoftmaxRow(float* scores, std::int64_t keys, const KeyRange& range, const ScoreRule& rule,
+                      std::int64_t key_offset) {
+  PrepareScores(scores, range, rule, key_offset);
   const std::int64_t count = range.vector_end - range.vector_begin;
   const float maximum = MaximumOf(scores + range.vector_begin, count);
   const float sum = Exponentiate(scores + range.vector_begin, count, maximum);
-  ClearOutside(scores, range, block.keys());
+  ClearOutside(scores, range, keys);
   return {sum, maximum + std::log(sum)};
 }
 
-// One block of queries of head `head` in sequence `batch`.
-template <typename T>
-void ForwardBlock(const AttentionArgs& args, std::int64_t batch, std::int64_t head, const QueryBlock& block,
-                  const ForwardBuffers& buffers) {
-  const AttentionSizes sizes(args);
-  const std::int64_t row = batch * sizes.sequence + block.first;
-  LoadRows(args.qkv.as<T>() + row * sizes.row_width + head * sizes.head_size, sizes.row_width, block.rows(),
-           sizes.head_size, args.scale, buffers.queries);
-  TileProduct({.a = buffers.queries,
-               .a_row_stride = sizes.head_size,
-               .b = buffers.keys + block.first_key * sizes.head_size,
-               .b_panel_stride = kPanel * sizes.head_size,
-               .c = buffers.scores,
-               .c_stride = sizes.padded_sequence,
-               .rows = block.rows(),
-               .depth = sizes.head_size,
-               .panels = CeilDiv(block.keys(), kPanel)});
-  const float slope = args.slopes.given() ? args.slopes.as<float>()[head] : 0.0F;
-  float* statistics = args.statistics.as<float>() + (batch * args.heads + head) * sizes.sequence;
-  float reciprocals[kQueryBlock];
-  for (std::int64_t i = 0; i < block.rows(); ++i) {
-    const std::int64_t t = block.first + i;
-    const KeyRange range(block, FirstKey(args, batch, t), t);
-    const RowSoftmax softmax = SoftmaxRow(buffers.scores + i * sizes.padded_sequence, block, range, t, slope);
-    statistics[t] = softmax.log_sum;
-    reciprocals[i] = 1.0F / softmax.sum;
-  }
-  TileProduct({.a = buffers.scores,
-               .a_row_stride = sizes.padded_sequence,
-               .b = buffers.values + block.first_key * kPanel,
-               .b_panel_stride = kPanel * sizes.sequence,
-               .c = buffers.out,
-               .c_stride = sizes.padded_head,
-               .rows = block.rows(),
-               .depth = block.keys(),
-               .panels = sizes.padded_head / kPanel});
-  for (std::int64_t i = 0; i < block.rows(); ++i) {
-    T* out = args.out.as<T>() + (row + i) * sizes.out_width + head * sizes.head_size;
-    const float* from = buffers.out + i * sizes.padded_head;
-#pragma omp simd
-    for (std::int64_t d = 0; d < sizes.head_size; ++d) {
-      out[d] = Narrow<T>(from[d] * reciprocals[i]);
+// Of any query block.
+constexpr std::int64_t kMostRows = 128;
+
+// One query head of one sequence.
+template <typename T, typename Products>
+class ForwardHead {
+ public:
+  using E = typename Products::Element;
+
+  ForwardHead(const AttentionArgs& args, const AttentionSizes& sizes, const Products& products,
+              const ForwardBuffers<E>& buffers, std::int64_t batch, std::int64_t head)
+      : args_(args), sizes_(sizes), products_(products), buffers_(buffers), batch_(batch), head_(head) {}
+
+  void Run(const QueryBlock& block) const {
+    const std::int64_t row = batch_ * sizes_.sequence + block.first;
+    const T* queries = args_.qkv.as<T>() + row * sizes_.row_width + head_ * sizes_.head_size;
+    LoadRows<T, E>({queries, sizes_.row_width, block.rows(), sizes_.head_size}, buffers_.queries);
+    products_.Multiply({buffers_.queries, sizes_.head_size, block.rows(), sizes_.head_size},
+                       {buffers_.keys, sizes_.head_depth, block.first_key, block.keys()},
+                       {buffers_.scores, sizes_.key_columns});
+    const std::int64_t keys = RoundUp(block.keys(), products_.unit());
+    float reciprocals[kMostRows];
+    for (std::int64_t i = 0; i < block.rows(); ++i) {
+      reciprocals[i] = WeightsOfRow(block, i, keys);
+    }
+    products_.Multiply({buffers_.weights, sizes_.key_columns, block.rows(), keys},
+                       {buffers_.values, sizes_.key_depth, 0, sizes_.head_size, block.first_key},
+                       {buffers_.out, sizes_.head_columns});
+    for (std::int64_t i = 0; i < block.rows(); ++i) {
+      StoreRow(row + i, buffers_.out + i * sizes_.head_columns, reciprocals[i]);
     }
   }
+
+ private:
+  float WeightsOfRow(const QueryBlock& block, std::int64_t i, std::int64_t keys) const {
+    const std::int64_t t = block.first + i;
+    const KeyRange range(block, FirstKey(args_, batch_, t), t);
+    const ScoreRule rule{args_.scale, args_.slopes.given() ? args_.slopes.as<float>()[head_] : 0.0F};
+    float* scores = buffers_.scores + i * sizes_.key_columns;
+    const RowSoftmax softmax = SoftmaxRow(scores, keys, range, rule, block.first_key - t);
+    StoreElements(scores, buffers_.weights + i * sizes_.key_columns, keys);
+    args_.statistics.as<float>()[(batch_ * args_.heads + head_) * sizes_.sequence + t] = softmax.log_sum;
+    return 1.0F / softmax.sum;
+  }
+
+  void StoreRow(std::int64_t row, const float* from, float reciprocal) const {
+    T* out = args_.out.as<T>() + row * sizes_.out_width + head_ * sizes_.head_size;
+#pragma omp simd
+    for (std::int64_t d = 0; d < sizes_.head_size; ++d) {
+      out[d] = Narrow<T>(from[d] * reciprocal);
+    }
+  }
+
+  const AttentionArgs& args_;
+  const AttentionSizes& sizes_;
+  const Products& products_;
+  const ForwardBuffers<E>& buffers_;
+  std::int64_t batch_;
+  std::int64_t head_;
+};
+
+// Memory of one thread in floats.
+template <typename Products>
+std::int64_t ForwardFloats(const AttentionSizes& sizes, const Products& products) {
+  BufferCutter cut(nullptr);
+  const ForwardBuffers<typename Products::Element> buffers(sizes, cut);
+  return cut.floats() + products.ScratchFloats(sizes.query_block, std::max(sizes.key_depth, sizes.head_depth));
 }
 
 // All query heads of one key head in one sequence.
-template <typename T>
-void ForwardGroup(const AttentionArgs& args, std::int64_t batch, std::int64_t kv_head, float* memory) {
-  const AttentionSizes sizes(args);
-  const ForwardBuffers buffers(sizes, memory);
-  const T* rows = args.qkv.as<T>() + batch * sizes.sequence * sizes.row_width;
-  const T* keys = rows + (args.heads + kv_head) * sizes.head_size;
+template <typename T, typename Products>
+void ForwardGroup(const AttentionArgs& args, Products products, std::int64_t batch, std::int64_t kv_head,
+                  float* memory) {
+  const AttentionSizes sizes(args, products);
+  BufferCutter cut(memory);
+  const ForwardBuffers<typename Products::Element> buffers(sizes, cut);
+  products.set_scratch(memory + cut.floats());
+  const T* keys =
+      args.qkv.as<T>() + batch * sizes.sequence * sizes.row_width + (args.heads + kv_head) * sizes.head_size;
   const T* values = keys + args.kv_heads * sizes.head_size;
-  PackTransposed(keys, sizes.row_width, sizes.sequence, sizes.head_size, buffers.keys);
-  PackColumns(values, sizes.row_width, sizes.sequence, sizes.head_size, sizes.sequence, buffers.values);
-  for (std::int64_t first = 0; first < sizes.sequence; first += kQueryBlock) {
-    const QueryBlock block = MakeQueryBlock(args, batch, first);
+  products.PackRight(MatrixView<T>{keys, sizes.row_width, sizes.sequence, sizes.head_size}, buffers.keys);
+  products.PackRight(MatrixView<T>{values, sizes.row_width, sizes.sequence, sizes.head_size, true}, buffers.values);
+  for (std::int64_t first = 0; first < sizes.sequence; first += sizes.query_block) {
+    const QueryBlock block = MakeQueryBlock(args, sizes, batch, first);
     for (std::int64_t i = 0; i < sizes.group; ++i) {
-      ForwardBlock<T>(args, batch, kv_head * sizes.group + i, block, buffers);
+      ForwardHead<T, Products>(args, sizes, products, buffers, batch, kv_head * sizes.group + i).Run(block);
     }
   }
 }
@@ -136,15 +162,15 @@ void ForwardGroup(const AttentionArgs& args, std::int64_t batch, std::int64_t kv
 }  // namespace
 
 void CpuOps::DoAttentionForward(const AttentionArgs& args) {
-  const AttentionSizes sizes(args);
-  const std::int64_t groups = args.batch * args.kv_heads;
-  scratch_.Reserve(PartCount(threads_, groups, 1), ForwardBuffers::Floats(sizes));
-  DispatchWorkingType(args.qkv.dtype, [&](auto type) {
-    ParallelRanges(threads_, groups, 1, [&](int part, std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        ForwardGroup<decltype(type)>(args, i / args.kv_heads, i % args.kv_heads, scratch_.of(part));
-      }
-    });
+  const HeadWorkers workers{threads_, scratch_, bf16_kernel_};
+  WithAttentionProducts(args.qkv.dtype, bf16_kernel_, [&](auto type, const auto& products) {
+    using T = decltype(type);
+    const AttentionSizes sizes(args, products);
+    assert(sizes.query_block <= kMostRows);
+    ParallelHeads(workers, args.batch * args.kv_heads, ForwardFloats(sizes, products),
+                  [&](std::int64_t i, float* memory) {
+                    ForwardGroup<T>(args, products, i / args.kv_heads, i % args.kv_heads, memory);
+                  });
   });
 }
 

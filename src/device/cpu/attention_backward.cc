@@ -6,232 +6,232 @@
 
 #include "device/cpu/attention_tiles-inl.h"
 #include "device/cpu/cpu_ops-inl.h"
-#include "device/cpu/dispatch.h"
-#include "device/cpu/narrow.h"
-#include "device/cpu/parallel.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace trireme::HWY_NAMESPACE {
 namespace {
 
-// Buffers of one thread, cut from one piece of memory. Without memory it only counts.
+template <typename E>
 struct BackwardBuffers {
-  BackwardBuffers(const AttentionSizes& sizes, float* memory) : next_(memory) {
-    const std::int64_t transposed = sizes.padded_sequence * sizes.head_size;
-    const std::int64_t columns = sizes.padded_head * sizes.sequence;
-    keys_transposed = Take(transposed);
-    values_transposed = Take(transposed);
-    keys = Take(columns);
-    grad_keys = Take(columns);
-    grad_values = Take(columns);
-    weights = Take(kQueryBlock * sizes.padded_sequence);
-    grad_scores = Take(kQueryBlock * sizes.padded_sequence);
-    queries = Take(kQueryBlock * sizes.head_size);
-    grad_out = Take(kQueryBlock * sizes.head_size);
-    query_panels = Take(kQueryBlock * sizes.padded_head);
-    grad_out_panels = Take(kQueryBlock * sizes.padded_head);
-    grad_queries = Take(kQueryBlock * sizes.padded_head);
-  }
-  std::int64_t floats() const { return taken_; }
+  BackwardBuffers(const AttentionSizes& sizes, BufferCutter& cut)
+      : key_panels(cut.Take<E>(sizes.key_columns * sizes.head_depth)),
+        value_panels(cut.Take<E>(sizes.key_columns * sizes.head_depth)),
+        keys_by_depth(cut.Take<E>(sizes.head_columns * sizes.key_depth)),
+        grad_keys(cut.Take<float>(sizes.sequence * sizes.head_columns)),
+        grad_values(cut.Take<float>(sizes.sequence * sizes.head_columns)),
+        weights(cut.Take<float>(sizes.query_block * sizes.key_columns)),
+        grad_scores(cut.Take<float>(sizes.query_block * sizes.key_columns)),
+        weight_elements(Elements(weights, sizes, cut)),
+        grad_score_elements(Elements(grad_scores, sizes, cut)),
+        queries(cut.Take<E>(sizes.query_block * sizes.head_size)),
+        grad_out(cut.Take<E>(sizes.query_block * sizes.head_size)),
+        query_panels(cut.Take<E>(sizes.head_columns * sizes.block_depth)),
+        grad_out_panels(cut.Take<E>(sizes.head_columns * sizes.block_depth)),
+        grad_queries(cut.Take<float>(sizes.query_block * sizes.head_columns)) {}
 
-  float* keys_transposed;    // panels of keys
-  float* values_transposed;  // panels of keys
-  float* keys;               // panels of columns
-  float* grad_keys;          // [sequence, padded_head]
-  float* grad_values;        // [sequence, padded_head]
-  float* weights;            // [kQueryBlock, padded_sequence]
-  float* grad_scores;        // [kQueryBlock, padded_sequence]
-  float* queries;            // [kQueryBlock, head_size], times scale
-  float* grad_out;           // [kQueryBlock, head_size]
-  float* query_panels;       // panels of columns, depth = rows of the block
-  float* grad_out_panels;
-  float* grad_queries;  // [kQueryBlock, padded_head]
+  E* key_panels;       // panels of keys, depth = head elements
+  E* value_panels;     // likewise
+  E* keys_by_depth;    // panels of head elements, depth = keys
+  float* grad_keys;    // [sequence, head_columns]
+  float* grad_values;  // [sequence, head_columns]
+  float* weights;      // [query_block, key_columns]
+  float* grad_scores;  // [query_block, key_columns]
+  E* weight_elements;  // the two as left operands
+  E* grad_score_elements;
+  E* queries;           // [query_block, head_size]
+  E* grad_out;          // [query_block, head_size]
+  E* query_panels;      // panels of head elements, depth = queries of the block
+  E* grad_out_panels;   // likewise
+  float* grad_queries;  // [query_block, head_columns]
 
  private:
-  float* Take(std::int64_t floats) {
-    float* taken = next_ == nullptr ? nullptr : next_ + taken_;
-    taken_ += floats;
-    return taken;
+  static E* Elements(float* of, const AttentionSizes& sizes, BufferCutter& cut) {
+    return std::is_same_v<E, float> ? reinterpret_cast<E*>(of) : cut.Take<E>(sizes.query_block * sizes.key_columns);
   }
-  float* next_;
-  std::int64_t taken_ = 0;
 };
 
-// weights = exp(scores - log_sum) within the keys of query t, grad_scores = weights * (grad_scores - delta); 0
+// weights = exp(scores - log_sum) within the keys of a query, grad_scores = scale * weights * (grad_scores - delta); 0
 // elsewhere.
 struct GradientRow {
   float* weights;
   float* grad_scores;
   float log_sum;
   float delta;
-  float slope;
+  ScoreRule rule;
 };
 
-void ScoreGradientRow(const GradientRow& row, const QueryBlock& block, const KeyRange& range, std::int64_t t) {
-  PrepareScores(row.weights, range, row.slope, block.first_key - t);
+void ScoreGradientRow(const GradientRow& row, std::int64_t keys, const KeyRange& range, std::int64_t key_offset) {
+  PrepareScores(row.weights, range, row.rule, key_offset);
   float* weights = row.weights;
   float* grad_scores = row.grad_scores;
   const float log_sum = row.log_sum;
   const float delta = row.delta;
+  const float scale = row.rule.scale;
 #pragma omp simd
   for (std::int64_t i = range.vector_begin; i < range.vector_end; ++i) {
     weights[i] = VectorExp(weights[i] - log_sum);
-    grad_scores[i] = weights[i] * (grad_scores[i] - delta);
+    grad_scores[i] = scale * weights[i] * (grad_scores[i] - delta);
   }
-  ClearOutside(weights, range, block.keys());
-  ClearOutside(grad_scores, range, block.keys());
+  ClearOutside(weights, range, keys);
+  ClearOutside(grad_scores, range, keys);
+}
+
+template <typename T>
+void StoreRows(const float* from, std::int64_t from_stride, const MatrixView<T>& shape, T* to) {
+  for (std::int64_t row = 0; row < shape.rows; ++row) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < shape.columns; ++i) {
+      to[row * shape.stride + i] = Narrow<T>(from[row * from_stride + i]);
+    }
+  }
+}
+
+template <typename E, typename T>
+float Dot(const E* a, const T* b, std::int64_t count) {
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t i = 0; i < count; ++i) {
+    sum += static_cast<float>(a[i]) * static_cast<float>(b[i]);
+  }
+  return sum;
 }
 
 // One query head of one sequence.
-struct HeadPlace {
-  std::int64_t batch;
-  std::int64_t head;
+template <typename T, typename Products>
+class BackwardHead {
+ public:
+  using E = typename Products::Element;
+
+  BackwardHead(const AttentionArgs& args, const AttentionSizes& sizes, const Products& products,
+               const BackwardBuffers<E>& buffers, std::int64_t batch, std::int64_t head)
+      : args_(args), sizes_(sizes), products_(products), buffers_(buffers), batch_(batch), head_(head) {}
+
+  void Run(const QueryBlock& block) const {
+    LoadBlock(block);
+    ScoreGradients(block);
+    KeyAndValueGradients(block);
+    QueryGradients(block);
+  }
+
+ private:
+  std::int64_t Row(const QueryBlock& block) const { return batch_ * sizes_.sequence + block.first; }
+
+  void LoadBlock(const QueryBlock& block) const {
+    const T* queries = args_.qkv.as<T>() + Row(block) * sizes_.row_width + head_ * sizes_.head_size;
+    const T* grad_out = args_.grad_out.as<T>() + Row(block) * sizes_.out_width + head_ * sizes_.head_size;
+    LoadRows<T, E>({queries, sizes_.row_width, block.rows(), sizes_.head_size}, buffers_.queries);
+    LoadRows<T, E>({grad_out, sizes_.out_width, block.rows(), sizes_.head_size}, buffers_.grad_out);
+    products_.PackRight(MatrixView<E>{buffers_.queries, sizes_.head_size, block.rows(), sizes_.head_size, true},
+                        buffers_.query_panels);
+    products_.PackRight(MatrixView<E>{buffers_.grad_out, sizes_.head_size, block.rows(), sizes_.head_size, true},
+                        buffers_.grad_out_panels);
+  }
+
+  void ScoreGradients(const QueryBlock& block) const {
+    products_.Multiply({buffers_.queries, sizes_.head_size, block.rows(), sizes_.head_size},
+                       {buffers_.key_panels, sizes_.head_depth, block.first_key, block.keys()},
+                       {buffers_.weights, sizes_.key_columns});
+    products_.Multiply({buffers_.grad_out, sizes_.head_size, block.rows(), sizes_.head_size},
+                       {buffers_.value_panels, sizes_.head_depth, block.first_key, block.keys()},
+                       {buffers_.grad_scores, sizes_.key_columns});
+    const std::int64_t keys = RoundUp(block.keys(), products_.unit());
+    const float* statistics = args_.statistics.as<float>() + (batch_ * args_.heads + head_) * sizes_.sequence;
+    const ScoreRule rule{args_.scale, args_.slopes.given() ? args_.slopes.as<float>()[head_] : 0.0F};
+    for (std::int64_t i = 0; i < block.rows(); ++i) {
+      const std::int64_t t = block.first + i;
+      const T* out = args_.out.as<T>() + (Row(block) + i) * sizes_.out_width + head_ * sizes_.head_size;
+      const std::int64_t offset = i * sizes_.key_columns;
+      const GradientRow row{.weights = buffers_.weights + offset,
+                            .grad_scores = buffers_.grad_scores + offset,
+                            .log_sum = statistics[t],
+                            .delta = Dot(buffers_.grad_out + i * sizes_.head_size, out, sizes_.head_size),
+                            .rule = rule};
+      ScoreGradientRow(row, keys, KeyRange(block, FirstKey(args_, batch_, t), t), block.first_key - t);
+      StoreElements(row.weights, buffers_.weight_elements + offset, keys);
+      StoreElements(row.grad_scores, buffers_.grad_score_elements + offset, keys);
+    }
+  }
+
+  void KeyAndValueGradients(const QueryBlock& block) const {
+    const std::int64_t offset = block.first_key * sizes_.head_columns;
+    const std::int64_t depth = RoundUp(block.rows(), products_.unit());
+    products_.Multiply({buffers_.grad_score_elements, sizes_.key_columns, block.rows(), block.keys(), true},
+                       {buffers_.query_panels, depth, 0, sizes_.head_size},
+                       {buffers_.grad_keys + offset, sizes_.head_columns, true});
+    products_.Multiply({buffers_.weight_elements, sizes_.key_columns, block.rows(), block.keys(), true},
+                       {buffers_.grad_out_panels, depth, 0, sizes_.head_size},
+                       {buffers_.grad_values + offset, sizes_.head_columns, true});
+  }
+
+  void QueryGradients(const QueryBlock& block) const {
+    const std::int64_t keys = RoundUp(block.keys(), products_.unit());
+    products_.Multiply({buffers_.grad_score_elements, sizes_.key_columns, block.rows(), keys},
+                       {buffers_.keys_by_depth, sizes_.key_depth, 0, sizes_.head_size, block.first_key},
+                       {buffers_.grad_queries, sizes_.head_columns});
+    StoreRows<T>(buffers_.grad_queries, sizes_.head_columns,
+                 {nullptr, sizes_.row_width, block.rows(), sizes_.head_size},
+                 args_.grad_qkv.as<T>() + Row(block) * sizes_.row_width + head_ * sizes_.head_size);
+  }
+
+  const AttentionArgs& args_;
+  const AttentionSizes& sizes_;
+  const Products& products_;
+  const BackwardBuffers<E>& buffers_;
+  std::int64_t batch_;
+  std::int64_t head_;
 };
 
-template <typename T>
-void LoadBlock(const AttentionArgs& args, const HeadPlace& place, const QueryBlock& block,
-               const BackwardBuffers& buffers) {
-  const AttentionSizes sizes(args);
-  const std::int64_t row = place.batch * sizes.sequence + block.first;
-  const T* grad_out = args.grad_out.as<T>() + row * sizes.out_width + place.head * sizes.head_size;
-  LoadRows(args.qkv.as<T>() + row * sizes.row_width + place.head * sizes.head_size, sizes.row_width, block.rows(),
-           sizes.head_size, args.scale, buffers.queries);
-  LoadRows(grad_out, sizes.out_width, block.rows(), sizes.head_size, 1.0F, buffers.grad_out);
-  PackColumns(buffers.queries, sizes.head_size, block.rows(), sizes.head_size, block.rows(), buffers.query_panels);
-  PackColumns(buffers.grad_out, sizes.head_size, block.rows(), sizes.head_size, block.rows(), buffers.grad_out_panels);
-}
-
-template <typename T>
-void ScoreGradients(const AttentionArgs& args, const HeadPlace& place, const QueryBlock& block,
-                    const BackwardBuffers& buffers) {
-  const AttentionSizes sizes(args);
-  TileProductArgs product{.a = buffers.queries,
-                          .a_row_stride = sizes.head_size,
-                          .b = buffers.keys_transposed + block.first_key * sizes.head_size,
-                          .b_panel_stride = kPanel * sizes.head_size,
-                          .c = buffers.weights,
-                          .c_stride = sizes.padded_sequence,
-                          .rows = block.rows(),
-                          .depth = sizes.head_size,
-                          .panels = CeilDiv(block.keys(), kPanel)};
-  TileProduct(product);
-  product.a = buffers.grad_out;
-  product.b = buffers.values_transposed + block.first_key * sizes.head_size;
-  product.c = buffers.grad_scores;
-  TileProduct(product);
-  const std::int64_t row = place.batch * sizes.sequence;
-  const float* statistics = args.statistics.as<float>() + (place.batch * args.heads + place.head) * sizes.sequence;
-  for (std::int64_t i = 0; i < block.rows(); ++i) {
-    const std::int64_t t = block.first + i;
-    const T* out = args.out.as<T>() + (row + t) * sizes.out_width + place.head * sizes.head_size;
-    const float* grad_out = buffers.grad_out + i * sizes.head_size;
-    float delta = 0;
-#pragma omp simd reduction(+ : delta)
-    for (std::int64_t d = 0; d < sizes.head_size; ++d) {
-      delta += static_cast<float>(out[d]) * grad_out[d];
-    }
-    ScoreGradientRow({.weights = buffers.weights + i * sizes.padded_sequence,
-                      .grad_scores = buffers.grad_scores + i * sizes.padded_sequence,
-                      .log_sum = statistics[t],
-                      .delta = delta,
-                      .slope = args.slopes.given() ? args.slopes.as<float>()[place.head] : 0.0F},
-                     block, KeyRange(block, FirstKey(args, place.batch, t), t), t);
-  }
-}
-
-void KeyAndValueGradients(const AttentionSizes& sizes, const QueryBlock& block, const BackwardBuffers& buffers) {
-  // Queries carry the scale already, so grad_keys needs it no more.
-  TileProductArgs product{.a = buffers.grad_scores,
-                          .a_row_stride = 1,
-                          .a_depth_stride = sizes.padded_sequence,
-                          .b = buffers.query_panels,
-                          .b_panel_stride = kPanel * block.rows(),
-                          .c = buffers.grad_keys + block.first_key * sizes.padded_head,
-                          .c_stride = sizes.padded_head,
-                          .rows = block.keys(),
-                          .depth = block.rows(),
-                          .panels = sizes.padded_head / kPanel,
-                          .accumulate = true};
-  TileProduct(product);
-  product.a = buffers.weights;
-  product.b = buffers.grad_out_panels;
-  product.c = buffers.grad_values + block.first_key * sizes.padded_head;
-  TileProduct(product);
-}
-
-template <typename T>
-void StoreRows(const float* from, std::int64_t from_stride, std::int64_t rows, std::int64_t columns, float factor,
-               T* to, std::int64_t to_stride) {
-  for (std::int64_t row = 0; row < rows; ++row) {
-#pragma omp simd
-    for (std::int64_t i = 0; i < columns; ++i) {
-      to[row * to_stride + i] = Narrow<T>(factor * from[row * from_stride + i]);
-    }
-  }
-}
-
-template <typename T>
-void QueryGradients(const AttentionArgs& args, const HeadPlace& place, const QueryBlock& block,
-                    const BackwardBuffers& buffers) {
-  const AttentionSizes sizes(args);
-  TileProduct({.a = buffers.grad_scores,
-               .a_row_stride = sizes.padded_sequence,
-               .b = buffers.keys + block.first_key * kPanel,
-               .b_panel_stride = kPanel * sizes.sequence,
-               .c = buffers.grad_queries,
-               .c_stride = sizes.padded_head,
-               .rows = block.rows(),
-               .depth = block.keys(),
-               .panels = sizes.padded_head / kPanel});
-  T* grad = args.grad_qkv.as<T>() + (place.batch * sizes.sequence + block.first) * sizes.row_width +
-            place.head * sizes.head_size;
-  StoreRows(buffers.grad_queries, sizes.padded_head, block.rows(), sizes.head_size, args.scale, grad, sizes.row_width);
+// Memory of one thread in floats.
+template <typename Products>
+std::int64_t BackwardFloats(const AttentionSizes& sizes, const Products& products) {
+  BufferCutter cut(nullptr);
+  const BackwardBuffers<typename Products::Element> buffers(sizes, cut);
+  const std::int64_t rows_left = products.ScratchFloats(sizes.query_block, std::max(sizes.key_depth, sizes.head_depth));
+  return cut.floats() + std::max(rows_left, products.ScratchFloats(sizes.sequence, sizes.block_depth));
 }
 
 // All query heads of one key head in one sequence.
-template <typename T>
-void BackwardGroup(const AttentionArgs& args, std::int64_t batch, std::int64_t kv_head, float* memory) {
-  const AttentionSizes sizes(args);
-  const BackwardBuffers buffers(sizes, memory);
+template <typename T, typename Products>
+void BackwardGroup(const AttentionArgs& args, Products products, std::int64_t batch, std::int64_t kv_head,
+                   float* memory) {
+  const AttentionSizes sizes(args, products);
+  BufferCutter cut(memory);
+  const BackwardBuffers<typename Products::Element> buffers(sizes, cut);
+  products.set_scratch(memory + cut.floats());
   const std::int64_t first_row = batch * sizes.sequence * sizes.row_width;
   const std::int64_t key_column = (args.heads + kv_head) * sizes.head_size;
   const std::int64_t value_column = key_column + args.kv_heads * sizes.head_size;
-  const T* keys = args.qkv.as<T>() + first_row + key_column;
-  PackTransposed(keys, sizes.row_width, sizes.sequence, sizes.head_size, buffers.keys_transposed);
-  PackColumns(keys, sizes.row_width, sizes.sequence, sizes.head_size, sizes.sequence, buffers.keys);
-  PackTransposed(args.qkv.as<T>() + first_row + value_column, sizes.row_width, sizes.sequence, sizes.head_size,
-                 buffers.values_transposed);
-  std::fill_n(buffers.grad_keys, sizes.sequence * sizes.padded_head, 0.0F);
-  std::fill_n(buffers.grad_values, sizes.sequence * sizes.padded_head, 0.0F);
-  for (std::int64_t first = 0; first < sizes.sequence; first += kQueryBlock) {
-    const QueryBlock block = MakeQueryBlock(args, batch, first);
+  MatrixView<T> head{args.qkv.as<T>() + first_row + key_column, sizes.row_width, sizes.sequence, sizes.head_size};
+  products.PackRight(head, buffers.key_panels);
+  head.transposed = true;
+  products.PackRight(head, buffers.keys_by_depth);
+  head.transposed = false;
+  head.data = args.qkv.as<T>() + first_row + value_column;
+  products.PackRight(head, buffers.value_panels);
+  std::fill_n(buffers.grad_keys, sizes.sequence * sizes.head_columns, 0.0F);
+  std::fill_n(buffers.grad_values, sizes.sequence * sizes.head_columns, 0.0F);
+  for (std::int64_t first = 0; first < sizes.sequence; first += sizes.query_block) {
+    const QueryBlock block = MakeQueryBlock(args, sizes, batch, first);
     for (std::int64_t i = 0; i < sizes.group; ++i) {
-      const HeadPlace place{batch, kv_head * sizes.group + i};
-      LoadBlock<T>(args, place, block, buffers);
-      ScoreGradients<T>(args, place, block, buffers);
-      KeyAndValueGradients(sizes, block, buffers);
-      QueryGradients<T>(args, place, block, buffers);
+      BackwardHead<T, Products>(args, sizes, products, buffers, batch, kv_head * sizes.group + i).Run(block);
     }
   }
   T* grad = args.grad_qkv.as<T>() + first_row;
-  StoreRows(buffers.grad_keys, sizes.padded_head, sizes.sequence, sizes.head_size, 1.0F, grad + key_column,
-            sizes.row_width);
-  StoreRows(buffers.grad_values, sizes.padded_head, sizes.sequence, sizes.head_size, 1.0F, grad + value_column,
-            sizes.row_width);
+  StoreRows<T>(buffers.grad_keys, sizes.head_columns, head, grad + key_column);
+  StoreRows<T>(buffers.grad_values, sizes.head_columns, head, grad + value_column);
 }
 
 }  // namespace
 
 void CpuOps::DoAttentionBackward(const AttentionArgs& args) {
-  const AttentionSizes sizes(args);
-  const std::int64_t groups = args.batch * args.kv_heads;
-  scratch_.Reserve(PartCount(threads_, groups, 1), BackwardBuffers(sizes, nullptr).floats());
-  DispatchWorkingType(args.qkv.dtype, [&](auto type) {
-    ParallelRanges(threads_, groups, 1, [&](int part, std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        BackwardGroup<decltype(type)>(args, i / args.kv_heads, i % args.kv_heads, scratch_.of(part));
-      }
-    });
+  const HeadWorkers workers{threads_, scratch_, bf16_kernel_};
+  WithAttentionProducts(args.qkv.dtype, bf16_kernel_, [&](auto type, const auto& products) {
+    using T = decltype(type);
+    const AttentionSizes sizes(args, products);
+    ParallelHeads(workers, args.batch * args.kv_heads, BackwardFloats(sizes, products),
+                  [&](std::int64_t i, float* memory) {
+                    BackwardGroup<T>(args, products, i / args.kv_heads, i % args.kv_heads, memory);
+                  });
   });
 }
 

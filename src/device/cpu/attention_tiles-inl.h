@@ -1,10 +1,15 @@
 // What the two attention passes share: where heads lie in packed rows, which keys a block of queries sees, and the
-// softmax weights of a block. A block is kQueryBlock queries of one head against all keys that any of them sees, so
-// the largest buffer is kQueryBlock x T. Compiled once per instruction level: Highway's guard instead of #pragma once.
+// scores of a block. A block is some queries of one head against all keys that any of them sees, so the largest buffer
+// is a block of queries x T. Compiled once per instruction level: Highway's guard instead of #pragma once.
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
+#include "device/cpu/dispatch.h"
+#include "device/cpu/narrow.h"
+#include "device/cpu/parallel.h"
+#include "device/cpu/scratch.h"
 #include "device/cpu/vector_math.h"
 #include "device/ops.h"
 
@@ -15,33 +20,42 @@
 #define TRIREME_ATTENTION_TILES_INL_H_
 #endif
 
-#include "device/cpu/tile_product-inl.h"
+#include "device/cpu/attention_products-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace trireme::HWY_NAMESPACE {
 
-inline constexpr std::int64_t kQueryBlock = 4 * kTileRows;
-
-// Sizes of an attention call, padded to whole panels where `padded` says so.
+// Sizes of an attention call, padded as its products ask.
 struct AttentionSizes {
-  explicit AttentionSizes(const AttentionArgs& args)
+  template <typename Products>
+  AttentionSizes(const AttentionArgs& args, const Products& products)
       : sequence(args.sequence),
         head_size(args.head_size),
         group(args.heads / args.kv_heads),
         row_width((args.heads + 2 * args.kv_heads) * args.head_size),
         out_width(args.heads * args.head_size),
-        padded_sequence(RoundUp(args.sequence, kPanel)),
-        padded_head(RoundUp(args.head_size, kPanel)) {}
+        query_block(products.query_block()),
+        key_step(products.panel() * products.unit()),
+        key_columns(RoundUp(RoundUp(args.sequence, products.panel()), products.unit())),
+        head_columns(RoundUp(args.head_size, products.panel())),
+        key_depth(RoundUp(args.sequence, products.unit())),
+        head_depth(RoundUp(args.head_size, products.unit())),
+        block_depth(RoundUp(products.query_block(), products.unit())) {}
   std::int64_t sequence;
   std::int64_t head_size;
   std::int64_t group;  // query heads of one key head
   std::int64_t row_width;
   std::int64_t out_width;
-  std::int64_t padded_sequence;
-  std::int64_t padded_head;
+  std::int64_t query_block;
+  std::int64_t key_step;      // a block's first key is a multiple of it
+  std::int64_t key_columns;   // of scores
+  std::int64_t head_columns;  // of sums over keys or queries
+  std::int64_t key_depth;     // of operands whose depth are keys, head elements, queries of a block
+  std::int64_t head_depth;
+  std::int64_t block_depth;
 };
 
-// Queries [first, last) of one sequence, and the keys they see. first_key is a multiple of kPanel.
+// Queries [first, last) of one sequence, and the keys they see. first_key is a multiple of key_step.
 struct QueryBlock {
   std::int64_t first = 0;
   std::int64_t last = 0;
@@ -59,22 +73,34 @@ inline std::int64_t FirstKey(const AttentionArgs& args, std::int64_t batch, std:
   return std::clamp<std::int64_t>(start, 0, t);
 }
 
-inline QueryBlock MakeQueryBlock(const AttentionArgs& args, std::int64_t batch, std::int64_t first) {
-  QueryBlock block{first, std::min(first + kQueryBlock, args.sequence), first};
+inline QueryBlock MakeQueryBlock(const AttentionArgs& args, const AttentionSizes& sizes, std::int64_t batch,
+                                 std::int64_t first) {
+  QueryBlock block{first, std::min(first + sizes.query_block, args.sequence), first};
   for (std::int64_t t = block.first; t < block.last; ++t) {
     block.first_key = std::min(block.first_key, FirstKey(args, batch, t));
   }
-  block.first_key -= block.first_key % kPanel;
+  block.first_key -= block.first_key % sizes.key_step;
   return block;
 }
 
-// Rows of `source`, times factor, as fp32 [rows, head_size].
-template <typename T>
-void LoadRows(const T* source, std::int64_t stride, std::int64_t rows, std::int64_t columns, float factor, float* to) {
-  for (std::int64_t row = 0; row < rows; ++row) {
+// Rows of `source` as a left operand [rows, columns].
+template <typename T, typename E>
+void LoadRows(const MatrixView<T>& from, E* to) {
+  for (std::int64_t row = 0; row < from.rows; ++row) {
 #pragma omp simd
-    for (std::int64_t i = 0; i < columns; ++i) {
-      to[row * columns + i] = factor * static_cast<float>(source[row * stride + i]);
+    for (std::int64_t i = 0; i < from.columns; ++i) {
+      to[row * from.columns + i] = Narrow<E>(static_cast<float>(from.data[row * from.stride + i]));
+    }
+  }
+}
+
+// A row of fp32 scores as elements of a left operand; nothing to do where that is the same memory.
+template <typename E>
+void StoreElements(const float* from, E* to, std::int64_t count) {
+  if constexpr (!std::is_same_v<E, float>) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < count; ++i) {
+      to[i] = Narrow<E>(from[i]);
     }
   }
 }
@@ -93,14 +119,19 @@ struct KeyRange {
   std::int64_t vector_end;
 };
 
-// Makes raw scores of the query at position t ready for the exponential: adds slope * (key - t), masks the edges.
-inline void PrepareScores(float* scores, const KeyRange& range, float slope, std::int64_t key_offset) {
-  if (slope != 0) {
-    const auto offset = static_cast<std::int32_t>(key_offset);
+// How raw products of queries and keys become scores: scale * product + slope * (key - query).
+struct ScoreRule {
+  float scale = 1;
+  float slope = 0;
+};
+
+// Makes the products of the query at position t scores, ready for the exponential: masks the edges. `key_offset` is the
+// block's first key less t.
+inline void PrepareScores(float* scores, const KeyRange& range, const ScoreRule& rule, std::int64_t key_offset) {
+  const auto offset = static_cast<std::int32_t>(key_offset);
 #pragma omp simd
-    for (std::int64_t i = range.vector_begin; i < range.vector_end; ++i) {
-      scores[i] += slope * static_cast<float>(offset + static_cast<std::int32_t>(i));
-    }
+  for (std::int64_t i = range.vector_begin; i < range.vector_end; ++i) {
+    scores[i] = rule.scale * scores[i] + rule.slope * static_cast<float>(offset + static_cast<std::int32_t>(i));
   }
   constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
   std::fill(scores + range.vector_begin, scores + range.begin, kMinusInfinity);
@@ -111,6 +142,59 @@ inline void PrepareScores(float* scores, const KeyRange& range, float slope, std
 inline void ClearOutside(float* row, const KeyRange& range, std::int64_t keys) {
   std::fill(row, row + range.begin, 0.0F);
   std::fill(row + range.end, row + std::max(keys, range.end), 0.0F);
+}
+
+// Buffers of one thread, cut from one piece of memory at multiples of a cache line. Without memory it only counts.
+class BufferCutter {
+ public:
+  explicit BufferCutter(float* memory) : next_(memory) {}
+  template <typename E>
+  E* Take(std::int64_t elements) {
+    const std::int64_t floats = RoundUp(CeilDiv(elements * static_cast<std::int64_t>(sizeof(E)), 4), 16);
+    float* taken = next_ == nullptr ? nullptr : next_ + taken_;
+    taken_ += floats;
+    return reinterpret_cast<E*>(taken);
+  }
+  std::int64_t floats() const { return taken_; }
+
+ private:
+  float* next_;
+  std::int64_t taken_ = 0;
+};
+
+// Calls function(type, products) with the working type and the products that suit it: `kernel` for bf16 where it has
+// instructions of its own, otherwise fp32 tiles.
+template <typename Function>
+void WithAttentionProducts(DType dtype, const ProductKernel& kernel, const Function& function) {
+  if (dtype == DType::kBFloat16 && kernel.packed == OperandType::kBFloat16) {
+    function(BFloat16{}, PackedProducts(kernel));
+  } else {
+    DispatchWorkingType(dtype, [&](auto type) { function(type, FloatProducts()); });
+  }
+}
+
+// What the heads of a call are divided among.
+struct HeadWorkers {
+  int threads;
+  Scratch& scratch;
+  const ProductKernel& kernel;
+};
+
+// Calls function(i, memory) for each i below `count`, with so many floats of memory of its thread.
+template <typename Function>
+void ParallelHeads(const HeadWorkers& workers, std::int64_t count, std::int64_t floats, const Function& function) {
+  workers.scratch.Reserve(PartCount(workers.threads, count, 1), floats);
+  ParallelRanges(workers.threads, count, 1, [&](int part, std::int64_t begin, std::int64_t end) {
+    if (workers.kernel.enter != nullptr) {
+      workers.kernel.enter();
+    }
+    for (std::int64_t i = begin; i < end; ++i) {
+      function(i, workers.scratch.of(part));
+    }
+    if (workers.kernel.leave != nullptr) {
+      workers.kernel.leave();
+    }
+  });
 }
 
 }  // namespace trireme::HWY_NAMESPACE

@@ -10,6 +10,7 @@
 #include "device/cpu/cpu_level.h"
 #include "device/cpu/matmul.h"
 #include "device/cpu/product/engine_choice.h"
+#include "device/cpu/product/kernel_table.h"
 #include "device/cpu/scratch.h"
 #include "device/ops.h"
 
@@ -18,7 +19,7 @@ namespace trireme {
 class HostOps : public Ops {
  public:
   HostOps(CpuLevel level, int threads, const EngineTable& engines)
-      : threads_(threads), level_(level), matmul_(MakeMatmulEngine(level, threads, engines)) {}
+      : threads_(threads), level_(level), matmul_(MakeMatmulEngine(level, threads, engines)), bf16_kernel_(Bf16Kernel(level)) {}
 
   // "cpu (avx512, packed)"
   std::string description() const;
@@ -40,6 +41,7 @@ class HostOps : public Ops {
   int threads_;
   CpuLevel level_;
   std::unique_ptr<MatmulEngine> matmul_;
+  ProductKernel bf16_kernel_;  // of attention
   Scratch scratch_;
   RotaryTable rotary_;
   std::vector<BFloat16> wide_a_;  // operands of an fp8 product
