@@ -59,17 +59,11 @@ class Piece {
 
   // Tiles of a thread: panels [row.begin, row.end) of the left operand and [column.begin, column.end) of the right one.
   void Multiply(const Span& row, const Span& column, float* sums) const {
-    if (kernel_.enter != nullptr) {
-      kernel_.enter();
-    }
     for (std::int64_t j = column.begin; j < column.end; j += plan_.column_panels) {
       for (std::int64_t i = row.begin; i < row.end; i += plan_.row_panels) {
         MultiplyBlock({i, std::min(row.end, i + plan_.row_panels)}, {j, std::min(column.end, j + plan_.column_panels)},
                       sums);
       }
-    }
-    if (kernel_.leave != nullptr) {
-      kernel_.leave();
     }
   }
 
@@ -119,6 +113,26 @@ class Piece {
   const PackedOperand& right_;
 };
 
+// A thread's use of a kernel.
+class KernelScope {
+ public:
+  explicit KernelScope(const ProductKernel& kernel) : kernel_(kernel) {
+    if (kernel_.enter != nullptr) {
+      kernel_.enter();
+    }
+  }
+  ~KernelScope() {
+    if (kernel_.leave != nullptr) {
+      kernel_.leave();
+    }
+  }
+  KernelScope(const KernelScope&) = delete;
+  KernelScope& operator=(const KernelScope&) = delete;
+
+ private:
+  const ProductKernel& kernel_;
+};
+
 class PackedEngine final : public MatmulEngine {
  public:
   PackedEngine(std::string name, const ProductKernel& for_float, const ProductKernel& for_bf16, int threads)
@@ -133,7 +147,11 @@ class PackedEngine final : public MatmulEngine {
     const ProductPlan plan(kernel, sizes, threads_);
     const std::int64_t element = kernel.packed == OperandType::kBFloat16 ? 2 : 4;
     const auto floats = [&](std::int64_t lines) { return CeilDiv(lines * plan.padded_depth() * element, 4); };
-    left_memory_.Reserve(1, floats(std::min(plan.rows_at_once, RoundUp(sizes.m, kernel.rows))));
+    if (plan.packs_own_rows) {
+      left_memory_.Reserve(plan.parts(), floats(plan.row_panels * kernel.rows));
+    } else {
+      left_memory_.Reserve(1, floats(std::min(plan.rows_at_once, RoundUp(sizes.m, kernel.rows))));
+    }
     right_memory_.Reserve(1, floats(std::min(plan.columns_at_once, RoundUp(sizes.n, kernel.columns))));
     sums_.Reserve(plan.parts(), plan.sums());
     PackedOperand left{.tensor = &args.a,
@@ -152,15 +170,45 @@ class PackedEngine final : public MatmulEngine {
       right.lines = std::min(plan.columns_at_once, sizes.n - right.first);
       for (left.first = 0; left.first < sizes.m; left.first += plan.rows_at_once) {
         left.lines = std::min(plan.rows_at_once, sizes.m - left.first);
-        RunPiece(Piece(args, kernel, plan, left, right), plan, left, right, left.first == 0);
+        if (plan.packs_own_rows) {
+          RunRows(args, kernel, plan, left, right, left.first == 0);
+        } else {
+          RunShared(args, kernel, plan, left, right, left.first == 0);
+        }
       }
     }
   }
 
  private:
-  void RunPiece(const Piece& piece, const ProductPlan& plan, const PackedOperand& left, const PackedOperand& right,
-                bool pack_right) {
-    // A thread packs what it reads itself, as far as no other thread reads it too.
+  // Each thread has rows of its own: it packs a block of them just before it multiplies them, and finds them in its
+  // cache.
+  void RunRows(const MatmulArgs& args, const ProductKernel& kernel, const ProductPlan& plan, const PackedOperand& left,
+               const PackedOperand& right, bool pack_right) {
+    if (pack_right) {
+      plan.grid.ForEachPart([&](const GridPart& part) {
+        const Span columns = CutSpan({0, right.panels()}, part.row, part.rows);
+        right.Pack(plan, columns.begin, columns.end);
+      });
+    }
+    plan.grid.ForEachPart([&](const GridPart& part) {
+      const KernelScope scope(kernel);
+      const Span rows = part.Rows(left.panels());
+      for (std::int64_t i = rows.begin; i < rows.end; i += plan.row_panels) {
+        PackedOperand block = left;
+        block.memory = reinterpret_cast<char*>(left_memory_.of(part.index));
+        block.first = left.first + i * left.width;
+        block.lines = std::min(plan.row_panels, rows.end - i) * left.width;
+        block.lines = std::min(block.lines, left.first + left.lines - block.first);
+        block.Pack(plan, 0, block.panels());
+        Piece(args, kernel, plan, block, right)
+            .Multiply({0, block.panels()}, {0, right.panels()}, sums_.of(part.index));
+      }
+    });
+  }
+
+  // Threads share rows: both operands are packed by all of them first.
+  void RunShared(const MatmulArgs& args, const ProductKernel& kernel, const ProductPlan& plan,
+                 const PackedOperand& left, const PackedOperand& right, bool pack_right) {
     plan.grid.ForEachPart([&](const GridPart& part) {
       const Span rows = CutSpan(part.Rows(left.panels()), part.column, part.columns);
       left.Pack(plan, rows.begin, rows.end);
@@ -170,7 +218,9 @@ class PackedEngine final : public MatmulEngine {
       }
     });
     plan.grid.ForEachPart([&](const GridPart& part) {
-      piece.Multiply(part.Rows(left.panels()), part.Columns(right.panels()), sums_.of(part.index));
+      const KernelScope scope(kernel);
+      Piece(args, kernel, plan, left, right)
+          .Multiply(part.Rows(left.panels()), part.Columns(right.panels()), sums_.of(part.index));
     });
   }
 

@@ -6,6 +6,8 @@ namespace {
 // Blocks of c: 256 KiB of sums beside 128 or 256 KiB of each operand fit a cache of 1 MiB.
 constexpr std::int64_t kBlockRows = 256;
 constexpr std::int64_t kBlockColumns = 256;
+// Of the rows that are packed together.
+constexpr std::int64_t kBlockBytes = 512 << 10;
 // Elements of a packed operand, which bounds the engine's memory.
 constexpr std::int64_t kElementsAtOnce = 8 << 20;
 // Multiply-adds that are worth a thread.
@@ -62,6 +64,10 @@ ProductPlan::ProductPlan(const ProductKernel& kernel, const ProductSizes& sizes,
   const int parts = static_cast<int>(std::clamp<std::int64_t>(work, 1, threads));
   grid = ChooseGrid(CeilDiv(std::min(sizes.m, rows_at_once), kernel.rows),
                     CeilDiv(std::min(sizes.n, columns_at_once), kernel.columns), parts);
+  const std::int64_t element = kernel.packed == OperandType::kBFloat16 ? 2 : 4;
+  const std::int64_t fitting = kBlockBytes / (padded_depth() * kernel.rows * element);
+  packs_own_rows = grid.columns == 1 && fitting >= std::min<std::int64_t>(row_panels, 4);
+  row_panels = packs_own_rows ? std::min(row_panels, fitting) : row_panels;
 }
 
 }  // namespace trireme

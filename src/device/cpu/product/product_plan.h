@@ -86,6 +86,8 @@ struct ProductPlan {
   std::int64_t rows_at_once;
   std::int64_t columns_at_once;
   ThreadGrid grid;
+  // No two threads read the same rows, and a block of them fits the second-level cache: each packs its own.
+  bool packs_own_rows = false;
 };
 
 }  // namespace trireme
