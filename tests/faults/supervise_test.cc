@@ -3,10 +3,8 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <filesystem>
-#include <thread>
 
 #include "faults/fault_run.h"
 
@@ -115,7 +113,8 @@ TEST(Supervisor, GivesUpAfterThreeDeathsOfOneCause) {
 
 TEST(Supervisor, SaysNothingAboutASoundRunAndPassesOnItsCode) {
   const FaultRun run({"train.steps=400", "checkpoint.every=100"});
-  const Outcome outcome = run.Run({"--supervise", "--stall-seconds", "1.5"});
+  // A loaded machine may hold a step up for seconds.
+  const Outcome outcome = run.Run({"--supervise", "--stall-seconds", "20"});
   EXPECT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_THAT(outcome.output, Not(HasSubstr("supervisor:")));
   EXPECT_EQ(run.Run({"--supervise", "--set", "layout.tensor=3"}).code, 2);
@@ -133,7 +132,7 @@ TEST(Supervisor, NamesAStragglerAndLeavesItAtWork) {
 TEST(Supervisor, PassesOnARequestToStop) {
   const FaultRun run({"train.steps=100000"});
   const pid_t process = run.Start({"--supervise"});
-  std::this_thread::sleep_for(std::chrono::milliseconds(800));
+  run.AwaitStep(1);
   kill(process, SIGTERM);
   const Outcome outcome = run.Wait(process);
   EXPECT_EQ(outcome.code, 3) << outcome.output;
