@@ -8,6 +8,9 @@ target_compile_options(trireme_flags INTERFACE
   $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<VERSION_GREATER_EQUAL:$<CXX_COMPILER_VERSION>,13>>:-Wno-dangling-reference>
   # Loops that are asked to be vectorised stay as they are in builds without optimisation.
   $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-pass-failed>
+  # Later clangs warn of captures that give a structured binding its own name again, which clang 14 asks for, and of what
+  # GCC 12's library calls inside itself.
+  $<$<AND:$<COMPILE_LANG_AND_ID:CXX,Clang>,$<VERSION_GREATER_EQUAL:$<CXX_COMPILER_VERSION>,15>>:-Wno-shadow;-Wno-deprecated-declarations>
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${TRIREME_WERROR}>>:-Werror>)
 
 # Flags of CPU kernels. GCC 12.2 copies 32-byte constants wrongly at some levels, so moves wider than 16 bytes are left to

@@ -72,7 +72,7 @@ TEST_F(RunLockTest, OfAnotherMachineIsRespectedWhileItShowsLife) {
   std::ofstream(folder_ + "/lock") << "elsewhere 17\n";
   std::atomic<bool> end = false;
   std::thread other([&] {
-    for (int i = 0; !end; ++i) {
+    while (!end) {
       std::filesystem::last_write_time(folder_ + "/lock", std::filesystem::file_time_type::clock::now());
       std::this_thread::sleep_for(milliseconds(10));
     }
