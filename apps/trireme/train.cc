@@ -160,7 +160,8 @@ int TrainCommand::Run() const {
           "train needs a recipe: a TOML file such as recipes/quickstart.toml, or the name of one of those");
   std::vector<std::string> all = overrides;
   if (steps) {
-    all.push_back(fmt::format("train.steps={}", *steps));
+    // The length that was asked for last counts, whatever unit the recipe uses.
+    all.insert(all.end(), {"train.samples=0", "train.tokens=0", fmt::format("train.steps={}", *steps)});
   }
   const Recipe resolved = LoadRecipe(RecipePath(recipe), all, {.read_model = ReadModel});
   const RunConfig& config = resolved.config;
@@ -251,7 +252,7 @@ void AddTrainCommand(CLI::App& app, int& exit_code) {
   train->add_option("--ranks", command->ranks, "Ranks as threads of this process; must equal the product of the axes")
       ->check(AboveZero());
   train->add_option("--set", command->overrides, "Override a key: layout.tensor=4")->take_all()->expected(1);
-  train->add_option("--steps", command->steps, "Short for --set train.steps=N");
+  train->add_option("--steps", command->steps, "Steps of the run, instead of the recipe's steps, samples or tokens");
   train->add_option("--run", command->run_folder, "Folder of the run (runs/<recipe> by default)");
   train->add_option("--log-every", command->log_every, "Steps between log lines (1; on a terminal 10)")
       ->check(AboveZero());

@@ -15,6 +15,7 @@ Report ConvertCheckpoint(const std::string& path, const std::string& to, const C
     save.state.step = 0;
     save.state.consumed_samples = 0;
     save.state.updates = 0;
+    save.state.schedule.reset();
   }
   std::vector<const StoredTensor*> sources;
   for (const StoredTensor& tensor : reader.tensors()) {

@@ -16,7 +16,8 @@ namespace {
 using nlohmann::json;
 
 constexpr char kFormat[] = "trireme-checkpoint";
-constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kVersion = 2;
+constexpr std::int64_t kOldestVersion = 1;
 constexpr std::int64_t kLargestManifest = 256'000'000;
 constexpr std::size_t kMostTensors = 1'000'000;
 constexpr std::size_t kMostShards = 1'000'000;
@@ -27,18 +28,46 @@ constexpr std::string_view kTailEnd = "\"}\n";
 constexpr std::size_t kDigestLetters = 32;
 constexpr std::size_t kTail = kTailStart.size() + kDigestLetters + kTailEnd.size();
 
+json ScheduleJson(const ScheduleState& state) {
+  return {{"end_samples", state.end_samples},         {"ramp_start", state.ramp_start},
+          {"ramp_increment", state.ramp_increment},   {"ramp_samples", state.ramp_samples},
+          {"ramp_origin", state.ramp_origin},         {"anchor_samples", state.anchor_samples},
+          {"anchor_position", state.anchor_position}, {"horizon", state.horizon},
+          {"bridge_start", state.bridge_start},       {"bridge_samples", state.bridge_samples},
+          {"bridge_rate", state.bridge_rate},         {"next_rate", state.next_rate}};
+}
+
+ScheduleState ParseSchedule(const json& value, const std::string& origin) {
+  return {.end_samples = CountOf(value, "end_samples", origin),
+          .ramp_start = CountOf(value, "ramp_start", origin),
+          .ramp_increment = CountOf(value, "ramp_increment", origin),
+          .ramp_samples = CountOf(value, "ramp_samples", origin),
+          .ramp_origin = CountOf(value, "ramp_origin", origin),
+          .anchor_samples = CountOf(value, "anchor_samples", origin),
+          .anchor_position = NumberOf(value, "anchor_position", origin),
+          .horizon = NumberOf(value, "horizon", origin),
+          .bridge_start = CountOf(value, "bridge_start", origin),
+          .bridge_samples = CountOf(value, "bridge_samples", origin),
+          .bridge_rate = NumberOf(value, "bridge_rate", origin),
+          .next_rate = NumberOf(value, "next_rate", origin)};
+}
+
 json StateJson(const RunState& state) {
   json keys = json::object();
   for (const KeyValue& key : state.keys) {
     keys[key.key] = key.value;
   }
-  return {{"step", state.step},         {"consumed_samples", state.consumed_samples},
-          {"updates", state.updates},   {"loss_scale", state.loss_scale},
-          {"seed", state.seed},         {"program", state.program},
-          {"saved_at", state.saved_at}, {"layout", state.layout},
-          {"ranks", state.ranks},       {"model", ModelJson(state.model)},
-          {"recipe", state.recipe},     {"keys", keys},
-          {"notes", state.notes}};
+  json all = {{"step", state.step},         {"consumed_samples", state.consumed_samples},
+              {"updates", state.updates},   {"loss_scale", state.loss_scale},
+              {"seed", state.seed},         {"program", state.program},
+              {"saved_at", state.saved_at}, {"layout", state.layout},
+              {"ranks", state.ranks},       {"model", ModelJson(state.model)},
+              {"recipe", state.recipe},     {"keys", keys},
+              {"notes", state.notes}};
+  if (state.schedule) {
+    all["schedule"] = ScheduleJson(*state.schedule);
+  }
+  return all;
 }
 
 std::string TextMember(const std::string& key, const json& value, const std::string& origin) {
@@ -52,6 +81,9 @@ RunState ParseState(const json& value, const std::string& origin) {
   state.consumed_samples = CountOf(value, "consumed_samples", origin);
   state.updates = CountOf(value, "updates", origin);
   state.loss_scale = NumberOf(value, "loss_scale", origin);
+  if (value.contains("schedule")) {
+    state.schedule = ParseSchedule(ObjectOf(value, "schedule", origin), origin);
+  }
   const json& seed = MemberOf(value, "seed", origin);
   Require(seed.is_number_integer(), "'{}': 'seed' must be an integer", origin);
   state.seed = seed.get<std::int64_t>();
@@ -146,7 +178,8 @@ Manifest ParseManifest(std::string_view text, const std::string& origin) {
   const json root = ParseBoundedJson(text, origin, {.depth = 6});
   Require(TextOf(root, "format", origin) == kFormat, "'{}' is no manifest of a checkpoint", origin);
   const std::int64_t version = CountOf(root, "version", origin);
-  Require(version == kVersion, "'{}': format version {}; this program reads {}", origin, version, kVersion);
+  Require(version >= kOldestVersion && version <= kVersion, "'{}': format version {}; this program reads {} to {}",
+          origin, version, kOldestVersion, kVersion);
   return {.state = ParseState(ObjectOf(root, "state", origin), origin),
           .tensors = ParseTensors(ArrayOf(root, "tensors", origin), origin),
           .shards = ParseShards(ArrayOf(root, "shards", origin), origin)};

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,16 +14,19 @@
 #include "base/shape.h"
 #include "model/model_config.h"
 #include "run/run_config.h"
+#include "run/run_schedule.h"
 
 namespace trireme {
 
-// Everything of a run's state that is no tensor. Schedules, the batch ramp, random numbers and the order of the data
-// are functions of the configuration, the seed and the samples consumed, and need nothing more.
+// Everything of a run's state that is no tensor. Random numbers and the order of the data are functions of the
+// configuration, the seed and the samples consumed, and need nothing more.
 struct RunState {
   std::int64_t step = 0;
   std::int64_t consumed_samples = 0;
   std::int64_t updates = 0;  // steps that were not skipped: the optimizer's own count
   double loss_scale = 1;
+  // Where batch size, learning rate and end of the run stand; version 1 of the format has no such member.
+  std::optional<ScheduleState> schedule;
   std::int64_t seed = 0;
   std::string program = "trireme 0.1.0";
   std::string saved_at;  // UTC, "2026-01-31T12:00:00Z"

@@ -27,10 +27,10 @@ struct Stretch {
   std::int64_t steps = 0;
 };
 
-// Calls `visit` for each stretch of the ramp until it answers false; returns the samples consumed by then.
+// Calls `visit` for each stretch of the ramp from `consumed` samples on until it answers false; returns the samples
+// consumed by then. All are counted from the beginning of the ramp.
 template <typename Visit>
-std::int64_t WalkRamp(const BatchConfig& config, const Visit& visit) {
-  std::int64_t consumed = 0;
+std::int64_t WalkRamp(const BatchConfig& config, std::int64_t consumed, const Visit& visit) {
   for (std::int64_t step = 0; step < RampSteps(config); ++step) {
     const std::int64_t end = StartOf(config, step + 1);
     // A step larger than a stretch may jump over the next one.
@@ -51,17 +51,18 @@ std::int64_t WalkRamp(const BatchConfig& config, const Visit& visit) {
 
 std::int64_t BatchSchedule::GlobalBatchAt(std::int64_t consumed_samples) const {
   const std::int64_t steps = RampSteps(config_);
-  if (steps == 0 || consumed_samples >= config_.ramp_samples) {
+  const std::int64_t ramped = std::max<std::int64_t>(consumed_samples - ramp_origin_, 0);
+  if (steps == 0 || ramped >= config_.ramp_samples) {
     return config_.global;
   }
   const auto made =
-      static_cast<std::int64_t>(WideProduct(consumed_samples, steps) / static_cast<WideCount>(config_.ramp_samples));
+      static_cast<std::int64_t>(WideProduct(ramped, steps) / static_cast<WideCount>(config_.ramp_samples));
   return config_.ramp_start + made * config_.ramp_increment;
 }
 
-std::vector<std::int64_t> BatchSchedule::Sizes() const {
+std::vector<std::int64_t> BatchSchedule::Sizes(std::int64_t from) const {
   std::vector<std::int64_t> sizes;
-  WalkRamp(config_, [&](const Stretch& stretch) {
+  WalkRamp(config_, std::max<std::int64_t>(from - ramp_origin_, 0), [&](const Stretch& stretch) {
     sizes.push_back(stretch.size);
     return true;
   });
@@ -69,10 +70,11 @@ std::vector<std::int64_t> BatchSchedule::Sizes() const {
   return sizes;
 }
 
-std::int64_t BatchSchedule::SamplesAfter(std::int64_t steps) const {
-  std::int64_t left = steps;
+std::int64_t BatchSchedule::SamplesAfter(std::int64_t steps, std::int64_t from) const {
+  std::int64_t left = std::max<std::int64_t>(steps, 0);
   std::int64_t size = config_.global;
-  const std::int64_t consumed = WalkRamp(config_, [&](const Stretch& stretch) {
+  const std::int64_t first = std::max<std::int64_t>(from - ramp_origin_, 0);
+  const std::int64_t consumed = WalkRamp(config_, first, [&](const Stretch& stretch) {
     if (left <= stretch.steps) {
       size = stretch.size;
       return false;
@@ -80,21 +82,23 @@ std::int64_t BatchSchedule::SamplesAfter(std::int64_t steps) const {
     left -= stretch.steps;
     return true;
   });
-  return consumed + left * size;
+  return from + (consumed - first) + left * size;
 }
 
-std::int64_t BatchSchedule::StepsFor(std::int64_t samples) const {
+std::int64_t BatchSchedule::StepsFor(std::int64_t samples, std::int64_t from) const {
   std::int64_t steps = 0;
   std::int64_t size = config_.global;
-  const std::int64_t consumed = WalkRamp(config_, [&](const Stretch& stretch) {
-    if (samples <= stretch.first + stretch.steps * stretch.size) {
+  const std::int64_t first = std::max<std::int64_t>(from - ramp_origin_, 0);
+  const std::int64_t wanted = samples - from + first;  // as the ramp counts them
+  const std::int64_t consumed = WalkRamp(config_, first, [&](const Stretch& stretch) {
+    if (wanted <= stretch.first + stretch.steps * stretch.size) {
       size = stretch.size;
       return false;
     }
     steps += stretch.steps;
     return true;
   });
-  return steps + CeilDiv(std::max<std::int64_t>(samples - consumed, 0), size);
+  return steps + CeilDiv(std::max<std::int64_t>(wanted - consumed, 0), size);
 }
 
 int MicroBatches(const ParallelLayout& layout, std::int64_t global_batch) {

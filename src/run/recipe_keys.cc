@@ -160,6 +160,14 @@ std::vector<RecipeKey> BatchAndOptimizerKeys() {
       Number(
           "optimizer.schedule.final", "share of the learning rate left at the end of the decay",
           [](Config & c) -> auto& { return c.optimizer.final_fraction; }, 0, 1),
+      Text("optimizer.schedule.on_resume",
+           "after a resume with a changed recipe the learning rate goes on from where it was (continue) or is at once "
+           "what the recipe says (recipe)",
+           [](Config & c) -> auto& { return c.optimizer.on_resume; }, {"continue", "recipe"}),
+      Number(
+          "optimizer.schedule.bridge_samples",
+          "continue: samples over which a changed rate is reached; 0: as many as warm-up, or a twentieth of the rest",
+          [](Config & c) -> auto& { return c.optimizer.bridge_samples; }, 0, kMostSamples),
   };
 }
 

@@ -33,8 +33,10 @@ struct OptimizerConfig {
   std::string moments = "fp32";     // fp32 | bf16
   std::string schedule = "cosine";  // cosine | linear | constant | wsd
   std::int64_t warmup_samples = 0;
-  std::int64_t decay_samples = 0;  // 0: the whole run
-  double final_fraction = 0.1;     // of the learning rate, at the end of the decay
+  std::int64_t decay_samples = 0;      // 0: the whole run
+  double final_fraction = 0.1;         // of the learning rate, at the end of the decay
+  std::string on_resume = "continue";  // continue | recipe: see run/run_schedule.h
+  std::int64_t bridge_samples = 0;  // from the rate before a resume to the one that the changed recipe says; 0: chosen
   bool operator==(const OptimizerConfig&) const = default;
 };
 
@@ -136,24 +138,28 @@ std::string DescribeKeys();
 // How many samples each step takes: a pure function of the samples consumed so far.
 class BatchSchedule {
  public:
-  // Requires a validated config.
-  explicit BatchSchedule(const BatchConfig& config) : config_(config) {}
+  // Requires a validated config. The ramp-up begins when `ramp_origin` samples are consumed.
+  explicit BatchSchedule(const BatchConfig& config, std::int64_t ramp_origin = 0)
+      : config_(config), ramp_origin_(ramp_origin) {}
   std::int64_t GlobalBatchAt(std::int64_t consumed_samples) const;
-  // Every batch size that occurs, ascending.
-  std::vector<std::int64_t> Sizes() const;
-  // Steps until `samples` are consumed, and samples consumed after `steps`.
-  std::int64_t SamplesAfter(std::int64_t steps) const;
-  std::int64_t StepsFor(std::int64_t samples) const;
+  // Every batch size that occurs once `from` samples are consumed, ascending.
+  std::vector<std::int64_t> Sizes(std::int64_t from = 0) const;
+  // With `from` samples consumed: samples consumed after `steps` more steps, and steps until at least `samples` are
+  // consumed.
+  std::int64_t SamplesAfter(std::int64_t steps, std::int64_t from = 0) const;
+  std::int64_t StepsFor(std::int64_t samples, std::int64_t from = 0) const;
 
  private:
   BatchConfig config_;
+  std::int64_t ramp_origin_;
 };
 
 // Micro batches a data rank runs for a global batch.
 int MicroBatches(const ParallelLayout& layout, std::int64_t global_batch);
-// Steps of the run: train.steps, or what train.samples or train.tokens come to.
+// Steps of a run that is never interrupted: train.steps, or what train.samples or train.tokens come to.
 std::int64_t TotalSteps(const RunConfig& config);
-// Learning rate of a step that starts with `consumed_samples` consumed; total_samples ends the decay by default.
-double LearningRateAt(const OptimizerConfig& config, std::int64_t consumed_samples, std::int64_t total_samples);
+// Learning rate of a step at `position` of the schedule, in samples; `horizon` ends the decay by default. In a run
+// whose recipe never changed they are the samples consumed and those of the whole run (run/run_schedule.h).
+double LearningRateAt(const OptimizerConfig& config, double position, double horizon);
 
 }  // namespace trireme

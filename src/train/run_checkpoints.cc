@@ -59,19 +59,32 @@ void CopyRuns(Device& device, const OwnedState& state, float* out) {
   }
 }
 
-std::vector<std::string> Differences(const RunConfig& config, const RunState& saved) {
+void FindDifferences(const RunConfig& config, const RunState& saved, LoadedCheckpoint& loaded) {
   std::map<std::string, std::string> before;
   for (const KeyValue& key : saved.keys) {
     before[key.key] = key.value;
   }
-  std::vector<std::string> lines;
   for (const KeyValue& now : Flatten(config)) {
     const auto then = before.find(now.key);
     if (then != before.end() && then->second != now.value) {
-      lines.push_back(fmt::format("{}: {} -> {}", now.key, then->second, now.value));
+      loaded.differences.push_back(fmt::format("{}: {} -> {}", now.key, then->second, now.value));
+      loaded.changed.insert(now.key);
     }
   }
-  return lines;
+}
+
+// Where the schedule of a save stood. Checkpoints of version 1 do not say: it follows from their recipe.
+ScheduleState ScheduleOf(const RunConfig& config, const RunState& saved) {
+  if (saved.schedule) {
+    return *saved.schedule;
+  }
+  try {
+    const RunConfig then = ParseRecipe(saved.recipe, "the checkpoint's recipe", {}).config;
+    Validate(then, 0);
+    return RunSchedule(then).StateAt(saved.consumed_samples);
+  } catch (const Error&) {  // of a program with other keys
+    return RunSchedule(config).StateAt(saved.consumed_samples);
+  }
 }
 
 RunState AboutRun(const RunConfig& config) {
@@ -184,6 +197,7 @@ void RunCheckpoints::Save(const SavedProgress& progress, std::span<const OwnedSt
   state.consumed_samples = progress.consumed_samples;
   state.updates = progress.updates;
   state.loss_scale = progress.loss_scale;
+  state.schedule = progress.schedule;
   state.notes = progress.notes;
   const bool beside = options_.config.checkpoint.asynchronous;
   saver_.StartSave(std::move(state), slices_, progress.last || !beside);
@@ -287,9 +301,10 @@ std::string RunCheckpoints::TryLoad(const std::string& folder, std::span<const O
                        .consumed_samples = saved.consumed_samples,
                        .updates = saved.updates,
                        .loss_scale = saved.loss_scale,
+                       .schedule = ScheduleOf(options_.config, saved),
                        .notes = saved.notes};
     loaded.folder = folder;
-    loaded.differences = Differences(options_.config, saved);
+    FindDifferences(options_.config, saved, loaded);
     return "";
   } catch (const Error& error) {
     return error.what();

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "comm/communicator.h"
 #include "device/device.h"
 #include "run/run_config.h"
+#include "run/run_schedule.h"
 #include "train/owned_state.h"
 
 namespace trireme {
@@ -37,6 +39,7 @@ struct SavedProgress {
   std::int64_t consumed_samples = 0;
   std::int64_t updates = 0;
   double loss_scale = 1;
+  ScheduleState schedule;
   std::map<std::string, std::string> notes;  // chosen kernels and the like
   bool last = false;                         // the run ends with this save: it is written at once
 };
@@ -45,6 +48,7 @@ struct LoadedCheckpoint {
   SavedProgress progress;
   std::string folder;                    // step-000123's path
   std::vector<std::string> differences;  // "layout.tensor: 2 -> 4": keys whose values changed since the save
+  std::set<std::string> changed;         // those keys
   bool weights_only = false;             // no moments were saved: they are zero
 };
 

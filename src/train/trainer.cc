@@ -25,10 +25,9 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
       comms_(context.world, config_.layout),
       sources_(sources),
       stage_(config_, comms_.coordinate().pipeline, config_.batch.global),
-      batches_(config_.batch),
+      schedule_(config_),
       arena_(device_, MemoryOfStage(stage_.description())),
       region_(comms_.tensor(), stage_.description().sizes),
-      total_samples_(batches_.SamplesAfter(TotalSteps(config_))),
       skip_steps_(config_.train.skip_steps) {
   const StageDescription& description = stage_.description();
   const OptimizerConfig& optimizer = config_.optimizer;
@@ -102,7 +101,7 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
 }
 
 int Trainer::NextMicroBatches() const {
-  return MicroBatches(config_.layout, batches_.GlobalBatchAt(progress_.consumed_samples));
+  return MicroBatches(config_.layout, schedule_.GlobalBatchAt(progress_.consumed_samples));
 }
 
 const Trainer::PlannedSchedule& Trainer::ScheduleFor(int micro_batches) {
@@ -111,6 +110,14 @@ const Trainer::PlannedSchedule& Trainer::ScheduleFor(int micro_batches) {
     place->second.schedule =
         MakeSchedule(config_.layout.schedule, config_.layout.pipeline, config_.layout.chunks, micro_batches);
     place->second.slots = PlanSlots(place->second.schedule, comms_.coordinate().pipeline);
+    // Memory was planned for the batches of a run from its first step; a resumed ramp-up may come to others.
+    for (std::size_t chunk = 0; chunk < place->second.slots.slots.size(); ++chunk) {
+      const int planned = stage_.description().slots[chunk];
+      Require(place->second.slots.slots[chunk] <= planned,
+              "a step of {} micro batches needs {} activation slots, {} are planned; resume with a ramp-up from the "
+              "first step",
+              micro_batches, place->second.slots.slots[chunk], planned);
+    }
   }
   return place->second;
 }
@@ -119,8 +126,8 @@ StepResult Trainer::Step(int request) {
   const auto started = std::chrono::steady_clock::now();
   const int micro_batches = NextMicroBatches();
   const std::int64_t first = progress_.consumed_samples;
-  StepResult result{.step = progress_.step + 1, .global_batch = batches_.GlobalBatchAt(first)};
-  result.learning_rate = LearningRateAt(config_.optimizer, first, total_samples_);
+  StepResult result{.step = progress_.step + 1, .global_batch = schedule_.GlobalBatchAt(first)};
+  result.learning_rate = schedule_.LearningRateAt(first);
   if (skip_steps_.Has(result.step)) {
     return PassOver(result, request);
   }

@@ -14,6 +14,7 @@
 #include "cost/step_cost.h"
 #include "data/sample_source.h"
 #include "run/run_config.h"
+#include "run/run_schedule.h"
 #include "run/step_list.h"
 #include "train/batch_loader.h"
 #include "train/pipeline_runner.h"
@@ -101,6 +102,10 @@ class Trainer {
   std::vector<OwnedState> State() { return zero_->State(); }
   // Requires a State() that is still good, whether or not it was written to.
   void Restore(const Progress& progress);
+  // Batches, learning rate and end of the run; a fresh run's unless it is replaced, between steps.
+  const RunSchedule& schedule() const { return schedule_; }
+  void set_schedule(const RunSchedule& schedule) { schedule_ = schedule; }
+  RunPosition position() const { return {.step = progress_.step, .consumed_samples = progress_.consumed_samples}; }
 
   const RunConfig& config() const { return config_; }
   const Coordinate& coordinate() const { return comms_.coordinate(); }
@@ -146,7 +151,7 @@ class Trainer {
   GridComms comms_;
   Sources sources_;
   StageOfRun stage_;
-  BatchSchedule batches_;
+  RunSchedule schedule_;
   Arena arena_;
   TensorRegion region_;
   std::unique_ptr<ZeroShard> zero_;
@@ -157,7 +162,6 @@ class Trainer {
   Tensor numbers_;
   Tensor slopes_;
   Tensor loss_sums_;
-  std::int64_t total_samples_ = 0;
   Progress progress_;
   StepList skip_steps_;
   std::function<bool(const StepResult&)> suspicion_;

@@ -124,7 +124,7 @@ class Loop {
                 .loss = [this] { trainer_.DamageLoss(); }}),
         losses_("loss", config.train.loss_spike),
         norms_("gradient norm", config.train.norm_spike),
-        facts_{.total_steps = TotalSteps(config)} {
+        facts_{.total_steps = trainer_.schedule().TotalSteps({})} {
     trainer_.set_ledger(flight_.ledger());
     if (config.train.rerun) {
       trainer_.set_suspicion([this](const StepResult& result) {
@@ -171,7 +171,7 @@ class Loop {
     Mark("load");
     Resume();
     LoopResult result{.step = trainer_.progress().step};
-    while (trainer_.progress().step < facts_.total_steps && result.end == LoopEnd::kFinished) {
+    while (!AtEnd() && result.end == LoopEnd::kFinished) {
       facts_.result = trainer_.Step(static_cast<int>(Wanted()));
       result.step = facts_.result.step;
       result.last_loss = facts_.result.passed_over ? result.last_loss : facts_.result.loss;
@@ -181,7 +181,7 @@ class Loop {
       }
       const auto request = static_cast<StopRequest>(facts_.result.request);
       const bool due = config_.checkpoint.every > 0 && result.step % config_.checkpoint.every == 0;
-      const bool last = request == StopRequest::kSaveAndStop || result.step == facts_.total_steps;
+      const bool last = request == StopRequest::kSaveAndStop || AtEnd();
       if (due || last || request != StopRequest::kNone) {
         Save(last);
       }
@@ -196,6 +196,8 @@ class Loop {
     Mark("end");
     return result;
   }
+
+  bool AtEnd() const { return trainer_.schedule().Finished(trainer_.position()); }
 
   void Mark(const char* phase) {
     if (flight_.ledger() != nullptr) {
@@ -225,6 +227,7 @@ class Loop {
         for (const std::string& difference : found->differences) {
           watcher_.Note("changed since the checkpoint: " + difference);
         }
+        GoOnFrom(*found);
         resumed = true;
       }
     }
@@ -234,6 +237,28 @@ class Loop {
     }
     watcher_.Started(trainer_, trainer_.progress().step);
     return resumed;
+  }
+
+  // Batches, learning rate and end, from where the checkpoint's run stood.
+  void GoOnFrom(const LoadedCheckpoint& found) {
+    std::vector<std::string> notes;
+    trainer_.set_schedule(RunSchedule(config_, found.progress.schedule, trainer_.position(), found.changed, notes));
+    facts_.total_steps = trainer_.schedule().TotalSteps(trainer_.position());
+    if (AtEnd()) {
+      notes.push_back(
+          fmt::format("nothing to do: {} steps are taken and {} samples consumed, and the recipe asks for {}",
+                      trainer_.progress().step, trainer_.progress().consumed_samples, Length()));
+    }
+    for (const std::string& note : notes) {
+      watcher_.Note(note);
+    }
+  }
+
+  std::string Length() const {
+    const TrainConfig& train = config_.train;
+    return train.samples > 0  ? fmt::format("train.samples = {}", train.samples)
+           : train.tokens > 0 ? fmt::format("train.tokens = {}", train.tokens)
+                              : fmt::format("train.steps = {}", train.steps);
   }
 
   // What this rank asks all ranks to do after the coming step.
@@ -342,6 +367,7 @@ class Loop {
       SavedProgress saved{.step = progress.step,
                           .consumed_samples = progress.consumed_samples,
                           .updates = progress.updates,
+                          .schedule = trainer_.schedule().StateAt(progress.consumed_samples),
                           .last = last};
       if (const std::string choices = trainer_.device().choices(); !choices.empty()) {
         saved.notes[kChoicesNote] = choices;
