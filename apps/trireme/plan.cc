@@ -38,9 +38,10 @@ struct PlanCommand {
   std::string clusters_folder, stacks_folder, models_folder;
   std::int64_t layers = 0, hidden = 0, heads = 0, kv_heads = 0, ffn = 0, vocabulary = 0, sequence = 0;
   int nodes = 0, gpus = 0, spare_nodes = 0, most_tensor = 0, most_micro_batch = 64, rows = 15, threads = 2;
-  std::int64_t global_batch = 0;
+  std::int64_t global_batch = 0;  // 0: chosen once the model is known
   double tokens = 0, headroom = 0.06, deadline = 0, allocation = 0;
   std::string fix, layout, timeline, ramp, search_shape, emit, out = "planned", phases;
+  JobOptions job;
   bool max_size = false, estimate = false, json = false;
 
   ModelConfig ReadModel() const {
@@ -136,7 +137,6 @@ struct PlanCommand {
   // Mistakes in what comes after the search are told before it.
   void CheckOptions() const {
     Require(!cluster.empty(), "name a cluster (--cluster), such as dgx-h100");
-    Require(global_batch > 0, "--global-batch must be given, above 0");
     Require(!estimate || tokens > 0, "--estimate needs --tokens");
     Require(deadline == 0 || tokens > 0, "--deadline needs --tokens");
     Require(allocation == 0 || tokens > 0, "--allocation needs --tokens");
@@ -147,7 +147,6 @@ struct PlanCommand {
     Require(element == DType::kBFloat16 || element == DType::kFloat16 || element == DType::kFloat32,
             "--dtype {}: models train in bf16, fp16 or fp32", dtype);
     Require(moments == "fp32" || moments == "bf16", "--moments {}: optimizers keep them in fp32 or bf16", moments);
-    ReadRamp();
     std::string left = emit + ",";
     for (std::size_t comma = left.find(','); !emit.empty() && comma != std::string::npos; comma = left.find(',')) {
       const std::string word = left.substr(0, comma);
@@ -220,19 +219,39 @@ struct PlanCommand {
                               .batch = batch,
                               .checkpoint_every = every,
                               .spare_nodes = spare_nodes,
-                              .name = std::filesystem::path(out).filename().string()};
+                              .name = std::filesystem::path(out).filename().string(),
+                              .job = job};
+    // Both are made before either is written.
+    const bool scripted = emit.find("sbatch") != std::string::npos;
+    const std::string script = scripted ? EmitSbatch(emitted, out + ".toml") : "";
     if (emit.find("recipe") != std::string::npos) {
       WriteFile(out + ".toml", EmitRecipe(emitted));
     }
-    if (emit.find("sbatch") != std::string::npos) {
-      WriteFile(out + ".sbatch", EmitSbatch(emitted, out + ".toml"));
+    if (scripted) {
+      WriteFile(out + ".sbatch", script);
     }
     return told;
   }
 
-  int Run() const {
+  // What is usual for a model of this size, where no batch was given; and says so.
+  void ChooseBatch(const ModelConfig& config, int devices) {
+    if (global_batch > 0) {
+      return;
+    }
+    Require(!max_size, "--max-size needs --global-batch: the usual batch depends on the size that is looked for");
+    const double parameters =
+        search_shape.empty() ? static_cast<double>(ParameterCount(config)) : ParseSize(search_shape);
+    global_batch = UsualBatch(parameters, config.sequence, devices);
+    std::fprintf(stderr, "no --global-batch given: taking %lld samples of %lld tokens, usual for %.3g B parameters\n",
+                 static_cast<long long>(global_batch), static_cast<long long>(config.sequence), parameters / 1e9);
+  }
+
+  int Run() {
     CheckOptions();
     const Cluster machine = LoadCluster(cluster, DataFolder(clusters_folder, "clusters"));
+    if (!emit.empty()) {
+      RequireEmittable(machine, out, job);
+    }
     const SoftwareStack software = LoadStack(stack, DataFolder(stacks_folder, "stacks"));
     Require(moments == "fp32" || software.ours,
             "--moments {}: of stack '{}' only memory and time with fp32 moments are known; --stack trireme has both",
@@ -242,6 +261,8 @@ struct PlanCommand {
     const int devices = gpus > 0 ? gpus : (nodes > 0 ? nodes : machine.nodes) * machine.devices_per_node;
     Require(spare_nodes * machine.devices_per_node < devices, "{} spare nodes leave nothing of {} devices", spare_nodes,
             devices);
+    ChooseBatch(config, devices - spare_nodes * machine.devices_per_node);
+    ReadRamp();
     SearchRequest request{.cluster = machine,
                           .stack = software,
                           .state = state,
@@ -323,7 +344,8 @@ void AddMachineOptions(CLI::App* plan, PlanCommand& c) {
 }
 
 void AddPlanOptions(CLI::App* plan, PlanCommand& c) {
-  plan->add_option("--global-batch", c.global_batch, "Samples of a step")->check(AboveZero());
+  plan->add_option("--global-batch", c.global_batch, "Samples of a step (by the size of the model)")
+      ->check(AboveZero());
   plan->add_option("--tokens", c.tokens, "Tokens of the whole training: adds days, device-hours and energy")
       ->check(AboveZero());
   plan->add_option("--dtype", c.dtype, "bf16, fp16 or fp32 (bf16)");
@@ -344,6 +366,9 @@ void AddPlanOptions(CLI::App* plan, PlanCommand& c) {
   plan->add_option("--search-shape", c.search_shape, "Propose shapes of a size, such as 200B");
   plan->add_option("--emit", c.emit, "Write recipe, sbatch or both for the chosen layout");
   plan->add_option("--out", c.out, "Where --emit writes: this + .toml and .sbatch (planned)");
+  plan->add_option("--time-limit", c.job.time_limit, "Of the emitted Slurm job: 20:00:00, 2-12 or minutes");
+  plan->add_option("--account", c.job.account, "Of the emitted Slurm job");
+  plan->add_option("--partition", c.job.partition, "Of the emitted Slurm job");
   plan->add_flag("--json", c.json, "For programs");
 }
 

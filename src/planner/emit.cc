@@ -1,6 +1,8 @@
 #include "planner/emit.h"
 
+#include <algorithm>
 #include <charconv>
+#include <regex>
 #include <vector>
 
 #include "base/error.h"
@@ -96,6 +98,49 @@ std::pair<std::string, std::string> Parts(const std::string& word) {
   return {word.substr(0, digit), digit == std::string::npos ? "" : word.substr(digit)};
 }
 
+void RequireOneLine(const std::string& text, const std::string& what) {
+  const bool plain =
+      std::none_of(text.begin(), text.end(), [](unsigned char letter) { return letter < 0x20 || letter == 0x7f; });
+  Require(plain, "{} has a control character, such as a line end, which no job script or recipe may hold: take it out",
+          what);
+}
+
+bool IsJobLetter(char letter) {
+  return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') || (letter >= '0' && letter <= '9') ||
+         letter == '.' || letter == '_' || letter == '-';
+}
+
+// Slurm reads its options from comments, where no quoting helps.
+std::string JobName(std::string name) {
+  std::replace_if(
+      name.begin(), name.end(), [](char letter) { return !IsJobLetter(letter); }, '_');
+  return name.empty() ? "planned" : name;
+}
+
+// A folder whose name begins with a dash would be taken for an option.
+std::string FolderWord(const std::string& name) { return name.starts_with("-") ? "./" + name : name; }
+
+void RequireSiteWord(const std::string& text, const std::string& option) {
+  const bool plain = std::all_of(text.begin(), text.end(),
+                                 [](char letter) { return IsJobLetter(letter) || letter == ',' || letter == '@'; });
+  Require(plain && !text.starts_with("-"), "{} '{}' must be a name of letters, digits, '.', '_', '-', '@' and ','",
+          option, text);
+}
+
+// minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes, days-hours:minutes:seconds
+void RequireTimeLimit(const std::string& text) {
+  static const std::regex kTime(R"((\d{1,6}(:\d{1,2}){0,2}|\d{1,4}-\d{1,2}(:\d{1,2}){0,2}))");
+  Require(std::regex_match(text, kTime), "--time-limit '{}' must be minutes, hours:minutes:seconds or days-hours",
+          text);
+}
+
+std::string SiteOptions(const JobOptions& job) {
+  const auto line = [](const char* option, const std::string& value) {
+    return value.empty() ? "" : fmt::format("#SBATCH --{}={}\n", option, value);
+  };
+  return line("time", job.time_limit) + line("account", job.account) + line("partition", job.partition);
+}
+
 }  // namespace
 
 std::set<std::string> ParseLayoutWords(const std::string& text) {
@@ -140,13 +185,36 @@ RunConfig EmitConfig(const EmitRequest& request) {
   return config;
 }
 
+void RequireEmittable(const Cluster& cluster, const std::string& name, const JobOptions& job) {
+  RequireOneLine(name, "--out");
+  RequireOneLine(cluster.name, "the cluster's name");
+  RequireOneLine(cluster.description, "the cluster's description");
+  RequireSiteWord(job.account, "--account");
+  RequireSiteWord(job.partition, "--partition");
+  if (!job.time_limit.empty()) {
+    RequireTimeLimit(job.time_limit);
+  }
+}
+
+std::string ShellWord(const std::string& text, const std::string& what) {
+  RequireOneLine(text, what);
+  std::string word = "'";
+  for (const char letter : text) {
+    word += letter == '\'' ? std::string(R"('\'')") : std::string(1, letter);
+  }
+  return word + "'";
+}
+
 std::string EmitRecipe(const EmitRequest& request) {
+  RequireEmittable(request.search.cluster, request.name, request.job);
+  RequireOneLine(request.search.stack.name, "the stack's name");
   return fmt::format("# {} on {} devices of {}, planned for stack {}: {}\n", request.name, request.search.devices,
                      request.search.cluster.name, request.search.stack.name, request.layout.ToString()) +
          ToToml(EmitConfig(request));
 }
 
 std::string EmitSbatch(const EmitRequest& request, const std::string& recipe_path) {
+  RequireEmittable(request.search.cluster, request.name, request.job);
   const int per_node = request.search.cluster.devices_per_node;
   const int nodes = (request.search.devices + per_node - 1) / per_node;
   const int tasks = nodes == 1 ? request.search.devices : per_node;
@@ -161,24 +229,28 @@ std::string EmitSbatch(const EmitRequest& request, const std::string& recipe_pat
              "#SBATCH --job-name={}\n"
              "#SBATCH --nodes={}\n"
              "#SBATCH --ntasks-per-node={}\n"
-             "{}"
+             "{}{}"
              "#SBATCH --exclusive\n"
              "#SBATCH --array=1-10%1\n"
              "#SBATCH --signal=TERM@300\n"
              "#SBATCH --requeue\n"
              "#SBATCH --output=%x-%A_%a.out\n\n",
-             request.search.cluster.description, request.layout.ToString(), request.name, nodes + request.spare_nodes,
-             tasks, devices) +
+             request.search.cluster.description, request.layout.ToString(), JobName(request.name),
+             nodes + request.spare_nodes, tasks, devices, SiteOptions(request.job)) +
          fmt::format(
-             "# One rank a device. The jobs of the array run one after another, each from the newest good "
+             "# One rank per device. The jobs of the array run one after another, each from the newest good "
              "checkpoint.{}\n"
-             "srun --nodes={} --ntasks={} --kill-on-bad-exit=1 trireme train {} --run \"${{SLURM_JOB_NAME}}\"\n"
+             "# One supervisor per job, here in the batch script: it starts the ranks with srun, ends them when one "
+             "stands still or dies, and starts them again.\n"
+             "trireme train {} --run {} --supervise \\\n"
+             "  --launcher \"srun --nodes={} --ntasks={} --kill-on-bad-exit=1\"\n"
              "code=$?\n"
              "# 0: finished, the others of the array are not needed. 3: saved in time, the next goes on.\n"
              "if [ $code -eq 0 ]; then scancel --state=PENDING \"${{SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}}\"; fi\n"
              "if [ $code -eq 3 ]; then exit 0; fi\n"
              "exit $code\n",
-             standby, nodes, request.search.devices, recipe_path);
+             standby, ShellWord(FolderWord(recipe_path), "--out"), ShellWord(FolderWord(request.name), "--out"), nodes,
+             request.search.devices);
 }
 
 }  // namespace trireme

@@ -9,6 +9,13 @@
 
 namespace trireme {
 
+// Of a Slurm job; empty: left to the site's default.
+struct JobOptions {
+  std::string time_limit;  // as sbatch --time takes it: 20:00:00, 2-12, 90
+  std::string account;
+  std::string partition;
+};
+
 struct EmitRequest {
   const SearchRequest& search;
   const ParallelLayout& layout;
@@ -16,13 +23,21 @@ struct EmitRequest {
   BatchConfig batch;         // with its ramp
   int checkpoint_every = 0;  // steps
   int spare_nodes = 0;
-  std::string name = "planned";
+  std::string name = "planned";  // of the run's folder, and, in letters that Slurm takes, of the job
+  JobOptions job = {};
 };
 
 // A validated config; an Error when the trainer does not offer what the layout asks for.
 RunConfig EmitConfig(const EmitRequest& request);
 std::string EmitRecipe(const EmitRequest& request);
+// An Error when a word that would be written has a control character, or an option of the job another form than
+// Slurm's.
+void RequireEmittable(const Cluster& cluster, const std::string& name, const JobOptions& job);
+// A job script: an array of jobs that go on one from another, each one supervisor that starts the ranks with srun.
+// Every word that comes from outside is quoted. An Error as of RequireEmittable.
 std::string EmitSbatch(const EmitRequest& request, const std::string& recipe_path);
+// One word for a shell, whatever is in it; an Error for control characters. `what` names it there.
+std::string ShellWord(const std::string& text, const std::string& what);
 
 // "tp=4 pp=12 dp=8 mbs=2 zero=1 schedule=1f1b chunks=1 recompute=full sp partition=balanced offload=none": any order,
 // commas or spaces, each once; or as ParallelLayout::ToString() writes it: "tp4 pp12 dp8 zero1 1f1b mbs2". What is not

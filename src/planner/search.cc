@@ -4,6 +4,7 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
+#include <numbers>
 #include <thread>
 
 #include "base/error.h"
@@ -264,6 +265,18 @@ SearchResult Search(const SearchRequest& request) {
   result.front = std::move(first.kept_.front_);
   std::sort(result.front.begin(), result.front.end(), Before);
   return result;
+}
+
+std::int64_t UsualBatch(double parameters, std::int64_t sequence, int devices) {
+  const double tokens = parameters < 1e9 ? 0.5e6 : parameters < 5e9 ? 1e6 : parameters < 3e10 ? 2e6 : 4e6;
+  std::int64_t batch = devices;
+  while (batch % 2 == 0) {
+    batch /= 2;
+  }
+  while (static_cast<double>(batch * sequence) * std::numbers::sqrt2 < tokens) {
+    batch *= 2;
+  }
+  return batch;
 }
 
 }  // namespace trireme

@@ -12,6 +12,11 @@
 
 namespace trireme {
 
+// Samples of a step that models of this size are usually trained with, in tokens as published runs have it (half a
+// million below 1e9 parameters, 1 million below 5e9, 2 million below 3e10, 4 million above). A power of two times the
+// odd part of `devices`, so that any number of data ranks among the divisors of `devices` cuts it evenly.
+std::int64_t UsualBatch(double parameters, std::int64_t sequence, int devices);
+
 struct SearchRequest {
   const Cluster& cluster;
   const SoftwareStack& stack;

@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstdio>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "apps/program.h"
@@ -78,6 +81,8 @@ const BadPlan kPlans[] = {
     {"MomentsOfNoKnownType", With({"--moments", "fp16"}), "fp32 or bf16"},
     {"MomentsThatAnotherStackDoesNotHave", With({"--moments", "bf16", "--stack", "megatron-core-2024"}),
      "stack 'megatron-core-2024' only memory and time with fp32 moments"},
+    {"ATimeThatIsNone", With({"--emit", "sbatch", "--time-limit", "soon"}), "--time-limit 'soon'"},
+    {"AnAccountThatIsNone", With({"--emit", "sbatch", "--account", "a b"}), "--account 'a b'"},
     {"ASizeThatIsNone", With({"--search-shape", "big"}), "'big' is no model size"},
 };
 
@@ -138,6 +143,64 @@ TEST(PlanProgram, AnEmittedRecipeSavesCheckpointsOnTheWay) {
   const Workplace place;
   EXPECT_EQ(place.Run(Plan(With({"--emit", "recipe"}))).code, 0);
   EXPECT_THAT(place.Read("planned.toml"), testing::ContainsRegex("every = [1-9]"));
+}
+
+// What a shell makes of the words of an emitted job's commands, with `trireme` a function that prints them.
+std::vector<std::string> WordsOfJob(const Workplace& place, const std::string& script) {
+  place.Write("read_job",
+              "trireme() { printf '%s\\n' \"$@\"; }\nscancel() { :; }\nsrun() { printf 'srun %s\\n' \"$@\"; }\n" +
+                  place.Read(script));
+  std::vector<std::string> words;
+  FILE* const shell = popen(("cd '" + (place / "") + "' && /bin/bash read_job 2>&1").c_str(), "r");
+  std::array<char, 4096> line{};
+  while (std::fgets(line.data(), line.size(), shell) != nullptr) {
+    words.emplace_back(line.data());
+    words.back().pop_back();
+  }
+  pclose(shell);
+  return words;
+}
+
+TEST(PlanProgram, WordsFromOutsideNeverBecomeCommandsOfAJob) {
+  for (const std::string name : {"my run; id", "a'b", "$(id)", "`id`", "a\\b", "*"}) {
+    const Workplace place;
+    const Outcome planned = place.Run(Plan(With({"--emit", "sbatch", "--out", name})));
+    ASSERT_EQ(planned.code, 0) << planned.err;
+    EXPECT_THAT(WordsOfJob(place, name + ".sbatch"),
+                testing::ElementsAre("train", name + ".toml", "--run", name, "--supervise", "--launcher",
+                                     "srun --nodes=1 --ntasks=8 --kill-on-bad-exit=1"))
+        << name;
+  }
+}
+
+TEST(PlanProgram, ControlCharactersAreRefusedInAJob) {
+  const Workplace place;
+  std::ifstream file(Source("clusters/dgx-h100.toml"));
+  std::string cluster{std::istreambuf_iterator<char>(file), {}};
+  const std::size_t description = cluster.find("description = \"");
+  ASSERT_NE(description, std::string::npos);
+  cluster.insert(description + 15, "a machine\\nid\\n");
+  place.Write("hostile.toml", cluster);
+  const std::vector<std::string> emitting = {"--model", "gpt2-124m", "--global-batch", "64",
+                                             "--gpus",  "8",         "--emit",         "sbatch"};
+  const auto with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = emitting;
+    all.insert(all.end(), more.begin(), more.end());
+    return place.Run(Plan(all));
+  };
+  const Outcome newline = with({"--cluster", place / "hostile.toml"});
+  EXPECT_EQ(newline.code, 2);
+  EXPECT_THAT(newline.err, HasSubstr("the cluster's description has a control character"));
+  const Outcome name = with({"--cluster", "dgx-h100", "--out", "run\nid"});
+  EXPECT_EQ(name.code, 2);
+  EXPECT_THAT(name.err, HasSubstr("--out has a control character"));
+}
+
+TEST(PlanProgram, ABatchIsChosenAndSaidWhenNoneIsGiven) {
+  const Workplace place;
+  const Outcome outcome = place.Run(Plan({"--model", "gpt2-124m", "--cluster", "dgx-h100", "--nodes", "1", "--json"}));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("no --global-batch given: taking 512 samples"));
 }
 
 TEST(PlanProgram, NothingThatFitsIsCodeOne) {

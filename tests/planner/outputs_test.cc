@@ -144,8 +144,40 @@ TEST(Emit, TheRecipeReadsBackAndTheJobAsksForItsNodes) {
   const std::string job = EmitSbatch(emitted, "run.toml");
   EXPECT_THAT(job, HasSubstr("#SBATCH --nodes=3"));
   EXPECT_THAT(job, HasSubstr("--ntasks-per-node=8"));
-  EXPECT_THAT(job, HasSubstr("trireme train run.toml"));
+  EXPECT_THAT(job, HasSubstr("trireme train 'run.toml'"));
   EXPECT_THAT(job, HasSubstr("srun --nodes=2 --ntasks=16")) << "the spare node has no rank";
+}
+
+// Of a job script that is made for a machine and a name from outside.
+struct Emitted {
+  Machine machine{"dgx-h100", "trireme"};
+  ModelConfig model = SmallGpt();
+  ParallelLayout layout{.tensor = 2, .pipeline = 2, .data = 4, .zero = 1, .micro_batch = 2};
+  std::string Sbatch(const std::string& description, const std::string& name, const JobOptions& job = {}) {
+    machine.cluster.description = description;
+    const SearchRequest request = machine.Request(model, 16, 64);
+    return EmitSbatch({.search = request, .layout = layout, .tokens = 1e9, .name = name, .job = job}, name + ".toml");
+  }
+};
+
+TEST(Emit, AJobSaysWhatItsSiteAsksFor) {
+  const std::string job =
+      Emitted().Sbatch("x", "run", {.time_limit = "20:00:00", .account = "abc@v100", .partition = "gpu_p5"});
+  EXPECT_THAT(job, HasSubstr("#SBATCH --time=20:00:00\n#SBATCH --account=abc@v100\n#SBATCH --partition=gpu_p5\n"));
+  for (const char* line : {"--signal=TERM@300", "--requeue", "--array=1-10%1"}) {
+    EXPECT_THAT(job, HasSubstr(line));
+  }
+  EXPECT_THAT(MessageOf([] { Emitted().Sbatch("x", "run", {.time_limit = "soon"}); }),
+              HasSubstr("--time-limit 'soon'"));
+  EXPECT_THAT(MessageOf([] { Emitted().Sbatch("x", "run", {.account = "a b"}); }), HasSubstr("--account 'a b'"));
+  EXPECT_THAT(MessageOf([] { Emitted().Sbatch("x", "run", {.partition = "p;id"}); }), HasSubstr("--partition 'p;id'"));
+}
+
+TEST(UsualBatch, GrowsWithTheModelAndSuitsTheDevices) {
+  EXPECT_EQ(UsualBatch(124e6, 1024, 8), 512);
+  EXPECT_EQ(UsualBatch(7e9, 2048, 64), 1024);
+  EXPECT_EQ(UsualBatch(176e9, 2048, 384), 1536) << "3 * 2^9: 384 devices are 3 * 2^7";
+  EXPECT_EQ(UsualBatch(176e9, 2048, 384) % 384, 0);
 }
 
 TEST(Deadline, MoreNodesMeetItOrNoneDo) {
