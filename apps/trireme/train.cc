@@ -4,12 +4,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 
 #include "apps/trireme/command_line.h"
 #include "apps/trireme/commands.h"
 #include "apps/trireme/plan_validate.h"
+#include "base/durable_file.h"
 #include "base/error.h"
 #include "checkpoint/tokenizer_places.h"
 #include "checkpoint/weight_source.h"
@@ -103,6 +103,9 @@ std::int64_t TrainCommand::LeaveBefore() const {
 }
 
 int TrainCommand::RunSupervised() const {
+  Require(!LaunchedByMpi(),
+          "--supervise was started as one of several ranks, which would make a supervisor per rank: start it once, in "
+          "the batch script, with --launcher \"srun …\" or \"mpirun -n …\"");
   Require(stall_seconds >= 0.5, "--stall-seconds {} is below 0.5, which a busy machine cannot keep", stall_seconds);
   const std::vector<std::string> command = SupervisedCommand(launcher, {"--launcher", "--stall-seconds"});
   const RunLock lock(RunFolder(), "supervisor.lock");
@@ -213,7 +216,7 @@ int TrainCommand::Run() const {
     RunConfig used = config;
     used.train.threads = context.device.is_host() ? context.threads : config.train.threads;
     if (context.world.rank() == 0) {
-      std::ofstream(folder + "/run.toml") << ToToml(used);
+      ReplaceFile(folder + "/run.toml", ToToml(used));
       if (const std::string tokenizer = FindTokenizerOf(config); !tokenizer.empty()) {
         CopyTokenizer(tokenizer, folder);
       }

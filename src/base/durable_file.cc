@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <utility>
@@ -28,7 +29,7 @@ int Replace(const std::string& from, const std::string& to) {
     RemoveTree(from);
     return 0;
   }
-  const std::string aside = to + ".replaced.tmp";
+  const std::string aside = to + kReplacedSuffix;
   RemoveTree(aside);
   if (::rename(to.c_str(), aside.c_str()) != 0) {
     return -1;
@@ -117,6 +118,49 @@ void MoveIntoPlace(const std::string& from, const std::string& to) {
   }
   Require(result == 0, "cannot rename '{}' to '{}': {}", from, to, std::strerror(errno));
   SyncDirectory(ParentOf(to));
+}
+
+void MoveToFreeName(const std::string& from, const std::string& to) {
+  int result = ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE);
+  if (result != 0 && (errno == EINVAL || errno == ENOSYS)) {
+    // A file system that cannot be asked so: a name that appears between the question and the rename is one that
+    // another program made in these microseconds; rename() replaces nothing but an empty folder there.
+    Require(IsGone(to), "cannot rename '{}' to '{}': it exists already", from, to);
+    result = ::rename(from.c_str(), to.c_str());
+  }
+  Require(result == 0, "cannot rename '{}' to '{}': {}", from, to, std::strerror(errno));
+  SyncDirectory(ParentOf(to));
+}
+
+std::string MakeTemporaryFolder(const std::string& path) {
+  MakeDirectories(ParentOf(path));
+  std::string name = path + ".tmp-XXXXXX";
+  Require(::mkdtemp(name.data()) != nullptr, "cannot make a folder beside '{}': {}", path, std::strerror(errno));
+  // mkdtemp's is for its owner alone; the result is as any new folder.
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  ::chmod(name.c_str(), 0777 & ~mask);
+  return name;
+}
+
+void ReplaceFile(const std::string& path, std::string_view content) {
+  std::string name = path + ".tmp-XXXXXX";
+  const int descriptor = ::mkostemp(name.data(), O_CLOEXEC);
+  Require(descriptor >= 0, "cannot create a file beside '{}': {}", path, std::strerror(errno));
+  std::size_t done = 0;
+  bool written = true;
+  while (written && done < content.size()) {
+    const ssize_t put = ::write(descriptor, content.data() + done, content.size() - done);
+    written = put > 0 || (put < 0 && errno == EINTR);
+    done += put > 0 ? static_cast<std::size_t>(put) : 0;
+  }
+  written = written && ::fchmod(descriptor, 0644) == 0 && ::fsync(descriptor) == 0;
+  written = ::close(descriptor) == 0 && written;
+  if (!written || ::rename(name.c_str(), path.c_str()) != 0) {
+    const int reason = errno;
+    ::unlink(name.c_str());
+    Fail("cannot write '{}': {}", path, std::strerror(reason));
+  }
 }
 
 bool RemoveTree(const std::string& path) {

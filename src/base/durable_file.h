@@ -45,9 +45,21 @@ class DurableFile {
 void SyncDirectory(const std::string& path);
 // Makes the directory and its parents; nothing happens when it is there.
 void MakeDirectories(const std::string& path);
-// Gives a synced file or directory its final name, in one step, and syncs the directory that holds it. A directory that
-// has the name already is replaced and removed.
+// What a directory is called while another takes its name, where the file system cannot exchange names in one step: a
+// crash between the two renames leaves the directory so. Its owner looks for that name when it starts.
+inline constexpr char kReplacedSuffix[] = ".replaced.tmp";
+// Gives a synced file or directory its final name and syncs the directory that holds it: in one step, or, where a
+// directory has the name and the file system cannot exchange names, in two (see above). A directory that has the name
+// already is replaced and removed.
 void MoveIntoPlace(const std::string& from, const std::string& to);
+// The same to a name that must be free: what has it already is an Error and stays as it is.
+void MoveToFreeName(const std::string& from, const std::string& to);
+// A new, empty folder beside `path`: `path` + ".tmp-" and letters that no other name has. It belongs to this call
+// alone.
+std::string MakeTemporaryFolder(const std::string& path);
+// Gives `path` this content in one step: a reader sees the old one or the new one. A symbolic link of that name is
+// replaced, not followed; the temporary name is this call's alone.
+void ReplaceFile(const std::string& path, std::string_view content);
 // Removes a file or a tree, as far as it can; false when something is left. Symbolic links are removed, not followed.
 bool RemoveTree(const std::string& path);
 // A whole regular file that is no symbolic link; longer than `most` bytes is an Error.

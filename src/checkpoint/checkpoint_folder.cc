@@ -98,7 +98,22 @@ std::optional<FoundCheckpoint> FindNewest(const std::string& folder, std::int64_
   return found;
 }
 
+void RestoreReplaced(const std::string& folder) {
+  for (const std::string& name : NamesIn(folder)) {
+    const std::size_t dot = name.find('.');
+    if (dot == std::string::npos || name.substr(dot) != kReplacedSuffix || !StepOf(name.substr(0, dot))) {
+      continue;
+    }
+    const std::string aside = folder + "/" + name;
+    const std::string place = folder + "/" + name.substr(0, dot);
+    if (IsGone(place) && Verifies(aside)) {
+      MoveToFreeName(aside, place);
+    }
+  }
+}
+
 void RemoveUnfinished(const std::string& folder, std::int64_t below) {
+  RestoreReplaced(folder);
   for (const std::string& name : NamesIn(folder)) {
     const std::optional<std::int64_t> step = StepOf(name.substr(0, name.find('.')));
     if (step && *step < below && name.ends_with(kUnfinished)) {

@@ -27,7 +27,9 @@ struct FoundCheckpoint {
 std::optional<FoundCheckpoint> FindNewest(const std::string& folder, std::int64_t at_most = INT64_MAX,
                                           std::vector<std::string>* refused = nullptr);
 
-// Removes what unfinished saves and prunings of steps below `below` left. Only while nobody saves those steps here.
+// Removes what unfinished saves and prunings of steps below `below` left. A checkpoint that a crash left under
+// kReplacedSuffix, while a new save of its step was taking its name, gets its name back first. Only while nobody saves
+// those steps here.
 void RemoveUnfinished(const std::string& folder, std::int64_t below = INT64_MAX);
 // Keeps the newest `keep` (at least 1) whose manifests verify and everything newer than the oldest of them, and removes
 // what is older. A folder loses its name before its content, so that a kill leaves no half of a checkpoint.

@@ -153,6 +153,10 @@ CheckpointReader::CheckpointReader(std::string folder) : folder_(std::move(folde
   CheckCounts();
 }
 
+const std::string& CheckpointReader::DeviceChoices(std::int64_t rank) const {
+  return device_choices_[static_cast<std::size_t>(rank) % device_choices_.size()];
+}
+
 std::string CheckpointReader::PathOf(std::int64_t shard) const {
   return folder_ + "/" + manifest_.shards[static_cast<std::size_t>(shard)].file;
 }
@@ -168,6 +172,7 @@ void CheckpointReader::AddShard(std::int64_t index) {
   ShardHeader header = ParseShardHeader(bytes.header, bytes.file, path);
   Require(header.step == manifest_.state.step && header.rank == index, "'{}' is the shard of rank {} at step {}", path,
           header.rank, header.step);
+  device_choices_.push_back(std::move(header.device_choices));
   for (ShardSlice& slice : header.slices) {
     const StoredTensor* tensor = Find(slice.tensor, slice.kind);
     Require(tensor != nullptr && tensor->about.shape == slice.shape,

@@ -42,6 +42,8 @@ class CheckpointReader {
   const std::string& folder() const { return folder_; }
   const Manifest& manifest() const { return manifest_; }
   const std::vector<StoredTensor>& tensors() const { return tensors_; }  // sorted by (kind, name)
+  // Of the rank of the save whose place `rank` takes: its own, or, of more ranks than saved, that of rank modulo them.
+  const std::string& DeviceChoices(std::int64_t rank) const;
   // nullptr when it was not saved.
   const StoredTensor* Find(const std::string& name, const std::string& kind) const;
 
@@ -65,6 +67,7 @@ class CheckpointReader {
   std::string folder_;
   Manifest manifest_;
   std::vector<StoredTensor> tensors_;
+  std::vector<std::string> device_choices_;  // by shard
 };
 
 }  // namespace trireme

@@ -74,11 +74,13 @@ void CheckpointSaver::FailSave(std::int64_t step, const std::string& reason) {
   Abandon(NextTask(step), reason);
 }
 
-void CheckpointSaver::StartSave(RunState state, std::vector<SaveSlice> slices, bool at_once) {
+void CheckpointSaver::StartSave(RunState state, std::vector<SaveSlice> slices, bool at_once,
+                                const std::string& device_choices) {
   Wait();
   Require(std::isfinite(state.loss_scale), "a loss scale of {} cannot be saved", state.loss_scale);
   SaveTask task = NextTask(state.step);
   task.hurry = at_once ? nullptr : &hurry_;
+  task.device_choices = device_choices;
   hurry_ = false;
   lost_ = -1;
   shard_ = Shard::kWriting;

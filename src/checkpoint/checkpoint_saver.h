@@ -38,8 +38,10 @@ class CheckpointSaver {
   CheckpointSaver& operator=(const CheckpointSaver&) = delete;
 
   // The memory behind `slices` must stay as it is until Wait() returns. `at_once`: without rests, and without giving
-  // way to other threads: a run that waits for it could be late on a busy machine.
-  void StartSave(RunState state, std::vector<SaveSlice> slices, bool at_once = false);
+  // way to other threads: a run that waits for it could be late on a busy machine. `device_choices` goes into this
+  // rank's shard.
+  void StartSave(RunState state, std::vector<SaveSlice> slices, bool at_once = false,
+                 const std::string& device_choices = "");
   // Instead of StartSave() on a rank that has no snapshot to give: the save of `step` fails for `reason`, as one that
   // cannot be written does.
   void FailSave(std::int64_t step, const std::string& reason);

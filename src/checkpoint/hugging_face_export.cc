@@ -147,9 +147,7 @@ Report ExportHuggingFace(const std::string& path, const std::string& directory, 
   const std::string tokenizer = FindTokenizerOf({.path = path, .checkpoint = reader.folder(), .state = state});
   const auto files = PlanFiles(tensors, exporter.element_bytes(), options.shard_bytes);
   Require(!std::filesystem::exists(directory), "'{}' exists already", directory);
-  const std::string unfinished = directory + ".tmp";
-  RemoveTree(unfinished);
-  MakeDirectories(unfinished);
+  const std::string unfinished = MakeTemporaryFolder(directory);
   try {
     for (const FilePlan& file : files) {
       exporter.WriteFile(file, unfinished);
@@ -162,7 +160,7 @@ Report ExportHuggingFace(const std::string& path, const std::string& directory, 
       CopyTokenizer(tokenizer, unfinished);
     }
     SyncDirectory(unfinished);
-    MoveIntoPlace(unfinished, directory);
+    MoveToFreeName(unfinished, directory);
   } catch (...) {
     RemoveTree(unfinished);
     throw;

@@ -26,7 +26,11 @@ std::string FailurePath(const SaveTask& task, std::int64_t rank) {
 }
 
 ShardHeader HeaderOf(const SaveTask& task, std::span<const SaveSlice> slices) {
-  ShardHeader header{.step = task.step, .attempt = task.attempt, .rank = task.rank, .ranks = task.ranks};
+  ShardHeader header{.step = task.step,
+                     .attempt = task.attempt,
+                     .rank = task.rank,
+                     .ranks = task.ranks,
+                     .device_choices = task.device_choices};
   for (const SaveSlice& slice : slices) {
     header.slices.push_back({.tensor = slice.tensor, .kind = slice.kind, .shape = slice.shape, .pieces = slice.pieces});
   }
@@ -219,7 +223,9 @@ std::int64_t Commit(const SaveTask& task, const RunState& state, const CommitLim
   for (std::int64_t rank = 0; rank < task.ranks; ++rank) {
     Require(!IsGone(task.shard(rank)), "the shard of rank {} has been removed from '{}'", rank, task.unfinished());
   }
-  MoveIntoPlace(task.unfinished(), task.finished());
+  // A run may save a step again; a command never replaces a checkpoint.
+  task.temporary.empty() ? MoveIntoPlace(task.unfinished(), task.finished())
+                         : MoveToFreeName(task.unfinished(), task.finished());
   task.At(SavePoint::kAfterRename);
   return bytes;
 }
@@ -234,11 +240,14 @@ std::string Name(SavePoint point) {
 }
 
 std::string SaveTask::finished() const { return folder + "/" + StepFolderName(step); }
-std::string SaveTask::unfinished() const { return finished() + ".tmp"; }
+std::string SaveTask::unfinished() const { return temporary.empty() ? finished() + ".tmp" : temporary; }
 std::string SaveTask::shard(std::int64_t of_rank) const { return unfinished() + "/" + ShardFileName(of_rank); }
 
 void WriteShard(const SaveTask& task, std::span<const SaveSlice> slices) {
   MakeDirectories(task.unfinished());
+  std::error_code error;
+  Require(!std::filesystem::is_symlink(std::filesystem::symlink_status(task.unfinished(), error)),
+          "'{}' is a symbolic link, which no save follows", task.unfinished());
   NamingLostFolder(task, [&] { WriteShardFile(task, slices); });
 }
 

@@ -48,12 +48,15 @@ struct SaveTask {
   std::int64_t attempt = 0;
   std::int64_t rank = 0;
   std::int64_t ranks = 1;
-  bool read_back = true;  // compare what the disk has with what was written, before the shard counts
-  SaveHook hook;          // may be empty
+  std::string device_choices = {};  // of this rank, for its shard
+  bool read_back = true;            // compare what the disk has with what was written, before the shard counts
+  SaveHook hook;                    // may be empty
+  // Where the save is written before it has its name; empty: step-N.tmp, where ranks meet.
+  std::string temporary = {};
   // Given: the shard is written at half speed while this is false.
   const std::atomic<bool>* hurry = nullptr;
 
-  std::string unfinished() const;                 // folder/step-N.tmp
+  std::string unfinished() const;                 // `temporary`, or folder/step-N.tmp
   std::string finished() const;                   // folder/step-N
   std::string shard(std::int64_t of_rank) const;  // where rank 0 looks for it
   void At(SavePoint point) const {

@@ -87,9 +87,12 @@ std::string FormatShardHeader(ShardHeader& header) {
     slices[name] = SliceJson(slice);
     offset += slice.bytes();
   }
-  const json root = {{"format", kShardFormat},     {"version", kShardVersion}, {"step", header.step},
-                     {"attempt", header.attempt},  {"rank", header.rank},      {"ranks", header.ranks},
-                     {"chunk_bytes", kChunkBytes}, {"slices", slices}};
+  json root = {{"format", kShardFormat},     {"version", kShardVersion}, {"step", header.step},
+               {"attempt", header.attempt},  {"rank", header.rank},      {"ranks", header.ranks},
+               {"chunk_bytes", kChunkBytes}, {"slices", slices}};
+  if (!header.device_choices.empty()) {
+    root["device_choices"] = header.device_choices;
+  }
   const std::string bytes = FormatSafetensorsHeader({{"format", "pt"}, {kMetadataKey, root.dump()}}, entries);
   for (std::size_t i = 0; i < entries.size(); ++i) {
     header.slices[i].offset = static_cast<std::int64_t>(bytes.size()) + entries[i].begin;
@@ -110,6 +113,9 @@ ShardHeader ParseShardHeader(std::string_view bytes, std::int64_t file_bytes, co
                      .attempt = CountOf(root, "attempt", origin),
                      .rank = CountOf(root, "rank", origin),
                      .ranks = CountOf(root, "ranks", origin)};
+  if (root.contains("device_choices")) {
+    header.device_choices = TextOf(root, "device_choices", origin);
+  }
   const json& slices = ObjectOf(root, "slices", origin);
   Require(slices.size() == container.entries.size(), "'{}': {} tensors but {} slices", origin, container.entries.size(),
           slices.size());

@@ -41,6 +41,7 @@ struct ShardHeader {
   std::int64_t attempt = 0;
   std::int64_t rank = 0;
   std::int64_t ranks = 1;
+  std::string device_choices;      // how the rank's device did its operations; empty: it had nothing to choose
   std::vector<ShardSlice> slices;  // in the order of their bytes, which fill the file
 };
 

@@ -61,8 +61,7 @@ std::string SaveStream(const StreamSave& save) {
   Require(save.shards >= 1 && save.shards <= 100'000, "{} shards; 1 to 100000 can be written", save.shards);
   SaveTask task{.folder = save.folder, .step = save.state.step, .ranks = save.shards};
   Require(!std::filesystem::exists(task.finished()), "'{}' exists already", task.finished());
-  RemoveTree(task.unfinished());
-  MakeDirectories(task.unfinished());
+  task.temporary = MakeTemporaryFolder(task.finished());
   try {
     for (task.rank = 0; task.rank < task.ranks; ++task.rank) {
       WriteStreamedShard(save, task);

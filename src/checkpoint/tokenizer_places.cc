@@ -1,5 +1,6 @@
 #include "checkpoint/tokenizer_places.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <vector>
 
@@ -19,6 +20,14 @@ std::string FirstWithTokenizer(const std::vector<std::string>& folders) {
     }
   }
   return "";
+}
+
+// With every link resolved.
+bool LiesIn(const fs::path& path, const fs::path& folder) {
+  std::error_code error;
+  const fs::path inner = fs::canonical(path, error);
+  const fs::path outer = error ? fs::path() : fs::canonical(folder, error);
+  return !error && std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
 }
 
 }  // namespace
@@ -48,7 +57,11 @@ std::string FindTokenizerOf(const ModelPlace& place) {
   if (!beside.empty()) {
     return beside;
   }
-  return FindTokenizerOf(ParseRecipe(place.state.recipe, place.checkpoint + "/" + kManifestFile, {}).config);
+  // The recipe in a checkpoint may come from anywhere: it may name only what came with it.
+  const std::string named =
+      FindTokenizerOf(ParseRecipe(place.state.recipe, place.checkpoint + "/" + kManifestFile, {}).config);
+  const fs::path run = checkpoint.parent_path().parent_path();
+  return !named.empty() && (LiesIn(named, place.path) || LiesIn(named, run.empty() ? "." : run)) ? named : "";
 }
 
 }  // namespace trireme

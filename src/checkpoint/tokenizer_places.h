@@ -8,8 +8,8 @@
 namespace trireme {
 
 // What LoadTokenizer takes; empty when none is found. `path` is the model as a person named it, `checkpoint` the folder
-// of its checkpoint, `state` what that holds. Looks beside the model, in the run's folder, with the data that the run
-// trained on, and with the model that it went on from.
+// of its checkpoint, `state` what that holds. Looks beside the model and in the run's folder, to which a run copies
+// its tokenizer. What the recipe in the checkpoint names is looked at only if it lies in one of these folders.
 struct ModelPlace {
   std::string path;
   std::string checkpoint;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 
+#include "base/durable_file.h"
 #include "base/error.h"
 
 namespace trireme {
@@ -26,12 +27,6 @@ std::string UsualName(const fs::path& file) {
   return file.filename() == "vocab.json" ? "vocab.json" : "tokenizer.json";
 }
 
-void Copy(const fs::path& from, const fs::path& to) {
-  std::error_code error;
-  fs::copy_file(from, to, fs::copy_options::overwrite_existing, error);
-  Require(!error, "'{}' cannot be copied to '{}': {}", from.string(), to.string(), error.message());
-}
-
 // Nothing when it is not there.
 std::optional<std::string> Content(const fs::path& file) {
   std::ifstream stream(file, std::ios::binary);
@@ -39,6 +34,12 @@ std::optional<std::string> Content(const fs::path& file) {
     return std::nullopt;
   }
   return std::string{std::istreambuf_iterator<char>(stream), {}};
+}
+
+void Copy(const fs::path& from, const fs::path& to) {
+  const std::optional<std::string> content = Content(from);
+  Require(content.has_value(), "'{}' cannot be copied to '{}': it cannot be read", from.string(), to.string());
+  ReplaceFile(to.string(), *content);
 }
 
 }  // namespace

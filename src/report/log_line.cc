@@ -5,6 +5,17 @@
 #include "cost/formulas.h"
 
 namespace trireme {
+namespace {
+
+// "TFLOPs: 1.50", in the largest unit in which the number is at least 0.1: two places after the point show something.
+std::string Flops(double tflops) {
+  if (tflops >= 0.1) {
+    return fmt::format("TFLOPs: {:.2f}", tflops);
+  }
+  return tflops >= 1e-4 ? fmt::format("GFLOPs: {:.2f}", tflops * 1e3) : fmt::format("MFLOPs: {:.2f}", tflops * 1e6);
+}
+
+}  // namespace
 
 StepRates RatesOf(const RunConfig& config, const StepFacts& facts, double peak_flops) {
   const StepResult& step = facts.result;
@@ -23,15 +34,18 @@ std::string LogLine(const RunConfig& config, const StepFacts& facts, const StepR
   const StepResult& step = facts.result;
   std::string line = fmt::format(
       "iteration {:8d}/{:8d} | consumed samples: {:12d} | consumed tokens: {:14d} | elapsed time per iteration (s): "
-      "{:.3f} | learning rate: {:.3E} | global batch size: {:5d} | lm loss: {:.6E} | loss scale: {:.1f} | grad norm: "
-      "{:.3f} | num zeros: {:.1f} | number of skipped iterations: {:3d} | number of nan iterations: {:3d} | samples "
-      "per "
-      "second: {:.3f} | TFLOPs: {:.2f} |",
+      "{:.3f} | learning rate: {:.3E} | global batch size: {:5d} | lm loss: {:.6E} | grad norm: {:.3f} |",
       step.step, facts.total_steps, step.consumed_samples, step.consumed_samples * config.model.sequence, step.seconds,
-      step.learning_rate, step.global_batch, step.loss, 1.0, step.gradient_norm, static_cast<double>(step.zeros),
-      facts.skipped_steps, facts.skipped_steps, rates.samples_per_second, rates.tflops);
-  line +=
-      fmt::format(" model TFLOPs: {:.2f} | tokens per second: {:.0f} |", rates.model_tflops, rates.tokens_per_second);
+      step.learning_rate, step.global_batch, step.loss, step.gradient_norm);
+  if (config.train.count_zeros) {
+    line += fmt::format(" num zeros: {:.1f} |", static_cast<double>(step.zeros));
+  }
+  line += fmt::format(
+      " number of skipped iterations: {:3d} | number of nan iterations: {:3d} | samples per second: {:.3f} | {} | "
+      "model "
+      "{} | tokens per second: {:.0f} |",
+      facts.skipped_steps, facts.nan_steps, rates.samples_per_second, Flops(rates.tflops), Flops(rates.model_tflops),
+      rates.tokens_per_second);
   if (rates.share_of_peak > 0) {
     line += fmt::format(" share of peak: {:.1f} % |", rates.share_of_peak * 100);
   }

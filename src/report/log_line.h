@@ -1,4 +1,6 @@
-// The line of a step that users' log parsers know: names and order are a contract.
+// The line of a step that users' log parsers know: names and order are a contract. A field whose value is not known is
+// left out: "num zeros" without train.count_zeros, "loss scale", as no precision on offer scales the loss. TFLOPs
+// become GFLOPs or MFLOPs where they would print as 0.
 #pragma once
 
 #include <string>

@@ -1,9 +1,13 @@
 #include "report/metrics.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -26,13 +30,13 @@ bool IsKept(std::string_view line, std::int64_t step) {
 
 // Where the last line to be kept ends. Lines are in the order of their steps: looking for it from the end makes what a
 // restart costs depend on the steps that were lost, not on those of the whole run.
-std::int64_t EndOfKept(std::ifstream& file, std::int64_t size, std::int64_t step) {
+std::int64_t EndOfKept(int file, std::int64_t size, std::int64_t step) {
   constexpr std::int64_t kBlock = 1 << 16;
   std::string text;  // of the lines that were not looked at, from `position` on
   for (std::int64_t position = size; position > 0;) {
     std::string block(static_cast<std::size_t>(std::min(kBlock, position)), '\0');
     position -= static_cast<std::int64_t>(block.size());
-    Require(file.seekg(position) && file.read(block.data(), static_cast<std::streamsize>(block.size())),
+    Require(::pread(file, block.data(), block.size(), position) == static_cast<ssize_t>(block.size()),
             "metrics.jsonl cannot be read at byte {} of {}", position, size);
     text.insert(0, block);
     while (!text.empty()) {
@@ -50,25 +54,39 @@ std::int64_t EndOfKept(std::ifstream& file, std::int64_t size, std::int64_t step
   return 0;
 }
 
-void DropAfter(const std::string& path, std::int64_t step) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) {
-    return;
+// A regular file, opened to append; symbolic links are not followed.
+int OpenToAppend(const std::string& path) {
+  const int file = ::open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
+  Require(file >= 0, "'{}' cannot be written: {}", path,
+          errno == ELOOP ? "it is a symbolic link, which a run does not follow" : std::strerror(errno));
+  struct stat about {};
+  if (::fstat(file, &about) != 0 || !S_ISREG(about.st_mode)) {
+    ::close(file);
+    Fail("'{}' cannot be written: it is no regular file", path);
   }
-  const auto size = static_cast<std::int64_t>(file.tellg());
-  const std::int64_t kept = EndOfKept(file, size, step);
-  if (kept < size) {
-    std::filesystem::resize_file(path, static_cast<std::uintmax_t>(kept));
-  }
+  return file;
+}
+
+void DropAfter(int file, std::int64_t step) {
+  struct stat about {};
+  ::fstat(file, &about);
+  const std::int64_t kept = EndOfKept(file, about.st_size, step);
+  Require(kept == about.st_size || ::ftruncate(file, kept) == 0, "metrics.jsonl cannot be cut to {} bytes: {}", kept,
+          std::strerror(errno));
 }
 
 }  // namespace
 
 MetricsFile::MetricsFile(const std::string& run_folder, std::int64_t resumed_step)
     : path_(run_folder + "/metrics.jsonl") {
-  DropAfter(path_, resumed_step);
-  file_ = std::fopen(path_.c_str(), "a");
-  Require(file_ != nullptr, "{} cannot be written", path_);
+  const int file = OpenToAppend(path_);
+  try {
+    DropAfter(file, resumed_step);
+  } catch (...) {
+    ::close(file);
+    throw;
+  }
+  file_ = ::fdopen(file, "a");
 }
 
 MetricsFile::~MetricsFile() { std::fclose(file_); }
@@ -88,7 +106,6 @@ void MetricsFile::Add(const RunConfig& config, const StepFacts& facts, const Ste
                                 {"tokens_per_second", rates.tokens_per_second},
                                 {"tflops", rates.tflops},
                                 {"model_tflops", rates.model_tflops},
-                                {"loss_scale", 1.0},
                                 {"skipped", step.skipped},
                                 {"memory_bytes", memory_bytes}};
   if (config.train.count_zeros) {

@@ -74,8 +74,8 @@ void RunReporter::Started(const Trainer& trainer, std::int64_t resumed_step) {
                     config_.train.dtype, trainer.device().description(),
                     threads > 0 ? fmt::format(", {} thread{} per rank", threads, threads == 1 ? "" : "s") : ""));
   Print(
-      "TFLOPs: operations executed a device, recomputation included; model TFLOPs: those the model needs, attention "
-      "halved by the causal mask");
+      "TFLOPs (GFLOPs, MFLOPs): operations executed per device and second, recomputation included; model TFLOPs: those "
+      "the model needs, attention halved by the causal mask");
   if (resumed_step > 0) {
     Print(fmt::format("resumed after step {}", resumed_step));
   }

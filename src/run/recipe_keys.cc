@@ -222,7 +222,7 @@ std::vector<RecipeKey> TrainKeys() {
           [](Config & c) -> auto& { return c.train.skip_steps; })),
       Flag(
           "train.count_zeros",
-          "count the zeros of the gradient each step, for the log and metrics.jsonl; off: the log says 0.0",
+          "count the zeros of the gradient each step, for the log and metrics.jsonl",
           [](Config & c) -> auto& { return c.train.count_zeros; }),
       Number(
           "train.replica_check_every", "steps between comparisons of what data ranks hold alike; 0: never",

@@ -46,6 +46,7 @@ bool AskDebugger(int pid, const std::string& path, double seconds) {
 }  // namespace
 
 void CollectStacks(int pid, const std::string& path, double seconds) {
+  unlink(path.c_str());  // a link of that name is not followed
   // A debugger that leaves a stopped process sets it going again.
   if (LookAtThread(pid, pid).state != 'T' && AskDebugger(pid, path, seconds)) {
     return;

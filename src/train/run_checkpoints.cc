@@ -87,6 +87,13 @@ ScheduleState ScheduleOf(const RunConfig& config, const RunState& saved) {
   }
 }
 
+// Earlier saves have those of rank 0 alone, among the notes of the manifest.
+std::string ChoicesFor(const CheckpointReader& reader, int rank) {
+  const auto& notes = reader.manifest().state.notes;
+  const auto old = notes.find("device_choices");
+  return old != notes.end() ? old->second : reader.DeviceChoices(rank);
+}
+
 RunState AboutRun(const RunConfig& config) {
   RunState state;
   state.seed = config.train.seed;
@@ -200,7 +207,7 @@ void RunCheckpoints::Save(const SavedProgress& progress, std::span<const OwnedSt
   state.schedule = progress.schedule;
   state.notes = progress.notes;
   const bool beside = options_.config.checkpoint.asynchronous;
-  saver_.StartSave(std::move(state), slices_, progress.last || !beside);
+  saver_.StartSave(std::move(state), slices_, progress.last || !beside, progress.device_choices);
   if (!beside) {
     Settle();
   }
@@ -302,6 +309,7 @@ std::string RunCheckpoints::TryLoad(const std::string& folder, std::span<const O
                        .updates = saved.updates,
                        .loss_scale = saved.loss_scale,
                        .schedule = ScheduleOf(options_.config, saved),
+                       .device_choices = ChoicesFor(reader, world_.rank()),
                        .notes = saved.notes};
     loaded.folder = folder;
     FindDifferences(options_.config, saved, loaded);

@@ -40,8 +40,9 @@ struct SavedProgress {
   std::int64_t updates = 0;
   double loss_scale = 1;
   ScheduleState schedule;
-  std::map<std::string, std::string> notes;  // chosen kernels and the like
-  bool last = false;                         // the run ends with this save: it is written at once
+  std::string device_choices;  // how this rank's device does its operations; each rank has its own
+  std::map<std::string, std::string> notes;
+  bool last = false;  // the run ends with this save: it is written at once
 };
 
 struct LoadedCheckpoint {

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <array>
+#include <fstream>
+#include <random>
 #include <sstream>
 #include <system_error>
 
@@ -21,19 +23,47 @@ using Clock = std::chrono::steady_clock;
 
 // What the file says; it may be anything.
 struct Owner {
-  std::string host;  // empty: nobody
+  std::string host;  // empty: no owner
   std::string process;
+  std::string boot;  // empty: written by an earlier version
+  std::string processes;
+  std::string started;
 };
 
-Owner ReadOwner(int file) {
-  std::array<char, 256> text{};
+std::string ReadOwnerText(int file) {
+  std::array<char, 512> text{};
   const ssize_t length = pread(file, text.data(), text.size(), 0);
-  std::string words(text.data(), static_cast<std::size_t>(std::max<ssize_t>(length, 0)));
+  return {text.data(), static_cast<std::size_t>(std::max<ssize_t>(length, 0))};
+}
+
+Owner ReadOwner(int file) {
+  std::string words = ReadOwnerText(file);
   std::replace_if(
       words.begin(), words.end(), [](char c) { return static_cast<unsigned char>(c) < 0x21; }, ' ');
   Owner owner;
-  std::istringstream(words) >> owner.host >> owner.process;
+  std::istringstream(words) >> owner.host >> owner.process >> owner.boot >> owner.processes >> owner.started;
   return owner;
+}
+
+// When a process of this namespace started, in the kernel's ticks; "-" when there is none.
+std::string StartTime(const std::string& process) {
+  const bool number =
+      !process.empty() && process.size() < 12 && process.find_first_not_of("0123456789") == std::string::npos;
+  std::ifstream file(number ? "/proc/" + process + "/stat" : "/dev/null");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  // Field 22; the second, a name in parentheses, may hold anything.
+  constexpr int kFieldsAfterName = 20;
+  std::istringstream fields(text.substr(std::min(text.rfind(')') + 1, text.size())));
+  std::string field;
+  for (int i = 0; i < kFieldsAfterName; ++i) {
+    fields >> field;
+  }
+  return fields ? field : "-";
+}
+
+std::string Token() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}", random(), random());
 }
 
 std::int64_t ChangedNanoseconds(int file) {
@@ -51,15 +81,29 @@ std::int64_t ChangedNanoseconds(int file) {
 
 }  // namespace
 
-RunLock::RunLock(const std::string& folder, const std::string& name, const RunLockTimes& times)
-    : path_(folder + "/" + name), times_(times) {
+RunLockIdentity RunLockIdentity::Here() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  std::array<char, 64> text{};
+  const ssize_t length = readlink("/proc/self/ns/pid", text.data(), text.size() - 1);
+  return {.host = HostName(),
+          .boot = boot.empty() ? "-" : boot,
+          .processes = length > 0 ? std::string(text.data(), static_cast<std::size_t>(length)) : "-"};
+}
+
+RunLock::RunLock(const std::string& folder, const std::string& name, const RunLockTimes& times,
+                 const RunLockPlace& place)
+    : path_(folder + "/" + name), times_(times), place_(place) {
   MakeDirectories(folder);
   file_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
   Require(file_ >= 0, "cannot open '{}': {}", path_, std::generic_category().message(errno));
   try {
-    Lock();
-    RefuseIfHeldElsewhere();
+    const bool locked = Lock();
+    RefuseIfHeld(locked);
     WriteOwner();
+    if (!locked) {
+      RefuseIfOverwritten();
+    }
   } catch (...) {
     close(file_);
     throw;
@@ -74,33 +118,58 @@ RunLock::~RunLock() {
   }
   wake_.notify_all();
   beating_.join();
-  // An empty file has no owner; a failure here leaves a lock that the next job takes over.
-  [[maybe_unused]] const int ignored = ftruncate(file_, 0);
+  // An empty file has no owner; a failure here leaves a lock that the next job takes over. What another wrote stays.
+  if (ReadOwnerText(file_) == written_) {
+    [[maybe_unused]] const int ignored = ftruncate(file_, 0);
+  }
   close(file_);
 }
 
-void RunLock::Lock() {
+bool RunLock::Lock() {
   const auto until = Clock::now() + times_.patience;
-  while (flock(file_, LOCK_EX | LOCK_NB) != 0) {
-    // A file system without locks leaves it to the owner's signs of life.
+  while (place_.flock && flock(file_, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK && errno != EINTR) {
-      return;
+      return false;
     }
     if (Clock::now() >= until) {
       Refuse(path_, file_);
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
+  return place_.flock;
 }
 
-void RunLock::RefuseIfHeldElsewhere() {
+void RunLock::RefuseIfHeld(bool locked) {
   const Owner owner = ReadOwner(file_);
-  if (owner.host.empty() || owner.host == HostName()) {
+  if (owner.host.empty()) {
     return;
   }
+  const RunLockIdentity& here = place_.identity;
+  const bool same_kernel = owner.boot.empty() ? owner.host == here.host : owner.boot == here.boot && here.boot != "-";
+  // Under one kernel flock is the truth.
+  if (same_kernel && locked) {
+    return;
+  }
+  if (same_kernel && !owner.boot.empty() && owner.processes == here.processes && here.processes != "-") {
+    const auto until = Clock::now() + times_.patience;
+    while (owner.started != "-" && StartTime(owner.process) == owner.started && !ReadOwner(file_).host.empty()) {
+      if (Clock::now() >= until) {
+        Refuse(path_, file_);
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    return;
+  }
+  RefuseIfItBeats();
+}
+
+void RunLock::RefuseIfItBeats() {
   const std::int64_t changed = ChangedNanoseconds(file_);
   const auto until = Clock::now() + times_.heartbeat * 5 / 2;
   while (Clock::now() < until) {
+    if (ReadOwner(file_).host.empty()) {
+      return;  // given up meanwhile
+    }
     if (ChangedNanoseconds(file_) != changed) {
       Refuse(path_, file_);
     }
@@ -108,10 +177,20 @@ void RunLock::RefuseIfHeldElsewhere() {
   }
 }
 
+void RunLock::RefuseIfOverwritten() {
+  // Long enough for another that found the file free at the same moment to have written too.
+  std::this_thread::sleep_for(times_.heartbeat / 10);
+  if (ReadOwnerText(file_) != written_) {
+    Refuse(path_, file_);
+  }
+}
+
 void RunLock::WriteOwner() {
-  const std::string text = fmt::format("{} {}\n", HostName(), getpid());
-  const bool written =
-      ftruncate(file_, 0) == 0 && pwrite(file_, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
+  const std::string process = fmt::format("{}", getpid());
+  written_ = fmt::format("{} {} {} {} {} {}\n", place_.identity.host, process, place_.identity.boot,
+                         place_.identity.processes, StartTime(process), Token());
+  const bool written = ftruncate(file_, 0) == 0 &&
+                       pwrite(file_, written_.data(), written_.size(), 0) == static_cast<ssize_t>(written_.size());
   Require(written, "cannot write '{}': {}", path_, std::generic_category().message(errno));
 }
 

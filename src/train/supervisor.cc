@@ -270,9 +270,7 @@ class Supervisor {
         fs::rename(entry.path(), grave + "/" + name, ignored);
       }
     }
-    std::ofstream(grave + "/story.txt") << "step " << death.step << "\n"
-                                        << death.cause << "\n"
-                                        << story.headline << "\n";
+    ReplaceFile(grave + "/story.txt", fmt::format("step {}\n{}\n{}\n", death.step, death.cause, story.headline));
     Say(fmt::format("records: trireme diagnose {}", grave));
   }
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
-#include <fstream>
 
+#include "base/durable_file.h"
 #include "base/error.h"
 #include "train/first_weights.h"
 #include "train/run_checkpoints.h"
@@ -12,9 +12,6 @@
 
 namespace trireme {
 namespace {
-
-// How the device does its operations, among the notes of a checkpoint.
-constexpr auto kChoicesNote = "device_choices";
 
 // The rank's ledger for the time of a run. A run folder that cannot hold one costs the record, not the run.
 class FlightRecorder {
@@ -221,8 +218,8 @@ class Loop {
         trainer_.Restore({.step = found->progress.step,
                           .consumed_samples = found->progress.consumed_samples,
                           .updates = found->progress.updates});
-        if (const auto choices = found->progress.notes.find(kChoicesNote); choices != found->progress.notes.end()) {
-          trainer_.device().ReadChoices(choices->second);
+        if (!found->progress.device_choices.empty()) {
+          trainer_.device().ReadChoices(found->progress.device_choices);
         }
         for (const std::string& difference : found->differences) {
           watcher_.Note("changed since the checkpoint: " + difference);
@@ -279,6 +276,7 @@ class Loop {
 
   void Observe() {
     facts_.skipped_steps += facts_.result.skipped ? 1 : 0;
+    facts_.nan_steps += facts_.result.skipped && !facts_.result.passed_over ? 1 : 0;
     if (first_rank_ && facts_.result.global_batch != priced_batch_) {
       priced_batch_ = facts_.result.global_batch;
       facts_.hardware_flops = HardwareFlops(config_, priced_batch_);
@@ -351,7 +349,7 @@ class Loop {
   void WriteChoices() {
     const std::string choices = trainer_.device().choices();
     if (first_rank_ && checkpoints_ != nullptr && !choices.empty()) {
-      std::ofstream(options_.run_folder + "/device_choices.txt") << choices;
+      ReplaceFile(options_.run_folder + "/device_choices.txt", choices);
     }
   }
 
@@ -368,10 +366,8 @@ class Loop {
                           .consumed_samples = progress.consumed_samples,
                           .updates = progress.updates,
                           .schedule = trainer_.schedule().StateAt(progress.consumed_samples),
+                          .device_choices = trainer_.device().choices(),
                           .last = last};
-      if (const std::string choices = trainer_.device().choices(); !choices.empty()) {
-        saved.notes[kChoicesNote] = choices;
-      }
       checkpoints_->Save(saved, trainer_.State());
     }
   }

@@ -19,7 +19,8 @@ namespace trireme {
 struct StepFacts {
   StepResult result;
   std::int64_t total_steps = 0;
-  std::int64_t skipped_steps = 0;  // so far
+  std::int64_t skipped_steps = 0;  // since the start of this process: without an update, for whatever reason
+  std::int64_t nan_steps = 0;      // of these, those whose loss or gradient was not finite
   double hardware_flops = 0;       // of the step, over all ranks, recomputation included
 };
 

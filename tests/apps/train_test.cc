@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include <chrono>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <thread>
@@ -60,7 +61,7 @@ TEST(Train, OnEightRanksLeavesARunThatCanGoOn) {
   place.Write("recipe.toml", TinyRecipe());
   const Outcome first = place.Run({"train", "recipe.toml", "--ranks", "8", "--run", "run"});
   ASSERT_EQ(first.code, 0) << first.err;
-  EXPECT_EQ(Count(first.out, R"(^iteration +\d+/ +4 \| consumed samples: .*\| lm loss: .*\| TFLOPs: )"), 4U)
+  EXPECT_EQ(Count(first.out, R"(^iteration +\d+/ +4 \| consumed samples: .*\| lm loss: .*\| [TGM]FLOPs: )"), 4U)
       << first.out;
   EXPECT_EQ(Count(first.out, R"(^\[rank [0-7]\] memory: weights .*gradients .*optimizer .*activations .*total )"), 8U);
   EXPECT_EQ(Count(first.out, R"(^validation loss at iteration [24] )"), 2U);
@@ -69,7 +70,7 @@ TEST(Train, OnEightRanksLeavesARunThatCanGoOn) {
   const auto row = nlohmann::json::parse(Lines(metrics).at(0));
   for (const char* key :
        {"step", "loss", "grad_norm", "learning_rate", "global_batch", "consumed_samples", "consumed_tokens", "seconds",
-        "tokens_per_second", "tflops", "model_tflops", "loss_scale", "skipped", "memory_bytes"}) {
+        "tokens_per_second", "tflops", "model_tflops", "skipped", "memory_bytes"}) {
     EXPECT_TRUE(row.contains(key)) << key;
   }
   EXPECT_EQ(row["consumed_tokens"], 8 * 16);
@@ -170,6 +171,32 @@ TEST(Checkpoint, TheDigestDoesNotDependOnTheLayout) {
   EXPECT_THAT(place.Run({"checkpoint", "diff", "run0-weights", "run1-weights"}).out,
               testing::HasSubstr("equal bit for bit"));
   EXPECT_EQ(place.Run({"checkpoint", "diff", "run0", "run1"}).code, 1);
+}
+
+// Links that another planted in a run's folder: their targets stay as they are.
+TEST(TrainProgram, ARunFolderIsWrittenWithoutFollowingLinks) {
+  const Workplace place;
+  place.Write("tiny.toml", TinyRecipe());
+  std::filesystem::create_directories(place / "run");
+  for (const char* name : {"run.toml", "metrics.jsonl"}) {
+    place.Write(std::string("target-") + name, "precious\n");
+    std::filesystem::create_symlink(place / (std::string("target-") + name), place / (std::string("run/") + name));
+  }
+  place.Run({"train", "tiny.toml", "--ranks", "8", "--steps", "1", "--run", "run"});
+  EXPECT_EQ(place.Read("target-run.toml"), "precious\n");
+  EXPECT_EQ(place.Read("target-metrics.jsonl"), "precious\n");
+}
+
+TEST(TrainProgram, AnExportLeavesFoldersOfOthersAlone) {
+  const Workplace place;
+  place.Write("tiny.toml", TinyRecipe());
+  ASSERT_EQ(place.Run({"train", "tiny.toml", "--ranks", "8", "--steps", "1", "--run", "run"}).code, 0);
+  std::filesystem::create_directories(place / "out.tmp");
+  place.Write("out.tmp/precious", "yes");
+  const Outcome exported = place.Run({"checkpoint", "export", "run", "out"});
+  EXPECT_EQ(exported.code, 0) << exported.err;
+  EXPECT_EQ(place.Read("out.tmp/precious"), "yes");
+  EXPECT_TRUE(place.Has("out/config.json"));
 }
 
 }  // namespace

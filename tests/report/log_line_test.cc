@@ -1,5 +1,6 @@
 #include "report/log_line.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <regex>
@@ -28,7 +29,8 @@ StepFacts SomeStep() {
   facts.result.consumed_samples = 192;
   facts.result.seconds = 0.5;
   facts.total_steps = 200;
-  facts.skipped_steps = 1;
+  facts.skipped_steps = 3;
+  facts.nan_steps = 1;
   facts.hardware_flops = 4e12;
   return facts;
 }
@@ -38,10 +40,11 @@ TEST(LogLine, HasThePublishedNamesInThePublishedOrder) {
   const std::regex published(
       R"(iteration\s+(\d+)/\s*(\d+) \| consumed samples:\s+(\d+) \| consumed tokens:\s+(\d+) \| )"
       R"(elapsed time per iteration \(s\): ([\d.]+) \| learning rate: (\S+) \| global batch size:\s+(\d+) \| )"
-      R"(lm loss: (\S+) \| loss scale: (\S+) \| grad norm: (\S+) \| num zeros: (\S+) \| )"
+      R"(lm loss: (\S+) \| grad norm: (\S+) \| num zeros: (\S+) \| )"
       R"(number of skipped iterations:\s+(\d+) \| number of nan iterations:\s+(\d+) \| )"
       R"(samples per second: (\S+) \| TFLOPs: (\S+) \|.*)");
-  const RunConfig config = SomeRun();
+  RunConfig config = SomeRun();
+  config.train.count_zeros = true;
   const StepFacts facts = SomeStep();
   const std::string line = LogLine(config, facts, RatesOf(config, facts, 0));
   std::smatch found;
@@ -54,10 +57,30 @@ TEST(LogLine, HasThePublishedNamesInThePublishedOrder) {
   EXPECT_DOUBLE_EQ(std::stod(found[6]), 3e-4);
   EXPECT_EQ(found[7], "16");
   EXPECT_DOUBLE_EQ(std::stod(found[8]), 5.25);
-  EXPECT_DOUBLE_EQ(std::stod(found[10]), 1.5);
+  EXPECT_DOUBLE_EQ(std::stod(found[9]), 1.5);
+  EXPECT_EQ(found[11], "3");
   EXPECT_EQ(found[12], "1");
-  EXPECT_DOUBLE_EQ(std::stod(found[14]), 32);
-  EXPECT_DOUBLE_EQ(std::stod(found[15]), 2);
+  EXPECT_DOUBLE_EQ(std::stod(found[13]), 32);
+  EXPECT_DOUBLE_EQ(std::stod(found[14]), 2);
+}
+
+// A field that is always there with a value that was never measured is worse than none.
+TEST(LogLine, LeavesOutWhatIsNotKnown) {
+  const StepFacts facts = SomeStep();
+  const std::string line = LogLine(SomeRun(), facts, RatesOf(SomeRun(), facts, 0));
+  EXPECT_THAT(line, testing::Not(testing::HasSubstr("num zeros")));
+  EXPECT_THAT(line, testing::Not(testing::HasSubstr("loss scale")));
+}
+
+TEST(LogLine, ShowsASmallModelsFlopsInAUnitThatFits) {
+  StepFacts facts = SomeStep();
+  for (const auto& [tflops, shown] : std::vector<std::pair<double, const char*>>{
+           {0.5, "model TFLOPs: 0.50 |"}, {0.0123, "model GFLOPs: 12.30 |"}, {4e-6, "model MFLOPs: 4.00 |"}}) {
+    StepRates rates = RatesOf(SomeRun(), facts, 0);
+    rates.model_tflops = tflops;
+    rates.tflops = 2 * tflops;
+    EXPECT_THAT(LogLine(SomeRun(), facts, rates), testing::HasSubstr(shown));
+  }
 }
 
 TEST(LogLine, TheShareOfThePeakIsShownOnlyWhenThePeakIsKnown) {

@@ -61,6 +61,40 @@ TEST(DeviceChoices, AreSavedWithACheckpointAndReadOnResume) {
   std::filesystem::remove_all(folder);
 }
 
+// What each of `ranks` ranks reads at its start, when rank r has chosen "r".
+std::vector<std::vector<std::string>> ReadByRanks(int ranks, const std::vector<std::string>& keys,
+                                                  const std::string& folder) {
+  std::vector<std::unique_ptr<ChoosingDevice>> devices;
+  for (int rank = 0; rank < ranks; ++rank) {
+    devices.push_back(std::make_unique<ChoosingDevice>("of rank " + std::to_string(rank)));
+  }
+  const RunConfig config = TinyRun(keys);
+  RunThreadRanks(ranks, {.kind = "cpu"}, [&](RankContext& context) {
+    RankContext own{*devices[static_cast<std::size_t>(context.world.rank())], context.world};
+    const auto source = OpenRunSource(config, "train");
+    RunTraining(config, own, {.train = source.get()}, {.run_folder = folder}, nullptr);
+  });
+  std::vector<std::vector<std::string>> read;
+  for (const auto& device : devices) {
+    read.push_back(device->read);
+  }
+  return read;
+}
+
+TEST(DeviceChoices, OfEveryRankComeBackToItAndToNewRanksByTheirRemainder) {
+  using ::testing::ElementsAre;
+  const std::string folder = testing::TempDir() + "/device_choices_of_ranks";
+  std::filesystem::remove_all(folder);
+  const auto once = [](const char* choices) { return ElementsAre(choices); };
+  ReadByRanks(2, {"layout.data=2", "batch.global=4"}, folder);
+  EXPECT_THAT(ReadByRanks(2, {"layout.data=2", "batch.global=4", "train.steps=4"}, folder),
+              ElementsAre(once("of rank 0"), once("of rank 1")));
+  EXPECT_THAT(ReadByRanks(4, {"layout.data=4", "batch.global=4", "train.steps=6"}, folder),
+              ElementsAre(once("of rank 0"), once("of rank 1"), once("of rank 0"), once("of rank 1")));
+  EXPECT_THAT(ReadByRanks(1, {"batch.global=4", "train.steps=8"}, folder), ElementsAre(once("of rank 0")));
+  std::filesystem::remove_all(folder);
+}
+
 TEST(RepeatedSteps, AreThoseOfOneRankWithoutDropout) {
   ChoosingDevice plain("");
   RunOn(plain, TinyRun({}), "");

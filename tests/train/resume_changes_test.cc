@@ -27,6 +27,7 @@ using ::testing::HasSubstr;
 struct Watched {
   std::vector<StepResult> steps;
   std::int64_t total_steps = 0;
+  StepFacts last;
   std::vector<std::string> notes;
   LoopEnd end = LoopEnd::kFinished;
   std::set<std::int64_t> samples;  // that were read
@@ -45,6 +46,7 @@ class Recorder : public TrainingObserver {
   void StepDone(const StepFacts& facts) override {
     watched_.steps.push_back(facts.result);
     watched_.total_steps = facts.total_steps;
+    watched_.last = facts;
     if (static_cast<std::int64_t>(watched_.steps.size()) == stop_after_ - 1) {
       RequestStop();
     }
@@ -189,6 +191,12 @@ TEST_F(ResumedRun, FollowsTheRecipeAtOnceWhenAsked) {
   for (std::size_t i = 0; i < rest.steps.size(); ++i) {
     EXPECT_EQ(rest.steps[i].learning_rate, fresh.steps[20 + i].learning_rate);
   }
+}
+
+TEST_F(ResumedRun, CountsStepsThatItWasToldToSkipAsSkippedAndNotAsNan) {
+  const Watched run = RunOn(TinyRun({"batch.global=2", "train.steps=6", "train.skip_steps=\"2-4\""}), folder_);
+  EXPECT_EQ(run.last.skipped_steps, 3);
+  EXPECT_EQ(run.last.nan_steps, 0);
 }
 
 // Makes a manifest one of version 1, which had no state of the schedule.

@@ -85,6 +85,51 @@ TEST_F(RunLockTest, OfAnotherMachineIsRespectedWhileItShowsLife) {
   EXPECT_EQ(Refusal(), "") << "and taken over when it shows none";
 }
 
+// A file system without flock, seen from a machine or container with this boot id and namespace of processes.
+RunLockPlace Without(const std::string& boot, const std::string& processes) {
+  RunLockPlace place;
+  place.flock = false;
+  place.identity.boot = boot;
+  place.identity.processes = processes;
+  return place;
+}
+
+TEST_F(RunLockTest, WithoutFlockAnEqualHostNameIsNoLicence) {
+  for (const auto& [boot, processes] : std::vector<std::pair<std::string, std::string>>{
+           {"other-boot", "pid:[1]"}, {"this-boot", "pid:[2]"}, {"this-boot", "pid:[1]"}}) {
+    const RunLock first(folder_, "lock", kQuick, Without("this-boot", "pid:[1]"));
+    EXPECT_THROW(RunLock(folder_, "lock", kQuick, Without(boot, processes)), Error) << boot << " " << processes;
+  }
+  EXPECT_NO_THROW(RunLock(folder_, "lock", kQuick, Without("this-boot", "pid:[1]"))) << "it was given up";
+}
+
+TEST_F(RunLockTest, WithoutFlockTheOneOfADeadProcessIsTakenOver) {
+  std::filesystem::create_directories(folder_);
+  const std::string here = RunLockIdentity::Here().host;
+  // This process's number, of one that started at another time; and a container's that shows no life.
+  for (const std::string& owner : {fmt::format("{} {} this-boot pid:[1] 1 token\n", here, getpid()),
+                                   fmt::format("{} 17 this-boot pid:[9] 1 token\n", here)}) {
+    std::ofstream(folder_ + "/lock") << owner;
+    EXPECT_NO_THROW(RunLock(folder_, "lock", kQuick, Without("this-boot", "pid:[1]"))) << owner;
+  }
+}
+
+TEST_F(RunLockTest, OfAnotherMachineOfTheSameNameIsRespected) {
+  std::filesystem::create_directories(folder_);
+  std::ofstream(folder_ + "/lock") << RunLockIdentity::Here().host << " 17 another-boot pid:[1] 5 token\n";
+  std::atomic<bool> end = false;
+  std::thread other([&] {
+    while (!end) {
+      std::filesystem::last_write_time(folder_ + "/lock", std::filesystem::file_time_type::clock::now());
+      std::this_thread::sleep_for(milliseconds(10));
+    }
+  });
+  const std::string refusal = Refusal();
+  end = true;
+  other.join();
+  EXPECT_THAT(refusal, HasSubstr("process 17"));
+}
+
 TEST_F(RunLockTest, AnyBytesInTheFileAreSurvived) {
   std::filesystem::create_directories(folder_);
   std::ofstream(folder_ + "/lock") << std::string(1000, '\x01') << "\n\n\x7f";
