@@ -16,6 +16,7 @@
 #include "comm/rank_runner.h"
 #include "data/tokenizer_folder.h"
 #include "device/host_memory.h"
+#include "measure/machine.h"
 #include "report/run_reporter.h"
 #include "run/run_config.h"
 #include "topology/settings.h"
@@ -217,6 +218,7 @@ int TrainCommand::Run() const {
     used.train.threads = context.device.is_host() ? context.threads : config.train.threads;
     if (context.world.rank() == 0) {
       ReplaceFile(folder + "/run.toml", ToToml(used));
+      ReplaceFile(folder + "/machine.json", MachineJson(DescribeMachine()));
       if (const std::string tokenizer = FindTokenizerOf(config); !tokenizer.empty()) {
         CopyTokenizer(tokenizer, folder);
       }

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "comm/launch_environment.h"
+#include "comm/library_versions.h"
 
 namespace trireme {
 namespace {
@@ -70,6 +71,17 @@ void MpiSession::KeepUntilSent(std::unique_ptr<char[]> bytes, std::vector<MPI_Re
         "MPI_Testall");
     sending = done != 0 ? sending_.erase(sending) : std::next(sending);
   }
+}
+
+std::string MpiVersion() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  if (MPI_Get_library_version(text.data(), &length) != MPI_SUCCESS) {
+    return "unknown";
+  }
+  // "Open MPI v4.1.4, package: ...": what follows the version tells who built it.
+  const std::string version(text.data());
+  return version.substr(0, version.find_first_of(",\n"));
 }
 
 }  // namespace trireme

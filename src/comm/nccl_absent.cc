@@ -1,4 +1,5 @@
 #include "base/error.h"
+#include "comm/library_versions.h"
 #include "comm/nccl_communicator.h"
 
 namespace trireme {
@@ -11,5 +12,7 @@ std::unique_ptr<Communicator> MakeNcclCommunicator(std::unique_ptr<Communicator>
                                                    NcclAlone /*alone*/) {
   Fail("this program was not built with NCCL (TRIREME_NCCL)");
 }
+
+std::string NcclVersion() { return ""; }
 
 }  // namespace trireme

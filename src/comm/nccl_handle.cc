@@ -1,5 +1,9 @@
 #include "comm/nccl_handle.h"
 
+#include <fmt/format.h>
+
+#include "comm/library_versions.h"
+
 namespace trireme {
 
 ncclDataType_t NcclTypeOf(DType dtype) {
@@ -26,6 +30,14 @@ ncclDataType_t NcclTypeOf(DType dtype) {
 
 void CheckNccl(ncclResult_t status, const char* what) {
   Require(status == ncclSuccess, "{}: {} ({})", what, ncclGetErrorString(status), ncclGetLastError(nullptr));
+}
+
+std::string NcclVersion() {
+  int version = 0;
+  if (ncclGetVersion(&version) != ncclSuccess) {
+    return "unknown";
+  }
+  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
 }  // namespace trireme

@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "device/device.h"
+#include "device/gpu_info.h"
 
 namespace trireme {
 
@@ -8,5 +9,7 @@ std::unique_ptr<Device> MakeCudaDevice(const DeviceOptions&) {
 }
 
 int CudaDeviceCount() { return 0; }
+
+CudaFacts DescribeCuda() { return {}; }
 
 }  // namespace trireme

@@ -43,13 +43,15 @@ find_package(CUDNN 9.14)
 target_sources(trireme_device PRIVATE
   cuda/activation.cu cuda/architectures.cc cuda/architectures.cu cuda/attention_plain.cu
   cuda/attention_plain_backward.cu cuda/cross_entropy.cu cuda/cuda_check.cc cuda/cuda_context.cc cuda/cuda_device.cc
-  cuda/cuda_ops.cc cuda/decode_attention.cu cuda/elementwise.cu cuda/embedding.cu cuda/matmul_choices.cc
+  cuda/cuda_info.cc cuda/cuda_ops.cc cuda/decode_attention.cu cuda/elementwise.cu cuda/embedding.cu cuda/matmul_choices.cc
   cuda/matmul_cublaslt.cc cuda/norm.cu cuda/optimizer.cu cuda/quantize.cu cuda/recorded_launches.cc cuda/reduce.cu
   cuda/rotary.cu)
 string(REPLACE "-real" "" architectures "${CMAKE_CUDA_ARCHITECTURES}")
 list(JOIN architectures ", " architectures)
 set_source_files_properties(cuda/architectures.cc PROPERTIES COMPILE_DEFINITIONS
   "TRIREME_CUDA_ARCHITECTURES=\"${architectures}\"")
+set_source_files_properties(cuda/cuda_info.cc PROPERTIES COMPILE_DEFINITIONS
+  "TRIREME_CUDA_ARCHITECTURES=\"${architectures}\";TRIREME_CUDNN_VERSION=\"${CUDNN_VERSION}\"")
 # What `trireme --version` says of the device.
 set(about "CUDA ${CUDAToolkit_VERSION_MAJOR}.${CUDAToolkit_VERSION_MINOR} for ${architectures}")
 if(CUDNN_FOUND)

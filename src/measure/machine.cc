@@ -1,0 +1,159 @@
+#include "measure/machine.h"
+
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <sys/utsname.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/platform.h"
+#include "comm/library_versions.h"
+#include "device/cpu/cpu_level.h"
+#include "device/device.h"
+#include "device/host_memory.h"
+#include "measure/cpu_model.h"
+#include "measure/missing.h"
+
+namespace trireme {
+namespace {
+
+// The value of a line "KEY=value" or "Key:   value", without quotes; empty where there is none.
+std::string ValueIn(const std::string& path, const std::string& key) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with(key) && line.size() > key.size() && (line[key.size()] == '=' || line[key.size()] == ':')) {
+      std::string value = line.substr(key.size() + 1);
+      value.erase(0, value.find_first_not_of(" \t\""));
+      value.erase(value.find_last_not_of(" \t\"") + 1);
+      return value;
+    }
+  }
+  return "";
+}
+
+std::int64_t KilobytesIn(const std::string& path, const std::string& key) {
+  std::int64_t kilobytes = 0;
+  std::istringstream(ValueIn(path, key)) >> kilobytes;
+  return kilobytes;
+}
+
+SystemFacts DescribeSystem(const std::string& root) {
+  SystemFacts facts;
+  utsname names{};
+  if (uname(&names) == 0) {
+    facts.host = names.nodename;
+    facts.kernel = std::string(names.sysname) + " " + names.release;
+    facts.architecture = names.machine;
+  }
+  facts.system = ValueIn(root + "/etc/os-release", "PRETTY_NAME");
+  return facts;
+}
+
+CpuFacts DescribeCpu(const std::string& root) {
+  CpuFacts facts{.model = CpuModel(root), .level = std::string(NameOf(ChosenCpuLevel())), .cores = ReadHostCores(root)};
+  for (const CpuLevel level : CpuLevels()) {
+    facts.levels.emplace_back(NameOf(level));
+  }
+  return facts;
+}
+
+// "always [madvise] never" has its choice in brackets.
+std::string ChosenOf(const std::string& path) {
+  std::string line;
+  std::ifstream file(path);
+  std::getline(file, line);
+  const std::size_t begin = line.find('[');
+  const std::size_t end = line.find(']', begin);
+  return begin == std::string::npos || end == std::string::npos ? "" : line.substr(begin + 1, end - begin - 1);
+}
+
+MemoryFacts DescribeMemory(const std::string& root) {
+  const std::string meminfo = root + "/proc/meminfo";
+  MemoryFacts facts{.machine_bytes = KilobytesIn(meminfo, "MemTotal") * 1024,
+                    .usable_bytes = HostMemoryBytes(root),
+                    .available_bytes = KilobytesIn(meminfo, "MemAvailable") * 1024,
+                    .page_bytes = PageBytes(),
+                    .transparent_huge_pages = ChosenOf(root + "/sys/kernel/mm/transparent_hugepage/enabled"),
+                    .huge_pages = KilobytesIn(meminfo, "HugePages_Total")};
+  struct statvfs shared {};
+  if (statvfs((root + "/dev/shm").c_str(), &shared) == 0) {
+    facts.shared_bytes = static_cast<std::int64_t>(shared.f_blocks * shared.f_frsize);
+    facts.shared_free_bytes = static_cast<std::int64_t>(shared.f_bavail * shared.f_frsize);
+  }
+  return facts;
+}
+
+Limit ReadLimit(const std::string& name, const std::string& flag, __rlimit_resource resource) {
+  Limit limit{.name = name, .flag = flag};
+  rlimit values{};
+  if (getrlimit(resource, &values) == 0) {
+    limit.soft = values.rlim_cur == RLIM_INFINITY ? -1 : static_cast<std::int64_t>(values.rlim_cur);
+    limit.hard = values.rlim_max == RLIM_INFINITY ? -1 : static_cast<std::int64_t>(values.rlim_max);
+  }
+  return limit;
+}
+
+// GPUs that the driver lists, for builds that cannot ask CUDA.
+void AddGpusOfDriver(CudaFacts& facts, const std::string& root) {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(root + "/proc/driver/nvidia/gpus", ignored)) {
+    const std::string name = ValueIn(entry.path().string() + "/information", "Model");
+    facts.gpus.push_back({.name = name.empty() ? "NVIDIA GPU" : name});
+  }
+}
+
+}  // namespace
+
+MachineReport DescribeMachine(const std::string& root) {
+  MachineReport report{
+      .program = TRIREME_VERSION,
+      .system = DescribeSystem(root),
+      .cpu = DescribeCpu(root),
+      .memory = DescribeMemory(root),
+      .limits = {ReadLimit("open files", "-n", RLIMIT_NOFILE), ReadLimit("locked memory, bytes", "-l", RLIMIT_MEMLOCK),
+                 ReadLimit("processes and threads", "-u", RLIMIT_NPROC)},
+      .cuda = DescribeCuda()};
+  if (!report.cuda.built) {
+    AddGpusOfDriver(report.cuda, root);
+  }
+  report.threads = ThreadsPerRank(report.cpu.cores, 1);
+  report.device = MakeCpuDevice({.threads = 1})->description();
+  if (const auto usable = std::find_if(report.cuda.gpus.begin(), report.cuda.gpus.end(),
+                                       [](const GpuFacts& gpu) { return gpu.built_for; });
+      usable != report.cuda.gpus.end()) {
+    report.device = usable->name;
+  }
+  report.libraries = {{"compiler", TRIREME_COMPILER},
+                      {"MPI", MpiVersion()},
+                      {"CUDA", report.cuda.toolkit},
+                      {"cuDNN", report.cuda.cudnn},
+                      {"NCCL", NcclVersion()}};
+  report.missing = FindMissing(report, root);
+  return report;
+}
+
+void MeasureMachine(MachineReport& report) {
+  // The largest products of a step of 2,048 tokens, 1,024 wide.
+  constexpr ProductShape kShape{.m = 2048, .n = 4096, .k = 1024};
+  const std::unique_ptr<Device> device = MakeCpuDevice({.threads = report.threads});
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    report.products.push_back({.engine = device->description(),
+                               .dtype = std::string(Name(dtype)),
+                               .shape = kShape,
+                               .threads = report.threads,
+                               .gflops = MeasureProduct(*device, kShape, dtype) * 1e-9,
+                               .chosen = true});
+  }
+  // Beyond the caches of most machines, within the memory of all.
+  constexpr std::int64_t kBytes = 128 << 20;
+  report.copies.push_back(MeasureCopy(kBytes, 1));
+  if (report.threads > 1) {
+    report.copies.push_back(MeasureCopy(kBytes, report.threads));
+  }
+}
+
+}  // namespace trireme

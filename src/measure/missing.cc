@@ -1,0 +1,114 @@
+#include "measure/missing.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+namespace trireme {
+namespace {
+
+constexpr std::int64_t kLeastSharedBytes = 256LL << 20;
+constexpr std::int64_t kLeastOpenFiles = 1024;
+
+bool InPath(const std::string& program) {
+  const char* const path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "" : path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    if (access((folder + "/" + program).c_str(), X_OK) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool IsFedoraLike(const std::string& root) {
+  std::ifstream file(root + "/etc/os-release");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("ID") &&
+        (line.find("rhel") != std::string::npos || line.find("fedora") != std::string::npos)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+struct Names {
+  const char* debian;
+  const char* fedora;
+};
+
+std::string Install(const std::string& root, const Names& names) {
+  return IsFedoraLike(root) ? fmt::format("sudo dnf install {}", names.fedora)
+                            : fmt::format("sudo apt-get install {}", names.debian);
+}
+
+bool Has(const MachineReport& report, const std::string& library) {
+  for (const Library& each : report.libraries) {
+    if (each.name == library) {
+      return !each.version.empty();
+    }
+  }
+  return false;
+}
+
+void LookAtPrograms(const MachineReport& report, const std::string& root, std::vector<Missing>& missing) {
+  if (!Has(report, "MPI")) {
+    missing.push_back(
+        {"MPI, for ranks on several machines: this program was built without it",
+         Install(root, {"libopenmpi-dev openmpi-bin", "openmpi-devel"}) + " && cmake --workflow --preset cpu"});
+  } else if (!InPath("mpirun") && !InPath("srun")) {
+    missing.push_back({"mpirun or srun, for ranks on several machines", Install(root, {"openmpi-bin", "openmpi"})});
+  }
+  if (!InPath("gdb")) {
+    missing.push_back({"gdb, for the stacks of ranks that stand still", Install(root, {"gdb", "gdb"})});
+  }
+}
+
+void LookAtGpus(const MachineReport& report, std::vector<Missing>& missing) {
+  if (!report.cuda.built && !report.cuda.gpus.empty()) {
+    missing.push_back(
+        {fmt::format("CUDA: this machine has {} GPUs, and this program was built without it", report.cuda.gpus.size()),
+         "cmake --workflow --preset cuda"});
+  }
+  for (const GpuFacts& gpu : report.cuda.gpus) {
+    if (report.cuda.built && !gpu.built_for) {
+      missing.push_back({fmt::format("kernels for {}, of compute capability {}.{}: this program was built for {}",
+                                     gpu.name, gpu.capability / 10, gpu.capability % 10, report.cuda.architectures),
+                         fmt::format("cmake --preset cuda -DCMAKE_CUDA_ARCHITECTURES={} && cmake --build build/cuda",
+                                     gpu.capability)});
+    }
+  }
+}
+
+void LookAtLimits(const MachineReport& report, std::vector<Missing>& missing) {
+  if (report.memory.shared_bytes > 0 && report.memory.shared_bytes < kLeastSharedBytes) {
+    missing.push_back({fmt::format("shared memory: /dev/shm holds {} MB, and MPI keeps its buffers there",
+                                   report.memory.shared_bytes >> 20),
+                       "sudo mount -o remount,size=1G /dev/shm (in Docker: docker run --shm-size=1g)"});
+  }
+  for (const Limit& limit : report.limits) {
+    if (limit.flag == "-n" && limit.soft >= 0 && limit.soft < kLeastOpenFiles) {
+      missing.push_back({fmt::format("open files: {} are few for many ranks and shards", limit.soft),
+                         fmt::format("ulimit -n {}", kLeastOpenFiles)});
+    }
+  }
+  if (report.memory.transparent_huge_pages == "never") {
+    missing.push_back({"huge pages: the kernel gives none, so large tensors cost more address translation",
+                       "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"});
+  }
+}
+
+}  // namespace
+
+std::vector<Missing> FindMissing(const MachineReport& report, const std::string& root) {
+  std::vector<Missing> missing;
+  LookAtPrograms(report, root, missing);
+  LookAtGpus(report, missing);
+  LookAtLimits(report, missing);
+  return missing;
+}
+
+}  // namespace trireme

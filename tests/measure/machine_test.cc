@@ -1,0 +1,144 @@
+#include "measure/machine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "measure/cpu_model.h"
+#include "measure/missing.h"
+#include "message_of.h"
+
+namespace trireme {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::MessageOf;
+
+// A folder that stands for the root of a machine.
+class Machine : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = ::testing::TempDir() + "trireme_machine_" + std::to_string(::getpid());
+    std::filesystem::remove_all(root_);
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+  void Write(const std::string& path, const std::string& text) const {
+    std::filesystem::create_directories(std::filesystem::path(root_ + path).parent_path());
+    std::ofstream(root_ + path) << text << '\n';
+  }
+  std::string root_;
+};
+
+TEST_F(Machine, IsDescribedFromItsFiles) {
+  Write("/etc/os-release", "NAME=\"Debian\"\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"");
+  Write("/proc/meminfo", "MemTotal:  1000 kB\nMemAvailable:   500 kB\nHugePages_Total:  3");
+  Write("/proc/cpuinfo", "processor\t: 0\nmodel name\t: A Fast One\nmodel name\t: another\n");
+  Write("/proc/self/status", "Cpus_allowed_list:\t2-3");
+  Write("/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never");
+  const MachineReport report = DescribeMachine(root_);
+  EXPECT_FALSE(report.program.empty());
+  EXPECT_EQ(report.system.system, "Debian GNU/Linux 12 (bookworm)");
+  EXPECT_EQ(report.cpu.model, "A Fast One");
+  EXPECT_EQ(report.cpu.cores.cores(), 2);
+  EXPECT_THAT(report.cpu.levels, ::testing::Contains(report.cpu.level));
+  EXPECT_EQ(report.memory.machine_bytes, 1024000);
+  EXPECT_EQ(report.memory.available_bytes, 512000);
+  EXPECT_EQ(report.memory.huge_pages, 3);
+  EXPECT_EQ(report.memory.transparent_huge_pages, "madvise");
+  EXPECT_TRUE(report.products.empty());
+  EXPECT_THAT(MachineText(report), HasSubstr("processors 2-3 of 2"));
+}
+
+TEST_F(Machine, ArmProcessorsHaveNames) {
+  Write("/proc/cpuinfo", "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n");
+  EXPECT_EQ(CpuModel(root_), "Arm Neoverse-N1");
+  Write("/proc/cpuinfo", "CPU implementer\t: 0x99\nCPU part\t: 0x7\n");
+  EXPECT_EQ(CpuModel(root_), "ARM implementer 0x99, part 0x7");
+  Write("/proc/cpuinfo", ":\n\n  :x");
+  EXPECT_EQ(CpuModel(root_), "unknown");
+}
+
+TEST_F(Machine, GpusOfTheDriverAreNamedWhereCudaIsNotBuilt) {
+  Write("/proc/driver/nvidia/gpus/0000:01:00.0/information", "Model: \t\t NVIDIA A100\nIRQ: 7");
+  const MachineReport report = DescribeMachine(root_);
+  if (!report.cuda.built) {
+    ASSERT_EQ(report.cuda.gpus.size(), 1U);
+    EXPECT_EQ(report.cuda.gpus[0].name, "NVIDIA A100");
+    EXPECT_THAT(MachineText(report), HasSubstr("NVIDIA A100, not usable: built without CUDA"));
+    EXPECT_THAT(MachineText(report), HasSubstr("cmake --workflow --preset cuda"));
+  }
+}
+
+TEST_F(Machine, WhatIsMissingComesWithACommand) {
+  MachineReport report;
+  report.libraries = {{"MPI", ""}};
+  report.memory.shared_bytes = 64 << 20;
+  report.memory.transparent_huge_pages = "never";
+  report.limits = {{.name = "open files", .flag = "-n", .soft = 256, .hard = 4096}};
+  report.cuda = {.built = true, .architectures = "80, 90", .gpus = {{.name = "B200", .capability = 100}}};
+  Write("/etc/os-release", "ID=debian");
+  std::string all;
+  for (const Missing& missing : FindMissing(report, root_)) {
+    EXPECT_FALSE(missing.command.empty()) << missing.what;
+    all += missing.what + "\n" + missing.command + "\n";
+  }
+  EXPECT_THAT(all, HasSubstr("apt-get install libopenmpi-dev"));
+  EXPECT_THAT(all, HasSubstr("/dev/shm holds 64 MB"));
+  EXPECT_THAT(all, HasSubstr("ulimit -n 1024"));
+  EXPECT_THAT(all, HasSubstr("B200, of compute capability 10.0: this program was built for 80, 90"));
+  EXPECT_THAT(all, HasSubstr("transparent_hugepage"));
+  Write("/etc/os-release", "ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"");
+  EXPECT_THAT(FindMissing(report, root_)[0].command, HasSubstr("dnf install openmpi-devel"));
+}
+
+TEST_F(Machine, NothingIsMissingWhereAllIsThere) {
+  MachineReport report;
+  report.libraries = {{"MPI", "Open MPI"}};
+  report.memory = {.transparent_huge_pages = "always", .shared_bytes = 1LL << 30};
+  report.limits = {{.name = "open files", .flag = "-n", .soft = -1}};
+  report.cuda = {.built = true, .gpus = {{.name = "H200", .built_for = true}}};
+  for (const Missing& missing : FindMissing(report, root_)) {
+    EXPECT_THAT(missing.what, ::testing::AnyOf(HasSubstr("gdb"), HasSubstr("mpirun"))) << missing.what;
+  }
+}
+
+TEST_F(Machine, JsonHoldsWhatTheScreenShows) {
+  MachineReport report = DescribeMachine();
+  const nlohmann::json quick = nlohmann::json::parse(MachineJson(report));
+  for (const char* const key : {"trireme", "host", "system", "kernel", "architecture", "device", "threads", "cpu",
+                                "memory", "cuda", "limits", "libraries", "missing"}) {
+    EXPECT_TRUE(quick.contains(key)) << key;
+  }
+  EXPECT_FALSE(quick.contains("products"));
+  EXPECT_EQ(quick["cpu"]["level"], report.cpu.level);
+  EXPECT_EQ(quick["limits"].size(), 3U);
+  report.products.push_back({.engine = "x", .dtype = "bf16", .shape = {1, 2, 3}, .threads = 2, .gflops = 7});
+  report.copies.push_back({.bytes = 5, .threads = 1, .gigabytes_per_second = 9});
+  const nlohmann::json whole = nlohmann::json::parse(MachineJson(report));
+  EXPECT_EQ(whole["products"][0]["gflops"], 7);
+  EXPECT_EQ(whole["copies"][0]["gigabytes_per_second"], 9);
+  EXPECT_THAT(MachineText(report), HasSubstr("7 GFLOP/s  x (not used)"));
+}
+
+TEST(Rates, ArePositive) {
+  const std::unique_ptr<Device> device = MakeCpuDevice({.threads = 1});
+  EXPECT_GT(MeasureProduct(*device, {.m = 32, .n = 32, .k = 32}, DType::kFloat32), 0);
+  EXPECT_GT(MeasureProduct(*device, {.m = 32, .n = 32, .k = 32}, DType::kBFloat16), 0);
+  const CopyRate copies = MeasureCopy(1 << 16, 2);
+  EXPECT_EQ(copies.threads, 2);
+  EXPECT_GT(copies.gigabytes_per_second, 0);
+}
+
+TEST(Rates, OfNothingAreRefused) {
+  const std::unique_ptr<Device> device = MakeCpuDevice({.threads = 1});
+  EXPECT_THAT(MessageOf([&] { MeasureProduct(*device, {.m = 0, .n = 1, .k = 1}, DType::kFloat32); }),
+              HasSubstr("cannot measure a product of 0 x 1 x 1"));
+  EXPECT_THAT(MessageOf([] { MeasureCopy(1, 0); }), HasSubstr("by 0 threads"));
+}
+
+}  // namespace
+}  // namespace trireme
