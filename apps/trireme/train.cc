@@ -16,6 +16,7 @@
 #include "comm/rank_runner.h"
 #include "data/tokenizer_folder.h"
 #include "device/host_memory.h"
+#include "measure/chosen_engines.h"
 #include "measure/machine.h"
 #include "report/run_reporter.h"
 #include "run/run_config.h"
@@ -236,6 +237,8 @@ int TrainCommand::Run() const {
   const DeviceOptions device{.kind = config.train.device,
                              .threads = config.train.threads,
                              .pin = config.train.pin,
+                             .engines = FixedEnginesOf(config.train.engine, config.train.deterministic),
+                             .choose_engines = EngineChooser(config.train.engine, config.train.deterministic),
                              .deterministic = config.train.deterministic,
                              .tf32 = config.train.dtype == "tf32"};
   try {

@@ -98,4 +98,13 @@ RankPlacement PlaceProcesses(const HostCores& cores, const DeviceOptions& option
   return first;
 }
 
+std::string FromFirstProcess(const std::string& text) {
+  std::int64_t length = static_cast<std::int64_t>(text.size());
+  CheckMpi(MPI_Bcast(&length, 1, MPI_INT64_T, 0, MPI_COMM_WORLD), "MPI_Bcast");
+  std::string shared = text;
+  shared.resize(static_cast<std::size_t>(length));
+  CheckMpi(MPI_Bcast(shared.data(), static_cast<int>(length), MPI_CHAR, 0, MPI_COMM_WORLD), "MPI_Bcast");
+  return shared;
+}
+
 }  // namespace trireme

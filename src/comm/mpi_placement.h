@@ -2,6 +2,8 @@
 // same machine.
 #pragma once
 
+#include <string>
+
 #include "comm/rank_placement.h"
 
 namespace trireme {
@@ -10,5 +12,8 @@ namespace trireme {
 // that bound the processes of a machine to different masks is left to it: this process is then not bound any further.
 // The placement is that of one rank, number 0.
 RankPlacement PlaceProcesses(const HostCores& cores, const DeviceOptions& options);
+
+// The text that rank 0 gives, on every rank; a collective over all processes.
+std::string FromFirstProcess(const std::string& text);
 
 }  // namespace trireme

@@ -15,6 +15,10 @@ void RunBody(MpiSession& session, MpiCommunicator& processes, const DeviceOption
   const RankPlacement placement = PlaceProcesses(ReadHostCores(), options);
   rank_options.threads = placement.threads;
   BindThisThread(placement.of_rank(0));
+  if (options.choose_engines) {
+    const bool first = session.world_rank() == 0;
+    rank_options.engines = FromFirstProcess(first ? options.choose_engines(placement.threads) : "");
+  }
   const std::unique_ptr<Device> device = MakeDevice(rank_options);
   if (device->is_host() || !NcclCanConnect(processes)) {
     MpiCommunicator world(session, *device);

@@ -52,6 +52,7 @@ void RunThreadRanks(int ranks, const DeviceOptions& options, const std::function
   Require(ranks >= 1, "cannot run {} ranks", ranks);
   const RankPlacement placement = PlaceRanks(ReadHostCores(), ranks, options);
   ThreadWorld world(ranks, placement.cores_suffice ? WaitStyle::kSpinFirst : WaitStyle::kSleep);
+  const std::string engines = options.choose_engines ? options.choose_engines(placement.threads) : options.engines;
   const int gpus = options.kind == "cpu" ? 0 : CudaDeviceCount();
   const bool own_gpu = ranks > 1 && ranks <= gpus && NcclIsBuilt();
   {
@@ -61,6 +62,7 @@ void RunThreadRanks(int ranks, const DeviceOptions& options, const std::function
       // Without NCCL ranks reach each other's memory directly, which takes one GPU for all of them.
       rank_options.local_rank = gpus > 0 && !own_gpu ? 0 : rank;
       rank_options.threads = placement.threads;
+      rank_options.engines = engines;
       const ThreadRank self = {world, rank, rank_options, own_gpu, placement.of_rank(rank)};
       try {
         threads.emplace_back([self, &body] { RunRank(self, body); });

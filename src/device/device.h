@@ -81,11 +81,14 @@ inline constexpr int kToHostLane = 3;
 inline constexpr int kFirstMessageLane = 4;
 
 struct DeviceOptions {
-  std::string kind = "auto";   // auto | cpu | cuda
-  int local_rank = 0;          // rank within its machine: chooses the GPU, modulo their number
-  int threads = 1;             // OpenMP threads of a CPU device; where ranks are started 0: their part of the cores
-  std::string pin = "none";    // none | auto | cores: how ranks are bound to cores (device/pinning.h)
-  std::string engines;         // a CPU's engines of products (cpu/product/engine_choice.h); empty: the fixed table
+  std::string kind = "auto";  // auto | cpu | cuda
+  int local_rank = 0;         // rank within its machine: chooses the GPU, modulo their number
+  int threads = 1;            // OpenMP threads of a CPU device; where ranks are started 0: their part of the cores
+  std::string pin = "none";   // none | auto | cores: how ranks are bound to cores (device/pinning.h)
+  std::string engines;        // a CPU's engines of products (cpu/product/engine_choice.h); empty: the fixed table
+  // Where ranks are started: gives `engines` once for all of them, on one rank, with the threads of each. A device that
+  // was given one takes over the engines of a checkpoint (ReadChoices), other devices keep their own.
+  std::function<std::string(int threads)> choose_engines;
   bool deterministic = false;  // a GPU: equal bits from equal runs, at some cost
   bool tf32 = false;           // a GPU: fp32 products with operands rounded to 10 bits of mantissa
 };

@@ -13,8 +13,10 @@
 #include "base/platform.h"
 #include "comm/library_versions.h"
 #include "device/cpu/cpu_level.h"
+#include "device/cpu/product/engine_choice.h"
 #include "device/device.h"
 #include "device/host_memory.h"
+#include "measure/chosen_engines.h"
 #include "measure/cpu_model.h"
 #include "measure/missing.h"
 
@@ -127,6 +129,7 @@ MachineReport DescribeMachine(const std::string& root) {
       usable != report.cuda.gpus.end()) {
     report.device = usable->name;
   }
+  report.engines = RememberedEngines(report.threads);
   report.libraries = {{"compiler", TRIREME_COMPILER},
                       {"MPI", MpiVersion()},
                       {"CUDA", report.cuda.toolkit},
@@ -137,16 +140,16 @@ MachineReport DescribeMachine(const std::string& root) {
 }
 
 void MeasureMachine(MachineReport& report) {
-  // The largest products of a step of 2,048 tokens, 1,024 wide.
-  constexpr ProductShape kShape{.m = 2048, .n = 4096, .k = 1024};
-  const std::unique_ptr<Device> device = MakeCpuDevice({.threads = report.threads});
-  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
-    report.products.push_back({.engine = device->description(),
-                               .dtype = std::string(Name(dtype)),
-                               .shape = kShape,
+  const std::vector<EngineSpeed> speeds = MeasureEngineSpeeds(ChosenCpuLevel(), report.threads);
+  const EngineTable chosen = FastestEngines(speeds);
+  report.engines = chosen.ToString();
+  for (const EngineSpeed& speed : speeds) {
+    const ProductEngine used = speed.operands == DType::kFloat32 ? chosen.fp32 : chosen.bf16;
+    report.products.push_back({.engine = std::string(NameOf(speed.engine)),
+                               .dtype = std::string(Name(speed.operands)),
                                .threads = report.threads,
-                               .gflops = MeasureProduct(*device, kShape, dtype) * 1e-9,
-                               .chosen = true});
+                               .gflops = speed.flops_per_second * 1e-9,
+                               .chosen = speed.engine == used});
   }
   // Beyond the caches of most machines, within the memory of all.
   constexpr std::int64_t kBytes = 128 << 20;

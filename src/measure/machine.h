@@ -67,7 +67,7 @@ struct MachineReport {
   std::vector<Missing> missing;
   std::string device;   // what `train.device = "auto"` takes
   int threads = 1;      // of one rank alone
-  std::string engines;  // that multiply, by type
+  std::string engines;  // that multiply, by type; empty: the first run measures and remembers them
   // Measured; empty unless MeasureMachine filled them in.
   std::vector<ProductRate> products;
   std::vector<CopyRate> copies;

@@ -101,9 +101,7 @@ std::string MachineText(const MachineReport& report) {
           LibraryRows(report.libraries);
   text += Row("will use", fmt::format("{}, {} thread{} for one rank, divided among more", report.device, report.threads,
                                       report.threads == 1 ? "" : "s"));
-  if (!report.engines.empty()) {
-    text += Row("engines", report.engines);
-  }
+  text += Row("engines", report.engines.empty() ? "measured and remembered by the first run" : report.engines);
   text += RateRows(report);
   for (const Missing& missing : report.missing) {
     text += Row("missing", missing.what) + Row("", "  " + missing.command);

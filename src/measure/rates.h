@@ -19,7 +19,7 @@ struct ProductShape {
 struct ProductRate {
   std::string engine;  // what multiplied
   std::string dtype;   // of the operands
-  ProductShape shape;
+  ProductShape shape;  // zeros: the mean over shapes of training steps
   int threads = 1;
   double gflops = 0;
   bool chosen = false;  // runs of this type use it

@@ -195,10 +195,13 @@ std::vector<RecipeKey> TrainKeys() {
           [](Config & c) -> auto& { return c.train.threads; }, 0, 4096),
       Text("train.pin", "bind CPU ranks to cores; auto: on several NUMA nodes that no other job of Trireme uses",
            [](Config & c) -> auto& { return c.train.pin; }, {"auto", "none", "cores"}),
+      Text("train.engine",
+           "of CPU products; auto: the fastest here, measured once per machine; deterministic runs: packed",
+           [](Config & c) -> auto& { return c.train.engine; }, {"auto", "packed", "onednn", "openblas"}),
       Text("train.attention", "flash: never stores the scores", [](Config & c) -> auto& { return c.train.attention; },
            {"flash"}),
       Flag(
-          "train.deterministic", "GPU: equal bits from run to run at some cost; the CPU always is",
+          "train.deterministic", "equal bits from run to run: slower kernels on GPUs, the fixed engines on CPUs",
           [](Config & c) -> auto& { return c.train.deterministic; }),
       Flag(
           "train.graphs", "GPUs, without dropout: record kernels that meet no other rank once and start them together",

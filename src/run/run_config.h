@@ -47,8 +47,9 @@ struct TrainConfig {
   std::int64_t samples = 0;  // when given: steps follow from it
   std::int64_t tokens = 0;   // likewise
   std::string device = "auto";
-  int threads = 0;           // OpenMP threads per rank of a CPU device; 0: cores / ranks on the machine
-  std::string pin = "auto";  // auto | none | cores
+  int threads = 0;              // OpenMP threads per rank of a CPU device; 0: cores / ranks on the machine
+  std::string pin = "auto";     // auto | none | cores
+  std::string engine = "auto";  // of CPU products: auto | packed | onednn | openblas
   std::string attention = "flash";
   bool deterministic = false;
   bool graphs = true;

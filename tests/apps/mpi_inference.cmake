@@ -4,7 +4,7 @@ file(REMOVE_RECURSE ${FOLDER})
 file(MAKE_DIRECTORY ${FOLDER})
 file(WRITE ${FOLDER}/recipe.toml [[
 model = { family = "llama", layers = 2, hidden = 32, heads = 4, kv_heads = 2, vocabulary = 256, sequence = 32 }
-train = { steps = 3, device = "cpu" }
+train = { steps = 3, device = "cpu", engine = "packed" }
 ]])
 
 # Runs a command line in the folder; its standard output is in `result`.

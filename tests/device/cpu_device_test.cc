@@ -76,14 +76,25 @@ TEST(CpuDevice, DevicesOfSeveralThreadsDoNotDisturbEachOther) {
   }
 }
 
-TEST(CpuDevice, RepeatCallsTheWorkEveryTimeAndThereAreNoChoices) {
+TEST(CpuDevice, RepeatCallsTheWorkEveryTime) {
   const auto cpu = CpuForTest();
   int calls = 0;
   for (int i = 0; i < 3; ++i) {
     cpu->Repeat(1, [&] { ++calls; });
   }
   EXPECT_EQ(calls, 3);
-  EXPECT_EQ(cpu->choices(), "");
+}
+
+TEST(CpuDevice, TakesOverTheEnginesOfACheckpointWhereEnginesAreChosen) {
+  const std::string packed = "engines fp32=packed bf16=packed\n";
+  const std::string widened = "engines fp32=packed bf16=widened\n";
+  const auto fixed = MakeCpuDevice({.threads = 1});
+  EXPECT_EQ(fixed->choices(), packed);
+  fixed->ReadChoices(widened);
+  EXPECT_EQ(fixed->choices(), packed);
+  const auto chosen = MakeCpuDevice({.threads = 1, .choose_engines = [](int) { return ""; }});
+  chosen->ReadChoices("another library's line\n" + widened);
+  EXPECT_EQ(chosen->choices(), widened);
 }
 
 }  // namespace

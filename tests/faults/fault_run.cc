@@ -38,6 +38,7 @@ global = 4
 steps = 12
 device = "cpu"
 threads = 1
+engine = "packed"
 [data]
 source = "synthetic"
 [checkpoint]

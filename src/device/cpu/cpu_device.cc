@@ -1,14 +1,35 @@
 #include "device/cpu/cpu_device.h"
 
+#include <fmt/format.h>
+
 #include <cstring>
+#include <sstream>
+#include <string_view>
 
 #include "base/error.h"
 #include "device/host_memory.h"
 
 namespace trireme {
+namespace {
+
+constexpr std::string_view kEnginesLine = "engines ";
+
+}  // namespace
 
 CpuDevice::CpuDevice(const DeviceOptions& options)
-    : ops_(MakeCpuOps(ChosenCpuLevel(), options.threads, EngineTable::Parse(options.engines))) {}
+    : ops_(MakeCpuOps(ChosenCpuLevel(), options.threads, EngineTable::Parse(options.engines))),
+      engines_were_chosen_(static_cast<bool>(options.choose_engines)) {}
+
+std::string CpuDevice::choices() const { return fmt::format("{}{}\n", kEnginesLine, ops_->engines().ToString()); }
+
+void CpuDevice::ReadChoices(const std::string& lines) {
+  std::istringstream text(lines);
+  for (std::string line; engines_were_chosen_ && std::getline(text, line);) {
+    if (line.starts_with(kEnginesLine)) {
+      ops_->set_engines(EngineTable::Parse(line.substr(kEnginesLine.size())));
+    }
+  }
+}
 
 void CpuDevice::CopyToHost(void* host, const void* device, std::int64_t bytes) {
   if (bytes > 0) {

@@ -23,10 +23,14 @@ class CpuDevice final : public Device {
   Ops& ops() override { return *ops_; }
   std::int64_t internal_bytes() const override { return ops_->internal_bytes(); }
   std::int64_t memory_bytes() const override;
+  // The engines of products: "engines fp32=packed bf16=onednn".
+  std::string choices() const override;
+  void ReadChoices(const std::string& lines) override;
   double peak_flops(DType) const override { return 0; }
 
  private:
   std::unique_ptr<HostOps> ops_;
+  bool engines_were_chosen_;
 };
 
 }  // namespace trireme

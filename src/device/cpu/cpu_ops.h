@@ -19,7 +19,13 @@ namespace trireme {
 class HostOps : public Ops {
  public:
   HostOps(CpuLevel level, int threads, const EngineTable& engines)
-      : threads_(threads), level_(level), matmul_(MakeMatmulEngine(level, threads, engines)), bf16_kernel_(Bf16Kernel(level)) {}
+      : threads_(threads), level_(level), bf16_kernel_(Bf16Kernel(level)) {
+    set_engines(engines);
+  }
+
+  // Of products, as this machine can run them.
+  const EngineTable& engines() const { return engines_; }
+  void set_engines(const EngineTable& engines);
 
   // "cpu (avx512, packed)"
   std::string description() const;
@@ -40,6 +46,7 @@ class HostOps : public Ops {
 
   int threads_;
   CpuLevel level_;
+  EngineTable engines_;
   std::unique_ptr<MatmulEngine> matmul_;
   ProductKernel bf16_kernel_;  // of attention
   Scratch scratch_;

@@ -8,6 +8,11 @@ namespace trireme {
 
 std::string HostOps::description() const { return fmt::format("cpu ({}, {})", NameOf(level_), matmul_->name()); }
 
+void HostOps::set_engines(const EngineTable& engines) {
+  engines_ = RunnableEngines(engines, level_);
+  matmul_ = MakeMatmulEngine(level_, threads_, engines_);
+}
+
 std::int64_t HostOps::internal_bytes() const {
   return scratch_.bytes() + matmul_->internal_bytes() +
          static_cast<std::int64_t>((wide_a_.capacity() + wide_b_.capacity()) * sizeof(BFloat16)) +

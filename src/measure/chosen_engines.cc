@@ -1,0 +1,117 @@
+#include "measure/chosen_engines.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "base/checksum.h"
+#include "base/error.h"
+#include "device/cpu/product/engine_choice.h"
+#include "measure/cpu_model.h"
+
+namespace trireme {
+namespace {
+
+// Changes when engines or their measurement do.
+constexpr int kMeasurement = 1;
+
+// Everything that the choice depends on, in words.
+std::string KeyOf(CpuLevel level, int threads) {
+  std::string key = fmt::format("trireme {} measurement {}, {}, level {}, {} threads", TRIREME_VERSION, kMeasurement,
+                                CpuModel(), NameOf(level), threads);
+  for (const ProductEngine engine : {ProductEngine::kOnednn, ProductEngine::kOpenblas}) {
+    if (const auto made = MakeSingleEngine(engine, level, threads)) {
+      key += ", " + made->name();
+    }
+  }
+  return key;
+}
+
+std::string PathOf(const std::string& folder, const std::string& key) {
+  return fmt::format("{}/engines-{}.txt", folder, ToHex(DigestOf(key)).substr(0, 16));
+}
+
+// The table of a file whose first line is its key; empty when it is another one or makes no sense.
+std::string ReadTable(const std::string& path, const std::string& key) {
+  std::ifstream file(path);
+  std::string first;
+  std::string table;
+  if (!std::getline(file, first) || first != key || !std::getline(file, table) || table.empty()) {
+    return "";
+  }
+  try {
+    return EngineTable::Parse(table).ToString();
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+// Readers see the old file or the new one, whatever happens in between.
+void WriteTable(const std::string& path, const std::string& key, const std::string& table) {
+  std::error_code ignored;
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
+  const std::string draft = fmt::format("{}.{}", path, getpid());
+  std::ofstream(draft) << key << '\n' << table << '\n';
+  std::filesystem::rename(draft, path, ignored);
+  if (ignored) {
+    std::filesystem::remove(draft, ignored);
+  }
+}
+
+}  // namespace
+
+std::string EngineCacheFolder() {
+  if (const char* const cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0') {
+    return std::string(cache) + "/trireme";
+  }
+  const char* const home = std::getenv("HOME");
+  return home == nullptr || *home == '\0' ? "" : std::string(home) + "/.cache/trireme";
+}
+
+std::string RememberedEngines(int threads, const std::string& folder) {
+  const std::string key = KeyOf(ChosenCpuLevel(), threads);
+  return folder.empty() ? "" : ReadTable(PathOf(folder, key), key);
+}
+
+std::string FastestEnginesHere(int threads, const std::string& folder) {
+  const CpuLevel level = ChosenCpuLevel();
+  const std::string key = KeyOf(level, threads);
+  if (folder.empty()) {
+    return MeasureEngines(level, threads).ToString();
+  }
+  const std::string path = PathOf(folder, key);
+  std::string table = ReadTable(path, key);
+  if (table.empty()) {
+    table = MeasureEngines(level, threads).ToString();
+    WriteTable(path, key, table);
+  }
+  return table;
+}
+
+std::string FixedEnginesOf(const std::string& engine, bool deterministic) {
+  if (engine == "auto" || engine == "packed" || deterministic) {
+    return FixedEngines().ToString();
+  }
+  const ProductEngine wanted = engine == "onednn" ? ProductEngine::kOnednn : ProductEngine::kOpenblas;
+  Require(MakeSingleEngine(wanted, ChosenCpuLevel(), 1) != nullptr,
+          "train.engine = \"{}\": this program or this machine has no such engine; `trireme machine` lists those here",
+          engine);
+  EngineTable table = FixedEngines();
+  table.fp32 = wanted;
+  if (wanted == ProductEngine::kOnednn) {
+    table.bf16 = wanted;
+  }
+  return table.ToString();
+}
+
+std::function<std::string(int threads)> EngineChooser(const std::string& engine, bool deterministic) {
+  if (engine != "auto" || deterministic) {
+    return {};
+  }
+  return [](int threads) { return FastestEnginesHere(threads); };
+}
+
+}  // namespace trireme

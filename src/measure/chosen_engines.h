@@ -1,0 +1,25 @@
+// Which engine multiplies matrices in a run on CPUs. `auto` measures once per machine and remembers the result in a
+// file, so that the same command gives the same bits; the key of the file is everything that a measurement depends on.
+#pragma once
+
+#include <functional>
+#include <string>
+
+namespace trireme {
+
+// Where results are kept: $XDG_CACHE_HOME/trireme, else ~/.cache/trireme; empty where neither variable is set.
+std::string EngineCacheFolder();
+
+// The fastest engines at this machine's level with `threads` threads, as EngineTable's text: read from `folder`, or
+// measured and written there. A folder that cannot be written, or a file that makes no sense, only costs a measurement.
+std::string FastestEnginesHere(int threads, const std::string& folder = EngineCacheFolder());
+// What `folder` remembers; empty where nothing was measured.
+std::string RememberedEngines(int threads, const std::string& folder = EngineCacheFolder());
+
+// The table for `train.engine` where no measurement decides: the engine that it names, or the fixed table for auto. An
+// Error when the engine is not in this program or not on this machine.
+std::string FixedEnginesOf(const std::string& engine, bool deterministic);
+// FastestEnginesHere for `auto`; empty for a named engine and for deterministic runs.
+std::function<std::string(int threads)> EngineChooser(const std::string& engine, bool deterministic);
+
+}  // namespace trireme

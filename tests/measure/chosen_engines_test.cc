@@ -1,0 +1,104 @@
+#include "measure/chosen_engines.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "device/cpu/product/engine_choice.h"
+#include "message_of.h"
+
+namespace trireme {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::MessageOf;
+
+class ChosenEngines : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = ::testing::TempDir() + "trireme_engines_" + std::to_string(::getpid());
+    std::filesystem::remove_all(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::filesystem::path File() const {
+    const auto entry = std::filesystem::directory_iterator(folder_);
+    EXPECT_NE(entry, std::filesystem::directory_iterator());
+    return entry->path();
+  }
+  std::string Line(int number) const {
+    std::ifstream file(File());
+    std::string line;
+    for (int i = 0; i < number; ++i) {
+      std::getline(file, line);
+    }
+    return line;
+  }
+  std::string folder_;
+};
+
+TEST_F(ChosenEngines, AreMeasuredOnceAndRemembered) {
+  EXPECT_EQ(RememberedEngines(1, folder_), "");
+  const std::string first = FastestEnginesHere(1, folder_);
+  EXPECT_EQ(EngineTable::Parse(first).ToString(), first);
+  EXPECT_EQ(Line(2), first);
+  EXPECT_EQ(RememberedEngines(1, folder_), first);
+  // Another table in the file shows that the second call reads it.
+  const std::string key = Line(1);
+  const std::string other =
+      first == "fp32=packed bf16=widened" ? "fp32=packed bf16=packed" : "fp32=packed bf16=widened";
+  std::ofstream(File()) << key << '\n' << other << '\n';
+  EXPECT_EQ(FastestEnginesHere(1, folder_), other);
+  EXPECT_EQ(RememberedEngines(2, folder_), "") << "another number of threads is another measurement";
+}
+
+TEST_F(ChosenEngines, OfAFileThatMakesNoSenseAreMeasuredAnew) {
+  FastestEnginesHere(1, folder_);
+  const std::string key = Line(1);
+  EXPECT_THAT(key, HasSubstr("1 threads"));
+  for (const std::string& text :
+       {std::string(), key, key + "\nfp32=magic bf16=packed\n", std::string("other\nfp32=packed bf16=packed\n")}) {
+    std::ofstream(File()) << text;
+    EXPECT_EQ(RememberedEngines(1, folder_), "") << text;
+    EXPECT_NE(FastestEnginesHere(1, folder_), "");
+    EXPECT_NE(RememberedEngines(1, folder_), "");
+  }
+}
+
+TEST_F(ChosenEngines, AreMeasuredWhereTheFolderCannotBeWritten) {
+  EXPECT_NE(FastestEnginesHere(1, "/proc/no/such/folder"), "");
+  EXPECT_NE(FastestEnginesHere(1, ""), "");
+}
+
+TEST_F(ChosenEngines, LieInTheUsersCache) {
+  setenv("XDG_CACHE_HOME", "/somewhere", 1);
+  EXPECT_EQ(EngineCacheFolder(), "/somewhere/trireme");
+  unsetenv("XDG_CACHE_HOME");
+  setenv("HOME", "/home/of", 1);
+  EXPECT_EQ(EngineCacheFolder(), "/home/of/.cache/trireme");
+  unsetenv("HOME");
+  EXPECT_EQ(EngineCacheFolder(), "");
+}
+
+TEST_F(ChosenEngines, FollowTheKeyOfTheRecipe) {
+  EXPECT_TRUE(EngineChooser("auto", false));
+  EXPECT_FALSE(EngineChooser("auto", true));
+  EXPECT_FALSE(EngineChooser("packed", false));
+  EXPECT_EQ(FixedEnginesOf("packed", false), FixedEngines().ToString());
+  EXPECT_EQ(FixedEnginesOf("onednn", true), FixedEngines().ToString());
+  for (const auto& [name, engine] :
+       {std::pair("onednn", ProductEngine::kOnednn), std::pair("openblas", ProductEngine::kOpenblas)}) {
+    const std::string message = MessageOf([&, name = name] { FixedEnginesOf(name, false); });
+    if (MakeSingleEngine(engine, ChosenCpuLevel(), 1) == nullptr) {
+      EXPECT_THAT(message, HasSubstr(std::string("train.engine = \"") + name + "\""));
+    } else {
+      EXPECT_EQ(EngineTable::Parse(FixedEnginesOf(name, false)).fp32, engine);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trireme
