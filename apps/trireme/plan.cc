@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -10,9 +11,11 @@
 #include "apps/trireme/plan_validate.h"
 #include "base/error.h"
 #include "checkpoint/weight_source.h"
+#include "planner/compare.h"
 #include "planner/deadline.h"
 #include "planner/emit.h"
 #include "planner/explain.h"
+#include "planner/layout_space.h"
 #include "planner/model_shape.h"
 #include "planner/phases.h"
 #include "planner/plan_json.h"
@@ -40,7 +43,7 @@ struct PlanCommand {
   int nodes = 0, gpus = 0, spare_nodes = 0, most_tensor = 0, most_micro_batch = 64, rows = 15, threads = 2;
   std::int64_t global_batch = 0;  // 0: chosen once the model is known
   double tokens = 0, headroom = 0.06, deadline = 0, allocation = 0;
-  std::string fix, layout, timeline, ramp, search_shape, emit, out = "planned", phases;
+  std::string fix, layout, timeline, ramp, search_shape, emit, out = "planned", phases, compare;
   JobOptions job;
   bool max_size = false, estimate = false, json = false;
 
@@ -155,8 +158,44 @@ struct PlanCommand {
     }
   }
 
+  // A layout that the program cannot run: why, and the fastest that it can.
+  int Refused(const SearchRequest& request, const std::string& reason) const {
+    const SearchResult result = Search(request);
+    const std::string instead = result.ranked.empty() ? "" : result.ranked.front().layout.ToString();
+    PrintText(fmt::format("refused: {}\n", reason));
+    if (!instead.empty()) {
+      PrintText(fmt::format("fastest that '{}' can run here: {}, {:.2f} s a step\n", request.stack.name, instead,
+                            result.ranked.front().seconds));
+    }
+    if (json) {
+      Print({{"refused", reason}, {"instead", instead}});
+    }
+    return kExitFailed;
+  }
+
+  // Programs side by side.
+  int Comparing(const SearchRequest& request) const {
+    std::vector<SoftwareStack> stacks;
+    std::string left = compare + ",";
+    for (std::size_t comma = left.find(','); comma != std::string::npos; comma = left.find(',')) {
+      stacks.push_back(LoadStack(left.substr(0, comma), DataFolder(stacks_folder, "stacks")));
+      left.erase(0, comma + 1);
+    }
+    std::optional<ParallelLayout> wanted;
+    if (!layout.empty()) {
+      wanted = ParseLayoutOf(request.model, layout);
+    }
+    const std::vector<Compared> compared = Compare(request, stacks, wanted);
+    json ? Print(ToJsonValue(compared)) : PrintText(ToText(compared));
+    const bool any = std::any_of(compared.begin(), compared.end(), [](const Compared& one) { return !!one.best; });
+    return any ? 0 : kExitFailed;
+  }
+
   int Explaining(const SearchRequest& request) const {
     const ParallelLayout wanted = ParseLayoutOf(request.model, layout);
+    if (const std::string reason = StackRefusal(request.stack, wanted); !reason.empty()) {
+      return Refused(request, reason);
+    }
     const Explanation explanation = Explain(request, wanted);
     const std::int64_t micro_batches = global_batch / (static_cast<std::int64_t>(wanted.micro_batch) * wanted.data);
     if (!json) {
@@ -279,6 +318,9 @@ struct PlanCommand {
     Hold(request);
     const BatchConfig batch = ReadRamp();
     request.ramp_unit = std::gcd(batch.ramp_start, batch.ramp_increment);
+    if (!compare.empty()) {
+      return Comparing(request);
+    }
     if (!layout.empty()) {
       return Explaining(request);
     }
@@ -359,6 +401,8 @@ void AddPlanOptions(CLI::App* plan, PlanCommand& c) {
   plan->add_option("--rows", c.rows, "Layouts to show (15)")->check(AboveZero());
   plan->add_option("--threads", c.threads, "Threads of the search (2)")->check(AboveZero());
   plan->add_option("--layout", c.layout, "Explain this one, such as \"tp=4 pp=12 dp=8 mbs=2 zero=1 recompute=full\"");
+  plan->add_option("--compare", c.compare,
+                   "Programs side by side, such as trireme,megatron-core-2024; with --layout that one");
   plan->add_option("--timeline", c.timeline, "With --layout: \"text\", or a file for a Chrome/Perfetto trace");
   plan->add_option("--ramp", c.ramp, "Price a batch ramp: start,increment,samples");
   plan->add_flag("--estimate", c.estimate, "Days and device-hours with checkpoints and restarts; needs --tokens");

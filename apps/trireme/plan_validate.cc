@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 
 #include "apps/trireme/command_line.h"
 #include "base/error.h"
@@ -15,6 +16,7 @@ struct ValidateCommand {
   std::string runs;
   std::string clusters_folder, stacks_folder;
   ValidateOptions options;
+  std::string plot;
   bool json = false;
   bool calibrate = false;
 
@@ -27,6 +29,12 @@ struct ValidateCommand {
       return 0;
     }
     const Validation validation = Validate(table, files, options);
+    if (!plot.empty()) {
+      std::ofstream file(plot, std::ios::binary);
+      file << ToSvg(validation);
+      file.close();
+      Require(file.good(), "'{}' cannot be written", plot);
+    }
     std::fputs((json ? ToJson(validation) : ToText(validation)).c_str(), stdout);
     return 0;
   }
@@ -59,9 +67,12 @@ void AddPlanValidateCommand(CLI::App* plan, int& exit_code) {
   validate->add_option("runs", command->runs, "A CSV table of runs")->required();
   validate->add_flag("--leave-one-out", command->options.leave_one_out,
                      "Predict each table by a calibration on the others");
-  validate->add_option("--fit", command->options.fit, "Calibrate on this many runs of each site and stack")
+  validate
+      ->add_option("--fit", command->options.fit,
+                   "Calibrate on this many runs of each source, the most telling layouts first")
       ->check(NotNegative());
   validate->add_flag("--calibrate", command->calibrate, "Print calibrations for stack files, from all clean runs");
+  validate->add_option("--plot", command->plot, "Write predicted against measured seconds as an SVG picture");
   validate->add_flag("--json", command->json, "For programs");
   validate->add_option("--clusters-folder", command->clusters_folder, "Where cluster files lie");
   validate->add_option("--stacks-folder", command->stacks_folder, "Where stack files lie");

@@ -1,21 +1,54 @@
 #include "planner/collective_time.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace trireme {
+namespace {
+
+// A group of `size` ranks that lie `stride` apart.
+GroupPlacement Place(int node, int stride, int size) {
+  if (size * stride <= node && node % (size * stride) == 0) {
+    return {.size = size, .per_node = size, .sharing = std::max(1, node / size)};
+  }
+  // Of the groups that end where a node does not, some lie across two: half of a group stays on one node.
+  const int most = std::clamp(node / stride, 1, size);
+  const bool aligned = node % (stride * most) == 0 && size % most == 0;
+  const int per_node = aligned || most == 1 ? std::min(most, size) : std::max(1, std::min(most, size / 2));
+  return {.size = size, .per_node = per_node, .sharing = std::max(1, node / per_node)};
+}
+
+// NCCL's protocols: flags beside the data cost bandwidth and save waiting. Latencies are in units of the link's own.
+struct Protocol {
+  double base;  // seconds before anything moves
+  double device_hop;
+  double node_hop;
+  double bandwidth;  // share
+};
+constexpr Protocol kProtocols[] = {
+    {.base = 6.6e-6, .device_hop = 0.2, .node_hop = 0.55, .bandwidth = 0.25},
+    {.base = 14.0e-6, .device_hop = 0.6, .node_hop = 0.8, .bandwidth = 0.8},
+    {.base = 8.4e-6, .device_hop = 1.1, .node_hop = 2.0, .bandwidth = 1.0},
+};
+constexpr double kTreeBandwidth = 0.9;
+
+}  // namespace
 
 GroupPlacement PlaceTensor(const Cluster& cluster, const ParallelLayout& layout) {
-  const int node = cluster.devices_per_node;
-  const int per_node = std::min(layout.tensor, node);
-  return {.size = layout.tensor, .per_node = per_node, .sharing = std::max(1, node / per_node)};
+  return Place(cluster.devices_per_node, 1, layout.tensor);
+}
+
+GroupPlacement PlaceContext(const Cluster& cluster, const ParallelLayout& layout) {
+  return Place(cluster.devices_per_node, layout.tensor, layout.sequence);
 }
 
 GroupPlacement PlaceData(const Cluster& cluster, const ParallelLayout& layout) {
-  const int node = cluster.devices_per_node;
-  const int stride = layout.tensor * layout.sequence;
-  const int per_node = std::clamp(node / stride, 1, layout.data);
-  return {.size = layout.data, .per_node = per_node, .sharing = std::max(1, node / per_node)};
+  return Place(cluster.devices_per_node, layout.tensor, layout.sequence * layout.data);
+}
+
+GroupPlacement PlaceShards(const Cluster& cluster, const ParallelLayout& layout, int ranks) {
+  return Place(cluster.devices_per_node, layout.tensor, ranks);
 }
 
 bool StagesCrossNodes(const Cluster& cluster, const ParallelLayout& layout) {
@@ -29,18 +62,34 @@ double CollectiveSeconds(CollectiveKind kind, double bytes, double calls, const 
   }
   const double members = group.size;
   const double rounds = kind == CollectiveKind::kAllReduce ? 2 : 1;
-  const double share_sent =
-      kind == CollectiveKind::kAllToAll ? (members - 1) / (members * members) : rounds * (members - 1) / members;
+  double share_sent = rounds * (members - 1) / members;
+  if (kind == CollectiveKind::kAllToAll) {
+    share_sent = (members - 1) / (members * members);
+  } else if (kind == CollectiveKind::kBroadcast) {
+    share_sent = 1;
+  }
   double bandwidth = cluster.device_link.bandwidth * shares.device;
-  double latency = cluster.device_link.latency;
+  const int nodes = group.nodes();
   if (group.crosses_nodes()) {
     const double cards = std::min<double>(static_cast<double>(cluster.cards) / group.sharing, cluster.cards_per_ring);
     const double across = cluster.node_link.bandwidth * cards * shares.node;
     bandwidth = group.per_node > 1 ? std::min(bandwidth, across) : across;
-    latency = cluster.node_link.latency;
   }
-  // Libraries turn from rings to trees where latency counts, so it grows with the logarithm of the group.
-  return share_sent * bytes / bandwidth + calls * rounds * std::log2(members) * latency;
+  const double moving = share_sent * bytes / bandwidth;
+  const double levels = std::bit_width(static_cast<unsigned>(nodes - 1));
+  double best = -1;
+  for (const Protocol& protocol : kProtocols) {
+    const double device_hop = protocol.device_hop * cluster.device_link.latency;
+    const double node_hop = protocol.node_hop * cluster.node_link.latency * shares.latency;
+    const double ring = protocol.base + rounds * ((members - nodes) * device_hop + (nodes - 1) * node_hop);
+    const double seconds = calls * ring + moving / protocol.bandwidth;
+    best = best < 0 ? seconds : std::min(best, seconds);
+    if (kind == CollectiveKind::kAllReduce && nodes > 1) {
+      const double tree = protocol.base + 2 * ((group.per_node - 1) * device_hop + levels * node_hop);
+      best = std::min(best, calls * tree + moving / (protocol.bandwidth * kTreeBandwidth));
+    }
+  }
+  return best;
 }
 
 double MessageSeconds(double bytes, const Cluster& cluster, const ParallelLayout& layout, double share) {

@@ -1,5 +1,7 @@
-// Seconds of a collective: rings over the slowest link on their way. A node's network cards are shared by all rings
-// that cross it at once, which is why a data collective of a small tensor degree is cheaper.
+// Seconds of a collective by algorithm: rings, whose latency grows with the group, and trees, whose latency grows with
+// its logarithm, each in three protocols that trade latency for bandwidth, as NCCL has them. The library picks the
+// fastest. A node's network cards are shared by all groups that cross it at once, which is why a data collective of a
+// small tensor degree is cheaper.
 #pragma once
 
 #include "base/accounting.h"
@@ -15,17 +17,25 @@ struct GroupPlacement {
   int sharing = 1;   // groups that cross a node's cards at once
 
   bool crosses_nodes() const { return per_node < size; }
+  int nodes() const { return (size + per_node - 1) / per_node; }
 };
 
-// Ranks in the order of ProcessGrid: tensor innermost, then data, pipeline outermost, filling node after node.
+// Ranks in the order of ProcessGrid: tensor innermost, then sequence, data, pipeline outermost, filling node after
+// node. A group that does not divide a node lies across two of them somewhere, and that one sets the pace.
 GroupPlacement PlaceTensor(const Cluster& cluster, const ParallelLayout& layout);
+// Ranks that exchange keys and values of one sequence.
+GroupPlacement PlaceContext(const Cluster& cluster, const ParallelLayout& layout);
+// Ranks that reduce gradients of the same weights: the data axis and the sequence axis.
 GroupPlacement PlaceData(const Cluster& cluster, const ParallelLayout& layout);
+// Of these, `ranks` neighbours.
+GroupPlacement PlaceShards(const Cluster& cluster, const ParallelLayout& layout, int ranks);
 // Whether some neighbouring stages lie on different nodes.
 bool StagesCrossNodes(const Cluster& cluster, const ParallelLayout& layout);
 
 struct LinkShares {
   double device = 0.7;  // of the device link
   double node = 0.5;    // of a node's cards
+  double latency = 1;   // times that of the node link
 };
 
 // bytes: as Traffic counts them. calls: how many collectives they are cut into.

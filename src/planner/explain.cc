@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "planner/collective_time.h"
+#include "planner/interval.h"
 
 namespace trireme {
 namespace {
@@ -19,10 +20,12 @@ PlanPoint Under(const StackState& state, const PlanPoint& point) {
           .layout = point.layout,
           .global_batch = point.global_batch,
           .dtype = point.dtype,
+          .products = point.products,
           .moments = point.moments,
           .flash = point.flash,
           .power_sgd = point.power_sgd,
-          .fused_optimizer = point.fused_optimizer};
+          .fused_optimizer = point.fused_optimizer,
+          .shard_ranks = point.shard_ranks};
 }
 
 void WarnOfShapes(const PlanPoint& point, const Explanation& explanation, std::vector<std::string>& warnings) {
@@ -66,7 +69,7 @@ void WarnOfLayout(const SearchRequest& request, const PlanPoint& point, const Ex
   if (estimate.memory.peak > usable) {
     warnings.push_back(fmt::format("OUT OF MEMORY: stage {} needs {:.1f} GiB of {:.1f}", estimate.memory.worst,
                                    estimate.memory.peak / kGibi, usable / kGibi));
-  } else if (estimate.memory.peak * (1 + request.state.memory_spread) > usable) {
+  } else if (FitProbability(estimate.memory.peak, usable, request.state.memory_spread) < 0.9) {
     warnings.push_back(fmt::format(
         "near out of memory: stage {} fills {:.1f} of {:.1f} GiB, and estimates err by {:.0f} %", estimate.memory.worst,
         estimate.memory.peak / kGibi, usable / kGibi, 100 * request.state.memory_spread));
@@ -167,6 +170,8 @@ Explanation Explain(const SearchRequest& request, const ParallelLayout& layout) 
   const ModelAccount account(request.model);
   PipelineClock clock;
   explanation.estimate = EstimateStep(point, account, clock);
+  explanation.estimate.low = explanation.candidate.low;
+  explanation.estimate.high = explanation.candidate.high;
   const double seconds = explanation.estimate.seconds;
   explanation.misalignment = Misalignment(point, account, clock, seconds);
   explanation.wave_loss = WaveLoss(point, account, clock, seconds);

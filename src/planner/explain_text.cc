@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "planner/explain.h"
+#include "planner/interval.h"
 
 namespace trireme {
 namespace {
@@ -82,7 +83,9 @@ std::string ToText(const Explanation& explanation, const SearchRequest& request)
   text += fmt::format("  slowest stage {}: {:.1f} % above the mean; one message {:.2f} ms\n\n", estimate.slowest,
                       100 * (estimate.slowest_share - 1), 1e3 * estimate.message);
   text += MemoryTable(estimate.memory);
-  text += fmt::format("usable: {:.2f} GiB a device\n", UsableMemory(request.cluster) / kGibi);
+  text += fmt::format(
+      "usable: {:.2f} GiB a device; fits with a probability of {:.0f} %\n", UsableMemory(request.cluster) / kGibi,
+      100 * FitProbability(estimate.memory.peak, UsableMemory(request.cluster), request.state.memory_spread));
   if (!explanation.warnings.empty()) {
     text += "\nwarnings\n";
     for (const std::string& warning : explanation.warnings) {
@@ -111,6 +114,8 @@ std::string ToJson(const Explanation& explanation, const SearchRequest& request)
                       {"tokens_per_second", explanation.candidate.tokens_per_second},
                       {"blocks", estimate.blocks},
                       {"peak_gib", estimate.memory.peak / kGibi},
+                      {"fit_probability", FitProbability(estimate.memory.peak, UsableMemory(request.cluster),
+                                                         request.state.memory_spread)},
                       {"usable_gib", UsableMemory(request.cluster) / kGibi},
                       {"host_gib_per_node", estimate.memory.host_per_node / kGibi},
                       {"nvme_gib_per_node", estimate.memory.nvme_per_node / kGibi},

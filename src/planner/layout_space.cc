@@ -4,6 +4,7 @@
 #include <numeric>
 #include <set>
 
+#include "base/error.h"
 #include "planner/memory_estimate.h"
 
 namespace trireme {
@@ -34,6 +35,28 @@ struct Choice {
   std::string offload;
 };
 
+template <typename Value>
+bool Offers(const std::vector<Value>& list, const Value& value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+// Our trainer: weights in host memory are those of no stage of ZeRO that gathers them once a step. DeepSpeed: they are
+// what ZeRO 3 has partitioned, and optimizer state on the host is what ZeRO has.
+std::string OffloadRefusal(const SoftwareStack& stack, int zero, Offload offload) {
+  if (stack.ours) {
+    return ParallelLayout{.zero = zero, .offload = offload}.offload_is_offered()
+               ? ""
+               : fmt::format("offload=full works with zero=0 and zero=3, not with zero={}", zero);
+  }
+  if (offload == Offload::kFull && zero != 3) {
+    return fmt::format("'{}' keeps weights on the host under zero=3 only, not under zero={}", stack.name, zero);
+  }
+  return offload == Offload::kOptimizer && zero == 0
+             ? fmt::format("'{}' keeps optimizer state on the host under zero=1 and above, not under zero=0",
+                           stack.name)
+             : "";
+}
+
 std::vector<Choice> Choices(const SearchRequest& request) {
   const StackFeatures& features = request.stack.features;
   std::vector<Choice> choices;
@@ -48,8 +71,7 @@ std::vector<Choice> Choices(const SearchRequest& request) {
                                   Allows(request.zero, zero) && Allows(request.sequence_parallel, parallel) &&
                                   Allows(request.recompute, recompute) && Allows(request.offload, offload) &&
                                   (!parallel || features.sequence_parallel) &&
-                                  (!request.stack.ours ||
-                                   ParallelLayout{.zero = zero, .offload = ParseOffload(offload)}.offload_is_offered());
+                                  OffloadRefusal(request.stack, zero, ParseOffload(offload)).empty();
               if (wanted) {
                 choices.push_back({schedule, chunks, zero, parallel, recompute, offload});
               }
@@ -71,6 +93,12 @@ std::string AxesRefusal(const SearchRequest& request, int tensor, int pipeline, 
   const int most_tensor = request.most_tensor > 0 ? request.most_tensor : request.cluster.devices_per_node;
   if (tensor > most_tensor) {
     return "tensor degree above the limit";
+  }
+  if (tensor > 1 && !request.stack.features.tensor) {
+    return "the program has no tensor parallelism";
+  }
+  if (pipeline > 1 && !request.stack.features.pipeline) {
+    return "the program has no pipelines";
   }
   if (model.heads % tensor != 0 || model.kv_heads % tensor != 0 || model.ffn % tensor != 0) {
     return "heads or feed-forward not divisible by the tensor degree";
@@ -195,6 +223,34 @@ std::vector<LayoutBranch> LayoutBranches(const SearchRequest& request) {
     }
   }
   return branches.Take();
+}
+
+std::string StackRefusal(const SoftwareStack& stack, const ParallelLayout& layout) {
+  const StackFeatures& features = stack.features;
+  if (layout.sequence > 1 && stack.ours) {
+    return fmt::format("cp={}: training cuts sequences over the tensor group only; use sp instead of cp",
+                       layout.sequence);
+  }
+  if (layout.sequence > 1 && !features.context) {
+    return fmt::format("cp={}: '{}' does not cut sequences over ranks", layout.sequence, stack.name);
+  }
+  if (layout.tensor > 1 && !features.tensor) {
+    return fmt::format("tp={}: '{}' has no tensor parallelism", layout.tensor, stack.name);
+  }
+  if (layout.pipeline > 1 && !features.pipeline) {
+    return fmt::format("pp={}: '{}' has no pipelines", layout.pipeline, stack.name);
+  }
+  if (layout.sequence_parallel && !features.sequence_parallel) {
+    return fmt::format("sp: '{}' has no sequence parallelism", stack.name);
+  }
+  // Our trainer plays every schedule, also one from a file; unknown names are told apart where they are looked up.
+  if (layout.pipeline > 1 && !stack.ours && !Offers(features.schedules, layout.schedule)) {
+    return fmt::format("schedule={}: '{}' does not have it", layout.schedule, stack.name);
+  }
+  if (layout.data > 1 && !Offers(features.zero, layout.zero) && !stack.ours) {
+    return fmt::format("zero={}: '{}' does not have it", layout.zero, stack.name);
+  }
+  return OffloadRefusal(stack, layout.zero, layout.offload);
 }
 
 std::string RefusalOf(const SearchRequest& request, const ParallelLayout& layout) {

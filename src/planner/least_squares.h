@@ -11,7 +11,7 @@ struct LeastSquares {
   // Residuals for the logarithmic offsets `x` from the starting values.
   std::function<std::vector<double>(const std::vector<double>& x)> residuals;
   std::vector<double> deviations;  // of the prior, by number
-  double noise = 0.04;             // of a good measurement
+  double noise = 0.05;             // of a good measurement
   double huber = 0.06;             // residuals beyond it are outliers
   int iterations = 12;
 };

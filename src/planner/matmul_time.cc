@@ -34,7 +34,7 @@ double MatmulPrice::Seconds(const MatmulShape& shape) const {
   const double m = static_cast<double>(shape.m);
   const double n = static_cast<double>(shape.n);
   const double k = static_cast<double>(shape.k);
-  double rate = device.Peak(dtype) * efficiency;
+  double rate = device.Peak(format, dtype) * efficiency;
   if (device.units > 1) {
     // A small product may cut k over idle units, so that a bad wave never costs more than this.
     const double wave = std::max(WaveEfficiency(shape.m, shape.n, device.units), 0.25);

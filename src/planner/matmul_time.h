@@ -22,6 +22,7 @@ double WaveEfficiency(std::int64_t m, std::int64_t n, int units);
 struct MatmulPrice {
   const DeviceSpec& device;
   DType dtype;
+  ProductFormat format = ProductFormat::kNative;
   double efficiency = 0.75;        // of peak
   double memory_efficiency = 0.8;  // of memory bandwidth
   double wave_weight = 1;

@@ -13,14 +13,17 @@ namespace trireme {
 
 struct MeasuredRun {
   int line = 0;
-  std::string id, source, table, cluster, accelerator, system, dtype, offload, optimizer, compression, partition;
-  std::string outcome, date, trust, note;
-  std::optional<double> gpus_per_node, gpus, layers, hidden, heads, vocabulary, sequence;
-  std::optional<double> tensor, pipeline, data, zero, micro_batch, accumulation, global_batch;
-  std::optional<double> recompute, flash, memory_gib, seconds, days_per_100b;
+  std::string id, source, table, cluster, accelerator, system, family, dtype, offload, optimizer, compression;
+  std::string partition, recompute, outcome, date, trust, note;
+  std::optional<double> gpus_per_node, gpus, layers, hidden, heads, kv_heads, ffn, vocabulary, tied, sequence;
+  std::optional<double> tensor, context, pipeline, chunks, data, zero, micro_batch, accumulation, global_batch;
+  std::optional<double> sequence_parallel, flash, memory_gib, seconds, days_per_100b;
 
   bool clean() const { return trust != "suspect"; }
+  bool ran() const { return outcome == "ok" || outcome.empty(); }
   bool ran_out_of_memory() const { return outcome == "oom"; }
+  // Failed without telling why.
+  bool failed() const { return outcome == "failed"; }
   // Seconds per iteration, from days per 100 billion tokens where only those exist.
   std::optional<double> measured_seconds() const;
 };
@@ -49,13 +52,16 @@ struct RunPoint {
   int cluster = 0;
   int stack = 0;
   bool assumed_cluster = false;  // no file names this machine: one with the same accelerator stands for it
+  bool assumed_stack = false;    // no file names this program: the one nearest to it stands for it
   ModelConfig model;
   ParallelLayout layout;
   std::int64_t global_batch = 1;
   DType dtype = DType::kFloat16;
+  ProductFormat products = ProductFormat::kNative;
   bool flash = false;
   bool power_sgd = false;
   bool fused_optimizer = true;
+  int shard_ranks = 0;  // PlanPoint's
 
   PlanPoint PointUnder(const Cluster& on, const StackState& state) const;
 };

@@ -78,24 +78,38 @@ int SaversOfNode(const ParallelLayout& layout, int on_node) {
   return std::min(on_node, static_cast<int>(CeilDiv(on_node, layout.tensor * copies)) * layout.tensor);
 }
 
-// Textbook bytes of one layer's tensors for a micro batch: 34 a token and hidden element, of which 24 are cut by the
-// tensor axis, and five for each score of unfused attention (Korthikanti et al. 2022).
+// Tokens of a micro batch that a rank works on.
+double TokensOf(const PlanPoint& point) {
+  return static_cast<double>(point.layout.micro_batch) * static_cast<double>(point.model.sequence) /
+         point.layout.sequence;
+}
+
+// Five bytes for each score of unfused attention.
+double ScoreBytes(const PlanPoint& point) {
+  return point.flash ? 0
+                     : 5.0 * static_cast<double>(point.model.heads) * static_cast<double>(point.model.sequence) *
+                           TokensOf(point) / point.layout.tensor;
+}
+
+// Bytes of one layer's tensors that autograd keeps for a micro batch (Korthikanti et al. 2022 for a GPT: 34 a token and
+// hidden element, of which 24 are cut by the tensor axis): both norms' inputs and outputs, queries, keys, values, what
+// attention leaves, and the feed-forward's.
 double LayerBytes(const PlanPoint& point) {
-  const double tokens = static_cast<double>(point.layout.micro_batch) * static_cast<double>(point.model.sequence);
-  const double tensor = point.layout.tensor;
-  const double outside = point.layout.sequence_parallel ? 10 / tensor : 10;
-  const double scores = point.flash ? 0
-                                    : 5.0 * static_cast<double>(point.model.heads) *
-                                          static_cast<double>(point.model.sequence) * tokens / tensor;
-  const double wide = 24 * static_cast<double>(point.model.ffn) / (4 * static_cast<double>(point.model.hidden));
-  return tokens * static_cast<double>(point.model.hidden) * (outside + wide / tensor) + scores;
+  const ModelConfig& model = point.model;
+  const MemoryTraits& traits = point.stack.memory;
+  const double hidden = static_cast<double>(model.hidden);
+  const double keys = static_cast<double>(model.kv_heads * model.head_size());
+  const double outside = (8 + traits.mask_bytes) * hidden / (point.layout.sequence_parallel ? point.layout.tensor : 1);
+  const bool gated = model.feed_forward == FeedForwardChoice::kSwiGlu;
+  const double inside = 4 * hidden + 4 * keys + (gated ? traits.gated_bytes : 4) * static_cast<double>(model.ffn);
+  return TokensOf(point) * (outside + inside / point.layout.tensor) + ScoreBytes(point);
 }
 
 StageMemory TheirStage(const PlanPoint& point, const ModelAccount& account, const std::vector<std::int64_t>& blocks,
                        int stage, PipelineClock& clock) {
   const ParallelLayout& layout = point.layout;
   const MemoryTraits& traits = point.stack.memory;
-  const double data = layout.data;
+  const double data = point.shards();
   const bool bf16 = point.dtype == DType::kBFloat16;
   double parameters = 0;
   double layers_in_flight = 0;
@@ -131,7 +145,7 @@ StageMemory TheirStage(const PlanPoint& point, const ModelAccount& account, cons
     memory.scratch += 2 * point.stack.time.parameter_bytes * account.block_parameters() / layout.tensor;
   }
   const double layer = LayerBytes(point);
-  const double tokens = static_cast<double>(layout.micro_batch) * static_cast<double>(point.model.sequence);
+  const double tokens = TokensOf(point);
   if (layout.recompute == Recompute::kFull) {
     const double kept =
         2 * tokens * static_cast<double>(point.model.hidden) / (layout.sequence_parallel ? layout.tensor : 1);
@@ -140,11 +154,11 @@ StageMemory TheirStage(const PlanPoint& point, const ModelAccount& account, cons
     memory.scratch += traits.layer_factor * layer;
     memory.fragmentation = (traits.activation_factor - 1) * (memory.activations + traits.layer_factor * layer);
   } else {
-    const double scores =
-        layout.recompute == Recompute::kSelective && !point.flash
-            ? 5.0 * static_cast<double>(point.model.heads * point.model.sequence) * tokens / layout.tensor
-            : 0;
-    memory.activations = layers_in_flight * (layer - scores);
+    const bool selective = layout.recompute == Recompute::kSelective;
+    memory.activations = layers_in_flight * (selective ? traits.selective_share * (layer - ScoreBytes(point)) : layer);
+    // Backward's own: gradients of the feed-forward's tensors, and what sequence parallelism has gathered.
+    const double wide = static_cast<double>(point.model.ffn) / layout.tensor;
+    memory.scratch += tokens * (6 * wide + 4 * static_cast<double>(point.model.hidden));
     memory.fragmentation = (traits.activation_factor - 1) * memory.activations;
   }
   if (layout.pipeline > 1) {
@@ -229,10 +243,37 @@ std::int64_t ModelAccount::ParametersOf(const ParallelLayout& layout, std::int64
   return parameters;
 }
 
+namespace {
+
+// Blocks in order, each stage until it passes its share of all weights that are multiplied with: the head counts, the
+// embedding does not. A stage keeps the block that passes.
+std::vector<std::int64_t> BlocksByWeights(const ModelConfig& model, int stages) {
+  const double hidden = static_cast<double>(model.hidden);
+  const double keys = static_cast<double>(model.kv_heads * model.head_size());
+  const double matrices = model.feed_forward == FeedForwardChoice::kSwiGlu ? 3 : 2;
+  const double block = hidden * (2 * hidden + 2 * keys + matrices * static_cast<double>(model.ffn));
+  const double share = (static_cast<double>(model.layers) * block + hidden * static_cast<double>(model.vocabulary)) /
+                       static_cast<double>(stages);
+  std::vector<std::int64_t> blocks(static_cast<std::size_t>(stages), 0);
+  int stage = 0;
+  for (std::int64_t i = 1; i <= model.layers; ++i) {
+    ++blocks[static_cast<std::size_t>(stage)];
+    if (static_cast<double>(i) * block > share * (stage + 1) && stage + 1 < stages) {
+      ++stage;
+    }
+  }
+  return blocks;
+}
+
+}  // namespace
+
 std::vector<std::int64_t> BlocksOfStages(const PlanPoint& point) {
   const ParallelLayout& layout = point.layout;
   const int stages = layout.virtual_stages();
   std::vector<std::int64_t> blocks(static_cast<std::size_t>(stages));
+  if (!point.stack.ours && layout.partition == "cost") {
+    return BlocksByWeights(point.model, stages);
+  }
   if (!point.stack.ours && layout.partition == "uniform" && point.model.layers % stages != 0) {
     const std::int64_t share = (point.model.layers + stages - 1) / stages;
     std::int64_t left = point.model.layers;
@@ -277,6 +318,13 @@ double ParametersOfStage(const PlanPoint& point, const ModelAccount& account, co
 
 namespace {
 
+double Reported(const StackState& stack, const StageMemory& memory) {
+  using Kind = MemoryTraits::Reported;
+  const Kind kind = stack.ours ? Kind::kDevice : stack.memory.reported;
+  return memory.total() - (kind == Kind::kDevice ? 0 : memory.fixed) -
+         (kind == Kind::kAllocated ? memory.fragmentation : 0);
+}
+
 MemoryEstimate EstimateStages(const PlanPoint& point, const ModelAccount& account,
                               const std::vector<std::int64_t>& blocks, PipelineClock& clock, bool peak_only) {
   MemoryEstimate estimate;
@@ -306,15 +354,12 @@ MemoryEstimate EstimateStages(const PlanPoint& point, const ModelAccount& accoun
       estimate.peak = memory.total();
       estimate.worst = stage;
     }
-    if (stage == 0) {
-      estimate.reported = memory.total();
+    if (stage == 0 || !point.stack.memory.first_stage_reported) {
+      estimate.reported = std::max(estimate.reported, Reported(point.stack, memory));
     }
     if (!peak_only) {
       estimate.stages.push_back(memory);
     }
-  }
-  if (!point.stack.memory.first_stage_reported) {
-    estimate.reported = estimate.peak;
   }
   estimate.nvme_per_node =
       point.stack.time.nvme_offload ? std::clamp(on_hosts - point.cluster.host_memory, 0.0, point.cluster.nvme) : 0;

@@ -1,11 +1,14 @@
 #include "planner/module_time.h"
 
+#include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "base/shape.h"
 #include "model/parameter_table.h"
 #include "planner/collective_time.h"
 #include "planner/matmul_time.h"
+#include "planner/pipeline_time.h"
 
 namespace trireme {
 namespace {
@@ -17,9 +20,10 @@ struct Products {
   std::array<std::pair<std::int64_t, std::int64_t>, 4> each;
 };
 
-MatmulPrice PriceOf(const PlanPoint& point) {
+MatmulPrice PriceOf(const PlanPoint& point, ProductFormat format) {
   return {.device = point.cluster.device,
           .dtype = point.dtype,
+          .format = format,
           .efficiency = point.stack.efficiencies.matmul,
           .memory_efficiency = point.stack.efficiencies.memory,
           .wave_weight = point.stack.time.wave_weight};
@@ -32,7 +36,8 @@ double MemorySeconds(const PlanPoint& point, double bytes) {
 double TensorSeconds(const PlanPoint& point, const Traffic& traffic) {
   const GroupPlacement group = PlaceTensor(point.cluster, point.layout);
   const LinkShares shares{.device = point.stack.efficiencies.tensor_link,
-                          .node = point.stack.efficiencies.tensor_node_link};
+                          .node = point.stack.efficiencies.tensor_node_link,
+                          .latency = point.stack.efficiencies.node_latency};
   double seconds = 0;
   for (const CollectiveKind kind :
        {CollectiveKind::kAllReduce, CollectiveKind::kAllGather, CollectiveKind::kReduceScatter}) {
@@ -50,6 +55,20 @@ struct AttentionTime {
   double backward = 0;
 };
 
+// Keys and values of a sequence that is cut over ranks: each passes them on around a ring while it works on its own.
+double ContextSeconds(const PlanPoint& point, const LocalSizes& s) {
+  if (point.layout.sequence <= 1) {
+    return 0;
+  }
+  const double bytes = static_cast<double>(s.tokens * point.layout.sequence * 2 * s.kv_heads * s.head_size) *
+                       static_cast<double>(s.element());
+  const LinkShares shares{.device = point.stack.efficiencies.tensor_link,
+                          .node = point.stack.efficiencies.tensor_node_link,
+                          .latency = point.stack.efficiencies.node_latency};
+  return CollectiveSeconds(CollectiveKind::kAllGather, bytes, 1, PlaceContext(point.cluster, point.layout),
+                           point.cluster, shares);
+}
+
 AttentionTime TimeOfAttention(const PlanPoint& point, const LocalSizes& s) {
   const Efficiencies& e = point.stack.efficiencies;
   const double pairs = static_cast<double>(s.tokens) * static_cast<double>(s.sequence);
@@ -58,8 +77,10 @@ AttentionTime TimeOfAttention(const PlanPoint& point, const LocalSizes& s) {
   if (point.flash) {
     // Kernels are made for heads of 128; narrower ones leave matrix units idle, wider ones spill.
     const double suits = s.head_size == 128 ? 1 : (s.head_size % 64 == 0 ? 0.85 : 0.75);
-    const double forward = flops / 2 / (peak * e.flash * suits);
-    return {.forward = forward, .backward = 2.5 * forward};
+    const double generation = point.stack.time.flash_old ? point.cluster.device.old_matrix_share : 1;
+    const double forward = flops / 2 / (peak * e.flash * point.stack.time.flash_share * suits * generation);
+    const double exchange = ContextSeconds(point, s);
+    return {.forward = std::max(forward, exchange), .backward = std::max(2.5 * forward, 2 * exchange)};
   }
   const double efficiency = HeadMisaligned(point) ? e.attention_unaligned : e.attention;
   const double scores = pairs * static_cast<double>(s.heads) * point.stack.time.score_bytes;
@@ -73,6 +94,41 @@ double PassBytes(const PlanPoint& point, const LocalSizes& s) {
   const double outside = static_cast<double>(s.outside) * static_cast<double>(s.hidden);
   const double inside = static_cast<double>(s.tokens) * static_cast<double>(s.ffn_in + s.qkv) / 7;
   return element * (point.stack.time.outside_bytes * outside + point.stack.time.inside_bytes * inside);
+}
+
+// Casts of what enters the products to 8 bits or fewer: inputs in forward, gradients of outputs in backward. Weights
+// are cast once a step, which is little.
+void AddCasts(const PlanPoint& point, const LocalSizes& s, ModuleTime& time) {
+  if (point.products == ProductFormat::kNative) {
+    return;
+  }
+  const double tokens = static_cast<double>(s.tokens);
+  const double inputs = tokens * static_cast<double>(2 * s.hidden + s.attention + s.ffn);
+  const double outputs = tokens * static_cast<double>(2 * s.hidden + s.qkv + s.ffn_in);
+  time.forward.memory += MemorySeconds(point, point.stack.time.cast_bytes * inputs);
+  time.backward_input.memory += MemorySeconds(point, point.stack.time.cast_bytes * outputs);
+}
+
+// A pass takes the longer of issuing its kernels and running them; where the host waits for each, both.
+void AddHost(const PlanPoint& point, const LocalSizes& s, const ModuleCost& cost, ModuleTime& time) {
+  constexpr double kForwardShare = 0.4;  // of a layer's kernels
+  const Efficiencies& e = point.stack.efficiencies;
+  const bool stalls = point.layout.pipeline > 1 && point.layout.tensor > 1;
+  const double issue = e.layer_seconds + (stalls ? e.stall_seconds * point.layout.tensor : 0);
+  const auto collectives = [&](const WorkCost& work) {
+    const auto& calls = work.tensor.calls;
+    return point.stack.time.collective_seconds *
+           static_cast<double>(std::accumulate(calls.begin(), calls.end(), std::int64_t{0}));
+  };
+  const double forward = kForwardShare * issue + collectives(cost.forward);
+  // Their second forward also reduces the last product.
+  const bool whole = s.recompute_block && !point.stack.ours && point.stack.time.recompute_whole;
+  const double backward = (s.recompute_block ? 1 : 1 - kForwardShare) * issue + collectives(cost.backward_input) +
+                          collectives(cost.backward_weight) + (whole ? collectives(cost.forward) / 2 : 0);
+  const double runs_backward = time.backward_input.total() + time.backward_weight.total();
+  const bool blocking = point.stack.time.blocking;
+  time.backward_input.overhead += blocking ? backward : std::max(0.0, backward - runs_backward);
+  time.forward.overhead += blocking ? forward : std::max(0.0, forward - time.forward.total());
 }
 
 }  // namespace
@@ -102,6 +158,13 @@ ModuleTime ModuleTime::operator*(double times) const {
   return {forward * times, backward_input * times, backward_weight * times, recomputed * times};
 }
 
+LocalSizes SizesOf(const PlanPoint& point) {
+  LocalSizes sizes(point.model, point.layout, point.dtype, SplitsBackward(point.layout.schedule));
+  sizes.tokens /= point.layout.sequence;
+  sizes.outside /= point.layout.sequence;
+  return sizes;
+}
+
 std::int64_t LocalVocabulary(const PlanPoint& point) {
   if (point.stack.ours) {
     return PaddedShare(point.model.vocabulary, point.layout.tensor);
@@ -117,9 +180,8 @@ bool HeadMisaligned(const PlanPoint& point) {
 ModuleTime TimeOfBlock(const PlanPoint& point, const LocalSizes& s) {
   const bool ours = point.stack.ours;
   const ModuleCost cost = CostOfBlock(s, point.model);
-  const MatmulPrice price = PriceOf(point);
+  const MatmulPrice price = PriceOf(point, point.products);
   const AttentionTime attention = TimeOfAttention(point, s);
-  const double pass_overhead = point.stack.efficiencies.layer_seconds / 4;
   ModuleTime time;
   double last_product = 0;
   for (const auto& [out, in] : Products(s).each) {
@@ -130,7 +192,6 @@ ModuleTime TimeOfBlock(const PlanPoint& point, const LocalSizes& s) {
   }
   time.forward.attention = attention.forward;
   time.backward_input.attention = attention.backward;
-  time.forward.overhead = time.backward_input.overhead = time.backward_weight.overhead = pass_overhead;
   time.forward.memory =
       MemorySeconds(point, ours ? static_cast<double>(cost.forward.bytes_touched) : PassBytes(point, s));
 
@@ -141,7 +202,8 @@ ModuleTime TimeOfBlock(const PlanPoint& point, const LocalSizes& s) {
       again.matmul -= last_product;
     }
   } else if (s.recompute_attention) {
-    again.attention = attention.forward;
+    again.attention = ours || point.stack.time.selective_attention ? attention.forward : 0;
+    again.matmul = ours ? 0 : point.stack.time.selective_products * time.forward.matmul;
   }
   if (ours) {
     // cost counts the second forward's bytes and collectives within the input part already.
@@ -149,16 +211,19 @@ ModuleTime TimeOfBlock(const PlanPoint& point, const LocalSizes& s) {
     time.backward_weight.memory = MemorySeconds(point, static_cast<double>(cost.backward_weight.bytes_touched));
     again.memory = 0;
   } else {
-    time.backward_input.memory = 2 * time.forward.memory;
+    time.backward_input.memory = point.stack.time.backward_bytes * time.forward.memory;
   }
-  time.forward.tensor = TensorSeconds(point, cost.forward.tensor);
-  time.backward_input.tensor = TensorSeconds(point, cost.backward_input.tensor);
-  time.backward_weight.tensor = TensorSeconds(point, cost.backward_weight.tensor);
+  const double shown = 1 - point.stack.time.tensor_overlap;
+  time.forward.tensor = shown * TensorSeconds(point, cost.forward.tensor);
+  time.backward_input.tensor = shown * TensorSeconds(point, cost.backward_input.tensor);
+  time.backward_weight.tensor = shown * TensorSeconds(point, cost.backward_weight.tensor);
   if (s.recompute_block && !ours && point.stack.time.recompute_whole) {
     // Their second forward also reduces the last product, whose output nobody needs.
     time.backward_input.tensor += time.forward.tensor / 2;
   }
+  AddCasts(point, s, time);
   time.backward_input += again;
+  AddHost(point, s, cost, time);
   if (s.recompute_block) {
     time.backward_input += time.backward_weight;
     time.backward_weight = {};
@@ -167,7 +232,7 @@ ModuleTime TimeOfBlock(const PlanPoint& point, const LocalSizes& s) {
 }
 
 ModuleTime TimeOfHead(const PlanPoint& point, const LocalSizes& s) {
-  const MatmulPrice price = PriceOf(point);
+  const MatmulPrice price = PriceOf(point, ProductFormat::kNative);
   const std::int64_t vocabulary = LocalVocabulary(point);
   const double forward = price.Seconds({s.tokens, vocabulary, s.hidden});
   const double backward =

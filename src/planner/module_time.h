@@ -31,6 +31,8 @@ struct ModuleTime {
   ModuleTime operator*(double times) const;
 };
 
+// The extents of a rank; a sequence cut over ranks leaves each of them its share of the tokens.
+LocalSizes SizesOf(const PlanPoint& point);
 // Rows of the vocabulary that a rank holds under the stack's padding.
 std::int64_t LocalVocabulary(const PlanPoint& point);
 // Whether the stack's rule on head sizes is broken: its attention products then run at attention_unaligned.

@@ -35,7 +35,7 @@ const ScheduleKind* KindOf(const std::string& name) {
 
 bool SplitsBackward(const std::string& schedule) {
   const ScheduleKind* kind = KindOf(schedule);
-  return kind != nullptr && kind->splits_backward;
+  return kind != nullptr ? kind->splits_backward : SplitsBackward(ReadSchedule(schedule));
 }
 
 double LeastPipelineSeconds(const PipelineShape& shape, const ScheduleCosts& costs) {

@@ -20,7 +20,7 @@ struct PipelineShape {
   std::int64_t micro_batches = 1;
 };
 
-// Whether a registered schedule runs backward in two parts; false for one from a file.
+// Whether a schedule, registered or from a file, runs backward in two parts.
 bool SplitsBackward(const std::string& schedule);
 
 // What no order of the schedule's actions can undercut: a stage's own work for all micro batches, the fill before it

@@ -1,6 +1,7 @@
 // One thing to price: a model, a layout, a batch, on a cluster under a stack. Plain references, cheap to make.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "base/dtype.h"
@@ -18,11 +19,15 @@ struct PlanPoint {
   ParallelLayout layout;
   std::int64_t global_batch = 1;
   DType dtype = DType::kBFloat16;
-  DType moments = DType::kFloat32;  // of the optimizer
-  bool flash = true;                // fused attention
-  bool power_sgd = false;           // gradients compressed by PowerSGD
-  bool fused_optimizer = true;      // false: one that walks over its state several times (Adafactor)
+  ProductFormat products = ProductFormat::kNative;  // of the blocks
+  DType moments = DType::kFloat32;                  // of the optimizer
+  bool flash = true;                                // fused attention
+  bool power_sgd = false;                           // gradients compressed by PowerSGD
+  bool fused_optimizer = true;                      // false: one that walks over its state several times (Adafactor)
+  int shard_ranks = 0;  // above 0: ZeRO shards over groups of so many ranks, which are copies of each other
 
+  // Ranks over which ZeRO shards.
+  int shards() const { return shard_ranks > 0 ? std::min(shard_ranks, layout.replicas()) : layout.replicas(); }
   std::int64_t micro_batches() const {
     return global_batch / (static_cast<std::int64_t>(layout.micro_batch) * layout.data);
   }

@@ -14,6 +14,8 @@ namespace {
 // Rank correlation of two layouts is a coin; sets of fewer count for regret only.
 constexpr int kLeastLayouts = 3;
 
+}  // namespace
+
 GroupScore ScoreOf(const std::string& name, const std::vector<const Prediction*>& predictions) {
   GroupScore score{.name = name};
   std::vector<double> errors;
@@ -23,7 +25,7 @@ GroupScore ScoreOf(const std::string& name, const std::vector<const Prediction*>
   int within = 0;
   for (const Prediction* prediction : predictions) {
     const MeasuredRun& run = *prediction->run;
-    if (prediction->fitted_on || run.ran_out_of_memory()) {
+    if (prediction->fitted_on || !run.ran()) {
       continue;
     }
     if (const auto measured = run.measured_seconds()) {
@@ -47,6 +49,8 @@ GroupScore ScoreOf(const std::string& name, const std::vector<const Prediction*>
   score.half_width = Median(widths);
   return score;
 }
+
+namespace {
 
 // Who chose did so in one state of software and site: runs before and after a change are different sets.
 std::string SetKey(const Prediction& prediction) {
@@ -92,29 +96,45 @@ bool ScoreSet(const std::string& name, const std::map<std::string, Choice>& choi
   return true;
 }
 
-void ScoreSets(Validation& validation) {
+}  // namespace
+
+std::vector<SetScore> SetsOf(const std::vector<const Prediction*>& predictions) {
   std::map<std::string, std::map<std::string, Choice>> sets;
-  for (const Prediction& prediction : validation.predictions) {
-    const MeasuredRun& run = *prediction.run;
-    if (!run.clean() || prediction.fitted_on || (!run.measured_seconds() && !run.ran_out_of_memory())) {
+  for (const Prediction* one : predictions) {
+    const MeasuredRun& run = *one->run;
+    const bool failed = run.ran_out_of_memory() || run.failed();
+    if (!run.clean() || one->fitted_on || (!run.measured_seconds() && !failed)) {
       continue;
     }
-    Choice& choice = sets[SetKey(prediction)][prediction.layout];
-    choice.predicted.push_back(prediction.seconds);
-    choice.fits = prediction.fits;
-    choice.ran_out = choice.ran_out || run.ran_out_of_memory();
-    if (!run.ran_out_of_memory()) {
+    Choice& choice = sets[SetKey(*one)][one->layout];
+    choice.predicted.push_back(one->seconds);
+    choice.fits = one->fits;
+    choice.ran_out = choice.ran_out || failed;
+    if (!failed) {
       choice.measured.push_back(*run.measured_seconds());
     }
+  }
+  std::vector<SetScore> scores;
+  for (const auto& [name, choices] : sets) {
+    SetScore score;
+    if (choices.size() >= 2 && ScoreSet(name, choices, score)) {
+      scores.push_back(score);
+    }
+  }
+  return scores;
+}
+
+namespace {
+
+void ScoreSets(Validation& validation) {
+  std::vector<const Prediction*> all;
+  for (const Prediction& prediction : validation.predictions) {
+    all.push_back(&prediction);
   }
   std::vector<double> spearmans;
   std::vector<double> kendalls;
   std::vector<double> regrets;
-  for (const auto& [name, choices] : sets) {
-    SetScore score;
-    if (choices.size() < 2 || !ScoreSet(name, choices, score)) {
-      continue;
-    }
+  for (const SetScore& score : SetsOf(all)) {
     validation.chosen_out_of_memory += score.chose_out_of_memory ? 1 : 0;
     if (score.layouts >= 2) {
       regrets.push_back(score.regret);
@@ -148,7 +168,7 @@ void ScoreRuns(Validation& validation) {
     if (run.ran_out_of_memory()) {
       ++validation.out_of_memory;
       validation.found += prediction.fits ? 0 : 1;
-    } else if (run.outcome == "ok" && !prediction.fits) {
+    } else if (run.ran() && !prediction.fits) {
       ++validation.false_alarms;
     }
   }
@@ -158,6 +178,7 @@ void ScoreRuns(Validation& validation) {
   validation.groups.push_back(ScoreOf("all clean runs", all));
   validation.suspect = ScoreOf("suspect runs", suspect);
   ScoreSets(validation);
+  ScoreSources(validation);
 }
 
 }  // namespace trireme

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "planner/interval.h"
 #include "planner/layout_space.h"
 #include "planner/step_estimate.h"
 #include "topology/nearest.h"
@@ -31,6 +32,12 @@ Candidate CandidateOf(const PlanPoint& point, const StepEstimate& estimate) {
           .model_tflops = ModelFlops(point) / estimate.seconds / devices / 1e12,
           .tokens_per_second =
               static_cast<double>(point.global_batch) * static_cast<double>(point.model.sequence) / estimate.seconds};
+}
+
+void SetInterval(const PlanPoint& point, const ModelAccount& account, PipelineClock& clock, Candidate& candidate) {
+  const double spread = SpreadOf(point, account, clock);
+  candidate.low = candidate.seconds / (1 + spread);
+  candidate.high = candidate.seconds * (1 + spread);
 }
 
 bool Before(const Candidate& a, const Candidate& b) {
@@ -165,8 +172,8 @@ std::vector<std::string> SearchRequest::offloads() const {
 }
 
 void RequirePossible(const SearchRequest& request, const ParallelLayout& layout) {
-  Require(!request.stack.ours || layout.offload_is_offered(),
-          "offload=full works with zero=0 and zero=3, not with zero={}", layout.zero);
+  const std::string unable = StackRefusal(request.stack, layout);
+  Require(unable.empty(), "{}", unable);
   Require(
       layout.tensor >= 1 && layout.pipeline >= 1 && layout.data >= 1 && layout.micro_batch >= 1 && layout.chunks >= 1,
       "degrees and micro batch must be at least 1: {}", layout.ToString());
@@ -199,7 +206,10 @@ Candidate Price(const SearchRequest& request, const ParallelLayout& layout) {
   RequirePossible(request, layout);
   PipelineClock clock;
   const PlanPoint point = PointOf(request, layout);
-  return CandidateOf(point, EstimateStep(point, ModelAccount(request.model), clock));
+  const ModelAccount account(request.model);
+  Candidate candidate = CandidateOf(point, EstimateStep(point, account, clock));
+  SetInterval(point, account, clock, candidate);
+  return candidate;
 }
 
 PlanPoint PointOf(const SearchRequest& request, const ParallelLayout& layout) {
@@ -262,6 +272,9 @@ SearchResult Search(const SearchRequest& request) {
     }
   }
   result.ranked = std::move(first.kept_.ranked_);
+  for (Candidate& candidate : result.ranked) {
+    SetInterval(PointOf(request, candidate.layout), account, first.clock_, candidate);
+  }
   result.front = std::move(first.kept_.front_);
   std::sort(result.front.begin(), result.front.end(), Before);
   return result;

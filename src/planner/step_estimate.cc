@@ -24,10 +24,6 @@ bool Offloads(const PlanPoint& point) {
   return point.stack.time.host_optimizer || point.layout.offload != Offload::kNone;
 }
 
-LocalSizes SizesOf(const PlanPoint& point) {
-  return LocalSizes(point.model, point.layout, point.dtype, SplitsBackward(point.layout.schedule));
-}
-
 // Seconds that each micro batch spends on gradients beyond their products.
 double AccumulateSeconds(const PlanPoint& point, double parameters) {
   const Efficiencies& e = point.stack.efficiencies;
@@ -41,10 +37,36 @@ double AccumulateSeconds(const PlanPoint& point, double parameters) {
   return seconds;
 }
 
+LinkShares DataShares(const PlanPoint& point) {
+  return {.device = point.stack.efficiencies.data_device_link,
+          .node = point.stack.efficiencies.data_link,
+          .latency = point.stack.efficiencies.node_latency};
+}
+
 double DataSeconds(const PlanPoint& point, CollectiveKind kind, double bytes, double calls) {
-  const LinkShares shares{.device = point.stack.efficiencies.data_device_link,
-                          .node = point.stack.efficiencies.data_link};
-  return CollectiveSeconds(kind, bytes, calls, PlaceData(point.cluster, point.layout), point.cluster, shares);
+  return CollectiveSeconds(kind, bytes, calls, PlaceData(point.cluster, point.layout), point.cluster,
+                           DataShares(point));
+}
+
+// Within the ranks that ZeRO shards over.
+double ShardSeconds(const PlanPoint& point, CollectiveKind kind, double bytes, double calls) {
+  const GroupPlacement group = PlaceShards(point.cluster, point.layout, point.shards());
+  return CollectiveSeconds(kind, bytes, calls, group, point.cluster, DataShares(point));
+}
+
+// Reduction of gradients that ZeRO shards: within its groups, then between the copies of each.
+double ShardReduction(const PlanPoint& point, double bytes, double calls) {
+  if (point.shards() == point.layout.replicas()) {
+    return DataSeconds(point, CollectiveKind::kReduceScatter, bytes, calls);
+  }
+  return DataSeconds(point, CollectiveKind::kAllReduce, bytes, calls);
+}
+
+// Updated parameters go to all who hold them: one gather, or a broadcast by each owner in turn.
+double UpdatedSeconds(const PlanPoint& point, double bytes) {
+  const bool turns = point.stack.time.broadcasts_shards;
+  return ShardSeconds(point, turns ? CollectiveKind::kBroadcast : CollectiveKind::kAllGather, bytes,
+                      turns ? point.shards() : 1);
 }
 
 double GradientBytes(const PlanPoint& point) {
@@ -97,7 +119,7 @@ double FetchSeconds(const PlanPoint& point, double parameters) {
   if (!point.stack.ours || point.layout.offload != Offload::kFull) {
     return 0;
   }
-  const double owned = point.layout.zero == 3 ? parameters / point.layout.data : parameters;
+  const double owned = point.layout.zero == 3 ? parameters / point.shards() : parameters;
   const double bytes = owned * static_cast<double>(SizesOf(point).element());
   const int on_node = std::min(point.layout.ranks(), point.cluster.devices_per_node);
   const Efficiencies& e = point.stack.efficiencies;
@@ -110,7 +132,7 @@ double FetchSeconds(const PlanPoint& point, double parameters) {
 double AddShardTraffic(const PlanPoint& point, const ModelAccount& account, Costs& costs,
                        const std::vector<std::int64_t>& blocks) {
   const ParallelLayout& layout = point.layout;
-  const bool shards = layout.zero >= 2 && layout.data > 1;
+  const bool shards = layout.zero >= 2 && layout.replicas() > 1;
   if (!shards && FetchSeconds(point, 1) == 0) {
     return 0;
   }
@@ -120,11 +142,10 @@ double AddShardTraffic(const PlanPoint& point, const ModelAccount& account, Cost
     const double modules = static_cast<double>(blocks[place]) + 1;
     const double weights = parameters * point.stack.time.parameter_bytes;
     const double gather =
-        (shards && layout.zero == 3 ? DataSeconds(point, CollectiveKind::kAllGather, weights, modules) : 0) +
+        (shards && layout.zero == 3 ? ShardSeconds(point, CollectiveKind::kAllGather, weights, modules) : 0) +
         FetchSeconds(point, parameters);
-    const double reduce =
-        shards ? DataSeconds(point, CollectiveKind::kReduceScatter, parameters * GradientBytes(point), modules) : 0;
-    const double repeats = layout.recompute == Recompute::kFull && !point.stack.ours ? 2 : 1;
+    const double reduce = shards ? ShardReduction(point, parameters * GradientBytes(point), modules) : 0;
+    const double repeats = layout.recompute == Recompute::kFull && point.stack.time.gather_again ? 2 : 1;
     const double overlap = point.stack.time.gather_overlap;
     double& forward = costs.schedule.forward[place];
     double& backward = costs.schedule.backward_input[place];
@@ -174,20 +195,19 @@ void AddStepWork(const PlanPoint& point, double parameters, double backward, Ste
   const TimeTraits& time = point.stack.time;
   const Efficiencies& e = point.stack.efficiencies;
   StepTerms& terms = estimate.terms;
-  const double owned = layout.zero >= 1 ? parameters / layout.data : parameters;
+  const double owned = layout.zero >= 1 ? parameters / point.shards() : parameters;
   double reduction = 0;
   if (layout.zero == 0) {
     reduction = DataSeconds(point, CollectiveKind::kAllReduce, parameters * GradientBytes(point), 1);
   } else if (layout.zero == 1) {
-    reduction = DataSeconds(point, CollectiveKind::kReduceScatter, parameters * GradientBytes(point), 1);
+    reduction = ShardReduction(point, parameters * GradientBytes(point), 1);
   }
   if (point.power_sgd && layout.data > 1) {
     reduction *= time.power_sgd_share;
     terms.compress = parameters * time.power_sgd_seconds;
   }
-  const double gather = layout.zero == 1 || layout.zero == 2
-                            ? DataSeconds(point, CollectiveKind::kAllGather, parameters * time.parameter_bytes, 1)
-                            : 0;
+  const double gather =
+      layout.zero == 1 || layout.zero == 2 ? UpdatedSeconds(point, parameters * time.parameter_bytes) : 0;
   // Only the last micro batch's backward runs beside the reduction.
   estimate.data_hidden = std::min(time.data_overlap * reduction, backward);
   terms.data = reduction - estimate.data_hidden + gather;

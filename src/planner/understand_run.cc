@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cmath>
 
 #include "base/error.h"
 #include "planner/measured_runs.h"
+#include "planner/run_model.h"
 
 namespace trireme {
 namespace {
@@ -56,13 +58,46 @@ const Cluster* LikestCluster(const MeasuredRun& run, const PlannerFiles& files) 
   return likest;
 }
 
+// Programs that tables name and no stack file does, by what they resemble: a part of the name decides.
+struct Kinship {
+  const char* part;
+  const char* system;
+};
+constexpr Kinship kKin[] = {
+    {"deepspeed", "megatron-ds-3d"},
+    {"megatron-ds", "megatron-ds-3d"},
+    {"neox", "megatron-ds-3d"},
+    {"megatron", "megatron-core"},
+    {"nemo", "nemo"},
+    {"mlperf", "nemo"},
+    {"bridge", "nemo"},
+    {"maxtext", "maxtext"},
+    {"jax", "maxtext"},
+    {"titan", "torchtitan"},
+    {"foundry", "llm-foundry"},
+    {"fsdp", "llm-foundry"},
+    {"composer", "llm-foundry"},
+    {"nanotron", "nanotron"},
+    {"intern", "internevo"},
+};
+
+// The system whose stack stands for one that no file names: a relative by name, or else by how it cuts the model.
+std::string NearestSystem(const MeasuredRun& run) {
+  for (const Kinship& kin : kKin) {
+    if (run.system.find(kin.part) != std::string::npos) {
+      return kin.system;
+    }
+  }
+  return run.zero.value_or(0) >= 3 ? "llm-foundry" : "megatron-core";
+}
+
 // The stack whose labels fit best: system, then accelerator, then cluster.
-int FindStack(const MeasuredRun& run, const PlannerFiles& files) {
+int FindStack(const MeasuredRun& run, const std::string& system, const PlannerFiles& files) {
   int best = -1;
   int best_score = 0;
   for (std::size_t i = 0; i < files.stacks.size(); ++i) {
     const SoftwareStack& stack = files.stacks[i];
-    if (!Holds(stack.systems, run.system)) {
+    if (!Holds(stack.systems, system)) {
       continue;
     }
     // A label that names the run counts more than one that leaves it open; one that names others does not count.
@@ -83,9 +118,8 @@ struct Needed {
 };
 
 std::string Missing(const MeasuredRun& run) {
-  const Needed needed[] = {{"layers", run.layers},    {"hidden", run.hidden}, {"heads", run.heads},
-                           {"vocab", run.vocabulary}, {"seq", run.sequence},  {"tp", run.tensor},
-                           {"pp", run.pipeline},      {"dp", run.data},       {"micro_batch", run.micro_batch}};
+  const Needed needed[] = {{"layers", run.layers}, {"hidden", run.hidden}, {"heads", run.heads}, {"seq", run.sequence},
+                           {"tp", run.tensor},     {"pp", run.pipeline},   {"dp", run.data}};
   std::string names;
   for (const Needed& one : needed) {
     if (!one.value) {
@@ -102,10 +136,13 @@ MeasuredRun Derived(MeasuredRun run) {
     return quotient >= 1 && quotient == std::floor(quotient) ? std::optional<double>(quotient) : std::nullopt;
   };
   if (!run.data && run.gpus && run.tensor && run.pipeline) {
-    run.data = divide(*run.gpus, *run.tensor * *run.pipeline);
+    run.data = divide(*run.gpus, *run.tensor * *run.pipeline * run.context.value_or(1));
   }
   if (!run.micro_batch && run.global_batch && run.data && run.accumulation) {
     run.micro_batch = divide(*run.global_batch, *run.data * *run.accumulation);
+  }
+  if (!run.micro_batch) {
+    run.micro_batch = 1;
   }
   return run;
 }
@@ -120,50 +157,116 @@ int Degree(const std::optional<double>& value) {
   return static_cast<int>(whole);
 }
 
+Recompute RecomputeOf(const MeasuredRun& run, const SoftwareStack& stack) {
+  if (run.recompute.empty()) {
+    return ParseRecompute(stack.assumed_recompute);
+  }
+  if (run.recompute == "0" || run.recompute == "1") {
+    return run.recompute == "1" ? Recompute::kFull : Recompute::kNone;
+  }
+  return ParseRecompute(run.recompute);
+}
+
+// How the layers lie on the stages where they do not divide: embedding and head count as layers where that divides.
+std::string PartitionOf(const MeasuredRun& run, const ParallelLayout& layout, std::int64_t layers,
+                        const SoftwareStack& stack) {
+  if (run.partition == "transformer+embedding" || run.partition == "balanced") {
+    return "balanced";
+  }
+  if (run.partition.empty() && !stack.assumed_partition.empty()) {
+    return stack.assumed_partition;
+  }
+  const int stages = layout.virtual_stages();
+  return layers % stages != 0 && (layers + 2) % stages == 0 ? "balanced" : "uniform";
+}
+
 ParallelLayout LayoutOf(const MeasuredRun& run, const SoftwareStack& stack) {
   ParallelLayout layout;
   layout.tensor = Degree(run.tensor);
+  layout.sequence = run.context && *run.context > 1 ? Degree(run.context) : 1;
   layout.pipeline = Degree(run.pipeline);
   layout.data = Degree(run.data);
   layout.micro_batch = Degree(run.micro_batch);
   const bool shards_all = run.system == "fsdp";
-  layout.zero = static_cast<int>(std::clamp<std::int64_t>(Whole(run.zero, shards_all ? 3 : 0), 0, 3));
-  if (run.partition == "transformer+embedding" || run.partition == "balanced") {
-    layout.partition = "balanced";
+  layout.zero = static_cast<int>(std::clamp<std::int64_t>(Whole(run.zero, shards_all ? 3 : stack.assumed_zero), 0, 3));
+  if (run.chunks && *run.chunks > 1 && layout.pipeline > 1) {
+    layout.schedule = "interleaved";
+    layout.chunks = Degree(run.chunks);
   }
-  layout.recompute = run.recompute ? (*run.recompute != 0 ? Recompute::kFull : Recompute::kNone)
-                                   : ParseRecompute(stack.assumed_recompute);
+  layout.sequence_parallel =
+      layout.tensor > 1 && (run.sequence_parallel ? *run.sequence_parallel != 0 : stack.assumed_sequence_parallel);
+  layout.recompute = RecomputeOf(run, stack);
   if (run.offload == "full" || run.offload == "optimizer") {
     layout.offload = ParseOffload(run.offload);
   }
   return layout;
 }
 
+// Tables have no column for ZeRO within groups of ranks; notes say "sharded over 8 ranks" or "FSDP over 128".
+int ShardRanksOf(const MeasuredRun& run) {
+  for (const std::string_view words : {"sharded over ", "FSDP over "}) {
+    const std::size_t at = run.note.find(words);
+    if (at == std::string::npos) {
+      continue;
+    }
+    const char* first = run.note.data() + at + words.size();
+    int ranks = 0;
+    const auto [stop, error] = std::from_chars(first, run.note.data() + run.note.size(), ranks);
+    if (error == std::errc() && ranks >= 1) {
+      return ranks;
+    }
+  }
+  return 0;
+}
+
+// Chunks of an interleaved pipeline where the table does not tell and the program interleaves by habit.
+int AssumedChunks(const ParallelLayout& layout, const ModelConfig& model, const SoftwareStack& stack) {
+  if (stack.assumed_chunk_layers == 0 || layout.pipeline == 1 || layout.chunks > 1) {
+    return layout.chunks;
+  }
+  for (std::int64_t own = stack.assumed_chunk_layers; own >= 1; --own) {
+    for (const std::int64_t layers : {model.layers, model.layers + 2}) {
+      if (layers % (own * layout.pipeline) == 0 && layers > own * layout.pipeline) {
+        return static_cast<int>(layers / (own * layout.pipeline));
+      }
+    }
+  }
+  return 1;
+}
+
 void Fill(const MeasuredRun& run, const SoftwareStack& stack, RunPoint& point) {
-  ModelConfig model{.family = "gpt2",
-                    .layers = Whole(run.layers, 1),
-                    .hidden = Whole(run.hidden, 1),
-                    .heads = Whole(run.heads, 1),
-                    .vocabulary = Whole(run.vocabulary, 2),
-                    .sequence = Whole(run.sequence, 1)};
-  point.model = Completed(model);
-  point.layout = LayoutOf(run, stack);
-  Require(static_cast<double>(point.layout.tensor) * point.layout.pipeline * point.layout.data <= 1e8,
-          "tp {} x pp {} x dp {} is more ranks than there are", point.layout.tensor, point.layout.pipeline,
-          point.layout.data);
-  const std::int64_t replica = static_cast<std::int64_t>(point.layout.micro_batch) * point.layout.data;
+  point.model = ModelOfRun(run);
+  ParallelLayout& layout = point.layout;
+  layout = LayoutOf(run, stack);
+  SpreadKeyHeads(layout.tensor, point.model);
+  if (!run.chunks) {
+    layout.chunks = AssumedChunks(layout, point.model, stack);
+    layout.schedule = layout.chunks > 1 ? "interleaved" : "1f1b";
+  }
+  layout.partition = PartitionOf(run, layout, point.model.layers, stack);
+  Require(static_cast<double>(layout.tensor) * layout.sequence * layout.pipeline * layout.data <= 1e8,
+          "tp {} x cp {} x pp {} x dp {} is more ranks than there are", layout.tensor, layout.sequence, layout.pipeline,
+          layout.data);
+  const std::int64_t replica = static_cast<std::int64_t>(layout.micro_batch) * layout.data;
   point.global_batch = Whole(run.global_batch, replica * std::max<std::int64_t>(Whole(run.accumulation, 1), 1));
   Require(point.global_batch >= replica && point.global_batch % replica == 0,
-          "global batch {} is no multiple of micro batch {} x data {}", point.global_batch, point.layout.micro_batch,
-          point.layout.data);
-  Require(!run.gpus || *run.gpus == point.layout.ranks(), "tp {} x pp {} x dp {} = {} ranks, but {} gpus",
-          point.layout.tensor, point.layout.pipeline, point.layout.data, point.layout.ranks(), Whole(run.gpus, 0));
-  Require(point.layout.pipeline <= point.model.layers + 2, "{} stages for {} layers", point.layout.pipeline,
+          "global batch {} is no multiple of micro batch {} x data {}", point.global_batch, layout.micro_batch,
+          layout.data);
+  Require(!run.gpus || *run.gpus == layout.ranks(), "tp {} x cp {} x pp {} x dp {} = {} ranks, but {} gpus",
+          layout.tensor, layout.sequence, layout.pipeline, layout.data, layout.ranks(), Whole(run.gpus, 0));
+  if (layout.chunks > 1 && (point.global_batch / replica) % layout.pipeline != 0) {
+    layout.chunks = 1;  // this count of micro batches cannot be interleaved by the schedule that we play
+    layout.schedule = "1f1b";
+  }
+  Require(layout.virtual_stages() <= point.model.layers + 2, "{} stages for {} layers", layout.virtual_stages(),
           point.model.layers);
-  RequireDivisible(point.model, point.layout);
-  point.dtype = run.dtype.empty() ? DType::kBFloat16 : ParseDType(run.dtype);
+  RequireDivisible(point.model, layout);
+  point.products = ParseProductFormat(run.dtype);
+  point.dtype =
+      run.dtype.empty() || point.products != ProductFormat::kNative ? DType::kBFloat16 : ParseDType(run.dtype);
   point.flash = run.flash ? *run.flash != 0 : stack.time.flash;
   point.power_sgd = run.compression == "powersgd";
+  point.shard_ranks = ShardRanksOf(run);
   point.fused_optimizer = run.optimizer != "adafactor";
 }
 
@@ -200,9 +303,11 @@ PlanPoint RunPoint::PointUnder(const Cluster& on, const StackState& state) const
           .layout = layout,
           .global_batch = global_batch,
           .dtype = dtype,
+          .products = products,
           .flash = flash,
           .power_sgd = power_sgd,
-          .fused_optimizer = fused_optimizer};
+          .fused_optimizer = fused_optimizer,
+          .shard_ranks = shard_ranks};
 }
 
 Understood Understand(const MeasuredRun& run, const PlannerFiles& files) {
@@ -218,7 +323,11 @@ Understood Understand(const MeasuredRun& run, const PlannerFiles& files) {
   if (point.cluster < 0) {
     return {.reason = fmt::format("no cluster file for '{}' or accelerator '{}'", run.cluster, run.accelerator)};
   }
-  point.stack = FindStack(run, files);
+  point.stack = FindStack(run, run.system, files);
+  if (point.stack < 0) {
+    point.stack = FindStack(run, NearestSystem(run), files);
+    point.assumed_stack = true;
+  }
   if (point.stack < 0) {
     return {.reason = fmt::format("no stack file for system '{}'", run.system)};
   }

@@ -1,6 +1,7 @@
 // `plan validate`: predicts every measured run of a table and scores itself.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -11,7 +12,7 @@ namespace trireme {
 
 struct ValidateOptions {
   bool leave_one_out = false;  // each table is predicted by a calibration on the others
-  int fit = 0;                 // above 0: calibrate on this many runs of each (cluster, stack), score the rest
+  int fit = 0;                 // above 0: calibrate on this many runs of each (source, stack), score the rest
 };
 
 struct Prediction {
@@ -19,6 +20,8 @@ struct Prediction {
   std::string cluster;  // names of the files it was priced with
   std::string stack;
   bool assumed_cluster = false;
+  bool assumed_stack = false;
+  bool sick = false;       // FindSick's
   bool fitted_on = false;  // one of the runs that --fit learned from
   std::string layout;      // equal text: equal decision
   bool slowed = false;     // the site was slow then: a decision set of its own
@@ -28,8 +31,15 @@ struct Prediction {
   double days_per_100b = 0;
   double peak = 0;  // bytes, of the stage that the stack's logs tell
   double worst = 0;
+  double exact = 0;            // bytes of weights, gradients, optimizer state and kept activations alone
+  double memory = 0;           // of the device
+  double fit_probability = 1;  // of device memory
   bool fits = true;
 };
+
+// What a run that failed without a word died of, by exact formulas alone.
+enum class Failure : std::uint8_t { kNone, kMemory, kOther, kUnknown };
+Failure FailureOf(const Prediction& prediction);
 
 struct Unrepresented {
   const MeasuredRun* run = nullptr;
@@ -57,7 +67,27 @@ struct SetScore {
   bool chose_out_of_memory = false;  // the first choice among those predicted to fit
 };
 
+// A source's runs. Both releases of one publisher are one source; sources under 20 runs are pooled.
+struct SourceScore {
+  GroupScore all;
+  GroupScore settled;  // with one stage, or on at most 64 devices; empty name: the same runs
+  int sick = 0;
+  GroupScore well;  // all but the sick ones
+  int sets = 0;     // of at least three timed runs
+  double mean_regret = 0;
+  double worst_regret = 0;
+  int memory_failures = 0;  // failed, by exact formulas for memory
+  int called = 0;           // of these, predicted not to fit
+  int other_failures = 0;
+  int unclear_failures = 0;
+  int ran = 0;
+  int false_alarms = 0;  // of those that ran, predicted not to fit
+};
+// The source's name without the version of a release: "dgxc-v25.04" and "dgxc-v24.11" are one.
+std::string SourceOf(const MeasuredRun& run);
+
 struct Validation {
+  std::vector<SourceScore> sources;
   std::vector<Prediction> predictions;
   std::vector<Unrepresented> unrepresented;
   std::vector<GroupScore> groups;  // clean runs; the last is all of them
@@ -80,6 +110,8 @@ Validation Validate(const std::vector<MeasuredRun>& runs, const PlannerFiles& fi
 std::string CalibrationsText(const std::vector<MeasuredRun>& runs, const PlannerFiles& files);
 
 std::string ToText(const Validation& validation);
+// Predicted against measured seconds of all clean runs, a colour a source, as an SVG picture.
+std::string ToSvg(const Validation& validation);
 std::string ToJson(const Validation& validation);
 
 }  // namespace trireme

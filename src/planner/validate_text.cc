@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -13,6 +14,27 @@ std::string Line(const GroupScore& score) {
   return fmt::format("{:<44} {:>4} {:>7.1f} % {:>+7.1f} %  {:>15}  {:>5.0f} %  {:>6.1f} %\n", score.name, score.timed,
                      100 * score.time_error, 100 * score.time_bias, memory, 100 * score.covered,
                      100 * score.half_width);
+}
+
+std::string Line(const SourceScore& score) {
+  std::string text = Line(score.all);
+  text += score.settled.name.empty() ? "" : Line(score.settled);
+  text += score.well.name.empty() ? "" : Line(score.well);
+  if (score.sets > 0) {
+    text += fmt::format("  regret over {} sets of three runs and more: {:.2f} % mean, {:.2f} % worst\n", score.sets,
+                        100 * score.mean_regret, 100 * score.worst_regret);
+  }
+  if (score.memory_failures + score.other_failures + score.unclear_failures > 0) {
+    text += fmt::format(
+        "  failed: {} out of memory by exact formulas ({} called, {:.0f} %), {} of something else, {} left out\n",
+        score.memory_failures, score.called, 100.0 * score.called / std::max(score.memory_failures, 1),
+        score.other_failures, score.unclear_failures);
+  }
+  if (score.false_alarms > 0) {
+    text += fmt::format("  called out of memory but ran: {} of {} ({:.1f} %)\n", score.false_alarms, score.ran,
+                        100.0 * score.false_alarms / score.ran);
+  }
+  return text;
 }
 
 nlohmann::json ToJsonValue(const GroupScore& score) {
@@ -38,11 +60,16 @@ nlohmann::json ToJsonValue(const Prediction& prediction) {
                       {"predicted_peak_gb", prediction.peak / kGibi},
                       {"predicted_worst_stage_gb", prediction.worst / kGibi},
                       {"fits", prediction.fits},
+                      {"fit_probability", prediction.fit_probability},
+                      {"sick", prediction.sick},
                       {"used_for_fit", prediction.fitted_on},
                       {"outcome", run.outcome},
                       {"trust", run.trust}};
   if (prediction.assumed_cluster) {
     json["assumption"] = "no file names this machine; " + prediction.cluster + " has the same accelerator";
+  }
+  if (prediction.assumed_stack) {
+    json["assumed_stack"] = "no file names this program; " + prediction.stack + " stands for it";
   }
   if (const auto measured = run.measured_seconds()) {
     json["measured_seconds"] = *measured;
@@ -64,6 +91,15 @@ std::string ToText(const Validation& validation) {
   if (validation.suspect.timed > 0) {
     text += Line(validation.suspect);
   }
+  text += "\nby source\n";
+  for (const SourceScore& source : validation.sources) {
+    text += Line(source);
+  }
+  std::string sick;
+  for (const Prediction& prediction : validation.predictions) {
+    sick += prediction.sick ? " " + prediction.run->id : "";
+  }
+  text += sick.empty() ? "" : "sick runs, set aside from fits:" + sick + "\n";
   text +=
       fmt::format("\nout of memory: {} of {} found, {} false alarms; first choice ran out of memory in {} sets\n",
                   validation.found, validation.out_of_memory, validation.false_alarms, validation.chosen_out_of_memory);
@@ -98,6 +134,22 @@ std::string ToJson(const Validation& validation) {
   }
   for (const GroupScore& group : validation.groups) {
     json["groups"].push_back(ToJsonValue(group));
+  }
+  json["sources"] = nlohmann::json::array();
+  for (const SourceScore& source : validation.sources) {
+    json["sources"].push_back({{"all", ToJsonValue(source.all)},
+                               {"settled", ToJsonValue(source.settled)},
+                               {"well", ToJsonValue(source.well)},
+                               {"sick", source.sick},
+                               {"sets", source.sets},
+                               {"mean_regret", source.mean_regret},
+                               {"worst_regret", source.worst_regret},
+                               {"memory_failures", source.memory_failures},
+                               {"called", source.called},
+                               {"other_failures", source.other_failures},
+                               {"unclear_failures", source.unclear_failures},
+                               {"ran", source.ran},
+                               {"false_alarms", source.false_alarms}});
   }
   json["suspect"] = ToJsonValue(validation.suspect);
   json["out_of_memory"] = {{"runs", validation.out_of_memory},

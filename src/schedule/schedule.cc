@@ -12,13 +12,6 @@ namespace {
 
 constexpr const char* kFileEnding = ".schedule";
 
-Schedule ReadSchedule(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  Require(file.good(), "schedule file '{}' cannot be read", path);
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  return ParseSchedule(text, path);
-}
-
 const ScheduleKind& FindKind(const std::string& name) {
   std::string known;
   std::vector<std::string> names;
@@ -57,6 +50,13 @@ std::string ToString(const Action& action) {
 }
 
 bool IsCompute(ActionKind kind) { return kind <= ActionKind::kBackwardWeight; }
+
+Schedule ReadSchedule(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  Require(file.good(), "schedule file '{}' cannot be read", path);
+  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  return ParseSchedule(text, path);
+}
 
 Schedule MakeSchedule(const std::string& name, int stages, int chunks, int micro_batches) {
   RequireCounts(name, stages, chunks, micro_batches);

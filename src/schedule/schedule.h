@@ -68,6 +68,8 @@ const std::vector<ScheduleKind>& ScheduleKinds();
 // A registered schedule by name, or one read from a file when `name` ends in ".schedule"; with messages, validated.
 // An unknown name is an Error with the nearest match. A file must have been written for these counts.
 Schedule MakeSchedule(const std::string& name, int stages, int chunks, int micro_batches);
+// The schedule of a file, with whatever counts it was written for.
+Schedule ReadSchedule(const std::string& path);
 // Whether backward comes in two parts anywhere in this schedule.
 bool SplitsBackward(const Schedule& schedule);
 

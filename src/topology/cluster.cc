@@ -32,6 +32,10 @@ DeviceSpec ReadDevice(const Settings& file) {
   device.peak_fp32 = file.Positive("device.peak_tflops.fp32") * 1e12;
   device.peak_tf32 = file.Positive("device.peak_tflops.tf32", device.peak_fp32 / 1e12) * 1e12;
   device.peak_half = file.Positive("device.peak_tflops.bf16", device.peak_fp32 / 1e12) * 1e12;
+  device.peak_fp8 = file.Positive("device.peak_tflops.fp8", device.peak_half / 1e12) * 1e12;
+  device.peak_fp4 = file.Positive("device.peak_tflops.fp4", device.peak_fp8 / 1e12) * 1e12;
+  device.old_matrix_share = file.Positive("device.old_matrix_share", 1);
+  device.sustained = file.Positive("device.sustained", 1);
   device.watts = file.Number("power.device_watts", 0);
   return device;
 }
@@ -66,8 +70,31 @@ Cluster Read(const Settings& file) {
 
 }  // namespace
 
+ProductFormat ParseProductFormat(const std::string& name) {
+  if (name == "fp8") {
+    return ProductFormat::kFloat8;
+  }
+  if (name == "mxfp8") {
+    return ProductFormat::kMxFloat8;
+  }
+  return name == "nvfp4" || name == "fp4" ? ProductFormat::kNvFloat4 : ProductFormat::kNative;
+}
+
 double DeviceSpec::Peak(DType dtype) const {
-  return dtype == DType::kBFloat16 || dtype == DType::kFloat16 ? peak_half : peak_tf32;
+  return sustained * (dtype == DType::kBFloat16 || dtype == DType::kFloat16 ? peak_half : peak_tf32);
+}
+
+double DeviceSpec::Peak(ProductFormat format, DType dtype) const {
+  switch (format) {
+    case ProductFormat::kNative:
+      return Peak(dtype);
+    case ProductFormat::kFloat8:
+    case ProductFormat::kMxFloat8:
+      return sustained * peak_fp8;
+    case ProductFormat::kNvFloat4:
+      return sustained * peak_fp4;
+  }
+  return Peak(dtype);
 }
 
 Cluster ParseCluster(const std::string& text, const std::string& origin) {

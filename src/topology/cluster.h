@@ -2,12 +2,23 @@
 // sheet or probe); what software makes of them is in a SoftwareStack. Units here: bytes, seconds, FLOP/s, watts.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "base/dtype.h"
 
 namespace trireme {
+
+// What the operands of a block's products are cast to.
+enum class ProductFormat : std::uint8_t {
+  kNative,    // nothing: they stay in the type of the weights
+  kFloat8,    // one scale a tensor
+  kMxFloat8,  // one scale for 32 elements
+  kNvFloat4,  // one scale for 16 elements
+};
+// "fp8", "mxfp8", "nvfp4"; anything else is native.
+ProductFormat ParseProductFormat(const std::string& name);
 
 // One direction of a link.
 struct LinkSpec {
@@ -23,11 +34,16 @@ struct DeviceSpec {
   double launch = 5e-6;  // of one kernel
   int units = 1;         // that work on tiles side by side (SMs)
   double peak_fp32 = 0;
-  double peak_tf32 = 0;  // 0: as fp32
-  double peak_half = 0;  // bf16 and fp16 with fp32 accumulation
-  double watts = 0;      // 0: unknown
+  double peak_tf32 = 0;         // 0: as fp32
+  double peak_half = 0;         // bf16 and fp16 with fp32 accumulation
+  double peak_fp8 = 0;          // 0: as half
+  double peak_fp4 = 0;          // 0: as fp8
+  double old_matrix_share = 1;  // of peak, what matrix instructions of the generation before reach
+  double sustained = 1;         // of these peaks, what the chip holds at the power it may draw
+  double watts = 0;             // 0: unknown
 
   double Peak(DType dtype) const;
+  double Peak(ProductFormat format, DType dtype) const;  // of products whose operands are cast to `format`
 };
 
 // Which rows of a table of measured runs are of this machine.

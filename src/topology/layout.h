@@ -42,6 +42,8 @@ struct ParallelLayout {
   Offload offload = Offload::kNone;
 
   int ranks() const { return tensor * sequence * pipeline * data; }
+  // Ranks that hold the same weights: what ZeRO shards over.
+  int replicas() const { return sequence * data; }
   int virtual_stages() const { return pipeline * chunks; }
   // Whether training offers this offloading: weights in host memory are those of no stage of ZeRO that gathers them
   // once a step.

@@ -21,18 +21,28 @@ Efficiencies ReadEfficiencies(const Settings& file, const std::string& table, co
 TimeTraits ReadTime(const Settings& file) {
   TimeTraits time;
   const std::string attention = file.Text("attention.kernel", "flash");
-  Require(attention == "flash" || attention == "unfused", "{}: attention.kernel = '{}' must be flash or unfused",
-          file.origin(), attention);
-  time.flash = attention == "flash";
+  Require(attention == "flash" || attention == "flash2" || attention == "flash1" || attention == "unfused",
+          "{}: attention.kernel = '{}' must be flash, flash2, flash1 or unfused", file.origin(), attention);
+  constexpr double kFirstGeneration = 0.62;
+  time.flash = attention != "unfused";
+  time.flash_old = attention == "flash2" || attention == "flash1";
+  time.flash_share = attention == "flash1" ? kFirstGeneration : 1;
   time.head_multiple = file.CountOr("attention.head_multiple", time.head_multiple);
   time.score_bytes = file.Number("attention.score_bytes", time.score_bytes);
   time.outside_bytes = file.Number("time.outside_bytes", time.outside_bytes);
   time.inside_bytes = file.Number("time.inside_bytes", time.inside_bytes);
+  time.backward_bytes = file.Number("time.backward_bytes", time.backward_bytes);
+  time.selective_products = file.Number("time.selective_products", time.selective_products);
+  time.selective_attention = file.Flag("time.selective_attention", time.selective_attention);
+  time.broadcasts_shards = file.Flag("time.broadcasts_shards", time.broadcasts_shards);
+  time.collective_seconds = file.Number("time.collective_us", time.collective_seconds * 1e6) * 1e-6;
   time.logit_bytes = file.Number("time.logit_bytes", time.logit_bytes);
   time.wave_weight = file.Number("time.wave_weight", time.wave_weight);
   time.vocabulary_multiple = file.CountOr("time.vocabulary_multiple", time.vocabulary_multiple);
   time.recompute_whole = file.Flag("time.recompute_whole", time.recompute_whole);
   time.scatter_messages = file.Flag("time.scatter_messages", time.scatter_messages);
+  time.tensor_overlap = file.Number("time.tensor_overlap", time.tensor_overlap);
+  time.cast_bytes = file.Number("time.cast_bytes", time.cast_bytes);
   time.gradient_bytes = file.Number("time.gradient_bytes", time.gradient_bytes);
   time.parameter_bytes = file.Number("time.parameter_bytes", time.parameter_bytes);
   time.gradient_bytes_bf16 = file.Number("time.gradient_bytes_bf16", time.gradient_bytes_bf16);
@@ -40,6 +50,7 @@ TimeTraits ReadTime(const Settings& file) {
   time.optimizer_bytes = file.Number("time.optimizer_bytes", time.optimizer_bytes);
   time.data_overlap = file.Number("time.data_overlap", time.data_overlap);
   time.gather_overlap = file.Number("time.gather_overlap", time.gather_overlap);
+  time.gather_again = file.Flag("time.gather_again", time.gather_again);
   time.host_optimizer = file.Flag("time.host_optimizer", time.host_optimizer);
   time.nvme_offload = file.Flag("time.nvme_offload", time.nvme_offload);
   time.power_sgd_seconds = file.Number("time.power_sgd_seconds", time.power_sgd_seconds);
@@ -59,6 +70,15 @@ MemoryTraits ReadMemoryFields(const Settings& file, const std::string& prefix, c
 MemoryTraits ReadMemory(const Settings& file) {
   MemoryTraits memory = ReadMemoryFields(file, "memory.", {});
   memory.accumulation = file.Number("memory.accumulation_bytes", memory.accumulation);
+  memory.mask_bytes = file.Number("memory.mask_bytes", memory.mask_bytes);
+  memory.gated_bytes = file.Number("memory.gated_bytes", memory.gated_bytes);
+  memory.selective_share = file.Number("memory.selective_share", memory.selective_share);
+  const std::string reported = file.Text("memory.reported", "device");
+  Require(reported == "device" || reported == "reserved" || reported == "allocated",
+          "{}: memory.reported = '{}' must be device, reserved or allocated", file.origin(), reported);
+  memory.reported = reported == "device"     ? MemoryTraits::Reported::kDevice
+                    : reported == "reserved" ? MemoryTraits::Reported::kReserved
+                                             : MemoryTraits::Reported::kAllocated;
   memory.layer_factor = file.Number("memory.layer_factor", memory.layer_factor);
   memory.activations_on_host = file.Flag("memory.activations_on_host", memory.activations_on_host);
   memory.first_stage_reported = file.Flag("memory.first_stage_reported", memory.first_stage_reported);
@@ -85,6 +105,9 @@ StackFeatures ReadFeatures(const Settings& file) {
   features.recompute = ListOr(file, "features.recompute", features.recompute);
   features.offload = ListOr(file, "features.offload", features.offload);
   features.partitions = ListOr(file, "features.partitions", features.partitions);
+  features.tensor = file.Flag("features.tensor", features.tensor);
+  features.pipeline = file.Flag("features.pipeline", features.pipeline);
+  features.context = file.Flag("features.context", features.context);
   features.sequence_parallel = file.Flag("features.sequence_parallel", features.sequence_parallel);
   features.most_chunks = file.CountOr("features.most_chunks", 1);
   return features;
@@ -99,6 +122,10 @@ SoftwareStack Read(const Settings& file) {
   stack.accelerators = file.Texts("runs.accelerators");
   stack.run_clusters = file.Texts("runs.clusters");
   stack.assumed_recompute = file.Text("runs.recompute", "none");
+  stack.assumed_partition = file.Text("runs.partition", "");
+  stack.assumed_zero = std::clamp(file.CountOr("runs.zero", 0), 0, 3);
+  stack.assumed_chunk_layers = file.CountOr("runs.chunk_layers", 0);
+  stack.assumed_sequence_parallel = file.Flag("runs.sequence_parallel", false);
   stack.features = ReadFeatures(file);
   stack.time = ReadTime(file);
   stack.memory = ReadMemory(file);
@@ -119,6 +146,7 @@ SoftwareStack Read(const Settings& file) {
                                .since = file.Text(table + ".since", ""),
                                .until = file.Text(table + ".until", ""),
                                .slow = file.Flag(table + ".slow", false),
+                               .blocking = file.Flag(table + ".blocking", false),
                                .accumulates = file.Flag(table + ".accumulates", true),
                                .reason = file.Text(table + ".reason", "")});
   }
@@ -130,11 +158,11 @@ SoftwareStack Read(const Settings& file) {
 
 const std::vector<EfficiencyField>& EfficiencyFields() {
   static const std::vector<EfficiencyField> kFields = {
-      {"matmul", &Efficiencies::matmul, 0.1},
+      {"matmul", &Efficiencies::matmul, 0.07},
       {"attention", &Efficiencies::attention, 0.5},
       {"attention_unaligned", &Efficiencies::attention_unaligned, 0.7},
       {"flash", &Efficiencies::flash, 0.15},
-      {"memory", &Efficiencies::memory, 0.15},
+      {"memory", &Efficiencies::memory, 0.12},
       {"tensor_link", &Efficiencies::tensor_link, 0.5},
       {"tensor_node_link", &Efficiencies::tensor_node_link, 0.5},
       {"data_device_link", &Efficiencies::data_device_link, 0.4},
@@ -143,7 +171,9 @@ const std::vector<EfficiencyField>& EfficiencyFields() {
       {"host_link", &Efficiencies::host_link, 0.3},
       {"host_memory", &Efficiencies::host_memory, 0.7},
       {"layer_seconds", &Efficiencies::layer_seconds, 1.0},
-      {"step_seconds", &Efficiencies::step_seconds, 0.7},
+      {"stall_seconds", &Efficiencies::stall_seconds, 2.5},
+      {"node_latency", &Efficiencies::node_latency, 1.0},
+      {"step_seconds", &Efficiencies::step_seconds, 1.0},
       {"slowdown", &Efficiencies::slowdown, 0.05},
   };
   return kFields;
@@ -175,11 +205,13 @@ StackState Resolve(const SoftwareStack& stack, const Cluster& cluster, const std
   }
   for (const StackRevision& revision : stack.revisions) {
     const bool here = revision.cluster.empty() || revision.cluster == cluster.site;
-    // Without a date a run is of today: after every revision.
-    const bool then = !date.empty() && (revision.since.empty() || date >= revision.since) &&
-                      (revision.until.empty() || date < revision.until);
+    // Without a date a run is of today: after every revision that ends.
+    const bool always = revision.since.empty() && revision.until.empty();
+    const bool then = always || (!date.empty() && (revision.since.empty() || date >= revision.since) &&
+                                 (revision.until.empty() || date < revision.until));
     if (here && then) {
       state.slowed = state.slowed || revision.slow;
+      state.time.blocking = state.time.blocking || revision.blocking;
       if (!revision.accumulates) {
         state.memory.accumulation = 0;
         state.time.gradient_bytes_bf16 = 0;

@@ -3,6 +3,7 @@
 // efficiencies for each cluster where runs were measured.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,9 @@ struct Efficiencies {
   double message_link = 0.5;          // of the node's cards: messages between stages
   double host_link = 0.8;             // of the host link
   double host_memory = 0.3;           // of host bandwidth: the optimizer on the host
-  double layer_seconds = 1e-3;        // of a layer and micro batch beyond its kernels
+  double layer_seconds = 1e-3;        // of the host: to issue a layer's forward and backward of one micro batch
+  double stall_seconds = 2e-5;        // of the host, a layer and rank of the tensor group, while a pipeline runs
+  double node_latency = 1;            // times the node link's latency: what the library makes of it
   double step_seconds = 0.1;          // of a step beyond its parts
   double slowdown = 1.05;             // during a revision marked `slow`
 };
@@ -38,27 +41,38 @@ const std::vector<EfficiencyField>& EfficiencyFields();
 
 // How the stack does what costs time.
 struct TimeTraits {
-  bool flash = true;            // fused attention; else scores go through memory
-  int head_multiple = 8;        // head sizes of other multiples run at attention_unaligned
-  double score_bytes = 13;      // moved for each score in one pass of unfused attention
-  double outside_bytes = 20;    // moved by element-wise kernels for each token and hidden element, whole on every rank
-  double inside_bytes = 34;     // likewise, cut by the tensor axis
-  double logit_bytes = 20;      // moved for each logit beyond its products
-  double wave_weight = 1;       // how much of the tile and wave quantisation shows
-  int vocabulary_multiple = 8;  // times the tensor degree
-  bool recompute_whole = true;  // full recomputation repeats the last product too
-  bool scatter_messages = false;   // tensor ranks send a part of a message each
-  double gradient_bytes = 2;       // sent for each parameter and reduction
-  double parameter_bytes = 2;      // gathered for each parameter
-  double gradient_bytes_bf16 = 0;  // when above 0, instead, under bf16 with fp32 accumulation
-  double accumulate_bytes = 0;     // moved for each parameter and micro batch by that accumulation
-  double optimizer_bytes = 30;     // moved for each owned parameter by the update
-  double data_overlap = 0;         // share of the data collectives that backward hides
-  double gather_overlap = 0;       // share of ZeRO 3's gathers that compute hides
-  bool host_optimizer = false;     // optimizer state lives on the host; gradients go there each micro batch
-  bool nvme_offload = false;       // what the host cannot hold of offloaded state goes to NVMe
-  double power_sgd_seconds = 0;    // of compression, for each parameter and reduction
-  double power_sgd_share = 0.25;   // of the bytes that remain
+  bool flash = true;          // fused attention; else scores go through memory
+  bool flash_old = false;     // fused by the instructions of A100, which later chips run below their peak
+  double flash_share = 1;     // of Efficiencies::flash: kernels of the first generation, written in Triton, reach less
+  int head_multiple = 8;      // head sizes of other multiples run at attention_unaligned
+  double score_bytes = 13;    // moved for each score in one pass of unfused attention
+  double outside_bytes = 20;  // moved by element-wise kernels for each token and hidden element, whole on every rank
+  double inside_bytes = 34;   // likewise, cut by the tensor axis
+  double backward_bytes = 2;  // of forward's bytes, what element-wise kernels move in backward
+  double selective_products = 0;     // share of products that selective recomputation repeats
+  bool selective_attention = true;   // whether it repeats attention
+  bool broadcasts_shards = false;    // ZeRO 1: each owner in turn broadcasts what it updated; else one gather
+  double collective_seconds = 3e-5;  // of the host: to issue a collective
+  double logit_bytes = 20;           // moved for each logit beyond its products
+  double wave_weight = 1;            // how much of the tile and wave quantisation shows
+  int vocabulary_multiple = 8;       // times the tensor degree
+  bool recompute_whole = true;       // full recomputation repeats the last product too
+  bool scatter_messages = false;     // tensor ranks send a part of a message each
+  double tensor_overlap = 0;         // share of the tensor collectives that products hide
+  double cast_bytes = 4;             // moved for each element that is cast to 8 bits or fewer
+  bool blocking = false;             // the host waits for every kernel: issuing and running add up
+  double gradient_bytes = 2;         // sent for each parameter and reduction
+  double parameter_bytes = 2;        // gathered for each parameter
+  double gradient_bytes_bf16 = 0;    // when above 0, instead, under bf16 with fp32 accumulation
+  double accumulate_bytes = 0;       // moved for each parameter and micro batch by that accumulation
+  double optimizer_bytes = 30;       // moved for each owned parameter by the update
+  double data_overlap = 0;           // share of the data collectives that backward hides
+  bool gather_again = false;         // ZeRO 3 gathers weights for recomputation, and once more for backward
+  double gather_overlap = 0;         // share of ZeRO 3's gathers that compute hides
+  bool host_optimizer = false;       // optimizer state lives on the host; gradients go there each micro batch
+  bool nvme_offload = false;         // what the host cannot hold of offloaded state goes to NVMe
+  double power_sgd_seconds = 0;      // of compression, for each parameter and reduction
+  double power_sgd_share = 0.25;     // of the bytes that remain
 };
 
 // What the stack holds, in bytes. `ours` stacks take the trainer's own account instead.
@@ -69,9 +83,14 @@ struct MemoryTraits {
   double accumulation = 0;                  // a parameter, unsharded, under bf16
   double activation_factor = 1.1;           // real over textbook: fragmentation, temporaries
   double layer_factor = 1;                  // working set of one layer under full recomputation, in layers
+  double mask_bytes = 2;                    // a token and hidden element of a layer: masks of dropout
+  double gated_bytes = 6;                   // kept of a gated feed-forward, a token and element of its width
+  double selective_share = 1;               // of a layer's kept bytes, what selective recomputation leaves
   double logit_bytes = 10;                  // for each logit of a micro batch
   bool activations_on_host = false;         // kept inputs of recomputed layers leave the device
   bool first_stage_reported = false;        // its logs tell the memory of the first stage
+  // What its logs count: all of the device, what the allocator reserved, or what tensors occupy.
+  enum class Reported : std::uint8_t { kDevice, kReserved, kAllocated } reported = Reported::kDevice;
 };
 
 struct MemoryField {
@@ -87,6 +106,9 @@ struct StackFeatures {
   std::vector<std::string> recompute = {"none", "full"};
   std::vector<std::string> offload = {"none"};
   std::vector<std::string> partitions = {"uniform"};
+  bool tensor = true;
+  bool pipeline = true;
+  bool context = false;  // cuts sequences over ranks that exchange keys and values
   bool sequence_parallel = false;
   int most_chunks = 1;
 };
@@ -103,9 +125,10 @@ struct StackCalibration {
 // A stretch of time during which the software or the site differed.
 struct StackRevision {
   std::string cluster;  // empty: everywhere
-  std::string since;    // ISO dates; empty: open
+  std::string since;    // ISO dates; empty: open. Without both it holds for runs of any date
   std::string until;
   bool slow = false;        // Efficiencies::slowdown holds
+  bool blocking = false;    // TimeTraits::blocking holds
   bool accumulates = true;  // false: bf16 without fp32 accumulation yet
   std::string reason;
 };
@@ -122,7 +145,12 @@ struct SoftwareStack {
   MemoryTraits memory;
   Efficiencies defaults;
   double default_spread = 0.25;
-  std::string assumed_recompute = "none";  // of measured runs that do not say
+  // Of measured runs that do not say.
+  std::string assumed_recompute = "none";
+  std::string assumed_partition;  // empty: uniform
+  int assumed_zero = 0;
+  bool assumed_sequence_parallel = false;
+  int assumed_chunk_layers = 0;  // above 0: pipelines are interleaved by chunks of about so many layers
   std::vector<StackCalibration> calibrations;
   std::vector<StackRevision> revisions;
 };
