@@ -1,40 +1,87 @@
-// All-reduce between thread ranks: algorithm bandwidth (payload over time) and bus bandwidth (what a link would carry,
-// 2 (n-1)/n of it), the two words as nccl-tests uses them.
+// Collectives between thread ranks: algorithm bandwidth (payload over time) and bus bandwidth (what a link would carry,
+// 2 (n-1)/n of it), the two words as nccl-tests uses them. "of copy" compares the bytes that the collective must read
+// and write with what std::memcpy by as many threads moves on this machine.
 #include <benchmark/benchmark.h>
 
 #include <chrono>
+#include <functional>
+#include <map>
 
 #include "comm/rank_runner.h"
+#include "measure/rates.h"
 
 namespace trireme {
 namespace {
 
-void AllReduce(benchmark::State& state) {
-  const std::int64_t count = state.range(0) * 4096;
-  const int ranks = static_cast<int>(state.range(1));
+// What a rank does once, over `whole` (ranks * part elements) and `part`.
+using Collective = std::function<void(Communicator& world, const Tensor& whole, const Tensor& part)>;
+
+double CopyBytesPerSecond(std::int64_t bytes, int threads) {
+  static std::map<std::pair<std::int64_t, int>, double> measured;  // one thread runs the benchmarks
+  const auto [entry, is_new] = measured.try_emplace({bytes, threads}, 0);
+  if (is_new) {
+    entry->second = MeasureCopy(bytes, threads).gigabytes_per_second * 1e9;
+  }
+  return entry->second;
+}
+
+// Seconds of one call, with `count` elements in the whole tensor.
+double SecondsOf(const Collective& collective, std::int64_t count, int ranks) {
   constexpr int kRepeats = 20;
   double seconds = 0;
+  RunThreadRanks(ranks, {.kind = "cpu"}, [&](RankContext& context) {
+    const Tensor whole{context.device.Allocate(count * 4), DType::kFloat32, {count}};
+    const Tensor part{context.device.Allocate(count / ranks * 4), DType::kFloat32, {count / ranks}};
+    context.device.ops().Fill(whole, 0);
+    context.device.ops().Fill(part, 0);
+    context.world.Barrier();
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < kRepeats; ++i) {
+      collective(context.world, whole, part);
+    }
+    context.world.Barrier();
+    if (context.world.rank() == 0) {
+      seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / kRepeats;
+    }
+    context.device.Free(whole.data);
+    context.device.Free(part.data);
+  });
+  return seconds;
+}
+
+// `touched`: bytes that all ranks together must read and write, for each byte of the whole tensor and rank.
+void Measure(benchmark::State& state, const Collective& collective, double touched, double bus_share) {
+  const std::int64_t count = state.range(0) * 4096;
+  const int ranks = static_cast<int>(state.range(1));
+  double seconds = 0;
   for (auto _ : state) {
-    RunThreadRanks(ranks, {.kind = "cpu"}, [&](RankContext& context) {
-      const Tensor tensor{context.device.Allocate(count * 4), DType::kFloat32, {count}};
-      context.device.ops().Fill(tensor, 1);
-      context.world.Barrier();
-      const auto start = std::chrono::steady_clock::now();
-      for (int i = 0; i < kRepeats; ++i) {
-        context.world.AllReduce(tensor, ReduceOp::kMax);
-      }
-      if (context.world.rank() == 0) {
-        seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / kRepeats;
-      }
-      context.device.Free(tensor.data);
-    });
+    seconds = SecondsOf(collective, count, ranks);
     state.SetIterationTime(seconds);
   }
   const double bytes = static_cast<double>(count) * 4;
   state.counters["algorithm B/s"] = bytes / seconds;
-  state.counters["bus B/s"] = bytes / seconds * 2 * (ranks - 1) / ranks;
+  state.counters["bus B/s"] = bytes / seconds * bus_share * (ranks - 1) / ranks;
+  state.counters["of copy"] = bytes * ranks * touched / seconds / CopyBytesPerSecond(count * 4, ranks);
 }
-BENCHMARK(AllReduce)->ArgsProduct({{1, 64, 1024}, {2, 4, 8}})->UseManualTime();
+
+void AllReduce(benchmark::State& state) {
+  Measure(
+      state, [](Communicator& world, const Tensor& whole, const Tensor&) { world.AllReduce(whole, ReduceOp::kSum); }, 2,
+      2);
+}
+void AllGather(benchmark::State& state) {
+  Measure(
+      state, [](Communicator& world, const Tensor& whole, const Tensor& part) { world.AllGather(part, whole); }, 2, 1);
+}
+void ReduceScatter(benchmark::State& state) {
+  const double ranks = static_cast<double>(state.range(1));
+  Measure(
+      state, [](Communicator& world, const Tensor& whole, const Tensor& part) { world.ReduceScatter(whole, part); },
+      1 + 1 / ranks, 1);
+}
+BENCHMARK(AllReduce)->ArgsProduct({{1, 64, 1024, 8192}, {2, 4, 8}})->UseManualTime();
+BENCHMARK(AllGather)->ArgsProduct({{64, 1024, 8192}, {2, 4}})->UseManualTime();
+BENCHMARK(ReduceScatter)->ArgsProduct({{64, 1024, 8192}, {2, 4}})->UseManualTime();
 
 }  // namespace
 }  // namespace trireme

@@ -39,7 +39,13 @@ class Matrix {
  public:
   Matrix(Device& device, DType dtype, std::int64_t rows, std::int64_t columns)
       : device_(device), tensor_{device.Allocate(rows * columns * SizeOf(dtype)), dtype, {rows, columns}} {
-    device_.ops().Fill(tensor_, 1);
+    const std::vector<float> ones(static_cast<std::size_t>(rows * columns), 1.0F);
+    if (dtype == DType::kFloat32) {
+      device_.CopyFromHost(tensor_.data, ones.data(), tensor_.bytes());
+    } else {
+      const std::vector<BFloat16> narrow(ones.begin(), ones.end());
+      device_.CopyFromHost(tensor_.data, narrow.data(), tensor_.bytes());
+    }
   }
   ~Matrix() { device_.Free(tensor_.data); }
   Matrix(const Matrix&) = delete;
@@ -57,6 +63,7 @@ class Matrix {
 double MeasureProduct(Device& device, ProductShape shape, DType dtype) {
   Require(shape.m > 0 && shape.n > 0 && shape.k > 0, "cannot measure a product of {} x {} x {}", shape.m, shape.n,
           shape.k);
+  Require(dtype == DType::kFloat32 || dtype == DType::kBFloat16, "cannot measure a product of {}", Name(dtype));
   const Matrix a(device, dtype, shape.m, shape.k);
   const Matrix b(device, dtype, shape.k, shape.n);
   const Matrix c(device, dtype, shape.m, shape.n);
