@@ -69,7 +69,7 @@ ProductKernel AmxBf16Kernel() {
           .rows = kTile,
           .columns = kTile,
           .unit = 32,
-          .longest_depth = 512,
+          .longest_depth = 256,
           .pack_left = PackLeft,
           .pack_right = PackRight,
           .multiply = Multiply,
