@@ -83,7 +83,8 @@ void ZeroShard::Flip(const Tensor& tensor, std::int64_t byte, std::byte bits) {
   device_.CopyFromHost(tensor.as<std::byte>() + byte, &value, 1);
 }
 
-void ZeroShard::DamageWeight() { Flip(buckets_.front().weights, 0, std::byte{1}); }
+// Not the lowest bit: the next update could round it away.
+void ZeroShard::DamageWeight() { Flip(buckets_.front().weights, 0, std::byte{16}); }
 
 // The exponent's highest bit of an fp32 value: below 2 it becomes huge.
 void ZeroShard::DamageGradient() { Flip(SeenGradient(), 3, std::byte{0x40}); }

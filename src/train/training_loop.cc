@@ -349,7 +349,11 @@ class Loop {
   void WriteChoices() {
     const std::string choices = trainer_.device().choices();
     if (first_rank_ && checkpoints_ != nullptr && !choices.empty()) {
-      ReplaceFile(options_.run_folder + "/device_choices.txt", choices);
+      try {
+        ReplaceFile(options_.run_folder + "/device_choices.txt", choices);
+      } catch (const Error&) {
+        // A copy for people, on a disk that may be full or gone: checkpoints hold the choices that a resume reads.
+      }
     }
   }
 

@@ -69,7 +69,7 @@ TEST(SoftwareStack, ACalibrationReadsBack) {
 
 TEST(SoftwareStack, MistakesAreNamed) {
   EXPECT_THAT(MessageOf([] { ParseStack("name = \"s\"\n[attention]\nkernel = \"fast\"\n", "s.toml"); }),
-              HasSubstr("must be flash or unfused"));
+              HasSubstr("must be flash, flash2, flash1 or unfused"));
   EXPECT_THAT(MessageOf([] { ParseStack("name = \"s\"\n[efficiency]\nmatmull = 1\n", "s.toml"); }),
               HasSubstr("did you mean 'efficiency.matmul'?"));
   EXPECT_THAT(MessageOf([] { ParseStack("name = \"s\"\n[features]\nzero = [7]\n", "s.toml"); }),
