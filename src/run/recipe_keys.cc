@@ -224,8 +224,7 @@ std::vector<RecipeKey> TrainKeys() {
           "train.skip_steps", "steps whose samples are passed over: 1200-1250, 3000",
           [](Config & c) -> auto& { return c.train.skip_steps; })),
       Flag(
-          "train.count_zeros",
-          "count the zeros of the gradient each step, for the log and metrics.jsonl",
+          "train.count_zeros", "count the zeros of the gradient each step, for the log and metrics.jsonl",
           [](Config & c) -> auto& { return c.train.count_zeros; }),
       Number(
           "train.replica_check_every", "steps between comparisons of what data ranks hold alike; 0: never",
