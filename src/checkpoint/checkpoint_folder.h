@@ -28,7 +28,7 @@ std::optional<FoundCheckpoint> FindNewest(const std::string& folder, std::int64_
                                           std::vector<std::string>* refused = nullptr);
 
 // Removes what unfinished saves and prunings of steps below `below` left. A checkpoint that a crash left under
-// kReplacedSuffix, while a new save of its step was taking its name, gets its name back first. Only while nobody saves
+// kReplacedSuffix, while a new save of its step was taking its name, gets its name back first. Only while no rank saves
 // those steps here.
 void RemoveUnfinished(const std::string& folder, std::int64_t below = INT64_MAX);
 // Keeps the newest `keep` (at least 1) whose manifests verify and everything newer than the oldest of them, and removes
