@@ -11,8 +11,8 @@
 
 #include "comm/call_check.h"
 #include "comm/ledger.h"
-#include "train/run_checkpoints.h"
-#include "train/training_loop.h"
+#include "operate/run_checkpoints.h"
+#include "operate/training_loop.h"
 
 namespace trireme {
 namespace {

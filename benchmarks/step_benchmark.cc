@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-#include "train/training_loop.h"
+#include "operate/training_loop.h"
 
 namespace trireme {
 namespace {

@@ -10,8 +10,8 @@
 #include <iterator>
 #include <memory>
 
-#include "data/bpe_trainer.h"
-#include "data/tokenizer.h"
+#include "data/tokenizer/bpe_trainer.h"
+#include "data/tokenizer/tokenizer.h"
 
 namespace trireme {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "apps/trireme/commands.h"
 #include "base/error.h"
-#include "checkpoint/hugging_face.h"
-#include "checkpoint/reports.h"
+#include "checkpoint/hugging_face/hugging_face.h"
+#include "checkpoint/tools/reports.h"
 
 namespace trireme {
 namespace {

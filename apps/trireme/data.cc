@@ -9,9 +9,9 @@
 #include "apps/trireme/command_line.h"
 #include "apps/trireme/commands.h"
 #include "base/error.h"
-#include "data/bpe_trainer.h"
-#include "data/dataset_tools.h"
-#include "data/prepare.h"
+#include "data/dataset/dataset_tools.h"
+#include "data/prepare/prepare.h"
+#include "data/tokenizer/bpe_trainer.h"
 
 namespace trireme {
 namespace {

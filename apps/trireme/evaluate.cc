@@ -8,7 +8,7 @@
 #include "apps/trireme/commands.h"
 #include "apps/trireme/inference.h"
 #include "base/error.h"
-#include "data/json_file.h"
+#include "data/files/json_file.h"
 #include "infer/logits.h"
 #include "infer/multiple_choice.h"
 

@@ -10,7 +10,7 @@
 #include "apps/trireme/commands.h"
 #include "apps/trireme/plan_validate.h"
 #include "base/error.h"
-#include "checkpoint/weight_source.h"
+#include "checkpoint/read/weight_source.h"
 #include "planner/compare.h"
 #include "planner/deadline.h"
 #include "planner/emit.h"

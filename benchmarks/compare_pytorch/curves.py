@@ -31,7 +31,7 @@ def order_key(seed):
 
 
 class Shuffle:
-    """The permutation of src/data/keyed_permutation.h."""
+    """The permutation of src/data/samples/keyed_permutation.h."""
 
     def __init__(self, size, key):
         self.size, self.key = size, key

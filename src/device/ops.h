@@ -1,5 +1,6 @@
 // The operations of a training step, each defined once here and by the plain loops of device/cpu. Public functions
-// check shapes and count FLOPs once for every back end; back ends implement the Do* twins.
+// check shapes and count FLOPs once for every back end; back ends implement the Do* twins. The arguments of each are
+// described by subject in device/ops/.
 //
 // Conventions. All tensors are contiguous, row-major. "activation" tensors and weights have the working type (fp32 or
 // bf16); sums are taken in fp32. Gradients of parameters are fp32 and are *added to*, never overwritten. Statistics are
@@ -11,219 +12,17 @@
 #include <span>
 
 #include "base/accounting.h"
+#include "device/ops/activation.h"
+#include "device/ops/adamw.h"
+#include "device/ops/attention.h"
+#include "device/ops/embedding.h"
+#include "device/ops/loss.h"
+#include "device/ops/matmul.h"
+#include "device/ops/norm.h"
+#include "device/ops/random.h"
 #include "device/tensor.h"
 
 namespace trireme {
-
-// Extents of matrices in fp8 are multiples of this.
-inline constexpr std::int64_t kFloat8Unit = 16;
-
-// What happens to a product before it is stored.
-enum class Epilogue : std::uint8_t {
-  kNone,
-  kGelu,          // auxiliary = z, c = gelu(z), for z = product + bias
-  kGeluGradient,  // c = z * gelu'(auxiliary); no bias
-};
-
-// c = op(a) * op(b) (+ bias) or, with accumulate, c += op(a) * op(b). Matrices: op(a) [M, K], op(b) [K, N], c [M, N].
-// a and b share a type; c has it too, or is fp32. bias [N] has the type of a. accumulate excludes bias and epilogue.
-// An auxiliary tensor has the shape and type of c.
-// In fp8, a and b are e4m3 or e5m2 with scales as Quantize leaves them; only b is transposed, M, N and K are multiples
-// of 16, at most one operand is e5m2; bias is bf16 and c bf16 or fp32.
-struct MatmulArgs {
-  Tensor a;
-  Tensor b;
-  Tensor c;
-  bool transpose_a = false;
-  bool transpose_b = false;
-  bool accumulate = false;
-  Tensor bias;
-  Epilogue epilogue = Epilogue::kNone;
-  Tensor auxiliary;
-  Tensor scale_a;  // fp32 [1]; given in fp8 only
-  Tensor scale_b;
-};
-
-// An fp8 copy of a matrix with one scale: from[i] is about stored[i] * scale. scale is the smallest power of two with
-// which no value leaves the range of the format, so that rounding does not depend on it (but for the smallest values);
-// it is NaN when a value is not finite. rows and columns share a format; either may be missing.
-struct QuantizeArgs {
-  Tensor from;     // [R, C]
-  Tensor rows;     // [R, C]
-  Tensor columns;  // [C, R], the transpose
-  Tensor scale;    // fp32 [1], written
-};
-
-// Element i of a tensor stands at global position first_element + i; it is dropped when
-// RandomUniform(key, global position) < probability, and multiplied by 1 / (1 - probability) otherwise.
-struct Dropout {
-  float probability = 0;
-  std::uint64_t key = 0;
-  std::int64_t first_element = 0;
-};
-
-// Rows of a matrix [rows, columns] that stand in a larger one: element (r, c) has the global position
-// first_element + r * stride + c, and is deviation * RandomNormal(key, global position).
-struct NormalDraw {
-  std::uint64_t key = 0;
-  std::int64_t first_element = 0;
-  std::int64_t stride = 0;
-  float deviation = 1;
-};
-
-enum class NormKind : std::uint8_t { kLayer, kRms };
-
-// sum = x + dropout(branch + bias); normed = norm(sum) * gamma + beta. [n, C] each.
-// Without branch: sum is not written and x is normed. Without gamma: only the sum is computed.
-// bias, beta [C] may be missing. statistics [2, n] fp32: mean (0 for kRms) and reciprocal deviation of each row.
-struct ResidualNormArgs {
-  Tensor x;
-  Tensor branch;
-  Tensor bias;
-  Dropout dropout;
-  Tensor sum;  // may be x itself
-  NormKind kind = NormKind::kLayer;
-  float epsilon = 1e-5F;
-  Tensor gamma;
-  Tensor beta;
-  Tensor normed;
-  Tensor statistics;
-};
-
-// grad_x = norm's backward of grad_normed at x (+ grad_residual when given). grad_gamma, grad_beta: fp32 [C], added to.
-// grad_x may be grad_normed or grad_residual itself. normed, where given, is made again as forward made it, with gamma
-// and beta; it may be grad_normed itself, unless grad_x is.
-struct NormBackwardArgs {
-  Tensor grad_normed;
-  Tensor x;
-  Tensor statistics;
-  NormKind kind = NormKind::kLayer;
-  Tensor gamma;
-  Tensor grad_residual;
-  Tensor grad_x;
-  Tensor grad_gamma;
-  Tensor grad_beta;
-  Tensor beta;    // may be missing
-  Tensor normed;  // may be missing
-};
-
-enum class ActivationKind : std::uint8_t {
-  kGelu,    // tanh form; z [N, F] -> [N, F]
-  kSwiGlu,  // z [N, 2F] = gate | up -> silu(gate) * up [N, F]
-};
-
-// Causal self-attention over packed rows: qkv [B*T, (H + 2*Hkv) * D] = H query heads, then Hkv key heads, then Hkv
-// value heads. Query head h reads key head h / (H / Hkv). score = scale * q.k (+ slope[h] * (key position - query
-// position)). document_starts [B, T] int32: position t sees keys in [document_starts[t], t]; missing: [0, t].
-// statistics [B, H, T] fp32: log of the sum of exponentials of a row's scores. Nothing of size T x T is stored.
-struct AttentionArgs {
-  std::int64_t batch = 0;
-  std::int64_t sequence = 0;
-  std::int64_t heads = 0;
-  std::int64_t kv_heads = 0;
-  std::int64_t head_size = 0;
-  float scale = 1;
-  Tensor slopes;           // fp32 [H], ALiBi; may be missing
-  Tensor document_starts;  // may be missing
-  Tensor qkv;
-  Tensor out;  // [B*T, H * D]
-  Tensor statistics;
-  // Backward only:
-  Tensor grad_out;
-  Tensor grad_qkv;  // written
-};
-
-// Rotates pairs (i, i + D/2) of the query and key heads of packed rows [B*T, (H + 2*Hkv) * D] in place, by
-// position * theta^(-2i/D); position = row % T, or positions[row], which must lie in [0, T). inverse rotates back (the
-// backward of the forward).
-struct RotaryArgs {
-  Tensor qkv;
-  std::int64_t sequence = 0;
-  std::int64_t heads = 0;
-  std::int64_t kv_heads = 0;
-  std::int64_t head_size = 0;
-  float theta = 10000;
-  bool inverse = false;
-  Tensor positions;  // int32 [B*T]; may be missing
-};
-
-// Attention of new tokens over the keys and values of all tokens before them, for generation. qkv [B*Q, (H + 2*Hkv)*D]
-// holds Q new tokens of each sequence, packed as for AttentionArgs; token i of sequence b stands at position
-// starts[b] + i. Its key and value are stored there in the caches [B, capacity, Hkv * D]; its query sees the positions
-// up to its own. Tokens at or past the capacity are padding: they are not stored and their out is 0.
-// FLOPs are not counted: they depend on `starts`, which lies on the device.
-struct DecodeAttentionArgs {
-  std::int64_t batch = 0;
-  std::int64_t queries = 1;
-  std::int64_t capacity = 0;
-  std::int64_t heads = 0;
-  std::int64_t kv_heads = 0;
-  std::int64_t head_size = 0;
-  float scale = 1;
-  Tensor slopes;  // fp32 [H], ALiBi; may be missing
-  Tensor starts;  // int32 [B], not negative
-  Tensor qkv;
-  Tensor keys;
-  Tensor values;
-  Tensor out;  // [B*Q, H * D]
-};
-
-// Rows [first_row, first_row + rows) of a vocabulary table. tokens int32 [n].
-struct EmbeddingArgs {
-  Tensor tokens;
-  Tensor table;  // [rows, C]
-  std::int64_t first_row = 0;
-  Tensor out;  // [n, C]; zero where the token's row is not in the table
-  // Backward only:
-  Tensor grad_out;    // [n, C]
-  Tensor grad_table;  // fp32 [rows, C], added to
-};
-
-// x[i] += table[(first_token + i) % T]; table [T, C]. Backward adds grad rows to grad_table (fp32) likewise.
-struct PositionArgs {
-  Tensor x;  // [n, C]; in backward the gradient, read only
-  Tensor table;
-  Tensor grad_table;
-  std::int64_t first_token = 0;
-};
-
-// One tensor rank's part of a softmax cross-entropy over columns [first_column, first_column + valid_columns) of the
-// vocabulary; logits [n, columns], columns beyond valid_columns are padding and count as minus infinity.
-struct CrossEntropyArgs {
-  Tensor logits;
-  std::int64_t first_column = 0;
-  std::int64_t valid_columns = 0;
-  Tensor targets;  // int32 [n]
-  // fp32 [parts, 3, n], of all ranks: local maximum, local sum of exp(logit - maximum), logit of the target (0 when it
-  // is another's).
-  Tensor statistics;
-  // Gradient only.
-  Tensor weights;   // fp32 [n]: 0 masks a token out
-  float scale = 1;  // gradient = scale * weight * d(loss + z_loss * logsumexp^2)
-  float z_loss = 0;
-  Tensor losses;  // fp32 [n], written: -log p(target), not weighted
-};
-
-// One contiguous range of parameters. Updates are made to their fp32 masters: the weights themselves or, where these
-// are bf16, the floats of which they are the upper halves and `low` the lower ones (base/split_float.h). An update is
-// made with fp32 moments; those in bf16 are then rounded at random (base/stochastic_round.h), keyed by the step.
-struct AdamWRange {
-  Tensor weight;
-  Tensor low;           // uint16; given beside bf16 weights alone
-  Tensor first_moment;  // fp32 or bf16, both moments alike
-  Tensor second_moment;
-  Tensor gradient;  // fp32
-  float weight_decay = 0;
-};
-
-struct AdamWArgs {
-  float learning_rate = 0;
-  float beta1 = 0.9F;
-  float beta2 = 0.95F;
-  float epsilon = 1e-8F;
-  std::int64_t step = 1;     // 1 for the first update
-  float gradient_scale = 1;  // gradients are multiplied by it first
-};
 
 class Ops {
  public:
@@ -334,16 +133,5 @@ class Ops {
   FlopCount flops_;
   bool recomputing_ = false;
 };
-
-// FLOPs of the two attention passes, as Ops counts them and cost predicts them: causal pairs T(T+1)/2 of each sequence,
-// whatever document_starts leaves out. Forward 4*D a pair and head, backward 10*D (scores are made again).
-constexpr std::int64_t AttentionForwardFlops(std::int64_t batch, std::int64_t sequence, std::int64_t heads,
-                                             std::int64_t head_size) {
-  return batch * heads * (sequence * (sequence + 1) / 2) * 4 * head_size;
-}
-constexpr std::int64_t AttentionBackwardFlops(std::int64_t batch, std::int64_t sequence, std::int64_t heads,
-                                              std::int64_t head_size) {
-  return AttentionForwardFlops(batch, sequence, heads, head_size) / 2 * 5;
-}
 
 }  // namespace trireme

@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "data/window_source.h"
+#include "data/samples/window_source.h"
 
 namespace trireme {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "data/sample_source.h"
-#include "data/tokenizer.h"
+#include "data/samples/sample_source.h"
+#include "data/tokenizer/tokenizer.h"
 #include "infer/inference_model.h"
 
 namespace trireme {

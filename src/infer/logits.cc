@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "base/error.h"
-#include "data/output_file.h"
+#include "data/files/output_file.h"
 
 namespace trireme {
 namespace {

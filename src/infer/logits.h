@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "data/sample_source.h"
+#include "data/samples/sample_source.h"
 #include "infer/inference_model.h"
 
 namespace trireme {

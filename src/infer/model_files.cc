@@ -3,11 +3,11 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "checkpoint/checkpoint_folder.h"
-#include "checkpoint/manifest.h"
-#include "checkpoint/tokenizer_places.h"
-#include "checkpoint/weight_source.h"
-#include "data/tokenizer_folder.h"
+#include "checkpoint/format/manifest.h"
+#include "checkpoint/read/checkpoint_folder.h"
+#include "checkpoint/read/weight_source.h"
+#include "checkpoint/tools/tokenizer_places.h"
+#include "data/tokenizer/tokenizer_folder.h"
 
 namespace trireme {
 namespace {

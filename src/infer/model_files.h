@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "data/tokenizer.h"
+#include "data/tokenizer/tokenizer.h"
 #include "model/model_config.h"
 
 namespace trireme {

@@ -1,6 +1,6 @@
 #include "infer/model_weights.h"
 
-#include "checkpoint/weight_source.h"
+#include "checkpoint/read/weight_source.h"
 
 namespace trireme {
 namespace {

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "data/json_file.h"
+#include "data/files/json_file.h"
 
 namespace trireme {
 namespace {

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "train/flight_story.h"
-#include "train/stragglers.h"
+#include "operate/flight_report.h"
+#include "operate/stragglers.h"
 
 namespace trireme {
 namespace {

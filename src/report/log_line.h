@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "train/training_loop.h"
+#include "operate/training_loop.h"
 
 namespace trireme {
 

@@ -5,8 +5,8 @@
 #include <mutex>
 #include <string>
 
+#include "operate/training_loop.h"
 #include "report/metrics.h"
-#include "train/training_loop.h"
 
 namespace trireme {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cost/local_sizes.h"
-#include "data/sample_source.h"
+#include "data/samples/sample_source.h"
 #include "device/arena.h"
 #include "nn/module.h"
 

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "checkpoint/weight_source.h"
+#include "checkpoint/read/weight_source.h"
 
 namespace trireme {
 

@@ -1,7 +1,7 @@
 #include <cassert>
 
 #include "base/random.h"
-#include "checkpoint/slice_pieces.h"
+#include "checkpoint/format/slice_pieces.h"
 #include "train/zero_shard.h"
 
 namespace trireme {

@@ -12,7 +12,7 @@
 #include "comm/grid_comms.h"
 #include "comm/rank_runner.h"
 #include "cost/step_cost.h"
-#include "data/sample_source.h"
+#include "data/samples/sample_source.h"
 #include "run/run_config.h"
 #include "run/run_schedule.h"
 #include "run/step_list.h"

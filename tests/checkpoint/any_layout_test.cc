@@ -1,6 +1,6 @@
 #include "base/error.h"
-#include "checkpoint/reports.h"
 #include "checkpoint/saved_world.h"
+#include "checkpoint/tools/reports.h"
 
 namespace trireme {
 namespace {

@@ -6,8 +6,8 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "checkpoint/reports.h"
 #include "checkpoint/saved_world.h"
+#include "checkpoint/tools/reports.h"
 
 namespace trireme {
 namespace {

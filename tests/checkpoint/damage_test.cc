@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "checkpoint/reports.h"
 #include "checkpoint/saved_world.h"
+#include "checkpoint/tools/reports.h"
 
 namespace trireme {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "base/durable_file.h"
 #include "base/error.h"
-#include "checkpoint/bounded_json.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/format/bounded_json.h"
+#include "checkpoint/hugging_face/safetensors.h"
 #include "checkpoint/saved_world.h"
 
 namespace trireme {

@@ -1,4 +1,4 @@
-#include "checkpoint/hugging_face.h"
+#include "checkpoint/hugging_face/hugging_face.h"
 
 #include <bit>
 #include <cstring>
@@ -7,9 +7,9 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
-#include "checkpoint/hugging_face_files.h"
-#include "checkpoint/hugging_face_tensors.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/hugging_face/files.h"
+#include "checkpoint/hugging_face/safetensors.h"
+#include "checkpoint/hugging_face/tensors.h"
 #include "checkpoint/saved_world.h"
 
 namespace trireme {

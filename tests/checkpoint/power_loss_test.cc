@@ -16,8 +16,8 @@
 
 #include "base/durable_file.h"
 #include "base/error.h"
-#include "checkpoint/reports.h"
 #include "checkpoint/saved_world.h"
+#include "checkpoint/tools/reports.h"
 
 namespace trireme {
 namespace {

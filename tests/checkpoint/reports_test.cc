@@ -1,4 +1,4 @@
-#include "checkpoint/reports.h"
+#include "checkpoint/tools/reports.h"
 
 #include <filesystem>
 #include <nlohmann/json.hpp>

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/checkpoint_folder.h"
-#include "checkpoint/checkpoint_reader.h"
-#include "checkpoint/checkpoint_saver.h"
+#include "checkpoint/read/checkpoint_folder.h"
+#include "checkpoint/read/checkpoint_reader.h"
+#include "checkpoint/save/checkpoint_saver.h"
 #include "cost/shard_plan.h"
 #include "model/parameter_table.h"
 #include "topology/layout.h"

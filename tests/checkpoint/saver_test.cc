@@ -7,9 +7,9 @@
 #include <thread>
 
 #include "base/error.h"
-#include "checkpoint/checkpoint_saver.h"
-#include "checkpoint/reports.h"
+#include "checkpoint/save/checkpoint_saver.h"
 #include "checkpoint/saved_world.h"
+#include "checkpoint/tools/reports.h"
 
 namespace trireme {
 namespace {

@@ -1,4 +1,4 @@
-#include "checkpoint/slice_pieces.h"
+#include "checkpoint/format/slice_pieces.h"
 
 #include "base/error.h"
 

@@ -1,4 +1,4 @@
-#include "checkpoint/tokenizer_places.h"
+#include "checkpoint/tools/tokenizer_places.h"
 
 #include <gtest/gtest.h>
 

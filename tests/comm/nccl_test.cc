@@ -5,7 +5,7 @@
 #include "comm/device_array.h"
 #include "comm/nccl_communicator.h"
 #include "comm/rank_runner.h"
-#include "train/training_loop.h"
+#include "operate/training_loop.h"
 
 namespace trireme {
 namespace {

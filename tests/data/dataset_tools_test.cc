@@ -1,8 +1,8 @@
-#include "data/dataset_tools.h"
+#include "data/dataset/dataset_tools.h"
 
 #include "base/error.h"
-#include "data/indexed_dataset.h"
-#include "data/indexed_dataset_writer.h"
+#include "data/dataset/indexed_dataset.h"
+#include "data/dataset/indexed_dataset_writer.h"
 #include "data/scratch_directory.h"
 
 namespace trireme {

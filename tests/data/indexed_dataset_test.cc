@@ -1,4 +1,4 @@
-#include "data/indexed_dataset.h"
+#include "data/dataset/indexed_dataset.h"
 
 #include <sys/stat.h>
 
@@ -7,8 +7,8 @@
 #include <random>
 
 #include "base/error.h"
-#include "data/indexed_dataset_writer.h"
-#include "data/sample_source.h"
+#include "data/dataset/indexed_dataset_writer.h"
+#include "data/samples/sample_source.h"
 #include "data/scratch_directory.h"
 
 namespace trireme {

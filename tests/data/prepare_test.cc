@@ -1,17 +1,17 @@
-#include "data/prepare.h"
+#include "data/prepare/prepare.h"
 
 #include <zlib.h>
 #include <zstd.h>
 
 #include "base/error.h"
-#include "data/bpe_trainer.h"
-#include "data/dataset_tools.h"
-#include "data/indexed_dataset.h"
-#include "data/ordered_pipeline.h"
-#include "data/sample_source.h"
+#include "data/dataset/dataset_tools.h"
+#include "data/dataset/indexed_dataset.h"
+#include "data/prepare/ordered_pipeline.h"
+#include "data/prepare/text_stream.h"
+#include "data/samples/sample_source.h"
 #include "data/scratch_directory.h"
-#include "data/text_stream.h"
-#include "data/tokenizer_files.h"
+#include "data/tokenizer/bpe_trainer.h"
+#include "data/tokenizer/tokenizer_files.h"
 
 namespace trireme {
 namespace {

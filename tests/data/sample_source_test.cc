@@ -1,4 +1,4 @@
-#include "data/sample_source.h"
+#include "data/samples/sample_source.h"
 
 #include <algorithm>
 #include <array>
@@ -10,14 +10,14 @@
 #include <thread>
 
 #include "base/error.h"
-#include "data/blend_source.h"
-#include "data/data_split.h"
-#include "data/indexed_dataset.h"
-#include "data/indexed_dataset_writer.h"
-#include "data/keyed_permutation.h"
+#include "data/dataset/indexed_dataset.h"
+#include "data/dataset/indexed_dataset_writer.h"
+#include "data/samples/blend_source.h"
+#include "data/samples/data_split.h"
+#include "data/samples/keyed_permutation.h"
+#include "data/samples/synthetic_source.h"
+#include "data/samples/window_source.h"
 #include "data/scratch_directory.h"
-#include "data/synthetic_source.h"
-#include "data/window_source.h"
 
 namespace trireme {
 namespace {

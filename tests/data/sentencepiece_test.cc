@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "data/scratch_directory.h"
-#include "data/tokenizer.h"
+#include "data/tokenizer/tokenizer.h"
 
 namespace trireme {
 namespace {

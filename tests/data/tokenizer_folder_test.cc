@@ -1,4 +1,4 @@
-#include "data/tokenizer_folder.h"
+#include "data/tokenizer/tokenizer_folder.h"
 
 #include <gtest/gtest.h>
 

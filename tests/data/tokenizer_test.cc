@@ -1,15 +1,15 @@
-#include "data/tokenizer.h"
+#include "data/tokenizer/tokenizer.h"
 
 #include <random>
 #include <thread>
 
 #include "base/error.h"
-#include "data/bpe_trainer.h"
-#include "data/byte_alphabet.h"
-#include "data/pre_tokenizer.h"
 #include "data/scratch_directory.h"
-#include "data/tokenizer_files.h"
-#include "data/utf8.h"
+#include "data/tokenizer/bpe_trainer.h"
+#include "data/tokenizer/byte_alphabet.h"
+#include "data/tokenizer/pre_tokenizer.h"
+#include "data/tokenizer/tokenizer_files.h"
+#include "data/tokenizer/utf8.h"
 
 namespace trireme {
 namespace {

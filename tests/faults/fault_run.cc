@@ -13,8 +13,8 @@
 #include <iterator>
 #include <thread>
 
-#include "checkpoint/checkpoint_folder.h"
-#include "checkpoint/reports.h"
+#include "checkpoint/read/checkpoint_folder.h"
+#include "checkpoint/tools/reports.h"
 
 namespace trireme {
 namespace {

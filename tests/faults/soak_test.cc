@@ -16,8 +16,8 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "checkpoint/checkpoint_folder.h"
-#include "checkpoint/shard_header.h"
+#include "checkpoint/format/shard_header.h"
+#include "checkpoint/read/checkpoint_folder.h"
 #include "comm/ledger.h"
 #include "faults/fault_run.h"
 

@@ -1,4 +1,4 @@
-#include "checkpoint/hugging_face.h"
+#include "checkpoint/hugging_face/hugging_face.h"
 #include "fuzz/fuzz_input.h"
 #include "model/parameter_table.h"
 

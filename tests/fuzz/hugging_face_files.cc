@@ -1,5 +1,4 @@
-#include "checkpoint/hugging_face_files.h"
-
+#include "checkpoint/hugging_face/files.h"
 #include "fuzz/fuzz_input.h"
 
 // Two bytes say how long the index is (0: none); a safetensors file that it may name as "a.safetensors" follows.

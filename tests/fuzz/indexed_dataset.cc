@@ -1,6 +1,6 @@
-#include "data/indexed_dataset.h"
+#include "data/dataset/indexed_dataset.h"
 
-#include "data/sample_source.h"
+#include "data/samples/sample_source.h"
 #include "fuzz/fuzz_input.h"
 
 // Two bytes say how long the .idx is; the .bin follows it.

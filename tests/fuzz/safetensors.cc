@@ -1,4 +1,4 @@
-#include "checkpoint/safetensors.h"
+#include "checkpoint/hugging_face/safetensors.h"
 
 #include "fuzz/fuzz_input.h"
 

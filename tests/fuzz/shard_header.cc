@@ -1,4 +1,4 @@
-#include "checkpoint/shard_header.h"
+#include "checkpoint/format/shard_header.h"
 
 #include "fuzz/fuzz_input.h"
 

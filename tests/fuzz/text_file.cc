@@ -1,8 +1,8 @@
 #include <span>
 
-#include "data/batch_encoder.h"
-#include "data/prepare_journal.h"
-#include "data/text_stream.h"
+#include "data/prepare/batch_encoder.h"
+#include "data/prepare/prepare_journal.h"
+#include "data/prepare/text_stream.h"
 #include "fuzz/fuzz_input.h"
 
 // Text or JSON lines for `data prepare`, packed or not, and its journal.

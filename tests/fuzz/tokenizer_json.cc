@@ -1,4 +1,4 @@
-#include "data/tokenizer_files.h"
+#include "data/tokenizer/tokenizer_files.h"
 #include "fuzz/fuzz_input.h"
 
 // One byte says how much text for the tokenizer follows; the rest is the tokenizer.json.

@@ -1,4 +1,4 @@
-#include "data/tokenizer_files.h"
+#include "data/tokenizer/tokenizer_files.h"
 #include "fuzz/fuzz_input.h"
 
 // Two bytes say how long the vocab.json is, one how long the text; merges.txt follows.

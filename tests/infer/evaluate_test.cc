@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "infer/small_model.h"
-#include "train/training_loop.h"
+#include "operate/training_loop.h"
 
 namespace trireme {
 namespace {

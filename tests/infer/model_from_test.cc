@@ -5,11 +5,11 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "checkpoint/hugging_face.h"
-#include "checkpoint/weight_source.h"
+#include "checkpoint/hugging_face/hugging_face.h"
+#include "checkpoint/read/weight_source.h"
 #include "comm/rank_runner.h"
 #include "infer/small_model.h"
-#include "train/training_loop.h"
+#include "operate/training_loop.h"
 
 namespace trireme {
 namespace {

@@ -1,8 +1,8 @@
 #include "infer/small_model.h"
 
 #include "comm/rank_runner.h"
+#include "operate/training_loop.h"
 #include "parity/parity.h"
-#include "train/training_loop.h"
 
 namespace trireme {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/sample_source.h"
+#include "data/samples/sample_source.h"
 #include "run/run_config.h"
 
 namespace trireme::oracle {

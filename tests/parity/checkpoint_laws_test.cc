@@ -10,9 +10,9 @@
 
 #include "base/error.h"
 #include "comm/rank_runner.h"
+#include "operate/run_checkpoints.h"
+#include "operate/training_loop.h"
 #include "parity/parity.h"
-#include "train/run_checkpoints.h"
-#include "train/training_loop.h"
 
 namespace trireme::parity {
 namespace {

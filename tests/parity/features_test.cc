@@ -3,10 +3,10 @@
 #include "base/random.h"
 #include "comm/rank_runner.h"
 #include "cost/gradient_places.h"
-#include "data/indexed_dataset_writer.h"
+#include "data/dataset/indexed_dataset_writer.h"
 #include "data/scratch_directory.h"
+#include "operate/training_loop.h"
 #include "parity/parity.h"
-#include "train/training_loop.h"
 
 namespace trireme::parity {
 namespace {

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "comm/rank_runner.h"
-#include "data/sample_source.h"
+#include "data/samples/sample_source.h"
+#include "operate/training_loop.h"
 #include "parity/parity.h"
-#include "train/training_loop.h"
 
 namespace {
 

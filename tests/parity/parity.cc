@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "comm/rank_runner.h"
-#include "train/training_loop.h"
+#include "operate/training_loop.h"
 
 namespace trireme::parity {
 namespace {

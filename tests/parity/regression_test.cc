@@ -5,11 +5,11 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "comm/rank_runner.h"
-#include "data/indexed_dataset_writer.h"
+#include "data/dataset/indexed_dataset_writer.h"
 #include "data/scratch_directory.h"
 #include "message_of.h"
+#include "operate/training_loop.h"
 #include "parity/parity.h"
-#include "train/training_loop.h"
 
 namespace trireme::parity {
 namespace {

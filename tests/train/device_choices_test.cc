@@ -5,7 +5,7 @@
 
 #include "base/durable_file.h"
 #include "device/cpu_double.h"
-#include "train/training_loop.h"
+#include "operate/training_loop.h"
 
 namespace trireme {
 namespace {

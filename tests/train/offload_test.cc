@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
+#include "operate/training_loop.h"
 #include "train/late_device.h"
-#include "train/training_loop.h"
 
 namespace trireme {
 namespace {

@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "base/error.h"
-#include "data/bpe_trainer.h"
-#include "data/indexed_dataset.h"
-#include "data/prepare.h"
-#include "data/tokenizer.h"
+#include "data/dataset/indexed_dataset.h"
+#include "data/prepare/prepare.h"
+#include "data/tokenizer/bpe_trainer.h"
+#include "data/tokenizer/tokenizer.h"
 
 namespace trireme {
 namespace {

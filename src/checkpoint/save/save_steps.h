@@ -1,0 +1,84 @@
+// The steps of one save, as each rank takes them: every rank writes and syncs its shard into step-N.tmp; rank 0 then
+// waits for all shards, writes the manifest, and renames the folder. Ranks meet in the file system alone, so that
+// thread ranks and processes on many machines do the same. All functions throw an Error and leave cleaning up to
+// the caller.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "checkpoint/format/manifest.h"
+#include "checkpoint/format/shard_header.h"
+
+namespace trireme {
+
+// Where a test may stop a save. In the order of time.
+enum class SavePoint : std::uint8_t {
+  kSnapshot,
+  kOpen,
+  kMidShard,
+  kBeforeSync,
+  kAfterSync,
+  kBeforeManifest,
+  kMidManifest,
+  kBeforeRename,
+  kAfterRename,
+  kPrune,
+};
+inline constexpr int kSavePoints = 10;
+std::string Name(SavePoint point);
+using SaveHook = std::function<void(SavePoint)>;
+
+// A slice to save: `values` in the order of the pieces.
+struct SaveSlice {
+  std::string tensor;
+  std::string kind;
+  Shape shape;  // of the whole parameter
+  std::vector<SlicePiece> pieces;
+  std::span<const float> values;
+};
+
+struct SaveTask {
+  std::string folder;  // of all checkpoints
+  std::int64_t step = 0;
+  std::int64_t attempt = 0;
+  std::int64_t rank = 0;
+  std::int64_t ranks = 1;
+  std::string device_choices = {};  // of this rank, for its shard
+  bool read_back = true;            // compare what the disk has with what was written, before the shard counts
+  SaveHook hook;                    // may be empty
+  // Where the save is written before it has its name; empty: step-N.tmp, where ranks meet.
+  std::string temporary = {};
+  // Given: the shard is written at half speed while this is false.
+  const std::atomic<bool>* hurry = nullptr;
+
+  std::string unfinished() const;                 // `temporary`, or folder/step-N.tmp
+  std::string finished() const;                   // folder/step-N
+  std::string shard(std::int64_t of_rank) const;  // where rank 0 looks for it
+  void At(SavePoint point) const {
+    if (hook) {
+      hook(point);
+    }
+  }
+};
+
+// Writes this rank's shard; it has its final name only when it is whole and on the disk.
+void WriteShard(const SaveTask& task, std::span<const SaveSlice> slices);
+// Tells rank 0 why this rank's shard will not come. False when even that cannot be written.
+bool LeaveFailure(const SaveTask& task, const std::string& message);
+
+struct CommitLimits {
+  double seconds = 1800;                            // how long rank 0 waits for the other ranks' shards
+  const std::atomic<bool>* stop = nullptr;          // true: stop waiting
+  const std::atomic<std::int64_t>* lost = nullptr;  // a rank whose shard will not come; below 0: none is known
+};
+// Rank 0, after its own WriteShard: waits for every rank's shard, checks that together they hold each tensor once,
+// writes the manifest and renames. Returns the bytes of all shards. An Error, and no more waiting, when somebody has
+// removed the folder.
+std::int64_t CommitCheckpoint(const SaveTask& task, const RunState& state, const CommitLimits& limits);
+
+}  // namespace trireme

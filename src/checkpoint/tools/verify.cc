@@ -1,0 +1,90 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "checkpoint/read/checkpoint_folder.h"
+#include "checkpoint/tools/reports.h"
+
+namespace trireme {
+namespace {
+
+using nlohmann::json;
+
+// Faults of the files as files, each shard by itself: a reader would stop at the first.
+std::vector<Problem> ProblemsOfHeaders(const std::string& folder) {
+  std::vector<Problem> problems;
+  std::string file = folder + "/" + kManifestFile;
+  try {
+    const Manifest manifest = ReadManifest(folder);
+    for (const ManifestShard& shard : manifest.shards) {
+      file = folder + "/" + shard.file;
+      try {
+        const ShardBytes bytes = ReadShardBytes(file);
+        if (bytes.file != shard.bytes) {
+          problems.push_back({.file = file,
+                              .offset = std::min(bytes.file, shard.bytes),
+                              .message = fmt::format("{} bytes, {} were saved", bytes.file, shard.bytes)});
+        } else if (DigestOf(bytes.header) != shard.header) {
+          problems.push_back({.file = file, .offset = 0, .message = "the header is damaged: its digest differs"});
+        }
+      } catch (const Error& error) {
+        problems.push_back({.file = file, .offset = 0, .message = error.what()});
+      }
+    }
+  } catch (const Error& error) {
+    problems.push_back({.file = file, .offset = 0, .message = error.what()});
+  }
+  return problems;
+}
+
+std::vector<Problem> ProblemsOf(const std::string& folder) {
+  std::vector<Problem> problems = ProblemsOfHeaders(folder);
+  if (!problems.empty()) {
+    return problems;
+  }
+  const auto report = [&](const Problem& problem) { problems.push_back(problem); };
+  try {
+    const CheckpointReader reader(folder);
+    reader.VerifyCoverage(report);
+    for (std::size_t shard = 0; shard < reader.manifest().shards.size(); ++shard) {
+      reader.VerifyShard(static_cast<std::int64_t>(shard), report);
+    }
+  } catch (const Error& error) {
+    report({.file = folder, .message = error.what()});
+  }
+  return problems;
+}
+
+json ProblemJson(const Problem& problem) {
+  json value = {{"file", problem.file}, {"message", problem.message}};
+  if (!problem.tensor.empty()) {
+    value["tensor"] = problem.tensor;
+  }
+  if (problem.offset >= 0) {
+    value["offset"] = problem.offset;
+  }
+  return value;
+}
+
+}  // namespace
+
+Report VerifyCheckpoint(const std::string& path) {
+  Report report;
+  json checkpoints = json::array();
+  for (const std::string& folder : ResolveAllCheckpoints(path)) {
+    const std::vector<Problem> problems = ProblemsOf(folder);
+    json listed = json::array();
+    report.text += fmt::format("{}: {}\n", folder, problems.empty() ? "good" : "damaged");
+    for (const Problem& problem : problems) {
+      report.status = 1;
+      report.text += "  " + problem.ToString() + "\n";
+      listed.push_back(ProblemJson(problem));
+    }
+    checkpoints.push_back({{"folder", folder}, {"good", problems.empty()}, {"problems", std::move(listed)}});
+  }
+  const json root = {{"good", report.status == 0}, {"checkpoints", std::move(checkpoints)}};
+  report.json = root.dump(1, ' ', false, json::error_handler_t::replace);
+  return report;
+}
+
+}  // namespace trireme

@@ -1,0 +1,65 @@
+// Turns a batch of text into the sequences of a dataset. A pure function: batches may be encoded by any thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/prepare/batch_reader.h"
+#include "data/tokenizer/tokenizer.h"
+
+namespace trireme {
+
+struct EncodedBatch {
+  std::vector<std::int32_t> tokens;
+  std::vector<std::int64_t> lengths;        // of the sequences
+  std::vector<std::int64_t> document_ends;  // number of sequences before each end of a document
+  std::int64_t text_bytes = 0;
+};
+
+struct EncodeRules {
+  std::string json_field = "text";
+  std::optional<std::int32_t> end_of_text;  // put after each document
+};
+
+// Documents without text are left out. `path` names the file in the Error for a line that is not as it should be.
+EncodedBatch EncodeBatch(const TextBatch& batch, const std::string& path, const Tokenizer& tokenizer,
+                         const EncodeRules& rules);
+
+// Calls `use` with the text of each document (or part of one) of the batch.
+template <typename Use>
+void ForEachText(const TextBatch& batch, const std::string& path, const std::string& json_field, const Use& use);
+
+// The document in one JSON line: the string in `field`. Anything else is an Error with the file and the line.
+std::string DocumentOfJson(std::string_view line, const std::string& field, const std::string& path,
+                           std::int64_t number);
+
+template <typename Use>
+void ForEachText(const TextBatch& batch, const std::string& path, const std::string& json_field, const Use& use) {
+  if (batch.format == TextFormat::kText) {
+    use(std::string_view(batch.text));
+    return;
+  }
+  std::int64_t number = batch.begin.line;
+  for (std::size_t begin = 0; begin < batch.text.size();) {
+    const std::size_t end = std::min(batch.text.find('\n', begin), batch.text.size());
+    std::string_view line = std::string_view(batch.text).substr(begin, end - begin);
+    begin = end + 1;
+    ++number;
+    if (line.ends_with('\r')) {
+      line.remove_suffix(1);
+    }
+    if (line.find_first_not_of(" \t") == std::string_view::npos) {
+      continue;
+    }
+    if (batch.format == TextFormat::kJson) {
+      use(std::string_view(DocumentOfJson(line, json_field, path, number)));
+    } else {
+      use(line);
+    }
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,77 @@
+#include <cmath>
+#include <cstdlib>
+#include <sstream>
+
+#include "base/error.h"
+#include "data/dataset/indexed_dataset.h"
+#include "data/samples/blend_source.h"
+#include "data/samples/sample_source.h"
+#include "data/samples/synthetic_source.h"
+#include "data/samples/window_source.h"
+
+namespace trireme {
+namespace {
+
+bool ParseWeight(const std::string& text, double& weight) {
+  char* end = nullptr;
+  weight = std::strtod(text.c_str(), &end);
+  return end == text.c_str() + text.size() && !text.empty();
+}
+
+std::unique_ptr<SampleSource> OpenOne(const SourceOptions& options) {
+  const std::string& source = options.source;
+  if (source == "synthetic") {
+    return std::make_unique<SyntheticSource>(options);
+  }
+  if (source.ends_with(".bin") && !source.starts_with("bytes:")) {
+    return std::make_unique<WindowSource>(OpenIndexedDataset(source), options);
+  }
+  const std::string path = source.starts_with("bytes:") ? source.substr(6) : source;
+  auto store = OpenByteStore(path);
+  Require(options.vocabulary == 0 || options.vocabulary >= 256,
+          "the bytes of '{}' need a vocabulary of at least 256, the model has {}", path, options.vocabulary);
+  return std::make_unique<WindowSource>(std::move(store), options);
+}
+
+}  // namespace
+
+std::vector<WeightedSource> ParseSources(const std::string& source) {
+  std::istringstream words(source);
+  std::vector<std::string> list;
+  for (std::string word; words >> word;) {
+    list.push_back(word);
+  }
+  double weight = 0;
+  if (list.size() < 2 || !ParseWeight(list[0], weight)) {
+    return {{.weight = 1, .source = source}};
+  }
+  Require(list.size() % 2 == 0, "the weighted list '{}' does not alternate weights and sources", source);
+  std::vector<WeightedSource> parts;
+  for (std::size_t i = 0; i < list.size(); i += 2) {
+    Require(ParseWeight(list[i], weight) && std::isfinite(weight) && weight > 0,
+            "'{}' in the weighted list '{}' is not a positive weight", list[i], source);
+    parts.push_back({.weight = weight, .source = list[i + 1]});
+  }
+  return parts;
+}
+
+std::unique_ptr<SampleSource> OpenSource(const SourceOptions& options) {
+  Require(!options.source.empty(), "no data source: name a file, a weighted list of files, or 'synthetic'");
+  const std::vector<WeightedSource> list = ParseSources(options.source);
+  if (list.size() == 1) {
+    SourceOptions one = options;
+    one.source = list.front().source;
+    return OpenOne(one);
+  }
+  std::vector<std::pair<double, std::unique_ptr<SampleSource>>> parts;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    SourceOptions part = options;
+    part.source = list[i].source;
+    // Two entries of one file under one seed would give the same samples side by side.
+    part.seed = options.seed + i;
+    parts.emplace_back(list[i].weight, OpenOne(part));
+  }
+  return std::make_unique<BlendSource>(std::move(parts), options.seed);
+}
+
+}  // namespace trireme

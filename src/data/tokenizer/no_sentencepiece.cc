@@ -1,0 +1,10 @@
+#include "base/error.h"
+#include "data/tokenizer/sentencepiece_tokenizer.h"
+
+namespace trireme {
+
+std::unique_ptr<Tokenizer> LoadSentencePiece(const std::string& path, const TokenizerOptions&) {
+  Fail("'{}' is a SentencePiece model, and this program was built without the SentencePiece library", path);
+}
+
+}  // namespace trireme

@@ -1,0 +1,27 @@
+// Softmax cross-entropy over a vocabulary that is cut over the tensor group.
+#pragma once
+
+#include <cstdint>
+
+#include "device/tensor.h"
+
+namespace trireme {
+
+// One tensor rank's part of a softmax cross-entropy over columns [first_column, first_column + valid_columns) of the
+// vocabulary; logits [n, columns], columns beyond valid_columns are padding and count as minus infinity.
+struct CrossEntropyArgs {
+  Tensor logits;
+  std::int64_t first_column = 0;
+  std::int64_t valid_columns = 0;
+  Tensor targets;  // int32 [n]
+  // fp32 [parts, 3, n], of all ranks: local maximum, local sum of exp(logit - maximum), logit of the target (0 when it
+  // is another's).
+  Tensor statistics;
+  // Gradient only.
+  Tensor weights;   // fp32 [n]: 0 masks a token out
+  float scale = 1;  // gradient = scale * weight * d(loss + z_loss * logsumexp^2)
+  float z_loss = 0;
+  Tensor losses;  // fp32 [n], written: -log p(target), not weighted
+};
+
+}  // namespace trireme

@@ -1,0 +1,49 @@
+// Matrix products with their epilogues, and the fp8 copies of their operands.
+#pragma once
+
+#include <cstdint>
+
+#include "device/tensor.h"
+
+namespace trireme {
+
+// Extents of matrices in fp8 are multiples of this.
+inline constexpr std::int64_t kFloat8Unit = 16;
+
+// What happens to a product before it is stored.
+enum class Epilogue : std::uint8_t {
+  kNone,
+  kGelu,          // auxiliary = z, c = gelu(z), for z = product + bias
+  kGeluGradient,  // c = z * gelu'(auxiliary); no bias
+};
+
+// c = op(a) * op(b) (+ bias) or, with accumulate, c += op(a) * op(b). Matrices: op(a) [M, K], op(b) [K, N], c [M, N].
+// a and b share a type; c has it too, or is fp32. bias [N] has the type of a. accumulate excludes bias and epilogue.
+// An auxiliary tensor has the shape and type of c.
+// In fp8, a and b are e4m3 or e5m2 with scales as Quantize leaves them; only b is transposed, M, N and K are multiples
+// of 16, at most one operand is e5m2; bias is bf16 and c bf16 or fp32.
+struct MatmulArgs {
+  Tensor a;
+  Tensor b;
+  Tensor c;
+  bool transpose_a = false;
+  bool transpose_b = false;
+  bool accumulate = false;
+  Tensor bias;
+  Epilogue epilogue = Epilogue::kNone;
+  Tensor auxiliary;
+  Tensor scale_a;  // fp32 [1]; given in fp8 only
+  Tensor scale_b;
+};
+
+// An fp8 copy of a matrix with one scale: from[i] is about stored[i] * scale. scale is the smallest power of two with
+// which no value leaves the range of the format, so that rounding does not depend on it (but for the smallest values);
+// it is NaN when a value is not finite. rows and columns share a format; either may be missing.
+struct QuantizeArgs {
+  Tensor from;     // [R, C]
+  Tensor rows;     // [R, C]
+  Tensor columns;  // [C, R], the transpose
+  Tensor scale;    // fp32 [1], written
+};
+
+}  // namespace trireme

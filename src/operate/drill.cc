@@ -1,0 +1,146 @@
+#include "operate/drill.h"
+
+#include <fcntl.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <charconv>
+#include <chrono>
+#include <csignal>
+#include <thread>
+#include <utility>
+
+#include "base/error.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::array<std::string_view, 12> kActions = {"stop", "sleep", "spin", "throw",         "exit",        "kill",
+                                                       "nan",  "loss",  "flip", "flip-gradient", "flip-moment", "slow"};
+
+std::int64_t Number(const std::string& key, const std::string& text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  Require(error == std::errc() && end == text.data() + text.size() && value >= 0 && value < 1'000'000'000,
+          "--inject: {} = '{}' is no number that works", key, text);
+  return value;
+}
+
+void Set(Drill& drill, const std::string& key, const std::string& value) {
+  if (key == "rank") {
+    drill.rank = static_cast<int>(Number(key, value));
+  } else if (key == "step") {
+    drill.step = Number(key, value);
+  } else if (key == "times") {
+    drill.times = static_cast<int>(Number(key, value));
+  } else if (key == "phase") {
+    drill.phase = value;
+  } else if (key == "save") {
+    drill.save = value;
+  } else if (key == "what") {
+    drill.what = value;
+  } else {
+    Fail("--inject: no such part '{}'; it takes rank, step, phase, save, what, times", key);
+  }
+}
+
+}  // namespace
+
+Drill ParseDrill(const std::string& text) {
+  Drill drill;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    const std::string part = text.substr(at, end - at);
+    const std::size_t equals = part.find('=');
+    Require(equals != std::string::npos, "--inject: '{}' is not of the form key=value", part);
+    Set(drill, part.substr(0, equals), part.substr(equals + 1));
+    at = end + 1;
+  }
+  if (!text.empty()) {
+    Require(std::find(kActions.begin(), kActions.end(), drill.what) != kActions.end(),
+            "--inject: what = '{}' is not one of {}", drill.what, fmt::join(kActions, ", "));
+    bool known = drill.save.empty();
+    for (int point = 0; point < kSavePoints; ++point) {
+      known = known || drill.save == Name(static_cast<SavePoint>(point));
+    }
+    Require(known, "--inject: no point '{}' in a save", drill.save);
+    if (drill.what == "nan" || drill.what == "flip-gradient") {
+      drill.phase = "reduce";
+    } else if (drill.what == "loss") {
+      drill.phase = "norm";
+    }
+  }
+  return drill;
+}
+
+DrillMaster::DrillMaster(Drill drill, int rank, std::string folder, Damage damage)
+    : drill_(std::move(drill)),
+      mine_(!drill_.what.empty() && drill_.rank == rank),
+      folder_(std::move(folder)),
+      damage_(std::move(damage)) {}
+
+void DrillMaster::AtPhase(std::int64_t step, std::string_view phase) {
+  const bool slow = drill_.what == "slow" && step > drill_.step;
+  if (mine_ && drill_.save.empty() && (step == drill_.step || slow) && phase == drill_.phase) {
+    Do();
+  }
+}
+
+void DrillMaster::AtSave(std::int64_t step, SavePoint point) {
+  if (mine_ && !drill_.save.empty() && step == drill_.step && Name(point) == drill_.save) {
+    Do();
+  }
+}
+
+bool DrillMaster::TakeTurn() const {
+  for (int turn = 1; turn <= drill_.times; ++turn) {
+    const std::string mark = fmt::format("{}/drill-{}-{}", folder_, drill_.what, turn);
+    const int file = open(mark.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (file >= 0) {
+      close(file);
+      return true;
+    }
+  }
+  return false;
+}
+
+void DrillMaster::Do() {
+  const std::string& what = drill_.what;
+  if (what == "slow") {
+    return std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  if (!TakeTurn()) {
+    return;
+  }
+  if (what == "stop") {
+    kill(getpid(), SIGSTOP);
+  } else if (what == "kill") {
+    kill(getpid(), SIGKILL);
+  } else if (what == "exit") {
+    _exit(0);
+  } else if (what == "throw") {
+    Fail("a drill: --inject what=throw");
+  } else if (what == "nan") {
+    damage_.gradient();
+  } else if (what == "flip") {
+    damage_.weight();
+  } else if (what == "flip-gradient") {
+    damage_.exponent();
+  } else if (what == "flip-moment") {
+    damage_.moment();
+  } else if (what == "loss") {
+    damage_.loss();
+  } else if (what == "sleep") {
+    while (true) {
+      std::this_thread::sleep_for(std::chrono::hours(1));
+    }
+  } else {
+    for (std::atomic<std::uint64_t> turns = 0;;) {
+      turns.fetch_add(1, std::memory_order_relaxed);
+    }
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,54 @@
+// Faults on purpose: `trireme train --inject "rank=1,step=3,what=stop"`. Operators rehearse with it, and tests/faults
+// proves with it that runs survive. A drill happens once (or `times`) in the life of a run folder, restarts included.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "checkpoint/save/save_steps.h"
+
+namespace trireme {
+
+struct Drill {
+  int rank = 0;
+  std::int64_t step = 1;
+  std::string phase = "forward";  // of the ledger: start load batch receive forward send backward reduce norm update …
+  std::string save;               // a point of a save instead of a phase: see Name(SavePoint)
+  // stop | sleep | spin | throw | exit | kill | nan | loss | flip | flip-gradient | flip-moment | slow; "" is no drill
+  std::string what;
+  int times = 1;
+};
+
+// "rank=1,step=3,phase=backward,what=spin,times=2", "rank=0,step=4,save=mid_manifest,what=kill"; "" is no drill.
+Drill ParseDrill(const std::string& text);
+
+// One rank's part in it. Used from the rank's thread, AtSave() also from the one that saves.
+class DrillMaster {
+ public:
+  struct Damage {
+    std::function<void()> gradient;  // what=nan
+    std::function<void()> weight;    // what=flip
+    std::function<void()> exponent;  // what=flip-gradient
+    std::function<void()> moment;    // what=flip-moment
+    std::function<void()> loss;      // what=loss
+  };
+  // Remembers in `folder` how often the drill has happened.
+  DrillMaster(Drill drill, int rank, std::string folder, Damage damage);
+
+  bool active() const { return mine_; }
+  void AtPhase(std::int64_t step, std::string_view phase);
+  void AtSave(std::int64_t step, SavePoint point);
+
+ private:
+  void Do();
+  bool TakeTurn() const;
+
+  Drill drill_;
+  bool mine_;
+  std::string folder_;
+  Damage damage_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,239 @@
+#include "operate/flight_report.h"
+
+#include <algorithm>
+#include <ctime>
+#include <set>
+
+#include "base/error.h"
+
+namespace trireme {
+namespace {
+
+std::int64_t LastStarted(const RankRecord& record, const std::string& group) {
+  for (const LedgerGroup& each : record.groups) {
+    if (each.name == group) {
+      return each.started;
+    }
+  }
+  return -1;
+}
+
+// Ranks without which the call of `record` cannot end.
+std::vector<int> WaitsFor(const FlightStory& story, const RankRecord& record) {
+  const LedgerCall* call = record.InCall();
+  if (call == nullptr || call->call.kind == CollectiveKind::kSend) {
+    return {};
+  }
+  const std::vector<int> members = GroupMembers(record.layout, call->group, record.rank);
+  if (call->call.kind == CollectiveKind::kReceive) {
+    const auto peer = static_cast<std::size_t>(call->call.peer);
+    return call->call.peer >= 0 && peer < members.size() ? std::vector<int>{members[peer]} : std::vector<int>{};
+  }
+  std::vector<int> behind;
+  for (const int member : members) {
+    const RankRecord* other = story.Find(member);
+    if (other == nullptr || LastStarted(*other, call->group) < call->sequence) {
+      behind.push_back(member);
+    }
+  }
+  return behind;
+}
+
+// An Error that travelled begins with the rank that it came from.
+bool IsEcho(const RankRecord& record) {
+  return record.message.starts_with("rank ") && !record.message.starts_with(fmt::format("rank {}:", record.rank));
+}
+
+const RankRecord* FirstFailure(const FlightStory& story) {
+  const RankRecord* first = nullptr;
+  for (const RankRecord& record : story.ranks) {
+    if (record.end == LedgerEnd::kFailed && (first == nullptr || (IsEcho(*first) && !IsEcho(record)) ||
+                                             (IsEcho(*first) == IsEcho(record) && record.end_ns < first->end_ns))) {
+      first = &record;
+    }
+  }
+  return first;
+}
+
+// Follows each wait to its end: ranks that wait for nobody. A ring has no end; then all who wait are named.
+void FindSuspects(FlightStory& story) {
+  std::set<int> awaited;
+  for (const std::vector<int>& ranks : story.waits_for) {
+    awaited.insert(ranks.begin(), ranks.end());
+  }
+  std::set<int> waiting;
+  for (std::size_t i = 0; i < story.ranks.size(); ++i) {
+    if (!story.waits_for[i].empty()) {
+      waiting.insert(story.ranks[i].rank);
+    }
+  }
+  std::set_difference(awaited.begin(), awaited.end(), waiting.begin(), waiting.end(),
+                      std::back_inserter(story.suspects));
+  if (story.suspects.empty() && !awaited.empty()) {
+    story.deadlock = true;
+    story.suspects.assign(awaited.begin(), awaited.end());
+  }
+}
+
+std::string SuspectSentence(const FlightStory& story) {
+  const int suspect = story.suspects.front();
+  std::vector<int> waiting;
+  for (std::size_t i = 0; i < story.ranks.size(); ++i) {
+    if (!story.waits_for[i].empty() && story.ranks[i].rank != suspect) {
+      waiting.push_back(story.ranks[i].rank);
+    }
+  }
+  const RankRecord* record = story.Find(suspect);
+  const std::string where = record == nullptr
+                                ? "left no ledger"
+                                : fmt::format("stopped first: in phase '{}' of step {}, {}, since {}", record->phase,
+                                              record->step, DescribePlace(*record), ClockTime(record->heartbeat_ns));
+  const std::string others =
+      story.suspects.size() == 1
+          ? ""
+          : fmt::format(" (rank {} too)", JoinRanks({story.suspects.begin() + 1, story.suspects.end()}));
+  return fmt::format("rank {} {}{}; rank {} {}", suspect, where, others, JoinRanks(waiting),
+                     waiting.size() == 1 ? "waits" : "wait");
+}
+
+std::string Headline(const FlightStory& story) {
+  if (story.ranks.empty()) {
+    return "no ledger can be read";
+  }
+  if (const RankRecord* failed = FirstFailure(story)) {
+    return fmt::format("rank {} failed first, in phase '{}' of step {} at {}: {}", failed->rank, failed->phase,
+                       failed->step, ClockTime(failed->end_ns), failed->message);
+  }
+  const auto ended = [](LedgerEnd end) { return [end](const RankRecord& record) { return record.end == end; }; };
+  if (std::all_of(story.ranks.begin(), story.ranks.end(), ended(LedgerEnd::kFinished))) {
+    return fmt::format("all {} ranks finished, after step {}", story.ranks.size(), story.step());
+  }
+  if (std::all_of(story.ranks.begin(), story.ranks.end(), ended(LedgerEnd::kStopped))) {
+    return fmt::format("all {} ranks stopped on request, after step {}", story.ranks.size(), story.step());
+  }
+  if (story.deadlock) {
+    return fmt::format("ranks {} wait for each other: nobody can go on", JoinRanks(story.suspects));
+  }
+  if (!story.suspects.empty()) {
+    return SuspectSentence(story);
+  }
+  const auto last = std::max_element(story.ranks.begin(), story.ranks.end(),
+                                     [](const auto& a, const auto& b) { return a.heartbeat_ns < b.heartbeat_ns; });
+  return fmt::format("no rank waits for another: step {}, last sign of life from rank {} in phase '{}' at {}",
+                     story.step(), last->rank, last->phase, ClockTime(last->heartbeat_ns));
+}
+
+}  // namespace
+
+const RankRecord* FlightStory::Find(int rank) const {
+  const auto found =
+      std::lower_bound(ranks.begin(), ranks.end(), rank, [](const RankRecord& a, int b) { return a.rank < b; });
+  return found == ranks.end() || found->rank != rank ? nullptr : &*found;
+}
+
+std::int64_t FlightStory::step() const {
+  std::int64_t most = 0;
+  for (const RankRecord& record : ranks) {
+    most = std::max(most, record.step);
+  }
+  return most;
+}
+
+std::vector<int> GroupMembers(const ParallelLayout& layout, const std::string& group, int rank) {
+  const ProcessGrid grid(layout);
+  if (group == "tensor") {
+    return grid.RanksAlong(Axis::kTensor, rank);
+  }
+  if (group == "data") {
+    return grid.RanksAlong(Axis::kData, rank);
+  }
+  std::vector<int> members;
+  if (group == "pipeline" || group == "tied") {
+    members = grid.RanksAlong(Axis::kPipeline, rank);
+    const bool at_an_end = rank == members.front() || rank == members.back();
+    if (group == "tied" && at_an_end && members.size() > 1) {
+      return {members.front(), members.back()};
+    }
+    return group == "tied" ? std::vector<int>{rank} : members;
+  }
+  if (group == "world") {
+    for (int member = 0; member < layout.ranks(); ++member) {
+      members.push_back(member);
+    }
+  }
+  return members;
+}
+
+std::string DescribePlace(const RankRecord& record) {
+  const LedgerCall* call = record.InCall();
+  if (call == nullptr) {
+    return "in no collective";
+  }
+  return fmt::format("in {}, number {} of group '{}'", Describe(call->call), call->sequence, call->group);
+}
+
+std::string JoinRanks(const std::vector<int>& ranks) {
+  constexpr std::size_t kMost = 16;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(ranks.size(), kMost); ++i) {
+    const bool last = i + 1 == ranks.size();
+    text += fmt::format("{}{}", i == 0 ? "" : last ? " and " : ", ", ranks[i]);
+  }
+  return ranks.size() > kMost ? fmt::format("{} and {} more", text, ranks.size() - kMost) : text;
+}
+
+std::string ClockTime(std::int64_t nanoseconds) {
+  const std::time_t seconds = nanoseconds / 1'000'000'000;
+  std::tm local{};
+  localtime_r(&seconds, &local);
+  return fmt::format("{:02d}:{:02d}:{:02d}.{:03d}", local.tm_hour, local.tm_min, local.tm_sec,
+                     nanoseconds / 1'000'000 % 1000);
+}
+
+FlightStory MakeStory(std::vector<RankRecord> ranks) {
+  FlightStory story;
+  story.ranks = std::move(ranks);
+  std::sort(story.ranks.begin(), story.ranks.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
+  // Files of a run with another layout are not this run's.
+  if (!story.ranks.empty()) {
+    const ParallelLayout layout = story.ranks.front().layout;
+    std::erase_if(story.ranks, [&](const RankRecord& record) {
+      const bool other = record.world() != layout.ranks();
+      if (other) {
+        story.unreadable.push_back(fmt::format("the ledger of rank {} is of another run", record.rank));
+      }
+      return other;
+    });
+    for (int rank = 0; rank < layout.ranks(); ++rank) {
+      if (story.Find(rank) == nullptr) {
+        story.missing.push_back(rank);
+      }
+    }
+  }
+  for (const RankRecord& record : story.ranks) {
+    story.waits_for.push_back(record.end == LedgerEnd::kRunning ? WaitsFor(story, record) : std::vector<int>{});
+  }
+  FindSuspects(story);
+  if (const RankRecord* failed = FirstFailure(story)) {
+    story.suspects = {failed->rank};
+  }
+  story.headline = Headline(story);
+  return story;
+}
+
+FlightStory ReadFlight(const std::string& folder) {
+  std::vector<RankRecord> ranks;
+  std::vector<std::string> unreadable;
+  for (const std::string& path : ListLedgers(folder)) {
+    try {
+      ranks.push_back(ReadLedger(path));
+    } catch (const Error& error) {
+      unreadable.push_back(error.what());
+    }
+  }
+  FlightStory story = MakeStory(std::move(ranks));
+  story.unreadable.insert(story.unreadable.end(), unreadable.begin(), unreadable.end());
+  return story;
+}
+
+}  // namespace trireme

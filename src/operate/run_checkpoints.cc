@@ -1,0 +1,362 @@
+#include "operate/run_checkpoints.h"
+
+#include <algorithm>
+#include <cassert>
+#include <filesystem>
+#include <new>
+
+#include "base/durable_file.h"
+#include "base/error.h"
+#include "checkpoint/read/checkpoint_reader.h"
+
+namespace trireme {
+namespace {
+
+// Saves that must have been waited for before the time they take is judged, and what part of it is too much: one in so
+// many.
+constexpr std::int64_t kSavesToJudge = 5;
+constexpr int kMostWaiting = 10;
+
+const char* KindName(StateKind kind) {
+  switch (kind) {
+    case StateKind::kMaster:
+      return kMasterKind;
+    case StateKind::kFirstMoment:
+      return kFirstMomentKind;
+    case StateKind::kSecondMoment:
+      return kSecondMomentKind;
+  }
+  return "";
+}
+
+std::int64_t SavedElements(const OwnedState& state) {
+  std::int64_t count = 0;
+  for (const SliceRun& run : state.runs) {
+    count += state.saved ? run.count : 0;
+  }
+  return count;
+}
+
+std::int64_t SavedElements(std::span<const OwnedState> states) {
+  std::int64_t count = 0;
+  for (const OwnedState& state : states) {
+    count += SavedElements(state);
+  }
+  return count;
+}
+
+// Copies the runs' values one after another to `out`. Rows of a cut matrix follow each other in the slice, so that most
+// slices are one copy.
+void CopyRuns(Device& device, const OwnedState& state, float* out) {
+  for (std::size_t i = 0; i < state.runs.size();) {
+    const std::int64_t first = state.runs[i].local;
+    std::int64_t last = first;
+    for (; i < state.runs.size() && state.runs[i].local == last; ++i) {
+      last += state.runs[i].count;
+    }
+    CopyValues(device, state.values.Range(first, last - first), out);
+    out += last - first;
+  }
+}
+
+void FindDifferences(const RunConfig& config, const RunState& saved, LoadedCheckpoint& loaded) {
+  std::map<std::string, std::string> before;
+  for (const KeyValue& key : saved.keys) {
+    before[key.key] = key.value;
+  }
+  for (const KeyValue& now : Flatten(config)) {
+    const auto then = before.find(now.key);
+    if (then != before.end() && then->second != now.value) {
+      loaded.differences.push_back(fmt::format("{}: {} -> {}", now.key, then->second, now.value));
+      loaded.changed.insert(now.key);
+    }
+  }
+}
+
+// Where the schedule of a save stood. Checkpoints of version 1 do not say: it follows from their recipe.
+ScheduleState ScheduleOf(const RunConfig& config, const RunState& saved) {
+  if (saved.schedule) {
+    return *saved.schedule;
+  }
+  try {
+    const RunConfig then = ParseRecipe(saved.recipe, "the checkpoint's recipe", {}).config;
+    Validate(then, 0);
+    return RunSchedule(then).StateAt(saved.consumed_samples);
+  } catch (const Error&) {  // of a program with other keys
+    return RunSchedule(config).StateAt(saved.consumed_samples);
+  }
+}
+
+// Earlier saves have those of rank 0 alone, among the notes of the manifest.
+std::string ChoicesFor(const CheckpointReader& reader, int rank) {
+  const auto& notes = reader.manifest().state.notes;
+  const auto old = notes.find("device_choices");
+  return old != notes.end() ? old->second : reader.DeviceChoices(rank);
+}
+
+RunState AboutRun(const RunConfig& config) {
+  RunState state;
+  state.seed = config.train.seed;
+  state.layout = config.layout.ToString();
+  state.model = config.model;
+  state.recipe = ToToml(config);
+  state.keys = Flatten(config);
+  return state;
+}
+
+SaverOptions OptionsOfSaver(const RunCheckpointOptions& options, const Communicator& world) {
+  return {.folder = options.folder,
+          .rank = world.rank(),
+          .ranks = world.size(),
+          .keep = options.config.checkpoint.keep,
+          .message = options.message,
+          .hook = options.hook};
+}
+
+}  // namespace
+
+RunCheckpoints::RunCheckpoints(RunCheckpointOptions options, Communicator& world, Device& device,
+                               const ParameterTable& table)
+    : options_(std::move(options)),
+      world_(world),
+      device_(device),
+      table_(table),
+      about_run_(AboutRun(options_.config)),
+      saver_(OptionsOfSaver(options_, world)) {
+  exchanged_ = static_cast<std::int64_t*>(device_.Allocate(sizeof *exchanged_));
+  // No rank saves before rank 0 has removed what an earlier process left.
+  world_.Barrier();
+}
+
+RunCheckpoints::~RunCheckpoints() { device_.Free(exchanged_); }
+
+void RunCheckpoints::Say(const std::string& text) const {
+  if (options_.message) {
+    options_.message(text);
+  }
+}
+
+void RunCheckpoints::Alive() const {
+  if (options_.alive) {
+    options_.alive();
+  }
+}
+
+void RunCheckpoints::Reserve(std::span<const OwnedState> states) {
+  assert(saves_ == 0);
+  PlanSnapshot(states);
+}
+
+void RunCheckpoints::PlanSnapshot(std::span<const OwnedState> states) {
+  snapshot_.resize(static_cast<std::size_t>(SavedElements(states)));
+  slices_.clear();
+  std::size_t offset = 0;
+  for (const OwnedState& state : states) {
+    const auto count = static_cast<std::size_t>(SavedElements(state));
+    if (count == 0) {
+      continue;
+    }
+    const Parameter& parameter = table_.rows()[static_cast<std::size_t>(state.row)];
+    slices_.push_back({.tensor = parameter.name,
+                       .kind = KindName(state.kind),
+                       .shape = parameter.shape,
+                       .pieces = PiecesOf(state.runs),
+                       .values = std::span(snapshot_).subspan(offset, count)});
+    offset += count;
+  }
+}
+
+void RunCheckpoints::Snapshot(std::span<const OwnedState> states) {
+  if (slices_.empty()) {
+    PlanSnapshot(states);
+  }
+  std::size_t offset = 0;
+  for (const OwnedState& state : states) {
+    const auto count = static_cast<std::size_t>(SavedElements(state));
+    if (count > 0) {
+      CopyRuns(device_, state, snapshot_.data() + offset);
+      offset += count;
+      Alive();
+    }
+  }
+  assert(offset == snapshot_.size());
+}
+
+void RunCheckpoints::Save(const SavedProgress& progress, std::span<const OwnedState> states) {
+  if (progress.step == last_started_) {
+    return;
+  }
+  const auto start = Clock::now();
+  AwaitSaveBefore(progress.step);
+  last_started_ = progress.step;
+  try {
+    Snapshot(states);
+  } catch (const std::bad_alloc&) {
+    saver_.FailSave(progress.step, fmt::format("the host has no {} bytes of memory left for a copy of the state",
+                                               SavedElements(states) * static_cast<std::int64_t>(sizeof(float))));
+    return;
+  }
+  if (options_.hook) {
+    options_.hook(SavePoint::kSnapshot);
+  }
+  RunState state = about_run_;
+  state.step = progress.step;
+  state.consumed_samples = progress.consumed_samples;
+  state.updates = progress.updates;
+  state.loss_scale = progress.loss_scale;
+  state.schedule = progress.schedule;
+  state.notes = progress.notes;
+  const bool beside = options_.config.checkpoint.asynchronous;
+  saver_.StartSave(std::move(state), slices_, progress.last || !beside, progress.device_choices);
+  if (!beside) {
+    Settle();
+  }
+  stall_seconds_ = std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+void RunCheckpoints::AwaitSaveBefore(std::int64_t step) {
+  const std::string run = std::filesystem::path(options_.folder).parent_path().string();
+  if (world_.rank() == 0 && !run.empty() && IsGone(run)) {
+    Say(fmt::format("'{}' has been removed: the checkpoint of step {} makes it anew, what else was in it is lost", run,
+                    step));
+  }
+  const auto start = Clock::now();
+  const bool in_hand = saver_.under_way();
+  Settle();
+  JudgeWait(in_hand ? Clock::now() - start : Clock::duration{});
+}
+
+void RunCheckpoints::Settle() {
+  saver_.WaitForShard();
+  // A folder may be removed after one rank has written to it and made again by another: so all write, then all look.
+  world_.Barrier();
+  const std::int64_t lost = Smallest(saver_.ShardIsThere() ? world_.size() : world_.rank());
+  if (lost < world_.size()) {
+    saver_.ShardIsLost(lost);
+  }
+  saver_.Wait();
+}
+
+void RunCheckpoints::JudgeWait(Clock::duration waited) {
+  const Clock::time_point now = Clock::now();
+  if (saves_++ == 0) {
+    first_save_ = now;
+    return;
+  }
+  waited_ += waited;
+  const Clock::duration whole = now - first_save_;
+  if (world_.rank() == 0 && !wait_told_ && saves_ > kSavesToJudge && waited_ * kMostWaiting > whole) {
+    wait_told_ = true;
+    Say(
+        fmt::format("{:.0f} % of the time goes into waiting for checkpoints: a save is due every {:.3g} s and takes "
+                    "longer; raise checkpoint.every (now {})",
+                    100.0 * static_cast<double>(waited_.count()) / static_cast<double>(whole.count()),
+                    std::chrono::duration<double>(whole - waited_).count() / static_cast<double>(saves_ - 1),
+                    options_.config.checkpoint.every));
+  }
+}
+
+void RunCheckpoints::Finish() {
+  Settle();
+  world_.Barrier();
+  if (world_.rank() == 0) {
+    RemoveUnfinished(options_.folder);
+  }
+}
+
+std::int64_t RunCheckpoints::Smallest(std::int64_t mine) {
+  if (world_.size() == 1) {
+    return mine;
+  }
+  std::int64_t value = -mine;
+  device_.CopyFromHost(exchanged_, &value, sizeof value);
+  world_.AllReduce({exchanged_, DType::kInt64, {1}}, ReduceOp::kMax);
+  device_.CopyToHost(&value, exchanged_, sizeof value);
+  return -value;
+}
+
+void RunCheckpoints::ReadInto(const CheckpointReader& reader, const OwnedState& state, std::vector<float>& staging) {
+  const Parameter& parameter = table_.rows()[static_cast<std::size_t>(state.row)];
+  const StoredTensor* tensor = reader.Find(parameter.name, KindName(state.kind));
+  staging.assign(static_cast<std::size_t>(state.values.count()), 0.0F);
+  if (tensor != nullptr) {
+    Require(tensor->about.shape == parameter.shape, "'{}': '{}' has the shape {}, this run's has {}", reader.folder(),
+            parameter.name, tensor->about.shape.ToString(), parameter.shape.ToString());
+    reader.Read(*tensor, state.runs, staging.data());
+  }
+  CopyValues(device_, staging, state.values);
+}
+
+std::string RunCheckpoints::TryLoad(const std::string& folder, std::span<const OwnedState> states,
+                                    LoadedCheckpoint& loaded) {
+  try {
+    const CheckpointReader reader(folder);
+    const RunState& saved = reader.manifest().state;
+    const auto& tensors = reader.tensors();
+    loaded.weights_only =
+        std::all_of(tensors.begin(), tensors.end(), [](const auto& each) { return each.about.kind == kMasterKind; });
+    std::vector<float> staging;
+    for (const OwnedState& state : states) {
+      const std::string& name = table_.rows()[static_cast<std::size_t>(state.row)].name;
+      const bool expected = state.kind == StateKind::kMaster || !loaded.weights_only;
+      Require(!expected || reader.Find(name, KindName(state.kind)) != nullptr, "'{}' has no {} of '{}'", folder,
+              KindName(state.kind), name);
+      ReadInto(reader, state, staging);
+      Alive();
+    }
+    loaded.progress = {.step = saved.step,
+                       .consumed_samples = saved.consumed_samples,
+                       .updates = saved.updates,
+                       .loss_scale = saved.loss_scale,
+                       .schedule = ScheduleOf(options_.config, saved),
+                       .device_choices = ChoicesFor(reader, world_.rank()),
+                       .notes = saved.notes};
+    loaded.folder = folder;
+    FindDifferences(options_.config, saved, loaded);
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  } catch (const std::bad_alloc&) {
+    Fail("'{}' cannot be read: the host has no memory left", folder);
+  }
+}
+
+std::optional<LoadedCheckpoint> RunCheckpoints::Load(std::span<const OwnedState> states) {
+  Settle();
+  world_.Barrier();  // rank 0 may still have been committing what this rank saved
+  const bool mine_seen = !ListCheckpoints(options_.folder).empty();
+  const bool all_seen = Smallest(mine_seen ? 1 : 0) != 0;
+  Require(all_seen || !mine_seen, "'{}' holds checkpoints that other ranks do not see", options_.folder);
+  if (!all_seen) {
+    return std::nullopt;
+  }
+  std::string why = "other ranks cannot read them";
+  for (std::int64_t at_most = INT64_MAX;;) {
+    std::vector<std::string> refused;
+    const auto found = trireme::FindNewest(options_.folder, at_most, &refused);
+    for (const std::string& reason : refused) {
+      why = reason;
+      if (world_.rank() == 0) {
+        Say(reason);
+      }
+    }
+    // Ranks may differ in what they can read: all take the newest that each of them can.
+    const std::int64_t step = Smallest(found ? found->checkpoint.step : -1);
+    Require(step >= 0, "'{}' holds checkpoints, but none is good: {}", options_.folder, why);
+    LoadedCheckpoint loaded;
+    const std::string damage = TryLoad(options_.folder + "/" + StepFolderName(step), states, loaded);
+    const std::int64_t finder = Smallest(damage.empty() ? world_.size() : world_.rank());
+    if (finder == world_.size()) {
+      last_started_ = step;
+      return loaded;
+    }
+    why = fmt::format("checkpoint of step {} is not used: {}", step,
+                      damage.empty() ? fmt::format("rank {} found damage", finder) : damage);
+    if (finder == world_.rank()) {
+      Say(why);
+    }
+    at_most = step - 1;
+  }
+}
+
+}  // namespace trireme

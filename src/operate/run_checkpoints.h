@@ -1,0 +1,125 @@
+// A run's checkpoints as the trainer sees them: saves its owned state beside the training, and loads the newest good
+// checkpoint under whatever layout the run has now. One object a rank, used from the rank's thread; every rank makes
+// the same calls. Load(), Save(), Settle() and Finish() are collective over the world.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "checkpoint/read/checkpoint_folder.h"
+#include "checkpoint/read/checkpoint_reader.h"
+#include "checkpoint/save/checkpoint_saver.h"
+#include "comm/communicator.h"
+#include "device/device.h"
+#include "run/run_config.h"
+#include "run/run_schedule.h"
+#include "train/owned_state.h"
+
+namespace trireme {
+
+struct RunCheckpointOptions {
+  std::string folder;  // RUN/checkpoints
+  RunConfig config;
+  // Failures of saves, from the saving thread; and what Load() found. Rank 0 speaks for all where it can.
+  std::function<void(const std::string&)> message;
+  SaveHook hook;                // tests stop a save with it
+  std::function<void()> alive;  // called after each tensor that is copied or read, on the rank's thread
+};
+
+// The run's own numbers, beside the state of its tensors.
+struct SavedProgress {
+  std::int64_t step = 0;
+  std::int64_t consumed_samples = 0;
+  std::int64_t updates = 0;
+  double loss_scale = 1;
+  ScheduleState schedule;
+  std::string device_choices;  // how this rank's device does its operations; each rank has its own
+  std::map<std::string, std::string> notes;
+  bool last = false;  // the run ends with this save: it is written at once
+};
+
+struct LoadedCheckpoint {
+  SavedProgress progress;
+  std::string folder;                    // step-000123's path
+  std::vector<std::string> differences;  // "layout.tensor: 2 -> 4": keys whose values changed since the save
+  std::set<std::string> changed;         // those keys
+  bool weights_only = false;             // no moments were saved: they are zero
+};
+
+class RunCheckpoints {
+ public:
+  // Collective over the world. Everything referred to outlives this. Rank 0 removes what an earlier process left
+  // unfinished.
+  RunCheckpoints(RunCheckpointOptions options, Communicator& world, Device& device, const ParameterTable& table);
+  // Does not wait for other ranks: call Finish() before the end of a run.
+  ~RunCheckpoints();
+  RunCheckpoints(const RunCheckpoints&) = delete;
+  RunCheckpoints& operator=(const RunCheckpoints&) = delete;
+
+  // Optional: touches the memory of the snapshot before the first save, which is otherwise slower than the next ones.
+  // Every call of an object is about the same states.
+  void Reserve(std::span<const OwnedState> states);
+
+  // Copies the state and returns; a thread writes it. The only stall is the copy, unless the save before is still
+  // being written: then this waits for it, and a message says so once should a tenth of the time go there. A step that
+  // this object has saved last is not saved again. Without memory for the copy the save fails with a message, and
+  // training goes on. A run's folder that somebody removed is made anew, and a message says so.
+  void Save(const SavedProgress& progress, std::span<const OwnedState> states);
+  // Returns when every rank has written its part of the last save; on rank 0, when the checkpoint is there or has
+  // failed. It fails at once if what any rank wrote has been removed.
+  void Settle();
+  // Settle() before the end of a run; then rank 0 removes what ranks left that were late for a save which failed.
+  void Finish();
+  // Seconds that the last Save() held up the training, the wait for the save before included.
+  double stall_seconds() const { return stall_seconds_; }
+  std::int64_t last_committed() const { return saver_.last_committed(); }
+
+  // The newest good one, without reading its data.
+  static std::optional<FoundCheckpoint> FindNewest(const std::string& folder) { return trireme::FindNewest(folder); }
+
+  // Collective over the world. Writes the newest good checkpoint into `states` (saved or not), every value checked
+  // against its digest. When one rank finds damage, all fall back to the checkpoint before, and a message says why.
+  // Nothing when the folder has no checkpoint; an Error when it has some and none is good, so that no run starts over
+  // by accident. After it the trainer publishes its weights.
+  std::optional<LoadedCheckpoint> Load(std::span<const OwnedState> states);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  // Takes memory for the snapshot and describes what lies where in it.
+  void PlanSnapshot(std::span<const OwnedState> states);
+  void Snapshot(std::span<const OwnedState> states);
+  void ReadInto(const CheckpointReader& reader, const OwnedState& state, std::vector<float>& staging);
+  std::string TryLoad(const std::string& folder, std::span<const OwnedState> states, LoadedCheckpoint& loaded);
+  std::int64_t Smallest(std::int64_t mine);
+  // Settle() for a save that is due, and what came before it.
+  void AwaitSaveBefore(std::int64_t step);
+  void JudgeWait(Clock::duration waited);
+  void Say(const std::string& text) const;
+  void Alive() const;
+
+  RunCheckpointOptions options_;
+  Communicator& world_;
+  Device& device_;
+  const ParameterTable& table_;
+  RunState about_run_;                 // what is the same in every save
+  std::int64_t* exchanged_ = nullptr;  // on the device, for one number; taken once, as a full device may have no more
+  std::vector<float> snapshot_;
+  std::vector<SaveSlice> slices_;  // of the snapshot
+  double stall_seconds_ = 0;
+  std::int64_t last_started_ = -1;
+  std::int64_t saves_ = 0;
+  Clock::time_point first_save_;
+  Clock::duration waited_{};  // for saves that were still being written when the next was due
+  bool wait_told_ = false;
+  CheckpointSaver saver_;  // last: its thread reads the snapshot
+};
+
+}  // namespace trireme

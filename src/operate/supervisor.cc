@@ -1,0 +1,308 @@
+#include "operate/supervisor.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+
+#include "base/durable_file.h"
+#include "base/error.h"
+#include "operate/flight_report.h"
+#include "operate/native_stacks.h"
+#include "operate/process_probe.h"
+#include "operate/stop_signals.h"
+#include "operate/stragglers.h"
+#include "operate/supervisor_process.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kFailed = 1;
+constexpr int kBadInput = 2;
+constexpr int kStopped = 3;
+constexpr int kSameDeaths = 3;
+constexpr int kDeathsWithoutProgress = 10;
+constexpr std::size_t kMostStacks = 8;
+constexpr double kStackSeconds = 8;
+constexpr double kMorePatience = 6;
+// Between looks for stragglers: so many times as long as a look took.
+constexpr double kLookRests = 20;
+
+struct Death {
+  std::int64_t step = 0;
+  std::string cause;  // equal for equal causes: no times, no process numbers
+};
+
+double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+class Supervisor {
+ public:
+  explicit Supervisor(const SupervisorOptions& options)
+      : options_(options), flight_(options.run_folder + "/flight"), limits_(options.limits), watchdog_(limits_) {}
+
+  int Run() {
+    MakeDirectories(flight_);
+    RemoveLedgers();
+    std::int64_t furthest = -1;
+    int without_progress = 0;
+    std::vector<Death> same;
+    while (true) {
+      const int code = RunOnce();
+      if (code >= 0) {
+        return code;
+      }
+      without_progress = death_.step > furthest ? 1 : without_progress + 1;
+      furthest = std::max(furthest, death_.step);
+      if (!same.empty() && (same.back().step != death_.step || same.back().cause != death_.cause)) {
+        same.clear();
+      }
+      same.push_back(death_);
+      const bool again = same.size() >= kSameDeaths;
+      if (again || without_progress >= kDeathsWithoutProgress) {
+        Say(fmt::format("gave up: {} deaths {}: {}", again ? same.size() : static_cast<std::size_t>(without_progress),
+                        again ? fmt::format("at step {} of one cause", death_.step) : "without progress",
+                        death_.cause));
+        return kExitGaveUp;
+      }
+      Say("starting the job again from its newest good checkpoint");
+    }
+  }
+
+ private:
+  // The job's exit code, or -1 when it died: then death_ says how.
+  int RunOnce() {
+    watchdog_ = Watchdog(limits_);
+    stragglers_ = {};
+    JobProcess job(options_.command);
+    while (!job.AwaitEnd(options_.poll_seconds)) {
+      if (PassOnSignals(job)) {
+        Say("asked to stop a second time: the job is ended without a save");
+        job.End(0, ReadFlight(flight_).ranks);
+        return kFailed;
+      }
+      LookForStragglers();
+      const std::vector<RankSight> sights = Sights();
+      if (const std::optional<Alarm> alarm = watchdog_.Look(Now(), sights)) {
+        return EndStalled(job, *alarm, sights);
+      }
+    }
+    return EndOf(job);
+  }
+
+  // A rank that stays slow is told once; the run goes on.
+  void LookForStragglers() {
+    const double start = Now();
+    if (start < next_straggler_look_) {
+      return;
+    }
+    const FlightStory story = ReadFlight(flight_);
+    for (const Straggler& each : stragglers_.Look(start, story.step(), story.ranks)) {
+      Say("a straggler: " + each.text);
+    }
+    // The ledgers of many ranks take long to read: that must not become the supervisor's main work.
+    next_straggler_look_ = start + std::max(options_.straggler_seconds, kLookRests * (Now() - start));
+  }
+
+  // True when the job was asked to stop before: it may hang, and whoever asks twice does not want to wait.
+  bool PassOnSignals(const JobProcess& job) {
+    const StopRequest request = signals_.Pending();
+    if (request != StopRequest::kNone) {
+      signals_.Clear();
+      if (asked_to_stop_ && request == StopRequest::kSaveAndStop) {
+        return true;
+      }
+      job.Signal(request == StopRequest::kSave ? SIGUSR1 : SIGTERM);
+      asked_to_stop_ = asked_to_stop_ || request == StopRequest::kSaveAndStop;
+    }
+    return false;
+  }
+
+  // What ranks look like from outside. Who waits for whom costs more to find out, and counts only for a silent run.
+  std::vector<RankSight> Sights() {
+    std::vector<RankSight> sights;
+    std::uint64_t beats = 0;
+    std::map<int, RankSight> processes;
+    for (const std::string& path : ListLedgers(flight_)) {
+      try {
+        const RankRecord head = ReadLedger(path, LedgerPart::kHead);
+        sights.push_back(SightOf(head, processes, host_));
+        beats += head.beats;
+      } catch (const Error&) {
+        continue;  // being made
+      }
+    }
+    const double now = Now();
+    if (beats != beats_) {
+      beats_ = beats;
+      silent_since_ = now;
+    } else if (now - silent_since_ > options_.limits.floor / 2) {
+      const FlightStory story = ReadFlight(flight_);
+      for (RankSight& sight : sights) {
+        const RankRecord* record = story.Find(sight.rank);
+        sight.waiting =
+            record != nullptr && !story.waits_for[static_cast<std::size_t>(record - story.ranks.data())].empty();
+      }
+    }
+    return sights;
+  }
+
+  // `processes`: those looked at already, since thread ranks share one.
+  static RankSight SightOf(const RankRecord& head, std::map<int, RankSight>& processes, const std::string& host) {
+    const auto [place, is_new] = processes.try_emplace(head.pid);
+    RankSight& process = place->second;
+    const bool here = ProcessStart(head.pid) == head.process_start;
+    if (is_new && here) {
+      for (const int thread : ThreadsOf(head.pid)) {
+        const ThreadLook look = LookAtThread(head.pid, thread);
+        process.process_cpu_seconds += look.cpu_seconds;
+        process.process_on_disk = process.process_on_disk || look.state == 'D';
+      }
+      process.bytes_moved = BytesMoved(head.pid);
+    }
+    RankSight sight = process;
+    const ThreadLook look = here ? LookAtThread(head.pid, head.thread) : ThreadLook{};
+    sight.rank = head.rank;
+    sight.beats = head.beats;
+    sight.steady = head.steady;
+    sight.step = head.step;
+    sight.steps_before = head.first_step > 0 ? head.step - head.first_step : 0;
+    sight.phase = head.phase;
+    sight.state = !here && head.end == LedgerEnd::kRunning && head.host == host ? 'X' : look.state;
+    sight.cpu_seconds = look.cpu_seconds;
+    return sight;
+  }
+
+  int EndStalled(JobProcess& job, const Alarm& alarm, const std::vector<RankSight>& sights) {
+    const FlightStory story = ReadFlight(flight_);
+    const std::string kind = NameStall(story, alarm, sights);
+    Say(fmt::format("no rank has moved for {:.1f} s (limit {:.1f} s): {}", alarm.seconds, alarm.limit, kind));
+    Say(story.headline);
+    std::set<int> processes;
+    for (const RankRecord& record : story.ranks) {
+      if (processes.size() < kMostStacks && ProcessStart(record.pid) == record.process_start &&
+          processes.insert(record.pid).second) {
+        CollectStacks(record.pid, fmt::format("{}/stacks-{}.txt", flight_, record.pid), kStackSeconds);
+      }
+    }
+    // Ranks that stand still answer no request; only a launcher has something to do before it ends.
+    job.End(job.HoldsAll(story.ranks) ? 0 : options_.grace_seconds, story.ranks);
+    // Should it have been honest work after all, the next start has time for it.
+    limits_.patience *= alarm.kind == Stillness::kBusy ? kMorePatience : 1;
+    Bury({.step = story.step(), .cause = kind}, story);
+    return asked_to_stop_ ? kFailed : -1;
+  }
+
+  // "rank 1 is stopped (SIGSTOP) in phase 'forward', in no collective"
+  static std::string NameStall(const FlightStory& story, const Alarm& alarm, const std::vector<RankSight>& sights) {
+    std::size_t place = 0;
+    for (std::size_t i = 0; i < sights.size(); ++i) {
+      const bool suspected = !story.suspects.empty() && sights[i].rank == story.suspects.front();
+      // Dead and stopped ranks before the one that others wait for.
+      const Stillness now = std::min(alarm.by_rank[i], Stillness::kIdle);
+      const Stillness before = std::min(alarm.by_rank[place], Stillness::kIdle);
+      if (now < before || (suspected && now == before)) {
+        place = i;
+      }
+    }
+    // A thread that spins gets little of a busy machine; one that sleeps gets nothing.
+    const bool spins = alarm.cpu_share[place] > 0.05;
+    const char* how = alarm.by_rank[place] == Stillness::kDead      ? "is dead"
+                      : alarm.by_rank[place] == Stillness::kStopped ? "is stopped (SIGSTOP)"
+                      : story.deadlock                              ? "waits in a ring of ranks"
+                      : spins                                       ? "spins"
+                                                                    : "does nothing";
+    const RankRecord* record = story.Find(sights[place].rank);
+    return fmt::format("rank {} {} in phase '{}', {}", sights[place].rank, how, sights[place].phase,
+                       record == nullptr ? "its ledger cannot be read" : DescribePlace(*record));
+  }
+
+  int EndOf(JobProcess& job) {
+    const FlightStory story = ReadFlight(flight_);
+    job.End(0, story.ranks);  // ranks that outlived their launcher
+    const int status = job.status();
+    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    const bool whole = std::all_of(story.ranks.begin(), story.ranks.end(), [](const RankRecord& record) {
+      return record.end == LedgerEnd::kFinished || record.end == LedgerEnd::kStopped;
+    });
+    if (((code == 0 || code == kStopped) && whole) || code == kBadInput) {
+      return code;
+    }
+    if (asked_to_stop_) {
+      return code <= 0 ? kFailed : code;
+    }
+    std::string cause = code < 0
+                            ? fmt::format("killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)))
+                            : fmt::format("exit code {}{}", code, code == 0 ? " before the end of the run" : "");
+    for (const RankRecord& record : story.ranks) {
+      if (record.end == LedgerEnd::kFailed && record.rank == story.suspects.front()) {
+        cause = fmt::format("rank {}: {}", record.rank, record.message);
+      }
+    }
+    Say(fmt::format("the job died at step {}: {}", story.step(), cause));
+    if (!story.ranks.empty()) {
+      Say(story.headline);
+    }
+    Bury({.step = story.step(), .cause = cause}, story);
+    return -1;
+  }
+
+  // Moves what the dead job left to a folder of its own.
+  void Bury(const Death& death, const FlightStory& story) {
+    death_ = death;
+    std::string grave;
+    for (int number = 1; grave.empty() || fs::exists(grave); ++number) {
+      grave = fmt::format("{}/death-{:03d}", flight_, number);
+    }
+    MakeDirectories(grave);
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator(flight_, ignored)) {
+      const std::string name = entry.path().filename().string();
+      if (name.ends_with(".ledger") || name.starts_with("stacks-")) {
+        fs::rename(entry.path(), grave + "/" + name, ignored);
+      }
+    }
+    ReplaceFile(grave + "/story.txt", fmt::format("step {}\n{}\n{}\n", death.step, death.cause, story.headline));
+    Say(fmt::format("records: trireme diagnose {}", grave));
+  }
+
+  void RemoveLedgers() const {
+    for (const std::string& path : ListLedgers(flight_)) {
+      std::error_code ignored;
+      fs::remove(path, ignored);
+    }
+  }
+
+  void Say(const std::string& text) const {
+    if (options_.message) {
+      options_.message(text);
+    }
+  }
+
+  const SupervisorOptions& options_;
+  std::string flight_;
+  StopSignals signals_;
+  WatchLimits limits_;
+  Watchdog watchdog_;
+  Death death_;
+  std::string host_ = HostName();
+  std::uint64_t beats_ = 0;
+  double silent_since_ = 0;
+  double next_straggler_look_ = 0;
+  StragglerWatch stragglers_;
+  bool asked_to_stop_ = false;
+};
+
+}  // namespace
+
+int Supervise(const SupervisorOptions& options) { return Supervisor(options).Run(); }
+
+}  // namespace trireme

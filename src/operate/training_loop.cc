@@ -1,0 +1,406 @@
+#include "operate/training_loop.h"
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+
+#include "base/durable_file.h"
+#include "base/error.h"
+#include "operate/run_checkpoints.h"
+#include "operate/spikes.h"
+#include "train/first_weights.h"
+
+namespace trireme {
+namespace {
+
+// The rank's ledger for the time of a run. A run folder that cannot hold one costs the record, not the run.
+class FlightRecorder {
+ public:
+  FlightRecorder(const RunConfig& config, RankContext& context, const LoopOptions& options, TrainingObserver& watcher)
+      : world_(context.world) {
+    if (options.run_folder.empty()) {
+      return;
+    }
+    try {
+      ledger_ = std::make_unique<Ledger>(options.run_folder + "/flight", world_.rank(), config.layout);
+      world_.set_observer(ledger_.get());
+    } catch (const Error& error) {
+      watcher.Note(fmt::format("no flight record is kept: {}", error.what()));
+    }
+  }
+  ~FlightRecorder() { world_.set_observer(nullptr); }
+  FlightRecorder(const FlightRecorder&) = delete;
+  FlightRecorder& operator=(const FlightRecorder&) = delete;
+
+  Ledger* ledger() { return ledger_.get(); }
+  void Finish(LedgerEnd end, const std::string& message) {
+    if (ledger_ != nullptr) {
+      ledger_->Finish(end, message);
+    }
+  }
+
+ private:
+  Communicator& world_;
+  std::unique_ptr<Ledger> ledger_;
+};
+
+// What every rank holds, on every rank.
+std::vector<MemoryUse> GatherMemory(Trainer& trainer) {
+  Communicator& world = trainer.world();
+  Device& device = trainer.device();
+  const MemoryUse mine = trainer.Counted().memory;
+  const std::int64_t bytes = sizeof(mine.bytes);
+  auto* const memory = static_cast<char*>(device.Allocate((world.size() + 1) * bytes));
+  const Tensor all{memory, DType::kInt64, {world.size() * kMemoryKinds}};
+  const Tensor own{memory + world.size() * bytes, DType::kInt64, {kMemoryKinds}};
+  device.CopyFromHost(own.data, mine.bytes.data(), bytes);
+  world.AllGather(own, all);
+  std::vector<MemoryUse> by_rank(static_cast<std::size_t>(world.size()));
+  device.CopyToHost(by_rank.data(), all.data, all.bytes());
+  device.Free(memory);
+  return by_rank;
+}
+
+// FLOPs of one step over all ranks; every rank of a pipeline stage does the same.
+double HardwareFlops(const RunConfig& config, std::int64_t global_batch) {
+  double flops = 0;
+  for (int pipeline = 0; pipeline < config.layout.pipeline; ++pipeline) {
+    const StageOfRun stage(config, pipeline, global_batch);
+    flops += static_cast<double>(CostOfStep(stage.description(), 0).flops.total()) * config.layout.tensor *
+             config.layout.data;
+  }
+  return flops;
+}
+
+// Requests that files in the run's folder make; rank 0 looks, and takes them away.
+StopRequest RequestedByFile(const std::string& folder) {
+  if (folder.empty()) {
+    return StopRequest::kNone;
+  }
+  std::error_code ignored;
+  if (std::filesystem::remove(folder + "/stop", ignored)) {
+    return StopRequest::kSaveAndStop;
+  }
+  return std::filesystem::remove(folder + "/save", ignored) ? StopRequest::kSave : StopRequest::kNone;
+}
+
+}  // namespace
+
+std::unique_ptr<SampleSource> OpenRunSource(const RunConfig& config, const std::string& split) {
+  return OpenSource({.source = config.data.source,
+                     .sequence = config.model.sequence,
+                     .seed = static_cast<std::uint64_t>(config.train.seed),
+                     .vocabulary = config.model.vocabulary,
+                     .split = split,
+                     .split_weights = config.data.split,
+                     .document_masks = config.data.document_masks,
+                     .padding_masks = config.data.padding_masks});
+}
+
+namespace {
+
+// Steps that may fail again after going back before the fault counts as lasting.
+constexpr int kMostRollbacks = 3;
+
+// The state of one run of the loop; RunTraining is its one user.
+class Loop {
+ public:
+  Loop(const RunConfig& config, RankContext& context, const Trainer::Sources& sources, const LoopOptions& options,
+       TrainingObserver* observer)
+      : config_(config),
+        options_(options),
+        first_rank_(context.world.rank() == 0),
+        watcher_(first_rank_ && observer != nullptr ? *observer : silent_),
+        flight_(config, context, options, watcher_),
+        trainer_(config, context, sources),
+        drill_(options.drill, context.world.rank(), options.run_folder + "/flight",
+               {.gradient = [this] { trainer_.PoisonGradient(); },
+                .weight = [this] { trainer_.DamageWeight(); },
+                .exponent = [this] { trainer_.DamageGradient(); },
+                .moment = [this] { trainer_.DamageMoment(); },
+                .loss = [this] { trainer_.DamageLoss(); }}),
+        losses_("loss", config.train.loss_spike),
+        norms_("gradient norm", config.train.norm_spike),
+        facts_{.total_steps = trainer_.schedule().TotalSteps({})} {
+    trainer_.set_ledger(flight_.ledger());
+    if (config.train.rerun) {
+      trainer_.set_suspicion([this](const StepResult& result) {
+        return result.skipped || losses_.IsSpike(result.loss) || norms_.IsSpike(result.gradient_norm);
+      });
+    }
+    if (flight_.ledger() != nullptr && context.device.is_host()) {
+      flight_.ledger()->PromiseBeats();
+    }
+    if (drill_.active() && flight_.ledger() != nullptr) {
+      flight_.ledger()->set_on_phase(
+          [this](std::int64_t step, std::string_view phase) { drill_.AtPhase(step, phase); });
+    }
+    if (!options.run_folder.empty()) {
+      checkpoints_ = std::make_unique<RunCheckpoints>(
+          RunCheckpointOptions{.folder = options.run_folder + "/checkpoints",
+                               .config = config,
+                               .message = [this](const std::string& text) { watcher_.Note(text); },
+                               .hook = HookOfSaves(),
+                               .alive =
+                                   [this] {
+                                     if (flight_.ledger() != nullptr) {
+                                       flight_.ledger()->Alive();
+                                     }
+                                   }},
+          context.world, context.device, trainer_.table());
+    }
+  }
+
+  // Runs and leaves in the ledger how it ended.
+  LoopResult Run() {
+    try {
+      const LoopResult result = RunSteps();
+      flight_.Finish(result.end == LoopEnd::kFinished ? LedgerEnd::kFinished : LedgerEnd::kStopped, "");
+      return result;
+    } catch (const std::exception& error) {
+      flight_.Finish(LedgerEnd::kFailed, error.what());
+      throw;
+    }
+  }
+
+ private:
+  LoopResult RunSteps() {
+    Mark("load");
+    Resume();
+    LoopResult result{.step = trainer_.progress().step};
+    while (!AtEnd() && result.end == LoopEnd::kFinished) {
+      facts_.result = trainer_.Step(static_cast<int>(Wanted()));
+      result.step = facts_.result.step;
+      result.last_loss = facts_.result.passed_over ? result.last_loss : facts_.result.loss;
+      Observe();
+      if (RolledBack()) {
+        continue;
+      }
+      const auto request = static_cast<StopRequest>(facts_.result.request);
+      const bool due = config_.checkpoint.every > 0 && result.step % config_.checkpoint.every == 0;
+      const bool last = request == StopRequest::kSaveAndStop || AtEnd();
+      if (due || last || request != StopRequest::kNone) {
+        Save(last);
+      }
+      if (request == StopRequest::kSaveAndStop) {
+        result.end = LoopEnd::kStopped;
+      }
+    }
+    if (checkpoints_ != nullptr) {
+      Mark("save");
+      checkpoints_->Finish();
+    }
+    Mark("end");
+    return result;
+  }
+
+  bool AtEnd() const { return trainer_.schedule().Finished(trainer_.position()); }
+
+  void Mark(const char* phase) {
+    if (flight_.ledger() != nullptr) {
+      flight_.ledger()->SetPhase(trainer_.progress().step, phase);
+    }
+  }
+
+  SaveHook HookOfSaves() {
+    if (!drill_.active()) {
+      return {};
+    }
+    return [this](SavePoint point) { drill_.AtSave(saving_step_, point); };
+  }
+
+  // False: there is no checkpoint, and the run starts from the beginning.
+  bool Resume() {
+    bool resumed = false;
+    if (checkpoints_ != nullptr) {
+      const std::vector<OwnedState> state = trainer_.State();
+      if (const std::optional<LoadedCheckpoint> found = checkpoints_->Load(state)) {
+        trainer_.Restore({.step = found->progress.step,
+                          .consumed_samples = found->progress.consumed_samples,
+                          .updates = found->progress.updates});
+        if (!found->progress.device_choices.empty()) {
+          trainer_.device().ReadChoices(found->progress.device_choices);
+        }
+        for (const std::string& difference : found->differences) {
+          watcher_.Note("changed since the checkpoint: " + difference);
+        }
+        GoOnFrom(*found);
+        resumed = true;
+      }
+    }
+    if (!resumed && trainer_.progress().step == 0 && !config_.model_from.empty()) {
+      LoadFirstWeights(config_.model_from, trainer_);
+      watcher_.Note(fmt::format("goes on from the weights of '{}'", config_.model_from));
+    }
+    watcher_.Started(trainer_, trainer_.progress().step);
+    return resumed;
+  }
+
+  // Batches, learning rate and end, from where the checkpoint's run stood.
+  void GoOnFrom(const LoadedCheckpoint& found) {
+    std::vector<std::string> notes;
+    trainer_.set_schedule(RunSchedule(config_, found.progress.schedule, trainer_.position(), found.changed, notes));
+    facts_.total_steps = trainer_.schedule().TotalSteps(trainer_.position());
+    if (AtEnd()) {
+      notes.push_back(
+          fmt::format("nothing to do: {} steps are taken and {} samples consumed, and the recipe asks for {}",
+                      trainer_.progress().step, trainer_.progress().consumed_samples, Length()));
+    }
+    for (const std::string& note : notes) {
+      watcher_.Note(note);
+    }
+  }
+
+  std::string Length() const {
+    const TrainConfig& train = config_.train;
+    return train.samples > 0  ? fmt::format("train.samples = {}", train.samples)
+           : train.tokens > 0 ? fmt::format("train.tokens = {}", train.tokens)
+                              : fmt::format("train.steps = {}", train.steps);
+  }
+
+  // What this rank asks all ranks to do after the coming step.
+  StopRequest Wanted() {
+    StopRequest request = first_rank_ ? RequestedByFile(options_.run_folder) : StopRequest::kNone;
+    const auto step_ns = static_cast<std::int64_t>(facts_.result.seconds * 2e9);
+    if (options_.leave_before_ns > 0 && WallNanoseconds() + step_ns >= options_.leave_before_ns) {
+      request = StopRequest::kSaveAndStop;
+    }
+    if (options_.signals != nullptr) {
+      request = std::max(request, options_.signals->Pending());
+      if (request == StopRequest::kSave) {
+        options_.signals->Clear();
+      }
+    }
+    return request;
+  }
+
+  void Observe() {
+    facts_.skipped_steps += facts_.result.skipped ? 1 : 0;
+    facts_.nan_steps += facts_.result.skipped && !facts_.result.passed_over ? 1 : 0;
+    if (first_rank_ && facts_.result.global_batch != priced_batch_) {
+      priced_batch_ = facts_.result.global_batch;
+      facts_.hardware_flops = HardwareFlops(config_, priced_batch_);
+    }
+    if (!facts_.result.passed_over) {
+      watcher_.StepDone(facts_);
+    }
+    if (!memory_shown_) {
+      WriteChoices();
+      memory_shown_ = true;
+      watcher_.MemoryMeasured(GatherMemory(trainer_));
+    }
+    Mark("check");
+    LookAtNumbers();
+    if (config_.validation.every > 0 && facts_.result.step % config_.validation.every == 0) {
+      Mark("validate");
+      watcher_.Validated(facts_.result.step, trainer_.Validate());
+    }
+  }
+
+  // Numbers are equal on every rank, and so is what follows from them.
+  void LookAtNumbers() {
+    const StepResult& result = facts_.result;
+    const std::string& choice = config_.train.on_nonfinite;
+    Require(result.verdict.cause != Cause::kLasting, "{}", result.verdict.text);
+    if (!result.verdict.text.empty()) {
+      watcher_.Note(result.verdict.text);
+    }
+    if (result.passed_over) {
+      watcher_.Note(fmt::format("step {}: passed over, as train.skip_steps says", result.step));
+    } else if (result.skipped) {
+      const std::string where = trainer_.NameNonFinite();
+      Require(choice != "stop", "step {}: not finite: {} (train.on_nonfinite = \"stop\")", result.step, where);
+      watcher_.Note(fmt::format("step {}: not finite: {}", result.step, where));
+      rolling_back_ = choice == "rollback";
+      Require(!rolling_back_ || rollbacks_ < kMostRollbacks,
+              "step {} is not finite after going back {} times, so that it is no passing fault: {}", result.step,
+              rollbacks_, where);
+    } else {
+      for (const std::string& spike :
+           {losses_.Look(result.step, result.loss), norms_.Look(result.step, result.gradient_norm)}) {
+        if (!spike.empty()) {
+          watcher_.Note(spike);
+        }
+      }
+    }
+    const std::int64_t every = config_.train.replica_check_every;
+    if (every > 0 && result.step % every == 0) {
+      trainer_.CompareReplicas();
+    }
+  }
+
+  // After a step that is not finite, under train.on_nonfinite = "rollback": the newest checkpoint again.
+  bool RolledBack() {
+    if (!rolling_back_) {
+      rollbacks_ = facts_.result.step > failed_step_ ? 0 : rollbacks_;
+      return false;
+    }
+    rolling_back_ = false;
+    failed_step_ = facts_.result.step;
+    ++rollbacks_;
+    Require(checkpoints_ != nullptr && Resume(),
+            "step {} is not finite, and there is no checkpoint to go back to (train.on_nonfinite = \"rollback\")",
+            failed_step_);
+    watcher_.Note(fmt::format("went back to step {} ({} of {})", trainer_.progress().step, rollbacks_, kMostRollbacks));
+    return true;
+  }
+
+  // For people; the checkpoint's copy is the one that is read again.
+  void WriteChoices() {
+    const std::string choices = trainer_.device().choices();
+    if (first_rank_ && checkpoints_ != nullptr && !choices.empty()) {
+      try {
+        ReplaceFile(options_.run_folder + "/device_choices.txt", choices);
+      } catch (const Error&) {
+        // A copy for people, on a disk that may be full or gone: checkpoints hold the choices that a resume reads.
+      }
+    }
+  }
+
+  void Save(bool last) {
+    if (checkpoints_ != nullptr) {
+      WriteChoices();
+      const Progress& progress = trainer_.progress();
+      Mark("save");
+      if (!options_.drill.what.empty()) {
+        checkpoints_->Settle();  // a save still under way asks for its own step
+        saving_step_ = progress.step;
+      }
+      SavedProgress saved{.step = progress.step,
+                          .consumed_samples = progress.consumed_samples,
+                          .updates = progress.updates,
+                          .schedule = trainer_.schedule().StateAt(progress.consumed_samples),
+                          .device_choices = trainer_.device().choices(),
+                          .last = last};
+      checkpoints_->Save(saved, trainer_.State());
+    }
+  }
+
+  const RunConfig& config_;
+  LoopOptions options_;
+  bool first_rank_;
+  TrainingObserver silent_;
+  TrainingObserver& watcher_;
+  FlightRecorder flight_;  // before the trainer: its groups inherit the observer
+  Trainer trainer_;
+  DrillMaster drill_;
+  Spikes losses_;
+  Spikes norms_;
+  StepFacts facts_;
+  std::int64_t priced_batch_ = 0;
+  bool memory_shown_ = false;
+  bool rolling_back_ = false;
+  int rollbacks_ = 0;
+  std::int64_t failed_step_ = 0;
+  std::atomic<std::int64_t> saving_step_ = 0;
+  std::unique_ptr<RunCheckpoints> checkpoints_;  // last: its thread speaks to the watcher
+};
+
+}  // namespace
+
+LoopResult RunTraining(const RunConfig& config, RankContext& context, const Trainer::Sources& sources,
+                       const LoopOptions& options, TrainingObserver* observer) {
+  return Loop(config, context, sources, options, observer).Run();
+}
+
+}  // namespace trireme

@@ -1,0 +1,109 @@
+#include "operate/watchdog.h"
+
+#include <algorithm>
+
+namespace trireme {
+namespace {
+
+// Steps that must have been seen before times of phases count as known.
+constexpr std::int64_t kStepsToLearn = 3;
+// A launcher that sees a rank die ends the job itself; this long it may take.
+constexpr double kLauncherSeconds = 5;
+// A save or a validation that neither reads nor writes may copy its state for so many floors when no other was seen.
+constexpr double kFirstOfItsKind = 6;
+// Shares of one core above which a process is at work, and a thread spins.
+constexpr double kWorking = 0.02;
+
+// Phases whose length depends on disks and data, not on the step.
+bool TakesItsTime(const std::string& phase) {
+  return phase == "start" || phase == "load" || phase == "save" || phase == "end" || phase == "validate";
+}
+
+}  // namespace
+
+Stillness Watchdog::KindOf(const Rank& rank, const RankSight& sight, double now) const {
+  if (sight.state == 'X' || sight.state == 'Z') {
+    return Stillness::kDead;
+  }
+  if (sight.state == 'T') {
+    return Stillness::kStopped;
+  }
+  const bool moves = rank.moved > rank.since && now - rank.moved <= limits_.floor;
+  if (moves || sight.process_on_disk || sight.state == 0 || sight.state == 't') {
+    return Stillness::kMoving;
+  }
+  const double cpu = sight.process_cpu_seconds - rank.at_beat.process_cpu_seconds;
+  return cpu > kWorking * (now - rank.since) ? Stillness::kBusy : Stillness::kIdle;
+}
+
+double Watchdog::Limit(Stillness kind, const RankSight& sight) const {
+  const std::string& phase = sight.phase;
+  if (kind <= Stillness::kStopped) {
+    return kind == Stillness::kDead ? std::max(limits_.floor, kLauncherSeconds) : limits_.floor;
+  }
+  const auto seen = longest_.find(phase);
+  const double learned = std::max(limits_.floor, limits_.factor * (seen == longest_.end() ? 0 : seen->second));
+  // No part of the work before the first step is told: drawing weights, meeting other ranks.
+  const bool told = sight.steady && phase != "start" && phase != "end";
+  if (kind == Stillness::kBusy && told) {
+    return std::max(learned, limits_.floor * (seen == longest_.end() || steps_ < kStepsToLearn ? limits_.patience : 1));
+  }
+  const bool known = steps_ >= kStepsToLearn && (!TakesItsTime(phase) || kind == Stillness::kBusy);
+  if (known && TakesItsTime(phase) && seen == longest_.end()) {
+    return limits_.floor * kFirstOfItsKind;
+  }
+  return kind == Stillness::kIdle || known ? learned : std::max(learned, limits_.unlearned);
+}
+
+std::optional<Alarm> Watchdog::Look(double now, const std::vector<RankSight>& sights) {
+  bool life = sights.empty() || last_life_ < 0;
+  for (const RankSight& sight : sights) {
+    const auto [place, is_new] = ranks_.try_emplace(sight.rank);
+    Rank& rank = place->second;
+    if (is_new || rank.beats != sight.beats) {
+      if (!is_new) {
+        double& longest = longest_[rank.phase];
+        longest = std::max(longest, now - rank.since);
+      }
+      rank = {.beats = sight.beats,
+              .phase = sight.phase,
+              .since = now,
+              .at_beat = sight,
+              .bytes_moved = sight.bytes_moved,
+              .moved = now};
+      life = true;
+    } else if (rank.bytes_moved != sight.bytes_moved) {
+      rank.bytes_moved = sight.bytes_moved;
+      rank.moved = now;
+    }
+    steps_ = std::max(steps_, sight.steps_before);
+  }
+  if (life) {
+    last_life_ = now;
+    return std::nullopt;
+  }
+  // The whole run stands still. It may go on as long as the rank with the most patience due; ranks that wait for others
+  // have no say unless all wait.
+  const bool all_wait = std::all_of(sights.begin(), sights.end(), [](const RankSight& sight) { return sight.waiting; });
+  Alarm alarm{.kind = Stillness::kStopped, .seconds = now - last_life_, .limit = 0};
+  Stillness strongest = Stillness::kMoving;
+  for (const RankSight& sight : sights) {
+    const Stillness kind = KindOf(ranks_[sight.rank], sight, now);
+    const Rank& rank = ranks_[sight.rank];
+    alarm.by_rank.push_back(kind);
+    alarm.cpu_share.push_back((sight.cpu_seconds - rank.at_beat.cpu_seconds) / std::max(now - rank.since, 1e-9));
+    strongest = std::min(strongest, kind);
+    if (!sight.waiting || all_wait) {
+      alarm.kind = std::max(alarm.kind, kind);
+      alarm.limit = std::max(alarm.limit, Limit(all_wait ? std::min(kind, Stillness::kIdle) : kind, sight));
+    }
+  }
+  // A dead or stopped rank explains why others wait, however busily they do it.
+  if (strongest <= Stillness::kStopped) {
+    alarm.kind = strongest;
+    alarm.limit = Limit(strongest, {});
+  }
+  return alarm.seconds > alarm.limit ? std::optional(alarm) : std::nullopt;
+}
+
+}  // namespace trireme

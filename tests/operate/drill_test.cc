@@ -1,0 +1,53 @@
+#include "operate/drill.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "base/error.h"
+
+namespace trireme {
+namespace {
+
+TEST(Drill, ReadsItsParts) {
+  const Drill drill = ParseDrill("rank=2,step=7,phase=backward,what=spin,times=3");
+  EXPECT_EQ(drill.rank, 2);
+  EXPECT_EQ(drill.step, 7);
+  EXPECT_EQ(drill.phase, "backward");
+  EXPECT_EQ(drill.what, "spin");
+  EXPECT_EQ(drill.times, 3);
+  EXPECT_TRUE(ParseDrill("").what.empty());
+}
+
+TEST(Drill, RefusesWhatItDoesNotKnow) {
+  for (const char* text : {"rank=1", "what=dance", "rank=x,what=stop", "when=now,what=stop", "what",
+                           "save=later,what=kill", "rank=-1,what=stop"}) {
+    EXPECT_THROW(ParseDrill(text), Error) << text;
+  }
+}
+
+TEST(Drill, HappensAsOftenAsItSaysInTheLifeOfARunAndOnlyThere) {
+  const std::string folder =
+      (std::filesystem::temp_directory_path() / fmt::format("trireme-drill-{}", getpid())).string();
+  std::filesystem::create_directories(folder);
+  int damaged = 0;
+  const auto play = [&](int rank) {
+    DrillMaster master(ParseDrill("rank=1,step=3,what=nan,times=2"), rank, folder,
+                       {.gradient = [&] { ++damaged; }, .weight = {}});
+    for (std::int64_t step = 1; step < 6; ++step) {
+      master.AtPhase(step, "forward");
+      master.AtPhase(step, "reduce");
+    }
+  };
+  play(0);
+  EXPECT_EQ(damaged, 0);
+  for (int restart = 0; restart < 4; ++restart) {
+    play(1);
+  }
+  EXPECT_EQ(damaged, 2);
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,163 @@
+#include "operate/flight_report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "operate/stragglers.h"
+#include "report/diagnose.h"
+
+namespace trireme {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// Ranks of a layout of data 2 x tensor 2; each has made `done` calls in the group and, when `in`, one more that stands.
+RankRecord At(int rank, const std::string& group, std::int64_t done, bool in, int pipeline = 1) {
+  RankRecord record;
+  record.rank = rank;
+  record.layout.tensor = 2;
+  record.layout.pipeline = pipeline;
+  record.layout.data = 2;
+  record.step = 5;
+  record.phase = "reduce";
+  record.heartbeat_ns = 1'000'000'000 + rank;
+  record.groups.push_back({.name = group, .started = in ? done : done - 1, .ended = done - 1});
+  for (std::int64_t i = 0; i < done + (in ? 1 : 0); ++i) {
+    record.calls.push_back({.group = group,
+                            .sequence = i,
+                            .call = {.kind = CollectiveKind::kAllReduce, .count = 8},
+                            .started_ns = 1000 * i + 10 * rank,
+                            .ended_ns = i < done ? 1000 * i + 500 : 0});
+  }
+  return record;
+}
+
+TEST(FlightStory, NamesTheRankThatOthersWaitFor) {
+  const FlightStory story =
+      MakeStory({At(0, "world", 4, true), At(1, "world", 4, true), At(2, "world", 4, false), At(3, "world", 4, true)});
+  EXPECT_THAT(story.suspects, ElementsAre(2));
+  EXPECT_FALSE(story.deadlock);
+  EXPECT_THAT(story.waits_for[0], ElementsAre(2));
+  EXPECT_THAT(story.headline, HasSubstr("rank 2 stopped first"));
+  EXPECT_THAT(story.headline, HasSubstr("'reduce' of step 5"));
+  EXPECT_THAT(story.headline, HasSubstr("rank 0, 1 and 3 wait"));
+}
+
+TEST(FlightStory, FollowsWaitsThroughGroupsToTheirRoot) {
+  // 0 and 1 share a tensor group, 0 and 2 a data group: 1 waits for 0, which waits for 2, which computes.
+  const FlightStory story =
+      MakeStory({At(0, "data", 2, true), At(1, "tensor", 3, true), At(2, "data", 2, false), At(3, "data", 1, false)});
+  EXPECT_THAT(story.waits_for[0], ElementsAre(2));
+  EXPECT_THAT(story.waits_for[1], ElementsAre(0));
+  EXPECT_THAT(story.suspects, ElementsAre(2));
+}
+
+TEST(FlightStory, ARingOfWaitsIsADeadlock) {
+  const FlightStory story =
+      MakeStory({At(0, "tensor", 2, true), At(1, "data", 2, true), At(2, "data", 2, true), At(3, "tensor", 2, true)});
+  EXPECT_TRUE(story.deadlock);
+  EXPECT_THAT(story.suspects, ElementsAre(0, 1, 2, 3));
+}
+
+TEST(FlightStory, TheFirstFailureIsTheCauseAndEchoesAreNot) {
+  RankRecord first = At(1, "world", 2, false);
+  first.end = LedgerEnd::kFailed;
+  first.end_ns = 900;
+  first.message = "out of luck";
+  RankRecord echo = At(0, "world", 2, true);
+  echo.end = LedgerEnd::kFailed;
+  echo.end_ns = 800;  // clocks of two machines
+  echo.message = "rank 1: out of luck";
+  const FlightStory story = MakeStory({echo, first});
+  EXPECT_THAT(story.suspects, ElementsAre(1));
+  EXPECT_THAT(story.headline, HasSubstr("rank 1 failed first"));
+  EXPECT_THAT(story.missing, ElementsAre(2, 3));
+}
+
+TEST(FlightStory, ReceiversWaitForTheirSender) {
+  RankRecord receiver = At(2, "pipeline", 0, true, 2);
+  receiver.calls.back().call = {.kind = CollectiveKind::kReceive, .count = 8, .peer = 0, .tag = 4};
+  std::vector<RankRecord> ranks = {receiver};
+  for (int rank = 0; rank < 8; ++rank) {
+    if (rank != 2) {
+      ranks.push_back(At(rank, "world", 1, false, 2));
+    }
+  }
+  const FlightStory story = MakeStory(ranks);
+  const std::vector<int> members = GroupMembers(receiver.layout, "pipeline", 2);
+  EXPECT_THAT(story.waits_for[2], ElementsAre(members[0]));
+}
+
+// Ranks 0 and 1 of a tensor group meet `meetings` times, a millisecond apart; `late(i)` milliseconds are those of rank
+// 1 behind rank 0.
+template <typename Late>
+std::vector<RankRecord> Pair(int meetings, const std::string& group, const Late& late) {
+  std::vector<RankRecord> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    RankRecord record = At(rank, group, meetings, false);
+    for (int i = 0; i < meetings; ++i) {
+      record.calls[static_cast<std::size_t>(i)].started_ns =
+          1'000'000'000 + 1'000'000 * i + (rank == 1 ? static_cast<std::int64_t>(late(i) * 1e6) : 0);
+    }
+    ranks.push_back(record);
+  }
+  return ranks;
+}
+
+TEST(Stragglers, OneThatOthersAlwaysWaitForIsNamed) {
+  const auto found = FindStragglers(Pair(200, "tensor", [](int) { return 0.3; }), 0.1);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].rank, 1);
+  EXPECT_NEAR(found[0].share, 0.3, 0.01);
+  EXPECT_THAT(found[0].text, HasSubstr("rank 1 is the last of its group in 20 of 20 spans"));
+}
+
+TEST(Stragglers, OneThatIsSlowOnceAStepIsNamed) {
+  const auto found = FindStragglers(Pair(200, "tensor", [](int i) { return i % 8 == 0 ? 4 : -0.01; }), 0.1);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].rank, 1);
+}
+
+TEST(Stragglers, RanksThatAreLateByTurnsAreNot) {
+  EXPECT_TRUE(FindStragglers(Pair(200, "tensor", [](int i) { return i / 10 % 2 == 0 ? 0.9 : -0.5; }), 0.1).empty());
+}
+
+TEST(Stragglers, ALongDelayNowAndThenIsNoStraggler) {
+  EXPECT_TRUE(FindStragglers(Pair(200, "tensor", [](int i) { return i % 100 == 0 ? 50 : -0.01; }), 0.1).empty());
+}
+
+TEST(Stragglers, ThatCostNothingAndThoseOfOtherGroupsAreNotNamed) {
+  EXPECT_TRUE(FindStragglers(Pair(200, "tensor", [](int) { return 0.01; }), 0.1).empty());
+  EXPECT_TRUE(FindStragglers(Pair(200, "world", [](int) { return 0.3; }), 0.1).empty());
+}
+
+TEST(FlightStory, DiagnoseTellsItInWordsAndRefusesAnEmptyFolder) {
+  const std::string folder =
+      (std::filesystem::temp_directory_path() / fmt::format("trireme-story-{}", getpid())).string();
+  EXPECT_THROW(Diagnose(folder), Error);
+  ParallelLayout layout;
+  layout.data = 2;
+  Ledger stuck(folder + "/flight", 0, layout);
+  Ledger waiting(folder + "/flight", 1, layout);
+  stuck.SetPhase(4, "forward");
+  waiting.SetPhase(4, "reduce");
+  waiting.Started("data", 0, {.kind = CollectiveKind::kAllReduce, .count = 8});
+  const Diagnosis diagnosis = Diagnose(folder);
+  EXPECT_EQ(diagnosis.status, 1);
+  EXPECT_THAT(diagnosis.text, HasSubstr("rank 0 stopped first: in phase 'forward' of step 4"));
+  EXPECT_THAT(diagnosis.text, HasSubstr("all_reduce of 8"));
+  EXPECT_THAT(diagnosis.text, HasSubstr("timeline"));
+  EXPECT_THAT(diagnosis.json, HasSubstr("\"suspects\": [\n    0\n  ]"));
+  stuck.Finish(LedgerEnd::kFinished, "");
+  waiting.Finish(LedgerEnd::kFinished, "");
+  EXPECT_EQ(Diagnose(folder).status, 0);
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,320 @@
+#include "operate/run_checkpoints.h"
+
+#include <bit>
+#include <filesystem>
+#include <mutex>
+#include <thread>
+
+#include "base/error.h"
+#include "checkpoint/saved_world.h"
+#include "checkpoint/tools/reports.h"
+#include "comm/rank_runner.h"
+
+namespace trireme {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+RunConfig ConfigOf(const ParallelLayout& layout) {
+  RunConfig config;
+  config.model = TinyModel("gpt2");
+  config.layout = layout;
+  config.checkpoint.keep = 5;
+  return config;
+}
+
+ParallelLayout Data(int data) {
+  ParallelLayout layout;
+  layout.data = data;
+  layout.zero = 1;
+  return layout;
+}
+
+ParallelLayout Tensors(int tensor) {
+  ParallelLayout layout;
+  layout.tensor = tensor;
+  return layout;
+}
+
+// One rank's training state: memory of its own, with values of a step.
+class RankState {
+ public:
+  RankState(const ParameterTable& table, const ParallelLayout& layout, int rank, std::int64_t salt)
+      : slices_(SlicesOfRank(table, layout, rank, salt)) {
+    for (OwnedSlice& owned : slices_) {
+      const StateKind kind = owned.slice.kind == kMasterKind        ? StateKind::kMaster
+                             : owned.slice.kind == kFirstMomentKind ? StateKind::kFirstMoment
+                                                                    : StateKind::kSecondMoment;
+      states_.push_back(
+          {.row = table.Find(owned.slice.tensor),
+           .kind = kind,
+           .values = {owned.values.data(), DType::kFloat32, {static_cast<std::int64_t>(owned.values.size())}},
+           .runs = owned.runs});
+    }
+  }
+
+  std::span<const OwnedState> states() const { return states_; }
+  void Clear() {
+    for (OwnedSlice& owned : slices_) {
+      std::fill(owned.values.begin(), owned.values.end(), 123.0F);
+    }
+  }
+  // Whether all values are those of a step; moments may be expected to be zero.
+  bool Holds(std::int64_t salt, bool zero_moments = false) const {
+    for (const OwnedSlice& owned : slices_) {
+      const bool zero = zero_moments && owned.slice.kind != kMasterKind;
+      for (const SliceRun& run : owned.runs) {
+        for (std::int64_t i = 0; i < run.count; ++i) {
+          const float expected = zero ? 0.0F : ValueAt(owned.slice.tensor, owned.slice.kind, run.global + i, salt);
+          const float found = owned.values[static_cast<std::size_t>(run.local + i)];
+          if (std::bit_cast<std::uint32_t>(expected) != std::bit_cast<std::uint32_t>(found)) {
+            return false;
+          }
+        }
+      }
+    }
+    return true;
+  }
+
+ private:
+  std::vector<OwnedSlice> slices_;
+  std::vector<OwnedState> states_;
+};
+
+class RunCheckpointsTest : public ::testing::Test {
+ protected:
+  RunCheckpointsTest() : table_(TinyModel("gpt2")) {}
+
+  using Body = std::function<void(RankContext&, RunCheckpoints&)>;
+  void WithRanks(const ParallelLayout& layout, const Body& body) { WithRanks(ConfigOf(layout), {}, body); }
+
+  // `hook`: of rank 0.
+  void WithRanks(const RunConfig& config, const SaveHook& hook, const Body& body) {
+    RunThreadRanks(config.layout.ranks(), {.kind = "cpu"}, [&](RankContext& context) {
+      RunCheckpoints checkpoints({.folder = folder_ / "checkpoints",
+                                  .config = config,
+                                  .message =
+                                      [&](const std::string& text) {
+                                        const std::lock_guard lock(mutex_);
+                                        messages_.push_back(text);
+                                      },
+                                  .hook = context.world.rank() == 0 ? hook : SaveHook()},
+                                 context.world, context.device, table_);
+      body(context, checkpoints);
+    });
+  }
+
+  void SaveSteps(const ParallelLayout& layout, const std::vector<std::int64_t>& steps) {
+    WithRanks(layout, [&](RankContext& context, RunCheckpoints& checkpoints) {
+      for (const std::int64_t step : steps) {
+        RankState state(table_, layout, context.world.rank(), step);
+        checkpoints.Save({.step = step, .consumed_samples = 8 * step, .updates = step - 1, .notes = {{"k", "v"}}},
+                         state.states());
+        // The snapshot is taken: what happens to the state now is not saved.
+        state.Clear();
+      }
+      checkpoints.Settle();
+    });
+  }
+
+  // The step that every rank of a layout loads; -1 when there is nothing.
+  std::int64_t LoadStep(const ParallelLayout& layout, bool zero_moments = false) {
+    std::vector<std::int64_t> steps(static_cast<std::size_t>(layout.ranks()), -1);
+    WithRanks(layout, [&](RankContext& context, RunCheckpoints& checkpoints) {
+      RankState state(table_, layout, context.world.rank(), 0);
+      state.Clear();
+      const auto loaded = checkpoints.Load(state.states());
+      if (loaded) {
+        steps[static_cast<std::size_t>(context.world.rank())] = loaded->progress.step;
+        Require(state.Holds(zero_moments ? 3 : loaded->progress.step, zero_moments), "rank {} holds other values",
+                context.world.rank());
+      }
+    });
+    for (const std::int64_t step : steps) {
+      EXPECT_EQ(step, steps[0]) << "ranks must agree";
+    }
+    return steps[0];
+  }
+
+  void FlipBit(const std::string& path, std::size_t from_end) {
+    std::string bytes = ReadBytes(path);
+    bytes[bytes.size() - from_end] = static_cast<char>(bytes[bytes.size() - from_end] ^ 16);
+    WriteBytes(path, bytes);
+  }
+
+  ParameterTable table_;
+  TestFolder folder_;
+  std::mutex mutex_;
+  std::vector<std::string> messages_;
+};
+
+TEST_F(RunCheckpointsTest, AnEmptyFolderLoadsNothing) { EXPECT_EQ(LoadStep(Data(2)), -1); }
+
+TEST_F(RunCheckpointsTest, AnotherLayoutLoadsWhatOneSaved) {
+  SaveSteps(Data(3), {10, 20});
+  EXPECT_EQ(LoadStep(Data(3)), 20);
+  EXPECT_EQ(LoadStep(Tensors(2)), 20);
+  EXPECT_EQ(LoadStep(Data(1)), 20);
+  EXPECT_THAT(messages_, IsEmpty());
+}
+
+TEST_F(RunCheckpointsTest, ProgressAndDifferencesComeBack) {
+  SaveSteps(Data(2), {10});
+  WithRanks(Tensors(2), [&](RankContext& context, RunCheckpoints& checkpoints) {
+    RankState state(table_, Tensors(2), context.world.rank(), 0);
+    const auto loaded = checkpoints.Load(state.states());
+    Require(loaded.has_value(), "nothing was loaded");
+    const std::lock_guard lock(mutex_);
+    EXPECT_EQ(loaded->progress.step, 10);
+    EXPECT_EQ(loaded->progress.consumed_samples, 80);
+    EXPECT_EQ(loaded->progress.updates, 9);
+    EXPECT_EQ(loaded->progress.notes.at("k"), "v");
+    EXPECT_THAT(loaded->differences, Contains("layout.tensor: 1 -> 2"));
+    EXPECT_THAT(loaded->differences, Contains("layout.data: 2 -> 1"));
+    EXPECT_FALSE(loaded->weights_only);
+  });
+}
+
+TEST_F(RunCheckpointsTest, DamageThatOneRankFindsSendsAllToTheOneBefore) {
+  SaveSteps(Data(2), {10, 20});
+  // The last bytes of rank 1's shard: rank 0 never reads them.
+  FlipBit(folder_ / "checkpoints/step-000020/shard-00001.safetensors", 3);
+  EXPECT_EQ(LoadStep(Data(2)), 10);
+  ASSERT_EQ(messages_.size(), 1U);
+  EXPECT_THAT(messages_[0], HasSubstr("checkpoint of step 20 is not used"));
+  EXPECT_THAT(messages_[0], HasSubstr("shard-00001.safetensors"));
+}
+
+TEST_F(RunCheckpointsTest, ADamagedManifestIsToldOnce) {
+  SaveSteps(Data(2), {10, 20});
+  FlipBit(folder_ / "checkpoints/step-000020/manifest.json", 100);
+  EXPECT_EQ(LoadStep(Data(2)), 10);
+  EXPECT_THAT(messages_, ElementsAre(HasSubstr("manifest.json")));
+}
+
+TEST_F(RunCheckpointsTest, ARunDoesNotStartOverWhenAllItsCheckpointsAreDamaged) {
+  SaveSteps(Data(1), {10});
+  FlipBit(folder_ / "checkpoints/step-000010/shard-00000.safetensors", 3);
+  try {
+    LoadStep(Data(1));
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("none is good"));
+  }
+}
+
+TEST_F(RunCheckpointsTest, WeightsAloneStartTheMomentsAtZero) {
+  SaveSteps(Data(1), {3});
+  ConvertCheckpoint(folder_ / "checkpoints", folder_ / "weights", {.weights_only = true});
+  std::filesystem::remove_all(folder_ / "checkpoints");
+  std::filesystem::rename(folder_ / "weights", folder_ / "checkpoints");
+  EXPECT_EQ(LoadStep(Data(2), true), 0);
+}
+
+TEST_F(RunCheckpointsTest, AnotherModelIsRefused) {
+  SaveSteps(Data(1), {3});
+  ModelConfig wider = table_.config();
+  wider.ffn = 96;
+  table_ = ParameterTable(wider);
+  EXPECT_THROW(LoadStep(Data(1)), Error);
+}
+
+TEST_F(RunCheckpointsTest, AStepIsSavedOnce) {
+  int opened = 0;
+  RunThreadRanks(1, {.kind = "cpu"}, [&](RankContext& context) {
+    RunCheckpoints checkpoints({.folder = folder_ / "checkpoints",
+                                .config = ConfigOf(Data(1)),
+                                .hook = [&](SavePoint point) { opened += point == SavePoint::kOpen ? 1 : 0; }},
+                               context.world, context.device, table_);
+    const RankState state(table_, Data(1), 0, 3);
+    checkpoints.Reserve(state.states());
+    checkpoints.Save({.step = 3}, state.states());
+    checkpoints.Save({.step = 3}, state.states());
+    checkpoints.Settle();
+    EXPECT_EQ(checkpoints.last_committed(), 3);
+  });
+  EXPECT_EQ(opened, 1);
+}
+
+TEST_F(RunCheckpointsTest, SavesThatTrainingWaitsForAreToldOnce) {
+  SaveSteps(Data(2), {1, 2, 3, 4, 5, 6, 7, 8, 9, 10});  // nothing happens between them but saves
+  ASSERT_EQ(messages_.size(), 1U);
+  EXPECT_THAT(messages_[0], HasSubstr("goes into waiting for checkpoints"));
+  EXPECT_THAT(messages_[0], HasSubstr("raise checkpoint.every (now 0)"));
+}
+
+TEST_F(RunCheckpointsTest, SavesThatAreDoneInTimeAreNotSpokenOf) {
+  WithRanks(Data(1), [&](RankContext& context, RunCheckpoints& checkpoints) {
+    for (std::int64_t step = 1; step <= 10; ++step) {
+      const RankState state(table_, Data(1), context.world.rank(), step);
+      checkpoints.Save({.step = step}, state.states());
+      checkpoints.Settle();  // the time of training, of which a save is no part
+    }
+  });
+  EXPECT_THAT(messages_, IsEmpty());
+}
+
+// Rank 0 makes the folder again and would wait for what rank 1 has written before.
+TEST_F(RunCheckpointsTest, AFolderThatIsRemovedBetweenTheRanksCostsASaveAndNoWait) {
+  for (const bool asynchronous : {true, false}) {
+    RunConfig config = ConfigOf(Data(2));
+    config.checkpoint.asynchronous = asynchronous;
+    const std::string checkpoints_folder = folder_ / "checkpoints";
+    const auto lose = [&](SavePoint point) {
+      const std::string shard = checkpoints_folder + "/step-000002.tmp/" + ShardFileName(1);
+      if (point == SavePoint::kSnapshot && !ListCheckpoints(checkpoints_folder).empty()) {
+        while (!std::filesystem::exists(shard)) {
+          std::this_thread::yield();
+        }
+        std::filesystem::remove_all(checkpoints_folder);
+      }
+    };
+    WithRanks(config, lose, [&](RankContext& context, RunCheckpoints& checkpoints) {
+      for (std::int64_t step = 1; step <= 3; ++step) {
+        const RankState state(table_, Data(2), context.world.rank(), step);
+        checkpoints.Save({.step = step, .last = step == 3}, state.states());
+        checkpoints.Settle();
+      }
+    });
+    ASSERT_EQ(messages_.size(), 1U);
+    EXPECT_THAT(messages_[0], HasSubstr("checkpoint of step 2 failed: the shard of rank 1 has been removed from '" +
+                                        checkpoints_folder + "/step-000002.tmp'"));
+    EXPECT_EQ(LoadStep(Data(1)), 3);
+    messages_.clear();
+    std::filesystem::remove_all(checkpoints_folder);
+  }
+}
+
+TEST_F(RunCheckpointsTest, ARunsFolderThatIsGoneIsMadeAnewAndSpokenOf) {
+  SaveSteps(Data(2), {1});
+  std::filesystem::remove_all(folder_.path());
+  SaveSteps(Data(2), {2});
+  EXPECT_THAT(messages_, testing::ElementsAre(HasSubstr("'" + folder_.path() +
+                                                        "' has been removed: the checkpoint of "
+                                                        "step 2 makes it anew")));
+  EXPECT_EQ(LoadStep(Data(1)), 2);
+}
+
+TEST_F(RunCheckpointsTest, CopiesThatOthersOwnAreLoadedAndNotSaved) {
+  WithRanks(Data(2), [&](RankContext& context, RunCheckpoints& checkpoints) {
+    // ZeRO 0: both ranks hold everything, the first one saves.
+    RankState state(table_, Data(1), 0, 7);
+    std::vector<OwnedState> states(state.states().begin(), state.states().end());
+    for (OwnedState& each : states) {
+      each.saved = context.world.rank() == 0;
+    }
+    checkpoints.Save({.step = 7}, states);
+    checkpoints.Settle();
+    context.world.Barrier();
+    state.Clear();
+    Require(checkpoints.Load(states).has_value() && state.Holds(7), "rank {} did not get its copy",
+            context.world.rank());
+  });
+  EXPECT_THAT(messages_, IsEmpty());
+}
+
+}  // namespace
+}  // namespace trireme

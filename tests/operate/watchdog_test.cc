@@ -1,0 +1,200 @@
+#include "operate/watchdog.h"
+
+#include <gtest/gtest.h>
+
+namespace trireme {
+namespace {
+
+// A run of two ranks whose time the test makes.
+struct PlayedRun {
+  explicit PlayedRun(const WatchLimits& limits = {}) : dog(limits) {
+    for (int rank = 0; rank < 2; ++rank) {
+      sights.push_back({.rank = rank, .phase = "start", .state = 'R'});
+    }
+  }
+  // Each poll both ranks work; `beats`: and their ledgers move.
+  void Work(double seconds, bool beats) {
+    for (double until = now + seconds; now < until; now += 0.2) {
+      for (RankSight& sight : sights) {
+        sight.beats += beats ? 1 : 0;
+        sight.process_cpu_seconds += 0.2;
+        sight.cpu_seconds += 0.2;
+      }
+      Look();
+    }
+  }
+  void Steps(int count, double seconds_without_beat = 0.2) {
+    for (int i = 0; i < count; ++i) {
+      for (RankSight& sight : sights) {
+        ++sight.step;
+        sight.steps_before = sight.step - 1;
+        sight.phase = "forward";
+      }
+      Work(0.2, true);
+      Work(seconds_without_beat, false);
+    }
+  }
+  // Nothing moves at all.
+  void Stand(double seconds) {
+    for (double until = now + seconds; now < until; now += 0.2) {
+      Look();
+    }
+  }
+  void Look() {
+    if (const auto found = dog.Look(now, sights); found && !alarm) {
+      alarm = found;
+    }
+  }
+
+  Watchdog dog;
+  std::vector<RankSight> sights;
+  double now = 100;
+  std::optional<Alarm> alarm;
+};
+
+TEST(Watchdog, SaysNothingAboutARunThatMoves) {
+  PlayedRun run;
+  run.Work(120, false);  // a long start
+  run.Steps(50, 3);
+  EXPECT_FALSE(run.alarm);
+}
+
+TEST(Watchdog, SeesStoppedRanksWithinFifteenSecondsEvenAtTheStart) {
+  PlayedRun run;
+  run.Work(1, true);
+  run.sights[1].state = 'T';
+  run.Work(14, false);
+  ASSERT_TRUE(run.alarm);
+  EXPECT_EQ(run.alarm->kind, Stillness::kStopped);
+  EXPECT_LT(run.alarm->seconds, 11);
+  EXPECT_EQ(run.alarm->by_rank[0], Stillness::kBusy);
+  EXPECT_EQ(run.alarm->by_rank[1], Stillness::kStopped);
+}
+
+TEST(Watchdog, SeesADeadRankThoughItsLauncherLivesOn) {
+  PlayedRun run;
+  run.Work(1, true);
+  run.sights[0].state = 'X';
+  run.Work(14, false);
+  ASSERT_TRUE(run.alarm);
+  EXPECT_EQ(run.alarm->kind, Stillness::kDead);
+}
+
+TEST(Watchdog, SeesIdleAndSpinningRanksOnceItKnowsTheRun) {
+  PlayedRun idle;
+  idle.Steps(5);
+  idle.Stand(14);
+  ASSERT_TRUE(idle.alarm);
+  EXPECT_EQ(idle.alarm->kind, Stillness::kIdle);
+  PlayedRun spinning;
+  spinning.Steps(5);
+  spinning.Work(14, false);
+  ASSERT_TRUE(spinning.alarm);
+  EXPECT_EQ(spinning.alarm->kind, Stillness::kBusy);
+  EXPECT_GT(spinning.alarm->cpu_share[0], 0.9);
+}
+
+TEST(Watchdog, LearnsThatAPhaseIsLong) {
+  PlayedRun run;
+  run.Steps(5, 8);
+  run.Work(30, false);
+  EXPECT_FALSE(run.alarm);
+  run.Work(15, false);
+  EXPECT_TRUE(run.alarm);
+}
+
+TEST(Watchdog, WaitsForDisksAndFirstSteps) {
+  PlayedRun run;
+  run.Steps(1);
+  run.Work(600, false);  // the second step has no history
+  EXPECT_FALSE(run.alarm);
+  PlayedRun saving;
+  saving.Steps(5);
+  for (RankSight& sight : saving.sights) {
+    sight.phase = "save";
+    ++sight.beats;
+    sight.process_on_disk = true;
+  }
+  saving.Stand(600);
+  EXPECT_FALSE(saving.alarm);
+}
+
+TEST(Watchdog, KnowsFromTheFirstStepThatARankSpinsWhichBeatsForEveryPartOfItsWork) {
+  for (const char* phase : {"load", "forward", "save", "validate"}) {
+    PlayedRun run;
+    run.Work(120, false);  // a long start
+    for (RankSight& sight : run.sights) {
+      sight.steady = true;
+      sight.phase = phase;
+    }
+    run.Work(60, true);
+    run.Work(9, false);
+    EXPECT_FALSE(run.alarm) << phase;
+    run.Work(5, false);
+    ASSERT_TRUE(run.alarm) << phase;
+    EXPECT_EQ(run.alarm->kind, Stillness::kBusy);
+  }
+}
+
+TEST(Watchdog, HasMorePatienceWithFirstStepsWhenItIsToldTo) {
+  PlayedRun run(WatchLimits{.patience = 6});
+  run.Steps(1);
+  for (RankSight& sight : run.sights) {
+    sight.steady = true;
+  }
+  run.Work(55, false);
+  EXPECT_FALSE(run.alarm);
+  run.Work(10, false);
+  EXPECT_TRUE(run.alarm);
+}
+
+TEST(Watchdog, ASaveThatOnlyComputesSpinsOnceSavesAreKnown) {
+  const auto save = [](PlayedRun& run) {
+    for (RankSight& sight : run.sights) {
+      sight.phase = "save";
+      ++sight.beats;
+    }
+  };
+  PlayedRun run;
+  run.Steps(5);
+  save(run);
+  run.Work(50, false);
+  EXPECT_FALSE(run.alarm) << "nobody knows how long a first save takes";
+  run.Work(15, false);
+  EXPECT_TRUE(run.alarm);
+  PlayedRun known;
+  known.Steps(5);
+  save(known);
+  known.Work(0.4, false);
+  known.Steps(1);
+  save(known);
+  known.Work(14, false);
+  ASSERT_TRUE(known.alarm);
+  EXPECT_EQ(known.alarm->kind, Stillness::kBusy);
+  PlayedRun writing;
+  writing.Steps(5);
+  save(writing);
+  writing.Work(0.4, false);
+  writing.Steps(1);
+  save(writing);
+  for (int i = 0; i < 300; ++i) {
+    writing.sights[0].bytes_moved += 4096;
+    writing.Work(0.2, false);
+  }
+  EXPECT_FALSE(writing.alarm);
+}
+
+TEST(Watchdog, RanksThatSpinWhileTheyWaitDoNotHideTheOneThatSleeps) {
+  PlayedRun run;
+  run.Steps(1);
+  run.sights[0].waiting = true;
+  for (int i = 0; i < 70; ++i, run.now += 0.2) {
+    run.sights[0].process_cpu_seconds += 0.2;
+    run.Look();
+  }
+  ASSERT_TRUE(run.alarm);
+  EXPECT_EQ(run.alarm->kind, Stillness::kIdle);
+}
+
+}  // namespace
+}  // namespace trireme
