@@ -76,7 +76,7 @@ class Communicator {
 
   // Where on the device its collectives are best done when others need not wait for them: beside the rest, but for a
   // group of one, which waits for nobody.
-  int lane() const { return size() == 1 ? kOwnLane : kCollectiveLane; }
+  int stream() const { return size() == 1 ? kComputeStream : kCollectiveStream; }
 
   // Makes every rank of the world end with `message`; later calls on any communicator of the world throw. Any thread.
   virtual void Abort(const std::string& message) = 0;

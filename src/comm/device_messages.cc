@@ -39,18 +39,18 @@ DeviceMessages::~DeviceMessages() {
   }
 }
 
-int DeviceMessages::NextLane() {
-  Require(kFirstMessageLane + lanes_used_ < kLanes, "more than {} ways for messages of one group",
-          kLanes - kFirstMessageLane);
-  return kFirstMessageLane + lanes_used_++;
+int DeviceMessages::NextStream() {
+  Require(kFirstMessageStream + streams_used_ < kStreams, "more than {} ways for messages of one group",
+          kStreams - kFirstMessageStream);
+  return kFirstMessageStream + streams_used_++;
 }
 
 void DeviceMessages::AddWayTo(int rank, std::unique_ptr<MessageWay> way) {
-  outgoing_[rank] = {.way = std::move(way), .lane = NextLane(), .buffers = {}, .copied = nullptr};
+  outgoing_[rank] = {.way = std::move(way), .stream = NextStream(), .buffers = {}, .copied = nullptr};
 }
 
 void DeviceMessages::AddWayFrom(int rank, std::unique_ptr<MessageWay> way) {
-  incoming_[rank] = {.way = std::move(way), .lane = NextLane(), .buffers = {}, .arrivals = {}};
+  incoming_[rank] = {.way = std::move(way), .stream = NextStream(), .buffers = {}, .arrivals = {}};
 }
 
 DeviceMessages::Buffer& DeviceMessages::Add(std::deque<Buffer>& buffers, std::int64_t bytes) {
@@ -61,13 +61,14 @@ DeviceMessages::Buffer& DeviceMessages::Add(std::deque<Buffer>& buffers, std::in
 
 DeviceMessages::Buffer& DeviceMessages::BufferToSend(Outgoing& out, std::int64_t bytes) {
   const auto find = [&] {
-    return std::find_if(out.buffers.begin(), out.buffers.end(),
-                        [&](const Buffer& buffer) { return buffer.capacity >= bytes && device_.Reached(buffer.free); });
+    return std::find_if(out.buffers.begin(), out.buffers.end(), [&](const Buffer& buffer) {
+      return buffer.capacity >= bytes && device_.IsReached(buffer.free);
+    });
   };
   auto found = find();
   if (found == out.buffers.end() && out.buffers.size() >= kUsualBuffers) {
     // The host is ahead of the device. It waits for work of its own device alone, never for the receiver.
-    device_.Await(out.copied);
+    device_.SynchronizeEvent(out.copied);
     found = find();
   }
   return found == out.buffers.end() ? Add(out.buffers, bytes) : *found;
@@ -82,9 +83,9 @@ void DeviceMessages::Send(const Tensor& message, int to, int tag) {
   Buffer& buffer = BufferToSend(out, message.bytes());
   const Tensor copy{buffer.memory, message.dtype, {message.count()}};
   device_.ops().Copy(copy, message);
-  out.copied = device_.Now();
+  out.copied = device_.RecordEvent();
   host_.Send(TensorOf(announcement), to, kAnnouncementTag);
-  buffer.free = device_.Beside(out.lane, out.copied, [&] { out.way->Move(copy); });
+  buffer.free = device_.OnStream(out.stream, out.copied, [&] { out.way->Move(copy); });
 }
 
 DeviceMessages::Buffer& DeviceMessages::BufferToReceive(Incoming& in, std::int64_t bytes) {
@@ -99,7 +100,7 @@ DeviceMessages::Buffer& DeviceMessages::BufferToReceive(Incoming& in, std::int64
       longest_free = &buffer;
     }
   }
-  // With two the lane may wait, on the device, until the older one has been read.
+  // With two the stream may wait, on the device, until the older one has been read.
   return fitting >= kUsualBuffers ? *longest_free : Add(in.buffers, bytes);
 }
 
@@ -111,7 +112,7 @@ void DeviceMessages::AcceptNext(Incoming& in, int rank) {
   if (arrival.count > 0) {
     Buffer& buffer = BufferToReceive(in, arrival.count * SizeOf(arrival.dtype));
     const Tensor place{buffer.memory, arrival.dtype, {arrival.count}};
-    arrival.there = device_.Beside(in.lane, buffer.free, [&] { in.way->Move(place); });
+    arrival.there = device_.OnStream(in.stream, buffer.free, [&] { in.way->Move(place); });
     buffer.full = true;
     arrival.buffer = &buffer;
   }
@@ -139,9 +140,9 @@ void DeviceMessages::Receive(const Tensor& message, int from, int tag) {
   if (arrival.buffer == nullptr) {
     return;
   }
-  device_.StartAfter(arrival.there);
+  device_.StreamWait(arrival.there);
   device_.ops().Copy(message, {arrival.buffer->memory, arrival.dtype, message.shape});
-  arrival.buffer->free = device_.Now();
+  arrival.buffer->free = device_.RecordEvent();
   arrival.buffer->full = false;
   arrival.buffer->last_use = ++uses_;
 }

@@ -1,10 +1,10 @@
 // Messages between devices over ways on which a sender waits for its receiver and messages come in order, as NCCL's do,
 // with the promises of Communicator: a send never waits, and tags do not wait for each other.
 //
-// A message is copied to a buffer and goes from there in a lane of its own, while the device goes on with its work. Its
-// tag, type and count go ahead through host memory. It arrives in a buffer too, before its place is free; from there it
-// is copied when it is asked for. A way has two buffers, and takes more device memory only when messages pile up. Used
-// by one thread.
+// A message is copied to a buffer and goes from there in a stream of its own, while the device goes on with its work.
+// Its tag, type and count go ahead through host memory. It arrives in a buffer too, before its place is free; from
+// there it is copied when it is asked for. A way has two buffers, and takes more device memory only when messages pile
+// up. Used by one thread.
 #pragma once
 
 #include <deque>
@@ -20,7 +20,7 @@ namespace trireme {
 class MessageWay {
  public:
   virtual ~MessageWay() = default;
-  // Starts to send or to receive `tensor`, which of the two for the whole life of the way, in the device's lane at
+  // Starts to send or to receive `tensor`, which of the two for the whole life of the way, in the device's stream at
   // hand.
   virtual void Move(const Tensor& tensor) = 0;
 };
@@ -33,7 +33,7 @@ class DeviceMessages {
   DeviceMessages(const DeviceMessages&) = delete;
   DeviceMessages& operator=(const DeviceMessages&) = delete;
 
-  // As many ways as the device has lanes for messages, at most one to and one from each rank.
+  // As many ways as the device has streams for messages, at most one to and one from each rank.
   void AddWayTo(int rank, std::unique_ptr<MessageWay> way);
   void AddWayFrom(int rank, std::unique_ptr<MessageWay> way);
   bool HasWayTo(int rank) const { return outgoing_.contains(rank); }
@@ -50,30 +50,30 @@ class DeviceMessages {
   struct Buffer {
     void* memory = nullptr;
     std::int64_t capacity = 0;
-    Moment free;        // when it may be written again
+    Event free;         // when it may be written again
     bool full = false;  // received into, and not yet asked for
     std::int64_t last_use = 0;
   };
   struct Outgoing {
     std::unique_ptr<MessageWay> way;
-    int lane = 0;
+    int stream = 0;
     std::deque<Buffer> buffers;
-    Moment copied;  // when the last message was in its buffer
+    Event copied;  // when the last message was in its buffer
   };
   struct Arrival {
     DType dtype = DType::kFloat32;
     std::int64_t count = 0;
     Buffer* buffer = nullptr;  // none for an empty message
-    Moment there;
+    Event there;
   };
   struct Incoming {
     std::unique_ptr<MessageWay> way;
-    int lane = 0;
+    int stream = 0;
     std::deque<Buffer> buffers;
     std::map<std::int64_t, std::deque<Arrival>> arrivals;  // by tag
   };
 
-  int NextLane();
+  int NextStream();
   Buffer& Add(std::deque<Buffer>& buffers, std::int64_t bytes);
   Buffer& BufferToSend(Outgoing& out, std::int64_t bytes);
   Buffer& BufferToReceive(Incoming& in, std::int64_t bytes);
@@ -84,7 +84,7 @@ class DeviceMessages {
   Communicator& host_;
   std::map<int, Outgoing> outgoing_;
   std::map<int, Incoming> incoming_;
-  int lanes_used_ = 0;
+  int streams_used_ = 0;
   std::int64_t uses_ = 0;
   std::int64_t bytes_ = 0;
 };

@@ -1,7 +1,7 @@
 // Collectives between GPUs over NCCL, standing on a communicator between the same ranks in host memory: that one hands
 // out NCCL's ids, compares calls before data moves, announces messages and ends the world. Messages between connected
 // neighbours go from GPU to GPU (device_messages.h), others through host memory. Calls put their work into the device's
-// lane at hand.
+// current stream.
 #pragma once
 
 #include <cstdint>

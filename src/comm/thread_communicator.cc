@@ -73,18 +73,18 @@ void ThreadCommunicator::Exchange(const Post& post) {
 
 // Members meet on the host only to hand each other points of their work: nobody waits for the GPU.
 void ThreadCommunicator::ExchangeOnDevice(Post post) {
-  post.ready = device_.Now();
+  post.ready = device_.RecordEvent();
   group_.Meet(member_, post, [this] {
     for (const Post& member : group_.posts()) {
-      device_.StartAfter(member.ready);
+      device_.StreamWait(member.ready);
     }
     MoveEverything(device_, group_.posts());
-    const Moment done = device_.Now();
+    const Event done = device_.RecordEvent();
     for (Post& member : group_.posts()) {
       member.done = done;
     }
   });
-  device_.StartAfter(group_.posts()[static_cast<std::size_t>(member_)].done);
+  device_.StreamWait(group_.posts()[static_cast<std::size_t>(member_)].done);
 }
 
 void ThreadCommunicator::DoAllReduce(const Tensor& in_place, ReduceOp /*op*/, const CollectiveCall& call) {

@@ -32,8 +32,8 @@ struct Post {
   CollectiveCall call;
   Tensor in;
   Tensor out;
-  Moment ready;  // when the member's tensors may be touched; nothing to wait for on a host
-  Moment done;   // filled in by who moves the data: when they may be touched again
+  Event ready;  // when the member's tensors may be touched; nothing to wait for on a host
+  Event done;   // filled in by who moves the data: when they may be touched again
   // Split only; the last two are filled in by the last to arrive.
   int color = 0;
   int key = 0;

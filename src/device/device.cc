@@ -19,7 +19,7 @@ void* Device::AllocateHost(std::int64_t bytes) {
 
 void Device::FreeHost(void* memory) { std::free(memory); }
 
-Moment Device::Beside(int /*lane*/, const Moment& /*after*/, const std::function<void()>& work) {
+Event Device::OnStream(int /*stream*/, const Event& /*after*/, const std::function<void()>& work) {
   work();
   return nullptr;
 }

@@ -1,6 +1,6 @@
 // One accelerator, or the host: memory, copies and operations. A rank has one Device and uses it from one thread.
 // Operations and copies on a device happen in the order of the calls; on a GPU they are asynchronous to the host
-// until Synchronize(), except where a function says otherwise. Work given to Beside() happens in a lane of its own.
+// until Synchronize(), except where a function says otherwise. Work given to OnStream() happens in a stream of its own.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@
 
 namespace trireme {
 
-// A point of a device's work. Copies stand for the same point, which is gone with the last of them; an empty one is
-// reached already. Any thread may hold one, and any device of the same machine may wait for it.
-using Moment = std::shared_ptr<const void>;
+// An event in a device's stream, as CUDA has it. Copies share one event, destroyed with the last of them; an empty one
+// is already reached. Any thread may hold one, and any device of the same machine may wait for it.
+using Event = std::shared_ptr<const void>;
 
 class Device {
  public:
@@ -28,7 +28,7 @@ class Device {
   // Memory aligned to 256 bytes, uninitialised; Free(nullptr) does nothing. Not used within a step: see Arena.
   virtual void* Allocate(std::int64_t bytes) = 0;
   virtual void Free(void* memory) = 0;
-  // Likewise of the host's memory, and made for this device: Ops::Copy between the two happens beside the host's work
+  // Likewise of the host's memory, and made for this device: Ops::Copy between the two overlaps with the host's work
   // at the full speed of the link, and every operation may be given such memory, at that speed. It can be read and
   // written through CopyToHost and CopyFromHost as if it were the device's, in the order of the device's work.
   virtual void* AllocateHost(std::int64_t bytes);
@@ -41,17 +41,18 @@ class Device {
 
   virtual Ops& ops() = 0;
 
-  // The end of the work asked for so far, of the lane at hand.
-  virtual Moment Now() { return nullptr; }
-  // Later work of the lane at hand happens after `moment`. Does not wait itself.
-  virtual void StartAfter(const Moment& /*moment*/) {}
-  // Returns when `moment` has been reached.
-  virtual void Await(const Moment& /*moment*/) {}
-  virtual bool Reached(const Moment& /*moment*/) { return true; }
-  // Calls `work` now; what it asks of this device happens in lane `lane` (below kLanes): in order with other work of
-  // that lane, after `after`, and beside everything else. Returns the end of it, which whoever reads the results or
-  // frees the memory waits for; none where `lane` is the one at hand. A device without lanes does the work at once.
-  virtual Moment Beside(int lane, const Moment& after, const std::function<void()>& work);
+  // Records an event after all work enqueued so far on the current stream.
+  virtual Event RecordEvent() { return nullptr; }
+  // Later work of the current stream starts after `event`. The host does not wait.
+  virtual void StreamWait(const Event& /*event*/) {}
+  // The host waits until `event` is reached.
+  virtual void SynchronizeEvent(const Event& /*event*/) {}
+  virtual bool IsReached(const Event& /*event*/) { return true; }
+  // Calls `work` at once. The operations that it starts on this device are enqueued on `stream` (below kStreams), after
+  // `after`, and overlap with the other streams. Returns an event recorded behind them: wait for it before reading the
+  // results or freeing the memory. Returns an empty event when `stream` is the current one. A device without streams
+  // runs the work at once.
+  virtual Event OnStream(int stream, const Event& after, const std::function<void()>& work);
 
   // Calls `work`, which must start the same operations with the same arguments on this device whenever it is called
   // with this key, and neither wait for the device nor read from it. A device may record what `work` starts and later
@@ -63,7 +64,7 @@ class Device {
   virtual std::string choices() const { return ""; }
   virtual void ReadChoices(const std::string& /*lines*/) {}
 
-  // Bytes that the device itself holds beside what was allocated here: vendor workspaces, context.
+  // Bytes that the device holds in addition to what was allocated here: vendor workspaces, context.
   virtual std::int64_t internal_bytes() const = 0;
   // Memory of the device in bytes; 0 when unknown.
   virtual std::int64_t memory_bytes() const = 0;
@@ -71,14 +72,13 @@ class Device {
   virtual double peak_flops(DType dtype) const = 0;
 };
 
-// Lanes of a device: its own, one for collectives beside it, one for each direction of the link to host memory, and one
-// for each way that messages take.
-inline constexpr int kLanes = 8;
-inline constexpr int kOwnLane = 0;
-inline constexpr int kCollectiveLane = 1;
-inline constexpr int kFromHostLane = 2;
-inline constexpr int kToHostLane = 3;
-inline constexpr int kFirstMessageLane = 4;
+// Streams of a device: computation, collectives, each direction of the link to host memory, and one per message route.
+inline constexpr int kStreams = 8;
+inline constexpr int kComputeStream = 0;
+inline constexpr int kCollectiveStream = 1;
+inline constexpr int kFromHostStream = 2;
+inline constexpr int kToHostStream = 3;
+inline constexpr int kFirstMessageStream = 4;
 
 struct DeviceOptions {
   std::string kind = "auto";  // auto | cpu | cuda

@@ -19,7 +19,7 @@ std::int64_t LastStarted(const RankRecord& record, const std::string& group) {
 }
 
 // Ranks without which the call of `record` cannot end.
-std::vector<int> WaitsFor(const FlightStory& story, const RankRecord& record) {
+std::vector<int> WaitsFor(const FlightReport& report, const RankRecord& record) {
   const LedgerCall* call = record.InCall();
   if (call == nullptr || call->call.kind == CollectiveKind::kSend) {
     return {};
@@ -31,7 +31,7 @@ std::vector<int> WaitsFor(const FlightStory& story, const RankRecord& record) {
   }
   std::vector<int> behind;
   for (const int member : members) {
-    const RankRecord* other = story.Find(member);
+    const RankRecord* other = report.Find(member);
     if (other == nullptr || LastStarted(*other, call->group) < call->sequence) {
       behind.push_back(member);
     }
@@ -44,9 +44,9 @@ bool IsEcho(const RankRecord& record) {
   return record.message.starts_with("rank ") && !record.message.starts_with(fmt::format("rank {}:", record.rank));
 }
 
-const RankRecord* FirstFailure(const FlightStory& story) {
+const RankRecord* FirstFailure(const FlightReport& report) {
   const RankRecord* first = nullptr;
-  for (const RankRecord& record : story.ranks) {
+  for (const RankRecord& record : report.ranks) {
     if (record.end == LedgerEnd::kFailed && (first == nullptr || (IsEcho(*first) && !IsEcho(record)) ||
                                              (IsEcho(*first) == IsEcho(record) && record.end_ns < first->end_ns))) {
       first = &record;
@@ -56,82 +56,82 @@ const RankRecord* FirstFailure(const FlightStory& story) {
 }
 
 // Follows each wait to its end: ranks that wait for nobody. A ring has no end; then all who wait are named.
-void FindSuspects(FlightStory& story) {
+void FindSuspects(FlightReport& report) {
   std::set<int> awaited;
-  for (const std::vector<int>& ranks : story.waits_for) {
+  for (const std::vector<int>& ranks : report.waits_for) {
     awaited.insert(ranks.begin(), ranks.end());
   }
   std::set<int> waiting;
-  for (std::size_t i = 0; i < story.ranks.size(); ++i) {
-    if (!story.waits_for[i].empty()) {
-      waiting.insert(story.ranks[i].rank);
+  for (std::size_t i = 0; i < report.ranks.size(); ++i) {
+    if (!report.waits_for[i].empty()) {
+      waiting.insert(report.ranks[i].rank);
     }
   }
   std::set_difference(awaited.begin(), awaited.end(), waiting.begin(), waiting.end(),
-                      std::back_inserter(story.suspects));
-  if (story.suspects.empty() && !awaited.empty()) {
-    story.deadlock = true;
-    story.suspects.assign(awaited.begin(), awaited.end());
+                      std::back_inserter(report.suspects));
+  if (report.suspects.empty() && !awaited.empty()) {
+    report.deadlock = true;
+    report.suspects.assign(awaited.begin(), awaited.end());
   }
 }
 
-std::string SuspectSentence(const FlightStory& story) {
-  const int suspect = story.suspects.front();
+std::string SuspectSentence(const FlightReport& report) {
+  const int suspect = report.suspects.front();
   std::vector<int> waiting;
-  for (std::size_t i = 0; i < story.ranks.size(); ++i) {
-    if (!story.waits_for[i].empty() && story.ranks[i].rank != suspect) {
-      waiting.push_back(story.ranks[i].rank);
+  for (std::size_t i = 0; i < report.ranks.size(); ++i) {
+    if (!report.waits_for[i].empty() && report.ranks[i].rank != suspect) {
+      waiting.push_back(report.ranks[i].rank);
     }
   }
-  const RankRecord* record = story.Find(suspect);
+  const RankRecord* record = report.Find(suspect);
   const std::string where = record == nullptr
                                 ? "left no ledger"
                                 : fmt::format("stopped first: in phase '{}' of step {}, {}, since {}", record->phase,
                                               record->step, DescribePlace(*record), ClockTime(record->heartbeat_ns));
   const std::string others =
-      story.suspects.size() == 1
+      report.suspects.size() == 1
           ? ""
-          : fmt::format(" (rank {} too)", JoinRanks({story.suspects.begin() + 1, story.suspects.end()}));
+          : fmt::format(" (rank {} too)", JoinRanks({report.suspects.begin() + 1, report.suspects.end()}));
   return fmt::format("rank {} {}{}; rank {} {}", suspect, where, others, JoinRanks(waiting),
                      waiting.size() == 1 ? "waits" : "wait");
 }
 
-std::string Headline(const FlightStory& story) {
-  if (story.ranks.empty()) {
+std::string Headline(const FlightReport& report) {
+  if (report.ranks.empty()) {
     return "no ledger can be read";
   }
-  if (const RankRecord* failed = FirstFailure(story)) {
+  if (const RankRecord* failed = FirstFailure(report)) {
     return fmt::format("rank {} failed first, in phase '{}' of step {} at {}: {}", failed->rank, failed->phase,
                        failed->step, ClockTime(failed->end_ns), failed->message);
   }
   const auto ended = [](LedgerEnd end) { return [end](const RankRecord& record) { return record.end == end; }; };
-  if (std::all_of(story.ranks.begin(), story.ranks.end(), ended(LedgerEnd::kFinished))) {
-    return fmt::format("all {} ranks finished, after step {}", story.ranks.size(), story.step());
+  if (std::all_of(report.ranks.begin(), report.ranks.end(), ended(LedgerEnd::kFinished))) {
+    return fmt::format("all {} ranks finished, after step {}", report.ranks.size(), report.step());
   }
-  if (std::all_of(story.ranks.begin(), story.ranks.end(), ended(LedgerEnd::kStopped))) {
-    return fmt::format("all {} ranks stopped on request, after step {}", story.ranks.size(), story.step());
+  if (std::all_of(report.ranks.begin(), report.ranks.end(), ended(LedgerEnd::kStopped))) {
+    return fmt::format("all {} ranks stopped on request, after step {}", report.ranks.size(), report.step());
   }
-  if (story.deadlock) {
-    return fmt::format("ranks {} wait for each other: nobody can go on", JoinRanks(story.suspects));
+  if (report.deadlock) {
+    return fmt::format("ranks {} wait for each other: nobody can go on", JoinRanks(report.suspects));
   }
-  if (!story.suspects.empty()) {
-    return SuspectSentence(story);
+  if (!report.suspects.empty()) {
+    return SuspectSentence(report);
   }
-  const auto last = std::max_element(story.ranks.begin(), story.ranks.end(),
+  const auto last = std::max_element(report.ranks.begin(), report.ranks.end(),
                                      [](const auto& a, const auto& b) { return a.heartbeat_ns < b.heartbeat_ns; });
   return fmt::format("no rank waits for another: step {}, last sign of life from rank {} in phase '{}' at {}",
-                     story.step(), last->rank, last->phase, ClockTime(last->heartbeat_ns));
+                     report.step(), last->rank, last->phase, ClockTime(last->heartbeat_ns));
 }
 
 }  // namespace
 
-const RankRecord* FlightStory::Find(int rank) const {
+const RankRecord* FlightReport::Find(int rank) const {
   const auto found =
       std::lower_bound(ranks.begin(), ranks.end(), rank, [](const RankRecord& a, int b) { return a.rank < b; });
   return found == ranks.end() || found->rank != rank ? nullptr : &*found;
 }
 
-std::int64_t FlightStory::step() const {
+std::int64_t FlightReport::step() const {
   std::int64_t most = 0;
   for (const RankRecord& record : ranks) {
     most = std::max(most, record.step);
@@ -190,38 +190,38 @@ std::string ClockTime(std::int64_t nanoseconds) {
                      nanoseconds / 1'000'000 % 1000);
 }
 
-FlightStory MakeStory(std::vector<RankRecord> ranks) {
-  FlightStory story;
-  story.ranks = std::move(ranks);
-  std::sort(story.ranks.begin(), story.ranks.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
+FlightReport MakeReport(std::vector<RankRecord> ranks) {
+  FlightReport report;
+  report.ranks = std::move(ranks);
+  std::sort(report.ranks.begin(), report.ranks.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
   // Files of a run with another layout are not this run's.
-  if (!story.ranks.empty()) {
-    const ParallelLayout layout = story.ranks.front().layout;
-    std::erase_if(story.ranks, [&](const RankRecord& record) {
+  if (!report.ranks.empty()) {
+    const ParallelLayout layout = report.ranks.front().layout;
+    std::erase_if(report.ranks, [&](const RankRecord& record) {
       const bool other = record.world() != layout.ranks();
       if (other) {
-        story.unreadable.push_back(fmt::format("the ledger of rank {} is of another run", record.rank));
+        report.unreadable.push_back(fmt::format("the ledger of rank {} is of another run", record.rank));
       }
       return other;
     });
     for (int rank = 0; rank < layout.ranks(); ++rank) {
-      if (story.Find(rank) == nullptr) {
-        story.missing.push_back(rank);
+      if (report.Find(rank) == nullptr) {
+        report.missing.push_back(rank);
       }
     }
   }
-  for (const RankRecord& record : story.ranks) {
-    story.waits_for.push_back(record.end == LedgerEnd::kRunning ? WaitsFor(story, record) : std::vector<int>{});
+  for (const RankRecord& record : report.ranks) {
+    report.waits_for.push_back(record.end == LedgerEnd::kRunning ? WaitsFor(report, record) : std::vector<int>{});
   }
-  FindSuspects(story);
-  if (const RankRecord* failed = FirstFailure(story)) {
-    story.suspects = {failed->rank};
+  FindSuspects(report);
+  if (const RankRecord* failed = FirstFailure(report)) {
+    report.suspects = {failed->rank};
   }
-  story.headline = Headline(story);
-  return story;
+  report.headline = Headline(report);
+  return report;
 }
 
-FlightStory ReadFlight(const std::string& folder) {
+FlightReport ReadFlight(const std::string& folder) {
   std::vector<RankRecord> ranks;
   std::vector<std::string> unreadable;
   for (const std::string& path : ListLedgers(folder)) {
@@ -231,9 +231,9 @@ FlightStory ReadFlight(const std::string& folder) {
       unreadable.push_back(error.what());
     }
   }
-  FlightStory story = MakeStory(std::move(ranks));
-  story.unreadable.insert(story.unreadable.end(), unreadable.begin(), unreadable.end());
-  return story;
+  FlightReport report = MakeReport(std::move(ranks));
+  report.unreadable.insert(report.unreadable.end(), unreadable.begin(), unreadable.end());
+  return report;
 }
 
 }  // namespace trireme

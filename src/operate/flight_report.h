@@ -10,7 +10,7 @@
 
 namespace trireme {
 
-struct FlightStory {
+struct FlightReport {
   std::vector<RankRecord> ranks;            // those with a readable ledger, ascending
   std::vector<int> missing;                 // ranks of the layout without one
   std::vector<std::string> unreadable;      // why a file was left out
@@ -25,8 +25,8 @@ struct FlightStory {
 };
 
 // Of a folder with ledgers. Nothing in `ranks` when it holds none.
-FlightStory ReadFlight(const std::string& folder);
-FlightStory MakeStory(std::vector<RankRecord> ranks);
+FlightReport ReadFlight(const std::string& folder);
+FlightReport MakeReport(std::vector<RankRecord> ranks);
 
 // World ranks of the group of this name that `rank` is in, in the group's order; empty for a name it does not know.
 std::vector<int> GroupMembers(const ParallelLayout& layout, const std::string& group, int rank);

@@ -48,14 +48,14 @@ bool AskDebugger(int pid, const std::string& path, double seconds) {
 void CollectStacks(int pid, const std::string& path, double seconds) {
   unlink(path.c_str());  // a link of that name is not followed
   // A debugger that leaves a stopped process sets it going again.
-  if (LookAtThread(pid, pid).state != 'T' && AskDebugger(pid, path, seconds)) {
+  if (ProbeThread(pid, pid).state != 'T' && AskDebugger(pid, path, seconds)) {
     return;
   }
   std::ofstream out(path);
   for (const int thread : ThreadsOf(pid)) {
     const std::string folder = fmt::format("/proc/{}/task/{}/", pid, thread);
     out << fmt::format("thread {}: state {}, {:.2f} s of CPU, waits in '{}', system call {}", thread,
-                       LookAtThread(pid, thread).state, LookAtThread(pid, thread).cpu_seconds,
+                       ProbeThread(pid, thread).state, ProbeThread(pid, thread).cpu_seconds,
                        ReadProcessFile(folder + "wchan"), ReadProcessFile(folder + "syscall"))
         << ReadProcessFile(folder + "stack") << "\n";
   }

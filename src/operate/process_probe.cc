@@ -12,23 +12,23 @@
 
 namespace trireme {
 
-ThreadLook LookAtThread(int pid, int thread) {
+ThreadProbe ProbeThread(int pid, int thread) {
   const std::string text = ReadProcessFile(fmt::format("/proc/{}/task/{}/stat", pid, thread));
   const std::size_t name_end = text.rfind(')');
   if (name_end == std::string::npos || name_end + 2 >= text.size()) {
     return {};
   }
   std::istringstream fields(text.substr(name_end + 2));
-  ThreadLook look;
-  fields >> look.state;
+  ThreadProbe probe;
+  fields >> probe.state;
   std::string field;
   double ticks = 0;
   // Fields 14 and 15 are the times; the state was field 3.
   for (int i = 4; i <= 15 && fields >> field; ++i) {
     ticks += i >= 14 ? std::strtod(field.c_str(), nullptr) : 0;
   }
-  look.cpu_seconds = ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
-  return look;
+  probe.cpu_seconds = ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
+  return probe;
 }
 
 std::vector<int> ThreadsOf(int pid) {

@@ -228,7 +228,7 @@ void RunCheckpoints::AwaitSaveBefore(std::int64_t step) {
 
 void RunCheckpoints::Settle() {
   saver_.WaitForShard();
-  // A folder may be removed after one rank has written to it and made again by another: so all write, then all look.
+  // A folder may be removed after one rank has written to it and made again by another: so all write, then all probe.
   world_.Barrier();
   const std::int64_t lost = Smallest(saver_.ShardIsThere() ? world_.size() : world_.rank());
   if (lost < world_.size()) {

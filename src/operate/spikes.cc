@@ -12,7 +12,7 @@ constexpr double kShareOfNew = 0.05;
 
 bool Spikes::IsSpike(double value) const { return factor_ > 0 && seen_ >= kStepsBefore && value > factor_ * mean_; }
 
-std::string Spikes::Look(std::int64_t step, double value) {
+std::string Spikes::Check(std::int64_t step, double value) {
   std::string text;
   const bool spike = IsSpike(value);
   if (spike) {

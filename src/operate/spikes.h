@@ -16,7 +16,7 @@ class Spikes {
 
   bool IsSpike(double value) const;
   // Takes the step's value into the mean. What there is to say about it; "" when nothing is.
-  std::string Look(std::int64_t step, double value);
+  std::string Check(std::int64_t step, double value);
 
  private:
   std::string name_;

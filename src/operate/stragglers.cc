@@ -132,7 +132,7 @@ std::vector<Straggler> FindStragglers(const std::vector<RankRecord>& ranks, doub
   return found;
 }
 
-std::vector<Straggler> StragglerWatch::Look(double now, std::int64_t step, const std::vector<RankRecord>& ranks) {
+std::vector<Straggler> StragglerWatch::Check(double now, std::int64_t step, const std::vector<RankRecord>& ranks) {
   std::map<int, Suspicion> suspected;
   std::vector<Straggler> to_name;
   for (const Straggler& each : FindStragglers(ranks, kLeastCost)) {

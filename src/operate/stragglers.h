@@ -31,7 +31,7 @@ class StragglerWatch {
  public:
   // Ranks to be named now, each one once. `now`: seconds of any clock that only goes forward; `step`: that ranks are
   // at.
-  std::vector<Straggler> Look(double now, std::int64_t step, const std::vector<RankRecord>& ranks);
+  std::vector<Straggler> Check(double now, std::int64_t step, const std::vector<RankRecord>& ranks);
 
  private:
   struct Suspicion {

@@ -35,7 +35,7 @@ constexpr std::size_t kMostStacks = 8;
 constexpr double kStackSeconds = 8;
 constexpr double kMorePatience = 6;
 // Between looks for stragglers: so many times as long as a look took.
-constexpr double kLookRests = 20;
+constexpr double kCheckRests = 20;
 
 struct Death {
   std::int64_t step = 0;
@@ -89,27 +89,27 @@ class Supervisor {
         job.End(0, ReadFlight(flight_).ranks);
         return kFailed;
       }
-      LookForStragglers();
-      const std::vector<RankSight> sights = Sights();
-      if (const std::optional<Alarm> alarm = watchdog_.Look(Now(), sights)) {
-        return EndStalled(job, *alarm, sights);
+      CheckForStragglers();
+      const std::vector<RankSnapshot> snapshots = Snapshots();
+      if (const std::optional<Alarm> alarm = watchdog_.Check(Now(), snapshots)) {
+        return EndStalled(job, *alarm, snapshots);
       }
     }
     return EndOf(job);
   }
 
   // A rank that stays slow is told once; the run goes on.
-  void LookForStragglers() {
+  void CheckForStragglers() {
     const double start = Now();
-    if (start < next_straggler_look_) {
+    if (start < next_straggler_check_) {
       return;
     }
-    const FlightStory story = ReadFlight(flight_);
-    for (const Straggler& each : stragglers_.Look(start, story.step(), story.ranks)) {
+    const FlightReport report = ReadFlight(flight_);
+    for (const Straggler& each : stragglers_.Check(start, report.step(), report.ranks)) {
       Say("a straggler: " + each.text);
     }
     // The ledgers of many ranks take long to read: that must not become the supervisor's main work.
-    next_straggler_look_ = start + std::max(options_.straggler_seconds, kLookRests * (Now() - start));
+    next_straggler_check_ = start + std::max(options_.straggler_seconds, kCheckRests * (Now() - start));
   }
 
   // True when the job was asked to stop before: it may hang, and whoever asks twice does not want to wait.
@@ -127,14 +127,14 @@ class Supervisor {
   }
 
   // What ranks look like from outside. Who waits for whom costs more to find out, and counts only for a silent run.
-  std::vector<RankSight> Sights() {
-    std::vector<RankSight> sights;
+  std::vector<RankSnapshot> Snapshots() {
+    std::vector<RankSnapshot> snapshots;
     std::uint64_t beats = 0;
-    std::map<int, RankSight> processes;
+    std::map<int, RankSnapshot> processes;
     for (const std::string& path : ListLedgers(flight_)) {
       try {
         const RankRecord head = ReadLedger(path, LedgerPart::kHead);
-        sights.push_back(SightOf(head, processes, host_));
+        snapshots.push_back(SnapshotOf(head, processes, host_));
         beats += head.beats;
       } catch (const Error&) {
         continue;  // being made
@@ -145,67 +145,69 @@ class Supervisor {
       beats_ = beats;
       silent_since_ = now;
     } else if (now - silent_since_ > options_.limits.floor / 2) {
-      const FlightStory story = ReadFlight(flight_);
-      for (RankSight& sight : sights) {
-        const RankRecord* record = story.Find(sight.rank);
-        sight.waiting =
-            record != nullptr && !story.waits_for[static_cast<std::size_t>(record - story.ranks.data())].empty();
+      const FlightReport report = ReadFlight(flight_);
+      for (RankSnapshot& snapshot : snapshots) {
+        const RankRecord* record = report.Find(snapshot.rank);
+        snapshot.waiting =
+            record != nullptr && !report.waits_for[static_cast<std::size_t>(record - report.ranks.data())].empty();
       }
     }
-    return sights;
+    return snapshots;
   }
 
   // `processes`: those looked at already, since thread ranks share one.
-  static RankSight SightOf(const RankRecord& head, std::map<int, RankSight>& processes, const std::string& host) {
+  static RankSnapshot SnapshotOf(const RankRecord& head, std::map<int, RankSnapshot>& processes,
+                                 const std::string& host) {
     const auto [place, is_new] = processes.try_emplace(head.pid);
-    RankSight& process = place->second;
+    RankSnapshot& process = place->second;
     const bool here = ProcessStart(head.pid) == head.process_start;
     if (is_new && here) {
       for (const int thread : ThreadsOf(head.pid)) {
-        const ThreadLook look = LookAtThread(head.pid, thread);
-        process.process_cpu_seconds += look.cpu_seconds;
-        process.process_on_disk = process.process_on_disk || look.state == 'D';
+        const ThreadProbe probe = ProbeThread(head.pid, thread);
+        process.process_cpu_seconds += probe.cpu_seconds;
+        process.process_on_disk = process.process_on_disk || probe.state == 'D';
       }
       process.bytes_moved = BytesMoved(head.pid);
     }
-    RankSight sight = process;
-    const ThreadLook look = here ? LookAtThread(head.pid, head.thread) : ThreadLook{};
-    sight.rank = head.rank;
-    sight.beats = head.beats;
-    sight.steady = head.steady;
-    sight.step = head.step;
-    sight.steps_before = head.first_step > 0 ? head.step - head.first_step : 0;
-    sight.phase = head.phase;
-    sight.state = !here && head.end == LedgerEnd::kRunning && head.host == host ? 'X' : look.state;
-    sight.cpu_seconds = look.cpu_seconds;
-    return sight;
+    RankSnapshot snapshot = process;
+    const ThreadProbe probe = here ? ProbeThread(head.pid, head.thread) : ThreadProbe{};
+    snapshot.rank = head.rank;
+    snapshot.beats = head.beats;
+    snapshot.steady = head.steady;
+    snapshot.step = head.step;
+    snapshot.steps_before = head.first_step > 0 ? head.step - head.first_step : 0;
+    snapshot.phase = head.phase;
+    snapshot.state = !here && head.end == LedgerEnd::kRunning && head.host == host ? 'X' : probe.state;
+    snapshot.cpu_seconds = probe.cpu_seconds;
+    return snapshot;
   }
 
-  int EndStalled(JobProcess& job, const Alarm& alarm, const std::vector<RankSight>& sights) {
-    const FlightStory story = ReadFlight(flight_);
-    const std::string kind = NameStall(story, alarm, sights);
+  int EndStalled(JobProcess& job, const Alarm& alarm, const std::vector<RankSnapshot>& snapshots) {
+    const FlightReport report = ReadFlight(flight_);
+    const std::string kind = NameStall(report, alarm, snapshots);
     Say(fmt::format("no rank has moved for {:.1f} s (limit {:.1f} s): {}", alarm.seconds, alarm.limit, kind));
-    Say(story.headline);
+    Say(report.headline);
     std::set<int> processes;
-    for (const RankRecord& record : story.ranks) {
+    for (const RankRecord& record : report.ranks) {
       if (processes.size() < kMostStacks && ProcessStart(record.pid) == record.process_start &&
           processes.insert(record.pid).second) {
         CollectStacks(record.pid, fmt::format("{}/stacks-{}.txt", flight_, record.pid), kStackSeconds);
       }
     }
     // Ranks that stand still answer no request; only a launcher has something to do before it ends.
-    job.End(job.HoldsAll(story.ranks) ? 0 : options_.grace_seconds, story.ranks);
+    job.End(job.HoldsAll(report.ranks) ? 0 : options_.grace_seconds, report.ranks);
     // Should it have been honest work after all, the next start has time for it.
     limits_.patience *= alarm.kind == Stillness::kBusy ? kMorePatience : 1;
-    Bury({.step = story.step(), .cause = kind}, story);
+    Bury({.step = report.step(), .cause = kind}, report);
     return asked_to_stop_ ? kFailed : -1;
   }
 
   // "rank 1 is stopped (SIGSTOP) in phase 'forward', in no collective"
-  static std::string NameStall(const FlightStory& story, const Alarm& alarm, const std::vector<RankSight>& sights) {
+  static std::string NameStall(const FlightReport& report, const Alarm& alarm,
+                               const std::vector<RankSnapshot>& snapshots) {
     std::size_t place = 0;
-    for (std::size_t i = 0; i < sights.size(); ++i) {
-      const bool suspected = !story.suspects.empty() && sights[i].rank == story.suspects.front();
+    for (std::size_t i = 0; i < snapshots.size(); ++i) {
+      const bool suspected = !report.suspects.empty() && snapshots[i].rank == report.suspects.front();
       // Dead and stopped ranks before the one that others wait for.
       const Stillness now = std::min(alarm.by_rank[i], Stillness::kIdle);
       const Stillness before = std::min(alarm.by_rank[place], Stillness::kIdle);
@@ -217,20 +219,20 @@ class Supervisor {
     const bool spins = alarm.cpu_share[place] > 0.05;
     const char* how = alarm.by_rank[place] == Stillness::kDead      ? "is dead"
                       : alarm.by_rank[place] == Stillness::kStopped ? "is stopped (SIGSTOP)"
-                      : story.deadlock                              ? "waits in a ring of ranks"
+                      : report.deadlock                             ? "waits in a ring of ranks"
                       : spins                                       ? "spins"
                                                                     : "does nothing";
-    const RankRecord* record = story.Find(sights[place].rank);
-    return fmt::format("rank {} {} in phase '{}', {}", sights[place].rank, how, sights[place].phase,
+    const RankRecord* record = report.Find(snapshots[place].rank);
+    return fmt::format("rank {} {} in phase '{}', {}", snapshots[place].rank, how, snapshots[place].phase,
                        record == nullptr ? "its ledger cannot be read" : DescribePlace(*record));
   }
 
   int EndOf(JobProcess& job) {
-    const FlightStory story = ReadFlight(flight_);
-    job.End(0, story.ranks);  // ranks that outlived their launcher
+    const FlightReport report = ReadFlight(flight_);
+    job.End(0, report.ranks);  // ranks that outlived their launcher
     const int status = job.status();
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    const bool whole = std::all_of(story.ranks.begin(), story.ranks.end(), [](const RankRecord& record) {
+    const bool whole = std::all_of(report.ranks.begin(), report.ranks.end(), [](const RankRecord& record) {
       return record.end == LedgerEnd::kFinished || record.end == LedgerEnd::kStopped;
     });
     if (((code == 0 || code == kStopped) && whole) || code == kBadInput) {
@@ -242,21 +244,21 @@ class Supervisor {
     std::string cause = code < 0
                             ? fmt::format("killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)))
                             : fmt::format("exit code {}{}", code, code == 0 ? " before the end of the run" : "");
-    for (const RankRecord& record : story.ranks) {
-      if (record.end == LedgerEnd::kFailed && record.rank == story.suspects.front()) {
+    for (const RankRecord& record : report.ranks) {
+      if (record.end == LedgerEnd::kFailed && record.rank == report.suspects.front()) {
         cause = fmt::format("rank {}: {}", record.rank, record.message);
       }
     }
-    Say(fmt::format("the job died at step {}: {}", story.step(), cause));
-    if (!story.ranks.empty()) {
-      Say(story.headline);
+    Say(fmt::format("the job died at step {}: {}", report.step(), cause));
+    if (!report.ranks.empty()) {
+      Say(report.headline);
     }
-    Bury({.step = story.step(), .cause = cause}, story);
+    Bury({.step = report.step(), .cause = cause}, report);
     return -1;
   }
 
   // Moves what the dead job left to a folder of its own.
-  void Bury(const Death& death, const FlightStory& story) {
+  void Bury(const Death& death, const FlightReport& report) {
     death_ = death;
     std::string grave;
     for (int number = 1; grave.empty() || fs::exists(grave); ++number) {
@@ -270,7 +272,7 @@ class Supervisor {
         fs::rename(entry.path(), grave + "/" + name, ignored);
       }
     }
-    ReplaceFile(grave + "/story.txt", fmt::format("step {}\n{}\n{}\n", death.step, death.cause, story.headline));
+    ReplaceFile(grave + "/report.txt", fmt::format("step {}\n{}\n{}\n", death.step, death.cause, report.headline));
     Say(fmt::format("records: trireme diagnose {}", grave));
   }
 
@@ -296,7 +298,7 @@ class Supervisor {
   std::string host_ = HostName();
   std::uint64_t beats_ = 0;
   double silent_since_ = 0;
-  double next_straggler_look_ = 0;
+  double next_straggler_check_ = 0;
   StragglerWatch stragglers_;
   bool asked_to_stop_ = false;
 };

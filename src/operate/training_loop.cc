@@ -317,7 +317,7 @@ class Loop {
               rollbacks_, where);
     } else {
       for (const std::string& spike :
-           {losses_.Look(result.step, result.loss), norms_.Look(result.step, result.gradient_norm)}) {
+           {losses_.Check(result.step, result.loss), norms_.Check(result.step, result.gradient_norm)}) {
         if (!spike.empty()) {
           watcher_.Note(spike);
         }

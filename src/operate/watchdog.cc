@@ -21,30 +21,30 @@ bool TakesItsTime(const std::string& phase) {
 
 }  // namespace
 
-Stillness Watchdog::KindOf(const Rank& rank, const RankSight& sight, double now) const {
-  if (sight.state == 'X' || sight.state == 'Z') {
+Stillness Watchdog::KindOf(const Rank& rank, const RankSnapshot& snapshot, double now) const {
+  if (snapshot.state == 'X' || snapshot.state == 'Z') {
     return Stillness::kDead;
   }
-  if (sight.state == 'T') {
+  if (snapshot.state == 'T') {
     return Stillness::kStopped;
   }
   const bool moves = rank.moved > rank.since && now - rank.moved <= limits_.floor;
-  if (moves || sight.process_on_disk || sight.state == 0 || sight.state == 't') {
+  if (moves || snapshot.process_on_disk || snapshot.state == 0 || snapshot.state == 't') {
     return Stillness::kMoving;
   }
-  const double cpu = sight.process_cpu_seconds - rank.at_beat.process_cpu_seconds;
+  const double cpu = snapshot.process_cpu_seconds - rank.at_beat.process_cpu_seconds;
   return cpu > kWorking * (now - rank.since) ? Stillness::kBusy : Stillness::kIdle;
 }
 
-double Watchdog::Limit(Stillness kind, const RankSight& sight) const {
-  const std::string& phase = sight.phase;
+double Watchdog::Limit(Stillness kind, const RankSnapshot& snapshot) const {
+  const std::string& phase = snapshot.phase;
   if (kind <= Stillness::kStopped) {
     return kind == Stillness::kDead ? std::max(limits_.floor, kLauncherSeconds) : limits_.floor;
   }
   const auto seen = longest_.find(phase);
   const double learned = std::max(limits_.floor, limits_.factor * (seen == longest_.end() ? 0 : seen->second));
   // No part of the work before the first step is told: drawing weights, meeting other ranks.
-  const bool told = sight.steady && phase != "start" && phase != "end";
+  const bool told = snapshot.steady && phase != "start" && phase != "end";
   if (kind == Stillness::kBusy && told) {
     return std::max(learned, limits_.floor * (seen == longest_.end() || steps_ < kStepsToLearn ? limits_.patience : 1));
   }
@@ -55,28 +55,28 @@ double Watchdog::Limit(Stillness kind, const RankSight& sight) const {
   return kind == Stillness::kIdle || known ? learned : std::max(learned, limits_.unlearned);
 }
 
-std::optional<Alarm> Watchdog::Look(double now, const std::vector<RankSight>& sights) {
-  bool life = sights.empty() || last_life_ < 0;
-  for (const RankSight& sight : sights) {
-    const auto [place, is_new] = ranks_.try_emplace(sight.rank);
+std::optional<Alarm> Watchdog::Check(double now, const std::vector<RankSnapshot>& snapshots) {
+  bool life = snapshots.empty() || last_life_ < 0;
+  for (const RankSnapshot& snapshot : snapshots) {
+    const auto [place, is_new] = ranks_.try_emplace(snapshot.rank);
     Rank& rank = place->second;
-    if (is_new || rank.beats != sight.beats) {
+    if (is_new || rank.beats != snapshot.beats) {
       if (!is_new) {
         double& longest = longest_[rank.phase];
         longest = std::max(longest, now - rank.since);
       }
-      rank = {.beats = sight.beats,
-              .phase = sight.phase,
+      rank = {.beats = snapshot.beats,
+              .phase = snapshot.phase,
               .since = now,
-              .at_beat = sight,
-              .bytes_moved = sight.bytes_moved,
+              .at_beat = snapshot,
+              .bytes_moved = snapshot.bytes_moved,
               .moved = now};
       life = true;
-    } else if (rank.bytes_moved != sight.bytes_moved) {
-      rank.bytes_moved = sight.bytes_moved;
+    } else if (rank.bytes_moved != snapshot.bytes_moved) {
+      rank.bytes_moved = snapshot.bytes_moved;
       rank.moved = now;
     }
-    steps_ = std::max(steps_, sight.steps_before);
+    steps_ = std::max(steps_, snapshot.steps_before);
   }
   if (life) {
     last_life_ = now;
@@ -84,18 +84,19 @@ std::optional<Alarm> Watchdog::Look(double now, const std::vector<RankSight>& si
   }
   // The whole run stands still. It may go on as long as the rank with the most patience due; ranks that wait for others
   // have no say unless all wait.
-  const bool all_wait = std::all_of(sights.begin(), sights.end(), [](const RankSight& sight) { return sight.waiting; });
+  const bool all_wait =
+      std::all_of(snapshots.begin(), snapshots.end(), [](const RankSnapshot& snapshot) { return snapshot.waiting; });
   Alarm alarm{.kind = Stillness::kStopped, .seconds = now - last_life_, .limit = 0};
   Stillness strongest = Stillness::kMoving;
-  for (const RankSight& sight : sights) {
-    const Stillness kind = KindOf(ranks_[sight.rank], sight, now);
-    const Rank& rank = ranks_[sight.rank];
+  for (const RankSnapshot& snapshot : snapshots) {
+    const Stillness kind = KindOf(ranks_[snapshot.rank], snapshot, now);
+    const Rank& rank = ranks_[snapshot.rank];
     alarm.by_rank.push_back(kind);
-    alarm.cpu_share.push_back((sight.cpu_seconds - rank.at_beat.cpu_seconds) / std::max(now - rank.since, 1e-9));
+    alarm.cpu_share.push_back((snapshot.cpu_seconds - rank.at_beat.cpu_seconds) / std::max(now - rank.since, 1e-9));
     strongest = std::min(strongest, kind);
-    if (!sight.waiting || all_wait) {
+    if (!snapshot.waiting || all_wait) {
       alarm.kind = std::max(alarm.kind, kind);
-      alarm.limit = std::max(alarm.limit, Limit(all_wait ? std::min(kind, Stillness::kIdle) : kind, sight));
+      alarm.limit = std::max(alarm.limit, Limit(all_wait ? std::min(kind, Stillness::kIdle) : kind, snapshot));
     }
   }
   // A dead or stopped rank explains why others wait, however busily they do it.

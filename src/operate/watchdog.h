@@ -11,7 +11,7 @@
 
 namespace trireme {
 
-struct RankSight {
+struct RankSnapshot {
   int rank = 0;
   std::uint64_t beats = 0;
   std::int64_t step = 0;
@@ -42,7 +42,7 @@ struct Alarm {
   Stillness kind = Stillness::kIdle;
   double seconds = 0;  // since the last sign of life of any rank
   double limit = 0;
-  std::vector<Stillness> by_rank;  // in the order of the sights
+  std::vector<Stillness> by_rank;  // in the order of the snapshots
   std::vector<double> cpu_share;   // likewise: of a core that the rank's thread has used since its last beat
 };
 
@@ -51,19 +51,19 @@ class Watchdog {
   explicit Watchdog(const WatchLimits& limits) : limits_(limits) {}
 
   // `now` in seconds of any clock that only goes forward. Call it several times a second.
-  std::optional<Alarm> Look(double now, const std::vector<RankSight>& sights);
+  std::optional<Alarm> Check(double now, const std::vector<RankSnapshot>& snapshots);
 
  private:
   struct Rank {
     std::uint64_t beats = 0;
     std::string phase;
     double since = 0;  // its last beat
-    RankSight at_beat;
+    RankSnapshot at_beat;
     std::int64_t bytes_moved = 0;
     double moved = 0;  // when they last changed
   };
-  Stillness KindOf(const Rank& rank, const RankSight& sight, double now) const;
-  double Limit(Stillness kind, const RankSight& sight) const;
+  Stillness KindOf(const Rank& rank, const RankSnapshot& snapshot, double now) const;
+  double Limit(Stillness kind, const RankSnapshot& snapshot) const;
 
   WatchLimits limits_;
   std::map<int, Rank> ranks_;

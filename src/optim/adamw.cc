@@ -102,25 +102,26 @@ void AdamW::Step(float learning_rate, float gradient_scale, std::int64_t step) {
     return;
   }
   // By slot: when the state of its piece has come, and when it is in host memory again.
-  std::array<Moment, 2> come;
-  std::array<Moment, 2> gone;
-  gone.fill(device_.Now());
+  std::array<Event, 2> come;
+  std::array<Event, 2> gone;
+  gone.fill(device_.RecordEvent());
   const auto fetch = [&](std::size_t i) {
     if (i < pieces_.size()) {
       const Piece& piece = pieces_[i];
-      come[i % 2] = device_.Beside(kFromHostLane, gone[i % 2], [this, &piece] { Move(piece.passing, piece.home); });
+      come[i % 2] = device_.OnStream(kFromHostStream, gone[i % 2], [this, &piece] { Move(piece.passing, piece.home); });
     }
   };
   fetch(0);
   for (std::size_t i = 0; i < pieces_.size(); ++i) {
     fetch(i + 1);
     const Piece& piece = pieces_[i];
-    device_.StartAfter(come[i % 2]);
+    device_.StreamWait(come[i % 2]);
     ops_.AdamW(piece.ranges, args);
-    gone[i % 2] = device_.Beside(kToHostLane, device_.Now(), [this, &piece] { Move(piece.home, piece.passing); });
+    gone[i % 2] =
+        device_.OnStream(kToHostStream, device_.RecordEvent(), [this, &piece] { Move(piece.home, piece.passing); });
   }
-  for (const Moment& moment : gone) {
-    device_.StartAfter(moment);
+  for (const Event& event : gone) {
+    device_.StreamWait(event);
   }
 }
 

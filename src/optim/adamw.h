@@ -5,7 +5,7 @@
 //
 // The state (moments, lower halves) lies on the device or in the host's memory, and so may the weights. From there an
 // update has them pass through the device in pieces: while one is updated the next one comes and the last one goes, in
-// lanes of their own.
+// streams of their own.
 #pragma once
 
 #include <array>

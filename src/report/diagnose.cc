@@ -79,69 +79,69 @@ std::string TimelineRow(const RankRecord& record, std::int64_t from, std::int64_
   return row;
 }
 
-std::string TimelineText(const FlightStory& story) {
+std::string TimelineText(const FlightReport& report) {
   constexpr std::int64_t kLeast = 1'000'000;
   constexpr std::size_t kMostRows = 64;
   std::int64_t until = 0;
   std::int64_t from = INT64_MAX;
-  for (const RankRecord& record : story.ranks) {
+  for (const RankRecord& record : report.ranks) {
     until = std::max({until, record.heartbeat_ns, record.end_ns});
   }
   // Twice the silence of the rank that fell silent first, so that it shows beside what came before.
-  for (const RankRecord& record : story.ranks) {
+  for (const RankRecord& record : report.ranks) {
     from = std::min(from, until - 2 * (until - record.heartbeat_ns));
     from = std::min(from, until - 2 * (until - record.phase_ns));
   }
   from = std::min(from, until - kLeast);
   std::string text =
       fmt::format("timeline, {} to {} (# between collectives, . inside one):\n", ClockTime(from), ClockTime(until));
-  for (std::size_t i = 0; i < std::min(story.ranks.size(), kMostRows); ++i) {
-    text += fmt::format("  rank {:<5} |{}|\n", story.ranks[i].rank, TimelineRow(story.ranks[i], from, until));
+  for (std::size_t i = 0; i < std::min(report.ranks.size(), kMostRows); ++i) {
+    text += fmt::format("  rank {:<5} |{}|\n", report.ranks[i].rank, TimelineRow(report.ranks[i], from, until));
   }
   return text;
 }
 
-std::string RankLines(const FlightStory& story) {
+std::string RankLines(const FlightReport& report) {
   std::string text;
-  for (std::size_t i = 0; i < story.ranks.size(); ++i) {
-    const RankRecord& record = story.ranks[i];
+  for (std::size_t i = 0; i < report.ranks.size(); ++i) {
+    const RankRecord& record = report.ranks[i];
     text += fmt::format("  rank {:<5} step {}, phase '{}' since {}, {}", record.rank, record.step, record.phase,
                         ClockTime(record.phase_ns), DescribePlace(record));
     if (const LedgerCall* call = record.InCall()) {
       text += fmt::format(" since {}", ClockTime(call->started_ns));
     }
-    if (!story.waits_for[i].empty()) {
-      text += fmt::format(", waits for rank {}", JoinRanks(story.waits_for[i]));
+    if (!report.waits_for[i].empty()) {
+      text += fmt::format(", waits for rank {}", JoinRanks(report.waits_for[i]));
     }
     text += fmt::format("; {}\n", EndOf(record));
   }
   return text;
 }
 
-std::string GroupLines(const FlightStory& story) {
+std::string GroupLines(const FlightReport& report) {
   std::string text;
-  for (std::size_t i = 0; i < story.ranks.size(); ++i) {
+  for (std::size_t i = 0; i < report.ranks.size(); ++i) {
     std::string groups;
-    for (const LedgerGroup& group : story.ranks[i].groups) {
+    for (const LedgerGroup& group : report.ranks[i].groups) {
       groups += fmt::format("{}{} {}{}", groups.empty() ? "" : ", ", group.name, group.started,
                             group.ended < group.started ? " (in it)" : "");
     }
-    text += fmt::format("  rank {:<5} {}\n", story.ranks[i].rank, groups.empty() ? "none" : groups);
+    text += fmt::format("  rank {:<5} {}\n", report.ranks[i].rank, groups.empty() ? "none" : groups);
   }
   return text;
 }
 
-std::string LatenessLines(const FlightStory& story) {
+std::string LatenessLines(const FlightReport& report) {
   constexpr double kLeastShare = 0.05;
   std::string text;
-  for (const Straggler& each : FindStragglers(story.ranks, kLeastShare)) {
+  for (const Straggler& each : FindStragglers(report.ranks, kLeastShare)) {
     text += "  " + each.text + "\n";
   }
   return text;
 }
 
-Json ToJson(const FlightStory& story, std::size_t place) {
-  const RankRecord& record = story.ranks[place];
+Json ToJson(const FlightReport& report, std::size_t place) {
+  const RankRecord& record = report.ranks[place];
   static constexpr const char* kEnds[] = {"running", "finished", "stopped", "failed"};
   Json rank = {{"rank", record.rank},
                {"step", record.step},
@@ -152,7 +152,7 @@ Json ToJson(const FlightStory& story, std::size_t place) {
                {"process", record.pid},
                {"process_gone", IsGone(record)},
                {"host", record.host},
-               {"waits_for", story.waits_for[place]},
+               {"waits_for", report.waits_for[place]},
                {"torn_records", record.torn}};
   if (!record.message.empty()) {
     rank["message"] = record.message;
@@ -170,18 +170,18 @@ Json ToJson(const FlightStory& story, std::size_t place) {
   return rank;
 }
 
-std::string JsonOf(const FlightStory& story, const std::string& folder, const std::vector<std::string>& deaths) {
+std::string JsonOf(const FlightReport& report, const std::string& folder, const std::vector<std::string>& deaths) {
   Json json = {{"folder", folder},
-               {"headline", story.headline},
-               {"step", story.step()},
-               {"suspects", story.suspects},
-               {"deadlock", story.deadlock},
-               {"missing", story.missing},
-               {"unreadable", story.unreadable},
+               {"headline", report.headline},
+               {"step", report.step()},
+               {"suspects", report.suspects},
+               {"deadlock", report.deadlock},
+               {"missing", report.missing},
+               {"unreadable", report.unreadable},
                {"earlier_deaths", deaths},
                {"ranks", Json::array()}};
-  for (std::size_t i = 0; i < story.ranks.size(); ++i) {
-    json["ranks"].push_back(ToJson(story, i));
+  for (std::size_t i = 0; i < report.ranks.size(); ++i) {
+    json["ranks"].push_back(ToJson(report, i));
   }
   // Names in the files may hold bytes that are no UTF-8.
   return json.dump(2, ' ', false, Json::error_handler_t::replace);
@@ -191,30 +191,30 @@ std::string JsonOf(const FlightStory& story, const std::string& folder, const st
 
 Diagnosis Diagnose(const std::string& path) {
   const std::string folder = FolderWithLedgers(path);
-  const FlightStory story = ReadFlight(folder);
+  const FlightReport report = ReadFlight(folder);
   const std::vector<std::string> deaths = EarlierDeaths(folder);
   Diagnosis result;
-  result.status = std::all_of(story.ranks.begin(), story.ranks.end(),
+  result.status = std::all_of(report.ranks.begin(), report.ranks.end(),
                               [](const RankRecord& record) {
                                 return record.end == LedgerEnd::kFinished || record.end == LedgerEnd::kStopped;
                               }) &&
-                          story.missing.empty() && !story.ranks.empty()
+                          report.missing.empty() && !report.ranks.empty()
                       ? 0
                       : 1;
-  result.json = JsonOf(story, folder, deaths);
-  result.text = story.headline + "\n";
-  for (const std::string& why : story.unreadable) {
+  result.json = JsonOf(report, folder, deaths);
+  result.text = report.headline + "\n";
+  for (const std::string& why : report.unreadable) {
     result.text += "not read: " + why + "\n";
   }
-  if (!story.missing.empty()) {
-    result.text += fmt::format("no ledger of rank {}\n", JoinRanks(story.missing));
+  if (!report.missing.empty()) {
+    result.text += fmt::format("no ledger of rank {}\n", JoinRanks(report.missing));
   }
-  if (!story.ranks.empty()) {
-    result.text += "\nwhere each rank was:\n" + RankLines(story);
-    result.text += "\nlast collective begun, by group:\n" + GroupLines(story);
-    const std::string late = LatenessLines(story);
+  if (!report.ranks.empty()) {
+    result.text += "\nwhere each rank was:\n" + RankLines(report);
+    result.text += "\nlast collective begun, by group:\n" + GroupLines(report);
+    const std::string late = LatenessLines(report);
     result.text += late.empty() ? "" : "\nstragglers:\n" + late;
-    result.text += "\n" + TimelineText(story);
+    result.text += "\n" + TimelineText(report);
   }
   for (const std::string& death : deaths) {
     result.text += fmt::format("an earlier death: trireme diagnose {}\n", death);

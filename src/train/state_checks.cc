@@ -66,7 +66,7 @@ Digest ZeroShard::DigestOfCopies() {
 // Gradients may be reduced already: what is done to others than these, nobody would see.
 Tensor ZeroShard::SeenGradient() {
   for (const BucketState& bucket : buckets_) {
-    device_.StartAfter(bucket.done);
+    device_.StreamWait(bucket.done);
   }
   return counted_.empty() ? copied_.front() : counted_.front();
 }

@@ -140,7 +140,7 @@ class Trainer {
   int NextMicroBatches() const;
   void Mark(std::string_view phase);
   // Whether all steps of as many micro batches start the same operations on the device: dropout changes them,
-  // whoever asked to be called in each phase must be, and weights that come from the host do so in another lane.
+  // whoever asked to be called in each phase must be, and weights that come from the host do so in another stream.
   bool StepsAreAlike() const;
   // What of such a step can be recorded when several ranks meet in it.
   PipelineRunner::Repeats Repeated(int micro_batches) const;

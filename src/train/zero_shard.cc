@@ -134,22 +134,23 @@ void ZeroShard::Gather(const ParameterUse& use) {
   });
 }
 
-Moment ZeroShard::StartGather(std::size_t bucket, const Tensor& present) {
+Event ZeroShard::StartGather(std::size_t bucket, const Tensor& present) {
   const Tensor& weights = buckets_[bucket].weights;
   if (!options_.optimizer.host_weights) {
     return AlongData([&] { comms_.data().AllGather(weights, present); });
   }
   const OwnedRange owned = Owned(plan_.buckets[bucket]);
   const Tensor part = present.Range(owned.first, owned.count());
-  Moment come = device_.Beside(kFromHostLane, device_.Now(), [this, part, weights] { ops_.Copy(part, weights); });
+  Event come =
+      device_.OnStream(kFromHostStream, device_.RecordEvent(), [this, part, weights] { ops_.Copy(part, weights); });
   if (part.count() == present.count()) {
     return come;
   }
-  return device_.Beside(comms_.data().lane(), come, [&] { comms_.data().AllGather(part, present); });
+  return device_.OnStream(comms_.data().stream(), come, [&] { comms_.data().AllGather(part, present); });
 }
 
-Moment ZeroShard::AlongData(const std::function<void()>& work) {
-  return device_.Beside(comms_.data().lane(), device_.Now(), work);
+Event ZeroShard::AlongData(const std::function<void()>& work) {
+  return device_.OnStream(comms_.data().stream(), device_.RecordEvent(), work);
 }
 
 void ZeroShard::Release(const ParameterUse& use) {
@@ -176,7 +177,7 @@ Tensor ZeroShard::Get(int row) {
   const Tensor& memory = gathers() ? bucket.present : bucket.weights;
   assert(memory.given());
   if (!bucket.awaited) {
-    device_.StartAfter(bucket.gathered);
+    device_.StreamWait(bucket.gathered);
     bucket.awaited = true;
   }
   return memory.Range(entry->offset, entry->count).Reshaped(entry->shape);
@@ -198,7 +199,7 @@ void ZeroShard::Open(const ParameterUse& use) {
 
 void ZeroShard::ClearStaging(std::size_t bucket) {
   if (!buckets_[bucket].staged) {
-    device_.StartAfter((plan_.buckets[bucket].tied ? tied_staging_ : staging_).free);
+    device_.StreamWait((plan_.buckets[bucket].tied ? tied_staging_ : staging_).free);
     ClearAllButMatrices(bucket, buckets_[bucket].staging);
     buckets_[bucket].staged = true;
   }
@@ -288,7 +289,7 @@ void ZeroShard::FinishGradients() {
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     const Bucket& bucket = plan_.buckets[i];
     const OwnedRange owned = Owned(bucket);
-    device_.StartAfter(buckets_[i].done);
+    device_.StreamWait(buckets_[i].done);
     buckets_[i].done = nullptr;
     const Tensor gradient =
         options_.zero == 1 ? buckets_[i].gradient.Range(owned.first, owned.count()) : buckets_[i].gradient;

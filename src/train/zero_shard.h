@@ -9,9 +9,9 @@
 // Weights that layout.offload = full keeps in host memory (stages 0 and 3) come to the device when used: the whole
 // bucket, or the owned shard, which is then gathered.
 //
-// Where there are several data ranks, this happens in the device's collective lane, beside forward and backward: stages
-// 0 and 1 reduce a bucket as soon as its last micro batch has added to it; stages 2 and 3 reduce one module's gradients
-// while the next computes the gradient of its input; stage 3 gathers one module ahead.
+// Where there are several data ranks, this happens in the device's collective stream, beside forward and backward:
+// stages 0 and 1 reduce a bucket as soon as its last micro batch has added to it; stages 2 and 3 reduce one module's
+// gradients while the next computes the gradient of its input; stage 3 gathers one module ahead.
 //
 // Invariants: the gradients of one module are complete within one Open/Finish pair of a micro batch; after
 // FinishGradients the owned range holds the sum over micro batches, data ranks, both owners of a tied table and, for
@@ -95,17 +95,17 @@ class ZeroShard : public ParameterSource, public GradientSink {
     Tensor gradient;  // whole bucket; the owned shard under stages 2 and 3
     Tensor present;   // the gathered bucket while in use, where modules are gathered
     Tensor staging;   // where a micro batch's gradients are added under stages 2 and 3
-    Moment gathered;  // when `present` is there
+    Event gathered;   // when `present` is there
     bool awaited = true;
     bool staged = false;   // stages 2 and 3: whether staging is cleared for this micro batch
     bool reduced = false;  // stages 0 and 1: whether the reduction has started
     int users = 0;         // stages 0 and 1: pieces of work that have not finished their last micro batch
-    Moment done;           // when the last reduction is
+    Event done;            // when the last reduction is
   };
   // The buffer that gradients of one bucket at a time are added to under stages 2 and 3.
   struct Staging {
     Tensor memory;
-    Moment free;  // when the reduction that reads it is done
+    Event free;  // when the reduction that reads it is done
   };
 
   template <typename Visit>
@@ -116,9 +116,9 @@ class ZeroShard : public ParameterSource, public GradientSink {
   // Whether a module's weights are made present for each use.
   bool gathers() const { return options_.zero == 3 || options_.optimizer.host_weights; }
   // Starts to fill `present`, memory of the whole bucket.
-  Moment StartGather(std::size_t bucket, const Tensor& present);
-  // Does `work`, a movement along the data axis, in the lane that is the group's.
-  Moment AlongData(const std::function<void()>& work);
+  Event StartGather(std::size_t bucket, const Tensor& present);
+  // Does `work`, a movement along the data axis, in the stream that is the group's.
+  Event AlongData(const std::function<void()>& work);
   bool over_activations() const { return options_.activations != nullptr; }
   // Whether a bucket's gradients are cleared when they are opened, as those must that lie over activations: each
   // module's are opened once a step. A tied table's are opened twice, and no activation comes near them.

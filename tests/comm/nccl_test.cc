@@ -69,12 +69,12 @@ TEST(Nccl, CollectivesInALaneOfTheirOwnKeepTheirPlaceInTheOrder) {
     const DeviceArray<float> array(device, std::vector<float>(1 << 20, 0));
     for (int i = 1; i <= 20; ++i) {
       device.ops().Fill(array.tensor(), static_cast<float>(i));
-      const Moment done =
-          device.Beside(kCollectiveLane, device.Now(), [&] { context.world.AllReduce(array.tensor()); });
-      device.StartAfter(done);
+      const Event done =
+          device.OnStream(kCollectiveStream, device.RecordEvent(), [&] { context.world.AllReduce(array.tensor()); });
+      device.StreamWait(done);
       device.ops().Scale(array.tensor(), 2);
       EXPECT_EQ(array.Read().back(), static_cast<float>(2 * i));
-      EXPECT_TRUE(device.Reached(done));
+      EXPECT_TRUE(device.IsReached(done));
     }
   });
 }

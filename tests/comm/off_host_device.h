@@ -19,14 +19,14 @@ class OffHostDevice : public CpuDouble {
     CpuDouble::CopyFromHost(device, host, bytes);
   }
   // A point that counts as reached at once, since the CPU is never behind.
-  Moment Now() override {
-    ++moments;
-    return std::make_shared<int>(moments);
+  Event RecordEvent() override {
+    ++events;
+    return std::make_shared<int>(events);
   }
-  void StartAfter(const Moment& moment) override { waits += moment != nullptr ? 1 : 0; }
+  void StreamWait(const Event& event) override { waits += event != nullptr ? 1 : 0; }
 
   int copies = 0;
-  int moments = 0;
+  int events = 0;
   int waits = 0;
 };
 

@@ -53,7 +53,7 @@ TEST(CudaDevice, DeterministicModeGivesTheSameBitsTwice) {
   }
 }
 
-// What Device::AllocateHost promises: copies in lanes, operations, and copies to and from the host's other memory.
+// What Device::AllocateHost promises: copies in streams, operations, and copies to and from the host's other memory.
 TEST(CudaDevice, HostMemoryMadeForItIsReachedByAllMeans) {
   const auto device = MakeDevice({.kind = "cuda"});
   constexpr std::int64_t kCount = 100'003;
@@ -72,12 +72,12 @@ TEST(CudaDevice, HostMemoryMadeForItIsReachedByAllMeans) {
   EXPECT_EQ(read(host), std::vector<float>(kCount, 0));
   device->CopyFromHost(host.data, values.data(), host.bytes());
   EXPECT_EQ(read(host), values);
-  const Moment come = device->Beside(kFromHostLane, device->Now(), [&] { device->ops().Copy(inside, host); });
-  device->StartAfter(come);
+  const Event come = device->OnStream(kFromHostStream, device->RecordEvent(), [&] { device->ops().Copy(inside, host); });
+  device->StreamWait(come);
   EXPECT_EQ(read(inside), values);
   device->ops().Add(host, inside);  // a kernel that reads and writes it
-  const Moment gone = device->Beside(kToHostLane, device->Now(), [&] { device->ops().Copy(host, inside); });
-  device->StartAfter(gone);
+  const Event gone = device->OnStream(kToHostStream, device->RecordEvent(), [&] { device->ops().Copy(host, inside); });
+  device->StreamWait(gone);
   EXPECT_EQ(read(host), values);
   device->ops().Add(host, inside);
   device->Synchronize();

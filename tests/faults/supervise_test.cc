@@ -26,10 +26,10 @@ TEST(Supervisor, NamesASpinningRankEndsTheJobAndFinishesIt) {
   EXPECT_THAT(outcome.output, HasSubstr("rank 1 stopped first: in phase 'backward' of step 7"));
   EXPECT_EQ(run.Digest(), run.UntouchedDigest());
   const std::string grave = run.folder() + "/flight/death-001";
-  EXPECT_TRUE(std::filesystem::exists(grave + "/story.txt"));
-  const Outcome story = run.Program({"diagnose", grave});
-  EXPECT_EQ(story.code, 1);
-  EXPECT_THAT(story.output, HasSubstr("rank 1 stopped first: in phase 'backward' of step 7"));
+  EXPECT_TRUE(std::filesystem::exists(grave + "/report.txt"));
+  const Outcome report = run.Program({"diagnose", grave});
+  EXPECT_EQ(report.code, 1);
+  EXPECT_THAT(report.output, HasSubstr("rank 1 stopped first: in phase 'backward' of step 7"));
 }
 
 TEST(Supervisor, NamesARankThatNeverArrives) {

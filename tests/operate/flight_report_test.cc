@@ -37,34 +37,34 @@ RankRecord At(int rank, const std::string& group, std::int64_t done, bool in, in
   return record;
 }
 
-TEST(FlightStory, NamesTheRankThatOthersWaitFor) {
-  const FlightStory story =
-      MakeStory({At(0, "world", 4, true), At(1, "world", 4, true), At(2, "world", 4, false), At(3, "world", 4, true)});
-  EXPECT_THAT(story.suspects, ElementsAre(2));
-  EXPECT_FALSE(story.deadlock);
-  EXPECT_THAT(story.waits_for[0], ElementsAre(2));
-  EXPECT_THAT(story.headline, HasSubstr("rank 2 stopped first"));
-  EXPECT_THAT(story.headline, HasSubstr("'reduce' of step 5"));
-  EXPECT_THAT(story.headline, HasSubstr("rank 0, 1 and 3 wait"));
+TEST(FlightReport, NamesTheRankThatOthersWaitFor) {
+  const FlightReport report =
+      MakeReport({At(0, "world", 4, true), At(1, "world", 4, true), At(2, "world", 4, false), At(3, "world", 4, true)});
+  EXPECT_THAT(report.suspects, ElementsAre(2));
+  EXPECT_FALSE(report.deadlock);
+  EXPECT_THAT(report.waits_for[0], ElementsAre(2));
+  EXPECT_THAT(report.headline, HasSubstr("rank 2 stopped first"));
+  EXPECT_THAT(report.headline, HasSubstr("'reduce' of step 5"));
+  EXPECT_THAT(report.headline, HasSubstr("rank 0, 1 and 3 wait"));
 }
 
-TEST(FlightStory, FollowsWaitsThroughGroupsToTheirRoot) {
+TEST(FlightReport, FollowsWaitsThroughGroupsToTheirRoot) {
   // 0 and 1 share a tensor group, 0 and 2 a data group: 1 waits for 0, which waits for 2, which computes.
-  const FlightStory story =
-      MakeStory({At(0, "data", 2, true), At(1, "tensor", 3, true), At(2, "data", 2, false), At(3, "data", 1, false)});
-  EXPECT_THAT(story.waits_for[0], ElementsAre(2));
-  EXPECT_THAT(story.waits_for[1], ElementsAre(0));
-  EXPECT_THAT(story.suspects, ElementsAre(2));
+  const FlightReport report =
+      MakeReport({At(0, "data", 2, true), At(1, "tensor", 3, true), At(2, "data", 2, false), At(3, "data", 1, false)});
+  EXPECT_THAT(report.waits_for[0], ElementsAre(2));
+  EXPECT_THAT(report.waits_for[1], ElementsAre(0));
+  EXPECT_THAT(report.suspects, ElementsAre(2));
 }
 
-TEST(FlightStory, ARingOfWaitsIsADeadlock) {
-  const FlightStory story =
-      MakeStory({At(0, "tensor", 2, true), At(1, "data", 2, true), At(2, "data", 2, true), At(3, "tensor", 2, true)});
-  EXPECT_TRUE(story.deadlock);
-  EXPECT_THAT(story.suspects, ElementsAre(0, 1, 2, 3));
+TEST(FlightReport, ARingOfWaitsIsADeadlock) {
+  const FlightReport report =
+      MakeReport({At(0, "tensor", 2, true), At(1, "data", 2, true), At(2, "data", 2, true), At(3, "tensor", 2, true)});
+  EXPECT_TRUE(report.deadlock);
+  EXPECT_THAT(report.suspects, ElementsAre(0, 1, 2, 3));
 }
 
-TEST(FlightStory, TheFirstFailureIsTheCauseAndEchoesAreNot) {
+TEST(FlightReport, TheFirstFailureIsTheCauseAndEchoesAreNot) {
   RankRecord first = At(1, "world", 2, false);
   first.end = LedgerEnd::kFailed;
   first.end_ns = 900;
@@ -73,13 +73,13 @@ TEST(FlightStory, TheFirstFailureIsTheCauseAndEchoesAreNot) {
   echo.end = LedgerEnd::kFailed;
   echo.end_ns = 800;  // clocks of two machines
   echo.message = "rank 1: out of luck";
-  const FlightStory story = MakeStory({echo, first});
-  EXPECT_THAT(story.suspects, ElementsAre(1));
-  EXPECT_THAT(story.headline, HasSubstr("rank 1 failed first"));
-  EXPECT_THAT(story.missing, ElementsAre(2, 3));
+  const FlightReport report = MakeReport({echo, first});
+  EXPECT_THAT(report.suspects, ElementsAre(1));
+  EXPECT_THAT(report.headline, HasSubstr("rank 1 failed first"));
+  EXPECT_THAT(report.missing, ElementsAre(2, 3));
 }
 
-TEST(FlightStory, ReceiversWaitForTheirSender) {
+TEST(FlightReport, ReceiversWaitForTheirSender) {
   RankRecord receiver = At(2, "pipeline", 0, true, 2);
   receiver.calls.back().call = {.kind = CollectiveKind::kReceive, .count = 8, .peer = 0, .tag = 4};
   std::vector<RankRecord> ranks = {receiver};
@@ -88,9 +88,9 @@ TEST(FlightStory, ReceiversWaitForTheirSender) {
       ranks.push_back(At(rank, "world", 1, false, 2));
     }
   }
-  const FlightStory story = MakeStory(ranks);
+  const FlightReport report = MakeReport(ranks);
   const std::vector<int> members = GroupMembers(receiver.layout, "pipeline", 2);
-  EXPECT_THAT(story.waits_for[2], ElementsAre(members[0]));
+  EXPECT_THAT(report.waits_for[2], ElementsAre(members[0]));
 }
 
 // Ranks 0 and 1 of a tensor group meet `meetings` times, a millisecond apart; `late(i)` milliseconds are those of rank
@@ -136,9 +136,9 @@ TEST(Stragglers, ThatCostNothingAndThoseOfOtherGroupsAreNotNamed) {
   EXPECT_TRUE(FindStragglers(Pair(200, "world", [](int) { return 0.3; }), 0.1).empty());
 }
 
-TEST(FlightStory, DiagnoseTellsItInWordsAndRefusesAnEmptyFolder) {
+TEST(FlightReport, DiagnoseTellsItInWordsAndRefusesAnEmptyFolder) {
   const std::string folder =
-      (std::filesystem::temp_directory_path() / fmt::format("trireme-story-{}", getpid())).string();
+      (std::filesystem::temp_directory_path() / fmt::format("trireme-report-{}", getpid())).string();
   EXPECT_THROW(Diagnose(folder), Error);
   ParallelLayout layout;
   layout.data = 2;

@@ -112,7 +112,7 @@ class Watcher {
       return {};
     }
     next_ = run.now() + 1;
-    return watch_.Look(run.now(), run.step(), run.Records());
+    return watch_.Check(run.now(), run.step(), run.Records());
   }
 
  private:
@@ -186,7 +186,7 @@ TEST(StragglerWatch, ForgetsARankThatWasSlowForAWhile) {
   while (run.step() < 200) {
     run.Step({.rank = 1, .factor = run.step() >= 100 && run.step() < 125 ? 1.5 : 1.0});
     found += static_cast<int>(FindStragglers(run.Records(), 0.1).size());
-    EXPECT_TRUE(watch.Look(run.now(), run.step(), run.Records()).empty()) << run.step();
+    EXPECT_TRUE(watch.Check(run.now(), run.step(), run.Records()).empty()) << run.step();
   }
   EXPECT_GT(found, 0);
 }
@@ -197,7 +197,7 @@ TEST(StragglerWatch, NamesARankOnce) {
   int named = 0;
   while (run.step() < 200) {
     run.Step({.rank = 1, .factor = 1.5});
-    named += static_cast<int>(watch.Look(run.now(), run.step(), run.Records()).size());
+    named += static_cast<int>(watch.Check(run.now(), run.step(), run.Records()).size());
   }
   EXPECT_EQ(named, 1);
 }

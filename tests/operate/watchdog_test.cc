@@ -9,26 +9,26 @@ namespace {
 struct PlayedRun {
   explicit PlayedRun(const WatchLimits& limits = {}) : dog(limits) {
     for (int rank = 0; rank < 2; ++rank) {
-      sights.push_back({.rank = rank, .phase = "start", .state = 'R'});
+      snapshots.push_back({.rank = rank, .phase = "start", .state = 'R'});
     }
   }
   // Each poll both ranks work; `beats`: and their ledgers move.
   void Work(double seconds, bool beats) {
     for (double until = now + seconds; now < until; now += 0.2) {
-      for (RankSight& sight : sights) {
-        sight.beats += beats ? 1 : 0;
-        sight.process_cpu_seconds += 0.2;
-        sight.cpu_seconds += 0.2;
+      for (RankSnapshot& snapshot : snapshots) {
+        snapshot.beats += beats ? 1 : 0;
+        snapshot.process_cpu_seconds += 0.2;
+        snapshot.cpu_seconds += 0.2;
       }
-      Look();
+      Check();
     }
   }
   void Steps(int count, double seconds_without_beat = 0.2) {
     for (int i = 0; i < count; ++i) {
-      for (RankSight& sight : sights) {
-        ++sight.step;
-        sight.steps_before = sight.step - 1;
-        sight.phase = "forward";
+      for (RankSnapshot& snapshot : snapshots) {
+        ++snapshot.step;
+        snapshot.steps_before = snapshot.step - 1;
+        snapshot.phase = "forward";
       }
       Work(0.2, true);
       Work(seconds_without_beat, false);
@@ -37,17 +37,17 @@ struct PlayedRun {
   // Nothing moves at all.
   void Stand(double seconds) {
     for (double until = now + seconds; now < until; now += 0.2) {
-      Look();
+      Check();
     }
   }
-  void Look() {
-    if (const auto found = dog.Look(now, sights); found && !alarm) {
+  void Check() {
+    if (const auto found = dog.Check(now, snapshots); found && !alarm) {
       alarm = found;
     }
   }
 
   Watchdog dog;
-  std::vector<RankSight> sights;
+  std::vector<RankSnapshot> snapshots;
   double now = 100;
   std::optional<Alarm> alarm;
 };
@@ -62,7 +62,7 @@ TEST(Watchdog, SaysNothingAboutARunThatMoves) {
 TEST(Watchdog, SeesStoppedRanksWithinFifteenSecondsEvenAtTheStart) {
   PlayedRun run;
   run.Work(1, true);
-  run.sights[1].state = 'T';
+  run.snapshots[1].state = 'T';
   run.Work(14, false);
   ASSERT_TRUE(run.alarm);
   EXPECT_EQ(run.alarm->kind, Stillness::kStopped);
@@ -74,7 +74,7 @@ TEST(Watchdog, SeesStoppedRanksWithinFifteenSecondsEvenAtTheStart) {
 TEST(Watchdog, SeesADeadRankThoughItsLauncherLivesOn) {
   PlayedRun run;
   run.Work(1, true);
-  run.sights[0].state = 'X';
+  run.snapshots[0].state = 'X';
   run.Work(14, false);
   ASSERT_TRUE(run.alarm);
   EXPECT_EQ(run.alarm->kind, Stillness::kDead);
@@ -110,10 +110,10 @@ TEST(Watchdog, WaitsForDisksAndFirstSteps) {
   EXPECT_FALSE(run.alarm);
   PlayedRun saving;
   saving.Steps(5);
-  for (RankSight& sight : saving.sights) {
-    sight.phase = "save";
-    ++sight.beats;
-    sight.process_on_disk = true;
+  for (RankSnapshot& snapshot : saving.snapshots) {
+    snapshot.phase = "save";
+    ++snapshot.beats;
+    snapshot.process_on_disk = true;
   }
   saving.Stand(600);
   EXPECT_FALSE(saving.alarm);
@@ -123,9 +123,9 @@ TEST(Watchdog, KnowsFromTheFirstStepThatARankSpinsWhichBeatsForEveryPartOfItsWor
   for (const char* phase : {"load", "forward", "save", "validate"}) {
     PlayedRun run;
     run.Work(120, false);  // a long start
-    for (RankSight& sight : run.sights) {
-      sight.steady = true;
-      sight.phase = phase;
+    for (RankSnapshot& snapshot : run.snapshots) {
+      snapshot.steady = true;
+      snapshot.phase = phase;
     }
     run.Work(60, true);
     run.Work(9, false);
@@ -139,8 +139,8 @@ TEST(Watchdog, KnowsFromTheFirstStepThatARankSpinsWhichBeatsForEveryPartOfItsWor
 TEST(Watchdog, HasMorePatienceWithFirstStepsWhenItIsToldTo) {
   PlayedRun run(WatchLimits{.patience = 6});
   run.Steps(1);
-  for (RankSight& sight : run.sights) {
-    sight.steady = true;
+  for (RankSnapshot& snapshot : run.snapshots) {
+    snapshot.steady = true;
   }
   run.Work(55, false);
   EXPECT_FALSE(run.alarm);
@@ -150,9 +150,9 @@ TEST(Watchdog, HasMorePatienceWithFirstStepsWhenItIsToldTo) {
 
 TEST(Watchdog, ASaveThatOnlyComputesSpinsOnceSavesAreKnown) {
   const auto save = [](PlayedRun& run) {
-    for (RankSight& sight : run.sights) {
-      sight.phase = "save";
-      ++sight.beats;
+    for (RankSnapshot& snapshot : run.snapshots) {
+      snapshot.phase = "save";
+      ++snapshot.beats;
     }
   };
   PlayedRun run;
@@ -178,7 +178,7 @@ TEST(Watchdog, ASaveThatOnlyComputesSpinsOnceSavesAreKnown) {
   writing.Steps(1);
   save(writing);
   for (int i = 0; i < 300; ++i) {
-    writing.sights[0].bytes_moved += 4096;
+    writing.snapshots[0].bytes_moved += 4096;
     writing.Work(0.2, false);
   }
   EXPECT_FALSE(writing.alarm);
@@ -187,10 +187,10 @@ TEST(Watchdog, ASaveThatOnlyComputesSpinsOnceSavesAreKnown) {
 TEST(Watchdog, RanksThatSpinWhileTheyWaitDoNotHideTheOneThatSleeps) {
   PlayedRun run;
   run.Steps(1);
-  run.sights[0].waiting = true;
+  run.snapshots[0].waiting = true;
   for (int i = 0; i < 70; ++i, run.now += 0.2) {
-    run.sights[0].process_cpu_seconds += 0.2;
-    run.Look();
+    run.snapshots[0].process_cpu_seconds += 0.2;
+    run.Check();
   }
   ASSERT_TRUE(run.alarm);
   EXPECT_EQ(run.alarm->kind, Stillness::kIdle);

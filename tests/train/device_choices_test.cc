@@ -18,16 +18,16 @@ class ChoosingDevice : public CpuDouble {
     keys.push_back(key);
     work();
   }
-  Moment Beside(int lane, const Moment& after, const std::function<void()>& work) override {
-    lanes.push_back(lane);
-    return CpuDouble::Beside(lane, after, work);
+  Event OnStream(int stream, const Event& after, const std::function<void()>& work) override {
+    streams.push_back(stream);
+    return CpuDouble::OnStream(stream, after, work);
   }
   std::string choices() const override { return chosen_; }
   void ReadChoices(const std::string& lines) override { read.push_back(lines); }
 
   std::vector<std::string> read;
   std::vector<std::int64_t> keys;
-  std::vector<int> lanes;
+  std::vector<int> streams;
 
  private:
   std::string chosen_;
@@ -138,14 +138,14 @@ TEST(CollectiveLane, HasWhatDataRanksReduceAndGather) {
   // Buckets: positions, the block, the final norm, the tied table.
   for (const char* zero : {"layout.zero=0", "layout.zero=1"}) {
     const auto device = RunOnTwo({"layout.data=2", zero});
-    EXPECT_THAT(device->lanes, SizeIs(kSteps * 4)) << zero;
-    EXPECT_THAT(device->lanes, Each(kCollectiveLane));
+    EXPECT_THAT(device->streams, SizeIs(kSteps * 4)) << zero;
+    EXPECT_THAT(device->streams, Each(kCollectiveStream));
   }
   // The tied table is reduced for embedding and head.
-  EXPECT_THAT(RunOnTwo({"layout.data=2", "layout.zero=2"})->lanes, SizeIs(kSteps * 5));
+  EXPECT_THAT(RunOnTwo({"layout.data=2", "layout.zero=2"})->streams, SizeIs(kSteps * 5));
   // And gathered for both; the block's weights for forward and backward.
-  EXPECT_THAT(RunOnTwo({"layout.data=2", "layout.zero=3"})->lanes, SizeIs(kSteps * (5 + 6)));
-  EXPECT_THAT(RunOnTwo({"layout.tensor=2"})->lanes, Each(kOwnLane));
+  EXPECT_THAT(RunOnTwo({"layout.data=2", "layout.zero=3"})->streams, SizeIs(kSteps * (5 + 6)));
+  EXPECT_THAT(RunOnTwo({"layout.tensor=2"})->streams, Each(kComputeStream));
 }
 
 }  // namespace

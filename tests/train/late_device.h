@@ -10,19 +10,19 @@
 
 namespace trireme {
 
-// A CPU whose lanes are as late as they may be: what Beside is given happens when something that waits for it does.
+// A CPU whose streams are as late as they may be: work given to OnStream happens when something that waits for it does.
 // For users that give it work which refers to nothing of the caller's, so that it can be called later.
 class LateDevice : public CpuDouble {
  public:
-  void StartAfter(const Moment& moment) override { Reach(moment); }
-  Moment Beside(int lane, const Moment& after, const std::function<void()>& work) override {
-    if (lane == kOwnLane) {
+  void StreamWait(const Event& event) override { Reach(event); }
+  Event OnStream(int stream, const Event& after, const std::function<void()>& work) override {
+    if (stream == kComputeStream) {
       Reach(after);
       work();
       return nullptr;
     }
-    auto task = std::make_shared<Task>(Task{lane, after, work});
-    lanes_[static_cast<std::size_t>(lane)].push_back(task);
+    auto task = std::make_shared<Task>(Task{stream, after, work});
+    streams_[static_cast<std::size_t>(stream)].push_back(task);
     ++tasks;
     return task;
   }
@@ -31,27 +31,27 @@ class LateDevice : public CpuDouble {
 
  private:
   struct Task {
-    int lane = 0;
-    Moment after;
+    int stream = 0;
+    Event after;
     std::function<void()> work;
   };
-  // Does what is before `moment` in its lane and what each of it waits for, then the work itself.
-  void Reach(const Moment& moment) {
-    if (moment == nullptr) {
+  // Does what is before `event` in its stream and what each of it waits for, then the work itself.
+  void Reach(const Event& event) {
+    if (event == nullptr) {
       return;
     }
-    auto& lane = lanes_[static_cast<std::size_t>(static_cast<const Task*>(moment.get())->lane)];
+    auto& stream = streams_[static_cast<std::size_t>(static_cast<const Task*>(event.get())->stream)];
     const auto waits = [&] {
-      return std::any_of(lane.begin(), lane.end(), [&](const auto& task) { return task.get() == moment.get(); });
+      return std::any_of(stream.begin(), stream.end(), [&](const auto& task) { return task.get() == event.get(); });
     };
     while (waits()) {
-      const std::shared_ptr<Task> task = lane.front();
-      lane.pop_front();
+      const std::shared_ptr<Task> task = stream.front();
+      stream.pop_front();
       Reach(task->after);
       task->work();
     }
   }
-  std::array<std::deque<std::shared_ptr<Task>>, kLanes> lanes_;
+  std::array<std::deque<std::shared_ptr<Task>>, kStreams> streams_;
 };
 
 }  // namespace trireme

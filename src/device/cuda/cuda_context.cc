@@ -20,54 +20,55 @@ CudaContext::CudaContext(int device, const DeviceOptions& options)
   cudaDeviceProp properties{};
   CheckCuda(cudaGetDeviceProperties(&properties, device), "read the GPU's properties");
   RequireKernels(KernelsRunHere(), properties.name, capability_);
-  OpenLane(0);
+  OpenStream(0);
 }
 
-void CudaContext::OpenLane(int lane) {
+void CudaContext::OpenStream(int stream) {
   // Data on its way should not wait behind the blocks of a large kernel.
   int least = 0;
   int most = 0;
   CheckCuda(cudaDeviceGetStreamPriorityRange(&least, &most), "read the priorities of streams");
-  CheckCuda(cudaStreamCreateWithPriority(&lanes_[static_cast<std::size_t>(lane)].stream, cudaStreamNonBlocking,
-                                         lane == 0 ? least : most),
+  CheckCuda(cudaStreamCreateWithPriority(&streams_[static_cast<std::size_t>(stream)].handle, cudaStreamNonBlocking,
+                                         stream == 0 ? least : most),
             "open a stream");
 }
 
-int CudaContext::EnterLane(int lane) {
-  const int before = lane_;
-  if (lanes_[static_cast<std::size_t>(lane)].stream == nullptr) {
-    OpenLane(lane);
+int CudaContext::EnterStream(int stream) {
+  const int before = current_;
+  if (streams_[static_cast<std::size_t>(stream)].handle == nullptr) {
+    OpenStream(stream);
   }
-  lane_ = lane;
+  current_ = stream;
   return before;
 }
 
 CudaContext::~CudaContext() {
-  // After a failed kernel these fail too; a destructor has nobody to tell.
-  for (const Lane& lane : lanes_) {
-    if (lane.stream != nullptr) {
-      cudaStreamSynchronize(lane.stream);
-      cudaFree(lane.scratch);
-      cudaStreamDestroy(lane.stream);
+  // After a failed kernel these fail too; a destructor cannot report it.
+  for (const Stream& stream : streams_) {
+    if (stream.handle != nullptr) {
+      cudaStreamSynchronize(stream.handle);
+      cudaFree(stream.scratch);
+      cudaStreamDestroy(stream.handle);
     }
   }
 }
 
 void* CudaContext::Scratch(std::int64_t bytes) {
-  Lane& lane = lanes_[static_cast<std::size_t>(lane_)];
-  if (bytes > lane.scratch_bytes) {
-    CheckCuda(cudaStreamSynchronize(lane.stream), "wait before scratch memory grows");
-    cudaFree(lane.scratch);
+  Stream& stream = streams_[static_cast<std::size_t>(current_)];
+  if (bytes > stream.scratch_bytes) {
+    CheckCuda(cudaStreamSynchronize(stream.handle), "wait before scratch memory grows");
+    cudaFree(stream.scratch);
     ++generation_;
-    scratch_bytes_ -= lane.scratch_bytes;
-    lane.scratch = nullptr;
-    lane.scratch_bytes = 0;
+    scratch_bytes_ -= stream.scratch_bytes;
+    stream.scratch = nullptr;
+    stream.scratch_bytes = 0;
     const std::int64_t rounded = RoundUp(bytes, std::int64_t{1} << 21);
-    CheckCuda(cudaMalloc(&lane.scratch, static_cast<std::size_t>(rounded)), "allocate scratch memory of an operation");
-    lane.scratch_bytes = rounded;
+    CheckCuda(cudaMalloc(&stream.scratch, static_cast<std::size_t>(rounded)),
+              "allocate scratch memory of an operation");
+    stream.scratch_bytes = rounded;
     scratch_bytes_ += rounded;
   }
-  return lane.scratch;
+  return stream.scratch;
 }
 
 void* CudaContext::AllocateTable(std::int64_t bytes) {

@@ -1,4 +1,4 @@
-// What the parts of a CUDA device share: streams, facts about the GPU, and memory of the device's own. A lane of a
+// What the parts of a CUDA device share: streams, facts about the GPU, and memory of the device's own. A stream of a
 // device is a stream with scratch memory of its own, which one operation after another may be given without waiting.
 #pragma once
 
@@ -15,17 +15,17 @@ namespace trireme {
 
 class CudaContext {
  public:
-  // Makes `device` the calling thread's GPU and opens a stream on it; other lanes open when they are first used.
+  // Makes `device` the calling thread's GPU and opens a stream on it; other streams open when they are first used.
   CudaContext(int device, const DeviceOptions& options);
   ~CudaContext();
   CudaContext(const CudaContext&) = delete;
   CudaContext& operator=(const CudaContext&) = delete;
 
   int device() const { return device_; }
-  // Of the lane at hand.
-  cudaStream_t stream() const { return lanes_[static_cast<std::size_t>(lane_)].stream; }
-  // Makes `lane` the one at hand; returns the one before it.
-  int EnterLane(int lane);
+  // Of the current stream.
+  cudaStream_t stream() const { return streams_[static_cast<std::size_t>(current_)].handle; }
+  // Makes `stream` the current one; returns the one before it.
+  int EnterStream(int stream);
   int multiprocessors() const { return multiprocessors_; }
   // Equal bits from equal runs.
   bool deterministic() const { return deterministic_; }
@@ -52,16 +52,16 @@ class CudaContext {
   bool tf32_ = false;
   int capability_ = 0;
   int multiprocessors_ = 0;
-  struct Lane {
-    cudaStream_t stream = nullptr;
+  struct Stream {
+    cudaStream_t handle = nullptr;
     void* scratch = nullptr;
     std::int64_t scratch_bytes = 0;
   };
-  void OpenLane(int lane);
+  void OpenStream(int stream);
 
-  std::array<Lane, kLanes> lanes_;
-  int lane_ = 0;
-  std::int64_t scratch_bytes_ = 0;  // of all lanes
+  std::array<Stream, kStreams> streams_;
+  int current_ = 0;
+  std::int64_t scratch_bytes_ = 0;  // of all streams
   std::int64_t table_bytes_ = 0;
   std::int64_t generation_ = 0;
 };

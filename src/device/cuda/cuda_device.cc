@@ -23,7 +23,7 @@ constexpr Peak kPeaks[] = {
     {"A100", 312e12, 19.5e12, 0},
 };
 
-cudaEvent_t EventOf(const Moment& moment) { return static_cast<cudaEvent_t>(const_cast<void*>(moment.get())); }
+cudaEvent_t EventOf(const Event& event) { return static_cast<cudaEvent_t>(const_cast<void*>(event.get())); }
 
 }  // namespace
 
@@ -95,52 +95,52 @@ void CudaDevice::CopyFromHost(void* device, const void* host, std::int64_t bytes
 
 void CudaDevice::Synchronize() { CheckCuda(cudaStreamSynchronize(stream()), "wait for the GPU"); }
 
-Moment CudaDevice::Now() {
+Event CudaDevice::RecordEvent() {
   cudaEvent_t event = nullptr;
   CheckCuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "make an event");
-  Moment moment(event, [](cudaEvent_t last) { cudaEventDestroy(last); });
+  Event owner(event, [](cudaEvent_t last) { cudaEventDestroy(last); });
   CheckCuda(cudaEventRecord(event, stream()), "record an event");
-  return moment;
+  return owner;
 }
 
-void CudaDevice::StartAfter(const Moment& moment) {
-  if (moment != nullptr) {
-    CheckCuda(cudaStreamWaitEvent(stream(), EventOf(moment), 0), "wait for other work");
+void CudaDevice::StreamWait(const Event& event) {
+  if (event != nullptr) {
+    CheckCuda(cudaStreamWaitEvent(stream(), EventOf(event), 0), "wait for other work");
   }
 }
 
-void CudaDevice::Await(const Moment& moment) {
-  if (moment != nullptr) {
-    CheckCuda(cudaEventSynchronize(EventOf(moment)), "wait for the GPU");
+void CudaDevice::SynchronizeEvent(const Event& event) {
+  if (event != nullptr) {
+    CheckCuda(cudaEventSynchronize(EventOf(event)), "wait for the GPU");
   }
 }
 
-bool CudaDevice::Reached(const Moment& moment) {
-  if (moment == nullptr) {
+bool CudaDevice::IsReached(const Event& event) {
+  if (event == nullptr) {
     return true;
   }
-  const cudaError_t status = cudaEventQuery(EventOf(moment));
+  const cudaError_t status = cudaEventQuery(EventOf(event));
   if (status == cudaErrorNotReady) {
     cudaGetLastError();
     return false;
   }
-  CheckCuda(status, "look how far the GPU is");
+  CheckCuda(status, "query an event of the GPU");
   return true;
 }
 
-Moment CudaDevice::Beside(int lane, const Moment& after, const std::function<void()>& work) {
-  assert(lane >= 0 && lane < kLanes);
-  // Also leaves the lane when `work` throws.
+Event CudaDevice::OnStream(int stream, const Event& after, const std::function<void()>& work) {
+  assert(stream >= 0 && stream < kStreams);
+  // Also leaves the stream when `work` throws.
   struct Visit {
-    Visit(CudaContext& visited, int lane) : context(visited), before(visited.EnterLane(lane)) {}
-    ~Visit() { context.EnterLane(before); }
+    Visit(CudaContext& visited, int stream) : context(visited), before(visited.EnterStream(stream)) {}
+    ~Visit() { context.EnterStream(before); }
     CudaContext& context;
     int before;
   };
-  const Visit visit(context_, lane);
-  StartAfter(after);
+  const Visit visit(context_, stream);
+  StreamWait(after);
   work();
-  return visit.before == lane ? nullptr : Now();
+  return visit.before == stream ? nullptr : RecordEvent();
 }
 
 double CudaDevice::peak_flops(DType dtype) const {

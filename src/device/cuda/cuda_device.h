@@ -27,11 +27,11 @@ class CudaDevice final : public Device {
   void CopyFromHost(void* device, const void* host, std::int64_t bytes) override;
   void Synchronize() override;
   Ops& ops() override { return ops_; }
-  Moment Now() override;
-  void StartAfter(const Moment& moment) override;
-  void Await(const Moment& moment) override;
-  bool Reached(const Moment& moment) override;
-  Moment Beside(int lane, const Moment& after, const std::function<void()>& work) override;
+  Event RecordEvent() override;
+  void StreamWait(const Event& event) override;
+  void SynchronizeEvent(const Event& event) override;
+  bool IsReached(const Event& event) override;
+  Event OnStream(int stream, const Event& after, const std::function<void()>& work) override;
   void Repeat(std::int64_t key, const std::function<void()>& work) override { launches_.Repeat(key, work); }
   std::string choices() const override { return ops_.matmul().Choices(); }
   void ReadChoices(const std::string& lines) override { ops_.matmul().ReadChoices(lines); }

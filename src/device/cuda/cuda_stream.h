@@ -5,7 +5,7 @@
 
 namespace trireme {
 
-// The cudaStream_t of the lane at hand of a device that MakeCudaDevice made: to be asked for each use anew. An Error
+// The cudaStream_t of the current stream of a device that MakeCudaDevice made: to be asked for each use anew. An Error
 // for other devices.
 void* CudaStreamOf(Device& device);
 
