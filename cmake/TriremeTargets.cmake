@@ -2,7 +2,7 @@
 # A folder of src/ as a static library trireme_NAME. DEPENDS names other folders and is the folder's layer rule;
 # LINK names libraries from outside. APART, here and below: the files use the same names in their own namespaces, so that
 # builds from scratch, which compile several files as one to read the headers once, leave them alone. TRIREME_APART has
-# every library so (scripts/mutants changes one file at a time).
+# every library and the program so (scripts/mutants changes one file at a time).
 function(trireme_library)
   cmake_parse_arguments(arg "APART" "NAME" "SOURCES;DEPENDS;LINK" ${ARGN})
   add_library(trireme_${arg_NAME} STATIC ${arg_SOURCES})

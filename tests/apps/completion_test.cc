@@ -30,7 +30,7 @@ answer trireme checkpoint ins
 answer trireme schedule 1f1b --micro
 answer trireme train no-such-thing
 )");
-  const Outcome outcome = place.End(place.Start({"complete.sh", TRIREME_PROGRAM}, "/bin/bash"), 0);
+  const Outcome outcome = place.End(place.Start({"complete.sh", ProgramUnderTest()}, "/bin/bash"), 0);
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(outcome.out, "schedule\ninspect\n--micro-batches\n\n");
 }

@@ -41,6 +41,11 @@ std::size_t Outcome::messages() const {
   return count;
 }
 
+std::string ProgramUnderTest() {
+  const char* const named = std::getenv("TRIREME_TEST_PROGRAM");
+  return named == nullptr ? TRIREME_PROGRAM : named;
+}
+
 Workplace::Workplace() : path_((std::filesystem::temp_directory_path() / "trireme-apps-XXXXXX").string()) {
   if (mkdtemp(path_.data()) == nullptr) {
     throw std::runtime_error("no temporary folder");

@@ -16,6 +16,9 @@ struct Outcome {
   std::size_t messages() const;
 };
 
+// The program that this build made, or the one that TRIREME_TEST_PROGRAM names: scripts/mutants gives one with a fault.
+std::string ProgramUnderTest();
+
 // A new folder, removed with the object; programs run in it.
 class Workplace {
  public:
@@ -31,7 +34,7 @@ class Workplace {
 
   Outcome Run(const std::vector<std::string>& arguments) const;
   // Started and not waited for; End() after a signal. `program`: another one than trireme, such as a launcher.
-  pid_t Start(const std::vector<std::string>& arguments, const std::string& program = TRIREME_PROGRAM) const;
+  pid_t Start(const std::vector<std::string>& arguments, const std::string& program = ProgramUnderTest()) const;
   Outcome End(pid_t program, int signal) const;
 
  private:
