@@ -1,9 +1,11 @@
 #include <fcntl.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <exception>
+#include <string_view>
 #include <thread>
 
 #include "apps/trireme/command_line.h"
@@ -33,6 +35,17 @@ int RefuseInput(const std::string& message) {
   return trireme::kExitBadInput;
 }
 
+// `trireme --check-arguments COMMAND …` parses the rest as ever and does nothing: for tests of documents and scripts.
+void OnlyParses(int& argc, char** argv, CLI::App& app) {
+  if (argc < 2 || std::string_view(argv[1]) != "--check-arguments") {
+    return;
+  }
+  std::copy(argv + 2, argv + argc, argv + 1);
+  --argc;
+  // Runs when everything has been parsed, before any command's own callback.
+  app.parse_complete_callback([] { throw CLI::Success(); });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -52,6 +65,7 @@ int main(int argc, char** argv) {
   trireme::AddMachineCommand(app, exit_code);
   trireme::AddCompletionCommand(app, exit_code);
   trireme::AddManualCommand(app, exit_code);
+  OnlyParses(argc, argv, app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
