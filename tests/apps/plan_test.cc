@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -171,6 +172,37 @@ TEST(PlanProgram, WordsFromOutsideNeverBecomeCommandsOfAJob) {
                                      "srun --nodes=1 --ntasks=8 --kill-on-bad-exit=1"))
         << name;
   }
+}
+
+// The emitted job under a shell, with programs in the place of Slurm's that write down how they were called. The first
+// srun ends as one whose node fails.
+TEST(PlanProgram, AnEmittedJobHasOneSupervisorThatStartsSrun) {
+  const Workplace place;
+  const Outcome planned = place.Run(Plan(With({"--emit", "recipe,sbatch", "--out", "my run"})));
+  ASSERT_EQ(planned.code, 0) << planned.err;
+  place.Write("my run.toml", TinyRecipe());
+  std::filesystem::create_directory(place / "bin");
+  place.Write("bin/trireme", "#!/bin/bash\necho \"$*\" >> supervisors\nexec '" + ProgramUnderTest() + "' \"$@\"\n");
+  place.Write("bin/srun",
+              "#!/bin/bash\necho \"$*\" >> sruns\nwhile [[ $1 == --* ]]; do shift; done\n"
+              "[[ $(wc -l < sruns) == 1 ]] && exit 137\nexec \"$@\"\n");
+  place.Write("bin/scancel", "#!/bin/bash\necho \"$*\" >> cancelled\n");
+  for (const char* name : {"trireme", "srun", "scancel"}) {
+    std::filesystem::permissions(place / (std::string("bin/") + name), std::filesystem::perms::owner_all);
+  }
+  const std::string job = "PATH=$PWD/bin:$PATH SLURM_ARRAY_JOB_ID=7 exec /bin/bash 'my run.sbatch'";
+  const Outcome outcome = place.End(place.Start({"-c", job}, "/bin/bash"), 0);
+  EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  EXPECT_THAT(Lines(place.Read("supervisors")),
+              testing::ElementsAre("train my run.toml --run my run --supervise --launcher "
+                                   "srun --nodes=1 --ntasks=8 --kill-on-bad-exit=1"));
+  const auto ranks =
+      testing::AllOf(testing::StartsWith("--nodes=1 --ntasks=8 --kill-on-bad-exit=1 "),
+                     HasSubstr(" train my run.toml --run my run"), testing::Not(HasSubstr("--supervise")));
+  EXPECT_THAT(Lines(place.Read("sruns")), testing::ElementsAre(ranks, ranks));
+  EXPECT_THAT(outcome.err, HasSubstr("supervisor: starting the job again"));
+  EXPECT_THAT(Lines(place.Read("cancelled")), testing::ElementsAre("--state=PENDING 7"));
+  EXPECT_TRUE(place.Has("my run/checkpoints/step-000004"));
 }
 
 TEST(PlanProgram, ControlCharactersAreRefusedInAJob) {
