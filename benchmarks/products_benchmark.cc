@@ -88,7 +88,11 @@ void RunTile(benchmark::State& state, const ProductKernel& kernel) {
     kernel.enter();
   }
   for (auto _ : state) {
-    kernel.multiply({.a = a.data(), .b = b.data(), .depth = depth, .sums = static_cast<float*>(sums.data())});
+    kernel.multiply({.a = a.data(),
+                     .b = b.data(),
+                     .depth = depth,
+                     .sums = static_cast<float*>(sums.data()),
+                     .sums_stride = kernel.columns});
   }
   if (kernel.leave != nullptr) {
     kernel.leave();

@@ -1,19 +1,17 @@
 #include "device/device.h"
 
-#include <algorithm>
 #include <cstdlib>
 
 #include "base/error.h"
+#include "device/host_memory.h"
 
 namespace trireme {
 
 void* Device::AllocateHost(std::int64_t bytes) {
-  constexpr std::int64_t kAlignment = 256;
   Require(bytes >= 0, "cannot allocate {} bytes", bytes);
   // A pointer even for zero bytes: a Tensor counts as given when its data is not null.
-  const std::int64_t rounded = RoundUp(std::max<std::int64_t>(bytes, 1), kAlignment);
-  void* memory = std::aligned_alloc(kAlignment, static_cast<std::size_t>(rounded));
-  Require(memory != nullptr, "the host has no {} bytes of memory left", rounded);
+  void* memory = AllocatePages(bytes);
+  Require(memory != nullptr, "the host has no {} bytes of memory left", bytes);
   return memory;
 }
 

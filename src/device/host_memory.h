@@ -1,4 +1,4 @@
-// How much memory a process may take on this machine.
+// How much memory a process may take on this machine, and large blocks of it.
 #pragma once
 
 #include <cstdint>
@@ -9,5 +9,9 @@ namespace trireme {
 // The machine's memory in bytes or, where less, what the control groups of this process leave it: a container's or a
 // job's limit, beyond which the kernel kills. `root` is the folder that holds proc and sys.
 std::int64_t HostMemoryBytes(const std::string& root = "");
+
+// Memory aligned to 256 bytes, null where none is left; std::free gives it back. Large blocks begin at a huge page and
+// ask the kernel for huge ones, so that walks across rows miss few translations.
+void* AllocatePages(std::int64_t bytes);
 
 }  // namespace trireme

@@ -121,7 +121,12 @@ class PackedProducts {
       const Element* b =
           right.panels + (right.first_line + line) * right.whole_depth + right.first_depth * kernel_.columns;
       for (std::int64_t first = 0; first < left.lines(); first += kernel_.rows) {
-        kernel_.multiply({.a = left_ + first * depth, .b = b, .depth = depth, .sums = tile_, .accumulate = false});
+        kernel_.multiply({.a = left_ + first * depth,
+                          .b = b,
+                          .depth = depth,
+                          .sums = tile_,
+                          .sums_stride = kernel_.columns,
+                          .accumulate = false});
         const std::int64_t rows = left.lines() - first < kernel_.rows ? left.lines() - first : kernel_.rows;
         StoreTile(rows, {sums.c + first * sums.stride + line, sums.stride, sums.accumulate});
       }

@@ -8,7 +8,7 @@
 #include <new>
 #include <vector>
 
-#include "base/shape.h"
+#include "device/host_memory.h"
 
 namespace trireme {
 
@@ -22,8 +22,7 @@ class Scratch {
     for (Buffer& buffer : buffers_) {
       if (buffer.floats < floats) {
         buffer.memory.reset();
-        const auto bytes = static_cast<std::size_t>(RoundUp(floats * 4, kAlignment));
-        buffer.memory.reset(static_cast<float*>(std::aligned_alloc(kAlignment, bytes)));
+        buffer.memory.reset(static_cast<float*>(AllocatePages(floats * 4)));
         if (buffer.memory == nullptr) {
           throw std::bad_alloc();
         }
@@ -42,7 +41,6 @@ class Scratch {
   }
 
  private:
-  static constexpr std::int64_t kAlignment = 64;
   struct Release {
     void operator()(float* memory) const { std::free(memory); }
   };

@@ -28,37 +28,38 @@ void PackLeft(const PackArgs& args) { PackWordsByLine(args, kTile); }
 void PackRight(const PackArgs& args) { PackWordsByDepth(args, kTile, 32); }
 
 void Multiply(const TileArgs& args) {
-  constexpr int kSumsStride = kTile * 4;
   constexpr int kRightStride = kTile * 4;
   const auto* a = static_cast<const std::uint16_t*>(args.a);
   const auto* b = static_cast<const std::uint16_t*>(args.b);
-  float* lower = args.sums + 16 * kTile;
+  const std::int64_t stride = 4 * args.sums_stride;
+  float* lower = args.sums + 16 * args.sums_stride;
   if (args.accumulate) {
-    _tile_loadd(0, args.sums, kSumsStride);
-    _tile_loadd(1, args.sums + 16, kSumsStride);
-    _tile_loadd(2, lower, kSumsStride);
-    _tile_loadd(3, lower + 16, kSumsStride);
+    _tile_loadd(0, args.sums, stride);
+    _tile_loadd(1, args.sums + 16, stride);
+    _tile_loadd(2, lower, stride);
+    _tile_loadd(3, lower + 16, stride);
   } else {
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
   }
+  // The engine multiplies one panel a by many b: streaming loads of b leave a in the first-level cache.
   const std::uint16_t* end = a + args.depth * kTile;
   for (; a < end; a += kTile * 32, b += kTile * 32) {
-    _tile_loadd(6, b, kRightStride);
+    _tile_stream_loadd(6, b, kRightStride);
     _tile_loadd(4, a, 64);
     _tile_dpbf16ps(0, 4, 6);
-    _tile_loadd(7, b + 32, kRightStride);
+    _tile_stream_loadd(7, b + 32, kRightStride);
     _tile_dpbf16ps(1, 4, 7);
     _tile_loadd(5, a + 16 * 32, 64);
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
   }
-  _tile_stored(0, args.sums, kSumsStride);
-  _tile_stored(1, args.sums + 16, kSumsStride);
-  _tile_stored(2, lower, kSumsStride);
-  _tile_stored(3, lower + 16, kSumsStride);
+  _tile_stored(0, args.sums, stride);
+  _tile_stored(1, args.sums + 16, stride);
+  _tile_stored(2, lower, stride);
+  _tile_stored(3, lower + 16, stride);
 }
 
 }  // namespace
@@ -69,7 +70,7 @@ ProductKernel AmxBf16Kernel() {
           .rows = kTile,
           .columns = kTile,
           .unit = 32,
-          .longest_depth = 256,
+          .longest_depth = 512,
           .pack_left = PackLeft,
           .pack_right = PackRight,
           .multiply = Multiply,

@@ -21,8 +21,8 @@ void Multiply(const TileArgs& args) {
   __m512 right[kRows];
 #pragma GCC unroll 14
   for (int i = 0; i < kRows; ++i) {
-    left[i] = args.accumulate ? _mm512_load_ps(args.sums + i * kColumns) : _mm512_setzero_ps();
-    right[i] = args.accumulate ? _mm512_load_ps(args.sums + i * kColumns + 16) : _mm512_setzero_ps();
+    left[i] = args.accumulate ? _mm512_loadu_ps(args.sums + i * args.sums_stride) : _mm512_setzero_ps();
+    right[i] = args.accumulate ? _mm512_loadu_ps(args.sums + i * args.sums_stride + 16) : _mm512_setzero_ps();
   }
   for (std::int64_t word = 0; word < args.depth / 2; ++word, a += kRows, b += kColumns) {
     const auto b_left = reinterpret_cast<__m512bh>(_mm512_loadu_si512(b));
@@ -36,8 +36,8 @@ void Multiply(const TileArgs& args) {
   }
 #pragma GCC unroll 14
   for (int i = 0; i < kRows; ++i) {
-    _mm512_store_ps(args.sums + i * kColumns, left[i]);
-    _mm512_store_ps(args.sums + i * kColumns + 16, right[i]);
+    _mm512_storeu_ps(args.sums + i * args.sums_stride, left[i]);
+    _mm512_storeu_ps(args.sums + i * args.sums_stride + 16, right[i]);
   }
 }
 

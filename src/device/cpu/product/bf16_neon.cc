@@ -92,11 +92,12 @@ void Multiply(const TileArgs& args) {
   for (int i = 0; i < kHigh; ++i) {
 #pragma GCC unroll 6
     for (int j = 0; j < kWide; ++j) {
-      float* to = args.sums + 2 * i * kColumns + 2 * j;
+      float* to = args.sums + 2 * i * args.sums_stride + 2 * j;
       const float32x2_t upper = vget_low_f32(sums[i][j]);
       const float32x2_t lower = vget_high_f32(sums[i][j]);
       vst1_f32(to, args.accumulate ? vadd_f32(upper, vld1_f32(to)) : upper);
-      vst1_f32(to + kColumns, args.accumulate ? vadd_f32(lower, vld1_f32(to + kColumns)) : lower);
+      to += args.sums_stride;
+      vst1_f32(to, args.accumulate ? vadd_f32(lower, vld1_f32(to)) : lower);
     }
   }
 }

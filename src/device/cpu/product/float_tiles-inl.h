@@ -69,7 +69,7 @@ struct Tile6x2 {
       s50 = hn::MulAdd(factor, b0, s50);
       s51 = hn::MulAdd(factor, b1, s51);
     }
-    const std::size_t stride = 2 * lanes;
+    const auto stride = static_cast<std::size_t>(args.sums_stride);
     FinishRow(args.accumulate, args.sums, s00, s01);
     FinishRow(args.accumulate, args.sums + stride, s10, s11);
     FinishRow(args.accumulate, args.sums + 2 * stride, s20, s21);
@@ -135,7 +135,7 @@ struct Tile8x3 {
       s71 = hn::MulAdd(factors.template Get<7>(), b1, s71);
       s72 = hn::MulAdd(factors.template Get<7>(), b2, s72);
     }
-    const std::size_t stride = 3 * lanes;
+    const auto stride = static_cast<std::size_t>(args.sums_stride);
     FinishRow(args.accumulate, args.sums, s00, s01, s02);
     FinishRow(args.accumulate, args.sums + stride, s10, s11, s12);
     FinishRow(args.accumulate, args.sums + 2 * stride, s20, s21, s22);
@@ -189,7 +189,7 @@ struct BaselineTile {
 #pragma GCC unroll 4
     for (int i = 0; i < kRows; ++i) {
       for (int j = 0; j < 4; ++j) {
-        float* to = args.sums + 8 * i + j;
+        float* to = args.sums + args.sums_stride * i + j;
         to[0] = (args.accumulate ? to[0] : 0.0F) + left[i][j];
         to[4] = (args.accumulate ? to[4] : 0.0F) + right[i][j];
       }

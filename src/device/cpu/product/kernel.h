@@ -26,7 +26,8 @@ struct TileArgs {
   const void* a;
   const void* b;
   std::int64_t depth;  // a multiple of the kernel's unit
-  float* sums;         // aligned to 64 bytes
+  float* sums;
+  std::int64_t sums_stride;  // floats from one row to the next
   bool accumulate;
 };
 

@@ -31,22 +31,35 @@ struct PackedOperand {
   char* Panel(const ProductPlan& plan, std::int64_t panel, std::int64_t block) const {
     return memory + element * width * (panels() * plan.Depth(block).first + panel * plan.Depth(block).padded);
   }
+  // Panels [begin, end).
   void Pack(const ProductPlan& plan, std::int64_t begin, std::int64_t end) const {
-    const std::int64_t stride = tensor->shape[1];
-    for (std::int64_t panel = begin; panel < end; ++panel) {
-      const std::int64_t line = first + panel * width;
-      for (std::int64_t block = 0; block < plan.blocks; ++block) {
-        const DepthBlock depth = plan.Depth(block);
-        const std::int64_t offset = depth_contiguous ? line * stride + depth.first : depth.first * stride + line;
-        pack({.source = Advance(*tensor, offset),
-              .type = TypeOf(*tensor),
-              .stride = stride,
-              .depth_contiguous = depth_contiguous,
-              .lines = std::min(width, first + lines - line),
-              .depth = depth.depth,
-              .panel = Panel(plan, panel, block)});
+    for (std::int64_t block = 0; block < plan.blocks; ++block) {
+      const DepthBlock depth = plan.Depth(block);
+      // Lines that are neighbours in memory are read some depths at a time across all panels, in long pieces.
+      const std::int64_t step = depth_contiguous ? depth.depth : kDepthsAtOnce;
+      for (std::int64_t done = 0; done < depth.depth; done += step) {
+        for (std::int64_t panel = begin; panel < end; ++panel) {
+          PackPart(depth.first + done, std::min(step, depth.depth - done), first + panel * width,
+                   Panel(plan, panel, block) + element * width * done);
+        }
       }
     }
+  }
+
+ private:
+  // A multiple of every kernel's unit.
+  static constexpr std::int64_t kDepthsAtOnce = 32;
+
+  void PackPart(std::int64_t depth, std::int64_t depths, std::int64_t line, char* to) const {
+    const std::int64_t stride = tensor->shape[1];
+    const std::int64_t offset = depth_contiguous ? line * stride + depth : depth * stride + line;
+    pack({.source = Advance(*tensor, offset),
+          .type = TypeOf(*tensor),
+          .stride = stride,
+          .depth_contiguous = depth_contiguous,
+          .lines = std::min(width, first + lines - line),
+          .depth = depths,
+          .panel = to});
   }
 };
 
@@ -68,35 +81,41 @@ class Piece {
   }
 
  private:
-  // A block whose sums and operands of one depth block lie in the second-level cache.
+  // A block whose sums and operands of one depth block lie in the second-level cache. Rows are stored as wide as the
+  // block: c is written in long pieces, and a piece of it seldom has the low address bits of one that is read beside
+  // it.
   void MultiplyBlock(const Span& row, const Span& column, float* sums) const {
-    const std::int64_t tile_size = static_cast<std::int64_t>(kernel_.rows) * kernel_.columns;
+    const std::int64_t stride = plan_.sums_stride();
+    const std::int64_t strip = plan_.blocks > 1 ? kernel_.rows * stride : 0;
     for (std::int64_t block = 0; block < plan_.blocks; ++block) {
       const std::int64_t depth = plan_.Depth(block).padded;
-      float* tile = sums;
-      for (std::int64_t j = column.begin; j < column.end; ++j) {
-        const char* b = right_.Panel(plan_, j, block);
-        for (std::int64_t i = row.begin; i < row.end; ++i) {
-          kernel_.multiply(
-              {.a = left_.Panel(plan_, i, block), .b = b, .depth = depth, .sums = tile, .accumulate = block > 0});
-          if (block + 1 == plan_.blocks) {
-            Store(i, j, tile);
-          }
-          tile += plan_.blocks > 1 ? tile_size : 0;
+      for (std::int64_t i = row.begin; i < row.end; ++i) {
+        float* const of_row = sums + (i - row.begin) * strip;
+        const char* a = left_.Panel(plan_, i, block);
+        for (std::int64_t j = column.begin; j < column.end; ++j) {
+          kernel_.multiply({.a = a,
+                            .b = right_.Panel(plan_, j, block),
+                            .depth = depth,
+                            .sums = of_row + (j - column.begin) * kernel_.columns,
+                            .sums_stride = stride,
+                            .accumulate = block > 0});
+        }
+        if (block + 1 == plan_.blocks) {
+          Store(i, column, of_row);
         }
       }
     }
   }
 
-  void Store(std::int64_t i, std::int64_t j, const float* sums) const {
+  void Store(std::int64_t i, const Span& columns, const float* sums) const {
     const std::int64_t row = i * kernel_.rows;
-    const std::int64_t column = j * kernel_.columns;
+    const std::int64_t column = columns.begin * kernel_.columns;
     const std::int64_t first_column = right_.first + column;
     const std::int64_t offset = (left_.first + row) * args_.c.shape[1] + first_column;
     kernel_.store({.sums = sums,
-                   .sums_stride = kernel_.columns,
+                   .sums_stride = plan_.sums_stride(),
                    .rows = std::min<std::int64_t>(kernel_.rows, left_.lines - row),
-                   .columns = std::min<std::int64_t>(kernel_.columns, right_.lines - column),
+                   .columns = std::min(columns.end * kernel_.columns, right_.lines) - column,
                    .kind = StoreKindOf(args_, args_.accumulate),
                    .bias_type = TypeOf(args_.a),
                    .out_type = TypeOf(args_.c),

@@ -49,7 +49,8 @@ StoreKind StoreKindOf(const MatmulArgs& args, bool accumulate) {
 ProductPlan::ProductPlan(const ProductKernel& kernel, const ProductSizes& sizes, int threads)
     : depth(sizes.k),
       unit(kernel.unit),
-      tile(static_cast<std::int64_t>(kernel.rows) * kernel.columns),
+      tile_rows(kernel.rows),
+      tile_columns(kernel.columns),
       blocks(CeilDiv(sizes.k, kernel.longest_depth)),
       depth_block(RoundUp(CeilDiv(sizes.k, blocks), kernel.unit)),
       row_panels(CeilDiv(kBlockRows, kernel.rows)),

@@ -71,12 +71,16 @@ struct ProductPlan {
   }
   std::int64_t padded_depth() const { return RoundUp(depth, unit); }
   int parts() const { return grid.rows * grid.columns; }
-  // Floats that a thread needs: the sums of a block, or of one tile where the depth is not cut.
-  std::int64_t sums() const { return tile * (blocks > 1 ? row_panels * column_panels : 1); }
+  // Of a block's sums in a thread's memory, in floats: a cache line more than a row, lest rows share few sets of a
+  // cache.
+  std::int64_t sums_stride() const { return column_panels * tile_columns + 16; }
+  // Floats that a thread needs: the sums of a block, or of one row of tiles where the depth is not cut.
+  std::int64_t sums() const { return sums_stride() * tile_rows * (blocks > 1 ? row_panels : 1); }
 
   std::int64_t depth;
   std::int64_t unit;
-  std::int64_t tile;         // sums of a tile
+  std::int64_t tile_rows;
+  std::int64_t tile_columns;
   std::int64_t blocks;       // of depth
   std::int64_t depth_block;  // a multiple of unit
   // Panels of a block for the second-level cache.
