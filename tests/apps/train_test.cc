@@ -199,5 +199,22 @@ TEST(TrainProgram, AnExportLeavesFoldersOfOthersAlone) {
   EXPECT_TRUE(place.Has("out/config.json"));
 }
 
+// A run that came from elsewhere could name any file of this machine by a link.
+TEST(TrainProgram, AnExportCopiesNothingThroughLinks) {
+  const Workplace place;
+  place.Write("tiny.toml", TinyRecipe());
+  ASSERT_EQ(place.Run({"train", "tiny.toml", "--ranks", "8", "--steps", "1", "--run", "run"}).code, 0);
+  place.Write("secret", "{}");
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json"}) {
+    std::filesystem::create_symlink(place / "secret", place / (std::string("run/") + name));
+    const Outcome exported = place.Run({"checkpoint", "export", "run", "out"});
+    EXPECT_EQ(exported.code, 2) << exported.out;
+    EXPECT_THAT(exported.err, testing::HasSubstr(std::string(name) + "' is a symbolic link"));
+    EXPECT_FALSE(place.Has("out"));
+    std::filesystem::remove(place / (std::string("run/") + name));
+    place.Write("run/tokenizer.json", "{}");
+  }
+}
+
 }  // namespace
 }  // namespace trireme

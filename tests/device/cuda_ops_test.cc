@@ -72,7 +72,8 @@ TEST(CudaDevice, HostMemoryMadeForItIsReachedByAllMeans) {
   EXPECT_EQ(read(host), std::vector<float>(kCount, 0));
   device->CopyFromHost(host.data, values.data(), host.bytes());
   EXPECT_EQ(read(host), values);
-  const Event come = device->OnStream(kFromHostStream, device->RecordEvent(), [&] { device->ops().Copy(inside, host); });
+  const Event come =
+      device->OnStream(kFromHostStream, device->RecordEvent(), [&] { device->ops().Copy(inside, host); });
   device->StreamWait(come);
   EXPECT_EQ(read(inside), values);
   device->ops().Add(host, inside);  // a kernel that reads and writes it

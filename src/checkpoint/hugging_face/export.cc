@@ -157,7 +157,7 @@ Report ExportHuggingFace(const std::string& path, const std::string& directory, 
     }
     WriteText(unfinished + "/config.json", config);
     if (!tokenizer.empty()) {
-      CopyTokenizer(tokenizer, unfinished);
+      CopyTokenizer(tokenizer, unfinished, Links::kRefused);
     }
     SyncDirectory(unfinished);
     MoveToFreeName(unfinished, directory);

@@ -36,7 +36,11 @@ std::optional<std::string> Content(const fs::path& file) {
   return std::string{std::istreambuf_iterator<char>(stream), {}};
 }
 
-void Copy(const fs::path& from, const fs::path& to) {
+void Copy(const fs::path& from, const fs::path& to, Links links) {
+  std::error_code ignored;
+  Require(links == Links::kFollowed || fs::is_regular_file(fs::symlink_status(from, ignored)),
+          "'{}' is a symbolic link or no regular file, and is not copied: put the tokenizer's own file there",
+          from.string());
   const std::optional<std::string> content = Content(from);
   Require(content.has_value(), "'{}' cannot be copied to '{}': it cannot be read", from.string(), to.string());
   ReplaceFile(to.string(), *content);
@@ -54,7 +58,7 @@ std::string FindTokenizer(const std::string& folder) {
   return "";
 }
 
-void CopyTokenizer(const std::string& path, const std::string& folder) {
+void CopyTokenizer(const std::string& path, const std::string& folder, Links links) {
   const std::string main = fs::is_directory(path) ? FindTokenizer(path) : path;
   if (path == "bytes" || main.empty()) {
     return;
@@ -66,13 +70,13 @@ void CopyTokenizer(const std::string& path, const std::string& folder) {
   }
   fs::create_directories(folder, error);
   Require(!error, "the folder '{}' cannot be made: {}", folder, error.message());
-  Copy(main, fs::path(folder) / UsualName(main));
+  Copy(main, fs::path(folder) / UsualName(main), links);
   // A file under a name of its own belongs to no set: what lies beside it may be another tokenizer's.
   const bool is_set = fs::is_directory(path) || fs::path(main).filename() == UsualName(main);
   for (const auto& names : {std::span<const char* const>(kMainFiles), std::span<const char* const>(kCompanions)}) {
     for (const char* name : names) {
       if (is_set && fs::exists(source / name) && !fs::equivalent(source / name, main)) {
-        Copy(source / name, fs::path(folder) / name);
+        Copy(source / name, fs::path(folder) / name, links);
       }
     }
   }
