@@ -38,6 +38,15 @@ std::string ReadText(const fs::path& path) {
   return text.str();
 }
 
+std::vector<std::string> LinesOf(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) {
+    lines.push_back(line);
+  }
+  return lines;
+}
+
 // The words between backquotes or commas of a table's cell.
 std::vector<std::string> Words(const std::string& cell) {
   std::vector<std::string> words;
@@ -210,6 +219,41 @@ TEST(Tests, EveryRegressionStandsInTheDocument) {
   const std::set<std::string> in_document = names(ReadText(kRoot / "docs/regressions.md"), named);
   EXPECT_GT(in_document.size(), 10U);
   EXPECT_EQ(in_document, names(ReadText(kRoot / "tests/parity/regression_test.cc"), written));
+}
+
+// Where the document names a planted fault, scripts/mutants plants it for the test of the same row.
+TEST(Tests, EveryPlantedFaultOfTheDocumentIsInTheList) {
+  static const std::regex named(R"(`([a-z0-9]+(_[a-z0-9]+)+)`)");
+  const std::string list = ReadText(kRoot / "tests/mutants.txt");
+  std::size_t found = 0;
+  for (const std::string& line : LinesOf(ReadText(kRoot / "docs/regressions.md"))) {
+    for (std::sregex_iterator at(line.begin(), line.end(), named), end; line.starts_with("|") && at != end; ++at) {
+      EXPECT_NE(list.find("\nmutant " + (*at)[1].str() + "\n"), std::string::npos) << (*at)[1];
+      ++found;
+    }
+  }
+  EXPECT_GT(found, 40U);
+}
+
+TEST(Tests, NoneIsRetriedAndNoneAssertsTheTimeOfAClock) {
+  EXPECT_EQ(ReadText(kRoot / "CMakePresets.json").find("\"repeat\""), std::string::npos);
+  static const std::regex asserted(R"((EXPECT|ASSERT)_[A-Z_]+\(.*(clock::now|Clock::now|elapsed))");
+  for (const auto& entry : fs::recursive_directory_iterator(kRoot / "tests")) {
+    if (entry.path().extension() != ".cc") {
+      continue;
+    }
+    for (const std::string& line : LinesOf(ReadText(entry.path()))) {
+      EXPECT_FALSE(std::regex_search(line, asserted)) << entry.path() << ": " << line;
+    }
+  }
+}
+
+TEST(Tests, TidyAndTheBenchmarksAreDefaultStages) {
+  const std::string script = ReadText(kRoot / "scripts/test");
+  const std::size_t start = script.find("default_stages=(");
+  const std::string stages = script.substr(start, script.find(')', start) - start);
+  EXPECT_NE(stages.find(" tidy "), std::string::npos);
+  EXPECT_NE(stages.find(" benchmarks "), std::string::npos);
 }
 
 // A header of the standard library has neither a dot nor a slash in its name.
