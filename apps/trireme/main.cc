@@ -46,10 +46,7 @@ void OnlyParses(int& argc, char** argv, CLI::App& app) {
   app.parse_complete_callback([] { throw CLI::Success(); });
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  OpenStandardStreams();
+int Run(int argc, char** argv) {
   CLI::App app{"Trireme plans, trains and measures language models with tensor, pipeline and data parallelism."};
   app.require_subcommand(1);
   app.set_version_flag("--version", "trireme " TRIREME_VERSION "\n" TRIREME_BUILD);
@@ -75,9 +72,18 @@ int main(int argc, char** argv) {
     return RefuseInput(trireme::ExplainParseError(app, error));
   } catch (const trireme::Error& error) {
     return RefuseInput(error.what());
+  }
+  return exit_code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  OpenStandardStreams();
+  try {
+    return Run(argc, argv);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "trireme: %s\n", error.what());
     return trireme::kExitFailed;
   }
-  return exit_code;
 }

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/shape.h"
 #include "topology/nearest.h"
 
 namespace trireme {
@@ -74,9 +75,9 @@ std::vector<std::int64_t> CostBlocks(const ModelConfig& config, int stages) {
   std::int64_t best_last = 0;
   double best_slowest = 0;
   for (std::int64_t last = 0; config.layers - last >= before - 1; ++last) {
-    const auto most_before = static_cast<double>((config.layers - last + before - 1) / before);
-    const double slowest =
-        std::max(most_before * weights.block, static_cast<double>(last) * weights.block + weights.head);
+    const std::int64_t most_before = CeilDiv(config.layers - last, before);
+    const double slowest = std::max(static_cast<double>(most_before) * weights.block,
+                                    static_cast<double>(last) * weights.block + weights.head);
     if (last == 0 || slowest < best_slowest) {
       best_last = last;
       best_slowest = slowest;

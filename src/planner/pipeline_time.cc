@@ -153,9 +153,9 @@ double PipelineClock::Seconds(const PipelineShape& shape, const ScheduleCosts& c
     return seconds;
   }
   const double longer = Play(TrackOf(shape, shortened + shape.stages), shape, costs);
-  const auto rounds = static_cast<double>((shape.micro_batches - shortened) / shape.stages);
+  const std::int64_t rounds = (shape.micro_batches - shortened) / shape.stages;
   // A stage that is slow by little shows only when the queues before it have filled, later than what was played.
-  return std::max(seconds + rounds * (longer - seconds), LeastPipelineSeconds(shape, costs));
+  return std::max(seconds + static_cast<double>(rounds) * (longer - seconds), LeastPipelineSeconds(shape, costs));
 }
 
 std::vector<int> PipelineClock::Slots(const PipelineShape& shape, int stage) {

@@ -85,7 +85,8 @@ MemoryTraits ReadMemory(const Settings& file) {
   return memory;
 }
 
-std::vector<std::string> ListOr(const Settings& file, const std::string& key, std::vector<std::string> fallback) {
+std::vector<std::string> ListOr(const Settings& file, const std::string& key,
+                                const std::vector<std::string>& fallback) {
   std::vector<std::string> read = file.Texts(key);
   return read.empty() ? fallback : read;
 }

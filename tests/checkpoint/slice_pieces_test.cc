@@ -21,6 +21,20 @@ TEST(SlicePieces, ARaggedShardOfAColumnCutIsThreePieces) {
   EXPECT_EQ(PiecesOf(runs).size(), 3U);
 }
 
+TEST(SlicePieces, RunsAtUnevenDistancesAreNotOnePiece) {
+  const std::vector<SliceRun> runs = {{.local = 0, .global = 3, .count = 2},
+                                      {.local = 2, .global = 10, .count = 2},
+                                      {.local = 4, .global = 18, .count = 2},
+                                      {.local = 6, .global = 25, .count = 2}};
+  const auto pieces = PiecesOf(runs);
+  EXPECT_EQ(pieces.size(), 2U);
+  const auto back = RunsOf(pieces);
+  ASSERT_EQ(back.size(), runs.size());
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    EXPECT_EQ(back[i].global, runs[i].global);
+  }
+}
+
 TEST(SlicePieces, RunsComeBackFromPieces) {
   const std::vector<SliceRun> runs = {{.local = 0, .global = 3, .count = 2},
                                       {.local = 2, .global = 10, .count = 2},

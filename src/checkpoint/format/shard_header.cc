@@ -93,7 +93,7 @@ std::string FormatShardHeader(ShardHeader& header) {
   if (!header.device_choices.empty()) {
     root["device_choices"] = header.device_choices;
   }
-  const std::string bytes = FormatSafetensorsHeader({{"format", "pt"}, {kMetadataKey, root.dump()}}, entries);
+  std::string bytes = FormatSafetensorsHeader({{"format", "pt"}, {kMetadataKey, root.dump()}}, entries);
   for (std::size_t i = 0; i < entries.size(); ++i) {
     header.slices[i].offset = static_cast<std::int64_t>(bytes.size()) + entries[i].begin;
   }

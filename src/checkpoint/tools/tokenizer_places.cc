@@ -52,8 +52,8 @@ std::string FindTokenizerOf(const RunConfig& config) {
 
 std::string FindTokenizerOf(const ModelPlace& place) {
   const fs::path checkpoint(place.checkpoint);
-  const std::string beside = FirstWithTokenizer({place.path, place.checkpoint, checkpoint.parent_path().string(),
-                                                 checkpoint.parent_path().parent_path().string()});
+  std::string beside = FirstWithTokenizer({place.path, place.checkpoint, checkpoint.parent_path().string(),
+                                           checkpoint.parent_path().parent_path().string()});
   if (!beside.empty()) {
     return beside;
   }

@@ -42,6 +42,7 @@ std::uint64_t ReverseSixteenBits(std::uint64_t value) {
 
 }  // namespace
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): its sources are taken
 BlendSource::BlendSource(std::vector<std::pair<double, std::unique_ptr<SampleSource>>> parts, std::uint64_t seed)
     : key_(RandomKey(seed, "data blend")) {
   Require(!parts.empty() && parts.size() <= 4096, "a blend has 1 to 4096 sources, not {}", parts.size());

@@ -38,7 +38,7 @@ class ByteTokenizer final : public Tokenizer {
 };
 
 std::string FindInDirectory(const std::string& path) {
-  const std::string file = FindTokenizer(path);
+  std::string file = FindTokenizer(path);
   Require(!file.empty(), "the directory '{}' has no tokenizer.json, vocab.json or tokenizer.model", path);
   return file;
 }
