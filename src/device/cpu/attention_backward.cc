@@ -17,8 +17,8 @@ struct BackwardBuffers {
       : key_panels(cut.Take<E>(sizes.key_columns * sizes.head_depth)),
         value_panels(cut.Take<E>(sizes.key_columns * sizes.head_depth)),
         keys_by_depth(cut.Take<E>(sizes.head_columns * sizes.key_depth)),
-        grad_keys(cut.Take<float>(sizes.sequence * sizes.head_columns)),
-        grad_values(cut.Take<float>(sizes.sequence * sizes.head_columns)),
+        grad_keys(cut.Take<float>(sizes.key_rows * sizes.head_columns)),
+        grad_values(cut.Take<float>(sizes.key_rows * sizes.head_columns)),
         weights(cut.Take<float>(sizes.query_block * sizes.key_columns)),
         grad_scores(cut.Take<float>(sizes.query_block * sizes.key_columns)),
         weight_elements(Elements(weights, sizes, cut)),
@@ -32,8 +32,8 @@ struct BackwardBuffers {
   E* key_panels;       // panels of keys, depth = head elements
   E* value_panels;     // likewise
   E* keys_by_depth;    // panels of head elements, depth = keys
-  float* grad_keys;    // [sequence, head_columns]
-  float* grad_values;  // [sequence, head_columns]
+  float* grad_keys;    // [key_rows, head_columns]
+  float* grad_values;  // [key_rows, head_columns]
   float* weights;      // [query_block, key_columns]
   float* grad_scores;  // [query_block, key_columns]
   E* weight_elements;  // the two as left operands
@@ -208,8 +208,8 @@ void BackwardGroup(const AttentionArgs& args, Products products, std::int64_t ba
   head.transposed = false;
   head.data = args.qkv.as<T>() + first_row + value_column;
   products.PackRight(head, buffers.value_panels);
-  std::fill_n(buffers.grad_keys, sizes.sequence * sizes.head_columns, 0.0F);
-  std::fill_n(buffers.grad_values, sizes.sequence * sizes.head_columns, 0.0F);
+  std::fill_n(buffers.grad_keys, sizes.key_rows * sizes.head_columns, 0.0F);
+  std::fill_n(buffers.grad_values, sizes.key_rows * sizes.head_columns, 0.0F);
   for (std::int64_t first = 0; first < sizes.sequence; first += sizes.query_block) {
     const QueryBlock block = MakeQueryBlock(args, sizes, batch, first);
     for (std::int64_t i = 0; i < sizes.group; ++i) {

@@ -3,7 +3,6 @@
 // [panel][depth][panel lines], padded with zeros. Left operands are small and row-major.
 // Compiled once per instruction level: Highway's guard instead of #pragma once.
 #include <cstdint>
-#include <cstring>
 
 #include "base/dtype.h"
 #include "base/shape.h"
@@ -45,7 +44,8 @@ struct PanelView {
   std::int64_t first_depth = 0;
 };
 
-// c [lines of the left, lines of the right padded to whole panels] = (or +=) left * right, in fp32.
+// c [lines of the left padded to whole tiles, lines of the right padded to whole panels] = (or +=) left * right, in
+// fp32.
 struct Sums {
   float* c = nullptr;
   std::int64_t stride = 0;
@@ -56,6 +56,7 @@ class FloatProducts {
  public:
   using Element = float;
   static constexpr std::int64_t panel() { return kPanel; }
+  static constexpr std::int64_t tile_rows() { return 1; }
   static constexpr std::int64_t unit() { return 1; }
   static constexpr std::int64_t query_block() { return 4 * kTileRows; }
   // Floats of memory for Multiply with a left operand of so many lines and depths.
@@ -93,17 +94,15 @@ class PackedProducts {
   explicit PackedProducts(const ProductKernel& kernel) : kernel_(kernel) {}
 
   std::int64_t panel() const { return kernel_.columns; }
+  std::int64_t tile_rows() const { return kernel_.rows; }
   std::int64_t unit() const { return kernel_.unit; }
   // Depths of several units feed the kernel well; more would only multiply what the causal mask hides.
   std::int64_t query_block() const { return RoundUp(RoundUp(64, kernel_.rows), kernel_.unit); }
   std::int64_t ScratchFloats(std::int64_t lines, std::int64_t depth) const {
     const std::int64_t elements = RoundUp(lines, kernel_.rows) * RoundUp(depth, kernel_.unit);
-    return RoundUp(TileFloats() + CeilDiv(elements, 2), kLineFloats);
+    return RoundUp(CeilDiv(elements, 2), kLineFloats);
   }
-  void set_scratch(float* memory) {
-    tile_ = memory;
-    left_ = reinterpret_cast<Element*>(memory + TileFloats());
-  }
+  void set_scratch(float* memory) { left_ = reinterpret_cast<Element*>(memory); }
 
   void PackRight(const MatrixView<Element>& from, Element* panels) const {
     const std::int64_t depth = RoundUp(from.depth(), kernel_.unit);
@@ -124,19 +123,15 @@ class PackedProducts {
         kernel_.multiply({.a = left_ + first * depth,
                           .b = b,
                           .depth = depth,
-                          .sums = tile_,
-                          .sums_stride = kernel_.columns,
-                          .accumulate = false});
-        const std::int64_t rows = left.lines() - first < kernel_.rows ? left.lines() - first : kernel_.rows;
-        StoreTile(rows, {sums.c + first * sums.stride + line, sums.stride, sums.accumulate});
+                          .sums = sums.c + first * sums.stride + line,
+                          .sums_stride = sums.stride,
+                          .accumulate = sums.accumulate});
       }
     }
   }
 
  private:
   static constexpr std::int64_t kLineFloats = 16;
-
-  std::int64_t TileFloats() const { return RoundUp(std::int64_t{kernel_.rows} * kernel_.columns, kLineFloats); }
 
   static PackArgs PanelOf(const MatrixView<Element>& from, std::int64_t first, std::int64_t most, Element* panel) {
     const std::int64_t left = from.lines() - first;
@@ -149,23 +144,7 @@ class PackedProducts {
             .panel = panel};
   }
 
-  void StoreTile(std::int64_t rows, const Sums& sums) const {
-    for (std::int64_t row = 0; row < rows; ++row) {
-      const float* from = tile_ + row * kernel_.columns;
-      float* to = sums.c + row * sums.stride;
-      if (!sums.accumulate) {
-        std::memcpy(to, from, static_cast<std::size_t>(kernel_.columns) * sizeof(float));
-        continue;
-      }
-#pragma omp simd
-      for (int i = 0; i < kernel_.columns; ++i) {
-        to[i] += from[i];
-      }
-    }
-  }
-
   const ProductKernel& kernel_;
-  float* tile_ = nullptr;
   Element* left_ = nullptr;
 };
 

@@ -37,6 +37,7 @@ struct AttentionSizes {
         query_block(products.query_block()),
         key_step(products.panel() * products.unit()),
         key_columns(RoundUp(RoundUp(args.sequence, products.panel()), products.unit())),
+        key_rows(args.sequence + products.tile_rows() - 1),
         head_columns(RoundUp(args.head_size, products.panel())),
         key_depth(RoundUp(args.sequence, products.unit())),
         head_depth(RoundUp(args.head_size, products.unit())),
@@ -49,6 +50,7 @@ struct AttentionSizes {
   std::int64_t query_block;
   std::int64_t key_step;      // a block's first key is a multiple of it
   std::int64_t key_columns;   // of scores
+  std::int64_t key_rows;      // of sums with a row per key: whole tiles from any key on
   std::int64_t head_columns;  // of sums over keys or queries
   std::int64_t key_depth;     // of operands whose depth are keys, head elements, queries of a block
   std::int64_t head_depth;

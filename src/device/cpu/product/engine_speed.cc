@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-// The three products of a linear layer.
+// The three products of a linear layer, and two that end with gelu and its gradient.
 struct Layer {
   std::int64_t tokens;
   std::int64_t in;
@@ -18,9 +18,10 @@ constexpr Layer kLayers[] = {{512, 512, 1024}, {512, 1024, 512}};
 constexpr int kRepetitions = 3;
 
 struct Buffers {
-  explicit Buffers(std::int64_t elements) : x(elements, 1), w(elements, 1), y(elements, 1), gradient(elements, 0) {}
+  explicit Buffers(std::int64_t elements)
+      : x(elements, 1), w(elements, 1), y(elements, 1), z(elements, 1), gradient(elements, 0) {}
   // Of any type: fp32 takes the most.
-  std::vector<float> x, w, y, gradient;
+  std::vector<float> x, w, y, z, gradient;
 };
 
 double SecondsOf(MatmulEngine& engine, const MatmulArgs& args) {
@@ -45,11 +46,18 @@ double SpeedOf(MatmulEngine& engine, DType type) {
     const Tensor x{buffers.x.data(), type, {layer.tokens, layer.in}};
     const Tensor w{buffers.w.data(), type, {layer.out, layer.in}};
     const Tensor y{buffers.y.data(), type, {layer.tokens, layer.out}};
+    const Tensor z{buffers.z.data(), type, {layer.tokens, layer.out}};
     const Tensor gradient{buffers.gradient.data(), DType::kFloat32, {layer.out, layer.in}};
-    seconds += SecondsOf(engine, {.a = x, .b = w, .c = y, .transpose_b = true});
+    MatmulArgs forward{.a = x, .b = w, .c = y, .transpose_b = true};
+    seconds += SecondsOf(engine, forward);
     seconds += SecondsOf(engine, {.a = y, .b = w, .c = x});
+    forward.auxiliary = z;
+    for (const Epilogue epilogue : {Epilogue::kGelu, Epilogue::kGeluGradient}) {
+      forward.epilogue = epilogue;
+      seconds += SecondsOf(engine, forward);
+    }
     seconds += SecondsOf(engine, {.a = y, .b = x, .c = gradient, .transpose_a = true, .accumulate = true});
-    flops += 6.0 * static_cast<double>(layer.tokens * layer.in * layer.out);
+    flops += 10.0 * static_cast<double>(layer.tokens * layer.in * layer.out);
   }
   return flops / seconds;
 }

@@ -14,8 +14,8 @@ constexpr std::int64_t kElementsAtOnce = 8 << 20;
 constexpr std::int64_t kThreadGrain = 1 << 18;
 
 // The grid of at most `parts` threads whose largest part has the fewest tiles; of equal ones, that whose parts read
-// least.
-ThreadGrid ChooseGrid(std::int64_t row_panels, std::int64_t column_panels, int parts) {
+// least, where rows that a thread packs itself, with `own_rows` in a grid of one column, count as not read.
+ThreadGrid ChooseGrid(std::int64_t row_panels, std::int64_t column_panels, int parts, bool own_rows) {
   ThreadGrid best;
   std::int64_t best_tiles = row_panels * column_panels;
   std::int64_t best_read = row_panels + column_panels;
@@ -23,10 +23,11 @@ ThreadGrid ChooseGrid(std::int64_t row_panels, std::int64_t column_panels, int p
     const int columns = static_cast<int>(std::min<std::int64_t>(parts / rows, column_panels));
     const std::int64_t high = CeilDiv(row_panels, rows);
     const std::int64_t wide = CeilDiv(column_panels, columns);
-    if (high * wide < best_tiles || (high * wide == best_tiles && high + wide < best_read)) {
+    const std::int64_t read = (own_rows && columns == 1 ? 0 : high) + wide;
+    if (high * wide < best_tiles || (high * wide == best_tiles && read < best_read)) {
       best = {rows, columns};
       best_tiles = high * wide;
-      best_read = high + wide;
+      best_read = read;
     }
   }
   return best;
@@ -63,11 +64,12 @@ ProductPlan::ProductPlan(const ProductKernel& kernel, const ProductSizes& sizes,
   columns_at_once = at_once(kernel.columns);
   const std::int64_t work = sizes.m * sizes.n * sizes.k / kThreadGrain;
   const int parts = static_cast<int>(std::clamp<std::int64_t>(work, 1, threads));
-  grid = ChooseGrid(CeilDiv(std::min(sizes.m, rows_at_once), kernel.rows),
-                    CeilDiv(std::min(sizes.n, columns_at_once), kernel.columns), parts);
   const std::int64_t element = kernel.packed == OperandType::kBFloat16 ? 2 : 4;
   const std::int64_t fitting = kBlockBytes / (padded_depth() * kernel.rows * element);
-  packs_own_rows = grid.columns == 1 && fitting >= std::min<std::int64_t>(row_panels, 4);
+  const bool fits = fitting >= std::min<std::int64_t>(row_panels, 4);
+  grid = ChooseGrid(CeilDiv(std::min(sizes.m, rows_at_once), kernel.rows),
+                    CeilDiv(std::min(sizes.n, columns_at_once), kernel.columns), parts, fits);
+  packs_own_rows = grid.columns == 1 && fits;
   row_panels = packs_own_rows ? std::min(row_panels, fitting) : row_panels;
 }
 
