@@ -129,6 +129,25 @@ TEST(IndexedDataset, ModesAreTolerated) {
   EXPECT_TRUE(IndexedDataset(Write(scratch, raw)).has_modes());
 }
 
+// Links under the names of unfinished files: their targets stay as they are.
+TEST(IndexedDataset, AWriterFollowsNoLinks) {
+  const ScratchDirectory folder;
+  WriteBytes(folder / "precious", "precious");
+  const std::vector<const char*> names = {"x.bin.partial", "x.lengths.partial", "x.documents.partial", "x.idx.partial"};
+  for (const char* name : names) {
+    std::filesystem::create_symlink(folder / "precious", folder / name);
+  }
+  IndexedDatasetWriter writer(folder / "x", TokenKind::kInt32);
+  writer.AddSequence(std::vector<std::int32_t>{1, 2, 3});
+  writer.EndDocument();
+  writer.Finish();
+  EXPECT_EQ(std::filesystem::file_size(folder / "precious"), 8U);
+  EXPECT_FALSE(std::filesystem::is_symlink(folder / "x.bin"));
+  EXPECT_EQ(IndexedDataset(folder / "x").sequences(), 1);
+  std::filesystem::create_symlink(folder / "precious", folder / "y.bin.partial");
+  EXPECT_THROW(IndexedDatasetWriter(folder / "y", TokenKind::kInt32, {.tokens = 2, .sequences = 1}), Error);
+}
+
 TEST(IndexedDataset, AWriterContinuesWhereAnotherStopped) {
   const ScratchDirectory scratch;
   DatasetExtent state;

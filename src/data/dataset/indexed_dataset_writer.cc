@@ -2,6 +2,7 @@
 
 #include <cassert>
 #include <cstdio>
+#include <filesystem>
 #include <limits>
 
 #include "base/durable_file.h"
@@ -42,15 +43,27 @@ void AppendOffsets(const std::string& lengths_path, std::int64_t token_size, Out
   }
 }
 
+// The name of an unfinished file, free unless `keep` bytes of an earlier attempt are gone on with. What lies there is
+// removed and not written through, so that a link of that name costs its target nothing.
+std::string UnfinishedName(const std::string& path, std::int64_t keep) {
+  std::error_code ignored;
+  const bool link = std::filesystem::is_symlink(std::filesystem::symlink_status(path, ignored));
+  Require(keep == 0 || !link, "'{}' is a symbolic link, not the file that was begun: remove it to start anew", path);
+  if (keep == 0) {
+    std::remove(path.c_str());
+  }
+  return path;
+}
+
 }  // namespace
 
 IndexedDatasetWriter::IndexedDatasetWriter(const std::string& prefix, TokenKind kind, const DatasetExtent& state)
     : prefix_(prefix),
       kind_(kind),
       state_(state),
-      bin_(prefix + kBinPartial, state.tokens * SizeOf(kind)),
-      lengths_(prefix + kLengthsPartial, state.sequences * 4),
-      boundaries_(prefix + kDocumentsPartial, state.documents * 8) {}
+      bin_(UnfinishedName(prefix + kBinPartial, state.tokens * SizeOf(kind)), state.tokens * SizeOf(kind)),
+      lengths_(UnfinishedName(prefix + kLengthsPartial, state.sequences * 4), state.sequences * 4),
+      boundaries_(UnfinishedName(prefix + kDocumentsPartial, state.documents * 8), state.documents * 8) {}
 
 void IndexedDatasetWriter::RemovePartialFiles(const std::string& prefix) {
   for (const char* suffix : {kBinPartial, kLengthsPartial, kDocumentsPartial}) {
@@ -85,7 +98,7 @@ void IndexedDatasetWriter::Finish() {
   bin_.Close();
   lengths_.Close();
   boundaries_.Close();
-  OutputFile idx(prefix_ + ".idx.partial");
+  OutputFile idx(UnfinishedName(prefix_ + ".idx.partial", 0));
   idx.Append(std::as_bytes(std::span(kIndexMagic)));
   idx.AppendValue(std::uint64_t{1});
   idx.AppendValue(static_cast<std::uint8_t>(kind_));

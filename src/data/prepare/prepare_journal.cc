@@ -6,7 +6,6 @@
 #include "base/durable_file.h"
 #include "base/error.h"
 #include "data/files/json_file.h"
-#include "data/files/output_file.h"
 
 namespace trireme {
 
@@ -36,11 +35,7 @@ void WriteJournal(const std::string& path, const PrepareJournal& journal) {
                                        {"offset", journal.position.offset},    {"line", journal.position.line},
                                        {"tokens", journal.extent.tokens},      {"sequences", journal.extent.sequences},
                                        {"documents", journal.extent.documents}};
-  OutputFile file(path + ".new");
-  const std::string text = json.dump(1) + "\n";
-  file.Append(std::as_bytes(std::span(text)));
-  file.Close();
-  MoveIntoPlace(file.path(), path);
+  ReplaceFile(path, json.dump(1) + "\n");
 }
 
 }  // namespace trireme

@@ -6,7 +6,6 @@
 
 #include "base/durable_file.h"
 #include "base/error.h"
-#include "data/files/output_file.h"
 #include "data/prepare/batch_encoder.h"
 #include "data/tokenizer/byte_alphabet.h"
 #include "data/tokenizer/tokenizer_files.h"
@@ -233,11 +232,7 @@ std::int64_t TrainTokenizer(const TrainTokenizerOptions& options,
       progress("merging", made, wanted);
     }
   });
-  OutputFile file(options.output + ".partial");
-  const std::string text = WriteTokenizerJson(description);
-  file.Append(std::as_bytes(std::span(text)));
-  file.Close();
-  MoveIntoPlace(file.path(), options.output);
+  ReplaceFile(options.output, WriteTokenizerJson(description));
   return static_cast<std::int64_t>(description.vocabulary.tokens.size());
 }
 
