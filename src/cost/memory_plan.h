@@ -13,7 +13,7 @@ namespace trireme {
 // Planned offsets are multiples of this; equal to the arena's alignment.
 inline constexpr std::int64_t kPlanAlignment = 256;
 
-enum class Area : std::uint8_t { kAbsent, kKept, kScratch };
+enum class Area : std::uint8_t { kAbsent, kKept, kScratch, kGiven };
 
 struct Place {
   Area area = Area::kAbsent;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/accounting.h"
+#include "cost/block_program.h"
 #include "cost/local_sizes.h"
 #include "model/model_config.h"
 
@@ -26,6 +27,7 @@ struct ModuleCost {
 
 ModuleCost CostOfEmbedding(const LocalSizes& sizes, const ModelConfig& config);
 ModuleCost CostOfBlock(const LocalSizes& sizes, const ModelConfig& config);
+ModuleCost CostOfBlock(const LocalSizes& sizes, const BlockProgram& program);
 // chunk: tokens whose logits exist at once.
 ModuleCost CostOfHead(const LocalSizes& sizes, std::int64_t chunk);
 

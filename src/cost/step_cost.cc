@@ -21,25 +21,25 @@ void ForEachModule(const StageDescription& stage, int chunk, Visitor visit) {
   }
 }
 
-// The plans of a stage's blocks. Blocks differ in recomputation only, so that two plans at most are made: the planner
-// asks for the memory of very many stages.
-class BlockPlans {
+// The programs of a stage's blocks. Blocks differ in recomputation only: two programs at most are made, since the
+// planner asks for the memory of very many stages.
+class BlockPrograms {
  public:
-  explicit BlockPlans(const StageDescription& stage) : stage_(stage) {}
+  explicit BlockPrograms(const StageDescription& stage) : stage_(stage) {}
 
-  const BlockPlan& Of(std::int64_t index) {
+  const BlockProgram& Of(std::int64_t index) {
     const bool recomputes = stage_.layout.recompute_layers == 0 || index < stage_.layout.recompute_layers;
-    std::optional<BlockPlan>& plan = recomputes ? recomputing_ : keeping_;
-    if (!plan) {
-      plan.emplace(BlockSizes(stage_.sizes, stage_.layout, index));
+    std::optional<BlockProgram>& program = recomputes ? recomputing_ : keeping_;
+    if (!program) {
+      program.emplace(PlanBlock(stage_.model, BlockSizes(stage_.sizes, stage_.layout, index)));
     }
-    return *plan;
+    return *program;
   }
 
  private:
   const StageDescription& stage_;
-  std::optional<BlockPlan> recomputing_;
-  std::optional<BlockPlan> keeping_;
+  std::optional<BlockProgram> recomputing_;
+  std::optional<BlockProgram> keeping_;
 };
 
 std::int64_t MessageBytes(const StageDescription& stage) {
@@ -74,7 +74,7 @@ struct BucketUse {
   int reductions = 0;
 };
 
-BucketUse UseOf(const StageDescription& stage, const Bucket& bucket) {
+BucketUse UseOf(const StageDescription& stage, const Bucket& bucket, BlockPrograms& programs) {
   const std::int64_t head = stage.model.modules() - 1;
   if (bucket.tied) {
     // The embedding's forward and the head's; the gradients of both.
@@ -90,10 +90,8 @@ BucketUse UseOf(const StageDescription& stage, const Bucket& bucket) {
   for (int chunk = 0; chunk < stage.layout.chunks; ++chunk) {
     const ModuleRange range = stage.partition.Range(chunk * stage.layout.pipeline + stage.pipeline);
     if (range.Contains(bucket.module)) {
-      const LocalSizes s =
-          BlockSizes(stage.sizes, stage.layout, bucket.module - std::max<std::int64_t>(range.first, 1));
-      const bool weight_part_reads = s.split_backward && !s.recompute_block && s.recompute_norms;
-      return {.gathers = weight_part_reads ? 3 : 2, .reductions = 1};
+      const BlockProgram& program = programs.Of(bucket.module - std::max<std::int64_t>(range.first, 1));
+      return {.gathers = program.WeightPartReadsParameters() ? 3 : 2, .reductions = 1};
     }
   }
   return {};
@@ -102,8 +100,9 @@ BucketUse UseOf(const StageDescription& stage, const Bucket& bucket) {
 void AddStateTraffic(const StageDescription& stage, int data_rank, StepCost& cost) {
   const int zero = stage.layout.zero;
   const std::int64_t element = stage.sizes.element();
+  BlockPrograms programs(stage);
   for (const Bucket& bucket : stage.shards.buckets) {
-    const BucketUse use = UseOf(stage, bucket);
+    const BucketUse use = UseOf(stage, bucket, programs);
     const OwnedRange owned = zero == 0 ? OwnedRange{0, bucket.count} : OwnedBy(bucket, data_rank);
     if (stage.layout.data > 1) {
       Traffic& data = cost[GroupKind::kData];
@@ -139,14 +138,14 @@ const LocalSizes BlockSizes(const LocalSizes& sizes, const ParallelLayout& layou
 
 std::vector<std::int64_t> KeptOfModules(const StageDescription& stage, int chunk) {
   std::vector<std::int64_t> bytes;
-  BlockPlans plans(stage);
+  BlockPrograms programs(stage);
   ForEachModule(stage, chunk, [&](std::int64_t module, std::int64_t index) {
     if (module == 0) {
       bytes.push_back(EmbeddingPlan(stage.sizes, stage.model.embedding_norm).kept_bytes);
     } else if (module == stage.model.modules() - 1) {
       bytes.push_back(HeadPlan(stage.sizes, HeadChunk(stage.sizes, stage.head_chunk)).kept_bytes);
     } else {
-      bytes.push_back(plans.Of(index).kept_bytes);
+      bytes.push_back(programs.Of(index).kept_bytes);
     }
   });
   return bytes;
@@ -159,7 +158,7 @@ std::int64_t KeptBytes(const StageDescription& stage, int chunk) {
 
 std::int64_t ScratchBytes(const StageDescription& stage) {
   std::int64_t bytes = 0;
-  BlockPlans plans(stage);
+  BlockPrograms programs(stage);
   for (int chunk = 0; chunk < stage.layout.chunks; ++chunk) {
     ForEachModule(stage, chunk, [&](std::int64_t module, std::int64_t index) {
       if (module == 0) {
@@ -167,7 +166,7 @@ std::int64_t ScratchBytes(const StageDescription& stage) {
       } else if (module == stage.model.modules() - 1) {
         bytes = std::max(bytes, HeadPlan(stage.sizes, HeadChunk(stage.sizes, stage.head_chunk)).scratch_bytes);
       } else {
-        bytes = std::max(bytes, plans.Of(index).scratch_bytes);
+        bytes = std::max(bytes, programs.Of(index).scratch_bytes);
       }
     });
   }

@@ -1,9 +1,9 @@
 #include "infer/inference_model.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/error.h"
+#include "nn/block_runner.h"
 
 namespace trireme {
 namespace {
@@ -23,6 +23,13 @@ std::int64_t LogitRows(const InferenceOptions& options, std::int64_t vocabulary)
   return std::clamp<std::int64_t>(kLogits / vocabulary, options.batch, std::max(options.batch, options.rows));
 }
 
+// One sequence of all rows stands for any division of them: buffers depend on the number of rows alone.
+BlockProgram LargestProgram(const ModelConfig& model, LocalSizes sizes, std::int64_t rows) {
+  sizes.batch = 1;
+  sizes.sequence = sizes.tokens = sizes.outside = rows;
+  return PlanBlock(model, sizes, BlockPurpose::kInference);
+}
+
 NormKind NormKindOf(const ModelConfig& model) {
   return model.norm == NormChoice::kRmsNorm ? NormKind::kRms : NormKind::kLayer;
 }
@@ -40,6 +47,7 @@ InferenceModel::InferenceModel(const ModelConfig& model, const std::string& weig
       sizes_(SizesOf(model, context.world.size(), options.dtype)),
       region_(context.world, sizes_),
       logit_rows_(LogitRows(options, sizes_.vocabulary)),
+      largest_(LargestProgram(model, sizes_, options.rows)),
       arena_(context.device, PlannedMemory()),
       weights_(arena_, table_, {options.dtype, group_.size(), group_.rank()}, weights) {
   Require(model.position != PositionChoice::kLearned || options.capacity <= model.sequence,
@@ -58,6 +66,7 @@ InferenceModel::InferenceModel(const ModelConfig& model, const std::string& weig
 std::vector<InferenceModel::Planned> InferenceModel::Plan() const {
   const std::int64_t rows = options_.rows;
   const bool alibi = model_.position == PositionChoice::kAlibi;
+  const bool learned = model_.position == PositionChoice::kLearned;
   const Shape cache{model_.layers, options_.batch, options_.capacity, sizes_.kv_heads * sizes_.head_size};
   using enum MemoryKind;
   const DType working = options_.dtype;
@@ -69,14 +78,10 @@ std::vector<InferenceModel::Planned> InferenceModel::Plan() const {
           {&Buffers::slopes, kMessages, kFloat, {alibi ? sizes_.heads : 0}},
           {&Buffers::x, kScratch, working, {rows, sizes_.hidden}},
           {&Buffers::normed, kScratch, working, {rows, sizes_.hidden}},
-          {&Buffers::branch, kScratch, working, {rows, sizes_.hidden}},
+          {&Buffers::positions_found, kScratch, working, {learned ? rows : 0, sizes_.hidden}},
           {&Buffers::chosen, kScratch, working, {options_.batch, sizes_.hidden}},
           {&Buffers::norm_statistics, kScratch, kFloat, {2, rows}},
-          {&Buffers::attention_statistics, kScratch, kFloat, {sizes_.heads * rows}},
-          {&Buffers::qkv, kScratch, working, {rows, sizes_.qkv}},
-          {&Buffers::attention_out, kScratch, working, {rows, sizes_.attention}},
-          {&Buffers::ffn_in, kScratch, working, {rows, sizes_.ffn_in}},
-          {&Buffers::ffn_active, kScratch, working, {rows, sizes_.ffn}},
+          {&Buffers::block_scratch, kScratch, kFloat, {largest_.scratch_bytes / SizeOf(kFloat)}},
           {&Buffers::logits, kScratch, kFloat, {logit_rows_, sizes_.vocabulary}},
           {&Buffers::gathered_logits, kScratch, kFloat, {group_.size() * options_.batch, sizes_.vocabulary}},
           {&Buffers::loss_statistics, kScratch, kFloat, {group_.size() * 3 * logit_rows_}},
@@ -137,6 +142,7 @@ void InferenceModel::RunCached(std::span<const std::int32_t> tokens, std::span<c
 }
 
 void InferenceModel::Forward(const Run& run) {
+  SetProgram(run);
   last_ = run;
   Embed(run);
   for (std::int64_t layer = 0; layer < model_.layers; ++layer) {
@@ -155,7 +161,7 @@ void InferenceModel::Embed(const Run& run) {
                          .out = x});
   region_.Leave(x, {});
   if (rows.position >= 0) {
-    const Tensor found = Rows(at_.branch, run);
+    const Tensor found = Rows(at_.positions_found, run);
     ops_.EmbeddingForward(
         {.tokens = Rows(at_.positions, run), .table = weights_.Get(rows.position), .first_row = 0, .out = found});
     ops_.Add(x, found);
@@ -166,90 +172,42 @@ void InferenceModel::Embed(const Run& run) {
   }
 }
 
-void InferenceModel::RunBlock(const Run& run, std::int64_t layer) {
-  const BlockParameters rows = PlacesOfBlock(table_, layer);
-  Norm(run, rows.attention_norm_gain, rows.attention_norm_bias);
-  ops_.Matmul({.a = region_.Enter(Rows(at_.normed, run), {}),
-               .b = weights_.Get(rows.qkv_weight),
-               .c = Rows(at_.qkv, run),
-               .transpose_b = true,
-               .bias = weights_.Get(rows.qkv_bias)});
-  Attend(run, layer);
-  ops_.Matmul({.a = Rows(at_.attention_out, run),
-               .b = weights_.Get(rows.out_weight),
-               .c = Rows(at_.branch, run),
-               .transpose_b = true});
-  JoinBranch(run, rows.out_bias, rows.mlp_norm_gain, rows.mlp_norm_bias);
-  FeedForward(run, rows);
-  JoinBranch(run, rows.mlp_out_bias, -1, -1);
-}
-
-void InferenceModel::Attend(const Run& run, std::int64_t layer) {
-  const Tensor qkv = Rows(at_.qkv, run);
-  if (model_.position == PositionChoice::kRotary) {
-    ops_.Rotary({.qkv = qkv,
-                 .sequence = run.cached ? options_.capacity : run.queries,
-                 .heads = sizes_.heads,
-                 .kv_heads = sizes_.kv_heads,
-                 .head_size = sizes_.head_size,
-                 .theta = static_cast<float>(model_.rope_theta),
-                 .positions = run.cached ? Rows(at_.positions, run) : Tensor{}});
-  }
-  const float scale = 1.0F / std::sqrt(static_cast<float>(sizes_.head_size));
-  if (run.cached) {
-    ops_.DecodeAttention({.batch = run.batch,
-                          .queries = run.queries,
-                          .capacity = options_.capacity,
-                          .heads = sizes_.heads,
-                          .kv_heads = sizes_.kv_heads,
-                          .head_size = sizes_.head_size,
-                          .scale = scale,
-                          .slopes = at_.slopes,
-                          .starts = at_.starts,
-                          .qkv = qkv,
-                          .keys = at_.keys.Rows(layer, 1),
-                          .values = at_.values.Rows(layer, 1),
-                          .out = Rows(at_.attention_out, run)});
+void InferenceModel::SetProgram(const Run& run) {
+  if (!program_.forward.empty() && run.batch == last_.batch && run.queries == last_.queries) {
     return;
   }
-  ops_.AttentionForward({.batch = run.batch,
-                         .sequence = run.queries,
-                         .heads = sizes_.heads,
-                         .kv_heads = sizes_.kv_heads,
-                         .head_size = sizes_.head_size,
-                         .scale = scale,
-                         .slopes = at_.slopes,
-                         .document_starts = run.documents ? Rows(at_.document_starts, run) : Tensor{},
-                         .qkv = qkv,
-                         .out = Rows(at_.attention_out, run),
-                         .statistics = at_.attention_statistics.Range(0, sizes_.heads * run.rows())});
-}
-
-void InferenceModel::FeedForward(const Run& run, const BlockParameters& rows) {
-  const Tensor before = Rows(at_.ffn_in, run);
-  const Tensor after = Rows(at_.ffn_active, run);
-  ops_.Matmul({.a = region_.Enter(Rows(at_.normed, run), {}),
-               .b = weights_.Get(rows.in_weight),
-               .c = before,
-               .transpose_b = true,
-               .bias = weights_.Get(rows.in_bias)});
-  ops_.ActivationForward(sizes_.gated ? ActivationKind::kSwiGlu : ActivationKind::kGelu, before, after);
-  ops_.Matmul({.a = after, .b = weights_.Get(rows.mlp_out_weight), .c = Rows(at_.branch, run), .transpose_b = true});
-}
-
-void InferenceModel::JoinBranch(const Run& run, int bias_row, int gain_row, int norm_bias_row) {
-  const Tensor x = Rows(at_.x, run);
-  const Tensor branch = region_.Leave(Rows(at_.branch, run), {});
-  ResidualNormArgs join{.x = x, .branch = branch, .bias = weights_.Get(bias_row), .sum = x};
-  if (gain_row >= 0) {
-    join.kind = NormKindOf(model_);
-    join.epsilon = static_cast<float>(model_.norm_epsilon);
-    join.gamma = weights_.Get(gain_row);
-    join.beta = weights_.Get(norm_bias_row);
-    join.normed = Rows(at_.normed, run);
-    join.statistics = at_.norm_statistics.Range(0, 2 * run.rows());
+  sizes_.batch = run.batch;
+  sizes_.sequence = run.queries;
+  sizes_.tokens = sizes_.outside = run.rows();
+  program_ = LowerBlock(DescribeOperations(model_), sizes_, BlockPurpose::kInference);
+  for (std::size_t i = 0; i < program_.buffers.size(); ++i) {
+    program_.buffers[i].area = largest_.buffers[i].area;
+    program_.buffers[i].offset = largest_.buffers[i].offset;
   }
-  ops_.ResidualNormForward(join);
+}
+
+void InferenceModel::RunBlock(const Run& run, std::int64_t layer) {
+  const MicroBatch tokens{.document_starts = run.documents ? Rows(at_.document_starts, run) : Tensor{},
+                          .training = false};
+  BlockCall call{.micro_batch = tokens,
+                 .kept = at_.x.as<char>(),
+                 .scratch = at_.block_scratch.as<char>(),
+                 .output = Rows(at_.x, run)};  // over the input, which the last step does not read
+  if (run.cached) {
+    call.cache = {.capacity = options_.capacity,
+                  .keys = at_.keys.Rows(layer, 1),
+                  .values = at_.values.Rows(layer, 1),
+                  .starts = at_.starts,
+                  .positions = Rows(at_.positions, run)};
+  }
+  const BlockRunner::Context context{.ops = ops_,
+                                     .region = region_,
+                                     .parameters = weights_,
+                                     .model = model_,
+                                     .slopes = at_.slopes,
+                                     .module = layer + 1,
+                                     .rows = table_.OfModule(layer + 1)};
+  BlockRunner(context, sizes_, program_).Run(program_.forward, call);
 }
 
 void InferenceModel::Norm(const Run& run, int gain_row, int bias_row) {

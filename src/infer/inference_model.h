@@ -1,6 +1,6 @@
 // The forward pass of a whole model on a tensor group: over whole sequences, as training does it, or over new tokens
-// with the keys and values of earlier ones kept in a cache. The same pieces as nn's modules, without what backward
-// needs. One object a rank; every rank makes the same calls with the same values and gets the same results.
+// with the keys and values of earlier ones kept in a cache. Blocks run the forward of the program that training runs.
+// One object per rank; every rank makes the same calls with the same values and gets the same results.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "comm/rank_runner.h"
+#include "cost/block_program.h"
 #include "cost/local_sizes.h"
 #include "infer/model_weights.h"
 #include "model/parameter_places.h"
@@ -49,10 +50,10 @@ class InferenceModel {
  private:
   struct Buffers {
     Tensor tokens, positions, starts, document_starts, targets;  // int32
-    Tensor x, normed, branch, chosen;                            // [rows, C]
-    Tensor norm_statistics, attention_statistics;                // fp32
-    Tensor qkv, attention_out, ffn_in, ffn_active;
-    Tensor logits, gathered_logits, loss_statistics, losses;  // fp32
+    Tensor x, normed, positions_found, chosen;                   // [rows, C]
+    Tensor norm_statistics;                                      // fp32
+    Tensor block_scratch;                                        // of the blocks' program
+    Tensor logits, gathered_logits, loss_statistics, losses;     // fp32
     Tensor slopes;
     Tensor keys, values;  // [layers, batch, capacity, Hkv * D]
   };
@@ -77,10 +78,8 @@ class InferenceModel {
   void Forward(const Run& run);
   void Embed(const Run& run);
   void RunBlock(const Run& run, std::int64_t layer);
-  void Attend(const Run& run, std::int64_t layer);
-  void FeedForward(const Run& run, const BlockParameters& rows);
-  // sum = x + branch + bias, in place of x; normed by the given gains when they are there.
-  void JoinBranch(const Run& run, int bias_row, int gain_row, int norm_bias_row);
+  // The blocks' program for a run: the shapes are its own, the offsets those of the largest one.
+  void SetProgram(const Run& run);
   void Norm(const Run& run, int gain_row, int bias_row);
   Tensor Rows(const Tensor& buffer, const Run& run) const { return buffer.Rows(0, run.rows()); }
 
@@ -90,12 +89,14 @@ class InferenceModel {
   Device& device_;
   Ops& ops_;
   ParameterTable table_;
-  LocalSizes sizes_;
+  LocalSizes sizes_;  // of the last run
   TensorRegion region_;
   std::int64_t logit_rows_;
+  BlockProgram largest_;  // the blocks' program for options.rows rows
   Arena arena_;
   ModelWeights weights_;
   Buffers at_;
+  BlockProgram program_;  // for the last run
   Run last_;
 };
 

@@ -6,6 +6,7 @@
 
 #include "device/arena.h"
 #include "model/parameter_table.h"
+#include "nn/parameters.h"
 
 namespace trireme {
 
@@ -15,7 +16,7 @@ struct WeightSlice {
   int tensor_rank = 0;
 };
 
-class ModelWeights {
+class ModelWeights : public ParameterSource {
  public:
   // Bytes that the slices take of an arena.
   static std::int64_t Bytes(const ParameterTable& table, const WeightSlice& slice);
@@ -25,7 +26,11 @@ class ModelWeights {
   ModelWeights(Arena& arena, const ParameterTable& table, const WeightSlice& slice, const std::string& path);
 
   // Not given for row -1, which stands for a parameter that the family does not have.
-  Tensor Get(int row) const { return row < 0 ? Tensor{} : slices_[static_cast<std::size_t>(row)]; }
+  Tensor Get(int row) override { return row < 0 ? Tensor{} : slices_[static_cast<std::size_t>(row)]; }
+
+  // All weights are always present.
+  void Gather(const ParameterUse&) override {}
+  void Release(const ParameterUse&) override {}
 
  private:
   std::vector<Tensor> slices_;

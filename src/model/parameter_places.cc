@@ -31,26 +31,6 @@ EmbeddingParameters PlacesOfEmbedding(const ParameterTable& table) {
   return places;
 }
 
-BlockParameters PlacesOfBlock(const ParameterTable& table, std::int64_t layer) {
-  const bool biases = table.config().biases;
-  RowReader reader(table.OfModule(layer + 1));
-  BlockParameters places;
-  places.attention_norm_gain = reader.Next();
-  places.attention_norm_bias = reader.Next(biases);
-  places.qkv_weight = reader.Next();
-  places.qkv_bias = reader.Next(biases);
-  places.out_weight = reader.Next();
-  places.out_bias = reader.Next(biases);
-  places.mlp_norm_gain = reader.Next();
-  places.mlp_norm_bias = reader.Next(biases);
-  places.in_weight = reader.Next();
-  places.in_bias = reader.Next(biases);
-  places.mlp_out_weight = reader.Next();
-  places.mlp_out_bias = reader.Next(biases);
-  assert(reader.AtEnd());
-  return places;
-}
-
 HeadParameters PlacesOfHead(const ParameterTable& table) {
   const ModelConfig& config = table.config();
   RowReader reader(table.OfModule(config.layers + 1));

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cmath>
+
+#include "model/block_description.h"
 
 namespace trireme {
 namespace {
 
-// Appends rows in the fixed order of parameter_places.h.
+std::string BlockPrefix(std::int64_t layer) { return "block." + std::to_string(layer) + "."; }
+
+// Appends rows: those of embedding and head in the fixed order of parameter_places.h, a block's as it is described.
 class TableWriter {
  public:
   TableWriter(const ModelConfig& config, std::vector<Parameter>& rows, std::vector<std::vector<int>>& of_module)
@@ -26,24 +29,18 @@ class TableWriter {
     }
   }
 
-  void Block(std::int64_t layer) {
+  void Block(const BlockDescription& block, std::int64_t layer) {
     module_ = layer + 1;
-    const std::string prefix = "block." + std::to_string(layer) + ".";
-    const std::int64_t queries = config_.heads * config_.head_size();
-    const std::int64_t keys = config_.kv_heads * config_.head_size();
-    // Two branches a layer add to the residual stream: their last matrices start smaller, so that its size stays one.
-    const double out_deviation = config_.initial_deviation / std::sqrt(2.0 * static_cast<double>(config_.layers));
-    Norm(prefix + "attention.norm");
-    Cut(prefix + "attention.qkv", {.dim = 0, .segments = {queries, keys, keys}}, config_.hidden);
-    Joined(prefix + "attention.out", queries, out_deviation);
-    Norm(prefix + "mlp.norm");
-    const bool gated = config_.feed_forward == FeedForwardChoice::kSwiGlu;
-    Cut(prefix + "mlp.in",
-        {.dim = 0,
-         .segments =
-             gated ? std::vector<std::int64_t>{config_.ffn, config_.ffn} : std::vector<std::int64_t>{config_.ffn}},
-        config_.hidden);
-    Joined(prefix + "mlp.out", config_.ffn, out_deviation);
+    const std::string prefix = BlockPrefix(layer);
+    for (const BlockParameter& parameter : block.parameters) {
+      Add({.name = prefix + std::string(parameter.name),
+           .role = parameter.role,
+           .shape = parameter.shape,
+           .split = parameter.split,
+           .initializer = parameter.initializer,
+           .deviation = parameter.deviation,
+           .decays = parameter.role == ParameterRole::kWeight});
+    }
   }
 
   void Head() {
@@ -62,27 +59,6 @@ class TableWriter {
     Constant(name + ".gain", ParameterRole::kNormGain, config_.hidden, {}, Initializer::kOne);
     if (config_.biases) {
       Constant(name + ".bias", ParameterRole::kNormBias, config_.hidden, {}, Initializer::kZero);
-    }
-  }
-
-  // A linear layer whose outputs are cut.
-  void Cut(const std::string& name, const Split& split, std::int64_t inputs) {
-    std::int64_t outputs = 0;
-    for (const std::int64_t segment : split.segments) {
-      outputs += segment;
-    }
-    Matrix(name + ".weight", ParameterRole::kWeight, {outputs, inputs}, split, config_.initial_deviation);
-    if (config_.biases) {
-      Constant(name + ".bias", ParameterRole::kBias, outputs, split, Initializer::kZero);
-    }
-  }
-
-  // A linear layer whose inputs are cut; its bias is added after the sum, so every rank holds it.
-  void Joined(const std::string& name, std::int64_t inputs, double deviation) {
-    Matrix(name + ".weight", ParameterRole::kWeight, {config_.hidden, inputs}, {.dim = 1, .segments = {inputs}},
-           deviation);
-    if (config_.biases) {
-      Constant(name + ".bias", ParameterRole::kBias, config_.hidden, {}, Initializer::kZero);
     }
   }
 
@@ -137,8 +113,9 @@ ParameterTable::ParameterTable(const ModelConfig& config)
     : config_(config), of_module_(static_cast<std::size_t>(config.modules())) {
   TableWriter writer(config_, rows_, of_module_);
   writer.Embedding();
+  const BlockDescription block = DescribeBlock(config_);
   for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
-    writer.Block(layer);
+    writer.Block(block, layer);
   }
   writer.Head();
 }
@@ -146,6 +123,16 @@ ParameterTable::ParameterTable(const ModelConfig& config)
 int ParameterTable::Find(const std::string& name) const {
   const auto row = std::find_if(rows_.begin(), rows_.end(), [&](const Parameter& one) { return one.name == name; });
   return row == rows_.end() ? -1 : static_cast<int>(row - rows_.begin());
+}
+
+int ParameterTable::InBlock(std::int64_t layer, std::string_view name) const {
+  const std::size_t prefix = BlockPrefix(layer).size();
+  for (const int row : OfModule(layer + 1)) {
+    if (std::string_view(rows_[static_cast<std::size_t>(row)].name).substr(prefix) == name) {
+      return row;
+    }
+  }
+  return -1;
 }
 
 std::int64_t PaddedShare(std::int64_t vocabulary, int tensor) { return RoundUp(CeilDiv(vocabulary, tensor), 8); }

@@ -5,26 +5,14 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/shape.h"
 #include "model/model_config.h"
+#include "model/parameter.h"
 
 namespace trireme {
-
-enum class ParameterRole : std::uint8_t { kTokenTable, kPositionTable, kNormGain, kNormBias, kWeight, kBias };
-std::string Name(ParameterRole role);
-enum class Initializer : std::uint8_t { kZero, kOne, kNormal };
-
-// How the tensor axis cuts a parameter. dim -1: every rank holds all of it. Otherwise `dim` is cut by segments (their
-// sum is the extent): a rank holds its equal part of each segment, one after another (query | key | value; gate | up).
-// `padded`: the single segment is the vocabulary; parts are rounded up (PaddedShare) and the last ones may be short.
-struct Split {
-  int dim = -1;
-  std::vector<std::int64_t> segments;
-  bool padded = false;
-  bool replicated() const { return dim < 0; }
-};
 
 struct Parameter {
   std::string name;  // "block.3.attention.qkv.weight": equal under every layout
@@ -52,6 +40,8 @@ class ParameterTable {
   bool Tied(int row) const { return config_.tie_embeddings && row == token_table_; }
   // Index by name; -1 when there is none.
   int Find(const std::string& name) const;
+  // Index of the parameter of a block that DescribeBlock names so ("mlp.in.bias"); -1 when the family has none.
+  int InBlock(std::int64_t layer, std::string_view name) const;
 
  private:
   ModelConfig config_;

@@ -8,7 +8,7 @@ namespace trireme {
 namespace {
 
 // A group of `size` ranks that lie `stride` apart.
-GroupPlacement Place(int node, int stride, int size) {
+GroupPlacement PlaceGroup(int node, int stride, int size) {
   if (size * stride <= node && node % (size * stride) == 0) {
     return {.size = size, .per_node = size, .sharing = std::max(1, node / size)};
   }
@@ -36,19 +36,19 @@ constexpr double kTreeBandwidth = 0.9;
 }  // namespace
 
 GroupPlacement PlaceTensor(const Cluster& cluster, const ParallelLayout& layout) {
-  return Place(cluster.devices_per_node, 1, layout.tensor);
+  return PlaceGroup(cluster.devices_per_node, 1, layout.tensor);
 }
 
 GroupPlacement PlaceContext(const Cluster& cluster, const ParallelLayout& layout) {
-  return Place(cluster.devices_per_node, layout.tensor, layout.sequence);
+  return PlaceGroup(cluster.devices_per_node, layout.tensor, layout.sequence);
 }
 
 GroupPlacement PlaceData(const Cluster& cluster, const ParallelLayout& layout) {
-  return Place(cluster.devices_per_node, layout.tensor, layout.sequence * layout.data);
+  return PlaceGroup(cluster.devices_per_node, layout.tensor, layout.sequence * layout.data);
 }
 
 GroupPlacement PlaceShards(const Cluster& cluster, const ParallelLayout& layout, int ranks) {
-  return Place(cluster.devices_per_node, layout.tensor, ranks);
+  return PlaceGroup(cluster.devices_per_node, layout.tensor, ranks);
 }
 
 bool StagesCrossNodes(const Cluster& cluster, const ParallelLayout& layout) {

@@ -1,7 +1,6 @@
 #include "planner/module_time.h"
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 
 #include "base/shape.h"
@@ -12,13 +11,6 @@
 
 namespace trireme {
 namespace {
-
-// The [out, in] extents of a block's four products.
-struct Products {
-  explicit Products(const LocalSizes& s)
-      : each{{{s.qkv, s.hidden}, {s.hidden, s.attention}, {s.ffn_in, s.hidden}, {s.hidden, s.ffn}}} {}
-  std::array<std::pair<std::int64_t, std::int64_t>, 4> each;
-};
 
 MatmulPrice PriceOf(const PlanPoint& point, ProductFormat format) {
   return {.device = point.cluster.device,
@@ -131,6 +123,26 @@ void AddHost(const PlanPoint& point, const LocalSizes& s, const ModuleCost& cost
   time.forward.overhead += blocking ? forward : std::max(0.0, forward - time.forward.total());
 }
 
+// Seconds of the products of each pass, recomputation left out. Returns those of forward's last one.
+double AddProducts(const MatmulPrice& price, const BlockProgram& program, ModuleTime& time) {
+  double last = 0;
+  for (const std::vector<BlockStep>* steps : {&program.forward, &program.backward, &program.backward_weight}) {
+    for (const BlockStep& step : *steps) {
+      const auto* product = std::get_if<ProductStep>(&step.work);
+      if (product == nullptr || step.recomputed) {
+        continue;
+      }
+      const double seconds = price.Seconds({product->rows, product->columns, product->depth});
+      if (product->kind == ProductKind::kForward) {
+        time.forward.matmul += last = seconds;
+      } else {
+        (step.weight_part ? time.backward_weight : time.backward_input).matmul += seconds;
+      }
+    }
+  }
+  return last;
+}
+
 }  // namespace
 
 WorkTime& WorkTime::operator+=(const WorkTime& other) {
@@ -179,17 +191,11 @@ bool HeadMisaligned(const PlanPoint& point) {
 
 ModuleTime TimeOfBlock(const PlanPoint& point, const LocalSizes& s) {
   const bool ours = point.stack.ours;
-  const ModuleCost cost = CostOfBlock(s, point.model);
-  const MatmulPrice price = PriceOf(point, point.products);
+  const BlockProgram program = LowerBlock(DescribeOperations(point.model), s);
+  const ModuleCost cost = CostOfBlock(s, program);
   const AttentionTime attention = TimeOfAttention(point, s);
   ModuleTime time;
-  double last_product = 0;
-  for (const auto& [out, in] : Products(s).each) {
-    last_product = price.Seconds({s.tokens, out, in});
-    time.forward.matmul += last_product;
-    time.backward_input.matmul += price.Seconds({s.tokens, in, out});
-    time.backward_weight.matmul += price.Seconds({out, in, s.tokens});
-  }
+  const double last_product = AddProducts(PriceOf(point, point.products), program, time);
   time.forward.attention = attention.forward;
   time.backward_input.attention = attention.backward;
   time.forward.memory =

@@ -18,57 +18,6 @@ LocalSizes SizesOf(const std::string& family, const ParallelLayout& layout, bool
   return {Completed(config), layout, DType::kFloat32, split_backward};
 }
 
-std::int64_t EndOf(const Place& place) {
-  return place.offset + RoundUp(place.shape.count() * SizeOf(place.dtype), kPlanAlignment);
-}
-
-// Places of one area that are live at the same time.
-void ExpectApart(const std::vector<Place>& places, std::int64_t bytes) {
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    if (places[i].area != Area::kKept) {
-      continue;
-    }
-    EXPECT_LE(EndOf(places[i]), bytes);
-    for (std::size_t j = 0; j < i; ++j) {
-      const bool apart =
-          places[j].area != Area::kKept || EndOf(places[i]) <= places[j].offset || EndOf(places[j]) <= places[i].offset;
-      EXPECT_TRUE(apart) << "places " << j << " and " << i;
-    }
-  }
-}
-
-TEST(BlockPlan, WhatForwardLeavesForBackwardDoesNotOverlap) {
-  for (const std::string family : {"gpt2", "bloom", "llama"}) {
-    for (const Recompute recompute : {Recompute::kNone, Recompute::kLight, Recompute::kSelective, Recompute::kFull}) {
-      for (const bool split : {false, true}) {
-        for (const ParallelLayout& cut :
-             {ParallelLayout{}, ParallelLayout{.tensor = 2}, ParallelLayout{.tensor = 2, .sequence_parallel = true}}) {
-          ParallelLayout layout = cut;
-          layout.recompute = recompute;
-          layout.micro_batch = 2;
-          const BlockPlan plan(SizesOf(family, layout, split));
-          ExpectApart({plan.input, plan.norm1_statistics, plan.normed1, plan.qkv, plan.attention_out,
-                       plan.attention_statistics, plan.middle, plan.norm2_statistics, plan.normed2, plan.ffn_in,
-                       plan.ffn_active, plan.grad_branch2, plan.grad_ffn_in, plan.grad_branch1, plan.grad_qkv},
-                      plan.kept_bytes);
-          EXPECT_EQ(plan.input.area, Area::kKept);
-        }
-      }
-    }
-  }
-}
-
-TEST(BlockPlan, RecomputationKeepsLessAtEveryLevel) {
-  std::int64_t before = INT64_MAX;
-  for (const Recompute recompute : {Recompute::kNone, Recompute::kLight, Recompute::kSelective, Recompute::kFull}) {
-    const BlockPlan plan(SizesOf("llama", {.recompute = recompute, .micro_batch = 2}));
-    EXPECT_LT(plan.kept_bytes, before);
-    before = plan.kept_bytes;
-  }
-  const LocalSizes sizes = SizesOf("llama", {.recompute = Recompute::kFull, .micro_batch = 2});
-  EXPECT_EQ(before, sizes.tokens * sizes.hidden * 4) << "of a block that is computed again whole only its input stays";
-}
-
 TEST(HeadPlan, LogitsExistForOneChunkOfTokens) {
   const LocalSizes sizes = SizesOf("gpt2", {.micro_batch = 4});
   const HeadPlan plan(sizes, 8);

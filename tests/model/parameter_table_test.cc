@@ -54,27 +54,27 @@ TEST(ParameterTable, EveryRowBelongsToOneModule) {
 
 TEST(ParameterPlaces, NameTheRowsOfABlock) {
   const ParameterTable table(SmallConfig("gpt2", true));
-  const BlockParameters block = PlacesOfBlock(table, 1);
-  EXPECT_EQ(NameAt(table, block.attention_norm_gain), "block.1.attention.norm.gain");
-  EXPECT_EQ(NameAt(table, block.attention_norm_bias), "block.1.attention.norm.bias");
-  EXPECT_EQ(NameAt(table, block.qkv_weight), "block.1.attention.qkv.weight");
-  EXPECT_EQ(NameAt(table, block.qkv_bias), "block.1.attention.qkv.bias");
-  EXPECT_EQ(NameAt(table, block.out_weight), "block.1.attention.out.weight");
-  EXPECT_EQ(NameAt(table, block.out_bias), "block.1.attention.out.bias");
-  EXPECT_EQ(NameAt(table, block.mlp_norm_gain), "block.1.mlp.norm.gain");
-  EXPECT_EQ(NameAt(table, block.mlp_norm_bias), "block.1.mlp.norm.bias");
-  EXPECT_EQ(NameAt(table, block.in_weight), "block.1.mlp.in.weight");
-  EXPECT_EQ(NameAt(table, block.in_bias), "block.1.mlp.in.bias");
-  EXPECT_EQ(NameAt(table, block.mlp_out_weight), "block.1.mlp.out.weight");
-  EXPECT_EQ(NameAt(table, block.mlp_out_bias), "block.1.mlp.out.bias");
+  const auto block = [&](std::string_view name) { return table.InBlock(1, name); };
+  EXPECT_EQ(NameAt(table, block("attention.norm.gain")), "block.1.attention.norm.gain");
+  EXPECT_EQ(NameAt(table, block("attention.norm.bias")), "block.1.attention.norm.bias");
+  EXPECT_EQ(NameAt(table, block("attention.qkv.weight")), "block.1.attention.qkv.weight");
+  EXPECT_EQ(NameAt(table, block("attention.qkv.bias")), "block.1.attention.qkv.bias");
+  EXPECT_EQ(NameAt(table, block("attention.out.weight")), "block.1.attention.out.weight");
+  EXPECT_EQ(NameAt(table, block("attention.out.bias")), "block.1.attention.out.bias");
+  EXPECT_EQ(NameAt(table, block("mlp.norm.gain")), "block.1.mlp.norm.gain");
+  EXPECT_EQ(NameAt(table, block("mlp.norm.bias")), "block.1.mlp.norm.bias");
+  EXPECT_EQ(NameAt(table, block("mlp.in.weight")), "block.1.mlp.in.weight");
+  EXPECT_EQ(NameAt(table, block("mlp.in.bias")), "block.1.mlp.in.bias");
+  EXPECT_EQ(NameAt(table, block("mlp.out.weight")), "block.1.mlp.out.weight");
+  EXPECT_EQ(NameAt(table, block("mlp.out.bias")), "block.1.mlp.out.bias");
 }
 
 TEST(ParameterPlaces, AreMinusOneForWhatAFamilyLacks) {
   const ParameterTable llama(SmallConfig("llama", false));
-  const BlockParameters block = PlacesOfBlock(llama, 0);
-  EXPECT_EQ(block.attention_norm_bias, -1);
-  EXPECT_EQ(block.qkv_bias, -1);
-  EXPECT_EQ(NameAt(llama, block.mlp_out_weight), "block.0.mlp.out.weight");
+  const auto block = [&](std::string_view name) { return llama.InBlock(0, name); };
+  EXPECT_EQ(block("attention.norm.bias"), -1);
+  EXPECT_EQ(block("attention.qkv.bias"), -1);
+  EXPECT_EQ(NameAt(llama, block("mlp.out.weight")), "block.0.mlp.out.weight");
   EXPECT_EQ(PlacesOfEmbedding(llama).position, -1);
   const ParameterTable bloom(SmallConfig("bloom", true));
   EXPECT_EQ(NameAt(bloom, PlacesOfEmbedding(bloom).norm_bias), "embedding.norm.bias");
@@ -103,12 +103,12 @@ TEST(ParameterTable, DecayFollowsTheRole) {
 
 TEST(ParameterTable, BranchOutputsStartSmaller) {
   const ParameterTable table(SmallConfig("llama", false));
-  const BlockParameters block = PlacesOfBlock(table, 0);
+  const auto block = [&](std::string_view name) { return table.InBlock(0, name); };
   const auto& rows = table.rows();
-  EXPECT_DOUBLE_EQ(rows[static_cast<std::size_t>(block.qkv_weight)].deviation, 0.02);
-  EXPECT_DOUBLE_EQ(rows[static_cast<std::size_t>(block.out_weight)].deviation, 0.02 / 2);
-  EXPECT_DOUBLE_EQ(rows[static_cast<std::size_t>(block.mlp_out_weight)].deviation, 0.02 / 2);
-  EXPECT_EQ(rows[static_cast<std::size_t>(block.mlp_norm_gain)].initializer, Initializer::kOne);
+  EXPECT_DOUBLE_EQ(rows[static_cast<std::size_t>(block("attention.qkv.weight"))].deviation, 0.02);
+  EXPECT_DOUBLE_EQ(rows[static_cast<std::size_t>(block("attention.out.weight"))].deviation, 0.02 / 2);
+  EXPECT_DOUBLE_EQ(rows[static_cast<std::size_t>(block("mlp.out.weight"))].deviation, 0.02 / 2);
+  EXPECT_EQ(rows[static_cast<std::size_t>(block("mlp.norm.gain"))].initializer, Initializer::kOne);
 }
 
 TEST(PaddedShare, IsAMultipleOfEightThatCoversItsPart) {
@@ -153,7 +153,7 @@ TEST(SliceRuns, OneRankHoldsOneRun) {
 
 TEST(SliceRuns, QueriesKeysAndValuesAreCutEach) {
   const ParameterTable table(SmallConfig("llama", false));
-  const Parameter& qkv = table.rows()[static_cast<std::size_t>(PlacesOfBlock(table, 0).qkv_weight)];
+  const Parameter& qkv = table.rows()[static_cast<std::size_t>(table.InBlock(0, "attention.qkv.weight"))];
   ASSERT_EQ(qkv.shape, (Shape{96, 48}));
   EXPECT_EQ(LocalShape(qkv, 2), (Shape{48, 48}));
   const std::vector<SliceRun> runs = SliceRuns(qkv, 2, 1);

@@ -144,7 +144,7 @@ TEST_P(ModulesOf, ABlocksBackwardInTwoPartsIsThatOfFiniteDifferences) {
       OnOneRank([&](RankContext& context) {
         ModelBench model(config, context);
         const LocalSizes sizes(config.model, config.layout, DType::kFloat32, true);
-        const BlockPlan plan(sizes);
+        const BlockProgram plan = PlanBlock(config.model, sizes);
         std::vector<char> scratch(static_cast<std::size_t>(plan.scratch_bytes) + 256);
         ModuleContext modules = model.modules();
         modules.scratch = scratch.data() + (256 - reinterpret_cast<std::uintptr_t>(scratch.data()) % 256);
@@ -213,40 +213,6 @@ TEST(Dropout, EveryModuleSiteAndPlaceDrawsItsOwnMask) {
   EXPECT_EQ(DropoutOf(model, micro_batch, 1, 0, 3).first_element, 5 * sample + 3 * model.hidden);
   micro_batch.training = false;
   EXPECT_EQ(DropoutOf(model, micro_batch, 1, 0, 0).probability, 0);
-}
-
-TEST(Linear, ItsThreeProductsAreThoseOfFiniteDifferences) {
-  OnOneRank([&](RankContext& context) {
-    const Linear linear(context.device.ops(), {});
-    constexpr std::int64_t kTokens = 5;
-    constexpr std::int64_t kIn = 7;
-    constexpr std::int64_t kOut = 3;
-    std::vector<float> input = Drawn(kTokens * kIn, "x");
-    std::vector<float> weight = Drawn(kOut * kIn, "w");
-    std::vector<float> bias = Drawn(kOut, "b");
-    std::vector<float> output(kTokens * kOut);
-    std::vector<float> grad_out = Drawn(kTokens * kOut, "g");
-    const auto loss = [&] {
-      linear.Forward({.a = Matrix(input, kTokens, kIn),
-                      .c = Matrix(output, kTokens, kOut),
-                      .bias = {bias.data(), DType::kFloat32, {kOut}}},
-                     Matrix(weight, kOut, kIn), {});
-      return Dot(output, grad_out);
-    };
-    std::vector<float> grad_in(input.size());
-    linear.Backward({.a = Matrix(grad_out, kTokens, kOut), .c = Matrix(grad_in, kTokens, kIn)},
-                    Matrix(weight, kOut, kIn), {});
-    ExpectDirections({.name = "input", .values = input, .gradient = grad_in, .loss = loss});
-    for (const bool overwrite : {true, false}) {
-      std::vector<float> grad_weight(weight.size(), overwrite ? 100.0F : 2.0F);
-      linear.WeightGradient({Matrix(grad_out, kTokens, kOut), {}}, {Matrix(input, kTokens, kIn), {}},
-                            Matrix(grad_weight, kOut, kIn), overwrite);
-      for (float& one : grad_weight) {
-        one -= overwrite ? 0.0F : 2.0F;
-      }
-      ExpectDirections({.name = "weight", .values = weight, .gradient = grad_weight, .loss = loss});
-    }
-  });
 }
 
 }  // namespace

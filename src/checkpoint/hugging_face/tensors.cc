@@ -52,20 +52,20 @@ void ListGpt2(const ParameterTable& table, Lister& list) {
   list.Whole(prefix + "wte.weight", embedding.token);
   list.Whole(prefix + "wpe.weight", embedding.position);
   for (std::int64_t layer = 0; layer < table.config().layers; ++layer) {
-    const BlockParameters block = PlacesOfBlock(table, layer);
+    const auto block = [&](std::string_view name) { return table.InBlock(layer, name); };
     const std::string at = fmt::format("{}h.{}.", prefix, layer);
-    list.Whole(at + "ln_1.weight", block.attention_norm_gain);
-    list.Whole(at + "ln_1.bias", block.attention_norm_bias);
-    list.Whole(at + "attn.c_attn.weight", block.qkv_weight, TensorOrder::kTransposed);
-    list.Whole(at + "attn.c_attn.bias", block.qkv_bias);
-    list.Whole(at + "attn.c_proj.weight", block.out_weight, TensorOrder::kTransposed);
-    list.Whole(at + "attn.c_proj.bias", block.out_bias);
-    list.Whole(at + "ln_2.weight", block.mlp_norm_gain);
-    list.Whole(at + "ln_2.bias", block.mlp_norm_bias);
-    list.Whole(at + "mlp.c_fc.weight", block.in_weight, TensorOrder::kTransposed);
-    list.Whole(at + "mlp.c_fc.bias", block.in_bias);
-    list.Whole(at + "mlp.c_proj.weight", block.mlp_out_weight, TensorOrder::kTransposed);
-    list.Whole(at + "mlp.c_proj.bias", block.mlp_out_bias);
+    list.Whole(at + "ln_1.weight", block("attention.norm.gain"));
+    list.Whole(at + "ln_1.bias", block("attention.norm.bias"));
+    list.Whole(at + "attn.c_attn.weight", block("attention.qkv.weight"), TensorOrder::kTransposed);
+    list.Whole(at + "attn.c_attn.bias", block("attention.qkv.bias"));
+    list.Whole(at + "attn.c_proj.weight", block("attention.out.weight"), TensorOrder::kTransposed);
+    list.Whole(at + "attn.c_proj.bias", block("attention.out.bias"));
+    list.Whole(at + "ln_2.weight", block("mlp.norm.gain"));
+    list.Whole(at + "ln_2.bias", block("mlp.norm.bias"));
+    list.Whole(at + "mlp.c_fc.weight", block("mlp.in.weight"), TensorOrder::kTransposed);
+    list.Whole(at + "mlp.c_fc.bias", block("mlp.in.bias"));
+    list.Whole(at + "mlp.c_proj.weight", block("mlp.out.weight"), TensorOrder::kTransposed);
+    list.Whole(at + "mlp.c_proj.bias", block("mlp.out.bias"));
   }
   const HeadParameters head = PlacesOfHead(table);
   list.Whole(prefix + "ln_f.weight", head.norm_gain);
@@ -79,20 +79,20 @@ void ListBloom(const ParameterTable& table, Lister& list) {
   list.Whole(prefix + "word_embeddings_layernorm.weight", embedding.norm_gain);
   list.Whole(prefix + "word_embeddings_layernorm.bias", embedding.norm_bias);
   for (std::int64_t layer = 0; layer < table.config().layers; ++layer) {
-    const BlockParameters block = PlacesOfBlock(table, layer);
+    const auto block = [&](std::string_view name) { return table.InBlock(layer, name); };
     const std::string at = fmt::format("{}h.{}.", prefix, layer);
-    list.Whole(at + "input_layernorm.weight", block.attention_norm_gain);
-    list.Whole(at + "input_layernorm.bias", block.attention_norm_bias);
-    list.Whole(at + "self_attention.query_key_value.weight", block.qkv_weight, TensorOrder::kInterleaved);
-    list.Whole(at + "self_attention.query_key_value.bias", block.qkv_bias, TensorOrder::kInterleaved);
-    list.Whole(at + "self_attention.dense.weight", block.out_weight);
-    list.Whole(at + "self_attention.dense.bias", block.out_bias);
-    list.Whole(at + "post_attention_layernorm.weight", block.mlp_norm_gain);
-    list.Whole(at + "post_attention_layernorm.bias", block.mlp_norm_bias);
-    list.Whole(at + "mlp.dense_h_to_4h.weight", block.in_weight);
-    list.Whole(at + "mlp.dense_h_to_4h.bias", block.in_bias);
-    list.Whole(at + "mlp.dense_4h_to_h.weight", block.mlp_out_weight);
-    list.Whole(at + "mlp.dense_4h_to_h.bias", block.mlp_out_bias);
+    list.Whole(at + "input_layernorm.weight", block("attention.norm.gain"));
+    list.Whole(at + "input_layernorm.bias", block("attention.norm.bias"));
+    list.Whole(at + "self_attention.query_key_value.weight", block("attention.qkv.weight"), TensorOrder::kInterleaved);
+    list.Whole(at + "self_attention.query_key_value.bias", block("attention.qkv.bias"), TensorOrder::kInterleaved);
+    list.Whole(at + "self_attention.dense.weight", block("attention.out.weight"));
+    list.Whole(at + "self_attention.dense.bias", block("attention.out.bias"));
+    list.Whole(at + "post_attention_layernorm.weight", block("mlp.norm.gain"));
+    list.Whole(at + "post_attention_layernorm.bias", block("mlp.norm.bias"));
+    list.Whole(at + "mlp.dense_h_to_4h.weight", block("mlp.in.weight"));
+    list.Whole(at + "mlp.dense_h_to_4h.bias", block("mlp.in.bias"));
+    list.Whole(at + "mlp.dense_4h_to_h.weight", block("mlp.out.weight"));
+    list.Whole(at + "mlp.dense_4h_to_h.bias", block("mlp.out.bias"));
   }
   const HeadParameters head = PlacesOfHead(table);
   list.Whole(prefix + "ln_f.weight", head.norm_gain);
@@ -102,16 +102,16 @@ void ListBloom(const ParameterTable& table, Lister& list) {
 void ListLlama(const ParameterTable& table, Lister& list) {
   list.Whole("model.embed_tokens.weight", PlacesOfEmbedding(table).token);
   for (std::int64_t layer = 0; layer < table.config().layers; ++layer) {
-    const BlockParameters block = PlacesOfBlock(table, layer);
+    const auto block = [&](std::string_view name) { return table.InBlock(layer, name); };
     const std::string at = fmt::format("model.layers.{}.", layer);
     const std::string attention = at + "self_attn.";
     list.Segments({attention + "q_proj.weight", attention + "k_proj.weight", attention + "v_proj.weight"},
-                  block.qkv_weight);
-    list.Whole(attention + "o_proj.weight", block.out_weight);
-    list.Segments({at + "mlp.gate_proj.weight", at + "mlp.up_proj.weight"}, block.in_weight);
-    list.Whole(at + "mlp.down_proj.weight", block.mlp_out_weight);
-    list.Whole(at + "input_layernorm.weight", block.attention_norm_gain);
-    list.Whole(at + "post_attention_layernorm.weight", block.mlp_norm_gain);
+                  block("attention.qkv.weight"));
+    list.Whole(attention + "o_proj.weight", block("attention.out.weight"));
+    list.Segments({at + "mlp.gate_proj.weight", at + "mlp.up_proj.weight"}, block("mlp.in.weight"));
+    list.Whole(at + "mlp.down_proj.weight", block("mlp.out.weight"));
+    list.Whole(at + "input_layernorm.weight", block("attention.norm.gain"));
+    list.Whole(at + "post_attention_layernorm.weight", block("mlp.norm.gain"));
   }
   list.Whole("model.norm.weight", PlacesOfHead(table).norm_gain);
 }

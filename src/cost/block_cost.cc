@@ -1,0 +1,83 @@
+// What each step of a block costs. Operations and communicators count the same from actual shapes (law 5).
+#include "cost/module_cost.h"
+
+namespace trireme {
+namespace {
+
+class StepCosts {
+ public:
+  StepCosts(const LocalSizes& sizes, const BlockProgram& program) : sizes_(sizes), program_(program) {}
+
+  WorkCost Of(const BlockStep& step) const {
+    WorkCost cost;
+    if (const auto* product = std::get_if<ProductStep>(&step.work)) {
+      cost.flops.matmul = 2 * product->rows * product->columns * product->depth;
+    } else if (std::holds_alternative<AttentionStep>(step.work)) {
+      cost.flops.attention = AttentionForward();
+    } else if (std::holds_alternative<AttentionBackwardStep>(step.work)) {
+      cost.flops.attention = AttentionForward() / 2 * 5;
+    } else if (const auto* enter = std::get_if<EnterStep>(&step.work)) {
+      cost.tensor.Add(CollectiveKind::kAllGather, Bytes(enter->to));
+    } else if (const auto* leave = std::get_if<LeaveStep>(&step.work)) {
+      cost.tensor.Add(sizes_.sequence_parallel ? CollectiveKind::kReduceScatter : CollectiveKind::kAllReduce,
+                      Bytes(leave->from));
+    } else {
+      cost.bytes_touched = TouchedBy(step.work);
+    }
+    if (step.recomputed) {
+      cost.flops = {.recomputed = cost.flops.matmul + cost.flops.attention};
+    }
+    return cost;
+  }
+
+ private:
+  // The causal pairs of attention, as device/ops/attention.h counts them: forward 4 D per pair and head, backward 10 D.
+  std::int64_t AttentionForward() const {
+    return sizes_.batch * sizes_.heads * (sizes_.sequence * (sizes_.sequence + 1) / 2) * 4 * sizes_.head_size;
+  }
+
+  std::int64_t Bytes(BufferId id) const {
+    const Place& buffer = program_.buffers[static_cast<std::size_t>(id)];
+    return buffer.shape.count() * SizeOf(buffer.dtype);
+  }
+
+  // Every buffer of an element-wise step is read or written once; one that is changed in place, twice.
+  std::int64_t TouchedBy(const BlockWork& work) const {
+    if (std::holds_alternative<ClearStep>(work) || std::holds_alternative<AddGradientStep>(work)) {
+      return 0;  // a few rows of the hidden size
+    }
+    std::int64_t bytes = 0;
+    for (const BufferId id : BuffersOf(work)) {
+      bytes += id == kNoId ? 0 : Bytes(id);
+    }
+    return std::holds_alternative<RotaryStep>(work) ? 2 * bytes : bytes;
+  }
+
+  const LocalSizes& sizes_;
+  const BlockProgram& program_;
+};
+
+}  // namespace
+
+ModuleCost CostOfBlock(const LocalSizes& sizes, const BlockProgram& program) {
+  const StepCosts costs(sizes, program);
+  ModuleCost cost;
+  for (const BlockStep& step : program.forward) {
+    cost.forward += costs.Of(step);
+  }
+  cost.evaluation = cost.forward;
+  for (const std::vector<BlockStep>* steps : {&program.backward, &program.backward_weight}) {
+    for (const BlockStep& step : *steps) {
+      // A block that is recomputed whole does both parts at once: only scratch holds its second forward.
+      const bool weight_part = step.weight_part && !sizes.recompute_block;
+      (weight_part ? cost.backward_weight : cost.backward_input) += costs.Of(step);
+    }
+  }
+  return cost;
+}
+
+ModuleCost CostOfBlock(const LocalSizes& sizes, const ModelConfig& config) {
+  return CostOfBlock(sizes, LowerBlock(DescribeOperations(config), sizes));
+}
+
+}  // namespace trireme

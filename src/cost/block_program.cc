@@ -1,0 +1,132 @@
+#include "cost/block_program.h"
+
+#include <algorithm>
+
+namespace trireme {
+namespace {
+
+struct Buffers {
+  using List = std::array<BufferId, 7>;
+  List operator()(const NormStep& s) const { return {s.x, s.branch, s.sum, s.normed, s.statistics, kNoId, kNoId}; }
+  List operator()(const NormBackwardStep& s) const {
+    return {s.grad_normed, s.x, s.statistics, s.grad_residual, s.grad_x, s.normed, s.gradients};
+  }
+  List operator()(const EnterStep& s) const { return Two(s.from, s.to); }
+  List operator()(const LeaveStep& s) const { return Two(s.from, s.to); }
+  List operator()(const ProductStep& s) const { return {s.a, s.b, s.c, s.auxiliary, s.scale_a, s.scale_b, kNoId}; }
+  List operator()(const QuantizeStep& s) const { return {s.from, s.rows, s.columns, s.scale, kNoId, kNoId, kNoId}; }
+  List operator()(const RotaryStep& s) const { return Two(s.qkv, kNoId); }
+  List operator()(const AttentionStep& s) const { return {s.qkv, s.out, s.statistics, kNoId, kNoId, kNoId, kNoId}; }
+  List operator()(const AttentionBackwardStep& s) const {
+    return {s.qkv, s.out, s.statistics, s.grad_out, s.grad_qkv, kNoId, kNoId};
+  }
+  List operator()(const ActivationStep& s) const { return Two(s.from, s.to); }
+  List operator()(const ActivationBackwardStep& s) const {
+    return {s.grad_out, s.from, s.grad_from, kNoId, kNoId, kNoId, kNoId};
+  }
+  List operator()(const DropoutStep& s) const { return Two(s.from, s.to); }
+  List operator()(const BiasGradientStep& s) const { return Two(s.rows, kNoId); }
+  List operator()(const ClearStep& s) const { return Two(s.buffer, kNoId); }
+  List operator()(const AddGradientStep& s) const { return Two(s.from, kNoId); }
+
+  static List Two(BufferId a, BufferId b) { return {a, b, kNoId, kNoId, kNoId, kNoId, kNoId}; }
+};
+
+// When a buffer is in use: the part of the program, and the first and last of that part's steps.
+struct Lifetime {
+  int part = kNoId;
+  int first = 0;
+  int last = 0;
+  bool several_parts = false;
+};
+
+std::vector<Lifetime> LifetimesOf(const BlockProgram& program) {
+  std::vector<Lifetime> lifetimes(program.buffers.size());
+  const std::vector<BlockStep>* parts[] = {&program.forward, &program.backward, &program.backward_weight};
+  for (int part = 0; part < 3; ++part) {
+    for (int step = 0; step < static_cast<int>(parts[part]->size()); ++step) {
+      for (const BufferId buffer : BuffersOf((*parts[part])[static_cast<std::size_t>(step)].work)) {
+        if (buffer == kNoId) {
+          continue;
+        }
+        Lifetime& lifetime = lifetimes[static_cast<std::size_t>(buffer)];
+        if (lifetime.part == kNoId) {
+          lifetime = {.part = part, .first = step};
+        }
+        lifetime.several_parts = lifetime.several_parts || lifetime.part != part;
+        lifetime.last = step;
+      }
+    }
+  }
+  return lifetimes;
+}
+
+std::int64_t BytesOf(const Place& place) { return RoundUp(place.shape.count() * SizeOf(place.dtype), kPlanAlignment); }
+
+// The largest buffers first, each at the lowest offset where no other lies that is in use at the same time.
+std::int64_t PlaceScratch(std::vector<Place>& buffers, const std::vector<Lifetime>& lifetimes,
+                          std::vector<int> members) {
+  std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
+    return BytesOf(buffers[static_cast<std::size_t>(a)]) > BytesOf(buffers[static_cast<std::size_t>(b)]);
+  });
+  std::int64_t end = 0;
+  std::vector<int> placed;
+  for (const int member : members) {
+    Place& place = buffers[static_cast<std::size_t>(member)];
+    const Lifetime& own = lifetimes[static_cast<std::size_t>(member)];
+    std::int64_t offset = 0;
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (const int other : placed) {
+        const Place& there = buffers[static_cast<std::size_t>(other)];
+        const Lifetime& theirs = lifetimes[static_cast<std::size_t>(other)];
+        const bool together = own.part == theirs.part && own.first <= theirs.last && theirs.first <= own.last;
+        if (together && offset < there.offset + BytesOf(there) && there.offset < offset + BytesOf(place)) {
+          offset = there.offset + BytesOf(there);
+          moved = true;
+        }
+      }
+    }
+    place.area = Area::kScratch;
+    place.offset = offset;
+    placed.push_back(member);
+    end = std::max(end, offset + BytesOf(place));
+  }
+  return end;
+}
+
+}  // namespace
+
+std::array<BufferId, 7> BuffersOf(const BlockWork& work) { return std::visit(Buffers{}, work); }
+
+bool BlockProgram::WeightPartReadsParameters() const {
+  return std::any_of(backward_weight.begin(), backward_weight.end(),
+                     [](const BlockStep& step) { return std::holds_alternative<NormStep>(step.work); });
+}
+
+void PlaceBuffers(BlockProgram& program) {
+  const std::vector<Lifetime> lifetimes = LifetimesOf(program);
+  std::vector<int> scratch;
+  for (std::size_t i = 0; i < program.buffers.size(); ++i) {
+    Place& place = program.buffers[i];
+    const auto buffer = static_cast<BufferId>(i);
+    if (buffer == kBlockOutput || buffer == kGradOutput || buffer == kGradInput) {
+      place.area = Area::kGiven;
+    } else if (buffer == kBlockInput || lifetimes[i].several_parts) {
+      place.area = Area::kKept;
+      place.offset = program.kept_bytes;
+      program.kept_bytes += BytesOf(place);
+    } else if (lifetimes[i].part != kNoId) {
+      scratch.push_back(buffer);
+    }
+  }
+  program.scratch_bytes = PlaceScratch(program.buffers, lifetimes, std::move(scratch));
+}
+
+BlockProgram PlanBlock(const ModelConfig& model, const LocalSizes& sizes, BlockPurpose purpose) {
+  BlockProgram program = LowerBlock(DescribeOperations(model), sizes, purpose);
+  PlaceBuffers(program);
+  return program;
+}
+
+}  // namespace trireme

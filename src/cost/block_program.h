@@ -1,0 +1,196 @@
+// A block lowered for one rank: the steps of its forward and backward in order, the buffers that they read and write,
+// and where each buffer lies. Every step is one call of an operation or one collective. nn and infer execute the
+// steps, cost adds up their FLOPs and bytes, and the planner adds up their seconds: they cannot differ.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <variant>
+#include <vector>
+
+#include "cost/local_sizes.h"
+#include "cost/memory_plan.h"
+#include "model/block_description.h"
+
+namespace trireme {
+
+// A buffer of the program by its number; -1 is none. A parameter by its number among those of the block.
+using BufferId = int;
+inline constexpr int kNoId = -1;
+
+// sum = x + dropout(branch + branch_bias); normed = norm(sum). Without branch x itself is normed, without normed only
+// the sum is made.
+struct NormStep {
+  BufferId x = kNoId;
+  BufferId branch = kNoId;
+  BufferId sum = kNoId;
+  BufferId normed = kNoId;
+  BufferId statistics = kNoId;
+  int gain = kNoId;
+  int bias = kNoId;
+  int branch_bias = kNoId;
+  int site = kNoId;  // of dropout
+};
+
+struct NormBackwardStep {
+  BufferId grad_normed = kNoId;
+  BufferId x = kNoId;
+  BufferId statistics = kNoId;
+  BufferId grad_residual = kNoId;
+  BufferId grad_x = kNoId;
+  BufferId normed = kNoId;  // the norm's output made again
+  BufferId gradients = kNoId;
+  int norm = 0;  // which norm: rows 2 * norm and 2 * norm + 1 of `gradients`
+  int gain = kNoId;
+  int bias = kNoId;
+};
+
+// Into the tensor region under sequence parallelism: all-gather. With `in_place` `from` is this rank's rows of `to`.
+struct EnterStep {
+  BufferId from = kNoId;
+  BufferId to = kNoId;
+  bool in_place = false;
+};
+
+// Out of the tensor region: all-reduce in place, or reduce-scatter to `to` under sequence parallelism.
+struct LeaveStep {
+  BufferId from = kNoId;
+  BufferId to = kNoId;
+};
+
+enum class ProductKind : std::uint8_t {
+  kForward,         // c = a * weight^T + bias
+  kInputGradient,   // c = a * weight
+  kWeightGradient,  // gradient of weight += a^T * b
+};
+enum class ProductEpilogue : std::uint8_t { kNone, kGelu, kGeluGradient };  // as Epilogue of device/ops/matmul.h
+
+struct ProductStep {
+  ProductKind kind = ProductKind::kForward;
+  BufferId a = kNoId;
+  BufferId b = kNoId;  // kWeightGradient: the layer's input; otherwise the fp8 copy of the weight, or none
+  BufferId c = kNoId;
+  int weight = kNoId;
+  int bias = kNoId;
+  ProductEpilogue epilogue = ProductEpilogue::kNone;
+  BufferId auxiliary = kNoId;
+  BufferId scale_a = kNoId;  // in fp8
+  BufferId scale_b = kNoId;
+  std::int64_t rows = 0;  // c is [rows, columns], summed over depth
+  std::int64_t columns = 0;
+  std::int64_t depth = 0;
+};
+
+// The fp8 copy of a buffer, or of a weight.
+struct QuantizeStep {
+  BufferId from = kNoId;
+  int weight = kNoId;
+  BufferId rows = kNoId;
+  BufferId columns = kNoId;  // the transpose
+  BufferId scale = kNoId;
+};
+
+struct RotaryStep {
+  BufferId qkv = kNoId;  // in place
+  bool inverse = false;
+};
+
+struct AttentionStep {
+  BufferId qkv = kNoId;
+  BufferId out = kNoId;
+  BufferId statistics = kNoId;
+};
+
+struct AttentionBackwardStep {
+  BufferId qkv = kNoId;
+  BufferId out = kNoId;
+  BufferId statistics = kNoId;
+  BufferId grad_out = kNoId;
+  BufferId grad_qkv = kNoId;
+};
+
+struct ActivationStep {
+  BufferId from = kNoId;
+  BufferId to = kNoId;  // may be `from`, unless the activation is gated
+};
+
+struct ActivationBackwardStep {
+  BufferId grad_out = kNoId;
+  BufferId from = kNoId;
+  BufferId grad_from = kNoId;
+};
+
+// to = from with the mask of a dropout site; a copy where nothing is dropped.
+struct DropoutStep {
+  BufferId from = kNoId;
+  BufferId to = kNoId;
+  int site = kNoId;
+  bool own_rows = false;  // writes this rank's rows of `to`, a tensor of all tokens
+};
+
+// Gradient of a bias += sum of the rows.
+struct BiasGradientStep {
+  BufferId rows = kNoId;
+  int bias = kNoId;
+  bool own_rows = false;  // this rank's rows alone
+};
+
+struct ClearStep {
+  BufferId buffer = kNoId;
+};
+
+// Gradient of a parameter += a row of a buffer.
+struct AddGradientStep {
+  BufferId from = kNoId;
+  int row = 0;
+  int parameter = kNoId;
+};
+
+using BlockWork = std::variant<NormStep, NormBackwardStep, EnterStep, LeaveStep, ProductStep, QuantizeStep, RotaryStep,
+                               AttentionStep, AttentionBackwardStep, ActivationStep, ActivationBackwardStep,
+                               DropoutStep, BiasGradientStep, ClearStep, AddGradientStep>;
+
+struct BlockStep {
+  BlockWork work;
+  bool recomputed = false;   // backward makes again what forward made
+  bool weight_part = false;  // of backward: makes gradients of parameters
+};
+
+// Buffers 0 to 3 of every program; the caller gives all but the input.
+inline constexpr BufferId kBlockInput = 0;  // the first of the kept ones
+inline constexpr BufferId kBlockOutput = 1;
+inline constexpr BufferId kGradOutput = 2;
+inline constexpr BufferId kGradInput = 3;
+
+struct BlockProgram {
+  std::vector<Place> buffers;
+  std::vector<BlockStep> forward;
+  // Backward, both parts; or the input part alone where `in_parts`.
+  std::vector<BlockStep> backward;
+  std::vector<BlockStep> backward_weight;
+  bool in_parts = false;
+  int norms = 0;
+
+  std::int64_t kept_bytes = 0;
+  std::int64_t scratch_bytes = 0;
+
+  // Whether the weight part of a backward in parts reads parameters, which ZeRO 3 must gather for it.
+  bool WeightPartReadsParameters() const;
+};
+
+enum class BlockPurpose : std::uint8_t { kTraining, kInference };
+
+// Steps and buffers, without their places: for costs.
+BlockProgram LowerBlock(const BlockDescription& block, const LocalSizes& sizes,
+                        BlockPurpose purpose = BlockPurpose::kTraining);
+// Gives every buffer its place. What backward reads of forward, and the weight part of the input part, is kept; other
+// buffers lie in scratch and share it when they are not needed at the same time.
+void PlaceBuffers(BlockProgram& program);
+// Both.
+BlockProgram PlanBlock(const ModelConfig& model, const LocalSizes& sizes,
+                       BlockPurpose purpose = BlockPurpose::kTraining);
+
+// The buffers that a step reads or writes; kNoId elsewhere.
+std::array<BufferId, 7> BuffersOf(const BlockWork& work);
+
+}  // namespace trireme

@@ -1,0 +1,143 @@
+#include "model/block_description.h"
+
+#include <cmath>
+
+namespace trireme {
+namespace {
+
+using enum BlockOp;
+using enum BlockWidth;
+
+// A linear layer or a norm: numbers of its parameters, -1 for a bias that the family does not have.
+struct Layer {
+  int weight = -1;
+  int bias = -1;
+};
+
+// Appends operations to a description. Each function returns the value that it makes.
+class Writer {
+ public:
+  Writer(const ModelConfig& model, bool with_parameters) : model_(model), with_parameters_(with_parameters) {
+    block_.operations.reserve(16);
+    block_.values.reserve(16);
+    block_.values.push_back({});
+  }
+
+  int Norm(int x, std::string_view gain, std::string_view bias) {
+    const Layer norm = {Add(Vector(gain, ParameterRole::kNormGain, Initializer::kOne)),
+                        AddBias(Vector(bias, ParameterRole::kNormBias, Initializer::kZero))};
+    return Make({.op = kNorm, .input = x, .weight = norm.weight, .bias = norm.bias}, Of(x));
+  }
+
+  int Enter(int x) { return Make({.op = kEnter, .input = x}, {Of(x).width, true}); }
+  int Leave(int x) { return Make({.op = kLeave, .input = x}, {Of(x).width, false}); }
+  int Rotary(int x) { return Make({.op = kRotary, .input = x}, Of(x)); }
+  int Attention(int qkv) { return Make({.op = kAttention, .input = qkv}, {kHeads, true}); }
+  int Activation(int x) { return Make({.op = kActivation, .input = x}, {kFeedForward, true}); }
+
+  // A linear layer whose outputs the tensor axis cuts, segment by segment.
+  int ColumnLinear(int x, std::string_view weight, std::string_view bias, BlockWidth width,
+                   const std::vector<std::int64_t>& segments) {
+    std::int64_t outputs = 0;
+    for (const std::int64_t segment : segments) {
+      outputs += segment;
+    }
+    const Split split{.dim = 0, .segments = segments};
+    const Layer layer = {Add({weight,
+                              ParameterRole::kWeight,
+                              {outputs, model_.hidden},
+                              split,
+                              Initializer::kNormal,
+                              model_.initial_deviation}),
+                         AddBias({bias, ParameterRole::kBias, {outputs}, split, Initializer::kZero, 0})};
+    return Make({.op = kLinear, .input = x, .weight = layer.weight, .bias = layer.bias}, {width, true});
+  }
+
+  // The end of a branch: a linear layer whose inputs the tensor axis cuts, the sum over the tensor group, and the sum
+  // with the residual stream. Every rank holds the bias, which is added after the sum of the group.
+  int JoinBranch(int x, std::string_view weight, std::string_view bias, std::int64_t inputs, int residual) {
+    // Two branches per layer add to the residual stream: their last matrices start smaller to keep its variance at one.
+    const double deviation = model_.initial_deviation / std::sqrt(2.0 * static_cast<double>(model_.layers));
+    const Layer layer = {Add({weight,
+                              ParameterRole::kWeight,
+                              {model_.hidden, inputs},
+                              {.dim = 1, .segments = {inputs}},
+                              Initializer::kNormal,
+                              deviation}),
+                         AddBias(Vector(bias, ParameterRole::kBias, Initializer::kZero))};
+    const int partial = Make({.op = kLinear, .input = x, .weight = layer.weight}, {kHidden, true});
+    const int branch = Leave(partial);
+    return Make({.op = kAdd, .input = branch, .residual = residual, .bias = layer.bias, .site = sites_++}, {});
+  }
+
+  BlockDescription Take() { return std::move(block_); }
+
+ private:
+  BlockValue Of(int value) const { return block_.values[static_cast<std::size_t>(value)]; }
+
+  int Make(BlockOperation operation, BlockValue value) {
+    operation.output = static_cast<int>(block_.values.size());
+    block_.operations.push_back(operation);
+    block_.values.push_back(value);
+    return operation.output;
+  }
+
+  BlockParameter Vector(std::string_view name, ParameterRole role, Initializer initializer) const {
+    return {name, role, {model_.hidden}, {}, initializer, 0};
+  }
+  int Add(BlockParameter parameter) {
+    if (with_parameters_) {
+      block_.parameters.push_back(std::move(parameter));
+    }
+    return parameters_++;
+  }
+  int AddBias(BlockParameter parameter) { return model_.biases ? Add(std::move(parameter)) : -1; }
+
+  const ModelConfig& model_;
+  bool with_parameters_;
+  BlockDescription block_;
+  int parameters_ = 0;
+  int sites_ = 0;
+};
+
+BlockDescription Describe(const ModelConfig& model, bool with_parameters) {
+  Writer block(model, with_parameters);
+  const int input = 0;
+  const std::int64_t queries = model.heads * model.head_size();
+  const std::int64_t keys = (model.kv_heads == 0 ? model.heads : model.kv_heads) * model.head_size();
+
+  int x = block.Norm(input, "attention.norm.gain", "attention.norm.bias");
+  x = block.Enter(x);
+  x = block.ColumnLinear(x, "attention.qkv.weight", "attention.qkv.bias", kQkv, {queries, keys, keys});
+  if (model.position == PositionChoice::kRotary) {
+    x = block.Rotary(x);
+  }
+  x = block.Attention(x);
+  const int middle = block.JoinBranch(x, "attention.out.weight", "attention.out.bias", queries, input);
+
+  x = block.Norm(middle, "mlp.norm.gain", "mlp.norm.bias");
+  x = block.Enter(x);
+  const bool gated = model.feed_forward == FeedForwardChoice::kSwiGlu;
+  x = block.ColumnLinear(x, "mlp.in.weight", "mlp.in.bias", kFeedForwardIn,
+                         gated ? std::vector{model.ffn, model.ffn} : std::vector{model.ffn});
+  x = block.Activation(x);
+  block.JoinBranch(x, "mlp.out.weight", "mlp.out.bias", model.ffn, middle);
+  return block.Take();
+}
+
+}  // namespace
+
+int BlockDescription::MakerOf(int value) const {
+  for (std::size_t i = 0; i < operations.size(); ++i) {
+    if (operations[i].output == value) {
+      return static_cast<int>(i);
+    }
+  }
+  return -1;
+}
+
+BlockDescription DescribeBlock(const ModelConfig& model) { return Describe(model, true); }
+
+BlockDescription DescribeOperations(const ModelConfig& model) { return Describe(model, false); }
+
+}  // namespace trireme

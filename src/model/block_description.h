@@ -1,0 +1,70 @@
+// A transformer block as data: the list of its operations in the order of forward, the values that pass between them,
+// and the parameters that they read. This is the only description of a block. The parameter table, forward and
+// backward, recomputation, the memory plan, FLOPs, traffic, the planner's seconds and inference all follow from it.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "model/model_config.h"
+#include "model/parameter.h"
+
+namespace trireme {
+
+enum class BlockOp : std::uint8_t {
+  kNorm,        // output = norm(input) * weight + bias
+  kEnter,       // into the tensor region: all tokens on every rank of the tensor group
+  kLinear,      // output = input * weight^T + bias
+  kRotary,      // rotates queries and keys by their positions
+  kAttention,   // output = causal attention of packed queries, keys and values
+  kActivation,  // the activation function of the feed-forward part
+  kLeave,       // out of the tensor region: partial sums of the ranks are added up
+  kAdd,         // output = residual + dropout(input + bias)
+};
+
+// The columns of a value. Inside the tensor region a rank holds its part of all but kHidden.
+enum class BlockWidth : std::uint8_t { kHidden, kQkv, kHeads, kFeedForwardIn, kFeedForward };
+
+struct BlockValue {
+  BlockWidth width = BlockWidth::kHidden;
+  bool inside = false;  // the tensor region: all tokens of the micro batch
+};
+
+// Numbers of values, and of parameters among those of the block; -1 is none.
+struct BlockOperation {
+  BlockOp op = BlockOp::kNorm;
+  int input = -1;
+  int residual = -1;  // of kAdd
+  int output = -1;
+  int weight = -1;  // kLinear: the matrix; kNorm: the gain
+  int bias = -1;
+  int site = -1;  // of kAdd: which dropout mask
+};
+
+// A row of the parameter table, without its module.
+struct BlockParameter {
+  std::string_view name;  // "attention.qkv.weight"
+  ParameterRole role = ParameterRole::kWeight;
+  Shape shape;  // global
+  Split split;
+  Initializer initializer = Initializer::kNormal;
+  double deviation = 0;
+};
+
+struct BlockDescription {
+  std::vector<BlockOperation> operations;
+  std::vector<BlockValue> values;  // 0 is the input; the output of the last operation is the block's
+  // In the order of the parameter table. Left empty by DescribeOperations.
+  std::vector<BlockParameter> parameters;
+
+  // The operation that makes a value; -1 for the input.
+  int MakerOf(int value) const;
+};
+
+// The block of a completed config.
+BlockDescription DescribeBlock(const ModelConfig& model);
+// The same without the parameters' names and shapes: cheap, for the planner's many questions.
+BlockDescription DescribeOperations(const ModelConfig& model);
+
+}  // namespace trireme

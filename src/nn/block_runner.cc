@@ -1,0 +1,217 @@
+#include "nn/block_runner.h"
+
+#include <cmath>
+
+namespace trireme {
+
+// One function per kind of step.
+struct BlockRunner::Executor {
+  const Context& context;
+  const LocalSizes& sizes;
+  const BlockProgram& program;
+  const BlockCall& call;
+  Ops& ops = context.ops;
+
+  Tensor Buffer(BufferId id) const {
+    if (id == kNoId) {
+      return {};
+    }
+    if (id == kBlockOutput) {
+      return call.output;
+    }
+    if (id == kGradOutput) {
+      return call.grad_output;
+    }
+    if (id == kGradInput) {
+      return call.grad_input;
+    }
+    return At(program.buffers[static_cast<std::size_t>(id)], call.kept, call.scratch);
+  }
+  int Row(int parameter) const { return context.rows[static_cast<std::size_t>(parameter)]; }
+  Tensor Parameter(int parameter) const {
+    return parameter == kNoId ? Tensor{} : context.parameters.Get(Row(parameter));
+  }
+  Tensor Gradient(int parameter) const { return context.gradients->Gradient(Row(parameter)); }
+  NormKind norm_kind() const { return context.model.norm == NormChoice::kRmsNorm ? NormKind::kRms : NormKind::kLayer; }
+  ActivationKind activation() const { return sizes.gated ? ActivationKind::kSwiGlu : ActivationKind::kGelu; }
+  Dropout DropoutAt(int site) const {
+    return DropoutOf(context.model, call.micro_batch, context.module, site, context.region.first_token());
+  }
+
+  void operator()(const NormStep& step) const {
+    ResidualNormArgs args{.x = Buffer(step.x),
+                          .branch = Buffer(step.branch),
+                          .bias = Parameter(step.branch_bias),
+                          .sum = Buffer(step.sum),
+                          .kind = norm_kind(),
+                          .epsilon = static_cast<float>(context.model.norm_epsilon),
+                          .gamma = Parameter(step.gain),
+                          .beta = Parameter(step.bias),
+                          .normed = Buffer(step.normed),
+                          .statistics = Buffer(step.statistics)};
+    if (step.site != kNoId) {
+      args.dropout = DropoutAt(step.site);
+    }
+    ops.ResidualNormForward(args);
+  }
+
+  void operator()(const NormBackwardStep& step) const {
+    const auto gradient = [&](int row) {
+      return Buffer(step.gradients).Rows(2 * step.norm + row, 1).Reshaped({sizes.hidden});
+    };
+    const bool has_bias = step.bias != kNoId;
+    const Tensor normed = Buffer(step.normed);
+    ops.NormBackward({.grad_normed = Buffer(step.grad_normed),
+                      .x = Buffer(step.x),
+                      .statistics = Buffer(step.statistics),
+                      .kind = norm_kind(),
+                      .gamma = Parameter(step.gain),
+                      .grad_residual = Buffer(step.grad_residual),
+                      .grad_x = Buffer(step.grad_x),
+                      .grad_gamma = gradient(0),
+                      .grad_beta = has_bias ? gradient(1) : Tensor{},
+                      .beta = normed.given() ? Parameter(step.bias) : Tensor{},
+                      .normed = normed});
+  }
+
+  void operator()(const EnterStep& step) const {
+    const Tensor to = Buffer(step.to);
+    context.region.Enter(step.in_place ? context.region.OwnRows(to) : Buffer(step.from), to);
+  }
+
+  void operator()(const LeaveStep& step) const { context.region.Leave(Buffer(step.from), Buffer(step.to)); }
+
+  void operator()(const ProductStep& step) const {
+    MatmulArgs args{.a = Buffer(step.a), .scale_a = Buffer(step.scale_a), .scale_b = Buffer(step.scale_b)};
+    const bool float8 = step.scale_a != kNoId;  // whose second operand always lies transposed
+    if (step.kind == ProductKind::kWeightGradient) {
+      args.b = Buffer(step.b);
+      args.c = Gradient(step.weight);
+      args.transpose_a = !float8;
+      args.transpose_b = float8;
+      args.accumulate = !context.gradients->Untouched(call.micro_batch.first);
+    } else {
+      args.b = float8 ? Buffer(step.b) : Parameter(step.weight);
+      args.c = Buffer(step.c);
+      args.transpose_b = float8 || step.kind == ProductKind::kForward;
+      args.bias = Parameter(step.bias);
+      args.epilogue = EpilogueOf(step.epilogue);
+      args.auxiliary = Buffer(step.auxiliary);
+    }
+    ops.Matmul(args);
+  }
+
+  static Epilogue EpilogueOf(ProductEpilogue epilogue) {
+    switch (epilogue) {
+      case ProductEpilogue::kGelu:
+        return Epilogue::kGelu;
+      case ProductEpilogue::kGeluGradient:
+        return Epilogue::kGeluGradient;
+      case ProductEpilogue::kNone:
+        break;
+    }
+    return Epilogue::kNone;
+  }
+
+  void operator()(const QuantizeStep& step) const {
+    ops.Quantize({.from = step.weight == kNoId ? Buffer(step.from) : Parameter(step.weight),
+                  .rows = Buffer(step.rows),
+                  .columns = Buffer(step.columns),
+                  .scale = Buffer(step.scale)});
+  }
+
+  void operator()(const RotaryStep& step) const {
+    const bool cached = call.cache.capacity > 0;
+    ops.Rotary({.qkv = Buffer(step.qkv),
+                .sequence = cached ? call.cache.capacity : sizes.sequence,
+                .heads = sizes.heads,
+                .kv_heads = sizes.kv_heads,
+                .head_size = sizes.head_size,
+                .theta = static_cast<float>(context.model.rope_theta),
+                .inverse = step.inverse,
+                .positions = call.cache.positions});
+  }
+
+  AttentionArgs Attention(BufferId qkv, BufferId out, BufferId statistics) const {
+    return {.batch = sizes.batch,
+            .sequence = sizes.sequence,
+            .heads = sizes.heads,
+            .kv_heads = sizes.kv_heads,
+            .head_size = sizes.head_size,
+            .scale = 1.0F / std::sqrt(static_cast<float>(sizes.head_size)),
+            .slopes = context.slopes,
+            .document_starts = call.micro_batch.document_starts,
+            .qkv = Buffer(qkv),
+            .out = Buffer(out),
+            .statistics = Buffer(statistics)};
+  }
+
+  void operator()(const AttentionStep& step) const {
+    const AttentionArgs args = Attention(step.qkv, step.out, step.statistics);
+    if (call.cache.capacity == 0) {
+      ops.AttentionForward(args);
+      return;
+    }
+    ops.DecodeAttention({.batch = args.batch,
+                         .queries = args.sequence,
+                         .capacity = call.cache.capacity,
+                         .heads = args.heads,
+                         .kv_heads = args.kv_heads,
+                         .head_size = args.head_size,
+                         .scale = args.scale,
+                         .slopes = args.slopes,
+                         .starts = call.cache.starts,
+                         .qkv = args.qkv,
+                         .keys = call.cache.keys,
+                         .values = call.cache.values,
+                         .out = args.out});
+  }
+
+  void operator()(const AttentionBackwardStep& step) const {
+    AttentionArgs args = Attention(step.qkv, step.out, step.statistics);
+    args.grad_out = Buffer(step.grad_out);
+    args.grad_qkv = Buffer(step.grad_qkv);
+    ops.AttentionBackward(args);
+  }
+
+  void operator()(const ActivationStep& step) const {
+    ops.ActivationForward(activation(), Buffer(step.from), Buffer(step.to));
+  }
+
+  void operator()(const ActivationBackwardStep& step) const {
+    ops.ActivationBackward(activation(), Buffer(step.grad_out), Buffer(step.from), Buffer(step.grad_from));
+  }
+
+  void operator()(const DropoutStep& step) const {
+    const Tensor to = Buffer(step.to);
+    ops.ApplyDropout(step.own_rows ? context.region.OwnRows(to) : to, Buffer(step.from), DropoutAt(step.site));
+  }
+
+  void operator()(const BiasGradientStep& step) const {
+    const Tensor rows = Buffer(step.rows);
+    ops.BiasGradient(step.own_rows ? context.region.OwnRows(rows) : rows, Gradient(step.bias));
+  }
+
+  void operator()(const ClearStep& step) const { ops.Fill(Buffer(step.buffer), 0); }
+
+  void operator()(const AddGradientStep& step) const {
+    ops.Add(Gradient(step.parameter), Buffer(step.from).Rows(step.row, 1).Reshaped({sizes.hidden}));
+  }
+};
+
+void BlockRunner::Run(std::span<const BlockStep> steps, const BlockCall& call) {
+  const Executor executor{context_, sizes_, program_, call};
+  bool recomputing = false;
+  for (const BlockStep& step : steps) {
+    if (step.recomputed != recomputing) {
+      recomputing = step.recomputed;
+      context_.ops.set_recomputing(recomputing);
+    }
+    std::visit(executor, step.work);
+  }
+  if (recomputing) {
+    context_.ops.set_recomputing(false);
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,187 @@
+// The lowered block: its buffers, its parts, and what it costs in memory.
+#include "cost/block_program.h"
+
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace trireme {
+namespace {
+
+ModelConfig ModelOf(const std::string& family) {
+  ModelConfig config;
+  config.family = family;
+  config.layers = 2;
+  config.hidden = 32;
+  config.heads = 4;
+  config.ffn = 128;
+  config.vocabulary = 50;
+  config.sequence = 8;
+  return Completed(config);
+}
+
+struct Case {
+  std::string name;
+  ModelConfig model;
+  LocalSizes sizes;
+};
+
+std::vector<Case> AllCases() {
+  std::vector<Case> cases;
+  for (const std::string family : {"gpt2", "bloom", "llama"}) {
+    for (const double dropout : {0.0, 0.1}) {
+      for (const Recompute recompute : {Recompute::kNone, Recompute::kLight, Recompute::kSelective, Recompute::kFull}) {
+        for (const bool split : {false, true}) {
+          for (const ParallelLayout& cut : {ParallelLayout{}, ParallelLayout{.tensor = 2},
+                                            ParallelLayout{.tensor = 2, .sequence_parallel = true}}) {
+            for (const DType dtype : {DType::kFloat32, DType::kFloat8E4M3}) {
+              ModelConfig model = ModelOf(family);
+              model.dropout = dropout;
+              ParallelLayout layout = cut;
+              layout.recompute = recompute;
+              layout.micro_batch = 2;
+              cases.push_back({fmt::format("{} dropout {} recompute {} split {} tensor {} sp {} dtype {}", family,
+                                           dropout, static_cast<int>(recompute), split, cut.tensor,
+                                           cut.sequence_parallel, static_cast<int>(dtype)),
+                               model, LocalSizes(model, layout, dtype, split)});
+            }
+          }
+        }
+      }
+    }
+  }
+  return cases;
+}
+
+std::int64_t EndOf(const Place& place) {
+  return place.offset + RoundUp(place.shape.count() * SizeOf(place.dtype), kPlanAlignment);
+}
+
+// Replays a part: before each step every buffer that a later step of the program reads must still hold what was put
+// there, so that no two buffers in use at once may overlap.
+void ExpectApart(const BlockProgram& program) {
+  const std::vector<const std::vector<BlockStep>*> parts = {&program.forward, &program.backward,
+                                                            &program.backward_weight};
+  for (const auto* part : parts) {
+    std::vector<std::set<BufferId>> in_use(part->size());
+    for (std::size_t first = 0; first < part->size(); ++first) {
+      for (const BufferId id : BuffersOf((*part)[first].work)) {
+        for (std::size_t last = first; id != kNoId && last < part->size(); ++last) {
+          for (const BufferId other : BuffersOf((*part)[last].work)) {
+            for (std::size_t step = first; other == id && step <= last; ++step) {
+              in_use[step].insert(id);
+            }
+          }
+        }
+      }
+    }
+    for (const std::set<BufferId>& together : in_use) {
+      for (const BufferId a : together) {
+        const Place& place = program.buffers[static_cast<std::size_t>(a)];
+        EXPECT_TRUE(place.present()) << a;
+        EXPECT_LE(EndOf(place), place.area == Area::kKept      ? program.kept_bytes
+                                : place.area == Area::kScratch ? program.scratch_bytes
+                                                               : INT64_MAX);
+        for (const BufferId b : together) {
+          const Place& other = program.buffers[static_cast<std::size_t>(b)];
+          const bool share = a != b && place.area == other.area && place.area != Area::kGiven &&
+                             place.offset < EndOf(other) && other.offset < EndOf(place);
+          EXPECT_FALSE(share) << "buffers " << a << " and " << b;
+        }
+      }
+    }
+  }
+}
+
+TEST(BlockProgram, BuffersInUseAtOnceNeverOverlap) {
+  for (const Case& one : AllCases()) {
+    SCOPED_TRACE(one.name);
+    ExpectApart(PlanBlock(one.model, one.sizes));
+    ExpectApart(PlanBlock(one.model, one.sizes, BlockPurpose::kInference));
+  }
+}
+
+TEST(BlockProgram, KeptIsExactlyWhatAnotherPartReads) {
+  for (const Case& one : AllCases()) {
+    SCOPED_TRACE(one.name);
+    const BlockProgram program = PlanBlock(one.model, one.sizes);
+    std::vector<std::set<int>> parts(program.buffers.size());
+    int number = 0;
+    for (const auto* part : {&program.forward, &program.backward, &program.backward_weight}) {
+      for (const BlockStep& step : *part) {
+        for (const BufferId id : BuffersOf(step.work)) {
+          if (id != kNoId) {
+            parts[static_cast<std::size_t>(id)].insert(number);
+          }
+        }
+      }
+      ++number;
+    }
+    for (std::size_t i = kGradInput + 1; i < parts.size(); ++i) {
+      const Area expected = parts[i].empty() ? Area::kAbsent : parts[i].size() > 1 ? Area::kKept : Area::kScratch;
+      EXPECT_EQ(program.buffers[i].area, expected) << "buffer " << i;
+    }
+    EXPECT_EQ(program.buffers[kBlockInput].area, Area::kKept);
+    EXPECT_EQ(program.buffers[kBlockInput].offset, 0);
+  }
+}
+
+TEST(BlockProgram, RecomputationKeepsLessAtEveryLevel) {
+  std::int64_t before = INT64_MAX;
+  const ModelConfig model = ModelOf("llama");
+  for (const Recompute recompute : {Recompute::kNone, Recompute::kLight, Recompute::kSelective, Recompute::kFull}) {
+    const LocalSizes sizes(model, {.recompute = recompute, .micro_batch = 2}, DType::kFloat32, false);
+    const BlockProgram program = PlanBlock(model, sizes);
+    EXPECT_LT(program.kept_bytes, before);
+    before = program.kept_bytes;
+  }
+  EXPECT_EQ(before, 2 * 8 * 32 * 4) << "of a block that is recomputed whole only its input stays";
+}
+
+TEST(BlockProgram, AnInferencePassKeepsNothingButItsInput) {
+  for (const Case& one : AllCases()) {
+    const BlockProgram program = PlanBlock(one.model, one.sizes, BlockPurpose::kInference);
+    EXPECT_EQ(program.kept_bytes, EndOf(program.buffers[kBlockInput]));
+    EXPECT_TRUE(program.backward.empty());
+  }
+}
+
+TEST(BlockProgram, EveryParameterIsReadAndEveryOneGetsItsGradientOnce) {
+  for (const Case& one : AllCases()) {
+    SCOPED_TRACE(one.name);
+    const BlockDescription block = DescribeBlock(one.model);
+    const BlockProgram program = PlanBlock(one.model, one.sizes);
+    std::multiset<int> gradients;
+    for (const auto* part : {&program.backward, &program.backward_weight}) {
+      for (const BlockStep& step : *part) {
+        const int parameter = std::visit(
+            [](const auto& work) {
+              using Step = std::decay_t<decltype(work)>;
+              if constexpr (std::is_same_v<Step, ProductStep>) {
+                return work.kind == ProductKind::kWeightGradient ? work.weight : kNoId;
+              } else if constexpr (std::is_same_v<Step, BiasGradientStep>) {
+                return work.bias;
+              } else if constexpr (std::is_same_v<Step, AddGradientStep>) {
+                return work.parameter;
+              } else {
+                return kNoId;
+              }
+            },
+            step.work);
+        if (parameter != kNoId) {
+          gradients.insert(parameter);
+          EXPECT_TRUE(step.weight_part);
+        }
+      }
+    }
+    std::multiset<int> all;
+    for (int i = 0; i < static_cast<int>(block.parameters.size()); ++i) {
+      all.insert(i);
+    }
+    EXPECT_EQ(gradients, all);
+  }
+}
+
+}  // namespace
+}  // namespace trireme
