@@ -21,6 +21,7 @@ void AddDataCommand(CLI::App& app, int& exit_code);
 void AddCheckpointCommand(CLI::App& app, int& exit_code);
 void AddGenerateCommand(CLI::App& app, int& exit_code);
 void AddEvaluateCommand(CLI::App& app, int& exit_code);
+void AddCalibrateCommand(CLI::App& app, int& exit_code);
 void AddMachineCommand(CLI::App& app, int& exit_code);
 void AddCompletionCommand(CLI::App& app, int& exit_code);
 void AddManualCommand(CLI::App& app, int& exit_code);

@@ -59,6 +59,7 @@ int Run(int argc, char** argv) {
   trireme::AddGenerateCommand(app, exit_code);
   trireme::AddEvaluateCommand(app, exit_code);
   trireme::AddScheduleCommand(app, exit_code);
+  trireme::AddCalibrateCommand(app, exit_code);
   trireme::AddMachineCommand(app, exit_code);
   trireme::AddCompletionCommand(app, exit_code);
   trireme::AddManualCommand(app, exit_code);

@@ -9,6 +9,7 @@
 #include "apps/trireme/command_line.h"
 #include "apps/trireme/commands.h"
 #include "apps/trireme/plan_validate.h"
+#include "apps/trireme/this_machine.h"
 #include "base/error.h"
 #include "checkpoint/read/weight_source.h"
 #include "planner/compare.h"
@@ -134,12 +135,23 @@ struct PlanCommand {
     return batch;
   }
 
+  // The one that is named, else this machine as it was calibrated.
+  Cluster ReadCluster() const {
+    if (!cluster.empty()) {
+      return LoadCluster(cluster, DataFolder(clusters_folder, "clusters"));
+    }
+    const std::optional<PredictionGround> here = CalibratedMachine("auto", stacks_folder);
+    Require(here.has_value(),
+            "name a cluster (--cluster), such as dgx-h100, or run `trireme calibrate` to plan for this machine");
+    std::fprintf(stderr, "no --cluster given: planning for this machine, from %s\n", here->knowledge.c_str());
+    return here->cluster;
+  }
+
   // A shape is what is looked for: of the model only family, vocabulary and sequence count.
   bool SearchesShapes() const { return max_size || !search_shape.empty(); }
 
   // Mistakes in what comes after the search are told before it.
   void CheckOptions() const {
-    Require(!cluster.empty(), "name a cluster (--cluster), such as dgx-h100");
     Require(!estimate || tokens > 0, "--estimate needs --tokens");
     Require(deadline == 0 || tokens > 0, "--deadline needs --tokens");
     Require(allocation == 0 || tokens > 0, "--allocation needs --tokens");
@@ -287,7 +299,7 @@ struct PlanCommand {
 
   int Run() {
     CheckOptions();
-    const Cluster machine = LoadCluster(cluster, DataFolder(clusters_folder, "clusters"));
+    const Cluster machine = ReadCluster();
     if (!emit.empty()) {
       RequireEmittable(machine, out, job);
     }
@@ -375,7 +387,8 @@ void AddModelOptions(CLI::App* plan, PlanCommand& c) {
 }
 
 void AddMachineOptions(CLI::App* plan, PlanCommand& c) {
-  plan->add_option("--cluster", c.cluster, "A file in clusters/, by name or path");
+  plan->add_option("--cluster", c.cluster,
+                   "A file in clusters/, by name or path (this machine, once it is calibrated)");
   plan->add_option("--stack", c.stack, "Whose software: a file in stacks/, by name or path (trireme)");
   plan->add_option("--nodes", c.nodes, "Nodes of the allocation (all)")->check(AboveZero());
   plan->add_option("--gpus", c.gpus, "Devices of the allocation, instead of --nodes")->check(AboveZero());

@@ -9,10 +9,12 @@
 #include "apps/trireme/command_line.h"
 #include "apps/trireme/commands.h"
 #include "apps/trireme/plan_validate.h"
+#include "apps/trireme/this_machine.h"
 #include "base/durable_file.h"
 #include "base/error.h"
 #include "checkpoint/read/weight_source.h"
 #include "checkpoint/tools/tokenizer_places.h"
+#include "comm/launch_environment.h"
 #include "comm/rank_runner.h"
 #include "data/tokenizer/tokenizer_folder.h"
 #include "device/host_memory.h"
@@ -156,6 +158,19 @@ bool ProcessesMayStart(const RunConfig& config, RankContext& context, bool saves
          });
 }
 
+// What the run is predicted from. A file that cannot be read costs the prediction, not the run.
+std::optional<PredictionGround> GroundOf(const RunConfig& config) {
+  if (RankFromEnvironment().value_or(0) != 0) {
+    return std::nullopt;  // rank 0 reports
+  }
+  try {
+    return ThisMachine(config.train.device);
+  } catch (const Error& error) {
+    std::fprintf(stderr, "trireme: the run is not predicted: %s\n", error.what());
+    return std::nullopt;
+  }
+}
+
 int TrainCommand::Run() const {
   if (help_keys) {
     std::fputs(DescribeKeys().c_str(), stdout);
@@ -207,7 +222,12 @@ int TrainCommand::Run() const {
   LoopResult result;
   // mpirun puts a terminal of its own before its ranks, wherever their output goes.
   const bool live = !by_mpi && isatty(STDOUT_FILENO) != 0;
-  RunReporter reporter({.run_folder = folder, .live = live, .log_every = log_every > 0 ? log_every : live ? 10 : 1});
+  RunReporter reporter({.run_folder = folder,
+                        .live = live,
+                        .log_every = log_every > 0 ? log_every
+                                     : live        ? 10
+                                                   : 1,
+                        .ground = GroundOf(config)});
   bool refused = false;
   const auto body = [&](RankContext& context) {
     if (by_mpi && !ProcessesMayStart(config, context, !no_checkpoint, take_lock)) {

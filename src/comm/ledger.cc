@@ -144,11 +144,14 @@ void Ledger::SetPhase(std::int64_t step, std::string_view name) {
     header_->first_step = step;
   }
   Publish(header_->stamp, header_->stamp + 1);
+  clock_.Enter(name, now);
   Beat(now);
   if (on_phase_) {
     on_phase_(step, name);
   }
 }
+
+PhaseTimes Ledger::TakePhases() { return clock_.Take(WallNanoseconds()); }
 
 void Ledger::Alive() { Beat(WallNanoseconds()); }
 
@@ -193,6 +196,7 @@ void Ledger::Started(const std::string& group, std::int64_t sequence, const Coll
   record.check = record.Check(next_);
   Publish(record.number, next_);
   Publish(header_->groups[static_cast<std::size_t>(index)].started, sequence);
+  clock_.CollectiveStarted(now);
   Beat(now);
 }
 
@@ -205,6 +209,7 @@ void Ledger::Ended(const std::string& group, std::int64_t sequence) {
     Publish(record.ended_ns, now);
   }
   Publish(header_->groups[static_cast<std::size_t>(index)].ended, sequence);
+  clock_.CollectiveEnded(group, now);
   Beat(now);
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/phase_clock.h"
 #include "topology/layout.h"
 
 namespace trireme {
@@ -40,6 +41,9 @@ class Ledger : public CollectiveObserver {
   // Called at the end of every SetPhase, on the rank's thread: drills hook in here.
   void set_on_phase(std::function<void(std::int64_t step, std::string_view name)> hook) { on_phase_ = std::move(hook); }
   bool has_on_phase() const { return static_cast<bool>(on_phase_); }
+  // Seconds by phase and by group since the last call: of the rank's thread, which on a GPU is not what the device
+  // took.
+  PhaseTimes TakePhases();
   // A beat within a phase: the rank has done a part of its work.
   void Alive();
   // From now on this rank beats after every module and tensor that it works on, so that silence is no sign of long
@@ -58,6 +62,7 @@ class Ledger : public CollectiveObserver {
   LedgerFileHeader* header_ = nullptr;
   LedgerFileRecord* records_ = nullptr;
   std::uint64_t next_ = 0;
+  PhaseClock clock_;
   std::function<void(std::int64_t, std::string_view)> on_phase_;
 };
 

@@ -170,6 +170,7 @@ class Loop {
     LoopResult result{.step = trainer_.progress().step};
     while (!AtEnd() && result.end == LoopEnd::kFinished) {
       facts_.result = trainer_.Step(static_cast<int>(Wanted()));
+      facts_.phases = flight_.ledger() != nullptr ? flight_.ledger()->TakePhases() : PhaseTimes{};
       result.step = facts_.result.step;
       result.last_loss = facts_.result.passed_over ? result.last_loss : facts_.result.loss;
       Observe();
@@ -191,6 +192,7 @@ class Loop {
       checkpoints_->Finish();
     }
     Mark("end");
+    watcher_.Ended();
     return result;
   }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/accounting.h"
+#include "comm/phase_clock.h"
 #include "comm/rank_runner.h"
 #include "operate/drill.h"
 #include "operate/stop_signals.h"
@@ -22,6 +23,7 @@ struct StepFacts {
   std::int64_t skipped_steps = 0;  // since the start of this process: without an update, for whatever reason
   std::int64_t nan_steps = 0;      // of these, those whose loss or gradient was not finite
   double hardware_flops = 0;       // of the step, over all ranks, recomputation included
+  PhaseTimes phases;               // of this rank's thread; empty where no ledger is kept
 };
 
 // Called on rank 0 only; Note also by the thread that saves. All functions may be left as they are.
@@ -35,6 +37,8 @@ class TrainingObserver {
   // After the first step: by rank, what it holds.
   virtual void MemoryMeasured(const std::vector<MemoryUse>& /*by_rank*/) {}
   virtual void Note(const std::string& /*message*/) {}
+  // After the last step, when all is saved.
+  virtual void Ended() {}
 };
 
 struct LoopOptions {

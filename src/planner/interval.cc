@@ -29,6 +29,7 @@ std::vector<double> Sensitivities(const PlanPoint& point, const ModelAccount& ac
                           .flash = point.flash,
                           .power_sgd = point.power_sgd,
                           .fused_optimizer = point.fused_optimizer,
+                          .threads = point.threads,
                           .shard_ranks = point.shard_ranks};
     slopes.push_back(std::log(EstimateTime(moved, account, clock).seconds / seconds) / kNudge);
   }

@@ -30,15 +30,17 @@ double WaveEfficiency(std::int64_t m, std::int64_t n, int units) {
   return best;
 }
 
+double FilledShare(std::int64_t m, std::int64_t n, int units) {
+  return units > 1 ? std::max(WaveEfficiency(m, n, units), 0.25) : 1;
+}
+
 double MatmulPrice::Seconds(const MatmulShape& shape) const {
   const double m = static_cast<double>(shape.m);
   const double n = static_cast<double>(shape.n);
   const double k = static_cast<double>(shape.k);
   double rate = device.Peak(format, dtype) * efficiency;
   if (device.units > 1) {
-    // A small product may cut k over idle units, so that a bad wave never costs more than this.
-    const double wave = std::max(WaveEfficiency(shape.m, shape.n, device.units), 0.25);
-    rate /= 1 + wave_weight * (1 / wave - 1);
+    rate /= 1 + wave_weight * (1 / FilledShare(shape.m, shape.n, device.units) - 1);
     if (dtype != DType::kFloat32 && (shape.n % kAlignment != 0 || shape.k % kAlignment != 0)) {
       rate *= kUnaligned;
     }

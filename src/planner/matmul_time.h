@@ -19,6 +19,9 @@ struct MatmulShape {
 // Work over what the tiles and waves of the best tile shape occupy: 1 when all fits exactly.
 double WaveEfficiency(std::int64_t m, std::int64_t n, int units);
 
+// The same of a product on a device of `units`: at least a quarter, as a small product may cut k over idle units.
+double FilledShare(std::int64_t m, std::int64_t n, int units);
+
 struct MatmulPrice {
   const DeviceSpec& device;
   DType dtype;

@@ -7,6 +7,7 @@
 #include "model/parameter_table.h"
 #include "planner/collective_time.h"
 #include "planner/matmul_time.h"
+#include "planner/measured_time.h"
 #include "planner/pipeline_time.h"
 
 namespace trireme {
@@ -190,6 +191,9 @@ bool HeadMisaligned(const PlanPoint& point) {
 }
 
 ModuleTime TimeOfBlock(const PlanPoint& point, const LocalSizes& s) {
+  if (const std::optional<MeasuredPrice> measured = MeasuredPrice::Of(point)) {
+    return measured->Block(s);
+  }
   const bool ours = point.stack.ours;
   const BlockProgram program = LowerBlock(DescribeOperations(point.model), s);
   const ModuleCost cost = CostOfBlock(s, program);
@@ -238,6 +242,9 @@ ModuleTime TimeOfBlock(const PlanPoint& point, const LocalSizes& s) {
 }
 
 ModuleTime TimeOfHead(const PlanPoint& point, const LocalSizes& s) {
+  if (const std::optional<MeasuredPrice> measured = MeasuredPrice::Of(point)) {
+    return measured->Head(s);
+  }
   const MatmulPrice price = PriceOf(point, ProductFormat::kNative);
   const std::int64_t vocabulary = LocalVocabulary(point);
   const double forward = price.Seconds({s.tokens, vocabulary, s.hidden});
@@ -261,6 +268,9 @@ ModuleTime TimeOfHead(const PlanPoint& point, const LocalSizes& s) {
 }
 
 ModuleTime TimeOfEmbedding(const PlanPoint& point, const LocalSizes& s) {
+  if (const std::optional<MeasuredPrice> measured = MeasuredPrice::Of(point)) {
+    return measured->Embedding(s);
+  }
   const ModuleCost cost = CostOfEmbedding(s, point.model);
   ModuleTime time;
   time.forward.memory = MemorySeconds(point, static_cast<double>(cost.forward.bytes_touched));

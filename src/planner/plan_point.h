@@ -24,6 +24,7 @@ struct PlanPoint {
   bool flash = true;                                // fused attention
   bool power_sgd = false;                           // gradients compressed by PowerSGD
   bool fused_optimizer = true;                      // false: one that walks over its state several times (Adafactor)
+  int threads = 0;                                  // of a rank on the host's cores; 0: its part of them
   int shard_ranks = 0;  // above 0: ZeRO shards over groups of so many ranks, which are copies of each other
 
   // Ranks over which ZeRO shards.

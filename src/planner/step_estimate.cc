@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/shape.h"
 #include "cost/formulas.h"
 #include "planner/collective_time.h"
+#include "planner/measured_time.h"
 
 namespace trireme {
 namespace {
@@ -26,6 +28,10 @@ bool Offloads(const PlanPoint& point) {
 
 // Seconds that each micro batch spends on gradients beyond their products.
 double AccumulateSeconds(const PlanPoint& point, double parameters) {
+  if (const std::optional<MeasuredPrice> measured = MeasuredPrice::Of(point)) {
+    // Products of weight gradients were measured with their accumulation.
+    return point.layout.zero >= 2 ? measured->Staging(parameters, parameters / point.shards()) : 0;
+  }
   const Efficiencies& e = point.stack.efficiencies;
   double seconds = 0;
   if (point.dtype == DType::kBFloat16 || point.stack.ours) {
@@ -43,7 +49,15 @@ LinkShares DataShares(const PlanPoint& point) {
           .latency = point.stack.efficiencies.node_latency};
 }
 
+// Of gathered weights; reductions are of fp32 gradients.
+DType SentType(const PlanPoint& point, CollectiveKind kind) {
+  return kind == CollectiveKind::kAllGather ? point.dtype : DType::kFloat32;
+}
+
 double DataSeconds(const PlanPoint& point, CollectiveKind kind, double bytes, double calls) {
+  if (const std::optional<MeasuredPrice> measured = MeasuredPrice::Of(point)) {
+    return measured->Collective(kind, SentType(point, kind), bytes, calls, PlaceData(point.cluster, point.layout));
+  }
   return CollectiveSeconds(kind, bytes, calls, PlaceData(point.cluster, point.layout), point.cluster,
                            DataShares(point));
 }
@@ -51,6 +65,9 @@ double DataSeconds(const PlanPoint& point, CollectiveKind kind, double bytes, do
 // Within the ranks that ZeRO shards over.
 double ShardSeconds(const PlanPoint& point, CollectiveKind kind, double bytes, double calls) {
   const GroupPlacement group = PlaceShards(point.cluster, point.layout, point.shards());
+  if (const std::optional<MeasuredPrice> measured = MeasuredPrice::Of(point)) {
+    return measured->Collective(kind, SentType(point, kind), bytes, calls, group);
+  }
   return CollectiveSeconds(kind, bytes, calls, group, point.cluster, DataShares(point));
 }
 
@@ -67,6 +84,10 @@ double UpdatedSeconds(const PlanPoint& point, double bytes) {
   const bool turns = point.stack.time.broadcasts_shards;
   return ShardSeconds(point, turns ? CollectiveKind::kBroadcast : CollectiveKind::kAllGather, bytes,
                       turns ? point.shards() : 1);
+}
+
+double ParameterBytes(const PlanPoint& point) {
+  return point.stack.ours ? static_cast<double>(SizeOf(point.dtype)) : point.stack.time.parameter_bytes;
 }
 
 double GradientBytes(const PlanPoint& point) {
@@ -110,7 +131,11 @@ Costs PriceStages(const PlanPoint& point, const ModelAccount& account, const std
   const double message = static_cast<double>(sizes.outside) * static_cast<double>(sizes.hidden) *
                          static_cast<double>(sizes.element()) /
                          (point.stack.time.scatter_messages && !sizes.sequence_parallel ? sizes.tensor : 1);
-  costs.schedule.message = MessageSeconds(message, point.cluster, point.layout, point.stack.efficiencies.message_link);
+  const std::optional<MeasuredPrice> measured = MeasuredPrice::Of(point);
+  costs.schedule.message =
+      measured && point.layout.pipeline > 1
+          ? measured->Message(message)
+          : MessageSeconds(message, point.cluster, point.layout, point.stack.efficiencies.message_link);
   return costs;
 }
 
@@ -140,7 +165,7 @@ double AddShardTraffic(const PlanPoint& point, const ModelAccount& account, Cost
   for (std::size_t place = 0; place < blocks.size(); ++place) {
     const double parameters = ParametersOfStage(point, account, blocks, static_cast<int>(place));
     const double modules = static_cast<double>(blocks[place]) + 1;
-    const double weights = parameters * point.stack.time.parameter_bytes;
+    const double weights = parameters * ParameterBytes(point);
     const double gather =
         (shards && layout.zero == 3 ? ShardSeconds(point, CollectiveKind::kAllGather, weights, modules) : 0) +
         FetchSeconds(point, parameters);
@@ -191,6 +216,9 @@ double PassingSeconds(const PlanPoint& point, double owned) {
 
 // What a step does once, on the heaviest stage.
 void AddStepWork(const PlanPoint& point, double parameters, double backward, StepEstimate& estimate) {
+  // The trainer reduces each module's bucket as soon as it is complete.
+  const std::optional<MeasuredPrice> measured = MeasuredPrice::Of(point);
+  const double buckets = measured ? static_cast<double>(CeilDiv(point.model.layers, point.layout.pipeline)) + 1 : 1;
   const ParallelLayout& layout = point.layout;
   const TimeTraits& time = point.stack.time;
   const Efficiencies& e = point.stack.efficiencies;
@@ -198,16 +226,16 @@ void AddStepWork(const PlanPoint& point, double parameters, double backward, Ste
   const double owned = layout.zero >= 1 ? parameters / point.shards() : parameters;
   double reduction = 0;
   if (layout.zero == 0) {
-    reduction = DataSeconds(point, CollectiveKind::kAllReduce, parameters * GradientBytes(point), 1);
+    reduction = DataSeconds(point, CollectiveKind::kAllReduce, parameters * GradientBytes(point), buckets);
   } else if (layout.zero == 1) {
-    reduction = ShardReduction(point, parameters * GradientBytes(point), 1);
+    reduction = ShardReduction(point, parameters * GradientBytes(point), buckets);
   }
   if (point.power_sgd && layout.data > 1) {
     reduction *= time.power_sgd_share;
     terms.compress = parameters * time.power_sgd_seconds;
   }
   const double gather =
-      layout.zero == 1 || layout.zero == 2 ? UpdatedSeconds(point, parameters * time.parameter_bytes) : 0;
+      layout.zero == 1 || layout.zero == 2 ? UpdatedSeconds(point, parameters * ParameterBytes(point)) : 0;
   // Only the last micro batch's backward runs beside the reduction.
   estimate.data_hidden = std::min(time.data_overlap * reduction, backward);
   terms.data = reduction - estimate.data_hidden + gather;
@@ -222,14 +250,17 @@ void AddStepWork(const PlanPoint& point, double parameters, double backward, Ste
                     owned * kHostOptimizerBytes * on_node / (point.cluster.host_bandwidth * e.host_memory) +
                     NvmeSeconds(point, owned);
   } else {
-    terms.optimizer = owned * UpdateBytes(point) * passes / (point.cluster.device.memory_bandwidth * e.memory);
+    terms.optimizer = measured
+                          ? measured->Update(parameters, owned)
+                          : owned * UpdateBytes(point) * passes / (point.cluster.device.memory_bandwidth * e.memory);
   }
   if (layout.offload == Offload::kFull && !point.stack.ours) {
     // Weights come from the host for forward and for backward of every micro batch.
     const double bytes = 2 * owned * time.parameter_bytes * static_cast<double>(point.micro_batches());
     terms.offload += bytes / (point.cluster.host_link.bandwidth * e.host_link);
   }
-  terms.fixed = e.step_seconds;
+  const double table = static_cast<double>(LocalVocabulary(point)) * static_cast<double>(point.model.hidden);
+  terms.fixed = measured ? measured->Fixed(point.model.tie_embeddings ? table : 0) : e.step_seconds;
 }
 
 void FillComputeTerms(const PlanPoint& point, const StageWork& work, StepTerms& terms) {
@@ -251,8 +282,9 @@ PipelineShape ShapeOf(const PlanPoint& point) {
 }
 
 // What follows from the pipeline's seconds: the bubble, and all that is in proportion to the whole.
-void Complete(const PlanPoint& point, double pipeline, StepEstimate& estimate) {
+void Complete(const PlanPoint& point, double played, StepEstimate& estimate) {
   StepTerms& terms = estimate.terms;
+  const double pipeline = std::max(played, estimate.shared_seconds);
   terms.bubble = pipeline - static_cast<double>(point.micro_batches()) * estimate.slowest_seconds;
   terms.slowdown = 0;
   if (point.stack.slowed) {
@@ -324,6 +356,9 @@ StepEstimate BoundTime(const PlanPoint& point, const ModelAccount& account, std:
   const double mean =
       std::accumulate(stage_work.begin(), stage_work.end(), 0.0) / static_cast<double>(stage_work.size());
   estimate.slowest_share = mean > 0 ? *slowest / mean : 1;
+  if (const std::optional<MeasuredPrice> measured = MeasuredPrice::Of(point)) {
+    estimate.shared_seconds = static_cast<double>(point.micro_batches()) * mean * measured->stages_sharing();
+  }
   StageWork busiest;
   double heaviest = 0;
   for (int stage = 0; stage < layout.pipeline; ++stage) {

@@ -41,6 +41,7 @@ struct StepEstimate {
   int slowest = 0;                    // stage
   double slowest_seconds = 0;         // its work of one micro batch
   double slowest_share = 1;           // its work over the mean of all
+  double shared_seconds = 0;          // of all micro batches where stages take turns on cores; 0: they do not
   double message = 0;                 // seconds of one
   double data_hidden = 0;             // seconds of data collectives behind compute
   std::vector<double> stage_seconds;  // work of one micro batch by virtual stage

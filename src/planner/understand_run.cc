@@ -38,9 +38,9 @@ bool SameChip(const std::string& a, const std::string& b) {
   return !a.empty() && chip(a) == chip(b);
 }
 
-// The likest machine: of the very accelerator or else its chip, claimed by no site, with as many devices a node.
-const Cluster* LikestCluster(const MeasuredRun& run, const PlannerFiles& files) {
-  const Cluster* likest = nullptr;
+// The closest machine: of the very accelerator or else its chip, claimed by no site, with as many devices a node.
+const Cluster* ClosestCluster(const MeasuredRun& run, const PlannerFiles& files) {
+  const Cluster* closest = nullptr;
   int best = -1;
   for (int i = 0; i < files.known_clusters; ++i) {
     const Cluster& cluster = files.clusters[static_cast<std::size_t>(i)];
@@ -51,11 +51,11 @@ const Cluster* LikestCluster(const MeasuredRun& run, const PlannerFiles& files) 
                                   [&](const std::string& label) { return SameChip(label, run.accelerator); });
     const int score = (accelerator ? 4 : 0) + open + node;
     if (chip && score > best) {
-      likest = &cluster;
+      closest = &cluster;
       best = score;
     }
   }
-  return likest;
+  return closest;
 }
 
 // Programs that tables name and no stack file does, by what they resemble: a part of the name decides.
@@ -281,11 +281,11 @@ PlannerFiles LoadPlannerFiles(const std::string& clusters_folder, const std::str
 PlannerFiles WithAssumedClusters(PlannerFiles files, const std::vector<MeasuredRun>& runs) {
   constexpr double kMostDevicesPerNode = 1000;
   for (const MeasuredRun& run : runs) {
-    const Cluster* likest = FindCluster(run, files) < 0 ? LikestCluster(run, files) : nullptr;
-    if (likest == nullptr) {
+    const Cluster* closest = FindCluster(run, files) < 0 ? ClosestCluster(run, files) : nullptr;
+    if (closest == nullptr) {
       continue;
     }
-    Cluster assumed = *likest;
+    Cluster assumed = *closest;
     assumed.site = "assumed for " + run.cluster;
     assumed.runs = {.clusters = {run.cluster}, .accelerators = {run.accelerator}};
     if (run.gpus_per_node && *run.gpus_per_node >= 1 && *run.gpus_per_node <= kMostDevicesPerNode) {

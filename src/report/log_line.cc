@@ -30,7 +30,7 @@ StepRates RatesOf(const RunConfig& config, const StepFacts& facts, double peak_f
   return rates;
 }
 
-std::string LogLine(const RunConfig& config, const StepFacts& facts, const StepRates& rates) {
+std::string LogLine(const RunConfig& config, const StepFacts& facts, const StepRates& rates, double predicted_seconds) {
   const StepResult& step = facts.result;
   std::string line = fmt::format(
       "iteration {:8d}/{:8d} | consumed samples: {:12d} | consumed tokens: {:14d} | elapsed time per iteration (s): "
@@ -48,6 +48,9 @@ std::string LogLine(const RunConfig& config, const StepFacts& facts, const StepR
       rates.tokens_per_second);
   if (rates.share_of_peak > 0) {
     line += fmt::format(" share of peak: {:.1f} % |", rates.share_of_peak * 100);
+  }
+  if (predicted_seconds > 0) {
+    line += fmt::format(" predicted (s): {:.3f} |", predicted_seconds);
   }
   return line;
 }

@@ -18,6 +18,8 @@ struct StepRates {
 };
 
 StepRates RatesOf(const RunConfig& config, const StepFacts& facts, double peak_flops);
-std::string LogLine(const RunConfig& config, const StepFacts& facts, const StepRates& rates);
+// predicted_seconds: of the step, by the planner; 0 when unknown.
+std::string LogLine(const RunConfig& config, const StepFacts& facts, const StepRates& rates,
+                    double predicted_seconds = 0);
 
 }  // namespace trireme

@@ -92,22 +92,24 @@ MetricsFile::MetricsFile(const std::string& run_folder, std::int64_t resumed_ste
 MetricsFile::~MetricsFile() { std::fclose(file_); }
 
 void MetricsFile::Add(const RunConfig& config, const StepFacts& facts, const StepRates& rates,
-                      std::int64_t memory_bytes) {
+                      std::int64_t memory_bytes, double predicted_seconds) {
   const StepResult& step = facts.result;
-  nlohmann::ordered_json row = {{"step", step.step},
-                                {"loss", Number(step.loss)},
-                                {"grad_norm", Number(step.gradient_norm)},
-                                {"learning_rate", step.learning_rate},
-                                {"global_batch", step.global_batch},
-                                {"consumed_samples", step.consumed_samples},
-                                {"consumed_tokens", step.consumed_samples * config.model.sequence},
-                                {"seconds", step.seconds},
-                                {"samples_per_second", rates.samples_per_second},
-                                {"tokens_per_second", rates.tokens_per_second},
-                                {"tflops", rates.tflops},
-                                {"model_tflops", rates.model_tflops},
-                                {"skipped", step.skipped},
-                                {"memory_bytes", memory_bytes}};
+  nlohmann::ordered_json row = {
+      {"step", step.step},
+      {"loss", Number(step.loss)},
+      {"grad_norm", Number(step.gradient_norm)},
+      {"learning_rate", step.learning_rate},
+      {"global_batch", step.global_batch},
+      {"consumed_samples", step.consumed_samples},
+      {"consumed_tokens", step.consumed_samples * config.model.sequence},
+      {"seconds", step.seconds},
+      {"predicted_seconds", predicted_seconds > 0 ? nlohmann::json(predicted_seconds) : nlohmann::json(nullptr)},
+      {"samples_per_second", rates.samples_per_second},
+      {"tokens_per_second", rates.tokens_per_second},
+      {"tflops", rates.tflops},
+      {"model_tflops", rates.model_tflops},
+      {"skipped", step.skipped},
+      {"memory_bytes", memory_bytes}};
   if (config.train.count_zeros) {
     row["num_zeros"] = step.zeros;
   }

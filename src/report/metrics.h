@@ -17,8 +17,9 @@ class MetricsFile {
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
 
-  // memory_bytes: of the fullest rank.
-  void Add(const RunConfig& config, const StepFacts& facts, const StepRates& rates, std::int64_t memory_bytes);
+  // memory_bytes: of the fullest rank. predicted_seconds: of the step; written as null when it is 0, which is unknown.
+  void Add(const RunConfig& config, const StepFacts& facts, const StepRates& rates, std::int64_t memory_bytes,
+           double predicted_seconds = 0);
   void AddValidation(std::int64_t step, double loss);
 
  private:

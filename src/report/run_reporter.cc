@@ -62,6 +62,11 @@ void RunReporter::Started(const Trainer& trainer, std::int64_t resumed_step) {
   config_ = trainer.config();
   peak_flops_ = trainer.device().peak_flops(ProductDType(config_.train.dtype));
   memory_bytes_ = MemoryOfStage(StageOfRun(config_, 0, config_.batch.global).description()).total();
+  if (options_.ground) {
+    prediction_ = std::make_unique<PredictionReport>(config_, *options_.ground, options_.run_folder);
+    prediction_->ReadEarlierSteps(resumed_step);
+    by_cause_ = trainer.device().is_host();
+  }
   if (!options_.run_folder.empty()) {
     metrics_ = std::make_unique<MetricsFile>(options_.run_folder, resumed_step);
   }
@@ -79,19 +84,59 @@ void RunReporter::Started(const Trainer& trainer, std::int64_t resumed_step) {
   if (resumed_step > 0) {
     Print(fmt::format("resumed after step {}", resumed_step));
   }
+  Predict(trainer, resumed_step);
+}
+
+void RunReporter::Predict(const Trainer& trainer, std::int64_t resumed_step) {
+  if (prediction_ == nullptr) {
+    return;
+  }
+  const RunSchedule& schedule = trainer.schedule();
+  const std::int64_t total = schedule.TotalSteps(trainer.position());
+  std::vector<PredictionReport::Stretch> remaining;
+  std::int64_t consumed = trainer.position().consumed_samples;
+  for (std::int64_t step = resumed_step; step < total; ++step) {
+    const std::int64_t batch = schedule.GlobalBatchAt(consumed);
+    if (batch == config_.batch.global) {
+      remaining.push_back({batch, total - step});
+      break;
+    }
+    if (remaining.empty() || remaining.back().global_batch != batch) {
+      remaining.push_back({batch, 0});
+    }
+    ++remaining.back().steps;
+    consumed += batch;
+  }
+  std::int64_t memory = 0;
+  for (int stage = 0; stage < config_.layout.pipeline; ++stage) {
+    memory = std::max(memory, MemoryOfStage(StageOfRun(config_, stage, config_.batch.global).description()).total());
+  }
+  Print(prediction_->Expectation(remaining, memory));
+}
+
+void RunReporter::Ended() {
+  if (const std::string summary = prediction_ != nullptr ? prediction_->Summary() : ""; !summary.empty()) {
+    Print(summary);
+  }
 }
 
 void RunReporter::StepDone(const StepFacts& facts) {
   const StepRates rates = RatesOf(config_, facts, peak_flops_);
+  const double predicted = prediction_ != nullptr ? prediction_->Seconds(facts.result.global_batch) : 0;
   if (metrics_ != nullptr) {
-    metrics_->Add(config_, facts, rates, memory_bytes_);
+    metrics_->Add(config_, facts, rates, memory_bytes_, predicted);
   }
   if (first_loss_ == 0) {
     first_loss_ = facts.result.loss;
   }
   const std::int64_t step = facts.result.step;
   if (step % options_.log_every == 0 || step == 1 || step == facts.total_steps || facts.result.skipped) {
-    Print(LogLine(config_, facts, rates));
+    Print(LogLine(config_, facts, rates, predicted));
+  }
+  if (prediction_ != nullptr) {
+    if (const std::string slow = prediction_->StepDone(facts, by_cause_); !slow.empty()) {
+      Print(slow);
+    }
   }
   if (facts.result.skipped) {
     Print(fmt::format("step {}: the loss or a gradient is not finite; no rank updated its weights", step));

@@ -1,6 +1,7 @@
 #include "topology/cluster.h"
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -64,6 +65,7 @@ Cluster Read(const Settings& file) {
   cluster.node_watts = file.Number("power.node_watts", 0);
   cluster.node_failure_hours = file.Positive("reliability.node_failure_hours", 50'000);
   cluster.runs = {.clusters = file.Texts("runs.clusters"), .accelerators = file.Texts("runs.accelerators")};
+  cluster.measured = ReadMeasured(file);
   file.RequireAllKnown();
   return cluster;
 }
@@ -103,6 +105,22 @@ Cluster ParseCluster(const std::string& text, const std::string& origin) {
 
 Cluster LoadCluster(const std::string& name, const std::string& folder) {
   return Read(Settings::FromFile(FindSettingsFile(folder, name, "cluster")));
+}
+
+std::optional<Cluster> ClosestByDevice(const std::vector<Cluster>& clusters, const std::string& device) {
+  std::string name = device;
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  const Cluster* best = nullptr;
+  for (const Cluster& cluster : clusters) {
+    for (const std::string& label : cluster.runs.accelerators) {
+      const bool open = cluster.runs.clusters.empty();
+      if (name.find(label) != std::string::npos && (best == nullptr || (open && !best->runs.clusters.empty()))) {
+        best = &cluster;
+      }
+    }
+  }
+  return best == nullptr ? std::nullopt : std::optional<Cluster>(*best);
 }
 
 std::vector<Cluster> LoadClusters(const std::string& folder) {

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/dtype.h"
+#include "topology/measured_rates.h"
 
 namespace trireme {
 
@@ -71,6 +73,7 @@ struct Cluster {
   double node_watts = 0;               // of a node without its devices; 0: unknown
   double node_failure_hours = 50'000;  // mean time between failures of one node
   RunLabels runs;
+  std::optional<MeasuredRates> measured;  // by `trireme calibrate`
 
   int devices() const { return nodes * devices_per_node; }
   double node_bandwidth() const { return node_link.bandwidth * cards; }
@@ -79,8 +82,13 @@ struct Cluster {
 // `origin` names the text in errors. A cluster of several nodes without a node link, or of several devices a node
 // without a device link, is an Error that says which link is missing.
 Cluster ParseCluster(const std::string& text, const std::string& origin);
+// Text that ParseCluster reads back; `comment` stands before it, line by line.
+std::string ToToml(const Cluster& cluster, const std::string& comment);
 // By path, or by the name of a file in `folder`.
 Cluster LoadCluster(const std::string& name, const std::string& folder);
+// The cluster whose accelerator a device's name holds ("NVIDIA H200" holds "h200"), best one of no particular site;
+// none where no label fits.
+std::optional<Cluster> ClosestByDevice(const std::vector<Cluster>& clusters, const std::string& device);
 // Every cluster of a folder, by name.
 std::vector<Cluster> LoadClusters(const std::string& folder);
 

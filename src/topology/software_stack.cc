@@ -204,6 +204,14 @@ StackState Resolve(const SoftwareStack& stack, const Cluster& cluster, const std
       state.calibrated = true;
     }
   }
+  if (stack.ours && cluster.device.is_host) {
+    state.time.data_overlap = 0;  // a CPU does collectives where they are asked for
+    state.time.gather_overlap = 0;
+  }
+  if (stack.ours && cluster.measured) {
+    state.spread = cluster.measured->spread;
+    state.calibrated = true;
+  }
   for (const StackRevision& revision : stack.revisions) {
     const bool here = revision.cluster.empty() || revision.cluster == cluster.site;
     // Without a date a run is of today: after every revision that ends.

@@ -53,6 +53,7 @@ Workplace::Workplace() : path_((std::filesystem::temp_directory_path() / "trirem
   // Programs under test run side by side: each rank takes one thread, whatever the cores, unless a test says otherwise.
   setenv("OMP_NUM_THREADS", "1", 1);
   setenv("XDG_CACHE_HOME", (path_ + "/.cache").c_str(), 1);
+  setenv("XDG_CONFIG_HOME", (path_ + "/config").c_str(), 1);
 }
 
 Workplace::~Workplace() { std::filesystem::remove_all(path_); }

@@ -52,7 +52,7 @@ TEST_F(Metrics, ALineHasEveryKeyOfAStep) {
   ASSERT_EQ(Lines().size(), 2U);
   for (const char* key :
        {"step", "loss", "grad_norm", "learning_rate", "global_batch", "consumed_samples", "consumed_tokens", "seconds",
-        "tokens_per_second", "tflops", "model_tflops", "skipped", "memory_bytes"}) {
+        "predicted_seconds", "tokens_per_second", "tflops", "model_tflops", "skipped", "memory_bytes"}) {
     EXPECT_THAT(Lines()[0], testing::HasSubstr('"' + std::string(key) + "\":")) << key;
   }
   EXPECT_EQ(Lines()[1], R"({"step":1,"validation_loss":1.5})");

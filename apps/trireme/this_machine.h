@@ -1,0 +1,16 @@
+// What the planner knows of the machine that the program runs on.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "report/prediction.h"
+
+namespace trireme {
+
+// The calibration of this machine with `device` (auto | cpu | cuda), and our own stack; none where there is no file.
+std::optional<PredictionGround> CalibratedMachine(const std::string& device, const std::string& stacks_folder = "");
+// The same or, where there is none, the shipped cluster file of its accelerator; none where no file fits.
+std::optional<PredictionGround> ThisMachine(const std::string& device);
+
+}  // namespace trireme

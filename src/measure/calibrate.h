@@ -1,0 +1,30 @@
+// Measures the machine that the program runs on, for the planner: every operation of a training step, collectives,
+// memory, host copies and disk, as a Cluster with `measured` laws. About a minute.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "topology/cluster.h"
+
+namespace trireme {
+
+struct CalibrateOptions {
+  bool quick = false;             // fewer sizes and repetitions: some seconds, and rougher
+  std::string device = "auto";    // auto | cpu | cuda
+  std::string disk_folder = ".";  // whose disk is measured; a file is written there and removed
+  // A machine with the same accelerator: what cannot be measured (units, power) is taken from it.
+  std::optional<Cluster> known;
+  // Share that is done and what begins; called on rank 0, may be missing.
+  std::function<void(double done, const std::string& what)> progress;
+};
+
+// "2 cores of Intel(R) Xeon(R) Processor", "8 x NVIDIA H200": by what calibrations are found again.
+std::string MachineName(const std::string& device = "auto");
+
+// Under mpirun or srun a collective of all processes, whose first gets the result and the others none. An Error when
+// the device or the disk cannot be used.
+std::optional<Cluster> Calibrate(const CalibrateOptions& options);
+
+}  // namespace trireme

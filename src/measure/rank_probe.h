@@ -1,0 +1,33 @@
+// Measures what one rank does: every operation of a training step at several sizes, as the trainer calls it, while the
+// other ranks of the world do the same.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "comm/rank_runner.h"
+#include "topology/measured_rates.h"
+
+namespace trireme {
+
+struct ProbeOptions {
+  bool quick = false;  // a few sizes and repetitions only
+  int units = 1;       // of the device, that work on tiles side by side
+  // Told before each part; used on rank 0 only, may be missing.
+  std::function<void(const std::string& what)> progress;
+};
+
+struct RankProbe {
+  RankRates rates;
+  double error = 0;          // root mean square of the laws' relative errors
+  double product_flops = 0;  // of the fastest product, a second
+};
+
+// Collective over the context's world; ranks measure at the same time.
+RankProbe MeasureRank(RankContext& context, DType dtype, const ProbeOptions& options);
+
+// Median seconds of `work`, repeated often enough to be told from the clock's steps; every rank of the world repeats it
+// as often.
+double MedianSeconds(RankContext& context, const std::function<void()>& work, bool quick);
+
+}  // namespace trireme

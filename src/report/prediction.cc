@@ -1,0 +1,94 @@
+#include "report/prediction.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/checksum.h"
+#include "base/shape.h"
+#include "cost/step_cost.h"
+#include "planner/interval.h"
+
+namespace trireme {
+namespace {
+
+// The ranks of a run decide how many nodes it has, whatever the file says.
+Cluster SizedFor(Cluster cluster, int ranks) {
+  if (ranks > cluster.devices() && !cluster.device.is_host) {
+    cluster.nodes = static_cast<int>(CeilDiv(ranks, cluster.devices_per_node));
+  }
+  if (cluster.node_link.bandwidth <= 0) {
+    cluster.node_link = cluster.device_link;
+  }
+  return cluster;
+}
+
+// Steps of a run repeat each other within this.
+constexpr double kRepeats = 0.05;
+
+}  // namespace
+
+RunPrediction::RunPrediction(const RunConfig& config, const PredictionGround& ground)
+    : config_(config),
+      cluster_(SizedFor(ground.cluster, config.layout.ranks())),
+      state_(Resolve(ground.stack, cluster_, "")),
+      account_(config_.model),
+      knowledge_(ground.knowledge) {
+  const PlanPoint point = PointOf(config.batch.global);
+  spread_ = SpreadOf(point, account_, clock_);
+}
+
+PlanPoint RunPrediction::PointOf(std::int64_t global_batch) const {
+  const bool float8 = IsFloat8(ProductDType(config_.train.dtype));
+  return {.cluster = cluster_,
+          .stack = state_,
+          .model = config_.model,
+          .layout = config_.layout,
+          .global_batch = global_batch,
+          .dtype = WorkingDType(config_.train.dtype),
+          .products = float8 ? ProductFormat::kFloat8 : ProductFormat::kNative,
+          .moments = ParseDType(config_.optimizer.moments),
+          .threads = cluster_.device.is_host ? config_.train.threads : 0};
+}
+
+const StepEstimate& RunPrediction::EstimateOf(std::int64_t global_batch) {
+  const auto found = estimates_.find(global_batch);
+  if (found != estimates_.end()) {
+    return found->second;
+  }
+  return estimates_.emplace(global_batch, EstimateTime(PointOf(global_batch), account_, clock_)).first->second;
+}
+
+double RunPrediction::Seconds(std::int64_t global_batch) { return factor_ * EstimateOf(global_batch).seconds; }
+double RunPrediction::Low(std::int64_t global_batch) { return Seconds(global_batch) / (1 + spread_); }
+double RunPrediction::High(std::int64_t global_batch) { return Seconds(global_batch) * (1 + spread_); }
+
+StepCauses RunPrediction::Causes(std::int64_t global_batch) {
+  StepCauses causes = PredictedCauses(PointOf(global_batch), EstimateOf(global_batch));
+  for (const CauseField& field : CauseFields()) {
+    causes.*field.member *= factor_;
+  }
+  return causes;
+}
+
+void RunPrediction::LearnFrom(std::int64_t global_batch, double seconds, std::int64_t steps) {
+  factor_ = seconds / EstimateOf(global_batch).seconds;
+  spread_ = kRepeats;
+  knowledge_ = fmt::format("{} earlier step{} of this run", steps, steps == 1 ? "" : "s");
+}
+
+std::string RunPrediction::fingerprint() const {
+  Hasher hasher;
+  for (const KeyValue& entry : Flatten(config_)) {
+    const bool timed = entry.key.starts_with("model.") || entry.key.starts_with("layout.") ||
+                       entry.key.starts_with("batch.") || entry.key == "train.dtype" || entry.key == "train.threads" ||
+                       entry.key == "train.device" || entry.key == "optimizer.moments";
+    if (timed) {
+      hasher.AddText(entry.key);
+      hasher.AddText(entry.value);
+    }
+  }
+  return ToHex(hasher.digest());
+}
+
+}  // namespace trireme

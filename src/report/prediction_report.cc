@@ -1,0 +1,206 @@
+#include "report/prediction_report.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ctime>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/durable_file.h"
+#include "base/error.h"
+#include "report/run_reporter.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::size_t kKept = 500;       // measured steps, the latest
+constexpr std::int64_t kPreparing = 2;   // steps of a process that are slower than the rest
+constexpr std::size_t kJudged = 8;       // measured steps before a run is called slow
+constexpr double kMuchSlower = 1.25;     // of predicted, and beyond the interval
+constexpr std::int64_t kTail = 1 << 16;  // bytes of metrics.jsonl that are read again
+
+double Median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+std::string Duration(double seconds) {
+  const auto whole = static_cast<std::int64_t>(seconds + 0.5);
+  if (whole >= 86'400) {
+    return fmt::format("{:.1f} days", seconds / 86'400);
+  }
+  return fmt::format("{}:{:02d}:{:02d}", whole / 3600, whole / 60 % 60, whole % 60);
+}
+
+// Three digits, in seconds or milliseconds.
+std::string Short(double seconds) {
+  return seconds >= 1 ? fmt::format("{:.3g} s", seconds) : fmt::format("{:.3g} ms", seconds * 1e3);
+}
+
+// Seconds of the last steps up to `last` with `batch` samples.
+std::vector<double> EarlierSeconds(const std::string& path, std::int64_t last, std::int64_t batch) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  const std::int64_t size = file.good() ? static_cast<std::int64_t>(file.tellg()) : 0;
+  file.seekg(std::max<std::int64_t>(0, size - kTail));
+  std::vector<double> seconds;
+  for (std::string line; std::getline(file, line);) {
+    const nlohmann::json row = nlohmann::json::parse(line, nullptr, false);
+    const auto number = [&](const char* key) {
+      return row.is_object() && row.contains(key) && row[key].is_number() ? row[key].get<double>() : -1;
+    };
+    if (number("step") >= 1 && number("step") <= static_cast<double>(last) && number("seconds") > 0 &&
+        number("global_batch") == static_cast<double>(batch)) {
+      seconds.push_back(number("seconds"));
+    }
+  }
+  return seconds;
+}
+
+std::string FingerprintIn(const std::string& path) {
+  std::ifstream file(path);
+  const nlohmann::json value = nlohmann::json::parse(file, nullptr, false);
+  return value.is_object() && value.contains("fingerprint") && value["fingerprint"].is_string()
+             ? value["fingerprint"].get<std::string>()
+             : "";
+}
+
+}  // namespace
+
+PredictionReport::PredictionReport(const RunConfig& config, const PredictionGround& ground,
+                                   const std::string& run_folder)
+    : config_(config), prediction_(config, ground), run_folder_(run_folder) {}
+
+void PredictionReport::ReadEarlierSteps(std::int64_t resumed_step) {
+  if (run_folder_.empty()) {
+    return;
+  }
+  const std::string path = run_folder_ + "/prediction.json";
+  const std::string fingerprint = prediction_.fingerprint();
+  if (resumed_step > 0 && FingerprintIn(path) == fingerprint) {
+    const std::vector<double> seconds =
+        EarlierSeconds(run_folder_ + "/metrics.jsonl", resumed_step, config_.batch.global);
+    if (seconds.size() >= static_cast<std::size_t>(kPreparing) + 1) {
+      prediction_.LearnFrom(config_.batch.global, Median(seconds), static_cast<std::int64_t>(seconds.size()));
+    }
+  }
+  nlohmann::ordered_json value = {{"fingerprint", fingerprint},
+                                  {"knowledge", prediction_.knowledge()},
+                                  {"global_batch", config_.batch.global},
+                                  {"seconds", prediction_.Seconds(config_.batch.global)},
+                                  {"low", prediction_.Low(config_.batch.global)},
+                                  {"high", prediction_.High(config_.batch.global)}};
+  const StepCauses causes = prediction_.Causes(config_.batch.global);
+  for (const CauseField& field : CauseFields()) {
+    value["causes"][field.name] = causes.*field.member;
+  }
+  ReplaceFile(path, value.dump(2) + "\n");
+}
+
+std::string PredictionReport::Expectation(const std::vector<Stretch>& remaining, std::int64_t memory_bytes) {
+  double seconds = 0;
+  std::int64_t steps = 0;
+  for (const Stretch& stretch : remaining) {
+    seconds += prediction_.Seconds(stretch.global_batch) * static_cast<double>(stretch.steps);
+    steps += stretch.steps;
+  }
+  const std::int64_t batch = config_.batch.global;
+  const double tokens = static_cast<double>(batch * config_.model.sequence) / prediction_.Seconds(batch);
+  std::string text = fmt::format("expects {} a step ({} to {}), {:.0f} tokens/s, {} on the fullest rank",
+                                 Short(prediction_.Seconds(batch)), Short(prediction_.Low(batch)),
+                                 Short(prediction_.High(batch)), tokens, HumanBytes(memory_bytes));
+  if (steps > 0) {
+    const auto end = std::time(nullptr) + static_cast<std::time_t>(seconds);
+    text += fmt::format(", {} steps in {} (until {:%Y-%m-%d %H:%M})", steps, Duration(seconds), fmt::localtime(end));
+  }
+  return text + "; from " + prediction_.knowledge();
+}
+
+std::string PredictionReport::StepDone(const StepFacts& facts, bool by_cause) {
+  const StepResult& step = facts.result;
+  if (step.global_batch != batch_) {
+    batch_ = step.global_batch;
+    seconds_.clear();
+    causes_.clear();
+  }
+  if (++seen_ <= kPreparing || step.skipped) {
+    return "";
+  }
+  if (seconds_.size() == kKept) {
+    seconds_.erase(seconds_.begin());
+    causes_.erase(causes_.begin(), causes_.begin() + (causes_.empty() ? 0 : 1));
+  }
+  seconds_.push_back(step.seconds);
+  if (by_cause && !facts.phases.phases.empty()) {
+    causes_.push_back(MeasuredCauses(facts.phases));
+  }
+  if (complained_ || seconds_.size() < kJudged) {
+    return "";
+  }
+  const double predicted = prediction_.Seconds(batch_);
+  const double measured = Median(seconds_);
+  if (measured < kMuchSlower * predicted || measured < prediction_.High(batch_)) {
+    return "";
+  }
+  complained_ = true;
+  return fmt::format("slower than predicted: {} a step, expected {} from {}{}", Short(measured), Short(predicted),
+                     prediction_.knowledge(), LargestExcess());
+}
+
+StepCauses PredictionReport::MedianCauses() const {
+  StepCauses medians;
+  for (const CauseField& field : CauseFields()) {
+    std::vector<double> values;
+    for (const StepCauses& causes : causes_) {
+      values.push_back(causes.*field.member);
+    }
+    medians.*field.member = Median(values);
+  }
+  return medians;
+}
+
+std::string PredictionReport::LargestExcess() {
+  if (causes_.empty()) {
+    return "";
+  }
+  const StepCauses measured = MedianCauses();
+  const StepCauses predicted = prediction_.Causes(batch_);
+  const CauseField& most =
+      *std::max_element(CauseFields().begin(), CauseFields().end(), [&](const CauseField& a, const CauseField& b) {
+        return measured.*a.member - predicted.*a.member < measured.*b.member - predicted.*b.member;
+      });
+  return fmt::format("; most of it in {}: {} against {}", most.name, Short(measured.*most.member),
+                     Short(predicted.*most.member));
+}
+
+std::string PredictionReport::CausesText() {
+  if (causes_.empty()) {
+    return "";
+  }
+  const StepCauses measured = MedianCauses();
+  const StepCauses predicted = prediction_.Causes(batch_);
+  std::string text;
+  for (const CauseField& field : CauseFields()) {
+    const double largest = std::max(measured.*field.member, predicted.*field.member);
+    if (largest >= 0.005 * measured.total()) {
+      text += fmt::format("{} {} {}/{}", text.empty() ? "" : ",", field.name, Short(predicted.*field.member),
+                          Short(measured.*field.member));
+    }
+  }
+  return "\n  by cause, predicted/measured on rank 0:" + text;
+}
+
+std::string PredictionReport::Summary() {
+  if (seconds_.empty()) {
+    return "";
+  }
+  const double predicted = prediction_.Seconds(batch_);
+  const double measured = Median(seconds_);
+  return fmt::format("predicted {} a step, measured {} (median of {}): {:+.1f} %; from {}{}", Short(predicted),
+                     Short(measured), seconds_.size(), 100 * (measured / predicted - 1), prediction_.knowledge(),
+                     CausesText());
+}
+
+}  // namespace trireme

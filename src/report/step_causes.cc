@@ -1,0 +1,52 @@
+#include "report/step_causes.h"
+
+#include <algorithm>
+
+namespace trireme {
+
+const std::vector<CauseField>& CauseFields() {
+  static const std::vector<CauseField> kFields = {
+      {"data", &StepCauses::data},          {"forward", &StepCauses::forward},   {"backward", &StepCauses::backward},
+      {"tensor", &StepCauses::tensor},      {"replicas", &StepCauses::replicas}, {"pipeline", &StepCauses::pipeline},
+      {"optimizer", &StepCauses::optimizer}};
+  return kFields;
+}
+
+StepCauses MeasuredCauses(const PhaseTimes& times) {
+  return {.data = times.Phase("batch"),
+          .forward = times.Phase("forward"),
+          .backward = times.Phase("backward"),
+          .tensor = times.Group("tensor"),
+          .replicas = times.Group("data") + times.Group("tied"),
+          .pipeline = times.Group("pipeline") + times.Phase("receive") + times.Phase("send"),
+          .optimizer = times.Phase("reduce") + times.Phase("norm") + times.Phase("update") + times.Group("world")};
+}
+
+StepCauses PredictedCauses(const PlanPoint& point, const StepEstimate& estimate) {
+  const auto micro_batches = static_cast<double>(point.micro_batches());
+  const LocalSizes sizes = SizesOf(point);
+  ModuleTime first;
+  const std::size_t places = estimate.blocks.size();
+  for (std::size_t place = 0; place < places; place += static_cast<std::size_t>(point.layout.pipeline)) {
+    first += TimeOfBlock(point, sizes) * static_cast<double>(estimate.blocks[place]);
+    if (place == 0) {
+      first += TimeOfEmbedding(point, sizes);
+    }
+    if (place + 1 == places) {
+      first += TimeOfHead(point, sizes);
+    }
+  }
+  const StepTerms& terms = estimate.terms;
+  StepCauses causes;
+  causes.forward = micro_batches * (first.forward.total() - first.forward.tensor);
+  causes.tensor = micro_batches * (first.forward.tensor + first.backward_input.tensor + first.backward_weight.tensor);
+  causes.backward = micro_batches * (first.backward_input.total() + first.backward_weight.total()) -
+                    micro_batches * (first.backward_input.tensor + first.backward_weight.tensor) + terms.accumulate;
+  causes.replicas = terms.data + terms.gather + terms.compress;
+  causes.optimizer = terms.optimizer + terms.offload + terms.fixed;
+  // What is left of the step: the other stages' work.
+  causes.pipeline = point.layout.pipeline > 1 ? std::max(0.0, estimate.seconds - causes.total()) : 0;
+  return causes;
+}
+
+}  // namespace trireme

@@ -1,0 +1,99 @@
+// `trireme calibrate` as a user runs it, and what `plan` and `train` make of it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "apps/program.h"
+
+namespace trireme {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(CalibrateCommand, PlanAndTrainFindTheFileUntilItIsDeleted) {
+  const Workplace place;
+  place.Write("recipe.toml", TinyRecipe());
+  const std::vector<std::string> plan = {"plan", "--layers",       "2", "--hidden", "64",  "--heads",
+                                         "2",    "--global-batch", "8", "--dtype",  "fp32"};
+  const Outcome before = place.Run(plan);
+  EXPECT_EQ(before.code, 2);
+  EXPECT_THAT(before.err, HasSubstr("trireme calibrate"));
+
+  const Outcome calibrated = place.Run({"calibrate", "--quick", "--json", "--device", "cpu"});
+  ASSERT_EQ(calibrated.code, 0) << calibrated.err;
+  const nlohmann::json said = nlohmann::json::parse(calibrated.out);
+  const std::string file = said["file"];
+  EXPECT_TRUE(file.starts_with(place / "config/trireme/")) << file;
+  EXPECT_GE(said["ranks"].size(), 2U);
+  EXPECT_FALSE(place.Has(".trireme-calibrate")) << "the disk's file is removed";
+
+  const Outcome planned = place.Run(plan);
+  EXPECT_EQ(planned.code, 0) << planned.err;
+  EXPECT_THAT(planned.err, HasSubstr("planning for this machine, from the calibration of"));
+  const Outcome trained = place.Run({"train", "recipe.toml", "--run", "run", "--steps", "1"});
+  EXPECT_EQ(trained.code, 0) << trained.err;
+  EXPECT_THAT(trained.out, HasSubstr("from the calibration of"));
+
+  std::filesystem::remove(file);
+  EXPECT_EQ(place.Run(plan).err, before.err);
+  EXPECT_THAT(place.Run({"train", "recipe.toml", "--run", "prior", "--steps", "1"}).out,
+              HasSubstr("from the cluster file 'laptop-cpu'"));
+}
+
+TEST(CalibrateCommand, WritesAnotherFileWhenTold) {
+  const Workplace place;
+  const Outcome outcome = place.Run({"calibrate", "--quick", "--device", "cpu", "--output", "here/this.toml"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("wrote here/this.toml"));
+  EXPECT_THAT(place.Read("here/this.toml"), HasSubstr("[[measured.rank]]"));
+  EXPECT_EQ(place
+                .Run({"plan", "--cluster", "here/this.toml", "--layers", "2", "--hidden", "64", "--heads", "2",
+                      "--global-batch", "8", "--dtype", "fp32"})
+                .code,
+            0);
+}
+
+TEST(CalibrateCommand, MistakesAreNamed) {
+  const Workplace place;
+  EXPECT_THAT(place.Run({"calibrate", "--device", "tpu"}).err, HasSubstr("tpu"));
+  const Outcome disk = place.Run({"calibrate", "--device", "cpu", "--disk", "nowhere"});
+  EXPECT_EQ(disk.code, 2);
+  EXPECT_THAT(disk.err, HasSubstr("--disk 'nowhere' is no folder"));
+}
+
+TEST(CalibrateCommand, ADamagedFileCostsThePredictionAndNotTheRun) {
+  const Workplace place;
+  place.Write("recipe.toml", TinyRecipe());
+  const nlohmann::json said =
+      nlohmann::json::parse(place.Run({"calibrate", "--quick", "--json", "--device", "cpu"}).out);
+  place.Write("config/trireme/" + std::filesystem::path(said["file"].get<std::string>()).filename().string(), "name =");
+  const Outcome trained = place.Run({"train", "recipe.toml", "--run", "run", "--steps", "2"});
+  EXPECT_EQ(trained.code, 0) << trained.err;
+  EXPECT_THAT(trained.err, HasSubstr("the run is not predicted"));
+  EXPECT_THAT(place.Read("run/metrics.jsonl"), HasSubstr("\"predicted_seconds\":null"));
+  EXPECT_THAT(trained.out, Not(HasSubstr("predicted (s)")));
+}
+
+TEST(TrainCommand, SaysItsPredictionBeforeTheFirstStepAndAtTheEnd) {
+  const Workplace place;
+  place.Write("recipe.toml", TinyRecipe());
+  const Outcome outcome = place.Run({"train", "recipe.toml", "--run", "run", "--steps", "5"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const std::size_t expected = outcome.out.find("\nexpects ");
+  ASSERT_NE(expected, std::string::npos) << outcome.out;
+  EXPECT_LT(expected, outcome.out.find("iteration "));
+  EXPECT_THAT(outcome.out, HasSubstr("predicted (s): "));
+  EXPECT_THAT(outcome.out, HasSubstr("(median of 3): "));
+  EXPECT_THAT(outcome.out, HasSubstr("by cause, predicted/measured on rank 0: "));
+  const nlohmann::json line = nlohmann::json::parse(Lines(place.Read("run/metrics.jsonl"))[0]);
+  EXPECT_GT(line["predicted_seconds"].get<double>(), 0);
+  EXPECT_EQ(nlohmann::json::parse(place.Read("run/prediction.json"))["seconds"], line["predicted_seconds"]);
+  const Outcome resumed = place.Run({"train", "recipe.toml", "--run", "run", "--steps", "8"});
+  EXPECT_THAT(resumed.out, HasSubstr("earlier steps of this run"));
+}
+
+}  // namespace
+}  // namespace trireme

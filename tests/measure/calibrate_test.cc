@@ -1,0 +1,69 @@
+#include "measure/calibrate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "measure/group_probe.h"
+#include "message_of.h"
+
+namespace trireme {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::MessageOf;
+
+TEST(Calibrate, MeasuresEveryLawOfThisMachine) {
+  std::vector<double> told;
+  const std::optional<Cluster> cluster =
+      Calibrate({.quick = true,
+                 .device = "cpu",
+                 .disk_folder = ::testing::TempDir(),
+                 .progress = [&](double done, const std::string&) { told.push_back(done); }});
+  ASSERT_TRUE(cluster && cluster->measured);
+  const MeasuredRates& measured = *cluster->measured;
+  EXPECT_EQ(measured.machine, MachineName("cpu"));
+  EXPECT_GE(measured.cores, 1);
+  std::set<DType> types;
+  for (const RankRates& rates : measured.ranks) {
+    types.insert(rates.dtype);
+    for (const ProductLaw& law : rates.products) {
+      EXPECT_GT(law.Seconds(256, 256, 256), 0);
+    }
+    for (const RateLaw& law : rates.works) {
+      EXPECT_GT(law.Seconds(1e6), 0);
+    }
+  }
+  EXPECT_EQ(types, (std::set<DType>{DType::kFloat32, DType::kBFloat16}));
+  std::set<int> sizes;
+  for (const GroupRates& group : measured.groups) {
+    sizes.insert(group.ranks);
+    EXPECT_GT(group.all_reduce.Seconds(1e6), 0);
+    EXPECT_GT(group.message.Seconds(1e6), 0);
+  }
+  EXPECT_EQ(sizes, (std::set<int>{2, 4}));
+  EXPECT_GT(cluster->device.memory_bandwidth, 0);
+  EXPECT_GT(cluster->nvme_bandwidth, 0);
+  EXPECT_TRUE(std::is_sorted(told.begin(), told.end()));
+  EXPECT_GE(told.size(), 10U);
+  EXPECT_EQ(ParseCluster(ToToml(*cluster, ""), "here").measured->ranks.size(), measured.ranks.size());
+}
+
+TEST(Calibrate, RefusesWhatItCannotMeasure) {
+  EXPECT_THAT(MessageOf([] { Calibrate({.quick = true, .device = "tpu"}); }), HasSubstr("tpu"));
+  EXPECT_THAT(MessageOf([] { Calibrate({.quick = true, .device = "cpu", .disk_folder = "/nowhere"}); }),
+              HasSubstr("--disk '/nowhere'"));
+}
+
+TEST(GroupProbe, ThreadsOfOneProcessAreOnOneNode) {
+  RunThreadRanks(3, {.kind = "cpu"}, [](RankContext& context) {
+    const RankPlace place = PlaceOf(context);
+    EXPECT_EQ(place.nodes, 1);
+    EXPECT_EQ(place.local, context.world.rank());
+    EXPECT_EQ(place.local_ranks, 3);
+  });
+}
+
+}  // namespace
+}  // namespace trireme

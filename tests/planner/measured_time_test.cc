@@ -1,0 +1,106 @@
+#include "planner/measured_time.h"
+
+#include <gtest/gtest.h>
+
+#include "planner/fixtures.h"
+#include "planner/step_estimate.h"
+
+namespace trireme {
+namespace {
+
+using testing::ShippedCluster;
+using testing::ShippedStack;
+
+// Every operation costs its work at a given rate and nothing for the call.
+Cluster Measured(int cores) {
+  Cluster cluster = ShippedCluster("laptop-cpu");
+  MeasuredRates rates{.date = "2026-11-16", .cores = cores, .spread = 0.07};
+  for (const int threads : {1, cores}) {
+    RankRates one{.dtype = DType::kFloat32, .threads = threads};
+    one.products.fill({.flops = 1e10 * threads});
+    one.works.fill({.rate = 1e9 * threads});
+    one[RankWork::kAttentionForward].rate = one[RankWork::kAttentionBackward].rate = 1e10 * threads;
+    rates.ranks.push_back(one);
+  }
+  const RateLaw law{.call = 0, .rate = 1e12};
+  rates.groups = {{.ranks = 2, .all_reduce = law, .all_gather = law, .reduce_scatter = law, .message = law}};
+  cluster.measured = rates;
+  return cluster;
+}
+
+// Blocks outweigh its ends.
+ModelConfig Small() {
+  return Completed(
+      ModelConfig{.family = "gpt2", .layers = 4, .hidden = 512, .heads = 8, .vocabulary = 512, .sequence = 128});
+}
+
+struct Priced {
+  explicit Priced(Cluster on, const std::string& stack_name = "trireme")
+      : cluster(std::move(on)), state(Resolve(ShippedStack(stack_name), cluster, "")), model(Small()), account(model) {}
+  double Seconds(const ParallelLayout& layout, int threads = 0) {
+    PipelineClock clock;
+    return EstimateTime({.cluster = cluster,
+                         .stack = state,
+                         .model = model,
+                         .layout = layout,
+                         .global_batch = 16,
+                         .dtype = DType::kFloat32,
+                         .threads = threads},
+                        account, clock)
+        .seconds;
+  }
+  Cluster cluster;
+  StackState state;
+  ModelConfig model;
+  ModelAccount account;
+};
+
+TEST(MeasuredTime, RanksDivideTheCores) {
+  Priced here(Measured(2));
+  const double alone = here.Seconds({});
+  // Two ranks with a core each do what one rank with both did.
+  EXPECT_NEAR(here.Seconds({.data = 2}) / alone, 1, 0.1);
+  // Four ranks on two cores take turns: nothing is won.
+  EXPECT_NEAR(here.Seconds({.data = 4}) / alone, 1, 0.15);
+  // One thread alone leaves a core idle.
+  EXPECT_NEAR(here.Seconds({}, 1) / alone, 2, 0.01);
+}
+
+TEST(MeasuredTime, StagesThatOutnumberTheCoresFillEachOthersBubble) {
+  Priced wide(Measured(4));
+  Priced narrow(Measured(2));
+  const ParallelLayout pipeline{.pipeline = 4};
+  // 16 micro batches over 4 stages: 19 of 16 slots on four cores; on two cores all of the work of 4 stages is shared.
+  const double on_four = wide.Seconds(pipeline, 1);
+  const double on_two = narrow.Seconds(pipeline, 1);
+  EXPECT_GT(on_two, 1.3 * on_four);
+  EXPECT_LT(on_two, 2.0 * on_four);
+}
+
+TEST(MeasuredTime, RecomputationAddsAForward) {
+  Priced here(Measured(2));
+  const double plain = here.Seconds({});
+  const double full = here.Seconds({.recompute = Recompute::kFull});
+  EXPECT_GT(full, 1.15 * plain);
+  EXPECT_LT(full, 1.4 * plain);
+  EXPECT_LT(here.Seconds({.recompute = Recompute::kLight}), 1.2 * plain);
+}
+
+TEST(MeasuredTime, PricesOurStackAloneAndOnlyMeasuredTypes) {
+  const Cluster measured = Measured(2);
+  const Priced ours(measured);
+  const Priced theirs(measured, "megatron-lm-2021");
+  const auto price = [](const Priced& place, DType dtype) {
+    return MeasuredPrice::Of(
+        {.cluster = place.cluster, .stack = place.state, .model = place.model, .layout = {}, .dtype = dtype});
+  };
+  EXPECT_TRUE(price(ours, DType::kFloat32));
+  EXPECT_FALSE(price(ours, DType::kBFloat16));
+  EXPECT_FALSE(price(theirs, DType::kFloat32));
+  EXPECT_TRUE(ours.state.calibrated);
+  EXPECT_DOUBLE_EQ(ours.state.spread, 0.07);
+  EXPECT_FALSE(theirs.state.calibrated);
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,146 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "report/metrics.h"
+#include "report/prediction_report.h"
+
+namespace trireme {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+RunConfig PredictedRun() {
+  RunConfig config;
+  config.model = Completed(
+      ModelConfig{.family = "gpt2", .layers = 4, .hidden = 128, .heads = 4, .vocabulary = 512, .sequence = 64});
+  config.layout.pipeline = 2;
+  config.batch.global = 8;
+  config.train.dtype = "fp32";
+  return config;
+}
+
+PredictionGround Ground() {
+  const std::string source = TRIREME_SOURCE_DIR;
+  return {.cluster = LoadCluster("laptop-cpu", source + "/clusters"),
+          .stack = LoadStack("trireme", source + "/stacks"),
+          .knowledge = "the cluster file 'laptop-cpu'"};
+}
+
+StepFacts StepOf(std::int64_t number, double seconds) {
+  StepFacts facts;
+  facts.result = {.step = number, .global_batch = 8, .consumed_samples = 8 * number, .seconds = seconds};
+  return facts;
+}
+
+class Prediction : public ::testing::Test {
+ protected:
+  Prediction() : folder_((std::filesystem::temp_directory_path() / "trireme-prediction-XXXXXX").string()) {
+    EXPECT_NE(mkdtemp(folder_.data()), nullptr);
+  }
+  ~Prediction() override { std::filesystem::remove_all(folder_); }
+  std::string folder_;
+};
+
+TEST_F(Prediction, SaysWhatItExpectsAndFromWhat) {
+  PredictionReport report(PredictedRun(), Ground(), "");
+  const double seconds = report.Seconds(8);
+  EXPECT_GT(seconds, 0);
+  const std::string text = report.Expectation({{8, 100}}, 5'000'000);
+  EXPECT_THAT(text, HasSubstr("a step ("));
+  EXPECT_THAT(text, HasSubstr("tokens/s, 5.0 MB on the fullest rank, 100 steps in "));
+  EXPECT_THAT(text, HasSubstr("; from the cluster file 'laptop-cpu'"));
+}
+
+TEST_F(Prediction, TheEndShowsPredictedBesideMeasuredByCause) {
+  PredictionReport report(PredictedRun(), Ground(), "");
+  EXPECT_EQ(report.Summary(), "") << "nothing was measured";
+  const double seconds = 1.1 * report.Seconds(8);
+  for (std::int64_t step = 1; step <= 5; ++step) {
+    StepFacts facts = StepOf(step, seconds);
+    facts.phases.phases = {{"forward", seconds / 2}, {"backward", seconds / 2}};
+    EXPECT_EQ(report.StepDone(facts, true), "");
+  }
+  EXPECT_THAT(report.Summary(), HasSubstr("(median of 3): +10.0 %"));
+  EXPECT_THAT(report.Summary(), HasSubstr("by cause, predicted/measured on rank 0: forward "));
+  EXPECT_THAT(report.Summary(), HasSubstr("pipeline "));
+}
+
+TEST_F(Prediction, ARunThatIsMuchSlowerSaysOnceWhichPart) {
+  PredictionReport report(PredictedRun(), Ground(), "");
+  const double seconds = 3 * report.Seconds(8);
+  std::vector<std::string> said;
+  for (std::int64_t step = 1; step <= 20; ++step) {
+    StepFacts facts = StepOf(step, seconds);
+    facts.phases.groups = {{"data", 0.9 * seconds}};
+    facts.phases.phases = {{"forward", 0.1 * seconds}};
+    if (const std::string text = report.StepDone(facts, true); !text.empty()) {
+      said.push_back(text);
+    }
+  }
+  ASSERT_EQ(said.size(), 1U);
+  EXPECT_THAT(said[0], HasSubstr("slower than predicted: "));
+  EXPECT_THAT(said[0], HasSubstr("most of it in replicas: "));
+}
+
+TEST_F(Prediction, WithoutPhasesASlowRunNamesNoPart) {
+  PredictionReport report(PredictedRun(), Ground(), "");
+  std::string said;
+  for (std::int64_t step = 1; step <= 20; ++step) {
+    said += report.StepDone(StepOf(step, 3 * report.Seconds(8)), false);
+  }
+  EXPECT_THAT(said, HasSubstr("slower than predicted"));
+  EXPECT_THAT(said, Not(HasSubstr("most of it")));
+}
+
+TEST_F(Prediction, AResumedRunKnowsItsEarlierSteps) {
+  const RunConfig config = PredictedRun();
+  double model = 0;
+  {
+    PredictionReport first(config, Ground(), folder_);
+    first.ReadEarlierSteps(0);
+    model = first.Seconds(8);
+    MetricsFile metrics(folder_, 0);
+    for (std::int64_t step = 1; step <= 10; ++step) {
+      const StepFacts facts = StepOf(step, step == 1 ? 100 : 7);
+      metrics.Add(config, facts, RatesOf(config, facts, 0), 0, model);
+    }
+  }
+  PredictionReport second(config, Ground(), folder_);
+  second.ReadEarlierSteps(10);
+  EXPECT_DOUBLE_EQ(second.Seconds(8), 7);
+  EXPECT_THAT(second.Expectation({}, 0), HasSubstr("from 10 earlier steps of this run"));
+
+  RunConfig other = config;
+  other.layout.micro_batch = 2;
+  PredictionReport changed(other, Ground(), folder_);
+  changed.ReadEarlierSteps(10);
+  EXPECT_LT(changed.Seconds(8), 5) << "another layout is predicted anew";
+}
+
+TEST_F(Prediction, CausesAddUpToTheStepsOfThisRank) {
+  const PhaseTimes times{.phases = {{"batch", 1},
+                                    {"forward", 2},
+                                    {"backward", 3},
+                                    {"receive", 0.5},
+                                    {"reduce", 0.25},
+                                    {"norm", 0.25},
+                                    {"update", 1}},
+                         .groups = {{"tensor", 4}, {"data", 5}, {"pipeline", 6}, {"world", 0.5}, {"tied", 0.5}}};
+  const StepCauses causes = MeasuredCauses(times);
+  EXPECT_DOUBLE_EQ(causes.data, 1);
+  EXPECT_DOUBLE_EQ(causes.forward, 2);
+  EXPECT_DOUBLE_EQ(causes.backward, 3);
+  EXPECT_DOUBLE_EQ(causes.tensor, 4);
+  EXPECT_DOUBLE_EQ(causes.replicas, 5.5);
+  EXPECT_DOUBLE_EQ(causes.pipeline, 6.5);
+  EXPECT_DOUBLE_EQ(causes.optimizer, 2);
+  EXPECT_DOUBLE_EQ(causes.total(), 24);
+}
+
+}  // namespace
+}  // namespace trireme
