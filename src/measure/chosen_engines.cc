@@ -1,13 +1,13 @@
 #include "measure/chosen_engines.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
 #include "base/checksum.h"
+#include "base/durable_file.h"
 #include "base/error.h"
 #include "device/cpu/product/engine_choice.h"
 #include "measure/cpu_model.h"
@@ -49,15 +49,13 @@ std::string ReadTable(const std::string& path, const std::string& key) {
   }
 }
 
-// Readers see the old file or the new one, whatever happens in between.
+// Readers see the old file or the new one, whatever happens in between. A cache that cannot be written is none.
 void WriteTable(const std::string& path, const std::string& key, const std::string& table) {
   std::error_code ignored;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
-  const std::string draft = fmt::format("{}.{}", path, getpid());
-  std::ofstream(draft) << key << '\n' << table << '\n';
-  std::filesystem::rename(draft, path, ignored);
-  if (ignored) {
-    std::filesystem::remove(draft, ignored);
+  try {
+    ReplaceFile(path, fmt::format("{}\n{}\n", key, table));
+  } catch (const Error&) {
   }
 }
 
