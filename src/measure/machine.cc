@@ -108,6 +108,11 @@ void AddGpusOfDriver(CudaFacts& facts, const std::string& root) {
   }
 }
 
+// The CPU as a run names it: level and engines.
+std::string CpuDeviceWith(const std::string& engines) {
+  return MakeCpuDevice({.threads = 1, .engines = engines})->description();
+}
+
 }  // namespace
 
 MachineReport DescribeMachine(const std::string& root) {
@@ -123,13 +128,13 @@ MachineReport DescribeMachine(const std::string& root) {
     AddGpusOfDriver(report.cuda, root);
   }
   report.threads = ThreadsPerRank(report.cpu.cores, 1);
-  report.device = MakeCpuDevice({.threads = 1})->description();
+  report.engines = RememberedEngines(report.threads);
+  report.device = CpuDeviceWith(report.engines);
   if (const auto usable = std::find_if(report.cuda.gpus.begin(), report.cuda.gpus.end(),
                                        [](const GpuFacts& gpu) { return gpu.built_for; });
       usable != report.cuda.gpus.end()) {
     report.device = usable->name;
   }
-  report.engines = RememberedEngines(report.threads);
   report.libraries = {{"compiler", TRIREME_COMPILER},
                       {"MPI", MpiVersion()},
                       {"CUDA", report.cuda.toolkit},
@@ -141,8 +146,13 @@ MachineReport DescribeMachine(const std::string& root) {
 
 void MeasureMachine(MachineReport& report) {
   const std::vector<EngineSpeed> speeds = MeasureEngineSpeeds(ChosenCpuLevel(), report.threads);
-  const EngineTable chosen = FastestEngines(speeds);
-  report.engines = chosen.ToString();
+  // What a run uses: remembered from an earlier one, or measured and remembered now.
+  const std::string engines = FastestEnginesHere(report.threads);
+  const EngineTable chosen = EngineTable::Parse(engines);
+  if (report.device == CpuDeviceWith(report.engines)) {
+    report.device = CpuDeviceWith(engines);
+  }
+  report.engines = engines;
   for (const EngineSpeed& speed : speeds) {
     const ProductEngine used = speed.operands == DType::kFloat32 ? chosen.fp32 : chosen.bf16;
     report.products.push_back({.engine = std::string(NameOf(speed.engine)),

@@ -1,6 +1,7 @@
 #include "device/cpu/product/packed_engine.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "device/cpu/product/product_plan.h"
 
@@ -199,8 +200,8 @@ class PackedEngine final : public MatmulEngine {
   }
 
  private:
-  // Each thread has rows of its own: it packs a block of them just before it multiplies them, and finds them in its
-  // cache.
+  // A thread takes the next block of rows, packs it just before it multiplies it, and finds it in its cache. Which
+  // thread takes which block changes no bit, and one that is held up takes fewer.
   void RunRows(const MatmulArgs& args, const ProductKernel& kernel, const ProductPlan& plan, const PackedOperand& left,
                const PackedOperand& right, bool pack_right) {
     if (pack_right) {
@@ -209,15 +210,14 @@ class PackedEngine final : public MatmulEngine {
         right.Pack(plan, columns.begin, columns.end);
       });
     }
+    std::atomic<std::int64_t> next{0};
     plan.grid.ForEachPart([&](const GridPart& part) {
       const KernelScope scope(kernel);
-      const Span rows = part.Rows(left.panels());
-      for (std::int64_t i = rows.begin; i < rows.end; i += plan.row_panels) {
+      for (std::int64_t i = next.fetch_add(plan.row_panels); i < left.panels(); i = next.fetch_add(plan.row_panels)) {
         PackedOperand block = left;
         block.memory = reinterpret_cast<char*>(left_memory_.of(part.index));
         block.first = left.first + i * left.width;
-        block.lines = std::min(plan.row_panels, rows.end - i) * left.width;
-        block.lines = std::min(block.lines, left.first + left.lines - block.first);
+        block.lines = std::min(plan.row_panels * left.width, left.first + left.lines - block.first);
         block.Pack(plan, 0, block.panels());
         Piece(args, kernel, plan, block, right)
             .Multiply({0, block.panels()}, {0, right.panels()}, sums_.of(part.index));

@@ -70,7 +70,12 @@ ProductPlan::ProductPlan(const ProductKernel& kernel, const ProductSizes& sizes,
   grid = ChooseGrid(CeilDiv(std::min(sizes.m, rows_at_once), kernel.rows),
                     CeilDiv(std::min(sizes.n, columns_at_once), kernel.columns), parts, fits);
   packs_own_rows = grid.columns == 1 && fits;
-  row_panels = packs_own_rows ? std::min(row_panels, fitting) : row_panels;
+  if (packs_own_rows) {
+    // Blocks that threads take one by one: several each where there are rows enough, none much smaller than the others.
+    const std::int64_t panels = CeilDiv(std::min(sizes.m, rows_at_once), kernel.rows);
+    const std::int64_t rounds = CeilDiv(panels, std::min(row_panels, fitting) * grid.rows);
+    row_panels = CeilDiv(panels, rounds * grid.rows);
+  }
 }
 
 }  // namespace trireme
