@@ -43,6 +43,7 @@ nlohmann::ordered_json ToJsonValue(const Cluster& cluster, const std::string& pa
                                   {"host_copy_gbs", cluster.host_link.bandwidth / 1e9},
                                   {"disk_gbs", cluster.nvme_bandwidth / 1e9},
                                   {"launch_us", cluster.device.launch * 1e6},
+                                  {"others", measured.others},
                                   {"spread", measured.spread}};
   for (const RankRates& rates : measured.ranks) {
     value["ranks"].push_back({{"dtype", std::string(Name(rates.dtype))},
@@ -98,6 +99,10 @@ int CalibrateCommand::Run() {
   }
   if (const std::filesystem::path folder = std::filesystem::path(path).parent_path(); !folder.empty()) {
     MakeDirectories(folder.string());
+  }
+  if (cluster->measured->others > 0.05) {
+    std::fprintf(stderr, "trireme: others had %.0f %% of the cores meanwhile: calibrate again when nothing else runs\n",
+                 100 * cluster->measured->others);
   }
   ReplaceFile(path,
               ToToml(*cluster, "Written by `trireme calibrate`; delete this file to plan from data sheets again."));

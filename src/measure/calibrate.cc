@@ -9,6 +9,7 @@
 #include <cmath>
 #include <ctime>
 #include <filesystem>
+#include <fstream>
 #include <mutex>
 
 #include "base/durable_file.h"
@@ -45,6 +46,39 @@ class Progress {
   int parts_;
   int done_ = 0;
 };
+
+// Seconds of this machine's cores so far: that any process or another guest of its hypervisor had, of these this
+// process's own, and in all.
+struct CoreSeconds {
+  double used = 0;
+  double own = 0;
+  double all = 0;
+};
+
+CoreSeconds ReadCoreSeconds() {
+  CoreSeconds seconds;
+  std::ifstream file("/proc/stat");
+  std::string label;
+  file >> label;
+  for (int field = 0; field < 8; ++field) {  // user nice system idle iowait irq softirq steal
+    double ticks = 0;
+    file >> ticks;
+    seconds.all += ticks;
+    seconds.used += field == 3 || field == 4 ? 0 : ticks;
+  }
+  const auto tick = static_cast<double>(sysconf(_SC_CLK_TCK));
+  seconds.all /= tick;
+  seconds.used /= tick;
+  seconds.own = static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
+  return seconds;
+}
+
+// Share of the cores that others had since `start`; 0 where the system does not say.
+double OthersSince(const CoreSeconds& start) {
+  const CoreSeconds now = ReadCoreSeconds();
+  const double all = now.all - start.all;
+  return all > 0 ? std::clamp((now.used - start.used - (now.own - start.own)) / all, 0.0, 1.0) : 0;
+}
 
 // What the ranks of one world found.
 struct Findings {
@@ -279,9 +313,15 @@ std::optional<Cluster> Calibrate(const CalibrateOptions& options) {
   const bool host = IsHostDevice(options.device);
   Progress progress(options, host ? 24 : 16);
   if (!LaunchedByMpi()) {
+    const CoreSeconds start = ReadCoreSeconds();
     const std::vector<Findings> all = ProbeThreads(options, progress);
+    const double others = OthersSince(start);
     progress.Next("disk");
-    return Assemble(all, options);
+    Cluster cluster = Assemble(all, options);
+    cluster.measured->others = others;
+    // A machine that others used while it was measured is known less well.
+    cluster.measured->spread = std::min(1.0, cluster.measured->spread + others);
+    return cluster;
   }
   std::optional<Cluster> cluster;
   RunMpiRank(OptionsOf(options, 0), [&](RankContext& context) {

@@ -34,8 +34,8 @@ double SpreadOf(const PlanPoint& point, const ModelAccount& account, PipelineClo
 
 // How sure it is that a run fits: `peak` predicted bytes, of which 80 % of real ones lie within 1 + spread.
 double FitProbability(double peak, double usable, double spread);
-// A layout that does not fit costs a failed start; one that is refused wrongly costs a better layout. Below this
-// probability a run is called out of memory.
-inline constexpr double kFitsFrom = 0.4;
+// A layout that does not fit costs a failed start; one that is refused wrongly costs a better layout for the whole run,
+// taken as three times as dear. Below this probability a run is called out of memory.
+inline constexpr double kFitsFrom = 0.25;
 
 }  // namespace trireme

@@ -96,7 +96,11 @@ void PredictionReport::ReadEarlierSteps(std::int64_t resumed_step) {
   for (const CauseField& field : CauseFields()) {
     value["causes"][field.name] = causes.*field.member;
   }
-  ReplaceFile(path, value.dump(2) + "\n");
+  try {
+    ReplaceFile(path, value.dump(2) + "\n");
+  } catch (const Error&) {
+    // A copy for people, on a disk that may be full: the run says the same on its console.
+  }
 }
 
 std::string PredictionReport::Expectation(const std::vector<Stretch>& remaining, std::int64_t memory_bytes) {

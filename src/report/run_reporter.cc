@@ -62,11 +62,7 @@ void RunReporter::Started(const Trainer& trainer, std::int64_t resumed_step) {
   config_ = trainer.config();
   peak_flops_ = trainer.device().peak_flops(ProductDType(config_.train.dtype));
   memory_bytes_ = MemoryOfStage(StageOfRun(config_, 0, config_.batch.global).description()).total();
-  if (options_.ground) {
-    prediction_ = std::make_unique<PredictionReport>(config_, *options_.ground, options_.run_folder);
-    prediction_->ReadEarlierSteps(resumed_step);
-    by_cause_ = trainer.device().is_host();
-  }
+  StartPrediction(trainer, resumed_step);
   if (!options_.run_folder.empty()) {
     metrics_ = std::make_unique<MetricsFile>(options_.run_folder, resumed_step);
   }
@@ -85,6 +81,22 @@ void RunReporter::Started(const Trainer& trainer, std::int64_t resumed_step) {
     Print(fmt::format("resumed after step {}", resumed_step));
   }
   Predict(trainer, resumed_step);
+}
+
+// What the planner cannot price costs the prediction, not the run.
+void RunReporter::StartPrediction(const Trainer& trainer, std::int64_t resumed_step) {
+  prediction_ = nullptr;
+  if (!options_.ground) {
+    return;
+  }
+  try {
+    auto prediction = std::make_unique<PredictionReport>(config_, *options_.ground, options_.run_folder);
+    prediction->ReadEarlierSteps(resumed_step);
+    by_cause_ = trainer.device().is_host();
+    prediction_ = std::move(prediction);
+  } catch (const Error& error) {
+    Print(fmt::format("the run is not predicted: {}", error.what()));
+  }
 }
 
 void RunReporter::Predict(const Trainer& trainer, std::int64_t resumed_step) {

@@ -33,6 +33,7 @@ class RunReporter : public TrainingObserver {
  private:
   void Print(const std::string& line);  // any thread
   void Put(const std::string& text);    // with console_ locked
+  void StartPrediction(const Trainer& trainer, std::int64_t resumed_step);
   // Says what the run is expected to take.
   void Predict(const Trainer& trainer, std::int64_t resumed_step);
   void ShowProgress(const StepFacts& facts, const StepRates& rates);

@@ -184,7 +184,8 @@ std::optional<MeasuredRates> ReadMeasured(const Settings& file) {
                          .machine = file.Text("measured.machine", ""),
                          .cores = file.CountOr("measured.cores", 0),
                          .spread = file.Positive("measured.spread", 0.1),
-                         .step = NotNegative(file, "measured.step_us") * kMicro};
+                         .step = NotNegative(file, "measured.step_us") * kMicro,
+                         .others = NotNegative(file, "measured.others")};
   for (int i = 0; i < file.Entries("measured.rank"); ++i) {
     const std::string table = fmt::format("measured.rank[{}].", i);
     RankRates rates{.dtype = ParseDType(file.Text(table + "dtype")), .threads = file.CountOr(table + "threads", 1)};
@@ -212,9 +213,10 @@ std::optional<MeasuredRates> ReadMeasured(const Settings& file) {
 }
 
 std::string ToToml(const MeasuredRates& measured) {
-  std::string text =
-      fmt::format("[measured]\ndate = \"{}\"\nprogram = \"{}\"\nmachine = \"{}\"\nspread = {:.3f}\nstep_us = {:.4g}\n",
-                  measured.date, measured.program, measured.machine, measured.spread, measured.step / kMicro);
+  std::string text = fmt::format(
+      "[measured]\ndate = \"{}\"\nprogram = \"{}\"\nmachine = \"{}\"\nspread = {:.3f}\nstep_us = {:.4g}\nothers = "
+      "{:.3f}\n",
+      measured.date, measured.program, measured.machine, measured.spread, measured.step / kMicro, measured.others);
   text += measured.cores > 0 ? fmt::format("cores = {}\n", measured.cores) : "";
   for (const RankRates& rates : measured.ranks) {
     text +=

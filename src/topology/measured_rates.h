@@ -90,6 +90,7 @@ struct MeasuredRates {
   int cores = 0;        // that ranks on the host's cores share; 0 on accelerators
   double spread = 0.1;  // half of an 80 % interval of seconds, relative
   double step = 0;      // seconds of a step beyond its operations
+  double others = 0;    // share of the cores that other processes and guests had meanwhile
   std::vector<RankRates> ranks;
   std::vector<GroupRates> groups;
 
