@@ -13,7 +13,7 @@ bool OneMicroBatchAtATime(const StageDescription& stage) {
 }  // namespace
 
 GradientPlaces::GradientPlaces(const StageDescription& stage)
-    : over_activations(OneMicroBatchAtATime(stage) && stage.layout.zero < 2) {
+    : over_activations(OneMicroBatchAtATime(stage) && !ZeroShards(stage.layout.zero).gradients) {
   if (!over_activations) {
     return;
   }

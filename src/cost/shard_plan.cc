@@ -121,8 +121,8 @@ MemoryUse StateMemory(const ShardPlan& plan, const ParallelLayout& layout, DType
   for (const Bucket& bucket : plan.buckets) {
     const std::int64_t owned = OwnedCount(bucket, zero);
     use[offloads_weights ? MemoryKind::kHost : MemoryKind::kWeights] +=
-        Bytes(zero == 3 ? bucket.shard : bucket.count, working_dtype);
-    use[MemoryKind::kGradients] += Bytes(zero >= 2 ? bucket.shard : bucket.count, DType::kFloat32);
+        Bytes(ZeroShards(zero).parameters ? bucket.shard : bucket.count, working_dtype);
+    use[MemoryKind::kGradients] += Bytes(ZeroShards(zero).gradients ? bucket.shard : bucket.count, DType::kFloat32);
     use[offloads ? MemoryKind::kHost : MemoryKind::kOptimizer] += OptimizerBytes(owned, working_dtype, moments);
     largest_shard = std::max(largest_shard, bucket.shard);
   }
@@ -139,11 +139,11 @@ MemoryUse StateMemory(const ShardPlan& plan, const ParallelLayout& layout, DType
     if (layout.gathers_modules()) {
       use[MemoryKind::kWeights] += (tied ? 1 : 2) * Bytes(largest, working_dtype);
     }
-    if (zero >= 2) {
+    if (ZeroShards(zero).gradients) {
       use[MemoryKind::kGradients] += Bytes(largest, DType::kFloat32);
     }
   }
-  if (zero >= 2) {
+  if (ZeroShards(zero).gradients) {
     use[MemoryKind::kGradients] += Bytes(largest_shard, DType::kFloat32);
   }
   return use;

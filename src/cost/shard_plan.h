@@ -67,7 +67,9 @@ struct OwnedRange {
 };
 OwnedRange OwnedBy(const Bucket& bucket, int data_rank);
 // Elements of a bucket that a data rank updates under a ZeRO stage.
-inline std::int64_t OwnedCount(const Bucket& bucket, int zero) { return zero == 0 ? bucket.count : bucket.shard; }
+inline std::int64_t OwnedCount(const Bucket& bucket, int zero) {
+  return !ZeroShards(zero).optimizer ? bucket.count : bucket.shard;
+}
 
 // Elements of a shard that are updated at a time where their optimizer state lies in host memory: two such pieces of
 // state are on the device, one coming while the other goes. At most so many, and no more than the largest owned shard.

@@ -103,15 +103,16 @@ void AddStateTraffic(const StageDescription& stage, int data_rank, StepCost& cos
   BlockPrograms programs(stage);
   for (const Bucket& bucket : stage.shards.buckets) {
     const BucketUse use = UseOf(stage, bucket, programs);
-    const OwnedRange owned = zero == 0 ? OwnedRange{0, bucket.count} : OwnedBy(bucket, data_rank);
+    const OwnedRange owned = !ZeroShards(zero).optimizer ? OwnedRange{0, bucket.count} : OwnedBy(bucket, data_rank);
     if (stage.layout.data > 1) {
       Traffic& data = cost[GroupKind::kData];
-      if (zero == 0) {
+      if (!ZeroShards(zero).optimizer) {
         data.Add(CollectiveKind::kAllReduce, bucket.count * 4);
       } else {
         data.Add(CollectiveKind::kReduceScatter, bucket.count * 4,
-                 zero == 1 ? 1 : use.reductions * stage.micro_batches);
-        data.Add(CollectiveKind::kAllGather, bucket.count * element, zero == 3 ? use.gathers * stage.micro_batches : 1);
+                 ZeroShards(zero).gradients ? use.reductions * stage.micro_batches : 1);
+        data.Add(CollectiveKind::kAllGather, bucket.count * element,
+                 ZeroShards(zero).parameters ? use.gathers * stage.micro_batches : 1);
       }
     }
     const std::int64_t replicated = std::min(owned.last, bucket.replicated) - owned.first;

@@ -39,7 +39,7 @@ void Apply(const std::string& word, const std::string& value, ParallelLayout& la
     layout.micro_batch = ParseCount(word, value);
   } else if (word == "zero") {
     layout.zero = ParseCount(word, value);
-    Require(layout.zero <= 3, "layout: zero = {} must be 0 to 3", layout.zero);
+    Require(layout.zero <= kMostZeroStage, "layout: zero = {} must be 0 to 3", layout.zero);
   } else if (word == "chunks") {
     layout.chunks = ParseCount(word, value);
   } else if (word == "schedule") {

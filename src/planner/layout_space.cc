@@ -48,10 +48,10 @@ std::string OffloadRefusal(const SoftwareStack& stack, int zero, Offload offload
                ? ""
                : fmt::format("offload=full works with zero=0 and zero=3, not with zero={}", zero);
   }
-  if (offload == Offload::kFull && zero != 3) {
+  if (offload == Offload::kFull && !ZeroShards(zero).parameters) {
     return fmt::format("'{}' keeps weights on the host under zero=3 only, not under zero={}", stack.name, zero);
   }
-  return offload == Offload::kOptimizer && zero == 0
+  return offload == Offload::kOptimizer && !ZeroShards(zero).optimizer
              ? fmt::format("'{}' keeps optimizer state on the host under zero=1 and above, not under zero=0",
                            stack.name)
              : "";
@@ -61,8 +61,10 @@ std::vector<Choice> Choices(const SearchRequest& request) {
   const StackFeatures& features = request.stack.features;
   std::vector<Choice> choices;
   for (const std::string& schedule : features.schedules) {
-    const int most_chunks = schedule == "interleaved" ? std::max(features.most_chunks, 2) : 1;
-    for (int chunks = schedule == "interleaved" ? 2 : 1; chunks <= most_chunks; ++chunks) {
+    const ScheduleKind* kind = FindScheduleKind(schedule);
+    const bool has_chunks = kind != nullptr && kind->has_chunks;
+    const int most_chunks = has_chunks ? std::max(features.most_chunks, 2) : 1;
+    for (int chunks = has_chunks ? 2 : 1; chunks <= most_chunks; ++chunks) {
       for (const int zero : features.zero) {
         for (const bool parallel : {false, true}) {
           for (const std::string& recompute : features.recompute) {
@@ -117,7 +119,7 @@ std::string AxesRefusal(const SearchRequest& request, int tensor, int pipeline, 
 
 // Refusals and duplicates that the choice brings: layouts equal to another one are left to that one.
 std::string ChoiceRefusal(const ParallelLayout& layout) {
-  if (layout.pipeline == 1 && layout.schedule != "1f1b") {
+  if (layout.pipeline == 1 && layout.schedule != ParallelLayout{}.schedule) {
     return "one stage needs no other schedule";
   }
   if (layout.sequence_parallel && layout.tensor == 1) {
@@ -126,7 +128,7 @@ std::string ChoiceRefusal(const ParallelLayout& layout) {
   if (layout.recompute == Recompute::kSelective && SplitsBackward(layout.schedule)) {
     return "selective recomputation equals light under a split backward";
   }
-  if (layout.zero > 0 && layout.data == 1) {
+  if (ZeroShards(layout.zero).optimizer && layout.data == 1) {
     return "ZeRO needs a data axis";
   }
   return "";
@@ -255,8 +257,9 @@ std::string StackRefusal(const SoftwareStack& stack, const ParallelLayout& layou
 
 std::string RefusalOf(const SearchRequest& request, const ParallelLayout& layout) {
   const std::int64_t micro_batches = BatchUnit(request) / (static_cast<std::int64_t>(layout.micro_batch) * layout.data);
-  if (layout.schedule == "interleaved" && micro_batches % layout.pipeline != 0) {
-    return "micro batches not divisible by the stages (interleaved)";
+  const ScheduleKind* kind = FindScheduleKind(layout.schedule);
+  if (kind != nullptr && kind->rounds_of_micro_batches && micro_batches % layout.pipeline != 0) {
+    return "micro batches not divisible by the stages (" + kind->name + ")";
   }
   if (layout.sequence_parallel && (layout.micro_batch * request.model.sequence) % layout.tensor != 0) {
     return "tokens not divisible by the tensor degree (sequence parallelism)";

@@ -74,7 +74,7 @@ StageMemory OurStage(const PlanPoint& point, const ModelAccount& account, const 
 
 // The ranks of a node that save: without ZeRO data rank 0 saves for all. Data ranks follow each other on a node.
 int SaversOfNode(const ParallelLayout& layout, int on_node) {
-  const int copies = layout.zero == 0 ? layout.data : 1;
+  const int copies = !ZeroShards(layout.zero).optimizer ? layout.data : 1;
   return std::min(on_node, static_cast<int>(CeilDiv(on_node, layout.tensor * copies)) * layout.tensor);
 }
 
@@ -121,12 +121,12 @@ StageMemory TheirStage(const PlanPoint& point, const ModelAccount& account, cons
     layers_in_flight +=
         static_cast<double>(blocks[static_cast<std::size_t>(place)]) * slots[static_cast<std::size_t>(chunk)];
   }
-  const double sharded = layout.zero >= 1 ? 1 / data : 1;
+  const double sharded = ZeroShards(layout.zero).optimizer ? 1 / data : 1;
   StageMemory memory;
   memory.fixed = traits.fixed;
   const double weight = std::min(point.stack.time.parameter_bytes, traits.unsharded);
-  memory.weights = weight * parameters * (layout.zero == 3 ? sharded : 1);
-  const double held = parameters * (layout.zero >= 2 ? sharded : 1);
+  memory.weights = weight * parameters * (ZeroShards(layout.zero).parameters ? sharded : 1);
+  const double held = parameters * (ZeroShards(layout.zero).gradients ? sharded : 1);
   memory.gradients = (traits.unsharded - weight) * held;
   memory.accumulation = bf16 ? traits.accumulation * held : 0;
   // Adafactor keeps a row and a column where Adam keeps two matrices.
@@ -140,7 +140,7 @@ StageMemory TheirStage(const PlanPoint& point, const ModelAccount& account, cons
     memory.host += memory.weights;
     memory.weights = 0;
   }
-  if (layout.zero == 3) {
+  if (ZeroShards(layout.zero).parameters) {
     // Gathered modules pass through, a few at a time.
     memory.scratch += 2 * point.stack.time.parameter_bytes * account.block_parameters() / layout.tensor;
   }

@@ -4,6 +4,7 @@
 #include <cassert>
 
 #include "base/error.h"
+#include "schedule/kinds.h"
 
 namespace trireme {
 namespace {
@@ -22,24 +23,15 @@ int Shortened(const PipelineShape& shape) {
   return kSettled * stages + static_cast<int>(shape.micro_batches % stages);
 }
 
-const ScheduleKind* KindOf(const std::string& name) {
-  for (const ScheduleKind& kind : ScheduleKinds()) {
-    if (kind.name == name) {
-      return &kind;
-    }
-  }
-  return nullptr;
-}
-
 }  // namespace
 
 bool SplitsBackward(const std::string& schedule) {
-  const ScheduleKind* kind = KindOf(schedule);
+  const ScheduleKind* kind = FindScheduleKind(schedule);
   return kind != nullptr ? kind->splits_backward : SplitsBackward(ReadSchedule(schedule));
 }
 
 double LeastPipelineSeconds(const PipelineShape& shape, const ScheduleCosts& costs) {
-  const ScheduleKind* kind = KindOf(shape.schedule);
+  const ScheduleKind* kind = FindScheduleKind(shape.schedule);
   double least = 0;
   double around = 0;
   for (int stage = 0; stage < shape.stages; ++stage) {
@@ -66,7 +58,7 @@ PipelineClock::Track& PipelineClock::TrackOf(const PipelineShape& shape, int mic
     return found->second;
   }
   // A registered kind needs neither messages nor validation here: MakeSchedule has both for those that execute it.
-  const ScheduleKind* kind = KindOf(shape.schedule);
+  const ScheduleKind* kind = FindScheduleKind(shape.schedule);
   const std::vector<std::vector<Action>> actions =
       kind != nullptr ? kind->make(shape.stages, shape.chunks, micro_batches)
                       : MakeSchedule(shape.schedule, shape.stages, shape.chunks, micro_batches).actions;
@@ -146,7 +138,7 @@ double PipelineClock::Seconds(const PipelineShape& shape, const ScheduleCosts& c
     return static_cast<double>(shape.micro_batches) *
            (costs.forward[0] + costs.backward_input[0] + costs.backward_weight[0]);
   }
-  const bool from_file = KindOf(shape.schedule) == nullptr;
+  const bool from_file = FindScheduleKind(shape.schedule) == nullptr;
   const int shortened = from_file ? static_cast<int>(shape.micro_batches) : Shortened(shape);
   const double seconds = Play(TrackOf(shape, shortened), shape, costs);
   if (shortened == shape.micro_batches) {
@@ -160,16 +152,11 @@ double PipelineClock::Seconds(const PipelineShape& shape, const ScheduleCosts& c
 
 std::vector<int> PipelineClock::Slots(const PipelineShape& shape, int stage) {
   const auto micro_batches = static_cast<int>(shape.micro_batches);
-  if (shape.schedule == "1f1b") {
-    return {std::min(shape.stages - stage, micro_batches)};
+  const ScheduleKind* kind = FindScheduleKind(shape.schedule);
+  if (kind != nullptr && kind->in_flight != nullptr) {
+    return {kind->in_flight(shape.stages, stage, micro_batches)};
   }
-  if (shape.schedule == "gpipe") {
-    return {micro_batches};
-  }
-  if (shape.schedule == "zero_bubble") {
-    return {std::min(shape.stages, micro_batches)};
-  }
-  const bool from_file = KindOf(shape.schedule) == nullptr;
+  const bool from_file = kind == nullptr;
   Track& track = TrackOf(shape, from_file ? micro_batches : Shortened(shape));
   if (track.slots.empty()) {
     track.slots.resize(track.stages.size());
@@ -178,8 +165,8 @@ std::vector<int> PipelineClock::Slots(const PipelineShape& shape, int stage) {
       std::vector<int> most = live;
       for (const Step& step : track.stages[s]) {
         const auto chunk = static_cast<std::size_t>(step.place / shape.stages);
-        const auto kind = static_cast<ActionKind>(step.kind);
-        live[chunk] += kind == ActionKind::kForward ? 1 : (kind == ActionKind::kBackwardInput ? 0 : -1);
+        const auto action = static_cast<ActionKind>(step.kind);
+        live[chunk] += action == ActionKind::kForward ? 1 : (action == ActionKind::kBackwardInput ? 0 : -1);
         most[chunk] = std::max(most[chunk], live[chunk]);
       }
       track.slots[s] = most;
@@ -189,9 +176,10 @@ std::vector<int> PipelineClock::Slots(const PipelineShape& shape, int stage) {
 }
 
 double BubbleShare(const PipelineShape& shape) {
-  const double idle = shape.stages - 1;
-  const double work = static_cast<double>(shape.micro_batches) * (shape.schedule == "interleaved" ? shape.chunks : 1);
-  return shape.schedule == "zero_bubble" ? idle / (3 * work + idle) : idle / (work + idle);
+  const auto micro_batches = static_cast<double>(shape.micro_batches);
+  const ScheduleKind* kind = FindScheduleKind(shape.schedule);
+  return kind == nullptr ? FillAndDrainShare(shape.stages, shape.chunks, micro_batches)
+                         : kind->bubble_share(shape.stages, shape.chunks, micro_batches);
 }
 
 }  // namespace trireme

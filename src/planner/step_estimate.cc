@@ -30,7 +30,7 @@ bool Offloads(const PlanPoint& point) {
 double AccumulateSeconds(const PlanPoint& point, double parameters) {
   if (const std::optional<MeasuredPrice> measured = MeasuredPrice::Of(point)) {
     // Products of weight gradients were measured with their accumulation.
-    return point.layout.zero >= 2 ? measured->Staging(parameters, parameters / point.shards()) : 0;
+    return ZeroShards(point.layout.zero).gradients ? measured->Staging(parameters, parameters / point.shards()) : 0;
   }
   const Efficiencies& e = point.stack.efficiencies;
   double seconds = 0;
@@ -144,7 +144,7 @@ double FetchSeconds(const PlanPoint& point, double parameters) {
   if (!point.stack.ours || point.layout.offload != Offload::kFull) {
     return 0;
   }
-  const double owned = point.layout.zero == 3 ? parameters / point.shards() : parameters;
+  const double owned = ZeroShards(point.layout.zero).parameters ? parameters / point.shards() : parameters;
   const double bytes = owned * static_cast<double>(SizesOf(point).element());
   const int on_node = std::min(point.layout.ranks(), point.cluster.devices_per_node);
   const Efficiencies& e = point.stack.efficiencies;
@@ -157,7 +157,7 @@ double FetchSeconds(const PlanPoint& point, double parameters) {
 double AddShardTraffic(const PlanPoint& point, const ModelAccount& account, Costs& costs,
                        const std::vector<std::int64_t>& blocks) {
   const ParallelLayout& layout = point.layout;
-  const bool shards = layout.zero >= 2 && layout.replicas() > 1;
+  const bool shards = ZeroShards(layout.zero).gradients && layout.replicas() > 1;
   if (!shards && FetchSeconds(point, 1) == 0) {
     return 0;
   }
@@ -166,9 +166,10 @@ double AddShardTraffic(const PlanPoint& point, const ModelAccount& account, Cost
     const double parameters = ParametersOfStage(point, account, blocks, static_cast<int>(place));
     const double modules = static_cast<double>(blocks[place]) + 1;
     const double weights = parameters * ParameterBytes(point);
-    const double gather =
-        (shards && layout.zero == 3 ? ShardSeconds(point, CollectiveKind::kAllGather, weights, modules) : 0) +
-        FetchSeconds(point, parameters);
+    const double gather = (shards && ZeroShards(layout.zero).parameters
+                               ? ShardSeconds(point, CollectiveKind::kAllGather, weights, modules)
+                               : 0) +
+                          FetchSeconds(point, parameters);
     const double reduce = shards ? ShardReduction(point, parameters * GradientBytes(point), modules) : 0;
     const double repeats = layout.recompute == Recompute::kFull && point.stack.time.gather_again ? 2 : 1;
     const double overlap = point.stack.time.gather_overlap;
@@ -223,19 +224,20 @@ void AddStepWork(const PlanPoint& point, double parameters, double backward, Ste
   const TimeTraits& time = point.stack.time;
   const Efficiencies& e = point.stack.efficiencies;
   StepTerms& terms = estimate.terms;
-  const double owned = layout.zero >= 1 ? parameters / point.shards() : parameters;
+  const double owned = ZeroShards(layout.zero).optimizer ? parameters / point.shards() : parameters;
   double reduction = 0;
-  if (layout.zero == 0) {
+  if (!ZeroShards(layout.zero).optimizer) {
     reduction = DataSeconds(point, CollectiveKind::kAllReduce, parameters * GradientBytes(point), buckets);
-  } else if (layout.zero == 1) {
+  } else if (!ZeroShards(layout.zero).gradients) {
     reduction = ShardReduction(point, parameters * GradientBytes(point), buckets);
   }
   if (point.power_sgd && layout.data > 1) {
     reduction *= time.power_sgd_share;
     terms.compress = parameters * time.power_sgd_seconds;
   }
-  const double gather =
-      layout.zero == 1 || layout.zero == 2 ? UpdatedSeconds(point, parameters * ParameterBytes(point)) : 0;
+  const double gather = ZeroShards(layout.zero).optimizer && !ZeroShards(layout.zero).parameters
+                            ? UpdatedSeconds(point, parameters * ParameterBytes(point))
+                            : 0;
   // Only the last micro batch's backward runs beside the reduction.
   estimate.data_hidden = std::min(time.data_overlap * reduction, backward);
   terms.data = reduction - estimate.data_hidden + gather;

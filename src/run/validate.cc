@@ -45,7 +45,7 @@ void RequireOffered(const RunConfig& config) {
       config.layout.offload_is_offered(),
       "layout.offload = 'full' with layout.zero = {}: weights in host memory are copied to the device when they are "
       "used, which works with layout.zero = 0 and 3; the nearest is {}, or layout.offload = 'optimizer'",
-      config.layout.zero, config.layout.zero == 1 ? 0 : 3);
+      config.layout.zero, ZeroShards(config.layout.zero).gradients ? 3 : 0);
   Require(config.train.dtype != "fp16",
           "train.dtype = 'fp16': training offers fp32, tf32, bf16 and fp8; the nearest is bf16");
   Require(config.optimizer.name == "adamw", "optimizer.name = '{}': training offers adamw", config.optimizer.name);

@@ -23,6 +23,8 @@ std::vector<std::vector<Action>> Make(int stages, int chunks, int micro_batches)
 ScheduleKind GPipe() {
   return {.name = "gpipe",
           .description = "all forwards, then all backwards; bubble (p-1)/m, m micro batches in flight",
+          .bubble_share = FillAndDrainShare,
+          .in_flight = [](int /*stages*/, int /*stage*/, int micro_batches) { return micro_batches; },
           .make = Make};
 }
 

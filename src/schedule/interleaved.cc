@@ -51,6 +51,10 @@ std::vector<std::vector<Action>> Make(int stages, int chunks, int micro_batches)
 ScheduleKind Interleaved() {
   return {.name = "interleaved",
           .description = "1F1B over v chunks a stage; bubble (p-1)/(v m), needs m in multiples of p",
+          .has_chunks = true,
+          .rounds_of_micro_batches = true,
+          .bubble_share = [](int stages, int chunks,
+                             double micro_batches) { return FillAndDrainShare(stages, 1, chunks * micro_batches); },
           .make = Make};
 }
 

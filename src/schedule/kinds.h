@@ -14,7 +14,10 @@ ScheduleKind OneForwardOneBackward();
 ScheduleKind Interleaved();
 ScheduleKind ZeroBubble();
 
-// For kinds that know one chunk a stage only.
+// The bubble of schedules that idle p - 1 of m + p - 1 rounds.
+double FillAndDrainShare(int stages, int chunks, double micro_batches);
+
+// For kinds that know one chunk per stage only.
 void RequireOneChunk(const char* kind, int chunks);
 
 }  // namespace trireme

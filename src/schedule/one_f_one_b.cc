@@ -37,6 +37,8 @@ std::vector<std::vector<Action>> Make(int stages, int chunks, int micro_batches)
 ScheduleKind OneForwardOneBackward() {
   return {.name = "1f1b",
           .description = "one forward, one backward; bubble (p-1)/m, min(p-s, m) micro batches in flight on stage s",
+          .bubble_share = FillAndDrainShare,
+          .in_flight = [](int stages, int stage, int micro_batches) { return std::min(stages - stage, micro_batches); },
           .make = Make};
 }
 

@@ -53,17 +53,26 @@ struct Schedule {
   bool operator==(const Schedule&) const = default;
 };
 
-// What a kind of schedule needs, and how to make one.
+// All that is known of a kind of schedule: what it needs, what it costs, and how to make one. No other code compares
+// names of schedules.
 struct ScheduleKind {
   std::string name;         // as recipes spell it
   std::string description;  // one line, with its bubble and its activations in flight
   bool splits_backward = false;
+  bool has_chunks = false;               // at least two chunks per stage; one otherwise
+  bool rounds_of_micro_batches = false;  // micro batches must be a multiple of the stages
+  // Idle time of a stage over all its time, for equal stages whose forward, input part and weight part take one unit.
+  double (*bubble_share)(int stages, int chunks, double micro_batches) = nullptr;
+  // Micro batches in flight on a stage, where a formula gives it; nullptr: count them in the schedule itself.
+  int (*in_flight)(int stages, int stage, int micro_batches) = nullptr;
   // Throws an Error naming what would work when the counts do not suit (interleaved: micro batches % stages).
   // Returns compute actions only; MakeSchedule inserts the messages.
   std::vector<std::vector<Action>> (*make)(int stages, int chunks, int micro_batches);
 };
-// gpipe, 1f1b, interleaved, zero_bubble: the register (schedule/kinds.cc has one line each).
+// The register (schedule/kinds.cc has one line each).
 const std::vector<ScheduleKind>& ScheduleKinds();
+// nullptr when no kind has this name: a schedule of a file.
+const ScheduleKind* FindScheduleKind(const std::string& name);
 
 // A registered schedule by name, or one read from a file when `name` ends in ".schedule"; with messages, validated.
 // An unknown name is an Error with the nearest match. A file must have been written for these counts.

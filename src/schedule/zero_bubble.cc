@@ -1,6 +1,6 @@
 // Zero-bubble ZB-H1: backward comes in an input part, which the previous stage waits for, and a weight part, which
-// nobody does; stage s runs its weight parts s micro batches late and fills the tail with them (Qi et al. 2023).
-// With p stages, m micro batches and forward = input part = weight part = 1:
+// no other stage does; stage s runs its weight parts s micro batches late and fills the tail with them (Qi et al.
+// 2023). With p stages, m micro batches and forward = input part = weight part = 1:
 //   bubble (idle over busy):    max(p - 1, 2 p - 1 - m) / (3 m); a third of 1F1B's (p - 1) / m once m >= p
 //   most in flight on stage s:  min(p, m), the most that 1F1B holds on its first stage
 #include <algorithm>
@@ -46,6 +46,9 @@ ScheduleKind ZeroBubble() {
   return {.name = "zero_bubble",
           .description = "1F1B with weight parts put off to fill the bubble (ZB-H1); min(p, m) micro batches in flight",
           .splits_backward = true,
+          .bubble_share = [](int stages, int /*chunks*/,
+                             double micro_batches) { return FillAndDrainShare(stages, 1, 3 * micro_batches); },
+          .in_flight = [](int stages, int /*stage*/, int micro_batches) { return std::min(stages, micro_batches); },
           .make = Make};
 }
 

@@ -26,6 +26,17 @@ std::string Name(Offload offload);
 Recompute ParseRecompute(const std::string& name);
 Offload ParseOffload(const std::string& name);
 
+// What a ZeRO stage shards over the data group. No other code compares stages.
+struct ZeroPolicy {
+  bool optimizer = false;   // stages 1 to 3
+  bool gradients = false;   // stages 2 and 3
+  bool parameters = false;  // stage 3
+};
+inline constexpr int kMostZeroStage = 3;
+constexpr ZeroPolicy ZeroShards(int stage) {
+  return {.optimizer = stage >= 1, .gradients = stage >= 2, .parameters = stage >= 3};
+}
+
 struct ParallelLayout {
   int tensor = 1;
   int sequence = 1;  // Ulysses degree
@@ -47,9 +58,11 @@ struct ParallelLayout {
   int virtual_stages() const { return pipeline * chunks; }
   // Whether training offers this offloading: weights in host memory are those of no stage of ZeRO that gathers them
   // once a step.
-  bool offload_is_offered() const { return offload != Offload::kFull || zero == 0 || zero == 3; }
+  bool offload_is_offered() const {
+    return offload != Offload::kFull || !ZeroShards(zero).optimizer || ZeroShards(zero).parameters;
+  }
   // Whether a module's weights are made present for each use.
-  bool gathers_modules() const { return zero == 3 || offload == Offload::kFull; }
+  bool gathers_modules() const { return ZeroShards(zero).parameters || offload == Offload::kFull; }
   bool operator==(const ParallelLayout&) const = default;
   // "tp2 pp2 dp2 zero1 1f1b mbs4", with what differs from the defaults after it.
   std::string ToString() const;

@@ -92,7 +92,8 @@ HostNeeds HostNeedsOf(const RunConfig& config, std::span<const int> ranks, const
     }
     needs.held += stage->second.held;
     // Without ZeRO data rank 0 saves for all.
-    needs.copied += use.saves && (config.layout.zero > 0 || place.data == 0) ? stage->second.copied : 0;
+    needs.copied +=
+        use.saves && (ZeroShards(config.layout.zero).optimizer || place.data == 0) ? stage->second.copied : 0;
   }
   return needs;
 }

@@ -25,7 +25,7 @@ std::vector<int> ZeroShard::NonFiniteRows() {
     const std::vector<float> values = OnHost(device_, buckets_[i].gradient);
     // Where in the bucket the gradient memory begins, and which part of it is reduced.
     const OwnedRange owned = Owned(plan_.buckets[i]);
-    const std::int64_t start = options_.zero >= 2 ? owned.first : 0;
+    const std::int64_t start = ZeroShards(options_.zero).gradients ? owned.first : 0;
     for (const BucketEntry& entry : plan_.buckets[i].entries) {
       const std::int64_t first = std::max(entry.offset, owned.first) - start;
       const std::int64_t last = std::min(entry.offset + entry.count, owned.last) - start;
@@ -48,12 +48,12 @@ Digest ZeroShard::DigestOfCopies() {
     hasher.Add(bytes);
   };
   for (const BucketState& bucket : buckets_) {
-    if (options_.zero < 3) {
+    if (!ZeroShards(options_.zero).parameters) {
       add(bucket.weights);
     }
   }
   // Without ZeRO masters and moments have copies too.
-  for (std::size_t i = 0; options_.zero == 0 && i < buckets_.size(); ++i) {
+  for (std::size_t i = 0; !ZeroShards(options_.zero).optimizer && i < buckets_.size(); ++i) {
     if (optimizer_->low(i).given()) {
       add(optimizer_->low(i));
     }
@@ -154,7 +154,7 @@ std::string Trainer::NameNonFinite() {
 
 void Trainer::CompareReplicas() {
   Communicator& group = comms_.data();
-  if (group.size() == 1 || config_.layout.zero == 3) {
+  if (group.size() == 1 || ZeroShards(config_.layout.zero).parameters) {
     return;
   }
   const Digest mine = zero_->DigestOfCopies();

@@ -214,7 +214,8 @@ PipelineRunner::Repeats Trainer::Repeated(int micro_batches) const {
   // Recordings take memory of their own: many micro batches hide the starts of kernels anyway.
   constexpr int kMostRecorded = 64;
   const ParallelLayout& layout = config_.layout;
-  if (!StepsAreAlike() || layout.tensor > 1 || layout.zero > 1 || micro_batches * layout.chunks > kMostRecorded) {
+  if (!StepsAreAlike() || layout.tensor > 1 || ZeroShards(layout.zero).gradients ||
+      micro_batches * layout.chunks > kMostRecorded) {
     return Repeats::kNothing;
   }
   return layout.data > 1 ? Repeats::kAllButLast : Repeats::kEverything;

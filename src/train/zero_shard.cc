@@ -28,7 +28,8 @@ ZeroShard::ZeroShard(Arena& arena, GridComms& comms, const ShardPlan& plan, cons
     const Bucket& bucket = plan_.buckets[i];
     // Under stage 0 every data rank has all gradients and counts its share of them.
     const OwnedRange mine = OwnedBy(bucket, comms_.coordinate().data);
-    const std::int64_t start = options_.zero >= 2 ? mine.first : 0;  // of the gradient tensor within the bucket
+    const std::int64_t start =
+        ZeroShards(options_.zero).gradients ? mine.first : 0;  // of the gradient tensor within the bucket
     const std::int64_t cut = std::clamp(bucket.replicated, mine.first, mine.last);
     const bool elsewhere = bucket.tied && !plan_.counts_tied;
     if (cut > mine.first) {
@@ -48,8 +49,8 @@ void ZeroShard::AllocateBuckets(Arena& arena) {
     const Bucket& bucket = plan_.buckets[i];
     BucketState state;
     state.weights = arena.Allocate(options_.optimizer.host_weights ? MemoryKind::kHost : MemoryKind::kWeights,
-                                   options_.dtype, {zero == 3 ? bucket.shard : bucket.count});
-    const Shape gradient{zero >= 2 ? bucket.shard : bucket.count};
+                                   options_.dtype, {ZeroShards(zero).parameters ? bucket.shard : bucket.count});
+    const Shape gradient{ZeroShards(zero).gradients ? bucket.shard : bucket.count};
     state.gradient = over_activations()
                          ? Tensor{options_.activations + options_.gradient_offsets[i], DType::kFloat32, gradient}
                          : arena.Allocate(MemoryKind::kGradients, DType::kFloat32, gradient);
@@ -68,7 +69,7 @@ void ZeroShard::AllocateBuckets(Arena& arena) {
       tied_buffer_ = arena.Allocate(MemoryKind::kWeights, options_.dtype, {tied});
     }
   }
-  if (zero >= 2) {
+  if (ZeroShards(zero).gradients) {
     if (largest > 0) {
       staging_.memory = arena.Allocate(MemoryKind::kGradients, DType::kFloat32, {largest});
     }
@@ -80,7 +81,7 @@ void ZeroShard::AllocateBuckets(Arena& arena) {
 }
 
 OwnedRange ZeroShard::Owned(const Bucket& bucket) const {
-  return options_.zero == 0 ? OwnedRange{0, bucket.count} : OwnedBy(bucket, comms_.coordinate().data);
+  return !ZeroShards(options_.zero).optimizer ? OwnedRange{0, bucket.count} : OwnedBy(bucket, comms_.coordinate().data);
 }
 
 std::vector<OwnedShard> ZeroShard::MakeShards() const {
@@ -89,8 +90,10 @@ std::vector<OwnedShard> ZeroShard::MakeShards() const {
     const Bucket& bucket = plan_.buckets[i];
     const OwnedRange owned = Owned(bucket);
     OwnedShard shard;
-    shard.weight = options_.zero == 3 ? buckets_[i].weights : buckets_[i].weights.Range(owned.first, owned.count());
-    shard.gradient = options_.zero >= 2 ? buckets_[i].gradient : buckets_[i].gradient.Range(owned.first, owned.count());
+    shard.weight = ZeroShards(options_.zero).parameters ? buckets_[i].weights
+                                                        : buckets_[i].weights.Range(owned.first, owned.count());
+    shard.gradient = ZeroShards(options_.zero).gradients ? buckets_[i].gradient
+                                                         : buckets_[i].gradient.Range(owned.first, owned.count());
     for (const BucketEntry& entry : bucket.entries) {
       const std::int64_t first = std::max(entry.offset, owned.first);
       const std::int64_t last = std::min(entry.offset + entry.count, owned.last);
@@ -188,7 +191,7 @@ void ZeroShard::Open(const ParameterUse& use) {
     if (ClearedWhenOpened(i)) {
       ClearAllButMatrices(i, buckets_[i].gradient);
     }
-    if (options_.zero < 2) {
+    if (!ZeroShards(options_.zero).gradients) {
       return;
     }
     const Bucket& bucket = plan_.buckets[i];
@@ -226,17 +229,17 @@ void ZeroShard::ClearAllButMatrices(std::size_t bucket, const Tensor& memory) {
 Tensor ZeroShard::Gradient(int row) {
   const auto [i, entry] = Locate(row);
   const BucketState& bucket = buckets_[static_cast<std::size_t>(i)];
-  if (options_.zero >= 2) {
+  if (ZeroShards(options_.zero).gradients) {
     ClearStaging(static_cast<std::size_t>(i));
   }
-  const Tensor& memory = options_.zero >= 2 ? bucket.staging : bucket.gradient;
+  const Tensor& memory = ZeroShards(options_.zero).gradients ? bucket.staging : bucket.gradient;
   return memory.Range(entry->offset, entry->count).Reshaped(entry->shape);
 }
 
 void ZeroShard::Finish(const ParameterUse& use, bool last) {
   ForEachBucket(use, [&](std::size_t i) {
     BucketState& state = buckets_[i];
-    if (options_.zero < 2) {
+    if (!ZeroShards(options_.zero).gradients) {
       if (last && --state.users == 0) {
         Reduce(i);
       }
@@ -256,7 +259,7 @@ void ZeroShard::Reduce(std::size_t bucket) {
   BucketState& state = buckets_[bucket];
   state.reduced = true;
   state.done = AlongData([&] {
-    if (options_.zero == 0) {
+    if (!ZeroShards(options_.zero).optimizer) {
       comms_.data().AllReduce(state.gradient);
     } else {
       const OwnedRange owned = Owned(plan_.buckets[bucket]);
@@ -269,7 +272,7 @@ void ZeroShard::BeginStep(bool overwrites) {
   overwrites_ = overwrites;
   assert(overwrites || !over_activations());
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
-    if (!overwrites || options_.zero >= 2) {
+    if (!overwrites || ZeroShards(options_.zero).gradients) {
       ops_.Fill(buckets_[i].gradient, 0);
     } else if (!ClearedWhenOpened(i)) {
       ClearAllButMatrices(i, buckets_[i].gradient);
@@ -282,7 +285,7 @@ void ZeroShard::BeginStep(bool overwrites) {
 
 void ZeroShard::FinishGradients() {
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
-    if (options_.zero < 2 && !buckets_[i].reduced) {
+    if (!ZeroShards(options_.zero).gradients && !buckets_[i].reduced) {
       Reduce(i);
     }
   }
@@ -291,8 +294,9 @@ void ZeroShard::FinishGradients() {
     const OwnedRange owned = Owned(bucket);
     device_.StreamWait(buckets_[i].done);
     buckets_[i].done = nullptr;
-    const Tensor gradient =
-        options_.zero == 1 ? buckets_[i].gradient.Range(owned.first, owned.count()) : buckets_[i].gradient;
+    const Tensor gradient = ZeroShards(options_.zero).optimizer && !ZeroShards(options_.zero).gradients
+                                ? buckets_[i].gradient.Range(owned.first, owned.count())
+                                : buckets_[i].gradient;
     const std::int64_t replicated = std::min(owned.last, bucket.replicated) - owned.first;
     if (options_.sequence_parallel && replicated > 0) {
       comms_.tensor().AllReduce(gradient.Range(0, replicated));
@@ -304,7 +308,7 @@ void ZeroShard::FinishGradients() {
 }
 
 void ZeroShard::GatherWeights() {
-  if (options_.zero != 1 && options_.zero != 2) {
+  if (const ZeroPolicy shards = ZeroShards(options_.zero); !shards.optimizer || shards.parameters) {
     return;
   }
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
@@ -345,8 +349,8 @@ std::vector<OwnedState> ZeroShard::StateViews() const {
       const Parameter& parameter = table_.rows()[static_cast<std::size_t>(entry.row)];
       OwnedState state;
       state.row = entry.row;
-      state.saved = (options_.zero > 0 || here.data == 0) && (!parameter.split.replicated() || here.tensor == 0) &&
-                    (!bucket.tied || plan_.counts_tied);
+      state.saved = (ZeroShards(options_.zero).optimizer || here.data == 0) &&
+                    (!parameter.split.replicated() || here.tensor == 0) && (!bucket.tied || plan_.counts_tied);
       for (SliceRun run : SliceRuns(parameter, comms_.tensor().size(), here.tensor)) {
         // From the slice's own numbering to that of the owned values.
         const std::int64_t begin = std::max(run.local, first - entry.offset);

@@ -52,7 +52,7 @@ class ZeroShard : public ParameterSource, public GradientSink {
   // GradientSink
   void Open(const ParameterUse& use) override;
   Tensor Gradient(int row) override;
-  bool Untouched(bool first) const override { return options_.zero >= 2 || (first && overwrites_); }
+  bool Untouched(bool first) const override { return ZeroShards(options_.zero).gradients || (first && overwrites_); }
   void Finish(const ParameterUse& use, bool last) override;
 
   // Zeroes what the step will add to; what lies over activations, when it is opened. `overwrites`: each block's first
@@ -114,7 +114,7 @@ class ZeroShard : public ParameterSource, public GradientSink {
   std::pair<int, const BucketEntry*> Locate(int row) const;
   OwnedRange Owned(const Bucket& bucket) const;
   // Whether a module's weights are made present for each use.
-  bool gathers() const { return options_.zero == 3 || options_.optimizer.host_weights; }
+  bool gathers() const { return ZeroShards(options_.zero).parameters || options_.optimizer.host_weights; }
   // Starts to fill `present`, memory of the whole bucket.
   Event StartGather(std::size_t bucket, const Tensor& present);
   // Does `work`, a movement along the data axis, in the stream that is the group's.

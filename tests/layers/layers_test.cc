@@ -256,6 +256,23 @@ TEST(Tests, TidyAndTheBenchmarksAreDefaultStages) {
   EXPECT_NE(stages.find(" benchmarks "), std::string::npos);
 }
 
+// A schedule's kind and a ZeRO stage say for themselves what follows from them (ScheduleKind, ZeroPolicy).
+TEST(Policies, NoNameOfAScheduleAndNoStageOfZeroIsComparedElsewhere) {
+  static const std::regex name(R"re([!=]= *"(gpipe|1f1b|interleaved|zero_bubble)")re");
+  static const std::regex stage(R"(\bzero\(?\)? *(==|!=|<=|>=|<|>) *[0-3]\b)");
+  for (const fs::path& tree : {kRoot / "src", kRoot / "apps"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(tree)) {
+      const std::string kind = entry.path().extension();
+      if (kind != ".h" && kind != ".cc" && kind != ".cu") {
+        continue;
+      }
+      const std::string text = ReadText(entry.path());
+      EXPECT_FALSE(std::regex_search(text, name)) << entry.path() << ": ask its ScheduleKind";
+      EXPECT_FALSE(std::regex_search(text, stage)) << entry.path() << ": ask ZeroShards(stage)";
+    }
+  }
+}
+
 // A header of the standard library has neither a dot nor a slash in its name.
 bool IsStandard(const std::string& header) { return header.find_first_of("./") == std::string::npos; }
 
