@@ -245,7 +245,7 @@ void Lowering::ForwardAdd(Pass& pass, int i, int end) {
   if (i + 1 < end && Follows(i + 1, BlockOp::kNorm, add.output)) {
     const BlockOperation& norm = Operation(i + 1);
     step.normed = value(norm.output) = ForValue(norm.output);
-    step.statistics = pass.statistics[static_cast<std::size_t>(i + 1)] = NormStatistics(norm.input);
+    step.statistics = pass.statistics[static_cast<std::size_t>(i) + 1] = NormStatistics(norm.input);
     step.gain = norm.weight;
     step.bias = norm.bias;
   }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -28,7 +29,7 @@ double Median(std::vector<double> values) {
 }
 
 std::string Duration(double seconds) {
-  const auto whole = static_cast<std::int64_t>(seconds + 0.5);
+  const std::int64_t whole = std::llround(seconds);
   if (whole >= 86'400) {
     return fmt::format("{:.1f} days", seconds / 86'400);
   }
