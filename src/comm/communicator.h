@@ -75,7 +75,7 @@ class Communicator {
   void ConnectNeighbours();
 
   // Where on the device its collectives are best done when others need not wait for them: beside the rest, but for a
-  // group of one, which waits for nobody.
+  // group of one, which never waits.
   int stream() const { return size() == 1 ? kComputeStream : kCollectiveStream; }
 
   // Makes every rank of the world end with `message`; later calls on any communicator of the world throw. Any thread.
@@ -83,7 +83,7 @@ class Communicator {
 
   // What this communicator has moved so far (its own calls, not its children's). Groups of one count nothing.
   const Traffic& traffic() const { return traffic_; }
-  // nullptr: nobody. Must outlive the communicator or be replaced.
+  // nullptr: no ledger. Must outlive the communicator or be replaced.
   void set_observer(CollectiveObserver* observer) { observer_ = observer; }
 
  protected:

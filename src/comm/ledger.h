@@ -1,6 +1,6 @@
 // A rank's flight record: a ring of its last collectives, its phase and its heartbeat, in a memory-mapped file that
 // outlives the process however it ends. One writer, the rank's thread, which never waits; any process may read the file
-// at any time, so readers check every record and drop the torn ones. It sends nothing to anybody.
+// at any time, so readers check every record and drop the torn ones. It sends no messages.
 //
 // The file: one LedgerHeader, then kLedgerRecords records of 80 bytes. Times are nanoseconds since 1970.
 #pragma once

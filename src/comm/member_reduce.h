@@ -1,4 +1,4 @@
-// Sums over the members of a group in the members' order, the same bits whoever comes first.
+// Sums over the members of a group in the members' order, the same bits whichever comes first.
 #pragma once
 
 #include <span>

@@ -18,7 +18,7 @@ void CheckMpi(int status, const char* what);
 
 class MpiSession {
  public:
-  // Starts MPI unless it runs already; then it also leaves the ending to whoever started it.
+  // Starts MPI unless it runs already; then it also leaves finalizing to the program that started it.
   MpiSession();
   ~MpiSession() = default;
   MpiSession(const MpiSession&) = delete;

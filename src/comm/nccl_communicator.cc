@@ -153,7 +153,7 @@ class NcclCommunicator : public Communicator {
   }
 
   // Each pair of neighbours has two communicators of its own, one a direction: within one, NCCL would make a message
-  // wait for the one before it the other way. Pairs are connected in an order that all ranks share, so that nobody
+  // wait for the one before it the other way. Pairs are connected in an order that all ranks share, so that no rank
   // waits in a circle.
   void DoConnectNeighbours() override {
     messages_ = std::make_unique<DeviceMessages>(device_, *host_);

@@ -71,7 +71,7 @@ void ThreadCommunicator::Exchange(const Post& post) {
   }
 }
 
-// Members meet on the host only to hand each other points of their work: nobody waits for the GPU.
+// Members meet on the host only to hand each other points of their work: no host thread waits for the GPU.
 void ThreadCommunicator::ExchangeOnDevice(Post post) {
   post.ready = device_.RecordEvent();
   group_.Meet(member_, post, [this] {

@@ -49,7 +49,7 @@ class ThreadGroup {
   int world_rank(int member) const { return world_ranks_[static_cast<std::size_t>(member)]; }
 
   // Waits until every member has posted. The last to arrive compares the calls and runs `by_last` (may be empty)
-  // before anybody leaves. A mismatch or an exception of by_last becomes an Error on every member. Throws when the
+  // before any of them leaves. A mismatch or an exception of by_last becomes an Error on every member. Throws when the
   // world is aborted, or when a member ended without arriving.
   void Meet(int member, const Post& post, const std::function<void()>& by_last);
   // The second meeting of a collective whose members move data between the two. Never interrupted: who left the first

@@ -1,4 +1,4 @@
-// A view of contiguous, row-major memory on some device. It owns nothing: whoever allocated the memory (an Arena, a
+// A view of contiguous, row-major memory on some device. It owns nothing: the owner of the memory (an Arena, a
 // test) keeps it alive. Copying a Tensor copies the view. A default Tensor stands for "not given".
 #pragma once
 

@@ -17,7 +17,7 @@ class Stage {
   // `slots` memory of slots * KeptBytes(description, chunk) bytes, `context` likewise, outlive the stage.
   Stage(const ModuleContext& context, const StageDescription& description, int chunk, char* slots);
 
-  // Called after every module's part, on the thread that runs it; empty: nobody.
+  // Called after every module's part, on the thread that runs it; empty: no call.
   void set_on_module(std::function<void()> on_module) { on_module_ = std::move(on_module); }
 
   // Where the previous stage's output goes before Forward; not given for the first virtual stage.

@@ -55,7 +55,7 @@ const RankRecord* FirstFailure(const FlightReport& report) {
   return first;
 }
 
-// Follows each wait to its end: ranks that wait for nobody. A ring has no end; then all who wait are named.
+// Follows each wait to its end: ranks that wait for no other. A ring has no end; then all ranks that wait are named.
 void FindSuspects(FlightReport& report) {
   std::set<int> awaited;
   for (const std::vector<int>& ranks : report.waits_for) {

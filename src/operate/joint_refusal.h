@@ -15,7 +15,7 @@ struct JointRefusal {
 };
 
 // Collective over the world. Calls `check` on every rank; an Error on any of them refuses on all. Returns when all have
-// checked, so that nobody goes on while another may still refuse. A `check` that is itself collective throws, if at
+// checked, so that no rank goes on while another may still refuse. A `check` that is itself collective throws, if at
 // all, after its collectives or on every rank before them.
 JointRefusal RefusedByAny(RankContext& context, const std::function<void()>& check);
 

@@ -70,7 +70,7 @@ class RunCheckpoints {
   // Copies the state and returns; a thread writes it. The only stall is the copy, unless the save before is still
   // being written: then this waits for it, and a message says so once should a tenth of the time go there. A step that
   // this object has saved last is not saved again. Without memory for the copy the save fails with a message, and
-  // training goes on. A run's folder that somebody removed is made anew, and a message says so.
+  // training goes on. A run's folder that was removed is made anew, and a message says so.
   void Save(const SavedProgress& progress, std::span<const OwnedState> states);
   // Returns when every rank has written its part of the last save; on rank 0, when the checkpoint is there or has
   // failed. It fails at once if what any rank wrote has been removed.

@@ -1,6 +1,7 @@
 // Ranks that are slow but alive, found in the ledgers of a run: among ranks that do equal work (a tensor group, or a
-// data group where there is no tensor group) one that others wait for nearly all of the time. In other groups somebody
-// is last by the order of the pipeline. Where only a data group shows it, all stages of one pipeline are late together.
+// data group where there is no tensor group) one that others wait for nearly all of the time. In other groups one
+// rank is last by the order of the pipeline. Where only a data group shows it, all stages of one pipeline are late
+// together.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +20,9 @@ struct Straggler {
   std::string text;  // "rank 2 is the last of its group in 20 of 20 spans and costs it 31 % (12.3 ms a meeting)"
 };
 
-// The costliest first, of the last 20 steps or two seconds, whichever is longer. `least_share` tells a straggler from
-// whoever happens to be last; so does that it is the same rank in 17 of 20 equal parts of its meetings in that time,
-// which machines that are busy with other things seldom imitate.
+// The costliest first, of the last 20 steps or two seconds, whichever is longer. A straggler costs its group at least
+// `least_share` of the time and is last in 17 of 20 equal windows; machines that are busy with other programs seldom
+// look like that.
 std::vector<Straggler> FindStragglers(const std::vector<RankRecord>& ranks, double least_share);
 
 // Tells a rank that is slow from one that was slow for a moment: it must be found at every look for 20 steps and six

@@ -112,7 +112,7 @@ class Supervisor {
     next_straggler_check_ = start + std::max(options_.straggler_seconds, kCheckRests * (Now() - start));
   }
 
-  // True when the job was asked to stop before: it may hang, and whoever asks twice does not want to wait.
+  // True when the job was asked to stop before: it may hang, and a user who asks twice does not want to wait.
   bool PassOnSignals(const JobProcess& job) {
     const StopRequest request = signals_.Pending();
     if (request != StopRequest::kNone) {

@@ -228,7 +228,7 @@ ModuleTime TimeOfBlock(const PlanPoint& point, const LocalSizes& s) {
   time.backward_input.tensor = shown * TensorSeconds(point, cost.backward_input.tensor);
   time.backward_weight.tensor = shown * TensorSeconds(point, cost.backward_weight.tensor);
   if (s.recompute_block && !ours && point.stack.time.recompute_whole) {
-    // Their second forward also reduces the last product, whose output nobody needs.
+    // Their second forward also reduces the last product, whose output is not needed.
     time.backward_input.tensor += time.forward.tensor / 2;
   }
   AddCasts(point, s, time);

@@ -117,7 +117,7 @@ struct Timeline {
   // Idle over busy of the stage that is busiest: (p-1)/m for 1F1B with unit costs.
   double Bubble() const;
 };
-// Plays all stages at once; messages take costs.message and occupy nobody.
+// Plays all stages at once; messages take costs.message and occupy no stage.
 Timeline Play(const Schedule& schedule, const ScheduleCosts& costs);
 
 // The text form (docs/schedule_format.md): a header line, then a line a stage.

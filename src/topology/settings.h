@@ -35,7 +35,7 @@ class Settings {
   // True when any key starts with `table` and a dot.
   bool HasTable(const std::string& table) const;
 
-  // Throws an Error for the first key that nobody asked for, with the nearest one that somebody did.
+  // Throws on the first key that was not read and suggests the closest known one.
   void RequireAllKnown() const;
   const std::string& origin() const { return origin_; }
 

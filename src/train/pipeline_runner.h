@@ -38,7 +38,7 @@ class PipelineRunner {
   // set: not where a schedule splits the backward of some micro batches only.
   bool FirstOnesAreKnown(const Schedule& schedule) const;
 
-  // Told of each action as a phase and of each module as a beat; nullptr: nobody. Outlives this or is replaced.
+  // Told of each action as a phase and of each module as a beat; nullptr: no ledger. Outlives this or is replaced.
   void set_ledger(Ledger* ledger);
 
   // All actions of this rank's stage, in order. micro_batches by number.

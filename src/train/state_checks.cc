@@ -63,7 +63,7 @@ Digest ZeroShard::DigestOfCopies() {
   return hasher.digest();
 }
 
-// Gradients may be reduced already: what is done to others than these, nobody would see.
+// Damages a gradient that this rank still reads after the reduction: others may be reduced already.
 Tensor ZeroShard::SeenGradient() {
   for (const BucketState& bucket : buckets_) {
     device_.StreamWait(bucket.done);

@@ -75,7 +75,7 @@ class Trainer {
   // again, and StepResult::verdict says what that showed. After kLasting no update is made.
   void set_suspicion(std::function<bool(const StepResult&)> suspicion) { suspicion_ = std::move(suspicion); }
 
-  // Told of the phases of every step; nullptr: nobody. Outlives the trainer or is replaced.
+  // Told of the phases of every step; nullptr: no ledger. Outlives the trainer or is replaced.
   void set_ledger(Ledger* ledger);
 
   // After a step that was skipped, before State(). "rank 3: gradient of 'blocks.1.mlp.up.weight' …": the parameter that
@@ -140,7 +140,7 @@ class Trainer {
   int NextMicroBatches() const;
   void Mark(std::string_view phase);
   // Whether all steps of as many micro batches start the same operations on the device: dropout changes them,
-  // whoever asked to be called in each phase must be, and weights that come from the host do so in another stream.
+  // a ledger must be called in each phase, and weights that come from the host do so in another stream.
   bool StepsAreAlike() const;
   // What of such a step can be recorded when several ranks meet in it.
   PipelineRunner::Repeats Repeated(int micro_batches) const;

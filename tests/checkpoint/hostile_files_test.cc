@@ -1,4 +1,4 @@
-// Files that somebody made to break the reader: digests fit, contents lie.
+// Files made to break the reader: digests fit, contents lie.
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-// What a machine does to a run: disks that fill up, clocks that jump, logs that nobody reads.
+// What a machine does to a run: disks that fill up, clocks that jump, logs without a reader.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -159,7 +159,7 @@ TEST(Watchdog, ASaveThatOnlyComputesSpinsOnceSavesAreKnown) {
   run.Steps(5);
   save(run);
   run.Work(50, false);
-  EXPECT_FALSE(run.alarm) << "nobody knows how long a first save takes";
+  EXPECT_FALSE(run.alarm) << "the length of a first save is not known";
   run.Work(15, false);
   EXPECT_TRUE(run.alarm);
   PlayedRun known;

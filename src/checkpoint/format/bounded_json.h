@@ -1,4 +1,4 @@
-// JSON from files that nobody vouches for: bounded in depth and in number of values, no key twice in one object, UTF-8
+// JSON from untrusted files: bounded in depth and in number of values, no key twice in one object, UTF-8
 // checked. The readers below name the file and the key in every Error, and never convert one type to another.
 #pragma once
 

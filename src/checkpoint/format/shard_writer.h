@@ -19,7 +19,7 @@ class ShardWriter {
   // `header` names slices with their pieces; offsets and digests are filled here. The file must not exist.
   ShardWriter(const std::string& path, ShardHeader header);
 
-  // Called after every chunk that was written or read back; empty: nobody.
+  // Called after every chunk that was written or read back; empty: no call.
   void set_on_chunk(std::function<void()> on_chunk) { on_chunk_ = std::move(on_chunk); }
   // The next values, slice after slice in the header's order; a call may end anywhere.
   void Append(std::span<const float> values);

@@ -1,6 +1,6 @@
-// Reads a checkpoint under any layout: a caller asks for the elements it wants, whoever saved them. Every chunk that is
-// touched is checked against its digest before a value leaves it. Opening checks the manifest, the size of every shard
-// and the digest of every shard's header; data is checked as it is read. Any number of threads may read.
+// Reads a checkpoint under any layout: a caller asks for the elements it wants, whichever rank saved them. Every chunk
+// that is touched is checked against its digest before a value leaves it. Opening checks the manifest, the size of
+// every shard and the digest of every shard's header; data is checked as it is read. Any number of threads may read.
 #pragma once
 
 #include <cstdint>

@@ -6,7 +6,7 @@
 namespace trireme {
 namespace {
 
-// A part that took longer waited for a disk or a core, and a rest must end soon after somebody is in a hurry.
+// A part that took longer waited for a disk or a core, and a rest must end soon after `hurry` is set.
 constexpr std::chrono::milliseconds kLongestRest{20};
 
 }  // namespace

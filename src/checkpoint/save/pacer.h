@@ -9,7 +9,7 @@ namespace trireme {
 
 class Pacer {
  public:
-  // `hurry` outlives this; while it is true, somebody waits for the work and there are no rests. nullptr: none at all.
+  // `hurry` outlives this; while it is true, a caller waits for the work and there are no rests. nullptr: none at all.
   explicit Pacer(const std::atomic<bool>* hurry);
 
   // After each part, which should take some milliseconds.

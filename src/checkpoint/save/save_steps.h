@@ -77,7 +77,7 @@ struct CommitLimits {
   const std::atomic<std::int64_t>* lost = nullptr;  // a rank whose shard will not come; below 0: none is known
 };
 // Rank 0, after its own WriteShard: waits for every rank's shard, checks that together they hold each tensor once,
-// writes the manifest and renames. Returns the bytes of all shards. An Error, and no more waiting, when somebody has
+// writes the manifest and renames. Returns the bytes of all shards. An Error, and no more waiting, when a user has
 // removed the folder.
 std::int64_t CommitCheckpoint(const SaveTask& task, const RunState& state, const CommitLimits& limits);
 

@@ -83,7 +83,7 @@ class Preparation {
     return summary_;
   }
 
-  // After a failure: what can be gone on from stays, anything less is no use to anybody.
+  // After a failure: what can be gone on from stays, anything less is of no use.
   void LeaveNothingUseless() const {
     if (journal_.extent == DatasetExtent{}) {
       IndexedDatasetWriter::RemovePartialFiles(options_.output);

@@ -22,8 +22,8 @@ class CudnnAttention {
   CudnnAttention(const CudnnAttention&) = delete;
   CudnnAttention& operator=(const CudnnAttention&) = delete;
 
-  // Whether these arguments are cuDNN's to do. Statistics are as defined in ops.h whoever made them, so the passes of
-  // one attention need not get the same answer.
+  // Whether these arguments are cuDNN's to do. Statistics are as defined in ops.h whichever kernel made them, so the
+  // passes of one attention need not get the same answer.
   static bool Supports(const AttentionArgs& args);
 
   // False, with nothing done, when this GPU has no engine for the shape.
