@@ -46,80 +46,71 @@ double MeasuredPrice::Work(RankWork work, std::int64_t elements, int calls) cons
   return rates_[work].Seconds(static_cast<double>(elements) * calls, calls);
 }
 
-WorkTime MeasuredPrice::Forward(const LocalSizes& s) const {
-  constexpr ProductPass kPass = ProductPass::kForward;
-  const std::int64_t outside = s.outside * s.hidden;
-  WorkTime time;
-  time.matmul = Product(kPass, s.tokens, s.qkv, s.hidden, true) +
-                Product(kPass, s.tokens, s.hidden, s.attention, true) +
-                Product(kPass, s.tokens, s.ffn_in, s.hidden, true) + Product(kPass, s.tokens, s.hidden, s.ffn, true);
-  time.attention = rates_[RankWork::kAttentionForward].Seconds(
-      static_cast<double>(s.tokens) * static_cast<double>(s.sequence + 1) / 2 * 4 * static_cast<double>(s.attention));
-  time.memory = Work(RankWork::kNormForward, outside, 2) + Work(RankWork::kResidual, outside);
-  time.memory += Work(s.gated ? RankWork::kActivation : RankWork::kGelu, s.tokens * s.ffn);
-  if (point_->model.position == PositionChoice::kRotary) {
-    time.memory += Work(RankWork::kRotary, s.tokens * s.qkv);
+namespace {
+
+ProductPass PassOf(ProductKind kind) {
+  switch (kind) {
+    case ProductKind::kInputGradient:
+      return ProductPass::kBackwardInput;
+    case ProductKind::kWeightGradient:
+      return ProductPass::kBackwardWeight;
+    case ProductKind::kForward:
+      break;
   }
-  return time;
+  return ProductPass::kForward;
 }
 
-WorkTime MeasuredPrice::BackwardInput(const LocalSizes& s) const {
-  constexpr ProductPass kPass = ProductPass::kBackwardInput;
-  const std::int64_t outside = s.outside * s.hidden;
-  WorkTime time;
-  time.matmul = Product(kPass, s.tokens, s.hidden, s.qkv, true) +
-                Product(kPass, s.tokens, s.attention, s.hidden, true) +
-                Product(kPass, s.tokens, s.hidden, s.ffn_in, true) + Product(kPass, s.tokens, s.ffn, s.hidden, true);
-  time.attention = rates_[RankWork::kAttentionBackward].Seconds(
-      static_cast<double>(s.tokens) * static_cast<double>(s.sequence + 1) / 2 * 10 * static_cast<double>(s.attention));
-  time.memory = Work(RankWork::kNormBackward, outside, 2);
-  time.memory += Work(s.gated ? RankWork::kActivationBackward : RankWork::kGeluGradient, s.tokens * s.ffn);
-  if (s.dropout) {
-    time.memory += Work(RankWork::kResidual, outside, 2);
-  }
-  if (point_->model.position == PositionChoice::kRotary) {
-    time.memory += Work(RankWork::kRotary, s.tokens * s.qkv);
-  }
-  return time;
-}
+}  // namespace
 
-WorkTime MeasuredPrice::BackwardWeight(const LocalSizes& s) const {
-  constexpr ProductPass kPass = ProductPass::kBackwardWeight;
-  const std::int64_t outside = s.outside * s.hidden;
+// Collectives are priced by the traffic of a pass: they are not among these.
+WorkTime MeasuredPrice::StepTime(const BlockStep& step, const BlockProgram& program, const LocalSizes& s) const {
+  const auto elements = [&](BufferId id) { return program.buffers[static_cast<std::size_t>(id)].shape.count(); };
+  const double causal_pairs = static_cast<double>(s.tokens) * static_cast<double>(s.sequence + 1) / 2;
+  const double attention = causal_pairs * static_cast<double>(s.attention);
   WorkTime time;
-  time.matmul = Product(kPass, s.qkv, s.hidden, s.tokens, true) +
-                Product(kPass, s.hidden, s.attention, s.tokens, true) +
-                Product(kPass, s.ffn_in, s.hidden, s.tokens, true) + Product(kPass, s.hidden, s.ffn, s.tokens, true);
-  if (point_->model.biases) {
-    time.memory += Work(RankWork::kBiasGradient, outside, 2) + Work(RankWork::kBiasGradient, s.tokens * s.ffn_in) +
-                   Work(RankWork::kBiasGradient, s.tokens * s.qkv);
-  }
-  if (s.recompute_norms) {
-    time.memory += Work(RankWork::kNormForward, outside, 2);
-  }
-  if (s.recompute_activation) {
-    time.memory += Work(RankWork::kActivation, s.tokens * s.ffn);
+  if (const auto* product = std::get_if<ProductStep>(&step.work)) {
+    time.matmul = Product(PassOf(product->kind), product->rows, product->columns, product->depth, true);
+    const std::int64_t out = product->rows * product->columns;
+    time.memory = product->epilogue == ProductEpilogue::kGelu           ? Work(RankWork::kGelu, out)
+                  : product->epilogue == ProductEpilogue::kGeluGradient ? Work(RankWork::kGeluGradient, out)
+                                                                        : 0;
+  } else if (std::holds_alternative<AttentionStep>(step.work)) {
+    time.attention = rates_[RankWork::kAttentionForward].Seconds(4 * attention);
+  } else if (std::holds_alternative<AttentionBackwardStep>(step.work)) {
+    time.attention = rates_[RankWork::kAttentionBackward].Seconds(10 * attention);
+  } else if (const auto* norm = std::get_if<NormStep>(&step.work)) {
+    time.memory = Work(norm->normed != kNoId ? RankWork::kNormForward : RankWork::kResidual, elements(norm->x));
+  } else if (const auto* norm_backward = std::get_if<NormBackwardStep>(&step.work)) {
+    time.memory = Work(RankWork::kNormBackward, elements(norm_backward->x));
+  } else if (const auto* activation = std::get_if<ActivationStep>(&step.work)) {
+    time.memory = Work(RankWork::kActivation, elements(activation->to));
+  } else if (const auto* activation_backward = std::get_if<ActivationBackwardStep>(&step.work)) {
+    time.memory = Work(RankWork::kActivationBackward, elements(activation_backward->grad_out));
+  } else if (const auto* rotary = std::get_if<RotaryStep>(&step.work)) {
+    time.memory = Work(RankWork::kRotary, elements(rotary->qkv));
+  } else if (const auto* dropout = std::get_if<DropoutStep>(&step.work)) {
+    time.memory = Work(RankWork::kResidual, elements(dropout->from));
+  } else if (const auto* bias = std::get_if<BiasGradientStep>(&step.work)) {
+    time.memory = Work(RankWork::kBiasGradient, bias->own_rows ? s.outside * s.hidden : elements(bias->rows));
   }
   return time;
 }
 
 ModuleTime MeasuredPrice::Block(const LocalSizes& s) const {
-  const ModuleCost cost = CostOfBlock(s, point_->model);
+  const BlockProgram program = LowerBlock(DescribeOperations(point_->model), s);
+  const ModuleCost cost = CostOfBlock(s, program);
   ModuleTime time;
-  time.forward = Forward(s);
-  time.backward_input = BackwardInput(s);
-  time.backward_weight = BackwardWeight(s);
-  if (s.recompute_block) {
-    time.recomputed = time.forward;
-    time.recomputed.matmul -= Product(ProductPass::kForward, s.tokens, s.hidden, s.ffn, true);
-    time.recomputed.memory -= Work(RankWork::kResidual, s.outside * s.hidden);
-  } else if (s.recompute_attention) {
-    time.recomputed.attention = time.forward.attention;
+  for (const BlockStep& step : program.forward) {
+    time.forward += StepTime(step, program, s);
   }
-  time.backward_input += time.recomputed;
-  if (s.recompute_block) {
-    time.backward_input += time.backward_weight;
-    time.backward_weight = {};
+  for (const std::vector<BlockStep>* steps : {&program.backward, &program.backward_weight}) {
+    for (const BlockStep& step : *steps) {
+      const WorkTime seconds = StepTime(step, program, s);
+      (step.weight_part && !s.recompute_block ? time.backward_weight : time.backward_input) += seconds;
+      if (step.recomputed) {
+        time.recomputed += seconds;
+      }
+    }
   }
   time = time * stage_sharing_;
   time.forward.tensor = TensorSeconds(cost.forward.tensor);

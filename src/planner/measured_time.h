@@ -43,9 +43,8 @@ class MeasuredPrice {
 
   double Product(ProductPass pass, std::int64_t m, std::int64_t n, std::int64_t k, bool block) const;
   double Work(RankWork work, std::int64_t elements, int calls = 1) const;
-  WorkTime Forward(const LocalSizes& s) const;
-  WorkTime BackwardInput(const LocalSizes& s) const;
-  WorkTime BackwardWeight(const LocalSizes& s) const;
+  // One step of a block, without collectives.
+  WorkTime StepTime(const BlockStep& step, const BlockProgram& program, const LocalSizes& sizes) const;
 
   const PlanPoint* point_;
   RankRates rates_;
