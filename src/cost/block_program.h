@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <variant>
 #include <vector>
 
@@ -189,6 +190,10 @@ void PlaceBuffers(BlockProgram& program);
 // Both.
 BlockProgram PlanBlock(const ModelConfig& model, const LocalSizes& sizes,
                        BlockPurpose purpose = BlockPurpose::kTraining);
+
+// PlanBlock for training, remembered: the planner asks for the same few programs again and again. The last programs of
+// each thread are kept, so that two threads never share one.
+std::shared_ptr<const BlockProgram> RememberedBlock(const ModelConfig& model, const LocalSizes& sizes);
 
 // The buffers that a step reads or writes; kNoId elsewhere.
 std::array<BufferId, 7> BuffersOf(const BlockWork& work);

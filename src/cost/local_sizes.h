@@ -44,6 +44,7 @@ struct LocalSizes {
   std::int64_t element() const { return SizeOf(dtype); }
   // The sizes of a block that keeps everything, for layers beyond layout.recompute_layers.
   LocalSizes WithoutRecompute() const;
+  bool operator==(const LocalSizes&) const = default;
 };
 
 // Tokens whose logits exist at once: about 512 MiB of them, a multiple of 128 (or all); `wanted` above 0 decides.

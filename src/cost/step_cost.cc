@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <optional>
 
 #include "cost/gradient_places.h"
 
@@ -29,17 +28,17 @@ class BlockPrograms {
 
   const BlockProgram& Of(std::int64_t index) {
     const bool recomputes = stage_.layout.recompute_layers == 0 || index < stage_.layout.recompute_layers;
-    std::optional<BlockProgram>& program = recomputes ? recomputing_ : keeping_;
-    if (!program) {
-      program.emplace(PlanBlock(stage_.model, BlockSizes(stage_.sizes, stage_.layout, index)));
+    std::shared_ptr<const BlockProgram>& program = recomputes ? recomputing_ : keeping_;
+    if (program == nullptr) {
+      program = RememberedBlock(stage_.model, BlockSizes(stage_.sizes, stage_.layout, index));
     }
     return *program;
   }
 
  private:
   const StageDescription& stage_;
-  std::optional<BlockProgram> recomputing_;
-  std::optional<BlockProgram> keeping_;
+  std::shared_ptr<const BlockProgram> recomputing_;
+  std::shared_ptr<const BlockProgram> keeping_;
 };
 
 std::int64_t MessageBytes(const StageDescription& stage) {

@@ -97,7 +97,8 @@ WorkTime MeasuredPrice::StepTime(const BlockStep& step, const BlockProgram& prog
 }
 
 ModuleTime MeasuredPrice::Block(const LocalSizes& s) const {
-  const BlockProgram program = LowerBlock(DescribeOperations(point_->model), s);
+  const std::shared_ptr<const BlockProgram> remembered = RememberedBlock(point_->model, s);
+  const BlockProgram& program = *remembered;
   const ModuleCost cost = CostOfBlock(s, program);
   ModuleTime time;
   for (const BlockStep& step : program.forward) {

@@ -195,7 +195,8 @@ ModuleTime TimeOfBlock(const PlanPoint& point, const LocalSizes& s) {
     return measured->Block(s);
   }
   const bool ours = point.stack.ours;
-  const BlockProgram program = LowerBlock(DescribeOperations(point.model), s);
+  const std::shared_ptr<const BlockProgram> remembered = RememberedBlock(point.model, s);
+  const BlockProgram& program = *remembered;
   const ModuleCost cost = CostOfBlock(s, program);
   const AttentionTime attention = TimeOfAttention(point, s);
   ModuleTime time;
