@@ -124,22 +124,20 @@ void PlaceBuffers(BlockProgram& program) {
 }
 
 std::shared_ptr<const BlockProgram> RememberedBlock(const ModelConfig& model, const LocalSizes& sizes) {
-  // All that a block's description follows from, beside what LocalSizes holds.
   struct Entry {
     LocalSizes sizes;
-    PositionChoice position;
-    bool biases;
+    ModelConfig model;
     std::shared_ptr<const BlockProgram> program;
   };
   constexpr std::size_t kEntries = 16;
   thread_local std::vector<Entry> entries;
   thread_local std::size_t oldest = 0;
   for (const Entry& entry : entries) {
-    if (entry.sizes == sizes && entry.position == model.position && entry.biases == model.biases) {
+    if (entry.sizes == sizes && entry.model == model) {
       return entry.program;
     }
   }
-  Entry made{sizes, model.position, model.biases, std::make_shared<const BlockProgram>(PlanBlock(model, sizes))};
+  Entry made{sizes, model, std::make_shared<const BlockProgram>(PlanBlock(model, sizes))};
   if (entries.size() < kEntries) {
     return entries.emplace_back(std::move(made)).program;
   }

@@ -112,7 +112,7 @@ std::string Headline(const FlightReport& report) {
     return fmt::format("all {} ranks stopped on request, after step {}", report.ranks.size(), report.step());
   }
   if (report.deadlock) {
-    return fmt::format("ranks {} wait for each other: nobody can go on", JoinRanks(report.suspects));
+    return fmt::format("ranks {} wait for each other: none of them can go on", JoinRanks(report.suspects));
   }
   if (!report.suspects.empty()) {
     return SuspectSentence(report);
