@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "base/error.h"
 #include "cost/formulas.h"
 #include "cost/step_cost.h"
 
