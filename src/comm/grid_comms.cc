@@ -4,7 +4,7 @@
 
 namespace trireme {
 
-GridComms::GridComms(Communicator& world, const ParallelLayout& layout) : world_(world) {
+GridComms::GridComms(Communicator& world, const ParallelLayout& layout, int head_stage) : world_(world) {
   Require(world.size() == layout.ranks(), "the layout {} takes {} ranks, but {} were started", layout.ToString(),
           layout.ranks(), world.size());
   const ProcessGrid grid(layout);
@@ -14,8 +14,8 @@ GridComms::GridComms(Communicator& world, const ParallelLayout& layout) : world_
   tensor_ = world.Split("tensor", color(Axis::kTensor), coordinate_.tensor);
   data_ = world.Split("data", color(Axis::kData), coordinate_.data);
   pipeline_ = world.Split("pipeline", color(Axis::kPipeline), coordinate_.pipeline);
-  const bool at_an_end = coordinate_.pipeline == 0 || coordinate_.pipeline == layout.pipeline - 1;
-  tied_ = world.Split("tied", at_an_end ? color(Axis::kPipeline) : layout.ranks() + world.rank(), coordinate_.pipeline);
+  const bool has_table = coordinate_.pipeline == 0 || coordinate_.pipeline == head_stage;
+  tied_ = world.Split("tied", has_table ? color(Axis::kPipeline) : layout.ranks() + world.rank(), coordinate_.pipeline);
 }
 
 }  // namespace trireme

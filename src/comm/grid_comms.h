@@ -10,15 +10,16 @@ namespace trireme {
 
 class GridComms {
  public:
-  // Collective over `world`, which must have layout.ranks() members and outlive this.
-  GridComms(Communicator& world, const ParallelLayout& layout);
+  // Collective over `world`, which must have layout.ranks() members and outlive this. head_stage: the pipeline stage
+  // that holds the head.
+  GridComms(Communicator& world, const ParallelLayout& layout, int head_stage);
 
   Communicator& world() { return world_; }
   Communicator& tensor() { return *tensor_; }
   Communicator& data() { return *data_; }
   Communicator& pipeline() { return *pipeline_; }
-  // The first and the last stage of this rank's pipeline, which both hold a tied token table. Ranks of the stages
-  // between are in groups of one.
+  // The stages of embedding and head in this rank's pipeline, which both hold a tied token table. Ranks of other stages
+  // are in groups of one.
   Communicator& tied() { return *tied_; }
   const Coordinate& coordinate() const { return coordinate_; }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cost/memory_plan.h"
+#include "schedule/schedule.h"
 
 namespace trireme {
 namespace {
@@ -55,8 +56,9 @@ ShardPlan::ShardPlan(const ParameterTable& table, const ParallelLayout& layout, 
   const std::int64_t head = table.config().modules() - 1;
   bool has_embedding = false;
   bool has_head = false;
+  const StagePlacement placement = PlacementOf(layout);
   for (int chunk = 0; chunk < layout.chunks; ++chunk) {
-    const ModuleRange range = partition.Range(chunk * layout.pipeline + pipeline);
+    const ModuleRange range = partition.Range(placement.VirtualStage(pipeline, chunk));
     for (std::int64_t module = range.first; module < range.last; ++module) {
       std::vector<int> rows;
       for (const int row : table.OfModule(module)) {

@@ -13,7 +13,7 @@ std::int64_t ArenaBytes(std::int64_t count, DType dtype) { return RoundUp(count 
 // Calls visit(module, index of the block among the chunk's blocks) for each module of a chunk.
 template <typename Visitor>
 void ForEachModule(const StageDescription& stage, int chunk, Visitor visit) {
-  const ModuleRange range = stage.partition.Range(chunk * stage.layout.pipeline + stage.pipeline);
+  const ModuleRange& range = stage.Range(chunk);
   const std::int64_t first_block = std::max<std::int64_t>(range.first, 1);
   for (std::int64_t module = range.first; module < range.last; ++module) {
     visit(module, module - first_block);
@@ -43,9 +43,7 @@ class BlockPrograms {
 
 std::int64_t MessageBytes(const StageDescription& stage) {
   const LocalSizes& s = stage.sizes;
-  const int last = stage.layout.virtual_stages() - 1;
-  const bool sends_on =
-      (stage.layout.chunks - 1) * stage.layout.pipeline + stage.pipeline != last || stage.layout.chunks > 1;
+  const bool sends_on = !stage.HoldsHead() || stage.layout.chunks > 1;
   const std::int64_t boundary = ArenaBytes(s.outside * s.hidden, s.dtype);
   const std::int64_t batch = ArenaBytes(stage.most_micro_batches * s.tokens, DType::kInt32);
   return (sends_on ? 3 : 2) * boundary + (stage.document_masks ? 4 : 3) * batch +
@@ -57,11 +55,11 @@ std::int64_t MessageBytes(const StageDescription& stage) {
 void AddPipelineTraffic(const StageDescription& stage, StepCost& cost) {
   const LocalSizes& s = stage.sizes;
   const std::int64_t bytes = s.outside * s.hidden * s.element();
-  const int last = stage.layout.virtual_stages() - 1;
+  const StagePlacement placement = PlacementOf(stage.layout);
   for (int chunk = 0; chunk < stage.layout.chunks; ++chunk) {
-    const int virtual_stage = chunk * stage.layout.pipeline + stage.pipeline;
+    const int here = placement.VirtualStage(stage.pipeline, chunk);
     // An activation from the stage before and its gradient back; the mirror image with the stage after.
-    const int neighbours = (virtual_stage > 0 ? 1 : 0) + (virtual_stage < last ? 1 : 0);
+    const int neighbours = (placement.IsRemote(here, here - 1) ? 1 : 0) + (placement.IsRemote(here, here + 1) ? 1 : 0);
     cost[GroupKind::kPipeline].Add(CollectiveKind::kSend, bytes, neighbours * stage.micro_batches);
     cost[GroupKind::kPipeline].Add(CollectiveKind::kReceive, bytes, neighbours * stage.micro_batches);
   }
@@ -87,7 +85,7 @@ BucketUse UseOf(const StageDescription& stage, const Bucket& bucket, BlockProgra
     return {.gathers = 1, .reductions = 1};
   }
   for (int chunk = 0; chunk < stage.layout.chunks; ++chunk) {
-    const ModuleRange range = stage.partition.Range(chunk * stage.layout.pipeline + stage.pipeline);
+    const ModuleRange& range = stage.Range(chunk);
     if (range.Contains(bucket.module)) {
       const BlockProgram& program = programs.Of(bucket.module - std::max<std::int64_t>(range.first, 1));
       return {.gathers = program.WeightPartReadsParameters() ? 3 : 2, .reductions = 1};
@@ -125,6 +123,12 @@ void AddStateTraffic(const StageDescription& stage, int data_rank, StepCost& cos
 }
 
 }  // namespace
+
+const ModuleRange& StageDescription::Range(int chunk) const {
+  return partition.Range(PlacementOf(layout).VirtualStage(pipeline, chunk));
+}
+
+bool StageDescription::HoldsHead() const { return PlacementOf(layout).HeadStage() == pipeline; }
 
 std::string_view Name(GroupKind group) {
   static constexpr std::array<std::string_view, kGroupKinds> kNames = {"tensor", "data", "pipeline", "tied", "world"};

@@ -43,6 +43,11 @@ struct StageDescription {
   bool document_masks = false;
   std::int64_t head_chunk = 0;      // train.head_chunk
   DType moments = DType::kFloat32;  // optimizer.moments
+
+  // The modules of a chunk.
+  const ModuleRange& Range(int chunk) const;
+  // Whether this stage computes the loss.
+  bool HoldsHead() const;
 };
 
 // Sizes of the block at `index` (from 0) among the blocks of its chunk: recomputing, or beyond recompute_layers not.

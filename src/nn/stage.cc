@@ -17,7 +17,7 @@ ParameterUse Union(const ParameterUse& a, const ParameterUse& b) {
 
 Stage::Stage(const ModuleContext& context, const StageDescription& description, int chunk, char* slots)
     : context_(context), slots_(slots) {
-  const ModuleRange range = description.partition.Range(chunk * description.layout.pipeline + description.pipeline);
+  const ModuleRange& range = description.Range(chunk);
   const std::int64_t first_block = std::max<std::int64_t>(range.first, 1);
   const LocalSizes& sizes = description.sizes;
   for (std::int64_t module = range.first; module < range.last; ++module) {

@@ -154,7 +154,7 @@ std::vector<std::pair<std::string, ParallelLayout>> Neighbours(const SearchReque
   for (const std::string& schedule : features.schedules) {
     if (layout.pipeline > 1) {
       const ScheduleKind* kind = FindScheduleKind(schedule);
-      const int chunks = kind != nullptr && kind->has_chunks ? std::max(2, layout.chunks) : 1;
+      const int chunks = kind == nullptr ? 1 : std::clamp(layout.chunks, kind->least_chunks, kind->most_chunks);
       add("schedule " + schedule, [&](ParallelLayout& l) {
         l.schedule = schedule;
         l.chunks = chunks;

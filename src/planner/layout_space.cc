@@ -62,9 +62,10 @@ std::vector<Choice> Choices(const SearchRequest& request) {
   std::vector<Choice> choices;
   for (const std::string& schedule : features.schedules) {
     const ScheduleKind* kind = FindScheduleKind(schedule);
-    const bool has_chunks = kind != nullptr && kind->has_chunks;
-    const int most_chunks = has_chunks ? std::max(features.most_chunks, 2) : 1;
-    for (int chunks = has_chunks ? 2 : 1; chunks <= most_chunks; ++chunks) {
+    const int least_chunks = kind == nullptr ? 1 : kind->least_chunks;
+    const int most_chunks =
+        kind == nullptr ? 1 : std::min(kind->most_chunks, std::max(features.most_chunks, least_chunks));
+    for (int chunks = least_chunks; chunks <= most_chunks; ++chunks) {
       for (const int zero : features.zero) {
         for (const bool parallel : {false, true}) {
           for (const std::string& recompute : features.recompute) {

@@ -1,6 +1,8 @@
 #include "planner/memory_estimate.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <optional>
 
 #include "base/error.h"
@@ -29,12 +31,12 @@ Bucket Bare(const Bucket& bucket) {
   return bare;
 }
 
-// Of all its chunks; `blocks` by chunk, and by stage within it.
-std::int64_t BlocksOfStage(const ParallelLayout& layout, const std::vector<std::int64_t>& blocks, int stage) {
-  std::int64_t own = 0;
-  for (int chunk = 0; chunk < layout.chunks; ++chunk) {
-    const int place = chunk * layout.pipeline + stage;
-    own += blocks[static_cast<std::size_t>(place)];
+// Blocks of each of its chunks; `blocks` by virtual stage.
+std::vector<std::int64_t> BlocksOfChunks(const StagePlacement& placement, const std::vector<std::int64_t>& blocks,
+                                         int stage) {
+  std::vector<std::int64_t> own;
+  for (int chunk = 0; chunk < placement.chunks; ++chunk) {
+    own.push_back(blocks[static_cast<std::size_t>(placement.VirtualStage(stage, chunk))]);
   }
   return own;
 }
@@ -42,8 +44,10 @@ std::int64_t BlocksOfStage(const ParallelLayout& layout, const std::vector<std::
 StageMemory OurStage(const PlanPoint& point, const ModelAccount& account, const std::vector<std::int64_t>& blocks,
                      const StagePartition& partition, int stage, PipelineClock& clock) {
   const ParallelLayout& layout = point.layout;
-  const std::int64_t own = BlocksOfStage(layout, blocks, stage);
-  const ShardPlan shards = account.PlanOfStage(layout, own, stage == 0, stage == layout.pipeline - 1);
+  const StagePlacement placement = PlacementOf(layout);
+  const std::vector<std::int64_t> own = BlocksOfChunks(placement, blocks, stage);
+  const ShardPlan shards = account.PlanOfStage(layout, std::accumulate(own.begin(), own.end(), std::int64_t{0}),
+                                               stage == 0, stage == placement.HeadStage());
   const auto micro_batches = static_cast<int>(point.micro_batches());
   const StageDescription description{
       .model = point.model,
@@ -115,11 +119,12 @@ StageMemory TheirStage(const PlanPoint& point, const ModelAccount& account, cons
   double layers_in_flight = 0;
   const std::vector<int> slots =
       clock.Slots({layout.schedule, layout.pipeline, layout.chunks, point.micro_batches()}, stage);
+  const StagePlacement placement = PlacementOf(layout);
   for (int chunk = 0; chunk < layout.chunks; ++chunk) {
-    const int place = chunk * layout.pipeline + stage;
-    parameters += ParametersOfStage(point, account, blocks, place);
+    const int here = placement.VirtualStage(stage, chunk);
+    parameters += ParametersOfStage(point, account, blocks, here);
     layers_in_flight +=
-        static_cast<double>(blocks[static_cast<std::size_t>(place)]) * slots[static_cast<std::size_t>(chunk)];
+        static_cast<double>(blocks[static_cast<std::size_t>(here)]) * slots[static_cast<std::size_t>(chunk)];
   }
   const double sharded = ZeroShards(layout.zero).optimizer ? 1 / data : 1;
   StageMemory memory;
@@ -166,7 +171,7 @@ StageMemory TheirStage(const PlanPoint& point, const ModelAccount& account, cons
     memory.messages = 4 * tokens * static_cast<double>(point.model.hidden) /
                       (point.stack.time.scatter_messages || layout.sequence_parallel ? layout.tensor : 1);
   }
-  if (stage == layout.pipeline - 1) {
+  if (stage == placement.HeadStage()) {
     memory.logits = traits.logit_bytes * tokens * static_cast<double>(LocalVocabulary(point));
   }
   return memory;
@@ -299,18 +304,22 @@ std::vector<std::int64_t> BlocksOfStages(const PlanPoint& point) {
 double ParametersOfStage(const PlanPoint& point, const ModelAccount& account, const std::vector<std::int64_t>& blocks,
                          int virtual_stage) {
   const int last = point.layout.virtual_stages() - 1;
+  const std::int64_t own = blocks[static_cast<std::size_t>(virtual_stage)];
+  // A tied table is held by both ends, unless they are on one stage: then it counts with the embedding.
+  const bool with_embedding = PlacementOf(point.layout).HeadStage() == 0;
   if (point.stack.ours) {
-    return static_cast<double>(account.ParametersOf(point.layout, blocks[static_cast<std::size_t>(virtual_stage)],
-                                                    virtual_stage == 0, virtual_stage == last));
+    if (virtual_stage == last && last > 0 && with_embedding) {
+      return static_cast<double>(account.ParametersOf(point.layout, own, true, true) -
+                                 account.ParametersOf(point.layout, 0, true, false));
+    }
+    return static_cast<double>(account.ParametersOf(point.layout, own, virtual_stage == 0, virtual_stage == last));
   }
   const double table = static_cast<double>(LocalVocabulary(point)) * static_cast<double>(point.model.hidden);
-  double parameters = static_cast<double>(blocks[static_cast<std::size_t>(virtual_stage)]) *
-                      account.block_parameters() / point.layout.tensor;
+  double parameters = static_cast<double>(own) * account.block_parameters() / point.layout.tensor;
   if (virtual_stage == 0) {
     parameters += table;
   }
-  // A tied table is held by both ends, unless they are one.
-  if (virtual_stage == last && (last > 0 || !point.model.tie_embeddings)) {
+  if (virtual_stage == last && (!with_embedding || !point.model.tie_embeddings)) {
     parameters += table;
   }
   return parameters;
@@ -325,6 +334,17 @@ double Reported(const StackState& stack, const StageMemory& memory) {
          (kind == Kind::kAllocated ? memory.fragmentation : 0);
 }
 
+// What the memory of a stage without embedding and head depends on, by chunk.
+struct MiddleStage {
+  std::vector<std::int64_t> blocks;
+  std::vector<int> slots;
+
+  bool HoldsAsMuchAs(const MiddleStage& other) const {
+    return blocks == other.blocks &&
+           std::equal(slots.begin(), slots.end(), other.slots.begin(), std::greater_equal<>());
+  }
+};
+
 MemoryEstimate EstimateStages(const PlanPoint& point, const ModelAccount& account,
                               const std::vector<std::int64_t>& blocks, PipelineClock& clock, bool peak_only) {
   MemoryEstimate estimate;
@@ -333,18 +353,20 @@ MemoryEstimate EstimateStages(const PlanPoint& point, const ModelAccount& accoun
   if (point.stack.ours) {
     partition.emplace(point.model, layout);
   }
-  std::vector<std::int64_t> seen;
+  const StagePlacement placement = PlacementOf(layout);
+  const PipelineShape shape{layout.schedule, layout.pipeline, layout.chunks, point.micro_batches()};
+  std::vector<MiddleStage> seen;
   const int on_node = std::min(layout.ranks(), point.cluster.devices_per_node);
   const int savers = SaversOfNode(layout, on_node);
   double on_hosts = 0;
   for (int stage = 0; stage < layout.pipeline; ++stage) {
-    const std::int64_t own = BlocksOfStage(layout, blocks, stage);
-    const bool end = stage == 0 || stage == layout.pipeline - 1;
+    const bool end = stage == 0 || stage == placement.HeadStage();
     if (peak_only && !end) {
-      if (std::find(seen.begin(), seen.end(), own) != seen.end()) {
+      MiddleStage middle{.blocks = BlocksOfChunks(placement, blocks, stage), .slots = clock.Slots(shape, stage)};
+      if (std::any_of(seen.begin(), seen.end(), [&](const MiddleStage& one) { return one.HoldsAsMuchAs(middle); })) {
         continue;
       }
-      seen.push_back(own);
+      seen.push_back(std::move(middle));
     }
     const StageMemory memory = point.stack.ours ? OurStage(point, account, blocks, *partition, stage, clock)
                                                 : TheirStage(point, account, blocks, stage, clock);

@@ -32,19 +32,20 @@ bool SplitsBackward(const std::string& schedule) {
 
 double LeastPipelineSeconds(const PipelineShape& shape, const ScheduleCosts& costs) {
   const ScheduleKind* kind = FindScheduleKind(shape.schedule);
+  const StagePlacement placement = PlacementOf(shape.schedule, shape.stages, shape.chunks);
   double least = 0;
   double around = 0;
   for (int stage = 0; stage < shape.stages; ++stage) {
     double work = 0;
-    for (int place = stage; place < shape.stages * shape.chunks; place += shape.stages) {
-      const auto at = static_cast<std::size_t>(place);
+    for (int chunk = 0; chunk < shape.chunks; ++chunk) {
+      const auto at = static_cast<std::size_t>(placement.VirtualStage(stage, chunk));
       work += costs.forward[at] + costs.backward_input[at] + costs.backward_weight[at];
     }
     least = std::max(least, static_cast<double>(shape.micro_batches) * work + around);
     if (kind != nullptr) {
       const auto at = static_cast<std::size_t>(stage);
       around += costs.forward[at] + costs.message;
-      // A weight part may run beside another stage's drain.
+      // A weight part may overlap with another stage's drain.
       around += kind->splits_backward ? 0 : costs.backward_input[at] + costs.backward_weight[at] + costs.message;
     }
   }
@@ -59,33 +60,44 @@ PipelineClock::Track& PipelineClock::TrackOf(const PipelineShape& shape, int mic
   }
   // A registered kind needs neither messages nor validation here: MakeSchedule has both for those that execute it.
   const ScheduleKind* kind = FindScheduleKind(shape.schedule);
-  const std::vector<std::vector<Action>> actions =
-      kind != nullptr ? kind->make(shape.stages, shape.chunks, micro_batches)
-                      : MakeSchedule(shape.schedule, shape.stages, shape.chunks, micro_batches).actions;
+  const Schedule schedule = kind == nullptr ? MakeSchedule(shape.schedule, shape.stages, shape.chunks, micro_batches)
+                                            : Schedule{.name = shape.schedule,
+                                                       .stages = shape.stages,
+                                                       .chunks = shape.chunks,
+                                                       .micro_batches = micro_batches,
+                                                       .actions = kind->make(shape.stages, shape.chunks, micro_batches),
+                                                       .placement_kind = kind->placement};
+  const StagePlacement placement = schedule.placement();
   Track track;
   track.micro_batches = micro_batches;
-  track.stages.resize(actions.size());
-  for (std::size_t stage = 0; stage < actions.size(); ++stage) {
-    for (const Action& action : actions[stage]) {
+  track.stages.resize(schedule.actions.size());
+  for (int stage = 0; stage < shape.stages; ++stage) {
+    const auto index = static_cast<std::size_t>(stage);
+    for (const Action& action : schedule.actions[index]) {
       if (IsCompute(action.kind)) {
-        track.stages[stage].push_back({static_cast<std::uint8_t>(action.kind),
-                                       action.chunk * shape.stages + static_cast<int>(stage), action.micro_batch});
+        const int here = placement.VirtualStage(stage, action.chunk);
+        const int before = action.kind == ActionKind::kForward ? here - 1 : here + 1;
+        track.stages[index].push_back({.kind = static_cast<std::uint8_t>(action.kind),
+                                       .after_message = placement.IsRemote(here, before),
+                                       .virtual_stage = here,
+                                       .micro_batch = action.micro_batch});
       }
+    }
+    if (kind == nullptr || kind->in_flight == nullptr) {
+      track.slots.push_back(PlanSlots(schedule, stage).slots);
     }
   }
   return tracks_.emplace(key, std::move(track)).first->second;
 }
 
 double PipelineClock::Play(const Track& track, const PipelineShape& shape, const ScheduleCosts& costs) {
-  const int places = shape.stages * shape.chunks;
+  const int virtual_stages = shape.stages * shape.chunks;
   const auto micro_batches = static_cast<std::size_t>(track.micro_batches);
-  const auto cells = static_cast<std::size_t>(places) * micro_batches;
+  const auto cells = static_cast<std::size_t>(virtual_stages) * micro_batches;
   forward_.assign(cells, kNever);
   backward_.assign(cells, kNever);
   clocks_.assign(track.stages.size(), 0);
   next_.assign(track.stages.size(), 0);
-  // One stage alone sends nothing.
-  const double message = shape.stages > 1 ? costs.message : 0;
   bool moved = true;
   // Forwards run up the stages and backwards down, so that sweeps in turns meet both.
   for (bool upwards = true; moved; upwards = !upwards) {
@@ -95,32 +107,33 @@ double PipelineClock::Play(const Track& track, const PipelineShape& shape, const
       const std::vector<Step>& list = track.stages[stage];
       for (std::size_t& next = next_[stage]; next < list.size(); ++next) {
         const Step& step = list[next];
-        const auto place = static_cast<std::size_t>(step.place);
-        const std::size_t cell = place * micro_batches + static_cast<std::size_t>(step.micro_batch);
+        const auto at = static_cast<std::size_t>(step.virtual_stage);
+        const std::size_t cell = at * micro_batches + static_cast<std::size_t>(step.micro_batch);
+        const double message = step.after_message ? costs.message : 0;
         double ready = 0;
         double cost = 0;
-        double* moment = nullptr;
+        double* end = nullptr;
         const auto kind = static_cast<ActionKind>(step.kind);
         if (kind == ActionKind::kForward) {
-          ready = place == 0 ? 0 : forward_[cell - micro_batches];
-          ready = place == 0 || ready == kNever ? ready : ready + message;
-          cost = costs.forward[place];
-          moment = &forward_[cell];
+          ready = at == 0 ? 0 : forward_[cell - micro_batches];
+          ready = at == 0 || ready == kNever ? ready : ready + message;
+          cost = costs.forward[at];
+          end = &forward_[cell];
         } else if (kind == ActionKind::kBackwardWeight) {
-          cost = costs.backward_weight[place];
+          cost = costs.backward_weight[at];
         } else {
-          const bool last = step.place + 1 == places;
+          const bool last = step.virtual_stage + 1 == virtual_stages;
           ready = last ? forward_[cell] : backward_[cell + micro_batches];
           ready = last || ready == kNever ? ready : ready + message;
-          cost = costs.backward_input[place] + (kind == ActionKind::kBackward ? costs.backward_weight[place] : 0);
-          moment = &backward_[cell];
+          cost = costs.backward_input[at] + (kind == ActionKind::kBackward ? costs.backward_weight[at] : 0);
+          end = &backward_[cell];
         }
         if (ready == kNever) {
           break;
         }
         clocks_[stage] = std::max(clocks_[stage], ready) + cost;
-        if (moment != nullptr) {
-          *moment = clocks_[stage];
+        if (end != nullptr) {
+          *end = clocks_[stage];
         }
         moved = true;
       }
@@ -154,25 +167,14 @@ std::vector<int> PipelineClock::Slots(const PipelineShape& shape, int stage) {
   const auto micro_batches = static_cast<int>(shape.micro_batches);
   const ScheduleKind* kind = FindScheduleKind(shape.schedule);
   if (kind != nullptr && kind->in_flight != nullptr) {
-    return {kind->in_flight(shape.stages, stage, micro_batches)};
+    std::vector<int> slots(static_cast<std::size_t>(shape.chunks));
+    for (int chunk = 0; chunk < shape.chunks; ++chunk) {
+      slots[static_cast<std::size_t>(chunk)] = kind->in_flight(shape.stages, stage, chunk, micro_batches);
+    }
+    return slots;
   }
   const bool from_file = kind == nullptr;
-  Track& track = TrackOf(shape, from_file ? micro_batches : Shortened(shape));
-  if (track.slots.empty()) {
-    track.slots.resize(track.stages.size());
-    for (std::size_t s = 0; s < track.stages.size(); ++s) {
-      std::vector<int> live(static_cast<std::size_t>(shape.chunks), 0);
-      std::vector<int> most = live;
-      for (const Step& step : track.stages[s]) {
-        const auto chunk = static_cast<std::size_t>(step.place / shape.stages);
-        const auto action = static_cast<ActionKind>(step.kind);
-        live[chunk] += action == ActionKind::kForward ? 1 : (action == ActionKind::kBackwardInput ? 0 : -1);
-        most[chunk] = std::max(most[chunk], live[chunk]);
-      }
-      track.slots[s] = most;
-    }
-  }
-  return track.slots[static_cast<std::size_t>(stage)];
+  return TrackOf(shape, from_file ? micro_batches : Shortened(shape)).slots[static_cast<std::size_t>(stage)];
 }
 
 double BubbleShare(const PipelineShape& shape) {

@@ -38,13 +38,14 @@ class PipelineClock {
  private:
   struct Step {
     std::uint8_t kind;
-    std::int32_t place;  // virtual stage
+    bool after_message;  // whether what it waits for comes from another stage
+    std::int32_t virtual_stage;
     std::int32_t micro_batch;
   };
   struct Track {
     int micro_batches = 0;
     std::vector<std::vector<Step>> stages;
-    std::vector<std::vector<int>> slots;  // by stage and chunk; made when first asked for
+    std::vector<std::vector<int>> slots;  // by stage and chunk, of kinds without a formula
   };
   using Key = std::tuple<std::string, int, int, int>;
 
@@ -52,7 +53,7 @@ class PipelineClock {
   double Play(const Track& track, const PipelineShape& shape, const ScheduleCosts& costs);
 
   std::map<Key, Track> tracks_;
-  std::vector<double> forward_;  // moments by place and micro batch, kept to avoid allocation
+  std::vector<double> forward_;  // ends by virtual stage and micro batch, kept to avoid allocation
   std::vector<double> backward_;
   std::vector<double> clocks_;
   std::vector<std::size_t> next_;

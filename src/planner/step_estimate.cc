@@ -344,13 +344,15 @@ StepEstimate BoundTime(const PlanPoint& point, const ModelAccount& account, std:
   const double gathers = AddShardTraffic(point, account, costs, estimate.blocks);
   const ParallelLayout& layout = point.layout;
 
+  const StagePlacement placement = PlacementOf(layout);
   // Stages, not virtual stages, are what can be slowest: a stage runs all its chunks.
   std::vector<double> stage_work(static_cast<std::size_t>(layout.pipeline), 0.0);
-  for (std::size_t place = 0; place < costs.work.size(); ++place) {
+  for (int virtual_stage = 0; virtual_stage < placement.virtual_stages(); ++virtual_stage) {
+    const auto at = static_cast<std::size_t>(virtual_stage);
     const double seconds =
-        costs.schedule.forward[place] + costs.schedule.backward_input[place] + costs.schedule.backward_weight[place];
+        costs.schedule.forward[at] + costs.schedule.backward_input[at] + costs.schedule.backward_weight[at];
     estimate.stage_seconds.push_back(seconds);
-    stage_work[place % stage_work.size()] += seconds;
+    stage_work[static_cast<std::size_t>(placement.StageOf(virtual_stage))] += seconds;
   }
   const auto slowest = std::max_element(stage_work.begin(), stage_work.end());
   estimate.slowest = static_cast<int>(slowest - stage_work.begin());
@@ -366,10 +368,10 @@ StepEstimate BoundTime(const PlanPoint& point, const ModelAccount& account, std:
   for (int stage = 0; stage < layout.pipeline; ++stage) {
     double parameters = 0;
     for (int chunk = 0; chunk < layout.chunks; ++chunk) {
-      const int place = chunk * layout.pipeline + stage;
-      parameters += ParametersOfStage(point, account, estimate.blocks, place);
+      const int here = placement.VirtualStage(stage, chunk);
+      parameters += ParametersOfStage(point, account, estimate.blocks, here);
       if (stage == estimate.slowest) {
-        const StageWork& work = costs.work[static_cast<std::size_t>(place)];
+        const StageWork& work = costs.work[static_cast<std::size_t>(here)];
         busiest.blocks += work.blocks;
         busiest.ends += work.ends;
         busiest.accumulate += work.accumulate;

@@ -90,8 +90,8 @@ std::vector<RecipeKey> LayoutKeys() {
           "layout.schedule", "gpipe | 1f1b | interleaved | zero_bubble | a file ending in .schedule",
           [](Config & c) -> auto& { return c.layout.schedule; }),
       Number(
-          "layout.chunks", "chunks a stage, for interleaved", [](Config & c) -> auto& { return c.layout.chunks; }, 1,
-          10'000),
+          "layout.chunks", "chunks per stage, for interleaved (2 or more)",
+          [](Config & c) -> auto& { return c.layout.chunks; }, 1, 10'000),
       Text(
           "layout.partition", "uniform | balanced | cost | layers of each stage such as [7, 7, 6]",
           [](Config & c) -> auto& { return c.layout.partition; }),

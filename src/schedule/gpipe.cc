@@ -8,7 +8,7 @@ namespace trireme {
 namespace {
 
 std::vector<std::vector<Action>> Make(int stages, int chunks, int micro_batches) {
-  RequireOneChunk("gpipe", chunks);
+  RequireChunks("gpipe", chunks, 1);
   std::vector<Action> actions;
   for (const ActionKind kind : {ActionKind::kForward, ActionKind::kBackward}) {
     for (int micro_batch = 0; micro_batch < micro_batches; ++micro_batch) {
@@ -24,7 +24,7 @@ ScheduleKind GPipe() {
   return {.name = "gpipe",
           .description = "all forwards, then all backwards; bubble (p-1)/m, m micro batches in flight",
           .bubble_share = FillAndDrainShare,
-          .in_flight = [](int /*stages*/, int /*stage*/, int micro_batches) { return micro_batches; },
+          .in_flight = [](int /*stages*/, int /*stage*/, int /*chunk*/, int micro_batches) { return micro_batches; },
           .make = Make};
 }
 

@@ -51,7 +51,8 @@ std::vector<std::vector<Action>> Make(int stages, int chunks, int micro_batches)
 ScheduleKind Interleaved() {
   return {.name = "interleaved",
           .description = "1F1B over v chunks a stage; bubble (p-1)/(v m), needs m in multiples of p",
-          .has_chunks = true,
+          .least_chunks = 2,
+          .most_chunks = kAnyChunks,
           .rounds_of_micro_batches = true,
           .bubble_share = [](int stages, int chunks,
                              double micro_batches) { return FillAndDrainShare(stages, 1, chunks * micro_batches); },

@@ -6,10 +6,6 @@ namespace trireme {
 
 const std::vector<ScheduleKind>& ScheduleKinds() {
   static const std::vector<ScheduleKind> kinds = {
-      GPipe(),
-      OneForwardOneBackward(),
-      Interleaved(),
-      ZeroBubble(),
   };
   return kinds;
 }
@@ -28,10 +24,15 @@ double FillAndDrainShare(int stages, int /*chunks*/, double micro_batches) {
   return idle / (micro_batches + idle);
 }
 
-void RequireOneChunk(const char* kind, int chunks) {
-  Require(chunks == 1,
-          "schedule '{}' runs one chunk a stage, not layout.chunks = {}; set chunks = 1, or schedule = interleaved",
-          kind, chunks);
+void RequireChunks(const char* kind, int chunks, int wanted) {
+  std::string others;
+  for (const ScheduleKind& other : ScheduleKinds()) {
+    if (chunks >= other.least_chunks && chunks <= other.most_chunks) {
+      others += (others.empty() ? ", or schedule = " : " or ") + other.name;
+    }
+  }
+  Require(chunks == wanted, "schedule '{}' runs {} chunk{} per stage, not layout.chunks = {}; set chunks = {}{}", kind,
+          wanted, wanted == 1 ? "" : "s", chunks, wanted, others);
 }
 
 }  // namespace trireme

@@ -17,7 +17,7 @@ ScheduleKind ZeroBubble();
 // The bubble of schedules that idle p - 1 of m + p - 1 rounds.
 double FillAndDrainShare(int stages, int chunks, double micro_batches);
 
-// For kinds that know one chunk per stage only.
-void RequireOneChunk(const char* kind, int chunks);
+// For kinds that know one count of chunks per stage only.
+void RequireChunks(const char* kind, int chunks, int wanted);
 
 }  // namespace trireme

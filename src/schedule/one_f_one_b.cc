@@ -24,7 +24,7 @@ std::vector<Action> MakeStage(int warmup, int micro_batches) {
 }
 
 std::vector<std::vector<Action>> Make(int stages, int chunks, int micro_batches) {
-  RequireOneChunk("1f1b", chunks);
+  RequireChunks("1f1b", chunks, 1);
   std::vector<std::vector<Action>> actions;
   for (int stage = 0; stage < stages; ++stage) {
     actions.push_back(MakeStage(std::min(stages - stage - 1, micro_batches), micro_batches));
@@ -38,7 +38,8 @@ ScheduleKind OneForwardOneBackward() {
   return {.name = "1f1b",
           .description = "one forward, one backward; bubble (p-1)/m, min(p-s, m) micro batches in flight on stage s",
           .bubble_share = FillAndDrainShare,
-          .in_flight = [](int stages, int stage, int micro_batches) { return std::min(stages - stage, micro_batches); },
+          .in_flight = [](int stages, int stage, int /*chunk*/,
+                          int micro_batches) { return std::min(stages - stage, micro_batches); },
           .make = Make};
 }
 

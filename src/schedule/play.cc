@@ -37,6 +37,7 @@ class Player {
  public:
   Player(const Schedule& schedule, const ScheduleCosts& costs)
       : schedule_(schedule),
+        placement_(schedule.placement()),
         costs_(costs),
         has_messages_(HasMessages(schedule)),
         forward_end_(schedule),
@@ -87,7 +88,7 @@ class Player {
 
   // When the input of `action` is there: kNever while what makes it has not run.
   double Ready(int stage, const Action& action) {
-    const int place = schedule_.VirtualStage(stage, action.chunk);
+    const int place = placement_.VirtualStage(stage, action.chunk);
     switch (action.kind) {
       case ActionKind::kForward:
       case ActionKind::kReceiveActivation:
@@ -108,14 +109,14 @@ class Player {
   }
 
   double Arrival(int place, int from, int micro_batch, Moments& made, Moments& sent) {
-    if (schedule_.StageOf(place) == schedule_.StageOf(from)) {
+    if (placement_.IsLocal(place, from)) {
       return made.At(from, micro_batch);
     }
     return (has_messages_ ? sent : made).At(from, micro_batch) + costs_.message;
   }
 
   double Cost(int stage, const Action& action) const {
-    const auto place = static_cast<std::size_t>(schedule_.VirtualStage(stage, action.chunk));
+    const auto place = static_cast<std::size_t>(placement_.VirtualStage(stage, action.chunk));
     switch (action.kind) {
       case ActionKind::kForward:
         return costs_.forward[place];
@@ -131,7 +132,7 @@ class Player {
   }
 
   void Record(int stage, const Action& action) {
-    const int place = schedule_.VirtualStage(stage, action.chunk);
+    const int place = placement_.VirtualStage(stage, action.chunk);
     const double now = clock_[static_cast<std::size_t>(stage)];
     switch (action.kind) {
       case ActionKind::kForward:
@@ -166,6 +167,7 @@ class Player {
   }
 
   const Schedule& schedule_;
+  StagePlacement placement_;
   const ScheduleCosts& costs_;
   bool has_messages_;
   Moments forward_end_;

@@ -11,14 +11,15 @@ namespace trireme {
 namespace {
 
 constexpr const char* kFileEnding = ".schedule";
+constexpr int kNoSlot = -1;
 
 const ScheduleKind& FindKind(const std::string& name) {
+  if (const ScheduleKind* kind = FindScheduleKind(name)) {
+    return *kind;
+  }
   std::string known;
   std::vector<std::string> names;
   for (const ScheduleKind& kind : ScheduleKinds()) {
-    if (kind.name == name) {
-      return kind;
-    }
     known += kind.name + ", ";
     names.push_back(kind.name);
   }
@@ -35,11 +36,6 @@ void RequireCounts(const std::string& name, int stages, int chunks, int micro_ba
           "schedule '{}' of {} stages, {} chunks and {} micro batches is too large (at most {} virtual stages and {} "
           "passes)",
           name, stages, chunks, micro_batches, kMaxVirtualStages, kMaxPasses);
-}
-
-bool HasNeighbour(const Schedule& schedule, int virtual_stage, int neighbour) {
-  return neighbour >= 0 && neighbour < schedule.virtual_stages() &&
-         schedule.StageOf(virtual_stage) != schedule.StageOf(neighbour);
 }
 
 }  // namespace
@@ -67,11 +63,27 @@ Schedule MakeSchedule(const std::string& name, int stages, int chunks, int micro
             schedule.stages, schedule.chunks, schedule.micro_batches, stages, chunks, micro_batches);
     return schedule;
   }
-  Schedule schedule{.name = name, .stages = stages, .chunks = chunks, .micro_batches = micro_batches};
-  schedule.actions = FindKind(name).make(stages, chunks, micro_batches);
+  const ScheduleKind& kind = FindKind(name);
+  Schedule schedule{.name = name,
+                    .stages = stages,
+                    .chunks = chunks,
+                    .micro_batches = micro_batches,
+                    .actions = kind.make(stages, chunks, micro_batches),
+                    .placement_kind = kind.placement};
   AddMessages(schedule);
   Validate(schedule);
   return schedule;
+}
+
+StagePlacement PlacementOf(const std::string& schedule, int stages, int chunks) {
+  const bool from_file = schedule.ends_with(kFileEnding);
+  return {.kind = from_file ? ReadSchedule(schedule).placement_kind : FindKind(schedule).placement,
+          .stages = stages,
+          .chunks = chunks};
+}
+
+StagePlacement PlacementOf(const ParallelLayout& layout) {
+  return PlacementOf(layout.schedule, layout.pipeline, layout.chunks);
 }
 
 bool SplitsBackward(const Schedule& schedule) {
@@ -82,13 +94,14 @@ bool SplitsBackward(const Schedule& schedule) {
 }
 
 void AddMessages(Schedule& schedule) {
+  const StagePlacement placement = schedule.placement();
   for (int stage = 0; stage < schedule.stages; ++stage) {
     std::vector<Action>& list = schedule.actions[static_cast<std::size_t>(stage)];
     std::vector<Action> with_messages;
     for (const Action& action : list) {
-      const int place = schedule.VirtualStage(stage, action.chunk);
-      const bool before = HasNeighbour(schedule, place, place - 1);
-      const bool after = HasNeighbour(schedule, place, place + 1);
+      const int here = placement.VirtualStage(stage, action.chunk);
+      const bool before = placement.IsRemote(here, here - 1);
+      const bool after = placement.IsRemote(here, here + 1);
       const auto add = [&](bool wanted, ActionKind kind) {
         if (wanted) {
           with_messages.push_back({.kind = kind, .chunk = action.chunk, .micro_batch = action.micro_batch});
@@ -110,20 +123,30 @@ SlotPlan PlanSlots(const Schedule& schedule, int stage) {
   const auto chunks = static_cast<std::size_t>(schedule.chunks);
   SlotPlan plan{.slots = std::vector<int>(chunks, 0),
                 .slot_of = std::vector<std::vector<int>>(
-                    chunks, std::vector<int>(static_cast<std::size_t>(schedule.micro_batches), 0))};
+                    chunks, std::vector<int>(static_cast<std::size_t>(schedule.micro_batches), kNoSlot))};
+  const StagePlacement placement = schedule.placement();
   std::vector<std::vector<int>> free_slots(chunks);
-  for (const Action& action : schedule.actions[static_cast<std::size_t>(stage)]) {
-    const auto chunk = static_cast<std::size_t>(action.chunk);
-    int& slot = plan.slot_of[chunk][static_cast<std::size_t>(action.micro_batch)];
-    std::vector<int>& unused = free_slots[chunk];
-    if (action.kind == ActionKind::kForward) {
-      if (unused.empty()) {
-        unused.push_back(plan.slots[chunk]++);
+  const auto take = [&](int chunk, int micro_batch) {
+    const auto index = static_cast<std::size_t>(chunk);
+    int& slot = plan.slot_of[index][static_cast<std::size_t>(micro_batch)];
+    if (slot == kNoSlot) {
+      if (free_slots[index].empty()) {
+        free_slots[index].push_back(plan.slots[index]++);
       }
-      slot = unused.back();
-      unused.pop_back();
+      slot = free_slots[index].back();
+      free_slots[index].pop_back();
+    }
+  };
+  for (const Action& action : schedule.actions[static_cast<std::size_t>(stage)]) {
+    const int here = placement.VirtualStage(stage, action.chunk);
+    if (action.kind == ActionKind::kForward || action.kind == ActionKind::kReceiveActivation) {
+      take(action.chunk, action.micro_batch);
+      if (action.kind == ActionKind::kForward && placement.IsLocal(here, here + 1)) {
+        take(placement.ChunkOf(here + 1), action.micro_batch);
+      }
     } else if (action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardWeight) {
-      unused.push_back(slot);
+      const auto chunk = static_cast<std::size_t>(action.chunk);
+      free_slots[chunk].push_back(plan.slot_of[chunk][static_cast<std::size_t>(action.micro_batch)]);
     }
   }
   return plan;

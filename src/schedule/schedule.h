@@ -1,20 +1,25 @@
 // A pipeline schedule as data: for each stage the list of its actions, in order. The trainer executes it, the planner
-// plays it, the validator checks it, `trireme schedule` draws it. A schedule also says which chunk sits on which stage:
-// virtual stage = chunk * stages + stage.
+// plays it, the validator checks it, `trireme schedule` draws it. A schedule also says which chunk sits on which stage
+// (topology/stage_placement.h).
 //
 // Invariants of a valid schedule (Validate checks them):
 //  1. every (chunk, micro batch) has one forward and either one backward or one input part followed by one weight part;
 //  2. a forward of virtual stage v > 0 follows a receive of v - 1's output, sent after that forward; backwards mirror
 //  it;
 //  3. every send has one matching receive and the other way round, and playing all stages ends (no wait cycle);
-//  4. sends never wait for their receiver.
-// Neighbouring virtual stages on one stage (a single stage with several chunks) exchange no messages: the runner hands
-// the buffer over.
+//  4. sends never wait for their receiver;
+//  5. a stage has one output and one gradient under way: an output is sent before the next forward, a gradient that was
+//  received or made is used or sent before the next one is.
+// Neighbouring virtual stages on one stage (the turn of a V, or a single stage with several chunks) exchange no
+// messages: a forward writes the next chunk's input, and the backward of that chunk leaves its gradient in place.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include "topology/layout.h"
+#include "topology/stage_placement.h"
 
 namespace trireme {
 
@@ -45,11 +50,10 @@ struct Schedule {
   int chunks = 1;
   int micro_batches = 1;
   std::vector<std::vector<Action>> actions;  // by stage
+  PlacementKind placement_kind = PlacementKind::kRoundRobin;
 
+  StagePlacement placement() const { return {.kind = placement_kind, .stages = stages, .chunks = chunks}; }
   int virtual_stages() const { return stages * chunks; }
-  int VirtualStage(int stage, int chunk) const { return chunk * stages + stage; }
-  int StageOf(int virtual_stage) const { return virtual_stage % stages; }
-  int ChunkOf(int virtual_stage) const { return virtual_stage / stages; }
   bool operator==(const Schedule&) const = default;
 };
 
@@ -59,12 +63,15 @@ struct ScheduleKind {
   std::string name;         // as recipes spell it
   std::string description;  // one line, with its bubble and its activations in flight
   bool splits_backward = false;
-  bool has_chunks = false;               // at least two chunks per stage; one otherwise
+  int least_chunks = 1;  // per stage, of what the planner searches
+  int most_chunks = 1;
+  PlacementKind placement = PlacementKind::kRoundRobin;
   bool rounds_of_micro_batches = false;  // micro batches must be a multiple of the stages
   // Idle time of a stage over all its time, for equal stages whose forward, input part and weight part take one unit.
   double (*bubble_share)(int stages, int chunks, double micro_batches) = nullptr;
-  // Micro batches in flight on a stage, where a formula gives it; nullptr: count them in the schedule itself.
-  int (*in_flight)(int stages, int stage, int micro_batches) = nullptr;
+  // Micro batches in flight in a chunk of a stage, where a formula gives it (what PlanSlots counts); nullptr: count
+  // them in the schedule itself.
+  int (*in_flight)(int stages, int stage, int chunk, int micro_batches) = nullptr;
   // Throws an Error naming what would work when the counts do not suit (interleaved: micro batches % stages).
   // Returns compute actions only; MakeSchedule inserts the messages.
   std::vector<std::vector<Action>> (*make)(int stages, int chunks, int micro_batches);
@@ -73,6 +80,11 @@ struct ScheduleKind {
 const std::vector<ScheduleKind>& ScheduleKinds();
 // nullptr when no kind has this name: a schedule of a file.
 const ScheduleKind* FindScheduleKind(const std::string& name);
+// For kinds whose stages may be cut as finely as the model allows.
+inline constexpr int kAnyChunks = 65'536;
+// Where the virtual stages of a schedule lie: its kind says so, or the file that it names.
+StagePlacement PlacementOf(const std::string& schedule, int stages, int chunks);
+StagePlacement PlacementOf(const ParallelLayout& layout);
 
 // A registered schedule by name, or one read from a file when `name` ends in ".schedule"; with messages, validated.
 // An unknown name is an Error with the nearest match. A file must have been written for these counts.
@@ -89,7 +101,7 @@ void AddMessages(Schedule& schedule);
 void Validate(const Schedule& schedule);
 
 // Where the kept tensors of a (chunk, micro batch) live: a chunk has `slots` equal places, each in use from the forward
-// to the last backward part. slot_of[chunk][micro batch].
+// to the last backward part; what writes its input before the forward takes it. slot_of[chunk][micro batch].
 struct SlotPlan {
   std::vector<int> slots;  // by chunk: the most in flight at once
   std::vector<std::vector<int>> slot_of;

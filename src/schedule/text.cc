@@ -10,6 +10,8 @@ namespace trireme {
 namespace {
 
 constexpr std::string_view kMagic = "trireme-schedule 1";
+constexpr std::string_view kRoundRobin = "placement=round_robin";  // what a header without placement means
+constexpr std::string_view kVShaped = "placement=v";
 constexpr std::size_t kMaxBytes = 256U << 20;
 
 constexpr std::array<std::pair<std::string_view, ActionKind>, 8> kLetters = {{
@@ -123,8 +125,12 @@ class Reader {
     schedule.stages = Count(line, "stages=", kMaxVirtualStages);
     schedule.chunks = Count(line, "chunks=", kMaxVirtualStages);
     schedule.micro_batches = Count(line, "micro_batches=", kMaxPasses);
+    const std::string_view placement = NextWord(line);
+    Expect(placement.empty() || placement == kVShaped || placement == kRoundRobin,
+           "follows the header's counts; known: placement=v, placement=round_robin", placement);
+    schedule.placement_kind = placement == kVShaped ? PlacementKind::kVShaped : PlacementKind::kRoundRobin;
     const std::string_view extra = NextWord(line);
-    Expect(extra.empty(), "follows the header's counts", extra);
+    Expect(extra.empty(), "follows the header", extra);
     const std::int64_t places = static_cast<std::int64_t>(schedule.stages) * schedule.chunks;
     Expect(places <= kMaxVirtualStages && places * schedule.micro_batches <= kMaxPasses,
            "counts more than 65,536 virtual stages or 4,000,000 passes", whole);
@@ -169,8 +175,12 @@ class Reader {
 }  // namespace
 
 std::string ToText(const Schedule& schedule) {
-  std::string text = fmt::format("{} name={} stages={} chunks={} micro_batches={}\n", kMagic, schedule.name,
+  std::string text = fmt::format("{} name={} stages={} chunks={} micro_batches={}", kMagic, schedule.name,
                                  schedule.stages, schedule.chunks, schedule.micro_batches);
+  if (schedule.placement_kind == PlacementKind::kVShaped) {
+    text += fmt::format(" {}", kVShaped);
+  }
+  text += '\n';
   for (std::size_t stage = 0; stage < schedule.actions.size(); ++stage) {
     text += fmt::format("stage {}:", stage);
     for (const Action& action : schedule.actions[stage]) {

@@ -1,3 +1,5 @@
+#include <optional>
+
 #include "base/error.h"
 #include "schedule/schedule.h"
 
@@ -19,6 +21,7 @@ class StageChecker {
  public:
   StageChecker(const Schedule& schedule, int stage)
       : schedule_(schedule),
+        placement_(schedule.placement()),
         stage_(stage),
         progress_(static_cast<std::size_t>(schedule.chunks) * static_cast<std::size_t>(schedule.micro_batches)) {}
 
@@ -29,21 +32,22 @@ class StageChecker {
       Expect(action_.chunk >= 0 && action_.chunk < schedule_.chunks && action_.micro_batch >= 0 &&
                  action_.micro_batch < schedule_.micro_batches,
              "names a chunk or micro batch that the schedule does not have");
-      Check(At(action_.chunk, action_.micro_batch));
+      Check(Of(action_.chunk, action_.micro_batch));
+      CheckBuffers();
     }
     RequireComplete();
   }
 
  private:
-  Progress& At(int chunk, int micro_batch) {
+  Progress& Of(int chunk, int micro_batch) {
     return progress_[static_cast<std::size_t>(chunk) * static_cast<std::size_t>(schedule_.micro_batches) +
                      static_cast<std::size_t>(micro_batch)];
   }
 
   // Whether the virtual stage before (-1) or after (+1) a chunk exists and sits on another stage.
   bool Remote(int chunk, int direction) const {
-    const int neighbour = schedule_.VirtualStage(stage_, chunk) + direction;
-    return neighbour >= 0 && neighbour < schedule_.virtual_stages() && schedule_.StageOf(neighbour) != stage_;
+    const int here = placement_.VirtualStage(stage_, chunk);
+    return placement_.IsRemote(here, here + direction);
   }
 
   void Expect(bool condition, const char* problem) const {
@@ -91,10 +95,44 @@ class StageChecker {
     }
   }
 
+  // The runner has one buffer for outputs, and two between which gradients walk: what lies there must be sent or used
+  // before the next comes.
+  void CheckBuffers() {
+    const int here = placement_.VirtualStage(stage_, action_.chunk);
+    const Action own{.chunk = action_.chunk, .micro_batch = action_.micro_batch};
+    const auto used_by = [](std::optional<Action>& waiting, const Action& action) {
+      if (waiting == action) {
+        waiting.reset();
+      }
+    };
+    const bool backward = action_.kind == ActionKind::kBackward || action_.kind == ActionKind::kBackwardInput;
+    if (action_.kind == ActionKind::kSendActivation) {
+      used_by(unsent_output_, own);
+    } else if (action_.kind == ActionKind::kSendGradient) {
+      used_by(unsent_gradient_, own);
+    } else if (action_.kind == ActionKind::kForward) {
+      Expect(!unsent_output_, "comes before the output of the forward before it is sent");
+      unsent_output_ = Remote(action_.chunk, +1) ? std::optional(own) : std::nullopt;
+    } else if (backward || action_.kind == ActionKind::kReceiveGradient) {
+      if (backward) {
+        used_by(unused_gradient_, own);
+      }
+      Expect(!unused_gradient_, "comes before the gradient that is there is used by its backward");
+      Expect(!unsent_gradient_, "comes before the gradient of the backward before it is sent");
+      if (action_.kind == ActionKind::kReceiveGradient) {
+        unused_gradient_ = own;
+      } else if (placement_.IsLocal(here, here - 1)) {
+        unused_gradient_ = Action{.chunk = placement_.ChunkOf(here - 1), .micro_batch = action_.micro_batch};
+      } else if (Remote(action_.chunk, -1)) {
+        unsent_gradient_ = own;
+      }
+    }
+  }
+
   void RequireComplete() {
     for (int chunk = 0; chunk < schedule_.chunks; ++chunk) {
       for (int micro_batch = 0; micro_batch < schedule_.micro_batches; ++micro_batch) {
-        const Progress& seen = At(chunk, micro_batch);
+        const Progress& seen = Of(chunk, micro_batch);
         const auto need = [&](bool condition, ActionKind kind) {
           Require(condition, "schedule '{}', stage {}, position {} (its end): {} is missing", schedule_.name, stage_,
                   position_, ToString({.kind = kind, .chunk = chunk, .micro_batch = micro_batch}));
@@ -109,8 +147,13 @@ class StageChecker {
   }
 
   const Schedule& schedule_;
+  StagePlacement placement_;
   int stage_;
   std::vector<Progress> progress_;
+  // Chunk and micro batch of what lies in the runner's buffers.
+  std::optional<Action> unsent_output_;
+  std::optional<Action> unused_gradient_;
+  std::optional<Action> unsent_gradient_;
   std::size_t position_ = 0;
   Action action_;
 };

@@ -32,7 +32,7 @@ std::vector<Action> MakeStage(int stages, int stage, int micro_batches) {
 }
 
 std::vector<std::vector<Action>> Make(int stages, int chunks, int micro_batches) {
-  RequireOneChunk("zero_bubble", chunks);
+  RequireChunks("zero_bubble", chunks, 1);
   std::vector<std::vector<Action>> actions;
   for (int stage = 0; stage < stages; ++stage) {
     actions.push_back(MakeStage(stages, stage, micro_batches));
@@ -48,7 +48,8 @@ ScheduleKind ZeroBubble() {
           .splits_backward = true,
           .bubble_share = [](int stages, int /*chunks*/,
                              double micro_batches) { return FillAndDrainShare(stages, 1, 3 * micro_batches); },
-          .in_flight = [](int stages, int /*stage*/, int micro_batches) { return std::min(stages, micro_batches); },
+          .in_flight = [](int stages, int /*stage*/, int /*chunk*/,
+                          int micro_batches) { return std::min(stages, micro_batches); },
           .make = Make};
 }
 

@@ -44,7 +44,7 @@ struct ParallelLayout {
   int data = 1;
   int zero = 0;
   std::string schedule = "1f1b";
-  int chunks = 1;                     // virtual stages of a rank, for interleaved
+  int chunks = 1;                     // virtual stages per rank, for schedules with chunks
   std::string partition = "uniform";  // uniform | balanced | cost | "7,7,6": layers of each virtual stage
   bool sequence_parallel = false;
   Recompute recompute = Recompute::kNone;

@@ -40,9 +40,9 @@ bool Overlap(ActionKind one, ActionKind other) {
 
 }  // namespace
 
-PipelineRunner::PipelineRunner(Communicator& pipeline, Device& device, std::vector<std::unique_ptr<Stage>> stages,
-                               const Buffers& buffers)
-    : pipeline_(pipeline), device_(device), chunks_(std::move(stages)), buffers_(buffers) {
+PipelineRunner::PipelineRunner(Communicator& pipeline, Device& device, const StagePlacement& placement,
+                               std::vector<std::unique_ptr<Stage>> stages, const Buffers& buffers)
+    : pipeline_(pipeline), device_(device), placement_(placement), chunks_(std::move(stages)), buffers_(buffers) {
   pipeline_.ConnectNeighbours();
 }
 
@@ -54,8 +54,7 @@ void PipelineRunner::set_ledger(Ledger* ledger) {
 }
 
 int PipelineRunner::Tag(int sender_virtual_stage, int micro_batch, bool gradient) const {
-  const int virtual_stages = stages() * static_cast<int>(chunks_.size());
-  return (micro_batch * virtual_stages + sender_virtual_stage) * 2 + (gradient ? 1 : 0);
+  return (micro_batch * placement_.virtual_stages() + sender_virtual_stage) * 2 + (gradient ? 1 : 0);
 }
 
 std::vector<PipelineRunner::Position> PipelineRunner::PositionsOf(std::span<const Action> actions) {
@@ -99,25 +98,22 @@ void PipelineRunner::Run(const Schedule& schedule, const SlotPlan& slots, std::s
 }
 
 void PipelineRunner::Execute(const Course& course, const Action& action, const Position& position) {
-  const Schedule& schedule = course.schedule;
-  const int here = schedule.VirtualStage(pipeline_.rank(), action.chunk);
-  const int before = schedule.StageOf(here + schedule.stages - 1);
-  const int after = schedule.StageOf(here + 1);
+  const int here = placement_.VirtualStage(pipeline_.rank(), action.chunk);
   const auto chunk = static_cast<std::size_t>(action.chunk);
   switch (action.kind) {
     case ActionKind::kReceiveActivation:
       pipeline_.Receive(
-          chunks_[chunk]->Input(course.slots.slot_of[chunk][static_cast<std::size_t>(action.micro_batch)]), before,
-          Tag(here - 1, action.micro_batch, false));
+          chunks_[chunk]->Input(course.slots.slot_of[chunk][static_cast<std::size_t>(action.micro_batch)]),
+          placement_.StageOf(here - 1), Tag(here - 1, action.micro_batch, false));
       break;
     case ActionKind::kSendActivation:
-      pipeline_.Send(buffers_.output, after, Tag(here, action.micro_batch, false));
+      pipeline_.Send(buffers_.output, placement_.StageOf(here + 1), Tag(here, action.micro_batch, false));
       break;
     case ActionKind::kReceiveGradient:
-      pipeline_.Receive(buffers_.gradient_b, after, Tag(here + 1, action.micro_batch, true));
+      pipeline_.Receive(buffers_.gradient_b, placement_.StageOf(here + 1), Tag(here + 1, action.micro_batch, true));
       break;
     case ActionKind::kSendGradient:
-      pipeline_.Send(gradient_, before, Tag(here, action.micro_batch, true));
+      pipeline_.Send(gradient_, placement_.StageOf(here - 1), Tag(here, action.micro_batch, true));
       break;
     case ActionKind::kForward:
     case ActionKind::kBackward:
@@ -150,9 +146,11 @@ void PipelineRunner::Compute(const Course& course, const Action& action, const P
   MicroBatch micro_batch = course.micro_batches[number];
   micro_batch.first = position.first;
   micro_batch.last = position.last;
-  const Tensor& in = buffers_.gradient_b;
+  const int here = placement_.VirtualStage(pipeline_.rank(), action.chunk);
+  // The backward of a next chunk on this rank has left the gradient in place.
+  const Tensor in = placement_.IsLocal(here, here + 1) ? gradient_ : buffers_.gradient_b;
   if (action.kind == ActionKind::kForward) {
-    stage.Forward(micro_batch, slot, buffers_.output);
+    stage.Forward(micro_batch, slot, OutputOf(here, course.slots, number));
   } else if (action.kind == ActionKind::kBackward) {
     gradient_ = stage.Backward(micro_batch, slot, in, buffers_.gradient_a, buffers_.gradient_b);
   } else if (action.kind == ActionKind::kBackwardInput) {
@@ -162,18 +160,27 @@ void PipelineRunner::Compute(const Course& course, const Action& action, const P
   }
 }
 
+Tensor PipelineRunner::OutputOf(int virtual_stage, const SlotPlan& slots, std::size_t micro_batch) const {
+  if (!placement_.IsLocal(virtual_stage, virtual_stage + 1)) {
+    return buffers_.output;
+  }
+  const auto next = static_cast<std::size_t>(placement_.ChunkOf(virtual_stage + 1));
+  return chunks_[next]->Input(slots.slot_of[next][micro_batch]);
+}
+
 void PipelineRunner::Evaluate(std::span<const MicroBatch> micro_batches) {
-  const int last = stages() * static_cast<int>(chunks_.size()) - 1;
+  const SlotPlan first_slots{.slots = std::vector<int>(chunks_.size(), 1),
+                             .slot_of = std::vector<std::vector<int>>(chunks_.size(), {0})};
   for (std::size_t i = 0; i < micro_batches.size(); ++i) {
     for (std::size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
-      const int here = static_cast<int>(chunk) * stages() + pipeline_.rank();
+      const int here = placement_.VirtualStage(pipeline_.rank(), static_cast<int>(chunk));
       const int number = static_cast<int>(i);
-      if (here > 0) {
-        pipeline_.Receive(chunks_[chunk]->Input(0), (here - 1) % stages(), Tag(here - 1, number, false));
+      if (placement_.IsRemote(here, here - 1)) {
+        pipeline_.Receive(chunks_[chunk]->Input(0), placement_.StageOf(here - 1), Tag(here - 1, number, false));
       }
-      chunks_[chunk]->Forward(micro_batches[i], 0, buffers_.output);
-      if (here < last) {
-        pipeline_.Send(buffers_.output, (here + 1) % stages(), Tag(here, number, false));
+      chunks_[chunk]->Forward(micro_batches[i], 0, OutputOf(here, first_slots, 0));
+      if (placement_.IsRemote(here, here + 1)) {
+        pipeline_.Send(buffers_.output, placement_.StageOf(here + 1), Tag(here, number, false));
       }
     }
   }

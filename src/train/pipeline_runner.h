@@ -22,8 +22,8 @@ class PipelineRunner {
     Tensor gradient_b;
   };
   // `stages` by chunk. Group and device outlive this. Collective over the group.
-  PipelineRunner(Communicator& pipeline, Device& device, std::vector<std::unique_ptr<Stage>> stages,
-                 const Buffers& buffers);
+  PipelineRunner(Communicator& pipeline, Device& device, const StagePlacement& placement,
+                 std::vector<std::unique_ptr<Stage>> stages, const Buffers& buffers);
 
   // What may be recorded by the device and repeated (Device::Repeat): computations that start the same operations in
   // every step and meet no other rank.
@@ -41,7 +41,7 @@ class PipelineRunner {
   // Told of each action as a phase and of each module as a beat; nullptr: no ledger. Outlives this or is replaced.
   void set_ledger(Ledger* ledger);
 
-  // All actions of this rank's stage, in order. micro_batches by number.
+  // All actions of this rank's stage, in order. micro_batches by number. The schedule has this runner's placement.
   void Run(const Schedule& schedule, const SlotPlan& slots, std::span<const MicroBatch> micro_batches,
            std::int64_t step = 0);
   // Forward only, one micro batch after another; micro batches must not be training.
@@ -64,10 +64,12 @@ class PipelineRunner {
   void Compute(const Course& course, const Action& action, const Position& position);
   // Messages of a (virtual stage, micro batch) have a tag of their own, so that no schedule can mix them up.
   int Tag(int sender_virtual_stage, int micro_batch, bool gradient) const;
-  int stages() const { return pipeline_.size(); }
+  // Where a virtual stage of this rank writes its output: the input of the next, if that is of this rank too.
+  Tensor OutputOf(int virtual_stage, const SlotPlan& slots, std::size_t micro_batch) const;
 
   Communicator& pipeline_;
   Device& device_;
+  StagePlacement placement_;
   std::vector<std::unique_ptr<Stage>> chunks_;
   Buffers buffers_;
   Tensor gradient_;                           // the input gradient that the last backward left

@@ -64,8 +64,7 @@ int OddDataRank(const std::vector<double>& in_place, const std::vector<double>& 
 }  // namespace
 
 std::vector<double> Trainer::LossByDataRank(int micro_batches) {
-  const Coordinate& here = comms_.coordinate();
-  const bool counts = here.pipeline == config_.layout.pipeline - 1 && here.tensor == 0;
+  const bool counts = stage_.description().HoldsHead() && comms_.coordinate().tensor == 0;
   const double mine = counts ? LossSums(micro_batches)[0] : 0;
   std::vector<double> losses(static_cast<std::size_t>(config_.layout.data));
   const ProcessGrid grid(config_.layout);

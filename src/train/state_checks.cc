@@ -119,8 +119,7 @@ std::int64_t Trainer::CountZeros() {
 }
 
 bool Trainer::LossIsFinite(int micro_batches) const {
-  const Coordinate& here = comms_.coordinate();
-  if (here.pipeline != config_.layout.pipeline - 1) {
+  if (!stage_.description().HoldsHead()) {
     return true;
   }
   const std::vector<float> sums = OnHost(

@@ -22,7 +22,7 @@ int LargestRequest(double sum) { return sum < 1 ? 0 : std::ilogb(sum) / 12 + 1; 
 Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& sources)
     : config_(config),
       device_(context.device),
-      comms_(context.world, config_.layout),
+      comms_(context.world, config_.layout, PlacementOf(config_.layout).HeadStage()),
       sources_(sources),
       stage_(config_, comms_.coordinate().pipeline, config_.batch.global),
       schedule_(config_),
@@ -66,8 +66,7 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
   const LocalSizes& sizes = description.sizes;
   PipelineRunner::Buffers buffers;
   const Shape boundary{sizes.outside, sizes.hidden};
-  const bool at_the_end = comms_.coordinate().pipeline == config_.layout.pipeline - 1 && config_.layout.chunks == 1;
-  if (!at_the_end) {
+  if (!description.HoldsHead() || config_.layout.chunks > 1) {
     buffers.output = message(sizes.dtype, boundary);
   }
   buffers.gradient_a = message(sizes.dtype, boundary);
@@ -96,7 +95,8 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
   for (int chunk = 0; chunk < config_.layout.chunks; ++chunk) {
     chunks.push_back(std::make_unique<Stage>(modules, description, chunk, slots[static_cast<std::size_t>(chunk)]));
   }
-  runner_ = std::make_unique<PipelineRunner>(comms_.pipeline(), device_, std::move(chunks), buffers);
+  runner_ = std::make_unique<PipelineRunner>(comms_.pipeline(), device_, PlacementOf(config_.layout), std::move(chunks),
+                                             buffers);
   zero_->DrawInitialWeights(static_cast<std::uint64_t>(config_.train.seed));
 }
 
@@ -247,8 +247,7 @@ std::array<double, 2> Trainer::LossSums(int micro_batches) const {
 std::array<double, 4> Trainer::Exchange(int micro_batches, bool with_gradients, int request) {
   std::array<double, 4> sums{};
   sums[3] = RequestCode(request);
-  const Coordinate& here = comms_.coordinate();
-  if (here.pipeline == config_.layout.pipeline - 1 && here.tensor == 0) {
+  if (stage_.description().HoldsHead() && comms_.coordinate().tensor == 0) {
     const std::array<double, 2> mine = LossSums(micro_batches);
     std::copy(mine.begin(), mine.end(), sums.begin());
   }

@@ -45,12 +45,12 @@ TEST_P(Families, DataRanksTrainAsOne) {
 }
 
 TEST_P(Families, EveryScheduleTrainsAsOne) {
-  for (const char* schedule : {"gpipe", "1f1b", "interleaved", "zero_bubble"}) {
-    SCOPED_TRACE(schedule);
+  for (const ScheduleKind& kind : ScheduleKinds()) {
+    SCOPED_TRACE(kind.name);
     RunConfig config = SmallRun(GetParam());
     config.layout.pipeline = 2;
-    config.layout.schedule = schedule;
-    config.layout.chunks = std::string(schedule) == "interleaved" ? 2 : 1;
+    config.layout.schedule = kind.name;
+    config.layout.chunks = kind.least_chunks;
     ExpectLaw(config);
   }
 }

@@ -6,12 +6,12 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "parity/parity.h"
+#include "schedule/schedule.h"
 
 namespace trireme::parity {
 namespace {
 
 constexpr std::array<const char*, 3> kFamilies = {"gpt2", "bloom", "llama"};
-constexpr std::array<const char*, 4> kSchedules = {"gpipe", "1f1b", "interleaved", "zero_bubble"};
 constexpr std::array<Recompute, 4> kRecomputes = {Recompute::kNone, Recompute::kLight, Recompute::kSelective,
                                                   Recompute::kFull};
 
@@ -26,6 +26,10 @@ void ForEachPair(const Choice& choice, Visit visit) {
   }
 }
 
+const ScheduleKind& KindOf(const Choice& choice) {
+  return ScheduleKinds()[static_cast<std::size_t>(choice[kSchedule])];
+}
+
 // A number in [0, bound) that depends on the seed and on what it is for.
 int Draw(std::uint64_t seed, const char* what, int bound) {
   return static_cast<int>(RandomBelow(RandomKey(seed, what), 0, static_cast<std::uint64_t>(bound)));
@@ -34,8 +38,8 @@ int Draw(std::uint64_t seed, const char* what, int bound) {
 }  // namespace
 
 const std::array<int, kFactors>& FactorSizes() {
-  static constexpr std::array<int, kFactors> kSizes = {3, 4, 4, 3, 4, 4, 2, 4, 8};
-  return kSizes;
+  static const std::array<int, kFactors> sizes = {3, 4, 4, 3, 4, static_cast<int>(ScheduleKinds().size()), 2, 4, 8};
+  return sizes;
 }
 
 bool Possible(const Choice& choice) {
@@ -46,8 +50,8 @@ bool Possible(const Choice& choice) {
   if (tensor * pipeline * data > 8) {
     return false;
   }
-  const bool interleaved = std::string(kSchedules[static_cast<std::size_t>(choice[kSchedule])]) == "interleaved";
-  return !interleaved || (pipeline > 1 && micro_batches % pipeline == 0);
+  const ScheduleKind& kind = KindOf(choice);
+  return (kind.least_chunks == 1 || pipeline > 1) && (!kind.rounds_of_micro_batches || micro_batches % pipeline == 0);
 }
 
 std::vector<Choice> AllChoices() {
@@ -105,8 +109,8 @@ RunConfig ConfigOf(const Choice& choice) {
   layout.pipeline = choice[kPipeline] + 1;
   layout.data = choice[kData] + 1;
   layout.zero = choice[kZero];
-  layout.schedule = kSchedules[static_cast<std::size_t>(choice[kSchedule])];
-  layout.chunks = layout.schedule == "interleaved" ? 2 : 1;
+  layout.schedule = KindOf(choice).name;
+  layout.chunks = KindOf(choice).least_chunks;
   layout.sequence_parallel = choice[kSequenceParallel] == 1;
   layout.recompute = kRecomputes[static_cast<std::size_t>(choice[kRecompute])];
   config.model.layers = layout.pipeline == 3 ? 6 : layout.virtual_stages() == 8 ? 8 : 4;

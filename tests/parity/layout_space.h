@@ -24,10 +24,11 @@ enum Factor {
 };
 using Choice = std::array<int, kFactors>;
 
-// Values of each factor: families 3, tensor 1–4, pipeline 1–4, data 1–3, ZeRO 0–3, four schedules, sequence parallel
+// Values of each factor: families 3, tensor 1–4, pipeline 1–4, data 1–3, ZeRO 0–3, every schedule, sequence parallel
 // off and on, four recompute modes, micro batches 1–8.
 const std::array<int, kFactors>& FactorSizes();
-// Within 8 ranks, and countable for the schedule (interleaved: more than one stage, micro batches a multiple of them).
+// Within 8 ranks, and countable for the schedule (chunks need more than one stage; interleaved: micro batches a
+// multiple of them).
 bool Possible(const Choice& choice);
 std::vector<Choice> AllChoices();
 // Choices that together hold every pair of factor values that any possible choice holds. Deterministic.

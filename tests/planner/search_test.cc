@@ -127,6 +127,24 @@ TEST(Search, HeldAxesHold) {
   }
 }
 
+// A schedule says how many chunks it has: the search tries no others, and nothing has to be added for a new one.
+TEST(Search, EveryScheduleOfTheStackIsSearched) {
+  const Machine machine("dgx-h100", "trireme");
+  const ModelConfig model = SmallGpt();
+  for (const std::string& schedule : machine.stack.features.schedules) {
+    SearchRequest request = machine.Request(model, 8, 16);
+    request.pipeline = 2;
+    request.schedule = schedule;
+    const SearchResult found = Search(request);
+    ASSERT_FALSE(found.ranked.empty()) << schedule;
+    const ScheduleKind* kind = FindScheduleKind(schedule);
+    for (const Candidate& candidate : found.ranked) {
+      EXPECT_GE(candidate.layout.chunks, kind->least_chunks) << schedule;
+      EXPECT_LE(candidate.layout.chunks, kind->most_chunks) << schedule;
+    }
+  }
+}
+
 TEST(Search, NothingIsOffloadedWhereTheDeviceIsTheHost) {
   const Machine machine("laptop-cpu", "trireme");
   const ModelConfig model = SmallGpt();

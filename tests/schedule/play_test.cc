@@ -38,10 +38,10 @@ TEST(Play, MessagesDelayTheReceiverOnly) {
 TEST(Play, ALateSendArrivesLate) {
   const std::string text =
       "trireme-schedule 1 name=late stages=2 chunks=1 micro_batches=2\n"
-      "stage 0: F0.0 F0.1 SF0.0 SF0.1 RB0.0 B0.0 RB0.1 B0.1\n"
-      "stage 1: RF0.0 F0.0 B0.0 SB0.0 RF0.1 F0.1 B0.1 SB0.1\n";
+      "stage 0: F0.0 SF0.0 F0.1 SF0.1 RB0.0 B0.0 RB0.1 B0.1\n"
+      "stage 1: RF0.0 F0.0 B0.0 RF0.1 F0.1 SB0.0 B0.1 SB0.1\n";
   const Schedule schedule = ParseSchedule(text, "text");
-  EXPECT_DOUBLE_EQ(Play(schedule, UnitCosts(schedule)).stages[1][0].start, 2);
+  EXPECT_DOUBLE_EQ(Play(schedule, UnitCosts(schedule)).stages[0][2].start, 5);  // made at 4
 }
 
 TEST(Play, TakesSchedulesWithoutMessages) {

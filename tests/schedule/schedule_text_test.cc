@@ -27,7 +27,7 @@ std::string MessageOf(const std::string& text) {
 
 TEST(ScheduleText, IsReadBack) {
   for (const ScheduleKind& kind : ScheduleKinds()) {
-    const Schedule schedule = MakeSchedule(kind.name, 4, kind.name == "interleaved" ? 3 : 1, 8);
+    const Schedule schedule = MakeSchedule(kind.name, 4, std::min(kind.most_chunks, 3), 8);
     EXPECT_EQ(ParseSchedule(ToText(schedule), "text"), schedule) << kind.name;
   }
 }
@@ -39,6 +39,20 @@ TEST(ScheduleText, MessagesMayBeLeftOut) {
       "stage 1:\tF0.0   B0.0",
       "text");
   EXPECT_EQ(schedule, MakeSchedule("1f1b", 2, 1, 1));
+}
+
+TEST(ScheduleText, TellsThePlacement) {
+  const Schedule schedule = ParseSchedule(
+      "trireme-schedule 1 name=mine stages=2 chunks=2 micro_batches=1 placement=v\n"
+      "stage 0: F0.0 F1.0 B1.0 B0.0\n"
+      "stage 1: F0.0 F1.0 B1.0 B0.0\n",
+      "text");
+  EXPECT_EQ(schedule.placement().HeadStage(), 0);
+  EXPECT_THAT(ToText(schedule), HasSubstr("placement=v\nstage 0: F0.0 SF0.0 RF1.0 F1.0 B1.0 SB1.0 RB0.0 B0.0\n"
+                                          "stage 1: RF0.0 F0.0 F1.0 SF1.0 RB1.0 B1.0 B0.0 SB0.0\n"));
+  EXPECT_EQ(ParseSchedule(ToText(schedule), "text"), schedule);
+  EXPECT_THAT(MessageOf("trireme-schedule 1 name=mine stages=1 chunks=1 micro_batches=1 placement=w\n"),
+              HasSubstr("'placement=w' follows the header's counts; known: placement=v, placement=round_robin"));
 }
 
 TEST(ScheduleText, ErrorsNameTheLine) {

@@ -2,6 +2,7 @@
 // the whole model in one piece, and tells each module truly which micro batch is its first and its last.
 #include "train/pipeline_runner.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -146,7 +147,7 @@ void RunRank(const Plan& plan, ModelBench& whole, RankContext& context, Store& s
         std::make_unique<Stage>(modules, description, chunk, memory.Take(DType::kUInt8, {bytes}).as<char>()));
   }
   const Shape boundary{sizes.outside, sizes.hidden};
-  PipelineRunner runner(context.world, context.device, std::move(chunks),
+  PipelineRunner runner(context.world, context.device, PlacementOf(config.layout), std::move(chunks),
                         {.output = memory.Take(DType::kFloat32, boundary),
                          .gradient_a = memory.Take(DType::kFloat32, boundary),
                          .gradient_b = memory.Take(DType::kFloat32, boundary)});
@@ -172,7 +173,7 @@ void RunRank(const Plan& plan, ModelBench& whole, RankContext& context, Store& s
     micro_batches.push_back(micro_batch);
   }
   runner.Run(schedule, PlanSlots(schedule, rank), micro_batches);
-  for (int i = 0; rank == plan.stages - 1 && i < plan.micro_batches; ++i) {
+  for (int i = 0; description.HoldsHead() && i < plan.micro_batches; ++i) {
     loss +=
         static_cast<double>(sums.as<float>()[2 * i]) / static_cast<double>(plan.micro_batches * config.model.sequence);
   }

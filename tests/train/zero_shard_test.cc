@@ -105,7 +105,7 @@ class Rank {
  public:
   Rank(const RunConfig& config, RankContext& context)
       : config_(config),
-        comms_(context.world, config_.layout),
+        comms_(context.world, config_.layout, config_.layout.pipeline - 1),
         stage_(config_, comms_.coordinate().pipeline, config_.batch.global),
         arena_(context.device, MemoryOfStage(stage_.description())),
         zero_(arena_, comms_, stage_.description().shards, table(),
