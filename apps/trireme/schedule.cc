@@ -12,7 +12,7 @@ namespace {
 struct ScheduleCommand {
   std::string name;
   int stages = 4;
-  int chunks = 1;
+  int chunks = 0;
   int micro_batches = 8;
   bool text = false;
   int width = 160;
@@ -20,11 +20,13 @@ struct ScheduleCommand {
   int Run() const {
     if (name.empty()) {
       for (const ScheduleKind& kind : ScheduleKinds()) {
-        std::printf("%-12s %s\n", kind.name.c_str(), kind.description.c_str());
+        std::printf("%-14s %s\n", kind.name.c_str(), kind.description.c_str());
       }
       return 0;
     }
-    const Schedule schedule = MakeSchedule(name, stages, chunks, micro_batches);
+    const ScheduleKind* kind = FindScheduleKind(name);
+    const int fewest = kind != nullptr ? kind->least_chunks : 1;
+    const Schedule schedule = MakeSchedule(name, stages, chunks > 0 ? chunks : fewest, micro_batches);
     if (text) {
       std::fputs(ToText(schedule).c_str(), stdout);
       return 0;
@@ -39,9 +41,10 @@ struct ScheduleCommand {
 void AddScheduleCommand(CLI::App& app, int& exit_code) {
   auto command = std::make_shared<ScheduleCommand>();
   CLI::App* schedule = app.add_subcommand("schedule", "Draw a pipeline schedule, or list the known ones");
-  schedule->add_option("name", command->name, "gpipe, 1f1b, interleaved, zero_bubble, or a .schedule file");
+  schedule->add_option("name", command->name,
+                       "gpipe, 1f1b, interleaved, zero_bubble, zero_bubble_v, or a .schedule file");
   schedule->add_option("--stages", command->stages, "Pipeline stages (4)");
-  schedule->add_option("--chunks", command->chunks, "Virtual stages a rank, for interleaved (1)");
+  schedule->add_option("--chunks", command->chunks, "Virtual stages per rank (the fewest that the schedule has)");
   schedule->add_option("--micro-batches", command->micro_batches, "Micro batches of a step (8)");
   schedule->add_flag("--text", command->text, "Print the schedule's text form, to be edited and used as a file");
   schedule->add_option("--width", command->width, "Columns of the drawing (160)");

@@ -87,10 +87,10 @@ std::vector<RecipeKey> LayoutKeys() {
           "layout.zero", "ZeRO stage: shards optimizer (1), gradients (2), parameters (3)",
           [](Config & c) -> auto& { return c.layout.zero; }, 0, 3),
       Text(
-          "layout.schedule", "gpipe | 1f1b | interleaved | zero_bubble | a file ending in .schedule",
+          "layout.schedule", "gpipe | 1f1b | interleaved | zero_bubble | zero_bubble_v | a file ending in .schedule",
           [](Config & c) -> auto& { return c.layout.schedule; }),
       Number(
-          "layout.chunks", "chunks per stage, for interleaved (2 or more)",
+          "layout.chunks", "chunks per stage, for interleaved (2 or more) and zero_bubble_v (2)",
           [](Config & c) -> auto& { return c.layout.chunks; }, 1, 10'000),
       Text(
           "layout.partition", "uniform | balanced | cost | layers of each stage such as [7, 7, 6]",

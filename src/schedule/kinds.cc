@@ -6,6 +6,7 @@ namespace trireme {
 
 const std::vector<ScheduleKind>& ScheduleKinds() {
   static const std::vector<ScheduleKind> kinds = {
+      GPipe(), OneForwardOneBackward(), Interleaved(), ZeroBubble(), ZeroBubbleV(),
   };
   return kinds;
 }

@@ -13,6 +13,7 @@ ScheduleKind GPipe();
 ScheduleKind OneForwardOneBackward();
 ScheduleKind Interleaved();
 ScheduleKind ZeroBubble();
+ScheduleKind ZeroBubbleV();
 
 // The bubble of schedules that idle p - 1 of m + p - 1 rounds.
 double FillAndDrainShare(int stages, int chunks, double micro_batches);

@@ -258,7 +258,7 @@ TEST(Tests, TidyAndTheBenchmarksAreDefaultStages) {
 
 // A schedule's kind and a ZeRO stage say for themselves what follows from them (ScheduleKind, ZeroPolicy).
 TEST(Policies, NoNameOfAScheduleAndNoStageOfZeroIsComparedElsewhere) {
-  static const std::regex name(R"re([!=]= *"(gpipe|1f1b|interleaved|zero_bubble)")re");
+  static const std::regex name(R"re([!=]= *"(gpipe|1f1b|interleaved|zero_bubble|zero_bubble_v)")re");
   static const std::regex stage(R"(\bzero\(?\)? *(==|!=|<=|>=|<|>) *[0-3]\b)");
   for (const fs::path& tree : {kRoot / "src", kRoot / "apps"}) {
     for (const auto& entry : fs::recursive_directory_iterator(tree)) {
@@ -271,6 +271,35 @@ TEST(Policies, NoNameOfAScheduleAndNoStageOfZeroIsComparedElsewhere) {
       EXPECT_FALSE(std::regex_search(text, stage)) << entry.path() << ": ask ZeroShards(stage)";
     }
   }
+}
+
+// Which virtual stage lies where is the schedule's choice; StagePlacement alone computes it.
+TEST(Policies, PlacementsAreComputedInOnePlace) {
+  static const std::regex arithmetic(R"(\bchunk \* [\w.()]*(pipeline|stages)\b)");
+  EXPECT_TRUE(std::regex_search("f(chunk * layout.pipeline + stage)", arithmetic));
+  for (const fs::path& tree : {kRoot / "src/cost", kRoot / "src/nn", kRoot / "src/train", kRoot / "src/checkpoint",
+                               kRoot / "src/planner", kRoot / "src/operate", kRoot / "src/report"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(tree)) {
+      if (entry.path().extension() != ".h" && entry.path().extension() != ".cc") {
+        continue;
+      }
+      const std::string text = ReadText(entry.path());
+      std::smatch found;
+      EXPECT_FALSE(std::regex_search(text, found, arithmetic))
+          << entry.path() << ": '" << found.str() << "': ask PlacementOf";
+    }
+  }
+}
+
+// docs/extending.md says how long the files of an example are: "`path` has 31" or "| `path` | 31, …".
+TEST(Extending, ExamplesAreAsLongAsItSays) {
+  static const std::regex claim(R"(`(src/[\w/]+\.cc)` (?:has|\|) (\d\d+))");
+  const std::string text = ReadText(kRoot / "docs/extending.md");
+  int claims = 0;
+  for (std::sregex_iterator it(text.begin(), text.end(), claim), end; it != end; ++it, ++claims) {
+    EXPECT_EQ(LinesOf(ReadText(kRoot / (*it)[1].str())).size(), std::stoul((*it)[2])) << (*it)[1];
+  }
+  EXPECT_GE(claims, 2);
 }
 
 // A header of the standard library has neither a dot nor a slash in its name.

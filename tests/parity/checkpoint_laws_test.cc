@@ -111,11 +111,12 @@ std::vector<ParallelLayout> Layouts() {
           {.pipeline = 2, .data = 2, .zero = 3, .schedule = "interleaved", .chunks = 2},
           {.tensor = 4, .data = 2, .zero = 2},
           {.pipeline = 4, .data = 2, .zero = 0, .schedule = "zero_bubble"},
-          {.tensor = 2, .data = 4, .zero = 3, .recompute = Recompute::kFull}};
+          {.tensor = 2, .data = 4, .zero = 3, .recompute = Recompute::kFull},
+          {.pipeline = 2, .data = 2, .zero = 2, .schedule = "zero_bubble_v", .chunks = 2}};
 }
 
 TEST_F(CheckpointLaws, AResumedRunGivesTheBitsOfTheUninterruptedOne) {
-  for (const ParallelLayout& layout : {Layouts()[7], Layouts()[8], Layouts()[0]}) {
+  for (const ParallelLayout& layout : {Layouts()[7], Layouts()[8], Layouts().back(), Layouts()[0]}) {
     SCOPED_TRACE(layout.ToString());
     RunConfig config = SmallRun("llama");
     config.layout = layout;

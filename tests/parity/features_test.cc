@@ -159,6 +159,16 @@ TEST(Laws, ClippingCountsTiedParametersOnce) {
   ExpectLaw(config);
 }
 
+// Embedding and head are two chunks of one rank: both add to the same gradient of the table.
+TEST(Laws, TiedTablesOfAVShapedPipelineTrainAsOneRank) {
+  for (const int zero : {0, 1, 2, 3}) {
+    RunConfig config = SmallRun("gpt2");
+    config.layout = {.pipeline = 2, .data = 2, .zero = zero, .schedule = "zero_bubble_v", .chunks = 2};
+    SCOPED_TRACE(config.layout.ToString());
+    ExpectLaw(config);
+  }
+}
+
 TEST(Laws, TheSameLayoutTwiceGivesTheSameBits) {
   RunConfig config = SmallRun("llama");
   config.layout = {.tensor = 2, .pipeline = 2, .data = 2, .zero = 3, .schedule = "zero_bubble"};

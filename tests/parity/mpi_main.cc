@@ -29,6 +29,7 @@ std::vector<RunConfig> Runs(int ranks) {
   add("bloom", {.tensor = 2, .data = 2, .zero = 2, .sequence_parallel = true, .recompute = Recompute::kSelective});
   add("gpt2", {.tensor = 2, .pipeline = 2, .data = 2, .zero = 1});
   add("bloom", {.tensor = 2, .pipeline = 2, .data = 2, .zero = 3, .schedule = "interleaved", .chunks = 2});
+  add("gpt2", {.pipeline = 2, .data = 2, .zero = 1, .schedule = "zero_bubble_v", .chunks = 2});
   return runs;
 }
 

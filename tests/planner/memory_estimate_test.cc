@@ -40,7 +40,8 @@ void ExpectTrainersBytes(const ModelConfig& model, const ParallelLayout& layout,
     }
     double priced = 0;
     for (int chunk = 0; chunk < layout.chunks; ++chunk) {
-      priced += ParametersOfStage(point, ModelAccount(model), BlocksOfStages(point), chunk * layout.pipeline + stage);
+      priced += ParametersOfStage(point, ModelAccount(model), BlocksOfStages(point),
+                                  PlacementOf(layout).VirtualStage(stage, chunk));
     }
     EXPECT_EQ(priced, static_cast<double>(held)) << "what data collectives move, " << layout.ToString();
   }
@@ -83,6 +84,10 @@ TEST(MemoryEstimate, IsTheTrainersOwnAccount) {
   }
   ExpectTrainersBytes(model, {.pipeline = 4, .data = 1, .schedule = "zero_bubble"}, 8);
   ExpectTrainersBytes(model, {.pipeline = 2, .schedule = "interleaved", .chunks = 2, .partition = "balanced"}, 8);
+  for (const std::int64_t global_batch : {2, 4, 8}) {
+    ExpectTrainersBytes(model, {.pipeline = 4, .schedule = "zero_bubble_v", .chunks = 2, .partition = "balanced"},
+                        global_batch);
+  }
   ExpectTrainersBytes(model, {.pipeline = 3, .partition = "cost", .recompute = Recompute::kSelective}, 6);
   ExpectTrainersBytes(model, {.tensor = 4, .pipeline = 2, .sequence_parallel = true, .recompute = Recompute::kFull}, 4);
   ExpectTrainersBytes(model, {.pipeline = 2, .recompute = Recompute::kFull, .recompute_layers = 2}, 8);

@@ -27,9 +27,11 @@ struct Case {
 };
 constexpr Case kShort[] = {{"gpipe", 4, 1, 6},        {"1f1b", 1, 1, 5},        {"1f1b", 4, 1, 2},
                            {"1f1b", 5, 1, 17},        {"interleaved", 3, 2, 6}, {"interleaved", 4, 3, 8},
-                           {"zero_bubble", 4, 1, 12}, {"zero_bubble", 6, 1, 3}};
-constexpr Case kLong[] = {{"gpipe", 4, 1, 64},       {"1f1b", 4, 1, 101},       {"1f1b", 12, 1, 128},
-                          {"interleaved", 4, 2, 64}, {"interleaved", 3, 4, 60}, {"zero_bubble", 5, 1, 93}};
+                           {"zero_bubble", 4, 1, 12}, {"zero_bubble", 6, 1, 3}, {"zero_bubble_v", 4, 2, 12},
+                           {"zero_bubble_v", 3, 2, 2}};
+constexpr Case kLong[] = {{"gpipe", 4, 1, 64},         {"1f1b", 4, 1, 101},        {"1f1b", 12, 1, 128},
+                          {"interleaved", 4, 2, 64},   {"interleaved", 3, 4, 60},  {"zero_bubble", 5, 1, 93},
+                          {"zero_bubble_v", 4, 2, 64}, {"zero_bubble_v", 8, 2, 99}};
 
 TEST(PipelineTime, EqualsThePlayedSchedule) {
   std::mt19937 random(1);

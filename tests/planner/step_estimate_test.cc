@@ -88,6 +88,7 @@ TEST(StepEstimate, FlopsAreTheTrainersOwn) {
   ExpectTrainersFlops(model, {.tensor = 2, .pipeline = 2, .data = 2, .zero = 3, .micro_batch = 2}, 16);
   ExpectTrainersFlops(model, {.pipeline = 4, .schedule = "zero_bubble", .recompute = Recompute::kSelective}, 8);
   ExpectTrainersFlops(model, {.pipeline = 2, .schedule = "interleaved", .chunks = 2, .partition = "balanced"}, 8);
+  ExpectTrainersFlops(model, {.pipeline = 2, .schedule = "zero_bubble_v", .chunks = 2, .partition = "balanced"}, 8);
   ExpectTrainersFlops(model, {.pipeline = 3, .partition = "cost", .recompute = Recompute::kSelective}, 6);
   ExpectTrainersFlops(model, {.tensor = 4, .pipeline = 2, .sequence_parallel = true, .recompute = Recompute::kFull}, 4);
   ExpectTrainersFlops(model, {.pipeline = 2, .recompute = Recompute::kFull, .recompute_layers = 2}, 8);

@@ -100,10 +100,70 @@ TEST(ZeroBubble, HasTheBubbleAndMemoryItsFileStates) {
   }
 }
 
+TEST(ZeroBubbleV, HasTheBubbleItsFileStates) {
+  for (int p = 1; p <= 16; ++p) {
+    for (int m = 2 * p; m <= 5 * p; m += p <= 8 ? 1 : p / 2) {
+      const double idle = UnitBubble(MakeSchedule("zero_bubble_v", p, 2, m)) * 6 * m;
+      if (p <= 8) {
+        EXPECT_NEAR(idle, p - 1, 1e-9) << p << " " << m;
+      } else {
+        EXPECT_GE(idle, p - 1 - 1e-9) << p << " " << m;
+        EXPECT_LE(idle, p + 2 + 1e-9) << p << " " << m;
+      }
+    }
+  }
+}
+
+TEST(ZeroBubbleV, HasTheMemoryItsFileStates) {
+  for (int p = 1; p <= 8; ++p) {
+    for (int m = 1; m <= 3 * p; ++m) {
+      const Schedule schedule = MakeSchedule("zero_bubble_v", p, 2, m);
+      for (int stage = 0; stage < p; ++stage) {
+        EXPECT_THAT(PlanSlots(schedule, stage).slots,
+                    testing::ElementsAre(std::min(2 * p - 1 - stage, m), std::min(stage + 1, m)))
+            << p << " " << m;
+      }
+    }
+  }
+}
+
+// A kind's own formulas are what the planner reads instead of the schedule.
+TEST(ScheduleKinds, FormulasOfMemoryAreWhatPlanSlotsCounts) {
+  for (const ScheduleKind& kind : ScheduleKinds()) {
+    for (int m = 1; kind.in_flight != nullptr && m <= 9; ++m) {
+      const Schedule schedule = MakeSchedule(kind.name, 4, kind.least_chunks, m);
+      for (int stage = 0; stage < 4; ++stage) {
+        const std::vector<int> slots = PlanSlots(schedule, stage).slots;
+        for (int chunk = 0; chunk < kind.least_chunks; ++chunk) {
+          EXPECT_EQ(kind.in_flight(4, stage, chunk, m), slots[static_cast<std::size_t>(chunk)]) << kind.name;
+        }
+      }
+    }
+  }
+}
+
+TEST(StagePlacement, EveryVirtualStageHasOneStageAndChunk) {
+  for (const PlacementKind kind : {PlacementKind::kRoundRobin, PlacementKind::kVShaped}) {
+    const StagePlacement placement{.kind = kind, .stages = 4, .chunks = 3};
+    for (int virtual_stage = 0; virtual_stage < placement.virtual_stages(); ++virtual_stage) {
+      const int stage = placement.StageOf(virtual_stage);
+      EXPECT_EQ(placement.VirtualStage(stage, placement.ChunkOf(virtual_stage)), virtual_stage);
+    }
+  }
+  const StagePlacement v{.kind = PlacementKind::kVShaped, .stages = 4, .chunks = 2};
+  EXPECT_EQ(v.HeadStage(), 0);
+  EXPECT_TRUE(v.IsLocal(3, 4));  // the turn
+  EXPECT_TRUE(v.IsRemote(4, 5));
+  EXPECT_FALSE(v.IsRemote(7, 8) || v.IsLocal(7, 8));
+  const StagePlacement round_robin{.stages = 4, .chunks = 2};
+  EXPECT_EQ(round_robin.HeadStage(), 3);
+  EXPECT_TRUE(round_robin.IsRemote(3, 4));
+}
+
 TEST(ZeroBubble, SplitsEveryBackward) {
   EXPECT_TRUE(SplitsBackward(MakeSchedule("zero_bubble", 2, 1, 3)));
   for (const ScheduleKind& kind : ScheduleKinds()) {
-    EXPECT_EQ(SplitsBackward(MakeSchedule(kind.name, 2, 1, 4)), kind.splits_backward) << kind.name;
+    EXPECT_EQ(SplitsBackward(MakeSchedule(kind.name, 2, kind.least_chunks, 4)), kind.splits_backward) << kind.name;
   }
 }
 
@@ -111,6 +171,11 @@ TEST(MakeSchedule, OneChunkKindsRefuseMore) {
   for (const char* name : {"gpipe", "1f1b", "zero_bubble"}) {
     EXPECT_THAT(MessageOf(name, 2, 3, 4), HasSubstr("layout.chunks = 3")) << name;
   }
+}
+
+TEST(MakeSchedule, AVTakesTwoChunks) {
+  EXPECT_THAT(MessageOf("zero_bubble_v", 2, 1, 4),
+              HasSubstr("runs 2 chunks per stage, not layout.chunks = 1; set chunks = 2, or schedule = gpipe or 1f1b"));
 }
 
 TEST(MakeSchedule, AnUnknownNameOffersTheNearest) {
@@ -138,7 +203,7 @@ TEST(AddMessages, ReceivesStandBeforeAndSendsAfterTheirCompute) {
 
 TEST(PlanSlots, ASlotHoldsOneMicroBatchAtATime) {
   for (const ScheduleKind& kind : ScheduleKinds()) {
-    const Schedule schedule = MakeSchedule(kind.name, 3, kind.name == "interleaved" ? 2 : 1, 9);
+    const Schedule schedule = MakeSchedule(kind.name, 3, kind.least_chunks, 9);
     for (int stage = 0; stage < 3; ++stage) {
       const SlotPlan plan = PlanSlots(schedule, stage);
       std::vector<std::vector<int>> holder;
