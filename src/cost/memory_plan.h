@@ -7,11 +7,12 @@
 
 #include "base/dtype.h"
 #include "base/shape.h"
+#include "base/tensor_spec.h"
 
 namespace trireme {
 
 // Planned offsets are multiples of this; equal to the arena's alignment.
-inline constexpr std::int64_t kPlanAlignment = 256;
+inline constexpr std::int64_t kPlanAlignment = kTensorAlignment;
 
 enum class Area : std::uint8_t { kAbsent, kKept, kScratch, kGiven };
 

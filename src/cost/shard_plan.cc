@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "cost/memory_plan.h"
 #include "schedule/schedule.h"
 
 namespace trireme {
@@ -30,13 +29,6 @@ Bucket MakeBucket(const ParameterTable& table, std::int64_t module, const std::v
   bucket.count = RoundUp(offset, data * kBucketUnit);
   bucket.shard = bucket.count / data;
   return bucket;
-}
-
-std::int64_t Bytes(std::int64_t count, DType dtype) { return RoundUp(count * SizeOf(dtype), kPlanAlignment); }
-
-// An fp32 weight is its own master; a bf16 one is the master's upper half, the lower one lies beside the moments.
-std::int64_t OptimizerBytes(std::int64_t count, DType working_dtype, DType moments) {
-  return (working_dtype == DType::kFloat32 ? 0 : Bytes(count, DType::kUInt16)) + 2 * Bytes(count, moments);
 }
 
 }  // namespace
@@ -112,43 +104,6 @@ std::int64_t HostPiece(const ShardPlan& plan, int zero) {
     largest = std::max(largest, OwnedCount(bucket, zero));
   }
   return std::min(largest, kMostHostPiece);
-}
-
-MemoryUse StateMemory(const ShardPlan& plan, const ParallelLayout& layout, DType working_dtype, DType moments) {
-  const int zero = layout.zero;
-  const bool offloads = layout.offload != Offload::kNone;
-  const bool offloads_weights = layout.offload == Offload::kFull;
-  MemoryUse use;
-  std::int64_t largest_shard = 0;
-  for (const Bucket& bucket : plan.buckets) {
-    const std::int64_t owned = OwnedCount(bucket, zero);
-    use[offloads_weights ? MemoryKind::kHost : MemoryKind::kWeights] +=
-        Bytes(ZeroShards(zero).parameters ? bucket.shard : bucket.count, working_dtype);
-    use[MemoryKind::kGradients] += Bytes(ZeroShards(zero).gradients ? bucket.shard : bucket.count, DType::kFloat32);
-    use[offloads ? MemoryKind::kHost : MemoryKind::kOptimizer] += OptimizerBytes(owned, working_dtype, moments);
-    largest_shard = std::max(largest_shard, bucket.shard);
-  }
-  if (offloads) {
-    const std::int64_t piece = HostPiece(plan, zero);
-    use[MemoryKind::kOptimizer] +=
-        2 * (OptimizerBytes(piece, working_dtype, moments) + (offloads_weights ? Bytes(piece, working_dtype) : 0));
-  }
-  for (const bool tied : {false, true}) {
-    const std::int64_t largest = plan.LargestBucket(tied);
-    if (largest == 0) {
-      continue;
-    }
-    if (layout.gathers_modules()) {
-      use[MemoryKind::kWeights] += (tied ? 1 : 2) * Bytes(largest, working_dtype);
-    }
-    if (ZeroShards(zero).gradients) {
-      use[MemoryKind::kGradients] += Bytes(largest, DType::kFloat32);
-    }
-  }
-  if (ZeroShards(zero).gradients) {
-    use[MemoryKind::kGradients] += Bytes(largest_shard, DType::kFloat32);
-  }
-  return use;
 }
 
 }  // namespace trireme

@@ -11,8 +11,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/accounting.h"
-#include "base/dtype.h"
 #include "model/parameter_table.h"
 #include "model/stage_partition.h"
 #include "topology/layout.h"
@@ -75,9 +73,5 @@ inline std::int64_t OwnedCount(const Bucket& bucket, int zero) {
 // state are on the device, one coming while the other goes. At most so many, and no more than the largest owned shard.
 inline constexpr std::int64_t kMostHostPiece = std::int64_t{1} << 22;
 std::int64_t HostPiece(const ShardPlan& plan, int zero);
-
-// Weights, gradients and optimizer bytes of a rank under a layout's ZeRO stage and offloading, each tensor rounded as
-// the arena rounds. The fields of the other kinds are zero.
-MemoryUse StateMemory(const ShardPlan& plan, const ParallelLayout& layout, DType working_dtype, DType moments);
 
 }  // namespace trireme

@@ -4,11 +4,10 @@
 #include <numeric>
 
 #include "cost/gradient_places.h"
+#include "cost/rank_tensors.h"
 
 namespace trireme {
 namespace {
-
-std::int64_t ArenaBytes(std::int64_t count, DType dtype) { return RoundUp(count * SizeOf(dtype), kPlanAlignment); }
 
 // Calls visit(module, index of the block among the chunk's blocks) for each module of a chunk.
 template <typename Visitor>
@@ -40,17 +39,6 @@ class BlockPrograms {
   std::shared_ptr<const BlockProgram> recomputing_;
   std::shared_ptr<const BlockProgram> keeping_;
 };
-
-std::int64_t MessageBytes(const StageDescription& stage) {
-  const LocalSizes& s = stage.sizes;
-  const bool sends_on = !stage.HoldsHead() || stage.layout.chunks > 1;
-  const std::int64_t boundary = ArenaBytes(s.outside * s.hidden, s.dtype);
-  const std::int64_t batch = ArenaBytes(stage.most_micro_batches * s.tokens, DType::kInt32);
-  return (sends_on ? 3 : 2) * boundary + (stage.document_masks ? 4 : 3) * batch +
-         ArenaBytes(stage.most_micro_batches * 2, DType::kFloat32) + ArenaBytes(kStepNumbers, DType::kFloat32) +
-         ArenaBytes(2 * static_cast<std::int64_t>(stage.shards.buckets.size()), DType::kFloat32) +
-         ArenaBytes(stage.model.position == PositionChoice::kAlibi ? s.heads : 0, DType::kFloat32);
-}
 
 void AddPipelineTraffic(const StageDescription& stage, StepCost& cost) {
   const LocalSizes& s = stage.sizes;
@@ -193,7 +181,10 @@ ModuleCost CostOfVirtualStage(const StageDescription& stage, int chunk) {
 }
 
 MemoryUse MemoryOfStage(const StageDescription& stage) {
-  MemoryUse memory = StateMemory(stage.shards, stage.layout, stage.sizes.dtype, stage.moments);
+  MemoryUse memory = StateMemory(stage.shards, {.zero = stage.layout.zero,
+                                                .offload = stage.layout.offload,
+                                                .working = stage.sizes.dtype,
+                                                .moments = stage.moments});
   for (int chunk = 0; chunk < stage.layout.chunks; ++chunk) {
     memory[MemoryKind::kActivations] += stage.slots[static_cast<std::size_t>(chunk)] * KeptBytes(stage, chunk);
   }
@@ -201,7 +192,7 @@ MemoryUse MemoryOfStage(const StageDescription& stage) {
     memory[MemoryKind::kGradients] = gradients.beyond;
   }
   memory[MemoryKind::kScratch] = ScratchBytes(stage);
-  memory[MemoryKind::kMessages] = MessageBytes(stage);
+  memory[MemoryKind::kMessages] = StepTensors(stage).bytes();
   return memory;
 }
 

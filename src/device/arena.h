@@ -4,12 +4,13 @@
 #pragma once
 
 #include "base/accounting.h"
+#include "base/tensor_spec.h"
 #include "device/device.h"
 
 namespace trireme {
 
 // Every tensor of an arena starts at a multiple of this; plans round with it too.
-inline constexpr std::int64_t kArenaAlignment = 256;
+inline constexpr std::int64_t kArenaAlignment = kTensorAlignment;
 
 class Arena {
  public:
@@ -23,6 +24,10 @@ class Arena {
   // Uninitialised memory, valid as long as the arena. Zero-size tensors are given, but hold nothing. Each tensor starts
   // where the one before ends, rounded up to the alignment.
   Tensor Allocate(MemoryKind kind, DType dtype, const Shape& shape);
+  // A vector; nothing for a spec of no elements.
+  Tensor Allocate(const TensorSpec& spec) {
+    return spec.count > 0 ? Allocate(spec.kind, spec.dtype, {spec.count}) : Tensor{};
+  }
 
   // High-water mark by kind: what was handed out, rounded as planned.
   const MemoryUse& used() const { return used_; }

@@ -8,7 +8,9 @@
 #include <atomic>
 #include <charconv>
 #include <chrono>
+#include <cmath>
 #include <csignal>
+#include <cstddef>
 #include <thread>
 #include <utility>
 
@@ -19,6 +21,20 @@ namespace {
 
 constexpr std::array<std::string_view, 12> kActions = {"stop", "sleep", "spin", "throw",         "exit",        "kill",
                                                        "nan",  "loss",  "flip", "flip-gradient", "flip-moment", "slow"};
+
+constexpr std::byte kLowestBit{1};
+constexpr std::byte kLastingBit{16};     // not the lowest: the next update could round it away
+constexpr std::byte kExponentBit{0x40};  // the highest of an fp32 exponent: a value below 2 becomes huge
+
+void FlipBits(Device& device, const Tensor& tensor, std::int64_t byte, std::byte bits) {
+  if (tensor.count() == 0) {
+    return;
+  }
+  std::byte value{};
+  device.CopyToHost(&value, tensor.as<std::byte>() + byte, 1);
+  value ^= bits;
+  device.CopyFromHost(tensor.as<std::byte>() + byte, &value, 1);
+}
 
 std::int64_t Number(const std::string& key, const std::string& text) {
   std::int64_t value = 0;
@@ -75,11 +91,11 @@ Drill ParseDrill(const std::string& text) {
   return drill;
 }
 
-DrillMaster::DrillMaster(Drill drill, int rank, std::string folder, Damage damage)
+DrillMaster::DrillMaster(Drill drill, int rank, std::string folder, Target target)
     : drill_(std::move(drill)),
       mine_(!drill_.what.empty() && drill_.rank == rank),
       folder_(std::move(folder)),
-      damage_(std::move(damage)) {}
+      target_(std::move(target)) {}
 
 void DrillMaster::AtPhase(std::int64_t step, std::string_view phase) {
   const bool slow = drill_.what == "slow" && step > drill_.step;
@@ -106,6 +122,30 @@ bool DrillMaster::TakeTurn() const {
   return false;
 }
 
+bool DrillMaster::Damaged() const {
+  const std::string& what = drill_.what;
+  Device& device = target_.device;
+  if (what == "nan") {
+    const float bad = std::nanf("");
+    device.CopyFromHost(target_.live().gradient.data, &bad, sizeof bad);
+  } else if (what == "loss") {
+    const Tensor losses = target_.live().loss_sums;
+    float loss = 0;
+    device.CopyToHost(&loss, losses.data, sizeof loss);
+    loss *= 100;
+    device.CopyFromHost(losses.data, &loss, sizeof loss);
+  } else if (what == "flip") {
+    FlipBits(device, target_.live().weights, 0, kLastingBit);
+  } else if (what == "flip-gradient") {
+    FlipBits(device, target_.live().gradient, 3, kExponentBit);
+  } else if (what == "flip-moment") {
+    FlipBits(device, target_.live().second_moment, 0, kLowestBit);
+  } else {
+    return false;
+  }
+  return true;
+}
+
 void DrillMaster::Do() {
   const std::string& what = drill_.what;
   if (what == "slow") {
@@ -122,21 +162,11 @@ void DrillMaster::Do() {
     _exit(0);
   } else if (what == "throw") {
     Fail("a drill: --inject what=throw");
-  } else if (what == "nan") {
-    damage_.gradient();
-  } else if (what == "flip") {
-    damage_.weight();
-  } else if (what == "flip-gradient") {
-    damage_.exponent();
-  } else if (what == "flip-moment") {
-    damage_.moment();
-  } else if (what == "loss") {
-    damage_.loss();
   } else if (what == "sleep") {
     while (true) {
       std::this_thread::sleep_for(std::chrono::hours(1));
     }
-  } else {
+  } else if (!Damaged()) {  // spin
     for (std::atomic<std::uint64_t> turns = 0;;) {
       turns.fetch_add(1, std::memory_order_relaxed);
     }

@@ -8,6 +8,8 @@
 #include <string_view>
 
 #include "checkpoint/save/save_steps.h"
+#include "device/device.h"
+#include "train/zero_shard.h"
 
 namespace trireme {
 
@@ -27,15 +29,13 @@ Drill ParseDrill(const std::string& text);
 // One rank's part in it. Used from the rank's thread, AtSave() also from the one that saves.
 class DrillMaster {
  public:
-  struct Damage {
-    std::function<void()> gradient;  // what=nan
-    std::function<void()> weight;    // what=flip
-    std::function<void()> exponent;  // what=flip-gradient
-    std::function<void()> moment;    // what=flip-moment
-    std::function<void()> loss;      // what=loss
+  // What the drill can damage: asked for when it does. Device and function outlive this.
+  struct Target {
+    Device& device;
+    std::function<LiveTensors()> live;
   };
   // Remembers in `folder` how often the drill has happened.
-  DrillMaster(Drill drill, int rank, std::string folder, Damage damage);
+  DrillMaster(Drill drill, int rank, std::string folder, Target target);
 
   bool active() const { return mine_; }
   void AtPhase(std::int64_t step, std::string_view phase);
@@ -43,12 +43,14 @@ class DrillMaster {
 
  private:
   void Do();
+  // Whether `what` is a damage to the numbers of a step; then it is done.
+  bool Damaged() const;
   bool TakeTurn() const;
 
   Drill drill_;
   bool mine_;
   std::string folder_;
-  Damage damage_;
+  Target target_;
 };
 
 }  // namespace trireme

@@ -114,11 +114,7 @@ class Loop {
         flight_(config, context, options, watcher_),
         trainer_(config, context, sources),
         drill_(options.drill, context.world.rank(), options.run_folder + "/flight",
-               {.gradient = [this] { trainer_.PoisonGradient(); },
-                .weight = [this] { trainer_.DamageWeight(); },
-                .exponent = [this] { trainer_.DamageGradient(); },
-                .moment = [this] { trainer_.DamageMoment(); },
-                .loss = [this] { trainer_.DamageLoss(); }}),
+               {.device = context.device, .live = [this] { return trainer_.Live(); }}),
         losses_("loss", config.train.loss_spike),
         norms_("gradient norm", config.train.norm_spike),
         facts_{.total_steps = trainer_.schedule().TotalSteps({})} {

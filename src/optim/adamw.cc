@@ -21,7 +21,7 @@ AdamW::AdamW(Arena& arena, const AdamWOptions& options, std::vector<OwnedShard> 
     for (State& slot : slots) {
       slot = Allocate(arena, MemoryKind::kOptimizer, options_.host_piece);
       if (options_.host_weights) {
-        slot.weight = arena.Allocate(MemoryKind::kOptimizer, shards_.front().weight.dtype, {options_.host_piece});
+        slot.weight = arena.Allocate({MemoryKind::kOptimizer, shards_.front().weight.dtype, options_.host_piece});
       }
     }
   } else {
@@ -41,16 +41,19 @@ AdamW::AdamW(Arena& arena, const AdamWOptions& options, std::vector<OwnedShard> 
 }
 
 AdamW::State AdamW::Allocate(Arena& arena, MemoryKind kind, std::int64_t count) const {
-  const auto zeros = [&](DType dtype) {
-    const Tensor tensor = arena.Allocate(kind, dtype, {count});
-    ops_.Fill(tensor, 0);
+  const DType working = shards_.empty() ? DType::kFloat32 : shards_.front().weight.dtype;
+  const OptimizerTensors tensors(kind, count, working, options_.moments);
+  const auto zeros = [&](const TensorSpec& spec) {
+    const Tensor tensor = arena.Allocate(spec);
+    if (tensor.given()) {
+      ops_.Fill(tensor, 0);
+    }
     return tensor;
   };
-  const bool halved = !shards_.empty() && shards_.front().weight.dtype != DType::kFloat32;
   State state;
-  state.low = halved ? zeros(DType::kUInt16) : Tensor{};
-  state.first_moment = zeros(options_.moments);
-  state.second_moment = zeros(options_.moments);
+  state.low = zeros(tensors.low);
+  state.first_moment = zeros(tensors.first_moment);
+  state.second_moment = zeros(tensors.second_moment);
   return state;
 }
 

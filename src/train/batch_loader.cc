@@ -7,20 +7,15 @@
 
 namespace trireme {
 
-BatchLoader::BatchLoader(Arena& arena, const LocalSizes& sizes, const Options& options)
-    : device_(arena.device()), sizes_(sizes), options_(options) {
-  const std::int64_t count = options.most_micro_batches * sizes.tokens;
-  const auto take = [&](DType dtype, std::int64_t elements) {
-    return arena.Allocate(MemoryKind::kMessages, dtype, {elements});
-  };
-  tokens_ = take(DType::kInt32, count);
-  targets_ = take(DType::kInt32, count);
-  weights_ = take(DType::kFloat32, count);
-  if (options.document_masks) {
-    document_starts_ = take(DType::kInt32, count);
-  }
-  loss_sums_ = take(DType::kFloat32, options.most_micro_batches * 2);
-}
+BatchLoader::BatchLoader(Arena& arena, const LocalSizes& sizes, const StepTensors& tensors, const Options& options)
+    : device_(arena.device()),
+      sizes_(sizes),
+      options_(options),
+      tokens_(arena.Allocate(tensors.tokens)),
+      targets_(arena.Allocate(tensors.targets)),
+      weights_(arena.Allocate(tensors.loss_weights)),
+      document_starts_(arena.Allocate(tensors.document_starts)),
+      loss_sums_(arena.Allocate(tensors.loss_sums)) {}
 
 std::int64_t BatchLoader::SampleOf(std::int64_t first, int micro_batch, std::int64_t sequence) const {
   return first + (micro_batch * options_.data_size + options_.data_rank) * sizes_.batch + sequence;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cost/local_sizes.h"
+#include "cost/rank_tensors.h"
 #include "data/samples/sample_source.h"
 #include "device/arena.h"
 #include "nn/module.h"
@@ -17,12 +18,11 @@ class BatchLoader {
   struct Options {
     int data_rank = 0;
     int data_size = 1;
-    int most_micro_batches = 1;
     bool document_masks = false;
     std::uint64_t seed = 1;
   };
-  // Takes its device tensors from the arena's message memory. `source` outlives this.
-  BatchLoader(Arena& arena, const LocalSizes& sizes, const Options& options);
+  // Takes its device tensors from the arena's message memory.
+  BatchLoader(Arena& arena, const LocalSizes& sizes, const StepTensors& tensors, const Options& options);
 
   // Micro batch j of this data rank takes samples first + (j * data_size + data_rank) * B …. They stay valid until the
   // next call. loss_scale = 1 / (global batch * T).

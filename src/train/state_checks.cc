@@ -63,45 +63,25 @@ Digest ZeroShard::DigestOfCopies() {
   return hasher.digest();
 }
 
-// Damages a gradient that this rank still reads after the reduction: others may be reduced already.
-Tensor ZeroShard::SeenGradient() {
+LiveTensors ZeroShard::Live() {
   for (const BucketState& bucket : buckets_) {
     device_.StreamWait(bucket.done);
   }
-  return counted_.empty() ? copied_.front() : counted_.front();
-}
-
-void ZeroShard::PoisonGradient() {
-  const float bad = std::nanf("");
-  device_.CopyFromHost(SeenGradient().data, &bad, sizeof bad);
-}
-
-void ZeroShard::Flip(const Tensor& tensor, std::int64_t byte, std::byte bits) {
-  std::byte value{};
-  device_.CopyToHost(&value, tensor.as<std::byte>() + byte, 1);
-  value ^= bits;
-  device_.CopyFromHost(tensor.as<std::byte>() + byte, &value, 1);
-}
-
-// Not the lowest bit: the next update could round it away.
-void ZeroShard::DamageWeight() { Flip(buckets_.front().weights, 0, std::byte{16}); }
-
-// The exponent's highest bit of an fp32 value: below 2 it becomes huge.
-void ZeroShard::DamageGradient() { Flip(SeenGradient(), 3, std::byte{0x40}); }
-
-void ZeroShard::DamageMoment() {
+  LiveTensors live{.weights = buckets_.front().weights,
+                   .gradient = counted_.empty() ? copied_.front() : counted_.front()};
   for (const OwnedState& state : StateViews()) {
     if (state.kind == StateKind::kSecondMoment && state.values.count() > 0) {
-      return Flip(state.values, 0, std::byte{1});
+      live.second_moment = state.values;
+      break;
     }
   }
+  return live;
 }
 
-void Trainer::DamageLoss() {
-  float loss = 0;
-  device_.CopyToHost(&loss, loss_sums_.data, sizeof loss);
-  loss *= 100;
-  device_.CopyFromHost(loss_sums_.data, &loss, sizeof loss);
+LiveTensors Trainer::Live() {
+  LiveTensors live = zero_->Live();
+  live.loss_sums = loss_sums_;
+  return live;
 }
 
 std::int64_t Trainer::CountZeros() {

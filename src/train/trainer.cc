@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "cost/gradient_places.h"
+#include "cost/rank_tensors.h"
 
 namespace trireme {
 namespace {
@@ -54,31 +55,26 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
                                        .host_weights = config_.layout.offload == Offload::kFull},
                          .activations = gradients.over_activations ? slots.front() : nullptr,
                          .gradient_offsets = gradients.offsets});
-  loader_ = std::make_unique<BatchLoader>(arena_, description.sizes,
+  const StepTensors tensors(description);
+  loader_ = std::make_unique<BatchLoader>(arena_, description.sizes, tensors,
                                           BatchLoader::Options{.data_rank = comms_.coordinate().data,
                                                                .data_size = config_.layout.data,
-                                                               .most_micro_batches = description.most_micro_batches,
                                                                .document_masks = config_.data.document_masks,
                                                                .seed = static_cast<std::uint64_t>(config_.train.seed)});
-  const auto message = [&](DType dtype, const Shape& shape) {
-    return arena_.Allocate(MemoryKind::kMessages, dtype, shape);
-  };
   const LocalSizes& sizes = description.sizes;
-  PipelineRunner::Buffers buffers;
-  const Shape boundary{sizes.outside, sizes.hidden};
-  if (!description.HoldsHead() || config_.layout.chunks > 1) {
-    buffers.output = message(sizes.dtype, boundary);
-  }
-  buffers.gradient_a = message(sizes.dtype, boundary);
-  buffers.gradient_b = message(sizes.dtype, boundary);
-  numbers_ = message(DType::kFloat32, {kStepNumbers});
-  squares_ = message(DType::kFloat32, {2 * static_cast<std::int64_t>(description.shards.buckets.size())});
-  const bool alibi = config_.model.position == PositionChoice::kAlibi;
-  const Tensor slopes = message(DType::kFloat32, {alibi ? sizes.heads : 0});
-  if (alibi) {
+  const auto boundary = [&](const TensorSpec& spec) {
+    const Tensor tensor = arena_.Allocate(spec);
+    return tensor.given() ? tensor.Reshaped({sizes.outside, sizes.hidden}) : tensor;
+  };
+  const PipelineRunner::Buffers buffers{.output = boundary(tensors.output),
+                                        .gradient_a = boundary(tensors.gradient_a),
+                                        .gradient_b = boundary(tensors.gradient_b)};
+  numbers_ = arena_.Allocate(tensors.numbers);
+  squares_ = arena_.Allocate(tensors.squares);
+  slopes_ = arena_.Allocate(tensors.slopes);
+  if (slopes_.given()) {
     const std::vector<float> all = AlibiSlopes(config_.model.heads);
-    device_.CopyFromHost(slopes.data, all.data() + comms_.coordinate().tensor * sizes.heads, slopes.bytes());
-    slopes_ = slopes;
+    device_.CopyFromHost(slopes_.data, all.data() + comms_.coordinate().tensor * sizes.heads, slopes_.bytes());
   }
   auto* const scratch = arena_.Allocate(MemoryKind::kScratch, DType::kUInt8, {ScratchBytes(description)}).as<char>();
   const ModuleContext modules{.ops = device_.ops(),

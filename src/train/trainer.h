@@ -86,15 +86,8 @@ class Trainer {
   std::int64_t CountZeros();
   // An Error that names ranks when data ranks that must hold equal weights do not. Collective over the data group.
   void CompareReplicas();
-  // For drills: makes one element of this rank's gradient NaN; call it in the phase "reduce".
-  void PoisonGradient() { zero_->PoisonGradient(); }
-  // For drills: flips a bit of one weight of this rank.
-  void DamageWeight() { zero_->DamageWeight(); }
-  // For drills: flips an exponent's highest bit in this rank's gradient, call it in the phase "reduce"; a bit of an
-  // optimizer's moment; makes this rank's loss a hundred times as large, call it in the phase "norm".
-  void DamageGradient() { zero_->DamageGradient(); }
-  void DamageMoment() { zero_->DamageMoment(); }
-  void DamageLoss();
+  // Memory of this rank as it is now, for observers of a step (set_ledger tells the phases).
+  LiveTensors Live();
 
   const Progress& progress() const { return progress_; }
   // The whole state, for checkpoints: views of live memory, good until the next step or validation; gradients are gone.

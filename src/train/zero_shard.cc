@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "cost/rank_tensors.h"
 
 namespace trireme {
 
@@ -43,41 +44,32 @@ ZeroShard::ZeroShard(Arena& arena, GridComms& comms, const ShardPlan& plan, cons
 }
 
 void ZeroShard::AllocateBuckets(Arena& arena) {
-  const int zero = options_.zero;
-  std::int64_t largest_shard = 0;
+  const StateChoices choices{.zero = options_.zero,
+                             .offload = options_.optimizer.host_weights     ? Offload::kFull
+                                        : options_.optimizer.host_piece > 0 ? Offload::kOptimizer
+                                                                            : Offload::kNone,
+                             .working = options_.dtype,
+                             .moments = options_.optimizer.moments};
   for (std::size_t i = 0; i < plan_.buckets.size(); ++i) {
-    const Bucket& bucket = plan_.buckets[i];
+    const BucketTensors tensors = TensorsOfBucket(plan_.buckets[i], choices);
     BucketState state;
-    state.weights = arena.Allocate(options_.optimizer.host_weights ? MemoryKind::kHost : MemoryKind::kWeights,
-                                   options_.dtype, {ZeroShards(zero).parameters ? bucket.shard : bucket.count});
-    const Shape gradient{ZeroShards(zero).gradients ? bucket.shard : bucket.count};
-    state.gradient = over_activations()
-                         ? Tensor{options_.activations + options_.gradient_offsets[i], DType::kFloat32, gradient}
-                         : arena.Allocate(MemoryKind::kGradients, DType::kFloat32, gradient);
+    state.weights = arena.Allocate(tensors.weights);
+    state.gradient = over_activations() ? Tensor{options_.activations + options_.gradient_offsets[i],
+                                                 tensors.gradient.dtype,
+                                                 {tensors.gradient.count}}
+                                        : arena.Allocate(tensors.gradient);
     ops_.Fill(state.weights, 0);
     ops_.Fill(state.gradient, 0);
     buckets_.push_back(state);
-    largest_shard = std::max(largest_shard, bucket.shard);
   }
-  const std::int64_t largest = plan_.LargestBucket(false);
-  const std::int64_t tied = plan_.LargestBucket(true);
-  if (gathers()) {
-    for (int i = 0; largest > 0 && i < 2; ++i) {
-      free_buffers_.push_back(arena.Allocate(MemoryKind::kWeights, options_.dtype, {largest}));
-    }
-    if (tied > 0) {
-      tied_buffer_ = arena.Allocate(MemoryKind::kWeights, options_.dtype, {tied});
-    }
+  const SharedTensors shared = TensorsOfBuckets(plan_, choices);
+  for (int i = 0; shared.gathered.count > 0 && i < kGatherBuffers; ++i) {
+    free_buffers_.push_back(arena.Allocate(shared.gathered));
   }
-  if (ZeroShards(zero).gradients) {
-    if (largest > 0) {
-      staging_.memory = arena.Allocate(MemoryKind::kGradients, DType::kFloat32, {largest});
-    }
-    if (tied > 0) {
-      tied_staging_.memory = arena.Allocate(MemoryKind::kGradients, DType::kFloat32, {tied});
-    }
-    reduced_ = arena.Allocate(MemoryKind::kGradients, DType::kFloat32, {largest_shard});
-  }
+  tied_buffer_ = arena.Allocate(shared.tied_gathered);
+  staging_.memory = arena.Allocate(shared.staging);
+  tied_staging_.memory = arena.Allocate(shared.tied_staging);
+  reduced_ = arena.Allocate(shared.reduced);
 }
 
 OwnedRange ZeroShard::Owned(const Bucket& bucket) const {

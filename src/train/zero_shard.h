@@ -30,6 +30,14 @@
 
 namespace trireme {
 
+// Views of memory that a step works on, for those who look into it or damage it on purpose (operate/drill.h).
+struct LiveTensors {
+  Tensor weights;        // of this rank's first bucket
+  Tensor gradient;       // a range that this rank itself reads after the reduction; whole from the phase "reduce" on
+  Tensor second_moment;  // of the first parameter that this rank owns a part of
+  Tensor loss_sums;      // of the micro batches of the step; whole from the phase "norm" on
+};
+
 class ZeroShard : public ParameterSource, public GradientSink {
  public:
   struct Options {
@@ -73,11 +81,8 @@ class ZeroShard : public ParameterSource, public GradientSink {
   // Of what every data rank must hold alike: working weights, under stage 0 also masters and moments; of nothing under
   // stage 3, which has no copies.
   Digest DigestOfCopies();
-  // For drills, see Trainer.
-  void PoisonGradient();
-  void DamageWeight();
-  void DamageGradient();
-  void DamageMoment();
+  // Without loss sums.
+  LiveTensors Live();
 
   // Draws every owned master from (seed, parameter name, global index), then publishes.
   void DrawInitialWeights(std::uint64_t seed);
@@ -123,8 +128,6 @@ class ZeroShard : public ParameterSource, public GradientSink {
   // Whether a bucket's gradients are cleared when they are opened, as those must that lie over activations: each
   // module's are opened once a step. A tied table's are opened twice, and no activation comes near them.
   bool ClearedWhenOpened(std::size_t bucket) const { return over_activations() && !plan_.buckets[bucket].tied; }
-  // Gradients that this rank looks at itself before the update, complete: for drills.
-  Tensor SeenGradient();
   // Zeroes `memory`, which holds the gradients of a bucket, but for the matrices of blocks.
   void ClearAllButMatrices(std::size_t bucket, const Tensor& memory);
   // Clears the staging of a bucket once its last reader is done with it.
@@ -136,7 +139,6 @@ class ZeroShard : public ParameterSource, public GradientSink {
   void GatherWeights();
   // What State() gives, without the masters' values.
   std::vector<OwnedState> StateViews() const;
-  void Flip(const Tensor& tensor, std::int64_t byte, std::byte bits);
 
   const ShardPlan& plan_;
   const ParameterTable& table_;

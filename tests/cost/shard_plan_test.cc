@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cost/rank_tensors.h"
 #include "schedule/schedule.h"
 
 namespace trireme {
@@ -118,7 +119,7 @@ TEST(ShardPlan, HigherStagesHoldLess) {
   const ShardPlan plan(table, layout, StagePartition(table.config(), layout), 0);
   std::vector<MemoryUse> use;
   for (layout.zero = 0; layout.zero <= 3; ++layout.zero) {
-    use.push_back(StateMemory(plan, layout, DType::kFloat32, DType::kFloat32));
+    use.push_back(StateMemory(plan, {.zero = layout.zero}));
   }
   EXPECT_EQ(use[1][MemoryKind::kOptimizer] * 4, use[0][MemoryKind::kOptimizer]);
   EXPECT_EQ(use[1][MemoryKind::kGradients], use[0][MemoryKind::kGradients]);

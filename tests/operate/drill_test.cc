@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 
 #include "base/error.h"
@@ -31,10 +32,15 @@ TEST(Drill, HappensAsOftenAsItSaysInTheLifeOfARunAndOnlyThere) {
   const std::string folder =
       (std::filesystem::temp_directory_path() / fmt::format("trireme-drill-{}", getpid())).string();
   std::filesystem::create_directories(folder);
+  const auto device = MakeCpuDevice({});
+  float gradient = 1;
   int damaged = 0;
+  const auto live = [&] {
+    ++damaged;
+    return LiveTensors{.gradient = {&gradient, DType::kFloat32, {1}}};
+  };
   const auto play = [&](int rank) {
-    DrillMaster master(ParseDrill("rank=1,step=3,what=nan,times=2"), rank, folder,
-                       {.gradient = [&] { ++damaged; }, .weight = {}});
+    DrillMaster master(ParseDrill("rank=1,step=3,what=nan,times=2"), rank, folder, {.device = *device, .live = live});
     for (std::int64_t step = 1; step < 6; ++step) {
       master.AtPhase(step, "forward");
       master.AtPhase(step, "reduce");
@@ -46,6 +52,7 @@ TEST(Drill, HappensAsOftenAsItSaysInTheLifeOfARunAndOnlyThere) {
     play(1);
   }
   EXPECT_EQ(damaged, 2);
+  EXPECT_TRUE(std::isnan(gradient));
   std::filesystem::remove_all(folder);
 }
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "cost/rank_tensors.h"
 #include "cost/step_cost.h"
 #include "planner/fixtures.h"
 
@@ -62,7 +63,7 @@ TEST(MemoryEstimate, OurStateIsSixteenBytesAParameterAndTwelveWithMomentsInBFloa
   const std::int64_t rounding = 256 * 5 * static_cast<std::int64_t>(shards.buckets.size());
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     for (const auto& [moments, each] : {std::pair{DType::kFloat32, 16}, {DType::kBFloat16, 12}}) {
-      const std::int64_t bytes = StateMemory(shards, {}, dtype, moments).total();
+      const std::int64_t bytes = StateMemory(shards, {.working = dtype, .moments = moments}).total();
       EXPECT_GE(bytes, each * held);
       EXPECT_LE(bytes, each * held + rounding);
     }

@@ -1,0 +1,256 @@
+// The rules of backward: which steps each operation of a block becomes, from the last to the first, and which of them
+// belong to the weight part.
+#include "cost/block_lowering.h"
+
+namespace trireme {
+
+void Lowering::Backward(const Pass& pass) {
+  kept_ = pass;
+  remade_.assign(block_.values.size(), kNoId);
+  gradient_.assign(block_.values.size(), kNoId);
+  for (int i = 0; i < Count(); ++i) {
+    program_.norms += Operation(i).op == BlockOp::kNorm ? 1 : 0;
+  }
+  norm_gradients_ = NewBuffer(kStatisticsFloat, {2 * program_.norms, sizes_.hidden});
+  Emit(ClearStep{norm_gradients_});
+  Gradient(block_.operations.back().output) = kGradOutput;
+  for (int i = Count() - 1; i >= 0; --i) {
+    const BlockOperation& operation = Operation(i);
+    const BufferId gradient = Gradient(operation.output);
+    switch (operation.op) {
+      case BlockOp::kNorm:
+        BackwardNorm(i);
+        if (!in_parts_) {
+          FlushWeights();
+        }
+        break;
+      case BlockOp::kEnter:
+        Gradient(operation.input) = sizes_.sequence_parallel ? ForValue(operation.input) : gradient;
+        if (sizes_.tensor > 1) {
+          Emit(LeaveStep{.from = gradient, .to = Gradient(operation.input)});
+        }
+        break;
+      case BlockOp::kLinear:
+        BackwardLinear(i);
+        break;
+      case BlockOp::kRotary:
+        Gradient(operation.input) = gradient;
+        Emit(RotaryStep{.qkv = gradient, .inverse = true});
+        break;
+      case BlockOp::kAttention:
+        BackwardAttention(operation);
+        break;
+      case BlockOp::kActivation:
+        if (Gradient(operation.input) == kNoId) {  // otherwise the product's epilogue has made it
+          Gradient(operation.input) = ForValue(operation.input);
+          Emit(ActivationBackwardStep{
+              .grad_out = gradient, .from = Remade(operation.input), .grad_from = Gradient(operation.input)});
+        }
+        break;
+      case BlockOp::kLeave:
+        // The gradient lies in this rank's rows of a tensor of all tokens already: see BackwardAdd.
+        Gradient(operation.input) = gradient;
+        if (sizes_.sequence_parallel) {
+          Emit(EnterStep{.from = gradient, .to = gradient, .in_place = true});
+        }
+        break;
+      case BlockOp::kAdd:
+        BackwardAdd(operation);
+        break;
+    }
+  }
+  if (in_parts_) {
+    out_ = &program_.backward_weight;
+    remade_.assign(block_.values.size(), kNoId);
+    FlushWeights();
+  }
+  weight_part_ = true;
+  AddNormGradients();
+}
+
+void Lowering::BackwardAdd(const BlockOperation& add) {
+  const BufferId gradient = Gradient(add.output);
+  Gradient(add.residual) = gradient;
+  Gradient(add.input) = gradient;
+  // The gradient at hand enters the branch, unless dropout, a gather or a later weight part asks for one of its own.
+  if (sizes_.dropout || sizes_.sequence_parallel || in_parts_) {
+    const bool gathered = sizes_.sequence_parallel && Maker(add.input, BlockOp::kLeave) != kNoId;
+    Gradient(add.input) = NewBuffer(sizes_.dtype, {gathered ? sizes_.tokens : sizes_.outside, sizes_.hidden});
+    Emit(DropoutStep{.from = gradient, .to = Gradient(add.input), .site = add.site, .own_rows = gathered});
+  }
+  if (add.bias != kNoId) {
+    waiting_.push_back(
+        {.operation = static_cast<int>(&add - block_.operations.data()), .gradient = Gradient(add.input)});
+  }
+}
+
+void Lowering::BackwardLinear(int i) {
+  const BlockOperation& linear = Operation(i);
+  WeightWork work{.operation = i, .gradient = Gradient(linear.output)};
+  ProductStep product{.kind = ProductKind::kInputGradient,
+                      .a = work.gradient,
+                      .weight = linear.weight,
+                      .rows = Rows(linear.input),
+                      .columns = Columns(linear.input),
+                      .depth = Columns(linear.output)};
+  if (sizes_.float8) {
+    product.b = QuantizedWeight(linear.weight, {product.depth, product.columns}, true, product.scale_b);
+    product.a = Quantized(product.a, kGradientFloat8, in_parts_, work.copy);
+    product.scale_a = work.copy.scale;
+  }
+  const int activation = Maker(linear.input, BlockOp::kActivation);
+  if (!sizes_.gated && activation != kNoId) {
+    const int before = Operation(activation).input;
+    product.epilogue = ProductEpilogue::kGeluGradient;
+    product.auxiliary = Remade(before);
+    product.c = Gradient(before) = ForValue(before);
+  } else {
+    product.c = Gradient(linear.input) = ForValue(linear.input);
+  }
+  Emit(product);
+  waiting_.push_back(work);
+}
+
+void Lowering::BackwardAttention(const BlockOperation& attention) {
+  const auto i = static_cast<std::size_t>(&attention - block_.operations.data());
+  const BufferId out = Remade(attention.output);
+  Gradient(attention.input) = ForValue(attention.input);
+  Emit(AttentionBackwardStep{.qkv = Remade(attention.input),
+                             .out = out,
+                             .statistics = kept_.statistics[i],
+                             .grad_out = Gradient(attention.output),
+                             .grad_qkv = Gradient(attention.input)});
+}
+
+void Lowering::BackwardNorm(int i) {
+  const BlockOperation& norm = Operation(i);
+  NormBackwardStep step{.grad_normed = Gradient(norm.output),
+                        .x = Remade(norm.input),
+                        .statistics = kept_.statistics[static_cast<std::size_t>(i)],
+                        .grad_residual = Gradient(norm.input),
+                        .gradients = norm_gradients_,
+                        .gain = norm.weight,
+                        .bias = norm.bias};
+  for (int earlier = 0; earlier < i; ++earlier) {
+    step.norm += Operation(earlier).op == BlockOp::kNorm ? 1 : 0;
+  }
+  // The first reader of the block's input is the last one that backward comes to.
+  bool last_reader = norm.input == 0;
+  for (int earlier = 0; earlier < i; ++earlier) {
+    last_reader = last_reader && Operation(earlier).input != 0 && Operation(earlier).residual != 0;
+  }
+  step.grad_x = last_reader ? kGradInput : ForValue(norm.input);
+  Gradient(norm.input) = step.grad_x;
+  if (sizes_.recompute_norms && !in_parts_) {
+    // The weight part reads the norm's output at once: backward makes it again in the same pass.
+    step.normed = remade_[static_cast<std::size_t>(norm.output)] = step.grad_normed;
+  }
+  Emit(step);
+}
+
+BufferId Lowering::Remade(int value) {
+  BufferId& remade = remade_[static_cast<std::size_t>(value)];
+  const BufferId kept = kept_.value[static_cast<std::size_t>(value)];
+  if (remade != kNoId) {
+    return remade;
+  }
+  const int maker = block_.MakerOf(value);
+  if (maker == kNoId) {
+    return kept;
+  }
+  const BlockOperation& operation = Operation(maker);
+  if (operation.op == BlockOp::kEnter) {
+    const BufferId from = Remade(operation.input);
+    remade = sizes_.sequence_parallel ? ForValue(value) : from;
+    if (sizes_.sequence_parallel) {
+      Emit(EnterStep{.from = from, .to = remade});
+    }
+  } else if (operation.op == BlockOp::kNorm && sizes_.recompute_norms) {
+    remade = ForValue(value);
+    Emit(NormStep{.x = Remade(operation.input),
+                  .normed = remade,
+                  .statistics = kept_.statistics[static_cast<std::size_t>(maker)],
+                  .gain = operation.weight,
+                  .bias = operation.bias});
+  } else if (operation.op == BlockOp::kActivation && sizes_.recompute_activation) {
+    const BufferId from = Remade(operation.input);
+    remade = sizes_.gated ? ForValue(value) : from;  // over its input, which backward has read by now
+    Emit(ActivationStep{.from = from, .to = remade});
+  } else if (operation.op == BlockOp::kAttention && sizes_.recompute_attention) {
+    remade = ForValue(value);
+    BufferId& statistics = kept_.statistics[static_cast<std::size_t>(maker)];
+    statistics = NewBuffer(kStatisticsFloat, {sizes_.batch, sizes_.heads, sizes_.sequence});
+    recomputed_ = true;
+    Emit(AttentionStep{.qkv = Remade(operation.input), .out = remade, .statistics = statistics});
+    recomputed_ = false;
+  } else {
+    return kept;
+  }
+  return remade;
+}
+
+Float8Copy Lowering::Transposed(const Float8Copy& copy, BufferId values, DType dtype) {
+  if (copy.columns != kNoId) {
+    return copy;
+  }
+  const Shape shape = program_.buffers[static_cast<std::size_t>(values)].shape;
+  const Float8Copy late{.columns = NewBuffer(dtype, {shape[1], shape[0]}), .scale = NewBuffer(kStatisticsFloat, {1})};
+  Emit(QuantizeStep{.from = values, .columns = late.columns, .scale = late.scale});
+  return late;
+}
+
+void Lowering::FlushWeights() {
+  weight_part_ = true;
+  for (const WeightWork& work : waiting_) {
+    const BlockOperation& operation = Operation(work.operation);
+    if (operation.op == BlockOp::kLinear) {
+      LinearWeights(work);
+    }
+    if (operation.bias != kNoId) {
+      const bool own = operation.op == BlockOp::kAdd && sizes_.sequence_parallel;
+      Emit(BiasGradientStep{.rows = work.gradient, .bias = operation.bias, .own_rows = own});
+    }
+  }
+  waiting_.clear();
+  weight_part_ = false;
+}
+
+void Lowering::LinearWeights(const WeightWork& work) {
+  const BlockOperation& linear = Operation(work.operation);
+  ProductStep product{.kind = ProductKind::kWeightGradient,
+                      .weight = linear.weight,
+                      .rows = Columns(linear.output),
+                      .columns = Columns(linear.input),
+                      .depth = Rows(linear.output)};
+  if (sizes_.float8) {
+    const Float8Copy gradient = Transposed(work.copy, work.gradient, kGradientFloat8);
+    Float8Copy input = kept_.copy[static_cast<std::size_t>(work.operation)];
+    if (input.columns == kNoId) {
+      input = Transposed(input, Remade(linear.input), kForwardFloat8);
+    }
+    product.a = gradient.columns;
+    product.b = input.columns;
+    product.scale_a = gradient.scale;
+    product.scale_b = input.scale;
+  } else {
+    product.a = work.gradient;
+    product.b = Remade(linear.input);
+  }
+  Emit(product);
+}
+
+void Lowering::AddNormGradients() {
+  int norm = 0;
+  for (const BlockOperation& operation : block_.operations) {
+    if (operation.op != BlockOp::kNorm) {
+      continue;
+    }
+    Emit(AddGradientStep{.from = norm_gradients_, .row = 2 * norm, .parameter = operation.weight});
+    if (operation.bias != kNoId) {
+      Emit(AddGradientStep{.from = norm_gradients_, .row = 2 * norm + 1, .parameter = operation.bias});
+    }
+    ++norm;
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,132 @@
+// The rules of forward: which steps each operation of a block becomes.
+#include "cost/block_lowering.h"
+
+namespace trireme {
+
+Lowering::Pass Lowering::Forward(std::vector<BlockStep>& steps, int end, bool recomputed) {
+  out_ = &steps;
+  recomputed_ = recomputed;
+  Pass pass{std::vector<BufferId>(block_.values.size(), kNoId), std::vector<BufferId>(block_.operations.size(), kNoId),
+            std::vector<Float8Copy>(block_.operations.size())};
+  pass.value[0] = kBlockInput;
+  for (int i = 0; i < end; ++i) {
+    const BlockOperation& operation = Operation(i);
+    BufferId& to = pass.value[static_cast<std::size_t>(operation.output)];
+    BufferId& statistics = pass.statistics[static_cast<std::size_t>(i)];
+    const BufferId from = pass.value[static_cast<std::size_t>(operation.input)];
+    if (to != kNoId) {
+      continue;  // fused with the operation before
+    }
+    switch (operation.op) {
+      case BlockOp::kNorm:
+        to = ForValue(operation.output);
+        statistics = NormStatistics(operation.input);
+        Emit(NormStep{
+            .x = from, .normed = to, .statistics = statistics, .gain = operation.weight, .bias = operation.bias});
+        break;
+      case BlockOp::kEnter:
+        to = sizes_.sequence_parallel ? ForValue(operation.output) : from;
+        if (sizes_.sequence_parallel) {
+          Emit(EnterStep{.from = from, .to = to});
+        }
+        break;
+      case BlockOp::kLinear:
+        ForwardLinear(pass, i);
+        break;
+      case BlockOp::kRotary:
+        to = from;
+        Emit(RotaryStep{.qkv = from});
+        break;
+      case BlockOp::kAttention:
+        to = ForValue(operation.output);
+        statistics = NewBuffer(kStatisticsFloat, {sizes_.batch, sizes_.heads, sizes_.sequence});
+        Emit(AttentionStep{.qkv = from, .out = to, .statistics = statistics});
+        break;
+      case BlockOp::kActivation:
+        to = ForValue(operation.output);
+        Emit(ActivationStep{.from = from, .to = to});
+        break;
+      case BlockOp::kLeave:
+        to = sizes_.sequence_parallel ? ForValue(operation.output) : from;
+        if (sizes_.tensor > 1) {
+          Emit(LeaveStep{.from = from, .to = to});
+        }
+        break;
+      case BlockOp::kAdd:
+        ForwardAdd(pass, i, end);
+        break;
+    }
+  }
+  recomputed_ = false;
+  return pass;
+}
+
+void Lowering::ForwardLinear(Pass& pass, int i) {
+  const BlockOperation& linear = Operation(i);
+  const auto value = [&](int number) -> BufferId& { return pass.value[static_cast<std::size_t>(number)]; };
+  ProductStep product{.a = value(linear.input),
+                      .weight = linear.weight,
+                      .bias = linear.bias,
+                      .rows = Rows(linear.output),
+                      .columns = Columns(linear.output),
+                      .depth = Columns(linear.input)};
+  if (sizes_.float8) {
+    product.b = QuantizedWeight(linear.weight, {product.columns, product.depth}, false, product.scale_b);
+    Float8Copy& copy = pass.copy[static_cast<std::size_t>(i)];
+    // A late transpose is made of values that backward has anyway, or gathers or makes again.
+    const bool late = remake_late_ || (sizes_.sequence_parallel && Maker(linear.input, BlockOp::kEnter) != kNoId);
+    product.a = Quantized(product.a, kForwardFloat8, late, copy);
+    product.scale_a = copy.scale;
+  }
+  const BufferId out = value(linear.output) = ForValue(linear.output);
+  product.c = out;
+  if (!sizes_.gated && Follows(i + 1, BlockOp::kActivation, linear.output)) {
+    const int active = Operation(i + 1).output;
+    product.c = value(active) = ForValue(active);
+    product.epilogue = ProductEpilogue::kGelu;
+    product.auxiliary = out;
+  }
+  Emit(product);
+}
+
+void Lowering::ForwardAdd(Pass& pass, int i, int end) {
+  const BlockOperation& add = Operation(i);
+  const auto value = [&](int number) -> BufferId& { return pass.value[static_cast<std::size_t>(number)]; };
+  const bool last = i + 1 == Count();
+  value(add.output) = last ? kBlockOutput : ForValue(add.output);
+  NormStep step{.x = value(add.residual),
+                .branch = value(add.input),
+                .sum = value(add.output),
+                .branch_bias = add.bias,
+                .site = add.site};
+  if (i + 1 < end && Follows(i + 1, BlockOp::kNorm, add.output)) {
+    const BlockOperation& norm = Operation(i + 1);
+    step.normed = value(norm.output) = ForValue(norm.output);
+    step.statistics = pass.statistics[static_cast<std::size_t>(i) + 1] = NormStatistics(norm.input);
+    step.gain = norm.weight;
+    step.bias = norm.bias;
+  }
+  Emit(step);
+}
+
+BufferId Lowering::Quantized(BufferId from, DType dtype, bool late, Float8Copy& copy) {
+  const Shape shape = program_.buffers[static_cast<std::size_t>(from)].shape;
+  const BufferId rows = NewBuffer(dtype, shape);
+  copy = {.columns = late ? kNoId : NewBuffer(dtype, {shape[1], shape[0]}), .scale = NewBuffer(kStatisticsFloat, {1})};
+  Emit(QuantizeStep{.from = from, .rows = rows, .columns = copy.columns, .scale = copy.scale});
+  return rows;
+}
+
+BufferId Lowering::QuantizedWeight(int weight, const Shape& shape, bool transposed, BufferId& scale) {
+  const BufferId copy = NewBuffer(kForwardFloat8, transposed ? Shape{shape[1], shape[0]} : shape);
+  scale = NewBuffer(kStatisticsFloat, {1});
+  Emit(QuantizeStep{
+      .weight = weight, .rows = transposed ? kNoId : copy, .columns = transposed ? copy : kNoId, .scale = scale});
+  return copy;
+}
+
+BlockProgram LowerBlock(const BlockDescription& block, const LocalSizes& sizes, BlockPurpose purpose) {
+  return Lowering(block, sizes, purpose).Lower();
+}
+
+}  // namespace trireme

@@ -1,0 +1,152 @@
+// The state of lowering a block: LowerBlock's parts share it (block_forward.cc, block_backward.cc). Forward goes
+// through the operations in order, backward from the last to the first. Two fusions are made on the way: a sum with the
+// norm that reads it, and a product with the GELU that reads it.
+#pragma once
+
+#include <vector>
+
+#include "cost/block_program.h"
+
+namespace trireme {
+
+inline constexpr DType kStatisticsFloat = DType::kFloat32;
+inline constexpr DType kForwardFloat8 = DType::kFloat8E4M3;
+inline constexpr DType kGradientFloat8 = DType::kFloat8E5M2;
+
+// The fp8 copy of an operand. `columns` is none where the weight part makes the transpose itself ("late").
+struct Float8Copy {
+  BufferId columns = kNoId;
+  BufferId scale = kNoId;
+};
+
+class Lowering {
+ public:
+  Lowering(const BlockDescription& block, const LocalSizes& sizes, BlockPurpose purpose)
+      : block_(block),
+        sizes_(sizes),
+        purpose_(purpose),
+        in_parts_(sizes.split_backward && !sizes.recompute_block),
+        remake_late_(sizes.recompute_norms) {}
+
+  BlockProgram Lower() {
+    program_.in_parts = in_parts_;
+    const Shape border{sizes_.outside, sizes_.hidden};
+    for (int i = 0; i < 4; ++i) {
+      NewBuffer(sizes_.dtype, border);
+    }
+    Pass pass = Forward(program_.forward, Count(), false);
+    if (purpose_ == BlockPurpose::kInference) {
+      return std::move(program_);
+    }
+    out_ = &program_.backward;
+    if (sizes_.recompute_block) {
+      // All but the last product, whose output backward does not read.
+      pass = Forward(program_.backward, LastLinear(), true);
+    }
+    Backward(pass);
+    return std::move(program_);
+  }
+
+ private:
+  // What a run through forward made, by number of a value or an operation.
+  struct Pass {
+    std::vector<BufferId> value;
+    std::vector<BufferId> statistics;  // of norms and attention
+    std::vector<Float8Copy> copy;      // of the inputs of linear layers
+  };
+  // Work of the weight part that waits for the end of its branch.
+  struct WeightWork {
+    int operation = kNoId;
+    BufferId gradient = kNoId;  // of the operation's output
+    Float8Copy copy;            // of that gradient
+  };
+
+  int Count() const { return static_cast<int>(block_.operations.size()); }
+  const BlockOperation& Operation(int i) const { return block_.operations[static_cast<std::size_t>(i)]; }
+  int LastLinear() const {
+    int last = Count();
+    while (Operation(--last).op != BlockOp::kLinear) {
+    }
+    return last;
+  }
+  // The operation that makes `value`, if it is of this kind; kNoId otherwise.
+  int Maker(int value, BlockOp op) const {
+    const int maker = block_.MakerOf(value);
+    return maker != kNoId && Operation(maker).op == op ? maker : kNoId;
+  }
+  // Whether operation i is `op` and reads `value`: what a fusion looks for.
+  bool Follows(int i, BlockOp op, int value) const {
+    return i < Count() && Operation(i).op == op && Operation(i).input == value;
+  }
+
+  std::int64_t Columns(int value) const {
+    switch (block_.values[static_cast<std::size_t>(value)].width) {
+      case BlockWidth::kHidden:
+        return sizes_.hidden;
+      case BlockWidth::kQkv:
+        return sizes_.qkv;
+      case BlockWidth::kHeads:
+        return sizes_.attention;
+      case BlockWidth::kFeedForwardIn:
+        return sizes_.ffn_in;
+      case BlockWidth::kFeedForward:
+        return sizes_.ffn;
+    }
+    return 0;
+  }
+  std::int64_t Rows(int value) const {
+    return block_.values[static_cast<std::size_t>(value)].inside ? sizes_.tokens : sizes_.outside;
+  }
+  BufferId NewBuffer(DType dtype, const Shape& shape) {
+    program_.buffers.push_back({.dtype = dtype, .shape = shape});
+    return static_cast<BufferId>(program_.buffers.size()) - 1;
+  }
+  // A buffer for a value or its gradient.
+  BufferId ForValue(int value) { return NewBuffer(sizes_.dtype, {Rows(value), Columns(value)}); }
+  BufferId NormStatistics(int value) { return NewBuffer(kStatisticsFloat, {2, Rows(value)}); }
+
+  void Emit(const BlockWork& work) { out_->push_back({work, recomputed_, weight_part_}); }
+
+  // Forward, up to operation `end`.
+  Pass Forward(std::vector<BlockStep>& steps, int end, bool recomputed);
+  void ForwardLinear(Pass& pass, int i);
+  void ForwardAdd(Pass& pass, int i, int end);
+
+  // Backward.
+  void Backward(const Pass& pass);
+  void BackwardAdd(const BlockOperation& add);
+  void BackwardLinear(int i);
+  void BackwardAttention(const BlockOperation& attention);
+  void BackwardNorm(int i);
+  // Emits the weight work that waits.
+  void FlushWeights();
+  void LinearWeights(const WeightWork& work);
+  void AddNormGradients();
+  // The buffer of a value that backward reads: as forward left it, or made again.
+  BufferId Remade(int value);
+  // The fp8 transpose of an operand of a weight's gradient, made now where it is late.
+  Float8Copy Transposed(const Float8Copy& copy, BufferId values, DType dtype);
+  // Copies of an operand before its product: rows for that product, columns for the weight's gradient.
+  BufferId Quantized(BufferId from, DType dtype, bool late, Float8Copy& copy);
+  BufferId QuantizedWeight(int weight, const Shape& shape, bool transposed, BufferId& scale);
+
+  BufferId& Gradient(int value) { return gradient_[static_cast<std::size_t>(value)]; }
+
+  const BlockDescription& block_;
+  const LocalSizes& sizes_;
+  BlockPurpose purpose_;
+  bool in_parts_;
+  bool remake_late_;
+  BlockProgram program_;
+  std::vector<BlockStep>* out_ = nullptr;
+  bool recomputed_ = false;
+  bool weight_part_ = false;
+  // Of backward:
+  Pass kept_;
+  std::vector<BufferId> remade_;    // by value; kNoId: not made again so far
+  std::vector<BufferId> gradient_;  // by value
+  std::vector<WeightWork> waiting_;
+  BufferId norm_gradients_ = kNoId;
+};
+
+}  // namespace trireme

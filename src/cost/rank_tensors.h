@@ -1,0 +1,67 @@
+// The table of what a rank allocates once, besides activations and scratch (whose places are planned in memory_plan.h):
+// MemoryOfStage adds up its rows, the trainer allocates the tensors that they name. There is no second list.
+#pragma once
+
+#include <array>
+
+#include "base/tensor_spec.h"
+#include "cost/shard_plan.h"
+#include "cost/step_cost.h"
+#include "topology/layout.h"
+
+namespace trireme {
+
+// What the memory of parameters and of their optimizer depends on.
+struct StateChoices {
+  int zero = 0;
+  Offload offload = Offload::kNone;
+  DType working = DType::kFloat32;  // type of weights
+  DType moments = DType::kFloat32;
+};
+
+// Of one bucket.
+struct BucketTensors {
+  TensorSpec weights;   // whole; the owned shard where ZeRO shards parameters
+  TensorSpec gradient;  // whole; the owned shard where ZeRO shards gradients
+  OptimizerTensors optimizer;
+};
+BucketTensors TensorsOfBucket(const Bucket& bucket, const StateChoices& choices);
+
+// Buffers that all buckets share.
+struct SharedTensors {
+  TensorSpec gathered;  // kGatherBuffers of them: the module at work and the next one, where modules are gathered
+  TensorSpec tied_gathered;
+  TensorSpec staging;  // gradients of a module, where ZeRO shards gradients
+  TensorSpec tied_staging;
+  TensorSpec reduced;
+  // kHostPieces of each: where the optimizer's state lies in host memory, the part of it that is on the device.
+  OptimizerTensors piece;
+  TensorSpec piece_weight;
+};
+inline constexpr int kGatherBuffers = 2;
+inline constexpr int kHostPieces = 2;
+SharedTensors TensorsOfBuckets(const ShardPlan& plan, const StateChoices& choices);
+
+// Weights, gradients and optimizer bytes of a rank: the sum of the two tables above. The fields of other kinds are 0.
+MemoryUse StateMemory(const ShardPlan& plan, const StateChoices& choices);
+
+// What a step reads, hands over to other stages and tells other ranks: MemoryKind::kMessages.
+struct StepTensors {
+  explicit StepTensors(const StageDescription& stage);
+
+  TensorSpec output;  // [n, C], as are the two gradients: what crosses the borders of stages
+  TensorSpec gradient_a;
+  TensorSpec gradient_b;
+  TensorSpec tokens;  // of all micro batches of a step, as are the next four
+  TensorSpec targets;
+  TensorSpec loss_weights;
+  TensorSpec document_starts;
+  TensorSpec loss_sums;
+  TensorSpec numbers;  // that all ranks add up
+  TensorSpec squares;  // of the gradients, by range
+  TensorSpec slopes;   // of ALiBi
+
+  std::int64_t bytes() const;
+};
+
+}  // namespace trireme
