@@ -1,6 +1,8 @@
 #include "comm/communicator.h"
 
 #include "base/error.h"
+#include "base/random.h"
+#include "comm/call_check.h"
 
 namespace trireme {
 namespace {
@@ -33,19 +35,49 @@ void CopyAlone(Device& device, const Tensor& in, const Tensor& out) {
 
 }  // namespace
 
-void Communicator::Record(const CollectiveCall& call, std::int64_t payload_bytes, const std::function<void()>& action) {
+std::int64_t Communicator::Begin(const CollectiveCall& call) {
   const std::int64_t sequence = sequence_++;
+  if (call.kind != CollectiveKind::kSend && call.kind != CollectiveKind::kReceive) {
+    digest_ = CombineKeys(digest_, Fingerprint(call));
+  }
+  if (observer_ != nullptr) {
+    observer_->Started(name_, sequence, call);
+  }
+  return sequence;
+}
+
+void Communicator::Record(const CollectiveCall& call, std::int64_t payload_bytes, const std::function<void()>& action) {
+  if (recorder_ != nullptr) {
+    recorder_->push_back({call, payload_bytes});
+    return action();
+  }
   // An observer may change while a call runs; both halves of a call go to the one that saw it start.
   CollectiveObserver* const observer = observer_;
-  if (observer != nullptr) {
-    observer->Started(name_, sequence, call);
-  }
+  const std::int64_t sequence = Begin(call);
+  left_to_device_ = false;
   action();
   if (size() > 1) {
     traffic_.Add(call.kind, payload_bytes);
   }
-  if (observer != nullptr) {
+  if (observer != nullptr && !left_to_device_) {
     observer->Ended(name_, sequence);
+  }
+}
+
+void Communicator::LeaveToDevice(const CollectiveCall& call, int stream, const Event& begin, const Event& end) {
+  left_to_device_ = true;
+  const std::int64_t sequence = sequence_ - 1;
+  if (observer_ != nullptr) {
+    observer_->Enqueued(name_, sequence, stream);
+  }
+  Follow({call, sequence, stream, begin, end, observer_, observer_ == nullptr ? 0 : observer_->last_ticket()});
+}
+
+void Communicator::Replay(std::span<const RecordedCall> calls, const Event& begin, const Event& end, int stream) {
+  for (const RecordedCall& each : calls) {
+    Begin(each.call);
+    traffic_.Add(each.call.kind, each.payload_bytes);
+    LeaveToDevice(each.call, stream, begin, end);
   }
 }
 

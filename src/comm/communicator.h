@@ -1,18 +1,21 @@
 // A group of ranks and what they do together. Three implementations: threads of one process, MPI, NCCL; all behave
 // the same and are tested by the same tests. One rank is the ordinary case of size 1: its collectives return at once.
 //
-// Every member calls the same collectives in the same order. Before data moves, the members' calls are compared
-// (kind, type, count); when they differ every member gets an Error that names two ranks and their calls. When any rank
-// of the world has failed or aborted, calls in progress and later ones throw an Error with that rank's message.
-// A Communicator is used by one thread. Tensors live in memory of the device given at creation; calls return when the
-// result may be used by that device.
+// Every member calls the same collectives in the same order. The members' calls are compared (kind, type, count); when
+// they differ every member gets an Error that names two ranks and their calls. Threads and MPI compare before data
+// moves, NCCL in Verify() at the latest: call it before a result is used for good. When any rank of the world has
+// failed or aborted, calls in progress and later ones throw an Error with that rank's message. A Communicator is used
+// by one thread. Tensors live in memory of the device given at creation; calls return when the result may be used by
+// that device.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/accounting.h"
 #include "device/device.h"
@@ -35,12 +38,24 @@ struct CollectiveCall {
 // "all_reduce of 128 fp32 (sum)"
 std::string Describe(const CollectiveCall& call);
 
-// Told of every collective before it starts and after it ended; called on the rank's thread, must be quick.
+// A collective that was recorded in a graph (Device::Repeat) instead of being started.
+struct RecordedCall {
+  CollectiveCall call;
+  std::int64_t payload_bytes = 0;
+};
+
+// Told of every collective before it starts and after it ended; called on the rank's thread, must be quick. A call that
+// a device does later is not Ended but Enqueued; then any thread tells when the device has started and ended it.
 class CollectiveObserver {
  public:
   virtual ~CollectiveObserver() = default;
   virtual void Started(const std::string& group, std::int64_t sequence, const CollectiveCall& call) = 0;
   virtual void Ended(const std::string& group, std::int64_t sequence) = 0;
+  // Names the call that Started was told of last, for DeviceStarted and DeviceEnded.
+  virtual std::uint64_t last_ticket() const { return 0; }
+  virtual void Enqueued(const std::string& group, std::int64_t sequence, int /*stream*/) { Ended(group, sequence); }
+  virtual void DeviceStarted(std::uint64_t /*ticket*/) {}
+  virtual void DeviceEnded(std::uint64_t /*ticket*/) {}
 };
 
 class Communicator {
@@ -76,15 +91,36 @@ class Communicator {
 
   // Where on the device its collectives are best done when others need not wait for them: beside the rest, but for a
   // group of one, which never waits.
-  int stream() const { return size() == 1 ? kComputeStream : kCollectiveStream; }
+  virtual int stream() const { return size() == 1 ? kComputeStream : kCollectiveStream; }
+
+  // Makes sure that all members made the same calls so far, where calls are not compared one by one, and throws when
+  // the world was aborted: the device's results since are none. Collective.
+  virtual void Verify() {}
+  // Throws when the world was aborted: the only thing that a collective of one member still has to find out.
+  virtual void CheckAborted() const {}
+  // Whether calls may be made while the device records its work (Device::Repeat).
+  virtual bool recordable() const { return size() == 1; }
+  // While `into` is given, calls are appended to it and not counted: they are being recorded. nullptr ends that.
+  void set_recorder(std::vector<RecordedCall>* into) { recorder_ = into; }
+  // Counts calls that a recording has just started: traffic, ledger, comparison. `begin` and `end` are events of the
+  // device around the recording, on its `stream`.
+  void Replay(std::span<const RecordedCall> calls, const Event& begin, const Event& end, int stream);
+  // Bytes of device memory that this communicator takes for itself, as far as it knows.
+  virtual std::int64_t device_bytes() const { return 0; }
 
   // Makes every rank of the world end with `message`; later calls on any communicator of the world throw. Any thread.
   virtual void Abort(const std::string& message) = 0;
+  // Ends what this rank's device waits for, so that its memory can be freed; the ranks that take part hang until Abort.
+  // For a rank that fails, before its destructors run. Any thread.
+  virtual void AbortDevice() {}
+  // The job was asked to end: from now on a collective that makes no progress for some seconds aborts the world.
+  // Any thread.
+  virtual void Hurry() {}
 
   // What this communicator has moved so far (its own calls, not its children's). Groups of one count nothing.
   const Traffic& traffic() const { return traffic_; }
   // nullptr: no ledger. Must outlive the communicator or be replaced.
-  void set_observer(CollectiveObserver* observer) { observer_ = observer; }
+  virtual void set_observer(CollectiveObserver* observer) { observer_ = observer; }
 
  protected:
   explicit Communicator(std::string name) : name_(std::move(name)) {}
@@ -94,8 +130,6 @@ class Communicator {
   // Whether collectives have nothing to do but to look whether the world was aborted.
   virtual bool alone() const { return size() == 1; }
   virtual void DoConnectNeighbours() {}
-  // Throws when the world was aborted: the only thing that a collective of one member still has to find out.
-  virtual void CheckAborted() const {}
   // Compares `call` among the members of `group` and moves nothing; for communicators that stand on another one.
   static void Compare(Communicator& group, const CollectiveCall& call) { group.DoBarrier(call); }
 
@@ -110,13 +144,39 @@ class Communicator {
   virtual void DoReceive(const Tensor& message, int from, const CollectiveCall& call) = 0;
   virtual void DoBarrier(const CollectiveCall& call) = 0;
 
+  // For communicators whose calls a device does later. Called within Do*: the device does the call on `stream`, between
+  // the two events. Follow is told of it, and of what a recording started.
+  struct DeviceCall {
+    CollectiveCall call;
+    std::int64_t sequence = 0;
+    int stream = 0;
+    Event begin;
+    Event end;
+    CollectiveObserver* observer = nullptr;
+    std::uint64_t ticket = 0;
+  };
+  virtual void Follow(const DeviceCall& /*call*/) {}
+  void LeaveToDevice(const CollectiveCall& call, int stream, const Event& begin, const Event& end);
+  bool recording() const { return recorder_ != nullptr; }
+
+  // Of all calls but messages, in order.
+  std::uint64_t digest() const { return digest_; }
+  std::int64_t sequence() const { return sequence_; }
+  CollectiveObserver* observer() const { return observer_; }
+
  private:
   void Record(const CollectiveCall& call, std::int64_t payload_bytes, const std::function<void()>& action);
 
   std::string name_;
   Traffic traffic_;
+  // Counts a call and tells the observer; returns its number.
+  std::int64_t Begin(const CollectiveCall& call);
+
   CollectiveObserver* observer_ = nullptr;
+  std::vector<RecordedCall>* recorder_ = nullptr;
   std::int64_t sequence_ = 0;
+  std::uint64_t digest_ = 0;
+  bool left_to_device_ = false;
 };
 
 }  // namespace trireme

@@ -18,4 +18,15 @@ GridComms::GridComms(Communicator& world, const ParallelLayout& layout, int head
   tied_ = world.Split("tied", has_table ? color(Axis::kPipeline) : layout.ranks() + world.rank(), coordinate_.pipeline);
 }
 
+void GridComms::Verify() {
+  for (Communicator* group : {tensor_.get(), data_.get(), tied_.get(), &world_}) {
+    group->Verify();
+  }
+}
+
+std::int64_t GridComms::device_bytes() const {
+  return tensor_->device_bytes() + data_->device_bytes() + pipeline_->device_bytes() + tied_->device_bytes() +
+         world_.device_bytes();
+}
+
 }  // namespace trireme

@@ -23,6 +23,13 @@ class GridComms {
   Communicator& tied() { return *tied_; }
   const Coordinate& coordinate() const { return coordinate_; }
 
+  // Communicator::Verify of every group. Collective over the world.
+  void Verify();
+  // Throws when the world was aborted.
+  void CheckAborted() const { world_.CheckAborted(); }
+  // Device memory that all groups of this rank take for themselves.
+  std::int64_t device_bytes() const;
+
  private:
   Communicator& world_;
   Coordinate coordinate_;

@@ -131,7 +131,7 @@ Ledger::~Ledger() { munmap(header_, sizeof(LedgerFileHeader) + kLedgerRecords * 
 
 void Ledger::Beat(std::int64_t now) {
   Publish(header_->heartbeat_ns, now);
-  Publish(header_->beats, header_->beats + 1);
+  std::atomic_ref(header_->beats).fetch_add(1, std::memory_order_release);
 }
 
 void Ledger::SetPhase(std::int64_t step, std::string_view name) {
@@ -185,6 +185,9 @@ void Ledger::Started(const std::string& group, std::int64_t sequence, const Coll
   record.count = call.count;
   record.started_ns = now;
   record.ended_ns = 0;
+  record.enqueued_ns = 0;
+  record.running_ns = 0;
+  record.stream = 0;
   record.step = header_->step;
   record.peer = call.peer;
   record.tag = call.tag;
@@ -210,6 +213,35 @@ void Ledger::Ended(const std::string& group, std::int64_t sequence) {
   }
   Publish(header_->groups[static_cast<std::size_t>(index)].ended, sequence);
   clock_.CollectiveEnded(group, now);
+  Beat(now);
+}
+
+void Ledger::Enqueued(const std::string& group, std::int64_t /*sequence*/, int stream) {
+  const std::int64_t now = WallNanoseconds();
+  LedgerFileRecord& record = records_[(next_ - 1) % kLedgerRecords];
+  Publish(record.stream, std::int64_t{stream});
+  Publish(record.enqueued_ns, now);
+  clock_.CollectiveEnded(group, now);
+  Beat(now);
+}
+
+LedgerFileRecord* Ledger::RecordOf(std::uint64_t ticket) {
+  LedgerFileRecord& record = records_[(ticket - 1) % kLedgerRecords];
+  return ticket > 0 && std::atomic_ref(record.number).load(std::memory_order_acquire) == ticket ? &record : nullptr;
+}
+
+void Ledger::DeviceStarted(std::uint64_t ticket) {
+  if (LedgerFileRecord* const record = RecordOf(ticket)) {
+    Publish(record->running_ns, WallNanoseconds());
+  }
+}
+
+void Ledger::DeviceEnded(std::uint64_t ticket) {
+  const std::int64_t now = WallNanoseconds();
+  if (LedgerFileRecord* const record = RecordOf(ticket)) {
+    Publish(record->ended_ns, now);
+    Publish(header_->groups[record->group].ended, record->sequence);
+  }
   Beat(now);
 }
 

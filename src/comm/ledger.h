@@ -1,8 +1,9 @@
 // A rank's flight record: a ring of its last collectives, its phase and its heartbeat, in a memory-mapped file that
-// outlives the process however it ends. One writer, the rank's thread, which never waits; any process may read the file
-// at any time, so readers check every record and drop the torn ones. It sends no messages.
+// outlives the process however it ends. One writer, the rank's thread, which never waits (when a device has started and
+// ended a collective is added by another thread); any process may read the file at any time, so readers check every
+// record and drop the torn ones. It sends no messages.
 //
-// The file: one LedgerHeader, then kLedgerRecords records of 80 bytes. Times are nanoseconds since 1970.
+// The file: one LedgerHeader, then kLedgerRecords records of 104 bytes. Times are nanoseconds since 1970.
 #pragma once
 
 #include <cstdint>
@@ -54,9 +55,15 @@ class Ledger : public CollectiveObserver {
 
   void Started(const std::string& group, std::int64_t sequence, const CollectiveCall& call) override;
   void Ended(const std::string& group, std::int64_t sequence) override;
+  std::uint64_t last_ticket() const override { return next_; }
+  void Enqueued(const std::string& group, std::int64_t sequence, int stream) override;
+  void DeviceStarted(std::uint64_t ticket) override;
+  void DeviceEnded(std::uint64_t ticket) override;
 
  private:
   int GroupIndex(const std::string& group);
+  // The record of a call, or nullptr when newer calls have taken its place.
+  LedgerFileRecord* RecordOf(std::uint64_t ticket);
   void Beat(std::int64_t now);
 
   LedgerFileHeader* header_ = nullptr;
@@ -75,6 +82,10 @@ struct LedgerCall {
   std::string phase;
   std::int64_t started_ns = 0;
   std::int64_t ended_ns = 0;  // 0: it had not ended
+  // Of a call that the device does after the rank's thread went on; 0: not so, or not yet.
+  std::int64_t enqueued_ns = 0;
+  std::int64_t running_ns = 0;
+  int stream = 0;
 };
 
 struct LedgerGroup {
@@ -106,7 +117,7 @@ struct RankRecord {
   int torn = 0;                   // records that were being written, or are damaged
 
   int world() const { return layout.ranks(); }
-  // The call that has not ended; nullptr when the rank is in none.
+  // The call that the rank's thread is in, else the oldest that its device has not ended; nullptr when there is none.
   const LedgerCall* InCall() const;
 };
 

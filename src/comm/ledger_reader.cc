@@ -14,6 +14,7 @@ namespace trireme {
 namespace {
 
 constexpr std::int32_t kMostRanks = 1 << 17;
+constexpr std::int64_t kMostStreams = 1 << 10;
 // Above every time and count that a run has (2^61 ns are 73 years), and small enough that sums of a few cannot
 // overflow.
 constexpr std::int64_t kLargest = std::int64_t{1} << 61;
@@ -151,7 +152,10 @@ class LedgerReader {
             .step = Bounded(record.step),
             .phase = Text(record.phase),
             .started_ns = Bounded(record.started_ns),
-            .ended_ns = Bounded(record.ended_ns)};
+            .ended_ns = Bounded(record.ended_ns),
+            .enqueued_ns = Bounded(record.enqueued_ns),
+            .running_ns = Bounded(record.running_ns),
+            .stream = static_cast<int>(std::clamp<std::int64_t>(record.stream, 0, kMostStreams))};
   }
 
   std::vector<std::byte> bytes_;
@@ -160,7 +164,15 @@ class LedgerReader {
 };
 
 const LedgerCall* RankRecord::InCall() const {
-  return calls.empty() || calls.back().ended_ns != 0 ? nullptr : &calls.back();
+  if (calls.empty()) {
+    return nullptr;
+  }
+  if (calls.back().ended_ns == 0 && calls.back().enqueued_ns == 0) {
+    return &calls.back();
+  }
+  const auto open = std::find_if(calls.begin(), calls.end(),
+                                 [](const LedgerCall& call) { return call.enqueued_ns != 0 && call.ended_ns == 0; });
+  return open == calls.end() ? nullptr : &*open;
 }
 
 RankRecord ReadLedger(const std::string& path, LedgerPart part) { return LedgerReader(path, part).Take(); }

@@ -6,10 +6,19 @@ namespace trireme {
 
 bool NcclIsBuilt() { return false; }
 
-bool NcclCanConnect(Communicator& /*host*/) { return false; }
+bool NcclSharesGpus() { return false; }
+
+GpuSharing FindGpuSharing(Communicator& /*host*/) { return {}; }
+
+std::shared_ptr<NcclSession> MakeNcclSession(bool /*gpu_is_shared*/,
+                                             std::function<void(int, const std::string&)> /*abort_world*/) {
+  return nullptr;
+}
+
+void AbortNccl(NcclSession& /*session*/) {}
 
 std::unique_ptr<Communicator> MakeNcclCommunicator(std::unique_ptr<Communicator> /*host*/, Device& /*device*/,
-                                                   NcclAlone /*alone*/) {
+                                                   std::shared_ptr<NcclSession> /*session*/, NcclAlone /*alone*/) {
   Fail("this program was not built with NCCL (TRIREME_NCCL)");
 }
 

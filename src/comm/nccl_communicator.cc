@@ -6,13 +6,19 @@
 
 #include <algorithm>
 #include <array>
-#include <mutex>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/random.h"
+#include "comm/call_check.h"
 #include "comm/device_messages.h"
+#include "comm/library_versions.h"
 #include "comm/nccl_handle.h"
 #include "comm/staging.h"
 #include "device/cuda/cuda_stream.h"
@@ -46,8 +52,8 @@ std::vector<std::pair<int, int>> RingPairs(int size) {
 class NcclWay : public MessageWay {
  public:
   // Collective over the two.
-  NcclWay(Device& device, const ncclUniqueId& id, bool sends)
-      : device_(device), sends_(sends), handle_(2, sends ? 0 : 1, id) {}
+  NcclWay(Device& device, NcclSession& session, const ncclUniqueId& id, bool sends)
+      : device_(device), sends_(sends), handle_(session, 2, sends ? 0 : 1, id) {}
 
   // Moves one byte: NCCL connects two ranks when the first message goes, and waits until both are there.
   void Open() {
@@ -66,49 +72,106 @@ class NcclWay : public MessageWay {
     });
   }
 
-  void Abort() { handle_.Abort(); }
-
  private:
   Device& device_;
   bool sends_;
   NcclHandle handle_;
 };
 
+// Calls whose digests differ are told one by one from the last of this many.
+constexpr std::size_t kRecentCalls = 256;
+
+struct RecentCall {
+  std::int64_t sequence = -1;
+  CollectiveCall call;
+};
+
 class NcclCommunicator : public Communicator {
  public:
-  NcclCommunicator(std::unique_ptr<Communicator> host, Device& device, NcclAlone alone)
-      : Communicator(host->name()), host_(std::move(host)), device_(device), alone_(alone) {
+  NcclCommunicator(std::unique_ptr<Communicator> host, Device& device, std::shared_ptr<NcclSession> session,
+                   NcclAlone alone, int world_rank)
+      : Communicator(host->name()),
+        host_(std::move(host)),
+        device_(device),
+        session_(std::move(session)),
+        alone_(alone),
+        world_rank_(world_rank) {
     if (size() == 1 && alone_ == NcclAlone::kNothing) {
       return;
     }
     ncclUniqueId id = rank() == 0 ? NewId() : ncclUniqueId{};
     host_->Broadcast(TensorOf(id), 0);
-    nccl_ = std::make_unique<NcclHandle>(size(), rank(), id);
+    WatchedGroup group{.name = name(), .key = Digest(id), .rank = world_rank_, .ranks = {}};
+    for (const std::int64_t member : Gather(world_rank_)) {
+      group.ranks.push_back(static_cast<int>(member));
+    }
+    ranks_ = group.ranks;
+    nccl_ = std::make_unique<NcclHandle>(*session_, size(), rank(), id);
+    channel_ = session_->watch().Join(group, device_);
+    Connect();
+  }
+
+  ~NcclCommunicator() override {
+    if (channel_ != nullptr) {
+      session_->watch().Leave(*channel_);
+    }
   }
 
   int rank() const override { return host_->rank(); }
   int size() const override { return host_->size(); }
   void Abort(const std::string& message) override {
-    if (nccl_ != nullptr) {
-      nccl_->Abort();
+    host_->Abort(message);  // before it, so that ranks whose collectives end find the reason
+    session_->AbortAll();
+  }
+  void AbortDevice() override { session_->AbortAll(); }
+  void Hurry() override { session_->watch().Hurry(); }
+  bool recordable() const override { return true; }
+
+  void set_observer(CollectiveObserver* observer) override {
+    if (channel_ != nullptr) {
+      session_->watch().DropObservers(*channel_);
     }
-    {
-      const std::lock_guard lock(ways_mutex_);
-      for (NcclWay* way : ways_) {
-        way->Abort();
-      }
+    Communicator::set_observer(observer);
+  }
+
+  // Communicators may be aborted a little before the reason is known.
+  void CheckAborted() const override {
+    host_->CheckAborted();
+    for (int wait = 0; session_->aborted(); ++wait) {
+      host_->CheckAborted();
+      Require(wait < kReasonMilliseconds, "the communicators of this process were aborted");
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-    host_->Abort(message);
+  }
+
+  void Verify() override {
+    CheckAborted();
+    if (nccl_ == nullptr) {
+      return;
+    }
+    const auto digests = Gather(static_cast<std::int64_t>(digest()));
+    if (std::any_of(digests.begin(), digests.end(), [&](std::int64_t other) { return other != digests.front(); })) {
+      NameMismatch();
+    }
   }
 
  protected:
   Device& device() override { return device_; }
   bool alone() const override { return nccl_ == nullptr; }
-  // Asked for one member only, where the host's barrier is nothing but this question.
-  void CheckAborted() const override { host_->Barrier(); }
 
   std::unique_ptr<Communicator> DoSplit(const std::string& name, int color, int key) override {
-    return std::make_unique<NcclCommunicator>(host_->Split(name, color, key), device_, alone_);
+    return std::make_unique<NcclCommunicator>(host_->Split(name, color, key), device_, session_, alone_, world_rank_);
+  }
+
+  void Follow(const DeviceCall& call) override {
+    recent_[static_cast<std::size_t>(call.sequence) % kRecentCalls] = {call.sequence, call.call};
+    session_->watch().Follow(*channel_, {.call = call.call,
+                                         .sequence = call.sequence,
+                                         .stream = call.stream,
+                                         .begin = call.begin,
+                                         .end = call.end,
+                                         .observer = call.observer,
+                                         .ticket = call.ticket});
   }
 
   void DoAllReduce(const Tensor& in_place, ReduceOp op, const CollectiveCall& call) override {
@@ -185,36 +248,106 @@ class NcclCommunicator : public Communicator {
 
  private:
   static std::size_t Count(const Tensor& tensor) { return static_cast<std::size_t>(tensor.count()); }
+  static std::uint64_t Digest(const ncclUniqueId& id) {
+    return RandomKey(0, std::string_view(id.internal, sizeof(id.internal)));
+  }
 
   cudaStream_t Stream() { return static_cast<cudaStream_t>(CudaStreamOf(device_)); }
+
+  // `mine` of every member, through host memory.
+  std::vector<std::int64_t> Gather(std::int64_t mine) {
+    std::vector<std::int64_t> all(static_cast<std::size_t>(size()));
+    host_->AllGather({&mine, DType::kInt64, {1}}, {all.data(), DType::kInt64, {size()}});
+    return all;
+  }
+
+  // NCCL connects two ranks when the first data goes between them, with calls that wait for the whole GPU: not within
+  // a step.
+  void Connect() {
+    void* const memory = device_.Allocate(kConnectBytes);
+    const auto elements = static_cast<std::size_t>(kConnectBytes / 4);
+    device_.ops().Fill({memory, DType::kFloat32, {kConnectBytes / 4}}, 0);
+    for (const std::size_t count : {std::size_t{1}, elements}) {
+      nccl_->Run("ncclAllReduce", [&](ncclComm_t handle) {
+        return ncclAllReduce(memory, memory, count, ncclFloat32, ncclSum, handle, Stream());
+      });
+    }
+    const auto part = elements / static_cast<std::size_t>(size());
+    if (part > 0) {
+      nccl_->Run("ncclAllGather", [&](ncclComm_t handle) {
+        return ncclAllGather(static_cast<float*>(memory) + static_cast<std::size_t>(rank()) * part, memory, part,
+                             ncclFloat32, handle, Stream());
+      });
+    }
+    device_.Synchronize();
+    device_.Free(memory);
+    host_->Barrier();
+  }
 
   void Connect(int other, bool sends) {
     ncclUniqueId id = sends ? NewId() : ncclUniqueId{};
     sends ? host_->Send(TensorOf(id), other, 0) : host_->Receive(TensorOf(id), other, 0);
-    auto way = std::make_unique<NcclWay>(device_, id, sends);
+    auto way = std::make_unique<NcclWay>(device_, *session_, id, sends);
     way->Open();
-    {
-      const std::lock_guard lock(ways_mutex_);
-      ways_.push_back(way.get());
-    }
     sends ? messages_->AddWayTo(other, std::move(way)) : messages_->AddWayFrom(other, std::move(way));
   }
 
   template <typename Call>
   void Start(const char* what, const CollectiveCall& call, const Call& start) {
-    Compare(*host_, call);
+    CheckAborted();
+    if (recording()) {
+      return call.count > 0 ? nccl_->Run(what, start) : void();
+    }
+    const Event begin = device_.RecordEvent();
     if (call.count > 0) {
       nccl_->Run(what, start);
     }
+    LeaveToDevice(call, device_.current_stream(), begin, device_.RecordEvent());
   }
+
+  // Digests differ: finds the first call that does among the last ones.
+  void NameMismatch() {
+    const auto bytes = static_cast<std::int64_t>(sizeof(recent_));
+    std::vector<std::array<RecentCall, kRecentCalls>> all(static_cast<std::size_t>(size()));
+    host_->AllGather({recent_.data(), DType::kUInt8, {bytes}}, {all.data(), DType::kUInt8, {bytes * size()}});
+    const RecentCall* one = nullptr;
+    const RecentCall* other = nullptr;
+    int who = 0;
+    for (std::size_t member = 1; member < all.size(); ++member) {
+      for (std::size_t i = 0; i < kRecentCalls; ++i) {
+        const RecentCall& a = all.front()[i];
+        const RecentCall& b = all[member][i];
+        const bool differ = a.sequence != b.sequence || !(a.call == b.call);
+        if (differ && (one == nullptr || std::max(a.sequence, b.sequence) < std::max(one->sequence, other->sequence))) {
+          one = &a;
+          other = &b;
+          who = ranks_[member];
+        }
+      }
+    }
+    Require(one != nullptr, "group '{}': its ranks made different calls, more than {} calls ago", name(), kRecentCalls);
+    if (one->sequence != other->sequence) {
+      const bool first_ahead = one->sequence > other->sequence;
+      Fail("group '{}': rank {} called {} as number {}, rank {} did not", name(), first_ahead ? ranks_.front() : who,
+           Describe((first_ahead ? one : other)->call), std::max(one->sequence, other->sequence),
+           first_ahead ? who : ranks_.front());
+    }
+    Fail("{}", MismatchMessage(name(), {ranks_.front(), one->call}, {who, other->call}));
+  }
+
+  static constexpr std::int64_t kConnectBytes = 4 << 20;
+  static constexpr int kReasonMilliseconds = 5000;
 
   std::unique_ptr<Communicator> host_;
   Device& device_;
+  std::shared_ptr<NcclSession> session_;
   NcclAlone alone_;
+  int world_rank_;
+  std::vector<int> ranks_;                    // of the members, in the world
   std::unique_ptr<NcclHandle> nccl_;          // none for one member
   std::unique_ptr<DeviceMessages> messages_;  // none before neighbours are connected
-  std::mutex ways_mutex_;
-  std::vector<NcclWay*> ways_;  // owned by messages_
+  std::shared_ptr<DeviceCallWatch::Channel> channel_;
+  std::array<RecentCall, kRecentCalls> recent_{};
 };
 
 // A number that stands for this thread's GPU in its machine.
@@ -233,17 +366,49 @@ std::int64_t GpuIdentity() {
 
 bool NcclIsBuilt() { return true; }
 
-bool NcclCanConnect(Communicator& host) {
+bool NcclSharesGpus() {
+  constexpr int kFirstThatDoes = 23000;
+  const char* const wanted = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+  if (wanted == nullptr || std::string_view(wanted) != "1") {
+    return false;
+  }
+  int version = 0;
+  CheckNccl(ncclGetVersion(&version), "ncclGetVersion");
+  Require(version >= kFirstThatDoes,
+          "NCCL_MULTI_RANK_GPU_ENABLE=1 needs NCCL 2.30 or later, this is {}; without it ranks of one process share a "
+          "GPU without NCCL",
+          NcclVersion());
+  return true;
+}
+
+GpuSharing FindGpuSharing(Communicator& host) {
   std::int64_t own = GpuIdentity();
   std::vector<std::int64_t> all(static_cast<std::size_t>(host.size()));
   host.AllGather({&own, DType::kInt64, {1}}, {all.data(), DType::kInt64, {host.size()}});
-  std::sort(all.begin(), all.end());
-  return std::adjacent_find(all.begin(), all.end()) == all.end();
+  for (std::size_t one = 0; one < all.size(); ++one) {
+    const auto other = std::find(all.begin() + static_cast<std::ptrdiff_t>(one) + 1, all.end(), all[one]);
+    if (other != all.end()) {
+      return {true, fmt::format("ranks {} and {} use one GPU", one, other - all.begin())};
+    }
+  }
+  return {};
 }
 
+std::shared_ptr<NcclSession> MakeNcclSession(bool gpu_is_shared,
+                                             std::function<void(int rank, const std::string& message)> abort_world) {
+  // Connections are made when a communicator is, not within a step; recorded buffers would have to be registered by
+  // all ranks at once. A user's own choice stands.
+  setenv("NCCL_RUNTIME_CONNECT", "0", 0);
+  setenv("NCCL_GRAPH_REGISTER", "0", 0);
+  return std::make_shared<NcclSession>(gpu_is_shared, std::move(abort_world));
+}
+
+void AbortNccl(NcclSession& session) { session.AbortAll(); }
+
 std::unique_ptr<Communicator> MakeNcclCommunicator(std::unique_ptr<Communicator> host, Device& device,
-                                                   NcclAlone alone) {
-  return std::make_unique<NcclCommunicator>(std::move(host), device, alone);
+                                                   std::shared_ptr<NcclSession> session, NcclAlone alone) {
+  const int world_rank = host->rank();
+  return std::make_unique<NcclCommunicator>(std::move(host), device, std::move(session), alone, world_rank);
 }
 
 }  // namespace trireme

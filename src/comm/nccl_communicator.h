@@ -1,11 +1,13 @@
 // Collectives between GPUs over NCCL, standing on a communicator between the same ranks in host memory: that one hands
-// out NCCL's ids, compares calls before data moves, announces messages and ends the world. Messages between connected
-// neighbours go from GPU to GPU (device_messages.h), others through host memory. Calls put their work into the device's
-// current stream.
+// out NCCL's ids, announces messages and ends the world. Messages between connected neighbours go from GPU to GPU
+// (device_messages.h), others through host memory. Calls put their work into the device's current stream and return: no
+// rank waits for another on the host. Calls are compared in Verify, and among ranks of one process as they are made.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 
 #include "comm/communicator.h"
 
@@ -13,17 +15,35 @@ namespace trireme {
 
 bool NcclIsBuilt();
 
-// True when NCCL is built and no two ranks of `host` have the same current GPU, which NCCL refuses. Collective.
-// `host` has tensors in host memory.
-bool NcclCanConnect(Communicator& host);
+class NcclSession;
 
-// A communicator of host's ranks for tensors of `device`, a CUDA device that must outlive it. Results are ordered with
-// the device's work. Collective. In builds without NCCL this throws the Error "not built with NCCL".
-//
+// Whether ranks of one GPU may connect: NCCL 2.30 or later does it when NCCL_MULTI_RANK_GPU_ENABLE=1 is in the
+// environment. An Error when that is set and the library is older.
+bool NcclSharesGpus();
+
+// How the ranks' GPUs, the calling threads' current ones, are divided among them.
+struct GpuSharing {
+  bool shared = false;
+  std::string message;  // names two ranks of one GPU
+};
+// Collective; `host` has tensors in host memory.
+GpuSharing FindGpuSharing(Communicator& host);
+
+// One for the ranks of a process, before their communicators, which it must outlive. `abort_world` as NcclSession's.
+std::shared_ptr<NcclSession> MakeNcclSession(bool gpu_is_shared,
+                                             std::function<void(int rank, const std::string& message)> abort_world);
+// NcclSession::AbortAll. Nothing in builds without NCCL.
+void AbortNccl(NcclSession& session);
+
 // `alone` says what collectives of a group of one do: nothing, or what they do for more, which proves on a machine with
 // one GPU that NCCL works there.
 enum class NcclAlone : std::uint8_t { kNothing, kEverything };
+
+// A communicator of host's ranks for tensors of `device`, a CUDA device that must outlive it. Results are ordered with
+// the device's work. Connects the ranks. Collective. In builds without NCCL this throws the Error "not built with
+// NCCL".
 std::unique_ptr<Communicator> MakeNcclCommunicator(std::unique_ptr<Communicator> host, Device& device,
+                                                   std::shared_ptr<NcclSession> session,
                                                    NcclAlone alone = NcclAlone::kNothing);
 
 }  // namespace trireme

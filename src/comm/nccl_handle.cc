@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <exception>
+#include <utility>
+
 #include "comm/library_versions.h"
 
 namespace trireme {
@@ -26,6 +29,37 @@ ncclDataType_t NcclTypeOf(DType dtype) {
       break;
   }
   Fail("NCCL has no type for {}", Name(dtype));
+}
+
+NcclHandle::NcclHandle(NcclSession& session, int size, int rank, const ncclUniqueId& id) : session_(session) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 1;
+  if (session.gpu_is_shared()) {
+    // Blocks of several ranks wait for each other: all must find room on one GPU.
+    config.minCTAs = 1;
+    config.maxCTAs = 1;
+  }
+  CheckNccl(ncclCommInitRankConfig(&handle_, size, id, rank, &config), "ncclCommInitRankConfig");
+  session_.Add(*this);
+  if (session_.aborted()) {
+    Abort(std::chrono::milliseconds(0));
+  }
+}
+
+NcclHandle::~NcclHandle() {
+  session_.Remove(*this);
+  if (std::uncaught_exceptions() > 0 || session_.aborted()) {
+    Abort(std::chrono::milliseconds(0));  // the others may never come to a common end
+  } else if (handle_ != nullptr) {
+    ncclCommDestroy(handle_);
+  }
+}
+
+void NcclHandle::Abort(std::chrono::milliseconds patience) {
+  const std::unique_lock lock(mutex_, patience);
+  if (ncclComm_t const handle = std::exchange(handle_, nullptr); handle != nullptr) {
+    ncclCommAbort(handle);
+  }
 }
 
 void CheckNccl(ncclResult_t status, const char* what) {

@@ -1,4 +1,7 @@
+#include <cstdio>
 #include <exception>
+#include <memory>
+#include <string>
 
 #include "comm/mpi_communicator.h"
 #include "comm/mpi_placement.h"
@@ -7,6 +10,24 @@
 
 namespace trireme {
 namespace {
+
+// Two ranks of one GPU, which NCCL refuses unless it is told, are most often a mistake of the launch: it is said.
+bool ConnectsOverNccl(MpiCommunicator& processes) {
+  if (!NcclIsBuilt()) {
+    return false;
+  }
+  const GpuSharing sharing = FindGpuSharing(processes);
+  if (!sharing.shared || NcclSharesGpus()) {
+    return true;
+  }
+  if (processes.rank() == 0) {
+    std::fprintf(stderr,
+                 "trireme: %s: messages go through host memory. Start one rank per GPU, or set "
+                 "NCCL_MULTI_RANK_GPU_ENABLE=1 (NCCL 2.30 or later) to share it over NCCL\n",
+                 sharing.message.c_str());
+  }
+  return false;
+}
 
 void RunBody(MpiSession& session, MpiCommunicator& processes, const DeviceOptions& options,
              const std::function<void(RankContext&)>& body) {
@@ -20,7 +41,7 @@ void RunBody(MpiSession& session, MpiCommunicator& processes, const DeviceOption
     rank_options.engines = FromFirstProcess(first ? options.choose_engines(placement.threads) : "");
   }
   const std::unique_ptr<Device> device = MakeDevice(rank_options);
-  if (device->is_host() || !NcclCanConnect(processes)) {
+  if (device->is_host() || !ConnectsOverNccl(processes)) {
     MpiCommunicator world(session, *device);
     RankContext context{*device, world, placement.threads};
     body(context);
@@ -28,7 +49,9 @@ void RunBody(MpiSession& session, MpiCommunicator& processes, const DeviceOption
   } else {
     auto host = std::make_unique<MpiCommunicator>(session, session.host());
     MpiCommunicator& end = *host;
-    const std::unique_ptr<Communicator> world = MakeNcclCommunicator(std::move(host), *device);
+    const auto nccl = MakeNcclSession(FindGpuSharing(processes).shared,
+                                      [&end](int /*rank*/, const std::string& message) { end.Abort(message); });
+    const std::unique_ptr<Communicator> world = MakeNcclCommunicator(std::move(host), *device, nccl);
     RankContext context{*device, *world, placement.threads};
     body(context);
     end.End();

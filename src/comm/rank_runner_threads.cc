@@ -1,9 +1,12 @@
+#include <cstdio>
 #include <exception>
+#include <memory>
 #include <system_error>
 #include <thread>
 #include <vector>
 
 #include "base/error.h"
+#include "comm/library_versions.h"
 #include "comm/nccl_communicator.h"
 #include "comm/rank_placement.h"
 #include "comm/rank_runner.h"
@@ -16,16 +19,15 @@ struct ThreadRank {
   ThreadWorld& world;
   int rank = 0;
   DeviceOptions options;
-  bool own_gpu = false;         // if its device is a GPU, no other rank uses that one
-  std::vector<int> processors;  // it is bound to these; empty: to none
+  std::shared_ptr<NcclSession> nccl;  // GPUs meet over it; none: in memory that all ranks reach
+  std::vector<int> processors;        // it is bound to these; empty: to none
 };
 
 std::unique_ptr<Communicator> MakeWorld(const ThreadRank& self, Device& device, Device& host) {
-  const bool over_nccl = self.own_gpu && !device.is_host();
-  auto world =
-      std::make_unique<ThreadCommunicator>(self.world, self.world.root(), self.rank, over_nccl ? host : device);
-  if (over_nccl) {
-    return MakeNcclCommunicator(std::move(world), device);
+  auto world = std::make_unique<ThreadCommunicator>(self.world, self.world.root(), self.rank,
+                                                    self.nccl != nullptr ? host : device);
+  if (self.nccl != nullptr) {
+    return MakeNcclCommunicator(std::move(world), device, self.nccl);
   }
   return world;
 }
@@ -46,6 +48,29 @@ void RunRank(const ThreadRank& self, const std::function<void(RankContext&)>& bo
   }
 }
 
+// NCCL between the ranks where each has a GPU of its own, or where it lets them share one.
+std::shared_ptr<NcclSession> ConnectRanks(ThreadWorld& world, int ranks, int gpus) {
+  if (!NcclIsBuilt() || ranks == 1 || gpus == 0) {
+    return nullptr;
+  }
+  const bool shared = ranks > gpus;
+  if (shared && !NcclSharesGpus()) {
+    return nullptr;
+  }
+  auto session =
+      MakeNcclSession(shared, [&world](int rank, const std::string& message) { world.Abort(rank, message); });
+  world.set_on_abort([weak = std::weak_ptr(session)] {
+    if (const auto held = weak.lock()) {
+      AbortNccl(*held);
+    }
+  });
+  if (shared) {
+    std::fprintf(stderr, "trireme: %d ranks share %d GPU%s over NCCL %s (NCCL_MULTI_RANK_GPU_ENABLE=1)\n", ranks, gpus,
+                 gpus == 1 ? "" : "s", NcclVersion().c_str());
+  }
+  return session;
+}
+
 }  // namespace
 
 void RunThreadRanks(int ranks, const DeviceOptions& options, const std::function<void(RankContext&)>& body) {
@@ -54,16 +79,16 @@ void RunThreadRanks(int ranks, const DeviceOptions& options, const std::function
   ThreadWorld world(ranks, placement.cores_suffice ? WaitStyle::kSpinFirst : WaitStyle::kSleep);
   const std::string engines = options.choose_engines ? options.choose_engines(placement.threads) : options.engines;
   const int gpus = options.kind == "cpu" ? 0 : CudaDeviceCount();
-  const bool own_gpu = ranks > 1 && ranks <= gpus && NcclIsBuilt();
+  const std::shared_ptr<NcclSession> nccl = ConnectRanks(world, ranks, gpus);
   {
     std::vector<std::jthread> threads;
     for (int rank = 0; rank < ranks; ++rank) {
       DeviceOptions rank_options = options;
       // Without NCCL ranks reach each other's memory directly, which takes one GPU for all of them.
-      rank_options.local_rank = gpus > 0 && !own_gpu ? 0 : rank;
+      rank_options.local_rank = gpus > 0 && nccl == nullptr ? 0 : rank;
       rank_options.threads = placement.threads;
       rank_options.engines = engines;
-      const ThreadRank self = {world, rank, rank_options, own_gpu, placement.of_rank(rank)};
+      const ThreadRank self = {world, rank, rank_options, nccl, placement.of_rank(rank)};
       try {
         threads.emplace_back([self, &body] { RunRank(self, body); });
       } catch (const std::system_error& error) {

@@ -15,10 +15,10 @@ class ThreadCommunicator : public Communicator {
   int rank() const override { return member_; }
   int size() const override { return group_.size(); }
   void Abort(const std::string& message) override;
+  void CheckAborted() const override { world_.ThrowIfAborted(); }
 
  protected:
   Device& device() override { return device_; }
-  void CheckAborted() const override { world_.ThrowIfAborted(); }
   std::unique_ptr<Communicator> DoSplit(const std::string& name, int color, int key) override;
   void DoAllReduce(const Tensor& in_place, ReduceOp op, const CollectiveCall& call) override;
   void DoAllGather(const Tensor& in, const Tensor& out, const CollectiveCall& call) override;

@@ -151,6 +151,9 @@ void ThreadWorld::Abort(int rank, const std::string& message) {
     aborted_ = true;
   }
   WakeAll();
+  if (on_abort_) {
+    on_abort_();
+  }
 }
 
 void ThreadWorld::ThrowIfAborted() const {

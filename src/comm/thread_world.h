@@ -97,6 +97,8 @@ class ThreadWorld {
 
   // The first call decides; later ones change nothing.
   void Abort(int rank, const std::string& message);
+  // Called by that first Abort, when every rank can learn the reason. Before ranks start.
+  void set_on_abort(std::function<void()> hook) { on_abort_ = std::move(hook); }
   bool aborted() const { return aborted_; }
   // Throws "rank R: message" of the first Abort.
   void ThrowIfAborted() const;
@@ -109,6 +111,7 @@ class ThreadWorld {
   void WakeAll();
 
   const WaitStyle wait_style_;
+  std::function<void()> on_abort_;
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<ThreadGroup>> groups_;
   std::string failure_;

@@ -17,6 +17,14 @@ namespace trireme {
 // is already reached. Any thread may hold one, and any device of the same machine may wait for it.
 using Event = std::shared_ptr<const void>;
 
+// Streams of a device: computation, collectives, each direction of the link to host memory, and one per message route.
+inline constexpr int kStreams = 8;
+inline constexpr int kComputeStream = 0;
+inline constexpr int kCollectiveStream = 1;
+inline constexpr int kFromHostStream = 2;
+inline constexpr int kToHostStream = 3;
+inline constexpr int kFirstMessageStream = 4;
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -54,10 +62,17 @@ class Device {
   // runs the work at once.
   virtual Event OnStream(int stream, const Event& after, const std::function<void()>& work);
 
+  // Where operations are enqueued now.
+  virtual int current_stream() const { return kComputeStream; }
+
   // Calls `work`, which must start the same operations with the same arguments on this device whenever it is called
   // with this key, and neither wait for the device nor read from it. A device may record what `work` starts and later
   // start that again without calling `work`. FLOPs are counted either way.
   virtual void Repeat(std::int64_t key, const std::function<void()>& work);
+  // Whether the current stream's work is being recorded: nothing may be waited for, and events mark no time.
+  virtual bool IsRecording() const { return false; }
+  // Drops all recordings. Before what they use is destroyed: communicators wait for their recorded collectives.
+  virtual void ForgetRepeats() {}
 
   // How this device has chosen to do its operations so far, as lines of text for a later run; empty where there is no
   // choice. Reading takes over what fits this device and library, and leaves the rest aside.
@@ -68,17 +83,11 @@ class Device {
   virtual std::int64_t internal_bytes() const = 0;
   // Memory of the device in bytes; 0 when unknown.
   virtual std::int64_t memory_bytes() const = 0;
+  // Bytes of it in use, by all programs; 0 when unknown.
+  virtual std::int64_t used_bytes() const { return 0; }
   // Dense matrix peak in FLOP/s for operands of `dtype`; 0 when unknown.
   virtual double peak_flops(DType dtype) const = 0;
 };
-
-// Streams of a device: computation, collectives, each direction of the link to host memory, and one per message route.
-inline constexpr int kStreams = 8;
-inline constexpr int kComputeStream = 0;
-inline constexpr int kCollectiveStream = 1;
-inline constexpr int kFromHostStream = 2;
-inline constexpr int kToHostStream = 3;
-inline constexpr int kFirstMessageStream = 4;
 
 struct DeviceOptions {
   std::string kind = "auto";  // auto | cpu | cuda

@@ -96,6 +96,36 @@ std::string SuspectSentence(const FlightReport& report) {
                      waiting.size() == 1 ? "waits" : "wait");
 }
 
+const LedgerCall* CallNumber(const RankRecord& record, const std::string& group, std::int64_t sequence) {
+  const auto found = std::find_if(record.calls.begin(), record.calls.end(), [&](const LedgerCall& call) {
+    return call.group == group && call.sequence == sequence;
+  });
+  return found == record.calls.end() ? nullptr : &*found;
+}
+
+// A collective that every member has enqueued and no device has ended: a difference between the calls, or the devices.
+std::string StuckOnDevices(const FlightReport& report) {
+  for (const RankRecord& record : report.ranks) {
+    const LedgerCall* const call = record.InCall();
+    if (record.end != LedgerEnd::kRunning || call == nullptr || call->enqueued_ns == 0) {
+      continue;
+    }
+    for (const int member : GroupMembers(record.layout, call->group, record.rank)) {
+      const RankRecord* const other = report.Find(member);
+      const LedgerCall* const theirs = other == nullptr ? nullptr : CallNumber(*other, call->group, call->sequence);
+      if (theirs != nullptr && !(theirs->call == call->call)) {
+        return fmt::format(
+            "rank {} called {}, but rank {} called {}, as number {} of group '{}': their devices cannot "
+            "end it",
+            record.rank, Describe(call->call), member, Describe(theirs->call), call->sequence, call->group);
+      }
+    }
+    return fmt::format("rank {} is {}, which every member has enqueued, since {}", record.rank, DescribePlace(record),
+                       ClockTime(call->enqueued_ns));
+  }
+  return "";
+}
+
 std::string Headline(const FlightReport& report) {
   if (report.ranks.empty()) {
     return "no ledger can be read";
@@ -116,6 +146,9 @@ std::string Headline(const FlightReport& report) {
   }
   if (!report.suspects.empty()) {
     return SuspectSentence(report);
+  }
+  if (const std::string stuck = StuckOnDevices(report); !stuck.empty()) {
+    return stuck;
   }
   const auto last = std::max_element(report.ranks.begin(), report.ranks.end(),
                                      [](const auto& a, const auto& b) { return a.heartbeat_ns < b.heartbeat_ns; });
@@ -169,7 +202,11 @@ std::string DescribePlace(const RankRecord& record) {
   if (call == nullptr) {
     return "in no collective";
   }
-  return fmt::format("in {}, number {} of group '{}'", Describe(call->call), call->sequence, call->group);
+  const std::string device = call->enqueued_ns == 0 ? ""
+                             : call->running_ns != 0
+                                 ? fmt::format(", running on stream {} of its device", call->stream)
+                                 : fmt::format(", waiting on stream {} of its device", call->stream);
+  return fmt::format("in {}, number {} of group '{}'{}", Describe(call->call), call->sequence, call->group, device);
 }
 
 std::string JoinRanks(const std::vector<int>& ranks) {

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <filesystem>
+#include <stop_token>
+#include <thread>
 
 #include "base/durable_file.h"
 #include "base/error.h"
@@ -102,6 +105,18 @@ namespace {
 // Steps that may fail again after going back before the fault counts as lasting.
 constexpr int kMostRollbacks = 3;
 
+// A rank whose device is stuck reads no signals. Once the job was asked to end, collectives that stand still are
+// aborted; those of a step that goes on are not.
+void HurryWhenAsked(const StopSignals& signals, Communicator& world, const std::stop_token& stop) {
+  constexpr auto kInterval = std::chrono::milliseconds(100);
+  while (!stop.stop_requested()) {
+    if (signals.Pending() == StopRequest::kSaveAndStop) {
+      return world.Hurry();
+    }
+    std::this_thread::sleep_for(kInterval);
+  }
+}
+
 // The state of one run of the loop; RunTraining is its one user.
 class Loop {
  public:
@@ -119,6 +134,11 @@ class Loop {
         norms_("gradient norm", config.train.norm_spike),
         facts_{.total_steps = trainer_.schedule().TotalSteps({})} {
     trainer_.set_ledger(flight_.ledger());
+    if (options.signals != nullptr && !context.device.is_host() && context.world.size() > 1) {
+      hurry_ = std::jthread([signals = options.signals, &world = context.world](const std::stop_token& stop) {
+        HurryWhenAsked(*signals, world, stop);
+      });
+    }
     if (config.train.rerun) {
       trainer_.set_suspicion([this](const StepResult& result) {
         return result.skipped || losses_.IsSpike(result.loss) || norms_.IsSpike(result.gradient_norm);
@@ -155,6 +175,11 @@ class Loop {
       return result;
     } catch (const std::exception& error) {
       flight_.Finish(LedgerEnd::kFailed, error.what());
+      if (!trainer_.device().is_host()) {
+        // Before the trainer's memory is freed, which waits for what its device has to do: the other ranks'
+        // collectives.
+        trainer_.world().Abort(error.what());
+      }
       throw;
     }
   }
@@ -392,6 +417,7 @@ class Loop {
   std::int64_t failed_step_ = 0;
   std::atomic<std::int64_t> saving_step_ = 0;
   std::unique_ptr<RunCheckpoints> checkpoints_;  // last: its thread speaks to the watcher
+  std::jthread hurry_;
 };
 
 }  // namespace

@@ -126,7 +126,7 @@ void PipelineRunner::Execute(const Course& course, const Action& action, const P
       const std::int64_t kind = count * kActionKinds + static_cast<std::int64_t>(action.kind);
       const std::int64_t key =
           (kind * static_cast<std::int64_t>(chunks_.size()) + action.chunk) * count + action.micro_batch;
-      device_.Repeat(key, [&] {
+      Repeat(key, [&] {
         Compute(course, action, position);
         gradients_[key] = gradient_;  // for when the work is repeated without this call
       });
@@ -135,6 +135,30 @@ void PipelineRunner::Execute(const Course& course, const Action& action, const P
       }
       break;
     }
+  }
+}
+
+void PipelineRunner::Repeat(std::int64_t key, const std::function<void()>& work) {
+  if (tensor_->size() == 1) {
+    return device_.Repeat(key, work);
+  }
+  std::vector<RecordedCall>& calls = collectives_[key];
+  const Event begin = device_.RecordEvent();
+  bool plain = false;
+  device_.Repeat(key, [&] {
+    plain = !device_.IsRecording();
+    calls.clear();
+    tensor_->set_recorder(plain ? nullptr : &calls);
+    try {
+      work();
+    } catch (...) {
+      tensor_->set_recorder(nullptr);
+      throw;
+    }
+    tensor_->set_recorder(nullptr);
+  });
+  if (!plain) {
+    tensor_->Replay(calls, begin, device_.RecordEvent(), device_.current_stream());
   }
 }
 

@@ -1,6 +1,7 @@
 // Executes a Schedule over the virtual stages of a rank: the trainer's reader of the data that the planner plays.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -26,13 +27,17 @@ class PipelineRunner {
                  std::vector<std::unique_ptr<Stage>> stages, const Buffers& buffers);
 
   // What may be recorded by the device and repeated (Device::Repeat): computations that start the same operations in
-  // every step and meet no other rank.
+  // every step and meet no other rank but over a tensor group that is recordable.
   enum class Repeats : std::uint8_t {
     kNothing,
     kAllButLast,  // not those of a chunk's last micro batch, which start reductions
     kEverything,
   };
-  void set_repeats(Repeats repeats) { repeats_ = repeats; }
+  // `tensor` is told of its collectives in recorded work; it outlives this.
+  void set_repeats(Repeats repeats, Communicator& tensor) {
+    repeats_ = repeats;
+    tensor_ = &tensor;
+  }
 
   // Whether each chunk of this stage has one action that is the first to add gradients, so that MicroBatch::first is
   // set: not where a schedule splits the backward of some micro batches only.
@@ -62,6 +67,8 @@ class PipelineRunner {
   static std::vector<Position> PositionsOf(std::span<const Action> actions);
   void Execute(const Course& course, const Action& action, const Position& position);
   void Compute(const Course& course, const Action& action, const Position& position);
+  // Calls `work` or repeats what it once started, and counts the collectives within.
+  void Repeat(std::int64_t key, const std::function<void()>& work);
   // Messages of a (virtual stage, micro batch) have a tag of their own, so that no schedule can mix them up.
   int Tag(int sender_virtual_stage, int micro_batch, bool gradient) const;
   // Where a virtual stage of this rank writes its output: the input of the next, if that is of this rank too.
@@ -75,6 +82,8 @@ class PipelineRunner {
   Tensor gradient_;                           // the input gradient that the last backward left
   std::map<std::int64_t, Tensor> gradients_;  // that of each repeated action, by its key
   Repeats repeats_ = Repeats::kNothing;
+  Communicator* tensor_ = nullptr;
+  std::map<std::int64_t, std::vector<RecordedCall>> collectives_;  // within each repeated action, by its key
   Ledger* ledger_ = nullptr;
 };
 

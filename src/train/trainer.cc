@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <exception>
 #include <limits>
 #include <utility>
 
@@ -96,6 +97,15 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
   zero_->DrawInitialWeights(static_cast<std::uint64_t>(config_.train.seed));
 }
 
+Trainer::~Trainer() {
+  // When an exception ends this rank, its device may wait for collectives that never end, and memory could not be
+  // freed.
+  if (std::uncaught_exceptions() > exceptions_) {
+    comms_.world().AbortDevice();
+  }
+  device_.ForgetRepeats();
+}
+
 int Trainer::NextMicroBatches() const {
   return MicroBatches(config_.layout, schedule_.GlobalBatchAt(progress_.consumed_samples));
 }
@@ -152,6 +162,7 @@ StepResult Trainer::Step(int request) {
                   ++progress_.updates);
   }
   device_.Synchronize();
+  comms_.CheckAborted();
   result.step = ++progress_.step;
   result.consumed_samples = progress_.consumed_samples;
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
@@ -170,7 +181,7 @@ void Trainer::Compute(const std::vector<MicroBatch>& batch, std::int64_t step) {
     Mark("forward");
     device_.Repeat(micro_batches, run);
   } else {
-    runner_->set_repeats(Repeated(micro_batches));
+    runner_->set_repeats(Repeated(micro_batches), comms_.tensor());
     run();
   }
   Mark("reduce");
@@ -205,12 +216,12 @@ bool Trainer::StepsAreAlike() const {
          (ledger_ == nullptr || !ledger_->has_on_phase());
 }
 
-PipelineRunner::Repeats Trainer::Repeated(int micro_batches) const {
+PipelineRunner::Repeats Trainer::Repeated(int micro_batches) {
   using Repeats = PipelineRunner::Repeats;
   // Recordings take memory of their own: many micro batches hide the starts of kernels anyway.
   constexpr int kMostRecorded = 64;
   const ParallelLayout& layout = config_.layout;
-  if (!StepsAreAlike() || layout.tensor > 1 || ZeroShards(layout.zero).gradients ||
+  if (!StepsAreAlike() || !comms_.tensor().recordable() || ZeroShards(layout.zero).gradients ||
       micro_batches * layout.chunks > kMostRecorded) {
     return Repeats::kNothing;
   }
@@ -265,6 +276,7 @@ std::array<double, 4> Trainer::Exchange(int micro_batches, bool with_gradients, 
   device_.CopyFromHost(numbers_.data, numbers.data(), sizeof(numbers));
   comms_.world().AllReduce(numbers_);
   device_.CopyToHost(numbers.data(), numbers_.data, sizeof(numbers));
+  comms_.Verify();  // what ranks did not call alike must not become an update
   return {numbers[0], numbers[1], numbers[2], numbers[3]};
 }
 

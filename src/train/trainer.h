@@ -2,6 +2,7 @@
 // decisions are equal on all of them.
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -65,6 +66,9 @@ class Trainer {
     const SampleSource* validation = nullptr;  // may be missing when validation.every is 0
   };
   Trainer(const RunConfig& config, RankContext& context, const Sources& sources);
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
 
   // `request`: a number that this rank wants every rank to see after the step (a signal it got, say); 0 is none.
   StepResult Step(int request = 0);
@@ -136,7 +140,7 @@ class Trainer {
   // a ledger must be called in each phase, and weights that come from the host do so in another stream.
   bool StepsAreAlike() const;
   // What of such a step can be recorded when several ranks meet in it.
-  PipelineRunner::Repeats Repeated(int micro_batches) const;
+  PipelineRunner::Repeats Repeated(int micro_batches);
   bool LossIsFinite(int micro_batches) const;
 
   RunConfig config_;
@@ -160,6 +164,7 @@ class Trainer {
   std::function<bool(const StepResult&)> suspicion_;
   Ledger* ledger_ = nullptr;
   int last_micro_batches_ = 0;
+  const int exceptions_ = std::uncaught_exceptions();
 };
 
 }  // namespace trireme

@@ -14,7 +14,8 @@ namespace {
 void RunAlone(const std::function<void(RankContext&)>& body) {
   RunThreadRanks(1, {.kind = "cpu"}, [&](RankContext& host) {
     const auto gpu = MakeDevice({.kind = "cuda"});
-    const auto alone = MakeNcclCommunicator(host.world.Split("alone", 0, 0), *gpu, NcclAlone::kEverything);
+    const auto alone =
+        MakeNcclCommunicator(host.world.Split("alone", 0, 0), *gpu, MakeNcclSession(false, {}), NcclAlone::kEverything);
     RankContext context{*gpu, *alone};
     body(context);
   });
@@ -63,7 +64,7 @@ TEST(Nccl, EveryCollectiveWorksForOneRank) {
   });
 }
 
-TEST(Nccl, CollectivesInALaneOfTheirOwnKeepTheirPlaceInTheOrder) {
+TEST(Nccl, CollectivesInAStreamOfTheirOwnKeepTheirPlaceInTheOrder) {
   RunAlone([](RankContext& context) {
     Device& device = context.device;
     const DeviceArray<float> array(device, std::vector<float>(1 << 20, 0));
@@ -82,13 +83,18 @@ TEST(Nccl, CollectivesInALaneOfTheirOwnKeepTheirPlaceInTheOrder) {
 TEST(Nccl, CollectivesAreRecordedWithTheWorkAroundThem) {
   RunAlone([](RankContext& context) {
     const DeviceArray<float> array(context.device, std::vector<float>{1});
+    std::vector<RecordedCall> calls;
     for (int i = 0; i < 5; ++i) {
       context.device.Repeat(1, [&] {
+        context.world.set_recorder(context.device.IsRecording() ? &calls : nullptr);
         context.device.ops().Scale(array.tensor(), 2);
         context.world.AllReduce(array.tensor());
+        context.world.set_recorder(nullptr);
       });
     }
     EXPECT_EQ(array.Read(), std::vector<float>{32});
+    EXPECT_EQ(calls.size(), 1U);
+    context.device.ForgetRepeats();
   });
 }
 
@@ -120,10 +126,12 @@ TEST(Nccl, RecordedStepsOverItTrainAsPlainOnesWithoutIt) {
   });
 }
 
-TEST(Nccl, RefusesTwoRanksOfOneGpu) {
+TEST(Nccl, NamesTwoRanksOfOneGpu) {
   RunThreadRanks(2, {.kind = "cpu"}, [](RankContext& context) {
-    const auto gpu = MakeDevice({.kind = "cuda"});
-    EXPECT_FALSE(NcclCanConnect(context.world));
+    const auto gpu = MakeDevice({.kind = "cuda", .local_rank = 0});
+    const GpuSharing sharing = FindGpuSharing(context.world);
+    EXPECT_TRUE(sharing.shared);
+    EXPECT_EQ(sharing.message, "ranks 0 and 1 use one GPU");
   });
 }
 

@@ -1,6 +1,7 @@
 #include "device/cuda/cuda_context.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/shape.h"
 #include "device/cuda/architectures.h"
@@ -21,6 +22,44 @@ CudaContext::CudaContext(int device, const DeviceOptions& options)
   CheckCuda(cudaGetDeviceProperties(&properties, device), "read the GPU's properties");
   RequireKernels(KernelsRunHere(), properties.name, capability_);
   OpenStream(0);
+  CheckCuda(cudaHostAlloc(&bounce_, kBounceBytes, cudaHostAllocPortable), "allocate page-locked memory for copies");
+  // What was freed stays with this process: to give it back would wait for the GPU.
+  cudaMemPool_t pool = nullptr;
+  CheckCuda(cudaDeviceGetDefaultMemPool(&pool, device), "find the GPU's memory pool");
+  std::uint64_t keep = UINT64_MAX;
+  CheckCuda(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep), "set up the GPU's memory pool");
+}
+
+void CudaContext::CopyToHost(void* host, const void* device, std::size_t bytes) {
+  for (std::size_t done = 0; done < bytes; done += kBounceBytes) {
+    const std::size_t part = std::min(kBounceBytes, bytes - done);
+    CheckCuda(cudaMemcpyAsync(bounce_, static_cast<const char*>(device) + done, part, cudaMemcpyDefault, stream()),
+              "copy to the host");
+    CheckCuda(cudaStreamSynchronize(stream()), "copy to the host");
+    std::memcpy(static_cast<char*>(host) + done, bounce_, part);
+  }
+}
+
+void CudaContext::CopyFromHost(void* device, const void* host, std::size_t bytes) {
+  for (std::size_t done = 0; done < bytes; done += kBounceBytes) {
+    const std::size_t part = std::min(kBounceBytes, bytes - done);
+    std::memcpy(bounce_, static_cast<const char*>(host) + done, part);
+    CheckCuda(cudaMemcpyAsync(static_cast<char*>(device) + done, bounce_, part, cudaMemcpyDefault, stream()),
+              "copy from the host");
+    CheckCuda(cudaStreamSynchronize(stream()), "copy from the host");
+  }
+}
+
+void* CudaContext::AllocateInOrder(std::int64_t bytes, const char* what) {
+  void* memory = nullptr;
+  CheckCuda(cudaMallocAsync(&memory, static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1)), stream()), what);
+  return memory;
+}
+
+void CudaContext::FreeInOrder(void* memory) {
+  if (memory != nullptr) {
+    cudaFreeAsync(memory, stream());
+  }
 }
 
 void CudaContext::OpenStream(int stream) {
@@ -47,24 +86,26 @@ CudaContext::~CudaContext() {
   for (const Stream& stream : streams_) {
     if (stream.handle != nullptr) {
       cudaStreamSynchronize(stream.handle);
-      cudaFree(stream.scratch);
+      if (stream.scratch != nullptr) {
+        cudaFreeAsync(stream.scratch, stream.handle);
+      }
       cudaStreamDestroy(stream.handle);
     }
   }
+  cudaFreeHost(bounce_);
 }
 
 void* CudaContext::Scratch(std::int64_t bytes) {
   Stream& stream = streams_[static_cast<std::size_t>(current_)];
   if (bytes > stream.scratch_bytes) {
     CheckCuda(cudaStreamSynchronize(stream.handle), "wait before scratch memory grows");
-    cudaFree(stream.scratch);
+    FreeInOrder(stream.scratch);
     ++generation_;
     scratch_bytes_ -= stream.scratch_bytes;
     stream.scratch = nullptr;
     stream.scratch_bytes = 0;
     const std::int64_t rounded = RoundUp(bytes, std::int64_t{1} << 21);
-    CheckCuda(cudaMalloc(&stream.scratch, static_cast<std::size_t>(rounded)),
-              "allocate scratch memory of an operation");
+    stream.scratch = AllocateInOrder(rounded, "allocate scratch memory of an operation");
     stream.scratch_bytes = rounded;
     scratch_bytes_ += rounded;
   }
@@ -72,14 +113,13 @@ void* CudaContext::Scratch(std::int64_t bytes) {
 }
 
 void* CudaContext::AllocateTable(std::int64_t bytes) {
-  void* memory = nullptr;
-  CheckCuda(cudaMalloc(&memory, static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1))), "allocate a table");
+  void* const memory = AllocateInOrder(bytes, "allocate a table");
   table_bytes_ += bytes;
   return memory;
 }
 
 void CudaContext::FreeTable(void* memory, std::int64_t bytes) {
-  cudaFree(memory);
+  FreeInOrder(memory);
   ++generation_;
   table_bytes_ -= bytes;
 }
@@ -98,10 +138,8 @@ const void* CudaTables::Find(const std::vector<std::int64_t>& key) const {
 
 const void* CudaTables::Insert(const std::vector<std::int64_t>& key, const void* contents, std::size_t bytes) {
   Entry entry{key, context_.AllocateTable(static_cast<std::int64_t>(bytes)), static_cast<std::int64_t>(bytes)};
-  CheckCuda(cudaMemcpyAsync(entry.memory, contents, bytes, cudaMemcpyHostToDevice, context_.stream()),
-            "copy a table to the GPU");
-  // `contents` may go away after the return, and a table about to be replaced may still be read.
-  CheckCuda(cudaStreamSynchronize(context_.stream()), "copy a table to the GPU");
+  // Waits for the stream: a table about to be replaced may still be read.
+  context_.CopyFromHost(entry.memory, contents, bytes);
   if (entries_.size() < kMostEntries) {
     entries_.push_back(std::move(entry));
     return entries_.back().memory;

@@ -33,6 +33,19 @@ class CudaContext {
   // 90 for compute capability 9.0.
   int capability() const { return capability_; }
 
+  int current_stream() const { return current_; }
+
+  // Both return when the copy is done, after all earlier work of the current stream. Through page-locked memory of this
+  // context: CUDA itself lets one thread after another copy from pageable memory, and a thread whose copy waits for
+  // another rank's collective would keep that rank from enqueuing it.
+  void CopyToHost(void* host, const void* device, std::size_t bytes);
+  void CopyFromHost(void* device, const void* host, std::size_t bytes);
+
+  // Memory that is taken and given back in the order of the current stream's work: cudaFree would wait for the whole
+  // GPU, other ranks' collectives included.
+  void* AllocateInOrder(std::int64_t bytes, const char* what);
+  void FreeInOrder(void* memory);
+
   // At least `bytes` of GPU memory, aligned to 256, for the operation at hand: the next call may give it again. It
   // grows (and waits for the stream) only when an operation needs more than any before.
   void* Scratch(std::int64_t bytes);
@@ -59,7 +72,9 @@ class CudaContext {
   };
   void OpenStream(int stream);
 
+  static constexpr std::size_t kBounceBytes = std::size_t{4} << 20;
   std::array<Stream, kStreams> streams_;
+  void* bounce_ = nullptr;  // page-locked
   int current_ = 0;
   std::int64_t scratch_bytes_ = 0;  // of all streams
   std::int64_t table_bytes_ = 0;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cstdlib>
+#include <string_view>
 
 #include "base/error.h"
 #include "device/cuda/cuda_check.h"
@@ -23,6 +25,18 @@ constexpr Peak kPeaks[] = {
     {"A100", 312e12, 19.5e12, 0},
 };
 
+// Where NCCL may connect several ranks of one GPU, kernels of one rank wait for those of another. Then each stream
+// needs a hardware queue of its own, and all kernels must be loaded when a device is made: loading one later waits
+// until the GPU is idle. CUDA reads both variables when it starts, so this comes before the first call of it; a user's
+// own choice stands.
+void PrepareToShare() {
+  const char* const sharing = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+  if (sharing != nullptr && std::string_view(sharing) == "1") {
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  }
+}
+
 cudaEvent_t EventOf(const Event& event) { return static_cast<cudaEvent_t>(const_cast<void*>(event.get())); }
 
 }  // namespace
@@ -34,8 +48,28 @@ CudaDevice::CudaDevice(int device, const DeviceOptions& options) : context_(devi
   memory_bytes_ = static_cast<std::int64_t>(properties.totalGlobalMem);
 }
 
+CudaDevice::~CudaDevice() {
+  cudaStreamSynchronize(context_.stream());
+  for (const auto& [memory, piece] : small_) {
+    cudaFree(memory);
+  }
+}
+
+std::int64_t CudaDevice::used_bytes() const {
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+  CheckCuda(cudaMemGetInfo(&free_bytes, &total_bytes), "read how much memory is free");
+  return static_cast<std::int64_t>(total_bytes - free_bytes);
+}
+
 void* CudaDevice::Allocate(std::int64_t bytes) {
   Require(bytes >= 0, "cannot allocate {} bytes", bytes);
+  for (auto& [memory, piece] : small_) {
+    if (piece.free && piece.bytes >= bytes && piece.bytes <= 2 * bytes) {
+      piece.free = false;
+      return memory;
+    }
+  }
   void* memory = nullptr;
   // A pointer even for zero bytes: a Tensor counts as given when its data is not null.
   const cudaError_t status = cudaMalloc(&memory, static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1)));
@@ -47,13 +81,20 @@ void* CudaDevice::Allocate(std::int64_t bytes) {
     Fail("{} has no {} bytes of memory left: {} of {} are free", name_, bytes, free_bytes, total_bytes);
   }
   CheckCuda(status, "allocate memory");
+  if (bytes <= kSmallBytes) {
+    small_[memory] = {.bytes = bytes, .free = false};
+  }
   return memory;
 }
 
 void CudaDevice::Free(void* memory) {
   if (memory != nullptr) {
     cudaStreamSynchronize(context_.stream());
-    cudaFree(memory);
+    if (const auto small = small_.find(memory); small != small_.end()) {
+      small->second.free = true;
+    } else {
+      cudaFree(memory);
+    }
   }
 }
 
@@ -79,17 +120,13 @@ void CudaDevice::FreeHost(void* memory) {
 
 void CudaDevice::CopyToHost(void* host, const void* device, std::int64_t bytes) {
   if (bytes > 0) {
-    CheckCuda(cudaMemcpyAsync(host, device, static_cast<std::size_t>(bytes), cudaMemcpyDefault, stream()),
-              "copy to the host");
-    Synchronize();
+    context_.CopyToHost(host, device, static_cast<std::size_t>(bytes));
   }
 }
 
 void CudaDevice::CopyFromHost(void* device, const void* host, std::int64_t bytes) {
   if (bytes > 0) {
-    CheckCuda(cudaMemcpyAsync(device, host, static_cast<std::size_t>(bytes), cudaMemcpyDefault, stream()),
-              "copy from the host");
-    Synchronize();
+    context_.CopyFromHost(device, host, static_cast<std::size_t>(bytes));
   }
 }
 
@@ -166,6 +203,7 @@ std::unique_ptr<Device> MakeCudaDevice(const DeviceOptions& options) {
 }
 
 int CudaDeviceCount() {
+  PrepareToShare();
   int count = 0;
   if (cudaGetDeviceCount(&count) != cudaSuccess) {
     cudaGetLastError();  // no driver is no error here

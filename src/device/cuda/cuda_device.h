@@ -2,6 +2,7 @@
 // handles and scratch memory. A device must be used by the thread that made it.
 #pragma once
 
+#include <map>
 #include <string>
 
 #include "device/cuda/cuda_context.h"
@@ -15,6 +16,7 @@ namespace trireme {
 class CudaDevice final : public Device {
  public:
   CudaDevice(int device, const DeviceOptions& options);
+  ~CudaDevice() override;
 
   std::string description() const override { return name_; }
   bool is_host() const override { return false; }
@@ -33,16 +35,29 @@ class CudaDevice final : public Device {
   bool IsReached(const Event& event) override;
   Event OnStream(int stream, const Event& after, const std::function<void()>& work) override;
   void Repeat(std::int64_t key, const std::function<void()>& work) override { launches_.Repeat(key, work); }
+  int current_stream() const override { return context_.current_stream(); }
+  bool IsRecording() const override { return launches_.recording(); }
+  void ForgetRepeats() override { launches_.Clear(); }
   std::string choices() const override { return ops_.matmul().Choices(); }
   void ReadChoices(const std::string& lines) override { ops_.matmul().ReadChoices(lines); }
   // Scratch memory and tables; the CUDA context and the libraries' own memory are not known here.
   std::int64_t internal_bytes() const override { return context_.bytes(); }
   std::int64_t memory_bytes() const override { return memory_bytes_; }
+  std::int64_t used_bytes() const override;
   double peak_flops(DType dtype) const override;
 
   cudaStream_t stream() const { return context_.stream(); }
 
  private:
+  // Small pieces are kept when they are freed, and given out again: cudaFree waits for the whole GPU, also for
+  // collectives that other ranks have in progress on it.
+  struct SmallPiece {
+    std::int64_t bytes = 0;
+    bool free = false;
+  };
+  static constexpr std::int64_t kSmallBytes = std::int64_t{16} << 20;
+
+  std::map<void*, SmallPiece> small_;
   CudaContext context_;
   CudaOps ops_;
   RecordedLaunches launches_{context_, ops_};

@@ -210,7 +210,7 @@ void CublasLtMatmul::Measure(const MatmulArgs& args, Plan& plan, const cublasLtM
       args.accumulate || args.c.data == args.a.data || args.c.data == args.b.data || args.c.data == args.auxiliary.data;
   void* c = args.c.data;
   if (c_is_read) {
-    if (cudaMalloc(&c, static_cast<std::size_t>(args.c.bytes())) != cudaSuccess) {
+    if (cudaMallocAsync(&c, static_cast<std::size_t>(args.c.bytes()), context_.stream()) != cudaSuccess) {
       cudaGetLastError();  // too little memory to measure: the first choice stays
       return;
     }
@@ -230,7 +230,7 @@ void CublasLtMatmul::Measure(const MatmulArgs& args, Plan& plan, const cublasLtM
   plan.possible = best >= 0;
   plan.milliseconds = std::max(best, 0.0F);
   if (c_is_read) {
-    cudaFree(c);
+    context_.FreeInOrder(c);
   }
 }
 

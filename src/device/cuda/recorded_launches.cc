@@ -4,11 +4,14 @@
 
 namespace trireme {
 
-RecordedLaunches::~RecordedLaunches() {
+RecordedLaunches::~RecordedLaunches() { Clear(); }
+
+void RecordedLaunches::Clear() {
   cudaStreamSynchronize(context_.stream());
   for (auto& [key, recording] : recordings_) {
     Forget(recording);
   }
+  recordings_.clear();
 }
 
 void RecordedLaunches::Forget(Recording& recording) {
@@ -38,9 +41,12 @@ void RecordedLaunches::Record(Recording& recording, const std::function<void()>&
   const FlopCount before = ops_.flops();
   cudaGraph_t graph = nullptr;
   CheckCuda(cudaStreamBeginCapture(context_.stream(), cudaStreamCaptureModeThreadLocal), "begin to record work");
+  recording_ = true;
   try {
     work();
+    recording_ = false;
   } catch (...) {
+    recording_ = false;
     cudaStreamEndCapture(context_.stream(), &graph);
     cudaGraphDestroy(graph);
     throw;

@@ -21,6 +21,10 @@ class RecordedLaunches {
   // The first call of a key runs `work` plainly, since it may measure algorithms and take scratch memory; the second
   // one records.
   void Repeat(std::int64_t key, const std::function<void()>& work);
+  // Drops all recordings, after the current stream's work.
+  void Clear();
+  // Within `work`: it is being recorded.
+  bool recording() const { return recording_; }
 
  private:
   struct Recording {
@@ -34,6 +38,7 @@ class RecordedLaunches {
   CudaContext& context_;
   Ops& ops_;
   std::map<std::int64_t, Recording> recordings_;
+  bool recording_ = false;
 };
 
 }  // namespace trireme

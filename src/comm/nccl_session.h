@@ -1,0 +1,43 @@
+// What the ranks of one process share over NCCL: every communicator that was made, so that all can be aborted at once,
+// and the watch over their collectives. Any thread.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "comm/device_call_watch.h"
+
+namespace trireme {
+
+class NcclHandle;
+
+class NcclSession {
+ public:
+  // `abort_world` ends every rank with a message; it is called by the watch. May be empty: then it is only printed.
+  using AbortWorld = std::function<void(int rank, const std::string& message)>;
+  // `gpu_is_shared`: several ranks use one GPU, so that a collective may take one multiprocessor only.
+  NcclSession(bool gpu_is_shared, AbortWorld abort_world);
+
+  bool gpu_is_shared() const { return gpu_is_shared_; }
+  DeviceCallWatch& watch() { return watch_; }
+
+  void Add(NcclHandle& handle);
+  void Remove(NcclHandle& handle);
+  // Ends all collectives of all ranks of this process; later calls throw. First those whose threads are not inside
+  // NCCL: a thread that is may wait for the device to take its launch, which it does once the others are gone.
+  void AbortAll();
+  bool aborted() const { return aborted_; }
+
+ private:
+  const bool gpu_is_shared_;
+  const AbortWorld abort_world_;
+  std::mutex mutex_;
+  std::vector<NcclHandle*> handles_;
+  std::atomic<bool> aborted_ = false;
+  DeviceCallWatch watch_;  // last: its thread uses the others
+};
+
+}  // namespace trireme

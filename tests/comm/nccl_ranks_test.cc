@@ -1,0 +1,178 @@
+// Thread ranks that share one GPU over NCCL: collectives and messages against serial results, recordings, and how ranks
+// end when one of them fails, skips a collective or asks for another one. Needs NCCL 2.30 or later.
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+
+#include "base/error.h"
+#include "comm/collective_cases.h"
+#include "comm/device_array.h"
+#include "operate/flight_report.h"
+#include "operate/training_loop.h"
+
+namespace trireme {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+// Before CUDA and NCCL start.
+[[maybe_unused]] const int kEnabled = setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
+
+const DeviceOptions kCuda = {.kind = "cuda"};
+
+using CaseAndSize = std::tuple<CollectiveCase, int>;
+class NcclCollectives : public testing::TestWithParam<CaseAndSize> {};
+
+TEST_P(NcclCollectives, AgreeWithSerialResults) {
+  const auto& [collective_case, ranks] = GetParam();
+  EXPECT_NO_THROW(RunThreadRanks(ranks, kCuda, collective_case.run));
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, NcclCollectives,
+                         testing::Combine(testing::ValuesIn(CollectiveCases().begin(), CollectiveCases().end()),
+                                          testing::Values(2, 4, 8)),
+                         [](const auto& instance) {
+                           return std::string(std::get<0>(instance.param).name) + "Of" +
+                                  std::to_string(std::get<1>(instance.param));
+                         });
+
+class NcclSizes : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, NcclSizes, testing::Values(2, 4, 8));
+
+TEST_P(NcclSizes, RecordedCollectivesCountAndSumAsPlainOnes) {
+  RunThreadRanks(GetParam(), kCuda, [](RankContext& context) {
+    const auto group = context.world.Split("group", 0, context.world.rank());
+    const DeviceArray<float> array(context.device, std::vector<float>(1000, 1));
+    std::vector<RecordedCall> calls;
+    constexpr int kTimes = 6;
+    float expected = 1;
+    for (int i = 0; i < kTimes; ++i) {
+      const Event begin = context.device.RecordEvent();
+      bool plain = false;
+      context.device.Repeat(1, [&] {
+        plain = !context.device.IsRecording();
+        group->set_recorder(plain ? nullptr : &calls);
+        group->AllReduce(array.tensor());
+        context.device.ops().Scale(array.tensor(), 0.5F);
+        group->set_recorder(nullptr);
+      });
+      if (!plain) {
+        group->Replay(calls, begin, context.device.RecordEvent(), 0);
+      }
+      expected *= static_cast<float>(context.world.size()) / 2;
+    }
+    group->Verify();
+    EXPECT_EQ(array.Read(), std::vector<float>(1000, expected));
+    EXPECT_EQ(group->traffic().calls[static_cast<std::size_t>(CollectiveKind::kAllReduce)], kTimes);
+    context.device.ForgetRepeats();
+  });
+}
+
+// What RunThreadRanks throws; "" when it does not.
+std::string FailureOf(int ranks, const std::function<void(RankContext&)>& body) {
+  try {
+    RunThreadRanks(ranks, kCuda, body);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST_P(NcclSizes, AnErrorOnOneRankEndsRanksWhoseDevicesWaitForIt) {
+  const std::string message = FailureOf(GetParam(), [](RankContext& context) {
+    const DeviceArray<float> array(context.device, std::vector<float>(1000, 1));
+    context.world.AllReduce(array.tensor());
+    array.Read();
+    if (context.world.rank() == 1) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      Fail("no space left in tank 7");
+    }
+    context.world.AllReduce(array.tensor());
+    array.Read();
+    context.world.CheckAborted();
+  });
+  EXPECT_EQ(message, "rank 1: no space left in tank 7");
+}
+
+TEST_P(NcclSizes, ACallOfAnotherSizeIsRefusedAndNamesBoth) {
+  const std::string message = FailureOf(GetParam(), [](RankContext& context) {
+    const DeviceArray<float> array(context.device, std::vector<float>(1000, 1));
+    context.world.AllReduce(context.world.rank() == 1 ? array.tensor().Range(0, 10) : array.tensor());
+    context.world.Verify();
+  });
+  EXPECT_THAT(message, AllOf(HasSubstr("called all_reduce of 1000 fp32 (sum)"),
+                             HasSubstr("rank 1 called all_reduce of 10 fp32 (sum)")));
+}
+
+RunConfig SmallRun(const std::vector<std::string>& more) {
+  std::vector<std::string> keys = {
+      "model.layers=2",        "model.hidden=64",           "model.heads=4",     "model.sequence=16",
+      "model.vocabulary=128",  "layout.micro_batch=1",      "batch.global=8",    "train.steps=20",
+      "train.device=\"cuda\"", "data.source=\"synthetic\"", "checkpoint.every=0"};
+  keys.insert(keys.end(), more.begin(), more.end());
+  return ParseRecipe("", "nccl.toml", keys).config;
+}
+
+struct Drilled {
+  const char* name;
+  std::vector<std::string> keys;
+};
+class NcclDrills : public testing::TestWithParam<Drilled> {};
+INSTANTIATE_TEST_SUITE_P(Layouts, NcclDrills,
+                         testing::Values(Drilled{"Tensor2", {"layout.tensor=2"}}, Drilled{"Data2", {"layout.data=2"}},
+                                         Drilled{"Pipeline2", {"layout.pipeline=2"}},
+                                         Drilled{"Zero3", {"layout.data=4", "layout.zero=3"}},
+                                         Drilled{"Tensor2Pipeline2", {"layout.tensor=2", "layout.pipeline=2"}}),
+                         [](const auto& instance) { return std::string(instance.param.name); });
+
+TEST_P(NcclDrills, ARankThatThrowsEndsTheRunWithItsMessage) {
+  const RunConfig config = SmallRun(GetParam().keys);
+  const auto source = OpenRunSource(config, "train");
+  for (const std::string phase : {"forward", "backward", "reduce", "update"}) {
+    const std::string folder = testing::TempDir() + "/nccl-throw-" + GetParam().name + phase;
+    std::filesystem::remove_all(folder);
+    const std::string message = FailureOf(config.layout.ranks(), [&](RankContext& context) {
+      RunTraining(config, context, {.train = source.get(), .validation = nullptr},
+                  {.run_folder = folder, .drill = ParseDrill("rank=1,step=3,what=throw,phase=" + phase)}, nullptr);
+    });
+    EXPECT_EQ(message, "rank 1: a drill: --inject what=throw") << phase;
+    EXPECT_EQ(ReadFlight(folder + "/flight").suspects, std::vector<int>{1}) << phase;
+  }
+}
+
+TEST(NcclWatch, ARankThatSkipsACollectiveIsNamedAndARequestEndsTheRun) {
+  testing::internal::CaptureStderr();
+  std::atomic<bool> over = false;
+  const std::string message = FailureOf(2, [&](RankContext& context) {
+    const DeviceArray<float> array(context.device, std::vector<float>(1000, 1));
+    context.world.AllReduce(array.tensor());
+    array.Read();
+    if (context.world.rank() == 1) {
+      while (!over) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      }
+      context.world.CheckAborted();
+    }
+    context.world.AllReduce(array.tensor());
+    std::jthread asks;
+    if (context.world.rank() == 0) {
+      asks = std::jthread([&] {
+        std::this_thread::sleep_for(std::chrono::seconds(9));  // after it was named
+        context.world.Hurry();
+      });
+    }
+    context.device.Synchronize();
+    over = true;
+    context.world.CheckAborted();
+  });
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr("number 1 of group 'world' of ranks 0, 1"));
+  EXPECT_THAT(said, HasSubstr("rank 1 has not come to it (its last there is number 0)"));
+  EXPECT_THAT(message, HasSubstr("the job was asked to end"));
+}
+
+}  // namespace
+}  // namespace trireme
