@@ -1,11 +1,15 @@
 // Collectives between thread ranks: algorithm bandwidth (payload over time) and bus bandwidth (what a link would carry,
-// 2 (n-1)/n of it), the two words as nccl-tests uses them. "of copy" compares the bytes that the collective must read
-// and write with what std::memcpy by as many threads moves on this machine.
+// 2 (n-1)/n of it), the two words as nccl-tests uses them. "host us" is how long a call keeps the rank's thread. "of
+// copy" compares the bytes that the collective must read and write with what std::memcpy by as many threads moves on
+// this machine. TRIREME_TEST_DEVICE=cuda runs ranks on GPUs, NCCL_MULTI_RANK_GPU_ENABLE=1 lets them share one over
+// NCCL.
 #include <benchmark/benchmark.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <functional>
 #include <map>
+#include <string>
 
 #include "comm/rank_runner.h"
 #include "measure/rates.h"
@@ -25,40 +29,60 @@ double CopyBytesPerSecond(std::int64_t bytes, int threads) {
   return entry->second;
 }
 
-// Seconds of one call, with `count` elements in the whole tensor.
-double SecondsOf(const Collective& collective, std::int64_t count, int ranks) {
+// Of one call.
+struct CallTimes {
+  double seconds = 0;  // until the result is there
+  double host = 0;     // until the call returns
+};
+
+std::string DeviceKind() {
+  const char* const kind = std::getenv("TRIREME_TEST_DEVICE");
+  return kind == nullptr ? "cpu" : kind;
+}
+
+// With `count` elements in the whole tensor.
+CallTimes TimesOf(const Collective& collective, std::int64_t count, int ranks) {
   constexpr int kRepeats = 20;
-  double seconds = 0;
-  RunThreadRanks(ranks, {.kind = "cpu"}, [&](RankContext& context) {
+  CallTimes times;
+  RunThreadRanks(ranks, {.kind = DeviceKind()}, [&](RankContext& context) {
     const Tensor whole{context.device.Allocate(count * 4), DType::kFloat32, {count}};
     const Tensor part{context.device.Allocate(count / ranks * 4), DType::kFloat32, {count / ranks}};
     context.device.ops().Fill(whole, 0);
     context.device.ops().Fill(part, 0);
+    collective(context.world, whole, part);
+    context.device.Synchronize();
     context.world.Barrier();
     const auto start = std::chrono::steady_clock::now();
+    const auto since = [&] {
+      return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / kRepeats;
+    };
     for (int i = 0; i < kRepeats; ++i) {
       collective(context.world, whole, part);
     }
+    const double host = since();
+    context.device.Synchronize();
     context.world.Barrier();
     if (context.world.rank() == 0) {
-      seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / kRepeats;
+      times = {.seconds = since(), .host = host};
     }
     context.device.Free(whole.data);
     context.device.Free(part.data);
   });
-  return seconds;
+  return times;
 }
 
 // `touched`: bytes that all ranks together must read and write, for each byte of the whole tensor and rank.
 void Measure(benchmark::State& state, const Collective& collective, double touched, double bus_share) {
   const std::int64_t count = state.range(0) * 4096;
   const int ranks = static_cast<int>(state.range(1));
-  double seconds = 0;
+  CallTimes times;
   for (auto _ : state) {
-    seconds = SecondsOf(collective, count, ranks);
-    state.SetIterationTime(seconds);
+    times = TimesOf(collective, count, ranks);
+    state.SetIterationTime(times.seconds);
   }
+  const double seconds = times.seconds;
   const double bytes = static_cast<double>(count) * 4;
+  state.counters["host us"] = times.host * 1e6;
   state.counters["algorithm B/s"] = bytes / seconds;
   state.counters["bus B/s"] = bytes / seconds * bus_share * (ranks - 1) / ranks;
   state.counters["of copy"] = bytes * ranks * touched / seconds / CopyBytesPerSecond(count * 4, ranks);

@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -26,8 +27,10 @@
 #include "operate/supervisor_process.h"
 #include "operate/training_loop.h"
 #include "report/run_reporter.h"
+#include "run/recipe_keys.h"
 #include "run/run_config.h"
 #include "topology/settings.h"
+#include "train/gather_numbers.h"
 #include "train/memory_room.h"
 
 namespace trireme {
@@ -42,6 +45,7 @@ struct TrainCommand {
   std::int64_t log_every = 0;
   bool dry_run = false;
   bool no_checkpoint = false;
+  bool fit = false;
   bool help_keys = false;
   bool supervise = false;
   std::string launcher;
@@ -171,6 +175,45 @@ std::optional<PredictionGround> GroundOf(const RunConfig& config) {
   }
 }
 
+// layout.recompute = "auto" and --fit, for a run that starts: a run that goes on keeps what its folder's run.toml says.
+class MemoryChoices {
+ public:
+  MemoryChoices(const Recipe& recipe, bool fit, const std::string& folder)
+      : choices_{.recompute = recipe.origins.at("layout.recompute") == kRecomputeAutomatic, .micro_batch = fit} {
+    const std::string path = folder + "/run.toml";
+    std::error_code status;
+    if ((choices_.recompute || choices_.micro_batch) && std::filesystem::exists(path, status)) {
+      pinned_ = LoadRecipe(path, {}).config.layout;
+    }
+  }
+
+  // For a rank whose device has `memory` bytes of its own or for `ranks` together.
+  RunConfig Choose(const RunConfig& config, std::int64_t memory, int ranks) const {
+    RunConfig chosen = config;
+    if (pinned_) {
+      chosen.layout.recompute = choices_.recompute ? pinned_->recompute : chosen.layout.recompute;
+      chosen.layout.micro_batch = choices_.micro_batch ? pinned_->micro_batch : chosen.layout.micro_batch;
+      return chosen;
+    }
+    return memory > 0 && (choices_.recompute || choices_.micro_batch)
+               ? Fitted(config, RoomOnDevice(memory, ranks), choices_)
+               : chosen;
+  }
+
+ private:
+  FitChoices choices_;
+  std::optional<ParallelLayout> pinned_;
+};
+
+// The least memory per rank of any device, and the ranks that share one GPU. Collective.
+RunConfig FittedToDevices(const MemoryChoices& choices, const RunConfig& config, RankContext& context, int sharing) {
+  std::int64_t least = context.device.memory_bytes();
+  for (const std::vector<std::int64_t>& other : GatherNumbers(context.world, context.device, {least})) {
+    least = std::min(least, other.front());
+  }
+  return choices.Choose(config, least, sharing);
+}
+
 int TrainCommand::Run() const {
   if (help_keys) {
     std::fputs(DescribeKeys().c_str(), stdout);
@@ -184,7 +227,7 @@ int TrainCommand::Run() const {
     all.insert(all.end(), {"train.samples=0", "train.tokens=0", fmt::format("train.steps={}", *steps)});
   }
   const Recipe resolved = LoadRecipe(RecipePath(recipe), all, {.read_model = ReadModel});
-  const RunConfig& config = resolved.config;
+  RunConfig config = resolved.config;
   const bool by_mpi = LaunchedByMpi();
   Require(!by_mpi || ranks == 0, "--ranks is for threads of one process; under mpirun or srun their -n decides");
   Validate(config, ranks);
@@ -199,6 +242,11 @@ int TrainCommand::Run() const {
   Require(drill.rank < config.layout.ranks(), "--inject: rank = {} is none of the {} ranks (0 to {})", drill.rank,
           config.layout.ranks(), config.layout.ranks() - 1);
   const bool by_threads = !by_mpi && launcher.empty();
+  const MemoryChoices choices(resolved, fit, RunFolder());
+  const bool on_hosts = IsHostDevice(config.train.device);
+  if (on_hosts) {
+    config = choices.Choose(config, HostMemoryBytes(), config.layout.ranks());
+  }
   CheckMachine(config, by_threads, !no_checkpoint);
   const std::int64_t leave_before_ns = LeaveBefore();
   if (supervise) {
@@ -235,7 +283,10 @@ int TrainCommand::Run() const {
       return;
     }
     // The thread count that was worked out belongs to the bits of the run: run.toml and checkpoints name it.
-    RunConfig used = config;
+    const int gpus = std::max(CudaDeviceCount(), 1);
+    RunConfig used =
+        on_hosts ? config
+                 : FittedToDevices(choices, config, context, by_mpi ? 1 : (config.layout.ranks() + gpus - 1) / gpus);
     used.train.threads = context.device.is_host() ? context.threads : config.train.threads;
     if (context.world.rank() == 0) {
       ReplaceFile(folder + "/run.toml", ToToml(used));
@@ -285,6 +336,7 @@ void AddTrainCommand(CLI::App& app, int& exit_code) {
   train->add_option("--log-every", command->log_every, "Steps between log lines (1; on a terminal 10)")
       ->check(AboveZero());
   train->add_flag("--no-checkpoint", command->no_checkpoint, "Neither read nor write checkpoints (for measurements)");
+  train->add_flag("--fit", command->fit, "Take the largest micro batch that fits the device, up to the batch");
   train->add_flag("--dry-run", command->dry_run, "Print the resolved configuration with the origin of each value");
   train->add_flag("--help-keys", command->help_keys, "Print every key of a recipe with its default");
   CLI::Option* supervise =

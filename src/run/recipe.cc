@@ -101,6 +101,11 @@ class Resolver {
       return;
     }
     const RecipeKey* key = FindRecipeKey(setting.key);
+    if (!key->default_word.empty() && setting.value == RecipeValue(key->default_word)) {
+      SetKey(recipe_.config, *key, GetKey(RunConfig{}, *key));
+      recipe_.origins[setting.key] = "default";
+      return;
+    }
     try {
       SetKey(recipe_.config, *key, setting.value);
     } catch (const Error& error) {
@@ -203,19 +208,8 @@ class Resolver {
     note(model.kv_heads != given.kv_heads, "model.kv_heads");
     note(model.ffn != given.ffn, "model.ffn");
     note(recipe_.origins["model.tie_embeddings"] == "default", "model.tie_embeddings");
-    ChooseRecompute();
-  }
-
-  // Norms and activations made again cost a GPT-2 of width 768 2.3 % of its time and one of 1600 or 2048 1.5 %, and
-  // save a quarter of its memory and more (docs/performance.md).
-  void ChooseRecompute() {
-    constexpr std::int64_t kWide = 1024;
-    RunConfig& config = recipe_.config;
-    std::string& origin = recipe_.origins["layout.recompute"];
-    if (origin == "default" && config.train.dtype == "bf16" && config.model.hidden >= kWide) {
-      config.layout.recompute = Recompute::kLight;
-      origin = fmt::format("default of bf16 from model.hidden = {} on", kWide);
-    }
+    std::string& recompute = recipe_.origins["layout.recompute"];
+    recompute = recompute == "default" ? kRecomputeAutomatic : recompute;
   }
 
   std::string origin_;

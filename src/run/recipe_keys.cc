@@ -25,6 +25,11 @@ RecipeKey Optional(RecipeKey key) {
   return key;
 }
 
+RecipeKey Automatic(RecipeKey key) {
+  key.default_word = "auto";
+  return key;
+}
+
 using Config = RunConfig;
 
 std::vector<RecipeKey> ModelKeys() {
@@ -98,8 +103,9 @@ std::vector<RecipeKey> LayoutKeys() {
       Flag(
           "layout.sequence_parallel", "cut activations between tensor regions along the sequence",
           [](Config & c) -> auto& { return c.layout.sequence_parallel; }),
-      Text("layout.recompute", "what backward computes again; light by default in bf16 from model.hidden = 1024 on",
-           [](Config & c) -> auto& { return c.layout.recompute; }, {"none", "light", "selective", "full"}),
+      Automatic(Text("layout.recompute", "what backward computes again; auto: the least that fits the device",
+                     [](Config & c) -> auto& { return c.layout.recompute; },
+                     {"auto", "none", "light", "selective", "full"})),
       Number(
           "layout.recompute_layers", "blocks of each chunk that recompute; 0: all",
           [](Config & c) -> auto& { return c.layout.recompute_layers; }, 0, 10'000),

@@ -30,7 +30,12 @@ struct RecipeKey {
   // Of text; empty: any.
   std::vector<std::string> words;
   bool may_be_empty = false;
+  // Shown as the default instead of a value: what decides it later.
+  std::string default_word = {};
 };
+
+// The origin of layout.recompute when it is "auto": the config has none, until memory is known (train/memory_room.h).
+inline constexpr const char* kRecomputeAutomatic = "auto: at the start the least that fits the device";
 
 const std::vector<RecipeKey>& RecipeKeys();
 // nullptr when there is none.

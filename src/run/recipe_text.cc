@@ -41,7 +41,8 @@ std::string DescribeKeys() {
       }
       help += ")";
     }
-    text += fmt::format("{:<34} {:<12} {}\n", key.name, ToToml(GetKey(defaults, key)), help);
+    const RecipeValue shown = key.default_word.empty() ? GetKey(defaults, key) : RecipeValue(key.default_word);
+    text += fmt::format("{:<34} {:<12} {}\n", key.name, ToToml(shown), help);
   }
   return text;
 }

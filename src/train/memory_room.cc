@@ -1,5 +1,6 @@
 #include "train/memory_room.h"
 
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <vector>
@@ -44,6 +45,20 @@ std::string NearestThatFits(RunConfig config, std::int64_t host_bytes) {
   return "; no micro batch fits: take a smaller model, or more machines (`trireme plan --max-size`)";
 }
 
+bool FitsDevices(const RunConfig& config, std::int64_t room) {
+  try {
+    Validate(config, 0);
+  } catch (const Error&) {
+    return false;
+  }
+  for (int pipeline = 0; pipeline < config.layout.pipeline; ++pipeline) {
+    if (MemoryOfStage(StageOfRun(config, pipeline, config.batch.global).description()).total() > room) {
+      return false;
+    }
+  }
+  return true;
+}
+
 // Of each of its ranks, as far as they save.
 HostNeeds NeedsOfStage(const RunConfig& config, int pipeline, const HostUse& use) {
   const StageOfRun stage(config, pipeline, config.batch.global);
@@ -61,6 +76,33 @@ HostNeeds NeedsOfStage(const RunConfig& config, int pipeline, const HostUse& use
 }
 
 }  // namespace
+
+std::int64_t RoomOnDevice(std::int64_t memory, int ranks) {
+  // A CUDA context with the kernels of the libraries, their workspaces, and what a pool rounds up.
+  constexpr std::int64_t kReserve = std::int64_t{2} << 30;
+  constexpr std::int64_t kShare = 20;  // one part in so many
+  return std::max<std::int64_t>(memory - memory / kShare - kReserve, 0) / ranks;
+}
+
+RunConfig Fitted(RunConfig config, std::int64_t room, const FitChoices& choices) {
+  std::vector<Recompute> levels = {config.layout.recompute};
+  if (choices.recompute) {
+    levels = {Recompute::kNone, Recompute::kLight, Recompute::kSelective, Recompute::kFull};
+  }
+  const int given = config.layout.micro_batch;
+  const std::int64_t most = config.batch.global / config.layout.data;
+  for (const Recompute level : levels) {
+    config.layout.recompute = level;
+    for (std::int64_t micro_batch = choices.micro_batch ? most : given; micro_batch >= given; --micro_batch) {
+      config.layout.micro_batch = static_cast<int>(micro_batch);
+      if ((micro_batch == given || most % micro_batch == 0) && FitsDevices(config, room)) {
+        return config;
+      }
+    }
+  }
+  config.layout.micro_batch = given;
+  return config;
+}
 
 std::int64_t MemoryOfRun(const RunConfig& config) {
   std::int64_t bytes = 0;

@@ -12,6 +12,19 @@ namespace trireme {
 // Bytes that all ranks of a run hold together, on their devices and in host memory.
 std::int64_t MemoryOfRun(const RunConfig& config);
 
+// What a run may take from the memory that it finds.
+struct FitChoices {
+  bool recompute = true;     // the least recomputation that fits
+  bool micro_batch = false;  // with it the largest micro batch that fits, up to the batch
+};
+// `config` with layout.recompute, and layout.micro_batch where that is asked for, chosen so that the plan of every rank
+// fits `room` bytes of its device (cost/step_cost.h has the numbers). Where nothing fits: as it was, with the most
+// recomputation. Requires Validate(config, 0).
+RunConfig Fitted(RunConfig config, std::int64_t room, const FitChoices& choices);
+// Bytes that a rank may plan with on a device of `memory` bytes that `ranks` ranks share: without what the vendor's
+// libraries and the context take.
+std::int64_t RoomOnDevice(std::int64_t memory, int ranks);
+
 // An Error when the ranks of a run that shares one host's memory of `host_bytes` need more, naming the nearest change
 // of the layout with which they fit. Requires Validate(config, 0).
 void RequireRoom(const RunConfig& config, std::int64_t host_bytes);

@@ -120,6 +120,78 @@ struct Drilled {
   const char* name;
   std::vector<std::string> keys;
 };
+
+std::vector<double> LossesOf(const RunConfig& config) {
+  const auto source = OpenRunSource(config, "train");
+  std::vector<double> losses;
+  RunThreadRanks(config.layout.ranks(), kCuda, [&](RankContext& context) {
+    Trainer trainer(config, context, {.train = source.get(), .validation = nullptr});
+    for (int step = 0; step < 10; ++step) {
+      const double loss = trainer.Step().loss;
+      if (context.world.rank() == 0) {
+        losses.push_back(loss);
+      }
+    }
+  });
+  return losses;
+}
+
+// recipes/quickstart.toml's model in fp32.
+RunConfig Quickstart(const std::vector<std::string>& more) {
+  std::vector<std::string> keys = {"model.layers=4",
+                                   "model.hidden=128",
+                                   "model.heads=4",
+                                   "model.sequence=128",
+                                   "model.vocabulary=2048",
+                                   "layout.micro_batch=2",
+                                   "batch.global=16",
+                                   "train.steps=10",
+                                   "train.device=\"cuda\"",
+                                   "optimizer.learning_rate=3e-3",
+                                   "data.source=\"synthetic\""};
+  keys.insert(keys.end(), more.begin(), more.end());
+  return ParseRecipe("", "nccl.toml", keys).config;
+}
+
+class NcclLayouts : public testing::TestWithParam<Drilled> {};
+INSTANTIATE_TEST_SUITE_P(
+    Rows, NcclLayouts,
+    testing::Values(Drilled{"Data2", {"layout.data=2"}}, Drilled{"Data2Zero1", {"layout.data=2", "layout.zero=1"}},
+                    Drilled{"Data2Zero2", {"layout.data=2", "layout.zero=2"}},
+                    Drilled{"Data2Zero3", {"layout.data=2", "layout.zero=3"}}, Drilled{"Data4", {"layout.data=4"}},
+                    Drilled{"Data8", {"layout.data=8"}}, Drilled{"Data8Zero3", {"layout.data=8", "layout.zero=3"}},
+                    Drilled{"Tensor2", {"layout.tensor=2"}}, Drilled{"Tensor4", {"layout.tensor=4"}},
+                    Drilled{"Tensor4SequenceParallel", {"layout.tensor=4", "layout.sequence_parallel=true"}},
+                    Drilled{"Tensor2Plain", {"layout.tensor=2", "train.graphs=false"}},
+                    Drilled{"Tensor2Data2", {"layout.tensor=2", "layout.data=2"}},
+                    Drilled{"Tensor2Data4Zero1", {"layout.tensor=2", "layout.data=4", "layout.zero=1"}},
+                    Drilled{"Pipeline2", {"layout.pipeline=2"}}, Drilled{"Pipeline4", {"layout.pipeline=4"}},
+                    Drilled{"Pipeline2Data2", {"layout.pipeline=2", "layout.data=2"}},
+                    Drilled{"Tensor2Pipeline2", {"layout.tensor=2", "layout.pipeline=2"}},
+                    Drilled{"Tensor2Pipeline2Plain", {"layout.tensor=2", "layout.pipeline=2", "train.graphs=false"}},
+                    Drilled{"Tensor2Pipeline2Data2", {"layout.tensor=2", "layout.pipeline=2", "layout.data=2"}},
+                    Drilled{"Tensor2Pipeline4", {"layout.tensor=2", "layout.pipeline=4"}},
+                    Drilled{"Interleaved", {"layout.pipeline=2", "layout.schedule=\"interleaved\"", "layout.chunks=2"}},
+                    Drilled{"ZeroBubble", {"layout.pipeline=2", "layout.schedule=\"zero_bubble\""}},
+                    Drilled{"Gpipe", {"layout.pipeline=2", "layout.schedule=\"gpipe\""}}),
+    [](const auto& instance) { return std::string(instance.param.name); });
+
+TEST_P(NcclLayouts, TrainAsOneRankEveryTime) {
+  const RunConfig config = Quickstart(GetParam().keys);
+  RunConfig one = config;
+  one.layout = ParallelLayout{};
+  one.layout.micro_batch = config.layout.micro_batch;
+  const std::vector<double> expected = LossesOf(one);
+  const char* const times = std::getenv("TRIREME_NCCL_TIMES");
+  for (int time = 0; time < (times == nullptr ? 1 : std::atoi(times)); ++time) {
+    const std::vector<double> losses = LossesOf(config);
+    ASSERT_EQ(losses.size(), expected.size());
+    for (std::size_t i = 0; i < losses.size(); ++i) {
+      EXPECT_NEAR(losses[i], expected[i], 1e-5 * expected[i]) << "step " << i + 1 << ", time " << time + 1;
+    }
+  }
+}
+
 class NcclDrills : public testing::TestWithParam<Drilled> {};
 INSTANTIATE_TEST_SUITE_P(Layouts, NcclDrills,
                          testing::Values(Drilled{"Tensor2", {"layout.tensor=2"}}, Drilled{"Data2", {"layout.data=2"}},

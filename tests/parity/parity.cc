@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <mutex>
+#include <string_view>
 
 #include "base/error.h"
 #include "comm/rank_runner.h"
@@ -111,6 +112,8 @@ RunConfig SmallRun(const std::string& family) {
   config.optimizer.epsilon = 1e-3;  // keeps an update smooth where a gradient is noise around zero
   config.train.steps = LawSteps();
   config.train.device = "cpu";
+  const char* const graphs = std::getenv("TRIREME_TEST_GRAPHS");
+  config.train.graphs = graphs == nullptr || std::string_view(graphs) != "off";
   return config;
 }
 

@@ -27,7 +27,8 @@ struct Experiment {
   bool validate = false;
 };
 
-// A small model of a family that tensor degrees 1–4 and all sequence modes can cut; fp32, fixed learning rate.
+// A small model of a family that tensor degrees 1–4 and all sequence modes can cut; fp32, fixed learning rate. A GPU
+// records its work unless TRIREME_TEST_GRAPHS is "off".
 RunConfig SmallRun(const std::string& family);
 // Trains on config.layout.ranks() thread ranks of the device that TRIREME_TEST_DEVICE names ("cpu" when unset).
 Outcome Train(const Experiment& experiment);

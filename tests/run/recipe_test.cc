@@ -156,17 +156,23 @@ TEST(Recipe, TheLastLengthGivenCounts) {
   EXPECT_EQ(TotalSteps(config), 3);
 }
 
-TEST(Recipe, WideModelsInBf16RecomputeLightlyUnlessTold) {
-  const auto parse = [](const std::string& text) { return ParseRecipe("model.heads = 16\n" + text, "r", {}); };
-  const Recipe wide = parse("model.hidden = 1024\ntrain.dtype = 'bf16'");
-  EXPECT_EQ(wide.config.layout.recompute, Recompute::kLight);
-  EXPECT_THAT(wide.origins.at("layout.recompute"), HasSubstr("model.hidden = 1024"));
-  EXPECT_EQ(ParseRecipe(ToToml(wide.config), "r", {}).config, wide.config);
-  for (const char* text :
-       {"model.hidden = 1024", "model.hidden = 1008\ntrain.dtype = 'bf16'", "model.hidden = 1024\ntrain.dtype = 'fp8'",
-        "model.hidden = 1024\ntrain.dtype = 'bf16'\nlayout.recompute = 'none'"}) {
-    EXPECT_EQ(parse(text).config.layout.recompute, Recompute::kNone) << text;
+TEST(Recipe, RecomputationIsAutomaticUnlessTold) {
+  const auto is_automatic = [](const Recipe& recipe) {
+    return recipe.origins.at("layout.recompute") == kRecomputeAutomatic;
+  };
+  for (const char* text : {"", "layout.recompute = 'auto'"}) {
+    const Recipe recipe = ParseRecipe(text, "r", {});
+    EXPECT_TRUE(is_automatic(recipe)) << text;
+    EXPECT_EQ(recipe.config.layout.recompute, Recompute::kNone) << text;
+    EXPECT_THAT(recipe.origins.at("layout.recompute"), HasSubstr("auto")) << text;
+    // What is written down is a decision: a checkpoint goes on with it.
+    EXPECT_FALSE(is_automatic(ParseRecipe(ToToml(recipe.config), "r", {}))) << text;
   }
+  EXPECT_FALSE(is_automatic(ParseRecipe("layout.recompute = 'none'", "r", {})));
+  EXPECT_TRUE(is_automatic(ParseRecipe("layout.recompute = 'full'", "r", {"layout.recompute=auto"})));
+  EXPECT_EQ(ParseRecipe("layout.recompute = 'full'", "r", {"layout.recompute=auto"}).config.layout.recompute,
+            Recompute::kNone);
+  EXPECT_THAT(DescribeKeys(), HasSubstr("layout.recompute                   \"auto\""));
 }
 
 TEST(Recipe, APresetIsTheGroundForOtherKeys) {

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <numeric>
 
 #include "base/error.h"
@@ -41,6 +43,51 @@ TEST(MemoryRoom, WhatDoesNotFitOffersTheLargestMicroBatchThatDoes) {
   EXPECT_THAT(Refusal(large, MemoryOfRun(least)),
               testing::HasSubstr("layout.micro_batch = 1 with layout.recompute = 'full' would fit"));
   EXPECT_THAT(Refusal(large, MemoryOfRun(least) - 1), testing::HasSubstr("no micro batch fits"));
+}
+
+TEST(MemoryRoom, AutomaticRecomputationIsTheLeastThatFits) {
+  RunConfig config = ConfigOf({"layout.micro_batch=2", "batch.global=24", "layout.data=2", "layout.pipeline=2"});
+  const auto need = [&](Recompute level) {
+    RunConfig with = config;
+    with.layout.recompute = level;
+    std::int64_t most = 0;
+    for (const int pipeline : {0, 1}) {
+      most = std::max(most, MemoryOfStage(StageOfRun(with, pipeline, 24).description()).total());
+    }
+    return most;
+  };
+  std::int64_t before = INT64_MAX;
+  for (const Recompute level : {Recompute::kNone, Recompute::kLight, Recompute::kSelective, Recompute::kFull}) {
+    const std::int64_t room = need(level);
+    if (room < before) {
+      EXPECT_EQ(Fitted(config, room, {}).layout.recompute, level);
+    }
+    before = std::min(before, room);
+  }
+  EXPECT_EQ(Fitted(config, 0, {}).layout.recompute, Recompute::kFull);
+  EXPECT_EQ(Fitted(config, need(Recompute::kNone), {}).layout.micro_batch, 2);
+}
+
+TEST(MemoryRoom, FittingTakesTheLargestMicroBatchUpToTheBatch) {
+  const RunConfig config = ConfigOf({"layout.micro_batch=1", "batch.global=24", "layout.data=2"});
+  const auto with = [&](int micro_batch) {
+    RunConfig other = config;
+    other.layout.micro_batch = micro_batch;
+    return MemoryOfStage(StageOfRun(other, 0, 24).description()).total();
+  };
+  const FitChoices both = {.recompute = true, .micro_batch = true};
+  EXPECT_EQ(Fitted(config, with(12), both).layout.micro_batch, 12);
+  EXPECT_EQ(Fitted(config, with(12) - 1, both).layout.micro_batch, 6);
+  EXPECT_EQ(Fitted(config, with(4), both).layout.micro_batch, 4);
+  EXPECT_EQ(Fitted(config, with(4), both).layout.recompute, Recompute::kNone);
+  EXPECT_EQ(Fitted(config, 0, both).layout.micro_batch, 1);
+}
+
+TEST(MemoryRoom, RanksOfOneDeviceDivideIt) {
+  constexpr std::int64_t kMemory = std::int64_t{141} << 30;
+  EXPECT_LT(RoomOnDevice(kMemory, 1), kMemory);
+  EXPECT_EQ(RoomOnDevice(kMemory, 4), RoomOnDevice(kMemory, 1) / 4);
+  EXPECT_EQ(RoomOnDevice(1 << 30, 1), 0);
 }
 
 std::vector<int> FirstRanks(int count) {
