@@ -98,6 +98,8 @@ class Communicator {
   virtual void Verify() {}
   // Throws when the world was aborted: the only thing that a collective of one member still has to find out.
   virtual void CheckAborted() const {}
+  // Whether several ranks' devices are one GPU, on which they wait for each other: see Device::Record.
+  virtual bool shares_device() const { return false; }
   // Whether calls may be made while the device records its work (Device::Repeat).
   virtual bool recordable() const { return size() == 1; }
   // While `into` is given, calls are appended to it and not counted: they are being recorded. nullptr ends that.

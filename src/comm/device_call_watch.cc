@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <exception>
 
 #include "base/error.h"
 #include "comm/call_check.h"
@@ -118,7 +119,13 @@ void DeviceCallWatch::Run() {
       }
     }
     for (const std::shared_ptr<Channel>& channel : Channels()) {
-      Look(*channel, Now());
+      try {
+        Look(*channel, Now());
+      } catch (const std::exception&) {
+        // The device has failed, which its rank finds out itself: there is nothing left to watch.
+        const std::lock_guard lock(channel->mutex);
+        channel->open.clear();
+      }
     }
   }
 }

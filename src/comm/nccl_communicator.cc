@@ -88,27 +88,26 @@ struct RecentCall {
 
 class NcclCommunicator : public Communicator {
  public:
-  NcclCommunicator(std::unique_ptr<Communicator> host, Device& device, std::shared_ptr<NcclSession> session,
-                   NcclAlone alone, int world_rank)
+  // Ranks of `parent` make their groups at the same time; none for the world.
+  NcclCommunicator(std::unique_ptr<Communicator> host, Communicator* parent, Device& device,
+                   std::shared_ptr<NcclSession> session, NcclAlone alone, int world_rank)
       : Communicator(host->name()),
         host_(std::move(host)),
         device_(device),
         session_(std::move(session)),
         alone_(alone),
         world_rank_(world_rank) {
-    if (size() == 1 && alone_ == NcclAlone::kNothing) {
-      return;
+    Communicator& all = parent == nullptr ? *host_ : *parent;
+    if (size() > 1 || alone_ == NcclAlone::kEverything) {
+      Open();
     }
-    ncclUniqueId id = rank() == 0 ? NewId() : ncclUniqueId{};
-    host_->Broadcast(TensorOf(id), 0);
-    WatchedGroup group{.name = name(), .key = Digest(id), .rank = world_rank_, .ranks = {}};
-    for (const std::int64_t member : Gather(world_rank_)) {
-      group.ranks.push_back(static_cast<int>(member));
+    // To make a communicator waits for the GPU, which ranks may share: no collective may wait there for a rank that is
+    // still making one.
+    all.Barrier();
+    if (nccl_ != nullptr) {
+      MoveFirstData();
     }
-    ranks_ = group.ranks;
-    nccl_ = std::make_unique<NcclHandle>(*session_, size(), rank(), id);
-    channel_ = session_->watch().Join(group, device_);
-    Connect();
+    all.Barrier();
   }
 
   ~NcclCommunicator() override {
@@ -126,6 +125,7 @@ class NcclCommunicator : public Communicator {
   void AbortDevice() override { session_->AbortAll(); }
   void Hurry() override { session_->watch().Hurry(); }
   bool recordable() const override { return true; }
+  bool shares_device() const override { return session_->gpu_is_shared(); }
 
   void set_observer(CollectiveObserver* observer) override {
     if (channel_ != nullptr) {
@@ -160,7 +160,8 @@ class NcclCommunicator : public Communicator {
   bool alone() const override { return nccl_ == nullptr; }
 
   std::unique_ptr<Communicator> DoSplit(const std::string& name, int color, int key) override {
-    return std::make_unique<NcclCommunicator>(host_->Split(name, color, key), device_, session_, alone_, world_rank_);
+    return std::make_unique<NcclCommunicator>(host_->Split(name, color, key), host_.get(), device_, session_, alone_,
+                                              world_rank_);
   }
 
   void Follow(const DeviceCall& call) override {
@@ -226,6 +227,11 @@ class NcclCommunicator : public Communicator {
         Connect(rank() == one ? other : one, rank() == other);
       }
     }
+    host_->Barrier();
+    for (NcclWay* way : ways_) {
+      way->Open();
+    }
+    host_->Barrier();
   }
 
   void DoSend(const Tensor& message, int to, const CollectiveCall& call) override {
@@ -261,9 +267,21 @@ class NcclCommunicator : public Communicator {
     return all;
   }
 
+  void Open() {
+    ncclUniqueId id = rank() == 0 ? NewId() : ncclUniqueId{};
+    host_->Broadcast(TensorOf(id), 0);
+    WatchedGroup group{.name = name(), .key = Digest(id), .rank = world_rank_, .ranks = {}};
+    for (const std::int64_t member : Gather(world_rank_)) {
+      group.ranks.push_back(static_cast<int>(member));
+    }
+    ranks_ = group.ranks;
+    nccl_ = std::make_unique<NcclHandle>(*session_, size(), rank(), id);
+    channel_ = session_->watch().Join(group, device_);
+  }
+
   // NCCL connects two ranks when the first data goes between them, with calls that wait for the whole GPU: not within
   // a step.
-  void Connect() {
+  void MoveFirstData() {
     void* const memory = device_.Allocate(kConnectBytes);
     const auto elements = static_cast<std::size_t>(kConnectBytes / 4);
     device_.ops().Fill({memory, DType::kFloat32, {kConnectBytes / 4}}, 0);
@@ -281,21 +299,20 @@ class NcclCommunicator : public Communicator {
     }
     device_.Synchronize();
     device_.Free(memory);
-    host_->Barrier();
   }
 
   void Connect(int other, bool sends) {
     ncclUniqueId id = sends ? NewId() : ncclUniqueId{};
     sends ? host_->Send(TensorOf(id), other, 0) : host_->Receive(TensorOf(id), other, 0);
     auto way = std::make_unique<NcclWay>(device_, *session_, id, sends);
-    way->Open();
+    ways_.push_back(way.get());
     sends ? messages_->AddWayTo(other, std::move(way)) : messages_->AddWayFrom(other, std::move(way));
   }
 
   template <typename Call>
   void Start(const char* what, const CollectiveCall& call, const Call& start) {
     CheckAborted();
-    if (recording()) {
+    if (recording() || device_.IsRecording()) {
       return call.count > 0 ? nccl_->Run(what, start) : void();
     }
     const Event begin = device_.RecordEvent();
@@ -346,6 +363,7 @@ class NcclCommunicator : public Communicator {
   std::vector<int> ranks_;                    // of the members, in the world
   std::unique_ptr<NcclHandle> nccl_;          // none for one member
   std::unique_ptr<DeviceMessages> messages_;  // none before neighbours are connected
+  std::vector<NcclWay*> ways_;                // owned by messages_, in the order in which both ends made them
   std::shared_ptr<DeviceCallWatch::Channel> channel_;
   std::array<RecentCall, kRecentCalls> recent_{};
 };
@@ -408,7 +426,7 @@ void AbortNccl(NcclSession& session) { session.AbortAll(); }
 std::unique_ptr<Communicator> MakeNcclCommunicator(std::unique_ptr<Communicator> host, Device& device,
                                                    std::shared_ptr<NcclSession> session, NcclAlone alone) {
   const int world_rank = host->rank();
-  return std::make_unique<NcclCommunicator>(std::move(host), device, std::move(session), alone, world_rank);
+  return std::make_unique<NcclCommunicator>(std::move(host), nullptr, device, std::move(session), alone, world_rank);
 }
 
 }  // namespace trireme

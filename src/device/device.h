@@ -69,6 +69,11 @@ class Device {
   // with this key, and neither wait for the device nor read from it. A device may record what `work` starts and later
   // start that again without calling `work`. FLOPs are counted either way.
   virtual void Repeat(std::int64_t key, const std::function<void()>& work);
+  // Records `work` for Repeat without starting it, if a Repeat of this key has run it; false if not. Where ranks share
+  // a GPU over NCCL the driver waits for the GPU here: call it while no rank has work there.
+  virtual bool Record(std::int64_t /*key*/, const std::function<void()>& /*work*/) { return false; }
+  // False: Repeat starts what Record has recorded and records nothing itself.
+  virtual void set_repeat_records(bool /*records*/) {}
   // Whether the current stream's work is being recorded: nothing may be waited for, and events mark no time.
   virtual bool IsRecording() const { return false; }
   // Drops all recordings. Before what they use is destroyed: communicators wait for their recorded collectives.

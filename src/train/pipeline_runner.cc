@@ -119,17 +119,20 @@ void PipelineRunner::Execute(const Course& course, const Action& action, const P
     case ActionKind::kBackward:
     case ActionKind::kBackwardInput:
     case ActionKind::kBackwardWeight: {
-      if (repeats_ == Repeats::kNothing || (position.last && repeats_ == Repeats::kAllButLast)) {
+      if (!IsRepeated(action, position)) {
         return Compute(course, action, position);
       }
-      const auto count = static_cast<std::int64_t>(course.micro_batches.size());
-      const std::int64_t kind = count * kActionKinds + static_cast<std::int64_t>(action.kind);
-      const std::int64_t key =
-          (kind * static_cast<std::int64_t>(chunks_.size()) + action.chunk) * count + action.micro_batch;
-      Repeat(key, [&] {
-        Compute(course, action, position);
-        gradients_[key] = gradient_;  // for when the work is repeated without this call
+      const std::int64_t key = KeyOf(course, action);
+      const bool meets = tensor_->size() > 1;
+      const Event begin = meets ? device_.RecordEvent() : nullptr;
+      bool plain = false;
+      device_.Repeat(key, [&] {
+        plain = !device_.IsRecording();
+        ComputeRepeated(course, action, position);
       });
+      if (meets && !plain) {
+        tensor_->Replay(collectives_[key], begin, device_.RecordEvent(), device_.current_stream());
+      }
       if (AddsInputGradients(action.kind)) {
         gradient_ = gradients_[key];
       }
@@ -138,27 +141,42 @@ void PipelineRunner::Execute(const Course& course, const Action& action, const P
   }
 }
 
-void PipelineRunner::Repeat(std::int64_t key, const std::function<void()>& work) {
-  if (tensor_->size() == 1) {
-    return device_.Repeat(key, work);
-  }
+bool PipelineRunner::IsRepeated(const Action& action, const Position& position) const {
+  const bool computes =
+      AddsWeightGradients(action.kind) || AddsInputGradients(action.kind) || action.kind == ActionKind::kForward;
+  return computes && repeats_ != Repeats::kNothing && !(position.last && repeats_ == Repeats::kAllButLast);
+}
+
+std::int64_t PipelineRunner::KeyOf(const Course& course, const Action& action) const {
+  const auto count = static_cast<std::int64_t>(course.micro_batches.size());
+  const std::int64_t kind = count * kActionKinds + static_cast<std::int64_t>(action.kind);
+  return (kind * static_cast<std::int64_t>(chunks_.size()) + action.chunk) * count + action.micro_batch;
+}
+
+void PipelineRunner::ComputeRepeated(const Course& course, const Action& action, const Position& position) {
+  const std::int64_t key = KeyOf(course, action);
   std::vector<RecordedCall>& calls = collectives_[key];
-  const Event begin = device_.RecordEvent();
-  bool plain = false;
-  device_.Repeat(key, [&] {
-    plain = !device_.IsRecording();
-    calls.clear();
-    tensor_->set_recorder(plain ? nullptr : &calls);
-    try {
-      work();
-    } catch (...) {
-      tensor_->set_recorder(nullptr);
-      throw;
-    }
+  calls.clear();
+  tensor_->set_recorder(device_.IsRecording() ? &calls : nullptr);
+  try {
+    Compute(course, action, position);
+  } catch (...) {
     tensor_->set_recorder(nullptr);
-  });
-  if (!plain) {
-    tensor_->Replay(calls, begin, device_.RecordEvent(), device_.current_stream());
+    throw;
+  }
+  tensor_->set_recorder(nullptr);
+  gradients_[key] = gradient_;  // for when the work is repeated without this call
+}
+
+void PipelineRunner::Record(const Schedule& schedule, const SlotPlan& slots,
+                            std::span<const MicroBatch> micro_batches) {
+  const Course course{schedule, slots, micro_batches};
+  const std::vector<Action>& actions = schedule.actions[static_cast<std::size_t>(pipeline_.rank())];
+  const std::vector<Position> positions = PositionsOf(actions);
+  for (std::size_t i = 0; i < actions.size(); ++i) {
+    if (IsRepeated(actions[i], positions[i])) {
+      device_.Record(KeyOf(course, actions[i]), [&] { ComputeRepeated(course, actions[i], positions[i]); });
+    }
   }
 }
 

@@ -39,6 +39,9 @@ class PipelineRunner {
     tensor_ = &tensor;
   }
 
+  // Records what Run would repeat, without starting it. After one Run of the same counts.
+  void Record(const Schedule& schedule, const SlotPlan& slots, std::span<const MicroBatch> micro_batches);
+
   // Whether each chunk of this stage has one action that is the first to add gradients, so that MicroBatch::first is
   // set: not where a schedule splits the backward of some micro batches only.
   bool FirstOnesAreKnown(const Schedule& schedule) const;
@@ -66,9 +69,12 @@ class PipelineRunner {
   };
   static std::vector<Position> PositionsOf(std::span<const Action> actions);
   void Execute(const Course& course, const Action& action, const Position& position);
+  bool IsRepeated(const Action& action, const Position& position) const;
+  // Names a computation of a step of so many micro batches.
+  std::int64_t KeyOf(const Course& course, const Action& action) const;
+  // With the tensor group's calls going into collectives_ when the device records.
+  void ComputeRepeated(const Course& course, const Action& action, const Position& position);
   void Compute(const Course& course, const Action& action, const Position& position);
-  // Calls `work` or repeats what it once started, and counts the collectives within.
-  void Repeat(std::int64_t key, const std::function<void()>& work);
   // Messages of a (virtual stage, micro batch) have a tag of their own, so that no schedule can mix them up.
   int Tag(int sender_virtual_stage, int micro_batch, bool gradient) const;
   // Where a virtual stage of this rank writes its output: the input of the next, if that is of this rank too.

@@ -95,6 +95,8 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
   runner_ = std::make_unique<PipelineRunner>(comms_.pipeline(), device_, PlacementOf(config_.layout), std::move(chunks),
                                              buffers);
   zero_->DrawInitialWeights(static_cast<std::uint64_t>(config_.train.seed));
+  device_.Synchronize();
+  comms_.world().Verify();  // no rank begins its first step while another still makes communicators
 }
 
 Trainer::~Trainer() {
@@ -182,10 +184,28 @@ void Trainer::Compute(const std::vector<MicroBatch>& batch, std::int64_t step) {
     device_.Repeat(micro_batches, run);
   } else {
     runner_->set_repeats(Repeated(micro_batches), comms_.tensor());
+    if (comms_.world().shares_device()) {
+      RecordWhileQuiet(plan, batch);
+    }
     run();
   }
   Mark("reduce");
   zero_->FinishGradients();
+}
+
+void Trainer::RecordWhileQuiet(const PlannedSchedule& plan, const std::vector<MicroBatch>& batch) {
+  const auto meet = [this] {
+    device_.Synchronize();
+    comms_.world().Verify();
+  };
+  device_.set_repeat_records(false);
+  // The second step of so many micro batches: the first has loaded kernels and measured products.
+  if (++steps_of_[static_cast<int>(batch.size())] == 2) {
+    meet();
+    zero_->BeginStep(runner_->FirstOnesAreKnown(plan.schedule));
+    runner_->Record(plan.schedule, plan.slots, batch);
+    meet();
+  }
 }
 
 double Trainer::TakeNumbers(StepResult& result, int micro_batches, int request) {

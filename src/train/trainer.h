@@ -124,6 +124,8 @@ class Trainer {
   const PlannedSchedule& ScheduleFor(int micro_batches);
   // Forward and backward of every micro batch; gradients reduced.
   void Compute(const std::vector<MicroBatch>& batch, std::int64_t step);
+  // Where ranks share a GPU: records what the coming step repeats while no rank has work there.
+  void RecordWhileQuiet(const PlannedSchedule& plan, const std::vector<MicroBatch>& batch);
   // One exchange gives every rank the same numbers, so the same decisions. The factor that the gradients need.
   double TakeNumbers(StepResult& result, int micro_batches, int request);
   StepResult PassOver(StepResult result, int request);
@@ -164,6 +166,7 @@ class Trainer {
   std::function<bool(const StepResult&)> suspicion_;
   Ledger* ledger_ = nullptr;
   int last_micro_batches_ = 0;
+  std::map<int, int> steps_of_;  // by their micro batches
   const int exceptions_ = std::uncaught_exceptions();
 };
 

@@ -50,6 +50,8 @@ TEST_P(NcclSizes, RecordedCollectivesCountAndSumAsPlainOnes) {
     constexpr int kTimes = 6;
     float expected = 1;
     for (int i = 0; i < kTimes; ++i) {
+      context.device.Synchronize();
+      group->Verify();  // to record waits for the GPU
       const Event begin = context.device.RecordEvent();
       bool plain = false;
       context.device.Repeat(1, [&] {
@@ -138,17 +140,12 @@ std::vector<double> LossesOf(const RunConfig& config) {
 
 // recipes/quickstart.toml's model in fp32.
 RunConfig Quickstart(const std::vector<std::string>& more) {
-  std::vector<std::string> keys = {"model.layers=4",
-                                   "model.hidden=128",
-                                   "model.heads=4",
-                                   "model.sequence=128",
-                                   "model.vocabulary=2048",
-                                   "layout.micro_batch=2",
-                                   "batch.global=16",
-                                   "train.steps=10",
-                                   "train.device=\"cuda\"",
-                                   "optimizer.learning_rate=3e-3",
-                                   "data.source=\"synthetic\""};
+  std::vector<std::string> keys = {"model.layers=4",         "model.hidden=128",
+                                   "model.heads=4",          "model.sequence=128",
+                                   "model.vocabulary=2048",  "layout.micro_batch=2",
+                                   "batch.global=16",        "train.steps=10",
+                                   "train.device=\"cuda\"",  "optimizer.learning_rate=3e-3",
+                                   "optimizer.epsilon=1e-3", "data.source=\"synthetic\""};
   keys.insert(keys.end(), more.begin(), more.end());
   return ParseRecipe("", "nccl.toml", keys).config;
 }

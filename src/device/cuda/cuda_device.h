@@ -35,6 +35,8 @@ class CudaDevice final : public Device {
   bool IsReached(const Event& event) override;
   Event OnStream(int stream, const Event& after, const std::function<void()>& work) override;
   void Repeat(std::int64_t key, const std::function<void()>& work) override { launches_.Repeat(key, work); }
+  bool Record(std::int64_t key, const std::function<void()>& work) override { return launches_.Prepare(key, work); }
+  void set_repeat_records(bool records) override { launches_.set_repeat_records(records); }
   int current_stream() const override { return context_.current_stream(); }
   bool IsRecording() const override { return launches_.recording(); }
   void ForgetRepeats() override { launches_.Clear(); }

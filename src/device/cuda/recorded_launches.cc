@@ -23,7 +23,7 @@ void RecordedLaunches::Forget(Recording& recording) {
 
 void RecordedLaunches::Repeat(std::int64_t key, const std::function<void()>& work) {
   Recording& recording = recordings_[key];
-  if (recording.generation != context_.generation()) {
+  if (recording.generation != context_.generation() || (recording.graph == nullptr && !repeat_records_)) {
     Forget(recording);
     work();
     recording.generation = context_.generation();
@@ -35,6 +35,22 @@ void RecordedLaunches::Repeat(std::int64_t key, const std::function<void()>& wor
     ops_.AddFlops(recording.flops);
   }
   CheckCuda(cudaGraphLaunch(recording.graph, context_.stream()), "start recorded work");
+}
+
+bool RecordedLaunches::Prepare(std::int64_t key, const std::function<void()>& work) {
+  Recording& recording = recordings_[key];
+  if (recording.generation != context_.generation()) {
+    return false;
+  }
+  if (recording.graph == nullptr) {
+    const FlopCount before = ops_.flops();
+    Record(recording, work);
+    ops_.AddFlops({.matmul = before.matmul - ops_.flops().matmul,
+                   .attention = before.attention - ops_.flops().attention,
+                   .recomputed = before.recomputed - ops_.flops().recomputed});  // nothing was started
+    CheckCuda(cudaGraphUpload(recording.graph, context_.stream()), "bring recorded work to the GPU");
+  }
+  return true;
 }
 
 void RecordedLaunches::Record(Recording& recording, const std::function<void()>& work) {

@@ -21,6 +21,9 @@ class RecordedLaunches {
   // The first call of a key runs `work` plainly, since it may measure algorithms and take scratch memory; the second
   // one records.
   void Repeat(std::int64_t key, const std::function<void()>& work);
+  // Device::Record.
+  bool Prepare(std::int64_t key, const std::function<void()>& work);
+  void set_repeat_records(bool records) { repeat_records_ = records; }
   // Drops all recordings, after the current stream's work.
   void Clear();
   // Within `work`: it is being recorded.
@@ -39,6 +42,7 @@ class RecordedLaunches {
   Ops& ops_;
   std::map<std::int64_t, Recording> recordings_;
   bool recording_ = false;
+  bool repeat_records_ = true;
 };
 
 }  // namespace trireme
