@@ -47,12 +47,12 @@ NcclHandle::NcclHandle(NcclSession& session, int size, int rank, const ncclUniqu
 }
 
 NcclHandle::~NcclHandle() {
-  session_.Remove(*this);
   if (std::uncaught_exceptions() > 0 || session_.aborted()) {
-    Abort(std::chrono::milliseconds(0));  // the others may never come to a common end
+    session_.AbortAll();  // the others may never come to a common end, and to free memory waits for them
   } else if (handle_ != nullptr) {
     ncclCommDestroy(handle_);
   }
+  session_.Remove(*this);
 }
 
 void NcclHandle::Abort(std::chrono::milliseconds patience) {

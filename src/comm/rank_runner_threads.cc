@@ -39,7 +39,12 @@ void RunRank(const ThreadRank& self, const std::function<void(RankContext&)>& bo
     const std::unique_ptr<Device> host = MakeCpuDevice({.threads = 1});
     const std::unique_ptr<Communicator> world = MakeWorld(self, *device, *host);
     RankContext context{*device, *world, self.options.threads};
-    body(context);
+    try {
+      body(context);
+    } catch (const std::exception& error) {
+      self.world.Abort(self.rank, error.what());  // while the device lives, which may wait for other ranks
+      throw;
+    }
     self.world.End(self.rank);
   } catch (const std::exception& error) {
     self.world.Abort(self.rank, error.what());
