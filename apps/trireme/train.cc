@@ -205,13 +205,13 @@ class MemoryChoices {
   std::optional<ParallelLayout> pinned_;
 };
 
-// The least memory per rank of any device, and the ranks that share one GPU. Collective.
-RunConfig FittedToDevices(const MemoryChoices& choices, const RunConfig& config, RankContext& context, int sharing) {
+// For the device with the least memory, so that all ranks choose alike. Collective.
+RunConfig FittedToDevices(const MemoryChoices& choices, const RunConfig& config, RankContext& context) {
   std::int64_t least = context.device.memory_bytes();
   for (const std::vector<std::int64_t>& other : GatherNumbers(context.world, context.device, {least})) {
     least = std::min(least, other.front());
   }
-  return choices.Choose(config, least, sharing);
+  return choices.Choose(config, least, context.sharing);
 }
 
 int TrainCommand::Run() const {
@@ -283,10 +283,7 @@ int TrainCommand::Run() const {
       return;
     }
     // The thread count that was worked out belongs to the bits of the run: run.toml and checkpoints name it.
-    const int gpus = std::max(CudaDeviceCount(), 1);
-    RunConfig used =
-        on_hosts ? config
-                 : FittedToDevices(choices, config, context, by_mpi ? 1 : (config.layout.ranks() + gpus - 1) / gpus);
+    RunConfig used = on_hosts ? config : FittedToDevices(choices, config, context);
     used.train.threads = context.device.is_host() ? context.threads : config.train.threads;
     if (context.world.rank() == 0) {
       ReplaceFile(folder + "/run.toml", ToToml(used));

@@ -98,6 +98,8 @@ class NcclCommunicator : public Communicator {
         alone_(alone),
         world_rank_(world_rank) {
     Communicator& all = parent == nullptr ? *host_ : *parent;
+    const std::int64_t before = device_.used_bytes();
+    all.Barrier();
     if (size() > 1 || alone_ == NcclAlone::kEverything) {
       Open();
     }
@@ -108,6 +110,8 @@ class NcclCommunicator : public Communicator {
       MoveFirstData();
     }
     all.Barrier();
+    const std::int64_t taken = std::max<std::int64_t>(device_.used_bytes() - before, 0);
+    bytes_ = nccl_ == nullptr ? 0 : taken / (session_->gpu_is_shared() ? all.size() : 1);
   }
 
   ~NcclCommunicator() override {
@@ -126,6 +130,9 @@ class NcclCommunicator : public Communicator {
   void Hurry() override { session_->watch().Hurry(); }
   bool recordable() const override { return true; }
   bool shares_device() const override { return session_->gpu_is_shared(); }
+
+  // Measured when it was made, beside others of the same GPU; and the buffers of messages.
+  std::int64_t device_bytes() const override { return bytes_ + (messages_ == nullptr ? 0 : messages_->bytes()); }
 
   void set_observer(CollectiveObserver* observer) override {
     if (channel_ != nullptr) {
@@ -360,6 +367,7 @@ class NcclCommunicator : public Communicator {
   std::shared_ptr<NcclSession> session_;
   NcclAlone alone_;
   int world_rank_;
+  std::int64_t bytes_ = 0;                    // of device memory that NCCL took
   std::vector<int> ranks_;                    // of the members, in the world
   std::unique_ptr<NcclHandle> nccl_;          // none for one member
   std::unique_ptr<DeviceMessages> messages_;  // none before neighbours are connected

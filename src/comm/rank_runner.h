@@ -15,6 +15,7 @@ struct RankContext {
   Device& device;
   Communicator& world;
   int threads = 1;  // of a CPU device, as options said or as they were divided; equal on every rank
+  int sharing = 1;  // ranks of this process that use the device's GPU, at most
 };
 
 // More threads than this are no way to run ranks: a process has limits, and they would take turns on the cores.

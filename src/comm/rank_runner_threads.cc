@@ -20,6 +20,7 @@ struct ThreadRank {
   int rank = 0;
   DeviceOptions options;
   std::shared_ptr<NcclSession> nccl;  // GPUs meet over it; none: in memory that all ranks reach
+  int sharing = 1;                    // ranks of its GPU
   std::vector<int> processors;        // it is bound to these; empty: to none
 };
 
@@ -38,7 +39,7 @@ void RunRank(const ThreadRank& self, const std::function<void(RankContext&)>& bo
     const std::unique_ptr<Device> device = MakeDevice(self.options);
     const std::unique_ptr<Device> host = MakeCpuDevice({.threads = 1});
     const std::unique_ptr<Communicator> world = MakeWorld(self, *device, *host);
-    RankContext context{*device, *world, self.options.threads};
+    RankContext context{*device, *world, self.options.threads, self.sharing};
     try {
       body(context);
     } catch (const std::exception& error) {
@@ -85,6 +86,7 @@ void RunThreadRanks(int ranks, const DeviceOptions& options, const std::function
   const std::string engines = options.choose_engines ? options.choose_engines(placement.threads) : options.engines;
   const int gpus = options.kind == "cpu" ? 0 : CudaDeviceCount();
   const std::shared_ptr<NcclSession> nccl = ConnectRanks(world, ranks, gpus);
+  const int sharing = nccl == nullptr ? ranks : (ranks + gpus - 1) / gpus;
   {
     std::vector<std::jthread> threads;
     for (int rank = 0; rank < ranks; ++rank) {
@@ -93,7 +95,7 @@ void RunThreadRanks(int ranks, const DeviceOptions& options, const std::function
       rank_options.local_rank = gpus > 0 && nccl == nullptr ? 0 : rank;
       rank_options.threads = placement.threads;
       rank_options.engines = engines;
-      const ThreadRank self = {world, rank, rank_options, nccl, placement.of_rank(rank)};
+      const ThreadRank self = {world, rank, rank_options, nccl, sharing, placement.of_rank(rank)};
       try {
         threads.emplace_back([self, &body] { RunRank(self, body); });
       } catch (const std::system_error& error) {

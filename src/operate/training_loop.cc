@@ -9,6 +9,7 @@
 
 #include "base/durable_file.h"
 #include "base/error.h"
+#include "base/units.h"
 #include "operate/run_checkpoints.h"
 #include "operate/spikes.h"
 #include "train/first_weights.h"
@@ -125,6 +126,7 @@ class Loop {
       : config_(config),
         options_(options),
         first_rank_(context.world.rank() == 0),
+        sharing_(context.sharing),
         watcher_(first_rank_ && observer != nullptr ? *observer : silent_),
         flight_(config, context, options, watcher_),
         trainer_(config, context, sources),
@@ -310,7 +312,9 @@ class Loop {
     if (!memory_shown_) {
       WriteChoices();
       memory_shown_ = true;
-      watcher_.MemoryMeasured(GatherMemory(trainer_));
+      const std::vector<MemoryUse> by_rank = GatherMemory(trainer_);
+      watcher_.MemoryMeasured(by_rank);
+      CompareDeviceMemory(by_rank.front());
     }
     Mark("check");
     LookAtNumbers();
@@ -318,6 +322,21 @@ class Loop {
       Mark("validate");
       watcher_.Validated(facts_.result.step, trainer_.Validate());
     }
+  }
+
+  // What the device holds beside what was planned, on rank 0; ranks of one GPU are taken to hold alike.
+  void CompareDeviceMemory(const MemoryUse& own) {
+    const std::int64_t used = trainer_.device().used_bytes();
+    if (used == 0 || !first_rank_) {
+      return;
+    }
+    const auto gib = [](std::int64_t bytes) { return static_cast<double>(bytes) / kGibi; };
+    const std::int64_t planned = own.total() * sharing_;
+    const std::int64_t known = trainer_.UnplannedBytes() * sharing_;
+    watcher_.Note(
+        fmt::format("device memory: {:.2f} GiB in use; planned {:.2f}, workspaces and communicators {:.2f}, "
+                    "{:.2f} more (contexts, kernels, other programs)",
+                    gib(used), gib(planned), gib(known), gib(used - planned - known)));
   }
 
   // Numbers are equal on every rank, and so is what follows from them.
@@ -402,6 +421,7 @@ class Loop {
   const RunConfig& config_;
   LoopOptions options_;
   bool first_rank_;
+  int sharing_;
   TrainingObserver silent_;
   TrainingObserver& watcher_;
   FlightRecorder flight_;  // before the trainer: its groups inherit the observer

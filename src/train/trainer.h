@@ -109,6 +109,8 @@ class Trainer {
   const ParameterTable& table() const { return stage_.table(); }
   Communicator& world() { return comms_.world(); }
   Device& device() const { return device_; }
+  // Device memory beyond the plan, as far as it is known: workspaces of libraries, communicators, message buffers.
+  std::int64_t UnplannedBytes() const { return device_.internal_bytes() + comms_.device_bytes(); }
   // Law 5's two sides: what cost predicts for a step of this batch size, and what this rank has counted so far.
   StepCost Predicted(std::int64_t global_batch) const;
   StepCost Counted();

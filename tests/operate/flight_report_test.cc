@@ -48,6 +48,34 @@ TEST(FlightReport, NamesTheRankThatOthersWaitFor) {
   EXPECT_THAT(report.headline, HasSubstr("rank 0, 1 and 3 wait"));
 }
 
+// As At, with calls that a device does: the last one is on its stream and has not ended.
+RankRecord OnDevice(int rank, std::int64_t done, std::int64_t count) {
+  RankRecord record = At(rank, "world", done, true);
+  for (LedgerCall& call : record.calls) {
+    call.enqueued_ns = call.started_ns + 1;
+    call.running_ns = call.started_ns + 2;
+  }
+  record.calls.back().call.count = count;
+  record.calls.back().stream = 1;
+  return record;
+}
+
+TEST(FlightReport, NamesARankThatDevicesWaitFor) {
+  const FlightReport report =
+      MakeReport({OnDevice(0, 4, 8), OnDevice(1, 4, 8), At(2, "world", 4, false), OnDevice(3, 4, 8)});
+  EXPECT_THAT(report.suspects, ElementsAre(2));
+  EXPECT_THAT(DescribePlace(report.ranks[0]),
+              HasSubstr("number 4 of group 'world', running on stream 1 of its device"));
+}
+
+TEST(FlightReport, NamesCallsThatDevicesCannotEnd) {
+  EXPECT_THAT(MakeReport({OnDevice(0, 4, 8), OnDevice(1, 4, 8), OnDevice(2, 4, 6), OnDevice(3, 4, 8)}).headline,
+              HasSubstr("rank 0 called all_reduce of 8 fp32 (sum), but rank 2 called all_reduce of 6 fp32 (sum), as "
+                        "number 4 of group 'world'"));
+  EXPECT_THAT(MakeReport({OnDevice(0, 4, 8), OnDevice(1, 4, 8), OnDevice(2, 4, 8), OnDevice(3, 4, 8)}).headline,
+              HasSubstr("which every member has enqueued"));
+}
+
 TEST(FlightReport, FollowsWaitsThroughGroupsToTheirRoot) {
   // 0 and 1 share a tensor group, 0 and 2 a data group: 1 waits for 0, which waits for 2, which computes.
   const FlightReport report =

@@ -53,6 +53,37 @@ TEST_F(LedgerFile, TellsTheCallThatHasNotEnded) {
   EXPECT_EQ(record.groups[0].ended, 0);
 }
 
+TEST_F(LedgerFile, KeepsACallOpenUntilTheDeviceHasEndedIt) {
+  Ledger ledger(folder_, 0, layout_);
+  std::vector<std::uint64_t> tickets;
+  for (std::int64_t i = 0; i < 3; ++i) {
+    ledger.Started("data", i, kSum);
+    ledger.Enqueued("data", i, 1);
+    tickets.push_back(ledger.last_ticket());
+  }
+  ledger.DeviceStarted(tickets[0]);
+  ledger.DeviceEnded(tickets[0]);
+  ledger.DeviceStarted(tickets[1]);
+  RankRecord record = ReadLedger(Path(0));
+  ASSERT_NE(record.InCall(), nullptr);
+  EXPECT_EQ(record.InCall()->sequence, 1);
+  EXPECT_EQ(record.InCall()->stream, 1);
+  EXPECT_NE(record.InCall()->running_ns, 0);
+  EXPECT_EQ(record.groups[0].started, 2);
+  EXPECT_EQ(record.groups[0].ended, 0);
+  EXPECT_EQ(record.calls[2].running_ns, 0);
+  // A call that the rank's own thread is in comes first.
+  ledger.Started("world", 0, kSum);
+  EXPECT_EQ(ReadLedger(Path(0)).InCall()->group, "world");
+  ledger.Ended("world", 0);
+  ledger.DeviceEnded(tickets[1]);
+  ledger.DeviceEnded(tickets[2]);
+  ledger.DeviceEnded(tickets[2] + kLedgerRecords);  // of a record that newer calls have taken
+  record = ReadLedger(Path(0));
+  EXPECT_EQ(record.InCall(), nullptr);
+  EXPECT_EQ(record.groups[0].ended, 2);
+}
+
 TEST_F(LedgerFile, KeepsTheNewestCallsInOrderWhenTheRingIsFull) {
   Ledger ledger(folder_, 0, layout_);
   for (std::int64_t i = 0; i < kLedgerRecords + 100; ++i) {

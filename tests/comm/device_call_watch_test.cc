@@ -1,0 +1,152 @@
+#include "comm/device_call_watch.h"
+
+#include <atomic>
+#include <chrono>
+
+#include "base/error.h"
+#include "device/cpu_double.h"
+
+namespace trireme {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+const CollectiveCall kSum = {.kind = CollectiveKind::kAllReduce, .dtype = DType::kFloat32, .count = 128};
+// Stands still at once, gives up never, unless it is asked.
+constexpr WatchTimes kQuick = {.poll = 0.001, .name = 0.05, .give_up = 1e9, .when_asked = 0.02};
+
+// A device whose events are reached when a test says so.
+class HandDevice : public CpuDouble {
+ public:
+  static std::shared_ptr<std::atomic<bool>> NewEvent() { return std::make_shared<std::atomic<bool>>(false); }
+  bool IsReached(const Event& event) override { return static_cast<const std::atomic<bool>*>(event.get())->load(); }
+};
+
+class Told : public CollectiveObserver {
+ public:
+  void Started(const std::string&, std::int64_t, const CollectiveCall&) override {}
+  void Ended(const std::string&, std::int64_t) override {}
+  void DeviceStarted(std::uint64_t ticket) override { started = ticket; }
+  void DeviceEnded(std::uint64_t ticket) override { ended = ticket; }
+  std::atomic<std::uint64_t> started = 0;
+  std::atomic<std::uint64_t> ended = 0;
+};
+
+// What a watch said and did.
+class Heard {
+ public:
+  DeviceCallWatch::Hooks Hooks() {
+    return {.say = [this](const std::string& text) { Put(said_, text); },
+            .give_up = [this](int rank,
+                              const std::string& text) { Put(gave_up_, fmt::format("rank {}: {}", rank, text)); }};
+  }
+  std::string AwaitSaid() { return Await(said_); }
+  std::string AwaitGivenUp() { return Await(gave_up_); }
+  bool gave_up() {
+    const std::lock_guard lock(mutex_);
+    return !gave_up_.empty();
+  }
+
+ private:
+  void Put(std::string& place, const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    place += text + "\n";
+    changed_.notify_all();
+  }
+  std::string Await(const std::string& place) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::seconds(60), [&] { return !place.empty(); });
+    return place;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::string said_;
+  std::string gave_up_;
+};
+
+template <typename Condition>
+bool Becomes(const Condition& condition) {
+  for (int i = 0; i < 60'000 && !condition(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return condition();
+}
+
+WatchedGroup Member(int rank) { return {.name = "tensor", .key = 7, .rank = rank, .ranks = {0, 1}}; }
+
+TEST(DeviceCallWatch, TellsWhatTheDeviceHasStartedAndEnded) {
+  Heard heard;
+  Told told;
+  HandDevice device;
+  DeviceCallWatch watch(heard.Hooks(), {.poll = 0.001});
+  const auto channel = watch.Join(Member(0), device);
+  const auto begin = HandDevice::NewEvent();
+  const auto end = HandDevice::NewEvent();
+  watch.Follow(*channel, {.call = kSum, .begin = begin, .end = end, .observer = &told, .ticket = 5});
+  EXPECT_EQ(told.started, 0U);
+  *begin = true;
+  EXPECT_TRUE(Becomes([&] { return told.started == 5; }));
+  EXPECT_EQ(told.ended, 0U);
+  *end = true;
+  EXPECT_TRUE(Becomes([&] { return told.ended == 5; }));
+  watch.Leave(*channel);
+}
+
+TEST(DeviceCallWatch, NamesACollectiveThatARankHasNotComeTo) {
+  Heard heard;
+  HandDevice device;
+  DeviceCallWatch watch(heard.Hooks(), kQuick);
+  const auto zero = watch.Join(Member(0), device);
+  const auto one = watch.Join(Member(1), device);
+  const auto reached = HandDevice::NewEvent();
+  *reached = true;
+  for (const auto& channel : {zero, one}) {
+    watch.Follow(*channel, {.call = kSum, .sequence = 3, .begin = reached, .end = reached});
+  }
+  watch.Follow(*zero, {.call = kSum, .sequence = 4, .stream = 1, .begin = reached, .end = HandDevice::NewEvent()});
+  EXPECT_THAT(heard.AwaitSaid(),
+              AllOf(HasSubstr("rank 0: all_reduce of 128 fp32 (sum), number 4 of group 'tensor' of ranks 0, 1, has "
+                              "been running on stream 1"),
+                    HasSubstr("rank 1 has not come to it (its last there is number 3)")));
+  EXPECT_FALSE(heard.gave_up());
+  watch.Hurry();
+  EXPECT_THAT(heard.AwaitGivenUp(), AllOf(HasSubstr("rank 0: "), HasSubstr("the job was asked to end")));
+}
+
+TEST(DeviceCallWatch, GivesUpWhenEveryDeviceHasBegunAndNoneEnds) {
+  Heard heard;
+  HandDevice device;
+  DeviceCallWatch watch(heard.Hooks(), kQuick);
+  const auto reached = HandDevice::NewEvent();
+  *reached = true;
+  for (const int rank : {0, 1}) {
+    const auto channel = watch.Join(Member(rank), device);
+    watch.Follow(*channel, {.call = kSum, .begin = reached, .end = HandDevice::NewEvent()});
+  }
+  EXPECT_THAT(heard.AwaitGivenUp(), HasSubstr("number 0 of group 'tensor'"));
+}
+
+TEST(DeviceCallWatch, RefusesAnotherCallUnderTheSameNumber) {
+  Heard heard;
+  HandDevice device;
+  DeviceCallWatch watch(heard.Hooks(), {.poll = 0.001});
+  const auto zero = watch.Join(Member(0), device);
+  const auto one = watch.Join(Member(1), device);
+  const auto event = HandDevice::NewEvent();
+  watch.Follow(*zero, {.call = kSum, .begin = event, .end = event});
+  CollectiveCall other = kSum;
+  other.count = 64;
+  try {
+    watch.Follow(*one, {.call = other, .begin = event, .end = event});
+    ADD_FAILURE() << "it was accepted";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "group 'tensor': rank 0 called all_reduce of 128 fp32 (sum), but rank 1 called all_reduce of 64 fp32 "
+                 "(sum)");
+  }
+}
+
+}  // namespace
+}  // namespace trireme
