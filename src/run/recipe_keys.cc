@@ -210,7 +210,9 @@ std::vector<RecipeKey> TrainKeys() {
           "train.deterministic", "equal bits from run to run: slower kernels on GPUs, the fixed engines on CPUs",
           [](Config & c) -> auto& { return c.train.deterministic; }),
       Flag(
-          "train.graphs", "GPUs, without dropout: record kernels that meet no other rank once and start them together",
+          "train.graphs",
+          "GPUs, without dropout: record kernels once and start them together, with NCCL's collectives of the tensor "
+          "group",
           [](Config & c) -> auto& { return c.train.graphs; }),
       Number(
           "train.z_loss", "weight of the squared log-normaliser of the logits",
