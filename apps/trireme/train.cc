@@ -183,21 +183,23 @@ class MemoryChoices {
     const std::string path = folder + "/run.toml";
     std::error_code status;
     if ((choices_.recompute || choices_.micro_batch) && std::filesystem::exists(path, status)) {
-      pinned_ = LoadRecipe(path, {}).config.layout;
+      try {
+        pinned_ = LoadRecipe(path, {}).config.layout;
+      } catch (const Error&) {
+        // It is rewritten at every start: a damaged one pins nothing.
+      }
     }
   }
 
-  // For a rank whose device has `memory` bytes of its own or for `ranks` together.
-  RunConfig Choose(const RunConfig& config, std::int64_t memory, int ranks) const {
+  // For ranks that may plan with `room` bytes each; 0: unknown.
+  RunConfig Choose(const RunConfig& config, std::int64_t room) const {
     RunConfig chosen = config;
     if (pinned_) {
       chosen.layout.recompute = choices_.recompute ? pinned_->recompute : chosen.layout.recompute;
       chosen.layout.micro_batch = choices_.micro_batch ? pinned_->micro_batch : chosen.layout.micro_batch;
       return chosen;
     }
-    return memory > 0 && (choices_.recompute || choices_.micro_batch)
-               ? Fitted(config, RoomOnDevice(memory, ranks), choices_)
-               : chosen;
+    return room > 0 && (choices_.recompute || choices_.micro_batch) ? Fitted(config, room, choices_) : chosen;
   }
 
  private:
@@ -211,7 +213,7 @@ RunConfig FittedToDevices(const MemoryChoices& choices, const RunConfig& config,
   for (const std::vector<std::int64_t>& other : GatherNumbers(context.world, context.device, {least})) {
     least = std::min(least, other.front());
   }
-  return choices.Choose(config, least, context.sharing);
+  return choices.Choose(config, RoomOnDevice(least, context.sharing));
 }
 
 int TrainCommand::Run() const {
@@ -245,7 +247,7 @@ int TrainCommand::Run() const {
   const MemoryChoices choices(resolved, fit, RunFolder());
   const bool on_hosts = IsHostDevice(config.train.device);
   if (on_hosts) {
-    config = choices.Choose(config, HostMemoryBytes(), config.layout.ranks());
+    config = choices.Choose(config, HostMemoryBytes() / (by_threads ? config.layout.ranks() : 1));
   }
   CheckMachine(config, by_threads, !no_checkpoint);
   const std::int64_t leave_before_ns = LeaveBefore();
