@@ -71,16 +71,17 @@ std::shared_ptr<DeviceCallWatch::Channel> DeviceCallWatch::Join(const WatchedGro
   return channels_.back();
 }
 
-void DeviceCallWatch::Follow(Channel& channel, const WatchedCall& call) {
-  {
-    const std::lock_guard lock(channel.board->mutex);
-    CallBoard::Entry& entry = channel.board->entries[static_cast<std::size_t>(call.sequence) % kBoard];
-    Require(entry.sequence != call.sequence || entry.call == call.call, "{}",
-            MismatchMessage(channel.group.name, {entry.rank, entry.call}, {channel.group.rank, call.call}));
-    if (entry.sequence < call.sequence) {
-      entry = {call.sequence, channel.group.rank, call.call};
-    }
+void DeviceCallWatch::Compare(Channel& channel, std::int64_t sequence, const CollectiveCall& call) {
+  const std::lock_guard lock(channel.board->mutex);
+  CallBoard::Entry& entry = channel.board->entries[static_cast<std::size_t>(sequence) % kBoard];
+  Require(entry.sequence != sequence || entry.call == call, "{}",
+          MismatchMessage(channel.group.name, {entry.rank, entry.call}, {channel.group.rank, call}));
+  if (entry.sequence < sequence) {
+    entry = {sequence, channel.group.rank, call};
   }
+}
+
+void DeviceCallWatch::Follow(Channel& channel, const WatchedCall& call) {
   const std::lock_guard lock(channel.mutex);
   if (channel.open.empty()) {
     channel.since = Now();

@@ -58,7 +58,9 @@ class DeviceCallWatch {
 
   // `device` made the events and outlives the channel. Any thread.
   std::shared_ptr<Channel> Join(const WatchedGroup& group, Device& device);
-  // Throws an Error that names both calls when a member of this process has enqueued another call under this number.
+  // Throws an Error that names both calls when a member of this process has made another call under this number. Before
+  // the call is enqueued: what is not alike never ends.
+  void Compare(Channel& channel, std::int64_t sequence, const CollectiveCall& call);
   void Follow(Channel& channel, const WatchedCall& call);
   // Leaves aside what the channel still holds; its observers are not told any more when this returns.
   void Leave(Channel& channel);

@@ -129,6 +129,8 @@ class NcclCommunicator : public Communicator {
   void AbortDevice() override { session_->AbortAll(); }
   void Hurry() override { session_->watch().Hurry(); }
   bool recordable() const override { return true; }
+  // On a shared GPU streams of all ranks want a hardware queue each, and there are 32: nothing is overlapped there.
+  int stream() const override { return session_->gpu_is_shared() ? kComputeStream : Communicator::stream(); }
   bool shares_device() const override { return session_->gpu_is_shared(); }
 
   // Measured when it was made, beside others of the same GPU; and the buffers of messages.
@@ -172,6 +174,7 @@ class NcclCommunicator : public Communicator {
   }
 
   void Follow(const DeviceCall& call) override {
+    CompareCall(call.sequence, call.call);  // those of recordings were not yet
     recent_[static_cast<std::size_t>(call.sequence) % kRecentCalls] = {call.sequence, call.call};
     session_->watch().Follow(*channel_, {.call = call.call,
                                          .sequence = call.sequence,
@@ -267,6 +270,16 @@ class NcclCommunicator : public Communicator {
 
   cudaStream_t Stream() { return static_cast<cudaStream_t>(CudaStreamOf(device_)); }
 
+  // With members of this process. A difference aborts the world before it is thrown: devices may wait for this call.
+  void CompareCall(std::int64_t number, const CollectiveCall& call) {
+    try {
+      session_->watch().Compare(*channel_, number, call);
+    } catch (const Error& error) {
+      Abort(error.what());
+      throw;
+    }
+  }
+
   // `mine` of every member, through host memory.
   std::vector<std::int64_t> Gather(std::int64_t mine) {
     std::vector<std::int64_t> all(static_cast<std::size_t>(size()));
@@ -322,6 +335,7 @@ class NcclCommunicator : public Communicator {
     if (recording() || device_.IsRecording()) {
       return call.count > 0 ? nccl_->Run(what, start) : void();
     }
+    CompareCall(sequence() - 1, call);
     const Event begin = device_.RecordEvent();
     if (call.count > 0) {
       nccl_->Run(what, start);

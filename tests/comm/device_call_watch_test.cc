@@ -134,12 +134,13 @@ TEST(DeviceCallWatch, RefusesAnotherCallUnderTheSameNumber) {
   DeviceCallWatch watch(heard.Hooks(), {.poll = 0.001});
   const auto zero = watch.Join(Member(0), device);
   const auto one = watch.Join(Member(1), device);
-  const auto event = HandDevice::NewEvent();
-  watch.Follow(*zero, {.call = kSum, .begin = event, .end = event});
+  watch.Compare(*zero, 0, kSum);
+  watch.Compare(*one, 0, kSum);
+  watch.Compare(*zero, 1, kSum);
   CollectiveCall other = kSum;
   other.count = 64;
   try {
-    watch.Follow(*one, {.call = other, .begin = event, .end = event});
+    watch.Compare(*one, 1, other);
     ADD_FAILURE() << "it was accepted";
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(),
