@@ -42,7 +42,7 @@ NcclHandle::NcclHandle(NcclSession& session, int size, int rank, const ncclUniqu
   CheckNccl(ncclCommInitRankConfig(&handle_, size, id, rank, &config), "ncclCommInitRankConfig");
   session_.Add(*this);
   if (session_.aborted()) {
-    Abort(std::chrono::milliseconds(0));
+    session_.AbortAll();
   }
 }
 
@@ -55,11 +55,9 @@ NcclHandle::~NcclHandle() {
   session_.Remove(*this);
 }
 
-void NcclHandle::Abort(std::chrono::milliseconds patience) {
+ncclComm_t NcclHandle::Take(std::chrono::milliseconds patience) {
   const std::unique_lock lock(mutex_, patience);
-  if (ncclComm_t const handle = std::exchange(handle_, nullptr); handle != nullptr) {
-    ncclCommAbort(handle);
-  }
+  return std::exchange(handle_, nullptr);
 }
 
 void CheckNccl(ncclResult_t status, const char* what) {

@@ -22,7 +22,7 @@ class NcclHandle {
  public:
   // Collective over the `size` ranks that have the same id. The session outlives this.
   NcclHandle(NcclSession& session, int size, int rank, const ncclUniqueId& id);
-  // Waits for the other members, unless an exception is on its way or the session was aborted.
+  // Waits for the other members, unless an exception is on its way or the session was aborted: then all are aborted.
   ~NcclHandle();
   NcclHandle(const NcclHandle&) = delete;
   NcclHandle& operator=(const NcclHandle&) = delete;
@@ -35,8 +35,9 @@ class NcclHandle {
     CheckNccl(call(handle_), what);
   }
 
-  // Any thread. Later calls throw. A call in progress gets `patience` to come to its end.
-  void Abort(std::chrono::milliseconds patience);
+  // Gives NCCL's communicator to a caller who aborts it; nullptr when that has happened. Later calls throw. A call in
+  // progress gets `patience` to come to its end. Any thread.
+  ncclComm_t Take(std::chrono::milliseconds patience);
 
  private:
   NcclSession& session_;

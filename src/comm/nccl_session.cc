@@ -11,7 +11,8 @@
 namespace trireme {
 namespace {
 
-// How long a thread inside NCCL may take to come out before its communicator is aborted under it.
+// How long a thread inside NCCL may take to come out before its communicator is aborted under it: it may wait for the
+// device to take a launch, which happens once the others are aborted.
 constexpr auto kPatience = std::chrono::seconds(2);
 
 void Say(const std::string& text) { std::fprintf(stderr, "trireme: %s\n", text.c_str()); }
@@ -39,17 +40,26 @@ void NcclSession::Remove(NcclHandle& handle) {
   std::erase(handles_, &handle);
 }
 
+NcclSession::~NcclSession() {
+  for (std::thread& abort : aborts_) {
+    abort.join();
+  }
+}
+
 void NcclSession::AbortAll() {
   aborted_ = true;
-  // NCCL takes half a second for the last member of a group: all groups at once.
   const std::lock_guard lock(mutex_);
-  std::vector<std::thread> threads;
-  threads.reserve(handles_.size());
-  for (NcclHandle* const handle : handles_) {
-    threads.emplace_back([handle] { handle->Abort(kPatience); });
+  std::vector<ncclComm_t> taken(handles_.size(), nullptr);
+  {
+    std::vector<std::jthread> takers;  // at once: a thread inside NCCL may keep one for a while
+    for (std::size_t i = 0; i < handles_.size(); ++i) {
+      takers.emplace_back([this, &taken, i] { taken[i] = handles_[i]->Take(kPatience); });
+    }
   }
-  for (std::thread& thread : threads) {
-    thread.join();
+  for (ncclComm_t const comm : taken) {
+    if (comm != nullptr) {
+      aborts_.emplace_back([comm] { ncclCommAbort(comm); });
+    }
   }
 }
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "comm/device_call_watch.h"
@@ -20,14 +21,18 @@ class NcclSession {
   using AbortWorld = std::function<void(int rank, const std::string& message)>;
   // `gpu_is_shared`: several ranks use one GPU, so that a collective may take one multiprocessor only.
   NcclSession(bool gpu_is_shared, AbortWorld abort_world);
+  // Waits for aborts that are under way. Recordings that hold collectives (Device::Repeat) must be gone.
+  ~NcclSession();
+  NcclSession(const NcclSession&) = delete;
+  NcclSession& operator=(const NcclSession&) = delete;
 
   bool gpu_is_shared() const { return gpu_is_shared_; }
   DeviceCallWatch& watch() { return watch_; }
 
   void Add(NcclHandle& handle);
   void Remove(NcclHandle& handle);
-  // Ends all collectives of all ranks of this process; later calls throw. First those whose threads are not inside
-  // NCCL: a thread that is may wait for the device to take its launch, which it does once the others are gone.
+  // Ends all collectives of all ranks of this process; later calls throw. Devices stop waiting at once. NCCL itself
+  // waits until recordings of its collectives are gone, which is left to threads of the session's own.
   void AbortAll();
   bool aborted() const { return aborted_; }
 
@@ -36,6 +41,7 @@ class NcclSession {
   const AbortWorld abort_world_;
   std::mutex mutex_;
   std::vector<NcclHandle*> handles_;
+  std::vector<std::thread> aborts_;
   std::atomic<bool> aborted_ = false;
   DeviceCallWatch watch_;  // last: its thread uses the others
 };

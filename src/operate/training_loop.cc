@@ -149,7 +149,8 @@ class Loop {
     if (flight_.ledger() != nullptr && context.device.is_host()) {
       flight_.ledger()->PromiseBeats();
     }
-    if (drill_.active() && flight_.ledger() != nullptr) {
+    // On every rank: a hook keeps work from being recorded, and ranks that meet must do alike.
+    if (!options.drill.what.empty() && flight_.ledger() != nullptr) {
       flight_.ledger()->set_on_phase(
           [this](std::int64_t step, std::string_view phase) { drill_.AtPhase(step, phase); });
     }
