@@ -25,6 +25,7 @@
 #include "operate/supervisor.h"
 #include "operate/supervisor_process.h"
 #include "operate/training_loop.h"
+#include "report/events.h"
 #include "report/run_reporter.h"
 #include "run/run_config.h"
 #include "topology/settings.h"
@@ -113,11 +114,17 @@ int TrainCommand::RunSupervised() const {
   Require(stall_seconds >= 0.5, "--stall-seconds {} is below 0.5, which a busy machine cannot keep", stall_seconds);
   const std::vector<std::string> command = SupervisedCommand(launcher, {"--launcher", "--stall-seconds"});
   const RunLock lock(RunFolder(), "supervisor.lock");
-  return Supervise(
-      {.run_folder = RunFolder(),
-       .command = command,
-       .limits = {.floor = stall_seconds},
-       .message = [](const std::string& text) { std::fprintf(stderr, "supervisor: %s\n", text.c_str()); }});
+  return Supervise({.run_folder = RunFolder(),
+                    .command = command,
+                    .limits = {.floor = stall_seconds},
+                    .message = [folder = RunFolder()](const std::string& text) {
+                      std::fprintf(stderr, "supervisor: %s\n", text.c_str());
+                      const RunEvent event{.time = static_cast<double>(WallNanoseconds()) * 1e-9,
+                                           .step = LastStepOf(folder),
+                                           .kind = EventKind(text),
+                                           .text = "supervisor: " + text};
+                      AppendEvent(folder, event);
+                    }});
 }
 
 // What this machine cannot run is said before anything is written. Ranks of other processes may be on other machines.

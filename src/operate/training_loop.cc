@@ -359,6 +359,7 @@ class Loop {
     if (checkpoints_ != nullptr) {
       WriteChoices();
       const Progress& progress = trainer_.progress();
+      watcher_.Saving(progress.step);
       Mark("save");
       if (!options_.drill.what.empty()) {
         checkpoints_->Settle();  // a save still under way asks for its own step

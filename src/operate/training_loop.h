@@ -37,6 +37,8 @@ class TrainingObserver {
   // After the first step: by rank, what it holds.
   virtual void MemoryMeasured(const std::vector<MemoryUse>& /*by_rank*/) {}
   virtual void Note(const std::string& /*message*/) {}
+  // A checkpoint of this step begins to be written.
+  virtual void Saving(std::int64_t /*step*/) {}
   // After the last step, when all is saved.
   virtual void Ended() {}
 };
