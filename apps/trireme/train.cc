@@ -51,6 +51,7 @@ struct TrainCommand {
   double walltime = 0;
   bool synchronous = false;
   std::string inject;
+  std::string trace;
 
   int Run() const;
 
@@ -205,6 +206,8 @@ int TrainCommand::Run() const {
   const Drill drill = ParseDrill(inject);
   Require(drill.rank < config.layout.ranks(), "--inject: rank = {} is none of the {} ranks (0 to {})", drill.rank,
           config.layout.ranks(), config.layout.ranks() - 1);
+  const TraceSteps traced = trace.empty() ? TraceSteps{} : ParseTraceSteps(trace);
+  Require(trace.empty() || !no_checkpoint, "--trace needs the run's folder, which --no-checkpoint leaves alone");
   const bool by_threads = !by_mpi && launcher.empty();
   CheckMachine(config, by_threads, !no_checkpoint);
   const std::int64_t leave_before_ns = LeaveBefore();
@@ -234,6 +237,7 @@ int TrainCommand::Run() const {
                         .log_every = log_every > 0 ? log_every
                                      : live        ? 10
                                                    : 1,
+                        .trace = traced.first > 0,
                         .ground = GroundOf(config)});
   bool refused = false;
   const auto body = [&](RankContext& context) {
@@ -255,7 +259,8 @@ int TrainCommand::Run() const {
                                        {.run_folder = no_checkpoint ? "" : folder,
                                         .signals = &signals,
                                         .leave_before_ns = leave_before_ns,
-                                        .drill = drill},
+                                        .drill = drill,
+                                        .trace = traced},
                                        &reporter);
     if (context.world.rank() == 0) {
       result = own;
@@ -311,6 +316,8 @@ void AddTrainCommand(CLI::App& app, int& exit_code) {
       ->check(AboveZero());
   train->add_flag("--synchronous", command->synchronous,
                   "On GPUs every launch waits for its kernel: tells a race from a deadlock");
+  train->add_option("--trace", command->trace,
+                    "Record these steps (12 or 12-15) on every rank: DIR/trace.json for Perfetto, with the prediction");
   train->add_option(
       "--inject", command->inject,
       "A drill, once in the life of a run: \"rank=1,step=3,phase=forward,what=stop\" (stop sleep spin throw "

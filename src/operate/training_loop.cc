@@ -119,6 +119,10 @@ class Loop {
         norms_("gradient norm", config.train.norm_spike),
         facts_{.total_steps = trainer_.schedule().TotalSteps({})} {
     trainer_.set_ledger(flight_.ledger());
+    if (flight_.ledger() != nullptr && options.trace.first > 0) {
+      recorder_ = std::make_unique<TraceRecorder>(options.trace);
+      flight_.ledger()->set_listener(recorder_.get());
+    }
     if (config.train.rerun) {
       trainer_.set_suspicion([this](const StepResult& result) {
         return result.skipped || losses_.IsSpike(result.loss) || norms_.IsSpike(result.gradient_norm);
@@ -188,8 +192,17 @@ class Loop {
       checkpoints_->Finish();
     }
     Mark("end");
+    WriteTrace();
     watcher_.Ended();
     return result;
+  }
+
+  // Every rank's file is there when this returns.
+  void WriteTrace() {
+    if (recorder_ != nullptr) {
+      WriteRankTrace(options_.run_folder, trainer_.world().rank(), recorder_->trace());
+      trainer_.world().Barrier();
+    }
   }
 
   bool AtEnd() const { return trainer_.schedule().Finished(trainer_.position()); }
@@ -380,7 +393,8 @@ class Loop {
   bool first_rank_;
   TrainingObserver silent_;
   TrainingObserver& watcher_;
-  FlightRecorder flight_;  // before the trainer: its groups inherit the observer
+  std::unique_ptr<TraceRecorder> recorder_;  // before the ledger, which speaks to it
+  FlightRecorder flight_;                    // before the trainer: its groups inherit the observer
   Trainer trainer_;
   DrillMaster drill_;
   Spikes losses_;

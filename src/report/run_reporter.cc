@@ -16,6 +16,7 @@
 #include "cost/formulas.h"
 #include "cost/step_cost.h"
 #include "report/events.h"
+#include "report/trace_merge.h"
 #include "topology/layout.h"
 
 namespace trireme {
@@ -171,7 +172,25 @@ void RunReporter::Predict(const Trainer& trainer, std::int64_t resumed_step) {
   Print(prediction_->Expectation(remaining, memory));
 }
 
+// What cannot be priced or written costs the trace, not the run.
+void RunReporter::WriteTrace() {
+  TraceInput input{.config = config_, .memory = memory_, .predicted = {}};
+  try {
+    if (options_.ground) {
+      input.predicted = RunPrediction(config_, *options_.ground).Estimate(config_.batch.global);
+    }
+    ReplaceFile(options_.run_folder + "/trace.json", MergedTrace(options_.run_folder, input));
+    Print(
+        fmt::format("wrote {}/trace.json: open it in ui.perfetto.dev, or with `trireme report`", options_.run_folder));
+  } catch (const Error& error) {
+    Print(fmt::format("no trace is written: {}", error.what()));
+  }
+}
+
 void RunReporter::Ended() {
+  if (options_.trace && !options_.run_folder.empty()) {
+    WriteTrace();
+  }
   if (const std::string summary = prediction_ != nullptr ? prediction_->Summary() : ""; !summary.empty()) {
     Print(summary);
   }
@@ -242,6 +261,7 @@ void RunReporter::Validated(std::int64_t step, double loss) {
 }
 
 void RunReporter::MemoryMeasured(const std::vector<MemoryUse>& by_rank) {
+  memory_ = by_rank;
   if (!options_.run_folder.empty()) {
     WriteMemory(by_rank);
   }

@@ -19,6 +19,7 @@ struct ReporterOptions {
   std::string run_folder;  // empty: no files
   bool live = false;       // keep a screen of the run's state below the log lines (a terminal)
   std::int64_t log_every = 1;
+  bool trace = false;                      // merge the ranks' traces into trace.json at the end
   std::optional<PredictionGround> ground;  // what the run is predicted from; none: it is not
 };
 
@@ -40,6 +41,7 @@ class RunReporter : public TrainingObserver {
   // Into events.jsonl; any thread.
   void Record(const std::string& kind, const std::string& text);
   void StartPrediction(std::int64_t resumed_step);
+  void WriteTrace();
   void WriteMemory(const std::vector<MemoryUse>& by_rank) const;
   // Says what the run is expected to take.
   void Predict(const Trainer& trainer, std::int64_t resumed_step);
@@ -53,8 +55,9 @@ class RunReporter : public TrainingObserver {
   RunConfig config_;
   double peak_flops_ = 0;
   std::int64_t memory_bytes_ = 0;
-  ScreenFacts screen_;  // what the live screen shows
-  double seconds_ = 0;  // smoothed, of a step
+  std::vector<MemoryUse> memory_;  // by rank
+  ScreenFacts screen_;             // what the live screen shows
+  double seconds_ = 0;             // smoothed, of a step
   std::mutex console_;
   int screen_lines_ = 0;       // of the live screen, above the cursor
   std::int64_t left_out_ = 0;  // lines since the console took one

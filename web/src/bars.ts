@@ -100,34 +100,54 @@ export function secondsSection(state: State): HTMLElement {
   });
 }
 
-// Predicted against measured seconds of a step, one point a run.
-export function scatterSection(state: State): HTMLElement | null {
-  const points = state.runs
-    .filter((run) => run.data.seconds.measured > 0 && run.data.seconds.predicted > 0)
-    .map((run) => ({measured: run.data.seconds.measured, predicted: run.data.seconds.predicted, run: run.name}));
-  if (points.length < 3) {
-    return null;
-  }
+export interface Point {
+  x: number;
+  y: number;
+  name: string;
+}
+
+interface Axes {
+  x: string;
+  y: string;
+  formatX: (value: number) => string;
+  formatY: (value: number) => string;
+  diagonal: boolean; // x and y mean the same: one domain, and the line where they are equal
+}
+
+// Points on logarithmic axes, each with its name on a tip.
+export function scatter(points: Point[], axes: Axes): HTMLElement {
   const host = element('div', {class: 'bars'});
+  const ends = (values: number[]): [number, number] => [Math.min(...values) * 0.9, Math.max(...values) * 1.1];
   const view = new LazyView(host, () => {
-    const both = points.flatMap((point) => [point.measured, point.predicted]);
-    const ends = [Math.min(...both) * 0.9, Math.max(...both) * 1.1];
-    const size = Math.min(560, host.clientWidth || 560);
+    const both = points.flatMap((point) => [point.x, point.y]);
+    const [xs, ys] = axes.diagonal ? [ends(both), ends(both)] : [ends(points.map((point) => point.x)), ends(points.map((point) => point.y))];
+    const size = Math.min(640, host.clientWidth || 640);
     host.replaceChildren(
       Plot.plot({
         width: size,
-        height: size * 0.8,
-        marginLeft: 64,
+        height: size * 0.62,
+        marginLeft: 72,
+        marginBottom: 40,
         style: {background: 'transparent', color: color('text'), fontFamily: 'inherit', fontSize: '12px'},
-        x: {type: 'log', domain: ends, label: 'measured seconds of a step', grid: true, ticks: 5, tickFormat: (value: number) => seconds(value)},
-        y: {type: 'log', domain: ends, label: 'predicted', grid: true, ticks: 5, tickFormat: (value: number) => seconds(value)},
+        x: {type: 'log', domain: xs, label: axes.x, grid: true, ticks: 5, tickFormat: axes.formatX},
+        y: {type: 'log', domain: ys, label: axes.y, grid: true, ticks: 5, tickFormat: axes.formatY},
         marks: [
-          Plot.line([[ends[0], ends[0]], [ends[1], ends[1]]], {stroke: color('muted'), strokeDasharray: '4 3'}),
-          Plot.dot(points, {x: 'measured', y: 'predicted', fill: palette[0], fillOpacity: 0.75, r: 4, channels: {run: 'run'}, tip: {fill: color('panel'), stroke: color('border')} as any}),
+          axes.diagonal ? Plot.line([[xs[0], xs[0]], [xs[1], xs[1]]], {stroke: color('muted'), strokeDasharray: '4 3'}) : null,
+          Plot.dot(points, {x: 'x', y: 'y', fill: palette[0], fillOpacity: 0.75, r: 4, channels: {name: 'name'}, tip: {fill: color('panel'), stroke: color('border'), format: {x: axes.formatX, y: axes.formatY}} as any}),
         ],
       }),
     );
   });
   onTheme(() => view.refresh());
-  return section('predictions', 'Predicted against measured', 'One point a run; on the dashed line the two are equal.', host);
+  return host;
+}
+
+export const measuredAxes: Axes = {x: 'measured seconds of a step', y: 'predicted', formatX: seconds, formatY: seconds, diagonal: true};
+
+// Predicted against measured seconds of a step, one point a run.
+export function scatterSection(state: State): HTMLElement | null {
+  const points = state.runs
+    .filter((run) => run.data.seconds.measured > 0 && run.data.seconds.predicted > 0)
+    .map((run) => ({x: run.data.seconds.measured, y: run.data.seconds.predicted, name: run.name}));
+  return points.length < 3 ? null : section('predictions', 'Predicted against measured', 'One point a run; on the dashed line the two are equal.', scatter(points, measuredAxes));
 }

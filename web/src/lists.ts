@@ -1,8 +1,9 @@
 // Events, machines, tables of measured studies, plans: lists and tables.
 
+import {measuredAxes, scatter} from './bars';
 import {eventColors, swatch} from './curves';
 import {element, LazyView, section} from './dom';
-import {bytes, digits} from './format';
+import {bytes, digits, seconds} from './format';
 import {ReportDocument, Table} from './document';
 import {State} from './state';
 
@@ -92,6 +93,15 @@ function cell(value: string | number | null): HTMLElement {
   return typeof value === 'number' ? element('td', {}, Number.isInteger(value) ? String(value) : digits(value, 4)) : element('td', {class: 'text'}, value);
 }
 
+// Predicted against measured, where the table has both.
+function pointsOf(table: Table): HTMLElement[] {
+  const [measured, predicted] = [table.columns.indexOf('sec/it'), table.columns.indexOf('predicted')];
+  const points = table.rows
+    .map((row) => ({x: Number(row[measured]), y: Number(row[predicted]), name: String(row[0])}))
+    .filter((point) => point.x > 0 && point.y > 0);
+  return measured >= 0 && predicted >= 0 && points.length > 1 ? [element('h4', {}, 'Predicted against measured'), scatter(points, measuredAxes)] : [];
+}
+
 export function tablesSection(tables: Table[]): HTMLElement {
   const content = tables.flatMap((table) => [
     element('h3', {}, table.name),
@@ -99,6 +109,7 @@ export function tablesSection(tables: Table[]): HTMLElement {
       element('table', {},
         element('thead', {}, element('tr', {}, ...table.columns.map((title, i) => element('th', {scope: 'col', class: typeof table.rows[0]?.[i] === 'string' ? 'text' : ''}, title)))),
         element('tbody', {}, ...table.rows.map((row) => element('tr', {}, ...row.map(cell)))))),
+    ...pointsOf(table),
   ]);
   return section('studies', 'Measured studies', 'Written by trireme bench.', ...content);
 }
@@ -120,8 +131,13 @@ export function plansSection(plans: ReportDocument['plans']): HTMLElement {
     const keys = [...new Set([...first, ...layouts.flatMap((layout) => Object.keys(layout))])].filter((key) => layouts.some((layout) => ['number', 'string'].includes(typeof layout[key])));
     const head = element('tr', {}, ...keys.map((key) => element('th', {scope: 'col', class: typeof layouts[0]?.[key] === 'string' ? 'text' : ''}, key.replace(/_/g, ' '))));
     const body = layouts.slice(0, 100).map((layout) => element('tr', {}, ...keys.map((key) => cell(['number', 'string'].includes(typeof layout[key]) ? layout[key] : null))));
+    const front = [...(Array.isArray(plan.front) ? plan.front : []), ...layouts]
+      .map((layout) => ({x: Number(layout.peak_gib), y: Number(layout.seconds), name: String(layout.layout)}))
+      .filter((point) => point.x > 0 && point.y > 0);
+    const axes = {x: 'memory, GiB a device', y: 'seconds of a step', formatX: (value: number) => digits(value, 3), formatY: seconds, diagonal: false};
     return [
       element('h3', {}, name),
+      ...(front.length > 1 ? [element('h4', {}, 'Time against memory: the fastest layouts, and those that no other beats in both'), scatter(front, axes)] : []),
       layouts.length > 0
         ? element('div', {class: 'scroll tall', tabindex: 0, role: 'group', 'aria-label': name}, element('table', {}, element('thead', {}, head), element('tbody', {}, ...body)))
         : element('pre', {class: 'scroll tall', tabindex: 0}, JSON.stringify(plan, null, 2)),

@@ -71,7 +71,7 @@ after(async () => {
 });
 
 test('every view of real runs is drawn, from a file, without a request or an error', async () => {
-  train('tp2-pp2-dp2');
+  train('tp2-pp2-dp2', '--trace', '20');
   train('zero-3', '--set', 'layout.zero=3', '--set', 'layout.tensor=1', '--set', 'layout.pipeline=1', '--set', 'layout.data=4');
   invent(`tp4 ${hostile.replaceAll('/', '')}`, 24, 1.7, [
     {step: 12, kind: 'spike', text: `step 12: loss spike: ${hostile}`},
@@ -83,9 +83,11 @@ test('every view of real runs is drawn, from a file, without a request or an err
   trireme('plan', '--model', 'gpt2-124m', '--cluster', 'dgx-a100', '--nodes', '1', '--global-batch', '64', '--layout', 'tp=1 pp=4 dp=2 mbs=2', '--timeline', timeline);
   const plan = path.join(place, 'plan.json');
   fs.writeFileSync(plan, trireme('plan', '--model', 'gpt2-124m', '--cluster', 'dgx-a100', '--nodes', '1', '--global-batch', '64', '--json'));
-  trireme('report', place, timeline, plan, '--output', file);
+  const study = path.join(place, 'study.csv');
+  fs.writeFileSync(study, 'case,sec/it,predicted,remark\nlayout.tensor=1,0.5,0.45,\nlayout.tensor=2,0.3,0.31,\nlayout.tensor=4,,,"out of memory: <b>9 GB</b>, there are 8"\n');
+  trireme('report', place, timeline, plan, study, '--output', file);
   const {page, troubles, context} = await open(file);
-  for (const id of ['runs', 'curves', 'predictions', 'seconds', 'plans', 'timeline', 'memory', 'events', 'config', 'machine']) {
+  for (const id of ['runs', 'curves', 'predictions', 'seconds', 'studies', 'plans', 'timeline', 'memory', 'events', 'config', 'machine']) {
     const present = await page.locator(`section#${id}`).count();
     assert.equal(present, id === 'predictions' ? present : 1, `section ${id}`);
     if (present > 0) {
@@ -100,8 +102,12 @@ test('every view of real runs is drawn, from a file, without a request or an err
   }
   assert.ok(await isDrawn(page.locator('.timeline canvas').first()));
   assert.ok((await page.locator('#timeline').textContent()).includes('forward'));
+  assert.equal(await page.locator('.timeline canvas').count(), 2); // of the traced run and of the plan
   assert.ok((await page.locator('section#memory svg rect').count()) > 8);
   assert.ok((await page.locator('section#seconds svg rect').count()) > 4);
+  assert.ok((await page.locator('section#plans svg circle').count()) > 10);
+  assert.equal(await page.locator('section#studies svg circle').count(), 2);
+  assert.ok((await page.locator('section#studies').textContent()).includes('<b>9 GB</b>'));
   // A hostile name is text everywhere.
   assert.equal(await page.locator('img').count(), 0);
   assert.ok((await page.locator('section#runs').textContent()).includes(hostile));
