@@ -177,6 +177,7 @@ class Bench {
   void ReadDone() {
     std::ifstream file(options_.folder + "/rows.jsonl");
     for (std::string line; std::getline(file, line);) {
+      torn_ = file.eof();  // no end of line
       const nlohmann::json row = nlohmann::json::parse(line, nullptr, false);
       if (row.is_object() && row.contains("key") && row["key"].is_string()) {
         try {
@@ -238,7 +239,8 @@ class Bench {
     done_[key] = sample;
     nlohmann::ordered_json row = {{"key", key}, {"case", one.label}, {"repeat", repeat}};
     row.update(ToJson(sample));
-    std::ofstream(options_.folder + "/rows.jsonl", std::ios::app) << row.dump() + "\n";
+    std::ofstream(options_.folder + "/rows.jsonl", std::ios::app) << (torn_ ? "\n" : "") + row.dump() + "\n";
+    torn_ = false;
     spent_.push_back(std::chrono::duration<double>(Clock::now() - start).count());
     said_ =
         fmt::format("{} {}: {}", place, one.label.empty() ? "as the recipe is" : one.label,
@@ -264,6 +266,7 @@ class Bench {
   std::map<std::string, BenchSample> done_;
   std::vector<double> spent_;
   std::string said_;
+  bool torn_ = false;  // rows.jsonl ends within a line
 };
 
 }  // namespace

@@ -47,6 +47,8 @@ const colorOf = (kind: string): string => {
   return kindColors[kind] ?? others[hash % others.length];
 };
 
+const isMessage = (kind: string): boolean => kind === 'receive' || kind === 'send';
+
 function decode(title: string, timeline: EncodedTimeline): Shown {
   const tracks = timeline.tracks.map((track) => ({
     name: track.name,
@@ -60,7 +62,7 @@ function decode(title: string, timeline: EncodedTimeline): Shown {
   for (const track of tracks) {
     track.start.forEach((start, i) => {
       end = Math.max(end, start + track.length[i]);
-      busy += /^(receive|send)$/.test(timeline.kinds[track.kind[i]]) ? 0 : track.length[i];
+      busy += isMessage(timeline.kinds[track.kind[i]]) ? 0 : track.length[i];
     });
   }
   return {title, source: timeline.source, kinds: timeline.kinds, tracks, seconds: end, busy: end > 0 ? busy / end / Math.max(1, tracks.length) : 0};
@@ -191,12 +193,14 @@ class TimelineView {
       }
       const kind = one.kinds[track.kind[i]];
       ctx.fillStyle = colorOf(kind);
-      ctx.globalAlpha = track.microBatch[i] >= 0 && track.microBatch[i] % 2 === 1 ? 0.78 : 1;
+      // Waiting for a message is no work: it is drawn faintly.
+      const waits = isMessage(kind);
+      ctx.globalAlpha = waits ? 0.3 : track.microBatch[i] >= 0 && track.microBatch[i] % 2 === 1 ? 0.78 : 1;
       const drawn = Math.max(w - (w > 3 ? 0.7 : 0), 0.6);
       ctx.fillRect(x, top, drawn, height);
       joinedTo = x + 0.6;
       joinedKind = track.kind[i];
-      if (drawn > 18 && height >= 11 && track.microBatch[i] >= 0) {
+      if (drawn > 18 && height >= 11 && track.microBatch[i] >= 0 && !waits) {
         ctx.globalAlpha = 1;
         ctx.fillStyle = '#fff';
         ctx.textAlign = 'center';
@@ -255,11 +259,12 @@ export function timelineSection(groups: {name: string; timelines: EncodedTimelin
     const shown = [...group.timelines]
       .sort((a, b) => Number(a.source.startsWith('predicted')) - Number(b.source.startsWith('predicted')))
       .map((timeline) => decode(timeline.source, timeline));
-    const kinds = [...new Set(shown.flatMap((one) => one.kinds))];
+    const kinds = [...new Set(shown.flatMap((one) => one.tracks.flatMap((track) => [...new Set(track.kind)].map((kind) => one.kinds[kind]))))];
     const legend = element('p', {class: 'legend'});
     for (const kind of kinds) {
       const mark = element('i', {class: 'swatch'});
       mark.style.background = colorOf(kind);
+      mark.style.opacity = isMessage(kind) ? '0.4' : '1';
       legend.append(mark, ` ${kind} `);
     }
     legend.append(element('i', {class: 'swatch hatched'}), ' idle (bubble)');
