@@ -53,7 +53,7 @@ constexpr const char* kBenchExamples = R"(
 Examples:
   trireme bench topology
   trireme bench sweeps/micro_batch.toml --out bench/mine --format markdown
-  trireme report bench/topology/table.csv --output study.html
+  trireme report bench/topology --output study.html
 
 Columns: sec/it is the median of the measured steps, spread half the distance of their quartiles; TFLOPs are executed ones
 (recomputation included) per device, then those of the model, of 6 (8 with full recomputation) x parameters x tokens, and of

@@ -37,7 +37,7 @@ constexpr const char* kReportExamples = R"(
 Examples:
   trireme report runs/quickstart
   trireme report runs/ --output report.html
-  trireme report runs/a runs/b study.csv plan.json --output compared.html
+  trireme report runs/a runs/b bench/topology plan.json --output compared.html
 
 Exit codes: 0 written; 2 a path cannot be used, or the program was built without its pages.)";
 
@@ -49,8 +49,9 @@ void AddReportCommand(CLI::App& app, int& exit_code) {
   CLI::App* report =
       app.add_subcommand("report", "Write runs, measured studies and plans as one HTML file with curves and timelines");
   report
-      ->add_option("paths", command->paths,
-                   "Folders of runs, or one that holds them; tables (.csv) of bench; plans and timelines (.json)")
+      ->add_option(
+          "paths", command->paths,
+          "Folders of runs, or one that holds them; folders or tables (.csv) of bench; plans and timelines (.json)")
       ->required();
   report->add_option("--output", command->output, "The HTML file (report.html)");
   report->add_option("--points", command->points, "Most steps that the file holds; runs are thinned beyond (1000000)")

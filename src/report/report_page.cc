@@ -76,6 +76,12 @@ void ReadPath(const std::string& path, ReportInput& input) {
   std::error_code status;
   if (IsRunFolder(path)) {
     input.runs.push_back(ReadRun(path));
+  } else if (fs::exists(path + "/table.csv", status)) {
+    input.tables.push_back(ReadTable(path + "/table.csv"));
+    input.tables.back().name = fs::path(path).lexically_normal().string();
+    if (fs::is_directory(path + "/runs", status) && !fs::is_empty(path + "/runs", status)) {
+      ReadPath(path + "/runs", input);
+    }
   } else if (fs::is_directory(path, status)) {
     std::vector<std::string> runs;
     for (const fs::directory_entry& entry : fs::directory_iterator(path, status)) {

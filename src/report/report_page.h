@@ -9,7 +9,8 @@
 
 namespace trireme {
 
-// Reads what the paths name. A folder that is no run but holds runs stands for all of them. An Error names a path that
+// Reads what the paths name. A folder that is no run but holds runs stands for all of them; that of a study
+// (`trireme bench`) for its table and its runs. An Error names a path that
 // is none of these.
 ReportInput ReadReportInput(const std::vector<std::string>& paths);
 

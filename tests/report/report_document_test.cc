@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/trace_file.h"
+#include "report/pages.h"
 #include "report/report_page.h"
 #include "report/status_screen.h"
 
@@ -132,7 +133,29 @@ TEST(ReadReportInput, KnowsRunsTablesPlansAndTimelines) {
   EXPECT_EQ(read.name, "stage 0");
   EXPECT_THAT(read.start, ElementsAre(testing::DoubleNear(0.5, 1e-9)));
   EXPECT_THAT(read.micro_batch, ElementsAre(3));
+  folder.Write("study/table.csv", "case,seconds\na,0.5\n");
+  folder.Write("study/runs/1234/metrics.jsonl", kMetrics);
+  const ReportInput study = ReadReportInput({folder.path() + "/study"});
+  EXPECT_EQ(study.tables.size(), 1U);
+  EXPECT_EQ(study.runs.size(), 1U);
   EXPECT_THAT([&] { ReadReportInput({folder.path() + "/nothing"}); }, testing::Throws<std::exception>());
+}
+
+// A program that was built without Node.js says what to do; one with pages puts the data into the page.
+TEST(ReportHtml, IsThePageWithItsDataOrSaysWhyThereIsNone) {
+  ReportInput input;
+  input.runs.resize(1);
+  input.runs[0].name = "the run";
+  if (ReportPage().empty()) {
+    EXPECT_FALSE(PagesAbsence().empty());
+    EXPECT_THAT([&] { ReportHtml(input); },
+                testing::ThrowsMessage<std::exception>(HasSubstr("the report's page is not built in")));
+    return;
+  }
+  const std::string html = ReportHtml(input);
+  EXPECT_THAT(html, testing::StartsWith("<!doctype html>"));
+  EXPECT_THAT(html, HasSubstr(R"("name":"the run")"));
+  EXPECT_THAT(html, testing::EndsWith("</html>\n"));
 }
 
 TEST(StatusScreen, FitsTheWidthAndHasNoEscapesWithoutColour) {

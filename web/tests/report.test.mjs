@@ -1,4 +1,4 @@
-// The report in a browser: node --test tests/, with the program in TRIREME, the browser in CHROMIUM. Screenshots go to
+// The report in a browser: node --test tests/report.test.mjs, with the program in TRIREME, the browser in CHROMIUM. Screenshots go to
 // SCREENSHOTS. Times are printed, not judged.
 import assert from 'node:assert/strict';
 import {execFileSync} from 'node:child_process';
