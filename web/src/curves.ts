@@ -187,7 +187,7 @@ class Chart {
     const whole = wholeRange(this.state);
     const [from, to] = this.state.range ?? whole;
     const {curves, series} = this.series(runs, found);
-    const columns = Math.max(60, Math.min(Math.ceil(this.width), Math.floor(400_000 / Math.max(1, curves.length))));
+    const columns = Math.max(60, Math.min(Math.ceil(this.width), Math.floor(200_000 / Math.max(1, curves.length))));
     const aligned = align(curves, from, to, columns);
     if (this.state.logarithmic) {
       for (const y of aligned.ys) {
