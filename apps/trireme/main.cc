@@ -54,6 +54,10 @@ int Run(int argc, char** argv) {
   trireme::AddPlanCommand(app, exit_code);
   trireme::AddTrainCommand(app, exit_code);
   trireme::AddDiagnoseCommand(app, exit_code);
+  trireme::AddStatusCommand(app, exit_code);
+  trireme::AddReportCommand(app, exit_code);
+  trireme::AddBenchCommand(app, exit_code);
+  trireme::AddCompareCommand(app, exit_code);
   trireme::AddDataCommand(app, exit_code);
   trireme::AddCheckpointCommand(app, exit_code);
   trireme::AddGenerateCommand(app, exit_code);

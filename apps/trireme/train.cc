@@ -26,6 +26,7 @@
 #include "operate/supervisor.h"
 #include "operate/supervisor_process.h"
 #include "operate/training_loop.h"
+#include "report/events.h"
 #include "report/run_reporter.h"
 #include "run/recipe_keys.h"
 #include "run/run_config.h"
@@ -54,6 +55,7 @@ struct TrainCommand {
   double walltime = 0;
   bool synchronous = false;
   std::string inject;
+  std::string trace;
 
   int Run() const;
 
@@ -117,11 +119,17 @@ int TrainCommand::RunSupervised() const {
   Require(stall_seconds >= 0.5, "--stall-seconds {} is below 0.5, which a busy machine cannot keep", stall_seconds);
   const std::vector<std::string> command = SupervisedCommand(launcher, {"--launcher", "--stall-seconds"});
   const RunLock lock(RunFolder(), "supervisor.lock");
-  return Supervise(
-      {.run_folder = RunFolder(),
-       .command = command,
-       .limits = {.floor = stall_seconds},
-       .message = [](const std::string& text) { std::fprintf(stderr, "supervisor: %s\n", text.c_str()); }});
+  return Supervise({.run_folder = RunFolder(),
+                    .command = command,
+                    .limits = {.floor = stall_seconds},
+                    .message = [folder = RunFolder()](const std::string& text) {
+                      std::fprintf(stderr, "supervisor: %s\n", text.c_str());
+                      const RunEvent event{.time = static_cast<double>(WallNanoseconds()) * 1e-9,
+                                           .step = LastStepOf(folder),
+                                           .kind = EventKind(text),
+                                           .text = "supervisor: " + text};
+                      AppendEvent(folder, event);
+                    }});
 }
 
 // What this machine cannot run is said before anything is written. Ranks of other processes may be on other machines.
@@ -243,6 +251,8 @@ int TrainCommand::Run() const {
   const Drill drill = ParseDrill(inject);
   Require(drill.rank < config.layout.ranks(), "--inject: rank = {} is none of the {} ranks (0 to {})", drill.rank,
           config.layout.ranks(), config.layout.ranks() - 1);
+  const TraceSteps traced = trace.empty() ? TraceSteps{} : ParseTraceSteps(trace);
+  Require(trace.empty() || !no_checkpoint, "--trace needs the run's folder, which --no-checkpoint leaves alone");
   const bool by_threads = !by_mpi && launcher.empty();
   const MemoryChoices choices(resolved, fit, RunFolder());
   const bool on_hosts = IsHostDevice(config.train.device);
@@ -277,6 +287,7 @@ int TrainCommand::Run() const {
                         .log_every = log_every > 0 ? log_every
                                      : live        ? 10
                                                    : 1,
+                        .trace = traced.first > 0,
                         .ground = GroundOf(config)});
   bool refused = false;
   const auto body = [&](RankContext& context) {
@@ -298,7 +309,8 @@ int TrainCommand::Run() const {
                                        {.run_folder = no_checkpoint ? "" : folder,
                                         .signals = &signals,
                                         .leave_before_ns = leave_before_ns,
-                                        .drill = drill},
+                                        .drill = drill,
+                                        .trace = traced},
                                        &reporter);
     if (context.world.rank() == 0) {
       result = own;
@@ -355,6 +367,8 @@ void AddTrainCommand(CLI::App& app, int& exit_code) {
       ->check(AboveZero());
   train->add_flag("--synchronous", command->synchronous,
                   "On GPUs every launch waits for its kernel: tells a race from a deadlock");
+  train->add_option("--trace", command->trace,
+                    "Record these steps (12 or 12-15) on every rank: DIR/trace.json for Perfetto, with the prediction");
   train->add_option(
       "--inject", command->inject,
       "A drill, once in the life of a run: \"rank=1,step=3,phase=forward,what=stop\" (stop sleep spin throw "

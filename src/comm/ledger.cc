@@ -134,7 +134,7 @@ void Ledger::Beat(std::int64_t now) {
   std::atomic_ref(header_->beats).fetch_add(1, std::memory_order_release);
 }
 
-void Ledger::SetPhase(std::int64_t step, std::string_view name) {
+void Ledger::SetPhase(std::int64_t step, std::string_view name, int micro_batch) {
   const std::int64_t now = WallNanoseconds();
   Publish(header_->stamp, header_->stamp + 1);
   header_->step = step;
@@ -146,6 +146,9 @@ void Ledger::SetPhase(std::int64_t step, std::string_view name) {
   Publish(header_->stamp, header_->stamp + 1);
   clock_.Enter(name, now);
   Beat(now);
+  if (listener_ != nullptr) {
+    listener_->PhaseBegan(step, name, micro_batch, now);
+  }
   if (on_phase_) {
     on_phase_(step, name);
   }
@@ -201,6 +204,9 @@ void Ledger::Started(const std::string& group, std::int64_t sequence, const Coll
   Publish(header_->groups[static_cast<std::size_t>(index)].started, sequence);
   clock_.CollectiveStarted(now);
   Beat(now);
+  if (listener_ != nullptr) {
+    listener_->CallStarted(group, call, now);
+  }
 }
 
 void Ledger::Ended(const std::string& group, std::int64_t sequence) {
@@ -214,6 +220,9 @@ void Ledger::Ended(const std::string& group, std::int64_t sequence) {
   Publish(header_->groups[static_cast<std::size_t>(index)].ended, sequence);
   clock_.CollectiveEnded(group, now);
   Beat(now);
+  if (listener_ != nullptr) {
+    listener_->CallEnded(now);
+  }
 }
 
 void Ledger::Enqueued(const std::string& group, std::int64_t /*sequence*/, int stream) {

@@ -28,6 +28,15 @@ enum class LedgerEnd : std::uint8_t { kRunning, kFinished, kStopped, kFailed };
 struct LedgerFileHeader;
 struct LedgerFileRecord;
 
+// Told of what a ledger is told of, on the rank's thread, with the ledger's times; must be quick.
+class LedgerListener {
+ public:
+  virtual ~LedgerListener() = default;
+  virtual void PhaseBegan(std::int64_t step, std::string_view name, int micro_batch, std::int64_t now) = 0;
+  virtual void CallStarted(const std::string& group, const CollectiveCall& call, std::int64_t now) = 0;
+  virtual void CallEnded(std::int64_t now) = 0;
+};
+
 class Ledger : public CollectiveObserver {
  public:
   // Replaces what an earlier process left as FOLDER/rank-00003.ledger. Construct it on the rank's thread. An Error when
@@ -37,8 +46,11 @@ class Ledger : public CollectiveObserver {
   Ledger(const Ledger&) = delete;
   Ledger& operator=(const Ledger&) = delete;
 
-  // The part of a step that begins now: "forward", "reduce"; at most 23 characters count.
-  void SetPhase(std::int64_t step, std::string_view name);
+  // The part of a step that begins now: "forward", "reduce"; at most 23 characters count. micro_batch: that it works
+  // on, for the listener; -1: none.
+  void SetPhase(std::int64_t step, std::string_view name, int micro_batch = -1);
+  // nullptr: none. Outlives the ledger or is replaced.
+  void set_listener(LedgerListener* listener) { listener_ = listener; }
   // Called at the end of every SetPhase, on the rank's thread: drills hook in here.
   void set_on_phase(std::function<void(std::int64_t step, std::string_view name)> hook) { on_phase_ = std::move(hook); }
   bool has_on_phase() const { return static_cast<bool>(on_phase_); }
@@ -71,6 +83,7 @@ class Ledger : public CollectiveObserver {
   std::uint64_t next_ = 0;
   PhaseClock clock_;
   std::function<void(std::int64_t, std::string_view)> on_phase_;
+  LedgerListener* listener_ = nullptr;
 };
 
 // What a file says, checked: no field is out of its range and no text holds control characters.

@@ -115,6 +115,8 @@ std::string CpuDeviceWith(const std::string& engines) {
 
 }  // namespace
 
+std::string ProgramVersion() { return TRIREME_VERSION; }
+
 MachineReport DescribeMachine(const std::string& root) {
   MachineReport report{
       .program = TRIREME_VERSION,

@@ -73,6 +73,9 @@ struct MachineReport {
   std::vector<CopyRate> copies;
 };
 
+// Of Trireme: "0.1.0".
+std::string ProgramVersion();
+
 // Everything that needs no measuring. `root` is the folder that holds proc, sys and etc.
 MachineReport DescribeMachine(const std::string& root = "");
 // Adds rates of products in every type and of memory, with report.threads threads; some seconds.

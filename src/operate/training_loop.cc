@@ -136,6 +136,10 @@ class Loop {
         norms_("gradient norm", config.train.norm_spike),
         facts_{.total_steps = trainer_.schedule().TotalSteps({})} {
     trainer_.set_ledger(flight_.ledger());
+    if (flight_.ledger() != nullptr && options.trace.first > 0) {
+      recorder_ = std::make_unique<TraceRecorder>(options.trace);
+      flight_.ledger()->set_listener(recorder_.get());
+    }
     if (options.signals != nullptr && !context.device.is_host() && context.world.size() > 1) {
       hurry_ = std::jthread([signals = options.signals, &world = context.world](const std::stop_token& stop) {
         HurryWhenAsked(*signals, world, stop);
@@ -216,8 +220,17 @@ class Loop {
       checkpoints_->Finish();
     }
     Mark("end");
+    WriteTrace();
     watcher_.Ended();
     return result;
+  }
+
+  // Every rank's file is there when this returns.
+  void WriteTrace() {
+    if (recorder_ != nullptr) {
+      WriteRankTrace(options_.run_folder, trainer_.world().rank(), recorder_->trace());
+      trainer_.world().Barrier();
+    }
   }
 
   bool AtEnd() const { return trainer_.schedule().Finished(trainer_.position()); }
@@ -404,6 +417,7 @@ class Loop {
     if (checkpoints_ != nullptr) {
       WriteChoices();
       const Progress& progress = trainer_.progress();
+      watcher_.Saving(progress.step);
       Mark("save");
       if (!options_.drill.what.empty()) {
         checkpoints_->Settle();  // a save still under way asks for its own step
@@ -425,7 +439,8 @@ class Loop {
   int sharing_;
   TrainingObserver silent_;
   TrainingObserver& watcher_;
-  FlightRecorder flight_;  // before the trainer: its groups inherit the observer
+  std::unique_ptr<TraceRecorder> recorder_;  // before the ledger, which speaks to it
+  FlightRecorder flight_;                    // before the trainer: its groups inherit the observer
   Trainer trainer_;
   DrillMaster drill_;
   Spikes losses_;

@@ -11,6 +11,7 @@
 #include "comm/rank_runner.h"
 #include "operate/drill.h"
 #include "operate/stop_signals.h"
+#include "operate/trace_recorder.h"
 #include "run/run_config.h"
 #include "train/trainer.h"
 
@@ -37,6 +38,8 @@ class TrainingObserver {
   // After the first step: by rank, what it holds.
   virtual void MemoryMeasured(const std::vector<MemoryUse>& /*by_rank*/) {}
   virtual void Note(const std::string& /*message*/) {}
+  // A checkpoint of this step begins to be written.
+  virtual void Saving(std::int64_t /*step*/) {}
   // After the last step, when all is saved.
   virtual void Ended() {}
 };
@@ -48,6 +51,7 @@ struct LoopOptions {
   // Save and end so that this time is not passed, in nanoseconds since 1970; 0: no such time.
   std::int64_t leave_before_ns = 0;
   Drill drill;
+  TraceSteps trace;  // steps that every rank records into run_folder's trace/
 };
 
 enum class LoopEnd { kFinished, kStopped };

@@ -50,11 +50,6 @@ constexpr After kAfter[] = {{"data collectives", &StepTerms::data},
                             {"offload", &StepTerms::offload},
                             {"fixed cost", &StepTerms::fixed}};
 
-std::string Event(const std::string& name, int process, int track, double start, double duration) {
-  return fmt::format(R"({{"name":"{}","ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f}}})", name, process, track,
-                     start * 1e6, duration * 1e6);
-}
-
 }  // namespace
 
 std::string TimelineText(const ParallelLayout& layout, const StepEstimate& estimate, std::int64_t micro_batches,
@@ -77,32 +72,47 @@ std::string TimelineText(const ParallelLayout& layout, const StepEstimate& estim
   return text;
 }
 
-std::string TimelineTrace(const ParallelLayout& layout, const StepEstimate& estimate, std::int64_t micro_batches) {
+void AddTimeline(const ParallelLayout& layout, const StepEstimate& estimate, std::int64_t micro_batches,
+                 TraceFile& trace) {
   const Timeline timeline = Play(ScheduleOf(layout, micro_batches), estimate.costs);
-  std::string events;
-  const auto add = [&](const std::string& event) { events += (events.empty() ? "" : ",\n") + event; };
+  const int process = trace.AddProcess("predicted");
   for (std::size_t stage = 0; stage < timeline.stages.size(); ++stage) {
-    const auto process = static_cast<int>(stage);
-    add(fmt::format(R"({{"name":"process_name","ph":"M","pid":{},"args":{{"name":"stage {}"}}}})", process, process));
+    const int compute = trace.AddTrack(process, fmt::format("stage {}", stage));
+    const bool sends = estimate.message > 0 && timeline.stages.size() > 1;
+    const int forward = sends ? trace.AddTrack(process, fmt::format("stage {} activations", stage)) : 0;
+    const int backward = sends ? trace.AddTrack(process, fmt::format("stage {} gradients", stage)) : 0;
     for (const PlayedAction& played : timeline.stages[stage]) {
-      add(Event(fmt::format("{} {}.{}", NameOf(played.action.kind), played.action.chunk, played.action.micro_batch),
-                process, 0, played.start, played.end - played.start));
-      const bool sends = estimate.message > 0 && played.action.kind != ActionKind::kBackwardWeight;
-      if (sends) {
-        add(Event(fmt::format("message {}.{}", played.action.chunk, played.action.micro_batch), process,
-                  played.action.kind == ActionKind::kForward ? 1 : 2, played.end, estimate.message));
+      const Action& action = played.action;
+      trace.AddSlice({.track = compute,
+                      .name = fmt::format("{} {}.{}", NameOf(action.kind), action.chunk, action.micro_batch),
+                      .kind = NameOf(action.kind),
+                      .start = played.start,
+                      .seconds = played.end - played.start,
+                      .micro_batch = action.micro_batch});
+      if (sends && action.kind != ActionKind::kBackwardWeight) {
+        trace.AddSlice({.track = action.kind == ActionKind::kForward ? forward : backward,
+                        .name = fmt::format("message {}.{}", action.chunk, action.micro_batch),
+                        .kind = "send",
+                        .start = played.end,
+                        .seconds = estimate.message,
+                        .micro_batch = action.micro_batch});
       }
     }
     double at = timeline.seconds;
     for (const After& after : kAfter) {
       const double seconds = estimate.terms.*after.member;
       if (seconds > 0) {
-        add(Event(after.name, process, 0, at, seconds));
+        trace.AddSlice({.track = compute, .name = after.name, .kind = after.name, .start = at, .seconds = seconds});
         at += seconds;
       }
     }
   }
-  return "{\"traceEvents\":[\n" + events + "\n]}\n";
+}
+
+std::string TimelineTrace(const ParallelLayout& layout, const StepEstimate& estimate, std::int64_t micro_batches) {
+  TraceFile trace;
+  AddTimeline(layout, estimate, micro_batches, trace);
+  return trace.ToJson();
 }
 
 }  // namespace trireme

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "cost/formulas.h"
 
 namespace trireme {
@@ -30,7 +32,44 @@ StepRates RatesOf(const RunConfig& config, const StepFacts& facts, double peak_f
   return rates;
 }
 
+std::string CompactNumber(double value) {
+  static constexpr const char* kUnits[] = {"", "k", "M", "G", "T", "P"};
+  int unit = 0;
+  while (std::abs(value) >= 1000 && unit < 5) {
+    value /= 1000;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{:.0f}", value) : fmt::format("{:.3g}{}", value, kUnits[unit]);
+}
+
+namespace {
+
+// What every step has, then more in the order of its weight, each where it still fits.
+std::string ShortLine(const RunConfig& config, const StepFacts& facts, const StepRates& rates,
+                      double predicted_seconds) {
+  constexpr std::size_t kMost = 120;
+  const StepResult& step = facts.result;
+  const std::string total = std::to_string(facts.total_steps);
+  std::string line = fmt::format("step {:>{}}/{} | loss {:.4f} | norm {:.3g} | lr {:.2e} | {:.4g} s | {} tok/s",
+                                 step.step, total.size(), total, step.loss, step.gradient_norm, step.learning_rate,
+                                 step.seconds, CompactNumber(rates.tokens_per_second));
+  const auto add = [&](bool known, const std::string& part) {
+    line += known && line.size() + part.size() <= kMost ? part : "";
+  };
+  add(facts.skipped_steps > 0, fmt::format(" | {} skipped", facts.skipped_steps));
+  add(config.train.count_zeros, fmt::format(" | {} zeros", step.zeros));
+  add(step.global_batch != config.batch.global, fmt::format(" | batch {}", step.global_batch));
+  add(rates.share_of_peak > 0, fmt::format(" | {:.1f} % peak", rates.share_of_peak * 100));
+  add(predicted_seconds > 0, fmt::format(" | predicted {:.3g} s", predicted_seconds));
+  return line;
+}
+
+}  // namespace
+
 std::string LogLine(const RunConfig& config, const StepFacts& facts, const StepRates& rates, double predicted_seconds) {
+  if (config.log.format == "short") {
+    return ShortLine(config, facts, rates, predicted_seconds);
+  }
   const StepResult& step = facts.result;
   std::string line = fmt::format(
       "iteration {:8d}/{:8d} | consumed samples: {:12d} | consumed tokens: {:14d} | elapsed time per iteration (s): "

@@ -1,6 +1,7 @@
-// The line of a step that users' log parsers know: names and order are a contract. A field whose value is not known is
-// left out: "num zeros" without train.count_zeros, "loss scale", as no precision on offer scales the loss. TFLOPs
-// become GFLOPs or MFLOPs where they would print as 0.
+// The line of a step, in two formats (log.format). "short" fits in 120 characters. "megatron" is the one that users'
+// log parsers know: names and order are a contract. A field whose value is not known is left out: "num zeros" without
+// train.count_zeros, "loss scale", as no precision on offer scales the loss. TFLOPs become GFLOPs or MFLOPs where they
+// would print as 0.
 #pragma once
 
 #include <string>
@@ -18,8 +19,11 @@ struct StepRates {
 };
 
 StepRates RatesOf(const RunConfig& config, const StepFacts& facts, double peak_flops);
-// predicted_seconds: of the step, by the planner; 0 when unknown.
+// In the format that config.log.format names. predicted_seconds: of the step, by the planner; 0 when unknown.
 std::string LogLine(const RunConfig& config, const StepFacts& facts, const StepRates& rates,
                     double predicted_seconds = 0);
+
+// "12.5k", "3.41M": three or four digits.
+std::string CompactNumber(double value);
 
 }  // namespace trireme

@@ -92,7 +92,7 @@ MetricsFile::MetricsFile(const std::string& run_folder, std::int64_t resumed_ste
 MetricsFile::~MetricsFile() { std::fclose(file_); }
 
 void MetricsFile::Add(const RunConfig& config, const StepFacts& facts, const StepRates& rates,
-                      std::int64_t memory_bytes, double predicted_seconds) {
+                      const StepContext& context) {
   const StepResult& step = facts.result;
   nlohmann::ordered_json row = {
       {"step", step.step},
@@ -103,13 +103,22 @@ void MetricsFile::Add(const RunConfig& config, const StepFacts& facts, const Ste
       {"consumed_samples", step.consumed_samples},
       {"consumed_tokens", step.consumed_samples * config.model.sequence},
       {"seconds", step.seconds},
-      {"predicted_seconds", predicted_seconds > 0 ? nlohmann::json(predicted_seconds) : nlohmann::json(nullptr)},
+      {"predicted_seconds",
+       context.predicted_seconds > 0 ? nlohmann::json(context.predicted_seconds) : nlohmann::json(nullptr)},
       {"samples_per_second", rates.samples_per_second},
       {"tokens_per_second", rates.tokens_per_second},
       {"tflops", rates.tflops},
       {"model_tflops", rates.model_tflops},
       {"skipped", step.skipped},
-      {"memory_bytes", memory_bytes}};
+      {"memory_bytes", context.memory_bytes}};
+  if (rates.share_of_peak > 0) {
+    row["share_of_peak"] = rates.share_of_peak;
+  }
+  if (context.causes) {
+    for (const CauseField& field : CauseFields()) {
+      row["causes"][field.name] = *context.causes.*field.member;
+    }
+  }
   if (config.train.count_zeros) {
     row["num_zeros"] = step.zeros;
   }

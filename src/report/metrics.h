@@ -2,11 +2,20 @@
 #pragma once
 
 #include <cstdio>
+#include <optional>
 #include <string>
 
 #include "report/log_line.h"
+#include "report/step_causes.h"
 
 namespace trireme {
+
+// What a step's line has beside the step's own facts.
+struct StepContext {
+  std::int64_t memory_bytes = 0;     // of the fullest rank
+  double predicted_seconds = 0;      // of the step; written as null when it is 0, which is unknown
+  std::optional<StepCauses> causes;  // of its seconds; not written where they are unknown
+};
 
 class MetricsFile {
  public:
@@ -17,9 +26,7 @@ class MetricsFile {
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
 
-  // memory_bytes: of the fullest rank. predicted_seconds: of the step; written as null when it is 0, which is unknown.
-  void Add(const RunConfig& config, const StepFacts& facts, const StepRates& rates, std::int64_t memory_bytes,
-           double predicted_seconds = 0);
+  void Add(const RunConfig& config, const StepFacts& facts, const StepRates& rates, const StepContext& context);
   void AddValidation(std::int64_t step, double loss);
 
  private:

@@ -7,23 +7,19 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/durable_file.h"
 #include "base/error.h"
+#include "comm/ledger.h"
 #include "cost/formulas.h"
 #include "cost/step_cost.h"
+#include "report/events.h"
+#include "report/trace_merge.h"
+#include "topology/layout.h"
 
 namespace trireme {
-namespace {
-
-std::string Bar(double done) {
-  constexpr int kWidth = 24;
-  const int filled = static_cast<int>(done * kWidth);
-  return std::string(static_cast<std::size_t>(filled), '#') +
-         std::string(static_cast<std::size_t>(kWidth - filled), '.');
-}
-
-}  // namespace
 
 std::string HumanBytes(std::int64_t bytes) {
   static constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB"};
@@ -38,9 +34,12 @@ std::string HumanBytes(std::int64_t bytes) {
 
 void RunReporter::Print(const std::string& line) {
   const std::scoped_lock lock(console_);
-  const std::string text = progress_shown_ ? "\r\033[K" + line + "\n" : line + "\n";
-  progress_shown_ = false;
-  Put(text);
+  Put(EraseScreen() + line + "\n");
+}
+
+std::string RunReporter::EraseScreen() {
+  const int lines = std::exchange(screen_lines_, 0);
+  return lines > 0 ? fmt::format("\033[{}A\r\033[J", lines) : "";
 }
 
 // A reader that does not read (a stopped pager, a full pipe) must not stop the ranks: after a second lines are left out
@@ -63,11 +62,16 @@ void RunReporter::Started(const Trainer& trainer, std::int64_t resumed_step) {
   config_ = trainer.config();
   peak_flops_ = trainer.device().peak_flops(ProductDType(config_.train.dtype));
   memory_bytes_ = MemoryOfStage(StageOfRun(config_, 0, config_.batch.global).description()).total();
-  StartPrediction(trainer, resumed_step);
+  by_cause_ = trainer.device().is_host();
+  step_ = resumed_step;
+  StartPrediction(resumed_step);
   if (!options_.run_folder.empty()) {
     metrics_ = std::make_unique<MetricsFile>(options_.run_folder, resumed_step);
+    StartTensorBoard(resumed_step);
   }
   const ModelConfig& model = config_.model;
+  screen_.title = fmt::format("{} {} parameters, {}", model.family,
+                              CompactNumber(static_cast<double>(ParameterCount(model))), config_.layout.ToString());
   Print(fmt::format("{}: {:.2f} M parameters, {} layers x {} hidden x {} heads, vocabulary {}, sequence {}",
                     model.family, static_cast<double>(ParameterCount(model)) / 1e6, model.layers, model.hidden,
                     model.heads, model.vocabulary, model.sequence));
@@ -75,17 +79,59 @@ void RunReporter::Started(const Trainer& trainer, std::int64_t resumed_step) {
   Print(fmt::format("{} on {} ranks, {}, device {}{}", config_.layout.ToString(), config_.layout.ranks(),
                     config_.train.dtype, trainer.device().description(),
                     threads > 0 ? fmt::format(", {} thread{} per rank", threads, threads == 1 ? "" : "s") : ""));
-  Print(
-      "TFLOPs (GFLOPs, MFLOPs): operations executed per device and second, recomputation included; model TFLOPs: those "
-      "the model needs, attention halved by the causal mask");
+  if (config_.log.format == "megatron") {
+    Print(
+        "TFLOPs (GFLOPs, MFLOPs): operations executed per device and second, recomputation included; model TFLOPs: "
+        "those "
+        "the model needs, attention halved by the causal mask");
+  }
   if (resumed_step > 0) {
     Print(fmt::format("resumed after step {}", resumed_step));
   }
+  Record("start", resumed_step > 0 ? fmt::format("resumed after step {}", resumed_step) : "started");
   Predict(trainer, resumed_step);
 }
 
+void RunReporter::StartTensorBoard(std::int64_t resumed_step) {
+  const std::scoped_lock lock(records_);
+  tensorboard_ = nullptr;
+  if (!config_.log.tensorboard) {
+    return;
+  }
+  tensorboard_ = std::make_unique<TensorBoardFile>(options_.run_folder, resumed_step + 1);
+  std::map<std::string, std::string> values;
+  std::string table = "| key | value |\n|---|---|\n";
+  for (const KeyValue& entry : Flatten(config_)) {
+    values[entry.key] = entry.value;
+    table += fmt::format("| {} | {} |\n", entry.key, entry.value);
+  }
+  tensorboard_->AddHyperParameters(options_.run_folder, values);
+  tensorboard_->AddText(resumed_step, "configuration", table);
+}
+
+void RunReporter::AddToTensorBoard(const StepFacts& facts, const StepRates& rates, double predicted) {
+  const std::scoped_lock lock(records_);
+  if (tensorboard_ == nullptr) {
+    return;
+  }
+  const StepResult& step = facts.result;
+  std::map<std::string, double> values = {{"loss/training", step.loss},
+                                          {"optimizer/gradient_norm", step.gradient_norm},
+                                          {"optimizer/learning_rate", step.learning_rate},
+                                          {"batch/global", static_cast<double>(step.global_batch)},
+                                          {"batch/consumed_samples", static_cast<double>(step.consumed_samples)},
+                                          {"speed/seconds", step.seconds},
+                                          {"speed/tokens_per_second", rates.tokens_per_second},
+                                          {"speed/model_tflops", rates.model_tflops},
+                                          {"memory/bytes", static_cast<double>(memory_bytes_)}};
+  if (predicted > 0) {
+    values["speed/predicted_seconds"] = predicted;
+  }
+  tensorboard_->AddScalars(step.step, values);
+}
+
 // What the planner cannot price costs the prediction, not the run.
-void RunReporter::StartPrediction(const Trainer& trainer, std::int64_t resumed_step) {
+void RunReporter::StartPrediction(std::int64_t resumed_step) {
   prediction_ = nullptr;
   if (!options_.ground) {
     return;
@@ -93,7 +139,6 @@ void RunReporter::StartPrediction(const Trainer& trainer, std::int64_t resumed_s
   try {
     auto prediction = std::make_unique<PredictionReport>(config_, *options_.ground, options_.run_folder);
     prediction->ReadEarlierSteps(resumed_step);
-    by_cause_ = trainer.device().is_host();
     prediction_ = std::move(prediction);
   } catch (const Error& error) {
     Print(fmt::format("the run is not predicted: {}", error.what()));
@@ -127,7 +172,25 @@ void RunReporter::Predict(const Trainer& trainer, std::int64_t resumed_step) {
   Print(prediction_->Expectation(remaining, memory));
 }
 
+// What cannot be priced or written costs the trace, not the run.
+void RunReporter::WriteTrace() {
+  TraceInput input{.config = config_, .memory = memory_, .predicted = {}};
+  try {
+    if (options_.ground) {
+      input.predicted = RunPrediction(config_, *options_.ground).Estimate(config_.batch.global);
+    }
+    ReplaceFile(options_.run_folder + "/trace.json", MergedTrace(options_.run_folder, input));
+    Print(
+        fmt::format("wrote {}/trace.json: open it in ui.perfetto.dev, or with `trireme report`", options_.run_folder));
+  } catch (const Error& error) {
+    Print(fmt::format("no trace is written: {}", error.what()));
+  }
+}
+
 void RunReporter::Ended() {
+  if (options_.trace && !options_.run_folder.empty()) {
+    WriteTrace();
+  }
   if (const std::string summary = prediction_ != nullptr ? prediction_->Summary() : ""; !summary.empty()) {
     Print(summary);
   }
@@ -137,11 +200,14 @@ void RunReporter::StepDone(const StepFacts& facts) {
   const StepRates rates = RatesOf(config_, facts, peak_flops_);
   const double predicted = prediction_ != nullptr ? prediction_->Seconds(facts.result.global_batch) : 0;
   if (metrics_ != nullptr) {
-    metrics_->Add(config_, facts, rates, memory_bytes_, predicted);
+    StepContext context{.memory_bytes = memory_bytes_, .predicted_seconds = predicted, .causes = {}};
+    if (by_cause_ && !facts.phases.phases.empty()) {
+      context.causes = MeasuredCauses(facts.phases);
+    }
+    metrics_->Add(config_, facts, rates, context);
   }
-  if (first_loss_ == 0) {
-    first_loss_ = facts.result.loss;
-  }
+  AddToTensorBoard(facts, rates, predicted);
+  step_ = facts.result.step;
   const std::int64_t step = facts.result.step;
   if (step % options_.log_every == 0 || step == 1 || step == facts.total_steps || facts.result.skipped) {
     Print(LogLine(config_, facts, rates, predicted));
@@ -149,38 +215,56 @@ void RunReporter::StepDone(const StepFacts& facts) {
   if (prediction_ != nullptr) {
     if (const std::string slow = prediction_->StepDone(facts, by_cause_); !slow.empty()) {
       Print(slow);
+      Record("slow", slow);
     }
   }
   if (facts.result.skipped) {
     Print(fmt::format("step {}: the loss or a gradient is not finite; no rank updated its weights", step));
   }
   if (options_.live && step < facts.total_steps) {
-    ShowProgress(facts, rates);
+    ShowProgress(facts, rates, predicted);
   }
 }
 
-void RunReporter::ShowProgress(const StepFacts& facts, const StepRates& rates) {
+void RunReporter::ShowProgress(const StepFacts& facts, const StepRates& rates, double predicted) {
   const StepResult& step = facts.result;
   seconds_ = seconds_ == 0 ? step.seconds : 0.9 * seconds_ + 0.1 * step.seconds;
-  const double done = static_cast<double>(step.step) / static_cast<double>(facts.total_steps);
-  const auto left = static_cast<std::int64_t>(seconds_ * static_cast<double>(facts.total_steps - step.step));
-  const std::string line =
-      fmt::format("\r\033[K[{}] {}/{}  loss {:.3f} (began at {:.3f})  {:.0f} tokens/s  {}:{:02d} left", Bar(done),
-                  step.step, facts.total_steps, step.loss, first_loss_, rates.tokens_per_second, left / 60, left % 60);
   const std::scoped_lock lock(console_);
-  Put(line);
-  progress_shown_ = true;
+  screen_.step = step.step;
+  screen_.total_steps = facts.total_steps;
+  screen_.losses.push_back(step.loss);
+  screen_.seconds = seconds_;
+  screen_.predicted_seconds = predicted;
+  screen_.tokens_per_second = rates.tokens_per_second;
+  screen_.share_of_peak = rates.share_of_peak;
+  screen_.memory_bytes = static_cast<double>(memory_bytes_);
+  const int width = TerminalWidth();
+  const std::string text = StatusScreen(screen_, {.width = std::max(width - 1, 20), .colour = true, .events = 3});
+  Put(EraseScreen() + text);
+  screen_lines_ = static_cast<int>(std::count(text.begin(), text.end(), '\n'));
 }
 
 void RunReporter::Validated(std::int64_t step, double loss) {
+  screen_.validation_loss = loss;
   if (metrics_ != nullptr) {
     metrics_->AddValidation(step, loss);
+  }
+  if (const std::scoped_lock lock(records_); tensorboard_ != nullptr) {
+    tensorboard_->AddScalars(step, {{"loss/validation", loss}});
+  }
+  if (config_.log.format == "short") {
+    Print(fmt::format("validation loss at step {} | loss {:.4f} | perplexity {:.5g}", step, loss, std::exp(loss)));
+    return;
   }
   Print(fmt::format("validation loss at iteration {} | lm loss value: {:.6E} | lm loss PPL: {:.6E} |", step, loss,
                     std::exp(loss)));
 }
 
 void RunReporter::MemoryMeasured(const std::vector<MemoryUse>& by_rank) {
+  memory_ = by_rank;
+  if (!options_.run_folder.empty()) {
+    WriteMemory(by_rank);
+  }
   for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
     std::string line = fmt::format("[rank {}] memory:", rank);
     for (int kind = 0; kind < kMemoryKinds; ++kind) {
@@ -198,6 +282,50 @@ void RunReporter::MemoryMeasured(const std::vector<MemoryUse>& by_rank) {
   }
 }
 
-void RunReporter::Note(const std::string& message) { Print(message); }
+void RunReporter::Note(const std::string& message) {
+  Print(message);
+  Record(EventKind(message), message);
+}
+
+void RunReporter::Saving(std::int64_t step) { Record("save", fmt::format("checkpoint of step {}", step)); }
+
+void RunReporter::Record(const std::string& kind, const std::string& text) {
+  if (options_.live) {
+    const std::scoped_lock lock(console_);
+    screen_.events.push_back(fmt::format("step {}: {}", step_.load(), text));
+  }
+  if (!options_.run_folder.empty()) {
+    AppendEvent(options_.run_folder,
+                {.time = static_cast<double>(WallNanoseconds()) * 1e-9, .step = step_, .kind = kind, .text = text});
+  }
+}
+
+// memory.json: what ranks hold beside what was planned for their stages; a copy for people, so a full disk costs it.
+void RunReporter::WriteMemory(const std::vector<MemoryUse>& by_rank) const {
+  const auto kinds = [](const MemoryUse& use) {
+    nlohmann::ordered_json value = nlohmann::ordered_json::object();
+    for (int kind = 0; kind < kMemoryKinds; ++kind) {
+      const auto memory = static_cast<MemoryKind>(kind);
+      value[std::string(Name(memory))] = use[memory];
+    }
+    return value;
+  };
+  const ProcessGrid grid(config_.layout);
+  nlohmann::ordered_json value = {{"measured", nlohmann::ordered_json::array()},
+                                  {"planned", nlohmann::ordered_json::array()}};
+  for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
+    const int stage = grid.CoordinateOf(static_cast<int>(rank)).pipeline;
+    value["measured"].push_back({{"rank", rank}, {"stage", stage}, {"kinds", kinds(by_rank[rank])}});
+  }
+  for (int stage = 0; stage < config_.layout.pipeline; ++stage) {
+    const MemoryUse planned = MemoryOfStage(StageOfRun(config_, stage, config_.batch.global).description());
+    value["planned"].push_back({{"stage", stage}, {"kinds", kinds(planned)}});
+  }
+  try {
+    ReplaceFile(options_.run_folder + "/memory.json", value.dump(1) + "\n");
+  } catch (const Error&) {
+    // The console has said the same.
+  }
+}
 
 }  // namespace trireme

@@ -1,6 +1,7 @@
-// What a person and a program see of a run: log lines or a live progress line on the console, metrics.jsonl, notes.
+// What a person and a program see of a run: log lines and a live screen on the console, metrics.jsonl, notes.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -9,13 +10,16 @@
 #include "operate/training_loop.h"
 #include "report/metrics.h"
 #include "report/prediction_report.h"
+#include "report/status_screen.h"
+#include "report/tensorboard.h"
 
 namespace trireme {
 
 struct ReporterOptions {
   std::string run_folder;  // empty: no files
-  bool live = false;       // rewrite a progress line between log lines (a terminal)
+  bool live = false;       // keep a screen of the run's state below the log lines (a terminal)
   std::int64_t log_every = 1;
+  bool trace = false;                      // merge the ranks' traces into trace.json at the end
   std::optional<PredictionGround> ground;  // what the run is predicted from; none: it is not
 };
 
@@ -28,28 +32,41 @@ class RunReporter : public TrainingObserver {
   void Validated(std::int64_t step, double loss) override;
   void MemoryMeasured(const std::vector<MemoryUse>& by_rank) override;
   void Note(const std::string& message) override;
+  void Saving(std::int64_t step) override;
   void Ended() override;
 
  private:
   void Print(const std::string& line);  // any thread
   void Put(const std::string& text);    // with console_ locked
-  void StartPrediction(const Trainer& trainer, std::int64_t resumed_step);
+  // Into events.jsonl; any thread.
+  void Record(const std::string& kind, const std::string& text);
+  void StartPrediction(std::int64_t resumed_step);
+  void WriteTrace();
+  void WriteMemory(const std::vector<MemoryUse>& by_rank) const;
   // Says what the run is expected to take.
   void Predict(const Trainer& trainer, std::int64_t resumed_step);
-  void ShowProgress(const StepFacts& facts, const StepRates& rates);
+  void StartTensorBoard(std::int64_t resumed_step);
+  void AddToTensorBoard(const StepFacts& facts, const StepRates& rates, double predicted);
+  void ShowProgress(const StepFacts& facts, const StepRates& rates, double predicted);
+  // What takes the live screen off the terminal; with console_ locked.
+  std::string EraseScreen();
 
   ReporterOptions options_;
   RunConfig config_;
   double peak_flops_ = 0;
   std::int64_t memory_bytes_ = 0;
-  double first_loss_ = 0;
-  double seconds_ = 0;  // smoothed, of a step
+  std::vector<MemoryUse> memory_;  // by rank
+  ScreenFacts screen_;             // what the live screen shows
+  double seconds_ = 0;             // smoothed, of a step
   std::mutex console_;
-  bool progress_shown_ = false;
+  int screen_lines_ = 0;       // of the live screen, above the cursor
   std::int64_t left_out_ = 0;  // lines since the console took one
   std::unique_ptr<MetricsFile> metrics_;
+  std::mutex records_;                            // of tensorboard_, which notes of other threads enter too
+  std::unique_ptr<TensorBoardFile> tensorboard_;  // with log.tensorboard
   std::unique_ptr<PredictionReport> prediction_;
-  bool by_cause_ = false;  // phases of rank 0's thread are what its device did
+  std::atomic<std::int64_t> step_ = 0;  // the last one that is done
+  bool by_cause_ = false;               // phases of rank 0's thread are what its device did
 };
 
 // "12.3 MB"

@@ -265,6 +265,11 @@ std::vector<RecipeKey> TrainKeys() {
       Number(
           "validation.samples", "samples of a validation", [](Config & c) -> auto& { return c.validation.samples; }, 1,
           1e12),
+      Text("log.format", "a step's line: short, within 120 characters, or the one that parsers of Megatron's logs read",
+           [](Config & c) -> auto& { return c.log.format; }, {"short", "megatron"}),
+      Flag(
+          "log.tensorboard", "write event files that TensorBoard reads into the run's tensorboard/",
+          [](Config & c) -> auto& { return c.log.tensorboard; }),
   };
 }
 

@@ -86,6 +86,13 @@ struct ValidationConfig {
   bool operator==(const ValidationConfig&) const = default;
 };
 
+// What a run shows and records; changes no number of it.
+struct LogConfig {
+  std::string format = "short";  // of a step's line: short | megatron
+  bool tensorboard = false;      // event files in the run's tensorboard/
+  bool operator==(const LogConfig&) const = default;
+};
+
 struct RunConfig {
   ModelConfig model;
   std::string model_from;  // where the first weights come from; empty: drawn
@@ -96,6 +103,7 @@ struct RunConfig {
   DataConfig data;
   CheckpointConfig checkpoint;
   ValidationConfig validation;
+  LogConfig log;
   bool operator==(const RunConfig&) const = default;
 };
 

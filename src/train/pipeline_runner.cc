@@ -91,7 +91,7 @@ void PipelineRunner::Run(const Schedule& schedule, const SlotPlan& slots, std::s
   const std::vector<Position> positions = PositionsOf(actions);
   for (std::size_t i = 0; i < actions.size(); ++i) {
     if (ledger_ != nullptr) {
-      ledger_->SetPhase(step, PhaseOf(actions[i].kind));
+      ledger_->SetPhase(step, PhaseOf(actions[i].kind), actions[i].micro_batch);
     }
     Execute({schedule, slots, micro_batches}, actions[i], positions[i]);
   }

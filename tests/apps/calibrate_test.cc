@@ -74,7 +74,7 @@ TEST(CalibrateCommand, ADamagedFileCostsThePredictionAndNotTheRun) {
   EXPECT_EQ(trained.code, 0) << trained.err;
   EXPECT_THAT(trained.err, HasSubstr("the run is not predicted"));
   EXPECT_THAT(place.Read("run/metrics.jsonl"), HasSubstr("\"predicted_seconds\":null"));
-  EXPECT_THAT(trained.out, Not(HasSubstr("predicted (s)")));
+  EXPECT_THAT(trained.out, Not(HasSubstr(" | predicted ")));
 }
 
 TEST(TrainCommand, SaysItsPredictionBeforeTheFirstStepAndAtTheEnd) {
@@ -84,8 +84,8 @@ TEST(TrainCommand, SaysItsPredictionBeforeTheFirstStepAndAtTheEnd) {
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const std::size_t expected = outcome.out.find("\nexpects ");
   ASSERT_NE(expected, std::string::npos) << outcome.out;
-  EXPECT_LT(expected, outcome.out.find("iteration "));
-  EXPECT_THAT(outcome.out, HasSubstr("predicted (s): "));
+  EXPECT_LT(expected, outcome.out.find("\nstep 1/5 "));
+  EXPECT_THAT(outcome.out, HasSubstr(" | predicted "));
   EXPECT_THAT(outcome.out, HasSubstr("(median of 3): "));
   EXPECT_THAT(outcome.out, HasSubstr("by cause, predicted/measured on rank 0: "));
   const nlohmann::json line = nlohmann::json::parse(Lines(place.Read("run/metrics.jsonl"))[0]);

@@ -16,6 +16,7 @@ RunConfig SomeRun() {
   config.model = Completed(config.model);
   config.layout.tensor = 2;
   config.layout.data = 2;
+  config.log.format = "megatron";
   return config;
 }
 
@@ -70,6 +71,27 @@ TEST(LogLine, LeavesOutWhatIsNotKnown) {
   const std::string line = LogLine(SomeRun(), facts, RatesOf(SomeRun(), facts, 0));
   EXPECT_THAT(line, testing::Not(testing::HasSubstr("num zeros")));
   EXPECT_THAT(line, testing::Not(testing::HasSubstr("loss scale")));
+}
+
+TEST(LogLine, TheShortOneFitsIn120CharactersWhateverItsNumbers) {
+  RunConfig config = SomeRun();
+  config.log.format = "short";
+  StepFacts facts = SomeStep();
+  EXPECT_EQ(LogLine(config, facts, RatesOf(config, facts, 0)),
+            "step  12/200 | loss 5.2500 | norm 1.5 | lr 3.00e-04 | 0.5 s | 4.1k tok/s | 3 skipped | batch 16");
+  facts.result.step = 1'234'567;
+  facts.total_steps = 1'234'567;
+  facts.result.loss = 12.34567;
+  facts.result.gradient_norm = 1.23456e-7;
+  facts.result.global_batch = 16'384;
+  facts.result.seconds = 123.4567;
+  facts.skipped_steps = 12;
+  const std::string line = LogLine(config, facts, RatesOf(config, facts, 1e15), 98.7654);
+  EXPECT_LE(line.size(), 120U) << line;
+  EXPECT_THAT(line, testing::HasSubstr(" | 12 skipped"));
+  facts.skipped_steps = 0;
+  facts.result.global_batch = config.batch.global;
+  EXPECT_THAT(LogLine(config, facts, RatesOf(config, facts, 0), 98.7654), testing::EndsWith(" | predicted 98.8 s"));
 }
 
 TEST(LogLine, ShowsASmallModelsFlopsInAUnitThatFits) {

@@ -28,7 +28,7 @@ class Metrics : public testing::Test {
       facts.result.seconds = 0.5;
       facts.result.global_batch = 8;
       facts.result.consumed_samples = 8 * step;
-      file.Add(config, facts, RatesOf(config, facts, 0), 1000);
+      file.Add(config, facts, RatesOf(config, facts, 0), {.memory_bytes = 1000});
     }
   }
   std::vector<std::string> Lines() const {

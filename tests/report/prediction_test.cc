@@ -107,7 +107,7 @@ TEST_F(Prediction, AResumedRunKnowsItsEarlierSteps) {
     MetricsFile metrics(folder_, 0);
     for (std::int64_t step = 1; step <= 10; ++step) {
       const StepFacts facts = StepOf(step, step == 1 ? 100 : 7);
-      metrics.Add(config, facts, RatesOf(config, facts, 0), 0, model);
+      metrics.Add(config, facts, RatesOf(config, facts, 0), {.predicted_seconds = model});
     }
   }
   PredictionReport second(config, Ground(), folder_);

@@ -1,0 +1,79 @@
+#include "report/bench.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "apps/trireme/command_line.h"
+#include "apps/trireme/commands.h"
+#include "apps/trireme/plan_validate.h"
+#include "topology/settings.h"
+
+namespace trireme {
+namespace {
+
+struct BenchCommand {
+  std::string sweep;
+  std::string folder;
+  std::string format = "text";
+  int steps = 0;
+  int repeats = 0;
+  bool list = false;
+
+  int Run() const {
+    const std::string path =
+        sweep.ends_with(".toml") ? sweep : FindSettingsFile(DataFolder("", "sweeps"), sweep, "sweep");
+    Sweep read = LoadSweep(path);
+    if (!read.recipe.ends_with(".toml")) {
+      read.recipe = FindSettingsFile(DataFolder("", "recipes"), read.recipe, "recipe");
+    }
+    read.steps = steps > 0 ? steps : read.steps;
+    read.repeats = repeats > 0 ? repeats : read.repeats;
+    if (list) {
+      for (const SweepCase& one : read.cases) {
+        std::printf("%s\n", one.label.c_str());
+      }
+      return 0;
+    }
+    const std::vector<BenchRow> rows =
+        RunBench(read, {.folder = folder.empty() ? "bench/" + read.name : folder,
+                        .program = std::filesystem::read_symlink("/proc/self/exe").string(),
+                        .progress = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); }});
+    const BenchTable table = TableOf(rows);
+    const std::string text = format == "markdown" ? ToMarkdown(table) : format == "csv" ? ToCsv(table) : ToText(table);
+    std::fputs(text.c_str(), stdout);
+    const bool any = std::any_of(rows.begin(), rows.end(), [](const BenchRow& row) { return row.failure.empty(); });
+    return any ? 0 : kExitFailed;
+  }
+};
+
+constexpr const char* kBenchExamples = R"(
+Examples:
+  trireme bench topology
+  trireme bench sweeps/micro_batch.toml --out bench/mine --format markdown
+  trireme report bench/topology --output study.html
+
+Columns: sec/it is the median of the measured steps, spread half the distance of their quartiles; TFLOPs are executed ones
+(recomputation included) per device, then those of the model, of 6 (8 with full recomputation) x parameters x tokens, and of
+Megatron's formula; scaling is tokens per second and device over the first row's; days and device-hours are for 100 billion tokens.
+Exit codes: 0 at least one case ran; 1 none did; 2 the sweep cannot be used. After a kill the same command goes on.)";
+
+}  // namespace
+
+void AddBenchCommand(CLI::App& app, int& exit_code) {
+  auto command = std::make_shared<BenchCommand>();
+  CLI::App* bench = app.add_subcommand("bench", "Run a sweep of settings for real and print the table of a study");
+  bench->add_option("sweep", command->sweep, "TOML file, or the name of one of sweeps/")->required();
+  bench->add_option("--out", command->folder, "Folder of rows, runs and tables (bench/<sweep>)");
+  bench->add_option("--format", command->format, "text, markdown or csv (text); the folder gets all three")
+      ->check(CLI::IsMember({"text", "markdown", "csv"}));
+  bench->add_option("--steps", command->steps, "Measured steps of a run, instead of the sweep's")->check(AboveZero());
+  bench->add_option("--repeats", command->repeats, "Runs of each case, instead of the sweep's")->check(AboveZero());
+  bench->add_flag("--list", command->list, "Print the cases and run none");
+  bench->footer(kBenchExamples);
+  bench->callback([command, &exit_code] { exit_code = command->Run(); });
+}
+
+}  // namespace trireme

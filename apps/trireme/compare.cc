@@ -1,0 +1,45 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+
+#include "apps/trireme/command_line.h"
+#include "apps/trireme/commands.h"
+#include "report/compare_runs.h"
+
+namespace trireme {
+namespace {
+
+struct CompareCommand {
+  std::string before;
+  std::string after;
+  double least = 0.01;
+
+  int Run() const {
+    const std::vector<Difference> differences = CompareRuns(before, after, least);
+    std::fputs(ToText(differences).c_str(), stdout);
+    return AnyWorse(differences) ? kExitFailed : 0;
+  }
+};
+
+constexpr const char* kCompareExamples = R"(
+Examples:
+  trireme compare runs/before runs/after
+  trireme compare bench/before/table.csv bench/after/table.csv --least 0.05
+
+Exit codes: 0 nothing is worse; 1 something is slower, larger or learns worse; 2 the two cannot be compared.)";
+
+}  // namespace
+
+void AddCompareCommand(CLI::App& app, int& exit_code) {
+  auto command = std::make_shared<CompareCommand>();
+  CLI::App* compare = app.add_subcommand(
+      "compare", "Say what got slower, larger or learns worse between two runs or two tables of bench, beyond noise");
+  compare->add_option("before", command->before, "Folder of a run, or a table (.csv) of bench")->required();
+  compare->add_option("after", command->after, "The same kind, later")->required();
+  compare->add_option("--least", command->least, "Share of a change that counts, beyond the noise (0.01)")
+      ->check(NotNegative());
+  compare->footer(kCompareExamples);
+  compare->callback([command, &exit_code] { exit_code = command->Run(); });
+}
+
+}  // namespace trireme

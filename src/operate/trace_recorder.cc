@@ -1,0 +1,106 @@
+#include "operate/trace_recorder.h"
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <sstream>
+
+#include "base/durable_file.h"
+#include "base/error.h"
+
+namespace trireme {
+namespace {
+
+std::string PathOf(const std::string& folder, int rank) {
+  return fmt::format("{}/trace/rank-{:05d}.txt", folder, rank);
+}
+
+}  // namespace
+
+TraceSteps ParseTraceSteps(const std::string& text) {
+  TraceSteps steps;
+  const char* const end = text.data() + text.size();
+  auto [stop, error] = std::from_chars(text.data(), end, steps.first);
+  steps.last = steps.first;
+  if (error == std::errc() && stop != end && *stop == '-') {
+    std::tie(stop, error) = [&] {
+      const auto read = std::from_chars(stop + 1, end, steps.last);
+      return std::pair(read.ptr, read.ec);
+    }();
+  }
+  Require(error == std::errc() && stop == end && steps.first >= 1 && steps.last >= steps.first &&
+              steps.last - steps.first < 1000,
+          "--trace '{}' must be a step or a stretch of at most 1000, such as 12 or 12-15", text);
+  return steps;
+}
+
+void TraceRecorder::PhaseBegan(std::int64_t step, std::string_view name, int micro_batch, std::int64_t now) {
+  if (open_) {
+    trace_.phases.back().end_ns = now;
+  }
+  // What the loop does between steps counts to the step that is done.
+  static constexpr std::string_view kBetween[] = {"check", "validate", "save", "load", "end"};
+  open_ = steps_.Holds(step) && std::find(std::begin(kBetween), std::end(kBetween), name) == std::end(kBetween);
+  if (open_) {
+    trace_.phases.push_back(
+        {.step = step, .name = std::string(name), .micro_batch = micro_batch, .start_ns = now, .end_ns = now});
+  }
+}
+
+void TraceRecorder::CallStarted(const std::string& group, const CollectiveCall& call, std::int64_t now) {
+  calling_ = open_;
+  if (calling_) {
+    trace_.calls.push_back({.group = group,
+                            .kind = call.kind,
+                            .count = call.count,
+                            .peer = call.peer,
+                            .tag = call.tag,
+                            .start_ns = now,
+                            .end_ns = now});
+  }
+}
+
+void TraceRecorder::CallEnded(std::int64_t now) {
+  if (calling_) {
+    trace_.calls.back().end_ns = now;
+    calling_ = false;
+  }
+}
+
+void WriteRankTrace(const std::string& folder, int rank, const RankTrace& trace) {
+  std::string text;
+  for (const TracedPhase& phase : trace.phases) {
+    text +=
+        fmt::format("phase {} {} {} {} {}\n", phase.step, phase.micro_batch, phase.start_ns, phase.end_ns, phase.name);
+  }
+  for (const TracedCall& call : trace.calls) {
+    text += fmt::format("call {} {} {} {} {} {} {}\n", static_cast<int>(call.kind), call.count, call.peer, call.tag,
+                        call.start_ns, call.end_ns, call.group);
+  }
+  MakeDirectories(folder + "/trace");
+  ReplaceFile(PathOf(folder, rank), text);
+}
+
+RankTrace ReadRankTrace(const std::string& folder, int rank) {
+  std::ifstream file(PathOf(folder, rank));
+  RankTrace trace;
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    std::string kind;
+    words >> kind;
+    if (kind == "phase") {
+      TracedPhase phase;
+      if (words >> phase.step >> phase.micro_batch >> phase.start_ns >> phase.end_ns >> phase.name) {
+        trace.phases.push_back(phase);
+      }
+    } else if (int number = 0; kind == "call" && words >> number && number >= 0 && number < kCollectiveKinds) {
+      TracedCall call{.kind = static_cast<CollectiveKind>(number)};
+      if (words >> call.count >> call.peer >> call.tag >> call.start_ns >> call.end_ns >> call.group) {
+        trace.calls.push_back(call);
+      }
+    }
+  }
+  return trace;
+}
+
+}  // namespace trireme

@@ -1,0 +1,309 @@
+#include "report/bench.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+#include "base/checksum.h"
+#include "base/durable_file.h"
+#include "base/error.h"
+#include "checkpoint/read/weight_source.h"
+#include "report/run_record.h"
+#include "report/status_screen.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+struct Ended {
+  int status = 0;  // of waitpid
+  bool timed_out = false;
+};
+
+// Runs a command with its output in a file; ends it, and what it started, after `timeout` seconds.
+Ended RunProcess(const std::vector<std::string>& command, const std::string& log, double timeout) {
+  std::vector<char*> words;
+  for (const std::string& word : command) {
+    words.push_back(const_cast<char*>(word.c_str()));
+  }
+  words.push_back(nullptr);
+  const pid_t child = fork();
+  Require(child >= 0, "a process cannot be started: {}", std::strerror(errno));
+  if (child == 0) {
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // a killed study leaves no run behind that disturbs the next
+    const int file = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    dup2(file, STDOUT_FILENO);
+    dup2(file, STDERR_FILENO);
+    execvp(words[0], words.data());
+    _exit(127);
+  }
+  const Clock::time_point end =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(timeout));
+  Ended ended;
+  while (waitpid(child, &ended.status, WNOHANG) == 0) {
+    if (Clock::now() > end && !ended.timed_out) {
+      ended.timed_out = true;
+      kill(-child, SIGKILL);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return ended;
+}
+
+std::string LastLineOf(const std::string& path) {
+  std::ifstream file(path);
+  std::string last;
+  for (std::string line; std::getline(file, line);) {
+    last = line.empty() ? last : line;
+  }
+  return last.starts_with("trireme: ") ? last.substr(9) : last;
+}
+
+bool SpeaksOfMemory(const std::string& text) {
+  return text.find("memory") != std::string::npos || text.find("bad_alloc") != std::string::npos;
+}
+
+std::string FailureOf(const Ended& ended, const std::string& log, double timeout) {
+  if (ended.timed_out) {
+    return fmt::format("timed out after {:.0f} s", timeout);
+  }
+  const std::string line = LastLineOf(log);
+  if (WIFSIGNALED(ended.status)) {
+    return WTERMSIG(ended.status) == SIGKILL ? "out of memory, or killed: " + line
+                                             : fmt::format("failed: signal {}: {}", WTERMSIG(ended.status), line);
+  }
+  const int code = WEXITSTATUS(ended.status);
+  if (code == 0) {
+    return "";
+  }
+  return (SpeaksOfMemory(line) ? "out of memory: " : code == 2 ? "refused: " : "failed: ") + line;
+}
+
+double LastOf(const std::vector<double>& values) {
+  return values.empty() || !std::isfinite(values.back()) ? 0 : values.back();
+}
+
+nlohmann::ordered_json ToJson(const BenchSample& sample) {
+  return {{"failure", sample.failure}, {"seconds", sample.seconds},   {"predicted", sample.predicted},
+          {"memory", sample.memory},   {"hardware", sample.hardware}, {"last_loss", sample.last_loss}};
+}
+
+BenchSample SampleOf(const nlohmann::json& value) {
+  return {.failure = value.value("failure", ""),
+          .seconds = value.value("seconds", std::vector<double>{}),
+          .predicted = value.value("predicted", 0.0),
+          .memory = value.value("memory", 0.0),
+          .hardware = value.value("hardware", 0.0),
+          .last_loss = value.value("last_loss", 0.0)};
+}
+
+// The quartile at `share`, by linear interpolation; sorted values.
+double Quantile(const std::vector<double>& sorted, double share) {
+  const double at = share * static_cast<double>(sorted.size() - 1);
+  const auto low = static_cast<std::size_t>(at);
+  const std::size_t high = std::min(low + 1, sorted.size() - 1);
+  return sorted[low] + (at - static_cast<double>(low)) * (sorted[high] - sorted[low]);
+}
+
+RunConfig ConfigOf(const Sweep& sweep, const SweepCase& one) {
+  return LoadRecipe(sweep.recipe, one.overrides, {.read_model = ReadModel}).config;
+}
+
+// One sweep being run.
+class Bench {
+ public:
+  Bench(const Sweep& sweep, const BenchOptions& options) : sweep_(sweep), options_(options) {
+    MakeDirectories(options.folder);
+    ReadDone();
+  }
+
+  std::vector<BenchRow> Run() {
+    const int total = static_cast<int>(sweep_.cases.size()) * sweep_.repeats;
+    int at = 0;
+    int left = total;
+    for (const SweepCase& one : sweep_.cases) {
+      for (int repeat = 0; repeat < sweep_.repeats; ++repeat) {
+        left -= done_.count(KeyOf(one, repeat)) != 0 ? 1 : 0;
+      }
+    }
+    std::vector<BenchRow> rows;
+    for (const SweepCase& one : sweep_.cases) {
+      std::vector<BenchSample> samples;
+      for (int repeat = 0; repeat < sweep_.repeats; ++repeat) {
+        ++at;
+        const std::string key = KeyOf(one, repeat);
+        if (done_.count(key) == 0) {
+          Measure(one, repeat, fmt::format("[{}/{}]", at, total));
+          --left;
+          Say(left);
+        }
+        samples.push_back(done_.at(key));
+      }
+      rows.push_back(RowOf(sweep_, one, samples));
+      WriteTables(rows);
+    }
+    return rows;
+  }
+
+ private:
+  // Equal for a case that would be run in the same way.
+  std::string KeyOf(const SweepCase& one, int repeat) const {
+    Hasher hasher;
+    hasher.AddText(sweep_.recipe);
+    hasher.AddText(sweep_.launcher);
+    for (const std::string& setting : one.overrides) {
+      hasher.AddText(setting);
+    }
+    hasher.AddNumber(sweep_.warmup);
+    hasher.AddNumber(sweep_.steps);
+    hasher.AddNumber(repeat);
+    return ToHex(hasher.digest());
+  }
+
+  void ReadDone() {
+    std::ifstream file(options_.folder + "/rows.jsonl");
+    for (std::string line; std::getline(file, line);) {
+      torn_ = file.eof();  // no end of line
+      const nlohmann::json row = nlohmann::json::parse(line, nullptr, false);
+      if (row.is_object() && row.contains("key") && row["key"].is_string()) {
+        try {
+          done_[row["key"].get<std::string>()] = SampleOf(row);
+        } catch (const nlohmann::json::exception&) {
+          // Damaged: it is run again.
+        }
+      }
+    }
+  }
+
+  std::vector<std::string> CommandOf(const SweepCase& one, const std::string& run) const {
+    std::vector<std::string> command;
+    const RunConfig config = ConfigOf(sweep_, one);
+    std::istringstream words(sweep_.launcher);
+    for (std::string word; words >> word;) {
+      const std::size_t place = word.find("{ranks}");
+      command.push_back(place == std::string::npos ? word
+                                                   : word.replace(place, 7, std::to_string(config.layout.ranks())));
+    }
+    command.insert(command.end(), {options_.program, "train", sweep_.recipe, "--run", run, "--no-checkpoint", "--steps",
+                                   std::to_string(sweep_.warmup + sweep_.steps)});
+    for (const std::string& setting : one.overrides) {
+      command.insert(command.end(), {"--set", setting});
+    }
+    return command;
+  }
+
+  BenchSample RunOnce(const SweepCase& one, const std::string& run) const {
+    BenchSample sample;
+    try {
+      const Ended ended = RunProcess(CommandOf(one, run), run + ".log", sweep_.timeout);
+      sample.failure = FailureOf(ended, run + ".log", sweep_.timeout);
+    } catch (const Error& error) {
+      sample.failure = fmt::format("refused: {}", error.what());
+    }
+    if (!sample.failure.empty()) {
+      return sample;
+    }
+    const MetricColumns metrics = ReadRun(run).metrics;
+    const auto measured = static_cast<std::size_t>(std::min<std::int64_t>(sweep_.warmup, std::ssize(metrics.seconds)));
+    sample.seconds.assign(metrics.seconds.begin() + static_cast<std::ptrdiff_t>(measured), metrics.seconds.end());
+    std::erase_if(sample.seconds, [](double value) { return !std::isfinite(value) || value <= 0; });
+    sample.predicted = LastOf(metrics.predicted_seconds);
+    sample.memory = LastOf(metrics.memory_bytes);
+    sample.hardware = MedianOf({metrics.tflops.begin() + static_cast<std::ptrdiff_t>(measured), metrics.tflops.end()});
+    sample.last_loss = LastOf(metrics.loss);
+    sample.failure = sample.seconds.empty() ? "failed: no step was measured" : "";
+    return sample;
+  }
+
+  void Measure(const SweepCase& one, int repeat, const std::string& place) {
+    const Clock::time_point start = Clock::now();
+    const std::string key = KeyOf(one, repeat);
+    const std::string run = options_.folder + "/runs/" + key.substr(0, 12);
+    RemoveTree(run);
+    MakeDirectories(options_.folder + "/runs");
+    const BenchSample sample = RunOnce(one, run);
+    done_[key] = sample;
+    nlohmann::ordered_json row = {{"key", key}, {"case", one.label}, {"repeat", repeat}};
+    row.update(ToJson(sample));
+    std::ofstream(options_.folder + "/rows.jsonl", std::ios::app) << (torn_ ? "\n" : "") + row.dump() + "\n";
+    torn_ = false;
+    spent_.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+    said_ =
+        fmt::format("{} {}: {}", place, one.label.empty() ? "as the recipe is" : one.label,
+                    sample.failure.empty() ? fmt::format("{:.4g} s a step", MedianOf(sample.seconds)) : sample.failure);
+  }
+
+  void Say(int left) const {
+    if (options_.progress) {
+      const double each = MedianOf(spent_);
+      options_.progress(said_ + (left > 0 ? fmt::format("; about {} left", DurationText(each * left)) : ""));
+    }
+  }
+
+  void WriteTables(const std::vector<BenchRow>& rows) const {
+    const BenchTable table = TableOf(rows);
+    ReplaceFile(options_.folder + "/table.txt", ToText(table));
+    ReplaceFile(options_.folder + "/table.md", ToMarkdown(table));
+    ReplaceFile(options_.folder + "/table.csv", ToCsv(table));
+  }
+
+  const Sweep& sweep_;
+  const BenchOptions& options_;
+  std::map<std::string, BenchSample> done_;
+  std::vector<double> spent_;
+  std::string said_;
+  bool torn_ = false;  // rows.jsonl ends within a line
+};
+
+}  // namespace
+
+BenchRow RowOf(const Sweep& sweep, const SweepCase& one, const std::vector<BenchSample>& samples) {
+  BenchRow row{.label = one.label.empty() ? "as the recipe is" : one.label};
+  try {
+    row.config = ConfigOf(sweep, one);
+  } catch (const Error&) {
+    // The sample says why.
+  }
+  const int per_node = sweep.devices_per_node;
+  row.nodes = per_node > 0 ? (row.config.layout.ranks() + per_node - 1) / per_node : 1;
+  std::vector<double> seconds;
+  std::vector<double> hardware;
+  for (const BenchSample& sample : samples) {
+    row.failure = row.failure.empty() ? sample.failure : row.failure;
+    seconds.insert(seconds.end(), sample.seconds.begin(), sample.seconds.end());
+    hardware.push_back(sample.hardware);
+    row.memory = std::max(row.memory, sample.memory);
+    row.predicted = sample.predicted;
+    row.last_loss = sample.last_loss;
+  }
+  if (row.failure.empty() && !seconds.empty()) {
+    std::sort(seconds.begin(), seconds.end());
+    row.seconds = Quantile(seconds, 0.5);
+    row.spread = (Quantile(seconds, 0.75) - Quantile(seconds, 0.25)) / 2 / row.seconds;
+    row.hardware = MedianOf(hardware);
+  }
+  return row;
+}
+
+std::vector<BenchRow> RunBench(const Sweep& sweep, const BenchOptions& options) {
+  LoadRecipe(sweep.recipe, {}, {.read_model = ReadModel});  // an Error before anything is made
+  return Bench(sweep, options).Run();
+}
+
+}  // namespace trireme

@@ -1,0 +1,153 @@
+#include "report/compare_runs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "base/error.h"
+#include "report/report_page.h"
+#include "report/run_record.h"
+
+namespace trireme {
+namespace {
+
+// Half the distance of the quartiles over the root of the count: how far the median of so many values may be off.
+double NoiseOfMedian(std::vector<double> values) {
+  std::erase_if(values, [](double value) { return !std::isfinite(value); });
+  if (values.size() < 4) {
+    return 0;
+  }
+  std::sort(values.begin(), values.end());
+  const double quartiles = values[values.size() * 3 / 4] - values[values.size() / 4];
+  const double median = values[values.size() / 2];
+  return median > 0 ? 1.5 * quartiles / median / std::sqrt(static_cast<double>(values.size())) : 0;
+}
+
+Difference Judge(const std::string& what, double before, double after, double noise, double least) {
+  Difference difference{.what = what, .before = before, .after = after, .noise = noise};
+  difference.change = before != 0 ? after / before - 1 : 0;
+  if (std::abs(difference.change) > std::max(noise, least)) {
+    difference.direction = difference.change > 0 ? Direction::kWorse : Direction::kBetter;
+  }
+  return difference;
+}
+
+std::vector<double> WithoutPreparing(const std::vector<double>& values) {
+  return {values.begin() + (values.size() > 4 ? 2 : 0), values.end()};
+}
+
+// Losses of the last tenth of the steps that both have.
+void CompareLosses(const MetricColumns& before, const MetricColumns& after, double least,
+                   std::vector<Difference>& differences) {
+  const std::size_t common = std::min(before.loss.size(), after.loss.size());
+  const std::size_t first = common - std::min(common, std::max<std::size_t>(1, common / 10));
+  std::vector<double> one(before.loss.begin() + static_cast<std::ptrdiff_t>(first),
+                          before.loss.begin() + static_cast<std::ptrdiff_t>(common));
+  std::vector<double> other(after.loss.begin() + static_cast<std::ptrdiff_t>(first),
+                            after.loss.begin() + static_cast<std::ptrdiff_t>(common));
+  const double median = MedianOf(one);
+  if (std::isfinite(median) && std::isfinite(MedianOf(other))) {
+    differences.push_back(Judge(fmt::format("loss, steps {} to {}", first + 1, common), median, MedianOf(other),
+                                std::hypot(NoiseOfMedian(one), NoiseOfMedian(other)), least));
+  }
+}
+
+std::vector<Difference> CompareFolders(const std::string& before, const std::string& after, double least) {
+  const RunRecord one = ReadRun(before);
+  const RunRecord other = ReadRun(after);
+  Require(one.steps() > 0 && other.steps() > 0, "'{}' has no steps to compare", one.steps() > 0 ? after : before);
+  std::vector<Difference> differences;
+  const std::vector<double> first = WithoutPreparing(one.metrics.seconds);
+  const std::vector<double> second = WithoutPreparing(other.metrics.seconds);
+  differences.push_back(Judge("seconds a step", MedianOf(first), MedianOf(second),
+                              std::hypot(NoiseOfMedian(first), NoiseOfMedian(second)), least));
+  const auto most = [](const std::vector<double>& values) {
+    double largest = 0;
+    for (const double value : values) {
+      largest = std::isfinite(value) ? std::max(largest, value) : largest;
+    }
+    return largest;
+  };
+  differences.push_back(
+      Judge("memory of the fullest rank", most(one.metrics.memory_bytes), most(other.metrics.memory_bytes), 0, least));
+  CompareLosses(one.metrics, other.metrics, least, differences);
+  if (!one.metrics.validation_loss.empty() && !other.metrics.validation_loss.empty()) {
+    differences.push_back(
+        Judge("validation loss", one.metrics.validation_loss.back(), other.metrics.validation_loss.back(), 0, least));
+  }
+  return differences;
+}
+
+std::size_t ColumnOf(const ReportTable& table, const std::string& name) {
+  const auto found = std::find(table.columns.begin(), table.columns.end(), name);
+  Require(found != table.columns.end(), "'{}' has no column '{}': it is no table of `trireme bench`", table.name, name);
+  return static_cast<std::size_t>(found - table.columns.begin());
+}
+
+double NumberOf(const std::string& text) {
+  double value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+std::vector<Difference> CompareTables(const std::string& before, const std::string& after, double least) {
+  const ReportInput input = ReadReportInput({before, after});
+  const ReportTable& one = input.tables.at(0);
+  const ReportTable& other = input.tables.at(1);
+  const auto number = [](const ReportTable& table, const std::vector<std::string>& row, const char* column) {
+    return NumberOf(row[ColumnOf(table, column)]);
+  };
+  std::vector<Difference> differences;
+  for (const std::vector<std::string>& row : one.rows) {
+    const std::string& name = row[ColumnOf(one, "case")];
+    const auto found = std::find_if(other.rows.begin(), other.rows.end(),
+                                    [&](const auto& candidate) { return candidate[ColumnOf(other, "case")] == name; });
+    if (found == other.rows.end() || number(one, row, "sec/it") <= 0) {
+      continue;
+    }
+    if (number(other, *found, "sec/it") <= 0) {
+      differences.push_back(
+          {.what = name + ": " + (*found)[ColumnOf(other, "remark")], .direction = Direction::kWorse});
+      continue;
+    }
+    const double noise = std::hypot(number(one, row, "spread %"), number(other, *found, "spread %")) / 100;
+    differences.push_back(
+        Judge(name + ": sec/it", number(one, row, "sec/it"), number(other, *found, "sec/it"), noise, least));
+    differences.push_back(
+        Judge(name + ": memory GB", number(one, row, "memory GB"), number(other, *found, "memory GB"), 0, least));
+  }
+  Require(!differences.empty(), "'{}' and '{}' have no case in common", before, after);
+  return differences;
+}
+
+}  // namespace
+
+std::vector<Difference> CompareRuns(const std::string& before, const std::string& after, double least) {
+  const bool tables = before.ends_with(".csv") && after.ends_with(".csv");
+  return tables ? CompareTables(before, after, least) : CompareFolders(before, after, least);
+}
+
+std::string ToText(const std::vector<Difference>& differences) {
+  std::size_t width = 0;
+  for (const Difference& difference : differences) {
+    width = std::max(width, difference.what.size());
+  }
+  std::string text;
+  for (const Difference& difference : differences) {
+    const char* const word = difference.direction == Direction::kWorse    ? "WORSE"
+                             : difference.direction == Direction::kBetter ? "better"
+                                                                          : "same";
+    text += fmt::format("{:<{}}  {:>10.4g} -> {:<10.4g} {:+7.1f} %  (noise {:.1f} %)  {}\n", difference.what, width,
+                        difference.before, difference.after, 100 * difference.change, 100 * difference.noise, word);
+  }
+  return text;
+}
+
+bool AnyWorse(const std::vector<Difference>& differences) {
+  return std::any_of(differences.begin(), differences.end(),
+                     [](const Difference& difference) { return difference.direction == Direction::kWorse; });
+}
+
+}  // namespace trireme

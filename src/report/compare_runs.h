@@ -1,0 +1,28 @@
+// `trireme compare A B`: what got slower, larger or learns worse from A to B, with the noise of the measurements taken
+// into account. A and B are folders of runs, or tables (.csv) of `trireme bench` whose cases are compared one by one.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace trireme {
+
+enum class Direction : std::uint8_t { kSame, kBetter, kWorse };
+
+struct Difference {
+  std::string what;  // "seconds a step", "tp=2: memory GB"
+  double before = 0;
+  double after = 0;
+  double noise = 0;   // share of `before` that measurements of one build differ by
+  double change = 0;  // share of `before`; above 0 is more
+  Direction direction = Direction::kSame;
+};
+
+// A change counts when it is larger than the noise and than `least` (a share). An Error where the two cannot be
+// compared.
+std::vector<Difference> CompareRuns(const std::string& before, const std::string& after, double least);
+
+std::string ToText(const std::vector<Difference>& differences);
+bool AnyWorse(const std::vector<Difference>& differences);
+
+}  // namespace trireme

@@ -1,0 +1,12 @@
+// The pages of web/, as the build embedded them: whole HTML files with a place for their data.
+#pragma once
+
+#include <string_view>
+
+namespace trireme {
+
+// Empty where the program was built without Node.js; then PagesAbsence() says why and what to do.
+std::string_view ReportPage();
+std::string_view PagesAbsence();
+
+}  // namespace trireme

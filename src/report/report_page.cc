@@ -1,0 +1,135 @@
+#include "report/report_page.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/durable_file.h"
+#include "base/error.h"
+#include "report/pages.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr std::int64_t kLargestFile = std::int64_t{1} << 30;
+constexpr std::string_view kPlace = R"(id="trireme-data">null<)";
+
+// Cells of a line of CSV; quotes double within quotes.
+std::vector<std::string> CellsOf(const std::string& text, std::size_t& at) {
+  std::vector<std::string> cells(1);
+  bool quoted = false;
+  for (; at < text.size(); ++at) {
+    const char letter = text[at];
+    if (quoted) {
+      if (letter == '"' && at + 1 < text.size() && text[at + 1] == '"') {
+        cells.back() += text[++at];
+      } else if (letter == '"') {
+        quoted = false;
+      } else {
+        cells.back() += letter;
+      }
+    } else if (letter == '"') {
+      quoted = true;
+    } else if (letter == ',') {
+      cells.emplace_back();
+    } else if (letter == '\n') {
+      ++at;
+      break;
+    } else if (letter != '\r') {
+      cells.back() += letter;
+    }
+  }
+  return cells;
+}
+
+ReportTable ReadTable(const std::string& path) {
+  const std::string text = ReadWholeFile(path, kLargestFile);
+  ReportTable table{.name = fs::path(path).stem().string(), .columns = {}, .rows = {}};
+  std::size_t at = 0;
+  table.columns = CellsOf(text, at);
+  while (at < text.size()) {
+    std::vector<std::string> cells = CellsOf(text, at);
+    cells.resize(table.columns.size());
+    table.rows.push_back(std::move(cells));
+  }
+  Require(table.columns.size() > 1 && !table.rows.empty(), "'{}' is no table: a CSV file with a heading is wanted",
+          path);
+  return table;
+}
+
+void ReadJsonFile(const std::string& path, ReportInput& input) {
+  const std::vector<TraceTimeline> timelines = ReadTrace(path);
+  for (const TraceTimeline& timeline : timelines) {
+    input.timelines.emplace_back(fs::path(path).filename().string(), timeline);
+  }
+  if (!timelines.empty()) {
+    return;
+  }
+  const std::string text = ReadWholeFile(path, kLargestFile);
+  const nlohmann::json value = nlohmann::json::parse(text, nullptr, false);
+  Require(value.is_object(), "'{}' is neither a trace nor what `trireme plan --json` prints", path);
+  input.plans.emplace_back(fs::path(path).filename().string(), value.dump());
+}
+
+void ReadPath(const std::string& path, ReportInput& input) {
+  std::error_code status;
+  if (IsRunFolder(path)) {
+    input.runs.push_back(ReadRun(path));
+  } else if (fs::exists(path + "/table.csv", status)) {
+    input.tables.push_back(ReadTable(path + "/table.csv"));
+    input.tables.back().name = fs::path(path).lexically_normal().string();
+    if (fs::is_directory(path + "/runs", status) && !fs::is_empty(path + "/runs", status)) {
+      ReadPath(path + "/runs", input);
+    }
+  } else if (fs::is_directory(path, status)) {
+    std::vector<std::string> runs;
+    for (const fs::directory_entry& entry : fs::directory_iterator(path, status)) {
+      if (entry.is_directory(status) && IsRunFolder(entry.path().string())) {
+        runs.push_back(entry.path().string());
+      }
+    }
+    Require(!runs.empty(), "'{}' holds no run: a run has metrics.jsonl or run.toml", path);
+    std::sort(runs.begin(), runs.end());
+    for (const std::string& run : runs) {
+      input.runs.push_back(ReadRun(run));
+    }
+  } else if (path.ends_with(".csv")) {
+    input.tables.push_back(ReadTable(path));
+  } else if (path.ends_with(".json")) {
+    ReadJsonFile(path, input);
+  } else {
+    Fail("'{}' is {}: name folders of runs, tables (.csv) of `trireme bench`, plans or timelines (.json)", path,
+         fs::exists(path, status) ? "no run" : "not there");
+  }
+}
+
+}  // namespace
+
+ReportInput ReadReportInput(const std::vector<std::string>& paths) {
+  ReportInput input;
+  for (const std::string& path : paths) {
+    ReadPath(path, input);
+  }
+  // Runs of one name, from different folders, are told apart by their paths.
+  for (RunRecord& run : input.runs) {
+    const auto same = [&](const RunRecord& other) { return &other != &run && other.name == run.name; };
+    if (std::any_of(input.runs.begin(), input.runs.end(), same)) {
+      run.name = run.path;
+    }
+  }
+  return input;
+}
+
+std::string ReportHtml(const ReportInput& input) {
+  const std::string_view page = ReportPage();
+  Require(!page.empty(), "the report's page is not built in: {}", PagesAbsence());
+  const std::size_t place = page.find(kPlace);
+  Require(place != std::string_view::npos, "the page that is built in has no place for the data");
+  std::string html(page.substr(0, place + kPlace.size() - 5));
+  html += ReportDocument(input);
+  html += page.substr(place + kPlace.size() - 1);
+  return html;
+}
+
+}  // namespace trireme

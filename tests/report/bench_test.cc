@@ -1,0 +1,202 @@
+#include "report/bench.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "base/error.h"
+#include "cost/formulas.h"
+#include "report/compare_runs.h"
+
+namespace trireme {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+std::string ReadText(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+class BenchFolder : public testing::Test {
+ protected:
+  BenchFolder() : folder_((std::filesystem::temp_directory_path() / "trireme-bench-XXXXXX").string()) {
+    EXPECT_NE(mkdtemp(folder_.data()), nullptr);
+    std::ofstream(folder_ + "/tiny.toml")
+        << "[model]\nlayers = 1\nhidden = 8\nheads = 1\nsequence = 8\nvocabulary = 16\n";
+  }
+  ~BenchFolder() override { std::filesystem::remove_all(folder_); }
+
+  // A program in place of `trireme train`: leaves steps whose seconds are the micro batch, fails for 3, and dies of
+  // the machine's memory for 4. Counts its calls.
+  std::string Pretender() const {
+    const std::string path = folder_ + "/pretender";
+    std::ofstream(path) << R"(#!/bin/bash
+for word; do case $last in --run) run=$word ;; --steps) steps=$word ;; esac; last=$word; done
+micro=1; for word; do case $word in layout.micro_batch=*) micro=${word#*=} ;; esac; done
+echo "$micro" >> )" + folder_ + R"(/calls
+[ $micro = 3 ] && { echo "trireme: it broke" >&2; exit 1; }
+[ $micro = 4 ] && { echo "trireme: 9 GB of memory are needed, there are 8" >&2; exit 2; }
+mkdir -p $run
+for ((i = 1; i <= steps; ++i)); do
+  seconds=$micro; [ $i -le 3 ] && seconds=100
+  echo "{\"step\":$i,\"loss\":4.5,\"seconds\":$seconds,\"predicted_seconds\":2,\"memory_bytes\":5e9,\"tflops\":1.5}" >> $run/metrics.jsonl
+done
+)";
+    chmod(path.c_str(), 0755);
+    return path;
+  }
+  Sweep SomeSweep() const {
+    return ParseSweep("recipe = \"" + folder_ + R"(/tiny.toml"
+steps = 5
+[set]
+"batch.global" = 12
+[grid]
+"layout.micro_batch" = [1, 2, 3, 4]
+)",
+                      "some.toml");
+  }
+  std::vector<std::string> Calls() const {
+    std::ifstream file(folder_ + "/calls");
+    return {std::istream_iterator<std::string>(file), {}};
+  }
+
+  std::string folder_;
+};
+
+TEST(Sweep, IsEveryCombinationThenTheListedCases) {
+  const Sweep sweep = ParseSweep(R"(recipe = "quickstart"
+repeats = 2
+[set]
+"data.source" = "synthetic"
+[grid]
+"layout.data" = [1, 2]
+"layout.recompute" = ["none", "full"]
+[[case]]
+"layout.tensor" = 4
+)",
+                                 "sweeps/study.toml");
+  EXPECT_EQ(sweep.name, "study");
+  EXPECT_EQ(sweep.repeats, 2);
+  ASSERT_EQ(sweep.cases.size(), 5U);
+  EXPECT_EQ(sweep.cases[1].label, "layout.data=1 layout.recompute='full'");
+  EXPECT_THAT(sweep.cases[4].overrides, ElementsAre("data.source='synthetic'", "layout.tensor=4"));
+}
+
+TEST(Sweep, SaysWhatIsWrong) {
+  const auto message = [](const std::string& text) {
+    try {
+      ParseSweep(text, "a.toml");
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_THAT(message("recipe = 'x'\nrepeat = 2"), HasSubstr("'repeat' is no key of a sweep"));
+  EXPECT_THAT(message("recipe = 'x'"), HasSubstr("nothing to run"));
+  EXPECT_THAT(message("[grid]\n'a' = [1]"), HasSubstr("recipe is missing"));
+  EXPECT_THAT(message("recipe = 'x'\n[grid]\n'a' = 1"), HasSubstr("must be a list"));
+  EXPECT_THAT(message("recipe = 'x'\nsteps = 0\n[grid]\n'a' = [1]"), HasSubstr("at least 1"));
+  EXPECT_THAT(message("recipe ="), HasSubstr("a.toml line 1"));
+}
+
+TEST(Sweep, EveryShippedOneCanBeRead) {
+  int read = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(TRIREME_SOURCE_DIR "/sweeps")) {
+    const Sweep sweep = LoadSweep(entry.path().string());
+    EXPECT_FALSE(sweep.about.empty()) << entry.path();
+    for (const SweepCase& one : sweep.cases) {
+      const Recipe recipe = LoadRecipe(TRIREME_SOURCE_DIR "/recipes/" + sweep.recipe + ".toml", one.overrides);
+      EXPECT_NO_THROW(Validate(recipe.config, 0)) << entry.path() << " " << one.label;
+    }
+    ++read;
+  }
+  EXPECT_GE(read, 10);
+}
+
+TEST_F(BenchFolder, FailuresAreRowsAndWarmUpIsNotMeasured) {
+  const std::vector<BenchRow> rows = RunBench(SomeSweep(), {.folder = folder_ + "/out", .program = Pretender()});
+  ASSERT_EQ(rows.size(), 4U);
+  EXPECT_EQ(rows[0].seconds, 1);
+  EXPECT_EQ(rows[1].seconds, 2);
+  EXPECT_EQ(rows[1].memory, 5e9);
+  EXPECT_EQ(rows[2].failure, "failed: it broke");
+  EXPECT_THAT(rows[3].failure, StartsWith("out of memory: 9 GB"));
+  const BenchTable table = TableOf(rows);
+  EXPECT_THAT(ToText(table), HasSubstr("failed: it broke"));
+  EXPECT_THAT(ToMarkdown(table), StartsWith("| case | nodes | size |"));
+  // 2 s a step instead of 1: half the speed per device; predicted 2 s.
+  EXPECT_EQ(table.rows[1][19], "50.0");
+  EXPECT_EQ(table.rows[1][12], "+0.0");
+  EXPECT_EQ(table.rows[0][15], fmt::format("{:.4g}", EstimatedFlops(rows[0].config.model, 12, false) / 1e12));
+}
+
+TEST_F(BenchFolder, GoesOnAfterAKillWithTheSameTable) {
+  const BenchOptions options{.folder = folder_ + "/out", .program = Pretender()};
+  RunBench(SomeSweep(), options);
+  const std::string whole = ReadText(folder_ + "/out/table.csv");
+  ASSERT_EQ(Calls().size(), 4U);
+  // Killed while the second row was being written.
+  const std::string rows = ReadText(folder_ + "/out/rows.jsonl");
+  std::ofstream(folder_ + "/out/rows.jsonl") << rows.substr(0, rows.find('\n') + 30);
+  RunBench(SomeSweep(), options);
+  EXPECT_THAT(Calls(), ElementsAre("1", "2", "3", "4", "2", "3", "4"));
+  EXPECT_EQ(ReadText(folder_ + "/out/table.csv"), whole);
+  RunBench(SomeSweep(), options);
+  EXPECT_EQ(Calls().size(), 7U);
+}
+
+TEST_F(BenchFolder, ARunThatTakesTooLongIsEnded) {
+  Sweep sweep = SomeSweep();
+  sweep.timeout = 0.2;
+  const std::string path = folder_ + "/sleeper";
+  std::ofstream(path) << "#!/bin/sh\nsleep 60\n";
+  chmod(path.c_str(), 0755);
+  const std::vector<BenchRow> rows = RunBench(sweep, {.folder = folder_ + "/out", .program = path});
+  EXPECT_THAT(rows[0].failure, StartsWith("timed out"));
+}
+
+TEST_F(BenchFolder, ComparingTellsAChangeFromNoise) {
+  const auto run = [&](const std::string& name, double seconds, double jitter, double loss) {
+    std::filesystem::create_directories(folder_ + "/" + name);
+    std::ofstream file(folder_ + "/" + name + "/metrics.jsonl");
+    for (int step = 1; step <= 100; ++step) {
+      file << fmt::format("{{\"step\":{},\"loss\":{},\"seconds\":{},\"memory_bytes\":1000}}\n", step, loss,
+                          seconds * (1 + jitter * (step % 5 - 2)));
+    }
+    return folder_ + "/" + name;
+  };
+  const std::string before = run("before", 1.0, 0.05, 4);
+  const std::vector<Difference> same = CompareRuns(before, run("same", 1.01, 0.05, 4), 0);
+  EXPECT_FALSE(AnyWorse(same)) << ToText(same);
+  const std::vector<Difference> slower = CompareRuns(before, run("slower", 1.1, 0.05, 4), 0.01);
+  EXPECT_EQ(slower[0].direction, Direction::kWorse) << ToText(slower);
+  EXPECT_EQ(slower[1].direction, Direction::kSame);
+  const std::vector<Difference> learns = CompareRuns(before, run("learns", 0.9, 0.05, 4.5), 0.01);
+  EXPECT_EQ(learns[0].direction, Direction::kBetter);
+  EXPECT_EQ(learns[2].direction, Direction::kWorse);
+}
+
+TEST_F(BenchFolder, ComparesTablesCaseByCase) {
+  const std::vector<BenchRow> rows = RunBench(SomeSweep(), {.folder = folder_ + "/out", .program = Pretender()});
+  std::vector<BenchRow> slower = rows;
+  slower[0].seconds *= 1.5;
+  std::ofstream(folder_ + "/slower.csv") << ToCsv(TableOf(slower));
+  const std::vector<Difference> differences = CompareRuns(folder_ + "/out/table.csv", folder_ + "/slower.csv", 0.01);
+  ASSERT_EQ(differences.size(), 4U);  // seconds and memory of the two cases that ran
+  EXPECT_EQ(differences[0].direction, Direction::kWorse);
+  EXPECT_EQ(differences[2].direction, Direction::kSame);
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,224 @@
+// The report in a browser: node --test tests/report.test.mjs, with the program in TRIREME, the browser in CHROMIUM. Screenshots go to
+// SCREENSHOTS. Times are printed, not judged.
+import assert from 'node:assert/strict';
+import {execFileSync} from 'node:child_process';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import {after, before, test} from 'node:test';
+import {pathToFileURL} from 'node:url';
+import {chromium} from 'playwright-core';
+
+const program = path.resolve(process.env.TRIREME ?? '../build/cpu/trireme');
+const root = path.resolve(process.env.TRIREME_ROOT ?? '..'); // of the repository, for recipes
+const place = fs.mkdtempSync(path.join(os.tmpdir(), 'trireme-web-'));
+const pictures = process.env.SCREENSHOTS ?? path.join(place, 'screenshots');
+const hostile = '<img src=x onerror=document.title=1>';
+let browser;
+
+const trireme = (...words) => execFileSync(program, words, {cwd: root, stdio: ['ignore', 'pipe', 'inherit']}).toString();
+
+function train(name, ...more) {
+  trireme('train', 'recipes/quickstart.toml', '--run', path.join(place, name), '--steps', '24', '--set', 'data.source="synthetic"',
+    '--set', 'validation.every=8', '--set', 'validation.samples=16', '--set', 'checkpoint.every=12', ...more);
+}
+
+// A folder of a run as train would have left it.
+function invent(name, steps, start, events = []) {
+  const folder = path.join(place, name);
+  fs.mkdirSync(folder, {recursive: true});
+  const rows = [];
+  for (let step = 1; step <= steps; ++step) {
+    const loss = 2 + 6 / Math.sqrt(1 + (step * 400) / steps) + 0.05 * Math.sin(step * start) + (events.some((event) => event.step === step) ? 3 : 0);
+    rows.push(`{"step":${step},"loss":${loss.toFixed(4)},"grad_norm":${(0.5 + 0.2 * Math.cos(step)).toFixed(3)},"learning_rate":${(3e-4 * (1 - step / steps / 1.1)).toExponential(3)},"global_batch":16,"consumed_tokens":${step * 2048},"seconds":${(0.2 + 0.01 * Math.sin(step)).toFixed(4)},"tokens_per_second":${Math.round(9000 + 500 * Math.sin(step / 9))},"memory_bytes":10400000}`);
+  }
+  fs.writeFileSync(path.join(folder, 'metrics.jsonl'), rows.join('\n') + '\n');
+  fs.writeFileSync(path.join(folder, 'events.jsonl'), events.map((event) => JSON.stringify({time: 1.7e9, ...event})).join('\n') + '\n');
+  return folder;
+}
+
+async function open(file, options = {}) {
+  const context = await browser.newContext({viewport: {width: 1440, height: 900}, ...options});
+  const page = await context.newPage();
+  const troubles = [];
+  page.on('console', (message) => message.type() === 'error' && troubles.push(message.text()));
+  page.on('pageerror', (error) => troubles.push(String(error)));
+  page.on('request', (request) => !/^(file|data|blob):/.test(request.url()) && troubles.push(`request: ${request.url()}`));
+  const began = performance.now();
+  await page.goto(pathToFileURL(file).href);
+  await page.waitForFunction(() => document.documentElement.dataset.ready !== undefined, null, {timeout: 120_000});
+  await page.waitForFunction(() => document.querySelector('.chart canvas') !== null || document.querySelector('.chart') === null, null, {timeout: 120_000});
+  return {page, troubles, milliseconds: Math.round(performance.now() - began), context};
+}
+
+// Whether a canvas shows more than one colour.
+const isDrawn = (locator) => locator.evaluate((canvas) => {
+  const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+  const seen = new Set();
+  for (let i = 0; i < pixels.length; i += 4) {
+    seen.add(pixels[i] * 16777216 + pixels[i + 1] * 65536 + pixels[i + 2] * 256 + pixels[i + 3]);
+  }
+  return seen.size > 3;
+});
+
+before(async () => {
+  fs.mkdirSync(pictures, {recursive: true});
+  browser = await chromium.launch({executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox', '--disable-gpu']});
+});
+after(async () => {
+  await browser?.close();
+  fs.rmSync(place, {recursive: true, force: true});
+});
+
+test('every view of real runs is drawn, from a file, without a request or an error', async () => {
+  train('tp2-pp2-dp2', '--trace', '20');
+  train('zero-3', '--set', 'layout.zero=3', '--set', 'layout.tensor=1', '--set', 'layout.pipeline=1', '--set', 'layout.data=4');
+  invent(`tp4 ${hostile.replaceAll('/', '')}`, 24, 1.7, [
+    {step: 12, kind: 'spike', text: `step 12: loss spike: ${hostile}`},
+    {step: 18, kind: 'skip', text: 'step 18: not finite'},
+    {step: 20, kind: 'start', text: 'resumed after step 20'},
+  ]);
+  const file = path.join(place, 'report.html');
+  const timeline = path.join(place, 'pipeline.json');
+  trireme('plan', '--model', 'gpt2-124m', '--cluster', 'dgx-a100', '--nodes', '1', '--global-batch', '64', '--layout', 'tp=1 pp=4 dp=2 mbs=2', '--timeline', timeline);
+  const plan = path.join(place, 'plan.json');
+  fs.writeFileSync(plan, trireme('plan', '--model', 'gpt2-124m', '--cluster', 'dgx-a100', '--nodes', '1', '--global-batch', '64', '--json'));
+  const study = path.join(place, 'study.csv');
+  fs.writeFileSync(study, 'case,sec/it,predicted,remark\nlayout.tensor=1,0.5,0.45,\nlayout.tensor=2,0.3,0.31,\nlayout.tensor=4,,,"out of memory: <b>9 GB</b>, there are 8"\n');
+  trireme('report', place, timeline, plan, study, '--output', file);
+  const {page, troubles, context} = await open(file);
+  for (const id of ['runs', 'curves', 'predictions', 'seconds', 'studies', 'plans', 'timeline', 'memory', 'events', 'config', 'machine']) {
+    const present = await page.locator(`section#${id}`).count();
+    assert.equal(present, id === 'predictions' ? present : 1, `section ${id}`);
+    if (present > 0) {
+      await page.locator(`section#${id}`).scrollIntoViewIfNeeded();
+      await page.waitForTimeout(150);
+    }
+  }
+  for (const chart of ['loss', 'validation', 'grad_norm', 'learning_rate', 'tokens_per_second', 'seconds', 'memory']) {
+    const canvas = page.locator(`[data-chart=${chart}] canvas`);
+    await canvas.scrollIntoViewIfNeeded();
+    assert.ok(await isDrawn(canvas), `${chart} is drawn`);
+  }
+  assert.ok(await isDrawn(page.locator('.timeline canvas').first()));
+  assert.ok((await page.locator('#timeline').textContent()).includes('forward'));
+  assert.equal(await page.locator('.timeline canvas').count(), 2); // of the traced run and of the plan
+  assert.ok((await page.locator('section#memory svg rect').count()) > 8);
+  assert.ok((await page.locator('section#seconds svg rect').count()) > 4);
+  assert.ok((await page.locator('section#plans svg circle').count()) > 10);
+  assert.equal(await page.locator('section#studies svg circle').count(), 2);
+  assert.ok((await page.locator('section#studies').textContent()).includes('<b>9 GB</b>'));
+  // A hostile name is text everywhere.
+  assert.equal(await page.locator('img').count(), 0);
+  assert.ok((await page.locator('section#runs').textContent()).includes(hostile));
+  assert.ok((await page.title()).endsWith('Trireme report'));
+  // Only keys that differ, and on request all of them.
+  const config = page.locator('section#config');
+  const differing = await config.locator('tbody tr').count();
+  await config.getByLabel('every key').check();
+  assert.ok((await config.locator('tbody tr').count()) > differing && differing > 0);
+  // Mouse: drag zooms all charts, a button shows everything again.
+  const over = page.locator('[data-chart=loss] .u-over');
+  await over.scrollIntoViewIfNeeded();
+  const box = await over.boundingBox();
+  await page.mouse.move(box.x + box.width * 0.3, box.y + 60);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * 0.6, box.y + 60, {steps: 5});
+  await page.mouse.up();
+  const everything = page.getByRole('button', {name: 'Show everything'});
+  assert.equal(await everything.isEnabled(), true);
+  await everything.click();
+  assert.equal(await everything.isEnabled(), false);
+  // Keyboard: + zooms, 0 shows everything; arrows choose the axis; space hides a run.
+  await page.locator('[data-chart=loss]').focus();
+  await page.keyboard.press('+');
+  assert.equal(await everything.isEnabled(), true);
+  await page.keyboard.press('0');
+  assert.equal(await everything.isEnabled(), false);
+  await page.locator('#axis-step').focus();
+  await page.keyboard.press('ArrowRight');
+  assert.equal(await page.locator('#axis-tokens').isChecked(), true);
+  await page.getByLabel('log scale').check();
+  await page.locator('#smoothing').fill('0.9');
+  assert.ok(await isDrawn(page.locator('[data-chart=loss] canvas')));
+  await page.locator('section#runs tbody input').first().focus();
+  await page.keyboard.press('Space');
+  assert.ok((await page.locator('section#runs [role=status]').textContent()).startsWith('2 of 3'));
+  await page.keyboard.press('Space');
+  await page.locator('.timeline canvas').first().focus();
+  await page.keyboard.press('+');
+  await page.keyboard.press('ArrowRight');
+  assert.ok(await isDrawn(page.locator('.timeline canvas').first()));
+  assert.deepEqual(troubles, []);
+  await context.close();
+});
+
+test('screenshots at three sizes, light and dark', async () => {
+  const file = path.join(place, 'report.html');
+  const shots = [
+    ['wide', {viewport: {width: 1440, height: 900}}],
+    ['tablet', {viewport: {width: 820, height: 1180}, colorScheme: 'dark'}],
+    ['phone', {viewport: {width: 390, height: 844}, deviceScaleFactor: 2, isMobile: true, hasTouch: true}],
+  ];
+  for (const [name, options] of shots) {
+    const {page, troubles, context} = await open(file, options);
+    const height = await page.evaluate(() => document.body.scrollHeight);
+    for (let top = 0; top < height; top += 600) {
+      await page.evaluate((y) => window.scrollTo({top: y, behavior: 'instant'}), top);
+      await page.waitForTimeout(60);
+    }
+    await page.evaluate(() => window.scrollTo({top: 0, behavior: 'instant'}));
+    await page.waitForTimeout(200);
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+    assert.ok(wide <= 0, `${name}: the page is ${wide} pixels wider than the screen`);
+    await page.screenshot({path: path.join(pictures, `report-${name}.png`)});
+    await page.screenshot({path: path.join(pictures, `report-${name}-whole.png`), fullPage: true});
+    assert.deepEqual(troubles, []);
+    await context.close();
+  }
+});
+
+test('printing shows every curve', async () => {
+  const {page, context} = await open(path.join(place, 'report.html'));
+  const pdf = await page.pdf({format: 'A4'});
+  assert.ok(pdf.length > 50_000, `${pdf.length} bytes of PDF`);
+  await context.close();
+});
+
+test('a million points, a thousand runs, 384 stages', async () => {
+  const many = path.join(place, 'many');
+  for (let i = 0; i < 1000; ++i) {
+    invent(path.join('many', `run-${String(i).padStart(4, '0')}`), 200, 1 + i / 1000);
+  }
+  invent(path.join('long', 'long'), 800_000, 1.3);
+  const events = [{name: 'process_name', ph: 'M', pid: 1, args: {name: 'predicted'}}];
+  for (let stage = 0; stage < 384; ++stage) {
+    events.push({name: 'thread_name', ph: 'M', pid: 1, tid: stage + 1, args: {name: `stage ${stage}`}});
+    for (let i = 0; i < 256; ++i) {
+      events.push({name: 'forward', cat: i % 2 ? 'backward' : 'forward', ph: 'X', pid: 1, tid: stage + 1, ts: stage * 10 + i * 100, dur: 90, args: {micro_batch: i >> 1}});
+    }
+  }
+  const trace = path.join(place, 'stages.json');
+  fs.writeFileSync(trace, JSON.stringify({traceEvents: events}));
+  for (const [what, paths] of [['1,000 runs of 200 steps', [many]], ['800,000 steps of one run', [path.join(place, 'long')]], ['384 stages', [trace]]]) {
+    const file = path.join(place, 'large.html');
+    const began = performance.now();
+    trireme('report', ...paths, '--output', file);
+    const written = performance.now() - began;
+    const {page, troubles, milliseconds, context} = await open(file);
+    console.log(`${what}: written in ${(written / 1000).toFixed(1)} s, ${(fs.statSync(file).size / 1e6).toFixed(1)} MB, drawn in ${milliseconds} ms`);
+    if (what.includes('stages')) {
+      await page.locator('.timeline canvas').first().scrollIntoViewIfNeeded();
+      assert.ok(await isDrawn(page.locator('.timeline canvas').first()));
+    } else {
+      const zoomed = performance.now();
+      await page.locator('[data-chart=loss]').focus();
+      await page.keyboard.press('+');
+      await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+      console.log(`${what}: a zoom takes ${Math.round(performance.now() - zoomed)} ms`);
+      assert.ok(await isDrawn(page.locator('[data-chart=loss] canvas')));
+    }
+    assert.deepEqual(troubles, []);
+    await context.close();
+  }
+});
