@@ -1,5 +1,7 @@
 // The rules of backward: which steps each operation of a block becomes, from the last to the first, and which of them
 // belong to the weight part.
+#include <utility>
+
 #include "cost/block_lowering.h"
 
 namespace trireme {
@@ -32,6 +34,9 @@ void Lowering::Backward(const Pass& pass) {
         break;
       case BlockOp::kLinear:
         BackwardLinear(i);
+        break;
+      case BlockOp::kHeadNorm:
+        BackwardHeadNorm(i);
         break;
       case BlockOp::kRotary:
         Gradient(operation.input) = gradient;
@@ -111,6 +116,28 @@ void Lowering::BackwardLinear(int i) {
   waiting_.push_back(work);
 }
 
+void Lowering::BackwardHeadNorm(int i) {
+  const BlockOperation& norm = Operation(i);
+  const auto gains = [&](std::int64_t heads) {
+    return NewBuffer(kStatisticsFloat, {1, (norm.together ? heads : 1) * sizes_.head_size});
+  };
+  query_gain_gradient_ = gains(sizes_.heads);
+  key_gain_gradient_ = gains(sizes_.kv_heads);
+  Emit(ClearStep{query_gain_gradient_});
+  Emit(ClearStep{key_gain_gradient_});
+  Gradient(norm.input) = Gradient(norm.output);
+  Emit(HeadNormBackwardStep{.grad = Gradient(norm.output),
+                            .x = Remade(norm.input),
+                            .sums = kept_.statistics[static_cast<std::size_t>(i)],
+                            .products = NewBuffer(kStatisticsFloat, HeadNormSums(norm)),
+                            .query_gradient = query_gain_gradient_,
+                            .key_gradient = key_gain_gradient_,
+                            .query_gain = norm.weight,
+                            .key_gain = norm.key_gain,
+                            .together = norm.together,
+                            .exchanged = norm.together && sizes_.tensor > 1});
+}
+
 void Lowering::BackwardAttention(const BlockOperation& attention) {
   const auto i = static_cast<std::size_t>(&attention - block_.operations.data());
   const BufferId out = Remade(attention.output);
@@ -172,6 +199,16 @@ BufferId Lowering::Remade(int value) {
                   .statistics = kept_.statistics[static_cast<std::size_t>(maker)],
                   .gain = operation.weight,
                   .bias = operation.bias});
+  } else if (operation.op == BlockOp::kHeadNorm && sizes_.recompute_norms) {
+    remade = ForValue(value);
+    HeadNormStep step =
+        HeadNormOf(operation, Remade(operation.input), remade, kept_.statistics[static_cast<std::size_t>(maker)]);
+    step.again = true;
+    step.exchanged = false;
+    Emit(step);
+  } else if (operation.op == BlockOp::kRotary && Remade(operation.input) != kept) {
+    remade = Remade(operation.input);
+    Emit(RotaryStep{.qkv = remade});
   } else if (operation.op == BlockOp::kActivation && sizes_.recompute_activation) {
     const BufferId from = Remade(operation.input);
     remade = sizes_.gated ? ForValue(value) : from;  // over its input, which backward has read by now
@@ -250,6 +287,19 @@ void Lowering::AddNormGradients() {
       Emit(AddGradientStep{.from = norm_gradients_, .row = 2 * norm + 1, .parameter = operation.bias});
     }
     ++norm;
+  }
+  for (const BlockOperation& operation : block_.operations) {
+    if (operation.op != BlockOp::kHeadNorm) {
+      continue;
+    }
+    for (const auto& [from, parameter] :
+         {std::pair{query_gain_gradient_, operation.weight}, std::pair{key_gain_gradient_, operation.key_gain}}) {
+      // Every rank has the sum over its own heads. Under sequence parallelism the bucket's reduction adds them up.
+      if (!operation.together && sizes_.tensor > 1 && !sizes_.sequence_parallel) {
+        Emit(LeaveStep{.from = from, .to = from});
+      }
+      Emit(AddGradientStep{.from = from, .parameter = parameter});
+    }
   }
 }
 

@@ -33,6 +33,11 @@ Lowering::Pass Lowering::Forward(std::vector<BlockStep>& steps, int end, bool re
       case BlockOp::kLinear:
         ForwardLinear(pass, i);
         break;
+      case BlockOp::kHeadNorm:
+        to = ForValue(operation.output);
+        statistics = NewBuffer(kStatisticsFloat, HeadNormSums(operation));
+        Emit(HeadNormOf(operation, from, to, statistics));
+        break;
       case BlockOp::kRotary:
         to = from;
         Emit(RotaryStep{.qkv = from});

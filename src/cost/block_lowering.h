@@ -103,6 +103,18 @@ class Lowering {
   }
   // A buffer for a value or its gradient.
   BufferId ForValue(int value) { return NewBuffer(sizes_.dtype, {Rows(value), Columns(value)}); }
+  Shape HeadNormSums(const BlockOperation& norm) const {
+    return {sizes_.tokens, norm.together ? 2 : sizes_.heads + sizes_.kv_heads};
+  }
+  HeadNormStep HeadNormOf(const BlockOperation& norm, BufferId x, BufferId out, BufferId sums) const {
+    return {.x = x,
+            .out = out,
+            .sums = sums,
+            .query_gain = norm.weight,
+            .key_gain = norm.key_gain,
+            .together = norm.together,
+            .exchanged = norm.together && sizes_.tensor > 1};
+  }
   BufferId NormStatistics(int value) { return NewBuffer(kStatisticsFloat, {2, Rows(value)}); }
 
   void Emit(const BlockWork& work) { out_->push_back({work, recomputed_, weight_part_}); }
@@ -116,6 +128,7 @@ class Lowering {
   void Backward(const Pass& pass);
   void BackwardAdd(const BlockOperation& add);
   void BackwardLinear(int i);
+  void BackwardHeadNorm(int i);
   void BackwardAttention(const BlockOperation& attention);
   void BackwardNorm(int i);
   // Emits the weight work that waits.
@@ -147,6 +160,8 @@ class Lowering {
   std::vector<BufferId> gradient_;  // by value
   std::vector<WeightWork> waiting_;
   BufferId norm_gradients_ = kNoId;
+  BufferId query_gain_gradient_ = kNoId;  // of kHeadNorm
+  BufferId key_gain_gradient_ = kNoId;
 };
 
 }  // namespace trireme

@@ -31,6 +31,17 @@ void CheckPackedRows(const char* operation, const AttentionArgs& args) {
   }
 }
 
+void CheckHeadNorm(const char* operation, const HeadNormArgs& args) {
+  RequireMatrix({operation, "x", args.x});
+  RequireWorkingType({operation, "x", args.x});
+  RequireShape({operation, "x", args.x}, {args.x.shape[0], args.width()});
+  Require(args.parts == 1 || args.together, "{}: heads that are normed one by one have 1 part, not {}", operation,
+          args.parts);
+  RequireVector({operation, "query gain", args.query_gain}, args.group_width(0), args.x.dtype);
+  RequireVector({operation, "key gain", args.key_gain}, args.group_width(args.groups() - 1), args.x.dtype);
+  RequireVector({operation, "sums", args.sums}, args.x.shape[0] * args.groups(), kFloat);
+}
+
 void CheckPositions(const char* operation, const PositionArgs& args, const Tensor& table) {
   RequireMatrix({operation, "x", args.x});
   RequireWorkingType({operation, "x", args.x});
@@ -175,6 +186,45 @@ void Ops::NormBackward(const NormBackwardArgs& args) {
   if (args.x.count() != 0) {
     DoNormBackward(args);
   }
+}
+
+void Ops::HeadNormForward(const HeadNormArgs& args, const std::function<void()>& exchange) {
+  CheckHeadNorm("HeadNormForward", args);
+  RequireLike({"HeadNormForward", "out", args.out}, args.x.shape, args.x.dtype);
+  if (args.x.count() == 0) {
+    return;
+  }
+  DoHeadNormSums(args);
+  if (args.parts > 1) {
+    exchange();
+  }
+  DoHeadNormForward(args);
+}
+
+void Ops::HeadNormAgain(const HeadNormArgs& args) {
+  CheckHeadNorm("HeadNormAgain", args);
+  RequireLike({"HeadNormAgain", "out", args.out}, args.x.shape, args.x.dtype);
+  if (args.x.count() != 0) {
+    DoHeadNormForward(args);
+  }
+}
+
+void Ops::HeadNormBackward(const HeadNormArgs& args, const std::function<void()>& exchange) {
+  constexpr auto kName = "HeadNormBackward";
+  CheckHeadNorm(kName, args);
+  RequireLike({kName, "grad_out", args.grad_out}, args.x.shape, args.x.dtype);
+  RequireLike({kName, "grad_x", args.grad_x}, args.x.shape, args.x.dtype);
+  RequireVector({kName, "products", args.products}, args.sums.count(), kFloat);
+  RequireVector({kName, "grad_query_gain", args.grad_query_gain}, args.query_gain.count(), kFloat);
+  RequireVector({kName, "grad_key_gain", args.grad_key_gain}, args.key_gain.count(), kFloat);
+  if (args.x.count() == 0) {
+    return;
+  }
+  DoHeadNormProducts(args);
+  if (args.parts > 1) {
+    exchange();
+  }
+  DoHeadNormBackward(args);
 }
 
 void Ops::ApplyDropout(const Tensor& out, const Tensor& in, const Dropout& dropout) {

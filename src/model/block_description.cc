@@ -29,6 +29,17 @@ class Writer {
     return Make({.op = kNorm, .input = x, .weight = norm.weight, .bias = norm.bias}, Of(x));
   }
 
+  // One gain for all heads, or of each element of all heads.
+  int HeadNorm(int x, bool together, std::int64_t queries, std::int64_t keys) {
+    const auto gain = [&](std::string_view name, std::int64_t width) {
+      const Split split = together ? Split{.dim = 0, .segments = {width}} : Split{};
+      return Add({name, ParameterRole::kNormGain, {width}, split, Initializer::kOne, 0});
+    };
+    const int query_gain = gain("attention.query_norm.gain", together ? queries : model_.head_size());
+    const int key_gain = gain("attention.key_norm.gain", together ? keys : model_.head_size());
+    return Make({.op = kHeadNorm, .input = x, .weight = query_gain, .key_gain = key_gain, .together = together}, Of(x));
+  }
+
   int Enter(int x) { return Make({.op = kEnter, .input = x}, {Of(x).width, true}); }
   int Leave(int x) { return Make({.op = kLeave, .input = x}, {Of(x).width, false}); }
   int Rotary(int x) { return Make({.op = kRotary, .input = x}, Of(x)); }
@@ -109,6 +120,9 @@ BlockDescription Describe(const ModelConfig& model, bool with_parameters) {
   int x = block.Norm(input, "attention.norm.gain", "attention.norm.bias");
   x = block.Enter(x);
   x = block.ColumnLinear(x, "attention.qkv.weight", "attention.qkv.bias", kQkv, {queries, keys, keys});
+  if (model.qk_norm != QkNormChoice::kNone) {
+    x = block.HeadNorm(x, model.qk_norm == QkNormChoice::kAllHeads, queries, keys);
+  }
   if (model.position == PositionChoice::kRotary) {
     x = block.Rotary(x);
   }

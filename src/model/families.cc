@@ -9,6 +9,7 @@ const std::vector<ModelFamily>& ModelFamilies() {
       Gpt2Family(),
       BloomFamily(),
       LlamaFamily(),
+      Qwen3Family(),
   };
   return families;
 }

@@ -8,5 +8,6 @@ namespace trireme {
 ModelFamily Gpt2Family();
 ModelFamily BloomFamily();
 ModelFamily LlamaFamily();
+ModelFamily Qwen3Family();
 
 }  // namespace trireme

@@ -94,6 +94,10 @@ std::int64_t ParameterCount(const ModelConfig& config) {
   if (config.biases) {
     block += head_rows + hidden + in_rows + hidden;
   }
+  if (config.qk_norm != QkNormChoice::kNone) {
+    const bool together = config.qk_norm == QkNormChoice::kAllHeads;
+    block += (together ? config.heads + config.kv_heads : 2) * config.head_size();
+  }
   std::int64_t count = config.layers * block + config.vocabulary * hidden + norm;
   if (config.position == PositionChoice::kLearned) {
     count += config.sequence * hidden;

@@ -12,6 +12,8 @@ namespace trireme {
 
 enum class NormChoice : std::uint8_t { kLayerNorm, kRmsNorm };
 enum class PositionChoice : std::uint8_t { kLearned, kAlibi, kRotary };
+// An RMS norm of queries and keys before their positions: of each head by itself, or of all heads together.
+enum class QkNormChoice : std::uint8_t { kNone, kEachHead, kAllHeads };
 enum class FeedForwardChoice : std::uint8_t { kGelu, kSwiGlu };
 
 struct ModelConfig {
@@ -33,6 +35,7 @@ struct ModelConfig {
   NormChoice norm = NormChoice::kLayerNorm;
   PositionChoice position = PositionChoice::kLearned;
   FeedForwardChoice feed_forward = FeedForwardChoice::kGelu;
+  QkNormChoice qk_norm = QkNormChoice::kNone;
   bool biases = true;           // of linear layers and norms
   bool embedding_norm = false;  // a norm right after the embedding
 

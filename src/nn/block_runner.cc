@@ -120,6 +120,39 @@ struct BlockRunner::Executor {
                   .scale = Buffer(step.scale)});
   }
 
+  template <typename Step>
+  HeadNormArgs HeadNorm(const Step& step) const {
+    return {.heads = sizes.heads,
+            .kv_heads = sizes.kv_heads,
+            .head_size = sizes.head_size,
+            .together = step.together,
+            .parts = step.together ? sizes.tensor : 1,
+            .epsilon = static_cast<float>(context.model.norm_epsilon),
+            .x = Buffer(step.x),
+            .query_gain = Parameter(step.query_gain),
+            .key_gain = Parameter(step.key_gain),
+            .sums = Buffer(step.sums)};
+  }
+
+  void operator()(const HeadNormStep& step) const {
+    HeadNormArgs args = HeadNorm(step);
+    args.out = Buffer(step.out);
+    if (step.again) {
+      ops.HeadNormAgain(args);
+    } else {
+      ops.HeadNormForward(args, [&] { context.region.group().AllReduce(args.sums); });
+    }
+  }
+
+  void operator()(const HeadNormBackwardStep& step) const {
+    HeadNormArgs args = HeadNorm(step);
+    args.grad_out = args.grad_x = Buffer(step.grad);
+    args.products = Buffer(step.products);
+    args.grad_query_gain = Buffer(step.query_gradient);
+    args.grad_key_gain = Buffer(step.key_gradient);
+    ops.HeadNormBackward(args, [&] { context.region.group().AllReduce(args.products); });
+  }
+
   void operator()(const RotaryStep& step) const {
     const bool cached = call.cache.capacity > 0;
     ops.Rotary({.qkv = Buffer(step.qkv),
@@ -195,7 +228,8 @@ struct BlockRunner::Executor {
   void operator()(const ClearStep& step) const { ops.Fill(Buffer(step.buffer), 0); }
 
   void operator()(const AddGradientStep& step) const {
-    ops.Add(Gradient(step.parameter), Buffer(step.from).Rows(step.row, 1).Reshaped({sizes.hidden}));
+    const Tensor from = Buffer(step.from);
+    ops.Add(Gradient(step.parameter), from.Rows(step.row, 1).Reshaped({from.shape[1]}));
   }
 };
 

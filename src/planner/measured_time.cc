@@ -86,6 +86,10 @@ WorkTime MeasuredPrice::StepTime(const BlockStep& step, const BlockProgram& prog
     time.memory = Work(RankWork::kActivation, elements(activation->to));
   } else if (const auto* activation_backward = std::get_if<ActivationBackwardStep>(&step.work)) {
     time.memory = Work(RankWork::kActivationBackward, elements(activation_backward->grad_out));
+  } else if (const auto* heads = std::get_if<HeadNormStep>(&step.work)) {
+    time.memory = Work(RankWork::kNormForward, elements(heads->x));
+  } else if (const auto* heads_backward = std::get_if<HeadNormBackwardStep>(&step.work)) {
+    time.memory = Work(RankWork::kNormBackward, elements(heads_backward->x));
   } else if (const auto* rotary = std::get_if<RotaryStep>(&step.work)) {
     time.memory = Work(RankWork::kRotary, elements(rotary->qkv));
   } else if (const auto* dropout = std::get_if<DropoutStep>(&step.work)) {

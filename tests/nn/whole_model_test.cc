@@ -44,7 +44,7 @@ TEST(WholeModel, FamiliesTogetherHaveEveryRole) {
 }
 
 class OfEveryFamily : public testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(WholeModel, OfEveryFamily, testing::Values("gpt2", "bloom", "llama"),
+INSTANTIATE_TEST_SUITE_P(WholeModel, OfEveryFamily, testing::Values("gpt2", "bloom", "llama", "qwen3"),
                          [](const auto& one) { return one.param; });
 
 TEST_P(OfEveryFamily, GradientsAreThoseOfFiniteDifferences) {

@@ -5,7 +5,7 @@ namespace trireme::parity {
 namespace {
 
 class Families : public testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(All, Families, testing::Values("gpt2", "bloom", "llama"),
+INSTANTIATE_TEST_SUITE_P(All, Families, testing::Values("gpt2", "bloom", "llama", "qwen3"),
                          [](const auto& family) { return family.param; });
 
 TEST_P(Families, OneRankLearns) {

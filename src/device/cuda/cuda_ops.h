@@ -35,6 +35,10 @@ class CudaOps final : public Ops {
   void DoBiasGradient(const Tensor& grad_out, const Tensor& grad_bias) override;
   void DoResidualNormForward(const ResidualNormArgs& args) override;
   void DoNormBackward(const NormBackwardArgs& args) override;
+  void DoHeadNormSums(const HeadNormArgs& args) override;
+  void DoHeadNormForward(const HeadNormArgs& args) override;
+  void DoHeadNormProducts(const HeadNormArgs& args) override;
+  void DoHeadNormBackward(const HeadNormArgs& args) override;
   void DoApplyDropout(const Tensor& out, const Tensor& in, const Dropout& dropout) override;
   void DoActivationForward(ActivationKind kind, const Tensor& z, const Tensor& out) override;
   void DoActivationBackward(ActivationKind kind, const Tensor& grad_out, const Tensor& z,
