@@ -239,7 +239,7 @@ void Ops::ApplyDropout(const Tensor& out, const Tensor& in, const Dropout& dropo
 void Ops::ActivationForward(ActivationKind kind, const Tensor& z, const Tensor& out) {
   RequireMatrix({"ActivationForward", "out", out});
   RequireWorkingType({"ActivationForward", "out", out});
-  const std::int64_t factor = kind == ActivationKind::kSwiGlu ? 2 : 1;
+  const std::int64_t factor = IsGated(kind) ? 2 : 1;
   RequireLike({"ActivationForward", "z", z}, {out.shape[0], factor * out.shape[1]}, out.dtype);
   if (out.count() != 0) {
     DoActivationForward(kind, z, out);
@@ -249,7 +249,7 @@ void Ops::ActivationForward(ActivationKind kind, const Tensor& z, const Tensor& 
 void Ops::ActivationBackward(ActivationKind kind, const Tensor& grad_out, const Tensor& z, const Tensor& grad_z) {
   RequireMatrix({"ActivationBackward", "grad_out", grad_out});
   RequireWorkingType({"ActivationBackward", "grad_out", grad_out});
-  const std::int64_t factor = kind == ActivationKind::kSwiGlu ? 2 : 1;
+  const std::int64_t factor = IsGated(kind) ? 2 : 1;
   const Shape shape{grad_out.shape[0], factor * grad_out.shape[1]};
   RequireLike({"ActivationBackward", "z", z}, shape, grad_out.dtype);
   RequireLike({"ActivationBackward", "grad_z", grad_z}, shape, grad_out.dtype);
@@ -262,6 +262,7 @@ void Ops::Rotary(const RotaryArgs& args) {
   RequireMatrix({"Rotary", "qkv", args.qkv});
   RequireWorkingType({"Rotary", "qkv", args.qkv});
   Require(args.head_size % 2 == 0, "Rotary: the head size {} is odd", args.head_size);
+  Require(2 * args.pairs() <= args.head_size, "Rotary: {} pairs of a head of {}", args.pairs(), args.head_size);
   Require(args.sequence > 0, "Rotary: a sequence of {} tokens", args.sequence);
   RequireShape({"Rotary", "qkv", args.qkv}, {args.qkv.shape[0], (args.heads + 2 * args.kv_heads) * args.head_size});
   if (args.positions.given()) {
@@ -274,7 +275,7 @@ void Ops::Rotary(const RotaryArgs& args) {
 
 void Ops::AttentionForward(const AttentionArgs& args) {
   CheckPackedRows("AttentionForward", args);
-  Count(0, AttentionForwardFlops(args.batch, args.sequence, args.heads, args.head_size));
+  Count(0, AttentionForwardFlops(args.batch, args.sequence, args.heads, args.head_size, args.window));
   if (args.out.count() != 0) {
     DoAttentionForward(args);
   }
@@ -284,7 +285,7 @@ void Ops::AttentionBackward(const AttentionArgs& args) {
   CheckPackedRows("AttentionBackward", args);
   RequireLike({"AttentionBackward", "grad_out", args.grad_out}, args.out.shape, args.qkv.dtype);
   RequireLike({"AttentionBackward", "grad_qkv", args.grad_qkv}, args.qkv.shape, args.qkv.dtype);
-  Count(0, AttentionBackwardFlops(args.batch, args.sequence, args.heads, args.head_size));
+  Count(0, AttentionBackwardFlops(args.batch, args.sequence, args.heads, args.head_size, args.window));
   if (args.out.count() != 0) {
     DoAttentionBackward(args);
   }
@@ -346,6 +347,14 @@ void Ops::PositionsBackward(const PositionArgs& args) {
   RequireType({"PositionsBackward", "grad_table", args.grad_table}, kFloat);
   if (args.x.count() != 0) {
     DoPositionsBackward(args);
+  }
+}
+
+void Ops::SoftCap(const Tensor& logits, float cap) {
+  RequireWorkingType({"SoftCap", "logits", logits});
+  Require(cap > 0, "SoftCap: the cap {} is not above 0", cap);
+  if (logits.count() != 0) {
+    DoSoftCap(logits, cap);
   }
 }
 

@@ -69,6 +69,8 @@ class Ops {
   void AddPositions(const PositionArgs& args);
   void PositionsBackward(const PositionArgs& args);
 
+  // logits = cap * tanh(logits / cap).
+  void SoftCap(const Tensor& logits, float cap);
   // Fills `own`, this rank's part of args.statistics.
   void CrossEntropyStatistics(const CrossEntropyArgs& args, const Tensor& own);
   // Fills args.losses and replaces args.logits by their gradient (padding columns get 0).
@@ -126,6 +128,7 @@ class Ops {
   virtual void DoEmbeddingBackward(const EmbeddingArgs& args) = 0;
   virtual void DoAddPositions(const PositionArgs& args) = 0;
   virtual void DoPositionsBackward(const PositionArgs& args) = 0;
+  virtual void DoSoftCap(const Tensor& logits, float cap) = 0;
   // Of one part.
   virtual void DoCrossEntropy(const CrossEntropyArgs& args);
   virtual void DoCrossEntropyStatistics(const CrossEntropyArgs& args, const Tensor& own) = 0;

@@ -33,7 +33,28 @@ struct BlockRunner::Executor {
   }
   Tensor Gradient(int parameter) const { return context.gradients->Gradient(Row(parameter)); }
   NormKind norm_kind() const { return context.model.norm == NormChoice::kRmsNorm ? NormKind::kRms : NormKind::kLayer; }
-  ActivationKind activation() const { return sizes.gated ? ActivationKind::kSwiGlu : ActivationKind::kGelu; }
+  float gain_offset() const { return static_cast<float>(context.model.gain_offset); }
+  float attention_scale() const {
+    const double scalar = context.model.query_scalar;
+    return 1.0F / std::sqrt(scalar > 0 ? static_cast<float>(scalar) : static_cast<float>(sizes.head_size));
+  }
+  ActivationKind activation() const {
+    switch (context.model.feed_forward) {
+      case FeedForwardChoice::kSwiGlu:
+        return ActivationKind::kSwiGlu;
+      case FeedForwardChoice::kExactGelu:
+        return ActivationKind::kExactGelu;
+      case FeedForwardChoice::kGeGlu:
+        return ActivationKind::kGeGlu;
+      case FeedForwardChoice::kRelu:
+        return ActivationKind::kRelu;
+      case FeedForwardChoice::kSquaredRelu:
+        return ActivationKind::kSquaredRelu;
+      case FeedForwardChoice::kGelu:
+        break;
+    }
+    return ActivationKind::kGelu;
+  }
   Dropout DropoutAt(int site) const {
     return DropoutOf(context.model, call.micro_batch, context.module, site, context.region.first_token());
   }
@@ -45,6 +66,7 @@ struct BlockRunner::Executor {
                           .sum = Buffer(step.sum),
                           .kind = norm_kind(),
                           .epsilon = static_cast<float>(context.model.norm_epsilon),
+                          .gain_offset = gain_offset(),
                           .gamma = Parameter(step.gain),
                           .beta = Parameter(step.bias),
                           .normed = Buffer(step.normed),
@@ -65,6 +87,7 @@ struct BlockRunner::Executor {
                       .x = Buffer(step.x),
                       .statistics = Buffer(step.statistics),
                       .kind = norm_kind(),
+                      .gain_offset = gain_offset(),
                       .gamma = Parameter(step.gain),
                       .grad_residual = Buffer(step.grad_residual),
                       .grad_x = Buffer(step.grad_x),
@@ -128,6 +151,7 @@ struct BlockRunner::Executor {
             .together = step.together,
             .parts = step.together ? sizes.tensor : 1,
             .epsilon = static_cast<float>(context.model.norm_epsilon),
+            .gain_offset = gain_offset(),
             .x = Buffer(step.x),
             .query_gain = Parameter(step.query_gain),
             .key_gain = Parameter(step.key_gain),
@@ -160,7 +184,8 @@ struct BlockRunner::Executor {
                 .heads = sizes.heads,
                 .kv_heads = sizes.kv_heads,
                 .head_size = sizes.head_size,
-                .theta = static_cast<float>(context.model.rope_theta),
+                .frequencies = context.angles.frequencies,
+                .magnitude = context.angles.magnitude,
                 .inverse = step.inverse,
                 .positions = call.cache.positions});
   }
@@ -171,7 +196,9 @@ struct BlockRunner::Executor {
             .heads = sizes.heads,
             .kv_heads = sizes.kv_heads,
             .head_size = sizes.head_size,
-            .scale = 1.0F / std::sqrt(static_cast<float>(sizes.head_size)),
+            .scale = attention_scale(),
+            .window = sizes.window,
+            .cap = static_cast<float>(context.model.attention_cap),
             .slopes = context.slopes,
             .document_starts = call.micro_batch.document_starts,
             .qkv = Buffer(qkv),
@@ -192,6 +219,8 @@ struct BlockRunner::Executor {
                          .kv_heads = args.kv_heads,
                          .head_size = args.head_size,
                          .scale = args.scale,
+                         .window = args.window,
+                         .cap = args.cap,
                          .slopes = args.slopes,
                          .starts = call.cache.starts,
                          .qkv = args.qkv,

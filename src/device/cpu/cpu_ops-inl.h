@@ -48,6 +48,7 @@ class CpuOps final : public HostOps {
   void DoEmbeddingBackward(const EmbeddingArgs& args) override;
   void DoAddPositions(const PositionArgs& args) override;
   void DoPositionsBackward(const PositionArgs& args) override;
+  void DoSoftCap(const Tensor& logits, float cap) override;
   void DoCrossEntropyStatistics(const CrossEntropyArgs& args, const Tensor& own) override;
   void DoCrossEntropyGradient(const CrossEntropyArgs& args) override;
   void DoCrossEntropyLoss(const CrossEntropyArgs& args) override;

@@ -52,6 +52,7 @@ class CudaOps final : public Ops {
   void DoAddPositions(const PositionArgs& args) override;
   void DoPositionsBackward(const PositionArgs& args) override;
   void DoCrossEntropy(const CrossEntropyArgs& args) override;
+  void DoSoftCap(const Tensor& logits, float cap) override;
   void DoCrossEntropyStatistics(const CrossEntropyArgs& args, const Tensor& own) override;
   void DoCrossEntropyGradient(const CrossEntropyArgs& args) override;
   void DoCrossEntropyLoss(const CrossEntropyArgs& args) override;
