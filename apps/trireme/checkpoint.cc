@@ -1,11 +1,13 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <functional>
+#include <nlohmann/json.hpp>
 
 #include "apps/trireme/commands.h"
 #include "base/error.h"
 #include "checkpoint/hugging_face/hugging_face.h"
 #include "checkpoint/tools/reports.h"
+#include "infer/compare_logits.h"
 
 namespace trireme {
 namespace {
@@ -19,12 +21,31 @@ struct CheckpointCommand {
   ConvertOptions convert;
   ExportOptions exported;
   double shard_gigabytes = 50;
+  bool check = false;
+  double tolerance = 1e-4;
 
   int Print(const Report& report) const {
     std::fputs((json ? report.json + "\n" : report.text).c_str(), stdout);
     return report.status;
   }
 };
+
+// Adds what a comparison of the two sides found, and exit code 1 where they differ.
+void AddLogitCheck(const std::string& path, const std::string& exported, double tolerance, Report& report) {
+  constexpr std::int64_t kTokens = 64;
+  const LogitComparison found = CompareLogits(path, exported, kTokens, 1);
+  const bool same = found.largest_difference <= tolerance * found.largest_logit;
+  report.status = same ? 0 : 1;
+  report.text +=
+      fmt::format("logits of {} drawn tokens: largest difference {:.3g}, largest logit {:.3g}: {}\n", found.tokens,
+                  found.largest_difference, found.largest_logit, same ? "the same" : "they differ");
+  nlohmann::json root = nlohmann::json::parse(report.json);
+  root["check"] = {{"tokens", found.tokens},
+                   {"largest_difference", found.largest_difference},
+                   {"largest_logit", found.largest_logit},
+                   {"same", same}};
+  report.json = root.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
 
 using Answer = std::function<Report(const CheckpointCommand&)>;
 
@@ -96,15 +117,23 @@ void AddCheckpointCommand(CLI::App& app, int& exit_code) {
              Require(own.shard_gigabytes > 0 && own.shard_gigabytes < 1e9, "--shard-gigabytes {} must be above 0",
                      own.shard_gigabytes);
              options.shard_bytes = static_cast<std::int64_t>(own.shard_gigabytes * 1e9);
-             return ExportHuggingFace(own.path, own.other, options);
+             Report report = ExportHuggingFace(own.path, own.other, options);
+             if (own.check) {
+               AddLogitCheck(own.path, own.other, own.tolerance, report);
+             }
+             return report;
            }});
   hugging_face->add_option("path", command->path, kPathHelp)->required();
   hugging_face->add_option("to", command->other, "Directory to make; it must not exist")->required();
   hugging_face->add_option("--dtype", command->exported.dtype, "fp32 or bf16 (fp32)");
   hugging_face->add_option("--shard-gigabytes", command->shard_gigabytes, "Largest file (50)");
+  hugging_face->add_flag("--check", command->check,
+                         "Compare the logits of both sides on drawn tokens; exit code 1 beyond --tolerance");
+  hugging_face->add_option("--tolerance", command->tolerance,
+                           "Largest difference of a logit, of the largest logit (0.0001; 0.05 suits bf16)");
 
   CLI::App* import = Add(*checkpoint, command, exit_code,
-                         {"import", "Read a Hugging Face directory (GPT-2, BLOOM, Llama) as a checkpoint of step 0",
+                         {"import", "Read a Hugging Face directory (docs/families.md) as a checkpoint of step 0",
                           "trireme checkpoint import downloads/gpt2 runs/mine/checkpoints",
                           [](const CheckpointCommand& own) { return ImportHuggingFace(own.path, own.other); }});
   import->add_option("directory", command->path, "Hugging Face directory")->required();

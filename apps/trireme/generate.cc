@@ -1,6 +1,7 @@
 #include "infer/generate.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -26,11 +27,20 @@ struct GenerateCommand {
   std::string prompt;
   std::string prompts_file;
   GenerateOptions options;
+  std::vector<std::string> stops;
   std::int64_t batch = 8;
   bool json = false;
+  bool log_probabilities = false;
+
+  // What is kept of a text: up to the first of the stops.
+  std::string BeforeStop(const std::string& text) const;
 
   std::vector<std::string> Prompts() const;
-  void Print(const Tokenizer& tokenizer, const std::string& text, const TokenList& tokens) const;
+  struct Made {
+    TokenList tokens;
+    std::vector<double> log_probabilities;
+  };
+  void Print(const Tokenizer& tokenizer, const std::string& text, const Made& made) const;
   int Run() const;
 };
 
@@ -49,13 +59,24 @@ std::vector<std::string> GenerateCommand::Prompts() const {
   return prompts;
 }
 
-void GenerateCommand::Print(const Tokenizer& tokenizer, const std::string& text, const TokenList& tokens) const {
-  const std::string made = tokenizer.Decode(tokens);
+std::string GenerateCommand::BeforeStop(const std::string& text) const {
+  std::size_t end = text.size();
+  for (const std::string& stop : stops) {
+    end = std::min(end, text.find(stop));
+  }
+  return text.substr(0, end);
+}
+
+void GenerateCommand::Print(const Tokenizer& tokenizer, const std::string& text, const Made& made) const {
+  const std::string continued = BeforeStop(tokenizer.Decode(made.tokens));
   if (json) {
-    const nlohmann::ordered_json row = {{"prompt", text}, {"text", made}, {"tokens", tokens}};
+    nlohmann::ordered_json row = {{"prompt", text}, {"text", continued}, {"tokens", made.tokens}};
+    if (log_probabilities) {
+      row["logprobs"] = made.log_probabilities;
+    }
     std::printf("%s\n", row.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
   } else {
-    std::fwrite((text + made + "\n").data(), 1, text.size() + made.size() + 1, stdout);
+    std::fwrite((text + continued + "\n").data(), 1, text.size() + continued.size() + 1, stdout);
   }
 }
 
@@ -63,6 +84,9 @@ int GenerateCommand::Run() const {
   RequireSensible(options.sampling);
   Require(options.tokens >= 0, "--tokens {} must be 0 (until the sequence is full) or more", options.tokens);
   Require(batch >= 1, "--batch {} must be 1 or more", batch);
+  Require(!log_probabilities || json, "--logprobs adds to the objects of --json: give both");
+  Require(std::none_of(stops.begin(), stops.end(), [](const std::string& stop) { return stop.empty(); }),
+          "--stop with an empty text would stop at once");
   const std::vector<std::string> texts = Prompts();
   const ModelFiles files = inference.Open();
   const std::unique_ptr<Tokenizer> tokenizer = LoadModelTokenizer(files, inference.tokenizer);
@@ -77,16 +101,27 @@ int GenerateCommand::Run() const {
   if (const auto end = tokenizer->end_of_text()) {
     own.stop.push_back(*end);
   }
+  if (!stops.empty()) {
+    own.ends = [&](const TokenList& made) {
+      const std::string text = tokenizer->Decode(made);
+      return BeforeStop(text).size() < text.size();
+    };
+  }
   const bool stream = prompts.size() == 1 && !json;
   return inference.RunRanks([&](RankContext& context) {
     InferenceModel model(files.model, files.weights, context, plan);
     const bool speaks = context.world.rank() == 0;
-    TokenList made;
+    std::vector<Made> made(prompts.size());
     std::size_t shown = 0;
-    const auto show = [&](std::size_t, std::int32_t token) {
-      made.push_back(token);
+    const auto note = [&](const ChosenToken& chosen) {
+      Made& own_tokens = made[chosen.prompt];
+      own_tokens.tokens.push_back(chosen.token);
+      own_tokens.log_probabilities.push_back(chosen.log_probability);
+      if (!stream) {
+        return;
+      }
       // A token may be part of a character, or change with its neighbours: what is new of the whole is shown.
-      const std::string text = tokenizer->Decode(made);
+      const std::string text = BeforeStop(tokenizer->Decode(own_tokens.tokens));
       std::fwrite(text.data() + std::min(shown, text.size()), 1, text.size() - std::min(shown, text.size()), stdout);
       std::fflush(stdout);
       shown = text.size();
@@ -94,12 +129,12 @@ int GenerateCommand::Run() const {
     if (stream && speaks) {
       std::fwrite(texts[0].data(), 1, texts[0].size(), stdout);
     }
-    const std::vector<TokenList> all = Generate(model, prompts, own, stream && speaks ? show : TokenCallback{});
+    Generate(model, prompts, own, speaks ? note : TokenCallback{});
     if (stream && speaks) {
       std::putchar('\n');
     }
-    for (std::size_t i = 0; speaks && !stream && i < all.size(); ++i) {
-      Print(*tokenizer, texts[i], all[i]);
+    for (std::size_t i = 0; speaks && !stream && i < made.size(); ++i) {
+      Print(*tokenizer, texts[i], made[i]);
     }
   });
 }
@@ -116,10 +151,15 @@ void AddGenerateCommand(CLI::App& app, int& exit_code) {
                        "New tokens at most; until the sequence is full by default");
   generate->add_option("--temperature", command->options.sampling.temperature, "1; 0 takes the most likely token");
   generate->add_option("--top-k", command->options.sampling.top_k, "Choose among the K most likely tokens");
+  generate->add_option("--min-p", command->options.sampling.min_p,
+                       "Choose among tokens at least this share as likely as the likeliest");
   generate->add_option("--top-p", command->options.sampling.top_p, "Choose among the likeliest of this probability");
   generate->add_option("--seed", command->options.seed, "Equal seeds give equal texts (1)")->check(NotNegative());
   generate->add_option("--batch", command->batch, "Prompts at once, at most (8)");
+  generate->add_option("--stop", command->stops, "Text at which a continuation ends, left out of it; may be repeated");
   generate->add_flag("--json", command->json, "One JSON object a prompt: prompt, text, tokens");
+  generate->add_flag("--logprobs", command->log_probabilities,
+                     "With --json: the logarithm of each token's probability, as the model says");
   generate->footer(kGenerateExamples);
   generate->callback([command, &exit_code] { exit_code = command->Run(); });
 }

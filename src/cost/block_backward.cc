@@ -1,5 +1,7 @@
 // The rules of backward: which steps each operation of a block becomes, from the last to the first, and which of them
 // belong to the weight part.
+#include <utility>
+
 #include "cost/block_lowering.h"
 
 namespace trireme {
@@ -25,13 +27,13 @@ void Lowering::Backward(const Pass& pass) {
         }
         break;
       case BlockOp::kEnter:
-        Gradient(operation.input) = sizes_.sequence_parallel ? ForValue(operation.input) : gradient;
-        if (sizes_.tensor > 1) {
-          Emit(LeaveStep{.from = gradient, .to = Gradient(operation.input)});
-        }
+        BackwardEnter(i);
         break;
       case BlockOp::kLinear:
         BackwardLinear(i);
+        break;
+      case BlockOp::kHeadNorm:
+        BackwardHeadNorm(i);
         break;
       case BlockOp::kRotary:
         Gradient(operation.input) = gradient;
@@ -48,11 +50,7 @@ void Lowering::Backward(const Pass& pass) {
         }
         break;
       case BlockOp::kLeave:
-        // The gradient lies in this rank's rows of a tensor of all tokens already: see BackwardAdd.
-        Gradient(operation.input) = gradient;
-        if (sizes_.sequence_parallel) {
-          Emit(EnterStep{.from = gradient, .to = gradient, .in_place = true});
-        }
+        BackwardLeave(operation);
         break;
       case BlockOp::kAdd:
         BackwardAdd(operation);
@@ -62,15 +60,52 @@ void Lowering::Backward(const Pass& pass) {
   if (in_parts_) {
     out_ = &program_.backward_weight;
     remade_.assign(block_.values.size(), kNoId);
-    FlushWeights();
   }
+  FlushWeights();
   weight_part_ = true;
   AddNormGradients();
 }
 
+void Lowering::BackwardEnter(int i) {
+  const BlockOperation& enter = Operation(i);
+  const BufferId gradient = Gradient(enter.output);
+  const BufferId outside = sizes_.sequence_parallel ? ForValue(enter.input) : gradient;
+  if (sizes_.tensor > 1) {
+    Emit(LeaveStep{.from = gradient, .to = outside});
+  }
+  const BufferId others = Gradient(enter.input);
+  if (others == kNoId) {
+    Gradient(enter.input) = outside;
+    return;
+  }
+  // The residual stream itself enters the branch.
+  Gradient(enter.input) = IsFirstReader(i) ? kGradInput : ForValue(enter.input);
+  Emit(NormStep{.x = others, .branch = outside, .sum = Gradient(enter.input)});
+  if (!in_parts_) {
+    FlushWeights();
+  }
+}
+
+void Lowering::BackwardLeave(const BlockOperation& leave) {
+  const BufferId gradient = Gradient(leave.output);
+  Gradient(leave.input) = gradient;
+  if (!sizes_.sequence_parallel) {
+    return;
+  }
+  // Where the branch was added as it left, the gradient lies in this rank's rows of all tokens already: see
+  // BackwardAdd.
+  const bool in_place = program_.buffers[static_cast<std::size_t>(gradient)].shape[0] == sizes_.tokens;
+  Gradient(leave.input) = in_place ? gradient : ForValue(leave.input);
+  Emit(EnterStep{.from = gradient, .to = Gradient(leave.input), .in_place = in_place});
+}
+
 void Lowering::BackwardAdd(const BlockOperation& add) {
   const BufferId gradient = Gradient(add.output);
-  Gradient(add.residual) = gradient;
+  if (const BufferId others = Gradient(add.residual); others == kNoId) {
+    Gradient(add.residual) = gradient;
+  } else {
+    Emit(NormStep{.x = others, .branch = gradient, .sum = others});
+  }
   Gradient(add.input) = gradient;
   // The gradient at hand enters the branch, unless dropout, a gather or a later weight part asks for one of its own.
   if (sizes_.dropout || sizes_.sequence_parallel || in_parts_) {
@@ -99,7 +134,7 @@ void Lowering::BackwardLinear(int i) {
     product.scale_a = work.copy.scale;
   }
   const int activation = Maker(linear.input, BlockOp::kActivation);
-  if (!sizes_.gated && activation != kNoId) {
+  if (sizes_.fused_activation && activation != kNoId) {
     const int before = Operation(activation).input;
     product.epilogue = ProductEpilogue::kGeluGradient;
     product.auxiliary = Remade(before);
@@ -109,6 +144,28 @@ void Lowering::BackwardLinear(int i) {
   }
   Emit(product);
   waiting_.push_back(work);
+}
+
+void Lowering::BackwardHeadNorm(int i) {
+  const BlockOperation& norm = Operation(i);
+  const auto gains = [&](std::int64_t heads) {
+    return NewBuffer(kStatisticsFloat, {1, (norm.together ? heads : 1) * sizes_.head_size});
+  };
+  query_gain_gradient_ = gains(sizes_.heads);
+  key_gain_gradient_ = gains(sizes_.kv_heads);
+  Emit(ClearStep{query_gain_gradient_});
+  Emit(ClearStep{key_gain_gradient_});
+  Gradient(norm.input) = Gradient(norm.output);
+  Emit(HeadNormBackwardStep{.grad = Gradient(norm.output),
+                            .x = Remade(norm.input),
+                            .sums = kept_.statistics[static_cast<std::size_t>(i)],
+                            .products = NewBuffer(kStatisticsFloat, HeadNormSums(norm)),
+                            .query_gradient = query_gain_gradient_,
+                            .key_gradient = key_gain_gradient_,
+                            .query_gain = norm.weight,
+                            .key_gain = norm.key_gain,
+                            .together = norm.together,
+                            .exchanged = norm.together && sizes_.tensor > 1});
 }
 
 void Lowering::BackwardAttention(const BlockOperation& attention) {
@@ -134,14 +191,9 @@ void Lowering::BackwardNorm(int i) {
   for (int earlier = 0; earlier < i; ++earlier) {
     step.norm += Operation(earlier).op == BlockOp::kNorm ? 1 : 0;
   }
-  // The first reader of the block's input is the last one that backward comes to.
-  bool last_reader = norm.input == 0;
-  for (int earlier = 0; earlier < i; ++earlier) {
-    last_reader = last_reader && Operation(earlier).input != 0 && Operation(earlier).residual != 0;
-  }
-  step.grad_x = last_reader ? kGradInput : ForValue(norm.input);
+  step.grad_x = IsFirstReader(i) ? kGradInput : ForValue(norm.input);
   Gradient(norm.input) = step.grad_x;
-  if (sizes_.recompute_norms && !in_parts_) {
+  if (sizes_.recompute_norms && !in_parts_ && EntersBranch(norm.output)) {
     // The weight part reads the norm's output at once: backward makes it again in the same pass.
     step.normed = remade_[static_cast<std::size_t>(norm.output)] = step.grad_normed;
   }
@@ -172,6 +224,16 @@ BufferId Lowering::Remade(int value) {
                   .statistics = kept_.statistics[static_cast<std::size_t>(maker)],
                   .gain = operation.weight,
                   .bias = operation.bias});
+  } else if (operation.op == BlockOp::kHeadNorm && sizes_.recompute_norms) {
+    remade = ForValue(value);
+    HeadNormStep step =
+        HeadNormOf(operation, Remade(operation.input), remade, kept_.statistics[static_cast<std::size_t>(maker)]);
+    step.again = true;
+    step.exchanged = false;
+    Emit(step);
+  } else if (operation.op == BlockOp::kRotary && Remade(operation.input) != kept) {
+    remade = Remade(operation.input);
+    Emit(RotaryStep{.qkv = remade});
   } else if (operation.op == BlockOp::kActivation && sizes_.recompute_activation) {
     const BufferId from = Remade(operation.input);
     remade = sizes_.gated ? ForValue(value) : from;  // over its input, which backward has read by now
@@ -250,6 +312,19 @@ void Lowering::AddNormGradients() {
       Emit(AddGradientStep{.from = norm_gradients_, .row = 2 * norm + 1, .parameter = operation.bias});
     }
     ++norm;
+  }
+  for (const BlockOperation& operation : block_.operations) {
+    if (operation.op != BlockOp::kHeadNorm) {
+      continue;
+    }
+    for (const auto& [from, parameter] :
+         {std::pair{query_gain_gradient_, operation.weight}, std::pair{key_gain_gradient_, operation.key_gain}}) {
+      // Every rank has the sum over its own heads. Under sequence parallelism the bucket's reduction adds them up.
+      if (!operation.together && sizes_.tensor > 1 && !sizes_.sequence_parallel) {
+        Emit(LeaveStep{.from = from, .to = from});
+      }
+      Emit(AddGradientStep{.from = from, .parameter = parameter});
+    }
   }
 }
 

@@ -1,4 +1,5 @@
 // What each step of a block costs. Operations and communicators count the same from actual shapes (law 5).
+#include "base/causal_pairs.h"
 #include "cost/module_cost.h"
 
 namespace trireme {
@@ -23,6 +24,7 @@ class StepCosts {
                       Bytes(leave->from));
     } else {
       cost.bytes_touched = TouchedBy(step.work);
+      AddExchange(step.work, cost);
     }
     if (step.recomputed) {
       cost.flops = {.recomputed = cost.flops.matmul + cost.flops.attention};
@@ -33,7 +35,17 @@ class StepCosts {
  private:
   // The causal pairs of attention, as device/ops/attention.h counts them: forward 4 D per pair and head, backward 10 D.
   std::int64_t AttentionForward() const {
-    return sizes_.batch * sizes_.heads * (sizes_.sequence * (sizes_.sequence + 1) / 2) * 4 * sizes_.head_size;
+    return sizes_.batch * sizes_.heads * CausalPairs(sizes_.sequence, sizes_.window) * 4 * sizes_.head_size;
+  }
+
+  // Norms over heads that the tensor axis cuts.
+  void AddExchange(const BlockWork& work, WorkCost& cost) const {
+    if (const auto* norm = std::get_if<HeadNormStep>(&work); norm != nullptr && norm->exchanged) {
+      cost.tensor.Add(CollectiveKind::kAllReduce, Bytes(norm->sums));
+    } else if (const auto* backward = std::get_if<HeadNormBackwardStep>(&work);
+               backward != nullptr && backward->exchanged) {
+      cost.tensor.Add(CollectiveKind::kAllReduce, Bytes(backward->products));
+    }
   }
 
   std::int64_t Bytes(BufferId id) const {

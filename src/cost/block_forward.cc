@@ -33,6 +33,11 @@ Lowering::Pass Lowering::Forward(std::vector<BlockStep>& steps, int end, bool re
       case BlockOp::kLinear:
         ForwardLinear(pass, i);
         break;
+      case BlockOp::kHeadNorm:
+        to = ForValue(operation.output);
+        statistics = NewBuffer(kStatisticsFloat, HeadNormSums(operation));
+        Emit(HeadNormOf(operation, from, to, statistics));
+        break;
       case BlockOp::kRotary:
         to = from;
         Emit(RotaryStep{.qkv = from});
@@ -80,7 +85,7 @@ void Lowering::ForwardLinear(Pass& pass, int i) {
   }
   const BufferId out = value(linear.output) = ForValue(linear.output);
   product.c = out;
-  if (!sizes_.gated && Follows(i + 1, BlockOp::kActivation, linear.output)) {
+  if (sizes_.fused_activation && Follows(i + 1, BlockOp::kActivation, linear.output)) {
     const int active = Operation(i + 1).output;
     product.c = value(active) = ForValue(active);
     product.epilogue = ProductEpilogue::kGelu;

@@ -3,6 +3,7 @@
 // norm that reads it, and a product with the GELU that reads it.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "cost/block_program.h"
@@ -40,8 +41,7 @@ class Lowering {
     }
     out_ = &program_.backward;
     if (sizes_.recompute_block) {
-      // All but the last product, whose output backward does not read.
-      pass = Forward(program_.backward, LastLinear(), true);
+      pass = Forward(program_.backward, RecomputedEnd(), true);
     }
     Backward(pass);
     return std::move(program_);
@@ -63,6 +63,10 @@ class Lowering {
 
   int Count() const { return static_cast<int>(block_.operations.size()); }
   const BlockOperation& Operation(int i) const { return block_.operations[static_cast<std::size_t>(i)]; }
+  // Where a second forward may end: before the last product, unless a norm follows whose backward reads its output.
+  int RecomputedEnd() const {
+    return Maker(Operation(Count() - 1).input, BlockOp::kNorm) != kNoId ? Count() - 1 : LastLinear();
+  }
   int LastLinear() const {
     int last = Count();
     while (Operation(--last).op != BlockOp::kLinear) {
@@ -73,6 +77,19 @@ class Lowering {
   int Maker(int value, BlockOp op) const {
     const int maker = block_.MakerOf(value);
     return maker != kNoId && Operation(maker).op == op ? maker : kNoId;
+  }
+  // The first reader of the block's input is the last one that backward comes to.
+  bool IsFirstReader(int i) const {
+    bool first = Operation(i).input == 0;
+    for (int earlier = 0; earlier < i; ++earlier) {
+      first = first && Operation(earlier).input != 0 && Operation(earlier).residual != 0;
+    }
+    return first;
+  }
+  bool EntersBranch(int value) const {
+    return std::any_of(block_.operations.begin(), block_.operations.end(), [&](const BlockOperation& operation) {
+      return operation.op == BlockOp::kEnter && operation.input == value;
+    });
   }
   // Whether operation i is `op` and reads `value`: what a fusion looks for.
   bool Follows(int i, BlockOp op, int value) const {
@@ -103,6 +120,18 @@ class Lowering {
   }
   // A buffer for a value or its gradient.
   BufferId ForValue(int value) { return NewBuffer(sizes_.dtype, {Rows(value), Columns(value)}); }
+  Shape HeadNormSums(const BlockOperation& norm) const {
+    return {sizes_.tokens, norm.together ? 2 : sizes_.heads + sizes_.kv_heads};
+  }
+  HeadNormStep HeadNormOf(const BlockOperation& norm, BufferId x, BufferId out, BufferId sums) const {
+    return {.x = x,
+            .out = out,
+            .sums = sums,
+            .query_gain = norm.weight,
+            .key_gain = norm.key_gain,
+            .together = norm.together,
+            .exchanged = norm.together && sizes_.tensor > 1};
+  }
   BufferId NormStatistics(int value) { return NewBuffer(kStatisticsFloat, {2, Rows(value)}); }
 
   void Emit(const BlockWork& work) { out_->push_back({work, recomputed_, weight_part_}); }
@@ -114,8 +143,11 @@ class Lowering {
 
   // Backward.
   void Backward(const Pass& pass);
+  void BackwardEnter(int i);
+  void BackwardLeave(const BlockOperation& leave);
   void BackwardAdd(const BlockOperation& add);
   void BackwardLinear(int i);
+  void BackwardHeadNorm(int i);
   void BackwardAttention(const BlockOperation& attention);
   void BackwardNorm(int i);
   // Emits the weight work that waits.
@@ -147,6 +179,8 @@ class Lowering {
   std::vector<BufferId> gradient_;  // by value
   std::vector<WeightWork> waiting_;
   BufferId norm_gradients_ = kNoId;
+  BufferId query_gain_gradient_ = kNoId;  // of kHeadNorm
+  BufferId key_gain_gradient_ = kNoId;
 };
 
 }  // namespace trireme

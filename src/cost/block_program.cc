@@ -15,6 +15,10 @@ struct Buffers {
   List operator()(const LeaveStep& s) const { return Two(s.from, s.to); }
   List operator()(const ProductStep& s) const { return {s.a, s.b, s.c, s.auxiliary, s.scale_a, s.scale_b, kNoId}; }
   List operator()(const QuantizeStep& s) const { return {s.from, s.rows, s.columns, s.scale, kNoId, kNoId, kNoId}; }
+  List operator()(const HeadNormStep& s) const { return {s.x, s.out, s.sums, kNoId, kNoId, kNoId, kNoId}; }
+  List operator()(const HeadNormBackwardStep& s) const {
+    return {s.grad, s.x, s.sums, s.products, s.query_gradient, s.key_gradient, kNoId};
+  }
   List operator()(const RotaryStep& s) const { return Two(s.qkv, kNoId); }
   List operator()(const AttentionStep& s) const { return {s.qkv, s.out, s.statistics, kNoId, kNoId, kNoId, kNoId}; }
   List operator()(const AttentionBackwardStep& s) const {

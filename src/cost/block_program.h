@@ -91,6 +91,30 @@ struct QuantizeStep {
   BufferId scale = kNoId;
 };
 
+struct HeadNormStep {
+  BufferId x = kNoId;
+  BufferId out = kNoId;
+  BufferId sums = kNoId;
+  int query_gain = kNoId;
+  int key_gain = kNoId;
+  bool together = false;
+  bool again = false;      // from sums that forward left
+  bool exchanged = false;  // sums are added up over the tensor group
+};
+
+struct HeadNormBackwardStep {
+  BufferId grad = kNoId;  // of the output, replaced by that of the input
+  BufferId x = kNoId;
+  BufferId sums = kNoId;
+  BufferId products = kNoId;
+  BufferId query_gradient = kNoId;  // of the gains
+  BufferId key_gradient = kNoId;
+  int query_gain = kNoId;
+  int key_gain = kNoId;
+  bool together = false;
+  bool exchanged = false;
+};
+
 struct RotaryStep {
   BufferId qkv = kNoId;  // in place
   bool inverse = false;
@@ -147,9 +171,10 @@ struct AddGradientStep {
   int parameter = kNoId;
 };
 
-using BlockWork = std::variant<NormStep, NormBackwardStep, EnterStep, LeaveStep, ProductStep, QuantizeStep, RotaryStep,
-                               AttentionStep, AttentionBackwardStep, ActivationStep, ActivationBackwardStep,
-                               DropoutStep, BiasGradientStep, ClearStep, AddGradientStep>;
+using BlockWork =
+    std::variant<NormStep, NormBackwardStep, EnterStep, LeaveStep, ProductStep, QuantizeStep, HeadNormStep,
+                 HeadNormBackwardStep, RotaryStep, AttentionStep, AttentionBackwardStep, ActivationStep,
+                 ActivationBackwardStep, DropoutStep, BiasGradientStep, ClearStep, AddGradientStep>;
 
 struct BlockStep {
   BlockWork work;

@@ -6,10 +6,10 @@ double ModelFlops(const ModelConfig& config, double samples) {
   const auto h = static_cast<double>(config.hidden);
   const auto s = static_cast<double>(config.sequence);
   const auto layers = static_cast<double>(config.layers);
-  const double q = h;
-  const double k = h * static_cast<double>(config.kv_heads == 0 ? config.heads : config.kv_heads) /
+  const auto q = static_cast<double>(config.heads * config.head_size());
+  const double k = q * static_cast<double>(config.kv_heads == 0 ? config.heads : config.kv_heads) /
                    static_cast<double>(config.heads);
-  const double products = config.feed_forward == FeedForwardChoice::kSwiGlu ? 3 : 2;
+  const double products = IsGated(config.feed_forward) ? 3 : 2;
   const double per_token = 6 * h * static_cast<double>(config.ffn) * products * layers +
                            6 * (h * (q + 2 * k) + q * h) * layers + 6 * h * static_cast<double>(config.vocabulary);
   return samples * s * per_token + 6 * samples * s * s * q * layers;

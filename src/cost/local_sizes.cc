@@ -25,9 +25,11 @@ LocalSizes::LocalSizes(const ModelConfig& config, const ParallelLayout& layout, 
       attention(heads * head_size),
       qkv((heads + 2 * kv_heads) * head_size),
       ffn(config.ffn / tensor),
-      ffn_in(config.feed_forward == FeedForwardChoice::kSwiGlu ? 2 * ffn : ffn),
+      ffn_in(IsGated(config.feed_forward) ? 2 * ffn : ffn),
       vocabulary(PaddedShare(config.vocabulary, tensor)),
-      gated(config.feed_forward == FeedForwardChoice::kSwiGlu),
+      window(config.WindowOf(0)),
+      gated(IsGated(config.feed_forward)),
+      fused_activation(config.feed_forward == FeedForwardChoice::kGelu),
       recompute_norms(layout.recompute != Recompute::kNone),
       recompute_activation(layout.recompute != Recompute::kNone),
       recompute_attention(layout.recompute == Recompute::kSelective && !split_backward),
@@ -41,6 +43,12 @@ LocalSizes::LocalSizes(const ModelConfig& config, const ParallelLayout& layout, 
 LocalSizes LocalSizes::WithoutRecompute() const {
   LocalSizes sizes = *this;
   sizes.recompute_norms = sizes.recompute_activation = sizes.recompute_attention = sizes.recompute_block = false;
+  return sizes;
+}
+
+LocalSizes LocalSizes::ForLayer(const ModelConfig& config, std::int64_t layer) const {
+  LocalSizes sizes = *this;
+  sizes.window = config.WindowOf(layer);
   return sizes;
 }
 

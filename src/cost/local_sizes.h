@@ -35,7 +35,9 @@ struct LocalSizes {
   std::int64_t ffn;         // F of this rank
   std::int64_t ffn_in;      // F, or 2F for a gated feed-forward
   std::int64_t vocabulary;  // rows of the vocabulary with padding, of this rank
+  std::int64_t window;      // of the layer: keys that a query sees at most; 0: all
   bool gated;
+  bool fused_activation;      // the product before it computes the activation function
   bool recompute_norms;       // light, selective, full
   bool recompute_activation;  // likewise
   bool recompute_attention;   // selective; not under a split backward, whose weight part needs the attention's output
@@ -44,6 +46,8 @@ struct LocalSizes {
   std::int64_t element() const { return SizeOf(dtype); }
   // The sizes of a block that keeps everything, for layers beyond layout.recompute_layers.
   LocalSizes WithoutRecompute() const;
+  // The sizes of block `layer`: those of a model's blocks differ in their window.
+  LocalSizes ForLayer(const ModelConfig& config, std::int64_t layer) const;
   bool operator==(const LocalSizes&) const = default;
 };
 

@@ -34,8 +34,8 @@ ModuleCost CostOfEmbedding(const LocalSizes& s, const ModelConfig& config) {
   ModuleCost cost;
   const Region region{s};
   region.Reduce(cost.forward);
-  const std::int64_t passes =
-      2 + (config.position == PositionChoice::kLearned ? 2 : 0) + (config.embedding_norm ? 3 : 0) + (s.dropout ? 2 : 0);
+  const std::int64_t passes = 2 + (config.position == PositionChoice::kLearned ? 2 : 0) +
+                              (config.embedding_norm ? 3 : 0) + (s.dropout ? 2 : 0) + (config.scale_embedding ? 2 : 0);
   cost.forward.bytes_touched = passes * s.outside * s.hidden * s.element();
   cost.evaluation = cost.forward;
   region.Gather(cost.backward_input);

@@ -168,10 +168,11 @@ std::int64_t ScratchBytes(const StageDescription& stage) {
 ModuleCost CostOfVirtualStage(const StageDescription& stage, int chunk) {
   ModuleCost sum;
   ForEachModule(stage, chunk, [&](std::int64_t module, std::int64_t index) {
-    const ModuleCost cost = module == 0 ? CostOfEmbedding(stage.sizes, stage.model)
-                            : module == stage.model.modules() - 1
-                                ? CostOfHead(stage.sizes, HeadChunk(stage.sizes, stage.head_chunk))
-                                : CostOfBlock(BlockSizes(stage.sizes, stage.layout, index), stage.model);
+    const ModuleCost cost =
+        module == 0 ? CostOfEmbedding(stage.sizes, stage.model)
+        : module == stage.model.modules() - 1
+            ? CostOfHead(stage.sizes, HeadChunk(stage.sizes, stage.head_chunk))
+            : CostOfBlock(BlockSizes(stage.sizes, stage.layout, index).ForLayer(stage.model, module - 1), stage.model);
     sum.forward += cost.forward;
     sum.backward_input += cost.backward_input;
     sum.backward_weight += cost.backward_weight;

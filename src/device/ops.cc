@@ -31,6 +31,17 @@ void CheckPackedRows(const char* operation, const AttentionArgs& args) {
   }
 }
 
+void CheckHeadNorm(const char* operation, const HeadNormArgs& args) {
+  RequireMatrix({operation, "x", args.x});
+  RequireWorkingType({operation, "x", args.x});
+  RequireShape({operation, "x", args.x}, {args.x.shape[0], args.width()});
+  Require(args.parts == 1 || args.together, "{}: heads that are normed one by one have 1 part, not {}", operation,
+          args.parts);
+  RequireVector({operation, "query gain", args.query_gain}, args.group_width(0), args.x.dtype);
+  RequireVector({operation, "key gain", args.key_gain}, args.group_width(args.groups() - 1), args.x.dtype);
+  RequireVector({operation, "sums", args.sums}, args.x.shape[0] * args.groups(), kFloat);
+}
+
 void CheckPositions(const char* operation, const PositionArgs& args, const Tensor& table) {
   RequireMatrix({operation, "x", args.x});
   RequireWorkingType({operation, "x", args.x});
@@ -177,6 +188,45 @@ void Ops::NormBackward(const NormBackwardArgs& args) {
   }
 }
 
+void Ops::HeadNormForward(const HeadNormArgs& args, const std::function<void()>& exchange) {
+  CheckHeadNorm("HeadNormForward", args);
+  RequireLike({"HeadNormForward", "out", args.out}, args.x.shape, args.x.dtype);
+  if (args.x.count() == 0) {
+    return;
+  }
+  DoHeadNormSums(args);
+  if (args.parts > 1) {
+    exchange();
+  }
+  DoHeadNormForward(args);
+}
+
+void Ops::HeadNormAgain(const HeadNormArgs& args) {
+  CheckHeadNorm("HeadNormAgain", args);
+  RequireLike({"HeadNormAgain", "out", args.out}, args.x.shape, args.x.dtype);
+  if (args.x.count() != 0) {
+    DoHeadNormForward(args);
+  }
+}
+
+void Ops::HeadNormBackward(const HeadNormArgs& args, const std::function<void()>& exchange) {
+  constexpr auto kName = "HeadNormBackward";
+  CheckHeadNorm(kName, args);
+  RequireLike({kName, "grad_out", args.grad_out}, args.x.shape, args.x.dtype);
+  RequireLike({kName, "grad_x", args.grad_x}, args.x.shape, args.x.dtype);
+  RequireVector({kName, "products", args.products}, args.sums.count(), kFloat);
+  RequireVector({kName, "grad_query_gain", args.grad_query_gain}, args.query_gain.count(), kFloat);
+  RequireVector({kName, "grad_key_gain", args.grad_key_gain}, args.key_gain.count(), kFloat);
+  if (args.x.count() == 0) {
+    return;
+  }
+  DoHeadNormProducts(args);
+  if (args.parts > 1) {
+    exchange();
+  }
+  DoHeadNormBackward(args);
+}
+
 void Ops::ApplyDropout(const Tensor& out, const Tensor& in, const Dropout& dropout) {
   RequireWorkingType({"ApplyDropout", "in", in});
   RequireVector({"ApplyDropout", "out", out}, in.shape.count(), in.dtype);
@@ -189,7 +239,7 @@ void Ops::ApplyDropout(const Tensor& out, const Tensor& in, const Dropout& dropo
 void Ops::ActivationForward(ActivationKind kind, const Tensor& z, const Tensor& out) {
   RequireMatrix({"ActivationForward", "out", out});
   RequireWorkingType({"ActivationForward", "out", out});
-  const std::int64_t factor = kind == ActivationKind::kSwiGlu ? 2 : 1;
+  const std::int64_t factor = IsGated(kind) ? 2 : 1;
   RequireLike({"ActivationForward", "z", z}, {out.shape[0], factor * out.shape[1]}, out.dtype);
   if (out.count() != 0) {
     DoActivationForward(kind, z, out);
@@ -199,7 +249,7 @@ void Ops::ActivationForward(ActivationKind kind, const Tensor& z, const Tensor& 
 void Ops::ActivationBackward(ActivationKind kind, const Tensor& grad_out, const Tensor& z, const Tensor& grad_z) {
   RequireMatrix({"ActivationBackward", "grad_out", grad_out});
   RequireWorkingType({"ActivationBackward", "grad_out", grad_out});
-  const std::int64_t factor = kind == ActivationKind::kSwiGlu ? 2 : 1;
+  const std::int64_t factor = IsGated(kind) ? 2 : 1;
   const Shape shape{grad_out.shape[0], factor * grad_out.shape[1]};
   RequireLike({"ActivationBackward", "z", z}, shape, grad_out.dtype);
   RequireLike({"ActivationBackward", "grad_z", grad_z}, shape, grad_out.dtype);
@@ -212,6 +262,7 @@ void Ops::Rotary(const RotaryArgs& args) {
   RequireMatrix({"Rotary", "qkv", args.qkv});
   RequireWorkingType({"Rotary", "qkv", args.qkv});
   Require(args.head_size % 2 == 0, "Rotary: the head size {} is odd", args.head_size);
+  Require(2 * args.pairs() <= args.head_size, "Rotary: {} pairs of a head of {}", args.pairs(), args.head_size);
   Require(args.sequence > 0, "Rotary: a sequence of {} tokens", args.sequence);
   RequireShape({"Rotary", "qkv", args.qkv}, {args.qkv.shape[0], (args.heads + 2 * args.kv_heads) * args.head_size});
   if (args.positions.given()) {
@@ -224,7 +275,7 @@ void Ops::Rotary(const RotaryArgs& args) {
 
 void Ops::AttentionForward(const AttentionArgs& args) {
   CheckPackedRows("AttentionForward", args);
-  Count(0, AttentionForwardFlops(args.batch, args.sequence, args.heads, args.head_size));
+  Count(0, AttentionForwardFlops(args.batch, args.sequence, args.heads, args.head_size, args.window));
   if (args.out.count() != 0) {
     DoAttentionForward(args);
   }
@@ -234,7 +285,7 @@ void Ops::AttentionBackward(const AttentionArgs& args) {
   CheckPackedRows("AttentionBackward", args);
   RequireLike({"AttentionBackward", "grad_out", args.grad_out}, args.out.shape, args.qkv.dtype);
   RequireLike({"AttentionBackward", "grad_qkv", args.grad_qkv}, args.qkv.shape, args.qkv.dtype);
-  Count(0, AttentionBackwardFlops(args.batch, args.sequence, args.heads, args.head_size));
+  Count(0, AttentionBackwardFlops(args.batch, args.sequence, args.heads, args.head_size, args.window));
   if (args.out.count() != 0) {
     DoAttentionBackward(args);
   }
@@ -296,6 +347,14 @@ void Ops::PositionsBackward(const PositionArgs& args) {
   RequireType({"PositionsBackward", "grad_table", args.grad_table}, kFloat);
   if (args.x.count() != 0) {
     DoPositionsBackward(args);
+  }
+}
+
+void Ops::SoftCap(const Tensor& logits, float cap) {
+  RequireWorkingType({"SoftCap", "logits", logits});
+  Require(cap > 0, "SoftCap: the cap {} is not above 0", cap);
+  if (logits.count() != 0) {
+    DoSoftCap(logits, cap);
   }
 }
 

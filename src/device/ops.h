@@ -16,6 +16,7 @@
 #include "device/ops/adamw.h"
 #include "device/ops/attention.h"
 #include "device/ops/embedding.h"
+#include "device/ops/head_norm.h"
 #include "device/ops/loss.h"
 #include "device/ops/matmul.h"
 #include "device/ops/norm.h"
@@ -46,6 +47,11 @@ class Ops {
 
   void ResidualNormForward(const ResidualNormArgs& args);
   void NormBackward(const NormBackwardArgs& args);
+  // `exchange` adds up args.sums (backward: args.products) over args.parts ranks; it is called for several parts only.
+  void HeadNormForward(const HeadNormArgs& args, const std::function<void()>& exchange = {});
+  // The same from sums that are there already.
+  void HeadNormAgain(const HeadNormArgs& args);
+  void HeadNormBackward(const HeadNormArgs& args, const std::function<void()>& exchange = {});
   // out = in with dropped elements zeroed and the others scaled; out may be in.
   void ApplyDropout(const Tensor& out, const Tensor& in, const Dropout& dropout);
 
@@ -63,6 +69,8 @@ class Ops {
   void AddPositions(const PositionArgs& args);
   void PositionsBackward(const PositionArgs& args);
 
+  // logits = cap * tanh(logits / cap).
+  void SoftCap(const Tensor& logits, float cap);
   // Fills `own`, this rank's part of args.statistics.
   void CrossEntropyStatistics(const CrossEntropyArgs& args, const Tensor& own);
   // Fills args.losses and replaces args.logits by their gradient (padding columns get 0).
@@ -103,6 +111,11 @@ class Ops {
   virtual void DoBiasGradient(const Tensor& grad_out, const Tensor& grad_bias) = 0;
   virtual void DoResidualNormForward(const ResidualNormArgs& args) = 0;
   virtual void DoNormBackward(const NormBackwardArgs& args) = 0;
+  virtual void DoHeadNormSums(const HeadNormArgs& args) = 0;
+  virtual void DoHeadNormForward(const HeadNormArgs& args) = 0;
+  // Fills products.
+  virtual void DoHeadNormProducts(const HeadNormArgs& args) = 0;
+  virtual void DoHeadNormBackward(const HeadNormArgs& args) = 0;
   virtual void DoApplyDropout(const Tensor& out, const Tensor& in, const Dropout& dropout) = 0;
   virtual void DoActivationForward(ActivationKind kind, const Tensor& z, const Tensor& out) = 0;
   virtual void DoActivationBackward(ActivationKind kind, const Tensor& grad_out, const Tensor& z,
@@ -115,6 +128,7 @@ class Ops {
   virtual void DoEmbeddingBackward(const EmbeddingArgs& args) = 0;
   virtual void DoAddPositions(const PositionArgs& args) = 0;
   virtual void DoPositionsBackward(const PositionArgs& args) = 0;
+  virtual void DoSoftCap(const Tensor& logits, float cap) = 0;
   // Of one part.
   virtual void DoCrossEntropy(const CrossEntropyArgs& args);
   virtual void DoCrossEntropyStatistics(const CrossEntropyArgs& args, const Tensor& own) = 0;

@@ -101,9 +101,9 @@ class Batch {
     }
     own.push_back(token);
     next_[i] = token;
-    done_[i] = static_cast<std::int64_t>(own.size()) >= options_.tokens;
+    done_[i] = static_cast<std::int64_t>(own.size()) >= options_.tokens || (options_.ends && options_.ends(own));
     if (callback) {
-      callback(first_ + i, token);
+      callback({.prompt = first_ + i, .token = token, .log_probability = LogProbability(logits, token)});
     }
   }
 

@@ -21,6 +21,8 @@ struct GenerateOptions {
   SamplingOptions sampling;
   std::uint64_t seed = 1;
   TokenList stop;  // a token of these ends its sequence and is not part of it
+  // Asked after each token with all new ones of its sequence: true ends it. Equal on every rank.
+  std::function<bool(const TokenList&)> ends = {};
   // Tokens below this are chosen from: a model's vocabulary may be larger than its tokenizer's. 0: all of the model's.
   std::int64_t vocabulary = 0;
 };
@@ -38,8 +40,13 @@ struct GenerationNeed {
 };
 InferenceOptions PlanGeneration(const ModelConfig& model, const GenerationNeed& need, std::int64_t& tokens);
 
-// Called as each token is chosen: sequences of a batch take turns.
-using TokenCallback = std::function<void(std::size_t prompt, std::int32_t token)>;
+// Called as each token is chosen: sequences of a batch take turns. log_probability is the model's own.
+struct ChosenToken {
+  std::size_t prompt = 0;
+  std::int32_t token = 0;
+  double log_probability = 0;
+};
+using TokenCallback = std::function<void(const ChosenToken& chosen)>;
 
 // The new tokens of each prompt. Collective over the model's group; `model` was made with PlanGeneration's options.
 std::vector<TokenList> Generate(InferenceModel& model, std::span<const TokenList> prompts,

@@ -55,6 +55,9 @@ InferenceModel::InferenceModel(const ModelConfig& model, const std::string& weig
   for (const Planned& planned : Plan()) {
     at_.*planned.place = arena_.Allocate(planned.kind, planned.dtype, planned.shape);
   }
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    angles_.push_back(RotaryAnglesOf(model, layer));
+  }
   if (model.position == PositionChoice::kAlibi) {
     const std::vector<float> all = AlibiSlopes(model.heads);
     device_.CopyFromHost(at_.slopes.data, all.data() + group_.rank() * sizes_.heads, at_.slopes.bytes());
@@ -160,10 +163,15 @@ void InferenceModel::Embed(const Run& run) {
                          .first_row = group_.rank() * sizes_.vocabulary,
                          .out = x});
   region_.Leave(x, {});
+  if (model_.scale_embedding) {
+    ops_.Scale(x, EmbeddingScale(model_));
+  }
   if (rows.position >= 0) {
     const Tensor found = Rows(at_.positions_found, run);
-    ops_.EmbeddingForward(
-        {.tokens = Rows(at_.positions, run), .table = weights_.Get(rows.position), .first_row = 0, .out = found});
+    ops_.EmbeddingForward({.tokens = Rows(at_.positions, run),
+                           .table = weights_.Get(rows.position).Rows(model_.position_offset, model_.sequence),
+                           .first_row = 0,
+                           .out = found});
     ops_.Add(x, found);
   }
   if (rows.norm_gain >= 0) {
@@ -205,15 +213,24 @@ void InferenceModel::RunBlock(const Run& run, std::int64_t layer) {
                                      .parameters = weights_,
                                      .model = model_,
                                      .slopes = at_.slopes,
+                                     .angles = angles_[static_cast<std::size_t>(layer)],
                                      .module = layer + 1,
                                      .rows = table_.OfModule(layer + 1)};
-  BlockRunner(context, sizes_, program_).Run(program_.forward, call);
+  const LocalSizes sizes = sizes_.ForLayer(model_, layer);
+  BlockRunner(context, sizes, program_).Run(program_.forward, call);
+}
+
+void InferenceModel::Cap(const Tensor& logits) {
+  if (model_.logit_cap > 0) {
+    ops_.SoftCap(logits, static_cast<float>(model_.logit_cap));
+  }
 }
 
 void InferenceModel::Norm(const Run& run, int gain_row, int bias_row) {
   ops_.ResidualNormForward({.x = Rows(at_.x, run),
                             .kind = NormKindOf(model_),
                             .epsilon = static_cast<float>(model_.norm_epsilon),
+                            .gain_offset = static_cast<float>(model_.gain_offset),
                             .gamma = weights_.Get(gain_row),
                             .beta = weights_.Get(bias_row),
                             .normed = Rows(at_.normed, run),
@@ -231,6 +248,7 @@ std::vector<float> InferenceModel::Logits(std::span<const std::int32_t> rows) {
   const Tensor logits = at_.gathered_logits.Rows(0, group_.size() * count);
   const Tensor own = logits.Rows(group_.rank() * count, count);
   ops_.Matmul({.a = hidden, .b = weights_.Get(PlacesOfHead(table_).weight), .c = own, .transpose_b = true});
+  Cap(own);
   group_.AllGather(own, logits);
   std::vector<float> parts(static_cast<std::size_t>(logits.count()));
   device_.CopyToHost(parts.data(), logits.data, logits.bytes());
@@ -256,6 +274,7 @@ std::vector<float> InferenceModel::Losses(std::span<const std::int32_t> targets)
     const std::int64_t rows = std::min(logit_rows_, total - first);
     const Tensor logits = at_.logits.Rows(0, rows);
     ops_.Matmul({.a = at_.normed.Rows(first, rows), .b = weight, .c = logits, .transpose_b = true});
+    Cap(logits);
     const Tensor statistics = at_.loss_statistics.Range(0, group_.size() * 3 * rows);
     const Tensor own = statistics.Range(group_.rank() * 3 * rows, 3 * rows);
     const CrossEntropyArgs loss{

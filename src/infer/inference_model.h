@@ -13,6 +13,7 @@
 #include "cost/local_sizes.h"
 #include "infer/model_weights.h"
 #include "model/parameter_places.h"
+#include "model/rotary.h"
 #include "nn/tensor_region.h"
 
 namespace trireme {
@@ -80,6 +81,8 @@ class InferenceModel {
   void RunBlock(const Run& run, std::int64_t layer);
   // The blocks' program for a run: the shapes are its own, the offsets those of the largest one.
   void SetProgram(const Run& run);
+  // The soft cap of a model that has one.
+  void Cap(const Tensor& logits);
   void Norm(const Run& run, int gain_row, int bias_row);
   Tensor Rows(const Tensor& buffer, const Run& run) const { return buffer.Rows(0, run.rows()); }
 
@@ -95,6 +98,7 @@ class InferenceModel {
   BlockProgram largest_;  // the blocks' program for options.rows rows
   Arena arena_;
   ModelWeights weights_;
+  std::vector<RotaryAngles> angles_;  // of each layer
   Buffers at_;
   BlockProgram program_;  // for the last run
   Run last_;

@@ -14,6 +14,7 @@ void RequireSensible(const SamplingOptions& options) {
           "a temperature of {} makes no sense: 0 takes the most likely token, 1 samples as the model says",
           options.temperature);
   Require(options.top_k >= 0, "top-k = {} must be 0 (all tokens) or more", options.top_k);
+  Require(options.min_p >= 0 && options.min_p <= 1, "min-p = {} must be between 0 and 1", options.min_p);
   Require(options.top_p > 0 && options.top_p <= 1, "top-p = {} must be above 0 and at most 1", options.top_p);
 }
 
@@ -39,6 +40,10 @@ std::int32_t SampleToken(std::span<const float> logits, const SamplingOptions& o
     weights.push_back(std::exp((logits[static_cast<std::size_t>(token)] - *most_likely) / options.temperature));
     total += weights.back();
   }
+  while (weights.size() > 1 && weights.back() < options.min_p) {  // the first is 1
+    total -= weights.back();
+    weights.pop_back();
+  }
   double covered = 0;
   std::size_t choices = 0;
   while (choices < weights.size() && (choices == 0 || covered < options.top_p * total)) {
@@ -52,6 +57,15 @@ std::int32_t SampleToken(std::span<const float> logits, const SamplingOptions& o
     }
   }
   return order[choices - 1];
+}
+
+double LogProbability(std::span<const float> logits, std::int32_t token) {
+  const double most = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float logit : logits) {
+    sum += std::exp(static_cast<double>(logit) - most);
+  }
+  return static_cast<double>(logits[static_cast<std::size_t>(token)]) - most - std::log(sum);
 }
 
 }  // namespace trireme

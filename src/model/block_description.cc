@@ -14,6 +14,14 @@ struct Layer {
   int bias = -1;
 };
 
+// The parameters at the end of a branch.
+struct BranchEnd {
+  std::string_view weight;
+  std::string_view bias;
+  std::string_view norm_gain;
+  std::string_view norm_bias;
+};
+
 // Appends operations to a description. Each function returns the value that it makes.
 class Writer {
  public:
@@ -24,9 +32,20 @@ class Writer {
   }
 
   int Norm(int x, std::string_view gain, std::string_view bias) {
-    const Layer norm = {Add(Vector(gain, ParameterRole::kNormGain, Initializer::kOne)),
-                        AddBias(Vector(bias, ParameterRole::kNormBias, Initializer::kZero))};
+    const Layer norm = {Add(Vector(gain, ParameterRole::kNormGain, GainStart())),
+                        AddBias(model_.norm_bias, Vector(bias, ParameterRole::kNormBias, Initializer::kZero))};
     return Make({.op = kNorm, .input = x, .weight = norm.weight, .bias = norm.bias}, Of(x));
+  }
+
+  // One gain for all heads, or of each element of all heads.
+  int HeadNorm(int x, bool together, std::int64_t queries, std::int64_t keys) {
+    const auto gain = [&](std::string_view name, std::int64_t width) {
+      const Split split = together ? Split{.dim = 0, .segments = {width}} : Split{};
+      return Add({name, ParameterRole::kNormGain, {width}, split, GainStart(), 0});
+    };
+    const int query_gain = gain("attention.query_norm.gain", together ? queries : model_.head_size());
+    const int key_gain = gain("attention.key_norm.gain", together ? keys : model_.head_size());
+    return Make({.op = kHeadNorm, .input = x, .weight = query_gain, .key_gain = key_gain, .together = together}, Of(x));
   }
 
   int Enter(int x) { return Make({.op = kEnter, .input = x}, {Of(x).width, true}); }
@@ -49,24 +68,29 @@ class Writer {
                               split,
                               Initializer::kNormal,
                               model_.initial_deviation}),
-                         AddBias({bias, ParameterRole::kBias, {outputs}, split, Initializer::kZero, 0})};
+                         AddBias(width == kQkv ? model_.qkv_bias : model_.linear_bias,
+                                 {bias, ParameterRole::kBias, {outputs}, split, Initializer::kZero, 0})};
     return Make({.op = kLinear, .input = x, .weight = layer.weight, .bias = layer.bias}, {width, true});
   }
 
-  // The end of a branch: a linear layer whose inputs the tensor axis cuts, the sum over the tensor group, and the sum
-  // with the residual stream. Every rank holds the bias, which is added after the sum of the group.
-  int JoinBranch(int x, std::string_view weight, std::string_view bias, std::int64_t inputs, int residual) {
+  // The end of a branch: a linear layer whose inputs the tensor axis cuts, the sum over the tensor group, a norm where
+  // the family has one, and the sum with the residual stream. Every rank holds the bias, which is added after the sum
+  // of the group.
+  int JoinBranch(int x, const BranchEnd& names, std::int64_t inputs, int residual) {
     // Two branches per layer add to the residual stream: their last matrices start smaller to keep its variance at one.
     const double deviation = model_.initial_deviation / std::sqrt(2.0 * static_cast<double>(model_.layers));
-    const Layer layer = {Add({weight,
+    const Layer layer = {Add({names.weight,
                               ParameterRole::kWeight,
                               {model_.hidden, inputs},
                               {.dim = 1, .segments = {inputs}},
                               Initializer::kNormal,
                               deviation}),
-                         AddBias(Vector(bias, ParameterRole::kBias, Initializer::kZero))};
+                         AddBias(model_.linear_bias, Vector(names.bias, ParameterRole::kBias, Initializer::kZero))};
     const int partial = Make({.op = kLinear, .input = x, .weight = layer.weight}, {kHidden, true});
-    const int branch = Leave(partial);
+    int branch = Leave(partial);
+    if (model_.post_norm) {
+      branch = Norm(branch, names.norm_gain, names.norm_bias);
+    }
     return Make({.op = kAdd, .input = branch, .residual = residual, .bias = layer.bias, .site = sites_++}, {});
   }
 
@@ -91,7 +115,8 @@ class Writer {
     }
     return parameters_++;
   }
-  int AddBias(BlockParameter parameter) { return model_.biases ? Add(std::move(parameter)) : -1; }
+  int AddBias(bool present, BlockParameter parameter) { return present ? Add(std::move(parameter)) : -1; }
+  Initializer GainStart() const { return model_.gain_offset == 0 ? Initializer::kOne : Initializer::kZero; }
 
   const ModelConfig& model_;
   bool with_parameters_;
@@ -106,22 +131,33 @@ BlockDescription Describe(const ModelConfig& model, bool with_parameters) {
   const std::int64_t queries = model.heads * model.head_size();
   const std::int64_t keys = (model.kv_heads == 0 ? model.heads : model.kv_heads) * model.head_size();
 
-  int x = block.Norm(input, "attention.norm.gain", "attention.norm.bias");
+  int x = input;
+  if (model.pre_norm) {
+    x = block.Norm(x, "attention.norm.gain", "attention.norm.bias");
+  }
   x = block.Enter(x);
   x = block.ColumnLinear(x, "attention.qkv.weight", "attention.qkv.bias", kQkv, {queries, keys, keys});
+  if (model.qk_norm != QkNormChoice::kNone) {
+    x = block.HeadNorm(x, model.qk_norm == QkNormChoice::kAllHeads, queries, keys);
+  }
   if (model.position == PositionChoice::kRotary) {
     x = block.Rotary(x);
   }
   x = block.Attention(x);
-  const int middle = block.JoinBranch(x, "attention.out.weight", "attention.out.bias", queries, input);
+  const BranchEnd attention = {"attention.out.weight", "attention.out.bias", "attention.post_norm.gain",
+                               "attention.post_norm.bias"};
+  const int middle = block.JoinBranch(x, attention, queries, input);
 
-  x = block.Norm(middle, "mlp.norm.gain", "mlp.norm.bias");
+  x = model.parallel_branches ? input : middle;
+  if (model.pre_norm) {
+    x = block.Norm(x, "mlp.norm.gain", "mlp.norm.bias");
+  }
   x = block.Enter(x);
-  const bool gated = model.feed_forward == FeedForwardChoice::kSwiGlu;
   x = block.ColumnLinear(x, "mlp.in.weight", "mlp.in.bias", kFeedForwardIn,
-                         gated ? std::vector{model.ffn, model.ffn} : std::vector{model.ffn});
+                         IsGated(model.feed_forward) ? std::vector{model.ffn, model.ffn} : std::vector{model.ffn});
   x = block.Activation(x);
-  block.JoinBranch(x, "mlp.out.weight", "mlp.out.bias", model.ffn, middle);
+  const BranchEnd mlp = {"mlp.out.weight", "mlp.out.bias", "mlp.post_norm.gain", "mlp.post_norm.bias"};
+  block.JoinBranch(x, mlp, model.ffn, middle);
   return block.Take();
 }
 

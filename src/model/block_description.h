@@ -16,6 +16,7 @@ enum class BlockOp : std::uint8_t {
   kNorm,        // output = norm(input) * weight + bias
   kEnter,       // into the tensor region: all tokens on every rank of the tensor group
   kLinear,      // output = input * weight^T + bias
+  kHeadNorm,    // RMS norm of queries and keys
   kRotary,      // rotates queries and keys by their positions
   kAttention,   // output = causal attention of packed queries, keys and values
   kActivation,  // the activation function of the feed-forward part
@@ -39,7 +40,9 @@ struct BlockOperation {
   int output = -1;
   int weight = -1;  // kLinear: the matrix; kNorm: the gain
   int bias = -1;
-  int site = -1;  // of kAdd: which dropout mask
+  int key_gain = -1;      // of kHeadNorm, whose `weight` is the queries' gain
+  bool together = false;  // of kHeadNorm: all heads are one group
+  int site = -1;          // of kAdd: which dropout mask
 };
 
 // A row of the parameter table, without its module.

@@ -9,7 +9,6 @@ void Complete(ModelConfig& config, bool tie_given) {
   config.norm = NormChoice::kLayerNorm;
   config.position = PositionChoice::kAlibi;
   config.feed_forward = FeedForwardChoice::kGelu;
-  config.biases = true;
   config.embedding_norm = true;
   if (config.ffn == 0) {
     config.ffn = 4 * config.hidden;

@@ -6,9 +6,8 @@ namespace trireme {
 
 const std::vector<ModelFamily>& ModelFamilies() {
   static const std::vector<ModelFamily> families = {
-      Gpt2Family(),
-      BloomFamily(),
-      LlamaFamily(),
+      Gpt2Family(),   BloomFamily(), LlamaFamily(), MistralFamily(),  Qwen2Family(),   Qwen3Family(), Gemma2Family(),
+      Gemma3Family(), Olmo2Family(), Phi3Family(),  NemotronFamily(), GptNeoXFamily(), OptFamily(),   MptFamily(),
   };
   return families;
 }

@@ -8,5 +8,16 @@ namespace trireme {
 ModelFamily Gpt2Family();
 ModelFamily BloomFamily();
 ModelFamily LlamaFamily();
+ModelFamily MistralFamily();
+ModelFamily Qwen2Family();
+ModelFamily Qwen3Family();
+ModelFamily Gemma2Family();
+ModelFamily Gemma3Family();
+ModelFamily Olmo2Family();
+ModelFamily Phi3Family();
+ModelFamily NemotronFamily();
+ModelFamily GptNeoXFamily();
+ModelFamily OptFamily();
+ModelFamily MptFamily();
 
 }  // namespace trireme

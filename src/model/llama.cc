@@ -1,22 +1,20 @@
 // Llama: RMSNorm, rotary positions, SwiGLU, grouped-query attention, no biases, output of its own unless tied (Touvron
-// et al. 2023; Dubey et al. 2024).
+// et al. 2023; Dubey et al. 2024). SmolLM is Llama with a tied output.
 #include "base/shape.h"
 #include "model/families.h"
+#include "model/llama_like.h"
 
 namespace trireme {
-namespace {
 
-// Below this width a multiple of 256 would distort the shape.
-constexpr std::int64_t kSmallHidden = 1024;
-
-void Complete(ModelConfig& config, bool tie_given) {
+void CompleteLikeLlama(ModelConfig& config, bool tie_given) {
   config.norm = NormChoice::kRmsNorm;
   config.position = PositionChoice::kRotary;
   config.feed_forward = FeedForwardChoice::kSwiGlu;
-  config.biases = false;
-  config.embedding_norm = false;
+  config.norm_bias = config.qkv_bias = config.linear_bias = false;
   if (config.ffn == 0) {
-    // Three matrices of 8/3 hidden hold as much as two of 4 hidden.
+    // Three matrices of 8/3 hidden hold as much as two of 4 hidden. Below 1024 a multiple of 256 would distort the
+    // shape.
+    constexpr std::int64_t kSmallHidden = 1024;
     config.ffn = RoundUp(CeilDiv(8 * config.hidden, 3), config.hidden < kSmallHidden ? 8 : 256);
   }
   if (!tie_given) {
@@ -24,12 +22,10 @@ void Complete(ModelConfig& config, bool tie_given) {
   }
 }
 
-}  // namespace
-
 ModelFamily LlamaFamily() {
   return {.name = "llama",
           .description = "RMSNorm, rotary positions, SwiGLU, grouped-query attention, no biases",
-          .complete = Complete};
+          .complete = CompleteLikeLlama};
 }
 
 }  // namespace trireme

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <utility>
 
 #include "base/error.h"
 
@@ -12,6 +13,7 @@ namespace {
 // Bounds far above any published model; within them no count or byte total overflows 63 bits.
 constexpr std::int64_t kMaxLayers = 10'000;
 constexpr std::int64_t kMaxHidden = 1 << 20;
+constexpr std::int64_t kMaxHeadSize = 1 << 16;
 constexpr std::int64_t kMaxFeedForward = 1 << 22;
 constexpr std::int64_t kMaxVocabulary = 1 << 24;
 constexpr std::int64_t kMaxSequence = 1 << 24;
@@ -30,6 +32,7 @@ void RequireShape(const ModelConfig& config) {
   RequireBetween("hidden", config.hidden, 1, kMaxHidden);
   RequireBetween("heads", config.heads, 1, config.hidden);
   RequireBetween("kv_heads", config.kv_heads, 0, config.heads);
+  RequireBetween("head_dim", config.head_dim, 0, kMaxHeadSize);
   RequireBetween("ffn", config.ffn, 0, kMaxFeedForward);
   RequireBetween("vocabulary", config.vocabulary, 2, kMaxVocabulary);
   RequireBetween("sequence", config.sequence, 1, kMaxSequence);
@@ -38,10 +41,46 @@ void RequireShape(const ModelConfig& config) {
   RequirePositive("norm_epsilon", config.norm_epsilon);
   RequirePositive("rope_theta", config.rope_theta);
   RequirePositive("initial_deviation", config.initial_deviation);
+  RequireBetween("window", config.window, 0, kMaxSequence);
+  RequireBetween("window_period", config.window_period, 0, kMaxLayers);
+  RequireBetween("rope_original", config.rope_original, 0, kMaxSequence);
+  for (const auto& [key, value] :
+       {std::pair{"local_rope_theta", config.local_rope_theta}, std::pair{"rope_low", config.rope_low},
+        std::pair{"rope_high", config.rope_high}, std::pair{"attention_cap", config.attention_cap},
+        std::pair{"logit_cap", config.logit_cap}, std::pair{"query_scalar", config.query_scalar}}) {
+    Require(std::isfinite(value) && value >= 0, "model.{} = {} must be a finite number, at least 0", key, value);
+  }
+  Require(config.rotary_fraction >= 0 && config.rotary_fraction <= 1,
+          "model.rotary_fraction = {} must be between 0 and 1", config.rotary_fraction);
+  Require(std::isfinite(config.rope_factor) && config.rope_factor >= 1,
+          "model.rope_factor = {} must be a finite number, at least 1", config.rope_factor);
+  const std::vector<std::string> kinds = {"none", "linear", "llama3", "yarn"};
+  Require(std::find(kinds.begin(), kinds.end(), config.rope_scaling) != kinds.end(),
+          "model.rope_scaling = '{}' is unknown{}; known: none, linear, llama3, yarn", config.rope_scaling,
+          NearestMatch(config.rope_scaling, kinds));
+}
+
+// What families set, as if none had been asked.
+void ResetChoices(ModelConfig& config) {
+  const ModelConfig plain;
+  config.norm = plain.norm;
+  config.position = plain.position;
+  config.feed_forward = plain.feed_forward;
+  config.qk_norm = plain.qk_norm;
+  config.norm_bias = plain.norm_bias;
+  config.qkv_bias = plain.qkv_bias;
+  config.linear_bias = plain.linear_bias;
+  config.pre_norm = plain.pre_norm;
+  config.post_norm = plain.post_norm;
+  config.parallel_branches = plain.parallel_branches;
+  config.gain_offset = plain.gain_offset;
+  config.scale_embedding = plain.scale_embedding;
+  config.position_offset = plain.position_offset;
+  config.embedding_norm = plain.embedding_norm;
 }
 
 void RequireHeads(const ModelConfig& config) {
-  Require(config.hidden % config.heads == 0,
+  Require(config.head_dim > 0 || config.hidden % config.heads == 0,
           "model.heads = {} does not divide model.hidden = {}; the nearest that does is {}", config.heads,
           config.hidden, NearestDivisors(config.hidden, config.heads));
   Require(config.heads % config.kv_heads == 0,
@@ -51,6 +90,11 @@ void RequireHeads(const ModelConfig& config) {
           "model.hidden = {} over model.heads = {} makes heads of {}, but rotary positions turn pairs: the head size "
           "must be even, such as hidden = {}",
           config.hidden, config.heads, config.head_size(), config.heads * (config.head_size() + 1));
+  Require(
+      config.position != PositionChoice::kRotary || (config.rotary_size() % 2 == 0 && config.rotary_size() > 0),
+      "model.rotary_fraction = {} of a head of {} is {}, but rotary positions turn pairs: it must be even and above "
+      "0",
+      config.rotary_fraction, config.head_size(), config.rotary_size());
 }
 
 void RequireCut(const char* key, std::int64_t value, int tensor) {
@@ -64,6 +108,7 @@ void RequireCut(const char* key, std::int64_t value, int tensor) {
 ModelConfig Completed(ModelConfig config, bool tie_given) {
   const ModelFamily& family = FindModelFamily(config.family);
   RequireShape(config);
+  ResetChoices(config);
   family.complete(config, tie_given);
   if (config.kv_heads == 0) {
     config.kv_heads = config.heads;
@@ -87,16 +132,21 @@ void RequireDivisible(const ModelConfig& config, const ParallelLayout& layout) {
 
 std::int64_t ParameterCount(const ModelConfig& config) {
   const std::int64_t hidden = config.hidden;
+  const std::int64_t queries = config.heads * config.head_size();
   const std::int64_t head_rows = (config.heads + 2 * config.kv_heads) * config.head_size();
-  const std::int64_t in_rows = config.feed_forward == FeedForwardChoice::kSwiGlu ? 2 * config.ffn : config.ffn;
-  const std::int64_t norm = config.biases ? 2 * hidden : hidden;
-  std::int64_t block = 2 * norm + head_rows * hidden + hidden * hidden + in_rows * hidden + hidden * config.ffn;
-  if (config.biases) {
-    block += head_rows + hidden + in_rows + hidden;
+  const std::int64_t in_rows = IsGated(config.feed_forward) ? 2 * config.ffn : config.ffn;
+  const std::int64_t norm = config.norm_bias ? 2 * hidden : hidden;
+  const int norms = (config.pre_norm ? 2 : 0) + (config.post_norm ? 2 : 0);
+  std::int64_t block = norms * norm + head_rows * hidden + hidden * queries + in_rows * hidden + hidden * config.ffn;
+  block += config.qkv_bias ? head_rows : 0;
+  block += config.linear_bias ? hidden + in_rows + hidden : 0;
+  if (config.qk_norm != QkNormChoice::kNone) {
+    const bool together = config.qk_norm == QkNormChoice::kAllHeads;
+    block += (together ? config.heads + config.kv_heads : 2) * config.head_size();
   }
   std::int64_t count = config.layers * block + config.vocabulary * hidden + norm;
   if (config.position == PositionChoice::kLearned) {
-    count += config.sequence * hidden;
+    count += (config.sequence + config.position_offset) * hidden;
   }
   if (config.embedding_norm) {
     count += norm;

@@ -12,7 +12,13 @@ namespace trireme {
 
 enum class NormChoice : std::uint8_t { kLayerNorm, kRmsNorm };
 enum class PositionChoice : std::uint8_t { kLearned, kAlibi, kRotary };
-enum class FeedForwardChoice : std::uint8_t { kGelu, kSwiGlu };
+// An RMS norm of queries and keys before their positions: of each head by itself, or of all heads together.
+enum class QkNormChoice : std::uint8_t { kNone, kEachHead, kAllHeads };
+enum class FeedForwardChoice : std::uint8_t { kGelu, kSwiGlu, kExactGelu, kGeGlu, kRelu, kSquaredRelu };
+// Whether the first matrix of the feed-forward part makes a gate too.
+constexpr bool IsGated(FeedForwardChoice choice) {
+  return choice == FeedForwardChoice::kSwiGlu || choice == FeedForwardChoice::kGeGlu;
+}
 
 struct ModelConfig {
   std::string family = "gpt2";
@@ -20,6 +26,7 @@ struct ModelConfig {
   std::int64_t hidden = 64;
   std::int64_t heads = 4;
   std::int64_t kv_heads = 0;  // 0: as many as heads
+  std::int64_t head_dim = 0;  // 0: hidden / heads
   std::int64_t ffn = 0;       // 0: the family's rule
   std::int64_t vocabulary = 256;
   std::int64_t sequence = 64;
@@ -27,16 +34,48 @@ struct ModelConfig {
   double dropout = 0;  // after the embedding and after each of a block's two branches
   double norm_epsilon = 1e-5;
   double rope_theta = 10000;
+  double local_rope_theta = 0;  // of windowed layers, whose positions are not scaled; 0: as in the others
+  double rotary_fraction = 0;   // of a head's elements that are turned; 0: the family's
+  // Scaling of rotary positions: none | linear | llama3 | yarn. See model/rotary.h.
+  std::string rope_scaling = "none";
+  double rope_factor = 1;
+  double rope_low = 0;             // 0: the kind's
+  double rope_high = 0;            // likewise
+  std::int64_t rope_original = 0;  // positions that the model was trained on before; 0: sequence
+  std::int64_t window = 0;         // keys that a query of a windowed layer sees, itself included; 0: all
+  std::int64_t window_period = 0;  // every so many layers one sees all keys; 0: all layers are windowed
+  double attention_cap = 0;        // scores are cap * tanh(score / cap); 0: not capped
+  double logit_cap = 0;            // likewise, of the output
+  double query_scalar = 0;         // scores are divided by its root; 0: the head size
+  bool serial_branches = false;    // where a family's branches are parallel: one after the other
   double initial_deviation = 0.02;
 
   // Set by the family:
   NormChoice norm = NormChoice::kLayerNorm;
   PositionChoice position = PositionChoice::kLearned;
   FeedForwardChoice feed_forward = FeedForwardChoice::kGelu;
-  bool biases = true;           // of linear layers and norms
-  bool embedding_norm = false;  // a norm right after the embedding
+  QkNormChoice qk_norm = QkNormChoice::kNone;
+  bool norm_bias = true;
+  bool qkv_bias = true;
+  bool linear_bias = true;           // of the other linear layers of a block
+  bool pre_norm = true;              // a norm before each branch
+  bool post_norm = false;            // a norm after each branch, before the sum; takes no linear_bias
+  bool parallel_branches = false;    // both branches read the block's input
+  double gain_offset = 0;            // norms multiply by gain + gain_offset
+  bool scale_embedding = false;      // token embeddings are multiplied by sqrt(hidden)
+  std::int64_t position_offset = 0;  // the first row of the position table that is used
+  bool embedding_norm = false;       // a norm right after the embedding
 
-  std::int64_t head_size() const { return hidden / heads; }
+  std::int64_t head_size() const { return head_dim > 0 ? head_dim : hidden / heads; }
+  // Elements of a head that rotary positions turn, the first ones.
+  std::int64_t rotary_size() const {
+    return rotary_fraction > 0 ? static_cast<std::int64_t>(rotary_fraction * static_cast<double>(head_size()))
+                               : head_size();
+  }
+  // Keys that a query of a block sees at most; 0: all.
+  std::int64_t WindowOf(std::int64_t layer) const {
+    return window_period > 0 && (layer + 1) % window_period == 0 ? 0 : window;
+  }
   // Modules in order: 0 the embedding, 1 … layers the blocks, layers + 1 the head (final norm and output projection).
   std::int64_t modules() const { return layers + 2; }
   bool operator==(const ModelConfig&) const = default;
@@ -49,12 +88,12 @@ struct ModelFamily {
   // tie_embeddings given by the user stays; `tie_given` says whether it was.
   void (*complete)(ModelConfig& config, bool tie_given);
 };
-// gpt2, bloom, llama: the register (model/families.cc has one line each).
+// The register: model/families.cc has one line each.
 const std::vector<ModelFamily>& ModelFamilies();
 // An Error names the nearest known family.
 const ModelFamily& FindModelFamily(const std::string& name);
-// Family defaults applied and the shape checked by itself (positive, heads divide hidden, kv_heads divide heads, rotary
-// needs an even head size, numbers below 2^31 where they index).
+// Family defaults applied and the shape checked by itself (positive, heads divide hidden unless head_dim is given,
+// kv_heads divide heads, rotary positions turn an even part of a head, numbers below 2^31 where they index).
 ModelConfig Completed(ModelConfig config, bool tie_given = false);
 // Checks that `layout` can cut `config`: heads, kv_heads and ffn by tensor, tokens by tensor under sequence
 // parallelism. The Error names the factor and the nearest values that would do.

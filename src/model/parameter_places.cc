@@ -26,7 +26,7 @@ EmbeddingParameters PlacesOfEmbedding(const ParameterTable& table) {
   places.token = reader.Next();
   places.position = reader.Next(config.position == PositionChoice::kLearned);
   places.norm_gain = reader.Next(config.embedding_norm);
-  places.norm_bias = reader.Next(config.embedding_norm && config.biases);
+  places.norm_bias = reader.Next(config.embedding_norm && config.norm_bias);
   assert(reader.AtEnd());
   return places;
 }
@@ -36,7 +36,7 @@ HeadParameters PlacesOfHead(const ParameterTable& table) {
   RowReader reader(table.OfModule(config.layers + 1));
   HeadParameters places;
   places.norm_gain = reader.Next();
-  places.norm_bias = reader.Next(config.biases);
+  places.norm_bias = reader.Next(config.norm_bias);
   places.weight = config.tie_embeddings ? table.token_table() : reader.Next();
   assert(reader.AtEnd());
   return places;

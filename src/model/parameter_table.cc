@@ -21,8 +21,8 @@ class TableWriter {
     Matrix("embedding.token", ParameterRole::kTokenTable, {config_.vocabulary, config_.hidden}, VocabularySplit(),
            config_.initial_deviation);
     if (config_.position == PositionChoice::kLearned) {
-      Matrix("embedding.position", ParameterRole::kPositionTable, {config_.sequence, config_.hidden}, {},
-             config_.initial_deviation);
+      Matrix("embedding.position", ParameterRole::kPositionTable,
+             {config_.sequence + config_.position_offset, config_.hidden}, {}, config_.initial_deviation);
     }
     if (config_.embedding_norm) {
       Norm("embedding.norm");
@@ -56,8 +56,9 @@ class TableWriter {
   Split VocabularySplit() const { return {.dim = 0, .segments = {config_.vocabulary}, .padded = true}; }
 
   void Norm(const std::string& name) {
-    Constant(name + ".gain", ParameterRole::kNormGain, config_.hidden, {}, Initializer::kOne);
-    if (config_.biases) {
+    Constant(name + ".gain", ParameterRole::kNormGain, config_.hidden, {},
+             config_.gain_offset == 0 ? Initializer::kOne : Initializer::kZero);
+    if (config_.norm_bias) {
       Constant(name + ".bias", ParameterRole::kNormBias, config_.hidden, {}, Initializer::kZero);
     }
   }

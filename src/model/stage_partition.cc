@@ -20,10 +20,10 @@ struct ModuleWeights {
 ModuleWeights WeightsOf(const ModelConfig& config) {
   const auto hidden = static_cast<double>(config.hidden);
   const auto head_rows = static_cast<double>((config.heads + 2 * config.kv_heads) * config.head_size());
-  const auto in_rows =
-      static_cast<double>(config.feed_forward == FeedForwardChoice::kSwiGlu ? 2 * config.ffn : config.ffn);
-  const double matmul = 2 * hidden * (head_rows + hidden + in_rows + static_cast<double>(config.ffn));
-  const double attention = 2 * hidden * static_cast<double>(config.sequence);  // scores and values, causally halved
+  const auto queries = static_cast<double>(config.heads * config.head_size());
+  const auto in_rows = static_cast<double>(IsGated(config.feed_forward) ? 2 * config.ffn : config.ffn);
+  const double matmul = 2 * hidden * (head_rows + queries + in_rows + static_cast<double>(config.ffn));
+  const double attention = 2 * queries * static_cast<double>(config.sequence);  // scores and values, causally halved
   return {.block = matmul + attention, .head = 2 * hidden * static_cast<double>(config.vocabulary)};
 }
 

@@ -12,6 +12,7 @@ Block::Block(const ModuleContext& context, const LocalSizes& sizes, std::int64_t
                    .gradients = &context.gradients,
                    .model = context.model,
                    .slopes = context.slopes,
+                   .angles = RotaryAnglesOf(context.model, layer),
                    .module = layer + 1,
                    .rows = context.table.OfModule(layer + 1)},
       runner_(run_context_, sizes_, program_) {}

@@ -33,7 +33,28 @@ struct BlockRunner::Executor {
   }
   Tensor Gradient(int parameter) const { return context.gradients->Gradient(Row(parameter)); }
   NormKind norm_kind() const { return context.model.norm == NormChoice::kRmsNorm ? NormKind::kRms : NormKind::kLayer; }
-  ActivationKind activation() const { return sizes.gated ? ActivationKind::kSwiGlu : ActivationKind::kGelu; }
+  float gain_offset() const { return static_cast<float>(context.model.gain_offset); }
+  float attention_scale() const {
+    const double scalar = context.model.query_scalar;
+    return 1.0F / std::sqrt(scalar > 0 ? static_cast<float>(scalar) : static_cast<float>(sizes.head_size));
+  }
+  ActivationKind activation() const {
+    switch (context.model.feed_forward) {
+      case FeedForwardChoice::kSwiGlu:
+        return ActivationKind::kSwiGlu;
+      case FeedForwardChoice::kExactGelu:
+        return ActivationKind::kExactGelu;
+      case FeedForwardChoice::kGeGlu:
+        return ActivationKind::kGeGlu;
+      case FeedForwardChoice::kRelu:
+        return ActivationKind::kRelu;
+      case FeedForwardChoice::kSquaredRelu:
+        return ActivationKind::kSquaredRelu;
+      case FeedForwardChoice::kGelu:
+        break;
+    }
+    return ActivationKind::kGelu;
+  }
   Dropout DropoutAt(int site) const {
     return DropoutOf(context.model, call.micro_batch, context.module, site, context.region.first_token());
   }
@@ -45,6 +66,7 @@ struct BlockRunner::Executor {
                           .sum = Buffer(step.sum),
                           .kind = norm_kind(),
                           .epsilon = static_cast<float>(context.model.norm_epsilon),
+                          .gain_offset = gain_offset(),
                           .gamma = Parameter(step.gain),
                           .beta = Parameter(step.bias),
                           .normed = Buffer(step.normed),
@@ -65,6 +87,7 @@ struct BlockRunner::Executor {
                       .x = Buffer(step.x),
                       .statistics = Buffer(step.statistics),
                       .kind = norm_kind(),
+                      .gain_offset = gain_offset(),
                       .gamma = Parameter(step.gain),
                       .grad_residual = Buffer(step.grad_residual),
                       .grad_x = Buffer(step.grad_x),
@@ -120,6 +143,40 @@ struct BlockRunner::Executor {
                   .scale = Buffer(step.scale)});
   }
 
+  template <typename Step>
+  HeadNormArgs HeadNorm(const Step& step) const {
+    return {.heads = sizes.heads,
+            .kv_heads = sizes.kv_heads,
+            .head_size = sizes.head_size,
+            .together = step.together,
+            .parts = step.together ? sizes.tensor : 1,
+            .epsilon = static_cast<float>(context.model.norm_epsilon),
+            .gain_offset = gain_offset(),
+            .x = Buffer(step.x),
+            .query_gain = Parameter(step.query_gain),
+            .key_gain = Parameter(step.key_gain),
+            .sums = Buffer(step.sums)};
+  }
+
+  void operator()(const HeadNormStep& step) const {
+    HeadNormArgs args = HeadNorm(step);
+    args.out = Buffer(step.out);
+    if (step.again) {
+      ops.HeadNormAgain(args);
+    } else {
+      ops.HeadNormForward(args, [&] { context.region.group().AllReduce(args.sums); });
+    }
+  }
+
+  void operator()(const HeadNormBackwardStep& step) const {
+    HeadNormArgs args = HeadNorm(step);
+    args.grad_out = args.grad_x = Buffer(step.grad);
+    args.products = Buffer(step.products);
+    args.grad_query_gain = Buffer(step.query_gradient);
+    args.grad_key_gain = Buffer(step.key_gradient);
+    ops.HeadNormBackward(args, [&] { context.region.group().AllReduce(args.products); });
+  }
+
   void operator()(const RotaryStep& step) const {
     const bool cached = call.cache.capacity > 0;
     ops.Rotary({.qkv = Buffer(step.qkv),
@@ -127,7 +184,8 @@ struct BlockRunner::Executor {
                 .heads = sizes.heads,
                 .kv_heads = sizes.kv_heads,
                 .head_size = sizes.head_size,
-                .theta = static_cast<float>(context.model.rope_theta),
+                .frequencies = context.angles.frequencies,
+                .magnitude = context.angles.magnitude,
                 .inverse = step.inverse,
                 .positions = call.cache.positions});
   }
@@ -138,7 +196,9 @@ struct BlockRunner::Executor {
             .heads = sizes.heads,
             .kv_heads = sizes.kv_heads,
             .head_size = sizes.head_size,
-            .scale = 1.0F / std::sqrt(static_cast<float>(sizes.head_size)),
+            .scale = attention_scale(),
+            .window = sizes.window,
+            .cap = static_cast<float>(context.model.attention_cap),
             .slopes = context.slopes,
             .document_starts = call.micro_batch.document_starts,
             .qkv = Buffer(qkv),
@@ -159,6 +219,8 @@ struct BlockRunner::Executor {
                          .kv_heads = args.kv_heads,
                          .head_size = args.head_size,
                          .scale = args.scale,
+                         .window = args.window,
+                         .cap = args.cap,
                          .slopes = args.slopes,
                          .starts = call.cache.starts,
                          .qkv = args.qkv,
@@ -195,7 +257,8 @@ struct BlockRunner::Executor {
   void operator()(const ClearStep& step) const { ops.Fill(Buffer(step.buffer), 0); }
 
   void operator()(const AddGradientStep& step) const {
-    ops.Add(Gradient(step.parameter), Buffer(step.from).Rows(step.row, 1).Reshaped({sizes.hidden}));
+    const Tensor from = Buffer(step.from);
+    ops.Add(Gradient(step.parameter), from.Rows(step.row, 1).Reshaped({from.shape[1]}));
   }
 };
 

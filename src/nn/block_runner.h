@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cost/block_program.h"
+#include "model/rotary.h"
 #include "nn/module.h"
 
 namespace trireme {
@@ -42,6 +43,7 @@ class BlockRunner {
     GradientSink* gradients = nullptr;
     const ModelConfig& model;
     Tensor slopes;
+    RotaryAngles angles;
     std::int64_t module = 0;
     const std::vector<int>& rows;
   };

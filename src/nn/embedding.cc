@@ -30,13 +30,18 @@ void Embedding::Forward(const MicroBatch& micro_batch, char* kept, const Tensor&
   ops.EmbeddingForward(
       {.tokens = micro_batch.tokens, .table = Parameter(rows_.token), .first_row = first_row(), .out = found});
   context_.region.Leave(found, sum);
+  if (context_.model.scale_embedding) {
+    ops.Scale(sum, EmbeddingScale(context_.model));
+  }
   if (rows_.position >= 0) {
-    ops.AddPositions({.x = sum, .table = Parameter(rows_.position), .first_token = context_.region.first_token()});
+    ops.AddPositions(
+        {.x = sum, .table = Positions(Parameter(rows_.position)), .first_token = context_.region.first_token()});
   }
   if (rows_.norm_gain >= 0) {
     ops.ResidualNormForward({.x = sum,
                              .kind = context_.model.norm == NormChoice::kRmsNorm ? NormKind::kRms : NormKind::kLayer,
                              .epsilon = static_cast<float>(context_.model.norm_epsilon),
+                             .gain_offset = static_cast<float>(context_.model.gain_offset),
                              .gamma = Parameter(rows_.norm_gain),
                              .beta = Parameter(rows_.norm_bias),
                              .normed = out,
@@ -59,6 +64,7 @@ Tensor Embedding::BackwardInput(const MicroBatch& micro_batch, char* kept, const
                       .x = At(plan_.sum, kept, nullptr),
                       .statistics = At(plan_.norm_statistics, kept, nullptr),
                       .kind = context_.model.norm == NormChoice::kRmsNorm ? NormKind::kRms : NormKind::kLayer,
+                      .gain_offset = static_cast<float>(context_.model.gain_offset),
                       .gamma = Parameter(rows_.norm_gain),
                       .grad_x = grad_out,
                       .grad_gamma = context_.gradients.Gradient(rows_.norm_gain),
@@ -66,8 +72,11 @@ Tensor Embedding::BackwardInput(const MicroBatch& micro_batch, char* kept, const
   }
   if (rows_.position >= 0) {
     ops.PositionsBackward({.x = grad_out,
-                           .grad_table = context_.gradients.Gradient(rows_.position),
+                           .grad_table = Positions(context_.gradients.Gradient(rows_.position)),
                            .first_token = context_.region.first_token()});
+  }
+  if (context_.model.scale_embedding) {
+    ops.Scale(grad_out, EmbeddingScale(context_.model));
   }
   const Tensor inside = context_.region.Enter(grad_out, At(plan_.grad_gathered, kept, context_.scratch));
   ops.EmbeddingBackward({.tokens = micro_batch.tokens,

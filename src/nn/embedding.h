@@ -21,6 +21,10 @@ class Embedding : public Module {
 
  private:
   Tensor Parameter(int row) { return row < 0 ? Tensor{} : context_.parameters.Get(row); }
+  // The rows of the position table, or of its gradient, that stand for positions 0, 1, …
+  Tensor Positions(const Tensor& table) const {
+    return table.Rows(context_.model.position_offset, context_.model.sequence);
+  }
   std::int64_t first_row() const { return context_.region.group().rank() * sizes_.vocabulary; }
 
   ModuleContext context_;

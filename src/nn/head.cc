@@ -30,6 +30,7 @@ void Head::Forward(const MicroBatch& micro_batch, char* kept, const Tensor&) {
   ops.ResidualNormForward({.x = input,
                            .kind = norm_kind_,
                            .epsilon = static_cast<float>(context_.model.norm_epsilon),
+                           .gain_offset = static_cast<float>(context_.model.gain_offset),
                            .gamma = gain,
                            .beta = Parameter(rows_.norm_bias),
                            .normed = Scratch(plan_.normed),
@@ -47,6 +48,7 @@ void Head::Forward(const MicroBatch& micro_batch, char* kept, const Tensor&) {
                     .x = input,
                     .statistics = Scratch(plan_.statistics),
                     .kind = norm_kind_,
+                    .gain_offset = static_cast<float>(context_.model.gain_offset),
                     .gamma = gain,
                     .grad_x = grad_normed,
                     .grad_gamma = context_.gradients.Gradient(rows_.norm_gain),
@@ -61,6 +63,10 @@ void Head::RunChunk(const MicroBatch& micro_batch, const Tensor& inside, std::in
   const Tensor hidden = inside.Rows(first, rows);
   const Tensor logits = Scratch(plan_.logits).Rows(0, rows);
   ops.Matmul({.a = hidden, .b = weight, .c = logits, .transpose_b = true});
+  const auto cap = static_cast<float>(context_.model.logit_cap);
+  if (cap > 0) {
+    ops.SoftCap(logits, cap);
+  }
   const std::int64_t first_column = group.rank() * sizes_.vocabulary;
   const Tensor statistics = Scratch(plan_.loss_statistics).Range(0, sizes_.tensor * 3 * rows);
   const Tensor own = statistics.Range(group.rank() * 3 * rows, 3 * rows);
@@ -74,6 +80,7 @@ void Head::RunChunk(const MicroBatch& micro_batch, const Tensor& inside, std::in
       .weights = micro_batch.weights.Rows(first, rows),
       .scale = micro_batch.loss_scale,
       .z_loss = context_.z_loss,
+      .cap = cap,
       .losses = Scratch(plan_.losses).Rows(first, rows)};
   if (!micro_batch.training) {
     ops.CrossEntropyStatistics(loss, own);

@@ -2,6 +2,7 @@
 // leaves for backward lies in the kept memory of the micro batch, at the places of the module's plan.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "cost/memory_plan.h"
@@ -83,6 +84,9 @@ inline Tensor At(const Place& place, char* kept, char* scratch) {
   }
   return {(place.area == Area::kKept ? kept : scratch) + place.offset, place.dtype, place.shape};
 }
+
+// What token embeddings are multiplied by where model.scale_embedding is set.
+inline float EmbeddingScale(const ModelConfig& model) { return std::sqrt(static_cast<float>(model.hidden)); }
 
 // The dropout of a site within a module, for rows that start at `first_token` of the micro batch.
 Dropout DropoutOf(const ModelConfig& model, const MicroBatch& micro_batch, std::int64_t module, int site,

@@ -26,7 +26,8 @@ Stage::Stage(const ModuleContext& context, const StageDescription& description, 
     } else if (module == description.model.modules() - 1) {
       modules_.push_back(std::make_unique<Head>(context_, sizes, HeadChunk(sizes, description.head_chunk)));
     } else {
-      const LocalSizes block = BlockSizes(sizes, description.layout, module - first_block);
+      const LocalSizes block =
+          BlockSizes(sizes, description.layout, module - first_block).ForLayer(description.model, module - 1);
       modules_.push_back(std::make_unique<Block>(context_, block, module - 1));
     }
     offsets_.push_back(kept_bytes_);

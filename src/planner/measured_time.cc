@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/causal_pairs.h"
 #include "base/shape.h"
 #include "planner/collective_time.h"
 #include "planner/matmul_time.h"
@@ -65,7 +66,8 @@ ProductPass PassOf(ProductKind kind) {
 // Collectives are priced by the traffic of a pass: they are not among these.
 WorkTime MeasuredPrice::StepTime(const BlockStep& step, const BlockProgram& program, const LocalSizes& s) const {
   const auto elements = [&](BufferId id) { return program.buffers[static_cast<std::size_t>(id)].shape.count(); };
-  const double causal_pairs = static_cast<double>(s.tokens) * static_cast<double>(s.sequence + 1) / 2;
+  const double causal_pairs = static_cast<double>(s.tokens) / static_cast<double>(s.sequence) *
+                              static_cast<double>(CausalPairs(s.sequence, s.window));
   const double attention = causal_pairs * static_cast<double>(s.attention);
   WorkTime time;
   if (const auto* product = std::get_if<ProductStep>(&step.work)) {
@@ -86,6 +88,10 @@ WorkTime MeasuredPrice::StepTime(const BlockStep& step, const BlockProgram& prog
     time.memory = Work(RankWork::kActivation, elements(activation->to));
   } else if (const auto* activation_backward = std::get_if<ActivationBackwardStep>(&step.work)) {
     time.memory = Work(RankWork::kActivationBackward, elements(activation_backward->grad_out));
+  } else if (const auto* heads = std::get_if<HeadNormStep>(&step.work)) {
+    time.memory = Work(RankWork::kNormForward, elements(heads->x));
+  } else if (const auto* heads_backward = std::get_if<HeadNormBackwardStep>(&step.work)) {
+    time.memory = Work(RankWork::kNormBackward, elements(heads_backward->x));
   } else if (const auto* rotary = std::get_if<RotaryStep>(&step.work)) {
     time.memory = Work(RankWork::kRotary, elements(rotary->qkv));
   } else if (const auto* dropout = std::get_if<DropoutStep>(&step.work)) {

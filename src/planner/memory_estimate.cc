@@ -104,7 +104,7 @@ double LayerBytes(const PlanPoint& point) {
   const double hidden = static_cast<double>(model.hidden);
   const double keys = static_cast<double>(model.kv_heads * model.head_size());
   const double outside = (8 + traits.mask_bytes) * hidden / (point.layout.sequence_parallel ? point.layout.tensor : 1);
-  const bool gated = model.feed_forward == FeedForwardChoice::kSwiGlu;
+  const bool gated = IsGated(model.feed_forward);
   const double inside = 4 * hidden + 4 * keys + (gated ? traits.gated_bytes : 4) * static_cast<double>(model.ffn);
   return TokensOf(point) * (outside + inside / point.layout.tensor) + ScoreBytes(point);
 }
@@ -255,7 +255,7 @@ namespace {
 std::vector<std::int64_t> BlocksByWeights(const ModelConfig& model, int stages) {
   const double hidden = static_cast<double>(model.hidden);
   const double keys = static_cast<double>(model.kv_heads * model.head_size());
-  const double matrices = model.feed_forward == FeedForwardChoice::kSwiGlu ? 3 : 2;
+  const double matrices = IsGated(model.feed_forward) ? 3 : 2;
   const double block = hidden * (2 * hidden + 2 * keys + matrices * static_cast<double>(model.ffn));
   const double share = (static_cast<double>(model.layers) * block + hidden * static_cast<double>(model.vocabulary)) /
                        static_cast<double>(stages);

@@ -19,9 +19,11 @@ struct KnownType {
   const char* type;
   const char* family;
 };
-constexpr KnownType kTypes[] = {{"gpt2", "gpt2"},   {"bloom", "bloom"},   {"llama", "llama"},   {"mistral", "llama"},
-                                {"qwen2", "llama"}, {"qwen3", "llama"},   {"phi3", "llama"},    {"olmo2", "llama"},
-                                {"opt", "gpt2"},    {"gpt_neox", "gpt2"}, {"starcoder", "gpt2"}};
+constexpr KnownType kTypes[] = {
+    {"gpt2", "gpt2"},         {"bloom", "bloom"}, {"llama", "llama"},       {"mistral", "mistral"},
+    {"qwen2", "qwen2"},       {"qwen3", "qwen3"}, {"gemma2", "gemma2"},     {"gemma3_text", "gemma3"},
+    {"phi3", "phi3"},         {"olmo2", "olmo2"}, {"nemotron", "nemotron"}, {"opt", "opt"},
+    {"gpt_neox", "gpt_neox"}, {"mpt", "mpt"},     {"starcoder", "gpt2"}};
 
 class Reader {
  public:
@@ -90,21 +92,22 @@ ModelConfig ParseModelShape(const std::string& json, const std::string& origin) 
   ModelConfig model;
   model.family = FamilyOf(type, origin);
   file.RefuseExperts();
-  model.layers = file.Count({"num_hidden_layers", "n_layer"}, -1);
-  model.hidden = file.Count({"hidden_size", "n_embd", "n_embed"}, -1);
-  model.heads = file.Count({"num_attention_heads", "n_head"}, -1);
+  model.layers = file.Count({"num_hidden_layers", "n_layer", "n_layers"}, -1);
+  model.hidden = file.Count({"hidden_size", "n_embd", "n_embed", "d_model"}, -1);
+  model.heads = file.Count({"num_attention_heads", "n_head", "n_heads"}, -1);
   model.kv_heads = file.Count({"num_key_value_heads"}, 0);
   model.ffn = file.Count({"intermediate_size", "ffn_dim", "n_inner"}, 0);
   model.vocabulary = file.Count({"vocab_size"}, -1);
   // Models made for long texts are mostly trained on shorter ones: --sequence says otherwise.
   constexpr std::int64_t kMostSequence = 8192;
   model.sequence =
-      std::min(file.Count({"max_position_embeddings", "n_positions", "seq_length", "n_ctx"}, 2048), kMostSequence);
-  const std::int64_t head = file.Count({"head_dim"}, 0);
-  Require(head == 0 || head * model.heads == model.hidden,
-          "{}: heads of {} x {} are not hidden size {}: such attention cannot be planned", origin, model.heads, head,
-          model.hidden);
-  model.tie_embeddings = file.Flag("tie_word_embeddings", model.family != "llama");
+      std::min(file.Count({"max_position_embeddings", "n_positions", "seq_length", "n_ctx", "max_seq_len"}, 2048),
+               kMostSequence);
+  model.head_dim = file.Count({"head_dim"}, 0);
+  if (file.Flag("use_sliding_window", true)) {
+    model.window = file.Count({"sliding_window"}, 0);
+  }
+  model.tie_embeddings = file.Flag("tie_word_embeddings", Completed(model).tie_embeddings);
   return Completed(model, true);
 }
 

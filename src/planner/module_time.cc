@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/causal_pairs.h"
 #include "base/shape.h"
 #include "model/parameter_table.h"
 #include "planner/collective_time.h"
@@ -64,7 +65,9 @@ double ContextSeconds(const PlanPoint& point, const LocalSizes& s) {
 
 AttentionTime TimeOfAttention(const PlanPoint& point, const LocalSizes& s) {
   const Efficiencies& e = point.stack.efficiencies;
-  const double pairs = static_cast<double>(s.tokens) * static_cast<double>(s.sequence);
+  const double seen =
+      static_cast<double>(CausalPairs(s.sequence, s.window)) / static_cast<double>(CausalPairs(s.sequence));
+  const double pairs = static_cast<double>(s.tokens) * static_cast<double>(s.sequence) * seen;
   const double flops = 4 * pairs * static_cast<double>(s.attention);
   const double peak = point.cluster.device.Peak(point.dtype);
   if (point.flash) {
@@ -190,7 +193,9 @@ bool HeadMisaligned(const PlanPoint& point) {
   return !point.flash && point.model.head_size() % point.stack.time.head_multiple != 0;
 }
 
-ModuleTime TimeOfBlock(const PlanPoint& point, const LocalSizes& s) {
+namespace {
+
+ModuleTime TimeOfLayer(const PlanPoint& point, const LocalSizes& s) {
   if (const std::optional<MeasuredPrice> measured = MeasuredPrice::Of(point)) {
     return measured->Block(s);
   }
@@ -239,6 +244,24 @@ ModuleTime TimeOfBlock(const PlanPoint& point, const LocalSizes& s) {
     time.backward_input += time.backward_weight;
     time.backward_weight = {};
   }
+  return time;
+}
+
+}  // namespace
+
+ModuleTime TimeOfBlock(const PlanPoint& point, const LocalSizes& s) {
+  const ModelConfig& model = point.model;
+  if (model.window == 0 || model.window_period == 0) {
+    return TimeOfLayer(point, s);
+  }
+  // The average of a model's blocks, of which some see all keys.
+  const double whole = static_cast<double>(model.layers / model.window_period) / static_cast<double>(model.layers);
+  LocalSizes windowed = s;
+  windowed.window = model.window;
+  LocalSizes full = s;
+  full.window = 0;
+  ModuleTime time = TimeOfLayer(point, windowed) * (1 - whole);
+  time += TimeOfLayer(point, full) * whole;
   return time;
 }
 

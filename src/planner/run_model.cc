@@ -49,11 +49,11 @@ ModelConfig ModelOfRun(const MeasuredRun& run) {
   model = Completed(model, true);
   if (two_matrices) {
     // Squared ReLU between two matrices, norms with a mean, rotary positions: Llama's block otherwise.
-    model.feed_forward = FeedForwardChoice::kGelu;
+    model.feed_forward = FeedForwardChoice::kSquaredRelu;
     model.norm = NormChoice::kLayerNorm;
   }
   if (run.family == "mpt") {
-    model.biases = false;
+    model.norm_bias = model.qkv_bias = model.linear_bias = false;
   }
   return model;
 }

@@ -303,13 +303,21 @@ double CountedFlops(const PlanPoint& point) {
   const auto flops_of = [](const ModuleCost& cost) {
     return cost.forward.flops.total() + cost.backward_input.flops.total() + cost.backward_weight.flops.total();
   };
-  const std::int64_t recomputing = flops_of(CostOfBlock(sizes, point.model));
-  const std::int64_t keeping = flops_of(CostOfBlock(sizes.WithoutRecompute(), point.model));
+  const auto blocks_flops = [&](const LocalSizes& of, std::int64_t first, std::int64_t last) {
+    std::int64_t sum = 0;
+    for (std::int64_t layer = first; layer < last; ++layer) {
+      sum += flops_of(CostOfBlock(of.ForLayer(point.model, layer), point.model));
+    }
+    return sum;
+  };
   const std::int64_t limit = point.layout.recompute_layers > 0 ? point.layout.recompute_layers : point.model.layers;
   std::int64_t flops = flops_of(CostOfEmbedding(sizes, point.model)) + flops_of(CostOfHead(sizes, HeadChunk(sizes, 0)));
+  std::int64_t first = 0;
   for (const std::int64_t blocks : BlocksOfStages(point)) {
     const std::int64_t again = std::min(blocks, limit);
-    flops += again * recomputing + (blocks - again) * keeping;
+    flops += blocks_flops(sizes, first, first + again) +
+             blocks_flops(sizes.WithoutRecompute(), first + again, first + blocks);
+    first += blocks;
   }
   return static_cast<double>(flops) * static_cast<double>(point.micro_batches()) * point.layout.tensor *
          point.layout.data;
@@ -321,8 +329,7 @@ double PublishedFlops(const PlanPoint& point) {
   const double tokens = static_cast<double>(point.global_batch) * static_cast<double>(model.sequence);
   const double hidden = static_cast<double>(model.hidden);
   const double rows = static_cast<double>((model.heads + 2 * model.kv_heads) * model.head_size());
-  const double in_rows =
-      static_cast<double>(model.feed_forward == FeedForwardChoice::kSwiGlu ? 2 * model.ffn : model.ffn);
+  const double in_rows = static_cast<double>(IsGated(model.feed_forward) ? 2 * model.ffn : model.ffn);
   const double block = 2 * hidden * (rows + hidden + in_rows + static_cast<double>(model.ffn)) +
                        4 * hidden * static_cast<double>(model.sequence);
   const double head = 2 * hidden * static_cast<double>(LocalVocabulary(point)) * point.layout.tensor;

@@ -167,8 +167,11 @@ class Resolver {
     RunConfig source;
     source.model = *source_;
     const RunConfig& config = recipe_.config;
-    for (const char* name : {"model.family", "model.layers", "model.hidden", "model.heads", "model.kv_heads",
-                             "model.ffn", "model.vocabulary", "model.tie_embeddings"}) {
+    for (const char* name :
+         {"model.family", "model.layers", "model.hidden", "model.heads", "model.kv_heads", "model.head_dim",
+          "model.ffn", "model.vocabulary", "model.tie_embeddings", "model.local_rope_theta", "model.rotary_fraction",
+          "model.rope_scaling", "model.rope_factor", "model.window", "model.window_period", "model.attention_cap",
+          "model.logit_cap", "model.query_scalar", "model.serial_branches"}) {
       const RecipeKey& key = *FindRecipeKey(name);
       const std::string wanted = ToToml(GetKey(config, key));
       const std::string there = ToToml(GetKey(source, key));
@@ -207,6 +210,9 @@ class Resolver {
     };
     note(model.kv_heads != given.kv_heads, "model.kv_heads");
     note(model.ffn != given.ffn, "model.ffn");
+    note(model.rotary_fraction != given.rotary_fraction, "model.rotary_fraction");
+    note(model.window_period != given.window_period, "model.window_period");
+    note(model.local_rope_theta != given.local_rope_theta, "model.local_rope_theta");
     note(recipe_.origins["model.tie_embeddings"] == "default", "model.tie_embeddings");
     std::string& recompute = recipe_.origins["layout.recompute"];
     recompute = recompute == "default" ? kRecomputeAutomatic : recompute;

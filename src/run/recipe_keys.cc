@@ -35,7 +35,8 @@ using Config = RunConfig;
 std::vector<RecipeKey> ModelKeys() {
   return {
       Text(
-          "model.family", "gpt2 | bloom | llama", [](Config & c) -> auto& { return c.model.family; }),
+          "model.family", "gpt2, bloom, llama and those of docs/families.md",
+          [](Config & c) -> auto& { return c.model.family; }),
       Number(
           "model.layers", "transformer blocks", [](Config & c) -> auto& { return c.model.layers; }, 1, 10'000),
       Number(
@@ -46,6 +47,9 @@ std::vector<RecipeKey> ModelKeys() {
       Number(
           "model.kv_heads", "heads of keys and values; 0: as many as heads",
           [](Config & c) -> auto& { return c.model.kv_heads; }, 0, 1 << 20),
+      Number(
+          "model.head_dim", "elements of a head; 0: hidden / heads",
+          [](Config & c) -> auto& { return c.model.head_dim; }, 0, 1 << 16),
       Number(
           "model.ffn", "inner width of the feed-forward part; 0: the family's rule",
           [](Config & c) -> auto& { return c.model.ffn; }, 0, 1 << 22),
@@ -66,6 +70,44 @@ std::vector<RecipeKey> ModelKeys() {
       Number(
           "model.rope_theta", "base of rotary positions", [](Config & c) -> auto& { return c.model.rope_theta; }, 1,
           1e12),
+      Number(
+          "model.local_rope_theta", "base of rotary positions in windowed layers; 0: as in the others",
+          [](Config & c) -> auto& { return c.model.local_rope_theta; }, 0, 1e12),
+      Number(
+          "model.rotary_fraction", "share of a head that rotary positions turn; 0: the family's",
+          [](Config & c) -> auto& { return c.model.rotary_fraction; }, 0, 1),
+      Text("model.rope_scaling", "how rotary positions reach beyond those of an earlier training",
+           [](Config & c) -> auto& { return c.model.rope_scaling; }, {"none", "linear", "llama3", "yarn"}),
+      Number(
+          "model.rope_factor", "by which scaled rotary positions are stretched",
+          [](Config & c) -> auto& { return c.model.rope_factor; }, 1, 1e6),
+      Number(
+          "model.rope_low", "turns below which a pair is stretched whole (llama3, yarn); 0: the kind's",
+          [](Config & c) -> auto& { return c.model.rope_low; }, 0, 1e6),
+      Number(
+          "model.rope_high", "turns above which a pair is not stretched (llama3, yarn); 0: the kind's",
+          [](Config & c) -> auto& { return c.model.rope_high; }, 0, 1e6),
+      Number(
+          "model.rope_original", "positions of the earlier training (llama3, yarn); 0: model.sequence",
+          [](Config & c) -> auto& { return c.model.rope_original; }, 0, 1 << 24),
+      Number(
+          "model.window", "keys that a query sees, itself included; 0: all",
+          [](Config & c) -> auto& { return c.model.window; }, 0, 1 << 24),
+      Number(
+          "model.window_period", "every so many layers one sees all keys; 0: the family's, or none does",
+          [](Config & c) -> auto& { return c.model.window_period; }, 0, 10'000),
+      Number(
+          "model.attention_cap", "scores are cap * tanh(score / cap); 0: not capped",
+          [](Config & c) -> auto& { return c.model.attention_cap; }, 0, 1e6),
+      Number(
+          "model.logit_cap", "likewise, of the output; 0: not capped",
+          [](Config & c) -> auto& { return c.model.logit_cap; }, 0, 1e6),
+      Number(
+          "model.query_scalar", "scores are divided by its root; 0: the head size",
+          [](Config & c) -> auto& { return c.model.query_scalar; }, 0, 1e9),
+      Flag(
+          "model.serial_branches", "of gpt_neox: the feed-forward part reads what attention left",
+          [](Config & c) -> auto& { return c.model.serial_branches; }),
       Number(
           "model.initial_deviation", "standard deviation of initial weights",
           [](Config & c) -> auto& { return c.model.initial_deviation; }, 1e-12, 100),

@@ -39,6 +39,9 @@ TEST(Inference, UnusableInputIsToldBeforeAnythingIsWritten) {
       {"generate", "run", "--ranks", "0"},
       {"generate", "run", "--threads", "-1"},
       {"generate", "run", "--seed", "-1"},
+      {"generate", "run", "--min-p", "2"},
+      {"generate", "run", "--logprobs"},
+      {"generate", "run", "--stop", ""},
   };
   for (const auto& line : lines) {
     const Outcome outcome = place.Run(line);
@@ -142,6 +145,16 @@ TEST_F(TrainedModel, ABatchFromAFileGivesALineAPrompt) {
 
 TEST_F(TrainedModel, AHuggingFaceDirectoryGeneratesWhatTheRunDoes) {
   ASSERT_EQ(place_->Run({"checkpoint", "export", "run", "exported"}).code, 0);
+  const Outcome checked = place_->Run({"checkpoint", "export", "run", "checked", "--check"});
+  EXPECT_EQ(checked.code, 0);
+  EXPECT_THAT(checked.out, testing::HasSubstr("largest difference 0,"));
+  const Outcome rounded =
+      place_->Run({"checkpoint", "export", "run", "rounded", "--dtype", "bf16", "--check", "--json"});
+  EXPECT_EQ(rounded.code, 1) << "bf16 is further away than the tolerance of fp32";
+  EXPECT_EQ(nlohmann::json::parse(rounded.out).at("check").at("same"), false);
+  EXPECT_EQ(
+      place_->Run({"checkpoint", "export", "run", "near", "--dtype", "bf16", "--check", "--tolerance", "0.05"}).code,
+      0);
   EXPECT_EQ(place_->Run({"checkpoint", "export", "run", "exported"}).code, 2) << "it is there already";
   const std::vector<std::string> line = {"--prompt", "ab", "--tokens", "8", "--tokenizer", "bytes"};
   std::vector<std::string> from_run = {"generate", "run"};

@@ -281,6 +281,52 @@ TEST(HuggingFaceConfig, ReadsWhatTheHubHas) {
   EXPECT_EQ(ParameterCount(llama), 8'030'261'248);
 }
 
+TEST(HuggingFaceConfig, ReadsOldAndNewFormsOfRotaryPositionsAndWindows) {
+  const json base = {
+      {"num_hidden_layers", 4}, {"hidden_size", 64}, {"num_attention_heads", 4}, {"intermediate_size", 96},
+      {"vocab_size", 100},      {"head_dim", 16},    {"num_key_value_heads", 4}, {"max_position_embeddings", 64}};
+  const auto parse = [&](const json& more) {
+    json root = base;
+    root.update(more);
+    return ParseHuggingFaceConfig(root.dump(), "x");
+  };
+  const json scaling = {{"rope_type", "llama3"},
+                        {"factor", 8.0},
+                        {"low_freq_factor", 1.0},
+                        {"high_freq_factor", 4.0},
+                        {"original_max_position_embeddings", 32}};
+  json parameters = scaling;
+  parameters["rope_theta"] = 7.0;
+  EXPECT_EQ(parse({{"model_type", "llama"}, {"rope_theta", 7.0}, {"rope_scaling", scaling}}),
+            parse({{"model_type", "llama"}, {"rope_parameters", parameters}}));
+  const ModelConfig old_gemma =
+      parse({{"model_type", "gemma3_text"}, {"sliding_window", 8}, {"sliding_window_pattern", 2}, {"rope_theta", 9.0}});
+  EXPECT_EQ(old_gemma,
+            parse({{"model_type", "gemma3_text"},
+                   {"sliding_window", 8},
+                   {"layer_types", {"sliding_attention", "full_attention", "sliding_attention", "full_attention"}},
+                   {"rope_parameters",
+                    {{"full_attention", {{"rope_type", "default"}, {"rope_theta", 9.0}}},
+                     {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 10000.0}}}}}}));
+  EXPECT_EQ(old_gemma.WindowOf(0), 8);
+  EXPECT_EQ(old_gemma.WindowOf(1), 0);
+  EXPECT_EQ(parse({{"model_type", "qwen2"}, {"sliding_window", 8}, {"use_sliding_window", false}}).window, 0);
+  EXPECT_THAT(
+      RefusalOf([&] {
+        parse({{"model_type", "mistral"},
+               {"sliding_window", 8},
+               {"layer_types", {"full_attention", "sliding_attention", "sliding_attention", "full_attention"}}});
+      }),
+      HasSubstr("layer_types"));
+}
+
+TEST(HuggingFaceConfig, SaysWhichKeysItDoesNotUse) {
+  const json root = {{"model_type", "llama"},    {"num_hidden_layers", 2},  {"hidden_size", 64},
+                     {"num_attention_heads", 4}, {"intermediate_size", 96}, {"vocab_size", 100},
+                     {"bos_token_id", 1},        {"surprise", true}};
+  EXPECT_THAT(UnusedConfigKeys(root.dump(), "x"), testing::ElementsAre("surprise"));
+}
+
 TEST(HuggingFaceConfig, RefusesWhatItWouldComputeWrongly) {
   const json llama = {{"model_type", "llama"},    {"num_hidden_layers", 2},  {"hidden_size", 64},
                       {"num_attention_heads", 4}, {"intermediate_size", 96}, {"vocab_size", 100}};
@@ -290,12 +336,11 @@ TEST(HuggingFaceConfig, RefusesWhatItWouldComputeWrongly) {
     changed[key] = value;
     EXPECT_THAT(RefusalOf([&] { ParseHuggingFaceConfig(changed.dump(), "x"); }), HasSubstr(key));
   };
-  refuse("rope_scaling", {{"rope_type", "llama3"}, {"factor", 8.0}});
-  refuse("rope_parameters", {{"rope_type", "yarn"}});
+  refuse("rope_scaling", {{"rope_type", "dynamic"}, {"factor", 8.0}});
+  refuse("rope_parameters", {{"rope_type", "longrope"}});
   refuse("hidden_act", "gelu");
   refuse("attention_bias", true);
   refuse("mlp_bias", true);
-  refuse("head_dim", 8);
   refuse("hidden_size", "64");
   refuse("hidden_size", -64);
   refuse("model_type", "mamba");

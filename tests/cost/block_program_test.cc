@@ -29,7 +29,7 @@ struct Case {
 
 std::vector<Case> AllCases() {
   std::vector<Case> cases;
-  for (const std::string family : {"gpt2", "bloom", "llama"}) {
+  for (const std::string family : {"gpt2", "bloom", "llama", "qwen3", "olmo2", "gemma2", "gpt_neox", "opt"}) {
     for (const double dropout : {0.0, 0.1}) {
       for (const Recompute recompute : {Recompute::kNone, Recompute::kLight, Recompute::kSelective, Recompute::kFull}) {
         for (const bool split : {false, true}) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/causal_pairs.h"
 #include "cost/formulas.h"
 #include "cost/step_cost.h"
 
@@ -45,6 +46,22 @@ TEST(ModuleCost, FullRecomputationCountsTheForwardAgainButForTheLastProduct) {
   EXPECT_EQ(one.backward_input.flops.recomputed, 0);
   const std::int64_t forward = one.forward.flops.matmul + one.forward.flops.attention;
   EXPECT_EQ(other.backward_input.flops.recomputed, forward - 2 * plain.tokens * 48 * 32);
+}
+
+TEST(ModuleCost, AttentionCountsThePairsOfItsWindow) {
+  EXPECT_EQ(CausalPairs(4), 10);
+  EXPECT_EQ(CausalPairs(4, 4), 10);
+  EXPECT_EQ(CausalPairs(4, 9), 10);
+  EXPECT_EQ(CausalPairs(4, 1), 4);
+  EXPECT_EQ(CausalPairs(16, 5), 1 + 2 + 3 + 4 + 12 * 5);
+  ModelConfig model = Model("gemma2");
+  model.window = 5;
+  const LocalSizes sizes(model, {.micro_batch = 2}, DType::kFloat32, false);
+  const auto flops = [&](std::int64_t layer) {
+    return CostOfBlock(sizes.ForLayer(model, layer), model).forward.flops.attention;
+  };
+  EXPECT_EQ(flops(0), 2 * 4 * CausalPairs(16, 5) * 4 * 8);
+  EXPECT_EQ(flops(1), 2 * 4 * CausalPairs(16) * 4 * 8) << "every other layer sees all keys";
 }
 
 TEST(ModuleCost, TensorRanksShareTheProducts) {

@@ -1,12 +1,14 @@
 #include <fmt/core.h>
 
+#include <utility>
+
 #include "device/op_cases.h"
 
 namespace trireme {
 namespace {
 
 std::vector<OpResult> RunActivation(Workbench& bench, DType working, ActivationKind kind, const Shape& shape) {
-  const Shape wide{shape[0], shape[1] * (kind == ActivationKind::kSwiGlu ? 2 : 1)};
+  const Shape wide{shape[0], shape[1] * (IsGated(kind) ? 2 : 1)};
   const Tensor z = bench.Normal(working, wide, "z", 3);
   const Tensor grad = bench.Normal(working, shape, "grad");
   const Tensor out = bench.Output(working, shape);
@@ -30,15 +32,24 @@ std::vector<OpResult> RunRotary(Workbench& bench, DType working, RotaryArgs args
 std::vector<OpCase> ActivationCases() {
   std::vector<OpCase> all;
   for (const Shape& shape : {Shape{1, 1}, Shape{7, 33}, Shape{64, 256}}) {
-    for (const ActivationKind kind : {ActivationKind::kGelu, ActivationKind::kSwiGlu}) {
+    for (const auto& [name, kind] :
+         {std::pair{"Gelu", ActivationKind::kGelu}, std::pair{"SwiGlu", ActivationKind::kSwiGlu},
+          std::pair{"ExactGelu", ActivationKind::kExactGelu}, std::pair{"GeGlu", ActivationKind::kGeGlu},
+          std::pair{"Relu", ActivationKind::kRelu}, std::pair{"SquaredRelu", ActivationKind::kSquaredRelu}}) {
       all.push_back(
-          {fmt::format("{}{}x{}", kind == ActivationKind::kGelu ? "Gelu" : "SwiGlu", shape[0], shape[1]),
-           [kind, shape](Workbench& bench, DType working) { return RunActivation(bench, working, kind, shape); }});
+          {fmt::format("{}{}x{}", name, shape[0], shape[1]), [kind = kind, shape](Workbench& bench, DType working) {
+             return RunActivation(bench, working, kind, shape);
+           }});
     }
   }
   const RotaryArgs plain{.sequence = 17, .heads = 3, .kv_heads = 3, .head_size = 10};
   const RotaryArgs grouped{
       .sequence = 100, .heads = 4, .kv_heads = 2, .head_size = 64, .theta = 500000, .inverse = true};
+  static const std::vector<double> kFrequencies = {1, 0.3, 0.1, 0.01, 0.2, 0.02, 0.5, 0.003};
+  const RotaryArgs partial{
+      .sequence = 17, .heads = 2, .kv_heads = 2, .head_size = 24, .frequencies = kFrequencies, .magnitude = 1.25F};
+  all.push_back(
+      {"RotaryPartial", [partial](Workbench& bench, DType working) { return RunRotary(bench, working, partial, 34); }});
   all.push_back({"Rotary", [plain](Workbench& bench, DType working) { return RunRotary(bench, working, plain, 34); }});
   all.push_back({"RotaryInverseGrouped",
                  [grouped](Workbench& bench, DType working) { return RunRotary(bench, working, grouped, 200); }});

@@ -34,13 +34,35 @@ TEST(VectorMath, GeluIsTheTanhForm) {
   EXPECT_TRUE(std::isnan(Gelu(std::nanf(""))));
 }
 
+TEST(VectorMath, ExactGeluIsTheErrorFunctionsAndTanhIsTanh) {
+  for (double x = -9; x < 9; x += 0.01) {
+    EXPECT_NEAR(ExactGelu(static_cast<float>(x)), 0.5 * x * (1 + std::erf(x / std::sqrt(2.0))), 2e-6) << x;
+    EXPECT_NEAR(VectorTanh(static_cast<float>(x)), std::tanh(x), 1e-6) << x;
+  }
+  EXPECT_EQ(VectorTanh(100), 1);
+  EXPECT_EQ(VectorTanh(-100), -1);
+}
+
+TEST(Relu, IsZeroBelowZero) {
+  const auto cpu = CpuForTest();
+  Workbench bench(*cpu);
+  const Tensor z = bench.From(kFloat, {1, 4}, {-2, -0.5F, 0.5F, 3});
+  const Tensor out = bench.Output(kFloat, {1, 4});
+  const Tensor grad = bench.From(kFloat, {1, 4}, {1, 2, 3, 4});
+  const Tensor grad_z = bench.Output(kFloat, {1, 4});
+  bench.ops().ActivationForward(ActivationKind::kRelu, z, out);
+  bench.ops().ActivationBackward(ActivationKind::kRelu, grad, z, grad_z);
+  EXPECT_EQ(bench.Read(out), (std::vector<float>{0, 0, 0.5F, 3}));
+  EXPECT_EQ(bench.Read(grad_z), (std::vector<float>{0, 0, 3, 4}));
+}
+
 class ActivationGradients : public testing::TestWithParam<std::tuple<ActivationKind, int>> {};
 
 TEST_P(ActivationGradients, EqualFiniteDifferences) {
   const auto [kind, width] = GetParam();
   const auto cpu = CpuForTest();
   Workbench bench(*cpu);
-  const std::int64_t factor = kind == ActivationKind::kSwiGlu ? 2 : 1;
+  const std::int64_t factor = IsGated(kind) ? 2 : 1;
   const Tensor z = bench.Normal(kFloat, {3, factor * width}, "z", 2);
   const Tensor out = bench.Output(kFloat, {3, width});
   const Tensor grad = bench.Normal(kFloat, {3, width}, "grad");
@@ -56,7 +78,7 @@ TEST_P(ActivationGradients, MayOverwriteTheInput) {
   const auto [kind, width] = GetParam();
   const auto cpu = CpuForTest();
   Workbench bench(*cpu);
-  const Shape wide{3, (kind == ActivationKind::kSwiGlu ? 2 : 1) * width};
+  const Shape wide{3, (IsGated(kind) ? 2 : 1) * width};
   const Tensor z = bench.Normal(kFloat, wide, "z", 2);
   const Tensor grad = bench.Normal(kFloat, {3, width}, "grad");
   const Tensor grad_z = bench.Output(kFloat, wide);
@@ -66,7 +88,9 @@ TEST_P(ActivationGradients, MayOverwriteTheInput) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, ActivationGradients,
-                         testing::Combine(testing::Values(ActivationKind::kGelu, ActivationKind::kSwiGlu),
+                         testing::Combine(testing::Values(ActivationKind::kGelu, ActivationKind::kSwiGlu,
+                                                          ActivationKind::kExactGelu, ActivationKind::kGeGlu,
+                                                          ActivationKind::kSquaredRelu),
                                           testing::Values(1, 19, 32)));
 
 TEST(Rotary, RotatesPairsByPositionTimesFrequency) {
@@ -89,6 +113,34 @@ TEST(Rotary, RotatesPairsByPositionTimesFrequency) {
         EXPECT_NEAR(after[first], before[first] * std::cos(angle) - before[first + 3] * std::sin(angle), 1e-5);
         EXPECT_NEAR(after[first + 3], before[first + 3] * std::cos(angle) + before[first] * std::sin(angle), 1e-5);
       }
+    }
+  }
+}
+
+TEST(Rotary, GivenFrequenciesTurnAPartOfEachHead) {
+  const auto cpu = CpuForTest();
+  Workbench bench(*cpu);
+  const std::vector<double> frequencies = {0.5, 0.01};
+  const RotaryArgs args{.qkv = bench.Normal(kFloat, {6, 3 * 6}, "qkv"),
+                        .sequence = 3,
+                        .heads = 1,
+                        .kv_heads = 1,
+                        .head_size = 6,
+                        .frequencies = frequencies,
+                        .magnitude = 2};
+  const std::vector<float> before = bench.Read(args.qkv);
+  bench.ops().Rotary(args);
+  const std::vector<float> after = bench.Read(args.qkv);
+  for (std::size_t row = 0; row < 6; ++row) {
+    for (std::size_t head = 0; head < 3; ++head) {
+      const std::size_t first = row * 18 + head * 6;
+      for (std::size_t i = 0; i < 2; ++i) {
+        const double angle = static_cast<double>(row % 3) * frequencies[i];
+        const double turned = 2 * (before[first + i] * std::cos(angle) - before[first + i + 2] * std::sin(angle));
+        EXPECT_NEAR(after[first + i], head < 2 ? turned : before[first + i], 1e-5);
+      }
+      EXPECT_EQ(after[first + 4], before[first + 4]);
+      EXPECT_EQ(after[first + 5], before[first + 5]);
     }
   }
 }

@@ -15,11 +15,14 @@ struct AttentionCase {
   std::int64_t head_size;
   bool alibi = false;
   bool documents = false;
+  std::int64_t window = 0;
+  float cap = 0;
 };
 
 std::string NameOf(const AttentionCase& c) {
-  return fmt::format("Attention{}x{}Heads{}of{}Size{}{}{}", c.batch, c.sequence, c.heads, c.kv_heads, c.head_size,
-                     c.alibi ? "Alibi" : "", c.documents ? "Documents" : "");
+  return fmt::format("Attention{}x{}Heads{}of{}Size{}{}{}{}{}", c.batch, c.sequence, c.heads, c.kv_heads, c.head_size,
+                     c.alibi ? "Alibi" : "", c.documents ? "Documents" : "", c.window > 0 ? "Window" : "",
+                     c.cap > 0 ? "Cap" : "");
 }
 
 // Documents of changing length, other ones in each sequence.
@@ -47,6 +50,8 @@ AttentionArgs MakeArgs(Workbench& bench, DType working, const AttentionCase& c) 
                      .kv_heads = c.kv_heads,
                      .head_size = c.head_size,
                      .scale = 1.0F / std::sqrt(static_cast<float>(c.head_size)),
+                     .window = c.window,
+                     .cap = c.cap,
                      .qkv = bench.Normal(working, packed, "qkv"),
                      .out = bench.Output(working, out),
                      .statistics = bench.Output(DType::kFloat32, {c.batch, c.heads, c.sequence}),
@@ -84,6 +89,8 @@ std::vector<OpResult> RunDecode(Workbench& bench, DType working, const Attention
                            .kv_heads = c.kv_heads,
                            .head_size = c.head_size,
                            .scale = full.scale,
+                           .window = full.window,
+                           .cap = full.cap,
                            .slopes = full.slopes,
                            .keys = bench.Filled(working, cache, 0),
                            .values = bench.Filled(working, cache, 0)};
@@ -114,6 +121,9 @@ std::vector<OpCase> AttentionCases() {
       {1, 128, 2, 2, 64, true, true},
       {1, 33, 2, 2, 5},
       {1, 256, 2, 2, 128},
+      {2, 97, 4, 2, 24, false, false, 33},
+      {1, 200, 2, 1, 64, false, false, 70, 1.5F},
+      {2, 60, 2, 2, 16, true, true, 9, 0.7F},
   };
   std::vector<OpCase> all;
   for (const AttentionCase& c : cases) {
@@ -121,8 +131,12 @@ std::vector<OpCase> AttentionCases() {
                    .run = [c](Workbench& bench, DType working) { return RunAttention(bench, working, c); },
                    .bf16_tolerance = 2.5e-2});
   }
-  for (const AttentionCase& c : std::vector<AttentionCase>{
-           {2, 17, 3, 3, 16}, {1, 64, 4, 2, 64}, {2, 100, 4, 1, 32, true}, {1, 33, 2, 2, 5}, {2, 40, 2, 1, 200}}) {
+  for (const AttentionCase& c : std::vector<AttentionCase>{{2, 17, 3, 3, 16},
+                                                           {1, 64, 4, 2, 64},
+                                                           {2, 100, 4, 1, 32, true},
+                                                           {1, 33, 2, 2, 5},
+                                                           {2, 40, 2, 1, 200},
+                                                           {2, 50, 2, 1, 16, false, false, 7, 1.5F}}) {
     all.push_back({.name = "Decode" + NameOf(c),
                    .run = [c](Workbench& bench, DType working) { return RunDecode(bench, working, c); },
                    .bf16_tolerance = 2.5e-2});

@@ -17,6 +17,8 @@ struct Sizes {
   std::int64_t head_size;
   bool alibi = false;
   bool documents = false;
+  std::int64_t window = 0;
+  float cap = 0;
 };
 
 AttentionArgs MakeArgs(Workbench& bench, const Sizes& sizes) {
@@ -29,6 +31,8 @@ AttentionArgs MakeArgs(Workbench& bench, const Sizes& sizes) {
                      .kv_heads = sizes.kv_heads,
                      .head_size = sizes.head_size,
                      .scale = 0.4F,
+                     .window = sizes.window,
+                     .cap = sizes.cap,
                      .qkv = bench.Normal(kFloat, packed, "qkv"),
                      .out = bench.Output(kFloat, out),
                      .statistics = bench.Output(kFloat, {sizes.batch, sizes.heads, sizes.sequence}),
@@ -68,10 +72,14 @@ Row NaiveRow(Workbench& bench, const AttentionArgs& args, std::int64_t b, std::i
   const double slope = args.slopes.given() ? bench.Read(args.slopes)[static_cast<std::size_t>(h)] : 0;
   Row row{std::vector<double>(static_cast<std::size_t>(args.head_size)), 0};
   double sum = 0;
-  for (std::int64_t s = start; s <= t; ++s) {
+  const std::int64_t first = args.window > 0 ? std::max(start, t + 1 - args.window) : start;
+  for (std::int64_t s = first; s <= t; ++s) {
     double score = slope * static_cast<double>(s - t);
     for (std::int64_t d = 0; d < args.head_size; ++d) {
       score += static_cast<double>(args.scale) * at(t, h, d) * at(s, args.heads + kv_head, d);
+    }
+    if (args.cap > 0) {
+      score = static_cast<double>(args.cap) * std::tanh(score / static_cast<double>(args.cap));
     }
     sum += std::exp(score);
     for (std::int64_t d = 0; d < args.head_size; ++d) {
@@ -127,7 +135,10 @@ TEST_P(Attention, BackwardEqualsFiniteDifferences) {
 INSTANTIATE_TEST_SUITE_P(Shapes, Attention,
                          testing::Values(Sizes{1, 1, 1, 1, 3}, Sizes{2, 7, 2, 2, 4}, Sizes{1, 50, 4, 2, 6, true},
                                          Sizes{2, 13, 3, 1, 5, false, true}, Sizes{1, 33, 2, 1, 40, true, true},
-                                         Sizes{1, 131, 1, 1, 8}, Sizes{1, 140, 2, 2, 4, false, true}));
+                                         Sizes{1, 131, 1, 1, 8}, Sizes{1, 140, 2, 2, 4, false, true},
+                                         Sizes{1, 50, 4, 2, 6, false, false, 7},
+                                         Sizes{2, 20, 2, 1, 8, true, false, 0, 0.8F},
+                                         Sizes{1, 140, 2, 1, 4, false, true, 5, 1.5F}));
 
 TEST(AttentionDocuments, EqualSeparateSequences) {
   const auto cpu = CpuForTest();

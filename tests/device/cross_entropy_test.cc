@@ -56,6 +56,24 @@ TEST_P(CrossEntropy, GradientEqualsFiniteDifferences) {
                  {.variable = variable, .gradient = args.logits, .loss = [&] { return Objective(bench, moved); }});
 }
 
+TEST_P(CrossEntropy, GradientOfCappedLogitsEqualsFiniteDifferences) {
+  const auto cpu = CpuForTest();
+  Workbench bench(*cpu);
+  CrossEntropyArgs args = MakeArgs(bench);
+  args.z_loss = GetParam();
+  args.cap = 1.5F;
+  const Tensor variable = bench.Copy(args.logits);
+  bench.ops().SoftCap(args.logits, args.cap);
+  bench.ops().CrossEntropyStatistics(args, args.statistics);
+  bench.ops().CrossEntropyGradient(args);
+  CrossEntropyArgs moved = args;
+  ExpectGradient(bench, {.variable = variable, .gradient = args.logits, .loss = [&] {
+                           moved.logits = bench.Copy(variable);
+                           bench.ops().SoftCap(moved.logits, args.cap);
+                           return Objective(bench, moved);
+                         }});
+}
+
 INSTANTIATE_TEST_SUITE_P(ZLosses, CrossEntropy, testing::Values(0.0F, 0.1F));
 
 TEST(CrossEntropyLosses, AreUnweightedMinusLogProbabilities) {

@@ -12,6 +12,8 @@ struct Sizes {
   std::int64_t kv_heads;
   std::int64_t head_size;
   bool alibi = false;
+  std::int64_t window = 0;
+  float cap = 0;
 };
 
 constexpr DType kFloat = DType::kFloat32;
@@ -41,6 +43,8 @@ void ExpectDecodeEqualsFull(DType working, const Sizes& sizes, std::int64_t step
                            .kv_heads = sizes.kv_heads,
                            .head_size = sizes.head_size,
                            .scale = 0.4F,
+                           .window = sizes.window,
+                           .cap = sizes.cap,
                            .slopes = slopes,
                            .qkv = bench.Normal(working, {rows, width}, "qkv"),
                            .out = bench.Output(working, {rows, sizes.heads * sizes.head_size}),
@@ -56,6 +60,8 @@ void ExpectDecodeEqualsFull(DType working, const Sizes& sizes, std::int64_t step
                              .kv_heads = sizes.kv_heads,
                              .head_size = sizes.head_size,
                              .scale = 0.4F,
+                             .window = sizes.window,
+                             .cap = sizes.cap,
                              .slopes = slopes,
                              .keys = bench.Output(working, cache),
                              .values = bench.Output(working, cache)};
@@ -75,11 +81,13 @@ TEST(DecodeAttention, EqualsFullAttentionTokenByToken) {
   ExpectDecodeEqualsFull(kFloat, {2, 19, 3, 3, 8}, 1, 1e-5);
   ExpectDecodeEqualsFull(kFloat, {1, 40, 4, 2, 5, true}, 1, 1e-5);
   ExpectDecodeEqualsFull(DType::kBFloat16, {2, 19, 4, 1, 16}, 1, 1e-2);
+  ExpectDecodeEqualsFull(kFloat, {2, 30, 4, 2, 8, false, 6, 1.5F}, 1, 1e-5);
 }
 
 TEST(DecodeAttention, EqualsFullAttentionInPiecesOfAnyLength) {
   ExpectDecodeEqualsFull(kFloat, {2, 19, 4, 2, 8, true}, 7, 1e-5);
   ExpectDecodeEqualsFull(kFloat, {3, 19, 2, 1, 8}, 19, 1e-5);
+  ExpectDecodeEqualsFull(kFloat, {2, 30, 4, 2, 8, true, 6, 0.7F}, 8, 1e-5);
 }
 
 // A shorter sequence of a batch: what its padding left behind its end is overwritten before it is read.

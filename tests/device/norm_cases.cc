@@ -93,6 +93,26 @@ std::vector<OpResult> RunBackward(Workbench& bench, DType working, const NormCas
   return results;
 }
 
+std::vector<OpResult> RunHeadNorm(Workbench& bench, DType working, HeadNormArgs args, std::int64_t rows) {
+  args.x = bench.Normal(working, {rows, args.width()}, "x");
+  args.query_gain = bench.Normal(working, {args.group_width(0)}, "query gain", 0.25F, 1);
+  args.key_gain = bench.Normal(working, {args.group_width(args.groups() - 1)}, "key gain", 0.25F, 1);
+  args.sums = bench.Output(DType::kFloat32, {rows, args.groups()});
+  args.out = bench.Output(working, args.x.shape);
+  bench.ops().HeadNormForward(args);
+  args.grad_out = bench.Normal(working, args.x.shape, "grad");
+  args.products = bench.Output(DType::kFloat32, args.sums.shape);
+  args.grad_x = bench.Output(working, args.x.shape);
+  args.grad_query_gain = bench.Normal(DType::kFloat32, args.query_gain.shape, "grad query gain");
+  args.grad_key_gain = bench.Normal(DType::kFloat32, args.key_gain.shape, "grad key gain");
+  bench.ops().HeadNormBackward(args);
+  return {{"out", bench.Read(args.out)},
+          {"sums", bench.Read(args.sums)},
+          {"grad_x", bench.Read(args.grad_x)},
+          {"grad_query_gain", bench.Read(args.grad_query_gain)},
+          {"grad_key_gain", bench.Read(args.grad_key_gain)}};
+}
+
 }  // namespace
 
 std::vector<OpCase> NormCases() {
@@ -126,6 +146,12 @@ std::vector<OpCase> NormCases() {
     all.push_back(
         {NameOf(c) + "Backward", [c](Workbench& bench, DType working) { return RunBackward(bench, working, c); }});
   }
+  const HeadNormArgs each{.heads = 4, .kv_heads = 2, .head_size = 40};
+  const HeadNormArgs together{.heads = 3, .kv_heads = 3, .head_size = 7, .together = true, .gain_offset = 1};
+  all.push_back(
+      {"HeadNorm", [each](Workbench& bench, DType working) { return RunHeadNorm(bench, working, each, 37); }});
+  all.push_back({"HeadNormTogether",
+                 [together](Workbench& bench, DType working) { return RunHeadNorm(bench, working, together, 300); }});
   all.push_back({"Dropout", [](Workbench& bench, DType working) {
                    const Tensor in = bench.Normal(working, {77, 13}, "in");
                    const Tensor out = bench.Output(working, {77, 13});

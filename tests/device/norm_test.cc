@@ -54,6 +54,39 @@ TEST_P(NormGradients, EqualFiniteDifferences) {
   }
 }
 
+class HeadNormGradients : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(EachAndTogether, HeadNormGradients, testing::Bool());
+
+TEST_P(HeadNormGradients, EqualFiniteDifferences) {
+  const auto cpu = CpuForTest();
+  Workbench bench(*cpu);
+  HeadNormArgs args{.heads = 4, .kv_heads = 2, .head_size = 5, .together = GetParam(), .gain_offset = 1};
+  args.x = bench.Normal(kFloat, {3, args.width()}, "x");
+  args.query_gain = bench.Normal(kFloat, {args.group_width(0)}, "query gain");
+  args.key_gain = bench.Normal(kFloat, {args.group_width(args.groups() - 1)}, "key gain");
+  args.sums = bench.Output(kFloat, {3, args.groups()});
+  args.out = bench.Output(kFloat, args.x.shape);
+  args.grad_out = bench.Normal(kFloat, args.x.shape, "grad");
+  args.products = bench.Output(kFloat, args.sums.shape);
+  args.grad_x = bench.Output(kFloat, args.x.shape);
+  args.grad_query_gain = bench.Filled(kFloat, args.query_gain.shape, 0);
+  args.grad_key_gain = bench.Filled(kFloat, args.key_gain.shape, 0);
+  const auto loss = [&] {
+    bench.ops().HeadNormForward(args);
+    return Dot(bench.Read(args.out), bench.Read(args.grad_out));
+  };
+  loss();
+  bench.ops().HeadNormBackward(args);
+  ExpectGradient(bench, {.variable = args.x, .gradient = args.grad_x, .loss = loss, .step = 2e-3F});
+  ExpectGradient(bench, {.variable = args.query_gain, .gradient = args.grad_query_gain, .loss = loss});
+  ExpectGradient(bench, {.variable = args.key_gain, .gradient = args.grad_key_gain, .loss = loss});
+  loss();
+  const std::vector<float> out = bench.Read(args.out);
+  bench.Write(args.out, std::vector<float>(out.size(), 0));
+  bench.ops().HeadNormAgain(args);
+  EXPECT_EQ(bench.Read(args.out), out);
+}
+
 INSTANTIATE_TEST_SUITE_P(Kinds, NormGradients,
                          testing::Combine(testing::Values(NormKind::kLayer, NormKind::kRms),
                                           testing::Values(5, 16, 37)));

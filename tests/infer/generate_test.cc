@@ -172,11 +172,22 @@ TEST(Generate, StopTokensEndASequenceAndTheCallbackHearsTheRest) {
   const InferenceOptions plan = PlanGeneration(files.model, {.prompts = prompts}, tokens);
   WithModel(files, {.options = plan}, [&](InferenceModel& model, int) {
     const auto made =
-        Generate(model, prompts, options, [&](std::size_t, std::int32_t token) { heard.push_back(token); });
+        Generate(model, prompts, options, [&](const ChosenToken& chosen) { heard.push_back(chosen.token); });
     EXPECT_EQ(made[0], heard);
   });
   EXPECT_THAT(heard, testing::Not(testing::Contains(free[0][2])));
   EXPECT_LT(heard.size(), 3U);
+}
+
+TEST(Generate, ASequenceEndsWhereItsTokensSaySo) {
+  const ModelFiles& files = Files("gpt2");
+  const std::vector<TokenList> prompts = {RandomTokens(files.model, 3, 1), RandomTokens(files.model, 3, 2)};
+  GenerateOptions options{.tokens = 6, .sampling = {.temperature = 1}};
+  const std::vector<TokenList> free = Continue(files, prompts, options, 2);
+  options.ends = [&](const TokenList& made) { return made.size() == 2 && made[1] == free[0][1]; };
+  const std::vector<TokenList> made = Continue(files, prompts, options, 2);
+  EXPECT_EQ(made[0], (TokenList{free[0][0], free[0][1]}));
+  EXPECT_EQ(made[1].size(), free[0][1] == free[1][1] ? 2U : 6U);
 }
 
 TEST(Generate, TokensThatTheTokenizerDoesNotKnowAreNeverChosen) {

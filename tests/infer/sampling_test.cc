@@ -44,6 +44,21 @@ TEST(SampleToken, TopPKeepsTheSmallestSetThatReachesIt) {
   EXPECT_EQ(Counts(kLogits, {.top_p = 0.71}).size(), 3U);
 }
 
+TEST(SampleToken, MinPDropsWhatIsFarFromTheMostLikely) {
+  // Shares of the most likely one: 1, 3/4, and less.
+  EXPECT_EQ(Counts(kLogits, {.min_p = 0.8}).size(), 1U);
+  const auto counts = Counts(kLogits, {.min_p = 0.7});
+  EXPECT_EQ(counts.size(), 2U);
+  EXPECT_NEAR(counts.at(1), 1000.0 * 4 / 7, 1);
+  EXPECT_EQ(Counts(kLogits, {.min_p = 0}), Counts(kLogits, {}));
+}
+
+TEST(LogProbability, IsTheModelsOwn) {
+  const std::vector<float> logits = {std::log(1.0F), std::log(2.0F), std::log(5.0F)};
+  EXPECT_NEAR(LogProbability(logits, 2), std::log(5.0 / 8), 1e-6);
+  EXPECT_NEAR(LogProbability(logits, 0), std::log(1.0 / 8), 1e-6);
+}
+
 TEST(SampleToken, EqualTokensRankByNumber) {
   EXPECT_EQ(SampleToken(std::vector<float>{1, 2, 2}, {.temperature = 0}, 0.9), 1);
   EXPECT_EQ(SampleToken(std::vector<float>{2, 2, 2}, {.top_k = 2}, 0.9), 1);
@@ -52,6 +67,7 @@ TEST(SampleToken, EqualTokensRankByNumber) {
 TEST(SampleToken, RefusesOptionsThatMakeNoSense) {
   EXPECT_THROW(RequireSensible({.temperature = -1}), Error);
   EXPECT_THROW(RequireSensible({.top_k = -1}), Error);
+  EXPECT_THROW(RequireSensible({.min_p = 1.5}), Error);
   EXPECT_THROW(RequireSensible({.top_p = 0}), Error);
   EXPECT_THROW(RequireSensible({.top_p = 1.5}), Error);
 }

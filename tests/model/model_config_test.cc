@@ -43,7 +43,7 @@ TEST(ModelFamily, SetsItsChoices) {
   const ModelConfig llama = Completed({.family = "llama"});
   EXPECT_EQ(llama.norm, NormChoice::kRmsNorm);
   EXPECT_EQ(llama.feed_forward, FeedForwardChoice::kSwiGlu);
-  EXPECT_FALSE(llama.biases);
+  EXPECT_FALSE(llama.linear_bias);
   EXPECT_FALSE(llama.tie_embeddings);
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/random.h"
 #include "base/random_normal.h"
+#include "family_features.h"
 
 namespace trireme {
 
@@ -130,11 +131,16 @@ RunConfig OneRankRun(const std::string& family) {
   config.model.layers = 2;
   config.model.hidden = 16;
   config.model.heads = 4;
-  config.model.kv_heads = family == "llama" ? 2 : 4;
+  const bool grouped = family == "llama" || family == "qwen3" || family == "gemma2" || family == "olmo2";
+  config.model.kv_heads = grouped ? 2 : 4;
   config.model.ffn = 24;
   config.model.vocabulary = 29;
   config.model.sequence = 6;
+  UseFeatures(config.model);
   config.model = Completed(config.model);
+  if (family == "opt") {
+    config.model.feed_forward = FeedForwardChoice::kSquaredRelu;  // finite differences step over ReLU's kink
+  }
   config.batch.global = 3;
   config.layout.micro_batch = 3;
   config.train.device = "cpu";

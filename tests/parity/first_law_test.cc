@@ -5,7 +5,7 @@ namespace trireme::parity {
 namespace {
 
 class Families : public testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(All, Families, testing::Values("gpt2", "bloom", "llama"),
+INSTANTIATE_TEST_SUITE_P(All, Families, testing::Values("gpt2", "bloom", "llama", "qwen3"),
                          [](const auto& family) { return family.param; });
 
 TEST_P(Families, OneRankLearns) {
@@ -71,6 +71,40 @@ TEST_P(Families, RecomputationChangesNothing) {
 TEST_P(Families, AllAxesTogetherTrainAsOne) {
   RunConfig config = SmallRun(GetParam());
   config.layout = {.tensor = 2, .pipeline = 2, .data = 2, .zero = 1};
+  ExpectLaw(config);
+}
+
+// The other families: what they add meets each axis once.
+class MoreFamilies : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(All, MoreFamilies,
+                         testing::Values("mistral", "qwen2", "gemma2", "gemma3", "olmo2", "phi3", "nemotron",
+                                         "gpt_neox", "opt", "mpt"),
+                         [](const auto& family) { return family.param; });
+
+TEST_P(MoreFamilies, TensorAndPipelineRanksTrainAsOne) {
+  RunConfig config = SmallRun(GetParam());
+  config.layout = {.tensor = 2, .pipeline = 2, .recompute = Recompute::kSelective};
+  config.layout.schedule = "1f1b";
+  ExpectLaw(config);
+}
+
+TEST_P(MoreFamilies, SequenceParallelRanksTrainAsOne) {
+  RunConfig config = SmallRun(GetParam());
+  config.layout.tensor = 3;
+  config.layout.sequence_parallel = true;
+  config.layout.recompute = Recompute::kLight;
+  ExpectLaw(config);
+}
+
+TEST_P(MoreFamilies, AWholeRecomputedZeroBubblePipelineTrainsAsOne) {
+  RunConfig config = SmallRun(GetParam());
+  config.layout = {.pipeline = 2, .data = 2, .zero = 3};
+  config.layout.schedule = "zero_bubble";
+  ExpectLaw(config);
+  config.layout.recompute = Recompute::kFull;
+  config.layout.sequence_parallel = true;
+  config.layout.tensor = 2;
+  config.layout.data = 1;
   ExpectLaw(config);
 }
 

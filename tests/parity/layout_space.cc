@@ -12,6 +12,21 @@ namespace trireme::parity {
 namespace {
 
 constexpr std::array<const char*, 3> kFamilies = {"gpt2", "bloom", "llama"};
+// These take turns as the fourth: their blocks are made of the same operations.
+constexpr std::array<const char*, 11> kMoreFamilies = {"mistral", "qwen2",    "qwen3",    "gemma2", "gemma3", "olmo2",
+                                                       "phi3",    "nemotron", "gpt_neox", "opt",    "mpt"};
+
+const char* FamilyOf(const Choice& choice) {
+  const auto family = static_cast<std::size_t>(choice[kFamily]);
+  if (family < kFamilies.size()) {
+    return kFamilies[family];
+  }
+  std::size_t turn = 0;
+  for (const int factor : choice) {
+    turn = 3 * turn + static_cast<std::size_t>(factor);
+  }
+  return kMoreFamilies[turn % kMoreFamilies.size()];
+}
 constexpr std::array<Recompute, 4> kRecomputes = {Recompute::kNone, Recompute::kLight, Recompute::kSelective,
                                                   Recompute::kFull};
 
@@ -38,7 +53,7 @@ int Draw(std::uint64_t seed, const char* what, int bound) {
 }  // namespace
 
 const std::array<int, kFactors>& FactorSizes() {
-  static const std::array<int, kFactors> sizes = {3, 4, 4, 3, 4, static_cast<int>(ScheduleKinds().size()), 2, 4, 8};
+  static const std::array<int, kFactors> sizes = {4, 4, 4, 3, 4, static_cast<int>(ScheduleKinds().size()), 2, 4, 8};
   return sizes;
 }
 
@@ -103,7 +118,7 @@ std::vector<Choice> PairwiseCover() {
 }
 
 RunConfig ConfigOf(const Choice& choice) {
-  RunConfig config = SmallRun(kFamilies[static_cast<std::size_t>(choice[kFamily])]);
+  RunConfig config = SmallRun(FamilyOf(choice));
   ParallelLayout& layout = config.layout;
   layout.tensor = choice[kTensor] + 1;
   layout.pipeline = choice[kPipeline] + 1;

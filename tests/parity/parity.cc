@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "comm/rank_runner.h"
+#include "family_features.h"
 #include "operate/training_loop.h"
 
 namespace trireme::parity {
@@ -104,6 +105,7 @@ RunConfig SmallRun(const std::string& family) {
   if (family == "llama") {
     config.model.kv_heads = 12;
   }
+  UseFeatures(config.model);
   config.model = Completed(config.model);
   config.batch.global = 12;
   config.layout.micro_batch = 1;

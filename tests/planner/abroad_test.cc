@@ -75,7 +75,7 @@ TEST(OtherPrograms, FamiliesThatTheTrainerDoesNotRunArePriced) {
       "a,s,t,mosaic,a100-80g,8,8,llm-foundry,mpt,32,4096,32,32,16384,50368,1,2048,1,1,1,1,,8,3,none,6,2,96,bf16,0,,,5,"
       "ok,clean,\n",
       files, runs);
-  EXPECT_FALSE(mpt.model.biases);
+  EXPECT_FALSE(mpt.model.linear_bias);
   EXPECT_TRUE(mpt.model.tie_embeddings);
   const RunPoint spread = Understood1(
       "a,s,t,hf-h100-efa,h100-80g,8,16,nanotron,llama,80,8192,64,8,28672,131072,,4096,16,1,1,1,,1,0,none,1,4,4,bf16,0,,"

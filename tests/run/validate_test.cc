@@ -79,7 +79,7 @@ TEST(ValidateRun, ScheduleCountsMustSuitEveryBatch) {
   ramp.emplace_back("batch.ramp_up={start=2, increment=2, samples=100}");
   EXPECT_THAT(MessageOf(ramp), HasSubstr("global batch of 2"));
   EXPECT_THAT(MessageOf({"layout.chunks=2", "layout.pipeline=2", "model.layers=4"}),
-              HasSubstr("runs one chunk a stage"));
+              HasSubstr("runs 1 chunk per stage"));
   EXPECT_THAT(MessageOf({"layout.chunks=2", "model.layers=4"}), HasSubstr("a pipeline of 2 or more"));
   EXPECT_THAT(MessageOf({"layout.schedule=1f2b"}), HasSubstr("did you mean '1f1b'?"));
   EXPECT_THAT(MessageOf({"layout.schedule=mine.schedule"}), HasSubstr("'mine.schedule' cannot be read"));

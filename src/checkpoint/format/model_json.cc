@@ -20,8 +20,51 @@ nlohmann::json ModelJson(const ModelConfig& model) {
           {"dropout", model.dropout},
           {"norm_epsilon", model.norm_epsilon},
           {"rope_theta", model.rope_theta},
-          {"initial_deviation", model.initial_deviation}};
+          {"initial_deviation", model.initial_deviation},
+          {"head_dim", model.head_dim},
+          {"local_rope_theta", model.local_rope_theta},
+          {"rotary_fraction", model.rotary_fraction},
+          {"rope_scaling", model.rope_scaling},
+          {"rope_factor", model.rope_factor},
+          {"rope_low", model.rope_low},
+          {"rope_high", model.rope_high},
+          {"rope_original", model.rope_original},
+          {"window", model.window},
+          {"window_period", model.window_period},
+          {"attention_cap", model.attention_cap},
+          {"logit_cap", model.logit_cap},
+          {"query_scalar", model.query_scalar},
+          {"serial_branches", model.serial_branches}};
 }
+
+namespace {
+
+// Fields that manifests of earlier versions lack.
+void ParseLaterFields(const nlohmann::json& value, const std::string& origin, ModelConfig& model) {
+  const auto count = [&](const char* key, std::int64_t& field) {
+    field = value.contains(key) ? CountOf(value, key, origin) : field;
+  };
+  const auto number = [&](const char* key, double& field) {
+    field = value.contains(key) ? NumberOf(value, key, origin) : field;
+  };
+  count("head_dim", model.head_dim);
+  number("local_rope_theta", model.local_rope_theta);
+  number("rotary_fraction", model.rotary_fraction);
+  model.rope_scaling = value.contains("rope_scaling") ? TextOf(value, "rope_scaling", origin) : model.rope_scaling;
+  number("rope_factor", model.rope_factor);
+  number("rope_low", model.rope_low);
+  number("rope_high", model.rope_high);
+  count("rope_original", model.rope_original);
+  count("window", model.window);
+  count("window_period", model.window_period);
+  number("attention_cap", model.attention_cap);
+  number("logit_cap", model.logit_cap);
+  number("query_scalar", model.query_scalar);
+  model.serial_branches =
+      value.contains("serial_branches") ? FlagOf(value, "serial_branches", origin) : model.serial_branches;
+}
+
+}  // namespace
 
 ModelConfig ParseModel(const nlohmann::json& value, const std::string& origin) {
   ModelConfig model;
@@ -38,6 +81,7 @@ ModelConfig ParseModel(const nlohmann::json& value, const std::string& origin) {
   model.norm_epsilon = NumberOf(value, "norm_epsilon", origin);
   model.rope_theta = NumberOf(value, "rope_theta", origin);
   model.initial_deviation = NumberOf(value, "initial_deviation", origin);
+  ParseLaterFields(value, origin, model);
   try {
     return Completed(model, true);
   } catch (const Error& error) {

@@ -30,6 +30,19 @@ RunState FirstState(const ModelConfig& model, const std::string& directory) {
   return state;
 }
 
+// A line that names what was left out; none when nothing was.
+std::string NotUsed(const char* what, const std::vector<std::string>& names) {
+  if (names.empty()) {
+    return "";
+  }
+  constexpr std::size_t kShown = 8;
+  std::string list;
+  for (std::size_t i = 0; i < std::min(names.size(), kShown); ++i) {
+    list += (i == 0 ? "" : ", ") + names[i];
+  }
+  return fmt::format("not used: {} {} ({}{})\n", names.size(), what, list, names.size() > kShown ? ", …" : "");
+}
+
 }  // namespace
 
 Report ImportHuggingFace(const std::string& directory, const std::string& folder) {
@@ -52,10 +65,18 @@ Report ImportHuggingFace(const std::string& directory, const std::string& folder
   };
   const std::string written = SaveStream(save);
   CopyTokenizer(directory, folder);
-  const nlohmann::json root = {{"from", directory}, {"to", written}, {"parameters", ParameterCount(model)}};
-  return {.status = 0,
-          .text = fmt::format("{} -> {}: {}, {} parameters\n", directory, written, model.family, ParameterCount(model)),
-          .json = root.dump(1, ' ', false, nlohmann::json::error_handler_t::replace)};
+  const std::string path = directory + "/config.json";
+  const std::vector<std::string> keys = UnusedConfigKeys(ReadBoundedFile(path, kLargestHuggingFaceConfig), path);
+  const nlohmann::json root = {{"from", directory},
+                               {"to", written},
+                               {"parameters", ParameterCount(model)},
+                               {"unused_tensors", weights.unused()},
+                               {"unused_keys", keys}};
+  return {
+      .status = 0,
+      .text = fmt::format("{} -> {}: {}, {} parameters\n{}{}", directory, written, model.family, ParameterCount(model),
+                          NotUsed("tensors", weights.unused()), NotUsed("keys of config.json", keys)),
+      .json = root.dump(1, ' ', false, nlohmann::json::error_handler_t::replace)};
 }
 
 }  // namespace trireme

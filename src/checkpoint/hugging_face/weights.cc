@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "checkpoint/hugging_face/families.h"
 #include "checkpoint/hugging_face/hugging_face.h"
 
 namespace trireme {
@@ -13,7 +14,8 @@ constexpr std::string_view kOptionalPrefix = "transformer.";
 
 // Buffers that old files carry beside the weights.
 bool IsBuffer(const std::string& name) {
-  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") || name.ends_with(".rotary_emb.inv_freq");
+  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") || name.ends_with(".attention.bias") ||
+         name.ends_with(".attention.masked_bias") || name.ends_with(".rotary_emb.inv_freq");
 }
 
 // The name under which the files hold a tensor: hub files of GPT-2 and BLOOM lack the prefix.
@@ -45,7 +47,7 @@ HuggingFaceWeights::HuggingFaceWeights(const std::string& directory)
   RequireSameTensors();
 }
 
-void HuggingFaceWeights::RequireSameTensors() const {
+void HuggingFaceWeights::RequireSameTensors() {
   std::vector<std::string> used;
   for (const HuggingFaceTensor& tensor : tensors_) {
     used.push_back(NameIn(files_, tensor.name));
@@ -56,10 +58,14 @@ void HuggingFaceWeights::RequireSameTensors() const {
   }
   std::sort(used.begin(), used.end());
   const bool tied = model().tie_embeddings;
+  const std::string& output = HuggingFaceFamilyOf(model()).output;
   for (const std::string& name : files_.names()) {
-    const bool known =
-        std::binary_search(used.begin(), used.end(), name) || IsBuffer(name) || (tied && name == "lm_head.weight");
-    Require(known, "'{}' holds '{}', which no model of its config.json has", directory_, name);
+    if (std::binary_search(used.begin(), used.end(), name)) {
+      continue;
+    }
+    unused_.push_back(name);
+    Require(IsBuffer(name) || (tied && (name == output || name == "lm_head.weight")),
+            "'{}' holds '{}', which no model of its config.json has", directory_, name);
   }
 }
 

@@ -19,10 +19,12 @@ class HuggingFaceWeights final : public WeightSource {
 
   const ModelConfig& model() const override { return table_.config(); }
   const ParameterTable& table() const { return table_; }
+  // Tensors of the files that no parameter needs: buffers of old files, an output that is tied.
+  const std::vector<std::string>& unused() const { return unused_; }
   void Read(const Parameter& parameter, std::span<const SliceRun> runs, float* out) const override;
 
  private:
-  void RequireSameTensors() const;
+  void RequireSameTensors();
   void ReadRows(const HuggingFaceTensor& tensor, std::span<const SliceRun> runs, float* out) const;
   void ReadReordered(const HuggingFaceTensor& tensor, std::span<const SliceRun> runs, float* out) const;
 
@@ -30,6 +32,7 @@ class HuggingFaceWeights final : public WeightSource {
   ParameterTable table_;
   HuggingFaceFiles files_;
   std::vector<HuggingFaceTensor> tensors_;
+  std::vector<std::string> unused_;
 };
 
 }  // namespace trireme

@@ -12,42 +12,83 @@ HWY_BEFORE_NAMESPACE();
 namespace trireme::HWY_NAMESPACE {
 namespace {
 
-template <typename T>
-void GeluForward(const T* z, T* out, std::int64_t count) {
+// Functions of one number with their derivatives. Gated ones multiply the value of the gate with `up`.
+struct GeluFunction {
+  static float Value(float z) { return Gelu(z); }
+  static float Slope(float z) { return GeluGradient(z); }
+};
+struct ExactGeluFunction {
+  static float Value(float z) { return ExactGelu(z); }
+  static float Slope(float z) { return ExactGeluGradient(z); }
+};
+struct ReluFunction {
+  static float Value(float z) { return z > 0 ? z : 0.0F; }
+  static float Slope(float z) { return z > 0 ? 1.0F : 0.0F; }
+};
+struct SquaredReluFunction {
+  static float Value(float z) { return z > 0 ? z * z : 0.0F; }
+  static float Slope(float z) { return z > 0 ? 2.0F * z : 0.0F; }
+};
+struct SiluFunction {
+  static float Value(float z) { return z * Sigmoid(z); }
+  static float Slope(float z) {
+    const float s = Sigmoid(z);
+    return s * (1.0F + z * (1.0F - s));
+  }
+};
+
+template <typename Function, typename T>
+void Forward(const T* z, T* out, std::int64_t count) {
 #pragma omp simd
   for (std::int64_t i = 0; i < count; ++i) {
-    out[i] = Narrow<T>(Gelu(static_cast<float>(z[i])));
+    out[i] = Narrow<T>(Function::Value(static_cast<float>(z[i])));
   }
 }
 
 // grad_z may be z: element i is read before it is written.
-template <typename T>
-void GeluBackward(const T* grad, const T* z, T* grad_z, std::int64_t count) {
+template <typename Function, typename T>
+void Backward(const T* grad, const T* z, T* grad_z, std::int64_t count) {
 #pragma omp simd
   for (std::int64_t i = 0; i < count; ++i) {
-    grad_z[i] = Narrow<T>(static_cast<float>(grad[i]) * GeluGradient(static_cast<float>(z[i])));
+    grad_z[i] = Narrow<T>(static_cast<float>(grad[i]) * Function::Slope(static_cast<float>(z[i])));
   }
 }
 
-template <typename T>
-void SwiGluForwardRow(const T* z, T* out, std::int64_t width) {
+template <typename Function, typename T>
+void GatedForwardRow(const T* z, T* out, std::int64_t width) {
 #pragma omp simd
   for (std::int64_t i = 0; i < width; ++i) {
-    const float gate = static_cast<float>(z[i]);
-    out[i] = Narrow<T>(gate * Sigmoid(gate) * static_cast<float>(z[width + i]));
+    out[i] = Narrow<T>(Function::Value(static_cast<float>(z[i])) * static_cast<float>(z[width + i]));
   }
 }
 
-template <typename T>
-void SwiGluBackwardRow(const T* grad, const T* z, T* grad_z, std::int64_t width) {
+template <typename Function, typename T>
+void GatedBackwardRow(const T* grad, const T* z, T* grad_z, std::int64_t width) {
 #pragma omp simd
   for (std::int64_t i = 0; i < width; ++i) {
     const float gate = static_cast<float>(z[i]);
     const float up = static_cast<float>(z[width + i]);
     const float g = static_cast<float>(grad[i]);
-    const float s = Sigmoid(gate);
-    grad_z[i] = Narrow<T>(g * up * s * (1.0F + gate * (1.0F - s)));
-    grad_z[width + i] = Narrow<T>(g * gate * s);
+    grad_z[i] = Narrow<T>(g * up * Function::Slope(gate));
+    grad_z[width + i] = Narrow<T>(g * Function::Value(gate));
+  }
+}
+
+// Calls run(function) with the function of a kind.
+template <typename Run>
+void WithFunction(ActivationKind kind, const Run& run) {
+  switch (kind) {
+    case ActivationKind::kGelu:
+    case ActivationKind::kGeGlu:
+      return run(GeluFunction{});
+    case ActivationKind::kExactGelu:
+      return run(ExactGeluFunction{});
+    case ActivationKind::kRelu:
+      return run(ReluFunction{});
+    case ActivationKind::kSquaredRelu:
+      return run(SquaredReluFunction{});
+    case ActivationKind::kSwiGlu:
+      return run(SiluFunction{});
   }
 }
 
@@ -59,16 +100,19 @@ void CpuOps::DoActivationForward(ActivationKind kind, const Tensor& z, const Ten
     using T = decltype(type);
     const T* in = z.as<T>();
     T* to = out.as<T>();
-    if (kind == ActivationKind::kGelu) {
-      ParallelRanges(threads_, out.count(), kElementGrain, [&](int, std::int64_t begin, std::int64_t end) {
-        GeluForward(in + begin, to + begin, end - begin);
-      });
-      return;
-    }
-    ParallelRanges(threads_, out.shape[0], RowGrain(width), [&](int, std::int64_t begin, std::int64_t end) {
-      for (std::int64_t row = begin; row < end; ++row) {
-        SwiGluForwardRow(in + 2 * row * width, to + row * width, width);
+    WithFunction(kind, [&](auto function) {
+      using Function = decltype(function);
+      if (!IsGated(kind)) {
+        ParallelRanges(threads_, out.count(), kElementGrain, [&](int, std::int64_t begin, std::int64_t end) {
+          Forward<Function>(in + begin, to + begin, end - begin);
+        });
+        return;
       }
+      ParallelRanges(threads_, out.shape[0], RowGrain(width), [&](int, std::int64_t begin, std::int64_t end) {
+        for (std::int64_t row = begin; row < end; ++row) {
+          GatedForwardRow<Function>(in + 2 * row * width, to + row * width, width);
+        }
+      });
     });
   });
 }
@@ -80,16 +124,19 @@ void CpuOps::DoActivationBackward(ActivationKind kind, const Tensor& grad_out, c
     const T* grad = grad_out.as<T>();
     const T* in = z.as<T>();
     T* to = grad_z.as<T>();
-    if (kind == ActivationKind::kGelu) {
-      ParallelRanges(threads_, grad_out.count(), kElementGrain, [&](int, std::int64_t begin, std::int64_t end) {
-        GeluBackward(grad + begin, in + begin, to + begin, end - begin);
-      });
-      return;
-    }
-    ParallelRanges(threads_, grad_out.shape[0], RowGrain(width), [&](int, std::int64_t begin, std::int64_t end) {
-      for (std::int64_t row = begin; row < end; ++row) {
-        SwiGluBackwardRow(grad + row * width, in + 2 * row * width, to + 2 * row * width, width);
+    WithFunction(kind, [&](auto function) {
+      using Function = decltype(function);
+      if (!IsGated(kind)) {
+        ParallelRanges(threads_, grad_out.count(), kElementGrain, [&](int, std::int64_t begin, std::int64_t end) {
+          Backward<Function>(grad + begin, in + begin, to + begin, end - begin);
+        });
+        return;
       }
+      ParallelRanges(threads_, grad_out.shape[0], RowGrain(width), [&](int, std::int64_t begin, std::int64_t end) {
+        for (std::int64_t row = begin; row < end; ++row) {
+          GatedBackwardRow<Function>(grad + row * width, in + 2 * row * width, to + 2 * row * width, width);
+        }
+      });
     });
   });
 }

@@ -106,7 +106,7 @@ class ForwardHead {
   float WeightsOfRow(const QueryBlock& block, std::int64_t i, std::int64_t keys) const {
     const std::int64_t t = block.first + i;
     const KeyRange range(block, FirstKey(args_, batch_, t), t);
-    const ScoreRule rule{args_.scale, args_.slopes.given() ? args_.slopes.as<float>()[head_] : 0.0F};
+    const ScoreRule rule = RuleOf(args_, head_);
     float* scores = buffers_.scores + i * sizes_.key_columns;
     const RowSoftmax softmax = SoftmaxRow(scores, keys, range, rule, block.first_key - t);
     StoreElements(scores, buffers_.weights + i * sizes_.key_columns, keys);

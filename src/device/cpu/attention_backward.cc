@@ -67,6 +67,20 @@ void ScoreGradientRow(const GradientRow& row, std::int64_t keys, const KeyRange&
   const float log_sum = row.log_sum;
   const float delta = row.delta;
   const float scale = row.rule.scale;
+  if (row.rule.cap > 0) {
+    // The slope of the cap at a capped score; masked scores are minus infinity and have no gradient anyway.
+    const float reciprocal = 1.0F / row.rule.cap;
+#pragma omp simd
+    for (std::int64_t i = range.vector_begin; i < range.vector_end; ++i) {
+      const float capped = weights[i] < -row.rule.cap ? 0.0F : weights[i] * reciprocal;
+      const float weight = VectorExp(weights[i] - log_sum);
+      grad_scores[i] = scale * weight * (grad_scores[i] - delta) * (1.0F - capped * capped);
+      weights[i] = weight;
+    }
+    ClearOutside(weights, range, keys);
+    ClearOutside(grad_scores, range, keys);
+    return;
+  }
 #pragma omp simd
   for (std::int64_t i = range.vector_begin; i < range.vector_end; ++i) {
     weights[i] = VectorExp(weights[i] - log_sum);
@@ -136,7 +150,7 @@ class BackwardHead {
                        {buffers_.grad_scores, sizes_.key_columns});
     const std::int64_t keys = RoundUp(block.keys(), products_.unit());
     const float* statistics = args_.statistics.as<float>() + (batch_ * args_.heads + head_) * sizes_.sequence;
-    const ScoreRule rule{args_.scale, args_.slopes.given() ? args_.slopes.as<float>()[head_] : 0.0F};
+    const ScoreRule rule = RuleOf(args_, head_);
     for (std::int64_t i = 0; i < block.rows(); ++i) {
       const std::int64_t t = block.first + i;
       const T* out = args_.out.as<T>() + (Row(block) + i) * sizes_.out_width + head_ * sizes_.head_size;

@@ -68,11 +68,12 @@ struct QueryBlock {
 
 // First key that position t of a sequence sees; itself at the latest.
 inline std::int64_t FirstKey(const AttentionArgs& args, std::int64_t batch, std::int64_t t) {
+  const std::int64_t first = args.window > 0 ? std::max<std::int64_t>(t + 1 - args.window, 0) : 0;
   if (!args.document_starts.given()) {
-    return 0;
+    return first;
   }
   const std::int64_t start = args.document_starts.as<std::int32_t>()[batch * args.sequence + t];
-  return std::clamp<std::int64_t>(start, 0, t);
+  return std::clamp<std::int64_t>(start, first, t);
 }
 
 inline QueryBlock MakeQueryBlock(const AttentionArgs& args, const AttentionSizes& sizes, std::int64_t batch,
@@ -121,11 +122,17 @@ struct KeyRange {
   std::int64_t vector_end;
 };
 
-// How raw products of queries and keys become scores: scale * product + slope * (key - query).
+// How raw products of queries and keys become scores: scale * product + slope * (key - query), softly capped where cap
+// is above 0.
 struct ScoreRule {
   float scale = 1;
   float slope = 0;
+  float cap = 0;
 };
+
+inline ScoreRule RuleOf(const AttentionArgs& args, std::int64_t head) {
+  return {args.scale, args.slopes.given() ? args.slopes.as<float>()[head] : 0.0F, args.cap};
+}
 
 // Makes the products of the query at position t scores, ready for the exponential: masks the edges. `key_offset` is the
 // block's first key less t.
@@ -134,6 +141,13 @@ inline void PrepareScores(float* scores, const KeyRange& range, const ScoreRule&
 #pragma omp simd
   for (std::int64_t i = range.vector_begin; i < range.vector_end; ++i) {
     scores[i] = rule.scale * scores[i] + rule.slope * static_cast<float>(offset + static_cast<std::int32_t>(i));
+  }
+  if (rule.cap > 0) {
+    const float reciprocal = 1.0F / rule.cap;
+#pragma omp simd
+    for (std::int64_t i = range.vector_begin; i < range.vector_end; ++i) {
+      scores[i] = rule.cap * VectorTanh(scores[i] * reciprocal);
+    }
   }
   constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
   std::fill(scores + range.vector_begin, scores + range.begin, kMinusInfinity);

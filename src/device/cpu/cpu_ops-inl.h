@@ -32,6 +32,10 @@ class CpuOps final : public HostOps {
   void DoBiasGradient(const Tensor& grad_out, const Tensor& grad_bias) override;
   void DoResidualNormForward(const ResidualNormArgs& args) override;
   void DoNormBackward(const NormBackwardArgs& args) override;
+  void DoHeadNormSums(const HeadNormArgs& args) override;
+  void DoHeadNormForward(const HeadNormArgs& args) override;
+  void DoHeadNormProducts(const HeadNormArgs& args) override;
+  void DoHeadNormBackward(const HeadNormArgs& args) override;
   void DoApplyDropout(const Tensor& out, const Tensor& in, const Dropout& dropout) override;
   void DoActivationForward(ActivationKind kind, const Tensor& z, const Tensor& out) override;
   void DoActivationBackward(ActivationKind kind, const Tensor& grad_out, const Tensor& z,
@@ -44,6 +48,7 @@ class CpuOps final : public HostOps {
   void DoEmbeddingBackward(const EmbeddingArgs& args) override;
   void DoAddPositions(const PositionArgs& args) override;
   void DoPositionsBackward(const PositionArgs& args) override;
+  void DoSoftCap(const Tensor& logits, float cap) override;
   void DoCrossEntropyStatistics(const CrossEntropyArgs& args, const Tensor& own) override;
   void DoCrossEntropyGradient(const CrossEntropyArgs& args) override;
   void DoCrossEntropyLoss(const CrossEntropyArgs& args) override;

@@ -33,14 +33,14 @@ class HostOps : public Ops {
   std::int64_t internal_bytes() const;
 
  protected:
-  // Fills rotary_ unless it fits `args` already.
-  void PrepareRotary(const RotaryArgs& args);
+  // Cosines and sines for `args`, [sequence, pairs] each, one after the other; made where they are not there already.
+  const float* PrepareRotary(const RotaryArgs& args);
 
-  // Cosines and sines of the last rotary embedding: [sequence, head_size / 2] each, one after the other.
+  // Layers of a model may turn by different angles.
   struct RotaryTable {
     std::int64_t sequence = 0;
-    std::int64_t head_size = 0;
-    float theta = 0;
+    std::vector<double> frequencies;
+    float magnitude = 1;
     std::vector<float> values;
   };
 
@@ -50,8 +50,8 @@ class HostOps : public Ops {
   std::unique_ptr<MatmulEngine> matmul_;
   ProductKernel bf16_kernel_;  // of attention
   Scratch scratch_;
-  RotaryTable rotary_;
-  std::vector<BFloat16> wide_a_;  // operands of an fp8 product
+  std::vector<RotaryTable> rotary_;  // the last few
+  std::vector<BFloat16> wide_a_;     // operands of an fp8 product
   std::vector<BFloat16> wide_b_;
 };
 

@@ -77,11 +77,15 @@ void GradientRow(const CrossEntropyArgs& args, std::int64_t row, float log_sum) 
   const std::int64_t target = args.targets.as<std::int32_t>()[row] - args.first_column;
   const bool here = target >= 0 && target < valid;
   const float softmax_factor = factor * (1.0F + 2.0F * args.z_loss * log_sum);
+  // The slope of the cap at a capped logit.
+  const float cap_factor = args.cap > 0 ? 1.0F / (args.cap * args.cap) : 0.0F;
+  const float target_logit = here ? static_cast<float>(logits[target]) : 0.0F;
   const float target_value =
-      here ? softmax_factor * VectorExp(static_cast<float>(logits[target]) - log_sum) - factor : 0.0F;
+      (softmax_factor * VectorExp(target_logit - log_sum) - factor) * (1.0F - cap_factor * target_logit * target_logit);
 #pragma omp simd
   for (std::int64_t i = 0; i < valid; ++i) {
-    logits[i] = Narrow<T>(softmax_factor * VectorExp(static_cast<float>(logits[i]) - log_sum));
+    const float logit = static_cast<float>(logits[i]);
+    logits[i] = Narrow<T>(softmax_factor * VectorExp(logit - log_sum) * (1.0F - cap_factor * logit * logit));
   }
   if (here) {
     logits[target] = Narrow<T>(target_value);
@@ -89,6 +93,20 @@ void GradientRow(const CrossEntropyArgs& args, std::int64_t row, float log_sum) 
 }
 
 }  // namespace
+
+void CpuOps::DoSoftCap(const Tensor& logits, float cap) {
+  const float reciprocal = 1.0F / cap;
+  DispatchWorkingType(logits.dtype, [&](auto type) {
+    using T = decltype(type);
+    T* values = logits.as<T>();
+    ParallelRanges(threads_, logits.count(), kElementGrain, [&](int, std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+      for (std::int64_t i = begin; i < end; ++i) {
+        values[i] = Narrow<T>(cap * VectorTanh(static_cast<float>(values[i]) * reciprocal));
+      }
+    });
+  });
+}
 
 void CpuOps::DoCrossEntropyStatistics(const CrossEntropyArgs& args, const Tensor& own) {
   const std::int64_t n = args.logits.shape[0];

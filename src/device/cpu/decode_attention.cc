@@ -67,20 +67,22 @@ void Attend(const Slice<T>& slice, std::int64_t query, std::int64_t head, std::i
   float* weights = memory + args.head_size;
   const float slope = args.slopes.given() ? args.slopes.as<float>()[head] : 0.0F;
   const T* own = slice.Packed(query, head);
+  const std::int64_t first = args.window > 0 ? std::max<std::int64_t>(position + 1 - args.window, 0) : 0;
   float maximum = 0;
-  for (std::int64_t key = 0; key <= position; ++key) {
+  for (std::int64_t key = first; key <= position; ++key) {
     weights[key] = args.scale * Dot(own, slice.Cached(args.keys, key), args.head_size) +
                    slope * static_cast<float>(key - position);
-    maximum = key == 0 ? weights[key] : std::max(maximum, weights[key]);
+    weights[key] = args.cap > 0 ? args.cap * VectorTanh(weights[key] / args.cap) : weights[key];
+    maximum = key == first ? weights[key] : std::max(maximum, weights[key]);
   }
   float total = 0;
 #pragma omp simd reduction(+ : total)
-  for (std::int64_t key = 0; key <= position; ++key) {
+  for (std::int64_t key = first; key <= position; ++key) {
     weights[key] = VectorExp(weights[key] - maximum);
     total += weights[key];
   }
   std::fill(sums, sums + args.head_size, 0.0F);
-  for (std::int64_t key = 0; key <= position; ++key) {
+  for (std::int64_t key = first; key <= position; ++key) {
     const T* value = slice.Cached(args.values, key);
     const float weight = weights[key];
 #pragma omp simd

@@ -86,17 +86,18 @@ void NormRow(const ResidualNormArgs& args, std::int64_t row, const float* values
   const T* beta = args.beta.as<T>();
   T* normed = args.normed.as<T>() + row * columns;
   const float scale = statistics.reciprocal_deviation;
+  const float offset = args.gain_offset;
   if (args.beta.given()) {
 #pragma omp simd
     for (std::int64_t i = 0; i < columns; ++i) {
       const float hat = (values[i] - statistics.mean) * scale;
-      normed[i] = Narrow<T>(hat * static_cast<float>(gamma[i]) + static_cast<float>(beta[i]));
+      normed[i] = Narrow<T>(hat * (static_cast<float>(gamma[i]) + offset) + static_cast<float>(beta[i]));
     }
   } else {
 #pragma omp simd
     for (std::int64_t i = 0; i < columns; ++i) {
       const float hat = (values[i] - statistics.mean) * scale;
-      normed[i] = Narrow<T>(hat * static_cast<float>(gamma[i]));
+      normed[i] = Narrow<T>(hat * (static_cast<float>(gamma[i]) + offset));
     }
   }
 }
@@ -118,6 +119,7 @@ void NormBackwardRow(const NormBackwardArgs& args, std::int64_t row, const Backw
   const T* grad = args.grad_normed.as<T>() + row * columns;
   const T* x = args.x.as<T>() + row * columns;
   const T* gamma = args.gamma.as<T>();
+  const float offset = args.gain_offset;
   float* hat = buffers.hat;
   float* gradient = buffers.gradient;
   float* gamma_sums = buffers.gamma_sums;
@@ -128,7 +130,7 @@ void NormBackwardRow(const NormBackwardArgs& args, std::int64_t row, const Backw
     const float g = static_cast<float>(grad[i]);
     const float value = (static_cast<float>(x[i]) - mean) * scale;
     hat[i] = value;
-    gradient[i] = g * static_cast<float>(gamma[i]);
+    gradient[i] = g * (static_cast<float>(gamma[i]) + offset);
     gamma_sums[i] += g * value;
     beta_sums[i] += g;
   }
@@ -166,7 +168,7 @@ void RemakeNormedRow(const NormBackwardArgs& args, std::int64_t row, const float
 #pragma omp simd
   for (std::int64_t i = 0; i < columns; ++i) {
     const float shift = args.beta.given() ? static_cast<float>(beta[i]) : 0.0F;
-    normed[i] = Narrow<T>(hat[i] * static_cast<float>(gamma[i]) + shift);
+    normed[i] = Narrow<T>(hat[i] * (static_cast<float>(gamma[i]) + args.gain_offset) + shift);
   }
 }
 

@@ -26,11 +26,10 @@ void RotateHead(T* head, const float* cosines, const float* sines, std::int64_t 
 }  // namespace
 
 void CpuOps::DoRotary(const RotaryArgs& args) {
-  PrepareRotary(args);
-  const std::int64_t half = args.head_size / 2;
+  const std::int64_t half = args.pairs();
   const std::int64_t width = args.qkv.shape[1];
   const float direction = args.inverse ? -1.0F : 1.0F;
-  const float* cosines = rotary_.values.data();
+  const float* cosines = PrepareRotary(args);
   const float* sines = cosines + args.sequence * half;
   const std::int32_t* positions = args.positions.as<std::int32_t>();
   DispatchWorkingType(args.qkv.dtype, [&](auto type) {

@@ -32,8 +32,43 @@ __device__ float GeluSlope(float z) {
   return 0.5F * (1.0F + tanh_inner) + 0.5F * z * (1.0F - tanh_inner * tanh_inner) * inner_slope;
 }
 
+// Functions of one number with their derivatives, for results that are stored as T.
 template <typename T>
-struct GeluForwardBody {
+struct GeluFunction {
+  __device__ static float Value(float z) { return Gelu<T>(z); }
+  __device__ static float Slope(float z) { return GeluSlope<T>(z); }
+};
+
+template <typename T>
+struct ExactGeluFunction {
+  __device__ static float Distribution(float z) { return 0.5F * (1.0F + erff(z * 0.70710678F)); }
+  __device__ static float Value(float z) { return z * Distribution(z); }
+  __device__ static float Slope(float z) { return Distribution(z) + z * 0.39894228F * ExpFor<T>(-0.5F * z * z); }
+};
+
+template <typename T>
+struct ReluFunction {
+  __device__ static float Value(float z) { return fmaxf(z, 0.0F); }
+  __device__ static float Slope(float z) { return z > 0 ? 1.0F : 0.0F; }
+};
+
+template <typename T>
+struct SquaredReluFunction {
+  __device__ static float Value(float z) { return z > 0 ? z * z : 0.0F; }
+  __device__ static float Slope(float z) { return z > 0 ? 2.0F * z : 0.0F; }
+};
+
+template <typename T>
+struct SiluFunction {
+  __device__ static float Value(float z) { return z / (1.0F + ExpFor<T>(-z)); }
+  __device__ static float Slope(float z) {
+    const float sigmoid = 1.0F / (1.0F + ExpFor<T>(-z));
+    return sigmoid + z * sigmoid * (1.0F - sigmoid);
+  }
+};
+
+template <typename T, typename Function>
+struct ForwardBody {
   const T* z;
   T* out;
   template <int kCount>
@@ -42,14 +77,14 @@ struct GeluForwardBody {
     Load(values, z + first);
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      values[i] = Gelu<T>(values[i]);
+      values[i] = Function::Value(values[i]);
     }
     Store(out + first, values);
   }
 };
 
-template <typename T>
-struct GeluBackwardBody {
+template <typename T, typename Function>
+struct BackwardBody {
   const T* grad_out;
   const T* z;
   T* grad_z;
@@ -61,15 +96,15 @@ struct GeluBackwardBody {
     Load(grads, grad_out + first);
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      grads[i] *= GeluSlope<T>(values[i]);
+      grads[i] *= Function::Slope(values[i]);
     }
     Store(grad_z + first, grads);
   }
 };
 
 // Indices run over the output [N, F]; z and its gradient are [N, 2F].
-template <typename T>
-struct SwiGluForwardBody {
+template <typename T, typename Function>
+struct GatedForwardBody {
   const T* z;
   T* out;
   std::int64_t columns;
@@ -82,14 +117,14 @@ struct SwiGluForwardBody {
     Load(up, z + gate_at + columns);
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      up[i] *= gate[i] / (1.0F + ExpFor<T>(-gate[i]));
+      up[i] *= Function::Value(gate[i]);
     }
     Store(out + first, up);
   }
 };
 
-template <typename T>
-struct SwiGluBackwardBody {
+template <typename T, typename Function>
+struct GatedBackwardBody {
   const T* grad_out;
   const T* z;
   T* grad_z;
@@ -105,16 +140,32 @@ struct SwiGluBackwardBody {
     Load(grads, grad_out + first);
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      const float sigmoid = 1.0F / (1.0F + ExpFor<T>(-gate[i]));
-      const float silu = gate[i] * sigmoid;
-      const float grad_up = grads[i] * silu;
-      gate[i] = grads[i] * up[i] * (sigmoid + silu * (1.0F - sigmoid));
+      const float grad_up = grads[i] * Function::Value(gate[i]);
+      gate[i] = grads[i] * up[i] * Function::Slope(gate[i]);
       up[i] = grad_up;
     }
     Store(grad_z + gate_at, gate);
     Store(grad_z + gate_at + columns, up);
   }
 };
+
+// Calls run(TypeTag<function>) with the function of a kind.
+template <typename T, typename Run>
+void WithFunction(ActivationKind kind, const Run& run) {
+  switch (kind) {
+    case ActivationKind::kGelu:
+    case ActivationKind::kGeGlu:
+      return run(TypeTag<GeluFunction<T>>{});
+    case ActivationKind::kExactGelu:
+      return run(TypeTag<ExactGeluFunction<T>>{});
+    case ActivationKind::kRelu:
+      return run(TypeTag<ReluFunction<T>>{});
+    case ActivationKind::kSquaredRelu:
+      return run(TypeTag<SquaredReluFunction<T>>{});
+    case ActivationKind::kSwiGlu:
+      return run(TypeTag<SiluFunction<T>>{});
+  }
+}
 
 template <typename C, typename Bias>
 struct FinishBody {
@@ -150,29 +201,36 @@ struct FinishBody {
 
 void CudaOps::DoActivationForward(ActivationKind kind, const Tensor& z, const Tensor& out) {
   const bool aligned = Aligned16({z.data, out.data});
+  const std::int64_t columns = out.shape[out.shape.rank() - 1];
   DispatchFloat(out.dtype, "ActivationForward", [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    if (kind == ActivationKind::kGelu) {
-      ForEach(context_, out.count(), aligned, GeluForwardBody<T>{z.as<T>(), out.as<T>()});
-    } else {
-      const std::int64_t columns = out.shape[out.shape.rank() - 1];
-      ForEach(context_, out.count(), aligned && columns % 8 == 0,
-              SwiGluForwardBody<T>{z.as<T>(), out.as<T>(), columns});
-    }
+    WithFunction<T>(kind, [&](auto function) {
+      using Function = typename decltype(function)::Type;
+      if (IsGated(kind)) {
+        ForEach(context_, out.count(), aligned && columns % 8 == 0,
+                GatedForwardBody<T, Function>{z.as<T>(), out.as<T>(), columns});
+      } else {
+        ForEach(context_, out.count(), aligned, ForwardBody<T, Function>{z.as<T>(), out.as<T>()});
+      }
+    });
   });
 }
 
 void CudaOps::DoActivationBackward(ActivationKind kind, const Tensor& grad_out, const Tensor& z, const Tensor& grad_z) {
   const bool aligned = Aligned16({grad_out.data, z.data, grad_z.data});
+  const std::int64_t columns = grad_out.shape[grad_out.shape.rank() - 1];
   DispatchFloat(grad_out.dtype, "ActivationBackward", [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    if (kind == ActivationKind::kGelu) {
-      ForEach(context_, grad_out.count(), aligned, GeluBackwardBody<T>{grad_out.as<T>(), z.as<T>(), grad_z.as<T>()});
-    } else {
-      const std::int64_t columns = grad_out.shape[grad_out.shape.rank() - 1];
-      ForEach(context_, grad_out.count(), aligned && columns % 8 == 0,
-              SwiGluBackwardBody<T>{grad_out.as<T>(), z.as<T>(), grad_z.as<T>(), columns});
-    }
+    WithFunction<T>(kind, [&](auto function) {
+      using Function = typename decltype(function)::Type;
+      if (IsGated(kind)) {
+        ForEach(context_, grad_out.count(), aligned && columns % 8 == 0,
+                GatedBackwardBody<T, Function>{grad_out.as<T>(), z.as<T>(), grad_z.as<T>(), columns});
+      } else {
+        ForEach(context_, grad_out.count(), aligned,
+                BackwardBody<T, Function>{grad_out.as<T>(), z.as<T>(), grad_z.as<T>()});
+      }
+    });
   });
 }
 

@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(kThreads) AttentionForwardKernel(Heads<T> head
       const std::int64_t query = first + own + row;
       const std::int64_t key = tile + lane;
       const bool seen = key >= first_key[row] && key <= query && key < heads.sequence;
-      const float score = seen ? heads.scale * weights[row] + slope * static_cast<float>(key - query) : -INFINITY;
+      const float score = seen ? heads.Score(weights[row], slope, key - query) : -INFINITY;
       const float higher = fmaxf(maximum[row], WarpMax(score));
       // Before a row's first key there is nothing to weigh, and no maximum to measure from.
       const float anchor = higher == -INFINITY ? 0.0F : higher;

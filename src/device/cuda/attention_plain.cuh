@@ -1,4 +1,5 @@
-// Attention without tensor cores, for what cuDNN does not take: fp32, document starts, odd head sizes. A block owns 32
+// Attention without tensor cores, for what cuDNN does not take: fp32, document starts, windows, capped scores, odd head
+// sizes. A block owns 32
 // rows (queries, or keys in the last pass), four to a warp, and walks tiles of 32 rows of the other side in shared
 // memory; a lane has one row of the tile when it makes scores, and every 32nd column when it adds products up. Nothing
 // is added by atomics, so equal calls give equal bits.
@@ -24,6 +25,8 @@ struct Heads {
   int head_size;
   int shared_stride;  // floats between rows in shared memory
   float scale;
+  std::int64_t window;
+  float cap;
   const float* slopes;
   const std::int32_t* document_starts;
   const T* qkv;
@@ -53,12 +56,20 @@ struct Heads {
   __device__ float Slope(std::int64_t head) const { return slopes == nullptr ? 0.0F : slopes[head]; }
   // First key that a query sees; itself at the latest.
   __device__ std::int64_t FirstKey(std::int64_t batch, std::int64_t query) const {
+    const std::int64_t first = window > 0 && query >= window ? query + 1 - window : 0;
     if (document_starts == nullptr || query >= sequence) {
-      return 0;
+      return first;
     }
     const std::int64_t start = document_starts[batch * sequence + query];
-    return start < 0 ? 0 : (start < query ? start : query);
+    return start < first ? first : (start < query ? start : query);
   }
+  // Of a product of a query and a key that are `distance` apart (key - query).
+  __device__ float Score(float product, float slope, std::int64_t distance) const {
+    const float score = scale * product + slope * static_cast<float>(distance);
+    return cap > 0 ? cap * tanhf(score / cap) : score;
+  }
+  // The derivative of a capped score by the score before.
+  __device__ float CapSlope(float score) const { return cap > 0 ? 1.0F - score * score / (cap * cap) : 1.0F; }
 };
 
 // Rows [first, first + kRows) of a head into shared memory as floats, zero past the sequence and the head.
@@ -146,6 +157,8 @@ Heads<T> HeadsOf(const AttentionArgs& args) {
           static_cast<int>(args.head_size),
           4 * words,
           args.scale,
+          args.window,
+          args.cap,
           args.slopes.as<float>(),
           args.document_starts.as<std::int32_t>(),
           args.qkv.as<T>(),

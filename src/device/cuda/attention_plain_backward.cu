@@ -70,9 +70,9 @@ __global__ void __launch_bounds__(kThreads) QueryGradientKernel(Heads<T> heads) 
       const std::int64_t query = first + own + row;
       const std::int64_t key = tile + lane;
       const bool seen = key >= first_key[row] && key <= query && query < heads.sequence;
-      const float score = heads.scale * scores[row] + slope * static_cast<float>(key - query);
+      const float score = heads.Score(scores[row], slope, key - query);
       const float probability = seen ? expf(score - log_sum[row]) : 0.0F;
-      weights[row] = probability * (weights[row] - product[row]);
+      weights[row] = probability * (weights[row] - product[row]) * heads.CapSlope(score);
     }
     AddWeighted(sums, weights, keys, heads.shared_stride);
   }
@@ -104,9 +104,12 @@ __global__ void __launch_bounds__(kThreads) KeyValueGradientKernel(Heads<T> head
   LoadTile(values, heads.qkv + heads.Value(batch, kv_head), heads.RowStride(), first, heads);
   float key_sums[kOwned][kChunks] = {};
   float value_sums[kOwned][kChunks] = {};
+  // Queries past the window of the block's last key do not see it.
+  const std::int64_t past = heads.window > 0 ? first + kRows - 1 + heads.window : heads.sequence;
+  const std::int64_t last_query = past < heads.sequence ? past : heads.sequence;
   for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
     const float slope = heads.Slope(head);
-    for (std::int64_t tile = first; tile < heads.sequence; tile += kTile) {
+    for (std::int64_t tile = first; tile < last_query; tile += kTile) {
       __syncthreads();
       LoadTile(queries, heads.qkv + heads.Query(batch, head), heads.RowStride(), tile, heads);
       LoadTile(grads, heads.grad_out + heads.Out(batch, head), heads.OutStride(), tile, heads);
@@ -124,9 +127,9 @@ __global__ void __launch_bounds__(kThreads) KeyValueGradientKernel(Heads<T> head
       for (int row = 0; row < kOwned; ++row) {
         const std::int64_t key = first + own + row;
         const bool seen = inside && key >= first_key && key <= query;
-        const float score = heads.scale * probabilities[row] + slope * static_cast<float>(key - query);
+        const float score = heads.Score(probabilities[row], slope, key - query);
         probabilities[row] = seen ? expf(score - log_sum) : 0.0F;
-        weights[row] = probabilities[row] * (weights[row] - product);
+        weights[row] = probabilities[row] * (weights[row] - product) * heads.CapSlope(score);
       }
       AddWeighted(value_sums, probabilities, grads, heads.shared_stride);
       AddWeighted(key_sums, weights, queries, heads.shared_stride);

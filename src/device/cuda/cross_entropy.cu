@@ -128,6 +128,7 @@ struct GradientInputs {
   int parts;
   float scale;
   float z_loss;
+  float cap;
 };
 
 // What the gradient of a row's logits follows from.
@@ -135,6 +136,7 @@ struct RowGradient {
   __device__ RowGradient(const WholeRow& whole, const GradientInputs& inputs, const Columns& shape, std::int64_t row)
       : maximum(whole.maximum), valid(shape.valid), target(inputs.targets[row] - shape.first) {
     const float log_sum = whole.LogSumExp();
+    cap_factor = inputs.cap > 0 ? 1.0F / (inputs.cap * inputs.cap) : 0.0F;
     target_factor = inputs.scale * inputs.weights[row];
     factor = target_factor * (1.0F + 2.0F * inputs.z_loss * log_sum) / whole.sum;
     if (threadIdx.x == 0) {
@@ -145,8 +147,10 @@ struct RowGradient {
   // Replaces the logits of the columns from `column` on.
   template <typename T, int kCount>
   __device__ void Apply(float (&logits)[kCount], int column) const {
+    float slopes[kCount];
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
+      slopes[i] = 1.0F - cap_factor * logits[i] * logits[i];
       logits[i] = factor * ExpFor<T>(logits[i] - maximum);
     }
     if ((target >= column && target < column + kCount) || column + kCount > valid) {
@@ -155,12 +159,19 @@ struct RowGradient {
         logits[i] = column + i < valid ? logits[i] - (column + i == target ? target_factor : 0.0F) : 0.0F;
       }
     }
+    if (cap_factor > 0) {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        logits[i] = column + i < valid ? logits[i] * slopes[i] : 0.0F;
+      }
+    }
   }
   float maximum;
   int valid;
   std::int64_t target;  // its column here; elsewhere it is outside of them
   float target_factor;
   float factor;
+  float cap_factor;  // 0 without a cap
 };
 
 template <typename T, int kCount>
@@ -270,10 +281,34 @@ GradientInputs InputsOf(const CrossEntropyArgs& args, const Columns& shape) {
           args.losses.as<float>(),
           PartsOf(args, shape.rows),
           args.scale,
-          args.z_loss};
+          args.z_loss,
+          args.cap};
 }
 
+template <typename T>
+struct SoftCapBody {
+  T* logits;
+  float cap;
+  template <int kCount>
+  __device__ void Run(std::int64_t first) const {
+    float values[kCount];
+    Load(values, logits + first);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      values[i] = cap * tanhf(values[i] / cap);
+    }
+    Store(logits + first, values);
+  }
+};
+
 }  // namespace
+
+void CudaOps::DoSoftCap(const Tensor& logits, float cap) {
+  DispatchFloat(logits.dtype, "SoftCap", [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    ForEach(context_, logits.count(), Aligned16({logits.data}), SoftCapBody<T>{logits.as<T>(), cap});
+  });
+}
 
 void CudaOps::DoCrossEntropyStatistics(const CrossEntropyArgs& args, const Tensor& own) {
   const Columns shape = ColumnsOf(args);

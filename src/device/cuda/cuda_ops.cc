@@ -5,6 +5,12 @@
 #include "device/cuda/matmul_cublaslt.h"
 
 namespace trireme {
+namespace {
+
+// What cuDNN is not asked for.
+bool OnlyPlain(const AttentionArgs& args) { return (args.window > 0 && args.window < args.sequence) || args.cap > 0; }
+
+}  // namespace
 
 CudaOps::CudaOps(CudaContext& context)
     : context_(context),
@@ -41,7 +47,7 @@ void CudaOps::DoAttentionForward(const AttentionArgs& args) {
   if (args.out.count() == 0) {
     return;
   }
-  if (!CudnnAttention::Supports(args) || !attention_->Forward(args)) {
+  if (OnlyPlain(args) || !CudnnAttention::Supports(args) || !attention_->Forward(args)) {
     plain_attention::Forward(context_, args);
   }
 }
@@ -50,7 +56,7 @@ void CudaOps::DoAttentionBackward(const AttentionArgs& args) {
   if (args.out.count() == 0) {
     return;
   }
-  if (!CudnnAttention::Supports(args) || !attention_->Backward(args)) {
+  if (OnlyPlain(args) || !CudnnAttention::Supports(args) || !attention_->Backward(args)) {
     plain_attention::Backward(context_, args);
   }
 }

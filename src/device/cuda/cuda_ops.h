@@ -35,6 +35,10 @@ class CudaOps final : public Ops {
   void DoBiasGradient(const Tensor& grad_out, const Tensor& grad_bias) override;
   void DoResidualNormForward(const ResidualNormArgs& args) override;
   void DoNormBackward(const NormBackwardArgs& args) override;
+  void DoHeadNormSums(const HeadNormArgs& args) override;
+  void DoHeadNormForward(const HeadNormArgs& args) override;
+  void DoHeadNormProducts(const HeadNormArgs& args) override;
+  void DoHeadNormBackward(const HeadNormArgs& args) override;
   void DoApplyDropout(const Tensor& out, const Tensor& in, const Dropout& dropout) override;
   void DoActivationForward(ActivationKind kind, const Tensor& z, const Tensor& out) override;
   void DoActivationBackward(ActivationKind kind, const Tensor& grad_out, const Tensor& z,
@@ -48,6 +52,7 @@ class CudaOps final : public Ops {
   void DoAddPositions(const PositionArgs& args) override;
   void DoPositionsBackward(const PositionArgs& args) override;
   void DoCrossEntropy(const CrossEntropyArgs& args) override;
+  void DoSoftCap(const Tensor& logits, float cap) override;
   void DoCrossEntropyStatistics(const CrossEntropyArgs& args, const Tensor& own) override;
   void DoCrossEntropyGradient(const CrossEntropyArgs& args) override;
   void DoCrossEntropyLoss(const CrossEntropyArgs& args) override;

@@ -17,6 +17,8 @@ struct Decode {
   std::int64_t kv_heads;
   int head_size;
   float scale;
+  std::int64_t window;
+  float cap;
   const float* slopes;
   const std::int32_t* starts;
   const T* qkv;
@@ -78,7 +80,8 @@ __device__ Gathered<kChunks> Gather(const Decode<T>& decode, std::int64_t batch,
     query[chunk] = column < decode.head_size ? ToFloat(decode.qkv[decode.Packed(row, head) + column]) : 0.0F;
   }
   Gathered<kChunks> gathered;
-  for (std::int64_t key = threadIdx.x / kWarp; key <= position; key += kDecodeWarps) {
+  const std::int64_t first = decode.window > 0 && position >= decode.window ? position + 1 - decode.window : 0;
+  for (std::int64_t key = first + threadIdx.x / kWarp; key <= position; key += kDecodeWarps) {
     const std::int64_t at = decode.Cached(batch, key, kv_head);
     float dot = 0;
 #pragma unroll
@@ -86,7 +89,8 @@ __device__ Gathered<kChunks> Gather(const Decode<T>& decode, std::int64_t batch,
       const int column = chunk * kWarp + lane;
       dot += column < decode.head_size ? query[chunk] * ToFloat(decode.keys[at + column]) : 0.0F;
     }
-    const float score = decode.scale * WarpSum(dot) + slope * static_cast<float>(key - position);
+    float score = decode.scale * WarpSum(dot) + slope * static_cast<float>(key - position);
+    score = decode.cap > 0 ? decode.cap * tanhf(score / decode.cap) : score;
     const float higher = fmaxf(gathered.maximum, score);
     const float correction = expf(gathered.maximum - higher);
     const float weight = expf(score - higher);
@@ -163,6 +167,8 @@ void CudaOps::DoDecodeAttention(const DecodeAttentionArgs& args) {
                            args.kv_heads,
                            static_cast<int>(args.head_size),
                            args.scale,
+                           args.window,
+                           args.cap,
                            args.slopes.as<float>(),
                            args.starts.as<std::int32_t>(),
                            args.qkv.as<T>(),

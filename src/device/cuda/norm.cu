@@ -22,6 +22,7 @@ struct ForwardRows {
   std::int64_t rows;
   int columns;
   float epsilon;
+  float gain_offset;
   bool is_rms;
   Dropout dropout;
   float kept_factor;
@@ -40,6 +41,7 @@ struct BackwardRows {
   float* partial;  // [groups, 2, columns]; null when no parameter wants a gradient
   std::int64_t rows;
   int columns;
+  float gain_offset;
   bool is_rms;
 };
 
@@ -134,7 +136,7 @@ __global__ void __launch_bounds__(kWarps == 1 ? 128 : kWarps * kWarp) NormForwar
     }
 #pragma unroll
     for (int i = 0; i < kWidth<T>; ++i) {
-      values[v][i] = (values[v][i] - mean) * reciprocal * gamma[i] + beta[i];
+      values[v][i] = (values[v][i] - mean) * reciprocal * (gamma[i] + args.gain_offset) + beta[i];
     }
     StoreColumns<kAligned>(args.normed + row * args.columns, column_of(v), args.columns, values[v]);
   }
@@ -171,6 +173,7 @@ __global__ void __launch_bounds__(kWarps == 1 ? 128 : kWarps * kWarp) NormBackwa
       LoadColumns<kAligned>(gamma, args.gamma, column_of(v), args.columns);
 #pragma unroll
       for (int i = 0; i < kWidth<T>; ++i) {
+        gamma[i] += args.gain_offset;
         normal[v][i] = (normal[v][i] - mean) * reciprocal;
         grad_gamma[v][i] += grads[v][i] * normal[v][i];
         grad_beta[v][i] += grads[v][i];
@@ -314,6 +317,7 @@ void CudaOps::DoResidualNormForward(const ResidualNormArgs& args) {
                          args.x.count() / columns,
                          static_cast<int>(columns),
                          args.epsilon,
+                         args.gain_offset,
                          args.kind == NormKind::kRms,
                          args.dropout,
                          1.0F / (1.0F - args.dropout.probability)};
@@ -341,6 +345,7 @@ void CudaOps::DoNormBackward(const NormBackwardArgs& args) {
                                 nullptr,
                                 args.x.count() / columns,
                                 static_cast<int>(columns),
+                                args.gain_offset,
                                 args.kind == NormKind::kRms};
     const bool aligned =
         columns % kWidth<T> == 0 && Aligned16({given.grad_normed, given.x, given.gamma, given.grad_residual,

@@ -1,14 +1,14 @@
 #include <bit>
-#include <cmath>
 #include <vector>
 
 #include "device/cuda/cuda_ops.h"
 #include "device/cuda/kernels.cuh"
+#include "device/rotary_table.h"
 
 namespace trireme {
 namespace {
 
-// Indices run over pairs: [rows, H + Hkv, D / 2].
+// Indices run over pairs: [rows, H + Hkv, half].
 template <typename T>
 struct RotaryBody {
   T* qkv;
@@ -18,6 +18,7 @@ struct RotaryBody {
   std::int64_t sequence;
   std::int64_t rotated_heads;
   std::int64_t half;
+  std::int64_t head_size;
   std::int64_t row_stride;
   float direction;
   template <int kCount>
@@ -25,7 +26,7 @@ struct RotaryBody {
     const std::int64_t pair = first % half;
     const std::int64_t head = first / half % rotated_heads;
     const std::int64_t row = first / (half * rotated_heads);
-    const std::int64_t at = row * row_stride + head * 2 * half + pair;
+    const std::int64_t at = row * row_stride + head * head_size + pair;
     const std::int64_t position = positions == nullptr ? row % sequence : positions[row];
     const std::int64_t angle = position * half + pair;
     float low[kCount];
@@ -47,35 +48,22 @@ struct RotaryBody {
   }
 };
 
-// Cosines, then sines, each [sequence, half].
-std::vector<float> RotaryTable(const RotaryArgs& args) {
-  const std::int64_t half = args.head_size / 2;
-  std::vector<float> table(static_cast<std::size_t>(2 * args.sequence * half));
-  for (std::int64_t pair = 0; pair < half; ++pair) {
-    const double frequency = std::pow(static_cast<double>(args.theta),
-                                      -2.0 * static_cast<double>(pair) / static_cast<double>(args.head_size));
-    for (std::int64_t position = 0; position < args.sequence; ++position) {
-      const double angle = static_cast<double>(position) * frequency;
-      const auto at = static_cast<std::size_t>(position * half + pair);
-      table[at] = static_cast<float>(std::cos(angle));
-      table[static_cast<std::size_t>(args.sequence * half) + at] = static_cast<float>(std::sin(angle));
-    }
-  }
-  return table;
-}
-
 }  // namespace
 
 void CudaOps::DoRotary(const RotaryArgs& args) {
-  const std::int64_t half = args.head_size / 2;
+  const std::int64_t half = args.pairs();
   const std::int64_t row_stride = (args.heads + 2 * args.kv_heads) * args.head_size;
   if (args.qkv.count() == 0 || half == 0) {
     return;
   }
-  const std::vector<std::int64_t> key{args.sequence, args.head_size, std::bit_cast<std::int32_t>(args.theta)};
+  const std::vector<double> frequencies = RotaryFrequencies(args);
+  std::vector<std::int64_t> key{args.sequence, std::bit_cast<std::int32_t>(args.magnitude)};
+  for (const double frequency : frequencies) {
+    key.push_back(std::bit_cast<std::int64_t>(frequency));
+  }
   const void* found = rotary_tables_.Find(key);
   if (found == nullptr) {
-    const std::vector<float> table = RotaryTable(args);
+    const std::vector<float> table = RotaryTableOf(args.sequence, frequencies, args.magnitude);
     found = rotary_tables_.Insert(key, table.data(), table.size() * sizeof(float));
   }
   const auto* cosines = static_cast<const float*>(found);
@@ -90,9 +78,11 @@ void CudaOps::DoRotary(const RotaryArgs& args) {
                              args.sequence,
                              rotated_heads,
                              half,
+                             args.head_size,
                              row_stride,
                              args.inverse ? -1.0F : 1.0F};
-    ForEach(context_, rows * rotated_heads * half, half % 8 == 0 && Aligned16({args.qkv.data}), body);
+    ForEach(context_, rows * rotated_heads * half,
+            half % 8 == 0 && args.head_size % 8 == 0 && Aligned16({args.qkv.data}), body);
   });
 }
 

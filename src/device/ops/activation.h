@@ -6,8 +6,17 @@
 namespace trireme {
 
 enum class ActivationKind : std::uint8_t {
-  kGelu,    // tanh form; z [N, F] -> [N, F]
-  kSwiGlu,  // z [N, 2F] = gate | up -> silu(gate) * up [N, F]
+  kGelu,         // tanh form; z [N, F] -> [N, F]
+  kSwiGlu,       // z [N, 2F] = gate | up -> silu(gate) * up [N, F]
+  kExactGelu,    // z * Phi(z), by the error function
+  kGeGlu,        // z [N, 2F] = gate | up -> gelu(gate) * up [N, F], tanh form
+  kRelu,         // max(z, 0)
+  kSquaredRelu,  // max(z, 0)^2
 };
+
+// Whether z has gates too.
+constexpr bool IsGated(ActivationKind kind) {
+  return kind == ActivationKind::kSwiGlu || kind == ActivationKind::kGeGlu;
+}
 
 }  // namespace trireme

@@ -21,6 +21,7 @@ struct CrossEntropyArgs {
   Tensor weights;   // fp32 [n]: 0 masks a token out
   float scale = 1;  // gradient = scale * weight * d(loss + z_loss * logsumexp^2)
   float z_loss = 0;
+  float cap = 0;  // above 0: logits were capped by SoftCap, and the gradient is that of the values before
   Tensor losses;  // fp32 [n], written: -log p(target), not weighted
 };
 

@@ -10,7 +10,7 @@ namespace trireme {
 
 enum class NormKind : std::uint8_t { kLayer, kRms };
 
-// sum = x + dropout(branch + bias); normed = norm(sum) * gamma + beta. [n, C] each.
+// sum = x + dropout(branch + bias); normed = norm(sum) * (gamma + gain_offset) + beta. [n, C] each.
 // Without branch: sum is not written and x is normed. Without gamma: only the sum is computed.
 // bias, beta [C] may be missing. statistics [2, n] fp32: mean (0 for kRms) and reciprocal deviation of each row.
 struct ResidualNormArgs {
@@ -21,6 +21,7 @@ struct ResidualNormArgs {
   Tensor sum;  // may be x itself
   NormKind kind = NormKind::kLayer;
   float epsilon = 1e-5F;
+  float gain_offset = 0;
   Tensor gamma;
   Tensor beta;
   Tensor normed;
@@ -35,6 +36,7 @@ struct NormBackwardArgs {
   Tensor x;
   Tensor statistics;
   NormKind kind = NormKind::kLayer;
+  float gain_offset = 0;
   Tensor gamma;
   Tensor grad_residual;
   Tensor grad_x;

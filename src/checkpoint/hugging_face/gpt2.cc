@@ -1,0 +1,70 @@
+#include <fmt/format.h>
+
+#include "checkpoint/hugging_face/families.h"
+
+namespace trireme {
+namespace {
+
+using nlohmann::json;
+
+ModelConfig ParseGpt2(const ConfigKeys& keys) {
+  ModelConfig model{.family = "gpt2"};
+  model.layers = keys.Count("n_layer", "num_hidden_layers");
+  model.hidden = keys.Count("n_embd", "hidden_size");
+  model.heads = keys.Count("n_head", "num_attention_heads");
+  model.ffn = keys.Count("n_inner", std::int64_t{0});
+  model.vocabulary = keys.Count("vocab_size", std::int64_t{50257});
+  model.sequence = keys.Count("n_positions", std::int64_t{1024});
+  model.norm_epsilon = keys.Number("layer_norm_epsilon", 1e-5);
+  model.initial_deviation = keys.Number("initializer_range", 0.02);
+  model.tie_embeddings = keys.Flag("tie_word_embeddings", true);
+  keys.RequireText("activation_function", {"gelu_new", "gelu_pytorch_tanh"});
+  keys.RequireFlag("scale_attn_weights", true);
+  keys.RequireFlag("scale_attn_by_inverse_layer_idx", false);
+  keys.RequireFlag("add_cross_attention", false);
+  return model;
+}
+
+json FormatGpt2(const ModelConfig& model) {
+  return {{"architectures", {"GPT2LMHeadModel"}},
+          {"activation_function", "gelu_new"},
+          {"n_layer", model.layers},
+          {"n_embd", model.hidden},
+          {"n_head", model.heads},
+          {"n_inner", model.ffn},
+          {"n_positions", model.sequence},
+          {"n_ctx", model.sequence},
+          {"vocab_size", model.vocabulary},
+          {"layer_norm_epsilon", model.norm_epsilon},
+          {"initializer_range", model.initial_deviation},
+          {"attn_pdrop", 0.0},
+          {"embd_pdrop", model.dropout},
+          {"resid_pdrop", model.dropout}};
+}
+
+void ListGpt2(const ParameterTable& table, TensorList& list) {
+  const std::string prefix = "transformer.";
+  const EmbeddingParameters embedding = PlacesOfEmbedding(table);
+  list.Whole(prefix + "wte.weight", embedding.token);
+  list.Whole(prefix + "wpe.weight", embedding.position);
+  for (std::int64_t layer = 0; layer < table.config().layers; ++layer) {
+    const std::string at = fmt::format("{}h.{}.", prefix, layer);
+    list.Norm(at + "ln_1", layer, "attention.norm");
+    list.Linear(at + "attn.c_attn", layer, "attention.qkv", TensorOrder::kTransposed);
+    list.Linear(at + "attn.c_proj", layer, "attention.out", TensorOrder::kTransposed);
+    list.Norm(at + "ln_2", layer, "mlp.norm");
+    list.Linear(at + "mlp.c_fc", layer, "mlp.in", TensorOrder::kTransposed);
+    list.Linear(at + "mlp.c_proj", layer, "mlp.out", TensorOrder::kTransposed);
+  }
+  const HeadParameters head = PlacesOfHead(table);
+  list.Whole(prefix + "ln_f.weight", head.norm_gain);
+  list.Whole(prefix + "ln_f.bias", head.norm_bias);
+}
+
+}  // namespace
+
+HuggingFaceFamily HuggingFaceGpt2() {
+  return {.model_type = "gpt2", .family = "gpt2", .parse = ParseGpt2, .format = FormatGpt2, .list = ListGpt2};
+}
+
+}  // namespace trireme

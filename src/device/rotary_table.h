@@ -1,0 +1,17 @@
+// The table that rotary positions are turned by, made on the host for every device.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "device/ops/attention.h"
+
+namespace trireme {
+
+// Of each pair: args.frequencies, or the powers of args.theta.
+std::vector<double> RotaryFrequencies(const RotaryArgs& args);
+
+// Cosines, then sines, each [sequence, pairs], times `magnitude`.
+std::vector<float> RotaryTableOf(std::int64_t sequence, const std::vector<double>& frequencies, float magnitude);
+
+}  // namespace trireme

@@ -1,0 +1,31 @@
+// Gemma 2: norms before and after branches with gains around 0, GeGLU, embeddings times sqrt(hidden), soft caps,
+// windows in every other layer (Gemma Team 2024).
+#include "model/families.h"
+#include "model/llama_like.h"
+
+namespace trireme {
+namespace {
+
+void Complete(ModelConfig& config, bool tie_given) {
+  CompleteLikeLlama(config, tie_given);
+  config.feed_forward = FeedForwardChoice::kGeGlu;
+  config.gain_offset = 1;
+  config.post_norm = true;
+  config.scale_embedding = true;
+  if (config.window_period == 0) {
+    config.window_period = 2;
+  }
+  if (!tie_given) {
+    config.tie_embeddings = true;
+  }
+}
+
+}  // namespace
+
+ModelFamily Gemma2Family() {
+  return {.name = "gemma2",
+          .description = "norms before and after branches, GeGLU, soft caps, alternating windows",
+          .complete = Complete};
+}
+
+}  // namespace trireme

@@ -1,0 +1,35 @@
+// Gemma 3 (text): Gemma 2 with an RMS norm of each query and key head, five windowed layers to one without, and a
+// rotary base of their own in windowed layers (Gemma Team 2025).
+#include "model/families.h"
+#include "model/llama_like.h"
+
+namespace trireme {
+namespace {
+
+void Complete(ModelConfig& config, bool tie_given) {
+  CompleteLikeLlama(config, tie_given);
+  config.feed_forward = FeedForwardChoice::kGeGlu;
+  config.gain_offset = 1;
+  config.post_norm = true;
+  config.qk_norm = QkNormChoice::kEachHead;
+  config.scale_embedding = true;
+  if (config.window_period == 0) {
+    config.window_period = 6;
+  }
+  if (config.local_rope_theta == 0) {
+    config.local_rope_theta = 10000;
+  }
+  if (!tie_given) {
+    config.tie_embeddings = true;
+  }
+}
+
+}  // namespace
+
+ModelFamily Gemma3Family() {
+  return {.name = "gemma3",
+          .description = "Gemma 2 with norms of queries and keys, five windows to one",
+          .complete = Complete};
+}
+
+}  // namespace trireme

@@ -1,0 +1,19 @@
+// Qwen2 and Qwen2.5: Llama with biases of queries, keys and values (Yang et al. 2024).
+#include "model/families.h"
+#include "model/llama_like.h"
+
+namespace trireme {
+namespace {
+
+void Complete(ModelConfig& config, bool tie_given) {
+  CompleteLikeLlama(config, tie_given);
+  config.qkv_bias = true;
+}
+
+}  // namespace
+
+ModelFamily Qwen2Family() {
+  return {.name = "qwen2", .description = "Llama with biases of queries, keys and values", .complete = Complete};
+}
+
+}  // namespace trireme

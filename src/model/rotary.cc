@@ -1,0 +1,66 @@
+#include "model/rotary.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace trireme {
+namespace {
+
+double Original(const ModelConfig& model) {
+  return static_cast<double>(model.rope_original > 0 ? model.rope_original : model.sequence);
+}
+
+double OrDefault(double value, double otherwise) { return value > 0 ? value : otherwise; }
+
+double Llama3Frequency(const ModelConfig& model, double frequency) {
+  const double low = OrDefault(model.rope_low, 1);
+  const double high = OrDefault(model.rope_high, 4);
+  const double turns = Original(model) * frequency / (2 * std::numbers::pi);
+  const double divided = std::clamp((high - turns) / (high - low), 0.0, 1.0);
+  return (1 - divided) * frequency + divided * frequency / model.rope_factor;
+}
+
+// The pair, counted in halves of elements, that turns `turns` times within the original positions.
+double PairOfTurns(const ModelConfig& model, double turns) {
+  return static_cast<double>(model.rotary_size()) * std::log(Original(model) / (turns * 2 * std::numbers::pi)) /
+         (2 * std::log(model.rope_theta));
+}
+
+double YarnFrequency(const ModelConfig& model, double frequency, std::int64_t pair) {
+  const double last = static_cast<double>(model.rotary_size() - 1);
+  const double first_mixed = std::max(std::floor(PairOfTurns(model, OrDefault(model.rope_high, 32))), 0.0);
+  double last_mixed = std::min(std::ceil(PairOfTurns(model, OrDefault(model.rope_low, 1))), last);
+  if (last_mixed == first_mixed) {
+    last_mixed += 0.001;
+  }
+  const double divided = std::clamp((static_cast<double>(pair) - first_mixed) / (last_mixed - first_mixed), 0.0, 1.0);
+  return (1 - divided) * frequency + divided * frequency / model.rope_factor;
+}
+
+}  // namespace
+
+RotaryAngles RotaryAnglesOf(const ModelConfig& model, std::int64_t layer) {
+  const bool local = model.local_rope_theta > 0 && model.WindowOf(layer) > 0;
+  const double theta = local ? model.local_rope_theta : model.rope_theta;
+  const std::string& scaling = model.rope_scaling;
+  const auto size = static_cast<double>(model.rotary_size());
+  RotaryAngles angles;
+  for (std::int64_t pair = 0; pair < model.rotary_size() / 2; ++pair) {
+    double frequency = std::pow(theta, -2.0 * static_cast<double>(pair) / size);
+    if (!local && scaling == "linear") {
+      frequency /= model.rope_factor;
+    } else if (!local && scaling == "llama3") {
+      frequency = Llama3Frequency(model, frequency);
+    } else if (!local && scaling == "yarn") {
+      frequency = YarnFrequency(model, frequency, pair);
+    }
+    angles.frequencies.push_back(frequency);
+  }
+  if (!local && scaling == "yarn") {
+    angles.magnitude = static_cast<float>(0.1 * std::log(model.rope_factor) + 1);
+  }
+  return angles;
+}
+
+}  // namespace trireme

@@ -1,0 +1,42 @@
+// Small models of every family that use what sets the family apart: windows and caps that bite, parts of heads.
+#pragma once
+
+#include "model/model_config.h"
+
+namespace trireme {
+
+// For heads of 4 elements and sequences of 6 tokens or more; to be completed afterwards.
+inline void UseFeatures(ModelConfig& model) {
+  if (model.family == "gpt_neox" || model.family == "nemotron" || model.family == "phi3") {
+    model.rotary_fraction = 0.5;
+  }
+  if (model.family == "mistral" || model.family == "phi3") {
+    model.window = 4;
+  }
+  if (model.family == "mistral") {
+    model.rope_scaling = "yarn";
+    model.rope_factor = 4;
+    model.rope_original = 4;
+  }
+  if (model.family == "olmo2") {
+    // Queries and keys come from a stream that no norm has scaled. Of small weights their norms would be so steep that
+    // rounding grows from step to step.
+    model.initial_deviation = 0.2;
+  }
+  if (model.family == "gemma2") {
+    model.window = 3;
+    model.attention_cap = 1.5;
+    model.logit_cap = 2;
+    model.query_scalar = 3;
+    model.head_dim = 6;
+  }
+  if (model.family == "gemma3") {
+    model.window = 3;
+    model.window_period = 3;
+    model.local_rope_theta = 100;
+    model.rope_scaling = "linear";
+    model.rope_factor = 2;
+  }
+}
+
+}  // namespace trireme

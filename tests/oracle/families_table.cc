@@ -1,0 +1,49 @@
+// Prints the table of docs/families.md: each model of the fixture, this program's largest difference from transformers,
+// whether greedy tokens are the same, and whether files come back byte for byte.
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "checkpoint/hugging_face/hugging_face.h"
+#include "data/scratch_directory.h"
+#include "infer/model_files.h"
+#include "oracle/family_fixture.h"
+
+namespace trireme::oracle {
+namespace {
+
+std::string RowOf(const std::string& name) {
+  const nlohmann::json& model = Models().at(name);
+  const ScratchDirectory folder;
+  const Tensors values = ValuesOf(model);
+  WriteDirectory(folder / "theirs", model, values, model.at("config").get<std::string>());
+  const TokenList tokens = model.at("tokens").get<TokenList>();
+  const TokenList greedy = model.at("greedy").get<TokenList>();
+  const double one = DifferenceFrom(model, LogitsOf(folder / "theirs", tokens, 1));
+  const ModelConfig config = OpenModelFiles(folder / "theirs").model;
+  const std::string two = config.kv_heads % 2 == 0
+                              ? fmt::format("{:.1e}", DifferenceFrom(model, LogitsOf(folder / "theirs", tokens, 2)))
+                              : "–";
+  const bool same_tokens = GreedyTokens(folder / "theirs", tokens, static_cast<std::int64_t>(greedy.size())) == greedy;
+  ImportHuggingFace(folder / "theirs", folder / "ours");
+  ExportHuggingFace(folder / "ours", folder / "back");
+  const bool same_bytes =
+      ReadBytes(folder / "theirs/config.json") == ReadBytes(folder / "back/config.json") &&
+      ReadBytes(folder / "theirs/model.safetensors") == ReadBytes(folder / "back/model.safetensors");
+  return fmt::format("| {} | `{}` | {:.1e} | {} | {} | {} |\n", name, config.family, one, two,
+                     same_tokens ? "yes" : "NO", same_bytes ? "yes" : "NO");
+}
+
+}  // namespace
+}  // namespace trireme::oracle
+
+int main() {
+  std::fputs(
+      "| model | family | logits, 1 rank | 2 tensor ranks | greedy tokens equal | files byte-equal |\n"
+      "|---|---|---|---|---|---|\n",
+      stdout);
+  for (const std::string& name : trireme::oracle::ModelNames()) {
+    std::fputs(trireme::oracle::RowOf(name).c_str(), stdout);
+  }
+  return 0;
+}
