@@ -38,7 +38,7 @@ void WriteFile(const std::string& path, const std::string& text) {
 }
 
 struct PlanCommand {
-  std::string model, family = "gpt2", cluster, stack = "trireme", dtype = "bf16", moments = "fp32";
+  std::string model, family = "gpt2", cluster, stack = "trireme", dtype = "bf16", moments = "fp32", optimizer = "adamw";
   std::string clusters_folder, stacks_folder, models_folder;
   std::int64_t layers = 0, hidden = 0, heads = 0, kv_heads = 0, ffn = 0, vocabulary = 0, sequence = 0;
   int nodes = 0, gpus = 0, spare_nodes = 0, most_tensor = 0, most_micro_batch = 64, rows = 15, threads = 2;
@@ -161,6 +161,9 @@ struct PlanCommand {
     const DType element = ParseDType(dtype);
     Require(element == DType::kBFloat16 || element == DType::kFloat16 || element == DType::kFloat32,
             "--dtype {}: models train in bf16, fp16 or fp32", dtype);
+    static const std::vector<std::string> kOptimizers = {"adamw", "adafactor", "lion", "muon", "sgd"};
+    Require(std::find(kOptimizers.begin(), kOptimizers.end(), optimizer) != kOptimizers.end(),
+            "--optimizer {}: training offers adamw, adafactor, lion, muon and sgd", optimizer);
     Require(moments == "fp32" || moments == "bf16", "--moments {}: optimizers keep them in fp32 or bf16", moments);
     std::string left = emit + ",";
     for (std::size_t comma = left.find(','); !emit.empty() && comma != std::string::npos; comma = left.find(',')) {
@@ -304,6 +307,9 @@ struct PlanCommand {
       RequireEmittable(machine, out, job);
     }
     const SoftwareStack software = LoadStack(stack, DataFolder(stacks_folder, "stacks"));
+    Require(optimizer == "adamw" || software.ours,
+            "--optimizer {}: of stack '{}' only memory and time with adamw are known; --stack trireme has all five",
+            optimizer, software.name);
     Require(moments == "fp32" || software.ours,
             "--moments {}: of stack '{}' only memory and time with fp32 moments are known; --stack trireme has both",
             moments, software.name);
@@ -322,6 +328,7 @@ struct PlanCommand {
                           .global_batch = global_batch,
                           .dtype = ParseDType(dtype),
                           .moments = ParseDType(moments),
+                          .optimizer = optimizer,
                           .most_tensor = most_tensor,
                           .most_micro_batch = most_micro_batch,
                           .headroom = headroom,
@@ -404,6 +411,7 @@ void AddPlanOptions(CLI::App* plan, PlanCommand& c) {
   plan->add_option("--tokens", c.tokens, "Tokens of the whole training: adds days, device-hours and energy")
       ->check(AboveZero());
   plan->add_option("--dtype", c.dtype, "bf16, fp16 or fp32 (bf16)");
+  plan->add_option("--optimizer", c.optimizer, "adamw, adafactor, lion, muon or sgd, for stack trireme (adamw)");
   plan->add_option("--moments", c.moments, "Of the optimizer: fp32 or bf16, for stack trireme (fp32)");
   plan->add_option("--max-tensor", c.most_tensor, "Largest tensor degree (the devices of a node)")->check(AboveZero());
   plan->add_option("--max-micro-batch", c.most_micro_batch, "Largest micro batch (64)")->check(AboveZero());

@@ -29,13 +29,17 @@ MemoryUse& MemoryUse::operator+=(const MemoryUse& other) {
 
 FlopCount& FlopCount::operator+=(const FlopCount& other) {
   matmul += other.matmul;
+  update += other.update;
   attention += other.attention;
   recomputed += other.recomputed;
   return *this;
 }
 
 FlopCount FlopCount::operator*(std::int64_t times) const {
-  return {.matmul = matmul * times, .attention = attention * times, .recomputed = recomputed * times};
+  return {.matmul = matmul * times,
+          .attention = attention * times,
+          .recomputed = recomputed * times,
+          .update = update * times};
 }
 
 void Traffic::Add(CollectiveKind kind, std::int64_t payload_bytes, std::int64_t times) {

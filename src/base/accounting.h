@@ -36,6 +36,7 @@ struct FlopCount {
   std::int64_t matmul = 0;
   std::int64_t attention = 0;
   std::int64_t recomputed = 0;  // matmul and attention that backward did a second time; not in the two above
+  std::int64_t update = 0;      // of the optimizer's products; not in total(), which is the model's
   std::int64_t total() const { return matmul + attention + recomputed; }
   FlopCount& operator+=(const FlopCount& other);
   FlopCount operator*(std::int64_t times) const;

@@ -20,8 +20,8 @@ struct TensorSpec {
   std::int64_t bytes() const { return RoundUp(count * SizeOf(dtype), kTensorAlignment); }
 };
 
-// What AdamW keeps for `count` parameters. An fp32 weight is its own master; a bf16 one is the master's upper half, the
-// lower one lies with the moments.
+// What an optimizer keeps for `count` parameters: AdamW both moments of each, others fewer. An fp32 weight is its own
+// master; a bf16 one is the master's upper half, the lower one lies with the moments.
 struct OptimizerTensors {
   TensorSpec low;
   TensorSpec first_moment;
@@ -29,9 +29,13 @@ struct OptimizerTensors {
 
   OptimizerTensors() = default;
   OptimizerTensors(MemoryKind kind, std::int64_t count, DType working, DType moments)
+      : OptimizerTensors(kind, count, working, moments, count, count) {}
+  // `firsts` and `seconds`: how many of each moment.
+  OptimizerTensors(MemoryKind kind, std::int64_t count, DType working, DType moments, std::int64_t firsts,
+                   std::int64_t seconds)
       : low{kind, DType::kUInt16, working == DType::kFloat32 ? 0 : count},
-        first_moment{kind, moments, count},
-        second_moment{kind, moments, count} {}
+        first_moment{kind, moments, firsts},
+        second_moment{kind, moments, seconds} {}
   std::int64_t bytes() const { return low.bytes() + first_moment.bytes() + second_moment.bytes(); }
 };
 

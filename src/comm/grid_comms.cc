@@ -13,6 +13,18 @@ GridComms::GridComms(Communicator& world, const ParallelLayout& layout, int head
   const auto color = [&](Axis axis) { return grid.RanksAlong(axis, world.rank()).front(); };
   tensor_ = world.Split("tensor", color(Axis::kTensor), coordinate_.tensor);
   data_ = world.Split("data", color(Axis::kData), coordinate_.data);
+  shard_ranks_ = layout.shards();
+  const auto first = [&](int data) {
+    Coordinate other = coordinate_;
+    other.data = data;
+    return grid.RankOf(other);
+  };
+  if (layout.copies() > 1) {
+    shards_ = world.Split("shards", first(copy_index() * shard_ranks_), shard_rank());
+    copies_ = world.Split("copies", first(shard_rank()), copy_index());
+  } else {
+    copies_ = world.Split("copies", world.rank(), 0);
+  }
   pipeline_ = world.Split("pipeline", color(Axis::kPipeline), coordinate_.pipeline);
   const bool has_table = coordinate_.pipeline == 0 || coordinate_.pipeline == head_stage;
   tied_ = world.Split("tied", has_table ? color(Axis::kPipeline) : layout.ranks() + world.rank(), coordinate_.pipeline);

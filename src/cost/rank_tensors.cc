@@ -4,15 +4,35 @@
 
 namespace trireme {
 
+namespace {
+
+// Moments that a rank keeps of a bucket.
+struct MomentCounts {
+  std::int64_t firsts = 0;
+  std::int64_t seconds = 0;
+};
+
+MomentCounts MomentsOf(const Bucket& bucket, const StateChoices& choices) {
+  const std::int64_t owned = OwnedCount(bucket, choices.zero);
+  if (choices.optimizer == nullptr) {
+    return {owned, owned};
+  }
+  return {choices.optimizer->Moments(bucket, false, choices.zero, {}).count,
+          choices.optimizer->Moments(bucket, true, choices.zero, {}).count};
+}
+
+}  // namespace
+
 BucketTensors TensorsOfBucket(const Bucket& bucket, const StateChoices& choices) {
   const ZeroPolicy shards = ZeroShards(choices.zero);
   const bool host_weights = choices.offload == Offload::kFull;
   const bool host_state = choices.offload != Offload::kNone;
+  const MomentCounts moments = MomentsOf(bucket, choices);
   return {.weights = {host_weights ? MemoryKind::kHost : MemoryKind::kWeights, choices.working,
                       shards.parameters ? bucket.shard : bucket.count},
           .gradient = {MemoryKind::kGradients, DType::kFloat32, shards.gradients ? bucket.shard : bucket.count},
           .optimizer = {host_state ? MemoryKind::kHost : MemoryKind::kOptimizer, OwnedCount(bucket, choices.zero),
-                        choices.working, choices.moments}};
+                        choices.working, choices.moments, moments.firsts, moments.seconds}};
 }
 
 SharedTensors TensorsOfBuckets(const ShardPlan& plan, const StateChoices& choices) {
@@ -20,8 +40,13 @@ SharedTensors TensorsOfBuckets(const ShardPlan& plan, const StateChoices& choice
   const std::int64_t largest = plan.LargestBucket(false);
   const std::int64_t tied = plan.LargestBucket(true);
   std::int64_t largest_shard = 0;
+  bool has_first = false;
+  bool has_second = false;
   for (const Bucket& bucket : plan.buckets) {
     largest_shard = std::max(largest_shard, bucket.shard);
+    const MomentCounts moments = MomentsOf(bucket, choices);
+    has_first = has_first || moments.firsts > 0;
+    has_second = has_second || moments.seconds > 0;
   }
   const bool gathers = shards.parameters || choices.offload == Offload::kFull;
   const auto weights = [&](std::int64_t count) {
@@ -36,7 +61,8 @@ SharedTensors TensorsOfBuckets(const ShardPlan& plan, const StateChoices& choice
           .staging = gradients(largest),
           .tied_staging = gradients(tied),
           .reduced = gradients(largest_shard),
-          .piece = {MemoryKind::kOptimizer, piece, choices.working, choices.moments},
+          .piece = {MemoryKind::kOptimizer, piece, choices.working, choices.moments, has_first ? piece : 0,
+                    has_second ? piece : 0},
           .piece_weight = {MemoryKind::kOptimizer, choices.working, choices.offload == Offload::kFull ? piece : 0}};
 }
 

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "base/tensor_spec.h"
+#include "cost/optimizer_plan.h"
 #include "cost/shard_plan.h"
 #include "cost/step_cost.h"
 #include "topology/layout.h"
@@ -17,6 +18,7 @@ struct StateChoices {
   Offload offload = Offload::kNone;
   DType working = DType::kFloat32;  // type of weights
   DType moments = DType::kFloat32;
+  const OptimizerPlan* optimizer = nullptr;  // nullptr: AdamW of every parameter
 };
 
 // Of one bucket.

@@ -44,7 +44,7 @@ const BucketEntry* Bucket::Find(int row) const {
 
 ShardPlan::ShardPlan(const ParameterTable& table, const ParallelLayout& layout, const StagePartition& partition,
                      int pipeline)
-    : data(layout.data) {
+    : data(layout.shards()) {
   const std::int64_t head = table.config().modules() - 1;
   bool has_embedding = false;
   bool has_head = false;
@@ -59,14 +59,14 @@ ShardPlan::ShardPlan(const ParameterTable& table, const ParallelLayout& layout, 
         }
       }
       if (!rows.empty()) {
-        buckets.push_back(MakeBucket(table, module, rows, layout.tensor, layout.data));
+        buckets.push_back(MakeBucket(table, module, rows, layout.tensor, layout.shards()));
       }
       has_embedding = has_embedding || module == 0;
       has_head = has_head || module == head;
     }
   }
   if (table.config().tie_embeddings && (has_embedding || has_head)) {
-    Bucket tied = MakeBucket(table, has_embedding ? 0 : head, {table.token_table()}, layout.tensor, layout.data);
+    Bucket tied = MakeBucket(table, has_embedding ? 0 : head, {table.token_table()}, layout.tensor, layout.shards());
     tied.tied = true;
     tied_bucket = static_cast<int>(buckets.size());
     buckets.push_back(tied);

@@ -33,7 +33,7 @@ struct Bucket {
   std::vector<BucketEntry> entries;
   std::int64_t replicated = 0;  // elements before the first cut parameter
   std::int64_t count = 0;
-  std::int64_t shard = 0;  // count / data
+  std::int64_t shard = 0;  // count / data ranks that ZeRO shards over
 
   // The entry of a table row; nullptr when it is not here.
   const BucketEntry* Find(int row) const;

@@ -88,14 +88,21 @@ void AddStateTraffic(const StageDescription& stage, int data_rank, StepCost& cos
   BlockPrograms programs(stage);
   for (const Bucket& bucket : stage.shards.buckets) {
     const BucketUse use = UseOf(stage, bucket, programs);
-    const OwnedRange owned = !ZeroShards(zero).optimizer ? OwnedRange{0, bucket.count} : OwnedBy(bucket, data_rank);
-    if (stage.layout.data > 1) {
+    const OwnedRange owned =
+        !ZeroShards(zero).optimizer ? OwnedRange{0, bucket.count} : OwnedBy(bucket, data_rank % stage.layout.shards());
+    if (stage.layout.copies() > 1) {
+      cost[GroupKind::kData].Add(CollectiveKind::kAllReduce, owned.count() * 4);
+    }
+    if (stage.layout.shards() > 1) {
       Traffic& data = cost[GroupKind::kData];
-      if (!ZeroShards(zero).optimizer) {
+      const bool compresses = stage.power_sgd.active();
+      if (!ZeroShards(zero).optimizer && !compresses) {
         data.Add(CollectiveKind::kAllReduce, bucket.count * 4);
-      } else {
+      } else if (ZeroShards(zero).optimizer) {
         data.Add(CollectiveKind::kReduceScatter, bucket.count * 4,
-                 ZeroShards(zero).gradients ? use.reductions * stage.micro_batches : 1);
+                 ZeroShards(zero).gradients ? use.reductions * stage.micro_batches
+                 : compresses               ? 0
+                                            : 1);
         data.Add(CollectiveKind::kAllGather, bucket.count * element,
                  ZeroShards(zero).parameters ? use.gathers * stage.micro_batches : 1);
       }
@@ -185,19 +192,22 @@ MemoryUse MemoryOfStage(const StageDescription& stage) {
   MemoryUse memory = StateMemory(stage.shards, {.zero = stage.layout.zero,
                                                 .offload = stage.layout.offload,
                                                 .working = stage.sizes.dtype,
-                                                .moments = stage.moments});
+                                                .moments = stage.moments,
+                                                .optimizer = &stage.optimizer});
+  memory[MemoryKind::kOptimizer] += stage.optimizer.ExtraBytes(stage.layout);
   for (int chunk = 0; chunk < stage.layout.chunks; ++chunk) {
     memory[MemoryKind::kActivations] += stage.slots[static_cast<std::size_t>(chunk)] * KeptBytes(stage, chunk);
   }
   if (const GradientPlaces gradients(stage); gradients.over_activations) {
     memory[MemoryKind::kGradients] = gradients.beyond;
   }
+  memory[MemoryKind::kGradients] += stage.power_sgd.Bytes();
   memory[MemoryKind::kScratch] = ScratchBytes(stage);
   memory[MemoryKind::kMessages] = StepTensors(stage).bytes();
   return memory;
 }
 
-StepCost CostOfStep(const StageDescription& stage, int data_rank) {
+StepCost CostOfStep(const StageDescription& stage, int data_rank, int tensor_rank) {
   StepCost cost;
   cost.memory = MemoryOfStage(stage);
   for (int chunk = 0; chunk < stage.layout.chunks; ++chunk) {
@@ -213,6 +223,10 @@ StepCost CostOfStep(const StageDescription& stage, int data_rank) {
   }
   AddPipelineTraffic(stage, cost);
   AddStateTraffic(stage, data_rank, cost);
+  stage.optimizer.AddTraffic(stage.layout, data_rank % stage.layout.shards(), cost[GroupKind::kTensor],
+                             cost[GroupKind::kData]);
+  stage.power_sgd.AddTraffic(cost[GroupKind::kData]);
+  cost.flops.update = stage.power_sgd.Flops() + stage.optimizer.Flops(data_rank % stage.layout.shards(), tensor_rank);
   if (stage.layout.ranks() > 1) {
     cost[GroupKind::kWorld].Add(CollectiveKind::kAllReduce, kStepNumbers * 4);
   }
@@ -250,7 +264,9 @@ StageOfRun::StageOfRun(const RunConfig& config, int pipeline, std::int64_t globa
                    .most_micro_batches = MostMicroBatches(config),
                    .document_masks = config.data.document_masks,
                    .head_chunk = config.train.head_chunk,
-                   .moments = ParseDType(config.optimizer.moments)} {
+                   .moments = ParseDType(config.optimizer.moments),
+                   .optimizer = {config.optimizer, WorkingDType(config.train.dtype), table_, shards_, config.layout},
+                   .power_sgd = {config.optimizer, shards_, config.layout}} {
   bool splits = false;
   for (const std::int64_t size : BatchSchedule(config.batch).Sizes()) {
     const ParallelLayout& layout = config.layout;

@@ -8,6 +8,8 @@
 #include "base/accounting.h"
 #include "cost/module_cost.h"
 #include "cost/module_plan.h"
+#include "cost/optimizer_plan.h"
+#include "cost/power_sgd_plan.h"
 #include "cost/shard_plan.h"
 #include "run/run_config.h"
 #include "schedule/schedule.h"
@@ -43,6 +45,8 @@ struct StageDescription {
   bool document_masks = false;
   std::int64_t head_chunk = 0;      // train.head_chunk
   DType moments = DType::kFloat32;  // optimizer.moments
+  OptimizerPlan optimizer = {};
+  PowerSgdPlan power_sgd = {};  // traffic and FLOPs are those of steps that compress
 
   // The modules of a chunk.
   const ModuleRange& Range(int chunk) const;
@@ -61,8 +65,9 @@ std::int64_t ScratchBytes(const StageDescription& stage);
 ModuleCost CostOfVirtualStage(const StageDescription& stage, int chunk);
 
 MemoryUse MemoryOfStage(const StageDescription& stage);
-// data_rank: which shard (the replicated part of a bucket lies in the first shards only).
-StepCost CostOfStep(const StageDescription& stage, int data_rank);
+// data_rank: which shard (the replicated part of a bucket lies in the first shards only). tensor_rank: Muon's matrices
+// have owners among both.
+StepCost CostOfStep(const StageDescription& stage, int data_rank, int tensor_rank = 0);
 
 // The description that a run has at a pipeline coordinate; the pieces it refers to live in it.
 class StageOfRun {

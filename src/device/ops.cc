@@ -78,7 +78,9 @@ void CheckGradientOfLoss(const char* operation, const CrossEntropyArgs& args) {
 }  // namespace
 
 void Ops::Count(std::int64_t matmul, std::int64_t attention) {
-  if (recomputing_) {
+  if (updating_) {
+    flops_.update += matmul + attention;
+  } else if (recomputing_) {
     flops_.recomputed += matmul + attention;
   } else {
     flops_.matmul += matmul;
@@ -102,6 +104,19 @@ void Ops::Copy(const Tensor& to, const Tensor& from) {
   }
   if (to.count() != 0) {
     DoCopy(to, from);
+  }
+}
+
+void Ops::CopyBlocks(const BlockCopy& copy) {
+  RequireType({"CopyBlocks", "from", copy.from}, copy.to.dtype);
+  const auto fits = [&](const Tensor& tensor, std::int64_t stride) {
+    return stride >= copy.columns && tensor.count() >= (copy.rows - 1) * stride + copy.columns;
+  };
+  Require(copy.rows == 0 || (fits(copy.to, copy.to_stride) && fits(copy.from, copy.from_stride)),
+          "CopyBlocks: {} rows of {} elements, {} and {} apart, do not fit tensors of {} and {} elements", copy.rows,
+          copy.columns, copy.to_stride, copy.from_stride, copy.to.count(), copy.from.count());
+  if (copy.rows != 0 && copy.columns != 0) {
+    DoCopyBlocks(copy);
   }
 }
 

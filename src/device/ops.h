@@ -13,7 +13,6 @@
 
 #include "base/accounting.h"
 #include "device/ops/activation.h"
-#include "device/ops/adamw.h"
 #include "device/ops/attention.h"
 #include "device/ops/embedding.h"
 #include "device/ops/head_norm.h"
@@ -21,6 +20,7 @@
 #include "device/ops/matmul.h"
 #include "device/ops/norm.h"
 #include "device/ops/random.h"
+#include "device/ops/update.h"
 #include "device/tensor.h"
 
 namespace trireme {
@@ -37,6 +37,7 @@ class Ops {
   void Add(const Tensor& to, const Tensor& from, float factor = 1);
   // t *= factor.
   void Scale(const Tensor& t, float factor);
+  void CopyBlocks(const BlockCopy& copy);
   // Fills an fp32 matrix with normal random numbers, the same bits on every device.
   void DrawNormal(const Tensor& to, const NormalDraw& draw);
 
@@ -83,9 +84,16 @@ class Ops {
   // sums (fp32 [2]) = {sum of weights * losses, sum of weights}.
   void LossSum(const Tensor& losses, const Tensor& weights, const Tensor& sums);
 
-  // sums[i] (fp32) = sum of squares of ranges[i] (fp32), summed in at least fp64 pairs; non-finite values show in it.
+  // sums[i] (fp32) = sum of squares of ranges[i] (fp32 or all bf16), summed in at least fp64 pairs; non-finite values
+  // show in it.
   void SumOfSquares(std::span<const Tensor> ranges, const Tensor& sums);
-  void AdamW(std::span<const AdamWRange> ranges, const AdamWArgs& args);
+  // See UpdateKind.
+  void Update(std::span<const UpdateRange> ranges, const UpdateArgs& args);
+  // rows[r] = sum over the part's elements of row r of (scale * value)^2, and likewise of columns; rows and columns
+  // without elements in the part get 0.
+  void SumSquaresByAxis(const MatrixPart& part, float scale);
+  // Each value times scale, its row's number and its column's.
+  void ScaleByAxis(const MatrixPart& part, float scale);
   // fp32 values into upper (bf16) and lower (uint16) halves, and back: base/split_float.h.
   void Split(const Tensor& high, const Tensor& low, const Tensor& from);
   void Join(const Tensor& to, const Tensor& high, const Tensor& low);
@@ -99,12 +107,15 @@ class Ops {
   // Counts the FLOPs of operations that are done without a call each: see Device::Repeat.
   void AddFlops(const FlopCount& flops) { flops_ += flops; }
   void set_recomputing(bool recomputing) { recomputing_ = recomputing; }
+  // While set, FLOPs count as the optimizer's.
+  void set_updating(bool updating) { updating_ = updating; }
 
  protected:
   virtual void DoFill(const Tensor& t, float value) = 0;
   virtual void DoCopy(const Tensor& to, const Tensor& from) = 0;
   virtual void DoAdd(const Tensor& to, const Tensor& from, float factor) = 0;
   virtual void DoScale(const Tensor& t, float factor) = 0;
+  virtual void DoCopyBlocks(const BlockCopy& copy) = 0;
   virtual void DoDrawNormal(const Tensor& to, const NormalDraw& draw) = 0;
   virtual void DoMatmul(const MatmulArgs& args) = 0;
   virtual void DoQuantize(const QuantizeArgs& args) = 0;
@@ -136,7 +147,9 @@ class Ops {
   virtual void DoCrossEntropyLoss(const CrossEntropyArgs& args) = 0;
   virtual void DoLossSum(const Tensor& losses, const Tensor& weights, const Tensor& sums) = 0;
   virtual void DoSumOfSquares(std::span<const Tensor> ranges, const Tensor& sums) = 0;
-  virtual void DoAdamW(std::span<const AdamWRange> ranges, const AdamWArgs& args) = 0;
+  virtual void DoUpdate(std::span<const UpdateRange> ranges, const UpdateArgs& args) = 0;
+  virtual void DoSumSquaresByAxis(const MatrixPart& part, float scale) = 0;
+  virtual void DoScaleByAxis(const MatrixPart& part, float scale) = 0;
   virtual void DoSplit(const Tensor& high, const Tensor& low, const Tensor& from) = 0;
   virtual void DoJoin(const Tensor& to, const Tensor& high, const Tensor& low) = 0;
   virtual void DoReduce(const Tensor& to, std::span<const void* const> sources, bool maximum) = 0;
@@ -146,6 +159,7 @@ class Ops {
 
   FlopCount flops_;
   bool recomputing_ = false;
+  bool updating_ = false;
 };
 
 }  // namespace trireme

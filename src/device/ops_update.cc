@@ -16,35 +16,63 @@ void CheckHalves(const char* operation, const Tensor& high, const Tensor& low, c
   RequireVector({operation, "low", low}, count, kHalves);
 }
 
+void CheckPart(const char* operation, const MatrixPart& part) {
+  RequireType({operation, "values", part.values}, kFloat);
+  Require(part.columns > 0 && part.first >= 0 && part.rows.count() * part.columns >= part.first + part.values.count(),
+          "{}: elements {} to {} do not lie in a matrix of {} x {}", operation, part.first,
+          part.first + part.values.count(), part.rows.count(), part.columns);
+  RequireVector({operation, "rows", part.rows}, part.rows.count(), kFloat);
+  RequireVector({operation, "column_values", part.column_values}, part.columns, kFloat);
+}
+
 }  // namespace
 
 void Ops::SumOfSquares(std::span<const Tensor> ranges, const Tensor& sums) {
   RequireVector({"SumOfSquares", "sums", sums}, static_cast<std::int64_t>(ranges.size()), kFloat);
   for (const Tensor& range : ranges) {
-    RequireType({"SumOfSquares", "a range", range}, kFloat);
+    RequireWorkingType({"SumOfSquares", "a range", range});
+    RequireType({"SumOfSquares", "a range", range}, ranges.front().dtype);
   }
   if (!ranges.empty()) {
     DoSumOfSquares(ranges, sums);
   }
 }
 
-void Ops::AdamW(std::span<const AdamWRange> ranges, const AdamWArgs& args) {
-  Require(args.step >= 1, "AdamW: step {} is below 1", args.step);
-  for (const AdamWRange& range : ranges) {
+void Ops::Update(std::span<const UpdateRange> ranges, const UpdateArgs& args) {
+  Require(args.step >= 1, "Update: step {} is below 1", args.step);
+  for (const UpdateRange& range : ranges) {
     const std::int64_t count = range.weight.shape.count();
-    RequireWorkingType({"AdamW", "weight", range.weight});
+    RequireWorkingType({"Update", "weight", range.weight});
     if (range.weight.dtype == DType::kBFloat16) {
-      RequireVector({"AdamW", "low", range.low}, count, kHalves);
+      RequireVector({"Update", "low", range.low}, count, kHalves);
     } else {
-      Require(!range.low.given(), "AdamW: {} fp32 weights are whole and have no lower halves", count);
+      Require(!range.low.given(), "Update: {} fp32 weights are whole and have no lower halves", count);
     }
-    RequireWorkingType({"AdamW", "first_moment", range.first_moment});
-    RequireCount({"AdamW", "first_moment", range.first_moment}, count);
-    RequireVector({"AdamW", "second_moment", range.second_moment}, count, range.first_moment.dtype);
-    RequireVector({"AdamW", "gradient", range.gradient}, count, kFloat);
+    if (HasFirstMoment(args.kind)) {
+      RequireWorkingType({"Update", "first_moment", range.first_moment});
+      RequireCount({"Update", "first_moment", range.first_moment}, count);
+    }
+    if (HasSecondMoment(args.kind)) {
+      RequireWorkingType({"Update", "second_moment", range.second_moment});
+      RequireVector({"Update", "second_moment", range.second_moment}, count,
+                    HasFirstMoment(args.kind) ? range.first_moment.dtype : range.second_moment.dtype);
+    }
+    RequireVector({"Update", "gradient", range.gradient}, count, kFloat);
   }
   if (!ranges.empty()) {
-    DoAdamW(ranges, args);
+    DoUpdate(ranges, args);
+  }
+}
+
+void Ops::SumSquaresByAxis(const MatrixPart& part, float scale) {
+  CheckPart("SumSquaresByAxis", part);
+  DoSumSquaresByAxis(part, scale);
+}
+
+void Ops::ScaleByAxis(const MatrixPart& part, float scale) {
+  CheckPart("ScaleByAxis", part);
+  if (part.values.count() != 0) {
+    DoScaleByAxis(part, scale);
   }
 }
 

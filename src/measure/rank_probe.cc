@@ -357,13 +357,13 @@ class Prober {
     Fit(RankWork::kEmbeddingBackward, range_.activations, table(true));
   }
 
-  AdamWRange UpdateOf(ProbeTensors& tensors, std::int64_t count) const {
-    AdamWRange range{.weight = tensors.Make(dtype_, {count}),
-                     .low = dtype_ == DType::kFloat32 ? Tensor{} : tensors.Make(DType::kUInt16, {count}),
-                     .first_moment = tensors.Make(DType::kFloat32, {count}),
-                     .second_moment = tensors.Make(DType::kFloat32, {count}),
-                     .gradient = tensors.Make(DType::kFloat32, {count}),
-                     .weight_decay = 0.1F};
+  UpdateRange UpdateOf(ProbeTensors& tensors, std::int64_t count) const {
+    UpdateRange range{.weight = tensors.Make(dtype_, {count}),
+                      .low = dtype_ == DType::kFloat32 ? Tensor{} : tensors.Make(DType::kUInt16, {count}),
+                      .first_moment = tensors.Make(DType::kFloat32, {count}),
+                      .second_moment = tensors.Make(DType::kFloat32, {count}),
+                      .gradient = tensors.Make(DType::kFloat32, {count}),
+                      .weight_decay = 0.1F};
     ops_.Fill(range.first_moment, 0);
     ops_.Fill(range.second_moment, 0);
     return range;
@@ -371,9 +371,9 @@ class Prober {
 
   void Updates() {
     Fit(RankWork::kOptimizer, range_.parameters, [this](ProbeTensors& tensors, std::int64_t count) -> WorkSample {
-      InTurns<AdamWRange> ranges(tensors, [&] { return UpdateOf(tensors, count); });
-      const AdamWArgs args{.learning_rate = 1e-6F};
-      return {static_cast<double>(count), Seconds([&] { ops_.AdamW({&ranges.Next(), 1}, args); })};
+      InTurns<UpdateRange> ranges(tensors, [&] { return UpdateOf(tensors, count); });
+      const UpdateArgs args{.learning_rate = 1e-6F};
+      return {static_cast<double>(count), Seconds([&] { ops_.Update({&ranges.Next(), 1}, args); })};
     });
     Fit(RankWork::kSquares, range_.parameters, [this](ProbeTensors& tensors, std::int64_t count) -> WorkSample {
       InTurns<Tensor> ranges(tensors, [&] { return tensors.Make(DType::kFloat32, {count}); });

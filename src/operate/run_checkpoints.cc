@@ -25,8 +25,16 @@ const char* KindName(StateKind kind) {
       return kFirstMomentKind;
     case StateKind::kSecondMoment:
       return kSecondMomentKind;
+    case StateKind::kRowMoment:
+      return kRowMomentKind;
+    case StateKind::kColumnMoment:
+      return kColumnMomentKind;
   }
   return "";
+}
+
+const Shape& ShapeOf(const OwnedState& state, const Parameter& parameter) {
+  return state.shape.rank() > 0 ? state.shape : parameter.shape;
 }
 
 std::int64_t SavedElements(const OwnedState& state) {
@@ -159,7 +167,7 @@ void RunCheckpoints::PlanSnapshot(std::span<const OwnedState> states) {
     const Parameter& parameter = table_.rows()[static_cast<std::size_t>(state.row)];
     slices_.push_back({.tensor = parameter.name,
                        .kind = KindName(state.kind),
-                       .shape = parameter.shape,
+                       .shape = ShapeOf(state, parameter),
                        .pieces = PiecesOf(state.runs),
                        .values = std::span(snapshot_).subspan(offset, count)});
     offset += count;
@@ -280,8 +288,9 @@ void RunCheckpoints::ReadInto(const CheckpointReader& reader, const OwnedState& 
   const StoredTensor* tensor = reader.Find(parameter.name, KindName(state.kind));
   staging.assign(static_cast<std::size_t>(state.values.count()), 0.0F);
   if (tensor != nullptr) {
-    Require(tensor->about.shape == parameter.shape, "'{}': '{}' has the shape {}, this run's has {}", reader.folder(),
-            parameter.name, tensor->about.shape.ToString(), parameter.shape.ToString());
+    const Shape& shape = ShapeOf(state, parameter);
+    Require(tensor->about.shape == shape, "'{}': '{}' has the shape {}, this run's has {}", reader.folder(),
+            parameter.name, tensor->about.shape.ToString(), shape.ToString());
     reader.Read(*tensor, state.runs, staging.data());
   }
   CopyValues(device_, staging, state.values);
@@ -299,8 +308,10 @@ std::string RunCheckpoints::TryLoad(const std::string& folder, std::span<const O
     for (const OwnedState& state : states) {
       const std::string& name = table_.rows()[static_cast<std::size_t>(state.row)].name;
       const bool expected = state.kind == StateKind::kMaster || !loaded.weights_only;
-      Require(!expected || reader.Find(name, KindName(state.kind)) != nullptr, "'{}' has no {} of '{}'", folder,
-              KindName(state.kind), name);
+      Require(!expected || reader.Find(name, KindName(state.kind)) != nullptr,
+              "'{}' has no {} of '{}'; an optimizer goes on from its own state: resume with the optimizer.name of the "
+              "checkpoint, or start from its weights with model.from",
+              folder, KindName(state.kind), name);
       ReadInto(reader, state, staging);
       Alive();
     }

@@ -105,6 +105,8 @@ namespace {
 
 // Steps that may fail again after going back before the fault counts as lasting.
 constexpr int kMostRollbacks = 3;
+// Of a checkpoint: what train.on_spike = "lower" has made of the learning rate.
+constexpr char kRateFactorNote[] = "rate_factor";
 
 // A rank whose device is stuck reads no signals. Once the job was asked to end, collectives that stand still are
 // aborted; those of a step that goes on are not.
@@ -148,6 +150,11 @@ class Loop {
     if (config.train.rerun) {
       trainer_.set_suspicion([this](const StepResult& result) {
         return result.skipped || losses_.IsSpike(result.loss) || norms_.IsSpike(result.gradient_norm);
+      });
+    }
+    if (config.train.on_spike == "skip") {
+      trainer_.set_veto([this](const StepResult& result) {
+        return losses_.IsSpike(result.loss) || norms_.IsSpike(result.gradient_norm);
       });
     }
     if (flight_.ledger() != nullptr && context.device.is_host()) {
@@ -263,6 +270,9 @@ class Loop {
         for (const std::string& difference : found->differences) {
           watcher_.Note("changed since the checkpoint: " + difference);
         }
+        const auto lowered = found->progress.notes.find(kRateFactorNote);
+        rate_factor_ = lowered == found->progress.notes.end() ? 1.0 : std::stod(lowered->second);
+        trainer_.set_rate_factor(rate_factor_);
         GoOnFrom(*found);
         resumed = true;
       }
@@ -372,11 +382,16 @@ class Loop {
               "step {} is not finite after going back {} times, so that it is no passing fault: {}", result.step,
               rollbacks_, where);
     } else {
+      bool spiked = false;
       for (const std::string& spike :
            {losses_.Check(result.step, result.loss), norms_.Check(result.step, result.gradient_norm)}) {
         if (!spike.empty()) {
           watcher_.Note(spike);
+          spiked = true;
         }
+      }
+      if (spiked) {
+        ActOnSpike();
       }
     }
     const std::int64_t every = config_.train.replica_check_every;
@@ -385,7 +400,27 @@ class Loop {
     }
   }
 
-  // After a step that is not finite, under train.on_nonfinite = "rollback": the newest checkpoint again.
+  // As train.on_spike says; a step that "skip" refused was not updated.
+  void ActOnSpike() {
+    const std::int64_t step = facts_.result.step;
+    const std::string& choice = config_.train.on_spike;
+    if (choice == "skip") {
+      watcher_.Note(fmt::format("step {}: no update (train.on_spike = \"skip\")", step));
+    } else if (choice == "lower") {
+      rate_factor_ /= 2;
+      trainer_.set_rate_factor(rate_factor_);
+      watcher_.Note(
+          fmt::format("step {}: the learning rate is {:g} of the schedule's from now on "
+                      "(train.on_spike = \"lower\")",
+                      step, rate_factor_));
+    } else if (choice == "rollback") {
+      rolling_back_ = true;
+      spike_step_ = step;
+    }
+  }
+
+  // After a step that is not finite, under train.on_nonfinite = "rollback", or a spike under train.on_spike =
+  // "rollback": the newest checkpoint again. Equal samples would give an equal spike: its step is passed over.
   bool RolledBack() {
     if (!rolling_back_) {
       rollbacks_ = facts_.result.step > failed_step_ ? 0 : rollbacks_;
@@ -394,9 +429,15 @@ class Loop {
     rolling_back_ = false;
     failed_step_ = facts_.result.step;
     ++rollbacks_;
-    Require(checkpoints_ != nullptr && Resume(),
-            "step {} is not finite, and there is no checkpoint to go back to (train.on_nonfinite = \"rollback\")",
-            failed_step_);
+    Require(
+        checkpoints_ != nullptr && Resume(),
+        "step {} is to be undone, and there is no checkpoint to go back to (train.on_nonfinite or train.on_spike is "
+        "\"rollback\"); set checkpoint.every",
+        failed_step_);
+    if (spike_step_ > 0) {
+      trainer_.PassOverStep(spike_step_);
+      spike_step_ = 0;
+    }
     watcher_.Note(fmt::format("went back to step {} ({} of {})", trainer_.progress().step, rollbacks_, kMostRollbacks));
     return true;
   }
@@ -429,6 +470,9 @@ class Loop {
                           .schedule = trainer_.schedule().StateAt(progress.consumed_samples),
                           .device_choices = trainer_.device().choices(),
                           .last = last};
+      if (rate_factor_ != 1) {
+        saved.notes[kRateFactorNote] = fmt::format("{}", rate_factor_);
+      }
       checkpoints_->Save(saved, trainer_.State());
     }
   }
@@ -451,6 +495,8 @@ class Loop {
   bool rolling_back_ = false;
   int rollbacks_ = 0;
   std::int64_t failed_step_ = 0;
+  std::int64_t spike_step_ = 0;  // to be passed over after going back
+  double rate_factor_ = 1;
   std::atomic<std::int64_t> saving_step_ = 0;
   std::unique_ptr<RunCheckpoints> checkpoints_;  // last: its thread speaks to the watcher
   std::jthread hurry_;

@@ -19,6 +19,7 @@ SearchRequest Under(const SearchRequest& request, const SoftwareStack& stack, co
           .ramp_unit = request.ramp_unit,
           .dtype = request.dtype,
           .moments = request.moments,
+          .optimizer = request.optimizer,
           .most_tensor = request.most_tensor,
           .most_micro_batch = request.most_micro_batch,
           .headroom = request.headroom,

@@ -179,6 +179,7 @@ RunConfig EmitConfig(const EmitRequest& request) {
   config.batch.global = request.search.global_batch;
   config.train.dtype = request.search.dtype == DType::kFloat32 ? "fp32" : "bf16";
   config.optimizer.moments = Name(request.search.moments);
+  config.optimizer.name = request.search.optimizer;
   config.train.tokens = static_cast<std::int64_t>(request.tokens);
   config.checkpoint.every = request.checkpoint_every;
   Validate(config, request.search.devices);

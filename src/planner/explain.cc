@@ -22,6 +22,7 @@ PlanPoint Under(const StackState& state, const PlanPoint& point) {
           .dtype = point.dtype,
           .products = point.products,
           .moments = point.moments,
+          .optimizer = point.optimizer,
           .flash = point.flash,
           .power_sgd = point.power_sgd,
           .fused_optimizer = point.fused_optimizer,

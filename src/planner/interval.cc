@@ -26,6 +26,7 @@ std::vector<double> Sensitivities(const PlanPoint& point, const ModelAccount& ac
                           .dtype = point.dtype,
                           .products = point.products,
                           .moments = point.moments,
+                          .optimizer = point.optimizer,
                           .flash = point.flash,
                           .power_sgd = point.power_sgd,
                           .fused_optimizer = point.fused_optimizer,

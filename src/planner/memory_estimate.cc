@@ -12,9 +12,6 @@
 namespace trireme {
 namespace {
 
-// A checkpoint holds master and moments of each parameter in fp32.
-constexpr double kSavedBytes = 12;
-
 ModelConfig OneLayer(ModelConfig model) {
   model.layers = 1;
   return model;
@@ -46,8 +43,11 @@ StageMemory OurStage(const PlanPoint& point, const ModelAccount& account, const 
   const ParallelLayout& layout = point.layout;
   const StagePlacement placement = PlacementOf(layout);
   const std::vector<std::int64_t> own = BlocksOfChunks(placement, blocks, stage);
+  const bool adamw = point.optimizer == "adamw";
   const ShardPlan shards = account.PlanOfStage(layout, std::accumulate(own.begin(), own.end(), std::int64_t{0}),
-                                               stage == 0, stage == placement.HeadStage());
+                                               stage == 0, stage == placement.HeadStage(), !adamw);
+  OptimizerConfig optimizer;
+  optimizer.name = point.optimizer;
   const auto micro_batches = static_cast<int>(point.micro_batches());
   const StageDescription description{
       .model = point.model,
@@ -59,11 +59,15 @@ StageMemory OurStage(const PlanPoint& point, const ModelAccount& account, const 
       .slots = clock.Slots({layout.schedule, layout.pipeline, layout.chunks, micro_batches}, stage),
       .micro_batches = micro_batches,
       .most_micro_batches = micro_batches,
-      .moments = point.moments};
+      .moments = point.moments,
+      .optimizer =
+          adamw ? OptimizerPlan() : OptimizerPlan(optimizer, point.dtype, account.one_layer(), shards, layout)};
   const MemoryUse use = MemoryOfStage(description);
-  std::int64_t owned = 0;
+  // A checkpoint holds master and moments in fp32.
+  std::int64_t saved = 0;
   for (const Bucket& bucket : shards.buckets) {
-    owned += OwnedCount(bucket, layout.zero);
+    saved += OwnedCount(bucket, layout.zero) + description.optimizer.Moments(bucket, false, layout.zero, {}).count +
+             description.optimizer.Moments(bucket, true, layout.zero, {}).count;
   }
   return {.weights = static_cast<double>(use[MemoryKind::kWeights]),
           .gradients = static_cast<double>(use[MemoryKind::kGradients]),
@@ -73,7 +77,7 @@ StageMemory OurStage(const PlanPoint& point, const ModelAccount& account, const 
           .messages = static_cast<double>(use[MemoryKind::kMessages]),
           .fixed = point.cluster.device.is_host ? 0.0 : point.stack.memory.fixed,
           .host = static_cast<double>(use[MemoryKind::kHost]),
-          .host_copy = kSavedBytes * static_cast<double>(owned)};
+          .host_copy = static_cast<double>(saved * SizeOf(DType::kFloat32))};
 }
 
 // The ranks of a node that save: without ZeRO data rank 0 saves for all. Data ranks follow each other on a node.
@@ -189,21 +193,15 @@ ModelAccount::ModelAccount(const ModelConfig& model)
 }
 
 const ShardPlan& ModelAccount::Cut(const ParallelLayout& layout) const {
-  if (cut_ == nullptr || cut_tensor_ != layout.tensor || cut_data_ != layout.data) {
+  if (cut_ == nullptr || cut_tensor_ != layout.tensor || cut_data_ != layout.shards()) {
     ParallelLayout flat = layout;
     flat.pipeline = 1;
     flat.chunks = 1;
     flat.partition = "uniform";
     const StagePartition partition(one_layer_->config(), flat);
-    ShardPlan whole(*one_layer_, flat, partition, 0);
-    std::vector<Bucket> bare;
-    for (const Bucket& bucket : whole.buckets) {
-      bare.push_back(Bare(bucket));
-    }
-    whole.buckets.swap(bare);
-    cut_ = std::make_shared<const ShardPlan>(std::move(whole));
+    cut_ = std::make_shared<const ShardPlan>(*one_layer_, flat, partition, 0);
     cut_tensor_ = layout.tensor;
-    cut_data_ = layout.data;
+    cut_data_ = layout.shards();
   }
   return *cut_;
 }
@@ -220,7 +218,7 @@ std::int64_t ModelAccount::CopiesOf(const Bucket& bucket, std::int64_t blocks, b
 }
 
 ShardPlan ModelAccount::PlanOfStage(const ParallelLayout& layout, std::int64_t blocks, bool has_embedding,
-                                    bool has_head) const {
+                                    bool has_head, bool with_entries) const {
   const ShardPlan& cut = Cut(layout);
   ShardPlan plan = cut;
   plan.buckets.clear();
@@ -233,7 +231,7 @@ ShardPlan ModelAccount::PlanOfStage(const ParallelLayout& layout, std::int64_t b
         plan.tied_across_stages = !(has_embedding && has_head);
         plan.counts_tied = has_embedding;
       }
-      plan.buckets.push_back(bucket);
+      plan.buckets.push_back(with_entries ? bucket : Bare(bucket));
     }
   }
   return plan;

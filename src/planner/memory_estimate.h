@@ -53,8 +53,11 @@ class ModelAccount {
   // Parameters of a block, of the token table, and of the rest of the ends, whole.
   double block_parameters() const { return block_parameters_; }
   double table_parameters() const { return table_parameters_; }
-  // A ShardPlan of a stage with `blocks` blocks, without the names of its entries.
-  ShardPlan PlanOfStage(const ParallelLayout& layout, std::int64_t blocks, bool has_embedding, bool has_head) const;
+  // Of a model with one layer: entries of PlanOfStage name its rows.
+  const ParameterTable& one_layer() const { return *one_layer_; }
+  // A ShardPlan of a stage with `blocks` blocks. Entries take time to copy, and AdamW's memory does not need them.
+  ShardPlan PlanOfStage(const ParallelLayout& layout, std::int64_t blocks, bool has_embedding, bool has_head,
+                        bool with_entries = false) const;
   // Parameters in the buckets of that plan, padding included.
   std::int64_t ParametersOf(const ParallelLayout& layout, std::int64_t blocks, bool has_embedding, bool has_head) const;
 
@@ -69,7 +72,7 @@ class ModelAccount {
   double table_parameters_ = 0;
   mutable int cut_tensor_ = 0;  // of cut_
   mutable int cut_data_ = 0;
-  mutable std::shared_ptr<const ShardPlan> cut_;  // of one layer, entries left out
+  mutable std::shared_ptr<const ShardPlan> cut_;  // of one layer
 };
 
 // Blocks of each virtual stage. Other stacks than ours accept a "uniform" partition that does not divide: all stages

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string_view>
 
 #include "base/dtype.h"
 #include "model/model_config.h"
@@ -21,11 +22,13 @@ struct PlanPoint {
   DType dtype = DType::kBFloat16;
   ProductFormat products = ProductFormat::kNative;  // of the blocks
   DType moments = DType::kFloat32;                  // of the optimizer
-  bool flash = true;                                // fused attention
-  bool power_sgd = false;                           // gradients compressed by PowerSGD
-  bool fused_optimizer = true;                      // false: one that walks over its state several times (Adafactor)
-  int threads = 0;                                  // of a rank on the host's cores; 0: its part of them
-  int shard_ranks = 0;  // above 0: ZeRO shards over groups of so many ranks, which are copies of each other
+  // optimizer.name, as far as the stack is ours; it outlives the point.
+  std::string_view optimizer = "adamw";
+  bool flash = true;            // fused attention
+  bool power_sgd = false;       // gradients compressed by PowerSGD
+  bool fused_optimizer = true;  // false: one that walks over its state several times (Adafactor)
+  int threads = 0;              // of a rank on the host's cores; 0: its part of them
+  int shard_ranks = 0;          // above 0: ZeRO shards over groups of so many ranks, which are copies of each other
 
   // Ranks over which ZeRO shards.
   int shards() const { return shard_ranks > 0 ? std::min(shard_ranks, layout.replicas()) : layout.replicas(); }

@@ -220,6 +220,7 @@ PlanPoint PointOf(const SearchRequest& request, const ParallelLayout& layout) {
           .global_batch = request.global_batch,
           .dtype = request.dtype,
           .moments = request.moments,
+          .optimizer = request.optimizer,
           .flash = request.state.time.flash};
 }
 

@@ -36,6 +36,7 @@ Candidate FastestOf(const SearchRequest& request, const ModelConfig& model, int 
                     .global_batch = request.global_batch,
                     .dtype = request.dtype,
                     .moments = request.moments,
+                    .optimizer = request.optimizer,
                     .most_tensor = request.most_tensor,
                     .most_micro_batch = std::min(request.most_micro_batch, 8),
                     .headroom = request.headroom,

@@ -5,6 +5,7 @@
 
 #include "base/shape.h"
 #include "cost/formulas.h"
+#include "cost/optimizer_plan.h"
 #include "planner/collective_time.h"
 #include "planner/measured_time.h"
 
@@ -197,9 +198,54 @@ double NvmeSeconds(const PlanPoint& point, double owned) {
   return 2 * std::max(on_node - cluster.host_memory, 0.0) / cluster.nvme_bandwidth;
 }
 
-// Bytes that an update on the device moves for each parameter; both moments are read and written.
+// Moments of each element that an optimizer of ours keeps; Adafactor's of vectors alone do not count.
+int MomentsOf(const PlanPoint& point) {
+  if (point.optimizer == "lion" || point.optimizer == "sgd" || point.optimizer == "muon") {
+    return 1;
+  }
+  return point.optimizer == "adafactor" ? 0 : 2;
+}
+
+// Bytes that an update on the device moves for each parameter; moments are read and written. Muon and Adafactor turn
+// the gradient into a direction first: one more pass that writes it, and Adafactor's sums another that reads it.
 double UpdateBytes(const PlanPoint& point) {
-  return point.stack.time.optimizer_bytes - 4.0 * static_cast<double>(SizeOf(DType::kFloat32) - SizeOf(point.moments));
+  const double absent = 2.0 * (2 - MomentsOf(point)) * static_cast<double>(SizeOf(DType::kFloat32));
+  const double narrow = 2.0 * MomentsOf(point) * static_cast<double>(SizeOf(DType::kFloat32) - SizeOf(point.moments));
+  const double directions = point.optimizer == "muon" ? 8 : point.optimizer == "adafactor" ? 16 : 0;
+  return point.stack.time.optimizer_bytes - absent - narrow + directions;
+}
+
+// Muon's products, by the owners of the matrices, and the way of the matrices to their owners and back.
+double MuonSeconds(const PlanPoint& point) {
+  ModelConfig one = point.model;
+  one.layers = 1;
+  const ParameterTable table(one);
+  double flops = 0;
+  double largest = 0;
+  double elements = 0;
+  for (const int row : table.OfModule(1)) {
+    const Shape& shape = table.rows()[static_cast<std::size_t>(row)].shape;
+    if (shape.rank() == 2) {
+      const auto matrix = static_cast<double>(NewtonSchulzFlops(shape[0], shape[1], OptimizerConfig().muon_iterations));
+      flops += matrix;
+      largest = std::max(largest, matrix);
+      elements += static_cast<double>(shape.count());
+    }
+  }
+  const ParallelLayout& layout = point.layout;
+  const auto blocks = static_cast<double>(CeilDiv(point.model.layers, layout.pipeline));
+  const DeviceSpec& device = point.cluster.device;
+  const double peak = (point.dtype == DType::kFloat32 ? device.peak_fp32 : device.peak_half) * device.sustained;
+  const double products =
+      std::max(blocks * flops / (layout.tensor * layout.data), largest) / (peak * point.stack.efficiencies.matmul);
+  const double bytes = 4 * blocks * elements / layout.tensor;
+  const double rounds = std::max(1.0, 4 * blocks / (layout.tensor * layout.data));
+  if (layout.data == 1) {
+    return products;
+  }
+  return products + (ZeroShards(layout.zero).optimizer
+                         ? 2 * DataSeconds(point, CollectiveKind::kAllToAll, bytes, rounds)
+                         : DataSeconds(point, CollectiveKind::kBroadcast, bytes, 4 * blocks));
 }
 
 // Our update of state in host memory: it passes through the device in pieces, both directions of the link, the hosts'
@@ -208,7 +254,7 @@ double PassingSeconds(const PlanPoint& point, double owned) {
   const Efficiencies& e = point.stack.efficiencies;
   const std::int64_t halves = point.dtype == DType::kFloat32 ? 0 : SizeOf(DType::kUInt16);
   const std::int64_t weight = point.layout.offload == Offload::kFull ? SizesOf(point).element() : 0;
-  const double state = owned * static_cast<double>(weight + halves + 2 * SizeOf(point.moments));
+  const double state = owned * static_cast<double>(weight + halves + MomentsOf(point) * SizeOf(point.moments));
   const int on_node = std::min(point.layout.ranks(), point.cluster.devices_per_node);
   return std::max({state / (point.cluster.host_link.bandwidth * e.host_link),
                    2 * state * on_node / (point.cluster.host_bandwidth * e.host_memory),
@@ -255,6 +301,9 @@ void AddStepWork(const PlanPoint& point, double parameters, double backward, Ste
     terms.optimizer = measured
                           ? measured->Update(parameters, owned)
                           : owned * UpdateBytes(point) * passes / (point.cluster.device.memory_bandwidth * e.memory);
+  }
+  if (point.stack.ours && point.optimizer == "muon") {
+    terms.optimizer += MuonSeconds(point);
   }
   if (layout.offload == Offload::kFull && !point.stack.ours) {
     // Weights come from the host for forward and for backward of every micro batch.

@@ -48,7 +48,9 @@ PlanPoint RunPrediction::PointOf(std::int64_t global_batch) const {
           .dtype = WorkingDType(config_.train.dtype),
           .products = float8 ? ProductFormat::kFloat8 : ProductFormat::kNative,
           .moments = ParseDType(config_.optimizer.moments),
-          .threads = cluster_.device.is_host ? config_.train.threads : 0};
+          .optimizer = config_.optimizer.name,
+          .threads = cluster_.device.is_host ? config_.train.threads : 0,
+          .shard_ranks = config_.layout.shard_ranks};
 }
 
 const StepEstimate& RunPrediction::EstimateOf(std::int64_t global_batch) {
@@ -82,7 +84,7 @@ std::string RunPrediction::fingerprint() const {
   for (const KeyValue& entry : Flatten(config_)) {
     const bool timed = entry.key.starts_with("model.") || entry.key.starts_with("layout.") ||
                        entry.key.starts_with("batch.") || entry.key == "train.dtype" || entry.key == "train.threads" ||
-                       entry.key == "train.device" || entry.key == "optimizer.moments";
+                       entry.key == "train.device" || entry.key == "optimizer.moments" || entry.key == "optimizer.name";
     if (timed) {
       hasher.AddText(entry.key);
       hasher.AddText(entry.value);

@@ -156,6 +156,10 @@ std::vector<RecipeKey> LayoutKeys() {
           [](Config & c) -> auto& { return c.layout.micro_batch; }, 1, 1 << 20),
       Text("layout.offload", "what lies in host memory: the optimizer's state; full: and the weights, with zero 0 or 3",
            [](Config & c) -> auto& { return c.layout.offload; }, {"none", "optimizer", "full"}),
+      Number(
+          "layout.shard_ranks",
+          "hybrid sharding: ZeRO shards over groups of so many data ranks, which are copies of each other; 0: over all",
+          [](Config & c) -> auto& { return c.layout.shard_ranks; }, 0, kMostRanks),
   };
 }
 
@@ -173,8 +177,8 @@ std::vector<RecipeKey> BatchAndOptimizerKeys() {
       Number(
           "batch.ramp_up.samples", "samples until the batch is whole",
           [](Config & c) -> auto& { return c.batch.ramp_samples; }, 0, kMostSamples),
-      Text("optimizer.name", "training takes adamw", [](Config & c) -> auto& { return c.optimizer.name; },
-           {"adamw", "adafactor", "lion", "muon", "sgd"}),
+      Text("optimizer.name", "muon updates the matrices of blocks, and the rest as adamw",
+           [](Config & c) -> auto& { return c.optimizer.name; }, {"adamw", "adafactor", "lion", "muon", "sgd"}),
       Number(
           "optimizer.learning_rate", "at its highest", [](Config & c) -> auto& { return c.optimizer.learning_rate; }, 0,
           1e6),
@@ -195,6 +199,57 @@ std::vector<RecipeKey> BatchAndOptimizerKeys() {
           [](Config & c) -> auto& { return c.optimizer.epsilon; }, 1e-30, 1),
       Text("optimizer.moments", "type of both moments; bf16: 4 bytes less a parameter, rounded at random",
            [](Config & c) -> auto& { return c.optimizer.moments; }, {"fp32", "bf16"}),
+      Number(
+          "optimizer.momentum", "of sgd and muon", [](Config & c) -> auto& { return c.optimizer.momentum; }, 0,
+          0.9999999),
+      Flag(
+          "optimizer.nesterov", "sgd and muon look one step of momentum ahead",
+          [](Config & c) -> auto& { return c.optimizer.nesterov; }),
+      Number(
+          "optimizer.muon.iterations", "of Newton and Schulz, on each whole matrix",
+          [](Config & c) -> auto& { return c.optimizer.muon_iterations; }, 1, 100),
+      Text("optimizer.muon.dtype", "operands of the iterations; auto: fp32 in fp32 and tf32 runs, else bf16",
+           [](Config & c) -> auto& { return c.optimizer.muon_dtype; }, {"auto", "fp32", "bf16"}),
+      Text("optimizer.muon.adjust",
+           "rate of a matrix: times 0.2 sqrt(longer side), as large as AdamW's; original: sqrt(max(1, rows / columns))",
+           [](Config & c) -> auto& { return c.optimizer.muon_adjust; }, {"match_rms_adamw", "original"}),
+      Flag(
+          "optimizer.adafactor.relative_step", "the rate is min(0.01, 1 / sqrt(step)); learning_rate is not used",
+          [](Config & c) -> auto& { return c.optimizer.adafactor_relative_step; }),
+      Flag(
+          "optimizer.adafactor.scale_parameter", "the rate is a multiple of each parameter's root mean square",
+          [](Config & c) -> auto& { return c.optimizer.adafactor_scale_parameter; }),
+      Number(
+          "optimizer.powersgd.rank",
+          "data ranks reduce gradient matrices as two factors of this rank, with zero 0 or 1; 0: whole",
+          [](Config & c) -> auto& { return c.optimizer.powersgd_rank; }, 0, 1 << 20),
+      Number(
+          "optimizer.powersgd.start", "steps that reduce whole gradients before PowerSGD begins",
+          [](Config & c) -> auto& { return c.optimizer.powersgd_start; }, 0, 1e12),
+      Number(
+          "optimizer.tables.rate", "of token and position tables, as a multiple of the learning rate",
+          [](Config & c) -> auto& { return c.optimizer.tables.rate; }, 0, 1e6),
+      Number(
+          "optimizer.tables.weight_decay", "of tables; below 0: optimizer.weight_decay",
+          [](Config & c) -> auto& { return c.optimizer.tables.weight_decay; }, -1, 1e6),
+      Number(
+          "optimizer.matrices.rate", "of the blocks' matrices, as a multiple of the learning rate",
+          [](Config & c) -> auto& { return c.optimizer.matrices.rate; }, 0, 1e6),
+      Number(
+          "optimizer.matrices.weight_decay", "of the blocks' matrices; below 0: optimizer.weight_decay",
+          [](Config & c) -> auto& { return c.optimizer.matrices.weight_decay; }, -1, 1e6),
+      Number(
+          "optimizer.head.rate", "of an untied output projection, as a multiple of the learning rate",
+          [](Config & c) -> auto& { return c.optimizer.head.rate; }, 0, 1e6),
+      Number(
+          "optimizer.head.weight_decay", "of the output projection; below 0: optimizer.weight_decay",
+          [](Config & c) -> auto& { return c.optimizer.head.weight_decay; }, -1, 1e6),
+      Number(
+          "optimizer.vectors.rate", "of gains and biases, as a multiple of the learning rate",
+          [](Config & c) -> auto& { return c.optimizer.vectors.rate; }, 0, 1e6),
+      Number(
+          "optimizer.vectors.weight_decay", "of gains and biases; below 0: none",
+          [](Config & c) -> auto& { return c.optimizer.vectors.weight_decay; }, -1, 1e6),
       Text("optimizer.schedule.kind", "course of the learning rate after warm-up",
            [](Config & c) -> auto& { return c.optimizer.schedule; }, {"cosine", "linear", "constant", "wsd"}),
       Number(
@@ -267,6 +322,11 @@ std::vector<RecipeKey> TrainKeys() {
       Number(
           "train.norm_spike", "a gradient norm above this multiple of its running mean is noted; 0: never",
           [](Config & c) -> auto& { return c.train.norm_spike; }, 0, 1e6),
+      Text(
+          "train.on_spike",
+          "what follows a spike; skip: no update; rollback: the newest checkpoint, then past the step; lower: half the "
+          "rate from then on",
+          [](Config & c) -> auto& { return c.train.on_spike; }, {"note", "skip", "rollback", "lower"}),
       Flag(
           "train.rerun", "a step with a spike or a number that is not finite is computed again: data or fault?",
           [](Config & c) -> auto& { return c.train.rerun; }),

@@ -22,6 +22,13 @@ struct BatchConfig {
   bool operator==(const BatchConfig&) const = default;
 };
 
+// Parameters of one role, with their own rate and decay.
+struct ParameterGroup {
+  double rate = 1;           // multiplies the learning rate
+  double weight_decay = -1;  // below 0: optimizer.weight_decay, and none for vectors
+  bool operator==(const ParameterGroup&) const = default;
+};
+
 struct OptimizerConfig {
   std::string name = "adamw";
   double learning_rate = 3e-4;
@@ -30,6 +37,16 @@ struct OptimizerConfig {
   double beta1 = 0.9;
   double beta2 = 0.95;
   double epsilon = 1e-8;
+  double momentum = 0.95;  // of sgd and muon
+  bool nesterov = true;    // likewise
+  int muon_iterations = 5;
+  std::string muon_dtype = "auto";              // auto | fp32 | bf16
+  std::string muon_adjust = "match_rms_adamw";  // match_rms_adamw | original
+  bool adafactor_relative_step = false;         // rate min(0.01, 1 / sqrt(step)) instead of the schedule's
+  bool adafactor_scale_parameter = true;        // the rate is a multiple of the parameter's root mean square
+  ParameterGroup tables, matrices, head, vectors;
+  int powersgd_rank = 0;            // of compressed gradients; 0: gradients are reduced whole
+  std::int64_t powersgd_start = 0;  // steps that reduce them whole first
   std::string moments = "fp32";     // fp32 | bf16
   std::string schedule = "cosine";  // cosine | linear | constant | wsd
   std::int64_t warmup_samples = 0;
@@ -57,6 +74,7 @@ struct TrainConfig {
   std::string on_nonfinite = "skip";     // skip | stop | rollback: to the newest checkpoint
   double loss_spike = 2;                 // a loss above this multiple of its running mean is noted; 0: never
   double norm_spike = 0;                 // the same of the gradient's norm
+  std::string on_spike = "note";         // note | skip | rollback | lower: see recipe_keys.cc
   bool rerun = false;                    // computes steps with spikes or non-finite numbers again before their update
   std::string skip_steps;                // "1200-1250, 3000": their samples are passed over
   bool count_zeros = false;              // of the gradient, each step, for the log

@@ -48,7 +48,35 @@ void RequireOffered(const RunConfig& config) {
       config.layout.zero, ZeroShards(config.layout.zero).gradients ? 3 : 0);
   Require(config.train.dtype != "fp16",
           "train.dtype = 'fp16': training offers fp32, tf32, bf16 and fp8; the nearest is bf16");
-  Require(config.optimizer.name == "adamw", "optimizer.name = '{}': training offers adamw", config.optimizer.name);
+  const int rank = config.optimizer.powersgd_rank;
+  Require(rank == 0 || !ZeroShards(config.layout.zero).gradients,
+          "optimizer.powersgd.rank = {} with layout.zero = {}: PowerSGD compresses whole gradients, which stages 0 and "
+          "1 have; "
+          "the nearest is layout.zero = 1",
+          rank, config.layout.zero);
+  Require(rank == 0 || config.layout.shard_ranks == 0,
+          "optimizer.powersgd.rank = {} with layout.shard_ranks = {}: PowerSGD reduces over all data ranks; set one of "
+          "them "
+          "to 0",
+          rank, config.layout.shard_ranks);
+  Require(
+      rank == 0 || !config.train.rerun,
+      "optimizer.powersgd.rank = {} with train.rerun: a step computed again would add what was left out twice; set one "
+      "of them to 0 or false",
+      rank);
+  const int shard_ranks = config.layout.shard_ranks;
+  Require(shard_ranks == 0 || config.layout.data % shard_ranks == 0,
+          "layout.shard_ranks = {} does not divide layout.data = {}; the nearest that works is {}", shard_ranks,
+          config.layout.data, NearestDivisors(config.layout.data, shard_ranks));
+  Require(
+      shard_ranks == 0 || ZeroShards(config.layout.zero).optimizer,
+      "layout.shard_ranks = {} says over how many data ranks ZeRO shards, but layout.zero is 0; set layout.zero = 1, 2 "
+      "or 3, or layout.shard_ranks = 0",
+      shard_ranks);
+  Require(
+      config.optimizer.name != "adafactor" || config.layout.offload != Offload::kFull,
+      "optimizer.name = 'adafactor' with layout.offload = 'full': its rates follow from the weights, which must lie on "
+      "the device; the nearest is layout.offload = 'optimizer'");
 }
 
 // Matrices in fp8 have extents that are multiples of 16 on every rank.

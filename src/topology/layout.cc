@@ -76,6 +76,9 @@ std::string ParallelLayout::ToString() const {
   if (offload != Offload::kNone) {
     text += " offload=" + Name(offload);
   }
+  if (shard_ranks != 0) {
+    text += fmt::format(" shards={}", shard_ranks);
+  }
   return text;
 }
 

@@ -51,10 +51,16 @@ struct ParallelLayout {
   int recompute_layers = 0;  // blocks of each chunk, from its first, that recompute; 0: all
   int micro_batch = 1;
   Offload offload = Offload::kNone;
+  // Hybrid sharding: ZeRO shards over groups of so many data ranks, and the groups are copies of each other; 0: over
+  // all.
+  int shard_ranks = 0;
 
   int ranks() const { return tensor * sequence * pipeline * data; }
   // Ranks that hold the same weights: what ZeRO shards over.
   int replicas() const { return sequence * data; }
+  // Data ranks over which ZeRO shards, and the copies of what they hold together.
+  int shards() const { return shard_ranks > 0 ? shard_ranks : data; }
+  int copies() const { return data / shards(); }
   int virtual_stages() const { return pipeline * chunks; }
   // Whether training offers this offloading: weights in host memory are those of no stage of ZeRO that gathers them
   // once a step.

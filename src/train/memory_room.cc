@@ -70,7 +70,10 @@ HostNeeds NeedsOfStage(const RunConfig& config, int pipeline, const HostUse& use
     if (bucket.tied && !shards.counts_tied) {
       continue;
     }
-    needs.copied += kStateKinds * SizeOf(DType::kFloat32) * OwnedCount(bucket, config.layout.zero);
+    const std::int64_t owned = OwnedCount(bucket, config.layout.zero);
+    const OptimizerPlan& optimizer = stage.description().optimizer;
+    needs.copied += SizeOf(DType::kFloat32) * (owned + optimizer.Moments(bucket, false, config.layout.zero, {}).count +
+                                               optimizer.Moments(bucket, true, config.layout.zero, {}).count);
   }
   return needs;
 }
@@ -133,9 +136,11 @@ HostNeeds HostNeedsOf(const RunConfig& config, std::span<const int> ranks, const
       stage->second = NeedsOfStage(config, place.pipeline, use);
     }
     needs.held += stage->second.held;
-    // Without ZeRO data rank 0 saves for all.
+    // Without ZeRO data rank 0 saves for all, with hybrid sharding the first group.
     needs.copied +=
-        use.saves && (ZeroShards(config.layout.zero).optimizer || place.data == 0) ? stage->second.copied : 0;
+        use.saves && (ZeroShards(config.layout.zero).optimizer ? place.data < config.layout.shards() : place.data == 0)
+            ? stage->second.copied
+            : 0;
   }
   return needs;
 }

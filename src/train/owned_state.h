@@ -11,8 +11,8 @@
 
 namespace trireme {
 
-enum class StateKind : std::uint8_t { kMaster, kFirstMoment, kSecondMoment };
-inline constexpr int kStateKinds = 3;
+// kRowMoment and kColumnMoment: Adafactor's second moments of a matrix, one number per row or column.
+enum class StateKind : std::uint8_t { kMaster, kFirstMoment, kSecondMoment, kRowMoment, kColumnMoment };
 
 struct OwnedState {
   int row = 0;  // of the ParameterTable
@@ -20,7 +20,8 @@ struct OwnedState {
   // Vector on the device, or in host memory that is the device's (Device::AllocateHost); moments fp32 or bf16, else
   // fp32: a view, see ZeroShard::State.
   Tensor values;
-  std::vector<SliceRun> runs;  // local: index into values; global: index into the whole parameter
+  Shape shape = {};            // of the whole state; rank 0: the parameter's
+  std::vector<SliceRun> runs;  // local: index into values; global: index into the whole state
   // False: a copy that another rank owns too (ZeRO 0, replicated slices, a tied table's second owner): it is loaded,
   // not saved.
   bool saved = true;

@@ -57,8 +57,11 @@ Digest ZeroShard::DigestOfCopies() {
     if (optimizer_->low(i).given()) {
       add(optimizer_->low(i));
     }
-    add(optimizer_->first_moment(i));
-    add(optimizer_->second_moment(i));
+    for (const Tensor& moments : {optimizer_->first_moment(i), optimizer_->second_moment(i)}) {
+      if (moments.given()) {
+        add(moments);
+      }
+    }
   }
   return hasher.digest();
 }
@@ -70,7 +73,12 @@ LiveTensors ZeroShard::Live() {
   LiveTensors live{.weights = buckets_.front().weights,
                    .gradient = counted_.empty() ? copied_.front() : counted_.front()};
   for (const OwnedState& state : StateViews()) {
-    if (state.kind == StateKind::kSecondMoment && state.values.count() > 0) {
+    if (state.kind == StateKind::kMaster || state.values.count() == 0) {
+      continue;
+    }
+    // Optimizers without second moments have others.
+    live.second_moment = live.second_moment.given() ? live.second_moment : state.values;
+    if (state.kind == StateKind::kSecondMoment) {
       live.second_moment = state.values;
       break;
     }

@@ -49,11 +49,19 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
                                        .beta2 = static_cast<float>(optimizer.beta2),
                                        .epsilon = static_cast<float>(optimizer.epsilon),
                                        .weight_decay = static_cast<float>(optimizer.weight_decay),
+                                       .momentum = static_cast<float>(optimizer.momentum),
+                                       .nesterov = optimizer.nesterov,
+                                       .muon_matches_adamw = optimizer.muon_adjust == "match_rms_adamw",
+                                       .relative_step = optimizer.adafactor_relative_step,
+                                       .scale_parameter = optimizer.adafactor_scale_parameter,
                                        .moments = description.moments,
                                        .host_piece = config_.layout.offload == Offload::kNone
                                                          ? 0
                                                          : HostPiece(description.shards, config_.layout.zero),
                                        .host_weights = config_.layout.offload == Offload::kFull},
+                         .plan = &description.optimizer,
+                         .power_sgd = &description.power_sgd,
+                         .power_sgd_start = optimizer.powersgd_start,
                          .activations = gradients.over_activations ? slots.front() : nullptr,
                          .gradient_offsets = gradients.offsets});
   const StepTensors tensors(description);
@@ -135,8 +143,8 @@ StepResult Trainer::Step(int request) {
   const int micro_batches = NextMicroBatches();
   const std::int64_t first = progress_.consumed_samples;
   StepResult result{.step = progress_.step + 1, .global_batch = schedule_.GlobalBatchAt(first)};
-  result.learning_rate = schedule_.LearningRateAt(first);
-  if (skip_steps_.Has(result.step)) {
+  result.learning_rate = rate_factor_ * schedule_.LearningRateAt(first);
+  if (skip_steps_.Has(result.step) || passed_steps_.contains(result.step)) {
     return PassOver(result, request);
   }
 
@@ -154,12 +162,16 @@ StepResult Trainer::Step(int request) {
   if (suspicion_ && suspicion_(result)) {
     correction = Rerun(result, first, micro_batches);
   }
+  if (result.skipped) {
+    zero_->ForgetErrors();
+  }
+  result.vetoed = !result.skipped && veto_ && veto_(result);
   const double clip = config_.optimizer.clip;
   const double factor = clip > 0 && result.gradient_norm > clip ? clip / result.gradient_norm : 1.0;
 
   // 6–7. Update owned shards, then parameters again.
   Mark("update");
-  if (!result.skipped && result.verdict.cause != Cause::kLasting) {
+  if (!result.skipped && !result.vetoed && result.verdict.cause != Cause::kLasting) {
     zero_->Update(static_cast<float>(result.learning_rate), static_cast<float>(correction * factor),
                   ++progress_.updates);
   }
@@ -176,7 +188,7 @@ void Trainer::Compute(const std::vector<MicroBatch>& batch, std::int64_t step) {
   const PlannedSchedule& plan = ScheduleFor(micro_batches);
   zero_->DropState();
   const auto run = [&] {
-    zero_->BeginStep(runner_->FirstOnesAreKnown(plan.schedule));
+    zero_->BeginStep(runner_->FirstOnesAreKnown(plan.schedule), step);
     runner_->Run(plan.schedule, plan.slots, batch, step);
   };
   if (StepsAreAlike() && config_.layout.ranks() == 1) {
@@ -329,7 +341,7 @@ void Trainer::Restore(const Progress& progress) {
 
 StepCost Trainer::Predicted(std::int64_t global_batch) const {
   const StageOfRun stage(config_, comms_.coordinate().pipeline, global_batch);
-  return CostOfStep(stage.description(), comms_.coordinate().data);
+  return CostOfStep(stage.description(), comms_.coordinate().data, comms_.coordinate().tensor);
 }
 
 StepCost Trainer::Counted() {
@@ -338,6 +350,10 @@ StepCost Trainer::Counted() {
   counted.flops = device_.ops().flops();
   counted[GroupKind::kTensor] = comms_.tensor().traffic();
   counted[GroupKind::kData] = comms_.data().traffic();
+  if (comms_.has_copies()) {
+    counted[GroupKind::kData] += comms_.shards().traffic();
+    counted[GroupKind::kData] += comms_.copies().traffic();
+  }
   counted[GroupKind::kPipeline] = comms_.pipeline().traffic();
   counted[GroupKind::kTied] = comms_.tied().traffic();
   counted[GroupKind::kWorld] = comms_.world().traffic();

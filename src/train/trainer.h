@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,6 +46,7 @@ struct StepResult {
   std::int64_t global_batch = 0;
   std::int64_t consumed_samples = 0;  // after this step
   bool skipped = false;               // no update was made, on any rank: a non-finite loss or gradient, or passed over
+  bool vetoed = false;                // finite, but set_veto's function refused the update, on every rank
   bool passed_over = false;           // train.skip_steps names it: nothing was computed
   Verdict verdict;
   int request = 0;  // the largest of the ranks' requests, see Step
@@ -78,6 +80,13 @@ class Trainer {
   // Asked between the numbers of a step and its update, with equal numbers on every rank: true has the step computed
   // again, and StepResult::verdict says what that showed. After kLasting no update is made.
   void set_suspicion(std::function<bool(const StepResult&)> suspicion) { suspicion_ = std::move(suspicion); }
+
+  // Asked with equal numbers on every rank after those of a finite step: true has no update made.
+  void set_veto(std::function<bool(const StepResult&)> veto) { veto_ = std::move(veto); }
+  // Multiplies the learning rate of later steps.
+  void set_rate_factor(double factor) { rate_factor_ = factor; }
+  // A later step whose samples are passed over, as those of train.skip_steps.
+  void PassOverStep(std::int64_t step) { passed_steps_.insert(step); }
 
   // Told of the phases of every step; nullptr: no ledger. Outlives the trainer or is replaced.
   void set_ledger(Ledger* ledger);
@@ -166,6 +175,9 @@ class Trainer {
   Progress progress_;
   StepList skip_steps_;
   std::function<bool(const StepResult&)> suspicion_;
+  std::function<bool(const StepResult&)> veto_;
+  double rate_factor_ = 1;
+  std::set<std::int64_t> passed_steps_;
   Ledger* ledger_ = nullptr;
   int last_micro_batches_ = 0;
   std::map<int, int> steps_of_;  // by their micro batches

@@ -24,15 +24,20 @@ ZeroShard::ZeroShard(Arena& arena, GridComms& comms, const ShardPlan& plan, cons
     }
   }
   AllocateBuckets(arena);
-  optimizer_ = std::make_unique<AdamW>(arena, options.optimizer, MakeShards());
+  const OptimizerPlan adamw;
+  const OptimizerGround ground{comms, options.plan == nullptr ? adamw : *options.plan, {plan_, table_, options.zero}};
+  optimizer_ = std::make_unique<Optimizer>(arena, options.optimizer, MakeShards(), &ground);
+  if (options.power_sgd != nullptr && options.power_sgd->active()) {
+    power_sgd_ = std::make_unique<PowerSgd>(arena, comms.data(), *options.power_sgd);
+  }
   for (std::size_t i = 0; i < plan_.buckets.size(); ++i) {
     const Bucket& bucket = plan_.buckets[i];
     // Under stage 0 every data rank has all gradients and counts its share of them.
-    const OwnedRange mine = OwnedBy(bucket, comms_.coordinate().data);
+    const OwnedRange mine = OwnedBy(bucket, comms_.shard_rank());
     const std::int64_t start =
         ZeroShards(options_.zero).gradients ? mine.first : 0;  // of the gradient tensor within the bucket
     const std::int64_t cut = std::clamp(bucket.replicated, mine.first, mine.last);
-    const bool elsewhere = bucket.tied && !plan_.counts_tied;
+    const bool elsewhere = (bucket.tied && !plan_.counts_tied) || comms_.copy_index() > 0;
     if (cut > mine.first) {
       (elsewhere || comms_.coordinate().tensor != 0 ? copied_ : counted_)
           .push_back(buckets_[i].gradient.Range(mine.first - start, cut - mine.first));
@@ -49,7 +54,8 @@ void ZeroShard::AllocateBuckets(Arena& arena) {
                                         : options_.optimizer.host_piece > 0 ? Offload::kOptimizer
                                                                             : Offload::kNone,
                              .working = options_.dtype,
-                             .moments = options_.optimizer.moments};
+                             .moments = options_.optimizer.moments,
+                             .optimizer = options_.plan};
   for (std::size_t i = 0; i < plan_.buckets.size(); ++i) {
     const BucketTensors tensors = TensorsOfBucket(plan_.buckets[i], choices);
     BucketState state;
@@ -73,7 +79,7 @@ void ZeroShard::AllocateBuckets(Arena& arena) {
 }
 
 OwnedRange ZeroShard::Owned(const Bucket& bucket) const {
-  return !ZeroShards(options_.zero).optimizer ? OwnedRange{0, bucket.count} : OwnedBy(bucket, comms_.coordinate().data);
+  return !ZeroShards(options_.zero).optimizer ? OwnedRange{0, bucket.count} : OwnedBy(bucket, comms_.shard_rank());
 }
 
 std::vector<OwnedShard> ZeroShard::MakeShards() const {
@@ -86,12 +92,30 @@ std::vector<OwnedShard> ZeroShard::MakeShards() const {
                                                         : buckets_[i].weights.Range(owned.first, owned.count());
     shard.gradient = ZeroShards(options_.zero).gradients ? buckets_[i].gradient
                                                          : buckets_[i].gradient.Range(owned.first, owned.count());
-    for (const BucketEntry& entry : bucket.entries) {
+    const OptimizerPlan adamw;
+    const OptimizerPlan& plan = options_.plan == nullptr ? adamw : *options_.plan;
+    const MomentLayout firsts = plan.Moments(bucket, false, options_.zero, owned);
+    const MomentLayout seconds = plan.Moments(bucket, true, options_.zero, owned);
+    shard.first_moments = firsts.count;
+    shard.second_moments = seconds.count;
+    for (std::size_t e = 0; e < bucket.entries.size(); ++e) {
+      const BucketEntry& entry = bucket.entries[e];
       const std::int64_t first = std::max(entry.offset, owned.first);
       const std::int64_t last = std::min(entry.offset + entry.count, owned.last);
       if (first < last) {
+        const RowUpdate update = plan.Of(entry.row);
         const bool decays = table_.rows()[static_cast<std::size_t>(entry.row)].decays;
-        shard.ranges.push_back({.first = first - owned.first, .count = last - first, .decays = decays});
+        const float decay = decays ? options_.optimizer.weight_decay : 0.0F;
+        shard.ranges.push_back(
+            {.first = first - owned.first,
+             .count = last - first,
+             .weight_decay = options_.plan == nullptr ? decay : static_cast<float>(update.weight_decay),
+             .rate = static_cast<float>(update.rate),
+             .rule = update.rule,
+             .row = entry.row,
+             .slice_first = first - entry.offset,
+             .first_moment = firsts.offsets[e],
+             .second_moment = seconds.offsets[e]});
       }
     }
     shards.push_back(std::move(shard));
@@ -132,7 +156,7 @@ void ZeroShard::Gather(const ParameterUse& use) {
 Event ZeroShard::StartGather(std::size_t bucket, const Tensor& present) {
   const Tensor& weights = buckets_[bucket].weights;
   if (!options_.optimizer.host_weights) {
-    return AlongData([&] { comms_.data().AllGather(weights, present); });
+    return AlongData([&] { comms_.shards().AllGather(weights, present); });
   }
   const OwnedRange owned = Owned(plan_.buckets[bucket]);
   const Tensor part = present.Range(owned.first, owned.count());
@@ -141,11 +165,11 @@ Event ZeroShard::StartGather(std::size_t bucket, const Tensor& present) {
   if (part.count() == present.count()) {
     return come;
   }
-  return device_.OnStream(comms_.data().stream(), come, [&] { comms_.data().AllGather(part, present); });
+  return device_.OnStream(comms_.shards().stream(), come, [&] { comms_.shards().AllGather(part, present); });
 }
 
 Event ZeroShard::AlongData(const std::function<void()>& work) {
-  return device_.OnStream(comms_.data().stream(), device_.RecordEvent(), work);
+  return device_.OnStream(comms_.shards().stream(), device_.RecordEvent(), work);
 }
 
 void ZeroShard::Release(const ParameterUse& use) {
@@ -232,7 +256,7 @@ void ZeroShard::Finish(const ParameterUse& use, bool last) {
   ForEachBucket(use, [&](std::size_t i) {
     BucketState& state = buckets_[i];
     if (!ZeroShards(options_.zero).gradients) {
-      if (last && --state.users == 0) {
+      if (last && --state.users == 0 && !compresses_) {
         Reduce(i);
       }
       return;
@@ -240,7 +264,7 @@ void ZeroShard::Finish(const ParameterUse& use, bool last) {
     ClearStaging(i);
     state.done = AlongData([&] {
       const Tensor part = reduced_.Range(0, plan_.buckets[i].shard);
-      comms_.data().ReduceScatter(state.staging, part);
+      comms_.shards().ReduceScatter(state.staging, part);
       ops_.Add(state.gradient, part);
     });
     (plan_.buckets[i].tied ? tied_staging_ : staging_).free = state.done;
@@ -255,13 +279,20 @@ void ZeroShard::Reduce(std::size_t bucket) {
       comms_.data().AllReduce(state.gradient);
     } else {
       const OwnedRange owned = Owned(plan_.buckets[bucket]);
-      comms_.data().ReduceScatter(state.gradient, state.gradient.Range(owned.first, owned.count()));
+      comms_.shards().ReduceScatter(state.gradient, state.gradient.Range(owned.first, owned.count()));
     }
   });
 }
 
-void ZeroShard::BeginStep(bool overwrites) {
+void ZeroShard::ForgetErrors() {
+  if (power_sgd_ != nullptr) {
+    power_sgd_->Forget();
+  }
+}
+
+void ZeroShard::BeginStep(bool overwrites, std::int64_t step) {
   overwrites_ = overwrites;
+  compresses_ = power_sgd_ != nullptr && step > options_.power_sgd_start;
   assert(overwrites || !over_activations());
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     if (!overwrites || ZeroShards(options_.zero).gradients) {
@@ -278,7 +309,7 @@ void ZeroShard::BeginStep(bool overwrites) {
 void ZeroShard::FinishGradients() {
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     if (!ZeroShards(options_.zero).gradients && !buckets_[i].reduced) {
-      Reduce(i);
+      compresses_ ? power_sgd_->Reduce(i, buckets_[i].gradient) : Reduce(i);
     }
   }
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
@@ -289,6 +320,9 @@ void ZeroShard::FinishGradients() {
     const Tensor gradient = ZeroShards(options_.zero).optimizer && !ZeroShards(options_.zero).gradients
                                 ? buckets_[i].gradient.Range(owned.first, owned.count())
                                 : buckets_[i].gradient;
+    if (comms_.has_copies()) {
+      comms_.copies().AllReduce(gradient);
+    }
     const std::int64_t replicated = std::min(owned.last, bucket.replicated) - owned.first;
     if (options_.sequence_parallel && replicated > 0) {
       comms_.tensor().AllReduce(gradient.Range(0, replicated));
@@ -305,7 +339,7 @@ void ZeroShard::GatherWeights() {
   }
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     const OwnedRange owned = Owned(plan_.buckets[i]);
-    comms_.data().AllGather(buckets_[i].weights.Range(owned.first, owned.count()), buckets_[i].weights);
+    comms_.shards().AllGather(buckets_[i].weights.Range(owned.first, owned.count()), buckets_[i].weights);
   }
 }
 
@@ -329,35 +363,51 @@ std::vector<OwnedState> ZeroShard::State() {
 std::vector<OwnedState> ZeroShard::StateViews() const {
   std::vector<OwnedState> all;
   const Coordinate& here = comms_.coordinate();
+  const auto saves = [&](const Bucket& bucket, const Parameter& parameter) {
+    return (!parameter.split.replicated() || here.tensor == 0) && (!bucket.tied || plan_.counts_tied);
+  };
   for (std::size_t i = 0; i < plan_.buckets.size(); ++i) {
     const Bucket& bucket = plan_.buckets[i];
-    const OwnedRange owned = Owned(bucket);
-    for (const BucketEntry& entry : bucket.entries) {
-      const std::int64_t first = std::max(entry.offset, owned.first);
-      const std::int64_t last = std::min(entry.offset + entry.count, owned.last);
-      if (first >= last) {
-        continue;
-      }
-      const Parameter& parameter = table_.rows()[static_cast<std::size_t>(entry.row)];
+    for (const UpdatedRange& range : optimizer_->shards()[i].ranges) {
+      const Parameter& parameter = table_.rows()[static_cast<std::size_t>(range.row)];
       OwnedState state;
-      state.row = entry.row;
-      state.saved = (ZeroShards(options_.zero).optimizer || here.data == 0) &&
-                    (!parameter.split.replicated() || here.tensor == 0) && (!bucket.tied || plan_.counts_tied);
+      state.row = range.row;
+      state.saved =
+          (ZeroShards(options_.zero).optimizer ? comms_.copy_index() == 0 : here.data == 0) && saves(bucket, parameter);
       for (SliceRun run : SliceRuns(parameter, comms_.tensor().size(), here.tensor)) {
         // From the slice's own numbering to that of the owned values.
-        const std::int64_t begin = std::max(run.local, first - entry.offset);
-        const std::int64_t end = std::min(run.local + run.count, last - entry.offset);
+        const std::int64_t begin = std::max(run.local, range.slice_first);
+        const std::int64_t end = std::min(run.local + run.count, range.slice_first + range.count);
         if (begin < end) {
           state.runs.push_back(
-              {.local = begin + entry.offset - first, .global = run.global + begin - run.local, .count = end - begin});
+              {.local = begin - range.slice_first, .global = run.global + begin - run.local, .count = end - begin});
         }
       }
-      const Tensor* memory[] = {&optimizer_->master(i), &optimizer_->first_moment(i), &optimizer_->second_moment(i)};
-      for (int kind = 0; kind < kStateKinds; ++kind) {
-        state.kind = static_cast<StateKind>(kind);
-        state.values = memory[kind]->Range(first - owned.first, last - first);
-        all.push_back(state);
-      }
+      const auto add = [&](StateKind kind, const Tensor& values) {
+        if (values.given()) {
+          state.kind = kind;
+          state.values = values;
+          all.push_back(state);
+        }
+      };
+      add(StateKind::kMaster, optimizer_->master(i).Range(range.first, range.count));
+      add(StateKind::kFirstMoment, optimizer_->FirstMoment(i, range));
+      add(StateKind::kSecondMoment, optimizer_->SecondMoment(i, range));
+    }
+  }
+  for (const FactoredMoments& moments : optimizer_->factored()) {
+    const Parameter& parameter = table_.rows()[static_cast<std::size_t>(moments.row)];
+    const auto [bucket, entry] = Locate(moments.row);
+    for (const auto& [kind, values] :
+         {std::pair{StateKind::kRowMoment, moments.rows}, std::pair{StateKind::kColumnMoment, moments.columns}}) {
+      // Every rank that holds a part holds all of them; one of these saves.
+      all.push_back({.row = moments.row,
+                     .kind = kind,
+                     .values = values,
+                     .shape = values.shape,
+                     .runs = {{.local = 0, .global = 0, .count = values.count()}},
+                     .saved = here.data == 0 && here.tensor == 0 &&
+                              saves(plan_.buckets[static_cast<std::size_t>(bucket)], parameter)});
     }
   }
   return all;

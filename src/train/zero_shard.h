@@ -13,6 +13,9 @@
 // stages 0 and 1 reduce a bucket as soon as its last micro batch has added to it; stages 2 and 3 reduce one module's
 // gradients while the next computes the gradient of its input; stage 3 gathers one module ahead.
 //
+// With hybrid sharding (layout.shard_ranks) "data ranks" above are those of one group; once a step the owned gradients
+// are summed over the groups.
+//
 // Invariants: the gradients of one module are complete within one Open/Finish pair of a micro batch; after
 // FinishGradients the owned range holds the sum over micro batches, data ranks, both owners of a tied table and, for
 // replicated parameters under sequence parallelism, tensor ranks.
@@ -25,8 +28,9 @@
 #include "cost/shard_plan.h"
 #include "device/arena.h"
 #include "nn/parameters.h"
-#include "optim/adamw.h"
+#include "optim/optimizer.h"
 #include "train/owned_state.h"
+#include "train/power_sgd.h"
 
 namespace trireme {
 
@@ -44,7 +48,11 @@ class ZeroShard : public ParameterSource, public GradientSink {
     int zero = 0;
     DType dtype = DType::kFloat32;
     bool sequence_parallel = false;  // replicated parameters see part of the tokens only
-    AdamWOptions optimizer;          // host_weights: all weights lie in host memory
+    OptimizerOptions optimizer;      // host_weights: all weights lie in host memory
+    // How each parameter is updated; nullptr: by AdamW, decaying as its role says. Outlives this.
+    const OptimizerPlan* plan = nullptr;
+    const PowerSgdPlan* power_sgd = nullptr;  // compresses reductions of steps after power_sgd_start; outlives this
+    std::int64_t power_sgd_start = 0;
     // Where gradients lie over activations (cost/gradient_places.h): the start of these, and each bucket's place from
     // there. Not given where gradients have memory of their own.
     char* activations = nullptr;
@@ -66,7 +74,9 @@ class ZeroShard : public ParameterSource, public GradientSink {
   // Zeroes what the step will add to; what lies over activations, when it is opened. `overwrites`: each block's first
   // micro batch is told so (MicroBatch::first), and overwrites the gradients of its matrices, which then need no
   // zeroes.
-  void BeginStep(bool overwrites);
+  void BeginStep(bool overwrites, std::int64_t step = 0);
+  // After a step that was not finite: PowerSGD drops what it has left out.
+  void ForgetErrors();
   // Brings the owned gradients to their invariant: reduces what is not reduced yet, and makes later work wait for it.
   void FinishGradients();
   // Ranges of owned gradients that this rank counts in the global norm: every element once in the world.
@@ -157,7 +167,9 @@ class ZeroShard : public ParameterSource, public GradientSink {
   bool masters_joined_ = false;
   std::vector<Tensor> counted_;
   std::vector<Tensor> copied_;
-  std::unique_ptr<AdamW> optimizer_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<PowerSgd> power_sgd_;
+  bool compresses_ = false;  // in this step
 };
 
 }  // namespace trireme

@@ -101,19 +101,19 @@ TEST_F(OperandChecks, ElementwiseTypesAndCounts) {
   EXPECT_THAT(ErrorOf([&] { ops_.Copy(floats, floats.Range(0, 3)); }), HasSubstr("expected 4 elements"));
   EXPECT_THAT(ErrorOf([&] { ops_.Add(halves, floats); }), HasSubstr("is fp32, expected bf16"));
   EXPECT_THAT(ErrorOf([&] { ops_.Reduce(floats, {}); }), HasSubstr("no sources"));
-  EXPECT_THAT(ErrorOf([&] { ops_.AdamW({}, {.step = 0}); }), HasSubstr("step 0"));
+  EXPECT_THAT(ErrorOf([&] { ops_.Update({}, {.step = 0}); }), HasSubstr("step 0"));
 }
 
 TEST_F(OperandChecks, LowerHalvesBelongToBFloat16) {
   const Tensor floats = bench_.Filled(kFloat, {4}, 1);
   const Tensor high = bench_.Filled(DType::kBFloat16, {4}, 1);
   const Tensor low = bench_.Filled(DType::kUInt16, {4}, 1);
-  AdamWRange range{.weight = high, .first_moment = floats, .second_moment = floats, .gradient = floats};
-  EXPECT_THAT(ErrorOf([&] { ops_.AdamW({&range, 1}, {}); }), HasSubstr("low is missing"));
+  UpdateRange range{.weight = high, .first_moment = floats, .second_moment = floats, .gradient = floats};
+  EXPECT_THAT(ErrorOf([&] { ops_.Update({&range, 1}, {}); }), HasSubstr("low is missing"));
   range.low = low.Range(0, 3);
-  EXPECT_THAT(ErrorOf([&] { ops_.AdamW({&range, 1}, {}); }), HasSubstr("expected 4 elements"));
+  EXPECT_THAT(ErrorOf([&] { ops_.Update({&range, 1}, {}); }), HasSubstr("expected 4 elements"));
   range = {.weight = floats, .low = low, .first_moment = floats, .second_moment = floats, .gradient = floats};
-  EXPECT_THAT(ErrorOf([&] { ops_.AdamW({&range, 1}, {}); }), HasSubstr("4 fp32 weights are whole"));
+  EXPECT_THAT(ErrorOf([&] { ops_.Update({&range, 1}, {}); }), HasSubstr("4 fp32 weights are whole"));
   EXPECT_THAT(ErrorOf([&] { ops_.Split(floats, low, floats); }), HasSubstr("high [4] is fp32, expected bf16"));
   EXPECT_THAT(ErrorOf([&] { ops_.Join(floats, high, high); }), HasSubstr("low [4] is bf16, expected uint16"));
   EXPECT_THAT(ErrorOf([&] { ops_.Join(high, high, low); }), HasSubstr("whole [4] is bf16, expected fp32"));
@@ -123,12 +123,12 @@ TEST_F(OperandChecks, MomentsAreOfOneType) {
   const Tensor floats = bench_.Filled(kFloat, {4}, 1);
   const Tensor halves = bench_.Filled(DType::kBFloat16, {4}, 1);
   const Tensor integers = bench_.Filled(DType::kInt32, {4}, 1);
-  AdamWRange range{.weight = floats, .first_moment = halves, .second_moment = floats, .gradient = floats};
-  EXPECT_THAT(ErrorOf([&] { ops_.AdamW({&range, 1}, {}); }), HasSubstr("second_moment [4] is fp32, expected bf16"));
+  UpdateRange range{.weight = floats, .first_moment = halves, .second_moment = floats, .gradient = floats};
+  EXPECT_THAT(ErrorOf([&] { ops_.Update({&range, 1}, {}); }), HasSubstr("second_moment [4] is fp32, expected bf16"));
   range.first_moment = integers;
-  EXPECT_THAT(ErrorOf([&] { ops_.AdamW({&range, 1}, {}); }), HasSubstr("first_moment [4] is int32"));
+  EXPECT_THAT(ErrorOf([&] { ops_.Update({&range, 1}, {}); }), HasSubstr("first_moment [4] is int32"));
   range.first_moment = floats.Range(0, 3);
-  EXPECT_THAT(ErrorOf([&] { ops_.AdamW({&range, 1}, {}); }), HasSubstr("expected 4 elements"));
+  EXPECT_THAT(ErrorOf([&] { ops_.Update({&range, 1}, {}); }), HasSubstr("expected 4 elements"));
 }
 
 TEST_F(OperandChecks, EmptyTensorsAreLeftAlone) {

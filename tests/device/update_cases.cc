@@ -8,18 +8,18 @@ namespace {
 
 // What is left of an update with the factor 1/2 everywhere is exact or rounded once, in whatever order a device takes
 // it: moments in bf16, which depend on every bit, are then the same.
-constexpr AdamWArgs kExactMoments{
+constexpr UpdateArgs kExactMoments{
     .learning_rate = 1e-2F, .beta1 = 0.5F, .beta2 = 0.5F, .step = 3, .gradient_scale = 0.5F};
 
 struct Updates {
-  AdamWArgs args{.learning_rate = 1e-2F, .step = 3, .gradient_scale = 0.5F};
+  UpdateArgs args{.learning_rate = 1e-2F, .step = 3, .gradient_scale = 0.5F};
   float scale = 1;  // of weights, drawn so that bf16 holds them, before they become masters
   DType moments = DType::kFloat32;
   std::int64_t first = 0;  // where ranges begin in their memory
 };
 
 std::vector<OpResult> RunAdamW(Workbench& bench, DType working, const Updates& updates) {
-  std::vector<AdamWRange> ranges;
+  std::vector<UpdateRange> ranges;
   std::vector<Tensor> masters;
   for (const std::int64_t count : {1, 7, 1024, 4099}) {
     const std::string name = std::to_string(count);
@@ -31,32 +31,99 @@ std::vector<OpResult> RunAdamW(Workbench& bench, DType working, const Updates& u
          .first_moment = part(bench.Normal(updates.moments, {count + updates.first}, "first" + name, 0.1F)),
          .second_moment = part(bench.Filled(updates.moments, {count + updates.first}, 0.015625F)),
          .gradient = bench.Normal(DType::kFloat32, {count}, "gradient" + name),
-         .weight_decay = count % 2 == 0 ? 0.1F : 0.0F});
+         .weight_decay = count % 2 == 0 ? 0.1F : 0.0F,
+         .rate = count % 2 == 0 ? 0.5F : 1.0F,
+         .gradient_scale = count % 2 == 0 ? 1.5F : 1.0F});
+    if (!HasFirstMoment(updates.args.kind)) {
+      ranges.back().first_moment = {};
+    }
+    if (!HasSecondMoment(updates.args.kind)) {
+      ranges.back().second_moment = {};
+    }
     if (working == DType::kBFloat16) {
       ranges.back().weight = bench.Output(working, {count});
       ranges.back().low = bench.Filled(DType::kUInt16, {count}, 1);
       bench.ops().Split(ranges.back().weight, ranges.back().low, masters.back());
     }
   }
-  bench.ops().AdamW(ranges, updates.args);
+  bench.ops().Update(ranges, updates.args);
   std::vector<OpResult> results;
   for (std::size_t i = 0; i < ranges.size(); ++i) {
-    const AdamWRange& range = ranges[i];
+    const UpdateRange& range = ranges[i];
     if (range.low.given()) {
       bench.ops().Join(masters[i], range.weight, range.low);
     }
     results.push_back({"master", bench.Read(masters[i])});
-    results.push_back({"first_moment", bench.Read(range.first_moment)});
-    results.push_back({"second_moment", bench.Read(range.second_moment)});
+    if (range.first_moment.given()) {
+      results.push_back({"first_moment", bench.Read(range.first_moment)});
+    }
+    if (range.second_moment.given()) {
+      results.push_back({"second_moment", bench.Read(range.second_moment)});
+    }
+    results.push_back({"gradient", bench.Read(range.gradient)});
   }
   return results;
+}
+
+// Of the other kinds.
+OpCase KindCase(const std::string& name, UpdateKind kind, DType moments) {
+  return {name,
+          [kind, moments](Workbench& bench, DType working) {
+            const UpdateArgs args{.kind = kind,
+                                  .learning_rate = 1e-2F,
+                                  .epsilon = 1e-6F,
+                                  .momentum = 0.5F,
+                                  .nesterov = true,
+                                  .step = 3,
+                                  .gradient_scale = 0.5F};
+            return RunAdamW(bench, working, {.args = args, .moments = moments});
+          },
+          2e-5, 2e-5};
+}
+
+// Parts of a matrix of 37 x 70 that begin and end within rows.
+std::vector<OpResult> RunByAxis(Workbench& bench) {
+  constexpr std::int64_t kColumns = 70;
+  std::vector<OpResult> results;
+  for (const auto& [first, last] : {std::pair{0, 37 * 70}, {71, 1500}, {100, 120}, {2000, 2590}}) {
+    const MatrixPart part{.values = bench.Normal(DType::kFloat32, {last - first}, "values"),
+                          .first = first,
+                          .columns = kColumns,
+                          .rows = bench.Output(DType::kFloat32, {37}),
+                          .column_values = bench.Output(DType::kFloat32, {kColumns})};
+    bench.ops().SumSquaresByAxis(part, 0.5F);
+    results.push_back({"rows", bench.Read(part.rows)});
+    results.push_back({"columns", bench.Read(part.column_values)});
+    bench.ops().ScaleByAxis(part, 2.0F);
+    results.push_back({"values", bench.Read(part.values)});
+  }
+  return results;
+}
+
+std::vector<OpResult> RunCopyBlocks(Workbench& bench) {
+  const Tensor to = bench.Filled(DType::kFloat32, {200}, 0);
+  bench.ops().CopyBlocks({.to = to.Range(3, 197),
+                          .from = bench.Normal(DType::kFloat32, {120}, "from"),
+                          .rows = 9,
+                          .columns = 7,
+                          .to_stride = 20,
+                          .from_stride = 11});
+  return {{"to", bench.Read(to)}};
+}
+
+std::vector<OpResult> RunHalfSquares(Workbench& bench) {
+  const std::array<Tensor, 2> ranges = {bench.Normal(DType::kBFloat16, {1003}, "a"),
+                                        bench.Normal(DType::kBFloat16, {9000}, "b")};
+  const Tensor sums = bench.Output(DType::kFloat32, {2});
+  bench.ops().SumOfSquares(ranges, sums);
+  return {{"sums", bench.Read(sums)}};
 }
 
 // Moments in bf16 alone, to the bit.
 std::vector<OpResult> RunHalfMoments(Workbench& bench, DType working, std::int64_t first) {
   std::vector<OpResult> results =
       RunAdamW(bench, working, {.args = kExactMoments, .moments = DType::kBFloat16, .first = first});
-  std::erase_if(results, [](const OpResult& result) { return result.name == "master"; });
+  std::erase_if(results, [](const OpResult& result) { return result.name == "master" || result.name == "gradient"; });
   return results;
 }
 
@@ -172,6 +239,14 @@ std::vector<OpCase> UpdateCases() {
       {"AdamWWithMomentsInBFloat16AtAnOddPlace",
        [](Workbench& bench, DType working) { return RunHalfMoments(bench, working, 1); }, 0, 0},
       {"AdamWOfMastersWithMomentsInBFloat16", RunMastersOfHalfMoments, 2e-5, 2e-5},
+      KindCase("Lion", UpdateKind::kLion, DType::kFloat32),
+      KindCase("Sgd", UpdateKind::kSgd, DType::kFloat32),
+      KindCase("Momentum", UpdateKind::kMomentum, DType::kFloat32),
+      KindCase("RootScale", UpdateKind::kRootScale, DType::kFloat32),
+      KindCase("Apply", UpdateKind::kApply, DType::kFloat32),
+      {"SumSquaresAndScaleByAxis", [](Workbench& bench, DType) { return RunByAxis(bench); }, 2e-5, 2e-5},
+      {"CopyBlocks", [](Workbench& bench, DType) { return RunCopyBlocks(bench); }, 0, 0},
+      {"SumOfSquaresOfBFloat16", [](Workbench& bench, DType) { return RunHalfSquares(bench); }},
       {"SplitAndJoin", [](Workbench& bench, DType) { return RunHalves(bench); }, 0, 0},
       {"SumOfSquares", [](Workbench& bench, DType) { return RunSumOfSquares(bench); }},
       {"ReduceSum", [](Workbench& bench, DType working) { return RunReduce(bench, working, false); }},

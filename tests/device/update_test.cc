@@ -15,19 +15,19 @@ constexpr DType kHalf = DType::kBFloat16;
 TEST(AdamW, FollowsTheFormulaInDouble) {
   const auto cpu = CpuForTest();
   Workbench bench(*cpu);
-  const AdamWRange range{.weight = bench.Normal(kFloat, {37}, "weight"),
-                         .first_moment = bench.Filled(kFloat, {37}, 0),
-                         .second_moment = bench.Filled(kFloat, {37}, 0),
-                         .gradient = bench.Normal(kFloat, {37}, "gradient"),
-                         .weight_decay = 0.1F};
+  const UpdateRange range{.weight = bench.Normal(kFloat, {37}, "weight"),
+                          .first_moment = bench.Filled(kFloat, {37}, 0),
+                          .second_moment = bench.Filled(kFloat, {37}, 0),
+                          .gradient = bench.Normal(kFloat, {37}, "gradient"),
+                          .weight_decay = 0.1F};
   const std::vector<float> gradient = bench.Read(range.gradient);
   const std::vector<float> start = bench.Read(range.weight);
   std::vector<double> master(start.begin(), start.end());
   std::vector<double> first(37, 0);
   std::vector<double> second(37, 0);
   for (int step = 1; step <= 5; ++step) {
-    const AdamWArgs args{.learning_rate = 0.01F, .step = step, .gradient_scale = 0.25F};
-    bench.ops().AdamW({&range, 1}, args);
+    const UpdateArgs args{.learning_rate = 0.01F, .step = step, .gradient_scale = 0.25F};
+    bench.ops().Update({&range, 1}, args);
     for (std::size_t i = 0; i < 37; ++i) {
       const double g = 0.25 * gradient[i];
       first[i] = 0.9 * first[i] + 0.1 * g;
@@ -45,16 +45,16 @@ TEST(AdamW, FollowsTheFormulaInDouble) {
 
 // One range in both forms: fp32 weights, and halves that make the same masters.
 struct BothForms {
-  AdamWRange whole;
-  AdamWRange halved;
+  UpdateRange whole;
+  UpdateRange halved;
 };
 
 BothForms SameMasters(Workbench& bench, std::int64_t count) {
   const auto range = [&] {
-    return AdamWRange{.first_moment = bench.Normal(kFloat, {count}, "first", 0.1F),
-                      .second_moment = bench.Filled(kFloat, {count}, 0.015625F),
-                      .gradient = bench.Normal(kFloat, {count}, "gradient"),
-                      .weight_decay = 0.1F};
+    return UpdateRange{.first_moment = bench.Normal(kFloat, {count}, "first", 0.1F),
+                       .second_moment = bench.Filled(kFloat, {count}, 0.015625F),
+                       .gradient = bench.Normal(kFloat, {count}, "gradient"),
+                       .weight_decay = 0.1F};
   };
   BothForms forms{range(), range()};
   forms.whole.weight = bench.Normal(kFloat, {count}, "weight");
@@ -74,9 +74,9 @@ TEST(AdamW, UpdatesHalvesAsItUpdatesWholeMasters) {
     const BothForms forms = SameMasters(bench, count);
     const Tensor joined = bench.Output(kFloat, {count});
     for (int step = 1; step <= 20; ++step) {
-      const AdamWArgs args{.learning_rate = 1e-3F, .step = step, .gradient_scale = 0.25F};
-      bench.ops().AdamW({&forms.whole, 1}, args);
-      bench.ops().AdamW({&forms.halved, 1}, args);
+      const UpdateArgs args{.learning_rate = 1e-3F, .step = step, .gradient_scale = 0.25F};
+      bench.ops().Update({&forms.whole, 1}, args);
+      bench.ops().Update({&forms.halved, 1}, args);
     }
     bench.ops().Join(joined, forms.halved.weight, forms.halved.low);
     const std::vector<float> masters = bench.Read(forms.whole.weight);
@@ -94,7 +94,7 @@ TEST(AdamW, ANanInHalvesStaysOneInBoth) {
   Workbench bench(*cpu);
   const BothForms forms = SameMasters(bench, 9);
   bench.Write(forms.halved.gradient, std::vector<float>(9, std::nanf("")));
-  bench.ops().AdamW({&forms.halved, 1}, {.learning_rate = 1e-3F});
+  bench.ops().Update({&forms.halved, 1}, {.learning_rate = 1e-3F});
   const Tensor joined = bench.Filled(kFloat, {9}, 0);
   bench.ops().Join(joined, forms.halved.weight, forms.halved.low);
   for (const Tensor& values : {forms.halved.weight, joined}) {
@@ -105,7 +105,7 @@ TEST(AdamW, ANanInHalvesStaysOneInBoth) {
 }
 
 // A range with moments of `moments`, which bf16 holds too.
-AdamWRange WithMoments(Workbench& bench, DType moments, std::int64_t count) {
+UpdateRange WithMoments(Workbench& bench, DType moments, std::int64_t count) {
   return {.weight = bench.Normal(kFloat, {count}, "weight"),
           .first_moment = bench.Normal(moments, {count}, "first", 0.1F),
           .second_moment = bench.Filled(moments, {count}, 1),
@@ -115,10 +115,10 @@ AdamWRange WithMoments(Workbench& bench, DType moments, std::int64_t count) {
 TEST(AdamWInHalfMoments, UpdatesWithTheMomentsBeforeTheyAreRounded) {
   const auto cpu = CpuForTest();
   Workbench bench(*cpu);
-  const AdamWRange whole = WithMoments(bench, kFloat, 4099);
-  const AdamWRange half = WithMoments(bench, kHalf, 4099);
-  for (const AdamWRange& range : {whole, half}) {
-    bench.ops().AdamW({&range, 1}, {.learning_rate = 1e-3F, .step = 5});
+  const UpdateRange whole = WithMoments(bench, kFloat, 4099);
+  const UpdateRange half = WithMoments(bench, kHalf, 4099);
+  for (const UpdateRange& range : {whole, half}) {
+    bench.ops().Update({&range, 1}, {.learning_rate = 1e-3F, .step = 5});
   }
   const std::vector<float> whole_weights = bench.Read(whole.weight);
   const std::vector<float> half_weights = bench.Read(half.weight);
@@ -139,10 +139,10 @@ TEST(AdamWInHalfMoments, RoundsEqualElementsAlikeWhereverTheyLie) {
   const auto two = CpuForTest(2);
   Workbench bench(*one);
   Workbench other(*two);
-  const AdamWRange whole = WithMoments(bench, kHalf, 100'003);
-  const AdamWRange cut = WithMoments(other, kHalf, 100'003);
-  const AdamWRange later = WithMoments(bench, kHalf, 100'003);
-  std::vector<AdamWRange> parts;
+  const UpdateRange whole = WithMoments(bench, kHalf, 100'003);
+  const UpdateRange cut = WithMoments(other, kHalf, 100'003);
+  const UpdateRange later = WithMoments(bench, kHalf, 100'003);
+  std::vector<UpdateRange> parts;
   for (const auto& [first, last] : {std::pair{0, 7}, {7, 40'000}, {40'000, 100'003}}) {
     const auto part = [first = first, count = last - first](const Tensor& tensor) {
       return tensor.Range(first, count);
@@ -152,9 +152,9 @@ TEST(AdamWInHalfMoments, RoundsEqualElementsAlikeWhereverTheyLie) {
                      .second_moment = part(cut.second_moment),
                      .gradient = part(cut.gradient)});
   }
-  bench.ops().AdamW({&whole, 1}, {.step = 2});
-  other.ops().AdamW(parts, {.step = 2});
-  bench.ops().AdamW({&later, 1}, {.step = 3});
+  bench.ops().Update({&whole, 1}, {.step = 2});
+  other.ops().Update(parts, {.step = 2});
+  bench.ops().Update({&later, 1}, {.step = 3});
   EXPECT_EQ(bench.Read(whole.first_moment), other.Read(cut.first_moment));
   EXPECT_EQ(bench.Read(whole.second_moment), other.Read(cut.second_moment));
   EXPECT_NE(bench.Read(whole.second_moment), bench.Read(later.second_moment));
@@ -168,10 +168,10 @@ TEST(AdamWInHalfMoments, ASecondMomentFollowsGradientsThatShrink) {
   ASSERT_EQ(static_cast<float>(BFloat16(0.99925F)), 1.0F);
   const auto cpu = CpuForTest();
   Workbench bench(*cpu);
-  const AdamWRange range{.weight = bench.Normal(kFloat, {kCount}, "weight"),
-                         .first_moment = bench.Filled(kHalf, {kCount}, 0),
-                         .second_moment = bench.Filled(kHalf, {kCount}, 1),
-                         .gradient = bench.Filled(kFloat, {kCount}, 0)};
+  const UpdateRange range{.weight = bench.Normal(kFloat, {kCount}, "weight"),
+                          .first_moment = bench.Filled(kHalf, {kCount}, 0),
+                          .second_moment = bench.Filled(kHalf, {kCount}, 1),
+                          .gradient = bench.Filled(kFloat, {kCount}, 0)};
   for (int step = 1; step <= kSteps; ++step) {
     // Differs among elements by a millionth: elements that are all alike would be rounded alike.
     std::vector<float> gradient(kCount);
@@ -179,7 +179,7 @@ TEST(AdamWInHalfMoments, ASecondMomentFollowsGradientsThatShrink) {
       gradient[static_cast<std::size_t>(i)] = 0.5F * (1 + 1e-6F * static_cast<float>(i));
     }
     bench.Write(range.gradient, gradient);
-    bench.ops().AdamW({&range, 1}, {.beta2 = 0.999F, .step = step});
+    bench.ops().Update({&range, 1}, {.beta2 = 0.999F, .step = step});
   }
   double sum = 0;
   for (const float value : bench.Read(range.second_moment)) {
@@ -193,15 +193,15 @@ TEST(AdamWInHalfMoments, ASecondMomentFollowsGradientsThatShrink) {
 TEST(AdamWInHalfMoments, ZeroesStayAndNansShow) {
   const auto cpu = CpuForTest();
   Workbench bench(*cpu);
-  AdamWRange range = WithMoments(bench, kHalf, 9);
+  UpdateRange range = WithMoments(bench, kHalf, 9);
   for (const Tensor& tensor : {range.gradient, range.first_moment, range.second_moment}) {
     bench.ops().Fill(tensor, 0);
   }
-  bench.ops().AdamW({&range, 1}, {});
+  bench.ops().Update({&range, 1}, {});
   EXPECT_EQ(bench.Read(range.first_moment), std::vector<float>(9, 0));
   EXPECT_EQ(bench.Read(range.second_moment), std::vector<float>(9, 0));
   bench.Write(range.gradient, std::vector<float>(9, std::nanf("")));
-  bench.ops().AdamW({&range, 1}, {});
+  bench.ops().Update({&range, 1}, {});
   for (const Tensor& tensor : {range.first_moment, range.second_moment}) {
     for (const float value : bench.Read(tensor)) {
       EXPECT_TRUE(std::isnan(value));

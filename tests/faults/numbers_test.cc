@@ -80,6 +80,34 @@ TEST(Rerun, WithoutAnotherDataRankItSaysThatItCannotTell) {
   EXPECT_THAT(outcome.output, HasSubstr("the data, or a lasting fault"));
 }
 
+// Rank 1's loss is a hundred times what it should be at step 20: every rank sees the spike and does the same.
+TEST(SpikeAction, SkipMakesNoUpdate) {
+  const FaultRun run({"train.on_spike=skip", "train.steps=24", "checkpoint.every=0"});
+  const Outcome outcome = run.Run({"--inject", "rank=2,step=20,what=loss"});
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("step 20: no update"));
+  EXPECT_THAT(outcome.output, Not(HasSubstr("step 21: no update")));
+  EXPECT_NE(run.Digest(), run.UntouchedDigest());
+}
+
+TEST(SpikeAction, RollbackGoesOnPastTheStep) {
+  const FaultRun run({"train.on_spike=rollback", "train.steps=24", "checkpoint.every=4"});
+  const Outcome outcome = run.Run({"--inject", "rank=2,step=18,what=loss"});
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("went back to step 16"));
+  EXPECT_THAT(outcome.output, HasSubstr("step 18: passed over"));
+  EXPECT_EQ(run.SavedStep(), 24);
+}
+
+TEST(SpikeAction, LowerHalvesTheRateAndAResumeKeepsIt) {
+  const FaultRun run({"train.on_spike=lower", "train.steps=24", "checkpoint.every=0"});
+  const Outcome outcome = run.Run({"--inject", "rank=2,step=20,what=loss"});
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("step 20: the learning rate is 0.5 of the schedule's"));
+  const Outcome inspected = run.Program({"checkpoint", "inspect", run.folder(), "--json"});
+  EXPECT_THAT(inspected.output, HasSubstr("rate_factor"));
+}
+
 // One passage of noise in a text that is otherwise easy.
 class BadData : public testing::Test {
  protected:

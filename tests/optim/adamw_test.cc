@@ -1,5 +1,3 @@
-#include "optim/adamw.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +5,7 @@
 #include <cmath>
 
 #include "base/random.h"
+#include "optim/optimizer.h"
 #include "train/late_device.h"
 #include "train/owned_state.h"
 
@@ -16,7 +15,7 @@ namespace {
 constexpr std::array<std::int64_t, 3> kShards = {640, 64, 1024};
 
 // Weights, gradients and state after a few updates.
-std::vector<std::vector<float>> Updated(Device& device, DType dtype, const AdamWOptions& options) {
+std::vector<std::vector<float>> Updated(Device& device, DType dtype, const OptimizerOptions& options) {
   MemoryUse planned;
   planned.bytes.fill(1 << 20);
   Arena arena(device, planned);
@@ -28,10 +27,11 @@ std::vector<std::vector<float>> Updated(Device& device, DType dtype, const AdamW
         .ranges = {}};
     device.ops().Fill(shard.weight, 0);
     // The last 24 elements are padding.
-    shard.ranges = {{.first = 0, .count = 17, .decays = false}, {.first = 17, .count = count - 41, .decays = true}};
+    shard.ranges = {{.first = 0, .count = 17},
+                    {.first = 17, .count = count - 41, .weight_decay = options.weight_decay}};
     shards.push_back(shard);
   }
-  AdamW optimizer(arena, options, shards);
+  Optimizer optimizer(arena, options, shards);
   for (int step = 1; step <= 3; ++step) {
     for (const OwnedShard& shard : shards) {
       for (std::int64_t i = 0; i < shard.gradient.count(); ++i) {
@@ -56,7 +56,7 @@ TEST(AdamW, PiecesThatPassThroughTheDeviceGiveTheBitsOfStateThatStays) {
                                        {DType::kBFloat16, DType::kFloat32},
                                        {DType::kFloat32, DType::kBFloat16},
                                        {DType::kBFloat16, DType::kBFloat16}}) {
-    AdamWOptions options{.weight_decay = 0.1F, .moments = moments};
+    OptimizerOptions options{.weight_decay = 0.1F, .moments = moments};
     LateDevice device;
     const auto expected = Updated(device, dtype, options);
     EXPECT_EQ(device.tasks, 0);
@@ -81,15 +81,15 @@ TEST(AdamW, UpdatesAreThoseOfThePaper) {
   planned.bytes.fill(1 << 20);
   Arena arena(*device, planned);
   constexpr std::int64_t kCount = 100;
-  const AdamWOptions options{.beta1 = 0.8F, .beta2 = 0.97F, .epsilon = 1e-3F, .weight_decay = 0.2F};
+  const OptimizerOptions options{.beta1 = 0.8F, .beta2 = 0.97F, .epsilon = 1e-3F, .weight_decay = 0.2F};
   const Tensor weight = arena.Allocate(MemoryKind::kWeights, DType::kFloat32, {kCount});
   const Tensor gradient = arena.Allocate(MemoryKind::kGradients, DType::kFloat32, {kCount});
   // Elements 0 to 39 decay, 40 to 89 do not, the rest is padding.
-  AdamW optimizer(
+  Optimizer optimizer(
       arena, options,
       {{.weight = weight,
         .gradient = gradient,
-        .ranges = {{.first = 0, .count = 40, .decays = true}, {.first = 40, .count = 50, .decays = false}}}});
+        .ranges = {{.first = 0, .count = 40, .weight_decay = options.weight_decay}, {.first = 40, .count = 50}}}});
   std::vector<double> expected(kCount);
   std::vector<double> first(kCount);
   std::vector<double> second(kCount);
@@ -130,7 +130,7 @@ TEST(AdamW, UpdatesTooSmallForBFloat16AreKept) {
   for (std::int64_t i = 0; i < 64; ++i) {
     weight.as<BFloat16>()[i] = BFloat16(1.0F);
   }
-  AdamW optimizer(arena, {}, {{.weight = weight, .gradient = gradient, .ranges = {{.first = 0, .count = 64}}}});
+  Optimizer optimizer(arena, {}, {{.weight = weight, .gradient = gradient, .ranges = {{.first = 0, .count = 64}}}});
   for (int step = 1; step <= 100; ++step) {
     device->ops().Fill(gradient, 1);
     optimizer.Step(1e-4F, 1, step);

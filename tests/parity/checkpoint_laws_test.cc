@@ -40,7 +40,8 @@ void Collect(Trainer& trainer, std::mutex& mutex, WholeState& whole) {
     const Parameter& parameter = trainer.table().rows()[static_cast<std::size_t>(state.row)];
     const std::scoped_lock lock(mutex);
     auto& to = whole[{parameter.name, static_cast<int>(state.kind)}];
-    to.resize(static_cast<std::size_t>(parameter.shape.count()), std::nanf(""));
+    const Shape& shape = state.shape.rank() > 0 ? state.shape : parameter.shape;
+    to.resize(static_cast<std::size_t>(shape.count()), std::nanf(""));
     for (const SliceRun& run : state.runs) {
       for (std::int64_t i = 0; i < run.count; ++i) {
         float& place = to[static_cast<std::size_t>(run.global + i)];
@@ -111,6 +112,7 @@ std::vector<ParallelLayout> Layouts() {
           {.pipeline = 2, .data = 2, .zero = 3, .schedule = "interleaved", .chunks = 2},
           {.tensor = 4, .data = 2, .zero = 2},
           {.pipeline = 4, .data = 2, .zero = 0, .schedule = "zero_bubble"},
+          {.data = 4, .zero = 3, .shard_ranks = 2},
           {.tensor = 2, .data = 4, .zero = 3, .recompute = Recompute::kFull},
           {.pipeline = 2, .data = 2, .zero = 2, .schedule = "zero_bubble_v", .chunks = 2}};
 }
@@ -145,6 +147,29 @@ TEST_F(CheckpointLaws, AnyLayoutLoadsWhatAnyOtherSaved) {
       Part loaded;
       RunPart(config, folder, loaded);
       EXPECT_TRUE(saved.state == loaded.state);
+    }
+  }
+}
+
+TEST_F(CheckpointLaws, EveryOptimizersStateIsTheSameUnderEveryLayout) {
+  const std::vector<ParallelLayout> layouts = Layouts();
+  for (const char* optimizer : {"sgd", "lion", "adafactor", "muon"}) {
+    RunConfig config = SmallRun("gpt2");
+    config.optimizer.name = optimizer;
+    config.layout = layouts[3];
+    Part whole{.steps = 3};
+    RunPart(config, folder_ + "/none", whole);
+    Part first{.steps = 2, .save = true};
+    const std::string folder = folder_ + "/" + optimizer;
+    RunPart(config, folder, first);
+    SCOPED_TRACE(optimizer);
+    ExpectItGoesOnAs(whole, first, config, folder);
+    for (const std::size_t layout : {0U, 1U, 5U, 7U}) {
+      SCOPED_TRACE(layouts[layout].ToString());
+      config.layout = layouts[layout];
+      Part loaded;
+      RunPart(config, folder, loaded);
+      EXPECT_TRUE(first.state == loaded.state);
     }
   }
 }

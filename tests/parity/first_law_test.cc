@@ -44,6 +44,18 @@ TEST_P(Families, DataRanksTrainAsOne) {
   }
 }
 
+TEST_P(Families, HybridShardsTrainAsOne) {
+  for (const ParallelLayout& layout :
+       {ParallelLayout{.data = 4, .zero = 1, .shard_ranks = 2}, ParallelLayout{.data = 4, .zero = 2, .shard_ranks = 2},
+        ParallelLayout{.tensor = 2, .data = 4, .zero = 3, .sequence_parallel = true, .shard_ranks = 2},
+        ParallelLayout{.pipeline = 2, .data = 3, .zero = 3, .offload = Offload::kFull, .shard_ranks = 1}}) {
+    RunConfig config = SmallRun(GetParam());
+    config.layout = layout;
+    SCOPED_TRACE(layout.ToString());
+    ExpectLaw(config);
+  }
+}
+
 TEST_P(Families, EveryScheduleTrainsAsOne) {
   for (const ScheduleKind& kind : ScheduleKinds()) {
     SCOPED_TRACE(kind.name);

@@ -165,6 +165,8 @@ RunConfig RandomConfig(std::uint64_t seed) {
   if (layout.recompute != Recompute::kNone && Draw(seed, "layers", 2) == 0) {
     layout.recompute_layers = 1;
   }
+  const int optimizer = Draw(seed, "optimizer", 5);
+  config.optimizer.name = optimizer == 0 ? "muon" : optimizer == 1 ? "sgd" : "adamw";
   layout.offload = static_cast<Offload>(Draw(seed, "offload", 3));
   if (!layout.offload_is_offered()) {
     layout.offload = Offload::kOptimizer;

@@ -48,6 +48,7 @@ void CompareAccounting(const StepCost& predicted, const StepCost& counted, int r
   };
   differ("matmul FLOPs", predicted.flops.matmul, counted.flops.matmul);
   differ("attention FLOPs", predicted.flops.attention, counted.flops.attention);
+  differ("update FLOPs", predicted.flops.update, counted.flops.update);
   differ("recomputed FLOPs", predicted.flops.recomputed, counted.flops.recomputed);
   for (int kind = 0; kind < kMemoryKinds; ++kind) {
     const auto memory = static_cast<MemoryKind>(kind);
@@ -73,6 +74,7 @@ StepResult AccountedStep(Trainer& trainer, std::mutex& mutex, Outcome& outcome) 
   counted.flops.matmul -= before.flops.matmul;
   counted.flops.attention -= before.flops.attention;
   counted.flops.recomputed -= before.flops.recomputed;
+  counted.flops.update -= before.flops.update;
   for (std::size_t group = 0; group < counted.traffic.size(); ++group) {
     counted.traffic[group] = counted.traffic[group] - before.traffic[group];
   }

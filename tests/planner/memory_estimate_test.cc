@@ -16,10 +16,12 @@ constexpr double kGibi = 1024.0 * 1024 * 1024;
 
 // Law 5: the planner's memory under our stack is the trainer's own, byte for byte.
 void ExpectTrainersBytes(const ModelConfig& model, const ParallelLayout& layout, std::int64_t global_batch,
-                         DType moments = DType::kFloat32) {
+                         DType moments = DType::kFloat32, const std::string& optimizer = "adamw") {
   const Machine machine("dgx-h100", "trireme");
   PlanPoint point = machine.Point(model, layout, global_batch);
   point.moments = moments;
+  point.optimizer = optimizer;
+  point.shard_ranks = layout.shard_ranks;
   PipelineClock clock;
   const MemoryEstimate estimate = EstimateMemory(point, ModelAccount(model), BlocksOfStages(point), clock);
   RunConfig config;
@@ -28,6 +30,7 @@ void ExpectTrainersBytes(const ModelConfig& model, const ParallelLayout& layout,
   config.batch.global = global_batch;
   config.train.dtype = "bf16";
   config.optimizer.moments = Name(moments);
+  config.optimizer.name = optimizer;
   for (int stage = 0; stage < layout.pipeline; ++stage) {
     const StageOfRun run(config, stage, global_batch);
     const MemoryUse use = MemoryOfStage(run.description());
@@ -66,6 +69,18 @@ TEST(MemoryEstimate, OurStateIsSixteenBytesAParameterAndTwelveWithMomentsInBFloa
       const std::int64_t bytes = StateMemory(shards, {.working = dtype, .moments = moments}).total();
       EXPECT_GE(bytes, each * held);
       EXPECT_LE(bytes, each * held + rounding);
+    }
+  }
+}
+
+TEST(MemoryEstimate, IsTheTrainersOwnAccountOfEveryOptimizer) {
+  for (const char* optimizer : {"sgd", "lion", "adafactor", "muon"}) {
+    for (const ParallelLayout& layout :
+         {ParallelLayout{}, ParallelLayout{.tensor = 2, .pipeline = 2, .data = 2, .zero = 1},
+          ParallelLayout{.pipeline = 3, .data = 3, .zero = 3, .offload = Offload::kOptimizer},
+          ParallelLayout{.tensor = 2, .data = 4, .zero = 2, .shard_ranks = 2},
+          ParallelLayout{.tensor = 4, .data = 2, .zero = 0}}) {
+      ExpectTrainersBytes(SmallGpt(), layout, 4 * layout.data, DType::kFloat32, optimizer);
     }
   }
 }

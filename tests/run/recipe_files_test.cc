@@ -2,6 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
+#include <regex>
+#include <set>
 
 #include "base/error.h"
 #include "run/run_config.h"
@@ -27,6 +30,38 @@ TEST(RecipeFiles, AllAreValid) {
   for (const auto& file : files) {
     const Recipe recipe = LoadRecipe(file.string(), {}, {(kRoot / "models").string()});
     EXPECT_NO_THROW(Validate(recipe.config, 0)) << file;
+  }
+}
+
+TEST(RecipeFiles, SystemsAreValid) {
+  const auto files = TomlFiles("recipes/systems");
+  EXPECT_FALSE(files.empty());
+  for (const auto& file : files) {
+    const Recipe recipe = LoadRecipe(file.string(), {}, {(kRoot / "models").string()});
+    EXPECT_NO_THROW(Validate(recipe.config, 0)) << file;
+  }
+}
+
+// The pages for those who come from other programs name keys that exist.
+TEST(Documents, KeysForThoseWhoComeFromOtherProgramsExist) {
+  std::set<std::string> known;
+  for (const KeyValue& key : Flatten(RunConfig())) {
+    known.insert(key.key);
+  }
+  static const std::regex named(R"(`((model|layout|batch|optimizer|train|data|checkpoint|validation)\.[a-z_0-9.]+)`)");
+  for (const char* page : {"docs/from_megatron.md", "docs/from_deepspeed.md"}) {
+    std::ifstream file(kRoot / page);
+    std::size_t found = 0;
+    for (std::string line; std::getline(file, line);) {
+      // The second column: ours.
+      const std::size_t column = line.starts_with("|") ? line.find('|', 1) : std::string::npos;
+      const std::string ours = column == std::string::npos ? "" : line.substr(column);
+      for (std::sregex_iterator at(ours.begin(), ours.end(), named), end; at != end; ++at) {
+        EXPECT_TRUE(known.contains((*at)[1])) << page << ": " << (*at)[1];
+        ++found;
+      }
+    }
+    EXPECT_GT(found, 20U) << page;
   }
 }
 

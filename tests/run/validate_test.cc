@@ -116,7 +116,14 @@ TEST(ValidateRun, SaysWhatTrainingDoesNotOffer) {
   EXPECT_THAT(MessageOf({"layout.offload=full", "layout.zero=2"}),
               AllOf(HasSubstr("works with layout.zero = 0 and 3"), HasSubstr("the nearest is 3")));
   EXPECT_THAT(MessageOf({"train.dtype=fp16"}), HasSubstr("fp32, tf32, bf16 and fp8"));
-  EXPECT_THAT(MessageOf({"optimizer.name=lion"}), HasSubstr("training offers adamw"));
+  EXPECT_EQ(MessageOf({"optimizer.name=lion"}), "");
+  EXPECT_THAT(MessageOf({"layout.zero=2", "optimizer.powersgd.rank=4"}), HasSubstr("the nearest is layout.zero = 1"));
+  EXPECT_THAT(MessageOf({"layout.zero=0", "optimizer.powersgd.rank=4", "train.rerun=true"}), HasSubstr("train.rerun"));
+  EXPECT_THAT(MessageOf({"layout.zero=0", "layout.shard_ranks=1"}), HasSubstr("layout.zero is 0"));
+  EXPECT_THAT(MessageOf({"layout.zero=3", "layout.shard_ranks=1000"}), HasSubstr("does not divide layout.data"));
+  EXPECT_THAT(MessageOf({"optimizer.name=adam"}), HasSubstr("known: adamw, adafactor, lion, muon, sgd"));
+  EXPECT_THAT(MessageOf({"optimizer.name=adafactor", "layout.offload=full"}),
+              HasSubstr("layout.offload = 'optimizer'"));
   EXPECT_THAT(MessageOf({"optimizer.moments=fp16"}), HasSubstr("known: fp32, bf16"));
   EXPECT_EQ(MessageOf({"optimizer.moments=bf16"}), "");
   EXPECT_THAT(MessageOf({"train.attention=plain"}), HasSubstr("known: flash"));

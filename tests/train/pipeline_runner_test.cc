@@ -10,6 +10,7 @@
 #include <map>
 #include <mutex>
 
+#include "base/error.h"
 #include "nn/model_bench.h"
 
 namespace trireme {

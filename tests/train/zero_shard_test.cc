@@ -20,7 +20,7 @@ constexpr int kMicroBatches = 2;
 constexpr int kSteps = 2;
 constexpr float kRate = 0.01F;
 constexpr float kScale = 0.5F;  // of gradients, as clipping gives
-constexpr AdamWOptions kOptimizer = {.beta1 = 0.9F, .beta2 = 0.95F, .epsilon = 1e-3F, .weight_decay = 0.3F};
+constexpr OptimizerOptions kOptimizer = {.beta1 = 0.9F, .beta2 = 0.95F, .epsilon = 1e-3F, .weight_decay = 0.3F};
 
 RunConfig ConfigOf(const ParallelLayout& layout, bool tied) {
   RunConfig config;
@@ -264,7 +264,7 @@ void ExpectSerial(const ParallelLayout& layout, bool tied) {
     const auto i = static_cast<std::size_t>(step);
     EXPECT_NEAR(counted[i], norms[i], 1e-5 * norms[i]) << "squared norm of step " << step + 1;
   }
-  EXPECT_EQ(saved.size(), table.rows().size() * kStateKinds);
+  EXPECT_EQ(saved.size(), table.rows().size() * 3);
   for (const auto& [key, counts] : saved) {
     EXPECT_THAT(counts, testing::Each(1)) << table.rows()[static_cast<std::size_t>(key.first)].name;
   }

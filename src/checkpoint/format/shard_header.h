@@ -17,6 +17,8 @@ namespace trireme {
 inline constexpr char kMasterKind[] = "master";               // the fp32 weights
 inline constexpr char kFirstMomentKind[] = "first_moment";    // Adam's m
 inline constexpr char kSecondMomentKind[] = "second_moment";  // Adam's v
+inline constexpr char kRowMomentKind[] = "row_moment";        // Adafactor's, one number per row of a matrix
+inline constexpr char kColumnMomentKind[] = "column_moment";
 
 // Digests cover a slice's bytes in chunks of this size, the last one shorter.
 inline constexpr std::int64_t kChunkBytes = std::int64_t{4} << 20;

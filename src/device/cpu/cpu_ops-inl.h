@@ -26,6 +26,7 @@ class CpuOps final : public HostOps {
   void DoCopy(const Tensor& to, const Tensor& from) override;
   void DoAdd(const Tensor& to, const Tensor& from, float factor) override;
   void DoScale(const Tensor& t, float factor) override;
+  void DoCopyBlocks(const BlockCopy& copy) override;
   void DoDrawNormal(const Tensor& to, const NormalDraw& draw) override;
   void DoMatmul(const MatmulArgs& args) override;
   void DoQuantize(const QuantizeArgs& args) override;
@@ -54,7 +55,9 @@ class CpuOps final : public HostOps {
   void DoCrossEntropyLoss(const CrossEntropyArgs& args) override;
   void DoLossSum(const Tensor& losses, const Tensor& weights, const Tensor& sums) override;
   void DoSumOfSquares(std::span<const Tensor> ranges, const Tensor& sums) override;
-  void DoAdamW(std::span<const AdamWRange> ranges, const AdamWArgs& args) override;
+  void DoUpdate(std::span<const UpdateRange> ranges, const UpdateArgs& args) override;
+  void DoSumSquaresByAxis(const MatrixPart& part, float scale) override;
+  void DoScaleByAxis(const MatrixPart& part, float scale) override;
   void DoSplit(const Tensor& high, const Tensor& low, const Tensor& from) override;
   void DoJoin(const Tensor& to, const Tensor& high, const Tensor& low) override;
   void DoReduce(const Tensor& to, std::span<const void* const> sources, bool maximum) override;

@@ -96,6 +96,17 @@ void CpuOps::DoScale(const Tensor& t, float factor) {
   });
 }
 
+void CpuOps::DoCopyBlocks(const BlockCopy& copy) {
+  const std::int64_t element = SizeOf(copy.to.dtype);
+  ParallelRanges(threads_, copy.rows, RowGrain(copy.columns), [&](int, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      std::memcpy(copy.to.as<char>() + row * copy.to_stride * element,
+                  copy.from.as<char>() + row * copy.from_stride * element,
+                  static_cast<std::size_t>(copy.columns * element));
+    }
+  });
+}
+
 void CpuOps::DoDrawNormal(const Tensor& to, const NormalDraw& draw) {
   const std::int64_t columns = to.shape[1];
   ParallelRanges(threads_, to.count(), kElementGrain, [&](int, std::int64_t begin, std::int64_t end) {

@@ -2,6 +2,7 @@
 #define HWY_TARGET_INCLUDE "device/cpu/optimizer.cc"
 #include <hwy/foreach_target.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
@@ -19,30 +20,37 @@ namespace {
 struct Factors {
   float beta1;
   float beta2;
-  float step_size;    // learning rate / (1 - beta1^step)
+  float step_size;    // rate, with AdamW / (1 - beta1^step)
   float root_second;  // 1 / sqrt(1 - beta2^step)
   float epsilon;
-  float decay;  // 1 - learning rate * weight decay
+  float decay;         // 1 - rate * weight decay
+  float weight_decay;  // sgd's, which joins the gradient
+  float momentum;
+  bool nesterov;
   float gradient_scale;
   std::uint32_t rounding_key;  // of moments in bf16
 };
 
-Factors FactorsOf(const AdamWArgs& args, float weight_decay) {
+Factors FactorsOf(const UpdateArgs& args, const UpdateRange& range) {
   const double step = static_cast<double>(args.step);
-  const double first = 1.0 - std::pow(static_cast<double>(args.beta1), step);
-  const double second = 1.0 - std::pow(static_cast<double>(args.beta2), step);
-  const double rate = args.learning_rate;
+  const bool adam = args.kind == UpdateKind::kAdamW;
+  const double first = adam ? 1.0 - std::pow(static_cast<double>(args.beta1), step) : 1.0;
+  const double second = adam ? 1.0 - std::pow(static_cast<double>(args.beta2), step) : 1.0;
+  const double rate = static_cast<double>(args.learning_rate) * static_cast<double>(range.rate);
   return {.beta1 = args.beta1,
           .beta2 = args.beta2,
           .step_size = static_cast<float>(rate / first),
           .root_second = static_cast<float>(1.0 / std::sqrt(second)),
           .epsilon = args.epsilon,
-          .decay = static_cast<float>(1.0 - rate * static_cast<double>(weight_decay)),
-          .gradient_scale = args.gradient_scale,
+          .decay = static_cast<float>(1.0 - rate * static_cast<double>(range.weight_decay)),
+          .weight_decay = range.weight_decay,
+          .momentum = args.momentum,
+          .nesterov = args.nesterov,
+          .gradient_scale = args.gradient_scale * range.gradient_scale,
           .rounding_key = static_cast<std::uint32_t>(args.step)};
 }
 
-// Masters of weights: see AdamWRange.
+// Masters of weights: see UpdateRange.
 float Master(const float* weight, const std::uint16_t* /*low*/, std::int64_t i) { return weight[i]; }
 
 float Master(const BFloat16* weight, const std::uint16_t* low, std::int64_t i) {
@@ -57,54 +65,187 @@ void SetMaster(BFloat16* weight, std::uint16_t* low, std::int64_t i, float value
   low[i] = halves.low;
 }
 
-// Both moments of an element, in either type: see AdamWRange.
+// Both moments of an element, in either type: see UpdateRange.
 struct Moments {
   float first;
   float second;
 };
 
-void SetMoments(float& first, float& second, const Moments& moments, std::uint32_t /*key*/) {
-  first = moments.first;
-  second = moments.second;
+void SetMoments(float* first, float* second, std::int64_t i, const Moments& moments, std::uint32_t /*key*/) {
+  if (first != nullptr) {
+    first[i] = moments.first;
+  }
+  if (second != nullptr) {
+    second[i] = moments.second;
+  }
 }
 
-void SetMoments(BFloat16& first, BFloat16& second, const Moments& moments, std::uint32_t key) {
+void SetMoments(BFloat16* first, BFloat16* second, std::int64_t i, const Moments& moments, std::uint32_t key) {
   const auto m = std::bit_cast<std::uint32_t>(moments.first);
   const auto v = std::bit_cast<std::uint32_t>(moments.second);
   const std::uint32_t random = RoundingBits(m, v, key);
-  first.bits = RoundAtRandom(m, random);
-  second.bits = RoundAtRandom(v, random >> 16);
+  if (first != nullptr) {
+    first[i].bits = RoundAtRandom(m, random);
+  }
+  if (second != nullptr) {
+    second[i].bits = RoundAtRandom(v, random >> 16);
+  }
 }
 
-template <typename T, typename Moment>
-void Update(const AdamWRange& range, const Factors& f, std::int64_t begin, std::int64_t end) {
+float Sign(float value) { return value > 0 ? 1.0F : value < 0 ? -1.0F : 0.0F; }
+
+// New moments of an element, and what becomes of its weight or its gradient.
+struct Updated {
+  Moments moments;
+  float value;
+};
+
+template <UpdateKind kKind>
+Updated UpdatedElement(float weight, float g, const Moments& old, const Factors& f) {
+  if constexpr (kKind == UpdateKind::kAdamW) {
+    const float m = f.beta1 * old.first + (1.0F - f.beta1) * g;
+    const float v = f.beta2 * old.second + (1.0F - f.beta2) * g * g;
+    return {{m, v}, weight * f.decay - f.step_size * m / (std::sqrt(v) * f.root_second + f.epsilon)};
+  } else if constexpr (kKind == UpdateKind::kLion) {
+    const float average = f.beta1 * old.first + (1.0F - f.beta1) * g;
+    const float m = f.beta2 * old.first + (1.0F - f.beta2) * g;
+    return {{m, 0}, weight * f.decay - f.step_size * Sign(average)};
+  } else if constexpr (kKind == UpdateKind::kSgd) {
+    const float decayed = g + f.weight_decay * weight;
+    const float m = f.momentum * old.first + decayed;
+    return {{m, 0}, weight - f.step_size * (f.nesterov ? decayed + f.momentum * m : m)};
+  } else if constexpr (kKind == UpdateKind::kMomentum) {
+    const float m = f.momentum * old.first + (1.0F - f.momentum) * g;
+    return {{m, 0}, f.nesterov ? (1.0F - f.momentum) * g + f.momentum * m : m};
+  } else if constexpr (kKind == UpdateKind::kRootScale) {
+    const float v = f.beta2 * old.second + (1.0F - f.beta2) * (g * g + f.epsilon);
+    return {{0, v}, g / std::sqrt(v)};
+  } else {
+    return {{0, 0}, weight * f.decay - f.step_size * g};
+  }
+}
+
+template <UpdateKind kKind, typename T, typename Moment>
+void UpdateElements(const UpdateRange& range, const Factors& f, std::int64_t begin, std::int64_t end) {
   T* weight = range.weight.as<T>();
   auto* low = range.low.as<std::uint16_t>();
-  auto* first = range.first_moment.as<Moment>();
-  auto* second = range.second_moment.as<Moment>();
-  const float* gradient = range.gradient.as<float>();
+  Moment* first = HasFirstMoment(kKind) ? range.first_moment.as<Moment>() : nullptr;
+  Moment* second = HasSecondMoment(kKind) ? range.second_moment.as<Moment>() : nullptr;
+  float* gradient = range.gradient.as<float>();
 #pragma omp simd
   for (std::int64_t i = begin; i < end; ++i) {
+    Moments old{};
+    if constexpr (HasFirstMoment(kKind)) {
+      old.first = static_cast<float>(first[i]);
+    }
+    if constexpr (HasSecondMoment(kKind)) {
+      old.second = static_cast<float>(second[i]);
+    }
     const float g = gradient[i] * f.gradient_scale;
-    const float m = f.beta1 * static_cast<float>(first[i]) + (1.0F - f.beta1) * g;
-    const float v = f.beta2 * static_cast<float>(second[i]) + (1.0F - f.beta2) * g * g;
-    const float value = Master(weight, low, i) * f.decay - f.step_size * m / (std::sqrt(v) * f.root_second + f.epsilon);
-    SetMoments(first[i], second[i], {m, v}, f.rounding_key);
-    SetMaster(weight, low, i, value);
+    if constexpr (ChangesWeights(kKind)) {
+      const Updated updated = UpdatedElement<kKind>(Master(weight, low, i), g, old, f);
+      SetMoments(first, second, i, updated.moments, f.rounding_key);
+      SetMaster(weight, low, i, updated.value);
+    } else {
+      const Updated updated = UpdatedElement<kKind>(0, g, old, f);
+      SetMoments(first, second, i, updated.moments, f.rounding_key);
+      gradient[i] = updated.value;
+    }
+  }
+}
+
+using UpdateFunction = void (*)(const UpdateRange&, const Factors&, std::int64_t, std::int64_t);
+
+template <typename T, typename Moment>
+UpdateFunction FunctionOf(UpdateKind kind) {
+  switch (kind) {
+    case UpdateKind::kAdamW:
+      return UpdateElements<UpdateKind::kAdamW, T, Moment>;
+    case UpdateKind::kLion:
+      return UpdateElements<UpdateKind::kLion, T, Moment>;
+    case UpdateKind::kSgd:
+      return UpdateElements<UpdateKind::kSgd, T, Moment>;
+    case UpdateKind::kMomentum:
+      return UpdateElements<UpdateKind::kMomentum, T, Moment>;
+    case UpdateKind::kRootScale:
+      return UpdateElements<UpdateKind::kRootScale, T, Moment>;
+    case UpdateKind::kApply:
+      return UpdateElements<UpdateKind::kApply, T, Moment>;
+  }
+  return nullptr;
+}
+
+// Calls function(row, first column, values, count) for each row's part.
+template <typename Function>
+void ForEachRow(const MatrixPart& part, std::int64_t begin, std::int64_t end, const Function& function) {
+  for (std::int64_t at = begin; at < end;) {
+    const std::int64_t row = (part.first + at) / part.columns;
+    const std::int64_t column = (part.first + at) % part.columns;
+    const std::int64_t count = std::min(part.columns - column, end - at);
+    function(row, column, part.values.as<float>() + at, count);
+    at += count;
   }
 }
 
 }  // namespace
 
-void CpuOps::DoAdamW(std::span<const AdamWRange> ranges, const AdamWArgs& args) {
-  for (const AdamWRange& range : ranges) {
-    const Factors factors = FactorsOf(args, range.weight_decay);
-    DispatchWorkingTypes(range.weight.dtype, range.first_moment.dtype, [&](auto weight, auto moment) {
-      ParallelRanges(threads_, range.weight.count(), kElementGrain, [&](int, std::int64_t begin, std::int64_t end) {
-        Update<decltype(weight), decltype(moment)>(range, factors, begin, end);
-      });
+void CpuOps::DoUpdate(std::span<const UpdateRange> ranges, const UpdateArgs& args) {
+  for (const UpdateRange& range : ranges) {
+    const Factors factors = FactorsOf(args, range);
+    const Tensor& moment_of = range.first_moment.given() ? range.first_moment : range.second_moment;
+    const DType moments = moment_of.given() ? moment_of.dtype : DType::kFloat32;
+    DispatchWorkingTypes(range.weight.dtype, moments, [&](auto weight, auto moment) {
+      const UpdateFunction function = FunctionOf<decltype(weight), decltype(moment)>(args.kind);
+      ParallelRanges(threads_, range.weight.count(), kElementGrain,
+                     [&](int, std::int64_t begin, std::int64_t end) { function(range, factors, begin, end); });
     });
   }
+}
+
+// Columns are summed in groups, each over all rows in their order, so that threads change no bit.
+void CpuOps::DoSumSquaresByAxis(const MatrixPart& part, float scale) {
+  constexpr std::int64_t kGroup = 256;
+  const std::int64_t count = part.values.count();
+  std::fill_n(part.rows.as<float>(), part.rows.count(), 0.0F);
+  ForEachRow(part, 0, count, [&](std::int64_t row, std::int64_t, const float* values, std::int64_t columns) {
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (std::int64_t i = 0; i < columns; ++i) {
+      const double value = scale * values[i];
+      sum += value * value;
+    }
+    part.rows.as<float>()[row] = static_cast<float>(sum);
+  });
+  ParallelRanges(threads_, CeilDiv(part.columns, kGroup), 1, [&](int, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t group = begin; group < end; ++group) {
+      const std::int64_t first = group * kGroup;
+      const std::int64_t last = std::min(first + kGroup, part.columns);
+      double sums[kGroup] = {};
+      ForEachRow(part, 0, count, [&](std::int64_t, std::int64_t column, const float* values, std::int64_t columns) {
+        for (std::int64_t i = std::max(first, column); i < std::min(last, column + columns); ++i) {
+          const double value = scale * values[i - column];
+          sums[i - first] += value * value;
+        }
+      });
+      for (std::int64_t i = first; i < last; ++i) {
+        part.column_values.as<float>()[i] = static_cast<float>(sums[i - first]);
+      }
+    }
+  });
+}
+
+void CpuOps::DoScaleByAxis(const MatrixPart& part, float scale) {
+  const float* rows = part.rows.as<float>();
+  const float* column_values = part.column_values.as<float>();
+  ParallelRanges(threads_, part.values.count(), kElementGrain, [&](int, std::int64_t begin, std::int64_t end) {
+    ForEachRow(part, begin, end, [&](std::int64_t row, std::int64_t column, float* values, std::int64_t columns) {
+      const float factor = scale * rows[row];
+#pragma omp simd
+      for (std::int64_t i = 0; i < columns; ++i) {
+        values[i] *= factor * column_values[column + i];
+      }
+    });
+  });
 }
 
 void CpuOps::DoSplit(const Tensor& high, const Tensor& low, const Tensor& from) {

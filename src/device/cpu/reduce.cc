@@ -46,11 +46,12 @@ void ReduceBlock(T* to, std::span<const void* const> sources, std::int64_t first
   }
 }
 
-double SquaresOf(const float* values, std::int64_t count) {
+template <typename T>
+double SquaresOf(const T* values, std::int64_t count) {
   double sum = 0;
 #pragma omp simd reduction(+ : sum)
   for (std::int64_t i = 0; i < count; ++i) {
-    const double value = values[i];
+    const double value = static_cast<float>(values[i]);
     sum += value * value;
   }
   return sum;
@@ -101,7 +102,9 @@ void CpuOps::DoSumOfSquares(std::span<const Tensor> ranges, const Tensor& sums) 
   ParallelRanges(threads_, static_cast<std::int64_t>(ranges.size()), 1, [&](int, std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const Tensor& range = ranges[static_cast<std::size_t>(i)];
-      sums.as<float>()[i] = static_cast<float>(SquaresOf(range.as<float>(), range.count()));
+      DispatchWorkingType(range.dtype, [&](auto type) {
+        sums.as<float>()[i] = static_cast<float>(SquaresOf(range.as<decltype(type)>(), range.count()));
+      });
     }
   });
 }

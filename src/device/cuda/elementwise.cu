@@ -151,6 +151,15 @@ void CudaOps::DoCopy(const Tensor& to, const Tensor& from) {
   });
 }
 
+void CudaOps::DoCopyBlocks(const BlockCopy& copy) {
+  const std::int64_t element = SizeOf(copy.to.dtype);
+  const auto bytes = [element](std::int64_t count) { return static_cast<std::size_t>(count * element); };
+  CheckCuda(cudaMemcpy2DAsync(copy.to.data, bytes(copy.to_stride), copy.from.data, bytes(copy.from_stride),
+                              bytes(copy.columns), static_cast<std::size_t>(copy.rows), cudaMemcpyDeviceToDevice,
+                              context_.stream()),
+            "copy blocks");
+}
+
 void CudaOps::DoAdd(const Tensor& to, const Tensor& from, float factor) {
   const bool wide = Aligned16({to.data, from.data});
   DispatchFloat(to.dtype, "Add", [&](auto to_tag) {

@@ -16,32 +16,36 @@ constexpr int kChunkThreads = 256;
 constexpr std::int64_t kChunk = 8192;
 
 // A range, or what one block handles of it.
-struct AdamWChunk {
+struct UpdateChunkView {
   void* weight;        // fp32, or the upper halves of the masters
   std::uint16_t* low;  // beside upper halves alone
   void* first;         // moments: fp32, or bf16
   void* second;
-  const float* gradient;
+  float* gradient;
   std::int64_t count;
   bool half_moments;
   float weight_decay;
+  float rate;            // of the learning rate
+  float gradient_scale;  // of the factors' one
 };
 
 // The ranges of one launch. They travel with it: state that lies in host memory is updated in very many pieces, each
 // with ranges of its own, and a table on the GPU for each would have to be made and kept.
 constexpr int kLaunchRanges = 32;
-struct AdamWLaunch {
-  AdamWChunk ranges[kLaunchRanges];
+struct UpdateLaunch {
+  UpdateChunkView ranges[kLaunchRanges];
   std::int32_t first_block[kLaunchRanges + 1];  // of each, and the number of all
 };
 
-struct AdamWFactors {
+struct UpdateFactors {
   float learning_rate;
   float beta1;
   float beta2;
-  float step_size;    // learning rate / (1 - beta1^step)
+  float step_size;    // learning rate, with AdamW / (1 - beta1^step)
   float root_second;  // 1 / sqrt(1 - beta2^step)
   float epsilon;
+  float momentum;
+  bool nesterov;
   float gradient_scale;
   std::uint32_t rounding_key;  // of moments in bf16
 };
@@ -78,7 +82,7 @@ __device__ void StoreHalves(std::uint16_t* to, const unsigned (&halves)[kCount])
   }
 }
 
-// Masters of weights: see AdamWRange.
+// Masters of weights: see UpdateRange.
 template <int kCount>
 __device__ void LoadMasters(float (&masters)[kCount], const float* weight, const std::uint16_t* /*low*/) {
   Load(masters, weight);
@@ -125,8 +129,12 @@ struct MomentPlaces {
 template <int kCount>
 __device__ void StoreMoments(const MomentPlaces<float>& to, const float (&first)[kCount], const float (&second)[kCount],
                              std::uint32_t /*key*/) {
-  Store(to.first, first);
-  Store(to.second, second);
+  if (to.first != nullptr) {
+    Store(to.first, first);
+  }
+  if (to.second != nullptr) {
+    Store(to.second, second);
+  }
 }
 
 template <int kCount>
@@ -142,8 +150,12 @@ __device__ void StoreMoments(const MomentPlaces<Bf16>& to, const float (&first)[
     firsts[i] = RoundAtRandom(m, random);
     seconds[i] = RoundAtRandom(v, random >> 16);
   }
-  StoreHalves(reinterpret_cast<std::uint16_t*>(to.first), firsts);
-  StoreHalves(reinterpret_cast<std::uint16_t*>(to.second), seconds);
+  if (to.first != nullptr) {
+    StoreHalves(reinterpret_cast<std::uint16_t*>(to.first), firsts);
+  }
+  if (to.second != nullptr) {
+    StoreHalves(reinterpret_cast<std::uint16_t*>(to.second), seconds);
+  }
 }
 
 struct SplitBody {
@@ -170,61 +182,101 @@ struct JoinBody {
   }
 };
 
-template <int kCount, typename T, typename Moment>
-__device__ void Update(const AdamWChunk& chunk, const AdamWFactors& f, int at) {
-  T* const weight = static_cast<T*>(chunk.weight) + at;
-  const MomentPlaces<Moment> moments{static_cast<Moment*>(chunk.first) + at, static_cast<Moment*>(chunk.second) + at};
-  float gradient[kCount];
-  float first[kCount];
-  float second[kCount];
-  float master[kCount];
-  Load(gradient, chunk.gradient + at);
-  Load(first, moments.first);
-  Load(second, moments.second);
-  LoadMasters(master, weight, chunk.low + at);
-  const float decay = 1.0F - f.learning_rate * chunk.weight_decay;
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) {
-    const float g = gradient[i] * f.gradient_scale;
-    first[i] = f.beta1 * first[i] + (1.0F - f.beta1) * g;
-    second[i] = f.beta2 * second[i] + (1.0F - f.beta2) * g * g;
-    master[i] = master[i] * decay - f.step_size * first[i] / (sqrtf(second[i]) * f.root_second + f.epsilon);
+// The new value of a weight, or of a gradient that becomes a direction; moments are replaced.
+template <UpdateKind kKind>
+__device__ float Updated(float weight, float g, float& first, float& second, const UpdateFactors& f,
+                         const UpdateChunkView& chunk) {
+  const float rate = f.step_size * chunk.rate;
+  const float decay = 1.0F - f.learning_rate * chunk.rate * chunk.weight_decay;
+  if constexpr (kKind == UpdateKind::kAdamW) {
+    first = f.beta1 * first + (1.0F - f.beta1) * g;
+    second = f.beta2 * second + (1.0F - f.beta2) * g * g;
+    return weight * decay - rate * first / (sqrtf(second) * f.root_second + f.epsilon);
+  } else if constexpr (kKind == UpdateKind::kLion) {
+    const float average = f.beta1 * first + (1.0F - f.beta1) * g;
+    first = f.beta2 * first + (1.0F - f.beta2) * g;
+    return weight * decay - rate * (average > 0 ? 1.0F : average < 0 ? -1.0F : 0.0F);
+  } else if constexpr (kKind == UpdateKind::kSgd) {
+    const float decayed = g + chunk.weight_decay * weight;
+    first = f.momentum * first + decayed;
+    return weight - rate * (f.nesterov ? decayed + f.momentum * first : first);
+  } else if constexpr (kKind == UpdateKind::kMomentum) {
+    first = f.momentum * first + (1.0F - f.momentum) * g;
+    return f.nesterov ? (1.0F - f.momentum) * g + f.momentum * first : first;
+  } else if constexpr (kKind == UpdateKind::kRootScale) {
+    second = f.beta2 * second + (1.0F - f.beta2) * (g * g + f.epsilon);
+    return g / sqrtf(second);
+  } else {
+    return weight * decay - rate * g;
   }
-  StoreMoments(moments, first, second, f.rounding_key);
-  StoreMasters(weight, chunk.low + at, master);
 }
 
-template <typename T, typename Moment>
-__device__ void UpdateChunk(const AdamWChunk& chunk, const AdamWFactors& factors, bool wide) {
+template <int kCount, UpdateKind kKind, typename T, typename Moment>
+__device__ void UpdateElements(const UpdateChunkView& chunk, const UpdateFactors& f, int at) {
+  T* const weight = static_cast<T*>(chunk.weight) + at;
+  MomentPlaces<Moment> moments{nullptr, nullptr};
+  float gradient[kCount];
+  float first[kCount] = {};
+  float second[kCount] = {};
+  float values[kCount] = {};
+  Load(gradient, chunk.gradient + at);
+  if constexpr (HasFirstMoment(kKind)) {
+    moments.first = static_cast<Moment*>(chunk.first) + at;
+    Load(first, moments.first);
+  }
+  if constexpr (HasSecondMoment(kKind)) {
+    moments.second = static_cast<Moment*>(chunk.second) + at;
+    Load(second, moments.second);
+  }
+  if constexpr (ChangesWeights(kKind)) {
+    LoadMasters(values, weight, chunk.low + at);
+  }
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    const float g = gradient[i] * (f.gradient_scale * chunk.gradient_scale);
+    values[i] = Updated<kKind>(values[i], g, first[i], second[i], f, chunk);
+  }
+  StoreMoments(moments, first, second, f.rounding_key);
+  if constexpr (ChangesWeights(kKind)) {
+    StoreMasters(weight, chunk.low + at, values);
+  } else {
+    Store(chunk.gradient + at, values);
+  }
+}
+
+template <UpdateKind kKind, typename T, typename Moment>
+__device__ void UpdateChunk(const UpdateChunkView& chunk, const UpdateFactors& factors, bool wide) {
   const int count = static_cast<int>(chunk.count);
   const int wide_count = wide ? count / 8 * 8 : 0;
   for (int at = threadIdx.x * 8; at < wide_count; at += kChunkThreads * 8) {
-    Update<8, T, Moment>(chunk, factors, at);
+    UpdateElements<8, kKind, T, Moment>(chunk, factors, at);
   }
   for (int at = wide_count + threadIdx.x; at < count; at += kChunkThreads) {
-    Update<1, T, Moment>(chunk, factors, at);
+    UpdateElements<1, kKind, T, Moment>(chunk, factors, at);
   }
 }
 
-template <typename T>
-__device__ void UpdateChunk(const AdamWChunk& chunk, const AdamWFactors& factors, bool wide) {
+template <UpdateKind kKind, typename T>
+__device__ void UpdateChunk(const UpdateChunkView& chunk, const UpdateFactors& factors, bool wide) {
   if (chunk.half_moments) {
-    UpdateChunk<T, Bf16>(chunk, factors, wide);
+    UpdateChunk<kKind, T, Bf16>(chunk, factors, wide);
   } else {
-    UpdateChunk<T, float>(chunk, factors, wide);
+    UpdateChunk<kKind, T, float>(chunk, factors, wide);
   }
 }
 
 // What the block at hand handles.
-__device__ AdamWChunk OwnChunk(const AdamWLaunch& launch) {
+__device__ UpdateChunkView OwnChunk(const UpdateLaunch& launch) {
   const auto block = static_cast<std::int32_t>(blockIdx.x);
   int range = 0;
   while (launch.first_block[range + 1] <= block) {
     ++range;
   }
-  AdamWChunk chunk = launch.ranges[range];
+  UpdateChunkView chunk = launch.ranges[range];
   const std::int64_t first = (block - launch.first_block[range]) * kChunk;
-  const auto moved = [first](void* memory, bool half) { return static_cast<char*>(memory) + first * (half ? 2 : 4); };
+  const auto moved = [first](void* memory, bool half) {
+    return memory == nullptr ? nullptr : static_cast<char*>(memory) + first * (half ? 2 : 4);
+  };
   chunk.weight = moved(chunk.weight, chunk.low != nullptr);
   chunk.low = chunk.low != nullptr ? chunk.low + first : nullptr;
   chunk.first = moved(chunk.first, chunk.half_moments);
@@ -234,24 +286,114 @@ __device__ AdamWChunk OwnChunk(const AdamWLaunch& launch) {
   return chunk;
 }
 
+template <UpdateKind kKind>
 __global__ void __launch_bounds__(kChunkThreads)
-    AdamWKernel(const __grid_constant__ AdamWLaunch launch, AdamWFactors factors) {
-  const AdamWChunk chunk = OwnChunk(launch);
+    UpdateKernel(const __grid_constant__ UpdateLaunch launch, UpdateFactors factors) {
+  const UpdateChunkView chunk = OwnChunk(launch);
   const auto address = [](const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); };
   const bool wide = (address(chunk.weight) | address(chunk.low) | address(chunk.first) | address(chunk.second) |
                      address(chunk.gradient)) %
                         16 ==
                     0;
   if (chunk.low != nullptr) {
-    UpdateChunk<std::uint16_t>(chunk, factors, wide);
+    UpdateChunk<kKind, std::uint16_t>(chunk, factors, wide);
   } else {
-    UpdateChunk<float>(chunk, factors, wide);
+    UpdateChunk<kKind, float>(chunk, factors, wide);
   }
 }
 
-struct SquareChunk {
+// A part of a matrix: elements [first, first + count) of it.
+struct PartView {
   const float* values;
+  std::int64_t first;
   std::int64_t count;
+  std::int64_t columns;
+};
+
+constexpr int kColumnLanes = 8;
+
+// One block per row; rows outside the part get 0.
+__global__ void __launch_bounds__(kChunkThreads) RowSquaresKernel(PartView part, float scale, float* rows) {
+  __shared__ double shared[kChunkThreads / kWarp];
+  const std::int64_t row_first = static_cast<std::int64_t>(blockIdx.x) * part.columns - part.first;
+  const std::int64_t begin = row_first > 0 ? row_first : 0;
+  const std::int64_t row_end = row_first + part.columns;
+  const std::int64_t end = row_end < part.count ? row_end : part.count;
+  double total = 0;
+  for (std::int64_t at = begin + threadIdx.x; at < end; at += kChunkThreads) {
+    const double value = scale * part.values[at];
+    total += value * value;
+  }
+  total = BlockSum<kChunkThreads / kWarp>(total, shared);
+  if (threadIdx.x == 0) {
+    rows[blockIdx.x] = static_cast<float>(total);
+  }
+}
+
+// One block per warp of columns; kColumnLanes of rows at a time, added in a fixed order.
+__global__ void ColumnSquaresKernel(PartView part, float scale, float* columns) {
+  __shared__ double shared[kColumnLanes][kWarp];
+  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * kWarp + threadIdx.x;
+  const std::int64_t last_row = (part.first + part.count + part.columns - 1) / part.columns;
+  double total = 0;
+  for (std::int64_t row = part.first / part.columns + threadIdx.y; row < last_row; row += kColumnLanes) {
+    const std::int64_t at = row * part.columns + column - part.first;
+    if (column < part.columns && at >= 0 && at < part.count) {
+      const double value = scale * part.values[at];
+      total += value * value;
+    }
+  }
+  shared[threadIdx.y][threadIdx.x] = total;
+  __syncthreads();
+  if (threadIdx.y == 0 && column < part.columns) {
+    for (int lane = 1; lane < kColumnLanes; ++lane) {
+      total += shared[lane][threadIdx.x];
+    }
+    columns[column] = static_cast<float>(total);
+  }
+}
+
+struct ScaleByAxisBody {
+  float* values;
+  std::int64_t start;
+  std::int64_t columns;
+  const float* rows;
+  const float* column_values;
+  float scale;
+  template <int kCount>
+  __device__ void Run(std::int64_t first) const {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const std::int64_t at = start + first + i;
+      values[first + i] *= scale * rows[at / columns] * column_values[at % columns];
+    }
+  }
+};
+
+using UpdateLauncher = void (*)(UpdateLaunch, UpdateFactors);
+
+UpdateLauncher KernelOf(UpdateKind kind) {
+  switch (kind) {
+    case UpdateKind::kAdamW:
+      return UpdateKernel<UpdateKind::kAdamW>;
+    case UpdateKind::kLion:
+      return UpdateKernel<UpdateKind::kLion>;
+    case UpdateKind::kSgd:
+      return UpdateKernel<UpdateKind::kSgd>;
+    case UpdateKind::kMomentum:
+      return UpdateKernel<UpdateKind::kMomentum>;
+    case UpdateKind::kRootScale:
+      return UpdateKernel<UpdateKind::kRootScale>;
+    case UpdateKind::kApply:
+      return UpdateKernel<UpdateKind::kApply>;
+  }
+  return nullptr;
+}
+
+struct SquareChunk {
+  const void* values;
+  std::int64_t count;
+  bool half;  // bf16
 };
 
 struct ChunkRange {
@@ -259,23 +401,31 @@ struct ChunkRange {
   std::int64_t count;
 };
 
-__global__ void __launch_bounds__(kChunkThreads) SquaresKernel(const SquareChunk* chunks, double* partial) {
-  __shared__ double shared[kChunkThreads / kWarp];
-  const SquareChunk chunk = chunks[blockIdx.x];
-  const bool wide = reinterpret_cast<std::uintptr_t>(chunk.values) % 16 == 0;
-  const int wide_count = wide ? static_cast<int>(chunk.count / 8 * 8) : 0;
+template <typename T>
+__device__ double SquaresOf(const T* from, std::int64_t count) {
+  const bool wide = reinterpret_cast<std::uintptr_t>(from) % 16 == 0;
+  const int wide_count = wide ? static_cast<int>(count / 8 * 8) : 0;
   double total = 0;
   for (int at = threadIdx.x * 8; at < wide_count; at += kChunkThreads * 8) {
     float values[8];
-    Load(values, chunk.values + at);
+    Load(values, from + at);
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       total += static_cast<double>(values[i]) * values[i];
     }
   }
-  for (int at = wide_count + threadIdx.x; at < chunk.count; at += kChunkThreads) {
-    total += static_cast<double>(chunk.values[at]) * chunk.values[at];
+  for (int at = wide_count + threadIdx.x; at < count; at += kChunkThreads) {
+    const double value = ToFloat(from[at]);
+    total += value * value;
   }
+  return total;
+}
+
+__global__ void __launch_bounds__(kChunkThreads) SquaresKernel(const SquareChunk* chunks, double* partial) {
+  __shared__ double shared[kChunkThreads / kWarp];
+  const SquareChunk chunk = chunks[blockIdx.x];
+  double total = chunk.half ? SquaresOf(static_cast<const Bf16*>(chunk.values), chunk.count)
+                            : SquaresOf(static_cast<const float*>(chunk.values), chunk.count);
   total = BlockSum<kChunkThreads / kWarp>(total, shared);
   if (threadIdx.x == 0) {
     partial[blockIdx.x] = total;
@@ -308,7 +458,8 @@ SquareTable SquareChunks(std::span<const Tensor> ranges) {
   for (const Tensor& range : ranges) {
     const auto first = static_cast<std::int64_t>(table.chunks.size());
     for (std::int64_t at = 0; at < range.count(); at += kChunk) {
-      table.chunks.push_back({range.as<float>() + at, std::min(kChunk, range.count() - at)});
+      table.chunks.push_back({range.as<char>() + at * SizeOf(range.dtype), std::min(kChunk, range.count() - at),
+                              range.dtype == DType::kBFloat16});
     }
     table.ranges.push_back({first, static_cast<std::int64_t>(table.chunks.size()) - first});
   }
@@ -317,18 +468,21 @@ SquareTable SquareChunks(std::span<const Tensor> ranges) {
 
 std::int64_t ChunksOf(std::int64_t count) { return CeilDiv(count, kChunk); }
 
-AdamWLaunch LaunchOf(std::span<const AdamWRange> ranges) {
-  AdamWLaunch launch{};
+UpdateLaunch LaunchOf(std::span<const UpdateRange> ranges) {
+  UpdateLaunch launch{};
   for (std::size_t i = 0; i < ranges.size(); ++i) {
-    const AdamWRange& range = ranges[i];
-    launch.ranges[i] = {range.weight.data,
-                        range.low.as<std::uint16_t>(),
-                        range.first_moment.data,
-                        range.second_moment.data,
-                        range.gradient.as<float>(),
-                        range.weight.count(),
-                        range.first_moment.dtype == DType::kBFloat16,
-                        range.weight_decay};
+    const UpdateRange& range = ranges[i];
+    launch.ranges[i] = {
+        range.weight.data,
+        range.low.as<std::uint16_t>(),
+        range.first_moment.data,
+        range.second_moment.data,
+        range.gradient.as<float>(),
+        range.weight.count(),
+        (range.first_moment.given() ? range.first_moment : range.second_moment).dtype == DType::kBFloat16,
+        range.weight_decay,
+        range.rate,
+        range.gradient_scale};
     launch.first_block[i + 1] = launch.first_block[i] + static_cast<std::int32_t>(ChunksOf(range.weight.count()));
   }
   return launch;
@@ -336,26 +490,46 @@ AdamWLaunch LaunchOf(std::span<const AdamWRange> ranges) {
 
 }  // namespace
 
-void CudaOps::DoAdamW(std::span<const AdamWRange> ranges, const AdamWArgs& args) {
+void CudaOps::DoUpdate(std::span<const UpdateRange> ranges, const UpdateArgs& args) {
   const double step = static_cast<double>(args.step);
-  const AdamWFactors factors{
-      args.learning_rate,
-      args.beta1,
-      args.beta2,
-      static_cast<float>(args.learning_rate / (1.0 - std::pow(static_cast<double>(args.beta1), step))),
-      static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(static_cast<double>(args.beta2), step))),
-      args.epsilon,
-      args.gradient_scale,
-      static_cast<std::uint32_t>(args.step)};
+  const bool adam = args.kind == UpdateKind::kAdamW;
+  const double first = adam ? 1.0 - std::pow(static_cast<double>(args.beta1), step) : 1.0;
+  const double second = adam ? 1.0 - std::pow(static_cast<double>(args.beta2), step) : 1.0;
+  const UpdateFactors factors{args.learning_rate,
+                              args.beta1,
+                              args.beta2,
+                              static_cast<float>(args.learning_rate / first),
+                              static_cast<float>(1.0 / std::sqrt(second)),
+                              args.epsilon,
+                              args.momentum,
+                              args.nesterov,
+                              args.gradient_scale,
+                              static_cast<std::uint32_t>(args.step)};
+  const auto kernel = KernelOf(args.kind);
   while (!ranges.empty()) {
     const auto part = ranges.first(std::min<std::size_t>(ranges.size(), kLaunchRanges));
-    const AdamWLaunch launch = LaunchOf(part);
+    const UpdateLaunch launch = LaunchOf(part);
     const auto blocks = static_cast<unsigned>(launch.first_block[part.size()]);
     if (blocks > 0) {
-      Launch(context_, {dim3(blocks), dim3(kChunkThreads)}, AdamWKernel, launch, factors);
+      Launch(context_, {dim3(blocks), dim3(kChunkThreads)}, kernel, launch, factors);
     }
     ranges = ranges.subspan(part.size());
   }
+}
+
+void CudaOps::DoSumSquaresByAxis(const MatrixPart& part, float scale) {
+  const PartView view{part.values.as<float>(), part.first, part.values.count(), part.columns};
+  const auto rows = static_cast<unsigned>(part.rows.count());
+  Launch(context_, {dim3(rows), dim3(kChunkThreads)}, RowSquaresKernel, view, scale, part.rows.as<float>());
+  const auto groups = static_cast<unsigned>(CeilDiv(part.columns, std::int64_t{kWarp}));
+  Launch(context_, {dim3(groups), dim3(kWarp, kColumnLanes)}, ColumnSquaresKernel, view, scale,
+         part.column_values.as<float>());
+}
+
+void CudaOps::DoScaleByAxis(const MatrixPart& part, float scale) {
+  ForEach(context_, part.values.count(), false,
+          ScaleByAxisBody{part.values.as<float>(), part.first, part.columns, part.rows.as<float>(),
+                          part.column_values.as<float>(), scale});
 }
 
 void CudaOps::DoSplit(const Tensor& high, const Tensor& low, const Tensor& from) {
@@ -373,7 +547,7 @@ void CudaOps::DoSumOfSquares(std::span<const Tensor> ranges, const Tensor& sums)
   key.reserve(ranges.size() * 2);
   std::int64_t chunk_count = 0;
   for (const Tensor& range : ranges) {
-    key.insert(key.end(), {AddressOf(range), range.count()});
+    key.insert(key.end(), {AddressOf(range), range.count() * 2 + (range.dtype == DType::kBFloat16 ? 1 : 0)});
     chunk_count += ChunksOf(range.count());
   }
   const std::int64_t chunk_bytes = chunk_count * static_cast<std::int64_t>(sizeof(SquareChunk));
