@@ -17,18 +17,16 @@
 #include "comm/launch_environment.h"
 #include "comm/rank_runner.h"
 #include "data/tokenizer/tokenizer_folder.h"
-#include "device/host_memory.h"
 #include "measure/chosen_engines.h"
 #include "measure/machine.h"
-#include "operate/joint_refusal.h"
 #include "operate/run_lock.h"
+#include "operate/run_start.h"
 #include "operate/supervisor.h"
 #include "operate/supervisor_process.h"
 #include "operate/training_loop.h"
 #include "report/run_reporter.h"
 #include "run/run_config.h"
 #include "topology/settings.h"
-#include "train/memory_room.h"
 
 namespace trireme {
 namespace {
@@ -55,7 +53,6 @@ struct TrainCommand {
 
  private:
   std::string RunFolder() const;
-  std::int64_t LeaveBefore() const;
   int RunSupervised() const;
 };
 
@@ -91,21 +88,6 @@ std::string TrainCommand::RunFolder() const {
   return run_folder.empty() ? "runs/" + std::filesystem::path(recipe).stem().string() : run_folder;
 }
 
-// When the run must have saved and left: --exit-before seconds before the allocation ends.
-std::int64_t TrainCommand::LeaveBefore() const {
-  const char* const end = std::getenv("SLURM_JOB_END_TIME");
-  if (exit_before <= 0) {
-    return 0;
-  }
-  Require(
-      walltime > 0 || end != nullptr,
-      "--exit-before {} needs to know when the time is up: SLURM_JOB_END_TIME is not set, so give --walltime SECONDS",
-      exit_before);
-  const std::int64_t now = WallNanoseconds();
-  const double until = walltime > 0 ? static_cast<double>(now) + walltime * 1e9 : std::strtod(end, nullptr) * 1e9;
-  return std::max(now, static_cast<std::int64_t>(until - exit_before * 1e9));
-}
-
 int TrainCommand::RunSupervised() const {
   Require(!LaunchedByMpi(),
           "--supervise was started as one of several ranks, which would make a supervisor per rank: start it once, in "
@@ -118,44 +100,6 @@ int TrainCommand::RunSupervised() const {
        .command = command,
        .limits = {.floor = stall_seconds},
        .message = [](const std::string& text) { std::fprintf(stderr, "supervisor: %s\n", text.c_str()); }});
-}
-
-// What this machine cannot run is said before anything is written. Ranks of other processes may be on other machines.
-void CheckMachine(const RunConfig& config, bool by_threads, bool saves) {
-  RequireDevice(config.train.device);
-  if (!by_threads) {
-    return;
-  }
-  const int ranks = config.layout.ranks();
-  Require(ranks <= kMostThreadRanks, "{} ranks are more than the {} that run as threads of one process; use mpirun",
-          ranks, kMostThreadRanks);
-  RequireRoomOnOneMachine(config, {.devices_are_hosts = IsHostDevice(config.train.device), .saves = saves},
-                          HostMemoryBytes());
-}
-
-// False, on every rank, when `check` refuses the run on any: that rank says why.
-bool AllMayStart(RankContext& context, const std::function<void()>& check) {
-  const JointRefusal refusal = RefusedByAny(context, check);
-  if (!refusal.reason.empty()) {
-    std::fprintf(stderr, "trireme: rank %d: %s\n", context.world.rank(), refusal.reason.c_str());
-  }
-  return !refusal.refused;
-}
-
-// For ranks of several processes what CheckMachine and the lock are for threads of one: first what the machines can
-// run, then, only if they can, whose folder it is.
-bool ProcessesMayStart(const RunConfig& config, RankContext& context, bool saves,
-                       const std::function<void()>& take_lock) {
-  return AllMayStart(context,
-                     [&] {
-                       Validate(config, context.world.size());
-                       RequireHostRoom(config, context, saves);
-                     }) &&
-         AllMayStart(context, [&] {
-           if (context.world.rank() == 0) {
-             take_lock();
-           }
-         });
 }
 
 // What the run is predicted from. A file that cannot be read costs the prediction, not the run.
@@ -199,8 +143,8 @@ int TrainCommand::Run() const {
   Require(drill.rank < config.layout.ranks(), "--inject: rank = {} is none of the {} ranks (0 to {})", drill.rank,
           config.layout.ranks(), config.layout.ranks() - 1);
   const bool by_threads = !by_mpi && launcher.empty();
-  CheckMachine(config, by_threads, !no_checkpoint);
-  const std::int64_t leave_before_ns = LeaveBefore();
+  RequireMachine(config, by_threads, !no_checkpoint);
+  const std::int64_t leave_before_ns = LeaveBefore(exit_before, walltime);
   if (supervise) {
     return RunSupervised();
   }

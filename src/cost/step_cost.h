@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/accounting.h"
+#include "cost/block_program.h"
 #include "cost/module_cost.h"
 #include "cost/module_plan.h"
 #include "cost/shard_plan.h"
@@ -43,6 +44,8 @@ struct StageDescription {
   bool document_masks = false;
   std::int64_t head_chunk = 0;      // train.head_chunk
   DType moments = DType::kFloat32;  // optimizer.moments
+  // Of a planner that describes many stages; nullptr: programs are made for this description.
+  BlockProgramCache* programs = nullptr;
 
   // The modules of a chunk.
   const ModuleRange& Range(int chunk) const;

@@ -34,7 +34,7 @@ double AccumulateSeconds(const PlanPoint& point, double parameters) {
   }
   const Efficiencies& e = point.stack.efficiencies;
   double seconds = 0;
-  if (point.dtype == DType::kBFloat16 || point.stack.ours) {
+  if (point.dtype == DType::kBFloat16 || point.stack.policy.counted_costs) {
     seconds += parameters * point.stack.time.accumulate_bytes / (point.cluster.device.memory_bandwidth * e.memory);
   }
   if (point.stack.time.host_optimizer) {
@@ -87,7 +87,7 @@ double UpdatedSeconds(const PlanPoint& point, double bytes) {
 }
 
 double ParameterBytes(const PlanPoint& point) {
-  return point.stack.ours ? static_cast<double>(SizeOf(point.dtype)) : point.stack.time.parameter_bytes;
+  return point.stack.policy.counted_costs ? static_cast<double>(SizeOf(point.dtype)) : point.stack.time.parameter_bytes;
 }
 
 double GradientBytes(const PlanPoint& point) {
@@ -103,9 +103,11 @@ struct Costs {
 
 Costs PriceStages(const PlanPoint& point, const ModelAccount& account, const std::vector<std::int64_t>& blocks) {
   const LocalSizes sizes = SizesOf(point);
-  const ModuleTime recomputing = TimeOfBlock(point, sizes);
+  const ModuleTime recomputing = TimeOfBlock(point, sizes, *account.ProgramOf(sizes));
   const ModuleTime keeping =
-      point.layout.recompute_layers > 0 ? TimeOfBlock(point, sizes.WithoutRecompute()) : recomputing;
+      point.layout.recompute_layers > 0
+          ? TimeOfBlock(point, sizes.WithoutRecompute(), *account.ProgramOf(sizes.WithoutRecompute()))
+          : recomputing;
   const std::size_t places = blocks.size();
   Costs costs;
   costs.work.resize(places);
@@ -141,7 +143,7 @@ Costs PriceStages(const PlanPoint& point, const ModelAccount& account, const std
 
 // Seconds in which all of a stage's weights come from the host once, where our stack keeps them there.
 double FetchSeconds(const PlanPoint& point, double parameters) {
-  if (!point.stack.ours || point.layout.offload != Offload::kFull) {
+  if (!point.stack.policy.staged_offload || point.layout.offload != Offload::kFull) {
     return 0;
   }
   const double owned = ZeroShards(point.layout.zero).parameters ? parameters / point.shards() : parameters;
@@ -242,7 +244,7 @@ void AddStepWork(const PlanPoint& point, double parameters, double backward, Ste
   estimate.data_hidden = std::min(time.data_overlap * reduction, backward);
   terms.data = reduction - estimate.data_hidden + gather;
   const double passes = point.fused_optimizer ? 1 : kUnfusedOptimizer;
-  if (point.stack.ours && Offloads(point)) {
+  if (point.stack.policy.staged_offload && Offloads(point)) {
     terms.offload = PassingSeconds(point, owned);
   } else if (Offloads(point)) {
     const double bytes =
@@ -256,7 +258,7 @@ void AddStepWork(const PlanPoint& point, double parameters, double backward, Ste
                           ? measured->Update(parameters, owned)
                           : owned * UpdateBytes(point) * passes / (point.cluster.device.memory_bandwidth * e.memory);
   }
-  if (layout.offload == Offload::kFull && !point.stack.ours) {
+  if (layout.offload == Offload::kFull && !point.stack.policy.staged_offload) {
     // Weights come from the host for forward and for backward of every micro batch.
     const double bytes = 2 * owned * time.parameter_bytes * static_cast<double>(point.micro_batches());
     terms.offload += bytes / (point.cluster.host_link.bandwidth * e.host_link);
@@ -298,13 +300,14 @@ void Complete(const PlanPoint& point, double played, StepEstimate& estimate) {
 }
 
 // What the trainer counts, over all ranks.
-double CountedFlops(const PlanPoint& point) {
+double CountedFlops(const PlanPoint& point, const ModelAccount& account) {
   const LocalSizes sizes = SizesOf(point);
   const auto flops_of = [](const ModuleCost& cost) {
     return cost.forward.flops.total() + cost.backward_input.flops.total() + cost.backward_weight.flops.total();
   };
-  const std::int64_t recomputing = flops_of(CostOfBlock(sizes, point.model));
-  const std::int64_t keeping = flops_of(CostOfBlock(sizes.WithoutRecompute(), point.model));
+  const auto block = [&](const LocalSizes& s) { return flops_of(CostOfBlock(s, *account.ProgramOf(s))); };
+  const std::int64_t recomputing = block(sizes);
+  const std::int64_t keeping = block(sizes.WithoutRecompute());
   const std::int64_t limit = point.layout.recompute_layers > 0 ? point.layout.recompute_layers : point.model.layers;
   std::int64_t flops = flops_of(CostOfEmbedding(sizes, point.model)) + flops_of(CostOfHead(sizes, HeadChunk(sizes, 0)));
   for (const std::int64_t blocks : BlocksOfStages(point)) {
@@ -407,7 +410,9 @@ StepEstimate EstimateStep(const PlanPoint& point, const ModelAccount& account, P
   return estimate;
 }
 
-double HardwareFlops(const PlanPoint& point) { return point.stack.ours ? CountedFlops(point) : PublishedFlops(point); }
+double HardwareFlops(const PlanPoint& point, const ModelAccount& account) {
+  return point.stack.policy.counted_costs ? CountedFlops(point, account) : PublishedFlops(point);
+}
 
 double ModelFlops(const PlanPoint& point) { return ModelFlops(point.model, static_cast<double>(point.global_batch)); }
 
