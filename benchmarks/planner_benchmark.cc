@@ -35,7 +35,14 @@ bandwidth_gbs = 600
 
 constexpr const char* kStack = R"(
 name = "bench"
-ours = true
+[policy]
+counted_costs = true
+strict_partition = true
+any_schedule = true
+staged_offload = true
+bf16_moments = true
+measured_rates = true
+inline_on_host = true
 [features]
 zero = [0, 1, 2, 3]
 schedules = ["1f1b", "interleaved", "zero_bubble"]

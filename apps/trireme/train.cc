@@ -1,7 +1,6 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -16,23 +15,22 @@
 #include "checkpoint/read/weight_source.h"
 #include "checkpoint/tools/tokenizer_places.h"
 #include "comm/launch_environment.h"
+#include "comm/ledger.h"
 #include "comm/rank_runner.h"
 #include "data/tokenizer/tokenizer_folder.h"
+#include "device/device.h"
 #include "device/host_memory.h"
 #include "measure/chosen_engines.h"
 #include "measure/machine.h"
-#include "operate/joint_refusal.h"
 #include "operate/run_lock.h"
+#include "operate/run_start.h"
 #include "operate/supervisor.h"
 #include "operate/supervisor_process.h"
 #include "operate/training_loop.h"
 #include "report/events.h"
 #include "report/run_reporter.h"
-#include "run/recipe_keys.h"
 #include "run/run_config.h"
 #include "topology/settings.h"
-#include "train/gather_numbers.h"
-#include "train/memory_room.h"
 
 namespace trireme {
 namespace {
@@ -61,7 +59,6 @@ struct TrainCommand {
 
  private:
   std::string RunFolder() const;
-  std::int64_t LeaveBefore() const;
   int RunSupervised() const;
 };
 
@@ -97,21 +94,6 @@ std::string TrainCommand::RunFolder() const {
   return run_folder.empty() ? "runs/" + std::filesystem::path(recipe).stem().string() : run_folder;
 }
 
-// When the run must have saved and left: --exit-before seconds before the allocation ends.
-std::int64_t TrainCommand::LeaveBefore() const {
-  const char* const end = std::getenv("SLURM_JOB_END_TIME");
-  if (exit_before <= 0) {
-    return 0;
-  }
-  Require(
-      walltime > 0 || end != nullptr,
-      "--exit-before {} needs to know when the time is up: SLURM_JOB_END_TIME is not set, so give --walltime SECONDS",
-      exit_before);
-  const std::int64_t now = WallNanoseconds();
-  const double until = walltime > 0 ? static_cast<double>(now) + walltime * 1e9 : std::strtod(end, nullptr) * 1e9;
-  return std::max(now, static_cast<std::int64_t>(until - exit_before * 1e9));
-}
-
 int TrainCommand::RunSupervised() const {
   Require(!LaunchedByMpi(),
           "--supervise was started as one of several ranks, which would make a supervisor per rank: start it once, in "
@@ -132,44 +114,6 @@ int TrainCommand::RunSupervised() const {
                     }});
 }
 
-// What this machine cannot run is said before anything is written. Ranks of other processes may be on other machines.
-void CheckMachine(const RunConfig& config, bool by_threads, bool saves) {
-  RequireDevice(config.train.device);
-  if (!by_threads) {
-    return;
-  }
-  const int ranks = config.layout.ranks();
-  Require(ranks <= kMostThreadRanks, "{} ranks are more than the {} that run as threads of one process; use mpirun",
-          ranks, kMostThreadRanks);
-  RequireRoomOnOneMachine(config, {.devices_are_hosts = IsHostDevice(config.train.device), .saves = saves},
-                          HostMemoryBytes());
-}
-
-// False, on every rank, when `check` refuses the run on any: that rank says why.
-bool AllMayStart(RankContext& context, const std::function<void()>& check) {
-  const JointRefusal refusal = RefusedByAny(context, check);
-  if (!refusal.reason.empty()) {
-    std::fprintf(stderr, "trireme: rank %d: %s\n", context.world.rank(), refusal.reason.c_str());
-  }
-  return !refusal.refused;
-}
-
-// For ranks of several processes what CheckMachine and the lock are for threads of one: first what the machines can
-// run, then, only if they can, whose folder it is.
-bool ProcessesMayStart(const RunConfig& config, RankContext& context, bool saves,
-                       const std::function<void()>& take_lock) {
-  return AllMayStart(context,
-                     [&] {
-                       Validate(config, context.world.size());
-                       RequireHostRoom(config, context, saves);
-                     }) &&
-         AllMayStart(context, [&] {
-           if (context.world.rank() == 0) {
-             take_lock();
-           }
-         });
-}
-
 // What the run is predicted from. A file that cannot be read costs the prediction, not the run.
 std::optional<PredictionGround> GroundOf(const RunConfig& config) {
   if (RankFromEnvironment().value_or(0) != 0) {
@@ -181,47 +125,6 @@ std::optional<PredictionGround> GroundOf(const RunConfig& config) {
     std::fprintf(stderr, "trireme: the run is not predicted: %s\n", error.what());
     return std::nullopt;
   }
-}
-
-// layout.recompute = "auto" and --fit, for a run that starts: a run that goes on keeps what its folder's run.toml says.
-class MemoryChoices {
- public:
-  MemoryChoices(const Recipe& recipe, bool fit, const std::string& folder)
-      : choices_{.recompute = recipe.origins.at("layout.recompute") == kRecomputeAutomatic, .micro_batch = fit} {
-    const std::string path = folder + "/run.toml";
-    std::error_code status;
-    if ((choices_.recompute || choices_.micro_batch) && std::filesystem::exists(path, status)) {
-      try {
-        pinned_ = LoadRecipe(path, {}).config.layout;
-      } catch (const Error&) {
-        // It is rewritten at every start: a damaged one pins nothing.
-      }
-    }
-  }
-
-  // For ranks that may plan with `room` bytes each; 0: unknown.
-  RunConfig Choose(const RunConfig& config, std::int64_t room) const {
-    RunConfig chosen = config;
-    if (pinned_) {
-      chosen.layout.recompute = choices_.recompute ? pinned_->recompute : chosen.layout.recompute;
-      chosen.layout.micro_batch = choices_.micro_batch ? pinned_->micro_batch : chosen.layout.micro_batch;
-      return chosen;
-    }
-    return room > 0 && (choices_.recompute || choices_.micro_batch) ? Fitted(config, room, choices_) : chosen;
-  }
-
- private:
-  FitChoices choices_;
-  std::optional<ParallelLayout> pinned_;
-};
-
-// For the device with the least memory, so that all ranks choose alike. Collective.
-RunConfig FittedToDevices(const MemoryChoices& choices, const RunConfig& config, RankContext& context) {
-  std::int64_t least = context.device.memory_bytes();
-  for (const std::vector<std::int64_t>& other : GatherNumbers(context.world, context.device, {least})) {
-    least = std::min(least, other.front());
-  }
-  return choices.Choose(config, RoomOnDevice(least, context.sharing));
 }
 
 int TrainCommand::Run() const {
@@ -259,8 +162,8 @@ int TrainCommand::Run() const {
   if (on_hosts) {
     config = choices.Choose(config, HostMemoryBytes() / (by_threads ? config.layout.ranks() : 1));
   }
-  CheckMachine(config, by_threads, !no_checkpoint);
-  const std::int64_t leave_before_ns = LeaveBefore();
+  RequireMachine(config, by_threads, !no_checkpoint);
+  const std::int64_t leave_before_ns = LeaveBefore(exit_before, walltime);
   if (supervise) {
     return RunSupervised();
   }
@@ -296,7 +199,7 @@ int TrainCommand::Run() const {
       return;
     }
     // The thread count that was worked out belongs to the bits of the run: run.toml and checkpoints name it.
-    RunConfig used = on_hosts ? config : FittedToDevices(choices, config, context);
+    RunConfig used = on_hosts ? config : choices.ChooseForDevices(config, context);
     used.train.threads = context.device.is_host() ? context.threads : config.train.threads;
     if (context.world.rank() == 0) {
       ReplaceFile(folder + "/run.toml", ToToml(used));

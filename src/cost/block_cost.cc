@@ -89,7 +89,7 @@ ModuleCost CostOfBlock(const LocalSizes& sizes, const BlockProgram& program) {
 }
 
 ModuleCost CostOfBlock(const LocalSizes& sizes, const ModelConfig& config) {
-  return CostOfBlock(sizes, *RememberedBlock(config, sizes));
+  return CostOfBlock(sizes, PlanBlock(config, sizes));
 }
 
 }  // namespace trireme

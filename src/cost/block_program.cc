@@ -127,27 +127,20 @@ void PlaceBuffers(BlockProgram& program) {
   program.scratch_bytes = PlaceScratch(program.buffers, lifetimes, std::move(scratch));
 }
 
-std::shared_ptr<const BlockProgram> RememberedBlock(const ModelConfig& model, const LocalSizes& sizes) {
-  struct Entry {
-    LocalSizes sizes;
-    ModelConfig model;
-    std::shared_ptr<const BlockProgram> program;
-  };
+std::shared_ptr<const BlockProgram> BlockProgramCache::ProgramOf(const ModelConfig& model, const LocalSizes& sizes) {
   constexpr std::size_t kEntries = 16;
-  thread_local std::vector<Entry> entries;
-  thread_local std::size_t oldest = 0;
-  for (const Entry& entry : entries) {
+  for (const Entry& entry : entries_) {
     if (entry.sizes == sizes && entry.model == model) {
       return entry.program;
     }
   }
   Entry made{sizes, model, std::make_shared<const BlockProgram>(PlanBlock(model, sizes))};
-  if (entries.size() < kEntries) {
-    return entries.emplace_back(std::move(made)).program;
+  if (entries_.size() < kEntries) {
+    return entries_.emplace_back(std::move(made)).program;
   }
-  oldest = (oldest + 1) % kEntries;
-  entries[oldest] = std::move(made);
-  return entries[oldest].program;
+  oldest_ = (oldest_ + 1) % kEntries;
+  entries_[oldest_] = std::move(made);
+  return entries_[oldest_].program;
 }
 
 BlockProgram PlanBlock(const ModelConfig& model, const LocalSizes& sizes, BlockPurpose purpose) {

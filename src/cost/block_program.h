@@ -216,9 +216,21 @@ void PlaceBuffers(BlockProgram& program);
 BlockProgram PlanBlock(const ModelConfig& model, const LocalSizes& sizes,
                        BlockPurpose purpose = BlockPurpose::kTraining);
 
-// PlanBlock for training, remembered: the planner asks for the same few programs again and again. The last programs of
-// each thread are kept, so that two threads never share one.
-std::shared_ptr<const BlockProgram> RememberedBlock(const ModelConfig& model, const LocalSizes& sizes);
+// The last programs for training that were asked for: a planner prices the same few blocks again and again. Not for
+// concurrent use: each thread has its own.
+class BlockProgramCache {
+ public:
+  std::shared_ptr<const BlockProgram> ProgramOf(const ModelConfig& model, const LocalSizes& sizes);
+
+ private:
+  struct Entry {
+    LocalSizes sizes;
+    ModelConfig model;
+    std::shared_ptr<const BlockProgram> program;
+  };
+  std::vector<Entry> entries_;
+  std::size_t oldest_ = 0;
+};
 
 // The buffers that a step reads or writes; kNoId elsewhere.
 std::array<BufferId, 7> BuffersOf(const BlockWork& work);

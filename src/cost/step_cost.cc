@@ -29,7 +29,9 @@ class BlockPrograms {
     const bool recomputes = stage_.layout.recompute_layers == 0 || index < stage_.layout.recompute_layers;
     std::shared_ptr<const BlockProgram>& program = recomputes ? recomputing_ : keeping_;
     if (program == nullptr) {
-      program = RememberedBlock(stage_.model, BlockSizes(stage_.sizes, stage_.layout, index));
+      const LocalSizes sizes = BlockSizes(stage_.sizes, stage_.layout, index);
+      program = stage_.programs != nullptr ? stage_.programs->ProgramOf(stage_.model, sizes)
+                                           : std::make_shared<const BlockProgram>(PlanBlock(stage_.model, sizes));
     }
     return *program;
   }
@@ -174,12 +176,14 @@ std::int64_t ScratchBytes(const StageDescription& stage) {
 
 ModuleCost CostOfVirtualStage(const StageDescription& stage, int chunk) {
   ModuleCost sum;
+  BlockPrograms programs(stage);
   ForEachModule(stage, chunk, [&](std::int64_t module, std::int64_t index) {
     const ModuleCost cost =
         module == 0 ? CostOfEmbedding(stage.sizes, stage.model)
         : module == stage.model.modules() - 1
             ? CostOfHead(stage.sizes, HeadChunk(stage.sizes, stage.head_chunk))
-            : CostOfBlock(BlockSizes(stage.sizes, stage.layout, index).ForLayer(stage.model, module - 1), stage.model);
+            : CostOfBlock(BlockSizes(stage.sizes, stage.layout, index).ForLayer(stage.model, module - 1),
+                          programs.Of(index));
     sum.forward += cost.forward;
     sum.backward_input += cost.backward_input;
     sum.backward_weight += cost.backward_weight;

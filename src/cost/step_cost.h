@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/accounting.h"
+#include "cost/block_program.h"
 #include "cost/module_cost.h"
 #include "cost/module_plan.h"
 #include "cost/optimizer_plan.h"
@@ -47,6 +48,8 @@ struct StageDescription {
   DType moments = DType::kFloat32;  // optimizer.moments
   OptimizerPlan optimizer = {};
   PowerSgdPlan power_sgd = {};  // traffic and FLOPs are those of steps that compress
+  // Of a planner that describes many stages; nullptr: programs are made for this description.
+  BlockProgramCache* programs = nullptr;
 
   // The modules of a chunk.
   const ModuleRange& Range(int chunk) const;

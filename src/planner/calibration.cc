@@ -103,7 +103,7 @@ void FitMemory(const std::vector<Cluster>& clusters, const SoftwareStack& stack,
                const std::vector<const PricedRun*>& runs, PipelineClock& clock, StackCalibration& calibration) {
   std::vector<const PricedRun*> known;
   for (const PricedRun* run : runs) {
-    if (run->memory > 0 && !stack.ours) {
+    if (run->memory > 0 && !stack.policy.counted_costs) {
       known.push_back(run);
     }
   }

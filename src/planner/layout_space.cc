@@ -40,10 +40,10 @@ bool Offers(const std::vector<Value>& list, const Value& value) {
   return std::find(list.begin(), list.end(), value) != list.end();
 }
 
-// Our trainer: weights in host memory are those of no stage of ZeRO that gathers them once a step. DeepSpeed: they are
-// what ZeRO 3 has partitioned, and optimizer state on the host is what ZeRO has.
+// Staged offloading: weights in host memory are those of no stage of ZeRO that gathers them once a step. Else, as in
+// DeepSpeed, they are what ZeRO 3 has partitioned, and optimizer state on the host is what ZeRO has.
 std::string OffloadRefusal(const SoftwareStack& stack, int zero, Offload offload) {
-  if (stack.ours) {
+  if (stack.policy.staged_offload) {
     return ParallelLayout{.zero = zero, .offload = offload}.offload_is_offered()
                ? ""
                : fmt::format("offload=full works with zero=0 and zero=3, not with zero={}", zero);
@@ -200,7 +200,8 @@ class Branches {
     if (layout.virtual_stages() > request_.model.modules()) {
       return "more stages than modules";
     }
-    if (layout.partition == "uniform" && request_.state.ours && request_.model.layers % layout.virtual_stages() != 0) {
+    if (layout.partition == "uniform" && request_.state.policy.strict_partition &&
+        request_.model.layers % layout.virtual_stages() != 0) {
       return "layers not divisible by the stages (uniform partition)";
     }
     const PlanPoint point{
@@ -230,12 +231,9 @@ std::vector<LayoutBranch> LayoutBranches(const SearchRequest& request) {
 
 std::string StackRefusal(const SoftwareStack& stack, const ParallelLayout& layout) {
   const StackFeatures& features = stack.features;
-  if (layout.sequence > 1 && stack.ours) {
-    return fmt::format("cp={}: training cuts sequences over the tensor group only; use sp instead of cp",
-                       layout.sequence);
-  }
   if (layout.sequence > 1 && !features.context) {
-    return fmt::format("cp={}: '{}' does not cut sequences over ranks", layout.sequence, stack.name);
+    return fmt::format("cp={}: '{}' does not cut sequences over ranks of their own{}", layout.sequence, stack.name,
+                       features.sequence_parallel ? "; it cuts them over the tensor group: use sp instead of cp" : "");
   }
   if (layout.tensor > 1 && !features.tensor) {
     return fmt::format("tp={}: '{}' has no tensor parallelism", layout.tensor, stack.name);
@@ -247,10 +245,10 @@ std::string StackRefusal(const SoftwareStack& stack, const ParallelLayout& layou
     return fmt::format("sp: '{}' has no sequence parallelism", stack.name);
   }
   // Our trainer plays every schedule, also one from a file; unknown names are told apart where they are looked up.
-  if (layout.pipeline > 1 && !stack.ours && !Offers(features.schedules, layout.schedule)) {
+  if (layout.pipeline > 1 && !stack.policy.any_schedule && !Offers(features.schedules, layout.schedule)) {
     return fmt::format("schedule={}: '{}' does not have it", layout.schedule, stack.name);
   }
-  if (layout.data > 1 && !Offers(features.zero, layout.zero) && !stack.ours) {
+  if (layout.data > 1 && !Offers(features.zero, layout.zero) && !stack.policy.any_schedule) {
     return fmt::format("zero={}: '{}' does not have it", layout.zero, stack.name);
   }
   return OffloadRefusal(stack, layout.zero, layout.offload);

@@ -11,7 +11,7 @@ namespace trireme {
 
 std::optional<MeasuredPrice> MeasuredPrice::Of(const PlanPoint& point) {
   const std::optional<MeasuredRates>& measured = point.cluster.measured;
-  if (!point.stack.ours || !measured) {
+  if (!point.stack.policy.measured_rates || !measured) {
     return std::nullopt;
   }
   const int nodes = std::max(point.cluster.nodes, 1);
@@ -102,9 +102,7 @@ WorkTime MeasuredPrice::StepTime(const BlockStep& step, const BlockProgram& prog
   return time;
 }
 
-ModuleTime MeasuredPrice::Block(const LocalSizes& s) const {
-  const std::shared_ptr<const BlockProgram> remembered = RememberedBlock(point_->model, s);
-  const BlockProgram& program = *remembered;
+ModuleTime MeasuredPrice::Block(const LocalSizes& s, const BlockProgram& program) const {
   const ModuleCost cost = CostOfBlock(s, program);
   ModuleTime time;
   for (const BlockStep& step : program.forward) {

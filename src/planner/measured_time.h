@@ -16,7 +16,7 @@ class MeasuredPrice {
   static std::optional<MeasuredPrice> Of(const PlanPoint& point);
 
   // Of one micro batch. Seconds are those of a rank while all ranks of its stage work: see SharingOf.
-  ModuleTime Block(const LocalSizes& sizes) const;
+  ModuleTime Block(const LocalSizes& sizes, const BlockProgram& program) const;
   ModuleTime Head(const LocalSizes& sizes) const;
   ModuleTime Embedding(const LocalSizes& sizes) const;
 

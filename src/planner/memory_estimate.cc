@@ -60,8 +60,8 @@ StageMemory OurStage(const PlanPoint& point, const ModelAccount& account, const 
       .micro_batches = micro_batches,
       .most_micro_batches = micro_batches,
       .moments = point.moments,
-      .optimizer =
-          adamw ? OptimizerPlan() : OptimizerPlan(optimizer, point.dtype, account.one_layer(), shards, layout)};
+      .optimizer = adamw ? OptimizerPlan() : OptimizerPlan(optimizer, point.dtype, account.one_layer(), shards, layout),
+      .programs = &account.programs()};
   const MemoryUse use = MemoryOfStage(description);
   // A checkpoint holds master and moments in fp32.
   std::int64_t saved = 0;
@@ -274,10 +274,10 @@ std::vector<std::int64_t> BlocksOfStages(const PlanPoint& point) {
   const ParallelLayout& layout = point.layout;
   const int stages = layout.virtual_stages();
   std::vector<std::int64_t> blocks(static_cast<std::size_t>(stages));
-  if (!point.stack.ours && layout.partition == "cost") {
+  if (!point.stack.policy.strict_partition && layout.partition == "cost") {
     return BlocksByWeights(point.model, stages);
   }
-  if (!point.stack.ours && layout.partition == "uniform" && point.model.layers % stages != 0) {
+  if (!point.stack.policy.strict_partition && layout.partition == "uniform" && point.model.layers % stages != 0) {
     const std::int64_t share = (point.model.layers + stages - 1) / stages;
     std::int64_t left = point.model.layers;
     for (std::int64_t& own : blocks) {
@@ -305,7 +305,7 @@ double ParametersOfStage(const PlanPoint& point, const ModelAccount& account, co
   const std::int64_t own = blocks[static_cast<std::size_t>(virtual_stage)];
   // A tied table is held by both ends, unless they are on one stage: then it counts with the embedding.
   const bool with_embedding = PlacementOf(point.layout).HeadStage() == 0;
-  if (point.stack.ours) {
+  if (point.stack.policy.counted_costs) {
     if (virtual_stage == last && last > 0 && with_embedding) {
       return static_cast<double>(account.ParametersOf(point.layout, own, true, true) -
                                  account.ParametersOf(point.layout, 0, true, false));
@@ -327,7 +327,7 @@ namespace {
 
 double Reported(const StackState& stack, const StageMemory& memory) {
   using Kind = MemoryTraits::Reported;
-  const Kind kind = stack.ours ? Kind::kDevice : stack.memory.reported;
+  const Kind kind = stack.policy.counted_costs ? Kind::kDevice : stack.memory.reported;
   return memory.total() - (kind == Kind::kDevice ? 0 : memory.fixed) -
          (kind == Kind::kAllocated ? memory.fragmentation : 0);
 }
@@ -348,7 +348,7 @@ MemoryEstimate EstimateStages(const PlanPoint& point, const ModelAccount& accoun
   MemoryEstimate estimate;
   const ParallelLayout& layout = point.layout;
   std::optional<StagePartition> partition;
-  if (point.stack.ours) {
+  if (point.stack.policy.counted_costs) {
     partition.emplace(point.model, layout);
   }
   const StagePlacement placement = PlacementOf(layout);
@@ -366,8 +366,9 @@ MemoryEstimate EstimateStages(const PlanPoint& point, const ModelAccount& accoun
       }
       seen.push_back(std::move(middle));
     }
-    const StageMemory memory = point.stack.ours ? OurStage(point, account, blocks, *partition, stage, clock)
-                                                : TheirStage(point, account, blocks, stage, clock);
+    const StageMemory memory = point.stack.policy.counted_costs
+                                   ? OurStage(point, account, blocks, *partition, stage, clock)
+                                   : TheirStage(point, account, blocks, stage, clock);
     const double held = memory.host + (point.cluster.device.is_host ? memory.total() : 0.0);
     on_hosts = std::max(on_hosts, held * on_node + memory.host_copy * savers);
     if (memory.total() > estimate.peak) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/accounting.h"
+#include "cost/block_program.h"
 #include "cost/shard_plan.h"
 #include "model/stage_partition.h"
 #include "planner/pipeline_time.h"
@@ -44,7 +45,7 @@ struct MemoryEstimate {
 };
 
 // What of a model does not depend on the layout, made once: cheap accounts of many layouts follow from it. Remembers
-// the last cut, so that each thread needs a copy of its own.
+// the last cut and the last programs, so that each thread needs a copy of its own.
 class ModelAccount {
  public:
   explicit ModelAccount(const ModelConfig& model);
@@ -60,6 +61,11 @@ class ModelAccount {
                         bool with_entries = false) const;
   // Parameters in the buckets of that plan, padding included.
   std::int64_t ParametersOf(const ParallelLayout& layout, std::int64_t blocks, bool has_embedding, bool has_head) const;
+  // The model's block, lowered for these sizes.
+  std::shared_ptr<const BlockProgram> ProgramOf(const LocalSizes& sizes) const {
+    return programs_.ProgramOf(model_, sizes);
+  }
+  BlockProgramCache& programs() const { return programs_; }
 
  private:
   const ShardPlan& Cut(const ParallelLayout& layout) const;
@@ -73,6 +79,7 @@ class ModelAccount {
   mutable int cut_tensor_ = 0;  // of cut_
   mutable int cut_data_ = 0;
   mutable std::shared_ptr<const ShardPlan> cut_;  // of one layer
+  mutable BlockProgramCache programs_;
 };
 
 // Blocks of each virtual stage. Other stacks than ours accept a "uniform" partition that does not divide: all stages

@@ -118,7 +118,7 @@ void AddHost(const PlanPoint& point, const LocalSizes& s, const ModuleCost& cost
   };
   const double forward = kForwardShare * issue + collectives(cost.forward);
   // Their second forward also reduces the last product.
-  const bool whole = s.recompute_block && !point.stack.ours && point.stack.time.recompute_whole;
+  const bool whole = s.recompute_block && !point.stack.policy.counted_costs && point.stack.time.recompute_whole;
   const double backward = (s.recompute_block ? 1 : 1 - kForwardShare) * issue + collectives(cost.backward_input) +
                           collectives(cost.backward_weight) + (whole ? collectives(cost.forward) / 2 : 0);
   const double runs_backward = time.backward_input.total() + time.backward_weight.total();
@@ -182,7 +182,7 @@ LocalSizes SizesOf(const PlanPoint& point) {
 }
 
 std::int64_t LocalVocabulary(const PlanPoint& point) {
-  if (point.stack.ours) {
+  if (point.stack.policy.counted_costs) {
     return PaddedShare(point.model.vocabulary, point.layout.tensor);
   }
   const std::int64_t unit = static_cast<std::int64_t>(point.stack.time.vocabulary_multiple) * point.layout.tensor;
@@ -195,13 +195,11 @@ bool HeadMisaligned(const PlanPoint& point) {
 
 namespace {
 
-ModuleTime TimeOfLayer(const PlanPoint& point, const LocalSizes& s) {
+ModuleTime TimeOfLayer(const PlanPoint& point, const LocalSizes& s, const BlockProgram& program) {
   if (const std::optional<MeasuredPrice> measured = MeasuredPrice::Of(point)) {
-    return measured->Block(s);
+    return measured->Block(s, program);
   }
-  const bool ours = point.stack.ours;
-  const std::shared_ptr<const BlockProgram> remembered = RememberedBlock(point.model, s);
-  const BlockProgram& program = *remembered;
+  const bool counted = point.stack.policy.counted_costs;
   const ModuleCost cost = CostOfBlock(s, program);
   const AttentionTime attention = TimeOfAttention(point, s);
   ModuleTime time;
@@ -209,19 +207,19 @@ ModuleTime TimeOfLayer(const PlanPoint& point, const LocalSizes& s) {
   time.forward.attention = attention.forward;
   time.backward_input.attention = attention.backward;
   time.forward.memory =
-      MemorySeconds(point, ours ? static_cast<double>(cost.forward.bytes_touched) : PassBytes(point, s));
+      MemorySeconds(point, counted ? static_cast<double>(cost.forward.bytes_touched) : PassBytes(point, s));
 
   WorkTime& again = time.recomputed;
   if (s.recompute_block) {
     again = time.forward;
-    if (ours || !point.stack.time.recompute_whole) {
+    if (counted || !point.stack.time.recompute_whole) {
       again.matmul -= last_product;
     }
   } else if (s.recompute_attention) {
-    again.attention = ours || point.stack.time.selective_attention ? attention.forward : 0;
-    again.matmul = ours ? 0 : point.stack.time.selective_products * time.forward.matmul;
+    again.attention = counted || point.stack.time.selective_attention ? attention.forward : 0;
+    again.matmul = counted ? 0 : point.stack.time.selective_products * time.forward.matmul;
   }
-  if (ours) {
+  if (counted) {
     // cost counts the second forward's bytes and collectives within the input part already.
     time.backward_input.memory = MemorySeconds(point, static_cast<double>(cost.backward_input.bytes_touched));
     time.backward_weight.memory = MemorySeconds(point, static_cast<double>(cost.backward_weight.bytes_touched));
@@ -233,7 +231,7 @@ ModuleTime TimeOfLayer(const PlanPoint& point, const LocalSizes& s) {
   time.forward.tensor = shown * TensorSeconds(point, cost.forward.tensor);
   time.backward_input.tensor = shown * TensorSeconds(point, cost.backward_input.tensor);
   time.backward_weight.tensor = shown * TensorSeconds(point, cost.backward_weight.tensor);
-  if (s.recompute_block && !ours && point.stack.time.recompute_whole) {
+  if (s.recompute_block && !counted && point.stack.time.recompute_whole) {
     // Their second forward also reduces the last product, whose output is not needed.
     time.backward_input.tensor += time.forward.tensor / 2;
   }
@@ -250,9 +248,14 @@ ModuleTime TimeOfLayer(const PlanPoint& point, const LocalSizes& s) {
 }  // namespace
 
 ModuleTime TimeOfBlock(const PlanPoint& point, const LocalSizes& s) {
+  return TimeOfBlock(point, s, PlanBlock(point.model, s));
+}
+
+// Windows change what attention costs, not the program.
+ModuleTime TimeOfBlock(const PlanPoint& point, const LocalSizes& s, const BlockProgram& program) {
   const ModelConfig& model = point.model;
   if (model.window == 0 || model.window_period == 0) {
-    return TimeOfLayer(point, s);
+    return TimeOfLayer(point, s, program);
   }
   // The average of a model's blocks, of which some see all keys.
   const double whole = static_cast<double>(model.layers / model.window_period) / static_cast<double>(model.layers);
@@ -260,8 +263,8 @@ ModuleTime TimeOfBlock(const PlanPoint& point, const LocalSizes& s) {
   windowed.window = model.window;
   LocalSizes full = s;
   full.window = 0;
-  ModuleTime time = TimeOfLayer(point, windowed) * (1 - whole);
-  time += TimeOfLayer(point, full) * whole;
+  ModuleTime time = TimeOfLayer(point, windowed, program) * (1 - whole);
+  time += TimeOfLayer(point, full, program) * whole;
   return time;
 }
 
@@ -275,7 +278,7 @@ ModuleTime TimeOfHead(const PlanPoint& point, const LocalSizes& s) {
   const double backward =
       price.Seconds({s.tokens, s.hidden, vocabulary}) + price.Seconds({vocabulary, s.hidden, s.tokens});
   ModuleTime time;
-  if (point.stack.ours) {
+  if (point.stack.policy.counted_costs) {
     // The trainer's head computes gradients as soon as a chunk of logits exists.
     const ModuleCost cost = CostOfHead(s, HeadChunk(s, 0));
     time.forward.matmul = forward + backward;

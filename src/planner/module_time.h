@@ -2,6 +2,7 @@
 // and collectives are those that cost describes; other stacks differ by their traits.
 #pragma once
 
+#include "cost/block_program.h"
 #include "cost/local_sizes.h"
 #include "cost/module_cost.h"
 #include "planner/plan_point.h"
@@ -38,6 +39,8 @@ std::int64_t LocalVocabulary(const PlanPoint& point);
 // Whether the stack's rule on head sizes is broken: its attention products then run at attention_unaligned.
 bool HeadMisaligned(const PlanPoint& point);
 
+// `program`: the model's block, lowered for these sizes; without it, it is lowered here.
+ModuleTime TimeOfBlock(const PlanPoint& point, const LocalSizes& sizes, const BlockProgram& program);
 ModuleTime TimeOfBlock(const PlanPoint& point, const LocalSizes& sizes);
 ModuleTime TimeOfHead(const PlanPoint& point, const LocalSizes& sizes);
 ModuleTime TimeOfEmbedding(const PlanPoint& point, const LocalSizes& sizes);

@@ -22,7 +22,7 @@ struct PlanPoint {
   DType dtype = DType::kBFloat16;
   ProductFormat products = ProductFormat::kNative;  // of the blocks
   DType moments = DType::kFloat32;                  // of the optimizer
-  // optimizer.name, as far as the stack is ours; it outlives the point.
+  // optimizer.name, others than adamw under policy.counted_costs alone; it outlives the point.
   std::string_view optimizer = "adamw";
   bool flash = true;            // fused attention
   bool power_sgd = false;       // gradients compressed by PowerSGD

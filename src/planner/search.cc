@@ -19,7 +19,7 @@ namespace {
 constexpr const char* kDevice = "out of device memory";
 constexpr const char* kHost = "out of host memory";
 
-Candidate CandidateOf(const PlanPoint& point, const StepEstimate& estimate) {
+Candidate CandidateOf(const PlanPoint& point, const ModelAccount& account, const StepEstimate& estimate) {
   const double devices = point.layout.ranks();
   return {.layout = point.layout,
           .seconds = estimate.seconds,
@@ -28,7 +28,7 @@ Candidate CandidateOf(const PlanPoint& point, const StepEstimate& estimate) {
           .peak = estimate.memory.peak,
           .host = estimate.memory.host_per_node,
           .nvme = estimate.memory.nvme_per_node,
-          .hardware_tflops = HardwareFlops(point) / estimate.seconds / devices / 1e12,
+          .hardware_tflops = HardwareFlops(point, account) / estimate.seconds / devices / 1e12,
           .model_tflops = ModelFlops(point) / estimate.seconds / devices / 1e12,
           .tokens_per_second =
               static_cast<double>(point.global_batch) * static_cast<double>(point.model.sequence) / estimate.seconds};
@@ -160,7 +160,7 @@ class Searcher {
     PlayTime(point, clock_, estimate);
     estimate.memory = memory;
     ++result_.priced;
-    kept_.Add(CandidateOf(point, estimate));
+    kept_.Add(CandidateOf(point, account_, estimate));
     return true;
   }
 };
@@ -194,7 +194,7 @@ void RequirePossible(const SearchRequest& request, const ParallelLayout& layout)
           request.global_batch, layout.micro_batch, layout.data, replica,
           NearestMultiples(request.global_batch, replica));
   const PlanPoint point = PointOf(request, layout);
-  if (request.state.ours || layout.partition != "uniform") {
+  if (request.state.policy.strict_partition || layout.partition != "uniform") {
     StagePartition(request.model, layout);
   }
   PipelineClock().Slots({layout.schedule, layout.pipeline, layout.chunks, point.micro_batches()}, 0);
@@ -207,7 +207,7 @@ Candidate Price(const SearchRequest& request, const ParallelLayout& layout) {
   PipelineClock clock;
   const PlanPoint point = PointOf(request, layout);
   const ModelAccount account(request.model);
-  Candidate candidate = CandidateOf(point, EstimateStep(point, account, clock));
+  Candidate candidate = CandidateOf(point, account, EstimateStep(point, account, clock));
   SetInterval(point, account, clock, candidate);
   return candidate;
 }
@@ -274,7 +274,7 @@ SearchResult Search(const SearchRequest& request) {
   }
   result.ranked = std::move(first.kept_.ranked_);
   for (Candidate& candidate : result.ranked) {
-    SetInterval(PointOf(request, candidate.layout), account, first.clock_, candidate);
+    SetInterval(PointOf(request, candidate.layout), first.account_, first.clock_, candidate);
   }
   result.front = std::move(first.kept_.front_);
   std::sort(result.front.begin(), result.front.end(), Before);

@@ -35,7 +35,7 @@ double AccumulateSeconds(const PlanPoint& point, double parameters) {
   }
   const Efficiencies& e = point.stack.efficiencies;
   double seconds = 0;
-  if (point.dtype == DType::kBFloat16 || point.stack.ours) {
+  if (point.dtype == DType::kBFloat16 || point.stack.policy.counted_costs) {
     seconds += parameters * point.stack.time.accumulate_bytes / (point.cluster.device.memory_bandwidth * e.memory);
   }
   if (point.stack.time.host_optimizer) {
@@ -88,7 +88,7 @@ double UpdatedSeconds(const PlanPoint& point, double bytes) {
 }
 
 double ParameterBytes(const PlanPoint& point) {
-  return point.stack.ours ? static_cast<double>(SizeOf(point.dtype)) : point.stack.time.parameter_bytes;
+  return point.stack.policy.counted_costs ? static_cast<double>(SizeOf(point.dtype)) : point.stack.time.parameter_bytes;
 }
 
 double GradientBytes(const PlanPoint& point) {
@@ -104,9 +104,11 @@ struct Costs {
 
 Costs PriceStages(const PlanPoint& point, const ModelAccount& account, const std::vector<std::int64_t>& blocks) {
   const LocalSizes sizes = SizesOf(point);
-  const ModuleTime recomputing = TimeOfBlock(point, sizes);
+  const ModuleTime recomputing = TimeOfBlock(point, sizes, *account.ProgramOf(sizes));
   const ModuleTime keeping =
-      point.layout.recompute_layers > 0 ? TimeOfBlock(point, sizes.WithoutRecompute()) : recomputing;
+      point.layout.recompute_layers > 0
+          ? TimeOfBlock(point, sizes.WithoutRecompute(), *account.ProgramOf(sizes.WithoutRecompute()))
+          : recomputing;
   const std::size_t places = blocks.size();
   Costs costs;
   costs.work.resize(places);
@@ -142,7 +144,7 @@ Costs PriceStages(const PlanPoint& point, const ModelAccount& account, const std
 
 // Seconds in which all of a stage's weights come from the host once, where our stack keeps them there.
 double FetchSeconds(const PlanPoint& point, double parameters) {
-  if (!point.stack.ours || point.layout.offload != Offload::kFull) {
+  if (!point.stack.policy.staged_offload || point.layout.offload != Offload::kFull) {
     return 0;
   }
   const double owned = ZeroShards(point.layout.zero).parameters ? parameters / point.shards() : parameters;
@@ -288,7 +290,7 @@ void AddStepWork(const PlanPoint& point, double parameters, double backward, Ste
   estimate.data_hidden = std::min(time.data_overlap * reduction, backward);
   terms.data = reduction - estimate.data_hidden + gather;
   const double passes = point.fused_optimizer ? 1 : kUnfusedOptimizer;
-  if (point.stack.ours && Offloads(point)) {
+  if (point.stack.policy.staged_offload && Offloads(point)) {
     terms.offload = PassingSeconds(point, owned);
   } else if (Offloads(point)) {
     const double bytes =
@@ -302,10 +304,10 @@ void AddStepWork(const PlanPoint& point, double parameters, double backward, Ste
                           ? measured->Update(parameters, owned)
                           : owned * UpdateBytes(point) * passes / (point.cluster.device.memory_bandwidth * e.memory);
   }
-  if (point.stack.ours && point.optimizer == "muon") {
+  if (point.stack.policy.counted_costs && point.optimizer == "muon") {
     terms.optimizer += MuonSeconds(point);
   }
-  if (layout.offload == Offload::kFull && !point.stack.ours) {
+  if (layout.offload == Offload::kFull && !point.stack.policy.staged_offload) {
     // Weights come from the host for forward and for backward of every micro batch.
     const double bytes = 2 * owned * time.parameter_bytes * static_cast<double>(point.micro_batches());
     terms.offload += bytes / (point.cluster.host_link.bandwidth * e.host_link);
@@ -347,15 +349,16 @@ void Complete(const PlanPoint& point, double played, StepEstimate& estimate) {
 }
 
 // What the trainer counts, over all ranks.
-double CountedFlops(const PlanPoint& point) {
+double CountedFlops(const PlanPoint& point, const ModelAccount& account) {
   const LocalSizes sizes = SizesOf(point);
   const auto flops_of = [](const ModuleCost& cost) {
     return cost.forward.flops.total() + cost.backward_input.flops.total() + cost.backward_weight.flops.total();
   };
   const auto blocks_flops = [&](const LocalSizes& of, std::int64_t first, std::int64_t last) {
+    const std::shared_ptr<const BlockProgram> program = account.ProgramOf(of);
     std::int64_t sum = 0;
     for (std::int64_t layer = first; layer < last; ++layer) {
-      sum += flops_of(CostOfBlock(of.ForLayer(point.model, layer), point.model));
+      sum += flops_of(CostOfBlock(of.ForLayer(point.model, layer), *program));
     }
     return sum;
   };
@@ -463,7 +466,9 @@ StepEstimate EstimateStep(const PlanPoint& point, const ModelAccount& account, P
   return estimate;
 }
 
-double HardwareFlops(const PlanPoint& point) { return point.stack.ours ? CountedFlops(point) : PublishedFlops(point); }
+double HardwareFlops(const PlanPoint& point, const ModelAccount& account) {
+  return point.stack.policy.counted_costs ? CountedFlops(point, account) : PublishedFlops(point);
+}
 
 double ModelFlops(const PlanPoint& point) { return ModelFlops(point.model, static_cast<double>(point.global_batch)); }
 

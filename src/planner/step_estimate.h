@@ -63,7 +63,7 @@ void PlayTime(const PlanPoint& point, PipelineClock& clock, StepEstimate& estima
 
 // FLOPs of a step over all devices. Hardware counts recomputation: under our stack what the trainer counts, to the
 // FLOP; under others Megatron's published formula, which their logs print. Model is cost's, what an MFU divides by.
-double HardwareFlops(const PlanPoint& point);
+double HardwareFlops(const PlanPoint& point, const ModelAccount& account);
 double ModelFlops(const PlanPoint& point);
 
 }  // namespace trireme

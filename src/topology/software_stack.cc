@@ -114,11 +114,21 @@ StackFeatures ReadFeatures(const Settings& file) {
   return features;
 }
 
+StackPolicy ReadPolicy(const Settings& file) {
+  return {.counted_costs = file.Flag("policy.counted_costs", false),
+          .strict_partition = file.Flag("policy.strict_partition", false),
+          .any_schedule = file.Flag("policy.any_schedule", false),
+          .staged_offload = file.Flag("policy.staged_offload", false),
+          .bf16_moments = file.Flag("policy.bf16_moments", false),
+          .measured_rates = file.Flag("policy.measured_rates", false),
+          .inline_on_host = file.Flag("policy.inline_on_host", false)};
+}
+
 SoftwareStack Read(const Settings& file) {
   SoftwareStack stack;
   stack.name = file.Text("name");
   stack.description = file.Text("description", "");
-  stack.ours = file.Flag("ours", false);
+  stack.policy = ReadPolicy(file);
   stack.systems = file.Texts("runs.systems");
   stack.accelerators = file.Texts("runs.accelerators");
   stack.run_clusters = file.Texts("runs.clusters");
@@ -193,7 +203,7 @@ StackState Resolve(const SoftwareStack& stack, const Cluster& cluster, const std
   StackState state{.efficiencies = stack.defaults,
                    .time = stack.time,
                    .memory = stack.memory,
-                   .ours = stack.ours,
+                   .policy = stack.policy,
                    .spread = stack.default_spread};
   for (const StackCalibration& calibration : stack.calibrations) {
     if (calibration.cluster == cluster.site) {
@@ -204,11 +214,11 @@ StackState Resolve(const SoftwareStack& stack, const Cluster& cluster, const std
       state.calibrated = true;
     }
   }
-  if (stack.ours && cluster.device.is_host) {
+  if (stack.policy.inline_on_host && cluster.device.is_host) {
     state.time.data_overlap = 0;  // a CPU does collectives where they are asked for
     state.time.gather_overlap = 0;
   }
-  if (stack.ours && cluster.measured) {
+  if (stack.policy.measured_rates && cluster.measured) {
     state.spread = cluster.measured->spread;
     state.calibrated = true;
   }

@@ -75,7 +75,7 @@ struct TimeTraits {
   double power_sgd_share = 0.25;     // of the bytes that remain
 };
 
-// What the stack holds, in bytes. `ours` stacks take the trainer's own account instead.
+// What the stack holds, in bytes. Under policy.counted_costs the trainer's own account counts instead.
 struct MemoryTraits {
   double fixed = 2.0 * 1024 * 1024 * 1024;  // context, communication buffers, workspaces
   double unsharded = 4;                     // a parameter: weights and gradients
@@ -113,6 +113,19 @@ struct StackFeatures {
   int most_chunks = 1;
 };
 
+// How a program is priced where programs differ in kind: [policy] of its file. All is off for programs that are known
+// by their publications only.
+struct StackPolicy {
+  bool counted_costs = false;     // FLOPs, bytes and memory are those that our trainer counts (cost/), not formulas
+  bool strict_partition = false;  // layers are cut by StagePartition, which refuses what does not divide
+  bool any_schedule = false;      // trains with any schedule, also a file's, and any ZeRO stage: features tell a search
+  bool staged_offload = false;    // offloaded weights come module by module, state passes through the device in pieces
+  bool bf16_moments = false;      // the optimizer's moments may be bf16
+  bool measured_rates = false;    // on a calibrated machine priced by the laws of its own operations
+  bool inline_on_host = false;    // on a host's cores collectives run where they are asked for, overlapping nothing
+  bool operator==(const StackPolicy&) const = default;
+};
+
 struct StackCalibration {
   std::string cluster;  // its site
   Efficiencies efficiencies;
@@ -136,7 +149,7 @@ struct StackRevision {
 struct SoftwareStack {
   std::string name;
   std::string description;
-  bool ours = false;
+  StackPolicy policy;
   std::vector<std::string> systems;       // as tables of runs name it
   std::vector<std::string> accelerators;  // empty: any
   std::vector<std::string> run_clusters;  // empty: any
@@ -160,7 +173,7 @@ struct StackState {
   Efficiencies efficiencies;
   TimeTraits time;
   MemoryTraits memory;
-  bool ours = false;
+  StackPolicy policy;
   bool slowed = false;
   double spread = 0.25;
   double memory_spread = 0.15;

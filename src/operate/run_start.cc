@@ -1,0 +1,101 @@
+#include "operate/run_start.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <vector>
+
+#include "base/error.h"
+#include "comm/ledger.h"
+#include "device/host_memory.h"
+#include "operate/joint_refusal.h"
+#include "run/recipe_keys.h"
+#include "train/gather_numbers.h"
+
+namespace trireme {
+namespace {
+
+// False, on every rank, when `check` refuses the run on any: that rank says why.
+bool AllMayStart(RankContext& context, const std::function<void()>& check) {
+  const JointRefusal refusal = RefusedByAny(context, check);
+  if (!refusal.reason.empty()) {
+    std::fprintf(stderr, "trireme: rank %d: %s\n", context.world.rank(), refusal.reason.c_str());
+  }
+  return !refusal.refused;
+}
+
+}  // namespace
+
+void RequireMachine(const RunConfig& config, bool by_threads, bool saves) {
+  RequireDevice(config.train.device);
+  if (!by_threads) {
+    return;
+  }
+  const int ranks = config.layout.ranks();
+  Require(ranks <= kMostThreadRanks, "{} ranks are more than the {} that run as threads of one process; use mpirun",
+          ranks, kMostThreadRanks);
+  RequireRoomOnOneMachine(config, {.devices_are_hosts = IsHostDevice(config.train.device), .saves = saves},
+                          HostMemoryBytes());
+}
+
+bool ProcessesMayStart(const RunConfig& config, RankContext& context, bool saves,
+                       const std::function<void()>& take_lock) {
+  return AllMayStart(context,
+                     [&] {
+                       Validate(config, context.world.size());
+                       RequireHostRoom(config, context, saves);
+                     }) &&
+         AllMayStart(context, [&] {
+           if (context.world.rank() == 0) {
+             take_lock();
+           }
+         });
+}
+
+MemoryChoices::MemoryChoices(const Recipe& recipe, bool fit, const std::string& folder)
+    : choices_{.recompute = recipe.origins.at("layout.recompute") == kRecomputeAutomatic, .micro_batch = fit} {
+  const std::string path = folder + "/run.toml";
+  std::error_code status;
+  if ((choices_.recompute || choices_.micro_batch) && std::filesystem::exists(path, status)) {
+    try {
+      pinned_ = LoadRecipe(path, {}).config.layout;
+    } catch (const Error&) {
+      // It is rewritten at every start: a damaged one pins nothing.
+    }
+  }
+}
+
+RunConfig MemoryChoices::Choose(const RunConfig& config, std::int64_t room) const {
+  RunConfig chosen = config;
+  if (pinned_) {
+    chosen.layout.recompute = choices_.recompute ? pinned_->recompute : chosen.layout.recompute;
+    chosen.layout.micro_batch = choices_.micro_batch ? pinned_->micro_batch : chosen.layout.micro_batch;
+    return chosen;
+  }
+  return room > 0 && (choices_.recompute || choices_.micro_batch) ? Fitted(config, room, choices_) : chosen;
+}
+
+RunConfig MemoryChoices::ChooseForDevices(const RunConfig& config, RankContext& context) const {
+  std::int64_t least = context.device.memory_bytes();
+  for (const std::vector<std::int64_t>& other : GatherNumbers(context.world, context.device, {least})) {
+    least = std::min(least, other.front());
+  }
+  return Choose(config, RoomOnDevice(least, context.sharing));
+}
+
+std::int64_t LeaveBefore(double exit_before, double walltime) {
+  const char* const end = std::getenv("SLURM_JOB_END_TIME");
+  if (exit_before <= 0) {
+    return 0;
+  }
+  Require(
+      walltime > 0 || end != nullptr,
+      "--exit-before {} needs to know when the time is up: SLURM_JOB_END_TIME is not set, so give --walltime SECONDS",
+      exit_before);
+  const std::int64_t now = WallNanoseconds();
+  const double until = walltime > 0 ? static_cast<double>(now) + walltime * 1e9 : std::strtod(end, nullptr) * 1e9;
+  return std::max(now, static_cast<std::int64_t>(until - exit_before * 1e9));
+}
+
+}  // namespace trireme

@@ -1,0 +1,46 @@
+// What is decided before a run writes anything: whether the machines can run it and with how much recomputation, whose
+// folder it is, when it must end.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "comm/rank_runner.h"
+#include "run/run_config.h"
+#include "topology/layout.h"
+#include "train/memory_room.h"
+
+namespace trireme {
+
+// An Error for what this machine cannot run: no such device, too many ranks as threads, not enough memory. by_threads:
+// all ranks are threads of this process; ranks of other processes may be on other machines.
+void RequireMachine(const RunConfig& config, bool by_threads, bool saves);
+
+// For ranks of several processes what RequireMachine and the lock are for threads of one: first what the machines can
+// run, then, only if they can, the lock, which rank 0 takes. False, on every rank, when any refuses the run: that rank
+// says why on standard error. Collective over the world.
+bool ProcessesMayStart(const RunConfig& config, RankContext& context, bool saves,
+                       const std::function<void()>& take_lock);
+
+// layout.recompute = "auto" and --fit, for a run that starts: a run that goes on keeps what its folder's run.toml says.
+class MemoryChoices {
+ public:
+  MemoryChoices(const Recipe& recipe, bool fit, const std::string& folder);
+
+  // For ranks that may plan with `room` bytes each; 0: unknown.
+  RunConfig Choose(const RunConfig& config, std::int64_t room) const;
+  // For the device with the least memory, so that all ranks choose alike. Collective over the world.
+  RunConfig ChooseForDevices(const RunConfig& config, RankContext& context) const;
+
+ private:
+  FitChoices choices_;
+  std::optional<ParallelLayout> pinned_;
+};
+
+// When the run must have saved and left, in nanoseconds of the wall clock: `exit_before` seconds before the allocation
+// ends, which is after `walltime` seconds or, where that is 0, at SLURM_JOB_END_TIME. 0: never.
+std::int64_t LeaveBefore(double exit_before, double walltime);
+
+}  // namespace trireme

@@ -1,0 +1,75 @@
+#include "planner/plan_answer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "message_of.h"
+#include "planner/fixtures.h"
+
+namespace trireme {
+namespace {
+
+using ::testing::HasSubstr;
+using ::trireme::testing::Machine;
+using ::trireme::testing::MessageOf;
+using ::trireme::testing::SmallGpt;
+
+PlanAnswer Answer(const PlanOptions& options) {
+  const Machine machine("dgx-h100", "trireme");
+  const ModelConfig model = SmallGpt();
+  return AnswerPlan({.cluster = machine.cluster, .stack = machine.stack, .model = model}, options);
+}
+
+TEST(PlanAnswer, RanksAndSaysWhichBatchItTook) {
+  const PlanAnswer answer = Answer({.gpus = 4, .rows = 3});
+  EXPECT_TRUE(answer.found);
+  EXPECT_THAT(answer.text, HasSubstr("layout"));
+  EXPECT_FALSE(answer.json.empty());
+  ASSERT_EQ(answer.notes.size(), 1U);
+  EXPECT_THAT(answer.notes[0], HasSubstr("no --global-batch given"));
+  EXPECT_TRUE(answer.files.empty());
+}
+
+TEST(PlanAnswer, ARefusedLayoutNamesAnother) {
+  const PlanAnswer answer = Answer({.gpus = 4, .global_batch = 8, .layout = "cp=2 dp=2"});
+  EXPECT_FALSE(answer.found);
+  EXPECT_THAT(answer.text, HasSubstr("use sp instead of cp"));
+  EXPECT_NE(answer.json.at("instead"), "");
+}
+
+TEST(PlanAnswer, HeldAxesAndTheTimelineAreFollowed) {
+  const PlanAnswer held = Answer({.gpus = 4, .rows = 2, .global_batch = 16, .fix = "pp=2 schedule=zero_bubble_v"});
+  EXPECT_THAT(held.text, HasSubstr("zero_bubble_v"));
+  const PlanAnswer traced = Answer({.gpus = 2, .global_batch = 8, .layout = "pp=2 dp=1", .timeline = "trace.json"});
+  ASSERT_EQ(traced.files.size(), 1U);
+  EXPECT_EQ(traced.files[0].path, "trace.json");
+}
+
+TEST(PlanOptions, ContradictionsAreRefused) {
+  EXPECT_THAT(MessageOf([] { RequireConsistent({.nodes = 2, .gpus = 3}); }), HasSubstr("give one of them"));
+  EXPECT_THAT(MessageOf([] { RequireConsistent({.estimate = true}); }), HasSubstr("--estimate needs --tokens"));
+  EXPECT_THAT(MessageOf([] { RequireConsistent({.emit = "recipes"}); }), HasSubstr("must be recipe, sbatch"));
+  EXPECT_THAT(MessageOf([] { RequireConsistent({.optimizer = "adam"}); }), HasSubstr("training offers adamw"));
+}
+
+TEST(PlanOptions, OtherOptimizersAreOfStacksThatCountCosts) {
+  EXPECT_TRUE(Answer({.optimizer = "lion", .gpus = 4, .rows = 1, .global_batch = 16}).found);
+  const Machine machine("dgx-h100", "megatron-core-2024");
+  const ModelConfig model = SmallGpt();
+  EXPECT_THAT(MessageOf([&] {
+                AnswerPlan({.cluster = machine.cluster, .stack = machine.stack, .model = model},
+                           {.optimizer = "lion", .gpus = 4, .global_batch = 16});
+              }),
+              HasSubstr("only memory and time with adamw are known"));
+}
+
+TEST(ModelOfShape, ANewWidthTakesItsFamilysFeedForward) {
+  const ModelConfig named = SmallGpt();
+  const ModelConfig wider = ModelOfShape(&named, {.hidden = 2 * named.hidden});
+  EXPECT_EQ(wider.layers, named.layers);
+  EXPECT_EQ(wider.ffn, 4 * wider.hidden);
+  EXPECT_EQ(ModelOfShape(nullptr, {.layers = 2, .hidden = 64, .heads = 2}).vocabulary, 50'304);
+}
+
+}  // namespace
+}  // namespace trireme
