@@ -25,8 +25,8 @@ Module::Uses Embedding::uses() const {
 
 void Embedding::Forward(const MicroBatch& micro_batch, char* kept, const Tensor& out) {
   Ops& ops = context_.ops;
-  const Tensor sum = plan_.sum.present() ? At(plan_.sum, kept, nullptr) : out;
-  const Tensor found = plan_.lookup.present() ? At(plan_.lookup, kept, context_.scratch) : sum;
+  const Tensor sum = plan_.sum.present() ? TensorAt(plan_.sum, kept, nullptr) : out;
+  const Tensor found = plan_.lookup.present() ? TensorAt(plan_.lookup, kept, context_.scratch) : sum;
   ops.EmbeddingForward(
       {.tokens = micro_batch.tokens, .table = Parameter(rows_.token), .first_row = first_row(), .out = found});
   context_.region.Leave(found, sum);
@@ -40,7 +40,7 @@ void Embedding::Forward(const MicroBatch& micro_batch, char* kept, const Tensor&
                              .gamma = Parameter(rows_.norm_gain),
                              .beta = Parameter(rows_.norm_bias),
                              .normed = out,
-                             .statistics = At(plan_.norm_statistics, kept, nullptr)});
+                             .statistics = TensorAt(plan_.norm_statistics, kept, nullptr)});
   }
   const Dropout dropout = DropoutOf(context_.model, micro_batch, 0, 0, context_.region.first_token());
   if (dropout.probability > 0) {
@@ -56,8 +56,8 @@ Tensor Embedding::BackwardInput(const MicroBatch& micro_batch, char* kept, const
   }
   if (rows_.norm_gain >= 0) {
     ops.NormBackward({.grad_normed = grad_out,
-                      .x = At(plan_.sum, kept, nullptr),
-                      .statistics = At(plan_.norm_statistics, kept, nullptr),
+                      .x = TensorAt(plan_.sum, kept, nullptr),
+                      .statistics = TensorAt(plan_.norm_statistics, kept, nullptr),
                       .kind = context_.model.norm == NormChoice::kRmsNorm ? NormKind::kRms : NormKind::kLayer,
                       .gamma = Parameter(rows_.norm_gain),
                       .grad_x = grad_out,
@@ -69,7 +69,7 @@ Tensor Embedding::BackwardInput(const MicroBatch& micro_batch, char* kept, const
                            .grad_table = context_.gradients.Gradient(rows_.position),
                            .first_token = context_.region.first_token()});
   }
-  const Tensor inside = context_.region.Enter(grad_out, At(plan_.grad_gathered, kept, context_.scratch));
+  const Tensor inside = context_.region.Enter(grad_out, TensorAt(plan_.grad_gathered, kept, context_.scratch));
   ops.EmbeddingBackward({.tokens = micro_batch.tokens,
                          .first_row = first_row(),
                          .grad_out = inside,
