@@ -13,7 +13,7 @@ class Block : public Module {
   Block(const ModuleContext& context, const LocalSizes& sizes, std::int64_t layer);
 
   std::int64_t kept_bytes() const override { return program_.kept_bytes; }
-  Tensor Input(char* kept) const override { return At(program_.buffers[kBlockInput], kept, nullptr); }
+  Tensor Input(char* kept) const override { return TensorAt(program_.buffers[kBlockInput], kept, nullptr); }
   void Forward(const MicroBatch& micro_batch, char* kept, const Tensor& out) override;
   // A block whose backward is not in parts does both here.
   Tensor BackwardInput(const MicroBatch& micro_batch, char* kept, const Tensor& grad_out,

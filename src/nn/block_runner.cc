@@ -25,7 +25,7 @@ struct BlockRunner::Executor {
     if (id == kGradInput) {
       return call.grad_input;
     }
-    return At(program.buffers[static_cast<std::size_t>(id)], call.kept, call.scratch);
+    return TensorAt(program.buffers[static_cast<std::size_t>(id)], call.kept, call.scratch);
   }
   int Row(int parameter) const { return context.rows[static_cast<std::size_t>(parameter)]; }
   Tensor Parameter(int parameter) const {

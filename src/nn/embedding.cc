@@ -25,8 +25,8 @@ Module::Uses Embedding::uses() const {
 
 void Embedding::Forward(const MicroBatch& micro_batch, char* kept, const Tensor& out) {
   Ops& ops = context_.ops;
-  const Tensor sum = plan_.sum.present() ? At(plan_.sum, kept, nullptr) : out;
-  const Tensor found = plan_.lookup.present() ? At(plan_.lookup, kept, context_.scratch) : sum;
+  const Tensor sum = plan_.sum.present() ? TensorAt(plan_.sum, kept, nullptr) : out;
+  const Tensor found = plan_.lookup.present() ? TensorAt(plan_.lookup, kept, context_.scratch) : sum;
   ops.EmbeddingForward(
       {.tokens = micro_batch.tokens, .table = Parameter(rows_.token), .first_row = first_row(), .out = found});
   context_.region.Leave(found, sum);
@@ -45,7 +45,7 @@ void Embedding::Forward(const MicroBatch& micro_batch, char* kept, const Tensor&
                              .gamma = Parameter(rows_.norm_gain),
                              .beta = Parameter(rows_.norm_bias),
                              .normed = out,
-                             .statistics = At(plan_.norm_statistics, kept, nullptr)});
+                             .statistics = TensorAt(plan_.norm_statistics, kept, nullptr)});
   }
   const Dropout dropout = DropoutOf(context_.model, micro_batch, 0, 0, context_.region.first_token());
   if (dropout.probability > 0) {
@@ -61,8 +61,8 @@ Tensor Embedding::BackwardInput(const MicroBatch& micro_batch, char* kept, const
   }
   if (rows_.norm_gain >= 0) {
     ops.NormBackward({.grad_normed = grad_out,
-                      .x = At(plan_.sum, kept, nullptr),
-                      .statistics = At(plan_.norm_statistics, kept, nullptr),
+                      .x = TensorAt(plan_.sum, kept, nullptr),
+                      .statistics = TensorAt(plan_.norm_statistics, kept, nullptr),
                       .kind = context_.model.norm == NormChoice::kRmsNorm ? NormKind::kRms : NormKind::kLayer,
                       .gain_offset = static_cast<float>(context_.model.gain_offset),
                       .gamma = Parameter(rows_.norm_gain),
@@ -78,7 +78,7 @@ Tensor Embedding::BackwardInput(const MicroBatch& micro_batch, char* kept, const
   if (context_.model.scale_embedding) {
     ops.Scale(grad_out, EmbeddingScale(context_.model));
   }
-  const Tensor inside = context_.region.Enter(grad_out, At(plan_.grad_gathered, kept, context_.scratch));
+  const Tensor inside = context_.region.Enter(grad_out, TensorAt(plan_.grad_gathered, kept, context_.scratch));
   ops.EmbeddingBackward({.tokens = micro_batch.tokens,
                          .first_row = first_row(),
                          .grad_out = inside,

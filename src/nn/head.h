@@ -13,7 +13,7 @@ class Head : public Module {
   Head(const ModuleContext& context, const LocalSizes& sizes, std::int64_t chunk);
 
   std::int64_t kept_bytes() const override { return plan_.kept_bytes; }
-  Tensor Input(char* kept) const override { return At(plan_.input, kept, nullptr); }
+  Tensor Input(char* kept) const override { return TensorAt(plan_.input, kept, nullptr); }
   // `out` is not used: the loss goes to micro_batch.loss_sums.
   void Forward(const MicroBatch& micro_batch, char* kept, const Tensor& out) override;
   Tensor BackwardInput(const MicroBatch&, char* kept, const Tensor&, const Tensor&) override { return Input(kept); }
@@ -23,7 +23,7 @@ class Head : public Module {
  private:
   // Losses of the tokens [first, first + rows), and in training their part of the gradients.
   void RunChunk(const MicroBatch& micro_batch, const Tensor& inside, std::int64_t first, std::int64_t rows);
-  Tensor Scratch(const Place& place) const { return At(place, nullptr, context_.scratch); }
+  Tensor Scratch(const Place& place) const { return TensorAt(place, nullptr, context_.scratch); }
   Tensor Parameter(int row) { return row < 0 ? Tensor{} : context_.parameters.Get(row); }
 
   ModuleContext context_;

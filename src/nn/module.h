@@ -78,7 +78,7 @@ class Module {
 };
 
 // The tensor at a place, given the bases of the two areas.
-inline Tensor At(const Place& place, char* kept, char* scratch) {
+inline Tensor TensorAt(const Place& place, char* kept, char* scratch) {
   if (!place.present()) {
     return {};
   }

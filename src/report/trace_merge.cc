@@ -53,7 +53,7 @@ class Merger {
   }
 
  private:
-  double At(std::int64_t ns) const { return static_cast<double>(ns - start_ns_) * 1e-9; }
+  double SinceStart(std::int64_t ns) const { return static_cast<double>(ns - start_ns_) * 1e-9; }
 
   void AddRank(int rank) {
     const RankTrace& traced = ranks_[static_cast<std::size_t>(rank)];
@@ -65,14 +65,14 @@ class Merger {
           {.track = compute,
            .name = phase.micro_batch >= 0 ? fmt::format("{} {}", phase.name, phase.micro_batch) : phase.name,
            .kind = phase.name,
-           .start = At(phase.start_ns),
-           .seconds = At(phase.end_ns) - At(phase.start_ns),
+           .start = SinceStart(phase.start_ns),
+           .seconds = SinceStart(phase.end_ns) - SinceStart(phase.start_ns),
            .micro_batch = phase.micro_batch});
       const int change = phase.micro_batch < 0 ? 0 : phase.name == "forward" ? 1 : phase.name == "backward" ? -1 : 0;
       if (change != 0) {
         in_flight += change;
         trace_.AddCounter(process_, fmt::format("micro batches in flight, rank {}", rank),
-                          At(change > 0 ? phase.start_ns : phase.end_ns), {{"count", in_flight}});
+                          SinceStart(change > 0 ? phase.start_ns : phase.end_ns), {{"count", in_flight}});
       }
     }
     if (traced.calls.empty()) {
@@ -85,8 +85,8 @@ class Merger {
   }
 
   void AddCall(int rank, int track, const TracedCall& call) {
-    const double start = At(call.start_ns);
-    const double end = At(call.end_ns);
+    const double start = SinceStart(call.start_ns);
+    const double end = SinceStart(call.end_ns);
     trace_.AddSlice({.track = track,
                      .name = fmt::format("{} {} of {}", call.group, Name(call.kind), call.count),
                      .kind = std::string(Name(call.kind)),

@@ -119,7 +119,7 @@ struct Leaves {
   bool has_lines = true;
   std::vector<Setting> settings;
 
-  std::string At(const std::string& text, const toml::node& node) const {
+  std::string Located(const std::string& text, const toml::node& node) const {
     return has_lines ? fmt::format("{} line {}", text, node.source().begin.line) : text;
   }
 
@@ -127,17 +127,17 @@ struct Leaves {
     const toml::table* table = node.as_table();
     if (table == nullptr) {
       const std::string full = Unabbreviated(key);
-      RequireKnown(full, At(place, node));
+      RequireKnown(full, Located(place, node));
       settings.push_back({.key = full,
-                          .value = ValueOf(node, full, At(place, node)),
-                          .place = At(place, node),
-                          .origin = At(origin, node)});
+                          .value = ValueOf(node, full, Located(place, node)),
+                          .place = Located(place, node),
+                          .origin = Located(origin, node)});
       return;
     }
     if (!key.empty() && !IsSection(key)) {
-      Require(FindRecipeKey(key) == nullptr && key != kPresetKey, "{}: {} takes a value, not a table", At(place, node),
-              key);
-      Fail("{}: unknown table '{}'{}", At(place, node), key, NearestMatch(key, Sections()));
+      Require(FindRecipeKey(key) == nullptr && key != kPresetKey, "{}: {} takes a value, not a table",
+              Located(place, node), key);
+      Fail("{}: unknown table '{}'{}", Located(place, node), key, NearestMatch(key, Sections()));
     }
     for (const auto& [name, child] : *table) {
       Take(child, key.empty() ? std::string(name.str()) : key + "." + std::string(name.str()));

@@ -9,20 +9,20 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// A moment for each (virtual stage, micro batch); kNever until it is known.
-class Moments {
+// When something happened to each (virtual stage, micro batch); kNever until it is known.
+class Times {
  public:
-  explicit Moments(const Schedule& schedule)
+  explicit Times(const Schedule& schedule)
       : micro_batches_(static_cast<std::size_t>(schedule.micro_batches)),
-        moments_(static_cast<std::size_t>(schedule.virtual_stages()) * micro_batches_, kNever) {}
+        times_(static_cast<std::size_t>(schedule.virtual_stages()) * micro_batches_, kNever) {}
 
-  double& At(int place, int micro_batch) {
-    return moments_[static_cast<std::size_t>(place) * micro_batches_ + static_cast<std::size_t>(micro_batch)];
+  double& Of(int place, int micro_batch) {
+    return times_[static_cast<std::size_t>(place) * micro_batches_ + static_cast<std::size_t>(micro_batch)];
   }
 
  private:
   std::size_t micro_batches_;
-  std::vector<double> moments_;
+  std::vector<double> times_;
 };
 
 bool HasMessages(const Schedule& schedule) {
@@ -97,22 +97,22 @@ class Player {
       case ActionKind::kBackwardInput:
       case ActionKind::kReceiveGradient:
         return place + 1 == schedule_.virtual_stages()
-                   ? forward_end_.At(place, action.micro_batch)
+                   ? forward_end_.Of(place, action.micro_batch)
                    : Arrival(place, place + 1, action.micro_batch, backward_end_, gradient_sent_);
       case ActionKind::kSendActivation:
-        return forward_end_.At(place, action.micro_batch);
+        return forward_end_.Of(place, action.micro_batch);
       case ActionKind::kBackwardWeight:
       case ActionKind::kSendGradient:
-        return backward_end_.At(place, action.micro_batch);
+        return backward_end_.Of(place, action.micro_batch);
     }
     return kNever;
   }
 
-  double Arrival(int place, int from, int micro_batch, Moments& made, Moments& sent) {
+  double Arrival(int place, int from, int micro_batch, Times& made, Times& sent) {
     if (placement_.IsLocal(place, from)) {
-      return made.At(from, micro_batch);
+      return made.Of(from, micro_batch);
     }
-    return (has_messages_ ? sent : made).At(from, micro_batch) + costs_.message;
+    return (has_messages_ ? sent : made).Of(from, micro_batch) + costs_.message;
   }
 
   double Cost(int stage, const Action& action) const {
@@ -136,17 +136,17 @@ class Player {
     const double now = clock_[static_cast<std::size_t>(stage)];
     switch (action.kind) {
       case ActionKind::kForward:
-        forward_end_.At(place, action.micro_batch) = now;
+        forward_end_.Of(place, action.micro_batch) = now;
         break;
       case ActionKind::kBackward:
       case ActionKind::kBackwardInput:
-        backward_end_.At(place, action.micro_batch) = now;
+        backward_end_.Of(place, action.micro_batch) = now;
         break;
       case ActionKind::kSendActivation:
-        activation_sent_.At(place, action.micro_batch) = now;
+        activation_sent_.Of(place, action.micro_batch) = now;
         break;
       case ActionKind::kSendGradient:
-        gradient_sent_.At(place, action.micro_batch) = now;
+        gradient_sent_.Of(place, action.micro_batch) = now;
         break;
       default:
         break;
@@ -170,10 +170,10 @@ class Player {
   StagePlacement placement_;
   const ScheduleCosts& costs_;
   bool has_messages_;
-  Moments forward_end_;
-  Moments backward_end_;
-  Moments activation_sent_;
-  Moments gradient_sent_;
+  Times forward_end_;
+  Times backward_end_;
+  Times activation_sent_;
+  Times gradient_sent_;
   std::vector<std::size_t> next_;  // by stage: the first action not yet run
   std::vector<double> clock_;      // by stage: when it is free
   Timeline timeline_;

@@ -28,7 +28,7 @@ constexpr int kRanks = 3;
   }
   task.rank = 0;
   CommitCheckpoint(task, StateAt(table.config(), step), {.seconds = 0});
-  task.At(SavePoint::kPrune);
+  task.Reached(SavePoint::kPrune);
   PruneCheckpoints(folder, 2);
   _exit(0);
 }

@@ -8,22 +8,22 @@ namespace {
 constexpr DType kE4M3 = DType::kFloat8E4M3;
 constexpr DType kE5M2 = DType::kFloat8E5M2;
 
-struct Copy8 {
+struct Float8Copy {
   Tensor rows;
   Tensor columns;
   Tensor scale;
 };
 
-Copy8 Quantized(Workbench& bench, const Tensor& from, DType format) {
-  const Copy8 copy{bench.Output(format, from.shape), bench.Output(format, {from.shape[1], from.shape[0]}),
-                   bench.Output(DType::kFloat32, {1})};
+Float8Copy Quantized(Workbench& bench, const Tensor& from, DType format) {
+  const Float8Copy copy{bench.Output(format, from.shape), bench.Output(format, {from.shape[1], from.shape[0]}),
+                        bench.Output(DType::kFloat32, {1})};
   bench.ops().Quantize({.from = from, .rows = copy.rows, .columns = copy.columns, .scale = copy.scale});
   return copy;
 }
 
 std::vector<OpResult> RunQuantize(Workbench& bench, DType working, const Shape& shape, DType format) {
   const Tensor from = bench.Normal(working, shape, "from", 3e-3F);
-  const Copy8 both = Quantized(bench, from, format);
+  const Float8Copy both = Quantized(bench, from, format);
   const Tensor rows = bench.Output(format, shape);
   const Tensor columns = bench.Output(format, {shape[1], shape[0]});
   bench.ops().Quantize({.from = from, .rows = rows, .scale = both.scale});
@@ -46,8 +46,8 @@ struct ProductCase {
 };
 
 std::vector<OpResult> RunProduct(Workbench& bench, DType working, const ProductCase& c) {
-  const Copy8 a = Quantized(bench, bench.Normal(working, {c.m, c.k}, "a", 40), c.a);
-  const Copy8 b = Quantized(bench, bench.Normal(working, {c.n, c.k}, "b", 1e-3F), kE4M3);
+  const Float8Copy a = Quantized(bench, bench.Normal(working, {c.m, c.k}, "a", 40), c.a);
+  const Float8Copy b = Quantized(bench, bench.Normal(working, {c.n, c.k}, "b", 1e-3F), kE4M3);
   const DType out = c.accumulate ? DType::kFloat32 : DType::kBFloat16;
   const MatmulArgs args{.a = a.rows,
                         .b = b.rows,

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "gpt_shape.h"
 #include "planner/fixtures.h"
 #include "planner/timeline.h"
 
@@ -16,8 +17,7 @@ using ::trireme::testing::Bloom176b;
 using ::trireme::testing::Machine;
 
 ModelConfig Gpt(std::int64_t layers, std::int64_t hidden, std::int64_t heads) {
-  return Completed(ModelConfig{
-      .family = "gpt2", .layers = layers, .hidden = hidden, .heads = heads, .vocabulary = 250880, .sequence = 2048});
+  return trireme::testing::GptShape(layers, hidden, heads, 250880);
 }
 
 const ParallelLayout kTopology{

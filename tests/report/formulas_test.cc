@@ -2,20 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include "gpt_shape.h"
 #include "report/run_reporter.h"
 
 namespace trireme {
 namespace {
 
 ModelConfig Gpt(std::int64_t layers, std::int64_t hidden, std::int64_t heads) {
-  ModelConfig config;
-  config.family = "gpt2";
-  config.layers = layers;
-  config.hidden = hidden;
-  config.heads = heads;
-  config.vocabulary = 51200;
-  config.sequence = 2048;
-  return Completed(config);
+  return trireme::testing::GptShape(layers, hidden, heads, 51200);
 }
 
 TEST(Formulas, TheWorkedExampleOfTrainingTime) {

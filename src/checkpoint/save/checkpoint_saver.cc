@@ -128,7 +128,7 @@ void CheckpointSaver::Prune(const SaveTask& task) {
     return;
   }
   try {
-    task.At(SavePoint::kPrune);
+    task.Reached(SavePoint::kPrune);
     PruneCheckpoints(options_.folder, options_.keep);
     // A rank that was too late for an earlier save may have left its shard; one that is ahead writes a later step.
     RemoveUnfinished(options_.folder, task.step);

@@ -144,7 +144,7 @@ void WriteManifest(const SaveTask& task, const Manifest& manifest) {
   RemoveTree(path);
   DurableFile file(path);
   file.Append(std::string_view(text).substr(0, text.size() / 2));
-  task.At(SavePoint::kMidManifest);
+  task.Reached(SavePoint::kMidManifest);
   file.Append(std::string_view(text).substr(text.size() / 2));
   file.Close();
   SyncDirectory(task.unfinished());
@@ -178,20 +178,20 @@ void WriteShardFile(const SaveTask& task, std::span<const SaveSlice> slices) {
   const std::string path = task.shard(task.rank);
   const std::string part = path + ".part";
   RemoveTree(part);
-  task.At(SavePoint::kOpen);
+  task.Reached(SavePoint::kOpen);
   ShardWriter writer(part, header);
   Pacer pacer(task.hurry);
   writer.set_on_chunk([&pacer] { pacer.Rest(); });
   for (std::size_t i = 0; i < slices.size(); ++i) {
     if (i == slices.size() / 2) {
-      task.At(SavePoint::kMidShard);
+      task.Reached(SavePoint::kMidShard);
     }
     writer.Append(slices[i].values);
   }
   writer.WriteHeader();
-  task.At(SavePoint::kBeforeSync);
+  task.Reached(SavePoint::kBeforeSync);
   writer.Sync();
-  task.At(SavePoint::kAfterSync);
+  task.Reached(SavePoint::kAfterSync);
   RequireWritten(task, part);
   if (task.read_back) {
     writer.VerifyWritten();
@@ -217,16 +217,16 @@ std::int64_t Commit(const SaveTask& task, const RunState& state, const CommitLim
     manifest.shards.push_back(std::move(shard));
   }
   manifest.tensors = counter.Tensors();
-  task.At(SavePoint::kBeforeManifest);
+  task.Reached(SavePoint::kBeforeManifest);
   WriteManifest(task, manifest);
-  task.At(SavePoint::kBeforeRename);
+  task.Reached(SavePoint::kBeforeRename);
   for (std::int64_t rank = 0; rank < task.ranks; ++rank) {
     Require(!IsGone(task.shard(rank)), "the shard of rank {} has been removed from '{}'", rank, task.unfinished());
   }
   // A run may save a step again; a command never replaces a checkpoint.
   task.temporary.empty() ? MoveIntoPlace(task.unfinished(), task.finished())
                          : MoveToFreeName(task.unfinished(), task.finished());
-  task.At(SavePoint::kAfterRename);
+  task.Reached(SavePoint::kAfterRename);
   return bytes;
 }
 

@@ -59,7 +59,7 @@ struct SaveTask {
   std::string unfinished() const;                 // `temporary`, or folder/step-N.tmp
   std::string finished() const;                   // folder/step-N
   std::string shard(std::int64_t of_rank) const;  // where rank 0 looks for it
-  void At(SavePoint point) const {
+  void Reached(SavePoint point) const {
     if (hook) {
       hook(point);
     }
