@@ -1,4 +1,5 @@
 // A save that is killed, really: a child process takes SIGKILL at a chosen point of the protocol.
+#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
