@@ -74,8 +74,8 @@ class Communicator {
   // arrive without it too, but may take the way through host memory.
   void ConnectNeighbours();
 
-  // Where on the device its collectives are best done when others need not wait for them: beside the rest, but for a
-  // group of one, which never waits.
+  // Where on the device its collectives are best done when others need not wait for them: overlapped with the rest, but
+  // for a group of one, which never waits.
   int stream() const { return size() == 1 ? kComputeStream : kCollectiveStream; }
 
   // Makes every rank of the world end with `message`; later calls on any communicator of the world throw. Any thread.

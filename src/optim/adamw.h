@@ -1,5 +1,5 @@
 // AdamW over the state that a rank owns: fp32 masters, two moments, decay by parameter role. An fp32 weight is its own
-// master; a bf16 weight is its master's upper half, and the lower halves are kept beside the moments
+// master; a bf16 weight is its master's upper half, and the lower halves are kept with the moments
 // (base/split_float.h). So bf16 masters are whole only while asked for, in the memory of the gradients. Moments are
 // fp32 or, at half the memory and bytes moved, bf16 rounded at random (base/stochastic_round.h).
 //
@@ -43,7 +43,7 @@ struct AdamWOptions {
 
 class AdamW {
  public:
-  // Takes moments and, beside bf16 weights, the masters' lower halves (all zeroed) from the arena's optimizer memory;
+  // Takes moments and, for bf16 weights, the masters' lower halves (all zeroed) from the arena's optimizer memory;
   // with a host piece from its host memory, and of the optimizer memory two pieces of all that passes through the
   // device. The shards' tensors outlive this.
   AdamW(Arena& arena, const AdamWOptions& options, std::vector<OwnedShard> shards);

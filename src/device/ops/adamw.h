@@ -12,7 +12,7 @@ namespace trireme {
 // made with fp32 moments; those in bf16 are then rounded at random (base/stochastic_round.h), keyed by the step.
 struct AdamWRange {
   Tensor weight;
-  Tensor low;           // uint16; given beside bf16 weights alone
+  Tensor low;           // uint16; given for bf16 weights alone
   Tensor first_moment;  // fp32 or bf16, both moments alike
   Tensor second_moment;
   Tensor gradient;  // fp32
