@@ -255,7 +255,7 @@ void AddTrainCommand(CLI::App& app, int& exit_code) {
   train->add_flag("--help-keys", command->help_keys, "Print every key of a recipe with its default");
   CLI::Option* supervise =
       train->add_flag("--supervise", command->supervise,
-                      "Stay beside the job: name ranks that stop, end it, start it again from its newest checkpoint");
+                      "Watch the job: name ranks that stop, end it, start it again from its newest checkpoint");
   train->add_option("--launcher", command->launcher, "With --supervise: what starts the ranks, such as \"mpirun -n 4\"")
       ->needs(supervise);
   train

@@ -89,8 +89,8 @@ class Communicator {
   // arrive without it too, but may take the way through host memory.
   void ConnectNeighbours();
 
-  // Where on the device its collectives are best done when others need not wait for them: beside the rest, but for a
-  // group of one, which never waits.
+  // Where on the device its collectives are best done when others need not wait for them: overlapped with the rest, but
+  // for a group of one, which never waits.
   virtual int stream() const { return size() == 1 ? kComputeStream : kCollectiveStream; }
 
   // Makes sure that all members made the same calls so far, where calls are not compared one by one, and throws when

@@ -133,7 +133,7 @@ class NcclCommunicator : public Communicator {
   int stream() const override { return session_->gpu_is_shared() ? kComputeStream : Communicator::stream(); }
   bool shares_device() const override { return session_->gpu_is_shared(); }
 
-  // Measured when it was made, beside others of the same GPU; and the buffers of messages.
+  // Measured when it was made, together with others of the same GPU; and the buffers of messages.
   std::int64_t device_bytes() const override { return bytes_ + (messages_ == nullptr ? 0 : messages_->bytes()); }
 
   void set_observer(CollectiveObserver* observer) override {

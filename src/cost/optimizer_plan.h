@@ -68,7 +68,7 @@ struct MatrixPlan {
 
 // The part of a matrix's slice that data rank `data` owns: [first, last) of the bucket; empty where first >= last.
 OwnedRange PartOf(const OwnedMatrix& matrix, const Bucket& bucket, int data);
-// FLOPs of Muon's iterations on one matrix, and the bytes that they need beside its gradient.
+// FLOPs of Muon's iterations on one matrix, and the bytes that they need besides its gradient.
 std::int64_t NewtonSchulzFlops(std::int64_t rows, std::int64_t columns, int iterations);
 std::int64_t NewtonSchulzBytes(std::int64_t rows, std::int64_t columns, DType dtype);
 
@@ -86,7 +86,7 @@ struct OptimizerPlan {
 
   RowUpdate Of(int row) const { return rows.empty() ? RowUpdate{} : rows[static_cast<std::size_t>(row)]; }
   MomentLayout Moments(const Bucket& bucket, bool second, int zero, const OwnedRange& owned) const;
-  // Bytes beside moments and masters: Muon's messages and workspace, Adafactor's factors.
+  // Bytes besides moments and masters: Muon's messages and workspace, Adafactor's factors.
   std::int64_t ExtraBytes(const ParallelLayout& layout) const;
   void AddTraffic(const ParallelLayout& layout, int data_rank, Traffic& tensor, Traffic& data) const;
   // Of one rank's update.

@@ -214,9 +214,9 @@ void RunCheckpoints::Save(const SavedProgress& progress, std::span<const OwnedSt
   state.loss_scale = progress.loss_scale;
   state.schedule = progress.schedule;
   state.notes = progress.notes;
-  const bool beside = options_.config.checkpoint.asynchronous;
-  saver_.StartSave(std::move(state), slices_, progress.last || !beside, progress.device_choices);
-  if (!beside) {
+  const bool overlapped = options_.config.checkpoint.asynchronous;
+  saver_.StartSave(std::move(state), slices_, progress.last || !overlapped, progress.device_choices);
+  if (!overlapped) {
     Settle();
   }
   stall_seconds_ = std::chrono::duration<double>(Clock::now() - start).count();

@@ -1,4 +1,4 @@
-// A run's checkpoints as the trainer sees them: saves its owned state beside the training, and loads the newest good
+// A run's checkpoints as the trainer sees them: saves its owned state while training goes on, and loads the newest good
 // checkpoint under whatever layout the run has now. One object a rank, used from the rank's thread; every rank makes
 // the same calls. Load(), Save(), Settle() and Finish() are collective over the world.
 #pragma once
@@ -33,7 +33,7 @@ struct RunCheckpointOptions {
   std::function<void()> alive;  // called after each tensor that is copied or read, on the rank's thread
 };
 
-// The run's own numbers, beside the state of its tensors.
+// The run's own numbers: what it saves besides the state of its tensors.
 struct SavedProgress {
   std::int64_t step = 0;
   std::int64_t consumed_samples = 0;

@@ -23,7 +23,7 @@ struct SupervisorOptions {
   std::function<void(const std::string&)> message;
 };
 
-// Exit codes of Supervise beside those of the job (0 finished, 2 unusable input, 3 stopped on request).
+// Exit codes of Supervise, besides those of the job (0 finished, 2 unusable input, 3 stopped on request).
 inline constexpr int kExitGaveUp = 4;
 
 // Returns when the job has finished, was stopped on request (SIGTERM, SIGINT and SIGUSR1 are passed on), found its

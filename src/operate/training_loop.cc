@@ -348,7 +348,7 @@ class Loop {
     }
   }
 
-  // What the device holds beside what was planned, on rank 0; ranks of one GPU are taken to hold alike.
+  // What the device holds against what was planned, on rank 0; ranks of one GPU are taken to hold alike.
   void CompareDeviceMemory(const MemoryUse& own) {
     const std::int64_t used = trainer_.device().used_bytes();
     if (used == 0 || !first_rank_) {

@@ -17,7 +17,7 @@
 
 namespace trireme {
 
-// Facts about a step that observers may want beside its result; equal on every rank.
+// Facts about a step that observers may want besides its result; equal on every rank.
 struct StepFacts {
   StepResult result;
   std::int64_t total_steps = 0;

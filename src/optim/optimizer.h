@@ -1,7 +1,7 @@
 // An optimizer over the state that a rank owns: fp32 masters, moments, rate and decay by parameter. What each rule
 // keeps, what ZeRO may shard of it and what ranks exchange is described in cost/optimizer_plan.h.
 //
-// An fp32 weight is its own master; a bf16 weight is its master's upper half, and the lower halves are kept beside the
+// An fp32 weight is its own master; a bf16 weight is its master's upper half, and the lower halves are kept with the
 // moments (base/split_float.h). So bf16 masters are whole only while asked for, in the memory of the gradients. Moments
 // are fp32 or, at half the memory and bytes moved, bf16 rounded at random (base/stochastic_round.h).
 //
@@ -54,7 +54,7 @@ struct OptimizerGround {
 
 class Optimizer {
  public:
-  // Takes moments and, beside bf16 weights, the masters' lower halves (all zeroed) from the arena's optimizer memory;
+  // Takes moments and, for bf16 weights, the masters' lower halves (all zeroed) from the arena's optimizer memory;
   // with a host piece from its host memory, and of the optimizer memory two pieces of all that passes through the
   // device. Then OptimizerPlan::ExtraBytes. The shards' tensors outlive this. Without ground: no Muon, no Adafactor.
   Optimizer(Arena& arena, const OptimizerOptions& options, std::vector<OwnedShard> shards,

@@ -19,7 +19,7 @@ GroupPlacement PlaceGroup(int node, int stride, int size) {
   return {.size = size, .per_node = per_node, .sharing = std::max(1, node / per_node)};
 }
 
-// NCCL's protocols: flags beside the data cost bandwidth and save waiting. Latencies are in units of the link's own.
+// NCCL's protocols: flags sent with the data cost bandwidth and save waiting. Latencies are in units of the link's own.
 struct Protocol {
   double base;  // seconds before anything moves
   double device_hop;

@@ -25,7 +25,7 @@ bool Allows(const std::optional<Value>& fixed, const Value& value) {
   return !fixed || *fixed == value;
 }
 
-// What is chosen beside the axes; equal for all of them.
+// What is chosen besides the axes; equal for all of them.
 struct Choice {
   std::string schedule;
   int chunks = 1;

@@ -10,7 +10,7 @@ namespace {
 struct Tile {
   std::int64_t rows;
   std::int64_t columns;
-  double relative;  // speed of its inner loop beside the best one's
+  double relative;  // speed of its inner loop over the best one's
 };
 constexpr Tile kTiles[] = {{256, 128, 1.0}, {128, 256, 1.0}, {128, 128, 0.93}};
 

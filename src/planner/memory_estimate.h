@@ -18,7 +18,7 @@ namespace trireme {
 struct StageMemory {
   double weights = 0;
   double gradients = 0;      // our stack: the fp32 buckets into which micro batches accumulate
-  double accumulation = 0;   // fp32 copies beside 16-bit gradients
+  double accumulation = 0;   // fp32 copies of 16-bit gradients
   double optimizer = 0;      // master weights and moments
   double activations = 0;    // kept from forward to backward
   double scratch = 0;        // of the module at work: what is recomputed; our stack: a chunk of logits too
@@ -27,7 +27,7 @@ struct StageMemory {
   double fixed = 0;          // context, workspaces, buffers of the communication library
   double fragmentation = 0;  // real over textbook activations
   double host = 0;           // on the host, of this rank
-  double host_copy = 0;      // our stack: of what this rank saves, that checkpoints are written from beside training
+  double host_copy = 0;      // our stack: of what this rank saves, from which checkpoints are written during training
 
   double total() const {
     return weights + gradients + accumulation + optimizer + activations + scratch + logits + messages + fixed +

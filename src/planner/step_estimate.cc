@@ -286,7 +286,7 @@ void AddStepWork(const PlanPoint& point, double parameters, double backward, Ste
   const double gather = ZeroShards(layout.zero).optimizer && !ZeroShards(layout.zero).parameters
                             ? UpdatedSeconds(point, parameters * ParameterBytes(point))
                             : 0;
-  // Only the last micro batch's backward runs beside the reduction.
+  // Only the last micro batch's backward is overlapped with the reduction.
   estimate.data_hidden = std::min(time.data_overlap * reduction, backward);
   terms.data = reduction - estimate.data_hidden + gather;
   const double passes = point.fused_optimizer ? 1 : kUnfusedOptimizer;

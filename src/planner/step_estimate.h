@@ -1,4 +1,4 @@
-// Seconds of one training step by cause: the trainer's Schedule priced by action, then what is exposed beside it.
+// Seconds of one training step by cause: the trainer's Schedule priced by action, then what is not overlapped with it.
 #pragma once
 
 #include <string>

@@ -21,7 +21,7 @@ struct TrainingTimeRequest {
   int spare_nodes = 0;
   double checkpoint_bytes = 0;
   double write_bandwidth = 50e9;    // of the file system, whole
-  bool asynchronous = true;         // checkpoints are written beside the steps that follow
+  bool asynchronous = true;         // checkpoints are written while the next steps run
   double restart_seconds = 900;     // from failure to the first new step: queue, start, load
   double replace_seconds = 14'400;  // the same when no spare node is left to step in
 };

@@ -1,4 +1,4 @@
-// DIR/events.jsonl: what happened in a run beside its steps, one JSON object a line: {"time", "step", "kind", "text"}.
+// DIR/events.jsonl: what happened in a run besides its steps, one JSON object a line: {"time", "step", "kind", "text"}.
 // Kinds: start (of a process, also after a failure), save, spike, skip, slow, straggler, note. The supervisor and the
 // run append to the same file; a line is one write.
 #pragma once

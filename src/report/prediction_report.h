@@ -1,4 +1,4 @@
-// Predicted beside measured: what a run says of its prediction before the first step, when it is much slower, and at
+// Predicted against measured: what a run says of its prediction before the first step, when it is much slower, and at
 // its end. Keeps the seconds of the steps it was told of.
 #pragma once
 
@@ -29,7 +29,7 @@ class PredictionReport {
   // A step was measured, by cause where `by_cause`. Returns a message, once, when the run is much slower than
   // predicted; empty otherwise.
   std::string StepDone(const StepFacts& facts, bool by_cause);
-  // Predicted beside measured for a person; empty when too few steps were measured.
+  // Predicted against measured for a person; empty when too few steps were measured.
   std::string Summary();
 
  private:

@@ -300,7 +300,7 @@ void RunReporter::Record(const std::string& kind, const std::string& text) {
   }
 }
 
-// memory.json: what ranks hold beside what was planned for their stages; a copy for people, so a full disk costs it.
+// memory.json: what ranks hold, with what was planned for their stages; a copy for people, so a full disk costs it.
 void RunReporter::WriteMemory(const std::vector<MemoryUse>& by_rank) const {
   const auto kinds = [](const MemoryUse& use) {
     nlohmann::ordered_json value = nlohmann::ordered_json::object();

@@ -9,9 +9,9 @@
 // Weights that layout.offload = full keeps in host memory (stages 0 and 3) come to the device when used: the whole
 // bucket, or the owned shard, which is then gathered.
 //
-// Where there are several data ranks, this happens in the device's collective stream, beside forward and backward:
-// stages 0 and 1 reduce a bucket as soon as its last micro batch has added to it; stages 2 and 3 reduce one module's
-// gradients while the next computes the gradient of its input; stage 3 gathers one module ahead.
+// Where there are several data ranks, this happens in the device's collective stream, overlapped with forward and
+// backward: stages 0 and 1 reduce a bucket as soon as its last micro batch has added to it; stages 2 and 3 reduce one
+// module's gradients while the next computes the gradient of its input; stage 3 gathers one module ahead.
 //
 // With hybrid sharding (layout.shard_ranks) "data ranks" above are those of one group; once a step the owned gradients
 // are summed over the groups.

@@ -1,7 +1,7 @@
-// Saves checkpoints beside the training: StartSave() hands over a snapshot and returns, a thread of this object writes
-// it, with rests, so that training has the machine. One save at a time: the next StartSave() waits for the one before.
-// A save that fails costs nothing but itself: its folder is removed, older checkpoints stay, and one message says why.
-// One object a rank; every rank starts the same saves in the same order.
+// Saves checkpoints while training goes on: StartSave() hands over a snapshot and returns, a thread of this object
+// writes it, with rests, so that training has the machine. One save at a time: the next StartSave() waits for the one
+// before. A save that fails costs nothing but itself: its folder is removed, older checkpoints stay, and one message
+// says why. One object a rank; every rank starts the same saves in the same order.
 #pragma once
 
 #include <atomic>

@@ -18,7 +18,7 @@ constexpr std::int64_t kChunk = 8192;
 // A range, or what one block handles of it.
 struct UpdateChunkView {
   void* weight;        // fp32, or the upper halves of the masters
-  std::uint16_t* low;  // beside upper halves alone
+  std::uint16_t* low;  // with upper halves alone
   void* first;         // moments: fp32, or bf16
   void* second;
   float* gradient;

@@ -32,7 +32,7 @@ constexpr bool ChangesWeights(UpdateKind kind) {
 // Moments that the kind does not have are not given.
 struct UpdateRange {
   Tensor weight;
-  Tensor low;           // uint16; given beside bf16 weights alone
+  Tensor low;           // uint16; given for bf16 weights alone
   Tensor first_moment;  // fp32 or bf16, both moments alike
   Tensor second_moment;
   Tensor gradient;  // fp32
