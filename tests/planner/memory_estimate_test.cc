@@ -77,7 +77,7 @@ TEST(MemoryEstimate, IsTheTrainersOwnAccountOfEveryOptimizer) {
   for (const char* optimizer : {"sgd", "lion", "adafactor", "muon"}) {
     for (const ParallelLayout& layout :
          {ParallelLayout{}, ParallelLayout{.tensor = 2, .pipeline = 2, .data = 2, .zero = 1},
-          ParallelLayout{.pipeline = 3, .data = 3, .zero = 3, .offload = Offload::kOptimizer},
+          ParallelLayout{.pipeline = 2, .data = 3, .zero = 3, .offload = Offload::kOptimizer},
           ParallelLayout{.tensor = 2, .data = 4, .zero = 2, .shard_ranks = 2},
           ParallelLayout{.tensor = 4, .data = 2, .zero = 0}}) {
       ExpectTrainersBytes(SmallGpt(), layout, 4 * layout.data, DType::kFloat32, optimizer);
