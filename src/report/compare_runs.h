@@ -2,6 +2,7 @@
 // into account. A and B are folders of runs, or tables (.csv) of `trireme bench` whose cases are compared one by one.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
