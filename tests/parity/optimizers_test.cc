@@ -13,7 +13,7 @@ RunConfig RunOf(const std::string& optimizer) {
   return config;
 }
 
-std::vector<ParallelLayout> Layouts() {
+std::vector<ParallelLayout> OptimizerLayouts() {
   return {{.tensor = 2},
           {.data = 2, .zero = 0},
           {.data = 3, .zero = 1},
@@ -29,7 +29,7 @@ INSTANTIATE_TEST_SUITE_P(All, OptimizerLaws, testing::Values("sgd", "adafactor",
 
 // Muon's iterations multiply rounding in the directions of the smallest singular values, up to 3.4445^5 times.
 TEST_P(OptimizerLaws, LayoutsTrainAsOneRank) {
-  for (const ParallelLayout& layout : Layouts()) {
+  for (const ParallelLayout& layout : OptimizerLayouts()) {
     RunConfig config = RunOf(GetParam());
     config.layout = layout;
     SCOPED_TRACE(layout.ToString());
@@ -43,7 +43,7 @@ TEST(LawsOfOptimizers, LionsLossesAreThoseOfOneRank) {
   RunConfig config = RunOf("lion");
   config.optimizer.learning_rate = 2e-4;
   const Outcome one = Train({.config = OneRank(config), .steps = LawSteps()});
-  for (const ParallelLayout& layout : Layouts()) {
+  for (const ParallelLayout& layout : OptimizerLayouts()) {
     config.layout = layout;
     SCOPED_TRACE(layout.ToString());
     const Outcome many = Train({.config = config, .steps = LawSteps()});

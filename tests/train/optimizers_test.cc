@@ -13,7 +13,7 @@
 #include "cost/step_cost.h"
 #include "train/zero_shard.h"
 
-namespace trireme {
+namespace trireme::optimizers_test {
 namespace {
 
 constexpr double kRate = 0.01;
@@ -404,4 +404,4 @@ TEST(MuonPlan, OwnersShareTheFlops) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::optimizers_test

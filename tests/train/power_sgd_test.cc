@@ -11,7 +11,7 @@
 #include "comm/rank_runner.h"
 #include "cost/step_cost.h"
 
-namespace trireme {
+namespace trireme::power_sgd_test {
 namespace {
 
 constexpr int kRanks = 3;
@@ -245,4 +245,4 @@ TEST(PowerSgd, VectorsAreSummedWhole) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::power_sgd_test
