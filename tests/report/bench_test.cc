@@ -16,10 +16,10 @@
 namespace trireme {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::Not;
-using testing::StartsWith;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 std::string ReadText(const std::string& path) {
   std::ifstream file(path);
@@ -28,7 +28,7 @@ std::string ReadText(const std::string& path) {
   return text.str();
 }
 
-class BenchFolder : public testing::Test {
+class BenchFolder : public ::testing::Test {
  protected:
   BenchFolder() : folder_((std::filesystem::temp_directory_path() / "trireme-bench-XXXXXX").string()) {
     EXPECT_NE(mkdtemp(folder_.data()), nullptr);
