@@ -123,7 +123,7 @@ TEST_F(LedgerFile, EveryTornOrFlippedRecordIsLeftOut) {
     }
   }
   std::fstream file(Path(0), std::ios::in | std::ios::out | std::ios::binary);
-  constexpr std::streamoff kRecordBytes = 80;
+  constexpr std::streamoff kRecordBytes = sizeof(LedgerFileRecord);
   const std::streamoff records =
       static_cast<std::streamoff>(std::filesystem::file_size(Path(0))) - kLedgerRecords * kRecordBytes;
   // The count of the fifth record.
