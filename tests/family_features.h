@@ -31,6 +31,8 @@ inline void UseFeatures(ModelConfig& model) {
     model.head_dim = 6;
   }
   if (model.family == "gemma3") {
+    // Queries and keys are normed: as of OLMo 2.
+    model.initial_deviation = 0.1;
     model.window = 3;
     model.window_period = 3;
     model.local_rope_theta = 100;
