@@ -66,7 +66,8 @@ void AssignOwners(MatrixPlan& plan, const ParallelLayout& layout) {
       matrix->tensor_owner = static_cast<int>(least % layout.tensor);
       for (int tensor = 0; tensor < layout.tensor; ++tensor) {
         if (!matrix->cut || tensor == matrix->tensor_owner) {
-          load[static_cast<std::size_t>(matrix->data_owner * layout.tensor + tensor)] += flops(matrix);
+          load[static_cast<std::size_t>(matrix->data_owner) * static_cast<std::size_t>(layout.tensor) +
+               static_cast<std::size_t>(tensor)] += flops(matrix);
         }
       }
     }

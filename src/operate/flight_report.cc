@@ -147,7 +147,7 @@ std::string Headline(const FlightReport& report) {
   if (!report.suspects.empty()) {
     return SuspectSentence(report);
   }
-  if (const std::string stuck = StuckOnDevices(report); !stuck.empty()) {
+  if (std::string stuck = StuckOnDevices(report); !stuck.empty()) {
     return stuck;
   }
   const auto last = std::max_element(report.ranks.begin(), report.ranks.end(),

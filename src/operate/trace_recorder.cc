@@ -20,15 +20,12 @@ std::string PathOf(const std::string& folder, int rank) {
 TraceSteps ParseTraceSteps(const std::string& text) {
   TraceSteps steps;
   const char* const end = text.data() + text.size();
-  auto [stop, error] = std::from_chars(text.data(), end, steps.first);
+  std::from_chars_result read = std::from_chars(text.data(), end, steps.first);
   steps.last = steps.first;
-  if (error == std::errc() && stop != end && *stop == '-') {
-    std::tie(stop, error) = [&] {
-      const auto read = std::from_chars(stop + 1, end, steps.last);
-      return std::pair(read.ptr, read.ec);
-    }();
+  if (read.ec == std::errc() && read.ptr != end && *read.ptr == '-') {
+    read = std::from_chars(read.ptr + 1, end, steps.last);
   }
-  Require(error == std::errc() && stop == end && steps.first >= 1 && steps.last >= steps.first &&
+  Require(read.ec == std::errc() && read.ptr == end && steps.first >= 1 && steps.last >= steps.first &&
               steps.last - steps.first < 1000,
           "--trace '{}' must be a step or a stretch of at most 1000, such as 12 or 12-15", text);
   return steps;

@@ -33,7 +33,6 @@ Adafactor::Adafactor(Arena& arena, GridComms& comms, const OptimizerPlan& plan, 
     : device_(arena.device()),
       ops_(arena.device().ops()),
       comms_(comms),
-      plan_(plan),
       sharded_(sharded),
       options_(options),
       scales_(sharded.table.rows().size()) {

@@ -68,7 +68,6 @@ class Adafactor {
   Device& device_;
   Ops& ops_;
   GridComms& comms_;
-  const OptimizerPlan& plan_;
   const ShardedState& sharded_;
   AdafactorOptions options_;
   std::vector<Part> parts_;

@@ -258,7 +258,8 @@ ModuleTime TimeOfBlock(const PlanPoint& point, const LocalSizes& s, const BlockP
     return TimeOfLayer(point, s, program);
   }
   // The average of a model's blocks, of which some see all keys.
-  const double whole = static_cast<double>(model.layers / model.window_period) / static_cast<double>(model.layers);
+  const std::int64_t full_layers = model.layers / model.window_period;
+  const double whole = static_cast<double>(full_layers) / static_cast<double>(model.layers);
   LocalSizes windowed = s;
   windowed.window = model.window;
   LocalSizes full = s;

@@ -45,6 +45,7 @@ struct PlanSubject {
   std::vector<SoftwareStack> compared;  // not empty: these, side by side
 };
 
+// NOLINTNEXTLINE(bugprone-exception-escape): the move of a JSON value does not throw
 struct PlanAnswer {
   struct File {
     std::string path;

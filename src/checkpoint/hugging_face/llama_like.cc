@@ -40,7 +40,7 @@ ModelConfig ParseShared(const ConfigKeys& keys, const char* family, const Defaul
 }
 
 ModelConfig ParseLlama(const ConfigKeys& keys) {
-  const ModelConfig model = ParseShared(keys, "llama", {});
+  ModelConfig model = ParseShared(keys, "llama", {});
   keys.RequireFlag("attention_bias", false);
   keys.RequireFlag("mlp_bias", false);
   return model;
@@ -76,7 +76,7 @@ ModelConfig ParseQwen3(const ConfigKeys& keys) {
 }
 
 ModelConfig ParseOlmo2(const ConfigKeys& keys) {
-  const ModelConfig model = ParseShared(keys, "olmo2", {.norm_epsilon = 1e-5});
+  ModelConfig model = ParseShared(keys, "olmo2", {.norm_epsilon = 1e-5});
   keys.RequireFlag("attention_bias", false);
   return model;
 }
