@@ -78,7 +78,7 @@ export class LazyView {
   ) {
     const observer = new IntersectionObserver(
       (entries) => {
-        this.near = entries.some((entry) => entry.isIntersecting);
+        this.near = entries[entries.length - 1].isIntersecting;
         this.drawIfNeeded();
       },
       {rootMargin: '400px'},

@@ -70,6 +70,16 @@ after(async () => {
   fs.rmSync(place, {recursive: true, force: true});
 });
 
+// Views are drawn when they come near the screen, after a callback of the browser: waits until `check` holds.
+async function becomes(check, what) {
+  for (const end = performance.now() + 60_000; performance.now() < end; await new Promise((done) => setTimeout(done, 50))) {
+    if (await check()) {
+      return;
+    }
+  }
+  assert.fail(`after 60 s: ${what}`);
+}
+
 test('every view of real runs is drawn, from a file, without a request or an error', async () => {
   train('tp2-pp2-dp2', '--trace', '20');
   train('zero-3', '--set', 'layout.zero=3', '--set', 'layout.tensor=1', '--set', 'layout.pipeline=1', '--set', 'layout.data=4');
@@ -87,25 +97,22 @@ test('every view of real runs is drawn, from a file, without a request or an err
   fs.writeFileSync(study, 'case,sec/it,predicted,remark\nlayout.tensor=1,0.5,0.45,\nlayout.tensor=2,0.3,0.31,\nlayout.tensor=4,,,"out of memory: <b>9 GB</b>, there are 8"\n');
   trireme('report', place, timeline, plan, study, '--output', file);
   const {page, troubles, context} = await open(file);
-  for (const id of ['runs', 'curves', 'predictions', 'seconds', 'studies', 'plans', 'timeline', 'memory', 'events', 'config', 'machine']) {
-    const present = await page.locator(`section#${id}`).count();
-    assert.equal(present, id === 'predictions' ? present : 1, `section ${id}`);
-    if (present > 0) {
-      await page.locator(`section#${id}`).scrollIntoViewIfNeeded();
-      await page.waitForTimeout(150);
-    }
+  for (const id of ['runs', 'curves', 'seconds', 'studies', 'plans', 'timeline', 'memory', 'events', 'config', 'machine']) {
+    assert.equal(await page.locator(`section#${id}`).count(), 1, `section ${id}`);
+    await page.locator(`section#${id}`).scrollIntoViewIfNeeded();
+    await page.waitForTimeout(150);
   }
   for (const chart of ['loss', 'validation', 'grad_norm', 'learning_rate', 'tokens_per_second', 'seconds', 'memory']) {
     const canvas = page.locator(`[data-chart=${chart}] canvas`);
     await canvas.scrollIntoViewIfNeeded();
-    assert.ok(await isDrawn(canvas), `${chart} is drawn`);
+    await becomes(() => isDrawn(canvas), `${chart} is drawn`);
   }
-  assert.ok(await isDrawn(page.locator('.timeline canvas').first()));
-  assert.ok((await page.locator('#timeline').textContent()).includes('forward'));
-  assert.equal(await page.locator('.timeline canvas').count(), 2); // of the traced run and of the plan
-  assert.ok((await page.locator('section#memory svg rect').count()) > 8);
-  assert.ok((await page.locator('section#seconds svg rect').count()) > 4);
-  assert.ok((await page.locator('section#plans svg circle').count()) > 10);
+  await becomes(() => isDrawn(page.locator('.timeline canvas').first()), 'the timeline is drawn');
+  await becomes(async () => (await page.locator('#timeline').textContent()).includes('forward'), 'the timeline has a legend');
+  await becomes(async () => (await page.locator('.timeline canvas').count()) === 2, 'timelines of the traced run and of the plan');
+  for (const [shapes, least] of [['#memory svg rect', 9], ['#seconds svg rect', 5], ['#plans svg circle', 11], ['#studies svg circle', 2]]) {
+    await becomes(async () => (await page.locator(`section${shapes}`).count()) >= least, `${shapes}: ${least} or more`);
+  }
   assert.equal(await page.locator('section#studies svg circle').count(), 2);
   assert.ok((await page.locator('section#studies').textContent()).includes('<b>9 GB</b>'));
   // A hostile name is text everywhere.
@@ -114,9 +121,10 @@ test('every view of real runs is drawn, from a file, without a request or an err
   assert.ok((await page.title()).endsWith('Trireme report'));
   // Only keys that differ, and on request all of them.
   const config = page.locator('section#config');
+  await config.locator('tbody tr').first().waitFor();
   const differing = await config.locator('tbody tr').count();
   await config.getByLabel('every key').check();
-  assert.ok((await config.locator('tbody tr').count()) > differing && differing > 0);
+  await becomes(async () => (await config.locator('tbody tr').count()) > differing, `more than the ${differing} keys that differ`);
   // Mouse: drag zooms all charts, a button shows everything again.
   const over = page.locator('[data-chart=loss] .u-over');
   await over.scrollIntoViewIfNeeded();
@@ -126,29 +134,29 @@ test('every view of real runs is drawn, from a file, without a request or an err
   await page.mouse.move(box.x + box.width * 0.6, box.y + 60, {steps: 5});
   await page.mouse.up();
   const everything = page.getByRole('button', {name: 'Show everything'});
-  assert.equal(await everything.isEnabled(), true);
+  await becomes(async () => (await everything.isEnabled()), 'zoomed in');
   await everything.click();
-  assert.equal(await everything.isEnabled(), false);
+  await becomes(async () => !(await everything.isEnabled()), 'everything is shown');
   // Keyboard: + zooms, 0 shows everything; arrows choose the axis; space hides a run.
   await page.locator('[data-chart=loss]').focus();
   await page.keyboard.press('+');
-  assert.equal(await everything.isEnabled(), true);
+  await becomes(async () => (await everything.isEnabled()), 'zoomed in');
   await page.keyboard.press('0');
-  assert.equal(await everything.isEnabled(), false);
+  await becomes(async () => !(await everything.isEnabled()), 'everything is shown');
   await page.locator('#axis-step').focus();
   await page.keyboard.press('ArrowRight');
   assert.equal(await page.locator('#axis-tokens').isChecked(), true);
   await page.getByLabel('log scale').check();
   await page.locator('#smoothing').fill('0.9');
-  assert.ok(await isDrawn(page.locator('[data-chart=loss] canvas')));
+  await becomes(() => isDrawn(page.locator('[data-chart=loss] canvas')), 'the loss is drawn');
   await page.locator('section#runs tbody input').first().focus();
   await page.keyboard.press('Space');
-  assert.ok((await page.locator('section#runs [role=status]').textContent()).startsWith('2 of 3'));
+  await becomes(async () => (await page.locator('section#runs [role=status]').textContent()).startsWith('2 of 3'), '2 of 3 runs are shown');
   await page.keyboard.press('Space');
   await page.locator('.timeline canvas').first().focus();
   await page.keyboard.press('+');
   await page.keyboard.press('ArrowRight');
-  assert.ok(await isDrawn(page.locator('.timeline canvas').first()));
+  await becomes(() => isDrawn(page.locator('.timeline canvas').first()), 'the timeline is drawn');
   assert.deepEqual(troubles, []);
   await context.close();
 });
@@ -209,14 +217,14 @@ test('a million points, a thousand runs, 384 stages', async () => {
     console.log(`${what}: written in ${(written / 1000).toFixed(1)} s, ${(fs.statSync(file).size / 1e6).toFixed(1)} MB, drawn in ${milliseconds} ms`);
     if (what.includes('stages')) {
       await page.locator('.timeline canvas').first().scrollIntoViewIfNeeded();
-      assert.ok(await isDrawn(page.locator('.timeline canvas').first()));
+      await becomes(() => isDrawn(page.locator('.timeline canvas').first()), 'the timeline is drawn');
     } else {
       const zoomed = performance.now();
       await page.locator('[data-chart=loss]').focus();
       await page.keyboard.press('+');
       await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
       console.log(`${what}: a zoom takes ${Math.round(performance.now() - zoomed)} ms`);
-      assert.ok(await isDrawn(page.locator('[data-chart=loss] canvas')));
+      await becomes(() => isDrawn(page.locator('[data-chart=loss] canvas')), 'the loss is drawn');
     }
     assert.deepEqual(troubles, []);
     await context.close();
