@@ -20,22 +20,25 @@ struct TensorSpec {
   std::int64_t bytes() const { return RoundUp(count * SizeOf(dtype), kTensorAlignment); }
 };
 
-// What an optimizer keeps for `count` parameters: AdamW both moments of each, others fewer. An fp32 weight is its own
-// master; a bf16 one is the master's upper half, the lower one lies with the moments.
+// Elements of an optimizer's state: AdamW keeps both moments of each parameter, others fewer.
+struct OptimizerCounts {
+  std::int64_t parameters = 0;
+  std::int64_t first_moments = 0;
+  std::int64_t second_moments = 0;
+};
+
+// What an optimizer keeps. An fp32 weight is its own master; a bf16 one is the master's upper half, the lower one lies
+// with the moments.
 struct OptimizerTensors {
   TensorSpec low;
   TensorSpec first_moment;
   TensorSpec second_moment;
 
   OptimizerTensors() = default;
-  OptimizerTensors(MemoryKind kind, std::int64_t count, DType working, DType moments)
-      : OptimizerTensors(kind, count, working, moments, count, count) {}
-  // `firsts` and `seconds`: how many of each moment.
-  OptimizerTensors(MemoryKind kind, std::int64_t count, DType working, DType moments, std::int64_t firsts,
-                   std::int64_t seconds)
-      : low{kind, DType::kUInt16, working == DType::kFloat32 ? 0 : count},
-        first_moment{kind, moments, firsts},
-        second_moment{kind, moments, seconds} {}
+  OptimizerTensors(MemoryKind kind, const OptimizerCounts& counts, DType working, DType moments)
+      : low{kind, DType::kUInt16, working == DType::kFloat32 ? 0 : counts.parameters},
+        first_moment{kind, moments, counts.first_moments},
+        second_moment{kind, moments, counts.second_moments} {}
   std::int64_t bytes() const { return low.bytes() + first_moment.bytes() + second_moment.bytes(); }
 };
 

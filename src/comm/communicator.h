@@ -118,6 +118,8 @@ class Communicator {
   // The job was asked to end: from now on a collective that makes no progress for some seconds aborts the world.
   // Any thread.
   virtual void Hurry() {}
+  // Whether Hurry does anything: collectives run on a device while the rank's thread goes on.
+  virtual bool can_hurry() const { return false; }
 
   // What this communicator has moved so far (its own calls, not its children's). Groups of one count nothing.
   const Traffic& traffic() const { return traffic_; }

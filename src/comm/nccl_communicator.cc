@@ -128,6 +128,7 @@ class NcclCommunicator : public Communicator {
   }
   void AbortDevice() override { session_->AbortAll(); }
   void Hurry() override { session_->watch().Hurry(); }
+  bool can_hurry() const override { return true; }
   bool recordable() const override { return true; }
   // On a shared GPU streams of all ranks want a hardware queue each, and there are 32: nothing is overlapped there.
   int stream() const override { return session_->gpu_is_shared() ? kComputeStream : Communicator::stream(); }

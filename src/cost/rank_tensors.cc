@@ -3,22 +3,14 @@
 #include <algorithm>
 
 namespace trireme {
-
 namespace {
 
-// Moments that a rank keeps of a bucket.
-struct MomentCounts {
-  std::int64_t firsts = 0;
-  std::int64_t seconds = 0;
-};
-
-MomentCounts MomentsOf(const Bucket& bucket, const StateChoices& choices) {
+OptimizerCounts CountsOf(const Bucket& bucket, const StateChoices& choices) {
   const std::int64_t owned = OwnedCount(bucket, choices.zero);
-  if (choices.optimizer == nullptr) {
-    return {owned, owned};
-  }
-  return {choices.optimizer->Moments(bucket, false, choices.zero, {}).count,
-          choices.optimizer->Moments(bucket, true, choices.zero, {}).count};
+  const auto moments = [&](bool second) {
+    return choices.optimizer == nullptr ? owned : choices.optimizer->Moments(bucket, second, choices.zero, {}).count;
+  };
+  return {.parameters = owned, .first_moments = moments(false), .second_moments = moments(true)};
 }
 
 }  // namespace
@@ -27,12 +19,11 @@ BucketTensors TensorsOfBucket(const Bucket& bucket, const StateChoices& choices)
   const ZeroPolicy shards = ZeroShards(choices.zero);
   const bool host_weights = choices.offload == Offload::kFull;
   const bool host_state = choices.offload != Offload::kNone;
-  const MomentCounts moments = MomentsOf(bucket, choices);
   return {.weights = {host_weights ? MemoryKind::kHost : MemoryKind::kWeights, choices.working,
                       shards.parameters ? bucket.shard : bucket.count},
           .gradient = {MemoryKind::kGradients, DType::kFloat32, shards.gradients ? bucket.shard : bucket.count},
-          .optimizer = {host_state ? MemoryKind::kHost : MemoryKind::kOptimizer, OwnedCount(bucket, choices.zero),
-                        choices.working, choices.moments, moments.firsts, moments.seconds}};
+          .optimizer = {host_state ? MemoryKind::kHost : MemoryKind::kOptimizer, CountsOf(bucket, choices),
+                        choices.working, choices.moments}};
 }
 
 SharedTensors TensorsOfBuckets(const ShardPlan& plan, const StateChoices& choices) {
@@ -44,9 +35,9 @@ SharedTensors TensorsOfBuckets(const ShardPlan& plan, const StateChoices& choice
   bool has_second = false;
   for (const Bucket& bucket : plan.buckets) {
     largest_shard = std::max(largest_shard, bucket.shard);
-    const MomentCounts moments = MomentsOf(bucket, choices);
-    has_first = has_first || moments.firsts > 0;
-    has_second = has_second || moments.seconds > 0;
+    const OptimizerCounts counts = CountsOf(bucket, choices);
+    has_first = has_first || counts.first_moments > 0;
+    has_second = has_second || counts.second_moments > 0;
   }
   const bool gathers = shards.parameters || choices.offload == Offload::kFull;
   const auto weights = [&](std::int64_t count) {
@@ -56,14 +47,17 @@ SharedTensors TensorsOfBuckets(const ShardPlan& plan, const StateChoices& choice
     return TensorSpec{MemoryKind::kGradients, DType::kFloat32, shards.gradients ? count : 0};
   };
   const std::int64_t piece = choices.offload == Offload::kNone ? 0 : HostPiece(plan, choices.zero);
-  return {.gathered = weights(largest),
-          .tied_gathered = weights(tied),
-          .staging = gradients(largest),
-          .tied_staging = gradients(tied),
-          .reduced = gradients(largest_shard),
-          .piece = {MemoryKind::kOptimizer, piece, choices.working, choices.moments, has_first ? piece : 0,
-                    has_second ? piece : 0},
-          .piece_weight = {MemoryKind::kOptimizer, choices.working, choices.offload == Offload::kFull ? piece : 0}};
+  return {
+      .gathered = weights(largest),
+      .tied_gathered = weights(tied),
+      .staging = gradients(largest),
+      .tied_staging = gradients(tied),
+      .reduced = gradients(largest_shard),
+      .piece = {MemoryKind::kOptimizer,
+                {.parameters = piece, .first_moments = has_first ? piece : 0, .second_moments = has_second ? piece : 0},
+                choices.working,
+                choices.moments},
+      .piece_weight = {MemoryKind::kOptimizer, choices.working, choices.offload == Offload::kFull ? piece : 0}};
 }
 
 MemoryUse StateMemory(const ShardPlan& plan, const StateChoices& choices) {

@@ -4,28 +4,25 @@
 #include "model/llama_like.h"
 
 namespace trireme {
-namespace {
 
-void Complete(ModelConfig& config, bool tie_given) {
+void CompleteLikeGemma(ModelConfig& config, bool tie_given, std::int64_t window_period) {
   CompleteLikeLlama(config, tie_given);
   config.feed_forward = FeedForwardChoice::kGeGlu;
   config.gain_offset = 1;
   config.post_norm = true;
   config.scale_embedding = true;
   if (config.window_period == 0) {
-    config.window_period = 2;
+    config.window_period = window_period;
   }
   if (!tie_given) {
     config.tie_embeddings = true;
   }
 }
 
-}  // namespace
-
 ModelFamily Gemma2Family() {
   return {.name = "gemma2",
           .description = "norms before and after branches, GeGLU, soft caps, alternating windows",
-          .complete = Complete};
+          .complete = [](ModelConfig& config, bool tie_given) { CompleteLikeGemma(config, tie_given, 2); }};
 }
 
 }  // namespace trireme

@@ -7,20 +7,10 @@ namespace trireme {
 namespace {
 
 void Complete(ModelConfig& config, bool tie_given) {
-  CompleteLikeLlama(config, tie_given);
-  config.feed_forward = FeedForwardChoice::kGeGlu;
-  config.gain_offset = 1;
-  config.post_norm = true;
+  CompleteLikeGemma(config, tie_given, 6);
   config.qk_norm = QkNormChoice::kEachHead;
-  config.scale_embedding = true;
-  if (config.window_period == 0) {
-    config.window_period = 6;
-  }
   if (config.local_rope_theta == 0) {
     config.local_rope_theta = 10000;
-  }
-  if (!tie_given) {
-    config.tie_embeddings = true;
   }
 }
 

@@ -7,5 +7,8 @@ namespace trireme {
 
 // Llama's choices; a family then changes what it does otherwise.
 void CompleteLikeLlama(ModelConfig& config, bool tie_given);
+// Gemma 2's choices, which Gemma 3 shares. One layer in `window_period` sees all keys, unless the config says
+// otherwise.
+void CompleteLikeGemma(ModelConfig& config, bool tie_given, std::int64_t window_period);
 
 }  // namespace trireme

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "model/block_description.h"
 
 namespace trireme {
 namespace {
@@ -132,17 +133,10 @@ void RequireDivisible(const ModelConfig& config, const ParallelLayout& layout) {
 
 std::int64_t ParameterCount(const ModelConfig& config) {
   const std::int64_t hidden = config.hidden;
-  const std::int64_t queries = config.heads * config.head_size();
-  const std::int64_t head_rows = (config.heads + 2 * config.kv_heads) * config.head_size();
-  const std::int64_t in_rows = IsGated(config.feed_forward) ? 2 * config.ffn : config.ffn;
   const std::int64_t norm = config.norm_bias ? 2 * hidden : hidden;
-  const int norms = (config.pre_norm ? 2 : 0) + (config.post_norm ? 2 : 0);
-  std::int64_t block = norms * norm + head_rows * hidden + hidden * queries + in_rows * hidden + hidden * config.ffn;
-  block += config.qkv_bias ? head_rows : 0;
-  block += config.linear_bias ? hidden + in_rows + hidden : 0;
-  if (config.qk_norm != QkNormChoice::kNone) {
-    const bool together = config.qk_norm == QkNormChoice::kAllHeads;
-    block += (together ? config.heads + config.kv_heads : 2) * config.head_size();
+  std::int64_t block = 0;
+  for (const BlockParameter& parameter : DescribeBlock(config).parameters) {
+    block += parameter.shape.count();
   }
   std::int64_t count = config.layers * block + config.vocabulary * hidden + norm;
   if (config.position == PositionChoice::kLearned) {

@@ -139,7 +139,7 @@ bool DrillMaster::Damaged() const {
   } else if (what == "flip-gradient") {
     FlipBits(device, target_.live().gradient, 3, kExponentBit);
   } else if (what == "flip-moment") {
-    FlipBits(device, target_.live().second_moment, 0, kLowestBit);
+    FlipBits(device, target_.live().moment, 0, kLowestBit);
   } else {
     return false;
   }

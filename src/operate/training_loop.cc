@@ -10,58 +10,22 @@
 #include "base/durable_file.h"
 #include "base/error.h"
 #include "base/units.h"
+#include "operate/flight_recorder.h"
 #include "operate/run_checkpoints.h"
 #include "operate/spikes.h"
 #include "train/first_weights.h"
+#include "train/gather_numbers.h"
 
 namespace trireme {
 namespace {
 
-// The rank's ledger for the time of a run. A run folder that cannot hold one costs the record, not the run.
-class FlightRecorder {
- public:
-  FlightRecorder(const RunConfig& config, RankContext& context, const LoopOptions& options, TrainingObserver& watcher)
-      : world_(context.world) {
-    if (options.run_folder.empty()) {
-      return;
-    }
-    try {
-      ledger_ = std::make_unique<Ledger>(options.run_folder + "/flight", world_.rank(), config.layout);
-      world_.set_observer(ledger_.get());
-    } catch (const Error& error) {
-      watcher.Note(fmt::format("no flight record is kept: {}", error.what()));
-    }
-  }
-  ~FlightRecorder() { world_.set_observer(nullptr); }
-  FlightRecorder(const FlightRecorder&) = delete;
-  FlightRecorder& operator=(const FlightRecorder&) = delete;
-
-  Ledger* ledger() { return ledger_.get(); }
-  void Finish(LedgerEnd end, const std::string& message) {
-    if (ledger_ != nullptr) {
-      ledger_->Finish(end, message);
-    }
-  }
-
- private:
-  Communicator& world_;
-  std::unique_ptr<Ledger> ledger_;
-};
-
 // What every rank holds, on every rank.
 std::vector<MemoryUse> GatherMemory(Trainer& trainer) {
-  Communicator& world = trainer.world();
-  Device& device = trainer.device();
   const MemoryUse mine = trainer.Counted().memory;
-  const std::int64_t bytes = sizeof(mine.bytes);
-  auto* const memory = static_cast<char*>(device.Allocate((world.size() + 1) * bytes));
-  const Tensor all{memory, DType::kInt64, {world.size() * kMemoryKinds}};
-  const Tensor own{memory + world.size() * bytes, DType::kInt64, {kMemoryKinds}};
-  device.CopyFromHost(own.data, mine.bytes.data(), bytes);
-  world.AllGather(own, all);
-  std::vector<MemoryUse> by_rank(static_cast<std::size_t>(world.size()));
-  device.CopyToHost(by_rank.data(), all.data, all.bytes());
-  device.Free(memory);
+  std::vector<MemoryUse> by_rank;
+  for (const auto& bytes : GatherNumbers(trainer.world(), trainer.device(), {mine.bytes.begin(), mine.bytes.end()})) {
+    std::copy(bytes.begin(), bytes.end(), by_rank.emplace_back().bytes.begin());
+  }
   return by_rank;
 }
 
@@ -130,7 +94,7 @@ class Loop {
         first_rank_(context.world.rank() == 0),
         sharing_(context.sharing),
         watcher_(first_rank_ && observer != nullptr ? *observer : silent_),
-        flight_(config, context, options, watcher_),
+        flight_(config, context.world, options.run_folder, watcher_),
         trainer_(config, context, sources),
         drill_(options.drill, context.world.rank(), options.run_folder + "/flight",
                {.device = context.device, .live = [this] { return trainer_.Live(); }}),
@@ -142,7 +106,7 @@ class Loop {
       recorder_ = std::make_unique<TraceRecorder>(options.trace);
       flight_.ledger()->set_listener(recorder_.get());
     }
-    if (options.signals != nullptr && !context.device.is_host() && context.world.size() > 1) {
+    if (options.signals != nullptr && context.world.can_hurry()) {
       hurry_ = std::jthread([signals = options.signals, &world = context.world](const std::stop_token& stop) {
         HurryWhenAsked(*signals, world, stop);
       });

@@ -96,20 +96,20 @@ Optimizer::Optimizer(Arena& arena, const OptimizerOptions& options, std::vector<
   }
 }
 
-Optimizer::State Optimizer::Allocate(Arena& arena, MemoryKind kind, const std::array<std::int64_t, 3>& counts) const {
-  const auto zeros = [&](DType dtype, std::int64_t count) {
-    if (count == 0) {
-      return Tensor{};
+Optimizer::State Optimizer::Allocate(Arena& arena, MemoryKind kind, const OptimizerCounts& counts) const {
+  const DType working = shards_.empty() ? DType::kFloat32 : shards_.front().weight.dtype;
+  const OptimizerTensors tensors(kind, counts, working, options_.moments);
+  const auto zeros = [&](const TensorSpec& spec) {
+    const Tensor tensor = arena.Allocate(spec);
+    if (tensor.given()) {
+      ops_.Fill(tensor, 0);
     }
-    const Tensor tensor = arena.Allocate(kind, dtype, {count});
-    ops_.Fill(tensor, 0);
     return tensor;
   };
-  const bool halved = !shards_.empty() && shards_.front().weight.dtype != DType::kFloat32;
   State state;
-  state.low = halved ? zeros(DType::kUInt16, counts[0]) : Tensor{};
-  state.first_moment = zeros(options_.moments, counts[1]);
-  state.second_moment = zeros(options_.moments, counts[2]);
+  state.low = zeros(tensors.low);
+  state.first_moment = zeros(tensors.first_moment);
+  state.second_moment = zeros(tensors.second_moment);
   return state;
 }
 

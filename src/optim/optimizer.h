@@ -104,7 +104,7 @@ class Optimizer {
   };
 
   // Without weights.
-  State Allocate(Arena& arena, MemoryKind kind, const std::array<std::int64_t, 3>& counts) const;
+  State Allocate(Arena& arena, MemoryKind kind, const OptimizerCounts& counts) const;
   // The part [first, first + count) of a shard as a piece, whose state passes through `slot` where that is given.
   Piece PieceOf(const OwnedShard& shard, const State& state, std::int64_t first, std::int64_t count,
                 const State* slot) const;

@@ -77,9 +77,9 @@ LiveTensors ZeroShard::Live() {
       continue;
     }
     // Optimizers without second moments have others.
-    live.second_moment = live.second_moment.given() ? live.second_moment : state.values;
+    live.moment = live.moment.given() ? live.moment : state.values;
     if (state.kind == StateKind::kSecondMoment) {
-      live.second_moment = state.values;
+      live.moment = state.values;
       break;
     }
   }

@@ -36,10 +36,10 @@ namespace trireme {
 
 // Views of memory that a step works on, for those who look into it or damage it on purpose (operate/drill.h).
 struct LiveTensors {
-  Tensor weights;        // of this rank's first bucket
-  Tensor gradient;       // a range that this rank itself reads after the reduction; whole from the phase "reduce" on
-  Tensor second_moment;  // of the first parameter that this rank owns a part of
-  Tensor loss_sums;      // of the micro batches of the step; whole from the phase "norm" on
+  Tensor weights;    // of this rank's first bucket
+  Tensor gradient;   // a range that this rank itself reads after the reduction; whole from the phase "reduce" on
+  Tensor moment;     // of the first parameter that this rank owns a part of: the second where there is one
+  Tensor loss_sums;  // of the micro batches of the step; whole from the phase "norm" on
 };
 
 class ZeroShard : public ParameterSource, public GradientSink {

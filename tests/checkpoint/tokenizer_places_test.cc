@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "data/scratch_directory.h"
+#include "scratch_directory.h"
 
 namespace trireme {
 namespace {

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "data/dataset/indexed_dataset.h"
 #include "data/dataset/indexed_dataset_writer.h"
-#include "data/scratch_directory.h"
+#include "scratch_directory.h"
 
 namespace trireme {
 namespace {

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "data/dataset/indexed_dataset_writer.h"
 #include "data/samples/sample_source.h"
-#include "data/scratch_directory.h"
+#include "scratch_directory.h"
 
 namespace trireme {
 namespace {

@@ -9,7 +9,7 @@
 #include "data/prepare/ordered_pipeline.h"
 #include "data/prepare/text_stream.h"
 #include "data/samples/sample_source.h"
-#include "data/scratch_directory.h"
+#include "scratch_directory.h"
 #include "data/tokenizer/bpe_trainer.h"
 #include "data/tokenizer/tokenizer_files.h"
 

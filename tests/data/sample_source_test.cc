@@ -17,7 +17,7 @@
 #include "data/samples/keyed_permutation.h"
 #include "data/samples/synthetic_source.h"
 #include "data/samples/window_source.h"
-#include "data/scratch_directory.h"
+#include "scratch_directory.h"
 
 namespace trireme {
 namespace {

@@ -1,7 +1,7 @@
 #include <sentencepiece_trainer.h>
 
 #include "base/error.h"
-#include "data/scratch_directory.h"
+#include "scratch_directory.h"
 #include "data/tokenizer/tokenizer.h"
 
 namespace trireme {

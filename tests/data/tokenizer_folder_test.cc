@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "data/scratch_directory.h"
+#include "scratch_directory.h"
 
 namespace trireme {
 namespace {

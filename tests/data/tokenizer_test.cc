@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "data/scratch_directory.h"
+#include "scratch_directory.h"
 #include "data/tokenizer/bpe_trainer.h"
 #include "data/tokenizer/byte_alphabet.h"
 #include "data/tokenizer/pre_tokenizer.h"

@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "data/scratch_directory.h"
+#include "scratch_directory.h"
 #include "infer/inference_model.h"
 #include "infer/model_files.h"
 #include "run/run_config.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "checkpoint/hugging_face/hugging_face.h"
-#include "data/scratch_directory.h"
+#include "scratch_directory.h"
 #include "infer/compare_logits.h"
 #include "infer/model_files.h"
 #include "oracle/family_fixture.h"

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "checkpoint/hugging_face/safetensors.h"
-#include "data/scratch_directory.h"
+#include "scratch_directory.h"
 #include "infer/model_files.h"
 #include "oracle/fixture.h"
 

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "cost/formulas.h"
 #include "report/compare_runs.h"
+#include "scratch_directory.h"
 
 namespace trireme {
 namespace {
@@ -21,22 +22,12 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-std::string ReadText(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 class BenchFolder : public ::testing::Test {
  protected:
-  BenchFolder() : folder_((std::filesystem::temp_directory_path() / "trireme-bench-XXXXXX").string()) {
-    EXPECT_NE(mkdtemp(folder_.data()), nullptr);
+  BenchFolder() {
     std::ofstream(folder_ + "/tiny.toml")
         << "[model]\nlayers = 1\nhidden = 8\nheads = 1\nsequence = 8\nvocabulary = 16\n";
   }
-  ~BenchFolder() override { std::filesystem::remove_all(folder_); }
-
   // A program in place of `trireme train`: leaves steps whose seconds are the micro batch, fails for 3, and dies of
   // the machine's memory for 4. Counts its calls.
   std::string Pretender() const {
@@ -71,7 +62,8 @@ steps = 5
     return {std::istream_iterator<std::string>(file), {}};
   }
 
-  std::string folder_;
+  ScratchDirectory scratch_;
+  const std::string folder_ = scratch_.path().string();
 };
 
 TEST(Sweep, IsEveryCombinationThenTheListedCases) {
@@ -144,14 +136,14 @@ TEST_F(BenchFolder, FailuresAreRowsAndWarmUpIsNotMeasured) {
 TEST_F(BenchFolder, GoesOnAfterAKillWithTheSameTable) {
   const BenchOptions options{.folder = folder_ + "/out", .program = Pretender()};
   RunBench(SomeSweep(), options);
-  const std::string whole = ReadText(folder_ + "/out/table.csv");
+  const std::string whole = ReadBytes(folder_ + "/out/table.csv");
   ASSERT_EQ(Calls().size(), 4U);
   // Killed while the second row was being written.
-  const std::string rows = ReadText(folder_ + "/out/rows.jsonl");
+  const std::string rows = ReadBytes(folder_ + "/out/rows.jsonl");
   std::ofstream(folder_ + "/out/rows.jsonl") << rows.substr(0, rows.find('\n') + 30);
   RunBench(SomeSweep(), options);
   EXPECT_THAT(Calls(), ElementsAre("1", "2", "3", "4", "2", "3", "4"));
-  EXPECT_EQ(ReadText(folder_ + "/out/table.csv"), whole);
+  EXPECT_EQ(ReadBytes(folder_ + "/out/table.csv"), whole);
   RunBench(SomeSweep(), options);
   EXPECT_EQ(Calls().size(), 7U);
 }

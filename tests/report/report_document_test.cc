@@ -13,6 +13,7 @@
 #include "report/pages.h"
 #include "report/report_page.h"
 #include "report/status_screen.h"
+#include "scratch_directory.h"
 
 namespace trireme {
 namespace {
@@ -23,18 +24,15 @@ using ::testing::Not;
 
 class Folder {
  public:
-  Folder() : path_((std::filesystem::temp_directory_path() / "trireme-report-XXXXXX").string()) {
-    EXPECT_NE(mkdtemp(path_.data()), nullptr);
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
   void Write(const std::string& name, const std::string& text) const {
-    std::filesystem::create_directories(std::filesystem::path(path_ + "/" + name).parent_path());
-    std::ofstream(path_ + "/" + name) << text;
+    std::filesystem::create_directories(std::filesystem::path(scratch_ / name).parent_path());
+    WriteBytes(scratch_ / name, text);
   }
   const std::string& path() const { return path_; }
 
  private:
-  std::string path_;
+  ScratchDirectory scratch_;
+  std::string path_ = scratch_.path().string();
 };
 
 constexpr const char* kMetrics =

@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "scratch_directory.h"
+
 namespace trireme {
 namespace {
 
@@ -20,8 +22,8 @@ TEST(Crc32c, OfKnownBytes) {
 
 // tests/report/decode_events.py decodes protocol buffers and computes checksums on its own.
 TEST(TensorBoardFile, AnIndependentDecoderReadsWhatWasWritten) {
-  std::string folder = (std::filesystem::temp_directory_path() / "trireme-events-XXXXXX").string();
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const ScratchDirectory scratch;
+  const std::string folder = scratch.path().string();
   {
     TensorBoardFile file(folder, 7);
     file.AddHyperParameters("a run", {{"layout.tensor", "2"}, {"train.dtype", "\"bf16\""}, {"train.graphs", "true"}});
@@ -44,7 +46,6 @@ TEST(TensorBoardFile, AnIndependentDecoderReadsWhatWasWritten) {
             "step 7: loss/training=2.5\n"
             "step 7: speed/seconds=0.125\n"
             "step 8: text events/spike/text_summary='a <b>spike</b>, µ'\n");
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace trireme {
 class ScratchDirectory {
  public:
   ScratchDirectory() {
-    std::string name = (std::filesystem::temp_directory_path() / "trireme-data-XXXXXX").string();
+    std::string name = (std::filesystem::temp_directory_path() / "trireme-test-XXXXXX").string();
     path_ = mkdtemp(name.data());
   }
   ~ScratchDirectory() { std::filesystem::remove_all(path_); }
