@@ -64,7 +64,7 @@ std::vector<Compared> Compare(const SearchRequest& request, const std::vector<So
 }
 
 std::string ToText(const std::vector<Compared>& compared) {
-  std::string text = fmt::format("{:<22} {:>10} {:>19} {:>9} {:>9} {:>7}  {}\n", "stack", "s a step", "8 of 10 cases",
+  std::string text = fmt::format("{:<22} {:>10} {:>19} {:>9} {:>9} {:>7}  {}\n", "stack", "s/step", "8 of 10 cases",
                                  "tokens/s", "TFLOP/s", "GiB", "layout");
   for (const Compared& one : compared) {
     if (!one.best) {

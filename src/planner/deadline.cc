@@ -42,7 +42,7 @@ std::string ToText(const DeadlineAnswer& answer, const SearchRequest& request, d
     return fmt::format("deadline of {:.1f} days: out of reach of the {} nodes of {}; the best is {:.1f} days\n", days,
                        request.cluster.nodes, request.cluster.name, answer.days);
   }
-  return fmt::format("deadline of {:.1f} days: {} nodes make it in {:.1f} ({:.3f} s a step)  {}\n", days, answer.nodes,
+  return fmt::format("deadline of {:.1f} days: {} nodes make it in {:.1f} ({:.3f} s/step)  {}\n", days, answer.nodes,
                      answer.days, answer.best.seconds, answer.best.layout.ToString());
 }
 

@@ -35,7 +35,7 @@ void WarnOfShapes(const PlanPoint& point, const Explanation& explanation, std::v
     warnings.push_back(
         fmt::format("head size {} (hidden {} / heads {}) is no multiple of {}: attention products leave the matrix "
                     "units' fast path "
-                    "and cost {:.2f} s a step more than aligned ones ({:.0f} %). Uncertain by about a third: "
+                    "and cost {:.2f} s/step more than aligned ones ({:.0f} %). Uncertain by about a third: "
                     "hidden/tensor = {} and "
                     "its tiles may carry a part (tiles and waves: {:.2f} s)",
                     head, point.model.hidden, point.model.heads, point.stack.time.head_multiple,
@@ -76,7 +76,7 @@ void WarnOfLayout(const SearchRequest& request, const PlanPoint& point, const Ex
         estimate.memory.peak / kGibi, usable / kGibi, 100 * request.state.memory_spread));
   }
   if (estimate.memory.host_per_node > request.cluster.host_memory) {
-    warnings.push_back(fmt::format("OUT OF HOST MEMORY: {:.0f} GiB a node of {:.0f}",
+    warnings.push_back(fmt::format("OUT OF HOST MEMORY: {:.0f} GiB per node of {:.0f}",
                                    estimate.memory.host_per_node / kGibi, request.cluster.host_memory / kGibi));
   }
   const std::int64_t filling = static_cast<std::int64_t>(point.layout.pipeline);

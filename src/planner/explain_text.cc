@@ -44,7 +44,7 @@ std::string MemoryTable(const MemoryEstimate& memory) {
   }
   if (memory.host_per_node > 0) {
     text +=
-        fmt::format("host memory: {:.1f} GiB a node{}\n", memory.host_per_node / kGibi,
+        fmt::format("host memory: {:.1f} GiB per node{}\n", memory.host_per_node / kGibi,
                     memory.nvme_per_node > 0 ? fmt::format(", NVMe: {:.1f} GiB", memory.nvme_per_node / kGibi) : "");
   }
   return text;
@@ -64,7 +64,7 @@ std::string ToText(const Explanation& explanation, const SearchRequest& request)
   const Candidate& candidate = explanation.candidate;
   const StepEstimate& estimate = explanation.estimate;
   std::string text = fmt::format(
-      "{}\n{:.2f} s a step ({:.2f} to {:.2f} in 8 of 10 cases), {:.1f} TFLOP/s a device with recomputation, {:.1f} "
+      "{}\n{:.2f} s/step ({:.2f} to {:.2f} in 8 of 10 cases), {:.1f} TFLOP/s per device with recomputation, {:.1f} "
       "without, {:.0f} tokens/s\nblocks of the stages: {}\n\n",
       candidate.layout.ToString(), estimate.seconds, estimate.low, estimate.high, candidate.hardware_tflops,
       candidate.model_tflops, candidate.tokens_per_second, BlocksText(estimate.blocks));
@@ -84,7 +84,7 @@ std::string ToText(const Explanation& explanation, const SearchRequest& request)
                       100 * (estimate.slowest_share - 1), 1e3 * estimate.message);
   text += MemoryTable(estimate.memory);
   text += fmt::format(
-      "usable: {:.2f} GiB a device; fits with a probability of {:.0f} %\n", UsableMemory(request.cluster) / kGibi,
+      "usable: {:.2f} GiB per device; fits with a probability of {:.0f} %\n", UsableMemory(request.cluster) / kGibi,
       100 * FitProbability(estimate.memory.peak, UsableMemory(request.cluster), request.state.memory_spread));
   if (!explanation.warnings.empty()) {
     text += "\nwarnings\n";

@@ -43,7 +43,7 @@ struct PlannerFiles {
 };
 PlannerFiles LoadPlannerFiles(const std::string& clusters_folder, const std::string& stacks_folder);
 // With a cluster for each machine that runs name and no file does: a copy of one with the same accelerator, with the
-// run's devices a node and a site of its own, so that neither borrows the other's calibration.
+// run's devices per node and a site of its own, so that neither borrows the other's calibration.
 PlannerFiles WithAssumedClusters(PlannerFiles files, const std::vector<MeasuredRun>& runs);
 
 // A row that can be priced. Indices into PlannerFiles.

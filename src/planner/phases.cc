@@ -61,7 +61,7 @@ std::vector<PhasePlan> PlanPhases(const SearchRequest& request, const std::vecto
 }
 
 std::string ToText(const std::vector<PhasePlan>& plans, double tokens) {
-  std::string text = fmt::format("{:>6} {:>8} {:>10} {:>9} {:>12}  {}\n", "nodes", "days", "tokens, B", "s a step",
+  std::string text = fmt::format("{:>6} {:>8} {:>10} {:>9} {:>12}  {}\n", "nodes", "days", "tokens, B", "s/step",
                                  "device-hours", "layout");
   double done = 0;
   double days = 0;

@@ -166,7 +166,7 @@ class Answering {
     const std::string instead = result.ranked.empty() ? "" : result.ranked.front().layout.ToString();
     Say(fmt::format("refused: {}\n", reason), {{"refused", reason}, {"instead", instead}});
     if (!instead.empty()) {
-      answer_.text += fmt::format("fastest that '{}' can run here: {}, {:.2f} s a step\n", request_.stack.name, instead,
+      answer_.text += fmt::format("fastest that '{}' can run here: {}, {:.2f} s/step\n", request_.stack.name, instead,
                                   result.ranked.front().seconds);
     }
     answer_.found = false;

@@ -50,8 +50,8 @@ std::string RankingText(const SearchResult& result, const SearchRequest& request
       fmt::format("{} parameters, {} devices of {}, stack {}{}, global batch {}\n\n",
                   SizeText(ParameterCount(request.model)), request.devices, request.cluster.name, request.stack.name,
                   request.state.calibrated ? "" : " (not calibrated here)", request.global_batch);
-  text += fmt::format("{:>4} {:>9} {:>19} {:>8} {:>8} {:>7}{}  {}\n", "", "s a step", "80 % interval", "TFLOP/s",
-                      "model", "GiB", options.tokens > 0 ? "    days  dev-hours     MWh" : "", "layout");
+  text += fmt::format("{:>4} {:>9} {:>19} {:>8} {:>8} {:>7}{}  {}\n", "", "s/step", "80 % interval", "TFLOP/s", "model",
+                      "GiB", options.tokens > 0 ? "    days  dev-hours     MWh" : "", "layout");
   int place = 0;
   for (const Candidate& one : result.ranked) {
     if (++place > options.rows) {

@@ -48,7 +48,7 @@ struct Candidate {
   double low = 0;
   double high = 0;
   double peak = 0;             // bytes
-  double host = 0;             // bytes a node
+  double host = 0;             // bytes per node
   double nvme = 0;             // likewise
   double hardware_tflops = 0;  // a device
   double model_tflops = 0;

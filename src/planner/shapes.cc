@@ -152,7 +152,7 @@ ShapeProposal LargestModel(const SearchRequest& request) {
 
 std::string ToText(const std::vector<ShapeProposal>& proposals) {
   std::string text = fmt::format("{:>9} {:>7} {:>7} {:>6} {:>6} {:>9} {:>10} {:>9} {:>7}  {}\n", "size", "layers",
-                                 "hidden", "heads", "head", "vocab", "s a step", "TFLOP/s", "GiB", "layout");
+                                 "hidden", "heads", "head", "vocab", "s/step", "TFLOP/s", "GiB", "layout");
   for (const ShapeProposal& one : proposals) {
     text += fmt::format("{:>8.1f}B {:>7} {:>7} {:>6} {:>6} {:>9} {:>10.2f} {:>9.1f} {:>7.1f}  {}\n",
                         static_cast<double>(one.parameters) / 1e9, one.model.layers, one.model.hidden, one.model.heads,

@@ -21,7 +21,7 @@ TrainingTime EstimateTraining(const TrainingTimeRequest& request, const std::vec
   double busy = 0;
   for (const TrainingStretch& stretch : stretches) {
     Require(stretch.global_batch >= 1 && stretch.step_seconds > 0 && stretch.samples >= 0,
-            "a stretch of {} samples in batches of {} at {} seconds a step cannot be priced", stretch.samples,
+            "a stretch of {} samples in batches of {} at {} seconds per step cannot be priced", stretch.samples,
             stretch.global_batch, stretch.step_seconds);
     const double steps = std::ceil(stretch.samples / stretch.global_batch);
     time.steps += steps;

@@ -38,7 +38,7 @@ bool SameChip(const std::string& a, const std::string& b) {
   return !a.empty() && chip(a) == chip(b);
 }
 
-// The closest machine: of the very accelerator or else its chip, claimed by no site, with as many devices a node.
+// The closest machine: of the very accelerator or else its chip, claimed by no site, with as many devices per node.
 const Cluster* ClosestCluster(const MeasuredRun& run, const PlannerFiles& files) {
   const Cluster* closest = nullptr;
   int best = -1;

@@ -47,7 +47,7 @@ std::string PlotAxes(const PlotScale& scale) {
         std::pow(10, power));
   }
   svg += fmt::format("<path d='M{0} {1}L{1} {0}' stroke='#444'/>\n", kMargin, kMargin + kSide);
-  svg += fmt::format("<text x='{}' y='{}' text-anchor='middle'>measured seconds a step</text>\n", kMargin + kSide / 2,
+  svg += fmt::format("<text x='{}' y='{}' text-anchor='middle'>measured seconds per step</text>\n", kMargin + kSide / 2,
                      kMargin + kSide + 42);
   svg += fmt::format("<text transform='translate(16 {}) rotate(-90)' text-anchor='middle'>predicted</text>\n",
                      kMargin + kSide / 2);

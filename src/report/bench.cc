@@ -246,7 +246,7 @@ class Bench {
     spent_.push_back(std::chrono::duration<double>(Clock::now() - start).count());
     said_ =
         fmt::format("{} {}: {}", place, one.label.empty() ? "as the recipe is" : one.label,
-                    sample.failure.empty() ? fmt::format("{:.4g} s a step", MedianOf(sample.seconds)) : sample.failure);
+                    sample.failure.empty() ? fmt::format("{:.4g} s/step", MedianOf(sample.seconds)) : sample.failure);
   }
 
   void Say(int left) const {

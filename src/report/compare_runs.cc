@@ -61,7 +61,7 @@ std::vector<Difference> CompareFolders(const std::string& before, const std::str
   std::vector<Difference> differences;
   const std::vector<double> first = WithoutPreparing(one.metrics.seconds);
   const std::vector<double> second = WithoutPreparing(other.metrics.seconds);
-  differences.push_back(Judge("seconds a step", MedianOf(first), MedianOf(second),
+  differences.push_back(Judge("seconds per step", MedianOf(first), MedianOf(second),
                               std::hypot(NoiseOfMedian(first), NoiseOfMedian(second)), least));
   const auto most = [](const std::vector<double>& values) {
     double largest = 0;

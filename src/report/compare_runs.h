@@ -11,7 +11,7 @@ namespace trireme {
 enum class Direction : std::uint8_t { kSame, kBetter, kWorse };
 
 struct Difference {
-  std::string what;  // "seconds a step", "tp=2: memory GB"
+  std::string what;  // "seconds per step", "tp=2: memory GB"
   double before = 0;
   double after = 0;
   double noise = 0;   // share of `before` that measurements of one build differ by

@@ -113,7 +113,7 @@ std::string PredictionReport::Expectation(const std::vector<Stretch>& remaining,
   }
   const std::int64_t batch = config_.batch.global;
   const double tokens = static_cast<double>(batch * config_.model.sequence) / prediction_.Seconds(batch);
-  std::string text = fmt::format("expects {} a step ({} to {}), {:.0f} tokens/s, {} on the fullest rank",
+  std::string text = fmt::format("expects {} per step ({} to {}), {:.0f} tokens/s, {} on the fullest rank",
                                  Short(prediction_.Seconds(batch)), Short(prediction_.Low(batch)),
                                  Short(prediction_.High(batch)), tokens, HumanBytes(memory_bytes));
   if (steps > 0) {
@@ -150,7 +150,7 @@ std::string PredictionReport::StepDone(const StepFacts& facts, bool by_cause) {
     return "";
   }
   complained_ = true;
-  return fmt::format("slower than predicted: {} a step, expected {} from {}{}", Short(measured), Short(predicted),
+  return fmt::format("slower than predicted: {} per step, expected {} from {}{}", Short(measured), Short(predicted),
                      prediction_.knowledge(), LargestExcess());
 }
 
@@ -203,7 +203,7 @@ std::string PredictionReport::Summary() {
   }
   const double predicted = prediction_.Seconds(batch_);
   const double measured = Median(seconds_);
-  return fmt::format("predicted {} a step, measured {} (median of {}): {:+.1f} %; from {}{}", Short(predicted),
+  return fmt::format("predicted {} per step, measured {} (median of {}): {:+.1f} %; from {}{}", Short(predicted),
                      Short(measured), seconds_.size(), 100 * (measured / predicted - 1), prediction_.knowledge(),
                      CausesText());
 }

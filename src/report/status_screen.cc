@@ -97,7 +97,7 @@ std::string SpeedLine(const ScreenFacts& facts, const ScreenOptions& options) {
     line.Add(fmt::format("  {:.1f} % of peak", 100 * facts.share_of_peak));
   }
   if (facts.seconds > 0) {
-    line.Add(fmt::format("  {:.4g} s a step", facts.seconds));
+    line.Add(fmt::format("  {:.4g} s/step", facts.seconds));
   }
   if (facts.predicted_seconds > 0 && facts.seconds > 0) {
     const double off = facts.seconds / facts.predicted_seconds - 1;

@@ -79,7 +79,7 @@ struct Cluster {
   double node_bandwidth() const { return node_link.bandwidth * cards; }
 };
 
-// `origin` names the text in errors. A cluster of several nodes without a node link, or of several devices a node
+// `origin` names the text in errors. A cluster of several nodes without a node link, or of several devices per node
 // without a device link, is an Error that says which link is missing.
 Cluster ParseCluster(const std::string& text, const std::string& origin);
 // Text that ParseCluster reads back; `comment` stands before it, line by line.

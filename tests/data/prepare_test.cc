@@ -9,9 +9,9 @@
 #include "data/prepare/ordered_pipeline.h"
 #include "data/prepare/text_stream.h"
 #include "data/samples/sample_source.h"
-#include "scratch_directory.h"
 #include "data/tokenizer/bpe_trainer.h"
 #include "data/tokenizer/tokenizer_files.h"
+#include "scratch_directory.h"
 
 namespace trireme {
 namespace {

@@ -1,8 +1,8 @@
 #include <sentencepiece_trainer.h>
 
 #include "base/error.h"
-#include "scratch_directory.h"
 #include "data/tokenizer/tokenizer.h"
+#include "scratch_directory.h"
 
 namespace trireme {
 namespace {

@@ -4,12 +4,12 @@
 #include <thread>
 
 #include "base/error.h"
-#include "scratch_directory.h"
 #include "data/tokenizer/bpe_trainer.h"
 #include "data/tokenizer/byte_alphabet.h"
 #include "data/tokenizer/pre_tokenizer.h"
 #include "data/tokenizer/tokenizer_files.h"
 #include "data/tokenizer/utf8.h"
+#include "scratch_directory.h"
 
 namespace trireme {
 namespace {

@@ -4,10 +4,10 @@
 #include <functional>
 #include <string>
 
-#include "scratch_directory.h"
 #include "infer/inference_model.h"
 #include "infer/model_files.h"
 #include "run/run_config.h"
+#include "scratch_directory.h"
 
 namespace trireme {
 

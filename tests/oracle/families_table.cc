@@ -5,9 +5,9 @@
 #include <cstdio>
 
 #include "checkpoint/hugging_face/hugging_face.h"
-#include "scratch_directory.h"
 #include "infer/model_files.h"
 #include "oracle/family_fixture.h"
+#include "scratch_directory.h"
 
 namespace trireme::oracle {
 namespace {

@@ -5,10 +5,10 @@
 #include <algorithm>
 
 #include "checkpoint/hugging_face/hugging_face.h"
-#include "scratch_directory.h"
 #include "infer/compare_logits.h"
 #include "infer/model_files.h"
 #include "oracle/family_fixture.h"
+#include "scratch_directory.h"
 
 namespace trireme::oracle {
 namespace {

@@ -6,9 +6,9 @@
 #include <numeric>
 
 #include "checkpoint/hugging_face/safetensors.h"
-#include "scratch_directory.h"
 #include "infer/model_files.h"
 #include "oracle/fixture.h"
+#include "scratch_directory.h"
 
 namespace trireme::oracle {
 

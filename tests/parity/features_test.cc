@@ -4,9 +4,9 @@
 #include "comm/rank_runner.h"
 #include "cost/gradient_places.h"
 #include "data/dataset/indexed_dataset_writer.h"
-#include "scratch_directory.h"
 #include "operate/training_loop.h"
 #include "parity/parity.h"
+#include "scratch_directory.h"
 
 namespace trireme::parity {
 namespace {
@@ -34,7 +34,7 @@ TEST(Laws, RampedBatchesTrainAsOneRank) {
   ExpectLaw(config);
 }
 
-// One micro batch a step: gradients lie over activations. The one rank of the law has a step's samples one after
+// One micro batch per step: gradients lie over activations. The one rank of the law has a step's samples one after
 // another and no such overlap.
 TEST(Laws, GradientsOverActivationsTrainAsSeparateOnes) {
   for (const std::string family : {"gpt2", "bloom", "llama"}) {

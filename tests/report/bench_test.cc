@@ -127,7 +127,7 @@ TEST_F(BenchFolder, FailuresAreRowsAndWarmUpIsNotMeasured) {
   const BenchTable table = TableOf(rows);
   EXPECT_THAT(ToText(table), HasSubstr("failed: it broke"));
   EXPECT_THAT(ToMarkdown(table), StartsWith("| case | nodes | size |"));
-  // 2 s a step instead of 1: half the speed per device; predicted 2 s.
+  // 2 s/step instead of 1: half the speed per device; predicted 2 s.
   EXPECT_EQ(table.rows[1][19], "50.0");
   EXPECT_EQ(table.rows[1][12], "+0.0");
   EXPECT_EQ(table.rows[0][15], fmt::format("{:.4g}", EstimatedFlops(rows[0].config.model, 12, false) / 1e12));

@@ -51,7 +51,7 @@ TEST_F(Prediction, SaysWhatItExpectsAndFromWhat) {
   const double seconds = report.Seconds(8);
   EXPECT_GT(seconds, 0);
   const std::string text = report.Expectation({{8, 100}}, 5'000'000);
-  EXPECT_THAT(text, HasSubstr("a step ("));
+  EXPECT_THAT(text, HasSubstr("per step ("));
   EXPECT_THAT(text, HasSubstr("tokens/s, 5.0 MB on the fullest rank, 100 steps in "));
   EXPECT_THAT(text, HasSubstr("; from the cluster file 'laptop-cpu'"));
 }

@@ -134,7 +134,7 @@ export function plansSection(plans: ReportDocument['plans']): HTMLElement {
     const front = [...(Array.isArray(plan.front) ? plan.front : []), ...layouts]
       .map((layout) => ({x: Number(layout.peak_gib), y: Number(layout.seconds), name: String(layout.layout)}))
       .filter((point) => point.x > 0 && point.y > 0);
-    const axes = {x: 'memory, GiB a device', y: 'seconds of a step', formatX: (value: number) => digits(value, 3), formatY: seconds, diagonal: false};
+    const axes = {x: 'memory, GiB per device', y: 'seconds of a step', formatX: (value: number) => digits(value, 3), formatY: seconds, diagonal: false};
     return [
       element('h3', {}, name),
       ...(front.length > 1 ? [element('h4', {}, 'Time against memory: the fastest layouts, and those that no other beats in both'), scatter(front, axes)] : []),
