@@ -275,7 +275,7 @@ void AddTrainCommand(CLI::App& app, int& exit_code) {
   train->add_option(
       "--inject", command->inject,
       "A drill, once in the life of a run: \"rank=1,step=3,phase=forward,what=stop\" (stop sleep spin throw "
-      "exit kill nan loss flip flip-gradient flip-moment slow)");
+      "exit kill nan overflow loss flip flip-gradient flip-moment slow)");
   train->footer(kTrainExamples);
   train->callback([command, &exit_code] { exit_code = command->Run(); });
 }

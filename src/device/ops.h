@@ -84,8 +84,8 @@ class Ops {
   // sums (fp32 [2]) = {sum of weights * losses, sum of weights}.
   void LossSum(const Tensor& losses, const Tensor& weights, const Tensor& sums);
 
-  // sums[i] (fp32) = sum of squares of ranges[i] (fp32 or all bf16), summed in at least fp64 pairs; non-finite values
-  // show in it.
+  // sums[i] (fp32) = sum of squares of ranges[i] (all of one working type), summed in at least fp64 pairs; non-finite
+  // values show in it.
   void SumOfSquares(std::span<const Tensor> ranges, const Tensor& sums);
   // See UpdateKind.
   void Update(std::span<const UpdateRange> ranges, const UpdateArgs& args);
@@ -94,7 +94,8 @@ class Ops {
   void SumSquaresByAxis(const MatrixPart& part, float scale);
   // Each value times scale, its row's number and its column's.
   void ScaleByAxis(const MatrixPart& part, float scale);
-  // fp32 values into upper (bf16) and lower (uint16) halves, and back: base/split_float.h.
+  // fp32 values into upper (bf16) and lower (uint16) halves, and back: base/split_float.h. With `high` fp16 the masters
+  // lie in `low` (fp32), whole.
   void Split(const Tensor& high, const Tensor& low, const Tensor& from);
   void Join(const Tensor& to, const Tensor& high, const Tensor& low);
 

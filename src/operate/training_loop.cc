@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
+#include <sstream>
 #include <stop_token>
 #include <thread>
 
@@ -71,6 +73,21 @@ namespace {
 constexpr int kMostRollbacks = 3;
 // Of a checkpoint: what train.on_spike = "lower" has made of the learning rate.
 constexpr char kRateFactorNote[] = "rate_factor";
+// Of a checkpoint: what a dynamic loss scale counts, besides itself.
+constexpr char kLossScaleNote[] = "loss_scale_counters";
+
+LossScaleState SavedLossScale(const SavedProgress& progress) {
+  const auto counters = progress.notes.find(kLossScaleNote);
+  if (counters == progress.notes.end()) {
+    return {};
+  }
+  LossScaleState state{.scale = progress.loss_scale};
+  std::istringstream words(counters->second);
+  words >> state.good_steps >> state.left;
+  Require(!words.fail(), "the checkpoint's note {} = '{}' is damaged: two numbers are expected", kLossScaleNote,
+          counters->second);
+  return state;
+}
 
 // A rank whose device is stuck reads no signals. Once the job was asked to end, collectives that stand still are
 // aborted; those of a step that goes on are not.
@@ -113,7 +130,8 @@ class Loop {
     }
     if (config.train.rerun) {
       trainer_.set_suspicion([this](const StepResult& result) {
-        return result.skipped || losses_.IsSpike(result.loss) || norms_.IsSpike(result.gradient_norm);
+        return (result.skipped && !trainer_.loss_scaler().dynamic()) || losses_.IsSpike(result.loss) ||
+               norms_.IsSpike(result.gradient_norm);
       });
     }
     if (config.train.on_spike == "skip") {
@@ -227,7 +245,8 @@ class Loop {
       if (const std::optional<LoadedCheckpoint> found = checkpoints_->Load(state)) {
         trainer_.Restore({.step = found->progress.step,
                           .consumed_samples = found->progress.consumed_samples,
-                          .updates = found->progress.updates});
+                          .updates = found->progress.updates,
+                          .loss_scale = SavedLossScale(found->progress)});
         if (!found->progress.device_choices.empty()) {
           trainer_.device().ReadChoices(found->progress.device_choices);
         }
@@ -287,9 +306,12 @@ class Loop {
     return request;
   }
 
+  // A gradient beyond fp16, of a finite loss: the loss scale is lowered, and training goes on.
+  bool OnlyOverflowed() const { return facts_.result.overflowed && std::isfinite(facts_.result.loss); }
+
   void Observe() {
     facts_.skipped_steps += facts_.result.skipped ? 1 : 0;
-    facts_.nan_steps += facts_.result.skipped && !facts_.result.passed_over ? 1 : 0;
+    facts_.nan_steps += facts_.result.skipped && !facts_.result.passed_over && !OnlyOverflowed() ? 1 : 0;
     if (first_rank_ && facts_.result.global_batch != priced_batch_) {
       priced_batch_ = facts_.result.global_batch;
       facts_.hardware_flops = HardwareFlops(config_, priced_batch_);
@@ -337,6 +359,11 @@ class Loop {
     }
     if (result.passed_over) {
       watcher_.Note(fmt::format("step {}: passed over, as train.skip_steps says", result.step));
+    } else if (OnlyOverflowed()) {
+      watcher_.Note(
+          fmt::format("step {}: a gradient overflowed fp16 at a loss scale of {:g}: no update; the scale is "
+                      "{:g} from now on",
+                      result.step, result.loss_scale, trainer_.loss_scaler().scale()));
     } else if (result.skipped) {
       const std::string where = trainer_.NameNonFinite();
       Require(choice != "stop", "step {}: not finite: {} (train.on_nonfinite = \"stop\")", result.step, where);
@@ -434,6 +461,10 @@ class Loop {
                           .schedule = trainer_.schedule().StateAt(progress.consumed_samples),
                           .device_choices = trainer_.device().choices(),
                           .last = last};
+      if (trainer_.loss_scaler().dynamic()) {
+        saved.loss_scale = progress.loss_scale.scale;
+        saved.notes[kLossScaleNote] = fmt::format("{} {}", progress.loss_scale.good_steps, progress.loss_scale.left);
+      }
       if (rate_factor_ != 1) {
         saved.notes[kRateFactorNote] = fmt::format("{}", rate_factor_);
       }

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/shape.h"
+#include "base/tensor_spec.h"
 #include "cost/formulas.h"
 #include "cost/optimizer_plan.h"
 #include "planner/collective_time.h"
@@ -254,7 +255,7 @@ double MuonSeconds(const PlanPoint& point) {
 // memory and the device's operations at work at once. A node's ranks share its memory.
 double PassingSeconds(const PlanPoint& point, double owned) {
   const Efficiencies& e = point.stack.efficiencies;
-  const std::int64_t halves = point.dtype == DType::kFloat32 ? 0 : SizeOf(DType::kUInt16);
+  const std::int64_t halves = point.dtype == DType::kFloat32 ? 0 : SizeOf(RestOfMaster(point.dtype));
   const std::int64_t weight = point.layout.offload == Offload::kFull ? SizesOf(point).element() : 0;
   const double state = owned * static_cast<double>(weight + halves + MomentsOf(point) * SizeOf(point.moments));
   const int on_node = std::min(point.layout.ranks(), point.cluster.devices_per_node);

@@ -276,8 +276,31 @@ std::vector<RecipeKey> BatchAndOptimizerKeys() {
 
 std::vector<RecipeKey> TrainKeys() {
   return {
-      Text("train.dtype", "of weights and activations; tf32: fp32 with faster products, fp8: bf16 with fp8 products",
+      Text("train.dtype",
+           "of weights and activations; tf32: fp32 with faster products, fp8: bf16 with fp8 products, fp16: with loss "
+           "scaling",
            [](Config & c) -> auto& { return c.train.dtype; }, {"fp32", "tf32", "bf16", "fp16", "fp8"}),
+      Number(
+          "train.loss_scale", "of fp16: the loss is multiplied by it; 0: dynamic",
+          [](Config & c) -> auto& { return c.train.loss_scale; }, 0, 1e30),
+      Number(
+          "train.initial_loss_scale", "of fp16: the first dynamic scale",
+          [](Config & c) -> auto& { return c.train.initial_loss_scale; }, 1e-30, 1e30),
+      Number(
+          "train.min_loss_scale", "of fp16: an overflow that would lower the scale below it ends the run",
+          [](Config & c) -> auto& { return c.train.min_loss_scale; }, 1e-30, 1e30),
+      Number(
+          "train.loss_scale_window", "of fp16: steps without overflow until the scale grows",
+          [](Config & c) -> auto& { return c.train.loss_scale_window; }, 1, 1e12),
+      Number(
+          "train.hysteresis", "of fp16: overflows until the scale is lowered; full again when it grows",
+          [](Config & c) -> auto& { return c.train.hysteresis; }, 1, 1e9),
+      Number(
+          "train.loss_scale_growth", "of fp16: factor by which the scale grows",
+          [](Config & c) -> auto& { return c.train.loss_scale_growth; }, 1, 1e6),
+      Number(
+          "train.loss_scale_backoff", "of fp16: factor by which an overflow lowers the scale",
+          [](Config & c) -> auto& { return c.train.loss_scale_backoff; }, 1e-6, 0.999),
       Number(
           "train.seed", "of weights, sample order and dropout", [](Config & c) -> auto& { return c.train.seed; }, 0,
           9e18),
@@ -372,6 +395,10 @@ std::vector<RecipeKey> TrainKeys() {
       Flag(
           "log.tensorboard", "write event files that TensorBoard reads into the run's tensorboard/",
           [](Config & c) -> auto& { return c.log.tensorboard; }),
+      Flag(
+          "log.timers",
+          "CPUs: a line after each step's with rank 0's seconds of data, forward, backward, collectives and optimizer",
+          [](Config & c) -> auto& { return c.log.timers; }),
   };
 }
 

@@ -58,7 +58,16 @@ struct OptimizerConfig {
 };
 
 struct TrainConfig {
-  std::string dtype = "fp32";  // fp32 | tf32 | bf16 | fp8
+  std::string dtype = "fp32";  // fp32 | tf32 | bf16 | fp16 | fp8
+  // Of fp16: the loss is multiplied by the scale, so that small gradients are not rounded to zero
+  // (train/loss_scaler.h).
+  double loss_scale = 0;  // above 0: constant
+  double initial_loss_scale = 65536;
+  double min_loss_scale = 1;
+  std::int64_t loss_scale_window = 1000;  // steps without overflow until the scale grows
+  int hysteresis = 2;                     // overflows until it is lowered
+  double loss_scale_growth = 2;
+  double loss_scale_backoff = 0.5;
   std::int64_t seed = 1;
   std::int64_t steps = 100;
   std::int64_t samples = 0;  // when given: steps follow from it
@@ -108,6 +117,7 @@ struct ValidationConfig {
 struct LogConfig {
   std::string format = "short";  // of a step's line: short | megatron
   bool tensorboard = false;      // event files in the run's tensorboard/
+  bool timers = false;           // seconds of forward, backward, reductions and the update, with each step's line
   bool operator==(const LogConfig&) const = default;
 };
 

@@ -46,8 +46,9 @@ void RequireOffered(const RunConfig& config) {
       "layout.offload = 'full' with layout.zero = {}: weights in host memory are copied to the device when they are "
       "used, which works with layout.zero = 0 and 3; the nearest is {}, or layout.offload = 'optimizer'",
       config.layout.zero, ZeroShards(config.layout.zero).gradients ? 3 : 0);
-  Require(config.train.dtype != "fp16",
-          "train.dtype = 'fp16': training offers fp32, tf32, bf16 and fp8; the nearest is bf16");
+  Require(config.train.min_loss_scale <= config.train.initial_loss_scale,
+          "train.min_loss_scale = {} is above train.initial_loss_scale = {}, where a dynamic loss scale begins",
+          config.train.min_loss_scale, config.train.initial_loss_scale);
   const int rank = config.optimizer.powersgd_rank;
   Require(rank == 0 || !ZeroShards(config.layout.zero).gradients,
           "optimizer.powersgd.rank = {} with layout.zero = {}: PowerSGD compresses whole gradients, which stages 0 and "

@@ -290,6 +290,12 @@ void ZeroShard::ForgetErrors() {
   }
 }
 
+void ZeroShard::ScaleErrors(float factor) {
+  if (power_sgd_ != nullptr) {
+    power_sgd_->ScaleErrors(factor);
+  }
+}
+
 void ZeroShard::BeginStep(bool overwrites, std::int64_t step) {
   overwrites_ = overwrites;
   compresses_ = power_sgd_ != nullptr && step > options_.power_sgd_start;

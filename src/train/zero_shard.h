@@ -77,6 +77,8 @@ class ZeroShard : public ParameterSource, public GradientSink {
   void BeginStep(bool overwrites, std::int64_t step = 0);
   // After a step that was not finite: PowerSGD drops what it has left out.
   void ForgetErrors();
+  // Later gradients come multiplied by so much more: and so does what PowerSGD has left out.
+  void ScaleErrors(float factor);
   // Brings the owned gradients to their invariant: reduces what is not reduced yet, and makes later work wait for it.
   void FinishGradients();
   // Ranges of owned gradients that this rank counts in the global norm: every element once in the world.
