@@ -15,6 +15,8 @@
 #include "operate/flight_recorder.h"
 #include "operate/run_checkpoints.h"
 #include "operate/spikes.h"
+#include "operate/weight_dump.h"
+#include "run/step_list.h"
 #include "train/first_weights.h"
 #include "train/gather_numbers.h"
 
@@ -117,6 +119,7 @@ class Loop {
                {.device = context.device, .live = [this] { return trainer_.Live(); }}),
         losses_("loss", config.train.loss_spike),
         norms_("gradient norm", config.train.norm_spike),
+        dumped_(config.log.dump_steps),
         facts_{.total_steps = trainer_.schedule().TotalSteps({})} {
     trainer_.set_ledger(flight_.ledger());
     if (flight_.ledger() != nullptr && options.trace.first > 0) {
@@ -186,8 +189,11 @@ class Loop {
     Resume();
     LoopResult result{.step = trainer_.progress().step};
     while (!AtEnd() && result.end == LoopEnd::kFinished) {
+      const std::int64_t coming = trainer_.progress().step + 1;
+      Dump(coming, "before");
       facts_.result = trainer_.Step(static_cast<int>(Wanted()));
       facts_.phases = flight_.ledger() != nullptr ? flight_.ledger()->TakePhases() : PhaseTimes{};
+      Dump(coming, "after");
       result.step = facts_.result.step;
       result.last_loss = facts_.result.passed_over ? result.last_loss : facts_.result.loss;
       Observe();
@@ -211,6 +217,8 @@ class Loop {
     Mark("end");
     WriteTrace();
     watcher_.Ended();
+    result.consumed_samples = trainer_.progress().consumed_samples;
+    result.whole = trainer_.schedule().Finished(trainer_.position());
     return result;
   }
 
@@ -222,7 +230,17 @@ class Loop {
     }
   }
 
-  bool AtEnd() const { return trainer_.schedule().Finished(trainer_.position()); }
+  bool AtEnd() const {
+    const bool staged = options_.end_samples > 0 && trainer_.progress().consumed_samples >= options_.end_samples;
+    return staged || trainer_.schedule().Finished(trainer_.position());
+  }
+
+  void Dump(std::int64_t step, const char* when) {
+    if (!options_.run_folder.empty() && dumped_.Has(step)) {
+      Mark("dump");
+      DumpWeights(trainer_, options_.run_folder + "/dump", step, when);
+    }
+  }
 
   void Mark(const char* phase) {
     if (flight_.ledger() != nullptr) {
@@ -484,6 +502,7 @@ class Loop {
   DrillMaster drill_;
   Spikes losses_;
   Spikes norms_;
+  StepList dumped_;
   StepFacts facts_;
   std::int64_t priced_batch_ = 0;
   bool memory_shown_ = false;

@@ -64,6 +64,7 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
                          .plan = &description.optimizer,
                          .power_sgd = &description.power_sgd,
                          .power_sgd_start = optimizer.powersgd_start,
+                         .reduce_bf16 = config_.layout.sends_bf16(),
                          .activations = gradients.over_activations ? slots.front() : nullptr,
                          .gradient_offsets = gradients.offsets});
   const StepTensors tensors(description);
@@ -243,8 +244,9 @@ double Trainer::TakeNumbers(StepResult& result, int micro_batches, int request) 
   result.request = LargestRequest(requests);
   // Micro batches were scaled as if no token was masked; the true weight is known only now.
   result.loss_scale = scaler_.scale();
-  const double correction = static_cast<double>(result.global_batch) * static_cast<double>(config_.model.sequence) /
-                            (weight * scaler_.scale());
+  const double unscaled =
+      static_cast<double>(result.global_batch) * static_cast<double>(config_.model.sequence) / weight;
+  const double correction = unscaled / scaler_.scale();
   result.loss = loss / weight;
   result.gradient_norm = std::sqrt(square) * correction;
   result.skipped = !std::isfinite(result.gradient_norm) || !std::isfinite(result.loss);
@@ -263,8 +265,9 @@ StepResult Trainer::PassOver(StepResult result, int request) {
 }
 
 bool Trainer::StepsAreAlike() const {
-  return config_.train.graphs && config_.model.dropout == 0 && config_.layout.offload != Offload::kFull &&
-         !scaler_.dynamic() && (ledger_ == nullptr || !ledger_->has_on_phase());
+  return config_.train.graphs && config_.model.dropout == 0 && config_.model.attention_dropout == 0 &&
+         config_.layout.offload != Offload::kFull && !scaler_.dynamic() &&
+         (ledger_ == nullptr || !ledger_->has_on_phase());
 }
 
 PipelineRunner::Repeats Trainer::Repeated(int micro_batches) {
