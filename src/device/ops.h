@@ -2,9 +2,9 @@
 // check shapes and count FLOPs once for every back end; back ends implement the Do* twins. The arguments of each are
 // described by subject in device/ops/.
 //
-// Conventions. All tensors are contiguous, row-major. "activation" tensors and weights have the working type (fp32 or
-// bf16); sums are taken in fp32. Gradients of parameters are fp32 and are *added to*, never overwritten. Statistics are
-// fp32. N tokens = B sequences of T; C hidden, H heads, D head size, F feed-forward, V vocabulary.
+// Conventions. All tensors are contiguous, row-major. "activation" tensors and weights have the working type (fp32,
+// bf16 or fp16); sums are taken in fp32. Gradients of parameters are fp32 and are *added to*, never overwritten.
+// Statistics are fp32. N tokens = B sequences of T; C hidden, H heads, D head size, F feed-forward, V vocabulary.
 #pragma once
 
 #include <cstdint>
@@ -31,9 +31,9 @@ class Ops {
 
   // t = value, fp32 and int32 tensors and the bytes of any for 0.
   void Fill(const Tensor& t, float value);
-  // Copies count elements; types may differ between fp32 and bf16.
+  // Copies count elements; types may differ among the working types.
   void Copy(const Tensor& to, const Tensor& from);
-  // to += from, same type or from bf16 to fp32; `factor` multiplies from.
+  // to += from, same type or any working type to fp32; `factor` multiplies from.
   void Add(const Tensor& to, const Tensor& from, float factor = 1);
   // t *= factor.
   void Scale(const Tensor& t, float factor);

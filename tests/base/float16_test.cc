@@ -38,7 +38,7 @@ TEST(Float16, EveryFiniteHalfIsItsValueAndComesBack) {
   }
 }
 
-// Between each pair of neighbours: the middle goes to the even one, what lies beside it to the nearer one.
+// Between each pair of neighbours: the middle goes to the even one, its neighbours to the nearer one.
 TEST(Float16, RoundsToTheNearestAndTiesToEven) {
   for (std::uint16_t bits = 0; bits < 0x7bff; ++bits) {
     const auto next = static_cast<std::uint16_t>(bits + 1);

@@ -73,7 +73,7 @@ void SetMaster(BFloat16* weight, std::uint16_t* low, std::int64_t i, float value
   low[i] = halves.low;
 }
 
-// What is kept beside a weight of type T.
+// What the optimizer keeps for a weight of type T.
 template <typename T>
 using Rest = std::conditional_t<std::is_same_v<T, Float16>, float, std::uint16_t>;
 

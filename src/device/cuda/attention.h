@@ -1,5 +1,5 @@
-// Causal attention through cuDNN, for bf16 and fp16. Plans are made at the first call of a shape (up to a second or two) and
-// kept. A program built without cuDNN has attention_cudnn_absent.cc, which supports no arguments.
+// Causal attention through cuDNN, for bf16 and fp16. Plans are made at the first call of a shape (up to a second or
+// two) and kept. A program built without cuDNN has attention_cudnn_absent.cc, which supports no arguments.
 #pragma once
 
 #include <array>

@@ -168,7 +168,7 @@ __device__ void StoreMoments(const MomentPlaces<Bf16>& to, const float (&first)[
   }
 }
 
-// What is kept beside a weight of type T.
+// What the optimizer keeps for a weight of type T.
 template <typename T>
 using Rest = std::conditional_t<std::is_same_v<T, Half>, float, std::uint16_t>;
 
