@@ -19,7 +19,7 @@ void InferenceCommand::AddOptions(CLI::App& app) {
   app.add_option("--ranks", ranks, "Threads that hold a part of the model each (tensor parallel); 1")
       ->check(AboveZero());
   app.add_option("--device", device, "auto, cpu or cuda");
-  app.add_option("--dtype", dtype, "fp32 or bf16; what the run trained in when not given");
+  app.add_option("--dtype", dtype, "fp32, bf16 or fp16; what the run trained in when not given");
   app.add_option("--threads", threads, "CPU threads per rank; by default the cores are divided among the ranks")
       ->check(AboveZero());
 }
@@ -34,7 +34,8 @@ ModelFiles InferenceCommand::Open() const {
 }
 
 DType InferenceCommand::WorkingType(const ModelFiles& files) const {
-  Require(dtype.empty() || dtype == "fp32" || dtype == "bf16", "--dtype '{}' is unknown: fp32 or bf16", dtype);
+  Require(dtype.empty() || dtype == "fp32" || dtype == "bf16" || dtype == "fp16",
+          "--dtype '{}' is unknown: fp32, bf16 or fp16", dtype);
   return WorkingDType(dtype.empty() ? files.dtype : dtype);
 }
 

@@ -128,7 +128,7 @@ void AddPlanOptions(CLI::App* plan, PlanCommand& c) {
       ->check(AboveZero());
   plan->add_option("--tokens", c.options.tokens, "Tokens of the whole training: adds days, device-hours and energy")
       ->check(AboveZero());
-  plan->add_option("--dtype", c.options.dtype, "bf16, fp16 or fp32 (bf16)");
+  plan->add_option("--dtype", c.options.dtype, "bf16, fp16 or fp32 (bf16; fp16 on devices without bf16)");
   plan->add_option("--optimizer", c.options.optimizer,
                    "adamw, adafactor, lion, muon or sgd, for stack trireme (adamw)");
   plan->add_option("--moments", c.options.moments, "Of the optimizer: fp32 or bf16, for stack trireme (fp32)");

@@ -1,3 +1,4 @@
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -12,6 +13,8 @@
 #include "apps/trireme/this_machine.h"
 #include "base/durable_file.h"
 #include "base/error.h"
+#include "checkpoint/read/checkpoint_folder.h"
+#include "checkpoint/read/checkpoint_reader.h"
 #include "checkpoint/read/weight_source.h"
 #include "checkpoint/tools/tokenizer_places.h"
 #include "comm/launch_environment.h"
@@ -30,6 +33,7 @@
 #include "report/events.h"
 #include "report/run_reporter.h"
 #include "run/run_config.h"
+#include "run/stages.h"
 #include "topology/settings.h"
 
 namespace trireme {
@@ -60,6 +64,8 @@ struct TrainCommand {
  private:
   std::string RunFolder() const;
   int RunSupervised() const;
+  // The recipe under each stage's settings, as train.stages says; validated.
+  std::vector<RunConfig> StagedConfigs(const std::vector<RunStage>& stages, const std::vector<std::string>& all) const;
 };
 
 constexpr const char* kTrainExamples = R"(
@@ -127,6 +133,27 @@ std::optional<PredictionGround> GroundOf(const RunConfig& config) {
   }
 }
 
+std::vector<RunConfig> TrainCommand::StagedConfigs(const std::vector<RunStage>& stages,
+                                                   const std::vector<std::string>& all) const {
+  std::vector<RunConfig> configs;
+  for (const RunStage& stage : stages) {
+    std::vector<std::string> settings = all;
+    settings.insert(settings.end(), stage.settings.begin(), stage.settings.end());
+    configs.push_back(LoadRecipe(RecipePath(recipe), settings, {.read_model = ReadModel}).config);
+    Validate(configs.back(), ranks);
+  }
+  RequireStages(stages, configs);
+  Require(stages.size() == 1 || !no_checkpoint,
+          "train.stages goes from one stage to the next through a checkpoint, which --no-checkpoint leaves out");
+  return configs;
+}
+
+// Samples consumed by the newest checkpoint of a run; 0 where there is none.
+std::int64_t ConsumedSamples(const std::string& folder) {
+  const std::optional<FoundCheckpoint> found = FindNewest(folder + "/checkpoints");
+  return found ? CheckpointReader(found->checkpoint.path).manifest().state.consumed_samples : 0;
+}
+
 int TrainCommand::Run() const {
   if (help_keys) {
     std::fputs(DescribeKeys().c_str(), stdout);
@@ -143,7 +170,8 @@ int TrainCommand::Run() const {
   RunConfig config = resolved.config;
   const bool by_mpi = LaunchedByMpi();
   Require(!by_mpi || ranks == 0, "--ranks is for threads of one process; under mpirun or srun their -n decides");
-  Validate(config, ranks);
+  const std::vector<RunStage> stages = ParseStages(config.train.stages);
+  std::vector<RunConfig> staged = StagedConfigs(stages, all);
   if (dry_run) {
     PrintResolved(resolved);
     return 0;
@@ -160,8 +188,11 @@ int TrainCommand::Run() const {
   const MemoryChoices choices(resolved, fit, RunFolder());
   const bool on_hosts = IsHostDevice(config.train.device);
   if (on_hosts) {
-    config = choices.Choose(config, HostMemoryBytes() / (by_threads ? config.layout.ranks() : 1));
+    for (RunConfig& one : staged) {
+      one = choices.Choose(one, HostMemoryBytes() / (by_threads ? config.layout.ranks() : 1));
+    }
   }
+  config = staged.back();
   RequireMachine(config, by_threads, !no_checkpoint);
   const std::int64_t leave_before_ns = LeaveBefore(exit_before, walltime);
   if (supervise) {
@@ -171,9 +202,12 @@ int TrainCommand::Run() const {
     // CUDA reads it when it starts: from then on every launch waits for its kernel.
     setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
   }
-  const std::unique_ptr<SampleSource> train = OpenRunSource(config, "train");
-  const std::unique_ptr<SampleSource> validation =
-      config.validation.every > 0 ? OpenRunSource(config, "validation") : nullptr;
+  std::vector<std::unique_ptr<SampleSource>> train;
+  std::vector<std::unique_ptr<SampleSource>> validation;
+  for (const RunConfig& one : staged) {
+    train.push_back(OpenRunSource(one, "train"));
+    validation.push_back(one.validation.every > 0 ? OpenRunSource(one, "validation") : nullptr);
+  }
   const std::string folder = RunFolder();
 
   std::unique_ptr<RunLock> lock;
@@ -193,28 +227,45 @@ int TrainCommand::Run() const {
                         .trace = traced.first > 0,
                         .ground = GroundOf(config)});
   bool refused = false;
+  const auto run_stage = [&](RankContext& context, std::size_t stage) {
+    const RunConfig& own = staged[stage];
+    // The thread count that was worked out belongs to the bits of the run: run.toml and checkpoints name it.
+    RunConfig used = on_hosts ? own : choices.ChooseForDevices(own, context);
+    used.train.threads = context.device.is_host() ? context.threads : own.train.threads;
+    if (context.world.rank() == 0) {
+      ReplaceFile(folder + "/run.toml", ToToml(used));
+      ReplaceFile(folder + "/machine.json", MachineJson(DescribeMachine()));
+      if (const std::string tokenizer = FindTokenizerOf(own); !tokenizer.empty()) {
+        CopyTokenizer(tokenizer, folder);
+      }
+      if (stages.size() > 1) {
+        reporter.Note(fmt::format("stage {} of {}{}: {}", stage + 1, stages.size(),
+                                  stages[stage].until > 0 ? fmt::format(", until sample {}", stages[stage].until) : "",
+                                  stages[stage].settings.empty()
+                                      ? "the recipe's own settings"
+                                      : fmt::format("{}", fmt::join(stages[stage].settings, ", "))));
+      }
+    }
+    return RunTraining(used, context, {.train = train[stage].get(), .validation = validation[stage].get()},
+                       {.run_folder = no_checkpoint ? "" : folder,
+                        .signals = &signals,
+                        .leave_before_ns = leave_before_ns,
+                        .end_samples = stages[stage].until,
+                        .drill = drill,
+                        .trace = traced},
+                       &reporter);
+  };
   const auto body = [&](RankContext& context) {
     if (by_mpi && !ProcessesMayStart(config, context, !no_checkpoint, take_lock)) {
       refused = true;
       return;
     }
-    // The thread count that was worked out belongs to the bits of the run: run.toml and checkpoints name it.
-    RunConfig used = on_hosts ? config : choices.ChooseForDevices(config, context);
-    used.train.threads = context.device.is_host() ? context.threads : config.train.threads;
-    if (context.world.rank() == 0) {
-      ReplaceFile(folder + "/run.toml", ToToml(used));
-      ReplaceFile(folder + "/machine.json", MachineJson(DescribeMachine()));
-      if (const std::string tokenizer = FindTokenizerOf(config); !tokenizer.empty()) {
-        CopyTokenizer(tokenizer, folder);
+    LoopResult own{.consumed_samples = stages.size() > 1 ? ConsumedSamples(folder) : 0};
+    for (std::size_t stage = 0; stage < stages.size() && own.end == LoopEnd::kFinished && !own.whole; ++stage) {
+      if (stages[stage].until == 0 || own.consumed_samples < stages[stage].until) {
+        own = run_stage(context, stage);
       }
     }
-    const LoopResult own = RunTraining(used, context, {.train = train.get(), .validation = validation.get()},
-                                       {.run_folder = no_checkpoint ? "" : folder,
-                                        .signals = &signals,
-                                        .leave_before_ns = leave_before_ns,
-                                        .drill = drill,
-                                        .trace = traced},
-                                       &reporter);
     if (context.world.rank() == 0) {
       result = own;
     }
@@ -275,7 +326,7 @@ void AddTrainCommand(CLI::App& app, int& exit_code) {
   train->add_option(
       "--inject", command->inject,
       "A drill, once in the life of a run: \"rank=1,step=3,phase=forward,what=stop\" (stop sleep spin throw "
-      "exit kill nan loss flip flip-gradient flip-moment slow)");
+      "exit kill nan overflow loss flip flip-gradient flip-moment slow)");
   train->footer(kTrainExamples);
   train->callback([command, &exit_code] { exit_code = command->Run(); });
 }

@@ -27,16 +27,18 @@ struct OptimizerCounts {
   std::int64_t second_moments = 0;
 };
 
-// What an optimizer keeps. An fp32 weight is its own master; a bf16 one is the master's upper half, the lower one lies
-// with the moments.
+// What an optimizer keeps of the fp32 masters of weights that are bf16 (the lower halves: the weights are the upper
+// ones, base/split_float.h) or fp16 (the masters, whole). An fp32 weight is its own master.
+constexpr DType RestOfMaster(DType working) { return working == DType::kFloat16 ? DType::kFloat32 : DType::kUInt16; }
+
 struct OptimizerTensors {
-  TensorSpec low;
+  TensorSpec low;  // of RestOfMaster's type
   TensorSpec first_moment;
   TensorSpec second_moment;
 
   OptimizerTensors() = default;
   OptimizerTensors(MemoryKind kind, const OptimizerCounts& counts, DType working, DType moments)
-      : low{kind, DType::kUInt16, working == DType::kFloat32 ? 0 : counts.parameters},
+      : low{kind, RestOfMaster(working), working == DType::kFloat32 ? 0 : counts.parameters},
         first_moment{kind, moments, counts.first_moments},
         second_moment{kind, moments, counts.second_moments} {}
   std::int64_t bytes() const { return low.bytes() + first_moment.bytes() + second_moment.bytes(); }

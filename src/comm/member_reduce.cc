@@ -40,13 +40,13 @@ void ReduceMembers(Device& device, const Tensor& to, std::span<const void* const
       return ReduceIntegers<std::int64_t>(device, to, sources, op);
     case DType::kFloat32:
     case DType::kBFloat16:
-      return device.ops().Reduce(to, sources, op == ReduceOp::kMax);
     case DType::kFloat16:
+      return device.ops().Reduce(to, sources, op == ReduceOp::kMax);
     case DType::kUInt8:
     case DType::kFloat8E4M3:
     case DType::kFloat8E5M2:
     case DType::kUInt16:
-      Fail("cannot reduce {} elements: known are fp32, bf16, int32 and int64", Name(to.dtype));
+      Fail("cannot reduce {} elements: known are fp32, bf16, fp16, int32 and int64", Name(to.dtype));
   }
 }
 

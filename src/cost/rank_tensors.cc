@@ -52,7 +52,8 @@ SharedTensors TensorsOfBuckets(const ShardPlan& plan, const StateChoices& choice
       .tied_gathered = weights(tied),
       .staging = gradients(largest),
       .tied_staging = gradients(tied),
-      .reduced = gradients(largest_shard),
+      .reduced = gradients(choices.reduce_bf16 ? 0 : largest_shard),
+      .narrow = {MemoryKind::kMessages, DType::kBFloat16, choices.reduce_bf16 ? std::max(largest, tied) : 0},
       .piece = {MemoryKind::kOptimizer,
                 {.parameters = piece, .first_moments = has_first ? piece : 0, .second_moments = has_second ? piece : 0},
                 choices.working,
@@ -80,6 +81,7 @@ MemoryUse StateMemory(const ShardPlan& plan, const StateChoices& choices) {
   add(shared.staging);
   add(shared.tied_staging);
   add(shared.reduced);
+  add(shared.narrow);
   add_state(shared.piece, kHostPieces);
   add(shared.piece_weight, kHostPieces);
   return use;

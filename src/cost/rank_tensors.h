@@ -19,6 +19,7 @@ struct StateChoices {
   DType working = DType::kFloat32;  // type of weights
   DType moments = DType::kFloat32;
   const OptimizerPlan* optimizer = nullptr;  // nullptr: AdamW of every parameter
+  bool reduce_bf16 = false;                  // several ranks share gradients, and send them in bf16
 };
 
 // Of one bucket.
@@ -36,6 +37,7 @@ struct SharedTensors {
   TensorSpec staging;  // gradients of a module, where ZeRO shards gradients
   TensorSpec tied_staging;
   TensorSpec reduced;
+  TensorSpec narrow;  // a bucket's gradient in bf16, where it is sent so
   // kHostPieces of each: where the optimizer's state lies in host memory, the part of it that is on the device.
   OptimizerTensors piece;
   TensorSpec piece_weight;

@@ -87,6 +87,7 @@ BucketUse UseOf(const StageDescription& stage, const Bucket& bucket, BlockProgra
 void AddStateTraffic(const StageDescription& stage, int data_rank, StepCost& cost) {
   const int zero = stage.layout.zero;
   const std::int64_t element = stage.sizes.element();
+  const std::int64_t sent = SizeOf(stage.layout.sends_bf16() ? DType::kBFloat16 : DType::kFloat32);
   BlockPrograms programs(stage);
   for (const Bucket& bucket : stage.shards.buckets) {
     const BucketUse use = UseOf(stage, bucket, programs);
@@ -99,9 +100,9 @@ void AddStateTraffic(const StageDescription& stage, int data_rank, StepCost& cos
       Traffic& data = cost[GroupKind::kData];
       const bool compresses = stage.power_sgd.active();
       if (!ZeroShards(zero).optimizer && !compresses) {
-        data.Add(CollectiveKind::kAllReduce, bucket.count * 4);
+        data.Add(CollectiveKind::kAllReduce, bucket.count * sent);
       } else if (ZeroShards(zero).optimizer) {
-        data.Add(CollectiveKind::kReduceScatter, bucket.count * 4,
+        data.Add(CollectiveKind::kReduceScatter, bucket.count * sent,
                  ZeroShards(zero).gradients ? use.reductions * stage.micro_batches
                  : compresses               ? 0
                                             : 1);
@@ -197,7 +198,8 @@ MemoryUse MemoryOfStage(const StageDescription& stage) {
                                                 .offload = stage.layout.offload,
                                                 .working = stage.sizes.dtype,
                                                 .moments = stage.moments,
-                                                .optimizer = &stage.optimizer});
+                                                .optimizer = &stage.optimizer,
+                                                .reduce_bf16 = stage.layout.sends_bf16()});
   memory[MemoryKind::kOptimizer] += stage.optimizer.ExtraBytes(stage.layout);
   for (int chunk = 0; chunk < stage.layout.chunks; ++chunk) {
     memory[MemoryKind::kActivations] += stage.slots[static_cast<std::size_t>(chunk)] * KeptBytes(stage, chunk);
@@ -207,7 +209,7 @@ MemoryUse MemoryOfStage(const StageDescription& stage) {
   }
   memory[MemoryKind::kGradients] += stage.power_sgd.Bytes();
   memory[MemoryKind::kScratch] = ScratchBytes(stage);
-  memory[MemoryKind::kMessages] = StepTensors(stage).bytes();
+  memory[MemoryKind::kMessages] += StepTensors(stage).bytes();
   return memory;
 }
 

@@ -41,9 +41,10 @@ void RequireType(const Operand& operand, DType dtype) {
 }
 
 void RequireWorkingType(const Operand& operand) {
-  if (operand.tensor.dtype != DType::kFloat32 && operand.tensor.dtype != DType::kBFloat16) {
-    Fail("{}: {} {} is {}, expected fp32 or bf16", operand.operation, operand.name, operand.tensor.shape.ToString(),
-         Name(operand.tensor.dtype));
+  const DType dtype = operand.tensor.dtype;
+  if (dtype != DType::kFloat32 && dtype != DType::kBFloat16 && dtype != DType::kFloat16) {
+    Fail("{}: {} {} is {}, expected fp32, bf16 or fp16", operand.operation, operand.name,
+         operand.tensor.shape.ToString(), Name(operand.tensor.dtype));
   }
 }
 

@@ -20,7 +20,7 @@ void RequireShape(const Operand& operand, const Shape& shape);
 void RequireMatrix(const Operand& operand);
 void RequireCount(const Operand& operand, std::int64_t count);
 void RequireType(const Operand& operand, DType dtype);
-// fp32 or bf16.
+// fp32, bf16 or fp16.
 void RequireWorkingType(const Operand& operand);
 
 // Both shape (or count) and type.

@@ -23,6 +23,9 @@ void CheckPackedRows(const char* operation, const AttentionArgs& args) {
   RequireWorkingType({operation, "qkv", args.qkv});
   RequireLike({operation, "out", args.out}, {rows, args.heads * args.head_size}, args.qkv.dtype);
   RequireVector({operation, "statistics", args.statistics}, args.heads * rows, kFloat);
+  Require(args.dropout.probability == 0 || args.all_heads >= args.heads,
+          "{}: dropout counts the heads of all ranks, of which {} are less than the {} here", operation, args.all_heads,
+          args.heads);
   if (args.slopes.given()) {
     RequireVector({operation, "slopes", args.slopes}, args.heads, kFloat);
   }

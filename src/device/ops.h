@@ -2,9 +2,9 @@
 // check shapes and count FLOPs once for every back end; back ends implement the Do* twins. The arguments of each are
 // described by subject in device/ops/.
 //
-// Conventions. All tensors are contiguous, row-major. "activation" tensors and weights have the working type (fp32 or
-// bf16); sums are taken in fp32. Gradients of parameters are fp32 and are *added to*, never overwritten. Statistics are
-// fp32. N tokens = B sequences of T; C hidden, H heads, D head size, F feed-forward, V vocabulary.
+// Conventions. All tensors are contiguous, row-major. "activation" tensors and weights have the working type (fp32,
+// bf16 or fp16); sums are taken in fp32. Gradients of parameters are fp32 and are *added to*, never overwritten.
+// Statistics are fp32. N tokens = B sequences of T; C hidden, H heads, D head size, F feed-forward, V vocabulary.
 #pragma once
 
 #include <cstdint>
@@ -31,9 +31,9 @@ class Ops {
 
   // t = value, fp32 and int32 tensors and the bytes of any for 0.
   void Fill(const Tensor& t, float value);
-  // Copies count elements; types may differ between fp32 and bf16.
+  // Copies count elements; types may differ among the working types.
   void Copy(const Tensor& to, const Tensor& from);
-  // to += from, same type or from bf16 to fp32; `factor` multiplies from.
+  // to += from, same type or any working type to fp32; `factor` multiplies from.
   void Add(const Tensor& to, const Tensor& from, float factor = 1);
   // t *= factor.
   void Scale(const Tensor& t, float factor);
@@ -84,8 +84,8 @@ class Ops {
   // sums (fp32 [2]) = {sum of weights * losses, sum of weights}.
   void LossSum(const Tensor& losses, const Tensor& weights, const Tensor& sums);
 
-  // sums[i] (fp32) = sum of squares of ranges[i] (fp32 or all bf16), summed in at least fp64 pairs; non-finite values
-  // show in it.
+  // sums[i] (fp32) = sum of squares of ranges[i] (all of one working type), summed in at least fp64 pairs; non-finite
+  // values show in it.
   void SumOfSquares(std::span<const Tensor> ranges, const Tensor& sums);
   // See UpdateKind.
   void Update(std::span<const UpdateRange> ranges, const UpdateArgs& args);
@@ -94,7 +94,8 @@ class Ops {
   void SumSquaresByAxis(const MatrixPart& part, float scale);
   // Each value times scale, its row's number and its column's.
   void ScaleByAxis(const MatrixPart& part, float scale);
-  // fp32 values into upper (bf16) and lower (uint16) halves, and back: base/split_float.h.
+  // fp32 values into upper (bf16) and lower (uint16) halves, and back: base/split_float.h. With `high` fp16 the masters
+  // lie in `low` (fp32), whole.
   void Split(const Tensor& high, const Tensor& low, const Tensor& from);
   void Join(const Tensor& to, const Tensor& high, const Tensor& low);
 

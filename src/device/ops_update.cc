@@ -1,5 +1,6 @@
 // Checks of what makes a step's update: norms of gradients, AdamW, halves of masters, sums of ranks.
 #include "base/error.h"
+#include "base/tensor_spec.h"
 #include "device/checks.h"
 #include "device/ops.h"
 
@@ -7,13 +8,16 @@ namespace trireme {
 namespace {
 
 constexpr DType kFloat = DType::kFloat32;
-constexpr DType kHalves = DType::kUInt16;
 
 void CheckHalves(const char* operation, const Tensor& high, const Tensor& low, const Tensor& whole) {
   const std::int64_t count = whole.shape.count();
   RequireVector({operation, "whole", whole}, count, kFloat);
-  RequireVector({operation, "high", high}, count, DType::kBFloat16);
-  RequireVector({operation, "low", low}, count, kHalves);
+  RequireVector({operation, "high", high}, count, high.dtype == DType::kFloat16 ? DType::kFloat16 : DType::kBFloat16);
+  RequireVector({operation, "low", low}, count, RestOfMaster(high.dtype));
+}
+
+void RequireMomentType(const Operand& operand) {
+  RequireType(operand, operand.tensor.dtype == DType::kBFloat16 ? DType::kBFloat16 : kFloat);
 }
 
 void CheckPart(const char* operation, const MatrixPart& part) {
@@ -43,17 +47,17 @@ void Ops::Update(std::span<const UpdateRange> ranges, const UpdateArgs& args) {
   for (const UpdateRange& range : ranges) {
     const std::int64_t count = range.weight.shape.count();
     RequireWorkingType({"Update", "weight", range.weight});
-    if (range.weight.dtype == DType::kBFloat16) {
-      RequireVector({"Update", "low", range.low}, count, kHalves);
+    if (range.weight.dtype != kFloat) {
+      RequireVector({"Update", "low", range.low}, count, RestOfMaster(range.weight.dtype));
     } else {
       Require(!range.low.given(), "Update: {} fp32 weights are whole and have no lower halves", count);
     }
     if (HasFirstMoment(args.kind)) {
-      RequireWorkingType({"Update", "first_moment", range.first_moment});
+      RequireMomentType({"Update", "first_moment", range.first_moment});
       RequireCount({"Update", "first_moment", range.first_moment}, count);
     }
     if (HasSecondMoment(args.kind)) {
-      RequireWorkingType({"Update", "second_moment", range.second_moment});
+      RequireMomentType({"Update", "second_moment", range.second_moment});
       RequireVector({"Update", "second_moment", range.second_moment}, count,
                     HasFirstMoment(args.kind) ? range.first_moment.dtype : range.second_moment.dtype);
     }

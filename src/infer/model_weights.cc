@@ -1,5 +1,6 @@
 #include "infer/model_weights.h"
 
+#include "base/float16.h"
 #include "checkpoint/read/weight_source.h"
 
 namespace trireme {
@@ -10,12 +11,11 @@ void Upload(Device& device, const Tensor& to, const std::vector<float>& values) 
     device.CopyFromHost(to.data, values.data(), to.bytes());
     return;
   }
-  std::vector<BFloat16> narrow;
-  narrow.reserve(values.size());
-  for (const float value : values) {
-    narrow.emplace_back(value);
-  }
-  device.CopyFromHost(to.data, narrow.data(), to.bytes());
+  const auto upload = [&](auto type) {
+    const std::vector<decltype(type)> narrow(values.begin(), values.end());
+    device.CopyFromHost(to.data, narrow.data(), to.bytes());
+  };
+  to.dtype == DType::kFloat16 ? upload(Float16{}) : upload(BFloat16{});
 }
 
 }  // namespace

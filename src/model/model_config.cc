@@ -39,6 +39,8 @@ void RequireShape(const ModelConfig& config) {
   RequireBetween("sequence", config.sequence, 1, kMaxSequence);
   Require(std::isfinite(config.dropout) && config.dropout >= 0 && config.dropout < 1,
           "model.dropout = {} must be at least 0 and below 1", config.dropout);
+  Require(std::isfinite(config.attention_dropout) && config.attention_dropout >= 0 && config.attention_dropout < 1,
+          "model.attention_dropout = {} must be at least 0 and below 1", config.attention_dropout);
   RequirePositive("norm_epsilon", config.norm_epsilon);
   RequirePositive("rope_theta", config.rope_theta);
   RequirePositive("initial_deviation", config.initial_deviation);
@@ -111,6 +113,9 @@ ModelConfig Completed(ModelConfig config, bool tie_given) {
   RequireShape(config);
   ResetChoices(config);
   family.complete(config, tie_given);
+  Require(config.norm_embedding == "auto" || config.norm_embedding == "yes" || config.norm_embedding == "no",
+          "model.embedding_norm = '{}' is unknown; known: auto, yes, no", config.norm_embedding);
+  config.embedding_norm = config.norm_embedding == "auto" ? config.embedding_norm : config.norm_embedding == "yes";
   if (config.kv_heads == 0) {
     config.kv_heads = config.heads;
   }

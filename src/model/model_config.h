@@ -49,6 +49,8 @@ struct ModelConfig {
   double query_scalar = 0;         // scores are divided by its root; 0: the head size
   bool serial_branches = false;    // where a family's branches are parallel: one after the other
   double initial_deviation = 0.02;
+  double attention_dropout = 0;         // of the weights that scores become
+  std::string norm_embedding = "auto";  // yes | no | auto: the family's choice
 
   // Set by the family:
   NormChoice norm = NormChoice::kLayerNorm;

@@ -15,4 +15,16 @@ Dropout DropoutOf(const ModelConfig& model, const MicroBatch& micro_batch, std::
           .first_element = (micro_batch.first_sample * model.sequence + first_token) * model.hidden};
 }
 
+Dropout AttentionDropoutOf(const ModelConfig& model, const MicroBatch& micro_batch, std::int64_t module,
+                           std::int64_t first_head) {
+  if (!micro_batch.training || model.attention_dropout <= 0) {
+    return {};
+  }
+  constexpr int kSite = 3;
+  const std::int64_t lines = (micro_batch.first_sample * model.heads + first_head) * model.sequence;
+  return {.probability = static_cast<float>(model.attention_dropout),
+          .key = CombineKeys(micro_batch.dropout_key, static_cast<std::uint64_t>(module * 4 + kSite)),
+          .first_element = lines * model.sequence};
+}
+
 }  // namespace trireme

@@ -91,5 +91,8 @@ inline float EmbeddingScale(const ModelConfig& model) { return std::sqrt(static_
 // The dropout of a site within a module, for rows that start at `first_token` of the micro batch.
 Dropout DropoutOf(const ModelConfig& model, const MicroBatch& micro_batch, std::int64_t module, int site,
                   std::int64_t first_token);
+// Of the weights of a block's attention, for a rank whose heads begin at `first_head`.
+Dropout AttentionDropoutOf(const ModelConfig& model, const MicroBatch& micro_batch, std::int64_t module,
+                           std::int64_t first_head);
 
 }  // namespace trireme

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <csignal>
 #include <cstddef>
+#include <limits>
 #include <thread>
 #include <utility>
 
@@ -19,8 +20,9 @@
 namespace trireme {
 namespace {
 
-constexpr std::array<std::string_view, 12> kActions = {"stop", "sleep", "spin", "throw",         "exit",        "kill",
-                                                       "nan",  "loss",  "flip", "flip-gradient", "flip-moment", "slow"};
+constexpr std::array<std::string_view, 13> kActions = {"stop",          "sleep",       "spin",     "throw", "exit",
+                                                       "kill",          "nan",         "overflow", "loss",  "flip",
+                                                       "flip-gradient", "flip-moment", "slow"};
 
 constexpr std::byte kLowestBit{1};
 constexpr std::byte kLastingBit{16};     // not the lowest: the next update could round it away
@@ -82,7 +84,7 @@ Drill ParseDrill(const std::string& text) {
       known = known || drill.save == Name(static_cast<SavePoint>(point));
     }
     Require(known, "--inject: no point '{}' in a save", drill.save);
-    if (drill.what == "nan" || drill.what == "flip-gradient") {
+    if (drill.what == "nan" || drill.what == "overflow" || drill.what == "flip-gradient") {
       drill.phase = "reduce";
     } else if (drill.what == "loss") {
       drill.phase = "norm";
@@ -125,8 +127,8 @@ bool DrillMaster::TakeTurn() const {
 bool DrillMaster::Damaged() const {
   const std::string& what = drill_.what;
   Device& device = target_.device;
-  if (what == "nan") {
-    const float bad = std::nanf("");
+  if (what == "nan" || what == "overflow") {
+    const float bad = what == "nan" ? std::nanf("") : std::numeric_limits<float>::infinity();
     device.CopyFromHost(target_.live().gradient.data, &bad, sizeof bad);
   } else if (what == "loss") {
     const Tensor losses = target_.live().loss_sums;

@@ -18,7 +18,8 @@ struct Drill {
   std::int64_t step = 1;
   std::string phase = "forward";  // of the ledger: start load batch receive forward send backward reduce norm update …
   std::string save;               // a point of a save instead of a phase: see Name(SavePoint)
-  // stop | sleep | spin | throw | exit | kill | nan | loss | flip | flip-gradient | flip-moment | slow; "" is no drill
+  // stop | sleep | spin | throw | exit | kill | nan | overflow | loss | flip | flip-gradient | flip-moment | slow; ""
+  // is no drill
   std::string what;
   int times = 1;
 };

@@ -29,6 +29,11 @@ bool AllMayStart(RankContext& context, const std::function<void()>& check) {
 
 void RequireMachine(const RunConfig& config, bool by_threads, bool saves) {
   RequireDevice(config.train.device);
+  Require(
+      config.model.attention_dropout == 0 || IsHostDevice(config.train.device),
+      "model.attention_dropout = {}: the GPU's attention kernels have no dropout; set it to 0 (model.dropout works), "
+      "or train.device = \"cpu\"",
+      config.model.attention_dropout);
   if (!by_threads) {
     return;
   }

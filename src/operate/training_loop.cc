@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
+#include <sstream>
 #include <stop_token>
 #include <thread>
 
@@ -13,6 +15,8 @@
 #include "operate/flight_recorder.h"
 #include "operate/run_checkpoints.h"
 #include "operate/spikes.h"
+#include "operate/weight_dump.h"
+#include "run/step_list.h"
 #include "train/first_weights.h"
 #include "train/gather_numbers.h"
 
@@ -71,6 +75,21 @@ namespace {
 constexpr int kMostRollbacks = 3;
 // Of a checkpoint: what train.on_spike = "lower" has made of the learning rate.
 constexpr char kRateFactorNote[] = "rate_factor";
+// Of a checkpoint: what a dynamic loss scale counts, besides itself.
+constexpr char kLossScaleNote[] = "loss_scale_counters";
+
+LossScaleState SavedLossScale(const SavedProgress& progress) {
+  const auto counters = progress.notes.find(kLossScaleNote);
+  if (counters == progress.notes.end()) {
+    return {};
+  }
+  LossScaleState state{.scale = progress.loss_scale};
+  std::istringstream words(counters->second);
+  words >> state.good_steps >> state.left;
+  Require(!words.fail(), "the checkpoint's note {} = '{}' is damaged: two numbers are expected", kLossScaleNote,
+          counters->second);
+  return state;
+}
 
 // A rank whose device is stuck reads no signals. Once the job was asked to end, collectives that stand still are
 // aborted; those of a step that goes on are not.
@@ -100,6 +119,7 @@ class Loop {
                {.device = context.device, .live = [this] { return trainer_.Live(); }}),
         losses_("loss", config.train.loss_spike),
         norms_("gradient norm", config.train.norm_spike),
+        dumped_(config.log.dump_steps),
         facts_{.total_steps = trainer_.schedule().TotalSteps({})} {
     trainer_.set_ledger(flight_.ledger());
     if (flight_.ledger() != nullptr && options.trace.first > 0) {
@@ -113,7 +133,8 @@ class Loop {
     }
     if (config.train.rerun) {
       trainer_.set_suspicion([this](const StepResult& result) {
-        return result.skipped || losses_.IsSpike(result.loss) || norms_.IsSpike(result.gradient_norm);
+        return (result.skipped && !trainer_.loss_scaler().dynamic()) || losses_.IsSpike(result.loss) ||
+               norms_.IsSpike(result.gradient_norm);
       });
     }
     if (config.train.on_spike == "skip") {
@@ -168,8 +189,11 @@ class Loop {
     Resume();
     LoopResult result{.step = trainer_.progress().step};
     while (!AtEnd() && result.end == LoopEnd::kFinished) {
+      const std::int64_t coming = trainer_.progress().step + 1;
+      Dump(coming, "before");
       facts_.result = trainer_.Step(static_cast<int>(Wanted()));
       facts_.phases = flight_.ledger() != nullptr ? flight_.ledger()->TakePhases() : PhaseTimes{};
+      Dump(coming, "after");
       result.step = facts_.result.step;
       result.last_loss = facts_.result.passed_over ? result.last_loss : facts_.result.loss;
       Observe();
@@ -193,6 +217,8 @@ class Loop {
     Mark("end");
     WriteTrace();
     watcher_.Ended();
+    result.consumed_samples = trainer_.progress().consumed_samples;
+    result.whole = trainer_.schedule().Finished(trainer_.position());
     return result;
   }
 
@@ -204,7 +230,17 @@ class Loop {
     }
   }
 
-  bool AtEnd() const { return trainer_.schedule().Finished(trainer_.position()); }
+  bool AtEnd() const {
+    const bool staged = options_.end_samples > 0 && trainer_.progress().consumed_samples >= options_.end_samples;
+    return staged || trainer_.schedule().Finished(trainer_.position());
+  }
+
+  void Dump(std::int64_t step, const char* when) {
+    if (!options_.run_folder.empty() && dumped_.Has(step)) {
+      Mark("dump");
+      DumpWeights(trainer_, options_.run_folder + "/dump", step, when);
+    }
+  }
 
   void Mark(const char* phase) {
     if (flight_.ledger() != nullptr) {
@@ -227,7 +263,8 @@ class Loop {
       if (const std::optional<LoadedCheckpoint> found = checkpoints_->Load(state)) {
         trainer_.Restore({.step = found->progress.step,
                           .consumed_samples = found->progress.consumed_samples,
-                          .updates = found->progress.updates});
+                          .updates = found->progress.updates,
+                          .loss_scale = SavedLossScale(found->progress)});
         if (!found->progress.device_choices.empty()) {
           trainer_.device().ReadChoices(found->progress.device_choices);
         }
@@ -287,9 +324,12 @@ class Loop {
     return request;
   }
 
+  // A gradient beyond fp16, of a finite loss: the loss scale is lowered, and training goes on.
+  bool OnlyOverflowed() const { return facts_.result.overflowed && std::isfinite(facts_.result.loss); }
+
   void Observe() {
     facts_.skipped_steps += facts_.result.skipped ? 1 : 0;
-    facts_.nan_steps += facts_.result.skipped && !facts_.result.passed_over ? 1 : 0;
+    facts_.nan_steps += facts_.result.skipped && !facts_.result.passed_over && !OnlyOverflowed() ? 1 : 0;
     if (first_rank_ && facts_.result.global_batch != priced_batch_) {
       priced_batch_ = facts_.result.global_batch;
       facts_.hardware_flops = HardwareFlops(config_, priced_batch_);
@@ -337,6 +377,11 @@ class Loop {
     }
     if (result.passed_over) {
       watcher_.Note(fmt::format("step {}: passed over, as train.skip_steps says", result.step));
+    } else if (OnlyOverflowed()) {
+      watcher_.Note(
+          fmt::format("step {}: a gradient overflowed fp16 at a loss scale of {:g}: no update; the scale is "
+                      "{:g} from now on",
+                      result.step, result.loss_scale, trainer_.loss_scaler().scale()));
     } else if (result.skipped) {
       const std::string where = trainer_.NameNonFinite();
       Require(choice != "stop", "step {}: not finite: {} (train.on_nonfinite = \"stop\")", result.step, where);
@@ -434,6 +479,10 @@ class Loop {
                           .schedule = trainer_.schedule().StateAt(progress.consumed_samples),
                           .device_choices = trainer_.device().choices(),
                           .last = last};
+      if (trainer_.loss_scaler().dynamic()) {
+        saved.loss_scale = progress.loss_scale.scale;
+        saved.notes[kLossScaleNote] = fmt::format("{} {}", progress.loss_scale.good_steps, progress.loss_scale.left);
+      }
       if (rate_factor_ != 1) {
         saved.notes[kRateFactorNote] = fmt::format("{}", rate_factor_);
       }
@@ -453,6 +502,7 @@ class Loop {
   DrillMaster drill_;
   Spikes losses_;
   Spikes norms_;
+  StepList dumped_;
   StepFacts facts_;
   std::int64_t priced_batch_ = 0;
   bool memory_shown_ = false;

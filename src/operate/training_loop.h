@@ -50,6 +50,8 @@ struct LoopOptions {
   StopSignals* signals = nullptr;  // may be missing
   // Save and end so that this time is not passed, in nanoseconds since 1970; 0: no such time.
   std::int64_t leave_before_ns = 0;
+  // Ends after a save once so many samples are consumed; 0: at the end of the recipe. For runs in stages.
+  std::int64_t end_samples = 0;
   Drill drill;
   TraceSteps trace;  // steps that every rank records into run_folder's trace/
 };
@@ -59,6 +61,8 @@ enum class LoopEnd { kFinished, kStopped };
 struct LoopResult {
   LoopEnd end = LoopEnd::kFinished;
   std::int64_t step = 0;
+  std::int64_t consumed_samples = 0;
+  bool whole = false;  // the recipe's end is reached, not only that of LoopOptions::end_samples
   double last_loss = 0;
 };
 

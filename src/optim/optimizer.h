@@ -2,8 +2,9 @@
 // keeps, what ZeRO may shard of it and what ranks exchange is described in cost/optimizer_plan.h.
 //
 // An fp32 weight is its own master; a bf16 weight is its master's upper half, and the lower halves are kept with the
-// moments (base/split_float.h). So bf16 masters are whole only while asked for, in the memory of the gradients. Moments
-// are fp32 or, at half the memory and bytes moved, bf16 rounded at random (base/stochastic_round.h).
+// moments (base/split_float.h). So bf16 masters are whole only while asked for, in the memory of the gradients. Masters
+// of fp16 weights are kept whole in place of the lower halves, and handed out the same way. Moments are fp32 or, at
+// half the memory and bytes moved, bf16 rounded at random (base/stochastic_round.h).
 //
 // The state (moments, lower halves) lies on the device or in the host's memory, and so may the weights. From there an
 // update has them pass through the device in pieces: while one is updated the next one comes and the last one goes, in
@@ -54,16 +55,18 @@ struct OptimizerGround {
 
 class Optimizer {
  public:
-  // Takes moments and, for bf16 weights, the masters' lower halves (all zeroed) from the arena's optimizer memory;
-  // with a host piece from its host memory, and of the optimizer memory two pieces of all that passes through the
-  // device. Then OptimizerPlan::ExtraBytes. The shards' tensors outlive this. Without ground: no Muon, no Adafactor.
+  // Takes moments and, for bf16 and fp16 weights, what is kept of the masters (all zeroed) from the arena's optimizer
+  // memory; with a host piece from its host memory, and of the optimizer memory two pieces of all that passes through
+  // the device. Then OptimizerPlan::ExtraBytes. The shards' tensors outlive this. Without ground: no Muon, no
+  // Adafactor.
   Optimizer(Arena& arena, const OptimizerOptions& options, std::vector<OwnedShard> shards,
             const OptimizerGround* ground = nullptr);
 
   // One update; `step` counts from 1. Gradients are multiplied by gradient_scale first, and are gone afterwards.
   // Collective over the ranks of a stage for Muon and Adafactor.
   void Step(float learning_rate, float gradient_scale, std::int64_t step);
-  // Makes every master() whole. Those of bf16 weights overwrite the gradients, and stay until these are written again.
+  // Makes every master() whole. Those of bf16 and fp16 weights overwrite the gradients, and stay until these are
+  // written again.
   void JoinMasters();
   // Weights and lower halves from the masters: after JoinMasters and what was then written to them from outside.
   void PublishMasters();
@@ -73,7 +76,7 @@ class Optimizer {
   const Tensor& master(std::size_t shard) const {
     return low(shard).given() ? shards_[shard].gradient : shards_[shard].weight;
   }
-  // Not given where weights are fp32. These three may lie in host memory (Device::AllocateHost).
+  // See RestOfMaster; not given where weights are fp32. These three may lie in host memory (Device::AllocateHost).
   const Tensor& low(std::size_t shard) const { return states_[shard].low; }
   const Tensor& first_moment(std::size_t shard) const { return states_[shard].first_moment; }
   const Tensor& second_moment(std::size_t shard) const { return states_[shard].second_moment; }

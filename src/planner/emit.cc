@@ -177,7 +177,7 @@ RunConfig EmitConfig(const EmitRequest& request) {
   config.layout = request.layout;
   config.batch = request.batch;
   config.batch.global = request.search.global_batch;
-  config.train.dtype = request.search.dtype == DType::kFloat32 ? "fp32" : "bf16";
+  config.train.dtype = Name(request.search.dtype);
   config.optimizer.moments = Name(request.search.moments);
   config.optimizer.name = request.search.optimizer;
   config.train.tokens = static_cast<std::int64_t>(request.tokens);

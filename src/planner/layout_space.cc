@@ -40,13 +40,11 @@ bool Offers(const std::vector<Value>& list, const Value& value) {
   return std::find(list.begin(), list.end(), value) != list.end();
 }
 
-// Staged offloading: weights in host memory are those of no stage of ZeRO that gathers them once a step. Else, as in
-// DeepSpeed, they are what ZeRO 3 has partitioned, and optimizer state on the host is what ZeRO has.
+// Staged offloading works with every stage of ZeRO. Else, as in DeepSpeed, weights in host memory are what ZeRO 3 has
+// partitioned, and optimizer state on the host is what ZeRO has.
 std::string OffloadRefusal(const SoftwareStack& stack, int zero, Offload offload) {
   if (stack.policy.staged_offload) {
-    return ParallelLayout{.zero = zero, .offload = offload}.offload_is_offered()
-               ? ""
-               : fmt::format("offload=full works with zero=0 and zero=3, not with zero={}", zero);
+    return "";
   }
   if (offload == Offload::kFull && !ZeroShards(zero).parameters) {
     return fmt::format("'{}' keeps weights on the host under zero=3 only, not under zero={}", stack.name, zero);

@@ -20,6 +20,15 @@
 namespace trireme {
 namespace {
 
+DType ElementOf(const PlanOptions& options, const DeviceSpec& device) {
+  if (options.dtype == "auto") {
+    return device.has_bf16 ? DType::kBFloat16 : DType::kFloat16;
+  }
+  Require(options.dtype != "bf16" || device.has_bf16, "--dtype bf16: {} multiplies fp16 alone; the nearest is fp16",
+          device.name);
+  return ParseDType(options.dtype);
+}
+
 // Axes that `fix` holds, such as "tp=4 zero=1 recompute=full".
 void Hold(const std::string& fix, SearchRequest& request) {
   const ParallelLayout unset{.tensor = 0,
@@ -98,7 +107,7 @@ class Answering {
                  .devices = devices_,
                  .global_batch = global_batch_,
                  .ramp_unit = std::gcd(batch_.ramp_start, batch_.ramp_increment),
-                 .dtype = ParseDType(options.dtype),
+                 .dtype = ElementOf(options, subject.cluster.device),
                  .moments = ParseDType(options.moments),
                  .optimizer = options.optimizer,
                  .most_tensor = options.most_tensor,
@@ -302,9 +311,9 @@ void RequireConsistent(const PlanOptions& options) {
           options.search_shape);
   Require(options.nodes == 0 || options.gpus == 0, "--nodes {} and --gpus {}: give one of them", options.nodes,
           options.gpus);
-  const DType element = ParseDType(options.dtype);
-  Require(element == DType::kBFloat16 || element == DType::kFloat16 || element == DType::kFloat32,
-          "--dtype {}: models train in bf16, fp16 or fp32", options.dtype);
+  const std::string& dtype = options.dtype;
+  Require(dtype == "auto" || dtype == "bf16" || dtype == "fp16" || dtype == "fp32",
+          "--dtype {}: models train in bf16, fp16 or fp32", dtype);
   static const std::vector<std::string> kOptimizers = {"adamw", "adafactor", "lion", "muon", "sgd"};
   Require(std::find(kOptimizers.begin(), kOptimizers.end(), options.optimizer) != kOptimizers.end(),
           "--optimizer {}: training offers adamw, adafactor, lion, muon and sgd", options.optimizer);

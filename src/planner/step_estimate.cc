@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/shape.h"
+#include "base/tensor_spec.h"
 #include "cost/formulas.h"
 #include "cost/optimizer_plan.h"
 #include "planner/collective_time.h"
@@ -50,9 +51,12 @@ LinkShares DataShares(const PlanPoint& point) {
           .latency = point.stack.efficiencies.node_latency};
 }
 
-// Of gathered weights; reductions are of fp32 gradients.
+// Of gathered weights, and of reduced gradients.
 DType SentType(const PlanPoint& point, CollectiveKind kind) {
-  return kind == CollectiveKind::kAllGather ? point.dtype : DType::kFloat32;
+  if (kind == CollectiveKind::kAllGather) {
+    return point.dtype;
+  }
+  return point.layout.reduce_bf16 ? DType::kBFloat16 : DType::kFloat32;
 }
 
 double DataSeconds(const PlanPoint& point, CollectiveKind kind, double bytes, double calls) {
@@ -92,6 +96,9 @@ double ParameterBytes(const PlanPoint& point) {
 }
 
 double GradientBytes(const PlanPoint& point) {
+  if (point.layout.reduce_bf16) {
+    return static_cast<double>(SizeOf(DType::kBFloat16));
+  }
   const TimeTraits& time = point.stack.time;
   return point.dtype == DType::kBFloat16 && time.gradient_bytes_bf16 > 0 ? time.gradient_bytes_bf16
                                                                          : time.gradient_bytes;
@@ -254,12 +261,16 @@ double MuonSeconds(const PlanPoint& point) {
 // memory and the device's operations at work at once. A node's ranks share its memory.
 double PassingSeconds(const PlanPoint& point, double owned) {
   const Efficiencies& e = point.stack.efficiencies;
-  const std::int64_t halves = point.dtype == DType::kFloat32 ? 0 : SizeOf(DType::kUInt16);
+  const std::int64_t halves = point.dtype == DType::kFloat32 ? 0 : SizeOf(RestOfMaster(point.dtype));
   const std::int64_t weight = point.layout.offload == Offload::kFull ? SizesOf(point).element() : 0;
   const double state = owned * static_cast<double>(weight + halves + MomentsOf(point) * SizeOf(point.moments));
+  // Stages 1 and 2 gather weights on the device and write them back whole.
+  const ZeroPolicy shards = ZeroShards(point.layout.zero);
+  const double gathered =
+      shards.optimizer && !shards.parameters ? owned * point.shards() * static_cast<double>(weight) : 0;
   const int on_node = std::min(point.layout.ranks(), point.cluster.devices_per_node);
-  return std::max({state / (point.cluster.host_link.bandwidth * e.host_link),
-                   2 * state * on_node / (point.cluster.host_bandwidth * e.host_memory),
+  return std::max({(state + gathered) / (point.cluster.host_link.bandwidth * e.host_link),
+                   (2 * state + gathered) * on_node / (point.cluster.host_bandwidth * e.host_memory),
                    owned * UpdateBytes(point) / (point.cluster.device.memory_bandwidth * e.memory)});
 }
 

@@ -57,6 +57,7 @@ std::string ShortLine(const RunConfig& config, const StepFacts& facts, const Ste
     line += known && line.size() + part.size() <= kMost ? part : "";
   };
   add(facts.skipped_steps > 0, fmt::format(" | {} skipped", facts.skipped_steps));
+  add(config.train.dtype == "fp16", fmt::format(" | scale {:g}", step.loss_scale));
   add(config.train.count_zeros, fmt::format(" | {} zeros", step.zeros));
   add(step.global_batch != config.batch.global, fmt::format(" | batch {}", step.global_batch));
   add(rates.share_of_peak > 0, fmt::format(" | {:.1f} % peak", rates.share_of_peak * 100));
@@ -73,9 +74,10 @@ std::string LogLine(const RunConfig& config, const StepFacts& facts, const StepR
   const StepResult& step = facts.result;
   std::string line = fmt::format(
       "iteration {:8d}/{:8d} | consumed samples: {:12d} | consumed tokens: {:14d} | elapsed time per iteration (s): "
-      "{:.3f} | learning rate: {:.3E} | global batch size: {:5d} | lm loss: {:.6E} | grad norm: {:.3f} |",
+      "{:.3f} | learning rate: {:.3E} | global batch size: {:5d} | lm loss: {:.6E} |{} grad norm: {:.3f} |",
       step.step, facts.total_steps, step.consumed_samples, step.consumed_samples * config.model.sequence, step.seconds,
-      step.learning_rate, step.global_batch, step.loss, step.gradient_norm);
+      step.learning_rate, step.global_batch, step.loss,
+      config.train.dtype == "fp16" ? fmt::format(" loss scale: {:.1f} |", step.loss_scale) : "", step.gradient_norm);
   if (config.train.count_zeros) {
     line += fmt::format(" num zeros: {:.1f} |", static_cast<double>(step.zeros));
   }

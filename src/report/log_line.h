@@ -1,6 +1,6 @@
 // The line of a step, in two formats (log.format). "short" fits in 120 characters. "megatron" is the one that users'
 // log parsers know: names and order are a contract. A field whose value is not known is left out: "num zeros" without
-// train.count_zeros, "loss scale", as no precision on offer scales the loss. TFLOPs become GFLOPs or MFLOPs where they
+// train.count_zeros, "loss scale" unless train.dtype is fp16. TFLOPs become GFLOPs or MFLOPs where they
 // would print as 0.
 #pragma once
 

@@ -119,6 +119,9 @@ void MetricsFile::Add(const RunConfig& config, const StepFacts& facts, const Ste
       row["causes"][field.name] = *context.causes.*field.member;
     }
   }
+  if (config.train.dtype == "fp16") {
+    row["loss_scale"] = step.loss_scale;
+  }
   if (config.train.count_zeros) {
     row["num_zeros"] = step.zeros;
   }

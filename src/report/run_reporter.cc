@@ -85,6 +85,9 @@ void RunReporter::Started(const Trainer& trainer, std::int64_t resumed_step) {
         "those "
         "the model needs, attention halved by the causal mask");
   }
+  if (config_.log.timers && !by_cause_) {
+    Print("log.timers: on a GPU the host runs ahead of the device: its phases say nothing and are not printed");
+  }
   if (resumed_step > 0) {
     Print(fmt::format("resumed after step {}", resumed_step));
   }
@@ -124,6 +127,9 @@ void RunReporter::AddToTensorBoard(const StepFacts& facts, const StepRates& rate
                                           {"speed/tokens_per_second", rates.tokens_per_second},
                                           {"speed/model_tflops", rates.model_tflops},
                                           {"memory/bytes", static_cast<double>(memory_bytes_)}};
+  if (config_.train.dtype == "fp16") {
+    values["optimizer/loss_scale"] = step.loss_scale;
+  }
   if (predicted > 0) {
     values["speed/predicted_seconds"] = predicted;
   }
@@ -211,6 +217,9 @@ void RunReporter::StepDone(const StepFacts& facts) {
   const std::int64_t step = facts.result.step;
   if (step % options_.log_every == 0 || step == 1 || step == facts.total_steps || facts.result.skipped) {
     Print(LogLine(config_, facts, rates, predicted));
+    if (config_.log.timers && by_cause_ && !facts.phases.phases.empty()) {
+      Print(TimersLine(MeasuredCauses(facts.phases)));
+    }
   }
   if (prediction_ != nullptr) {
     if (const std::string slow = prediction_->StepDone(facts, by_cause_); !slow.empty()) {
@@ -218,7 +227,7 @@ void RunReporter::StepDone(const StepFacts& facts) {
       Record("slow", slow);
     }
   }
-  if (facts.result.skipped) {
+  if (facts.result.skipped && !facts.result.overflowed) {
     Print(fmt::format("step {}: the loss or a gradient is not finite; no rank updated its weights", step));
   }
   if (options_.live && step < facts.total_steps) {

@@ -1,5 +1,7 @@
 #include "report/step_causes.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace trireme {
@@ -10,6 +12,14 @@ const std::vector<CauseField>& CauseFields() {
       {"tensor", &StepCauses::tensor},      {"replicas", &StepCauses::replicas}, {"pipeline", &StepCauses::pipeline},
       {"optimizer", &StepCauses::optimizer}};
   return kFields;
+}
+
+std::string TimersLine(const StepCauses& causes) {
+  std::string line = "timers (s)";
+  for (const CauseField& field : CauseFields()) {
+    line += fmt::format(" | {} {:.4f}", field.name, causes.*field.member);
+  }
+  return line;
 }
 
 StepCauses MeasuredCauses(const PhaseTimes& times) {

@@ -2,6 +2,7 @@
 // predicted and measured.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "comm/phase_clock.h"
@@ -25,6 +26,8 @@ struct CauseField {
   double StepCauses::*member;
 };
 const std::vector<CauseField>& CauseFields();
+// "timers (s) | data 0.0001 | forward 0.0873 | …": the line of log.timers.
+std::string TimersLine(const StepCauses& causes);
 
 StepCauses MeasuredCauses(const PhaseTimes& times);
 // Of the first stage, whose rank 0 is.

@@ -167,11 +167,26 @@ class Resolver {
     RunConfig source;
     source.model = *source_;
     const RunConfig& config = recipe_.config;
-    for (const char* name :
-         {"model.family", "model.layers", "model.hidden", "model.heads", "model.kv_heads", "model.head_dim",
-          "model.ffn", "model.vocabulary", "model.tie_embeddings", "model.local_rope_theta", "model.rotary_fraction",
-          "model.rope_scaling", "model.rope_factor", "model.window", "model.window_period", "model.attention_cap",
-          "model.logit_cap", "model.query_scalar", "model.serial_branches"}) {
+    for (const char* name : {"model.family",
+                             "model.layers",
+                             "model.hidden",
+                             "model.heads",
+                             "model.kv_heads",
+                             "model.head_dim",
+                             "model.ffn",
+                             "model.vocabulary",
+                             "model.tie_embeddings",
+                             "model.local_rope_theta",
+                             "model.rotary_fraction",
+                             "model.rope_scaling",
+                             "model.rope_factor",
+                             "model.window",
+                             "model.window_period",
+                             "model.attention_cap",
+                             "model.logit_cap",
+                             "model.query_scalar",
+                             "model.serial_branches",
+                             "model.embedding_norm"}) {
       const RecipeKey& key = *FindRecipeKey(name);
       const std::string wanted = ToToml(GetKey(config, key));
       const std::string there = ToToml(GetKey(source, key));

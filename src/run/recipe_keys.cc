@@ -65,6 +65,9 @@ std::vector<RecipeKey> ModelKeys() {
           "model.dropout", "after the embedding and after each branch of a block",
           [](Config & c) -> auto& { return c.model.dropout; }, 0, 0.999),
       Number(
+          "model.attention_dropout", "of the weights that attention's scores become; CPUs alone",
+          [](Config & c) -> auto& { return c.model.attention_dropout; }, 0, 0.999),
+      Number(
           "model.norm_epsilon", "added to the variance in norms",
           [](Config & c) -> auto& { return c.model.norm_epsilon; }, 1e-30, 1),
       Number(
@@ -108,6 +111,8 @@ std::vector<RecipeKey> ModelKeys() {
       Flag(
           "model.serial_branches", "of gpt_neox: the feed-forward part reads what attention left",
           [](Config & c) -> auto& { return c.model.serial_branches; }),
+      Automatic(Text("model.embedding_norm", "a norm right after the embedding; auto: the family's choice",
+                     [](Config & c) -> auto& { return c.model.norm_embedding; }, {"auto", "yes", "no"})),
       Number(
           "model.initial_deviation", "standard deviation of initial weights",
           [](Config & c) -> auto& { return c.model.initial_deviation; }, 1e-12, 100),
@@ -154,12 +159,16 @@ std::vector<RecipeKey> LayoutKeys() {
       Number(
           "layout.micro_batch", "samples of one pass through the pipeline",
           [](Config & c) -> auto& { return c.layout.micro_batch; }, 1, 1 << 20),
-      Text("layout.offload", "what lies in host memory: the optimizer's state; full: and the weights, with zero 0 or 3",
+      Text("layout.offload", "what lies in host memory: the optimizer's state; full: and the weights",
            [](Config & c) -> auto& { return c.layout.offload; }, {"none", "optimizer", "full"}),
       Number(
           "layout.shard_ranks",
           "hybrid sharding: ZeRO shards over groups of so many data ranks, which are copies of each other; 0: over all",
           [](Config & c) -> auto& { return c.layout.shard_ranks; }, 0, kMostRanks),
+      Flag(
+          "layout.reduce_bf16",
+          "data ranks send their gradients in bf16, half the bytes; each sums its micro batches in fp32",
+          [](Config & c) -> auto& { return c.layout.reduce_bf16; }),
   };
 }
 
@@ -276,8 +285,31 @@ std::vector<RecipeKey> BatchAndOptimizerKeys() {
 
 std::vector<RecipeKey> TrainKeys() {
   return {
-      Text("train.dtype", "of weights and activations; tf32: fp32 with faster products, fp8: bf16 with fp8 products",
+      Text("train.dtype",
+           "of weights and activations; tf32: fp32 with faster products, fp8: bf16 with fp8 products, fp16: with loss "
+           "scaling",
            [](Config & c) -> auto& { return c.train.dtype; }, {"fp32", "tf32", "bf16", "fp16", "fp8"}),
+      Number(
+          "train.loss_scale", "of fp16: the loss is multiplied by it; 0: dynamic",
+          [](Config & c) -> auto& { return c.train.loss_scale; }, 0, 1e30),
+      Number(
+          "train.initial_loss_scale", "of fp16: the first dynamic scale",
+          [](Config & c) -> auto& { return c.train.initial_loss_scale; }, 1e-30, 1e30),
+      Number(
+          "train.min_loss_scale", "of fp16: an overflow that would lower the scale below it ends the run",
+          [](Config & c) -> auto& { return c.train.min_loss_scale; }, 1e-30, 1e30),
+      Number(
+          "train.loss_scale_window", "of fp16: steps without overflow until the scale grows",
+          [](Config & c) -> auto& { return c.train.loss_scale_window; }, 1, 1e12),
+      Number(
+          "train.hysteresis", "of fp16: overflows until the scale is lowered; full again when it grows",
+          [](Config & c) -> auto& { return c.train.hysteresis; }, 1, 1e9),
+      Number(
+          "train.loss_scale_growth", "of fp16: factor by which the scale grows",
+          [](Config & c) -> auto& { return c.train.loss_scale_growth; }, 1, 1e6),
+      Number(
+          "train.loss_scale_backoff", "of fp16: factor by which an overflow lowers the scale",
+          [](Config & c) -> auto& { return c.train.loss_scale_backoff; }, 1e-6, 0.999),
       Number(
           "train.seed", "of weights, sample order and dropout", [](Config & c) -> auto& { return c.train.seed; }, 0,
           9e18),
@@ -331,6 +363,11 @@ std::vector<RecipeKey> TrainKeys() {
           "train.rerun", "a step with a spike or a number that is not finite is computed again: data or fault?",
           [](Config & c) -> auto& { return c.train.rerun; }),
       Optional(Text(
+          "train.stages",
+          "settings until so many samples are consumed, of batch.global, layout and model.sequence: "
+          "256: model.sequence=32, batch.global=8; 1024: layout.micro_batch=2",
+          [](Config & c) -> auto& { return c.train.stages; })),
+      Optional(Text(
           "train.skip_steps", "steps whose samples are passed over: 1200-1250, 3000",
           [](Config & c) -> auto& { return c.train.skip_steps; })),
       Flag(
@@ -372,6 +409,13 @@ std::vector<RecipeKey> TrainKeys() {
       Flag(
           "log.tensorboard", "write event files that TensorBoard reads into the run's tensorboard/",
           [](Config & c) -> auto& { return c.log.tensorboard; }),
+      Optional(Text(
+          "log.dump_steps", "weights before and after these steps, a file per rank in the run's dump/: 3, 10-12",
+          [](Config & c) -> auto& { return c.log.dump_steps; })),
+      Flag(
+          "log.timers",
+          "CPUs: a line after each step's with rank 0's seconds of data, forward, backward, collectives and optimizer",
+          [](Config & c) -> auto& { return c.log.timers; }),
   };
 }
 

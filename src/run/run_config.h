@@ -58,7 +58,16 @@ struct OptimizerConfig {
 };
 
 struct TrainConfig {
-  std::string dtype = "fp32";  // fp32 | tf32 | bf16 | fp8
+  std::string dtype = "fp32";  // fp32 | tf32 | bf16 | fp16 | fp8
+  // Of fp16: the loss is multiplied by the scale, so that small gradients are not rounded to zero
+  // (train/loss_scaler.h).
+  double loss_scale = 0;  // above 0: constant
+  double initial_loss_scale = 65536;
+  double min_loss_scale = 1;
+  std::int64_t loss_scale_window = 1000;  // steps without overflow until the scale grows
+  int hysteresis = 2;                     // overflows until it is lowered
+  double loss_scale_growth = 2;
+  double loss_scale_backoff = 0.5;
   std::int64_t seed = 1;
   std::int64_t steps = 100;
   std::int64_t samples = 0;  // when given: steps follow from it
@@ -71,11 +80,13 @@ struct TrainConfig {
   bool deterministic = false;
   bool graphs = true;
   double z_loss = 0;
-  std::string on_nonfinite = "skip";     // skip | stop | rollback: to the newest checkpoint
-  double loss_spike = 2;                 // a loss above this multiple of its running mean is noted; 0: never
-  double norm_spike = 0;                 // the same of the gradient's norm
-  std::string on_spike = "note";         // note | skip | rollback | lower: see recipe_keys.cc
-  bool rerun = false;                    // computes steps with spikes or non-finite numbers again before their update
+  std::string on_nonfinite = "skip";  // skip | stop | rollback: to the newest checkpoint
+  double loss_spike = 2;              // a loss above this multiple of its running mean is noted; 0: never
+  double norm_spike = 0;              // the same of the gradient's norm
+  std::string on_spike = "note";      // note | skip | rollback | lower: see recipe_keys.cc
+  bool rerun = false;                 // computes steps with spikes or non-finite numbers again before their update
+  // "256: model.sequence=32, batch.global=8; 1024: layout.micro_batch=2": settings until so many samples are consumed.
+  std::string stages;
   std::string skip_steps;                // "1200-1250, 3000": their samples are passed over
   bool count_zeros = false;              // of the gradient, each step, for the log
   std::int64_t replica_check_every = 0;  // steps between comparisons of the data ranks' copies; 0: never
@@ -108,6 +119,8 @@ struct ValidationConfig {
 struct LogConfig {
   std::string format = "short";  // of a step's line: short | megatron
   bool tensorboard = false;      // event files in the run's tensorboard/
+  std::string dump_steps;        // "3, 10-12": weights before and after these steps, per rank, in the run's dump/
+  bool timers = false;           // seconds of forward, backward, reductions and the update, with each step's line
   bool operator==(const LogConfig&) const = default;
 };
 

@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 #include "base/error.h"
 #include "model/stage_partition.h"
 #include "run/recipe_keys.h"
 #include "run/run_config.h"
+#include "run/stages.h"
 #include "run/step_list.h"
 #include "schedule/schedule.h"
 #include "topology/nearest.h"
@@ -41,13 +43,9 @@ void RequireOffered(const RunConfig& config) {
           "layout.sequence = {}: training cuts sequences by layout.sequence_parallel only; set layout.sequence = 1 "
           "(`trireme plan` prices other degrees)",
           config.layout.sequence);
-  Require(
-      config.layout.offload_is_offered(),
-      "layout.offload = 'full' with layout.zero = {}: weights in host memory are copied to the device when they are "
-      "used, which works with layout.zero = 0 and 3; the nearest is {}, or layout.offload = 'optimizer'",
-      config.layout.zero, ZeroShards(config.layout.zero).gradients ? 3 : 0);
-  Require(config.train.dtype != "fp16",
-          "train.dtype = 'fp16': training offers fp32, tf32, bf16 and fp8; the nearest is bf16");
+  Require(config.train.min_loss_scale <= config.train.initial_loss_scale,
+          "train.min_loss_scale = {} is above train.initial_loss_scale = {}, where a dynamic loss scale begins",
+          config.train.min_loss_scale, config.train.initial_loss_scale);
   const int rank = config.optimizer.powersgd_rank;
   Require(rank == 0 || !ZeroShards(config.layout.zero).gradients,
           "optimizer.powersgd.rank = {} with layout.zero = {}: PowerSGD compresses whole gradients, which stages 0 and "
@@ -63,6 +61,11 @@ void RequireOffered(const RunConfig& config) {
       rank == 0 || !config.train.rerun,
       "optimizer.powersgd.rank = {} with train.rerun: a step computed again would add what was left out twice; set one "
       "of them to 0 or false",
+      rank);
+  Require(
+      rank == 0 || !config.layout.reduce_bf16,
+      "optimizer.powersgd.rank = {} with layout.reduce_bf16: both compress what data ranks send; set one of them to 0 "
+      "or false",
       rank);
   const int shard_ranks = config.layout.shard_ranks;
   Require(shard_ranks == 0 || config.layout.data % shard_ranks == 0,
@@ -234,11 +237,15 @@ void Validate(const RunConfig& config, int ranks) {
   RequireSchedules(config);
   RequireLength(config);
   RequireSplit(config.data.split);
-  try {
-    const StepList steps(config.train.skip_steps);
-  } catch (const Error& error) {
-    Fail("train.skip_steps: {}", error.what());
+  for (const auto& [key, text] :
+       {std::pair{"train.skip_steps", config.train.skip_steps}, {"log.dump_steps", config.log.dump_steps}}) {
+    try {
+      const StepList steps(text);
+    } catch (const Error& error) {
+      Fail("{}: {}", key, error.what());
+    }
   }
+  ParseStages(config.train.stages);
 }
 
 }  // namespace trireme

@@ -33,6 +33,7 @@ DeviceSpec ReadDevice(const Settings& file) {
   device.peak_fp32 = file.Positive("device.peak_tflops.fp32") * 1e12;
   device.peak_tf32 = file.Positive("device.peak_tflops.tf32", device.peak_fp32 / 1e12) * 1e12;
   device.peak_half = file.Positive("device.peak_tflops.bf16", device.peak_fp32 / 1e12) * 1e12;
+  device.has_bf16 = file.Flag("device.has_bf16", true);
   device.peak_fp8 = file.Positive("device.peak_tflops.fp8", device.peak_half / 1e12) * 1e12;
   device.peak_fp4 = file.Positive("device.peak_tflops.fp4", device.peak_fp8 / 1e12) * 1e12;
   device.old_matrix_share = file.Positive("device.old_matrix_share", 1);

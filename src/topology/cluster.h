@@ -38,6 +38,7 @@ struct DeviceSpec {
   double peak_fp32 = 0;
   double peak_tf32 = 0;         // 0: as fp32
   double peak_half = 0;         // bf16 and fp16 with fp32 accumulation
+  bool has_bf16 = true;         // false: fp16 alone (V100)
   double peak_fp8 = 0;          // 0: as half
   double peak_fp4 = 0;          // 0: as fp8
   double old_matrix_share = 1;  // of peak, what matrix instructions of the generation before reach

@@ -79,6 +79,7 @@ std::string ParallelLayout::ToString() const {
   if (shard_ranks != 0) {
     text += fmt::format(" shards={}", shard_ranks);
   }
+  text += reduce_bf16 ? " reduce=bf16" : "";
   return text;
 }
 

@@ -54,6 +54,7 @@ struct ParallelLayout {
   // Hybrid sharding: ZeRO shards over groups of so many data ranks, and the groups are copies of each other; 0: over
   // all.
   int shard_ranks = 0;
+  bool reduce_bf16 = false;  // gradients travel between data ranks in bf16; micro batches are summed in fp32
 
   int ranks() const { return tensor * sequence * pipeline * data; }
   // Ranks that hold the same weights: what ZeRO shards over.
@@ -62,11 +63,8 @@ struct ParallelLayout {
   int shards() const { return shard_ranks > 0 ? shard_ranks : data; }
   int copies() const { return data / shards(); }
   int virtual_stages() const { return pipeline * chunks; }
-  // Whether training offers this offloading: weights in host memory are those of no stage of ZeRO that gathers them
-  // once a step.
-  bool offload_is_offered() const {
-    return offload != Offload::kFull || !ZeroShards(zero).optimizer || ZeroShards(zero).parameters;
-  }
+  // Whether gradients are sent to other ranks in bf16.
+  bool sends_bf16() const { return reduce_bf16 && shards() > 1; }
   // Whether a module's weights are made present for each use.
   bool gathers_modules() const { return ZeroShards(zero).parameters || offload == Offload::kFull; }
   bool operator==(const ParallelLayout&) const = default;

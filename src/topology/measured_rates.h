@@ -95,7 +95,7 @@ struct MeasuredRates {
   std::vector<GroupRates> groups;
 
   // Laws for a rank with this many threads, between measured counts by their logarithms; none when the type was not
-  // measured.
+  // measured. fp16 that was not has bf16's laws on accelerators, and fp32's on cores, whose products it shares.
   std::optional<RankRates> Rank(DType dtype, int threads) const;
   // Laws of a group, between measured sizes likewise; beyond the largest, calls and bytes cost in proportion to it.
   std::optional<GroupRates> Group(DType dtype, int ranks, int nodes) const;

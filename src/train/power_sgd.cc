@@ -66,6 +66,8 @@ PowerSgd::PowerSgd(Arena& arena, Communicator& data, const PowerSgdPlan& plan)
 
 void PowerSgd::Forget() { ops_.Fill(errors_, 0); }
 
+void PowerSgd::ScaleErrors(float factor) { ops_.Scale(errors_, factor); }
+
 void PowerSgd::Orthonormalise(const Tensor& matrix) {
   std::vector<float> values(static_cast<std::size_t>(matrix.count()));
   device_.CopyToHost(values.data(), matrix.data, matrix.bytes());

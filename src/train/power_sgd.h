@@ -20,6 +20,8 @@ class PowerSgd {
   void Reduce(std::size_t bucket, const Tensor& gradient);
   // After a step whose gradients were not finite: nothing is left out.
   void Forget();
+  // When later gradients come multiplied by `factor`.
+  void ScaleErrors(float factor);
 
   // Q of a matrix, [columns, rank].
   Tensor right(const CompressedMatrix& matrix) const {

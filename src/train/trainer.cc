@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/float16.h"
 #include "cost/gradient_places.h"
 #include "cost/rank_tensors.h"
 
@@ -30,6 +31,7 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
       schedule_(config_),
       arena_(device_, MemoryOfStage(stage_.description())),
       region_(comms_.tensor(), stage_.description().sizes),
+      scaler_(config_.train),
       skip_steps_(config_.train.skip_steps) {
   const StageDescription& description = stage_.description();
   const OptimizerConfig& optimizer = config_.optimizer;
@@ -62,6 +64,7 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
                          .plan = &description.optimizer,
                          .power_sgd = &description.power_sgd,
                          .power_sgd_start = optimizer.powersgd_start,
+                         .reduce_bf16 = config_.layout.sends_bf16(),
                          .activations = gradients.over_activations ? slots.front() : nullptr,
                          .gradient_offsets = gradients.offsets});
   const StepTensors tensors(description);
@@ -102,6 +105,7 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
   }
   runner_ = std::make_unique<PipelineRunner>(comms_.pipeline(), device_, PlacementOf(config_.layout), std::move(chunks),
                                              buffers);
+  progress_.loss_scale = scaler_.state();
   zero_->DrawInitialWeights(static_cast<std::uint64_t>(config_.train.seed));
   device_.Synchronize();
   comms_.world().Verify();  // no rank begins its first step while another still makes communicators
@@ -165,6 +169,7 @@ StepResult Trainer::Step(int request) {
   if (result.skipped) {
     zero_->ForgetErrors();
   }
+  AdaptLossScale(result);
   result.vetoed = !result.skipped && veto_ && veto_(result);
   const double clip = config_.optimizer.clip;
   const double factor = clip > 0 && result.gradient_norm > clip ? clip / result.gradient_norm : 1.0;
@@ -183,7 +188,20 @@ StepResult Trainer::Step(int request) {
   return result;
 }
 
-void Trainer::Compute(const std::vector<MicroBatch>& batch, std::int64_t step) {
+void Trainer::AdaptLossScale(StepResult& result) {
+  const double before = scaler_.scale();
+  result.overflowed = result.skipped && scaler_.dynamic();
+  scaler_.Update(result.step, result.skipped);
+  progress_.loss_scale = scaler_.state();
+  if (scaler_.scale() != before) {
+    zero_->ScaleErrors(static_cast<float>(scaler_.scale() / before));
+  }
+}
+
+void Trainer::Compute(std::vector<MicroBatch> batch, std::int64_t step) {
+  for (MicroBatch& micro_batch : batch) {
+    micro_batch.loss_scale *= static_cast<float>(scaler_.scale());
+  }
   const auto micro_batches = static_cast<int>(batch.size());
   const PlannedSchedule& plan = ScheduleFor(micro_batches);
   zero_->DropState();
@@ -225,8 +243,10 @@ double Trainer::TakeNumbers(StepResult& result, int micro_batches, int request) 
   const auto [loss, weight, square, requests] = Exchange(micro_batches, true, request);
   result.request = LargestRequest(requests);
   // Micro batches were scaled as if no token was masked; the true weight is known only now.
-  const double correction =
+  result.loss_scale = scaler_.scale();
+  const double unscaled =
       static_cast<double>(result.global_batch) * static_cast<double>(config_.model.sequence) / weight;
+  const double correction = unscaled / scaler_.scale();
   result.loss = loss / weight;
   result.gradient_norm = std::sqrt(square) * correction;
   result.skipped = !std::isfinite(result.gradient_norm) || !std::isfinite(result.loss);
@@ -238,13 +258,15 @@ StepResult Trainer::PassOver(StepResult result, int request) {
   Mark(kFirstPhase);
   result.request = LargestRequest(Exchange(0, false, request)[3]);
   result.skipped = result.passed_over = true;
+  result.loss_scale = scaler_.scale();
   result.step = ++progress_.step;
   result.consumed_samples = progress_.consumed_samples += result.global_batch;
   return result;
 }
 
 bool Trainer::StepsAreAlike() const {
-  return config_.train.graphs && config_.model.dropout == 0 && config_.layout.offload != Offload::kFull &&
+  return config_.train.graphs && config_.model.dropout == 0 && config_.model.attention_dropout == 0 &&
+         config_.layout.offload != Offload::kFull && !scaler_.dynamic() &&
          (ledger_ == nullptr || !ledger_->has_on_phase());
 }
 
@@ -336,6 +358,8 @@ double Trainer::Validate() {
 
 void Trainer::Restore(const Progress& progress) {
   progress_ = progress;
+  scaler_.Restore(progress.loss_scale);
+  progress_.loss_scale = scaler_.state();
   zero_->Publish();
 }
 
@@ -379,9 +403,12 @@ std::vector<float> Trainer::WeightOnHost(int row) {
   if (weight.dtype == DType::kFloat32) {
     device_.CopyToHost(values.data(), weight.data, weight.bytes());
   } else {
-    std::vector<BFloat16> raw(values.size());
-    device_.CopyToHost(raw.data(), weight.data, weight.bytes());
-    std::transform(raw.begin(), raw.end(), values.begin(), [](BFloat16 value) { return static_cast<float>(value); });
+    const auto widen = [&](auto type) {
+      std::vector<decltype(type)> raw(values.size());
+      device_.CopyToHost(raw.data(), weight.data, weight.bytes());
+      std::transform(raw.begin(), raw.end(), values.begin(), [](auto value) { return static_cast<float>(value); });
+    };
+    weight.dtype == DType::kFloat16 ? widen(Float16{}) : widen(BFloat16{});
   }
   zero_->Release(use);
   return values;

@@ -19,6 +19,7 @@
 #include "run/run_schedule.h"
 #include "run/step_list.h"
 #include "train/batch_loader.h"
+#include "train/loss_scaler.h"
 #include "train/pipeline_runner.h"
 #include "train/zero_shard.h"
 
@@ -46,6 +47,8 @@ struct StepResult {
   std::int64_t global_batch = 0;
   std::int64_t consumed_samples = 0;  // after this step
   bool skipped = false;               // no update was made, on any rank: a non-finite loss or gradient, or passed over
+  bool overflowed = false;            // skipped, and a dynamic loss scale (fp16) has taken note of it
+  double loss_scale = 1;              // of this step; losses, norms and zeros are those without it
   bool vetoed = false;                // finite, but set_veto's function refused the update, on every rank
   bool passed_over = false;           // train.skip_steps names it: nothing was computed
   Verdict verdict;
@@ -58,6 +61,7 @@ struct Progress {
   std::int64_t step = 0;
   std::int64_t consumed_samples = 0;
   std::int64_t updates = 0;  // steps that were not skipped: the optimizer's own count
+  LossScaleState loss_scale;
 };
 
 class Trainer {
@@ -114,6 +118,7 @@ class Trainer {
   RunPosition position() const { return {.step = progress_.step, .consumed_samples = progress_.consumed_samples}; }
 
   const RunConfig& config() const { return config_; }
+  const LossScaler& loss_scaler() const { return scaler_; }
   const Coordinate& coordinate() const { return comms_.coordinate(); }
   const ParameterTable& table() const { return stage_.table(); }
   Communicator& world() { return comms_.world(); }
@@ -133,8 +138,10 @@ class Trainer {
     SlotPlan slots;
   };
   const PlannedSchedule& ScheduleFor(int micro_batches);
-  // Forward and backward of every micro batch; gradients reduced.
-  void Compute(const std::vector<MicroBatch>& batch, std::int64_t step);
+  // Forward and backward of every micro batch; gradients, times the loss scale, reduced.
+  void Compute(std::vector<MicroBatch> batch, std::int64_t step);
+  // After the numbers of a step.
+  void AdaptLossScale(StepResult& result);
   // Where ranks share a GPU: records what the coming step repeats while no rank has work there.
   void RecordWhileQuiet(const PlannedSchedule& plan, const std::vector<MicroBatch>& batch);
   // One exchange gives every rank the same numbers, so the same decisions. The factor that the gradients need.
@@ -149,7 +156,8 @@ class Trainer {
   std::array<double, 4> Exchange(int micro_batches, bool with_gradients, int request = 0);
   int NextMicroBatches() const;
   void Mark(std::string_view phase);
-  // Whether all steps of as many micro batches start the same operations on the device: dropout changes them,
+  // Whether all steps of as many micro batches start the same operations on the device: dropout and a dynamic
+  // loss scale change them,
   // a ledger must be called in each phase, and weights that come from the host do so in another stream.
   bool StepsAreAlike() const;
   // What of such a step can be recorded when several ranks meet in it.
@@ -173,6 +181,7 @@ class Trainer {
   Tensor slopes_;
   Tensor loss_sums_;
   Progress progress_;
+  LossScaler scaler_;
   StepList skip_steps_;
   std::function<bool(const StepResult&)> suspicion_;
   std::function<bool(const StepResult&)> veto_;

@@ -55,7 +55,8 @@ void ZeroShard::AllocateBuckets(Arena& arena) {
                                                                             : Offload::kNone,
                              .working = options_.dtype,
                              .moments = options_.optimizer.moments,
-                             .optimizer = options_.plan};
+                             .optimizer = options_.plan,
+                             .reduce_bf16 = options_.reduce_bf16};
   for (std::size_t i = 0; i < plan_.buckets.size(); ++i) {
     const BucketTensors tensors = TensorsOfBucket(plan_.buckets[i], choices);
     BucketState state;
@@ -76,6 +77,7 @@ void ZeroShard::AllocateBuckets(Arena& arena) {
   staging_.memory = arena.Allocate(shared.staging);
   tied_staging_.memory = arena.Allocate(shared.tied_staging);
   reduced_ = arena.Allocate(shared.reduced);
+  narrow_ = arena.Allocate(shared.narrow);
 }
 
 OwnedRange ZeroShard::Owned(const Bucket& bucket) const {
@@ -158,7 +160,8 @@ Event ZeroShard::StartGather(std::size_t bucket, const Tensor& present) {
   if (!options_.optimizer.host_weights) {
     return AlongData([&] { comms_.shards().AllGather(weights, present); });
   }
-  const OwnedRange owned = Owned(plan_.buckets[bucket]);
+  const OwnedRange owned =
+      ZeroShards(options_.zero).parameters ? Owned(plan_.buckets[bucket]) : OwnedRange{0, plan_.buckets[bucket].count};
   const Tensor part = present.Range(owned.first, owned.count());
   Event come =
       device_.OnStream(kFromHostStream, device_.RecordEvent(), [this, part, weights] { ops_.Copy(part, weights); });
@@ -263,6 +266,9 @@ void ZeroShard::Finish(const ParameterUse& use, bool last) {
     }
     ClearStaging(i);
     state.done = AlongData([&] {
+      if (options_.reduce_bf16) {
+        return ReduceNarrow(i, state.staging);
+      }
       const Tensor part = reduced_.Range(0, plan_.buckets[i].shard);
       comms_.shards().ReduceScatter(state.staging, part);
       ops_.Add(state.gradient, part);
@@ -275,7 +281,9 @@ void ZeroShard::Reduce(std::size_t bucket) {
   BucketState& state = buckets_[bucket];
   state.reduced = true;
   state.done = AlongData([&] {
-    if (!ZeroShards(options_.zero).optimizer) {
+    if (options_.reduce_bf16) {
+      ReduceNarrow(bucket, state.gradient);
+    } else if (!ZeroShards(options_.zero).optimizer) {
       comms_.data().AllReduce(state.gradient);
     } else {
       const OwnedRange owned = Owned(plan_.buckets[bucket]);
@@ -284,9 +292,33 @@ void ZeroShard::Reduce(std::size_t bucket) {
   });
 }
 
+void ZeroShard::ReduceNarrow(std::size_t bucket, const Tensor& from) {
+  const Tensor& gradient = buckets_[bucket].gradient;
+  const Tensor sent = narrow_.Range(0, from.count());
+  ops_.Copy(sent, from);
+  if (!ZeroShards(options_.zero).optimizer) {
+    comms_.data().AllReduce(sent);
+    return ops_.Copy(gradient, sent);
+  }
+  const OwnedRange owned = Owned(plan_.buckets[bucket]);
+  const Tensor part = sent.Range(owned.first, owned.count());
+  comms_.shards().ReduceScatter(sent, part);
+  if (ZeroShards(options_.zero).gradients) {
+    ops_.Add(gradient, part);
+  } else {
+    ops_.Copy(gradient.Range(owned.first, owned.count()), part);
+  }
+}
+
 void ZeroShard::ForgetErrors() {
   if (power_sgd_ != nullptr) {
     power_sgd_->Forget();
+  }
+}
+
+void ZeroShard::ScaleErrors(float factor) {
+  if (power_sgd_ != nullptr) {
+    power_sgd_->ScaleErrors(factor);
   }
 }
 
@@ -338,9 +370,23 @@ void ZeroShard::GatherWeights() {
     return;
   }
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
+    if (options_.optimizer.host_weights) {
+      GatherOnHost(i);
+      continue;
+    }
     const OwnedRange owned = Owned(plan_.buckets[i]);
     comms_.shards().AllGather(buckets_[i].weights.Range(owned.first, owned.count()), buckets_[i].weights);
   }
+}
+
+void ZeroShard::GatherOnHost(std::size_t bucket) {
+  const Bucket& plan = plan_.buckets[bucket];
+  const Tensor whole = (plan.tied ? tied_buffer_ : free_buffers_.back()).Range(0, plan.count);
+  const OwnedRange owned = Owned(plan);
+  const Tensor part = whole.Range(owned.first, owned.count());
+  ops_.Copy(part, buckets_[bucket].weights.Range(owned.first, owned.count()));
+  comms_.shards().AllGather(part, whole);
+  ops_.Copy(buckets_[bucket].weights, whole);
 }
 
 void ZeroShard::Update(float learning_rate, float gradient_scale, std::int64_t step) {

@@ -6,8 +6,9 @@
 //   2       whole          a module's, reduce-scattered each micro batch   all-gather
 //   3       owned shards   likewise                                        nothing: gathered when used
 //
-// Weights that layout.offload = full keeps in host memory (stages 0 and 3) come to the device when used: the whole
-// bucket, or the owned shard, which is then gathered.
+// Weights that layout.offload = full keeps in host memory come to the device when used: the whole bucket, or under
+// stage 3 the owned shard, which is then gathered. The all-gather of stages 1 and 2 passes through the device a bucket
+// at a time.
 //
 // Where there are several data ranks, this happens in the device's collective stream, overlapped with forward and
 // backward: stages 0 and 1 reduce a bucket as soon as its last micro batch has added to it; stages 2 and 3 reduce one
@@ -53,6 +54,7 @@ class ZeroShard : public ParameterSource, public GradientSink {
     const OptimizerPlan* plan = nullptr;
     const PowerSgdPlan* power_sgd = nullptr;  // compresses reductions of steps after power_sgd_start; outlives this
     std::int64_t power_sgd_start = 0;
+    bool reduce_bf16 = false;  // gradients are rounded to bf16, sent, summed in fp32 and rounded once more
     // Where gradients lie over activations (cost/gradient_places.h): the start of these, and each bucket's place from
     // there. Not given where gradients have memory of their own.
     char* activations = nullptr;
@@ -77,6 +79,8 @@ class ZeroShard : public ParameterSource, public GradientSink {
   void BeginStep(bool overwrites, std::int64_t step = 0);
   // After a step that was not finite: PowerSGD drops what it has left out.
   void ForgetErrors();
+  // Later gradients come multiplied by so much more: and so does what PowerSGD has left out.
+  void ScaleErrors(float factor);
   // Brings the owned gradients to their invariant: reduces what is not reduced yet, and makes later work wait for it.
   void FinishGradients();
   // Ranges of owned gradients that this rank counts in the global norm: every element once in the world.
@@ -144,9 +148,13 @@ class ZeroShard : public ParameterSource, public GradientSink {
   void ClearStaging(std::size_t bucket);
   // Stages 0 and 1: sums the bucket's gradient over the data ranks.
   void Reduce(std::size_t bucket);
+  // The same in bf16; stages 2 and 3: of `from`, a micro batch's, added to the owned gradient.
+  void ReduceNarrow(std::size_t bucket, const Tensor& from);
   void AllocateBuckets(Arena& arena);
   std::vector<OwnedShard> MakeShards() const;
   void GatherWeights();
+  // The same for a bucket of weights in host memory.
+  void GatherOnHost(std::size_t bucket);
   // What State() gives, without the masters' values.
   std::vector<OwnedState> StateViews() const;
 
@@ -163,6 +171,7 @@ class ZeroShard : public ParameterSource, public GradientSink {
   Staging staging_;
   Staging tied_staging_;
   Tensor reduced_;
+  Tensor narrow_;
   bool overwrites_ = false;
   bool masters_joined_ = false;
   std::vector<Tensor> counted_;

@@ -363,6 +363,9 @@ TEST(HuggingFaceConfig, ComesBackFromItsOwnText) {
   ModelConfig wide = TinyModel("bloom");
   wide.ffn = 100;
   EXPECT_THROW(FormatHuggingFaceConfig(wide, "fp32"), Error);
+  ModelConfig normed = TinyModel("gpt2");
+  normed.norm_embedding = "yes";
+  EXPECT_THROW(FormatHuggingFaceConfig(Completed(normed, true), "fp32"), Error);
 }
 
 TEST(HuggingFaceImport, PickledWeightsAreNotRead) {

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "base/random.h"
 #include "device/workbench.h"
 
 namespace trireme {
@@ -19,6 +20,7 @@ struct Sizes {
   bool documents = false;
   std::int64_t window = 0;
   float cap = 0;
+  float dropout = 0;
 };
 
 AttentionArgs MakeArgs(Workbench& bench, const Sizes& sizes) {
@@ -33,6 +35,8 @@ AttentionArgs MakeArgs(Workbench& bench, const Sizes& sizes) {
                      .scale = 0.4F,
                      .window = sizes.window,
                      .cap = sizes.cap,
+                     .dropout = {.probability = sizes.dropout, .key = 77, .first_element = 1000},
+                     .all_heads = sizes.heads + 3,
                      .qkv = bench.Normal(kFloat, packed, "qkv"),
                      .out = bench.Output(kFloat, out),
                      .statistics = bench.Output(kFloat, {sizes.batch, sizes.heads, sizes.sequence}),
@@ -82,8 +86,12 @@ Row NaiveRow(Workbench& bench, const AttentionArgs& args, std::int64_t b, std::i
       score = static_cast<double>(args.cap) * std::tanh(score / static_cast<double>(args.cap));
     }
     sum += std::exp(score);
+    const std::int64_t place =
+        args.dropout.first_element + ((b * args.all_heads + h) * args.sequence + t) * args.sequence + s;
+    const bool dropped = RandomUniform(args.dropout.key, static_cast<std::uint64_t>(place)) < args.dropout.probability;
+    const double weight = dropped ? 0 : std::exp(score) / (1 - static_cast<double>(args.dropout.probability));
     for (std::int64_t d = 0; d < args.head_size; ++d) {
-      row.out[static_cast<std::size_t>(d)] += std::exp(score) * at(s, args.heads + args.kv_heads + kv_head, d);
+      row.out[static_cast<std::size_t>(d)] += weight * at(s, args.heads + args.kv_heads + kv_head, d);
     }
   }
   for (double& value : row.out) {
@@ -132,13 +140,13 @@ TEST_P(Attention, BackwardEqualsFiniteDifferences) {
   ExpectGradient(bench, {.variable = args.qkv, .gradient = args.grad_qkv, .loss = loss, .stride = 1 + count / 150});
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, Attention,
-                         testing::Values(Sizes{1, 1, 1, 1, 3}, Sizes{2, 7, 2, 2, 4}, Sizes{1, 50, 4, 2, 6, true},
-                                         Sizes{2, 13, 3, 1, 5, false, true}, Sizes{1, 33, 2, 1, 40, true, true},
-                                         Sizes{1, 131, 1, 1, 8}, Sizes{1, 140, 2, 2, 4, false, true},
-                                         Sizes{1, 50, 4, 2, 6, false, false, 7},
-                                         Sizes{2, 20, 2, 1, 8, true, false, 0, 0.8F},
-                                         Sizes{1, 140, 2, 1, 4, false, true, 5, 1.5F}));
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, Attention,
+    testing::Values(Sizes{1, 1, 1, 1, 3}, Sizes{2, 7, 2, 2, 4}, Sizes{1, 50, 4, 2, 6, true},
+                    Sizes{2, 13, 3, 1, 5, false, true}, Sizes{1, 33, 2, 1, 40, true, true}, Sizes{1, 131, 1, 1, 8},
+                    Sizes{1, 140, 2, 2, 4, false, true}, Sizes{1, 50, 4, 2, 6, false, false, 7},
+                    Sizes{2, 20, 2, 1, 8, true, false, 0, 0.8F}, Sizes{1, 140, 2, 1, 4, false, true, 5, 1.5F},
+                    Sizes{2, 70, 4, 2, 8, true, false, 0, 0, 0.3F}, Sizes{1, 40, 2, 1, 4, false, true, 6, 0.9F, 0.5F}));
 
 TEST(AttentionDocuments, EqualSeparateSequences) {
   const auto cpu = CpuForTest();

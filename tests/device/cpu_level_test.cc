@@ -55,7 +55,7 @@ TEST(CpuLevel, EveryOperationAgreesWithTheBaselineAtEveryLevel) {
   for (const CpuLevel level : CpuLevels()) {
     const auto device = DeviceOfLevel(level);
     for (const OpCase& op_case : OpCases()) {
-      for (const DType working : {DType::kFloat32, DType::kBFloat16}) {
+      for (const DType working : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
         for (const CaseDifference& difference : Compare(op_case, *device, working, *baseline)) {
           EXPECT_LE(difference.difference, difference.tolerance)
               << op_case.name << ", " << difference.result << " at " << NameOf(level);

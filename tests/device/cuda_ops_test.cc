@@ -33,7 +33,8 @@ TEST_P(OpsAgainstCpu, ResultsAgree) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuda, OpsAgainstCpu,
-                         ::testing::Combine(::testing::Values(DType::kFloat32, DType::kBFloat16), ::testing::Bool()),
+                         ::testing::Combine(::testing::Values(DType::kFloat32, DType::kBFloat16, DType::kFloat16),
+                                            ::testing::Bool()),
                          [](const auto& choice) {
                            return std::string(Name(std::get<0>(choice.param))) +
                                   (std::get<1>(choice.param) ? "Deterministic" : "");
@@ -43,7 +44,7 @@ TEST(CudaDevice, DeterministicModeGivesTheSameBitsTwice) {
   const auto device = MakeDevice({.kind = "cuda", .deterministic = true});
   Workbench bench(*device);
   for (const OpCase& op_case : OpCases()) {
-    for (const DType working : {DType::kFloat32, DType::kBFloat16}) {
+    for (const DType working : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
       const auto a = op_case.run(bench, working);
       const auto b = op_case.run(bench, working);
       for (std::size_t i = 0; i < a.size(); ++i) {

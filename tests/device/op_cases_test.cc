@@ -19,6 +19,14 @@ TEST(OpCases, BFloat16AgreesWithFloatWithinRounding) {
   }
 }
 
+// Three bits more than bf16's.
+TEST(OpCases, Float16AgreesWithFloatWithinRounding) {
+  const auto cpu = CpuForTest();
+  for (const OpCase& op_case : OpCases()) {
+    ExpectAgreement(op_case, *cpu, DType::kFloat16, *cpu);
+  }
+}
+
 TEST(OpCases, TwoThreadsAgreeWithOne) {
   const auto one = CpuForTest(1);
   const auto two = CpuForTest(2);
@@ -33,7 +41,7 @@ TEST(OpCases, TheSameCallTwiceGivesTheSameBits) {
     Workbench first(*cpu);
     Workbench second(*cpu);
     for (const OpCase& op_case : OpCases()) {
-      for (const DType working : {DType::kFloat32, DType::kBFloat16}) {
+      for (const DType working : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
         const auto a = op_case.run(first, working);
         const auto b = op_case.run(second, working);
         for (std::size_t i = 0; i < a.size(); ++i) {

@@ -16,6 +16,7 @@ namespace {
 
 constexpr DType kFloat = DType::kFloat32;
 constexpr DType kBf16 = DType::kBFloat16;
+constexpr DType kFp16 = DType::kFloat16;
 
 struct NamedEngine {
   std::string name;
@@ -142,7 +143,8 @@ std::vector<Form> EndsOf(const Form& form) {
 std::vector<Form> FormsOfSize(std::int64_t m, std::int64_t n, std::int64_t k) {
   std::vector<Form> forms;
   for (const int transposes : {0, 1, 2, 3}) {
-    for (const auto& [operands, out] : {std::pair{kFloat, kFloat}, {kBf16, kBf16}, {kBf16, kFloat}}) {
+    for (const auto& [operands, out] :
+         {std::pair{kFloat, kFloat}, {kBf16, kBf16}, {kBf16, kFloat}, {kFp16, kFp16}, {kFp16, kFloat}}) {
       for (const Form& form : EndsOf({.m = m,
                               .n = n,
                               .k = k,
@@ -167,7 +169,7 @@ void ExpectSums(const std::vector<NamedEngine>& engines, const Form& form) {
       continue;
     }
     const auto outputs = Outputs(bench, form, args, *named.engine);
-    const double tolerance = form.out == kFloat ? 1e-5 : 8e-3;
+    const double tolerance = form.out == kFloat ? 1e-5 : form.out == kFp16 ? 1e-3 : 8e-3;
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       EXPECT_LT(RelativeDifference(outputs[i], expected[i]), tolerance) << named.name << ": " << form.ToString();
     }

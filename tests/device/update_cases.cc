@@ -1,6 +1,7 @@
 #include <array>
 #include <limits>
 
+#include "base/tensor_spec.h"
 #include "device/op_cases.h"
 
 namespace trireme {
@@ -40,9 +41,9 @@ std::vector<OpResult> RunAdamW(Workbench& bench, DType working, const Updates& u
     if (!HasSecondMoment(updates.args.kind)) {
       ranges.back().second_moment = {};
     }
-    if (working == DType::kBFloat16) {
+    if (working != DType::kFloat32) {
       ranges.back().weight = bench.Output(working, {count});
-      ranges.back().low = bench.Filled(DType::kUInt16, {count}, 1);
+      ranges.back().low = bench.Filled(RestOfMaster(working), {count}, 1);
       bench.ops().Split(ranges.back().weight, ranges.back().low, masters.back());
     }
   }

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/float16.h"
 #include "base/float8.h"
 #include "base/random_normal.h"
 
@@ -66,6 +67,9 @@ void Workbench::Write(const Tensor& tensor, const std::vector<float>& values) {
     if (tensor.dtype == DType::kBFloat16) {
       const BFloat16 value(values[i]);
       std::memcpy(bytes.data() + 2 * i, &value, 2);
+    } else if (tensor.dtype == DType::kFloat16) {
+      const Float16 value(values[i]);
+      std::memcpy(bytes.data() + 2 * i, &value, 2);
     } else if (IsFloat8(tensor.dtype)) {
       bytes[i] = static_cast<char>(EncodeFloat8(values[i], tensor.dtype));
     } else if (tensor.dtype == DType::kInt32) {
@@ -88,6 +92,10 @@ std::vector<float> Workbench::Read(const Tensor& tensor) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (tensor.dtype == DType::kBFloat16) {
       BFloat16 value;
+      std::memcpy(&value, bytes.data() + 2 * i, 2);
+      values[i] = static_cast<float>(value);
+    } else if (tensor.dtype == DType::kFloat16) {
+      Float16 value;
       std::memcpy(&value, bytes.data() + 2 * i, 2);
       values[i] = static_cast<float>(value);
     } else if (IsFloat8(tensor.dtype)) {

@@ -47,6 +47,15 @@ TEST(ModelFamily, SetsItsChoices) {
   EXPECT_FALSE(llama.tie_embeddings);
 }
 
+TEST(ModelFamily, TheNormBehindTheEmbeddingMayBeChosen) {
+  EXPECT_TRUE(Completed({.family = "gpt2", .norm_embedding = "yes"}).embedding_norm);
+  EXPECT_FALSE(Completed({.family = "bloom", .norm_embedding = "no"}).embedding_norm);
+  const ModelConfig gpt2 = Completed({.family = "gpt2"});
+  EXPECT_EQ(ParameterCount(Completed({.family = "gpt2", .norm_embedding = "yes"})),
+            ParameterCount(gpt2) + 2 * gpt2.hidden);
+  EXPECT_THROW(Completed({.family = "gpt2", .norm_embedding = "maybe"}), Error);
+}
+
 TEST(ModelFamily, KeepsWhatTheUserGave) {
   const ModelConfig llama =
       Completed({.family = "llama", .kv_heads = 2, .ffn = 100, .tie_embeddings = true}, /*tie_given=*/true);

@@ -262,10 +262,6 @@ TEST_F(CheckpointLaws, ARunGoesOnWithItsStateInHostMemoryAndBack) {
       RunPart(config, folder_ + "/none", whole);
       for (const Way& way : {Way{Offload::kNone, Offload::kOptimizer}, Way{Offload::kOptimizer, Offload::kNone},
                              Way{Offload::kOptimizer, Offload::kFull}, Way{Offload::kFull, Offload::kNone}}) {
-        const bool full = way[0] == Offload::kFull || way[1] == Offload::kFull;
-        if (full && config.layout.zero != 0 && config.layout.zero != 3) {
-          continue;
-        }
         SCOPED_TRACE(fmt::format("{} {} {} {}", dtype, config.layout.ToString(), Name(way[0]), Name(way[1])));
         const std::string folder = fmt::format("{}/{}-{}-{}-{}", folder_, dtype, layout, Name(way[0]), Name(way[1]));
         config.layout.offload = way[0];

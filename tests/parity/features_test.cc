@@ -65,6 +65,24 @@ TEST(Laws, DropoutIsDrawnAlikeByEveryLayout) {
   }
 }
 
+TEST(Laws, DropoutOfAttentionIsDrawnAlikeByEveryLayoutAndIsFelt) {
+  for (const char* family : {"gpt2", "llama"}) {
+    SCOPED_TRACE(family);
+    RunConfig config = SmallRun(family);
+    config.train.steps = std::max(2, LawSteps() / 2);
+    const Outcome without = Train({.config = OneRank(config), .steps = 1});
+    config.model.attention_dropout = 0.3;
+    EXPECT_NE(Train({.config = OneRank(config), .steps = 1}).losses, without.losses);
+    for (const ParallelLayout& layout :
+         {ParallelLayout{.tensor = 2, .pipeline = 2, .data = 2, .zero = 1, .sequence_parallel = true},
+          ParallelLayout{.tensor = 3, .recompute = Recompute::kSelective},
+          ParallelLayout{.data = 3, .zero = 3, .recompute = Recompute::kFull, .micro_batch = 2}}) {
+      config.layout = layout;
+      ExpectLaw(config);
+    }
+  }
+}
+
 TEST(Laws, DropoutChangesTheLoss) {
   RunConfig config = SmallRun("gpt2");
   const Outcome plain = Train({.config = config, .steps = 2});
@@ -143,6 +161,24 @@ TEST(Laws, ZLossTrainsAsOneRankAndIsFelt) {
   EXPECT_NE(plain.gradient_norms.front(), pulled.gradient_norms.front());
 }
 
+TEST(Laws, ANormBehindTheEmbeddingTrainsAsOneRankAndIsFelt) {
+  for (const auto& [family, choice] : {std::pair{"gpt2", "yes"}, {"llama", "yes"}, {"bloom", "no"}}) {
+    SCOPED_TRACE(family);
+    RunConfig config = SmallRun(family);
+    config.train.steps = std::max(2, LawSteps() / 2);
+    const Outcome usual = Train({.config = OneRank(config), .steps = 1});
+    config.model.norm_embedding = choice;
+    config.model = Completed(config.model, true);
+    EXPECT_NE(Train({.config = OneRank(config), .steps = 1}).losses, usual.losses);
+    for (const ParallelLayout& layout :
+         {ParallelLayout{.tensor = 2, .pipeline = 2, .data = 2, .zero = 1, .sequence_parallel = true},
+          ParallelLayout{.pipeline = 2, .data = 2, .zero = 3}}) {
+      config.layout = layout;
+      ExpectLaw(config);
+    }
+  }
+}
+
 TEST(Laws, UnevenStagesTrainAsOneRank) {
   for (const char* partition : {"0,3,1", "2,2,0", "1,1,2"}) {
     SCOPED_TRACE(partition);
@@ -192,6 +228,28 @@ TEST(Laws, BrainFloatStaysWithinItsRounding) {
     EXPECT_TRUE(many.tied_copies_equal);
     for (std::size_t step = 0; step < one.losses.size(); ++step) {
       EXPECT_NEAR(many.losses[step] / one.losses[step], 1.0, 2e-2) << step;
+    }
+  }
+}
+
+// Half the bytes of every reduction, and gradients within bf16's rounding of the whole ones.
+TEST(Laws, GradientsSentInBf16StayWithinTheirRounding) {
+  RunConfig config = SmallRun("gpt2");
+  const int steps = std::max(2, LawSteps() / 2);
+  const Outcome one = Train({.config = OneRank(config), .steps = steps});
+  for (const ParallelLayout& layout :
+       {ParallelLayout{.data = 2, .zero = 0, .micro_batch = 6}, ParallelLayout{.tensor = 2, .data = 3, .zero = 1},
+        ParallelLayout{.pipeline = 2, .data = 2, .zero = 2}, ParallelLayout{.data = 4, .zero = 3, .shard_ranks = 2}}) {
+    config.layout = layout;
+    config.layout.reduce_bf16 = true;
+    SCOPED_TRACE(config.layout.ToString());
+    const Outcome many = Train({.config = config, .steps = steps});
+    EXPECT_THAT(many.accounting, testing::IsEmpty());
+    EXPECT_TRUE(many.tied_copies_equal);
+    EXPECT_NE(many.gradient_norms, one.gradient_norms);
+    for (std::size_t step = 0; step < one.losses.size(); ++step) {
+      EXPECT_NEAR(many.losses[step] / one.losses[step], 1.0, 1e-3) << step;
+      EXPECT_NEAR(many.gradient_norms[step] / one.gradient_norms[step], 1.0, 4e-3) << step;
     }
   }
 }
@@ -268,7 +326,8 @@ TEST(Laws, StateInHostMemoryTrainsToTheSameBits) {
       ParallelLayout{.zero = 1},
       ParallelLayout{.zero = 3},
   };
-  for (const auto& [dtype, moments] : {std::pair{"fp32", "fp32"}, {"bf16", "fp32"}, {"bf16", "bf16"}}) {
+  for (const auto& [dtype, moments] :
+       {std::pair{"fp32", "fp32"}, {"bf16", "fp32"}, {"bf16", "bf16"}, {"fp16", "fp32"}}) {
     for (const ParallelLayout& layout : layouts) {
       RunConfig config = SmallRun("gpt2");
       config.train.dtype = dtype;
@@ -280,9 +339,6 @@ TEST(Laws, StateInHostMemoryTrainsToTheSameBits) {
       const Outcome kept = Train({.config = config, .steps = steps, .validate = true});
       for (const Offload offload : {Offload::kOptimizer, Offload::kFull}) {
         config.layout.offload = offload;
-        if (!config.layout.offload_is_offered()) {
-          continue;
-        }
         SCOPED_TRACE(Name(offload));
         const Outcome passing = Train({.config = config, .steps = steps, .validate = true});
         EXPECT_THAT(passing.accounting, testing::IsEmpty());

@@ -151,6 +151,9 @@ RunConfig RandomConfig(std::uint64_t seed) {
   layout.micro_batch = 1 + Draw(seed, "micro batch", 2);
   config.batch.global = micro_batches * layout.data * layout.micro_batch;
   config.model.dropout = Draw(seed, "dropout", 3) == 0 ? 0.2 : 0.0;
+  config.model.attention_dropout = Draw(seed, "attention dropout", 4) == 0 ? 0.1 : 0.0;
+  config.model.norm_embedding = Draw(seed, "embedding norm", 4) == 0 ? "yes" : "auto";
+  config.model = Completed(config.model, true);
   config.model.tie_embeddings = Draw(seed, "tie", 2) == 0;
   config.model.vocabulary = 70 + Draw(seed, "vocabulary", 40);
   if (config.model.family == "llama" && Draw(seed, "grouped", 2) == 0) {
@@ -168,9 +171,6 @@ RunConfig RandomConfig(std::uint64_t seed) {
   const int optimizer = Draw(seed, "optimizer", 5);
   config.optimizer.name = optimizer == 0 ? "muon" : optimizer == 1 ? "sgd" : "adamw";
   layout.offload = static_cast<Offload>(Draw(seed, "offload", 3));
-  if (!layout.offload_is_offered()) {
-    layout.offload = Offload::kOptimizer;
-  }
   return config;
 }
 

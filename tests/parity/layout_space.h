@@ -35,8 +35,8 @@ std::vector<Choice> AllChoices();
 std::vector<Choice> PairwiseCover();
 
 RunConfig ConfigOf(const Choice& choice);
-// A possible choice, with dropout, masks, z-loss, micro batch, partition, offloading, optimizer, grouped heads and ties
-// drawn too.
+// A possible choice, with both dropouts, a norm behind the embedding, masks, z-loss, micro batch, partition,
+// offloading, optimizer, grouped heads and ties drawn too.
 RunConfig RandomConfig(std::uint64_t seed);
 // "gpt2_tp2_pp1_dp3_zero1_1f1b_sp_full_m4": a test's name.
 std::string NameOf(const Choice& choice);

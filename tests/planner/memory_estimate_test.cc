@@ -92,9 +92,7 @@ TEST(MemoryEstimate, IsTheTrainersOwnAccount) {
       const ParallelLayout layout{
           .tensor = 2, .pipeline = 2, .data = 2, .zero = zero, .micro_batch = 2, .offload = offload};
       for (const DType moments : {DType::kFloat32, DType::kBFloat16}) {
-        if (layout.offload_is_offered()) {
-          ExpectTrainersBytes(model, layout, 16, moments);
-        }
+        ExpectTrainersBytes(model, layout, 16, moments);
       }
     }
   }

@@ -6,6 +6,7 @@
 #include <regex>
 
 #include "cost/formulas.h"
+#include "report/step_causes.h"
 
 namespace trireme {
 namespace {
@@ -63,6 +64,25 @@ TEST(LogLine, HasThePublishedNamesInThePublishedOrder) {
   EXPECT_EQ(found[12], "1");
   EXPECT_DOUBLE_EQ(std::stod(found[13]), 32);
   EXPECT_DOUBLE_EQ(std::stod(found[14]), 2);
+}
+
+TEST(LogLine, ShowsTheLossScaleOfFloat16) {
+  StepFacts facts = SomeStep();
+  facts.result.loss_scale = 65536;
+  for (const auto& [format, text] :
+       {std::pair{"megatron", "| loss scale: 65536.0 | grad norm"}, {"short", "| scale 65536"}}) {
+    RunConfig config = SomeRun();
+    config.log.format = format;
+    EXPECT_THAT(LogLine(config, facts, RatesOf(config, facts, 0)), testing::Not(testing::HasSubstr("scale")));
+    config.train.dtype = "fp16";
+    EXPECT_THAT(LogLine(config, facts, RatesOf(config, facts, 0)), testing::HasSubstr(text));
+  }
+}
+
+TEST(TimersLine, NamesEachCauseWithItsSeconds) {
+  EXPECT_EQ(TimersLine({.data = 0.1, .forward = 0.25, .tensor = 1e-4}),
+            "timers (s) | data 0.1000 | forward 0.2500 | backward 0.0000 | tensor 0.0001 | replicas 0.0000 | pipeline "
+            "0.0000 | optimizer 0.0000");
 }
 
 // A field that is always there with a value that was never measured is worse than none.

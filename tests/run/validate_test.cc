@@ -109,16 +109,18 @@ TEST(ValidateRun, SequenceParallelismCutsTokens) {
 
 TEST(ValidateRun, SaysWhatTrainingDoesNotOffer) {
   EXPECT_THAT(MessageOf({"layout.sequence=2"}), HasSubstr("set layout.sequence = 1"));
-  for (const char* zero : {"layout.zero=0", "layout.zero=3"}) {
+  for (const char* zero : {"layout.zero=0", "layout.zero=1", "layout.zero=2", "layout.zero=3"}) {
     EXPECT_EQ(MessageOf({"layout.offload=full", zero}), "");
+    EXPECT_EQ(MessageOf({"layout.offload=optimizer", zero}), "");
   }
-  EXPECT_EQ(MessageOf({"layout.offload=optimizer", "layout.zero=2"}), "");
-  EXPECT_THAT(MessageOf({"layout.offload=full", "layout.zero=2"}),
-              AllOf(HasSubstr("works with layout.zero = 0 and 3"), HasSubstr("the nearest is 3")));
-  EXPECT_THAT(MessageOf({"train.dtype=fp16"}), HasSubstr("fp32, tf32, bf16 and fp8"));
+  EXPECT_EQ(MessageOf({"train.dtype=fp16"}), "");
+  EXPECT_THAT(MessageOf({"train.dtype=fp16", "train.min_loss_scale=131072"}),
+              AllOf(HasSubstr("train.min_loss_scale = 131072"), HasSubstr("train.initial_loss_scale = 65536")));
   EXPECT_EQ(MessageOf({"optimizer.name=lion"}), "");
   EXPECT_THAT(MessageOf({"layout.zero=2", "optimizer.powersgd.rank=4"}), HasSubstr("the nearest is layout.zero = 1"));
   EXPECT_THAT(MessageOf({"layout.zero=0", "optimizer.powersgd.rank=4", "train.rerun=true"}), HasSubstr("train.rerun"));
+  EXPECT_THAT(MessageOf({"layout.zero=0", "optimizer.powersgd.rank=4", "layout.reduce_bf16=true"}),
+              HasSubstr("layout.reduce_bf16"));
   EXPECT_THAT(MessageOf({"layout.zero=0", "layout.shard_ranks=1"}), HasSubstr("layout.zero is 0"));
   EXPECT_THAT(MessageOf({"layout.zero=3", "layout.shard_ranks=1000"}), HasSubstr("does not divide layout.data"));
   EXPECT_THAT(MessageOf({"optimizer.name=adam"}), HasSubstr("known: adamw, adafactor, lion, muon, sgd"));

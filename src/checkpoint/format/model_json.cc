@@ -34,7 +34,9 @@ nlohmann::json ModelJson(const ModelConfig& model) {
           {"attention_cap", model.attention_cap},
           {"logit_cap", model.logit_cap},
           {"query_scalar", model.query_scalar},
-          {"serial_branches", model.serial_branches}};
+          {"serial_branches", model.serial_branches},
+          {"attention_dropout", model.attention_dropout},
+          {"norm_embedding", model.norm_embedding}};
 }
 
 namespace {
@@ -62,6 +64,9 @@ void ParseLaterFields(const nlohmann::json& value, const std::string& origin, Mo
   number("query_scalar", model.query_scalar);
   model.serial_branches =
       value.contains("serial_branches") ? FlagOf(value, "serial_branches", origin) : model.serial_branches;
+  number("attention_dropout", model.attention_dropout);
+  model.norm_embedding =
+      value.contains("norm_embedding") ? TextOf(value, "norm_embedding", origin) : model.norm_embedding;
 }
 
 }  // namespace

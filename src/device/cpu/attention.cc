@@ -109,6 +109,7 @@ class ForwardHead {
     const ScoreRule rule = RuleOf(args_, head_);
     float* scores = buffers_.scores + i * sizes_.key_columns;
     const RowSoftmax softmax = SoftmaxRow(scores, keys, range, rule, block.first_key - t);
+    DropRow(scores, args_, block, range, WeightLine(args_, batch_, head_, t));
     StoreElements(scores, buffers_.weights + i * sizes_.key_columns, keys);
     args_.statistics.as<float>()[(batch_ * args_.heads + head_) * sizes_.sequence + t] = softmax.log_sum;
     return 1.0F / softmax.sum;

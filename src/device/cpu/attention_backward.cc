@@ -160,7 +160,11 @@ class BackwardHead {
                             .log_sum = statistics[t],
                             .delta = Dot(buffers_.grad_out + i * sizes_.head_size, out, sizes_.head_size),
                             .rule = rule};
-      ScoreGradientRow(row, keys, KeyRange(block, FirstKey(args_, batch_, t), t), block.first_key - t);
+      const KeyRange range(block, FirstKey(args_, batch_, t), t);
+      const std::int64_t line = WeightLine(args_, batch_, head_, t);
+      DropRow(row.grad_scores, args_, block, range, line);
+      ScoreGradientRow(row, keys, range, block.first_key - t);
+      DropRow(row.weights, args_, block, range, line);
       StoreElements(row.weights, buffers_.weight_elements + offset, keys);
       StoreElements(row.grad_scores, buffers_.grad_score_elements + offset, keys);
     }

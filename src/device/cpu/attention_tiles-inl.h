@@ -6,6 +6,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "base/random.h"
 #include "device/cpu/dispatch.h"
 #include "device/cpu/narrow.h"
 #include "device/cpu/parallel.h"
@@ -152,6 +153,28 @@ inline void PrepareScores(float* scores, const KeyRange& range, const ScoreRule&
   constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
   std::fill(scores + range.vector_begin, scores + range.begin, kMinusInfinity);
   std::fill(scores + range.end, scores + range.vector_end, kMinusInfinity);
+}
+
+// Drops weights of the query at position t, or multiplies what passes back to them: see AttentionArgs::dropout.
+inline void DropRow(float* row, const AttentionArgs& args, const QueryBlock& block, const KeyRange& range,
+                    std::int64_t line) {
+  const float probability = args.dropout.probability;
+  if (probability <= 0) {
+    return;
+  }
+  const float kept = 1.0F / (1.0F - probability);
+  const std::uint64_t key = args.dropout.key;
+  const auto first = static_cast<std::uint64_t>(args.dropout.first_element + line * args.sequence + block.first_key);
+#pragma omp simd
+  for (std::int64_t i = range.begin; i < range.end; ++i) {
+    const float uniform = RandomUniform(key, first + static_cast<std::uint64_t>(i));
+    row[i] = uniform < probability ? 0.0F : row[i] * kept;
+  }
+}
+
+// The number of a query's row of weights among those of all heads, from the call's first sequence on.
+inline std::int64_t WeightLine(const AttentionArgs& args, std::int64_t batch, std::int64_t head, std::int64_t t) {
+  return (batch * args.all_heads + head) * args.sequence + t;
 }
 
 // Zeroes what a row of `keys` elements holds outside the range.

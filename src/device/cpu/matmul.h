@@ -25,7 +25,7 @@ class MatmulEngine {
   virtual ~MatmulEngine() = default;
   // "packed", "oneDNN 2.6".
   virtual std::string name() const = 0;
-  // Whether operands of this type (fp32 or bf16) can be multiplied on this machine.
+  // Whether operands of this type (fp32, bf16 or fp16) can be multiplied on this machine.
   virtual bool Multiplies(DType operands) const = 0;
   // As Ops::Matmul, for operands of a type that it multiplies; arguments are checked and none of M, N, K is 0. Equal
   // arguments and threads give equal bits.

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "base/dtype.h"
+#include "base/float16.h"
 
 namespace trireme {
 
@@ -14,6 +15,8 @@ template <typename T>
 inline T Narrow(float value) {
   if constexpr (std::is_same_v<T, float>) {
     return value;
+  } else if constexpr (std::is_same_v<T, Float16>) {
+    return Float16(value);
   } else {
     const auto word = std::bit_cast<std::uint32_t>(value);
     const std::uint32_t rounded = word + 0x7fffU + ((word >> 16) & 1U);

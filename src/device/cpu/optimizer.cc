@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <type_traits>
 
 #include "base/split_float.h"
 #include "base/stochastic_round.h"
@@ -53,17 +54,28 @@ Factors FactorsOf(const UpdateArgs& args, const UpdateRange& range) {
 // Masters of weights: see UpdateRange.
 float Master(const float* weight, const std::uint16_t* /*low*/, std::int64_t i) { return weight[i]; }
 
+float Master(const Float16* /*weight*/, const float* master, std::int64_t i) { return master[i]; }
+
 float Master(const BFloat16* weight, const std::uint16_t* low, std::int64_t i) {
   return std::bit_cast<float>(JoinFloat({.high = weight[i].bits, .low = low[i]}));
 }
 
 void SetMaster(float* weight, std::uint16_t* /*low*/, std::int64_t i, float value) { weight[i] = value; }
 
+void SetMaster(Float16* weight, float* master, std::int64_t i, float value) {
+  master[i] = value;
+  weight[i] = Float16(value);
+}
+
 void SetMaster(BFloat16* weight, std::uint16_t* low, std::int64_t i, float value) {
   const FloatHalves halves = SplitFloat(std::bit_cast<std::uint32_t>(value));
   weight[i].bits = halves.high;
   low[i] = halves.low;
 }
+
+// What the optimizer keeps for a weight of type T.
+template <typename T>
+using Rest = std::conditional_t<std::is_same_v<T, Float16>, float, std::uint16_t>;
 
 // Both moments of an element, in either type: see UpdateRange.
 struct Moments {
@@ -128,7 +140,7 @@ Updated UpdatedElement(float weight, float g, const Moments& old, const Factors&
 template <UpdateKind kKind, typename T, typename Moment>
 void UpdateElements(const UpdateRange& range, const Factors& f, std::int64_t begin, std::int64_t end) {
   T* weight = range.weight.as<T>();
-  auto* low = range.low.as<std::uint16_t>();
+  auto* low = range.low.as<Rest<T>>();
   Moment* first = HasFirstMoment(kKind) ? range.first_moment.as<Moment>() : nullptr;
   Moment* second = HasSecondMoment(kKind) ? range.second_moment.as<Moment>() : nullptr;
   float* gradient = range.gradient.as<float>();
@@ -194,8 +206,10 @@ void CpuOps::DoUpdate(std::span<const UpdateRange> ranges, const UpdateArgs& arg
     const Factors factors = FactorsOf(args, range);
     const Tensor& moment_of = range.first_moment.given() ? range.first_moment : range.second_moment;
     const DType moments = moment_of.given() ? moment_of.dtype : DType::kFloat32;
-    DispatchWorkingTypes(range.weight.dtype, moments, [&](auto weight, auto moment) {
-      const UpdateFunction function = FunctionOf<decltype(weight), decltype(moment)>(args.kind);
+    DispatchWorkingType(range.weight.dtype, [&](auto weight) {
+      using T = decltype(weight);
+      const UpdateFunction function =
+          moments == DType::kBFloat16 ? FunctionOf<T, BFloat16>(args.kind) : FunctionOf<T, float>(args.kind);
       ParallelRanges(threads_, range.weight.count(), kElementGrain,
                      [&](int, std::int64_t begin, std::int64_t end) { function(range, factors, begin, end); });
     });
@@ -249,21 +263,29 @@ void CpuOps::DoScaleByAxis(const MatrixPart& part, float scale) {
 }
 
 void CpuOps::DoSplit(const Tensor& high, const Tensor& low, const Tensor& from) {
-  ParallelRanges(threads_, from.count(), kElementGrain, [&](int, std::int64_t begin, std::int64_t end) {
+  const auto split = [&](auto type) {
+    using T = decltype(type);
+    ParallelRanges(threads_, from.count(), kElementGrain, [&](int, std::int64_t begin, std::int64_t end) {
 #pragma omp simd
-    for (std::int64_t i = begin; i < end; ++i) {
-      SetMaster(high.as<BFloat16>(), low.as<std::uint16_t>(), i, from.as<float>()[i]);
-    }
-  });
+      for (std::int64_t i = begin; i < end; ++i) {
+        SetMaster(high.as<T>(), low.as<Rest<T>>(), i, from.as<float>()[i]);
+      }
+    });
+  };
+  high.dtype == DType::kFloat16 ? split(Float16{}) : split(BFloat16{});
 }
 
 void CpuOps::DoJoin(const Tensor& to, const Tensor& high, const Tensor& low) {
-  ParallelRanges(threads_, to.count(), kElementGrain, [&](int, std::int64_t begin, std::int64_t end) {
+  const auto join = [&](auto type) {
+    using T = decltype(type);
+    ParallelRanges(threads_, to.count(), kElementGrain, [&](int, std::int64_t begin, std::int64_t end) {
 #pragma omp simd
-    for (std::int64_t i = begin; i < end; ++i) {
-      to.as<float>()[i] = Master(high.as<BFloat16>(), low.as<std::uint16_t>(), i);
-    }
-  });
+      for (std::int64_t i = begin; i < end; ++i) {
+        to.as<float>()[i] = Master(high.as<T>(), low.as<Rest<T>>(), i);
+      }
+    });
+  };
+  high.dtype == DType::kFloat16 ? join(Float16{}) : join(BFloat16{});
 }
 
 }  // namespace trireme::HWY_NAMESPACE

@@ -1,5 +1,5 @@
-// Causal attention through cuDNN, for bf16. Plans are made at the first call of a shape (up to a second or two) and
-// kept. A program built without cuDNN has attention_cudnn_absent.cc, which supports no arguments.
+// Causal attention through cuDNN, for bf16 and fp16. Plans are made at the first call of a shape (up to a second or
+// two) and kept. A program built without cuDNN has attention_cudnn_absent.cc, which supports no arguments.
 #pragma once
 
 #include <array>
@@ -32,7 +32,7 @@ class CudnnAttention {
 
  private:
   struct Plan;
-  using Key = std::array<std::int64_t, 8>;
+  using Key = std::array<std::int64_t, 9>;
 
   // Null when there is none.
   Plan* PlanFor(const AttentionArgs& args, bool backward);

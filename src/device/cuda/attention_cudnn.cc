@@ -31,13 +31,20 @@ enum Id : std::int64_t {
   kQuerySums,
 };
 
-constexpr cudnnDataType_t kStored = CUDNN_DATA_BFLOAT16;
+cudnnDataType_t StoredType(const AttentionArgs& args) {
+  return args.qkv.dtype == DType::kFloat16 ? CUDNN_DATA_HALF : CUDNN_DATA_BFLOAT16;
+}
 
 // A graph under construction and the views that both passes use.
 class Builder {
  public:
   explicit Builder(const AttentionArgs& args)
-      : b_(args.batch), t_(args.sequence), h_(args.heads), kv_(args.kv_heads), d_(args.head_size) {
+      : stored(StoredType(args)),
+        b_(args.batch),
+        t_(args.sequence),
+        h_(args.heads),
+        kv_(args.kv_heads),
+        d_(args.head_size) {
     row_ = (h_ + 2 * kv_) * d_;
     if (args.slopes.given()) {
       slopes_ = graph.Real(kSlopes, CUDNN_DATA_FLOAT, {1, h_, 1, 1}, {h_, 1, 1, 1});
@@ -48,12 +55,12 @@ class Builder {
 
   // Heads within packed rows, [B, heads, T, D].
   Value Packed(Id id, std::int64_t heads) {
-    return graph.Real(id, kStored, {b_, heads, t_, d_}, {t_ * row_, d_, row_, 1});
+    return graph.Real(id, stored, {b_, heads, t_, d_}, {t_ * row_, d_, row_, 1});
   }
   // The same as [B, heads, D, T]: cuDNN wants the second factor of a product so.
-  Value PackedTransposed(Id id) { return graph.Real(id, kStored, {b_, kv_, d_, t_}, {t_ * row_, d_, 1, row_}); }
+  Value PackedTransposed(Id id) { return graph.Real(id, stored, {b_, kv_, d_, t_}, {t_ * row_, d_, 1, row_}); }
   // Rows of all query heads and nothing else, [B, H, T, D].
-  Value Rows(Id id) { return graph.Real(id, kStored, {b_, h_, t_, d_}, {t_ * h_ * d_, d_, h_ * d_, 1}); }
+  Value Rows(Id id) { return graph.Real(id, stored, {b_, h_, t_, d_}, {t_ * h_ * d_, d_, h_ * d_, 1}); }
   Value Statistics() { return graph.Real(kStatistics, CUDNN_DATA_FLOAT, PerRow(), DenseStrides(PerRow())); }
   Value NewPerRow() { return graph.Virtual(CUDNN_DATA_FLOAT, PerRow()); }
   Extents PerRow() const { return {b_, h_, t_, 1}; }
@@ -80,7 +87,7 @@ class Builder {
     if (h_ == kv_) {
       graph.Matmul(left, right, gradient);
     } else {
-      const Value all_heads = graph.Virtual(kStored, PerHead(h_));
+      const Value all_heads = graph.Virtual(stored, PerHead(h_));
       graph.Reduce(CUDNN_REDUCE_TENSOR_ADD, graph.Matmul(left, right, all_heads), gradient);
     }
   }
@@ -88,6 +95,7 @@ class Builder {
   std::int64_t heads() const { return h_; }
   std::int64_t kv_heads() const { return kv_; }
 
+  cudnnDataType_t stored;  // of tensors in memory, and of operands
   CudnnGraph graph;
   Value scale = nullptr;
 
@@ -114,7 +122,7 @@ std::optional<CudnnPlan> BuildForward(const AttentionArgs& args, cudnnHandle_t h
   const Value sum = graph.Reduce(CUDNN_REDUCE_TENSOR_ADD, exponential, build.NewPerRow());
   const Value log_sum = graph.Pointwise(CUDNN_POINTWISE_LOG, sum);
   graph.Pointwise(CUDNN_POINTWISE_ADD, maximum, log_sum, build.Statistics());
-  const Value probability = graph.Virtual(kStored, score->extents);
+  const Value probability = graph.Virtual(build.stored, score->extents);
   graph.Pointwise(CUDNN_POINTWISE_DIV, exponential, sum, probability);
   graph.Matmul(probability, value, build.Rows(kOut));
   return graph.Build(handle);
@@ -134,15 +142,15 @@ std::optional<CudnnPlan> BuildBackward(const AttentionArgs& args, bool determini
 
   const Value score = graph.Pointwise(CUDNN_POINTWISE_SUB, build.Scores(query, key), build.Statistics());
   const Value probability = graph.Pointwise(CUDNN_POINTWISE_EXP, build.Masked(score));
-  build.GroupProduct(graph.Transpose(probability, kStored), grad_out, kGradValue);
+  build.GroupProduct(graph.Transpose(probability, build.stored), grad_out, kGradValue);
 
   const Value centred = graph.Pointwise(CUDNN_POINTWISE_SUB, graph.Matmul(grad_out, value), row_sum);
   const Value grad_score =
       graph.Pointwise(CUDNN_POINTWISE_MUL, graph.Pointwise(CUDNN_POINTWISE_MUL, centred, probability), build.scale);
-  build.GroupProduct(graph.Transpose(grad_score, kStored), query, kGradKey);
+  build.GroupProduct(graph.Transpose(grad_score, build.stored), query, kGradKey);
 
   const Value grad_query = build.Packed(kGradQuery, build.heads());
-  const Value key_rows = graph.Transpose(key, kStored);
+  const Value key_rows = graph.Transpose(key, build.stored);
   if (deterministic) {
     graph.Matmul(grad_score, key_rows, grad_query);
   } else {
@@ -184,7 +192,7 @@ bool CudnnAttention::Supports(const AttentionArgs& args) {
   constexpr std::int64_t kShortest = 16;
   constexpr std::int64_t kSmallestHead = 16;
   constexpr std::int64_t kLargestHead = 256;
-  return args.qkv.dtype == DType::kBFloat16 && !args.document_starts.given() && args.sequence >= kShortest &&
+  return args.qkv.dtype != DType::kFloat32 && !args.document_starts.given() && args.sequence >= kShortest &&
          args.head_size % 8 == 0 && args.head_size >= kSmallestHead && args.head_size <= kLargestHead &&
          IsAligned(args.qkv) && IsAligned(args.out) && IsAligned(args.statistics) && IsAligned(args.slopes) &&
          IsAligned(args.grad_out) && IsAligned(args.grad_qkv);
@@ -206,7 +214,8 @@ CudnnAttention::Plan* CudnnAttention::PlanFor(const AttentionArgs& args, bool ba
                 args.head_size,
                 args.slopes.given() ? 1 : 0,
                 std::bit_cast<std::int32_t>(args.scale),
-                backward ? 1 : 0};
+                backward ? 1 : 0,
+                args.qkv.dtype == DType::kFloat16 ? 1 : 0};
   const auto found = plans_.find(key);
   if (found != plans_.end()) {
     return found->second.get();

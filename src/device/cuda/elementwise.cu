@@ -124,7 +124,14 @@ void CudaOps::DoFill(const Tensor& t, float value) {
     if constexpr (sizeof(T) == sizeof(float)) {
       ForEach(context_, t.count(), false, FillBody<float>{t.as<float>(), value});
     } else {
-      ForEach(context_, t.count(), false, FillBody<Bf16>{t.as<Bf16>(), __float2bfloat16_rn(value)});
+      const T narrow = [&] {
+        if constexpr (std::is_same_v<T, Half>) {
+          return __float2half_rn(value);
+        } else {
+          return __float2bfloat16_rn(value);
+        }
+      }();
+      ForEach(context_, t.count(), false, FillBody<T>{t.as<T>(), narrow});
     }
   });
 }

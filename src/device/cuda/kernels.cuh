@@ -1,11 +1,13 @@
-// Device code that kernels share: wide loads and stores of fp32 and bf16 as floats, reductions within a warp and a
-// block, and one loop over the elements of a tensor. Sums are taken in fp32.
+// Device code that kernels share: wide loads and stores of fp32, bf16 and fp16 as floats, reductions within a warp and
+// a block, and one loop over the elements of a tensor. Sums are taken in fp32.
 #pragma once
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 
 #include <cstdint>
 #include <initializer_list>
+#include <type_traits>
 
 #include "base/shape.h"
 #include "device/cuda/launch.cuh"
@@ -14,6 +16,7 @@
 namespace trireme {
 
 using Bf16 = __nv_bfloat16;
+using Half = __half;
 
 inline constexpr int kWarp = 32;
 // Elements of a 16-byte load.
@@ -22,11 +25,14 @@ inline constexpr int kWidth = 16 / static_cast<int>(sizeof(T));
 
 __device__ inline float ToFloat(float value) { return value; }
 __device__ inline float ToFloat(Bf16 value) { return __bfloat162float(value); }
+__device__ inline float ToFloat(Half value) { return __half2float(value); }
 
 template <typename T>
 __device__ T FromFloat(float value) {
   if constexpr (sizeof(T) == sizeof(float)) {
     return value;
+  } else if constexpr (std::is_same_v<T, Half>) {
+    return __float2half_rn(value);
   } else {
     return __float2bfloat16_rn(value);
   }
@@ -54,6 +60,15 @@ __device__ inline void Unpack(float* values, const uint4& raw, Bf16 /*type*/) {
   }
 }
 
+__device__ inline void Unpack(float* values, const uint4& raw, Half /*type*/) {
+  const unsigned words[4] = {raw.x, raw.y, raw.z, raw.w};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    values[2 * i] = __half2float(__ushort_as_half(static_cast<unsigned short>(words[i] & 0xffffU)));
+    values[2 * i + 1] = __half2float(__ushort_as_half(static_cast<unsigned short>(words[i] >> 16)));
+  }
+}
+
 __device__ inline uint4 Packed(const float* values, float /*type*/) {
   return make_uint4(__float_as_uint(values[0]), __float_as_uint(values[1]), __float_as_uint(values[2]),
                     __float_as_uint(values[3]));
@@ -65,6 +80,17 @@ __device__ inline uint4 Packed(const float* values, Bf16 /*type*/) {
   for (int i = 0; i < 4; ++i) {
     const unsigned low = __bfloat16_as_ushort(__float2bfloat16_rn(values[2 * i]));
     const unsigned high = __bfloat16_as_ushort(__float2bfloat16_rn(values[2 * i + 1]));
+    words[i] = low | (high << 16);
+  }
+  return make_uint4(words[0], words[1], words[2], words[3]);
+}
+
+__device__ inline uint4 Packed(const float* values, Half /*type*/) {
+  unsigned words[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const unsigned low = __half_as_ushort(__float2half_rn(values[2 * i]));
+    const unsigned high = __half_as_ushort(__float2half_rn(values[2 * i + 1]));
     words[i] = low | (high << 16);
   }
   return make_uint4(words[0], words[1], words[2], words[3]);
@@ -230,7 +256,7 @@ struct TypeTag {
   using Type = T;
 };
 
-// Calls run(TypeTag<float>) or run(TypeTag<Bf16>); other types are refused in the name of `operation`.
+// Calls run with TypeTag<float>, TypeTag<Bf16> or TypeTag<Half>; other types are refused in the name of `operation`.
 template <typename Function>
 void DispatchFloat(DType dtype, const char* operation, const Function& run) {
   switch (dtype) {
@@ -238,6 +264,8 @@ void DispatchFloat(DType dtype, const char* operation, const Function& run) {
       return run(TypeTag<float>{});
     case DType::kBFloat16:
       return run(TypeTag<Bf16>{});
+    case DType::kFloat16:
+      return run(TypeTag<Half>{});
     default:
       RefuseType(dtype, operation);
   }

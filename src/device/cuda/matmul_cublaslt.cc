@@ -25,6 +25,8 @@ cudaDataType_t LibraryType(DType dtype) {
       return CUDA_R_32F;
     case DType::kBFloat16:
       return CUDA_R_16BF;
+    case DType::kFloat16:
+      return CUDA_R_16F;
     case DType::kFloat8E4M3:
       return CUDA_R_8F_E4M3;
     case DType::kFloat8E5M2:
@@ -43,7 +45,8 @@ bool IsLibraryEpilogue(const MatmulArgs& args) {
     return false;  // the library would do it in a pass of its own, four times as long as ours
   }
   constexpr std::int64_t kAuxiliaryUnit = 8;
-  return args.c.dtype == DType::kBFloat16 && args.a.dtype != DType::kFloat32 && args.c.shape[1] % kAuxiliaryUnit == 0 &&
+  const bool half = args.c.dtype == DType::kBFloat16 || args.c.dtype == DType::kFloat16;
+  return half && args.a.dtype != DType::kFloat32 && args.c.shape[1] % kAuxiliaryUnit == 0 &&
          std::bit_cast<std::uintptr_t>(args.auxiliary.data) % 16 == 0;
 }
 

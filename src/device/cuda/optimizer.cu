@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <type_traits>
 #include <vector>
 
 #include "base/split_float.h"
@@ -14,13 +15,14 @@ namespace {
 
 // A range, or what one block handles of it.
 struct UpdateChunkView {
-  void* weight;        // fp32, or the upper halves of the masters
-  std::uint16_t* low;  // with upper halves alone
-  void* first;         // moments: fp32, or bf16
+  void* weight;  // fp32, the upper halves of the masters, or fp16
+  void* low;     // the lower halves; with fp16 the masters, whole
+  void* first;   // moments: fp32, or bf16
   void* second;
   float* gradient;
   std::int64_t count;
   bool half_moments;
+  bool fp16;  // of the weights
   float weight_decay;
   float rate;            // of the learning rate
   float gradient_scale;  // of the factors' one
@@ -99,6 +101,17 @@ __device__ void LoadMasters(float (&masters)[kCount], const std::uint16_t* high,
 }
 
 template <int kCount>
+__device__ void LoadMasters(float (&masters)[kCount], const Half* /*weight*/, const float* whole) {
+  Load(masters, whole);
+}
+
+template <int kCount>
+__device__ void StoreMasters(Half* weight, float* whole, const float (&masters)[kCount]) {
+  Store(weight, masters);
+  Store(whole, masters);
+}
+
+template <int kCount>
 __device__ void StoreMasters(float* weight, std::uint16_t* /*low*/, const float (&masters)[kCount]) {
   Store(weight, masters);
 }
@@ -155,9 +168,14 @@ __device__ void StoreMoments(const MomentPlaces<Bf16>& to, const float (&first)[
   }
 }
 
+// What the optimizer keeps for a weight of type T.
+template <typename T>
+using Rest = std::conditional_t<std::is_same_v<T, Half>, float, std::uint16_t>;
+
+template <typename T>
 struct SplitBody {
-  std::uint16_t* high;
-  std::uint16_t* low;
+  T* high;
+  Rest<T>* low;
   const float* from;
   template <int kCount>
   __device__ void Run(std::int64_t first) const {
@@ -167,10 +185,11 @@ struct SplitBody {
   }
 };
 
+template <typename T>
 struct JoinBody {
   float* to;
-  const std::uint16_t* high;
-  const std::uint16_t* low;
+  const T* high;
+  const Rest<T>* low;
   template <int kCount>
   __device__ void Run(std::int64_t first) const {
     float values[kCount];
@@ -211,6 +230,7 @@ __device__ float Updated(float weight, float g, float& first, float& second, con
 template <int kCount, UpdateKind kKind, typename T, typename Moment>
 __device__ void UpdateElements(const UpdateChunkView& chunk, const UpdateFactors& f, int at) {
   T* const weight = static_cast<T*>(chunk.weight) + at;
+  Rest<T>* const low = static_cast<Rest<T>*>(chunk.low) + at;
   MomentPlaces<Moment> moments{nullptr, nullptr};
   float gradient[kCount];
   float first[kCount] = {};
@@ -226,7 +246,7 @@ __device__ void UpdateElements(const UpdateChunkView& chunk, const UpdateFactors
     Load(second, moments.second);
   }
   if constexpr (ChangesWeights(kKind)) {
-    LoadMasters(values, weight, chunk.low + at);
+    LoadMasters(values, weight, low);
   }
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
@@ -235,7 +255,7 @@ __device__ void UpdateElements(const UpdateChunkView& chunk, const UpdateFactors
   }
   StoreMoments(moments, first, second, f.rounding_key);
   if constexpr (ChangesWeights(kKind)) {
-    StoreMasters(weight, chunk.low + at, values);
+    StoreMasters(weight, low, values);
   } else {
     Store(chunk.gradient + at, values);
   }
@@ -275,7 +295,7 @@ __device__ UpdateChunkView OwnChunk(const UpdateLaunch& launch) {
     return memory == nullptr ? nullptr : static_cast<char*>(memory) + first * (half ? 2 : 4);
   };
   chunk.weight = moved(chunk.weight, chunk.low != nullptr);
-  chunk.low = chunk.low != nullptr ? chunk.low + first : nullptr;
+  chunk.low = moved(chunk.low, !chunk.fp16);
   chunk.first = moved(chunk.first, chunk.half_moments);
   chunk.second = moved(chunk.second, chunk.half_moments);
   chunk.gradient += first;
@@ -292,7 +312,9 @@ __global__ void __launch_bounds__(kChunkThreads)
                      address(chunk.gradient)) %
                         16 ==
                     0;
-  if (chunk.low != nullptr) {
+  if (chunk.fp16) {
+    UpdateChunk<kKind, Half>(chunk, factors, wide);
+  } else if (chunk.low != nullptr) {
     UpdateChunk<kKind, std::uint16_t>(chunk, factors, wide);
   } else {
     UpdateChunk<kKind, float>(chunk, factors, wide);
@@ -393,12 +415,13 @@ UpdateLaunch LaunchOf(std::span<const UpdateRange> ranges) {
     const UpdateRange& range = ranges[i];
     launch.ranges[i] = {
         range.weight.data,
-        range.low.as<std::uint16_t>(),
+        range.low.data,
         range.first_moment.data,
         range.second_moment.data,
         range.gradient.as<float>(),
         range.weight.count(),
         (range.first_moment.given() ? range.first_moment : range.second_moment).dtype == DType::kBFloat16,
+        range.weight.dtype == DType::kFloat16,
         range.weight_decay,
         range.rate,
         range.gradient_scale};
@@ -452,13 +475,21 @@ void CudaOps::DoScaleByAxis(const MatrixPart& part, float scale) {
 }
 
 void CudaOps::DoSplit(const Tensor& high, const Tensor& low, const Tensor& from) {
-  ForEach(context_, from.count(), Aligned16({high.data, low.data, from.data}),
-          SplitBody{high.as<std::uint16_t>(), low.as<std::uint16_t>(), from.as<float>()});
+  const bool wide = Aligned16({high.data, low.data, from.data});
+  if (high.dtype == DType::kFloat16) {
+    return ForEach(context_, from.count(), wide, SplitBody<Half>{high.as<Half>(), low.as<float>(), from.as<float>()});
+  }
+  ForEach(context_, from.count(), wide,
+          SplitBody<std::uint16_t>{high.as<std::uint16_t>(), low.as<std::uint16_t>(), from.as<float>()});
 }
 
 void CudaOps::DoJoin(const Tensor& to, const Tensor& high, const Tensor& low) {
-  ForEach(context_, to.count(), Aligned16({to.data, high.data, low.data}),
-          JoinBody{to.as<float>(), high.as<std::uint16_t>(), low.as<std::uint16_t>()});
+  const bool wide = Aligned16({to.data, high.data, low.data});
+  if (high.dtype == DType::kFloat16) {
+    return ForEach(context_, to.count(), wide, JoinBody<Half>{to.as<float>(), high.as<Half>(), low.as<float>()});
+  }
+  ForEach(context_, to.count(), wide,
+          JoinBody<std::uint16_t>{to.as<float>(), high.as<std::uint16_t>(), low.as<std::uint16_t>()});
 }
 
 }  // namespace trireme

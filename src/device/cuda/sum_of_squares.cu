@@ -12,7 +12,7 @@ namespace {
 struct SquareChunk {
   const void* values;
   std::int64_t count;
-  bool half;  // bf16
+  DType dtype;
 };
 
 struct ChunkRange {
@@ -43,8 +43,14 @@ __device__ double SquaresOf(const T* from, std::int64_t count) {
 __global__ void __launch_bounds__(kChunkThreads) SquaresKernel(const SquareChunk* chunks, double* partial) {
   __shared__ double shared[kChunkThreads / kWarp];
   const SquareChunk chunk = chunks[blockIdx.x];
-  double total = chunk.half ? SquaresOf(static_cast<const Bf16*>(chunk.values), chunk.count)
-                            : SquaresOf(static_cast<const float*>(chunk.values), chunk.count);
+  double total = 0;
+  if (chunk.dtype == DType::kBFloat16) {
+    total = SquaresOf(static_cast<const Bf16*>(chunk.values), chunk.count);
+  } else if (chunk.dtype == DType::kFloat16) {
+    total = SquaresOf(static_cast<const Half*>(chunk.values), chunk.count);
+  } else {
+    total = SquaresOf(static_cast<const float*>(chunk.values), chunk.count);
+  }
   total = BlockSum<kChunkThreads / kWarp>(total, shared);
   if (threadIdx.x == 0) {
     partial[blockIdx.x] = total;
@@ -77,8 +83,8 @@ SquareTable SquareChunks(std::span<const Tensor> ranges) {
   for (const Tensor& range : ranges) {
     const auto first = static_cast<std::int64_t>(table.chunks.size());
     for (std::int64_t at = 0; at < range.count(); at += kChunk) {
-      table.chunks.push_back({range.as<char>() + at * SizeOf(range.dtype), std::min(kChunk, range.count() - at),
-                              range.dtype == DType::kBFloat16});
+      table.chunks.push_back(
+          {range.as<char>() + at * SizeOf(range.dtype), std::min(kChunk, range.count() - at), range.dtype});
     }
     table.ranges.push_back({first, static_cast<std::int64_t>(table.chunks.size()) - first});
   }
@@ -92,7 +98,7 @@ void CudaOps::DoSumOfSquares(std::span<const Tensor> ranges, const Tensor& sums)
   key.reserve(ranges.size() * 2);
   std::int64_t chunk_count = 0;
   for (const Tensor& range : ranges) {
-    key.insert(key.end(), {AddressOf(range), range.count() * 2 + (range.dtype == DType::kBFloat16 ? 1 : 0)});
+    key.insert(key.end(), {AddressOf(range), range.count() * 16 + static_cast<std::int64_t>(range.dtype)});
     chunk_count += ChunksOf(range.count());
   }
   const std::int64_t chunk_bytes = chunk_count * static_cast<std::int64_t>(sizeof(SquareChunk));

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "base/causal_pairs.h"
+#include "device/ops/random.h"
 #include "device/tensor.h"
 
 namespace trireme {
@@ -23,8 +24,12 @@ struct AttentionArgs {
   float scale = 1;
   std::int64_t window = 0;
   float cap = 0;
-  Tensor slopes;           // fp32 [H], ALiBi; may be missing
-  Tensor document_starts;  // may be missing
+  // Of the weights that scores become, on the host device alone. The weight of a key at position k of the query at t of
+  // head h of sequence b stands at the global position first_element + ((b * all_heads + h) * T + t) * T + k.
+  Dropout dropout;
+  std::int64_t all_heads = 0;  // of all ranks
+  Tensor slopes;               // fp32 [H], ALiBi; may be missing
+  Tensor document_starts;      // may be missing
   Tensor qkv;
   Tensor out;  // [B*T, H * D]
   Tensor statistics;

@@ -27,12 +27,12 @@ constexpr bool ChangesWeights(UpdateKind kind) {
 }
 
 // One contiguous range of parameters. Updates are made to their fp32 masters: the weights themselves or, where these
-// are bf16, the floats of which they are the upper halves and `low` the lower ones (base/split_float.h). An update is
-// made with fp32 moments; those in bf16 are then rounded at random (base/stochastic_round.h), keyed by the step.
-// Moments that the kind does not have are not given.
+// are bf16, the floats of which they are the upper halves and `low` the lower ones (base/split_float.h); where they are
+// fp16, `low` itself, of which they are the nearest halves. An update is made with fp32 moments; those in bf16 are then
+// rounded at random (base/stochastic_round.h), keyed by the step. Moments that the kind does not have are not given.
 struct UpdateRange {
   Tensor weight;
-  Tensor low;           // uint16; given for bf16 weights alone
+  Tensor low;           // uint16 for bf16 weights, fp32 for fp16 ones; not given for fp32
   Tensor first_moment;  // fp32 or bf16, both moments alike
   Tensor second_moment;
   Tensor gradient;  // fp32

@@ -37,6 +37,9 @@ class ChosenEngines final : public MatmulEngine {
     if (table.bf16 != table.fp32) {
       bf16_ = MakeSingleEngine(table.bf16, level, threads);
     }
+    if (!fp32_->Multiplies(DType::kFloat16)) {
+      fp16_ = MakeSingleEngine(ProductEngine::kPacked, level, threads);
+    }
   }
   std::string name() const override {
     return bf16_ == nullptr ? fp32_->name() : fmt::format("{}, bf16 {}", fp32_->name(), bf16_->name());
@@ -44,16 +47,21 @@ class ChosenEngines final : public MatmulEngine {
   bool Multiplies(DType operands) const override { return EngineOf(operands).Multiplies(operands); }
   void Run(const MatmulArgs& args) override { EngineOf(args.a.dtype).Run(args); }
   std::int64_t internal_bytes() const override {
-    return fp32_->internal_bytes() + (bf16_ == nullptr ? 0 : bf16_->internal_bytes());
+    return fp32_->internal_bytes() + (bf16_ == nullptr ? 0 : bf16_->internal_bytes()) +
+           (fp16_ == nullptr ? 0 : fp16_->internal_bytes());
   }
 
  private:
   MatmulEngine& EngineOf(DType operands) const {
+    if (operands == DType::kFloat16 && fp16_ != nullptr) {
+      return *fp16_;
+    }
     return operands == DType::kBFloat16 && bf16_ != nullptr ? *bf16_ : *fp32_;
   }
 
   std::unique_ptr<MatmulEngine> fp32_;
   std::unique_ptr<MatmulEngine> bf16_;  // none where fp32_ does both
+  std::unique_ptr<MatmulEngine> fp16_;  // the packed one where fp32_ does not multiply fp16
 };
 
 ProductEngine RunnableEngine(ProductEngine engine, DType operands, CpuLevel level) {

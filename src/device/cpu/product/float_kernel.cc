@@ -1,4 +1,4 @@
-// fp32 products, and bf16 ones in fp32 panels, for every target of Highway that the build has.
+// fp32 products, and bf16 and fp16 ones in fp32 panels, for every target of Highway that the build has.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "device/cpu/product/float_kernel.cc"
 #include <hwy/foreach_target.h>
@@ -77,7 +77,14 @@ void PackOf(const PackArgs& args, std::int64_t width) {
 }
 
 void Pack(const PackArgs& args, std::int64_t width) {
-  args.type == OperandType::kBFloat16 ? PackOf<BFloat16>(args, width) : PackOf<float>(args, width);
+  switch (args.type) {
+    case OperandType::kFloat32:
+      return PackOf<float>(args, width);
+    case OperandType::kBFloat16:
+      return PackOf<BFloat16>(args, width);
+    case OperandType::kFloat16:
+      return PackOf<Float16>(args, width);
+  }
 }
 
 void PackLeft(const PackArgs& args) { Pack(args, Tile::kRows); }

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/dtype.h"
+#include "base/float16.h"
 #include "device/cpu/product/kernel.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -19,6 +20,23 @@ HWY_INLINE FloatVec LoadWide(const BFloat16* from) {
   const auto bits = hn::LoadU(narrow, reinterpret_cast<const std::uint16_t*>(from));
   return hn::BitCast(FloatTag(), hn::ShiftLeft<16>(hn::PromoteTo(wide, bits)));
 }
+// The selections of base/float16.h.
+HWY_INLINE FloatVec LoadWide(const Float16* from) {
+  const hn::Rebind<std::uint16_t, FloatTag> narrow;
+  const hn::RebindToUnsigned<FloatTag> wide;
+  const hn::RebindToSigned<FloatTag> integer;
+  const auto bits = hn::PromoteTo(wide, hn::LoadU(narrow, reinterpret_cast<const std::uint16_t*>(from)));
+  const auto magnitude = hn::And(bits, hn::Set(wide, 0x7fff));
+  const auto sign = hn::ShiftLeft<16>(hn::Xor(bits, magnitude));
+  const auto shifted = hn::ShiftLeft<13>(magnitude);
+  const FloatVec units = hn::ConvertTo(FloatTag(), hn::BitCast(integer, magnitude));
+  const auto subnormal = hn::BitCast(wide, hn::Mul(units, hn::Set(FloatTag(), 0x1p-24F)));
+  const auto normal = hn::Add(shifted, hn::Set(wide, 112U << 23));
+  const auto large = hn::Or(shifted, hn::Set(wide, 0x7f800000U));
+  const auto finite = hn::IfThenElse(hn::Lt(magnitude, hn::Set(wide, 0x400)), subnormal, normal);
+  const auto chosen = hn::IfThenElse(hn::Lt(magnitude, hn::Set(wide, 0x7c00)), finite, large);
+  return hn::BitCast(FloatTag(), hn::Or(sign, chosen));
+}
 
 HWY_INLINE void StoreNarrow(FloatVec value, float* to) { hn::StoreU(value, FloatTag(), to); }
 // Rounds to nearest even; a NaN stays one.
@@ -31,6 +49,26 @@ HWY_INLINE void StoreNarrow(FloatVec value, BFloat16* to) {
   const auto quiet = hn::Or(word, hn::Set(wide, 0x400000));
   const auto chosen = hn::IfThenElse(hn::RebindMask(wide, hn::IsNaN(value)), quiet, rounded);
   hn::StoreU(hn::TruncateTo(narrow, hn::ShiftRight<16>(chosen)), narrow, reinterpret_cast<std::uint16_t*>(to));
+}
+
+HWY_INLINE void StoreNarrow(FloatVec value, Float16* to) {
+  const hn::Rebind<std::uint16_t, FloatTag> narrow;
+  const hn::RebindToUnsigned<FloatTag> wide;
+  const auto word = hn::BitCast(wide, value);
+  const auto magnitude = hn::And(word, hn::Set(wide, 0x7fffffffU));
+  const auto sign = hn::ShiftRight<16>(hn::Xor(word, magnitude));
+  const FloatVec half = hn::Set(FloatTag(), 0.5F);
+  const auto moved = hn::BitCast(wide, hn::Add(hn::BitCast(FloatTag(), magnitude), half));
+  const auto subnormal = hn::Sub(moved, hn::BitCast(wide, half));
+  const auto even = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(wide, 1));
+  const auto normal =
+      hn::ShiftRight<13>(hn::Add(hn::Sub(magnitude, hn::Set(wide, 112U << 23)), hn::Add(even, hn::Set(wide, 0xfff))));
+  const auto finite = hn::IfThenElse(hn::Lt(magnitude, hn::Set(wide, 0x38800000U)), subnormal, normal);
+  const auto payload = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(wide, 0x3ff));
+  const auto large = hn::IfThenElse(hn::Gt(magnitude, hn::Set(wide, 0x7f800000U)),
+                                    hn::Or(payload, hn::Set(wide, 0x7e00)), hn::Set(wide, 0x7c00));
+  const auto chosen = hn::IfThenElse(hn::Lt(magnitude, hn::Set(wide, 0x47800000U)), finite, large);
+  hn::StoreU(hn::TruncateTo(narrow, hn::Or(sign, chosen)), narrow, reinterpret_cast<std::uint16_t*>(to));
 }
 
 // The first `count` elements; a whole vector is read or written where there is one.
@@ -158,11 +196,14 @@ void StoreOf(const StoreArgs& args) {
 }
 
 void Store(const StoreArgs& args) {
-  const bool narrow_bias = args.bias_type == OperandType::kBFloat16;
-  if (args.out_type == OperandType::kFloat32) {
-    narrow_bias ? StoreOf<BFloat16, float>(args) : StoreOf<float, float>(args);
-  } else {
-    StoreOf<BFloat16, BFloat16>(args);
+  const bool wide = args.out_type == OperandType::kFloat32;
+  switch (args.bias_type) {
+    case OperandType::kFloat32:
+      return StoreOf<float, float>(args);
+    case OperandType::kBFloat16:
+      return wide ? StoreOf<BFloat16, float>(args) : StoreOf<BFloat16, BFloat16>(args);
+    case OperandType::kFloat16:
+      return wide ? StoreOf<Float16, float>(args) : StoreOf<Float16, Float16>(args);
   }
 }
 

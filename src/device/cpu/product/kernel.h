@@ -8,7 +8,7 @@
 
 namespace trireme {
 
-enum class OperandType : std::uint8_t { kFloat32, kBFloat16 };
+enum class OperandType : std::uint8_t { kFloat32, kBFloat16, kFloat16 };
 
 // One panel of an operand: `lines` rows of op(a) or columns of op(b), `depth` elements of each.
 struct PackArgs {

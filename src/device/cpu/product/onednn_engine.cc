@@ -100,8 +100,8 @@ class OnednnEngine final : public MatmulEngine {
   std::int64_t internal_bytes() const override { return scratch_.bytes(); }
 
   bool Multiplies(DType operands) const override {
-    if (operands == DType::kFloat32) {
-      return true;
+    if (operands != DType::kBFloat16) {
+      return operands == DType::kFloat32;
     }
     // bf16 needs instructions that a processor may lack: oneDNN says so when it is asked for a primitive.
     try {

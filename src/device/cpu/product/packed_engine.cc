@@ -9,7 +9,14 @@ namespace trireme {
 namespace {
 
 OperandType TypeOf(const Tensor& tensor) {
-  return tensor.dtype == DType::kBFloat16 ? OperandType::kBFloat16 : OperandType::kFloat32;
+  switch (tensor.dtype) {
+    case DType::kBFloat16:
+      return OperandType::kBFloat16;
+    case DType::kFloat16:
+      return OperandType::kFloat16;
+    default:
+      return OperandType::kFloat32;
+  }
 }
 
 const void* Advance(const Tensor& tensor, std::int64_t elements) {

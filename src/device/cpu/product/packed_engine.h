@@ -10,7 +10,7 @@
 
 namespace trireme {
 
-// `for_float` multiplies fp32 operands, `for_bf16` bf16 ones.
+// `for_float` multiplies fp32 and fp16 operands, `for_bf16` bf16 ones.
 std::unique_ptr<MatmulEngine> MakePackedEngine(std::string name, const ProductKernel& for_float,
                                                const ProductKernel& for_bf16, int threads);
 
