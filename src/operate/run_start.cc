@@ -29,6 +29,10 @@ bool AllMayStart(RankContext& context, const std::function<void()>& check) {
 
 void RequireMachine(const RunConfig& config, bool by_threads, bool saves) {
   RequireDevice(config.train.device);
+  Require(config.layout.context == 1 || IsHostDevice(config.train.device),
+          "layout.context = {} on train.device = '{}': only CPUs divide sequences among ranks; set layout.context = 1, "
+          "or train.device = 'cpu'",
+          config.layout.context, config.train.device);
   if (!by_threads) {
     return;
   }

@@ -4,9 +4,9 @@
 #include "comm/rank_runner.h"
 #include "cost/gradient_places.h"
 #include "data/dataset/indexed_dataset_writer.h"
-#include "scratch_directory.h"
 #include "operate/training_loop.h"
 #include "parity/parity.h"
+#include "scratch_directory.h"
 
 namespace trireme::parity {
 namespace {

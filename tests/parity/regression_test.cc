@@ -6,10 +6,10 @@
 #include "base/random.h"
 #include "comm/rank_runner.h"
 #include "data/dataset/indexed_dataset_writer.h"
-#include "scratch_directory.h"
 #include "message_of.h"
 #include "operate/training_loop.h"
 #include "parity/parity.h"
+#include "scratch_directory.h"
 
 namespace trireme::parity {
 namespace {
