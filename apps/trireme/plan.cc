@@ -134,6 +134,9 @@ void AddPlanOptions(CLI::App* plan, PlanCommand& c) {
   plan->add_option("--moments", c.options.moments, "Of the optimizer: fp32 or bf16, for stack trireme (fp32)");
   plan->add_option("--max-tensor", c.options.most_tensor, "Largest tensor degree (the devices of a node)")
       ->check(AboveZero());
+  plan->add_option("--max-context", c.options.most_context,
+                   "Largest context degree to search: ranks that divide every sequence (1)")
+      ->check(AboveZero());
   plan->add_option("--max-micro-batch", c.options.most_micro_batch, "Largest micro batch (64)")->check(AboveZero());
   plan->add_option("--headroom", c.options.headroom, "Share of device memory to leave free (0.06)");
   plan->add_option("--fix", c.options.fix, "Axes to hold, such as \"tp=4 zero=1 recompute=full\"");

@@ -1,5 +1,7 @@
 #include "comm/grid_comms.h"
 
+#include <vector>
+
 #include "base/error.h"
 
 namespace trireme {
@@ -12,13 +14,12 @@ GridComms::GridComms(Communicator& world, const ParallelLayout& layout, int head
   // Ranks with the same other coordinates share a group: the group's color is its first member.
   const auto color = [&](Axis axis) { return grid.RanksAlong(axis, world.rank()).front(); };
   tensor_ = world.Split("tensor", color(Axis::kTensor), coordinate_.tensor);
-  data_ = world.Split("data", color(Axis::kData), coordinate_.data);
+  context_ = world.Split("context", color(Axis::kContext), coordinate_.context);
+  const std::vector<int> replicas = grid.Replicas(world.rank());
+  replica_ = grid.ReplicaOf(coordinate_);
+  data_ = world.Split("data", replicas.front(), replica_);
   shard_ranks_ = layout.shards();
-  const auto first = [&](int data) {
-    Coordinate other = coordinate_;
-    other.data = data;
-    return grid.RankOf(other);
-  };
+  const auto first = [&](int replica) { return replicas[static_cast<std::size_t>(replica)]; };
   if (layout.copies() > 1) {
     shards_ = world.Split("shards", first(copy_index() * shard_ranks_), shard_rank());
     copies_ = world.Split("copies", first(shard_rank()), copy_index());
@@ -31,14 +32,14 @@ GridComms::GridComms(Communicator& world, const ParallelLayout& layout, int head
 }
 
 void GridComms::Verify() {
-  for (Communicator* group : {tensor_.get(), data_.get(), tied_.get(), &world_}) {
+  for (Communicator* group : {tensor_.get(), context_.get(), data_.get(), tied_.get(), &world_}) {
     group->Verify();
   }
 }
 
 std::int64_t GridComms::device_bytes() const {
-  return tensor_->device_bytes() + data_->device_bytes() + pipeline_->device_bytes() + tied_->device_bytes() +
-         world_.device_bytes();
+  return tensor_->device_bytes() + context_->device_bytes() + data_->device_bytes() + pipeline_->device_bytes() +
+         tied_->device_bytes() + world_.device_bytes();
 }
 
 }  // namespace trireme

@@ -16,15 +16,19 @@ class GridComms {
 
   Communicator& world() { return world_; }
   Communicator& tensor() { return *tensor_; }
+  // The ranks among which the tokens of every sequence are divided.
+  Communicator& context() { return *context_; }
+  // The replicas, which hold the same weights and add up their gradients: data x context ranks.
   Communicator& data() { return *data_; }
-  // Hybrid sharding: the data ranks that ZeRO shards over, and those that hold the same shard. Without it all data
-  // ranks, and a group of one.
+  int replica() const { return replica_; }
+  // Hybrid sharding: the replicas that ZeRO shards over, and those that hold the same shard. Without it all replicas,
+  // and a group of one.
   Communicator& shards() { return shards_ == nullptr ? *data_ : *shards_; }
   Communicator& copies() { return *copies_; }
   bool has_copies() const { return copies_->size() > 1; }
   // This rank's place in shards() and in copies().
-  int shard_rank() const { return coordinate_.data % shard_ranks_; }
-  int copy_index() const { return coordinate_.data / shard_ranks_; }
+  int shard_rank() const { return replica_ % shard_ranks_; }
+  int copy_index() const { return replica_ / shard_ranks_; }
   Communicator& pipeline() { return *pipeline_; }
   // The stages of embedding and head in this rank's pipeline, which both hold a tied token table. Ranks of other stages
   // are in groups of one.
@@ -42,9 +46,11 @@ class GridComms {
   Communicator& world_;
   Coordinate coordinate_;
   std::unique_ptr<Communicator> tensor_;
+  std::unique_ptr<Communicator> context_;
   std::unique_ptr<Communicator> data_;
+  int replica_ = 0;
   int shard_ranks_ = 1;
-  std::unique_ptr<Communicator> shards_;  // where they are not all data ranks
+  std::unique_ptr<Communicator> shards_;  // where they are not all replicas
   std::unique_ptr<Communicator> copies_;
   std::unique_ptr<Communicator> pipeline_;
   std::unique_ptr<Communicator> tied_;

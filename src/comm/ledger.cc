@@ -111,7 +111,7 @@ Ledger::Ledger(const std::string& folder, int rank, const ParallelLayout& layout
   header_->pid = getpid();
   header_->thread = gettid();
   header_->tensor = layout.tensor;
-  header_->sequence = layout.sequence;
+  header_->context = layout.context;
   header_->pipeline = layout.pipeline;
   header_->data = layout.data;
   header_->process_start = ProcessStart(getpid());

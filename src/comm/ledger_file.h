@@ -51,7 +51,7 @@ struct LedgerFileHeader {
   std::array<char, 8> magic;
   std::uint32_t version, header_bytes, record_bytes, capacity;
   std::int32_t rank, pid, thread;
-  std::int32_t tensor, sequence, pipeline, data;
+  std::int32_t tensor, context, pipeline, data;
   std::int32_t steady;  // 1: see Ledger::PromiseBeats
   std::uint64_t process_start;
   std::int64_t created_ns;

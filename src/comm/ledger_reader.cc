@@ -78,7 +78,7 @@ class LedgerReader {
             "'{}' is a ledger of version {} with {} records of {} bytes; this program reads version {}", path,
             header_.version, header_.capacity, header_.record_bytes, kLedgerVersion);
     std::int64_t ranks = 1;
-    for (const std::int32_t degree : {header_.tensor, header_.sequence, header_.pipeline, header_.data}) {
+    for (const std::int32_t degree : {header_.tensor, header_.context, header_.pipeline, header_.data}) {
       Require(degree >= 1 && degree <= kMostRanks, "'{}' is damaged: a layout with a degree of {}", path, degree);
       ranks = std::min<std::int64_t>(ranks * degree, std::int64_t{kMostRanks} + 1);
     }
@@ -89,7 +89,7 @@ class LedgerReader {
   void FillHead() {
     result_.rank = header_.rank;
     result_.layout.tensor = header_.tensor;
-    result_.layout.sequence = header_.sequence;
+    result_.layout.context = header_.context;
     result_.layout.pipeline = header_.pipeline;
     result_.layout.data = header_.data;
     result_.pid = header_.pid;

@@ -172,11 +172,44 @@ void Lowering::BackwardAttention(const BlockOperation& attention) {
   const auto i = static_cast<std::size_t>(&attention - block_.operations.data());
   const BufferId out = Remade(attention.output);
   Gradient(attention.input) = ForValue(attention.input);
-  Emit(AttentionBackwardStep{.qkv = Remade(attention.input),
+  AttentionBackwardStep step{.qkv = Remade(attention.input),
                              .out = out,
                              .statistics = kept_.statistics[i],
                              .grad_out = Gradient(attention.output),
-                             .grad_qkv = Gradient(attention.input)});
+                             .grad_qkv = Gradient(attention.input)};
+  if (sizes_.ulysses) {
+    return BackwardUlysses(attention, step);
+  }
+  if (sizes_.ring) {
+    return Emit(RingAttentionBackwardStep{.qkv = step.qkv,
+                                          .out = step.out,
+                                          .statistics = step.statistics,
+                                          .grad_out = step.grad_out,
+                                          .grad_qkv = step.grad_qkv,
+                                          .scratch = RingScratch(true)});
+  }
+  if (sizes_.context == 1) {
+    return Emit(step);
+  }
+  // Keys and values of all ranks are not kept: only a forward within backward has left them.
+  const bool gathered = sizes_.recompute_block || sizes_.recompute_attention;
+  step.kv = gathered ? kept_.context[i].kv : GatherKeys(step.qkv);
+  step.grad_kv = NewBuffer(sizes_.dtype, program_.buffers[static_cast<std::size_t>(step.kv)].shape);
+  Emit(step);
+  Emit(ReduceKeysStep{.grad_kv = step.grad_kv, .grad_qkv = step.grad_qkv});
+}
+
+void Lowering::BackwardUlysses(const BlockOperation& attention, AttentionBackwardStep step) {
+  const ContextBuffers& whole = kept_.context[static_cast<std::size_t>(&attention - block_.operations.data())];
+  // Kept as attention read it, unless its input is made again.
+  const bool remade = step.qkv != kept_.value[static_cast<std::size_t>(attention.input)];
+  const BufferId grad_qkv = step.grad_qkv;
+  step.qkv = remade && !sizes_.recompute_attention ? ToHeads(step.qkv, true) : whole.qkv;
+  step.out = whole.out;
+  step.grad_out = ToHeads(step.grad_out, false);
+  step.grad_qkv = NewBuffer(sizes_.dtype, program_.buffers[static_cast<std::size_t>(step.qkv)].shape);
+  Emit(step);
+  ToTokens(step.grad_qkv, grad_qkv, true);
 }
 
 void Lowering::BackwardNorm(int i) {
@@ -240,10 +273,10 @@ BufferId Lowering::Remade(int value) {
     Emit(ActivationStep{.from = from, .to = remade});
   } else if (operation.op == BlockOp::kAttention && sizes_.recompute_attention) {
     remade = ForValue(value);
-    BufferId& statistics = kept_.statistics[static_cast<std::size_t>(maker)];
-    statistics = NewBuffer(kStatisticsFloat, {sizes_.batch, sizes_.heads, sizes_.sequence});
+    const BufferId qkv = Remade(operation.input);
     recomputed_ = true;
-    Emit(AttentionStep{.qkv = Remade(operation.input), .out = remade, .statistics = statistics});
+    kept_.context[static_cast<std::size_t>(maker)] =
+        EmitAttention(qkv, remade, kept_.statistics[static_cast<std::size_t>(maker)]);
     recomputed_ = false;
   } else {
     return kept;

@@ -1,6 +1,6 @@
 // What each step of a block costs. Operations and communicators count the same from actual shapes (law 5).
-#include "base/causal_pairs.h"
 #include "cost/module_cost.h"
+#include "cost/ring_plan.h"
 
 namespace trireme {
 namespace {
@@ -17,6 +17,12 @@ class StepCosts {
       cost.flops.attention = AttentionForward();
     } else if (std::holds_alternative<AttentionBackwardStep>(step.work)) {
       cost.flops.attention = AttentionForward() / 2 * 5;
+    } else if (std::holds_alternative<RingAttentionStep>(step.work)) {
+      cost.flops.attention = AttentionForward();
+      cost.context = RingPlan(sizes_, false).traffic;
+    } else if (std::holds_alternative<RingAttentionBackwardStep>(step.work)) {
+      cost.flops.attention = AttentionForward() / 2 * 5;
+      cost.context = RingPlan(sizes_, true).traffic;
     } else if (const auto* enter = std::get_if<EnterStep>(&step.work)) {
       cost.tensor.Add(CollectiveKind::kAllGather, Bytes(enter->to));
     } else if (const auto* leave = std::get_if<LeaveStep>(&step.work)) {
@@ -25,6 +31,7 @@ class StepCosts {
     } else {
       cost.bytes_touched = TouchedBy(step.work);
       AddExchange(step.work, cost);
+      AddContext(step.work, cost);
     }
     if (step.recomputed) {
       cost.flops = {.recomputed = cost.flops.matmul + cost.flops.attention};
@@ -34,8 +41,17 @@ class StepCosts {
 
  private:
   // The causal pairs of attention, as device/ops/attention.h counts them: forward 4 D per pair and head, backward 10 D.
-  std::int64_t AttentionForward() const {
-    return sizes_.batch * sizes_.heads * CausalPairs(sizes_.sequence, sizes_.window) * 4 * sizes_.head_size;
+  std::int64_t AttentionForward() const { return sizes_.batch * sizes_.HeadPairs() * 4 * sizes_.head_size; }
+
+  // What moves along the context axis.
+  void AddContext(const BlockWork& work, WorkCost& cost) const {
+    if (const auto* gather = std::get_if<GatherKeysStep>(&work)) {
+      cost.context.Add(CollectiveKind::kAllGather, Bytes(gather->kv));
+    } else if (const auto* reduce = std::get_if<ReduceKeysStep>(&work)) {
+      cost.context.Add(CollectiveKind::kReduceScatter, Bytes(reduce->grad_kv));
+    } else if (const auto* swap = std::get_if<SwapHeadsStep>(&work)) {
+      cost.context.Add(CollectiveKind::kAllToAll, Bytes(swap->from));
+    }
   }
 
   // Norms over heads that the tensor axis cuts.
@@ -57,6 +73,15 @@ class StepCosts {
   std::int64_t TouchedBy(const BlockWork& work) const {
     if (std::holds_alternative<ClearStep>(work) || std::holds_alternative<AddGradientStep>(work)) {
       return 0;  // a few rows of the hidden size
+    }
+    if (const auto* gather = std::get_if<GatherKeysStep>(&work)) {
+      return 2 * Bytes(gather->kv) / sizes_.context;  // this rank's part is copied, the rest arrives
+    }
+    if (const auto* reduce = std::get_if<ReduceKeysStep>(&work)) {
+      return 2 * Bytes(reduce->grad_kv) / sizes_.context;
+    }
+    if (const auto* swap = std::get_if<SwapHeadsStep>(&work)) {
+      return 4 * Bytes(swap->from);  // copied before and after it travels
     }
     std::int64_t bytes = 0;
     for (const BufferId id : BuffersOf(work)) {

@@ -7,7 +7,7 @@ Lowering::Pass Lowering::Forward(std::vector<BlockStep>& steps, int end, bool re
   out_ = &steps;
   recomputed_ = recomputed;
   Pass pass{std::vector<BufferId>(block_.values.size(), kNoId), std::vector<BufferId>(block_.operations.size(), kNoId),
-            std::vector<Float8Copy>(block_.operations.size())};
+            std::vector<Float8Copy>(block_.operations.size()), std::vector<ContextBuffers>(block_.operations.size())};
   pass.value[0] = kBlockInput;
   for (int i = 0; i < end; ++i) {
     const BlockOperation& operation = Operation(i);
@@ -44,8 +44,7 @@ Lowering::Pass Lowering::Forward(std::vector<BlockStep>& steps, int end, bool re
         break;
       case BlockOp::kAttention:
         to = ForValue(operation.output);
-        statistics = NewBuffer(kStatisticsFloat, {sizes_.batch, sizes_.heads, sizes_.sequence});
-        Emit(AttentionStep{.qkv = from, .out = to, .statistics = statistics});
+        pass.context[static_cast<std::size_t>(i)] = EmitAttention(from, to, statistics);
         break;
       case BlockOp::kActivation:
         to = ForValue(operation.output);
@@ -64,6 +63,45 @@ Lowering::Pass Lowering::Forward(std::vector<BlockStep>& steps, int end, bool re
   }
   recomputed_ = false;
   return pass;
+}
+
+Lowering::ContextBuffers Lowering::EmitAttention(BufferId qkv, BufferId out, BufferId& statistics) {
+  statistics = NewBuffer(kStatisticsFloat, {sizes_.batch, sizes_.heads, sizes_.sequence});  // of any kind as many
+  if (sizes_.ulysses) {
+    const ContextBuffers whole{
+        .qkv = ToHeads(qkv, true),
+        .out = NewBuffer(sizes_.dtype, {sizes_.context * sizes_.tokens, sizes_.attention / sizes_.context})};
+    Emit(AttentionStep{.qkv = whole.qkv, .out = whole.out, .statistics = statistics});
+    ToTokens(whole.out, out, false);
+    return whole;
+  }
+  if (sizes_.ring) {
+    Emit(RingAttentionStep{.qkv = qkv, .out = out, .statistics = statistics, .scratch = RingScratch(false)});
+    return {};
+  }
+  const ContextBuffers gathered{.kv = sizes_.context > 1 ? GatherKeys(qkv) : kNoId};
+  Emit(AttentionStep{.qkv = qkv, .out = out, .statistics = statistics, .kv = gathered.kv});
+  return gathered;
+}
+
+BufferId Lowering::GatherKeys(BufferId qkv) {
+  const BufferId kv = NewBuffer(sizes_.dtype, {sizes_.context * sizes_.tokens, 2 * sizes_.kv_heads * sizes_.head_size});
+  Emit(GatherKeysStep{.qkv = qkv, .kv = kv});
+  return kv;
+}
+
+BufferId Lowering::ToHeads(BufferId from, bool packed) {
+  const Shape shape{sizes_.context * sizes_.tokens, (packed ? sizes_.qkv : sizes_.attention) / sizes_.context};
+  const BufferId to = NewBuffer(sizes_.dtype, shape);
+  Emit(SwapHeadsStep{
+      .from = from, .to = to, .staging = NewBuffer(sizes_.dtype, shape), .to_heads = true, .packed = packed});
+  return to;
+}
+
+void Lowering::ToTokens(BufferId from, BufferId to, bool packed) {
+  const Shape shape = program_.buffers[static_cast<std::size_t>(from)].shape;
+  Emit(SwapHeadsStep{
+      .from = from, .to = to, .staging = NewBuffer(sizes_.dtype, shape), .to_heads = false, .packed = packed});
 }
 
 void Lowering::ForwardLinear(Pass& pass, int i) {

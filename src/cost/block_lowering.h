@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cost/block_program.h"
+#include "cost/ring_plan.h"
 
 namespace trireme {
 
@@ -48,11 +49,18 @@ class Lowering {
   }
 
  private:
+  // What attention reads and writes itself under context parallelism; none without it.
+  struct ContextBuffers {
+    BufferId kv = kNoId;   // of all ranks
+    BufferId qkv = kNoId;  // Ulysses: of all tokens and this rank's heads
+    BufferId out = kNoId;  // likewise
+  };
   // What a run through forward made, by number of a value or an operation.
   struct Pass {
     std::vector<BufferId> value;
-    std::vector<BufferId> statistics;  // of norms and attention
-    std::vector<Float8Copy> copy;      // of the inputs of linear layers
+    std::vector<BufferId> statistics;     // of norms and attention
+    std::vector<Float8Copy> copy;         // of the inputs of linear layers
+    std::vector<ContextBuffers> context;  // of attention
   };
   // Work of the weight part that waits for the end of its branch.
   struct WeightWork {
@@ -140,6 +148,13 @@ class Lowering {
   Pass Forward(std::vector<BlockStep>& steps, int end, bool recomputed);
   void ForwardLinear(Pass& pass, int i);
   void ForwardAdd(Pass& pass, int i, int end);
+  // Attention from `qkv` to `out`, both of this rank's tokens; fills `statistics`.
+  ContextBuffers EmitAttention(BufferId qkv, BufferId out, BufferId& statistics);
+  BufferId GatherKeys(BufferId qkv);
+  BufferId RingScratch(bool backward) { return NewBuffer(DType::kUInt8, {RingPlan(sizes_, backward).bytes}); }
+  // The result has all tokens and some heads, or is `to`, which has this rank's tokens and all heads.
+  BufferId ToHeads(BufferId from, bool packed);
+  void ToTokens(BufferId from, BufferId to, bool packed);
 
   // Backward.
   void Backward(const Pass& pass);
@@ -149,6 +164,7 @@ class Lowering {
   void BackwardLinear(int i);
   void BackwardHeadNorm(int i);
   void BackwardAttention(const BlockOperation& attention);
+  void BackwardUlysses(const BlockOperation& attention, AttentionBackwardStep step);
   void BackwardNorm(int i);
   // Emits the weight work that waits.
   void FlushWeights();

@@ -20,9 +20,18 @@ struct Buffers {
     return {s.grad, s.x, s.sums, s.products, s.query_gradient, s.key_gradient, kNoId};
   }
   List operator()(const RotaryStep& s) const { return Two(s.qkv, kNoId); }
-  List operator()(const AttentionStep& s) const { return {s.qkv, s.out, s.statistics, kNoId, kNoId, kNoId, kNoId}; }
+  List operator()(const GatherKeysStep& s) const { return Two(s.qkv, s.kv); }
+  List operator()(const ReduceKeysStep& s) const { return Two(s.grad_kv, s.grad_qkv); }
+  List operator()(const SwapHeadsStep& s) const { return {s.from, s.to, s.staging, kNoId, kNoId, kNoId, kNoId}; }
+  List operator()(const RingAttentionStep& s) const {
+    return {s.qkv, s.out, s.statistics, s.scratch, kNoId, kNoId, kNoId};
+  }
+  List operator()(const RingAttentionBackwardStep& s) const {
+    return {s.qkv, s.out, s.statistics, s.grad_out, s.grad_qkv, s.scratch, kNoId};
+  }
+  List operator()(const AttentionStep& s) const { return {s.qkv, s.out, s.statistics, s.kv, kNoId, kNoId, kNoId}; }
   List operator()(const AttentionBackwardStep& s) const {
-    return {s.qkv, s.out, s.statistics, s.grad_out, s.grad_qkv, kNoId, kNoId};
+    return {s.qkv, s.out, s.statistics, s.grad_out, s.grad_qkv, s.kv, s.grad_kv};
   }
   List operator()(const ActivationStep& s) const { return Two(s.from, s.to); }
   List operator()(const ActivationBackwardStep& s) const {

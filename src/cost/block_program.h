@@ -120,10 +120,53 @@ struct RotaryStep {
   bool inverse = false;
 };
 
+// Keys and values of this rank's tokens, out of packed rows, and those of all context ranks: all-gather. Rows of kv are
+// in the order of ranks.
+struct GatherKeysStep {
+  BufferId qkv = kNoId;
+  BufferId kv = kNoId;
+};
+
+// The backward of GatherKeysStep: reduce-scatter of the ranks' gradients, and this rank's into packed rows. grad_kv is
+// overwritten.
+struct ReduceKeysStep {
+  BufferId grad_kv = kNoId;
+  BufferId grad_qkv = kNoId;
+};
+
+// Between this rank's tokens of all heads and all tokens, in their order, of this context rank's heads: all-to-all.
+// `staging` is as large as `from` and `to`.
+struct SwapHeadsStep {
+  BufferId from = kNoId;
+  BufferId to = kNoId;
+  BufferId staging = kNoId;
+  bool to_heads = true;  // `to` has all tokens; false: `from` has
+  bool packed = false;   // rows of query, key and value heads; false: of query heads alone
+};
+
+// Attention over the keys of one context rank after another, which pass around the group: RingPlan says what lies in
+// `scratch`.
+struct RingAttentionStep {
+  BufferId qkv = kNoId;
+  BufferId out = kNoId;
+  BufferId statistics = kNoId;
+  BufferId scratch = kNoId;
+};
+
+struct RingAttentionBackwardStep {
+  BufferId qkv = kNoId;
+  BufferId out = kNoId;
+  BufferId statistics = kNoId;
+  BufferId grad_out = kNoId;
+  BufferId grad_qkv = kNoId;
+  BufferId scratch = kNoId;
+};
+
 struct AttentionStep {
   BufferId qkv = kNoId;
   BufferId out = kNoId;
   BufferId statistics = kNoId;
+  BufferId kv = kNoId;  // of all context ranks; none: keys and values lie in qkv
 };
 
 struct AttentionBackwardStep {
@@ -132,6 +175,8 @@ struct AttentionBackwardStep {
   BufferId statistics = kNoId;
   BufferId grad_out = kNoId;
   BufferId grad_qkv = kNoId;
+  BufferId kv = kNoId;
+  BufferId grad_kv = kNoId;
 };
 
 struct ActivationStep {
@@ -173,7 +218,8 @@ struct AddGradientStep {
 
 using BlockWork =
     std::variant<NormStep, NormBackwardStep, EnterStep, LeaveStep, ProductStep, QuantizeStep, HeadNormStep,
-                 HeadNormBackwardStep, RotaryStep, AttentionStep, AttentionBackwardStep, ActivationStep,
+                 HeadNormBackwardStep, RotaryStep, GatherKeysStep, ReduceKeysStep, SwapHeadsStep, RingAttentionStep,
+                 RingAttentionBackwardStep, AttentionStep, AttentionBackwardStep, ActivationStep,
                  ActivationBackwardStep, DropoutStep, BiasGradientStep, ClearStep, AddGradientStep>;
 
 struct BlockStep {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/causal_pairs.h"
 #include "model/parameter_table.h"
 
 namespace trireme {
@@ -11,11 +12,16 @@ LocalSizes::LocalSizes(const ModelConfig& config, const ParallelLayout& layout, 
     : dtype(IsFloat8(product_dtype) ? DType::kBFloat16 : product_dtype),
       float8(IsFloat8(product_dtype)),
       tensor(layout.tensor),
+      context(layout.context),
+      context_rank(0),
+      ulysses(layout.context > 1 && layout.context_kind == ContextKind::kUlysses),
+      ring(layout.context > 1 && layout.context_kind == ContextKind::kRing),
       sequence_parallel(layout.sequence_parallel && layout.tensor > 1),
       split_backward(split_backward_parts),
       dropout(config.dropout > 0),
       batch(layout.micro_batch),
-      sequence(config.sequence),
+      keys(config.sequence),
+      sequence(keys / context),
       tokens(batch * sequence),
       outside(sequence_parallel ? tokens / tensor : tokens),
       hidden(config.hidden),
@@ -50,6 +56,17 @@ LocalSizes LocalSizes::ForLayer(const ModelConfig& config, std::int64_t layer) c
   LocalSizes sizes = *this;
   sizes.window = config.WindowOf(layer);
   return sizes;
+}
+
+std::int64_t LocalSizes::HeadPairs() const {
+  if (ulysses) {
+    return heads / context * CausalPairs(keys, window);
+  }
+  std::int64_t pairs = 0;
+  for (const std::int64_t first : share().Chunks()) {
+    pairs += CausalPairsBelow(first, share().chunk(), keys, window);
+  }
+  return heads * pairs;
 }
 
 std::int64_t HeadChunk(const LocalSizes& sizes, std::int64_t wanted) {

@@ -6,6 +6,7 @@
 
 #include "base/dtype.h"
 #include "model/model_config.h"
+#include "topology/context_share.h"
 #include "topology/layout.h"
 
 namespace trireme {
@@ -18,13 +19,18 @@ struct LocalSizes {
   DType dtype;             // of weights and activations
   bool float8;             // the blocks' products take fp8 copies of them
   int tensor;              // degree
+  int context;             // degree
+  int context_rank;        // 0 unless it is set; only FLOPs of windowed attention differ between context ranks
+  bool ulysses;            // and context > 1: attention is over all tokens and some heads
+  bool ring;               // and context > 1: attention is over the keys of one rank after another
   bool sequence_parallel;  // and tensor > 1
   bool split_backward;
   bool dropout;  // probability above 0
 
   std::int64_t batch;     // B: sequences of a micro batch
-  std::int64_t sequence;  // T
-  std::int64_t tokens;    // N = B * T
+  std::int64_t keys;      // T: tokens of a whole sequence
+  std::int64_t sequence;  // of them here: T / context
+  std::int64_t tokens;    // N = B * sequence
   std::int64_t outside;   // n: tokens this rank holds outside the tensor region: N / tensor under sequence parallelism
   std::int64_t hidden;    // C
   std::int64_t heads;     // of this rank
@@ -44,6 +50,10 @@ struct LocalSizes {
   bool recompute_block;       // full
 
   std::int64_t element() const { return SizeOf(dtype); }
+  // Which tokens of every sequence are here.
+  ContextShare share() const { return {.sequence = keys, .degree = context, .rank = context_rank}; }
+  // Query-key pairs of one sequence in this rank's attention, summed over its query heads.
+  std::int64_t HeadPairs() const;
   // The sizes of a block that keeps everything, for layers beyond layout.recompute_layers.
   LocalSizes WithoutRecompute() const;
   // The sizes of block `layer`: those of a model's blocks differ in their window.

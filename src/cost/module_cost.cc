@@ -26,6 +26,7 @@ struct Region {
 WorkCost& WorkCost::operator+=(const WorkCost& other) {
   flops += other.flops;
   tensor += other.tensor;
+  context += other.context;
   bytes_touched += other.bytes_touched;
   return *this;
 }

@@ -1,5 +1,6 @@
-// What one micro batch costs a rank in a module: FLOPs and tensor-group traffic of each part of the work, and the
-// elements that memory-bound kernels touch. Ops and communicators count the same from actual shapes (law 5).
+// What one micro batch costs a rank in a module: FLOPs and traffic of the tensor and context groups of each part of the
+// work, and the elements that memory-bound kernels touch. Ops and communicators count the same from actual shapes (law
+// 5).
 #pragma once
 
 #include "base/accounting.h"
@@ -12,6 +13,7 @@ namespace trireme {
 struct WorkCost {
   FlopCount flops;
   Traffic tensor;                  // collectives of the tensor group
+  Traffic context;                 // of the context group
   std::int64_t bytes_touched = 0;  // read and written by kernels that are not matrix products: an estimate, for time
   WorkCost& operator+=(const WorkCost& other);
   bool operator==(const WorkCost&) const = default;

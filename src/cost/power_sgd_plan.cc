@@ -7,7 +7,7 @@
 namespace trireme {
 
 PowerSgdPlan::PowerSgdPlan(const OptimizerConfig& config, const ShardPlan& shards, const ParallelLayout& layout) {
-  if (config.powersgd_rank == 0 || layout.data == 1) {
+  if (config.powersgd_rank == 0 || layout.replicas() == 1) {
     return;
   }
   for (const Bucket& bucket : shards.buckets) {

@@ -59,11 +59,12 @@ struct StepTensors {
   TensorSpec tokens;  // of all micro batches of a step, as are the next four
   TensorSpec targets;
   TensorSpec loss_weights;
-  TensorSpec document_starts;
+  TensorSpec document_starts;  // Ulysses: of whole sequences
   TensorSpec loss_sums;
   TensorSpec numbers;  // that all ranks add up
   TensorSpec squares;  // of the gradients, by range
   TensorSpec slopes;   // of ALiBi
+  TensorSpec places;   // of this rank's tokens in a micro batch, where they are not all of them
 
   std::int64_t bytes() const;
 };

@@ -84,7 +84,7 @@ BucketUse UseOf(const StageDescription& stage, const Bucket& bucket, BlockProgra
   return {};
 }
 
-void AddStateTraffic(const StageDescription& stage, int data_rank, StepCost& cost) {
+void AddStateTraffic(const StageDescription& stage, int replica, StepCost& cost) {
   const int zero = stage.layout.zero;
   const std::int64_t element = stage.sizes.element();
   const std::int64_t sent = SizeOf(stage.layout.sends_bf16() ? DType::kBFloat16 : DType::kFloat32);
@@ -92,7 +92,7 @@ void AddStateTraffic(const StageDescription& stage, int data_rank, StepCost& cos
   for (const Bucket& bucket : stage.shards.buckets) {
     const BucketUse use = UseOf(stage, bucket, programs);
     const OwnedRange owned =
-        !ZeroShards(zero).optimizer ? OwnedRange{0, bucket.count} : OwnedBy(bucket, data_rank % stage.layout.shards());
+        !ZeroShards(zero).optimizer ? OwnedRange{0, bucket.count} : OwnedBy(bucket, replica % stage.layout.shards());
     if (stage.layout.copies() > 1) {
       cost[GroupKind::kData].Add(CollectiveKind::kAllReduce, owned.count() * 4);
     }
@@ -129,7 +129,8 @@ const ModuleRange& StageDescription::Range(int chunk) const {
 bool StageDescription::HoldsHead() const { return PlacementOf(layout).HeadStage() == pipeline; }
 
 std::string_view Name(GroupKind group) {
-  static constexpr std::array<std::string_view, kGroupKinds> kNames = {"tensor", "data", "pipeline", "tied", "world"};
+  static constexpr std::array<std::string_view, kGroupKinds> kNames = {"tensor",   "context", "data",
+                                                                       "pipeline", "tied",    "world"};
   return kNames[static_cast<std::size_t>(group)];
 }
 
@@ -213,7 +214,7 @@ MemoryUse MemoryOfStage(const StageDescription& stage) {
   return memory;
 }
 
-StepCost CostOfStep(const StageDescription& stage, int data_rank, int tensor_rank) {
+StepCost CostOfStep(const StageDescription& stage, int replica, int tensor_rank) {
   StepCost cost;
   cost.memory = MemoryOfStage(stage);
   for (int chunk = 0; chunk < stage.layout.chunks; ++chunk) {
@@ -224,15 +225,17 @@ StepCost CostOfStep(const StageDescription& stage, int data_rank, int tensor_ran
         const auto k = static_cast<std::size_t>(kind);
         cost[GroupKind::kTensor].calls[k] += part->tensor.calls[k] * stage.micro_batches;
         cost[GroupKind::kTensor].bytes[k] += part->tensor.bytes[k] * stage.micro_batches;
+        cost[GroupKind::kContext].calls[k] += part->context.calls[k] * stage.micro_batches;
+        cost[GroupKind::kContext].bytes[k] += part->context.bytes[k] * stage.micro_batches;
       }
     }
   }
   AddPipelineTraffic(stage, cost);
-  AddStateTraffic(stage, data_rank, cost);
-  stage.optimizer.AddTraffic(stage.layout, data_rank % stage.layout.shards(), cost[GroupKind::kTensor],
+  AddStateTraffic(stage, replica, cost);
+  stage.optimizer.AddTraffic(stage.layout, replica % stage.layout.shards(), cost[GroupKind::kTensor],
                              cost[GroupKind::kData]);
   stage.power_sgd.AddTraffic(cost[GroupKind::kData]);
-  cost.flops.update = stage.power_sgd.Flops() + stage.optimizer.Flops(data_rank % stage.layout.shards(), tensor_rank);
+  cost.flops.update = stage.power_sgd.Flops() + stage.optimizer.Flops(replica % stage.layout.shards(), tensor_rank);
   if (stage.layout.ranks() > 1) {
     cost[GroupKind::kWorld].Add(CollectiveKind::kAllReduce, kStepNumbers * 4);
   }
@@ -255,7 +258,7 @@ DType WorkingDType(const std::string& train_dtype) {
   return IsFloat8(products) ? DType::kBFloat16 : products;
 }
 
-StageOfRun::StageOfRun(const RunConfig& config, int pipeline, std::int64_t global_batch)
+StageOfRun::StageOfRun(const RunConfig& config, int pipeline, std::int64_t global_batch, int context_rank)
     : table_(config.model),
       partition_(config.model, config.layout),
       shards_(table_, config.layout, partition_, pipeline),
@@ -284,6 +287,7 @@ StageOfRun::StageOfRun(const RunConfig& config, int pipeline, std::int64_t globa
     }
   }
   description_.sizes = LocalSizes(config.model, config.layout, ProductDType(config.train.dtype), splits);
+  description_.sizes.context_rank = context_rank;
 }
 
 }  // namespace trireme

@@ -17,8 +17,9 @@
 
 namespace trireme {
 
-enum class GroupKind : std::uint8_t { kTensor, kData, kPipeline, kTied, kWorld };
-inline constexpr int kGroupKinds = 5;
+// kData: the replicas, data x context ranks.
+enum class GroupKind : std::uint8_t { kTensor, kContext, kData, kPipeline, kTied, kWorld };
+inline constexpr int kGroupKinds = 6;
 std::string_view Name(GroupKind group);
 
 struct StepCost {
@@ -68,15 +69,16 @@ std::int64_t ScratchBytes(const StageDescription& stage);
 ModuleCost CostOfVirtualStage(const StageDescription& stage, int chunk);
 
 MemoryUse MemoryOfStage(const StageDescription& stage);
-// data_rank: which shard (the replicated part of a bucket lies in the first shards only). tensor_rank: Muon's matrices
+// replica: which shard (the replicated part of a bucket lies in the first shards only). tensor_rank: Muon's matrices
 // have owners among both.
-StepCost CostOfStep(const StageDescription& stage, int data_rank, int tensor_rank = 0);
+StepCost CostOfStep(const StageDescription& stage, int replica, int tensor_rank = 0);
 
 // The description that a run has at a pipeline coordinate; the pieces it refers to live in it.
 class StageOfRun {
  public:
-  // Requires Validate(config, 0). global_batch: of the step; slots are planned for all steps.
-  StageOfRun(const RunConfig& config, int pipeline, std::int64_t global_batch);
+  // Requires Validate(config, 0). global_batch: of the step; slots are planned for all steps. context_rank: of
+  // LocalSizes.
+  StageOfRun(const RunConfig& config, int pipeline, std::int64_t global_batch, int context_rank = 0);
   StageOfRun(const StageOfRun&) = delete;
   StageOfRun& operator=(const StageOfRun&) = delete;
   const StageDescription& description() const { return description_; }

@@ -9,28 +9,12 @@ namespace {
 constexpr DType kFloat = DType::kFloat32;
 constexpr DType kInt = DType::kInt32;
 
-void CheckDropout(const char* operation, const Dropout& dropout) {
+void CheckDropout(const char* operation, const Dropout& dropout, const Tensor& on) {
   Require(dropout.probability >= 0 && dropout.probability < 1, "{}: dropout probability {} is not in [0, 1)", operation,
           dropout.probability);
-}
-
-void CheckPackedRows(const char* operation, const AttentionArgs& args) {
-  Require(args.kv_heads > 0 && args.heads % args.kv_heads == 0, "{}: {} query heads do not divide over {} key heads",
-          operation, args.heads, args.kv_heads);
-  const std::int64_t rows = args.batch * args.sequence;
-  const std::int64_t width = (args.heads + 2 * args.kv_heads) * args.head_size;
-  RequireShape({operation, "qkv", args.qkv}, {rows, width});
-  RequireWorkingType({operation, "qkv", args.qkv});
-  RequireLike({operation, "out", args.out}, {rows, args.heads * args.head_size}, args.qkv.dtype);
-  RequireVector({operation, "statistics", args.statistics}, args.heads * rows, kFloat);
-  Require(args.dropout.probability == 0 || args.all_heads >= args.heads,
-          "{}: dropout counts the heads of all ranks, of which {} are less than the {} here", operation, args.all_heads,
-          args.heads);
-  if (args.slopes.given()) {
-    RequireVector({operation, "slopes", args.slopes}, args.heads, kFloat);
-  }
-  if (args.document_starts.given()) {
-    RequireVector({operation, "document_starts", args.document_starts}, rows, kInt);
+  if (dropout.tokens.given()) {
+    RequireMatrix({operation, "dropped tensor", on});
+    RequireVector({operation, "tokens", dropout.tokens}, on.shape[0], kInt);
   }
 }
 
@@ -52,6 +36,9 @@ void CheckPositions(const char* operation, const PositionArgs& args, const Tenso
   Require(table.shape[1] == args.x.shape[1] && table.shape[0] > 0 && args.first_token >= 0,
           "{}: rows of {} cannot take positions from a table of {} rows of {}, first token {}", operation,
           args.x.shape[1], table.shape[0], table.shape[1], args.first_token);
+  if (args.tokens.given()) {
+    RequireVector({operation, "tokens", args.tokens}, args.x.shape[0], kInt);
+  }
 }
 
 void CheckLogits(const char* operation, const CrossEntropyArgs& args) {
@@ -157,7 +144,7 @@ void Ops::ResidualNormForward(const ResidualNormArgs& args) {
   RequireWorkingType({kName, "x", args.x});
   const std::int64_t columns = args.x.shape[1];
   Require(args.branch.given() || args.gamma.given() || args.x.count() == 0, "{}: neither a branch nor gamma", kName);
-  CheckDropout(kName, args.dropout);
+  CheckDropout(kName, args.dropout, args.x);
   if (args.branch.given()) {
     RequireLike({kName, "branch", args.branch}, args.x.shape, args.x.dtype);
     RequireLike({kName, "sum", args.sum}, args.x.shape, args.x.dtype);
@@ -248,7 +235,7 @@ void Ops::HeadNormBackward(const HeadNormArgs& args, const std::function<void()>
 void Ops::ApplyDropout(const Tensor& out, const Tensor& in, const Dropout& dropout) {
   RequireWorkingType({"ApplyDropout", "in", in});
   RequireVector({"ApplyDropout", "out", out}, in.shape.count(), in.dtype);
-  CheckDropout("ApplyDropout", dropout);
+  CheckDropout("ApplyDropout", dropout, in);
   if (in.count() != 0) {
     DoApplyDropout(out, in, dropout);
   }
@@ -273,59 +260,6 @@ void Ops::ActivationBackward(ActivationKind kind, const Tensor& grad_out, const 
   RequireLike({"ActivationBackward", "grad_z", grad_z}, shape, grad_out.dtype);
   if (grad_out.count() != 0) {
     DoActivationBackward(kind, grad_out, z, grad_z);
-  }
-}
-
-void Ops::Rotary(const RotaryArgs& args) {
-  RequireMatrix({"Rotary", "qkv", args.qkv});
-  RequireWorkingType({"Rotary", "qkv", args.qkv});
-  Require(args.head_size % 2 == 0, "Rotary: the head size {} is odd", args.head_size);
-  Require(2 * args.pairs() <= args.head_size, "Rotary: {} pairs of a head of {}", args.pairs(), args.head_size);
-  Require(args.sequence > 0, "Rotary: a sequence of {} tokens", args.sequence);
-  RequireShape({"Rotary", "qkv", args.qkv}, {args.qkv.shape[0], (args.heads + 2 * args.kv_heads) * args.head_size});
-  if (args.positions.given()) {
-    RequireVector({"Rotary", "positions", args.positions}, args.qkv.shape[0], kInt);
-  }
-  if (args.qkv.count() != 0) {
-    DoRotary(args);
-  }
-}
-
-void Ops::AttentionForward(const AttentionArgs& args) {
-  CheckPackedRows("AttentionForward", args);
-  Count(0, AttentionForwardFlops(args.batch, args.sequence, args.heads, args.head_size, args.window));
-  if (args.out.count() != 0) {
-    DoAttentionForward(args);
-  }
-}
-
-void Ops::AttentionBackward(const AttentionArgs& args) {
-  CheckPackedRows("AttentionBackward", args);
-  RequireLike({"AttentionBackward", "grad_out", args.grad_out}, args.out.shape, args.qkv.dtype);
-  RequireLike({"AttentionBackward", "grad_qkv", args.grad_qkv}, args.qkv.shape, args.qkv.dtype);
-  Count(0, AttentionBackwardFlops(args.batch, args.sequence, args.heads, args.head_size, args.window));
-  if (args.out.count() != 0) {
-    DoAttentionBackward(args);
-  }
-}
-
-void Ops::DecodeAttention(const DecodeAttentionArgs& args) {
-  constexpr auto kName = "DecodeAttention";
-  Require(args.kv_heads > 0 && args.heads % args.kv_heads == 0, "{}: {} query heads do not divide over {} key heads",
-          kName, args.heads, args.kv_heads);
-  const std::int64_t rows = args.batch * args.queries;
-  RequireShape({kName, "qkv", args.qkv}, {rows, (args.heads + 2 * args.kv_heads) * args.head_size});
-  RequireWorkingType({kName, "qkv", args.qkv});
-  RequireLike({kName, "out", args.out}, {rows, args.heads * args.head_size}, args.qkv.dtype);
-  const std::int64_t cached = args.batch * args.capacity * args.kv_heads * args.head_size;
-  RequireVector({kName, "keys", args.keys}, cached, args.qkv.dtype);
-  RequireVector({kName, "values", args.values}, cached, args.qkv.dtype);
-  RequireVector({kName, "starts", args.starts}, args.batch, kInt);
-  if (args.slopes.given()) {
-    RequireVector({kName, "slopes", args.slopes}, args.heads, kFloat);
-  }
-  if (args.out.count() != 0) {
-    DoDecodeAttention(args);
   }
 }
 

@@ -63,6 +63,7 @@ class Ops {
   void Rotary(const RotaryArgs& args);
   void AttentionForward(const AttentionArgs& args);
   void AttentionBackward(const AttentionArgs& args);
+  void MergeAttention(const AttentionMerge& merge);
   void DecodeAttention(const DecodeAttentionArgs& args);
 
   void EmbeddingForward(const EmbeddingArgs& args);
@@ -135,6 +136,7 @@ class Ops {
   virtual void DoRotary(const RotaryArgs& args) = 0;
   virtual void DoAttentionForward(const AttentionArgs& args) = 0;
   virtual void DoAttentionBackward(const AttentionArgs& args) = 0;
+  virtual void DoMergeAttention(const AttentionMerge& merge) = 0;
   virtual void DoDecodeAttention(const DecodeAttentionArgs& args) = 0;
   virtual void DoEmbeddingForward(const EmbeddingArgs& args) = 0;
   virtual void DoEmbeddingBackward(const EmbeddingArgs& args) = 0;

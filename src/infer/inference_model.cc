@@ -26,7 +26,7 @@ std::int64_t LogitRows(const InferenceOptions& options, std::int64_t vocabulary)
 // One sequence of all rows stands for any division of them: buffers depend on the number of rows alone.
 BlockProgram LargestProgram(const ModelConfig& model, LocalSizes sizes, std::int64_t rows) {
   sizes.batch = 1;
-  sizes.sequence = sizes.tokens = sizes.outside = rows;
+  sizes.keys = sizes.sequence = sizes.tokens = sizes.outside = rows;
   return PlanBlock(model, sizes, BlockPurpose::kInference);
 }
 
@@ -185,7 +185,7 @@ void InferenceModel::SetProgram(const Run& run) {
     return;
   }
   sizes_.batch = run.batch;
-  sizes_.sequence = run.queries;
+  sizes_.keys = sizes_.sequence = run.queries;
   sizes_.tokens = sizes_.outside = run.rows();
   program_ = LowerBlock(DescribeOperations(model_), sizes_, BlockPurpose::kInference);
   for (std::size_t i = 0; i < program_.buffers.size(); ++i) {

@@ -106,6 +106,28 @@ void RequireCut(const char* key, std::int64_t value, int tensor) {
           value, NearestDivisors(value, tensor));
 }
 
+// Each rank of the context axis has two chunks of every sequence, and under Ulysses whole heads.
+void RequireContext(const ModelConfig& config, const ParallelLayout& layout) {
+  if (layout.context == 1) {
+    return;
+  }
+  const std::int64_t chunks = 2 * std::int64_t{layout.context};
+  Require(config.sequence % chunks == 0,
+          "layout.context = {} cuts model.sequence = {} into {} chunks, which do not divide it; the nearest context "
+          "degree that works is {}",
+          layout.context, config.sequence, chunks,
+          config.sequence % 2 == 0 ? NearestDivisors(config.sequence / 2, layout.context) : "1");
+  if (layout.context_kind != ContextKind::kUlysses) {
+    return;
+  }
+  for (const auto& [key, heads] : {std::pair{"heads", config.heads}, std::pair{"kv_heads", config.kv_heads}}) {
+    Require(heads % (std::int64_t{layout.tensor} * layout.context) == 0,
+            "layout.context_kind = 'ulysses': layout.tensor = {} x layout.context = {} does not divide model.{} = {}; "
+            "the nearest context degree that does is {}, and layout.context_kind = 'allgather' takes any",
+            layout.tensor, layout.context, key, heads, NearestDivisors(heads / layout.tensor, layout.context));
+  }
+}
+
 }  // namespace
 
 ModelConfig Completed(ModelConfig config, bool tie_given) {
@@ -128,12 +150,15 @@ void RequireDivisible(const ModelConfig& config, const ParallelLayout& layout) {
   RequireCut("heads", config.heads, layout.tensor);
   RequireCut("kv_heads", config.kv_heads, layout.tensor);
   RequireCut("ffn", config.ffn, layout.tensor);
-  const std::int64_t tokens = layout.micro_batch * config.sequence;
+  RequireContext(config, layout);
+  const std::int64_t tokens = layout.micro_batch * config.sequence / layout.context;
   Require(
       !layout.sequence_parallel || tokens % layout.tensor == 0,
-      "layout.sequence_parallel cuts the {} tokens of a micro batch (layout.micro_batch = {} x model.sequence = {}) "
+      "layout.sequence_parallel cuts the {} tokens of a micro batch (layout.micro_batch = {} x model.sequence = {}{}) "
       "over layout.tensor = {}, which does not divide them; the nearest tensor degree that does is {}",
-      tokens, layout.micro_batch, config.sequence, layout.tensor, NearestDivisors(tokens, layout.tensor));
+      tokens, layout.micro_batch, config.sequence,
+      layout.context > 1 ? fmt::format(" / layout.context = {}", layout.context) : "", layout.tensor,
+      NearestDivisors(tokens, layout.tensor));
 }
 
 std::int64_t ParameterCount(const ModelConfig& config) {

@@ -14,7 +14,8 @@ Block::Block(const ModuleContext& context, const LocalSizes& sizes, std::int64_t
                    .slopes = context.slopes,
                    .angles = RotaryAnglesOf(context.model, layer),
                    .module = layer + 1,
-                   .rows = context.table.OfModule(layer + 1)},
+                   .rows = context.table.OfModule(layer + 1),
+                   .sequence_group = context.sequence_group},
       runner_(run_context_, sizes_, program_) {}
 
 Module::Uses Block::uses() const {

@@ -2,10 +2,24 @@
 
 #include <cmath>
 
+#include "nn/ring_attention.h"
+#include "nn/swap_heads.h"
+
 namespace trireme {
+
+BlockRunner::BlockRunner(const Context& context, const LocalSizes& sizes, const BlockProgram& program)
+    : context_(context), sizes_(sizes), program_(program) {
+  const ContextShare share = sizes.share();
+  query_chunks_ = share.Chunks();
+  for (int chunk = 0; chunk < 2 * share.degree; ++chunk) {
+    const ChunkPlace place = PlaceOfChunk(share, chunk);
+    key_chunks_.push_back({.position = chunk * share.chunk(), .row = place.rank * sizes.tokens + place.first});
+  }
+}
 
 // One function per kind of step.
 struct BlockRunner::Executor {
+  const BlockRunner& runner;
   const Context& context;
   const LocalSizes& sizes;
   const BlockProgram& program;
@@ -56,7 +70,8 @@ struct BlockRunner::Executor {
     return ActivationKind::kGelu;
   }
   Dropout DropoutAt(int site) const {
-    return DropoutOf(context.model, call.micro_batch, context.module, site, context.region.first_token());
+    return DropoutOf(context.model, call.micro_batch, context.module, site, context.region.first_token(),
+                     sizes.outside);
   }
 
   void operator()(const NormStep& step) const {
@@ -180,37 +195,82 @@ struct BlockRunner::Executor {
   void operator()(const RotaryStep& step) const {
     const bool cached = call.cache.capacity > 0;
     ops.Rotary({.qkv = Buffer(step.qkv),
-                .sequence = cached ? call.cache.capacity : sizes.sequence,
+                .sequence = cached              ? call.cache.capacity
+                            : sizes.context > 1 ? sizes.keys
+                                                : sizes.sequence,
                 .heads = sizes.heads,
                 .kv_heads = sizes.kv_heads,
                 .head_size = sizes.head_size,
                 .frequencies = context.angles.frequencies,
                 .magnitude = context.angles.magnitude,
                 .inverse = step.inverse,
-                .positions = call.cache.positions});
+                .positions = cached ? call.cache.positions : call.micro_batch.places});
   }
 
-  AttentionArgs Attention(BufferId qkv, BufferId out, BufferId statistics) const {
+  // This rank's rows of all ranks' keys and values.
+  Tensor OwnPart(const Tensor& kv) const {
+    return kv.Rows(context.sequence_group->rank() * sizes.tokens, sizes.tokens);
+  }
+
+  void operator()(const GatherKeysStep& step) const {
+    const Tensor kv = Buffer(step.kv);
+    ops.CopyBlocks(CopyOfKeys(sizes, Buffer(step.qkv), OwnPart(kv)));
+    context.sequence_group->AllGather(OwnPart(kv), kv);
+  }
+
+  void operator()(const ReduceKeysStep& step) const {
+    const Tensor grad_kv = Buffer(step.grad_kv);
+    context.sequence_group->ReduceScatter(grad_kv, OwnPart(grad_kv));
+    ops.CopyBlocks(CopyToKeys(sizes, OwnPart(grad_kv), Buffer(step.grad_qkv)));
+  }
+
+  void operator()(const SwapHeadsStep& step) const {
+    const HeadSwap swap{.ops = ops, .group = *context.sequence_group, .sizes = sizes, .packed = step.packed};
+    if (step.to_heads) {
+      swap.ToHeads(Buffer(step.from), Buffer(step.to), Buffer(step.staging));
+    } else {
+      swap.ToTokens(Buffer(step.from), Buffer(step.to), Buffer(step.staging));
+    }
+  }
+
+  // Of this tensor rank's heads, the first that attention has here.
+  std::int64_t FirstOwnHead() const { return sizes.ulysses ? sizes.context_rank * (sizes.heads / sizes.context) : 0; }
+  // The same of all heads.
+  std::int64_t FirstHead() const { return context.region.group().rank() * sizes.heads + FirstOwnHead(); }
+
+  // The slopes of the heads that attention has here.
+  Tensor Slopes() const {
+    if (!sizes.ulysses || !context.slopes.given()) {
+      return context.slopes;
+    }
+    return context.slopes.Range(FirstOwnHead(), sizes.heads / sizes.context);
+  }
+
+  AttentionArgs Attention(BufferId qkv, BufferId out, BufferId statistics, BufferId kv) const {
+    const std::int64_t parts = sizes.ulysses ? sizes.context : 1;
     return {.batch = sizes.batch,
-            .sequence = sizes.sequence,
-            .heads = sizes.heads,
-            .kv_heads = sizes.kv_heads,
+            .sequence = parts * sizes.sequence,
+            .heads = sizes.heads / parts,
+            .kv_heads = sizes.kv_heads / parts,
             .head_size = sizes.head_size,
             .scale = attention_scale(),
             .window = sizes.window,
             .cap = static_cast<float>(context.model.attention_cap),
-            .dropout = AttentionDropoutOf(context.model, call.micro_batch, context.module,
-                                          context.region.group().rank() * sizes.heads),
+            .dropout = AttentionDropoutOf(context.model, call.micro_batch, context.module, FirstHead()),
             .all_heads = context.model.heads,
-            .slopes = context.slopes,
+            .all_positions = context.model.sequence,
+            .slopes = Slopes(),
             .document_starts = call.micro_batch.document_starts,
             .qkv = Buffer(qkv),
             .out = Buffer(out),
-            .statistics = Buffer(statistics)};
+            .statistics = Buffer(statistics),
+            .query_chunks = runner.query_chunks_,
+            .key_chunks = runner.key_chunks_,
+            .kv = Buffer(kv)};
   }
 
   void operator()(const AttentionStep& step) const {
-    const AttentionArgs args = Attention(step.qkv, step.out, step.statistics);
+    const AttentionArgs args = Attention(step.qkv, step.out, step.statistics, step.kv);
     if (call.cache.capacity == 0) {
       ops.AttentionForward(args);
       return;
@@ -232,10 +292,26 @@ struct BlockRunner::Executor {
                          .out = args.out});
   }
 
-  void operator()(const AttentionBackwardStep& step) const {
-    AttentionArgs args = Attention(step.qkv, step.out, step.statistics);
+  RingAttention Ring(BufferId scratch) const {
+    return {.ops = ops, .group = *context.sequence_group, .sizes = sizes, .scratch = Buffer(scratch).as<char>()};
+  }
+
+  void operator()(const RingAttentionStep& step) const {
+    Ring(step.scratch).Forward(Attention(step.qkv, step.out, step.statistics, kNoId));
+  }
+
+  void operator()(const RingAttentionBackwardStep& step) const {
+    AttentionArgs args = Attention(step.qkv, step.out, step.statistics, kNoId);
     args.grad_out = Buffer(step.grad_out);
     args.grad_qkv = Buffer(step.grad_qkv);
+    Ring(step.scratch).Backward(args);
+  }
+
+  void operator()(const AttentionBackwardStep& step) const {
+    AttentionArgs args = Attention(step.qkv, step.out, step.statistics, step.kv);
+    args.grad_out = Buffer(step.grad_out);
+    args.grad_qkv = Buffer(step.grad_qkv);
+    args.grad_kv = Buffer(step.grad_kv);
     ops.AttentionBackward(args);
   }
 
@@ -266,7 +342,7 @@ struct BlockRunner::Executor {
 };
 
 void BlockRunner::Run(std::span<const BlockStep> steps, const BlockCall& call) {
-  const Executor executor{context_, sizes_, program_, call};
+  const Executor executor{*this, context_, sizes_, program_, call};
   bool recomputing = false;
   for (const BlockStep& step : steps) {
     if (step.recomputed != recomputing) {

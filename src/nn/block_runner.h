@@ -46,9 +46,9 @@ class BlockRunner {
     RotaryAngles angles;
     std::int64_t module = 0;
     const std::vector<int>& rows;
+    Communicator* sequence_group = nullptr;  // the context axis; needed where its degree is above 1
   };
-  BlockRunner(const Context& context, const LocalSizes& sizes, const BlockProgram& program)
-      : context_(context), sizes_(sizes), program_(program) {}
+  BlockRunner(const Context& context, const LocalSizes& sizes, const BlockProgram& program);
 
   void Run(std::span<const BlockStep> steps, const BlockCall& call);
 
@@ -58,6 +58,9 @@ class BlockRunner {
   const Context& context_;
   const LocalSizes& sizes_;
   const BlockProgram& program_;
+  // Where queries stand and where keys lie under context parallelism: see AttentionArgs.
+  std::vector<std::int64_t> query_chunks_;
+  std::vector<KeyChunk> key_chunks_;
 };
 
 }  // namespace trireme

@@ -34,8 +34,10 @@ void Embedding::Forward(const MicroBatch& micro_batch, char* kept, const Tensor&
     ops.Scale(sum, EmbeddingScale(context_.model));
   }
   if (rows_.position >= 0) {
-    ops.AddPositions(
-        {.x = sum, .table = Positions(Parameter(rows_.position)), .first_token = context_.region.first_token()});
+    ops.AddPositions({.x = sum,
+                      .table = Positions(Parameter(rows_.position)),
+                      .first_token = context_.region.first_token(),
+                      .tokens = OwnPlaces(micro_batch)});
   }
   if (rows_.norm_gain >= 0) {
     ops.ResidualNormForward({.x = sum,
@@ -47,7 +49,7 @@ void Embedding::Forward(const MicroBatch& micro_batch, char* kept, const Tensor&
                              .normed = out,
                              .statistics = TensorAt(plan_.norm_statistics, kept, nullptr)});
   }
-  const Dropout dropout = DropoutOf(context_.model, micro_batch, 0, 0, context_.region.first_token());
+  const Dropout dropout = DropoutOf(context_.model, micro_batch, 0, 0, context_.region.first_token(), sizes_.outside);
   if (dropout.probability > 0) {
     ops.ApplyDropout(out, out, dropout);
   }
@@ -55,7 +57,7 @@ void Embedding::Forward(const MicroBatch& micro_batch, char* kept, const Tensor&
 
 Tensor Embedding::BackwardInput(const MicroBatch& micro_batch, char* kept, const Tensor& grad_out, const Tensor&) {
   Ops& ops = context_.ops;
-  const Dropout dropout = DropoutOf(context_.model, micro_batch, 0, 0, context_.region.first_token());
+  const Dropout dropout = DropoutOf(context_.model, micro_batch, 0, 0, context_.region.first_token(), sizes_.outside);
   if (dropout.probability > 0) {
     ops.ApplyDropout(grad_out, grad_out, dropout);
   }
@@ -73,7 +75,8 @@ Tensor Embedding::BackwardInput(const MicroBatch& micro_batch, char* kept, const
   if (rows_.position >= 0) {
     ops.PositionsBackward({.x = grad_out,
                            .grad_table = Positions(context_.gradients.Gradient(rows_.position)),
-                           .first_token = context_.region.first_token()});
+                           .first_token = context_.region.first_token(),
+                           .tokens = OwnPlaces(micro_batch)});
   }
   if (context_.model.scale_embedding) {
     ops.Scale(grad_out, EmbeddingScale(context_.model));

@@ -20,7 +20,8 @@ struct MicroBatch {
   Tensor tokens;                  // int32 [N]
   Tensor targets;                 // int32 [N]
   Tensor weights;                 // fp32 [N]
-  Tensor document_starts;         // int32 [B, T]; may be missing
+  Tensor document_starts;         // int32 [B, T], of the tokens whose queries attention has here; may be missing
+  Tensor places;                  // int32 [N]: each token's number in the whole micro batch; missing: in order
   Tensor loss_sums;               // fp32 [2], written by the head: weighted loss, weight
   std::int64_t first_sample = 0;  // global number of its first sequence: dropout is drawn by global position
   std::uint64_t dropout_key = 0;  // of (seed, step)
@@ -39,8 +40,9 @@ struct ModuleContext {
   const ParameterTable& table;
   const ModelConfig& model;
   char* scratch = nullptr;  // of the planned size, free to use during one call
-  Tensor slopes;            // fp32 [heads of this rank]; missing without ALiBi
+  Tensor slopes;            // fp32 [heads of this tensor rank]; missing without ALiBi
   float z_loss = 0;
+  Communicator* sequence_group = nullptr;  // the context axis; needed where its degree is above 1
 };
 
 class Module {
@@ -88,9 +90,9 @@ inline Tensor TensorAt(const Place& place, char* kept, char* scratch) {
 // What token embeddings are multiplied by where model.scale_embedding is set.
 inline float EmbeddingScale(const ModelConfig& model) { return std::sqrt(static_cast<float>(model.hidden)); }
 
-// The dropout of a site within a module, for rows that start at `first_token` of the micro batch.
+// The dropout of a site within a module, for `rows` tokens from `first_token` of those that this rank has.
 Dropout DropoutOf(const ModelConfig& model, const MicroBatch& micro_batch, std::int64_t module, int site,
-                  std::int64_t first_token);
+                  std::int64_t first_token, std::int64_t rows);
 // Of the weights of a block's attention, for a rank whose heads begin at `first_head`.
 Dropout AttentionDropoutOf(const ModelConfig& model, const MicroBatch& micro_batch, std::int64_t module,
                            std::int64_t first_head);

@@ -177,8 +177,11 @@ std::vector<int> GroupMembers(const ParallelLayout& layout, const std::string& g
   if (group == "tensor") {
     return grid.RanksAlong(Axis::kTensor, rank);
   }
+  if (group == "context") {
+    return grid.RanksAlong(Axis::kContext, rank);
+  }
   if (group == "data") {
-    return grid.RanksAlong(Axis::kData, rank);
+    return grid.Replicas(rank);
   }
   std::vector<int> members;
   if (group == "pipeline" || group == "tied") {

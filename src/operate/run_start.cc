@@ -34,6 +34,10 @@ void RequireMachine(const RunConfig& config, bool by_threads, bool saves) {
       "model.attention_dropout = {}: the GPU's attention kernels have no dropout; set it to 0 (model.dropout works), "
       "or train.device = \"cpu\"",
       config.model.attention_dropout);
+  Require(config.layout.context == 1 || IsHostDevice(config.train.device),
+          "layout.context = {} on train.device = '{}': only CPUs divide sequences among ranks; set layout.context = 1, "
+          "or train.device = 'cpu'",
+          config.layout.context, config.train.device);
   if (!by_threads) {
     return;
   }

@@ -26,7 +26,9 @@ constexpr double kStretchSeconds = 6;
 constexpr double kLeastCost = 0.1;
 
 // The group whose members do equal work.
-std::string PeersOf(const ParallelLayout& layout) { return layout.tensor > 1 ? "tensor" : "data"; }
+std::string PeersOf(const ParallelLayout& layout) {
+  return layout.tensor > 1 ? "tensor" : layout.context > 1 ? "context" : "data";
+}
 
 bool WaitsForAll(CollectiveKind kind) { return kind != CollectiveKind::kSend && kind != CollectiveKind::kReceive; }
 

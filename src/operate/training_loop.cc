@@ -33,13 +33,15 @@ std::vector<MemoryUse> GatherMemory(Trainer& trainer) {
   return by_rank;
 }
 
-// FLOPs of one step over all ranks; every rank of a pipeline stage does the same.
+// FLOPs of one step over all ranks; tensor and data ranks of a pipeline stage do the same.
 double HardwareFlops(const RunConfig& config, std::int64_t global_batch) {
   double flops = 0;
   for (int pipeline = 0; pipeline < config.layout.pipeline; ++pipeline) {
-    const StageOfRun stage(config, pipeline, global_batch);
-    flops += static_cast<double>(CostOfStep(stage.description(), 0).flops.total()) * config.layout.tensor *
-             config.layout.data;
+    for (int context = 0; context < config.layout.context; ++context) {
+      const StageOfRun stage(config, pipeline, global_batch, context);
+      flops += static_cast<double>(CostOfStep(stage.description(), 0).flops.total()) * config.layout.tensor *
+               config.layout.data;
+    }
   }
   return flops;
 }

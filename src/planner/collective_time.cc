@@ -40,11 +40,11 @@ GroupPlacement PlaceTensor(const Cluster& cluster, const ParallelLayout& layout)
 }
 
 GroupPlacement PlaceContext(const Cluster& cluster, const ParallelLayout& layout) {
-  return PlaceGroup(cluster.devices_per_node, layout.tensor, layout.sequence);
+  return PlaceGroup(cluster.devices_per_node, layout.tensor, layout.context);
 }
 
 GroupPlacement PlaceData(const Cluster& cluster, const ParallelLayout& layout) {
-  return PlaceGroup(cluster.devices_per_node, layout.tensor, layout.sequence * layout.data);
+  return PlaceGroup(cluster.devices_per_node, layout.tensor, layout.context * layout.data);
 }
 
 GroupPlacement PlaceShards(const Cluster& cluster, const ParallelLayout& layout, int ranks) {
@@ -90,6 +90,24 @@ double CollectiveSeconds(CollectiveKind kind, double bytes, double calls, const 
     }
   }
   return best;
+}
+
+std::vector<PricedCollective> CollectivesOf(const Traffic& traffic, int size) {
+  std::vector<PricedCollective> collectives;
+  const auto add = [&](CollectiveKind from, CollectiveKind as, double bytes_each, double calls_each) {
+    const auto k = static_cast<std::size_t>(from);
+    if (traffic.calls[k] > 0) {
+      collectives.push_back(
+          {as, static_cast<double>(traffic.bytes[k]) * bytes_each, static_cast<double>(traffic.calls[k]) * calls_each});
+    }
+  };
+  for (const CollectiveKind kind : {CollectiveKind::kAllReduce, CollectiveKind::kAllGather,
+                                    CollectiveKind::kReduceScatter, CollectiveKind::kAllToAll}) {
+    add(kind, kind, 1, 1);
+  }
+  const double passes = size > 1 ? size - 1 : 1;
+  add(CollectiveKind::kSend, CollectiveKind::kAllGather, size / passes, 1 / passes);
+  return collectives;
 }
 
 double MessageSeconds(double bytes, const Cluster& cluster, const ParallelLayout& layout, double share) {

@@ -4,6 +4,8 @@
 // small tensor degree is cheaper.
 #pragma once
 
+#include <vector>
+
 #include "base/accounting.h"
 #include "topology/cluster.h"
 #include "topology/layout.h"
@@ -20,12 +22,12 @@ struct GroupPlacement {
   int nodes() const { return (size + per_node - 1) / per_node; }
 };
 
-// Ranks in the order of ProcessGrid: tensor innermost, then sequence, data, pipeline outermost, filling node after
+// Ranks in the order of ProcessGrid: tensor innermost, then context, data, pipeline outermost, filling node after
 // node. A group that does not divide a node lies across two of them somewhere, and that one sets the pace.
 GroupPlacement PlaceTensor(const Cluster& cluster, const ParallelLayout& layout);
 // Ranks that exchange keys and values of one sequence.
 GroupPlacement PlaceContext(const Cluster& cluster, const ParallelLayout& layout);
-// Ranks that reduce gradients of the same weights: the data axis and the sequence axis.
+// Ranks that reduce gradients of the same weights: the data axis and the context axis.
 GroupPlacement PlaceData(const Cluster& cluster, const ParallelLayout& layout);
 // Of these, `ranks` neighbours.
 GroupPlacement PlaceShards(const Cluster& cluster, const ParallelLayout& layout, int ranks);
@@ -41,6 +43,14 @@ struct LinkShares {
 // bytes: as Traffic counts them. calls: how many collectives they are cut into.
 double CollectiveSeconds(CollectiveKind kind, double bytes, double calls, const GroupPlacement& group,
                          const Cluster& cluster, const LinkShares& shares);
+
+// The collectives of a group of `size`. What passes around it rank by rank counts as an all-gather of the same bytes.
+struct PricedCollective {
+  CollectiveKind kind = CollectiveKind::kAllReduce;
+  double bytes = 0;
+  double calls = 0;
+};
+std::vector<PricedCollective> CollectivesOf(const Traffic& traffic, int size);
 
 // One message between neighbouring stages while every rank of a node sends one of `bytes`.
 double MessageSeconds(double bytes, const Cluster& cluster, const ParallelLayout& layout, double share);

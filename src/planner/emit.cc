@@ -30,7 +30,11 @@ void Apply(const std::string& word, const std::string& value, ParallelLayout& la
   if (word == "tp") {
     layout.tensor = ParseCount(word, value);
   } else if (word == "cp") {
-    layout.sequence = ParseCount(word, value);
+    // "2" or "2:ulysses"
+    const std::size_t colon = value.find(':');
+    layout.context = ParseCount(word, value.substr(0, colon));
+    layout.context_kind =
+        colon == std::string::npos ? ContextKind::kAllGather : ParseContextKind(value.substr(colon + 1));
   } else if (word == "pp") {
     layout.pipeline = ParseCount(word, value);
   } else if (word == "dp") {

@@ -136,6 +136,15 @@ std::vector<std::pair<std::string, ParallelLayout>> Neighbours(const SearchReque
   trade("pipeline halved for tensor", &ParallelLayout::pipeline, &ParallelLayout::tensor);
   trade("data halved for tensor", &ParallelLayout::data, &ParallelLayout::tensor);
   trade("data halved for pipeline", &ParallelLayout::data, &ParallelLayout::pipeline);
+  trade("data halved for context", &ParallelLayout::data, &ParallelLayout::context);
+  trade("tensor halved for context", &ParallelLayout::tensor, &ParallelLayout::context);
+  trade("context halved for data", &ParallelLayout::context, &ParallelLayout::data);
+  trade("context halved for tensor", &ParallelLayout::context, &ParallelLayout::tensor);
+  if (layout.context > 1 && request.stack.policy.counted_costs) {
+    for (const ContextKind kind : {ContextKind::kAllGather, ContextKind::kRing, ContextKind::kUlysses}) {
+      add("context by " + Name(kind), [&](ParallelLayout& l) { l.context_kind = kind; });
+    }
+  }
   const StackFeatures& features = request.stack.features;
   for (const int zero : features.zero) {
     add(fmt::format("ZeRO {}", zero), [&](ParallelLayout& l) { l.zero = zero; });

@@ -18,6 +18,7 @@ constexpr NamedTerm kTerms[] = {
     {"attention", &StepTerms::attention, "scores and values"},
     {"element-wise kernels", &StepTerms::memory, "memory bandwidth"},
     {"tensor collectives", &StepTerms::tensor, "exposed"},
+    {"context collectives", &StepTerms::context, "keys and values, or heads"},
     {"layer overhead", &StepTerms::overhead, "launches, host"},
     {"embedding and logits", &StepTerms::head, "where the slowest stage holds them"},
     {"gradient accumulation", &StepTerms::accumulate, "each micro batch"},

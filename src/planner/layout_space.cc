@@ -25,6 +25,25 @@ bool Allows(const std::optional<Value>& fixed, const Value& value) {
   return !fixed || *fixed == value;
 }
 
+// The degrees of a branch.
+struct Axes {
+  int tensor = 1;
+  int context = 1;
+  ContextKind kind = ContextKind::kAllGather;
+  int pipeline = 1;
+  int data = 1;
+
+  ParallelLayout Layout() const {
+    ParallelLayout layout;
+    layout.tensor = tensor;
+    layout.context = context;
+    layout.context_kind = kind;
+    layout.pipeline = pipeline;
+    layout.data = data;
+    return layout;
+  }
+};
+
 // What is chosen besides the axes; equal for all of them.
 struct Choice {
   std::string schedule;
@@ -89,7 +108,8 @@ std::vector<Choice> Choices(const SearchRequest& request) {
 std::int64_t BatchUnit(const SearchRequest& request) { return std::gcd(request.global_batch, request.ramp_unit); }
 
 // Why no layout with these axes can run; "" when some can.
-std::string AxesRefusal(const SearchRequest& request, int tensor, int pipeline, int data) {
+std::string AxesRefusal(const SearchRequest& request, const Axes& axes) {
+  const auto [tensor, context, context_kind, pipeline, data] = axes;
   const ModelConfig& model = request.model;
   const int most_tensor = request.most_tensor > 0 ? request.most_tensor : request.cluster.devices_per_node;
   if (tensor > most_tensor) {
@@ -103,6 +123,13 @@ std::string AxesRefusal(const SearchRequest& request, int tensor, int pipeline, 
   }
   if (model.heads % tensor != 0 || model.kv_heads % tensor != 0 || model.ffn % tensor != 0) {
     return "heads or feed-forward not divisible by the tensor degree";
+  }
+  if (context > 1 && model.sequence % (2 * context) != 0) {
+    return "sequence not divisible by the context degree";
+  }
+  if (context > 1 && context_kind == ContextKind::kUlysses &&
+      (model.heads % (tensor * context) != 0 || model.kv_heads % (tensor * context) != 0)) {
+    return "heads not divisible by tensor x context (Ulysses)";
   }
   if (pipeline > model.modules()) {
     return "more stages than modules";
@@ -127,7 +154,7 @@ std::string ChoiceRefusal(const ParallelLayout& layout) {
   if (layout.recompute == Recompute::kSelective && SplitsBackward(layout.schedule)) {
     return "selective recomputation equals light under a split backward";
   }
-  if (ZeroShards(layout.zero).optimizer && layout.data == 1) {
+  if (ZeroShards(layout.zero).optimizer && layout.replicas() == 1) {
     return "ZeRO needs a data axis";
   }
   return "";
@@ -137,35 +164,29 @@ class Branches {
  public:
   explicit Branches(const SearchRequest& request) : request_(request), choices_(Choices(request)) {}
 
-  void AddAxes(int tensor, int pipeline, int data) {
-    const std::string refusal = AxesRefusal(request_, tensor, pipeline, data);
+  void AddAxes(const Axes& axes) {
+    const std::string refusal = AxesRefusal(request_, axes);
     const auto partitions = static_cast<std::int64_t>(request_.stack.features.partitions.size());
     if (!refusal.empty()) {
       const std::int64_t micro_batches = std::max<std::int64_t>(
-          1, static_cast<std::int64_t>(
-                 Divisors(std::max<std::int64_t>(BatchUnit(request_) / data, 1), request_.most_micro_batch).size()));
-      ParallelLayout layout;
-      layout.tensor = tensor;
-      layout.pipeline = pipeline;
-      layout.data = data;
-      branches_.push_back({.layout = layout,
+          1,
+          static_cast<std::int64_t>(
+              Divisors(std::max<std::int64_t>(BatchUnit(request_) / axes.data, 1), request_.most_micro_batch).size()));
+      branches_.push_back({.layout = axes.Layout(),
                            .leaves = static_cast<std::int64_t>(choices_.size()) * partitions * micro_batches,
                            .refusal = refusal});
       return;
     }
     for (const Choice& choice : choices_) {
-      AddChoice(tensor, pipeline, data, choice);
+      AddChoice(axes, choice);
     }
   }
 
   std::vector<LayoutBranch> Take() { return std::move(branches_); }
 
  private:
-  void AddChoice(int tensor, int pipeline, int data, const Choice& choice) {
-    ParallelLayout layout;
-    layout.tensor = tensor;
-    layout.pipeline = pipeline;
-    layout.data = data;
+  void AddChoice(const Axes& axes, const Choice& choice) {
+    ParallelLayout layout = axes.Layout();
     layout.schedule = choice.schedule;
     layout.chunks = choice.chunks;
     layout.zero = choice.zero;
@@ -173,7 +194,7 @@ class Branches {
     layout.recompute = ParseRecompute(choice.recompute);
     layout.offload = ParseOffload(choice.offload);
     LayoutBranch branch{.layout = layout};
-    for (const int micro_batch : Divisors(BatchUnit(request_) / data, request_.most_micro_batch)) {
+    for (const int micro_batch : Divisors(BatchUnit(request_) / axes.data, request_.most_micro_batch)) {
       if (Allows(request_.micro_batch, micro_batch)) {
         branch.micro_batches.push_back(micro_batch);
       }
@@ -212,25 +233,56 @@ class Branches {
   std::vector<LayoutBranch> branches_;
 };
 
+// Context degrees that a search considers: those asked for, where the program has the axis.
+std::vector<int> ContextDegrees(const SearchRequest& request, int replicas) {
+  if (request.context) {
+    return replicas % *request.context == 0 ? std::vector<int>{*request.context} : std::vector<int>{};
+  }
+  ParallelLayout cut;
+  cut.context = 2;
+  const bool offered = StackRefusal(request.stack, cut, request.cluster.device.is_host).empty();
+  return Divisors(replicas, offered ? request.most_context : 1);
+}
+
+// Programs known by their publications have one kind of exchange.
+std::vector<ContextKind> ContextKinds(const SearchRequest& request, int context) {
+  if (request.context_kind) {
+    return {*request.context_kind};
+  }
+  if (context == 1 || !request.stack.policy.counted_costs) {
+    return {ContextKind::kAllGather};
+  }
+  return {ContextKind::kAllGather, ContextKind::kRing, ContextKind::kUlysses};
+}
+
 }  // namespace
 
 std::vector<LayoutBranch> LayoutBranches(const SearchRequest& request) {
   Branches branches(request);
   for (const int tensor : Divisors(request.devices, request.devices)) {
     for (const int pipeline : Divisors(request.devices / tensor, request.devices)) {
-      const int data = request.devices / tensor / pipeline;
-      if (Allows(request.tensor, tensor) && Allows(request.pipeline, pipeline) && Allows(request.data, data)) {
-        branches.AddAxes(tensor, pipeline, data);
+      const int replicas = request.devices / tensor / pipeline;
+      for (const int context : ContextDegrees(request, replicas)) {
+        const int data = replicas / context;
+        if (!Allows(request.tensor, tensor) || !Allows(request.pipeline, pipeline) || !Allows(request.data, data)) {
+          continue;
+        }
+        for (const ContextKind kind : ContextKinds(request, context)) {
+          branches.AddAxes({tensor, context, kind, pipeline, data});
+        }
       }
     }
   }
   return branches.Take();
 }
 
-std::string StackRefusal(const SoftwareStack& stack, const ParallelLayout& layout) {
+std::string StackRefusal(const SoftwareStack& stack, const ParallelLayout& layout, bool on_hosts) {
   const StackFeatures& features = stack.features;
-  if (layout.sequence > 1 && !features.context) {
-    return fmt::format("cp={}: '{}' does not cut sequences over ranks of their own{}", layout.sequence, stack.name,
+  if (layout.context > 1 && features.context_on_hosts && !on_hosts) {
+    return fmt::format("cp={}: '{}' divides sequences among ranks on CPUs only", layout.context, stack.name);
+  }
+  if (layout.context > 1 && !features.context && !features.context_on_hosts) {
+    return fmt::format("cp={}: '{}' does not cut sequences over ranks of their own{}", layout.context, stack.name,
                        features.sequence_parallel ? "; it cuts them over the tensor group: use sp instead of cp" : "");
   }
   if (layout.tensor > 1 && !features.tensor) {
@@ -246,7 +298,7 @@ std::string StackRefusal(const SoftwareStack& stack, const ParallelLayout& layou
   if (layout.pipeline > 1 && !stack.policy.any_schedule && !Offers(features.schedules, layout.schedule)) {
     return fmt::format("schedule={}: '{}' does not have it", layout.schedule, stack.name);
   }
-  if (layout.data > 1 && !Offers(features.zero, layout.zero) && !stack.policy.any_schedule) {
+  if (layout.replicas() > 1 && !Offers(features.zero, layout.zero) && !stack.policy.any_schedule) {
     return fmt::format("zero={}: '{}' does not have it", layout.zero, stack.name);
   }
   return OffloadRefusal(stack, layout.zero, layout.offload);
@@ -258,7 +310,7 @@ std::string RefusalOf(const SearchRequest& request, const ParallelLayout& layout
   if (kind != nullptr && kind->rounds_of_micro_batches && micro_batches % layout.pipeline != 0) {
     return "micro batches not divisible by the stages (" + kind->name + ")";
   }
-  if (layout.sequence_parallel && (layout.micro_batch * request.model.sequence) % layout.tensor != 0) {
+  if (layout.sequence_parallel && (layout.micro_batch * request.model.sequence / layout.context) % layout.tensor != 0) {
     return "tokens not divisible by the tensor degree (sequence parallelism)";
   }
   return "";

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/causal_pairs.h"
 #include "base/shape.h"
 #include "planner/collective_time.h"
 #include "planner/matmul_time.h"
@@ -66,9 +65,7 @@ ProductPass PassOf(ProductKind kind) {
 // Collectives are priced by the traffic of a pass: they are not among these.
 WorkTime MeasuredPrice::StepTime(const BlockStep& step, const BlockProgram& program, const LocalSizes& s) const {
   const auto elements = [&](BufferId id) { return program.buffers[static_cast<std::size_t>(id)].shape.count(); };
-  const double causal_pairs = static_cast<double>(s.tokens) / static_cast<double>(s.sequence) *
-                              static_cast<double>(CausalPairs(s.sequence, s.window));
-  const double attention = causal_pairs * static_cast<double>(s.attention);
+  const double attention = static_cast<double>(s.batch * s.HeadPairs() * s.head_size);
   WorkTime time;
   if (const auto* product = std::get_if<ProductStep>(&step.work)) {
     time.matmul = Product(PassOf(product->kind), product->rows, product->columns, product->depth, true);
@@ -76,9 +73,10 @@ WorkTime MeasuredPrice::StepTime(const BlockStep& step, const BlockProgram& prog
     time.memory = product->epilogue == ProductEpilogue::kGelu           ? Work(RankWork::kGelu, out)
                   : product->epilogue == ProductEpilogue::kGeluGradient ? Work(RankWork::kGeluGradient, out)
                                                                         : 0;
-  } else if (std::holds_alternative<AttentionStep>(step.work)) {
+  } else if (std::holds_alternative<AttentionStep>(step.work) || std::holds_alternative<RingAttentionStep>(step.work)) {
     time.attention = rates_[RankWork::kAttentionForward].Seconds(4 * attention);
-  } else if (std::holds_alternative<AttentionBackwardStep>(step.work)) {
+  } else if (std::holds_alternative<AttentionBackwardStep>(step.work) ||
+             std::holds_alternative<RingAttentionBackwardStep>(step.work)) {
     time.attention = rates_[RankWork::kAttentionBackward].Seconds(10 * attention);
   } else if (const auto* norm = std::get_if<NormStep>(&step.work)) {
     time.memory = Work(norm->normed != kNoId ? RankWork::kNormForward : RankWork::kResidual, elements(norm->x));
@@ -94,6 +92,12 @@ WorkTime MeasuredPrice::StepTime(const BlockStep& step, const BlockProgram& prog
     time.memory = Work(RankWork::kNormBackward, elements(heads_backward->x));
   } else if (const auto* rotary = std::get_if<RotaryStep>(&step.work)) {
     time.memory = Work(RankWork::kRotary, elements(rotary->qkv));
+  } else if (const auto* gather = std::get_if<GatherKeysStep>(&step.work)) {
+    time.memory = Work(RankWork::kResidual, elements(gather->kv) / s.context);
+  } else if (const auto* reduce = std::get_if<ReduceKeysStep>(&step.work)) {
+    time.memory = Work(RankWork::kResidual, elements(reduce->grad_kv) / s.context);
+  } else if (const auto* swap = std::get_if<SwapHeadsStep>(&step.work)) {
+    time.memory = 2 * Work(RankWork::kResidual, elements(swap->from));  // copied before and after it travels
   } else if (const auto* dropout = std::get_if<DropoutStep>(&step.work)) {
     time.memory = Work(RankWork::kResidual, elements(dropout->from));
   } else if (const auto* bias = std::get_if<BiasGradientStep>(&step.work)) {
@@ -121,6 +125,8 @@ ModuleTime MeasuredPrice::Block(const LocalSizes& s, const BlockProgram& program
   time.forward.tensor = TensorSeconds(cost.forward.tensor);
   time.backward_input.tensor = TensorSeconds(cost.backward_input.tensor);
   time.backward_weight.tensor = TensorSeconds(cost.backward_weight.tensor);
+  time.forward.context = ContextSeconds(cost.forward.context);
+  time.backward_input.context = ContextSeconds(cost.backward_input.context);
   return time;
 }
 
@@ -174,13 +180,17 @@ double MeasuredPrice::Collective(CollectiveKind kind, DType dtype, double bytes,
 }
 
 double MeasuredPrice::TensorSeconds(const Traffic& traffic) const {
-  const GroupPlacement group = PlaceTensor(point_->cluster, point_->layout);
+  return GroupSeconds(traffic, PlaceTensor(point_->cluster, point_->layout));
+}
+
+double MeasuredPrice::ContextSeconds(const Traffic& traffic) const {
+  return GroupSeconds(traffic, PlaceContext(point_->cluster, point_->layout));
+}
+
+double MeasuredPrice::GroupSeconds(const Traffic& traffic, const GroupPlacement& group) const {
   double seconds = 0;
-  for (const CollectiveKind kind :
-       {CollectiveKind::kAllReduce, CollectiveKind::kAllGather, CollectiveKind::kReduceScatter}) {
-    const auto k = static_cast<std::size_t>(kind);
-    seconds += Collective(kind, point_->dtype, static_cast<double>(traffic.bytes[k]),
-                          static_cast<double>(traffic.calls[k]), group);
+  for (const auto& [kind, bytes, calls] : CollectivesOf(traffic, group.size)) {
+    seconds += Collective(kind, point_->dtype, bytes, calls, group);
   }
   return seconds;
 }

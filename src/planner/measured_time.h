@@ -23,6 +23,7 @@ class MeasuredPrice {
   // Collectives by Traffic's bytes, of a group of `ranks`; dtype: of what is sent.
   double Collective(CollectiveKind kind, DType dtype, double bytes, double calls, const GroupPlacement& group) const;
   double TensorSeconds(const Traffic& traffic) const;
+  double ContextSeconds(const Traffic& traffic) const;
   double Message(double bytes) const;
 
   // What a step does once with `parameters` of a stage: the sum for the norm and the update of owned ones, while all
@@ -43,6 +44,7 @@ class MeasuredPrice {
 
   double Product(ProductPass pass, std::int64_t m, std::int64_t n, std::int64_t k, bool block) const;
   double Work(RankWork work, std::int64_t elements, int calls = 1) const;
+  double GroupSeconds(const Traffic& traffic, const GroupPlacement& group) const;
   // One step of a block, without collectives.
   WorkTime StepTime(const BlockStep& step, const BlockProgram& program, const LocalSizes& sizes) const;
 

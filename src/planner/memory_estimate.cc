@@ -82,14 +82,14 @@ StageMemory OurStage(const PlanPoint& point, const ModelAccount& account, const 
 
 // The ranks of a node that save: without ZeRO data rank 0 saves for all. Data ranks follow each other on a node.
 int SaversOfNode(const ParallelLayout& layout, int on_node) {
-  const int copies = !ZeroShards(layout.zero).optimizer ? layout.data : 1;
+  const int copies = !ZeroShards(layout.zero).optimizer ? layout.replicas() : 1;
   return std::min(on_node, static_cast<int>(CeilDiv(on_node, layout.tensor * copies)) * layout.tensor);
 }
 
 // Tokens of a micro batch that a rank works on.
 double TokensOf(const PlanPoint& point) {
   return static_cast<double>(point.layout.micro_batch) * static_cast<double>(point.model.sequence) /
-         point.layout.sequence;
+         point.layout.context;
 }
 
 // Five bytes for each score of unfused attention.

@@ -27,19 +27,19 @@ double MemorySeconds(const PlanPoint& point, double bytes) {
   return bytes / (point.cluster.device.memory_bandwidth * point.stack.efficiencies.memory);
 }
 
-double TensorSeconds(const PlanPoint& point, const Traffic& traffic) {
-  const GroupPlacement group = PlaceTensor(point.cluster, point.layout);
+double GroupSeconds(const PlanPoint& point, const Traffic& traffic, const GroupPlacement& group) {
   const LinkShares shares{.device = point.stack.efficiencies.tensor_link,
                           .node = point.stack.efficiencies.tensor_node_link,
                           .latency = point.stack.efficiencies.node_latency};
   double seconds = 0;
-  for (const CollectiveKind kind :
-       {CollectiveKind::kAllReduce, CollectiveKind::kAllGather, CollectiveKind::kReduceScatter}) {
-    const auto k = static_cast<std::size_t>(kind);
-    seconds += CollectiveSeconds(kind, static_cast<double>(traffic.bytes[k]), static_cast<double>(traffic.calls[k]),
-                                 group, point.cluster, shares);
+  for (const auto& [kind, bytes, calls] : CollectivesOf(traffic, group.size)) {
+    seconds += CollectiveSeconds(kind, bytes, calls, group, point.cluster, shares);
   }
   return seconds;
+}
+
+double TensorSeconds(const PlanPoint& point, const Traffic& traffic) {
+  return GroupSeconds(point, traffic, PlaceTensor(point.cluster, point.layout));
 }
 
 // Fused attention skips what the mask hides and pays half a forward more in backward; unfused attention computes all
@@ -50,11 +50,12 @@ struct AttentionTime {
 };
 
 // Keys and values of a sequence that is cut over ranks: each passes them on around a ring while it works on its own.
+// Our trainer's exchanges are steps of the block and overlap with nothing.
 double ContextSeconds(const PlanPoint& point, const LocalSizes& s) {
-  if (point.layout.sequence <= 1) {
+  if (point.layout.context <= 1 || point.stack.policy.counted_costs) {
     return 0;
   }
-  const double bytes = static_cast<double>(s.tokens * point.layout.sequence * 2 * s.kv_heads * s.head_size) *
+  const double bytes = static_cast<double>(s.tokens * point.layout.context * 2 * s.kv_heads * s.head_size) *
                        static_cast<double>(s.element());
   const LinkShares shares{.device = point.stack.efficiencies.tensor_link,
                           .node = point.stack.efficiencies.tensor_node_link,
@@ -65,9 +66,8 @@ double ContextSeconds(const PlanPoint& point, const LocalSizes& s) {
 
 AttentionTime TimeOfAttention(const PlanPoint& point, const LocalSizes& s) {
   const Efficiencies& e = point.stack.efficiencies;
-  const double seen =
-      static_cast<double>(CausalPairs(s.sequence, s.window)) / static_cast<double>(CausalPairs(s.sequence));
-  const double pairs = static_cast<double>(s.tokens) * static_cast<double>(s.sequence) * seen;
+  const double seen = static_cast<double>(CausalPairs(s.keys, s.window)) / static_cast<double>(CausalPairs(s.keys));
+  const double pairs = static_cast<double>(s.tokens) * static_cast<double>(s.keys) * seen;
   const double flops = 4 * pairs * static_cast<double>(s.attention);
   const double peak = point.cluster.device.Peak(point.dtype);
   if (point.flash) {
@@ -154,12 +154,13 @@ WorkTime& WorkTime::operator+=(const WorkTime& other) {
   attention += other.attention;
   memory += other.memory;
   tensor += other.tensor;
+  context += other.context;
   overhead += other.overhead;
   return *this;
 }
 
 WorkTime WorkTime::operator*(double times) const {
-  return {matmul * times, attention * times, memory * times, tensor * times, overhead * times};
+  return {matmul * times, attention * times, memory * times, tensor * times, context * times, overhead * times};
 }
 
 ModuleTime& ModuleTime::operator+=(const ModuleTime& other) {
@@ -175,10 +176,7 @@ ModuleTime ModuleTime::operator*(double times) const {
 }
 
 LocalSizes SizesOf(const PlanPoint& point) {
-  LocalSizes sizes(point.model, point.layout, point.dtype, SplitsBackward(point.layout.schedule));
-  sizes.tokens /= point.layout.sequence;
-  sizes.outside /= point.layout.sequence;
-  return sizes;
+  return {point.model, point.layout, point.dtype, SplitsBackward(point.layout.schedule)};
 }
 
 std::int64_t LocalVocabulary(const PlanPoint& point) {
@@ -231,6 +229,11 @@ ModuleTime TimeOfLayer(const PlanPoint& point, const LocalSizes& s, const BlockP
   time.forward.tensor = shown * TensorSeconds(point, cost.forward.tensor);
   time.backward_input.tensor = shown * TensorSeconds(point, cost.backward_input.tensor);
   time.backward_weight.tensor = shown * TensorSeconds(point, cost.backward_weight.tensor);
+  if (counted) {
+    const GroupPlacement group = PlaceContext(point.cluster, point.layout);
+    time.forward.context = GroupSeconds(point, cost.forward.context, group);
+    time.backward_input.context = GroupSeconds(point, cost.backward_input.context, group);
+  }
   if (s.recompute_block && !counted && point.stack.time.recompute_whole) {
     // Their second forward also reduces the last product, whose output is not needed.
     time.backward_input.tensor += time.forward.tensor / 2;

@@ -14,9 +14,10 @@ struct WorkTime {
   double attention = 0;  // its products; unfused: its scores through memory too
   double memory = 0;     // element-wise kernels
   double tensor = 0;     // collectives of the tensor group
+  double context = 0;    // of the context group, where attention waits for them
   double overhead = 0;   // launches, host
 
-  double total() const { return matmul + attention + memory + tensor + overhead; }
+  double total() const { return matmul + attention + memory + tensor + context + overhead; }
   WorkTime& operator+=(const WorkTime& other);
   WorkTime operator*(double times) const;
 };

@@ -32,6 +32,7 @@ DType ElementOf(const PlanOptions& options, const DeviceSpec& device) {
 // Axes that `fix` holds, such as "tp=4 zero=1 recompute=full".
 void Hold(const std::string& fix, SearchRequest& request) {
   const ParallelLayout unset{.tensor = 0,
+                             .context = 0,
                              .pipeline = 0,
                              .data = 0,
                              .zero = -1,
@@ -46,6 +47,7 @@ void Hold(const std::string& fix, SearchRequest& request) {
     }
   };
   hold(held.tensor, 0, request.tensor);
+  hold(held.context, 0, request.context);
   hold(held.pipeline, 0, request.pipeline);
   hold(held.data, 0, request.data);
   hold(held.zero, -1, request.zero);
@@ -59,6 +61,9 @@ void Hold(const std::string& fix, SearchRequest& request) {
   }
   // Given either way, these are held.
   const auto given = [&](const std::string& word) { return ParseLayoutWords(fix).count(word) != 0; };
+  if (given("cp")) {
+    request.context_kind = held.context_kind;
+  }
   if (given("recompute")) {
     request.recompute = Name(held.recompute);
   }
@@ -111,6 +116,7 @@ class Answering {
                  .moments = ParseDType(options.moments),
                  .optimizer = options.optimizer,
                  .most_tensor = options.most_tensor,
+                 .most_context = options.most_context,
                  .most_micro_batch = options.most_micro_batch,
                  .headroom = options.headroom,
                  .keep = std::max(options.rows, 1),
@@ -183,7 +189,8 @@ class Answering {
 
   void Explain() {
     const ParallelLayout wanted = ParseLayoutOf(request_.model, options_.layout);
-    if (const std::string reason = StackRefusal(request_.stack, wanted); !reason.empty()) {
+    if (const std::string reason = StackRefusal(request_.stack, wanted, request_.cluster.device.is_host);
+        !reason.empty()) {
       return Refuse(reason);
     }
     const Explanation explanation = trireme::Explain(request_, wanted);

@@ -29,6 +29,8 @@ nlohmann::json ToJsonValue(const Candidate& candidate) {
   const ParallelLayout& layout = candidate.layout;
   nlohmann::json json{{"layout", layout.ToString()},
                       {"tensor", layout.tensor},
+                      {"context", layout.context},
+                      {"context_kind", Name(layout.context_kind)},
                       {"pipeline", layout.pipeline},
                       {"data", layout.data},
                       {"zero", layout.zero},

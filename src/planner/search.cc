@@ -172,17 +172,17 @@ std::vector<std::string> SearchRequest::offloads() const {
 }
 
 void RequirePossible(const SearchRequest& request, const ParallelLayout& layout) {
-  const std::string unable = StackRefusal(request.stack, layout);
+  const std::string unable = StackRefusal(request.stack, layout, request.cluster.device.is_host);
   Require(unable.empty(), "{}", unable);
   Require(
       layout.tensor >= 1 && layout.pipeline >= 1 && layout.data >= 1 && layout.micro_batch >= 1 && layout.chunks >= 1,
       "degrees and micro batch must be at least 1: {}", layout.ToString());
-  const double ranks = static_cast<double>(layout.tensor) * layout.sequence * layout.pipeline * layout.data;
+  const double ranks = static_cast<double>(layout.tensor) * layout.context * layout.pipeline * layout.data;
   Require(ranks <= 1e8, "{:.0f} ranks are more than there are: {}", ranks, layout.ToString());
   if (layout.ranks() != request.devices) {
     const int replica = layout.ranks() / layout.data;
-    Fail("tensor {} x sequence {} x pipeline {} x data {} = {} ranks, but {} devices; {}", layout.tensor,
-         layout.sequence, layout.pipeline, layout.data, layout.ranks(), request.devices,
+    Fail("tensor {} x context {} x pipeline {} x data {} = {} ranks, but {} devices; {}", layout.tensor, layout.context,
+         layout.pipeline, layout.data, layout.ranks(), request.devices,
          request.devices % replica == 0 ? fmt::format("dp={} would fit", request.devices / replica)
                                         : fmt::format("with these other degrees the nearest that work are {} devices",
                                                       NearestMultiples(request.devices, replica)));

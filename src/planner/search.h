@@ -29,12 +29,14 @@ struct SearchRequest {
   DType moments = DType::kFloat32;  // of the optimizer; bf16 under policy.bf16_moments alone
   std::string optimizer = "adamw";  // others under policy.counted_costs alone
   int most_tensor = 0;              // 0: the devices of a node
+  int most_context = 1;             // largest context degree that a search considers
   int most_micro_batch = 64;
   double headroom = 0.06;  // share of device memory to leave free: estimates err by as much
   int keep = 20;           // ranked layouts to return
   int threads = 2;
   // Axes that the user holds fast.
-  std::optional<int> tensor, pipeline, data, micro_batch, zero, chunks;
+  std::optional<int> tensor, context, pipeline, data, micro_batch, zero, chunks;
+  std::optional<ContextKind> context_kind;
   std::optional<std::string> schedule, recompute, partition, offload;
   std::optional<bool> sequence_parallel;
 

@@ -38,11 +38,14 @@ Candidate FastestOf(const SearchRequest& request, const ModelConfig& model, int 
                     .moments = request.moments,
                     .optimizer = request.optimizer,
                     .most_tensor = request.most_tensor,
+                    .most_context = request.most_context,
                     .most_micro_batch = std::min(request.most_micro_batch, 8),
                     .headroom = request.headroom,
                     .keep = 1,
                     .threads = threads};
   one.tensor = request.tensor;
+  one.context = request.context;
+  one.context_kind = request.context_kind;
   one.pipeline = request.pipeline;
   one.data = request.data;
   one.zero = request.zero;

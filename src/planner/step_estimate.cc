@@ -245,11 +245,11 @@ double MuonSeconds(const PlanPoint& point) {
   const auto blocks = static_cast<double>(CeilDiv(point.model.layers, layout.pipeline));
   const DeviceSpec& device = point.cluster.device;
   const double peak = (point.dtype == DType::kFloat32 ? device.peak_fp32 : device.peak_half) * device.sustained;
-  const double products =
-      std::max(blocks * flops / (layout.tensor * layout.data), largest) / (peak * point.stack.efficiencies.matmul);
+  const double products = std::max(blocks * flops / (layout.tensor * layout.replicas()), largest) /
+                          (peak * point.stack.efficiencies.matmul);
   const double bytes = 4 * blocks * elements / layout.tensor;
-  const double rounds = std::max(1.0, 4 * blocks / (layout.tensor * layout.data));
-  if (layout.data == 1) {
+  const double rounds = std::max(1.0, 4 * blocks / (layout.tensor * layout.replicas()));
+  if (layout.replicas() == 1) {
     return products;
   }
   return products + (ZeroShards(layout.zero).optimizer
@@ -290,7 +290,7 @@ void AddStepWork(const PlanPoint& point, double parameters, double backward, Ste
   } else if (!ZeroShards(layout.zero).gradients) {
     reduction = ShardReduction(point, parameters * GradientBytes(point), buckets);
   }
-  if (point.power_sgd && layout.data > 1) {
+  if (point.power_sgd && layout.replicas() > 1) {
     reduction *= time.power_sgd_share;
     terms.compress = parameters * time.power_sgd_seconds;
   }
@@ -336,6 +336,7 @@ void FillComputeTerms(const PlanPoint& point, const StageWork& work, StepTerms& 
   terms.attention = m * sum.attention;
   terms.memory = m * sum.memory;
   terms.tensor = m * sum.tensor;
+  terms.context = m * sum.context;
   terms.overhead = m * sum.overhead;
   terms.head = m * work.ends.total();
   terms.accumulate = m * work.accumulate;
@@ -383,7 +384,7 @@ double CountedFlops(const PlanPoint& point, const ModelAccount& account) {
     first += blocks;
   }
   return static_cast<double>(flops) * static_cast<double>(point.micro_batches()) * point.layout.tensor *
-         point.layout.data;
+         point.layout.replicas();
 }
 
 // Megatron's formula, 24 f B s L h^2 (1 + s/6h + V/16Lh) for GPT shapes: all pairs of attention, a padded vocabulary.
@@ -403,8 +404,8 @@ double PublishedFlops(const PlanPoint& point) {
 }  // namespace
 
 double StepTerms::total() const {
-  return matmul + attention + memory + tensor + overhead + head + accumulate + gather + bubble + data + compress +
-         optimizer + offload + fixed + slowdown;
+  return matmul + attention + memory + tensor + context + overhead + head + accumulate + gather + bubble + data +
+         compress + optimizer + offload + fixed + slowdown;
 }
 
 StepEstimate BoundTime(const PlanPoint& point, const ModelAccount& account, std::vector<std::int64_t> blocks) {

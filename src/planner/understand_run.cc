@@ -183,7 +183,7 @@ std::string PartitionOf(const MeasuredRun& run, const ParallelLayout& layout, st
 ParallelLayout LayoutOf(const MeasuredRun& run, const SoftwareStack& stack) {
   ParallelLayout layout;
   layout.tensor = Degree(run.tensor);
-  layout.sequence = run.context && *run.context > 1 ? Degree(run.context) : 1;
+  layout.context = run.context && *run.context > 1 ? Degree(run.context) : 1;
   layout.pipeline = Degree(run.pipeline);
   layout.data = Degree(run.data);
   layout.micro_batch = Degree(run.micro_batch);
@@ -244,8 +244,8 @@ void Fill(const MeasuredRun& run, const SoftwareStack& stack, RunPoint& point) {
     layout.schedule = layout.chunks > 1 ? "interleaved" : "1f1b";
   }
   layout.partition = PartitionOf(run, layout, point.model.layers, stack);
-  Require(static_cast<double>(layout.tensor) * layout.sequence * layout.pipeline * layout.data <= 1e8,
-          "tp {} x cp {} x pp {} x dp {} is more ranks than there are", layout.tensor, layout.sequence, layout.pipeline,
+  Require(static_cast<double>(layout.tensor) * layout.context * layout.pipeline * layout.data <= 1e8,
+          "tp {} x cp {} x pp {} x dp {} is more ranks than there are", layout.tensor, layout.context, layout.pipeline,
           layout.data);
   const std::int64_t replica = static_cast<std::int64_t>(layout.micro_batch) * layout.data;
   point.global_batch = Whole(run.global_batch, replica * std::max<std::int64_t>(Whole(run.accumulation, 1), 1));
@@ -253,7 +253,7 @@ void Fill(const MeasuredRun& run, const SoftwareStack& stack, RunPoint& point) {
           "global batch {} is no multiple of micro batch {} x data {}", point.global_batch, layout.micro_batch,
           layout.data);
   Require(!run.gpus || *run.gpus == layout.ranks(), "tp {} x cp {} x pp {} x dp {} = {} ranks, but {} gpus",
-          layout.tensor, layout.sequence, layout.pipeline, layout.data, layout.ranks(), Whole(run.gpus, 0));
+          layout.tensor, layout.context, layout.pipeline, layout.data, layout.ranks(), Whole(run.gpus, 0));
   if (layout.chunks > 1 && (point.global_batch / replica) % layout.pipeline != 0) {
     layout.chunks = 1;  // this count of micro batches cannot be interleaved by the schedule that we play
     layout.schedule = "1f1b";

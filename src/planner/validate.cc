@@ -19,7 +19,7 @@ using Group = std::vector<const PricedRun*>;
 // What was decided: repeats of it share a text.
 std::string Decision(const PlanPoint& point) {
   ParallelLayout layout = point.layout;
-  if (layout.data == 1) {
+  if (layout.replicas() == 1) {
     layout.zero = 0;  // nothing to shard over
   }
   return fmt::format("{} {}{}", layout.ToString(), point.flash ? "flash" : "unfused",

@@ -26,7 +26,7 @@ StepCauses MeasuredCauses(const PhaseTimes& times) {
   return {.data = times.Phase("batch"),
           .forward = times.Phase("forward"),
           .backward = times.Phase("backward"),
-          .tensor = times.Group("tensor"),
+          .tensor = times.Group("tensor") + times.Group("context"),
           .replicas = times.Group("data") + times.Group("tied"),
           .pipeline = times.Group("pipeline") + times.Phase("receive") + times.Phase("send"),
           .optimizer = times.Phase("reduce") + times.Phase("norm") + times.Phase("update") + times.Group("world")};
@@ -48,10 +48,13 @@ StepCauses PredictedCauses(const PlanPoint& point, const StepEstimate& estimate)
   }
   const StepTerms& terms = estimate.terms;
   StepCauses causes;
-  causes.forward = micro_batches * (first.forward.total() - first.forward.tensor);
-  causes.tensor = micro_batches * (first.forward.tensor + first.backward_input.tensor + first.backward_weight.tensor);
-  causes.backward = micro_batches * (first.backward_input.total() + first.backward_weight.total()) -
-                    micro_batches * (first.backward_input.tensor + first.backward_weight.tensor) + terms.accumulate;
+  const auto exchanged = [](const WorkTime& work) { return work.tensor + work.context; };
+  const double backward_exchanged = exchanged(first.backward_input) + exchanged(first.backward_weight);
+  causes.forward = micro_batches * (first.forward.total() - exchanged(first.forward));
+  causes.tensor = micro_batches * (exchanged(first.forward) + backward_exchanged);
+  causes.backward =
+      micro_batches * (first.backward_input.total() + first.backward_weight.total() - backward_exchanged) +
+      terms.accumulate;
   causes.replicas = terms.data + terms.gather + terms.compress;
   causes.optimizer = terms.optimizer + terms.offload + terms.fixed;
   // What is left of the step: the other stages' work.

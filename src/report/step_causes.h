@@ -14,7 +14,7 @@ struct StepCauses {
   double data = 0;       // the next batch
   double forward = 0;    //
   double backward = 0;   // recomputation included
-  double tensor = 0;     // collectives of the tensor group
+  double tensor = 0;     // collectives of the tensor and context groups
   double replicas = 0;   // collectives of the data group: gradients, ZeRO's gathers
   double pipeline = 0;   // waiting for messages of other stages: the bubble
   double optimizer = 0;  // gradient norm, update, the step's exchange

@@ -129,8 +129,12 @@ std::vector<RecipeKey> LayoutKeys() {
           "layout.tensor", "tensor-parallel degree", [](Config & c) -> auto& { return c.layout.tensor; }, 1,
           kMostRanks),
       Number(
-          "layout.sequence", "Ulysses degree; training takes 1", [](Config & c) -> auto& { return c.layout.sequence; },
-          1, kMostRanks),
+          "layout.context", "ranks that divide the tokens of every sequence; on CPUs only",
+          [](Config & c) -> auto& { return c.layout.context; }, 1, kMostRanks),
+      Text("layout.context_kind",
+           "keys and values of all ranks (allgather) or of one after another (ring), or all tokens of some heads "
+           "(ulysses)",
+           [](Config & c) -> auto& { return c.layout.context_kind; }, {"allgather", "ring", "ulysses"}),
       Number(
           "layout.pipeline", "pipeline stages", [](Config & c) -> auto& { return c.layout.pipeline; }, 1, kMostRanks),
       Number(
@@ -163,7 +167,7 @@ std::vector<RecipeKey> LayoutKeys() {
            [](Config & c) -> auto& { return c.layout.offload; }, {"none", "optimizer", "full"}),
       Number(
           "layout.shard_ranks",
-          "hybrid sharding: ZeRO shards over groups of so many data ranks, which are copies of each other; 0: over all",
+          "hybrid sharding: ZeRO shards over groups of so many data x context ranks, which are copies; 0: over all",
           [](Config & c) -> auto& { return c.layout.shard_ranks; }, 0, kMostRanks),
       Flag(
           "layout.reduce_bf16",

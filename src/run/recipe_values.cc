@@ -95,6 +95,9 @@ void Store(Recompute& member, const RecipeKey& key, const RecipeValue& value) {
 void Store(Offload& member, const RecipeKey& key, const RecipeValue& value) {
   member = ParseOffload(TextFrom(key, value));
 }
+void Store(ContextKind& member, const RecipeKey& key, const RecipeValue& value) {
+  member = ParseContextKind(TextFrom(key, value));
+}
 
 RecipeValue Load(bool member) { return member; }
 RecipeValue Load(int member) { return static_cast<std::int64_t>(member); }
@@ -103,6 +106,7 @@ RecipeValue Load(double member) { return member; }
 RecipeValue Load(const std::string& member) { return member; }
 RecipeValue Load(Recompute member) { return Name(member); }
 RecipeValue Load(Offload member) { return Name(member); }
+RecipeValue Load(ContextKind member) { return Name(member); }
 
 std::string QuotedText(const std::string& text) {
   std::string quoted = "\"";

@@ -17,13 +17,13 @@ namespace {
 constexpr std::int64_t kMostRanks = 1 << 20;
 
 void RequireRanks(const ParallelLayout& layout, int ranks) {
-  const std::int64_t within = static_cast<std::int64_t>(layout.tensor) * layout.sequence;
+  const std::int64_t within = static_cast<std::int64_t>(layout.tensor) * layout.context;
   // Each factor is at most 2^20: three of them fit 63 bits.
   const std::int64_t replica = within <= kMostRanks ? within * layout.pipeline : within;
   const std::int64_t product = replica <= kMostRanks ? replica * layout.data : replica;
   const std::string factors =
-      fmt::format("layout.tensor = {} x layout.sequence = {} x layout.pipeline = {} x layout.data = {}", layout.tensor,
-                  layout.sequence, layout.pipeline, layout.data);
+      fmt::format("layout.tensor = {} x layout.context = {} x layout.pipeline = {} x layout.data = {}", layout.tensor,
+                  layout.context, layout.pipeline, layout.data);
   Require(product <= kMostRanks, "{} is more than {} ranks", factors, kMostRanks);
   if (ranks <= 0 || product == ranks) {
     return;
@@ -32,17 +32,13 @@ void RequireRanks(const ParallelLayout& layout, int ranks) {
     Fail("{} = {} ranks, but the run has {}; layout.data = {} would fit", factors, product, ranks, ranks / replica);
   }
   Fail(
-      "{} = {} ranks, but the run has {}; with these tensor, sequence and pipeline degrees the nearest that work are "
+      "{} = {} ranks, but the run has {}; with these tensor, context and pipeline degrees the nearest that work are "
       "{} "
       "ranks",
       factors, product, ranks, NearestMultiples(ranks, replica));
 }
 
 void RequireOffered(const RunConfig& config) {
-  Require(config.layout.sequence == 1,
-          "layout.sequence = {}: training cuts sequences by layout.sequence_parallel only; set layout.sequence = 1 "
-          "(`trireme plan` prices other degrees)",
-          config.layout.sequence);
   Require(config.train.min_loss_scale <= config.train.initial_loss_scale,
           "train.min_loss_scale = {} is above train.initial_loss_scale = {}, where a dynamic loss scale begins",
           config.train.min_loss_scale, config.train.initial_loss_scale);
@@ -68,14 +64,15 @@ void RequireOffered(const RunConfig& config) {
       "or false",
       rank);
   const int shard_ranks = config.layout.shard_ranks;
-  Require(shard_ranks == 0 || config.layout.data % shard_ranks == 0,
-          "layout.shard_ranks = {} does not divide layout.data = {}; the nearest that works is {}", shard_ranks,
-          config.layout.data, NearestDivisors(config.layout.data, shard_ranks));
-  Require(
-      shard_ranks == 0 || ZeroShards(config.layout.zero).optimizer,
-      "layout.shard_ranks = {} says over how many data ranks ZeRO shards, but layout.zero is 0; set layout.zero = 1, 2 "
-      "or 3, or layout.shard_ranks = 0",
-      shard_ranks);
+  const int replicas = config.layout.replicas();
+  Require(shard_ranks == 0 || replicas % shard_ranks == 0,
+          "layout.shard_ranks = {} does not divide layout.data = {} x layout.context = {}; the nearest that works is "
+          "{}",
+          shard_ranks, config.layout.data, config.layout.context, NearestDivisors(replicas, shard_ranks));
+  Require(shard_ranks == 0 || ZeroShards(config.layout.zero).optimizer,
+          "layout.shard_ranks = {} says over how many ranks ZeRO shards, but layout.zero is 0; set layout.zero = 1, 2 "
+          "or 3, or layout.shard_ranks = 0",
+          shard_ranks);
   Require(
       config.optimizer.name != "adafactor" || config.layout.offload != Offload::kFull,
       "optimizer.name = 'adafactor' with layout.offload = 'full': its rates follow from the weights, which must lie on "
@@ -95,7 +92,7 @@ void RequireFloat8(const ModelConfig& model, const ParallelLayout& layout) {
   require("the width of a rank's attention", model.heads / tensor * model.head_size());
   require("the width of a rank's keys", kv_heads / tensor * model.head_size());
   require("model.ffn / layout.tensor", model.ffn / tensor);
-  require("layout.micro_batch * model.sequence", layout.micro_batch * model.sequence);
+  require("layout.micro_batch * model.sequence / layout.context", layout.micro_batch * model.sequence / layout.context);
 }
 
 void RequireRecomputedLayers(const ModelConfig& model, const ParallelLayout& layout) {

@@ -21,6 +21,12 @@ constexpr std::array<std::pair<Offload, std::string_view>, 3> kOffloadNames = {{
     {Offload::kFull, "full"},
 }};
 
+constexpr std::array<std::pair<ContextKind, std::string_view>, 3> kContextNames = {{
+    {ContextKind::kAllGather, "allgather"},
+    {ContextKind::kUlysses, "ulysses"},
+    {ContextKind::kRing, "ring"},
+}};
+
 template <typename Value, std::size_t kCount>
 std::string NameOf(Value value, const std::array<std::pair<Value, std::string_view>, kCount>& names) {
   for (const auto& [known, name] : names) {
@@ -50,13 +56,16 @@ Value ParseName(const char* what, const std::string& given,
 
 std::string Name(Recompute recompute) { return NameOf(recompute, kRecomputeNames); }
 std::string Name(Offload offload) { return NameOf(offload, kOffloadNames); }
+std::string Name(ContextKind kind) { return NameOf(kind, kContextNames); }
 Recompute ParseRecompute(const std::string& name) { return ParseName("recompute", name, kRecomputeNames); }
 Offload ParseOffload(const std::string& name) { return ParseName("offload", name, kOffloadNames); }
+ContextKind ParseContextKind(const std::string& name) { return ParseName("context kind", name, kContextNames); }
 
 std::string ParallelLayout::ToString() const {
   std::string text = fmt::format("tp{} pp{} dp{} zero{} {} mbs{}", tensor, pipeline, data, zero, schedule, micro_batch);
-  if (sequence != 1) {
-    text += fmt::format(" cp{}", sequence);
+  if (context != 1) {
+    text += fmt::format(" cp{}", context);
+    text += context_kind == ContextKind::kAllGather ? "" : ":" + Name(context_kind);
   }
   if (chunks != 1) {
     text += fmt::format(" chunks{}", chunks);

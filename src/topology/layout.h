@@ -21,12 +21,21 @@ enum class Offload : std::uint8_t {
   kFull,       // and the weights, which come to the device when they are used
 };
 
+// How attention sees a whole sequence whose tokens lie on several ranks.
+enum class ContextKind : std::uint8_t {
+  kAllGather,  // keys and values of all tokens come to every rank
+  kUlysses,    // all-to-all: each rank gets all tokens of some heads
+  kRing,       // keys and values of one rank after another pass by
+};
+
 std::string Name(Recompute recompute);
 std::string Name(Offload offload);
+std::string Name(ContextKind kind);
 Recompute ParseRecompute(const std::string& name);
 Offload ParseOffload(const std::string& name);
+ContextKind ParseContextKind(const std::string& name);
 
-// What a ZeRO stage shards over the data group. No other code compares stages.
+// What a ZeRO stage shards over the ranks that hold the same weights. No other code compares stages.
 struct ZeroPolicy {
   bool optimizer = false;   // stages 1 to 3
   bool gradients = false;   // stages 2 and 3
@@ -39,7 +48,7 @@ constexpr ZeroPolicy ZeroShards(int stage) {
 
 struct ParallelLayout {
   int tensor = 1;
-  int sequence = 1;  // Ulysses degree
+  int context = 1;  // ranks among which the tokens of every sequence are divided: see context_share.h
   int pipeline = 1;
   int data = 1;
   int zero = 0;
@@ -51,17 +60,17 @@ struct ParallelLayout {
   int recompute_layers = 0;  // blocks of each chunk, from its first, that recompute; 0: all
   int micro_batch = 1;
   Offload offload = Offload::kNone;
-  // Hybrid sharding: ZeRO shards over groups of so many data ranks, and the groups are copies of each other; 0: over
-  // all.
+  // Hybrid sharding: ZeRO shards over groups of so many replicas, and the groups are copies of each other; 0: over all.
   int shard_ranks = 0;
   bool reduce_bf16 = false;  // gradients travel between data ranks in bf16; micro batches are summed in fp32
+  ContextKind context_kind = ContextKind::kAllGather;
 
-  int ranks() const { return tensor * sequence * pipeline * data; }
-  // Ranks that hold the same weights: what ZeRO shards over.
-  int replicas() const { return sequence * data; }
-  // Data ranks over which ZeRO shards, and the copies of what they hold together.
-  int shards() const { return shard_ranks > 0 ? shard_ranks : data; }
-  int copies() const { return data / shards(); }
+  int ranks() const { return tensor * context * pipeline * data; }
+  // Ranks that hold the same weights and add up their gradients: data x context.
+  int replicas() const { return context * data; }
+  // Replicas over which ZeRO shards, and the copies of what they hold together.
+  int shards() const { return shard_ranks > 0 ? shard_ranks : replicas(); }
+  int copies() const { return replicas() / shards(); }
   int virtual_stages() const { return pipeline * chunks; }
   // Whether gradients are sent to other ranks in bf16.
   bool sends_bf16() const { return reduce_bf16 && shards() > 1; }
@@ -73,12 +82,12 @@ struct ParallelLayout {
 };
 
 // The axes of the grid, innermost first.
-enum class Axis : std::uint8_t { kTensor, kSequence, kData, kPipeline };
+enum class Axis : std::uint8_t { kTensor, kContext, kData, kPipeline };
 inline constexpr int kAxes = 4;
 
 struct Coordinate {
   int tensor = 0;
-  int sequence = 0;
+  int context = 0;
   int data = 0;
   int pipeline = 0;
   bool operator==(const Coordinate&) const = default;
@@ -95,6 +104,10 @@ class ProcessGrid {
   int RankOf(const Coordinate& coordinate) const;
   // The ranks that differ from `rank` along `axis` only, in order, `rank` among them.
   std::vector<int> RanksAlong(Axis axis, int rank) const;
+  // The ranks that hold the weights of `rank`: those that differ along the data and context axes only. In order;
+  // ReplicaOf is a rank's place among them.
+  std::vector<int> Replicas(int rank) const;
+  int ReplicaOf(const Coordinate& coordinate) const { return coordinate.data * layout_.context + coordinate.context; }
 
  private:
   ParallelLayout layout_;

@@ -9,8 +9,8 @@ int& Along(Coordinate& coordinate, Axis axis) {
   switch (axis) {
     case Axis::kTensor:
       return coordinate.tensor;
-    case Axis::kSequence:
-      return coordinate.sequence;
+    case Axis::kContext:
+      return coordinate.context;
     case Axis::kData:
       return coordinate.data;
     case Axis::kPipeline:
@@ -25,8 +25,8 @@ int ProcessGrid::Degree(Axis axis) const {
   switch (axis) {
     case Axis::kTensor:
       return layout_.tensor;
-    case Axis::kSequence:
-      return layout_.sequence;
+    case Axis::kContext:
+      return layout_.context;
     case Axis::kData:
       return layout_.data;
     case Axis::kPipeline:
@@ -64,6 +64,16 @@ std::vector<int> ProcessGrid::RanksAlong(Axis axis, int rank) const {
   for (int place = 0; place < Degree(axis); ++place) {
     Along(coordinate, axis) = place;
     ranks.push_back(RankOf(coordinate));
+  }
+  return ranks;
+}
+
+std::vector<int> ProcessGrid::Replicas(int rank) const {
+  std::vector<int> ranks;
+  for (const int along : RanksAlong(Axis::kData, rank - CoordinateOf(rank).context * layout_.tensor)) {
+    for (const int replica : RanksAlong(Axis::kContext, along)) {
+      ranks.push_back(replica);
+    }
   }
   return ranks;
 }

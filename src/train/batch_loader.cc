@@ -15,7 +15,28 @@ BatchLoader::BatchLoader(Arena& arena, const LocalSizes& sizes, const StepTensor
       targets_(arena.Allocate(tensors.targets)),
       weights_(arena.Allocate(tensors.loss_weights)),
       document_starts_(arena.Allocate(tensors.document_starts)),
-      loss_sums_(arena.Allocate(tensors.loss_sums)) {}
+      loss_sums_(arena.Allocate(tensors.loss_sums)),
+      places_(arena.Allocate(tensors.places)) {
+  if (places_.given()) {
+    std::vector<std::int32_t> places;
+    for (std::int64_t b = 0; b < sizes_.batch; ++b) {
+      for (std::int64_t i = 0; i < sizes_.sequence; ++i) {
+        places.push_back(static_cast<std::int32_t>(b * sizes_.keys + sizes_.share().Position(i)));
+      }
+    }
+    device_.CopyFromHost(places_.data, places.data(), places_.bytes());
+  }
+}
+
+template <typename Value>
+void BatchLoader::TakeShare(const std::vector<Value>& all, std::int64_t first, std::vector<Value>& to,
+                            std::size_t at) const {
+  const ContextShare share = sizes_.share();
+  for (const std::int64_t chunk : share.Chunks()) {
+    std::copy_n(all.begin() + first + chunk, share.chunk(), to.begin() + static_cast<std::ptrdiff_t>(at));
+    at += static_cast<std::size_t>(share.chunk());
+  }
+}
 
 std::int64_t BatchLoader::SampleOf(std::int64_t first, int micro_batch, std::int64_t sequence) const {
   return first + (micro_batch * options_.data_size + options_.data_rank) * sizes_.batch + sequence;
@@ -27,17 +48,24 @@ BatchLoader::HostBatch BatchLoader::Fetch(const SampleSource& source, std::int64
   batch.tokens.resize(count);
   batch.targets.resize(count);
   batch.weights.assign(count, 1.0F);
-  batch.document_starts.assign(options_.document_masks ? count : 0, 0);
+  const std::size_t queries = (sizes_.ulysses ? static_cast<std::size_t>(sizes_.context) : 1) * count;
+  batch.document_starts.assign(options_.document_masks ? queries : 0, 0);
   std::size_t at = 0;
   for (int j = 0; j < micro_batches; ++j) {
     for (std::int64_t b = 0; b < sizes_.batch; ++b, at += static_cast<std::size_t>(sizes_.sequence)) {
       const Sample sample = source.Get(SampleOf(first, j, b));
-      std::copy_n(sample.tokens.begin(), sizes_.sequence, batch.tokens.begin() + static_cast<std::ptrdiff_t>(at));
-      std::copy_n(sample.tokens.begin() + 1, sizes_.sequence, batch.targets.begin() + static_cast<std::ptrdiff_t>(at));
-      std::copy(sample.weights.begin(), sample.weights.end(), batch.weights.begin() + static_cast<std::ptrdiff_t>(at));
-      if (options_.document_masks) {
-        std::copy(sample.document_starts.begin(), sample.document_starts.end(),
-                  batch.document_starts.begin() + static_cast<std::ptrdiff_t>(at));
+      TakeShare(sample.tokens, 0, batch.tokens, at);
+      TakeShare(sample.tokens, 1, batch.targets, at);
+      if (!sample.weights.empty()) {
+        TakeShare(sample.weights, 0, batch.weights, at);
+      }
+      if (options_.document_masks && !sample.document_starts.empty()) {
+        if (sizes_.ulysses) {
+          std::copy(sample.document_starts.begin(), sample.document_starts.end(),
+                    batch.document_starts.begin() + static_cast<std::ptrdiff_t>(at) * sizes_.context);
+        } else {
+          TakeShare(sample.document_starts, 0, batch.document_starts, at);
+        }
       }
     }
   }
@@ -97,7 +125,9 @@ std::vector<MicroBatch> BatchLoader::Upload(const HostBatch& batch, bool trainin
   upload(document_starts_, batch.document_starts);
 
   const std::int64_t n = sizes_.tokens;
-  const double global_tokens = static_cast<double>(micro_batches) * options_.data_size * static_cast<double>(n);
+  const double global_tokens =
+      static_cast<double>(micro_batches) * options_.data_size * static_cast<double>(sizes_.batch * sizes_.keys);
+  const std::int64_t queries = (sizes_.ulysses ? sizes_.context : 1) * sizes_.sequence;
   std::vector<MicroBatch> result;
   for (int j = 0; j < micro_batches; ++j) {
     MicroBatch micro_batch;
@@ -105,8 +135,10 @@ std::vector<MicroBatch> BatchLoader::Upload(const HostBatch& batch, bool trainin
     micro_batch.targets = targets_.Range(j * n, n);
     micro_batch.weights = weights_.Range(j * n, n);
     if (options_.document_masks) {
-      micro_batch.document_starts = document_starts_.Range(j * n, n).Reshaped({sizes_.batch, sizes_.sequence});
+      micro_batch.document_starts =
+          document_starts_.Range(j * sizes_.batch * queries, sizes_.batch * queries).Reshaped({sizes_.batch, queries});
     }
+    micro_batch.places = places_;
     micro_batch.loss_sums = loss_sums_.Range(j * 2, 2);
     micro_batch.first_sample = SampleOf(batch.first, j, 0);
     micro_batch.dropout_key = RandomKey(options_.seed, "dropout");

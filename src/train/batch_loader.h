@@ -1,4 +1,5 @@
-// Brings the samples of a step to the device: a pure function of (samples consumed, data rank). The next batch's tokens
+// Brings the samples of a step to the device, of each sequence the tokens of this context rank: a pure function of
+// (samples consumed, data rank, context rank). The next batch's tokens
 // are fetched by a thread of the loader's own while the step runs.
 #pragma once
 
@@ -45,13 +46,16 @@ class BatchLoader {
     std::vector<float> weights;
   };
   HostBatch Fetch(const SampleSource& source, std::int64_t first, int micro_batches) const;
+  // The elements of a sample's list that this rank has.
+  template <typename Value>
+  void TakeShare(const std::vector<Value>& all, std::int64_t first, std::vector<Value>& to, std::size_t at) const;
   std::int64_t SampleOf(std::int64_t first, int micro_batch, std::int64_t sequence) const;
   std::vector<MicroBatch> Upload(const HostBatch& batch, bool training);
 
   Device& device_;
   LocalSizes sizes_;
   Options options_;
-  Tensor tokens_, targets_, weights_, document_starts_, loss_sums_;
+  Tensor tokens_, targets_, weights_, document_starts_, loss_sums_, places_;
   std::future<HostBatch> next_;
 };
 

@@ -113,7 +113,7 @@ std::int64_t MemoryOfRun(const RunConfig& config) {
     const MemoryUse use = MemoryOfStage(StageOfRun(config, pipeline, config.batch.global).description());
     bytes += use.total() + use[MemoryKind::kHost];
   }
-  return bytes * config.layout.tensor * config.layout.data;
+  return bytes * config.layout.tensor * config.layout.replicas();
 }
 
 void RequireRoom(const RunConfig& config, std::int64_t host_bytes) {
@@ -136,11 +136,9 @@ HostNeeds HostNeedsOf(const RunConfig& config, std::span<const int> ranks, const
       stage->second = NeedsOfStage(config, place.pipeline, use);
     }
     needs.held += stage->second.held;
-    // Without ZeRO data rank 0 saves for all, with hybrid sharding the first group.
-    needs.copied +=
-        use.saves && (ZeroShards(config.layout.zero).optimizer ? place.data < config.layout.shards() : place.data == 0)
-            ? stage->second.copied
-            : 0;
+    // Without ZeRO the first replica saves for all, with hybrid sharding the first group.
+    const int savers = ZeroShards(config.layout.zero).optimizer ? config.layout.shards() : 1;
+    needs.copied += use.saves && grid.ReplicaOf(place) < savers ? stage->second.copied : 0;
   }
   return needs;
 }

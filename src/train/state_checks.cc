@@ -157,7 +157,7 @@ void Trainer::CompareReplicas() {
   const auto most =
       std::max_element(votes.begin(), votes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   const bool majority = 2 * most->second > group.size();
-  const std::vector<int> ranks = ProcessGrid(config_.layout).RanksAlong(Axis::kData, comms_.world().rank());
+  const std::vector<int> ranks = ProcessGrid(config_.layout).Replicas(comms_.world().rank());
   std::string odd;
   for (std::size_t i = 0; i < digests.size(); ++i) {
     if (!majority || digests[i] != most->first) {

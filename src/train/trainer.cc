@@ -27,7 +27,7 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
       device_(context.device),
       comms_(context.world, config_.layout, PlacementOf(config_.layout).HeadStage()),
       sources_(sources),
-      stage_(config_, comms_.coordinate().pipeline, config_.batch.global),
+      stage_(config_, comms_.coordinate().pipeline, config_.batch.global, comms_.coordinate().context),
       schedule_(config_),
       arena_(device_, MemoryOfStage(stage_.description())),
       region_(comms_.tensor(), stage_.description().sizes),
@@ -97,7 +97,8 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
                               .model = config_.model,
                               .scratch = scratch,
                               .slopes = slopes_,
-                              .z_loss = static_cast<float>(config_.train.z_loss)};
+                              .z_loss = static_cast<float>(config_.train.z_loss),
+                              .sequence_group = &comms_.context()};
   std::vector<std::unique_ptr<Stage>> chunks;
   chunks.reserve(static_cast<std::size_t>(config_.layout.chunks));
   for (int chunk = 0; chunk < config_.layout.chunks; ++chunk) {
@@ -279,7 +280,7 @@ PipelineRunner::Repeats Trainer::Repeated(int micro_batches) {
       micro_batches * layout.chunks > kMostRecorded) {
     return Repeats::kNothing;
   }
-  return layout.data > 1 ? Repeats::kAllButLast : Repeats::kEverything;
+  return layout.replicas() > 1 ? Repeats::kAllButLast : Repeats::kEverything;
 }
 
 void Trainer::set_ledger(Ledger* ledger) {
@@ -364,8 +365,8 @@ void Trainer::Restore(const Progress& progress) {
 }
 
 StepCost Trainer::Predicted(std::int64_t global_batch) const {
-  const StageOfRun stage(config_, comms_.coordinate().pipeline, global_batch);
-  return CostOfStep(stage.description(), comms_.coordinate().data, comms_.coordinate().tensor);
+  const StageOfRun stage(config_, comms_.coordinate().pipeline, global_batch, comms_.coordinate().context);
+  return CostOfStep(stage.description(), comms_.replica(), comms_.coordinate().tensor);
 }
 
 StepCost Trainer::Counted() {
@@ -373,6 +374,7 @@ StepCost Trainer::Counted() {
   counted.memory = arena_.used();
   counted.flops = device_.ops().flops();
   counted[GroupKind::kTensor] = comms_.tensor().traffic();
+  counted[GroupKind::kContext] = comms_.context().traffic();
   counted[GroupKind::kData] = comms_.data().traffic();
   if (comms_.has_copies()) {
     counted[GroupKind::kData] += comms_.shards().traffic();

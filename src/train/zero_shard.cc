@@ -418,8 +418,8 @@ std::vector<OwnedState> ZeroShard::StateViews() const {
       const Parameter& parameter = table_.rows()[static_cast<std::size_t>(range.row)];
       OwnedState state;
       state.row = range.row;
-      state.saved =
-          (ZeroShards(options_.zero).optimizer ? comms_.copy_index() == 0 : here.data == 0) && saves(bucket, parameter);
+      state.saved = (ZeroShards(options_.zero).optimizer ? comms_.copy_index() == 0 : comms_.replica() == 0) &&
+                    saves(bucket, parameter);
       for (SliceRun run : SliceRuns(parameter, comms_.tensor().size(), here.tensor)) {
         // From the slice's own numbering to that of the owned values.
         const std::int64_t begin = std::max(run.local, range.slice_first);
@@ -452,7 +452,7 @@ std::vector<OwnedState> ZeroShard::StateViews() const {
                      .values = values,
                      .shape = values.shape,
                      .runs = {{.local = 0, .global = 0, .count = values.count()}},
-                     .saved = here.data == 0 && here.tensor == 0 &&
+                     .saved = comms_.replica() == 0 && here.tensor == 0 &&
                               saves(plan_.buckets[static_cast<std::size_t>(bucket)], parameter)});
     }
   }

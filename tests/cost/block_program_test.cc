@@ -33,17 +33,18 @@ std::vector<Case> AllCases() {
     for (const double dropout : {0.0, 0.1}) {
       for (const Recompute recompute : {Recompute::kNone, Recompute::kLight, Recompute::kSelective, Recompute::kFull}) {
         for (const bool split : {false, true}) {
-          for (const ParallelLayout& cut : {ParallelLayout{}, ParallelLayout{.tensor = 2},
-                                            ParallelLayout{.tensor = 2, .sequence_parallel = true}}) {
+          for (const ParallelLayout& cut :
+               {ParallelLayout{}, ParallelLayout{.tensor = 2}, ParallelLayout{.tensor = 2, .sequence_parallel = true},
+                ParallelLayout{.context = 2}, ParallelLayout{.context = 2, .context_kind = ContextKind::kRing},
+                ParallelLayout{.context = 2, .context_kind = ContextKind::kUlysses}}) {
             for (const DType dtype : {DType::kFloat32, DType::kFloat8E4M3}) {
               ModelConfig model = ModelOf(family);
               model.dropout = dropout;
               ParallelLayout layout = cut;
               layout.recompute = recompute;
               layout.micro_batch = 2;
-              cases.push_back({fmt::format("{} dropout {} recompute {} split {} tensor {} sp {} dtype {}", family,
-                                           dropout, static_cast<int>(recompute), split, cut.tensor,
-                                           cut.sequence_parallel, static_cast<int>(dtype)),
+              cases.push_back({fmt::format("{} dropout {} recompute {} split {} {} dtype {}", family, dropout,
+                                           static_cast<int>(recompute), split, cut.ToString(), static_cast<int>(dtype)),
                                model, LocalSizes(model, layout, dtype, split)});
             }
           }

@@ -37,6 +37,7 @@ AttentionArgs MakeArgs(Workbench& bench, const Sizes& sizes) {
                      .cap = sizes.cap,
                      .dropout = {.probability = sizes.dropout, .key = 77, .first_element = 1000},
                      .all_heads = sizes.heads + 3,
+                     .all_positions = sizes.sequence + 5,
                      .qkv = bench.Normal(kFloat, packed, "qkv"),
                      .out = bench.Output(kFloat, out),
                      .statistics = bench.Output(kFloat, {sizes.batch, sizes.heads, sizes.sequence}),
@@ -87,7 +88,7 @@ Row NaiveRow(Workbench& bench, const AttentionArgs& args, std::int64_t b, std::i
     }
     sum += std::exp(score);
     const std::int64_t place =
-        args.dropout.first_element + ((b * args.all_heads + h) * args.sequence + t) * args.sequence + s;
+        args.dropout.first_element + ((b * args.all_heads + h) * args.all_positions + t) * args.all_positions + s;
     const bool dropped = RandomUniform(args.dropout.key, static_cast<std::uint64_t>(place)) < args.dropout.probability;
     const double weight = dropped ? 0 : std::exp(score) / (1 - static_cast<double>(args.dropout.probability));
     for (std::int64_t d = 0; d < args.head_size; ++d) {

@@ -204,15 +204,22 @@ TEST(Dropout, EveryModuleSiteAndPlaceDrawsItsOwnMask) {
   std::set<std::uint64_t> keys;
   for (std::int64_t module = 0; module < 10; ++module) {
     for (const int site : {0, 1}) {
-      keys.insert(DropoutOf(model, micro_batch, module, site, 0).key);
+      keys.insert(DropoutOf(model, micro_batch, module, site, 0, 1).key);
     }
   }
   EXPECT_EQ(keys.size(), 20U);
   const std::int64_t sample = model.sequence * model.hidden;
-  EXPECT_EQ(DropoutOf(model, micro_batch, 1, 0, 0).first_element, 5 * sample);
-  EXPECT_EQ(DropoutOf(model, micro_batch, 1, 0, 3).first_element, 5 * sample + 3 * model.hidden);
+  EXPECT_EQ(DropoutOf(model, micro_batch, 1, 0, 0, 1).first_element, 5 * sample);
+  EXPECT_EQ(DropoutOf(model, micro_batch, 1, 0, 3, 1).first_element, 5 * sample + 3 * model.hidden);
+  // A context rank's rows say where they stand.
+  std::int32_t places[] = {4, 5, 0, 1};
+  micro_batch.places = {places, DType::kInt32, {4}};
+  const Dropout scattered = DropoutOf(model, micro_batch, 1, 0, 2, 2);
+  EXPECT_EQ(scattered.first_element, 5 * sample);
+  EXPECT_EQ(scattered.tokens.data, places + 2);
+  EXPECT_EQ(scattered.tokens.shape, (Shape{2}));
   micro_batch.training = false;
-  EXPECT_EQ(DropoutOf(model, micro_batch, 1, 0, 0).probability, 0);
+  EXPECT_EQ(DropoutOf(model, micro_batch, 1, 0, 0, 1).probability, 0);
 }
 
 }  // namespace

@@ -113,6 +113,8 @@ std::vector<ParallelLayout> Layouts() {
           {.tensor = 4, .data = 2, .zero = 2},
           {.pipeline = 4, .data = 2, .zero = 0, .schedule = "zero_bubble"},
           {.data = 4, .zero = 3, .shard_ranks = 2},
+          {.context = 3, .zero = 1, .context_kind = ContextKind::kRing},
+          {.tensor = 2, .context = 2, .data = 2, .zero = 3, .context_kind = ContextKind::kUlysses},
           {.tensor = 2, .data = 4, .zero = 3, .recompute = Recompute::kFull},
           {.pipeline = 2, .data = 2, .zero = 2, .schedule = "zero_bubble_v", .chunks = 2}};
 }

@@ -1,7 +1,6 @@
 #include "parity/layout_space.h"
 
-#include <set>
-#include <tuple>
+#include <algorithm>
 
 #include "base/error.h"
 #include "base/random.h"
@@ -27,16 +26,28 @@ const char* FamilyOf(const Choice& choice) {
   }
   return kMoreFamilies[turn % kMoreFamilies.size()];
 }
+struct ContextChoice {
+  int degree;
+  ContextKind kind;
+};
+constexpr std::array<ContextChoice, 4> kContexts = {
+    {{1, ContextKind::kAllGather}, {2, ContextKind::kAllGather}, {2, ContextKind::kUlysses}, {3, ContextKind::kRing}}};
+
+const ContextChoice& ContextOf(const Choice& choice) { return kContexts[static_cast<std::size_t>(choice[kContext])]; }
+
 constexpr std::array<Recompute, 4> kRecomputes = {Recompute::kNone, Recompute::kLight, Recompute::kSelective,
                                                   Recompute::kFull};
 
-using Pair = std::tuple<int, int, int, int>;  // factor, value, factor, value
+// A pair of factors with a value of each, by number.
+constexpr std::size_t kMostValues = 8;
+constexpr std::size_t kPairs = kFactors * kMostValues * kFactors * kMostValues;
 
 template <typename Visit>
 void ForEachPair(const Choice& choice, Visit visit) {
-  for (int a = 0; a < kFactors; ++a) {
-    for (int b = a + 1; b < kFactors; ++b) {
-      visit(Pair{a, choice[static_cast<std::size_t>(a)], b, choice[static_cast<std::size_t>(b)]});
+  for (std::size_t a = 0; a < kFactors; ++a) {
+    for (std::size_t b = a + 1; b < kFactors; ++b) {
+      const std::size_t first = a * kMostValues + static_cast<std::size_t>(choice[a]);
+      visit((first * kFactors + b) * kMostValues + static_cast<std::size_t>(choice[b]));
     }
   }
 }
@@ -53,7 +64,8 @@ int Draw(std::uint64_t seed, const char* what, int bound) {
 }  // namespace
 
 const std::array<int, kFactors>& FactorSizes() {
-  static const std::array<int, kFactors> sizes = {4, 4, 4, 3, 4, static_cast<int>(ScheduleKinds().size()), 2, 4, 8};
+  static const std::array<int, kFactors> sizes = {
+      4, 4, 4, 3, 4, static_cast<int>(ScheduleKinds().size()), 2, 4, 8, static_cast<int>(kContexts.size())};
   return sizes;
 }
 
@@ -62,7 +74,15 @@ bool Possible(const Choice& choice) {
   const int pipeline = choice[kPipeline] + 1;
   const int data = choice[kData] + 1;
   const int micro_batches = choice[kMicroBatches] + 1;
-  if (tensor * pipeline * data > 8) {
+  const ContextChoice& context = ContextOf(choice);
+  if (tensor * pipeline * data * context.degree > 8) {
+    return false;
+  }
+  // Models of SmallRun have 12 heads and 12 tokens.
+  if (context.kind == ContextKind::kUlysses && 12 % (tensor * context.degree) != 0) {
+    return false;
+  }
+  if (choice[kSequenceParallel] == 1 && 12 / context.degree % tensor != 0) {
     return false;
   }
   const ScheduleKind& kind = KindOf(choice);
@@ -89,29 +109,29 @@ std::vector<Choice> AllChoices() {
 
 std::vector<Choice> PairwiseCover() {
   const std::vector<Choice> all = AllChoices();
-  std::set<Pair> open;
+  std::vector<char> open(kPairs, 0);
   for (const Choice& choice : all) {
-    ForEachPair(choice, [&](const Pair& pair) { open.insert(pair); });
+    ForEachPair(choice, [&](std::size_t pair) { open[pair] = 1; });
   }
   std::vector<Choice> cover;
-  for (std::uint64_t round = 0; !open.empty(); ++round) {
+  for (std::uint64_t round = 0; std::find(open.begin(), open.end(), 1) != open.end(); ++round) {
     // The best of a few hundred draws; when none helps, the first choice that does.
     Choice best{};
     int best_count = 0;
     for (std::uint64_t candidate = 0; candidate < 400; ++candidate) {
       const Choice& choice = all[RandomBelow(RandomKey(round, "cover"), candidate, all.size())];
       int count = 0;
-      ForEachPair(choice, [&](const Pair& pair) { count += open.contains(pair) ? 1 : 0; });
+      ForEachPair(choice, [&](std::size_t pair) { count += open[pair]; });
       if (count > best_count) {
         best_count = count;
         best = choice;
       }
     }
     for (std::size_t i = 0; best_count == 0; ++i) {
-      ForEachPair(all[i], [&](const Pair& pair) { best_count += open.contains(pair) ? 1 : 0; });
+      ForEachPair(all[i], [&](std::size_t pair) { best_count += open[pair]; });
       best = all[i];
     }
-    ForEachPair(best, [&](const Pair& pair) { open.erase(pair); });
+    ForEachPair(best, [&](std::size_t pair) { open[pair] = 0; });
     cover.push_back(best);
   }
   return cover;
@@ -122,6 +142,8 @@ RunConfig ConfigOf(const Choice& choice) {
   ParallelLayout& layout = config.layout;
   layout.tensor = choice[kTensor] + 1;
   layout.pipeline = choice[kPipeline] + 1;
+  layout.context = ContextOf(choice).degree;
+  layout.context_kind = ContextOf(choice).kind;
   layout.data = choice[kData] + 1;
   layout.zero = choice[kZero];
   layout.schedule = KindOf(choice).name;
@@ -157,7 +179,9 @@ RunConfig RandomConfig(std::uint64_t seed) {
   config.model.tie_embeddings = Draw(seed, "tie", 2) == 0;
   config.model.vocabulary = 70 + Draw(seed, "vocabulary", 40);
   if (config.model.family == "llama" && Draw(seed, "grouped", 2) == 0) {
-    config.model.kv_heads = layout.tensor == 3 ? 6 : 4;
+    const int heads = layout.tensor == 3 ? 6 : 4;
+    const bool whole = layout.context_kind != ContextKind::kUlysses || heads % (layout.tensor * layout.context) == 0;
+    config.model.kv_heads = whole ? heads : 12;
   }
   config.data.document_masks = Draw(seed, "documents", 3) == 0;
   config.train.z_loss = Draw(seed, "z", 3) == 0 ? 1e-3 : 0.0;
@@ -177,9 +201,10 @@ RunConfig RandomConfig(std::uint64_t seed) {
 std::string NameOf(const Choice& choice) {
   const RunConfig config = ConfigOf(choice);
   const ParallelLayout& layout = config.layout;
-  return fmt::format("{}_tp{}_pp{}_dp{}_zero{}_{}_{}_{}_m{}", config.model.family, layout.tensor, layout.pipeline,
-                     layout.data, layout.zero, layout.schedule, layout.sequence_parallel ? "sp" : "plain",
-                     Name(layout.recompute), choice[kMicroBatches] + 1);
+  return fmt::format("{}_tp{}_pp{}_dp{}_zero{}_{}_{}_{}_m{}_cp{}{}", config.model.family, layout.tensor,
+                     layout.pipeline, layout.data, layout.zero, layout.schedule,
+                     layout.sequence_parallel ? "sp" : "plain", Name(layout.recompute), choice[kMicroBatches] + 1,
+                     layout.context, layout.context > 1 ? "_" + Name(layout.context_kind) : "");
 }
 
 }  // namespace trireme::parity

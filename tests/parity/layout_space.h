@@ -20,15 +20,16 @@ enum Factor {
   kSequenceParallel,
   kRecompute,
   kMicroBatches,
+  kContext,
   kFactors
 };
 using Choice = std::array<int, kFactors>;
 
 // Values of each factor: families 3, tensor 1–4, pipeline 1–4, data 1–3, ZeRO 0–3, every schedule, sequence parallel
-// off and on, four recompute modes, micro batches 1–8.
+// off and on, four recompute modes, micro batches 1–8, context 1, 2 by all-gather, 2 by Ulysses, 3 by ring.
 const std::array<int, kFactors>& FactorSizes();
-// Within 8 ranks, and countable for the schedule (chunks need more than one stage; interleaved: micro batches a
-// multiple of them).
+// Within 8 ranks, divisible by tensor and context degrees, and countable for the schedule (chunks need more than one
+// stage; interleaved: micro batches a multiple of them).
 bool Possible(const Choice& choice);
 std::vector<Choice> AllChoices();
 // Choices that together hold every pair of factor values that any possible choice holds. Deterministic.
@@ -38,7 +39,7 @@ RunConfig ConfigOf(const Choice& choice);
 // A possible choice, with both dropouts, a norm behind the embedding, masks, z-loss, micro batch, partition,
 // offloading, optimizer, grouped heads and ties drawn too.
 RunConfig RandomConfig(std::uint64_t seed);
-// "gpt2_tp2_pp1_dp3_zero1_1f1b_sp_full_m4": a test's name.
+// "gpt2_tp2_pp1_dp3_zero1_1f1b_sp_full_m4_cp2": a test's name.
 std::string NameOf(const Choice& choice);
 
 }  // namespace trireme::parity

@@ -27,7 +27,10 @@ std::vector<RunConfig> Runs(int ranks) {
   add("gpt2", {.tensor = 2, .pipeline = 2});
   add("llama", {.pipeline = 2, .data = 2, .zero = 3, .schedule = "zero_bubble"});
   add("bloom", {.tensor = 2, .data = 2, .zero = 2, .sequence_parallel = true, .recompute = Recompute::kSelective});
+  add("llama", {.context = 2, .data = 2, .zero = 1});
   add("gpt2", {.tensor = 2, .pipeline = 2, .data = 2, .zero = 1});
+  add("mistral", {.tensor = 2, .context = 2, .pipeline = 2, .sequence_parallel = true});
+  add("bloom", {.tensor = 2, .context = 2, .data = 2, .zero = 3, .context_kind = ContextKind::kUlysses});
   add("bloom", {.tensor = 2, .pipeline = 2, .data = 2, .zero = 3, .schedule = "interleaved", .chunks = 2});
   add("gpt2", {.pipeline = 2, .data = 2, .zero = 1, .schedule = "zero_bubble_v", .chunks = 2});
   return runs;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "message_of.h"
 #include "planner/collective_time.h"
@@ -52,7 +53,7 @@ TEST(OtherPrograms, EveryColumnReachesThePoint) {
   EXPECT_EQ(point.model.kv_heads, 8);
   EXPECT_EQ(point.model.ffn, 28672);
   EXPECT_FALSE(point.model.tie_embeddings);
-  EXPECT_EQ(point.layout.sequence, 2);
+  EXPECT_EQ(point.layout.context, 2);
   EXPECT_EQ(point.layout.chunks, 5);
   EXPECT_EQ(point.layout.schedule, "interleaved");
   EXPECT_EQ(point.layout.zero, 1) << "the program's habit";
@@ -132,14 +133,66 @@ TEST(Refusals, ALayoutThatTheProgramCannotRunSaysWhy) {
   const auto refusal = [](const std::string& stack, const ParallelLayout& layout) {
     return StackRefusal(ShippedStack(stack), layout);
   };
-  EXPECT_THAT(refusal("trireme", {.sequence = 2}), HasSubstr("cp=2"));
+  EXPECT_THAT(refusal("trireme", {.context = 2}), HasSubstr("cp=2"));
   EXPECT_THAT(refusal("hf-fsdp-2023", {.tensor = 2}), HasSubstr("no tensor parallelism"));
   EXPECT_THAT(refusal("hf-fsdp-2023", {.pipeline = 2}), HasSubstr("no pipelines"));
   EXPECT_THAT(refusal("hf-deepspeed-2023", {.data = 8, .zero = 1, .offload = Offload::kFull}),
               HasSubstr("under zero=3 only"));
   EXPECT_EQ(refusal("hf-deepspeed-2023", {.data = 8, .zero = 3, .offload = Offload::kFull}), "");
-  EXPECT_EQ(refusal("megatron-core-2024", {.tensor = 2, .sequence = 2}), "");
+  EXPECT_EQ(refusal("megatron-core-2024", {.tensor = 2, .context = 2}), "");
   EXPECT_EQ(refusal("trireme", {.tensor = 8, .pipeline = 4, .data = 2, .zero = 2}), "");
+  EXPECT_EQ(StackRefusal(ShippedStack("trireme"), {.context = 2}, true), "") << "CPUs divide sequences";
+}
+
+TEST(Context, IsSearchedWhereItIsAskedForAndTheProgramHasIt) {
+  const Machine laptop("laptop-cpu", "trireme");
+  ModelConfig model = SmallGpt(2);
+  model.sequence = 4096;
+  SearchRequest request = laptop.Request(model, 4, 1);
+  const auto degrees = [](const SearchResult& result) {
+    std::set<int> found;
+    for (const Candidate& candidate : result.ranked) {
+      found.insert(candidate.layout.context);
+    }
+    return found;
+  };
+  request.keep = 1000;
+  request.most_tensor = 1;
+  EXPECT_THAT(degrees(Search(request)), ::testing::ElementsAre(1));
+  request.most_context = 4;
+  const SearchResult found = Search(request);
+  EXPECT_THAT(degrees(found), ::testing::ElementsAre(1, 2, 4));
+  // One sequence a step on four ranks: without tensor ranks only the context axis gives all of them work.
+  EXPECT_GT(found.ranked.front().layout.context, 1);
+  request.context = 2;
+  request.context_kind = ContextKind::kRing;
+  for (const Candidate& candidate : Search(request).ranked) {
+    EXPECT_EQ(candidate.layout.context, 2);
+    EXPECT_EQ(candidate.layout.context_kind, ContextKind::kRing);
+  }
+  const Machine gpus("dgx-a100", "trireme");
+  SearchRequest refused = gpus.Request(model, 8, 8);
+  refused.most_context = 4;
+  EXPECT_THAT(degrees(Search(refused)), ::testing::ElementsAre(1));
+}
+
+// The exchange is a term of its own, and longer over slower links.
+TEST(Context, CollectivesArePriced) {
+  const Machine laptop("laptop-cpu", "trireme");
+  Machine slow("laptop-cpu", "trireme");
+  slow.cluster.device_link.bandwidth /= 10;
+  ModelConfig model = SmallGpt(2);
+  model.sequence = 4096;
+  PipelineClock clock;
+  for (const ContextKind kind : {ContextKind::kAllGather, ContextKind::kRing, ContextKind::kUlysses}) {
+    const ParallelLayout layout{.context = 4, .context_kind = kind};
+    const auto seconds = [&](const Machine& machine) {
+      const PlanPoint point = machine.Point(model, layout, 1);
+      return EstimateStep(point, ModelAccount(model), clock).terms.context;
+    };
+    EXPECT_GT(seconds(laptop), 0) << Name(kind);
+    EXPECT_GT(seconds(slow), 2 * seconds(laptop)) << Name(kind);
+  }
 }
 
 TEST(Refusals, ASearchOffersNoneOfThem) {
@@ -155,7 +208,7 @@ TEST(Refusals, ASearchOffersNoneOfThem) {
   }
   const Machine ours("dgx-a100", "trireme");
   const SearchRequest request = ours.Request(model, 16, 64);
-  EXPECT_THAT(MessageOf([&] { Price(request, {.sequence = 2, .data = 8, .micro_batch = 1}); }), HasSubstr("cp=2"));
+  EXPECT_THAT(MessageOf([&] { Price(request, {.context = 2, .data = 8, .micro_batch = 1}); }), HasSubstr("cp=2"));
 }
 
 // A file with zero_bubble's own actions is zero_bubble under another name.

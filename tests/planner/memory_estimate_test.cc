@@ -85,6 +85,21 @@ TEST(MemoryEstimate, IsTheTrainersOwnAccountOfEveryOptimizer) {
   }
 }
 
+TEST(MemoryEstimate, IsTheTrainersOwnAccountOfDividedSequences) {
+  for (const ContextKind kind : {ContextKind::kAllGather, ContextKind::kRing, ContextKind::kUlysses}) {
+    for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective}) {
+      const ParallelLayout layout{.tensor = 2,
+                                  .context = 4,
+                                  .data = 2,
+                                  .zero = 1,
+                                  .recompute = recompute,
+                                  .micro_batch = 2,
+                                  .context_kind = kind};
+      ExpectTrainersBytes(SmallGpt(), layout, 8, DType::kFloat32, "adamw");
+    }
+  }
+}
+
 TEST(MemoryEstimate, IsTheTrainersOwnAccount) {
   const ModelConfig model = SmallGpt();
   for (const int zero : {0, 1, 2, 3}) {

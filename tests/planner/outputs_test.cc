@@ -217,6 +217,11 @@ TEST(Emit, LayoutsAreParsed) {
   EXPECT_TRUE(layout.sequence_parallel);
   EXPECT_EQ(layout.recompute, Recompute::kFull);
   EXPECT_EQ(layout.partition, "7,7,6");
+  EXPECT_EQ(ParseLayout("cp=4", {}).context, 4);
+  EXPECT_EQ(ParseLayout("cp=4:ring", {}).context_kind, ContextKind::kRing);
+  EXPECT_THAT(MessageOf([] { ParseLayout("cp=4:rings", {}); }), HasSubstr("did you mean 'ring'?"));
+  const ParallelLayout divided{.context = 2, .context_kind = ContextKind::kUlysses};
+  EXPECT_EQ(ParseLayout(divided.ToString(), {}), divided);
   EXPECT_THAT(MessageOf([] { ParseLayout("tpp=4", {}); }), HasSubstr("did you mean 'tp'?"));
   EXPECT_THAT(MessageOf([] { ParseLayout("tp=four", {}); }), HasSubstr("whole number"));
   EXPECT_THAT(MessageOf([] { ParseLayout("zero=5", {}); }), HasSubstr("0 to 3"));

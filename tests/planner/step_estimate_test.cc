@@ -76,7 +76,7 @@ void ExpectTrainersFlops(const ModelConfig& model, const ParallelLayout& layout,
   std::int64_t flops = 0;
   for (int stage = 0; stage < layout.pipeline; ++stage) {
     const StageOfRun run(config, stage, global_batch);
-    flops += CostOfStep(run.description(), 0).flops.total() * layout.tensor * layout.data;
+    flops += CostOfStep(run.description(), 0).flops.total() * layout.tensor * layout.replicas();
   }
   EXPECT_EQ(HardwareFlops(point, ModelAccount(point.model)), static_cast<double>(flops)) << layout.ToString();
   EXPECT_EQ(ModelFlops(point), ModelFlops(model, static_cast<double>(global_batch))) << layout.ToString();
@@ -95,6 +95,7 @@ TEST(StepEstimate, FlopsAreTheTrainersOwn) {
   const ModelConfig llama = Completed(ModelConfig{
       .family = "llama", .layers = 6, .hidden = 512, .heads = 8, .kv_heads = 2, .vocabulary = 32000, .sequence = 128});
   ExpectTrainersFlops(llama, {.tensor = 2, .pipeline = 3, .data = 4, .zero = 1}, 8);
+  ExpectTrainersFlops(llama, {.tensor = 2, .context = 4, .data = 2, .zero = 1}, 8);
 }
 
 // The seconds that the planner prices are of the products that cost counts.

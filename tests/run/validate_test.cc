@@ -107,8 +107,19 @@ TEST(ValidateRun, SequenceParallelismCutsTokens) {
               HasSubstr("63 tokens"));
 }
 
+TEST(ValidateRun, ContextCutsSequencesIntoChunks) {
+  EXPECT_EQ(MessageOf({"layout.context=2"}), "");
+  EXPECT_EQ(MessageOf({"layout.context=2", "layout.context_kind=ulysses", "layout.tensor=1"}), "");
+  EXPECT_THAT(MessageOf({"model.sequence=66", "layout.context=2"}),
+              AllOf(HasSubstr("layout.context = 2 cuts model.sequence = 66 into 4 chunks"), HasSubstr("1 or 3")));
+  EXPECT_THAT(MessageOf({"layout.context=8", "layout.context_kind=ulysses", "layout.tensor=1", "model.heads=4"}),
+              AllOf(HasSubstr("does not divide model.heads = 4"), HasSubstr("degree that does is 4"),
+                    HasSubstr("'allgather'")));
+  EXPECT_THAT(MessageOf({"layout.context_kind=rings"}), HasSubstr("known: allgather, ring, ulysses"));
+  EXPECT_EQ(MessageOf({"layout.zero=1", "layout.data=2", "layout.context=2", "layout.shard_ranks=4"}), "");
+}
+
 TEST(ValidateRun, SaysWhatTrainingDoesNotOffer) {
-  EXPECT_THAT(MessageOf({"layout.sequence=2"}), HasSubstr("set layout.sequence = 1"));
   for (const char* zero : {"layout.zero=0", "layout.zero=1", "layout.zero=2", "layout.zero=3"}) {
     EXPECT_EQ(MessageOf({"layout.offload=full", zero}), "");
     EXPECT_EQ(MessageOf({"layout.offload=optimizer", zero}), "");

@@ -2,8 +2,10 @@
 #define HWY_TARGET_INCLUDE "device/cpu/attention.cc"
 #include <hwy/foreach_target.h>
 
+#include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <limits>
 
 #include "device/cpu/attention_tiles-inl.h"
 #include "device/cpu/cpu_ops-inl.h"
@@ -22,13 +24,15 @@ struct ForwardBuffers {
         weights(std::is_same_v<E, float> ? reinterpret_cast<E*>(scores)
                                          : cut.Take<E>(sizes.query_block * sizes.key_columns)),
         queries(cut.Take<E>(sizes.query_block * sizes.head_size)),
-        out(cut.Take<float>(sizes.query_block * sizes.head_columns)) {}
+        out(cut.Take<float>(sizes.query_block * sizes.head_columns)),
+        staging(cut.Take<E>(sizes.staged * sizes.head_size)) {}
   E* keys;        // panels of keys, depth = head elements
   E* values;      // panels of head elements, depth = keys
   float* scores;  // [query_block, key_columns]
   E* weights;     // [query_block, key_columns]
   E* queries;     // [query_block, head_size]
   float* out;     // [query_block, head_columns]
+  E* staging;     // keys, then values, that lie in chunks
 };
 
 // The loops below run over whole vectors; `count` is a multiple of kVectorFloats.
@@ -57,11 +61,14 @@ struct RowSoftmax {
   float log_sum;
 };
 
-// Turns the products of the query at position t with `keys` keys into weights: exponentials within its range, 0
-// elsewhere.
+// Turns the products of a query with `keys` keys into weights: exponentials within its range, 0 elsewhere.
 RowSoftmax SoftmaxRow(float* scores, std::int64_t keys, const KeyRange& range, const ScoreRule& rule,
-                      std::int64_t key_offset) {
-  PrepareScores(scores, range, rule, key_offset);
+                      std::int64_t first_key, std::int64_t position) {
+  if (range.empty()) {
+    std::fill_n(scores, keys, 0.0F);
+    return {1, -std::numeric_limits<float>::infinity()};
+  }
+  PrepareScores(scores, range, rule, first_key, position);
   const std::int64_t count = range.vector_end - range.vector_begin;
   const float maximum = MaximumOf(scores + range.vector_begin, count);
   const float sum = Exponentiate(scores + range.vector_begin, count, maximum);
@@ -94,9 +101,13 @@ class ForwardHead {
     for (std::int64_t i = 0; i < block.rows(); ++i) {
       reciprocals[i] = WeightsOfRow(block, i, keys);
     }
-    products_.Multiply({buffers_.weights, sizes_.key_columns, block.rows(), keys},
-                       {buffers_.values, sizes_.key_depth, 0, sizes_.head_size, block.first_key},
-                       {buffers_.out, sizes_.head_columns});
+    if (keys == 0) {
+      std::fill_n(buffers_.out, block.rows() * sizes_.head_columns, 0.0F);
+    } else {
+      products_.Multiply({buffers_.weights, sizes_.key_columns, block.rows(), keys},
+                         {buffers_.values, sizes_.key_depth, 0, sizes_.head_size, block.first_key},
+                         {buffers_.out, sizes_.head_columns});
+    }
     for (std::int64_t i = 0; i < block.rows(); ++i) {
       StoreRow(row + i, buffers_.out + i * sizes_.head_columns, reciprocals[i]);
     }
@@ -105,11 +116,11 @@ class ForwardHead {
  private:
   float WeightsOfRow(const QueryBlock& block, std::int64_t i, std::int64_t keys) const {
     const std::int64_t t = block.first + i;
-    const KeyRange range(block, FirstKey(args_, batch_, t), t);
+    const KeyRange range(args_, block, batch_, i);
     const ScoreRule rule = RuleOf(args_, head_);
     float* scores = buffers_.scores + i * sizes_.key_columns;
-    const RowSoftmax softmax = SoftmaxRow(scores, keys, range, rule, block.first_key - t);
-    DropRow(scores, args_, block, range, WeightLine(args_, batch_, head_, t));
+    const RowSoftmax softmax = SoftmaxRow(scores, keys, range, rule, block.first_key, block.position + i);
+    DropRow(scores, args_, block, range, {batch_, head_, block.position + i});
     StoreElements(scores, buffers_.weights + i * sizes_.key_columns, keys);
     args_.statistics.as<float>()[(batch_ * args_.heads + head_) * sizes_.sequence + t] = softmax.log_sum;
     return 1.0F / softmax.sum;
@@ -147,20 +158,56 @@ void ForwardGroup(const AttentionArgs& args, Products products, std::int64_t bat
   BufferCutter cut(memory);
   const ForwardBuffers<typename Products::Element> buffers(sizes, cut);
   products.set_scratch(memory + cut.floats());
-  const T* keys =
-      args.qkv.as<T>() + batch * sizes.sequence * sizes.row_width + (args.heads + kv_head) * sizes.head_size;
-  const T* values = keys + args.kv_heads * sizes.head_size;
-  products.PackRight(MatrixView<T>{keys, sizes.row_width, sizes.sequence, sizes.head_size}, buffers.keys);
-  products.PackRight(MatrixView<T>{values, sizes.row_width, sizes.sequence, sizes.head_size, true}, buffers.values);
-  for (std::int64_t first = 0; first < sizes.sequence; first += sizes.query_block) {
+  const KeyRuns runs(args, batch, kv_head);
+  WithKeys<T>(args, runs, false, buffers.staging, [&](const auto& keys) { products.PackRight(keys, buffers.keys); });
+  WithKeys<T>(args, runs, true, buffers.staging, [&](auto values) {
+    values.transposed = true;
+    products.PackRight(values, buffers.values);
+  });
+  for (std::int64_t first = 0; first < sizes.sequence;) {
     const QueryBlock block = MakeQueryBlock(args, sizes, batch, first);
+    first = block.last;
     for (std::int64_t i = 0; i < sizes.group; ++i) {
       ForwardHead<T, Products>(args, sizes, products, buffers, batch, kv_head * sizes.group + i).Run(block);
     }
   }
 }
 
+// a = log(exp(a) + exp(b)); returns the shares of both in the sum.
+std::pair<float, float> MergeSums(float& a, float b) {
+  const float most = std::max(a, b);
+  if (std::isinf(most) && most < 0) {
+    return {0.0F, 0.0F};
+  }
+  const float first = std::exp(a - most);
+  const float second = std::exp(b - most);
+  a = most + std::log(first + second);
+  return {first / (first + second), second / (first + second)};
+}
+
 }  // namespace
+
+void CpuOps::DoMergeAttention(const AttentionMerge& merge) {
+  const std::int64_t width = merge.heads * merge.head_size;
+  DispatchWorkingType(merge.part_out.dtype, [&](auto type) {
+    const auto* parts = merge.part_out.as<decltype(type)>();
+    ParallelRanges(threads_, merge.out.shape[0], RowGrain(width), [&](int, std::int64_t begin, std::int64_t end) {
+      for (std::int64_t at = begin * merge.heads; at < end * merge.heads; ++at) {
+        const std::int64_t row = at / merge.heads;
+        const std::int64_t head = at % merge.heads;
+        const std::int64_t statistic =
+            (row / merge.sequence * merge.heads + head) * merge.sequence + row % merge.sequence;
+        const auto [kept, added] =
+            MergeSums(merge.statistics.as<float>()[statistic], merge.part_statistics.as<float>()[statistic]);
+        float* out = merge.out.as<float>() + row * width + head * merge.head_size;
+        const auto* part = parts + row * width + head * merge.head_size;
+        for (std::int64_t d = 0; d < merge.head_size; ++d) {
+          out[d] = kept * out[d] + added * static_cast<float>(part[d]);
+        }
+      }
+    });
+  });
+}
 
 void CpuOps::DoAttentionForward(const AttentionArgs& args) {
   const HeadWorkers workers{threads_, scratch_, bf16_kernel_};

@@ -27,7 +27,8 @@ struct BackwardBuffers {
         grad_out(cut.Take<E>(sizes.query_block * sizes.head_size)),
         query_panels(cut.Take<E>(sizes.head_columns * sizes.block_depth)),
         grad_out_panels(cut.Take<E>(sizes.head_columns * sizes.block_depth)),
-        grad_queries(cut.Take<float>(sizes.query_block * sizes.head_columns)) {}
+        grad_queries(cut.Take<float>(sizes.query_block * sizes.head_columns)),
+        staging(cut.Take<E>(sizes.staged * sizes.head_size)) {}
 
   E* key_panels;       // panels of keys, depth = head elements
   E* value_panels;     // likewise
@@ -43,6 +44,7 @@ struct BackwardBuffers {
   E* query_panels;      // panels of head elements, depth = queries of the block
   E* grad_out_panels;   // likewise
   float* grad_queries;  // [query_block, head_columns]
+  E* staging;           // keys, then values, that lie in chunks
 
  private:
   static E* Elements(float* of, const AttentionSizes& sizes, BufferCutter& cut) {
@@ -60,8 +62,14 @@ struct GradientRow {
   ScoreRule rule;
 };
 
-void ScoreGradientRow(const GradientRow& row, std::int64_t keys, const KeyRange& range, std::int64_t key_offset) {
-  PrepareScores(row.weights, range, row.rule, key_offset);
+void ScoreGradientRow(const GradientRow& row, std::int64_t keys, const KeyRange& range, std::int64_t first_key,
+                      std::int64_t position) {
+  if (range.empty()) {
+    std::fill_n(row.weights, keys, 0.0F);
+    std::fill_n(row.grad_scores, keys, 0.0F);
+    return;
+  }
+  PrepareScores(row.weights, range, row.rule, first_key, position);
   float* weights = row.weights;
   float* grad_scores = row.grad_scores;
   const float log_sum = row.log_sum;
@@ -121,10 +129,15 @@ class BackwardHead {
       : args_(args), sizes_(sizes), products_(products), buffers_(buffers), batch_(batch), head_(head) {}
 
   void Run(const QueryBlock& block) const {
+    if (block.keys() == 0) {
+      std::fill_n(buffers_.grad_queries, block.rows() * sizes_.head_columns, 0.0F);
+      return StoreQueryGradients(block);
+    }
     LoadBlock(block);
     ScoreGradients(block);
     KeyAndValueGradients(block);
     QueryGradients(block);
+    StoreQueryGradients(block);
   }
 
  private:
@@ -160,11 +173,11 @@ class BackwardHead {
                             .log_sum = statistics[t],
                             .delta = Dot(buffers_.grad_out + i * sizes_.head_size, out, sizes_.head_size),
                             .rule = rule};
-      const KeyRange range(block, FirstKey(args_, batch_, t), t);
-      const std::int64_t line = WeightLine(args_, batch_, head_, t);
-      DropRow(row.grad_scores, args_, block, range, line);
-      ScoreGradientRow(row, keys, range, block.first_key - t);
-      DropRow(row.weights, args_, block, range, line);
+      const KeyRange range(args_, block, batch_, i);
+      const WeightRow place{batch_, head_, block.position + i};
+      DropRow(row.grad_scores, args_, block, range, place);
+      ScoreGradientRow(row, keys, range, block.first_key, block.position + i);
+      DropRow(row.weights, args_, block, range, place);
       StoreElements(row.weights, buffers_.weight_elements + offset, keys);
       StoreElements(row.grad_scores, buffers_.grad_score_elements + offset, keys);
     }
@@ -186,6 +199,9 @@ class BackwardHead {
     products_.Multiply({buffers_.grad_score_elements, sizes_.key_columns, block.rows(), keys},
                        {buffers_.keys_by_depth, sizes_.key_depth, 0, sizes_.head_size, block.first_key},
                        {buffers_.grad_queries, sizes_.head_columns});
+  }
+
+  void StoreQueryGradients(const QueryBlock& block) const {
     StoreRows<T>(buffers_.grad_queries, sizes_.head_columns,
                  {nullptr, sizes_.row_width, block.rows(), sizes_.head_size},
                  args_.grad_qkv.as<T>() + Row(block) * sizes_.row_width + head_ * sizes_.head_size);
@@ -205,7 +221,7 @@ std::int64_t BackwardFloats(const AttentionSizes& sizes, const Products& product
   BufferCutter cut(nullptr);
   const BackwardBuffers<typename Products::Element> buffers(sizes, cut);
   const std::int64_t rows_left = products.ScratchFloats(sizes.query_block, std::max(sizes.key_depth, sizes.head_depth));
-  return cut.floats() + std::max(rows_left, products.ScratchFloats(sizes.sequence, sizes.block_depth));
+  return cut.floats() + std::max(rows_left, products.ScratchFloats(sizes.keys, sizes.block_depth));
 }
 
 // All query heads of one key head in one sequence.
@@ -216,27 +232,31 @@ void BackwardGroup(const AttentionArgs& args, Products products, std::int64_t ba
   BufferCutter cut(memory);
   const BackwardBuffers<typename Products::Element> buffers(sizes, cut);
   products.set_scratch(memory + cut.floats());
-  const std::int64_t first_row = batch * sizes.sequence * sizes.row_width;
-  const std::int64_t key_column = (args.heads + kv_head) * sizes.head_size;
-  const std::int64_t value_column = key_column + args.kv_heads * sizes.head_size;
-  MatrixView<T> head{args.qkv.as<T>() + first_row + key_column, sizes.row_width, sizes.sequence, sizes.head_size};
-  products.PackRight(head, buffers.key_panels);
-  head.transposed = true;
-  products.PackRight(head, buffers.keys_by_depth);
-  head.transposed = false;
-  head.data = args.qkv.as<T>() + first_row + value_column;
-  products.PackRight(head, buffers.value_panels);
+  const KeyRuns runs(args, batch, kv_head);
+  WithKeys<T>(args, runs, false, buffers.staging, [&](auto keys) {
+    products.PackRight(keys, buffers.key_panels);
+    keys.transposed = true;
+    products.PackRight(keys, buffers.keys_by_depth);
+  });
+  WithKeys<T>(args, runs, true, buffers.staging,
+              [&](const auto& values) { products.PackRight(values, buffers.value_panels); });
   std::fill_n(buffers.grad_keys, sizes.key_rows * sizes.head_columns, 0.0F);
   std::fill_n(buffers.grad_values, sizes.key_rows * sizes.head_columns, 0.0F);
-  for (std::int64_t first = 0; first < sizes.sequence; first += sizes.query_block) {
+  for (std::int64_t first = 0; first < sizes.sequence;) {
     const QueryBlock block = MakeQueryBlock(args, sizes, batch, first);
+    first = block.last;
     for (std::int64_t i = 0; i < sizes.group; ++i) {
       BackwardHead<T, Products>(args, sizes, products, buffers, batch, kv_head * sizes.group + i).Run(block);
     }
   }
-  T* grad = args.grad_qkv.as<T>() + first_row;
-  StoreRows<T>(buffers.grad_keys, sizes.head_columns, head, grad + key_column);
-  StoreRows<T>(buffers.grad_values, sizes.head_columns, head, grad + value_column);
+  T* grad = (args.kv.given() ? args.grad_kv : args.grad_qkv).as<T>();
+  for (std::int64_t i = 0; i < runs.size(); ++i) {
+    const KeyRun run = runs[i];
+    const MatrixView<T> rows{nullptr, runs.stride(), run.count, sizes.head_size};
+    const std::int64_t first = run.first * sizes.head_columns;
+    StoreRows<T>(buffers.grad_keys + first, sizes.head_columns, rows, grad + run.offset);
+    StoreRows<T>(buffers.grad_values + first, sizes.head_columns, rows, grad + run.offset + runs.value_offset());
+  }
 }
 
 }  // namespace

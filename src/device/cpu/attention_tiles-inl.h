@@ -31,19 +31,23 @@ struct AttentionSizes {
   template <typename Products>
   AttentionSizes(const AttentionArgs& args, const Products& products)
       : sequence(args.sequence),
+        keys(args.keys()),
+        staged(args.kv.given() ? args.keys() : 0),
         head_size(args.head_size),
         group(args.heads / args.kv_heads),
         row_width((args.heads + 2 * args.kv_heads) * args.head_size),
         out_width(args.heads * args.head_size),
         query_block(products.query_block()),
         key_step(products.panel() * products.unit()),
-        key_columns(RoundUp(RoundUp(args.sequence, products.panel()), products.unit())),
-        key_rows(args.sequence + products.tile_rows() - 1),
+        key_columns(RoundUp(RoundUp(keys, products.panel()), products.unit())),
+        key_rows(keys + products.tile_rows() - 1),
         head_columns(RoundUp(args.head_size, products.panel())),
-        key_depth(RoundUp(args.sequence, products.unit())),
+        key_depth(RoundUp(keys, products.unit())),
         head_depth(RoundUp(args.head_size, products.unit())),
         block_depth(RoundUp(products.query_block(), products.unit())) {}
-  std::int64_t sequence;
+  std::int64_t sequence;  // queries of a sequence
+  std::int64_t keys;      // of a sequence
+  std::int64_t staged;    // of them copied before they are packed
   std::int64_t head_size;
   std::int64_t group;  // query heads of one key head
   std::int64_t row_width;
@@ -58,34 +62,85 @@ struct AttentionSizes {
   std::int64_t block_depth;
 };
 
-// Queries [first, last) of one sequence, and the keys they see. first_key is a multiple of key_step.
+// How many of a call's keys stand before `position`: keys are columns in the order of their positions.
+inline std::int64_t ColumnOf(const AttentionArgs& args, std::int64_t position) {
+  if (!args.kv.given()) {
+    return position;
+  }
+  std::int64_t columns = 0;
+  for (const KeyChunk& chunk : args.key_chunks) {
+    columns += std::clamp<std::int64_t>(position - chunk.position, 0, args.chunk());
+  }
+  return columns;
+}
+
+// Queries [first, last) of one sequence at consecutive positions, and the keys, by column, among which those lie that
+// they see. first_key is a multiple of key_step.
 struct QueryBlock {
   std::int64_t first = 0;
   std::int64_t last = 0;
+  std::int64_t position = 0;  // of the first
   std::int64_t first_key = 0;
+  std::int64_t end_key = 0;
   std::int64_t rows() const { return last - first; }
-  std::int64_t keys() const { return last - first_key; }
+  std::int64_t keys() const { return end_key - first_key; }
 };
 
-// First key that position t of a sequence sees; itself at the latest.
-inline std::int64_t FirstKey(const AttentionArgs& args, std::int64_t batch, std::int64_t t) {
-  const std::int64_t first = args.window > 0 ? std::max<std::int64_t>(t + 1 - args.window, 0) : 0;
+// First position that query i of a sequence, which stands at `position`, sees; its own at the latest.
+inline std::int64_t FirstSeen(const AttentionArgs& args, std::int64_t batch, std::int64_t i, std::int64_t position) {
+  const std::int64_t first = args.window > 0 ? std::max<std::int64_t>(position + 1 - args.window, 0) : 0;
   if (!args.document_starts.given()) {
     return first;
   }
-  const std::int64_t start = args.document_starts.as<std::int32_t>()[batch * args.sequence + t];
-  return std::clamp<std::int64_t>(start, first, t);
+  const std::int64_t start = args.document_starts.as<std::int32_t>()[batch * args.sequence + i];
+  return std::clamp<std::int64_t>(start, first, position);
 }
 
 inline QueryBlock MakeQueryBlock(const AttentionArgs& args, const AttentionSizes& sizes, std::int64_t batch,
                                  std::int64_t first) {
-  QueryBlock block{first, std::min(first + sizes.query_block, args.sequence), first};
-  for (std::int64_t t = block.first; t < block.last; ++t) {
-    block.first_key = std::min(block.first_key, FirstKey(args, batch, t));
+  const std::int64_t chunk_end = first - first % args.chunk() + args.chunk();
+  const std::int64_t position = args.Position(first);
+  QueryBlock block{.first = first, .last = std::min(first + sizes.query_block, chunk_end), .position = position};
+  std::int64_t seen = position;
+  for (std::int64_t i = 0; i < block.rows(); ++i) {
+    seen = std::min(seen, FirstSeen(args, batch, first + i, position + i));
   }
+  block.end_key = ColumnOf(args, position + block.rows());
+  block.first_key = ColumnOf(args, seen);
   block.first_key -= block.first_key % sizes.key_step;
   return block;
 }
+
+// Keys or values of one head at consecutive positions of a sequence, as they lie in memory.
+struct KeyRun {
+  std::int64_t first = 0;  // position
+  std::int64_t count = 0;
+  std::int64_t offset = 0;  // of the first key's first element; its value's lies value_offset further
+};
+
+// The runs of a key head: one where keys lie in qkv, one per chunk where they lie in kv.
+class KeyRuns {
+ public:
+  KeyRuns(const AttentionArgs& args, std::int64_t batch, std::int64_t kv_head)
+      : args_(args),
+        stride_((args.kv.given() ? 0 : args.heads * args.head_size) + 2 * args.kv_heads * args.head_size),
+        first_row_(batch * args.sequence),
+        column_((args.kv.given() ? kv_head : args.heads + kv_head) * args.head_size) {}
+
+  std::int64_t stride() const { return stride_; }
+  std::int64_t value_offset() const { return args_.kv_heads * args_.head_size; }
+  std::int64_t size() const { return args_.kv.given() ? static_cast<std::int64_t>(args_.key_chunks.size()) : 1; }
+  KeyRun operator[](std::int64_t i) const {
+    const std::int64_t row = first_row_ + (args_.kv.given() ? args_.key_chunks[static_cast<std::size_t>(i)].row : 0);
+    return {i * args_.chunk(), args_.chunk(), row * stride_ + column_};
+  }
+
+ private:
+  const AttentionArgs& args_;
+  std::int64_t stride_;
+  std::int64_t first_row_;
+  std::int64_t column_;
+};
 
 // Rows of `source` as a left operand [rows, columns].
 template <typename T, typename E>
@@ -96,6 +151,21 @@ void LoadRows(const MatrixView<T>& from, E* to) {
       to[row * from.columns + i] = Narrow<E>(static_cast<float>(from.data[row * from.stride + i]));
     }
   }
+}
+
+// Keys (or, with `values`, values) of all positions of a head. A single run is taken where it lies, several are copied
+// to `staging` [keys, head_size] first.
+template <typename T, typename E, typename Use>
+void WithKeys(const AttentionArgs& args, const KeyRuns& runs, bool values, E* staging, const Use& use) {
+  const T* data = (args.kv.given() ? args.kv : args.qkv).as<T>() + (values ? runs.value_offset() : 0);
+  if (!args.kv.given()) {
+    return use(MatrixView<T>{data + runs[0].offset, runs.stride(), args.keys(), args.head_size});
+  }
+  for (std::int64_t i = 0; i < runs.size(); ++i) {
+    const KeyRun run = runs[i];
+    LoadRows<T, E>({data + run.offset, runs.stride(), run.count, args.head_size}, staging + run.first * args.head_size);
+  }
+  use(MatrixView<E>{staging, args.head_size, args.keys(), args.head_size});
 }
 
 // A row of fp32 scores as elements of a left operand; nothing to do where that is the same memory.
@@ -109,14 +179,15 @@ void StoreElements(const float* from, E* to, std::int64_t count) {
   }
 }
 
-// Keys [begin, end) that one query sees, counted from its block's first key, and the whole vectors around them: a loop
-// over [vector_begin, vector_end) has no remainder. Scores of the edges are set to minus infinity.
+// Keys [begin, end) that query i of a block sees, counted from the block's first key, and the whole vectors around
+// them: a loop over [vector_begin, vector_end) has no remainder. Scores of the edges are set to minus infinity.
 struct KeyRange {
-  KeyRange(const QueryBlock& block, std::int64_t first_key, std::int64_t t)
-      : begin(first_key - block.first_key),
-        end(t + 1 - block.first_key),
+  KeyRange(const AttentionArgs& args, const QueryBlock& block, std::int64_t batch, std::int64_t i)
+      : begin(ColumnOf(args, FirstSeen(args, batch, block.first + i, block.position + i)) - block.first_key),
+        end(ColumnOf(args, block.position + i + 1) - block.first_key),
         vector_begin(begin - begin % kVectorFloats),
         vector_end(RoundUp(end, kVectorFloats)) {}
+  bool empty() const { return begin >= end; }
   std::int64_t begin;
   std::int64_t end;
   std::int64_t vector_begin;
@@ -129,19 +200,40 @@ struct ScoreRule {
   float scale = 1;
   float slope = 0;
   float cap = 0;
+  const AttentionArgs* chunks = nullptr;  // where keys leave out positions, which slopes count
 };
 
 inline ScoreRule RuleOf(const AttentionArgs& args, std::int64_t head) {
-  return {args.scale, args.slopes.given() ? args.slopes.as<float>()[head] : 0.0F, args.cap};
+  const bool sloped = args.slopes.given();
+  return {args.scale, sloped ? args.slopes.as<float>()[head] : 0.0F, args.cap,
+          sloped && args.kv.given() ? &args : nullptr};
 }
 
-// Makes the products of the query at position t scores, ready for the exponential: masks the edges. `key_offset` is the
-// block's first key less t.
-inline void PrepareScores(float* scores, const KeyRange& range, const ScoreRule& rule, std::int64_t key_offset) {
-  const auto offset = static_cast<std::int32_t>(key_offset);
+// What slopes add for positions that lie between chunks of keys.
+inline void AddGaps(float* scores, const KeyRange& range, const ScoreRule& rule, std::int64_t first_key) {
+  const std::int64_t length = rule.chunks->chunk();
+  std::int64_t column = -first_key;
+  for (const KeyChunk& chunk : rule.chunks->key_chunks) {
+    const float added = rule.slope * static_cast<float>(chunk.position - (column + first_key));
+    const std::int64_t end = std::min(column + length, range.vector_end);
+    for (std::int64_t i = std::max(column, range.vector_begin); i < end; ++i) {
+      scores[i] += added;
+    }
+    column += length;
+  }
+}
+
+// Makes the products of the query at `position` scores, ready for the exponential: masks the edges. first_key: of its
+// block.
+inline void PrepareScores(float* scores, const KeyRange& range, const ScoreRule& rule, std::int64_t first_key,
+                          std::int64_t position) {
+  const auto offset = static_cast<std::int32_t>(first_key - position);
 #pragma omp simd
   for (std::int64_t i = range.vector_begin; i < range.vector_end; ++i) {
     scores[i] = rule.scale * scores[i] + rule.slope * static_cast<float>(offset + static_cast<std::int32_t>(i));
+  }
+  if (rule.chunks != nullptr) {
+    AddGaps(scores, range, rule, first_key);
   }
   if (rule.cap > 0) {
     const float reciprocal = 1.0F / rule.cap;
@@ -155,26 +247,38 @@ inline void PrepareScores(float* scores, const KeyRange& range, const ScoreRule&
   std::fill(scores + range.end, scores + range.vector_end, kMinusInfinity);
 }
 
-// Drops weights of the query at position t, or multiplies what passes back to them: see AttentionArgs::dropout.
+// Which query, of which head and sequence, a row of weights belongs to.
+struct WeightRow {
+  std::int64_t batch;
+  std::int64_t head;
+  std::int64_t position;
+};
+
+// Drops weights of a query, or multiplies what passes back to them: see AttentionArgs::dropout.
 inline void DropRow(float* row, const AttentionArgs& args, const QueryBlock& block, const KeyRange& range,
-                    std::int64_t line) {
+                    const WeightRow& place) {
   const float probability = args.dropout.probability;
   if (probability <= 0) {
     return;
   }
   const float kept = 1.0F / (1.0F - probability);
   const std::uint64_t key = args.dropout.key;
-  const auto first = static_cast<std::uint64_t>(args.dropout.first_element + line * args.sequence + block.first_key);
+  const std::int64_t line = (place.batch * args.all_heads + place.head) * args.all_positions + place.position;
+  const std::int64_t first_element = args.dropout.first_element + line * args.all_positions;
+  const std::int64_t length = args.chunk();
+  const std::int64_t chunks = args.keys() / length;
+  for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+    // Columns of the row that hold this chunk's keys, and what makes a column a key's element.
+    const std::int64_t column = chunk * length - block.first_key;
+    const std::int64_t position = args.kv.given() ? args.key_chunks[static_cast<std::size_t>(chunk)].position : 0;
+    const auto first = static_cast<std::uint64_t>(first_element + position - column);
+    const std::int64_t end = std::min(column + length, range.end);
 #pragma omp simd
-  for (std::int64_t i = range.begin; i < range.end; ++i) {
-    const float uniform = RandomUniform(key, first + static_cast<std::uint64_t>(i));
-    row[i] = uniform < probability ? 0.0F : row[i] * kept;
+    for (std::int64_t i = std::max(column, range.begin); i < end; ++i) {
+      const float uniform = RandomUniform(key, first + static_cast<std::uint64_t>(i));
+      row[i] = uniform < probability ? 0.0F : row[i] * kept;
+    }
   }
-}
-
-// The number of a query's row of weights among those of all heads, from the call's first sequence on.
-inline std::int64_t WeightLine(const AttentionArgs& args, std::int64_t batch, std::int64_t head, std::int64_t t) {
-  return (batch * args.all_heads + head) * args.sequence + t;
 }
 
 // Zeroes what a row of `keys` elements holds outside the range.

@@ -44,6 +44,7 @@ class CpuOps final : public HostOps {
   void DoRotary(const RotaryArgs& args) override;
   void DoAttentionForward(const AttentionArgs& args) override;
   void DoAttentionBackward(const AttentionArgs& args) override;
+  void DoMergeAttention(const AttentionMerge& merge) override;
   void DoDecodeAttention(const DecodeAttentionArgs& args) override;
   void DoEmbeddingForward(const EmbeddingArgs& args) override;
   void DoEmbeddingBackward(const EmbeddingArgs& args) override;

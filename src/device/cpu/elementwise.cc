@@ -123,6 +123,17 @@ void CpuOps::DoDrawNormal(const Tensor& to, const NormalDraw& draw) {
 void CpuOps::DoApplyDropout(const Tensor& out, const Tensor& in, const Dropout& dropout) {
   DispatchWorkingType(in.dtype, [&](auto type) {
     using T = decltype(type);
+    if (dropout.tokens.given()) {
+      const std::int64_t columns = in.shape[1];
+      ParallelRanges(threads_, in.shape[0], RowGrain(columns), [&](int, std::int64_t begin, std::int64_t end) {
+        for (std::int64_t row = begin; row < end; ++row) {
+          Dropout part = dropout;
+          part.first_element += dropout.tokens.as<std::int32_t>()[row] * columns;
+          DropRange(out.as<T>() + row * columns, in.as<T>() + row * columns, columns, part);
+        }
+      });
+      return;
+    }
     ParallelRanges(threads_, in.count(), kElementGrain, [&](int, std::int64_t begin, std::int64_t end) {
       Dropout part = dropout;
       part.first_element += begin;

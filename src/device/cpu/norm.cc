@@ -37,7 +37,8 @@ void SumRow(const ResidualNormArgs& args, std::int64_t row, float* values) {
   const Dropout dropout = args.dropout;
   if (dropout.probability > 0) {
     const float kept = 1.0F / (1.0F - dropout.probability);
-    const std::int64_t first = dropout.first_element + row * columns;
+    const std::int64_t token = dropout.tokens.given() ? dropout.tokens.as<std::int32_t>()[row] : row;
+    const std::int64_t first = dropout.first_element + token * columns;
 #pragma omp simd
     for (std::int64_t i = 0; i < columns; ++i) {
       const bool dropped = RandomUniform(dropout.key, static_cast<std::uint64_t>(first + i)) < dropout.probability;

@@ -36,7 +36,7 @@ void CpuOps::DoRotary(const RotaryArgs& args) {
     using T = decltype(type);
     ParallelRanges(threads_, args.qkv.shape[0], RowGrain(width), [&](int, std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row) {
-        const std::int64_t offset = (positions == nullptr ? row % args.sequence : positions[row]) * half;
+        const std::int64_t offset = (positions == nullptr ? row : positions[row]) % args.sequence * half;
         T* first = args.qkv.as<T>() + row * width;
         for (std::int64_t head = 0; head < args.heads + args.kv_heads; ++head) {
           RotateHead(first + head * args.head_size, cosines + offset, sines + offset, half, direction);

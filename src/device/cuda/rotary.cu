@@ -27,7 +27,7 @@ struct RotaryBody {
     const std::int64_t head = first / half % rotated_heads;
     const std::int64_t row = first / (half * rotated_heads);
     const std::int64_t at = row * row_stride + head * head_size + pair;
-    const std::int64_t position = positions == nullptr ? row % sequence : positions[row];
+    const std::int64_t position = (positions == nullptr ? row : positions[row]) % sequence;
     const std::int64_t angle = position * half + pair;
     float low[kCount];
     float high[kCount];

@@ -15,6 +15,18 @@ namespace trireme {
 // position)); with a cap above 0 it is then cap * tanh(score / cap). document_starts [B, T] int32: position t sees keys
 // in [document_starts[t], t]; missing: [0, t]. With a window above 0 it sees no more than `window` of them, the last
 // ones. statistics [B, H, T] fp32: log of the sum of exponentials of a row's scores. Nothing of size T x T is stored.
+//
+// With `kv` the T rows of a sequence are only some of its tokens, in query_chunks.size() chunks of equal length L:
+// chunk i holds positions query_chunks[i] and on; its keys and values in qkv are not read. Keys and values lie in kv,
+// whose rows hold Hkv key heads, then Hkv value heads, also in chunks of L: chunk j holds positions
+// key_chunks[j].position and on, of sequence b in the L rows from key_chunks[j].row + b * T on. document_starts are
+// positions. Forward is over these keys alone: where a query sees none of them, out is 0 and its statistics minus
+// infinity. Backward takes out and statistics of all keys, of any call or MergeAttention, and fills what these keys
+// add: the query heads of grad_qkv, and grad_kv.
+struct KeyChunk {
+  std::int64_t position = 0;  // ascending
+  std::int64_t row = 0;
+};
 struct AttentionArgs {
   std::int64_t batch = 0;
   std::int64_t sequence = 0;
@@ -24,24 +36,52 @@ struct AttentionArgs {
   float scale = 1;
   std::int64_t window = 0;
   float cap = 0;
-  // Of the weights that scores become, on the host device alone. The weight of a key at position k of the query at t of
-  // head h of sequence b stands at the global position first_element + ((b * all_heads + h) * T + t) * T + k.
+  // Of the weights that scores become, on the host device alone. The weight of the key at position k for the query at
+  // position t of head h of sequence b is element first_element + ((b * all_heads + h) * S + t) * S + k, where S =
+  // all_positions.
   Dropout dropout;
-  std::int64_t all_heads = 0;  // of all ranks
-  Tensor slopes;               // fp32 [H], ALiBi; may be missing
-  Tensor document_starts;      // may be missing
+  std::int64_t all_heads = 0;      // of all ranks
+  std::int64_t all_positions = 0;  // of a whole sequence
+  Tensor slopes;                   // fp32 [H], ALiBi; may be missing
+  Tensor document_starts;          // may be missing
   Tensor qkv;
   Tensor out;  // [B*T, H * D]
   Tensor statistics;
+  std::span<const std::int64_t> query_chunks = {};  // on the host; with kv only
+  std::span<const KeyChunk> key_chunks = {};        // likewise
+  Tensor kv = {};                                   // [B * keys, 2 * Hkv * D]; may be missing
   // Backward only:
   Tensor grad_out;
-  Tensor grad_qkv;  // written
+  Tensor grad_qkv;      // written
+  Tensor grad_kv = {};  // written; with kv only
+
+  // Tokens of a chunk, and keys of a sequence.
+  std::int64_t chunk() const {
+    return kv.given() ? sequence / static_cast<std::int64_t>(query_chunks.size()) : sequence;
+  }
+  std::int64_t keys() const { return kv.given() ? static_cast<std::int64_t>(key_chunks.size()) * chunk() : sequence; }
+  // Where query i of a sequence stands in it.
+  std::int64_t Position(std::int64_t i) const {
+    return kv.given() ? query_chunks[static_cast<std::size_t>(i / chunk())] + i % chunk() : i;
+  }
+};
+
+// Attention over two sets of keys out of that over each: statistics become the log of the sum of both sums, out the
+// average by their shares. fp32 `out` and `statistics` hold one and get the result; part_out has the working type.
+struct AttentionMerge {
+  std::int64_t batch = 0;
+  std::int64_t sequence = 0;
+  std::int64_t heads = 0;
+  std::int64_t head_size = 0;
+  Tensor out;         // fp32 [B*T, H * D]
+  Tensor statistics;  // fp32 [B, H, T]
+  Tensor part_out;
+  Tensor part_statistics;
 };
 
 // Rotates pairs (i, i + R/2) of the first R elements of the query and key heads of packed rows [B*T, (H + 2*Hkv) * D]
-// in place, by position * frequencies[i], and multiplies them by `magnitude`; position = row % T, or positions[row],
-// which must lie in [0, T). Without frequencies: R = D and theta^(-2i/D). inverse rotates back (the backward of the
-// forward).
+// in place, by position * frequencies[i], and multiplies them by `magnitude`; position = row % T, or
+// positions[row] % T. Without frequencies: R = D and theta^(-2i/D). inverse rotates back (the backward of the forward).
 struct RotaryArgs {
   Tensor qkv;
   std::int64_t sequence = 0;
@@ -93,5 +133,7 @@ constexpr std::int64_t AttentionBackwardFlops(std::int64_t batch, std::int64_t s
                                               std::int64_t head_size, std::int64_t window = 0) {
   return AttentionForwardFlops(batch, sequence, heads, head_size, window) / 2 * 5;
 }
+// Those of a call, whose queries may be chunks of their sequences.
+std::int64_t AttentionForwardFlops(const AttentionArgs& args);
 
 }  // namespace trireme

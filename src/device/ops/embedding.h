@@ -18,12 +18,14 @@ struct EmbeddingArgs {
   Tensor grad_table;  // fp32 [rows, C], added to
 };
 
-// x[i] += table[(first_token + i) % T]; table [T, C]. Backward adds grad rows to grad_table (fp32) likewise.
+// x[i] += table[(first_token + i) % T], or table[tokens[i] % T]; table [T, C]. Backward adds grad rows to grad_table
+// (fp32) likewise.
 struct PositionArgs {
   Tensor x;  // [n, C]; in backward the gradient, read only
   Tensor table;
   Tensor grad_table;
   std::int64_t first_token = 0;
+  Tensor tokens = {};  // int32 [n]; may be missing
 };
 
 }  // namespace trireme

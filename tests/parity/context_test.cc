@@ -1,0 +1,249 @@
+// Laws of the context axis: ranks that divide the tokens of every sequence train as one rank does.
+#include "base/error.h"
+#include "base/random.h"
+#include "data/dataset/indexed_dataset_writer.h"
+#include "parity/parity.h"
+#include "scratch_directory.h"
+
+namespace trireme::parity {
+namespace {
+
+constexpr ContextKind kKinds[] = {ContextKind::kAllGather, ContextKind::kUlysses, ContextKind::kRing};
+
+// Half the steps of other laws: every rank of the axis is a thread more.
+RunConfig ShortRun(const std::string& family) {
+  RunConfig config = SmallRun(family);
+  config.train.steps = std::max(2, LawSteps() / 4);
+  config.batch.global = 4;
+  return config;
+}
+
+void ExpectLawOf(const std::string& family, const ParallelLayout& layout) {
+  RunConfig config = ShortRun(family);
+  config.layout = layout;
+  SCOPED_TRACE(family + ", " + layout.ToString() + ", " + Name(layout.context_kind));
+  ExpectLaw(config);
+}
+
+class ContextOf : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Families, ContextOf,
+                         testing::Values("gpt2", "bloom", "llama", "qwen2", "qwen3", "mistral", "gemma2", "gemma3",
+                                         "olmo2", "phi3", "nemotron", "gpt_neox", "opt", "mpt"),
+                         [](const auto& family) { return family.param; });
+
+TEST_P(ContextOf, RanksTrainAsOne) {
+  ExpectLawOf(GetParam(), {.context = 3, .recompute = Recompute::kLight});
+  ExpectLawOf(GetParam(), {.tensor = 2, .context = 2, .sequence_parallel = true});
+}
+
+TEST_P(ContextOf, UlyssesRanksTrainAsOne) {
+  ExpectLawOf(GetParam(), {.context = 3, .recompute = Recompute::kLight, .context_kind = ContextKind::kUlysses});
+  ExpectLawOf(GetParam(),
+              {.tensor = 2, .context = 2, .sequence_parallel = true, .context_kind = ContextKind::kUlysses});
+}
+
+TEST_P(ContextOf, RingRanksTrainAsOne) {
+  ExpectLawOf(GetParam(), {.context = 3, .recompute = Recompute::kLight, .context_kind = ContextKind::kRing});
+  ExpectLawOf(GetParam(), {.tensor = 2, .context = 2, .sequence_parallel = true, .context_kind = ContextKind::kRing});
+}
+
+TEST(Context, RecomputationChangesNothing) {
+  for (const ContextKind kind : kKinds) {
+    for (const Recompute recompute : {Recompute::kLight, Recompute::kSelective, Recompute::kFull}) {
+      ExpectLawOf("qwen3", {.context = 2, .recompute = recompute, .context_kind = kind});
+      ExpectLawOf("gpt2", {.context = 2, .recompute = recompute, .recompute_layers = 1, .context_kind = kind});
+    }
+  }
+}
+
+TEST(Context, EveryScheduleTrainsAsOne) {
+  for (const ContextKind kind : kKinds) {
+    for (const ScheduleKind& schedule : ScheduleKinds()) {
+      ExpectLawOf("llama", {.context = 2,
+                            .pipeline = 2,
+                            .schedule = schedule.name,
+                            .chunks = schedule.least_chunks,
+                            .context_kind = kind});
+    }
+  }
+}
+
+TEST(Context, ReplicasShardTheStateAmongDataAndContextRanks) {
+  for (int zero = 0; zero <= 3; ++zero) {
+    ExpectLawOf("gpt2", {.context = 2, .data = 2, .zero = zero});
+    ExpectLawOf("llama", {.context = 3, .zero = zero, .context_kind = ContextKind::kUlysses});
+  }
+  ExpectLawOf("llama", {.context = 2, .data = 2, .zero = 3, .shard_ranks = 2});
+  ExpectLawOf("gpt2", {.context = 2, .data = 2, .zero = 1, .offload = Offload::kOptimizer});
+  ExpectLawOf("gpt2", {.context = 2, .zero = 3, .offload = Offload::kFull});
+}
+
+TEST(Context, OtherOptimizersTrainAsOne) {
+  for (const char* name : {"muon", "adafactor"}) {
+    for (const int zero : {0, 1}) {
+      RunConfig config = ShortRun("llama");
+      config.optimizer.name = name;
+      config.layout = {.tensor = 2, .context = 2, .zero = zero};
+      SCOPED_TRACE(fmt::format("{}, {}", name, config.layout.ToString()));
+      ExpectLaw(config, 2e-5);
+    }
+  }
+}
+
+TEST(Context, DropoutIsDrawnByGlobalPosition) {
+  for (const ContextKind kind : kKinds) {
+    for (const char* family : {"gpt2", "bloom"}) {
+      RunConfig config = ShortRun(family);
+      config.model.dropout = 0.3;
+      config.model.attention_dropout = 0.2;
+      config.layout = {.tensor = 2,
+                       .context = 2,
+                       .data = 2,
+                       .zero = 2,
+                       .sequence_parallel = true,
+                       .recompute = Recompute::kFull,
+                       .micro_batch = 2,
+                       .context_kind = kind};
+      ExpectLaw(config);
+    }
+  }
+}
+
+// Documents of 1 to 9 tokens: several in a sample, most across chunks.
+std::string ShortDocuments(const ScratchDirectory& folder) {
+  IndexedDatasetWriter writer(folder / "documents", TokenKind::kUInt16);
+  for (std::int32_t document = 0; document < 100; ++document) {
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(1 + document * 5 % 9));
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      tokens[i] = static_cast<std::int32_t>(RandomBelow(3, static_cast<std::uint64_t>(document) * 16 + i, 90));
+    }
+    writer.AddSequence(tokens);
+    writer.EndDocument();
+  }
+  writer.Finish();
+  return folder / "documents.bin";
+}
+
+// The loss is by tokens: ranks have different numbers of targets that count.
+TEST(Context, DocumentAndPaddingMasksTrainAsOne) {
+  const ScratchDirectory folder;
+  for (const ContextKind kind : kKinds) {
+    for (const char* family : {"llama", "bloom", "mistral"}) {
+      RunConfig config = ShortRun(family);
+      config.data.source = ShortDocuments(folder);
+      config.data.split = "50,50,0";
+      config.data.document_masks = true;
+      config.data.padding_masks = true;
+      config.train.z_loss = 1e-3;
+      config.train.head_chunk = 5;
+      config.layout = {.context = 3, .data = 2, .zero = 1, .micro_batch = 2, .context_kind = kind};
+      SCOPED_TRACE(fmt::format("{}, {}", family, Name(kind)));
+      ExpectLaw(config);
+    }
+  }
+}
+
+TEST(Context, LowerPrecisionStaysWithinItsRounding) {
+  for (const ContextKind kind : kKinds) {
+    for (const char* dtype : {"bf16", "fp8"}) {
+      RunConfig config = ShortRun("llama");
+      config.model.hidden = 64;
+      config.model.heads = config.model.kv_heads = 4;
+      config.model.ffn = 128;
+      config.model.sequence = 32;
+      config.train.dtype = dtype;
+      config.layout = {.context = 2, .data = 2, .zero = 3, .context_kind = kind};
+      SCOPED_TRACE(fmt::format("{}, {}", dtype, Name(kind)));
+      const Outcome one = Train({.config = OneRank(config), .steps = 3});
+      const Outcome many = Train({.config = config, .steps = 3});
+      EXPECT_THAT(many.accounting, testing::IsEmpty());
+      for (std::size_t step = 0; step < one.losses.size(); ++step) {
+        EXPECT_NEAR(many.losses[step] / one.losses[step], 1.0, 2e-2) << step;
+      }
+    }
+  }
+}
+
+TEST(Context, TheSameLayoutTwiceGivesTheSameBits) {
+  RunConfig config = ShortRun("llama");
+  config.layout = {.tensor = 2, .context = 2, .pipeline = 2, .zero = 3, .schedule = "zero_bubble"};
+  const Outcome once = Train({.config = config, .steps = 3});
+  const Outcome again = Train({.config = config, .steps = 3});
+  EXPECT_EQ(once.losses, again.losses);
+  EXPECT_EQ(once.parameters, again.parameters);
+}
+
+// Small enough for long sequences on a laptop's cores.
+RunConfig LongRun(std::int64_t sequence) {
+  RunConfig config = SmallRun("llama");
+  config.model.layers = 1;
+  config.model.hidden = 16;
+  config.model.heads = 2;
+  config.model.kv_heads = 1;
+  config.model.ffn = 16;
+  config.model.vocabulary = 32;
+  config.model.sequence = sequence;
+  config.batch.global = 1;
+  config.train.steps = 1;
+  return config;
+}
+
+TEST(Context, LongSequencesOnManyRanksTrainAsOne) {
+  for (const auto& [sequence, degree] : {std::pair{512, 64}, {4096, 8}}) {
+    RunConfig config = LongRun(sequence);
+    for (const ContextKind kind : {ContextKind::kAllGather, ContextKind::kRing}) {
+      config.layout.context = degree;
+      config.layout.context_kind = kind;
+      SCOPED_TRACE(fmt::format("{} tokens on {} ranks, {}", sequence, degree, Name(kind)));
+      ExpectLaw(config, 2e-5);
+    }
+  }
+}
+
+// Zig-zag: an early and a late chunk together are the same work on every rank.
+TEST(Context, CausalAttentionIsTheSameWorkOnEveryRank) {
+  for (const ContextKind kind : kKinds) {
+    RunConfig config = SmallRun("llama");
+    const std::int64_t whole = CostOfStep(StageOfRun(config, 0, 12).description(), 0).flops.attention;
+    config.layout.context = 6;
+    config.layout.context_kind = kind;
+    for (int rank = 0; rank < 6; ++rank) {
+      EXPECT_EQ(6 * CostOfStep(StageOfRun(config, 0, 12, rank).description(), 0).flops.attention, whole) << rank;
+    }
+  }
+}
+
+// What a window hides is no work: the ranks' parts add up to the whole.
+TEST(Context, WindowedAttentionAddsUpToThatOfOneRank) {
+  RunConfig config = SmallRun("mistral");
+  const std::int64_t whole = CostOfStep(StageOfRun(config, 0, 12).description(), 0).flops.attention;
+  config.layout.context = 3;
+  std::int64_t sum = 0;
+  for (int rank = 0; rank < 3; ++rank) {
+    sum += CostOfStep(StageOfRun(config, 0, 12, rank).description(), 0).flops.attention;
+  }
+  EXPECT_EQ(sum, whole);
+}
+
+// The arena is the plan (law 5), and the plan falls with the degree.
+TEST(Context, KeptTensorsFallWithTheDegree) {
+  for (const ContextKind kind : kKinds) {
+    RunConfig config = SmallRun("llama");
+    config.model.sequence = 4096;
+    const MemoryUse one = MemoryOfStage(StageOfRun(config, 0, 12).description());
+    std::int64_t scratch = INT64_MAX;  // keys of all ranks lie there too
+    for (const int degree : {2, 4}) {
+      config.layout.context = degree;
+      config.layout.context_kind = kind;
+      const MemoryUse part = MemoryOfStage(StageOfRun(config, 0, 12).description());
+      SCOPED_TRACE(fmt::format("{} ranks, {}", degree, Name(kind)));
+      EXPECT_LE(part[MemoryKind::kActivations],
+                one[MemoryKind::kActivations] / degree * (kind == ContextKind::kUlysses ? 1.1 : 1.001));
+      EXPECT_LT(part[MemoryKind::kScratch], scratch);
+      scratch = part[MemoryKind::kScratch];
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trireme::parity
