@@ -92,7 +92,9 @@ void RequireFloat8(const ModelConfig& model, const ParallelLayout& layout) {
   require("the width of a rank's attention", model.heads / tensor * model.head_size());
   require("the width of a rank's keys", kv_heads / tensor * model.head_size());
   require("model.ffn / layout.tensor", model.ffn / tensor);
-  require("layout.micro_batch * model.sequence / layout.context", layout.micro_batch * model.sequence / layout.context);
+  require(layout.context > 1 ? "layout.micro_batch * model.sequence / layout.context"
+                             : "layout.micro_batch * model.sequence",
+          layout.micro_batch * model.sequence / layout.context);
 }
 
 void RequireRecomputedLayers(const ModelConfig& model, const ParallelLayout& layout) {

@@ -307,7 +307,7 @@ TEST(Context, RanksOfASequenceShareItsTokens) {
   PipelineClock clock;
   const auto estimate = [&](int context) {
     const PlanPoint point =
-        machine.Point(model, {.tensor = 2, .sequence = context, .data = 1, .zero = 1, .micro_batch = 1}, 1);
+        machine.Point(model, {.tensor = 2, .context = context, .data = 1, .zero = 1, .micro_batch = 1}, 1);
     return EstimateStep(point, ModelAccount(model), clock);
   };
   EXPECT_NEAR(estimate(1).terms.attention / estimate(4).terms.attention, 4, 0.2);

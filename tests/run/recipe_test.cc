@@ -26,7 +26,8 @@ vocabulary = 50304
 sequence = 1024
 [layout]
 tensor = 2
-sequence = 1
+context = 1
+context_kind = "ring"
 pipeline = 2
 data = 2
 zero = 1

@@ -9,7 +9,7 @@ namespace trireme {
 namespace {
 
 TEST(ParallelLayout, RanksIsTheProductOfItsAxes) {
-  const ParallelLayout layout{.tensor = 2, .sequence = 3, .pipeline = 5, .data = 7};
+  const ParallelLayout layout{.tensor = 2, .context = 3, .pipeline = 5, .data = 7};
   EXPECT_EQ(layout.ranks(), 210);
 }
 
