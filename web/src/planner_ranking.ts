@@ -47,7 +47,7 @@ function rankingSection(state: PlannerState): HTMLElement {
       row.addEventListener('click', () => state.choose(one.layout));
       body.append(row);
     });
-    host.replaceChildren(layouts.length === 0 ? element('p', {class: 'muted'}, state.error === '' ? '…' : state.error) : element('table', {class: 'runs'}, element('thead', {}, head), body));
+    host.replaceChildren(layouts.length === 0 ? element('p', {class: 'muted'}, state.error === '' ? '…' : state.error) : element('table', {class: 'runs layouts'}, element('thead', {}, head), body));
     more.hidden = all || layouts.length <= shownAtFirst;
     more.textContent = `Show all ${layouts.length}`;
     const reasons = Object.entries((state.ranking?.json.refused ?? {}) as {[reason: string]: number});

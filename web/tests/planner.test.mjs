@@ -139,26 +139,29 @@ test('every view is drawn, from a file, without a request or an error', async ()
 });
 
 test('screenshots at three sizes, light and dark', async () => {
+  // The part that is photographed, and which layout of the ranking is shown.
   const shots = [
-    ['wide', {viewport: {width: 1440, height: 900}}],
-    ['tablet', {viewport: {width: 820, height: 1180}, colorScheme: 'dark'}],
-    ['phone', {viewport: {width: 390, height: 844}, deviceScaleFactor: 2, isMobile: true, hasTouch: true}],
+    ['wide', '#question', 0, {viewport: {width: 1440, height: 900}}],
+    ['tablet', '#scatter', 3, {viewport: {width: 820, height: 1180}, colorScheme: 'dark'}],
+    ['phone', '#layout', 3, {viewport: {width: 390, height: 844}, deviceScaleFactor: 2, isMobile: true, hasTouch: true}],
   ];
-  for (const [name, options] of shots) {
+  for (const [name, part, place, options] of shots) {
     const {page, troubles, context} = await open(options);
     await page.locator('#model').selectOption('llama-3-70b');
     await page.locator('#cluster').selectOption('dgx-h100');
     await page.locator('.slide input[type=number]').first().fill('8');
     await page.locator('.slide input[type=number]').first().blur();
     await settled(page, 'the ranking');
-    await becomes(async () => (await page.locator('#chosen').textContent()) === (await page.locator('#ranking .choose').first().textContent()), 'the layout is shown');
+    const layout = page.locator('#ranking .choose').nth(place);
+    await layout.click();
+    await becomes(async () => (await page.locator('#chosen').textContent()) === (await layout.textContent()), 'the layout is shown');
     const height = await page.evaluate(() => document.body.scrollHeight);
     for (let top = 0; top < height; top += 600) {
       await page.evaluate((y) => window.scrollTo({top: y, behavior: 'instant'}), top);
       await page.waitForTimeout(60);
     }
     await becomes(async () => (await page.locator('#days-status').textContent()).includes('perfect scaling'), 'days against devices');
-    await page.evaluate(() => window.scrollTo({top: 0, behavior: 'instant'}));
+    await page.evaluate((at) => document.querySelector(at).scrollIntoView({behavior: 'instant'}), part);
     await page.waitForTimeout(200);
     const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
     assert.ok(wide <= 0, `${name}: the page is ${wide} pixels wider than the screen`);
