@@ -191,7 +191,6 @@ void AddPlanCommand(CLI::App& app, int& exit_code) {
       "  trireme plan --model llama-3-70b --cluster dgx-h100 --nodes 32 --global-batch 1024 --tokens 15e12 --estimate\n"
       "  trireme plan --model bloom-176b --cluster dgx-h100 --nodes 48 --global-batch 2048 --layout \"tp=8 pp=6 dp=8 "
       "mbs=1\"\n"
-      "  trireme plan --page planner.html\n"
       "Exit codes: 0 done; 1 no layout fits; 2 the input cannot be used.");
   plan->callback([plan, command, &exit_code] {
     if (plan->get_subcommands().empty()) {
