@@ -1,9 +1,10 @@
-# Run by the build (cmake -P): makes FOLDER/pages.cc from the pages of WEB with NODE and NPM. Packages are installed in
-# FOLDER once per package-lock.json. Where they cannot be had, or ABSENCE says why there are no pages, pages.cc says that.
+# Run by the build (cmake -P): makes FOLDER/pages.cc from the pages of SOURCE/web with NODE and NPM. Packages are installed
+# in FOLDER once per package-lock.json. Where they cannot be had, or ABSENCE says why there are no pages, pages.cc says
+# that. The planner's page is among them when PLANNER names its module; else PLANNER_ABSENCE says why not.
 function(write_absence reason)
   string(REPLACE "\\" "\\\\" reason "${reason}")
   string(REPLACE "\"" "\\\"" reason "${reason}")
-  file(WRITE ${FOLDER}/pages.cc "#include \"report/pages.h\"\n\nnamespace trireme {\n\nstd::string_view ReportPage() { return \"\"; }\nstd::string_view PagesAbsence() { return \"${reason}\"; }\n\n}  // namespace trireme\n")
+  file(WRITE ${FOLDER}/pages.cc "#include \"report/pages.h\"\n\nnamespace trireme {\n\nstd::string_view ReportPage() { return \"\"; }\nstd::string_view PlannerPage() { return \"\"; }\nstd::string_view PagesAbsence() { return \"${reason}\"; }\nstd::string_view PlannerPageAbsence() { return PagesAbsence(); }\n\n}  // namespace trireme\n")
 endfunction()
 
 file(MAKE_DIRECTORY ${FOLDER})
@@ -12,10 +13,11 @@ if(NOT ABSENCE STREQUAL "")
   return()
 endif()
 
-file(GLOB pages ${WEB}/*.html)
-file(COPY ${pages} ${WEB}/package.json ${WEB}/package-lock.json ${WEB}/.npmrc ${WEB}/build.mjs ${WEB}/embed.mjs ${WEB}/src
+set(web ${SOURCE}/web)
+file(GLOB pages ${web}/*.html)
+file(COPY ${pages} ${web}/package.json ${web}/package-lock.json ${web}/.npmrc ${web}/build.mjs ${web}/embed.mjs ${web}/src
   DESTINATION ${FOLDER}/site)
-file(SHA256 ${WEB}/package-lock.json lock)
+file(SHA256 ${web}/package-lock.json lock)
 set(installed "")
 if(EXISTS ${FOLDER}/installed)
   file(READ ${FOLDER}/installed installed)
@@ -30,10 +32,19 @@ if(NOT installed STREQUAL lock)
   endif()
   file(WRITE ${FOLDER}/installed ${lock})
 endif()
-execute_process(COMMAND ${NODE} build.mjs ${FOLDER}/dist WORKING_DIRECTORY ${FOLDER}/site RESULT_VARIABLE failed
+set(planner_parts "")
+if(NOT PLANNER STREQUAL "")
+  file(SIZE ${PLANNER} bytes)
+  if(bytes GREATER 0)
+    set(planner_parts ${PLANNER} ${SOURCE})
+  else()
+    set(PLANNER_ABSENCE "Emscripten could not compile the planner when it was built; planner.log in the build folder's web/ says why")
+  endif()
+endif()
+execute_process(COMMAND ${NODE} build.mjs ${FOLDER}/dist ${planner_parts} WORKING_DIRECTORY ${FOLDER}/site RESULT_VARIABLE failed
   OUTPUT_FILE ${FOLDER}/vite.log ERROR_FILE ${FOLDER}/vite.log)
 if(failed EQUAL 0)
-  execute_process(COMMAND ${NODE} embed.mjs ${FOLDER}/dist ${FOLDER}/pages.cc WORKING_DIRECTORY ${FOLDER}/site
+  execute_process(COMMAND ${NODE} embed.mjs ${FOLDER}/dist ${FOLDER}/pages.cc "${PLANNER_ABSENCE}" WORKING_DIRECTORY ${FOLDER}/site
     RESULT_VARIABLE failed)
 endif()
 if(NOT failed EQUAL 0)

@@ -1,11 +1,21 @@
 # trireme_library(NAME base SOURCES a.cc b.cc DEPENDS topology ... LINK pkg::lib ...)
 # A folder of src/ as a static library trireme_NAME. DEPENDS names other folders and is the folder's layer rule;
-# LINK names libraries from outside. APART, here and below: the files use the same names in their own namespaces, so that
+# LINK names libraries from outside. HOST names sources that use files, threads or such libraries: the planner's page is
+# built without them, with those of PAGE instead. APART, here and below: the files use the same names in their own namespaces, so that
 # builds from scratch, which compile several files as one to read the headers once, leave them alone. TRIREME_APART has
 # every library and the program so (scripts/mutants changes one file at a time).
 function(trireme_library)
-  cmake_parse_arguments(arg "APART" "NAME" "SOURCES;DEPENDS;LINK" ${ARGN})
+  cmake_parse_arguments(arg "APART" "NAME" "SOURCES;HOST;PAGE;DEPENDS;LINK" ${ARGN})
+  if(EMSCRIPTEN)
+    list(APPEND arg_SOURCES ${arg_PAGE})
+  else()
+    list(APPEND arg_SOURCES ${arg_HOST})
+  endif()
   add_library(trireme_${arg_NAME} STATIC ${arg_SOURCES})
+  if(arg_NAME IN_LIST TRIREME_DESCRIBING)
+    # A multiplication and an addition stay two roundings: x86, ARM and WebAssembly then compute the same numbers.
+    target_compile_options(trireme_${arg_NAME} PRIVATE -ffp-contract=off)
+  endif()
   target_include_directories(trireme_${arg_NAME} PUBLIC ${CMAKE_SOURCE_DIR}/src)
   list(TRANSFORM arg_DEPENDS PREPEND trireme_)
   target_link_libraries(trireme_${arg_NAME} PUBLIC ${arg_DEPENDS} fmt::fmt PRIVATE trireme_flags ${arg_LINK})

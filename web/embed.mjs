@@ -1,17 +1,17 @@
-// Writes the built pages as a C++ source: node embed.mjs FOLDER_OF_PAGES OUTPUT.cc
+// Writes the built pages as a C++ source: node embed.mjs FOLDER_OF_PAGES OUTPUT.cc [WHY_THERE_IS_NO_PLANNER]
 import fs from 'node:fs';
 import path from 'node:path';
 
-const [folder, output] = process.argv.slice(2);
+const [folder, output, absence = ''] = process.argv.slice(2);
 const delimiter = 'trireme-page';
 
-function literal(name) {
-  const text = fs.readFileSync(path.join(folder, `${name}.html`), 'utf8');
+function literal(text) {
   if (text.includes(`)${delimiter}"`)) {
-    throw new Error(`${name}.html holds the end of a raw string`);
+    throw new Error('a page holds the end of a raw string');
   }
   return `R"${delimiter}(${text})${delimiter}"`;
 }
+const page = (name) => literal(fs.readFileSync(path.join(folder, `${name}.html`), 'utf8'));
 
 fs.writeFileSync(
   output,
@@ -20,10 +20,15 @@ fs.writeFileSync(
 namespace trireme {
 
 std::string_view ReportPage() {
-  static constexpr char kPage[] = ${literal('report')};
+  static constexpr char kPage[] = ${page('report')};
+  return {kPage, sizeof kPage - 1};
+}
+std::string_view PlannerPage() {
+  static constexpr char kPage[] = ${absence === '' ? page('planner') : '""'};
   return {kPage, sizeof kPage - 1};
 }
 std::string_view PagesAbsence() { return ""; }
+std::string_view PlannerPageAbsence() { return ${literal(absence)}; }
 
 }  // namespace trireme
 `,

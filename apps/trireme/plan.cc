@@ -11,6 +11,7 @@
 #include "checkpoint/read/weight_source.h"
 #include "planner/model_shape.h"
 #include "planner/plan_answer.h"
+#include "report/pages.h"
 #include "topology/settings.h"
 
 namespace trireme {
@@ -29,7 +30,15 @@ struct PlanCommand {
   std::string clusters_folder, stacks_folder, models_folder;
   ShapeOptions shape;
   PlanOptions options;
+  std::string page;
   bool json = false;
+
+  // The planner itself, for a browser.
+  int WritePage() const {
+    Require(!PlannerPage().empty(), "the planner's page is not built in: {}", PlannerPageAbsence());
+    WriteFile(page, std::string(PlannerPage()));
+    return 0;
+  }
 
   ModelConfig ReadNamedModel() const {
     const bool folder = std::filesystem::is_directory(model);
@@ -79,6 +88,9 @@ struct PlanCommand {
   }
 
   int Run() const {
+    if (!page.empty()) {
+      return WritePage();
+    }
     RequireConsistent(options);
     const Cluster machine = ReadCluster();
     const SoftwareStack software = LoadStack(stack, DataFolder(stacks_folder, "stacks"));
@@ -161,6 +173,9 @@ void AddPlanOptions(CLI::App* plan, PlanCommand& c) {
   plan->add_option("--account", c.options.job.account, "Of the emitted Slurm job");
   plan->add_option("--partition", c.options.job.partition, "Of the emitted Slurm job");
   plan->add_flag("--json", c.json, "For programs");
+  plan->add_option("--page", c.page,
+                   "Write the planner itself as one HTML file that works in a browser, from file:// too; other options "
+                   "are chosen there");
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 #include "planner/plan_answer.h"
 
 #include <algorithm>
+#include <cinttypes>
 #include <cstdio>
-#include <filesystem>
 #include <numeric>
 
 #include "base/error.h"
@@ -79,8 +79,8 @@ BatchConfig ReadRamp(const std::string& ramp, std::int64_t global_batch) {
   BatchConfig batch{.global = global_batch};
   if (!ramp.empty()) {
     int read = 0;
-    Require(std::sscanf(ramp.c_str(), "%ld,%ld,%ld%n", &batch.ramp_start, &batch.ramp_increment, &batch.ramp_samples,
-                        &read) == 3 &&
+    Require(std::sscanf(ramp.c_str(), "%" SCNd64 ",%" SCNd64 ",%" SCNd64 "%n", &batch.ramp_start, &batch.ramp_increment,
+                        &batch.ramp_samples, &read) == 3 &&
                 static_cast<std::size_t>(read) == ramp.size(),
             "--ramp '{}' must be start,increment,samples, such as 192,16,9765625", ramp);
     RequireRamp(batch);
@@ -265,7 +265,7 @@ class Answering {
                               .batch = batch_,
                               .checkpoint_every = checkpoint_every,
                               .spare_nodes = options_.spare_nodes,
-                              .name = std::filesystem::path(options_.out).filename().string(),
+                              .name = options_.out.substr(options_.out.find_last_of('/') + 1),
                               .job = options_.job};
     if (options_.emit.find("recipe") != std::string::npos) {
       answer_.files.push_back({options_.out + ".toml", EmitRecipe(emitted)});

@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <exception>
-#include <mutex>
 #include <numbers>
-#include <thread>
 
 #include "base/error.h"
+#include "planner/fan_out.h"
 #include "planner/interval.h"
 #include "planner/layout_space.h"
 #include "planner/step_estimate.h"
@@ -238,29 +236,11 @@ SearchResult Search(const SearchRequest& request) {
     searchers.emplace_back(request, account);
   }
   std::atomic<std::size_t> next{0};
-  std::mutex failure_mutex;
-  std::exception_ptr failure;
-  const auto work = [&](Searcher& searcher) {
-    try {
-      for (std::size_t i = next++; i < branches.size(); i = next++) {
-        searcher.Run(branches[i]);
-      }
-    } catch (...) {
-      const std::lock_guard<std::mutex> lock(failure_mutex);
-      failure = std::current_exception();
+  FanOut(static_cast<int>(searchers.size()), [&](int worker) {
+    for (std::size_t i = next++; i < branches.size(); i = next++) {
+      searchers[static_cast<std::size_t>(worker)].Run(branches[i]);
     }
-  };
-  std::vector<std::thread> threads;
-  for (std::size_t i = 1; i < searchers.size(); ++i) {
-    threads.emplace_back(work, std::ref(searchers[i]));
-  }
-  work(searchers.front());
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
-  if (failure) {
-    std::rethrow_exception(failure);
-  }
+  });
   Searcher& first = searchers.front();
   SearchResult result = first.result_;
   for (std::size_t i = 1; i < searchers.size(); ++i) {

@@ -8,5 +8,8 @@ namespace trireme {
 // Empty where the program was built without Node.js; then PagesAbsence() says why and what to do.
 std::string_view ReportPage();
 std::string_view PagesAbsence();
+// The planner with its page, complete. Empty where Emscripten was missing too; then PlannerPageAbsence() says why.
+std::string_view PlannerPage();
+std::string_view PlannerPageAbsence();
 
 }  // namespace trireme

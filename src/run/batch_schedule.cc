@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cassert>
 
-#include "base/platform.h"
 #include "base/shape.h"
+#include "base/wide_count.h"
 #include "run/run_config.h"
 
 namespace trireme {

@@ -25,4 +25,12 @@ std::vector<Setting> SettingsOfText(const std::string& text, const std::string& 
 // Of --set key=value. Values are TOML's, or text, so that the shell needs no second pair of quotes.
 std::vector<Setting> SettingsOfOverride(const std::string& text);
 
+struct ModelFile {
+  std::string path;
+  std::string text;
+};
+// The file that model.preset names: in `models_folder`, or, where that is empty, in the folders models/ next to the
+// working folder, to `origin` and to the program.
+ModelFile ReadPreset(const Setting& preset, const std::string& models_folder, const std::string& origin);
+
 }  // namespace trireme

@@ -1,8 +1,6 @@
 #include "schedule/schedule.h"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 
 #include "base/error.h"
 #include "schedule/kinds.h"
@@ -46,13 +44,6 @@ std::string ToString(const Action& action) {
 }
 
 bool IsCompute(ActionKind kind) { return kind <= ActionKind::kBackwardWeight; }
-
-Schedule ReadSchedule(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  Require(file.good(), "schedule file '{}' cannot be read", path);
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  return ParseSchedule(text, path);
-}
 
 Schedule MakeSchedule(const std::string& name, int stages, int chunks, int micro_batches) {
   RequireCounts(name, stages, chunks, micro_batches);

@@ -2,9 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #include "base/error.h"
 #include "base/units.h"
@@ -104,10 +101,6 @@ Cluster ParseCluster(const std::string& text, const std::string& origin) {
   return Read(Settings::FromText(text, origin));
 }
 
-Cluster LoadCluster(const std::string& name, const std::string& folder) {
-  return Read(Settings::FromFile(FindSettingsFile(folder, name, "cluster")));
-}
-
 std::optional<Cluster> ClosestByDevice(const std::vector<Cluster>& clusters, const std::string& device) {
   std::string name = device;
   std::transform(name.begin(), name.end(), name.begin(),
@@ -122,24 +115,6 @@ std::optional<Cluster> ClosestByDevice(const std::vector<Cluster>& clusters, con
     }
   }
   return best == nullptr ? std::nullopt : std::optional<Cluster>(*best);
-}
-
-std::vector<Cluster> LoadClusters(const std::string& folder) {
-  std::error_code error;
-  std::vector<std::string> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    if (entry.path().extension() == ".toml") {
-      paths.push_back(entry.path().string());
-    }
-  }
-  Require(!paths.empty(), "folder '{}' has no cluster files", folder);
-  std::sort(paths.begin(), paths.end());
-  std::vector<Cluster> clusters;
-  clusters.reserve(paths.size());
-  for (const std::string& path : paths) {
-    clusters.push_back(Read(Settings::FromFile(path)));
-  }
-  return clusters;
 }
 
 }  // namespace trireme

@@ -4,11 +4,7 @@
 #define TOML_ASSERT(expression) static_cast<void>(0)
 #include <toml++/toml.h>
 
-#include <algorithm>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #include "base/error.h"
 
@@ -74,13 +70,6 @@ Settings Settings::FromText(const std::string& text, const std::string& origin) 
     Fail("{}, line {}: {}", origin, error.source().begin.line, error.description());
   }
   return settings;
-}
-
-Settings Settings::FromFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  Require(file.good(), "'{}' cannot be read", path);
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  return FromText(text, path);
 }
 
 const Settings::Value* Settings::Find(const std::string& key, const char* type, Kind kind) const {
@@ -188,30 +177,6 @@ void Settings::RequireAllKnown() const {
       Fail("{}, line {}: unknown key '{}'{}", origin_, value.line, key, NearestMatch(key, asked_));
     }
   }
-}
-
-std::string FindSettingsFile(const std::string& folder, const std::string& name, const char* what) {
-  if (name.ends_with(".toml") || name.find('/') != std::string::npos) {
-    return name;
-  }
-  const std::filesystem::path path = std::filesystem::path(folder) / (name + ".toml");
-  std::error_code error;
-  if (std::filesystem::exists(path, error)) {
-    return path.string();
-  }
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    if (entry.path().extension() == ".toml") {
-      names.push_back(entry.path().stem().string());
-    }
-  }
-  std::sort(names.begin(), names.end());
-  std::string known;
-  for (const std::string& one : names) {
-    known += (known.empty() ? "" : ", ") + one;
-  }
-  Fail("{} '{}' is unknown{}; {} has: {}", what, name, NearestMatch(name, names), folder,
-       known.empty() ? "no files" : known);
 }
 
 }  // namespace trireme

@@ -1,7 +1,6 @@
 #include "topology/software_stack.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "base/error.h"
 #include "base/units.h"
@@ -244,27 +243,6 @@ StackState Resolve(const SoftwareStack& stack, const Cluster& cluster, const std
 
 SoftwareStack ParseStack(const std::string& text, const std::string& origin) {
   return Read(Settings::FromText(text, origin));
-}
-
-SoftwareStack LoadStack(const std::string& name, const std::string& folder) {
-  return Read(Settings::FromFile(FindSettingsFile(folder, name, "stack")));
-}
-
-std::vector<SoftwareStack> LoadStacks(const std::string& folder) {
-  std::error_code error;
-  std::vector<std::string> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    if (entry.path().extension() == ".toml") {
-      paths.push_back(entry.path().string());
-    }
-  }
-  Require(!paths.empty(), "folder '{}' has no stack files", folder);
-  std::sort(paths.begin(), paths.end());
-  std::vector<SoftwareStack> stacks;
-  for (const std::string& path : paths) {
-    stacks.push_back(Read(Settings::FromFile(path)));
-  }
-  return stacks;
 }
 
 std::string ToToml(const StackCalibration& calibration) {

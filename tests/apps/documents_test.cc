@@ -237,7 +237,9 @@ TEST(Documents, HaveCommandLinesThatRun) {
       std::vector<std::string> words = ShellWords(command.text);
       // Of a mention what is run says what it needs, or is whole.
       static const std::regex kNeeds(" is required \\(|name a cluster|needs a recipe");
-      if (kOnlyParsed.contains(words.front())) {
+      // `plan --page` needs what not every build has; apps/plan_test.cc runs it.
+      const bool page = std::find(words.begin(), words.end(), "--page") != words.end();
+      if (page || kOnlyParsed.contains(words.front())) {
         continue;
       }
       if (words.front() == "train" && !TrainsBriefly(words)) {

@@ -261,5 +261,24 @@ TEST(PlanProgram, ValidatesATableAndRefusesNonsense) {
   EXPECT_EQ(validate({"."}).code, 2);
 }
 
+// A program that was built without Emscripten says what to do.
+TEST(PlanProgram, ThePageIsWrittenWholeOrTheProgramSaysHowToGetIt) {
+  const Workplace place;
+  const Outcome written = place.Run({"plan", "--page", "planner.html"});
+  if (written.code == 0) {
+    const std::string page = place.Read("planner.html");
+    EXPECT_THAT(page, testing::StartsWith("<!doctype html>"));
+    EXPECT_THAT(page, HasSubstr("AGFzbQEAAAA")) << "WebAssembly's first bytes in base64";
+    EXPECT_THAT(page, HasSubstr("jean-zay-a100"));
+    EXPECT_THAT(page, testing::EndsWith("</html>\n"));
+    EXPECT_EQ(place.Run({"plan", "--page", "nowhere/planner.html"}).code, 2);
+  } else {
+    EXPECT_EQ(written.code, 2);
+    EXPECT_THAT(written.err, HasSubstr("the planner's page is not built in"));
+    EXPECT_THAT(written.err, HasSubstr("build again"));
+    EXPECT_FALSE(place.Has("planner.html"));
+  }
+}
+
 }  // namespace
 }  // namespace trireme

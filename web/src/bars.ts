@@ -10,20 +10,22 @@ import {color, onTheme, palette} from './theme';
 const mostRuns = 12;
 const mostRows = 64;
 
-interface Bar {
+export interface Bar {
   row: string;
   part: string;
   value: number;
 }
 
-function stacked(bars: Bar[], parts: string[], format: (value: number) => string, label: string, width: number): HTMLElement | SVGElement {
+// A `limit` is a dashed line across the bars.
+export function stacked(bars: Bar[], parts: string[], format: (value: number) => string, label: string, width: number, limit?: number): HTMLElement | SVGElement {
   const rows = [...new Set(bars.map((bar) => bar.row))];
   const longest = Math.max(...rows.map((row) => row.length));
   return Plot.plot({
     width,
-    height: 54 + rows.length * (rows.length > 24 ? 14 : 26),
+    height: 66 + rows.length * (rows.length > 24 ? 14 : 26),
     marginLeft: Math.min(width * 0.42, 24 + 6.6 * longest),
     marginRight: 24,
+    marginBottom: 42,
     style: {background: 'transparent', color: color('text'), fontFamily: 'inherit', fontSize: '12px', overflow: 'visible'},
     x: {label, tickFormat: (value: number) => (value === 0 ? '0' : format(value)), ticks: Math.max(3, Math.floor(width / 130)), grid: true},
     y: {label: null, domain: rows, tickSize: 0},
@@ -31,6 +33,7 @@ function stacked(bars: Bar[], parts: string[], format: (value: number) => string
     marks: [
       Plot.barX(bars, {x: 'value', y: 'row', fill: 'part', order: parts, insetTop: 2, insetBottom: 2, tip: {format: {x: format, y: true, fill: true}, fill: color('panel'), stroke: color('border')} as any, channels: {}}),
       Plot.ruleX([0], {stroke: color('muted')}),
+      limit === undefined ? null : Plot.ruleX([limit], {stroke: color('text'), strokeDasharray: '4 3'}),
     ],
   });
 }

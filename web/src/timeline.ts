@@ -7,7 +7,7 @@ import {element, LazyView, section} from './dom';
 import {percent, seconds} from './format';
 import {color, onTheme} from './theme';
 
-interface Track {
+export interface Track {
   name: string;
   start: Float64Array;
   length: Float32Array;
@@ -15,9 +15,8 @@ interface Track {
   microBatch: Int32Array;
 }
 
-interface Shown {
+export interface Shown {
   title: string;
-  source: string;
   kinds: string[];
   tracks: Track[];
   seconds: number;
@@ -50,25 +49,28 @@ const colorOf = (kind: string): string => {
 const isMessage = (kind: string): boolean => kind === 'receive' || kind === 'send';
 
 function decode(title: string, timeline: EncodedTimeline): Shown {
-  const tracks = timeline.tracks.map((track) => ({
+  return timelineParts(title, timeline.kinds, timeline.tracks.map((track) => ({
     name: track.name,
     start: float64Of(track.start),
     length: float32Of(track.length),
     kind: bytesArrayOf(track.kind),
     microBatch: int32Of(track.micro_batch),
-  }));
+  })));
+}
+
+export function timelineParts(title: string, kinds: string[], tracks: Track[]): Shown {
   let end = 0;
   let busy = 0;
   for (const track of tracks) {
     track.start.forEach((start, i) => {
       end = Math.max(end, start + track.length[i]);
-      busy += isMessage(timeline.kinds[track.kind[i]]) ? 0 : track.length[i];
+      busy += isMessage(kinds[track.kind[i]]) ? 0 : track.length[i];
     });
   }
-  return {title, source: timeline.source, kinds: timeline.kinds, tracks, seconds: end, busy: end > 0 ? busy / end / Math.max(1, tracks.length) : 0};
+  return {title, kinds, tracks, seconds: end, busy: end > 0 ? busy / end / Math.max(1, tracks.length) : 0};
 }
 
-class TimelineView {
+export class TimelineView {
   readonly host = element('div', {class: 'timeline'});
   private readonly canvas = element('canvas', {tabindex: 0, 'aria-label': 'Timeline; + and - zoom, arrows move, 0 shows everything'});
   private readonly tip = element('div', {class: 'tip', hidden: true});
@@ -98,6 +100,19 @@ class TimelineView {
     this.canvas.addEventListener('mouseleave', () => (this.tip.hidden = true));
     onTheme(() => this.view.refresh());
     new ResizeObserver(() => this.view.refresh()).observe(this.host);
+  }
+
+  legend(): HTMLElement {
+    const kinds = new Set(this.shown.flatMap((one) => one.tracks.flatMap((track) => [...new Set(track.kind)].map((kind) => one.kinds[kind]))));
+    const legend = element('p', {class: 'legend'});
+    for (const kind of kinds) {
+      const mark = element('i', {class: 'swatch'});
+      mark.style.background = colorOf(kind);
+      mark.style.opacity = isMessage(kind) ? '0.4' : '1';
+      legend.append(mark, ` ${kind} `);
+    }
+    legend.append(element('i', {class: 'swatch hatched'}), ' idle (bubble)');
+    return legend;
   }
 
   private key(event: KeyboardEvent): void {
@@ -259,16 +274,8 @@ export function timelineSection(groups: {name: string; timelines: EncodedTimelin
     const shown = [...group.timelines]
       .sort((a, b) => Number(a.source.startsWith('predicted')) - Number(b.source.startsWith('predicted')))
       .map((timeline) => decode(timeline.source, timeline));
-    const kinds = [...new Set(shown.flatMap((one) => one.tracks.flatMap((track) => [...new Set(track.kind)].map((kind) => one.kinds[kind]))))];
-    const legend = element('p', {class: 'legend'});
-    for (const kind of kinds) {
-      const mark = element('i', {class: 'swatch'});
-      mark.style.background = colorOf(kind);
-      mark.style.opacity = isMessage(kind) ? '0.4' : '1';
-      legend.append(mark, ` ${kind} `);
-    }
-    legend.append(element('i', {class: 'swatch hatched'}), ' idle (bubble)');
-    content.push(element('h3', {}, group.name), legend, new TimelineView(shown).host);
+    const view = new TimelineView(shown);
+    content.push(element('h3', {}, group.name), view.legend(), view.host);
   }
   return section('timeline', 'Timeline', 'One step of the pipeline, a row per stage. Ctrl + wheel, pinch, or + and - zoom; drag or the arrows move; 0 shows everything.', ...content);
 }

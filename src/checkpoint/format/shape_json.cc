@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/platform.h"
+#include "base/wide_count.h"
 #include "checkpoint/format/bounded_json.h"
 
 namespace trireme {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/platform.h"
+#include "base/wide_count.h"
 
 namespace trireme {
 namespace {

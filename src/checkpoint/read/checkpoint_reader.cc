@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "base/error.h"
-#include "base/platform.h"
+#include "base/wide_count.h"
 #include "data/files/input_file.h"
 
 namespace trireme {
