@@ -5,6 +5,7 @@
 
 #include "apps/trireme/commands.h"
 #include "base/error.h"
+#include "checkpoint/gguf/gguf.h"
 #include "checkpoint/hugging_face/hugging_face.h"
 #include "checkpoint/tools/reports.h"
 #include "infer/compare_logits.h"
@@ -21,6 +22,8 @@ struct CheckpointCommand {
   ConvertOptions convert;
   ExportOptions exported;
   double shard_gigabytes = 50;
+  std::string format = "huggingface";
+  GgufOptions gguf;
   bool check = false;
   double tolerance = 1e-4;
 
@@ -67,6 +70,45 @@ CLI::App* Add(CLI::App& parent, const std::shared_ptr<CheckpointCommand>& comman
   return app;
 }
 
+Report Export(const CheckpointCommand& own) {
+  Require(own.format == "huggingface" || own.format == "gguf", "--format '{}' is unknown: huggingface or gguf",
+          own.format);
+  if (own.format == "gguf") {
+    Require(!own.check, "--check compares the logits of a Hugging Face directory; llama.cpp runs a GGUF file");
+    return ExportGguf(own.path, own.other, own.gguf);
+  }
+  ExportOptions options = own.exported;
+  Require(own.shard_gigabytes > 0 && own.shard_gigabytes < 1e9, "--shard-gigabytes {} must be above 0",
+          own.shard_gigabytes);
+  options.shard_bytes = static_cast<std::int64_t>(own.shard_gigabytes * 1e9);
+  Report report = ExportHuggingFace(own.path, own.other, options);
+  if (own.check) {
+    AddLogitCheck(own.path, own.other, own.tolerance, report);
+  }
+  return report;
+}
+
+void AddExport(CLI::App& parent, const std::shared_ptr<CheckpointCommand>& command, int& exit_code) {
+  CLI::App* app = Add(parent, command, exit_code,
+                      {"export", "Write a Hugging Face directory (config.json and safetensors) or a GGUF file",
+                       "trireme checkpoint export runs/quickstart exported --dtype bf16\n"
+                       "  trireme checkpoint export runs/quickstart model.gguf --format gguf --type q8_0",
+                       Export});
+  app->add_option("path", command->path, kPathHelp)->required();
+  app->add_option("to", command->other, "Directory, or GGUF file, to make; it must not exist")->required();
+  app->add_option("--format", command->format, "huggingface, or gguf for llama.cpp (huggingface)");
+  CLI::Option* type = app->add_option("--type", command->gguf.type, "Of a GGUF file: f32, f16, bf16 or q8_0 (f16)");
+  app->add_option("--tokenizer", command->gguf.tokenizer,
+                  "Of a GGUF file: a tokenizer's file or directory, or 'bytes'; found with the model when not given");
+  app->add_option("--dtype", command->exported.dtype, "Of a Hugging Face directory: fp32 or bf16 (fp32)")
+      ->excludes(type);
+  app->add_option("--shard-gigabytes", command->shard_gigabytes, "Largest file (50)");
+  app->add_flag("--check", command->check,
+                "Compare the logits of both sides on drawn tokens; exit code 1 beyond --tolerance");
+  app->add_option("--tolerance", command->tolerance,
+                  "Largest difference of a logit, of the largest logit (0.0001; 0.05 suits bf16)");
+}
+
 }  // namespace
 
 void AddCheckpointCommand(CLI::App& app, int& exit_code) {
@@ -109,28 +151,7 @@ void AddCheckpointCommand(CLI::App& app, int& exit_code) {
   convert->add_option("--shards", command->convert.shards, "Files to cut it into (1)");
   convert->add_flag("--weights-only", command->convert.weights_only, "Without optimizer state: starts a run at step 0");
 
-  CLI::App* hugging_face =
-      Add(*checkpoint, command, exit_code,
-          {"export", "Write a Hugging Face directory: config.json and safetensors",
-           "trireme checkpoint export runs/quickstart exported --dtype bf16", [](const CheckpointCommand& own) {
-             ExportOptions options = own.exported;
-             Require(own.shard_gigabytes > 0 && own.shard_gigabytes < 1e9, "--shard-gigabytes {} must be above 0",
-                     own.shard_gigabytes);
-             options.shard_bytes = static_cast<std::int64_t>(own.shard_gigabytes * 1e9);
-             Report report = ExportHuggingFace(own.path, own.other, options);
-             if (own.check) {
-               AddLogitCheck(own.path, own.other, own.tolerance, report);
-             }
-             return report;
-           }});
-  hugging_face->add_option("path", command->path, kPathHelp)->required();
-  hugging_face->add_option("to", command->other, "Directory to make; it must not exist")->required();
-  hugging_face->add_option("--dtype", command->exported.dtype, "fp32 or bf16 (fp32)");
-  hugging_face->add_option("--shard-gigabytes", command->shard_gigabytes, "Largest file (50)");
-  hugging_face->add_flag("--check", command->check,
-                         "Compare the logits of both sides on drawn tokens; exit code 1 beyond --tolerance");
-  hugging_face->add_option("--tolerance", command->tolerance,
-                           "Largest difference of a logit, of the largest logit (0.0001; 0.05 suits bf16)");
+  AddExport(*checkpoint, command, exit_code);
 
   CLI::App* import = Add(*checkpoint, command, exit_code,
                          {"import", "Read a Hugging Face directory (docs/families.md) as a checkpoint of step 0",

@@ -20,6 +20,7 @@ void AddScheduleCommand(CLI::App& app, int& exit_code);
 void AddDataCommand(CLI::App& app, int& exit_code);
 void AddCheckpointCommand(CLI::App& app, int& exit_code);
 void AddGenerateCommand(CLI::App& app, int& exit_code);
+void AddChatCommand(CLI::App& app, int& exit_code);
 void AddEvaluateCommand(CLI::App& app, int& exit_code);
 void AddCalibrateCommand(CLI::App& app, int& exit_code);
 void AddMachineCommand(CLI::App& app, int& exit_code);

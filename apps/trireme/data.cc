@@ -169,14 +169,17 @@ CLI::App* Add(CLI::App& parent, const char* name, const char* description, const
 
 void AddTextOptions(CLI::App& app, const Shared& command, std::vector<std::string>& inputs) {
   app.add_option("inputs", inputs, "Files and globs; plain, .gz or .zst")->required();
-  app.add_option("--format", command->format, "auto, text (a file is a document), lines, jsonl");
+  app.add_option(
+      "--format", command->format,
+      "auto, text (a file is a document), lines, jsonl, chat (JSON lines of messages with role and content)");
 }
 
 void AddPrepare(CLI::App& data, const Shared& command, int& exit_code) {
   CLI::App* app = Add(data, "prepare", "Text or JSONL to a dataset, .bin and .idx; goes on when it was interrupted",
                       "trireme data prepare 'corpus/*.jsonl.zst' --tokenizer tokenizer.json --output corpus");
   AddTextOptions(*app, command, command->prepare.inputs);
-  app->add_option("--field", command->prepare.json_field, "Field of a JSON line that holds the text (text)");
+  app->add_option("--field", command->prepare.json_field,
+                  "Field of a JSON line that holds the text (text; messages for chat)");
   app->add_option("--tokenizer", command->prepare.tokenizer, kTokenizerHelp)->required();
   app->add_option("--output", command->prepare.output, "Prefix of the .bin and .idx")->required();
   app->add_flag("--no-end-of-text", command->no_end_of_text, "No end-of-text token after documents");

@@ -79,6 +79,7 @@ std::unique_ptr<SampleSource> EvaluateCommand::OpenData(const ModelFiles& files,
                      // Another dataset is not cut as the run's own was, unless a part of it is asked for.
                      .split_weights = data.empty() || !split.empty() ? files.data_split : "",
                      .document_masks = files.document_masks,
+                     .answers_only = files.answers_only,
                      .padding_masks = files.padding_masks});
 }
 

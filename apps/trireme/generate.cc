@@ -6,10 +6,12 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "apps/trireme/chat_options.h"
 #include "apps/trireme/command_line.h"
 #include "apps/trireme/commands.h"
 #include "apps/trireme/inference.h"
 #include "base/error.h"
+#include "infer/chat_session.h"
 
 namespace trireme {
 namespace {
@@ -18,12 +20,15 @@ constexpr const char* kGenerateExamples = R"(
 Examples:
   trireme generate runs/quickstart --prompt "The " --tokens 60
   trireme generate runs/quickstart --prompts questions.txt --temperature 0 --json
+  trireme generate downloads/qwen3-0.6b --chat --prompt "Why is the sky blue?"
   trireme generate downloads/gpt2 --prompt "Once upon a time" --top-p 0.9 --seed 7 --ranks 2
 
 Exit codes: 0 done; 1 failed; 2 unusable input.)";
 
 struct GenerateCommand {
   InferenceCommand inference;
+  ChatOptions chat_options;
+  bool chat = false;
   std::string prompt;
   std::string prompts_file;
   GenerateOptions options;
@@ -36,6 +41,9 @@ struct GenerateCommand {
   std::string BeforeStop(const std::string& text) const;
 
   std::vector<std::string> Prompts() const;
+  // The tokens to continue; `ends` are those that end a continuation.
+  std::vector<TokenList> EncodePrompts(const ModelFiles& files, const Tokenizer& tokenizer,
+                                       const std::vector<std::string>& texts, TokenList& ends) const;
   struct Made {
     TokenList tokens;
     std::vector<double> log_probabilities;
@@ -76,8 +84,30 @@ void GenerateCommand::Print(const Tokenizer& tokenizer, const std::string& text,
     }
     std::printf("%s\n", row.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
   } else {
-    std::fwrite((text + continued + "\n").data(), 1, text.size() + continued.size() + 1, stdout);
+    const std::string shown = (chat ? "" : text) + continued + "\n";
+    std::fwrite(shown.data(), 1, shown.size(), stdout);
   }
+}
+
+std::vector<TokenList> GenerateCommand::EncodePrompts(const ModelFiles& files, const Tokenizer& tokenizer,
+                                                      const std::vector<std::string>& texts, TokenList& ends) const {
+  std::vector<TokenList> prompts;
+  if (chat) {
+    const ChatTemplate chat_template = chat_options.Open(files, inference.tokenizer);
+    for (const std::string& text : texts) {
+      prompts.push_back(EncodeQuestion(tokenizer, chat_template, chat_options.system, text));
+    }
+    ends = AnswerEnds(tokenizer, chat_template);
+    return prompts;
+  }
+  Require(chat_options.system.empty() && chat_options.template_file.empty(), "--system and --template are for --chat");
+  for (const std::string& text : texts) {
+    prompts.push_back(EncodePrompt(tokenizer, text));
+  }
+  if (const auto end = tokenizer.end_of_text()) {
+    ends.push_back(*end);
+  }
+  return prompts;
 }
 
 int GenerateCommand::Run() const {
@@ -90,17 +120,11 @@ int GenerateCommand::Run() const {
   const std::vector<std::string> texts = Prompts();
   const ModelFiles files = inference.Open();
   const std::unique_ptr<Tokenizer> tokenizer = LoadModelTokenizer(files, inference.tokenizer);
-  std::vector<TokenList> prompts;
-  for (const std::string& text : texts) {
-    prompts.push_back(EncodePrompt(*tokenizer, text));
-  }
   GenerateOptions own = options;
+  const std::vector<TokenList> prompts = EncodePrompts(files, *tokenizer, texts, own.stop);
   own.vocabulary = tokenizer->vocabulary();
   const InferenceOptions plan = PlanGeneration(
       files.model, {.prompts = prompts, .batch = batch, .dtype = inference.WorkingType(files)}, own.tokens);
-  if (const auto end = tokenizer->end_of_text()) {
-    own.stop.push_back(*end);
-  }
   if (!stops.empty()) {
     own.ends = [&](const TokenList& made) {
       const std::string text = tokenizer->Decode(made);
@@ -126,7 +150,7 @@ int GenerateCommand::Run() const {
       std::fflush(stdout);
       shown = text.size();
     };
-    if (stream && speaks) {
+    if (stream && speaks && !chat) {
       std::fwrite(texts[0].data(), 1, texts[0].size(), stdout);
     }
     Generate(model, prompts, own, speaks ? note : TokenCallback{});
@@ -157,6 +181,8 @@ void AddGenerateCommand(CLI::App& app, int& exit_code) {
   generate->add_option("--seed", command->options.seed, "Equal seeds give equal texts (1)")->check(NotNegative());
   generate->add_option("--batch", command->batch, "Prompts at once, at most (8)");
   generate->add_option("--stop", command->stops, "Text at which a continuation ends, left out of it; may be repeated");
+  generate->add_flag("--chat", command->chat, "Each prompt is a message of a user, put into the chat template");
+  command->chat_options.AddOptions(*generate);
   generate->add_flag("--json", command->json, "One JSON object a prompt: prompt, text, tokens");
   generate->add_flag("--logprobs", command->log_probabilities,
                      "With --json: the logarithm of each token's probability, as the model says");

@@ -61,6 +61,7 @@ int Run(int argc, char** argv) {
   trireme::AddDataCommand(app, exit_code);
   trireme::AddCheckpointCommand(app, exit_code);
   trireme::AddGenerateCommand(app, exit_code);
+  trireme::AddChatCommand(app, exit_code);
   trireme::AddEvaluateCommand(app, exit_code);
   trireme::AddScheduleCommand(app, exit_code);
   trireme::AddCalibrateCommand(app, exit_code);

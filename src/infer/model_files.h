@@ -18,6 +18,7 @@ struct ModelFiles {
   std::string data_source;
   std::string data_split;
   bool document_masks = false;
+  bool answers_only = false;
   bool padding_masks = false;
   std::int64_t seed = 1;
   std::string tokenizer;  // that was found with it; empty: none

@@ -68,6 +68,7 @@ std::unique_ptr<SampleSource> OpenRunSource(const RunConfig& config, const std::
                      .split = split,
                      .split_weights = config.data.split,
                      .document_masks = config.data.document_masks,
+                     .answers_only = config.data.answers_only,
                      .padding_masks = config.data.padding_masks});
 }
 

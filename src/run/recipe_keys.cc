@@ -392,6 +392,9 @@ std::vector<RecipeKey> TrainKeys() {
           "data.document_masks", "attention stays within a document",
           [](Config & c) -> auto& { return c.data.document_masks; }),
       Flag(
+          "data.answers_only", "of conversations (data prepare --format chat) only answers have a loss",
+          [](Config & c) -> auto& { return c.data.answers_only; }),
+      Flag(
           "data.padding_masks", "an epoch's last, short sample is kept: padded, the padding without loss",
           [](Config & c) -> auto& { return c.data.padding_masks; }),
       Number(

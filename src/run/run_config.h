@@ -98,6 +98,7 @@ struct DataConfig {
   std::string source = "synthetic";
   std::string split = "95,5,0";  // train, validation, test
   bool document_masks = false;
+  bool answers_only = false;
   bool padding_masks = false;
   bool operator==(const DataConfig&) const = default;
 };

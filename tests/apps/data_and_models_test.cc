@@ -32,6 +32,7 @@ TEST(Inference, UnusableInputIsToldBeforeAnythingIsWritten) {
   ASSERT_EQ(place.Run({"train", "recipe.toml", "--run", "run", "--set", "model.vocabulary=256", "--steps", "1"}).code,
             0);
   place.Write("ids.txt", "1 2 3\n4 5 6 7\n");
+  place.Write("macro.jinja", "{% macro x() %}{% endmacro %}");
   const std::vector<std::vector<std::string>> lines = {
       {"evaluate", "run", "--tokens", "ids.txt", "--logits", "out.npy"},
       {"evaluate", "run", "--logits", "nowhere/out.npy"},
@@ -42,6 +43,14 @@ TEST(Inference, UnusableInputIsToldBeforeAnythingIsWritten) {
       {"generate", "run", "--min-p", "2"},
       {"generate", "run", "--logprobs"},
       {"generate", "run", "--stop", ""},
+      {"generate", "run", "--system", "be brief"},
+      {"generate", "run", "--chat"},
+      {"chat", "run"},
+      {"chat", "run", "--template", "nowhere.jinja"},
+      {"chat", "run", "--template", "macro.jinja"},
+      {"checkpoint", "export", "run", "out.npy", "--format", "onnx"},
+      {"checkpoint", "export", "run", "out.npy", "--format", "gguf", "--type", "q4_k"},
+      {"checkpoint", "export", "run", "out.npy", "--format", "gguf", "--check"},
   };
   for (const auto& line : lines) {
     const Outcome outcome = place.Run(line);
@@ -107,6 +116,48 @@ TEST(Data, FromTextToAModelThatWritesTokens) {
   EXPECT_EQ(Parsed(place.Run({"generate", "again", "--prompt", "the quick", "--tokens", "3", "--json"})), made);
 }
 
+TEST(Data, ConversationsTrainOnTheirAnswers) {
+  const Workplace place;
+  place.Write("corpus.txt", SampleText());
+  std::string talks;
+  for (int i = 0; i < 60; ++i) {
+    talks += nlohmann::json{{"messages",
+                             {{{"role", "user"}, {"content", "what number is it"}},
+                              {{"role", "assistant"}, {"content", "the fox number " + std::to_string(i)}}}}}
+                 .dump() +
+             "\n";
+  }
+  place.Write("talks.jsonl", talks);
+  ASSERT_EQ(place
+                .Run({"data", "train-tokenizer", "corpus.txt", "--vocabulary", "300", "--special", "<|endoftext|>",
+                      "--special", "<|turn|>", "--output", "tokenizer.json"})
+                .code,
+            0);
+  const std::vector<std::string> prepare = {"data",        "prepare",        "talks.jsonl", "--format", "chat",
+                                            "--tokenizer", "tokenizer.json", "--output",    "talks",    "--json"};
+  EXPECT_THAT(place.Run(prepare).err, HasSubstr("has no chat template"));
+  place.Write("chat_template.jinja",
+              "{% for m in messages %}<|turn|>{{ m.role }}\n{{ m.content }}<|endoftext|>{% endfor %}"
+              "{% if add_generation_prompt %}<|turn|>assistant\n{% endif %}");
+  EXPECT_EQ(Parsed(place.Run(prepare)).at("documents"), 60);
+  place.Write("recipe.toml", TinyRecipe());
+  const std::vector<std::string> train = {"train", "recipe.toml",           "--run", "run",
+                                          "--set", "model.vocabulary=300",  "--set", "model.sequence=48",
+                                          "--set", "data.source=talks.bin", "--set", "data.answers_only=true"};
+  const Outcome trained = place.Run(train);
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  // Loss of the run's own validation part: the answers alone are counted.
+  const auto scored = Parsed(place.Run({"evaluate", "run", "--json"}));
+  const auto whole = Parsed(place.Run({"data", "inspect", "talks", "--json"})).at("tokens").get<double>();
+  EXPECT_GT(scored.at("tokens").get<double>(), 0);
+  EXPECT_LT(scored.at("tokens").get<double>(), 0.05 * whole * 0.8);
+  // The tokenizer of the run has the template: the model talks by it.
+  const Outcome talk =
+      place.Run({"chat", "run", "--prompts", "corpus.txt", "--tokens", "2", "--temperature", "0", "--json"});
+  EXPECT_EQ(talk.code, 0) << talk.err;
+  EXPECT_EQ(Lines(talk.out).size(), 200U);
+}
+
 class TrainedModel : public testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -141,6 +192,48 @@ TEST_F(TrainedModel, ABatchFromAFileGivesALineAPrompt) {
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   ASSERT_EQ(Lines(outcome.out).size(), 3U);
   EXPECT_EQ(nlohmann::json::parse(Lines(outcome.out)[1]).at("prompt"), "two and more");
+}
+
+TEST_F(TrainedModel, ATalkContinuesTheWholeConversation) {
+  place_->Write("short.jinja",
+                "{% for m in messages %}{{ m.role[0] + m.content }}{% endfor %}{{ 'a' if add_generation_prompt }}");
+  place_->Write("questions.txt", "x\n\ny\nz\n/reset\nx\n/quit\nnever\n");
+  const std::vector<std::string> line = {"chat",          "run",         "--prompts", "questions.txt",
+                                         "--template",    "short.jinja", "--tokens",  "3",
+                                         "--temperature", "0",           "--json"};
+  const Outcome talk = place_->Run(line);
+  ASSERT_EQ(talk.code, 0) << talk.err;
+  ASSERT_EQ(Lines(talk.out).size(), 4U) << talk.out;
+  std::vector<nlohmann::json> answers;
+  for (const std::string& answer : Lines(talk.out)) {
+    answers.push_back(nlohmann::json::parse(answer));
+  }
+  const auto generated = [&](std::vector<std::int32_t> tokens) {
+    // Bytes of any value go through a file of token ids; a model of bytes continues them.
+    std::string text(tokens.begin(), tokens.end());
+    place_->Write("prompt.txt", text + "\n");
+    return Parsed(place_->Run(
+                      {"generate", "run", "--prompts", "prompt.txt", "--tokens", "3", "--temperature", "0", "--json"}))
+        .at("tokens");
+  };
+  std::vector<std::int32_t> said = {'u', 'x', 'a'};
+  EXPECT_EQ(answers[0].at("tokens"), generated(said));
+  EXPECT_EQ(answers[3], answers[0]) << "/reset forgets";
+  EXPECT_EQ(Parsed(place_->Run({"generate", "run", "--chat", "--template", "short.jinja", "--prompt", "x", "--tokens",
+                                "3", "--temperature", "0", "--json"}))
+                .at("tokens"),
+            answers[0].at("tokens"));
+  std::vector<std::string> ranks = line;
+  ranks.insert(ranks.end(), {"--ranks", "2"});
+  EXPECT_EQ(place_->Run(ranks).out, talk.out);
+}
+
+TEST_F(TrainedModel, AGgufFileIsWritten) {
+  const auto made =
+      Parsed(place_->Run({"checkpoint", "export", "run", "m.gguf", "--format", "gguf", "--type", "q8_0", "--json"}));
+  EXPECT_EQ(made.at("architecture"), "gpt2");
+  EXPECT_EQ(place_->Read("m.gguf").substr(0, 4), "GGUF");
+  EXPECT_EQ(place_->Read("m.gguf").size(), made.at("bytes"));
 }
 
 TEST_F(TrainedModel, AHuggingFaceDirectoryGeneratesWhatTheRunDoes) {

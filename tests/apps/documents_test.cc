@@ -28,6 +28,7 @@ const std::map<std::string, std::string> kOnlyParsed = {
     {"calibrate", "measures the machine for a minute; apps/calibrate_test.cc runs it"},
     {"machine", "measures the machine for a minute; apps/machine_test.cc runs it"},
     {"report", "needs the pages, which not every build has; scripts/test web runs it"},
+    {"chat", "talks with a person; apps/data_and_models_test.cc runs it"},
     {"bench", "trains for minutes; report/bench_test.cc runs it"},
     {"compare", "names runs of before and after; report/bench_test.cc runs it"}};
 
@@ -98,7 +99,7 @@ std::vector<Line> CodeOf(const std::string& document) {
 
 std::vector<Command> CommandsOf(const std::string& document) {
   // README's table of commands leaves out the program's name.
-  static const std::regex kTable(R"(^(plan|train|generate|evaluate|diagnose|schedule|completion) [A-Z-].*)");
+  static const std::regex kTable(R"(^(plan|train|generate|chat|evaluate|diagnose|schedule|completion) [A-Z-].*)");
   std::vector<Command> commands;
   for (const Line& line : CodeOf(document)) {
     std::string text = CommandIn(line.text);
@@ -187,6 +188,13 @@ class DocumentsPlace : public Workplace {
       Must({"data", "prepare", "book.txt", "--format", "lines", "--tokenizer", "8k.json", "--output", name});
     }
     fs::copy(*this / "downloads/gpt2", *this / "downloads/llama");
+    fs::copy(*this / "downloads/gpt2", *this / "downloads/qwen3-0.6b");
+    fs::copy(*this / "8k.json", *this / "downloads/qwen3-0.6b/tokenizer.json");
+    Write("downloads/qwen3-0.6b/chat_template.jinja",
+          "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+          "{{ 'assistant: ' if add_generation_prompt }}");
+    Write("talks.jsonl",
+          R"({"messages": [{"role": "user", "content": "the fox"}, {"role": "assistant", "content": "jumps"}]})");
     fs::copy(*this / "runs/mine", *this / "runs/sample-30m", fs::copy_options::recursive);
     fs::copy(*this / "runs/mine", *this / "runs/bisect-a", fs::copy_options::recursive);
     fs::create_directories(*this / "runs/mine/flight/death-001");

@@ -3,6 +3,9 @@
 #include <zlib.h>
 #include <zstd.h>
 
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
 #include "base/error.h"
 #include "data/dataset/dataset_tools.h"
 #include "data/dataset/indexed_dataset.h"
@@ -11,6 +14,7 @@
 #include "data/samples/sample_source.h"
 #include "data/tokenizer/bpe_trainer.h"
 #include "data/tokenizer/tokenizer_files.h"
+#include "message_of.h"
 #include "scratch_directory.h"
 
 namespace trireme {
@@ -309,6 +313,76 @@ TEST(OrderedPipeline, AnyStageMayFail) {
     });
     EXPECT_THROW(pipeline.Run(3), Error) << stage;
   }
+}
+
+// Letters are tokens; roles are marked by one each.
+class Conversations : public ::testing::Test {
+ protected:
+  Conversations() {
+    std::filesystem::create_directories(folder_ / "tokenizer");
+    nlohmann::json vocabulary;
+    for (int i = 0; i < 26; ++i) {
+      vocabulary[std::string(1, static_cast<char>('a' + i))] = i;
+    }
+    WriteBytes(folder_ / "tokenizer/tokenizer.json",
+               nlohmann::json{{"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", nlohmann::json::array()}}},
+                              {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
+                              {"added_tokens",
+                               {{{"id", 26}, {"content", "<q>"}, {"special", true}},
+                                {{"id", 27}, {"content", "<a>"}, {"special", true}},
+                                {{"id", 28}, {"content", "<e>"}, {"special", true}}}}}
+                   .dump());
+    WriteBytes(folder_ / "tokenizer/chat_template.jinja",
+               "{% for m in messages %}{{ '<a>' if m.role == 'assistant' else '<q>' }}{{ m.content }}<e>{% endfor %}"
+               "{{ '<a>' if add_generation_prompt }}");
+  }
+  PrepareSummary Prepare(const std::string& lines) {
+    WriteBytes(folder_ / "talks.jsonl", lines);
+    return PrepareDataset({.inputs = {folder_ / "talks.jsonl"},
+                           .output = folder_ / "talks",
+                           .tokenizer = folder_ / "tokenizer",
+                           .format = TextFormat::kChat});
+  }
+  ScratchDirectory folder_;
+};
+
+TEST_F(Conversations, OnlyAnswersWeigh) {
+  const PrepareSummary summary = Prepare(
+      R"({"messages": [{"role": "user", "content": "ab"}, {"role": "assistant", "content": "cd"}]})"
+      "\n\n"
+      R"({"messages": [{"role": "system", "content": "x"}, {"role": "user", "content": "y"}, {"role": "assistant", "content": "z"}, {"role": "user", "content": "p"}]})"
+      "\n");
+  EXPECT_EQ(summary.documents, 2);
+  EXPECT_EQ(summary.sequences, 5);
+  //                                        <q> a  b <e> <a>  c  d <e>  <q>  x <e> <q>  y <e> <a>   z <e>  <q>  p <e>
+  const std::vector<std::int32_t> tokens = {26, 0, 1, 28, 27, 2, 3, 28, 26, 23, 28, 26, 24, 28, 27, 25, 28, 26, 15, 28};
+  const std::vector<float> answers = {0, 0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0};
+  ASSERT_EQ(summary.tokens, static_cast<std::int64_t>(tokens.size()));
+  for (const std::int64_t sequence : {4, 7, 19}) {
+    const auto source = OpenSource({.source = folder_ / "talks.bin", .sequence = sequence, .answers_only = true});
+    for (std::int64_t index = 0; index < 19 / sequence; ++index) {
+      const Sample sample = source->Get(index);
+      const auto place = std::search(tokens.begin(), tokens.end(), sample.tokens.begin(), sample.tokens.end());
+      ASSERT_NE(place, tokens.end());
+      const auto first = answers.begin() + (place - tokens.begin()) + 1;
+      EXPECT_EQ(sample.weights, std::vector<float>(first, first + sequence)) << sequence << " " << index;
+    }
+  }
+}
+
+TEST_F(Conversations, UnusableLinesAreNamed) {
+  EXPECT_THAT(testing::MessageOf([&] { Prepare("{\"messages\": []}\n"); }), ::testing::HasSubstr("talks.jsonl:1"));
+  EXPECT_THAT(testing::MessageOf([&] { Prepare("\n{\"messages\": [{\"role\": \"user\"}]}\n"); }),
+              ::testing::HasSubstr("talks.jsonl:2"));
+  EXPECT_THAT(testing::MessageOf([&] { Prepare("{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}\n"); }),
+              ::testing::HasSubstr("nothing to learn"));
+  std::filesystem::remove(folder_ / "tokenizer/chat_template.jinja");
+  EXPECT_THAT(testing::MessageOf([&] { Prepare("{}\n"); }), ::testing::HasSubstr("has no chat template"));
+  WriteBytes(folder_ / "plain.txt", "abc");
+  PrepareDataset({.inputs = {folder_ / "plain.txt"}, .output = folder_ / "plain", .tokenizer = folder_ / "tokenizer"});
+  EXPECT_THAT(
+      testing::MessageOf([&] { OpenSource({.source = folder_ / "plain.bin", .sequence = 2, .answers_only = true}); }),
+      ::testing::HasSubstr("--format chat"));
 }
 
 }  // namespace

@@ -312,7 +312,7 @@ TEST(TokenizerFiles, EachFaultIsOneClearError) {
   EXPECT_THAT(with("\"added_tokens\"", "\"normalizer\": {\"type\": \"Lowercase\"}, \"added_tokens\""),
               HasSubstr("normaliser Lowercase"));
   EXPECT_THAT(with("\"id\": 3", "\"id\": \"x\""), HasSubstr("token id \"x\""));
-  EXPECT_THAT(with("\"type\": \"BPE\"", "\"byte_fallback\": true"), HasSubstr("tokenizer.model"));
+  EXPECT_THAT(with("\"type\": \"BPE\"", "\"byte_fallback\": true"), HasSubstr("with byte_fallback"));
   EXPECT_THAT(with("}]}", "}]"), HasSubstr("is not JSON"));
   WriteBytes(path, std::string(100000, '['));
   EXPECT_THAT(LoadError(path), HasSubstr("nested 100000 deep"));
@@ -320,6 +320,47 @@ TEST(TokenizerFiles, EachFaultIsOneClearError) {
   EXPECT_THAT(LoadError(path), HasSubstr("is not JSON"));
   EXPECT_THAT(LoadError(scratch / "absent.json"), HasSubstr("cannot open"));
   EXPECT_THAT(LoadError(scratch / "x.model"), HasSubstr("x.model"));
+}
+
+// Few letters, merges within and across words, bytes of one character, as converted SentencePiece models have them.
+std::string CharacterTokenizer(const std::string& normalizer, const std::string& pre_tokenizer) {
+  return R"({"model": {"type": "BPE", "byte_fallback": true, "fuse_unk": true, "unk_token": "<unk>",
+    "vocab": {"<unk>": 0, "<s>": 1, "</s>": 2, "<0xC3>": 3, "<0xA9>": 4, "▁": 5, "a": 6, "b": 7, "▁a": 8, "ab": 9,
+              "b▁a": 10, "▁ab": 11}, "merges": ["▁ a", "▁a b", "a b", "b ▁a"]},
+    "added_tokens": [{"id": 1, "content": "<s>", "special": true}, {"id": 2, "content": "</s>", "special": true}],
+    "normalizer": )" +
+         normalizer + R"(, "pre_tokenizer": )" + pre_tokenizer + R"(,
+    "decoder": {"type": "Sequence", "decoders": [{"type": "Replace"}, {"type": "ByteFallback"}, {"type": "Fuse"},
+                {"type": "Strip", "content": " ", "start": 1, "stop": 0}]}})";
+}
+
+TEST(CharacterBpe, EncodesAsSentencePieceDoes) {
+  const ScratchDirectory scratch;
+  const std::string path = scratch / "tokenizer.json";
+  const std::string prepend = R"({"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"},
+    {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]})";
+  WriteBytes(path, CharacterTokenizer(prepend, "null"));
+  const auto tokenizer = LoadTokenizer(path);
+  using Ids = std::vector<std::int32_t>;
+  EXPECT_EQ(tokenizer->Encode("ab"), (Ids{11}));
+  EXPECT_EQ(tokenizer->Encode("ab ab"), (Ids{11, 11}));
+  EXPECT_EQ(tokenizer->Encode("é"), (Ids{5, 3, 4}));
+  EXPECT_EQ(tokenizer->Encode("xya"), (Ids{5, 0, 6})) << "unknown characters are one token";
+  EXPECT_EQ(tokenizer->Encode("<s>a</s>b"), (Ids{1, 8, 2, 5, 7})) << "each stretch has its space";
+  EXPECT_EQ(tokenizer->Decode(Ids{11, 8, 3, 4}), "ab aé");
+  EXPECT_EQ(tokenizer->end_of_text(), 2);
+  EXPECT_TRUE(tokenizer->IsSpecial(1));
+
+  const std::string metaspace = R"({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": )";
+  WriteBytes(path, CharacterTokenizer("null", metaspace + "false}"));
+  EXPECT_EQ(LoadTokenizer(path)->Encode("<s>b a"), (Ids{1, 10})) << "only the first stretch has a space";
+  EXPECT_EQ(LoadTokenizer(path)->Encode(" b a"), (Ids{5, 10}));
+  WriteBytes(path, CharacterTokenizer("null", metaspace + "true}"));
+  EXPECT_EQ(LoadTokenizer(path)->Encode("<s>b a"), (Ids{1, 7, 8})) << "merges stay within words";
+  WriteBytes(path, CharacterTokenizer(R"({"type": "Lowercase"})", "null"));
+  EXPECT_THAT(LoadError(path), HasSubstr("normaliser Lowercase"));
+  WriteBytes(path, CharacterTokenizer("null", R"({"type": "Whitespace"})"));
+  EXPECT_THAT(LoadError(path), HasSubstr("Whitespace"));
 }
 
 TEST(TokenizerFiles, RandomDamageNeverCrashes) {

@@ -1,5 +1,6 @@
 // Prints the table of docs/families.md: each model of the fixture, this program's largest difference from transformers,
-// whether greedy tokens are the same, and whether files come back byte for byte.
+// whether greedy tokens are the same, and whether files come back byte for byte. `families_table DIR` writes the models
+// to DIR/NAME instead, for programs that read Hugging Face's files.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -34,10 +35,21 @@ std::string RowOf(const std::string& name) {
                      same_tokens ? "yes" : "NO", same_bytes ? "yes" : "NO");
 }
 
+void WriteModels(const std::string& directory) {
+  for (const std::string& name : ModelNames()) {
+    const nlohmann::json& model = Models().at(name);
+    WriteDirectory(directory + "/" + name, model, ValuesOf(model), model.at("config").get<std::string>());
+  }
+}
+
 }  // namespace
 }  // namespace trireme::oracle
 
-int main() {
+int main(int count, char** arguments) {
+  if (count == 2) {
+    trireme::oracle::WriteModels(arguments[1]);
+    return 0;
+  }
   std::fputs(
       "| model | family | logits, 1 rank | 2 tensor ranks | greedy tokens equal | files byte-equal |\n"
       "|---|---|---|---|---|---|\n",

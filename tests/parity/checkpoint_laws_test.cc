@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "comm/rank_runner.h"
+#include "model/model_config.h"
 #include "operate/run_checkpoints.h"
 #include "operate/training_loop.h"
 #include "parity/parity.h"
@@ -120,9 +121,11 @@ std::vector<ParallelLayout> Layouts() {
 }
 
 TEST_F(CheckpointLaws, AResumedRunGivesTheBitsOfTheUninterruptedOne) {
-  for (const ParallelLayout& layout : {Layouts()[7], Layouts()[8], Layouts().back(), Layouts()[0]}) {
-    SCOPED_TRACE(layout.ToString());
-    RunConfig config = SmallRun("llama");
+  const std::vector<std::pair<const char*, ParallelLayout>> cases = {
+      {"llama", Layouts()[7]}, {"gemma3", Layouts()[8]}, {"olmo2", Layouts().back()}, {"gpt_neox", Layouts()[0]}};
+  for (const auto& [family, layout] : cases) {
+    SCOPED_TRACE(family + (" " + layout.ToString()));
+    RunConfig config = SmallRun(family);
     config.layout = layout;
     config.model.dropout = 0.1;
     config.batch = {.global = 12, .ramp_start = 4, .ramp_increment = 4, .ramp_samples = 24};
@@ -137,7 +140,8 @@ TEST_F(CheckpointLaws, AResumedRunGivesTheBitsOfTheUninterruptedOne) {
 TEST_F(CheckpointLaws, AnyLayoutLoadsWhatAnyOtherSaved) {
   const std::vector<ParallelLayout> layouts = Layouts();
   for (std::size_t from = 0; from < layouts.size(); ++from) {
-    RunConfig config = SmallRun(from % 2 == 0 ? "gpt2" : "bloom");
+    // Families take turns.
+    RunConfig config = SmallRun(ModelFamilies()[from % ModelFamilies().size()].name);
     config.layout = layouts[from];
     config.train.steps = 20;
     Part saved{.steps = 1, .save = true};

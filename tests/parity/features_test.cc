@@ -1,4 +1,6 @@
 // Laws on features that the pairwise cover does not range over.
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/random.h"
 #include "comm/rank_runner.h"
@@ -120,6 +122,37 @@ TEST(Laws, DocumentAndPaddingMasksTrainAsOneRank) {
     config.layout = {.pipeline = 2, .data = 3, .zero = 3, .schedule = "zero_bubble", .micro_batch = 2};
     ExpectLaw(config);
   }
+}
+
+// Conversations of a question of 1 to 4 tokens and an answer of 1 to 5.
+std::string ShortConversations(const ScratchDirectory& folder) {
+  IndexedDatasetWriter writer(folder / "talks", TokenKind::kUInt16);
+  std::uint64_t drawn = 0;
+  for (int document = 0; document < 90; ++document) {
+    for (const int most : {4, 5}) {
+      std::vector<std::int32_t> tokens(1 + static_cast<std::size_t>(document % most));
+      std::generate(tokens.begin(), tokens.end(),
+                    [&] { return static_cast<std::int32_t>(RandomBelow(3, drawn++, 90)); });
+      writer.AddSequence(tokens);
+    }
+    writer.EndDocument();
+  }
+  writer.Finish();
+  return folder / "talks.bin";
+}
+
+TEST(Laws, AnswersAloneTrainAsOneRank) {
+  const ScratchDirectory folder;
+  RunConfig config = SmallRun("qwen3");
+  config.data.source = ShortConversations(folder);
+  config.data.split = "50,50,0";
+  config.data.answers_only = true;
+  config.data.document_masks = true;
+  config.layout = {.tensor = 2, .pipeline = 2, .data = 2, .zero = 2};
+  ExpectLaw(config);
+  config.data.document_masks = false;
+  config.layout = {.pipeline = 2, .data = 3, .zero = 3, .micro_batch = 2};
+  ExpectLaw(config);
 }
 
 TEST(Laws, PaddingHasNoPartInTheLoss) {

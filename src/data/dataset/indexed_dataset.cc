@@ -188,4 +188,25 @@ std::vector<std::int64_t> IndexedDataset::DocumentStartsBetween(std::int64_t fir
   return starts;
 }
 
+void IndexedDataset::AnswerMask(std::int64_t first, std::span<std::uint8_t> out) const {
+  if (out.empty()) {
+    return;
+  }
+  std::int64_t document = FindDocument(first);
+  std::int64_t opening = DocumentSequence(document);
+  std::int64_t next_opening = DocumentSequence(document + 1);
+  std::int64_t sequence = opening;
+  std::int64_t end = SequenceStart(sequence + 1);
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    while (first + static_cast<std::int64_t>(i) >= end) {
+      end = SequenceStart(++sequence + 1);
+      while (sequence >= next_opening) {
+        opening = next_opening;
+        next_opening = DocumentSequence(++document + 1);
+      }
+    }
+    out[i] = static_cast<std::uint8_t>((sequence - opening) % 2);
+  }
+}
+
 }  // namespace trireme

@@ -32,6 +32,10 @@ class IndexedDataset final : public TokenStore {
   void Read(std::int64_t first, std::span<std::int32_t> out) const override;
   std::int64_t DocumentStart(std::int64_t position) const override;
   std::vector<std::int64_t> DocumentStartsBetween(std::int64_t first, std::int64_t last) const override;
+  // A conversation has two sequences or more.
+  bool has_answers() const override { return documents() > 0 && sequences_ >= 2 * documents(); }
+  // Every second sequence of a document is an answer.
+  void AnswerMask(std::int64_t first, std::span<std::uint8_t> out) const override;
 
   TokenKind kind() const { return kind_; }
   std::int64_t sequences() const { return sequences_; }

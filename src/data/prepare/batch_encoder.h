@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "data/chat/chat_template.h"
 #include "data/prepare/batch_reader.h"
 #include "data/tokenizer/tokenizer.h"
 
@@ -19,9 +20,11 @@ struct EncodedBatch {
   std::int64_t text_bytes = 0;
 };
 
+// Of conversations (TextFormat::kChat): a document's sequences are in turn what the model reads and what it answers.
 struct EncodeRules {
   std::string json_field = "text";
-  std::optional<std::int32_t> end_of_text;  // put after each document
+  std::optional<std::int32_t> end_of_text;  // put after each document, but for conversations
+  const ChatTemplate* chat = nullptr;       // of conversations
 };
 
 // Documents without text are left out. `path` names the file in the Error for a line that is not as it should be.

@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t kLongestLine = std::size_t{1} << 28;
 constexpr std::size_t kLongestStretch = std::size_t{1} << 24;
 
-constexpr std::array<const char*, 4> kFormatNames = {"auto", "text", "lines", "jsonl"};
+constexpr std::array<const char*, 5> kFormatNames = {"auto", "text", "lines", "jsonl", "chat"};
 
 TextFormat FormatOf(const std::string& path) {
   std::filesystem::path name(path);
@@ -47,7 +47,7 @@ std::size_t CharacterBoundary(const std::string& text, std::size_t at) {
 
 TextFormat ParseTextFormat(const std::string& name) {
   const auto found = std::find(kFormatNames.begin(), kFormatNames.end(), name);
-  Require(found != kFormatNames.end(), "unknown text format '{}': it is auto, text, lines or jsonl{}", name,
+  Require(found != kFormatNames.end(), "unknown text format '{}': it is auto, text, lines, jsonl or chat{}", name,
           NearestMatch(name, kFormatNames));
   return static_cast<TextFormat>(found - kFormatNames.begin());
 }

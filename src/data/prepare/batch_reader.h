@@ -17,9 +17,10 @@ enum class TextFormat : std::uint8_t {
   kText,   // a file is a document
   kLines,  // a line is a document
   kJson,   // a line is a JSON object, one of whose fields is the document
+  kChat,   // a line is a JSON object, one of whose fields is a list of messages with role and content
 };
 
-// "auto", "text", "lines", "jsonl"; an Error names the nearest.
+// "auto", "text", "lines", "jsonl", "chat"; an Error names the nearest.
 TextFormat ParseTextFormat(const std::string& name);
 
 // A place between two batches.

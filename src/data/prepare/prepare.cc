@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <thread>
 
 #include "base/checksum.h"
@@ -37,18 +38,24 @@ std::string Fingerprint(const std::vector<std::string>& paths, const PrepareOpti
   return ToHex(hasher.digest());
 }
 
+bool IsChat(const PrepareOptions& options) { return options.format == TextFormat::kChat; }
+
 // One preparation: where it starts, and what happens to each encoded batch.
 class Preparation {
  public:
   Preparation(const PrepareOptions& options, const PrepareCallback& progress)
       : options_(options),
         report_(progress),
-        tokenizer_(LoadTokenizer(options.tokenizer, {.parse_special = options.parse_special})),
+        tokenizer_(LoadTokenizer(options.tokenizer, {.parse_special = options.parse_special || IsChat(options)})),
         paths_(ExpandPatterns(options.inputs)),
         journal_path_(options.output + ".journal") {
     Require(!options.output.empty(), "no output: name the prefix of the .bin and .idx files");
     journal_.fingerprint = Fingerprint(paths_, options, *tokenizer_);
-    rules_.json_field = options.json_field;
+    rules_.json_field = !options.json_field.empty() ? options.json_field : IsChat(options) ? "messages" : "text";
+    if (IsChat(options)) {
+      chat_ = ChatTemplate::Load(options.tokenizer);
+      rules_.chat = &*chat_;
+    }
     if (options.append_end_of_text) {
       rules_.end_of_text = tokenizer_->end_of_text();
     }
@@ -156,6 +163,7 @@ class Preparation {
   std::vector<std::string> paths_;
   std::string journal_path_;
   PrepareJournal journal_;
+  std::optional<ChatTemplate> chat_;
   EncodeRules rules_;
   PrepareProgress progress_;
   PrepareSummary summary_;

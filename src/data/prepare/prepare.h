@@ -17,9 +17,9 @@ struct PrepareOptions {
   std::string output;     // prefix of the .bin and .idx; the tokenizer is kept beside them in PREFIX.tokenizer
   std::string tokenizer;  // as LoadTokenizer() takes it
   TextFormat format = TextFormat::kAuto;
-  std::string json_field = "text";
+  std::string json_field;          // empty: "text", or "messages" of conversations
   bool append_end_of_text = true;  // after each document, if the tokenizer has such a token
-  // Special tokens written in the text stay text: a document cannot end another.
+  // Special tokens written in the text stay text: a document cannot end another. Those of a chat template always count.
   bool parse_special = false;
   int threads = 0;                                        // 0: one a core
   bool overwrite = false;                                 // replace a finished output, drop an unfinished one

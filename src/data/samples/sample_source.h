@@ -38,6 +38,7 @@ struct SourceOptions {
   std::string split = "train";  // "train" | "validation" | "test"
   std::string split_weights;    // such as "969,30,1"; empty gives every split the whole source
   bool document_masks = false;  // positions see only their own document; the target that opens the next weighs 0
+  bool answers_only = false;    // tokens of prepared conversations weigh 0 unless they are of an answer
   bool padding_masks = false;   // keep the last, short window of an epoch, padded with tokens that weigh 0
 };
 

@@ -16,9 +16,13 @@ WindowSource::WindowSource(std::unique_ptr<TokenStore> store, const SourceOption
       key_(RandomKey(options.seed, "data window order")),
       split_(options.split),
       document_masks_(options.document_masks),
+      answers_only_(options.answers_only),
       vocabulary_(options.vocabulary > 0 ? options.vocabulary : store_->token_limit()),
       range_(SplitTokens(*store_, options.split, options.split_weights)) {
   Require(sequence_ > 0, "sequence {} must be positive", sequence_);
+  Require(!answers_only_ || store_->has_answers(),
+          "data.answers_only: '{}' holds no conversations; make it with trireme data prepare --format chat",
+          store_->path());
   const std::int64_t targets = std::max<std::int64_t>(range_.size() - 1, 0);
   windows_ = options.padding_masks ? CeilDiv(targets, sequence_) : targets / sequence_;
   Require(windows_ > 0, "the {} split of '{}' has {} of its {} tokens, too few for a sample of {} + 1", split_,
@@ -49,7 +53,21 @@ Sample WindowSource::Get(std::int64_t index) const {
   if (document_masks_) {
     MaskDocuments(first, count, sample);
   }
+  if (answers_only_) {
+    MaskQuestions(first, count, sample);
+  }
   return sample;
+}
+
+void WindowSource::MaskQuestions(std::int64_t first, std::size_t count, Sample& sample) const {
+  std::vector<std::uint8_t> answers(count);
+  store_->AnswerMask(first, answers);
+  if (sample.weights.empty()) {
+    sample.weights.assign(static_cast<std::size_t>(sequence_), 1.0F);
+  }
+  for (std::size_t i = 1; i < count; ++i) {
+    sample.weights[i - 1] *= static_cast<float>(answers[i]);
+  }
 }
 
 void WindowSource::Check(const Sample& sample, std::int64_t first, std::size_t count) const {

@@ -27,6 +27,8 @@ class WindowSource final : public SampleSource {
 
  private:
   void Check(const Sample& sample, std::int64_t first, std::size_t count) const;
+  // Leaves the weights of answers alone; the others become 0.
+  void MaskQuestions(std::int64_t first, std::size_t count, Sample& sample) const;
   void MaskDocuments(std::int64_t first, std::size_t count, Sample& sample) const;
 
   std::unique_ptr<TokenStore> store_;
@@ -34,6 +36,7 @@ class WindowSource final : public SampleSource {
   std::uint64_t key_;
   std::string split_;
   bool document_masks_;
+  bool answers_only_;
   std::int64_t vocabulary_;
   TokenRange range_;
   std::int64_t windows_ = 0;

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,19 @@
 
 namespace trireme {
 
+// Of a BPE of characters (data/tokenizer/character_bpe_tokenizer.h).
+struct CharacterRules {
+  // Whether a space is put before a text: never; before each stretch between added tokens, always or unless it begins
+  // with one; or only before the first stretch.
+  enum class Prepend : std::uint8_t { kNever, kAlways, kUnlessThere, kFirst };
+  Prepend prepend = Prepend::kNever;
+  bool spaces_last = false;   // added tokens are looked for before spaces are replaced
+  bool cuts_words = false;    // merges do not cross the beginning of a word
+  bool strips_space = false;  // decoding drops the space before a text
+  bool fuse_unknown = false;
+  bool ignore_merges = false;
+};
+
 // What a tokenizer's files say.
 struct BpeDescription {
   std::string origin;  // path, for messages
@@ -27,6 +41,7 @@ struct BpeDescription {
   std::string end_of_text;           // content of the token; empty if the files do not say
   std::vector<std::int32_t> prefix;  // of the post-processor's template
   std::vector<std::int32_t> suffix;
+  std::optional<CharacterRules> characters;  // pieces are characters, not bytes
 };
 
 class BpeTokenizer final : public Tokenizer {

@@ -81,7 +81,7 @@ void BytePairModel::AddMerges(const BytePairVocabulary& vocabulary, const std::s
   }
 }
 
-BytePairModel::Merge& BytePairModel::Slot(std::uint64_t pair) {
+BytePairModel::MergeRule& BytePairModel::Slot(std::uint64_t pair) {
   std::size_t at = Mix64(pair) & (table_.size() - 1);
   while (table_[at].pair != kNoPair && table_[at].pair != pair) {
     at = (at + 1) & (table_.size() - 1);
@@ -89,7 +89,7 @@ BytePairModel::Merge& BytePairModel::Slot(std::uint64_t pair) {
   return table_[at];
 }
 
-const BytePairModel::Merge* BytePairModel::FindMerge(std::int32_t left, std::int32_t right) const {
+const BytePairModel::MergeRule* BytePairModel::FindMerge(std::int32_t left, std::int32_t right) const {
   const std::uint64_t pair = PairKey(left, right);
   std::size_t at = Mix64(pair) & (table_.size() - 1);
   while (table_[at].pair != pair) {
@@ -121,17 +121,18 @@ void BytePairModel::Encode(std::string_view piece, std::vector<std::int32_t>& id
     Require(byte_ids_[byte] >= 0, "'{}' has no token for the byte {:#04x} and no unknown token", origin_, byte);
     ids[first + i] = byte_ids_[byte];
   }
-  std::int32_t* const start = ids.data() + first;
-  const std::size_t count =
-      piece.size() <= kShortPiece ? MergeShort(start, piece.size()) : MergeLong(start, piece.size());
-  ids.resize(first + count);
+  ids.resize(first + Merge(ids.data() + first, piece.size()));
+}
+
+std::size_t BytePairModel::Merge(std::int32_t* ids, std::size_t count) const {
+  return count <= kShortPiece ? MergeShort(ids, count) : MergeLong(ids, count);
 }
 
 std::size_t BytePairModel::MergeShort(std::int32_t* ids, std::size_t count) const {
   std::array<std::uint32_t, kShortPiece> ranks;  // of the pair (i, i + 1)
   std::array<std::int32_t, kShortPiece> results;
   const auto look = [&](std::size_t i) {
-    const Merge* merge = FindMerge(ids[i], ids[i + 1]);
+    const MergeRule* merge = FindMerge(ids[i], ids[i + 1]);
     ranks[i] = merge == nullptr ? kNoRank : merge->rank;
     results[i] = merge == nullptr ? 0 : merge->result;
   };
@@ -175,7 +176,7 @@ std::size_t BytePairModel::MergeLong(std::int32_t* ids, std::size_t count) const
   const auto push = [&](std::size_t at) {
     if (next[at] < count) {
       const std::int32_t right = ids[next[at]];
-      if (const Merge* merge = FindMerge(ids[at], right)) {
+      if (const MergeRule* merge = FindMerge(ids[at], right)) {
         queue.push({merge->rank, at, ids[at], right, merge->result});
       }
     }

@@ -32,11 +32,13 @@ class BytePairModel {
   std::string_view bytes(std::int32_t id) const { return bytes_[static_cast<std::size_t>(id)]; }
   // By the token's text in the byte alphabet.
   std::optional<std::int32_t> Find(std::string_view written) const;
-  // Appends the ids of one piece: merges by rank, leftmost first.
+  // Merges ids in place, by rank, leftmost first; how many are left.
+  std::size_t Merge(std::int32_t* ids, std::size_t count) const;
+  // Appends the ids of one piece, merged.
   void Encode(std::string_view piece, std::vector<std::int32_t>& ids) const;
 
  private:
-  struct Merge {
+  struct MergeRule {
     std::uint64_t pair = kNoPair;
     std::uint32_t rank = kNoRank;
     std::int32_t result = 0;
@@ -45,8 +47,8 @@ class BytePairModel {
   static constexpr std::uint32_t kNoRank = ~std::uint32_t{0};
 
   void AddMerges(const BytePairVocabulary& vocabulary, const std::string& origin);
-  Merge& Slot(std::uint64_t pair);
-  const Merge* FindMerge(std::int32_t left, std::int32_t right) const;
+  MergeRule& Slot(std::uint64_t pair);
+  const MergeRule* FindMerge(std::int32_t left, std::int32_t right) const;
   std::size_t MergeShort(std::int32_t* ids, std::size_t count) const;
   std::size_t MergeLong(std::int32_t* ids, std::size_t count) const;
 
@@ -56,7 +58,7 @@ class BytePairModel {
   std::unordered_map<std::string, std::int32_t> by_text_;
   std::unordered_map<std::string_view, std::int32_t> by_bytes_;  // keys view bytes_; only if ignore_merges_
   std::vector<std::int32_t> byte_ids_;                           // 256; -1 where no token has the byte
-  std::vector<Merge> table_;                                     // open addressing, power of two
+  std::vector<MergeRule> table_;                                 // open addressing, power of two
   std::int64_t merge_count_ = 0;
 };
 

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "data/tokenizer/bpe_tokenizer.h"
+#include "data/tokenizer/character_bpe_tokenizer.h"
 #include "data/tokenizer/sentencepiece_tokenizer.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/tokenizer_files.h"
@@ -55,7 +56,11 @@ std::unique_ptr<Tokenizer> LoadTokenizer(const std::string& path, const Tokenize
     return LoadSentencePiece(file, options);
   }
   const bool vocabulary = std::filesystem::path(file).filename() == "vocab.json";
-  return std::make_unique<BpeTokenizer>(vocabulary ? ReadVocabularyAndMerges(file) : ReadTokenizerJson(file), options);
+  BpeDescription description = vocabulary ? ReadVocabularyAndMerges(file) : ReadTokenizerJson(file);
+  if (description.characters.has_value()) {
+    return std::make_unique<CharacterBpeTokenizer>(std::move(description), options);
+  }
+  return std::make_unique<BpeTokenizer>(std::move(description), options);
 }
 
 }  // namespace trireme

@@ -7,4 +7,8 @@ std::unique_ptr<Tokenizer> LoadSentencePiece(const std::string& path, const Toke
   Fail("'{}' is a SentencePiece model, and this program was built without the SentencePiece library", path);
 }
 
+TokenTable ReadSentencePieceTable(const std::string& path) {
+  Fail("'{}' is a SentencePiece model, and this program was built without the SentencePiece library", path);
+}
+
 }  // namespace trireme

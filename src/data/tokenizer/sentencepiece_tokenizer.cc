@@ -63,7 +63,133 @@ class SentencePieceTokenizer final : public Tokenizer {
   sentencepiece::SentencePieceProcessor processor_;
 };
 
+// A field of a protocol buffer: a number, or bytes.
+struct ProtoField {
+  std::uint64_t number = 0;
+  std::uint64_t value = 0;
+  std::string_view bytes;
+};
+
+// Reads the fields of a message one after another; what is cut short ends it. The library has checked the whole model.
+class ProtoReader {
+ public:
+  explicit ProtoReader(std::string_view text) : rest_(text) {}
+
+  bool Next(ProtoField& field) {
+    if (rest_.empty()) {
+      return false;
+    }
+    const std::uint64_t tag = Varint();
+    field = {.number = tag >> 3};
+    constexpr std::uint64_t kVarint = 0;
+    constexpr std::uint64_t kLong = 1;
+    constexpr std::uint64_t kBytes = 2;
+    switch (tag & 7U) {
+      case kVarint:
+        field.value = Varint();
+        break;
+      case kBytes:
+        field.bytes = Take(Varint());
+        break;
+      default:
+        Take((tag & 7U) == kLong ? 8 : 4);
+    }
+    return true;
+  }
+
+ private:
+  std::uint64_t Varint() {
+    std::uint64_t value = 0;
+    for (unsigned shift = 0; !rest_.empty() && shift < 64; shift += 7) {
+      const auto byte = static_cast<std::uint8_t>(rest_.front());
+      rest_.remove_prefix(1);
+      value |= static_cast<std::uint64_t>(byte & 0x7fU) << shift;
+      if (byte < 0x80U) {
+        break;
+      }
+    }
+    return value;
+  }
+  std::string_view Take(std::uint64_t count) {
+    const std::string_view taken = rest_.substr(0, count);
+    rest_.remove_prefix(taken.size());
+    return taken;
+  }
+
+  std::string_view rest_;
+};
+
+// The number of a field of a message within the model's, or `otherwise`.
+std::uint64_t InnerNumber(std::string_view model, std::uint64_t message, std::uint64_t number,
+                          std::uint64_t otherwise) {
+  ProtoField outer;
+  for (ProtoReader fields(model); fields.Next(outer);) {
+    ProtoField inner;
+    for (ProtoReader own(outer.number == message ? outer.bytes : std::string_view()); own.Next(inner);) {
+      otherwise = inner.number == number ? inner.value : otherwise;
+    }
+  }
+  return otherwise;
+}
+
+// The kind of each piece, by id.
+std::vector<TokenRole> PieceKinds(std::string_view model) {
+  constexpr std::uint64_t kPiece = 1;
+  constexpr std::uint64_t kType = 3;
+  constexpr std::uint64_t kLast = 6;  // types are 1 to 6, in the order of TokenRole
+  std::vector<TokenRole> kinds;
+  ProtoField outer;
+  for (ProtoReader fields(model); fields.Next(outer);) {
+    if (outer.number != kPiece) {
+      continue;
+    }
+    kinds.push_back(TokenRole::kNormal);
+    ProtoField inner;
+    for (ProtoReader own(outer.bytes); own.Next(inner);) {
+      if (inner.number == kType && inner.value >= 1 && inner.value <= kLast) {
+        kinds.back() = static_cast<TokenRole>(inner.value - 1);
+      }
+    }
+  }
+  return kinds;
+}
+
 }  // namespace
+
+TokenTable ReadSentencePieceTable(const std::string& path) {
+  const std::string proto = ReadBoundedFile(path, kMostBytes);
+  sentencepiece::SentencePieceProcessor processor;
+  const auto status = processor.LoadFromSerializedProto(proto);
+  Require(status.ok() && processor.GetPieceSize() > 0, "'{}' is not a SentencePiece model: {}", path,
+          status.ToString());
+  // Field numbers of sentencepiece_model.proto.
+  constexpr std::uint64_t kTrainer = 2;
+  constexpr std::uint64_t kModelType = 3;
+  constexpr std::uint64_t kBytePairs = 2;
+  constexpr std::uint64_t kNormalizer = 3;
+  constexpr std::uint64_t kDummyPrefix = 3;
+  constexpr std::uint64_t kExtraSpaces = 4;
+  Require(InnerNumber(proto, kTrainer, kModelType, 1) == kBytePairs,
+          "'{}' is no BPE model: the pieces of a unigram model are not merged by score", path);
+  TokenTable table{.sentence_pieces = true};
+  table.add_prefix_space = InnerNumber(proto, kNormalizer, kDummyPrefix, 1) != 0;
+  table.remove_extra_spaces = InnerNumber(proto, kNormalizer, kExtraSpaces, 1) != 0;
+  const std::vector<TokenRole> kinds = PieceKinds(proto);
+  Require(kinds.size() == static_cast<std::size_t>(processor.GetPieceSize()), "'{}' has {} pieces, its library read {}",
+          path, kinds.size(), processor.GetPieceSize());
+  for (int id = 0; id < processor.GetPieceSize(); ++id) {
+    table.tokens.push_back({.text = processor.IdToPiece(id),
+                            .score = processor.GetScore(id),
+                            .kind = kinds[static_cast<std::size_t>(id)]});
+  }
+  const auto known = [](int id) { return id >= 0 ? std::optional<std::int32_t>(id) : std::nullopt; };
+  table.beginning = known(processor.bos_id());
+  table.end = known(processor.eos_id());
+  table.unknown = known(processor.unk_id());
+  table.padding = known(processor.pad_id());
+  table.add_beginning = table.beginning.has_value();
+  return table;
+}
 
 std::unique_ptr<Tokenizer> LoadSentencePiece(const std::string& path, const TokenizerOptions& options) {
   return std::make_unique<SentencePieceTokenizer>(path, options);

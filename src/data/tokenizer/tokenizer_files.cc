@@ -1,5 +1,6 @@
 #include "data/tokenizer/tokenizer_files.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -33,14 +34,20 @@ bool Flag(const Json& object, const char* name, bool otherwise) {
   return value.is_null() ? otherwise : value.get<bool>();
 }
 
+// How SentencePiece writes a space.
+constexpr const char* kMarkedSpace = "\u2581";
+bool IsSpacePattern(const Json& pattern) { return pattern.contains("String") && pattern.at("String") == " "; }
+
 std::string Kind(const Json& object) { return object.at("type").get<std::string>(); }
 
 void ReadModel(const Json& model, BpeDescription& description) {
   const std::string& origin = description.origin;
   const std::string kind = model.value("type", "BPE");
-  Require(kind == "BPE", "the model of '{}' is {}; only byte-level BPE is read from tokenizer.json", origin, kind);
-  Require(!Flag(model, "byte_fallback", false),
-          "'{}' falls back to bytes, the SentencePiece way: give the tokenizer.model instead", origin);
+  Require(kind == "BPE", "the model of '{}' is {}; only BPE is read from tokenizer.json", origin, kind);
+  if (Flag(model, "byte_fallback", false)) {
+    description.characters = {.fuse_unknown = Flag(model, "fuse_unk", false),
+                              .ignore_merges = Flag(model, "ignore_merges", false)};
+  }
   for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     const Json& value = Field(model, affix);
     Require(value.is_null() || value.get<std::string>().empty(), "'{}' has a {}, which byte-level BPE has not", origin,
@@ -85,9 +92,55 @@ void ReadNormalizer(const Json& normalizer, BpeDescription& description) {
     description.normal_forms.push_back(NormalForm::kNfkc);
   } else if (kind == "NFKD") {
     description.normal_forms.push_back(NormalForm::kNfkd);
+  } else if (description.characters.has_value() && kind == "Prepend" && normalizer.at("prepend") == kMarkedSpace) {
+    description.characters->prepend = CharacterRules::Prepend::kAlways;
+  } else if (description.characters.has_value() && kind == "Replace" && IsSpacePattern(normalizer.at("pattern")) &&
+             normalizer.at("content") == kMarkedSpace) {
+    // What a BPE of characters does always.
   } else {
-    Fail("'{}' has the normaliser {}; known are NFC, NFD, NFKC, NFKD and sequences of them", description.origin, kind);
+    Fail(
+        "'{}' has the normaliser {}; known are NFC, NFD, NFKC, NFKD, sequences of them, and those of SentencePiece's "
+        "spaces",
+        description.origin, kind);
   }
+}
+
+// Of a BPE of characters: none, a cut at spaces that the normaliser has replaced already, or Metaspace.
+void ReadCharacterPreTokenizer(const Json& pre_tokenizer, BpeDescription& description) {
+  if (pre_tokenizer.is_null()) {
+    return;
+  }
+  const std::string kind = Kind(pre_tokenizer);
+  if (kind == "Split" && IsSpacePattern(pre_tokenizer.at("pattern"))) {
+    return;
+  }
+  Require(kind == "Metaspace" && pre_tokenizer.value("replacement", "") == kMarkedSpace,
+          "the pre-tokenizer of '{}' is {}; known with byte_fallback are none, Split at spaces and Metaspace",
+          description.origin, pre_tokenizer.dump());
+  CharacterRules& rules = *description.characters;
+  const std::string scheme =
+      pre_tokenizer.value("prepend_scheme", Flag(pre_tokenizer, "add_prefix_space", true) ? "always" : "never");
+  Require(scheme == "always" || scheme == "first" || scheme == "never", "'{}' has the prepend_scheme '{}'",
+          description.origin, scheme);
+  rules.prepend = scheme == "always"  ? CharacterRules::Prepend::kUnlessThere
+                  : scheme == "first" ? CharacterRules::Prepend::kFirst
+                                      : CharacterRules::Prepend::kNever;
+  rules.cuts_words = Flag(pre_tokenizer, "split", true);
+  rules.spaces_last = true;
+}
+
+// Whether decoding drops the space that was put before the text.
+bool DropsSpace(const Json& decoder) {
+  if (decoder.is_null()) {
+    return false;
+  }
+  const std::string kind = Kind(decoder);
+  if (kind == "Sequence") {
+    const Json& steps = decoder.at("decoders");
+    return std::any_of(steps.begin(), steps.end(), DropsSpace);
+  }
+  return (kind == "Strip" && decoder.value("start", 0) == 1) ||
+         (kind == "Metaspace" && decoder.value("prepend_scheme", "always") != "never");
 }
 
 // A ByteLevel step, alone or after one Split.
@@ -232,12 +285,17 @@ BpeDescription ReadTokenizerJson(const std::string& path) {
     const Json json = ReadHostileJson(path, kMostBytes);
     ReadModel(json.at("model"), description);
     ReadNormalizer(Field(json, "normalizer"), description);
-    ReadPreTokenizer(Field(json, "pre_tokenizer"), description);
+    if (description.characters.has_value()) {
+      ReadCharacterPreTokenizer(Field(json, "pre_tokenizer"), description);
+      description.characters->strips_space = DropsSpace(Field(json, "decoder"));
+    } else {
+      ReadPreTokenizer(Field(json, "pre_tokenizer"), description);
+    }
     ReadAddedTokens(Field(json, "added_tokens"), description);
     ReadTemplate(Field(json, "post_processor"), description);
     description.end_of_text = ReadEndOfText(std::filesystem::path(path).parent_path());
   } catch (const Json::exception& error) {
-    Fail("'{}' is not the tokenizer.json of a byte-level BPE: {}", path, error.what());
+    Fail("'{}' is not the tokenizer.json of a BPE: {}", path, error.what());
   }
   return description;
 }

@@ -3,16 +3,19 @@
 //   tokenizer_lines exact TOKENIZER RECORDS        every record must decode to its own bytes
 //   tokenizer_lines train PATTERN VOCABULARY TEXT OUT
 //   tokenizer_lines prepare TOKENIZER INPUT PREFIX  makes an indexed dataset
+//   tokenizer_lines chat TOKENIZER CONVERSATIONS    each without and with the beginning of an answer; null: refused
 //   tokenizer_lines dump PREFIX                     a line a document, sequences separated by '|'
 #include <fmt/core.h>
 
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "data/chat/chat_template.h"
 #include "data/dataset/indexed_dataset.h"
 #include "data/prepare/prepare.h"
 #include "data/tokenizer/bpe_trainer.h"
@@ -83,6 +86,23 @@ void Dump(const std::string& prefix) {
   }
 }
 
+void Chat(const std::string& tokenizer, const std::string& path) {
+  std::ifstream file(path);
+  const ChatTemplate chat = ChatTemplate::Load(tokenizer);
+  nlohmann::json texts = nlohmann::json::array();
+  for (const auto& messages : nlohmann::ordered_json::parse(file)) {
+    for (const bool prompt : {false, true}) {
+      try {
+        texts.push_back(chat.Render(messages, prompt).text);
+      } catch (const Error& error) {
+        Require(std::string(error.what()).find("refuses the conversation") != std::string::npos, "{}", error.what());
+        texts.push_back(nullptr);
+      }
+    }
+  }
+  fmt::print("{}\n", texts.dump());
+}
+
 int Main(const std::vector<std::string>& arguments) {
   if (arguments.size() == 4 && arguments[0] == "encode") {
     Encode(arguments[1], arguments[2], arguments[3]);
@@ -96,6 +116,8 @@ int Main(const std::vector<std::string>& arguments) {
                                  .special_tokens = {"<unk>", "<s>", "</s>", "<pad>"}}});
   } else if (arguments.size() == 4 && arguments[0] == "prepare") {
     PrepareDataset({.inputs = {arguments[2]}, .output = arguments[3], .tokenizer = arguments[1], .overwrite = true});
+  } else if (arguments.size() == 3 && arguments[0] == "chat") {
+    Chat(arguments[1], arguments[2]);
   } else if (arguments.size() == 2 && arguments[0] == "dump") {
     Dump(arguments[1]);
   } else {

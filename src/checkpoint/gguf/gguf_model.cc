@@ -1,0 +1,311 @@
+#include "checkpoint/gguf/gguf_model.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "base/error.h"
+#include "model/parameter_places.h"
+#include "model/rotary.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::array kArchitectures = {
+    GgufArchitecture{.family = "gpt2", .name = "gpt2", .fused_projections = true},
+    GgufArchitecture{.family = "bloom", .name = "bloom", .fused_projections = true},
+    GgufArchitecture{.family = "mpt", .name = "mpt", .fused_projections = true},
+    GgufArchitecture{.family = "gpt_neox", .name = "gptneox", .fused_projections = true, .own_output = true},
+    GgufArchitecture{.family = "llama", .name = "llama", .paired_rotary = true, .free_heads = true},
+    GgufArchitecture{.family = "mistral", .name = "llama", .paired_rotary = true, .free_heads = true},
+    GgufArchitecture{.family = "qwen2", .name = "qwen2"},
+    GgufArchitecture{.family = "qwen3", .name = "qwen3", .free_heads = true},
+    GgufArchitecture{.family = "gemma2", .name = "gemma2", .free_heads = true, .windows = true},
+    GgufArchitecture{.family = "gemma3", .name = "gemma3", .free_heads = true, .windows = true},
+    GgufArchitecture{.family = "olmo2", .name = "olmo2", .own_output = true},
+    GgufArchitecture{.family = "phi3", .name = "phi3", .fused_projections = true, .fused_gate = true},
+    GgufArchitecture{.family = "nemotron", .name = "nemotron", .own_output = true},
+};
+
+bool TurnsPartOfHead(const ModelConfig& model) {
+  return model.family == "phi3" || model.family == "gpt_neox" || model.family == "nemotron";
+}
+
+void RequireGemma(const ModelConfig& model) {
+  const bool second = model.family == "gemma2";
+  Require(!second || model.tie_embeddings, "llama.cpp's Gemma 2 has a tied output; this model's is its own");
+  Require(second == (model.attention_cap > 0),
+          "model.attention_cap = {}: llama.cpp caps scores in Gemma 2 always and in Gemma 3 never",
+          model.attention_cap);
+  Require(!second || model.logit_cap > 0, "model.logit_cap = 0: llama.cpp caps the logits of Gemma 2 always");
+  // llama.cpp knows the release of 27B by its layers.
+  const bool largest = model.layers == (second ? 46 : 62);
+  const std::int64_t theirs = largest ? model.hidden / model.heads : model.head_size();
+  const double ours = model.query_scalar > 0 ? model.query_scalar : static_cast<double>(model.head_size());
+  Require(ours == static_cast<double>(theirs),
+          "model.query_scalar = {}: llama.cpp divides the scores of this shape by the root of {}", ours, theirs);
+}
+
+void RequireRotary(const ModelConfig& model, const GgufArchitecture& architecture) {
+  if (model.position != PositionChoice::kRotary) {
+    return;
+  }
+  Require(TurnsPartOfHead(model) || model.rotary_size() == model.head_size(),
+          "model.rotary_fraction = {}: llama.cpp turns whole heads in its architecture '{}'", model.rotary_fraction,
+          architecture.name);
+  Require(model.rope_scaling != "llama3" || architecture.paired_rotary,
+          "model.rope_scaling = 'llama3': llama.cpp reads it for Llama alone, not for '{}'", architecture.name);
+  Require(model.rope_scaling != "yarn" || !architecture.windows,
+          "model.rope_scaling = 'yarn': llama.cpp does not scale '{}' so", architecture.name);
+  Require(model.family != "gemma2" || model.local_rope_theta == 0 || model.rope_scaling == "none",
+          "model.rope_scaling = '{}' with local_rope_theta: llama.cpp scales every layer of Gemma 2",
+          model.rope_scaling);
+}
+
+}  // namespace
+
+const GgufArchitecture& GgufArchitectureOf(const ModelConfig& model) {
+  const auto* found = std::find_if(kArchitectures.begin(), kArchitectures.end(),
+                                   [&](const auto& known) { return known.family == model.family; });
+  if (found == kArchitectures.end()) {
+    std::string names;
+    for (const GgufArchitecture& known : kArchitectures) {
+      names += std::string(names.empty() ? "" : ", ") + known.family;
+    }
+    Fail("llama.cpp does not run the family '{}': no GGUF file is written. It runs {}", model.family, names);
+  }
+  Require(found->free_heads || model.head_size() * model.heads == model.hidden,
+          "model.head_dim = {}: llama.cpp's architecture '{}' has heads of hidden / heads = {}", model.head_size(),
+          found->name, model.hidden / model.heads);
+  if (found->windows) {
+    RequireGemma(model);
+  } else {
+    Require(model.attention_cap == 0 && model.logit_cap == 0 && model.query_scalar == 0,
+            "llama.cpp's architecture '{}' has no caps and no query_scalar", found->name);
+  }
+  RequireRotary(model, *found);
+  return *found;
+}
+
+namespace {
+
+// The tensors of a model, as they are listed.
+class Listing {
+ public:
+  Listing(const ParameterTable& table, const GgufArchitecture& architecture)
+      : table_(table), architecture_(architecture) {}
+
+  // A row of -1 is a parameter that the model does not have.
+  void Whole(const std::string& name, int row) {
+    if (row >= 0) {
+      Part(name, row, 0, RowOf(row).shape[0], 0);
+    }
+  }
+  void Norm(const std::string& name, std::int64_t layer, const std::string& ours) {
+    Whole(name + ".weight", table_.InBlock(layer, ours + ".gain"));
+    Whole(name + ".bias", table_.InBlock(layer, ours + ".bias"));
+  }
+  void Linear(const std::string& name, std::int64_t layer, const std::string& ours) {
+    Whole(name + ".weight", table_.InBlock(layer, ours + ".weight"));
+    Whole(name + ".bias", table_.InBlock(layer, ours + ".bias"));
+  }
+  // The segments of a cut linear layer, weights then biases; `heads` of each where its rows are reordered.
+  void Segments(const std::vector<std::string>& names, std::int64_t layer, const std::string& ours,
+                const std::vector<std::int64_t>& heads) {
+    for (const char* kind : {".weight", ".bias"}) {
+      const int row = table_.InBlock(layer, ours + kind);
+      std::int64_t first = 0;
+      for (std::size_t i = 0; row >= 0 && i < names.size(); ++i) {
+        const std::int64_t rows = RowOf(row).split.segments[i];
+        Part(names[i] + kind, row, first, rows, heads.empty() ? 0 : heads[i]);
+        first += rows;
+      }
+    }
+  }
+  void Block(std::int64_t layer);
+
+  std::vector<GgufTensor> Take() { return std::move(tensors_); }
+
+ private:
+  const Parameter& RowOf(int row) const { return table_.rows()[static_cast<std::size_t>(row)]; }
+  void Part(const std::string& name, int row, std::int64_t first, std::int64_t rows, std::int64_t heads) {
+    const Parameter& parameter = RowOf(row);
+    std::vector<std::int64_t> shape = {rows};
+    if (parameter.shape.rank() == 2) {
+      shape.push_back(parameter.shape[1]);
+    }
+    const bool gain = parameter.role == ParameterRole::kNormGain;
+    tensors_.push_back({.name = name,
+                        .shape = shape,
+                        .row = row,
+                        .first_row = first,
+                        .heads = heads,
+                        .add = gain ? static_cast<float>(table_.config().gain_offset) : 0});
+  }
+
+  const ParameterTable& table_;
+  const GgufArchitecture& architecture_;
+  std::vector<GgufTensor> tensors_;
+};
+
+void Listing::Block(std::int64_t layer) {
+  const ModelConfig& model = table_.config();
+  const std::string at = fmt::format("blk.{}.", layer);
+  Norm(at + "attn_norm", layer, "attention.norm");
+  if (architecture_.fused_projections) {
+    Linear(at + "attn_qkv", layer, "attention.qkv");
+  } else {
+    const std::vector<std::int64_t> heads = {model.heads, model.kv_heads, 0};
+    Segments({at + "attn_q", at + "attn_k", at + "attn_v"}, layer, "attention.qkv",
+             architecture_.paired_rotary ? heads : std::vector<std::int64_t>());
+  }
+  Norm(at + "attn_q_norm", layer, "attention.query_norm");
+  Norm(at + "attn_k_norm", layer, "attention.key_norm");
+  Linear(at + "attn_output", layer, "attention.out");
+  Norm(at + "post_attention_norm", layer, "attention.post_norm");
+  Norm(at + "ffn_norm", layer, "mlp.norm");
+  if (IsGated(model.feed_forward) && !architecture_.fused_gate) {
+    Segments({at + "ffn_gate", at + "ffn_up"}, layer, "mlp.in", {});
+  } else {
+    Linear(at + "ffn_up", layer, "mlp.in");
+  }
+  Linear(at + "ffn_down", layer, "mlp.out");
+  Norm(at + "post_ffw_norm", layer, "mlp.post_norm");
+}
+
+}  // namespace
+
+std::vector<GgufTensor> GgufTensors(const ParameterTable& table, const GgufArchitecture& architecture) {
+  Listing list(table, architecture);
+  const EmbeddingParameters embedding = PlacesOfEmbedding(table);
+  list.Whole("token_embd.weight", embedding.token);
+  list.Whole("position_embd.weight", embedding.position);
+  list.Whole("token_embd_norm.weight", embedding.norm_gain);
+  list.Whole("token_embd_norm.bias", embedding.norm_bias);
+  for (std::int64_t layer = 0; layer < table.config().layers; ++layer) {
+    list.Block(layer);
+  }
+  const HeadParameters head = PlacesOfHead(table);
+  list.Whole("output_norm.weight", head.norm_gain);
+  list.Whole("output_norm.bias", head.norm_bias);
+  if (!table.config().tie_embeddings || architecture.own_output) {
+    list.Whole("output.weight", head.weight);
+  }
+  return list.Take();
+}
+
+GgufType GgufTensor::TypeIn(GgufType type) const {
+  if (shape.size() < 2 || name.starts_with("position_embd")) {
+    return GgufType::kF32;
+  }
+  return type == GgufType::kQ8_0 && shape[1] % kQ8Block != 0 ? GgufType::kF16 : type;
+}
+
+std::vector<float> GgufValues(const GgufTensor& tensor, std::span<const float> parameter) {
+  const std::int64_t columns = tensor.shape.size() == 2 ? tensor.shape[1] : 1;
+  const float* from = parameter.data() + tensor.first_row * columns;
+  std::vector<float> values(from, from + tensor.shape[0] * columns);
+  for (float& value : values) {
+    value += tensor.add;
+  }
+  if (tensor.heads == 0) {
+    return values;
+  }
+  const std::int64_t size = tensor.shape[0] / tensor.heads;
+  for (std::int64_t row = 0; row < tensor.shape[0]; ++row) {
+    const std::int64_t within = row % size;
+    const std::int64_t source = row - within + (within % 2) * (size / 2) + within / 2;
+    std::copy_n(from + source * columns, columns, values.begin() + row * columns);
+  }
+  return values;
+}
+
+std::int64_t GgufContext(const ModelConfig& model, const GgufArchitecture& architecture) {
+  return model.window > 0 && !architecture.windows ? std::min(model.sequence, model.window) : model.sequence;
+}
+
+namespace {
+
+void AddRotary(const ModelConfig& model, const std::string& at, GgufHeader& header) {
+  header.Count(at + "rope.dimension_count", model.rotary_size());
+  header.Number(at + "rope.freq_base", model.rope_theta);
+  if (model.local_rope_theta > 0) {
+    header.Number(at + "rope.freq_base_swa", model.local_rope_theta);
+  }
+  if (model.rope_scaling == "linear" || model.rope_scaling == "yarn") {
+    header.Text(at + "rope.scaling.type", model.rope_scaling);
+    header.Number(at + "rope.scaling.factor", model.rope_factor);
+  }
+  if (model.rope_scaling == "yarn") {
+    header.Count(at + "rope.scaling.original_context_length",
+                 model.rope_original > 0 ? model.rope_original : model.sequence);
+    if (model.rope_high > 0) {
+      header.Number(at + "rope.scaling.yarn_beta_fast", model.rope_high);
+    }
+    if (model.rope_low > 0) {
+      header.Number(at + "rope.scaling.yarn_beta_slow", model.rope_low);
+    }
+  }
+}
+
+void AddGemma(const ModelConfig& model, const std::string& at, GgufHeader& header) {
+  // Gemma 2 has a window in llama.cpp whether a file says so or not.
+  if (model.window > 0 || model.family == "gemma2") {
+    header.Count(at + "attention.sliding_window", model.window > 0 ? model.window : model.sequence);
+    header.Count(at + "attention.sliding_window_pattern", model.window_period);
+  }
+  if (model.attention_cap > 0) {
+    header.Number(at + "attn_logit_softcapping", model.attention_cap);
+  }
+  if (model.logit_cap > 0) {
+    header.Number(at + "final_logit_softcapping", model.logit_cap);
+  }
+}
+
+}  // namespace
+
+void AddGgufShape(const ModelConfig& model, const GgufArchitecture& architecture, GgufHeader& header) {
+  const std::string at = std::string(architecture.name) + ".";
+  header.Count(at + "context_length", GgufContext(model, architecture));
+  header.Count(at + "embedding_length", model.hidden);
+  header.Count(at + "block_count", model.layers);
+  header.Count(at + "feed_forward_length", model.ffn);
+  header.Count(at + "attention.head_count", model.heads);
+  header.Count(at + "attention.head_count_kv", model.kv_heads);
+  header.Count(at + "attention.key_length", model.head_size());
+  header.Count(at + "attention.value_length", model.head_size());
+  header.Count(at + "vocab_size", model.vocabulary);
+  header.Number(
+      at + (model.norm == NormChoice::kRmsNorm ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon"),
+      model.norm_epsilon);
+  if (model.position == PositionChoice::kRotary) {
+    AddRotary(model, at, header);
+  }
+  if (architecture.windows) {
+    AddGemma(model, at, header);
+  }
+  if (model.family == "phi3") {
+    header.Count(at + "attention.sliding_window", 0);
+  }
+  if (model.family == "gpt_neox") {
+    header.Flag(at + "use_parallel_residual", !model.serial_branches);
+  }
+  if (model.family == "mpt") {
+    header.Number(at + "attention.max_alibi_bias", 8);
+  }
+}
+
+std::vector<float> GgufRotaryDivisors(const ModelConfig& model) {
+  std::vector<float> divisors;
+  if (model.position == PositionChoice::kRotary && model.rope_scaling == "llama3") {
+    const RotaryAngles angles = RotaryAnglesOf(model, 0);
+    const auto size = static_cast<double>(model.rotary_size());
+    for (std::size_t pair = 0; pair < angles.frequencies.size(); ++pair) {
+      const double plain = std::pow(model.rope_theta, -2.0 * static_cast<double>(pair) / size);
+      divisors.push_back(static_cast<float>(plain / angles.frequencies[pair]));
+    }
+  }
+  return divisors;
+}
+
+}  // namespace trireme

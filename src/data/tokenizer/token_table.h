@@ -1,0 +1,42 @@
+// A tokenizer as a table of tokens, for files of other programs that hold a tokenizer whole (GGUF).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/tokenizer/pre_tokenizer.h"
+
+namespace trireme {
+
+enum class TokenRole : std::uint8_t { kNormal, kUnknown, kControl, kUserDefined, kUnused, kByte };
+
+struct TableToken {
+  std::string text;  // as vocabularies write it
+  float score = 0;   // of a SentencePiece token: the higher is merged first
+  TokenRole kind = TokenRole::kNormal;
+};
+
+struct TokenTable {
+  bool sentence_pieces = false;     // characters merged by score; otherwise bytes, merged by `merges`
+  std::vector<TableToken> tokens;   // by id; an id that no token has is kUnused
+  std::vector<std::string> merges;  // "left right", best first
+  SplitPattern pattern = SplitPattern::kGpt2;
+  bool ignore_merges = false;
+  bool normalizes = false;  // changes the text before it is cut (NFC and others)
+  bool add_prefix_space = false;
+  bool remove_extra_spaces = false;
+  std::optional<std::int32_t> beginning;
+  std::optional<std::int32_t> end;
+  std::optional<std::int32_t> unknown;
+  std::optional<std::int32_t> padding;
+  bool add_beginning = false;  // put before a text that a model is to read
+  bool add_end = false;
+  std::string chat_template;
+};
+
+// `path` as LoadTokenizer takes it.
+TokenTable ReadTokenTable(const std::string& path);
+
+}  // namespace trireme
