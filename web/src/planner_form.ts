@@ -137,7 +137,7 @@ export function formSection(state: PlannerState): HTMLElement {
       const {about: a, json} = ranked;
       nodes.set(steps(a.nodes), state.nodes);
       batch.show(state.batch, json.global_batch);
-      about.textContent = `${a.family}, ${compact(a.parameters)} parameters: ${a.layers} layers, hidden ${a.hidden}, ${a.heads} heads (${a.kv_heads} of keys), vocabulary ${a.vocabulary}, sequences of ${a.sequence}. ${a.nodes} nodes of ${a.devices_per_node} × ${a.device}, ${a.usable_gib.toFixed(1)} GiB usable on each.`;
+      about.textContent = `${a.family}, ${compact(a.parameters)} parameters: ${a.layers} layers, hidden ${a.hidden}, ${a.heads} heads (${a.kv_heads} of keys), vocabulary ${a.vocabulary}, sequences of ${a.sequence}. The cluster has ${a.nodes} nodes of ${a.devices_per_node} × ${a.device}, ${a.usable_gib.toFixed(1)} GiB usable on each.`;
     }
   };
   state.on('status', refresh);

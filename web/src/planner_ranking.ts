@@ -21,7 +21,7 @@ const shownAtFirst = 15;
 
 // Digits as `trireme plan` prints them.
 const columns: {name: string; title: string; text: (one: Candidate) => string}[] = [
-  {name: 's a step', title: 'Predicted seconds of a step', text: (one) => one.seconds.toFixed(3)},
+  {name: 's/step', title: 'Predicted seconds of a step', text: (one) => one.seconds.toFixed(3)},
   {name: '80 % interval', title: 'Eight of ten such predictions lie within', text: (one) => `${one.interval_seconds[0].toFixed(3)}–${one.interval_seconds[1].toFixed(3)}`},
   {name: 'TFLOP/s', title: 'Of a device, with recomputation', text: (one) => one.hardware_tflops.toFixed(1)},
   {name: 'model', title: 'TFLOP/s of a device that the model needs', text: (one) => one.model_tflops.toFixed(1)},
