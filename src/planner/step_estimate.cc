@@ -221,7 +221,9 @@ double UpdateBytes(const PlanPoint& point) {
   const double absent = 2.0 * (2 - MomentsOf(point)) * static_cast<double>(SizeOf(DType::kFloat32));
   const double narrow = 2.0 * MomentsOf(point) * static_cast<double>(SizeOf(DType::kFloat32) - SizeOf(point.moments));
   const double directions = point.optimizer == "muon" ? 8 : point.optimizer == "adafactor" ? 16 : 0;
-  return point.stack.time.optimizer_bytes - absent - narrow + directions;
+  // bf16 has the halves of a master read and written, fp16 the master and the weight written.
+  const double masters = point.stack.policy.counted_costs && point.dtype == DType::kFloat16 ? 2 : 0;
+  return point.stack.time.optimizer_bytes - absent - narrow + directions + masters;
 }
 
 // Muon's products, by the owners of the matrices, and the way of the matrices to their owners and back.

@@ -16,11 +16,13 @@ constexpr double kGibi = 1024.0 * 1024 * 1024;
 
 // Law 5: the planner's memory under our stack is the trainer's own, byte for byte.
 void ExpectTrainersBytes(const ModelConfig& model, const ParallelLayout& layout, std::int64_t global_batch,
-                         DType moments = DType::kFloat32, const std::string& optimizer = "adamw") {
+                         DType moments = DType::kFloat32, const std::string& optimizer = "adamw",
+                         DType dtype = DType::kBFloat16) {
   const Machine machine("dgx-h100", "trireme");
   PlanPoint point = machine.Point(model, layout, global_batch);
   point.moments = moments;
   point.optimizer = optimizer;
+  point.dtype = dtype;
   point.shard_ranks = layout.shard_ranks;
   PipelineClock clock;
   const MemoryEstimate estimate = EstimateMemory(point, ModelAccount(model), BlocksOfStages(point), clock);
@@ -28,7 +30,7 @@ void ExpectTrainersBytes(const ModelConfig& model, const ParallelLayout& layout,
   config.model = model;
   config.layout = layout;
   config.batch.global = global_batch;
-  config.train.dtype = "bf16";
+  config.train.dtype = Name(dtype);
   config.optimizer.moments = Name(moments);
   config.optimizer.name = optimizer;
   for (int stage = 0; stage < layout.pipeline; ++stage) {
@@ -70,6 +72,17 @@ TEST(MemoryEstimate, OurStateIsSixteenBytesAParameterAndTwelveWithMomentsInBFloa
       EXPECT_GE(bytes, each * held);
       EXPECT_LE(bytes, each * held + rounding);
     }
+  }
+}
+
+TEST(MemoryEstimate, IsTheTrainersOwnAccountOfFloat16AndOfGradientsSentInBf16) {
+  for (const ParallelLayout& layout :
+       {ParallelLayout{}, ParallelLayout{.tensor = 2, .pipeline = 2, .data = 2, .zero = 1},
+        ParallelLayout{.pipeline = 2, .data = 3, .zero = 3, .offload = Offload::kOptimizer},
+        ParallelLayout{.data = 2, .zero = 2, .offload = Offload::kFull, .reduce_bf16 = true},
+        ParallelLayout{.tensor = 4, .data = 2, .zero = 0, .reduce_bf16 = true}}) {
+    ExpectTrainersBytes(SmallGpt(), layout, 4 * layout.data, DType::kFloat32, "adamw", DType::kFloat16);
+    ExpectTrainersBytes(SmallGpt(), layout, 4 * layout.data);
   }
 }
 
