@@ -2,7 +2,7 @@
 
 import {Bar, stacked} from './bars';
 import {element, LazyView, section} from './dom';
-import {bytes, seconds} from './format';
+import {digits, seconds} from './format';
 import type {Answer} from './planner_engine';
 import {Failed, PlannerState} from './planner_state';
 import {Shown, timelineParts, TimelineView} from './timeline';
@@ -43,9 +43,9 @@ function memoryOf(state: PlannerState, host: HTMLElement): void {
     return;
   }
   const kinds = Object.keys(stages[0]).filter((kind) => !['total', 'host'].includes(kind) && stages.some((stage) => stage[kind] > 0));
-  const bars = stages.slice(0, mostStages).flatMap((stage, i) => kinds.map((part) => ({row: `stage ${i}`, part, value: stage[part]})));
+  const bars = stages.slice(0, mostStages).flatMap((stage, i) => kinds.map((part) => ({row: `stage ${i}`, part, value: stage[part] / 2 ** 30})));
   const note = stages.length > mostStages ? [element('p', {class: 'muted'}, `The first ${mostStages} of ${stages.length} stages.`)] : [];
-  host.replaceChildren(stacked(bars, kinds, bytes, 'bytes on a device; the dashed line is what can be used', host.clientWidth || 800, json!.usable_gib * 2 ** 30), ...note);
+  host.replaceChildren(stacked(bars, kinds, (value) => `${digits(value, 3)} GiB`, 'memory of a device; the dashed line is what can be used', host.clientWidth || 800, json!.usable_gib), ...note);
 }
 
 interface TraceEvent {
