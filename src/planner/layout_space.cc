@@ -278,12 +278,14 @@ std::vector<LayoutBranch> LayoutBranches(const SearchRequest& request) {
 
 std::string StackRefusal(const SoftwareStack& stack, const ParallelLayout& layout, bool on_hosts) {
   const StackFeatures& features = stack.features;
+  const char* const instead =
+      features.sequence_parallel ? "; it cuts them over the tensor group: use sp instead of cp" : "";
   if (layout.context > 1 && features.context_on_hosts && !on_hosts) {
-    return fmt::format("cp={}: '{}' divides sequences among ranks on CPUs only", layout.context, stack.name);
+    return fmt::format("cp={}: '{}' divides sequences among ranks on CPUs only{}", layout.context, stack.name, instead);
   }
   if (layout.context > 1 && !features.context && !features.context_on_hosts) {
     return fmt::format("cp={}: '{}' does not cut sequences over ranks of their own{}", layout.context, stack.name,
-                       features.sequence_parallel ? "; it cuts them over the tensor group: use sp instead of cp" : "");
+                       instead);
   }
   if (layout.tensor > 1 && !features.tensor) {
     return fmt::format("tp={}: '{}' has no tensor parallelism", layout.tensor, stack.name);

@@ -68,6 +68,10 @@ void CudaOps::DoAttentionBackward(const AttentionArgs& args) {
   }
 }
 
+void RequireInOrder(const char* operation, const Tensor& tokens) {
+  Require(!tokens.given(), "{}: tokens out of order are the CPU's alone; set layout.context = 1", operation);
+}
+
 void CudaOps::DoMergeAttention(const AttentionMerge&) {
   Fail("MergeAttention: attention over keys of other ranks is the CPU's alone; set layout.context = 1");
 }

@@ -75,6 +75,9 @@ class CudaOps final : public Ops {
   std::unique_ptr<CudnnAttention> attention_;
 };
 
+// Kernels here take rows in the order of their tokens: runs with layout.context above 1 are refused on GPUs.
+void RequireInOrder(const char* operation, const Tensor& tokens);
+
 // After a product whose epilogue the library lacks: adds the bias of `args` to c, or multiplies c by gelu's slope at
 // the auxiliary tensor. Not for Epilogue::kGelu.
 void FinishProduct(const CudaContext& context, const MatmulArgs& args);

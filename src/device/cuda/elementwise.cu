@@ -190,7 +190,7 @@ void CudaOps::DoDrawNormal(const Tensor& to, const NormalDraw& draw) {
 }
 
 void CudaOps::DoApplyDropout(const Tensor& out, const Tensor& in, const Dropout& dropout) {
-  Require(!dropout.tokens.given(), "ApplyDropout: tokens out of order are the CPU's alone; set layout.context = 1");
+  RequireInOrder("ApplyDropout", dropout.tokens);
   if (dropout.probability <= 0) {
     return DoCopy(out, in);
   }

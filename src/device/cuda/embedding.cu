@@ -199,7 +199,7 @@ void CudaOps::DoEmbeddingBackward(const EmbeddingArgs& args) {
 }
 
 void CudaOps::DoAddPositions(const PositionArgs& args) {
-  Require(!args.tokens.given(), "AddPositions: tokens out of order are the CPU's alone; set layout.context = 1");
+  RequireInOrder("AddPositions", args.tokens);
   if (args.x.count() == 0) {
     return;
   }
@@ -214,7 +214,7 @@ void CudaOps::DoAddPositions(const PositionArgs& args) {
 }
 
 void CudaOps::DoPositionsBackward(const PositionArgs& args) {
-  Require(!args.tokens.given(), "PositionsBackward: tokens out of order are the CPU's alone; set layout.context = 1");
+  RequireInOrder("PositionsBackward", args.tokens);
   if (args.x.count() == 0) {
     return;
   }

@@ -300,8 +300,7 @@ void RunBackward(CudaContext& context, BackwardRows<T> args, float* grad_gamma, 
 }  // namespace
 
 void CudaOps::DoResidualNormForward(const ResidualNormArgs& args) {
-  Require(!args.dropout.tokens.given(),
-          "ResidualNormForward: tokens out of order are the CPU's alone; set layout.context = 1");
+  RequireInOrder("ResidualNormForward", args.dropout.tokens);
   if (args.x.count() == 0) {
     return;
   }
