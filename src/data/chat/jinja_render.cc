@@ -12,7 +12,7 @@ namespace trireme::jinja {
 namespace {
 
 constexpr std::int64_t kMostSteps = 1'000'000;
-constexpr std::size_t kMostBytes = std::size_t{64} << 20;
+constexpr std::size_t kMostRenderedBytes = std::size_t{64} << 20;
 constexpr std::int64_t kLongestRange = 1'000'000;
 constexpr std::array kFunctions = {"range", "namespace", "raise_exception", "strftime_now", "dict"};
 
@@ -87,7 +87,7 @@ class Renderer {
       case Statement::Kind::kContinue:
         return Flow::kContinue;
     }
-    if (out_.text.size() > kMostBytes) {
+    if (out_.text.size() > kMostRenderedBytes) {
       Refuse(statement.line, "writes more than 64 MiB");
     }
     return Flow::kGoOn;
@@ -393,7 +393,7 @@ class Renderer {
   }
 
   std::string Repeated(const std::string& text, std::int64_t times, int line) const {
-    if (times > static_cast<std::int64_t>(kMostBytes / std::max<std::size_t>(text.size(), 1))) {
+    if (times > static_cast<std::int64_t>(kMostRenderedBytes / std::max<std::size_t>(text.size(), 1))) {
       Refuse(line, "writes more than 64 MiB");
     }
     std::string out;

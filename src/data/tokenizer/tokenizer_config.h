@@ -9,6 +9,9 @@
 
 namespace trireme {
 
+// A larger JSON file of a tokenizer is refused.
+inline constexpr std::int64_t kMostTokenizerBytes = std::int64_t{1} << 28;
+
 struct TokenizerConfig {
   // Contents of tokens; empty where the files name none.
   std::string beginning;

@@ -8,13 +8,12 @@
 
 #include "base/error.h"
 #include "data/files/json_file.h"
+#include "data/tokenizer/tokenizer_config.h"
 
 namespace trireme {
 namespace {
 
 using Json = nlohmann::json;
-
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 28;
 
 std::int32_t ReadId(const Json& value, const std::string& origin) {
   Require(value.is_number_integer() && value >= 0 && value <= std::numeric_limits<std::int32_t>::max(),
@@ -220,7 +219,7 @@ std::string ReadEndOfText(const std::filesystem::path& directory) {
   if (!std::filesystem::exists(path)) {
     return "";
   }
-  const Json config = ReadHostileJson(path.string(), kMostBytes);
+  const Json config = ReadHostileJson(path.string(), kMostTokenizerBytes);
   const Json& token = Field(config, "eos_token");
   if (token.is_object()) {
     return token.at("content").get<std::string>();
@@ -282,7 +281,7 @@ Ordered ModelJson(const BytePairVocabulary& model) {
 BpeDescription ReadTokenizerJson(const std::string& path) {
   BpeDescription description{.origin = path};
   try {
-    const Json json = ReadHostileJson(path, kMostBytes);
+    const Json json = ReadHostileJson(path, kMostTokenizerBytes);
     ReadModel(json.at("model"), description);
     ReadNormalizer(Field(json, "normalizer"), description);
     if (description.characters.has_value()) {
@@ -305,7 +304,7 @@ BpeDescription ReadVocabularyAndMerges(const std::string& vocabulary_path) {
   const auto directory = std::filesystem::path(vocabulary_path).parent_path();
   const std::string merges_path = (directory / "merges.txt").string();
   try {
-    const Json vocabulary = ReadHostileJson(vocabulary_path, kMostBytes);
+    const Json vocabulary = ReadHostileJson(vocabulary_path, kMostTokenizerBytes);
     for (const auto& [text, id] : vocabulary.items()) {
       description.vocabulary.tokens.emplace_back(text, ReadId(id, vocabulary_path));
       if (text == "<|endoftext|>") {
@@ -316,7 +315,7 @@ BpeDescription ReadVocabularyAndMerges(const std::string& vocabulary_path) {
   } catch (const Json::exception& error) {
     Fail("'{}' is not a vocabulary: {}", vocabulary_path, error.what());
   }
-  std::istringstream lines(ReadBoundedFile(merges_path, kMostBytes));
+  std::istringstream lines(ReadBoundedFile(merges_path, kMostTokenizerBytes));
   std::int64_t number = 0;
   for (std::string line; std::getline(lines, line);) {
     ++number;
