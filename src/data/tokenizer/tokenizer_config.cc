@@ -12,7 +12,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 28;
+constexpr std::int64_t kMostConfigBytes = std::int64_t{1} << 28;
 constexpr std::int64_t kMostTemplate = 1 << 20;
 
 // A token is named by a string, or by an object with its content.
@@ -78,10 +78,10 @@ TokenizerConfig ReadTokenizerConfig(const std::string& path) {
   const fs::path chat = folder / "chat_template.jinja";
   try {
     if (fs::exists(main)) {
-      TakeConfig(ReadHostileJson(main.string(), kMostBytes), config);
+      TakeConfig(ReadHostileJson(main.string(), kMostConfigBytes), config);
     }
     if (fs::exists(names)) {
-      TakeNames(ReadHostileJson(names.string(), kMostBytes), config);
+      TakeNames(ReadHostileJson(names.string(), kMostConfigBytes), config);
     }
   } catch (const Error&) {
     throw;
