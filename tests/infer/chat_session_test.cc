@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "message_of.h"
 #include "scratch_directory.h"
 
 namespace trireme {
@@ -31,8 +30,7 @@ TEST(ChatSession, TheOldestExchangesAreForgotten) {
             system + "<|user|>two<|stop|><|assistant|>2<|stop|><|user|>three<|stop|><|assistant|>");
   EXPECT_EQ(session.forgotten(), 1);
   session.Answer("3");
-  EXPECT_THAT(testing::MessageOf([&] { session.Ask(std::string(90, 'x'), 100); }),
-              ::testing::HasSubstr("100 are the most"));
+  EXPECT_THROW(session.Ask(std::string(90, 'x'), 100), Error) << "a message that is too long by itself";
   session.Reset();
   EXPECT_EQ(Text(session.Ask("one", 200)), system + "<|user|>one<|stop|><|assistant|>");
 }

@@ -18,7 +18,7 @@ constexpr std::uint32_t kBool = 7;
 constexpr std::uint32_t kString = 8;
 constexpr std::uint32_t kArray = 9;
 
-constexpr std::uint32_t kVersion = 3;
+constexpr std::uint32_t kGgufVersion = 3;
 
 template <typename T>
 void Put(std::string& out, T value) {
@@ -100,7 +100,7 @@ void GgufHeader::Tensor(const std::string& name, const std::vector<std::int64_t>
 
 std::string GgufHeader::Format() const {
   std::string head = "GGUF";
-  Put(head, kVersion);
+  Put(head, kGgufVersion);
   Put(head, tensor_count_);
   Put(head, keys_);
   head += metadata_;

@@ -10,7 +10,7 @@
 namespace trireme::jinja {
 namespace {
 
-bool IsSpace(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\v' || c == '\f'; }
+bool IsBlank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\v' || c == '\f'; }
 bool StartsName(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
@@ -48,7 +48,7 @@ class Cutter {
     std::string text = source_.substr(at_, open == std::string::npos ? open : open - at_);
     bool starts_line = at_ == 0;
     if (strip_next_) {
-      text.erase(0, static_cast<std::size_t>(std::find_if_not(text.begin(), text.end(), IsSpace) - text.begin()));
+      text.erase(0, static_cast<std::size_t>(std::find_if_not(text.begin(), text.end(), IsBlank) - text.begin()));
     } else if (trim_next_ && text.starts_with('\n')) {
       text.erase(0, 1);
       starts_line = true;
@@ -58,7 +58,7 @@ class Cutter {
       const char sign = open + 2 < source_.size() ? source_[open + 2] : ' ';
       if (sign == '-') {
         text.erase(
-            static_cast<std::size_t>(std::find_if_not(text.rbegin(), text.rend(), IsSpace).base() - text.begin()));
+            static_cast<std::size_t>(std::find_if_not(text.rbegin(), text.rend(), IsBlank).base() - text.begin()));
       } else if (kind != '{' && sign != '+') {
         StripLineStart(text, starts_line);
       }
@@ -72,7 +72,7 @@ class Cutter {
   static void StripLineStart(std::string& text, bool starts_line) {
     const std::size_t line = text.rfind('\n') + 1;  // 0 where there is none
     if ((line > 0 || starts_line) &&
-        std::all_of(text.begin() + static_cast<std::ptrdiff_t>(line), text.end(), IsSpace)) {
+        std::all_of(text.begin() + static_cast<std::ptrdiff_t>(line), text.end(), IsBlank)) {
       text.erase(line);
     }
   }
@@ -94,7 +94,7 @@ class Cutter {
     char sign = ' ';
     int open = 0;  // brackets: }} may close two of them
     while (true) {
-      while (at < source_.size() && IsSpace(source_[at])) {
+      while (at < source_.size() && IsBlank(source_[at])) {
         ++at;
       }
       Require(at < source_.size(), "the chat template of '{}', line {}: a tag has no end", origin_, line_);
