@@ -1,8 +1,7 @@
 // Laws of the context axis: ranks that divide the tokens of every sequence train as one rank does.
 #include "base/error.h"
-#include "base/random.h"
-#include "data/dataset/indexed_dataset_writer.h"
 #include "parity/parity.h"
+#include "parity/short_documents.h"
 #include "scratch_directory.h"
 
 namespace trireme::parity {
@@ -107,21 +106,6 @@ TEST(Context, DropoutIsDrawnByGlobalPosition) {
       ExpectLaw(config);
     }
   }
-}
-
-// Documents of 1 to 9 tokens: several in a sample, most across chunks.
-std::string ShortDocuments(const ScratchDirectory& folder) {
-  IndexedDatasetWriter writer(folder / "documents", TokenKind::kUInt16);
-  for (std::int32_t document = 0; document < 100; ++document) {
-    std::vector<std::int32_t> tokens(static_cast<std::size_t>(1 + document * 5 % 9));
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-      tokens[i] = static_cast<std::int32_t>(RandomBelow(3, static_cast<std::uint64_t>(document) * 16 + i, 90));
-    }
-    writer.AddSequence(tokens);
-    writer.EndDocument();
-  }
-  writer.Finish();
-  return folder / "documents.bin";
 }
 
 // The loss is by tokens: ranks have different numbers of targets that count.

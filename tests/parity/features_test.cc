@@ -8,6 +8,7 @@
 #include "data/dataset/indexed_dataset_writer.h"
 #include "operate/training_loop.h"
 #include "parity/parity.h"
+#include "parity/short_documents.h"
 #include "scratch_directory.h"
 
 namespace trireme::parity {
@@ -91,21 +92,6 @@ TEST(Laws, DropoutChangesTheLoss) {
   config.model.dropout = 0.3;
   const Outcome dropped = Train({.config = config, .steps = 2});
   EXPECT_NE(plain.losses.front(), dropped.losses.front());
-}
-
-// A dataset of documents of 1 to 9 tokens, so that every sample holds several; its last window is short.
-std::string ShortDocuments(const ScratchDirectory& folder) {
-  IndexedDatasetWriter writer(folder / "documents", TokenKind::kUInt16);
-  for (std::int32_t document = 0; document < 100; ++document) {
-    std::vector<std::int32_t> tokens(static_cast<std::size_t>(1 + document * 5 % 9));
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-      tokens[i] = static_cast<std::int32_t>(RandomBelow(3, static_cast<std::uint64_t>(document) * 16 + i, 90));
-    }
-    writer.AddSequence(tokens);
-    writer.EndDocument();
-  }
-  writer.Finish();
-  return folder / "documents.bin";
 }
 
 TEST(Laws, DocumentAndPaddingMasksTrainAsOneRank) {

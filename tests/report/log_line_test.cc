@@ -73,9 +73,9 @@ TEST(LogLine, ShowsTheLossScaleOfFloat16) {
        {std::pair{"megatron", "| loss scale: 65536.0 | grad norm"}, {"short", "| scale 65536"}}) {
     RunConfig config = SomeRun();
     config.log.format = format;
-    EXPECT_THAT(LogLine(config, facts, RatesOf(config, facts, 0)), testing::Not(testing::HasSubstr("scale")));
+    EXPECT_THAT(LogLine(config, facts, RatesOf(config, facts, 0)), ::testing::Not(::testing::HasSubstr("scale")));
     config.train.dtype = "fp16";
-    EXPECT_THAT(LogLine(config, facts, RatesOf(config, facts, 0)), testing::HasSubstr(text));
+    EXPECT_THAT(LogLine(config, facts, RatesOf(config, facts, 0)), ::testing::HasSubstr(text));
   }
 }
 
