@@ -39,6 +39,7 @@ void DumpWeights(Trainer& trainer, const std::string& folder, std::int64_t step,
                                                       {"when", when},
                                                       {"rank", std::to_string(rank)},
                                                       {"tensor", std::to_string(here.tensor)},
+                                                      {"context", std::to_string(here.context)},
                                                       {"data", std::to_string(here.data)},
                                                       {"pipeline", std::to_string(here.pipeline)}},
                                                      entries);

@@ -46,6 +46,7 @@ class MeasuredPrice {
   double Work(RankWork work, std::int64_t elements, int calls = 1) const;
   double GroupSeconds(const Traffic& traffic, const GroupPlacement& group) const;
   // One step of a block, without collectives.
+  struct StepPrice;
   WorkTime StepTime(const BlockStep& step, const BlockProgram& program, const LocalSizes& sizes) const;
 
   const PlanPoint* point_;

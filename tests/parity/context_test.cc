@@ -129,7 +129,7 @@ TEST(Context, DocumentAndPaddingMasksTrainAsOne) {
 
 TEST(Context, LowerPrecisionStaysWithinItsRounding) {
   for (const ContextKind kind : kKinds) {
-    for (const char* dtype : {"bf16", "fp8"}) {
+    for (const char* dtype : {"bf16", "fp16", "fp8"}) {
       RunConfig config = ShortRun("llama");
       config.model.hidden = 64;
       config.model.heads = config.model.kv_heads = 4;
