@@ -22,7 +22,7 @@ std::vector<std::int32_t> ChatSession::Ask(const std::string& text, std::int64_t
   messages_.push_back({"user", text});
   const std::ptrdiff_t first = system_.empty() ? 0 : 1;
   while (true) {
-    const std::vector<std::int32_t> tokens = tokenizer_.Encode(chat_.Render(ToJson(messages_), true).text);
+    std::vector<std::int32_t> tokens = tokenizer_.Encode(chat_.Render(ToJson(messages_), true).text);
     if (static_cast<std::int64_t>(tokens.size()) <= most) {
       return tokens;
     }

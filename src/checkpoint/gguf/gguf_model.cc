@@ -198,7 +198,7 @@ GgufType GgufTensor::TypeIn(GgufType type) const {
   if (shape.size() < 2 || name.starts_with("position_embd")) {
     return GgufType::kF32;
   }
-  return type == GgufType::kQ8_0 && shape[1] % kQ8Block != 0 ? GgufType::kF16 : type;
+  return type == GgufType::kQ8 && shape[1] % kQ8Block != 0 ? GgufType::kF16 : type;
 }
 
 std::vector<float> GgufValues(const GgufTensor& tensor, std::span<const float> parameter) {

@@ -1,12 +1,12 @@
 #include "checkpoint/gguf/gguf_values.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/float16.h"
 
 namespace trireme {
 namespace {
@@ -28,7 +28,7 @@ void EncodeQ8Block(std::span<const float> values, std::byte* out) {
   }
   const float scale = largest / 127;
   const float inverse = scale > 0 ? 1 / scale : 0;
-  const std::uint16_t half = HalfBits(scale);
+  const std::uint16_t half = Float16(scale).bits;
   std::memcpy(out, &half, sizeof(half));
   for (std::size_t i = 0; i < values.size(); ++i) {
     out[2 + i] = static_cast<std::byte>(static_cast<std::int8_t>(std::round(values[i] * inverse)));
@@ -48,7 +48,7 @@ GgufType ParseGgufType(const std::string& name) {
     return GgufType::kBF16;
   }
   Require(name == "q8_0", "'{}' is no type of a GGUF file: f32, f16, bf16 or q8_0", name);
-  return GgufType::kQ8_0;
+  return GgufType::kQ8;
 }
 
 std::uint32_t GgufFileType(GgufType type) {
@@ -57,7 +57,7 @@ std::uint32_t GgufFileType(GgufType type) {
       return 0;
     case GgufType::kF16:
       return 1;
-    case GgufType::kQ8_0:
+    case GgufType::kQ8:
       return 7;
     case GgufType::kBF16:
       return 32;
@@ -66,7 +66,7 @@ std::uint32_t GgufFileType(GgufType type) {
 }
 
 std::int64_t GgufBytes(GgufType type, std::int64_t count) {
-  if (type == GgufType::kQ8_0) {
+  if (type == GgufType::kQ8) {
     Require(count % kQ8Block == 0, "Q8_0 takes blocks of {} values, not {}", kQ8Block, count);
     return count / kQ8Block * kQ8BlockBytes;
   }
@@ -80,39 +80,18 @@ std::vector<std::byte> EncodeGguf(GgufType type, std::span<const float> values) 
       std::memcpy(bytes.data(), values.data(), bytes.size());
       break;
     case GgufType::kF16:
-      EncodeEach<std::uint16_t>(values, bytes.data(), HalfBits);
+      EncodeEach<std::uint16_t>(values, bytes.data(), [](float value) { return Float16(value).bits; });
       break;
     case GgufType::kBF16:
       EncodeEach<std::uint16_t>(values, bytes.data(), [](float value) { return BFloat16(value).bits; });
       break;
-    case GgufType::kQ8_0:
+    case GgufType::kQ8:
       for (std::size_t block = 0; block * kQ8Block < values.size(); ++block) {
         EncodeQ8Block(values.subspan(block * kQ8Block, kQ8Block), bytes.data() + block * kQ8BlockBytes);
       }
       break;
   }
   return bytes;
-}
-
-std::uint16_t HalfBits(float value) {
-  const auto word = std::bit_cast<std::uint32_t>(value);
-  const auto sign = static_cast<std::uint16_t>((word >> 16) & 0x8000U);
-  const std::uint32_t magnitude = word & 0x7fffffffU;
-  if (magnitude > 0x7f800000U) {
-    return static_cast<std::uint16_t>(sign | 0x7e00U);  // not a number
-  }
-  constexpr std::uint32_t kSmallestNormal = 0x38800000U;  // 2^-14
-  constexpr std::uint32_t kTooLarge = 0x477ff000U;        // 65520, which rounds to infinity
-  if (magnitude >= kTooLarge) {
-    return static_cast<std::uint16_t>(sign | 0x7c00U);
-  }
-  if (magnitude < kSmallestNormal) {
-    // Steps of 2^-24; the sum with 0.5 rounds to nearest even in its last bits.
-    const float shifted = std::bit_cast<float>(magnitude) + 0.5F;
-    return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000U));
-  }
-  const std::uint32_t rounded = magnitude + 0xfffU + ((magnitude >> 13) & 1U);
-  return static_cast<std::uint16_t>(sign | ((rounded - 0x38000000U) >> 13));
 }
 
 }  // namespace trireme

@@ -10,7 +10,7 @@
 namespace trireme {
 
 // Values are ggml's.
-enum class GgufType : std::uint32_t { kF32 = 0, kF16 = 1, kQ8_0 = 8, kBF16 = 30 };
+enum class GgufType : std::uint32_t { kF32 = 0, kF16 = 1, kQ8 = 8, kBF16 = 30 };
 
 // "f32", "f16", "bf16", "q8_0"; an Error names the known ones.
 GgufType ParseGgufType(const std::string& name);
@@ -23,8 +23,5 @@ inline constexpr std::int64_t kQ8Block = 32;
 std::int64_t GgufBytes(GgufType type, std::int64_t count);
 // F16 and BF16 round to nearest even. Q8_0: blocks of an F16 scale, the largest magnitude / 127, and 32 signed bytes.
 std::vector<std::byte> EncodeGguf(GgufType type, std::span<const float> values);
-
-// IEEE half precision, rounded to nearest even; what is too large becomes infinite.
-std::uint16_t HalfBits(float value);
 
 }  // namespace trireme

@@ -34,6 +34,10 @@ struct Expression {
     kFilter,     // parts[0] | text(parts[1] …, named)
     kTest,       // parts[0] is text(parts[1] …)
   };
+  Expression() = default;
+  Expression(const Expression&) = delete;
+  Expression& operator=(const Expression&) = delete;
+
   Kind kind = Kind::kLiteral;
   std::string text;
   Value value;
