@@ -9,8 +9,8 @@
 #include <variant>
 #include <vector>
 
-#include "cost/local_sizes.h"
-#include "cost/memory_plan.h"
+#include "lowering/local_sizes.h"
+#include "lowering/memory_plan.h"
 #include "model/block_description.h"
 
 namespace trireme {

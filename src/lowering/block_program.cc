@@ -1,4 +1,4 @@
-#include "cost/block_program.h"
+#include "lowering/block_program.h"
 
 #include <algorithm>
 

@@ -2,7 +2,7 @@
 // belong to the weight part.
 #include <utility>
 
-#include "cost/block_lowering.h"
+#include "lowering/block_lowering.h"
 
 namespace trireme {
 

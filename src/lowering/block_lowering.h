@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "cost/block_program.h"
-#include "cost/ring_plan.h"
+#include "lowering/block_program.h"
+#include "lowering/ring_plan.h"
 
 namespace trireme {
 

@@ -1,5 +1,5 @@
 // The rules of forward: which steps each operation of a block becomes.
-#include "cost/block_lowering.h"
+#include "lowering/block_lowering.h"
 
 namespace trireme {
 

@@ -1,5 +1,5 @@
 // The lowered block: its buffers, its parts, and what it costs in memory.
-#include "cost/block_program.h"
+#include "lowering/block_program.h"
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>
