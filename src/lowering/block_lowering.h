@@ -62,6 +62,11 @@ class Lowering {
     std::vector<Float8Copy> copy;         // of the inputs of linear layers
     std::vector<ContextBuffers> context;  // of attention
   };
+  // Of kHeadNorm.
+  struct GainGradients {
+    BufferId query = kNoId;
+    BufferId key = kNoId;
+  };
   // Work of the weight part that waits for the end of its branch.
   struct WeightWork {
     int operation = kNoId;
@@ -195,8 +200,7 @@ class Lowering {
   std::vector<BufferId> gradient_;  // by value
   std::vector<WeightWork> waiting_;
   BufferId norm_gradients_ = kNoId;
-  BufferId query_gain_gradient_ = kNoId;  // of kHeadNorm
-  BufferId key_gain_gradient_ = kNoId;
+  std::vector<GainGradients> gain_gradients_;  // by operation
 };
 
 }  // namespace trireme
