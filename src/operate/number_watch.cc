@@ -43,7 +43,7 @@ void NumberWatch::Look(const StepResult& result) {
     observer_.Note(result.verdict.text);
   }
   if (result.passed_over) {
-    observer_.Note(fmt::format("step {}: passed over, as train.skip_steps says", result.step));
+    observer_.Note(fmt::format("step {}: skipped, as train.skip_steps says", result.step));
   } else if (OnlyOverflowed(result)) {
     observer_.Note(
         fmt::format("step {}: a gradient overflowed fp16 at a loss scale of {:g}: no update; the scale is "
