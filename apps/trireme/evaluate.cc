@@ -2,13 +2,12 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "apps/trireme/commands.h"
 #include "apps/trireme/inference.h"
 #include "base/error.h"
-#include "data/files/json_file.h"
+#include "infer/evaluation_samples.h"
 #include "infer/logits.h"
 #include "infer/multiple_choice.h"
 
@@ -25,8 +24,6 @@ Examples:
 A line of --choices: {"query": "The sky is", "choices": ["blue", "seven"], "gold": 0}
 Exit codes: 0 done; 1 failed; 2 unusable input.)";
 
-constexpr std::int64_t kLargestText = std::int64_t{1} << 30;
-
 struct EvaluateCommand {
   InferenceCommand inference;
   std::string data;
@@ -40,15 +37,6 @@ struct EvaluateCommand {
   std::int64_t batch = 8;
   bool json = false;
 
-  // Samples to predict, whatever they come from.
-  struct Work {
-    std::int64_t length = 0;
-    std::int64_t count = 0;
-    std::function<Sample(std::int64_t)> get = {};
-    std::unique_ptr<Tokenizer> tokenizer = nullptr;  // counts bytes; may be missing
-  };
-  Work FindWork(const ModelFiles& files, std::int64_t length) const;
-  std::unique_ptr<SampleSource> OpenData(const ModelFiles& files, std::int64_t length) const;
   int RunLoss(const ModelFiles& files, std::int64_t length) const;
   int RunChoices(const ModelFiles& files, std::int64_t length) const;
   void PrintLoss(const LossReport& report) const;
@@ -67,63 +55,20 @@ int EvaluateCommand::Run() const {
   return choices.empty() ? RunLoss(files, length) : RunChoices(files, length);
 }
 
-std::unique_ptr<SampleSource> EvaluateCommand::OpenData(const ModelFiles& files, std::int64_t length) const {
-  const std::string source = data.empty() ? files.data_source : data;
-  Require(!source.empty(), "what to evaluate on is not known: give --data, --text or --choices");
-  const std::string part = split.empty() ? "validation" : split;
-  return OpenSource({.source = source,
-                     .sequence = length,
-                     .seed = static_cast<std::uint64_t>(files.seed),
-                     .vocabulary = files.model.vocabulary,
-                     .split = part,
-                     // Another dataset is not cut as the run's own was, unless a part of it is asked for.
-                     .split_weights = data.empty() || !split.empty() ? files.data_split : "",
-                     .document_masks = files.document_masks,
-                     .answers_only = files.answers_only,
-                     .padding_masks = files.padding_masks});
-}
-
-EvaluateCommand::Work EvaluateCommand::FindWork(const ModelFiles& files, std::int64_t length) const {
-  Work work{.length = length};
-  const auto limited = [&](std::int64_t all) { return samples > 0 ? std::min(samples, all) : all; };
-  if (!text.empty()) {
-    work.tokenizer = LoadModelTokenizer(files, inference.tokenizer);
-    const auto windows =
-        std::make_shared<TextWindows>(work.tokenizer->Encode(ReadBoundedFile(text, kLargestText)), length);
-    work.count = limited(windows->count());
-    work.get = [windows](std::int64_t index) { return windows->Get(index); };
-  } else if (!tokens.empty()) {
-    const auto lines = std::make_shared<std::vector<Sample>>(ReadTokenLines(tokens, files.model.vocabulary));
-    for (const Sample& line : *lines) {
-      Require(static_cast<std::int64_t>(line.tokens.size()) - 1 <= length,
-              "'{}' holds a sample of {} tokens, longer than {} + 1: --sequence says how long one may be", tokens,
-              line.tokens.size(), length);
-    }
-    work.count = limited(static_cast<std::int64_t>(lines->size()));
-    work.get = [lines](std::int64_t index) { return (*lines)[static_cast<std::size_t>(index)]; };
-  } else {
-    const std::shared_ptr<SampleSource> source = OpenData(files, length);
-    const std::int64_t all = SamplesOf(*source);
-    Require(samples > 0 || all > 0, "{} has no end: give --samples", source->description());
-    work.count = all > 0 ? limited(all) : samples;
-    work.get = [source](std::int64_t index) { return source->Get(index); };
-  }
-  const bool known = !inference.tokenizer.empty() || !files.tokenizer.empty() || files.model.vocabulary == 256;
-  if (work.tokenizer == nullptr && known) {
-    work.tokenizer = LoadModelTokenizer(files, inference.tokenizer);
-  }
-  return work;
-}
-
 int EvaluateCommand::RunLoss(const ModelFiles& files, std::int64_t length) const {
-  const Work work = FindWork(files, length);
+  const EvaluationSamples work = OpenEvaluation(files, {.text = text,
+                                                        .tokens = tokens,
+                                                        .data = data,
+                                                        .split = split,
+                                                        .tokenizer = inference.tokenizer,
+                                                        .samples = samples,
+                                                        .length = length});
   const LogitRequest request{.count = work.count, .get = work.get, .path = logits};
   if (!logits.empty()) {
     RequireWritable(request);
   }
   const std::int64_t together = std::min(batch, work.count);
-  const InferenceOptions options{
-      .dtype = inference.WorkingType(files), .batch = together, .rows = together * work.length};
+  const InferenceOptions options{.dtype = inference.WorkingType(files), .batch = together, .rows = together * length};
   return inference.RunRanks([&](RankContext& context) {
     InferenceModel model(files.model, files.weights, context, options);
     const bool speaks = context.world.rank() == 0;

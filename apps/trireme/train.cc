@@ -1,4 +1,4 @@
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -13,27 +13,23 @@
 #include "apps/trireme/this_machine.h"
 #include "base/durable_file.h"
 #include "base/error.h"
-#include "checkpoint/read/checkpoint_folder.h"
-#include "checkpoint/read/checkpoint_reader.h"
 #include "checkpoint/read/weight_source.h"
-#include "checkpoint/tools/tokenizer_places.h"
 #include "comm/launch_environment.h"
 #include "comm/ledger.h"
 #include "comm/rank_runner.h"
-#include "data/tokenizer/tokenizer_folder.h"
 #include "device/device.h"
 #include "device/host_memory.h"
 #include "measure/chosen_engines.h"
 #include "measure/machine.h"
 #include "operate/run_lock.h"
 #include "operate/run_start.h"
+#include "operate/staged_run.h"
+#include "operate/stop_signals.h"
 #include "operate/supervisor.h"
 #include "operate/supervisor_process.h"
-#include "operate/training_loop.h"
 #include "report/events.h"
 #include "report/run_reporter.h"
 #include "run/run_config.h"
-#include "run/stages.h"
 #include "topology/settings.h"
 
 namespace trireme {
@@ -64,8 +60,8 @@ struct TrainCommand {
  private:
   std::string RunFolder() const;
   int RunSupervised() const;
-  // The recipe under each stage's settings, as train.stages says; validated.
-  std::vector<RunConfig> StagedConfigs(const std::vector<RunStage>& stages, const std::vector<std::string>& all) const;
+  Recipe Read(const std::vector<std::string>& more) const;
+  int RunRanks(const StagedRun& run, LoopOptions options) const;
 };
 
 constexpr const char* kTrainExamples = R"(
@@ -133,25 +129,59 @@ std::optional<PredictionGround> GroundOf(const RunConfig& config) {
   }
 }
 
-std::vector<RunConfig> TrainCommand::StagedConfigs(const std::vector<RunStage>& stages,
-                                                   const std::vector<std::string>& all) const {
-  std::vector<RunConfig> configs;
-  for (const RunStage& stage : stages) {
-    std::vector<std::string> settings = all;
-    settings.insert(settings.end(), stage.settings.begin(), stage.settings.end());
-    configs.push_back(LoadRecipe(RecipePath(recipe), settings, {.read_model = ReadModel}).config);
-    Validate(configs.back(), ranks);
+Recipe TrainCommand::Read(const std::vector<std::string>& more) const {
+  std::vector<std::string> all = overrides;
+  if (steps) {
+    // The length that was asked for last counts, whatever unit the recipe uses.
+    all.insert(all.end(), {"train.samples=0", "train.tokens=0", fmt::format("train.steps={}", *steps)});
   }
-  RequireStages(stages, configs);
-  Require(stages.size() == 1 || !no_checkpoint,
-          "train.stages goes from one stage to the next through a checkpoint, which --no-checkpoint leaves out");
-  return configs;
+  all.insert(all.end(), more.begin(), more.end());
+  return LoadRecipe(RecipePath(recipe), all, {.read_model = ReadModel});
 }
 
-// Samples consumed by the newest checkpoint of a run; 0 where there is none.
-std::int64_t ConsumedSamples(const std::string& folder) {
-  const std::optional<FoundCheckpoint> found = FindNewest(folder + "/checkpoints");
-  return found ? CheckpointReader(found->checkpoint.path).manifest().state.consumed_samples : 0;
+int TrainCommand::RunRanks(const StagedRun& run, LoopOptions options) const {
+  const bool by_mpi = LaunchedByMpi();
+  const std::string folder = RunFolder();
+  std::unique_ptr<RunLock> lock;
+  const auto take_lock = [&] { lock = std::make_unique<RunLock>(folder); };
+  if (!by_mpi) {
+    take_lock();
+  }
+  StopSignals signals;
+  options.signals = &signals;
+  // mpirun puts a terminal of its own before its ranks, wherever their output goes.
+  const bool live = !by_mpi && isatty(STDOUT_FILENO) != 0;
+  RunReporter reporter({.run_folder = folder,
+                        .live = live,
+                        .log_every = log_every > 0 ? log_every
+                                     : live        ? 10
+                                                   : 1,
+                        .trace = options.trace.first > 0,
+                        .ground = GroundOf(run.config())});
+  LoopResult result;
+  bool refused = false;
+  const auto body = [&](RankContext& context) {
+    if (by_mpi && !ProcessesMayStart(run.config(), context, !no_checkpoint, take_lock)) {
+      refused = true;
+      return;
+    }
+    const bool first = context.world.rank() == 0;
+    if (first) {
+      ReplaceFile(folder + "/machine.json", MachineJson(DescribeMachine()));
+    }
+    const LoopResult own = run.Run(context, folder, options, reporter);
+    if (first) {
+      result = own;
+    }
+  };
+  const DeviceOptions device = DeviceOptionsOf(run.config());
+  try {
+    by_mpi ? RunMpiRank(device, body) : RunThreadRanks(run.config().layout.ranks(), device, body);
+  } catch (const Error& error) {
+    std::fprintf(stderr, "trireme: %s\n", error.what());
+    return kExitFailed;
+  }
+  return refused ? kExitBadInput : result.end == LoopEnd::kStopped ? kExitStopped : 0;
 }
 
 int TrainCommand::Run() const {
@@ -161,40 +191,26 @@ int TrainCommand::Run() const {
   }
   Require(!recipe.empty(),
           "train needs a recipe: a TOML file such as recipes/quickstart.toml, or the name of one of those");
-  std::vector<std::string> all = overrides;
-  if (steps) {
-    // The length that was asked for last counts, whatever unit the recipe uses.
-    all.insert(all.end(), {"train.samples=0", "train.tokens=0", fmt::format("train.steps={}", *steps)});
-  }
-  const Recipe resolved = LoadRecipe(RecipePath(recipe), all, {.read_model = ReadModel});
-  RunConfig config = resolved.config;
-  const bool by_mpi = LaunchedByMpi();
-  Require(!by_mpi || ranks == 0, "--ranks is for threads of one process; under mpirun or srun their -n decides");
-  const std::vector<RunStage> stages = ParseStages(config.train.stages);
-  std::vector<RunConfig> staged = StagedConfigs(stages, all);
+  Require(!LaunchedByMpi() || ranks == 0,
+          "--ranks is for threads of one process; under mpirun or srun their -n decides");
+  StagedRun run([this](const std::vector<std::string>& more) { return Read(more); }, ranks, !no_checkpoint);
   if (dry_run) {
-    PrintResolved(resolved);
+    PrintResolved(run.recipe());
     return 0;
   }
-  if (!config.model_from.empty()) {
-    OpenWeights(config.model_from);  // what is missing there is said before anything is written
+  const int all_ranks = run.config().layout.ranks();
+  if (!run.config().model_from.empty()) {
+    OpenWeights(run.config().model_from);  // what is missing there is said before anything is written
   }
-  const Drill drill = ParseDrill(inject);
-  Require(drill.rank < config.layout.ranks(), "--inject: rank = {} is none of the {} ranks (0 to {})", drill.rank,
-          config.layout.ranks(), config.layout.ranks() - 1);
-  const TraceSteps traced = trace.empty() ? TraceSteps{} : ParseTraceSteps(trace);
+  const LoopOptions options{.leave_before_ns = LeaveBefore(exit_before, walltime),
+                            .drill = ParseDrill(inject),
+                            .trace = trace.empty() ? TraceSteps{} : ParseTraceSteps(trace)};
+  Require(options.drill.rank < all_ranks, "--inject: rank = {} is none of the {} ranks (0 to {})", options.drill.rank,
+          all_ranks, all_ranks - 1);
   Require(trace.empty() || !no_checkpoint, "--trace needs the run's folder, which --no-checkpoint leaves alone");
-  const bool by_threads = !by_mpi && launcher.empty();
-  const MemoryChoices choices(resolved, fit, RunFolder());
-  const bool on_hosts = IsHostDevice(config.train.device);
-  if (on_hosts) {
-    for (RunConfig& one : staged) {
-      one = choices.Choose(one, HostMemoryBytes() / (by_threads ? config.layout.ranks() : 1));
-    }
-  }
-  config = staged.back();
-  RequireMachine(config, by_threads, !no_checkpoint);
-  const std::int64_t leave_before_ns = LeaveBefore(exit_before, walltime);
+  const bool by_threads = !LaunchedByMpi() && launcher.empty();
+  run.ChooseMemory(fit, RunFolder(), HostMemoryBytes() / (by_threads ? all_ranks : 1));
+  RequireMachine(run.config(), by_threads, !no_checkpoint);
   if (supervise) {
     return RunSupervised();
   }
@@ -202,88 +218,8 @@ int TrainCommand::Run() const {
     // CUDA reads it when it starts: from then on every launch waits for its kernel.
     setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
   }
-  std::vector<std::unique_ptr<SampleSource>> train;
-  std::vector<std::unique_ptr<SampleSource>> validation;
-  for (const RunConfig& one : staged) {
-    train.push_back(OpenRunSource(one, "train"));
-    validation.push_back(one.validation.every > 0 ? OpenRunSource(one, "validation") : nullptr);
-  }
-  const std::string folder = RunFolder();
-
-  std::unique_ptr<RunLock> lock;
-  const auto take_lock = [&] { lock = std::make_unique<RunLock>(folder); };
-  if (!by_mpi) {
-    take_lock();
-  }
-  StopSignals signals;
-  LoopResult result;
-  // mpirun puts a terminal of its own before its ranks, wherever their output goes.
-  const bool live = !by_mpi && isatty(STDOUT_FILENO) != 0;
-  RunReporter reporter({.run_folder = folder,
-                        .live = live,
-                        .log_every = log_every > 0 ? log_every
-                                     : live        ? 10
-                                                   : 1,
-                        .trace = traced.first > 0,
-                        .ground = GroundOf(config)});
-  bool refused = false;
-  const auto run_stage = [&](RankContext& context, std::size_t stage) {
-    const RunConfig& own = staged[stage];
-    // The thread count that was worked out belongs to the bits of the run: run.toml and checkpoints name it.
-    RunConfig used = on_hosts ? own : choices.ChooseForDevices(own, context);
-    used.train.threads = context.device.is_host() ? context.threads : own.train.threads;
-    if (context.world.rank() == 0) {
-      ReplaceFile(folder + "/run.toml", ToToml(used));
-      ReplaceFile(folder + "/machine.json", MachineJson(DescribeMachine()));
-      if (const std::string tokenizer = FindTokenizerOf(own); !tokenizer.empty()) {
-        CopyTokenizer(tokenizer, folder);
-      }
-      if (stages.size() > 1) {
-        reporter.Note(fmt::format("stage {} of {}{}: {}", stage + 1, stages.size(),
-                                  stages[stage].until > 0 ? fmt::format(", until sample {}", stages[stage].until) : "",
-                                  stages[stage].settings.empty()
-                                      ? "the recipe's own settings"
-                                      : fmt::format("{}", fmt::join(stages[stage].settings, ", "))));
-      }
-    }
-    return RunTraining(used, context, {.train = train[stage].get(), .validation = validation[stage].get()},
-                       {.run_folder = no_checkpoint ? "" : folder,
-                        .signals = &signals,
-                        .leave_before_ns = leave_before_ns,
-                        .end_samples = stages[stage].until,
-                        .drill = drill,
-                        .trace = traced},
-                       &reporter);
-  };
-  const auto body = [&](RankContext& context) {
-    if (by_mpi && !ProcessesMayStart(config, context, !no_checkpoint, take_lock)) {
-      refused = true;
-      return;
-    }
-    LoopResult own{.consumed_samples = stages.size() > 1 ? ConsumedSamples(folder) : 0};
-    for (std::size_t stage = 0; stage < stages.size() && own.end == LoopEnd::kFinished && !own.whole; ++stage) {
-      if (stages[stage].until == 0 || own.consumed_samples < stages[stage].until) {
-        own = run_stage(context, stage);
-      }
-    }
-    if (context.world.rank() == 0) {
-      result = own;
-    }
-  };
-  const DeviceOptions device{.kind = config.train.device,
-                             .threads = config.train.threads,
-                             .pin = config.train.pin,
-                             .engines = FixedEnginesOf(config.train.engine, config.train.deterministic),
-                             .choose_engines = EngineChooser(config.train.engine, config.train.deterministic),
-                             .deterministic = config.train.deterministic,
-                             .tf32 = config.train.dtype == "tf32"};
-  try {
-    by_mpi ? RunMpiRank(device, body) : RunThreadRanks(config.layout.ranks(), device, body);
-  } catch (const Error& error) {
-    std::fprintf(stderr, "trireme: %s\n", error.what());
-    return kExitFailed;
-  }
-  return refused ? kExitBadInput : result.end == LoopEnd::kStopped ? kExitStopped : 0;
+  run.OpenSources();
+  return RunRanks(run, options);
 }
 
 }  // namespace

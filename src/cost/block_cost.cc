@@ -1,6 +1,6 @@
 // What each step of a block costs. Operations and communicators count the same from actual shapes (law 5).
 #include "cost/module_cost.h"
-#include "cost/ring_plan.h"
+#include "lowering/ring_plan.h"
 
 namespace trireme {
 namespace {

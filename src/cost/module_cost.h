@@ -4,8 +4,8 @@
 #pragma once
 
 #include "base/accounting.h"
-#include "cost/block_program.h"
-#include "cost/local_sizes.h"
+#include "lowering/block_program.h"
+#include "lowering/local_sizes.h"
 #include "model/model_config.h"
 
 namespace trireme {

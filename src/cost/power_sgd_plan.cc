@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cost/memory_plan.h"
+#include "lowering/memory_plan.h"
 
 namespace trireme {
 

@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "base/accounting.h"
-#include "cost/block_program.h"
 #include "cost/module_cost.h"
-#include "cost/module_plan.h"
 #include "cost/optimizer_plan.h"
 #include "cost/power_sgd_plan.h"
 #include "cost/shard_plan.h"
+#include "lowering/block_program.h"
+#include "lowering/module_plan.h"
 #include "run/run_config.h"
 #include "schedule/schedule.h"
 

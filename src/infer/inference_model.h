@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "comm/rank_runner.h"
-#include "cost/block_program.h"
-#include "cost/local_sizes.h"
 #include "infer/model_weights.h"
+#include "lowering/block_program.h"
+#include "lowering/local_sizes.h"
 #include "model/parameter_places.h"
 #include "model/rotary.h"
 #include "nn/tensor_region.h"

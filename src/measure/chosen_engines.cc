@@ -112,4 +112,15 @@ std::function<std::string(int threads)> EngineChooser(const std::string& engine,
   return [](int threads) { return FastestEnginesHere(threads); };
 }
 
+DeviceOptions DeviceOptionsOf(const RunConfig& config) {
+  const TrainConfig& train = config.train;
+  return {.kind = train.device,
+          .threads = train.threads,
+          .pin = train.pin,
+          .engines = FixedEnginesOf(train.engine, train.deterministic),
+          .choose_engines = EngineChooser(train.engine, train.deterministic),
+          .deterministic = train.deterministic,
+          .tf32 = train.dtype == "tf32"};
+}
+
 }  // namespace trireme

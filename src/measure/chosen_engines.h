@@ -5,6 +5,9 @@
 #include <functional>
 #include <string>
 
+#include "device/device.h"
+#include "run/run_config.h"
+
 namespace trireme {
 
 // Where results are kept: $XDG_CACHE_HOME/trireme, else ~/.cache/trireme; empty where neither variable is set.
@@ -21,5 +24,7 @@ std::string RememberedEngines(int threads, const std::string& folder = EngineCac
 std::string FixedEnginesOf(const std::string& engine, bool deterministic);
 // FastestEnginesHere for `auto`; empty for a named engine and for deterministic runs.
 std::function<std::string(int threads)> EngineChooser(const std::string& engine, bool deterministic);
+// The device of a run's ranks, as its train keys say; where ranks are started its engines are chosen as above.
+DeviceOptions DeviceOptionsOf(const RunConfig& config);
 
 }  // namespace trireme

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "base/error.h"
+
 namespace trireme {
 namespace {
 
@@ -126,6 +128,11 @@ class Writer {
 };
 
 BlockDescription Describe(const ModelConfig& model, bool with_parameters) {
+  Require(
+      !model.post_norm || !model.linear_bias,
+      "family '{}' sets post_norm and linear_bias: a branch adds its bias after the sum of the tensor group, which a "
+      "norm after the branch would have to read; set linear_bias = false in the family's file",
+      model.family);
   Writer block(model, with_parameters);
   const int input = 0;
   const std::int64_t queries = model.heads * model.head_size();

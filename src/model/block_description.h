@@ -65,7 +65,7 @@ struct BlockDescription {
   int MakerOf(int value) const;
 };
 
-// The block of a completed config.
+// The block of a completed config. An Error when the family's choices exclude each other: post_norm and linear_bias.
 BlockDescription DescribeBlock(const ModelConfig& model);
 // The same without the parameters' names and shapes: cheap, for the planner's many questions.
 BlockDescription DescribeOperations(const ModelConfig& model);

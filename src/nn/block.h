@@ -1,5 +1,5 @@
 // A transformer block of any family. What it does is a BlockProgram: model/block_description.cc names the operations,
-// cost/block_lowering.h makes steps of them, nn/block_runner.cc executes these.
+// lowering/block_lowering.h makes steps of them, nn/block_runner.cc executes these.
 #pragma once
 
 #include "nn/block_runner.h"

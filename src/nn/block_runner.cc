@@ -74,6 +74,17 @@ struct BlockRunner::Executor {
                      sizes.outside);
   }
 
+  void operator()(const SumStep& step) const {
+    ResidualNormArgs args{.x = Buffer(step.x),
+                          .branch = Buffer(step.branch),
+                          .bias = Parameter(step.branch_bias),
+                          .sum = Buffer(step.sum)};
+    if (step.site != kNoId) {
+      args.dropout = DropoutAt(step.site);
+    }
+    ops.ResidualNormForward(args);
+  }
+
   void operator()(const NormStep& step) const {
     ResidualNormArgs args{.x = Buffer(step.x),
                           .branch = Buffer(step.branch),

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "cost/block_program.h"
+#include "lowering/block_program.h"
 #include "model/rotary.h"
 #include "nn/module.h"
 

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <cstdint>
 
-#include "cost/memory_plan.h"
-#include "cost/module_plan.h"
 #include "device/device.h"
+#include "lowering/memory_plan.h"
+#include "lowering/module_plan.h"
 #include "model/model_config.h"
 #include "model/parameter_table.h"
 #include "nn/parameters.h"

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "cost/ring_plan.h"
 #include "device/ops.h"
+#include "lowering/ring_plan.h"
 
 namespace trireme {
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "comm/communicator.h"
-#include "cost/local_sizes.h"
 #include "device/ops.h"
+#include "lowering/local_sizes.h"
 
 namespace trireme {
 

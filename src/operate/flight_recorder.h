@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "comm/communicator.h"
 #include "comm/ledger.h"
-#include "operate/training_loop.h"
+#include "operate/training_observer.h"
 #include "run/run_config.h"
 
 namespace trireme {

@@ -3,48 +3,23 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cmath>
 #include <filesystem>
-#include <sstream>
 #include <stop_token>
 #include <thread>
 
 #include "base/durable_file.h"
 #include "base/error.h"
-#include "base/units.h"
 #include "operate/flight_recorder.h"
+#include "operate/number_watch.h"
 #include "operate/run_checkpoints.h"
-#include "operate/spikes.h"
+#include "operate/run_facts.h"
+#include "operate/saved_progress.h"
 #include "operate/weight_dump.h"
 #include "run/step_list.h"
 #include "train/first_weights.h"
-#include "train/gather_numbers.h"
 
 namespace trireme {
 namespace {
-
-// What every rank holds, on every rank.
-std::vector<MemoryUse> GatherMemory(Trainer& trainer) {
-  const MemoryUse mine = trainer.Counted().memory;
-  std::vector<MemoryUse> by_rank;
-  for (const auto& bytes : GatherNumbers(trainer.world(), trainer.device(), {mine.bytes.begin(), mine.bytes.end()})) {
-    std::copy(bytes.begin(), bytes.end(), by_rank.emplace_back().bytes.begin());
-  }
-  return by_rank;
-}
-
-// FLOPs of one step over all ranks; tensor and data ranks of a pipeline stage do the same.
-double HardwareFlops(const RunConfig& config, std::int64_t global_batch) {
-  double flops = 0;
-  for (int pipeline = 0; pipeline < config.layout.pipeline; ++pipeline) {
-    for (int context = 0; context < config.layout.context; ++context) {
-      const StageOfRun stage(config, pipeline, global_batch, context);
-      flops += static_cast<double>(CostOfStep(stage.description(), 0).flops.total()) * config.layout.tensor *
-               config.layout.data;
-    }
-  }
-  return flops;
-}
 
 // Requests that files in the run's folder make; rank 0 looks, and takes them away.
 StopRequest RequestedByFile(const std::string& folder) {
@@ -56,42 +31,6 @@ StopRequest RequestedByFile(const std::string& folder) {
     return StopRequest::kSaveAndStop;
   }
   return std::filesystem::remove(folder + "/save", ignored) ? StopRequest::kSave : StopRequest::kNone;
-}
-
-}  // namespace
-
-std::unique_ptr<SampleSource> OpenRunSource(const RunConfig& config, const std::string& split) {
-  return OpenSource({.source = config.data.source,
-                     .sequence = config.model.sequence,
-                     .seed = static_cast<std::uint64_t>(config.train.seed),
-                     .vocabulary = config.model.vocabulary,
-                     .split = split,
-                     .split_weights = config.data.split,
-                     .document_masks = config.data.document_masks,
-                     .answers_only = config.data.answers_only,
-                     .padding_masks = config.data.padding_masks});
-}
-
-namespace {
-
-// Steps that may fail again after going back before the fault counts as lasting.
-constexpr int kMostRollbacks = 3;
-// Of a checkpoint: what train.on_spike = "lower" has made of the learning rate.
-constexpr char kRateFactorNote[] = "rate_factor";
-// Of a checkpoint: what a dynamic loss scale counts, besides itself.
-constexpr char kLossScaleNote[] = "loss_scale_counters";
-
-LossScaleState SavedLossScale(const SavedProgress& progress) {
-  const auto counters = progress.notes.find(kLossScaleNote);
-  if (counters == progress.notes.end()) {
-    return {};
-  }
-  LossScaleState state{.scale = progress.loss_scale};
-  std::istringstream words(counters->second);
-  words >> state.good_steps >> state.left;
-  Require(!words.fail(), "the checkpoint's note {} = '{}' is damaged: two numbers are expected", kLossScaleNote,
-          counters->second);
-  return state;
 }
 
 // A rank whose device is stuck reads no signals. Once the job was asked to end, collectives that stand still are
@@ -120,8 +59,7 @@ class Loop {
         trainer_(config, context, sources),
         drill_(options.drill, context.world.rank(), options.run_folder + "/flight",
                {.device = context.device, .live = [this] { return trainer_.Live(); }}),
-        losses_("loss", config.train.loss_spike),
-        norms_("gradient norm", config.train.norm_spike),
+        numbers_(config, trainer_, watcher_),
         dumped_(config.log.dump_steps),
         facts_{.total_steps = trainer_.schedule().TotalSteps({})} {
     trainer_.set_ledger(flight_.ledger());
@@ -132,17 +70,6 @@ class Loop {
     if (options.signals != nullptr && context.world.can_hurry()) {
       hurry_ = std::jthread([signals = options.signals, &world = context.world](const std::stop_token& stop) {
         HurryWhenAsked(*signals, world, stop);
-      });
-    }
-    if (config.train.rerun) {
-      trainer_.set_suspicion([this](const StepResult& result) {
-        return (result.skipped && !trainer_.loss_scaler().dynamic()) || losses_.IsSpike(result.loss) ||
-               norms_.IsSpike(result.gradient_norm);
-      });
-    }
-    if (config.train.on_spike == "skip") {
-      trainer_.set_veto([this](const StepResult& result) {
-        return losses_.IsSpike(result.loss) || norms_.IsSpike(result.gradient_norm);
       });
     }
     if (flight_.ledger() != nullptr && context.device.is_host()) {
@@ -264,19 +191,14 @@ class Loop {
     if (checkpoints_ != nullptr) {
       const std::vector<OwnedState> state = trainer_.State();
       if (const std::optional<LoadedCheckpoint> found = checkpoints_->Load(state)) {
-        trainer_.Restore({.step = found->progress.step,
-                          .consumed_samples = found->progress.consumed_samples,
-                          .updates = found->progress.updates,
-                          .loss_scale = SavedLossScale(found->progress)});
+        trainer_.Restore(SavedTrainerProgress(found->progress));
         if (!found->progress.device_choices.empty()) {
           trainer_.device().ReadChoices(found->progress.device_choices);
         }
         for (const std::string& difference : found->differences) {
           watcher_.Note("changed since the checkpoint: " + difference);
         }
-        const auto lowered = found->progress.notes.find(kRateFactorNote);
-        rate_factor_ = lowered == found->progress.notes.end() ? 1.0 : std::stod(lowered->second);
-        trainer_.set_rate_factor(rate_factor_);
+        numbers_.set_rate_factor(SavedRateFactor(found->progress));
         GoOnFrom(*found);
         resumed = true;
       }
@@ -327,12 +249,9 @@ class Loop {
     return request;
   }
 
-  // A gradient beyond fp16, of a finite loss: the loss scale is lowered, and training goes on.
-  bool OnlyOverflowed() const { return facts_.result.overflowed && std::isfinite(facts_.result.loss); }
-
   void Observe() {
     facts_.skipped_steps += facts_.result.skipped ? 1 : 0;
-    facts_.nan_steps += facts_.result.skipped && !facts_.result.passed_over && !OnlyOverflowed() ? 1 : 0;
+    facts_.nan_steps += facts_.result.skipped && !facts_.result.passed_over && !OnlyOverflowed(facts_.result) ? 1 : 0;
     if (first_rank_ && facts_.result.global_batch != priced_batch_) {
       priced_batch_ = facts_.result.global_batch;
       facts_.hardware_flops = HardwareFlops(config_, priced_batch_);
@@ -345,112 +264,30 @@ class Loop {
       memory_shown_ = true;
       const std::vector<MemoryUse> by_rank = GatherMemory(trainer_);
       watcher_.MemoryMeasured(by_rank);
-      CompareDeviceMemory(by_rank.front());
+      if (const std::string compared = CompareDeviceMemory(trainer_, by_rank.front(), sharing_); !compared.empty()) {
+        watcher_.Note(compared);
+      }
     }
     Mark("check");
-    LookAtNumbers();
+    numbers_.Look(facts_.result);
     if (config_.validation.every > 0 && facts_.result.step % config_.validation.every == 0) {
       Mark("validate");
       watcher_.Validated(facts_.result.step, trainer_.Validate());
     }
   }
 
-  // What the device holds against what was planned, on rank 0; ranks of one GPU are taken to hold alike.
-  void CompareDeviceMemory(const MemoryUse& own) {
-    const std::int64_t used = trainer_.device().used_bytes();
-    if (used == 0 || !first_rank_) {
-      return;
-    }
-    const auto gib = [](std::int64_t bytes) { return static_cast<double>(bytes) / kGibi; };
-    const std::int64_t planned = own.total() * sharing_;
-    const std::int64_t known = trainer_.UnplannedBytes() * sharing_;
-    watcher_.Note(
-        fmt::format("device memory: {:.2f} GiB in use; planned {:.2f}, workspaces and communicators {:.2f}, "
-                    "{:.2f} more (contexts, kernels, other programs)",
-                    gib(used), gib(planned), gib(known), gib(used - planned - known)));
-  }
-
-  // Numbers are equal on every rank, and so is what follows from them.
-  void LookAtNumbers() {
-    const StepResult& result = facts_.result;
-    const std::string& choice = config_.train.on_nonfinite;
-    Require(result.verdict.cause != Cause::kLasting, "{}", result.verdict.text);
-    if (!result.verdict.text.empty()) {
-      watcher_.Note(result.verdict.text);
-    }
-    if (result.passed_over) {
-      watcher_.Note(fmt::format("step {}: passed over, as train.skip_steps says", result.step));
-    } else if (OnlyOverflowed()) {
-      watcher_.Note(
-          fmt::format("step {}: a gradient overflowed fp16 at a loss scale of {:g}: no update; the scale is "
-                      "{:g} from now on",
-                      result.step, result.loss_scale, trainer_.loss_scaler().scale()));
-    } else if (result.skipped) {
-      const std::string where = trainer_.NameNonFinite();
-      Require(choice != "stop", "step {}: not finite: {} (train.on_nonfinite = \"stop\")", result.step, where);
-      watcher_.Note(fmt::format("step {}: not finite: {}", result.step, where));
-      rolling_back_ = choice == "rollback";
-      Require(!rolling_back_ || rollbacks_ < kMostRollbacks,
-              "step {} is not finite after going back {} times, so that it is no passing fault: {}", result.step,
-              rollbacks_, where);
-    } else {
-      bool spiked = false;
-      for (const std::string& spike :
-           {losses_.Check(result.step, result.loss), norms_.Check(result.step, result.gradient_norm)}) {
-        if (!spike.empty()) {
-          watcher_.Note(spike);
-          spiked = true;
-        }
-      }
-      if (spiked) {
-        ActOnSpike();
-      }
-    }
-    const std::int64_t every = config_.train.replica_check_every;
-    if (every > 0 && result.step % every == 0) {
-      trainer_.CompareReplicas();
-    }
-  }
-
-  // As train.on_spike says; a step that "skip" refused was not updated.
-  void ActOnSpike() {
-    const std::int64_t step = facts_.result.step;
-    const std::string& choice = config_.train.on_spike;
-    if (choice == "skip") {
-      watcher_.Note(fmt::format("step {}: no update (train.on_spike = \"skip\")", step));
-    } else if (choice == "lower") {
-      rate_factor_ /= 2;
-      trainer_.set_rate_factor(rate_factor_);
-      watcher_.Note(
-          fmt::format("step {}: the learning rate is {:g} of the schedule's from now on "
-                      "(train.on_spike = \"lower\")",
-                      step, rate_factor_));
-    } else if (choice == "rollback") {
-      rolling_back_ = true;
-      spike_step_ = step;
-    }
-  }
-
-  // After a step that is not finite, under train.on_nonfinite = "rollback", or a spike under train.on_spike =
-  // "rollback": the newest checkpoint again. Equal samples would give an equal spike: its step is passed over.
+  // After a step that was not finite or spiked: the newest checkpoint again, where the recipe asks for it.
   bool RolledBack() {
-    if (!rolling_back_) {
-      rollbacks_ = facts_.result.step > failed_step_ ? 0 : rollbacks_;
+    const std::int64_t failed = facts_.result.step;
+    if (!numbers_.MustGoBack(failed)) {
       return false;
     }
-    rolling_back_ = false;
-    failed_step_ = facts_.result.step;
-    ++rollbacks_;
     Require(
         checkpoints_ != nullptr && Resume(),
         "step {} is to be undone, and there is no checkpoint to go back to (train.on_nonfinite or train.on_spike is "
         "\"rollback\"); set checkpoint.every",
-        failed_step_);
-    if (spike_step_ > 0) {
-      trainer_.PassOverStep(spike_step_);
-      spike_step_ = 0;
-    }
-    watcher_.Note(fmt::format("went back to step {} ({} of {})", trainer_.progress().step, rollbacks_, kMostRollbacks));
+        failed);
+    numbers_.WentBack();
     return true;
   }
 
@@ -476,19 +313,8 @@ class Loop {
         checkpoints_->Settle();  // a save still under way asks for its own step
         saving_step_ = progress.step;
       }
-      SavedProgress saved{.step = progress.step,
-                          .consumed_samples = progress.consumed_samples,
-                          .updates = progress.updates,
-                          .schedule = trainer_.schedule().StateAt(progress.consumed_samples),
-                          .device_choices = trainer_.device().choices(),
-                          .last = last};
-      if (trainer_.loss_scaler().dynamic()) {
-        saved.loss_scale = progress.loss_scale.scale;
-        saved.notes[kLossScaleNote] = fmt::format("{} {}", progress.loss_scale.good_steps, progress.loss_scale.left);
-      }
-      if (rate_factor_ != 1) {
-        saved.notes[kRateFactorNote] = fmt::format("{}", rate_factor_);
-      }
+      SavedProgress saved = ProgressToSave(trainer_, numbers_.rate_factor());
+      saved.last = last;
       checkpoints_->Save(saved, trainer_.State());
     }
   }
@@ -503,17 +329,11 @@ class Loop {
   FlightRecorder flight_;                    // before the trainer: its groups inherit the observer
   Trainer trainer_;
   DrillMaster drill_;
-  Spikes losses_;
-  Spikes norms_;
+  NumberWatch numbers_;
   StepList dumped_;
   StepFacts facts_;
   std::int64_t priced_batch_ = 0;
   bool memory_shown_ = false;
-  bool rolling_back_ = false;
-  int rollbacks_ = 0;
-  std::int64_t failed_step_ = 0;
-  std::int64_t spike_step_ = 0;  // to be passed over after going back
-  double rate_factor_ = 1;
   std::atomic<std::int64_t> saving_step_ = 0;
   std::unique_ptr<RunCheckpoints> checkpoints_;  // last: its thread speaks to the watcher
   std::jthread hurry_;

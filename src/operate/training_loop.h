@@ -2,47 +2,19 @@
 // shown to people is an observer's business (report/).
 #pragma once
 
-#include <functional>
+#include <cstdint>
 #include <string>
-#include <vector>
 
-#include "base/accounting.h"
-#include "comm/phase_clock.h"
 #include "comm/rank_runner.h"
 #include "operate/drill.h"
+#include "operate/run_source.h"
 #include "operate/stop_signals.h"
 #include "operate/trace_recorder.h"
+#include "operate/training_observer.h"
 #include "run/run_config.h"
 #include "train/trainer.h"
 
 namespace trireme {
-
-// Facts about a step that observers may want besides its result; equal on every rank.
-struct StepFacts {
-  StepResult result;
-  std::int64_t total_steps = 0;
-  std::int64_t skipped_steps = 0;  // since the start of this process: without an update, for whatever reason
-  std::int64_t nan_steps = 0;      // of these, those whose loss or gradient was not finite
-  double hardware_flops = 0;       // of the step, over all ranks, recomputation included
-  PhaseTimes phases;               // of this rank's thread; empty where no ledger is kept
-};
-
-// Called on rank 0 only; Note also by the thread that saves. All functions may be left as they are.
-class TrainingObserver {
- public:
-  virtual ~TrainingObserver() = default;
-  // Before the first step; resumed_step 0: from the beginning.
-  virtual void Started(const Trainer& /*trainer*/, std::int64_t /*resumed_step*/) {}
-  virtual void StepDone(const StepFacts& /*facts*/) {}
-  virtual void Validated(std::int64_t /*step*/, double /*loss*/) {}
-  // After the first step: by rank, what it holds.
-  virtual void MemoryMeasured(const std::vector<MemoryUse>& /*by_rank*/) {}
-  virtual void Note(const std::string& /*message*/) {}
-  // A checkpoint of this step begins to be written.
-  virtual void Saving(std::int64_t /*step*/) {}
-  // After the last step, when all is saved.
-  virtual void Ended() {}
-};
 
 struct LoopOptions {
   // Checkpoints go to its checkpoints/, ledgers to its flight/; empty: neither is written or read.
@@ -71,8 +43,5 @@ struct LoopResult {
 // "save" saves and goes on).
 LoopResult RunTraining(const RunConfig& config, RankContext& context, const Trainer::Sources& sources,
                        const LoopOptions& options, TrainingObserver* observer);
-
-// The run's sources as data.source says; an Error when a file is missing or unfit.
-std::unique_ptr<SampleSource> OpenRunSource(const RunConfig& config, const std::string& split);
 
 }  // namespace trireme

@@ -1,6 +1,6 @@
 #include "optim/muon.h"
 
-#include "cost/memory_plan.h"
+#include "lowering/memory_plan.h"
 #include "optim/newton_schulz.h"
 
 namespace trireme {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cost/memory_plan.h"
+#include "lowering/memory_plan.h"
 
 namespace trireme {
 namespace {

@@ -12,23 +12,6 @@ namespace {
 
 constexpr double kLeastGain = 0.002;
 
-// The same run of a program that does one thing otherwise. Refers to `state`.
-PlanPoint Under(const StackState& state, const PlanPoint& point) {
-  return {.cluster = point.cluster,
-          .stack = state,
-          .model = point.model,
-          .layout = point.layout,
-          .global_batch = point.global_batch,
-          .dtype = point.dtype,
-          .products = point.products,
-          .moments = point.moments,
-          .optimizer = point.optimizer,
-          .flash = point.flash,
-          .power_sgd = point.power_sgd,
-          .fused_optimizer = point.fused_optimizer,
-          .shard_ranks = point.shard_ranks};
-}
-
 void WarnOfShapes(const PlanPoint& point, const Explanation& explanation, std::vector<std::string>& warnings) {
   const std::int64_t head = point.model.head_size();
   if (explanation.misalignment > 0) {
@@ -96,7 +79,7 @@ void WarnOfLayout(const SearchRequest& request, const PlanPoint& point, const Ex
 double WaveLoss(const PlanPoint& point, const ModelAccount& account, PipelineClock& clock, double seconds) {
   StackState state = point.stack;
   state.time.wave_weight = 0;
-  return seconds - EstimateTime(Under(state, point), account, clock).seconds;
+  return seconds - EstimateTime(point.Under(state), account, clock).seconds;
 }
 
 double Misalignment(const PlanPoint& point, const ModelAccount& account, PipelineClock& clock, double seconds) {
@@ -105,7 +88,7 @@ double Misalignment(const PlanPoint& point, const ModelAccount& account, Pipelin
   }
   StackState state = point.stack;
   state.efficiencies.attention_unaligned = state.efficiencies.attention;
-  return seconds - EstimateTime(Under(state, point), account, clock).seconds;
+  return seconds - EstimateTime(point.Under(state), account, clock).seconds;
 }
 
 }  // namespace

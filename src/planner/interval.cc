@@ -18,21 +18,7 @@ std::vector<double> Sensitivities(const PlanPoint& point, const ModelAccount& ac
   for (const EfficiencyField& field : EfficiencyFields()) {
     StackState state = point.stack;
     state.efficiencies.*field.member *= std::exp(kNudge);
-    const PlanPoint moved{.cluster = point.cluster,
-                          .stack = state,
-                          .model = point.model,
-                          .layout = point.layout,
-                          .global_batch = point.global_batch,
-                          .dtype = point.dtype,
-                          .products = point.products,
-                          .moments = point.moments,
-                          .optimizer = point.optimizer,
-                          .flash = point.flash,
-                          .power_sgd = point.power_sgd,
-                          .fused_optimizer = point.fused_optimizer,
-                          .threads = point.threads,
-                          .shard_ranks = point.shard_ranks};
-    slopes.push_back(std::log(EstimateTime(moved, account, clock).seconds / seconds) / kNudge);
+    slopes.push_back(std::log(EstimateTime(point.Under(state), account, clock).seconds / seconds) / kNudge);
   }
   return slopes;
 }

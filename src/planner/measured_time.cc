@@ -80,9 +80,8 @@ struct MeasuredPrice::StepPrice {
   WorkTime operator()(const RingAttentionStep&) const { return Attention(RankWork::kAttentionForward, 4); }
   WorkTime operator()(const AttentionBackwardStep&) const { return Attention(RankWork::kAttentionBackward, 10); }
   WorkTime operator()(const RingAttentionBackwardStep&) const { return Attention(RankWork::kAttentionBackward, 10); }
-  WorkTime operator()(const NormStep& step) const {
-    return Over(step.normed != kNoId ? RankWork::kNormForward : RankWork::kResidual, step.x);
-  }
+  WorkTime operator()(const SumStep& step) const { return Over(RankWork::kResidual, step.x); }
+  WorkTime operator()(const NormStep& step) const { return Over(RankWork::kNormForward, step.x); }
   WorkTime operator()(const NormBackwardStep& step) const { return Over(RankWork::kNormBackward, step.x); }
   WorkTime operator()(const HeadNormStep& step) const { return Over(RankWork::kNormForward, step.x); }
   WorkTime operator()(const HeadNormBackwardStep& step) const { return Over(RankWork::kNormBackward, step.x); }

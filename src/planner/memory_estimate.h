@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/accounting.h"
-#include "cost/block_program.h"
 #include "cost/shard_plan.h"
+#include "lowering/block_program.h"
 #include "model/stage_partition.h"
 #include "planner/pipeline_time.h"
 #include "planner/plan_point.h"

@@ -1,5 +1,5 @@
 // The shape of a model from a Hugging Face config.json, for planning. Reads more families than training does: what
-// planning does not depend on (scaled rotary positions, sliding windows, epsilons) is passed over; what it would price
+// planning does not depend on (scaled rotary positions, sliding windows, epsilons) is ignored; what it would price
 // wrongly (experts, heads of another size) is an Error.
 #pragma once
 

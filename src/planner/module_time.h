@@ -2,9 +2,9 @@
 // and collectives are those that cost describes; other stacks differ by their traits.
 #pragma once
 
-#include "cost/block_program.h"
-#include "cost/local_sizes.h"
 #include "cost/module_cost.h"
+#include "lowering/block_program.h"
+#include "lowering/local_sizes.h"
 #include "planner/plan_point.h"
 
 namespace trireme {

@@ -30,6 +30,23 @@ struct PlanPoint {
   int threads = 0;              // of a rank on the host's cores; 0: its part of them
   int shard_ranks = 0;          // above 0: ZeRO shards over groups of so many ranks, which are copies of each other
 
+  // The same run of a program with other properties; refers to `state`.
+  PlanPoint Under(const StackState& state) const {
+    return {.cluster = cluster,
+            .stack = state,
+            .model = model,
+            .layout = layout,
+            .global_batch = global_batch,
+            .dtype = dtype,
+            .products = products,
+            .moments = moments,
+            .optimizer = optimizer,
+            .flash = flash,
+            .power_sgd = power_sgd,
+            .fused_optimizer = fused_optimizer,
+            .threads = threads,
+            .shard_ranks = shard_ranks};
+  }
   // Ranks over which ZeRO shards.
   int shards() const { return shard_ranks > 0 ? std::min(shard_ranks, layout.replicas()) : layout.replicas(); }
   std::int64_t micro_batches() const {

@@ -1,4 +1,4 @@
-// Every layout of an allocation, ranked. Pruning is exact: a layout is passed over only when it cannot run, or when a
+// Every layout of an allocation, ranked. Pruning is exact: a layout is skipped only when it cannot run, or when a
 // bound proves that it is neither among the fastest nor on the front of speed and memory. Every refusal is counted.
 #pragma once
 

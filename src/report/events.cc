@@ -18,7 +18,7 @@ std::string EventKind(const std::string& message) {
   };
   static constexpr Words kWords[] = {{" spike: ", "spike"},
                                      {"not finite", "skip"},
-                                     {"passed over", "skip"},
+                                     {"skipped, as", "skip"},
                                      {"went back to step", "skip"},
                                      {"slower than predicted", "slow"},
                                      {"last of its group", "straggler"},

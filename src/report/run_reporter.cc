@@ -52,7 +52,8 @@ void RunReporter::Put(const std::string& text) {
     return;
   }
   if (left_out_ > 0) {
-    fmt::print(stdout, "({} lines were left out: nobody read them)\n", std::exchange(left_out_, 0));
+    fmt::print(stdout, "({} lines were left out: the reader of this output was too slow)\n",
+               std::exchange(left_out_, 0));
   }
   std::fputs(text.c_str(), stdout);
   std::fflush(stdout);

@@ -372,7 +372,7 @@ std::vector<RecipeKey> TrainKeys() {
           "256: model.sequence=32, batch.global=8; 1024: layout.micro_batch=2",
           [](Config & c) -> auto& { return c.train.stages; })),
       Optional(Text(
-          "train.skip_steps", "steps whose samples are passed over: 1200-1250, 3000",
+          "train.skip_steps", "steps that are skipped, and so their samples: 1200-1250, 3000",
           [](Config & c) -> auto& { return c.train.skip_steps; })),
       Flag(
           "train.count_zeros", "count the zeros of the gradient each step, for the log and metrics.jsonl",

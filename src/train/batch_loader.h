@@ -6,10 +6,10 @@
 #include <future>
 #include <vector>
 
-#include "cost/local_sizes.h"
 #include "cost/rank_tensors.h"
 #include "data/samples/sample_source.h"
 #include "device/arena.h"
+#include "lowering/local_sizes.h"
 #include "nn/module.h"
 
 namespace trireme {

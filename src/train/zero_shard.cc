@@ -395,7 +395,7 @@ void ZeroShard::Update(float learning_rate, float gradient_scale, std::int64_t s
 }
 
 void ZeroShard::Publish() {
-  Require(masters_joined_, "weights are to be made from masters that nobody asked for since the last step");
+  Require(masters_joined_, "Publish makes weights of the masters: call State() after the last step first");
   optimizer_->PublishMasters();
   GatherWeights();
 }

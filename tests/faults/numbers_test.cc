@@ -95,7 +95,7 @@ TEST(SpikeAction, RollbackGoesOnPastTheStep) {
   const Outcome outcome = run.Run({"--inject", "rank=2,step=18,what=loss"});
   EXPECT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr("went back to step 16"));
-  EXPECT_THAT(outcome.output, HasSubstr("step 18: passed over"));
+  EXPECT_THAT(outcome.output, HasSubstr("step 18: skipped, as train.skip_steps says"));
   EXPECT_EQ(run.SavedStep(), 24);
 }
 
@@ -146,7 +146,7 @@ TEST_F(BadData, IsToldFromFaultsAndCanBePassedOver) {
   const FaultRun careful(Keys("train.skip_steps=\"" + step + "\""));
   const Outcome second = careful.Run();
   EXPECT_EQ(second.code, 0) << second.output;
-  EXPECT_THAT(second.output, HasSubstr("step " + step + ": passed over"));
+  EXPECT_THAT(second.output, HasSubstr("step " + step + ": skipped, as train.skip_steps says"));
   EXPECT_THAT(second.output, Not(HasSubstr("step " + step + ": loss spike")));
   EXPECT_EQ(careful.SavedStep(), 190);
 }

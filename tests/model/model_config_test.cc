@@ -7,29 +7,21 @@
 #include <limits>
 
 #include "base/error.h"
+#include "message_of.h"
+#include "model/block_description.h"
 #include "model/parameter_table.h"
 
 namespace trireme {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::string MessageOf(const ModelConfig& config) {
-  try {
-    Completed(config);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  return testing::MessageOf([&] { Completed(config); });
 }
 
 std::string MessageOf(const ModelConfig& config, const ParallelLayout& layout) {
-  try {
-    RequireDivisible(config, layout);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  return testing::MessageOf([&] { RequireDivisible(config, layout); });
 }
 
 TEST(ModelFamily, SetsItsChoices) {
@@ -93,6 +85,16 @@ TEST(Completed, RefusesShapesThatCannotBe) {
   EXPECT_THAT(MessageOf({.norm_epsilon = std::nan("")}), HasSubstr("model.norm_epsilon = nan"));
 }
 
+TEST(DescribeBlock, RefusesANormBehindABranchThatHasABias) {
+  ModelConfig config;
+  config.family = "olmo2";
+  config = Completed(config);
+  EXPECT_EQ(testing::MessageOf([&] { DescribeBlock(config); }), "");
+  config.linear_bias = true;
+  EXPECT_THAT(testing::MessageOf([&] { DescribeBlock(config); }),
+              HasSubstr("family 'olmo2' sets post_norm and linear_bias"));
+}
+
 TEST(RequireDivisible, NamesTheFactorAndTheNearestDegree) {
   const ModelConfig config = Completed({.family = "llama", .hidden = 96, .heads = 12, .kv_heads = 4, .ffn = 240});
   EXPECT_EQ(MessageOf(config, {.tensor = 4}), "");
@@ -145,7 +147,7 @@ TEST(AlibiSlopes, AreThoseOfBloom) {
     EXPECT_FLOAT_EQ(eight[head], std::exp2(-static_cast<float>(head + 1)));
   }
   const std::vector<float> six = AlibiSlopes(6);
-  EXPECT_THAT(six, testing::ElementsAre(0.25F, 0.0625F, 0.015625F, 0.00390625F, 0.5F, 0.125F));
+  EXPECT_THAT(six, ::testing::ElementsAre(0.25F, 0.0625F, 0.015625F, 0.00390625F, 0.5F, 0.125F));
 }
 
 }  // namespace

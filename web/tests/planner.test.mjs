@@ -6,9 +6,8 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import {after, before, test} from 'node:test';
-import {pathToFileURL} from 'node:url';
 import {promisify} from 'node:util';
-import {chromium} from 'playwright-core';
+import {becomes, isDrawn, launch, openPage} from './pages.mjs';
 
 const program = path.resolve(process.env.TRIREME ?? '../build/cpu/trireme');
 const root = path.resolve(process.env.TRIREME_ROOT ?? '..'); // of the repository, for clusters, models and stacks
@@ -19,36 +18,11 @@ const questions = Number(process.env.QUESTIONS ?? 50);
 let browser;
 
 async function open(options = {}) {
-  const context = await browser.newContext({viewport: {width: 1440, height: 900}, ...options});
-  const page = await context.newPage();
-  const troubles = [];
-  page.on('console', (message) => message.type() === 'error' && troubles.push(message.text()));
-  page.on('pageerror', (error) => troubles.push(String(error)));
-  page.on('request', (request) => !/^(file|data|blob):/.test(request.url()) && troubles.push(`request: ${request.url()}`));
-  await page.goto(pathToFileURL(file).href);
+  const {page, troubles, context} = await openPage(browser, file, options);
   // Not waitForFunction: it evaluates text, which the page's policy forbids.
   await becomes(() => page.evaluate(() => document.documentElement.dataset.ready !== undefined), 'the first ranking');
   return {page, troubles, context};
 }
-
-// Views are drawn when they come near the screen, and answers come from another thread: waits until `check` holds.
-async function becomes(check, what) {
-  for (const end = performance.now() + 120_000; performance.now() < end; await new Promise((done) => setTimeout(done, 50))) {
-    if (await check()) {
-      return;
-    }
-  }
-  assert.fail(`after 120 s: ${what}`);
-}
-
-const isDrawn = (locator) => locator.evaluate((canvas) => {
-  const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
-  const seen = new Set();
-  for (let i = 0; i < pixels.length; i += 4) {
-    seen.add(pixels[i] * 16777216 + pixels[i + 1] * 65536 + pixels[i + 2] * 256 + pixels[i + 3]);
-  }
-  return seen.size > 3;
-});
 
 const status = (page) => page.locator('#question [role=status]').textContent();
 const ranked = (page) => page.locator('#ranking tbody tr');
@@ -58,7 +32,7 @@ const settled = (page, what) => becomes(async () => /layouts considered|[^…]$/
 before(async () => {
   fs.mkdirSync(pictures, {recursive: true});
   execFileSync(program, ['plan', '--page', file], {cwd: root, stdio: 'inherit'});
-  browser = await chromium.launch({executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox', '--disable-gpu']});
+  browser = await launch();
 });
 after(async () => {
   await browser?.close();

@@ -6,8 +6,7 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import {after, before, test} from 'node:test';
-import {pathToFileURL} from 'node:url';
-import {chromium} from 'playwright-core';
+import {becomes, isDrawn, launch, openPage} from './pages.mjs';
 
 const program = path.resolve(process.env.TRIREME ?? '../build/cpu/trireme');
 const root = path.resolve(process.env.TRIREME_ROOT ?? '..'); // of the repository, for recipes
@@ -38,47 +37,21 @@ function invent(name, steps, start, events = []) {
 }
 
 async function open(file, options = {}) {
-  const context = await browser.newContext({viewport: {width: 1440, height: 900}, ...options});
-  const page = await context.newPage();
-  const troubles = [];
-  page.on('console', (message) => message.type() === 'error' && troubles.push(message.text()));
-  page.on('pageerror', (error) => troubles.push(String(error)));
-  page.on('request', (request) => !/^(file|data|blob):/.test(request.url()) && troubles.push(`request: ${request.url()}`));
   const began = performance.now();
-  await page.goto(pathToFileURL(file).href);
+  const {page, troubles, context} = await openPage(browser, file, options);
   await page.waitForFunction(() => document.documentElement.dataset.ready !== undefined, null, {timeout: 120_000});
   await page.waitForFunction(() => document.querySelector('.chart canvas') !== null || document.querySelector('.chart') === null, null, {timeout: 120_000});
   return {page, troubles, milliseconds: Math.round(performance.now() - began), context};
 }
 
-// Whether a canvas shows more than one colour.
-const isDrawn = (locator) => locator.evaluate((canvas) => {
-  const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
-  const seen = new Set();
-  for (let i = 0; i < pixels.length; i += 4) {
-    seen.add(pixels[i] * 16777216 + pixels[i + 1] * 65536 + pixels[i + 2] * 256 + pixels[i + 3]);
-  }
-  return seen.size > 3;
-});
-
 before(async () => {
   fs.mkdirSync(pictures, {recursive: true});
-  browser = await chromium.launch({executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox', '--disable-gpu']});
+  browser = await launch();
 });
 after(async () => {
   await browser?.close();
   fs.rmSync(place, {recursive: true, force: true});
 });
-
-// Views are drawn when they come near the screen, after a callback of the browser: waits until `check` holds.
-async function becomes(check, what) {
-  for (const end = performance.now() + 60_000; performance.now() < end; await new Promise((done) => setTimeout(done, 50))) {
-    if (await check()) {
-      return;
-    }
-  }
-  assert.fail(`after 60 s: ${what}`);
-}
 
 test('every view of real runs is drawn, from a file, without a request or an error', async () => {
   train('tp2-pp2-dp2', '--trace', '20');

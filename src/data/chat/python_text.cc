@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "data/tokenizer/utf8.h"
 
 namespace trireme::jinja {
 namespace {
@@ -203,16 +204,7 @@ std::vector<std::string> Split(std::string_view text, const std::optional<std::s
 
 std::string Replace(std::string_view text, std::string_view from, std::string_view to) {
   Require(!from.empty(), "a chat template replaces an empty text");
-  std::string out;
-  for (std::size_t at = 0;;) {
-    const std::size_t found = text.find(from, at);
-    out += text.substr(at, found - at);
-    if (found == std::string_view::npos) {
-      return out;
-    }
-    out += to;
-    at = found + from.size();
-  }
+  return ReplaceAll(text, from, to);
 }
 
 std::string Upper(std::string_view text) {

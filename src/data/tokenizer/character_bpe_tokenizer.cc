@@ -12,19 +12,6 @@ namespace {
 
 constexpr std::string_view kMarked = "\u2581";
 
-std::string ReplaceAll(std::string_view text, std::string_view from, std::string_view to) {
-  std::string out;
-  for (std::size_t at = 0;;) {
-    const std::size_t found = text.find(from, at);
-    out += text.substr(at, found - at);
-    if (found == std::string_view::npos) {
-      return out;
-    }
-    out += to;
-    at = found + from.size();
-  }
-}
-
 // Bytes of the well-formed character at the beginning; 0 where there is none.
 std::size_t CharacterLength(std::string_view text) {
   const auto first = static_cast<std::uint8_t>(text[0]);

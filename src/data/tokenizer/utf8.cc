@@ -86,4 +86,17 @@ void AppendUtf8(char32_t code, std::string& text) {
   }
 }
 
+std::string ReplaceAll(std::string_view text, std::string_view from, std::string_view to) {
+  std::string out;
+  for (std::size_t at = 0;;) {
+    const std::size_t found = text.find(from, at);
+    out += text.substr(at, found - at);
+    if (found == std::string_view::npos) {
+      return out;
+    }
+    out += to;
+    at = found + from.size();
+  }
+}
+
 }  // namespace trireme

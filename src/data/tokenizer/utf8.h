@@ -24,4 +24,7 @@ std::string ReplaceIllFormedUtf8(std::string_view text);
 
 void AppendUtf8(char32_t code, std::string& text);
 
+// Every occurrence of `from`, which is not empty, replaced by `to`, from left to right.
+std::string ReplaceAll(std::string_view text, std::string_view from, std::string_view to);
+
 }  // namespace trireme

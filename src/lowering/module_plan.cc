@@ -1,4 +1,4 @@
-#include "cost/module_plan.h"
+#include "lowering/module_plan.h"
 
 namespace trireme {
 EmbeddingPlan::EmbeddingPlan(const LocalSizes& s, bool embedding_norm) {

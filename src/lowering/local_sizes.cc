@@ -1,4 +1,4 @@
-#include "cost/local_sizes.h"
+#include "lowering/local_sizes.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "cost/module_plan.h"
+#include "lowering/module_plan.h"
 
 #include <gtest/gtest.h>
 

@@ -9,8 +9,8 @@
 #include <variant>
 #include <vector>
 
-#include "cost/local_sizes.h"
-#include "cost/memory_plan.h"
+#include "lowering/local_sizes.h"
+#include "lowering/memory_plan.h"
 #include "model/block_description.h"
 
 namespace trireme {
@@ -19,8 +19,17 @@ namespace trireme {
 using BufferId = int;
 inline constexpr int kNoId = -1;
 
-// sum = x + dropout(branch + branch_bias); normed = norm(sum). Without branch x itself is normed, without normed only
-// the sum is made.
+// sum = x + dropout(branch + branch_bias).
+struct SumStep {
+  BufferId x = kNoId;
+  BufferId branch = kNoId;
+  BufferId sum = kNoId;
+  int branch_bias = kNoId;
+  int site = kNoId;  // of dropout
+};
+
+// normed = norm(x). With a branch, the sum before it in the same pass: sum = x + dropout(branch + branch_bias), normed
+// = norm(sum).
 struct NormStep {
   BufferId x = kNoId;
   BufferId branch = kNoId;
@@ -217,7 +226,7 @@ struct AddGradientStep {
 };
 
 using BlockWork =
-    std::variant<NormStep, NormBackwardStep, EnterStep, LeaveStep, ProductStep, QuantizeStep, HeadNormStep,
+    std::variant<SumStep, NormStep, NormBackwardStep, EnterStep, LeaveStep, ProductStep, QuantizeStep, HeadNormStep,
                  HeadNormBackwardStep, RotaryStep, GatherKeysStep, ReduceKeysStep, SwapHeadsStep, RingAttentionStep,
                  RingAttentionBackwardStep, AttentionStep, AttentionBackwardStep, ActivationStep,
                  ActivationBackwardStep, DropoutStep, BiasGradientStep, ClearStep, AddGradientStep>;

@@ -1,4 +1,4 @@
-#include "cost/ring_plan.h"
+#include "lowering/ring_plan.h"
 
 namespace trireme {
 

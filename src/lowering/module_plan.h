@@ -1,9 +1,9 @@
 // Where the tensors of an embedding and a head live. nn allocates by these plans and the planner adds them up: one
-// description, two readers. Those of a block: cost/block_program.h.
+// description, two readers. Those of a block: lowering/block_program.h.
 #pragma once
 
-#include "cost/local_sizes.h"
-#include "cost/memory_plan.h"
+#include "lowering/local_sizes.h"
+#include "lowering/memory_plan.h"
 
 namespace trireme {
 

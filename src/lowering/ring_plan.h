@@ -4,8 +4,8 @@
 #include <array>
 
 #include "base/accounting.h"
-#include "cost/local_sizes.h"
-#include "cost/memory_plan.h"
+#include "lowering/local_sizes.h"
+#include "lowering/memory_plan.h"
 
 namespace trireme {
 

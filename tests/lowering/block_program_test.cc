@@ -1,9 +1,11 @@
 // The lowered block: its buffers, its parts, and what it costs in memory.
-#include "cost/block_program.h"
+#include "lowering/block_program.h"
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <set>
 
 namespace trireme {
@@ -182,6 +184,38 @@ TEST(BlockProgram, EveryParameterIsReadAndEveryOneGetsItsGradientOnce) {
     }
     EXPECT_EQ(gradients, all);
   }
+}
+
+// Norms of queries and keys before and after the rotation, say: each has gradients of its own.
+TEST(BlockProgram, TwoHeadNormsOfABlockHaveGradientsOfTheirOwn) {
+  const ModelConfig model = ModelOf("qwen3");
+  BlockDescription block = DescribeBlock(model);
+  const auto place = std::find_if(block.operations.begin(), block.operations.end(),
+                                  [](const BlockOperation& operation) { return operation.op == BlockOp::kHeadNorm; });
+  ASSERT_NE(place, block.operations.end());
+  const BlockOperation first = *place;
+  BlockOperation second = first;
+  second.input = first.output;
+  second.output = static_cast<int>(block.values.size());
+  second.weight = static_cast<int>(block.parameters.size());
+  second.key_gain = second.weight + 1;
+  block.values.push_back(block.values[static_cast<std::size_t>(first.output)]);
+  for (auto later = place + 1; later != block.operations.end(); ++later) {
+    later->input = later->input == first.output ? second.output : later->input;
+  }
+  block.operations.insert(place + 1, second);
+  std::map<int, BufferId> source;  // by parameter
+  for (const BlockStep& step : LowerBlock(block, LocalSizes(model, {}, DType::kFloat32, false)).backward) {
+    if (const auto* add = std::get_if<AddGradientStep>(&step.work); add != nullptr) {
+      source[add->parameter] = add->from;
+    }
+  }
+  std::set<BufferId> buffers;
+  for (const int gain : {first.weight, first.key_gain, second.weight, second.key_gain}) {
+    ASSERT_TRUE(source.contains(gain)) << gain;
+    buffers.insert(source[gain]);
+  }
+  EXPECT_EQ(buffers.size(), 4U);
 }
 
 }  // namespace

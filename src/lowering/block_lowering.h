@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "cost/block_program.h"
-#include "cost/ring_plan.h"
+#include "lowering/block_program.h"
+#include "lowering/ring_plan.h"
 
 namespace trireme {
 
@@ -61,6 +61,11 @@ class Lowering {
     std::vector<BufferId> statistics;     // of norms and attention
     std::vector<Float8Copy> copy;         // of the inputs of linear layers
     std::vector<ContextBuffers> context;  // of attention
+  };
+  // Of kHeadNorm.
+  struct GainGradients {
+    BufferId query = kNoId;
+    BufferId key = kNoId;
   };
   // Work of the weight part that waits for the end of its branch.
   struct WeightWork {
@@ -195,8 +200,7 @@ class Lowering {
   std::vector<BufferId> gradient_;  // by value
   std::vector<WeightWork> waiting_;
   BufferId norm_gradients_ = kNoId;
-  BufferId query_gain_gradient_ = kNoId;  // of kHeadNorm
-  BufferId key_gain_gradient_ = kNoId;
+  std::vector<GainGradients> gain_gradients_;  // by operation
 };
 
 }  // namespace trireme

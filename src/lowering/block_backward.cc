@@ -2,7 +2,7 @@
 // belong to the weight part.
 #include <utility>
 
-#include "cost/block_lowering.h"
+#include "lowering/block_lowering.h"
 
 namespace trireme {
 
@@ -10,6 +10,7 @@ void Lowering::Backward(const Pass& pass) {
   kept_ = pass;
   remade_.assign(block_.values.size(), kNoId);
   gradient_.assign(block_.values.size(), kNoId);
+  gain_gradients_.assign(block_.operations.size(), {});
   for (int i = 0; i < Count(); ++i) {
     program_.norms += Operation(i).op == BlockOp::kNorm ? 1 : 0;
   }
@@ -80,7 +81,7 @@ void Lowering::BackwardEnter(int i) {
   }
   // The residual stream itself enters the branch.
   Gradient(enter.input) = IsFirstReader(i) ? kGradInput : ForValue(enter.input);
-  Emit(NormStep{.x = others, .branch = outside, .sum = Gradient(enter.input)});
+  Emit(SumStep{.x = others, .branch = outside, .sum = Gradient(enter.input)});
   if (!in_parts_) {
     FlushWeights();
   }
@@ -104,7 +105,7 @@ void Lowering::BackwardAdd(const BlockOperation& add) {
   if (const BufferId others = Gradient(add.residual); others == kNoId) {
     Gradient(add.residual) = gradient;
   } else {
-    Emit(NormStep{.x = others, .branch = gradient, .sum = others});
+    Emit(SumStep{.x = others, .branch = gradient, .sum = others});
   }
   Gradient(add.input) = gradient;
   // The gradient at hand enters the branch, unless dropout, a gather or a later weight part asks for one of its own.
@@ -151,17 +152,17 @@ void Lowering::BackwardHeadNorm(int i) {
   const auto gains = [&](std::int64_t heads) {
     return NewBuffer(kStatisticsFloat, {1, (norm.together ? heads : 1) * sizes_.head_size});
   };
-  query_gain_gradient_ = gains(sizes_.heads);
-  key_gain_gradient_ = gains(sizes_.kv_heads);
-  Emit(ClearStep{query_gain_gradient_});
-  Emit(ClearStep{key_gain_gradient_});
+  GainGradients& gradients = gain_gradients_[static_cast<std::size_t>(i)];
+  gradients = {.query = gains(sizes_.heads), .key = gains(sizes_.kv_heads)};
+  Emit(ClearStep{gradients.query});
+  Emit(ClearStep{gradients.key});
   Gradient(norm.input) = Gradient(norm.output);
   Emit(HeadNormBackwardStep{.grad = Gradient(norm.output),
                             .x = Remade(norm.input),
                             .sums = kept_.statistics[static_cast<std::size_t>(i)],
                             .products = NewBuffer(kStatisticsFloat, HeadNormSums(norm)),
-                            .query_gradient = query_gain_gradient_,
-                            .key_gradient = key_gain_gradient_,
+                            .query_gradient = gradients.query,
+                            .key_gradient = gradients.key,
                             .query_gain = norm.weight,
                             .key_gain = norm.key_gain,
                             .together = norm.together,
@@ -346,12 +347,14 @@ void Lowering::AddNormGradients() {
     }
     ++norm;
   }
-  for (const BlockOperation& operation : block_.operations) {
+  for (int i = 0; i < Count(); ++i) {
+    const BlockOperation& operation = Operation(i);
     if (operation.op != BlockOp::kHeadNorm) {
       continue;
     }
+    const GainGradients& gradients = gain_gradients_[static_cast<std::size_t>(i)];
     for (const auto& [from, parameter] :
-         {std::pair{query_gain_gradient_, operation.weight}, std::pair{key_gain_gradient_, operation.key_gain}}) {
+         {std::pair{gradients.query, operation.weight}, std::pair{gradients.key, operation.key_gain}}) {
       // Every rank has the sum over its own heads. Under sequence parallelism the bucket's reduction adds them up.
       if (!operation.together && sizes_.tensor > 1 && !sizes_.sequence_parallel) {
         Emit(LeaveStep{.from = from, .to = from});

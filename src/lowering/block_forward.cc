@@ -1,5 +1,5 @@
 // The rules of forward: which steps each operation of a block becomes.
-#include "cost/block_lowering.h"
+#include "lowering/block_lowering.h"
 
 namespace trireme {
 
@@ -137,18 +137,24 @@ void Lowering::ForwardAdd(Pass& pass, int i, int end) {
   const auto value = [&](int number) -> BufferId& { return pass.value[static_cast<std::size_t>(number)]; };
   const bool last = i + 1 == Count();
   value(add.output) = last ? kBlockOutput : ForValue(add.output);
-  NormStep step{.x = value(add.residual),
-                .branch = value(add.input),
-                .sum = value(add.output),
-                .branch_bias = add.bias,
-                .site = add.site};
-  if (i + 1 < end && Follows(i + 1, BlockOp::kNorm, add.output)) {
-    const BlockOperation& norm = Operation(i + 1);
-    step.normed = value(norm.output) = ForValue(norm.output);
-    step.statistics = pass.statistics[static_cast<std::size_t>(i) + 1] = NormStatistics(norm.input);
-    step.gain = norm.weight;
-    step.bias = norm.bias;
+  const SumStep sum{.x = value(add.residual),
+                    .branch = value(add.input),
+                    .sum = value(add.output),
+                    .branch_bias = add.bias,
+                    .site = add.site};
+  if (i + 1 >= end || !Follows(i + 1, BlockOp::kNorm, add.output)) {
+    return Emit(sum);
   }
+  const BlockOperation& norm = Operation(i + 1);
+  NormStep step{.x = sum.x,
+                .branch = sum.branch,
+                .sum = sum.sum,
+                .gain = norm.weight,
+                .bias = norm.bias,
+                .branch_bias = sum.branch_bias,
+                .site = sum.site};
+  step.normed = value(norm.output) = ForValue(norm.output);
+  step.statistics = pass.statistics[static_cast<std::size_t>(i) + 1] = NormStatistics(norm.input);
   Emit(step);
 }
 

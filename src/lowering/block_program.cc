@@ -1,4 +1,4 @@
-#include "cost/block_program.h"
+#include "lowering/block_program.h"
 
 #include <algorithm>
 
@@ -7,6 +7,7 @@ namespace {
 
 struct Buffers {
   using List = std::array<BufferId, 7>;
+  List operator()(const SumStep& s) const { return {s.x, s.branch, s.sum, kNoId, kNoId, kNoId, kNoId}; }
   List operator()(const NormStep& s) const { return {s.x, s.branch, s.sum, s.normed, s.statistics, kNoId, kNoId}; }
   List operator()(const NormBackwardStep& s) const {
     return {s.grad_normed, s.x, s.statistics, s.grad_residual, s.grad_x, s.normed, s.gradients};

@@ -1,0 +1,49 @@
+#include "operate/run_facts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/units.h"
+#include "cost/step_cost.h"
+#include "train/gather_numbers.h"
+
+namespace trireme {
+
+std::vector<MemoryUse> GatherMemory(Trainer& trainer) {
+  const MemoryUse mine = trainer.Counted().memory;
+  std::vector<MemoryUse> by_rank;
+  for (const auto& bytes : GatherNumbers(trainer.world(), trainer.device(), {mine.bytes.begin(), mine.bytes.end()})) {
+    std::copy(bytes.begin(), bytes.end(), by_rank.emplace_back().bytes.begin());
+  }
+  return by_rank;
+}
+
+std::string CompareDeviceMemory(Trainer& trainer, const MemoryUse& planned, int sharing) {
+  const std::int64_t used = trainer.device().used_bytes();
+  if (used == 0) {
+    return "";
+  }
+  const auto gib = [](std::int64_t bytes) { return static_cast<double>(bytes) / kGibi; };
+  const std::int64_t all_planned = planned.total() * sharing;
+  const std::int64_t known = trainer.UnplannedBytes() * sharing;
+  return fmt::format(
+      "device memory: {:.2f} GiB in use; planned {:.2f}, workspaces and communicators {:.2f}, "
+      "{:.2f} more (contexts, kernels, other programs)",
+      gib(used), gib(all_planned), gib(known), gib(used - all_planned - known));
+}
+
+double HardwareFlops(const RunConfig& config, std::int64_t global_batch) {
+  double flops = 0;
+  for (int pipeline = 0; pipeline < config.layout.pipeline; ++pipeline) {
+    for (int context = 0; context < config.layout.context; ++context) {
+      const StageOfRun stage(config, pipeline, global_batch, context);
+      // Tensor and data ranks of a pipeline stage do the same.
+      flops += static_cast<double>(CostOfStep(stage.description(), 0).flops.total()) * config.layout.tensor *
+               config.layout.data;
+    }
+  }
+  return flops;
+}
+
+}  // namespace trireme

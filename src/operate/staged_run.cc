@@ -1,0 +1,95 @@
+#include "operate/staged_run.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <optional>
+
+#include "base/durable_file.h"
+#include "base/error.h"
+#include "checkpoint/read/checkpoint_folder.h"
+#include "checkpoint/read/checkpoint_reader.h"
+#include "checkpoint/tools/tokenizer_places.h"
+#include "data/tokenizer/tokenizer_folder.h"
+#include "operate/run_source.h"
+
+namespace trireme {
+namespace {
+
+// Samples consumed by the newest checkpoint of a run; 0 where there is none.
+std::int64_t ConsumedSamples(const std::string& folder) {
+  const std::optional<FoundCheckpoint> found = FindNewest(folder + "/checkpoints");
+  return found ? CheckpointReader(found->checkpoint.path).manifest().state.consumed_samples : 0;
+}
+
+}  // namespace
+
+StagedRun::StagedRun(const ReadRecipe& read, int ranks, bool saves)
+    : saves_(saves), recipe_(read({})), stages_(ParseStages(recipe_.config.train.stages)) {
+  for (const RunStage& stage : stages_) {
+    configs_.push_back(stage.settings.empty() ? recipe_.config : read(stage.settings).config);
+    Validate(configs_.back(), ranks);
+  }
+  RequireStages(stages_, configs_);
+  Require(stages_.size() == 1 || saves_,
+          "train.stages goes from one stage to the next through a checkpoint, which --no-checkpoint leaves out");
+}
+
+void StagedRun::ChooseMemory(bool fit, const std::string& folder, std::int64_t host_room) {
+  memory_ = std::make_unique<MemoryChoices>(recipe_, fit, folder);
+  if (IsHostDevice(config().train.device)) {
+    for (RunConfig& config : configs_) {
+      config = memory_->Choose(config, host_room);
+    }
+  }
+}
+
+void StagedRun::OpenSources() {
+  for (const RunConfig& config : configs_) {
+    train_.push_back(OpenRunSource(config, "train"));
+    validation_.push_back(config.validation.every > 0 ? OpenRunSource(config, "validation") : nullptr);
+  }
+}
+
+LoopResult StagedRun::Run(RankContext& context, const std::string& folder, const LoopOptions& options,
+                          TrainingObserver& observer) const {
+  LoopResult result{.consumed_samples = stages_.size() > 1 ? ConsumedSamples(folder) : 0};
+  for (std::size_t stage = 0; stage < stages_.size() && result.end == LoopEnd::kFinished && !result.whole; ++stage) {
+    if (stages_[stage].until == 0 || result.consumed_samples < stages_[stage].until) {
+      result = TrainStage(stage, context, folder, options, observer);
+    }
+  }
+  return result;
+}
+
+LoopResult StagedRun::TrainStage(std::size_t stage, RankContext& context, const std::string& folder,
+                                 const LoopOptions& options, TrainingObserver& observer) const {
+  const RunConfig& own = configs_[stage];
+  RunConfig used = IsHostDevice(own.train.device) ? own : memory_->ChooseForDevices(own, context);
+  // The thread count that was worked out belongs to the bits of the run: run.toml and checkpoints name it.
+  used.train.threads = context.device.is_host() ? context.threads : own.train.threads;
+  if (context.world.rank() == 0) {
+    ReplaceFile(folder + "/run.toml", ToToml(used));
+    if (const std::string tokenizer = FindTokenizerOf(own); !tokenizer.empty()) {
+      CopyTokenizer(tokenizer, folder);
+    }
+    if (stages_.size() > 1) {
+      observer.Note(StageText(stage));
+    }
+  }
+  LoopOptions with_stage = options;
+  with_stage.run_folder = saves_ ? folder : "";
+  with_stage.end_samples = stages_[stage].until;
+  return RunTraining(used, context, {.train = train_[stage].get(), .validation = validation_[stage].get()}, with_stage,
+                     &observer);
+}
+
+std::string StagedRun::StageText(std::size_t stage) const {
+  const RunStage& own = stages_[stage];
+  return fmt::format(
+      "stage {} of {}{}: {}", stage + 1, stages_.size(),
+      own.until > 0 ? fmt::format(", until sample {}", own.until) : "",
+      own.settings.empty() ? "the recipe's own settings" : fmt::format("{}", fmt::join(own.settings, ", ")));
+}
+
+}  // namespace trireme
