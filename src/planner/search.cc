@@ -170,7 +170,7 @@ std::vector<std::string> SearchRequest::offloads() const {
 }
 
 void RequirePossible(const SearchRequest& request, const ParallelLayout& layout) {
-  const std::string unable = StackRefusal(request.stack, layout, request.cluster.device.is_host);
+  const std::string unable = StackRefusal(request.stack, layout);
   Require(unable.empty(), "{}", unable);
   Require(
       layout.tensor >= 1 && layout.pipeline >= 1 && layout.data >= 1 && layout.micro_batch >= 1 && layout.chunks >= 1,
