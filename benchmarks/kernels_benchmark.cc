@@ -1,5 +1,6 @@
 // Matrix products and attention of the device, against their FLOP counts: `kernels_benchmark` prints FLOP/s. The device
-// is TRIREME_BENCHMARK_DEVICE (cpu by default).
+// is TRIREME_BENCHMARK_DEVICE (cpu by default). ContextAttention is that of Llama 3.2 1B on the first of some context
+// ranks, over sequences of TRIREME_BENCHMARK_TOKENS (512 by default).
 #include <benchmark/benchmark.h>
 
 #include <cstdlib>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "device/device.h"
+#include "topology/context_share.h"
 
 namespace trireme {
 namespace {
@@ -86,6 +88,58 @@ void Attention(benchmark::State& state) {
       benchmark::Counter(static_cast<double>(flops), benchmark::Counter::kIsIterationInvariantRate);
 }
 BENCHMARK(Attention)->ArgsProduct({{1, 4, 8}, {16, 32}, {0, 1}})->UseRealTime();
+
+// Arguments: context ranks; 0 keys of all at once, 1 the rank's own alone; 0 forward, 1 backward. With one rank the
+// sequence is whole.
+void ContextAttention(benchmark::State& state) {
+  constexpr std::int64_t kHeads = 32;
+  constexpr std::int64_t kKeyHeads = 8;
+  constexpr std::int64_t kHeadSize = 64;
+  const char* const wanted = std::getenv("TRIREME_BENCHMARK_TOKENS");
+  const std::int64_t tokens = wanted == nullptr ? 512 : std::atoll(wanted);
+  const ContextShare share{.sequence = tokens, .degree = static_cast<int>(state.range(0)), .rank = 0};
+  const bool own = state.range(1) == 1;
+  const bool backward = state.range(2) == 1;
+  Bench bench;
+  const std::vector<std::int64_t> queries = share.Chunks();
+  std::vector<KeyChunk> keys;
+  for (int chunk = 0; chunk < share.chunks(); ++chunk) {
+    const ChunkPlace place = PlaceOfChunk(share, chunk);
+    if (!own || place.rank == 0) {
+      keys.push_back({.position = chunk * share.chunk(), .row = place.rank * share.tokens() + place.first});
+    }
+  }
+  const DType dtype = DType::kBFloat16;
+  const std::int64_t rows = share.tokens();
+  AttentionArgs args{.batch = 1,
+                     .sequence = rows,
+                     .heads = kHeads,
+                     .kv_heads = kKeyHeads,
+                     .head_size = kHeadSize,
+                     .scale = 0.125F,
+                     .qkv = bench.Make(dtype, {rows, (kHeads + 2 * kKeyHeads) * kHeadSize}),
+                     .out = bench.Make(dtype, {rows, kHeads * kHeadSize}),
+                     .statistics = bench.Make(DType::kFloat32, {1, kHeads, rows}),
+                     .grad_out = bench.Make(dtype, {rows, kHeads * kHeadSize}),
+                     .grad_qkv = bench.Make(dtype, {rows, (kHeads + 2 * kKeyHeads) * kHeadSize})};
+  if (share.degree > 1) {
+    args.query_chunks = queries;
+    args.key_chunks = keys;
+    args.kv = bench.Make(dtype, {own ? rows : tokens, 2 * kKeyHeads * kHeadSize});
+    args.grad_kv = bench.Make(dtype, args.kv.shape);
+  }
+  Ops& ops = bench.device().ops();
+  ops.AttentionForward(args);
+  ops.AttentionBackward(args);
+  const std::int64_t before = ops.flops().attention;
+  for (auto _ : state) {
+    backward ? ops.AttentionBackward(args) : ops.AttentionForward(args);
+    bench.device().Synchronize();
+  }
+  state.counters["FLOP/s"] =
+      benchmark::Counter(static_cast<double>(ops.flops().attention - before), benchmark::Counter::kIsRate);
+}
+BENCHMARK(ContextAttention)->ArgsProduct({{1, 8}, {0, 1}, {0, 1}})->UseRealTime();
 
 }  // namespace
 }  // namespace trireme

@@ -166,6 +166,8 @@ void AddPlanOptions(CLI::App* plan, PlanCommand& c) {
   plan->add_flag("--estimate", c.options.estimate,
                  "Days and device-hours with checkpoints and restarts; needs --tokens");
   plan->add_flag("--max-size", c.options.max_size, "Find the largest model of the family that fits");
+  plan->add_flag("--max-sequence", c.options.max_sequence,
+                 "Find the longest samples that the model can be trained with (--max-context searches that axis too)");
   plan->add_option("--search-shape", c.options.search_shape, "Propose shapes of a size, such as 200B");
   plan->add_option("--emit", c.options.emit, "Write recipe, sbatch or both for the chosen layout");
   plan->add_option("--out", c.options.out, "Where --emit writes: this + .toml and .sbatch (planned)");

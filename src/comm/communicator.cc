@@ -158,9 +158,9 @@ void Communicator::Receive(const Tensor& message, int from, int tag) {
   Record(call, message.bytes(), [&] { DoReceive(message, from, call); });
 }
 
-void Communicator::ConnectNeighbours() {
+void Communicator::ConnectNeighbours(int first_stream) {
   if (size() > 1) {
-    DoConnectNeighbours();
+    DoConnectNeighbours(first_stream);
   }
 }
 

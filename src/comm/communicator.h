@@ -86,8 +86,9 @@ class Communicator {
   void Receive(const Tensor& message, int from, int tag);
   void Barrier();
   // Prepares a direct way for messages between neighbours: r and r + 1, the last and the first. Collective. Messages
-  // arrive without it too, but may take the way through host memory.
-  void ConnectNeighbours();
+  // arrive without it too, but may take the way through host memory. They go in kMessageStreams streams from
+  // `first_stream` on.
+  void ConnectNeighbours(int first_stream = kFirstMessageStream);
 
   // Where on the device its collectives are best done when others need not wait for them: overlapped with the rest, but
   // for a group of one, which never waits.
@@ -133,7 +134,7 @@ class Communicator {
   virtual Device& device() = 0;
   // Whether collectives have nothing to do but to look whether the world was aborted.
   virtual bool alone() const { return size() == 1; }
-  virtual void DoConnectNeighbours() {}
+  virtual void DoConnectNeighbours(int /*first_stream*/) {}
   // Compares `call` among the members of `group` and moves nothing; for communicators that stand on another one.
   static void Compare(Communicator& group, const CollectiveCall& call) { group.DoBarrier(call); }
 

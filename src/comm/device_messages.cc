@@ -23,7 +23,8 @@ Tensor TensorOf(Announcement& announcement) {
 
 }  // namespace
 
-DeviceMessages::DeviceMessages(Device& device, Communicator& host) : device_(device), host_(host) {}
+DeviceMessages::DeviceMessages(Device& device, Communicator& host, int first_stream)
+    : device_(device), host_(host), first_stream_(first_stream) {}
 
 DeviceMessages::~DeviceMessages() {
   const auto free = [this](std::deque<Buffer>& buffers) {
@@ -40,9 +41,8 @@ DeviceMessages::~DeviceMessages() {
 }
 
 int DeviceMessages::NextStream() {
-  Require(kFirstMessageStream + streams_used_ < kStreams, "more than {} ways for messages of one group",
-          kStreams - kFirstMessageStream);
-  return kFirstMessageStream + streams_used_++;
+  Require(streams_used_ < kMessageStreams, "more than {} ways for messages of one group", kMessageStreams);
+  return first_stream_ + streams_used_++;
 }
 
 void DeviceMessages::AddWayTo(int rank, std::unique_ptr<MessageWay> way) {

@@ -27,8 +27,9 @@ class MessageWay {
 
 class DeviceMessages {
  public:
-  // `host` is between the same ranks, with tensors in host memory; both outlive this.
-  DeviceMessages(Device& device, Communicator& host);
+  // `host` is between the same ranks, with tensors in host memory; both outlive this. Messages go in kMessageStreams
+  // streams from `first_stream` on.
+  DeviceMessages(Device& device, Communicator& host, int first_stream = kFirstMessageStream);
   ~DeviceMessages();
   DeviceMessages(const DeviceMessages&) = delete;
   DeviceMessages& operator=(const DeviceMessages&) = delete;
@@ -84,6 +85,7 @@ class DeviceMessages {
   Communicator& host_;
   std::map<int, Outgoing> outgoing_;
   std::map<int, Incoming> incoming_;
+  const int first_stream_;
   int streams_used_ = 0;
   std::int64_t uses_ = 0;
   std::int64_t bytes_ = 0;

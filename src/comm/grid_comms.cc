@@ -6,7 +6,8 @@
 
 namespace trireme {
 
-GridComms::GridComms(Communicator& world, const ParallelLayout& layout, int head_stage) : world_(world) {
+GridComms::GridComms(Communicator& world, const ParallelLayout& layout, int head_stage, int head_ranks)
+    : world_(world) {
   Require(world.size() == layout.ranks(), "the layout {} takes {} ranks, but {} were started", layout.ToString(),
           layout.ranks(), world.size());
   const ProcessGrid grid(layout);
@@ -15,6 +16,12 @@ GridComms::GridComms(Communicator& world, const ParallelLayout& layout, int head
   const auto color = [&](Axis axis) { return grid.RanksAlong(axis, world.rank()).front(); };
   tensor_ = world.Split("tensor", color(Axis::kTensor), coordinate_.tensor);
   context_ = world.Split("context", color(Axis::kContext), coordinate_.context);
+  if (head_ranks > 1 && head_ranks < layout.context) {
+    const int group = coordinate_.context / head_ranks;
+    const int place = coordinate_.context % head_ranks;
+    context_heads_ = context_->Split("context_heads", group, place);
+    context_ring_ = context_->Split("context_ring", place, group);
+  }
   const std::vector<int> replicas = grid.Replicas(world.rank());
   replica_ = grid.ReplicaOf(coordinate_);
   data_ = world.Split("data", replicas.front(), replica_);
@@ -32,14 +39,18 @@ GridComms::GridComms(Communicator& world, const ParallelLayout& layout, int head
 }
 
 void GridComms::Verify() {
-  for (Communicator* group : {tensor_.get(), context_.get(), data_.get(), tied_.get(), &world_}) {
-    group->Verify();
+  for (Communicator* group :
+       {tensor_.get(), context_.get(), context_heads_.get(), context_ring_.get(), data_.get(), tied_.get(), &world_}) {
+    if (group != nullptr) {
+      group->Verify();
+    }
   }
 }
 
 std::int64_t GridComms::device_bytes() const {
-  return tensor_->device_bytes() + context_->device_bytes() + data_->device_bytes() + pipeline_->device_bytes() +
-         tied_->device_bytes() + world_.device_bytes();
+  const std::int64_t within = has_context_groups() ? context_heads_->device_bytes() + context_ring_->device_bytes() : 0;
+  return within + tensor_->device_bytes() + context_->device_bytes() + data_->device_bytes() +
+         pipeline_->device_bytes() + tied_->device_bytes() + world_.device_bytes();
 }
 
 }  // namespace trireme

@@ -11,13 +11,18 @@ namespace trireme {
 class GridComms {
  public:
   // Collective over `world`, which must have layout.ranks() members and outlive this. head_stage: the pipeline stage
-  // that holds the head.
-  GridComms(Communicator& world, const ParallelLayout& layout, int head_stage);
+  // that holds the head. head_ranks: context ranks of a group that Ulysses divides heads among.
+  GridComms(Communicator& world, const ParallelLayout& layout, int head_stage, int head_ranks = 1);
 
   Communicator& world() { return world_; }
   Communicator& tensor() { return *tensor_; }
   // The ranks among which the tokens of every sequence are divided.
   Communicator& context() { return *context_; }
+  // Of these, head_ranks that follow each other, and those at the same place of every such group; all where there is
+  // one kind alone.
+  Communicator& context_heads() { return context_heads_ == nullptr ? *context_ : *context_heads_; }
+  Communicator& context_ring() { return context_ring_ == nullptr ? *context_ : *context_ring_; }
+  bool has_context_groups() const { return context_heads_ != nullptr; }
   // The replicas, which hold the same weights and add up their gradients: data x context ranks.
   Communicator& data() { return *data_; }
   int replica() const { return replica_; }
@@ -47,6 +52,8 @@ class GridComms {
   Coordinate coordinate_;
   std::unique_ptr<Communicator> tensor_;
   std::unique_ptr<Communicator> context_;
+  std::unique_ptr<Communicator> context_heads_;  // where they are not all of context_
+  std::unique_ptr<Communicator> context_ring_;
   std::unique_ptr<Communicator> data_;
   int replica_ = 0;
   int shard_ranks_ = 1;

@@ -230,8 +230,8 @@ class NcclCommunicator : public Communicator {
   // Each pair of neighbours has two communicators of its own, one a direction: within one, NCCL would make a message
   // wait for the one before it the other way. Pairs are connected in an order that all ranks share, so that no rank
   // waits in a circle.
-  void DoConnectNeighbours() override {
-    messages_ = std::make_unique<DeviceMessages>(device_, *host_);
+  void DoConnectNeighbours(int first_stream) override {
+    messages_ = std::make_unique<DeviceMessages>(device_, *host_, first_stream);
     for (const auto& [one, other] : RingPairs(size())) {
       if (rank() == one || rank() == other) {
         Connect(rank() == one ? other : one, rank() == one);

@@ -19,10 +19,10 @@ class StepCosts {
       cost.flops.attention = AttentionForward() / 2 * 5;
     } else if (std::holds_alternative<RingAttentionStep>(step.work)) {
       cost.flops.attention = AttentionForward();
-      cost.context = RingPlan(sizes_, false).traffic;
+      cost.context = RingPlan(sizes_.OfAttention(), false).traffic;
     } else if (std::holds_alternative<RingAttentionBackwardStep>(step.work)) {
       cost.flops.attention = AttentionForward() / 2 * 5;
-      cost.context = RingPlan(sizes_, true).traffic;
+      cost.context = RingPlan(sizes_.OfAttention(), true).traffic;
     } else if (const auto* enter = std::get_if<EnterStep>(&step.work)) {
       cost.tensor.Add(CollectiveKind::kAllGather, Bytes(enter->to));
     } else if (const auto* leave = std::get_if<LeaveStep>(&step.work)) {

@@ -106,18 +106,19 @@ StepTensors::StepTensors(const StageDescription& stage) {
   tokens = messages(DType::kInt32, batch);
   targets = messages(DType::kInt32, batch);
   loss_weights = messages(DType::kFloat32, batch);
-  document_starts = messages(DType::kInt32, stage.document_masks ? (sizes.ulysses ? sizes.context : 1) * batch : 0);
+  document_starts = messages(DType::kInt32, stage.document_masks ? sizes.head_ranks * batch : 0);
   loss_sums = messages(DType::kFloat32, std::int64_t{2} * stage.most_micro_batches);
   numbers = messages(DType::kFloat32, kStepNumbers);
   squares = messages(DType::kFloat32, 2 * static_cast<std::int64_t>(stage.shards.buckets.size()));
   slopes = messages(DType::kFloat32, stage.model.position == PositionChoice::kAlibi ? sizes.heads : 0);
   places = messages(DType::kInt32, sizes.context > 1 ? sizes.tokens : 0);
+  positions = messages(DType::kInt32, stage.document_positions ? batch : 0);
 }
 
 std::int64_t StepTensors::bytes() const {
   std::int64_t sum = 0;
   for (const TensorSpec* tensor : {&output, &gradient_a, &gradient_b, &tokens, &targets, &loss_weights,
-                                   &document_starts, &loss_sums, &numbers, &squares, &slopes, &places}) {
+                                   &document_starts, &loss_sums, &numbers, &squares, &slopes, &places, &positions}) {
     sum += tensor->bytes();
   }
   return sum;

@@ -62,10 +62,11 @@ struct StepTensors {
   TensorSpec loss_weights;
   TensorSpec document_starts;  // Ulysses: of whole sequences
   TensorSpec loss_sums;
-  TensorSpec numbers;  // that all ranks add up
-  TensorSpec squares;  // of the gradients, by range
-  TensorSpec slopes;   // of ALiBi
-  TensorSpec places;   // of this rank's tokens in a micro batch, where they are not all of them
+  TensorSpec numbers;    // that all ranks add up
+  TensorSpec squares;    // of the gradients, by range
+  TensorSpec slopes;     // of ALiBi
+  TensorSpec places;     // of this rank's tokens in a micro batch, where they are not all of them
+  TensorSpec positions;  // where they begin anew with every document
 
   std::int64_t bytes() const;
 };

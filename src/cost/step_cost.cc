@@ -281,6 +281,7 @@ StageOfRun::StageOfRun(const RunConfig& config, int pipeline, std::int64_t globa
                    .micro_batches = MicroBatches(config.layout, global_batch),
                    .most_micro_batches = MostMicroBatches(config),
                    .document_masks = config.data.document_masks,
+                   .document_positions = config.data.document_positions,
                    .head_chunk = config.train.head_chunk,
                    .moments = ParseDType(config.optimizer.moments),
                    .optimizer = {config.optimizer, WorkingDType(config.train.dtype), table_, shards_, config.layout},

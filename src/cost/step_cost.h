@@ -45,6 +45,7 @@ struct StageDescription {
   int micro_batches = 1;       // of this step
   int most_micro_batches = 1;  // of any step: batches and slots are planned for these
   bool document_masks = false;
+  bool document_positions = false;
   std::int64_t head_chunk = 0;      // train.head_chunk
   DType moments = DType::kFloat32;  // optimizer.moments
   OptimizerPlan optimizer = {};

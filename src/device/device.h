@@ -17,13 +17,17 @@ namespace trireme {
 // is already reached. Any thread may hold one, and any device of the same machine may wait for it.
 using Event = std::shared_ptr<const void>;
 
-// Streams of a device: computation, collectives, each direction of the link to host memory, and one per message route.
-inline constexpr int kStreams = 8;
+// Streams of a device: computation, collectives, each direction of the link to host memory, one per route of pipeline
+// messages, what passes around the context axis while attention runs, and one per route of its messages.
+inline constexpr int kStreams = 13;
 inline constexpr int kComputeStream = 0;
 inline constexpr int kCollectiveStream = 1;
 inline constexpr int kFromHostStream = 2;
 inline constexpr int kToHostStream = 3;
 inline constexpr int kFirstMessageStream = 4;
+inline constexpr int kMessageStreams = 4;  // of one group
+inline constexpr int kContextStream = 8;
+inline constexpr int kFirstContextMessageStream = 9;
 
 class Device {
  public:

@@ -203,12 +203,7 @@ void Lowering::BackwardAttention(const BlockOperation& attention) {
     return BackwardUlysses(attention, step);
   }
   if (sizes_.ring) {
-    return Emit(RingAttentionBackwardStep{.qkv = step.qkv,
-                                          .out = step.out,
-                                          .statistics = step.statistics,
-                                          .grad_out = step.grad_out,
-                                          .grad_qkv = step.grad_qkv,
-                                          .scratch = RingScratch(true)});
+    return BackwardRing(step);
   }
   if (sizes_.context == 1) {
     return Emit(step);
@@ -221,6 +216,15 @@ void Lowering::BackwardAttention(const BlockOperation& attention) {
   Emit(ReduceKeysStep{.grad_kv = step.grad_kv, .grad_qkv = step.grad_qkv});
 }
 
+void Lowering::BackwardRing(const AttentionBackwardStep& step) {
+  Emit(RingAttentionBackwardStep{.qkv = step.qkv,
+                                 .out = step.out,
+                                 .statistics = step.statistics,
+                                 .grad_out = step.grad_out,
+                                 .grad_qkv = step.grad_qkv,
+                                 .scratch = RingScratch(true)});
+}
+
 void Lowering::BackwardUlysses(const BlockOperation& attention, AttentionBackwardStep step) {
   const ContextBuffers& whole = kept_.context[static_cast<std::size_t>(&attention - block_.operations.data())];
   // Kept as attention read it, unless its input is made again.
@@ -230,7 +234,11 @@ void Lowering::BackwardUlysses(const BlockOperation& attention, AttentionBackwar
   step.out = whole.out;
   step.grad_out = ToHeads(step.grad_out, false);
   step.grad_qkv = NewBuffer(sizes_.dtype, program_.buffers[static_cast<std::size_t>(step.qkv)].shape);
-  Emit(step);
+  if (sizes_.ring) {
+    BackwardRing(step);
+  } else {
+    Emit(step);
+  }
   ToTokens(step.grad_qkv, grad_qkv, true);
 }
 

@@ -68,16 +68,23 @@ Lowering::Pass Lowering::Forward(std::vector<BlockStep>& steps, int end, bool re
 
 Lowering::ContextBuffers Lowering::EmitAttention(BufferId qkv, BufferId out, BufferId& statistics) {
   statistics = NewBuffer(kStatisticsFloat, {sizes_.batch, sizes_.heads, sizes_.sequence});  // of any kind as many
+  const auto ring = [&](BufferId from, BufferId to) {
+    Emit(RingAttentionStep{.qkv = from, .out = to, .statistics = statistics, .scratch = RingScratch(false)});
+  };
   if (sizes_.ulysses) {
     const ContextBuffers whole{
         .qkv = ToHeads(qkv, true),
-        .out = NewBuffer(sizes_.dtype, {sizes_.context * sizes_.tokens, sizes_.attention / sizes_.context})};
-    Emit(AttentionStep{.qkv = whole.qkv, .out = whole.out, .statistics = statistics});
+        .out = NewBuffer(sizes_.dtype, {sizes_.head_ranks * sizes_.tokens, sizes_.attention / sizes_.head_ranks})};
+    if (sizes_.ring) {
+      ring(whole.qkv, whole.out);
+    } else {
+      Emit(AttentionStep{.qkv = whole.qkv, .out = whole.out, .statistics = statistics});
+    }
     ToTokens(whole.out, out, false);
     return whole;
   }
   if (sizes_.ring) {
-    Emit(RingAttentionStep{.qkv = qkv, .out = out, .statistics = statistics, .scratch = RingScratch(false)});
+    ring(qkv, out);
     return {};
   }
   const ContextBuffers gathered{.kv = sizes_.context > 1 ? GatherKeys(qkv) : kNoId};
@@ -92,7 +99,7 @@ BufferId Lowering::GatherKeys(BufferId qkv) {
 }
 
 BufferId Lowering::ToHeads(BufferId from, bool packed) {
-  const Shape shape{sizes_.context * sizes_.tokens, (packed ? sizes_.qkv : sizes_.attention) / sizes_.context};
+  const Shape shape{sizes_.head_ranks * sizes_.tokens, (packed ? sizes_.qkv : sizes_.attention) / sizes_.head_ranks};
   const BufferId to = NewBuffer(sizes_.dtype, shape);
   Emit(SwapHeadsStep{
       .from = from, .to = to, .staging = NewBuffer(sizes_.dtype, shape), .to_heads = true, .packed = packed});

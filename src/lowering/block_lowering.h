@@ -161,7 +161,9 @@ class Lowering {
   // Attention from `qkv` to `out`, both of this rank's tokens; fills `statistics`.
   ContextBuffers EmitAttention(BufferId qkv, BufferId out, BufferId& statistics);
   BufferId GatherKeys(BufferId qkv);
-  BufferId RingScratch(bool backward) { return NewBuffer(DType::kUInt8, {RingPlan(sizes_, backward).bytes}); }
+  BufferId RingScratch(bool backward) {
+    return NewBuffer(DType::kUInt8, {RingPlan(sizes_.OfAttention(), backward).bytes});
+  }
   // The result has all tokens and some heads, or is `to`, which has this rank's tokens and all heads.
   BufferId ToHeads(BufferId from, bool packed);
   void ToTokens(BufferId from, BufferId to, bool packed);
@@ -175,6 +177,7 @@ class Lowering {
   void BackwardHeadNorm(int i);
   void BackwardAttention(const BlockOperation& attention);
   void BackwardUlysses(const BlockOperation& attention, AttentionBackwardStep step);
+  void BackwardRing(const AttentionBackwardStep& step);
   void BackwardNorm(int i);
   // Emits the weight work that waits.
   void FlushWeights();

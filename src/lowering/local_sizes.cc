@@ -13,9 +13,12 @@ LocalSizes::LocalSizes(const ModelConfig& config, const ParallelLayout& layout, 
       float8(IsFloat8(product_dtype)),
       tensor(layout.tensor),
       context(layout.context),
+      stripes(layout.context_stripes),
       context_rank(0),
-      ulysses(layout.context > 1 && layout.context_kind == ContextKind::kUlysses),
-      ring(layout.context > 1 && layout.context_kind == ContextKind::kRing),
+      head_ranks(HeadRanks(config, layout)),
+      ulysses(head_ranks > 1),
+      ring((layout.context_kind == ContextKind::kRing || layout.context_kind == ContextKind::kUlyssesRing) &&
+           layout.context > head_ranks),
       sequence_parallel(layout.sequence_parallel && layout.tensor > 1),
       split_backward(split_backward_parts),
       dropout(config.dropout > 0),
@@ -59,9 +62,24 @@ LocalSizes LocalSizes::ForLayer(const ModelConfig& config, std::int64_t layer) c
   return sizes;
 }
 
+LocalSizes LocalSizes::OfAttention() const {
+  LocalSizes sizes = *this;
+  sizes.head_ranks = 1;
+  sizes.ulysses = false;
+  sizes.context /= head_ranks;
+  sizes.context_rank /= head_ranks;
+  sizes.sequence *= head_ranks;
+  sizes.tokens *= head_ranks;
+  sizes.heads /= head_ranks;
+  sizes.kv_heads /= head_ranks;
+  sizes.attention /= head_ranks;
+  sizes.qkv /= head_ranks;
+  return sizes;
+}
+
 std::int64_t LocalSizes::HeadPairs() const {
   if (ulysses) {
-    return heads / context * CausalPairs(keys, window);
+    return OfAttention().HeadPairs();
   }
   std::int64_t pairs = 0;
   for (const std::int64_t first : share().Chunks()) {

@@ -20,9 +20,11 @@ struct LocalSizes {
   bool float8;             // the blocks' products take fp8 copies of them
   int tensor;              // degree
   int context;             // degree
+  int stripes;             // of the context axis: see ContextShare
   int context_rank;        // 0 unless it is set; only FLOPs of windowed attention differ between context ranks
-  bool ulysses;            // and context > 1: attention is over all tokens and some heads
-  bool ring;               // and context > 1: attention is over the keys of one rank after another
+  int head_ranks;          // context ranks of a group that swaps tokens for heads: HeadRanks; 1 without Ulysses
+  bool ulysses;            // head_ranks > 1: attention is over a group's tokens and some heads
+  bool ring;               // and context > head_ranks: attention is over the keys of one rank after another
   bool sequence_parallel;  // and tensor > 1
   bool split_backward;
   bool dropout;  // probability above 0
@@ -52,7 +54,10 @@ struct LocalSizes {
 
   std::int64_t element() const { return SizeOf(dtype); }
   // Which tokens of every sequence are here.
-  ContextShare share() const { return {.sequence = keys, .degree = context, .rank = context_rank}; }
+  ContextShare share() const { return {.sequence = keys, .degree = context, .rank = context_rank, .stripes = stripes}; }
+  // The sizes that attention has: under Ulysses the tokens of head_ranks ranks and a part of the heads, where the group
+  // stands for one rank of a shorter context axis; otherwise these.
+  LocalSizes OfAttention() const;
   // Query-key pairs of one sequence in this rank's attention, summed over its query heads.
   std::int64_t HeadPairs() const;
   // The sizes of a block that keeps everything, for layers beyond layout.recompute_layers.

@@ -112,20 +112,32 @@ void RequireContext(const ModelConfig& config, const ParallelLayout& layout) {
   if (layout.context == 1) {
     return;
   }
-  const std::int64_t chunks = 2 * std::int64_t{layout.context};
+  const std::int64_t pairs = 2 * std::int64_t{layout.context_stripes};
+  const std::int64_t chunks = pairs * layout.context;
   Require(config.sequence % chunks == 0,
-          "layout.context = {} cuts model.sequence = {} into {} chunks, which do not divide it; the nearest context "
+          "layout.context = {}{} cuts model.sequence = {} into {} chunks, which do not divide it; the nearest context "
           "degree that works is {}",
-          layout.context, config.sequence, chunks,
-          config.sequence % 2 == 0 ? NearestDivisors(config.sequence / 2, layout.context) : "1");
-  if (layout.context_kind != ContextKind::kUlysses) {
-    return;
+          layout.context,
+          layout.context_stripes > 1 ? fmt::format(" x layout.context_stripes = {}", layout.context_stripes) : "",
+          config.sequence, chunks,
+          config.sequence % pairs == 0 ? NearestDivisors(config.sequence / pairs, layout.context) : "1");
+  if (layout.context_kind == ContextKind::kUlyssesRing) {
+    const int groups = HeadRanks(config, layout);
+    Require(
+        groups > 1 && groups < layout.context && layout.context % groups == 0,
+        "layout.context_kind = 'ulysses+ring': layout.context = {} ranks must be several groups of layout.ulysses = {} "
+        "each, at least 2; set layout.ulysses to a divisor of the context degree that divides the heads of a tensor "
+        "rank, or choose 'ring' or 'ulysses'",
+        layout.context, layout.ulysses);
   }
+  const int within = HeadRanks(config, layout);
   for (const auto& [key, heads] : {std::pair{"heads", config.heads}, std::pair{"kv_heads", config.kv_heads}}) {
-    Require(heads % (std::int64_t{layout.tensor} * layout.context) == 0,
-            "layout.context_kind = 'ulysses': layout.tensor = {} x layout.context = {} does not divide model.{} = {}; "
-            "the nearest context degree that does is {}, and layout.context_kind = 'allgather' takes any",
-            layout.tensor, layout.context, key, heads, NearestDivisors(heads / layout.tensor, layout.context));
+    Require(
+        heads % (std::int64_t{layout.tensor} * within) == 0,
+        "layout.context_kind = '{}': layout.tensor = {} x {} = {} does not divide model.{} = {}; the nearest degree "
+        "that does is {}, and layout.context_kind = 'allgather' takes any",
+        Name(layout.context_kind), layout.tensor, within == layout.context ? "layout.context" : "layout.ulysses",
+        within, key, heads, NearestDivisors(heads / layout.tensor, within));
   }
 }
 
@@ -145,6 +157,26 @@ ModelConfig Completed(ModelConfig config, bool tie_given) {
   RequireBetween("ffn", config.ffn, 1, kMaxFeedForward);
   RequireHeads(config);
   return config;
+}
+
+int HeadRanks(const ModelConfig& config, const ParallelLayout& layout) {
+  if (layout.context_kind == ContextKind::kUlysses) {
+    return layout.context;
+  }
+  if (layout.context_kind != ContextKind::kUlyssesRing) {
+    return 1;
+  }
+  if (layout.ulysses > 0) {
+    return layout.ulysses;
+  }
+  const std::int64_t kv_heads = config.kv_heads == 0 ? config.heads : config.kv_heads;
+  for (int ranks = layout.context / 2; ranks > 1; --ranks) {
+    const std::int64_t parts = std::int64_t{layout.tensor} * ranks;
+    if (layout.context % ranks == 0 && config.heads % parts == 0 && kv_heads % parts == 0) {
+      return ranks;
+    }
+  }
+  return 1;
 }
 
 void RequireDivisible(const ModelConfig& config, const ParallelLayout& layout) {

@@ -99,6 +99,9 @@ const ModelFamily& FindModelFamily(const std::string& name);
 // Family defaults applied and the shape checked by itself (positive, heads divide hidden unless head_dim is given,
 // kv_heads divide heads, rotary positions turn an even part of a head, numbers below 2^31 where they index).
 ModelConfig Completed(ModelConfig config, bool tie_given = false);
+// Ranks of a group of the context axis among which Ulysses divides heads: all under 'ulysses', 1 without it; under
+// 'ulysses+ring' layout.ulysses or, where that is 0, the largest part of the axis that divides a tensor rank's heads.
+int HeadRanks(const ModelConfig& config, const ParallelLayout& layout);
 // Checks that `layout` can cut `config`: heads, kv_heads and ffn by tensor, tokens by tensor under sequence
 // parallelism. The Error names the factor and the nearest values that would do.
 void RequireDivisible(const ModelConfig& config, const ParallelLayout& layout);

@@ -15,7 +15,10 @@ Block::Block(const ModuleContext& context, const LocalSizes& sizes, std::int64_t
                    .angles = RotaryAnglesOf(context.model, layer),
                    .module = layer + 1,
                    .rows = context.table.OfModule(layer + 1),
-                   .sequence_group = context.sequence_group},
+                   .sequence_group = context.sequence_group,
+                   .heads_group = context.heads_group,
+                   .ring_group = context.ring_group,
+                   .device = context.device},
       runner_(run_context_, sizes_, program_) {}
 
 Module::Uses Block::uses() const {

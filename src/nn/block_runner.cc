@@ -8,12 +8,13 @@
 namespace trireme {
 
 BlockRunner::BlockRunner(const Context& context, const LocalSizes& sizes, const BlockProgram& program)
-    : context_(context), sizes_(sizes), program_(program) {
-  const ContextShare share = sizes.share();
+    : context_(context), sizes_(sizes), attention_sizes_(sizes.OfAttention()), program_(program) {
+  const ContextShare share = attention_sizes_.share();
   query_chunks_ = share.Chunks();
-  for (int chunk = 0; chunk < 2 * share.degree; ++chunk) {
+  for (int chunk = 0; chunk < share.chunks(); ++chunk) {
     const ChunkPlace place = PlaceOfChunk(share, chunk);
-    key_chunks_.push_back({.position = chunk * share.chunk(), .row = place.rank * sizes.tokens + place.first});
+    key_chunks_.push_back(
+        {.position = chunk * share.chunk(), .row = place.rank * attention_sizes_.tokens + place.first});
   }
 }
 
@@ -219,7 +220,7 @@ struct BlockRunner::Executor {
                 .frequencies = context.angles.frequencies,
                 .magnitude = context.angles.magnitude,
                 .inverse = step.inverse,
-                .positions = cached ? call.cache.positions : call.micro_batch.places});
+                .positions = cached ? call.cache.positions : call.micro_batch.PositionsOrPlaces()});
   }
 
   // This rank's rows of all ranks' keys and values.
@@ -240,7 +241,7 @@ struct BlockRunner::Executor {
   }
 
   void operator()(const SwapHeadsStep& step) const {
-    const HeadSwap swap{.ops = ops, .group = *context.sequence_group, .sizes = sizes, .packed = step.packed};
+    const HeadSwap swap{.ops = ops, .group = *context.heads_group, .sizes = sizes, .packed = step.packed};
     if (step.to_heads) {
       swap.ToHeads(Buffer(step.from), Buffer(step.to), Buffer(step.staging));
     } else {
@@ -249,7 +250,7 @@ struct BlockRunner::Executor {
   }
 
   // Of this tensor rank's heads, the first that attention has here.
-  std::int64_t FirstOwnHead() const { return sizes.ulysses ? sizes.context_rank * (sizes.heads / sizes.context) : 0; }
+  std::int64_t FirstOwnHead() const { return sizes.context_rank % sizes.head_ranks * (sizes.heads / sizes.head_ranks); }
   // The same of all heads.
   std::int64_t FirstHead() const { return context.region.group().rank() * sizes.heads + FirstOwnHead(); }
 
@@ -258,15 +259,15 @@ struct BlockRunner::Executor {
     if (!sizes.ulysses || !context.slopes.given()) {
       return context.slopes;
     }
-    return context.slopes.Range(FirstOwnHead(), sizes.heads / sizes.context);
+    return context.slopes.Range(FirstOwnHead(), sizes.heads / sizes.head_ranks);
   }
 
   AttentionArgs Attention(BufferId qkv, BufferId out, BufferId statistics, BufferId kv) const {
-    const std::int64_t parts = sizes.ulysses ? sizes.context : 1;
-    return {.batch = sizes.batch,
-            .sequence = parts * sizes.sequence,
-            .heads = sizes.heads / parts,
-            .kv_heads = sizes.kv_heads / parts,
+    const LocalSizes& own = runner.attention_sizes_;
+    return {.batch = own.batch,
+            .sequence = own.sequence,
+            .heads = own.heads,
+            .kv_heads = own.kv_heads,
             .head_size = sizes.head_size,
             .scale = attention_scale(),
             .window = sizes.window,
@@ -308,7 +309,11 @@ struct BlockRunner::Executor {
   }
 
   RingAttention Ring(BufferId scratch) const {
-    return {.ops = ops, .group = *context.sequence_group, .sizes = sizes, .scratch = Buffer(scratch).as<char>()};
+    return {.ops = ops,
+            .group = *context.ring_group,
+            .sizes = runner.attention_sizes_,
+            .scratch = Buffer(scratch).as<char>(),
+            .device = context.device};
   }
 
   void operator()(const RingAttentionStep& step) const {

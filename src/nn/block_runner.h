@@ -47,6 +47,9 @@ class BlockRunner {
     std::int64_t module = 0;
     const std::vector<int>& rows;
     Communicator* sequence_group = nullptr;  // the context axis; needed where its degree is above 1
+    Communicator* heads_group = nullptr;     // of it, the ranks that Ulysses divides heads among
+    Communicator* ring_group = nullptr;      // of it, the ranks whose keys pass by
+    Device* device = nullptr;                // see ModuleContext
   };
   BlockRunner(const Context& context, const LocalSizes& sizes, const BlockProgram& program);
 
@@ -57,6 +60,7 @@ class BlockRunner {
 
   const Context& context_;
   const LocalSizes& sizes_;
+  const LocalSizes attention_sizes_;  // sizes_.OfAttention()
   const BlockProgram& program_;
   // Where queries stand and where keys lie under context parallelism: see AttentionArgs.
   std::vector<std::int64_t> query_chunks_;

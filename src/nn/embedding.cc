@@ -37,7 +37,7 @@ void Embedding::Forward(const MicroBatch& micro_batch, char* kept, const Tensor&
     ops.AddPositions({.x = sum,
                       .table = Positions(Parameter(rows_.position)),
                       .first_token = context_.region.first_token(),
-                      .tokens = OwnPlaces(micro_batch)});
+                      .tokens = OwnPositions(micro_batch)});
   }
   if (rows_.norm_gain >= 0) {
     ops.ResidualNormForward({.x = sum,
@@ -79,7 +79,7 @@ Tensor Embedding::BackwardInput(const MicroBatch& micro_batch, char* kept, const
     ops.PositionsBackward({.x = grad_out,
                            .grad_table = Positions(context_.gradients.Gradient(rows_.position)),
                            .first_token = context_.region.first_token(),
-                           .tokens = OwnPlaces(micro_batch)});
+                           .tokens = OwnPositions(micro_batch)});
   }
   if (context_.model.scale_embedding) {
     ops.Scale(grad_out, EmbeddingScale(context_.model));

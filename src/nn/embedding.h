@@ -25,8 +25,9 @@ class Embedding : public Module {
   Tensor Positions(const Tensor& table) const {
     return table.Rows(context_.model.position_offset, context_.model.sequence);
   }
-  Tensor OwnPlaces(const MicroBatch& micro_batch) const {
-    return micro_batch.places.given() ? context_.region.OwnRows(micro_batch.places) : Tensor{};
+  Tensor OwnPositions(const MicroBatch& micro_batch) const {
+    const Tensor& positions = micro_batch.PositionsOrPlaces();
+    return positions.given() ? context_.region.OwnRows(positions) : Tensor{};
   }
   std::int64_t first_row() const { return context_.region.group().rank() * sizes_.vocabulary; }
 

@@ -22,6 +22,7 @@ struct MicroBatch {
   Tensor weights;                 // fp32 [N]
   Tensor document_starts;         // int32 [B, T], of the tokens whose queries attention has here; may be missing
   Tensor places;                  // int32 [N]: each token's number in the whole micro batch; missing: in order
+  Tensor positions;               // int32 [N], where they begin anew with every document; missing: as `places` say
   Tensor loss_sums;               // fp32 [2], written by the head: weighted loss, weight
   std::int64_t first_sample = 0;  // global number of its first sequence: dropout is drawn by global position
   std::uint64_t dropout_key = 0;  // of (seed, step)
@@ -29,6 +30,9 @@ struct MicroBatch {
   bool training = true;           // false: no gradients, no dropout
   bool first = false;             // no earlier micro batch of the step did this part of this stage's work
   bool last = false;              // no later micro batch of the step does this part of this stage's work
+
+  // What rotary and learned positions are looked up by.
+  const Tensor& PositionsOrPlaces() const { return positions.given() ? positions : places; }
 };
 
 // What modules of a rank share. Everything referred to outlives the modules.
@@ -43,6 +47,9 @@ struct ModuleContext {
   Tensor slopes;            // fp32 [heads of this tensor rank]; missing without ALiBi
   float z_loss = 0;
   Communicator* sequence_group = nullptr;  // the context axis; needed where its degree is above 1
+  Communicator* heads_group = nullptr;     // of it, the ranks that Ulysses divides heads among
+  Communicator* ring_group = nullptr;      // of it, the ranks whose keys pass by
+  Device* device = nullptr;                // whose streams the context axis uses; without it nothing overlaps
 };
 
 class Module {

@@ -33,9 +33,13 @@ BlockCopy CopyToKeys(const LocalSizes& sizes, const Tensor& kv, const Tensor& qk
 std::vector<KeyChunk> RingAttention::ChunksFrom(int distance) const {
   const ContextShare source{.sequence = sizes.keys,
                             .degree = sizes.context,
-                            .rank = (group.rank() + sizes.context - distance) % sizes.context};
-  return {{.position = source.Position(0), .row = 0},
-          {.position = source.Position(source.chunk()), .row = source.chunk()}};
+                            .rank = (group.rank() + sizes.context - distance) % sizes.context,
+                            .stripes = sizes.stripes};
+  std::vector<KeyChunk> chunks;
+  for (std::int64_t row = 0; row < source.tokens(); row += source.chunk()) {
+    chunks.push_back({.position = source.Position(row), .row = row});
+  }
+  return chunks;
 }
 
 bool RingAttention::Sees(const std::vector<KeyChunk>& chunks) const {
@@ -47,23 +51,46 @@ bool RingAttention::Sees(const std::vector<KeyChunk>& chunks) const {
   });
 }
 
+void RingAttention::Step(const std::function<void()>& send, const std::function<void()>& attend,
+                         const std::function<void()>& receive) const {
+  if (!overlaps()) {
+    send();
+    attend();
+    receive();
+    return;
+  }
+  // Here the block is there, and no earlier work reads the memory that the next one is received into.
+  const Event ready = device->RecordEvent();
+  attend();
+  const int stream = group.stream() == kComputeStream ? kComputeStream : kContextStream;
+  device->StreamWait(device->OnStream(stream, ready, [&] {
+    send();
+    receive();
+  }));
+}
+
 void RingAttention::Forward(const AttentionArgs& args) const {
   const RingPlan plan(sizes, false);
   const Tensor sum = At(plan.sum);
-  ops.CopyBlocks(CopyOfKeys(sizes, args.qkv, At(plan.kv[0])));
+  const auto block = [&](int distance) { return At(plan.kv[static_cast<std::size_t>(distance % 2)]); };
+  ops.CopyBlocks(CopyOfKeys(sizes, args.qkv, block(0)));
   ops.Fill(sum, 0);
   ops.Fill(args.statistics, -std::numeric_limits<float>::infinity());
   for (int distance = 0; distance < sizes.context; ++distance) {
-    const Tensor kv = At(plan.kv[static_cast<std::size_t>(distance % 2)]);
     const bool last = distance + 1 == sizes.context;
-    if (!last) {
-      group.Send(kv, next(), kKeysTag);
-    }
-    const std::vector<KeyChunk> chunks = ChunksFrom(distance);
-    if (Sees(chunks)) {
+    const auto send = [&] {
+      if (!last) {
+        group.Send(block(distance), next(), kKeysTag);
+      }
+    };
+    const auto attend = [&] {
+      const std::vector<KeyChunk> chunks = ChunksFrom(distance);
+      if (!Sees(chunks)) {
+        return;
+      }
       AttentionArgs part = args;
       part.key_chunks = chunks;
-      part.kv = kv;
+      part.kv = block(distance);
       part.out = At(plan.part);
       part.statistics = At(plan.part_statistics);
       ops.AttentionForward(part);
@@ -75,10 +102,12 @@ void RingAttention::Forward(const AttentionArgs& args) const {
                           .statistics = args.statistics,
                           .part_out = part.out,
                           .part_statistics = part.statistics});
-    }
-    if (!last) {
-      group.Receive(At(plan.kv[static_cast<std::size_t>((distance + 1) % 2)]), previous(), kKeysTag);
-    }
+    };
+    Step(send, attend, [&] {
+      if (!last) {
+        group.Receive(block(distance + 1), previous(), kKeysTag);
+      }
+    });
   }
   ops.Copy(args.out, sum);
 }
@@ -87,42 +116,50 @@ void RingAttention::Backward(const AttentionArgs& args) const {
   const RingPlan plan(sizes, true);
   const Tensor grad_sum = At(plan.grad_sum);
   const Tensor grad_kv_part = At(plan.grad_kv_part);
+  const auto block = [&](int distance) { return At(plan.kv[static_cast<std::size_t>(distance % 2)]); };
   const auto travelling = [&](int distance) { return At(plan.grad_kv[static_cast<std::size_t>(distance % 2)]); };
-  ops.CopyBlocks(CopyOfKeys(sizes, args.qkv, At(plan.kv[0])));
+  ops.CopyBlocks(CopyOfKeys(sizes, args.qkv, block(0)));
   ops.Fill(grad_sum, 0);
   ops.Fill(At(plan.grad_part), 0);  // of keys and values it stays 0
+  ops.Fill(travelling(0), 0);
   for (int distance = 0; distance < sizes.context; ++distance) {
-    const Tensor kv = At(plan.kv[static_cast<std::size_t>(distance % 2)]);
     const bool last = distance + 1 == sizes.context;
-    if (!last) {
-      group.Send(kv, next(), kKeysTag);
-    }
     const std::vector<KeyChunk> chunks = ChunksFrom(distance);
     const bool seen = Sees(chunks);
-    if (seen) {
+    const auto send = [&] {
+      if (distance > 0) {
+        group.Send(travelling(distance - 1), next(), kGradientsTag);
+      }
+      if (!last) {
+        group.Send(block(distance), next(), kKeysTag);
+      }
+    };
+    const auto attend = [&] {
+      if (!seen) {
+        return;
+      }
       AttentionArgs part = args;
       part.key_chunks = chunks;
-      part.kv = kv;
+      part.kv = block(distance);
       part.grad_qkv = At(plan.grad_part);
       part.grad_kv = grad_kv_part;
       ops.AttentionBackward(part);
       ops.Add(grad_sum, part.grad_qkv);
-    }
-    // The gradients of these keys, with the parts of the ranks that had them before.
-    const Tensor grad_kv = travelling(distance);
-    if (distance == 0) {
-      ops.Fill(grad_kv, 0);
-    } else {
-      group.Receive(grad_kv, previous(), kGradientsTag);
-    }
+    };
+    Step(send, attend, [&] {
+      // The gradients of these keys, with the parts of the ranks that had them before.
+      if (distance > 0) {
+        group.Receive(travelling(distance), previous(), kGradientsTag);
+      }
+      if (!last) {
+        group.Receive(block(distance + 1), previous(), kKeysTag);
+      }
+    });
     if (seen) {
-      ops.Add(grad_kv, grad_kv_part);
-    }
-    group.Send(grad_kv, next(), kGradientsTag);
-    if (!last) {
-      group.Receive(At(plan.kv[static_cast<std::size_t>((distance + 1) % 2)]), previous(), kKeysTag);
+      ops.Add(travelling(distance), grad_kv_part);
     }
   }
+  group.Send(travelling(sizes.context - 1), next(), kGradientsTag);
   group.Receive(travelling(sizes.context), previous(), kGradientsTag);
   ops.Copy(args.grad_qkv, grad_sum);
   ops.Copy(grad_kv_part, travelling(sizes.context));

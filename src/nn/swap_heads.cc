@@ -19,11 +19,11 @@ Tensor From(const Tensor& tensor, std::int64_t first) { return tensor.Range(firs
 
 void HeadSwap::CopyParts(const Tensor& rows, const Tensor& parts, bool to_parts) const {
   const std::int64_t groups[] = {sizes.heads, packed ? sizes.kv_heads : 0, packed ? sizes.kv_heads : 0};
-  for (int rank = 0; rank < sizes.context; ++rank) {
+  for (int rank = 0; rank < sizes.head_ranks; ++rank) {
     std::int64_t row_column = 0;
     std::int64_t part_column = 0;
     for (const std::int64_t heads : groups) {
-      const std::int64_t columns = heads / sizes.context * sizes.head_size;
+      const std::int64_t columns = heads / sizes.head_ranks * sizes.head_size;
       if (columns > 0) {
         CopyEitherWay(ops,
                       {.to = From(parts, rank * sizes.tokens * part_width() + part_column),
@@ -41,15 +41,17 @@ void HeadSwap::CopyParts(const Tensor& rows, const Tensor& parts, bool to_parts)
 }
 
 void HeadSwap::CopyChunks(const Tensor& by_rank, const Tensor& by_sequence, bool to_sequences) const {
-  const ContextShare share = sizes.share();
-  for (int chunk = 0; chunk < 2 * share.degree; ++chunk) {
+  // The group's tokens are early chunks in order and late ones in the opposite order, as of a sequence of their own.
+  const ContextShare share{
+      .sequence = sizes.head_ranks * sizes.sequence, .degree = sizes.head_ranks, .rank = 0, .stripes = sizes.stripes};
+  for (int chunk = 0; chunk < share.chunks(); ++chunk) {
     const ChunkPlace place = PlaceOfChunk(share, chunk);
     CopyEitherWay(ops,
                   {.to = From(by_sequence, chunk * share.chunk() * part_width()),
                    .from = From(by_rank, (place.rank * sizes.tokens + place.first) * part_width()),
                    .rows = sizes.batch,
                    .columns = share.chunk() * part_width(),
-                   .to_stride = sizes.keys * part_width(),
+                   .to_stride = share.sequence * part_width(),
                    .from_stride = sizes.sequence * part_width()},
                   to_sequences);
   }

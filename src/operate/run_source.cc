@@ -11,7 +11,8 @@ std::unique_ptr<SampleSource> OpenRunSource(const RunConfig& config, const std::
                      .split_weights = config.data.split,
                      .document_masks = config.data.document_masks,
                      .answers_only = config.data.answers_only,
-                     .padding_masks = config.data.padding_masks});
+                     .padding_masks = config.data.padding_masks,
+                     .best_fit = config.data.packing == "best_fit"});
 }
 
 }  // namespace trireme

@@ -34,10 +34,13 @@ void RequireMachine(const RunConfig& config, bool by_threads, bool saves) {
       "model.attention_dropout = {}: the GPU's attention kernels have no dropout; set it to 0 (model.dropout works), "
       "or train.device = \"cpu\"",
       config.model.attention_dropout);
-  Require(config.layout.context == 1 || IsHostDevice(config.train.device),
-          "layout.context = {} on train.device = '{}': only CPUs divide sequences among ranks; set layout.context = 1, "
-          "or train.device = 'cpu'",
-          config.layout.context, config.train.device);
+  constexpr int kMostChunksOnGpus = 256;  // of keys; device/cuda/attention_plain.cuh
+  const ParallelLayout& layout = config.layout;
+  const int chunks = layout.context == 1 ? 1 : 2 * layout.context * layout.context_stripes;
+  Require(chunks <= kMostChunksOnGpus || IsHostDevice(config.train.device),
+          "layout.context = {} x layout.context_stripes = {} on train.device = '{}': a GPU's attention kernels take {} "
+          "chunks of keys at most, and these are {}; set fewer stripes or ranks, or train.device = 'cpu'",
+          layout.context, layout.context_stripes, config.train.device, kMostChunksOnGpus, chunks);
   if (!by_threads) {
     return;
   }

@@ -43,6 +43,20 @@ GroupPlacement PlaceContext(const Cluster& cluster, const ParallelLayout& layout
   return PlaceGroup(cluster.devices_per_node, layout.tensor, layout.context);
 }
 
+std::vector<ContextTraffic> PlaceContextTraffic(const Cluster& cluster, const ParallelLayout& layout, int head_ranks,
+                                                const Traffic& traffic) {
+  if (head_ranks <= 1 || head_ranks >= layout.context) {
+    return {{traffic, PlaceContext(cluster, layout)}};
+  }
+  constexpr auto kSwap = static_cast<std::size_t>(CollectiveKind::kAllToAll);
+  ContextTraffic within{{}, PlaceGroup(cluster.devices_per_node, layout.tensor, head_ranks)};
+  ContextTraffic across{traffic,
+                        PlaceGroup(cluster.devices_per_node, layout.tensor * head_ranks, layout.context / head_ranks)};
+  std::swap(within.traffic.calls[kSwap], across.traffic.calls[kSwap]);
+  std::swap(within.traffic.bytes[kSwap], across.traffic.bytes[kSwap]);
+  return {within, across};
+}
+
 GroupPlacement PlaceData(const Cluster& cluster, const ParallelLayout& layout) {
   return PlaceGroup(cluster.devices_per_node, layout.tensor, layout.context * layout.data);
 }

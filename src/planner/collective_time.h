@@ -27,6 +27,14 @@ struct GroupPlacement {
 GroupPlacement PlaceTensor(const Cluster& cluster, const ParallelLayout& layout);
 // Ranks that exchange keys and values of one sequence.
 GroupPlacement PlaceContext(const Cluster& cluster, const ParallelLayout& layout);
+// What moves along the context axis, by the ranks that it goes between: where Ulysses works within groups of
+// `head_ranks` (HeadRanks), all-to-all stays within them and the rest goes across.
+struct ContextTraffic {
+  Traffic traffic;
+  GroupPlacement group;
+};
+std::vector<ContextTraffic> PlaceContextTraffic(const Cluster& cluster, const ParallelLayout& layout, int head_ranks,
+                                                const Traffic& traffic);
 // Ranks that reduce gradients of the same weights: the data axis and the context axis.
 GroupPlacement PlaceData(const Cluster& cluster, const ParallelLayout& layout);
 // Of these, `ranks` neighbours.

@@ -124,7 +124,8 @@ std::vector<std::pair<std::string, ParallelLayout>> Neighbours(const SearchReque
   trade("context halved for data", &ParallelLayout::context, &ParallelLayout::data);
   trade("context halved for tensor", &ParallelLayout::context, &ParallelLayout::tensor);
   if (layout.context > 1 && request.stack.policy.counted_costs) {
-    for (const ContextKind kind : {ContextKind::kAllGather, ContextKind::kRing, ContextKind::kUlysses}) {
+    for (const ContextKind kind :
+         {ContextKind::kAllGather, ContextKind::kRing, ContextKind::kUlysses, ContextKind::kUlyssesRing}) {
       add("context by " + Name(kind), [&](ParallelLayout& l) { l.context_kind = kind; });
     }
   }

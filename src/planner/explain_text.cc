@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "planner/context_figure.h"
 #include "planner/explain.h"
 #include "planner/interval.h"
 
@@ -87,6 +88,9 @@ std::string ToText(const Explanation& explanation, const SearchRequest& request)
   text += fmt::format(
       "usable: {:.2f} GiB per device; fits with a probability of {:.0f} %\n", UsableMemory(request.cluster) / kGibi,
       100 * FitProbability(estimate.memory.peak, UsableMemory(request.cluster), request.state.memory_spread));
+  if (request.stack.policy.counted_costs) {
+    text += ContextFigure(PointOf(request, candidate.layout));
+  }
   if (!explanation.warnings.empty()) {
     text += "\nwarnings\n";
     for (const std::string& warning : explanation.warnings) {

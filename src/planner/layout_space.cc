@@ -132,6 +132,10 @@ std::string AxesRefusal(const SearchRequest& request, const Axes& axes) {
       (model.heads % (tensor * context) != 0 || model.kv_heads % (tensor * context) != 0)) {
     return "heads not divisible by tensor x context (Ulysses)";
   }
+  if (context > 1 && context_kind == ContextKind::kUlyssesRing &&
+      HeadRanks(model, {.tensor = tensor, .context = context, .context_kind = context_kind}) == 1) {
+    return "no part of the context axis divides the heads (Ulysses and ring)";
+  }
   if (pipeline > model.modules()) {
     return "more stages than modules";
   }
@@ -241,7 +245,7 @@ std::vector<int> ContextDegrees(const SearchRequest& request, int replicas) {
   }
   ParallelLayout cut;
   cut.context = 2;
-  const bool offered = StackRefusal(request.stack, cut, request.cluster.device.is_host).empty();
+  const bool offered = StackRefusal(request.stack, cut).empty();
   return Divisors(replicas, offered ? request.most_context : 1);
 }
 
@@ -253,7 +257,7 @@ std::vector<ContextKind> ContextKinds(const SearchRequest& request, int context)
   if (context == 1 || !request.stack.policy.counted_costs) {
     return {ContextKind::kAllGather};
   }
-  return {ContextKind::kAllGather, ContextKind::kRing, ContextKind::kUlysses};
+  return {ContextKind::kAllGather, ContextKind::kRing, ContextKind::kUlysses, ContextKind::kUlyssesRing};
 }
 
 }  // namespace
@@ -277,14 +281,11 @@ std::vector<LayoutBranch> LayoutBranches(const SearchRequest& request) {
   return branches.Take();
 }
 
-std::string StackRefusal(const SoftwareStack& stack, const ParallelLayout& layout, bool on_hosts) {
+std::string StackRefusal(const SoftwareStack& stack, const ParallelLayout& layout) {
   const StackFeatures& features = stack.features;
   const char* const instead =
       features.sequence_parallel ? "; it cuts them over the tensor group: use sp instead of cp" : "";
-  if (layout.context > 1 && features.context_on_hosts && !on_hosts) {
-    return fmt::format("cp={}: '{}' divides sequences among ranks on CPUs only{}", layout.context, stack.name, instead);
-  }
-  if (layout.context > 1 && !features.context && !features.context_on_hosts) {
+  if (layout.context > 1 && !features.context) {
     return fmt::format("cp={}: '{}' does not cut sequences over ranks of their own{}", layout.context, stack.name,
                        instead);
   }

@@ -18,8 +18,8 @@ struct LayoutBranch {
 
 std::vector<LayoutBranch> LayoutBranches(const SearchRequest& request);
 
-// Why the stack or the trainer cannot run a layout at all; "" when it can. on_hosts: devices are a host's cores.
-std::string StackRefusal(const SoftwareStack& stack, const ParallelLayout& layout, bool on_hosts = false);
+// Why the stack or the trainer cannot run a layout at all; "" when it can.
+std::string StackRefusal(const SoftwareStack& stack, const ParallelLayout& layout);
 // What a single layout of a branch may still break: counts of micro batches that its schedule refuses, tokens that the
 // tensor degree does not divide. "" when nothing.
 std::string RefusalOf(const SearchRequest& request, const ParallelLayout& layout);

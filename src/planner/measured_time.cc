@@ -203,7 +203,12 @@ double MeasuredPrice::TensorSeconds(const Traffic& traffic) const {
 }
 
 double MeasuredPrice::ContextSeconds(const Traffic& traffic) const {
-  return GroupSeconds(traffic, PlaceContext(point_->cluster, point_->layout));
+  double seconds = 0;
+  for (const auto& [part, group] :
+       PlaceContextTraffic(point_->cluster, point_->layout, HeadRanks(point_->model, point_->layout), traffic)) {
+    seconds += GroupSeconds(part, group);
+  }
+  return seconds;
 }
 
 double MeasuredPrice::GroupSeconds(const Traffic& traffic, const GroupPlacement& group) const {

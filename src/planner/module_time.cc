@@ -230,9 +230,15 @@ ModuleTime TimeOfLayer(const PlanPoint& point, const LocalSizes& s, const BlockP
   time.backward_input.tensor = shown * TensorSeconds(point, cost.backward_input.tensor);
   time.backward_weight.tensor = shown * TensorSeconds(point, cost.backward_weight.tensor);
   if (counted) {
-    const GroupPlacement group = PlaceContext(point.cluster, point.layout);
-    time.forward.context = GroupSeconds(point, cost.forward.context, group);
-    time.backward_input.context = GroupSeconds(point, cost.backward_input.context, group);
+    const auto exchange = [&](const Traffic& traffic) {
+      double seconds = 0;
+      for (const auto& [part, group] : PlaceContextTraffic(point.cluster, point.layout, s.head_ranks, traffic)) {
+        seconds += GroupSeconds(point, part, group);
+      }
+      return seconds;
+    };
+    time.forward.context = exchange(cost.forward.context);
+    time.backward_input.context = exchange(cost.backward_input.context);
   }
   if (s.recompute_block && !counted && point.stack.time.recompute_whole) {
     // Their second forward also reduces the last product, whose output is not needed.

@@ -129,6 +129,9 @@ class Answering {
       Compare();
     } else if (!options_.layout.empty()) {
       Explain();
+    } else if (options_.max_sequence) {
+      const LongestSequence longest = FindLongestSequence(request_);
+      Say(ToText(longest), ToJsonValue(longest));
     } else if (options_.SearchesShapes()) {
       const std::vector<ShapeProposal> shapes =
           options_.max_size ? std::vector<ShapeProposal>{LargestModel(request_)}
@@ -153,6 +156,11 @@ class Answering {
   std::int64_t ChooseBatch() {
     if (options_.global_batch > 0) {
       return options_.global_batch;
+    }
+    if (options_.max_sequence) {
+      answer_.notes.push_back(
+          fmt::format("no --global-batch given: taking one sample for each of the {} devices", devices_));
+      return devices_;
     }
     Require(!options_.max_size,
             "--max-size needs --global-batch: the usual batch depends on the size that is looked for");
@@ -189,8 +197,7 @@ class Answering {
 
   void Explain() {
     const ParallelLayout wanted = ParseLayoutOf(request_.model, options_.layout);
-    if (const std::string reason = StackRefusal(request_.stack, wanted, request_.cluster.device.is_host);
-        !reason.empty()) {
+    if (const std::string reason = StackRefusal(request_.stack, wanted); !reason.empty()) {
       return Refuse(reason);
     }
     const Explanation explanation = trireme::Explain(request_, wanted);
@@ -316,6 +323,9 @@ void RequireConsistent(const PlanOptions& options) {
   Require(options.timeline.empty() || !options.layout.empty(), "--timeline needs --layout");
   Require(!options.max_size || options.search_shape.empty(), "--max-size and --search-shape {}: give one of them",
           options.search_shape);
+  Require(!options.max_sequence || (!options.SearchesShapes() && options.layout.empty()),
+          "--max-sequence looks for the samples of a given model: leave out {}",
+          options.layout.empty() ? "--max-size and --search-shape" : "--layout, and hold axes by --fix");
   Require(options.nodes == 0 || options.gpus == 0, "--nodes {} and --gpus {}: give one of them", options.nodes,
           options.gpus);
   const std::string& dtype = options.dtype;

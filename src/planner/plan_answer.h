@@ -30,7 +30,7 @@ struct PlanOptions {
   std::string fix, layout, timeline, ramp, search_shape, phases;
   std::string emit, out = "planned";
   JobOptions job;
-  bool max_size = false, estimate = false;
+  bool max_size = false, max_sequence = false, estimate = false;
 
   // A shape is what is looked for: of the model only family, vocabulary and sequence count.
   bool SearchesShapes() const { return max_size || !search_shape.empty(); }

@@ -120,6 +120,10 @@ nlohmann::json ToJsonValue(const std::vector<ShapeProposal>& proposals) {
   return json;
 }
 
+nlohmann::json ToJsonValue(const LongestSequence& longest) {
+  return {{"tokens", longest.tokens}, {"too_long", longest.too_long}, {"best", OrNull(longest.best)}};
+}
+
 nlohmann::json ToJsonValue(const std::vector<PhasePlan>& plans) {
   nlohmann::json json = nlohmann::json::array();
   for (const PhasePlan& plan : plans) {

@@ -18,6 +18,7 @@ nlohmann::json ToJsonValue(const RampPlan& plan);
 nlohmann::json ToJsonValue(const TrainingTime& time);
 nlohmann::json ToJsonValue(const DeadlineAnswer& answer);
 nlohmann::json ToJsonValue(const std::vector<ShapeProposal>& proposals);
+nlohmann::json ToJsonValue(const LongestSequence& longest);
 nlohmann::json ToJsonValue(const std::vector<PhasePlan>& plans);
 
 }  // namespace trireme

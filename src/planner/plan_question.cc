@@ -46,6 +46,8 @@ std::map<std::string, Option> OptionsOf(PlanOptions& plan, ShapeOptions& shape) 
           {"ramp", &plan.ramp},
           {"estimate", &plan.estimate},
           {"max-size", &plan.max_size},
+          {"max-sequence", &plan.max_sequence},
+          {"max-context", &plan.most_context},
           {"search-shape", &plan.search_shape},
           {"emit", &plan.emit},
           {"out", &plan.out}};

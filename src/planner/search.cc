@@ -170,7 +170,7 @@ std::vector<std::string> SearchRequest::offloads() const {
 }
 
 void RequirePossible(const SearchRequest& request, const ParallelLayout& layout) {
-  const std::string unable = StackRefusal(request.stack, layout, request.cluster.device.is_host);
+  const std::string unable = StackRefusal(request.stack, layout);
   Require(unable.empty(), "{}", unable);
   Require(layout.offload == Offload::kNone || !request.model.adapter.any(),
           "offload={}: a model with LoRA adapters (lora.rank = {}) trains with everything on the device",

@@ -153,6 +153,45 @@ ShapeProposal LargestModel(const SearchRequest& request) {
   return largest;
 }
 
+LongestSequence FindLongestSequence(const SearchRequest& request) {
+  constexpr std::int64_t kShortest = 1024;
+  constexpr std::int64_t kMost = std::int64_t{1} << 24;  // model.sequence's limit
+  LongestSequence longest;
+  const auto fits = [&](std::int64_t tokens) {
+    ModelConfig model = request.model;
+    model.sequence = tokens;
+    const Candidate best = FastestOf(request, model, request.threads);
+    if (best.seconds > 0) {
+      longest = {.tokens = tokens, .too_long = longest.too_long, .best = best};
+    } else {
+      longest.too_long = tokens;
+    }
+    return best.seconds > 0;
+  };
+  std::int64_t low = 0;
+  std::int64_t high = kShortest;
+  while (high <= kMost && fits(high)) {
+    low = high;
+    high *= 2;
+  }
+  Require(low > 0, "not even sequences of {} tokens fit {} devices of '{}'", kShortest, request.devices,
+          request.cluster.name);
+  const std::int64_t step = low / 16;
+  while (high <= kMost && high - low > step) {
+    const std::int64_t middle = low + (high - low) / 2 / step * step;
+    (fits(middle) ? low : high) = middle;
+  }
+  return longest;
+}
+
+std::string ToText(const LongestSequence& longest) {
+  const Candidate& best = longest.best;
+  return fmt::format("{} tokens fit: {}, {:.2f} s/step, {:.0f} tokens/s, {:.1f} GiB a device\n{}", longest.tokens,
+                     best.layout.ToString(), best.seconds, best.tokens_per_second, best.peak / kGibi,
+                     longest.too_long > 0 ? fmt::format("{} do not, in any layout\n", longest.too_long)
+                                          : "no longer sample can be asked for\n");
+}
+
 std::string ToText(const std::vector<ShapeProposal>& proposals) {
   std::string text = fmt::format("{:>9} {:>7} {:>7} {:>6} {:>6} {:>9} {:>10} {:>9} {:>7}  {}\n", "size", "layers",
                                  "hidden", "heads", "head", "vocab", "s/step", "TFLOP/s", "GiB", "layout");

@@ -24,6 +24,16 @@ std::vector<ShapeProposal> SearchShapes(const SearchRequest& request, std::int64
 // The largest model of a usual aspect (layers about hidden / 170) that some layout of the request holds.
 ShapeProposal LargestModel(const SearchRequest& request);
 
+// The most tokens of a sample, in steps of a sixteenth of their power of two, with which some layout of the request
+// holds its model.
+struct LongestSequence {
+  std::int64_t tokens = 0;
+  std::int64_t too_long = 0;  // the next step; no layout holds it
+  Candidate best;             // the fastest layout
+};
+LongestSequence FindLongestSequence(const SearchRequest& request);
+
 std::string ToText(const std::vector<ShapeProposal>& proposals);
+std::string ToText(const LongestSequence& longest);
 
 }  // namespace trireme

@@ -138,12 +138,20 @@ std::vector<RecipeKey> LayoutKeys() {
           "layout.tensor", "tensor-parallel degree", [](Config & c) -> auto& { return c.layout.tensor; }, 1,
           kMostRanks),
       Number(
-          "layout.context", "ranks that divide the tokens of every sequence; on CPUs only",
+          "layout.context", "ranks that divide the tokens of every sequence",
           [](Config & c) -> auto& { return c.layout.context; }, 1, kMostRanks),
       Text("layout.context_kind",
            "keys and values of all ranks (allgather) or of one after another (ring), or all tokens of some heads "
-           "(ulysses)",
-           [](Config & c) -> auto& { return c.layout.context_kind; }, {"allgather", "ring", "ulysses"}),
+           "(ulysses), or ulysses within groups and ring across them (ulysses+ring)",
+           [](Config & c) -> auto& { return c.layout.context_kind; }, {"allgather", "ring", "ulysses", "ulysses+ring"}),
+      Number(
+          "layout.context_stripes",
+          "parts of a sequence, each divided among all context ranks; more of them even out the work of documents",
+          [](Config & c) -> auto& { return c.layout.context_stripes; }, 1, 1 << 16),
+      Number(
+          "layout.ulysses",
+          "under ulysses+ring: context ranks of a group that divides heads; 0: as many as heads allow",
+          [](Config & c) -> auto& { return c.layout.ulysses; }, 0, kMostRanks),
       Number(
           "layout.pipeline", "pipeline stages", [](Config & c) -> auto& { return c.layout.pipeline; }, 1, kMostRanks),
       Number(
@@ -400,6 +408,13 @@ std::vector<RecipeKey> TrainKeys() {
       Flag(
           "data.document_masks", "attention stays within a document",
           [](Config & c) -> auto& { return c.data.document_masks; }),
+      Flag(
+          "data.document_positions", "positions begin anew with every document; needs data.document_masks",
+          [](Config & c) -> auto& { return c.data.document_positions; }),
+      Text(
+          "data.packing",
+          "windows of the stream, which cut documents, or short documents packed whole (best_fit); the rest is padding",
+          [](Config & c) -> auto& { return c.data.packing; }, {"windows", "best_fit"}),
       Flag(
           "data.answers_only", "of conversations (data prepare --format chat) only answers have a loss",
           [](Config & c) -> auto& { return c.data.answers_only; }),

@@ -98,8 +98,10 @@ struct DataConfig {
   std::string source = "synthetic";
   std::string split = "95,5,0";  // train, validation, test
   bool document_masks = false;
+  bool document_positions = false;
   bool answers_only = false;
   bool padding_masks = false;
+  std::string packing = "windows";  // windows | best_fit
   bool operator==(const DataConfig&) const = default;
 };
 

@@ -257,6 +257,9 @@ void Validate(const RunConfig& config, int ranks) {
   RequireSchedules(config);
   RequireLength(config);
   RequireSplit(config.data.split);
+  Require(
+      config.data.document_masks || !config.data.document_positions,
+      "data.document_positions = true begins positions anew where attention does: set data.document_masks = true too");
   for (const auto& [key, text] :
        {std::pair{"train.skip_steps", config.train.skip_steps}, {"log.dump_steps", config.log.dump_steps}}) {
     try {

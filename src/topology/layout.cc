@@ -21,10 +21,11 @@ constexpr std::array<std::pair<Offload, std::string_view>, 3> kOffloadNames = {{
     {Offload::kFull, "full"},
 }};
 
-constexpr std::array<std::pair<ContextKind, std::string_view>, 3> kContextNames = {{
+constexpr std::array<std::pair<ContextKind, std::string_view>, 4> kContextNames = {{
     {ContextKind::kAllGather, "allgather"},
     {ContextKind::kUlysses, "ulysses"},
     {ContextKind::kRing, "ring"},
+    {ContextKind::kUlyssesRing, "ulysses+ring"},
 }};
 
 template <typename Value, std::size_t kCount>
@@ -66,6 +67,8 @@ std::string ParallelLayout::ToString() const {
   if (context != 1) {
     text += fmt::format(" cp{}", context);
     text += context_kind == ContextKind::kAllGather ? "" : ":" + Name(context_kind);
+    text += context_stripes > 1 ? fmt::format(" stripes{}", context_stripes) : "";
+    text += ulysses > 0 ? fmt::format(" ulysses{}", ulysses) : "";
   }
   if (chunks != 1) {
     text += fmt::format(" chunks{}", chunks);

@@ -23,9 +23,10 @@ enum class Offload : std::uint8_t {
 
 // How attention sees a whole sequence whose tokens lie on several ranks.
 enum class ContextKind : std::uint8_t {
-  kAllGather,  // keys and values of all tokens come to every rank
-  kUlysses,    // all-to-all: each rank gets all tokens of some heads
-  kRing,       // keys and values of one rank after another pass by
+  kAllGather,    // keys and values of all tokens come to every rank
+  kUlysses,      // all-to-all: each rank gets all tokens of some heads
+  kRing,         // keys and values of one rank after another pass by
+  kUlyssesRing,  // Ulysses within groups of ranks, ring across the groups
 };
 
 std::string Name(Recompute recompute);
@@ -64,6 +65,9 @@ struct ParallelLayout {
   int shard_ranks = 0;
   bool reduce_bf16 = false;  // gradients travel between data ranks in bf16; micro batches are summed in fp32
   ContextKind context_kind = ContextKind::kAllGather;
+  int context_stripes = 1;  // of a sequence, each divided among all context ranks: see context_share.h
+  // Under kUlyssesRing: ranks of a group that Ulysses divides heads among; 0: as many as heads allow (HeadRanks).
+  int ulysses = 0;
 
   int ranks() const { return tensor * context * pipeline * data; }
   // Ranks that hold the same weights and add up their gradients: data x context.

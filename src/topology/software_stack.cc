@@ -108,7 +108,6 @@ StackFeatures ReadFeatures(const Settings& file) {
   features.tensor = file.Flag("features.tensor", features.tensor);
   features.pipeline = file.Flag("features.pipeline", features.pipeline);
   features.context = file.Flag("features.context", features.context);
-  features.context_on_hosts = file.Flag("features.context_on_hosts", features.context_on_hosts);
   features.sequence_parallel = file.Flag("features.sequence_parallel", features.sequence_parallel);
   features.most_chunks = file.CountOr("features.most_chunks", 1);
   return features;

@@ -108,8 +108,7 @@ struct StackFeatures {
   std::vector<std::string> partitions = {"uniform"};
   bool tensor = true;
   bool pipeline = true;
-  bool context = false;           // cuts sequences over ranks that exchange keys and values
-  bool context_on_hosts = false;  // likewise, where devices are a host's cores
+  bool context = false;  // cuts sequences over ranks that exchange keys and values
   bool sequence_parallel = false;
   int most_chunks = 1;
 };

@@ -16,7 +16,8 @@ BatchLoader::BatchLoader(Arena& arena, const LocalSizes& sizes, const StepTensor
       weights_(arena.Allocate(tensors.loss_weights)),
       document_starts_(arena.Allocate(tensors.document_starts)),
       loss_sums_(arena.Allocate(tensors.loss_sums)),
-      places_(arena.Allocate(tensors.places)) {
+      places_(arena.Allocate(tensors.places)),
+      positions_(arena.Allocate(tensors.positions)) {
   if (places_.given()) {
     std::vector<std::int32_t> places;
     for (std::int64_t b = 0; b < sizes_.batch; ++b) {
@@ -29,13 +30,20 @@ BatchLoader::BatchLoader(Arena& arena, const LocalSizes& sizes, const StepTensor
 }
 
 template <typename Value>
-void BatchLoader::TakeShare(const std::vector<Value>& all, std::int64_t first, std::vector<Value>& to,
-                            std::size_t at) const {
-  const ContextShare share = sizes_.share();
+void BatchLoader::TakeShare(const std::vector<Value>& all, std::int64_t first, std::vector<Value>& to, std::size_t at,
+                            const ContextShare& share) {
   for (const std::int64_t chunk : share.Chunks()) {
     std::copy_n(all.begin() + first + chunk, share.chunk(), to.begin() + static_cast<std::ptrdiff_t>(at));
     at += static_cast<std::size_t>(share.chunk());
   }
+}
+
+std::vector<std::int32_t> BatchLoader::PositionsIn(const std::vector<std::int32_t>& document_starts) const {
+  std::vector<std::int32_t> positions(static_cast<std::size_t>(sizes_.keys));
+  for (std::size_t i = 0; i < positions.size(); ++i) {
+    positions[i] = static_cast<std::int32_t>(i) - (document_starts.empty() ? 0 : document_starts[i]);
+  }
+  return positions;
 }
 
 std::int64_t BatchLoader::SampleOf(std::int64_t first, int micro_batch, std::int64_t sequence) const {
@@ -48,24 +56,26 @@ BatchLoader::HostBatch BatchLoader::Fetch(const SampleSource& source, std::int64
   batch.tokens.resize(count);
   batch.targets.resize(count);
   batch.weights.assign(count, 1.0F);
-  const std::size_t queries = (sizes_.ulysses ? static_cast<std::size_t>(sizes_.context) : 1) * count;
+  const std::size_t queries = static_cast<std::size_t>(sizes_.head_ranks) * count;
   batch.document_starts.assign(options_.document_masks ? queries : 0, 0);
+  batch.positions.assign(positions_.given() ? count : 0, 0);
+  const ContextShare share = sizes_.share();
+  const ContextShare of_queries = sizes_.OfAttention().share();
   std::size_t at = 0;
   for (int j = 0; j < micro_batches; ++j) {
     for (std::int64_t b = 0; b < sizes_.batch; ++b, at += static_cast<std::size_t>(sizes_.sequence)) {
       const Sample sample = source.Get(SampleOf(first, j, b));
-      TakeShare(sample.tokens, 0, batch.tokens, at);
-      TakeShare(sample.tokens, 1, batch.targets, at);
+      TakeShare(sample.tokens, 0, batch.tokens, at, share);
+      TakeShare(sample.tokens, 1, batch.targets, at, share);
       if (!sample.weights.empty()) {
-        TakeShare(sample.weights, 0, batch.weights, at);
+        TakeShare(sample.weights, 0, batch.weights, at, share);
       }
       if (options_.document_masks && !sample.document_starts.empty()) {
-        if (sizes_.ulysses) {
-          std::copy(sample.document_starts.begin(), sample.document_starts.end(),
-                    batch.document_starts.begin() + static_cast<std::ptrdiff_t>(at) * sizes_.context);
-        } else {
-          TakeShare(sample.document_starts, 0, batch.document_starts, at);
-        }
+        TakeShare(sample.document_starts, 0, batch.document_starts, at * static_cast<std::size_t>(sizes_.head_ranks),
+                  of_queries);
+      }
+      if (positions_.given()) {
+        TakeShare(PositionsIn(sample.document_starts), 0, batch.positions, at, share);
       }
     }
   }
@@ -123,11 +133,12 @@ std::vector<MicroBatch> BatchLoader::Upload(const HostBatch& batch, bool trainin
   upload(targets_, batch.targets);
   upload(weights_, batch.weights);
   upload(document_starts_, batch.document_starts);
+  upload(positions_, batch.positions);
 
   const std::int64_t n = sizes_.tokens;
   const double global_tokens =
       static_cast<double>(micro_batches) * options_.data_size * static_cast<double>(sizes_.batch * sizes_.keys);
-  const std::int64_t queries = (sizes_.ulysses ? sizes_.context : 1) * sizes_.sequence;
+  const std::int64_t queries = sizes_.head_ranks * sizes_.sequence;
   std::vector<MicroBatch> result;
   for (int j = 0; j < micro_batches; ++j) {
     MicroBatch micro_batch;
@@ -139,6 +150,7 @@ std::vector<MicroBatch> BatchLoader::Upload(const HostBatch& batch, bool trainin
           document_starts_.Range(j * sizes_.batch * queries, sizes_.batch * queries).Reshaped({sizes_.batch, queries});
     }
     micro_batch.places = places_;
+    micro_batch.positions = positions_.given() ? positions_.Range(j * n, n) : Tensor{};
     micro_batch.loss_sums = loss_sums_.Range(j * 2, 2);
     micro_batch.first_sample = SampleOf(batch.first, j, 0);
     micro_batch.dropout_key = RandomKey(options_.seed, "dropout");

@@ -42,20 +42,23 @@ class BatchLoader {
     std::int64_t first = -1;
     int micro_batches = 0;
     const SampleSource* source = nullptr;
-    std::vector<std::int32_t> tokens, targets, document_starts;
+    std::vector<std::int32_t> tokens, targets, document_starts, positions;
     std::vector<float> weights;
   };
   HostBatch Fetch(const SampleSource& source, std::int64_t first, int micro_batches) const;
-  // The elements of a sample's list that this rank has.
+  // The elements of a sample's list, from `first` on, that belong to a share.
   template <typename Value>
-  void TakeShare(const std::vector<Value>& all, std::int64_t first, std::vector<Value>& to, std::size_t at) const;
+  static void TakeShare(const std::vector<Value>& all, std::int64_t first, std::vector<Value>& to, std::size_t at,
+                        const ContextShare& share);
+  // Of each token of a sample in its document.
+  std::vector<std::int32_t> PositionsIn(const std::vector<std::int32_t>& document_starts) const;
   std::int64_t SampleOf(std::int64_t first, int micro_batch, std::int64_t sequence) const;
   std::vector<MicroBatch> Upload(const HostBatch& batch, bool training);
 
   Device& device_;
   LocalSizes sizes_;
   Options options_;
-  Tensor tokens_, targets_, weights_, document_starts_, loss_sums_, places_;
+  Tensor tokens_, targets_, weights_, document_starts_, loss_sums_, places_, positions_;
   std::future<HostBatch> next_;
 };
 

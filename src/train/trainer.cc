@@ -25,7 +25,8 @@ int LargestRequest(double sum) { return sum < 1 ? 0 : std::ilogb(sum) / 12 + 1; 
 Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& sources)
     : config_(config),
       device_(context.device),
-      comms_(context.world, config_.layout, PlacementOf(config_.layout).HeadStage()),
+      comms_(context.world, config_.layout, PlacementOf(config_.layout).HeadStage(),
+             HeadRanks(config_.model, config_.layout)),
       sources_(sources),
       stage_(config_, comms_.coordinate().pipeline, config_.batch.global, comms_.coordinate().context),
       schedule_(config_),
@@ -89,6 +90,9 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
     device_.CopyFromHost(slopes_.data, all.data() + comms_.coordinate().tensor * sizes.heads, slopes_.bytes());
   }
   auto* const scratch = arena_.Allocate(MemoryKind::kScratch, DType::kUInt8, {ScratchBytes(description)}).as<char>();
+  if (sizes.ring) {
+    comms_.context_ring().ConnectNeighbours(kFirstContextMessageStream);
+  }
   const ModuleContext modules{.ops = device_.ops(),
                               .region = region_,
                               .parameters = *zero_,
@@ -98,7 +102,10 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
                               .scratch = scratch,
                               .slopes = slopes_,
                               .z_loss = static_cast<float>(config_.train.z_loss),
-                              .sequence_group = &comms_.context()};
+                              .sequence_group = &comms_.context(),
+                              .heads_group = &comms_.context_heads(),
+                              .ring_group = &comms_.context_ring(),
+                              .device = &device_};
   std::vector<std::unique_ptr<Stage>> chunks;
   chunks.reserve(static_cast<std::size_t>(config_.layout.chunks));
   for (int chunk = 0; chunk < config_.layout.chunks; ++chunk) {
@@ -276,7 +283,8 @@ PipelineRunner::Repeats Trainer::Repeated(int micro_batches) {
   // Recordings take memory of their own: many micro batches hide the starts of kernels anyway.
   constexpr int kMostRecorded = 64;
   const ParallelLayout& layout = config_.layout;
-  if (!StepsAreAlike() || !comms_.tensor().recordable() || ZeroShards(layout.zero).gradients ||
+  // Messages of the context axis are not recorded.
+  if (!StepsAreAlike() || !comms_.tensor().recordable() || layout.context > 1 || ZeroShards(layout.zero).gradients ||
       micro_batches * layout.chunks > kMostRecorded) {
     return Repeats::kNothing;
   }
@@ -375,6 +383,10 @@ StepCost Trainer::Counted() {
   counted.flops = device_.ops().flops();
   counted[GroupKind::kTensor] = comms_.tensor().traffic();
   counted[GroupKind::kContext] = comms_.context().traffic();
+  if (comms_.has_context_groups()) {
+    counted[GroupKind::kContext] += comms_.context_heads().traffic();
+    counted[GroupKind::kContext] += comms_.context_ring().traffic();
+  }
   counted[GroupKind::kData] = comms_.data().traffic();
   if (comms_.has_copies()) {
     counted[GroupKind::kData] += comms_.shards().traffic();

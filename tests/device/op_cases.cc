@@ -7,8 +7,8 @@ namespace trireme {
 
 std::vector<OpCase> OpCases() {
   std::vector<OpCase> all;
-  for (const auto& family :
-       {MatmulCases, Float8Cases, NormCases, ActivationCases, AttentionCases, VocabularyCases, UpdateCases}) {
+  for (const auto& family : {MatmulCases, Float8Cases, NormCases, ActivationCases, AttentionCases, ChunkCases,
+                             VocabularyCases, UpdateCases}) {
     std::vector<OpCase> cases = family();
     std::move(cases.begin(), cases.end(), std::back_inserter(all));
   }

@@ -31,6 +31,7 @@ std::vector<OpCase> Float8Cases();
 std::vector<OpCase> NormCases();
 std::vector<OpCase> ActivationCases();
 std::vector<OpCase> AttentionCases();
+std::vector<OpCase> ChunkCases();
 std::vector<OpCase> VocabularyCases();
 std::vector<OpCase> UpdateCases();
 

@@ -1,5 +1,9 @@
 // Laws of the context axis: ranks that divide the tokens of every sequence train as one rank does.
+#include <cmath>
+
 #include "base/error.h"
+#include "base/random.h"
+#include "data/samples/packed_source.h"
 #include "parity/parity.h"
 #include "parity/short_documents.h"
 #include "scratch_directory.h"
@@ -52,6 +56,41 @@ TEST(Context, RecomputationChangesNothing) {
       ExpectLawOf("qwen3", {.context = 2, .recompute = recompute, .context_kind = kind});
       ExpectLawOf("gpt2", {.context = 2, .recompute = recompute, .recompute_layers = 1, .context_kind = kind});
     }
+  }
+}
+
+// Six ranks of 12 tokens: Ulysses in groups of two or three, whose keys pass around three or two groups.
+TEST(Context, UlyssesWithinAndRingAcrossTrainAsOne) {
+  for (const char* family : {"gpt2", "bloom", "mistral", "qwen3", "gemma3"}) {
+    for (const int ulysses : {0, 2}) {
+      ExpectLawOf(family, {.context = 6,
+                           .recompute = Recompute::kLight,
+                           .context_kind = ContextKind::kUlyssesRing,
+                           .ulysses = ulysses});
+    }
+  }
+  for (const Recompute recompute : {Recompute::kSelective, Recompute::kFull}) {
+    ExpectLawOf("llama", {.context = 6, .recompute = recompute, .context_kind = ContextKind::kUlyssesRing});
+  }
+}
+
+TEST(Context, UlyssesAndRingComposeWithTheOtherAxes) {
+  const ScratchDirectory folder;
+  RunConfig config = ShortRun("llama");
+  config.model.sequence = 16;
+  config.data.source = ShortDocuments(folder);
+  config.data.split = "50,50,0";
+  config.data.document_masks = true;
+  config.data.padding_masks = true;
+  config.model.dropout = 0.2;
+  config.model.attention_dropout = 0.1;
+  for (const ParallelLayout& axes : {ParallelLayout{.tensor = 2, .context = 4, .sequence_parallel = true},
+                                     ParallelLayout{.context = 4, .pipeline = 2, .schedule = "zero_bubble"},
+                                     ParallelLayout{.context = 4, .data = 2, .zero = 3, .micro_batch = 2}}) {
+    config.layout = axes;
+    config.layout.context_kind = ContextKind::kUlyssesRing;
+    SCOPED_TRACE(axes.ToString());
+    ExpectLaw(config);
   }
 }
 
@@ -124,6 +163,108 @@ TEST(Context, DocumentAndPaddingMasksTrainAsOne) {
       SCOPED_TRACE(fmt::format("{}, {}", family, Name(kind)));
       ExpectLaw(config);
     }
+  }
+}
+
+// Whole documents in a sample, each with positions of its own; ranks have several chunks of it.
+TEST(Context, PackedDocumentsWithPositionsOfTheirOwnTrainAsOne) {
+  const ScratchDirectory folder;
+  for (const char* family : {"gpt2", "llama"}) {
+    for (const ParallelLayout& layout :
+         {ParallelLayout{.context = 2, .data = 2, .micro_batch = 2},
+          ParallelLayout{.context = 3, .context_kind = ContextKind::kRing, .context_stripes = 4},
+          ParallelLayout{.tensor = 2, .context = 2, .sequence_parallel = true, .context_kind = ContextKind::kUlysses},
+          ParallelLayout{.context = 4, .context_kind = ContextKind::kUlyssesRing, .context_stripes = 3}}) {
+      RunConfig config = ShortRun(family);
+      config.model.sequence = 24;
+      config.model = Completed(config.model);
+      config.data.source = ShortDocuments(folder);
+      config.data.split = "50,50,0";
+      config.data.packing = "best_fit";
+      config.data.document_masks = true;
+      config.data.document_positions = true;
+      config.layout = layout;
+      SCOPED_TRACE(fmt::format("{}, {}", family, layout.ToString()));
+      ExpectLaw(config);
+    }
+  }
+}
+
+// Rotary positions are relative: where they begin changes nothing within a document. Learned ones are not.
+TEST(Documents, PositionsThatBeginAnewMatterToLearnedOnesAlone) {
+  const ScratchDirectory folder;
+  for (const char* family : {"llama", "gpt2"}) {
+    RunConfig config = ShortRun(family);
+    config.data.source = ShortDocuments(folder);
+    config.data.split = "50,50,0";
+    config.data.packing = "best_fit";
+    config.data.document_masks = true;
+    const Outcome through = Train({.config = config, .steps = 2});
+    config.data.document_positions = true;
+    const Outcome anew = Train({.config = config, .steps = 2});
+    if (config.model.family == "llama") {
+      EXPECT_NEAR(anew.losses[1] / through.losses[1], 1, 1e-5);
+    } else {
+      EXPECT_GT(std::abs(anew.losses[1] / through.losses[1] - 1), 1e-5);
+    }
+  }
+}
+
+// The most pairs of query and key that a context rank has of a sample, over the mean of all ranks.
+double Unevenness(const std::vector<DocumentPiece>& documents, std::int64_t sequence, int degree, int stripes) {
+  std::vector<std::int64_t> seen(static_cast<std::size_t>(sequence), 1);  // keys of each query; of padding itself
+  std::size_t at = 0;
+  for (const DocumentPiece& document : documents) {
+    for (std::int64_t i = 0; i < document.tokens && at < seen.size(); ++i) {
+      seen[at++] = i + 1;
+    }
+  }
+  double most = 0;
+  double sum = 0;
+  for (int rank = 0; rank < degree; ++rank) {
+    const ContextShare share{.sequence = sequence, .degree = degree, .rank = rank, .stripes = stripes};
+    double own = 0;
+    for (std::int64_t i = 0; i < share.tokens(); ++i) {
+      own += static_cast<double>(seen[static_cast<std::size_t>(share.Position(i))]);
+    }
+    most = std::max(most, own);
+    sum += own;
+  }
+  return most / (sum / degree) - 1;
+}
+
+// Lengths log-uniform between 16 and a whole sample, as those of pages are: with 16 stripes no rank has 10 % more work
+// than the mean; two chunks alone are uneven. Without documents every number of stripes is even.
+TEST(Documents, WorkIsEvenAmongContextRanks) {
+  constexpr std::int64_t kTokens = 8192;
+  std::vector<DocumentPiece> pieces;
+  std::int64_t first = 0;
+  for (std::uint64_t i = 0; i < 4000; ++i) {
+    const double draw = static_cast<double>(RandomBelow(7, i, 1 << 20)) / (1 << 20);
+    pieces.push_back({first, static_cast<std::int64_t>(16 * std::pow(512.0, draw))});
+    first += pieces.back().tokens;
+  }
+  const std::vector<std::vector<DocumentPiece>> samples = PackBestFit(pieces, kTokens + 1);
+  for (const int degree : {2, 4, 8}) {
+    const auto mean = [&](int stripes) {
+      double sum = 0;
+      for (const std::vector<DocumentPiece>& sample : samples) {
+        sum += Unevenness(sample, kTokens, degree, stripes);
+      }
+      return sum / static_cast<double>(samples.size());
+    };
+    EXPECT_LE(mean(16), 0.10) << degree;
+    EXPECT_GT(mean(1), 0.10) << degree;
+    EXPECT_LE(Unevenness({{0, kTokens}}, kTokens, degree, 1), 0.02) << degree;
+    EXPECT_LE(Unevenness({{0, kTokens}}, kTokens, degree, 16), 0.02) << degree;
+  }
+}
+
+// Every stripe is as much causal work for each rank as the next, with every kind of exchange.
+TEST(Context, StripesTrainAsOne) {
+  for (const ContextKind kind : kKinds) {
+    ExpectLawOf("llama", {.context = 2, .context_kind = kind, .context_stripes = 3});
+    ExpectLawOf("mistral", {.context = 3, .recompute = Recompute::kFull, .context_kind = kind, .context_stripes = 2});
   }
 }
 

@@ -31,7 +31,10 @@ TEST(PlanAnswer, RanksAndSaysWhichBatchItTook) {
 }
 
 TEST(PlanAnswer, ARefusedLayoutNamesAnother) {
-  const PlanAnswer answer = Answer({.gpus = 4, .global_batch = 8, .layout = "cp=2 dp=2"});
+  const Machine machine("dgx-h100", "nanotron-2025");
+  const ModelConfig model = SmallGpt();
+  const PlanAnswer answer = AnswerPlan({.cluster = machine.cluster, .stack = machine.stack, .model = model},
+                                       {.gpus = 4, .global_batch = 8, .layout = "cp=2 dp=2"});
   EXPECT_FALSE(answer.found);
   EXPECT_THAT(answer.text, HasSubstr("use sp instead of cp"));
   EXPECT_NE(answer.json.at("instead"), "");

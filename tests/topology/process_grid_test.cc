@@ -67,6 +67,26 @@ TEST(ContextShare, HoldsEveryTokenOnceAndEachItsOwnTwoChunks) {
   EXPECT_THAT((ContextShare{.sequence = 24, .degree = 3, .rank = 0}).Chunks(), ElementsAre(0, 20));
 }
 
+// Every stripe is cut as a sequence of its own.
+TEST(ContextShare, StripesAreEachDividedAmongAllRanks) {
+  std::set<std::int64_t> seen;
+  for (int rank = 0; rank < 2; ++rank) {
+    const ContextShare share{.sequence = 24, .degree = 2, .rank = rank, .stripes = 3};
+    EXPECT_EQ(share.chunk(), 2);
+    for (std::int64_t i = 0; i < share.tokens(); ++i) {
+      EXPECT_TRUE(seen.insert(share.Position(i)).second);
+    }
+    for (int chunk = 0; chunk < share.chunks(); ++chunk) {
+      const ChunkPlace place = PlaceOfChunk(share, chunk);
+      const ContextShare owner{.sequence = 24, .degree = 2, .rank = place.rank, .stripes = 3};
+      EXPECT_EQ(owner.Position(place.first), chunk * share.chunk());
+    }
+  }
+  EXPECT_EQ(seen.size(), 24U);
+  EXPECT_THAT((ContextShare{.sequence = 24, .degree = 2, .rank = 1, .stripes = 3}).Chunks(),
+              ElementsAre(2, 4, 10, 12, 18, 20));
+}
+
 TEST(ProcessGrid, GroupsOfAnAxisCoverEveryRankOnce) {
   const ProcessGrid grid(kLayout);
   for (const Axis axis : {Axis::kTensor, Axis::kContext, Axis::kData, Axis::kPipeline}) {

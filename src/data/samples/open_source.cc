@@ -1,10 +1,12 @@
 #include <cmath>
 #include <cstdlib>
 #include <sstream>
+#include <utility>
 
 #include "base/error.h"
 #include "data/dataset/indexed_dataset.h"
 #include "data/samples/blend_source.h"
+#include "data/samples/packed_source.h"
 #include "data/samples/sample_source.h"
 #include "data/samples/synthetic_source.h"
 #include "data/samples/window_source.h"
@@ -18,19 +20,27 @@ bool ParseWeight(const std::string& text, double& weight) {
   return end == text.c_str() + text.size() && !text.empty();
 }
 
+std::unique_ptr<SampleSource> OverStore(std::unique_ptr<TokenStore> store, const SourceOptions& options) {
+  if (options.best_fit) {
+    return std::make_unique<PackedSource>(std::move(store), options);
+  }
+  return std::make_unique<WindowSource>(std::move(store), options);
+}
+
 std::unique_ptr<SampleSource> OpenOne(const SourceOptions& options) {
   const std::string& source = options.source;
   if (source == "synthetic") {
+    Require(!options.best_fit, "data.packing = 'best_fit' packs documents, and data.source = 'synthetic' has none");
     return std::make_unique<SyntheticSource>(options);
   }
   if (source.ends_with(".bin") && !source.starts_with("bytes:")) {
-    return std::make_unique<WindowSource>(OpenIndexedDataset(source), options);
+    return OverStore(OpenIndexedDataset(source), options);
   }
   const std::string path = source.starts_with("bytes:") ? source.substr(6) : source;
   auto store = OpenByteStore(path);
   Require(options.vocabulary == 0 || options.vocabulary >= 256,
           "the bytes of '{}' need a vocabulary of at least 256, the model has {}", path, options.vocabulary);
-  return std::make_unique<WindowSource>(std::move(store), options);
+  return OverStore(std::move(store), options);
 }
 
 }  // namespace

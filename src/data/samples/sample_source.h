@@ -40,6 +40,7 @@ struct SourceOptions {
   bool document_masks = false;  // positions see only their own document; the target that opens the next weighs 0
   bool answers_only = false;    // tokens of prepared conversations weigh 0 unless they are of an answer
   bool padding_masks = false;   // keep the last, short window of an epoch, padded with tokens that weigh 0
+  bool best_fit = false;        // samples are packed of whole documents instead: see packed_source.h
 };
 
 // The parts of a source: those of a weighted list, or the one it names.

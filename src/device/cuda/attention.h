@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <vector>
 
+#include "device/attention_blocks.h"
 #include "device/cuda/cuda_context.h"
 #include "device/ops.h"
 
@@ -32,10 +34,22 @@ class CudnnAttention {
 
  private:
   struct Plan;
-  using Key = std::array<std::int64_t, 9>;
+  struct Pieces;
+  using Key = std::array<std::int64_t, 18>;
 
   // Null when there is none.
-  Plan* PlanFor(const AttentionArgs& args, bool backward);
+  Plan* PlanFor(const AttentionArgs& args, const AttentionBlock& block, bool backward);
+  // The plans of all blocks; empty when one has none, or where there are no blocks.
+  std::vector<Plan*> PlansFor(const AttentionArgs& args, const std::vector<AttentionBlock>& blocks, bool backward);
+  void RunForward(Plan& plan, const AttentionArgs& args, const Pieces& pieces, void* workspace);
+  void RunBackward(Plan& plan, const AttentionArgs& args, const Pieces& pieces, char* sums, void* workspace);
+  // Over blocks of keys of AttentionArgs::kv.
+  bool ForwardInBlocks(const AttentionArgs& args);
+  bool BackwardInBlocks(const AttentionArgs& args);
+  // The most that any of them needs.
+  static std::int64_t WorkspaceOf(const std::vector<Plan*>& plans);
+  // Of the block's queries, out of those of all, to [B, H, queries].
+  void CopyStatistics(const AttentionArgs& args, const AttentionBlock& block, float* part);
   cudnnContext* Handle();
 
   CudaContext& context_;

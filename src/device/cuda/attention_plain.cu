@@ -20,50 +20,56 @@ __global__ void __launch_bounds__(kThreads) AttentionForwardKernel(Heads<T> head
   const int lane = threadIdx.x % kWarp;
   const int own = threadIdx.x / kWarp * kOwned;
   const float slope = heads.Slope(head);
-  LoadTile(queries, heads.qkv + heads.Query(batch, head), heads.RowStride(), first, heads);
+  LoadTile(queries, heads.qkv + heads.Query(batch, head), heads.RowStride(), first, heads.sequence, heads);
   float maximum[kOwned];
   float total[kOwned] = {};
   float sums[kOwned][kChunks] = {};
   std::int64_t first_key[kOwned];
+  std::int64_t position[kOwned];
 #pragma unroll
   for (int row = 0; row < kOwned; ++row) {
     maximum[row] = -INFINITY;
     first_key[row] = heads.FirstKey(batch, first + own + row);
+    position[row] = heads.Position(first + own + row);
   }
-  for (std::int64_t tile = FirstTile(heads, batch, first); tile < first + kRows && tile < heads.sequence;
-       tile += kTile) {
-    __syncthreads();
-    LoadTile(keys, heads.qkv + heads.Key(batch, kv_head), heads.RowStride(), tile, heads);
-    LoadTile(values, heads.qkv + heads.Value(batch, kv_head), heads.RowStride(), tile, heads);
-    __syncthreads();
-    float weights[kOwned];
-    Dots(weights, queries + own * heads.shared_stride, keys, heads.shared_stride);
+  const SeenKeys seen_keys = KeysOfBlock(heads, batch, first);
+  const std::int64_t length = heads.chunks.length;
+  for (int chunk = 0; chunk < heads.chunks.key_count; ++chunk) {
+    const std::int64_t start = heads.chunks.keys[chunk].position;
+    for (std::int64_t tile = seen_keys.Begin(start); tile < seen_keys.End(start, length); tile += kTile) {
+      __syncthreads();
+      LoadTile(keys, heads.kv + heads.Key(batch, kv_head, chunk), heads.kv_row, tile, length, heads);
+      LoadTile(values, heads.kv + heads.Value(batch, kv_head, chunk), heads.kv_row, tile, length, heads);
+      __syncthreads();
+      float weights[kOwned];
+      Dots(weights, queries + own * heads.shared_stride, keys, heads.shared_stride);
 #pragma unroll
-    for (int row = 0; row < kOwned; ++row) {
-      const std::int64_t query = first + own + row;
-      const std::int64_t key = tile + lane;
-      const bool seen = key >= first_key[row] && key <= query && key < heads.sequence;
-      const float score = seen ? heads.Score(weights[row], slope, key - query) : -INFINITY;
-      const float higher = fmaxf(maximum[row], WarpMax(score));
-      // Before a row's first key there is nothing to weigh, and no maximum to measure from.
-      const float anchor = higher == -INFINITY ? 0.0F : higher;
-      const float correction = expf(maximum[row] - anchor);
-      weights[row] = expf(score - anchor);
-      maximum[row] = higher;
-      total[row] = total[row] * correction + WarpSum(weights[row]);
+      for (int row = 0; row < kOwned; ++row) {
+        const std::int64_t key = start + tile + lane;
+        const bool seen = key >= first_key[row] && key <= position[row] && tile + lane < length;
+        const float score = seen ? heads.Score(weights[row], slope, key - position[row]) : -INFINITY;
+        const float higher = fmaxf(maximum[row], WarpMax(score));
+        // Before a row's first key there is nothing to weigh, and no maximum to measure from.
+        const float anchor = higher == -INFINITY ? 0.0F : higher;
+        const float correction = expf(maximum[row] - anchor);
+        weights[row] = expf(score - anchor);
+        maximum[row] = higher;
+        total[row] = total[row] * correction + WarpSum(weights[row]);
 #pragma unroll
-      for (int chunk = 0; chunk < kChunks; ++chunk) {
-        sums[row][chunk] *= correction;
+        for (int column = 0; column < kChunks; ++column) {
+          sums[row][column] *= correction;
+        }
       }
+      AddWeighted(sums, weights, values, heads.shared_stride);
     }
-    AddWeighted(sums, weights, values, heads.shared_stride);
   }
 #pragma unroll
   for (int row = 0; row < kOwned; ++row) {
     const std::int64_t query = first + own + row;
     if (query < heads.sequence) {
-      StoreRow(heads.out + heads.Out(batch, head) + query * heads.OutStride(), sums[row], 1.0F / total[row],
-               heads.head_size);
+      // A query that sees none of these keys gets 0, and minus infinity.
+      StoreRow(heads.out + heads.Out(batch, head) + query * heads.OutStride(), sums[row],
+               total[row] > 0 ? 1.0F / total[row] : 0.0F, heads.head_size);
       if (lane == 0) {
         heads.statistics[heads.Statistic(batch, head) + query] = maximum[row] + logf(total[row]);
       }
@@ -78,7 +84,8 @@ void Forward(CudaContext& context, const AttentionArgs& args) {
     using T = typename decltype(tag)::Type;
     DispatchHeadSize(args.head_size, [&](auto chunks) {
       const Heads<T> heads = HeadsOf<T>(args);
-      Launch(context, ShapeOf(args, heads, args.heads, 3), AttentionForwardKernel<T, chunks.kCount>, heads);
+      Launch(context, ShapeOf(heads, CeilDiv(args.sequence, kRows), args.heads, args.batch, 3),
+             AttentionForwardKernel<T, chunks.kCount>, heads);
     });
   });
 }

@@ -8,11 +8,8 @@ namespace trireme {
 namespace {
 
 // What cuDNN is not asked for.
-bool OnlyPlain(const AttentionArgs& args) { return (args.window > 0 && args.window < args.sequence) || args.cap > 0; }
-
-// Runs with layout.context above 1 are refused on GPUs before they start.
-void RequireWholeSequences(const AttentionArgs& args) {
-  Require(!args.kv.given(), "attention over keys of other ranks is the CPU's alone; set layout.context = 1");
+bool OnlyPlain(const AttentionArgs& args) {
+  return (args.window > 0 && (args.kv.given() || args.window < args.sequence)) || args.cap > 0;
 }
 
 }  // namespace
@@ -49,7 +46,6 @@ void CudaOps::DoMatmul(const MatmulArgs& args) {
 }
 
 void CudaOps::DoAttentionForward(const AttentionArgs& args) {
-  RequireWholeSequences(args);
   if (args.out.count() == 0) {
     return;
   }
@@ -59,21 +55,12 @@ void CudaOps::DoAttentionForward(const AttentionArgs& args) {
 }
 
 void CudaOps::DoAttentionBackward(const AttentionArgs& args) {
-  RequireWholeSequences(args);
   if (args.out.count() == 0) {
     return;
   }
   if (OnlyPlain(args) || !CudnnAttention::Supports(args) || !attention_->Backward(args)) {
     plain_attention::Backward(context_, args);
   }
-}
-
-void RequireInOrder(const char* operation, const Tensor& tokens) {
-  Require(!tokens.given(), "{}: tokens out of order are the CPU's alone; set layout.context = 1", operation);
-}
-
-void CudaOps::DoMergeAttention(const AttentionMerge&) {
-  Fail("MergeAttention: attention over keys of other ranks is the CPU's alone; set layout.context = 1");
 }
 
 }  // namespace trireme

@@ -75,9 +75,6 @@ class CudaOps final : public Ops {
   std::unique_ptr<CudnnAttention> attention_;
 };
 
-// Kernels here take rows in the order of their tokens: runs with layout.context above 1 are refused on GPUs.
-void RequireInOrder(const char* operation, const Tensor& tokens);
-
 // After a product whose epilogue the library lacks: adds the bias of `args` to c, or multiplies c by gelu's slope at
 // the auxiliary tensor. Not for Epilogue::kGelu.
 void FinishProduct(const CudaContext& context, const MatmulArgs& args);
@@ -94,7 +91,7 @@ struct ColumnSums {
 };
 void AddColumnSums(const CudaContext& context, const ColumnSums& sums);
 
-// Attention by plain kernels: any working type, head sizes up to 256, document starts.
+// Attention by plain kernels: any working type, head sizes up to 256, document starts, up to 256 chunks of keys.
 namespace plain_attention {
 void Forward(CudaContext& context, const AttentionArgs& args);
 void Backward(CudaContext& context, const AttentionArgs& args);

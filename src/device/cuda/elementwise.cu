@@ -73,13 +73,19 @@ struct DropoutBody {
   const T* in;
   Dropout dropout;
   float kept_factor;
+  const std::int32_t* tokens;  // null: rows are in order
+  std::int64_t columns;
+  __device__ std::int64_t Position(std::int64_t at) const {
+    const std::int64_t element = tokens == nullptr ? at : tokens[at / columns] * columns + at % columns;
+    return dropout.first_element + element;
+  }
   template <int kCount>
   __device__ void Run(std::int64_t first) const {
     float values[kCount];
     Load(values, in + first);
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      const auto position = static_cast<std::uint64_t>(dropout.first_element + first + i);
+      const auto position = static_cast<std::uint64_t>(Position(first + i));
       const bool dropped = RandomUniform(dropout.key, position) < dropout.probability;
       values[i] = dropped ? 0.0F : values[i] * kept_factor;
     }
@@ -190,13 +196,17 @@ void CudaOps::DoDrawNormal(const Tensor& to, const NormalDraw& draw) {
 }
 
 void CudaOps::DoApplyDropout(const Tensor& out, const Tensor& in, const Dropout& dropout) {
-  RequireInOrder("ApplyDropout", dropout.tokens);
   if (dropout.probability <= 0) {
     return DoCopy(out, in);
   }
   DispatchFloat(out.dtype, "ApplyDropout", [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    const DropoutBody<T> body{out.as<T>(), in.as<T>(), dropout, 1.0F / (1.0F - dropout.probability)};
+    const DropoutBody<T> body{out.as<T>(),
+                              in.as<T>(),
+                              dropout,
+                              1.0F / (1.0F - dropout.probability),
+                              dropout.tokens.as<std::int32_t>(),
+                              out.shape[out.shape.rank() - 1]};
     ForEach(context_, out.count(), Aligned16({out.data, in.data}), body);
   });
 }

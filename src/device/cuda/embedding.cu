@@ -28,12 +28,22 @@ struct GatherBody {
   }
 };
 
+// The row of a table that each token adds to: its own number, or with `period` its position.
+struct TableRows {
+  const std::int32_t* tokens;
+  std::int64_t first_row;
+  std::int64_t period;
+  __device__ std::int64_t Of(std::int64_t token) const {
+    return (period > 0 ? tokens[token] % period : tokens[token]) - first_row;
+  }
+};
+
 // A block a token. A warp adds to 32 neighbours at a time, which the memory takes as one request.
 template <typename T>
-__global__ void ScatterKernel(const std::int32_t* tokens, const T* grad_out, float* grad_table, std::int64_t first_row,
-                              std::int64_t rows, std::int64_t columns) {
+__global__ void ScatterKernel(TableRows table, const T* grad_out, float* grad_table, std::int64_t rows,
+                              std::int64_t columns) {
   const std::int64_t token = blockIdx.x;
-  const std::int64_t row = tokens[token] - first_row;
+  const std::int64_t row = table.Of(token);
   if (row < 0 || row >= rows) {
     return;
   }
@@ -44,16 +54,15 @@ __global__ void ScatterKernel(const std::int32_t* tokens, const T* grad_out, flo
 
 // Row of each token within the table, `rows` for those outside, and where the token stands.
 struct RowOfTokenBody {
-  const std::int32_t* tokens;
+  TableRows table;
   std::uint32_t* keys;
   std::int32_t* places;
-  std::int64_t first_row;
   std::int64_t rows;
   template <int kCount>
   __device__ void Run(std::int64_t first) const {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      const std::int64_t row = tokens[first + i] - first_row;
+      const std::int64_t row = table.Of(first + i);
       keys[first + i] = static_cast<std::uint32_t>(row >= 0 && row < rows ? row : rows);
       places[first + i] = static_cast<std::int32_t>(first + i);
     }
@@ -83,12 +92,14 @@ template <typename T>
 struct AddPositionsBody {
   T* x;
   const T* table;
+  const std::int32_t* tokens;  // null: in order from first_token on
   std::int64_t first_token;
   std::int64_t positions;
   std::int64_t columns;
   template <int kCount>
   __device__ void Run(std::int64_t first) const {
-    const std::int64_t position = (first_token + first / columns) % positions;
+    const std::int64_t row = first / columns;
+    const std::int64_t position = (tokens == nullptr ? first_token + row : tokens[row]) % positions;
     float values[kCount];
     float added[kCount];
     Load(values, x + first);
@@ -135,9 +146,22 @@ struct PositionsBackwardBody {
   }
 };
 
+// grad_table[row of token] += grad_out[token].
 template <typename T>
-void SortedScatter(CudaContext& context, const EmbeddingArgs& args, std::int64_t rows, std::int64_t columns) {
-  const std::int64_t tokens = args.tokens.count();
+struct Scatter {
+  TableRows table;
+  std::int64_t tokens;
+  const T* grad_out;
+  float* grad_table;
+  std::int64_t rows;
+  std::int64_t columns;
+};
+
+template <typename T>
+void SortedScatter(CudaContext& context, const Scatter<T>& args) {
+  const std::int64_t tokens = args.tokens;
+  const std::int64_t rows = args.rows;
+  const std::int64_t columns = args.columns;
   const std::int64_t list_bytes = RoundUp(tokens * 4, 256);
   const int bits = std::bit_width(static_cast<std::uint64_t>(rows));
   const int token_count = static_cast<int>(tokens);
@@ -153,13 +177,22 @@ void SortedScatter(CudaContext& context, const EmbeddingArgs& args, std::int64_t
   auto* places = reinterpret_cast<std::int32_t*>(memory + list_bytes);
   auto* sorted_keys = reinterpret_cast<std::uint32_t*>(memory + 2 * list_bytes);
   auto* sorted_places = reinterpret_cast<std::int32_t*>(memory + 3 * list_bytes);
-  ForEach(context, tokens, false, RowOfTokenBody{args.tokens.as<std::int32_t>(), keys, places, args.first_row, rows});
+  ForEach(context, tokens, false, RowOfTokenBody{args.table, keys, places, rows});
   CheckCuda(cub::DeviceRadixSort::SortPairs(
                 memory + 4 * list_bytes, sort_bytes, static_cast<const std::uint32_t*>(keys), sorted_keys,
                 static_cast<const std::int32_t*>(places), sorted_places, token_count, 0, bits, context.stream()),
             "sort tokens");
   Launch(context, {dim3(static_cast<unsigned>(tokens)), dim3(kRowThreads)}, SortedScatterKernel<T>, sorted_keys,
-         sorted_places, tokens, args.grad_out.as<T>(), args.grad_table.as<float>(), rows, columns);
+         sorted_places, tokens, args.grad_out, args.grad_table, rows, columns);
+}
+
+template <typename T>
+void AddRows(CudaContext& context, const Scatter<T>& args) {
+  if (context.deterministic()) {
+    return SortedScatter(context, args);
+  }
+  Launch(context, {dim3(static_cast<unsigned>(args.tokens)), dim3(kRowThreads)}, ScatterKernel<T>, args.table,
+         args.grad_out, args.grad_table, args.rows, args.columns);
 }
 
 std::int64_t LastExtent(const Tensor& t) { return t.shape[t.shape.rank() - 1]; }
@@ -188,18 +221,16 @@ void CudaOps::DoEmbeddingBackward(const EmbeddingArgs& args) {
   const std::int64_t rows = args.grad_table.count() / columns;
   DispatchFloat(args.grad_out.dtype, "EmbeddingBackward", [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    if (context_.deterministic()) {
-      SortedScatter<T>(context_, args, rows, columns);
-    } else {
-      Launch(context_, {dim3(static_cast<unsigned>(args.tokens.count())), dim3(kRowThreads)}, ScatterKernel<T>,
-             args.tokens.as<std::int32_t>(), args.grad_out.as<T>(), args.grad_table.as<float>(), args.first_row, rows,
-             columns);
-    }
+    AddRows<T>(context_, {.table = {args.tokens.as<std::int32_t>(), args.first_row, 0},
+                          .tokens = args.tokens.count(),
+                          .grad_out = args.grad_out.as<T>(),
+                          .grad_table = args.grad_table.as<float>(),
+                          .rows = rows,
+                          .columns = columns});
   });
 }
 
 void CudaOps::DoAddPositions(const PositionArgs& args) {
-  RequireInOrder("AddPositions", args.tokens);
   if (args.x.count() == 0) {
     return;
   }
@@ -208,13 +239,12 @@ void CudaOps::DoAddPositions(const PositionArgs& args) {
   DispatchFloat(args.x.dtype, "AddPositions", [&](auto tag) {
     using T = typename decltype(tag)::Type;
     ForEach(context_, args.x.count(), wide,
-            AddPositionsBody<T>{args.x.as<T>(), args.table.as<T>(), args.first_token, args.table.count() / columns,
-                                columns});
+            AddPositionsBody<T>{args.x.as<T>(), args.table.as<T>(), args.tokens.as<std::int32_t>(), args.first_token,
+                                args.table.count() / columns, columns});
   });
 }
 
 void CudaOps::DoPositionsBackward(const PositionArgs& args) {
-  RequireInOrder("PositionsBackward", args.tokens);
   if (args.x.count() == 0) {
     return;
   }
@@ -222,6 +252,15 @@ void CudaOps::DoPositionsBackward(const PositionArgs& args) {
   const bool wide = columns % 8 == 0 && Aligned16({args.x.data, args.grad_table.data});
   DispatchFloat(args.x.dtype, "PositionsBackward", [&](auto tag) {
     using T = typename decltype(tag)::Type;
+    if (args.tokens.given()) {
+      const std::int64_t positions = args.grad_table.count() / columns;
+      return AddRows<T>(context_, {.table = {args.tokens.as<std::int32_t>(), 0, positions},
+                                   .tokens = args.tokens.count(),
+                                   .grad_out = args.x.as<T>(),
+                                   .grad_table = args.grad_table.as<float>(),
+                                   .rows = positions,
+                                   .columns = columns});
+    }
     ForEach(context_, args.grad_table.count(), wide,
             PositionsBackwardBody<T>{args.x.as<T>(), args.grad_table.as<float>(), args.first_token,
                                      args.x.count() / columns, args.grad_table.count() / columns, columns});

@@ -26,6 +26,7 @@ struct ForwardRows {
   bool is_rms;
   Dropout dropout;
   float kept_factor;
+  const std::int32_t* tokens;  // of dropout; null: rows are in order
 };
 
 template <typename T>
@@ -59,7 +60,8 @@ __device__ void AddBranch(float (&values)[kWidth<T>], const ForwardRows<T>& args
     }
   }
   if (args.dropout.probability > 0) {
-    const std::int64_t position = args.dropout.first_element + row * args.columns + column;
+    const std::int64_t token = args.tokens == nullptr ? row : args.tokens[row];
+    const std::int64_t position = args.dropout.first_element + token * args.columns + column;
 #pragma unroll
     for (int i = 0; i < kWidth<T>; ++i) {
       const float draw = RandomUniform(args.dropout.key, static_cast<std::uint64_t>(position + i));
@@ -300,7 +302,6 @@ void RunBackward(CudaContext& context, BackwardRows<T> args, float* grad_gamma, 
 }  // namespace
 
 void CudaOps::DoResidualNormForward(const ResidualNormArgs& args) {
-  RequireInOrder("ResidualNormForward", args.dropout.tokens);
   if (args.x.count() == 0) {
     return;
   }
@@ -321,7 +322,8 @@ void CudaOps::DoResidualNormForward(const ResidualNormArgs& args) {
                          args.gain_offset,
                          args.kind == NormKind::kRms,
                          args.dropout,
-                         1.0F / (1.0F - args.dropout.probability)};
+                         1.0F / (1.0F - args.dropout.probability),
+                         args.dropout.tokens.as<std::int32_t>()};
     const bool aligned = columns % kWidth<T> == 0 && Aligned16({given.x, given.branch, given.bias, given.gamma,
                                                                 given.beta, given.sum, given.normed});
     aligned ? RunForward<T, true>(context_, given) : RunForward<T, false>(context_, given);
