@@ -25,6 +25,7 @@
 #include "device/host_memory.h"
 #include "measure/chosen_engines.h"
 #include "measure/machine.h"
+#include "operate/paced_prices.h"
 #include "operate/run_lock.h"
 #include "operate/run_start.h"
 #include "operate/supervisor.h"
@@ -74,6 +75,7 @@ Examples:
   trireme train recipes/gpt2-124m.toml --set layout.tensor=2 --set layout.data=4 --steps 20 --run runs/try
   mpirun -n 8 trireme train recipes/quickstart.toml --run runs/mpi
   trireme train recipes/quickstart.toml --supervise --launcher "mpirun -n 8"
+  trireme train recipes/quickstart.toml --set train.device=paced --set train.paced_cluster=perlmutter --ranks 8
 
 Exit codes: 0 finished; 1 failed; 2 unusable input or a folder at which another job is at work, nothing written; 3 stopped on request after a save; 4 the supervisor
 gave up after three deaths at one step of one cause.
@@ -126,7 +128,7 @@ std::optional<PredictionGround> GroundOf(const RunConfig& config) {
     return std::nullopt;  // rank 0 reports
   }
   try {
-    return ThisMachine(config.train.device);
+    return config.train.device == "paced" ? PacedMachine(config.train.paced_cluster) : ThisMachine(config.train.device);
   } catch (const Error& error) {
     std::fprintf(stderr, "trireme: the run is not predicted: %s\n", error.what());
     return std::nullopt;
@@ -187,6 +189,11 @@ int TrainCommand::Run() const {
   const bool by_threads = !by_mpi && launcher.empty();
   const MemoryChoices choices(resolved, fit, RunFolder());
   const bool on_hosts = IsHostDevice(config.train.device);
+  std::shared_ptr<const PacedCluster> paced;
+  if (config.train.device == "paced") {
+    const PredictionGround ground = PacedMachine(config.train.paced_cluster);
+    paced = PriceCluster(staged.back(), ground.cluster, ground.stack);
+  }
   if (on_hosts) {
     for (RunConfig& one : staged) {
       one = choices.Choose(one, HostMemoryBytes() / (by_threads ? config.layout.ranks() : 1));
@@ -274,9 +281,12 @@ int TrainCommand::Run() const {
                              .threads = config.train.threads,
                              .pin = config.train.pin,
                              .engines = FixedEnginesOf(config.train.engine, config.train.deterministic),
-                             .choose_engines = EngineChooser(config.train.engine, config.train.deterministic),
+                             .choose_engines = paced != nullptr
+                                                   ? std::function<std::string(int)>()
+                                                   : EngineChooser(config.train.engine, config.train.deterministic),
                              .deterministic = config.train.deterministic,
-                             .tf32 = config.train.dtype == "tf32"};
+                             .tf32 = config.train.dtype == "tf32",
+                             .paced = paced};
   try {
     by_mpi ? RunMpiRank(device, body) : RunThreadRanks(config.layout.ranks(), device, body);
   } catch (const Error& error) {

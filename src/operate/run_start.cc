@@ -38,13 +38,18 @@ void RequireMachine(const RunConfig& config, bool by_threads, bool saves) {
           "layout.context = {} on train.device = '{}': only CPUs divide sequences among ranks; set layout.context = 1, "
           "or train.device = 'cpu'",
           config.layout.context, config.train.device);
+  const bool paced = config.train.device == "paced";
+  Require(
+      !paced || by_threads,
+      "train.device = 'paced' runs all ranks as threads of one process: start it without mpirun, srun or --launcher");
   if (!by_threads) {
     return;
   }
   const int ranks = config.layout.ranks();
   Require(ranks <= kMostThreadRanks, "{} ranks are more than the {} that run as threads of one process; use mpirun",
           ranks, kMostThreadRanks);
-  RequireRoomOnOneMachine(config, {.devices_are_hosts = IsHostDevice(config.train.device), .saves = saves},
+  RequireRoomOnOneMachine(config,
+                          {.devices_are_hosts = IsHostDevice(config.train.device), .saves = saves, .holds = !paced},
                           HostMemoryBytes());
 }
 

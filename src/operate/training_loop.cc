@@ -140,12 +140,24 @@ class Loop {
                norms_.IsSpike(result.gradient_norm);
       });
     }
+    if (config.log.histogram_every > 0) {
+      trainer_.set_before_update([this](const StepResult& result, double factor) {
+        if (TakesHistograms(result.step)) {
+          histograms_.gradients = ByName(trainer_.Histograms(true, factor));
+        }
+      });
+    }
     if (config.train.on_spike == "skip") {
       trainer_.set_veto([this](const StepResult& result) {
         return losses_.IsSpike(result.loss) || norms_.IsSpike(result.gradient_norm);
       });
     }
-    if (flight_.ledger() != nullptr && context.device.is_host()) {
+    if (flight_.ledger() != nullptr && context.device.is_paced()) {
+      const std::int64_t began = WallNanoseconds();
+      flight_.ledger()->set_clock(
+          [began, &device = context.device] { return began + static_cast<std::int64_t>(device.Now() * 1e9); });
+    }
+    if (flight_.ledger() != nullptr && (context.device.is_host() || context.device.is_paced())) {
       flight_.ledger()->PromiseBeats();
     }
     // On every rank: a hook keeps work from being recorded, and ranks that meet must do alike.
@@ -340,6 +352,7 @@ class Loop {
     if (!facts_.result.passed_over) {
       watcher_.StepDone(facts_);
     }
+    TakeHistograms();
     if (!memory_shown_) {
       WriteChoices();
       memory_shown_ = true;
@@ -352,6 +365,28 @@ class Loop {
     if (config_.validation.every > 0 && facts_.result.step % config_.validation.every == 0) {
       Mark("validate");
       watcher_.Validated(facts_.result.step, trainer_.Validate());
+    }
+  }
+
+  bool TakesHistograms(std::int64_t step) const {
+    return config_.log.histogram_every > 0 && step % config_.log.histogram_every == 0;
+  }
+
+  std::map<std::string, Histogram> ByName(std::vector<Histogram> by_row) const {
+    std::map<std::string, Histogram> named;
+    for (std::size_t row = 0; row < by_row.size(); ++row) {
+      named[trainer_.table().rows()[row].name] = std::move(by_row[row]);
+    }
+    return named;
+  }
+
+  void TakeHistograms() {
+    if (TakesHistograms(facts_.result.step) && !facts_.result.passed_over) {
+      Mark("histogram");
+      histograms_.step = facts_.result.step;
+      histograms_.weights = ByName(trainer_.Histograms(false));
+      watcher_.HistogramsTaken(histograms_);
+      histograms_ = {};
     }
   }
 
@@ -508,6 +543,7 @@ class Loop {
   StepList dumped_;
   StepFacts facts_;
   std::int64_t priced_batch_ = 0;
+  TrainingObserver::StepHistograms histograms_;
   bool memory_shown_ = false;
   bool rolling_back_ = false;
   int rollbacks_ = 0;

@@ -406,7 +406,7 @@ std::vector<OwnedState> ZeroShard::State() {
   return StateViews();
 }
 
-std::vector<OwnedState> ZeroShard::StateViews() const {
+std::vector<OwnedState> ZeroShard::StateViews(bool gradients) const {
   std::vector<OwnedState> all;
   const Coordinate& here = comms_.coordinate();
   const auto saves = [&](const Bucket& bucket, const Parameter& parameter) {
@@ -436,10 +436,17 @@ std::vector<OwnedState> ZeroShard::StateViews() const {
           all.push_back(state);
         }
       };
+      if (gradients) {
+        add(StateKind::kMaster, optimizer_->shards()[i].gradient.Range(range.first, range.count));
+        continue;
+      }
       add(StateKind::kMaster, optimizer_->master(i).Range(range.first, range.count));
       add(StateKind::kFirstMoment, optimizer_->FirstMoment(i, range));
       add(StateKind::kSecondMoment, optimizer_->SecondMoment(i, range));
     }
+  }
+  if (gradients) {
+    return all;
   }
   for (const FactoredMoments& moments : optimizer_->factored()) {
     const Parameter& parameter = table_.rows()[static_cast<std::size_t>(moments.row)];
