@@ -13,9 +13,10 @@ struct CompareCommand {
   std::string before;
   std::string after;
   double least = 0.01;
+  bool ratios = false;
 
   int Run() const {
-    const std::vector<Difference> differences = CompareRuns(before, after, least);
+    const std::vector<Difference> differences = CompareRuns(before, after, least, ratios);
     std::fputs(ToText(differences).c_str(), stdout);
     return AnyWorse(differences) ? kExitFailed : 0;
   }
@@ -25,6 +26,7 @@ constexpr const char* kCompareExamples = R"(
 Examples:
   trireme compare runs/before runs/after
   trireme compare bench/before/table.csv bench/after/table.csv --least 0.05
+  trireme compare benchmarks/baseline/table.csv bench/sweep/table.csv --ratios --least 0.15
 
 Exit codes: 0 nothing is worse; 1 something is slower, larger or learns worse; 2 the two cannot be compared.)";
 
@@ -38,6 +40,8 @@ void AddCompareCommand(CLI::App& app, int& exit_code) {
   compare->add_option("after", command->after, "The same kind, later")->required();
   compare->add_option("--least", command->least, "Share of a change that counts, beyond the noise (0.01)")
       ->check(NotNegative());
+  compare->add_flag("--ratios", command->ratios,
+                    "Of two tables: seconds over those of the first case, to compare tables of two machines");
   compare->footer(kCompareExamples);
   compare->callback([command, &exit_code] { exit_code = command->Run(); });
 }

@@ -37,4 +37,13 @@ std::optional<PredictionGround> ThisMachine(const std::string& device) {
           fmt::format("the cluster file '{}', a prior: `trireme calibrate` measures this machine", cluster->name)};
 }
 
+PredictionGround PacedMachine(const std::string& cluster) {
+  PredictionGround ground{.cluster = LoadCluster(cluster, DataFolder("", "clusters")),
+                          .stack = LoadStack("trireme", DataFolder("", "stacks")),
+                          .knowledge = {}};
+  ground.cluster.measured.reset();
+  ground.knowledge = fmt::format("the cluster file '{}', which also paces the run", ground.cluster.name);
+  return ground;
+}
+
 }  // namespace trireme

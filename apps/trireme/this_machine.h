@@ -12,5 +12,7 @@ namespace trireme {
 std::optional<PredictionGround> CalibratedMachine(const std::string& device, const std::string& stacks_folder = "");
 // The same or, where there is none, the shipped cluster file of its accelerator; none where no file fits.
 std::optional<PredictionGround> ThisMachine(const std::string& device);
+// The cluster of train.device = "paced": data-sheet figures, without what `trireme calibrate` has measured.
+PredictionGround PacedMachine(const std::string& cluster);
 
 }  // namespace trireme

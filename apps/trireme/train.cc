@@ -21,6 +21,7 @@
 #include "device/host_memory.h"
 #include "measure/chosen_engines.h"
 #include "measure/machine.h"
+#include "operate/paced_prices.h"
 #include "operate/run_lock.h"
 #include "operate/run_start.h"
 #include "operate/staged_run.h"
@@ -70,6 +71,7 @@ Examples:
   trireme train recipes/gpt2-124m.toml --set layout.tensor=2 --set layout.data=4 --steps 20 --run runs/try
   mpirun -n 8 trireme train recipes/quickstart.toml --run runs/mpi
   trireme train recipes/quickstart.toml --supervise --launcher "mpirun -n 8"
+  trireme train recipes/quickstart.toml --set train.device=paced --set train.paced_cluster=perlmutter --ranks 8
 
 Exit codes: 0 finished; 1 failed; 2 unusable input or a folder at which another job is at work, nothing written; 3 stopped on request after a save; 4 the supervisor
 gave up after three deaths at one step of one cause.
@@ -122,11 +124,20 @@ std::optional<PredictionGround> GroundOf(const RunConfig& config) {
     return std::nullopt;  // rank 0 reports
   }
   try {
-    return ThisMachine(config.train.device);
+    return config.train.device == "paced" ? PacedMachine(config.train.paced_cluster) : ThisMachine(config.train.device);
   } catch (const Error& error) {
     std::fprintf(stderr, "trireme: the run is not predicted: %s\n", error.what());
     return std::nullopt;
   }
+}
+
+// The priced cluster of a paced run; none for other devices.
+std::shared_ptr<const PacedCluster> PacedClusterOf(const RunConfig& config) {
+  if (config.train.device != "paced") {
+    return nullptr;
+  }
+  const PredictionGround ground = PacedMachine(config.train.paced_cluster);
+  return PriceCluster(config, ground.cluster, ground.stack);
 }
 
 Recipe TrainCommand::Read(const std::vector<std::string>& more) const {
@@ -174,7 +185,8 @@ int TrainCommand::RunRanks(const StagedRun& run, LoopOptions options) const {
       result = own;
     }
   };
-  const DeviceOptions device = DeviceOptionsOf(run.config());
+  DeviceOptions device = DeviceOptionsOf(run.config());
+  device.paced = PacedClusterOf(run.config());
   try {
     by_mpi ? RunMpiRank(device, body) : RunThreadRanks(run.config().layout.ranks(), device, body);
   } catch (const Error& error) {

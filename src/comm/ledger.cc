@@ -144,17 +144,17 @@ void Ledger::SetPhase(std::int64_t step, std::string_view name, int micro_batch)
     header_->first_step = step;
   }
   Publish(header_->stamp, header_->stamp + 1);
-  clock_.Enter(name, now);
+  clock_.Enter(name, PhaseTime(now));
   Beat(now);
   if (listener_ != nullptr) {
-    listener_->PhaseBegan(step, name, micro_batch, now);
+    listener_->PhaseBegan(step, name, micro_batch, PhaseTime(now));
   }
   if (on_phase_) {
     on_phase_(step, name);
   }
 }
 
-PhaseTimes Ledger::TakePhases() { return clock_.Take(WallNanoseconds()); }
+PhaseTimes Ledger::TakePhases() { return clock_.Take(PhaseTime(WallNanoseconds())); }
 
 void Ledger::Alive() { Beat(WallNanoseconds()); }
 
@@ -202,10 +202,10 @@ void Ledger::Started(const std::string& group, std::int64_t sequence, const Coll
   record.check = record.Check(next_);
   Publish(record.number, next_);
   Publish(header_->groups[static_cast<std::size_t>(index)].started, sequence);
-  clock_.CollectiveStarted(now);
+  clock_.CollectiveStarted(PhaseTime(now));
   Beat(now);
   if (listener_ != nullptr) {
-    listener_->CallStarted(group, call, now);
+    listener_->CallStarted(group, call, PhaseTime(now));
   }
 }
 
@@ -218,10 +218,10 @@ void Ledger::Ended(const std::string& group, std::int64_t sequence) {
     Publish(record.ended_ns, now);
   }
   Publish(header_->groups[static_cast<std::size_t>(index)].ended, sequence);
-  clock_.CollectiveEnded(group, now);
+  clock_.CollectiveEnded(group, PhaseTime(now));
   Beat(now);
   if (listener_ != nullptr) {
-    listener_->CallEnded(now);
+    listener_->CallEnded(PhaseTime(now));
   }
 }
 
@@ -230,7 +230,7 @@ void Ledger::Enqueued(const std::string& group, std::int64_t /*sequence*/, int s
   LedgerFileRecord& record = records_[(next_ - 1) % kLedgerRecords];
   Publish(record.stream, std::int64_t{stream});
   Publish(record.enqueued_ns, now);
-  clock_.CollectiveEnded(group, now);
+  clock_.CollectiveEnded(group, PhaseTime(now));
   Beat(now);
 }
 

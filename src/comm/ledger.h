@@ -54,6 +54,9 @@ class Ledger : public CollectiveObserver {
   // Called at the end of every SetPhase, on the rank's thread: drills hook in here.
   void set_on_phase(std::function<void(std::int64_t step, std::string_view name)> hook) { on_phase_ = std::move(hook); }
   bool has_on_phase() const { return static_cast<bool>(on_phase_); }
+  // Gives the times of phases and calls for TakePhases and the listener instead of the wall clock, in nanoseconds; the
+  // file keeps the wall clock.
+  void set_clock(std::function<std::int64_t()> clock) { clock_of_phases_ = std::move(clock); }
   // Seconds by phase and by group since the last call: of the rank's thread, which on a GPU is not what the device
   // took.
   PhaseTimes TakePhases();
@@ -77,11 +80,14 @@ class Ledger : public CollectiveObserver {
   // The record of a call, or nullptr when newer calls have taken its place.
   LedgerFileRecord* RecordOf(std::uint64_t ticket);
   void Beat(std::int64_t now);
+  // `now`, or what set_clock's function says.
+  std::int64_t PhaseTime(std::int64_t now) const { return clock_of_phases_ ? clock_of_phases_() : now; }
 
   LedgerFileHeader* header_ = nullptr;
   LedgerFileRecord* records_ = nullptr;
   std::uint64_t next_ = 0;
   PhaseClock clock_;
+  std::function<std::int64_t()> clock_of_phases_;
   std::function<void(std::int64_t, std::string_view)> on_phase_;
   LedgerListener* listener_ = nullptr;
 };

@@ -21,6 +21,7 @@ struct Message {
   std::int64_t capacity = 0;
   DType dtype = DType::kFloat32;
   std::int64_t count = 0;
+  double arrival = 0;  // of a paced device's message, which has no bytes: when it is there
 };
 
 // Used by any thread, received from by one.

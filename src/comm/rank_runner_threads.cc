@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "comm/library_versions.h"
 #include "comm/nccl_communicator.h"
+#include "comm/paced_communicator.h"
 #include "comm/rank_placement.h"
 #include "comm/rank_runner.h"
 #include "comm/thread_communicator.h"
@@ -25,6 +26,10 @@ struct ThreadRank {
 };
 
 std::unique_ptr<Communicator> MakeWorld(const ThreadRank& self, Device& device, Device& host) {
+  if (auto* const paced = dynamic_cast<PacedDevice*>(&device)) {
+    return std::make_unique<PacedCommunicator>(self.world, self.world.root(), self.rank,
+                                               PacedCommunicator::Devices{*paced, host});
+  }
   auto world = std::make_unique<ThreadCommunicator>(self.world, self.world.root(), self.rank,
                                                     self.nccl != nullptr ? host : device);
   if (self.nccl != nullptr) {
@@ -84,9 +89,10 @@ void RunThreadRanks(int ranks, const DeviceOptions& options, const std::function
   const RankPlacement placement = PlaceRanks(ReadHostCores(), ranks, options);
   ThreadWorld world(ranks, placement.cores_suffice ? WaitStyle::kSpinFirst : WaitStyle::kSleep);
   const std::string engines = options.choose_engines ? options.choose_engines(placement.threads) : options.engines;
-  const int gpus = options.kind == "cpu" ? 0 : CudaDeviceCount();
+  const bool paced = options.kind == "paced";
+  const int gpus = options.kind == "cpu" || paced ? 0 : CudaDeviceCount();
   const std::shared_ptr<NcclSession> nccl = ConnectRanks(world, ranks, gpus);
-  const int sharing = nccl == nullptr ? ranks : (ranks + gpus - 1) / gpus;
+  const int sharing = paced ? 1 : nccl == nullptr ? ranks : (ranks + gpus - 1) / gpus;
   {
     std::vector<std::jthread> threads;
     for (int rank = 0; rank < ranks; ++rank) {

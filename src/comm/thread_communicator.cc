@@ -1,8 +1,6 @@
 #include "comm/thread_communicator.h"
 
-#include <algorithm>
 #include <exception>
-#include <map>
 
 #include "comm/call_check.h"
 #include "comm/thread_moves.h"
@@ -13,28 +11,6 @@ namespace {
 // Up to here one more meeting costs more than what several threads gain.
 constexpr std::int64_t kSmallBytes = 16384;
 
-// Makes the groups of a split and tells each member which one it is in.
-void AssignChildren(ThreadWorld& world, const ThreadGroup& parent, const std::string& name, std::vector<Post>& posts) {
-  std::map<int, std::vector<int>> members_of_color;
-  for (std::size_t member = 0; member < posts.size(); ++member) {
-    members_of_color[posts[member].color].push_back(static_cast<int>(member));
-  }
-  for (auto& [color, members] : members_of_color) {
-    std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
-      return posts[static_cast<std::size_t>(a)].key < posts[static_cast<std::size_t>(b)].key;
-    });
-    std::vector<int> world_ranks(members.size());
-    std::transform(members.begin(), members.end(), world_ranks.begin(),
-                   [&](int member) { return parent.world_rank(member); });
-    ThreadGroup& child = world.AddGroup(name, std::move(world_ranks));
-    for (std::size_t i = 0; i < members.size(); ++i) {
-      Post& post = posts[static_cast<std::size_t>(members[i])];
-      post.child = &child;
-      post.child_member = static_cast<int>(i);
-    }
-  }
-}
-
 }  // namespace
 
 ThreadCommunicator::ThreadCommunicator(ThreadWorld& world, ThreadGroup& group, int member, Device& device,
@@ -44,10 +20,8 @@ ThreadCommunicator::ThreadCommunicator(ThreadWorld& world, ThreadGroup& group, i
 void ThreadCommunicator::Abort(const std::string& message) { world_.Abort(group_.world_rank(member_), message); }
 
 std::unique_ptr<Communicator> ThreadCommunicator::DoSplit(const std::string& name, int color, int key) {
-  group_.Meet(member_, {.call = SplitCall(), .color = color, .key = key},
-              [&] { AssignChildren(world_, group_, name, group_.posts()); });
-  const Post& post = group_.posts()[static_cast<std::size_t>(member_)];
-  return std::make_unique<ThreadCommunicator>(world_, *post.child, post.child_member, device_, name);
+  const ThreadGroup::Child child = group_.Split(member_, name, color, key);
+  return std::make_unique<ThreadCommunicator>(world_, *child.group, child.member, device_, name);
 }
 
 void ThreadCommunicator::Exchange(const Post& post) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <numeric>
 #include <thread>
 
@@ -66,6 +67,32 @@ void ThreadGroup::Finish() {
   const std::int64_t generation = generation_;
   SpinWhile(generation, lock);
   changed_.wait(lock, [this, generation] { return generation != generation_; });
+}
+
+ThreadGroup::Child ThreadGroup::Split(int member, const std::string& name, int color, int key) {
+  Meet(member, {.call = SplitCall(), .color = color, .key = key}, [&] { AssignChildren(name); });
+  const Post& post = posts_[static_cast<std::size_t>(member)];
+  return {post.child, post.child_member};
+}
+
+void ThreadGroup::AssignChildren(const std::string& name) {
+  std::map<int, std::vector<int>> members_of_color;
+  for (std::size_t member = 0; member < posts_.size(); ++member) {
+    members_of_color[posts_[member].color].push_back(static_cast<int>(member));
+  }
+  for (auto& [color, members] : members_of_color) {
+    std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
+      return posts_[static_cast<std::size_t>(a)].key < posts_[static_cast<std::size_t>(b)].key;
+    });
+    std::vector<int> world_ranks(members.size());
+    std::transform(members.begin(), members.end(), world_ranks.begin(), [&](int member) { return world_rank(member); });
+    ThreadGroup& child = world_.AddGroup(name, std::move(world_ranks));
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      Post& post = posts_[static_cast<std::size_t>(members[i])];
+      post.child = &child;
+      post.child_member = static_cast<int>(i);
+    }
+  }
 }
 
 Message ThreadGroup::Take(int member, const CollectiveCall& call) {

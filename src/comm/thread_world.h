@@ -32,8 +32,9 @@ struct Post {
   CollectiveCall call;
   Tensor in;
   Tensor out;
-  Event ready;  // when the member's tensors may be touched; nothing to wait for on a host
-  Event done;   // filled in by who moves the data: when they may be touched again
+  Event ready;      // when the member's tensors may be touched; nothing to wait for on a host
+  Event done;       // filled in by who moves the data: when they may be touched again
+  double time = 0;  // of a paced device: when its part could begin; filled in again: when the collective has ended
   // Split only; the last two are filled in by the last to arrive.
   int color = 0;
   int key = 0;
@@ -55,6 +56,12 @@ class ThreadGroup {
   // The second meeting of a collective whose members move data between the two. Never interrupted: who left the first
   // one comes here in bounded time, and others read his memory until then.
   void Finish();
+  // Makes the groups of Communicator::Split. The one that `member` is in, and its place there.
+  struct Child {
+    ThreadGroup* group = nullptr;
+    int member = 0;
+  };
+  Child Split(int member, const std::string& name, int color, int key);
   // Valid between Meet and Finish, or in by_last. After Meet alone a member may read its own post only.
   std::vector<Post>& posts() { return posts_; }
 
@@ -65,6 +72,8 @@ class ThreadGroup {
   void Wake();
 
  private:
+  // Tells each post of a split which group it is in.
+  void AssignChildren(const std::string& name);
   void Release();
   // Returns when `lock` is worth taking again: after generation `known` or after a spin's time.
   void SpinWhile(std::int64_t known, std::unique_lock<std::mutex>& lock);

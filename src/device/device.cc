@@ -1,6 +1,8 @@
 #include "device/device.h"
 
+#include <chrono>
 #include <cstdlib>
+#include <thread>
 
 #include "base/error.h"
 #include "device/host_memory.h"
@@ -22,12 +24,19 @@ Event Device::OnStream(int /*stream*/, const Event& /*after*/, const std::functi
   return nullptr;
 }
 
+double Device::Now() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void Device::Pause(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+
 void Device::Repeat(std::int64_t /*key*/, const std::function<void()>& work) { work(); }
 
 bool IsHostDevice(const std::string& kind) { return kind == "cpu" || (kind == "auto" && CudaDeviceCount() == 0); }
 
 void RequireDevice(const std::string& kind) {
-  Require(kind == "auto" || kind == "cpu" || kind == "cuda", "unknown device '{}': it is auto, cpu or cuda", kind);
+  Require(kind == "auto" || kind == "cpu" || kind == "cuda" || kind == "paced",
+          "unknown device '{}': it is auto, cpu, cuda or paced", kind);
   if (kind == "cuda" && CudaDeviceCount() == 0) {
     MakeCudaDevice({.kind = kind});
   }
@@ -35,6 +44,9 @@ void RequireDevice(const std::string& kind) {
 
 std::unique_ptr<Device> MakeDevice(const DeviceOptions& options) {
   RequireDevice(options.kind);
+  if (options.kind == "paced") {
+    return MakePacedDevice(options);
+  }
   return IsHostDevice(options.kind) ? MakeCpuDevice(options) : MakeCudaDevice(options);
 }
 

@@ -29,6 +29,8 @@ inline constexpr int kMessageStreams = 4;  // of one group
 inline constexpr int kContextStream = 8;
 inline constexpr int kFirstContextMessageStream = 9;
 
+class PacedCluster;
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -66,6 +68,13 @@ class Device {
   // runs the work at once.
   virtual Event OnStream(int stream, const Event& after, const std::function<void()>& work);
 
+  // Seconds of the rank's clock, which only goes forward: real ones, or simulated ones on a paced device.
+  virtual double Now() const;
+  // The rank stands still for so many seconds of that clock: a drill.
+  virtual void Pause(double seconds);
+  // Whether operations take time and compute nothing (device/paced/paced_device.h).
+  virtual bool is_paced() const { return false; }
+
   // Where operations are enqueued now.
   virtual int current_stream() const { return kComputeStream; }
 
@@ -99,7 +108,7 @@ class Device {
 };
 
 struct DeviceOptions {
-  std::string kind = "auto";  // auto | cpu | cuda
+  std::string kind = "auto";  // auto | cpu | cuda | paced
   int local_rank = 0;         // rank within its machine: chooses the GPU, modulo their number
   int threads = 1;            // OpenMP threads of a CPU device; where ranks are started 0: their part of the cores
   std::string pin = "none";   // none | auto | cores: how ranks are bound to cores (device/pinning.h)
@@ -109,6 +118,8 @@ struct DeviceOptions {
   std::function<std::string(int threads)> choose_engines;
   bool deterministic = false;  // a GPU: equal bits from equal runs, at some cost
   bool tf32 = false;           // a GPU: fp32 products with operands rounded to 10 bits of mantissa
+  // Of a paced device, which shares it with all ranks: what everything costs.
+  std::shared_ptr<const PacedCluster> paced = nullptr;
 };
 
 // An Error when the kind is unknown, or was not built, or has no hardware here.
@@ -118,6 +129,8 @@ void RequireDevice(const std::string& kind);
 // Whether MakeDevice gives a device that works in the host's memory.
 bool IsHostDevice(const std::string& kind);
 std::unique_ptr<Device> MakeCpuDevice(const DeviceOptions& options);
+// Requires options.paced.
+std::unique_ptr<Device> MakePacedDevice(const DeviceOptions& options);
 // In builds without CUDA this throws the Error "not built with CUDA".
 std::unique_ptr<Device> MakeCudaDevice(const DeviceOptions& options);
 // GPUs that MakeCudaDevice could use; 0 in builds without CUDA.

@@ -118,7 +118,8 @@ DeviceOptions DeviceOptionsOf(const RunConfig& config) {
           .threads = train.threads,
           .pin = train.pin,
           .engines = FixedEnginesOf(train.engine, train.deterministic),
-          .choose_engines = EngineChooser(train.engine, train.deterministic),
+          .choose_engines = train.device == "paced" ? std::function<std::string(int)>()
+                                                    : EngineChooser(train.engine, train.deterministic),
           .deterministic = train.deterministic,
           .tf32 = train.dtype == "tf32"};
 }

@@ -151,7 +151,7 @@ bool DrillMaster::Damaged() const {
 void DrillMaster::Do() {
   const std::string& what = drill_.what;
   if (what == "slow") {
-    return std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    return target_.device.Pause(0.05);
   }
   if (!TakeTurn()) {
     return;

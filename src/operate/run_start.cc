@@ -41,13 +41,18 @@ void RequireMachine(const RunConfig& config, bool by_threads, bool saves) {
           "layout.context = {} x layout.context_stripes = {} on train.device = '{}': a GPU's attention kernels take {} "
           "chunks of keys at most, and these are {}; set fewer stripes or ranks, or train.device = 'cpu'",
           layout.context, layout.context_stripes, config.train.device, kMostChunksOnGpus, chunks);
+  const bool paced = config.train.device == "paced";
+  Require(
+      !paced || by_threads,
+      "train.device = 'paced' runs all ranks as threads of one process: start it without mpirun, srun or --launcher");
   if (!by_threads) {
     return;
   }
   const int ranks = config.layout.ranks();
   Require(ranks <= kMostThreadRanks, "{} ranks are more than the {} that run as threads of one process; use mpirun",
           ranks, kMostThreadRanks);
-  RequireRoomOnOneMachine(config, {.devices_are_hosts = IsHostDevice(config.train.device), .saves = saves},
+  RequireRoomOnOneMachine(config,
+                          {.devices_are_hosts = IsHostDevice(config.train.device), .saves = saves, .holds = !paced},
                           HostMemoryBytes());
 }
 

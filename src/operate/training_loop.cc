@@ -72,7 +72,19 @@ class Loop {
         HurryWhenAsked(*signals, world, stop);
       });
     }
-    if (flight_.ledger() != nullptr && context.device.is_host()) {
+    if (config.log.histogram_every > 0) {
+      trainer_.set_before_update([this](const StepResult& result, double factor) {
+        if (TakesHistograms(result.step)) {
+          histograms_.gradients = ByName(trainer_.Histograms(true, factor));
+        }
+      });
+    }
+    if (flight_.ledger() != nullptr && context.device.is_paced()) {
+      const std::int64_t began = WallNanoseconds();
+      flight_.ledger()->set_clock(
+          [began, &device = context.device] { return began + static_cast<std::int64_t>(device.Now() * 1e9); });
+    }
+    if (flight_.ledger() != nullptr && (context.device.is_host() || context.device.is_paced())) {
       flight_.ledger()->PromiseBeats();
     }
     // On every rank: a hook keeps work from being recorded, and ranks that meet must do alike.
@@ -259,6 +271,7 @@ class Loop {
     if (!facts_.result.passed_over) {
       watcher_.StepDone(facts_);
     }
+    TakeHistograms();
     if (!memory_shown_) {
       WriteChoices();
       memory_shown_ = true;
@@ -273,6 +286,28 @@ class Loop {
     if (config_.validation.every > 0 && facts_.result.step % config_.validation.every == 0) {
       Mark("validate");
       watcher_.Validated(facts_.result.step, trainer_.Validate());
+    }
+  }
+
+  bool TakesHistograms(std::int64_t step) const {
+    return config_.log.histogram_every > 0 && step % config_.log.histogram_every == 0;
+  }
+
+  std::map<std::string, Histogram> ByName(std::vector<Histogram> by_row) const {
+    std::map<std::string, Histogram> named;
+    for (std::size_t row = 0; row < by_row.size(); ++row) {
+      named[trainer_.table().rows()[row].name] = std::move(by_row[row]);
+    }
+    return named;
+  }
+
+  void TakeHistograms() {
+    if (TakesHistograms(facts_.result.step) && !facts_.result.passed_over) {
+      Mark("histogram");
+      histograms_.step = facts_.result.step;
+      histograms_.weights = ByName(trainer_.Histograms(false));
+      watcher_.HistogramsTaken(histograms_);
+      histograms_ = {};
     }
   }
 
@@ -333,6 +368,7 @@ class Loop {
   StepList dumped_;
   StepFacts facts_;
   std::int64_t priced_batch_ = 0;
+  TrainingObserver::StepHistograms histograms_;
   bool memory_shown_ = false;
   std::atomic<std::int64_t> saving_step_ = 0;
   std::unique_ptr<RunCheckpoints> checkpoints_;  // last: its thread speaks to the watcher

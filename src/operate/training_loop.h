@@ -12,6 +12,7 @@
 #include "operate/trace_recorder.h"
 #include "operate/training_observer.h"
 #include "run/run_config.h"
+#include "train/histogram.h"
 #include "train/trainer.h"
 
 namespace trireme {

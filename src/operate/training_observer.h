@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "base/accounting.h"
 #include "comm/phase_clock.h"
+#include "train/histogram.h"
 #include "train/trainer.h"
 
 namespace trireme {
@@ -32,6 +34,13 @@ class TrainingObserver {
   virtual void Validated(std::int64_t /*step*/, double /*loss*/) {}
   // After the first step: by rank, what it holds.
   virtual void MemoryMeasured(const std::vector<MemoryUse>& /*by_rank*/) {}
+  // By name of the parameter: weights after the step, and gradients of the loss before clipping.
+  struct StepHistograms {
+    std::int64_t step = 0;
+    std::map<std::string, Histogram> weights;
+    std::map<std::string, Histogram> gradients;
+  };
+  virtual void HistogramsTaken(const StepHistograms& /*histograms*/) {}
   virtual void Note(const std::string& /*message*/) {}
   // A checkpoint of this step begins to be written.
   virtual void Saving(std::int64_t /*step*/) {}

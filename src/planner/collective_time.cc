@@ -128,7 +128,11 @@ double MessageSeconds(double bytes, const Cluster& cluster, const ParallelLayout
   if (layout.pipeline <= 1) {
     return 0;
   }
-  if (!StagesCrossNodes(cluster, layout)) {
+  return MessageSeconds(bytes, cluster, StagesCrossNodes(cluster, layout), share);
+}
+
+double MessageSeconds(double bytes, const Cluster& cluster, bool across_nodes, double share) {
+  if (!across_nodes) {
     return cluster.device_link.latency + bytes / (cluster.device_link.bandwidth * share);
   }
   return cluster.node_link.latency + bytes * cluster.devices_per_node / (cluster.node_bandwidth() * share);

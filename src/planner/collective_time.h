@@ -60,6 +60,8 @@ struct PricedCollective {
 };
 std::vector<PricedCollective> CollectivesOf(const Traffic& traffic, int size);
 
+// One message while every rank of a node sends one of `bytes`.
+double MessageSeconds(double bytes, const Cluster& cluster, bool across_nodes, double share);
 // One message between neighbouring stages while every rank of a node sends one of `bytes`.
 double MessageSeconds(double bytes, const Cluster& cluster, const ParallelLayout& layout, double share);
 

@@ -14,23 +14,12 @@
 namespace trireme {
 namespace {
 
-MatmulPrice PriceOf(const PlanPoint& point, ProductFormat format) {
-  return {.device = point.cluster.device,
-          .dtype = point.dtype,
-          .format = format,
-          .efficiency = point.stack.efficiencies.matmul,
-          .memory_efficiency = point.stack.efficiencies.memory,
-          .wave_weight = point.stack.time.wave_weight};
-}
-
 double MemorySeconds(const PlanPoint& point, double bytes) {
   return bytes / (point.cluster.device.memory_bandwidth * point.stack.efficiencies.memory);
 }
 
 double GroupSeconds(const PlanPoint& point, const Traffic& traffic, const GroupPlacement& group) {
-  const LinkShares shares{.device = point.stack.efficiencies.tensor_link,
-                          .node = point.stack.efficiencies.tensor_node_link,
-                          .latency = point.stack.efficiencies.node_latency};
+  const LinkShares shares = InnerShares(point);
   double seconds = 0;
   for (const auto& [kind, bytes, calls] : CollectivesOf(traffic, group.size)) {
     seconds += CollectiveSeconds(kind, bytes, calls, group, point.cluster, shares);
@@ -57,9 +46,7 @@ double ContextSeconds(const PlanPoint& point, const LocalSizes& s) {
   }
   const double bytes = static_cast<double>(s.tokens * point.layout.context * 2 * s.kv_heads * s.head_size) *
                        static_cast<double>(s.element());
-  const LinkShares shares{.device = point.stack.efficiencies.tensor_link,
-                          .node = point.stack.efficiencies.tensor_node_link,
-                          .latency = point.stack.efficiencies.node_latency};
+  const LinkShares shares = InnerShares(point);
   return CollectiveSeconds(CollectiveKind::kAllGather, bytes, 1, PlaceContext(point.cluster, point.layout),
                            point.cluster, shares);
 }
@@ -71,10 +58,7 @@ AttentionTime TimeOfAttention(const PlanPoint& point, const LocalSizes& s) {
   const double flops = 4 * pairs * static_cast<double>(s.attention);
   const double peak = point.cluster.device.Peak(point.dtype);
   if (point.flash) {
-    // Kernels are made for heads of 128; narrower ones leave matrix units idle, wider ones spill.
-    const double suits = s.head_size == 128 ? 1 : (s.head_size % 64 == 0 ? 0.85 : 0.75);
-    const double generation = point.stack.time.flash_old ? point.cluster.device.old_matrix_share : 1;
-    const double forward = flops / 2 / (peak * e.flash * point.stack.time.flash_share * suits * generation);
+    const double forward = flops / 2 / FusedAttentionRate(point, s.head_size);
     const double exchange = ContextSeconds(point, s);
     return {.forward = std::max(forward, exchange), .backward = std::max(2.5 * forward, 2 * exchange)};
   }
@@ -187,6 +171,35 @@ std::int64_t LocalVocabulary(const PlanPoint& point) {
   return RoundUp(point.model.vocabulary, unit) / point.layout.tensor;
 }
 
+MatmulPrice ProductPrice(const PlanPoint& point, ProductFormat format) {
+  return {.device = point.cluster.device,
+          .dtype = point.dtype,
+          .format = format,
+          .efficiency = point.stack.efficiencies.matmul,
+          .memory_efficiency = point.stack.efficiencies.memory,
+          .wave_weight = point.stack.time.wave_weight};
+}
+
+double FusedAttentionRate(const PlanPoint& point, std::int64_t head_size) {
+  // Kernels are made for heads of 128; narrower ones leave matrix units idle, wider ones spill.
+  const double suits = head_size == 128 ? 1 : (head_size % 64 == 0 ? 0.85 : 0.75);
+  const double generation = point.stack.time.flash_old ? point.cluster.device.old_matrix_share : 1;
+  return point.cluster.device.Peak(point.dtype) * point.stack.efficiencies.flash * point.stack.time.flash_share *
+         suits * generation;
+}
+
+LinkShares InnerShares(const PlanPoint& point) {
+  return {.device = point.stack.efficiencies.tensor_link,
+          .node = point.stack.efficiencies.tensor_node_link,
+          .latency = point.stack.efficiencies.node_latency};
+}
+
+LinkShares OuterShares(const PlanPoint& point) {
+  return {.device = point.stack.efficiencies.data_device_link,
+          .node = point.stack.efficiencies.data_link,
+          .latency = point.stack.efficiencies.node_latency};
+}
+
 bool HeadMisaligned(const PlanPoint& point) {
   return !point.flash && point.model.head_size() % point.stack.time.head_multiple != 0;
 }
@@ -201,7 +214,7 @@ ModuleTime TimeOfLayer(const PlanPoint& point, const LocalSizes& s, const BlockP
   const ModuleCost cost = CostOfBlock(s, program);
   const AttentionTime attention = TimeOfAttention(point, s);
   ModuleTime time;
-  const double last_product = AddProducts(PriceOf(point, point.products), program, time);
+  const double last_product = AddProducts(ProductPrice(point, point.products), program, time);
   time.forward.attention = attention.forward;
   time.backward_input.attention = attention.backward;
   time.forward.memory =
@@ -282,7 +295,7 @@ ModuleTime TimeOfHead(const PlanPoint& point, const LocalSizes& s) {
   if (const std::optional<MeasuredPrice> measured = MeasuredPrice::Of(point)) {
     return measured->Head(s);
   }
-  const MatmulPrice price = PriceOf(point, ProductFormat::kNative);
+  const MatmulPrice price = ProductPrice(point, ProductFormat::kNative);
   const std::int64_t vocabulary = LocalVocabulary(point);
   const double forward = price.Seconds({s.tokens, vocabulary, s.hidden});
   const double backward = price.Seconds({s.tokens, s.hidden, vocabulary}) +

@@ -5,6 +5,8 @@
 #include "cost/module_cost.h"
 #include "lowering/block_program.h"
 #include "lowering/local_sizes.h"
+#include "planner/collective_time.h"
+#include "planner/matmul_time.h"
 #include "planner/plan_point.h"
 
 namespace trireme {
@@ -39,6 +41,13 @@ LocalSizes SizesOf(const PlanPoint& point);
 std::int64_t LocalVocabulary(const PlanPoint& point);
 // Whether the stack's rule on head sizes is broken: its attention products then run at attention_unaligned.
 bool HeadMisaligned(const PlanPoint& point);
+
+// Cost figures that a paced run shares (operate/paced_prices.h): the price of products; FLOP/s of fused attention,
+// causal pairs alone; shares of the links that collectives reach within a layer (tensor, context) and between replicas.
+MatmulPrice ProductPrice(const PlanPoint& point, ProductFormat format);
+double FusedAttentionRate(const PlanPoint& point, std::int64_t head_size);
+LinkShares InnerShares(const PlanPoint& point);
+LinkShares OuterShares(const PlanPoint& point);
 
 // `program`: the model's block, lowered for these sizes; without it, it is lowered here.
 ModuleTime TimeOfBlock(const PlanPoint& point, const LocalSizes& sizes, const BlockProgram& program);

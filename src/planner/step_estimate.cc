@@ -45,12 +45,6 @@ double AccumulateSeconds(const PlanPoint& point, double parameters) {
   return seconds;
 }
 
-LinkShares DataShares(const PlanPoint& point) {
-  return {.device = point.stack.efficiencies.data_device_link,
-          .node = point.stack.efficiencies.data_link,
-          .latency = point.stack.efficiencies.node_latency};
-}
-
 // Of gathered weights, and of reduced gradients.
 DType SentType(const PlanPoint& point, CollectiveKind kind) {
   if (kind == CollectiveKind::kAllGather) {
@@ -64,7 +58,7 @@ double DataSeconds(const PlanPoint& point, CollectiveKind kind, double bytes, do
     return measured->Collective(kind, SentType(point, kind), bytes, calls, PlaceData(point.cluster, point.layout));
   }
   return CollectiveSeconds(kind, bytes, calls, PlaceData(point.cluster, point.layout), point.cluster,
-                           DataShares(point));
+                           OuterShares(point));
 }
 
 // Within the ranks that ZeRO shards over.
@@ -73,7 +67,7 @@ double ShardSeconds(const PlanPoint& point, CollectiveKind kind, double bytes, d
   if (const std::optional<MeasuredPrice> measured = MeasuredPrice::Of(point)) {
     return measured->Collective(kind, SentType(point, kind), bytes, calls, group);
   }
-  return CollectiveSeconds(kind, bytes, calls, group, point.cluster, DataShares(point));
+  return CollectiveSeconds(kind, bytes, calls, group, point.cluster, OuterShares(point));
 }
 
 // Reduction of gradients that ZeRO shards: within its groups, then between the copies of each.

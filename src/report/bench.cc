@@ -21,6 +21,7 @@
 #include "base/durable_file.h"
 #include "base/error.h"
 #include "checkpoint/read/weight_source.h"
+#include "report/bench_plot.h"
 #include "report/run_record.h"
 #include "report/status_screen.h"
 
@@ -261,6 +262,7 @@ class Bench {
     ReplaceFile(options_.folder + "/table.txt", ToText(table));
     ReplaceFile(options_.folder + "/table.md", ToMarkdown(table));
     ReplaceFile(options_.folder + "/table.csv", ToCsv(table));
+    ReplaceFile(options_.folder + "/plot.svg", PlotOf(rows, sweep_.about));
   }
 
   const Sweep& sweep_;

@@ -28,8 +28,8 @@ struct BenchSample {
   double last_loss = 0;
 };
 
-// Runs what FOLDER does not hold yet and returns the rows of all cases, in their order. Writes FOLDER/table.txt, .md
-// and .csv after each case. Requires sweep.recipe to be a path; an Error when
+// Runs what FOLDER does not hold yet and returns the rows of all cases, in their order. Writes FOLDER/table.txt, .md,
+// .csv and plot.svg after each case. Requires sweep.recipe to be a path; an Error when
 // it cannot be read.
 std::vector<BenchRow> RunBench(const Sweep& sweep, const BenchOptions& options);
 

@@ -92,7 +92,7 @@ double NumberOf(const std::string& text) {
   return value;
 }
 
-std::vector<Difference> CompareTables(const std::string& before, const std::string& after, double least) {
+std::vector<Difference> CompareTables(const std::string& before, const std::string& after, double least, bool ratios) {
   const ReportInput input = ReadReportInput({before, after});
   const ReportTable& one = input.tables.at(0);
   const ReportTable& other = input.tables.at(1);
@@ -100,6 +100,10 @@ std::vector<Difference> CompareTables(const std::string& before, const std::stri
     return NumberOf(row[ColumnOf(table, column)]);
   };
   std::vector<Difference> differences;
+  // Of a case in each table; 0: none yet.
+  double base_before = ratios ? 0 : 1;
+  double base_after = base_before;
+  double base_noise = 0;
   for (const std::vector<std::string>& row : one.rows) {
     const std::string& name = row[ColumnOf(one, "case")];
     const auto found = std::find_if(other.rows.begin(), other.rows.end(),
@@ -113,8 +117,15 @@ std::vector<Difference> CompareTables(const std::string& before, const std::stri
       continue;
     }
     const double noise = std::hypot(number(one, row, "spread %"), number(other, *found, "spread %")) / 100;
-    differences.push_back(
-        Judge(name + ": sec/it", number(one, row, "sec/it"), number(other, *found, "sec/it"), noise, least));
+    if (base_before == 0) {
+      base_before = number(one, row, "sec/it");
+      base_after = number(other, *found, "sec/it");
+      base_noise = noise;
+    } else {
+      differences.push_back(Judge(name + (ratios ? ": times the first case" : ": sec/it"),
+                                  number(one, row, "sec/it") / base_before,
+                                  number(other, *found, "sec/it") / base_after, std::hypot(noise, base_noise), least));
+    }
     differences.push_back(
         Judge(name + ": memory GB", number(one, row, "memory GB"), number(other, *found, "memory GB"), 0, least));
   }
@@ -124,9 +135,11 @@ std::vector<Difference> CompareTables(const std::string& before, const std::stri
 
 }  // namespace
 
-std::vector<Difference> CompareRuns(const std::string& before, const std::string& after, double least) {
+std::vector<Difference> CompareRuns(const std::string& before, const std::string& after, double least, bool ratios) {
   const bool tables = before.ends_with(".csv") && after.ends_with(".csv");
-  return tables ? CompareTables(before, after, least) : CompareFolders(before, after, least);
+  Require(tables || !ratios, "--ratios is for two tables (.csv) of `trireme bench`, not for '{}' and '{}'", before,
+          after);
+  return tables ? CompareTables(before, after, least, ratios) : CompareFolders(before, after, least);
 }
 
 std::string ToText(const std::vector<Difference>& differences) {

@@ -19,9 +19,11 @@ struct Difference {
   Direction direction = Direction::kSame;
 };
 
-// A change counts when it is larger than the noise and than `least` (a share). An Error where the two cannot be
-// compared.
-std::vector<Difference> CompareRuns(const std::string& before, const std::string& after, double least);
+// A change counts when it is larger than the noise and than `least` (a share). `ratios`: seconds of tables are divided
+// by those of their first case that both ran, so that tables of two machines can be compared. An Error where the two
+// cannot be compared.
+std::vector<Difference> CompareRuns(const std::string& before, const std::string& after, double least,
+                                    bool ratios = false);
 
 std::string ToText(const std::vector<Difference>& differences);
 bool AnyWorse(const std::vector<Difference>& differences);

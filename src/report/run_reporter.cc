@@ -274,6 +274,21 @@ void RunReporter::Validated(std::int64_t step, double loss) {
                     std::exp(loss)));
 }
 
+void RunReporter::HistogramsTaken(const StepHistograms& histograms) {
+  const std::scoped_lock lock(records_);
+  if (tensorboard_ == nullptr) {
+    return;
+  }
+  std::map<std::string, Histogram> tagged;
+  for (const auto& [name, histogram] : histograms.weights) {
+    tagged["weights/" + name] = histogram;
+  }
+  for (const auto& [name, histogram] : histograms.gradients) {
+    tagged["gradients/" + name] = histogram;
+  }
+  tensorboard_->AddHistograms(histograms.step, tagged);
+}
+
 void RunReporter::MemoryMeasured(const std::vector<MemoryUse>& by_rank) {
   memory_ = by_rank;
   if (!options_.run_folder.empty()) {

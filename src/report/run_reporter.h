@@ -30,6 +30,7 @@ class RunReporter : public TrainingObserver {
   void Started(const Trainer& trainer, std::int64_t resumed_step) override;
   void StepDone(const StepFacts& facts) override;
   void Validated(std::int64_t step, double loss) override;
+  void HistogramsTaken(const StepHistograms& histograms) override;
   void MemoryMeasured(const std::vector<MemoryUse>& by_rank) override;
   void Note(const std::string& message) override;
   void Saving(std::int64_t step) override;

@@ -73,6 +73,28 @@ std::string ValueOf(const std::string& text) {
   return Bytes(3, quoted ? text.substr(1, text.size() - 2) : text);
 }
 
+// HistogramProto: extremes, number, sums, then the upper edges of the buckets and what is in them. Empty buckets at
+// either end are left out, but for the one whose edge is the lower end of the first full one.
+std::string HistogramMessage(const Histogram& histogram) {
+  const std::vector<std::int64_t>& counts = histogram.counts();
+  std::size_t first = 0;
+  std::size_t last = counts.size();
+  while (first + 1 < counts.size() && counts[first + 1] == 0 && counts[first] == 0) {
+    ++first;
+  }
+  while (last > first + 1 && counts[last - 1] == 0) {
+    --last;
+  }
+  std::string edges;
+  std::string full;
+  for (std::size_t bucket = first; bucket < last; ++bucket) {
+    edges += Fixed(Histogram::Edges()[bucket]);
+    full += Fixed(static_cast<double>(counts[bucket]));
+  }
+  return Double(1, histogram.least) + Double(2, histogram.most) + Double(3, static_cast<double>(histogram.count)) +
+         Double(4, histogram.sum) + Double(5, histogram.squares) + Bytes(6, edges) + Bytes(7, full);
+}
+
 constexpr std::array<std::uint32_t, 256> MakeTable() {
   std::array<std::uint32_t, 256> table{};
   for (std::uint32_t i = 0; i < 256; ++i) {
@@ -127,6 +149,14 @@ void TensorBoardFile::AddScalars(std::int64_t step, const std::map<std::string, 
   std::string summary;
   for (const auto& [tag, value] : values) {
     summary += Bytes(1, Bytes(1, tag) + Float(2, static_cast<float>(value)));
+  }
+  WriteEvent(step, kEventSummary, summary);
+}
+
+void TensorBoardFile::AddHistograms(std::int64_t step, const std::map<std::string, Histogram>& values) {
+  std::string summary;
+  for (const auto& [tag, histogram] : values) {
+    summary += Bytes(1, Bytes(1, tag) + Bytes(5, HistogramMessage(histogram)));
   }
   WriteEvent(step, kEventSummary, summary);
 }

@@ -1,6 +1,6 @@
-// Event files that TensorBoard reads (and programs that sync such files): scalars, texts and hyper-parameters, written
-// by a small encoder of the few protocol buffers that they consist of. A record is a length, its masked CRC-32C, the
-// message, its masked CRC-32C.
+// Event files that TensorBoard reads (and programs that sync such files): scalars, texts, histograms and
+// hyper-parameters, written by a small encoder of the few protocol buffers that they consist of. A record is a length,
+// its masked CRC-32C, the message, its masked CRC-32C.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+
+#include "train/histogram.h"
 
 namespace trireme {
 
@@ -27,6 +29,8 @@ class TensorBoardFile {
 
   // All at once, flushed.
   void AddScalars(std::int64_t step, const std::map<std::string, double>& values);
+  // As TensorBoard's pages of distributions and histograms show it.
+  void AddHistograms(std::int64_t step, const std::map<std::string, Histogram>& values);
   // Markdown, in the text plug-in.
   void AddText(std::int64_t step, const std::string& tag, const std::string& text);
   // Numbers and texts, in the plug-in of hyper-parameters; `name` tells runs apart.

@@ -343,8 +343,13 @@ std::vector<RecipeKey> TrainKeys() {
       Number(
           "train.tokens", "length of the run in tokens; 0: see steps",
           [](Config & c) -> auto& { return c.train.tokens; }, 0, 1e18),
-      Text("train.device", "auto: the GPU where there is one", [](Config & c) -> auto& { return c.train.device; },
-           {"auto", "cpu", "cuda"}),
+      Text("train.device",
+           "auto: the GPU where there is one; paced: nothing is computed, all takes the time that train.paced_cluster "
+           "says",
+           [](Config & c) -> auto& { return c.train.device; }, {"auto", "cpu", "cuda", "paced"}),
+      Optional(Text(
+          "train.paced_cluster", "of device = paced: a cluster file, or the name of one of clusters/",
+          [](Config & c) -> auto& { return c.train.paced_cluster; })),
       Number(
           "train.threads",
           "OpenMP threads per CPU rank; 0: the job's cores / ranks on this machine, or OMP_NUM_THREADS",
@@ -440,6 +445,9 @@ std::vector<RecipeKey> TrainKeys() {
       Flag(
           "log.tensorboard", "write event files that TensorBoard reads into the run's tensorboard/",
           [](Config & c) -> auto& { return c.log.tensorboard; }),
+      Number(
+          "log.histogram_every", "steps between histograms of weights and gradients in the event files; 0: never",
+          [](Config & c) -> auto& { return c.log.histogram_every; }, 0, 1e12),
       Optional(Text(
           "log.dump_steps", "weights before and after these steps, a file per rank in the run's dump/: 3, 10-12",
           [](Config & c) -> auto& { return c.log.dump_steps; })),

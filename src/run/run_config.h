@@ -70,9 +70,10 @@ struct TrainConfig {
   double loss_scale_backoff = 0.5;
   std::int64_t seed = 1;
   std::int64_t steps = 100;
-  std::int64_t samples = 0;  // when given: steps follow from it
-  std::int64_t tokens = 0;   // likewise
-  std::string device = "auto";
+  std::int64_t samples = 0;     // when given: steps follow from it
+  std::int64_t tokens = 0;      // likewise
+  std::string device = "auto";  // auto | cpu | cuda | paced
+  std::string paced_cluster;    // of device = paced: a cluster file, or the name of one
   int threads = 0;              // OpenMP threads per rank of a CPU device; 0: cores / ranks on the machine
   std::string pin = "auto";     // auto | none | cores
   std::string engine = "auto";  // of CPU products: auto | packed | onednn | openblas
@@ -120,10 +121,11 @@ struct ValidationConfig {
 
 // What a run shows and records; changes no number of it.
 struct LogConfig {
-  std::string format = "short";  // of a step's line: short | megatron
-  bool tensorboard = false;      // event files in the run's tensorboard/
-  std::string dump_steps;        // "3, 10-12": weights before and after these steps, per rank, in the run's dump/
-  bool timers = false;           // seconds of forward, backward, reductions and the update, with each step's line
+  std::string format = "short";      // of a step's line: short | megatron
+  bool tensorboard = false;          // event files in the run's tensorboard/
+  std::int64_t histogram_every = 0;  // steps between histograms of weights and gradients in them; 0: never
+  std::string dump_steps;            // "3, 10-12": weights before and after these steps, per rank, in the run's dump/
+  bool timers = false;               // seconds of forward, backward, reductions and the update, with each step's line
   bool operator==(const LogConfig&) const = default;
 };
 

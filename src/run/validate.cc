@@ -238,6 +238,16 @@ void RequireSplit(const std::string& split) {
   Require(sum > 0, "data.split = '{}' leaves nothing for any part; '95,5,0' would do", split);
 }
 
+void RequirePaced(const TrainConfig& train) {
+  const bool paced = train.device == "paced";
+  Require(!paced || !train.paced_cluster.empty(),
+          "train.device = 'paced' needs train.paced_cluster: a cluster file, or the name of one of clusters/, such as "
+          "'perlmutter'");
+  Require(paced || train.paced_cluster.empty(),
+          "train.paced_cluster = '{}' is for train.device = 'paced', which is '{}'; set one of them",
+          train.paced_cluster, train.device);
+}
+
 }  // namespace
 
 void Validate(const RunConfig& config, int ranks) {
@@ -256,6 +266,10 @@ void Validate(const RunConfig& config, int ranks) {
   RequireBatches(config);
   RequireSchedules(config);
   RequireLength(config);
+  RequirePaced(config.train);
+  Require(config.log.histogram_every == 0 || config.log.tensorboard,
+          "log.histogram_every = {} writes into event files: set log.tensorboard = true, or log.histogram_every = 0",
+          config.log.histogram_every);
   RequireSplit(config.data.split);
   Require(
       config.data.document_masks || !config.data.document_positions,

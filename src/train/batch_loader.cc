@@ -52,6 +52,9 @@ std::int64_t BatchLoader::SampleOf(std::int64_t first, int micro_batch, std::int
 
 BatchLoader::HostBatch BatchLoader::Fetch(const SampleSource& source, std::int64_t first, int micro_batches) const {
   HostBatch batch{.first = first, .micro_batches = micro_batches, .source = &source};
+  if (!NeedsSamples()) {
+    return batch;
+  }
   const auto count = static_cast<std::size_t>(micro_batches * sizes_.tokens);
   batch.tokens.resize(count);
   batch.targets.resize(count);
@@ -83,6 +86,9 @@ BatchLoader::HostBatch BatchLoader::Fetch(const SampleSource& source, std::int64
 }
 
 void BatchLoader::Prepare(const SampleSource& source, std::int64_t first, int micro_batches) {
+  if (!NeedsSamples()) {
+    return;
+  }
   next_ = std::async(std::launch::async,
                      [this, &source, first, micro_batches] { return Fetch(source, first, micro_batches); });
 }
@@ -112,7 +118,7 @@ std::vector<MicroBatch> BatchLoader::LoadEvaluation(const SampleSource& source, 
                                                     std::int64_t end) {
   HostBatch batch = Fetch(source, first, micro_batches);
   auto weights = batch.weights.begin();
-  for (int j = 0; j < micro_batches; ++j) {
+  for (int j = 0; j < micro_batches && !batch.weights.empty(); ++j) {
     for (std::int64_t b = 0; b < sizes_.batch; ++b, weights += sizes_.sequence) {
       if (SampleOf(first, j, b) >= end) {
         std::fill_n(weights, sizes_.sequence, 0.0F);

@@ -20,6 +20,7 @@ class BatchLoader {
     int data_rank = 0;
     int data_size = 1;
     bool document_masks = false;
+    bool reads_tokens = true;  // false: a stage without embedding and head, which needs document masks at most
     std::uint64_t seed = 1;
   };
   // Takes its device tensors from the arena's message memory.
@@ -45,6 +46,7 @@ class BatchLoader {
     std::vector<std::int32_t> tokens, targets, document_starts, positions;
     std::vector<float> weights;
   };
+  bool NeedsSamples() const { return options_.reads_tokens || options_.document_masks; }
   HostBatch Fetch(const SampleSource& source, std::int64_t first, int micro_batches) const;
   // The elements of a sample's list, from `first` on, that belong to a share.
   template <typename Value>

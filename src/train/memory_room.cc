@@ -64,7 +64,7 @@ HostNeeds NeedsOfStage(const RunConfig& config, int pipeline, const HostUse& use
   const StageOfRun stage(config, pipeline, config.batch.global);
   const MemoryUse memory = MemoryOfStage(stage.description());
   HostNeeds needs;
-  needs.held = memory[MemoryKind::kHost] + (use.devices_are_hosts ? memory.total() : 0);
+  needs.held = use.holds ? memory[MemoryKind::kHost] + (use.devices_are_hosts ? memory.total() : 0) : 0;
   const ShardPlan& shards = stage.description().shards;
   for (const Bucket& bucket : shards.buckets) {
     if (bucket.tied && !shards.counts_tied) {

@@ -1,7 +1,6 @@
 #include "train/trainer.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <exception>
 #include <limits>
@@ -69,11 +68,13 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
                          .activations = gradients.over_activations ? slots.front() : nullptr,
                          .gradient_offsets = gradients.offsets});
   const StepTensors tensors(description);
-  loader_ = std::make_unique<BatchLoader>(arena_, description.sizes, tensors,
-                                          BatchLoader::Options{.data_rank = comms_.coordinate().data,
-                                                               .data_size = config_.layout.data,
-                                                               .document_masks = config_.data.document_masks,
-                                                               .seed = static_cast<std::uint64_t>(config_.train.seed)});
+  loader_ = std::make_unique<BatchLoader>(
+      arena_, description.sizes, tensors,
+      BatchLoader::Options{.data_rank = comms_.coordinate().data,
+                           .data_size = config_.layout.data,
+                           .document_masks = config_.data.document_masks,
+                           .reads_tokens = comms_.coordinate().pipeline == 0 || description.HoldsHead(),
+                           .seed = static_cast<std::uint64_t>(config_.train.seed)});
   const LocalSizes& sizes = description.sizes;
   const auto boundary = [&](const TensorSpec& spec) {
     const Tensor tensor = arena_.Allocate(spec);
@@ -151,7 +152,7 @@ const Trainer::PlannedSchedule& Trainer::ScheduleFor(int micro_batches) {
 }
 
 StepResult Trainer::Step(int request) {
-  const auto started = std::chrono::steady_clock::now();
+  const double started = device_.Now();
   const int micro_batches = NextMicroBatches();
   const std::int64_t first = progress_.consumed_samples;
   StepResult result{.step = progress_.step + 1, .global_batch = schedule_.GlobalBatchAt(first)};
@@ -182,6 +183,9 @@ StepResult Trainer::Step(int request) {
   const double clip = config_.optimizer.clip;
   const double factor = clip > 0 && result.gradient_norm > clip ? clip / result.gradient_norm : 1.0;
 
+  if (before_update_) {
+    before_update_(result, correction);
+  }
   // 6–7. Update owned shards, then parameters again.
   Mark("update");
   if (!result.skipped && !result.vetoed && result.verdict.cause != Cause::kLasting) {
@@ -192,7 +196,7 @@ StepResult Trainer::Step(int request) {
   comms_.CheckAborted();
   result.step = ++progress_.step;
   result.consumed_samples = progress_.consumed_samples;
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+  result.seconds = device_.Now() - started;
   return result;
 }
 

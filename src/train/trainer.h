@@ -19,6 +19,7 @@
 #include "run/run_schedule.h"
 #include "run/step_list.h"
 #include "train/batch_loader.h"
+#include "train/histogram.h"
 #include "train/loss_scaler.h"
 #include "train/pipeline_runner.h"
 #include "train/zero_shard.h"
@@ -87,6 +88,11 @@ class Trainer {
 
   // Asked with equal numbers on every rank after those of a finite step: true has no update made.
   void set_veto(std::function<bool(const StepResult&)> veto) { veto_ = std::move(veto); }
+  // Called on every rank before a step's update, with the factor that makes the owned gradients (Histograms) those of
+  // the loss.
+  void set_before_update(std::function<void(const StepResult&, double factor)> hook) {
+    before_update_ = std::move(hook);
+  }
   // Multiplies the learning rate of later steps.
   void set_rate_factor(double factor) { rate_factor_ = factor; }
   // A later step whose samples are passed over, as those of train.skip_steps.
@@ -101,6 +107,9 @@ class Trainer {
   std::string NameNonFinite();
   // Elements of the whole gradient that are 0. Collective.
   std::int64_t CountZeros();
+  // By row of the table, of all ranks: the gradients that the coming update reads, times `factor` (within
+  // set_before_update's function), or the weights, in fp32 (between steps). Collective.
+  std::vector<Histogram> Histograms(bool gradients, double factor = 1);
   // An Error that names ranks when data ranks that must hold equal weights do not. Collective over the data group.
   void CompareReplicas();
   // Memory of this rank as it is now, for observers of a step (set_ledger tells the phases).
@@ -185,6 +194,7 @@ class Trainer {
   StepList skip_steps_;
   std::function<bool(const StepResult&)> suspicion_;
   std::function<bool(const StepResult&)> veto_;
+  std::function<void(const StepResult&, double)> before_update_;
   double rate_factor_ = 1;
   std::set<std::int64_t> passed_steps_;
   Ledger* ledger_ = nullptr;

@@ -439,7 +439,7 @@ std::vector<OwnedState> ZeroShard::State() {
   return StateViews();
 }
 
-std::vector<OwnedState> ZeroShard::StateViews() const {
+std::vector<OwnedState> ZeroShard::StateViews(bool gradients) const {
   std::vector<OwnedState> all;
   const Coordinate& here = comms_.coordinate();
   const auto saves = [&](const Bucket& bucket, const Parameter& parameter) {
@@ -476,6 +476,12 @@ std::vector<OwnedState> ZeroShard::StateViews() const {
           all.push_back(state);
         }
       };
+      if (gradients) {
+        if (!bucket.frozen) {
+          add(StateKind::kMaster, optimizer_->shards()[i].gradient.Range(range.first, range.count));
+        }
+        continue;
+      }
       if (bucket.frozen) {
         const std::int64_t start = ZeroShards(options_.zero).parameters ? 0 : owned.first;
         add(StateKind::kMaster, buckets_[i].weights.Range(start + range.first, range.count));
@@ -485,6 +491,9 @@ std::vector<OwnedState> ZeroShard::StateViews() const {
       add(StateKind::kFirstMoment, optimizer_->FirstMoment(i, range));
       add(StateKind::kSecondMoment, optimizer_->SecondMoment(i, range));
     }
+  }
+  if (gradients) {
+    return all;
   }
   for (const FactoredMoments& moments : optimizer_->factored()) {
     const Parameter& parameter = table_.rows()[static_cast<std::size_t>(moments.row)];

@@ -107,6 +107,8 @@ class ZeroShard : public ParameterSource, public GradientSink {
   // overwrite: they are there until DropState. The masters of frozen parameters are their weights, in the working type.
   // After writing masters call Publish().
   std::vector<OwnedState> State();
+  // Views of the gradients that the next update reads, as State() has masters; after FinishGradients.
+  std::vector<OwnedState> OwnedGradients() const { return StateViews(true); }
   // Before a step or a validation: gradient memory gets another use, and masters must be asked for again.
   void DropState() { masters_joined_ = false; }
   // Weights from masters, and the all-gather of stages 1 and 2. Requires a State() that has not been dropped.
@@ -164,8 +166,8 @@ class ZeroShard : public ParameterSource, public GradientSink {
   void GatherWeights(bool with_frozen);
   // The same for a bucket of weights in host memory.
   void GatherOnHost(std::size_t bucket);
-  // What State() gives, without the masters' values.
-  std::vector<OwnedState> StateViews() const;
+  // What State() gives, without the masters' values; or what OwnedGradients() does.
+  std::vector<OwnedState> StateViews(bool gradients = false) const;
 
   const ShardPlan& plan_;
   const ParameterTable& table_;

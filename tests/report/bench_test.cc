@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "cost/formulas.h"
+#include "report/bench_plot.h"
 #include "report/compare_runs.h"
 #include "scratch_directory.h"
 
@@ -188,6 +189,36 @@ TEST_F(BenchFolder, ComparesTablesCaseByCase) {
   ASSERT_EQ(differences.size(), 4U);  // seconds and memory of the two cases that ran
   EXPECT_EQ(differences[0].direction, Direction::kWorse);
   EXPECT_EQ(differences[2].direction, Direction::kSame);
+}
+
+// Another machine is slower in every case alike; only a case that got slower beside the first is a regression.
+TEST_F(BenchFolder, RatiosToTheFirstCaseCompareTablesOfTwoMachines) {
+  const std::vector<BenchRow> rows = RunBench(SomeSweep(), {.folder = folder_ + "/out", .program = Pretender()});
+  std::vector<BenchRow> elsewhere = rows;
+  for (BenchRow& row : elsewhere) {
+    row.seconds *= 3;
+  }
+  const std::string table = folder_ + "/elsewhere.csv";
+  std::ofstream(table) << ToCsv(TableOf(elsewhere));
+  const std::vector<Difference> same = CompareRuns(folder_ + "/out/table.csv", table, 0.01, true);
+  EXPECT_FALSE(AnyWorse(same)) << ToText(same);
+  const auto second =
+      std::find_if(elsewhere.begin() + 1, elsewhere.end(), [](const BenchRow& row) { return row.failure.empty(); });
+  ASSERT_NE(second, elsewhere.end());
+  second->seconds *= 1.2;
+  std::ofstream(table) << ToCsv(TableOf(elsewhere));
+  EXPECT_TRUE(AnyWorse(CompareRuns(folder_ + "/out/table.csv", table, 0.01, true)));
+  EXPECT_THROW(CompareRuns(folder_ + "/out", folder_ + "/out", 0.01, true), Error);
+}
+
+TEST_F(BenchFolder, DrawsItsCasesAsSvg) {
+  std::vector<BenchRow> rows = RunBench(SomeSweep(), {.folder = folder_ + "/out", .program = Pretender()});
+  EXPECT_TRUE(std::filesystem::exists(folder_ + "/out/plot.svg"));
+  rows[0].label = "<script>&";
+  const std::string svg = PlotOf(rows, "a study");
+  EXPECT_THAT(svg, ::testing::HasSubstr("&lt;script&gt;&amp;"));
+  EXPECT_THAT(svg, ::testing::HasSubstr("seconds per step"));
+  EXPECT_THAT(PlotOf({}, "none"), ::testing::HasSubstr("no case has run"));
 }
 
 }  // namespace

@@ -72,6 +72,15 @@ def describe(value):
         tensor = one(value, 8)
         assert one(tensor, 1) == 7, "a text must be a tensor of strings"
         return f"text {tag}={one(tensor, 8).decode()!r}"
+    histogram = one(value, 5)
+    if histogram:
+        least, most, count, total, squares = (one(histogram, number, 0.0) for number in range(1, 6))
+        edges, counts = (list(struct.iter_unpack("<d", one(histogram, number))) for number in (6, 7))
+        assert len(edges) == len(counts) > 0, "as many edges as buckets"
+        assert all(a < b for a, b in zip(edges, edges[1:])), "edges must ascend"
+        assert sum(bucket for bucket, in counts) == count, "buckets must hold all values"
+        full = " ".join(f"<{edge:.3g}:{bucket:g}" for (edge,), (bucket,) in zip(edges, counts) if bucket)
+        return f"histogram {tag}: {count:g} from {least:g} to {most:g}, sum {total:g}, squares {squares:g}: {full}"
     return f"{tag}={one(value, 2)}"
 
 

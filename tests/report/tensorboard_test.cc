@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <vector>
 
 #include "scratch_directory.h"
 
@@ -28,6 +30,9 @@ TEST(TensorBoardFile, AnIndependentDecoderReadsWhatWasWritten) {
     TensorBoardFile file(folder, 7);
     file.AddHyperParameters("a run", {{"layout.tensor", "2"}, {"train.dtype", "\"bf16\""}, {"train.graphs", "true"}});
     file.AddScalars(7, {{"loss/training", 2.5}, {"speed/seconds", 0.125}});
+    Histogram histogram;
+    histogram.Add(std::vector<float>{-2, 0, 0, 0.5F, std::nanf("")}, 2);
+    file.AddHistograms(7, {{"weights/one", histogram}});
     file.AddText(8, "events/spike", "a <b>spike</b>, µ");
   }
   const std::string command =
@@ -45,6 +50,7 @@ TEST(TensorBoardFile, AnIndependentDecoderReadsWhatWasWritten) {
             "step 0: hparams 'a run': layout.tensor=2.0 train.dtype='bf16' train.graphs=True\n"
             "step 7: loss/training=2.5\n"
             "step 7: speed/seconds=0.125\n"
+            "step 7: histogram weights/one: 4 from -4 to 1, sum -3, squares 17: <-3.97:1 <1e-12:2 <1.04:1\n"
             "step 8: text events/spike/text_summary='a <b>spike</b>, µ'\n");
 }
 

@@ -1,0 +1,123 @@
+#include "comm/paced_communicator.h"
+
+#include <algorithm>
+#include <map>
+
+#include "comm/call_check.h"
+#include "comm/thread_moves.h"
+
+namespace trireme {
+
+PacedCommunicator::PacedCommunicator(ThreadWorld& world, ThreadGroup& group, int member, const Devices& devices,
+                                     std::string name)
+    : Communicator(std::move(name)), world_(world), group_(group), member_(member), devices_(devices) {
+  std::map<int, int> members_of_node;
+  for (int other = 0; other < size(); ++other) {
+    ++members_of_node[NodeOf(other)];
+  }
+  const auto least = std::min_element(members_of_node.begin(), members_of_node.end(),
+                                      [](const auto& a, const auto& b) { return a.second < b.second; });
+  place_ = {.size = size(), .per_node = least->second, .inner = this->name() == "tensor" || this->name() == "context"};
+}
+
+std::unique_ptr<Communicator> PacedCommunicator::DoSplit(const std::string& name, int color, int key) {
+  const ThreadGroup::Child child = group_.Split(member_, name, color, key);
+  return std::make_unique<PacedCommunicator>(world_, *child.group, child.member, devices_, name);
+}
+
+void PacedCommunicator::Exchange(Post post, const Tensor& part) {
+  const PacedCluster& cluster = devices_.paced.cluster();
+  PacedClock& clock = devices_.paced.clock();
+  post.time = clock.Issue(cluster.issue_collective());
+  const bool moves = part.bytes() <= kPacedValueBytes;
+  group_.Meet(member_, post, [&] {
+    std::vector<Post>& posts = group_.posts();
+    double begin = 0;
+    for (const Post& member : posts) {
+      begin = std::max(begin, member.time);
+    }
+    const double bytes = static_cast<double>(post.call.count * SizeOf(post.call.dtype));
+    const double end = begin + cluster.Collective(post.call.kind, bytes, place_);
+    for (Post& member : posts) {
+      member.time = end;
+    }
+    if (moves) {
+      MoveEverything(devices_.host, posts);
+    }
+  });
+  clock.StreamWaits(group_.posts()[static_cast<std::size_t>(member_)].time);
+}
+
+void PacedCommunicator::DoAllReduce(const Tensor& in_place, ReduceOp /*op*/, const CollectiveCall& call) {
+  Exchange({.call = call, .out = in_place}, in_place);
+}
+
+void PacedCommunicator::DoAllGather(const Tensor& in, const Tensor& out, const CollectiveCall& call) {
+  Exchange({.call = call, .in = in, .out = out}, in);
+}
+
+void PacedCommunicator::DoReduceScatter(const Tensor& in, const Tensor& out, const CollectiveCall& call) {
+  Exchange({.call = call, .in = in, .out = out}, out);
+}
+
+void PacedCommunicator::DoAllToAll(const Tensor& in, const Tensor& out, const CollectiveCall& call) {
+  Exchange({.call = call, .in = in, .out = out}, in);
+}
+
+void PacedCommunicator::DoBroadcast(const Tensor& in_place, int /*root*/, const CollectiveCall& call) {
+  Exchange({.call = call, .out = in_place}, in_place);
+}
+
+int PacedCommunicator::RouteTo(int member) const {
+  if (member == (member_ + 1) % size()) {
+    return kFirstMessageStream;
+  }
+  return member == (member_ + size() - 1) % size() ? kFirstMessageStream + 1 : kFirstMessageStream + 2;
+}
+
+void PacedCommunicator::DoSend(const Tensor& message, int to, const CollectiveCall& call) {
+  world_.ThrowIfAborted();
+  const PacedCluster& cluster = devices_.paced.cluster();
+  PacedClock& clock = devices_.paced.clock();
+  const int route = RouteTo(to);
+  const double begin = std::max(clock.Issue(cluster.issue_collective()), clock.stream(route));
+  const double seconds =
+      to == member_ ? 0 : cluster.Message(static_cast<double>(message.bytes()), NodeOf(to) != NodeOf(member_));
+  Message sent;
+  sent.dtype = message.dtype;
+  sent.count = message.count();
+  sent.arrival = begin + seconds;
+  clock.StreamWaits(route, sent.arrival);
+  group_.mailbox(to).Put(member_, call.tag, std::move(sent));
+}
+
+void PacedCommunicator::DoReceive(const Tensor& message, int from, const CollectiveCall& call) {
+  const Message received = group_.Take(member_, call);
+  CheckMessage({.group = name(),
+                .sender = group_.world_rank(from),
+                .receiver = group_.world_rank(member_),
+                .tag = call.tag,
+                .sent_dtype = received.dtype,
+                .sent_count = received.count,
+                .wanted_dtype = message.dtype,
+                .wanted_count = message.count()});
+  PacedClock& clock = devices_.paced.clock();
+  clock.Issue(devices_.paced.cluster().issue_collective());
+  clock.StreamWaits(received.arrival);
+}
+
+void PacedCommunicator::DoBarrier(const CollectiveCall& call) {
+  PacedClock& clock = devices_.paced.clock();
+  group_.Meet(member_, {.call = call, .time = clock.host()}, [this] {
+    std::vector<Post>& posts = group_.posts();
+    const auto last =
+        std::max_element(posts.begin(), posts.end(), [](const Post& a, const Post& b) { return a.time < b.time; });
+    const double time = last->time;
+    for (Post& member : posts) {
+      member.time = time;
+    }
+  });
+  clock.HostWaits(group_.posts()[static_cast<std::size_t>(member_)].time);
+}
+
+}  // namespace trireme

@@ -1,0 +1,54 @@
+// A group of ranks whose devices are paced. Members meet as threads of one process do; a collective begins in simulated
+// time when the last of them could begin it and takes what its PacedCluster says. A message occupies its sender's route
+// to the next or the previous member and arrives when that is done; the receiver's stream waits for it. Values of a few
+// bytes are exchanged (kPacedValueBytes a member), so that ranks agree on numbers; tensors are not.
+#pragma once
+
+#include "comm/thread_world.h"
+#include "device/paced/paced_device.h"
+
+namespace trireme {
+
+class PacedCommunicator final : public Communicator {
+ public:
+  // This rank's device, and one of the host that moves values.
+  struct Devices {
+    PacedDevice& paced;
+    Device& host;
+  };
+  // Member `member` of `group`, which belongs to `world`. All outlive the communicator.
+  PacedCommunicator(ThreadWorld& world, ThreadGroup& group, int member, const Devices& devices,
+                    std::string name = "world");
+
+  int rank() const override { return member_; }
+  int size() const override { return group_.size(); }
+  void Abort(const std::string& message) override { world_.Abort(group_.world_rank(member_), message); }
+  void CheckAborted() const override { world_.ThrowIfAborted(); }
+
+ protected:
+  Device& device() override { return devices_.paced; }
+  std::unique_ptr<Communicator> DoSplit(const std::string& name, int color, int key) override;
+  void DoAllReduce(const Tensor& in_place, ReduceOp op, const CollectiveCall& call) override;
+  void DoAllGather(const Tensor& in, const Tensor& out, const CollectiveCall& call) override;
+  void DoReduceScatter(const Tensor& in, const Tensor& out, const CollectiveCall& call) override;
+  void DoAllToAll(const Tensor& in, const Tensor& out, const CollectiveCall& call) override;
+  void DoBroadcast(const Tensor& in_place, int root, const CollectiveCall& call) override;
+  void DoSend(const Tensor& message, int to, const CollectiveCall& call) override;
+  void DoReceive(const Tensor& message, int from, const CollectiveCall& call) override;
+  void DoBarrier(const CollectiveCall& call) override;
+
+ private:
+  // part: what one member brings or gets. Its values are exchanged when they are few.
+  void Exchange(Post post, const Tensor& part);
+  // The stream of this rank's messages to a member.
+  int RouteTo(int member) const;
+  int NodeOf(int member) const { return group_.world_rank(member) / devices_.paced.cluster().ranks_per_node(); }
+
+  ThreadWorld& world_;
+  ThreadGroup& group_;
+  const int member_;
+  Devices devices_;
+  PacedGroup place_;
+};
+
+}  // namespace trireme
