@@ -25,6 +25,8 @@ struct CheckpointCommand {
   std::string format = "huggingface";
   GgufOptions gguf;
   bool check = false;
+  bool merge = false;
+  bool adapter = false;
   double tolerance = 1e-4;
 
   int Print(const Report& report) const {
@@ -73,11 +75,20 @@ CLI::App* Add(CLI::App& parent, const std::shared_ptr<CheckpointCommand>& comman
 Report Export(const CheckpointCommand& own) {
   Require(own.format == "huggingface" || own.format == "gguf", "--format '{}' is unknown: huggingface or gguf",
           own.format);
+  if (own.adapter) {
+    Require(own.format == "huggingface" && !own.check,
+            "--adapter writes what PEFT reads, without a base: neither --format gguf nor --check go with it; --merge "
+            "does");
+    return ExportAdapter(own.path, own.other);
+  }
   if (own.format == "gguf") {
     Require(!own.check, "--check compares the logits of a Hugging Face directory; llama.cpp runs a GGUF file");
-    return ExportGguf(own.path, own.other, own.gguf);
+    GgufOptions gguf = own.gguf;
+    gguf.merge = own.merge;
+    return ExportGguf(own.path, own.other, gguf);
   }
   ExportOptions options = own.exported;
+  options.merge = own.merge;
   Require(own.shard_gigabytes > 0 && own.shard_gigabytes < 1e9, "--shard-gigabytes {} must be above 0",
           own.shard_gigabytes);
   options.shard_bytes = static_cast<std::int64_t>(own.shard_gigabytes * 1e9);
@@ -92,7 +103,8 @@ void AddExport(CLI::App& parent, const std::shared_ptr<CheckpointCommand>& comma
   CLI::App* app = Add(parent, command, exit_code,
                       {"export", "Write a Hugging Face directory (config.json and safetensors) or a GGUF file",
                        "trireme checkpoint export runs/quickstart exported --dtype bf16\n"
-                       "  trireme checkpoint export runs/quickstart model.gguf --format gguf --type q8_0",
+                       "  trireme checkpoint export runs/quickstart model.gguf --format gguf --type q8_0\n"
+                       "  trireme checkpoint export runs/tuned merged --merge",
                        Export});
   app->add_option("path", command->path, kPathHelp)->required();
   app->add_option("to", command->other, "Directory, or GGUF file, to make; it must not exist")->required();
@@ -103,6 +115,10 @@ void AddExport(CLI::App& parent, const std::shared_ptr<CheckpointCommand>& comma
   app->add_option("--dtype", command->exported.dtype, "Of a Hugging Face directory: fp32 or bf16 (fp32)")
       ->excludes(type);
   app->add_option("--shard-gigabytes", command->shard_gigabytes, "Largest file (50)");
+  CLI::Option* merge = app->add_flag("--merge", command->merge, "Add LoRA adapters to the weights that they adapt");
+  app->add_flag("--adapter", command->adapter,
+                "Write LoRA adapters alone, as PEFT reads them: adapter_model.safetensors and adapter_config.json")
+      ->excludes(merge);
   app->add_flag("--check", command->check,
                 "Compare the logits of both sides on drawn tokens; exit code 1 beyond --tolerance");
   app->add_option("--tolerance", command->tolerance,

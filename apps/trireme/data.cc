@@ -197,7 +197,8 @@ void AddTrainTokenizer(CLI::App& data, const Shared& command, int& exit_code) {
   app->add_option("--field", command->training.json_field, "Field of a JSON line that holds the text (text)");
   app->add_option("--output", command->training.output, "The tokenizer.json to write")->required();
   app->add_option("--vocabulary", command->training.training.vocabulary, "Tokens in all (32768)");
-  app->add_option("--pattern", command->pattern, "How text is cut into pieces: gpt2, bloom, llama3 or qwen2 (gpt2)");
+  app->add_option("--pattern", command->pattern,
+                  "How text is cut into pieces: gpt2, bloom, llama3, qwen2 or tekken (gpt2)");
   app->add_option("--special", command->training.training.special_tokens, "Special tokens (<|endoftext|>)");
   app->add_option("--most-bytes", command->training.most_bytes, "Text to learn from (1 GiB)");
   app->add_flag("--json", command->json, "One JSON object");

@@ -113,7 +113,7 @@ void Lowering::BackwardAdd(const BlockOperation& add) {
     Gradient(add.input) = NewBuffer(sizes_.dtype, {gathered ? sizes_.tokens : sizes_.outside, sizes_.hidden});
     Emit(DropoutStep{.from = gradient, .to = Gradient(add.input), .site = add.site, .own_rows = gathered});
   }
-  if (add.bias != kNoId) {
+  if (add.bias != kNoId && !block_.frozen()) {
     waiting_.push_back(
         {.operation = static_cast<int>(&add - block_.operations.data()), .gradient = Gradient(add.input)});
   }
@@ -134,7 +134,7 @@ void Lowering::BackwardLinear(int i) {
     product.scale_a = work.copy.scale;
   }
   const int activation = Maker(linear.input, BlockOp::kActivation);
-  if (sizes_.fused_activation && activation != kNoId) {
+  if (sizes_.fused_activation && activation != kNoId && !HasAdapter(linear)) {
     const int before = Operation(activation).input;
     product.epilogue = ProductEpilogue::kGeluGradient;
     product.auxiliary = Remade(before);
@@ -143,7 +143,28 @@ void Lowering::BackwardLinear(int i) {
     product.c = Gradient(linear.input) = ForValue(linear.input);
   }
   Emit(product);
-  waiting_.push_back(work);
+  if (HasAdapter(linear)) {
+    work.narrow = NewBuffer(sizes_.dtype, {product.rows, block_.adapter_rank});
+    Emit(ProductStep{.kind = ProductKind::kInputGradient,
+                     .a = work.gradient,
+                     .c = work.narrow,
+                     .weight = linear.adapter_b,
+                     .scale = static_cast<float>(block_.adapter_scale),
+                     .rows = product.rows,
+                     .columns = block_.adapter_rank,
+                     .depth = product.depth});
+    Emit(ProductStep{.kind = ProductKind::kInputGradient,
+                     .a = work.narrow,
+                     .c = product.c,
+                     .weight = linear.adapter_a,
+                     .added = true,
+                     .rows = product.rows,
+                     .columns = product.columns,
+                     .depth = block_.adapter_rank});
+  }
+  if (HasAdapter(linear) || !block_.frozen()) {
+    waiting_.push_back(work);
+  }
 }
 
 void Lowering::BackwardHeadNorm(int i) {
@@ -298,6 +319,12 @@ void Lowering::FlushWeights() {
   weight_part_ = true;
   for (const WeightWork& work : waiting_) {
     const BlockOperation& operation = Operation(work.operation);
+    if (HasAdapter(operation)) {
+      AdapterWeights(work);
+    }
+    if (block_.frozen()) {
+      continue;
+    }
     if (operation.op == BlockOp::kLinear) {
       LinearWeights(work);
     }
@@ -334,7 +361,43 @@ void Lowering::LinearWeights(const WeightWork& work) {
   Emit(product);
 }
 
+void Lowering::AdapterWeights(const WeightWork& work) {
+  const BlockOperation& linear = Operation(work.operation);
+  const BufferId input = Remade(linear.input);
+  BufferId narrow = kept_.narrow[static_cast<std::size_t>(work.operation)];
+  if (narrow == kNoId) {  // a second forward ends before the last product
+    recomputed_ = true;
+    narrow = EmitNarrow(linear, input);
+    recomputed_ = false;
+  }
+  // Of a rank's own outputs come a part of the gradient of `narrow`, of its own inputs a part of `narrow` itself: every
+  // rank holds the matrix whose gradient follows from that part. Under sequence parallelism the bucket's reduction adds
+  // up the gradients.
+  const bool cuts_outputs = Maker(linear.input, BlockOp::kEnter) != kNoId;
+  if (sizes_.tensor > 1 && !sizes_.sequence_parallel) {
+    const BufferId part = cuts_outputs ? work.narrow : narrow;
+    Emit(LeaveStep{.from = part, .to = part});
+  }
+  Emit(ProductStep{.kind = ProductKind::kWeightGradient,
+                   .a = work.narrow,
+                   .b = input,
+                   .weight = linear.adapter_a,
+                   .rows = block_.adapter_rank,
+                   .columns = Columns(linear.input),
+                   .depth = Rows(linear.output)});
+  Emit(ProductStep{.kind = ProductKind::kWeightGradient,
+                   .a = work.gradient,
+                   .b = narrow,
+                   .weight = linear.adapter_b,
+                   .rows = Columns(linear.output),
+                   .columns = block_.adapter_rank,
+                   .depth = Rows(linear.output)});
+}
+
 void Lowering::AddNormGradients() {
+  if (block_.frozen()) {
+    return;
+  }
   int norm = 0;
   for (const BlockOperation& operation : block_.operations) {
     if (operation.op != BlockOp::kNorm) {

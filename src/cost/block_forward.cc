@@ -7,7 +7,8 @@ Lowering::Pass Lowering::Forward(std::vector<BlockStep>& steps, int end, bool re
   out_ = &steps;
   recomputed_ = recomputed;
   Pass pass{std::vector<BufferId>(block_.values.size(), kNoId), std::vector<BufferId>(block_.operations.size(), kNoId),
-            std::vector<Float8Copy>(block_.operations.size()), std::vector<ContextBuffers>(block_.operations.size())};
+            std::vector<Float8Copy>(block_.operations.size()), std::vector<ContextBuffers>(block_.operations.size()),
+            std::vector<BufferId>(block_.operations.size(), kNoId)};
   pass.value[0] = kBlockInput;
   for (int i = 0; i < end; ++i) {
     const BlockOperation& operation = Operation(i);
@@ -123,13 +124,36 @@ void Lowering::ForwardLinear(Pass& pass, int i) {
   }
   const BufferId out = value(linear.output) = ForValue(linear.output);
   product.c = out;
-  if (sizes_.fused_activation && Follows(i + 1, BlockOp::kActivation, linear.output)) {
+  // What an adapter adds comes before the activation function.
+  if (sizes_.fused_activation && !HasAdapter(linear) && Follows(i + 1, BlockOp::kActivation, linear.output)) {
     const int active = Operation(i + 1).output;
     product.c = value(active) = ForValue(active);
     product.epilogue = ProductEpilogue::kGelu;
     product.auxiliary = out;
   }
   Emit(product);
+  if (HasAdapter(linear)) {
+    const BufferId narrow = pass.narrow[static_cast<std::size_t>(i)] = EmitNarrow(linear, value(linear.input));
+    Emit(ProductStep{.a = narrow,
+                     .c = out,
+                     .weight = linear.adapter_b,
+                     .added = true,
+                     .rows = product.rows,
+                     .columns = product.columns,
+                     .depth = block_.adapter_rank});
+  }
+}
+
+BufferId Lowering::EmitNarrow(const BlockOperation& linear, BufferId input) {
+  const BufferId narrow = NewBuffer(sizes_.dtype, {Rows(linear.output), block_.adapter_rank});
+  Emit(ProductStep{.a = input,
+                   .c = narrow,
+                   .weight = linear.adapter_a,
+                   .scale = static_cast<float>(block_.adapter_scale),
+                   .rows = Rows(linear.output),
+                   .columns = block_.adapter_rank,
+                   .depth = Columns(linear.input)});
+  return narrow;
 }
 
 void Lowering::ForwardAdd(Pass& pass, int i, int end) {

@@ -61,12 +61,14 @@ class Lowering {
     std::vector<BufferId> statistics;     // of norms and attention
     std::vector<Float8Copy> copy;         // of the inputs of linear layers
     std::vector<ContextBuffers> context;  // of attention
+    std::vector<BufferId> narrow;         // of linear layers with an adapter: scale * input * A^T
   };
   // Work of the weight part that waits for the end of its branch.
   struct WeightWork {
     int operation = kNoId;
     BufferId gradient = kNoId;  // of the operation's output
     Float8Copy copy;            // of that gradient
+    BufferId narrow = kNoId;    // the gradient of `narrow` of a layer with an adapter
   };
 
   int Count() const { return static_cast<int>(block_.operations.size()); }
@@ -81,6 +83,7 @@ class Lowering {
     }
     return last;
   }
+  static bool HasAdapter(const BlockOperation& operation) { return operation.adapter_a != kNoId; }
   // The operation that makes `value`, if it is of this kind; kNoId otherwise.
   int Maker(int value, BlockOp op) const {
     const int maker = block_.MakerOf(value);
@@ -147,6 +150,8 @@ class Lowering {
   // Forward, up to operation `end`.
   Pass Forward(std::vector<BlockStep>& steps, int end, bool recomputed);
   void ForwardLinear(Pass& pass, int i);
+  // scale * input * A^T of a layer with an adapter.
+  BufferId EmitNarrow(const BlockOperation& linear, BufferId input);
   void ForwardAdd(Pass& pass, int i, int end);
   // Attention from `qkv` to `out`, both of this rank's tokens; fills `statistics`.
   ContextBuffers EmitAttention(BufferId qkv, BufferId out, BufferId& statistics);
@@ -169,6 +174,7 @@ class Lowering {
   // Emits the weight work that waits.
   void FlushWeights();
   void LinearWeights(const WeightWork& work);
+  void AdapterWeights(const WeightWork& work);
   void AddNormGradients();
   // The buffer of a value that backward reads: as forward left it, or made again.
   BufferId Remade(int value);

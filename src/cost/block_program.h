@@ -77,6 +77,8 @@ struct ProductStep {
   BufferId auxiliary = kNoId;
   BufferId scale_a = kNoId;  // in fp8
   BufferId scale_b = kNoId;
+  bool added = false;     // to what c holds; gradients of weights always are
+  float scale = 1;        // of c, where nothing is added to
   std::int64_t rows = 0;  // c is [rows, columns], summed over depth
   std::int64_t columns = 0;
   std::int64_t depth = 0;

@@ -10,8 +10,12 @@ double ModelFlops(const ModelConfig& config, double samples) {
   const double k = q * static_cast<double>(config.kv_heads == 0 ? config.heads : config.kv_heads) /
                    static_cast<double>(config.heads);
   const double products = IsGated(config.feed_forward) ? 3 : 2;
-  const double per_token = 6 * h * static_cast<double>(config.ffn) * products * layers +
-                           6 * (h * (q + 2 * k) + q * h) * layers + 6 * h * static_cast<double>(config.vocabulary);
+  // Forward, the gradient of the input and, unless it is frozen, that of the matrix: 2 each.
+  const double passes = config.adapter.any() ? 4 : 6;
+  const double adapters = config.adapter.any() ? 6 * static_cast<double>(TrainedCount(config)) : 0;
+  const double per_token = passes * h * static_cast<double>(config.ffn) * products * layers +
+                           passes * (h * (q + 2 * k) + q * h) * layers +
+                           passes * h * static_cast<double>(config.vocabulary) + adapters;
   return samples * s * per_token + 6 * samples * s * s * q * layers;
 }
 

@@ -9,7 +9,9 @@ namespace trireme {
 
 // Multiply-adds that the model itself needs for `samples` sequences, forward and backward, attention halved by the
 // causal mask: samples * s * (6 h f e L + 6 (h (q + 2k) + q h) L + 6 h V) + 6 samples s^2 q L, with e = 2 (3 when
-// gated) products of the feed-forward, q and k the widths of all query and key heads. What an MFU divides by.
+// gated) products of the feed-forward, q and k the widths of all query and key heads. What an MFU divides by. With LoRA
+// adapters no gradient of those matrices is needed, so that 4 stands for 6 but in the last term, and 6 for each element
+// of an adapter is added.
 double ModelFlops(const ModelConfig& config, double samples);
 
 // 6 (8 with full recomputation) * parameters * tokens: the estimate of many published tables.

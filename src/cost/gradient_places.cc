@@ -25,15 +25,20 @@ GradientPlaces::GradientPlaces(const StageDescription& stage)
   // head's forward adds to its own gradients and to a tied table's, and the last block's backward finds its incoming
   // gradient in the head's place.
   std::int64_t above = 0;
-  std::int64_t top = 0;
+  std::int64_t top = ends.back();
   std::vector<std::int64_t> from_top(buckets.size());
   std::size_t module = ends.size() - 1;
+  const bool adapters = stage.model.adapter.any();
   for (std::size_t bucket = buckets.size(); bucket-- > 0;) {
     const std::int64_t live = module + 2 >= ends.size() ? ends.back() : ends[module];
-    above += RoundUp(buckets[bucket].count * SizeOf(DType::kFloat32), kPlanAlignment);
+    if (!buckets[bucket].frozen) {
+      above += RoundUp(buckets[bucket].count * SizeOf(DType::kFloat32), kPlanAlignment);
+      top = std::max(top, live + above);
+    }
     from_top[bucket] = above;
-    top = std::max(top, live + above);
-    module -= static_cast<int>(bucket) == stage.shards.tied_bucket ? 0 : 1;
+    // A module's first bucket is its frozen one, where there are any.
+    const bool first = static_cast<int>(bucket) != stage.shards.tied_bucket && buckets[bucket].frozen == adapters;
+    module -= first ? 1 : 0;
   }
   for (const std::int64_t distance : from_top) {
     offsets.push_back(top - distance);

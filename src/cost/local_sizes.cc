@@ -39,7 +39,8 @@ LocalSizes::LocalSizes(const ModelConfig& config, const ParallelLayout& layout, 
       recompute_norms(layout.recompute != Recompute::kNone),
       recompute_activation(layout.recompute != Recompute::kNone),
       recompute_attention(layout.recompute == Recompute::kSelective && !split_backward),
-      recompute_block(layout.recompute == Recompute::kFull) {
+      recompute_block(layout.recompute == Recompute::kFull),
+      frozen(config.adapter.any()) {
   if (recompute_block) {
     // A block that is computed again whole keeps nothing but its input; within that second forward nothing is dropped.
     recompute_norms = recompute_activation = recompute_attention = false;

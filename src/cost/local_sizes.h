@@ -48,6 +48,7 @@ struct LocalSizes {
   bool recompute_activation;  // likewise
   bool recompute_attention;   // selective; not under a split backward, whose weight part needs the attention's output
   bool recompute_block;       // full
+  bool frozen;                // only adapters are trained: embedding and head make no gradients of parameters
 
   std::int64_t element() const { return SizeOf(dtype); }
   // Which tokens of every sequence are here.

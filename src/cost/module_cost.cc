@@ -39,6 +39,9 @@ ModuleCost CostOfEmbedding(const LocalSizes& s, const ModelConfig& config) {
                               (config.embedding_norm ? 3 : 0) + (s.dropout ? 2 : 0) + (config.scale_embedding ? 2 : 0);
   cost.forward.bytes_touched = passes * s.outside * s.hidden * s.element();
   cost.evaluation = cost.forward;
+  if (s.frozen) {
+    return cost;
+  }
   region.Gather(cost.backward_input);
   cost.backward_input.bytes_touched = 2 * cost.forward.bytes_touched;
   return cost;
@@ -60,7 +63,7 @@ ModuleCost CostOfHead(const LocalSizes& s, std::int64_t chunk) {
   cost.evaluation.flops.matmul = product;
   cost.evaluation.bytes_touched = 2 * outside + logits;
   cost.forward = cost.evaluation;
-  cost.forward.flops.matmul = 3 * product;
+  cost.forward.flops.matmul = (s.frozen ? 2 : 3) * product;
   cost.forward.bytes_touched = 7 * outside + 3 * logits;
   region.Reduce(cost.forward);
   return cost;

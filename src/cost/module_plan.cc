@@ -31,6 +31,9 @@ HeadPlan::HeadPlan(const LocalSizes& s, std::int64_t head_chunk) : chunk(head_ch
   loss_statistics = scratch.Add(DType::kFloat32, {s.tensor, 3, chunk});
   losses = scratch.Add(DType::kFloat32, {s.tokens});
   grad_inside = scratch.Add(s.dtype, {s.tokens, s.hidden});
+  if (s.frozen) {
+    unused_gradients = scratch.Add(DType::kFloat32, {2, s.hidden});
+  }
   kept_bytes = keep.peak();
   scratch_bytes = scratch.peak();
 }

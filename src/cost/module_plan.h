@@ -24,15 +24,16 @@ struct EmbeddingPlan {
 struct HeadPlan {
   HeadPlan(const LocalSizes& sizes, std::int64_t head_chunk);
 
-  Place input;            // kept [n, C]
-  Place statistics;       // scratch [2, n]
-  Place normed;           // scratch [n, C]
-  Place gathered;         // scratch [N, C] under sequence parallelism
-  Place logits;           // scratch [chunk, V]
-  Place loss_statistics;  // scratch [tensor, 3, chunk] fp32
-  Place losses;           // scratch [N] fp32
-  Place grad_inside;      // scratch [N, C]
-  Place grad_normed;      // scratch [n, C] under sequence parallelism
+  Place input;             // kept [n, C]
+  Place statistics;        // scratch [2, n]
+  Place normed;            // scratch [n, C]
+  Place gathered;          // scratch [N, C] under sequence parallelism
+  Place logits;            // scratch [chunk, V]
+  Place loss_statistics;   // scratch [tensor, 3, chunk] fp32
+  Place losses;            // scratch [N] fp32
+  Place grad_inside;       // scratch [N, C]
+  Place grad_normed;       // scratch [n, C] under sequence parallelism
+  Place unused_gradients;  // scratch [2, C] fp32: what the norm's backward makes for a frozen gain and bias
   std::int64_t chunk = 0;
   std::int64_t kept_bytes = 0;
   std::int64_t scratch_bytes = 0;

@@ -112,7 +112,7 @@ MatrixPlan PlanMatrices(const std::vector<RowUpdate>& updates, const ParameterTa
   int in_round = 0;
   for (std::size_t i = 0; i < shards.buckets.size(); ++i) {
     for (const BucketEntry& entry : shards.buckets[i].entries) {
-      if (updates[static_cast<std::size_t>(entry.row)].rule != UpdateRule::kMuon) {
+      if (shards.buckets[i].frozen || updates[static_cast<std::size_t>(entry.row)].rule != UpdateRule::kMuon) {
         continue;
       }
       const Parameter& parameter = table.rows()[static_cast<std::size_t>(entry.row)];
@@ -129,9 +129,10 @@ MatrixPlan PlanMatrices(const std::vector<RowUpdate>& updates, const ParameterTa
     }
     const bool more = std::any_of(
         shards.buckets.begin() + static_cast<std::ptrdiff_t>(i) + 1, shards.buckets.end(), [&](const Bucket& bucket) {
-          return std::any_of(bucket.entries.begin(), bucket.entries.end(), [&](const BucketEntry& entry) {
-            return updates[static_cast<std::size_t>(entry.row)].rule == UpdateRule::kMuon;
-          });
+          return !bucket.frozen &&
+                 std::any_of(bucket.entries.begin(), bucket.entries.end(), [&](const BucketEntry& entry) {
+                   return updates[static_cast<std::size_t>(entry.row)].rule == UpdateRule::kMuon;
+                 });
         });
     if (more && in_round >= layout.tensor * layout.shards()) {
       ++plan.rounds;
@@ -201,6 +202,9 @@ OptimizerPlan::OptimizerPlan(const OptimizerConfig& config, DType working, const
   if (config.name == "adafactor") {
     for (const Bucket& bucket : shards.buckets) {
       for (const BucketEntry& entry : bucket.entries) {
+        if (bucket.frozen) {
+          continue;
+        }
         const Shape& shape = table.rows()[static_cast<std::size_t>(entry.row)].shape;
         if (rows[static_cast<std::size_t>(entry.row)].factored) {
           factor_count += shape[0] + shape[1];
@@ -214,6 +218,10 @@ OptimizerPlan::OptimizerPlan(const OptimizerConfig& config, DType working, const
 
 MomentLayout OptimizerPlan::Moments(const Bucket& bucket, bool second, int zero, const OwnedRange& owned) const {
   MomentLayout layout;
+  if (bucket.frozen) {
+    layout.offsets.assign(bucket.entries.size(), -1);
+    return layout;
+  }
   const auto keeps = [&](const BucketEntry& entry) {
     const RowUpdate update = Of(entry.row);
     return second ? update.second_moment : update.first_moment;

@@ -6,6 +6,9 @@ namespace trireme {
 namespace {
 
 OptimizerCounts CountsOf(const Bucket& bucket, const StateChoices& choices) {
+  if (bucket.frozen) {
+    return {};
+  }
   const std::int64_t owned = OwnedCount(bucket, choices.zero);
   const auto moments = [&](bool second) {
     return choices.optimizer == nullptr ? owned : choices.optimizer->Moments(bucket, second, choices.zero, {}).count;
@@ -19,22 +22,23 @@ BucketTensors TensorsOfBucket(const Bucket& bucket, const StateChoices& choices)
   const ZeroPolicy shards = ZeroShards(choices.zero);
   const bool host_weights = choices.offload == Offload::kFull;
   const bool host_state = choices.offload != Offload::kNone;
+  const std::int64_t gradients = shards.gradients ? bucket.shard : bucket.count;
   return {.weights = {host_weights ? MemoryKind::kHost : MemoryKind::kWeights, choices.working,
                       shards.parameters ? bucket.shard : bucket.count},
-          .gradient = {MemoryKind::kGradients, DType::kFloat32, shards.gradients ? bucket.shard : bucket.count},
+          .gradient = {MemoryKind::kGradients, DType::kFloat32, bucket.frozen ? 0 : gradients},
           .optimizer = {host_state ? MemoryKind::kHost : MemoryKind::kOptimizer, CountsOf(bucket, choices),
                         choices.working, choices.moments}};
 }
 
 SharedTensors TensorsOfBuckets(const ShardPlan& plan, const StateChoices& choices) {
   const ZeroPolicy shards = ZeroShards(choices.zero);
-  const std::int64_t largest = plan.LargestBucket(false);
-  const std::int64_t tied = plan.LargestBucket(true);
+  const std::int64_t largest = plan.LargestBucket(false, false);
+  const std::int64_t tied = plan.LargestBucket(true, false);
   std::int64_t largest_shard = 0;
   bool has_first = false;
   bool has_second = false;
   for (const Bucket& bucket : plan.buckets) {
-    largest_shard = std::max(largest_shard, bucket.shard);
+    largest_shard = bucket.frozen ? largest_shard : std::max(largest_shard, bucket.shard);
     const OptimizerCounts counts = CountsOf(bucket, choices);
     has_first = has_first || counts.first_moments > 0;
     has_second = has_second || counts.second_moments > 0;
@@ -49,7 +53,8 @@ SharedTensors TensorsOfBuckets(const ShardPlan& plan, const StateChoices& choice
   const std::int64_t piece = choices.offload == Offload::kNone ? 0 : HostPiece(plan, choices.zero);
   return {
       .gathered = weights(largest),
-      .tied_gathered = weights(tied),
+      .frozen_gathered = weights(plan.LargestBucket(false, true)),
+      .tied_gathered = weights(std::max(tied, plan.LargestBucket(true, true))),
       .staging = gradients(largest),
       .tied_staging = gradients(tied),
       .reduced = gradients(choices.reduce_bf16 ? 0 : largest_shard),
@@ -77,6 +82,7 @@ MemoryUse StateMemory(const ShardPlan& plan, const StateChoices& choices) {
   }
   const SharedTensors shared = TensorsOfBuckets(plan, choices);
   add(shared.gathered, kGatherBuffers);
+  add(shared.frozen_gathered, kGatherBuffers);
   add(shared.tied_gathered);
   add(shared.staging);
   add(shared.tied_staging);

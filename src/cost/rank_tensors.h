@@ -33,6 +33,7 @@ BucketTensors TensorsOfBucket(const Bucket& bucket, const StateChoices& choices)
 // Buffers that all buckets share.
 struct SharedTensors {
   TensorSpec gathered;  // kGatherBuffers of them: the module at work and the next one, where modules are gathered
+  TensorSpec frozen_gathered;  // likewise, of the frozen parameters
   TensorSpec tied_gathered;
   TensorSpec staging;  // gradients of a module, where ZeRO shards gradients
   TensorSpec tied_staging;

@@ -52,14 +52,17 @@ ShardPlan::ShardPlan(const ParameterTable& table, const ParallelLayout& layout, 
   for (int chunk = 0; chunk < layout.chunks; ++chunk) {
     const ModuleRange range = partition.Range(placement.VirtualStage(pipeline, chunk));
     for (std::int64_t module = range.first; module < range.last; ++module) {
-      std::vector<int> rows;
-      for (const int row : table.OfModule(module)) {
-        if (!table.Tied(row)) {
-          rows.push_back(row);
+      for (const bool frozen : {true, false}) {
+        std::vector<int> rows;
+        for (const int row : table.OfModule(module)) {
+          if (!table.Tied(row) && table.rows()[static_cast<std::size_t>(row)].frozen == frozen) {
+            rows.push_back(row);
+          }
         }
-      }
-      if (!rows.empty()) {
-        buckets.push_back(MakeBucket(table, module, rows, layout.tensor, layout.shards()));
+        if (!rows.empty()) {
+          buckets.push_back(MakeBucket(table, module, rows, layout.tensor, layout.shards()));
+          buckets.back().frozen = frozen;
+        }
       }
       has_embedding = has_embedding || module == 0;
       has_head = has_head || module == head;
@@ -68,6 +71,7 @@ ShardPlan::ShardPlan(const ParameterTable& table, const ParallelLayout& layout, 
   if (table.config().tie_embeddings && (has_embedding || has_head)) {
     Bucket tied = MakeBucket(table, has_embedding ? 0 : head, {table.token_table()}, layout.tensor, layout.shards());
     tied.tied = true;
+    tied.frozen = table.rows()[static_cast<std::size_t>(table.token_table())].frozen;
     tied_bucket = static_cast<int>(buckets.size());
     buckets.push_back(tied);
     tied_across_stages = !(has_embedding && has_head);
@@ -75,23 +79,14 @@ ShardPlan::ShardPlan(const ParameterTable& table, const ParallelLayout& layout, 
   }
 }
 
-std::int64_t ShardPlan::LargestBucket(bool tied) const {
+std::int64_t ShardPlan::LargestBucket(bool tied, bool frozen) const {
   std::int64_t largest = 0;
   for (const Bucket& bucket : buckets) {
-    if (bucket.tied == tied) {
+    if (bucket.tied == tied && bucket.frozen == frozen) {
       largest = std::max(largest, bucket.count);
     }
   }
   return largest;
-}
-
-int ShardPlan::BucketOfModule(std::int64_t module) const {
-  for (std::size_t i = 0; i < buckets.size(); ++i) {
-    if (!buckets[i].tied && buckets[i].module == module) {
-      return static_cast<int>(i);
-    }
-  }
-  return -1;
 }
 
 OwnedRange OwnedBy(const Bucket& bucket, int data_rank) {

@@ -1,6 +1,7 @@
 // Which parameters a rank holds, in which buckets, and which part of each bucket it owns. A bucket is the flat memory
 // of one module's parameters (a tied token table has one of its own); the data axis cuts it in equal shards. Weights,
-// gradients, optimizer state and checkpoints all speak of buckets and shards.
+// gradients, optimizer state and checkpoints all speak of buckets and shards. Frozen parameters of a module have a
+// bucket of their own, before that of the trained ones: it has weights, but no gradients and no optimizer state.
 //
 // Invariants:
 //  1. the layout of a bucket is equal on all tensor and data ranks that hold the module;
@@ -30,6 +31,7 @@ struct BucketEntry {
 struct Bucket {
   std::int64_t module = 0;  // the first module that uses it on this rank
   bool tied = false;        // the token table of a tied model
+  bool frozen = false;      // of parameters that are not trained
   std::vector<BucketEntry> entries;
   std::int64_t replicated = 0;  // elements before the first cut parameter
   std::int64_t count = 0;
@@ -52,9 +54,7 @@ struct ShardPlan {
   // True when this rank counts the tied bucket in norms and saves it (the first stage does).
   bool counts_tied = false;
 
-  std::int64_t LargestBucket(bool tied) const;  // elements; 0 when there is none
-  // Index of the bucket that holds the module's own parameters; -1 when it has none.
-  int BucketOfModule(std::int64_t module) const;
+  std::int64_t LargestBucket(bool tied, bool frozen) const;  // elements; 0 when there is none
 };
 
 // Elements [first, last) of a bucket that data rank `rank` owns.
@@ -64,7 +64,7 @@ struct OwnedRange {
   std::int64_t count() const { return last - first; }
 };
 OwnedRange OwnedBy(const Bucket& bucket, int data_rank);
-// Elements of a bucket that a data rank updates under a ZeRO stage.
+// Elements of a bucket that a data rank owns under a ZeRO stage, and updates unless they are frozen.
 inline std::int64_t OwnedCount(const Bucket& bucket, int zero) {
   return !ZeroShards(zero).optimizer ? bucket.count : bucket.shard;
 }

@@ -69,7 +69,8 @@ BucketUse UseOf(const StageDescription& stage, const Bucket& bucket, BlockProgra
     return {.gathers = users, .reductions = users};
   }
   if (bucket.module == 0) {
-    return {.gathers = stage.model.embedding_norm ? 2 : 1, .reductions = 1};
+    // A frozen embedding has no backward.
+    return {.gathers = stage.model.embedding_norm && !bucket.frozen ? 2 : 1, .reductions = 1};
   }
   if (bucket.module == head) {
     return {.gathers = 1, .reductions = 1};
@@ -93,6 +94,14 @@ void AddStateTraffic(const StageDescription& stage, int replica, StepCost& cost)
     const BucketUse use = UseOf(stage, bucket, programs);
     const OwnedRange owned =
         !ZeroShards(zero).optimizer ? OwnedRange{0, bucket.count} : OwnedBy(bucket, replica % stage.layout.shards());
+    if (bucket.frozen) {
+      // Never updated: moved only where it is gathered for each use.
+      if (stage.layout.shards() > 1 && ZeroShards(zero).parameters) {
+        cost[GroupKind::kData].Add(CollectiveKind::kAllGather, bucket.count * element,
+                                   use.gathers * stage.micro_batches);
+      }
+      continue;
+    }
     if (stage.layout.copies() > 1) {
       cost[GroupKind::kData].Add(CollectiveKind::kAllReduce, owned.count() * 4);
     }

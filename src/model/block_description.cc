@@ -14,10 +14,30 @@ struct Layer {
   int bias = -1;
 };
 
-// The parameters at the end of a branch.
-struct BranchEnd {
+// The two matrices of an adapter, -1 for a product without one.
+struct AdapterPair {
+  int a = -1;
+  int b = -1;
+};
+
+// The parameters of a product. `name` is what recipes call it.
+struct ProductNames {
+  std::string_view name;
   std::string_view weight;
   std::string_view bias;
+  std::string_view adapter_a;
+  std::string_view adapter_b;
+};
+constexpr ProductNames kQkvProduct = {"attention.qkv", "attention.qkv.weight", "attention.qkv.bias",
+                                      "attention.qkv.lora_a", "attention.qkv.lora_b"};
+constexpr ProductNames kAttentionOut = {"attention.out", "attention.out.weight", "attention.out.bias",
+                                        "attention.out.lora_a", "attention.out.lora_b"};
+constexpr ProductNames kMlpIn = {"mlp.in", "mlp.in.weight", "mlp.in.bias", "mlp.in.lora_a", "mlp.in.lora_b"};
+constexpr ProductNames kMlpOut = {"mlp.out", "mlp.out.weight", "mlp.out.bias", "mlp.out.lora_a", "mlp.out.lora_b"};
+
+// The parameters at the end of a branch.
+struct BranchEnd {
+  const ProductNames& product;
   std::string_view norm_gain;
   std::string_view norm_bias;
 };
@@ -29,6 +49,8 @@ class Writer {
     block_.operations.reserve(16);
     block_.values.reserve(16);
     block_.values.push_back({});
+    block_.adapter_rank = model.adapter.rank;
+    block_.adapter_scale = model.adapter.scale();
   }
 
   int Norm(int x, std::string_view gain, std::string_view bias) {
@@ -55,22 +77,29 @@ class Writer {
   int Activation(int x) { return Make({.op = kActivation, .input = x}, {kFeedForward, true}); }
 
   // A linear layer whose outputs the tensor axis cuts, segment by segment.
-  int ColumnLinear(int x, std::string_view weight, std::string_view bias, BlockWidth width,
-                   const std::vector<std::int64_t>& segments) {
+  int ColumnLinear(int x, const ProductNames& names, BlockWidth width, const std::vector<std::int64_t>& segments) {
     std::int64_t outputs = 0;
     for (const std::int64_t segment : segments) {
       outputs += segment;
     }
     const Split split{.dim = 0, .segments = segments};
-    const Layer layer = {Add({weight,
+    const Layer layer = {Add({names.weight,
                               ParameterRole::kWeight,
                               {outputs, model_.hidden},
                               split,
                               Initializer::kNormal,
                               model_.initial_deviation}),
                          AddBias(width == kQkv ? model_.qkv_bias : model_.linear_bias,
-                                 {bias, ParameterRole::kBias, {outputs}, split, Initializer::kZero, 0})};
-    return Make({.op = kLinear, .input = x, .weight = layer.weight, .bias = layer.bias}, {width, true});
+                                 {names.bias, ParameterRole::kBias, {outputs}, split, Initializer::kZero, 0})};
+    // Every rank has all of A, and the rows of B that its outputs are made of.
+    const AdapterPair adapter = Adapter(names, model_.hidden, {}, outputs, split);
+    return Make({.op = kLinear,
+                 .input = x,
+                 .weight = layer.weight,
+                 .bias = layer.bias,
+                 .adapter_a = adapter.a,
+                 .adapter_b = adapter.b},
+                {width, true});
   }
 
   // The end of a branch: a linear layer whose inputs the tensor axis cuts, the sum over the tensor group, a norm where
@@ -79,19 +108,38 @@ class Writer {
   int JoinBranch(int x, const BranchEnd& names, std::int64_t inputs, int residual) {
     // Two branches per layer add to the residual stream: their last matrices start smaller to keep its variance at one.
     const double deviation = model_.initial_deviation / std::sqrt(2.0 * static_cast<double>(model_.layers));
-    const Layer layer = {Add({names.weight,
-                              ParameterRole::kWeight,
-                              {model_.hidden, inputs},
-                              {.dim = 1, .segments = {inputs}},
-                              Initializer::kNormal,
-                              deviation}),
-                         AddBias(model_.linear_bias, Vector(names.bias, ParameterRole::kBias, Initializer::kZero))};
-    const int partial = Make({.op = kLinear, .input = x, .weight = layer.weight}, {kHidden, true});
+    const Split split{.dim = 1, .segments = {inputs}};
+    const Layer layer = {
+        Add({names.product.weight,
+             ParameterRole::kWeight,
+             {model_.hidden, inputs},
+             split,
+             Initializer::kNormal,
+             deviation}),
+        AddBias(model_.linear_bias, Vector(names.product.bias, ParameterRole::kBias, Initializer::kZero))};
+    // The columns of A that a rank's inputs meet, and all of B: sums of the group complete what A makes, too.
+    const AdapterPair adapter = Adapter(names.product, inputs, split, model_.hidden, {});
+    const int partial =
+        Make({.op = kLinear, .input = x, .weight = layer.weight, .adapter_a = adapter.a, .adapter_b = adapter.b},
+             {kHidden, true});
     int branch = Leave(partial);
     if (model_.post_norm) {
       branch = Norm(branch, names.norm_gain, names.norm_bias);
     }
     return Make({.op = kAdd, .input = branch, .residual = residual, .bias = layer.bias, .site = sites_++}, {});
+  }
+
+  // A starts with the deviation that PEFT's uniform numbers have, B at zero.
+  AdapterPair Adapter(const ProductNames& names, std::int64_t inputs, const Split& split_a, std::int64_t outputs,
+                      const Split& split_b) {
+    if (!model_.adapter.On(names.name)) {
+      return {};
+    }
+    const std::int64_t rank = model_.adapter.rank;
+    const double deviation = 1 / std::sqrt(3.0 * static_cast<double>(inputs));
+    return {
+        Add({names.adapter_a, ParameterRole::kWeight, {rank, inputs}, split_a, Initializer::kNormal, deviation, true}),
+        Add({names.adapter_b, ParameterRole::kWeight, {outputs, rank}, split_b, Initializer::kZero, 0, true})};
   }
 
   BlockDescription Take() { return std::move(block_); }
@@ -136,7 +184,7 @@ BlockDescription Describe(const ModelConfig& model, bool with_parameters) {
     x = block.Norm(x, "attention.norm.gain", "attention.norm.bias");
   }
   x = block.Enter(x);
-  x = block.ColumnLinear(x, "attention.qkv.weight", "attention.qkv.bias", kQkv, {queries, keys, keys});
+  x = block.ColumnLinear(x, kQkvProduct, kQkv, {queries, keys, keys});
   if (model.qk_norm != QkNormChoice::kNone) {
     x = block.HeadNorm(x, model.qk_norm == QkNormChoice::kAllHeads, queries, keys);
   }
@@ -144,8 +192,7 @@ BlockDescription Describe(const ModelConfig& model, bool with_parameters) {
     x = block.Rotary(x);
   }
   x = block.Attention(x);
-  const BranchEnd attention = {"attention.out.weight", "attention.out.bias", "attention.post_norm.gain",
-                               "attention.post_norm.bias"};
+  const BranchEnd attention = {kAttentionOut, "attention.post_norm.gain", "attention.post_norm.bias"};
   const int middle = block.JoinBranch(x, attention, queries, input);
 
   x = model.parallel_branches ? input : middle;
@@ -153,10 +200,10 @@ BlockDescription Describe(const ModelConfig& model, bool with_parameters) {
     x = block.Norm(x, "mlp.norm.gain", "mlp.norm.bias");
   }
   x = block.Enter(x);
-  x = block.ColumnLinear(x, "mlp.in.weight", "mlp.in.bias", kFeedForwardIn,
+  x = block.ColumnLinear(x, kMlpIn, kFeedForwardIn,
                          IsGated(model.feed_forward) ? std::vector{model.ffn, model.ffn} : std::vector{model.ffn});
   x = block.Activation(x);
-  const BranchEnd mlp = {"mlp.out.weight", "mlp.out.bias", "mlp.post_norm.gain", "mlp.post_norm.bias"};
+  const BranchEnd mlp = {kMlpOut, "mlp.post_norm.gain", "mlp.post_norm.bias"};
   block.JoinBranch(x, mlp, model.ffn, middle);
   return block.Take();
 }

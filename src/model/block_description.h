@@ -43,6 +43,9 @@ struct BlockOperation {
   int key_gain = -1;      // of kHeadNorm, whose `weight` is the queries' gain
   bool together = false;  // of kHeadNorm: all heads are one group
   int site = -1;          // of kAdd: which dropout mask
+  // Of kLinear with an adapter: output = input * weight^T + bias + scale * (input * A^T) * B^T.
+  int adapter_a = -1;
+  int adapter_b = -1;
 };
 
 // A row of the parameter table, without its module.
@@ -53,6 +56,7 @@ struct BlockParameter {
   Split split;
   Initializer initializer = Initializer::kNormal;
   double deviation = 0;
+  bool adapter = false;  // one of an adapter's two matrices
 };
 
 struct BlockDescription {
@@ -60,7 +64,12 @@ struct BlockDescription {
   std::vector<BlockValue> values;  // 0 is the input; the output of the last operation is the block's
   // In the order of the parameter table. Left empty by DescribeOperations.
   std::vector<BlockParameter> parameters;
+  // Of adapters; rank 0: there are none. With them nothing else is trained: no operation makes a gradient of another
+  // parameter.
+  std::int64_t adapter_rank = 0;
+  double adapter_scale = 1;
 
+  bool frozen() const { return adapter_rank > 0; }
   // The operation that makes a value; -1 for the input.
   int MakerOf(int value) const;
 };

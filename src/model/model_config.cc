@@ -61,6 +61,7 @@ void RequireShape(const ModelConfig& config) {
   Require(std::find(kinds.begin(), kinds.end(), config.rope_scaling) != kinds.end(),
           "model.rope_scaling = '{}' is unknown{}; known: none, linear, llama3, yarn", config.rope_scaling,
           NearestMatch(config.rope_scaling, kinds));
+  RequireAdapter(config.adapter, config.hidden);
 }
 
 // What families set, as if none had been asked.
@@ -179,6 +180,17 @@ std::int64_t ParameterCount(const ModelConfig& config) {
     count += config.vocabulary * hidden;
   }
   return count;
+}
+
+std::int64_t TrainedCount(const ModelConfig& config) {
+  if (!config.adapter.any()) {
+    return ParameterCount(config);
+  }
+  std::int64_t block = 0;
+  for (const BlockParameter& parameter : DescribeBlock(config).parameters) {
+    block += parameter.adapter ? parameter.shape.count() : 0;
+  }
+  return config.layers * block;
 }
 
 std::vector<float> AlibiSlopes(std::int64_t heads) {

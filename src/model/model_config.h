@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "model/adapter.h"
 #include "topology/layout.h"
 
 namespace trireme {
@@ -51,6 +52,7 @@ struct ModelConfig {
   double initial_deviation = 0.02;
   double attention_dropout = 0;         // of the weights that scores become
   std::string norm_embedding = "auto";  // yes | no | auto: the family's choice
+  AdapterConfig adapter;                // LoRA: the keys of [lora]
 
   // Set by the family:
   NormChoice norm = NormChoice::kLayerNorm;
@@ -103,6 +105,8 @@ void RequireDivisible(const ModelConfig& config, const ParallelLayout& layout);
 
 // All parameters, unpadded; a tied table counts once.
 std::int64_t ParameterCount(const ModelConfig& config);
+// Those that training changes: all, or those of the adapters.
+std::int64_t TrainedCount(const ModelConfig& config);
 // ALiBi slope of each head, as BLOOM defines it.
 std::vector<float> AlibiSlopes(std::int64_t heads);
 

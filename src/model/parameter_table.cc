@@ -39,7 +39,8 @@ class TableWriter {
            .split = parameter.split,
            .initializer = parameter.initializer,
            .deviation = parameter.deviation,
-           .decays = parameter.role == ParameterRole::kWeight});
+           .decays = parameter.role == ParameterRole::kWeight,
+           .frozen = block.frozen() && !parameter.adapter});
     }
   }
 
@@ -70,12 +71,18 @@ class TableWriter {
          .split = split,
          .initializer = Initializer::kNormal,
          .deviation = deviation,
-         .decays = true});
+         .decays = true,
+         .frozen = config_.adapter.any()});
   }
 
   void Constant(const std::string& name, ParameterRole role, std::int64_t count, const Split& split,
                 Initializer initializer) {
-    Add({.name = name, .role = role, .shape = {count}, .split = split, .initializer = initializer});
+    Add({.name = name,
+         .role = role,
+         .shape = {count},
+         .split = split,
+         .initializer = initializer,
+         .frozen = config_.adapter.any()});
   }
 
   void Add(Parameter parameter) {

@@ -23,6 +23,7 @@ struct Parameter {
   Initializer initializer = Initializer::kNormal;
   double deviation = 0;  // of kNormal
   bool decays = false;   // by role: token tables, position tables and weights do; gains and biases do not
+  bool frozen = false;   // not trained: no gradient, no optimizer state (a model with adapters trains these alone)
 };
 
 // Parameters of one module have fixed places, so that code and files can name them without strings.

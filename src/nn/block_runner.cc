@@ -135,8 +135,12 @@ struct BlockRunner::Executor {
       args.bias = Parameter(step.bias);
       args.epilogue = EpilogueOf(step.epilogue);
       args.auxiliary = Buffer(step.auxiliary);
+      args.accumulate = step.added;
     }
     ops.Matmul(args);
+    if (step.scale != 1) {
+      ops.Scale(args.c, step.scale);
+    }
   }
 
   static Epilogue EpilogueOf(ProductEpilogue epilogue) {

@@ -14,12 +14,12 @@ Module::Uses Embedding::uses() const {
   const ParameterUse all{.module = 0, .own = own, .tied = tied};
   const ParameterUse none{.module = 0, .own = false, .tied = false};
   ParameterUse backward = none;
-  backward.own = rows_.norm_gain >= 0;  // the norm's gain
+  backward.own = rows_.norm_gain >= 0 && !sizes_.frozen;  // the norm's gain
   return {.forward = all,
           .backward_input = backward,
           .backward_weight = none,
           .forward_gradients = none,
-          .input_gradients = all,
+          .input_gradients = sizes_.frozen ? none : all,
           .weight_gradients = none};
 }
 
@@ -56,6 +56,9 @@ void Embedding::Forward(const MicroBatch& micro_batch, char* kept, const Tensor&
 }
 
 Tensor Embedding::BackwardInput(const MicroBatch& micro_batch, char* kept, const Tensor& grad_out, const Tensor&) {
+  if (sizes_.frozen) {
+    return {};
+  }
   Ops& ops = context_.ops;
   const Dropout dropout = DropoutOf(context_.model, micro_batch, 0, 0, context_.region.first_token(), sizes_.outside);
   if (dropout.probability > 0) {

@@ -18,7 +18,7 @@ Module::Uses Head::uses() const {
   return {.forward = all,
           .backward_input = none,
           .backward_weight = none,
-          .forward_gradients = all,
+          .forward_gradients = context_.model.adapter.any() ? none : all,
           .input_gradients = none,
           .weight_gradients = none};
 }
@@ -51,9 +51,17 @@ void Head::Forward(const MicroBatch& micro_batch, char* kept, const Tensor&) {
                     .gain_offset = static_cast<float>(context_.model.gain_offset),
                     .gamma = gain,
                     .grad_x = grad_normed,
-                    .grad_gamma = context_.gradients.Gradient(rows_.norm_gain),
-                    .grad_beta = rows_.norm_bias < 0 ? Tensor{} : context_.gradients.Gradient(rows_.norm_bias)});
+                    .grad_gamma = NormGradient(rows_.norm_gain, 0),
+                    .grad_beta = NormGradient(rows_.norm_bias, 1)});
   ops.Copy(input, grad_normed);
+}
+
+Tensor Head::NormGradient(int row, std::int64_t place) const {
+  if (row < 0) {
+    return {};
+  }
+  return sizes_.frozen ? Scratch(plan_.unused_gradients).Rows(place, 1).Reshaped({sizes_.hidden})
+                       : context_.gradients.Gradient(row);
 }
 
 void Head::RunChunk(const MicroBatch& micro_batch, const Tensor& inside, std::int64_t first, std::int64_t rows) {
@@ -89,6 +97,9 @@ void Head::RunChunk(const MicroBatch& micro_batch, const Tensor& inside, std::in
   }
   ops.CrossEntropy(loss, own, exchange);
   ops.Matmul({.a = logits, .b = weight, .c = Scratch(plan_.grad_inside).Rows(first, rows)});
+  if (sizes_.frozen) {
+    return;
+  }
   ops.Matmul({.a = logits,
               .b = hidden,
               .c = context_.gradients.Gradient(rows_.weight),

@@ -23,6 +23,8 @@ class Head : public Module {
  private:
   // Losses of the tokens [first, first + rows), and in training their part of the gradients.
   void RunChunk(const MicroBatch& micro_batch, const Tensor& inside, std::int64_t first, std::int64_t rows);
+  // Where the norm's backward adds the gradient of a parameter of the norm; a frozen one's at `place` of scratch.
+  Tensor NormGradient(int row, std::int64_t place) const;
   Tensor Scratch(const Place& place) const { return TensorAt(place, nullptr, context_.scratch); }
   Tensor Parameter(int row) { return row < 0 ? Tensor{} : context_.parameters.Get(row); }
 

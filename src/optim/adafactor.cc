@@ -46,6 +46,9 @@ Adafactor::Adafactor(Arena& arena, GridComms& comms, const OptimizerPlan& plan, 
   std::int64_t next = 0;
   std::int64_t work = 0;
   for (std::size_t i = 0; i < shards.size(); ++i) {
+    if (sharded.shards.buckets[i].frozen) {
+      continue;
+    }
     for (const BucketEntry& entry : sharded.shards.buckets[i].entries) {
       const Parameter& parameter = sharded.table.rows()[static_cast<std::size_t>(entry.row)];
       Part part{.row = entry.row, .local = entry.shape, .gradient = {}, .weight = {}, .work = work};

@@ -91,7 +91,8 @@ std::vector<Choice> Choices(const SearchRequest& request) {
                                   Allows(request.zero, zero) && Allows(request.sequence_parallel, parallel) &&
                                   Allows(request.recompute, recompute) && Allows(request.offload, offload) &&
                                   (!parallel || features.sequence_parallel) &&
-                                  OffloadRefusal(request.stack, zero, ParseOffload(offload)).empty();
+                                  OffloadRefusal(request.stack, zero, ParseOffload(offload)).empty() &&
+                                  (offload == Name(Offload::kNone) || !request.model.adapter.any());
               if (wanted) {
                 choices.push_back({schedule, chunks, zero, parallel, recompute, offload});
               }

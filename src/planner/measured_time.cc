@@ -150,7 +150,7 @@ ModuleTime MeasuredPrice::Head(const LocalSizes& s) const {
   ModuleTime time;
   time.forward.matmul = Product(ProductPass::kForward, s.tokens, s.vocabulary, s.hidden, false) +
                         Product(ProductPass::kBackwardInput, s.tokens, s.hidden, s.vocabulary, false) +
-                        Product(ProductPass::kBackwardWeight, s.vocabulary, s.hidden, s.tokens, false);
+                        (s.frozen ? 0 : Product(ProductPass::kBackwardWeight, s.vocabulary, s.hidden, s.tokens, false));
   time.forward.memory = Work(RankWork::kLoss, s.tokens * s.vocabulary) + Work(RankWork::kNormForward, outside) +
                         Work(RankWork::kNormBackward, outside) + Work(RankWork::kResidual, outside);
   time = time * stage_sharing_;
@@ -164,6 +164,11 @@ ModuleTime MeasuredPrice::Embedding(const LocalSizes& s) const {
   const std::int64_t outside = s.outside * s.hidden;
   ModuleTime time;
   time.forward.memory = Work(RankWork::kEmbedding, s.tokens * s.hidden);
+  if (s.frozen) {
+    time = time * stage_sharing_;
+    time.forward.tensor = TensorSeconds(cost.forward.tensor);
+    return time;
+  }
   time.backward_input.memory = Work(RankWork::kEmbeddingBackward, s.tokens * s.hidden);
   if (model.position == PositionChoice::kLearned) {
     time.forward.memory += Work(RankWork::kResidual, outside);

@@ -22,6 +22,7 @@ Bucket Bare(const Bucket& bucket) {
   Bucket bare;
   bare.module = bucket.module;
   bare.tied = bucket.tied;
+  bare.frozen = bucket.frozen;
   bare.replicated = bucket.replicated;
   bare.count = bucket.count;
   bare.shard = bucket.shard;
@@ -223,7 +224,13 @@ ShardPlan ModelAccount::PlanOfStage(const ParallelLayout& layout, std::int64_t b
   ShardPlan plan = cut;
   plan.buckets.clear();
   plan.tied_bucket = -1;
-  for (const Bucket& bucket : cut.buckets) {
+  for (std::size_t first = 0; first < cut.buckets.size();) {
+    // A module's buckets follow each other.
+    const Bucket& bucket = cut.buckets[first];
+    std::size_t last = first + 1;
+    while (last < cut.buckets.size() && !cut.buckets[last].tied && cut.buckets[last].module == bucket.module) {
+      ++last;
+    }
     const std::int64_t copies = CopiesOf(bucket, blocks, has_embedding, has_head);
     for (std::int64_t copy = 0; copy < copies; ++copy) {
       if (bucket.tied) {
@@ -231,17 +238,22 @@ ShardPlan ModelAccount::PlanOfStage(const ParallelLayout& layout, std::int64_t b
         plan.tied_across_stages = !(has_embedding && has_head);
         plan.counts_tied = has_embedding;
       }
-      plan.buckets.push_back(with_entries ? bucket : Bare(bucket));
+      for (std::size_t i = first; i < last; ++i) {
+        plan.buckets.push_back(with_entries ? cut.buckets[i] : Bare(cut.buckets[i]));
+      }
     }
+    first = last;
   }
   return plan;
 }
 
 std::int64_t ModelAccount::ParametersOf(const ParallelLayout& layout, std::int64_t blocks, bool has_embedding,
-                                        bool has_head) const {
+                                        bool has_head, bool trained) const {
   std::int64_t parameters = 0;
   for (const Bucket& bucket : Cut(layout).buckets) {
-    parameters += bucket.count * CopiesOf(bucket, blocks, has_embedding, has_head);
+    if (!trained || !bucket.frozen) {
+      parameters += bucket.count * CopiesOf(bucket, blocks, has_embedding, has_head);
+    }
   }
   return parameters;
 }
@@ -300,17 +312,18 @@ std::vector<std::int64_t> BlocksOfStages(const PlanPoint& point) {
 }
 
 double ParametersOfStage(const PlanPoint& point, const ModelAccount& account, const std::vector<std::int64_t>& blocks,
-                         int virtual_stage) {
+                         int virtual_stage, bool trained) {
   const int last = point.layout.virtual_stages() - 1;
   const std::int64_t own = blocks[static_cast<std::size_t>(virtual_stage)];
   // A tied table is held by both ends, unless they are on one stage: then it counts with the embedding.
   const bool with_embedding = PlacementOf(point.layout).HeadStage() == 0;
   if (point.stack.policy.counted_costs) {
     if (virtual_stage == last && last > 0 && with_embedding) {
-      return static_cast<double>(account.ParametersOf(point.layout, own, true, true) -
-                                 account.ParametersOf(point.layout, 0, true, false));
+      return static_cast<double>(account.ParametersOf(point.layout, own, true, true, trained) -
+                                 account.ParametersOf(point.layout, 0, true, false, trained));
     }
-    return static_cast<double>(account.ParametersOf(point.layout, own, virtual_stage == 0, virtual_stage == last));
+    return static_cast<double>(
+        account.ParametersOf(point.layout, own, virtual_stage == 0, virtual_stage == last, trained));
   }
   const double table = static_cast<double>(LocalVocabulary(point)) * static_cast<double>(point.model.hidden);
   double parameters = static_cast<double>(own) * account.block_parameters() / point.layout.tensor;

@@ -59,8 +59,9 @@ class ModelAccount {
   // A ShardPlan of a stage with `blocks` blocks. Entries take time to copy, and AdamW's memory does not need them.
   ShardPlan PlanOfStage(const ParallelLayout& layout, std::int64_t blocks, bool has_embedding, bool has_head,
                         bool with_entries = false) const;
-  // Parameters in the buckets of that plan, padding included.
-  std::int64_t ParametersOf(const ParallelLayout& layout, std::int64_t blocks, bool has_embedding, bool has_head) const;
+  // Parameters in the buckets of that plan, padding included; `trained`: without the frozen ones.
+  std::int64_t ParametersOf(const ParallelLayout& layout, std::int64_t blocks, bool has_embedding, bool has_head,
+                            bool trained = false) const;
   // The model's block, lowered for these sizes.
   std::shared_ptr<const BlockProgram> ProgramOf(const LocalSizes& sizes) const {
     return programs_.ProgramOf(model_, sizes);
@@ -92,9 +93,9 @@ MemoryEstimate EstimateMemory(const PlanPoint& point, const ModelAccount& accoun
 MemoryEstimate EstimatePeak(const PlanPoint& point, const ModelAccount& account,
                             const std::vector<std::int64_t>& blocks, PipelineClock& clock);
 // Parameters that a rank of a virtual stage holds; under our stack those of the trainer's buckets. Their sum over the
-// chunks of a stage is what a rank of it holds.
+// chunks of a stage is what a rank of it holds. `trained`: without the frozen ones.
 double ParametersOfStage(const PlanPoint& point, const ModelAccount& account, const std::vector<std::int64_t>& blocks,
-                         int virtual_stage);
+                         int virtual_stage, bool trained = false);
 
 // Bytes of device memory that a run may fill.
 double UsableMemory(const Cluster& cluster);

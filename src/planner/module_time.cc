@@ -279,8 +279,8 @@ ModuleTime TimeOfHead(const PlanPoint& point, const LocalSizes& s) {
   const MatmulPrice price = PriceOf(point, ProductFormat::kNative);
   const std::int64_t vocabulary = LocalVocabulary(point);
   const double forward = price.Seconds({s.tokens, vocabulary, s.hidden});
-  const double backward =
-      price.Seconds({s.tokens, s.hidden, vocabulary}) + price.Seconds({vocabulary, s.hidden, s.tokens});
+  const double backward = price.Seconds({s.tokens, s.hidden, vocabulary}) +
+                          (s.frozen ? 0 : price.Seconds({vocabulary, s.hidden, s.tokens}));
   ModuleTime time;
   if (point.stack.policy.counted_costs) {
     // The trainer's head computes gradients as soon as a chunk of logits exists.

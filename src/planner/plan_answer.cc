@@ -342,6 +342,10 @@ PlanAnswer AnswerPlan(const PlanSubject& subject, const PlanOptions& options) {
   Require(options.optimizer == "adamw" || subject.stack.policy.counted_costs,
           "--optimizer {}: of stack '{}' only memory and time with adamw are known; --stack trireme has all five",
           options.optimizer, subject.stack.name);
+  Require(!subject.model.adapter.any() || subject.stack.policy.counted_costs,
+          "the model has LoRA adapters (lora.rank = {}): of stack '{}' only memory and time of whole models are known; "
+          "--stack trireme has both",
+          subject.model.adapter.rank, subject.stack.name);
   Require(options.moments == "fp32" || subject.stack.policy.bf16_moments,
           "--moments {}: of stack '{}' only memory and time with fp32 moments are known; --stack trireme has both",
           options.moments, subject.stack.name);

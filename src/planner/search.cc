@@ -172,6 +172,9 @@ std::vector<std::string> SearchRequest::offloads() const {
 void RequirePossible(const SearchRequest& request, const ParallelLayout& layout) {
   const std::string unable = StackRefusal(request.stack, layout, request.cluster.device.is_host);
   Require(unable.empty(), "{}", unable);
+  Require(layout.offload == Offload::kNone || !request.model.adapter.any(),
+          "offload={}: a model with LoRA adapters (lora.rank = {}) trains with everything on the device",
+          Name(layout.offload), request.model.adapter.rank);
   Require(
       layout.tensor >= 1 && layout.pipeline >= 1 && layout.data >= 1 && layout.micro_batch >= 1 && layout.chunks >= 1,
       "degrees and micro batch must be at least 1: {}", layout.ToString());

@@ -132,7 +132,8 @@ Costs PriceStages(const PlanPoint& point, const ModelAccount& account, const std
     if (place + 1 == places) {
       work.ends += TimeOfHead(point, sizes);
     }
-    work.accumulate = AccumulateSeconds(point, ParametersOfStage(point, account, blocks, static_cast<int>(place)));
+    work.accumulate =
+        AccumulateSeconds(point, ParametersOfStage(point, account, blocks, static_cast<int>(place), true));
     costs.schedule.forward.push_back(work.blocks.forward.total() + work.ends.forward.total());
     costs.schedule.backward_input.push_back(work.blocks.backward_input.total() + work.ends.backward_input.total());
     costs.schedule.backward_weight.push_back(work.blocks.backward_weight.total() + work.ends.backward_weight.total() +
@@ -180,7 +181,8 @@ double AddShardTraffic(const PlanPoint& point, const ModelAccount& account, Cost
                                ? ShardSeconds(point, CollectiveKind::kAllGather, weights, modules)
                                : 0) +
                           FetchSeconds(point, parameters);
-    const double reduce = shards ? ShardReduction(point, parameters * GradientBytes(point), modules) : 0;
+    const double trained = ParametersOfStage(point, account, blocks, static_cast<int>(place), true);
+    const double reduce = shards ? ShardReduction(point, trained * GradientBytes(point), modules) : 0;
     const double repeats = layout.recompute == Recompute::kFull && point.stack.time.gather_again ? 2 : 1;
     const double overlap = point.stack.time.gather_overlap;
     double& forward = costs.schedule.forward[place];
@@ -442,7 +444,7 @@ StepEstimate BoundTime(const PlanPoint& point, const ModelAccount& account, std:
     double parameters = 0;
     for (int chunk = 0; chunk < layout.chunks; ++chunk) {
       const int here = placement.VirtualStage(stage, chunk);
-      parameters += ParametersOfStage(point, account, estimate.blocks, here);
+      parameters += ParametersOfStage(point, account, estimate.blocks, here, true);
       if (stage == estimate.slowest) {
         const StageWork& work = costs.work[static_cast<std::size_t>(here)];
         busiest.blocks += work.blocks;

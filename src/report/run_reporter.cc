@@ -72,8 +72,12 @@ void RunReporter::Started(const Trainer& trainer, std::int64_t resumed_step) {
   const ModelConfig& model = config_.model;
   screen_.title = fmt::format("{} {} parameters, {}", model.family,
                               CompactNumber(static_cast<double>(ParameterCount(model))), config_.layout.ToString());
-  Print(fmt::format("{}: {:.2f} M parameters, {} layers x {} hidden x {} heads, vocabulary {}, sequence {}",
-                    model.family, static_cast<double>(ParameterCount(model)) / 1e6, model.layers, model.hidden,
+  const std::string trained = model.adapter.any()
+                                  ? fmt::format(" ({:.2f} M of them trained: LoRA adapters of rank {})",
+                                                static_cast<double>(TrainedCount(model)) / 1e6, model.adapter.rank)
+                                  : "";
+  Print(fmt::format("{}: {:.2f} M parameters{}, {} layers x {} hidden x {} heads, vocabulary {}, sequence {}",
+                    model.family, static_cast<double>(ParameterCount(model)) / 1e6, trained, model.layers, model.hidden,
                     model.heads, model.vocabulary, model.sequence));
   const int threads = trainer.device().is_host() ? config_.train.threads : 0;
   Print(fmt::format("{} on {} ranks, {}, device {}{}", config_.layout.ToString(), config_.layout.ranks(),

@@ -96,7 +96,7 @@ class Resolver {
     }
     recipe_.config.model = *source_;
     for (const RecipeKey& key : RecipeKeys()) {
-      if (key.name.starts_with("model.")) {
+      if (key.name.starts_with("model.") || (key.name.starts_with("lora.") && source_->adapter.any())) {
         recipe_.origins[key.name] = kFromKey;
       }
     }
@@ -110,6 +110,13 @@ class Resolver {
     RunConfig source;
     source.model = *source_;
     const RunConfig& config = recipe_.config;
+    std::vector<const char*> adapters;
+    if (source_->adapter.any()) {  // its adapters are trained further
+      adapters = {"lora.rank", "lora.alpha", "lora.targets"};
+    }
+    for (const char* name : adapters) {
+      RequireSameKey(source, name);
+    }
     for (const char* name : {"model.family",
                              "model.layers",
                              "model.hidden",
@@ -130,15 +137,19 @@ class Resolver {
                              "model.query_scalar",
                              "model.serial_branches",
                              "model.embedding_norm"}) {
-      const RecipeKey& key = *FindRecipeKey(name);
-      const std::string wanted = ToToml(GetKey(config, key));
-      const std::string there = ToToml(GetKey(source, key));
-      Require(wanted == there, "{}: {} = {} ({}), but the model of model.from = '{}' has {}; leave the key out",
-              origin_, name, wanted, recipe_.origins[name], config.model_from, there);
+      RequireSameKey(source, name);
     }
     Require(config.model.position != PositionChoice::kLearned || config.model.sequence <= source_->sequence,
             "{}: model.sequence = {} is more than the {} positions that the model of model.from = '{}' has learned",
             origin_, config.model.sequence, source_->sequence, config.model_from);
+  }
+
+  void RequireSameKey(const RunConfig& source, const char* name) {
+    const RecipeKey& key = *FindRecipeKey(name);
+    const std::string wanted = ToToml(GetKey(recipe_.config, key));
+    const std::string there = ToToml(GetKey(source, key));
+    Require(wanted == there, "{}: {} = {} ({}), but the model of model.from = '{}' has {}; leave the key out", origin_,
+            name, wanted, recipe_.origins[name], recipe_.config.model_from, there);
   }
 
   // --set train.steps=10 shortens a run that the recipe measures in tokens.

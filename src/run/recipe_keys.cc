@@ -120,6 +120,15 @@ std::vector<RecipeKey> ModelKeys() {
           "model.from",
           "Hugging Face directory, checkpoint or run whose shape and weights training goes on from; empty: drawn",
           [](Config & c) -> auto& { return c.model_from; })),
+      Number(
+          "lora.rank", "of LoRA adapters, which alone are trained; 0: none, every parameter is trained",
+          [](Config & c) -> auto& { return c.model.adapter.rank; }, 0, 1 << 20),
+      Number(
+          "lora.alpha", "what an adapter adds is multiplied by alpha / rank; 0: rank",
+          [](Config & c) -> auto& { return c.model.adapter.alpha; }, 0, 1e6),
+      Text(
+          "lora.targets", "products with adapters: all, or some of attention.qkv, attention.out, mlp.in, mlp.out",
+          [](Config & c) -> auto& { return c.model.adapter.targets; }),
   };
 }
 

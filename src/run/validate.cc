@@ -38,7 +38,28 @@ void RequireRanks(const ParallelLayout& layout, int ranks) {
       factors, product, ranks, NearestMultiples(ranks, replica));
 }
 
+// What LoRA adapters do not work with.
+void RequireAdapters(const RunConfig& config) {
+  const AdapterConfig& adapter = config.model.adapter;
+  if (!adapter.any()) {
+    return;
+  }
+  Require(config.train.dtype != "fp8" && config.train.dtype != "fp16",
+          "lora.rank = {} with train.dtype = '{}': frozen weights are kept in the type of the run, which is fp32, tf32 "
+          "or bf16 with adapters; the nearest is train.dtype = 'bf16'",
+          adapter.rank, config.train.dtype);
+  Require(config.layout.offload == Offload::kNone,
+          "lora.rank = {} with layout.offload = '{}': the optimizer's state of adapters is small and frozen weights "
+          "have none; set layout.offload = 'none', and layout.zero = 3 where the weights do not fit",
+          adapter.rank, Name(config.layout.offload));
+  Require(config.optimizer.powersgd_rank == 0,
+          "lora.rank = {} with optimizer.powersgd.rank = {}: gradients of adapters are of low rank as they are; set "
+          "optimizer.powersgd.rank = 0",
+          adapter.rank, config.optimizer.powersgd_rank);
+}
+
 void RequireOffered(const RunConfig& config) {
+  RequireAdapters(config);
   Require(config.train.min_loss_scale <= config.train.initial_loss_scale,
           "train.min_loss_scale = {} is above train.initial_loss_scale = {}, where a dynamic loss scale begins",
           config.train.min_loss_scale, config.train.initial_loss_scale);

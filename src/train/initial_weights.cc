@@ -1,4 +1,7 @@
+#include <algorithm>
 #include <cassert>
+#include <functional>
+#include <memory>
 
 #include "base/random.h"
 #include "checkpoint/format/slice_pieces.h"
@@ -31,13 +34,43 @@ void Draw(Ops& ops, const Parameter& parameter, std::uint64_t seed, const OwnedS
   assert(state.runs.empty() || local == state.runs.back().local + state.runs.back().count);
 }
 
+// The same for values of another type, a part that `side` holds at a time.
+void DrawNarrow(Ops& ops, const Parameter& parameter, std::uint64_t seed, const OwnedState& state, const Tensor& side) {
+  ops.Fill(state.values, 0);
+  for (const SliceRun& run : state.runs) {
+    for (std::int64_t first = 0; first < run.count; first += side.count()) {
+      OwnedState part = state;
+      const std::int64_t count = std::min(side.count(), run.count - first);
+      part.values = side.Range(0, count);
+      part.runs = {{.local = 0, .global = run.global + first, .count = count}};
+      Draw(ops, parameter, seed, part);
+      ops.Copy(state.values.Range(run.local + first, count), part.values);
+    }
+  }
+}
+
 }  // namespace
 
 void ZeroShard::DrawInitialWeights(std::uint64_t seed) {
+  // Numbers are drawn in fp32: those of frozen weights of another type some at a time, on the side.
+  constexpr std::int64_t kSideElements = std::int64_t{1} << 20;
+  std::unique_ptr<void, std::function<void(void*)>> side;
   for (const OwnedState& state : State()) {
-    if (state.kind == StateKind::kMaster) {
-      Draw(device_.ops(), table_.rows()[static_cast<std::size_t>(state.row)], seed, state);
+    if (state.kind != StateKind::kMaster) {
+      continue;
     }
+    const Parameter& parameter = table_.rows()[static_cast<std::size_t>(state.row)];
+    if (state.values.dtype == DType::kFloat32) {
+      Draw(ops_, parameter, seed, state);
+      continue;
+    }
+    if (side == nullptr) {
+      side = {device_.Allocate(kSideElements * SizeOf(DType::kFloat32)), [this](void* memory) {
+                device_.Synchronize();
+                device_.Free(memory);
+              }};
+    }
+    DrawNarrow(ops_, parameter, seed, state, {side.get(), DType::kFloat32, {kSideElements}});
   }
   Publish();
 }

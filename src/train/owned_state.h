@@ -17,8 +17,8 @@ enum class StateKind : std::uint8_t { kMaster, kFirstMoment, kSecondMoment, kRow
 struct OwnedState {
   int row = 0;  // of the ParameterTable
   StateKind kind = StateKind::kMaster;
-  // Vector on the device, or in host memory that is the device's (Device::AllocateHost); moments fp32 or bf16, else
-  // fp32: a view, see ZeroShard::State.
+  // Vector on the device, or in host memory that is the device's (Device::AllocateHost); moments and frozen
+  // parameters fp32 or bf16, else fp32: a view, see ZeroShard::State.
   Tensor values;
   Shape shape = {};            // of the whole state; rank 0: the parameter's
   std::vector<SliceRun> runs;  // local: index into values; global: index into the whole state

@@ -22,6 +22,9 @@ std::vector<float> OnHost(Device& device, const Tensor& fp32) {
 std::vector<int> ZeroShard::NonFiniteRows() {
   std::vector<int> rows;
   for (std::size_t i = 0; i < plan_.buckets.size(); ++i) {
+    if (plan_.buckets[i].frozen) {
+      continue;
+    }
     const std::vector<float> values = OnHost(device_, buckets_[i].gradient);
     // Where in the bucket the gradient memory begins, and which part of it is reduced.
     const OwnedRange owned = Owned(plan_.buckets[i]);
@@ -71,7 +74,9 @@ LiveTensors ZeroShard::Live() {
     device_.StreamWait(bucket.done);
   }
   LiveTensors live{.weights = buckets_.front().weights,
-                   .gradient = counted_.empty() ? copied_.front() : counted_.front()};
+                   .gradient = !counted_.empty()  ? counted_.front()
+                               : !copied_.empty() ? copied_.front()
+                                                  : Tensor{}};
   for (const OwnedState& state : StateViews()) {
     if (state.kind == StateKind::kMaster || state.values.count() == 0) {
       continue;
@@ -99,7 +104,7 @@ std::int64_t Trainer::CountZeros() {
     const std::vector<float> values = OnHost(device_, range);
     others += std::count_if(values.begin(), values.end(), [](float value) { return value != 0; });
   }
-  std::int64_t zeros = ParameterCount(config_.model);
+  std::int64_t zeros = TrainedCount(config_.model);
   for (const auto& numbers : GatherNumbers(comms_.world(), device_, {others})) {
     zeros -= numbers.front();
   }

@@ -32,6 +32,9 @@ ZeroShard::ZeroShard(Arena& arena, GridComms& comms, const ShardPlan& plan, cons
   }
   for (std::size_t i = 0; i < plan_.buckets.size(); ++i) {
     const Bucket& bucket = plan_.buckets[i];
+    if (bucket.frozen) {
+      continue;
+    }
     // Under stage 0 every data rank has all gradients and counts its share of them.
     const OwnedRange mine = OwnedBy(bucket, comms_.shard_rank());
     const std::int64_t start =
@@ -61,17 +64,22 @@ void ZeroShard::AllocateBuckets(Arena& arena) {
     const BucketTensors tensors = TensorsOfBucket(plan_.buckets[i], choices);
     BucketState state;
     state.weights = arena.Allocate(tensors.weights);
-    state.gradient = over_activations() ? Tensor{options_.activations + options_.gradient_offsets[i],
-                                                 tensors.gradient.dtype,
-                                                 {tensors.gradient.count}}
-                                        : arena.Allocate(tensors.gradient);
     ops_.Fill(state.weights, 0);
-    ops_.Fill(state.gradient, 0);
+    if (!plan_.buckets[i].frozen) {
+      state.gradient = over_activations() ? Tensor{options_.activations + options_.gradient_offsets[i],
+                                                   tensors.gradient.dtype,
+                                                   {tensors.gradient.count}}
+                                          : arena.Allocate(tensors.gradient);
+      ops_.Fill(state.gradient, 0);
+    }
     buckets_.push_back(state);
   }
   const SharedTensors shared = TensorsOfBuckets(plan_, choices);
   for (int i = 0; shared.gathered.count > 0 && i < kGatherBuffers; ++i) {
     free_buffers_.push_back(arena.Allocate(shared.gathered));
+  }
+  for (int i = 0; shared.frozen_gathered.count > 0 && i < kGatherBuffers; ++i) {
+    frozen_buffers_.push_back(arena.Allocate(shared.frozen_gathered));
   }
   tied_buffer_ = arena.Allocate(shared.tied_gathered);
   staging_.memory = arena.Allocate(shared.staging);
@@ -84,12 +92,28 @@ OwnedRange ZeroShard::Owned(const Bucket& bucket) const {
   return !ZeroShards(options_.zero).optimizer ? OwnedRange{0, bucket.count} : OwnedBy(bucket, comms_.shard_rank());
 }
 
+std::optional<UpdatedRange> ZeroShard::OwnedPart(const BucketEntry& entry, const OwnedRange& owned) const {
+  const std::int64_t first = std::max(entry.offset, owned.first);
+  const std::int64_t last = std::min(entry.offset + entry.count, owned.last);
+  if (first >= last) {
+    return std::nullopt;
+  }
+  return UpdatedRange{
+      .first = first - owned.first, .count = last - first, .row = entry.row, .slice_first = first - entry.offset};
+}
+
 std::vector<OwnedShard> ZeroShard::MakeShards() const {
   std::vector<OwnedShard> shards;
   for (std::size_t i = 0; i < plan_.buckets.size(); ++i) {
     const Bucket& bucket = plan_.buckets[i];
     const OwnedRange owned = Owned(bucket);
     OwnedShard shard;
+    if (bucket.frozen) {  // nothing to update
+      shard.weight.dtype = options_.dtype;
+      shard.first_moments = shard.second_moments = 0;
+      shards.push_back(std::move(shard));
+      continue;
+    }
     shard.weight = ZeroShards(options_.zero).parameters ? buckets_[i].weights
                                                         : buckets_[i].weights.Range(owned.first, owned.count());
     shard.gradient = ZeroShards(options_.zero).gradients ? buckets_[i].gradient
@@ -102,22 +126,16 @@ std::vector<OwnedShard> ZeroShard::MakeShards() const {
     shard.second_moments = seconds.count;
     for (std::size_t e = 0; e < bucket.entries.size(); ++e) {
       const BucketEntry& entry = bucket.entries[e];
-      const std::int64_t first = std::max(entry.offset, owned.first);
-      const std::int64_t last = std::min(entry.offset + entry.count, owned.last);
-      if (first < last) {
+      if (std::optional<UpdatedRange> part = OwnedPart(entry, owned)) {
         const RowUpdate update = plan.Of(entry.row);
         const bool decays = table_.rows()[static_cast<std::size_t>(entry.row)].decays;
         const float decay = decays ? options_.optimizer.weight_decay : 0.0F;
-        shard.ranges.push_back(
-            {.first = first - owned.first,
-             .count = last - first,
-             .weight_decay = options_.plan == nullptr ? decay : static_cast<float>(update.weight_decay),
-             .rate = static_cast<float>(update.rate),
-             .rule = update.rule,
-             .row = entry.row,
-             .slice_first = first - entry.offset,
-             .first_moment = firsts.offsets[e],
-             .second_moment = seconds.offsets[e]});
+        part->weight_decay = options_.plan == nullptr ? decay : static_cast<float>(update.weight_decay);
+        part->rate = static_cast<float>(update.rate);
+        part->rule = update.rule;
+        part->first_moment = firsts.offsets[e];
+        part->second_moment = seconds.offsets[e];
+        shard.ranges.push_back(*part);
       }
     }
     shards.push_back(std::move(shard));
@@ -127,10 +145,9 @@ std::vector<OwnedShard> ZeroShard::MakeShards() const {
 
 template <typename Visit>
 void ZeroShard::ForEachBucket(const ParameterUse& use, Visit visit) {
-  if (use.own) {
-    const int own = plan_.BucketOfModule(use.module);
-    if (own >= 0) {
-      visit(static_cast<std::size_t>(own));
+  for (std::size_t i = 0; use.own && i < plan_.buckets.size(); ++i) {
+    if (!plan_.buckets[i].tied && plan_.buckets[i].module == use.module) {
+      visit(i);
     }
   }
   if (use.tied) {
@@ -145,9 +162,10 @@ void ZeroShard::Gather(const ParameterUse& use) {
   ForEachBucket(use, [&](std::size_t i) {
     Tensor buffer = tied_buffer_;
     if (!plan_.buckets[i].tied) {
-      assert(!free_buffers_.empty());
-      buffer = free_buffers_.back();
-      free_buffers_.pop_back();
+      std::vector<Tensor>& free = BuffersFor(plan_.buckets[i]);
+      assert(!free.empty());
+      buffer = free.back();
+      free.pop_back();
     }
     buckets_[i].present = buffer;
     buckets_[i].gathered = StartGather(i, buffer.Range(0, plan_.buckets[i].count));
@@ -181,7 +199,7 @@ void ZeroShard::Release(const ParameterUse& use) {
   }
   ForEachBucket(use, [&](std::size_t i) {
     if (!plan_.buckets[i].tied) {
-      free_buffers_.push_back(buckets_[i].present);
+      BuffersFor(plan_.buckets[i]).push_back(buckets_[i].present);
     }
     buckets_[i].present = {};
   });
@@ -207,6 +225,9 @@ Tensor ZeroShard::Get(int row) {
 
 void ZeroShard::Open(const ParameterUse& use) {
   ForEachBucket(use, [&](std::size_t i) {
+    if (plan_.buckets[i].frozen) {
+      return;
+    }
     if (ClearedWhenOpened(i)) {
       ClearAllButMatrices(i, buckets_[i].gradient);
     }
@@ -258,6 +279,9 @@ Tensor ZeroShard::Gradient(int row) {
 void ZeroShard::Finish(const ParameterUse& use, bool last) {
   ForEachBucket(use, [&](std::size_t i) {
     BucketState& state = buckets_[i];
+    if (plan_.buckets[i].frozen) {
+      return;
+    }
     if (!ZeroShards(options_.zero).gradients) {
       if (last && --state.users == 0 && !compresses_) {
         Reduce(i);
@@ -327,6 +351,9 @@ void ZeroShard::BeginStep(bool overwrites, std::int64_t step) {
   compresses_ = power_sgd_ != nullptr && step > options_.power_sgd_start;
   assert(overwrites || !over_activations());
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
+    if (plan_.buckets[i].frozen) {
+      continue;
+    }
     if (!overwrites || ZeroShards(options_.zero).gradients) {
       ops_.Fill(buckets_[i].gradient, 0);
     } else if (!ClearedWhenOpened(i)) {
@@ -340,12 +367,15 @@ void ZeroShard::BeginStep(bool overwrites, std::int64_t step) {
 
 void ZeroShard::FinishGradients() {
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
-    if (!ZeroShards(options_.zero).gradients && !buckets_[i].reduced) {
+    if (!plan_.buckets[i].frozen && !ZeroShards(options_.zero).gradients && !buckets_[i].reduced) {
       compresses_ ? power_sgd_->Reduce(i, buckets_[i].gradient) : Reduce(i);
     }
   }
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     const Bucket& bucket = plan_.buckets[i];
+    if (bucket.frozen) {
+      continue;
+    }
     const OwnedRange owned = Owned(bucket);
     device_.StreamWait(buckets_[i].done);
     buckets_[i].done = nullptr;
@@ -365,11 +395,14 @@ void ZeroShard::FinishGradients() {
   }
 }
 
-void ZeroShard::GatherWeights() {
+void ZeroShard::GatherWeights(bool with_frozen) {
   if (const ZeroPolicy shards = ZeroShards(options_.zero); !shards.optimizer || shards.parameters) {
     return;
   }
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
+    if (plan_.buckets[i].frozen && !with_frozen) {
+      continue;
+    }
     if (options_.optimizer.host_weights) {
       GatherOnHost(i);
       continue;
@@ -381,7 +414,7 @@ void ZeroShard::GatherWeights() {
 
 void ZeroShard::GatherOnHost(std::size_t bucket) {
   const Bucket& plan = plan_.buckets[bucket];
-  const Tensor whole = (plan.tied ? tied_buffer_ : free_buffers_.back()).Range(0, plan.count);
+  const Tensor whole = (plan.tied ? tied_buffer_ : BuffersFor(plan).back()).Range(0, plan.count);
   const OwnedRange owned = Owned(plan);
   const Tensor part = whole.Range(owned.first, owned.count());
   ops_.Copy(part, buckets_[bucket].weights.Range(owned.first, owned.count()));
@@ -391,13 +424,13 @@ void ZeroShard::GatherOnHost(std::size_t bucket) {
 
 void ZeroShard::Update(float learning_rate, float gradient_scale, std::int64_t step) {
   optimizer_->Step(learning_rate, gradient_scale, step);
-  GatherWeights();
+  GatherWeights(false);
 }
 
 void ZeroShard::Publish() {
   Require(masters_joined_, "weights are to be made from masters that nobody asked for since the last step");
   optimizer_->PublishMasters();
-  GatherWeights();
+  GatherWeights(true);
 }
 
 std::vector<OwnedState> ZeroShard::State() {
@@ -414,7 +447,14 @@ std::vector<OwnedState> ZeroShard::StateViews() const {
   };
   for (std::size_t i = 0; i < plan_.buckets.size(); ++i) {
     const Bucket& bucket = plan_.buckets[i];
-    for (const UpdatedRange& range : optimizer_->shards()[i].ranges) {
+    std::vector<UpdatedRange> ranges = optimizer_->shards()[i].ranges;
+    const OwnedRange owned = Owned(bucket);
+    for (const BucketEntry& entry : bucket.entries) {
+      if (const std::optional<UpdatedRange> part = OwnedPart(entry, owned); bucket.frozen && part) {
+        ranges.push_back(*part);
+      }
+    }
+    for (const UpdatedRange& range : ranges) {
       const Parameter& parameter = table_.rows()[static_cast<std::size_t>(range.row)];
       OwnedState state;
       state.row = range.row;
@@ -436,6 +476,11 @@ std::vector<OwnedState> ZeroShard::StateViews() const {
           all.push_back(state);
         }
       };
+      if (bucket.frozen) {
+        const std::int64_t start = ZeroShards(options_.zero).parameters ? 0 : owned.first;
+        add(StateKind::kMaster, buckets_[i].weights.Range(start + range.first, range.count));
+        continue;
+      }
       add(StateKind::kMaster, optimizer_->master(i).Range(range.first, range.count));
       add(StateKind::kFirstMoment, optimizer_->FirstMoment(i, range));
       add(StateKind::kSecondMoment, optimizer_->SecondMoment(i, range));

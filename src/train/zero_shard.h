@@ -17,11 +17,14 @@
 // With hybrid sharding (layout.shard_ranks) "data ranks" above are those of one group; once a step the owned gradients
 // are summed over the groups.
 //
+// A frozen bucket (ShardPlan) has weights alone: whole, or under stage 3 owned shards that are gathered when used.
+//
 // Invariants: the gradients of one module are complete within one Open/Finish pair of a micro batch; after
 // FinishGradients the owned range holds the sum over micro batches, data ranks, both owners of a tied table and, for
 // replicated parameters under sequence parallelism, tensor ranks.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "base/checksum.h"
@@ -101,7 +104,8 @@ class ZeroShard : public ParameterSource, public GradientSink {
   // Draws every owned master from (seed, parameter name, global index), then publishes.
   void DrawInitialWeights(std::uint64_t seed);
   // Views of all owned state, for checkpoints. Masters of bf16 weights lie in the memory of the gradients, which they
-  // overwrite: they are there until DropState. After writing masters call Publish().
+  // overwrite: they are there until DropState. The masters of frozen parameters are their weights, in the working type.
+  // After writing masters call Publish().
   std::vector<OwnedState> State();
   // Before a step or a validation: gradient memory gets another use, and masters must be asked for again.
   void DropState() { masters_joined_ = false; }
@@ -152,7 +156,12 @@ class ZeroShard : public ParameterSource, public GradientSink {
   void ReduceNarrow(std::size_t bucket, const Tensor& from);
   void AllocateBuckets(Arena& arena);
   std::vector<OwnedShard> MakeShards() const;
-  void GatherWeights();
+  // The part of an entry that this rank owns, as a range of its shard.
+  std::optional<UpdatedRange> OwnedPart(const BucketEntry& entry, const OwnedRange& owned) const;
+  // Where gathered weights of a bucket may lie.
+  std::vector<Tensor>& BuffersFor(const Bucket& bucket) { return bucket.frozen ? frozen_buffers_ : free_buffers_; }
+  // Frozen ones only where something was written to them from outside.
+  void GatherWeights(bool with_frozen);
   // The same for a bucket of weights in host memory.
   void GatherOnHost(std::size_t bucket);
   // What State() gives, without the masters' values.
@@ -166,7 +175,8 @@ class ZeroShard : public ParameterSource, public GradientSink {
   Ops& ops_;
   std::vector<BucketState> buckets_;
   std::vector<std::pair<int, const BucketEntry*>> of_row_;
-  std::vector<Tensor> free_buffers_;  // for gathered modules
+  std::vector<Tensor> free_buffers_;    // for gathered modules
+  std::vector<Tensor> frozen_buffers_;  // for their frozen parameters
   Tensor tied_buffer_;
   Staging staging_;
   Staging tied_staging_;

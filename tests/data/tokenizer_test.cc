@@ -78,9 +78,18 @@ TEST(PreTokenizer, BloomSplitsAsItsPattern) {
               ElementsAre("Hello", ",", " it's", " (", "a", ")", " test", "... ", " ok", "|", "x", "\n"));
 }
 
+// What a back-tracking engine (V8's) answers for the pattern.
+TEST(PreTokenizer, TekkenSplitsAsItsPattern) {
+  EXPECT_THAT(
+      Pieces(SplitPattern::kTekken, "HTTPServer isCamelCase it's ABC 2024//\n/x"),
+      ElementsAre("HTTPServer", " is", "Camel", "Case", " it", "'s", " ABC", " ", "2", "0", "2", "4", "//\n/", "x"));
+  EXPECT_THAT(Pieces(SplitPattern::kTekken, "\u00aaAB\u00aaC d\u0301E \u0301\u0301\n\n  \u4e2dA\u6587!"),
+              ElementsAre("\u00aaAB\u00aa", "C", " d\u0301", "E", " \u0301\u0301", "\n\n", " ", " \u4e2dA\u6587", "!"));
+}
+
 TEST(PreTokenizer, PatternsAreFoundByTextAndName) {
-  for (const SplitPattern pattern :
-       {SplitPattern::kGpt2, SplitPattern::kBloom, SplitPattern::kLlama3, SplitPattern::kQwen2}) {
+  for (const SplitPattern pattern : {SplitPattern::kGpt2, SplitPattern::kBloom, SplitPattern::kLlama3,
+                                     SplitPattern::kQwen2, SplitPattern::kTekken}) {
     EXPECT_EQ(ParsePattern(PatternText(pattern)), pattern);
   }
   EXPECT_EQ(PatternByName("llama3"), SplitPattern::kLlama3);

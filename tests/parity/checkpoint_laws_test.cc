@@ -180,6 +180,30 @@ TEST_F(CheckpointLaws, EveryOptimizersStateIsTheSameUnderEveryLayout) {
   }
 }
 
+TEST_F(CheckpointLaws, AdaptersGoOnAndAreTheSameUnderEveryLayout) {
+  const std::vector<ParallelLayout> layouts = Layouts();
+  for (const char* dtype : {"fp32", "bf16"}) {
+    RunConfig config = SmallRun("llama");
+    config.model.adapter = {.rank = 3, .targets = "attention.qkv, mlp.out"};
+    config.train.dtype = dtype;
+    config.layout = layouts[7];
+    Part whole{.steps = 4};
+    RunPart(config, folder_ + "/none", whole);
+    Part first{.steps = 2, .save = true};
+    const std::string folder = folder_ + "/" + dtype;
+    RunPart(config, folder, first);
+    SCOPED_TRACE(dtype);
+    ExpectItGoesOnAs(whole, first, config, folder);
+    for (const std::size_t layout : {0U, 1U, 5U, 10U}) {
+      SCOPED_TRACE(layouts[layout].ToString());
+      config.layout = layouts[layout];
+      Part loaded;
+      RunPart(config, folder, loaded);
+      EXPECT_TRUE(first.state == loaded.state);
+    }
+  }
+}
+
 RunConfig HalvedRun(const ParallelLayout& layout) {
   RunConfig config = SmallRun("gpt2");
   config.train.dtype = "bf16";

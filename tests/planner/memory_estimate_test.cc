@@ -136,6 +136,15 @@ TEST(MemoryEstimate, IsTheTrainersOwnAccount) {
   const ModelConfig llama = Completed(ModelConfig{
       .family = "llama", .layers = 6, .hidden = 512, .heads = 8, .kv_heads = 2, .vocabulary = 32000, .sequence = 128});
   ExpectTrainersBytes(llama, {.tensor = 2, .pipeline = 3, .data = 4, .zero = 1}, 8);
+  ModelConfig adapted = llama;
+  adapted.adapter = {.rank = 8, .targets = "attention.qkv, mlp.in"};
+  for (const bool tied : {false, true}) {
+    adapted.tie_embeddings = tied;
+    for (const int zero : {0, 1, 2, 3}) {
+      ExpectTrainersBytes(adapted, {.tensor = 2, .pipeline = 3, .data = 4, .zero = zero}, 8);
+      ExpectTrainersBytes(adapted, {.data = 2, .zero = zero, .micro_batch = 4}, 8);
+    }
+  }
   for (const int zero : {0, 1, 2}) {  // one micro batch per step
     ExpectTrainersBytes(model, {.tensor = 2, .data = 4, .zero = zero, .micro_batch = 2}, 8);
     ExpectTrainersBytes(llama, {.data = 2, .zero = zero, .recompute = Recompute::kLight, .micro_batch = 4}, 8);

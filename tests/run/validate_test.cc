@@ -143,6 +143,20 @@ TEST(ValidateRun, SaysWhatTrainingDoesNotOffer) {
   EXPECT_THAT(MessageOf({"layout.zero=4"}), HasSubstr("nearest that works is 3"));
 }
 
+TEST(ValidateRun, SaysWhatAdaptersDoNotWorkWith) {
+  EXPECT_EQ(MessageOf({"lora.rank=4", "lora.targets=attention.qkv, mlp.out", "train.dtype=bf16", "layout.zero=3"}), "");
+  EXPECT_THAT(MessageOf({"lora.rank=4", "lora.targets=atention.qkv"}),
+              AllOf(HasSubstr("'atention.qkv' is no product of a block"), HasSubstr("attention.qkv")));
+  EXPECT_THAT(MessageOf({"lora.rank=65"}),
+              HasSubstr("lora.rank = 65 must be between 0 (no adapters) and model.hidden"));
+  for (const char* dtype : {"fp16", "fp8"}) {
+    EXPECT_THAT(MessageOf({"lora.rank=4", std::string("train.dtype=") + dtype}),
+                HasSubstr("the nearest is train.dtype = 'bf16'"));
+  }
+  EXPECT_THAT(MessageOf({"lora.rank=4", "layout.offload=full"}), HasSubstr("set layout.offload = 'none'"));
+  EXPECT_THAT(MessageOf({"lora.rank=4", "optimizer.powersgd.rank=2"}), HasSubstr("set optimizer.powersgd.rank = 0"));
+}
+
 TEST(ValidateRun, Fp8NeedsExtentsOfSixteen) {
   EXPECT_THAT(MessageOf({"train.dtype=fp8", "model.hidden=40", "model.heads=2"}), HasSubstr("model.hidden is 40"));
   EXPECT_THAT(MessageOf({"train.dtype=fp8", "model.hidden=64", "model.heads=2", "model.sequence=24"}),

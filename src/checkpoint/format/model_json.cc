@@ -8,35 +8,39 @@
 namespace trireme {
 
 nlohmann::json ModelJson(const ModelConfig& model) {
-  return {{"family", model.family},
-          {"layers", model.layers},
-          {"hidden", model.hidden},
-          {"heads", model.heads},
-          {"kv_heads", model.kv_heads},
-          {"ffn", model.ffn},
-          {"vocabulary", model.vocabulary},
-          {"sequence", model.sequence},
-          {"tie_embeddings", model.tie_embeddings},
-          {"dropout", model.dropout},
-          {"norm_epsilon", model.norm_epsilon},
-          {"rope_theta", model.rope_theta},
-          {"initial_deviation", model.initial_deviation},
-          {"head_dim", model.head_dim},
-          {"local_rope_theta", model.local_rope_theta},
-          {"rotary_fraction", model.rotary_fraction},
-          {"rope_scaling", model.rope_scaling},
-          {"rope_factor", model.rope_factor},
-          {"rope_low", model.rope_low},
-          {"rope_high", model.rope_high},
-          {"rope_original", model.rope_original},
-          {"window", model.window},
-          {"window_period", model.window_period},
-          {"attention_cap", model.attention_cap},
-          {"logit_cap", model.logit_cap},
-          {"query_scalar", model.query_scalar},
-          {"serial_branches", model.serial_branches},
-          {"attention_dropout", model.attention_dropout},
-          {"norm_embedding", model.norm_embedding}};
+  nlohmann::json json = {{"family", model.family},
+                         {"layers", model.layers},
+                         {"hidden", model.hidden},
+                         {"heads", model.heads},
+                         {"kv_heads", model.kv_heads},
+                         {"ffn", model.ffn},
+                         {"vocabulary", model.vocabulary},
+                         {"sequence", model.sequence},
+                         {"tie_embeddings", model.tie_embeddings},
+                         {"dropout", model.dropout},
+                         {"norm_epsilon", model.norm_epsilon},
+                         {"rope_theta", model.rope_theta},
+                         {"initial_deviation", model.initial_deviation},
+                         {"head_dim", model.head_dim},
+                         {"local_rope_theta", model.local_rope_theta},
+                         {"rotary_fraction", model.rotary_fraction},
+                         {"rope_scaling", model.rope_scaling},
+                         {"rope_factor", model.rope_factor},
+                         {"rope_low", model.rope_low},
+                         {"rope_high", model.rope_high},
+                         {"rope_original", model.rope_original},
+                         {"window", model.window},
+                         {"window_period", model.window_period},
+                         {"attention_cap", model.attention_cap},
+                         {"logit_cap", model.logit_cap},
+                         {"query_scalar", model.query_scalar},
+                         {"serial_branches", model.serial_branches},
+                         {"attention_dropout", model.attention_dropout},
+                         {"norm_embedding", model.norm_embedding}};
+  if (model.adapter.any()) {
+    json["lora"] = {{"rank", model.adapter.rank}, {"alpha", model.adapter.alpha}, {"targets", model.adapter.targets}};
+  }
+  return json;
 }
 
 namespace {
@@ -67,6 +71,13 @@ void ParseLaterFields(const nlohmann::json& value, const std::string& origin, Mo
   number("attention_dropout", model.attention_dropout);
   model.norm_embedding =
       value.contains("norm_embedding") ? TextOf(value, "norm_embedding", origin) : model.norm_embedding;
+  if (value.contains("lora")) {
+    const nlohmann::json& adapter = value["lora"];
+    Require(adapter.is_object(), "'{}': 'lora' of the model is no object", origin);
+    model.adapter = {.rank = CountOf(adapter, "rank", origin),
+                     .alpha = NumberOf(adapter, "alpha", origin),
+                     .targets = TextOf(adapter, "targets", origin)};
+  }
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "checkpoint/gguf/gguf_model.h"
 #include "checkpoint/gguf/gguf_tokenizer.h"
 #include "checkpoint/read/checkpoint_folder.h"
+#include "checkpoint/read/merged_weights.h"
 #include "checkpoint/read/weight_source.h"
 #include "checkpoint/tools/tokenizer_places.h"
 #include "data/tokenizer/tokenizer_folder.h"
@@ -121,7 +122,7 @@ class GgufExport {
 }  // namespace
 
 Report ExportGguf(const std::string& path, const std::string& file, const GgufOptions& options) {
-  const std::unique_ptr<WeightSource> source = OpenWeights(path);
+  const std::unique_ptr<WeightSource> source = OpenWithoutAdapters(path, options.merge);
   const GgufExport gguf(*source, options);
   const std::string tokenizer = TokenizerOf(path, source->model(), options.tokenizer);
   GgufHeader header;

@@ -21,6 +21,8 @@ std::string CutName(const TokenTable& table) {
       return table.ignore_merges ? "llama-bpe" : "dbrx";
     case SplitPattern::kQwen2:
       return "qwen2";
+    case SplitPattern::kTekken:
+      return "tekken";
     case SplitPattern::kNone:
       break;
   }

@@ -9,6 +9,7 @@
 #include "checkpoint/hugging_face/safetensors.h"
 #include "checkpoint/hugging_face/tensors.h"
 #include "checkpoint/read/checkpoint_folder.h"
+#include "checkpoint/read/merged_weights.h"
 #include "checkpoint/tools/tokenizer_places.h"
 #include "data/tokenizer/tokenizer_folder.h"
 
@@ -46,8 +47,8 @@ std::vector<FilePlan> PlanFiles(const std::vector<HuggingFaceTensor>& tensors, s
 
 class Exporter {
  public:
-  Exporter(const CheckpointReader& reader, const ParameterTable& table, const ExportOptions& options)
-      : reader_(reader), table_(table), bfloat_(options.dtype == "bf16") {
+  Exporter(const WeightSource& weights, const ParameterTable& table, const ExportOptions& options)
+      : weights_(weights), table_(table), bfloat_(options.dtype == "bf16") {
     Require(bfloat_ || options.dtype == "fp32", "the dtype of an export is fp32 or bf16, not '{}'", options.dtype);
   }
 
@@ -76,12 +77,9 @@ class Exporter {
  private:
   void WriteTensor(const HuggingFaceTensor& tensor, DurableFile& file) const {
     const Parameter& parameter = table_.rows()[static_cast<std::size_t>(tensor.row)];
-    const StoredTensor* stored = reader_.Find(parameter.name, kMasterKind);
-    Require(stored != nullptr && stored->about.shape == parameter.shape,
-            "'{}' has no '{}' of shape {}, which its model needs", reader_.folder(), parameter.name,
-            parameter.shape.ToString());
     std::vector<float> ours(static_cast<std::size_t>(parameter.shape.count()));
-    reader_.Read(*stored, 0, ours);
+    const SliceRun run{.count = parameter.shape.count()};
+    weights_.Read(parameter, {&run, 1}, ours.data());
     std::vector<float> theirs(static_cast<std::size_t>(tensor.count()));
     ToHuggingFace(table_.config(), tensor, ours, theirs);
     if (!bfloat_) {
@@ -93,7 +91,7 @@ class Exporter {
     file.Append(std::as_bytes(std::span(narrow)));
   }
 
-  const CheckpointReader& reader_;
+  const WeightSource& weights_;
   const ParameterTable& table_;
   bool bfloat_;
 };
@@ -112,21 +110,21 @@ std::string IndexText(const std::vector<FilePlan>& files) {
 }
 
 // The file that the weights came with, where it still describes them; a new one otherwise.
-std::string ConfigText(const RunState& state, const std::string& dtype) {
+std::string ConfigText(const RunState& state, const ModelConfig& model, const std::string& dtype) {
   const auto note = state.notes.find("hugging_face_config");
   if (note != state.notes.end()) {
     try {
       const json config = json::parse(note->second);
       const char* key = config.contains("dtype") ? "dtype" : "torch_dtype";
       const bool same_dtype = config.value(key, "float32") == (dtype == "bf16" ? "bfloat16" : "float32");
-      if (same_dtype && ParseHuggingFaceConfig(note->second, "hugging_face_config") == state.model) {
+      if (same_dtype && ParseHuggingFaceConfig(note->second, "hugging_face_config") == model) {
         return note->second;
       }
     } catch (const std::exception&) {
       // A note that is no configuration decides nothing.
     }
   }
-  return FormatHuggingFaceConfig(state.model, dtype);
+  return FormatHuggingFaceConfig(model, dtype);
 }
 
 void WriteText(const std::string& path, const std::string& text) {
@@ -140,10 +138,11 @@ void WriteText(const std::string& path, const std::string& text) {
 Report ExportHuggingFace(const std::string& path, const std::string& directory, const ExportOptions& options) {
   const CheckpointReader reader(ResolveCheckpoint(path));
   const RunState& state = reader.manifest().state;
-  const ParameterTable table(state.model);
+  const std::unique_ptr<WeightSource> weights = OpenWithoutAdapters(path, options.merge);
+  const ParameterTable table(weights->model());
   const std::vector<HuggingFaceTensor> tensors = HuggingFaceTensors(table);
-  Exporter exporter(reader, table, options);
-  const std::string config = ConfigText(state, options.dtype);
+  Exporter exporter(*weights, table, options);
+  const std::string config = ConfigText(state, weights->model(), options.dtype);
   const std::string tokenizer = FindTokenizerOf({.path = path, .checkpoint = reader.folder(), .state = state});
   const auto files = PlanFiles(tensors, exporter.element_bytes(), options.shard_bytes);
   Require(!std::filesystem::exists(directory), "'{}' exists already", directory);

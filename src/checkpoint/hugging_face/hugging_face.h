@@ -26,10 +26,15 @@ std::string FormatHuggingFaceConfig(const ModelConfig& model, const std::string&
 struct ExportOptions {
   std::string dtype = "fp32";  // fp32 | bf16
   std::int64_t shard_bytes = 50'000'000'000;
+  bool merge = false;  // adds LoRA adapters to the matrices; without it a checkpoint that has some is an Error
 };
 // Writes a checkpoint's weights as a new directory, which must not exist, with the tokenizer that goes with them where
 // one is found.
 Report ExportHuggingFace(const std::string& path, const std::string& directory, const ExportOptions& options = {});
+
+// Writes the LoRA adapters of a checkpoint alone, as PEFT reads them: adapter_model.safetensors (fp32) and
+// adapter_config.json in a new directory, which must not exist.
+Report ExportAdapter(const std::string& path, const std::string& directory);
 
 // Writes a directory's weights as folder/step-000000, a checkpoint without optimizer state that any layout can load;
 // the tokenizer's files go to `folder`. The report names tensors and keys of config.json that were not used.

@@ -9,15 +9,17 @@
 namespace trireme {
 namespace {
 
-constexpr std::array<std::pair<SplitPattern, std::string_view>, 4> kPatterns = {{
+constexpr std::array<std::pair<SplitPattern, std::string_view>, 5> kPatterns = {{
     {SplitPattern::kGpt2, R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)"},
     {SplitPattern::kBloom, R"( ?[^(\s|[.,!?…。，、।۔،])]+)"},
     {SplitPattern::kLlama3,
      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
     {SplitPattern::kQwen2,
      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
+    {SplitPattern::kTekken,
+     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
 }};
-constexpr std::array<const char*, 4> kPatternNames = {"gpt2", "bloom", "llama3", "qwen2"};
+constexpr std::array<const char*, 5> kPatternNames = {"gpt2", "bloom", "llama3", "qwen2", "tekken"};
 
 class Matcher {
  public:
@@ -175,6 +177,62 @@ class Matcher {
     return Spaces(begin);
   }
 
+  // [upper half]*[lower half]+ from `start` (or, without `lower`, [upper half]+[lower half]*); null if none.
+  const char* CasedWord(const char* start, bool lower) const {
+    const char* at = start;
+    const char* both = nullptr;  // after the last character that is of either half
+    while (at < end_) {
+      const Utf8Character character = DecodeUtf8(at, end_);
+      const std::uint8_t halves = classes_.CaseOf(character.code);
+      if ((halves & kUpperHalf) == 0) {
+        break;
+      }
+      at += character.length;
+      both = (halves & kLowerHalf) != 0 ? at : both;
+    }
+    const char* const upper_end = at;
+    while (at < end_) {
+      const Utf8Character character = DecodeUtf8(at, end_);
+      if ((classes_.CaseOf(character.code) & kLowerHalf) == 0) {
+        break;
+      }
+      at += character.length;
+    }
+    if (!lower) {
+      return upper_end > start ? at : nullptr;
+    }
+    // Without small letters behind it the first half gives back up to its last character that may be of the second.
+    return at > upper_end ? at : both;
+  }
+
+  const char* Tekken(const char* begin) const {
+    const auto [classes, next] = Look(begin);
+    const bool may_lead = (classes & (kNewline | kLetter | kNumber)) == 0;
+    for (const bool lower : {true, false}) {
+      for (const char* start : {next, begin}) {
+        const char* const end = start == begin || may_lead ? CasedWord(start, lower) : nullptr;
+        if (end != nullptr) {
+          return end;
+        }
+      }
+    }
+    if ((classes & kNumber) != 0) {
+      return next;
+    }
+    const std::uint8_t after = next < end_ ? Look(next).first : static_cast<std::uint8_t>(kSpace);
+    if ((classes & kSpace) == 0 || (*begin == ' ' && (after & (kSpace | kLetter | kNumber)) == 0)) {
+      const char* at = SkipSymbols(next);
+      while (at < end_ && (*at == '\r' || *at == '\n' || *at == '/')) {
+        ++at;
+      }
+      return at;
+    }
+    if (const char* end = Lines(begin)) {
+      return end;
+    }
+    return Spaces(begin);
+  }
+
  private:
   const UnicodeClasses& classes_;
   const std::uint8_t* by_byte_;
@@ -198,7 +256,8 @@ SplitPattern ParsePattern(std::string_view regular_expression) {
       return pattern;
     }
   }
-  Fail("the pre-tokenizer pattern '{}' is none of those known (GPT-2, BLOOM, Llama 3, Qwen 2)", regular_expression);
+  Fail("the pre-tokenizer pattern '{}' is none of those known (GPT-2, BLOOM, Llama 3, Qwen 2, Mistral Nemo)",
+       regular_expression);
 }
 
 SplitPattern PatternByName(const std::string& name) {
@@ -207,7 +266,7 @@ SplitPattern PatternByName(const std::string& name) {
       return kPatterns[i].first;
     }
   }
-  Fail("unknown pattern '{}': it is gpt2, bloom, llama3 or qwen2{}", name, NearestMatch(name, kPatternNames));
+  Fail("unknown pattern '{}': it is gpt2, bloom, llama3, qwen2 or tekken{}", name, NearestMatch(name, kPatternNames));
 }
 
 const char* PieceEnd(SplitPattern pattern, const UnicodeClasses& classes, const char* begin, const char* end) {
@@ -223,6 +282,8 @@ const char* PieceEnd(SplitPattern pattern, const UnicodeClasses& classes, const 
       return matcher.Llama3(begin, 3);
     case SplitPattern::kQwen2:
       return matcher.Llama3(begin, 1);
+    case SplitPattern::kTekken:
+      return matcher.Tekken(begin);
   }
   return end;
 }

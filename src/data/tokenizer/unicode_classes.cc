@@ -27,6 +27,17 @@ constexpr ClassRange kNewerLetters[] = {
     {0x1ccf0, 0x1ccf9, kNumber}, {0x1e5d0, 0x1e5ed, kLetter}, {0x1e5f0, 0x1e5f0, kLetter}, {0x1e5f1, 0x1e5fa, kNumber},
     {0x2ebf0, 0x2ee5d, kLetter}};
 
+// Those of them that are capital or small, and marks; the other letters are neither. `added` as CaseClass.
+struct CaseRange {
+  char32_t first;
+  char32_t last;
+  CaseClass added;
+};
+constexpr CaseRange kNewerCases[] = {
+    {0x1c89, 0x1c89, kUpperHalf}, {0x1c8a, 0x1c8a, kLowerHalf},   {0xa7cb, 0xa7cc, kUpperHalf},
+    {0xa7cd, 0xa7cd, kLowerHalf}, {0xa7da, 0xa7da, kUpperHalf},   {0xa7db, 0xa7db, kLowerHalf},
+    {0xa7dc, 0xa7dc, kUpperHalf}, {0x10d50, 0x10d65, kUpperHalf}, {0x10d70, 0x10d85, kLowerHalf}};
+
 // Later characters count as unassigned, so that ids do not depend on the version of ICU.
 bool IsLaterThanUnicode16(UChar32 code) {
   UVersionInfo age;
@@ -59,6 +70,17 @@ std::uint8_t Classify(UChar32 code) {
   return classes;
 }
 
+std::uint8_t CaseClassOf(UChar32 code) {
+  if (IsLaterThanUnicode16(code)) {
+    return 0;
+  }
+  const auto category = static_cast<std::uint32_t>(U_MASK(u_charType(code)));
+  const bool neither = (category & (U_GC_LM_MASK | U_GC_LO_MASK | U_GC_M_MASK)) != 0;
+  const bool upper = neither || (category & (U_GC_LU_MASK | U_GC_LT_MASK)) != 0;
+  const bool lower = neither || (category & U_GC_LL_MASK) != 0;
+  return static_cast<std::uint8_t>((upper ? kUpperHalf : 0) | (lower ? kLowerHalf : 0));
+}
+
 }  // namespace
 
 const UnicodeClasses& UnicodeClasses::Get() {
@@ -66,14 +88,19 @@ const UnicodeClasses& UnicodeClasses::Get() {
   return classes;
 }
 
-UnicodeClasses::UnicodeClasses() : classes_(kIllFormed + 1), by_byte_(256, kBeyond) {
+UnicodeClasses::UnicodeClasses() : classes_(kIllFormed + 1), cases_(kIllFormed + 1), by_byte_(256, kBeyond) {
   for (char32_t code = 0; code < kIllFormed; ++code) {
     classes_[code] = Classify(static_cast<UChar32>(code));
+    cases_[code] = CaseClassOf(static_cast<UChar32>(code));
   }
   for (const ClassRange& range : kNewerLetters) {
     for (char32_t code = range.first; code <= range.last; ++code) {
       classes_[code] |= range.added | kWord;
+      cases_[code] = range.added == kLetter ? kUpperHalf | kLowerHalf : 0;
     }
+  }
+  for (const CaseRange& range : kNewerCases) {
+    std::fill(cases_.begin() + range.first, cases_.begin() + range.last + 1, range.added);
   }
   for (const char32_t stop : U".,!?…。，、।۔،()|") {
     classes_[stop] |= stop == 0 ? 0 : kStop;

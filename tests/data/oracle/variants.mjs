@@ -1,5 +1,5 @@
 // Makes tokenizer.json files that use what the published ones do not: normal forms, prefix space, added tokens with every
-// flag, merges as pairs.
+// flag, merges as pairs, Mistral Nemo's pattern.
 //   node variants.mjs GPT2_JSON DIRECTORY
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 
@@ -20,6 +20,25 @@ const prefix = read();
 prefix.pre_tokenizer.add_prefix_space = true;
 prefix.model.merges = prefix.model.merges.map((merge) => (Array.isArray(merge) ? merge : merge.split(' ')));
 write('variant-prefix', prefix);
+const tekken = read();  // Mistral Nemo's pattern
+tekken.pre_tokenizer = {
+  type: 'Sequence',
+  pretokenizers: [
+    {
+      type: 'Split',
+      pattern: {
+        Regex:
+          '[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+|' +
+          '[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*|' +
+          '\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+',
+      },
+      behavior: 'Isolated',
+      invert: false,
+    },
+    { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: false },
+  ],
+};
+write('variant-tekken', tekken);
 const tokens = read();
 tokens.normalizer = { type: 'NFC' };
 let next = 50257;

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Logits and weights against Hugging Face's transformers, on random models of GPT-2, BLOOM and Llama.
+"""Logits and weights against Hugging Face's transformers, on random models of GPT-2, BLOOM and Llama, or of every family.
 
   compare.py TRIREME [--count MODELS_A_FAMILY] [--seed N] [--device cpu|cuda] [--keep FOLDER]
+  compare.py TRIREME --families [--device cpu|cuda] [--jobs N]    three shapes of every family
 
 Needs torch, transformers (5 or later) and safetensors; a CPU is enough. For each model that transformers made and saved,
 in one file or in shards:
@@ -11,9 +12,13 @@ in one file or in shards:
   3. `model.from` in a recipe under tensor x pipeline ranks with a learning rate of 0: the saved run exports the same
      bytes and gives the same logits;
   4. a file with two rows of a query projection exchanged must fail the first check, so that the check can see.
+With --families, for each of three shapes: the first check, on one rank and on two tensor ranks; and one step with a
+learning rate of 0 under 2 tensor x 2 pipeline ranks, whose loss must be within 1e-4 of one rank's on the same samples and
+whose saved weights must come out byte for byte.
 Prints a line a model and a table; exits with 1 when anything differs.
 """
 import argparse
+import concurrent.futures
 import json
 import math
 import random
@@ -69,9 +74,59 @@ def random_config(family, rng):
     return config, layers, tensor
 
 
-def make_model(config, seed):
+def rope(theta, **scaling):
+    return dict(rope_type="default", rope_theta=theta) | scaling
+
+
+# Layers, heads, heads of keys and values, elements of a head, feed-forward width, vocabulary, tied output.
+SHAPES = [(4, 4, 2, 8, 40, 97, False), (2, 6, 6, 16, 88, 391, True), (8, 8, 4, 32, 344, 1000, False)]
+FAMILIES = ("gpt2", "bloom", "llama", "llama3", "yarn", "mistral", "qwen2", "qwen3", "gemma2", "gemma3", "olmo2", "phi3",
+            "nemotron", "gpt_neox", "opt", "mpt")
+
+
+def family_config(family, shape):
+    """The configuration of a family in one of SHAPES."""
+    layers, heads, groups, size, inner, vocabulary, tied = SHAPES[shape]
+    hidden = heads * size
+    plain = dict(vocab_size=vocabulary, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+    llama = dict(plain, hidden_size=hidden, intermediate_size=inner, num_hidden_layers=layers, num_attention_heads=heads,
+                 num_key_value_heads=groups, max_position_embeddings=64, tie_word_embeddings=tied,
+                 rope_parameters=rope(5000.0))
+    gemma = dict(llama, head_dim=size, sliding_window=5, query_pre_attn_scalar=size, tie_word_embeddings=True)
+    kinds = {
+        "gpt2": ("gpt2", dict(plain, n_embd=hidden, n_layer=layers, n_head=heads, n_positions=40, n_inner=inner)),
+        "bloom": ("bloom", dict(plain, hidden_size=hidden, n_layer=layers, n_head=heads)),
+        "llama": ("llama", llama),
+        "llama3": ("llama", dict(llama, rope_parameters=rope(
+            5000.0, rope_type="llama3", factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0,
+            original_max_position_embeddings=16))),
+        "yarn": ("llama", dict(llama, rope_parameters=rope(
+            5000.0, rope_type="yarn", factor=4.0, original_max_position_embeddings=16))),
+        "mistral": ("mistral", dict(llama, sliding_window=7, head_dim=size)),
+        "qwen2": ("qwen2", llama),
+        "qwen3": ("qwen3", dict(llama, head_dim=size)),
+        "gemma2": ("gemma2", dict(gemma, attn_logit_softcapping=1.5, final_logit_softcapping=3.0)),
+        "gemma3": ("gemma3_text", dict(gemma, rope_parameters=dict(
+            sliding_attention=rope(100.0), full_attention=rope(5000.0, rope_type="linear", factor=4.0)))),
+        "olmo2": ("olmo2", llama),
+        "phi3": ("phi3", dict(llama, sliding_window=9, partial_rotary_factor=0.75,
+                              rope_parameters=rope(1000.0, partial_rotary_factor=0.75))),
+        "nemotron": ("nemotron", dict(llama, head_dim=size, partial_rotary_factor=0.5,
+                                      rope_parameters=rope(1000.0, partial_rotary_factor=0.5))),
+        "gpt_neox": ("gpt_neox", dict(plain, hidden_size=hidden, intermediate_size=inner, num_hidden_layers=layers,
+                                      num_attention_heads=heads, max_position_embeddings=64, rotary_pct=0.5,
+                                      rope_parameters=rope(1000.0, partial_rotary_factor=0.5))),
+        "opt": ("opt", dict(plain, hidden_size=hidden, ffn_dim=inner, num_hidden_layers=layers,
+                            num_attention_heads=heads, max_position_embeddings=40, word_embed_proj_dim=hidden)),
+        "mpt": ("mpt", dict(plain, d_model=hidden, n_heads=heads, n_layers=layers, max_seq_len=40, expansion_ratio=3)),
+    }
+    kind, options = kinds[family]
+    return transformers.AutoConfig.for_model(kind, **options)
+
+
+def make_model(config, seed, **options):
     torch.manual_seed(seed)
-    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32, **options).eval()
     with torch.no_grad():
         for parameter in model.parameters():  # gains and biases start as ones and zeros, which would hide their mistakes
             parameter.add_(0.1 * torch.randn_like(parameter))
@@ -143,6 +198,39 @@ class Bench:
               flush=True)
         return good, row
 
+    def check_shape(self, family, shape, folder):
+        """The line of a family's shape, and whether all is well."""
+        config = family_config(family, shape)
+        model = make_model(config, 100 + shape, attn_implementation="eager")
+        theirs = folder / "theirs"
+        model.save_pretrained(theirs)
+        vocabulary = SHAPES[shape][5]
+        ids = torch.randint(0, vocabulary, (SAMPLES, TOKENS + 1), generator=torch.Generator().manual_seed(shape))
+        (folder / "ids.txt").write_text("".join(" ".join(map(str, row)) + "\n" for row in ids.tolist()))
+        with torch.no_grad():
+            expected = model(ids[:, :-1]).logits.float().numpy()
+        differences = [float(numpy.abs(self.logits(theirs, folder, ranks) - expected).max()) for ranks in (1, 2)]
+        loss = {}
+        for tensor, pipeline in ((1, 1), (2, 2)):
+            run = folder / f"run-{tensor}-{pipeline}"
+            (folder / "recipe.toml").write_text(f"""model.from = {json.dumps(str(theirs))}
+model.sequence = {40 if family in ("gpt2", "opt") else TOKENS}
+layout = {{ tensor = {tensor}, pipeline = {pipeline} }}
+batch.global = 4
+train = {{ steps = 1, device = "{self.device}", dtype = "fp32" }}
+optimizer.learning_rate = 0
+""")
+            self.run("train", folder / "recipe.toml", "--run", run)
+            loss[tensor] = next(json.loads(line)["loss"] for line in (run / "metrics.jsonl").read_text().splitlines()
+                                if '"loss"' in line)
+        self.run("checkpoint", "export", folder / "run-2-2", folder / "back")
+        same = tensors_of(folder / "back") == tensors_of(theirs)
+        apart = abs(loss[1] - loss[2])
+        good = max(differences) <= TOLERANCE and apart <= TOLERANCE and same
+        return good, (f"{family:9} {shape}: logits up to {float(numpy.abs(expected).max()):5.1f}: {differences[0]:.1e}, 2 "
+                      f"tensor ranks {differences[1]:.1e}; loss of 2 x 2 ranks {apart:.1e} from one rank's; bytes "
+                      f"{'equal' if same else 'DIFFER'}; {'ok' if good else 'FAILED'}"), max(differences + [apart])
+
     def layouts(self, theirs, folder, layers, tensor, difference):
         """Largest difference of logits over tensor x pipeline layouts; infinite where the weights changed."""
         recipe = folder / "recipe.toml"
@@ -187,6 +275,29 @@ optimizer.learning_rate = 0
         return folder
 
 
+def compare_families(bench, jobs):
+    """Prints the largest differences of every family over its shapes, and the line of each that fails."""
+    def check(family, shape):
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                return bench.check_shape(family, shape, Path(folder))
+            except Exception as error:  # the other models are still compared
+                return False, f"{family} {shape}: {error}", math.inf
+
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        work = {(family, shape): pool.submit(check, family, shape) for family in FAMILIES for shape in range(len(SHAPES))}
+        good = True
+        for family in FAMILIES:
+            results = [work[family, shape].result() for shape in range(len(SHAPES))]
+            good = good and all(one for one, _, _ in results)
+            print(f"| {family} | {sum(one for one, _, _ in results)} of {len(results)} | "
+                  f"{max(largest for _, _, largest in results):.1e} |", flush=True)
+            for one, line, _ in results:
+                if not one:
+                    print(line[:300], flush=True)
+    return good
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("trireme")
@@ -194,10 +305,14 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--keep", help="folder for the files of every model")
+    parser.add_argument("--families", action="store_true", help="three shapes of every family")
+    parser.add_argument("--jobs", type=int, default=1, help="models of --families at a time")
     arguments = parser.parse_args()
     transformers.logging.set_verbosity_error()
     print(f"transformers {transformers.__version__}, torch {torch.__version__}")
     bench = Bench(arguments)
+    if arguments.families:
+        sys.exit(0 if compare_families(bench, arguments.jobs) else 1)
     table = []
     for family in ("gpt2", "bloom", "llama"):
         rows = []
