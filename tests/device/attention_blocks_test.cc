@@ -95,7 +95,7 @@ TEST(AttentionBlocks, AreAsLargeAsRowsAllow) {
 TEST(AttentionBlocks, ChunksThatOverlapInPartHaveNone) {
   Zigzag zigzag{2, 0};
   AttentionArgs args = zigzag.Over(0, 2);
-  zigzag.keys[1].position += 1;
+  zigzag.keys[0].position += 1;
   EXPECT_TRUE(AttentionBlocks(args).empty());
 }
 

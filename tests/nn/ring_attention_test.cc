@@ -59,7 +59,7 @@ Tensor OwnRows(Workbench& bench, const Tensor& all, const ContextShare& share) {
 }
 
 // Of every rank; on a device that is not the host where `streams`.
-std::vector<Result> RunRing(const ModelConfig& model, bool streams, int& waits) {
+std::vector<Result> RunRing(const ModelConfig& model, bool streams, int& events) {
   std::vector<Result> results(kRanks);
   std::mutex mutex;
   RunThreadRanks(kRanks, {.kind = "cpu"}, [&](RankContext& context) {
@@ -83,18 +83,18 @@ std::vector<Result> RunRing(const ModelConfig& model, bool streams, int& waits) 
     ring.Backward(args);
     const std::lock_guard<std::mutex> lock(mutex);
     results[static_cast<std::size_t>(context.world.rank())] = {bench.Read(args.out), bench.Read(args.grad_qkv)};
-    waits += apart.waits;
+    events += apart.events;
   });
   return results;
 }
 
 TEST(RingAttention, GivesTheRowsOfWholeAttentionInBothOrders) {
   const ModelConfig model = SmallModel();
-  int waits = 0;
-  const std::vector<Result> host = RunRing(model, false, waits);
-  EXPECT_EQ(waits, 0);
-  const std::vector<Result> device = RunRing(model, true, waits);
-  EXPECT_EQ(waits, kRanks * 2 * kRanks) << "one wait per rank, pass and block";
+  int events = 0;
+  const std::vector<Result> host = RunRing(model, false, events);
+  EXPECT_EQ(events, 0);
+  const std::vector<Result> device = RunRing(model, true, events);
+  EXPECT_EQ(events, kRanks * 2 * kRanks) << "messages start after one event per rank, pass and block";
 
   const auto cpu = CpuForTest();
   Workbench bench(*cpu);
