@@ -28,7 +28,10 @@ bool AllMayStart(RankContext& context, const std::function<void()>& check) {
 }  // namespace
 
 void RequireMachine(const RunConfig& config, bool by_threads, bool saves) {
-  RequireDevice(config.train.device);
+  const bool paced = config.train.device == "paced";
+  if (!paced) {
+    RequireDevice(config.train.device);
+  }
   Require(
       config.model.attention_dropout == 0 || IsHostDevice(config.train.device),
       "model.attention_dropout = {}: the GPU's attention kernels have no dropout; set it to 0 (model.dropout works), "
@@ -38,7 +41,6 @@ void RequireMachine(const RunConfig& config, bool by_threads, bool saves) {
           "layout.context = {} on train.device = '{}': only CPUs divide sequences among ranks; set layout.context = 1, "
           "or train.device = 'cpu'",
           config.layout.context, config.train.device);
-  const bool paced = config.train.device == "paced";
   Require(
       !paced || by_threads,
       "train.device = 'paced' runs all ranks as threads of one process: start it without mpirun, srun or --launcher");
