@@ -35,18 +35,18 @@ void Device::Repeat(std::int64_t /*key*/, const std::function<void()>& work) { w
 bool IsHostDevice(const std::string& kind) { return kind == "cpu" || (kind == "auto" && CudaDeviceCount() == 0); }
 
 void RequireDevice(const std::string& kind) {
-  Require(kind == "auto" || kind == "cpu" || kind == "cuda" || kind == "paced",
-          "unknown device '{}': it is auto, cpu, cuda or paced", kind);
+  Require(kind == "auto" || kind == "cpu" || kind == "cuda",
+          "unknown device '{}': it is auto, cpu or cuda; paced is for training alone", kind);
   if (kind == "cuda" && CudaDeviceCount() == 0) {
     MakeCudaDevice({.kind = kind});
   }
 }
 
 std::unique_ptr<Device> MakeDevice(const DeviceOptions& options) {
-  RequireDevice(options.kind);
   if (options.kind == "paced") {
     return MakePacedDevice(options);
   }
+  RequireDevice(options.kind);
   return IsHostDevice(options.kind) ? MakeCpuDevice(options) : MakeCudaDevice(options);
 }
 

@@ -124,7 +124,7 @@ struct DeviceOptions {
 
 // An Error when the kind is unknown, or was not built, or has no hardware here.
 std::unique_ptr<Device> MakeDevice(const DeviceOptions& options);
-// The Error that MakeDevice would give, before ranks start; nothing is made.
+// The Error that MakeDevice would give for a device that computes, before ranks start; nothing is made.
 void RequireDevice(const std::string& kind);
 // Whether MakeDevice gives a device that works in the host's memory.
 bool IsHostDevice(const std::string& kind);

@@ -28,7 +28,10 @@ bool AllMayStart(RankContext& context, const std::function<void()>& check) {
 }  // namespace
 
 void RequireMachine(const RunConfig& config, bool by_threads, bool saves) {
-  RequireDevice(config.train.device);
+  const bool paced = config.train.device == "paced";
+  if (!paced) {
+    RequireDevice(config.train.device);
+  }
   Require(
       config.model.attention_dropout == 0 || IsHostDevice(config.train.device),
       "model.attention_dropout = {}: the GPU's attention kernels have no dropout; set it to 0 (model.dropout works), "
@@ -41,7 +44,6 @@ void RequireMachine(const RunConfig& config, bool by_threads, bool saves) {
           "layout.context = {} x layout.context_stripes = {} on train.device = '{}': a GPU's attention kernels take {} "
           "chunks of keys at most, and these are {}; set fewer stripes or ranks, or train.device = 'cpu'",
           layout.context, layout.context_stripes, config.train.device, kMostChunksOnGpus, chunks);
-  const bool paced = config.train.device == "paced";
   Require(
       !paced || by_threads,
       "train.device = 'paced' runs all ranks as threads of one process: start it without mpirun, srun or --launcher");

@@ -84,7 +84,8 @@ std::string RunPrediction::fingerprint() const {
   for (const KeyValue& entry : Flatten(config_)) {
     const bool timed = entry.key.starts_with("model.") || entry.key.starts_with("layout.") ||
                        entry.key.starts_with("batch.") || entry.key == "train.dtype" || entry.key == "train.threads" ||
-                       entry.key == "train.device" || entry.key == "optimizer.moments" || entry.key == "optimizer.name";
+                       entry.key == "train.device" || entry.key == "train.paced_cluster" ||
+                       entry.key == "optimizer.moments" || entry.key == "optimizer.name";
     if (timed) {
       hasher.AddText(entry.key);
       hasher.AddText(entry.value);
