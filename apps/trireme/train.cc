@@ -23,6 +23,7 @@
 #include "data/tokenizer/tokenizer_folder.h"
 #include "device/device.h"
 #include "device/host_memory.h"
+#include "infer/task_files.h"
 #include "measure/chosen_engines.h"
 #include "measure/machine.h"
 #include "operate/run_lock.h"
@@ -140,7 +141,8 @@ std::vector<RunConfig> TrainCommand::StagedConfigs(const std::vector<RunStage>& 
     std::vector<std::string> settings = all;
     settings.insert(settings.end(), stage.settings.begin(), stage.settings.end());
     configs.push_back(LoadRecipe(RecipePath(recipe), settings, {.read_model = ReadModel}).config);
-    Validate(configs.back(), ranks);
+    // --ranks is of the recipe itself; a stage before may have others.
+    Validate(configs.back(), configs.size() == stages.size() ? ranks : 0);
   }
   RequireStages(stages, configs);
   Require(stages.size() == 1 || !no_checkpoint,
@@ -193,7 +195,9 @@ int TrainCommand::Run() const {
     }
   }
   config = staged.back();
-  RequireMachine(config, by_threads, !no_checkpoint);
+  for (const RunConfig& one : staged) {
+    RequireMachine(one, by_threads, !no_checkpoint);
+  }
   const std::int64_t leave_before_ns = LeaveBefore(exit_before, walltime);
   if (supervise) {
     return RunSupervised();
@@ -207,6 +211,10 @@ int TrainCommand::Run() const {
   for (const RunConfig& one : staged) {
     train.push_back(OpenRunSource(one, "train"));
     validation.push_back(one.validation.every > 0 ? OpenRunSource(one, "validation") : nullptr);
+  }
+  std::vector<std::vector<EvaluationTask>> tasks;
+  for (const RunConfig& one : staged) {
+    tasks.push_back(OpenTasks(one));
   }
   const std::string folder = RunFolder();
 
@@ -252,22 +260,28 @@ int TrainCommand::Run() const {
                         .leave_before_ns = leave_before_ns,
                         .end_samples = stages[stage].until,
                         .drill = drill,
-                        .trace = traced},
+                        .trace = traced,
+                        .tasks = &tasks[stage]},
                        &reporter);
   };
+  std::size_t next = StageAt(stages, stages.size() > 1 ? ConsumedSamples(folder) : 0);
+  const std::size_t first = next;
+  // The stages from the next on that have as many ranks as there are.
   const auto body = [&](RankContext& context) {
-    if (by_mpi && !ProcessesMayStart(config, context, !no_checkpoint, take_lock)) {
+    if (by_mpi && !ProcessesMayStart(staged[first], context, !no_checkpoint, take_lock)) {
       refused = true;
       return;
     }
-    LoopResult own{.consumed_samples = stages.size() > 1 ? ConsumedSamples(folder) : 0};
-    for (std::size_t stage = 0; stage < stages.size() && own.end == LoopEnd::kFinished && !own.whole; ++stage) {
-      if (stages[stage].until == 0 || own.consumed_samples < stages[stage].until) {
-        own = run_stage(context, stage);
-      }
-    }
+    LoopResult own;
+    std::size_t stage = next;
+    do {
+      own = run_stage(context, stage++);
+    } while (stage < stages.size() && own.end == LoopEnd::kFinished && !own.whole &&
+             staged[stage].layout.ranks() == context.world.size());
+    context.world.Barrier();  // no thread reads `next` any more
     if (context.world.rank() == 0) {
       result = own;
+      next = stage;
     }
   };
   const DeviceOptions device{.kind = config.train.device,
@@ -278,10 +292,22 @@ int TrainCommand::Run() const {
                              .deterministic = config.train.deterministic,
                              .tf32 = config.train.dtype == "tf32"};
   try {
-    by_mpi ? RunMpiRank(device, body) : RunThreadRanks(config.layout.ranks(), device, body);
+    if (by_mpi) {
+      RunMpiRank(device, body);
+    } else {
+      do {
+        RunThreadRanks(staged[next].layout.ranks(), device, body);
+      } while (next < stages.size() && result.end == LoopEnd::kFinished && !result.whole);
+    }
   } catch (const Error& error) {
     std::fprintf(stderr, "trireme: %s\n", error.what());
     return kExitFailed;
+  }
+  // Of processes, rank 0's tells.
+  if (next > first && next < stages.size() && result.end == LoopEnd::kFinished && !result.whole) {
+    reporter.Note(fmt::format("stage {} of {} has {} ranks, and this job another number: start the same command on {}",
+                              next + 1, stages.size(), staged[next].layout.ranks(), staged[next].layout.ranks()));
+    return kExitStopped;
   }
   return refused ? kExitBadInput : result.end == LoopEnd::kStopped ? kExitStopped : 0;
 }

@@ -67,11 +67,14 @@ Lowering::Pass Lowering::Forward(std::vector<BlockStep>& steps, int end, bool re
 
 Lowering::ContextBuffers Lowering::EmitAttention(BufferId qkv, BufferId out, BufferId& statistics) {
   statistics = NewBuffer(kStatisticsFloat, {sizes_.batch, sizes_.heads, sizes_.sequence});  // of any kind as many
+  const BufferId scores = sizes_.attention_dropout ? Scores() : kNoId;
   if (sizes_.ulysses) {
     const ContextBuffers whole{
         .qkv = ToHeads(qkv, true),
-        .out = NewBuffer(sizes_.dtype, {sizes_.context * sizes_.tokens, sizes_.attention / sizes_.context})};
-    Emit(AttentionStep{.qkv = whole.qkv, .out = whole.out, .statistics = statistics});
+        .out = NewBuffer(sizes_.dtype, {sizes_.context * sizes_.tokens, sizes_.attention / sizes_.context}),
+        .weights = Scores()};
+    Emit(AttentionStep{
+        .qkv = whole.qkv, .out = whole.out, .statistics = statistics, .weights = whole.weights, .scores = scores});
     ToTokens(whole.out, out, false);
     return whole;
   }
@@ -79,8 +82,13 @@ Lowering::ContextBuffers Lowering::EmitAttention(BufferId qkv, BufferId out, Buf
     Emit(RingAttentionStep{.qkv = qkv, .out = out, .statistics = statistics, .scratch = RingScratch(false)});
     return {};
   }
-  const ContextBuffers gathered{.kv = sizes_.context > 1 ? GatherKeys(qkv) : kNoId};
-  Emit(AttentionStep{.qkv = qkv, .out = out, .statistics = statistics, .kv = gathered.kv});
+  const ContextBuffers gathered{.kv = sizes_.context > 1 ? GatherKeys(qkv) : kNoId, .weights = Scores()};
+  Emit(AttentionStep{.qkv = qkv,
+                     .out = out,
+                     .statistics = statistics,
+                     .kv = gathered.kv,
+                     .weights = gathered.weights,
+                     .scores = scores});
   return gathered;
 }
 

@@ -8,7 +8,7 @@
 namespace trireme {
 
 LocalSizes::LocalSizes(const ModelConfig& config, const ParallelLayout& layout, DType product_dtype,
-                       bool split_backward_parts)
+                       bool split_backward_parts, bool plain)
     : dtype(IsFloat8(product_dtype) ? DType::kBFloat16 : product_dtype),
       float8(IsFloat8(product_dtype)),
       tensor(layout.tensor),
@@ -19,6 +19,8 @@ LocalSizes::LocalSizes(const ModelConfig& config, const ParallelLayout& layout, 
       sequence_parallel(layout.sequence_parallel && layout.tensor > 1),
       split_backward(split_backward_parts),
       dropout(config.dropout > 0),
+      attention_dropout(config.attention_dropout > 0),
+      plain_attention(plain),
       batch(layout.micro_batch),
       keys(config.sequence),
       sequence(keys / context),
@@ -58,7 +60,7 @@ LocalSizes LocalSizes::ForLayer(const ModelConfig& config, std::int64_t layer) c
   return sizes;
 }
 
-std::int64_t LocalSizes::HeadPairs() const {
+std::int64_t LocalSizes::SeenPairs() const {
   if (ulysses) {
     return heads / context * CausalPairs(keys, window);
   }

@@ -29,11 +29,10 @@ bool AllMayStart(RankContext& context, const std::function<void()>& check) {
 
 void RequireMachine(const RunConfig& config, bool by_threads, bool saves) {
   RequireDevice(config.train.device);
-  Require(
-      config.model.attention_dropout == 0 || IsHostDevice(config.train.device),
-      "model.attention_dropout = {}: the GPU's attention kernels have no dropout; set it to 0 (model.dropout works), "
-      "or train.device = \"cpu\"",
-      config.model.attention_dropout);
+  Require(config.model.attention_dropout == 0 || config.train.attention == "plain" || IsHostDevice(config.train.device),
+          "model.attention_dropout = {}: the GPU's fused attention has no dropout; set train.attention = \"plain\", or "
+          "model.attention_dropout = 0 (model.dropout works), or train.device = \"cpu\"",
+          config.model.attention_dropout);
   Require(config.layout.context == 1 || IsHostDevice(config.train.device),
           "layout.context = {} on train.device = '{}': only CPUs divide sequences among ranks; set layout.context = 1, "
           "or train.device = 'cpu'",

@@ -123,6 +123,7 @@ class Loop {
         losses_("loss", config.train.loss_spike),
         norms_("gradient norm", config.train.norm_spike),
         dumped_(config.log.dump_steps),
+        evaluated_(config.evaluate.steps),
         facts_{.total_steps = trainer_.schedule().TotalSteps({})} {
     trainer_.set_ledger(flight_.ledger());
     if (flight_.ledger() != nullptr && options.trace.first > 0) {
@@ -353,6 +354,19 @@ class Loop {
       Mark("validate");
       watcher_.Validated(facts_.result.step, trainer_.Validate());
     }
+    EvaluateWhenDue();
+  }
+
+  void EvaluateWhenDue() {
+    const std::int64_t step = facts_.result.step;
+    const std::int64_t every = config_.evaluate.every;
+    if (options_.tasks == nullptr || !((every > 0 && step % every == 0) || evaluated_.Has(step))) {
+      return;
+    }
+    Mark("evaluate");
+    for (const EvaluationTask& task : *options_.tasks) {
+      watcher_.Evaluated(step, task.name, trainer_.Evaluate(task));
+    }
   }
 
   // What the device holds against what was planned, on rank 0; ranks of one GPU are taken to hold alike.
@@ -506,6 +520,7 @@ class Loop {
   Spikes losses_;
   Spikes norms_;
   StepList dumped_;
+  StepList evaluated_;
   StepFacts facts_;
   std::int64_t priced_batch_ = 0;
   bool memory_shown_ = false;

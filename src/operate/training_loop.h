@@ -35,6 +35,8 @@ class TrainingObserver {
   virtual void Started(const Trainer& /*trainer*/, std::int64_t /*resumed_step*/) {}
   virtual void StepDone(const StepFacts& /*facts*/) {}
   virtual void Validated(std::int64_t /*step*/, double /*loss*/) {}
+  virtual void Evaluated(std::int64_t /*step*/, const std::string& /*task*/, const std::vector<TaskScore>& /*scores*/) {
+  }
   // After the first step: by rank, what it holds.
   virtual void MemoryMeasured(const std::vector<MemoryUse>& /*by_rank*/) {}
   virtual void Note(const std::string& /*message*/) {}
@@ -53,7 +55,8 @@ struct LoopOptions {
   // Ends after a save once so many samples are consumed; 0: at the end of the recipe. For runs in stages.
   std::int64_t end_samples = 0;
   Drill drill;
-  TraceSteps trace;  // steps that every rank records into run_folder's trace/
+  TraceSteps trace;                                    // steps that every rank records into run_folder's trace/
+  const std::vector<EvaluationTask>* tasks = nullptr;  // scored as config.evaluate says; may be missing
 };
 
 enum class LoopEnd { kFinished, kStopped };

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "device/cuda/attention.h"
+#include "device/cuda/attention_unfused.h"
 #include "device/cuda/matmul_cublaslt.h"
 
 namespace trireme {
@@ -13,6 +14,8 @@ bool OnlyPlain(const AttentionArgs& args) { return (args.window > 0 && args.wind
 // Runs with layout.context above 1 are refused on GPUs before they start.
 void RequireWholeSequences(const AttentionArgs& args) {
   Require(!args.kv.given(), "attention over keys of other ranks is the CPU's alone; set layout.context = 1");
+  Require(args.dropout.probability == 0 || args.weights.given(),
+          "fused attention on a GPU has no dropout; set train.attention = \"plain\"");
 }
 
 }  // namespace
@@ -22,7 +25,8 @@ CudaOps::CudaOps(CudaContext& context)
       square_tables_(context),
       rotary_tables_(context),
       matmul_(std::make_unique<CublasLtMatmul>(context)),
-      attention_(std::make_unique<CudnnAttention>(context)) {}
+      attention_(std::make_unique<CudnnAttention>(context)),
+      unfused_(std::make_unique<UnfusedAttention>(context)) {}
 
 CudaOps::~CudaOps() = default;
 
@@ -53,7 +57,9 @@ void CudaOps::DoAttentionForward(const AttentionArgs& args) {
   if (args.out.count() == 0) {
     return;
   }
-  if (OnlyPlain(args) || !CudnnAttention::Supports(args) || !attention_->Forward(args)) {
+  if (args.weights.given()) {
+    unfused_->Forward(args);
+  } else if (OnlyPlain(args) || !CudnnAttention::Supports(args) || !attention_->Forward(args)) {
     plain_attention::Forward(context_, args);
   }
 }
@@ -63,7 +69,9 @@ void CudaOps::DoAttentionBackward(const AttentionArgs& args) {
   if (args.out.count() == 0) {
     return;
   }
-  if (OnlyPlain(args) || !CudnnAttention::Supports(args) || !attention_->Backward(args)) {
+  if (args.weights.given()) {
+    unfused_->Backward(args);
+  } else if (OnlyPlain(args) || !CudnnAttention::Supports(args) || !attention_->Backward(args)) {
     plain_attention::Backward(context_, args);
   }
 }

@@ -14,6 +14,7 @@ namespace trireme {
 
 class CublasLtMatmul;
 class CudnnAttention;
+class UnfusedAttention;
 
 class CudaOps final : public Ops {
  public:
@@ -73,6 +74,7 @@ class CudaOps final : public Ops {
   CudaTables rotary_tables_;
   std::unique_ptr<CublasLtMatmul> matmul_;
   std::unique_ptr<CudnnAttention> attention_;
+  std::unique_ptr<UnfusedAttention> unfused_;
 };
 
 // Kernels here take rows in the order of their tokens: runs with layout.context above 1 are refused on GPUs.
