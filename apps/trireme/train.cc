@@ -19,6 +19,7 @@
 #include "comm/rank_runner.h"
 #include "device/device.h"
 #include "device/host_memory.h"
+#include "infer/task_files.h"
 #include "measure/chosen_engines.h"
 #include "measure/machine.h"
 #include "operate/paced_prices.h"
@@ -169,31 +170,43 @@ int TrainCommand::RunRanks(const StagedRun& run, LoopOptions options) const {
                                                    : 1,
                         .trace = options.trace.first > 0,
                         .ground = GroundOf(run.config())});
-  LoopResult result;
+  const std::size_t first = run.NextStage(folder);
+  StagedRun::Progress progress{.next = first};
   bool refused = false;
   const auto body = [&](RankContext& context) {
-    if (by_mpi && !ProcessesMayStart(run.config(), context, !no_checkpoint, take_lock)) {
+    if (by_mpi && !ProcessesMayStart(run.config(first), context, !no_checkpoint, take_lock)) {
       refused = true;
       return;
     }
-    const bool first = context.world.rank() == 0;
-    if (first) {
+    const bool leads = context.world.rank() == 0;
+    if (leads) {
       ReplaceFile(folder + "/machine.json", MachineJson(DescribeMachine()));
     }
-    const LoopResult own = run.Run(context, folder, options, reporter);
-    if (first) {
-      result = own;
+    const StagedRun::Progress own = run.Run(context, progress.next, folder, options, reporter);
+    context.world.Barrier();  // no thread reads `progress` any more
+    if (leads) {
+      progress = own;
     }
   };
-  DeviceOptions device = DeviceOptionsOf(run.config());
-  device.paced = PacedClusterOf(run.config());
   try {
-    by_mpi ? RunMpiRank(device, body) : RunThreadRanks(run.config().layout.ranks(), device, body);
+    do {
+      const RunConfig& config = run.config(progress.next);
+      DeviceOptions device = DeviceOptionsOf(config);
+      device.paced = PacedClusterOf(config);
+      by_mpi ? RunMpiRank(device, body) : RunThreadRanks(config.layout.ranks(), device, body);
+    } while (!by_mpi && run.GoesOn(progress));
   } catch (const Error& error) {
     std::fprintf(stderr, "trireme: %s\n", error.what());
     return kExitFailed;
   }
-  return refused ? kExitBadInput : result.end == LoopEnd::kStopped ? kExitStopped : 0;
+  // Of processes, rank 0's tells.
+  if (progress.next > first && run.GoesOn(progress)) {
+    reporter.Note(fmt::format("stage {} of {} has {} ranks, and this job another number: start the same command on {}",
+                              progress.next + 1, run.stages(), run.config(progress.next).layout.ranks(),
+                              run.config(progress.next).layout.ranks()));
+    return kExitStopped;
+  }
+  return refused ? kExitBadInput : progress.result.end == LoopEnd::kStopped ? kExitStopped : 0;
 }
 
 int TrainCommand::Run() const {
@@ -221,8 +234,10 @@ int TrainCommand::Run() const {
           all_ranks, all_ranks - 1);
   Require(trace.empty() || !no_checkpoint, "--trace needs the run's folder, which --no-checkpoint leaves alone");
   const bool by_threads = !LaunchedByMpi() && launcher.empty();
-  run.ChooseMemory(fit, RunFolder(), HostMemoryBytes() / (by_threads ? all_ranks : 1));
-  RequireMachine(run.config(), by_threads, !no_checkpoint);
+  run.ChooseMemory(fit, RunFolder(), HostMemoryBytes(), by_threads);
+  for (std::size_t stage = 0; stage < run.stages(); ++stage) {
+    RequireMachine(run.config(stage), by_threads, !no_checkpoint);
+  }
   if (supervise) {
     return RunSupervised();
   }
@@ -230,7 +245,7 @@ int TrainCommand::Run() const {
     // CUDA reads it when it starts: from then on every launch waits for its kernel.
     setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
   }
-  run.OpenSources();
+  run.OpenSources(OpenTasks);
   return RunRanks(run, options);
 }
 

@@ -16,12 +16,12 @@ class StepCosts {
     } else if (std::holds_alternative<AttentionStep>(step.work)) {
       cost.flops.attention = AttentionForward();
     } else if (std::holds_alternative<AttentionBackwardStep>(step.work)) {
-      cost.flops.attention = AttentionForward() / 2 * 5;
+      cost.flops.attention = AttentionBackward();
     } else if (std::holds_alternative<RingAttentionStep>(step.work)) {
       cost.flops.attention = AttentionForward();
       cost.context = RingPlan(sizes_.OfAttention(), false).traffic;
     } else if (std::holds_alternative<RingAttentionBackwardStep>(step.work)) {
-      cost.flops.attention = AttentionForward() / 2 * 5;
+      cost.flops.attention = AttentionBackward();
       cost.context = RingPlan(sizes_.OfAttention(), true).traffic;
     } else if (const auto* enter = std::get_if<EnterStep>(&step.work)) {
       cost.tensor.Add(CollectiveKind::kAllGather, Bytes(enter->to));
@@ -41,7 +41,11 @@ class StepCosts {
 
  private:
   // The causal pairs of attention, as device/ops/attention.h counts them: forward 4 D per pair and head, backward 10 D.
+  // Plain attention counts all pairs, and backward 8 D: it reads the weights that forward left.
   std::int64_t AttentionForward() const { return sizes_.batch * sizes_.HeadPairs() * 4 * sizes_.head_size; }
+  std::int64_t AttentionBackward() const {
+    return sizes_.plain_attention ? 2 * AttentionForward() : AttentionForward() / 2 * 5;
+  }
 
   // What moves along the context axis.
   void AddContext(const BlockWork& work, WorkCost& cost) const {

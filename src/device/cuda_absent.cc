@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "device/device.h"
+#include "device/energy.h"
 #include "device/gpu_info.h"
 
 namespace trireme {
@@ -11,5 +12,7 @@ std::unique_ptr<Device> MakeCudaDevice(const DeviceOptions&) {
 int CudaDeviceCount() { return 0; }
 
 CudaFacts DescribeCuda() { return {}; }
+
+std::vector<EnergyCounter> ReadGpuEnergy() { return {}; }
 
 }  // namespace trireme

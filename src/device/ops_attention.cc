@@ -50,9 +50,23 @@ void CheckPackedRows(const char* operation, const AttentionArgs& args) {
   }
 }
 
+void CheckScores(const char* operation, const AttentionArgs& args, bool uses_scores) {
+  if (!args.weights.given()) {
+    return;
+  }
+  const std::int64_t pairs = args.batch * args.heads * args.sequence * args.keys();
+  RequireVector({operation, "weights", args.weights}, pairs, args.qkv.dtype);
+  if (uses_scores) {
+    RequireVector({operation, "scores", args.scores}, pairs, args.qkv.dtype);
+  }
+}
+
 }  // namespace
 
 std::int64_t AttentionForwardFlops(const AttentionArgs& args) {
+  if (args.weights.given()) {
+    return args.batch * args.heads * args.sequence * args.keys() * 4 * args.head_size;
+  }
   if (!args.kv.given()) {
     return AttentionForwardFlops(args.batch, args.sequence, args.heads, args.head_size, args.window);
   }
@@ -82,6 +96,7 @@ void Ops::Rotary(const RotaryArgs& args) {
 
 void Ops::AttentionForward(const AttentionArgs& args) {
   CheckPackedRows("AttentionForward", args);
+  CheckScores("AttentionForward", args, args.dropout.probability > 0);
   Count(0, AttentionForwardFlops(args));
   if (args.out.count() != 0) {
     DoAttentionForward(args);
@@ -90,12 +105,14 @@ void Ops::AttentionForward(const AttentionArgs& args) {
 
 void Ops::AttentionBackward(const AttentionArgs& args) {
   CheckPackedRows("AttentionBackward", args);
+  CheckScores("AttentionBackward", args, true);
   RequireLike({"AttentionBackward", "grad_out", args.grad_out}, args.out.shape, args.qkv.dtype);
   RequireLike({"AttentionBackward", "grad_qkv", args.grad_qkv}, args.qkv.shape, args.qkv.dtype);
   if (args.kv.given()) {
     RequireLike({"AttentionBackward", "grad_kv", args.grad_kv}, args.kv.shape, args.kv.dtype);
   }
-  Count(0, AttentionForwardFlops(args) / 2 * 5);
+  const std::int64_t forward = AttentionForwardFlops(args);
+  Count(0, args.weights.given() ? 2 * forward : forward / 2 * 5);
   if (args.out.count() != 0) {
     DoAttentionBackward(args);
   }

@@ -43,43 +43,10 @@ std::size_t GoldOf(const nlohmann::json& gold, const std::vector<std::string>& c
   return number;
 }
 
-// One answer of one question, ready for the model: inputs, and which of the targets are the answer's.
-struct Request {
-  std::vector<std::int32_t> tokens;  // inputs and the last target
-  std::size_t answer = 0;            // tokens at the end that are scored
-};
-
-// The answer's tokens are those by which the whole is longer than the context, as lm-eval has it: a token may join the
-// end of the context and the answer's first letters. Spaces at the end of the context belong to the answer.
-Request MakeRequest(const Question& question, const std::string& choice, const Tokenizer& tokenizer,
-                    std::size_t sequence) {
-  const std::size_t end = question.context.find_last_not_of(" \t\n") + 1;
-  const std::string context = question.context.substr(0, end);
-  std::string spaces = question.context.substr(end);
-  if (spaces.empty() && !context.empty() && !choice.starts_with(' ')) {
-    spaces = " ";
-  }
-  std::vector<std::int32_t> head = tokenizer.prefix();
-  std::vector<std::int32_t> whole = head;
-  if (head.empty() && context.empty()) {
-    const auto start = tokenizer.end_of_text();
-    head = whole = start ? std::vector<std::int32_t>{*start} : tokenizer.Encode("\n");
-  }
-  tokenizer.Encode(context, head);
-  tokenizer.Encode(context + spaces + choice, whole);
-  const std::size_t answer = whole.size() - std::min(head.size(), whole.size() - 1);
-  Require(answer <= sequence, "the answer '{}' has {} tokens, more than the model's sequence of {}", choice, answer,
-          sequence);
-  if (whole.size() > sequence + 1) {
-    whole.erase(whole.begin(), whole.end() - static_cast<std::ptrdiff_t>(sequence + 1));
-  }
-  return {std::move(whole), answer};
-}
-
 // Sums of log-probabilities of the answers' tokens.
-std::vector<double> LogLikelihoods(InferenceModel& model, std::span<const Request> requests) {
+std::vector<double> LogLikelihoods(InferenceModel& model, std::span<const ChoiceRequest> requests) {
   std::size_t length = 0;
-  for (const Request& request : requests) {
+  for (const ChoiceRequest& request : requests) {
     length = std::max(length, request.tokens.size() - 1);
   }
   // Padding at the end changes nothing before it.
@@ -151,11 +118,58 @@ double ChoiceReport::standard_error(double share) const {
   return questions > 1 ? std::sqrt(share * (1 - share) / static_cast<double>(questions - 1)) : 0;
 }
 
+ChoiceRequest MakeRequest(const Question& question, const std::string& choice, const Tokenizer& tokenizer,
+                          std::size_t sequence) {
+  const std::size_t end = question.context.find_last_not_of(" \t\n") + 1;
+  const std::string context = question.context.substr(0, end);
+  std::string spaces = question.context.substr(end);
+  if (spaces.empty() && !context.empty() && !choice.starts_with(' ')) {
+    spaces = " ";
+  }
+  std::vector<std::int32_t> head = tokenizer.prefix();
+  std::vector<std::int32_t> whole = head;
+  if (head.empty() && context.empty()) {
+    const auto start = tokenizer.end_of_text();
+    head = whole = start ? std::vector<std::int32_t>{*start} : tokenizer.Encode("\n");
+  }
+  tokenizer.Encode(context, head);
+  tokenizer.Encode(context + spaces + choice, whole);
+  const std::size_t answer = whole.size() - std::min(head.size(), whole.size() - 1);
+  Require(answer <= sequence, "the answer '{}' has {} tokens, more than the model's sequence of {}", choice, answer,
+          sequence);
+  if (whole.size() > sequence + 1) {
+    whole.erase(whole.begin(), whole.end() - static_cast<std::ptrdiff_t>(sequence + 1));
+  }
+  return {std::move(whole), answer};
+}
+
+ChoiceReport JudgeChoices(const std::vector<Question>& questions, const std::vector<std::size_t>& answers,
+                          const std::vector<double>& scores) {
+  ChoiceReport report{.questions = static_cast<std::int64_t>(questions.size())};
+  double right = 0;
+  double right_normalised = 0;
+  double gold_tokens = 0;
+  std::size_t at = 0;
+  for (const Question& question : questions) {
+    const double* own = scores.data() + at;
+    const auto per_byte = [&](std::size_t i) { return own[i] / static_cast<double>(question.choices[i].size()); };
+    right += Best(question.choices.size(), [&](std::size_t i) { return own[i]; }) == question.gold ? 1 : 0;
+    right_normalised += Best(question.choices.size(), per_byte) == question.gold ? 1 : 0;
+    report.gold_loss -= own[question.gold];
+    gold_tokens += static_cast<double>(answers[at + question.gold]);
+    at += question.choices.size();
+  }
+  report.accuracy = right / static_cast<double>(questions.size());
+  report.normalised_accuracy = right_normalised / static_cast<double>(questions.size());
+  report.gold_loss /= gold_tokens;
+  return report;
+}
+
 ChoiceReport EvaluateChoices(InferenceModel& model, const std::vector<Question>& questions,
                              const Tokenizer& tokenizer) {
   const auto sequence =
       static_cast<std::size_t>(std::min(model.model().sequence, model.options().rows / model.options().batch));
-  std::vector<Request> requests;
+  std::vector<ChoiceRequest> requests;
   for (const Question& question : questions) {
     for (const std::string& choice : question.choices) {
       requests.push_back(MakeRequest(question, choice, tokenizer, sequence));
@@ -168,24 +182,11 @@ ChoiceReport EvaluateChoices(InferenceModel& model, const std::vector<Question>&
         LogLikelihoods(model, std::span(requests).subspan(first, std::min(batch, requests.size() - first)));
     scores.insert(scores.end(), some.begin(), some.end());
   }
-  ChoiceReport report{.questions = static_cast<std::int64_t>(questions.size())};
-  double right = 0;
-  double right_normalised = 0;
-  double gold_tokens = 0;
-  std::size_t at = 0;
-  for (const Question& question : questions) {
-    const double* own = scores.data() + at;
-    const auto per_byte = [&](std::size_t i) { return own[i] / static_cast<double>(question.choices[i].size()); };
-    right += Best(question.choices.size(), [&](std::size_t i) { return own[i]; }) == question.gold ? 1 : 0;
-    right_normalised += Best(question.choices.size(), per_byte) == question.gold ? 1 : 0;
-    report.gold_loss -= own[question.gold];
-    gold_tokens += static_cast<double>(requests[at + question.gold].answer);
-    at += question.choices.size();
+  std::vector<std::size_t> answers;
+  for (const ChoiceRequest& request : requests) {
+    answers.push_back(request.answer);
   }
-  report.accuracy = right / static_cast<double>(questions.size());
-  report.normalised_accuracy = right_normalised / static_cast<double>(questions.size());
-  report.gold_loss /= gold_tokens;
-  return report;
+  return JudgeChoices(questions, answers, scores);
 }
 
 }  // namespace trireme

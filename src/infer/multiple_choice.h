@@ -24,6 +24,16 @@ struct Question {
 std::vector<Question> ReadQuestions(const std::string& path);
 Question ParseQuestion(std::string_view line, const std::string& origin);
 
+// One answer of one question, ready for the model.
+struct ChoiceRequest {
+  std::vector<std::int32_t> tokens;  // inputs and the last target; `sequence` inputs at most
+  std::size_t answer = 0;            // tokens at the end that are scored
+};
+// The answer's tokens are those by which the whole is longer than the context, as lm-eval has it: a token may join the
+// end of the context and the answer's first letters. Spaces at the end of the context belong to the answer.
+ChoiceRequest MakeRequest(const Question& question, const std::string& choice, const Tokenizer& tokenizer,
+                          std::size_t sequence);
+
 struct ChoiceReport {
   std::int64_t questions = 0;
   double accuracy = 0;
@@ -32,6 +42,10 @@ struct ChoiceReport {
   // Standard error of either.
   double standard_error(double share) const;
 };
+
+// Of each choice of each question in their order: the tokens that are scored, and the sum of their log-probabilities.
+ChoiceReport JudgeChoices(const std::vector<Question>& questions, const std::vector<std::size_t>& answers,
+                          const std::vector<double>& scores);
 
 // A context longer than the model's sequence loses its beginning. Collective over the model's group; needs
 // model.options().rows of a whole sequence at least.

@@ -198,7 +198,9 @@ void Lowering::BackwardAttention(const BlockOperation& attention) {
                              .out = out,
                              .statistics = kept_.statistics[i],
                              .grad_out = Gradient(attention.output),
-                             .grad_qkv = Gradient(attention.input)};
+                             .grad_qkv = Gradient(attention.input),
+                             .weights = kept_.context[i].weights,
+                             .scores = Scores()};
   if (sizes_.ulysses) {
     return BackwardUlysses(attention, step);
   }

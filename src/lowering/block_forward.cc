@@ -71,14 +71,17 @@ Lowering::ContextBuffers Lowering::EmitAttention(BufferId qkv, BufferId out, Buf
   const auto ring = [&](BufferId from, BufferId to) {
     Emit(RingAttentionStep{.qkv = from, .out = to, .statistics = statistics, .scratch = RingScratch(false)});
   };
+  const BufferId scores = sizes_.attention_dropout ? Scores() : kNoId;
   if (sizes_.ulysses) {
     const ContextBuffers whole{
         .qkv = ToHeads(qkv, true),
-        .out = NewBuffer(sizes_.dtype, {sizes_.head_ranks * sizes_.tokens, sizes_.attention / sizes_.head_ranks})};
+        .out = NewBuffer(sizes_.dtype, {sizes_.head_ranks * sizes_.tokens, sizes_.attention / sizes_.head_ranks}),
+        .weights = Scores()};
     if (sizes_.ring) {
       ring(whole.qkv, whole.out);
     } else {
-      Emit(AttentionStep{.qkv = whole.qkv, .out = whole.out, .statistics = statistics});
+      Emit(AttentionStep{
+          .qkv = whole.qkv, .out = whole.out, .statistics = statistics, .weights = whole.weights, .scores = scores});
     }
     ToTokens(whole.out, out, false);
     return whole;
@@ -87,8 +90,13 @@ Lowering::ContextBuffers Lowering::EmitAttention(BufferId qkv, BufferId out, Buf
     ring(qkv, out);
     return {};
   }
-  const ContextBuffers gathered{.kv = sizes_.context > 1 ? GatherKeys(qkv) : kNoId};
-  Emit(AttentionStep{.qkv = qkv, .out = out, .statistics = statistics, .kv = gathered.kv});
+  const ContextBuffers gathered{.kv = sizes_.context > 1 ? GatherKeys(qkv) : kNoId, .weights = Scores()};
+  Emit(AttentionStep{.qkv = qkv,
+                     .out = out,
+                     .statistics = statistics,
+                     .kv = gathered.kv,
+                     .weights = gathered.weights,
+                     .scores = scores});
   return gathered;
 }
 

@@ -49,11 +49,12 @@ class Lowering {
   }
 
  private:
-  // What attention reads and writes itself under context parallelism; none without it.
+  // What attention reads and writes itself: under context parallelism, and in plain attention.
   struct ContextBuffers {
     BufferId kv = kNoId;   // of all ranks
     BufferId qkv = kNoId;  // Ulysses: of all tokens and this rank's heads
     BufferId out = kNoId;  // likewise
+    BufferId weights = kNoId;
   };
   // What a run through forward made, by number of a value or an operation.
   struct Pass {
@@ -160,6 +161,11 @@ class Lowering {
   void ForwardAdd(Pass& pass, int i, int end);
   // Attention from `qkv` to `out`, both of this rank's tokens; fills `statistics`.
   ContextBuffers EmitAttention(BufferId qkv, BufferId out, BufferId& statistics);
+  // One number for each query and key of plain attention; none where attention is fused.
+  BufferId Scores() {
+    return sizes_.plain_attention ? NewBuffer(sizes_.dtype, {sizes_.batch, sizes_.heads, sizes_.sequence, sizes_.keys})
+                                  : kNoId;
+  }
   BufferId GatherKeys(BufferId qkv);
   BufferId RingScratch(bool backward) {
     return NewBuffer(DType::kUInt8, {RingPlan(sizes_.OfAttention(), backward).bytes});

@@ -1,49 +1,51 @@
 #include "lowering/block_program.h"
 
 #include <algorithm>
+#include <initializer_list>
 
 namespace trireme {
 namespace {
 
 struct Buffers {
-  using List = std::array<BufferId, 7>;
-  List operator()(const SumStep& s) const { return {s.x, s.branch, s.sum, kNoId, kNoId, kNoId, kNoId}; }
-  List operator()(const NormStep& s) const { return {s.x, s.branch, s.sum, s.normed, s.statistics, kNoId, kNoId}; }
+  using List = std::array<BufferId, kMostBuffers>;
+  List operator()(const SumStep& s) const { return Of({s.x, s.branch, s.sum}); }
+  List operator()(const NormStep& s) const { return Of({s.x, s.branch, s.sum, s.normed, s.statistics}); }
   List operator()(const NormBackwardStep& s) const {
-    return {s.grad_normed, s.x, s.statistics, s.grad_residual, s.grad_x, s.normed, s.gradients};
+    return Of({s.grad_normed, s.x, s.statistics, s.grad_residual, s.grad_x, s.normed, s.gradients});
   }
-  List operator()(const EnterStep& s) const { return Two(s.from, s.to); }
-  List operator()(const LeaveStep& s) const { return Two(s.from, s.to); }
-  List operator()(const ProductStep& s) const { return {s.a, s.b, s.c, s.auxiliary, s.scale_a, s.scale_b, kNoId}; }
-  List operator()(const QuantizeStep& s) const { return {s.from, s.rows, s.columns, s.scale, kNoId, kNoId, kNoId}; }
-  List operator()(const HeadNormStep& s) const { return {s.x, s.out, s.sums, kNoId, kNoId, kNoId, kNoId}; }
+  List operator()(const EnterStep& s) const { return Of({s.from, s.to}); }
+  List operator()(const LeaveStep& s) const { return Of({s.from, s.to}); }
+  List operator()(const ProductStep& s) const { return Of({s.a, s.b, s.c, s.auxiliary, s.scale_a, s.scale_b}); }
+  List operator()(const QuantizeStep& s) const { return Of({s.from, s.rows, s.columns, s.scale}); }
+  List operator()(const HeadNormStep& s) const { return Of({s.x, s.out, s.sums}); }
   List operator()(const HeadNormBackwardStep& s) const {
-    return {s.grad, s.x, s.sums, s.products, s.query_gradient, s.key_gradient, kNoId};
+    return Of({s.grad, s.x, s.sums, s.products, s.query_gradient, s.key_gradient});
   }
-  List operator()(const RotaryStep& s) const { return Two(s.qkv, kNoId); }
-  List operator()(const GatherKeysStep& s) const { return Two(s.qkv, s.kv); }
-  List operator()(const ReduceKeysStep& s) const { return Two(s.grad_kv, s.grad_qkv); }
-  List operator()(const SwapHeadsStep& s) const { return {s.from, s.to, s.staging, kNoId, kNoId, kNoId, kNoId}; }
-  List operator()(const RingAttentionStep& s) const {
-    return {s.qkv, s.out, s.statistics, s.scratch, kNoId, kNoId, kNoId};
-  }
+  List operator()(const RotaryStep& s) const { return Of({s.qkv}); }
+  List operator()(const GatherKeysStep& s) const { return Of({s.qkv, s.kv}); }
+  List operator()(const ReduceKeysStep& s) const { return Of({s.grad_kv, s.grad_qkv}); }
+  List operator()(const SwapHeadsStep& s) const { return Of({s.from, s.to, s.staging}); }
+  List operator()(const RingAttentionStep& s) const { return Of({s.qkv, s.out, s.statistics, s.scratch}); }
   List operator()(const RingAttentionBackwardStep& s) const {
-    return {s.qkv, s.out, s.statistics, s.grad_out, s.grad_qkv, s.scratch, kNoId};
+    return Of({s.qkv, s.out, s.statistics, s.grad_out, s.grad_qkv, s.scratch});
   }
-  List operator()(const AttentionStep& s) const { return {s.qkv, s.out, s.statistics, s.kv, kNoId, kNoId, kNoId}; }
+  List operator()(const AttentionStep& s) const { return Of({s.qkv, s.out, s.statistics, s.kv, s.weights, s.scores}); }
   List operator()(const AttentionBackwardStep& s) const {
-    return {s.qkv, s.out, s.statistics, s.grad_out, s.grad_qkv, s.kv, s.grad_kv};
+    return Of({s.qkv, s.out, s.statistics, s.grad_out, s.grad_qkv, s.kv, s.grad_kv, s.weights, s.scores});
   }
-  List operator()(const ActivationStep& s) const { return Two(s.from, s.to); }
-  List operator()(const ActivationBackwardStep& s) const {
-    return {s.grad_out, s.from, s.grad_from, kNoId, kNoId, kNoId, kNoId};
-  }
-  List operator()(const DropoutStep& s) const { return Two(s.from, s.to); }
-  List operator()(const BiasGradientStep& s) const { return Two(s.rows, kNoId); }
-  List operator()(const ClearStep& s) const { return Two(s.buffer, kNoId); }
-  List operator()(const AddGradientStep& s) const { return Two(s.from, kNoId); }
+  List operator()(const ActivationStep& s) const { return Of({s.from, s.to}); }
+  List operator()(const ActivationBackwardStep& s) const { return Of({s.grad_out, s.from, s.grad_from}); }
+  List operator()(const DropoutStep& s) const { return Of({s.from, s.to}); }
+  List operator()(const BiasGradientStep& s) const { return Of({s.rows}); }
+  List operator()(const ClearStep& s) const { return Of({s.buffer}); }
+  List operator()(const AddGradientStep& s) const { return Of({s.from}); }
 
-  static List Two(BufferId a, BufferId b) { return {a, b, kNoId, kNoId, kNoId, kNoId, kNoId}; }
+  static List Of(std::initializer_list<BufferId> buffers) {
+    List list;
+    list.fill(kNoId);
+    std::copy(buffers.begin(), buffers.end(), list.begin());
+    return list;
+  }
 };
 
 // When a buffer is in use: the part of the program, and the first and last of that part's steps.
@@ -111,7 +113,7 @@ std::int64_t PlaceScratch(std::vector<Place>& buffers, const std::vector<Lifetim
 
 }  // namespace
 
-std::array<BufferId, 7> BuffersOf(const BlockWork& work) { return std::visit(Buffers{}, work); }
+std::array<BufferId, kMostBuffers> BuffersOf(const BlockWork& work) { return std::visit(Buffers{}, work); }
 
 bool BlockProgram::WeightPartReadsParameters() const {
   return std::any_of(backward_weight.begin(), backward_weight.end(),

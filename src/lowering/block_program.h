@@ -177,7 +177,9 @@ struct AttentionStep {
   BufferId qkv = kNoId;
   BufferId out = kNoId;
   BufferId statistics = kNoId;
-  BufferId kv = kNoId;  // of all context ranks; none: keys and values lie in qkv
+  BufferId kv = kNoId;       // of all context ranks; none: keys and values lie in qkv
+  BufferId weights = kNoId;  // of plain attention: see device/ops/attention.h
+  BufferId scores = kNoId;   // likewise, with dropout
 };
 
 struct AttentionBackwardStep {
@@ -188,6 +190,8 @@ struct AttentionBackwardStep {
   BufferId grad_qkv = kNoId;
   BufferId kv = kNoId;
   BufferId grad_kv = kNoId;
+  BufferId weights = kNoId;
+  BufferId scores = kNoId;
 };
 
 struct ActivationStep {
@@ -290,6 +294,7 @@ class BlockProgramCache {
 };
 
 // The buffers that a step reads or writes; kNoId elsewhere.
-std::array<BufferId, 7> BuffersOf(const BlockWork& work);
+inline constexpr std::size_t kMostBuffers = 9;
+std::array<BufferId, kMostBuffers> BuffersOf(const BlockWork& work);
 
 }  // namespace trireme

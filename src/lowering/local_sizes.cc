@@ -8,7 +8,7 @@
 namespace trireme {
 
 LocalSizes::LocalSizes(const ModelConfig& config, const ParallelLayout& layout, DType product_dtype,
-                       bool split_backward_parts)
+                       bool split_backward_parts, bool plain)
     : dtype(IsFloat8(product_dtype) ? DType::kBFloat16 : product_dtype),
       float8(IsFloat8(product_dtype)),
       tensor(layout.tensor),
@@ -22,6 +22,8 @@ LocalSizes::LocalSizes(const ModelConfig& config, const ParallelLayout& layout, 
       sequence_parallel(layout.sequence_parallel && layout.tensor > 1),
       split_backward(split_backward_parts),
       dropout(config.dropout > 0),
+      attention_dropout(config.attention_dropout > 0),
+      plain_attention(plain),
       batch(layout.micro_batch),
       keys(config.sequence),
       sequence(keys / context),
@@ -77,9 +79,9 @@ LocalSizes LocalSizes::OfAttention() const {
   return sizes;
 }
 
-std::int64_t LocalSizes::HeadPairs() const {
+std::int64_t LocalSizes::SeenPairs() const {
   if (ulysses) {
-    return OfAttention().HeadPairs();
+    return OfAttention().SeenPairs();
   }
   std::int64_t pairs = 0;
   for (const std::int64_t first : share().Chunks()) {

@@ -13,8 +13,10 @@ namespace trireme {
 
 struct LocalSizes {
   // Requires RequireDivisible(config, layout) to hold. product_dtype: of the blocks' matrix products; e4m3 stands for
-  // fp8 products of bf16 tensors. split_backward: the schedule runs backward in two parts.
-  LocalSizes(const ModelConfig& config, const ParallelLayout& layout, DType product_dtype, bool split_backward);
+  // fp8 products of bf16 tensors. split_backward: the schedule runs backward in two parts. plain_attention:
+  // train.attention = "plain".
+  LocalSizes(const ModelConfig& config, const ParallelLayout& layout, DType product_dtype, bool split_backward,
+             bool plain_attention = false);
 
   DType dtype;             // of weights and activations
   bool float8;             // the blocks' products take fp8 copies of them
@@ -27,7 +29,9 @@ struct LocalSizes {
   bool ring;               // and context > head_ranks: attention is over the keys of one rank after another
   bool sequence_parallel;  // and tensor > 1
   bool split_backward;
-  bool dropout;  // probability above 0
+  bool dropout;            // probability above 0
+  bool attention_dropout;  // likewise
+  bool plain_attention;    // the weights of all queries and keys are stored
 
   std::int64_t batch;     // B: sequences of a micro batch
   std::int64_t keys;      // T: tokens of a whole sequence
@@ -58,8 +62,10 @@ struct LocalSizes {
   // The sizes that attention has: under Ulysses the tokens of head_ranks ranks and a part of the heads, where the group
   // stands for one rank of a shorter context axis; otherwise these.
   LocalSizes OfAttention() const;
-  // Query-key pairs of one sequence in this rank's attention, summed over its query heads.
-  std::int64_t HeadPairs() const;
+  // Query-key pairs of one sequence in this rank's attention, summed over its query heads: those that the mask leaves,
+  // and those that are counted, which are all of them in plain attention.
+  std::int64_t SeenPairs() const;
+  std::int64_t HeadPairs() const { return plain_attention ? heads * sequence * keys : SeenPairs(); }
   // The sizes of a block that keeps everything, for layers beyond layout.recompute_layers.
   LocalSizes WithoutRecompute() const;
   // The sizes of block `layer`: those of a model's blocks differ in their window.

@@ -286,7 +286,9 @@ struct BlockRunner::Executor {
   }
 
   void operator()(const AttentionStep& step) const {
-    const AttentionArgs args = Attention(step.qkv, step.out, step.statistics, step.kv);
+    AttentionArgs args = Attention(step.qkv, step.out, step.statistics, step.kv);
+    args.weights = Buffer(step.weights);
+    args.scores = Buffer(step.scores);
     if (call.cache.capacity == 0) {
       ops.AttentionForward(args);
       return;
@@ -332,6 +334,8 @@ struct BlockRunner::Executor {
     args.grad_out = Buffer(step.grad_out);
     args.grad_qkv = Buffer(step.grad_qkv);
     args.grad_kv = Buffer(step.grad_kv);
+    args.weights = Buffer(step.weights);
+    args.scores = Buffer(step.scores);
     ops.AttentionBackward(args);
   }
 

@@ -32,11 +32,10 @@ void RequireMachine(const RunConfig& config, bool by_threads, bool saves) {
   if (!paced) {
     RequireDevice(config.train.device);
   }
-  Require(
-      config.model.attention_dropout == 0 || IsHostDevice(config.train.device),
-      "model.attention_dropout = {}: the GPU's attention kernels have no dropout; set it to 0 (model.dropout works), "
-      "or train.device = \"cpu\"",
-      config.model.attention_dropout);
+  Require(config.model.attention_dropout == 0 || config.train.attention == "plain" || IsHostDevice(config.train.device),
+          "model.attention_dropout = {}: the GPU's fused attention has no dropout; set train.attention = \"plain\", or "
+          "model.attention_dropout = 0 (model.dropout works), or train.device = \"cpu\"",
+          config.model.attention_dropout);
   constexpr int kMostChunksOnGpus = 256;  // of keys; device/cuda/attention_plain.cuh
   const ParallelLayout& layout = config.layout;
   const int chunks = layout.context == 1 ? 1 : 2 * layout.context * layout.context_stripes;
@@ -44,6 +43,13 @@ void RequireMachine(const RunConfig& config, bool by_threads, bool saves) {
           "layout.context = {} x layout.context_stripes = {} on train.device = '{}': a GPU's attention kernels take {} "
           "chunks of keys at most, and these are {}; set fewer stripes or ranks, or train.device = 'cpu'",
           layout.context, layout.context_stripes, config.train.device, kMostChunksOnGpus, chunks);
+  Require(
+      config.train.attention != "plain" || layout.context == 1 || layout.context_kind == ContextKind::kUlysses ||
+          IsHostDevice(config.train.device),
+      "train.attention = 'plain' with layout.context = {} on train.device = '{}': a GPU's plain attention has all "
+      "keys where its queries are; set layout.context_kind = 'ulysses', train.attention = 'flash', or train.device = "
+      "'cpu'",
+      layout.context, config.train.device);
   Require(
       !paced || by_threads,
       "train.device = 'paced' runs all ranks as threads of one process: start it without mpirun, srun or --launcher");

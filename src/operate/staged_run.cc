@@ -28,38 +28,46 @@ StagedRun::StagedRun(const ReadRecipe& read, int ranks, bool saves)
     : saves_(saves), recipe_(read({})), stages_(ParseStages(recipe_.config.train.stages)) {
   for (const RunStage& stage : stages_) {
     configs_.push_back(stage.settings.empty() ? recipe_.config : read(stage.settings).config);
-    Validate(configs_.back(), ranks);
+    // --ranks is of the recipe itself; a stage before may have others.
+    Validate(configs_.back(), configs_.size() == stages_.size() ? ranks : 0);
   }
   RequireStages(stages_, configs_);
   Require(stages_.size() == 1 || saves_,
           "train.stages goes from one stage to the next through a checkpoint, which --no-checkpoint leaves out");
 }
 
-void StagedRun::ChooseMemory(bool fit, const std::string& folder, std::int64_t host_room) {
+void StagedRun::ChooseMemory(bool fit, const std::string& folder, std::int64_t host_bytes, bool by_threads) {
   memory_ = std::make_unique<MemoryChoices>(recipe_, fit, folder);
   if (IsHostDevice(config().train.device)) {
     for (RunConfig& config : configs_) {
-      config = memory_->Choose(config, host_room);
+      config = memory_->Choose(config, host_bytes / (by_threads ? config.layout.ranks() : 1));
     }
   }
 }
 
-void StagedRun::OpenSources() {
+void StagedRun::OpenSources(const std::function<std::vector<EvaluationTask>(const RunConfig&)>& open_tasks) {
   for (const RunConfig& config : configs_) {
     train_.push_back(OpenRunSource(config, "train"));
     validation_.push_back(config.validation.every > 0 ? OpenRunSource(config, "validation") : nullptr);
+    tasks_.push_back(open_tasks ? open_tasks(config) : std::vector<EvaluationTask>{});
   }
 }
 
-LoopResult StagedRun::Run(RankContext& context, const std::string& folder, const LoopOptions& options,
-                          TrainingObserver& observer) const {
-  LoopResult result{.consumed_samples = stages_.size() > 1 ? ConsumedSamples(folder) : 0};
-  for (std::size_t stage = 0; stage < stages_.size() && result.end == LoopEnd::kFinished && !result.whole; ++stage) {
-    if (stages_[stage].until == 0 || result.consumed_samples < stages_[stage].until) {
-      result = TrainStage(stage, context, folder, options, observer);
-    }
-  }
-  return result;
+std::size_t StagedRun::NextStage(const std::string& folder) const {
+  return StageAt(stages_, stages_.size() > 1 ? ConsumedSamples(folder) : 0);
+}
+
+StagedRun::Progress StagedRun::Run(RankContext& context, std::size_t first, const std::string& folder,
+                                   const LoopOptions& options, TrainingObserver& observer) const {
+  Progress progress{.next = first};
+  do {
+    progress.result = TrainStage(progress.next++, context, folder, options, observer);
+  } while (GoesOn(progress) && configs_[progress.next].layout.ranks() == context.world.size());
+  return progress;
+}
+
+bool StagedRun::GoesOn(const Progress& progress) const {
+  return progress.next < stages_.size() && progress.result.end == LoopEnd::kFinished && !progress.result.whole;
 }
 
 LoopResult StagedRun::TrainStage(std::size_t stage, RankContext& context, const std::string& folder,
@@ -80,6 +88,7 @@ LoopResult StagedRun::TrainStage(std::size_t stage, RankContext& context, const 
   LoopOptions with_stage = options;
   with_stage.run_folder = saves_ ? folder : "";
   with_stage.end_samples = stages_[stage].until;
+  with_stage.tasks = &tasks_[stage];
   return RunTraining(used, context, {.train = train_[stage].get(), .validation = validation_[stage].get()}, with_stage,
                      &observer);
 }

@@ -32,18 +32,27 @@ class StagedRun {
   std::size_t stages() const { return stages_.size(); }
   const RunConfig& config(std::size_t stage) const { return configs_[stage]; }
 
-  // What layout.recompute = "auto" and --fit choose. On hosts it is chosen here, for `host_room` bytes per rank; on
-  // devices by Run, which knows them. `folder` is that of the run.
-  void ChooseMemory(bool fit, const std::string& folder, std::int64_t host_room);
-  // An Error when a file of a stage is missing or unfit.
-  void OpenSources();
+  // What layout.recompute = "auto" and --fit choose. On hosts it is chosen here, for the bytes of this one, which ranks
+  // that are threads share; on devices by Run, which knows them. `folder` is that of the run.
+  void ChooseMemory(bool fit, const std::string& folder, std::int64_t host_bytes, bool by_threads);
+  // Opens samples, and with `open_tasks`, if given, the tasks that a stage is scored on. An Error when a file of a
+  // stage is missing or unfit.
+  void OpenSources(const std::function<std::vector<EvaluationTask>(const RunConfig&)>& open_tasks = {});
 
-  // Runs the stages whose end is not reached yet; the newest checkpoint in `folder` says how far an earlier process
-  // came. Rank 0 writes each stage's run.toml and the tokenizer there and tells the observer which stage begins.
-  // `options`' run_folder and end_samples are set by this. Requires ChooseMemory and OpenSources; the folder exists.
-  // Collective over the world. The result is that of the last stage that ran, equal on every rank.
-  LoopResult Run(RankContext& context, const std::string& folder, const LoopOptions& options,
-                 TrainingObserver& observer) const;
+  // The stage that a run in this folder begins or goes on with: the newest checkpoint says how far it came.
+  std::size_t NextStage(const std::string& folder) const;
+  struct Progress {
+    LoopResult result;     // of the last stage that ran
+    std::size_t next = 0;  // the stage after it
+  };
+  // Runs stage `first` and those after it that have as many ranks as the world. Rank 0 writes each stage's run.toml and
+  // the tokenizer into `folder` and tells the observer which stage begins. `options`' run_folder, end_samples and tasks
+  // are set by this. Requires ChooseMemory and OpenSources; the folder exists. Collective over the world. The result is
+  // equal on every rank.
+  Progress Run(RankContext& context, std::size_t first, const std::string& folder, const LoopOptions& options,
+               TrainingObserver& observer) const;
+  // Whether a stage is left to run, on another number of ranks.
+  bool GoesOn(const Progress& progress) const;
 
  private:
   LoopResult TrainStage(std::size_t stage, RankContext& context, const std::string& folder, const LoopOptions& options,
@@ -58,6 +67,7 @@ class StagedRun {
   std::unique_ptr<MemoryChoices> memory_;
   std::vector<std::unique_ptr<SampleSource>> train_;  // one per stage
   std::vector<std::unique_ptr<SampleSource>> validation_;
+  std::vector<std::vector<EvaluationTask>> tasks_;
 };
 
 }  // namespace trireme

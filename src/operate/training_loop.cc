@@ -61,6 +61,7 @@ class Loop {
                {.device = context.device, .live = [this] { return trainer_.Live(); }}),
         numbers_(config, trainer_, watcher_),
         dumped_(config.log.dump_steps),
+        evaluated_(config.evaluate.steps),
         facts_{.total_steps = trainer_.schedule().TotalSteps({})} {
     trainer_.set_ledger(flight_.ledger());
     if (flight_.ledger() != nullptr && options.trace.first > 0) {
@@ -287,6 +288,19 @@ class Loop {
       Mark("validate");
       watcher_.Validated(facts_.result.step, trainer_.Validate());
     }
+    EvaluateWhenDue();
+  }
+
+  void EvaluateWhenDue() {
+    const std::int64_t step = facts_.result.step;
+    const std::int64_t every = config_.evaluate.every;
+    if (options_.tasks == nullptr || !((every > 0 && step % every == 0) || evaluated_.Has(step))) {
+      return;
+    }
+    Mark("evaluate");
+    for (const EvaluationTask& task : *options_.tasks) {
+      watcher_.Evaluated(step, task.name, trainer_.Evaluate(task));
+    }
   }
 
   bool TakesHistograms(std::int64_t step) const {
@@ -366,6 +380,7 @@ class Loop {
   DrillMaster drill_;
   NumberWatch numbers_;
   StepList dumped_;
+  StepList evaluated_;
   StepFacts facts_;
   std::int64_t priced_batch_ = 0;
   TrainingObserver::StepHistograms histograms_;

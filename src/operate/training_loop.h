@@ -26,7 +26,8 @@ struct LoopOptions {
   // Ends after a save once so many samples are consumed; 0: at the end of the recipe. For runs in stages.
   std::int64_t end_samples = 0;
   Drill drill;
-  TraceSteps trace;  // steps that every rank records into run_folder's trace/
+  TraceSteps trace;                                    // steps that every rank records into run_folder's trace/
+  const std::vector<EvaluationTask>* tasks = nullptr;  // scored as config.evaluate says; may be missing
 };
 
 enum class LoopEnd { kFinished, kStopped };

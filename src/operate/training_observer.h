@@ -32,6 +32,8 @@ class TrainingObserver {
   virtual void Started(const Trainer& /*trainer*/, std::int64_t /*resumed_step*/) {}
   virtual void StepDone(const StepFacts& /*facts*/) {}
   virtual void Validated(std::int64_t /*step*/, double /*loss*/) {}
+  virtual void Evaluated(std::int64_t /*step*/, const std::string& /*task*/, const std::vector<TaskScore>& /*scores*/) {
+  }
   // After the first step: by rank, what it holds.
   virtual void MemoryMeasured(const std::vector<MemoryUse>& /*by_rank*/) {}
   // By name of the parameter: weights after the step, and gradients of the loss before clipping.

@@ -184,6 +184,7 @@ RunConfig EmitConfig(const EmitRequest& request) {
   config.train.dtype = Name(request.search.dtype);
   config.optimizer.moments = Name(request.search.moments);
   config.optimizer.name = request.search.optimizer;
+  config.train.attention = request.search.state.time.flash ? "flash" : "plain";
   config.train.tokens = static_cast<std::int64_t>(request.tokens);
   config.checkpoint.every = request.checkpoint_every;
   Validate(config, request.search.devices);

@@ -76,9 +76,13 @@ struct MeasuredPrice::StepPrice {
                                                                               : 0;
     return {.matmul = price.Product(PassOf(step.kind), step.rows, step.columns, step.depth, true), .memory = epilogue};
   }
-  WorkTime operator()(const AttentionStep&) const { return Attention(RankWork::kAttentionForward, 4); }
+  WorkTime operator()(const AttentionStep& step) const {
+    return WithWeights(Attention(RankWork::kAttentionForward, 4), step.weights, 3);
+  }
   WorkTime operator()(const RingAttentionStep&) const { return Attention(RankWork::kAttentionForward, 4); }
-  WorkTime operator()(const AttentionBackwardStep&) const { return Attention(RankWork::kAttentionBackward, 10); }
+  WorkTime operator()(const AttentionBackwardStep& step) const {
+    return WithWeights(Attention(RankWork::kAttentionBackward, s.plain_attention ? 8 : 10), step.weights, 4);
+  }
   WorkTime operator()(const RingAttentionBackwardStep&) const { return Attention(RankWork::kAttentionBackward, 10); }
   WorkTime operator()(const SumStep& step) const { return Over(RankWork::kResidual, step.x); }
   WorkTime operator()(const NormStep& step) const { return Over(RankWork::kNormForward, step.x); }
@@ -110,9 +114,17 @@ struct MeasuredPrice::StepPrice {
   std::int64_t Elements(BufferId id) const { return program.buffers[static_cast<std::size_t>(id)].shape.count(); }
   WorkTime Over(RankWork work, BufferId id) const { return {.memory = price.Work(work, Elements(id))}; }
   WorkTime Copies(std::int64_t elements) const { return {.memory = price.Work(RankWork::kResidual, elements)}; }
+  // CPUs leave out what the mask hides in plain attention too.
   WorkTime Attention(RankWork work, double flops) const {
-    return {.attention =
-                price.rates_[work].Seconds(flops * static_cast<double>(s.batch * s.HeadPairs() * s.head_size))};
+    const std::int64_t pairs = price.point_->cluster.device.is_host ? s.SeenPairs() : s.HeadPairs();
+    return {.attention = price.rates_[work].Seconds(flops * static_cast<double>(s.batch * pairs * s.head_size))};
+  }
+  // Passes over the weights of plain attention: on a CPU one.
+  WorkTime WithWeights(WorkTime time, BufferId weights, int passes) const {
+    if (weights != kNoId) {
+      time += Copies(Elements(weights)) * (price.point_->cluster.device.is_host ? 1 : passes);
+    }
+    return time;
   }
 };
 

@@ -55,7 +55,7 @@ StageMemory OurStage(const PlanPoint& point, const ModelAccount& account, const 
       .layout = layout,
       .partition = partition,
       .shards = shards,
-      .sizes = LocalSizes(point.model, layout, point.dtype, SplitsBackward(layout.schedule)),
+      .sizes = LocalSizes(point.model, layout, point.dtype, SplitsBackward(layout.schedule), !point.flash),
       .pipeline = stage,
       .slots = clock.Slots({layout.schedule, layout.pipeline, layout.chunks, micro_batches}, stage),
       .micro_batches = micro_batches,

@@ -160,7 +160,8 @@ ModuleTime ModuleTime::operator*(double times) const {
 }
 
 LocalSizes SizesOf(const PlanPoint& point) {
-  return {point.model, point.layout, point.dtype, SplitsBackward(point.layout.schedule)};
+  return {point.model, point.layout, point.dtype, SplitsBackward(point.layout.schedule),
+          point.stack.policy.counted_costs && !point.flash};
 }
 
 std::int64_t LocalVocabulary(const PlanPoint& point) {

@@ -96,12 +96,18 @@ int DevicesOf(const Cluster& cluster, const PlanOptions& options) {
   return all - spare;
 }
 
+StackState StateOf(const PlanSubject& subject, const PlanOptions& options) {
+  StackState state = Resolve(subject.stack, subject.cluster, "");
+  state.time.flash = state.time.flash && options.attention == "flash";
+  return state;
+}
+
 class Answering {
  public:
   Answering(const PlanSubject& subject, const PlanOptions& options)
       : subject_(subject),
         options_(options),
-        state_(Resolve(subject.stack, subject.cluster, "")),
+        state_(StateOf(subject, options)),
         devices_(DevicesOf(subject.cluster, options)),
         global_batch_(ChooseBatch()),
         batch_(ReadRamp(options.ramp, global_batch_)),
@@ -239,8 +245,11 @@ class Answering {
     RampPlan plan;
     if (batch_.ramp_start > 0) {
       plan = PriceRamp(request_, batch_, chosen.layout);
+      const std::string stages = StagesOf(plan, request_, chosen.layout);
       answer_.text += "\n" + ToText(plan);
+      answer_.text += fmt::format("as stages of one run: train.stages = \"{}\"\n", stages);
       told["ramp"] = ToJsonValue(plan);
+      told["ramp"]["stages"] = stages;
     }
     // Where no end is given, a long run: the best interval of checkpoints does not depend on it.
     const double samples = options_.tokens > 0 ? options_.tokens / static_cast<double>(request_.model.sequence)
@@ -336,6 +345,8 @@ void RequireConsistent(const PlanOptions& options) {
           "--optimizer {}: training offers adamw, adafactor, lion, muon and sgd", options.optimizer);
   Require(options.moments == "fp32" || options.moments == "bf16", "--moments {}: optimizers keep them in fp32 or bf16",
           options.moments);
+  Require(options.attention == "flash" || options.attention == "plain", "--attention {}: give flash or plain",
+          options.attention);
   std::string left = options.emit + ",";
   for (std::size_t comma = left.find(','); !options.emit.empty() && comma != std::string::npos;
        comma = left.find(',')) {
@@ -359,6 +370,9 @@ PlanAnswer AnswerPlan(const PlanSubject& subject, const PlanOptions& options) {
   Require(options.moments == "fp32" || subject.stack.policy.bf16_moments,
           "--moments {}: of stack '{}' only memory and time with fp32 moments are known; --stack trireme has both",
           options.moments, subject.stack.name);
+  Require(options.attention == "flash" || subject.stack.policy.counted_costs,
+          "--attention {}: a file of stack '{}' says which attention it has; --stack trireme has both",
+          options.attention, subject.stack.name);
   return Answering(subject, options).Take();
 }
 

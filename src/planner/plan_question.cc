@@ -34,6 +34,7 @@ std::map<std::string, Option> OptionsOf(PlanOptions& plan, ShapeOptions& shape) 
           {"dtype", &plan.dtype},
           {"optimizer", &plan.optimizer},
           {"moments", &plan.moments},
+          {"attention", &plan.attention},
           {"max-tensor", &plan.most_tensor},
           {"max-micro-batch", &plan.most_micro_batch},
           {"headroom", &plan.headroom},

@@ -1,6 +1,7 @@
 #include "planner/ramp.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 
@@ -76,6 +77,37 @@ std::string ToText(const RampPlan& plan) {
       "the pipeline is {}\n",
       plan.fixed_seconds / 86'400, plan.best_seconds / 86'400, plan.filling_batch);
   return text;
+}
+
+std::string StagesOf(const RampPlan& plan, const SearchRequest& request, const ParallelLayout& layout) {
+  const auto keys = [&](std::int64_t batch, const ParallelLayout& own) {
+    RunConfig config;
+    config.model = request.model;
+    config.layout = own;
+    config.batch.global = batch;
+    return Flatten(config);
+  };
+  const std::vector<KeyValue> last = keys(request.global_batch, layout);
+  std::string stages;
+  double end = 0;
+  for (const RampRow& row : plan.rows) {
+    end += row.samples;
+    if (row.best.seconds <= 0 || std::llround(end) == 0) {
+      continue;
+    }
+    stages += fmt::format("{}{}: ", stages.empty() ? "" : "; ", std::llround(end));
+    const std::vector<KeyValue> own = keys(row.batch, row.best.layout);
+    std::string settings;
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      if (own[i].value != last[i].value) {
+        std::string word = own[i].value;
+        std::erase(word, '"');  // the list itself is a text of a recipe
+        settings += fmt::format("{}{}={}", settings.empty() ? "" : ", ", own[i].key, word);
+      }
+    }
+    stages += settings;
+  }
+  return stages;
 }
 
 std::vector<TrainingStretch> StretchesOf(const RampPlan& plan, const Candidate& full, const BatchConfig& batch,

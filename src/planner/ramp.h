@@ -30,6 +30,9 @@ void RequireRamp(const BatchConfig& batch);
 // Prices the ramp up to, not including, the full batch.
 RampPlan PriceRamp(const SearchRequest& request, const BatchConfig& batch, const ParallelLayout& layout);
 std::string ToText(const RampPlan& plan);
+// The ramp as train.stages: each batch under the layout that suits it, with the keys that differ from a run under
+// `layout` at the full batch. Batches that no layout fits, or that take no samples, are left out.
+std::string StagesOf(const RampPlan& plan, const SearchRequest& request, const ParallelLayout& layout);
 
 // The stretches of a run of `samples`: the ramp, then the full batch.
 std::vector<TrainingStretch> StretchesOf(const RampPlan& plan, const Candidate& full, const BatchConfig& batch,

@@ -111,6 +111,9 @@ void MetricsFile::Add(const RunConfig& config, const StepFacts& facts, const Ste
       {"model_tflops", rates.model_tflops},
       {"skipped", step.skipped},
       {"memory_bytes", context.memory_bytes}};
+  if (context.joules >= 0) {
+    row["joules"] = context.joules;
+  }
   if (rates.share_of_peak > 0) {
     row["share_of_peak"] = rates.share_of_peak;
   }
@@ -130,6 +133,14 @@ void MetricsFile::Add(const RunConfig& config, const StepFacts& facts, const Ste
 
 void MetricsFile::AddValidation(std::int64_t step, double loss) {
   Write(nlohmann::ordered_json{{"step", step}, {"validation_loss", Number(loss)}}.dump());
+}
+
+void MetricsFile::AddEvaluation(std::int64_t step, const std::string& task, const std::vector<TaskScore>& scores) {
+  nlohmann::ordered_json row = {{"step", step}, {"task", task}};
+  for (const TaskScore& score : scores) {
+    row["scores"][score.name] = Number(score.value);
+  }
+  Write(row.dump());
 }
 
 void MetricsFile::Write(const std::string& line) {

@@ -12,8 +12,9 @@ namespace trireme {
 
 // What a step's line has beside the step's own facts.
 struct StepContext {
-  std::int64_t memory_bytes = 0;     // of the fullest rank
-  double predicted_seconds = 0;      // of the step; written as null when it is 0, which is unknown
+  std::int64_t memory_bytes = 0;  // of the fullest rank
+  double predicted_seconds = 0;   // of the step; written as null when it is 0, which is unknown
+  double joules = -1;  // that rank 0's machine has used since this process began; not written below 0, which is unknown
   std::optional<StepCauses> causes;  // of its seconds; not written where they are unknown
 };
 
@@ -28,6 +29,7 @@ class MetricsFile {
 
   void Add(const RunConfig& config, const StepFacts& facts, const StepRates& rates, const StepContext& context);
   void AddValidation(std::int64_t step, double loss);
+  void AddEvaluation(std::int64_t step, const std::string& task, const std::vector<TaskScore>& scores);
 
  private:
   void Write(const std::string& line);

@@ -49,6 +49,7 @@ PlanPoint RunPrediction::PointOf(std::int64_t global_batch) const {
           .products = float8 ? ProductFormat::kFloat8 : ProductFormat::kNative,
           .moments = ParseDType(config_.optimizer.moments),
           .optimizer = config_.optimizer.name,
+          .flash = config_.train.attention != "plain",
           .threads = cluster_.device.is_host ? config_.train.threads : 0,
           .shard_ranks = config_.layout.shard_ranks};
 }
@@ -85,7 +86,8 @@ std::string RunPrediction::fingerprint() const {
     const bool timed = entry.key.starts_with("model.") || entry.key.starts_with("layout.") ||
                        entry.key.starts_with("batch.") || entry.key == "train.dtype" || entry.key == "train.threads" ||
                        entry.key == "train.device" || entry.key == "train.paced_cluster" ||
-                       entry.key == "optimizer.moments" || entry.key == "optimizer.name";
+                       entry.key == "train.attention" || entry.key == "optimizer.moments" ||
+                       entry.key == "optimizer.name";
     if (timed) {
       hasher.AddText(entry.key);
       hasher.AddText(entry.value);

@@ -64,6 +64,8 @@ void ReadMetrics(const std::string& path, RunRecord& run) {
     if (row.contains("validation_loss")) {
       run.metrics.validation_step.push_back(step);
       run.metrics.validation_loss.push_back(NumberIn(row, "validation_loss"));
+    } else if (row.contains("task")) {
+      continue;  // of evaluate.tasks
     } else if (run.metrics.step.empty() || step > run.metrics.step.back()) {
       AddStep(row, run);
     }

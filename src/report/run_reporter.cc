@@ -96,6 +96,7 @@ void RunReporter::Started(const Trainer& trainer, std::int64_t resumed_step) {
   if (resumed_step > 0) {
     Print(fmt::format("resumed after step {}", resumed_step));
   }
+  ReadEnergy();
   Record("start", resumed_step > 0 ? fmt::format("resumed after step {}", resumed_step) : "started");
   Predict(trainer, resumed_step);
 }
@@ -183,6 +184,14 @@ void RunReporter::Predict(const Trainer& trainer, std::int64_t resumed_step) {
   Print(prediction_->Expectation(remaining, memory));
 }
 
+void RunReporter::ReadEnergy() {
+  std::vector<EnergyCounter> counters = ReadHostEnergy();
+  for (EnergyCounter& gpu : ReadGpuEnergy()) {
+    counters.push_back(std::move(gpu));
+  }
+  energy_.Add(counters);
+}
+
 // What cannot be priced or written costs the trace, not the run.
 void RunReporter::WriteTrace() {
   TraceInput input{.config = config_, .memory = memory_, .predicted = {}};
@@ -202,6 +211,13 @@ void RunReporter::Ended() {
   if (options_.trace && !options_.run_folder.empty()) {
     WriteTrace();
   }
+  if (energy_.known() && energy_tokens_ > 0) {
+    Print(
+        fmt::format("energy of rank 0's machine, by its processors' and GPUs' counters: {:.1f} kJ, {:.4g} J per token",
+                    energy_.joules() / 1e3, energy_.joules() / energy_tokens_));
+  } else if (energy_tokens_ > 0) {
+    Print("energy: not known, the hardware's counters cannot be read here");
+  }
   if (const std::string summary = prediction_ != nullptr ? prediction_->Summary() : ""; !summary.empty()) {
     Print(summary);
   }
@@ -210,8 +226,13 @@ void RunReporter::Ended() {
 void RunReporter::StepDone(const StepFacts& facts) {
   const StepRates rates = RatesOf(config_, facts, peak_flops_);
   const double predicted = prediction_ != nullptr ? prediction_->Seconds(facts.result.global_batch) : 0;
+  ReadEnergy();
+  energy_tokens_ += static_cast<double>(facts.result.global_batch * config_.model.sequence);
   if (metrics_ != nullptr) {
-    StepContext context{.memory_bytes = memory_bytes_, .predicted_seconds = predicted, .causes = {}};
+    StepContext context{.memory_bytes = memory_bytes_,
+                        .predicted_seconds = predicted,
+                        .joules = energy_.known() ? energy_.joules() : -1,
+                        .causes = {}};
     if (by_cause_ && !facts.phases.phases.empty()) {
       context.causes = MeasuredCauses(facts.phases);
     }
@@ -287,6 +308,22 @@ void RunReporter::HistogramsTaken(const StepHistograms& histograms) {
     tagged["gradients/" + name] = histogram;
   }
   tensorboard_->AddHistograms(histograms.step, tagged);
+}
+
+void RunReporter::Evaluated(std::int64_t step, const std::string& task, const std::vector<TaskScore>& scores) {
+  if (metrics_ != nullptr) {
+    metrics_->AddEvaluation(step, task, scores);
+  }
+  std::string line = fmt::format("{} at step {}", task, step);
+  std::map<std::string, double> values;
+  for (const TaskScore& score : scores) {
+    line += fmt::format(" | {} {:.4f}", score.name, score.value);
+    values[fmt::format("evaluate/{}/{}", task, score.name)] = score.value;
+  }
+  if (const std::scoped_lock lock(records_); tensorboard_ != nullptr) {
+    tensorboard_->AddScalars(step, values);
+  }
+  Print(line);
 }
 
 void RunReporter::MemoryMeasured(const std::vector<MemoryUse>& by_rank) {

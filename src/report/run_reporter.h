@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "device/energy.h"
 #include "operate/training_loop.h"
 #include "report/metrics.h"
 #include "report/prediction_report.h"
@@ -31,6 +32,7 @@ class RunReporter : public TrainingObserver {
   void StepDone(const StepFacts& facts) override;
   void Validated(std::int64_t step, double loss) override;
   void HistogramsTaken(const StepHistograms& histograms) override;
+  void Evaluated(std::int64_t step, const std::string& task, const std::vector<TaskScore>& scores) override;
   void MemoryMeasured(const std::vector<MemoryUse>& by_rank) override;
   void Note(const std::string& message) override;
   void Saving(std::int64_t step) override;
@@ -43,6 +45,7 @@ class RunReporter : public TrainingObserver {
   void Record(const std::string& kind, const std::string& text);
   void StartPrediction(std::int64_t resumed_step);
   void WriteTrace();
+  void ReadEnergy();
   void WriteMemory(const std::vector<MemoryUse>& by_rank) const;
   // Says what the run is expected to take.
   void Predict(const Trainer& trainer, std::int64_t resumed_step);
@@ -59,6 +62,8 @@ class RunReporter : public TrainingObserver {
   std::vector<MemoryUse> memory_;  // by rank
   ScreenFacts screen_;             // what the live screen shows
   double seconds_ = 0;             // smoothed, of a step
+  EnergySum energy_;               // of rank 0's machine, since this process began its first step
+  double energy_tokens_ = 0;       // of the steps that it is of
   std::mutex console_;
   int screen_lines_ = 0;       // of the live screen, above the cursor
   std::int64_t left_out_ = 0;  // lines since the console took one

@@ -65,7 +65,8 @@ std::vector<RecipeKey> ModelKeys() {
           "model.dropout", "after the embedding and after each branch of a block",
           [](Config & c) -> auto& { return c.model.dropout; }, 0, 0.999),
       Number(
-          "model.attention_dropout", "of the weights that attention's scores become; CPUs alone",
+          "model.attention_dropout",
+          "of the weights that attention's scores become; on GPUs with train.attention = \"plain\" alone",
           [](Config & c) -> auto& { return c.model.attention_dropout; }, 0, 0.999),
       Number(
           "model.norm_epsilon", "added to the variance in norms",
@@ -359,8 +360,9 @@ std::vector<RecipeKey> TrainKeys() {
       Text("train.engine",
            "of CPU products; auto: the fastest here, measured once per machine; deterministic runs: packed",
            [](Config & c) -> auto& { return c.train.engine; }, {"auto", "packed", "onednn", "openblas"}),
-      Text("train.attention", "flash: never stores the scores", [](Config & c) -> auto& { return c.train.attention; },
-           {"flash"}),
+      Text("train.attention",
+           "flash: never stores the scores; plain: products, softmax and products, whose weights backward reads",
+           [](Config & c) -> auto& { return c.train.attention; }, {"flash", "plain"}),
       Flag(
           "train.deterministic", "equal bits from run to run: slower kernels on GPUs, the fixed engines on CPUs",
           [](Config & c) -> auto& { return c.train.deterministic; }),
@@ -440,6 +442,21 @@ std::vector<RecipeKey> TrainKeys() {
       Number(
           "validation.samples", "samples of a validation", [](Config & c) -> auto& { return c.validation.samples; }, 1,
           1e12),
+      Optional(Text(
+          "evaluate.tasks", "files, with commas between: *.jsonl of multiple-choice questions, texts for bits per byte",
+          [](Config & c) -> auto& { return c.evaluate.tasks; })),
+      Number(
+          "evaluate.every", "steps between scores of evaluate.tasks; 0: never",
+          [](Config & c) -> auto& { return c.evaluate.every; }, 0, 1e12),
+      Optional(Text(
+          "evaluate.steps", "steps after which the tasks are scored too: 1, 100-103",
+          [](Config & c) -> auto& { return c.evaluate.steps; })),
+      Number(
+          "evaluate.samples", "questions of a task, or windows of a text, at most; 0: all",
+          [](Config & c) -> auto& { return c.evaluate.samples; }, 0, 1e9),
+      Optional(Text(
+          "evaluate.tokenizer", "a tokenizer.json, a directory, or bytes; the one beside data.source when not given",
+          [](Config & c) -> auto& { return c.evaluate.tokenizer; })),
       Text("log.format", "a step's line: short, within 120 characters, or the one that parsers of Megatron's logs read",
            [](Config & c) -> auto& { return c.log.format; }, {"short", "megatron"}),
       Flag(

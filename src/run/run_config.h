@@ -119,6 +119,16 @@ struct ValidationConfig {
   bool operator==(const ValidationConfig&) const = default;
 };
 
+// Tasks whose score a run computes while it trains (infer/task_files.h).
+struct EvaluateConfig {
+  std::string tasks;         // files, with commas between them: *.jsonl has questions, any other file is a text
+  std::int64_t every = 0;    // steps; 0: never
+  std::string steps;         // "100, 500-510": at these too
+  std::int64_t samples = 0;  // questions or windows of a task at most; 0: all
+  std::string tokenizer;     // empty: the one found beside the data
+  bool operator==(const EvaluateConfig&) const = default;
+};
+
 // What a run shows and records; changes no number of it.
 struct LogConfig {
   std::string format = "short";      // of a step's line: short | megatron
@@ -139,6 +149,7 @@ struct RunConfig {
   DataConfig data;
   CheckpointConfig checkpoint;
   ValidationConfig validation;
+  EvaluateConfig evaluate;
   LogConfig log;
   bool operator==(const RunConfig&) const = default;
 };

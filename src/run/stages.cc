@@ -61,6 +61,14 @@ std::vector<RunStage> ParseStages(const std::string& text) {
   return stages;
 }
 
+std::size_t StageAt(const std::vector<RunStage>& stages, std::int64_t consumed_samples) {
+  std::size_t stage = 0;
+  while (stage + 1 < stages.size() && stages[stage].until <= consumed_samples) {
+    ++stage;
+  }
+  return stage;
+}
+
 void RequireStages(const std::vector<RunStage>& stages, const std::vector<RunConfig>& configs) {
   if (stages.size() == 1) {
     return;
@@ -75,10 +83,6 @@ void RequireStages(const std::vector<RunStage>& stages, const std::vector<RunCon
   Require(last.batch.ramp_start == 0, "train.stages says the batches: leave batch.ramp_up out");
   for (std::size_t i = 0; i < configs.size(); ++i) {
     const RunConfig& config = configs[i];
-    Require(config.layout.ranks() == last.layout.ranks(),
-            "train.stages: stage {} has {} ranks and the recipe {}; a run has as many ranks from its start to its end "
-            "(its checkpoints go on under any number: start it again with another recipe)",
-            i + 1, config.layout.ranks(), last.layout.ranks());
     Require(config.model.sequence == last.model.sequence || config.model.position != PositionChoice::kLearned,
             "train.stages: stage {} has sequences of {} and the recipe of {}, but '{}' learns a vector for each "
             "position; families with rotary positions or ALiBi can change it",

@@ -1,6 +1,6 @@
 // A run in stages (train.stages): settings that hold until so many samples are consumed, such as a shorter sequence (a
 // curriculum), a smaller batch or another layout. The recipe itself is the last stage. A run goes from one stage to the
-// next through a checkpoint, which any layout reads.
+// next through a checkpoint, which any layout reads, on as many ranks as the next one has.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,11 @@ struct RunStage {
 // end that does not grow.
 std::vector<RunStage> ParseStages(const std::string& text);
 
-// Checks the stages of one run against each other: equal ranks, no length in tokens, positions that are not learned
-// where the sequence changes. `configs` are validated each.
+// Checks the stages of one run against each other: no length in tokens, positions that are not learned where the
+// sequence changes. `configs` are validated each.
 void RequireStages(const std::vector<RunStage>& stages, const std::vector<RunConfig>& configs);
+
+// The stage of a run that has consumed so many samples.
+std::size_t StageAt(const std::vector<RunStage>& stages, std::int64_t consumed_samples);
 
 }  // namespace trireme

@@ -84,6 +84,12 @@ void RequireOffered(const RunConfig& config) {
       "optimizer.powersgd.rank = {} with layout.reduce_bf16: both compress what data ranks send; set one of them to 0 "
       "or false",
       rank);
+  Require(
+      config.train.attention != "plain" || config.layout.context == 1 ||
+          (config.layout.context_kind != ContextKind::kRing && config.layout.context_kind != ContextKind::kUlyssesRing),
+      "train.attention = 'plain' with layout.context_kind = 'ring' or 'ulysses+ring': a ring never has all keys of a "
+      "query at once; "
+      "set layout.context_kind = 'ulysses' or 'allgather', or train.attention = 'flash'");
   const int shard_ranks = config.layout.shard_ranks;
   const int replicas = config.layout.replicas();
   Require(shard_ranks == 0 || replicas % shard_ranks == 0,
@@ -274,14 +280,18 @@ void Validate(const RunConfig& config, int ranks) {
   Require(
       config.data.document_masks || !config.data.document_positions,
       "data.document_positions = true begins positions anew where attention does: set data.document_masks = true too");
-  for (const auto& [key, text] :
-       {std::pair{"train.skip_steps", config.train.skip_steps}, {"log.dump_steps", config.log.dump_steps}}) {
+  for (const auto& [key, text] : {std::pair{"train.skip_steps", config.train.skip_steps},
+                                  {"log.dump_steps", config.log.dump_steps},
+                                  {"evaluate.steps", config.evaluate.steps}}) {
     try {
       const StepList steps(text);
     } catch (const Error& error) {
       Fail("{}: {}", key, error.what());
     }
   }
+  Require(config.evaluate.tasks.empty() == (config.evaluate.every == 0 && config.evaluate.steps.empty()),
+          "evaluate.tasks = '{}' with evaluate.every = {} and evaluate.steps = '{}': give files and when to score them",
+          config.evaluate.tasks, config.evaluate.every, config.evaluate.steps);
   ParseStages(config.train.stages);
 }
 

@@ -19,6 +19,7 @@
 #include "run/run_schedule.h"
 #include "run/step_list.h"
 #include "train/batch_loader.h"
+#include "train/evaluation.h"
 #include "train/histogram.h"
 #include "train/loss_scaler.h"
 #include "train/pipeline_runner.h"
@@ -81,6 +82,8 @@ class Trainer {
   StepResult Step(int request = 0);
   // Mean loss over validation.samples samples of the validation source, whatever the layout.
   double Validate();
+  // What the task's judge says of its samples' losses under the current weights, whatever the layout.
+  std::vector<TaskScore> Evaluate(const EvaluationTask& task);
 
   // Asked between the numbers of a step and its update, with equal numbers on every rank: true has the step computed
   // again, and StepResult::verdict says what that showed. After kLasting no update is made.
@@ -160,6 +163,8 @@ class Trainer {
   double Rerun(StepResult& result, std::int64_t first, int micro_batches);
   // This rank's loss and weight, of the last stage.
   std::array<double, 2> LossSums(int micro_batches) const;
+  // The sum of each micro batch's losses; zeros on ranks that do not speak for the head.
+  std::vector<double> MicroBatchLosses(int micro_batches) const;
   std::vector<double> LossByDataRank(int micro_batches);
   // Sums what all ranks must know: {loss, weight, squared norm, requests in a positional code}.
   std::array<double, 4> Exchange(int micro_batches, bool with_gradients, int request = 0);

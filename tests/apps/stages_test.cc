@@ -72,6 +72,25 @@ TEST(Stages, LayoutsThatChangeOnTheWayTrainAsOneThatStays) {
   }
 }
 
+// One rank, then four, then the recipe's two: threads come and go under one command.
+TEST(Stages, MayHaveOtherNumbersOfRanks) {
+  const Workplace place;
+  place.Write("recipe.toml", kRecipe);
+  ASSERT_EQ(place.Run(Arguments("plain", {})).code, 0);
+  const Outcome staged =
+      place.Run(Arguments("staged", {"--set",
+                                     "train.stages=16: layout.data=1; 40: layout.data=4, layout.zero=3, "
+                                     "layout.micro_batch=1"}));
+  ASSERT_EQ(staged.code, 0) << staged.err;
+  EXPECT_THAT(staged.out, HasSubstr("[rank 3] memory"));
+  const std::map<int, Step> plain = StepsOf(place, "plain");
+  const std::map<int, Step> found = StepsOf(place, "staged");
+  ASSERT_EQ(found.size(), 8U);
+  for (const auto& [step, numbers] : plain) {
+    EXPECT_NEAR(found.at(step).loss / numbers.loss, 1.0, 1e-5) << step;
+  }
+}
+
 // Batches of 4, then of 8 with sequences of half the length, then the recipe's. Stopped in each stage, the same command
 // goes on there, to the same bits.
 TEST(Stages, ARunThatIsStoppedGoesOnInItsStage) {
@@ -102,7 +121,6 @@ TEST(Stages, WhatCannotBeIsRefusedBeforeAnythingIsWritten) {
   const Workplace place;
   place.Write("recipe.toml", kRecipe);
   for (const auto& [stages, words] : {std::pair{"16: model.hidden=32", "'model.hidden' may not change"},
-                                      {"16: layout.data=4", "has 4 ranks and the recipe 2"},
                                       {"16: layout.micro_batch=3", "layout.micro_batch"},
                                       {"640: batch.global=4", "the run ends at 64"}}) {
     const Outcome outcome = place.Run(Arguments("run", {"--set", fmt::format("train.stages={}", stages)}));

@@ -17,12 +17,14 @@ struct AttentionCase {
   bool documents = false;
   std::int64_t window = 0;
   float cap = 0;
+  bool plain = false;
+  float dropout = 0;
 };
 
 std::string NameOf(const AttentionCase& c) {
-  return fmt::format("Attention{}x{}Heads{}of{}Size{}{}{}{}{}", c.batch, c.sequence, c.heads, c.kv_heads, c.head_size,
-                     c.alibi ? "Alibi" : "", c.documents ? "Documents" : "", c.window > 0 ? "Window" : "",
-                     c.cap > 0 ? "Cap" : "");
+  return fmt::format("{}Attention{}x{}Heads{}of{}Size{}{}{}{}{}{}", c.plain ? "Plain" : "", c.batch, c.sequence,
+                     c.heads, c.kv_heads, c.head_size, c.alibi ? "Alibi" : "", c.documents ? "Documents" : "",
+                     c.window > 0 ? "Window" : "", c.cap > 0 ? "Cap" : "", c.dropout > 0 ? "Dropout" : "");
 }
 
 // Documents of changing length, other ones in each sequence.
@@ -57,6 +59,14 @@ AttentionArgs MakeArgs(Workbench& bench, DType working, const AttentionCase& c) 
                      .statistics = bench.Output(DType::kFloat32, {c.batch, c.heads, c.sequence}),
                      .grad_out = bench.Normal(working, out, "grad_out"),
                      .grad_qkv = bench.Output(working, packed)};
+  if (c.plain) {
+    const Shape pairs{c.batch, c.heads, c.sequence, c.sequence};
+    args.weights = bench.Output(working, pairs);
+    args.scores = bench.Output(working, pairs);
+    args.dropout = {.probability = c.dropout, .key = 7};
+    args.all_heads = c.heads;
+    args.all_positions = c.sequence;
+  }
   if (c.alibi) {
     std::vector<float> slopes;
     for (std::int64_t head = 0; head < c.heads; ++head) {
@@ -75,7 +85,11 @@ std::vector<OpResult> RunAttention(Workbench& bench, DType working, const Attent
   const AttentionArgs args = MakeArgs(bench, working, c);
   bench.ops().AttentionForward(args);
   bench.ops().AttentionBackward(args);
-  return {{"out", bench.Read(args.out)}, {"grad_qkv", bench.Read(args.grad_qkv)}};
+  std::vector<OpResult> results = {{"out", bench.Read(args.out)}, {"grad_qkv", bench.Read(args.grad_qkv)}};
+  if (c.plain) {
+    results.push_back({"weights", bench.Read(args.weights)});
+  }
+  return results;
 }
 
 // Two calls over one cache: `sequence - 2` tokens of every sequence, then two more.
@@ -124,6 +138,11 @@ std::vector<OpCase> AttentionCases() {
       {2, 97, 4, 2, 24, false, false, 33},
       {1, 200, 2, 1, 64, false, false, 70, 1.5F},
       {2, 60, 2, 2, 16, true, true, 9, 0.7F},
+      {2, 17, 3, 3, 16, false, false, 0, 0, true},
+      {1, 64, 4, 2, 64, false, false, 0, 0, true},
+      {2, 100, 4, 1, 32, true, false, 0, 0, true, 0.2F},
+      {2, 96, 2, 1, 24, false, true, 33, 1.5F, true},
+      {1, 256, 2, 2, 128, false, false, 0, 0, true, 0.1F},
   };
   std::vector<OpCase> all;
   for (const AttentionCase& c : cases) {

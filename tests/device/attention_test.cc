@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/random.h"
 #include "device/workbench.h"
@@ -148,6 +150,33 @@ INSTANTIATE_TEST_SUITE_P(
                     Sizes{1, 140, 2, 2, 4, false, true}, Sizes{1, 50, 4, 2, 6, false, false, 7},
                     Sizes{2, 20, 2, 1, 8, true, false, 0, 0.8F}, Sizes{1, 140, 2, 1, 4, false, true, 5, 1.5F},
                     Sizes{2, 70, 4, 2, 8, true, false, 0, 0, 0.3F}, Sizes{1, 40, 2, 1, 4, false, true, 6, 0.9F, 0.5F}));
+
+TEST(PlainAttention, IsFusedAttentionWithItsWeightsStored) {
+  const auto cpu = CpuForTest();
+  for (const Sizes& sizes : {Sizes{2, 70, 4, 2, 8}, Sizes{1, 140, 2, 1, 4, true, true, 5, 1.5F},
+                             Sizes{2, 33, 2, 2, 8, false, false, 0, 0, 0.3F}}) {
+    Workbench bench(*cpu);
+    AttentionArgs args = MakeArgs(bench, sizes);
+    bench.ops().AttentionForward(args);
+    bench.ops().AttentionBackward(args);
+    const std::vector<float> out = bench.Read(args.out);
+    const std::vector<float> gradient = bench.Read(args.grad_qkv);
+    const std::int64_t queries = sizes.batch * sizes.heads * sizes.sequence;
+    args.weights = bench.Output(kFloat, {queries, sizes.sequence});
+    args.scores = bench.Output(kFloat, {queries, sizes.sequence});
+    bench.ops().AttentionForward(args);
+    bench.ops().AttentionBackward(args);
+    EXPECT_LT(RelativeDifference(bench.Read(args.out), out), 1e-6);
+    EXPECT_LT(RelativeDifference(bench.Read(args.grad_qkv), gradient), 1e-5);
+    const std::vector<float> weights = bench.Read(args.weights);
+    for (std::int64_t row = 0; row < queries; ++row) {
+      const auto first = weights.begin() + row * sizes.sequence;
+      EXPECT_NEAR(std::accumulate(first, first + sizes.sequence, 0.0), 1, 1e-5);
+      EXPECT_TRUE(
+          std::all_of(first + row % sizes.sequence + 1, first + sizes.sequence, [](float w) { return w == 0; }));
+    }
+  }
+}
 
 TEST(AttentionDocuments, EqualSeparateSequences) {
   const auto cpu = CpuForTest();

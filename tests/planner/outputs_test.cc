@@ -13,6 +13,7 @@
 #include "planner/ramp.h"
 #include "planner/shapes.h"
 #include "planner/training_time.h"
+#include "run/stages.h"
 
 namespace trireme {
 namespace {
@@ -72,6 +73,22 @@ TEST(Ramp, SmallBatchesWasteAPipelineAndTheBestLayoutDoesNot) {
   ASSERT_EQ(stretches.size(), 4U);
   EXPECT_NEAR(stretches.back().samples, 2e6, 1);
   EXPECT_THAT(ToText(plan), HasSubstr("fills"));
+  // What a recipe takes: three stages with their batches, each of as many ranks.
+  const std::string proposed = StagesOf(plan, request, layout);
+  const std::vector<RunStage> stages = ParseStages(proposed);
+  ASSERT_EQ(stages.size(), 4U) << proposed;
+  EXPECT_EQ(stages[0].until, 333'333);
+  EXPECT_EQ(stages[2].until, 1'000'000);
+  EXPECT_EQ(stages[3].until, 0);
+  RunConfig base;
+  base.model = model;
+  base.layout = layout;
+  base.batch.global = 2048;
+  for (std::size_t i = 0; i < 3; ++i) {
+    const RunConfig stage = ParseRecipe(ToToml(base), "base", stages[i].settings).config;
+    EXPECT_EQ(stage.batch.global, plan.rows[i].batch);
+    EXPECT_EQ(stage.layout, plan.rows[i].best.layout);
+  }
   EXPECT_THAT(MessageOf([&] {
                 PriceRamp(request, {.global = 2048, .ramp_start = 100, .ramp_increment = 512, .ramp_samples = 9},
                           layout);

@@ -139,7 +139,8 @@ TEST(ValidateRun, SaysWhatTrainingDoesNotOffer) {
               HasSubstr("layout.offload = 'optimizer'"));
   EXPECT_THAT(MessageOf({"optimizer.moments=fp16"}), HasSubstr("known: fp32, bf16"));
   EXPECT_EQ(MessageOf({"optimizer.moments=bf16"}), "");
-  EXPECT_THAT(MessageOf({"train.attention=plain"}), HasSubstr("known: flash"));
+  EXPECT_THAT(MessageOf({"train.attention=slow"}), HasSubstr("known: flash, plain"));
+  EXPECT_EQ(MessageOf({"train.attention=plain"}), "");
   EXPECT_THAT(MessageOf({"layout.zero=4"}), HasSubstr("nearest that works is 3"));
 }
 

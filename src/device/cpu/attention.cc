@@ -120,10 +120,25 @@ class ForwardHead {
     const ScoreRule rule = RuleOf(args_, head_);
     float* scores = buffers_.scores + i * sizes_.key_columns;
     const RowSoftmax softmax = SoftmaxRow(scores, keys, range, rule, block.first_key, block.position + i);
+    if (args_.weights.given()) {
+      KeepWeights(t, block, range, scores, 1.0F / softmax.sum);
+    }
     DropRow(scores, args_, block, range, {batch_, head_, block.position + i});
     StoreElements(scores, buffers_.weights + i * sizes_.key_columns, keys);
     args_.statistics.as<float>()[(batch_ * args_.heads + head_) * sizes_.sequence + t] = softmax.log_sum;
     return 1.0F / softmax.sum;
+  }
+
+  // Of query t: 0 outside its keys.
+  void KeepWeights(std::int64_t t, const QueryBlock& block, const KeyRange& range, const float* from,
+                   float reciprocal) const {
+    T* row = args_.weights.as<T>() + ((batch_ * args_.heads + head_) * sizes_.sequence + t) * sizes_.keys;
+    std::fill_n(row, sizes_.keys, Narrow<T>(0.0F));
+    T* to = row + block.first_key;
+#pragma omp simd
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      to[i] = Narrow<T>(from[i] * reciprocal);
+    }
   }
 
   void StoreRow(std::int64_t row, const float* from, float reciprocal) const {

@@ -3,6 +3,7 @@
 #include <hwy/foreach_target.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "device/cpu/attention_tiles-inl.h"
 #include "device/cpu/cpu_ops-inl.h"
@@ -98,6 +99,29 @@ void ScoreGradientRow(const GradientRow& row, std::int64_t keys, const KeyRange&
   ClearOutside(grad_scores, range, keys);
 }
 
+// The same with the weights that forward left in `kept`, which begins at the block's first key.
+template <typename T>
+void KeptGradientRow(const GradientRow& row, const T* kept, std::int64_t keys, const KeyRange& range) {
+  float* weights = row.weights;
+  float* grad_scores = row.grad_scores;
+  const float delta = row.delta;
+  const float scale = row.rule.scale;
+#pragma omp simd
+  for (std::int64_t i = range.begin; i < range.end; ++i) {
+    weights[i] = static_cast<float>(kept[i]);
+    grad_scores[i] = scale * weights[i] * (grad_scores[i] - delta);
+  }
+  if (row.rule.cap > 0) {
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      // The score that became this weight; a weight of 0 has no gradient.
+      const float capped = weights[i] > 0 ? (std::log(weights[i]) + row.log_sum) / row.rule.cap : 0.0F;
+      grad_scores[i] *= 1.0F - capped * capped;
+    }
+  }
+  ClearOutside(weights, range, keys);
+  ClearOutside(grad_scores, range, keys);
+}
+
 template <typename T>
 void StoreRows(const float* from, std::int64_t from_stride, const MatrixView<T>& shape, T* to) {
   for (std::int64_t row = 0; row < shape.rows; ++row) {
@@ -155,9 +179,12 @@ class BackwardHead {
   }
 
   void ScoreGradients(const QueryBlock& block) const {
-    products_.Multiply({buffers_.queries, sizes_.head_size, block.rows(), sizes_.head_size},
-                       {buffers_.key_panels, sizes_.head_depth, block.first_key, block.keys()},
-                       {buffers_.weights, sizes_.key_columns});
+    const bool kept = args_.weights.given();
+    if (!kept) {
+      products_.Multiply({buffers_.queries, sizes_.head_size, block.rows(), sizes_.head_size},
+                         {buffers_.key_panels, sizes_.head_depth, block.first_key, block.keys()},
+                         {buffers_.weights, sizes_.key_columns});
+    }
     products_.Multiply({buffers_.grad_out, sizes_.head_size, block.rows(), sizes_.head_size},
                        {buffers_.value_panels, sizes_.head_depth, block.first_key, block.keys()},
                        {buffers_.grad_scores, sizes_.key_columns});
@@ -176,7 +203,12 @@ class BackwardHead {
       const KeyRange range(args_, block, batch_, i);
       const WeightRow place{batch_, head_, block.position + i};
       DropRow(row.grad_scores, args_, block, range, place);
-      ScoreGradientRow(row, keys, range, block.first_key, block.position + i);
+      if (kept) {
+        const std::int64_t first = ((batch_ * args_.heads + head_) * sizes_.sequence + t) * sizes_.keys;
+        KeptGradientRow(row, args_.weights.as<T>() + first + block.first_key, keys, range);
+      } else {
+        ScoreGradientRow(row, keys, range, block.first_key, block.position + i);
+      }
       DropRow(row.weights, args_, block, range, place);
       StoreElements(row.weights, buffers_.weight_elements + offset, keys);
       StoreElements(row.grad_scores, buffers_.grad_score_elements + offset, keys);

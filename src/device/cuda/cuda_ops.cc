@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "device/cuda/attention.h"
+#include "device/cuda/attention_unfused.h"
 #include "device/cuda/matmul_cublaslt.h"
 
 namespace trireme {
@@ -12,6 +13,14 @@ bool OnlyPlain(const AttentionArgs& args) {
   return (args.window > 0 && (args.kv.given() || args.window < args.sequence)) || args.cap > 0;
 }
 
+// What no kernel here does; runs that would need it are refused before they start.
+void RequireOffered(const AttentionArgs& args) {
+  Require(!args.weights.given() || !args.kv.given(),
+          "plain attention over keys of other ranks is the CPU's alone; set layout.context_kind = 'ulysses'");
+  Require(args.dropout.probability == 0 || args.weights.given(),
+          "fused attention on a GPU has no dropout; set train.attention = \"plain\"");
+}
+
 }  // namespace
 
 CudaOps::CudaOps(CudaContext& context)
@@ -19,7 +28,8 @@ CudaOps::CudaOps(CudaContext& context)
       square_tables_(context),
       rotary_tables_(context),
       matmul_(std::make_unique<CublasLtMatmul>(context)),
-      attention_(std::make_unique<CudnnAttention>(context)) {}
+      attention_(std::make_unique<CudnnAttention>(context)),
+      unfused_(std::make_unique<UnfusedAttention>(context)) {}
 
 CudaOps::~CudaOps() = default;
 
@@ -46,19 +56,25 @@ void CudaOps::DoMatmul(const MatmulArgs& args) {
 }
 
 void CudaOps::DoAttentionForward(const AttentionArgs& args) {
+  RequireOffered(args);
   if (args.out.count() == 0) {
     return;
   }
-  if (OnlyPlain(args) || !CudnnAttention::Supports(args) || !attention_->Forward(args)) {
+  if (args.weights.given()) {
+    unfused_->Forward(args);
+  } else if (OnlyPlain(args) || !CudnnAttention::Supports(args) || !attention_->Forward(args)) {
     plain_attention::Forward(context_, args);
   }
 }
 
 void CudaOps::DoAttentionBackward(const AttentionArgs& args) {
+  RequireOffered(args);
   if (args.out.count() == 0) {
     return;
   }
-  if (OnlyPlain(args) || !CudnnAttention::Supports(args) || !attention_->Backward(args)) {
+  if (args.weights.given()) {
+    unfused_->Backward(args);
+  } else if (OnlyPlain(args) || !CudnnAttention::Supports(args) || !attention_->Backward(args)) {
     plain_attention::Backward(context_, args);
   }
 }

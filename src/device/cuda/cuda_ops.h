@@ -14,6 +14,7 @@ namespace trireme {
 
 class CublasLtMatmul;
 class CudnnAttention;
+class UnfusedAttention;
 
 class CudaOps final : public Ops {
  public:
@@ -73,6 +74,7 @@ class CudaOps final : public Ops {
   CudaTables rotary_tables_;
   std::unique_ptr<CublasLtMatmul> matmul_;
   std::unique_ptr<CudnnAttention> attention_;
+  std::unique_ptr<UnfusedAttention> unfused_;
 };
 
 // After a product whose epilogue the library lacks: adds the bias of `args` to c, or multiplies c by gelu's slope at

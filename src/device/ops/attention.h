@@ -14,7 +14,10 @@ namespace trireme {
 // value heads. Query head h reads key head h / (H / Hkv). score = scale * q.k (+ slope[h] * (key position - query
 // position)); with a cap above 0 it is then cap * tanh(score / cap). document_starts [B, T] int32: position t sees keys
 // in [document_starts[t], t]; missing: [0, t]. With a window above 0 it sees no more than `window` of them, the last
-// ones. statistics [B, H, T] fp32: log of the sum of exponentials of a row's scores. Nothing of size T x T is stored.
+// ones. statistics [B, H, T] fp32: log of the sum of exponentials of a row's scores. Nothing of size T x T is stored,
+// unless `weights` is given (plain attention): forward then writes what the scores of every query and key become, 0
+// where the mask hides a key, and backward reads them instead of the queries' products with keys. It counts FLOPs of
+// all pairs, as its products on a GPU compute them; the CPU leaves out tiles that the mask hides.
 //
 // With `kv` the T rows of a sequence are only some of its tokens, in query_chunks.size() chunks of equal length L:
 // chunk i holds positions query_chunks[i] and on; its keys and values in qkv are not read. Keys and values lie in kv,
@@ -36,9 +39,9 @@ struct AttentionArgs {
   float scale = 1;
   std::int64_t window = 0;
   float cap = 0;
-  // Of the weights that scores become, on the host device alone. The weight of the key at position k for the query at
-  // position t of head h of sequence b is element first_element + ((b * all_heads + h) * S + t) * S + k, where S =
-  // all_positions.
+  // Of the weights that scores become; on a GPU in plain attention alone. The weight of the key at position k for the
+  // query at position t of head h of sequence b is element first_element + ((b * all_heads + h) * S + t) * S + k, where
+  // S = all_positions.
   Dropout dropout;
   std::int64_t all_heads = 0;      // of all ranks
   std::int64_t all_positions = 0;  // of a whole sequence
@@ -50,6 +53,8 @@ struct AttentionArgs {
   std::span<const std::int64_t> query_chunks = {};  // on the host; with kv only
   std::span<const KeyChunk> key_chunks = {};        // likewise
   Tensor kv = {};                                   // [B * keys, 2 * Hkv * D]; may be missing
+  Tensor weights = {};                              // [B, H, T, keys()], before dropout; may be missing
+  Tensor scores = {};  // overwritten, as large as weights, which it goes with: in backward, and where there is dropout
   // Backward only:
   Tensor grad_out;
   Tensor grad_qkv;      // written
