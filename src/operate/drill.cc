@@ -24,7 +24,6 @@ constexpr std::array<std::string_view, 13> kActions = {"stop",          "sleep",
                                                        "kill",          "nan",         "overflow", "loss",  "flip",
                                                        "flip-gradient", "flip-moment", "slow"};
 
-constexpr std::byte kLowestBit{1};
 constexpr std::byte kLastingBit{16};     // not the lowest: the next update could round it away
 constexpr std::byte kExponentBit{0x40};  // the highest of an fp32 exponent: a value below 2 becomes huge
 
@@ -141,7 +140,7 @@ bool DrillMaster::Damaged() const {
   } else if (what == "flip-gradient") {
     FlipBits(device, target_.live().gradient, 3, kExponentBit);
   } else if (what == "flip-moment") {
-    FlipBits(device, target_.live().moment, 0, kLowestBit);
+    FlipBits(device, target_.live().moment, 0, kLastingBit);
   } else {
     return false;
   }
