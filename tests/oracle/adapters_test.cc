@@ -156,6 +156,9 @@ TEST_P(AdaptedFamily, ExportsAdaptersThatMergeToTheSameLogits) {
   ExportHuggingFace(folder_ / "run", folder_ / "merged", {.merge = true});
   const LogitComparison same = CompareLogits(folder_ / "run", folder_ / "merged", 16, 1);
   EXPECT_LT(same.largest_difference, kTolerance);
+  const json config = json::parse(ReadBytes(folder_ / "merged/config.json"));
+  EXPECT_TRUE(!config.contains("query_pre_attn_scalar") || config["query_pre_attn_scalar"].is_number_integer())
+      << "transformers refuses another";
   int changed = 0;
   for (const auto& [name, tensor] : ReadTensors(folder_ / "merged/model.safetensors")) {
     changed += tensor.values != values_.at(name) ? 1 : 0;

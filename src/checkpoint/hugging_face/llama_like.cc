@@ -1,6 +1,8 @@
 // The families whose form is Llama's: model.embed_tokens, model.layers.N.self_attn and .mlp, model.norm, lm_head.
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "base/error.h"
 #include "checkpoint/hugging_face/families.h"
 #include "checkpoint/hugging_face/rotary_keys.h"
@@ -207,11 +209,17 @@ json FormatNemotron(const ModelConfig& model) {
   return root;
 }
 
+// transformers takes whole numbers alone for some keys.
+json WholeNumber(double value) {
+  return value == std::floor(value) ? json(static_cast<std::int64_t>(value)) : json(value);
+}
+
 json FormatGemma(const ModelConfig& model, const char* architecture) {
   json root = FormatShared(model, architecture);
   root.erase("hidden_act");
   root["hidden_activation"] = "gelu_pytorch_tanh";
-  root["query_pre_attn_scalar"] = model.query_scalar > 0 ? model.query_scalar : static_cast<double>(model.head_size());
+  root["query_pre_attn_scalar"] =
+      WholeNumber(model.query_scalar > 0 ? model.query_scalar : static_cast<double>(model.head_size()));
   root["attn_logit_softcapping"] = model.attention_cap > 0 ? json(model.attention_cap) : json(nullptr);
   root["final_logit_softcapping"] = model.logit_cap > 0 ? json(model.logit_cap) : json(nullptr);
   root["sliding_window"] = model.window > 0 ? model.window : model.sequence;

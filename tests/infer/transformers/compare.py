@@ -118,7 +118,9 @@ def family_config(family, shape):
                                       rope_parameters=rope(1000.0, partial_rotary_factor=0.5))),
         "opt": ("opt", dict(plain, hidden_size=hidden, ffn_dim=inner, num_hidden_layers=layers,
                             num_attention_heads=heads, max_position_embeddings=40, word_embed_proj_dim=hidden)),
-        "mpt": ("mpt", dict(plain, d_model=hidden, n_heads=heads, n_layers=layers, max_seq_len=40, expansion_ratio=3)),
+        # ALiBi for a power of two of heads alone.
+        "mpt": ("mpt", dict(plain, d_model=hidden, n_heads=8 if heads == 6 else heads, n_layers=layers,
+                            max_seq_len=40, expansion_ratio=3)),
     }
     kind, options = kinds[family]
     return transformers.AutoConfig.for_model(kind, **options)
