@@ -67,7 +67,8 @@ void AddBenchCommand(CLI::App& app, int& exit_code) {
   CLI::App* bench = app.add_subcommand("bench", "Run a sweep of settings for real and print the table of a study");
   bench->add_option("sweep", command->sweep, "TOML file, or the name of one of sweeps/")->required();
   bench->add_option("--out", command->folder, "Folder of rows, runs and tables (bench/<sweep>)");
-  bench->add_option("--format", command->format, "text, markdown or csv (text); the folder gets all three, and plot.svg")
+  bench
+      ->add_option("--format", command->format, "text, markdown or csv (text); the folder gets all three, and plot.svg")
       ->check(CLI::IsMember({"text", "markdown", "csv"}));
   bench->add_option("--steps", command->steps, "Measured steps of a run, instead of the sweep's")->check(AboveZero());
   bench->add_option("--repeats", command->repeats, "Runs of each case, instead of the sweep's")->check(AboveZero());

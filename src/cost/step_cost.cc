@@ -267,6 +267,40 @@ DType WorkingDType(const std::string& train_dtype) {
   return IsFloat8(products) ? DType::kBFloat16 : products;
 }
 
+namespace {
+
+struct SlotNeeds {
+  std::vector<int> slots;  // by chunk
+  bool splits = false;     // whether backward comes in two parts
+};
+
+// Of a registered kind without making the whole schedule where a formula has its slots (law 6), else from its compute
+// actions alone: ranks that execute a schedule add messages and validate it.
+SlotNeeds SlotNeedsOf(const ParallelLayout& layout, int pipeline, int micro_batches) {
+  const ScheduleKind* const kind = FindScheduleKind(layout.schedule);
+  if (kind == nullptr) {
+    const Schedule schedule = MakeSchedule(layout.schedule, layout.pipeline, layout.chunks, micro_batches);
+    return {PlanSlots(schedule, pipeline).slots, SplitsBackward(schedule)};
+  }
+  SlotNeeds needs{.slots = {}, .splits = kind->splits_backward};
+  if (kind->in_flight == nullptr) {
+    const Schedule schedule{.name = layout.schedule,
+                            .stages = layout.pipeline,
+                            .chunks = layout.chunks,
+                            .micro_batches = micro_batches,
+                            .actions = kind->make(layout.pipeline, layout.chunks, micro_batches),
+                            .placement_kind = kind->placement};
+    needs.slots = PlanSlots(schedule, pipeline).slots;
+    return needs;
+  }
+  for (int chunk = 0; chunk < layout.chunks; ++chunk) {
+    needs.slots.push_back(kind->in_flight(layout.pipeline, pipeline, chunk, micro_batches));
+  }
+  return needs;
+}
+
+}  // namespace
+
 StageOfRun::StageOfRun(const RunConfig& config, int pipeline, std::int64_t global_batch, int context_rank)
     : table_(config.model),
       partition_(config.model, config.layout),
@@ -289,12 +323,10 @@ StageOfRun::StageOfRun(const RunConfig& config, int pipeline, std::int64_t globa
                    .power_sgd = {config.optimizer, shards_, config.layout}} {
   bool splits = false;
   for (const std::int64_t size : BatchSchedule(config.batch).Sizes()) {
-    const ParallelLayout& layout = config.layout;
-    const Schedule schedule = MakeSchedule(layout.schedule, layout.pipeline, layout.chunks, MicroBatches(layout, size));
-    splits = splits || SplitsBackward(schedule);
-    const SlotPlan plan = PlanSlots(schedule, pipeline);
-    for (std::size_t chunk = 0; chunk < plan.slots.size(); ++chunk) {
-      description_.slots[chunk] = std::max(description_.slots[chunk], plan.slots[chunk]);
+    const SlotNeeds needs = SlotNeedsOf(config.layout, pipeline, MicroBatches(config.layout, size));
+    splits = splits || needs.splits;
+    for (std::size_t chunk = 0; chunk < needs.slots.size(); ++chunk) {
+      description_.slots[chunk] = std::max(description_.slots[chunk], needs.slots[chunk]);
     }
   }
   description_.sizes = LocalSizes(config.model, config.layout, ProductDType(config.train.dtype), splits,

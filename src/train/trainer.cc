@@ -139,6 +139,11 @@ const Trainer::PlannedSchedule& Trainer::ScheduleFor(int micro_batches) {
     place->second.schedule =
         MakeSchedule(config_.layout.schedule, config_.layout.pipeline, config_.layout.chunks, micro_batches);
     place->second.slots = PlanSlots(place->second.schedule, comms_.coordinate().pipeline);
+    for (std::size_t stage = 0; stage < place->second.schedule.actions.size(); ++stage) {
+      if (static_cast<int>(stage) != comms_.coordinate().pipeline) {
+        place->second.schedule.actions[stage] = {};  // other ranks'
+      }
+    }
     // Memory was planned for the batches of a run from its first step; a resumed ramp-up may come to others.
     for (std::size_t chunk = 0; chunk < place->second.slots.slots.size(); ++chunk) {
       const int planned = stage_.description().slots[chunk];

@@ -67,11 +67,11 @@ TEST(PacedDevice, TakesNoMemoryForTensors) {
   rusage before{};
   getrusage(RUSAGE_SELF, &before);
   MemoryUse planned;
-  planned[MemoryKind::kWeights] = std::int64_t{64} << 30;
-  planned[MemoryKind::kHost] = std::int64_t{64} << 30;
+  planned[MemoryKind::kWeights] = std::int64_t{8} << 30;
+  planned[MemoryKind::kHost] = std::int64_t{8} << 30;
   Arena arena(device, planned);
-  const Tensor weights = arena.Allocate(MemoryKind::kWeights, DType::kFloat32, {std::int64_t{16} << 30});
-  const Tensor host = arena.Allocate(MemoryKind::kHost, DType::kFloat32, {std::int64_t{16} << 30});
+  const Tensor weights = arena.Allocate(MemoryKind::kWeights, DType::kFloat32, {std::int64_t{2} << 30});
+  const Tensor host = arena.Allocate(MemoryKind::kHost, DType::kFloat32, {std::int64_t{2} << 30});
   device.ops().Fill(weights, 1);
   device.ops().Copy(weights, host);
   const std::vector<char> large(1 << 20, 7);
