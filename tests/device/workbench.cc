@@ -79,6 +79,7 @@ void Workbench::Write(const Tensor& tensor, const std::vector<float>& values) {
       const auto value = static_cast<std::uint16_t>(values[i]);
       std::memcpy(bytes.data() + 2 * i, &value, 2);
     } else {
+      ASSERT_EQ(tensor.dtype, DType::kFloat32);
       std::memcpy(bytes.data() + 4 * i, &values[i], 4);
     }
   }
