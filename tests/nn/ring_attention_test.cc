@@ -77,7 +77,7 @@ std::vector<Result> RunRing(const ModelConfig& model, bool streams, int& events)
     const RingAttention ring{.ops = context.device.ops(),
                              .group = context.world,
                              .sizes = sizes,
-                             .scratch = bench.Filled(DType::kUInt8, {bytes}, 0).as<char>(),
+                             .scratch = bench.Filled(DType::kFloat32, {bytes / 4 + 1}, 0).as<char>(),
                              .device = streams ? &apart : nullptr};
     ring.Forward(args);
     ring.Backward(args);
