@@ -41,9 +41,9 @@ SourceOptions Options(std::int64_t sequence) {
 
 TEST(PackBestFit, LeavesTheLeastRoom) {
   const auto piece = [](std::int64_t first, std::int64_t tokens) { return DocumentPiece{first, tokens}; };
-  // 7 and 5 open samples; 3 fits the first alone, 4 the second, whose room is smaller than a new one's.
-  EXPECT_THAT(PackBestFit({piece(0, 3), piece(3, 5), piece(8, 7), piece(15, 4)}, 10),
-              ElementsAre(ElementsAre(piece(8, 7), piece(0, 3)), ElementsAre(piece(3, 5), piece(15, 4))));
+  // 7 and 5 open samples; 3 fits both and fills the first, 2 goes to the second.
+  EXPECT_THAT(PackBestFit({piece(0, 3), piece(3, 5), piece(8, 7), piece(15, 2)}, 10),
+              ElementsAre(ElementsAre(piece(8, 7), piece(0, 3)), ElementsAre(piece(3, 5), piece(15, 2))));
   EXPECT_THAT(testing::MessageOf([&] { PackBestFit({piece(0, 11)}, 10); }), HasSubstr("does not fit"));
 }
 

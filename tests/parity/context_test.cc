@@ -1,5 +1,6 @@
 // Laws of the context axis: ranks that divide the tokens of every sequence train as one rank does.
 #include <cmath>
+#include <cstdlib>
 
 #include "base/error.h"
 #include "base/random.h"
@@ -313,16 +314,43 @@ RunConfig LongRun(std::int64_t sequence) {
   return config;
 }
 
+// TRIREME_LAW_TOKENS, or what is cheap enough for every run.
+std::int64_t LawTokens(std::int64_t usual) {
+  const char* const wanted = std::getenv("TRIREME_LAW_TOKENS");
+  return wanted == nullptr ? usual : std::atoll(wanted);
+}
+
+void ExpectLongLaw(RunConfig config, const ParallelLayout& layout) {
+  config.layout = layout;
+  SCOPED_TRACE(fmt::format("{} tokens of {}, {}", config.model.sequence, config.model.family, layout.ToString()));
+  ExpectLaw(config, 2e-5);
+}
+
 TEST(Context, LongSequencesOnManyRanksTrainAsOne) {
-  for (const auto& [sequence, degree] : {std::pair{512, 64}, {4096, 8}}) {
-    RunConfig config = LongRun(sequence);
-    for (const ContextKind kind : {ContextKind::kAllGather, ContextKind::kRing}) {
-      config.layout.context = degree;
-      config.layout.context_kind = kind;
-      SCOPED_TRACE(fmt::format("{} tokens on {} ranks, {}", sequence, degree, Name(kind)));
-      ExpectLaw(config, 2e-5);
-    }
+  for (const ContextKind kind : {ContextKind::kAllGather, ContextKind::kRing}) {
+    ExpectLongLaw(LongRun(512), {.context = 64, .context_kind = kind});
+    ExpectLongLaw(LongRun(LawTokens(4096)), {.context = 8, .context_kind = kind});
   }
+}
+
+// 32,768 tokens; windows and documents keep attention over them cheap.
+TEST(Context, SequencesOf32kTokensTrainAsOne) {
+  RunConfig windowed = LongRun(LawTokens(32768));
+  windowed.model.family = "mistral";
+  windowed.model.window = 200;
+  windowed.model = Completed(windowed.model);
+  ExpectLongLaw(windowed, {.context = 8, .context_kind = ContextKind::kRing});
+  windowed.model.heads = windowed.model.kv_heads = 4;
+  ExpectLongLaw(windowed, {.context = 8, .context_kind = ContextKind::kUlyssesRing, .ulysses = 4});
+  const ScratchDirectory folder;
+  RunConfig packed = LongRun(LawTokens(32768));
+  packed.model.vocabulary = 90;
+  packed.data.source = ShortDocuments(folder, 14000);
+  packed.data.split = "50,50,0";
+  packed.data.packing = "best_fit";
+  packed.data.document_masks = true;
+  packed.data.document_positions = true;
+  ExpectLongLaw(packed, {.context = 4, .context_stripes = 16});
 }
 
 // Zig-zag: an early and a late chunk together are the same work on every rank.

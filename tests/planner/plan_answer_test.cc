@@ -40,6 +40,36 @@ TEST(PlanAnswer, ARefusedLayoutNamesAnother) {
   EXPECT_NE(answer.json.at("instead"), "");
 }
 
+TEST(PlanAnswer, TheLongestSequenceFitsAndTheNextDoesNot) {
+  const PlanAnswer answer = Answer({.gpus = 1, .global_batch = 1, .max_sequence = true});
+  const auto tokens = answer.json.at("tokens").get<std::int64_t>();
+  const auto too_long = answer.json.at("too_long").get<std::int64_t>();
+  EXPECT_GE(tokens, 1024);
+  EXPECT_GT(too_long, tokens);
+  EXPECT_THAT(answer.text, HasSubstr(std::to_string(tokens) + " tokens fit: "));
+  const Machine machine("dgx-h100", "trireme");
+  const auto fits = [&](std::int64_t sequence) {
+    ModelConfig model = SmallGpt();
+    model.sequence = sequence;
+    return AnswerPlan({.cluster = machine.cluster, .stack = machine.stack, .model = model},
+                      {.gpus = 1, .global_batch = 1})
+        .found;
+  };
+  EXPECT_TRUE(fits(tokens));
+  EXPECT_FALSE(fits(too_long));
+  EXPECT_THAT(MessageOf([] { RequireConsistent({.layout = "dp=1", .max_sequence = true}); }),
+              HasSubstr("leave out --layout"));
+}
+
+TEST(PlanAnswer, DrawsWhoHoldsWhatAlongTheContextAxis) {
+  const PlanAnswer answer = Answer({.gpus = 4, .global_batch = 1, .layout = "cp=4:ring dp=1"});
+  EXPECT_THAT(answer.text, HasSubstr("rank   1  .1....1.  25.00 % of attention"));
+  EXPECT_THAT(answer.text, HasSubstr("forward 3 x send of"));
+  EXPECT_THAT(Answer({.gpus = 4, .global_batch = 1, .layout = "cp=4:ulysses+ring dp=1"}).text,
+              HasSubstr("groups of 2 ranks have"));
+  EXPECT_THAT(Answer({.gpus = 4, .global_batch = 4, .layout = "dp=4"}).text, ::testing::Not(HasSubstr("context axis")));
+}
+
 TEST(PlanAnswer, HeldAxesAndTheTimelineAreFollowed) {
   const PlanAnswer held = Answer({.gpus = 4, .rows = 2, .global_batch = 16, .fix = "pp=2 schedule=zero_bubble_v"});
   EXPECT_THAT(held.text, HasSubstr("zero_bubble_v"));
