@@ -14,6 +14,7 @@ constexpr double kPanelTop = 50;
 constexpr double kBetween = 46;
 constexpr double kLabels = 150;  // below the panels
 constexpr double kCaseWidth = 46;
+constexpr std::size_t kLongest = 44;  // of a label, in characters; longer ones give way to the layout's
 
 std::string Escaped(const std::string& text) {
   std::string safe;
@@ -62,40 +63,36 @@ double PlaceOf(std::size_t index) { return kLeft + kCaseWidth * (static_cast<dou
 
 std::string PlotOf(const std::vector<BenchRow>& rows, const std::string& title) {
   Panel seconds{.top = kPanelTop, .most = 0, .name = "seconds per step: measured (dots), predicted (crosses)"};
-  Panel scaling{.top = kPanelTop + kPanelHeight + kBetween,
-                .most = 100,
-                .name = "tokens per second and device, % of the first case"};
-  double base = 0;
-  const auto rate = [](const BenchRow& row) {
-    return static_cast<double>(row.config.batch.global * row.config.model.sequence) / row.seconds /
-           row.config.layout.ranks();
-  };
+  Panel rates{
+      .top = kPanelTop + kPanelHeight + kBetween, .most = 0, .name = "TFLOP/s of a device, recomputation included"};
+  const auto ran = [](const BenchRow& row) { return row.failure.empty() && row.seconds > 0; };
   for (const BenchRow& row : rows) {
-    if (row.failure.empty() && row.seconds > 0) {
-      base = base > 0 ? base : rate(row);
+    if (ran(row)) {
       seconds.most = std::max({seconds.most, row.seconds, row.predicted});
-      scaling.most = std::max(scaling.most, 100 * rate(row) / base);
+      rates.most = std::max(rates.most, row.hardware);
     }
   }
+  const bool any = seconds.most > 0;
+  rates.most = rates.most > 0 ? rates.most : 1;
   const double width = kCaseWidth * static_cast<double>(std::max<std::size_t>(rows.size(), 8));
-  const double bottom = scaling.top + kPanelHeight;
+  const double bottom = rates.top + kPanelHeight;
   std::string svg = fmt::format(
       "<svg xmlns='http://www.w3.org/2000/svg' width='{:.0f}' height='{:.0f}' font-family='sans-serif' "
       "font-size='11'>\n"
       "<rect width='100%' height='100%' fill='white'/>\n<text x='{}' y='20' font-size='14'>{}</text>\n",
       kLeft + width + 30, bottom + kLabels, kLeft, Escaped(title));
-  if (base <= 0) {
+  if (!any) {
     return svg + fmt::format("<text x='{}' y='60'>no case has run</text></svg>\n", kLeft);
   }
-  svg += seconds.Frame(width) + scaling.Frame(width);
+  svg += seconds.Frame(width) + rates.Frame(width);
   std::string line;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const BenchRow& row = rows[i];
     const double x = PlaceOf(i);
-    const std::string label = row.label.size() > 44 ? row.label.substr(0, 41) + "..." : row.label;
+    const std::string label = row.label.size() > kLongest ? row.config.layout.ToString() : row.label;
     svg += fmt::format("<text transform='translate({:.1f} {:.1f}) rotate(-50)' text-anchor='end'>{}</text>\n", x + 4,
                        bottom + 14, Escaped(label));
-    if (!row.failure.empty() || row.seconds <= 0) {
+    if (!ran(row)) {
       svg += fmt::format("<text x='{:.1f}' y='{:.1f}' text-anchor='middle' fill='#d62728'>&#215;</text>\n", x,
                          seconds.Y(0) - 4);
       continue;
@@ -105,7 +102,7 @@ std::string PlotOf(const std::vector<BenchRow>& rows, const std::string& title) 
       svg += fmt::format("<path d='M{0:.1f} {1:.1f}h10m-5 -5v10' stroke='#d62728' stroke-width='1.5'/>\n", x - 5,
                          seconds.Y(row.predicted));
     }
-    const double y = scaling.Y(100 * rate(row) / base);
+    const double y = rates.Y(row.hardware);
     line += fmt::format("{}{:.1f} {:.1f}", line.empty() ? "M" : "L", x, y);
     svg += fmt::format("<circle cx='{:.1f}' cy='{:.1f}' r='3' fill='#2ca02c'/>\n", x, y);
   }

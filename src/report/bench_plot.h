@@ -1,4 +1,4 @@
-// A measured study as a picture: seconds per step of each case with what was predicted, and scaling, as SVG.
+// A measured study as a picture: seconds per step of each case with what was predicted, and FLOP/s, as SVG.
 #pragma once
 
 #include <string>
