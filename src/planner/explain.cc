@@ -25,6 +25,7 @@ PlanPoint Under(const StackState& state, const PlanPoint& point) {
           .optimizer = point.optimizer,
           .flash = point.flash,
           .power_sgd = point.power_sgd,
+          .power_sgd_rank = point.power_sgd_rank,
           .fused_optimizer = point.fused_optimizer,
           .shard_ranks = point.shard_ranks};
 }

@@ -29,6 +29,7 @@ std::vector<double> Sensitivities(const PlanPoint& point, const ModelAccount& ac
                           .optimizer = point.optimizer,
                           .flash = point.flash,
                           .power_sgd = point.power_sgd,
+                          .power_sgd_rank = point.power_sgd_rank,
                           .fused_optimizer = point.fused_optimizer,
                           .threads = point.threads,
                           .shard_ranks = point.shard_ranks};
