@@ -12,8 +12,8 @@ namespace trireme {
 namespace {
 
 const std::vector<std::string>& LayoutWords() {
-  static const std::vector<std::string> kWords = {"tp",       "cp",     "pp",        "dp",        "mbs",     "zero",
-                                                  "schedule", "chunks", "recompute", "partition", "offload", "sp", "shards"};
+  static const std::vector<std::string> kWords = {
+      "tp", "cp", "pp", "dp", "mbs", "zero", "schedule", "chunks", "recompute", "partition", "offload", "sp", "shards"};
   return kWords;
 }
 
