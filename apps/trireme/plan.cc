@@ -146,6 +146,8 @@ void AddPlanOptions(CLI::App* plan, PlanCommand& c) {
   plan->add_option("--moments", c.options.moments, "Of the optimizer: fp32 or bf16, for stack trireme (fp32)");
   plan->add_option("--attention", c.options.attention,
                    "flash, or plain: scores of all queries and keys are stored; for stack trireme (flash)");
+  plan->add_option("--powersgd", c.options.power_sgd_rank,
+                   "Rank of gradients compressed by PowerSGD, for stack trireme with ZeRO 0 and 1 (0: whole)");
   plan->add_option("--max-tensor", c.options.most_tensor, "Largest tensor degree (the devices of a node)")
       ->check(AboveZero());
   plan->add_option("--max-context", c.options.most_context,

@@ -20,6 +20,7 @@ SearchRequest Under(const SearchRequest& request, const SoftwareStack& stack, co
           .dtype = request.dtype,
           .moments = request.moments,
           .optimizer = request.optimizer,
+          .power_sgd_rank = stack.policy.counted_costs ? request.power_sgd_rank : 0,
           .most_tensor = request.most_tensor,
           .most_context = request.most_context,
           .most_micro_batch = request.most_micro_batch,

@@ -12,8 +12,8 @@ namespace trireme {
 namespace {
 
 const std::vector<std::string>& LayoutWords() {
-  static const std::vector<std::string> kWords = {"tp",       "cp",     "pp",        "dp",        "mbs",     "zero",
-                                                  "schedule", "chunks", "recompute", "partition", "offload", "sp"};
+  static const std::vector<std::string> kWords = {
+      "tp", "cp", "pp", "dp", "mbs", "zero", "schedule", "chunks", "recompute", "partition", "offload", "sp", "shards"};
   return kWords;
 }
 
@@ -54,6 +54,8 @@ void Apply(const std::string& word, const std::string& value, ParallelLayout& la
     layout.partition = value;
   } else if (word == "offload") {
     layout.offload = ParseOffload(value);
+  } else if (word == "shards") {
+    layout.shard_ranks = ParseCount(word, value);
   } else if (word == "sp") {
     Require(value.empty() || value == "true" || value == "false" || value == "1" || value == "0",
             "layout: sp = '{}' must be true or false", value);
@@ -184,6 +186,7 @@ RunConfig EmitConfig(const EmitRequest& request) {
   config.train.dtype = Name(request.search.dtype);
   config.optimizer.moments = Name(request.search.moments);
   config.optimizer.name = request.search.optimizer;
+  config.optimizer.powersgd_rank = request.search.power_sgd_rank;
   config.train.attention = request.search.state.time.flash ? "flash" : "plain";
   config.train.tokens = static_cast<std::int64_t>(request.tokens);
   config.checkpoint.every = request.checkpoint_every;

@@ -45,10 +45,12 @@ StageMemory OurStage(const PlanPoint& point, const ModelAccount& account, const 
   const StagePlacement placement = PlacementOf(layout);
   const std::vector<std::int64_t> own = BlocksOfChunks(placement, blocks, stage);
   const bool adamw = point.optimizer == "adamw";
-  const ShardPlan shards = account.PlanOfStage(layout, std::accumulate(own.begin(), own.end(), std::int64_t{0}),
-                                               stage == 0, stage == placement.HeadStage(), !adamw);
+  const ShardPlan shards =
+      account.PlanOfStage(layout, std::accumulate(own.begin(), own.end(), std::int64_t{0}), stage == 0,
+                          stage == placement.HeadStage(), !adamw || point.power_sgd_rank > 0);
   OptimizerConfig optimizer;
   optimizer.name = point.optimizer;
+  optimizer.powersgd_rank = point.power_sgd_rank;
   const auto micro_batches = static_cast<int>(point.micro_batches());
   const StageDescription description{
       .model = point.model,
@@ -62,6 +64,7 @@ StageMemory OurStage(const PlanPoint& point, const ModelAccount& account, const 
       .most_micro_batches = micro_batches,
       .moments = point.moments,
       .optimizer = adamw ? OptimizerPlan() : OptimizerPlan(optimizer, point.dtype, account.one_layer(), shards, layout),
+      .power_sgd = PowerSgdPlan(optimizer, shards, layout),
       .programs = &account.programs()};
   const MemoryUse use = MemoryOfStage(description);
   // A checkpoint holds master and moments in fp32.

@@ -121,6 +121,7 @@ class Answering {
                  .dtype = ElementOf(options, subject.cluster.device),
                  .moments = ParseDType(options.moments),
                  .optimizer = options.optimizer,
+                 .power_sgd_rank = options.power_sgd_rank,
                  .most_tensor = options.most_tensor,
                  .most_context = options.most_context,
                  .most_micro_batch = options.most_micro_batch,
@@ -128,6 +129,9 @@ class Answering {
                  .keep = std::max(options.rows, 1),
                  .threads = options.threads} {
     Hold(options_.fix, request_);
+    if (options.power_sgd_rank > 0 && !request_.zero) {
+      request_.zero = 1;
+    }
   }
 
   PlanAnswer Take() {
@@ -373,6 +377,9 @@ PlanAnswer AnswerPlan(const PlanSubject& subject, const PlanOptions& options) {
   Require(options.attention == "flash" || subject.stack.policy.counted_costs,
           "--attention {}: a file of stack '{}' says which attention it has; --stack trireme has both",
           options.attention, subject.stack.name);
+  Require(options.power_sgd_rank == 0 || subject.stack.policy.counted_costs,
+          "--powersgd {}: stack '{}' compresses no gradients that the planner knows; --stack trireme does",
+          options.power_sgd_rank, subject.stack.name);
   return Answering(subject, options).Take();
 }
 

@@ -25,7 +25,8 @@ struct PlanPoint {
   // optimizer.name, others than adamw under policy.counted_costs alone; it outlives the point.
   std::string_view optimizer = "adamw";
   bool flash = true;            // fused attention
-  bool power_sgd = false;       // gradients compressed by PowerSGD
+  bool power_sgd = false;       // gradients compressed by PowerSGD, in other programs than ours
+  int power_sgd_rank = 0;       // above 0: by ours, under policy.counted_costs alone
   bool fused_optimizer = true;  // false: one that walks over its state several times (Adafactor)
   int threads = 0;              // of a rank on the host's cores; 0: its part of them
   int shard_ranks = 0;          // above 0: ZeRO shards over groups of so many ranks, which are copies of each other
@@ -43,6 +44,7 @@ struct PlanPoint {
             .optimizer = optimizer,
             .flash = flash,
             .power_sgd = power_sgd,
+            .power_sgd_rank = power_sgd_rank,
             .fused_optimizer = fused_optimizer,
             .threads = threads,
             .shard_ranks = shard_ranks};

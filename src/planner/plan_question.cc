@@ -35,6 +35,7 @@ std::map<std::string, Option> OptionsOf(PlanOptions& plan, ShapeOptions& shape) 
           {"optimizer", &plan.optimizer},
           {"moments", &plan.moments},
           {"attention", &plan.attention},
+          {"powersgd", &plan.power_sgd_rank},
           {"max-tensor", &plan.most_tensor},
           {"max-micro-batch", &plan.most_micro_batch},
           {"headroom", &plan.headroom},

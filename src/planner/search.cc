@@ -214,6 +214,8 @@ Candidate Price(const SearchRequest& request, const ParallelLayout& layout) {
 }
 
 PlanPoint PointOf(const SearchRequest& request, const ParallelLayout& layout) {
+  Require(request.power_sgd_rank == 0 || !ZeroShards(layout.zero).gradients,
+          "PowerSGD with ZeRO {}: it compresses whole gradients, which stages 0 and 1 have", layout.zero);
   return {.cluster = request.cluster,
           .stack = request.state,
           .model = request.model,
@@ -222,7 +224,9 @@ PlanPoint PointOf(const SearchRequest& request, const ParallelLayout& layout) {
           .dtype = request.dtype,
           .moments = request.moments,
           .optimizer = request.optimizer,
-          .flash = request.state.time.flash};
+          .flash = request.state.time.flash,
+          .power_sgd_rank = request.power_sgd_rank,
+          .shard_ranks = layout.shard_ranks};
 }
 
 SearchResult Search(const SearchRequest& request) {

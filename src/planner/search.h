@@ -28,6 +28,7 @@ struct SearchRequest {
   DType dtype = DType::kBFloat16;
   DType moments = DType::kFloat32;  // of the optimizer; bf16 under policy.bf16_moments alone
   std::string optimizer = "adamw";  // others under policy.counted_costs alone
+  int power_sgd_rank = 0;           // likewise, above 0
   int most_tensor = 0;              // 0: the devices of a node
   int most_context = 1;             // largest context degree that a search considers
   int most_micro_batch = 64;

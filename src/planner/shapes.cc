@@ -37,6 +37,7 @@ Candidate FastestOf(const SearchRequest& request, const ModelConfig& model, int 
                     .dtype = request.dtype,
                     .moments = request.moments,
                     .optimizer = request.optimizer,
+                    .power_sgd_rank = request.power_sgd_rank,
                     .most_tensor = request.most_tensor,
                     .most_context = request.most_context,
                     .most_micro_batch = std::min(request.most_micro_batch, 8),

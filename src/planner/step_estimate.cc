@@ -7,6 +7,7 @@
 #include "base/tensor_spec.h"
 #include "cost/formulas.h"
 #include "cost/optimizer_plan.h"
+#include "cost/power_sgd_plan.h"
 #include "planner/collective_time.h"
 #include "planner/measured_time.h"
 
@@ -273,7 +274,38 @@ double PassingSeconds(const PlanPoint& point, double owned) {
 }
 
 // What a step does once, on the heaviest stage.
-void AddStepWork(const PlanPoint& point, double parameters, double backward, StepEstimate& estimate) {
+// What PowerSGD leaves of the bytes of a block's gradients, and the FLOPs of it for each of their elements.
+struct CompressedGradients {
+  double share = 1;
+  double flops = 0;
+};
+
+CompressedGradients CompressedBy(const PlanPoint& point, const ModelAccount& account) {
+  OptimizerConfig optimizer;
+  optimizer.powersgd_rank = point.power_sgd_rank;
+  const ShardPlan block = account.PlanOfStage(point.layout, 1, false, false, true);
+  const PowerSgdPlan plan(optimizer, block, point.layout);
+  Traffic traffic;
+  plan.AddTraffic(traffic);
+  const auto elements = static_cast<double>(account.ParametersOf(point.layout, 1, false, false));
+  constexpr double kGradientBytes = 4;
+  const std::int64_t bytes = traffic.bytes[static_cast<std::size_t>(CollectiveKind::kAllReduce)];
+  return {.share = static_cast<double>(bytes) / (kGradientBytes * elements),
+          .flops = static_cast<double>(plan.Flops()) / elements};
+}
+
+// PowerSGD waits for the end of backward: both products, what they leave out and the sum read the gradients once each.
+void AddCompression(const PlanPoint& point, const CompressedGradients& compressed, double parameters,
+                    StepTerms& terms) {
+  constexpr double kPassBytes = 4 * 4.0;
+  const Efficiencies& e = point.stack.efficiencies;
+  const double products = parameters * compressed.flops / (point.cluster.device.Peak(DType::kFloat32) * e.matmul);
+  const double passes = parameters * kPassBytes / (point.cluster.device.memory_bandwidth * e.memory);
+  terms.compress = std::max(products, passes);
+}
+
+void AddStepWork(const PlanPoint& point, const ModelAccount& account, double parameters, double backward,
+                 StepEstimate& estimate) {
   // The trainer reduces each module's bucket as soon as it is complete.
   const std::optional<MeasuredPrice> measured = MeasuredPrice::Of(point);
   const double buckets = measured ? static_cast<double>(CeilDiv(point.model.layers, point.layout.pipeline)) + 1 : 1;
@@ -292,11 +324,19 @@ void AddStepWork(const PlanPoint& point, double parameters, double backward, Ste
     reduction *= time.power_sgd_share;
     terms.compress = parameters * time.power_sgd_seconds;
   }
+  const bool compresses = point.power_sgd_rank > 0 && layout.replicas() > 1;
+  if (compresses) {
+    const CompressedGradients compressed = CompressedBy(point, account);
+    constexpr double kCollectives = 3;  // of a bucket: its vectors, and both factors
+    reduction = DataSeconds(point, CollectiveKind::kAllReduce, parameters * GradientBytes(point) * compressed.share,
+                            kCollectives * buckets);
+    AddCompression(point, compressed, parameters, terms);
+  }
   const double gather = ZeroShards(layout.zero).optimizer && !ZeroShards(layout.zero).parameters
                             ? UpdatedSeconds(point, parameters * ParameterBytes(point))
                             : 0;
   // Only the last micro batch's backward is overlapped with the reduction.
-  estimate.data_hidden = std::min(time.data_overlap * reduction, backward);
+  estimate.data_hidden = compresses ? 0 : std::min(time.data_overlap * reduction, backward);
   terms.data = reduction - estimate.data_hidden + gather;
   const double passes = point.fused_optimizer ? 1 : kUnfusedOptimizer;
   if (point.stack.policy.staged_offload && Offloads(point)) {
@@ -452,7 +492,7 @@ StepEstimate BoundTime(const PlanPoint& point, const ModelAccount& account, std:
   if (gathers > 0) {
     estimate.terms.gather = static_cast<double>(point.micro_batches()) * *slowest - estimate.terms.total();
   }
-  AddStepWork(point, heaviest, busiest.blocks.backward_input.total() + busiest.blocks.backward_weight.total(),
+  AddStepWork(point, account, heaviest, busiest.blocks.backward_input.total() + busiest.blocks.backward_weight.total(),
               estimate);
   estimate.message = costs.schedule.message;
   estimate.costs = std::move(costs.schedule);

@@ -50,6 +50,7 @@ PlanPoint RunPrediction::PointOf(std::int64_t global_batch) const {
           .moments = ParseDType(config_.optimizer.moments),
           .optimizer = config_.optimizer.name,
           .flash = config_.train.attention != "plain",
+          .power_sgd_rank = config_.optimizer.powersgd_rank,
           .threads = cluster_.device.is_host ? config_.train.threads : 0,
           .shard_ranks = config_.layout.shard_ranks};
 }
@@ -87,7 +88,7 @@ std::string RunPrediction::fingerprint() const {
                        entry.key.starts_with("batch.") || entry.key == "train.dtype" || entry.key == "train.threads" ||
                        entry.key == "train.device" || entry.key == "train.paced_cluster" ||
                        entry.key == "train.attention" || entry.key == "optimizer.moments" ||
-                       entry.key == "optimizer.name";
+                       entry.key == "optimizer.name" || entry.key == "optimizer.powersgd.rank";
     if (timed) {
       hasher.AddText(entry.key);
       hasher.AddText(entry.value);

@@ -1,4 +1,5 @@
-// Law 1 (with 4 and 5) over a pairwise cover of all layouts within 8 ranks, and over 100 seeded random draws.
+// Law 1 (with 4 and 5) over a pairwise cover of all layouts within 8 ranks, over 100 seeded random draws, and over 200
+// seeded recipes.
 #include "parity/layout_space.h"
 #include "parity/parity.h"
 
@@ -16,6 +17,16 @@ INSTANTIATE_TEST_SUITE_P(Seeded, RandomDraw, testing::Range(1, 101));
 
 TEST_P(RandomDraw, TrainsAsOneRank) {
   const RunConfig config = RandomConfig(static_cast<std::uint64_t>(GetParam()));
+  SCOPED_TRACE(ToToml(config));
+  ExpectLaw(config);
+}
+
+// Recipes of all features together, on few steps.
+class RecipeDraw : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Seeded, RecipeDraw, testing::Range(1, 201));
+
+TEST_P(RecipeDraw, TrainsAsOneRank) {
+  const RunConfig config = RandomRecipe(static_cast<std::uint64_t>(GetParam()));
   SCOPED_TRACE(ToToml(config));
   ExpectLaw(config);
 }

@@ -155,6 +155,19 @@ RunConfig ConfigOf(const Choice& choice) {
   return config;
 }
 
+namespace {
+
+bool IsValid(const RunConfig& config) {
+  try {
+    Validate(config, 0);
+  } catch (const Error&) {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 RunConfig RandomConfig(std::uint64_t seed) {
   Choice choice{};
   for (int attempt = 0;; ++attempt) {
@@ -195,6 +208,36 @@ RunConfig RandomConfig(std::uint64_t seed) {
   const int optimizer = Draw(seed, "optimizer", 5);
   config.optimizer.name = optimizer == 0 ? "muon" : optimizer == 1 ? "sgd" : "adamw";
   layout.offload = static_cast<Offload>(Draw(seed, "offload", 3));
+  return config;
+}
+
+RunConfig RandomRecipe(std::uint64_t seed) {
+  RunConfig config = RandomConfig(seed);
+  config.train.steps = 3;
+  const auto add = [&](const char* feature, int one_in, const auto& change) {
+    RunConfig changed = config;
+    change(changed);
+    if (Draw(seed, feature, one_in) == 0 && IsValid(changed)) {
+      config = changed;
+    }
+  };
+  add("plain", 3, [](RunConfig& c) { c.train.attention = "plain"; });
+  // Adafactor divides the gradient of a bias of keys, which is rounding alone, by its own size.
+  add("adafactor", 5, [](RunConfig& c) { c.optimizer.name = c.model.family == "llama" ? "adafactor" : "sgd"; });
+  add("groups", 3, [](RunConfig& c) {
+    c.optimizer.tables.rate = 0.5;
+    c.optimizer.vectors.weight_decay = 0.01;
+  });
+  add("powersgd", 4, [](RunConfig& c) { c.optimizer.powersgd_rank = 1000; });
+  add("hybrid", 2, [](RunConfig& c) {
+    const int replicas = c.layout.replicas();
+    c.layout.shard_ranks = replicas % 2 == 0 ? replicas / 2 : 1;
+  });
+  add("ramp", 3, [](RunConfig& c) {
+    c.batch.ramp_start = c.batch.ramp_increment = c.batch.global / 2;
+    c.batch.ramp_samples = c.batch.global / 2;
+  });
+  add("clip", 3, [](RunConfig& c) { c.optimizer.clip = 0.05; });
   return config;
 }
 

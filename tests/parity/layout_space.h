@@ -39,6 +39,10 @@ RunConfig ConfigOf(const Choice& choice);
 // A possible choice, with both dropouts, a norm behind the embedding, masks, z-loss, micro batch, partition,
 // offloading, optimizer, grouped heads and ties drawn too.
 RunConfig RandomConfig(std::uint64_t seed);
+// RandomConfig with more of a recipe's features: plain attention, every optimizer but Lion (whose signs of rounding no
+// layout shares), rates by role, PowerSGD at full rank, hybrid sharding, a ramp of the batch. What Validate refuses
+// together is left out one by one. Few steps.
+RunConfig RandomRecipe(std::uint64_t seed);
 // "gpt2_tp2_pp1_dp3_zero1_1f1b_sp_full_m4_cp2": a test's name.
 std::string NameOf(const Choice& choice);
 

@@ -5,6 +5,7 @@
 #include "cost/rank_tensors.h"
 #include "cost/step_cost.h"
 #include "planner/fixtures.h"
+#include "planner/step_estimate.h"
 
 namespace trireme {
 namespace {
@@ -17,13 +18,14 @@ constexpr double kGibi = 1024.0 * 1024 * 1024;
 // Law 5: the planner's memory under our stack is the trainer's own, byte for byte.
 void ExpectTrainersBytes(const ModelConfig& model, const ParallelLayout& layout, std::int64_t global_batch,
                          DType moments = DType::kFloat32, const std::string& optimizer = "adamw",
-                         DType dtype = DType::kBFloat16) {
+                         DType dtype = DType::kBFloat16, int power_sgd_rank = 0) {
   const Machine machine("dgx-h100", "trireme");
   PlanPoint point = machine.Point(model, layout, global_batch);
   point.moments = moments;
   point.optimizer = optimizer;
   point.dtype = dtype;
   point.shard_ranks = layout.shard_ranks;
+  point.power_sgd_rank = power_sgd_rank;
   PipelineClock clock;
   const MemoryEstimate estimate = EstimateMemory(point, ModelAccount(model), BlocksOfStages(point), clock);
   RunConfig config;
@@ -33,6 +35,7 @@ void ExpectTrainersBytes(const ModelConfig& model, const ParallelLayout& layout,
   config.train.dtype = Name(dtype);
   config.optimizer.moments = Name(moments);
   config.optimizer.name = optimizer;
+  config.optimizer.powersgd_rank = power_sgd_rank;
   for (int stage = 0; stage < layout.pipeline; ++stage) {
     const StageOfRun run(config, stage, global_batch);
     const MemoryUse use = MemoryOfStage(run.description());
@@ -53,6 +56,28 @@ void ExpectTrainersBytes(const ModelConfig& model, const ParallelLayout& layout,
   }
   const MemoryEstimate peak = EstimatePeak(point, ModelAccount(model), BlocksOfStages(point), clock);
   EXPECT_EQ(peak.peak, estimate.peak) << layout.ToString();
+}
+
+TEST(MemoryEstimate, OfPowerSgdIsTheTrainersOwn) {
+  for (const int zero : {0, 1}) {
+    ExpectTrainersBytes(SmallGpt(), {.tensor = 2, .pipeline = 2, .data = 2, .zero = zero, .micro_batch = 2}, 8,
+                        DType::kFloat32, "adamw", DType::kBFloat16, 4);
+  }
+}
+
+// Compression takes bytes off the links and adds work that nothing hides: worth it where links are slow.
+TEST(StepEstimate, PowerSgdIsWorthItOnSlowLinksAlone) {
+  const ModelConfig model = SmallGpt();
+  const auto seconds = [&](double bandwidth, int rank) {
+    Machine machine("dgx-h100", "trireme");
+    machine.cluster.node_link.bandwidth = machine.cluster.device_link.bandwidth = bandwidth;
+    PlanPoint point = machine.Point(model, {.data = 64, .zero = 0, .micro_batch = 1}, 64);
+    point.power_sgd_rank = rank;
+    PipelineClock clock;
+    return EstimateTime(point, ModelAccount(model), clock).seconds;
+  };
+  EXPECT_LT(seconds(1e8, 4), 0.5 * seconds(1e8, 0));
+  EXPECT_GT(seconds(1e15, 4), seconds(1e15, 0));
 }
 
 TEST(MemoryEstimate, OurStateIsSixteenBytesAParameterAndTwelveWithMomentsInBFloat16) {
