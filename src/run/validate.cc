@@ -56,6 +56,15 @@ void RequireAdapters(const RunConfig& config) {
           "lora.rank = {} with optimizer.powersgd.rank = {}: gradients of adapters are of low rank as they are; set "
           "optimizer.powersgd.rank = 0",
           adapter.rank, config.optimizer.powersgd_rank);
+  // Every rank with a whole copy of a matrix would compute Muon's update of it, and products on GPUs need not agree to
+  // the bit.
+  const bool copies = config.layout.tensor > 1 || config.layout.copies() > 1;
+  Require(
+      config.optimizer.name != "muon" || !copies,
+      "lora.rank = {} with optimizer.name = 'muon', layout.tensor = {} and layout.shard_ranks = {}: several ranks hold "
+      "the same matrix of an adapter and would each compute its update; use optimizer.name = 'adamw', or "
+      "layout.tensor = 1 and layout.shard_ranks = 0",
+      adapter.rank, config.layout.tensor, config.layout.shard_ranks);
 }
 
 void RequireOffered(const RunConfig& config) {

@@ -34,14 +34,19 @@ TEST_P(AdapterCover, TrainsAsOneRank) {
 }
 
 TEST(Adapters, TrainAsOneRankWithEveryOptimizer) {
-  for (const char* optimizer : {"sgd", "adafactor", "muon"}) {
-    for (const ParallelLayout& layout : {ParallelLayout{.tensor = 2, .data = 2, .zero = 3, .sequence_parallel = true},
-                                         ParallelLayout{.pipeline = 2, .data = 2, .zero = 1},
-                                         ParallelLayout{.data = 4, .zero = 2, .shard_ranks = 2}}) {
+  const std::vector<ParallelLayout> layouts = {{.pipeline = 2, .data = 2, .zero = 1},
+                                               {.data = 4, .zero = 2},
+                                               {.data = 4, .zero = 2, .shard_ranks = 2},
+                                               {.tensor = 2, .data = 2, .zero = 3, .sequence_parallel = true}};
+  for (const std::string optimizer : {"sgd", "adafactor", "muon"}) {
+    for (const ParallelLayout& layout : layouts) {
+      if (optimizer == "muon" && (layout.tensor > 1 || layout.copies() > 1)) {
+        continue;  // refused: validate_test
+      }
       RunConfig config = Adapted(SmallRun("llama"));
       config.optimizer.name = optimizer;
       config.layout = layout;
-      SCOPED_TRACE(optimizer + (" " + layout.ToString()));
+      SCOPED_TRACE(optimizer + " " + layout.ToString());
       ExpectLaw(config, 5e-5);
     }
   }

@@ -156,6 +156,13 @@ TEST(ValidateRun, SaysWhatAdaptersDoNotWorkWith) {
   }
   EXPECT_THAT(MessageOf({"lora.rank=4", "layout.offload=full"}), HasSubstr("set layout.offload = 'none'"));
   EXPECT_THAT(MessageOf({"lora.rank=4", "optimizer.powersgd.rank=2"}), HasSubstr("set optimizer.powersgd.rank = 0"));
+  const std::vector<std::string> muon = {"lora.rank=4", "optimizer.name=muon", "layout.data=4", "layout.zero=2"};
+  EXPECT_EQ(MessageOf(muon), "");
+  for (const char* copied : {"layout.tensor=2", "layout.shard_ranks=2"}) {
+    std::vector<std::string> settings = muon;
+    settings.emplace_back(copied);
+    EXPECT_THAT(MessageOf(settings), HasSubstr("use optimizer.name = 'adamw', or layout.tensor = 1"));
+  }
 }
 
 TEST(ValidateRun, Fp8NeedsExtentsOfSixteen) {

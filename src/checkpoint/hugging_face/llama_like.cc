@@ -194,6 +194,9 @@ json FormatPhi3(const ModelConfig& model) {
   root["sliding_window"] = WindowJson(model);
   root["original_max_position_embeddings"] = model.sequence;
   root["partial_rotary_factor"] = model.rotary_fraction > 0 ? model.rotary_fraction : 1.0;
+  if (model.vocabulary <= 32000) {
+    root["pad_token_id"] = nullptr;  // transformers takes 32000 otherwise, which must be a row of the table
+  }
   root["resid_pdrop"] = model.dropout;
   root["embd_pdrop"] = model.dropout;
   return root;
