@@ -59,13 +59,6 @@ TestFolder::TestFolder() {
 
 TestFolder::~TestFolder() { std::filesystem::remove_all(path_); }
 
-std::string ReadBytes(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
-void WriteBytes(const std::string& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
-
 ModelConfig TinyModel(const std::string& family) {
   ModelConfig config{.family = family, .layers = 4, .hidden = 32, .heads = 4, .vocabulary = 61, .sequence = 16};
   config.kv_heads = family == "llama" ? 2 : 0;

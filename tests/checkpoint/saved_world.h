@@ -11,6 +11,7 @@
 #include "checkpoint/save/checkpoint_saver.h"
 #include "cost/shard_plan.h"
 #include "model/parameter_table.h"
+#include "scratch_directory.h"
 #include "topology/layout.h"
 
 namespace trireme {
@@ -28,9 +29,6 @@ class TestFolder {
  private:
   std::string path_;
 };
-
-std::string ReadBytes(const std::string& path);
-void WriteBytes(const std::string& path, const std::string& bytes);
 
 ModelConfig TinyModel(const std::string& family);
 
