@@ -1,8 +1,6 @@
 #include "checkpoint/saved_world.h"
 
 #include <bit>
-#include <fstream>
-#include <iterator>
 
 #include "base/random.h"
 #include "model/stage_partition.h"
