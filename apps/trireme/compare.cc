@@ -26,7 +26,7 @@ constexpr const char* kCompareExamples = R"(
 Examples:
   trireme compare runs/before runs/after
   trireme compare bench/before/table.csv bench/after/table.csv --least 0.05
-  trireme compare benchmarks/baseline/table.csv bench/sweep/table.csv --ratios --least 0.15
+  trireme compare benchmarks/baseline/cpu.csv bench/baseline_cpu/table.csv --ratios --least 0.15
 
 Exit codes: 0 nothing is worse; 1 something is slower, larger or learns worse; 2 the two cannot be compared.)";
 

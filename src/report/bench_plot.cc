@@ -57,6 +57,10 @@ struct Panel {
   }
 };
 
+std::string ShortLayout(const ParallelLayout& layout) {
+  return fmt::format("tp{} pp{} dp{} {}", layout.tensor, layout.pipeline, layout.data, layout.schedule);
+}
+
 double PlaceOf(std::size_t index) { return kLeft + kCaseWidth * (static_cast<double>(index) + 0.5); }
 
 }  // namespace
@@ -79,7 +83,7 @@ std::string PlotOf(const std::vector<BenchRow>& rows, const std::string& title) 
   std::string svg = fmt::format(
       "<svg xmlns='http://www.w3.org/2000/svg' width='{:.0f}' height='{:.0f}' font-family='sans-serif' "
       "font-size='11'>\n"
-      "<rect width='100%' height='100%' fill='white'/>\n<text x='{}' y='20' font-size='14'>{}</text>\n",
+      "<rect width='100%' height='100%' fill='white'/>\n<text x='{}' y='20'>{}</text>\n",
       kLeft + width + 30, bottom + kLabels, kLeft, Escaped(title));
   if (!any) {
     return svg + fmt::format("<text x='{}' y='60'>no case has run</text></svg>\n", kLeft);
@@ -89,7 +93,7 @@ std::string PlotOf(const std::vector<BenchRow>& rows, const std::string& title) 
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const BenchRow& row = rows[i];
     const double x = PlaceOf(i);
-    const std::string label = row.label.size() > kLongest ? row.config.layout.ToString() : row.label;
+    const std::string label = row.label.size() > kLongest ? ShortLayout(row.config.layout) : row.label;
     svg += fmt::format("<text transform='translate({:.1f} {:.1f}) rotate(-50)' text-anchor='end'>{}</text>\n", x + 4,
                        bottom + 14, Escaped(label));
     if (!ran(row)) {
