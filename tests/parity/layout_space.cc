@@ -186,7 +186,7 @@ RunConfig RandomConfig(std::uint64_t seed) {
   layout.micro_batch = 1 + Draw(seed, "micro batch", 2);
   config.batch.global = micro_batches * layout.data * layout.micro_batch;
   config.model.dropout = Draw(seed, "dropout", 3) == 0 ? 0.2 : 0.0;
-  config.model.attention_dropout = Draw(seed, "attention dropout", 4) == 0 ? 0.1 : 0.0;
+  config.model.attention_dropout = !TestsUseGpu() && Draw(seed, "attention dropout", 4) == 0 ? 0.1 : 0.0;
   config.model.norm_embedding = Draw(seed, "embedding norm", 4) == 0 ? "yes" : "auto";
   config.model = Completed(config.model, true);
   config.model.tie_embeddings = Draw(seed, "tie", 2) == 0;

@@ -121,6 +121,11 @@ RunConfig SmallRun(const std::string& family) {
   return config;
 }
 
+bool TestsUseGpu() {
+  const char* const device = std::getenv("TRIREME_TEST_DEVICE");
+  return device != nullptr && std::string_view(device) != "cpu";
+}
+
 RunConfig OneRank(const RunConfig& config) {
   RunConfig one = config;
   const int micro_batch = one.layout.micro_batch;

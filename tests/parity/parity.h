@@ -30,6 +30,9 @@ struct Experiment {
 // A small model of a family that tensor degrees 1–4 and all sequence modes can cut; fp32, fixed learning rate. A GPU
 // records its work unless TRIREME_TEST_GRAPHS is "off".
 RunConfig SmallRun(const std::string& family);
+// Whether TRIREME_TEST_DEVICE names a GPU. Its fused attention has no dropout of weights, and its plain attention takes
+// no keys of other ranks: laws leave these out there.
+bool TestsUseGpu();
 // Trains on config.layout.ranks() thread ranks of the device that TRIREME_TEST_DEVICE names ("cpu" when unset).
 Outcome Train(const Experiment& experiment);
 // The same run on one rank: every axis 1, no recomputation, one micro batch at a time.
