@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "base/dtype.h"
-#include "lowering/block_program.h"
 #include "cost/step_cost.h"
+#include "lowering/block_program.h"
 #include "planner/module_time.h"
 #include "planner/plan_point.h"
 

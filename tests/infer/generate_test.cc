@@ -175,7 +175,7 @@ TEST(Generate, StopTokensEndASequenceAndTheCallbackHearsTheRest) {
         Generate(model, prompts, options, [&](const ChosenToken& chosen) { heard.push_back(chosen.token); });
     EXPECT_EQ(made[0], heard);
   });
-  EXPECT_THAT(heard, ::testing::Not(testing::Contains(free[0][2])));
+  EXPECT_THAT(heard, ::testing::Not(::testing::Contains(free[0][2])));
   EXPECT_LT(heard.size(), 3U);
 }
 
@@ -196,7 +196,7 @@ TEST(Generate, TokensThatTheTokenizerDoesNotKnowAreNeverChosen) {
   const GenerateOptions options{.tokens = 6, .sampling = {.temperature = 5}, .vocabulary = 7};
   for (const TokenList& made : Continue(files, prompts, options, 5)) {
     EXPECT_EQ(made.size(), 6U);
-    EXPECT_THAT(made, ::testing::Each(testing::Lt(7)));
+    EXPECT_THAT(made, ::testing::Each(::testing::Lt(7)));
   }
 }
 
