@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -199,7 +200,7 @@ int TrainCommand::RunRanks(const StagedRun& run, LoopOptions options) const {
     std::fprintf(stderr, "trireme: %s\n", error.what());
     return kExitFailed;
   }
-  // Of processes, rank 0's tells.
+  // Under MPI only rank 0 knows `progress`.
   if (progress.next > first && run.GoesOn(progress)) {
     reporter.Note(fmt::format("stage {} of {} has {} ranks, and this job another number: start the same command on {}",
                               progress.next + 1, run.stages(), run.config(progress.next).layout.ranks(),
@@ -223,7 +224,10 @@ int TrainCommand::Run() const {
     PrintResolved(run.recipe());
     return 0;
   }
-  const int all_ranks = run.config().layout.ranks();
+  int all_ranks = 0;
+  for (std::size_t stage = 0; stage < run.stages(); ++stage) {
+    all_ranks = std::max(all_ranks, run.config(stage).layout.ranks());
+  }
   if (!run.config().model_from.empty()) {
     OpenWeights(run.config().model_from);  // what is missing there is said before anything is written
   }

@@ -1,5 +1,6 @@
 #include "comm/grid_comms.h"
 
+#include <string>
 #include <vector>
 
 #include "base/error.h"
@@ -19,8 +20,9 @@ GridComms::GridComms(Communicator& world, const ParallelLayout& layout, int head
   if (head_ranks > 1 && head_ranks < layout.context) {
     const int group = coordinate_.context / head_ranks;
     const int place = coordinate_.context % head_ranks;
-    context_heads_ = context_->Split("context_heads", group, place);
-    context_ring_ = context_->Split("context_ring", place, group);
+    // The name says how many ranks share heads: a reader of hangs finds the members by it.
+    context_heads_ = context_->Split("context_heads" + std::to_string(head_ranks), group, place);
+    context_ring_ = context_->Split("context_ring" + std::to_string(head_ranks), place, group);
   }
   const std::vector<int> replicas = grid.Replicas(world.rank());
   replica_ = grid.ReplicaOf(coordinate_);

@@ -19,7 +19,7 @@
 namespace trireme {
 
 inline constexpr int kLedgerRecords = 2048;
-inline constexpr int kLedgerGroups = 8;
+inline constexpr int kLedgerGroups = 12;
 // The phase that every step begins with.
 inline constexpr std::string_view kFirstPhase = "batch";
 

@@ -17,7 +17,9 @@ PacedCommunicator::PacedCommunicator(ThreadWorld& world, ThreadGroup& group, int
   }
   const auto least = std::min_element(members_of_node.begin(), members_of_node.end(),
                                       [](const auto& a, const auto& b) { return a.second < b.second; });
-  place_ = {.size = size(), .per_node = least->second, .inner = this->name() == "tensor" || this->name() == "context"};
+  place_ = {.size = size(),
+            .per_node = least->second,
+            .inner = this->name() == "tensor" || this->name().starts_with("context")};
 }
 
 std::unique_ptr<Communicator> PacedCommunicator::DoSplit(const std::string& name, int color, int key) {
@@ -70,9 +72,9 @@ void PacedCommunicator::DoBroadcast(const Tensor& in_place, int /*root*/, const 
 
 int PacedCommunicator::RouteTo(int member) const {
   if (member == (member_ + 1) % size()) {
-    return kFirstMessageStream;
+    return first_route_;
   }
-  return member == (member_ + size() - 1) % size() ? kFirstMessageStream + 1 : kFirstMessageStream + 2;
+  return member == (member_ + size() - 1) % size() ? first_route_ + 1 : kFirstMessageStream + 2;
 }
 
 void PacedCommunicator::DoSend(const Tensor& message, int to, const CollectiveCall& call) {

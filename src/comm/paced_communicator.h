@@ -1,7 +1,7 @@
 // A group of ranks whose devices are paced. Members meet as threads of one process do; a collective begins in simulated
 // time when the last of them could begin it and takes what its PacedCluster says. A message occupies its sender's route
 // to the next or the previous member and arrives when that is done; the receiver's stream waits for it. Values of a few
-// bytes are exchanged (kPacedValueBytes a member), so that ranks agree on numbers; tensors are not.
+// bytes (kPacedValueBytes per member) are exchanged: ranks agree on numbers. Tensors are not.
 #pragma once
 
 #include "comm/thread_world.h"
@@ -36,6 +36,7 @@ class PacedCommunicator final : public Communicator {
   void DoSend(const Tensor& message, int to, const CollectiveCall& call) override;
   void DoReceive(const Tensor& message, int from, const CollectiveCall& call) override;
   void DoBarrier(const CollectiveCall& call) override;
+  void DoConnectNeighbours(int first_stream) override { first_route_ = first_stream; }
 
  private:
   // part: what one member brings or gets. Its values are exchanged when they are few.
@@ -49,6 +50,7 @@ class PacedCommunicator final : public Communicator {
   const int member_;
   Devices devices_;
   PacedGroup place_;
+  int first_route_ = kFirstMessageStream;  // to the next member; the one after it to the previous
 };
 
 }  // namespace trireme

@@ -26,6 +26,13 @@ double Find(const std::vector<NamedSeconds>& list, std::string_view name) {
 
 double PhaseTimes::Phase(std::string_view name) const { return Find(phases, name); }
 double PhaseTimes::Group(std::string_view name) const { return Find(groups, name); }
+double PhaseTimes::GroupsFrom(std::string_view prefix) const {
+  double seconds = 0;
+  for (const auto& group : groups) {
+    seconds += group.name.starts_with(prefix) ? group.seconds : 0;
+  }
+  return seconds;
+}
 
 void PhaseClock::Close(std::int64_t now) {
   if (entered_ > 0) {

@@ -160,6 +160,9 @@ ModelConfig Completed(ModelConfig config, bool tie_given) {
 }
 
 int HeadRanks(const ModelConfig& config, const ParallelLayout& layout) {
+  if (layout.context == 1) {
+    return 1;
+  }
   if (layout.context_kind == ContextKind::kUlysses) {
     return layout.context;
   }

@@ -1,6 +1,7 @@
 #include "operate/flight_report.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <ctime>
 #include <set>
 
@@ -172,8 +173,32 @@ std::int64_t FlightReport::step() const {
   return most;
 }
 
+namespace {
+
+// The members of "context_heads2" or "context_ring2": groups of two ranks along the context axis that follow each
+// other, or the ranks that stand at one place of these groups.
+std::vector<int> ContextMembers(const std::vector<int>& axis, const std::string& group, int rank) {
+  const std::string_view heads = "context_heads";
+  const std::string_view ring = "context_ring";
+  const bool by_heads = group.starts_with(heads);
+  const int head_ranks = std::atoi(group.c_str() + (by_heads ? heads : ring).size());
+  const auto own = static_cast<int>(std::find(axis.begin(), axis.end(), rank) - axis.begin());
+  std::vector<int> members;
+  for (int place = 0; head_ranks > 0 && place < static_cast<int>(axis.size()); ++place) {
+    if (by_heads ? place / head_ranks == own / head_ranks : place % head_ranks == own % head_ranks) {
+      members.push_back(axis[static_cast<std::size_t>(place)]);
+    }
+  }
+  return members;
+}
+
+}  // namespace
+
 std::vector<int> GroupMembers(const ParallelLayout& layout, const std::string& group, int rank) {
   const ProcessGrid grid(layout);
+  if (group.starts_with("context_heads") || group.starts_with("context_ring")) {
+    return ContextMembers(grid.RanksAlong(Axis::kContext, rank), group, rank);
+  }
   if (group == "tensor") {
     return grid.RanksAlong(Axis::kTensor, rank);
   }

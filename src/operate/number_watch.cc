@@ -66,8 +66,7 @@ void NumberWatch::LookAtNonFinite(const StepResult& result) {
   observer_.Note(fmt::format("step {}: not finite: {}", result.step, where));
   going_back_ = config_.on_nonfinite == "rollback";
   Require(!going_back_ || times_back_ < kMostTimesBack,
-          "step {} is not finite after going back {} times, so that it is no passing fault: {}", result.step,
-          times_back_, where);
+          "step {} is not finite after going back {} times: the fault is lasting: {}", result.step, times_back_, where);
 }
 
 void NumberWatch::LookForSpikes(const StepResult& result) {

@@ -272,7 +272,6 @@ class Loop {
     if (!facts_.result.passed_over) {
       watcher_.StepDone(facts_);
     }
-    TakeHistograms();
     if (!memory_shown_) {
       WriteChoices();
       memory_shown_ = true;
@@ -284,6 +283,7 @@ class Loop {
     }
     Mark("check");
     numbers_.Look(facts_.result);
+    TakeHistograms();  // reads masters, which may lie where gradients are: after a look at these
     if (config_.validation.every > 0 && facts_.result.step % config_.validation.every == 0) {
       Mark("validate");
       watcher_.Validated(facts_.result.step, trainer_.Validate());
@@ -310,6 +310,9 @@ class Loop {
   std::map<std::string, Histogram> ByName(std::vector<Histogram> by_row) const {
     std::map<std::string, Histogram> named;
     for (std::size_t row = 0; row < by_row.size(); ++row) {
+      if (by_row[row].count == 0 && by_row[row].others == 0) {
+        continue;  // frozen: no gradients
+      }
       named[trainer_.table().rows()[row].name] = std::move(by_row[row]);
     }
     return named;

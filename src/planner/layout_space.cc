@@ -317,6 +317,11 @@ std::string RefusalOf(const SearchRequest& request, const ParallelLayout& layout
   if (layout.sequence_parallel && (layout.micro_batch * request.model.sequence / layout.context) % layout.tensor != 0) {
     return "tokens not divisible by the tensor degree (sequence parallelism)";
   }
+  const bool keys_are_here = layout.context_kind == ContextKind::kUlysses ||
+                             (layout.context_kind == ContextKind::kAllGather && request.cluster.device.is_host);
+  if (layout.context > 1 && request.stack.policy.counted_costs && !request.state.time.flash && !keys_are_here) {
+    return "plain attention needs all keys of a query at once";
+  }
   return "";
 }
 

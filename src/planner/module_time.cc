@@ -39,7 +39,8 @@ struct AttentionTime {
 };
 
 // Keys and values of a sequence that is cut over ranks: each passes them on around a ring while it works on its own.
-// Our trainer's exchanges are steps of the block and overlap with nothing.
+// Our trainer's exchanges are steps of the block and are priced as if nothing overlapped: an upper bound for the ring
+// on GPUs, whose messages travel while attention works.
 double ContextSeconds(const PlanPoint& point, const LocalSizes& s) {
   if (point.layout.context <= 1 || point.stack.policy.counted_costs) {
     return 0;

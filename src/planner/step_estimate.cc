@@ -273,7 +273,6 @@ double PassingSeconds(const PlanPoint& point, double owned) {
                    owned * UpdateBytes(point) / (point.cluster.device.memory_bandwidth * e.memory)});
 }
 
-// What a step does once, on the heaviest stage.
 // What PowerSGD leaves of the bytes of a block's gradients, and the FLOPs of it for each of their elements.
 struct CompressedGradients {
   double share = 1;
@@ -304,6 +303,7 @@ void AddCompression(const PlanPoint& point, const CompressedGradients& compresse
   terms.compress = std::max(products, passes);
 }
 
+// What a step does once, on the heaviest stage.
 void AddStepWork(const PlanPoint& point, const ModelAccount& account, double parameters, double backward,
                  StepEstimate& estimate) {
   // The trainer reduces each module's bucket as soon as it is complete.

@@ -84,11 +84,11 @@ void RunPrediction::LearnFrom(std::int64_t global_batch, double seconds, std::in
 std::string RunPrediction::fingerprint() const {
   Hasher hasher;
   for (const KeyValue& entry : Flatten(config_)) {
-    const bool timed = entry.key.starts_with("model.") || entry.key.starts_with("layout.") ||
-                       entry.key.starts_with("batch.") || entry.key == "train.dtype" || entry.key == "train.threads" ||
-                       entry.key == "train.device" || entry.key == "train.paced_cluster" ||
-                       entry.key == "train.attention" || entry.key == "optimizer.moments" ||
-                       entry.key == "optimizer.name" || entry.key == "optimizer.powersgd.rank";
+    const bool timed =
+        entry.key.starts_with("model.") || entry.key.starts_with("layout.") || entry.key.starts_with("batch.") ||
+        entry.key == "train.dtype" || entry.key == "train.threads" || entry.key.starts_with("lora.") ||
+        entry.key == "train.device" || entry.key == "train.paced_cluster" || entry.key == "train.attention" ||
+        entry.key == "optimizer.moments" || entry.key == "optimizer.name" || entry.key == "optimizer.powersgd.rank";
     if (timed) {
       hasher.AddText(entry.key);
       hasher.AddText(entry.value);

@@ -96,7 +96,10 @@ void RunReporter::Started(const Trainer& trainer, std::int64_t resumed_step) {
   if (resumed_step > 0) {
     Print(fmt::format("resumed after step {}", resumed_step));
   }
-  ReadEnergy();
+  paced_ = trainer.device().is_paced();  // simulated steps take no energy
+  if (!paced_) {
+    ReadEnergy();
+  }
   Record("start", resumed_step > 0 ? fmt::format("resumed after step {}", resumed_step) : "started");
   Predict(trainer, resumed_step);
 }
@@ -226,8 +229,10 @@ void RunReporter::Ended() {
 void RunReporter::StepDone(const StepFacts& facts) {
   const StepRates rates = RatesOf(config_, facts, peak_flops_);
   const double predicted = prediction_ != nullptr ? prediction_->Seconds(facts.result.global_batch) : 0;
-  ReadEnergy();
-  energy_tokens_ += static_cast<double>(facts.result.global_batch * config_.model.sequence);
+  if (!paced_) {
+    ReadEnergy();
+    energy_tokens_ += static_cast<double>(facts.result.global_batch * config_.model.sequence);
+  }
   if (metrics_ != nullptr) {
     StepContext context{.memory_bytes = memory_bytes_,
                         .predicted_seconds = predicted,

@@ -63,7 +63,8 @@ class RunReporter : public TrainingObserver {
   ScreenFacts screen_;             // what the live screen shows
   double seconds_ = 0;             // smoothed, of a step
   EnergySum energy_;               // of rank 0's machine, since this process began its first step
-  double energy_tokens_ = 0;       // of the steps that it is of
+  bool paced_ = false;
+  double energy_tokens_ = 0;  // of the steps that it is of
   std::mutex console_;
   int screen_lines_ = 0;       // of the live screen, above the cursor
   std::int64_t left_out_ = 0;  // lines since the console took one

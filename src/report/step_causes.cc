@@ -26,7 +26,7 @@ StepCauses MeasuredCauses(const PhaseTimes& times) {
   return {.data = times.Phase("batch"),
           .forward = times.Phase("forward"),
           .backward = times.Phase("backward"),
-          .tensor = times.Group("tensor") + times.Group("context"),
+          .tensor = times.Group("tensor") + times.GroupsFrom("context"),
           .replicas = times.Group("data") + times.Group("tied"),
           .pipeline = times.Group("pipeline") + times.Phase("receive") + times.Phase("send"),
           .optimizer = times.Phase("reduce") + times.Phase("norm") + times.Phase("update") + times.Group("world")};

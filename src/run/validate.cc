@@ -97,8 +97,7 @@ void RequireOffered(const RunConfig& config) {
       config.train.attention != "plain" || config.layout.context == 1 ||
           (config.layout.context_kind != ContextKind::kRing && config.layout.context_kind != ContextKind::kUlyssesRing),
       "train.attention = 'plain' with layout.context_kind = 'ring' or 'ulysses+ring': a ring never has all keys of a "
-      "query at once; "
-      "set layout.context_kind = 'ulysses' or 'allgather', or train.attention = 'flash'");
+      "query at once; set layout.context_kind = 'ulysses' or 'allgather', or train.attention = 'flash'");
   const int shard_ranks = config.layout.shard_ranks;
   const int replicas = config.layout.replicas();
   Require(shard_ranks == 0 || replicas % shard_ranks == 0,

@@ -95,6 +95,15 @@ TEST(DescribeBlock, RefusesANormBehindABranchThatHasABias) {
               HasSubstr("family 'olmo2' sets post_norm and linear_bias"));
 }
 
+TEST(HeadRanks, AreOneWithoutAContextAxis) {
+  ModelConfig config;
+  config.heads = 8;
+  ParallelLayout layout{.context_kind = ContextKind::kUlyssesRing, .ulysses = 2};
+  EXPECT_EQ(HeadRanks(config, layout), 1);
+  layout.context = 4;
+  EXPECT_EQ(HeadRanks(config, layout), 2);
+}
+
 TEST(RequireDivisible, NamesTheFactorAndTheNearestDegree) {
   const ModelConfig config = Completed({.family = "llama", .hidden = 96, .heads = 12, .kv_heads = 4, .ffn = 240});
   EXPECT_EQ(MessageOf(config, {.tensor = 4}), "");

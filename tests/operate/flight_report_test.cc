@@ -121,6 +121,13 @@ TEST(FlightReport, ReceiversWaitForTheirSender) {
   EXPECT_THAT(report.waits_for[2], ElementsAre(members[0]));
 }
 
+TEST(FlightReport, GroupsOfUlyssesAndRingHaveTheirMembers) {
+  const ParallelLayout layout{.tensor = 2, .context = 4};
+  EXPECT_THAT(GroupMembers(layout, "context", 1), ElementsAre(1, 3, 5, 7));
+  EXPECT_THAT(GroupMembers(layout, "context_heads2", 5), ElementsAre(5, 7));
+  EXPECT_THAT(GroupMembers(layout, "context_ring2", 5), ElementsAre(1, 5));
+}
+
 // Ranks 0 and 1 of a tensor group meet `meetings` times, a millisecond apart; `late(i)` milliseconds are those of rank
 // 1 behind rank 0.
 template <typename Late>
