@@ -57,7 +57,7 @@ Examples:
 
 Columns: sec/it is the median of the measured steps, spread half the distance of their quartiles; TFLOPs are executed ones
 (recomputation included) per device, then those of the model, of 6 (8 with full recomputation) x parameters x tokens, and of
-Megatron's formula; scaling is tokens per second and device over the first row's; days and device-hours are for 100 billion tokens.
+Megatron's formula; scaling is FLOPs that the model needs, per second and device, over the first row's; days and device-hours are for 100 billion tokens.
 Exit codes: 0 at least one case ran; 1 none did; 2 the sweep cannot be used. After a kill the same command goes on.)";
 
 }  // namespace

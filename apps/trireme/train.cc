@@ -241,6 +241,7 @@ int TrainCommand::Run() const {
   run.ChooseMemory(fit, RunFolder(), HostMemoryBytes(), by_threads);
   for (std::size_t stage = 0; stage < run.stages(); ++stage) {
     RequireMachine(run.config(stage), by_threads, !no_checkpoint);
+    PacedClusterOf(run.config(stage));  // a cluster that is not known is said before anything is written
   }
   if (supervise) {
     return RunSupervised();

@@ -17,6 +17,7 @@
 #include "operate/weight_dump.h"
 #include "run/step_list.h"
 #include "train/first_weights.h"
+#include "train/gather_numbers.h"
 
 namespace trireme {
 namespace {
@@ -81,7 +82,8 @@ class Loop {
       });
     }
     if (flight_.ledger() != nullptr && context.device.is_paced()) {
-      const std::int64_t began = WallNanoseconds();
+      // One origin for all ranks: their tracks and messages are compared.
+      const std::int64_t began = GatherNumbers(context.world, context.device, {WallNanoseconds()}).front().front();
       flight_.ledger()->set_clock(
           [began, &device = context.device] { return began + static_cast<std::int64_t>(device.Now() * 1e9); });
     }

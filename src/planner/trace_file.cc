@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 namespace trireme {
@@ -33,11 +34,13 @@ int TraceFile::AddTrack(int process, const std::string& name) {
 }
 
 void TraceFile::AddSlice(const TraceSlice& slice) {
+  // Whole nanoseconds at both ends: a slice never reaches into the one that begins where it ends.
+  const double start = std::round(slice.start * 1e9) * 1e-3;
+  const double end = std::round((slice.start + slice.seconds) * 1e9) * 1e-3;
   const std::string arguments =
       slice.micro_batch >= 0 ? fmt::format(R"(,"args":{{"micro_batch":{}}})", slice.micro_batch) : "";
   Add(fmt::format(R"({{"name":{},"cat":{},"ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f}{}}})", Quoted(slice.name),
-                  Quoted(slice.kind), ProcessOf(slice.track), slice.track, slice.start * 1e6, slice.seconds * 1e6,
-                  arguments));
+                  Quoted(slice.kind), ProcessOf(slice.track), slice.track, start, end - start, arguments));
 }
 
 void TraceFile::AddFlow(int from, double at, int to, double until) {

@@ -93,7 +93,10 @@ std::string FailureOf(const Ended& ended, const std::string& log, double timeout
   if (code == 0) {
     return "";
   }
-  return (SpeaksOfMemory(line) ? "out of memory: " : code == 2 ? "refused: " : "failed: ") + line;
+  return (SpeaksOfMemory(line) ? "out of memory: "
+          : code == 2          ? "refused: "
+                               : "failed: ") +
+         (line.empty() ? fmt::format("exit code {}", code) : line);
 }
 
 double LastOf(const std::vector<double>& values) {
@@ -131,6 +134,10 @@ class Bench {
  public:
   Bench(const Sweep& sweep, const BenchOptions& options) : sweep_(sweep), options_(options) {
     MakeDirectories(options.folder);
+    std::ifstream file(options.program, std::ios::binary);
+    Hasher hasher;
+    hasher.AddText(std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()));
+    program_ = ToHex(hasher.digest());
     ReadDone();
   }
 
@@ -166,10 +173,16 @@ class Bench {
   // Equal for a case that would be run in the same way.
   std::string KeyOf(const SweepCase& one, int repeat) const {
     Hasher hasher;
-    hasher.AddText(sweep_.recipe);
+    hasher.AddText(program_);
     hasher.AddText(sweep_.launcher);
+    hasher.AddText(fmt::format("{}", sweep_.timeout));
     for (const std::string& setting : one.overrides) {
       hasher.AddText(setting);
+    }
+    try {
+      hasher.AddText(ToToml(ConfigOf(sweep_, one)));  // the recipe and the model's file, as they are now
+    } catch (const Error& error) {
+      hasher.AddText(error.what());
     }
     hasher.AddNumber(sweep_.warmup);
     hasher.AddNumber(sweep_.steps);
@@ -265,6 +278,7 @@ class Bench {
     ReplaceFile(options_.folder + "/plot.svg", PlotOf(rows, sweep_.about));
   }
 
+  std::string program_;  // a digest of its file: another build is another study
   const Sweep& sweep_;
   const BenchOptions& options_;
   std::map<std::string, BenchSample> done_;

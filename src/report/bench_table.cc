@@ -26,6 +26,12 @@ double TokensPerSecondAndDevice(const BenchRow& row) {
   return tokens / row.seconds / row.config.layout.ranks();
 }
 
+// Of what the model needs: equal to a ratio of tokens where the model is the same.
+double FlopsPerSecondAndDevice(const BenchRow& row) {
+  return ModelFlops(row.config.model, static_cast<double>(row.config.batch.global)) / row.seconds /
+         row.config.layout.ranks();
+}
+
 std::vector<std::string> CellsOf(const BenchRow& row, double base) {
   const RunConfig& config = row.config;
   const ParallelLayout& layout = config.layout;
@@ -56,7 +62,7 @@ std::vector<std::string> CellsOf(const BenchRow& row, double base) {
                 Digits(row.hardware, 4), Digits(ModelFlops(config.model, samples) / each, 4),
                 Digits(EstimatedFlops(config.model, samples, full) / each, 4),
                 Digits(MegatronFlops(config.model, samples, full) / each, 4), Digits(samples / row.seconds, 4),
-                Digits(tokens, 5), fmt::format("{:.1f}", 100 * TokensPerSecondAndDevice(row) / base), Digits(days, 4),
+                Digits(tokens, 5), fmt::format("{:.1f}", 100 * FlopsPerSecondAndDevice(row) / base), Digits(days, 4),
                 Digits(days * 24 * devices, 4), ""});
   return cells;
 }
@@ -70,7 +76,7 @@ BenchTable TableOf(const std::vector<BenchRow>& rows) {
                    "error %",  "TFLOPs",    "TFLOPs model", "TFLOPs 6N",  "TFLOPs Meg", "samples/s",
                    "tokens/s", "scaling %", "days/100B",    "GPU-h/100B", "remark"};
   const auto first = std::find_if(rows.begin(), rows.end(), [](const BenchRow& row) { return row.failure.empty(); });
-  const double base = first == rows.end() ? 1 : TokensPerSecondAndDevice(*first);
+  const double base = first == rows.end() ? 1 : FlopsPerSecondAndDevice(*first);
   for (const BenchRow& row : rows) {
     table.rows.push_back(CellsOf(row, base));
   }

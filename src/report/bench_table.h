@@ -28,7 +28,8 @@ struct BenchTable {
   std::vector<std::vector<std::string>> rows;
 };
 
-// `scaling %` is tokens per second and device over that of the first row that ran.
+// `scaling %` is what the model needs of FLOPs, per second and device, over that of the first row that ran: of equal
+// models a ratio of tokens.
 BenchTable TableOf(const std::vector<BenchRow>& rows);
 
 std::string ToText(const BenchTable& table);

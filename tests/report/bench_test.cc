@@ -149,6 +149,30 @@ TEST_F(BenchFolder, GoesOnAfterAKillWithTheSameTable) {
   EXPECT_EQ(Calls().size(), 7U);
 }
 
+TEST_F(BenchFolder, AnotherProgramOrTimeLimitIsMeasuredAgain) {
+  Sweep sweep = SomeSweep();
+  const std::string program = Pretender();
+  const BenchOptions options{.folder = folder_ + "/out", .program = program};
+  RunBench(sweep, options);
+  ASSERT_EQ(Calls().size(), 4U);
+  sweep.timeout += 1;
+  RunBench(sweep, options);
+  EXPECT_EQ(Calls().size(), 8U);
+  std::ofstream(program, std::ios::app) << "# another build\n";
+  RunBench(sweep, options);
+  EXPECT_EQ(Calls().size(), 12U);
+}
+
+TEST_F(BenchFolder, ACaseThatIsGoneIsWorse) {
+  RunBench(SomeSweep(), {.folder = folder_ + "/out", .program = Pretender()});
+  const std::string table = ReadBytes(folder_ + "/out/table.csv");
+  const std::size_t second = table.find('\n', table.find('\n') + 1) + 1;
+  std::ofstream(folder_ + "/fewer.csv") << table.substr(0, second);
+  const std::vector<Difference> differences = CompareRuns(folder_ + "/out/table.csv", folder_ + "/fewer.csv", 0.01);
+  EXPECT_TRUE(AnyWorse(differences));
+  EXPECT_THAT(ToText(differences), HasSubstr("is missing"));
+}
+
 TEST_F(BenchFolder, ARunThatTakesTooLongIsEnded) {
   Sweep sweep = SomeSweep();
   sweep.timeout = 0.2;
