@@ -31,7 +31,9 @@ std::string BenchmarkText() {
   }
   std::string text;
   for (const auto& entry : fs::directory_iterator(fs::path(TRIREME_SOURCE_DIR) / "docs")) {
-    text += ReadText(entry.path());
+    if (entry.path().extension() == ".md") {
+      text += ReadText(entry.path());
+    }
   }
   return text;
 }
