@@ -8,8 +8,9 @@
 #include "cost/formulas.h"
 #include "cost/optimizer_plan.h"
 #include "cost/power_sgd_plan.h"
-#include "planner/collective_time.h"
+#include "planner/data_time.h"
 #include "planner/measured_time.h"
+#include "planner/update_time.h"
 
 namespace trireme {
 namespace {
@@ -44,59 +45,6 @@ double AccumulateSeconds(const PlanPoint& point, double parameters) {
     seconds += parameters * point.stack.time.gradient_bytes / (point.cluster.host_link.bandwidth * e.host_link);
   }
   return seconds;
-}
-
-// Of gathered weights, and of reduced gradients.
-DType SentType(const PlanPoint& point, CollectiveKind kind) {
-  if (kind == CollectiveKind::kAllGather) {
-    return point.dtype;
-  }
-  return point.layout.reduce_bf16 ? DType::kBFloat16 : DType::kFloat32;
-}
-
-double DataSeconds(const PlanPoint& point, CollectiveKind kind, double bytes, double calls) {
-  if (const std::optional<MeasuredPrice> measured = MeasuredPrice::Of(point)) {
-    return measured->Collective(kind, SentType(point, kind), bytes, calls, PlaceData(point.cluster, point.layout));
-  }
-  return CollectiveSeconds(kind, bytes, calls, PlaceData(point.cluster, point.layout), point.cluster,
-                           OuterShares(point));
-}
-
-// Within the ranks that ZeRO shards over.
-double ShardSeconds(const PlanPoint& point, CollectiveKind kind, double bytes, double calls) {
-  const GroupPlacement group = PlaceShards(point.cluster, point.layout, point.shards());
-  if (const std::optional<MeasuredPrice> measured = MeasuredPrice::Of(point)) {
-    return measured->Collective(kind, SentType(point, kind), bytes, calls, group);
-  }
-  return CollectiveSeconds(kind, bytes, calls, group, point.cluster, OuterShares(point));
-}
-
-// Reduction of gradients that ZeRO shards: within its groups, then between the copies of each.
-double ShardReduction(const PlanPoint& point, double bytes, double calls) {
-  if (point.shards() == point.layout.replicas()) {
-    return DataSeconds(point, CollectiveKind::kReduceScatter, bytes, calls);
-  }
-  return DataSeconds(point, CollectiveKind::kAllReduce, bytes, calls);
-}
-
-// Updated parameters go to all who hold them: one gather, or a broadcast by each owner in turn.
-double UpdatedSeconds(const PlanPoint& point, double bytes) {
-  const bool turns = point.stack.time.broadcasts_shards;
-  return ShardSeconds(point, turns ? CollectiveKind::kBroadcast : CollectiveKind::kAllGather, bytes,
-                      turns ? point.shards() : 1);
-}
-
-double ParameterBytes(const PlanPoint& point) {
-  return point.stack.policy.counted_costs ? static_cast<double>(SizeOf(point.dtype)) : point.stack.time.parameter_bytes;
-}
-
-double GradientBytes(const PlanPoint& point) {
-  if (point.layout.reduce_bf16) {
-    return static_cast<double>(SizeOf(DType::kBFloat16));
-  }
-  const TimeTraits& time = point.stack.time;
-  return point.dtype == DType::kBFloat16 && time.gradient_bytes_bf16 > 0 ? time.gradient_bytes_bf16
-                                                                         : time.gradient_bytes;
 }
 
 struct Costs {
@@ -190,87 +138,6 @@ double AddShardTraffic(const PlanPoint& point, const ModelAccount& account, Cost
     most = std::max(most, exposed_forward + exposed_backward);
   }
   return most;
-}
-
-// Reading and writing what the hosts cannot hold of offloaded state, each step; a node's ranks share its NVMe.
-double NvmeSeconds(const PlanPoint& point, double owned) {
-  const Cluster& cluster = point.cluster;
-  if (!point.stack.time.nvme_offload || cluster.nvme <= 0 || cluster.nvme_bandwidth <= 0) {
-    return 0;
-  }
-  const double weights = point.layout.offload == Offload::kFull ? point.stack.time.parameter_bytes : 0;
-  const double state = point.stack.memory.sharded + weights;
-  const double on_node = owned * state * std::min(point.layout.ranks(), cluster.devices_per_node);
-  return 2 * std::max(on_node - cluster.host_memory, 0.0) / cluster.nvme_bandwidth;
-}
-
-// Moments of each element that an optimizer of ours keeps; Adafactor's of vectors alone do not count.
-int MomentsOf(const PlanPoint& point) {
-  if (point.optimizer == "lion" || point.optimizer == "sgd" || point.optimizer == "muon") {
-    return 1;
-  }
-  return point.optimizer == "adafactor" ? 0 : 2;
-}
-
-// Bytes that an update on the device moves for each parameter; moments are read and written. Muon and Adafactor turn
-// the gradient into a direction first: one more pass that writes it, and Adafactor's sums another that reads it.
-double UpdateBytes(const PlanPoint& point) {
-  const double absent = 2.0 * (2 - MomentsOf(point)) * static_cast<double>(SizeOf(DType::kFloat32));
-  const double narrow = 2.0 * MomentsOf(point) * static_cast<double>(SizeOf(DType::kFloat32) - SizeOf(point.moments));
-  const double directions = point.optimizer == "muon" ? 8 : point.optimizer == "adafactor" ? 16 : 0;
-  // bf16 has the halves of a master read and written, fp16 the master and the weight written.
-  const double masters = point.stack.policy.counted_costs && point.dtype == DType::kFloat16 ? 2 : 0;
-  return point.stack.time.optimizer_bytes - absent - narrow + directions + masters;
-}
-
-// Muon's products, by the owners of the matrices, and the way of the matrices to their owners and back.
-double MuonSeconds(const PlanPoint& point) {
-  ModelConfig one = point.model;
-  one.layers = 1;
-  const ParameterTable table(one);
-  double flops = 0;
-  double largest = 0;
-  double elements = 0;
-  for (const int row : table.OfModule(1)) {
-    const Shape& shape = table.rows()[static_cast<std::size_t>(row)].shape;
-    if (shape.rank() == 2) {
-      const auto matrix = static_cast<double>(NewtonSchulzFlops(shape[0], shape[1], OptimizerConfig().muon_iterations));
-      flops += matrix;
-      largest = std::max(largest, matrix);
-      elements += static_cast<double>(shape.count());
-    }
-  }
-  const ParallelLayout& layout = point.layout;
-  const auto blocks = static_cast<double>(CeilDiv(point.model.layers, layout.pipeline));
-  const DeviceSpec& device = point.cluster.device;
-  const double peak = (point.dtype == DType::kFloat32 ? device.peak_fp32 : device.peak_half) * device.sustained;
-  const double products = std::max(blocks * flops / (layout.tensor * layout.replicas()), largest) /
-                          (peak * point.stack.efficiencies.matmul);
-  const double bytes = 4 * blocks * elements / layout.tensor;
-  const double rounds = std::max(1.0, 4 * blocks / (layout.tensor * layout.replicas()));
-  if (layout.replicas() == 1) {
-    return products;
-  }
-  return products + (ZeroShards(layout.zero).optimizer
-                         ? 2 * DataSeconds(point, CollectiveKind::kAllToAll, bytes, rounds)
-                         : DataSeconds(point, CollectiveKind::kBroadcast, bytes, 4 * blocks));
-}
-
-// Our update of state in host memory: it passes through the device in pieces, both directions of the link, the hosts'
-// memory and the device's operations at work at once. A node's ranks share its memory.
-double PassingSeconds(const PlanPoint& point, double owned) {
-  const Efficiencies& e = point.stack.efficiencies;
-  const std::int64_t halves = point.dtype == DType::kFloat32 ? 0 : SizeOf(RestOfMaster(point.dtype));
-  const std::int64_t weight = point.layout.offload == Offload::kFull ? SizesOf(point).element() : 0;
-  const double state = owned * static_cast<double>(weight + halves + MomentsOf(point) * SizeOf(point.moments));
-  // Stages 1 and 2 gather weights on the device and write them back whole.
-  const ZeroPolicy shards = ZeroShards(point.layout.zero);
-  const double gathered =
-      shards.optimizer && !shards.parameters ? owned * point.shards() * static_cast<double>(weight) : 0;
-  const int on_node = std::min(point.layout.ranks(), point.cluster.devices_per_node);
-  return std::max({(state + gathered) / (point.cluster.host_link.bandwidth * e.host_link),
-                   (2 * state + gathered) * on_node / (point.cluster.host_bandwidth * e.host_memory),
-                   owned * UpdateBytes(point) / (point.cluster.device.memory_bandwidth * e.memory)});
 }
 
 // What PowerSGD leaves of the bytes of a block's gradients, and the FLOPs of it for each of their elements.

@@ -1,0 +1,23 @@
+// Seconds of a step's collectives between replicas: gradients and parameters, whole or in ZeRO's shards. By measured
+// prices where the machine was calibrated.
+#pragma once
+
+#include "base/accounting.h"
+#include "planner/plan_point.h"
+
+namespace trireme {
+
+// Bytes of a parameter and of a gradient as they travel.
+double ParameterBytes(const PlanPoint& point);
+double GradientBytes(const PlanPoint& point);
+
+// `bytes` in so many calls: over all replicas, and within the ranks that ZeRO shards over.
+double DataSeconds(const PlanPoint& point, CollectiveKind kind, double bytes, double calls);
+double ShardSeconds(const PlanPoint& point, CollectiveKind kind, double bytes, double calls);
+
+// Reduction of gradients that ZeRO shards: within its groups, then between the copies of each.
+double ShardReduction(const PlanPoint& point, double bytes, double calls);
+// Updated parameters go to all who hold them: one gather, or a broadcast by each owner in turn.
+double UpdatedSeconds(const PlanPoint& point, double bytes);
+
+}  // namespace trireme
