@@ -65,6 +65,13 @@ std::vector<WeightedSource> ParseSources(const std::string& source) {
   return parts;
 }
 
+void RequireReadable(const TokenStore& store, const SourceOptions& options) {
+  Require(options.sequence > 0, "sequence {} must be positive", options.sequence);
+  Require(!options.answers_only || store.has_answers(),
+          "data.answers_only: '{}' holds no conversations; make it with trireme data prepare --format chat",
+          store.path());
+}
+
 std::unique_ptr<SampleSource> OpenSource(const SourceOptions& options) {
   Require(!options.source.empty(), "no data source: name a file, a weighted list of files, or 'synthetic'");
   const std::vector<WeightedSource> list = ParseSources(options.source);

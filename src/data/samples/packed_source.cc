@@ -72,10 +72,7 @@ PackedSource::PackedSource(std::unique_ptr<TokenStore> store, const SourceOption
       answers_only_(options.answers_only),
       vocabulary_(options.vocabulary > 0 ? options.vocabulary : store_->token_limit()),
       range_(SplitTokens(*store_, options.split, options.split_weights)) {
-  Require(sequence_ > 0, "sequence {} must be positive", sequence_);
-  Require(!answers_only_ || store_->has_answers(),
-          "data.answers_only: '{}' holds no conversations; make it with trireme data prepare --format chat",
-          store_->path());
+  RequireReadable(*store_, options);
   for (const std::vector<DocumentPiece>& sample :
        PackBestFit(CutDocuments(*store_, range_, sequence_), sequence_ + 1)) {
     pieces_.insert(pieces_.end(), sample.begin(), sample.end());

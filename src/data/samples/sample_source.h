@@ -28,6 +28,8 @@ class SampleSource {
   virtual Sample Get(std::int64_t index) const = 0;
 };
 
+class TokenStore;
+
 struct SourceOptions {
   // "synthetic"; "bytes:FILE"; "FILE.bin" (Megatron, with FILE.idx beside it); any other file (its bytes are the
   // tokens); or a weighted list of these: "0.3 a.bin 0.7 b.bin".
@@ -42,6 +44,9 @@ struct SourceOptions {
   bool padding_masks = false;   // keep the last, short window of an epoch, padded with tokens that weigh 0
   bool best_fit = false;        // samples are packed of whole documents instead: see packed_source.h
 };
+
+// What every source of stored tokens asks: a positive sequence, and answers where the options ask for them.
+void RequireReadable(const TokenStore& store, const SourceOptions& options);
 
 // The parts of a source: those of a weighted list, or the one it names.
 struct WeightedSource {

@@ -19,10 +19,7 @@ WindowSource::WindowSource(std::unique_ptr<TokenStore> store, const SourceOption
       answers_only_(options.answers_only),
       vocabulary_(options.vocabulary > 0 ? options.vocabulary : store_->token_limit()),
       range_(SplitTokens(*store_, options.split, options.split_weights)) {
-  Require(sequence_ > 0, "sequence {} must be positive", sequence_);
-  Require(!answers_only_ || store_->has_answers(),
-          "data.answers_only: '{}' holds no conversations; make it with trireme data prepare --format chat",
-          store_->path());
+  RequireReadable(*store_, options);
   const std::int64_t targets = std::max<std::int64_t>(range_.size() - 1, 0);
   windows_ = options.padding_masks ? CeilDiv(targets, sequence_) : targets / sequence_;
   Require(windows_ > 0, "the {} split of '{}' has {} of its {} tokens, too few for a sample of {} + 1", split_,

@@ -6,24 +6,12 @@
 #include "base/error.h"
 #include "device/cuda/cuda_check.h"
 #include "device/cuda/cuda_ops.h"
+#include "device/cuda/matmul_plan.h"
 
 namespace trireme {
 namespace {
 
 constexpr std::int64_t kProductWorkspace = std::int64_t{32} << 20;
-
-cudaDataType_t ElementType(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return CUDA_R_32F;
-    case DType::kBFloat16:
-      return CUDA_R_16BF;
-    case DType::kFloat16:
-      return CUDA_R_16F;
-    default:
-      RefuseType(dtype, "plain attention");
-  }
-}
 
 // The largest power of two up to 256 that divides every address and stride.
 std::int64_t AlignmentOf(const BatchedProduct& product) {
@@ -35,38 +23,11 @@ std::int64_t AlignmentOf(const BatchedProduct& product) {
   return std::int64_t{1} << std::countr_zero(bits);
 }
 
-class Layout {
- public:
-  ~Layout() {
-    if (layout_ != nullptr) {
-      cublasLtMatrixLayoutDestroy(layout_);
-    }
-  }
-  Layout() = default;
-  Layout(const Layout&) = delete;
-  Layout& operator=(const Layout&) = delete;
-
-  // A row-major matrix is the column-major matrix of the transposed shape.
-  void Set(const BatchedProduct& product, const BatchedProduct::Matrix& matrix, std::int64_t rows,
-           std::int64_t columns) {
-    if (matrix.transposed) {
-      std::swap(rows, columns);
-    }
-    CheckCublas(cublasLtMatrixLayoutCreate(&layout_, ElementType(product.dtype), static_cast<std::uint64_t>(columns),
-                                           static_cast<std::uint64_t>(rows), matrix.row),
-                "describe a matrix");
-    const auto count = static_cast<std::int32_t>(product.count);
-    CheckCublas(cublasLtMatrixLayoutSetAttribute(layout_, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof(count)),
-                "describe a matrix");
-    CheckCublas(cublasLtMatrixLayoutSetAttribute(layout_, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &matrix.stride,
-                                                 sizeof(matrix.stride)),
-                "describe a matrix");
-  }
-  cublasLtMatrixLayout_t get() const { return layout_; }
-
- private:
-  cublasLtMatrixLayout_t layout_ = nullptr;
-};
+void Describe(const BatchedProduct& product, const BatchedProduct::Matrix& matrix, std::int64_t rows,
+              std::int64_t columns, MatrixLayout& layout) {
+  layout.Set(product.dtype, matrix.transposed ? columns : rows, matrix.transposed ? rows : columns, matrix.row);
+  layout.SetBatch(product.count, matrix.stride);
+}
 
 // The products of one attention, a query head of every key head at a time: product i of a call is of key head i.
 class Heads {
@@ -141,9 +102,9 @@ struct UnfusedAttention::Plan {
     }
   }
   cublasLtMatmulDesc_t product = nullptr;
-  Layout a;
-  Layout b;
-  Layout c;
+  MatrixLayout a;
+  MatrixLayout b;
+  MatrixLayout c;
   cublasLtMatmulAlgo_t algorithm{};
 };
 
@@ -186,9 +147,9 @@ const UnfusedAttention::Plan& UnfusedAttention::PlanFor(const BatchedProduct& pr
               "describe a product");
   CheckCublas(cublasLtMatmulDescSetAttribute(made->product, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof(second)),
               "describe a product");
-  made->a.Set(product, product.a, product.rows, product.depth);
-  made->b.Set(product, product.b, product.depth, product.columns);
-  made->c.Set(product, product.c, product.rows, product.columns);
+  Describe(product, product.a, product.rows, product.depth, made->a);
+  Describe(product, product.b, product.depth, product.columns, made->b);
+  Describe(product, product.c, product.rows, product.columns, made->c);
   cublasLtMatmulPreference_t preference = nullptr;
   CheckCublas(cublasLtMatmulPreferenceCreate(&preference), "state a preference");
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t name, const auto& value) {

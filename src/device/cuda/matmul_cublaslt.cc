@@ -85,10 +85,21 @@ void SetAttribute(cublasLtMatmulDesc_t descriptor, cublasLtMatmulDescAttributes_
 
 }  // namespace
 
-void MatrixLayout::Set(const Tensor& matrix) {
+void MatrixLayout::Set(const Tensor& matrix) { Set(matrix.dtype, matrix.shape[0], matrix.shape[1], matrix.shape[1]); }
+
+void MatrixLayout::Set(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t row) {
+  CheckCublas(cublasLtMatrixLayoutCreate(&layout_, LibraryType(dtype), static_cast<std::uint64_t>(columns),
+                                         static_cast<std::uint64_t>(rows), row),
+              "describe a matrix");
+}
+
+void MatrixLayout::SetBatch(std::int64_t count, std::int64_t stride) {
+  const auto matrices = static_cast<std::int32_t>(count);
   CheckCublas(
-      cublasLtMatrixLayoutCreate(&layout_, LibraryType(matrix.dtype), static_cast<std::uint64_t>(matrix.shape[1]),
-                                 static_cast<std::uint64_t>(matrix.shape[0]), matrix.shape[1]),
+      cublasLtMatrixLayoutSetAttribute(layout_, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &matrices, sizeof(matrices)),
+      "describe a matrix");
+  CheckCublas(
+      cublasLtMatrixLayoutSetAttribute(layout_, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof(stride)),
       "describe a matrix");
 }
 

@@ -17,6 +17,10 @@ class MatrixLayout {
   MatrixLayout(const MatrixLayout&) = delete;
   MatrixLayout& operator=(const MatrixLayout&) = delete;
   void Set(const Tensor& matrix);
+  // Rows lie `row` elements apart.
+  void Set(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t row);
+  // `count` such matrices that lie `stride` elements apart.
+  void SetBatch(std::int64_t count, std::int64_t stride);
   cublasLtMatrixLayout_t get() const { return layout_; }
 
  private:
