@@ -310,7 +310,7 @@ StageOfRun::StageOfRun(const RunConfig& config, int pipeline, std::int64_t globa
                    .partition = partition_,
                    .shards = shards_,
                    .sizes = LocalSizes(config.model, config.layout, ProductDType(config.train.dtype), false,
-                                       config.train.attention == "plain"),
+                                       config.train.plain_attention()),
                    .pipeline = pipeline,
                    .slots = std::vector<int>(static_cast<std::size_t>(config.layout.chunks), 0),
                    .micro_batches = MicroBatches(config.layout, global_batch),
@@ -329,8 +329,8 @@ StageOfRun::StageOfRun(const RunConfig& config, int pipeline, std::int64_t globa
       description_.slots[chunk] = std::max(description_.slots[chunk], needs.slots[chunk]);
     }
   }
-  description_.sizes = LocalSizes(config.model, config.layout, ProductDType(config.train.dtype), splits,
-                                  config.train.attention == "plain");
+  description_.sizes =
+      LocalSizes(config.model, config.layout, ProductDType(config.train.dtype), splits, config.train.plain_attention());
   description_.sizes.context_rank = context_rank;
 }
 

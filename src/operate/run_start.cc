@@ -32,7 +32,7 @@ void RequireMachine(const RunConfig& config, bool by_threads, bool saves) {
   if (!paced) {
     RequireDevice(config.train.device);
   }
-  Require(config.model.attention_dropout == 0 || config.train.attention == "plain" || IsHostDevice(config.train.device),
+  Require(config.model.attention_dropout == 0 || config.train.plain_attention() || IsHostDevice(config.train.device),
           "model.attention_dropout = {}: the GPU's fused attention has no dropout; set train.attention = \"plain\", or "
           "model.attention_dropout = 0 (model.dropout works), or train.device = \"cpu\"",
           config.model.attention_dropout);
@@ -44,7 +44,7 @@ void RequireMachine(const RunConfig& config, bool by_threads, bool saves) {
           "chunks of keys at most, and these are {}; set fewer stripes or ranks, or train.device = 'cpu'",
           layout.context, layout.context_stripes, config.train.device, kMostChunksOnGpus, chunks);
   Require(
-      config.train.attention != "plain" || layout.context == 1 || layout.context_kind == ContextKind::kUlysses ||
+      !config.train.plain_attention() || layout.context == 1 || layout.context_kind == ContextKind::kUlysses ||
           IsHostDevice(config.train.device),
       "train.attention = 'plain' with layout.context = {} on train.device = '{}': a GPU's plain attention has all "
       "keys where its queries are; set layout.context_kind = 'ulysses', train.attention = 'flash', or train.device = "

@@ -49,7 +49,7 @@ PlanPoint RunPrediction::PointOf(std::int64_t global_batch) const {
           .products = float8 ? ProductFormat::kFloat8 : ProductFormat::kNative,
           .moments = ParseDType(config_.optimizer.moments),
           .optimizer = config_.optimizer.name,
-          .flash = config_.train.attention != "plain",
+          .flash = !config_.train.plain_attention(),
           .power_sgd_rank = config_.optimizer.powersgd_rank,
           .threads = cluster_.device.is_host ? config_.train.threads : 0,
           .shard_ranks = config_.layout.shard_ranks};

@@ -93,6 +93,8 @@ struct TrainConfig {
   std::int64_t replica_check_every = 0;  // steps between comparisons of the data ranks' copies; 0: never
   std::int64_t head_chunk = 0;           // tokens of a micro batch whose logits exist at once; 0: chosen
   bool operator==(const TrainConfig&) const = default;
+
+  bool plain_attention() const { return attention == "plain"; }
 };
 
 struct DataConfig {

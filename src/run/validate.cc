@@ -94,7 +94,7 @@ void RequireOffered(const RunConfig& config) {
       "or false",
       rank);
   Require(
-      config.train.attention != "plain" || config.layout.context == 1 ||
+      !config.train.plain_attention() || config.layout.context == 1 ||
           (config.layout.context_kind != ContextKind::kRing && config.layout.context_kind != ContextKind::kUlyssesRing),
       "train.attention = 'plain' with layout.context_kind = 'ring' or 'ulysses+ring': a ring never has all keys of a "
       "query at once; set layout.context_kind = 'ulysses' or 'allgather', or train.attention = 'flash'");
