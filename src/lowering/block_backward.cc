@@ -385,7 +385,8 @@ void Lowering::AdapterWeights(const WeightWork& work) {
   // rank holds the matrix whose gradient follows from that part. Under sequence parallelism the bucket's reduction adds
   // up the gradients.
   const bool cuts_outputs = Maker(linear.input, BlockOp::kEnter) != kNoId;
-  if (sizes_.tensor > 1 && !sizes_.sequence_parallel) {
+  const bool copied = sizes_.tensor > 1 && !sizes_.sequence_parallel;
+  if (copied) {
     const BufferId part = cuts_outputs ? work.narrow : narrow;
     Emit(LeaveStep{.from = part, .to = part});
   }
@@ -393,6 +394,7 @@ void Lowering::AdapterWeights(const WeightWork& work) {
                    .a = work.narrow,
                    .b = input,
                    .weight = linear.adapter_a,
+                   .copied = copied && cuts_outputs,
                    .rows = block_.adapter_rank,
                    .columns = Columns(linear.input),
                    .depth = Rows(linear.output)});
@@ -400,6 +402,7 @@ void Lowering::AdapterWeights(const WeightWork& work) {
                    .a = work.gradient,
                    .b = narrow,
                    .weight = linear.adapter_b,
+                   .copied = copied && !cuts_outputs,
                    .rows = Columns(linear.output),
                    .columns = block_.adapter_rank,
                    .depth = Rows(linear.output)});

@@ -86,8 +86,10 @@ struct ProductStep {
   BufferId auxiliary = kNoId;
   BufferId scale_a = kNoId;  // in fp8
   BufferId scale_b = kNoId;
-  bool added = false;     // to what c holds; gradients of weights always are
-  float scale = 1;        // of c, where nothing is added to
+  bool added = false;  // to what c holds; gradients of weights always are
+  float scale = 1;     // of c, where nothing is added to
+  // c is a copy that every tensor rank makes from equal operands: its bits must be equal (MatmulArgs::equal_on_ranks).
+  bool copied = false;
   std::int64_t rows = 0;  // c is [rows, columns], summed over depth
   std::int64_t columns = 0;
   std::int64_t depth = 0;

@@ -132,7 +132,10 @@ struct BlockRunner::Executor {
   void operator()(const LeaveStep& step) const { context.region.Leave(Buffer(step.from), Buffer(step.to)); }
 
   void operator()(const ProductStep& step) const {
-    MatmulArgs args{.a = Buffer(step.a), .scale_a = Buffer(step.scale_a), .scale_b = Buffer(step.scale_b)};
+    MatmulArgs args{.a = Buffer(step.a),
+                    .scale_a = Buffer(step.scale_a),
+                    .scale_b = Buffer(step.scale_b),
+                    .equal_on_ranks = step.copied};
     const bool float8 = step.scale_a != kNoId;  // whose second operand always lies transposed
     if (step.kind == ProductKind::kWeightGradient) {
       args.b = Buffer(step.b);

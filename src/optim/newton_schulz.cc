@@ -40,12 +40,12 @@ void NewtonSchulz(Device& device, const NewtonSchulzArgs& args) {
   ops.Copy(x, args.matrix);
   ops.set_updating(true);
   for (int i = 0; i < args.iterations; ++i) {
-    ops.Matmul({.a = x, .b = x, .c = gram, .transpose_a = !wide, .transpose_b = wide});
-    ops.Matmul({.a = gram, .b = gram, .c = sum});
+    ops.Matmul({.a = x, .b = x, .c = gram, .transpose_a = !wide, .transpose_b = wide, .equal_on_ranks = true});
+    ops.Matmul({.a = gram, .b = gram, .c = sum, .equal_on_ranks = true});
     ops.Scale(sum, kQuintic);
     ops.Add(sum, gram, kCubic);
     ops.Copy(gram, sum);
-    ops.Matmul({.a = wide ? gram : x, .b = wide ? x : gram, .c = product});
+    ops.Matmul({.a = wide ? gram : x, .b = wide ? x : gram, .c = product, .equal_on_ranks = true});
     ops.Add(product, x, kLinear);
     ops.Copy(x, product);
   }

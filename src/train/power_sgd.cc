@@ -112,7 +112,8 @@ void PowerSgd::Reduce(std::size_t bucket, const Tensor& gradient) {
     ops_.Matmul({.a = left(matrix),
                  .b = right(matrix),
                  .c = gradient.Range(matrix.offset, matrix.count()).Reshaped({matrix.rows, matrix.columns}),
-                 .transpose_b = true});
+                 .transpose_b = true,
+                 .equal_on_ranks = true});
   }
   ops_.set_updating(false);
 }

@@ -221,7 +221,11 @@ RunConfig RandomRecipe(std::uint64_t seed) {
       config = changed;
     }
   };
-  add("plain", 3, [](RunConfig& c) { c.train.attention = "plain"; });
+  add("plain", 3, [](RunConfig& c) {
+    // Of keys that other ranks hold the CPU's plain attention alone takes care.
+    const bool own_keys = c.layout.context == 1 || c.layout.context_kind == ContextKind::kUlysses;
+    c.train.attention = own_keys || !TestsUseGpu() ? "plain" : c.train.attention;
+  });
   // Adafactor divides the gradient of a bias of keys, which is rounding alone, by its own size.
   add("adafactor", 5, [](RunConfig& c) { c.optimizer.name = c.model.family == "llama" ? "adafactor" : "sgd"; });
   add("groups", 3, [](RunConfig& c) {

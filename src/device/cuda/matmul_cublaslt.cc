@@ -133,8 +133,8 @@ void CublasLtMatmul::RunPlain(const MatmulArgs& args) {
 }
 
 CublasLtMatmul::Key CublasLtMatmul::KeyOf(const MatmulArgs& args) {
-  const std::int64_t flags =
-      (args.transpose_a ? 1 : 0) | (args.transpose_b ? 2 : 0) | (args.accumulate ? 4 : 0) | (args.bias.given() ? 8 : 0);
+  const std::int64_t flags = (args.transpose_a ? 1 : 0) | (args.transpose_b ? 2 : 0) | (args.accumulate ? 4 : 0) |
+                             (args.bias.given() ? 8 : 0) | (args.equal_on_ranks ? 16 : 0);
   return {args.a.shape[0],
           args.a.shape[1],
           args.b.shape[0],
@@ -211,7 +211,7 @@ void CublasLtMatmul::Choose(const MatmulArgs& args, const Key& key, Plan& plan) 
   plan.possible = status == CUBLAS_STATUS_SUCCESS && count > 0 && results[0].state == CUBLAS_STATUS_SUCCESS;
   if (plan.possible) {
     plan.algorithm = results[0].algo;
-    if (!context_.deterministic() && count > 1) {
+    if (!context_.deterministic() && !args.equal_on_ranks && count > 1) {
       Measure(args, plan, results.data(), count);
     }
   }

@@ -1,5 +1,5 @@
 // Matrix products through cuBLASLt. The algorithm for a shape is chosen once: by measurement, or, where the context
-// asks for equal bits, as the library's first choice.
+// or the product asks for equal bits, as the library's first choice.
 #pragma once
 
 #include <cublasLt.h>

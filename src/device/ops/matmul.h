@@ -34,6 +34,9 @@ struct MatmulArgs {
   Tensor auxiliary;
   Tensor scale_a;  // fp32 [1]; given in fp8 only
   Tensor scale_b;
+  // Ranks with equal operands get equal bits: no algorithm that one rank alone has chosen by measurement. For products
+  // whose result is a copy that each rank makes for itself.
+  bool equal_on_ranks = false;
 };
 
 // An fp8 copy of a matrix with one scale: from[i] is about stored[i] * scale. scale is the smallest power of two with
