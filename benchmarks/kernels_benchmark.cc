@@ -1,6 +1,7 @@
 // Matrix products and attention of the device, against their FLOP counts: `kernels_benchmark` prints FLOP/s. The device
 // is TRIREME_BENCHMARK_DEVICE (cpu by default). ContextAttention is that of Llama 3.2 1B on the first of some context
-// ranks, over sequences of TRIREME_BENCHMARK_TOKENS (512 by default).
+// ranks, FeatureAttention that of Mistral 7B with what families add to it; both over sequences of
+// TRIREME_BENCHMARK_TOKENS (512 by default).
 #include <benchmark/benchmark.h>
 
 #include <cstdlib>
@@ -39,6 +40,11 @@ class Bench {
   std::unique_ptr<Device> device_;
   std::vector<void*> memory_;
 };
+
+std::int64_t BenchmarkTokens() {
+  const char* const wanted = std::getenv("TRIREME_BENCHMARK_TOKENS");
+  return wanted == nullptr ? 512 : std::atoll(wanted);
+}
 
 DType DTypeOf(std::int64_t bits) { return bits == 16 ? DType::kBFloat16 : DType::kFloat32; }
 
@@ -95,8 +101,7 @@ void ContextAttention(benchmark::State& state) {
   constexpr std::int64_t kHeads = 32;
   constexpr std::int64_t kKeyHeads = 8;
   constexpr std::int64_t kHeadSize = 64;
-  const char* const wanted = std::getenv("TRIREME_BENCHMARK_TOKENS");
-  const std::int64_t tokens = wanted == nullptr ? 512 : std::atoll(wanted);
+  const std::int64_t tokens = BenchmarkTokens();
   const ContextShare share{.sequence = tokens, .degree = static_cast<int>(state.range(0)), .rank = 0};
   const bool own = state.range(1) == 1;
   const bool backward = state.range(2) == 1;
@@ -140,6 +145,53 @@ void ContextAttention(benchmark::State& state) {
       benchmark::Counter(static_cast<double>(ops.flops().attention - before), benchmark::Counter::kIsRate);
 }
 BENCHMARK(ContextAttention)->ArgsProduct({{1, 8}, {0, 1}, {0, 1}})->UseRealTime();
+
+// Arguments: 0 plain causal attention, 1 a window of a quarter of the sequence, 2 capped scores, 3 ALiBi, 4 four
+// documents, 5 window and cap; 0 forward, 1 backward. FLOPs are those of the pairs within the window.
+void FeatureAttention(benchmark::State& state) {
+  constexpr std::int64_t kHeads = 32;
+  constexpr std::int64_t kKeyHeads = 8;
+  constexpr std::int64_t kHeadSize = 128;
+  const std::int64_t tokens = BenchmarkTokens();
+  const std::int64_t feature = state.range(0);
+  const bool backward = state.range(1) == 1;
+  Bench bench;
+  const DType dtype = DType::kBFloat16;
+  AttentionArgs args{.batch = 1,
+                     .sequence = tokens,
+                     .heads = kHeads,
+                     .kv_heads = kKeyHeads,
+                     .head_size = kHeadSize,
+                     .scale = 0.088F,
+                     .window = feature == 1 || feature == 5 ? tokens / 4 : 0,
+                     .cap = feature == 2 || feature == 5 ? 50.0F : 0.0F,
+                     .qkv = bench.Make(dtype, {tokens, (kHeads + 2 * kKeyHeads) * kHeadSize}),
+                     .out = bench.Make(dtype, {tokens, kHeads * kHeadSize}),
+                     .statistics = bench.Make(DType::kFloat32, {1, kHeads, tokens}),
+                     .grad_out = bench.Make(dtype, {tokens, kHeads * kHeadSize}),
+                     .grad_qkv = bench.Make(dtype, {tokens, (kHeads + 2 * kKeyHeads) * kHeadSize})};
+  if (feature == 3) {
+    args.slopes = bench.Make(DType::kFloat32, {kHeads});
+  } else if (feature == 4) {
+    std::vector<std::int32_t> starts(static_cast<std::size_t>(tokens));
+    for (std::int64_t i = 0; i < tokens; ++i) {
+      starts[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(i * 4 / tokens * (tokens / 4));
+    }
+    args.document_starts = bench.Make(DType::kInt32, {1, tokens});
+    bench.device().CopyFromHost(args.document_starts.data, starts.data(), args.document_starts.bytes());
+  }
+  Ops& ops = bench.device().ops();
+  ops.AttentionForward(args);
+  ops.AttentionBackward(args);
+  const std::int64_t before = ops.flops().attention;
+  for (auto _ : state) {
+    backward ? ops.AttentionBackward(args) : ops.AttentionForward(args);
+    bench.device().Synchronize();
+  }
+  state.counters["FLOP/s"] =
+      benchmark::Counter(static_cast<double>(ops.flops().attention - before), benchmark::Counter::kIsRate);
+}
+BENCHMARK(FeatureAttention)->ArgsProduct({{0, 1, 2, 3, 4, 5}, {0, 1}})->UseRealTime();
 
 }  // namespace
 }  // namespace trireme

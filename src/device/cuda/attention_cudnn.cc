@@ -54,6 +54,7 @@ struct CudnnAttention::Plan {
   float scale = 1;
   float minus_infinity = -std::numeric_limits<float>::infinity();
   float one = 1;
+  float window = 0;
 };
 
 // Where the tensors of a block begin.
@@ -97,8 +98,10 @@ bool CudnnAttention::Supports(const AttentionArgs& args) {
   constexpr std::int64_t kShortest = 16;
   constexpr std::int64_t kSmallestHead = 16;
   constexpr std::int64_t kLargestHead = 256;
-  // Of chunks, statistics are merged before the shift that slopes want.
-  return args.qkv.dtype != DType::kFloat32 && !args.document_starts.given() && args.chunk() >= kShortest &&
+  // Of chunks, statistics are merged before the shift that slopes want, and a window is not of one block alone.
+  const bool windowed = args.window > 0 && (args.kv.given() || args.window < args.sequence);
+  return args.cap == 0 && !(windowed && (args.kv.given() || args.slopes.given())) &&
+         args.qkv.dtype != DType::kFloat32 && !args.document_starts.given() && args.chunk() >= kShortest &&
          !(args.kv.given() && args.slopes.given()) && args.head_size % 8 == 0 && args.head_size >= kSmallestHead &&
          args.head_size <= kLargestHead && IsAligned(args.qkv) && IsAligned(args.out) && IsAligned(args.statistics) &&
          IsAligned(args.slopes) && IsAligned(args.grad_out) && IsAligned(args.grad_qkv) && IsAligned(args.kv) &&
@@ -129,6 +132,7 @@ CudnnAttention::Plan* CudnnAttention::PlanFor(const AttentionArgs& args, const A
                 shape.out_row,
                 shape.causal ? 1 : 0,
                 shape.slopes ? 1 : 0,
+                shape.window,
                 static_cast<std::int64_t>(shape.stored),
                 std::bit_cast<std::int32_t>(args.scale),
                 backward ? 1 : 0};
@@ -140,7 +144,10 @@ CudnnAttention::Plan* CudnnAttention::PlanFor(const AttentionArgs& args, const A
                                             : BuildAttentionForward(shape, Handle());
   std::unique_ptr<Plan>& plan = plans_[key];
   if (built.has_value()) {
-    plan.reset(new Plan{std::move(*built), shape.causal, args.scale});
+    plan.reset(new Plan{.plan = std::move(*built),
+                        .causal = shape.causal,
+                        .scale = args.scale,
+                        .window = static_cast<float>(shape.window)});
   }
   return plan.get();
 }
@@ -151,6 +158,9 @@ void CudnnAttention::RunForward(Plan& plan, const AttentionArgs& args, const Pie
                                      {kStatistics, pieces.statistics}, {kScale, &plan.scale}};
   if (plan.causal) {
     bindings.push_back({kMinusInfinity, &plan.minus_infinity});
+  }
+  if (plan.window > 0) {
+    bindings.push_back({kWindow, &plan.window});
   }
   if (args.slopes.given()) {
     bindings.push_back({kSlopes, args.slopes.data});
@@ -173,6 +183,9 @@ void CudnnAttention::RunBackward(Plan& plan, const AttentionArgs& args, const Pi
                                      {kOne, &plan.one}};
   if (plan.causal) {
     bindings.push_back({kMinusInfinity, &plan.minus_infinity});
+  }
+  if (plan.window > 0) {
+    bindings.push_back({kWindow, &plan.window});
   }
   if (!context_.deterministic()) {
     bindings.push_back({kQuerySums, sums});

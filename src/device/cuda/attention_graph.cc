@@ -20,6 +20,9 @@ class Builder {
     if (shape_.causal) {
       minus_infinity_ = graph.Scalar(kMinusInfinity);
     }
+    if (shape_.window > 0) {
+      window_ = graph.Scalar(kWindow);
+    }
   }
 
   // Query heads within packed rows, [B, H, Tq, D].
@@ -54,14 +57,21 @@ class Builder {
     }
     return score;
   }
-  // The comparison must be this one: with its sides exchanged the numbers are right and no tile is skipped.
+  // The comparisons must be these: with their sides exchanged the numbers are right and no tile is skipped. The window
+  // is a second selection, of keys whose number plus the window is more than the query's.
   Value Masked(Value score) {
     if (!shape_.causal) {
       return score;
     }
     const Value row = graph.Index(score, 2);
     const Value column = graph.Index(score, 3);
-    return graph.Select(graph.GreaterOrEqual(row, column), score, minus_infinity_);
+    const Value causal = graph.Select(graph.Compare(CUDNN_POINTWISE_CMP_GE, row, column), score, minus_infinity_);
+    if (window_ == nullptr) {
+      return causal;
+    }
+    const Value last = graph.Pointwise(CUDNN_POINTWISE_ADD, graph.Index(causal, 3), window_);
+    const Value within = graph.Compare(CUDNN_POINTWISE_CMP_GT, last, graph.Index(causal, 2));
+    return graph.Select(within, causal, minus_infinity_);
   }
   // Key or value gradients: summed over the query heads of a group where there are several.
   void GroupProduct(Value left, Value right, AttentionTensor id) {
@@ -82,6 +92,7 @@ class Builder {
   AttentionShape shape_;
   Value slopes_ = nullptr;
   Value minus_infinity_ = nullptr;
+  Value window_ = nullptr;
 };
 
 }  // namespace
@@ -104,6 +115,7 @@ AttentionShape AttentionShapeOf(const AttentionArgs& args, const AttentionBlock&
           .out_row = out_row,
           .causal = block.causal,
           .slopes = args.slopes.given(),
+          .window = args.window < block.keys ? args.window : 0,
           .stored = StoredType(args)};
 }
 

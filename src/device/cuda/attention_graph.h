@@ -28,6 +28,7 @@ enum AttentionTensor : std::int64_t {
   kGradKey,
   kGradValue,
   kQuerySums,
+  kWindow,
 };
 
 // What a plan is made for: queries and keys of one block, with elements between sequences and between rows.
@@ -46,6 +47,7 @@ struct AttentionShape {
   std::int64_t out_row;
   bool causal;
   bool slopes;
+  std::int64_t window;     // keys that a query of a causal block sees; 0: all up to its own
   cudnnDataType_t stored;  // of tensors in memory, and of operands
 };
 

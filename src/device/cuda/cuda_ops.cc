@@ -8,11 +8,6 @@
 namespace trireme {
 namespace {
 
-// What cuDNN is not asked for.
-bool OnlyPlain(const AttentionArgs& args) {
-  return (args.window > 0 && (args.kv.given() || args.window < args.sequence)) || args.cap > 0;
-}
-
 // What no kernel here does; runs that would need it are refused before they start.
 void RequireOffered(const AttentionArgs& args) {
   Require(!args.weights.given() || !args.kv.given(),
@@ -62,7 +57,7 @@ void CudaOps::DoAttentionForward(const AttentionArgs& args) {
   }
   if (args.weights.given()) {
     unfused_->Forward(args);
-  } else if (OnlyPlain(args) || !CudnnAttention::Supports(args) || !attention_->Forward(args)) {
+  } else if (!CudnnAttention::Supports(args) || !attention_->Forward(args)) {
     plain_attention::Forward(context_, args);
   }
 }
@@ -74,7 +69,7 @@ void CudaOps::DoAttentionBackward(const AttentionArgs& args) {
   }
   if (args.weights.given()) {
     unfused_->Backward(args);
-  } else if (OnlyPlain(args) || !CudnnAttention::Supports(args) || !attention_->Backward(args)) {
+  } else if (!CudnnAttention::Supports(args) || !attention_->Backward(args)) {
     plain_attention::Backward(context_, args);
   }
 }

@@ -163,9 +163,9 @@ CudnnGraph::Value CudnnGraph::Index(Value like, std::int64_t axis) {
   return y;
 }
 
-CudnnGraph::Value CudnnGraph::GreaterOrEqual(Value a, Value b) {
+CudnnGraph::Value CudnnGraph::Compare(cudnnPointwiseMode_t mode, Value a, Value b) {
   const Value y = Virtual(CUDNN_DATA_BOOLEAN, a->extents);
-  AddPointwise(CUDNN_POINTWISE_CMP_GE, CUDNN_DATA_BOOLEAN, kNoAxis,
+  AddPointwise(mode, CUDNN_DATA_BOOLEAN, kNoAxis,
                {{CUDNN_ATTR_OPERATION_POINTWISE_XDESC, a},
                 {CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b},
                 {CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y}});

@@ -83,7 +83,8 @@ class CudnnGraph {
   // Each of these appends an operation. The result is a new virtual fp32 tensor, dense, unless `result` is given.
   Value Pointwise(cudnnPointwiseMode_t mode, Value x, Value b = nullptr, Value result = nullptr);
   Value Index(Value like, std::int64_t axis);
-  Value GreaterOrEqual(Value a, Value b);
+  // `mode` is a CUDNN_POINTWISE_CMP_….
+  Value Compare(cudnnPointwiseMode_t mode, Value a, Value b);
   // Where `mask`, x; elsewhere the scalar.
   Value Select(Value mask, Value x, Value scalar);
   Value Matmul(Value a, Value b, Value result = nullptr);
