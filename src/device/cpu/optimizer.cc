@@ -77,63 +77,85 @@ void SetMaster(BFloat16* weight, std::uint16_t* low, std::int64_t i, float value
 template <typename T>
 using Rest = std::conditional_t<std::is_same_v<T, Float16>, float, std::uint16_t>;
 
-// Both moments of an element, in either type: see UpdateRange.
-struct Moments {
-  float first;
-  float second;
-};
-
-void SetMoments(float* first, float* second, std::int64_t i, const Moments& moments, std::uint32_t /*key*/) {
-  if (first != nullptr) {
-    first[i] = moments.first;
-  }
-  if (second != nullptr) {
-    second[i] = moments.second;
+// Everything about one element is a float of its own, never a struct, and what a kind of update keeps is known at
+// compile time: GCC makes vector code of a loop only so.
+template <bool kKept, typename Moment>
+float OldMoment(const Moment* moments, std::int64_t i) {
+  if constexpr (kKept) {
+    return static_cast<float>(moments[i]);
+  } else {
+    return 0;
   }
 }
 
-void SetMoments(BFloat16* first, BFloat16* second, std::int64_t i, const Moments& moments, std::uint32_t key) {
-  const auto m = std::bit_cast<std::uint32_t>(moments.first);
-  const auto v = std::bit_cast<std::uint32_t>(moments.second);
-  const std::uint32_t random = RoundingBits(m, v, key);
-  if (first != nullptr) {
-    first[i].bits = RoundAtRandom(m, random);
+// Moments are fp32 or bf16: see UpdateRange.
+template <UpdateKind kKind>
+void SetMoments(float* first, float* second, std::int64_t i, float m, float v, std::uint32_t /*key*/) {
+  if constexpr (HasFirstMoment(kKind)) {
+    first[i] = m;
   }
-  if (second != nullptr) {
-    second[i].bits = RoundAtRandom(v, random >> 16);
+  if constexpr (HasSecondMoment(kKind)) {
+    second[i] = v;
+  }
+}
+
+template <UpdateKind kKind>
+void SetMoments(BFloat16* first, BFloat16* second, std::int64_t i, float m, float v, std::uint32_t key) {
+  const auto m_bits = std::bit_cast<std::uint32_t>(m);
+  const auto v_bits = std::bit_cast<std::uint32_t>(v);
+  const std::uint32_t random = RoundingBits(m_bits, v_bits, key);
+  if constexpr (HasFirstMoment(kKind)) {
+    first[i].bits = RoundAtRandom(m_bits, random);
+  }
+  if constexpr (HasSecondMoment(kKind)) {
+    second[i].bits = RoundAtRandom(v_bits, random >> 16);
   }
 }
 
 float Sign(float value) { return value > 0 ? 1.0F : value < 0 ? -1.0F : 0.0F; }
 
-// New moments of an element, and what becomes of its weight or its gradient.
-struct Updated {
-  Moments moments;
-  float value;
-};
+// The new first moment; `g` is the gradient.
+template <UpdateKind kKind>
+float FirstMoment(float old, float weight, float g, const Factors& f) {
+  if constexpr (kKind == UpdateKind::kAdamW) {
+    return f.beta1 * old + (1.0F - f.beta1) * g;
+  } else if constexpr (kKind == UpdateKind::kLion) {
+    return f.beta2 * old + (1.0F - f.beta2) * g;
+  } else if constexpr (kKind == UpdateKind::kSgd) {
+    return f.momentum * old + (g + f.weight_decay * weight);
+  } else if constexpr (kKind == UpdateKind::kMomentum) {
+    return f.momentum * old + (1.0F - f.momentum) * g;
+  } else {
+    return 0;
+  }
+}
 
 template <UpdateKind kKind>
-Updated UpdatedElement(float weight, float g, const Moments& old, const Factors& f) {
+float SecondMoment(float old, float g, const Factors& f) {
   if constexpr (kKind == UpdateKind::kAdamW) {
-    const float m = f.beta1 * old.first + (1.0F - f.beta1) * g;
-    const float v = f.beta2 * old.second + (1.0F - f.beta2) * g * g;
-    return {{m, v}, weight * f.decay - f.step_size * m / (std::sqrt(v) * f.root_second + f.epsilon)};
-  } else if constexpr (kKind == UpdateKind::kLion) {
-    const float average = f.beta1 * old.first + (1.0F - f.beta1) * g;
-    const float m = f.beta2 * old.first + (1.0F - f.beta2) * g;
-    return {{m, 0}, weight * f.decay - f.step_size * Sign(average)};
-  } else if constexpr (kKind == UpdateKind::kSgd) {
-    const float decayed = g + f.weight_decay * weight;
-    const float m = f.momentum * old.first + decayed;
-    return {{m, 0}, weight - f.step_size * (f.nesterov ? decayed + f.momentum * m : m)};
-  } else if constexpr (kKind == UpdateKind::kMomentum) {
-    const float m = f.momentum * old.first + (1.0F - f.momentum) * g;
-    return {{m, 0}, f.nesterov ? (1.0F - f.momentum) * g + f.momentum * m : m};
+    return f.beta2 * old + (1.0F - f.beta2) * g * g;
   } else if constexpr (kKind == UpdateKind::kRootScale) {
-    const float v = f.beta2 * old.second + (1.0F - f.beta2) * (g * g + f.epsilon);
-    return {{0, v}, g / std::sqrt(v)};
+    return f.beta2 * old + (1.0F - f.beta2) * (g * g + f.epsilon);
   } else {
-    return {{0, 0}, weight * f.decay - f.step_size * g};
+    return 0;
+  }
+}
+
+// What becomes of the weight, or of the gradient where weights do not change; `m` and `v` are the new moments.
+template <UpdateKind kKind>
+float NewValue(float weight, float g, float old_first, float m, float v, const Factors& f) {
+  if constexpr (kKind == UpdateKind::kAdamW) {
+    return weight * f.decay - f.step_size * m / (std::sqrt(v) * f.root_second + f.epsilon);
+  } else if constexpr (kKind == UpdateKind::kLion) {
+    return weight * f.decay - f.step_size * Sign(f.beta1 * old_first + (1.0F - f.beta1) * g);
+  } else if constexpr (kKind == UpdateKind::kSgd) {
+    return weight - f.step_size * (f.nesterov ? (g + f.weight_decay * weight) + f.momentum * m : m);
+  } else if constexpr (kKind == UpdateKind::kMomentum) {
+    return f.nesterov ? (1.0F - f.momentum) * g + f.momentum * m : m;
+  } else if constexpr (kKind == UpdateKind::kRootScale) {
+    return g / std::sqrt(v);
+  } else {
+    return weight * f.decay - f.step_size * g;
   }
 }
 
@@ -146,22 +168,18 @@ void UpdateElements(const UpdateRange& range, const Factors& f, std::int64_t beg
   float* gradient = range.gradient.as<float>();
 #pragma omp simd
   for (std::int64_t i = begin; i < end; ++i) {
-    Moments old{};
-    if constexpr (HasFirstMoment(kKind)) {
-      old.first = static_cast<float>(first[i]);
-    }
-    if constexpr (HasSecondMoment(kKind)) {
-      old.second = static_cast<float>(second[i]);
-    }
+    const float old = OldMoment<HasFirstMoment(kKind)>(first, i);
     const float g = gradient[i] * f.gradient_scale;
+    const float v = SecondMoment<kKind>(OldMoment<HasSecondMoment(kKind)>(second, i), g, f);
     if constexpr (ChangesWeights(kKind)) {
-      const Updated updated = UpdatedElement<kKind>(Master(weight, low, i), g, old, f);
-      SetMoments(first, second, i, updated.moments, f.rounding_key);
-      SetMaster(weight, low, i, updated.value);
+      const float w = Master(weight, low, i);
+      const float m = FirstMoment<kKind>(old, w, g, f);
+      SetMoments<kKind>(first, second, i, m, v, f.rounding_key);
+      SetMaster(weight, low, i, NewValue<kKind>(w, g, old, m, v, f));
     } else {
-      const Updated updated = UpdatedElement<kKind>(0, g, old, f);
-      SetMoments(first, second, i, updated.moments, f.rounding_key);
-      gradient[i] = updated.value;
+      const float m = FirstMoment<kKind>(old, 0, g, f);
+      SetMoments<kKind>(first, second, i, m, v, f.rounding_key);
+      gradient[i] = NewValue<kKind>(0, g, old, m, v, f);
     }
   }
 }
