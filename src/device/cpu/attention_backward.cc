@@ -78,11 +78,14 @@ void ScoreGradientRow(const GradientRow& row, std::int64_t keys, const KeyRange&
   const float scale = row.rule.scale;
   if (row.rule.cap > 0) {
     // The slope of the cap at a capped score; masked scores are minus infinity and have no gradient anyway.
+    const float lowest = -row.rule.cap;
     const float reciprocal = 1.0F / row.rule.cap;
 #pragma omp simd
     for (std::int64_t i = range.vector_begin; i < range.vector_end; ++i) {
-      const float capped = weights[i] < -row.rule.cap ? 0.0F : weights[i] * reciprocal;
-      const float weight = VectorExp(weights[i] - log_sum);
+      const float score = weights[i];
+      const float part = score * reciprocal;
+      const float capped = score < lowest ? 0.0F : part;
+      const float weight = VectorExp(score - log_sum);
       grad_scores[i] = scale * weight * (grad_scores[i] - delta) * (1.0F - capped * capped);
       weights[i] = weight;
     }

@@ -284,9 +284,12 @@ void CpuOps::DoSplit(const Tensor& high, const Tensor& low, const Tensor& from) 
   const auto split = [&](auto type) {
     using T = decltype(type);
     ParallelRanges(threads_, from.count(), kElementGrain, [&](int, std::int64_t begin, std::int64_t end) {
+      const float* const values = from.as<float>();
+      T* const weight = high.as<T>();
+      auto* const rest = low.as<Rest<T>>();
 #pragma omp simd
       for (std::int64_t i = begin; i < end; ++i) {
-        SetMaster(high.as<T>(), low.as<Rest<T>>(), i, from.as<float>()[i]);
+        SetMaster(weight, rest, i, values[i]);
       }
     });
   };
@@ -297,9 +300,12 @@ void CpuOps::DoJoin(const Tensor& to, const Tensor& high, const Tensor& low) {
   const auto join = [&](auto type) {
     using T = decltype(type);
     ParallelRanges(threads_, to.count(), kElementGrain, [&](int, std::int64_t begin, std::int64_t end) {
+      float* const values = to.as<float>();
+      const T* const weight = high.as<T>();
+      const auto* const rest = low.as<Rest<T>>();
 #pragma omp simd
       for (std::int64_t i = begin; i < end; ++i) {
-        to.as<float>()[i] = Master(high.as<T>(), low.as<Rest<T>>(), i);
+        values[i] = Master(weight, rest, i);
       }
     });
   };
