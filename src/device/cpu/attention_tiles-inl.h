@@ -236,10 +236,11 @@ inline void PrepareScores(float* scores, const KeyRange& range, const ScoreRule&
     AddGaps(scores, range, rule, first_key);
   }
   if (rule.cap > 0) {
-    const float reciprocal = 1.0F / rule.cap;
+    const float cap = rule.cap;
+    const float reciprocal = 1.0F / cap;
 #pragma omp simd
     for (std::int64_t i = range.vector_begin; i < range.vector_end; ++i) {
-      scores[i] = rule.cap * VectorTanh(scores[i] * reciprocal);
+      scores[i] = cap * VectorTanh(scores[i] * reciprocal);
     }
   }
   constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
