@@ -33,6 +33,7 @@ void CollectParameters(Trainer& trainer, std::mutex& mutex, Outcome& outcome) {
         const float from = slice[static_cast<std::size_t>(run.local + i)];
         if (!std::isnan(to) && to != from) {
           outcome.tied_copies_equal = false;  // replicas of any kind: tensor, data, the other end of the pipeline
+          outcome.differing_copy = parameter.name;
         }
         to = from;
       }
@@ -168,7 +169,7 @@ Outcome Train(const Experiment& experiment) {
 std::vector<std::string> Differences(const Outcome& expected, const Outcome& actual, double tolerance) {
   std::vector<std::string> found = actual.accounting;
   if (!actual.tied_copies_equal) {
-    found.emplace_back("copies of one parameter differ");
+    found.push_back("copies of one parameter differ: " + actual.differing_copy);
   }
   if (expected.losses.size() != actual.losses.size() || expected.parameters.size() != actual.parameters.size()) {
     found.emplace_back("another number of steps or parameters");

@@ -18,6 +18,7 @@ struct Outcome {
   double validation = 0;
   std::map<std::string, std::vector<float>> parameters;  // whole, by name
   bool tied_copies_equal = true;                         // law 4
+  std::string differing_copy;                            // where they are not: a parameter whose copies differ
   std::vector<std::string> accounting;                   // law 5: one line for each difference
 };
 

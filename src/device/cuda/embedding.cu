@@ -254,12 +254,13 @@ void CudaOps::DoPositionsBackward(const PositionArgs& args) {
     using T = typename decltype(tag)::Type;
     if (args.tokens.given()) {
       const std::int64_t positions = args.grad_table.count() / columns;
-      return AddRows<T>(context_, {.table = {args.tokens.as<std::int32_t>(), 0, positions},
-                                   .tokens = args.tokens.count(),
-                                   .grad_out = args.x.as<T>(),
-                                   .grad_table = args.grad_table.as<float>(),
-                                   .rows = positions,
-                                   .columns = columns});
+      // In the tokens' order, always: every tensor rank makes a copy of this gradient, and atomic sums would differ.
+      return SortedScatter<T>(context_, {.table = {args.tokens.as<std::int32_t>(), 0, positions},
+                                         .tokens = args.tokens.count(),
+                                         .grad_out = args.x.as<T>(),
+                                         .grad_table = args.grad_table.as<float>(),
+                                         .rows = positions,
+                                         .columns = columns});
     }
     ForEach(context_, args.grad_table.count(), wide,
             PositionsBackwardBody<T>{args.x.as<T>(), args.grad_table.as<float>(), args.first_token,
