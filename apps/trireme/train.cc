@@ -237,6 +237,7 @@ int TrainCommand::Run() const {
   Require(options.drill.rank < all_ranks, "--inject: rank = {} is none of the {} ranks (0 to {})", options.drill.rank,
           all_ranks, all_ranks - 1);
   Require(trace.empty() || !no_checkpoint, "--trace needs the run's folder, which --no-checkpoint leaves alone");
+  Require(inject.empty() || !no_checkpoint, "--inject needs the run's folder, which --no-checkpoint leaves alone");
   const bool by_threads = !LaunchedByMpi() && launcher.empty();
   run.ChooseMemory(fit, RunFolder(), HostMemoryBytes(), by_threads);
   for (std::size_t stage = 0; stage < run.stages(); ++stage) {

@@ -5,11 +5,16 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from shapes import llama_ffn
+
 
 def attend(q, k, v):
-    """Causal attention; before PyTorch 2 from its parts."""
+    """Causal attention; before PyTorch 2 from its parts. Several heads of queries may share one of keys and values."""
+    grouped = k.shape[1] < q.shape[1]
     if hasattr(F, "scaled_dot_product_attention"):
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, **({"enable_gqa": True} if grouped else {}))
+    if grouped:
+        k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], 1) for t in (k, v))
     length = q.shape[-2]
     future = torch.ones(length, length, dtype=torch.bool, device=q.device).triu(1)
     scores = (q @ k.transpose(-2, -1)) * (1 / math.sqrt(q.shape[-1]))
@@ -61,26 +66,20 @@ class Gpt(nn.Module):
         return F.cross_entropy(logits.view(-1, self.vocabulary).float(), y.view(-1))
 
 
-def llama_ffn(hidden):
-    """Three matrices of 8/3 hidden, rounded up as Trireme's recipe does."""
-    unit = 256 if hidden >= 1024 else 8
-    return -(-(-(-8 * hidden // 3)) // unit) * unit
-
-
 class LlamaBlock(nn.Module):
-    def __init__(self, hidden, heads):
+    def __init__(self, hidden, heads, kv_heads, ffn):
         super().__init__()
-        self.heads = heads
-        self.ffn = llama_ffn(hidden)
+        self.heads, self.kv_heads, self.ffn = heads, kv_heads, ffn
         self.norm_1, self.norm_2 = RmsNorm(hidden, eps=1e-5), RmsNorm(hidden, eps=1e-5)
-        self.qkv, self.out = nn.Linear(hidden, 3 * hidden, bias=False), nn.Linear(hidden, hidden, bias=False)
+        self.qkv = nn.Linear(hidden, hidden // heads * (heads + 2 * kv_heads), bias=False)
+        self.out = nn.Linear(hidden, hidden, bias=False)
         self.gate_up = nn.Linear(hidden, 2 * self.ffn, bias=False)
         self.down = nn.Linear(self.ffn, hidden, bias=False)
 
     def forward(self, x, cosine, sine):
         batch, length, hidden = x.shape
-        qkv = self.qkv(self.norm_1(x)).view(batch, length, 3, self.heads, hidden // self.heads)
-        q, k, v = qkv.permute(2, 0, 3, 1, 4)
+        qkv = self.qkv(self.norm_1(x)).view(batch, length, -1, hidden // self.heads).transpose(1, 2)
+        q, k, v = qkv.split((self.heads, self.kv_heads, self.kv_heads), 1)
         q, k = (t * cosine + torch.cat((-t[..., t.shape[-1] // 2:], t[..., :t.shape[-1] // 2]), -1) * sine
                 for t in (q, k))
         x = x + self.out(attend(q, k, v).transpose(1, 2).reshape(batch, length, hidden))
@@ -89,12 +88,15 @@ class LlamaBlock(nn.Module):
 
 
 class Llama(nn.Module):
-    def __init__(self, layers, hidden, heads, vocabulary, sequence, dtype):
+    def __init__(self, layers, hidden, heads, vocabulary, sequence, dtype, kv_heads=0, ffn=0, tied=False):
         super().__init__()
         self.vocabulary = vocabulary
         self.tokens = nn.Embedding(vocabulary, hidden)
-        self.blocks = nn.ModuleList(LlamaBlock(hidden, heads) for _ in range(layers))
+        self.blocks = nn.ModuleList(LlamaBlock(hidden, heads, kv_heads or heads, ffn or llama_ffn(hidden))
+                                    for _ in range(layers))
         self.norm, self.head = RmsNorm(hidden, eps=1e-5), nn.Linear(hidden, vocabulary, bias=False)
+        if tied:
+            self.head.weight = self.tokens.weight
         self.dtype = dtype
         size = hidden // heads
         angles = torch.arange(sequence)[:, None] * 10000.0 ** (-torch.arange(0, size, 2) / size)

@@ -64,6 +64,8 @@ def start_trireme(program, shape, run_folder, keys, checkpoints=False, setting=S
     with open(recipe, "w", encoding="utf-8") as file:
         file.write(f'[model]\nfamily = "{shape.family}"\nlayers = {shape.layers}\nhidden = {shape.hidden}\n'
                    f"heads = {shape.heads}\nvocabulary = {shape.vocabulary}\nsequence = {shape.sequence}\n"
+                   f"kv_heads = {shape.kv_heads}\nffn = {shape.ffn}\n"
+                   + (f"tie_embeddings = {str(shape.tied).lower()}\n" if shape.family == "llama" else "") +
                    f'[train]\ndtype = "{setting.dtype}"\ndevice = "{setting.device}"\nthreads = {setting.threads}\n'
                    '[data]\nsource = "synthetic"\n')
     command = [program, "train", recipe, "--run", run_folder] + ([] if checkpoints else ["--no-checkpoint"])
@@ -80,7 +82,8 @@ def start_trireme(program, shape, run_folder, keys, checkpoints=False, setting=S
 
 
 def run_trireme(setting, program, shape, micro_batch, steps, keys):
-    own = [f"layout.micro_batch={micro_batch}", f"batch.global={micro_batch}", f"train.steps={steps + setting.warm_up}"]
+    own = [f"layout.micro_batch={micro_batch}", f"batch.global={micro_batch * shape.micro_batches}",
+           f"train.steps={steps + setting.warm_up}"]
     with tempfile.TemporaryDirectory() as folder:
         rows = start_trireme(program, shape, os.path.join(folder, "run"), own + keys, setting=setting)
     if rows is None:

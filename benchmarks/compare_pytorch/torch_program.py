@@ -55,7 +55,8 @@ class Training:
         self.autocast = job["precision"] == "autocast"
         family = {"gpt2": Gpt, "llama": Llama}[job["family"]]
         dtype = torch.float32 if job["precision"] == "fp32" else torch.bfloat16
-        model = family(job["layers"], job["hidden"], job["heads"], job["vocabulary"], job["sequence"], dtype)
+        more = {key: job[key] for key in ("kv_heads", "ffn", "tied")} if job["family"] == "llama" else {}
+        model = family(job["layers"], job["hidden"], job["heads"], job["vocabulary"], job["sequence"], dtype, **more)
         if job["precision"] == "bf16":
             model = model.to(torch.bfloat16)
         self.model = model.to(self.device)
@@ -73,10 +74,11 @@ class Training:
         except (TypeError, RuntimeError):  # older ones fuse on GPUs alone
             return torch.optim.AdamW(groups, lr=3e-4, betas=(0.9, 0.95), eps=1e-8)
 
-    def step(self, x, y):
-        with torch.autocast(self.device, dtype=torch.bfloat16, enabled=self.autocast):
-            loss = self.trained(x, y)
-        loss.backward()
+    def step(self, *micro_batches):
+        for x, y in micro_batches:
+            with torch.autocast(self.device, dtype=torch.bfloat16, enabled=self.autocast):
+                loss = self.trained(x, y) / len(micro_batches)
+            loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
@@ -100,7 +102,7 @@ def losses_over(job, training):
         for group in training.optimizer.param_groups:
             group["lr"] = rate
         tokens = torch.from_numpy(batch.astype(numpy.int64)).to(training.device)
-        losses.append(training.step(tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()))
+        losses.append(training.step((tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous())))
     return {"losses": [loss.item() for loss in losses]}
 
 
@@ -108,16 +110,19 @@ def speed(job, training):
     def random():
         return torch.randint(0, job["vocabulary"], (job["micro_batch"], job["sequence"]), device=training.device)
 
+    def batch():
+        return [(random(), random()) for _ in range(job["micro_batches"])]
+
     for _ in range(job["warm_up"]):
-        training.step(random(), random())
+        training.step(*batch())
     times = []
     for _ in range(job["steps"]):
         training.wait()
         start = time.time()
-        training.step(random(), random())
+        training.step(*batch())
         training.wait()
         times.append(time.time() - start)
-    tokens = job["micro_batch"] * job["sequence"] / sorted(times)[len(times) // 2]
+    tokens = job["micro_batch"] * job["micro_batches"] * job["sequence"] / sorted(times)[len(times) // 2]
     return {"tokens": tokens, "memory": training.peak_memory()}
 
 

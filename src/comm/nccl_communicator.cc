@@ -110,8 +110,8 @@ class NcclCommunicator : public Communicator {
       MoveFirstData();
     }
     all.Barrier();
-    const std::int64_t taken = std::max<std::int64_t>(device_.used_bytes() - before, 0);
-    bytes_ = nccl_ == nullptr ? 0 : taken / (session_->gpu_is_shared() ? all.size() : 1);
+    sharing_ = session_->gpu_is_shared() ? all.size() : 1;
+    bytes_ = nccl_ == nullptr ? 0 : TakenSince(before);
   }
 
   ~NcclCommunicator() override {
@@ -231,6 +231,8 @@ class NcclCommunicator : public Communicator {
   // wait for the one before it the other way. Pairs are connected in an order that all ranks share, so that no rank
   // waits in a circle.
   void DoConnectNeighbours(int first_stream) override {
+    const std::int64_t before = device_.used_bytes();
+    host_->Barrier();
     messages_ = std::make_unique<DeviceMessages>(device_, *host_, first_stream);
     for (const auto& [one, other] : RingPairs(size())) {
       if (rank() == one || rank() == other) {
@@ -243,6 +245,7 @@ class NcclCommunicator : public Communicator {
       way->Open();
     }
     host_->Barrier();
+    bytes_ += TakenSince(before);
   }
 
   void DoSend(const Tensor& message, int to, const CollectiveCall& call) override {
@@ -267,6 +270,12 @@ class NcclCommunicator : public Communicator {
   static std::size_t Count(const Tensor& tensor) { return static_cast<std::size_t>(tensor.count()); }
   static std::uint64_t Digest(const ncclUniqueId& id) {
     return RandomKey(0, std::string_view(id.internal, sizeof(id.internal)));
+  }
+
+  // This rank's part of the device memory that was taken since `before` of it were in use: ranks of one GPU make their
+  // communicators at the same time.
+  std::int64_t TakenSince(std::int64_t before) const {
+    return std::max<std::int64_t>(device_.used_bytes() - before, 0) / sharing_;
   }
 
   cudaStream_t Stream() { return static_cast<cudaStream_t>(CudaStreamOf(device_)); }
@@ -382,6 +391,7 @@ class NcclCommunicator : public Communicator {
   std::shared_ptr<NcclSession> session_;
   NcclAlone alone_;
   int world_rank_;
+  int sharing_ = 1;                           // ranks of its GPU
   std::int64_t bytes_ = 0;                    // of device memory that NCCL took
   std::vector<int> ranks_;                    // of the members, in the world
   std::unique_ptr<NcclHandle> nccl_;          // none for one member

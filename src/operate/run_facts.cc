@@ -24,13 +24,24 @@ std::string CompareDeviceMemory(Trainer& trainer, const MemoryUse& planned, int 
   if (used == 0) {
     return "";
   }
+  return Describe({.used = used,
+                   .arena = planned.total() * sharing,
+                   .communication_planned = trainer.PlannedCommunicationBytes() * sharing,
+                   .communication = trainer.CommunicationBytes() * sharing,
+                   .workspaces = trainer.WorkspaceBytes() * sharing});
+}
+
+std::string Describe(const DeviceMemoryFacts& facts) {
   const auto gib = [](std::int64_t bytes) { return static_cast<double>(bytes) / kGibi; };
-  const std::int64_t all_planned = planned.total() * sharing;
-  const std::int64_t known = trainer.UnplannedBytes() * sharing;
-  return fmt::format(
-      "device memory: {:.2f} GiB in use; planned {:.2f}, workspaces and communicators {:.2f}, "
-      "{:.2f} more (contexts, kernels, other programs)",
-      gib(used), gib(all_planned), gib(known), gib(used - all_planned - known));
+  std::string text = fmt::format("device memory: {:.2f} GiB in use; planned {:.2f}", gib(facts.used),
+                                 gib(facts.arena + facts.communication_planned));
+  if (facts.communication_planned > 0) {
+    text += fmt::format(" ({:.2f} of it for NCCL, which took {:.2f})", gib(facts.communication_planned),
+                        gib(facts.communication));
+  }
+  return text + fmt::format(", workspaces {:.2f}, {:.2f} more (contexts, kernels, other programs)",
+                            gib(facts.workspaces),
+                            gib(facts.used - facts.arena - facts.communication - facts.workspaces));
 }
 
 double HardwareFlops(const RunConfig& config, std::int64_t global_batch) {

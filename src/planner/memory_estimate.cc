@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "cost/communication_memory.h"
 #include "cost/step_cost.h"
 #include "planner/module_time.h"
 
@@ -37,6 +38,14 @@ std::vector<std::int64_t> BlocksOfChunks(const StagePlacement& placement, const 
     own.push_back(blocks[static_cast<std::size_t>(placement.VirtualStage(stage, chunk))]);
   }
   return own;
+}
+
+// Beyond the trainer's arena.
+double FixedOf(const PlanPoint& point, const StageDescription& description) {
+  if (point.cluster.device.is_host) {
+    return 0;
+  }
+  return point.stack.memory.fixed + static_cast<double>(CommunicationOf(description).total());
 }
 
 StageMemory OurStage(const PlanPoint& point, const ModelAccount& account, const std::vector<std::int64_t>& blocks,
@@ -79,7 +88,7 @@ StageMemory OurStage(const PlanPoint& point, const ModelAccount& account, const 
           .activations = static_cast<double>(use[MemoryKind::kActivations]),
           .scratch = static_cast<double>(use[MemoryKind::kScratch]),
           .messages = static_cast<double>(use[MemoryKind::kMessages]),
-          .fixed = point.cluster.device.is_host ? 0.0 : point.stack.memory.fixed,
+          .fixed = FixedOf(point, description),
           .host = static_cast<double>(use[MemoryKind::kHost]),
           .host_copy = static_cast<double>(saved * SizeOf(DType::kFloat32))};
 }

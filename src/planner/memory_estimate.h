@@ -24,7 +24,7 @@ struct StageMemory {
   double scratch = 0;        // of the module at work: what is recomputed; our stack: a chunk of logits too
   double logits = 0;         // of a whole micro batch
   double messages = 0;       // pipeline messages, batches
-  double fixed = 0;          // context, workspaces, buffers of the communication library
+  double fixed = 0;          // context, workspaces; our stack: and CommunicationOf, otherwise NCCL's buffers too
   double fragmentation = 0;  // real over textbook activations
   double host = 0;           // on the host, of this rank
   double host_copy = 0;      // our stack: of what this rank saves, from which checkpoints are written during training

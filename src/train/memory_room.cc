@@ -9,6 +9,7 @@
 #include "base/random.h"
 #include "base/units.h"
 #include "comm/ledger.h"
+#include "cost/communication_memory.h"
 #include "cost/step_cost.h"
 #include "device/host_memory.h"
 #include "train/gather_numbers.h"
@@ -52,7 +53,8 @@ bool FitsDevices(const RunConfig& config, std::int64_t room) {
     return false;
   }
   for (int pipeline = 0; pipeline < config.layout.pipeline; ++pipeline) {
-    if (MemoryOfStage(StageOfRun(config, pipeline, config.batch.global).description()).total() > room) {
+    const StageOfRun stage(config, pipeline, config.batch.global);
+    if (MemoryOfStage(stage.description()).total() + CommunicationOf(stage.description()).total() > room) {
       return false;
     }
   }

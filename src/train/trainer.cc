@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/float16.h"
+#include "cost/communication_memory.h"
 #include "cost/gradient_places.h"
 #include "cost/rank_tensors.h"
 
@@ -118,6 +119,10 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
   zero_->DrawInitialWeights(static_cast<std::uint64_t>(config_.train.seed));
   device_.Synchronize();
   comms_.world().Verify();  // no rank begins its first step while another still makes communicators
+}
+
+std::int64_t Trainer::PlannedCommunicationBytes() const {
+  return CommunicationBytes() == 0 ? 0 : CommunicationOf(stage_.description()).total();
 }
 
 Trainer::~Trainer() {

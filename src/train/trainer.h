@@ -135,8 +135,11 @@ class Trainer {
   const ParameterTable& table() const { return stage_.table(); }
   Communicator& world() { return comms_.world(); }
   Device& device() const { return device_; }
-  // Device memory beyond the plan, as far as it is known: workspaces of libraries, communicators, message buffers.
-  std::int64_t UnplannedBytes() const { return device_.internal_bytes() + comms_.device_bytes(); }
+  // Device memory outside the arena, as far as it is known: workspaces of libraries; communicators and the buffers of
+  // their messages, and what was planned for these.
+  std::int64_t WorkspaceBytes() const { return device_.internal_bytes(); }
+  std::int64_t CommunicationBytes() const { return comms_.device_bytes(); }
+  std::int64_t PlannedCommunicationBytes() const;
   // Law 5's two sides: what cost predicts for a step of this batch size, and what this rank has counted so far.
   StepCost Predicted(std::int64_t global_batch) const;
   StepCost Counted();

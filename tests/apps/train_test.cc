@@ -97,6 +97,15 @@ TEST(Train, ATraceHasEveryRankItsMessagesAndThePrediction) {
   EXPECT_FALSE(place.Has("other"));
 }
 
+TEST(Train, DrillsNeedTheRunsFolder) {
+  const Workplace place;
+  place.Write("recipe.toml", TinyRecipe());
+  const Outcome bad = place.Run({"train", "recipe.toml", "--ranks", "8", "--run", "other", "--no-checkpoint",
+                                 "--inject", "rank=1,step=1,what=throw"});
+  EXPECT_EQ(bad.code, 2);
+  EXPECT_FALSE(place.Has("other"));
+}
+
 // What a run leaves beside its steps, and what status says of it.
 TEST(Train, LeavesEventsMemoryAndCausesForStatus) {
   const Workplace place;

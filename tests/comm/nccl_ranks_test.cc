@@ -11,6 +11,7 @@
 #include "comm/device_array.h"
 #include "operate/flight_report.h"
 #include "operate/training_loop.h"
+#include "operate/training_observer.h"
 
 namespace trireme {
 namespace {
@@ -214,6 +215,28 @@ TEST_P(NcclDrills, ARankThatThrowsEndsTheRunWithItsMessage) {
     EXPECT_EQ(message, "rank 1: a drill: --inject what=throw") << phase;
     EXPECT_EQ(ReadFlight(folder + "/flight").suspects, std::vector<int>{1}) << phase;
   }
+}
+
+class SlowToStart : public TrainingObserver {
+ public:
+  void Started(const Trainer& /*trainer*/, std::int64_t /*resumed_step*/) override {
+    std::this_thread::sleep_for(std::chrono::seconds(2));
+  }
+};
+
+TEST_P(NcclDrills, ARankThatIsLateForTheFirstStepIsWaitedFor) {
+  const RunConfig config = SmallRun(GetParam().keys);
+  const auto source = OpenRunSource(config, "train");
+  SlowToStart observer;
+  std::atomic<std::int64_t> step = 0;
+  RunThreadRanks(config.layout.ranks(), kCuda, [&](RankContext& context) {
+    const LoopResult result =
+        RunTraining(config, context, {.train = source.get(), .validation = nullptr}, {}, &observer);
+    if (context.world.rank() == 0) {
+      step = result.step;
+    }
+  });
+  EXPECT_EQ(step, config.train.steps);
 }
 
 TEST(NcclWatch, ARankThatSkipsACollectiveIsNamedAndARequestEndsTheRun) {

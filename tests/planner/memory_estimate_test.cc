@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "cost/communication_memory.h"
 #include "cost/rank_tensors.h"
 #include "cost/step_cost.h"
 #include "planner/fixtures.h"
@@ -237,6 +238,21 @@ TEST(MemoryEstimate, RanksOnTheHostsCoresShareItsMemory) {
   const StageMemory& stage = memory.stages[0];
   EXPECT_EQ(stage.fixed, 0) << "no context of an accelerator";
   EXPECT_DOUBLE_EQ(memory.host_per_node, 4 * (stage.total() + stage.host_copy));
+}
+
+TEST(MemoryEstimate, CommunicatorsAndMessageBuffersAreInTheSum) {
+  const Machine machine("dgx-h100", "trireme");
+  const ModelConfig model = SmallGpt();
+  PipelineClock clock;
+  const auto fixed = [&](const ParallelLayout& layout) {
+    const PlanPoint point = machine.Point(model, layout, 4);
+    return EstimateMemory(point, ModelAccount(model), BlocksOfStages(point), clock).stages[0].fixed;
+  };
+  const double alone = fixed({});
+  // World and data; world, pipeline, tied and two ways with two buffers each.
+  EXPECT_DOUBLE_EQ(fixed({.data = 2}) - alone, 2.0 * kCommunicatorBytes);
+  const double buffers = 2.0 * 2 * 2 * static_cast<double>(model.sequence * model.hidden);
+  EXPECT_DOUBLE_EQ(fixed({.pipeline = 2}) - alone, 5.0 * kCommunicatorBytes + buffers);
 }
 
 TEST(MemoryEstimate, WithoutZeroOneDataRankHoldsTheCopyThatIsSaved) {

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "cost/communication_memory.h"
 #include "cost/step_cost.h"
 
 namespace trireme {
@@ -52,7 +53,8 @@ TEST(MemoryRoom, AutomaticRecomputationIsTheLeastThatFits) {
     with.layout.recompute = level;
     std::int64_t most = 0;
     for (const int pipeline : {0, 1}) {
-      most = std::max(most, MemoryOfStage(StageOfRun(with, pipeline, 24).description()).total());
+      const StageOfRun stage(with, pipeline, 24);
+      most = std::max(most, MemoryOfStage(stage.description()).total() + CommunicationOf(stage.description()).total());
     }
     return most;
   };
@@ -73,7 +75,8 @@ TEST(MemoryRoom, FittingTakesTheLargestMicroBatchUpToTheBatch) {
   const auto with = [&](int micro_batch) {
     RunConfig other = config;
     other.layout.micro_batch = micro_batch;
-    return MemoryOfStage(StageOfRun(other, 0, 24).description()).total();
+    const StageOfRun stage(other, 0, 24);
+    return MemoryOfStage(stage.description()).total() + CommunicationOf(stage.description()).total();
   };
   const FitChoices both = {.recompute = true, .micro_batch = true};
   EXPECT_EQ(Fitted(config, with(12), both).layout.micro_batch, 12);

@@ -30,6 +30,7 @@ bool BuiltFor(const std::string& architectures, int capability) {
 
 CudaFacts DescribeCuda() {
   CudaFacts facts{.built = true, .cudnn = TRIREME_CUDNN_VERSION, .architectures = TRIREME_CUDA_ARCHITECTURES};
+  const int count = CudaDeviceCount();  // first: it sets what CUDA reads when it starts
   int version = 0;
   if (cudaRuntimeGetVersion(&version) == cudaSuccess) {
     facts.toolkit = VersionText(version);
@@ -37,7 +38,7 @@ CudaFacts DescribeCuda() {
   if (cudaDriverGetVersion(&version) == cudaSuccess && version > 0) {
     facts.driver = VersionText(version);
   }
-  for (int device = 0; device < CudaDeviceCount(); ++device) {
+  for (int device = 0; device < count; ++device) {
     cudaDeviceProp properties{};
     if (cudaGetDeviceProperties(&properties, device) == cudaSuccess) {
       const int capability = properties.major * 10 + properties.minor;

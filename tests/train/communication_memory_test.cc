@@ -1,0 +1,107 @@
+// The plan of what ranks take to reach each other over NCCL, against the groups that ranks do make.
+#include "cost/communication_memory.h"
+
+#include <gmock/gmock.h>
+
+#include <string>
+#include <vector>
+
+#include "comm/grid_comms.h"
+#include "comm/rank_runner.h"
+#include "operate/run_facts.h"
+#include "schedule/schedule.h"
+
+namespace trireme {
+namespace {
+
+struct Reached {
+  std::vector<std::string> keys;
+  int ways = 0;       // communicators of neighbours alone
+  int used_ways = 0;  // of them along the pipeline, of stage 0
+};
+
+RunConfig SmallConfig(std::vector<std::string> keys) {
+  keys.insert(keys.end(), {"model.layers=4", "model.hidden=64", "model.heads=4", "model.sequence=16",
+                           "model.vocabulary=128", "layout.micro_batch=1", "batch.global=8", "train.dtype=bf16"});
+  RunConfig config = ParseRecipe("", "reach.toml", keys).config;
+  Validate(config, 0);
+  return config;
+}
+
+// Of more than one member.
+int GroupsOf(GridComms& comms) {
+  std::vector<Communicator*> groups = {&comms.world(), &comms.tensor(),   &comms.context(),
+                                       &comms.data(),  &comms.pipeline(), &comms.tied()};
+  if (comms.has_context_groups()) {
+    groups.insert(groups.end(), {&comms.context_heads(), &comms.context_ring()});
+  }
+  if (comms.has_copies()) {
+    groups.insert(groups.end(), {&comms.shards(), &comms.copies()});
+  }
+  int found = 0;
+  for (const Communicator* group : groups) {
+    found += group->size() > 1 ? 1 : 0;
+  }
+  return found;
+}
+
+TEST(CommunicationMemory, CountsTheGroupsThatRanksMakeAndTheirWays) {
+  const std::vector<Reached> cases = {
+      {{}, 0, 0},
+      {{"layout.tensor=2"}, 0, 0},
+      {{"layout.data=2", "layout.zero=3"}, 0, 0},
+      {{"layout.data=4", "layout.zero=2", "layout.shard_ranks=2"}, 0, 0},
+      {{"layout.pipeline=2"}, 2, 2},
+      {{"layout.pipeline=4", "layout.tensor=2"}, 4, 2},
+      {{"layout.pipeline=2", "layout.schedule=interleaved", "layout.chunks=2"}, 2, 2},
+      {{"layout.pipeline=2", "layout.schedule=zero_bubble_v", "layout.chunks=2"}, 2, 2},
+      {{"layout.context=2"}, 0, 0},
+      {{"layout.context=2", "layout.context_kind=ring"}, 2, 0},
+      {{"layout.context=4", "layout.context_kind=ring", "layout.data=2"}, 4, 0},
+      {{"layout.context=4", "layout.context_kind=ulysses+ring"}, 2, 0},
+  };
+  for (const Reached& reached : cases) {
+    const RunConfig config = SmallConfig(reached.keys);
+    const int head_stage = PlacementOf(config.layout).HeadStage();
+    RunThreadRanks(config.layout.ranks(), {.kind = "cpu", .threads = 1}, [&](RankContext& context) {
+      const int pipeline = ProcessGrid(config.layout).CoordinateOf(context.world.rank()).pipeline;
+      const StageOfRun stage(config, pipeline, config.batch.global);
+      GridComms comms(context.world, config.layout, head_stage, stage.description().sizes.head_ranks);
+      const CommunicationMemory memory = CommunicationOf(stage.description());
+      EXPECT_EQ(memory.communicators, GroupsOf(comms) + reached.ways) << config.layout.ToString();
+      EXPECT_GE(memory.total(), memory.communicators * kCommunicatorBytes);
+      if (pipeline == 0 && config.layout.context == 1) {
+        EXPECT_EQ(memory.buffers, 2 * reached.used_ways * 16 * 64 * 2) << config.layout.ToString();  // two a way
+      }
+    });
+  }
+}
+
+TEST(CommunicationMemory, StagesInTheMiddleHaveMostBuffersAndARingHasThoseOfKeys) {
+  const RunConfig pipeline = SmallConfig({"layout.pipeline=4"});
+  const auto buffers = [](const RunConfig& config, int stage) {
+    return CommunicationOf(StageOfRun(config, stage, config.batch.global).description()).buffers;
+  };
+  EXPECT_EQ(buffers(pipeline, 1), 2 * buffers(pipeline, 0));
+  EXPECT_EQ(buffers(pipeline, 3), buffers(pipeline, 0));
+  const RunConfig ring = SmallConfig({"layout.context=2", "layout.context_kind=ring"});
+  // Two for each of two ways: keys and values of 8 tokens in bf16 and their gradients in fp32.
+  EXPECT_EQ(buffers(ring, 0), 2 * 2 * (8 * 2 * 64 * 2 + 8 * 2 * 64 * 4));
+}
+
+TEST(CommunicationMemory, IsToldWithWhatTheDeviceHolds) {
+  constexpr std::int64_t kGiB = std::int64_t{1} << 30;
+  EXPECT_EQ(Describe({.used = 10 * kGiB, .arena = 7 * kGiB, .workspaces = kGiB}),
+            "device memory: 10.00 GiB in use; planned 7.00, workspaces 1.00, 2.00 more (contexts, kernels, other "
+            "programs)");
+  EXPECT_EQ(Describe({.used = 10 * kGiB,
+                      .arena = 6 * kGiB,
+                      .communication_planned = kGiB,
+                      .communication = kGiB / 2,
+                      .workspaces = kGiB}),
+            "device memory: 10.00 GiB in use; planned 7.00 (1.00 of it for NCCL, which took 0.50), workspaces 1.00, "
+            "2.50 more (contexts, kernels, other programs)");
+}
+
+}  // namespace
+}  // namespace trireme
