@@ -68,7 +68,10 @@ int EvaluateCommand::RunLoss(const ModelFiles& files, std::int64_t length) const
     RequireWritable(request);
   }
   const std::int64_t together = std::min(batch, work.count);
-  const InferenceOptions options{.dtype = inference.WorkingType(files), .batch = together, .rows = together * length};
+  const InferenceOptions options{.dtype = inference.WorkingType(files),
+                                 .batch = together,
+                                 .rows = together * length,
+                                 .document_positions = files.document_positions};
   return inference.RunRanks([&](RankContext& context) {
     InferenceModel model(files.model, files.weights, context, options);
     const bool speaks = context.world.rank() == 0;
@@ -145,7 +148,7 @@ void AddEvaluateCommand(CLI::App& app, int& exit_code) {
   CLI::Option* data =
       evaluate->add_option("--data", command->data,
                            "Dataset: FILE.bin, a file of bytes, a weighted list; the run's own when not "
-                           "given");
+                           "given. Read as in training: document masks, packing, answers");
   evaluate->add_option("--split", command->split, "train, validation or test, by the run's shares (validation)");
   CLI::Option* text = evaluate->add_option("--text", command->text, "Text file, every token predicted once");
   CLI::Option* choices = evaluate->add_option("--choices", command->choices, "JSONL of multiple-choice questions");

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "data/samples/packed_source.h"
 #include "data/samples/window_source.h"
 
 namespace trireme {
@@ -124,6 +125,9 @@ std::vector<Sample> ReadTokenLines(const std::string& path, std::int64_t vocabul
 }
 
 std::int64_t SamplesOf(const SampleSource& source) {
+  if (const auto* packed = dynamic_cast<const PackedSource*>(&source)) {
+    return packed->samples();
+  }
   const auto* windows = dynamic_cast<const WindowSource*>(&source);
   return windows == nullptr ? 0 : windows->windows();
 }

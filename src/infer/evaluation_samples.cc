@@ -24,7 +24,8 @@ std::unique_ptr<SampleSource> OpenData(const ModelFiles& files, const Evaluation
                      .split_weights = request.data.empty() || !request.split.empty() ? files.data_split : "",
                      .document_masks = files.document_masks,
                      .answers_only = files.answers_only,
-                     .padding_masks = files.padding_masks});
+                     .padding_masks = files.padding_masks,
+                     .best_fit = files.best_fit && source != "synthetic"});
 }
 
 }  // namespace

@@ -119,6 +119,8 @@ void InferenceModel::RunWhole(std::int64_t batch, std::span<const std::int32_t> 
   std::vector<std::int32_t> positions(tokens.size());
   for (std::size_t i = 0; i < positions.size(); ++i) {
     positions[i] = static_cast<std::int32_t>(static_cast<std::int64_t>(i) % run.queries);
+    // Learned ones alone: rotary positions and ALiBi are relative within a document.
+    positions[i] -= options_.document_positions && run.documents ? document_starts[i] : 0;
   }
   Upload(at_.tokens, tokens);
   Upload(at_.positions, positions);

@@ -23,6 +23,8 @@ struct InferenceOptions {
   std::int64_t batch = 1;     // sequences at once
   std::int64_t rows = 1;      // tokens of one call, over all sequences
   std::int64_t capacity = 0;  // positions of a sequence in the cache; 0: no cache
+  // In RunWhole positions begin anew with every document, as data.document_positions has them in training.
+  bool document_positions = false;
 };
 
 class InferenceModel {

@@ -18,8 +18,10 @@ struct ModelFiles {
   std::string data_source;
   std::string data_split;
   bool document_masks = false;
+  bool document_positions = false;
   bool answers_only = false;
   bool padding_masks = false;
+  bool best_fit = false;  // samples were packed of whole documents
   std::int64_t seed = 1;
   std::string tokenizer;  // that was found with it; empty: none
 };

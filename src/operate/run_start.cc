@@ -25,13 +25,8 @@ bool AllMayStart(RankContext& context, const std::function<void()>& check) {
   return !refusal.refused;
 }
 
-}  // namespace
-
-void RequireMachine(const RunConfig& config, bool by_threads, bool saves) {
-  const bool paced = config.train.device == "paced";
-  if (!paced) {
-    RequireDevice(config.train.device);
-  }
+// What a GPU's kernels lack, whether or not there is one here.
+void RequireKernels(const RunConfig& config) {
   Require(config.model.attention_dropout == 0 || config.train.plain_attention() || IsHostDevice(config.train.device),
           "model.attention_dropout = {}: the GPU's fused attention has no dropout; set train.attention = \"plain\", or "
           "model.attention_dropout = 0 (model.dropout works), or train.device = \"cpu\"",
@@ -50,6 +45,16 @@ void RequireMachine(const RunConfig& config, bool by_threads, bool saves) {
       "keys where its queries are; set layout.context_kind = 'ulysses', train.attention = 'flash', or train.device = "
       "'cpu'",
       layout.context, config.train.device);
+}
+
+}  // namespace
+
+void RequireMachine(const RunConfig& config, bool by_threads, bool saves) {
+  RequireKernels(config);
+  const bool paced = config.train.device == "paced";
+  if (!paced) {
+    RequireDevice(config.train.device);
+  }
   Require(
       !paced || by_threads,
       "train.device = 'paced' runs all ranks as threads of one process: start it without mpirun, srun or --launcher");

@@ -59,6 +59,8 @@ std::string ShortLine(const RunConfig& config, const StepFacts& facts, const Ste
   add(facts.skipped_steps > 0, fmt::format(" | {} skipped", facts.skipped_steps));
   add(config.train.dtype == "fp16", fmt::format(" | scale {:g}", step.loss_scale));
   add(config.train.count_zeros, fmt::format(" | {} zeros", step.zeros));
+  add(step.balance && config.layout.data > 1,
+      fmt::format(" | attention +{:.1f} %", step.balance ? step.balance->data_ranks * 100 : 0));
   add(step.global_batch != config.batch.global, fmt::format(" | batch {}", step.global_batch));
   add(rates.share_of_peak > 0, fmt::format(" | {:.1f} % peak", rates.share_of_peak * 100));
   add(predicted_seconds > 0, fmt::format(" | predicted {:.3g} s", predicted_seconds));
@@ -80,6 +82,9 @@ std::string LogLine(const RunConfig& config, const StepFacts& facts, const StepR
       config.train.dtype == "fp16" ? fmt::format(" loss scale: {:.1f} |", step.loss_scale) : "", step.gradient_norm);
   if (config.train.count_zeros) {
     line += fmt::format(" num zeros: {:.1f} |", static_cast<double>(step.zeros));
+  }
+  if (step.balance && config.layout.data > 1) {
+    line += fmt::format(" attention imbalance: {:.1f} % |", step.balance->data_ranks * 100);
   }
   line += fmt::format(
       " number of skipped iterations: {:3d} | number of nan iterations: {:3d} | samples per second: {:.3f} | {} | "

@@ -125,6 +125,10 @@ void MetricsFile::Add(const RunConfig& config, const StepFacts& facts, const Ste
   if (config.train.dtype == "fp16") {
     row["loss_scale"] = step.loss_scale;
   }
+  if (step.balance) {
+    row["data_rank_imbalance"] = step.balance->data_ranks;
+    row["micro_batch_imbalance"] = step.balance->micro_batches;
+  }
   if (config.train.count_zeros) {
     row["num_zeros"] = step.zeros;
   }

@@ -422,6 +422,11 @@ std::vector<RecipeKey> TrainKeys() {
           "data.packing",
           "windows of the stream, which cut documents, or short documents packed whole (best_fit); the rest is padding",
           [](Config & c) -> auto& { return c.data.packing; }, {"windows", "best_fit"}),
+      Text(
+          "data.balance",
+          "with document masks a step's samples go to data ranks and micro batches by their work (attention) or number "
+          "(none)",
+          [](Config & c) -> auto& { return c.data.balance; }, {"attention", "none"}),
       Flag(
           "data.answers_only", "of conversations (data prepare --format chat) only answers have a loss",
           [](Config & c) -> auto& { return c.data.answers_only; }),

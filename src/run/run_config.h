@@ -104,7 +104,8 @@ struct DataConfig {
   bool document_positions = false;
   bool answers_only = false;
   bool padding_masks = false;
-  std::string packing = "windows";  // windows | best_fit
+  std::string packing = "windows";    // windows | best_fit
+  std::string balance = "attention";  // attention | none
   bool operator==(const DataConfig&) const = default;
 };
 

@@ -1,6 +1,7 @@
 #include "train/batch_loader.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/random.h"
@@ -46,12 +47,39 @@ std::vector<std::int32_t> BatchLoader::PositionsIn(const std::vector<std::int32_
   return positions;
 }
 
-std::int64_t BatchLoader::SampleOf(std::int64_t first, int micro_batch, std::int64_t sequence) const {
-  return first + (micro_batch * options_.data_size + options_.data_rank) * sizes_.batch + sequence;
+BatchLoader::HostBatch BatchLoader::Choose(const SampleSource& source, std::int64_t first, int micro_batches,
+                                           bool training) const {
+  HostBatch batch{.first = first, .micro_batches = micro_batches, .source = &source};
+  std::vector<std::int64_t> order(static_cast<std::size_t>(options_.data_size * micro_batches * sizes_.batch));
+  std::iota(order.begin(), order.end(), std::int64_t{0});
+  if (training && options_.document_masks && options_.model != nullptr) {
+    // Dropout is drawn by the number of a micro batch's first sample: with it, micro batches stay together.
+    const DealShape shape{.data_size = options_.data_size,
+                          .micro_batches = micro_batches,
+                          .micro_batch = sizes_.batch,
+                          .keeps_groups = options_.model->dropout > 0 || options_.model->attention_dropout > 0};
+    std::vector<double> work;
+    work.reserve(order.size());
+    for (const std::int64_t sample : order) {
+      work.push_back(AttentionWork(*options_.model, source.DocumentLengths(first + sample)));
+    }
+    if (options_.balance) {
+      order = DealByWork(work, shape);
+    }
+    batch.balance = BalanceOf(work, order, shape);
+  }
+  for (int j = 0; j < micro_batches; ++j) {
+    const std::int64_t slot = (static_cast<std::int64_t>(j) * options_.data_size + options_.data_rank) * sizes_.batch;
+    for (std::int64_t b = 0; b < sizes_.batch; ++b) {
+      batch.samples.push_back(first + order[static_cast<std::size_t>(slot + b)]);
+    }
+  }
+  return batch;
 }
 
-BatchLoader::HostBatch BatchLoader::Fetch(const SampleSource& source, std::int64_t first, int micro_batches) const {
-  HostBatch batch{.first = first, .micro_batches = micro_batches, .source = &source};
+BatchLoader::HostBatch BatchLoader::Fetch(const SampleSource& source, std::int64_t first, int micro_batches,
+                                          bool training) const {
+  HostBatch batch = Choose(source, first, micro_batches, training);
   if (!NeedsSamples()) {
     return batch;
   }
@@ -65,22 +93,21 @@ BatchLoader::HostBatch BatchLoader::Fetch(const SampleSource& source, std::int64
   const ContextShare share = sizes_.share();
   const ContextShare of_queries = sizes_.OfAttention().share();
   std::size_t at = 0;
-  for (int j = 0; j < micro_batches; ++j) {
-    for (std::int64_t b = 0; b < sizes_.batch; ++b, at += static_cast<std::size_t>(sizes_.sequence)) {
-      const Sample sample = source.Get(SampleOf(first, j, b));
-      TakeShare(sample.tokens, 0, batch.tokens, at, share);
-      TakeShare(sample.tokens, 1, batch.targets, at, share);
-      if (!sample.weights.empty()) {
-        TakeShare(sample.weights, 0, batch.weights, at, share);
-      }
-      if (options_.document_masks && !sample.document_starts.empty()) {
-        TakeShare(sample.document_starts, 0, batch.document_starts, at * static_cast<std::size_t>(sizes_.head_ranks),
-                  of_queries);
-      }
-      if (positions_.given()) {
-        TakeShare(PositionsIn(sample.document_starts), 0, batch.positions, at, share);
-      }
+  for (const std::int64_t number : batch.samples) {
+    const Sample sample = source.Get(number);
+    TakeShare(sample.tokens, 0, batch.tokens, at, share);
+    TakeShare(sample.tokens, 1, batch.targets, at, share);
+    if (!sample.weights.empty()) {
+      TakeShare(sample.weights, 0, batch.weights, at, share);
     }
+    if (options_.document_masks && !sample.document_starts.empty()) {
+      TakeShare(sample.document_starts, 0, batch.document_starts, at * static_cast<std::size_t>(sizes_.head_ranks),
+                of_queries);
+    }
+    if (positions_.given()) {
+      TakeShare(PositionsIn(sample.document_starts), 0, batch.positions, at, share);
+    }
+    at += static_cast<std::size_t>(sizes_.sequence);
   }
   return batch;
 }
@@ -90,7 +117,7 @@ void BatchLoader::Prepare(const SampleSource& source, std::int64_t first, int mi
     return;
   }
   next_ = std::async(std::launch::async,
-                     [this, &source, first, micro_batches] { return Fetch(source, first, micro_batches); });
+                     [this, &source, first, micro_batches] { return Fetch(source, first, micro_batches, true); });
 }
 
 std::vector<MicroBatch> BatchLoader::LoadTraining(const SampleSource& source, std::int64_t first, int micro_batches) {
@@ -99,8 +126,9 @@ std::vector<MicroBatch> BatchLoader::LoadTraining(const SampleSource& source, st
     batch = next_.get();
   }
   if (batch.first != first || batch.micro_batches != micro_batches || batch.source != &source) {
-    batch = Fetch(source, first, micro_batches);
+    batch = Fetch(source, first, micro_batches, true);
   }
+  balance_ = batch.balance;
   return Upload(batch, true);
 }
 
@@ -109,20 +137,19 @@ std::vector<MicroBatch> BatchLoader::LoadMoved(const SampleSource& source, std::
     next_.get();  // its thread reads the options
   }
   const int own = std::exchange(options_.data_rank, (options_.data_rank + 1) % options_.data_size);
-  std::vector<MicroBatch> moved = Upload(Fetch(source, first, micro_batches), true);
+  std::vector<MicroBatch> moved = Upload(Fetch(source, first, micro_batches, true), true);
   options_.data_rank = own;
   return moved;
 }
 
 std::vector<MicroBatch> BatchLoader::LoadEvaluation(const SampleSource& source, std::int64_t first, int micro_batches,
                                                     std::int64_t end) {
-  HostBatch batch = Fetch(source, first, micro_batches);
-  auto weights = batch.weights.begin();
-  for (int j = 0; j < micro_batches && !batch.weights.empty(); ++j) {
-    for (std::int64_t b = 0; b < sizes_.batch; ++b, weights += sizes_.sequence) {
-      if (SampleOf(first, j, b) >= end) {
-        std::fill_n(weights, sizes_.sequence, 0.0F);
-      }
+  HostBatch batch = Fetch(source, first, micro_batches, false);
+  if (!batch.weights.empty()) {
+    auto weights = batch.weights.begin();
+    for (const std::int64_t sample : batch.samples) {
+      std::fill_n(weights, sample >= end ? sizes_.sequence : 0, 0.0F);
+      weights += sizes_.sequence;
     }
   }
   return Upload(batch, false);
@@ -158,7 +185,7 @@ std::vector<MicroBatch> BatchLoader::Upload(const HostBatch& batch, bool trainin
     micro_batch.places = places_;
     micro_batch.positions = positions_.given() ? positions_.Range(j * n, n) : Tensor{};
     micro_batch.loss_sums = loss_sums_.Range(j * 2, 2);
-    micro_batch.first_sample = SampleOf(batch.first, j, 0);
+    micro_batch.first_sample = batch.samples[static_cast<std::size_t>(j * sizes_.batch)];
     micro_batch.dropout_key = RandomKey(options_.seed, "dropout");
     micro_batch.loss_scale = static_cast<float>(1.0 / global_tokens);
     micro_batch.training = training;

@@ -75,7 +75,9 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
                            .data_size = config_.layout.data,
                            .document_masks = config_.data.document_masks,
                            .reads_tokens = comms_.coordinate().pipeline == 0 || description.HoldsHead(),
-                           .seed = static_cast<std::uint64_t>(config_.train.seed)});
+                           .seed = static_cast<std::uint64_t>(config_.train.seed),
+                           .model = &config_.model,
+                           .balance = config_.data.balance == "attention"});
   const LocalSizes& sizes = description.sizes;
   const auto boundary = [&](const TensorSpec& spec) {
     const Tensor tensor = arena_.Allocate(spec);
@@ -174,6 +176,7 @@ StepResult Trainer::Step(int request) {
   // 1. Batch.
   Mark(kFirstPhase);
   const std::vector<MicroBatch> batch = loader_->LoadTraining(*sources_.train, first, micro_batches);
+  result.balance = loader_->balance();
   loss_sums_ = batch.front().loss_sums;
   last_micro_batches_ = micro_batches;
   progress_.consumed_samples += result.global_batch;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -23,6 +24,7 @@
 #include "train/histogram.h"
 #include "train/loss_scaler.h"
 #include "train/pipeline_runner.h"
+#include "train/work_balance.h"
 #include "train/zero_shard.h"
 
 namespace trireme {
@@ -54,7 +56,8 @@ struct StepResult {
   bool vetoed = false;                // finite, but set_veto's function refused the update, on every rank
   bool passed_over = false;           // train.skip_steps names it: nothing was computed
   Verdict verdict;
-  int request = 0;  // the largest of the ranks' requests, see Step
+  std::optional<WorkBalance> balance;  // of attention within documents, where data.document_masks asks for them
+  int request = 0;                     // the largest of the ranks' requests, see Step
   double seconds = 0;
 };
 

@@ -100,6 +100,21 @@ TEST(PackedSource, PaddingSeesItselfAlone) {
   EXPECT_THAT(source.description(), HasSubstr("packed into 1 samples of 12 an epoch, 46.2 % padding"));
 }
 
+// From the index alone, as the sample itself would say; padding is left out.
+TEST(PackedSource, LengthsOfDocumentsAreThoseOfTheSample) {
+  const ScratchDirectory scratch;
+  const PackedSource source(CountingStore(scratch, {3, 9, 1, 25, 8, 2, 5, 4, 17, 6}), Options(8));
+  for (std::int64_t index = 0; index < 2 * source.samples(); ++index) {
+    std::vector<std::int64_t> lengths = source.DocumentLengths(index);
+    const std::int64_t filled = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
+    lengths.insert(lengths.end(), static_cast<std::size_t>(8 - filled), 1);
+    EXPECT_EQ(lengths, source.SampleSource::DocumentLengths(index)) << index;
+  }
+  SourceOptions open = Options(8);
+  open.document_masks = false;
+  EXPECT_THAT(PackedSource(CountingStore(scratch, {3, 4}), open).DocumentLengths(0), ElementsAre(8));
+}
+
 TEST(PackedSource, ItsMistakesAreNamed) {
   const ScratchDirectory scratch;
   EXPECT_THAT(testing::MessageOf([&] {

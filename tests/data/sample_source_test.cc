@@ -163,6 +163,7 @@ TEST(WindowSource, DocumentMasksHideOtherDocuments) {
   const auto source = OpenSource({.source = path, .sequence = 8, .document_masks = true});
   const Sample sample = source->Get(0);
   EXPECT_THAT(sample.document_starts, ElementsAre(0, 0, 0, 3, 3, 3, 3, 7));
+  EXPECT_THAT(source->DocumentLengths(0), ElementsAre(3, 4, 1));
   EXPECT_THAT(sample.weights, ElementsAre(1, 1, 0, 1, 1, 1, 0, 1));
 }
 

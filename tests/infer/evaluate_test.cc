@@ -2,11 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <numeric>
 
 #include "base/error.h"
+#include "infer/evaluation_samples.h"
 #include "infer/small_model.h"
 #include "operate/training_loop.h"
+#include "parity/short_documents.h"
 
 namespace trireme {
 namespace {
@@ -42,6 +45,36 @@ TEST(Evaluate, IsTheValidationLossOfTheTrainer) {
       EXPECT_DOUBLE_EQ(report.perplexity(), std::exp(report.loss));
     }
   }
+}
+
+// Packed documents with learned positions of their own: the command reads the dataset as the run did.
+TEST(Evaluate, PacksDocumentsAsTheRunDid) {
+  const ScratchDirectory folder;
+  RunConfig config = SmallModel("gpt2");
+  config.data.source = parity::ShortDocuments(folder);
+  config.data.split = "50,50,0";
+  config.data.packing = "best_fit";
+  config.data.document_masks = true;
+  config.data.document_positions = true;
+  const double expected = TrainSmallModel(config, folder / "run");
+  const ModelFiles files = OpenModelFiles(folder / "run");
+  const std::int64_t length = config.model.sequence;
+  const EvaluationSamples work = OpenEvaluation(files, {.samples = config.validation.samples, .length = length});
+  ASSERT_EQ(work.count, config.validation.samples);
+  const auto loss = [&](bool anew) {
+    const InferenceOptions options{.batch = 4, .rows = 4 * length, .document_positions = anew};
+    LossReport report;
+    WithModel(files, {.options = options},
+              [&](InferenceModel& model, int) { report = EvaluateSamples(model, work.count, work.get, nullptr); });
+    return report.loss;
+  };
+  EXPECT_TRUE(files.document_positions);
+  EXPECT_NEAR(loss(true), expected, 1e-5 * expected);
+  EXPECT_GT(std::abs(loss(false) - expected), 1e-4 * expected);
+  // All samples of the split, with an end.
+  const std::int64_t all = OpenEvaluation(files, {.length = length}).count;
+  EXPECT_GT(all, 1);
+  EXPECT_LT(all, 100);
 }
 
 TEST(Evaluate, BitsPerByteOfATextGoByItsBytes) {

@@ -191,6 +191,41 @@ TEST(Context, PackedDocumentsWithPositionsOfTheirOwnTrainAsOne) {
   }
 }
 
+// Samples go to data ranks and micro batches by their work: the same samples in a step, so the same sums. Dropout is
+// drawn by sample.
+TEST(Documents, SamplesDealtByWorkTrainAsOne) {
+  const ScratchDirectory folder;
+  for (const double dropout : {0.0, 0.2}) {
+    for (const ParallelLayout& layout :
+         {ParallelLayout{.data = 2, .micro_batch = 2}, ParallelLayout{.data = 4, .zero = 3},
+          ParallelLayout{.context = 2, .pipeline = 2, .data = 2, .schedule = "zero_bubble", .micro_batch = 2}}) {
+      RunConfig config = ShortRun("llama");
+      config.batch.global = 8;
+      config.model.sequence = 24;
+      config.model.dropout = dropout;
+      config.data.source = ShortDocuments(folder);
+      config.data.split = "50,50,0";
+      config.data.packing = dropout > 0 ? "best_fit" : "windows";
+      config.data.document_masks = true;
+      config.layout = layout;
+      SCOPED_TRACE(fmt::format("{}, dropout {}", layout.ToString(), dropout));
+      ExpectLaw(config);
+    }
+  }
+  // Dealt otherwise than by number, or the laws above would show nothing.
+  RunConfig config = ShortRun("llama");
+  config.data.source = ShortDocuments(folder);
+  config.data.split = "50,50,0";
+  config.data.document_masks = true;
+  config.train.deterministic = true;
+  config.layout = {.data = 2};
+  const Outcome dealt = Train({.config = config, .steps = 2});
+  config.data.balance = "none";
+  const Outcome numbered = Train({.config = config, .steps = 2});
+  EXPECT_NE(dealt.parameters, numbered.parameters);
+  EXPECT_NEAR(dealt.losses[1] / numbered.losses[1], 1, 1e-5);
+}
+
 // Rotary positions are relative: where they begin changes nothing within a document. Learned ones are not.
 TEST(Documents, PositionsThatBeginAnewMatterToLearnedOnesAlone) {
   const ScratchDirectory folder;

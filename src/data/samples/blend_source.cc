@@ -90,4 +90,9 @@ Sample BlendSource::Get(std::int64_t index) const {
   return sources_[source]->Get(local);
 }
 
+std::vector<std::int64_t> BlendSource::DocumentLengths(std::int64_t index) const {
+  const auto [source, local] = Locate(index);
+  return sources_[source]->DocumentLengths(local);
+}
+
 }  // namespace trireme

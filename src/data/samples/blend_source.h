@@ -24,6 +24,7 @@ class BlendSource final : public SampleSource {
   std::int64_t vocabulary() const override;
   std::string description() const override;
   Sample Get(std::int64_t index) const override;
+  std::vector<std::int64_t> DocumentLengths(std::int64_t index) const override;
 
   // Which source gives sample `index`, and which of its samples that is.
   std::pair<std::size_t, std::int64_t> Locate(std::int64_t index) const;

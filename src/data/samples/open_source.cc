@@ -45,6 +45,21 @@ std::unique_ptr<SampleSource> OpenOne(const SourceOptions& options) {
 
 }  // namespace
 
+std::vector<std::int64_t> SampleSource::DocumentLengths(std::int64_t index) const {
+  const Sample sample = Get(index);
+  const auto tokens = static_cast<std::int64_t>(sample.tokens.size()) - 1;
+  std::vector<std::int64_t> lengths;
+  std::int64_t start = 0;
+  for (const std::int32_t next : sample.document_starts) {
+    if (next > start) {
+      lengths.push_back(next - start);
+      start = next;
+    }
+  }
+  lengths.push_back(tokens - start);
+  return lengths;
+}
+
 std::vector<WeightedSource> ParseSources(const std::string& source) {
   std::istringstream words(source);
   std::vector<std::string> list;

@@ -124,10 +124,27 @@ void PackedSource::Place(const DocumentPiece& piece, std::int64_t at, Sample& sa
   }
 }
 
-Sample PackedSource::Get(std::int64_t index) const {
+std::span<const DocumentPiece> PackedSource::PiecesAt(std::int64_t index) const {
   const auto samples = static_cast<std::uint64_t>(this->samples());
   const std::uint64_t epoch = static_cast<std::uint64_t>(index) / samples;
   const KeyedPermutation shuffle(samples, CombineKeys(key_, epoch));
+  return PiecesOf(static_cast<std::size_t>(shuffle(static_cast<std::uint64_t>(index) % samples)));
+}
+
+std::vector<std::int64_t> PackedSource::DocumentLengths(std::int64_t index) const {
+  if (!document_masks_) {
+    return {sequence_};
+  }
+  std::vector<std::int64_t> lengths;
+  std::int64_t left = sequence_;  // the last token of a full sample is a target alone
+  for (const DocumentPiece& piece : PiecesAt(index)) {
+    lengths.push_back(std::min(piece.tokens, left));
+    left -= lengths.back();
+  }
+  return lengths;
+}
+
+Sample PackedSource::Get(std::int64_t index) const {
   Sample sample;
   sample.tokens.assign(static_cast<std::size_t>(sequence_) + 1, 0);
   sample.weights.assign(static_cast<std::size_t>(sequence_), 0.0F);
@@ -136,8 +153,7 @@ Sample PackedSource::Get(std::int64_t index) const {
     std::iota(sample.document_starts.begin(), sample.document_starts.end(), 0);  // padding sees itself alone
   }
   std::int64_t at = 0;
-  for (const DocumentPiece& piece :
-       PiecesOf(static_cast<std::size_t>(shuffle(static_cast<std::uint64_t>(index) % samples)))) {
+  for (const DocumentPiece& piece : PiecesAt(index)) {
     Place(piece, at, sample);
     at += piece.tokens;
   }

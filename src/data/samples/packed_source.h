@@ -35,6 +35,7 @@ class PackedSource final : public SampleSource {
   std::int64_t vocabulary() const override { return vocabulary_; }
   std::string description() const override;
   Sample Get(std::int64_t index) const override;
+  std::vector<std::int64_t> DocumentLengths(std::int64_t index) const override;
 
   std::int64_t samples() const { return static_cast<std::int64_t>(ends_.size()); }
   // Of all samples' tokens, those that no document fills.
@@ -42,6 +43,8 @@ class PackedSource final : public SampleSource {
 
  private:
   std::span<const DocumentPiece> PiecesOf(std::size_t sample) const;
+  // The sample that `index` visits.
+  std::span<const DocumentPiece> PiecesAt(std::int64_t index) const;
   void Place(const DocumentPiece& piece, std::int64_t at, Sample& sample) const;
 
   std::unique_ptr<TokenStore> store_;

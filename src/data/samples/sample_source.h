@@ -26,6 +26,9 @@ class SampleSource {
   // Pure function of the index: any thread, any order, any number of times. The index is in [0, 2^62): epochs wrap by
   // themselves. A file that has changed since it was opened, or holds a token outside the vocabulary, is an Error.
   virtual Sample Get(std::int64_t index) const = 0;
+  // Tokens of each stretch of a sample that attention does not leave, in order; one of T where it sees everything. Some
+  // or all padding may be left out. Sources of documents answer from their index, without reading tokens.
+  virtual std::vector<std::int64_t> DocumentLengths(std::int64_t index) const;
 };
 
 class TokenStore;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "data/samples/sample_source.h"
 
@@ -20,6 +21,7 @@ class SyntheticSource final : public SampleSource {
   std::int64_t vocabulary() const override { return symbols_; }
   std::string description() const override;
   Sample Get(std::int64_t index) const override;
+  std::vector<std::int64_t> DocumentLengths(std::int64_t /*index*/) const override { return {sequence_}; }
 
  private:
   std::int64_t symbols_;

@@ -32,12 +32,32 @@ std::string WindowSource::description() const {
                      sequence_);
 }
 
-Sample WindowSource::Get(std::int64_t index) const {
+std::int64_t WindowSource::FirstTokenOf(std::int64_t index) const {
   const auto windows = static_cast<std::uint64_t>(windows_);
   const std::uint64_t epoch = static_cast<std::uint64_t>(index) / windows;
   const KeyedPermutation shuffle(windows, CombineKeys(key_, epoch));
   const auto window = static_cast<std::int64_t>(shuffle(static_cast<std::uint64_t>(index) % windows));
-  const std::int64_t first = range_.first + window * sequence_;
+  return range_.first + window * sequence_;
+}
+
+std::vector<std::int64_t> WindowSource::DocumentLengths(std::int64_t index) const {
+  if (!document_masks_) {
+    return {sequence_};
+  }
+  // Padding goes on with the last document.
+  const std::int64_t first = FirstTokenOf(index);
+  std::vector<std::int64_t> lengths;
+  std::int64_t begin = first;
+  for (const std::int64_t start : store_->DocumentStartsBetween(first, std::min(first + sequence_, range_.last))) {
+    lengths.push_back(start - begin);
+    begin = start;
+  }
+  lengths.push_back(first + sequence_ - begin);
+  return lengths;
+}
+
+Sample WindowSource::Get(std::int64_t index) const {
+  const std::int64_t first = FirstTokenOf(index);
   const auto count = static_cast<std::size_t>(std::min(sequence_ + 1, range_.last - first));
   Sample sample;
   sample.tokens.resize(static_cast<std::size_t>(sequence_) + 1);

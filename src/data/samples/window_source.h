@@ -21,11 +21,14 @@ class WindowSource final : public SampleSource {
   std::int64_t vocabulary() const override { return vocabulary_; }
   std::string description() const override;
   Sample Get(std::int64_t index) const override;
+  std::vector<std::int64_t> DocumentLengths(std::int64_t index) const override;
 
   std::int64_t windows() const { return windows_; }
   const TokenRange& range() const { return range_; }
 
  private:
+  // Of the window that `index` visits.
+  std::int64_t FirstTokenOf(std::int64_t index) const;
   void Check(const Sample& sample, std::int64_t first, std::size_t count) const;
   // Leaves the weights of answers alone; the others become 0.
   void MaskQuestions(std::int64_t first, std::size_t count, Sample& sample) const;
