@@ -35,7 +35,7 @@ class CudnnAttention {
  private:
   struct Plan;
   struct Pieces;
-  using Key = std::array<std::int64_t, 19>;
+  using Key = std::array<std::int64_t, 18>;
 
   // Null when there is none.
   Plan* PlanFor(const AttentionArgs& args, const AttentionBlock& block, bool backward);
@@ -48,8 +48,6 @@ class CudnnAttention {
   bool BackwardInBlocks(const AttentionArgs& args);
   // The most that any of them needs.
   static std::int64_t WorkspaceOf(const std::vector<Plan*>& plans);
-  // Copies `count` heads of the rows of all sequences, from `head` on, to [B, count, T, D] at `to`.
-  void SetApart(const AttentionArgs& args, const Tensor& rows, std::int64_t head, std::int64_t count, char* to);
   // Of the block's queries, out of those of all, to [B, H, queries].
   void CopyStatistics(const AttentionArgs& args, const AttentionBlock& block, float* part);
   cudnnContext* Handle();

@@ -41,20 +41,6 @@ ColumnRange AllQueries(const AttentionArgs& args, std::int64_t row_stride) {
           .row_stride = row_stride};
 }
 
-// Whether the rows of a sequence lie so far apart that kernels which pass over all rows of a head for every tile are
-// better given a copy with these rows one after another. On an H200, 131,072 rows of 6 KiB, of which a head has 128
-// bytes each, halved cuDNN's speed; its kernels touched more pages than the GPU translates at once.
-bool IsFarApart(const AttentionArgs& args) {
-  constexpr std::int64_t kReach = std::int64_t{256} << 20;
-  const bool windowed = args.window > 0 && args.window < args.sequence;
-  return !args.kv.given() && !windowed && args.qkv.bytes() / std::max<std::int64_t>(args.batch, 1) > kReach;
-}
-
-// Of a copy of `heads` heads.
-std::int64_t ApartBytes(const AttentionArgs& args, std::int64_t heads) {
-  return RoundUp(args.batch * heads * args.sequence * args.head_size * SizeOf(args.qkv.dtype), 256);
-}
-
 void Clear(const CudaContext& context, void* memory, std::int64_t bytes) {
   CheckCuda(cudaMemsetAsync(memory, 0, static_cast<std::size_t>(bytes), context.stream()), "clear sums of attention");
 }
@@ -131,9 +117,7 @@ cudnnContext* CudnnAttention::Handle() {
 }
 
 CudnnAttention::Plan* CudnnAttention::PlanFor(const AttentionArgs& args, const AttentionBlock& block, bool backward) {
-  AttentionShape shape = AttentionShapeOf(args, block);
-  shape.keys_apart = !backward && IsFarApart(args);
-  shape.queries_apart = backward && IsFarApart(args);
+  const AttentionShape shape = AttentionShapeOf(args, block);
   const Key key{shape.batch,
                 shape.queries,
                 shape.keys,
@@ -150,7 +134,6 @@ CudnnAttention::Plan* CudnnAttention::PlanFor(const AttentionArgs& args, const A
                 shape.slopes ? 1 : 0,
                 shape.window,
                 static_cast<std::int64_t>(shape.stored),
-                shape.keys_apart || shape.queries_apart ? 1 : 0,
                 std::bit_cast<std::int32_t>(args.scale),
                 backward ? 1 : 0};
   const auto found = plans_.find(key);
@@ -222,16 +205,7 @@ bool CudnnAttention::Forward(const AttentionArgs& args) {
   if (plan == nullptr) {
     return false;
   }
-  const std::int64_t apart_bytes = IsFarApart(args) ? ApartBytes(args, args.kv_heads) : 0;
-  auto* memory = static_cast<char*>(context_.Scratch(2 * apart_bytes + plan->plan.workspace_bytes()));
-  Pieces pieces(args, whole);
-  if (apart_bytes > 0) {
-    SetApart(args, args.qkv, args.heads, args.kv_heads, memory);
-    SetApart(args, args.qkv, args.heads + args.kv_heads, args.kv_heads, memory + apart_bytes);
-    pieces.key = memory;
-    pieces.value = memory + apart_bytes;
-  }
-  RunForward(*plan, args, pieces, memory + 2 * apart_bytes);
+  RunForward(*plan, args, {args, whole}, context_.Scratch(plan->plan.workspace_bytes()));
   if (args.slopes.given()) {
     auto* statistics = args.statistics.as<float>();
     ShiftStatistics(context_, args, -1, statistics, statistics);
@@ -250,17 +224,8 @@ bool CudnnAttention::Backward(const AttentionArgs& args) {
   }
   const std::int64_t sum_bytes = context_.deterministic() ? 0 : QuerySumBytes(args);
   const std::int64_t shifted_bytes = args.slopes.given() ? StatisticBytes(args) : 0;
-  const std::int64_t apart_bytes = IsFarApart(args) ? ApartBytes(args, args.heads) : 0;
-  auto* copies =
-      static_cast<char*>(context_.Scratch(2 * apart_bytes + sum_bytes + shifted_bytes + plan->plan.workspace_bytes()));
-  char* const memory = copies + 2 * apart_bytes;
+  auto* memory = static_cast<char*>(context_.Scratch(sum_bytes + shifted_bytes + plan->plan.workspace_bytes()));
   Pieces pieces(args, whole);
-  if (apart_bytes > 0) {
-    SetApart(args, args.qkv, 0, args.heads, copies);
-    SetApart(args, args.grad_out, 0, args.heads, copies + apart_bytes);
-    pieces.query = copies;
-    pieces.grad_out = copies + apart_bytes;
-  }
   if (args.slopes.given()) {
     auto* shifted = reinterpret_cast<float*>(memory + sum_bytes);
     ShiftStatistics(context_, args, 1, args.statistics.as<float>(), shifted);
@@ -268,21 +233,6 @@ bool CudnnAttention::Backward(const AttentionArgs& args) {
   }
   RunBackward(*plan, args, pieces, memory, memory + sum_bytes + shifted_bytes);
   return true;
-}
-
-void CudnnAttention::SetApart(const AttentionArgs& args, const Tensor& rows, std::int64_t head, std::int64_t count,
-                              char* to) {
-  const auto width = static_cast<std::size_t>(args.head_size * SizeOf(rows.dtype));
-  const auto pitch = static_cast<std::size_t>(rows.shape[1] * SizeOf(rows.dtype));
-  const auto height = static_cast<std::size_t>(args.sequence);
-  for (std::int64_t batch = 0; batch < args.batch; ++batch) {
-    for (std::int64_t h = 0; h < count; ++h) {
-      CheckCuda(cudaMemcpy2DAsync(to, width, HeadAt(rows, batch * args.sequence, head + h, args), pitch, width, height,
-                                  cudaMemcpyDeviceToDevice, context_.stream()),
-                "set heads apart");
-      to += width * height;
-    }
-  }
 }
 
 std::vector<CudnnAttention::Plan*> CudnnAttention::PlansFor(const AttentionArgs& args,

@@ -27,31 +27,21 @@ class Builder {
 
   // Query heads within packed rows, [B, H, Tq, D].
   Value Queries(AttentionTensor id) {
-    const bool apart = shape_.queries_apart && id == kQuery;
-    return graph.Real(
-        id, stored, PerQueryHead(),
-        apart ? DenseStrides(PerQueryHead()) : Extents{shape_.query_sequence, shape_.head_size, shape_.query_row, 1});
+    return graph.Real(id, stored, PerQueryHead(), {shape_.query_sequence, shape_.head_size, shape_.query_row, 1});
   }
   // Key or value heads, [B, Hkv, Tk, D].
   Value Keys(AttentionTensor id) {
-    const Extents extents{shape_.batch, shape_.kv_heads, shape_.keys, shape_.head_size};
-    return graph.Real(
-        id, stored, extents,
-        Apart(id) ? DenseStrides(extents) : Extents{shape_.key_sequence, shape_.head_size, shape_.key_row, 1});
+    return graph.Real(id, stored, {shape_.batch, shape_.kv_heads, shape_.keys, shape_.head_size},
+                      {shape_.key_sequence, shape_.head_size, shape_.key_row, 1});
   }
   // The same as [B, Hkv, D, Tk]: cuDNN wants the second factor of a product so.
   Value KeysTransposed(AttentionTensor id) {
-    const Extents dense = DenseStrides({shape_.batch, shape_.kv_heads, shape_.keys, shape_.head_size});
     return graph.Real(id, stored, {shape_.batch, shape_.kv_heads, shape_.head_size, shape_.keys},
-                      Apart(id) ? Extents{dense[0], dense[1], dense[3], dense[2]}
-                                : Extents{shape_.key_sequence, shape_.head_size, 1, shape_.key_row});
+                      {shape_.key_sequence, shape_.head_size, 1, shape_.key_row});
   }
   // Rows of all query heads and nothing else, [B, H, Tq, D].
   Value Rows(AttentionTensor id) {
-    const bool apart = shape_.queries_apart && id == kGradOut;
-    return graph.Real(
-        id, stored, PerQueryHead(),
-        apart ? DenseStrides(PerQueryHead()) : Extents{shape_.out_sequence, shape_.head_size, shape_.out_row, 1});
+    return graph.Real(id, stored, PerQueryHead(), {shape_.out_sequence, shape_.head_size, shape_.out_row, 1});
   }
   Value Statistics() { return graph.Real(kStatistics, CUDNN_DATA_FLOAT, PerRow(), DenseStrides(PerRow())); }
   Value NewPerRow() { return graph.Virtual(CUDNN_DATA_FLOAT, PerRow()); }
@@ -99,8 +89,6 @@ class Builder {
   Value scale = nullptr;
 
  private:
-  bool Apart(AttentionTensor id) const { return shape_.keys_apart && (id == kKey || id == kValue); }
-
   AttentionShape shape_;
   Value slopes_ = nullptr;
   Value minus_infinity_ = nullptr;

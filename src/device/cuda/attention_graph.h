@@ -49,10 +49,6 @@ struct AttentionShape {
   bool slopes;
   std::int64_t window;     // keys that a query of a causal block sees; 0: all up to its own
   cudnnDataType_t stored;  // of tensors in memory, and of operands
-  // kKey and kValue are copies with the rows of a head one after another, [B, Hkv, Tk, D]; likewise kQuery and
-  // kGradOut.
-  bool keys_apart = false;
-  bool queries_apart = false;
 };
 
 AttentionShape AttentionShapeOf(const AttentionArgs& args, const AttentionBlock& block);
