@@ -5,6 +5,7 @@
 #include <exception>
 #include <sstream>
 #include <tuple>
+#include <utility>
 
 #include "device/cuda/architectures.h"
 #include "device/op_cases.h"
@@ -164,6 +165,42 @@ TEST(CudaDevice, RepeatedWorkAddsUpAndIsCounted) {
     EXPECT_EQ(device->ops().flops().matmul, i * 2 * 64 * 64 * 64);
   }
   EXPECT_EQ(calls, 2);  // plainly, then recorded
+}
+
+// A query sees no later key, and without gradients of later outputs no key gets one from them: a long sequence begins
+// as a short one does. The long one's heads are copied apart for cuDNN.
+TEST(CudaDevice, ALongSequenceBeginsAsAShortOne) {
+  constexpr std::int64_t kShort = 512;
+  constexpr std::int64_t kHeads = 32;
+  constexpr std::int64_t kKeyHeads = 8;
+  constexpr std::int64_t kSize = 64;
+  constexpr std::int64_t kColumns = (kHeads + 2 * kKeyHeads) * kSize;
+  const auto device = MakeDevice({.kind = "cuda"});
+  const auto attend = [&](std::int64_t tokens) {
+    Workbench bench(*device);
+    const Tensor qkv = bench.Filled(DType::kBFloat16, {tokens, kColumns}, 0.25F);
+    const Tensor grad_out = bench.Filled(DType::kBFloat16, {tokens, kHeads * kSize}, 0);
+    bench.ops().Copy(qkv.Rows(0, kShort), bench.Normal(DType::kBFloat16, {kShort, kColumns}, "qkv"));
+    bench.ops().Copy(grad_out.Rows(0, kShort), bench.Normal(DType::kBFloat16, {kShort, kHeads * kSize}, "gradient"));
+    const AttentionArgs args{.batch = 1,
+                             .sequence = tokens,
+                             .heads = kHeads,
+                             .kv_heads = kKeyHeads,
+                             .head_size = kSize,
+                             .scale = 0.125F,
+                             .qkv = qkv,
+                             .out = bench.Output(DType::kBFloat16, {tokens, kHeads * kSize}),
+                             .statistics = bench.Output(DType::kFloat32, {kHeads, tokens}),
+                             .grad_out = grad_out,
+                             .grad_qkv = bench.Output(DType::kBFloat16, {tokens, kColumns})};
+    bench.ops().AttentionForward(args);
+    bench.ops().AttentionBackward(args);
+    return std::pair(bench.Read(args.out.Rows(0, kShort)), bench.Read(args.grad_qkv.Rows(0, kShort)));
+  };
+  const auto [short_out, short_gradient] = attend(kShort);
+  const auto [long_out, long_gradient] = attend(std::int64_t{48} << 10);
+  EXPECT_LE(RelativeDifference(long_out, short_out), 1e-2);
+  EXPECT_LE(RelativeDifference(long_gradient, short_gradient), 1e-2);
 }
 
 TEST(CudaDevice, ProductsInTf32AreNearAndNotEqual) {
