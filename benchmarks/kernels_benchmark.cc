@@ -151,6 +151,7 @@ void ContextAttention(benchmark::State& state) {
   Ops& ops = bench.device().ops();
   ops.AttentionForward(args);
   ops.AttentionBackward(args);
+  bench.device().Synchronize();  // of the first calls, which make plans
   const std::int64_t before = ops.flops().attention;
   for (auto _ : state) {
     backward ? ops.AttentionBackward(args) : ops.AttentionForward(args);
@@ -198,6 +199,7 @@ void FeatureAttention(benchmark::State& state) {
   Ops& ops = bench.device().ops();
   ops.AttentionForward(args);
   ops.AttentionBackward(args);
+  bench.device().Synchronize();  // of the first calls, which make plans
   const std::int64_t before = ops.flops().attention;
   for (auto _ : state) {
     backward ? ops.AttentionBackward(args) : ops.AttentionForward(args);
