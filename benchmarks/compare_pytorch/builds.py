@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tokens/s of one build of Trireme against another's: the release's tarball against the normal build, say.
 
-    builds.py BUILD REFERENCE [--shape 30m] [--dtype bf16 fp32] [--threads 2] [--rounds 5] [--steps 8]
+    builds.py BUILD REFERENCE [--shape 30m] [--dtype bf16 fp32] [--threads 2] [--rounds 4] [--steps 5]
 
 A build is a program, or a tarball of `cmake --workflow --preset release`, which is unpacked into a temporary folder. The two
 take turns, one process after the other, so that a machine that slows down slows both. Of each run the median step after the
@@ -46,8 +46,8 @@ def main():
     parser.add_argument("--shape", default="30m", choices=shapes.SHAPES["cpu"])
     parser.add_argument("--dtype", nargs="+", default=["bf16", "fp32"])
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--least", type=float, default=0.95)
     arguments = parser.parse_args()
     if arguments.steps < 1 or arguments.rounds < 1:
