@@ -33,7 +33,8 @@ MemoryTraits Moved(const MemoryTraits& base, const std::vector<double>& x) {
 
 // Half of an interval that holds 80 % of the residuals. Runs of one table share their day and their operator, so that a
 // new table differs more than a new run: the fewer tables were seen, the wider.
-double SpreadOf(const std::vector<double>& residuals, const std::vector<const PricedRun*>& runs, double fallback) {
+double SpreadOfResiduals(const std::vector<double>& residuals, const std::vector<const PricedRun*>& runs,
+                         double fallback) {
   if (residuals.size() < 3) {
     return fallback;
   }
@@ -95,7 +96,7 @@ void FitTime(const std::vector<Cluster>& clusters, const SoftwareStack& stack,
   }
   const LeastSquaresFit fit = Solve(problem, from);
   calibration.efficiencies = Moved(stack.defaults, fit.x);
-  calibration.spread = SpreadOf(fit.residuals, timed, stack.default_spread);
+  calibration.spread = SpreadOfResiduals(fit.residuals, timed, stack.default_spread);
   calibration.runs = static_cast<int>(timed.size());
 }
 
@@ -128,7 +129,7 @@ void FitMemory(const std::vector<Cluster>& clusters, const SoftwareStack& stack,
   };
   const LeastSquaresFit fit = Solve(problem);
   calibration.memory = Moved(stack.memory, fit.x);
-  calibration.memory_spread = SpreadOf(fit.residuals, known, calibration.memory_spread);
+  calibration.memory_spread = SpreadOfResiduals(fit.residuals, known, calibration.memory_spread);
 }
 
 }  // namespace

@@ -63,14 +63,14 @@ std::string SetKey(const Prediction& prediction) {
 }
 
 // One layout of a decision set: the mean of its repeats.
-struct Choice {
+struct MeasuredChoice {
   std::vector<double> predicted;
   std::vector<double> measured;
   bool fits = true;
   bool ran_out = false;
 };
 
-bool ScoreSet(const std::string& name, const std::map<std::string, Choice>& choices, SetScore& score) {
+bool ScoreSet(const std::string& name, const std::map<std::string, MeasuredChoice>& choices, SetScore& score) {
   std::vector<double> predicted;
   std::vector<double> measured;
   double best = 0;
@@ -99,14 +99,14 @@ bool ScoreSet(const std::string& name, const std::map<std::string, Choice>& choi
 }  // namespace
 
 std::vector<SetScore> SetsOf(const std::vector<const Prediction*>& predictions) {
-  std::map<std::string, std::map<std::string, Choice>> sets;
+  std::map<std::string, std::map<std::string, MeasuredChoice>> sets;
   for (const Prediction* one : predictions) {
     const MeasuredRun& run = *one->run;
     const bool failed = run.ran_out_of_memory() || run.failed();
     if (!run.clean() || one->fitted_on || (!run.measured_seconds() && !failed)) {
       continue;
     }
-    Choice& choice = sets[SetKey(*one)][one->layout];
+    MeasuredChoice& choice = sets[SetKey(*one)][one->layout];
     choice.predicted.push_back(one->seconds);
     choice.fits = one->fits;
     choice.ran_out = choice.ran_out || failed;

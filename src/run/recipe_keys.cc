@@ -3,7 +3,7 @@
 namespace trireme {
 namespace {
 
-constexpr double kMostRanks = 1 << 20;
+constexpr double kLargestDegree = 1 << 20;
 constexpr double kMostSamples = 1e15;
 
 // Rows of the table: `member` is a lambda without captures that returns a reference.
@@ -137,10 +137,10 @@ std::vector<RecipeKey> LayoutKeys() {
   return {
       Number(
           "layout.tensor", "tensor-parallel degree", [](Config & c) -> auto& { return c.layout.tensor; }, 1,
-          kMostRanks),
+          kLargestDegree),
       Number(
           "layout.context", "ranks that divide the tokens of every sequence",
-          [](Config & c) -> auto& { return c.layout.context; }, 1, kMostRanks),
+          [](Config & c) -> auto& { return c.layout.context; }, 1, kLargestDegree),
       Text("layout.context_kind",
            "keys and values of all ranks (allgather) or of one after another (ring), or all tokens of some heads "
            "(ulysses), or ulysses within groups and ring across them (ulysses+ring)",
@@ -152,11 +152,13 @@ std::vector<RecipeKey> LayoutKeys() {
       Number(
           "layout.ulysses",
           "under ulysses+ring: context ranks of a group that divides heads; 0: as many as heads allow",
-          [](Config & c) -> auto& { return c.layout.ulysses; }, 0, kMostRanks),
+          [](Config & c) -> auto& { return c.layout.ulysses; }, 0, kLargestDegree),
       Number(
-          "layout.pipeline", "pipeline stages", [](Config & c) -> auto& { return c.layout.pipeline; }, 1, kMostRanks),
+          "layout.pipeline", "pipeline stages", [](Config & c) -> auto& { return c.layout.pipeline; }, 1,
+          kLargestDegree),
       Number(
-          "layout.data", "data-parallel replicas", [](Config & c) -> auto& { return c.layout.data; }, 1, kMostRanks),
+          "layout.data", "data-parallel replicas", [](Config & c) -> auto& { return c.layout.data; }, 1,
+          kLargestDegree),
       Number(
           "layout.zero", "ZeRO stage: shards optimizer (1), gradients (2), parameters (3)",
           [](Config & c) -> auto& { return c.layout.zero; }, 0, 3),
@@ -186,7 +188,7 @@ std::vector<RecipeKey> LayoutKeys() {
       Number(
           "layout.shard_ranks",
           "hybrid sharding: ZeRO shards over groups of so many data x context ranks, which are copies; 0: over all",
-          [](Config & c) -> auto& { return c.layout.shard_ranks; }, 0, kMostRanks),
+          [](Config & c) -> auto& { return c.layout.shard_ranks; }, 0, kLargestDegree),
       Flag(
           "layout.reduce_bf16",
           "data ranks send their gradients in bf16, half the bytes; each sums its micro batches in fp32",

@@ -31,7 +31,7 @@ std::vector<std::string> OverridesOf(const toml::table& table) {
   return overrides;
 }
 
-std::string Joined(const std::vector<std::string>& words) {
+std::string JoinedBySpaces(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words) {
     text += (text.empty() ? "" : " ") + word;
@@ -131,7 +131,7 @@ Sweep ParseSweep(const std::string& text, const std::string& origin) {
   }
   Require(!settings.empty(), "{}: there is nothing to run: give [grid] or [[case]]", origin);
   for (const std::vector<std::string>& own : settings) {
-    SweepCase added{.label = Joined(own), .overrides = common};
+    SweepCase added{.label = JoinedBySpaces(own), .overrides = common};
     added.overrides.insert(added.overrides.end(), own.begin(), own.end());
     sweep.cases.push_back(std::move(added));
   }

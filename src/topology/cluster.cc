@@ -5,12 +5,11 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "topology/decimal_units.h"
 #include "topology/settings.h"
 
 namespace trireme {
 namespace {
-
-constexpr double kGiga = 1e9;
 
 LinkSpec ReadLink(const Settings& file, const std::string& table, const char* reason) {
   Require(file.HasTable(table), "{} lacks the link [{}], which {}: give latency_us and bandwidth_gbs", file.origin(),
@@ -39,7 +38,7 @@ DeviceSpec ReadDevice(const Settings& file) {
   return device;
 }
 
-Cluster Read(const Settings& file) {
+Cluster ReadCluster(const Settings& file) {
   Cluster cluster;
   cluster.name = file.Text("name");
   cluster.site = file.Text("site", cluster.name);
@@ -98,7 +97,7 @@ double DeviceSpec::Peak(ProductFormat format, DType dtype) const {
 }
 
 Cluster ParseCluster(const std::string& text, const std::string& origin) {
-  return Read(Settings::FromText(text, origin));
+  return ReadCluster(Settings::FromText(text, origin));
 }
 
 std::optional<Cluster> ClosestByDevice(const std::vector<Cluster>& clusters, const std::string& device) {

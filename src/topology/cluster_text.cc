@@ -2,12 +2,10 @@
 
 #include "base/units.h"
 #include "topology/cluster.h"
+#include "topology/decimal_units.h"
 
 namespace trireme {
 namespace {
-
-constexpr double kGiga = 1e9;
-constexpr double kTera = 1e12;
 
 // A TOML string; control characters become spaces.
 std::string Quoted(const std::string& text) {

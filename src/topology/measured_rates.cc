@@ -6,13 +6,11 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "topology/decimal_units.h"
 #include "topology/settings.h"
 
 namespace trireme {
 namespace {
-
-constexpr double kGiga = 1e9;
-constexpr double kMicro = 1e-6;
 
 constexpr const char* kWorkNames[kRankWorks] = {
     "norm",    "norm_backward", "gelu",     "gelu_backward", "activation",         "activation_backward",

@@ -123,7 +123,7 @@ StackPolicy ReadPolicy(const Settings& file) {
           .inline_on_host = file.Flag("policy.inline_on_host", false)};
 }
 
-SoftwareStack Read(const Settings& file) {
+SoftwareStack ReadStack(const Settings& file) {
   SoftwareStack stack;
   stack.name = file.Text("name");
   stack.description = file.Text("description", "");
@@ -241,7 +241,7 @@ StackState Resolve(const SoftwareStack& stack, const Cluster& cluster, const std
 }
 
 SoftwareStack ParseStack(const std::string& text, const std::string& origin) {
-  return Read(Settings::FromText(text, origin));
+  return ReadStack(Settings::FromText(text, origin));
 }
 
 std::string ToToml(const StackCalibration& calibration) {

@@ -9,7 +9,7 @@
 
 namespace trireme {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 struct ChatTemplate::Tree {
   jinja::Block block;
@@ -17,8 +17,8 @@ struct ChatTemplate::Tree {
 
 namespace {
 
-Json SpecialTokens(const TokenizerConfig& config) {
-  Json special = Json::object();
+OrderedJson SpecialTokens(const TokenizerConfig& config) {
+  OrderedJson special = OrderedJson::object();
   const auto add = [&](const char* name, const std::string& content) {
     if (!content.empty()) {
       special[name] = content;
@@ -45,7 +45,7 @@ ChatTemplate ChatTemplate::Load(const std::string& path, const std::string& sour
   return {source, SpecialTokens(config), path.empty() ? "--template" : path};
 }
 
-ChatTemplate::ChatTemplate(const std::string& source, Json special, std::string origin)
+ChatTemplate::ChatTemplate(const std::string& source, OrderedJson special, std::string origin)
     : special_(std::move(special)), origin_(std::move(origin)), now_(std::time(nullptr)) {
   tree_ = std::make_unique<Tree>(Tree{jinja::ParseTemplate(source, origin_)});
 }
@@ -53,8 +53,9 @@ ChatTemplate::~ChatTemplate() = default;
 ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
 ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
 
-ChatText ChatTemplate::Render(const Json& messages, bool add_generation_prompt) const {
-  std::map<std::string, Json> variables = {{"messages", messages}, {"add_generation_prompt", add_generation_prompt}};
+ChatText ChatTemplate::Render(const OrderedJson& messages, bool add_generation_prompt) const {
+  std::map<std::string, OrderedJson> variables = {{"messages", messages},
+                                                  {"add_generation_prompt", add_generation_prompt}};
   // transformers passes these always.
   variables["tools"] = nullptr;
   variables["documents"] = nullptr;
@@ -65,13 +66,13 @@ ChatText ChatTemplate::Render(const Json& messages, bool add_generation_prompt) 
   return {.text = std::move(rendered.text), .answers = std::move(rendered.generated)};
 }
 
-ChatText ChatTemplate::RenderAnswers(const Json& messages) const {
+ChatText ChatTemplate::RenderAnswers(const OrderedJson& messages) const {
   ChatText whole = Render(messages, false);
   if (!whole.answers.empty()) {
     return whole;
   }
-  Json before = Json::array();
-  for (const Json& message : messages) {
+  OrderedJson before = OrderedJson::array();
+  for (const OrderedJson& message : messages) {
     if (message.value("role", "") == "assistant") {
       const std::string asked = Render(before, true).text;
       before.push_back(message);
@@ -88,8 +89,8 @@ ChatText ChatTemplate::RenderAnswers(const Json& messages) const {
   return whole;
 }
 
-Json ToJson(const std::vector<ChatMessage>& messages) {
-  Json list = Json::array();
+OrderedJson ToJson(const std::vector<ChatMessage>& messages) {
+  OrderedJson list = OrderedJson::array();
   for (const ChatMessage& message : messages) {
     list.push_back({{"role", message.role}, {"content", message.content}});
   }

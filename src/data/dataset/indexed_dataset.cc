@@ -11,7 +11,7 @@ namespace trireme {
 namespace {
 
 constexpr std::int64_t kHeaderBytes = 34;
-constexpr std::int64_t kChunk = 1 << 16;  // entries a read of the streamed checks
+constexpr std::int64_t kEntriesRead = 1 << 16;  // entries a read of the streamed checks
 
 // The arrays follow a header of 34 bytes, so they are unaligned in the file: entries are copied out, never cast.
 template <typename Value>
@@ -83,11 +83,11 @@ void IndexedDataset::ReadHeader() {
 }
 
 void IndexedDataset::CheckSequences() const {
-  std::vector<std::int32_t> lengths(static_cast<std::size_t>(std::min(kChunk, sequences_)));
+  std::vector<std::int32_t> lengths(static_cast<std::size_t>(std::min(kEntriesRead, sequences_)));
   std::vector<std::int64_t> offsets(lengths.size());
   std::int64_t expected = 0;
-  for (std::int64_t first = 0; first < sequences_; first += kChunk) {
-    const auto count = static_cast<std::size_t>(std::min(kChunk, sequences_ - first));
+  for (std::int64_t first = 0; first < sequences_; first += kEntriesRead) {
+    const auto count = static_cast<std::size_t>(std::min(kEntriesRead, sequences_ - first));
     ReadValues(idx_, kHeaderBytes + first * 4, std::span(lengths).first(count));
     ReadValues(idx_, offsets_at() + first * 8, std::span(offsets).first(count));
     for (std::size_t i = 0; i < count; ++i) {
@@ -103,10 +103,10 @@ void IndexedDataset::CheckSequences() const {
 }
 
 void IndexedDataset::CheckDocuments() const {
-  std::vector<std::int64_t> boundaries(static_cast<std::size_t>(std::min(kChunk, boundaries_)));
+  std::vector<std::int64_t> boundaries(static_cast<std::size_t>(std::min(kEntriesRead, boundaries_)));
   std::int64_t previous = 0;
-  for (std::int64_t first = 0; first < boundaries_; first += kChunk) {
-    const auto count = static_cast<std::size_t>(std::min(kChunk, boundaries_ - first));
+  for (std::int64_t first = 0; first < boundaries_; first += kEntriesRead) {
+    const auto count = static_cast<std::size_t>(std::min(kEntriesRead, boundaries_ - first));
     ReadValues(idx_, boundaries_at() + first * 8, std::span(boundaries).first(count));
     for (std::size_t i = 0; i < count; ++i) {
       const std::int64_t entry = first + static_cast<std::int64_t>(i);

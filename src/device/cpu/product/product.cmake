@@ -5,7 +5,8 @@ target_sources(trireme_device PRIVATE
   cpu/product/engine_choice.cc cpu/product/engine_speed.cc cpu/product/float_kernel.cc cpu/product/kernel_table.cc
   cpu/product/openblas_engine.cc cpu/product/packed_engine.cc cpu/product/product_plan.cc)
 target_link_libraries(trireme_device PRIVATE ${CMAKE_DL_LIBS})
-set_source_files_properties(${product_folder}/float_kernel.cc PROPERTIES COMPILE_OPTIONS "-O3")
+set_source_files_properties(${product_folder}/float_kernel.cc PROPERTIES
+  COMPILE_OPTIONS "${TRIREME_KERNEL_OPTIMISATION};${TRIREME_NATIVE_FLAGS}")
 
 if(TRIREME_ONEDNN)
   find_package(Dnnl REQUIRED)
@@ -17,12 +18,12 @@ else()
 endif()
 
 # Files for one instruction set: they include nothing whose code the linker could keep for all.
-set(avx512_flags -O3 -mavx512f -mavx512bw -mavx512dq -mavx512vl)
+set(avx512_flags ${TRIREME_KERNEL_OPTIMISATION} -mavx512f -mavx512bw -mavx512dq -mavx512vl)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   # GCC's headers read undefined vectors on purpose.
   list(APPEND avx512_flags -Wno-uninitialized -Wno-maybe-uninitialized)
 endif()
-set(neon_flags -O3 -march=armv8.2-a+bf16)
+set(neon_flags ${TRIREME_KERNEL_OPTIMISATION} -march=armv8.2-a+bf16)
 check_cxx_compiler_flag("-mavx512bf16 -mamx-tile -mamx-bf16" TRIREME_COMPILES_X86_BF16)
 check_cxx_compiler_flag(-march=armv8.2-a+bf16 TRIREME_COMPILES_ARM_BF16)
 if(TRIREME_COMPILES_X86_BF16)
