@@ -18,6 +18,13 @@ inline void UseFeatures(ModelConfig& model) {
     model.rope_factor = 4;
     model.rope_original = 4;
   }
+  if (model.family == "phi3") {
+    model.rope_scaling = "longrope";
+    model.rope_factor = 4;
+    model.rope_original = 4;
+    model.rope_short_factors = "1.5";  // one pair of each head is turned
+    model.rope_long_factors = "2.5";
+  }
   if (model.family == "olmo2") {
     // Queries and keys come from a stream that no norm has scaled. Of small weights their norms would be so steep that
     // rounding grows from step to step.

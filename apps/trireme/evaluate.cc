@@ -1,15 +1,18 @@
 #include "infer/evaluate.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "apps/trireme/command_line.h"
 #include "apps/trireme/commands.h"
 #include "apps/trireme/inference.h"
 #include "base/error.h"
 #include "infer/evaluation_samples.h"
 #include "infer/logits.h"
 #include "infer/multiple_choice.h"
+#include "infer/staged_evaluation.h"
 
 namespace trireme {
 namespace {
@@ -20,6 +23,7 @@ Examples:
   trireme evaluate runs/quickstart --text book.txt --json
   trireme evaluate downloads/llama --choices arc_easy.jsonl --ranks 2
   trireme evaluate downloads/llama --tokens ids.txt --logits logits.npy
+  trireme evaluate downloads/llama --tokens ids.txt --logits logits.npy --ranks 2 --pipeline 2
 
 A line of --choices: {"query": "The sky is", "choices": ["blue", "seven"], "gold": 0}
 Exit codes: 0 done; 1 failed; 2 unusable input.)";
@@ -35,9 +39,13 @@ struct EvaluateCommand {
   std::int64_t samples = 256;
   std::int64_t sequence = 0;
   std::int64_t batch = 8;
+  int pipeline = 0;
   bool json = false;
 
   int RunLoss(const ModelFiles& files, std::int64_t length) const;
+  // The forward pass of training, in stages.
+  int RunStages(const ModelFiles& files, const EvaluationSamples& work, const LogitRequest& request,
+                std::int64_t length) const;
   int RunChoices(const ModelFiles& files, std::int64_t length) const;
   void PrintLoss(const LossReport& report) const;
   void PrintChoices(const ChoiceReport& report) const;
@@ -67,6 +75,9 @@ int EvaluateCommand::RunLoss(const ModelFiles& files, std::int64_t length) const
   if (!logits.empty()) {
     RequireWritable(request);
   }
+  if (pipeline > 0) {
+    return RunStages(files, work, request, length);
+  }
   const std::int64_t together = std::min(batch, work.count);
   const InferenceOptions options{.dtype = inference.WorkingType(files),
                                  .batch = together,
@@ -80,6 +91,38 @@ int EvaluateCommand::RunLoss(const ModelFiles& files, std::int64_t length) const
       WriteLogits(model, speaks, request);
     }
     if (speaks) {
+      PrintLoss(report);
+    }
+  });
+}
+
+int EvaluateCommand::RunStages(const ModelFiles& files, const EvaluationSamples& work, const LogitRequest& request,
+                               std::int64_t length) const {
+  std::int64_t longest = 0;
+  bool documents = false;
+  for (std::int64_t index = 0; index < work.count; ++index) {
+    const Sample sample = work.get(index);
+    longest = std::max(longest, static_cast<std::int64_t>(sample.tokens.size()) - 1);
+    documents = documents || !sample.document_starts.empty();
+  }
+  const auto run_of = [&](int tensor) {
+    return StagedRun(files, {.tensor = tensor,
+                             .pipeline = pipeline,
+                             .dtype = std::string(Name(inference.WorkingType(files))),
+                             .length = std::min(longest, length),
+                             .documents = documents});
+  };
+  InferenceCommand all = inference;
+  if (!LaunchedByMpi()) {
+    all.ranks = std::max(inference.ranks, 1) * pipeline;
+    run_of(std::max(inference.ranks, 1));  // refused before ranks start
+  }
+  return all.RunRanks([&](RankContext& context) {
+    const int world = context.world.size();
+    Require(world % pipeline == 0, "--pipeline {} does not divide the {} ranks", pipeline, world);
+    const LossReport report =
+        EvaluateInStages(run_of(world / pipeline), files.weights, context, request, work.tokenizer.get());
+    if (context.world.rank() == 0) {
       PrintLoss(report);
     }
   });
@@ -164,6 +207,12 @@ void AddEvaluateCommand(CLI::App& app, int& exit_code) {
   evaluate->add_option("--samples", command->samples, "Samples at most (256); 0 takes all");
   evaluate->add_option("--sequence", command->sequence, "Tokens of a sample; the model's sequence when not given");
   evaluate->add_option("--batch", command->batch, "Samples at once (8)");
+  evaluate
+      ->add_option("--pipeline", command->pipeline,
+                   "Pipeline stages of --ranks ranks each: the forward pass of training, which holds what a training "
+                   "run holds, one sample at a time")
+      ->check(AboveZero())
+      ->excludes(choices);
   evaluate->add_flag("--json", command->json, "One JSON object");
   evaluate->footer(kEvaluateExamples);
   evaluate->callback([command, &exit_code] { exit_code = command->Run(); });

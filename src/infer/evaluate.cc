@@ -38,17 +38,23 @@ struct Group {
   }
 };
 
-std::int64_t BytesOf(const Group& group, const Tokenizer& tokenizer) {
+std::int64_t BytesOf(const std::vector<std::int32_t>& targets, const std::vector<float>& weights,
+                     const Tokenizer& tokenizer) {
   std::vector<std::int32_t> counted;
-  for (std::size_t i = 0; i < group.targets.size(); ++i) {
-    if (group.weights[i] > 0 && !tokenizer.IsSpecial(group.targets[i])) {
-      counted.push_back(group.targets[i]);
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    if (weights[i] > 0 && !tokenizer.IsSpecial(targets[i])) {
+      counted.push_back(targets[i]);
     }
   }
   return static_cast<std::int64_t>(tokenizer.Decode(counted).size());
 }
 
 }  // namespace
+
+std::int64_t BytesOfTargets(const std::vector<std::int32_t>& tokens, const std::vector<float>& weights,
+                            const Tokenizer& tokenizer) {
+  return BytesOf({tokens.begin() + 1, tokens.end()}, weights, tokenizer);
+}
 
 double LossReport::perplexity() const { return std::exp(loss); }
 
@@ -71,7 +77,7 @@ LossReport EvaluateSamples(InferenceModel& model, std::int64_t count, const std:
       report.weight += group.weights[i];
     }
     report.samples += group.batch;
-    report.bytes += tokenizer == nullptr ? 0 : BytesOf(group, *tokenizer);
+    report.bytes += tokenizer == nullptr ? 0 : BytesOf(group.targets, group.weights, *tokenizer);
     group = {};
   };
   for (std::int64_t index = 0; index < count; ++index) {

@@ -23,6 +23,10 @@ struct LossReport {
   double bits_per_byte() const;
 };
 
+// Bytes of text that a sample's targets stand for, those that weigh nothing and special tokens left out.
+std::int64_t BytesOfTargets(const std::vector<std::int32_t>& tokens, const std::vector<float>& weights,
+                            const Tokenizer& tokenizer);
+
 // Samples [0, count) that `get` gives, any thread, each of at most model.options().rows / batch tokens. `tokenizer`
 // counts the bytes and may be missing.
 LossReport EvaluateSamples(InferenceModel& model, std::int64_t count, const std::function<Sample(std::int64_t)>& get,

@@ -55,9 +55,6 @@ InferenceModel::InferenceModel(const ModelConfig& model, const std::string& weig
   for (const Planned& planned : Plan()) {
     at_.*planned.place = arena_.Allocate(planned.kind, planned.dtype, planned.shape);
   }
-  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
-    angles_.push_back(RotaryAnglesOf(model, layer));
-  }
   if (model.position == PositionChoice::kAlibi) {
     const std::vector<float> all = AlibiSlopes(model.heads);
     device_.CopyFromHost(at_.slopes.data, all.data() + group_.rank() * sizes_.heads, at_.slopes.bytes());
@@ -146,8 +143,23 @@ void InferenceModel::RunCached(std::span<const std::int32_t> tokens, std::span<c
   Forward(run);
 }
 
+// A cache holds keys that are turned, so that all runs over it take the factors of its capacity.
+void InferenceModel::SetAngles(const Run& run) {
+  const std::int64_t positions = run.cached ? options_.capacity : run.queries;
+  const bool longer = TakesLongFactors(model_, positions);
+  if (!angles_.empty() && longer == long_angles_) {
+    return;
+  }
+  angles_.clear();
+  for (std::int64_t layer = 0; layer < model_.layers; ++layer) {
+    angles_.push_back(RotaryAnglesOf(model_, layer, positions));
+  }
+  long_angles_ = longer;
+}
+
 void InferenceModel::Forward(const Run& run) {
   SetProgram(run);
+  SetAngles(run);
   last_ = run;
   Embed(run);
   for (std::int64_t layer = 0; layer < model_.layers; ++layer) {

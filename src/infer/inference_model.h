@@ -83,6 +83,8 @@ class InferenceModel {
   void RunBlock(const Run& run, std::int64_t layer);
   // The blocks' program for a run: the shapes are its own, the offsets those of the largest one.
   void SetProgram(const Run& run);
+  // Of each layer, for sequences as long as the run's.
+  void SetAngles(const Run& run);
   // The soft cap of a model that has one.
   void Cap(const Tensor& logits);
   void Norm(const Run& run, int gain_row, int bias_row);
@@ -101,6 +103,7 @@ class InferenceModel {
   Arena arena_;
   ModelWeights weights_;
   std::vector<RotaryAngles> angles_;  // of each layer
+  bool long_angles_ = false;          // they are those of long sequences
   Buffers at_;
   BlockProgram program_;  // for the last run
   Run last_;

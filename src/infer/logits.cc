@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "base/error.h"
-#include "data/files/output_file.h"
 
 namespace trireme {
 namespace {
@@ -23,8 +22,6 @@ std::string NpyHeader(const std::string& shape) {
   return header + text;
 }
 
-void Append(OutputFile& file, std::span<const float> values) { file.Append(std::as_bytes(values)); }
-
 }  // namespace
 
 void RequireWritable(const LogitRequest& request) {
@@ -40,18 +37,20 @@ void RequireWritable(const LogitRequest& request) {
   }
 }
 
+LogitFile::LogitFile(const LogitRequest& request, std::int64_t length, std::int64_t vocabulary) : file_(request.path) {
+  const std::string header = NpyHeader(fmt::format("{}, {}, {}", request.count, length, vocabulary));
+  file_.Append(std::as_bytes(std::span(header)));
+}
+
 void WriteLogits(InferenceModel& model, bool writes, const LogitRequest& request) {
-  std::optional<OutputFile> file;
+  std::optional<LogitFile> file;
   std::int64_t length = 0;
   for (std::int64_t index = 0; index < request.count; ++index) {
     const Sample sample = request.get(index);
     if (index == 0) {
       length = static_cast<std::int64_t>(sample.tokens.size()) - 1;
       if (writes) {
-        file.emplace(request.path);
-        const std::string header =
-            NpyHeader(fmt::format("{}, {}, {}", request.count, length, model.model().vocabulary));
-        file->Append(std::as_bytes(std::span(header)));
+        file.emplace(request, length, model.model().vocabulary);
       }
     }
     model.RunWhole(1, std::span(sample.tokens).first(static_cast<std::size_t>(length)), sample.document_starts);
@@ -60,7 +59,7 @@ void WriteLogits(InferenceModel& model, bool writes, const LogitRequest& request
       std::iota(rows.begin(), rows.end(), static_cast<std::int32_t>(first));
       const std::vector<float> logits = model.Logits(rows);
       if (writes) {
-        Append(*file, logits);
+        file->Append(logits);
       }
     }
   }

@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 
+#include "data/files/output_file.h"
 #include "data/samples/sample_source.h"
 #include "infer/inference_model.h"
 
@@ -20,6 +22,17 @@ struct LogitRequest {
 };
 // An Error when the samples differ in length or the file's folder is not there: known before a model is read.
 void RequireWritable(const LogitRequest& request);
+// The file that a request asks for; Append takes the logits of sample after sample, row after row.
+class LogitFile {
+ public:
+  LogitFile(const LogitRequest& request, std::int64_t length, std::int64_t vocabulary);
+  void Append(std::span<const float> logits) { file_.Append(std::as_bytes(logits)); }
+  void Close() { file_.Close(); }
+
+ private:
+  OutputFile file_;
+};
+
 void WriteLogits(InferenceModel& model, bool writes, const LogitRequest& request);
 
 }  // namespace trireme

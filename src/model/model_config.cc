@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "model/block_description.h"
+#include "model/rotary.h"
 
 namespace trireme {
 namespace {
@@ -57,9 +58,9 @@ void RequireShape(const ModelConfig& config) {
           "model.rotary_fraction = {} must be between 0 and 1", config.rotary_fraction);
   Require(std::isfinite(config.rope_factor) && config.rope_factor >= 1,
           "model.rope_factor = {} must be a finite number, at least 1", config.rope_factor);
-  const std::vector<std::string> kinds = {"none", "linear", "llama3", "yarn"};
+  const std::vector<std::string> kinds = {"none", "linear", "llama3", "yarn", "longrope"};
   Require(std::find(kinds.begin(), kinds.end(), config.rope_scaling) != kinds.end(),
-          "model.rope_scaling = '{}' is unknown{}; known: none, linear, llama3, yarn", config.rope_scaling,
+          "model.rope_scaling = '{}' is unknown{}; known: none, linear, llama3, yarn, longrope", config.rope_scaling,
           NearestMatch(config.rope_scaling, kinds));
   RequireAdapter(config.adapter, config.hidden);
 }
@@ -99,6 +100,25 @@ void RequireHeads(const ModelConfig& config) {
       "model.rotary_fraction = {} of a head of {} is {}, but rotary positions turn pairs: it must be even and above "
       "0",
       config.rotary_fraction, config.head_size(), config.rotary_size());
+}
+
+void RequireRopeFactors(const ModelConfig& config) {
+  const auto pairs = static_cast<std::size_t>(config.rotary_size() / 2);
+  for (const auto& [key, text] : {std::pair{"rope_short_factors", &config.rope_short_factors},
+                                  std::pair{"rope_long_factors", &config.rope_long_factors}}) {
+    const std::size_t factors = ParseRopeFactors(key, *text).size();
+    if (config.rope_scaling != "longrope" || config.position != PositionChoice::kRotary) {
+      Require(factors == 0, "model.{} is of model.rope_scaling = 'longrope' alone, which is '{}'", key,
+              config.rope_scaling);
+      continue;
+    }
+    Require(factors == pairs, "model.{} has {} factors, but rotary positions turn {} pairs of a head's elements", key,
+            factors, pairs);
+  }
+  Require(
+      config.rope_scaling != "longrope" || config.rope_original > 1,
+      "model.rope_scaling = 'longrope' needs model.rope_original: the positions up to which model.rope_short_factors "
+      "hold");
 }
 
 void RequireCut(const char* key, std::int64_t value, int tensor) {
@@ -156,6 +176,7 @@ ModelConfig Completed(ModelConfig config, bool tie_given) {
   }
   RequireBetween("ffn", config.ffn, 1, kMaxFeedForward);
   RequireHeads(config);
+  RequireRopeFactors(config);
   return config;
 }
 

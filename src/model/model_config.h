@@ -37,12 +37,14 @@ struct ModelConfig {
   double rope_theta = 10000;
   double local_rope_theta = 0;  // of windowed layers, whose positions are not scaled; 0: as in the others
   double rotary_fraction = 0;   // of a head's elements that are turned; 0: the family's
-  // Scaling of rotary positions: none | linear | llama3 | yarn. See model/rotary.h.
+  // Scaling of rotary positions: none | linear | llama3 | yarn | longrope. See model/rotary.h.
   std::string rope_scaling = "none";
   double rope_factor = 1;
   double rope_low = 0;             // 0: the kind's
   double rope_high = 0;            // likewise
   std::int64_t rope_original = 0;  // positions that the model was trained on before; 0: sequence
+  std::string rope_short_factors;  // of longrope: "1, 1.25, …", one for each pair of elements that is turned
+  std::string rope_long_factors;   // likewise, of sequences longer than rope_original
   std::int64_t window = 0;         // keys that a query of a windowed layer sees, itself included; 0: all
   std::int64_t window_period = 0;  // every so many layers one sees all keys; 0: all layers are windowed
   double attention_cap = 0;        // scores are cap * tanh(score / cap); 0: not capped

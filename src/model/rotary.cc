@@ -1,8 +1,14 @@
 #include "model/rotary.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <numbers>
+#include <string_view>
+
+#include "base/error.h"
 
 namespace trireme {
 namespace {
@@ -40,12 +46,50 @@ double YarnFrequency(const ModelConfig& model, double frequency, std::int64_t pa
 
 }  // namespace
 
-RotaryAngles RotaryAnglesOf(const ModelConfig& model, std::int64_t layer) {
+bool TakesLongFactors(const ModelConfig& model, std::int64_t positions) {
+  return static_cast<double>(positions) > Original(model);
+}
+
+double LongRopeMagnitude(double factor, double original) {
+  return factor > 1 ? std::sqrt(1 + std::log(factor) / std::log(original)) : 1;
+}
+
+std::vector<double> ParseRopeFactors(const char* key, const std::string& text) {
+  std::vector<double> factors;
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const std::size_t comma = std::min(rest.find(','), rest.size());
+    std::string_view word = rest.substr(0, comma);
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+    word.remove_prefix(std::min(word.find_first_not_of(' '), word.size()));
+    word = word.substr(0, word.find_last_not_of(' ') + 1);
+    const std::string number(word);
+    char* end = nullptr;
+    const double factor = std::strtod(number.c_str(), &end);
+    Require(!number.empty() && *end == '\0' && std::isfinite(factor) && factor > 0,
+            "model.{}: '{}' is no number above 0; write them with commas between them, as \"1, 1.25\"", key, word);
+    factors.push_back(factor);
+  }
+  return factors;
+}
+
+std::string FormatRopeFactors(const std::vector<double>& factors) {
+  return fmt::format("{}", fmt::join(factors, ", "));
+}
+
+RotaryAngles RotaryAnglesOf(const ModelConfig& model, std::int64_t layer, std::int64_t positions) {
   const bool local = model.local_rope_theta > 0 && model.WindowOf(layer) > 0;
   const double theta = local ? model.local_rope_theta : model.rope_theta;
   const std::string& scaling = model.rope_scaling;
   const auto size = static_cast<double>(model.rotary_size());
   RotaryAngles angles;
+  std::vector<double> factors;
+  if (!local && scaling == "longrope") {
+    const bool longer = TakesLongFactors(model, positions > 0 ? positions : model.sequence);
+    factors = longer ? ParseRopeFactors("rope_long_factors", model.rope_long_factors)
+                     : ParseRopeFactors("rope_short_factors", model.rope_short_factors);
+    angles.magnitude = static_cast<float>(LongRopeMagnitude(model.rope_factor, Original(model)));
+  }
   for (std::int64_t pair = 0; pair < model.rotary_size() / 2; ++pair) {
     double frequency = std::pow(theta, -2.0 * static_cast<double>(pair) / size);
     if (!local && scaling == "linear") {
@@ -54,6 +98,8 @@ RotaryAngles RotaryAnglesOf(const ModelConfig& model, std::int64_t layer) {
       frequency = Llama3Frequency(model, frequency);
     } else if (!local && scaling == "yarn") {
       frequency = YarnFrequency(model, frequency, pair);
+    } else if (!factors.empty()) {
+      frequency /= factors[static_cast<std::size_t>(pair)];
     }
     angles.frequencies.push_back(frequency);
   }

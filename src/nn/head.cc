@@ -91,6 +91,10 @@ void Head::RunChunk(const MicroBatch& micro_batch, const Tensor& inside, std::in
       .cap = cap,
       .losses = Scratch(plan_.losses).Rows(first, rows)};
   if (!micro_batch.training) {
+    if (micro_batch.logits != nullptr) {
+      (*micro_batch.logits)(
+          {.logits = logits, .first_token = first, .first_column = first_column, .columns = loss.valid_columns});
+    }
     ops.CrossEntropyStatistics(loss, own);
     exchange();
     return ops.CrossEntropyLoss(loss);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "planner/layout_space.h"
 #include "schedule/schedule.h"
 
 namespace trireme {
@@ -178,16 +179,9 @@ ParallelLayout ParseLayoutOf(const ModelConfig& model, const std::string& text) 
 }
 
 RunConfig EmitConfig(const EmitRequest& request) {
-  RunConfig config;
-  config.model = request.search.model;
-  config.layout = request.layout;
+  RunConfig config = ConfigOf(request.search, request.layout);
   config.batch = request.batch;
   config.batch.global = request.search.global_batch;
-  config.train.dtype = Name(request.search.dtype);
-  config.optimizer.moments = Name(request.search.moments);
-  config.optimizer.name = request.search.optimizer;
-  config.optimizer.powersgd_rank = request.search.power_sgd_rank;
-  config.train.attention = request.search.state.time.flash ? "flash" : "plain";
   config.train.tokens = static_cast<std::int64_t>(request.tokens);
   config.checkpoint.every = request.checkpoint_every;
   Validate(config, request.search.devices);

@@ -91,8 +91,7 @@ std::vector<Choice> Choices(const SearchRequest& request) {
                                   Allows(request.zero, zero) && Allows(request.sequence_parallel, parallel) &&
                                   Allows(request.recompute, recompute) && Allows(request.offload, offload) &&
                                   (!parallel || features.sequence_parallel) &&
-                                  OffloadRefusal(request.stack, zero, ParseOffload(offload)).empty() &&
-                                  (offload == Name(Offload::kNone) || !request.model.adapter.any());
+                                  OffloadRefusal(request.stack, zero, ParseOffload(offload)).empty();
               if (wanted) {
                 choices.push_back({schedule, chunks, zero, parallel, recompute, offload});
               }
@@ -206,6 +205,10 @@ class Branches {
     }
     branch.leaves = static_cast<std::int64_t>(branch.micro_batches.size());
     branch.refusal = ChoiceRefusal(layout);
+    if (branch.refusal.empty()) {
+      const std::optional<NotOffered> refusal = TrainerRefusal(request_, layout);
+      branch.refusal = refusal ? refusal->reason : "";
+    }
     std::set<std::vector<std::int64_t>> seen;
     for (const std::string& partition : request_.stack.features.partitions) {
       if (!Allows(request_.partition, partition)) {
@@ -306,6 +309,23 @@ std::string StackRefusal(const SoftwareStack& stack, const ParallelLayout& layou
     return fmt::format("zero={}: '{}' does not have it", layout.zero, stack.name);
   }
   return OffloadRefusal(stack, layout.zero, layout.offload);
+}
+
+RunConfig ConfigOf(const SearchRequest& request, const ParallelLayout& layout) {
+  RunConfig config;
+  config.model = request.model;
+  config.layout = layout;
+  config.batch.global = request.global_batch;
+  config.train.dtype = Name(request.dtype);
+  config.train.attention = request.state.time.flash ? "flash" : "plain";
+  config.optimizer.moments = Name(request.moments);
+  config.optimizer.name = request.optimizer;
+  config.optimizer.powersgd_rank = request.power_sgd_rank;
+  return config;
+}
+
+std::optional<NotOffered> TrainerRefusal(const SearchRequest& request, const ParallelLayout& layout) {
+  return request.stack.policy.counted_costs ? FindNotOffered(ConfigOf(request, layout)) : std::nullopt;
 }
 
 std::string RefusalOf(const SearchRequest& request, const ParallelLayout& layout) {

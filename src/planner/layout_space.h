@@ -2,10 +2,12 @@
 // reason and is counted in bulk.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "planner/search.h"
+#include "run/offered.h"
 
 namespace trireme {
 
@@ -20,6 +22,11 @@ std::vector<LayoutBranch> LayoutBranches(const SearchRequest& request);
 
 // Why the stack or the trainer cannot run a layout at all; "" when it can.
 std::string StackRefusal(const SoftwareStack& stack, const ParallelLayout& layout);
+// The run that a layout of a request stands for.
+RunConfig ConfigOf(const SearchRequest& request, const ParallelLayout& layout);
+// What this program's trainer does not offer together, by the list that a run reads when it starts; none for other
+// stacks.
+std::optional<NotOffered> TrainerRefusal(const SearchRequest& request, const ParallelLayout& layout);
 // What a single layout of a branch may still break: counts of micro batches that its schedule refuses, tokens that the
 // tensor degree does not divide. "" when nothing.
 std::string RefusalOf(const SearchRequest& request, const ParallelLayout& layout);

@@ -172,9 +172,9 @@ std::vector<std::string> SearchRequest::offloads() const {
 void RequirePossible(const SearchRequest& request, const ParallelLayout& layout) {
   const std::string unable = StackRefusal(request.stack, layout);
   Require(unable.empty(), "{}", unable);
-  Require(layout.offload == Offload::kNone || !request.model.adapter.any(),
-          "offload={}: a model with LoRA adapters (lora.rank = {}) trains with everything on the device",
-          Name(layout.offload), request.model.adapter.rank);
+  if (const std::optional<NotOffered> refusal = TrainerRefusal(request, layout)) {
+    Fail("{}: {}", layout.ToString(), refusal->message);
+  }
   Require(
       layout.tensor >= 1 && layout.pipeline >= 1 && layout.data >= 1 && layout.micro_batch >= 1 && layout.chunks >= 1,
       "degrees and micro batch must be at least 1: {}", layout.ToString());
@@ -214,8 +214,6 @@ Candidate Price(const SearchRequest& request, const ParallelLayout& layout) {
 }
 
 PlanPoint PointOf(const SearchRequest& request, const ParallelLayout& layout) {
-  Require(request.power_sgd_rank == 0 || !ZeroShards(layout.zero).gradients,
-          "PowerSGD with ZeRO {}: it compresses whole gradients, which stages 0 and 1 have", layout.zero);
   return {.cluster = request.cluster,
           .stack = request.state,
           .model = request.model,

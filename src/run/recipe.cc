@@ -130,6 +130,8 @@ class Resolver {
                              "model.rotary_fraction",
                              "model.rope_scaling",
                              "model.rope_factor",
+                             "model.rope_short_factors",
+                             "model.rope_long_factors",
                              "model.window",
                              "model.window_period",
                              "model.attention_cap",

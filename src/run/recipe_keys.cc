@@ -81,7 +81,7 @@ std::vector<RecipeKey> ModelKeys() {
           "model.rotary_fraction", "share of a head that rotary positions turn; 0: the family's",
           [](Config & c) -> auto& { return c.model.rotary_fraction; }, 0, 1),
       Text("model.rope_scaling", "how rotary positions reach beyond those of an earlier training",
-           [](Config & c) -> auto& { return c.model.rope_scaling; }, {"none", "linear", "llama3", "yarn"}),
+           [](Config & c) -> auto& { return c.model.rope_scaling; }, {"none", "linear", "llama3", "yarn", "longrope"}),
       Number(
           "model.rope_factor", "by which scaled rotary positions are stretched",
           [](Config & c) -> auto& { return c.model.rope_factor; }, 1, 1e6),
@@ -92,8 +92,14 @@ std::vector<RecipeKey> ModelKeys() {
           "model.rope_high", "turns above which a pair is not stretched (llama3, yarn); 0: the kind's",
           [](Config & c) -> auto& { return c.model.rope_high; }, 0, 1e6),
       Number(
-          "model.rope_original", "positions of the earlier training (llama3, yarn); 0: model.sequence",
+          "model.rope_original", "positions of the earlier training (llama3, yarn, longrope); 0: model.sequence",
           [](Config & c) -> auto& { return c.model.rope_original; }, 0, 1 << 24),
+      Optional(Text(
+          "model.rope_short_factors", "longrope: divisors of each pair's turns up to rope_original: \"1, 1.25\"",
+          [](Config & c) -> auto& { return c.model.rope_short_factors; })),
+      Optional(Text(
+          "model.rope_long_factors", "longrope: divisors of each pair's turns in longer sequences",
+          [](Config & c) -> auto& { return c.model.rope_long_factors; })),
       Number(
           "model.window", "keys that a query sees, itself included; 0: all",
           [](Config & c) -> auto& { return c.model.window; }, 0, 1 << 24),

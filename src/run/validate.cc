@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <charconv>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
 #include "model/stage_partition.h"
+#include "run/offered.h"
 #include "run/recipe_keys.h"
 #include "run/run_config.h"
 #include "run/stages.h"
@@ -38,66 +40,13 @@ void RequireRanks(const ParallelLayout& layout, int ranks) {
       factors, product, ranks, NearestMultiples(ranks, replica));
 }
 
-// What LoRA adapters do not work with.
-void RequireAdapters(const RunConfig& config) {
-  const AdapterConfig& adapter = config.model.adapter;
-  if (!adapter.any()) {
-    return;
-  }
-  Require(config.train.dtype != "fp8" && config.train.dtype != "fp16",
-          "lora.rank = {} with train.dtype = '{}': frozen weights are kept in the type of the run, which is fp32, tf32 "
-          "or bf16 with adapters; the nearest is train.dtype = 'bf16'",
-          adapter.rank, config.train.dtype);
-  Require(config.layout.offload == Offload::kNone,
-          "lora.rank = {} with layout.offload = '{}': the optimizer's state of adapters is small and frozen weights "
-          "have none; set layout.offload = 'none', and layout.zero = 3 where the weights do not fit",
-          adapter.rank, Name(config.layout.offload));
-  Require(config.optimizer.powersgd_rank == 0,
-          "lora.rank = {} with optimizer.powersgd.rank = {}: gradients of adapters are of low rank as they are; set "
-          "optimizer.powersgd.rank = 0",
-          adapter.rank, config.optimizer.powersgd_rank);
-  // Every rank with a whole copy of a matrix would compute Muon's update of it, and products on GPUs need not agree to
-  // the bit.
-  const bool copies = config.layout.tensor > 1 || config.layout.copies() > 1;
-  Require(
-      config.optimizer.name != "muon" || !copies,
-      "lora.rank = {} with optimizer.name = 'muon', layout.tensor = {} and layout.shard_ranks = {}: several ranks hold "
-      "the same matrix of an adapter and would each compute its update; use optimizer.name = 'adamw', or "
-      "layout.tensor = 1 and layout.shard_ranks = 0",
-      adapter.rank, config.layout.tensor, config.layout.shard_ranks);
-}
-
 void RequireOffered(const RunConfig& config) {
-  RequireAdapters(config);
+  if (const std::optional<NotOffered> refusal = FindNotOffered(config)) {
+    Fail("{}", refusal->message);
+  }
   Require(config.train.min_loss_scale <= config.train.initial_loss_scale,
           "train.min_loss_scale = {} is above train.initial_loss_scale = {}, where a dynamic loss scale begins",
           config.train.min_loss_scale, config.train.initial_loss_scale);
-  const int rank = config.optimizer.powersgd_rank;
-  Require(rank == 0 || !ZeroShards(config.layout.zero).gradients,
-          "optimizer.powersgd.rank = {} with layout.zero = {}: PowerSGD compresses whole gradients, which stages 0 and "
-          "1 have; "
-          "the nearest is layout.zero = 1",
-          rank, config.layout.zero);
-  Require(rank == 0 || config.layout.shard_ranks == 0,
-          "optimizer.powersgd.rank = {} with layout.shard_ranks = {}: PowerSGD reduces over all data ranks; set one of "
-          "them "
-          "to 0",
-          rank, config.layout.shard_ranks);
-  Require(
-      rank == 0 || !config.train.rerun,
-      "optimizer.powersgd.rank = {} with train.rerun: a step computed again would add what was left out twice; set one "
-      "of them to 0 or false",
-      rank);
-  Require(
-      rank == 0 || !config.layout.reduce_bf16,
-      "optimizer.powersgd.rank = {} with layout.reduce_bf16: both compress what data ranks send; set one of them to 0 "
-      "or false",
-      rank);
-  Require(
-      !config.train.plain_attention() || config.layout.context == 1 ||
-          (config.layout.context_kind != ContextKind::kRing && config.layout.context_kind != ContextKind::kUlyssesRing),
-      "train.attention = 'plain' with layout.context_kind = 'ring' or 'ulysses+ring': a ring never has all keys of a "
-      "query at once; set layout.context_kind = 'ulysses' or 'allgather', or train.attention = 'flash'");
   const int shard_ranks = config.layout.shard_ranks;
   const int replicas = config.layout.replicas();
   Require(shard_ranks == 0 || replicas % shard_ranks == 0,
@@ -108,10 +57,6 @@ void RequireOffered(const RunConfig& config) {
           "layout.shard_ranks = {} says over how many ranks ZeRO shards, but layout.zero is 0; set layout.zero = 1, 2 "
           "or 3, or layout.shard_ranks = 0",
           shard_ranks);
-  Require(
-      config.optimizer.name != "adafactor" || config.layout.offload != Offload::kFull,
-      "optimizer.name = 'adafactor' with layout.offload = 'full': its rates follow from the weights, which must lie on "
-      "the device; the nearest is layout.offload = 'optimizer'");
 }
 
 // Matrices in fp8 have extents that are multiples of 16 on every rank.

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "base/error.h"
+#include "train/floats_on_host.h"
 #include "train/gather_numbers.h"
 #include "train/trainer.h"
 
@@ -46,8 +47,22 @@ std::vector<double> Trainer::MicroBatchLosses(int micro_batches) const {
   return losses;
 }
 
+void Trainer::HandOver(const LogitChunk& chunk, std::int64_t sample, const EvaluationTask& task) const {
+  const Tensor& logits = chunk.logits;
+  const std::vector<float> padded = FloatsOnHost(device_, logits);
+  TaskLogits part{
+      .sample = sample, .first_token = chunk.first_token, .first_column = chunk.first_column, .columns = chunk.columns};
+  for (std::int64_t row = 0; row < logits.shape[0]; ++row) {
+    const auto from = padded.begin() + row * logits.shape[1];
+    part.values.insert(part.values.end(), from, from + chunk.columns);
+  }
+  task.logits(part);
+}
+
 std::vector<TaskScore> Trainer::Evaluate(const EvaluationTask& task) {
   Require(!task.samples.empty(), "the task '{}' has no samples", task.name);
+  Require(!task.logits || (config_.layout.micro_batch == 1 && config_.layout.context == 1),
+          "logits of the task '{}' need layout.micro_batch = 1 and layout.context = 1", task.name);
   zero_->DropState();
   const std::int64_t batch = config_.layout.micro_batch;
   const TaskSource source(task, task.apart ? batch : 1, config_.model.vocabulary);
@@ -57,8 +72,16 @@ std::vector<TaskScore> Trainer::Evaluate(const EvaluationTask& task) {
   for (std::int64_t first = 0; first < source.end();) {
     const auto micro_batches = static_cast<int>(
         std::min<std::int64_t>(CeilDiv(source.end() - first, stride), stage_.description().most_micro_batches));
-    const std::vector<MicroBatch> loaded = loader_->LoadEvaluation(source, first, micro_batches, source.end());
+    std::vector<MicroBatch> loaded = loader_->LoadEvaluation(source, first, micro_batches, source.end());
     loss_sums_ = loaded.front().loss_sums;
+    std::vector<LogitSink> sinks(task.logits ? loaded.size() : 0);
+    for (std::size_t j = 0; j < sinks.size(); ++j) {
+      const std::int64_t sample = first + static_cast<std::int64_t>(j) * config_.layout.data + comms_.coordinate().data;
+      if (sample < static_cast<std::int64_t>(task.samples.size())) {
+        sinks[j] = [this, sample, &task](const LogitChunk& chunk) { HandOver(chunk, sample, task); };
+        loaded[j].logits = &sinks[j];
+      }
+    }
     runner_->Evaluate(loaded);
     std::vector<std::int64_t> bits;
     for (const double loss : MicroBatchLosses(micro_batches)) {

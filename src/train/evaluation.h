@@ -1,6 +1,7 @@
 // A task that a run is scored on while it trains: samples, and what their losses say.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -14,6 +15,15 @@ struct TaskScore {
   double value = 0;
 };
 
+// Logits of some tokens of a task's sample, of one tensor rank's part of the vocabulary: [rows, columns].
+struct TaskLogits {
+  std::int64_t sample = 0;
+  std::int64_t first_token = 0;
+  std::int64_t first_column = 0;
+  std::int64_t columns = 0;
+  std::vector<float> values;
+};
+
 struct EvaluationTask {
   std::string name;
   std::vector<Sample> samples;  // of a whole sequence each; weights say which targets count
@@ -21,6 +31,8 @@ struct EvaluationTask {
   bool apart = false;
   // From the samples' losses, each the weighted sum over its targets in nats; without `apart` one number, their sum.
   std::function<std::vector<TaskScore>(const std::vector<double>& losses)> judge;
+  // Called on the ranks that hold the head, where given; layout.micro_batch and layout.context must then be 1.
+  std::function<void(const TaskLogits&)> logits = {};
 };
 
 }  // namespace trireme

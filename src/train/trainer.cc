@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/float16.h"
 #include "cost/communication_memory.h"
 #include "cost/gradient_places.h"
 #include "cost/rank_tensors.h"
+#include "train/floats_on_host.h"
 
 namespace trireme {
 namespace {
@@ -430,17 +430,7 @@ std::vector<float> Trainer::WeightOnHost(int row) {
       .module = stage_.table().rows()[static_cast<std::size_t>(row)].module, .own = !tied, .tied = tied};
   zero_->Gather(use);
   const Tensor weight = zero_->Get(row);
-  std::vector<float> values(static_cast<std::size_t>(weight.count()));
-  if (weight.dtype == DType::kFloat32) {
-    device_.CopyToHost(values.data(), weight.data, weight.bytes());
-  } else {
-    const auto widen = [&](auto type) {
-      std::vector<decltype(type)> raw(values.size());
-      device_.CopyToHost(raw.data(), weight.data, weight.bytes());
-      std::transform(raw.begin(), raw.end(), values.begin(), [](auto value) { return static_cast<float>(value); });
-    };
-    weight.dtype == DType::kFloat16 ? widen(Float16{}) : widen(BFloat16{});
-  }
+  std::vector<float> values = FloatsOnHost(device_, weight);
   zero_->Release(use);
   return values;
 }

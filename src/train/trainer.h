@@ -171,6 +171,8 @@ class Trainer {
   std::array<double, 2> LossSums(int micro_batches) const;
   // The sum of each micro batch's losses; zeros on ranks that do not speak for the head.
   std::vector<double> MicroBatchLosses(int micro_batches) const;
+  // A chunk of a sample's logits to the task's function.
+  void HandOver(const LogitChunk& chunk, std::int64_t sample, const EvaluationTask& task) const;
   std::vector<double> LossByDataRank(int micro_batches);
   // Sums what all ranks must know: {loss, weight, squared norm, requests in a positional code}.
   std::array<double, 4> Exchange(int micro_batches, bool with_gradients, int request = 0);

@@ -36,6 +36,8 @@ TEST(Inference, UnusableInputIsToldBeforeAnythingIsWritten) {
   const std::vector<std::vector<std::string>> lines = {
       {"evaluate", "run", "--tokens", "ids.txt", "--logits", "out.npy"},
       {"evaluate", "run", "--logits", "nowhere/out.npy"},
+      {"evaluate", "run", "--logits", "out.npy", "--pipeline", "0"},
+      {"evaluate", "run", "--logits", "out.npy", "--pipeline", "40"},
       {"generate", "run", "--device", "tpu"},
       {"generate", "run", "--ranks", "0"},
       {"generate", "run", "--threads", "-1"},
@@ -317,8 +319,8 @@ optimizer.learning_rate = 0
 
 TEST_F(TrainedModel, WritesLogitsOfTokenLists) {
   place_->Write("ids.txt", "1 2 3 4 250\n9 8 7 6 5\n");
-  ASSERT_EQ(
-      Parsed(place_->Run({"evaluate", "run", "--tokens", "ids.txt", "--logits", "one.npy", "--json"})).at("tokens"), 8);
+  const auto whole = Parsed(place_->Run({"evaluate", "run", "--tokens", "ids.txt", "--logits", "one.npy", "--json"}));
+  ASSERT_EQ(whole.at("tokens"), 8);
   ASSERT_EQ(place_->Run({"evaluate", "run", "--tokens", "ids.txt", "--logits", "two.npy", "--ranks", "2"}).code, 0);
   const std::string bytes = place_->Read("one.npy");
   EXPECT_THAT(bytes, HasSubstr("'shape': (2, 4, 256)"));
@@ -329,6 +331,15 @@ TEST_F(TrainedModel, WritesLogitsOfTokenLists) {
   std::vector<float> two(one.size());
   std::memcpy(one.data(), bytes.data() + 128, one.size() * sizeof(float));
   std::memcpy(two.data(), other.data() + 128, two.size() * sizeof(float));
+  EXPECT_THAT(two, testing::Pointwise(testing::FloatNear(1e-5F), one));
+  const auto staged = Parsed(place_->Run(
+      {"evaluate", "run", "--tokens", "ids.txt", "--logits", "four.npy", "--ranks", "2", "--pipeline", "2", "--json"}));
+  EXPECT_NEAR(staged.at("loss").get<double>(), whole.at("loss").get<double>(), 1e-5);
+  EXPECT_EQ(staged.at("bytes"), whole.at("bytes"));
+  const std::string four = place_->Read("four.npy");
+  ASSERT_EQ(four.substr(0, 128), bytes.substr(0, 128));
+  ASSERT_EQ(four.size(), bytes.size());
+  std::memcpy(two.data(), four.data() + 128, two.size() * sizeof(float));
   EXPECT_THAT(two, testing::Pointwise(testing::FloatNear(1e-5F), one));
   EXPECT_NE(one.front(), one.back());
   for (const char* lines : {"1 2 3\n4 5\n", "1\n", "1 256\n", "1 x\n", ""}) {

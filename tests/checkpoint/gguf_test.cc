@@ -11,6 +11,7 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "checkpoint/gguf/gguf_model.h"
+#include "checkpoint/gguf/gguf_tokenizer.h"
 #include "checkpoint/gguf/gguf_values.h"
 #include "checkpoint/saved_world.h"
 #include "model/families.h"
@@ -283,6 +284,25 @@ TEST_F(Gguf, Llama3ScalingIsATensorOfDivisors) {
   EXPECT_EQ(file["blk.0.attn_norm.weight"].type, 0U);
 }
 
+TEST_F(Gguf, LongRopeIsTwoTensorsOfDivisors) {
+  ModelConfig model = RunnableModel("phi3");
+  model.rope_scaling = "longrope";
+  model.rope_factor = 4;
+  model.rope_original = 16;
+  model.rope_short_factors = "1, 1.25, 1.5, 1.75";
+  model.rope_long_factors = "1, 2, 3, 4";
+  const GgufFile file = Export(model, {.type = "f16"});
+  using ::testing::FloatEq;
+  EXPECT_THAT(file["rope_factors_short.weight"].values,
+              ::testing::ElementsAre(FloatEq(1), FloatEq(1.25), FloatEq(1.5), FloatEq(1.75)));
+  EXPECT_THAT(file["rope_factors_long.weight"].values,
+              ::testing::ElementsAre(FloatEq(1), FloatEq(2), FloatEq(3), FloatEq(4)));
+  EXPECT_EQ(file.Number("phi3.rope.scaling.original_context_length"), 16);
+  EXPECT_NEAR(file.Number("phi3.rope.scaling.attn_factor"), std::sqrt(1.5), 1e-6);
+  model.family = "qwen2";
+  EXPECT_THAT(ErrorOf([&] { GgufArchitectureOf(model); }), HasSubstr("longrope"));
+}
+
 TEST_F(Gguf, BytesAreATokenizer) {
   ModelConfig model = RunnableModel("gpt2");
   model.vocabulary = 256;
@@ -310,6 +330,23 @@ std::string SmallTokenizerJson() {
       {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}},
       {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", merges}}}};
   return root.dump();
+}
+
+TEST_F(Gguf, UnigramsAreThoseOfT5AndHaveNoBytes) {
+  TokenTable table{.sentence_pieces = true, .unigrams = true};
+  table.tokens = {{.text = "<unk>", .kind = TokenRole::kUnknown}, {.text = "▁the", .score = -2.5F}};
+  table.character_map = "map";
+  table.normalizes = true;
+  table.end = 0;
+  GgufHeader header;
+  EXPECT_EQ(AddGgufTokenizer(table, 2, header), "") << "llama.cpp normalises by the same map";
+  const std::string bytes = header.Format();
+  EXPECT_THAT(bytes, HasSubstr("t5"));
+  EXPECT_THAT(bytes, HasSubstr("tokenizer.ggml.precompiled_charsmap"));
+  EXPECT_THAT(bytes, HasSubstr(std::string("\x03\0\0\0\0\0\0\0map", 11)));
+  table.tokens.push_back({.text = "<0x41>", .kind = TokenRole::kByte});
+  GgufHeader other;
+  EXPECT_THAT(ErrorOf([&] { AddGgufTokenizer(table, 3, other); }), HasSubstr("byte_fallback"));
 }
 
 TEST_F(Gguf, TokenizerAndTemplateTravel) {

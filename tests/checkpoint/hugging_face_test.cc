@@ -337,7 +337,18 @@ TEST(HuggingFaceConfig, RefusesWhatItWouldComputeWrongly) {
     EXPECT_THAT(RefusalOf([&] { ParseHuggingFaceConfig(changed.dump(), "x"); }), HasSubstr(key));
   };
   refuse("rope_scaling", {{"rope_type", "dynamic"}, {"factor", 8.0}});
-  refuse("rope_parameters", {{"rope_type", "longrope"}});
+  const auto refuse_longrope = [&](const json& rope, const char* words) {
+    json changed = llama;
+    changed["rope_parameters"] = {{"rope_type", "longrope"}, {"original_max_position_embeddings", 16}};
+    changed["rope_parameters"].update(rope);
+    EXPECT_THAT(RefusalOf([&] { ParseHuggingFaceConfig(changed.dump(), "x"); }), HasSubstr(words));
+  };
+  const json eight = {1, 1, 1, 1, 1, 1, 1, 2.5};
+  refuse_longrope(json::object(), "short_factor");
+  refuse_longrope({{"short_factor", eight}}, "long_factor");
+  refuse_longrope({{"short_factor", eight}, {"long_factor", {1, 2}}}, "rope_long_factors has 2 factors");
+  refuse_longrope({{"short_factor", eight}, {"long_factor", eight}, {"attention_factor", 3.0}}, "attention_factor");
+  refuse_longrope({{"short_factor", {0, 1, 1, 1, 1, 1, 1, 1}}, {"long_factor", eight}}, "no number above 0");
   refuse("hidden_act", "gelu");
   refuse("attention_bias", true);
   refuse("mlp_bias", true);

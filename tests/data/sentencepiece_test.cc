@@ -59,7 +59,15 @@ TEST(SentencePieceTokenizer, IsATableOfPiecesWithScores) {
   EXPECT_EQ(kind("<0x41>"), TokenRole::kByte);
   EXPECT_EQ(table.tokens.back().kind, TokenRole::kNormal);
   EXPECT_LT(table.tokens.back().score, 0);
+  EXPECT_FALSE(table.unigrams);
   ASSERT_TRUE(train("unigram").ok());
+  const TokenTable unigrams = ReadTokenTable(scratch.path().string());
+  EXPECT_TRUE(unigrams.sentence_pieces);
+  EXPECT_TRUE(unigrams.unigrams);
+  EXPECT_LT(unigrams.tokens.back().score, 0);
+  EXPECT_FALSE(unigrams.character_map.empty()) << "NFKC is the library's default";
+  EXPECT_TRUE(unigrams.normalizes);
+  ASSERT_TRUE(train("char").ok());
   EXPECT_THROW(ReadTokenTable(scratch.path().string()), Error);
 }
 

@@ -22,16 +22,19 @@ std::string RowOf(const std::string& name) {
   const TokenList greedy = model.at("greedy").get<TokenList>();
   const double one = DifferenceFrom(model, LogitsOf(folder / "theirs", tokens, 1));
   const ModelConfig config = OpenModelFiles(folder / "theirs").model;
-  const std::string two = config.kv_heads % 2 == 0
-                              ? fmt::format("{:.1e}", DifferenceFrom(model, LogitsOf(folder / "theirs", tokens, 2)))
-                              : "–";
+  const bool even = config.kv_heads % 2 == 0;
+  const auto difference = [&](bool compared, const auto& logits) {
+    return compared ? fmt::format("{:.1e}", DifferenceFrom(model, logits())) : "–";
+  };
+  const std::string two = difference(even, [&] { return LogitsOf(folder / "theirs", tokens, 2); });
+  const std::string staged = difference(even, [&] { return StagedLogitsOf(folder / "theirs", tokens); });
   const bool same_tokens = GreedyTokens(folder / "theirs", tokens, static_cast<std::int64_t>(greedy.size())) == greedy;
   ImportHuggingFace(folder / "theirs", folder / "ours");
   ExportHuggingFace(folder / "ours", folder / "back");
   const bool same_bytes =
       ReadBytes(folder / "theirs/config.json") == ReadBytes(folder / "back/config.json") &&
       ReadBytes(folder / "theirs/model.safetensors") == ReadBytes(folder / "back/model.safetensors");
-  return fmt::format("| {} | `{}` | {:.1e} | {} | {} | {} |\n", name, config.family, one, two,
+  return fmt::format("| {} | `{}` | {:.1e} | {} | {} | {} | {} |\n", name, config.family, one, two, staged,
                      same_tokens ? "yes" : "NO", same_bytes ? "yes" : "NO");
 }
 
@@ -51,8 +54,9 @@ int main(int count, char** arguments) {
     return 0;
   }
   std::fputs(
-      "| model | family | logits, 1 rank | 2 tensor ranks | greedy tokens equal | files byte-equal |\n"
-      "|---|---|---|---|---|---|\n",
+      "| model | family | logits, 1 rank | 2 tensor ranks | 2 tensor x 2 pipeline ranks | greedy tokens equal | files "
+      "byte-equal |\n"
+      "|---|---|---|---|---|---|---|\n",
       stdout);
   for (const std::string& name : trireme::oracle::ModelNames()) {
     std::fputs(trireme::oracle::RowOf(name).c_str(), stdout);

@@ -47,6 +47,13 @@ TEST_P(Family, HasTheLogitsOfTransformers) {
   }
 }
 
+// Stages of the trainer's pipeline, each cut over two ranks.
+TEST_P(Family, HasTheLogitsOfTransformersInTwoStagesOfTwoRanks) {
+  if (OpenModelFiles(folder_ / "theirs").model.kv_heads % 2 == 0) {
+    EXPECT_LT(DifferenceFrom(model_, StagedLogitsOf(folder_ / "theirs", tokens())), kTolerance);
+  }
+}
+
 TEST_P(Family, GeneratesTheTokensOfTransformers) {
   const TokenList expected = model_.at("greedy").get<TokenList>();
   EXPECT_EQ(GreedyTokens(folder_ / "theirs", tokens(), static_cast<std::int64_t>(expected.size())), expected);

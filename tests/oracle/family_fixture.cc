@@ -1,12 +1,14 @@
 #include "oracle/family_fixture.h"
 
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
 
 #include "checkpoint/hugging_face/safetensors.h"
 #include "infer/model_files.h"
+#include "infer/staged_evaluation.h"
 #include "oracle/fixture.h"
 #include "scratch_directory.h"
 
@@ -96,6 +98,23 @@ std::vector<float> LogitsOf(const std::string& path, const TokenList& tokens, in
       logits = found;
     }
   });
+  return logits;
+}
+
+std::vector<float> StagedLogitsOf(const std::string& path, const TokenList& tokens) {
+  const ModelFiles files = OpenModelFiles(path);
+  const RunConfig run =
+      StagedRun(files, {.tensor = 2, .pipeline = 2, .length = static_cast<std::int64_t>(tokens.size())});
+  Sample sample{.tokens = tokens, .weights = {}, .document_starts = {}};
+  sample.tokens.push_back(0);
+  const ScratchDirectory folder;
+  const LogitRequest request{.count = 1, .get = [&](std::int64_t) { return sample; }, .path = folder / "logits.npy"};
+  RunThreadRanks(run.layout.ranks(), {.kind = "cpu", .threads = 1},
+                 [&](RankContext& context) { EvaluateInStages(run, files.weights, context, request, nullptr); });
+  constexpr std::size_t kHeader = 128;
+  const std::string bytes = ReadBytes(request.path);
+  std::vector<float> logits((bytes.size() - kHeader) / sizeof(float));
+  std::memcpy(logits.data(), bytes.data() + kHeader, logits.size() * sizeof(float));
   return logits;
 }
 

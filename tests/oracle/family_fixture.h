@@ -29,6 +29,8 @@ void WriteDirectory(const std::string& path, const nlohmann::json& model, const 
 
 // The logits of every token by this program on `ranks` tensor ranks, and the tokens that follow greedily.
 std::vector<float> LogitsOf(const std::string& path, const TokenList& tokens, int ranks);
+// The same by the forward pass of training on 2 tensor x 2 pipeline ranks.
+std::vector<float> StagedLogitsOf(const std::string& path, const TokenList& tokens);
 TokenList GreedyTokens(const std::string& path, const TokenList& tokens, std::int64_t count);
 // Largest difference from those of transformers.
 double DifferenceFrom(const nlohmann::json& model, const std::vector<float>& logits);

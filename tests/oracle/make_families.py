@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Logits and greedy tokens of small models of every family, by Hugging Face transformers.
 
-    make_families.py FILE    writes the fixture; needs transformers 5 and PyTorch
+    make_families.py FILE [NAME …]    writes the fixture, of these models alone where some are named; needs
+                                      transformers 5 and PyTorch
 
 Weights follow from the names of the tensors (number, as in make_fixture.py), so that the fixture holds none: it has, for
 each model, config.json as transformers writes it, names and shapes of the tensors of model.safetensors with the CRC-32
@@ -56,6 +57,15 @@ MODELS = {
     "phi3": ("phi3", dict(LLAMA, sliding_window=6, rope_parameters=rope(1000.0))),
     "phi4_mini": ("phi3", dict(LLAMA, tie_word_embeddings=True, partial_rotary_factor=0.75,
                                rope_parameters=rope(1000.0, partial_rotary_factor=0.75))),
+    # Sixteen tokens are within the original positions, or beyond them: the short factors, or the long ones.
+    "phi3_short": ("phi3", dict(LLAMA, max_position_embeddings=64, original_max_position_embeddings=32,
+                                rope_parameters=rope(1000.0, rope_type="longrope", short_factor=[1.0, 1.25, 1.5, 2.0],
+                                                     long_factor=[1.0, 2.0, 3.0, 4.0],
+                                                     original_max_position_embeddings=32))),
+    "phi3_long": ("phi3", dict(LLAMA, original_max_position_embeddings=8, partial_rotary_factor=0.75,
+                               rope_parameters=rope(1000.0, rope_type="longrope", partial_rotary_factor=0.75,
+                                                    short_factor=[1.0, 1.25, 1.5], long_factor=[1.0, 2.5, 3.75],
+                                                    original_max_position_embeddings=8))),
     "gpt_neox": ("gpt_neox", dict(PLAIN, hidden_size=32, intermediate_size=40, num_hidden_layers=2,
                                   num_attention_heads=4, max_position_embeddings=32, rotary_pct=0.5,
                                   rope_parameters=rope(1000.0, partial_rotary_factor=0.5))),
@@ -124,7 +134,8 @@ def main():
     torch.set_num_threads(4)
     fixture = dict(transformers=transformers.__version__, torch=torch.__version__, models={})
     failed = 0
-    for name, (kind, options) in MODELS.items():
+    for name in sys.argv[2:] or MODELS:
+        kind, options = MODELS[name]
         try:
             fixture["models"][name] = make(kind, options)
             row = fixture["models"][name]["logits"][-1]

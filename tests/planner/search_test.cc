@@ -70,6 +70,30 @@ TEST(Search, PruningIsExact) {
   EXPECT_EQ(found.front.front().seconds, all.front().seconds);
 }
 
+// What the trainer refuses when a run starts is no layout of the search, and is told with the trainer's words.
+TEST(Search, OffersWhatTheTrainerRuns) {
+  const Machine machine("dgx-h100", "trireme");
+  ModelConfig model = SmallGpt();
+  model.adapter = {.rank = 8, .targets = "attention.qkv"};
+  SearchRequest request = machine.Request(model, 8, 16);
+  request.optimizer = "muon";
+  request.keep = 1000;
+  const SearchResult found = Search(request);
+  ASSERT_FALSE(found.ranked.empty());
+  for (const Candidate& candidate : found.ranked) {
+    EXPECT_EQ(MessageOf([&] { Validate(ConfigOf(request, candidate.layout), 8); }), "") << candidate.layout.ToString();
+  }
+  EXPECT_GT(found.refused.at("Muon of LoRA adapters needs one tensor rank and no copies of shards"), 0);
+  EXPECT_GT(found.refused.at("LoRA adapters train without offloading"), 0);
+  EXPECT_EQ(found.enumerated, found.priced + found.pruned + Refused(found));
+  ParallelLayout asked;
+  asked.tensor = 2;
+  asked.data = 4;
+  EXPECT_THAT(MessageOf([&] { RequirePossible(request, asked); }), HasSubstr("use optimizer.name = 'adamw', or"));
+  request.optimizer = "adamw";
+  EXPECT_EQ(MessageOf([&] { RequirePossible(request, asked); }), "");
+}
+
 TEST(Search, EveryLayoutIsPricedPrunedOrRefused) {
   const Machine machine("jean-zay-a100", "megatron-ds-2022");
   const ModelConfig model = Bloom176b();

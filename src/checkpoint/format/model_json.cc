@@ -37,6 +37,10 @@ nlohmann::json ModelJson(const ModelConfig& model) {
                          {"serial_branches", model.serial_branches},
                          {"attention_dropout", model.attention_dropout},
                          {"norm_embedding", model.norm_embedding}};
+  if (model.rope_scaling == "longrope") {
+    json["rope_short_factors"] = model.rope_short_factors;
+    json["rope_long_factors"] = model.rope_long_factors;
+  }
   if (model.adapter.any()) {
     json["lora"] = {{"rank", model.adapter.rank}, {"alpha", model.adapter.alpha}, {"targets", model.adapter.targets}};
   }
@@ -61,6 +65,10 @@ void ParseLaterFields(const nlohmann::json& value, const std::string& origin, Mo
   number("rope_low", model.rope_low);
   number("rope_high", model.rope_high);
   count("rope_original", model.rope_original);
+  if (value.contains("rope_short_factors")) {
+    model.rope_short_factors = TextOf(value, "rope_short_factors", origin);
+    model.rope_long_factors = TextOf(value, "rope_long_factors", origin);
+  }
   count("window", model.window);
   count("window_period", model.window_period);
   number("attention_cap", model.attention_cap);

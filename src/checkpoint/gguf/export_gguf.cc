@@ -18,8 +18,6 @@
 namespace trireme {
 namespace {
 
-constexpr const char* kRotaryTensor = "rope_freqs.weight";
-
 // As LoadTokenizer takes it; empty when there is none. A vocabulary of 256 is that of bytes.
 std::string TokenizerOf(const std::string& path, const ModelConfig& model, const std::string& wanted) {
   if (!wanted.empty()) {
@@ -58,7 +56,7 @@ class GgufExport {
         divisors_(GgufRotaryDivisors(source.model())) {}
 
   const GgufArchitecture& architecture() const { return architecture_; }
-  std::size_t tensors() const { return tensors_.size() + (divisors_.empty() ? 0 : 1); }
+  std::size_t tensors() const { return tensors_.size() + divisors_.size(); }
 
   // Returns remarks for the report.
   std::string Describe(const std::string& name, const std::string& tokenizer, GgufHeader& header) const {
@@ -82,8 +80,8 @@ class GgufExport {
       remarks += fmt::format("; tokenizer of '{}'", tokenizer);
       remarks += AddGgufTokenizer(*table, model.vocabulary, header);
     }
-    if (!divisors_.empty()) {
-      header.Tensor(kRotaryTensor, {static_cast<std::int64_t>(divisors_.size())}, GgufType::kF32);
+    for (const GgufDivisors& one : divisors_) {
+      header.Tensor(one.name, {static_cast<std::int64_t>(one.values.size())}, GgufType::kF32);
     }
     for (const GgufTensor& tensor : tensors_) {
       header.Tensor(tensor.name, tensor.shape, tensor.TypeIn(type_));
@@ -93,8 +91,8 @@ class GgufExport {
 
   void Write(const GgufHeader& header, DurableFile& file) const {
     file.Append(header.Format());
-    if (!divisors_.empty()) {
-      Append(EncodeGguf(GgufType::kF32, divisors_), file);
+    for (const GgufDivisors& one : divisors_) {
+      Append(EncodeGguf(GgufType::kF32, one.values), file);
     }
     for (const GgufTensor& tensor : tensors_) {
       const Parameter& parameter = table_.rows()[static_cast<std::size_t>(tensor.row)];
@@ -116,7 +114,7 @@ class GgufExport {
   const GgufArchitecture& architecture_;
   GgufType type_;
   std::vector<GgufTensor> tensors_;
-  std::vector<float> divisors_;
+  std::vector<GgufDivisors> divisors_;
 };
 
 }  // namespace

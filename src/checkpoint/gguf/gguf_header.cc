@@ -11,6 +11,7 @@ namespace trireme {
 namespace {
 
 // Types of metadata, as the format numbers them.
+constexpr std::uint32_t kUInt8 = 0;
 constexpr std::uint32_t kUInt32 = 4;
 constexpr std::uint32_t kInt32 = 5;
 constexpr std::uint32_t kFloat32 = 6;
@@ -74,6 +75,13 @@ void GgufHeader::Integers(const std::string& key, const std::vector<std::int32_t
   Put(metadata_, kInt32);
   Put(metadata_, static_cast<std::uint64_t>(values.size()));
   std::for_each(values.begin(), values.end(), [&](std::int32_t value) { Put(metadata_, value); });
+}
+
+void GgufHeader::Bytes(const std::string& key, std::string_view bytes) {
+  Key(key, kArray);
+  Put(metadata_, kUInt8);
+  Put(metadata_, static_cast<std::uint64_t>(bytes.size()));
+  metadata_.append(bytes);
 }
 
 void GgufHeader::Numbers(const std::string& key, const std::vector<float>& values) {

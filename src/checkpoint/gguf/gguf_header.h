@@ -22,6 +22,7 @@ class GgufHeader {
   void Texts(const std::string& key, const std::vector<std::string>& values);
   void Integers(const std::string& key, const std::vector<std::int32_t>& values);
   void Numbers(const std::string& key, const std::vector<float>& values);
+  void Bytes(const std::string& key, std::string_view bytes);
 
   // `shape` as ours, outermost first. Data follows in the order of these calls.
   void Tensor(const std::string& name, const std::vector<std::int64_t>& shape, GgufType type);

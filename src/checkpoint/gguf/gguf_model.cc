@@ -55,6 +55,8 @@ void RequireRotary(const ModelConfig& model, const GgufArchitecture& architectur
           architecture.name);
   Require(model.rope_scaling != "llama3" || architecture.paired_rotary,
           "model.rope_scaling = 'llama3': llama.cpp reads it for Llama alone, not for '{}'", architecture.name);
+  Require(model.rope_scaling != "longrope" || model.family == "phi3",
+          "model.rope_scaling = 'longrope': llama.cpp reads its factors for Phi-3, not for '{}'", architecture.name);
   Require(model.rope_scaling != "yarn" || !architecture.windows,
           "model.rope_scaling = 'yarn': llama.cpp does not scale '{}' so", architecture.name);
   Require(model.family != "gemma2" || model.local_rope_theta == 0 || model.rope_scaling == "none",
@@ -236,6 +238,11 @@ void AddRotary(const ModelConfig& model, const std::string& at, GgufHeader& head
     header.Text(at + "rope.scaling.type", model.rope_scaling);
     header.Number(at + "rope.scaling.factor", model.rope_factor);
   }
+  if (model.rope_scaling == "longrope") {
+    header.Count(at + "rope.scaling.original_context_length", model.rope_original);
+    header.Number(at + "rope.scaling.attn_factor",
+                  LongRopeMagnitude(model.rope_factor, static_cast<double>(model.rope_original)));
+  }
   if (model.rope_scaling == "yarn") {
     header.Count(at + "rope.scaling.original_context_length",
                  model.rope_original > 0 ? model.rope_original : model.sequence);
@@ -295,17 +302,25 @@ void AddGgufShape(const ModelConfig& model, const GgufArchitecture& architecture
   }
 }
 
-std::vector<float> GgufRotaryDivisors(const ModelConfig& model) {
-  std::vector<float> divisors;
-  if (model.position == PositionChoice::kRotary && model.rope_scaling == "llama3") {
-    const RotaryAngles angles = RotaryAnglesOf(model, 0);
+std::vector<GgufDivisors> GgufRotaryDivisors(const ModelConfig& model) {
+  const auto divisors = [&](const char* name, std::int64_t positions) {
+    const RotaryAngles angles = RotaryAnglesOf(model, 0, positions);
     const auto size = static_cast<double>(model.rotary_size());
+    GgufDivisors made{.name = name, .values = {}};
     for (std::size_t pair = 0; pair < angles.frequencies.size(); ++pair) {
       const double plain = std::pow(model.rope_theta, -2.0 * static_cast<double>(pair) / size);
-      divisors.push_back(static_cast<float>(plain / angles.frequencies[pair]));
+      made.values.push_back(static_cast<float>(plain / angles.frequencies[pair]));
     }
+    return made;
+  };
+  if (model.position == PositionChoice::kRotary && model.rope_scaling == "llama3") {
+    return {divisors("rope_freqs.weight", 0)};
   }
-  return divisors;
+  if (model.position == PositionChoice::kRotary && model.rope_scaling == "longrope") {
+    return {divisors("rope_factors_long.weight", model.rope_original + 1),
+            divisors("rope_factors_short.weight", model.rope_original)};
+  }
+  return {};
 }
 
 }  // namespace trireme

@@ -44,7 +44,11 @@ std::vector<float> GgufValues(const GgufTensor& tensor, std::span<const float> p
 // Positions that the file allows: where llama.cpp lacks the model's window, those for which it makes no difference.
 std::int64_t GgufContext(const ModelConfig& model, const GgufArchitecture& architecture);
 void AddGgufShape(const ModelConfig& model, const GgufArchitecture& architecture, GgufHeader& header);
-// Divisors of the rotary frequencies, for Llama 3's scaling; none for the others.
-std::vector<float> GgufRotaryDivisors(const ModelConfig& model);
+// Divisors of the rotary frequencies, for Llama 3's scaling and longrope; none for the others.
+struct GgufDivisors {
+  std::string name;
+  std::vector<float> values;
+};
+std::vector<GgufDivisors> GgufRotaryDivisors(const ModelConfig& model);
 
 }  // namespace trireme

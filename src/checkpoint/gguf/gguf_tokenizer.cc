@@ -56,6 +56,19 @@ void AddIds(const TokenTable& table, GgufHeader& header) {
   header.Flag("tokenizer.ggml.add_space_prefix", table.add_prefix_space);
 }
 
+// llama.cpp takes the most probable unigrams as SentencePiece does, and normalises by the same map; a character that no
+// unigram has is the unknown token.
+void AddUnigrams(const TokenTable& table, GgufHeader& header) {
+  const bool bytes = std::any_of(table.tokens.begin(), table.tokens.end(),
+                                 [](const TableToken& token) { return token.kind == TokenRole::kByte; });
+  Require(!bytes,
+          "llama.cpp spells no unknown characters in bytes where pieces are unigrams, as this tokenizer does "
+          "(byte_fallback): such a text would get other tokens");
+  if (!table.character_map.empty()) {
+    header.Bytes("tokenizer.ggml.precompiled_charsmap", table.character_map);
+  }
+}
+
 }  // namespace
 
 std::string AddGgufTokenizer(TokenTable table, std::int64_t vocabulary, GgufHeader& header) {
@@ -72,12 +85,15 @@ std::string AddGgufTokenizer(TokenTable table, std::int64_t vocabulary, GgufHead
     scores.push_back(token.score);
   }
   const std::string remark = NameAnEnd(table);
-  header.Text("tokenizer.ggml.model", table.sentence_pieces ? "llama" : "gpt2");
+  header.Text("tokenizer.ggml.model", table.unigrams ? "t5" : (table.sentence_pieces ? "llama" : "gpt2"));
   header.Text("tokenizer.ggml.pre", table.sentence_pieces ? "default" : CutName(table));
   header.Texts("tokenizer.ggml.tokens", texts);
   if (table.sentence_pieces) {
     header.Numbers("tokenizer.ggml.scores", scores);
     header.Flag("tokenizer.ggml.remove_extra_whitespaces", table.remove_extra_spaces);
+    if (table.unigrams) {
+      AddUnigrams(table, header);
+    }
   } else {
     header.Texts("tokenizer.ggml.merges", table.merges);
   }
@@ -86,8 +102,9 @@ std::string AddGgufTokenizer(TokenTable table, std::int64_t vocabulary, GgufHead
   if (!table.chat_template.empty()) {
     header.Text("tokenizer.chat_template", table.chat_template);
   }
-  return remark +
-         (table.normalizes ? "; llama.cpp does not normalise text as the tokenizer does (NFC and others)" : "");
+  return remark + (table.normalizes && !table.unigrams
+                       ? "; llama.cpp does not normalise text as the tokenizer does (NFC and others)"
+                       : "");
 }
 
 void AddNoGgufTokenizer(GgufHeader& header) { header.Text("tokenizer.ggml.model", "none"); }

@@ -53,6 +53,16 @@ std::vector<std::string> ConfigKeys::Texts(const char* key) const {
   return texts;
 }
 
+std::vector<double> ConfigKeys::Numbers(const char* key) const {
+  std::vector<double> numbers;
+  Require(Has(key) && root_[key].is_array(), "'{}': '{}' is no list of numbers", origin_, key);
+  for (const nlohmann::json& one : root_[key]) {
+    Require(one.is_number(), "'{}': '{}' is no list of numbers", origin_, key);
+    numbers.push_back(one.get<double>());
+  }
+  return numbers;
+}
+
 void ConfigKeys::RequireFlag(const char* key, bool wanted) const {
   Require(Flag(key, wanted) == wanted, "'{}': '{}' = {} is not a model that this program computes", origin_, key,
           !wanted);

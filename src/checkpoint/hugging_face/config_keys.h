@@ -27,6 +27,9 @@ class ConfigKeys {
   // A list of texts; empty where there is none.
   std::vector<std::string> Texts(const char* key) const;
 
+  // A list of numbers; it must be there.
+  std::vector<double> Numbers(const char* key) const;
+
   // Errors for what this program does not compute.
   void RequireFlag(const char* key, bool wanted) const;
   void RequireText(const char* key, const std::vector<std::string>& wanted) const;

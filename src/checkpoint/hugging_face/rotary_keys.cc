@@ -1,22 +1,47 @@
 #include "checkpoint/hugging_face/rotary_keys.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
+#include "model/rotary.h"
 
 namespace trireme {
 namespace {
 
 using nlohmann::json;
 
-void ParseScaling(const ConfigKeys& scaling, const char* key, ModelConfig& model) {
+// Scores are scaled by a rule of `model`'s factor; files that say another number mean another model.
+void RequireMagnitude(const ConfigKeys& scaling, double rule) {
+  const double wanted = scaling.Number("attention_factor", rule);
+  Require(std::abs(wanted - rule) < 1e-6, "'{}': 'attention_factor' = {}; this program computes the kind's own, {}",
+          scaling.origin(), wanted, rule);
+}
+
+void ParseLongRope(const ConfigKeys& keys, const ConfigKeys& scaling, ModelConfig& model) {
+  model.rope_scaling = "longrope";
+  model.rope_original =
+      scaling.Count("original_max_position_embeddings", keys.Count("original_max_position_embeddings", model.sequence));
+  const double stretched = static_cast<double>(model.sequence) / static_cast<double>(model.rope_original);
+  model.rope_factor = std::max(scaling.Number("factor", stretched), 1.0);
+  model.rope_short_factors = FormatRopeFactors(scaling.Numbers("short_factor"));
+  model.rope_long_factors = FormatRopeFactors(scaling.Numbers("long_factor"));
+  scaling.RequireAbsent("short_mscale");
+  scaling.RequireAbsent("long_mscale");
+  RequireMagnitude(scaling, LongRopeMagnitude(model.rope_factor, static_cast<double>(model.rope_original)));
+}
+
+void ParseScaling(const ConfigKeys& keys, const ConfigKeys& scaling, const char* key, ModelConfig& model) {
   const std::string kind = scaling.Text("rope_type", scaling.Text("type", "default").c_str());
   if (kind == "default") {
     return;
   }
+  if (kind == "longrope" || kind == "su") {  // its first name
+    return ParseLongRope(keys, scaling, model);
+  }
   Require(kind == "linear" || kind == "llama3" || kind == "yarn",
-          "'{}': '{}' of type '{}' is not computed; known are default, linear, llama3 and yarn", scaling.origin(), key,
-          kind);
+          "'{}': '{}' of type '{}' is not computed; known are default, linear, llama3, yarn and longrope",
+          scaling.origin(), key, kind);
   model.rope_scaling = kind;
   model.rope_factor = scaling.Number("factor", 1);
   model.rope_original = scaling.Count("original_max_position_embeddings", model.sequence);
@@ -29,10 +54,7 @@ void ParseScaling(const ConfigKeys& scaling, const char* key, ModelConfig& model
     scaling.RequireAbsent("mscale");
     scaling.RequireAbsent("mscale_all_dim");
     scaling.RequireFlag("truncate", true);
-    const double rule = 0.1 * std::log(model.rope_factor) + 1;
-    Require(std::abs(scaling.Number("attention_factor", rule) - rule) < 1e-6,
-            "'{}': 'attention_factor' = {}; this program computes YaRN's own, {}", scaling.origin(),
-            scaling.Number("attention_factor", rule), rule);
+    RequireMagnitude(scaling, 0.1 * std::log(model.rope_factor) + 1);
   }
 }
 
@@ -48,7 +70,7 @@ void ParseRotary(const ConfigKeys& keys, ModelConfig& model, double default_thet
     const ConfigKeys scaling = by_layer ? outer.Inner("full_attention") : outer;
     model.rope_theta = scaling.Number("rope_theta", model.rope_theta);
     part = scaling.Number("partial_rotary_factor", part);
-    ParseScaling(scaling, key, model);
+    ParseScaling(keys, scaling, key, model);
     if (by_layer && outer.Has("sliding_attention")) {
       const ConfigKeys local = outer.Inner("sliding_attention");
       local.RequireText("rope_type", {"default"});
@@ -66,6 +88,12 @@ void FormatRotary(const ModelConfig& model, json& root) {
     return;
   }
   json scaling = {{"rope_type", model.rope_scaling}, {"factor", model.rope_factor}};
+  if (model.rope_scaling == "longrope") {
+    scaling["short_factor"] = ParseRopeFactors("rope_short_factors", model.rope_short_factors);
+    scaling["long_factor"] = ParseRopeFactors("rope_long_factors", model.rope_long_factors);
+    scaling["original_max_position_embeddings"] = model.rope_original;
+    root["original_max_position_embeddings"] = model.rope_original;
+  }
   const bool yarn = model.rope_scaling == "yarn";
   if (yarn || model.rope_scaling == "llama3") {
     scaling["original_max_position_embeddings"] = model.rope_original > 0 ? model.rope_original : model.sequence;

@@ -119,17 +119,21 @@ class ProtoReader {
   std::string_view rest_;
 };
 
-// The number of a field of a message within the model's, or `otherwise`.
-std::uint64_t InnerNumber(std::string_view model, std::uint64_t message, std::uint64_t number,
-                          std::uint64_t otherwise) {
+// A field of a message within the model's, or `otherwise`.
+ProtoField InnerField(std::string_view model, std::uint64_t message, std::uint64_t number, ProtoField otherwise) {
   ProtoField outer;
   for (ProtoReader fields(model); fields.Next(outer);) {
     ProtoField inner;
     for (ProtoReader own(outer.number == message ? outer.bytes : std::string_view()); own.Next(inner);) {
-      otherwise = inner.number == number ? inner.value : otherwise;
+      otherwise = inner.number == number ? inner : otherwise;
     }
   }
   return otherwise;
+}
+
+std::uint64_t InnerNumber(std::string_view model, std::uint64_t message, std::uint64_t number,
+                          std::uint64_t otherwise) {
+  return InnerField(model, message, number, {.value = otherwise}).value;
 }
 
 // The kind of each piece, by id.
@@ -165,13 +169,20 @@ TokenTable ReadSentencePieceTable(const std::string& path) {
   // Field numbers of sentencepiece_model.proto.
   constexpr std::uint64_t kTrainer = 2;
   constexpr std::uint64_t kModelType = 3;
+  constexpr std::uint64_t kUnigrams = 1;
   constexpr std::uint64_t kBytePairs = 2;
   constexpr std::uint64_t kNormalizer = 3;
+  constexpr std::uint64_t kCharacterMap = 2;
   constexpr std::uint64_t kDummyPrefix = 3;
   constexpr std::uint64_t kExtraSpaces = 4;
-  Require(InnerNumber(proto, kTrainer, kModelType, 1) == kBytePairs,
-          "'{}' is no BPE model: the pieces of a unigram model are not merged by score", path);
-  TokenTable table{.sentence_pieces = true};
+  const std::uint64_t type = InnerNumber(proto, kTrainer, kModelType, kUnigrams);
+  Require(type == kBytePairs || type == kUnigrams,
+          "'{}' is a SentencePiece model of words or characters, not of BPE or "
+          "unigrams",
+          path);
+  TokenTable table{.sentence_pieces = true, .unigrams = type == kUnigrams};
+  table.character_map = InnerField(proto, kNormalizer, kCharacterMap, {}).bytes;
+  table.normalizes = !table.character_map.empty();
   table.add_prefix_space = InnerNumber(proto, kNormalizer, kDummyPrefix, 1) != 0;
   table.remove_extra_spaces = InnerNumber(proto, kNormalizer, kExtraSpaces, 1) != 0;
   const std::vector<TokenRole> kinds = PieceKinds(proto);

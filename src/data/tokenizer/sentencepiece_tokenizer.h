@@ -11,7 +11,7 @@
 namespace trireme {
 
 std::unique_ptr<Tokenizer> LoadSentencePiece(const std::string& path, const TokenizerOptions& options);
-// Its pieces with their scores. A model of unigrams is an Error: its pieces are not merged by score.
+// Its pieces with their scores, merged by them or unigrams. Models of words or characters are an Error.
 TokenTable ReadSentencePieceTable(const std::string& path);
 
 }  // namespace trireme

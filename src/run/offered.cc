@@ -1,0 +1,111 @@
+#include "run/offered.h"
+
+#include <fmt/format.h>
+
+namespace trireme {
+namespace {
+
+// What LoRA adapters do not work with.
+std::optional<NotOffered> AdapterRefusal(const RunConfig& config) {
+  const AdapterConfig& adapter = config.model.adapter;
+  if (!adapter.any()) {
+    return std::nullopt;
+  }
+  if (config.train.dtype == "fp8" || config.train.dtype == "fp16") {
+    return NotOffered{"LoRA adapters train in fp32, tf32 or bf16",
+                      fmt::format("lora.rank = {} with train.dtype = '{}': frozen weights are kept in the type of the "
+                                  "run, which is fp32, tf32 "
+                                  "or bf16 with adapters; the nearest is train.dtype = 'bf16'",
+                                  adapter.rank, config.train.dtype)};
+  }
+  if (config.layout.offload != Offload::kNone) {
+    return NotOffered{
+        "LoRA adapters train without offloading",
+        fmt::format(
+            "lora.rank = {} with layout.offload = '{}': the optimizer's state of adapters is small and frozen weights "
+            "have none; set layout.offload = 'none', and layout.zero = 3 where the weights do not fit",
+            adapter.rank, Name(config.layout.offload))};
+  }
+  if (config.optimizer.powersgd_rank != 0) {
+    return NotOffered{
+        "LoRA adapters train without PowerSGD",
+        fmt::format("lora.rank = {} with optimizer.powersgd.rank = {}: gradients of adapters are of low rank as they "
+                    "are; set optimizer.powersgd.rank = 0",
+                    adapter.rank, config.optimizer.powersgd_rank)};
+  }
+  // Every rank with a whole copy of a matrix would compute Muon's update of it, and products on GPUs need not agree to
+  // the bit.
+  if (config.optimizer.name == "muon" && (config.layout.tensor > 1 || config.layout.copies() > 1)) {
+    return NotOffered{
+        "Muon of LoRA adapters needs one tensor rank and no copies of shards",
+        fmt::format("lora.rank = {} with optimizer.name = 'muon', layout.tensor = {} and layout.shard_ranks = {}: "
+                    "several ranks hold the same matrix of an adapter and would each compute its update; use "
+                    "optimizer.name = 'adamw', or layout.tensor = 1 and layout.shard_ranks = 0",
+                    adapter.rank, config.layout.tensor, config.layout.shard_ranks)};
+  }
+  return std::nullopt;
+}
+
+// What gradients compressed by PowerSGD do not work with.
+std::optional<NotOffered> PowerSgdRefusal(const RunConfig& config) {
+  const int rank = config.optimizer.powersgd_rank;
+  if (rank == 0) {
+    return std::nullopt;
+  }
+  if (ZeroShards(config.layout.zero).gradients) {
+    return NotOffered{
+        "PowerSGD compresses whole gradients, which ZeRO 0 and 1 have",
+        fmt::format("optimizer.powersgd.rank = {} with layout.zero = {}: PowerSGD compresses whole gradients, which "
+                    "stages 0 and 1 have; the nearest is layout.zero = 1",
+                    rank, config.layout.zero)};
+  }
+  if (config.layout.shard_ranks != 0) {
+    return NotOffered{
+        "PowerSGD reduces over all data ranks, not over shards",
+        fmt::format("optimizer.powersgd.rank = {} with layout.shard_ranks = {}: PowerSGD reduces over all data ranks; "
+                    "set one of them to 0",
+                    rank, config.layout.shard_ranks)};
+  }
+  if (config.train.rerun) {
+    return NotOffered{
+        "PowerSGD with train.rerun",
+        fmt::format("optimizer.powersgd.rank = {} with train.rerun: a step computed again would add what was left out "
+                    "twice; set one of them to 0 or false",
+                    rank)};
+  }
+  if (config.layout.reduce_bf16) {
+    return NotOffered{"PowerSGD with gradients sent in bf16",
+                      fmt::format("optimizer.powersgd.rank = {} with layout.reduce_bf16: both compress what data ranks "
+                                  "send; set one of them to 0 or false",
+                                  rank)};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<NotOffered> FindNotOffered(const RunConfig& config) {
+  if (std::optional<NotOffered> refusal = AdapterRefusal(config)) {
+    return refusal;
+  }
+  if (std::optional<NotOffered> refusal = PowerSgdRefusal(config)) {
+    return refusal;
+  }
+  const ContextKind kind = config.layout.context_kind;
+  if (config.train.plain_attention() && config.layout.context > 1 &&
+      (kind == ContextKind::kRing || kind == ContextKind::kUlyssesRing)) {
+    return NotOffered{
+        "plain attention needs all keys of a query at once",
+        "train.attention = 'plain' with layout.context_kind = 'ring' or 'ulysses+ring': a ring never has all keys of a "
+        "query at once; set layout.context_kind = 'ulysses' or 'allgather', or train.attention = 'flash'"};
+  }
+  if (config.optimizer.name == "adafactor" && config.layout.offload == Offload::kFull) {
+    return NotOffered{"Adafactor needs the weights on the device",
+                      "optimizer.name = 'adafactor' with layout.offload = 'full': its rates follow from the weights, "
+                      "which must lie on "
+                      "the device; the nearest is layout.offload = 'optimizer'"};
+  }
+  return std::nullopt;
+}
+
+}  // namespace trireme
