@@ -29,9 +29,14 @@ const char* FamilyOf(const Choice& choice) {
 struct ContextChoice {
   int degree;
   ContextKind kind;
+  int ulysses = 0;
+  std::int64_t sequence = 12;  // twice the degree divides it
 };
-constexpr std::array<ContextChoice, 4> kContexts = {
-    {{1, ContextKind::kAllGather}, {2, ContextKind::kAllGather}, {2, ContextKind::kUlysses}, {3, ContextKind::kRing}}};
+constexpr std::array<ContextChoice, 5> kContexts = {{{1, ContextKind::kAllGather},
+                                                     {2, ContextKind::kAllGather},
+                                                     {2, ContextKind::kUlysses},
+                                                     {3, ContextKind::kRing},
+                                                     {4, ContextKind::kUlyssesRing, 2, 16}}};
 
 const ContextChoice& ContextOf(const Choice& choice) { return kContexts[static_cast<std::size_t>(choice[kContext])]; }
 
@@ -78,11 +83,12 @@ bool Possible(const Choice& choice) {
   if (tensor * pipeline * data * context.degree > 8) {
     return false;
   }
-  // Models of SmallRun have 12 heads and 12 tokens.
-  if (context.kind == ContextKind::kUlysses && 12 % (tensor * context.degree) != 0) {
+  // Models of SmallRun have 12 heads.
+  const int head_ranks = context.kind == ContextKind::kUlysses ? context.degree : std::max(context.ulysses, 1);
+  if (12 % (tensor * head_ranks) != 0) {
     return false;
   }
-  if (choice[kSequenceParallel] == 1 && 12 / context.degree % tensor != 0) {
+  if (choice[kSequenceParallel] == 1 && context.sequence / context.degree % tensor != 0) {
     return false;
   }
   const ScheduleKind& kind = KindOf(choice);
@@ -144,6 +150,8 @@ RunConfig ConfigOf(const Choice& choice) {
   layout.pipeline = choice[kPipeline] + 1;
   layout.context = ContextOf(choice).degree;
   layout.context_kind = ContextOf(choice).kind;
+  layout.ulysses = ContextOf(choice).ulysses;
+  config.model.sequence = ContextOf(choice).sequence;
   layout.data = choice[kData] + 1;
   layout.zero = choice[kZero];
   layout.schedule = KindOf(choice).name;
@@ -193,7 +201,8 @@ RunConfig RandomConfig(std::uint64_t seed) {
   config.model.vocabulary = 70 + Draw(seed, "vocabulary", 40);
   if (config.model.family == "llama" && Draw(seed, "grouped", 2) == 0) {
     const int heads = layout.tensor == 3 ? 6 : 4;
-    const bool whole = layout.context_kind != ContextKind::kUlysses || heads % (layout.tensor * layout.context) == 0;
+    const int head_ranks = layout.context_kind == ContextKind::kUlysses ? layout.context : std::max(layout.ulysses, 1);
+    const bool whole = heads % (layout.tensor * head_ranks) == 0;
     config.model.kv_heads = whole ? heads : 12;
   }
   config.data.document_masks = Draw(seed, "documents", 3) == 0;
@@ -248,10 +257,12 @@ RunConfig RandomRecipe(std::uint64_t seed) {
 std::string NameOf(const Choice& choice) {
   const RunConfig config = ConfigOf(choice);
   const ParallelLayout& layout = config.layout;
+  std::string context = Name(layout.context_kind);
+  std::replace(context.begin(), context.end(), '+', '_');  // of a test's name
   return fmt::format("{}_tp{}_pp{}_dp{}_zero{}_{}_{}_{}_m{}_cp{}{}", config.model.family, layout.tensor,
                      layout.pipeline, layout.data, layout.zero, layout.schedule,
                      layout.sequence_parallel ? "sp" : "plain", Name(layout.recompute), choice[kMicroBatches] + 1,
-                     layout.context, layout.context > 1 ? "_" + Name(layout.context_kind) : "");
+                     layout.context, layout.context > 1 ? "_" + context : "");
 }
 
 }  // namespace trireme::parity

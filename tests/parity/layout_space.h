@@ -26,7 +26,8 @@ enum Factor {
 using Choice = std::array<int, kFactors>;
 
 // Values of each factor: families 3, tensor 1–4, pipeline 1–4, data 1–3, ZeRO 0–3, every schedule, sequence parallel
-// off and on, four recompute modes, micro batches 1–8, context 1, 2 by all-gather, 2 by Ulysses, 3 by ring.
+// off and on, four recompute modes, micro batches 1–8, context 1, 2 by all-gather, 2 by Ulysses, 3 by ring, 4 by
+// Ulysses in pairs with a ring across them.
 const std::array<int, kFactors>& FactorSizes();
 // Within 8 ranks, divisible by tensor and context degrees, and countable for the schedule (chunks need more than one
 // stage; interleaved: micro batches a multiple of them).
