@@ -99,6 +99,7 @@ void Attention(benchmark::State& state) {
   args.grad_out = bench.Make(dtype, {sequence, heads * head_size});
   args.grad_qkv = bench.Make(dtype, {sequence, 3 * heads * head_size});
   bench.device().ops().AttentionForward(args);
+  bench.device().Synchronize();
   for (auto _ : state) {
     backward ? bench.device().ops().AttentionBackward(args) : bench.device().ops().AttentionForward(args);
     bench.device().Synchronize();
@@ -151,7 +152,7 @@ void ContextAttention(benchmark::State& state) {
   Ops& ops = bench.device().ops();
   ops.AttentionForward(args);
   ops.AttentionBackward(args);
-  bench.device().Synchronize();  // of the first calls, which make plans
+  bench.device().Synchronize();  // or the first timed pass would wait for these
   const std::int64_t before = ops.flops().attention;
   for (auto _ : state) {
     backward ? ops.AttentionBackward(args) : ops.AttentionForward(args);

@@ -166,6 +166,8 @@ void AddPlanOptions(CLI::App* plan, PlanCommand& c) {
   plan->add_option("--compare", c.compare,
                    "Programs side by side, such as trireme,megatron-core-2024; with --layout that one");
   plan->add_option("--timeline", c.options.timeline, "With --layout: \"text\", or a file for a Chrome/Perfetto trace");
+  plan->add_option("--sequences", c.options.sequences,
+                   "With --layout: its seconds and memory by the length of samples, such as 8192,32768,131072");
   plan->add_option("--ramp", c.options.ramp, "Price a batch ramp: start,increment,samples");
   plan->add_flag("--estimate", c.options.estimate,
                  "Days and device-hours with checkpoints and restarts; needs --tokens");

@@ -1,6 +1,7 @@
 #include "planner/context_figure.h"
 
 #include <algorithm>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -35,6 +36,42 @@ std::string Moves(const Traffic& traffic) {
     }
   }
   return text.empty() ? "nothing" : text;
+}
+
+// Of ring attention, whose keys each rank works on in each step; ">": they go on to the next rank meanwhile.
+std::string RingSteps(int ranks, const char* member) {
+  const int shown = std::min(ranks, kMostRows);
+  std::string text = fmt::format("    {:<{}} {:<5}", "step", std::string_view(member).size(), "");
+  for (int step = 0; step < shown; ++step) {
+    text += fmt::format("  {:>3}", step + 1);
+  }
+  text += shown < ranks ? "   ...\n" : "\n";
+  for (int rank = 0; rank < shown; ++rank) {
+    text += fmt::format("    {} {:<5}", member, rank);
+    for (int step = 0; step < shown; ++step) {
+      text += fmt::format("{} {:>3}", step > 0 ? ">" : " ", (rank + ranks - step) % ranks);
+    }
+    text += shown < ranks ? "> ...\n" : "\n";
+  }
+  return text;
+}
+
+std::string WhatMovesWhen(const LocalSizes& sizes, ContextKind kind) {
+  std::string text = "  what moves when, in forward: ";
+  if (kind == ContextKind::kAllGather) {
+    return text + "all-gather of keys and values, then attention over all of them\n";
+  }
+  if (sizes.ulysses) {
+    text += "all-to-all from tokens to heads, attention, all-to-all back\n";
+  }
+  const int ranks = sizes.OfAttention().context;
+  if (ranks == 1) {
+    return text;
+  }
+  const char* const member = sizes.ulysses ? "group" : "rank";
+  text += sizes.ulysses ? "  attention, whose keys" : "whose keys";
+  return text +
+         fmt::format(" a {} works on; >: and sends on to the next meanwhile\n{}", member, RingSteps(ranks, member));
 }
 
 }  // namespace
@@ -74,7 +111,7 @@ std::string ContextFigure(const PlanPoint& point) {
   backward += cost.backward_weight.context;
   text += fmt::format("  a block moves, per rank and micro batch: forward {}; backward {}\n",
                       Moves(cost.forward.context), Moves(backward));
-  return text;
+  return text + WhatMovesWhen(sizes, layout.context_kind);
 }
 
 }  // namespace trireme

@@ -91,6 +91,41 @@ double Misalignment(const PlanPoint& point, const ModelAccount& account, Pipelin
   return seconds - EstimateTime(point.Under(state), account, clock).seconds;
 }
 
+bool Fits(const SearchRequest& request, const Candidate& candidate) {
+  return candidate.peak <= UsableMemory(request.cluster) * (1 - request.headroom) &&
+         candidate.host <= request.cluster.host_memory;
+}
+
+std::vector<AxisTrade> InsteadOfContext(const SearchRequest& request, const ParallelLayout& layout) {
+  std::vector<AxisTrade> trades;
+  const auto add = [&](const char* axis, int ParallelLayout::*degree) {
+    AxisTrade trade{.axis = axis, .layout = layout};
+    trade.layout.*degree *= layout.context;
+    trade.layout.context = trade.layout.context_stripes = 1;
+    trade.layout.context_kind = ContextKind::kAllGather;
+    trade.layout.ulysses = 0;
+    trade.layout.sequence_parallel |= trade.layout.tensor > 1 && request.stack.features.sequence_parallel;
+    try {
+      const Candidate candidate = Price(request, trade.layout);
+      trade.seconds = candidate.seconds;
+      trade.peak = candidate.peak;
+      if (!Fits(request, candidate)) {
+        trade.refusal = fmt::format("does not fit: {:.1f} of {:.1f} GiB", candidate.peak / kGibi,
+                                    UsableMemory(request.cluster) / kGibi);
+      }
+    } catch (const Error& error) {
+      trade.refusal = error.what();
+    }
+    trades.push_back(trade);
+  };
+  if (layout.context > 1) {
+    add("tensor", &ParallelLayout::tensor);
+    add("pipeline", &ParallelLayout::pipeline);
+    add("data", &ParallelLayout::data);
+  }
+  return trades;
+}
+
 }  // namespace
 
 std::vector<std::pair<std::string, ParallelLayout>> Neighbours(const SearchRequest& request,
@@ -123,6 +158,8 @@ std::vector<std::pair<std::string, ParallelLayout>> Neighbours(const SearchReque
   trade("tensor halved for context", &ParallelLayout::tensor, &ParallelLayout::context);
   trade("context halved for data", &ParallelLayout::context, &ParallelLayout::data);
   trade("context halved for tensor", &ParallelLayout::context, &ParallelLayout::tensor);
+  trade("pipeline halved for context", &ParallelLayout::pipeline, &ParallelLayout::context);
+  trade("context halved for pipeline", &ParallelLayout::context, &ParallelLayout::pipeline);
   if (layout.context > 1 && request.stack.policy.counted_costs) {
     for (const ContextKind kind :
          {ContextKind::kAllGather, ContextKind::kRing, ContextKind::kUlysses, ContextKind::kUlyssesRing}) {
@@ -172,15 +209,14 @@ Explanation Explain(const SearchRequest& request, const ParallelLayout& layout) 
   explanation.wave_loss = WaveLoss(point, account, clock, seconds);
   WarnOfShapes(point, explanation, explanation.warnings);
   WarnOfLayout(request, point, explanation, explanation.warnings);
+  explanation.instead = InsteadOfContext(request, layout);
   for (const auto& [what, other] : Neighbours(request, layout)) {
     try {
       const Candidate candidate = Price(request, other);
       const double gain = 1 - candidate.seconds / seconds;
-      const bool fits = candidate.peak <= UsableMemory(request.cluster) * (1 - request.headroom) &&
-                        candidate.host <= request.cluster.host_memory;
       const bool allowed =
           other.tensor <= (request.most_tensor > 0 ? request.most_tensor : request.cluster.devices_per_node);
-      if (fits && allowed && gain > kLeastGain) {
+      if (Fits(request, candidate) && allowed && gain > kLeastGain) {
         explanation.changes.push_back({.what = what, .candidate = candidate, .gain = gain});
       }
     } catch (const Error&) {

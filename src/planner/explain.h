@@ -16,11 +16,21 @@ struct SingleChange {
   double gain = 0;  // share of the step's seconds
 };
 
+// The ranks of the context axis given to another axis.
+struct AxisTrade {
+  std::string axis;
+  ParallelLayout layout;
+  double seconds = 0;   // 0: the layout is not possible
+  double peak = 0;      // bytes of the fullest device
+  std::string refusal;  // why it is not possible, or does not fit
+};
+
 struct Explanation {
   Candidate candidate;
   StepEstimate estimate;
   std::vector<std::string> warnings;
   std::vector<SingleChange> changes;  // that fit and gain, best first
+  std::vector<AxisTrade> instead;     // of the context axis, where the layout has it
   // What the head size costs: seconds of attention beyond an aligned one; 0 when aligned.
   double misalignment = 0;
   double wave_loss = 0;  // seconds that partly filled tiles and waves cost

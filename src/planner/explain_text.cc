@@ -19,7 +19,7 @@ constexpr NamedTerm kTerms[] = {
     {"attention", &StepTerms::attention, "scores and values"},
     {"element-wise kernels", &StepTerms::memory, "memory bandwidth"},
     {"tensor collectives", &StepTerms::tensor, "exposed"},
-    {"context collectives", &StepTerms::context, "keys and values, or heads"},
+    {"context collectives", &StepTerms::context, "keys and values, or heads, that attention waits for"},
     {"layer overhead", &StepTerms::overhead, "launches, host"},
     {"embedding and logits", &StepTerms::head, "where the slowest stage holds them"},
     {"gradient accumulation", &StepTerms::accumulate, "each micro batch"},
@@ -60,6 +60,31 @@ std::string BlocksText(const std::vector<std::int64_t>& blocks) {
   return text;
 }
 
+// The context axis against the others, and which of them is ahead.
+std::string InsteadText(const Explanation& explanation) {
+  const double own = explanation.estimate.seconds;
+  const int degree = explanation.candidate.layout.context;
+  std::string text = fmt::format("\nthe {} context ranks as ranks of another axis\n", degree);
+  const AxisTrade* best = nullptr;
+  for (const AxisTrade& trade : explanation.instead) {
+    text += fmt::format("  {:<9}", trade.axis);
+    if (trade.seconds > 0) {
+      text += fmt::format(" {:>8.2f} s ({:+.1f} %), {:.1f} GiB  {}", trade.seconds, 100 * (trade.seconds / own - 1),
+                          trade.peak / kGibi, trade.layout.ToString());
+    }
+    text += trade.refusal.empty() ? "\n" : fmt::format("  {}\n", trade.refusal);
+    if (trade.refusal.empty() && (best == nullptr || trade.seconds < best->seconds)) {
+      best = &trade;
+    }
+  }
+  if (best == nullptr) {
+    return text + "  context is the only axis of these that takes the ranks\n";
+  }
+  const double ahead = best->seconds / own - 1;
+  return text + (ahead >= 0 ? fmt::format("  context is {:.1f} % ahead of {}, the next\n", 100 * ahead, best->axis)
+                            : fmt::format("  {} is {:.1f} % ahead of context\n", best->axis, -100 * ahead));
+}
+
 }  // namespace
 
 std::string ToText(const Explanation& explanation, const SearchRequest& request) {
@@ -90,6 +115,9 @@ std::string ToText(const Explanation& explanation, const SearchRequest& request)
       100 * FitProbability(estimate.memory.peak, UsableMemory(request.cluster), request.state.memory_spread));
   if (request.stack.policy.counted_costs) {
     text += ContextFigure(PointOf(request, candidate.layout));
+  }
+  if (!explanation.instead.empty()) {
+    text += InsteadText(explanation);
   }
   if (!explanation.warnings.empty()) {
     text += "\nwarnings\n";
@@ -128,6 +156,13 @@ std::string ToJson(const Explanation& explanation, const SearchRequest& request)
                       {"misaligned_heads_seconds", explanation.misalignment},
                       {"tile_and_wave_seconds", explanation.wave_loss},
                       {"warnings", explanation.warnings}};
+  for (const AxisTrade& trade : explanation.instead) {
+    json["instead_of_context"].push_back({{"axis", trade.axis},
+                                          {"layout", trade.layout.ToString()},
+                                          {"seconds", trade.seconds},
+                                          {"peak_gib", trade.peak / kGibi},
+                                          {"refusal", trade.refusal}});
+  }
   for (const NamedTerm& term : kTerms) {
     json["seconds_by_cause"][term.name] = estimate.terms.*term.member;
   }

@@ -5,6 +5,7 @@
 
 #include "base/shape.h"
 #include "planner/collective_time.h"
+#include "planner/context_time.h"
 #include "planner/matmul_time.h"
 
 namespace trireme {
@@ -151,8 +152,12 @@ ModuleTime MeasuredPrice::Block(const LocalSizes& s, const BlockProgram& program
   time.forward.tensor = TensorSeconds(cost.forward.tensor);
   time.backward_input.tensor = TensorSeconds(cost.backward_input.tensor);
   time.backward_weight.tensor = TensorSeconds(cost.backward_weight.tensor);
-  time.forward.context = ContextSeconds(cost.forward.context);
-  time.backward_input.context = ContextSeconds(cost.backward_input.context);
+  const AttentionSeconds attention{.forward = time.forward.attention,
+                                   .backward = time.backward_input.attention - time.recomputed.attention};
+  const ContextWait wait = WaitForContext(s, cost, attention, !point_->cluster.device.is_host,
+                                          [this](const Traffic& traffic) { return ContextSeconds(traffic); });
+  time.forward.context = wait.forward;
+  time.backward_input.context = wait.backward;
   return time;
 }
 

@@ -7,6 +7,7 @@
 #include "base/shape.h"
 #include "model/parameter_table.h"
 #include "planner/collective_time.h"
+#include "planner/context_time.h"
 #include "planner/matmul_time.h"
 #include "planner/measured_time.h"
 #include "planner/pipeline_time.h"
@@ -31,16 +32,8 @@ double TensorSeconds(const PlanPoint& point, const Traffic& traffic) {
   return GroupSeconds(point, traffic, PlaceTensor(point.cluster, point.layout));
 }
 
-// Fused attention skips what the mask hides and pays half a forward more in backward; unfused attention computes all
-// pairs and moves every score through memory.
-struct AttentionTime {
-  double forward = 0;
-  double backward = 0;
-};
-
 // Keys and values of a sequence that is cut over ranks: each passes them on around a ring while it works on its own.
-// Our trainer's exchanges are steps of the block and are priced as if nothing overlapped: an upper bound for the ring
-// on GPUs, whose messages travel while attention works.
+// Our trainer's exchanges are steps of the block (WaitForContext).
 double ContextSeconds(const PlanPoint& point, const LocalSizes& s) {
   if (point.layout.context <= 1 || point.stack.policy.counted_costs) {
     return 0;
@@ -52,7 +45,9 @@ double ContextSeconds(const PlanPoint& point, const LocalSizes& s) {
                            point.cluster, shares);
 }
 
-AttentionTime TimeOfAttention(const PlanPoint& point, const LocalSizes& s) {
+// Fused attention skips what the mask hides and pays half a forward more in backward; unfused attention computes all
+// pairs and moves every score through memory.
+AttentionSeconds TimeOfAttention(const PlanPoint& point, const LocalSizes& s) {
   const Efficiencies& e = point.stack.efficiencies;
   const double seen = static_cast<double>(CausalPairs(s.keys, s.window)) / static_cast<double>(CausalPairs(s.keys));
   const double pairs = static_cast<double>(s.tokens) * static_cast<double>(s.keys) * seen;
@@ -214,7 +209,7 @@ ModuleTime TimeOfLayer(const PlanPoint& point, const LocalSizes& s, const BlockP
   }
   const bool counted = point.stack.policy.counted_costs;
   const ModuleCost cost = CostOfBlock(s, program);
-  const AttentionTime attention = TimeOfAttention(point, s);
+  const AttentionSeconds attention = TimeOfAttention(point, s);
   ModuleTime time;
   const double last_product = AddProducts(ProductPrice(point, point.products), program, time);
   time.forward.attention = attention.forward;
@@ -252,8 +247,9 @@ ModuleTime TimeOfLayer(const PlanPoint& point, const LocalSizes& s, const BlockP
       }
       return seconds;
     };
-    time.forward.context = exchange(cost.forward.context);
-    time.backward_input.context = exchange(cost.backward_input.context);
+    const ContextWait wait = WaitForContext(s, cost, attention, !point.cluster.device.is_host, exchange);
+    time.forward.context = wait.forward;
+    time.backward_input.context = wait.backward;
   }
   if (s.recompute_block && !counted && point.stack.time.recompute_whole) {
     // Their second forward also reduces the last product, whose output is not needed.

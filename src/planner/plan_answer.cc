@@ -10,6 +10,7 @@
 #include "planner/deadline.h"
 #include "planner/explain.h"
 #include "planner/layout_space.h"
+#include "planner/length_figure.h"
 #include "planner/phases.h"
 #include "planner/plan_json.h"
 #include "planner/plan_text.h"
@@ -218,7 +219,20 @@ class Answering {
     } else if (!options_.timeline.empty()) {
       answer_.files.push_back({options_.timeline, TimelineTrace(wanted, explanation.estimate, micro_batches)});
     }
+    const std::vector<LengthPoint> lengths = options_.sequences.empty()
+                                                 ? std::vector<LengthPoint>{}
+                                                 : PriceLengths(request_, wanted, ParseLengths(options_.sequences));
+    answer_.text += lengths.empty() ? "" : LengthFigure(lengths);
     nlohmann::json more = Finish(explanation.candidate);
+    for (const LengthPoint& point : lengths) {
+      more["lengths"].push_back({{"tokens", point.tokens},
+                                 {"seconds", point.seconds},
+                                 {"attention_share", point.attention},
+                                 {"context_share", point.context},
+                                 {"peak", point.peak},
+                                 {"fits", point.fits},
+                                 {"refusal", point.refusal}});
+    }
     more.update(nlohmann::json::parse(ToJson(explanation, request_)));
     answer_.json = std::move(more);
   }
@@ -334,6 +348,7 @@ void RequireConsistent(const PlanOptions& options) {
   Require(options.deadline == 0 || options.tokens > 0, "--deadline needs --tokens");
   Require(options.allocation == 0 || options.tokens > 0, "--allocation needs --tokens");
   Require(options.timeline.empty() || !options.layout.empty(), "--timeline needs --layout");
+  Require(options.sequences.empty() || !options.layout.empty(), "--sequences needs --layout");
   Require(!options.max_size || options.search_shape.empty(), "--max-size and --search-shape {}: give one of them",
           options.search_shape);
   Require(!options.max_sequence || (!options.SearchesShapes() && options.layout.empty()),

@@ -28,6 +28,7 @@ struct PlanOptions {
   std::int64_t global_batch = 0;  // 0: what is usual for the model
   double tokens = 0, headroom = 0.06, deadline = 0, allocation = 0;
   std::string fix, layout, timeline, ramp, search_shape, phases;
+  std::string sequences;  // with layout: lengths of samples to price it for
   std::string emit, out = "planned";
   JobOptions job;
   bool max_size = false, max_sequence = false, estimate = false;

@@ -45,6 +45,7 @@ std::map<std::string, Option> OptionsOf(PlanOptions& plan, ShapeOptions& shape) 
           {"rows", &plan.rows},
           {"layout", &plan.layout},
           {"timeline", &plan.timeline},
+          {"sequences", &plan.sequences},
           {"ramp", &plan.ramp},
           {"estimate", &plan.estimate},
           {"max-size", &plan.max_size},
