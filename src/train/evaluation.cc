@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "base/error.h"
+#include "train/begin_together.h"
 #include "train/gather_numbers.h"
 #include "train/trainer.h"
 
@@ -59,6 +60,7 @@ std::vector<TaskScore> Trainer::Evaluate(const EvaluationTask& task) {
         std::min<std::int64_t>(CeilDiv(source.end() - first, stride), stage_.description().most_micro_batches));
     const std::vector<MicroBatch> loaded = loader_->LoadEvaluation(source, first, micro_batches, source.end());
     loss_sums_ = loaded.front().loss_sums;
+    BeginTogether(comms_.world());
     runner_->Evaluate(loaded);
     std::vector<std::int64_t> bits;
     for (const double loss : MicroBatchLosses(micro_batches)) {

@@ -11,6 +11,7 @@
 #include "cost/communication_memory.h"
 #include "cost/gradient_places.h"
 #include "cost/rank_tensors.h"
+#include "train/begin_together.h"
 
 namespace trireme {
 namespace {
@@ -227,6 +228,7 @@ void Trainer::Compute(std::vector<MicroBatch> batch, std::int64_t step) {
   const auto micro_batches = static_cast<int>(batch.size());
   const PlannedSchedule& plan = ScheduleFor(micro_batches);
   zero_->DropState();
+  BeginTogether(comms_.world());
   const auto run = [&] {
     zero_->BeginStep(runner_->FirstOnesAreKnown(plan.schedule), step);
     runner_->Run(plan.schedule, plan.slots, batch, step);
@@ -370,6 +372,7 @@ double Trainer::Validate() {
     const std::vector<MicroBatch> batch =
         loader_->LoadEvaluation(*sources_.validation, first, micro_batches, config_.validation.samples);
     loss_sums_ = batch.front().loss_sums;
+    BeginTogether(comms_.world());
     runner_->Evaluate(batch);
     const std::array<double, 4> sums = Exchange(micro_batches, false);
     loss += sums[0];
