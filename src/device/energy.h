@@ -15,7 +15,7 @@ struct EnergyCounter {
 
 // Of the processors' packages; `powercap` is the folder that the kernel keeps.
 std::vector<EnergyCounter> ReadHostEnergy(const std::string& powercap = "/sys/class/powercap");
-// Of the GPUs that CUDA sees. In builds without it none.
+// Of the GPUs that CUDA sees. In builds without it none, nor where ranks may share a GPU over NCCL.
 std::vector<EnergyCounter> ReadGpuEnergy();
 
 // Adds up what counters grow by from one reading to the next. Counters of processors begin again after a minute or more

@@ -223,11 +223,6 @@ class Loop {
       watcher_.Note(fmt::format("goes on from the weights of '{}'", config_.model_from));
     }
     watcher_.Started(trainer_, trainer_.progress().step);
-    // Started takes rank 0 a while. Where ranks share a GPU, the first step of the others would meanwhile load kernels
-    // and wait for the GPU, on which their collectives wait for rank 0: all begin together.
-    if (trainer_.world().shares_device()) {
-      trainer_.world().Verify();
-    }
     return resumed;
   }
 

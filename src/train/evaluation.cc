@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "base/error.h"
+#include "train/begin_together.h"
 #include "train/floats_on_host.h"
 #include "train/gather_numbers.h"
 #include "train/trainer.h"
@@ -82,6 +83,7 @@ std::vector<TaskScore> Trainer::Evaluate(const EvaluationTask& task) {
         loaded[j].logits = &sinks[j];
       }
     }
+    BeginTogether(comms_.world());
     runner_->Evaluate(loaded);
     std::vector<std::int64_t> bits;
     for (const double loss : MicroBatchLosses(micro_batches)) {

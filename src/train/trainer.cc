@@ -10,6 +10,7 @@
 #include "cost/communication_memory.h"
 #include "cost/gradient_places.h"
 #include "cost/rank_tensors.h"
+#include "train/begin_together.h"
 #include "train/floats_on_host.h"
 
 namespace trireme {
@@ -230,6 +231,7 @@ void Trainer::Compute(std::vector<MicroBatch> batch, std::int64_t step) {
   const auto micro_batches = static_cast<int>(batch.size());
   const PlannedSchedule& plan = ScheduleFor(micro_batches);
   zero_->DropState();
+  BeginTogether(comms_.world());
   const auto run = [&] {
     zero_->BeginStep(runner_->FirstOnesAreKnown(plan.schedule), step);
     runner_->Run(plan.schedule, plan.slots, batch, step);
@@ -373,6 +375,7 @@ double Trainer::Validate() {
     const std::vector<MicroBatch> batch =
         loader_->LoadEvaluation(*sources_.validation, first, micro_batches, config_.validation.samples);
     loss_sums_ = batch.front().loss_sums;
+    BeginTogether(comms_.world());
     runner_->Evaluate(batch);
     const std::array<double, 4> sums = Exchange(micro_batches, false);
     loss += sums[0];
