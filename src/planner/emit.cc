@@ -12,8 +12,9 @@ namespace trireme {
 namespace {
 
 const std::vector<std::string>& LayoutWords() {
-  static const std::vector<std::string> kWords = {
-      "tp", "cp", "pp", "dp", "mbs", "zero", "schedule", "chunks", "recompute", "partition", "offload", "sp", "shards"};
+  static const std::vector<std::string> kWords = {"tp",       "cp",     "pp",        "dp",        "mbs",     "zero",
+                                                  "schedule", "chunks", "recompute", "partition", "offload", "sp",
+                                                  "shards",   "whole",  "reduce",    "gather"};
   return kWords;
 }
 
@@ -21,7 +22,8 @@ int ParseCount(const std::string& word, const std::string& value) {
   int count = 0;
   const auto [stop, error] = std::from_chars(value.data(), value.data() + value.size(), count);
   const int least = word == "zero" ? 0 : 1;
-  Require(error == std::errc() && stop == value.data() + value.size() && count >= least && count <= 1'000'000,
+  const int most = word == "whole" ? 2'000'000'000 : 1'000'000;
+  Require(error == std::errc() && stop == value.data() + value.size() && count >= least && count <= most,
           "layout: {} = '{}' must be a whole number of at least {}", word, value, least);
   return count;
 }
@@ -56,6 +58,12 @@ void Apply(const std::string& word, const std::string& value, ParallelLayout& la
     layout.offload = ParseOffload(value);
   } else if (word == "shards") {
     layout.shard_ranks = ParseCount(word, value);
+  } else if (word == "whole") {
+    layout.whole_below = ParseCount(word, value);
+  } else if (word == "reduce") {
+    layout.reduce = ParseSentAs(value);
+  } else if (word == "gather") {
+    layout.gather = ParseSentAs(value);
   } else if (word == "sp") {
     Require(value.empty() || value == "true" || value == "false" || value == "1" || value == "0",
             "layout: sp = '{}' must be true or false", value);

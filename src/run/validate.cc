@@ -67,6 +67,25 @@ void RequireAdapters(const RunConfig& config) {
       adapter.rank, config.layout.tensor, config.layout.shard_ranks);
 }
 
+// What only ZeRO 3 can do.
+void RequireSharded(const RunConfig& config) {
+  const ParallelLayout& layout = config.layout;
+  const bool shards = ZeroShards(layout.zero).parameters;
+  Require(shards || layout.whole_below == 0,
+          "layout.whole_below = {} with layout.zero = {}: stages 0 to 2 keep every parameter whole; set "
+          "layout.whole_below = 0 or layout.zero = 3",
+          layout.whole_below, layout.zero);
+  Require(shards || layout.gather == SentAs::kExact,
+          "layout.gather = '{}' with layout.zero = {}: only stage 3 gathers weights when they are used, while stages 1 "
+          "and 2 would keep what was rounded; set layout.gather = 'exact' or layout.zero = 3",
+          Name(layout.gather), layout.zero);
+  const std::string& dtype = config.train.dtype;
+  Require(layout.gather != SentAs::kBFloat16 || dtype == "fp32" || dtype == "tf32",
+          "layout.gather = 'bf16' with train.dtype = '{}': weights have 16 bits already; set layout.gather = 'int8' or "
+          "'exact'",
+          dtype);
+}
+
 void RequireOffered(const RunConfig& config) {
   RequireAdapters(config);
   Require(config.train.min_loss_scale <= config.train.initial_loss_scale,
@@ -88,11 +107,12 @@ void RequireOffered(const RunConfig& config) {
       "optimizer.powersgd.rank = {} with train.rerun: a step computed again would add what was left out twice; set one "
       "of them to 0 or false",
       rank);
-  Require(
-      rank == 0 || !config.layout.reduce_bf16,
-      "optimizer.powersgd.rank = {} with layout.reduce_bf16: both compress what data ranks send; set one of them to 0 "
-      "or false",
-      rank);
+  Require(rank == 0 || config.layout.reduce == SentAs::kExact,
+          "optimizer.powersgd.rank = {} with layout.reduce = '{}': both compress what data ranks send; set the first "
+          "to 0 or "
+          "the second to 'exact'",
+          rank, Name(config.layout.reduce));
+  RequireSharded(config);
   Require(
       !config.train.plain_attention() || config.layout.context == 1 ||
           (config.layout.context_kind != ContextKind::kRing && config.layout.context_kind != ContextKind::kUlyssesRing),

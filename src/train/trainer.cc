@@ -64,7 +64,8 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
                          .plan = &description.optimizer,
                          .power_sgd = &description.power_sgd,
                          .power_sgd_start = optimizer.powersgd_start,
-                         .reduce_bf16 = config_.layout.sends_bf16(),
+                         .reduce = config_.layout.reduced_as(),
+                         .gather = config_.layout.gathered_as(),
                          .activations = gradients.over_activations ? slots.front() : nullptr,
                          .gradient_offsets = gradients.offsets});
   const StepTensors tensors(description);

@@ -45,7 +45,7 @@ class Store : public ParameterSource, public GradientSink {
     touched_[row] = true;
     return {gradients_[static_cast<std::size_t>(row)].data(), DType::kFloat32, whole_.Get(row).shape};
   }
-  bool Untouched(bool first) const override { return first && overwrites_; }
+  bool Untouched(int /*row*/, bool first) const override { return first && overwrites_; }
   void Finish(const ParameterUse& use, bool last) override { ends_[use.module].push_back(last); }
 
   // Adds what this rank has to the sum of all.
