@@ -171,6 +171,37 @@ std::int64_t KeptBytes(const StageDescription& stage, int chunk) {
   return std::accumulate(modules.begin(), modules.end(), std::int64_t{0});
 }
 
+KeptPlaces PlacesOfKept(const StageDescription& stage, int chunk) {
+  KeptPlaces places;
+  if (!stage.layout.offload_activations) {
+    places.device = KeptBytes(stage, chunk);
+    return places;
+  }
+  const LocalSizes& sizes = stage.sizes;
+  const std::vector<std::int64_t> modules = KeptOfModules(stage, chunk);
+  ForEachModule(stage, chunk, [&](std::int64_t module, std::int64_t /*index*/) {
+    const std::int64_t first = stage.Range(chunk).first;
+    const std::int64_t bytes = modules[static_cast<std::size_t>(module - first)];
+    if (module == 0 || module == stage.model.modules() - 1) {
+      places.device += bytes;
+      return;
+    }
+    places.host += bytes;
+    places.largest_block = std::max(places.largest_block, bytes);
+    places.device +=
+        module == first ? RoundUp(sizes.outside * sizes.hidden * sizes.element(), kPlanAlignment) : std::int64_t{0};
+  });
+  return places;
+}
+
+std::int64_t ActivationBufferBytes(const StageDescription& stage) {
+  std::int64_t bytes = 0;
+  for (int chunk = 0; chunk < stage.layout.chunks; ++chunk) {
+    bytes = std::max(bytes, PlacesOfKept(stage, chunk).largest_block);
+  }
+  return bytes;
+}
+
 std::int64_t ScratchBytes(const StageDescription& stage) {
   std::int64_t bytes = 0;
   BlockPrograms programs(stage);
@@ -216,8 +247,11 @@ MemoryUse MemoryOfStage(const StageDescription& stage) {
                                                 .gather = stage.layout.gathered_as()});
   memory[MemoryKind::kOptimizer] += stage.optimizer.ExtraBytes(stage.layout);
   for (int chunk = 0; chunk < stage.layout.chunks; ++chunk) {
-    memory[MemoryKind::kActivations] += stage.slots[static_cast<std::size_t>(chunk)] * KeptBytes(stage, chunk);
+    const KeptPlaces kept = PlacesOfKept(stage, chunk);
+    memory[MemoryKind::kActivations] += stage.slots[static_cast<std::size_t>(chunk)] * kept.device;
+    memory[MemoryKind::kHost] += stage.slots[static_cast<std::size_t>(chunk)] * kept.host;
   }
+  memory[MemoryKind::kActivations] += kActivationBuffers * ActivationBufferBytes(stage);
   if (const GradientPlaces gradients(stage); gradients.over_activations) {
     memory[MemoryKind::kGradients] = gradients.beyond;
   }

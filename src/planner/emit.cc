@@ -12,9 +12,9 @@ namespace trireme {
 namespace {
 
 const std::vector<std::string>& LayoutWords() {
-  static const std::vector<std::string> kWords = {"tp",       "cp",     "pp",        "dp",        "mbs",     "zero",
-                                                  "schedule", "chunks", "recompute", "partition", "offload", "sp",
-                                                  "shards",   "whole",  "reduce",    "gather"};
+  static const std::vector<std::string> kWords = {
+      "tp",      "cp", "pp",     "dp",    "mbs",    "zero",   "schedule",           "chunks", "recompute", "partition",
+      "offload", "sp", "shards", "whole", "reduce", "gather", "offload_activations"};
   return kWords;
 }
 
@@ -64,10 +64,11 @@ void Apply(const std::string& word, const std::string& value, ParallelLayout& la
     layout.reduce = ParseSentAs(value);
   } else if (word == "gather") {
     layout.gather = ParseSentAs(value);
-  } else if (word == "sp") {
+  } else if (word == "sp" || word == "offload_activations") {
     Require(value.empty() || value == "true" || value == "false" || value == "1" || value == "0",
-            "layout: sp = '{}' must be true or false", value);
-    layout.sequence_parallel = value.empty() || value == "true" || value == "1";
+            "layout: {} = '{}' must be true or false", word, value);
+    (word == "sp" ? layout.sequence_parallel : layout.offload_activations) =
+        value.empty() || value == "true" || value == "1";
   } else {
     std::string known;
     for (const std::string& one : LayoutWords()) {

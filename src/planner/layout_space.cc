@@ -309,6 +309,9 @@ std::string StackRefusal(const SoftwareStack& stack, const ParallelLayout& layou
       !stack.policy.counted_costs) {
     return fmt::format("whole, reduce and gather: what '{}' does about them is not known", stack.name);
   }
+  if (layout.offload_activations && !stack.policy.counted_costs) {
+    return fmt::format("offload_activations: what '{}' does about them is part of its name", stack.name);
+  }
   return OffloadRefusal(stack, layout.zero, layout.offload);
 }
 

@@ -11,6 +11,7 @@
 #include "planner/data_time.h"
 #include "planner/measured_time.h"
 #include "planner/update_time.h"
+#include "schedule/schedule.h"
 
 namespace trireme {
 namespace {
@@ -106,6 +107,28 @@ Costs PriceStages(const PlanPoint& point, const ModelAccount& account, const std
   return costs;
 }
 
+// Seconds in which every rank of a node moves so many bytes over its link in one direction.
+double LinkSeconds(const PlanPoint& point, double bytes) {
+  const int on_node = std::min(point.layout.ranks(), point.cluster.devices_per_node);
+  const Efficiencies& e = point.stack.efficiencies;
+  return std::max(bytes / (point.cluster.host_link.bandwidth * e.host_link),
+                  bytes * on_node / (point.cluster.host_bandwidth * e.host_memory));
+}
+
+// Seconds in which what `blocks` blocks keep for a micro batch passes the link once, where it lies in host memory.
+double KeptSeconds(const PlanPoint& point, const ModelAccount& account, std::int64_t blocks) {
+  if (!point.layout.offload_activations) {
+    return 0;
+  }
+  const LocalSizes sizes = SizesOf(point);
+  const std::int64_t limit = point.layout.recompute_layers > 0 ? point.layout.recompute_layers : blocks;
+  const std::int64_t again = std::min(blocks, limit);
+  const std::int64_t bytes =
+      again * account.ProgramOf(sizes)->kept_bytes +
+      (blocks > again ? (blocks - again) * account.ProgramOf(sizes.WithoutRecompute())->kept_bytes : 0);
+  return LinkSeconds(point, static_cast<double>(bytes));
+}
+
 // Seconds in which all of a stage's weights come from the host once, where our stack keeps them there.
 double FetchSeconds(const PlanPoint& point, double parameters, double whole = 0) {
   if (!point.stack.policy.staged_offload || point.layout.offload != Offload::kFull) {
@@ -113,20 +136,16 @@ double FetchSeconds(const PlanPoint& point, double parameters, double whole = 0)
   }
   const double owned =
       ZeroShards(point.layout.zero).parameters ? whole + (parameters - whole) / point.shards() : parameters;
-  const double bytes = owned * static_cast<double>(SizesOf(point).element());
-  const int on_node = std::min(point.layout.ranks(), point.cluster.devices_per_node);
-  const Efficiencies& e = point.stack.efficiencies;
-  return std::max(bytes / (point.cluster.host_link.bandwidth * e.host_link),
-                  bytes * on_node / (point.cluster.host_bandwidth * e.host_memory));
+  return LinkSeconds(point, owned * static_cast<double>(SizesOf(point).element()));
 }
 
 // What each micro batch repeats, less what compute hides: gathers and reductions of ZeRO 2 and 3, weights that come
-// from the host. Added to the costs.
+// from the host, activations that go there and come back. Added to the costs.
 double AddShardTraffic(const PlanPoint& point, const ModelAccount& account, Costs& costs,
                        const std::vector<std::int64_t>& blocks) {
   const ParallelLayout& layout = point.layout;
   const bool shards = ZeroShards(layout.zero).gradients && layout.replicas() > 1;
-  if (!shards && FetchSeconds(point, 1) == 0) {
+  if (!shards && FetchSeconds(point, 1) == 0 && !layout.offload_activations) {
     return 0;
   }
   double most = 0;
@@ -144,9 +163,18 @@ double AddShardTraffic(const PlanPoint& point, const ModelAccount& account, Cost
     const double overlap = point.stack.time.gather_overlap;
     double& forward = costs.schedule.forward[place];
     double& backward = costs.schedule.backward_input[place];
-    const double exposed_forward = std::max(gather - overlap * forward, gather * (1 - overlap));
-    const double traffic = repeats * gather + reduce;
-    const double exposed_backward = std::max(traffic - overlap * backward, traffic * (1 - overlap));
+    double& weight_part = costs.schedule.backward_weight[place];
+    const auto exposed = [overlap](double traffic, double work) {
+      return std::max(traffic - overlap * work, traffic * (1 - overlap));
+    };
+    const double kept = KeptSeconds(point, account, blocks[place]);
+    // Weights come over the same direction of the link. A backward in parts has what is kept come for each.
+    const bool parts = SplitsBackward(layout.schedule);
+    const double fetched = kept + FetchSeconds(point, parameters, whole);
+    const double exposed_forward = std::max(exposed(gather, forward), exposed(kept, forward));
+    const double exposed_backward = std::max(exposed(repeats * gather + reduce, backward),
+                                             kept > 0 ? exposed(fetched, backward + (parts ? 0 : weight_part)) : 0);
+    weight_part += parts ? exposed(kept, weight_part) : 0;
     forward += exposed_forward;
     backward += exposed_backward;
     most = std::max(most, exposed_forward + exposed_backward);
@@ -219,7 +247,7 @@ void AddStepWork(const PlanPoint& point, const ModelAccount& account, const Step
   terms.data = reduction - estimate.data_hidden + gather;
   const double passes = point.fused_optimizer ? 1 : kUnfusedOptimizer;
   if (point.stack.policy.staged_offload && Offloads(point)) {
-    terms.offload = PassingSeconds(point, owned);
+    terms.offload += PassingSeconds(point, owned);
   } else if (Offloads(point)) {
     const double bytes =
         owned * (time.host_optimizer ? time.parameter_bytes : time.gradient_bytes + time.parameter_bytes);
@@ -372,7 +400,9 @@ StepEstimate BoundTime(const PlanPoint& point, const ModelAccount& account, std:
   }
   FillComputeTerms(point, busiest, estimate.terms);
   if (gathers > 0) {
-    estimate.terms.gather = static_cast<double>(point.micro_batches()) * *slowest - estimate.terms.total();
+    const bool gathered = ZeroShards(layout.zero).gradients || layout.offload == Offload::kFull;
+    (gathered ? estimate.terms.gather : estimate.terms.offload) =
+        static_cast<double>(point.micro_batches()) * *slowest - estimate.terms.total();
   }
   AddStepWork(point, account, heaviest, busiest.blocks.backward_input.total() + busiest.blocks.backward_weight.total(),
               estimate);

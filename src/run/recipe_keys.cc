@@ -184,6 +184,10 @@ std::vector<RecipeKey> LayoutKeys() {
           [](Config & c) -> auto& { return c.layout.micro_batch; }, 1, 1 << 20),
       Text("layout.offload", "what lies in host memory: the optimizer's state; full: and the weights",
            [](Config & c) -> auto& { return c.layout.offload; }, {"none", "optimizer", "full"}),
+      Flag(
+          "layout.offload_activations",
+          "what blocks keep for backward lies in host memory meanwhile, and comes back one block ahead",
+          [](Config & c) -> auto& { return c.layout.offload_activations; }),
       Number(
           "layout.shard_ranks",
           "hybrid sharding: ZeRO shards over groups of so many data x context ranks, which are copies; 0: over all",

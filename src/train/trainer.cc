@@ -35,11 +35,7 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
       skip_steps_(config_.train.skip_steps) {
   const StageDescription& description = stage_.description();
   const OptimizerConfig& optimizer = config_.optimizer;
-  std::vector<char*> slots;  // by chunk
-  for (int chunk = 0; chunk < config_.layout.chunks; ++chunk) {
-    const std::int64_t bytes = description.slots[static_cast<std::size_t>(chunk)] * KeptBytes(description, chunk);
-    slots.push_back(arena_.Allocate(MemoryKind::kActivations, DType::kUInt8, {bytes}).as<char>());
-  }
+  const std::vector<KeptMemory> kept = AllocateKept();
   const GradientPlaces gradients(description);
   arena_.Allocate(MemoryKind::kGradients, DType::kUInt8, {gradients.beyond});  // right after the activations
   zero_ = std::make_unique<ZeroShard>(
@@ -66,7 +62,7 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
                          .power_sgd_start = optimizer.powersgd_start,
                          .reduce = config_.layout.reduced_as(),
                          .gather = config_.layout.gathered_as(),
-                         .activations = gradients.over_activations ? slots.front() : nullptr,
+                         .activations = gradients.over_activations ? kept.front().slots : nullptr,
                          .gradient_offsets = gradients.offsets});
   const StepTensors tensors(description);
   loader_ = std::make_unique<BatchLoader>(
@@ -111,7 +107,7 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
   std::vector<std::unique_ptr<Stage>> chunks;
   chunks.reserve(static_cast<std::size_t>(config_.layout.chunks));
   for (int chunk = 0; chunk < config_.layout.chunks; ++chunk) {
-    chunks.push_back(std::make_unique<Stage>(modules, description, chunk, slots[static_cast<std::size_t>(chunk)]));
+    chunks.push_back(std::make_unique<Stage>(modules, description, chunk, kept[static_cast<std::size_t>(chunk)]));
   }
   runner_ = std::make_unique<PipelineRunner>(comms_.pipeline(), device_, PlacementOf(config_.layout), std::move(chunks),
                                              buffers);
@@ -119,6 +115,27 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
   zero_->DrawInitialWeights(static_cast<std::uint64_t>(config_.train.seed));
   device_.Synchronize();
   comms_.world().Verify();  // no rank begins its first step while another still makes communicators
+}
+
+std::vector<KeptMemory> Trainer::AllocateKept() {
+  const StageDescription& description = stage_.description();
+  std::vector<KeptMemory> kept;  // by chunk
+  for (int chunk = 0; chunk < config_.layout.chunks; ++chunk) {
+    const KeptPlaces places = PlacesOfKept(description, chunk);
+    const int slots = description.slots[static_cast<std::size_t>(chunk)];
+    kept.push_back(
+        {.slots = arena_.Allocate(MemoryKind::kActivations, DType::kUInt8, {slots * places.device}).as<char>(),
+         .host = arena_.Allocate(MemoryKind::kHost, DType::kUInt8, {slots * places.host}).as<char>()});
+  }
+  if (config_.layout.offload_activations) {
+    const std::int64_t bytes = ActivationBufferBytes(description);
+    const Tensor memory = arena_.Allocate(MemoryKind::kActivations, DType::kUInt8, {kActivationBuffers * bytes});
+    activation_buffers_ = std::make_unique<ActivationBuffers>(device_, memory.as<char>(), bytes);
+    for (KeptMemory& chunk : kept) {
+      chunk.buffers = activation_buffers_.get();
+    }
+  }
+  return kept;
 }
 
 Trainer::~Trainer() {
@@ -284,7 +301,7 @@ StepResult Trainer::PassOver(StepResult result, int request) {
 
 bool Trainer::StepsAreAlike() const {
   return config_.train.graphs && config_.model.dropout == 0 && config_.model.attention_dropout == 0 &&
-         config_.layout.offload != Offload::kFull && !scaler_.dynamic() &&
+         config_.layout.offload != Offload::kFull && !config_.layout.offload_activations && !scaler_.dynamic() &&
          (ledger_ == nullptr || !ledger_->has_on_phase());
 }
 
