@@ -16,7 +16,7 @@ enum class MemoryKind : std::uint8_t {
   kActivations,  // what forward keeps for backward, over all micro batches in flight
   kScratch,      // temporaries of one module's forward or backward, vendor workspaces
   kMessages,     // inputs and gradients that pipeline stages hand over, batches
-  kHost,         // in the host's memory instead of the device's: what layout.offload puts there
+  kHost,  // in the host's memory instead of the device's: what layout.offload and layout.offload_activations put there
 };
 inline constexpr int kMemoryKinds = 7;
 std::string_view Name(MemoryKind kind);

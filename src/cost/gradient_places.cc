@@ -7,7 +7,8 @@ namespace trireme {
 namespace {
 
 bool OneMicroBatchAtATime(const StageDescription& stage) {
-  return stage.layout.virtual_stages() == 1 && stage.most_micro_batches == 1 && !stage.sizes.split_backward;
+  return stage.layout.virtual_stages() == 1 && !stage.layout.offload_activations && stage.most_micro_batches == 1 &&
+         !stage.sizes.split_backward;
 }
 
 }  // namespace

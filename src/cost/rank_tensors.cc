@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/int8_block.h"
+
 namespace trireme {
 namespace {
 
@@ -19,7 +21,7 @@ OptimizerCounts CountsOf(const Bucket& bucket, const StateChoices& choices) {
 }  // namespace
 
 BucketTensors TensorsOfBucket(const Bucket& bucket, const StateChoices& choices) {
-  const ZeroPolicy shards = ZeroShards(choices.zero);
+  const ZeroPolicy shards = ShardsOf(bucket, choices.zero);
   const bool host_weights = choices.offload == Offload::kFull;
   const bool host_state = choices.offload != Offload::kNone;
   const std::int64_t gradients = shards.gradients ? bucket.shard : bucket.count;
@@ -30,40 +32,72 @@ BucketTensors TensorsOfBucket(const Bucket& bucket, const StateChoices& choices)
                         choices.working, choices.moments}};
 }
 
+std::int64_t WordsSent(SentAs sent, std::int64_t count) {
+  switch (sent) {
+    case SentAs::kExact:
+      return 0;
+    case SentAs::kBFloat16:
+      return count / 2;
+    case SentAs::kInt8:
+      return PackedWords(count);
+  }
+  return 0;
+}
+
+std::int64_t BytesSent(SentAs sent, std::int64_t count, std::int64_t element) {
+  return sent == SentAs::kExact ? count * element : WordsSent(sent, count) * SizeOf(DType::kInt32);
+}
+
 SharedTensors TensorsOfBuckets(const ShardPlan& plan, const StateChoices& choices) {
-  const ZeroPolicy shards = ZeroShards(choices.zero);
-  const std::int64_t largest = plan.LargestBucket(false, false);
-  const std::int64_t tied = plan.LargestBucket(true, false);
-  std::int64_t largest_shard = 0;
+  std::array<std::int64_t, kGatherClasses> gathered{};
+  std::int64_t tied_gathered = 0;
+  std::int64_t staging = 0;
+  std::int64_t tied_staging = 0;
+  std::int64_t staged_shard = 0;
+  std::int64_t trained = 0;
+  std::int64_t sharded = 0;
   bool has_first = false;
   bool has_second = false;
+  const auto grow = [](std::int64_t& largest, std::int64_t count) { largest = std::max(largest, count); };
   for (const Bucket& bucket : plan.buckets) {
-    largest_shard = bucket.frozen ? largest_shard : std::max(largest_shard, bucket.shard);
+    const ZeroPolicy shards = ShardsOf(bucket, choices.zero);
+    if (shards.parameters || choices.offload == Offload::kFull) {
+      grow(bucket.tied ? tied_gathered : gathered[GatherClass(bucket)], bucket.count);
+    }
+    grow(sharded, shards.parameters ? bucket.count : 0);
+    if (bucket.frozen) {
+      continue;
+    }
+    grow(trained, bucket.count);
+    if (shards.gradients) {
+      grow(bucket.tied ? tied_staging : staging, bucket.count);
+      grow(staged_shard, bucket.shard);
+    }
     const OptimizerCounts counts = CountsOf(bucket, choices);
     has_first = has_first || counts.first_moments > 0;
     has_second = has_second || counts.second_moments > 0;
   }
-  const bool gathers = shards.parameters || choices.offload == Offload::kFull;
-  const auto weights = [&](std::int64_t count) {
-    return TensorSpec{MemoryKind::kWeights, choices.working, gathers ? count : 0};
-  };
-  const auto gradients = [&](std::int64_t count) {
-    return TensorSpec{MemoryKind::kGradients, DType::kFloat32, shards.gradients ? count : 0};
-  };
+  const auto weights = [&](std::int64_t count) { return TensorSpec{MemoryKind::kWeights, choices.working, count}; };
+  const auto gradients = [](std::int64_t count) { return TensorSpec{MemoryKind::kGradients, DType::kFloat32, count}; };
+  const auto words = [](std::int64_t count) { return TensorSpec{MemoryKind::kMessages, DType::kInt32, count}; };
   const std::int64_t piece = choices.offload == Offload::kNone ? 0 : HostPiece(plan, choices.zero);
-  return {
-      .gathered = weights(largest),
-      .frozen_gathered = weights(plan.LargestBucket(false, true)),
-      .tied_gathered = weights(std::max(tied, plan.LargestBucket(true, true))),
-      .staging = gradients(largest),
-      .tied_staging = gradients(tied),
-      .reduced = gradients(choices.reduce_bf16 ? 0 : largest_shard),
-      .narrow = {MemoryKind::kMessages, DType::kBFloat16, choices.reduce_bf16 ? std::max(largest, tied) : 0},
+  SharedTensors tensors{
+      .gathered = {},
+      .tied_gathered = weights(tied_gathered),
+      .staging = gradients(staging),
+      .tied_staging = gradients(tied_staging),
+      .reduced = gradients(choices.reduce == SentAs::kExact ? staged_shard : 0),
+      .narrow = words(std::max(WordsSent(choices.reduce, trained), WordsSent(choices.gather, sharded))),
+      .arrived = words(choices.reduce == SentAs::kInt8 ? WordsSent(SentAs::kInt8, trained) : 0),
       .piece = {MemoryKind::kOptimizer,
                 {.parameters = piece, .first_moments = has_first ? piece : 0, .second_moments = has_second ? piece : 0},
                 choices.working,
                 choices.moments},
       .piece_weight = {MemoryKind::kOptimizer, choices.working, choices.offload == Offload::kFull ? piece : 0}};
+  for (std::size_t i = 0; i < gathered.size(); ++i) {
+    tensors.gathered[i] = weights(gathered[i]);
+  }
+  return tensors;
 }
 
 MemoryUse StateMemory(const ShardPlan& plan, const StateChoices& choices) {
@@ -81,13 +115,15 @@ MemoryUse StateMemory(const ShardPlan& plan, const StateChoices& choices) {
     add_state(tensors.optimizer, 1);
   }
   const SharedTensors shared = TensorsOfBuckets(plan, choices);
-  add(shared.gathered, kGatherBuffers);
-  add(shared.frozen_gathered, kGatherBuffers);
+  for (const TensorSpec& gathered : shared.gathered) {
+    add(gathered, kGatherBuffers);
+  }
   add(shared.tied_gathered);
   add(shared.staging);
   add(shared.tied_staging);
   add(shared.reduced);
   add(shared.narrow);
+  add(shared.arrived);
   add_state(shared.piece, kHostPieces);
   add(shared.piece_weight, kHostPieces);
   return use;

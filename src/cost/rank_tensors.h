@@ -19,7 +19,9 @@ struct StateChoices {
   DType working = DType::kFloat32;  // type of weights
   DType moments = DType::kFloat32;
   const OptimizerPlan* optimizer = nullptr;  // nullptr: AdamW of every parameter
-  bool reduce_bf16 = false;                  // several ranks share gradients, and send them in bf16
+  // How gradients and gathered weights are sent where several ranks share them.
+  SentAs reduce = SentAs::kExact;
+  SentAs gather = SentAs::kExact;
 };
 
 // Of one bucket.
@@ -30,15 +32,26 @@ struct BucketTensors {
 };
 BucketTensors TensorsOfBucket(const Bucket& bucket, const StateChoices& choices);
 
+// Buckets of a module that are present at the same time lie in buffers of their own.
+inline constexpr int kGatherClasses = 4;
+inline std::size_t GatherClass(const Bucket& bucket) {
+  return (bucket.frozen ? std::size_t{2} : 0) + (bucket.whole ? 1 : 0);
+}
+// Words of `count` numbers as they are sent; 0 where they are sent as they are.
+std::int64_t WordsSent(SentAs sent, std::int64_t count);
+// Bytes of `count` numbers of `element` bytes as they are sent.
+std::int64_t BytesSent(SentAs sent, std::int64_t count, std::int64_t element);
+
 // Buffers that all buckets share.
 struct SharedTensors {
-  TensorSpec gathered;  // kGatherBuffers of them: the module at work and the next one, where modules are gathered
-  TensorSpec frozen_gathered;  // likewise, of the frozen parameters
+  // kGatherBuffers of each GatherClass: the module at work and the next one, where modules are made present for use.
+  std::array<TensorSpec, kGatherClasses> gathered;
   TensorSpec tied_gathered;
   TensorSpec staging;  // gradients of a module, where ZeRO shards gradients
   TensorSpec tied_staging;
   TensorSpec reduced;
-  TensorSpec narrow;  // a bucket's gradient in bf16, where it is sent so
+  TensorSpec narrow;   // words of a bucket's gradient or weights as they are sent, where that is not exact
+  TensorSpec arrived;  // words of the data ranks' parts of a gradient, where they are sent as int8
   // kHostPieces of each: where the optimizer's state lies in host memory, the part of it that is on the device.
   OptimizerTensors piece;
   TensorSpec piece_weight;

@@ -1,6 +1,7 @@
 #include "cost/shard_plan.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "schedule/schedule.h"
 
@@ -31,6 +32,10 @@ Bucket MakeBucket(const ParameterTable& table, std::int64_t module, const std::v
   return bucket;
 }
 
+bool StaysWhole(const Parameter& parameter, const ParallelLayout& layout) {
+  return ZeroShards(layout.zero).parameters && LocalShape(parameter, layout.tensor).count() < layout.whole_below;
+}
+
 }  // namespace
 
 const BucketEntry* Bucket::Find(int row) const {
@@ -52,16 +57,18 @@ ShardPlan::ShardPlan(const ParameterTable& table, const ParallelLayout& layout, 
   for (int chunk = 0; chunk < layout.chunks; ++chunk) {
     const ModuleRange range = partition.Range(placement.VirtualStage(pipeline, chunk));
     for (std::int64_t module = range.first; module < range.last; ++module) {
-      for (const bool frozen : {true, false}) {
+      for (const auto& [frozen, whole] : {std::pair{true, true}, {true, false}, {false, true}, {false, false}}) {
         std::vector<int> rows;
         for (const int row : table.OfModule(module)) {
-          if (!table.Tied(row) && table.rows()[static_cast<std::size_t>(row)].frozen == frozen) {
+          const Parameter& parameter = table.rows()[static_cast<std::size_t>(row)];
+          if (!table.Tied(row) && parameter.frozen == frozen && StaysWhole(parameter, layout) == whole) {
             rows.push_back(row);
           }
         }
         if (!rows.empty()) {
           buckets.push_back(MakeBucket(table, module, rows, layout.tensor, layout.shards()));
           buckets.back().frozen = frozen;
+          buckets.back().whole = whole;
         }
       }
       has_embedding = has_embedding || module == 0;
@@ -71,22 +78,14 @@ ShardPlan::ShardPlan(const ParameterTable& table, const ParallelLayout& layout, 
   if (table.config().tie_embeddings && (has_embedding || has_head)) {
     Bucket tied = MakeBucket(table, has_embedding ? 0 : head, {table.token_table()}, layout.tensor, layout.shards());
     tied.tied = true;
-    tied.frozen = table.rows()[static_cast<std::size_t>(table.token_table())].frozen;
+    const Parameter& token_table = table.rows()[static_cast<std::size_t>(table.token_table())];
+    tied.frozen = token_table.frozen;
+    tied.whole = StaysWhole(token_table, layout);
     tied_bucket = static_cast<int>(buckets.size());
     buckets.push_back(tied);
     tied_across_stages = !(has_embedding && has_head);
     counts_tied = has_embedding;
   }
-}
-
-std::int64_t ShardPlan::LargestBucket(bool tied, bool frozen) const {
-  std::int64_t largest = 0;
-  for (const Bucket& bucket : buckets) {
-    if (bucket.tied == tied && bucket.frozen == frozen) {
-      largest = std::max(largest, bucket.count);
-    }
-  }
-  return largest;
 }
 
 OwnedRange OwnedBy(const Bucket& bucket, int data_rank) {

@@ -1,7 +1,8 @@
 // Which parameters a rank holds, in which buckets, and which part of each bucket it owns. A bucket is the flat memory
 // of one module's parameters (a tied token table has one of its own); the data axis cuts it in equal shards. Weights,
 // gradients, optimizer state and checkpoints all speak of buckets and shards. Frozen parameters of a module have a
-// bucket of their own, before that of the trained ones: it has weights, but no gradients and no optimizer state.
+// bucket of their own, before that of the trained ones: it has weights, but no gradients and no optimizer state. So do
+// parameters that ZeRO 3 keeps whole (layout.whole_below), before those that it shards.
 //
 // Invariants:
 //  1. the layout of a bucket is equal on all tensor and data ranks that hold the module;
@@ -32,6 +33,7 @@ struct Bucket {
   std::int64_t module = 0;  // the first module that uses it on this rank
   bool tied = false;        // the token table of a tied model
   bool frozen = false;      // of parameters that are not trained
+  bool whole = false;       // of parameters that ZeRO 3 keeps whole on every rank
   std::vector<BucketEntry> entries;
   std::int64_t replicated = 0;  // elements before the first cut parameter
   std::int64_t count = 0;
@@ -53,9 +55,10 @@ struct ShardPlan {
   bool tied_across_stages = false;
   // True when this rank counts the tied bucket in norms and saves it (the first stage does).
   bool counts_tied = false;
-
-  std::int64_t LargestBucket(bool tied, bool frozen) const;  // elements; 0 when there is none
 };
+
+// What a ZeRO stage shards of a bucket: of one that stays whole the optimizer's state alone, as stage 1 does.
+inline ZeroPolicy ShardsOf(const Bucket& bucket, int zero) { return ZeroShards(bucket.whole ? 1 : zero); }
 
 // Elements [first, last) of a bucket that data rank `rank` owns.
 struct OwnedRange {

@@ -88,17 +88,19 @@ BucketUse UseOf(const StageDescription& stage, const Bucket& bucket, BlockProgra
 void AddStateTraffic(const StageDescription& stage, int replica, StepCost& cost) {
   const int zero = stage.layout.zero;
   const std::int64_t element = stage.sizes.element();
-  const std::int64_t sent = SizeOf(stage.layout.sends_bf16() ? DType::kBFloat16 : DType::kFloat32);
+  const SentAs reduce = stage.layout.reduced_as();
   BlockPrograms programs(stage);
   for (const Bucket& bucket : stage.shards.buckets) {
     const BucketUse use = UseOf(stage, bucket, programs);
+    const ZeroPolicy shards = ShardsOf(bucket, zero);
     const OwnedRange owned =
-        !ZeroShards(zero).optimizer ? OwnedRange{0, bucket.count} : OwnedBy(bucket, replica % stage.layout.shards());
+        !shards.optimizer ? OwnedRange{0, bucket.count} : OwnedBy(bucket, replica % stage.layout.shards());
+    const std::int64_t gathered =
+        shards.parameters ? BytesSent(stage.layout.gathered_as(), bucket.count, element) : bucket.count * element;
     if (bucket.frozen) {
       // Never updated: moved only where it is gathered for each use.
-      if (stage.layout.shards() > 1 && ZeroShards(zero).parameters) {
-        cost[GroupKind::kData].Add(CollectiveKind::kAllGather, bucket.count * element,
-                                   use.gathers * stage.micro_batches);
+      if (stage.layout.shards() > 1 && shards.parameters) {
+        cost[GroupKind::kData].Add(CollectiveKind::kAllGather, gathered, use.gathers * stage.micro_batches);
       }
       continue;
     }
@@ -108,15 +110,16 @@ void AddStateTraffic(const StageDescription& stage, int replica, StepCost& cost)
     if (stage.layout.shards() > 1) {
       Traffic& data = cost[GroupKind::kData];
       const bool compresses = stage.power_sgd.active();
-      if (!ZeroShards(zero).optimizer && !compresses) {
-        data.Add(CollectiveKind::kAllReduce, bucket.count * sent);
-      } else if (ZeroShards(zero).optimizer) {
-        data.Add(CollectiveKind::kReduceScatter, bucket.count * sent,
-                 ZeroShards(zero).gradients ? use.reductions * stage.micro_batches
-                 : compresses               ? 0
-                                            : 1);
-        data.Add(CollectiveKind::kAllGather, bucket.count * element,
-                 ZeroShards(zero).parameters ? use.gathers * stage.micro_batches : 1);
+      const std::int64_t sent = BytesSent(reduce, bucket.count, SizeOf(DType::kFloat32));
+      const int reductions = shards.gradients ? use.reductions * stage.micro_batches : compresses ? 0 : 1;
+      if (reduce == SentAs::kInt8) {
+        data.Add(CollectiveKind::kAllToAll, sent, reductions);
+        data.Add(CollectiveKind::kAllGather, sent, shards.optimizer ? 0 : reductions);
+      } else {
+        data.Add(shards.optimizer ? CollectiveKind::kReduceScatter : CollectiveKind::kAllReduce, sent, reductions);
+      }
+      if (shards.optimizer) {
+        data.Add(CollectiveKind::kAllGather, gathered, shards.parameters ? use.gathers * stage.micro_batches : 1);
       }
     }
     const std::int64_t replicated = std::min(owned.last, bucket.replicated) - owned.first;
@@ -168,6 +171,37 @@ std::int64_t KeptBytes(const StageDescription& stage, int chunk) {
   return std::accumulate(modules.begin(), modules.end(), std::int64_t{0});
 }
 
+KeptPlaces PlacesOfKept(const StageDescription& stage, int chunk) {
+  KeptPlaces places;
+  if (!stage.layout.offload_activations) {
+    places.device = KeptBytes(stage, chunk);
+    return places;
+  }
+  const LocalSizes& sizes = stage.sizes;
+  const std::vector<std::int64_t> modules = KeptOfModules(stage, chunk);
+  ForEachModule(stage, chunk, [&](std::int64_t module, std::int64_t /*index*/) {
+    const std::int64_t first = stage.Range(chunk).first;
+    const std::int64_t bytes = modules[static_cast<std::size_t>(module - first)];
+    if (module == 0 || module == stage.model.modules() - 1) {
+      places.device += bytes;
+      return;
+    }
+    places.host += bytes;
+    places.largest_block = std::max(places.largest_block, bytes);
+    places.device +=
+        module == first ? RoundUp(sizes.outside * sizes.hidden * sizes.element(), kPlanAlignment) : std::int64_t{0};
+  });
+  return places;
+}
+
+std::int64_t ActivationBufferBytes(const StageDescription& stage) {
+  std::int64_t bytes = 0;
+  for (int chunk = 0; chunk < stage.layout.chunks; ++chunk) {
+    bytes = std::max(bytes, PlacesOfKept(stage, chunk).largest_block);
+  }
+  return bytes;
+}
+
 std::int64_t ScratchBytes(const StageDescription& stage) {
   std::int64_t bytes = 0;
   BlockPrograms programs(stage);
@@ -209,11 +243,15 @@ MemoryUse MemoryOfStage(const StageDescription& stage) {
                                                 .working = stage.sizes.dtype,
                                                 .moments = stage.moments,
                                                 .optimizer = &stage.optimizer,
-                                                .reduce_bf16 = stage.layout.sends_bf16()});
+                                                .reduce = stage.layout.reduced_as(),
+                                                .gather = stage.layout.gathered_as()});
   memory[MemoryKind::kOptimizer] += stage.optimizer.ExtraBytes(stage.layout);
   for (int chunk = 0; chunk < stage.layout.chunks; ++chunk) {
-    memory[MemoryKind::kActivations] += stage.slots[static_cast<std::size_t>(chunk)] * KeptBytes(stage, chunk);
+    const KeptPlaces kept = PlacesOfKept(stage, chunk);
+    memory[MemoryKind::kActivations] += stage.slots[static_cast<std::size_t>(chunk)] * kept.device;
+    memory[MemoryKind::kHost] += stage.slots[static_cast<std::size_t>(chunk)] * kept.host;
   }
+  memory[MemoryKind::kActivations] += kActivationBuffers * ActivationBufferBytes(stage);
   if (const GradientPlaces gradients(stage); gradients.over_activations) {
     memory[MemoryKind::kGradients] = gradients.beyond;
   }

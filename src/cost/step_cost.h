@@ -65,6 +65,16 @@ const LocalSizes BlockSizes(const LocalSizes& sizes, const ParallelLayout& layou
 // Bytes that one micro batch keeps in a chunk: of each module in their order, one after another, and of all.
 std::vector<std::int64_t> KeptOfModules(const StageDescription& stage, int chunk);
 std::int64_t KeptBytes(const StageDescription& stage, int chunk);
+// Where they lie. With layout.offload_activations those of blocks are in host memory, and the device has the input of a
+// chunk that begins with a block; kActivationBuffers buffers that hold any block of the rank serve all its chunks.
+struct KeptPlaces {
+  std::int64_t device = 0;
+  std::int64_t host = 0;
+  std::int64_t largest_block = 0;  // 0 where blocks keep theirs on the device
+};
+inline constexpr int kActivationBuffers = 3;
+KeptPlaces PlacesOfKept(const StageDescription& stage, int chunk);
+std::int64_t ActivationBufferBytes(const StageDescription& stage);
 std::int64_t ScratchBytes(const StageDescription& stage);
 // Sum of the modules of a virtual stage, for one micro batch.
 ModuleCost CostOfVirtualStage(const StageDescription& stage, int chunk);

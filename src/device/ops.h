@@ -16,6 +16,7 @@
 #include "device/ops/attention.h"
 #include "device/ops/embedding.h"
 #include "device/ops/head_norm.h"
+#include "device/ops/int8.h"
 #include "device/ops/loss.h"
 #include "device/ops/matmul.h"
 #include "device/ops/norm.h"
@@ -104,6 +105,10 @@ class Ops {
   // Sources may include to.data.
   void Reduce(const Tensor& to, std::span<const void* const> sources, bool maximum = false);
 
+  // Blocks of 64 numbers of a working type as int8 with a scale each, in int32 words, and back: base/int8_block.h.
+  void PackInt8(const Tensor& packed, const Tensor& from);
+  void UnpackInt8(const Tensor& to, const Tensor& packed, const Int8Sum& sum);
+
   // FLOPs since construction. While recomputing is set they count as recomputed.
   const FlopCount& flops() const { return flops_; }
   // Counts the FLOPs of operations that are done without a call each: see Device::Repeat.
@@ -121,6 +126,8 @@ class Ops {
   virtual void DoDrawNormal(const Tensor& to, const NormalDraw& draw) = 0;
   virtual void DoMatmul(const MatmulArgs& args) = 0;
   virtual void DoQuantize(const QuantizeArgs& args) = 0;
+  virtual void DoPackInt8(const Tensor& packed, const Tensor& from) = 0;
+  virtual void DoUnpackInt8(const Tensor& to, const Tensor& packed, const Int8Sum& sum) = 0;
   virtual void DoBiasGradient(const Tensor& grad_out, const Tensor& grad_bias) = 0;
   virtual void DoResidualNormForward(const ResidualNormArgs& args) = 0;
   virtual void DoNormBackward(const NormBackwardArgs& args) = 0;

@@ -1,5 +1,6 @@
-// Checks of what makes a step's update: norms of gradients, AdamW, halves of masters, sums of ranks.
+// Checks of what makes a step's update: norms of gradients, AdamW, halves of masters, sums of ranks, int8 blocks.
 #include "base/error.h"
+#include "base/int8_block.h"
 #include "base/tensor_spec.h"
 #include "device/checks.h"
 #include "device/ops.h"
@@ -99,6 +100,25 @@ void Ops::Reduce(const Tensor& to, std::span<const void* const> sources, bool ma
   Require(!sources.empty(), "Reduce: no sources");
   if (to.count() != 0) {
     DoReduce(to, sources, maximum);
+  }
+}
+
+void Ops::PackInt8(const Tensor& packed, const Tensor& from) {
+  RequireWorkingType({"PackInt8", "from", from});
+  Require(from.count() % kInt8Block == 0, "PackInt8: {} numbers are no multiple of {}", from.count(), kInt8Block);
+  RequireVector({"PackInt8", "packed", packed}, PackedWords(from.count()), DType::kInt32);
+  if (from.count() != 0) {
+    DoPackInt8(packed, from);
+  }
+}
+
+void Ops::UnpackInt8(const Tensor& to, const Tensor& packed, const Int8Sum& sum) {
+  RequireWorkingType({"UnpackInt8", "to", to});
+  Require(to.count() % kInt8Block == 0, "UnpackInt8: {} numbers are no multiple of {}", to.count(), kInt8Block);
+  Require(!sum.add || to.dtype == kFloat, "UnpackInt8: sums are added to fp32, not to {}", Name(to.dtype));
+  RequireVector({"UnpackInt8", "packed", packed}, sum.parts * PackedWords(to.count()), DType::kInt32);
+  if (to.count() != 0) {
+    DoUnpackInt8(to, packed, sum);
   }
 }
 

@@ -142,7 +142,7 @@ struct BlockRunner::Executor {
       args.c = Gradient(step.weight);
       args.transpose_a = !float8;
       args.transpose_b = float8;
-      args.accumulate = !context.gradients->Untouched(call.micro_batch.first);
+      args.accumulate = !context.gradients->Untouched(Row(step.weight), call.micro_batch.first);
     } else {
       args.b = float8 ? Buffer(step.b) : Parameter(step.weight);
       args.c = Buffer(step.c);

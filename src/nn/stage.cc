@@ -15,8 +15,8 @@ ParameterUse Union(const ParameterUse& a, const ParameterUse& b) {
 
 }  // namespace
 
-Stage::Stage(const ModuleContext& context, const StageDescription& description, int chunk, char* slots)
-    : context_(context), slots_(slots) {
+Stage::Stage(const ModuleContext& context, const StageDescription& description, int chunk, const KeptMemory& memory)
+    : context_(context), memory_(memory) {
   const ModuleRange& range = description.Range(chunk);
   const std::int64_t first_block = std::max<std::int64_t>(range.first, 1);
   const LocalSizes& sizes = description.sizes;
@@ -30,15 +30,67 @@ Stage::Stage(const ModuleContext& context, const StageDescription& description, 
           BlockSizes(sizes, description.layout, module - first_block).ForLayer(description.model, module - 1);
       modules_.push_back(std::make_unique<Block>(context_, block, module - 1));
     }
-    offsets_.push_back(kept_bytes_);
-    kept_bytes_ += modules_.back()->kept_bytes();
+    const bool block = module > 0 && module < description.model.modules() - 1;
+    away_.push_back(block && memory_.buffers != nullptr);
+    std::int64_t& next = away_.back() ? host_bytes_ : kept_bytes_;
+    offsets_.push_back(next);
+    next += modules_.back()->kept_bytes();
     uses_.push_back(modules_.back()->uses());
+  }
+  if (away_.front()) {  // the chunk's input stays here until its forward
+    kept_bytes_ += RoundUp(Input(0).bytes(), kPlanAlignment);
+    for (std::size_t i = 0; i < modules_.size(); ++i) {
+      offsets_[i] += away_[i] ? 0 : RoundUp(Input(0).bytes(), kPlanAlignment);
+    }
   }
 }
 
-char* Stage::Kept(std::size_t module, int slot) const { return slots_ + slot * kept_bytes_ + offsets_[module]; }
+char* Stage::Kept(std::size_t module, int slot) const { return memory_.slots + slot * kept_bytes_ + offsets_[module]; }
 
-Tensor Stage::Input(int slot) const { return modules_.front()->Input(Kept(0, slot)); }
+Tensor Stage::Input(int slot) const {
+  Tensor input = modules_.front()->Input(Kept(0, slot));
+  if (away_.front()) {
+    input.data = memory_.slots + slot * kept_bytes_;
+  }
+  return input;
+}
+
+ActivationBuffers::Home Stage::HomeOf(std::size_t module, int slot) const {
+  return {.host = memory_.host + slot * host_bytes_ + offsets_[module], .bytes = modules_[module]->kept_bytes()};
+}
+
+char* Stage::KeptForForward(std::size_t module, int slot) {
+  if (!away_[module]) {
+    return Kept(module, slot);
+  }
+  char* const kept = memory_.buffers->Take(HomeOf(module, slot));
+  if (module == 0) {
+    context_.ops.Copy(modules_[0]->Input(kept), Input(slot));
+  }
+  return kept;
+}
+
+char* Stage::KeptForBackward(std::size_t module, int slot, bool weight_part) {
+  // What is recomputed whole has no weight part.
+  const auto comes = [&](std::size_t i) {
+    if (away_[i] && (!weight_part || uses_[i].weight_gradients.any())) {
+      memory_.buffers->Prefetch(HomeOf(i, slot));
+      return true;
+    }
+    return false;
+  };
+  const bool away = comes(module);
+  if (module > 0) {
+    comes(module - 1);
+  }
+  return away ? memory_.buffers->Get(HomeOf(module, slot)) : Kept(module, slot);
+}
+
+void Stage::Leave(std::size_t module, int slot, bool needed) {
+  if (away_[module]) {
+    needed ? memory_.buffers->Save(HomeOf(module, slot)) : memory_.buffers->Drop(HomeOf(module, slot));
+  }
+}
 
 template <typename UseOf, typename GradientsOf, typename Run>
 void Stage::ForEach(const Walk& walk, UseOf use_of, GradientsOf gradients_of, Run run) {
@@ -73,6 +125,7 @@ void Stage::ForEach(const Walk& walk, UseOf use_of, GradientsOf gradients_of, Ru
 
 void Stage::Forward(const MicroBatch& micro_batch, int slot, const Tensor& out) {
   const bool training = micro_batch.training;
+  char* kept = KeptForForward(0, slot);
   ForEach(
       {.reverse = false, .last = micro_batch.last}, [](const Module::Uses& uses) { return uses.forward; },
       [training](const Module::Uses& uses) {
@@ -80,7 +133,10 @@ void Stage::Forward(const MicroBatch& micro_batch, int slot, const Tensor& out) 
       },
       [&](std::size_t i) {
         const bool last = i + 1 == modules_.size();
-        modules_[i]->Forward(micro_batch, Kept(i, slot), last ? out : modules_[i + 1]->Input(Kept(i + 1, slot)));
+        char* const next = last ? nullptr : KeptForForward(i + 1, slot);
+        modules_[i]->Forward(micro_batch, kept, last ? out : modules_[i + 1]->Input(next));
+        Leave(i, slot, training);
+        kept = next;
       });
 }
 
@@ -106,7 +162,10 @@ Tensor Stage::BackwardInput(const MicroBatch& micro_batch, int slot, const Tenso
                             const Tensor& spare_b) {
   return RunBackward({grad_out, spare_a, spare_b}, false, micro_batch.last,
                      [&](std::size_t i, const Tensor& grad, const Tensor& to) {
-                       return modules_[i]->BackwardInput(micro_batch, Kept(i, slot), grad, to);
+                       char* const kept = KeptForBackward(i, slot);
+                       const Tensor result = modules_[i]->BackwardInput(micro_batch, kept, grad, to);
+                       Leave(i, slot, uses_[i].weight_gradients.any());
+                       return result;
                      });
 }
 
@@ -114,7 +173,10 @@ Tensor Stage::Backward(const MicroBatch& micro_batch, int slot, const Tensor& gr
                        const Tensor& spare_b) {
   return RunBackward({grad_out, spare_a, spare_b}, true, micro_batch.last,
                      [&](std::size_t i, const Tensor& grad, const Tensor& to) {
-                       return modules_[i]->Backward(micro_batch, Kept(i, slot), grad, to);
+                       char* const kept = KeptForBackward(i, slot);
+                       const Tensor result = modules_[i]->Backward(micro_batch, kept, grad, to);
+                       Leave(i, slot, false);
+                       return result;
                      });
 }
 
@@ -122,7 +184,13 @@ void Stage::BackwardWeight(const MicroBatch& micro_batch, int slot) {
   ForEach(
       {.reverse = true, .last = micro_batch.last}, [](const Module::Uses& uses) { return uses.backward_weight; },
       [](const Module::Uses& uses) { return uses.weight_gradients; },
-      [&](std::size_t i) { modules_[i]->BackwardWeight(micro_batch, Kept(i, slot)); });
+      [&](std::size_t i) {
+        if (away_[i] && !uses_[i].weight_gradients.any()) {
+          return;
+        }
+        modules_[i]->BackwardWeight(micro_batch, KeptForBackward(i, slot, true));
+        Leave(i, slot, false);
+      });
 }
 
 }  // namespace trireme

@@ -8,14 +8,24 @@
 #include <vector>
 
 #include "cost/step_cost.h"
+#include "nn/activation_buffers.h"
 #include "nn/module.h"
 
 namespace trireme {
 
+// Memory of what a chunk keeps, a slot for each micro batch in flight: as many bytes as PlacesOfKept says. Outlives the
+// stage.
+struct KeptMemory {
+  char* slots = nullptr;
+  // With layout.offload_activations.
+  char* host = nullptr;
+  ActivationBuffers* buffers = nullptr;
+};
+
 class Stage {
  public:
-  // `slots` memory of slots * KeptBytes(description, chunk) bytes, `context` likewise, outlive the stage.
-  Stage(const ModuleContext& context, const StageDescription& description, int chunk, char* slots);
+  // What `context` refers to outlives the stage.
+  Stage(const ModuleContext& context, const StageDescription& description, int chunk, const KeptMemory& memory);
 
   // Called after every module's part, on the thread that runs it; empty: no call.
   void set_on_module(std::function<void()> on_module) { on_module_ = std::move(on_module); }
@@ -34,7 +44,16 @@ class Stage {
                   const Tensor& spare_b);
 
  private:
+  // Of a module whose kept memory stays on the device.
   char* Kept(std::size_t module, int slot) const;
+  // Of a block whose kept memory lies in the host's.
+  ActivationBuffers::Home HomeOf(std::size_t module, int slot) const;
+  // Kept memory for a module to compute forward in, and for one that computes backward next: that of the module before
+  // it starts to come.
+  char* KeptForForward(std::size_t module, int slot);
+  char* KeptForBackward(std::size_t module, int slot, bool weight_part = false);
+  // The module is done with it; `needed`: for a later part of backward.
+  void Leave(std::size_t module, int slot, bool needed);
   struct Walk {
     bool reverse = false;
     bool last = false;  // as MicroBatch::last
@@ -53,9 +72,11 @@ class Stage {
   ModuleContext context_;
   std::vector<std::unique_ptr<Module>> modules_;
   std::vector<Module::Uses> uses_;
-  std::vector<std::int64_t> offsets_;
-  std::int64_t kept_bytes_ = 0;
-  char* slots_;
+  std::vector<bool> away_;             // whether its kept memory lies in the host's
+  std::vector<std::int64_t> offsets_;  // of kept memory in a slot, there or here
+  std::int64_t kept_bytes_ = 0;        // of a slot
+  std::int64_t host_bytes_ = 0;
+  KeptMemory memory_;
   std::function<void()> on_module_;
 };
 

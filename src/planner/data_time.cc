@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "base/int8_block.h"
 #include "planner/collective_time.h"
 #include "planner/measured_time.h"
 #include "planner/module_time.h"
@@ -9,12 +10,19 @@
 namespace trireme {
 namespace {
 
-// Of gathered weights, and of reduced gradients.
+// Of gathered weights, and of reduced gradients. int8 blocks are moved alone: any type's price will do.
 DType SentType(const PlanPoint& point, CollectiveKind kind) {
-  if (kind == CollectiveKind::kAllGather) {
+  if (kind == CollectiveKind::kAllGather || kind == CollectiveKind::kAllToAll) {
     return point.dtype;
   }
-  return point.layout.reduce_bf16 ? DType::kBFloat16 : DType::kFloat32;
+  return point.layout.reduce == SentAs::kBFloat16 ? DType::kBFloat16 : DType::kFloat32;
+}
+
+constexpr double kInt8Bytes = 4.0 * static_cast<double>(kInt8Words) / static_cast<double>(kInt8Block);
+
+// Seconds in which numbers become int8 blocks and blocks become numbers of so many bytes each.
+double PackSeconds(const PlanPoint& point, double numbers, double bytes) {
+  return 2 * numbers * (bytes + kInt8Bytes) / (point.cluster.device.memory_bandwidth * point.stack.efficiencies.memory);
 }
 
 }  // namespace
@@ -35,11 +43,31 @@ double ShardSeconds(const PlanPoint& point, CollectiveKind kind, double bytes, d
   return CollectiveSeconds(kind, bytes, calls, group, point.cluster, OuterShares(point));
 }
 
-double ShardReduction(const PlanPoint& point, double bytes, double calls) {
-  if (point.shards() == point.layout.replicas()) {
+double ReductionSeconds(const PlanPoint& point, double gradients, double calls) {
+  const double bytes = gradients * GradientBytes(point);
+  const bool shards = ZeroShards(point.layout.zero).optimizer;
+  if (point.layout.reduced_as() == SentAs::kInt8) {
+    // Parts come by an all-to-all; stage 0 gathers the sums, and groups that are copies add theirs in fp32.
+    const double again = shards ? 0 : ShardSeconds(point, CollectiveKind::kAllGather, bytes, calls);
+    const double copies = point.layout.copies() > 1
+                              ? DataSeconds(point, CollectiveKind::kAllReduce, 4 * gradients / point.shards(), calls)
+                              : 0;
+    return ShardSeconds(point, CollectiveKind::kAllToAll, bytes, calls) + again + copies +
+           (shards ? 1 : 2) * PackSeconds(point, gradients, 4);
+  }
+  if (shards && point.shards() == point.layout.replicas()) {
     return DataSeconds(point, CollectiveKind::kReduceScatter, bytes, calls);
   }
   return DataSeconds(point, CollectiveKind::kAllReduce, bytes, calls);
+}
+
+double GatherSeconds(const PlanPoint& point, double parameters, double calls) {
+  const SentAs sent = point.layout.gathered_as();
+  const double each = sent == SentAs::kInt8       ? kInt8Bytes
+                      : sent == SentAs::kBFloat16 ? static_cast<double>(SizeOf(DType::kBFloat16))
+                                                  : ParameterBytes(point);
+  const double packing = sent == SentAs::kInt8 ? PackSeconds(point, parameters, ParameterBytes(point)) : 0;
+  return ShardSeconds(point, CollectiveKind::kAllGather, parameters * each, calls) + packing;
 }
 
 double UpdatedSeconds(const PlanPoint& point, double bytes) {
@@ -53,8 +81,8 @@ double ParameterBytes(const PlanPoint& point) {
 }
 
 double GradientBytes(const PlanPoint& point) {
-  if (point.layout.reduce_bf16) {
-    return static_cast<double>(SizeOf(DType::kBFloat16));
+  if (point.layout.reduce != SentAs::kExact) {
+    return point.layout.reduce == SentAs::kInt8 ? kInt8Bytes : static_cast<double>(SizeOf(DType::kBFloat16));
   }
   const TimeTraits& time = point.stack.time;
   return point.dtype == DType::kBFloat16 && time.gradient_bytes_bf16 > 0 ? time.gradient_bytes_bf16

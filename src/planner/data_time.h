@@ -7,7 +7,7 @@
 
 namespace trireme {
 
-// Bytes of a parameter and of a gradient as they travel.
+// Bytes of a parameter, and of a gradient as it travels.
 double ParameterBytes(const PlanPoint& point);
 double GradientBytes(const PlanPoint& point);
 
@@ -15,8 +15,10 @@ double GradientBytes(const PlanPoint& point);
 double DataSeconds(const PlanPoint& point, CollectiveKind kind, double bytes, double calls);
 double ShardSeconds(const PlanPoint& point, CollectiveKind kind, double bytes, double calls);
 
-// Reduction of gradients that ZeRO shards: within its groups, then between the copies of each.
-double ShardReduction(const PlanPoint& point, double bytes, double calls);
+// Of so many gradients between replicas; those that ZeRO shards: within its groups, then between the copies of each.
+double ReductionSeconds(const PlanPoint& point, double gradients, double calls);
+// ZeRO 3's gather of so many parameters for one use.
+double GatherSeconds(const PlanPoint& point, double parameters, double calls);
 // Updated parameters go to all who hold them: one gather, or a broadcast by each owner in turn.
 double UpdatedSeconds(const PlanPoint& point, double bytes);
 

@@ -14,7 +14,8 @@ namespace {
 
 const std::vector<std::string>& LayoutWords() {
   static const std::vector<std::string> kWords = {
-      "tp", "cp", "pp", "dp", "mbs", "zero", "schedule", "chunks", "recompute", "partition", "offload", "sp", "shards"};
+      "tp",      "cp", "pp",     "dp",    "mbs",    "zero",   "schedule",           "chunks", "recompute", "partition",
+      "offload", "sp", "shards", "whole", "reduce", "gather", "offload_activations"};
   return kWords;
 }
 
@@ -22,7 +23,8 @@ int ParseCount(const std::string& word, const std::string& value) {
   int count = 0;
   const auto [stop, error] = std::from_chars(value.data(), value.data() + value.size(), count);
   const int least = word == "zero" ? 0 : 1;
-  Require(error == std::errc() && stop == value.data() + value.size() && count >= least && count <= 1'000'000,
+  const int most = word == "whole" ? 2'000'000'000 : 1'000'000;
+  Require(error == std::errc() && stop == value.data() + value.size() && count >= least && count <= most,
           "layout: {} = '{}' must be a whole number of at least {}", word, value, least);
   return count;
 }
@@ -57,10 +59,17 @@ void Apply(const std::string& word, const std::string& value, ParallelLayout& la
     layout.offload = ParseOffload(value);
   } else if (word == "shards") {
     layout.shard_ranks = ParseCount(word, value);
-  } else if (word == "sp") {
+  } else if (word == "whole") {
+    layout.whole_below = ParseCount(word, value);
+  } else if (word == "reduce") {
+    layout.reduce = ParseSentAs(value);
+  } else if (word == "gather") {
+    layout.gather = ParseSentAs(value);
+  } else if (word == "sp" || word == "offload_activations") {
     Require(value.empty() || value == "true" || value == "false" || value == "1" || value == "0",
-            "layout: sp = '{}' must be true or false", value);
-    layout.sequence_parallel = value.empty() || value == "true" || value == "1";
+            "layout: {} = '{}' must be true or false", word, value);
+    (word == "sp" ? layout.sequence_parallel : layout.offload_activations) =
+        value.empty() || value == "true" || value == "1";
   } else {
     std::string known;
     for (const std::string& one : LayoutWords()) {

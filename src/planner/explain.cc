@@ -176,6 +176,10 @@ std::vector<std::pair<std::string, ParallelLayout>> Neighbours(const SearchReque
   for (const std::string& offload : request.offloads()) {
     add("offload " + offload, [&](ParallelLayout& l) { l.offload = ParseOffload(offload); });
   }
+  if (request.stack.policy.counted_costs && !request.cluster.device.is_host) {
+    add(layout.offload_activations ? "activations on the device" : "activations in host memory",
+        [](ParallelLayout& l) { l.offload_activations = !l.offload_activations; });
+  }
   for (const std::string& partition : features.partitions) {
     add("partition " + partition, [&](ParallelLayout& l) { l.partition = partition; });
   }

@@ -308,6 +308,13 @@ std::string StackRefusal(const SoftwareStack& stack, const ParallelLayout& layou
   if (layout.replicas() > 1 && !Offers(features.zero, layout.zero) && !stack.policy.any_schedule) {
     return fmt::format("zero={}: '{}' does not have it", layout.zero, stack.name);
   }
+  if ((layout.whole_below > 0 || layout.reduce != SentAs::kExact || layout.gather != SentAs::kExact) &&
+      !stack.policy.counted_costs) {
+    return fmt::format("whole, reduce and gather: what '{}' does about them is not known", stack.name);
+  }
+  if (layout.offload_activations && !stack.policy.counted_costs) {
+    return fmt::format("offload_activations: what '{}' does about them is part of its name", stack.name);
+  }
   return OffloadRefusal(stack, layout.zero, layout.offload);
 }
 
@@ -336,6 +343,15 @@ std::string RefusalOf(const SearchRequest& request, const ParallelLayout& layout
   }
   if (layout.sequence_parallel && (layout.micro_batch * request.model.sequence / layout.context) % layout.tensor != 0) {
     return "tokens not divisible by the tensor degree (sequence parallelism)";
+  }
+  if (!ZeroShards(layout.zero).parameters && (layout.whole_below > 0 || layout.gather != SentAs::kExact)) {
+    return "whole and gather need zero=3, which alone gathers parameters when they are used";
+  }
+  if (layout.gather == SentAs::kBFloat16 && request.dtype != DType::kFloat32) {
+    return "gather=bf16 of weights that have 16 bits already";
+  }
+  if (layout.reduce != SentAs::kExact && request.power_sgd_rank > 0) {
+    return "reduce=" + Name(layout.reduce) + " with PowerSGD, which compresses gradients already";
   }
   const bool keys_are_here = layout.context_kind == ContextKind::kUlysses ||
                              (layout.context_kind == ContextKind::kAllGather && request.cluster.device.is_host);

@@ -24,6 +24,7 @@ Bucket Bare(const Bucket& bucket) {
   bare.module = bucket.module;
   bare.tied = bucket.tied;
   bare.frozen = bucket.frozen;
+  bare.whole = bucket.whole;
   bare.replicated = bucket.replicated;
   bare.count = bucket.count;
   bare.shard = bucket.shard;
@@ -206,7 +207,8 @@ ModelAccount::ModelAccount(const ModelConfig& model)
 }
 
 const ShardPlan& ModelAccount::Cut(const ParallelLayout& layout) const {
-  if (cut_ == nullptr || cut_tensor_ != layout.tensor || cut_data_ != layout.shards()) {
+  const std::int64_t whole_below = ZeroShards(layout.zero).parameters ? layout.whole_below : 0;
+  if (cut_ == nullptr || cut_tensor_ != layout.tensor || cut_data_ != layout.shards() || cut_whole_ != whole_below) {
     ParallelLayout flat = layout;
     flat.pipeline = 1;
     flat.chunks = 1;
@@ -215,6 +217,7 @@ const ShardPlan& ModelAccount::Cut(const ParallelLayout& layout) const {
     cut_ = std::make_shared<const ShardPlan>(*one_layer_, flat, partition, 0);
     cut_tensor_ = layout.tensor;
     cut_data_ = layout.shards();
+    cut_whole_ = whole_below;
   }
   return *cut_;
 }
@@ -260,10 +263,10 @@ ShardPlan ModelAccount::PlanOfStage(const ParallelLayout& layout, std::int64_t b
 }
 
 std::int64_t ModelAccount::ParametersOf(const ParallelLayout& layout, std::int64_t blocks, bool has_embedding,
-                                        bool has_head, bool trained) const {
+                                        bool has_head, const CountedParameters& counted) const {
   std::int64_t parameters = 0;
   for (const Bucket& bucket : Cut(layout).buckets) {
-    if (!trained || !bucket.frozen) {
+    if ((counted.frozen || !bucket.frozen) && (counted.sharded || bucket.whole)) {
       parameters += bucket.count * CopiesOf(bucket, blocks, has_embedding, has_head);
     }
   }
@@ -324,18 +327,21 @@ std::vector<std::int64_t> BlocksOfStages(const PlanPoint& point) {
 }
 
 double ParametersOfStage(const PlanPoint& point, const ModelAccount& account, const std::vector<std::int64_t>& blocks,
-                         int virtual_stage, bool trained) {
+                         int virtual_stage, const CountedParameters& counted) {
   const int last = point.layout.virtual_stages() - 1;
   const std::int64_t own = blocks[static_cast<std::size_t>(virtual_stage)];
   // A tied table is held by both ends, unless they are on one stage: then it counts with the embedding.
   const bool with_embedding = PlacementOf(point.layout).HeadStage() == 0;
   if (point.stack.policy.counted_costs) {
     if (virtual_stage == last && last > 0 && with_embedding) {
-      return static_cast<double>(account.ParametersOf(point.layout, own, true, true, trained) -
-                                 account.ParametersOf(point.layout, 0, true, false, trained));
+      return static_cast<double>(account.ParametersOf(point.layout, own, true, true, counted) -
+                                 account.ParametersOf(point.layout, 0, true, false, counted));
     }
     return static_cast<double>(
-        account.ParametersOf(point.layout, own, virtual_stage == 0, virtual_stage == last, trained));
+        account.ParametersOf(point.layout, own, virtual_stage == 0, virtual_stage == last, counted));
+  }
+  if (!counted.sharded) {
+    return 0;  // what other stacks keep whole is not known
   }
   const double table = static_cast<double>(LocalVocabulary(point)) * static_cast<double>(point.model.hidden);
   double parameters = static_cast<double>(own) * account.block_parameters() / point.layout.tensor;

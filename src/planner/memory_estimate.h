@@ -44,6 +44,12 @@ struct MemoryEstimate {
   double nvme_per_node = 0;  // what the host cannot hold of it, where the stack uses NVMe
 };
 
+// Which parameters are counted.
+struct CountedParameters {
+  bool frozen = true;
+  bool sharded = true;  // otherwise those alone that ZeRO 3 keeps whole
+};
+
 // What of a model does not depend on the layout, made once: cheap accounts of many layouts follow from it. Remembers
 // the last cut and the last programs, so that each thread needs a copy of its own.
 class ModelAccount {
@@ -59,9 +65,9 @@ class ModelAccount {
   // A ShardPlan of a stage with `blocks` blocks. Entries take time to copy, and AdamW's memory does not need them.
   ShardPlan PlanOfStage(const ParallelLayout& layout, std::int64_t blocks, bool has_embedding, bool has_head,
                         bool with_entries = false) const;
-  // Parameters in the buckets of that plan, padding included; `trained`: without the frozen ones.
+  // Parameters in the buckets of that plan, padding included.
   std::int64_t ParametersOf(const ParallelLayout& layout, std::int64_t blocks, bool has_embedding, bool has_head,
-                            bool trained = false) const;
+                            const CountedParameters& counted = {}) const;
   // The model's block, lowered for these sizes.
   std::shared_ptr<const BlockProgram> ProgramOf(const LocalSizes& sizes) const {
     return programs_.ProgramOf(model_, sizes);
@@ -79,6 +85,7 @@ class ModelAccount {
   double table_parameters_ = 0;
   mutable int cut_tensor_ = 0;  // of cut_
   mutable int cut_data_ = 0;
+  mutable std::int64_t cut_whole_ = 0;
   mutable std::shared_ptr<const ShardPlan> cut_;  // of one layer
   mutable BlockProgramCache programs_;
 };
@@ -93,9 +100,9 @@ MemoryEstimate EstimateMemory(const PlanPoint& point, const ModelAccount& accoun
 MemoryEstimate EstimatePeak(const PlanPoint& point, const ModelAccount& account,
                             const std::vector<std::int64_t>& blocks, PipelineClock& clock);
 // Parameters that a rank of a virtual stage holds; under our stack those of the trainer's buckets. Their sum over the
-// chunks of a stage is what a rank of it holds. `trained`: without the frozen ones.
+// chunks of a stage is what a rank of it holds.
 double ParametersOfStage(const PlanPoint& point, const ModelAccount& account, const std::vector<std::int64_t>& blocks,
-                         int virtual_stage, bool trained = false);
+                         int virtual_stage, const CountedParameters& counted = {});
 
 // Bytes of device memory that a run may fill.
 double UsableMemory(const Cluster& cluster);

@@ -11,6 +11,7 @@
 #include "planner/data_time.h"
 #include "planner/measured_time.h"
 #include "planner/update_time.h"
+#include "schedule/schedule.h"
 
 namespace trireme {
 namespace {
@@ -30,11 +31,25 @@ bool Offloads(const PlanPoint& point) {
   return point.stack.time.host_optimizer || point.layout.offload != Offload::kNone;
 }
 
+// Trained parameters of a stage, and those of them that ZeRO 3 keeps whole.
+struct StepParameters {
+  double trained = 0;
+  double whole = 0;
+};
+
+StepParameters TrainedOf(const PlanPoint& point, const ModelAccount& account, const std::vector<std::int64_t>& blocks,
+                         int virtual_stage) {
+  return {.trained = ParametersOfStage(point, account, blocks, virtual_stage, {.frozen = false}),
+          .whole = ParametersOfStage(point, account, blocks, virtual_stage, {.frozen = false, .sharded = false})};
+}
+
 // Seconds that each micro batch spends on gradients beyond their products.
-double AccumulateSeconds(const PlanPoint& point, double parameters) {
+double AccumulateSeconds(const PlanPoint& point, const StepParameters& of_stage) {
+  const double parameters = of_stage.trained;
   if (const std::optional<MeasuredPrice> measured = MeasuredPrice::Of(point)) {
     // Products of weight gradients were measured with their accumulation.
-    return ZeroShards(point.layout.zero).gradients ? measured->Staging(parameters, parameters / point.shards()) : 0;
+    const double staged = parameters - of_stage.whole;
+    return ZeroShards(point.layout.zero).gradients ? measured->Staging(staged, staged / point.shards()) : 0;
   }
   const Efficiencies& e = point.stack.efficiencies;
   double seconds = 0;
@@ -75,8 +90,7 @@ Costs PriceStages(const PlanPoint& point, const ModelAccount& account, const std
     if (place + 1 == places) {
       work.ends += TimeOfHead(point, sizes);
     }
-    work.accumulate =
-        AccumulateSeconds(point, ParametersOfStage(point, account, blocks, static_cast<int>(place), true));
+    work.accumulate = AccumulateSeconds(point, TrainedOf(point, account, blocks, static_cast<int>(place)));
     costs.schedule.forward.push_back(work.blocks.forward.total() + work.ends.forward.total());
     costs.schedule.backward_input.push_back(work.blocks.backward_input.total() + work.ends.backward_input.total());
     costs.schedule.backward_weight.push_back(work.blocks.backward_weight.total() + work.ends.backward_weight.total() +
@@ -93,46 +107,74 @@ Costs PriceStages(const PlanPoint& point, const ModelAccount& account, const std
   return costs;
 }
 
-// Seconds in which all of a stage's weights come from the host once, where our stack keeps them there.
-double FetchSeconds(const PlanPoint& point, double parameters) {
-  if (!point.stack.policy.staged_offload || point.layout.offload != Offload::kFull) {
-    return 0;
-  }
-  const double owned = ZeroShards(point.layout.zero).parameters ? parameters / point.shards() : parameters;
-  const double bytes = owned * static_cast<double>(SizesOf(point).element());
+// Seconds in which every rank of a node moves so many bytes over its link in one direction.
+double LinkSeconds(const PlanPoint& point, double bytes) {
   const int on_node = std::min(point.layout.ranks(), point.cluster.devices_per_node);
   const Efficiencies& e = point.stack.efficiencies;
   return std::max(bytes / (point.cluster.host_link.bandwidth * e.host_link),
                   bytes * on_node / (point.cluster.host_bandwidth * e.host_memory));
 }
 
+// Seconds in which what `blocks` blocks keep for a micro batch passes the link once, where it lies in host memory.
+double KeptSeconds(const PlanPoint& point, const ModelAccount& account, std::int64_t blocks) {
+  if (!point.layout.offload_activations) {
+    return 0;
+  }
+  const LocalSizes sizes = SizesOf(point);
+  const std::int64_t limit = point.layout.recompute_layers > 0 ? point.layout.recompute_layers : blocks;
+  const std::int64_t again = std::min(blocks, limit);
+  const std::int64_t bytes =
+      again * account.ProgramOf(sizes)->kept_bytes +
+      (blocks > again ? (blocks - again) * account.ProgramOf(sizes.WithoutRecompute())->kept_bytes : 0);
+  return LinkSeconds(point, static_cast<double>(bytes));
+}
+
+// Seconds in which all of a stage's weights come from the host once, where our stack keeps them there.
+double FetchSeconds(const PlanPoint& point, double parameters, double whole = 0) {
+  if (!point.stack.policy.staged_offload || point.layout.offload != Offload::kFull) {
+    return 0;
+  }
+  const double owned =
+      ZeroShards(point.layout.zero).parameters ? whole + (parameters - whole) / point.shards() : parameters;
+  return LinkSeconds(point, owned * static_cast<double>(SizesOf(point).element()));
+}
+
 // What each micro batch repeats, less what compute hides: gathers and reductions of ZeRO 2 and 3, weights that come
-// from the host. Added to the costs.
+// from the host, activations that go there and come back. Added to the costs.
 double AddShardTraffic(const PlanPoint& point, const ModelAccount& account, Costs& costs,
                        const std::vector<std::int64_t>& blocks) {
   const ParallelLayout& layout = point.layout;
   const bool shards = ZeroShards(layout.zero).gradients && layout.replicas() > 1;
-  if (!shards && FetchSeconds(point, 1) == 0) {
+  if (!shards && FetchSeconds(point, 1) == 0 && !layout.offload_activations) {
     return 0;
   }
   double most = 0;
   for (std::size_t place = 0; place < blocks.size(); ++place) {
     const double parameters = ParametersOfStage(point, account, blocks, static_cast<int>(place));
     const double modules = static_cast<double>(blocks[place]) + 1;
-    const double weights = parameters * ParameterBytes(point);
-    const double gather = (shards && ZeroShards(layout.zero).parameters
-                               ? ShardSeconds(point, CollectiveKind::kAllGather, weights, modules)
-                               : 0) +
-                          FetchSeconds(point, parameters);
-    const double trained = ParametersOfStage(point, account, blocks, static_cast<int>(place), true);
-    const double reduce = shards ? ShardReduction(point, trained * GradientBytes(point), modules) : 0;
+    const double whole = ParametersOfStage(point, account, blocks, static_cast<int>(place), {.sharded = false});
+    const bool gathers = shards && ZeroShards(layout.zero).parameters && parameters > whole;
+    const double gather =
+        (gathers ? GatherSeconds(point, parameters - whole, modules) : 0) + FetchSeconds(point, parameters, whole);
+    const StepParameters trained = TrainedOf(point, account, blocks, static_cast<int>(place));
+    const double staged = trained.trained - trained.whole;
+    const double reduce = shards && staged > 0 ? ReductionSeconds(point, staged, modules) : 0;
     const double repeats = layout.recompute == Recompute::kFull && point.stack.time.gather_again ? 2 : 1;
     const double overlap = point.stack.time.gather_overlap;
     double& forward = costs.schedule.forward[place];
     double& backward = costs.schedule.backward_input[place];
-    const double exposed_forward = std::max(gather - overlap * forward, gather * (1 - overlap));
-    const double traffic = repeats * gather + reduce;
-    const double exposed_backward = std::max(traffic - overlap * backward, traffic * (1 - overlap));
+    double& weight_part = costs.schedule.backward_weight[place];
+    const auto exposed = [overlap](double traffic, double work) {
+      return std::max(traffic - overlap * work, traffic * (1 - overlap));
+    };
+    const double kept = KeptSeconds(point, account, blocks[place]);
+    // Weights come over the same direction of the link. A backward in parts has what is kept come for each.
+    const bool parts = SplitsBackward(layout.schedule);
+    const double fetched = kept + FetchSeconds(point, parameters, whole);
+    const double exposed_forward = std::max(exposed(gather, forward), exposed(kept, forward));
+    const double exposed_backward = std::max(exposed(repeats * gather + reduce, backward),
+                                             kept > 0 ? exposed(fetched, backward + (parts ? 0 : weight_part)) : 0);
+    weight_part += parts ? exposed(kept, weight_part) : 0;
     forward += exposed_forward;
     backward += exposed_backward;
     most = std::max(most, exposed_forward + exposed_backward);
@@ -171,8 +213,9 @@ void AddCompression(const PlanPoint& point, const CompressedGradients& compresse
 }
 
 // What a step does once, on the heaviest stage.
-void AddStepWork(const PlanPoint& point, const ModelAccount& account, double parameters, double backward,
+void AddStepWork(const PlanPoint& point, const ModelAccount& account, const StepParameters& of_stage, double backward,
                  StepEstimate& estimate) {
+  const double parameters = of_stage.trained;
   // The trainer reduces each module's bucket as soon as it is complete.
   const std::optional<MeasuredPrice> measured = MeasuredPrice::Of(point);
   const double buckets = measured ? static_cast<double>(CeilDiv(point.model.layers, point.layout.pipeline)) + 1 : 1;
@@ -181,12 +224,9 @@ void AddStepWork(const PlanPoint& point, const ModelAccount& account, double par
   const Efficiencies& e = point.stack.efficiencies;
   StepTerms& terms = estimate.terms;
   const double owned = ZeroShards(layout.zero).optimizer ? parameters / point.shards() : parameters;
-  double reduction = 0;
-  if (!ZeroShards(layout.zero).optimizer) {
-    reduction = DataSeconds(point, CollectiveKind::kAllReduce, parameters * GradientBytes(point), buckets);
-  } else if (!ZeroShards(layout.zero).gradients) {
-    reduction = ShardReduction(point, parameters * GradientBytes(point), buckets);
-  }
+  // What ZeRO 3 keeps whole is reduced and gathered once a step, as under stage 1.
+  const double once = ZeroShards(layout.zero).gradients ? of_stage.whole : parameters;
+  double reduction = once > 0 ? ReductionSeconds(point, once, buckets) : 0;
   if (point.power_sgd && layout.replicas() > 1) {
     reduction *= time.power_sgd_share;
     terms.compress = parameters * time.power_sgd_seconds;
@@ -199,15 +239,15 @@ void AddStepWork(const PlanPoint& point, const ModelAccount& account, double par
                             kCollectives * buckets);
     AddCompression(point, compressed, parameters, terms);
   }
-  const double gather = ZeroShards(layout.zero).optimizer && !ZeroShards(layout.zero).parameters
-                            ? UpdatedSeconds(point, parameters * ParameterBytes(point))
-                            : 0;
+  const double updated = ZeroShards(layout.zero).parameters ? of_stage.whole : parameters;
+  const double gather =
+      ZeroShards(layout.zero).optimizer && updated > 0 ? UpdatedSeconds(point, updated * ParameterBytes(point)) : 0;
   // Only the last micro batch's backward is overlapped with the reduction.
   estimate.data_hidden = compresses ? 0 : std::min(time.data_overlap * reduction, backward);
   terms.data = reduction - estimate.data_hidden + gather;
   const double passes = point.fused_optimizer ? 1 : kUnfusedOptimizer;
   if (point.stack.policy.staged_offload && Offloads(point)) {
-    terms.offload = PassingSeconds(point, owned);
+    terms.offload += PassingSeconds(point, owned);
   } else if (Offloads(point)) {
     const double bytes =
         owned * (time.host_optimizer ? time.parameter_bytes : time.gradient_bytes + time.parameter_bytes);
@@ -340,12 +380,14 @@ StepEstimate BoundTime(const PlanPoint& point, const ModelAccount& account, std:
     estimate.shared_seconds = static_cast<double>(point.micro_batches()) * mean * measured->stages_sharing();
   }
   StageWork busiest;
-  double heaviest = 0;
+  StepParameters heaviest;
   for (int stage = 0; stage < layout.pipeline; ++stage) {
-    double parameters = 0;
+    StepParameters parameters;
     for (int chunk = 0; chunk < layout.chunks; ++chunk) {
       const int here = placement.VirtualStage(stage, chunk);
-      parameters += ParametersOfStage(point, account, estimate.blocks, here, true);
+      const StepParameters own = TrainedOf(point, account, estimate.blocks, here);
+      parameters.trained += own.trained;
+      parameters.whole += own.whole;
       if (stage == estimate.slowest) {
         const StageWork& work = costs.work[static_cast<std::size_t>(here)];
         busiest.blocks += work.blocks;
@@ -353,11 +395,14 @@ StepEstimate BoundTime(const PlanPoint& point, const ModelAccount& account, std:
         busiest.accumulate += work.accumulate;
       }
     }
-    heaviest = std::max(heaviest, parameters);
+    heaviest = {.trained = std::max(heaviest.trained, parameters.trained),
+                .whole = std::max(heaviest.whole, parameters.whole)};
   }
   FillComputeTerms(point, busiest, estimate.terms);
   if (gathers > 0) {
-    estimate.terms.gather = static_cast<double>(point.micro_batches()) * *slowest - estimate.terms.total();
+    const bool gathered = ZeroShards(layout.zero).gradients || layout.offload == Offload::kFull;
+    (gathered ? estimate.terms.gather : estimate.terms.offload) =
+        static_cast<double>(point.micro_batches()) * *slowest - estimate.terms.total();
   }
   AddStepWork(point, account, heaviest, busiest.blocks.backward_input.total() + busiest.blocks.backward_weight.total(),
               estimate);

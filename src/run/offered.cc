@@ -73,11 +73,41 @@ std::optional<NotOffered> PowerSgdRefusal(const RunConfig& config) {
                     "twice; set one of them to 0 or false",
                     rank)};
   }
-  if (config.layout.reduce_bf16) {
-    return NotOffered{"PowerSGD with gradients sent in bf16",
-                      fmt::format("optimizer.powersgd.rank = {} with layout.reduce_bf16: both compress what data ranks "
-                                  "send; set one of them to 0 or false",
-                                  rank)};
+  if (config.layout.reduce != SentAs::kExact) {
+    return NotOffered{
+        "PowerSGD with gradients sent in bf16 or int8",
+        fmt::format("optimizer.powersgd.rank = {} with layout.reduce = '{}': both compress what data ranks send; set "
+                    "the first to 0 or the second to 'exact'",
+                    rank, Name(config.layout.reduce))};
+  }
+  return std::nullopt;
+}
+
+// What only ZeRO 3 can do.
+std::optional<NotOffered> ShardRefusal(const RunConfig& config) {
+  const ParallelLayout& layout = config.layout;
+  const bool shards = ZeroShards(layout.zero).parameters;
+  if (!shards && layout.whole_below != 0) {
+    return NotOffered{"ZeRO 3 alone has parameters that could stay whole",
+                      fmt::format("layout.whole_below = {} with layout.zero = {}: stages 0 to 2 keep every parameter "
+                                  "whole; set layout.whole_below = 0 or layout.zero = 3",
+                                  layout.whole_below, layout.zero)};
+  }
+  if (!shards && layout.gather != SentAs::kExact) {
+    return NotOffered{
+        "ZeRO 3 alone gathers weights when they are used",
+        fmt::format(
+            "layout.gather = '{}' with layout.zero = {}: only stage 3 gathers weights when they are used, while "
+            "stages 1 and 2 would keep what was rounded; set layout.gather = 'exact' or layout.zero = 3",
+            Name(layout.gather), layout.zero)};
+  }
+  const std::string& dtype = config.train.dtype;
+  if (layout.gather == SentAs::kBFloat16 && dtype != "fp32" && dtype != "tf32") {
+    return NotOffered{
+        "weights of 16 bits are gathered in bf16 as they are",
+        fmt::format("layout.gather = 'bf16' with train.dtype = '{}': weights have 16 bits already; set layout.gather = "
+                    "'int8' or 'exact'",
+                    dtype)};
   }
   return std::nullopt;
 }
@@ -89,6 +119,9 @@ std::optional<NotOffered> FindNotOffered(const RunConfig& config) {
     return refusal;
   }
   if (std::optional<NotOffered> refusal = PowerSgdRefusal(config)) {
+    return refusal;
+  }
+  if (std::optional<NotOffered> refusal = ShardRefusal(config)) {
     return refusal;
   }
   const ContextKind kind = config.layout.context_kind;

@@ -5,6 +5,7 @@ namespace {
 
 constexpr double kLargestDegree = 1 << 20;
 constexpr double kMostSamples = 1e15;
+constexpr double kMostWhole = 1e12;  // elements of a parameter
 
 // Rows of the table: `member` is a lambda without captures that returns a reference.
 template <typename Member>
@@ -191,14 +192,24 @@ std::vector<RecipeKey> LayoutKeys() {
           [](Config & c) -> auto& { return c.layout.micro_batch; }, 1, 1 << 20),
       Text("layout.offload", "what lies in host memory: the optimizer's state; full: and the weights",
            [](Config & c) -> auto& { return c.layout.offload; }, {"none", "optimizer", "full"}),
+      Flag(
+          "layout.offload_activations",
+          "what blocks keep for backward lies in host memory meanwhile, and comes back one block ahead",
+          [](Config & c) -> auto& { return c.layout.offload_activations; }),
       Number(
           "layout.shard_ranks",
           "hybrid sharding: ZeRO shards over groups of so many data x context ranks, which are copies; 0: over all",
           [](Config & c) -> auto& { return c.layout.shard_ranks; }, 0, kLargestDegree),
-      Flag(
-          "layout.reduce_bf16",
-          "data ranks send their gradients in bf16, half the bytes; each sums its micro batches in fp32",
-          [](Config & c) -> auto& { return c.layout.reduce_bf16; }),
+      Number(
+          "layout.whole_below",
+          "with ZeRO 3: parameters of fewer elements per rank stay whole on every rank and are not gathered; 0: none",
+          [](Config & c) -> auto& { return c.layout.whole_below; }, 0, kMostWhole),
+      Text("layout.reduce",
+           "how data ranks send gradients: fp32 (exact), half of it (bf16) or blocks of 64 with a scale (int8)",
+           [](Config & c) -> auto& { return c.layout.reduce; }, {"exact", "bf16", "int8"}),
+      Text("layout.gather",
+           "how ZeRO 3 sends weights: as they are (exact), fp32 ones in bf16, or blocks of 64 with a scale (int8)",
+           [](Config & c) -> auto& { return c.layout.gather; }, {"exact", "bf16", "int8"}),
   };
 }
 

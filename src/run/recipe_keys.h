@@ -18,7 +18,7 @@ using RecipeValue = std::variant<bool, std::int64_t, double, std::string>;
 // A member of RunConfig, by its type.
 using RecipeMember = std::variant<bool& (*)(RunConfig&), int& (*)(RunConfig&), std::int64_t& (*)(RunConfig&),
                                   double& (*)(RunConfig&), std::string& (*)(RunConfig&), Recompute& (*)(RunConfig&),
-                                  Offload& (*)(RunConfig&), ContextKind& (*)(RunConfig&)>;
+                                  Offload& (*)(RunConfig&), ContextKind& (*)(RunConfig&), SentAs& (*)(RunConfig&)>;
 
 struct RecipeKey {
   std::string name;  // "layout.tensor"

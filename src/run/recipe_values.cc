@@ -98,6 +98,9 @@ void Store(Offload& member, const RecipeKey& key, const RecipeValue& value) {
 void Store(ContextKind& member, const RecipeKey& key, const RecipeValue& value) {
   member = ParseContextKind(TextFrom(key, value));
 }
+void Store(SentAs& member, const RecipeKey& key, const RecipeValue& value) {
+  member = ParseSentAs(TextFrom(key, value));
+}
 
 RecipeValue Load(bool member) { return member; }
 RecipeValue Load(int member) { return static_cast<std::int64_t>(member); }
@@ -107,6 +110,7 @@ RecipeValue Load(const std::string& member) { return member; }
 RecipeValue Load(Recompute member) { return Name(member); }
 RecipeValue Load(Offload member) { return Name(member); }
 RecipeValue Load(ContextKind member) { return Name(member); }
+RecipeValue Load(SentAs member) { return Name(member); }
 
 std::string QuotedText(const std::string& text) {
   std::string quoted = "\"";

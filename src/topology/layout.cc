@@ -28,6 +28,12 @@ constexpr std::array<std::pair<ContextKind, std::string_view>, 4> kContextNames 
     {ContextKind::kUlyssesRing, "ulysses+ring"},
 }};
 
+constexpr std::array<std::pair<SentAs, std::string_view>, 3> kSentNames = {{
+    {SentAs::kExact, "exact"},
+    {SentAs::kBFloat16, "bf16"},
+    {SentAs::kInt8, "int8"},
+}};
+
 template <typename Value, std::size_t kCount>
 std::string NameOf(Value value, const std::array<std::pair<Value, std::string_view>, kCount>& names) {
   for (const auto& [known, name] : names) {
@@ -58,9 +64,11 @@ Value ParseName(const char* what, const std::string& given,
 std::string Name(Recompute recompute) { return NameOf(recompute, kRecomputeNames); }
 std::string Name(Offload offload) { return NameOf(offload, kOffloadNames); }
 std::string Name(ContextKind kind) { return NameOf(kind, kContextNames); }
+std::string Name(SentAs sent) { return NameOf(sent, kSentNames); }
 Recompute ParseRecompute(const std::string& name) { return ParseName("recompute", name, kRecomputeNames); }
 Offload ParseOffload(const std::string& name) { return ParseName("offload", name, kOffloadNames); }
 ContextKind ParseContextKind(const std::string& name) { return ParseName("context kind", name, kContextNames); }
+SentAs ParseSentAs(const std::string& name) { return ParseName("numbers sent", name, kSentNames); }
 
 std::string ParallelLayout::ToString() const {
   std::string text = fmt::format("tp{} pp{} dp{} zero{} {} mbs{}", tensor, pipeline, data, zero, schedule, micro_batch);
@@ -91,7 +99,12 @@ std::string ParallelLayout::ToString() const {
   if (shard_ranks != 0) {
     text += fmt::format(" shards={}", shard_ranks);
   }
-  text += reduce_bf16 ? " reduce=bf16" : "";
+  if (whole_below != 0) {
+    text += fmt::format(" whole={}", whole_below);
+  }
+  text += reduce != SentAs::kExact ? " reduce=" + Name(reduce) : "";
+  text += gather != SentAs::kExact ? " gather=" + Name(gather) : "";
+  text += offload_activations ? " offload_activations" : "";
   return text;
 }
 

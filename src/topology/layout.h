@@ -29,12 +29,21 @@ enum class ContextKind : std::uint8_t {
   kUlyssesRing,  // Ulysses within groups of ranks, ring across the groups
 };
 
+// How numbers travel between data ranks.
+enum class SentAs : std::uint8_t {
+  kExact,     // gradients in fp32, weights in the working type
+  kBFloat16,  // rounded
+  kInt8,      // blocks of 64 with a scale each: see base/int8_block.h
+};
+
 std::string Name(Recompute recompute);
 std::string Name(Offload offload);
+std::string Name(SentAs sent);
 std::string Name(ContextKind kind);
 Recompute ParseRecompute(const std::string& name);
 Offload ParseOffload(const std::string& name);
 ContextKind ParseContextKind(const std::string& name);
+SentAs ParseSentAs(const std::string& name);
 
 // What a ZeRO stage shards over the ranks that hold the same weights. No other code compares stages.
 struct ZeroPolicy {
@@ -63,7 +72,11 @@ struct ParallelLayout {
   Offload offload = Offload::kNone;
   // Hybrid sharding: ZeRO shards over groups of so many replicas, and the groups are copies of each other; 0: over all.
   int shard_ranks = 0;
-  bool reduce_bf16 = false;  // gradients travel between data ranks in bf16; micro batches are summed in fp32
+  // ZeRO 3 keeps parameters whole on every rank whose slice has fewer elements; 0: none.
+  std::int64_t whole_below = 0;
+  SentAs reduce = SentAs::kExact;    // how gradients travel; micro batches are summed in fp32
+  SentAs gather = SentAs::kExact;    // how ZeRO 3's weights travel
+  bool offload_activations = false;  // what blocks keep for backward lies in host memory meanwhile
   ContextKind context_kind = ContextKind::kAllGather;
   int context_stripes = 1;  // of a sequence, each divided among all context ranks: see context_share.h
   // Under kUlyssesRing: ranks of a group that Ulysses divides heads among; 0: as many as heads allow (HeadRanks).
@@ -76,8 +89,9 @@ struct ParallelLayout {
   int shards() const { return shard_ranks > 0 ? shard_ranks : replicas(); }
   int copies() const { return replicas() / shards(); }
   int virtual_stages() const { return pipeline * chunks; }
-  // Whether gradients are sent to other ranks in bf16.
-  bool sends_bf16() const { return reduce_bf16 && shards() > 1; }
+  // How gradients are reduced and weights gathered where there is another rank to send them to.
+  SentAs reduced_as() const { return shards() > 1 ? reduce : SentAs::kExact; }
+  SentAs gathered_as() const { return shards() > 1 ? gather : SentAs::kExact; }
   // Whether a module's weights are made present for each use.
   bool gathers_modules() const { return ZeroShards(zero).parameters || offload == Offload::kFull; }
   bool operator==(const ParallelLayout&) const = default;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include "base/error.h"
@@ -153,7 +154,8 @@ void RequireHostRoom(const RunConfig& config, std::span<const int> ranks, const 
         "the {} ranks of this machine need {:.1f} GiB of its memory ({:.1f} to hold, {:.1f} for the copy that "
         "checkpoints are written from), it has {:.1f}; take {}a smaller model, more machines, or fewer ranks on each",
         ranks.size(), gib(needs.total()), gib(needs.held), gib(needs.copied), gib(host_bytes),
-        config.layout.offload == Offload::kNone || use.devices_are_hosts ? "" : "layout.offload = 'none', ");
+        (config.layout.offload == Offload::kNone || use.devices_are_hosts ? "" : "layout.offload = 'none', ") +
+            std::string(config.layout.offload_activations ? "layout.offload_activations = false, " : ""));
   }
 }
 

@@ -28,7 +28,7 @@ std::vector<int> ZeroShard::NonFiniteRows() {
     const std::vector<float> values = OnHost(device_, buckets_[i].gradient);
     // Where in the bucket the gradient memory begins, and which part of it is reduced.
     const OwnedRange owned = Owned(plan_.buckets[i]);
-    const std::int64_t start = ZeroShards(options_.zero).gradients ? owned.first : 0;
+    const std::int64_t start = ShardsOf(i).gradients ? owned.first : 0;
     for (const BucketEntry& entry : plan_.buckets[i].entries) {
       const std::int64_t first = std::max(entry.offset, owned.first) - start;
       const std::int64_t last = std::min(entry.offset + entry.count, owned.last) - start;
@@ -50,9 +50,9 @@ Digest ZeroShard::DigestOfCopies() {
     device_.CopyToHost(bytes.data(), tensor.data, tensor.bytes());
     hasher.Add(bytes);
   };
-  for (const BucketState& bucket : buckets_) {
-    if (!ZeroShards(options_.zero).parameters) {
-      add(bucket.weights);
+  for (std::size_t i = 0; i < buckets_.size(); ++i) {
+    if (!ShardsOf(i).parameters) {
+      add(buckets_[i].weights);
     }
   }
   // Without ZeRO masters and moments have copies too.
@@ -146,7 +146,11 @@ std::string Trainer::NameNonFinite() {
 
 void Trainer::CompareReplicas() {
   Communicator& group = comms_.data();
-  if (group.size() == 1 || ZeroShards(config_.layout.zero).parameters) {
+  const std::vector<Bucket>& buckets = stage_.description().shards.buckets;
+  const bool copies = std::any_of(buckets.begin(), buckets.end(), [&](const Bucket& bucket) {
+    return !ShardsOf(bucket, config_.layout.zero).parameters;
+  });
+  if (group.size() == 1 || !copies) {
     return;
   }
   const Digest mine = zero_->DigestOfCopies();

@@ -37,11 +37,7 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
       skip_steps_(config_.train.skip_steps) {
   const StageDescription& description = stage_.description();
   const OptimizerConfig& optimizer = config_.optimizer;
-  std::vector<char*> slots;  // by chunk
-  for (int chunk = 0; chunk < config_.layout.chunks; ++chunk) {
-    const std::int64_t bytes = description.slots[static_cast<std::size_t>(chunk)] * KeptBytes(description, chunk);
-    slots.push_back(arena_.Allocate(MemoryKind::kActivations, DType::kUInt8, {bytes}).as<char>());
-  }
+  const std::vector<KeptMemory> kept = AllocateKept();
   const GradientPlaces gradients(description);
   arena_.Allocate(MemoryKind::kGradients, DType::kUInt8, {gradients.beyond});  // right after the activations
   zero_ = std::make_unique<ZeroShard>(
@@ -66,8 +62,9 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
                          .plan = &description.optimizer,
                          .power_sgd = &description.power_sgd,
                          .power_sgd_start = optimizer.powersgd_start,
-                         .reduce_bf16 = config_.layout.sends_bf16(),
-                         .activations = gradients.over_activations ? slots.front() : nullptr,
+                         .reduce = config_.layout.reduced_as(),
+                         .gather = config_.layout.gathered_as(),
+                         .activations = gradients.over_activations ? kept.front().slots : nullptr,
                          .gradient_offsets = gradients.offsets});
   const StepTensors tensors(description);
   loader_ = std::make_unique<BatchLoader>(
@@ -114,7 +111,7 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
   std::vector<std::unique_ptr<Stage>> chunks;
   chunks.reserve(static_cast<std::size_t>(config_.layout.chunks));
   for (int chunk = 0; chunk < config_.layout.chunks; ++chunk) {
-    chunks.push_back(std::make_unique<Stage>(modules, description, chunk, slots[static_cast<std::size_t>(chunk)]));
+    chunks.push_back(std::make_unique<Stage>(modules, description, chunk, kept[static_cast<std::size_t>(chunk)]));
   }
   runner_ = std::make_unique<PipelineRunner>(comms_.pipeline(), device_, PlacementOf(config_.layout), std::move(chunks),
                                              buffers);
@@ -126,6 +123,27 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
 
 std::int64_t Trainer::PlannedCommunicationBytes() const {
   return CommunicationBytes() == 0 ? 0 : CommunicationOf(stage_.description()).total();
+}
+
+std::vector<KeptMemory> Trainer::AllocateKept() {
+  const StageDescription& description = stage_.description();
+  std::vector<KeptMemory> kept;  // by chunk
+  for (int chunk = 0; chunk < config_.layout.chunks; ++chunk) {
+    const KeptPlaces places = PlacesOfKept(description, chunk);
+    const int slots = description.slots[static_cast<std::size_t>(chunk)];
+    kept.push_back(
+        {.slots = arena_.Allocate(MemoryKind::kActivations, DType::kUInt8, {slots * places.device}).as<char>(),
+         .host = arena_.Allocate(MemoryKind::kHost, DType::kUInt8, {slots * places.host}).as<char>()});
+  }
+  if (config_.layout.offload_activations) {
+    const std::int64_t bytes = ActivationBufferBytes(description);
+    const Tensor memory = arena_.Allocate(MemoryKind::kActivations, DType::kUInt8, {kActivationBuffers * bytes});
+    activation_buffers_ = std::make_unique<ActivationBuffers>(device_, memory.as<char>(), bytes);
+    for (KeptMemory& chunk : kept) {
+      chunk.buffers = activation_buffers_.get();
+    }
+  }
+  return kept;
 }
 
 Trainer::~Trainer() {
@@ -293,7 +311,7 @@ StepResult Trainer::PassOver(StepResult result, int request) {
 
 bool Trainer::StepsAreAlike() const {
   return config_.train.graphs && config_.model.dropout == 0 && config_.model.attention_dropout == 0 &&
-         config_.layout.offload != Offload::kFull && !scaler_.dynamic() &&
+         config_.layout.offload != Offload::kFull && !config_.layout.offload_activations && !scaler_.dynamic() &&
          (ledger_ == nullptr || !ledger_->has_on_phase());
 }
 

@@ -177,10 +177,12 @@ class Trainer {
   // Sums what all ranks must know: {loss, weight, squared norm, requests in a positional code}.
   std::array<double, 4> Exchange(int micro_batches, bool with_gradients, int request = 0);
   int NextMicroBatches() const;
+  // Memory of what chunks keep, by chunk.
+  std::vector<KeptMemory> AllocateKept();
   void Mark(std::string_view phase);
   // Whether all steps of as many micro batches start the same operations on the device: dropout and a dynamic
   // loss scale change them,
-  // a ledger must be called in each phase, and weights that come from the host do so in another stream.
+  // a ledger must be called in each phase, and weights and activations that come from the host do so in other streams.
   bool StepsAreAlike() const;
   // What of such a step can be recorded when several ranks meet in it.
   PipelineRunner::Repeats Repeated(int micro_batches);
@@ -196,6 +198,7 @@ class Trainer {
   TensorRegion region_;
   std::unique_ptr<ZeroShard> zero_;
   std::unique_ptr<BatchLoader> loader_;
+  std::unique_ptr<ActivationBuffers> activation_buffers_;  // with layout.offload_activations
   std::unique_ptr<PipelineRunner> runner_;
   std::map<int, PlannedSchedule> schedules_;
   Tensor squares_;

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "cost/rank_tensors.h"
+#include "base/int8_block.h"
 
 namespace trireme {
 
@@ -37,8 +37,7 @@ ZeroShard::ZeroShard(Arena& arena, GridComms& comms, const ShardPlan& plan, cons
     }
     // Under stage 0 every data rank has all gradients and counts its share of them.
     const OwnedRange mine = OwnedBy(bucket, comms_.shard_rank());
-    const std::int64_t start =
-        ZeroShards(options_.zero).gradients ? mine.first : 0;  // of the gradient tensor within the bucket
+    const std::int64_t start = ShardsOf(i).gradients ? mine.first : 0;  // of the gradient tensor within the bucket
     const std::int64_t cut = std::clamp(bucket.replicated, mine.first, mine.last);
     const bool elsewhere = (bucket.tied && !plan_.counts_tied) || comms_.copy_index() > 0;
     if (cut > mine.first) {
@@ -59,7 +58,8 @@ void ZeroShard::AllocateBuckets(Arena& arena) {
                              .working = options_.dtype,
                              .moments = options_.optimizer.moments,
                              .optimizer = options_.plan,
-                             .reduce_bf16 = options_.reduce_bf16};
+                             .reduce = options_.reduce,
+                             .gather = options_.gather};
   for (std::size_t i = 0; i < plan_.buckets.size(); ++i) {
     const BucketTensors tensors = TensorsOfBucket(plan_.buckets[i], choices);
     BucketState state;
@@ -75,17 +75,17 @@ void ZeroShard::AllocateBuckets(Arena& arena) {
     buckets_.push_back(state);
   }
   const SharedTensors shared = TensorsOfBuckets(plan_, choices);
-  for (int i = 0; shared.gathered.count > 0 && i < kGatherBuffers; ++i) {
-    free_buffers_.push_back(arena.Allocate(shared.gathered));
-  }
-  for (int i = 0; shared.frozen_gathered.count > 0 && i < kGatherBuffers; ++i) {
-    frozen_buffers_.push_back(arena.Allocate(shared.frozen_gathered));
+  for (std::size_t kind = 0; kind < free_buffers_.size(); ++kind) {
+    for (int i = 0; shared.gathered[kind].count > 0 && i < kGatherBuffers; ++i) {
+      free_buffers_[kind].push_back(arena.Allocate(shared.gathered[kind]));
+    }
   }
   tied_buffer_ = arena.Allocate(shared.tied_gathered);
   staging_.memory = arena.Allocate(shared.staging);
   tied_staging_.memory = arena.Allocate(shared.tied_staging);
   reduced_ = arena.Allocate(shared.reduced);
   narrow_ = arena.Allocate(shared.narrow);
+  arrived_ = arena.Allocate(shared.arrived);
 }
 
 OwnedRange ZeroShard::Owned(const Bucket& bucket) const {
@@ -114,10 +114,9 @@ std::vector<OwnedShard> ZeroShard::MakeShards() const {
       shards.push_back(std::move(shard));
       continue;
     }
-    shard.weight = ZeroShards(options_.zero).parameters ? buckets_[i].weights
-                                                        : buckets_[i].weights.Range(owned.first, owned.count());
-    shard.gradient = ZeroShards(options_.zero).gradients ? buckets_[i].gradient
-                                                         : buckets_[i].gradient.Range(owned.first, owned.count());
+    shard.weight = ShardsOf(i).parameters ? buckets_[i].weights : buckets_[i].weights.Range(owned.first, owned.count());
+    shard.gradient =
+        ShardsOf(i).gradients ? buckets_[i].gradient : buckets_[i].gradient.Range(owned.first, owned.count());
     const OptimizerPlan adamw;
     const OptimizerPlan& plan = options_.plan == nullptr ? adamw : *options_.plan;
     const MomentLayout firsts = plan.Moments(bucket, false, options_.zero, owned);
@@ -156,10 +155,10 @@ void ZeroShard::ForEachBucket(const ParameterUse& use, Visit visit) {
 }
 
 void ZeroShard::Gather(const ParameterUse& use) {
-  if (!gathers()) {
-    return;
-  }
   ForEachBucket(use, [&](std::size_t i) {
+    if (!Gathers(i)) {
+      return;
+    }
     Tensor buffer = tied_buffer_;
     if (!plan_.buckets[i].tied) {
       std::vector<Tensor>& free = BuffersFor(plan_.buckets[i]);
@@ -176,17 +175,35 @@ void ZeroShard::Gather(const ParameterUse& use) {
 Event ZeroShard::StartGather(std::size_t bucket, const Tensor& present) {
   const Tensor& weights = buckets_[bucket].weights;
   if (!options_.optimizer.host_weights) {
-    return AlongData([&] { comms_.shards().AllGather(weights, present); });
+    return AlongData([&] { GatherShards(weights, present); });
   }
   const OwnedRange owned =
-      ZeroShards(options_.zero).parameters ? Owned(plan_.buckets[bucket]) : OwnedRange{0, plan_.buckets[bucket].count};
+      ShardsOf(bucket).parameters ? Owned(plan_.buckets[bucket]) : OwnedRange{0, plan_.buckets[bucket].count};
   const Tensor part = present.Range(owned.first, owned.count());
   Event come =
       device_.OnStream(kFromHostStream, device_.RecordEvent(), [this, part, weights] { ops_.Copy(part, weights); });
   if (part.count() == present.count()) {
     return come;
   }
-  return device_.OnStream(comms_.shards().stream(), come, [&] { comms_.shards().AllGather(part, present); });
+  return device_.OnStream(comms_.shards().stream(), come, [&] { GatherShards(part, present); });
+}
+
+void ZeroShard::GatherShards(const Tensor& own, const Tensor& present) {
+  const OwnedRange owned{.first = comms_.shard_rank() * own.count(), .last = (comms_.shard_rank() + 1) * own.count()};
+  if (options_.gather == SentAs::kExact) {
+    comms_.shards().AllGather(own, present);
+  } else if (options_.gather == SentAs::kBFloat16) {
+    const Tensor sent{narrow_.data, DType::kBFloat16, {present.count()}};
+    ops_.Copy(sent.Range(owned.first, owned.count()), own);
+    comms_.shards().AllGather(sent.Range(owned.first, owned.count()), sent);
+    ops_.Copy(present, sent);
+  } else {
+    const Tensor sent = narrow_.Range(0, PackedWords(present.count()));
+    const Tensor part = sent.Range(PackedWords(owned.first), PackedWords(owned.count()));
+    ops_.PackInt8(part, own);
+    comms_.shards().AllGather(part, sent);
+    ops_.UnpackInt8(present, sent, {});
+  }
 }
 
 Event ZeroShard::AlongData(const std::function<void()>& work) {
@@ -194,10 +211,10 @@ Event ZeroShard::AlongData(const std::function<void()>& work) {
 }
 
 void ZeroShard::Release(const ParameterUse& use) {
-  if (!gathers()) {
-    return;
-  }
   ForEachBucket(use, [&](std::size_t i) {
+    if (!Gathers(i)) {
+      return;
+    }
     if (!plan_.buckets[i].tied) {
       BuffersFor(plan_.buckets[i]).push_back(buckets_[i].present);
     }
@@ -214,7 +231,7 @@ std::pair<int, const BucketEntry*> ZeroShard::Locate(int row) const {
 Tensor ZeroShard::Get(int row) {
   const auto [i, entry] = Locate(row);
   BucketState& bucket = buckets_[static_cast<std::size_t>(i)];
-  const Tensor& memory = gathers() ? bucket.present : bucket.weights;
+  const Tensor& memory = Gathers(static_cast<std::size_t>(i)) ? bucket.present : bucket.weights;
   assert(memory.given());
   if (!bucket.awaited) {
     device_.StreamWait(bucket.gathered);
@@ -231,7 +248,7 @@ void ZeroShard::Open(const ParameterUse& use) {
     if (ClearedWhenOpened(i)) {
       ClearAllButMatrices(i, buckets_[i].gradient);
     }
-    if (!ZeroShards(options_.zero).gradients) {
+    if (!ShardsOf(i).gradients) {
       return;
     }
     const Bucket& bucket = plan_.buckets[i];
@@ -266,13 +283,18 @@ void ZeroShard::ClearAllButMatrices(std::size_t bucket, const Tensor& memory) {
   clear_until(memory.count());
 }
 
+bool ZeroShard::Untouched(int row, bool first) const {
+  return ShardsOf(static_cast<std::size_t>(Locate(row).first)).gradients || (first && overwrites_);
+}
+
 Tensor ZeroShard::Gradient(int row) {
-  const auto [i, entry] = Locate(row);
-  const BucketState& bucket = buckets_[static_cast<std::size_t>(i)];
-  if (ZeroShards(options_.zero).gradients) {
-    ClearStaging(static_cast<std::size_t>(i));
+  const auto [located, entry] = Locate(row);
+  const auto i = static_cast<std::size_t>(located);
+  const BucketState& bucket = buckets_[i];
+  if (ShardsOf(i).gradients) {
+    ClearStaging(i);
   }
-  const Tensor& memory = ZeroShards(options_.zero).gradients ? bucket.staging : bucket.gradient;
+  const Tensor& memory = ShardsOf(i).gradients ? bucket.staging : bucket.gradient;
   return memory.Range(entry->offset, entry->count).Reshaped(entry->shape);
 }
 
@@ -282,7 +304,7 @@ void ZeroShard::Finish(const ParameterUse& use, bool last) {
     if (plan_.buckets[i].frozen) {
       return;
     }
-    if (!ZeroShards(options_.zero).gradients) {
+    if (!ShardsOf(i).gradients) {
       if (last && --state.users == 0 && !compresses_) {
         Reduce(i);
       }
@@ -290,8 +312,8 @@ void ZeroShard::Finish(const ParameterUse& use, bool last) {
     }
     ClearStaging(i);
     state.done = AlongData([&] {
-      if (options_.reduce_bf16) {
-        return ReduceNarrow(i, state.staging);
+      if (options_.reduce != SentAs::kExact) {
+        return options_.reduce == SentAs::kInt8 ? ReduceInt8(i, state.staging) : ReduceNarrow(i, state.staging);
       }
       const Tensor part = reduced_.Range(0, plan_.buckets[i].shard);
       comms_.shards().ReduceScatter(state.staging, part);
@@ -305,7 +327,9 @@ void ZeroShard::Reduce(std::size_t bucket) {
   BucketState& state = buckets_[bucket];
   state.reduced = true;
   state.done = AlongData([&] {
-    if (options_.reduce_bf16) {
+    if (options_.reduce == SentAs::kInt8) {
+      ReduceInt8(bucket, state.gradient);
+    } else if (options_.reduce == SentAs::kBFloat16) {
       ReduceNarrow(bucket, state.gradient);
     } else if (!ZeroShards(options_.zero).optimizer) {
       comms_.data().AllReduce(state.gradient);
@@ -318,7 +342,7 @@ void ZeroShard::Reduce(std::size_t bucket) {
 
 void ZeroShard::ReduceNarrow(std::size_t bucket, const Tensor& from) {
   const Tensor& gradient = buckets_[bucket].gradient;
-  const Tensor sent = narrow_.Range(0, from.count());
+  const Tensor sent{narrow_.data, DType::kBFloat16, {from.count()}};
   ops_.Copy(sent, from);
   if (!ZeroShards(options_.zero).optimizer) {
     comms_.data().AllReduce(sent);
@@ -327,10 +351,31 @@ void ZeroShard::ReduceNarrow(std::size_t bucket, const Tensor& from) {
   const OwnedRange owned = Owned(plan_.buckets[bucket]);
   const Tensor part = sent.Range(owned.first, owned.count());
   comms_.shards().ReduceScatter(sent, part);
-  if (ZeroShards(options_.zero).gradients) {
+  if (ShardsOf(bucket).gradients) {
     ops_.Add(gradient, part);
   } else {
     ops_.Copy(gradient.Range(owned.first, owned.count()), part);
+  }
+}
+
+void ZeroShard::ReduceInt8(std::size_t bucket, const Tensor& from) {
+  const Tensor& gradient = buckets_[bucket].gradient;
+  const std::int64_t words = PackedWords(from.count());
+  const Tensor sent = narrow_.Range(0, words);
+  const Tensor arrived = arrived_.Range(0, words);
+  const int ranks = comms_.shards().size();
+  ops_.PackInt8(sent, from);
+  comms_.shards().AllToAll(sent, arrived);
+  if (ShardsOf(bucket).gradients) {
+    return ops_.UnpackInt8(gradient, arrived, {.parts = ranks, .add = true});
+  }
+  const OwnedRange mine = OwnedBy(plan_.buckets[bucket], comms_.shard_rank());
+  ops_.UnpackInt8(gradient.Range(mine.first, mine.count()), arrived, {.parts = ranks});
+  if (!ZeroShards(options_.zero).optimizer) {
+    const Tensor part = sent.Range(PackedWords(mine.first), PackedWords(mine.count()));
+    ops_.PackInt8(part, gradient.Range(mine.first, mine.count()));
+    comms_.shards().AllGather(part, sent);
+    ops_.UnpackInt8(gradient, sent, {});
   }
 }
 
@@ -354,7 +399,7 @@ void ZeroShard::BeginStep(bool overwrites, std::int64_t step) {
     if (plan_.buckets[i].frozen) {
       continue;
     }
-    if (!overwrites || ZeroShards(options_.zero).gradients) {
+    if (!overwrites || ShardsOf(i).gradients) {
       ops_.Fill(buckets_[i].gradient, 0);
     } else if (!ClearedWhenOpened(i)) {
       ClearAllButMatrices(i, buckets_[i].gradient);
@@ -367,7 +412,7 @@ void ZeroShard::BeginStep(bool overwrites, std::int64_t step) {
 
 void ZeroShard::FinishGradients() {
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
-    if (!plan_.buckets[i].frozen && !ZeroShards(options_.zero).gradients && !buckets_[i].reduced) {
+    if (!plan_.buckets[i].frozen && !ShardsOf(i).gradients && !buckets_[i].reduced) {
       compresses_ ? power_sgd_->Reduce(i, buckets_[i].gradient) : Reduce(i);
     }
   }
@@ -379,7 +424,7 @@ void ZeroShard::FinishGradients() {
     const OwnedRange owned = Owned(bucket);
     device_.StreamWait(buckets_[i].done);
     buckets_[i].done = nullptr;
-    const Tensor gradient = ZeroShards(options_.zero).optimizer && !ZeroShards(options_.zero).gradients
+    const Tensor gradient = ShardsOf(i).optimizer && !ShardsOf(i).gradients
                                 ? buckets_[i].gradient.Range(owned.first, owned.count())
                                 : buckets_[i].gradient;
     if (comms_.has_copies()) {
@@ -396,11 +441,9 @@ void ZeroShard::FinishGradients() {
 }
 
 void ZeroShard::GatherWeights(bool with_frozen) {
-  if (const ZeroPolicy shards = ZeroShards(options_.zero); !shards.optimizer || shards.parameters) {
-    return;
-  }
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
-    if (plan_.buckets[i].frozen && !with_frozen) {
+    const ZeroPolicy shards = ShardsOf(i);
+    if (!shards.optimizer || shards.parameters || (plan_.buckets[i].frozen && !with_frozen)) {
       continue;
     }
     if (options_.optimizer.host_weights) {

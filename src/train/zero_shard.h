@@ -14,6 +14,12 @@
 // backward: stages 0 and 1 reduce a bucket as soon as its last micro batch has added to it; stages 2 and 3 reduce one
 // module's gradients while the next computes the gradient of its input; stage 3 gathers one module ahead.
 //
+// A bucket that stage 3 keeps whole (layout.whole_below) is treated as under stage 1.
+//
+// Gradients and stage 3's weights may travel rounded to bf16 or as int8 blocks (layout.reduce, layout.gather). A bf16
+// sum is rounded once more; parts in int8 come by an all-to-all and are summed in fp32 in the order of the ranks, and
+// stage 0 gathers the sums as int8 again.
+//
 // With hybrid sharding (layout.shard_ranks) "data ranks" above are those of one group; once a step the owned gradients
 // are summed over the groups.
 //
@@ -24,11 +30,13 @@
 // replicated parameters under sequence parallelism, tensor ranks.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <vector>
 
 #include "base/checksum.h"
 #include "comm/grid_comms.h"
+#include "cost/rank_tensors.h"
 #include "cost/shard_plan.h"
 #include "device/arena.h"
 #include "nn/parameters.h"
@@ -57,7 +65,9 @@ class ZeroShard : public ParameterSource, public GradientSink {
     const OptimizerPlan* plan = nullptr;
     const PowerSgdPlan* power_sgd = nullptr;  // compresses reductions of steps after power_sgd_start; outlives this
     std::int64_t power_sgd_start = 0;
-    bool reduce_bf16 = false;  // gradients are rounded to bf16, sent, summed in fp32 and rounded once more
+    // How gradients and stage 3's weights are sent; kExact where there is one data rank.
+    SentAs reduce = SentAs::kExact;
+    SentAs gather = SentAs::kExact;
     // Where gradients lie over activations (cost/gradient_places.h): the start of these, and each bucket's place from
     // there. Not given where gradients have memory of their own.
     char* activations = nullptr;
@@ -73,7 +83,7 @@ class ZeroShard : public ParameterSource, public GradientSink {
   // GradientSink
   void Open(const ParameterUse& use) override;
   Tensor Gradient(int row) override;
-  bool Untouched(bool first) const override { return ZeroShards(options_.zero).gradients || (first && overwrites_); }
+  bool Untouched(int row, bool first) const override;
   void Finish(const ParameterUse& use, bool last) override;
 
   // Zeroes what the step will add to; what lies over activations, when it is opened. `overwrites`: each block's first
@@ -138,10 +148,13 @@ class ZeroShard : public ParameterSource, public GradientSink {
   // Bucket and entry of a table row.
   std::pair<int, const BucketEntry*> Locate(int row) const;
   OwnedRange Owned(const Bucket& bucket) const;
-  // Whether a module's weights are made present for each use.
-  bool gathers() const { return ZeroShards(options_.zero).parameters || options_.optimizer.host_weights; }
+  ZeroPolicy ShardsOf(std::size_t bucket) const { return trireme::ShardsOf(plan_.buckets[bucket], options_.zero); }
+  // Whether a bucket's weights are made present for each use.
+  bool Gathers(std::size_t bucket) const { return ShardsOf(bucket).parameters || options_.optimizer.host_weights; }
   // Starts to fill `present`, memory of the whole bucket.
   Event StartGather(std::size_t bucket, const Tensor& present);
+  // Fills `present` with the data ranks' shards, of which `own` is this rank's.
+  void GatherShards(const Tensor& own, const Tensor& present);
   // Does `work`, a movement along the data axis, in the stream that is the group's.
   Event AlongData(const std::function<void()>& work);
   bool over_activations() const { return options_.activations != nullptr; }
@@ -156,12 +169,14 @@ class ZeroShard : public ParameterSource, public GradientSink {
   void Reduce(std::size_t bucket);
   // The same in bf16; stages 2 and 3: of `from`, a micro batch's, added to the owned gradient.
   void ReduceNarrow(std::size_t bucket, const Tensor& from);
+  // The same as int8.
+  void ReduceInt8(std::size_t bucket, const Tensor& from);
   void AllocateBuckets(Arena& arena);
   std::vector<OwnedShard> MakeShards() const;
   // The part of an entry that this rank owns, as a range of its shard.
   std::optional<UpdatedRange> OwnedPart(const BucketEntry& entry, const OwnedRange& owned) const;
   // Where gathered weights of a bucket may lie.
-  std::vector<Tensor>& BuffersFor(const Bucket& bucket) { return bucket.frozen ? frozen_buffers_ : free_buffers_; }
+  std::vector<Tensor>& BuffersFor(const Bucket& bucket) { return free_buffers_[GatherClass(bucket)]; }
   // Frozen ones only where something was written to them from outside.
   void GatherWeights(bool with_frozen);
   // The same for a bucket of weights in host memory.
@@ -177,13 +192,13 @@ class ZeroShard : public ParameterSource, public GradientSink {
   Ops& ops_;
   std::vector<BucketState> buckets_;
   std::vector<std::pair<int, const BucketEntry*>> of_row_;
-  std::vector<Tensor> free_buffers_;    // for gathered modules
-  std::vector<Tensor> frozen_buffers_;  // for their frozen parameters
+  std::array<std::vector<Tensor>, kGatherClasses> free_buffers_;  // for gathered modules
   Tensor tied_buffer_;
   Staging staging_;
   Staging tied_staging_;
   Tensor reduced_;
-  Tensor narrow_;
+  Tensor narrow_;   // words of what is sent
+  Tensor arrived_;  // words of the parts of a gradient that came
   bool overwrites_ = false;
   bool masters_joined_ = false;
   std::vector<Tensor> counted_;

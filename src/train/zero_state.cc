@@ -57,7 +57,7 @@ std::vector<OwnedState> ZeroShard::StateViews(bool gradients) const {
         continue;
       }
       if (bucket.frozen) {
-        const std::int64_t start = ZeroShards(options_.zero).parameters ? 0 : owned.first;
+        const std::int64_t start = ShardsOf(i).parameters ? 0 : owned.first;
         add(StateKind::kMaster, buckets_[i].weights.Range(start + range.first, range.count));
         continue;
       }

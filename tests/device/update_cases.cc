@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <array>
 #include <limits>
 
+#include "base/int8_block.h"
 #include "base/tensor_spec.h"
 #include "device/op_cases.h"
 
@@ -182,6 +184,30 @@ std::vector<OpResult> RunReduce(Workbench& bench, DType working, bool maximum) {
   return {{"to", bench.Read(to)}};
 }
 
+// Three parts with a block of zeros: words and sums, to the bit where the working type holds them.
+std::vector<OpResult> RunInt8(Workbench& bench, DType working) {
+  constexpr std::int64_t kCount = 37 * kInt8Block;
+  constexpr int kParts = 3;
+  const Tensor packed = bench.Filled(DType::kInt32, {kParts * PackedWords(kCount)}, 0);
+  for (int part = 0; part < kParts; ++part) {
+    const Tensor from = bench.Normal(working, {kCount}, "from" + std::to_string(part));
+    std::vector<float> values = bench.Read(from);
+    std::fill_n(values.begin() + 2 * kInt8Block, kInt8Block, 0.0F);
+    bench.Write(from, values);
+    bench.ops().PackInt8(packed.Range(part * PackedWords(kCount), PackedWords(kCount)), from);
+  }
+  const Tensor first = bench.Output(working, {kCount});
+  const Tensor sum = bench.Output(DType::kFloat32, {kCount});
+  const Tensor added = bench.Normal(DType::kFloat32, {kCount}, "added");
+  bench.ops().UnpackInt8(first, packed.Range(0, PackedWords(kCount)), {});
+  bench.ops().UnpackInt8(sum, packed, {.parts = kParts});
+  bench.ops().UnpackInt8(added, packed, {.parts = kParts, .add = true});
+  return {{"packed", bench.Read(packed)},
+          {"first", bench.Read(first)},
+          {"sum", bench.Read(sum)},
+          {"added", bench.Read(added)}};
+}
+
 std::vector<OpResult> RunElementwise(Workbench& bench, DType working) {
   const Tensor sum = bench.Normal(working, {515}, "sum");
   const Tensor float_sum = bench.Normal(DType::kFloat32, {515}, "float sum");
@@ -254,6 +280,7 @@ std::vector<OpCase> UpdateCases() {
       {"ReduceMaximum", [](Workbench& bench, DType working) { return RunReduce(bench, working, true); }},
       {"DrawNormal", [](Workbench& bench, DType) { return RunDrawNormal(bench); }, 0, 0},
       {"Elementwise", RunElementwise},
+      {"Int8Blocks", RunInt8, 0, 4e-3},
       {"BiasGradient1x1",
        [](Workbench& bench, DType type) {
          return RunBiasGradient(bench, type, {1, 1});

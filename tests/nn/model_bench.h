@@ -53,7 +53,7 @@ class ModelBench : public ParameterSource, public GradientSink {
   void Release(const ParameterUse&) override {}
   void Open(const ParameterUse&) override {}
   Tensor Gradient(int row) override { return View(gradients_, row); }
-  bool Untouched(bool first) const override { return first && overwrites_; }
+  bool Untouched(int /*row*/, bool first) const override { return first && overwrites_; }
   void Finish(const ParameterUse&, bool) override {}
 
  private:

@@ -217,6 +217,10 @@ RunConfig RandomConfig(std::uint64_t seed) {
   const int optimizer = Draw(seed, "optimizer", 5);
   config.optimizer.name = optimizer == 0 ? "muon" : optimizer == 1 ? "sgd" : "adamw";
   layout.offload = static_cast<Offload>(Draw(seed, "offload", 3));
+  layout.offload_activations = Draw(seed, "offload activations", 3) == 0;
+  if (ZeroShards(layout.zero).parameters && Draw(seed, "whole", 2) == 0) {
+    layout.whole_below = Draw(seed, "whole below", 2) == 0 ? 49 : 3000;
+  }
   return config;
 }
 

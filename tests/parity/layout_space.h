@@ -38,7 +38,7 @@ std::vector<Choice> PairwiseCover();
 
 RunConfig ConfigOf(const Choice& choice);
 // A possible choice, with both dropouts, a norm behind the embedding, masks, z-loss, micro batch, partition,
-// offloading, optimizer, grouped heads and ties drawn too.
+// offloading of state and of activations, parameters that stay whole, optimizer, grouped heads and ties drawn too.
 RunConfig RandomConfig(std::uint64_t seed);
 // RandomConfig with more of a recipe's features: plain attention, every optimizer but Lion (whose signs of rounding no
 // layout shares), rates by role, PowerSGD at full rank, hybrid sharding, a ramp of the batch. What Validate refuses

@@ -239,6 +239,14 @@ TEST(Emit, LayoutsAreParsed) {
   EXPECT_THAT(MessageOf([] { ParseLayout("cp=4:rings", {}); }), HasSubstr("did you mean 'ring'?"));
   const ParallelLayout divided{.context = 2, .context_kind = ContextKind::kUlysses};
   EXPECT_EQ(ParseLayout(divided.ToString(), {}), divided);
+  const ParallelLayout sent{.data = 4,
+                            .zero = 3,
+                            .whole_below = 5'000'000,
+                            .reduce = SentAs::kInt8,
+                            .gather = SentAs::kBFloat16,
+                            .offload_activations = true};
+  EXPECT_EQ(ParseLayout(sent.ToString(), {}), sent);
+  EXPECT_THAT(MessageOf([] { ParseLayout("reduce=int9", {}); }), HasSubstr("did you mean 'int8'?"));
   EXPECT_THAT(MessageOf([] { ParseLayout("tpp=4", {}); }), HasSubstr("did you mean 'tp'?"));
   EXPECT_THAT(MessageOf([] { ParseLayout("tp=four", {}); }), HasSubstr("whole number"));
   EXPECT_THAT(MessageOf([] { ParseLayout("zero=5", {}); }), HasSubstr("0 to 3"));

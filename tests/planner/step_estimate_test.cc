@@ -167,6 +167,63 @@ TEST(StepEstimate, StateInHostMemoryCostsTheSlowestOfLinkAndMemories) {
   EXPECT_NEAR(terms(1).offload / terms(8).offload, 1, 1e-2) << "each holds its share";
 }
 
+// They pass the link in both directions, under the computation as far as that goes.
+TEST(StepEstimate, ActivationsInHostMemoryCostWhatTheLinkTakesBeyondTheComputation) {
+  Machine machine("dgx-h200", "trireme");
+  const ModelConfig model = Completed(
+      ModelConfig{.family = "gpt2", .layers = 32, .hidden = 4096, .heads = 32, .vocabulary = 50304, .sequence = 2048});
+  const auto estimate = [&](Recompute recompute, bool offload) {
+    PipelineClock clock;
+    const ParallelLayout layout{.recompute = recompute, .micro_batch = 4, .offload_activations = offload};
+    return EstimateStep(machine.Point(model, layout, 8), ModelAccount(model), clock);
+  };
+  const StepEstimate here = estimate(Recompute::kFull, false);
+  const StepEstimate away = estimate(Recompute::kFull, true);
+  EXPECT_NEAR(away.seconds / here.seconds, 1, 0.05) << "inputs of blocks are few bytes";
+  EXPECT_LT(away.memory.stages[0].activations, 0.2 * here.memory.stages[0].activations);
+  EXPECT_GT(away.memory.stages[0].host, 0.9 * here.memory.stages[0].activations);
+  EXPECT_GT(estimate(Recompute::kNone, true).terms.offload, 10 * away.terms.offload + 0.01);
+  machine.cluster.host_link.bandwidth *= 100;
+  machine.cluster.host_bandwidth *= 100;
+  EXPECT_LT(estimate(Recompute::kNone, true).terms.offload, 0.05 * estimate(Recompute::kNone, true).seconds);
+}
+
+// 64 data ranks on eight nodes, where ZeRO 3 waits for its messages.
+StepTerms TermsOfShards(const ParallelLayout& choices) {
+  const Machine machine("dgx-h200", "trireme");
+  const ModelConfig model = Completed(
+      ModelConfig{.family = "gpt2", .layers = 32, .hidden = 4096, .heads = 32, .vocabulary = 50304, .sequence = 2048});
+  PipelineClock clock;
+  ParallelLayout layout = choices;
+  layout.data = 64;
+  return EstimateTime(machine.Point(model, layout, 128), ModelAccount(model), clock).terms;
+}
+
+TEST(StepEstimate, FewerBitsSentTakeLess) {
+  const double exact = TermsOfShards({.zero = 3}).gather;
+  const double weights = TermsOfShards({.zero = 3, .gather = SentAs::kInt8}).gather;
+  const double both = TermsOfShards({.zero = 3, .reduce = SentAs::kInt8, .gather = SentAs::kInt8}).gather;
+  EXPECT_GT(exact, weights);
+  EXPECT_GT(weights, both);
+  EXPECT_GT(both, 0);
+  EXPECT_GT(TermsOfShards({.zero = 1}).data, TermsOfShards({.zero = 1, .reduce = SentAs::kBFloat16}).data);
+  EXPECT_GT(TermsOfShards({.zero = 1, .reduce = SentAs::kBFloat16}).data,
+            TermsOfShards({.zero = 1, .reduce = SentAs::kInt8}).data);
+}
+
+// What stays whole is gathered and reduced once a step, not for each use.
+TEST(StepEstimate, ParametersThatStayWholeAreNotGathered) {
+  const StepTerms sharded = TermsOfShards({.zero = 3});
+  const StepTerms vectors = TermsOfShards({.zero = 3, .whole_below = 100'000});
+  const StepTerms all = TermsOfShards({.zero = 3, .whole_below = 1'000'000'000});
+  EXPECT_LT(vectors.gather, sharded.gather);
+  EXPECT_EQ(all.gather, 0);
+  EXPECT_EQ(sharded.data, 0);
+  EXPECT_GT(vectors.data, 0);
+  const StepTerms stage1 = TermsOfShards({.zero = 1});
+  EXPECT_NEAR(all.data / stage1.data, 1, 1e-9);
+}
+
 TEST(StepEstimate, WeightsInHostMemoryComeForEachMicroBatch) {
   const Machine machine("dgx-h200", "trireme");
   const ModelConfig model = Completed(

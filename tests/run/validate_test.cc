@@ -130,9 +130,17 @@ TEST(ValidateRun, SaysWhatTrainingDoesNotOffer) {
   EXPECT_EQ(MessageOf({"optimizer.name=lion"}), "");
   EXPECT_THAT(MessageOf({"layout.zero=2", "optimizer.powersgd.rank=4"}), HasSubstr("the nearest is layout.zero = 1"));
   EXPECT_THAT(MessageOf({"layout.zero=0", "optimizer.powersgd.rank=4", "train.rerun=true"}), HasSubstr("train.rerun"));
-  EXPECT_THAT(MessageOf({"layout.zero=0", "optimizer.powersgd.rank=4", "layout.reduce_bf16=true"}),
-              HasSubstr("layout.reduce_bf16"));
+  EXPECT_THAT(MessageOf({"layout.zero=0", "optimizer.powersgd.rank=4", "layout.reduce=bf16"}),
+              HasSubstr("layout.reduce"));
   EXPECT_THAT(MessageOf({"layout.zero=0", "layout.shard_ranks=1"}), HasSubstr("layout.zero is 0"));
+  EXPECT_EQ(MessageOf({"layout.zero=3", "layout.whole_below=100000", "layout.reduce=int8", "layout.gather=int8"}), "");
+  EXPECT_THAT(MessageOf({"layout.zero=2", "layout.whole_below=100000"}),
+              HasSubstr("set layout.whole_below = 0 or layout.zero = 3"));
+  EXPECT_THAT(MessageOf({"layout.zero=1", "layout.gather=int8"}), HasSubstr("only stage 3 gathers weights"));
+  EXPECT_EQ(MessageOf({"layout.zero=3", "layout.gather=bf16", "train.dtype=fp32"}), "");
+  EXPECT_THAT(MessageOf({"layout.zero=3", "layout.gather=bf16", "train.dtype=bf16"}),
+              HasSubstr("weights have 16 bits already"));
+  EXPECT_THAT(MessageOf({"layout.reduce=int4"}), HasSubstr("known: exact, bf16, int8"));
   EXPECT_THAT(MessageOf({"layout.zero=3", "layout.shard_ranks=1000"}), HasSubstr("does not divide layout.data"));
   EXPECT_THAT(MessageOf({"optimizer.name=adam"}), HasSubstr("known: adamw, adafactor, lion, muon, sgd"));
   EXPECT_THAT(MessageOf({"optimizer.name=adafactor", "layout.offload=full"}),

@@ -45,7 +45,7 @@ class Store : public ParameterSource, public GradientSink {
     touched_[row] = true;
     return {gradients_[static_cast<std::size_t>(row)].data(), DType::kFloat32, whole_.Get(row).shape};
   }
-  bool Untouched(bool first) const override { return first && overwrites_; }
+  bool Untouched(int /*row*/, bool first) const override { return first && overwrites_; }
   void Finish(const ParameterUse& use, bool last) override { ends_[use.module].push_back(last); }
 
   // Adds what this rank has to the sum of all.
@@ -144,8 +144,8 @@ void RunRank(const Plan& plan, ModelBench& whole, RankContext& context, Store& s
   std::vector<std::unique_ptr<Stage>> chunks;
   for (int chunk = 0; chunk < plan.chunks; ++chunk) {
     const std::int64_t bytes = description.slots[static_cast<std::size_t>(chunk)] * KeptBytes(description, chunk);
-    chunks.push_back(
-        std::make_unique<Stage>(modules, description, chunk, memory.Take(DType::kUInt8, {bytes}).as<char>()));
+    chunks.push_back(std::make_unique<Stage>(modules, description, chunk,
+                                             KeptMemory{.slots = memory.Take(DType::kUInt8, {bytes}).as<char>()}));
   }
   const Shape boundary{sizes.outside, sizes.hidden};
   PipelineRunner runner(context.world, context.device, PlacementOf(config.layout), std::move(chunks),

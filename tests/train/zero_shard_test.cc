@@ -5,7 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <mutex>
 
@@ -60,24 +62,53 @@ bool PartsDiffer(const Parameter& parameter, const ParallelLayout& layout) {
 
 double FirstWeight(int row, std::int64_t index) { return std::sin(row + 0.01 * static_cast<double>(index)); }
 
-// What data ranks make of a gradient that they send in bf16, of an untied parameter: each rounds its own sum, stages 2
-// and 3 that of each micro batch, and the sum of all, taken in fp32 in the order of the ranks, is rounded once more.
-double SumInBf16(int row, std::int64_t index, int step, const ParallelLayout& layout) {
-  const auto rounded = [](float value) { return static_cast<float>(BFloat16(value)); };
-  const bool each = ZeroShards(layout.zero).gradients;
-  float total = 0;
-  for (int first = 0; first < kMicroBatches; first += each ? 1 : kMicroBatches) {
-    float sum = 0;
-    for (int data = 0; data < layout.data; ++data) {
-      float own = 0;
-      for (int micro_batch = first; micro_batch < (each ? first + 1 : kMicroBatches); ++micro_batch) {
-        own += Added(row, index, {step, micro_batch, data, 0, false});
-      }
-      sum += rounded(own);
-    }
-    total += rounded(sum);
+// Whether ZeRO 3 keeps a parameter whole.
+bool IsWhole(const Parameter& parameter, const ParallelLayout& layout) {
+  return ZeroShards(layout.zero).parameters && LocalShape(parameter, layout.tensor).count() < layout.whole_below;
+}
+
+// What arrives of numbers that are sent as `sent`, an untied parameter's whole slice: int8 blocks begin with it.
+std::vector<float> Arrived(std::vector<float> values, SentAs sent) {
+  constexpr std::size_t kBlock = 64;
+  for (std::size_t first = 0; sent == SentAs::kInt8 && first < values.size(); first += kBlock) {
+    const auto begin = values.begin() + static_cast<std::ptrdiff_t>(first);
+    const auto end = values.begin() + static_cast<std::ptrdiff_t>(std::min(first + kBlock, values.size()));
+    float largest = 0;
+    std::for_each(begin, end, [&](float value) { largest = std::max(largest, std::abs(value)); });
+    std::for_each(begin, end, [&](float& value) {
+      value = largest == 0 ? 0 : std::nearbyint(value * (127 / largest)) * (largest / 127);
+    });
   }
-  return total;
+  for (std::size_t i = 0; sent == SentAs::kBFloat16 && i < values.size(); ++i) {
+    values[i] = static_cast<float>(BFloat16(values[i]));
+  }
+  return values;
+}
+
+// What data ranks make of an untied parameter's gradient that they send in fewer bits: each rounds its own sum, stages
+// 2 and 3 that of each micro batch; the parts are summed in fp32 in the order of the ranks. A bf16 sum is rounded once
+// more, and int8 sums where stage 0 gathers them.
+std::vector<double> SumOfSent(const Parameter& parameter, int row, int step, const ParallelLayout& layout) {
+  const auto count = static_cast<std::size_t>(parameter.shape.count());
+  const bool each = ZeroShards(layout.zero).gradients && !IsWhole(parameter, layout);
+  const bool again = layout.reduce == SentAs::kBFloat16 || !ZeroShards(layout.zero).optimizer;
+  std::vector<float> total(count);
+  for (int first = 0; first < kMicroBatches; first += each ? 1 : kMicroBatches) {
+    std::vector<float> sum(count);
+    for (int data = 0; data < layout.data; ++data) {
+      std::vector<float> own(count);
+      for (std::size_t i = 0; i < count; ++i) {
+        for (int micro_batch = first; micro_batch < (each ? first + 1 : kMicroBatches); ++micro_batch) {
+          own[i] += Added(row, static_cast<std::int64_t>(i), {step, micro_batch, data, 0, false});
+        }
+      }
+      const std::vector<float> part = Arrived(own, layout.reduce);
+      std::transform(sum.begin(), sum.end(), part.begin(), sum.begin(), std::plus<>());
+    }
+    sum = again ? Arrived(sum, layout.reduce) : sum;
+    std::transform(total.begin(), total.end(), sum.begin(), total.begin(), std::plus<>());
+  }
+  return {total.begin(), total.end()};
 }
 
 // A parameter's gradients and weights of each step, as one process would have them.
@@ -96,6 +127,8 @@ Serial SerialOf(const ParameterTable& table, int row, const ParallelLayout& layo
   }
   for (int step = 0; step < kSteps; ++step) {
     std::vector<double>& gradient = serial.gradients.emplace_back(count);
+    const std::vector<double> sent =
+        layout.reduced_as() == SentAs::kExact ? std::vector<double>() : SumOfSent(parameter, row, step, layout);
     const double lasting = parameter.decays ? 1 - static_cast<double>(kRate) * kOptimizer.weight_decay : 1;
     for (std::size_t i = 0; i < count; ++i) {
       for (int micro_batch = 0; micro_batch < kMicroBatches; ++micro_batch) {
@@ -109,8 +142,8 @@ Serial SerialOf(const ParameterTable& table, int row, const ParallelLayout& layo
           }
         }
       }
-      if (layout.sends_bf16()) {
-        gradient[i] = SumInBf16(row, static_cast<std::int64_t>(i), step, layout);
+      if (layout.reduced_as() != SentAs::kExact) {
+        gradient[i] = sent[i];
       }
       const double scaled = gradient[i] * kScale;
       first[i] = kOptimizer.beta1 * first[i] + (1 - kOptimizer.beta1) * scaled;
@@ -135,7 +168,8 @@ class Rank {
               {.zero = config_.layout.zero,
                .sequence_parallel = config_.layout.sequence_parallel,
                .optimizer = kOptimizer,
-               .reduce_bf16 = config_.layout.sends_bf16()}) {
+               .reduce = config_.layout.reduced_as(),
+               .gather = config_.layout.gathered_as()}) {
     for (const OwnedState& state : zero_.State()) {
       if (state.kind == StateKind::kMaster) {
         for (const SliceRun& run : state.runs) {
@@ -168,7 +202,7 @@ class Rank {
   }
   void Update(int step) { zero_.Update(kRate, kScale, step + 1); }
 
-  void ExpectWeights(const std::map<int, Serial>& expected) {
+  void ExpectWeights(const std::map<int, Serial>& expected, double tolerance = 2e-6) {
     for (std::int64_t module = 0; module < config_.model.modules(); ++module) {
       const ParameterUse use = UseOf(module);
       if (!use.any()) {
@@ -181,7 +215,7 @@ class Rank {
         for (const SliceRun& run : SliceRuns(parameter, config_.layout.tensor, comms_.coordinate().tensor)) {
           for (std::int64_t i = 0; i < run.count; ++i) {
             ASSERT_NEAR(weight.as<float>()[run.local + i],
-                        expected.at(row).weights[static_cast<std::size_t>(run.global + i)], 2e-6)
+                        expected.at(row).weights[static_cast<std::size_t>(run.global + i)], tolerance)
                 << parameter.name << ", element " << run.global + i;
           }
         }
@@ -235,7 +269,7 @@ class Rank {
       from.head = module > 0 && table().Tied(row);
       const Tensor gradient = zero_.Gradient(row);
       const bool overwrite = parameter.role == ParameterRole::kWeight && module > 0 &&
-                             module + 1 < config_.model.modules() && zero_.Untouched(false);
+                             module + 1 < config_.model.modules() && zero_.Untouched(row, false);
       for (const SliceRun& run : SliceRuns(parameter, config_.layout.tensor, comms_.coordinate().tensor)) {
         for (std::int64_t i = 0; i < run.count; ++i) {
           float& to = gradient.as<float>()[run.local + i];
@@ -286,7 +320,7 @@ void ExpectSerial(const ParallelLayout& layout, bool tied) {
   });
   for (int step = 0; step < kSteps; ++step) {
     const auto i = static_cast<std::size_t>(step);
-    EXPECT_NEAR(counted[i], norms[i], (layout.sends_bf16() ? 1e-9 : 1e-5) * norms[i])
+    EXPECT_NEAR(counted[i], norms[i], (layout.reduced_as() != SentAs::kExact ? 1e-9 : 1e-5) * norms[i])
         << "squared norm of step " << step + 1;
   }
   EXPECT_EQ(saved.size(), table.rows().size() * 3);
@@ -306,9 +340,52 @@ TEST_P(ZeroStage, DataRanksAddUpAndUpdateAsOneProcess) {
   }
 }
 
-TEST_P(ZeroStage, GradientsSentInBf16AreThoseOfASerialEmulation) {
-  for (const int data : {1, 2, 3}) {
-    ExpectSerial({.data = data, .zero = GetParam(), .reduce_bf16 = true}, false);
+TEST_P(ZeroStage, GradientsSentInFewerBitsAreThoseOfASerialEmulation) {
+  for (const SentAs sent : {SentAs::kBFloat16, SentAs::kInt8}) {
+    for (const int data : {1, 2, 3}) {
+      ExpectSerial({.data = data, .zero = GetParam(), .reduce = sent}, false);
+    }
+  }
+}
+
+TEST(ZeroShard, KeepsParametersWholeBelowASize) {
+  for (const std::int64_t whole_below : {9, 65, 97, 1000}) {  // vectors, matrices too, blocks, everything
+    for (const bool tied : {false, true}) {
+      ExpectSerial({.data = 3, .zero = 3, .whole_below = whole_below}, tied);
+      ExpectSerial({.tensor = 2, .data = 2, .zero = 3, .sequence_parallel = true, .whole_below = whole_below}, tied);
+    }
+    for (const SentAs sent : {SentAs::kBFloat16, SentAs::kInt8}) {
+      ExpectSerial({.data = 2, .zero = 3, .whole_below = whole_below, .reduce = sent}, false);
+    }
+  }
+}
+
+// Whole parameters are never rounded.
+TEST(ZeroShard, WeightsGatheredInFewerBitsAreThoseOfASerialEmulation) {
+  for (const SentAs sent : {SentAs::kBFloat16, SentAs::kInt8}) {
+    for (const int data : {1, 2, 3}) {
+      for (const std::int64_t whole_below : {0, 9}) {
+        const ParallelLayout layout{.data = data, .zero = 3, .whole_below = whole_below, .gather = sent};
+        SCOPED_TRACE(layout.ToString());
+        const RunConfig config = ConfigOf(layout, false);
+        const ParameterTable table(config.model);
+        std::map<int, Serial> expected;
+        for (std::size_t row = 0; row < table.rows().size(); ++row) {
+          const Parameter& parameter = table.rows()[row];
+          std::vector<float> weights;
+          for (std::int64_t i = 0; i < parameter.shape.count(); ++i) {
+            weights.push_back(static_cast<float>(FirstWeight(static_cast<int>(row), i)));
+          }
+          const bool exact = data == 1 || IsWhole(parameter, layout);
+          weights = Arrived(weights, exact ? SentAs::kExact : sent);
+          expected[static_cast<int>(row)].weights = {weights.begin(), weights.end()};
+        }
+        RunThreadRanks(layout.ranks(), {.kind = "cpu"}, [&](RankContext& context) {
+          Rank rank(config, context);
+          rank.ExpectWeights(expected, 0);
+        });
+      }
+    }
   }
 }
 

@@ -138,6 +138,10 @@ void PacedOps::DoScaleByAxis(const MatrixPart& part, float /*scale*/) { Move({pa
 void PacedOps::DoSplit(const Tensor& high, const Tensor& low, const Tensor& from) { Move({high, low, from}); }
 void PacedOps::DoJoin(const Tensor& to, const Tensor& high, const Tensor& low) { Move({to, high, low}); }
 
+void PacedOps::DoPackInt8(const Tensor& packed, const Tensor& from) { Move({packed, from}); }
+
+void PacedOps::DoUnpackInt8(const Tensor& to, const Tensor& packed, const Int8Sum& /*sum*/) { Move({to, packed}); }
+
 void PacedOps::DoReduce(const Tensor& to, std::span<const void* const> sources, bool /*maximum*/) {
   Touched touched;
   Add(touched, to, 1 + static_cast<double>(sources.size()));

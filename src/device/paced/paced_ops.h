@@ -27,6 +27,8 @@ class PacedOps final : public Ops {
   void DoDrawNormal(const Tensor& to, const NormalDraw& draw) override;
   void DoMatmul(const MatmulArgs& args) override;
   void DoQuantize(const QuantizeArgs& args) override;
+  void DoPackInt8(const Tensor& packed, const Tensor& from) override;
+  void DoUnpackInt8(const Tensor& to, const Tensor& packed, const Int8Sum& sum) override;
   void DoBiasGradient(const Tensor& grad_out, const Tensor& grad_bias) override;
   void DoResidualNormForward(const ResidualNormArgs& args) override;
   void DoNormBackward(const NormBackwardArgs& args) override;
