@@ -53,12 +53,10 @@ void ActivationBuffers::Prefetch(const Home& home) {
   const Tensor to = Bytes(buffer.memory, home);
   const Tensor from = Bytes(home.host, home);
   Device* const device = &device_;
-  buffer.fetched = device_.OnStream(kFromHostStream, device_.RecordEvent(),
-                                    [device, to, from, saved = buffer.saved, arrived = arrived_[home.host]] {
-                                      device->StreamWait(saved);
-                                      device->StreamWait(arrived);
-                                      device->ops().Copy(to, from);
-                                    });
+  buffer.fetched = device_.OnStream(kFromHostStream, device_.RecordEvent(), [device, to, from, saved = buffer.saved] {
+    device->StreamWait(saved);
+    device->ops().Copy(to, from);
+  });
 }
 
 char* ActivationBuffers::Get(const Home& home) {
@@ -77,7 +75,6 @@ void ActivationBuffers::Save(const Home& home) {
   Device* const device = &device_;
   buffer->saved =
       device_.OnStream(kToHostStream, device_.RecordEvent(), [device, to, from] { device->ops().Copy(to, from); });
-  arrived_[home.host] = buffer->saved;
   buffer->taken = false;
 }
 

@@ -5,13 +5,13 @@
 // Three buffers: while a block computes in one and writes its output into the next, the third is copied. What is still
 // in a buffer when it is asked for is not fetched again.
 //
-// Events: a buffer is written after its last copy to the host and after all computation enqueued before; a place in
-// host memory is read after its last copy has arrived.
+// Events: a buffer is written after its last copy to the host and after all computation enqueued before. A place in
+// host memory is read after its last copy has arrived, since its buffer has been given to another block, which waited
+// for it.
 #pragma once
 
 #include <array>
 #include <cstdint>
-#include <map>
 
 #include "cost/step_cost.h"
 #include "device/device.h"
@@ -55,7 +55,6 @@ class ActivationBuffers {
 
   Device& device_;
   std::array<Buffer, kActivationBuffers> buffers_;
-  std::map<const char*, Event> arrived_;  // of each place: when its last copy is in host memory
   std::int64_t clock_ = 0;
 };
 
