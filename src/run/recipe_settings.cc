@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <variant>
 
 #include "base/error.h"
 
@@ -112,6 +113,18 @@ RecipeValue ValueOf(const toml::node& node, const std::string& key, const std::s
   Fail("{}: {} is a date or a time; a recipe has none", place, key);
 }
 
+// Run folders and checkpoints keep the keys of the version that wrote them. layout.reduce_bf16 is now a word of
+// layout.reduce.
+constexpr const char* kEarlierReduce = "layout.reduce_bf16";
+
+Setting InTodaysKeys(Setting setting) {
+  if (const bool* flag = std::get_if<bool>(&setting.value); flag != nullptr && setting.key == kEarlierReduce) {
+    setting.value = std::string(*flag ? "bf16" : "exact");
+    setting.key = "layout.reduce";
+  }
+  return setting;
+}
+
 // Walks a TOML tree and collects its leaves.
 struct Leaves {
   std::string place;   // of the text
@@ -127,11 +140,13 @@ struct Leaves {
     const toml::table* table = node.as_table();
     if (table == nullptr) {
       const std::string full = Unabbreviated(key);
-      RequireKnown(full, Located(place, node));
-      settings.push_back({.key = full,
-                          .value = ValueOf(node, full, Located(place, node)),
-                          .place = Located(place, node),
-                          .origin = Located(origin, node)});
+      const std::string where = Located(place, node);
+      if (full != kEarlierReduce) {
+        RequireKnown(full, where);
+      }
+      settings.push_back(InTodaysKeys(
+          {.key = full, .value = ValueOf(node, full, where), .place = where, .origin = Located(origin, node)}));
+      RequireKnown(settings.back().key, where);
       return;
     }
     if (!key.empty() && !IsSection(key)) {

@@ -122,6 +122,13 @@ TEST(Recipe, SpellingsOfATableAreEqual) {
   EXPECT_EQ(Parse("[optimizer]\nschedule = 'linear'", {"optimizer.schedule.warmup_samples=5"}), inline_table);
 }
 
+// Runs of an earlier version go on.
+TEST(Recipe, KeysOfEarlierVersionsAreUnderstood) {
+  EXPECT_EQ(Parse("layout.reduce_bf16 = true"), Parse("layout.reduce = 'bf16'"));
+  EXPECT_EQ(Parse("layout.reduce_bf16 = false"), Parse(""));
+  EXPECT_THROW(Parse("layout.reduce_bf16 = 3"), Error);
+}
+
 TEST(Recipe, PartitionAndSourceMayBeLists) {
   EXPECT_EQ(Parse("layout.partition = [7, 7, 6]").layout.partition, "7,7,6");
   EXPECT_EQ(Parse("", {"layout.partition=[7,7,6]"}).layout.partition, "7,7,6");
