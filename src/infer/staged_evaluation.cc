@@ -92,6 +92,7 @@ RunConfig StagedRun(const ModelFiles& files, const StagedOptions& options) {
   run.train.dtype = options.dtype;
   run.train.steps = 1;
   run.data.document_masks = options.documents;
+  run.data.document_positions = options.documents && files.document_positions;
   Validate(run, options.tensor * options.pipeline);
   return run;
 }

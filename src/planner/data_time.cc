@@ -81,8 +81,8 @@ double ParameterBytes(const PlanPoint& point) {
 }
 
 double GradientBytes(const PlanPoint& point) {
-  if (point.layout.reduce != SentAs::kExact) {
-    return point.layout.reduce == SentAs::kInt8 ? kInt8Bytes : static_cast<double>(SizeOf(DType::kBFloat16));
+  if (const SentAs sent = point.layout.reduced_as(); sent != SentAs::kExact) {
+    return sent == SentAs::kInt8 ? kInt8Bytes : static_cast<double>(SizeOf(DType::kBFloat16));
   }
   const TimeTraits& time = point.stack.time;
   return point.dtype == DType::kBFloat16 && time.gradient_bytes_bf16 > 0 ? time.gradient_bytes_bf16

@@ -91,11 +91,6 @@ double Misalignment(const PlanPoint& point, const ModelAccount& account, Pipelin
   return seconds - EstimateTime(point.Under(state), account, clock).seconds;
 }
 
-bool Fits(const SearchRequest& request, const Candidate& candidate) {
-  return candidate.peak <= UsableMemory(request.cluster) * (1 - request.headroom) &&
-         candidate.host <= request.cluster.host_memory;
-}
-
 std::vector<AxisTrade> InsteadOfContext(const SearchRequest& request, const ParallelLayout& layout) {
   std::vector<AxisTrade> trades;
   const auto add = [&](const char* axis, int ParallelLayout::*degree) {

@@ -344,15 +344,6 @@ std::string RefusalOf(const SearchRequest& request, const ParallelLayout& layout
   if (layout.sequence_parallel && (layout.micro_batch * request.model.sequence / layout.context) % layout.tensor != 0) {
     return "tokens not divisible by the tensor degree (sequence parallelism)";
   }
-  if (!ZeroShards(layout.zero).parameters && (layout.whole_below > 0 || layout.gather != SentAs::kExact)) {
-    return "whole and gather need zero=3, which alone gathers parameters when they are used";
-  }
-  if (layout.gather == SentAs::kBFloat16 && request.dtype != DType::kFloat32) {
-    return "gather=bf16 of weights that have 16 bits already";
-  }
-  if (layout.reduce != SentAs::kExact && request.power_sgd_rank > 0) {
-    return "reduce=" + Name(layout.reduce) + " with PowerSGD, which compresses gradients already";
-  }
   const bool keys_are_here = layout.context_kind == ContextKind::kUlysses ||
                              (layout.context_kind == ContextKind::kAllGather && request.cluster.device.is_host);
   if (layout.context > 1 && request.stack.policy.counted_costs && !request.state.time.flash && !keys_are_here) {

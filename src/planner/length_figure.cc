@@ -21,6 +21,7 @@ LengthPoint PriceLength(const SearchRequest& request, const ParallelLayout& layo
                             .model = model,
                             .devices = request.devices,
                             .global_batch = request.global_batch,
+                            .ramp_unit = request.ramp_unit,
                             .dtype = request.dtype,
                             .moments = request.moments,
                             .optimizer = request.optimizer,
@@ -35,7 +36,7 @@ LengthPoint PriceLength(const SearchRequest& request, const ParallelLayout& layo
     point.attention = terms.attention / candidate.seconds;
     point.context = terms.context / candidate.seconds;
     point.peak = candidate.peak;
-    point.fits = candidate.peak <= UsableMemory(request.cluster) * (1 - request.headroom);
+    point.fits = Fits(request, candidate);
   } catch (const Error& error) {
     point.refusal = error.what();
   }

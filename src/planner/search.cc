@@ -203,6 +203,11 @@ void RequirePossible(const SearchRequest& request, const ParallelLayout& layout)
   Require(refusal.empty(), "{}: {}", layout.ToString(), refusal);
 }
 
+bool Fits(const SearchRequest& request, const Candidate& candidate) {
+  return candidate.peak <= UsableMemory(request.cluster) * (1 - request.headroom) &&
+         candidate.host <= request.cluster.host_memory;
+}
+
 Candidate Price(const SearchRequest& request, const ParallelLayout& layout) {
   RequirePossible(request, layout);
   PipelineClock clock;

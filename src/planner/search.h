@@ -73,6 +73,8 @@ SearchResult Search(const SearchRequest& request);
 PlanPoint PointOf(const SearchRequest& request, const ParallelLayout& layout);
 // One layout by hand. An Error says what does not divide.
 Candidate Price(const SearchRequest& request, const ParallelLayout& layout);
+// Whether it has room on the devices, less the headroom, and on the host.
+bool Fits(const SearchRequest& request, const Candidate& candidate);
 // Throws what makes `layout` impossible for the request, naming the nearest that works.
 void RequirePossible(const SearchRequest& request, const ParallelLayout& layout);
 

@@ -33,8 +33,7 @@ std::optional<NotOffered> AdapterRefusal(const RunConfig& config) {
                     "are; set optimizer.powersgd.rank = 0",
                     adapter.rank, config.optimizer.powersgd_rank)};
   }
-  // Every rank with a whole copy of a matrix would compute Muon's update of it, and products on GPUs need not agree to
-  // the bit.
+  // Every rank with a whole copy of a matrix would compute Muon's update of it. No law covers that for adapters.
   if (config.optimizer.name == "muon" && (config.layout.tensor > 1 || config.layout.copies() > 1)) {
     return NotOffered{
         "Muon of LoRA adapters needs one tensor rank and no copies of shards",

@@ -4,20 +4,12 @@
 #include <set>
 
 #include "base/error.h"
+#include "train/floats_on_host.h"
 #include "train/gather_numbers.h"
 #include "train/trainer.h"
 #include "train/zero_shard.h"
 
 namespace trireme {
-namespace {
-
-std::vector<float> OnHost(Device& device, const Tensor& fp32) {
-  std::vector<float> values(static_cast<std::size_t>(fp32.count()));
-  device.CopyToHost(values.data(), fp32.data, fp32.bytes());
-  return values;
-}
-
-}  // namespace
 
 std::vector<int> ZeroShard::NonFiniteRows() {
   std::vector<int> rows;
@@ -25,7 +17,7 @@ std::vector<int> ZeroShard::NonFiniteRows() {
     if (plan_.buckets[i].frozen) {
       continue;
     }
-    const std::vector<float> values = OnHost(device_, buckets_[i].gradient);
+    const std::vector<float> values = FloatsOnHost(device_, buckets_[i].gradient);
     // Where in the bucket the gradient memory begins, and which part of it is reduced.
     const OwnedRange owned = Owned(plan_.buckets[i]);
     const std::int64_t start = ShardsOf(i).gradients ? owned.first : 0;
@@ -101,7 +93,7 @@ std::int64_t Trainer::CountZeros() {
   // Padding between parameters is 0 too: what is not 0 is a parameter's.
   std::int64_t others = 0;
   for (const Tensor& range : zero_->counted_gradients()) {
-    const std::vector<float> values = OnHost(device_, range);
+    const std::vector<float> values = FloatsOnHost(device_, range);
     others += std::count_if(values.begin(), values.end(), [](float value) { return value != 0; });
   }
   std::int64_t zeros = TrainedCount(config_.model);
@@ -115,7 +107,7 @@ bool Trainer::LossIsFinite(int micro_batches) const {
   if (!stage_.description().HoldsHead()) {
     return true;
   }
-  const std::vector<float> sums = OnHost(
+  const std::vector<float> sums = FloatsOnHost(
       device_, loss_sums_.data == nullptr ? Tensor{} : Tensor{loss_sums_.data, DType::kFloat32, {2 * micro_batches}});
   return std::all_of(sums.begin(), sums.end(), [](float sum) { return std::isfinite(sum); });
 }
