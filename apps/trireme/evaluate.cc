@@ -106,11 +106,11 @@ int EvaluateCommand::RunStages(const ModelFiles& files, const EvaluationSamples&
     documents = documents || !sample.document_starts.empty();
   }
   const auto run_of = [&](int tensor) {
-    return StagedRun(files, {.tensor = tensor,
-                             .pipeline = pipeline,
-                             .dtype = std::string(Name(inference.WorkingType(files))),
-                             .length = std::min(longest, length),
-                             .documents = documents});
+    return RunOfStages(files, {.tensor = tensor,
+                               .pipeline = pipeline,
+                               .dtype = std::string(Name(inference.WorkingType(files))),
+                               .length = std::min(longest, length),
+                               .documents = documents});
   };
   InferenceCommand all = inference;
   if (!LaunchedByMpi()) {

@@ -75,7 +75,7 @@ Sample Padded(Sample sample, std::int64_t sequence) {
 
 }  // namespace
 
-RunConfig StagedRun(const ModelFiles& files, const StagedOptions& options) {
+RunConfig RunOfStages(const ModelFiles& files, const StagedOptions& options) {
   RunConfig run;
   run.model = files.model;
   if (run.model.rope_original == 0) {

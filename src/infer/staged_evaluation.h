@@ -22,7 +22,7 @@ struct StagedOptions {
 };
 
 // The run that stands for it: one sequence a micro batch. An Error when the layout cannot cut the model.
-RunConfig StagedRun(const ModelFiles& files, const StagedOptions& options);
+RunConfig RunOfStages(const ModelFiles& files, const StagedOptions& options);
 
 // Samples [0, request.count) of at most run.model.sequence tokens, shorter ones padded behind their end. With a path
 // writes their logits as WriteLogits does. Collective over the world, of run.layout.ranks() ranks; every rank gets the

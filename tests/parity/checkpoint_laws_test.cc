@@ -107,7 +107,7 @@ std::vector<ParallelLayout> Layouts() {
           {.pipeline = 2},
           {.data = 2, .zero = 1},
           {.data = 2, .zero = 2},
-          {.data = 3, .zero = 3},
+          {.data = 3, .zero = 3, .whole_below = 49},
           {.tensor = 3, .sequence_parallel = true},
           {.tensor = 2, .pipeline = 2, .data = 2, .zero = 1},
           {.pipeline = 2, .data = 2, .zero = 3, .schedule = "interleaved", .chunks = 2},

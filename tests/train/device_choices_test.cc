@@ -49,15 +49,15 @@ void RunOn(ChoosingDevice& device, const RunConfig& config, const std::string& f
 }
 
 TEST(DeviceChoices, AreSavedWithACheckpointAndReadOnResume) {
-  const std::string folder = testing::TempDir() + "/device_choices";
+  const std::string folder = ::testing::TempDir() + "/device_choices";
   std::filesystem::remove_all(folder);
   ChoosingDevice first("library 1\n2 = 3\n");
   RunOn(first, TinyRun({}), folder);
-  EXPECT_THAT(first.read, testing::IsEmpty());
+  EXPECT_THAT(first.read, ::testing::IsEmpty());
   EXPECT_EQ(ReadWholeFile(folder + "/device_choices.txt", 1000), "library 1\n2 = 3\n");
   ChoosingDevice second("");
   RunOn(second, TinyRun({"train.steps=4"}), folder);
-  EXPECT_THAT(second.read, testing::ElementsAre("library 1\n2 = 3\n"));
+  EXPECT_THAT(second.read, ::testing::ElementsAre("library 1\n2 = 3\n"));
   std::filesystem::remove_all(folder);
 }
 
@@ -83,7 +83,7 @@ std::vector<std::vector<std::string>> ReadByRanks(int ranks, const std::vector<s
 
 TEST(DeviceChoices, OfEveryRankComeBackToItAndToNewRanksByTheirRemainder) {
   using ::testing::ElementsAre;
-  const std::string folder = testing::TempDir() + "/device_choices_of_ranks";
+  const std::string folder = ::testing::TempDir() + "/device_choices_of_ranks";
   std::filesystem::remove_all(folder);
   const auto once = [](const char* choices) { return ElementsAre(choices); };
   ReadByRanks(2, {"layout.data=2", "batch.global=4"}, folder);
@@ -98,13 +98,13 @@ TEST(DeviceChoices, OfEveryRankComeBackToItAndToNewRanksByTheirRemainder) {
 TEST(RepeatedSteps, AreThoseOfOneRankWithoutDropout) {
   ChoosingDevice plain("");
   RunOn(plain, TinyRun({}), "");
-  EXPECT_THAT(plain.keys, testing::ElementsAre(2, 2));  // by the number of micro batches
+  EXPECT_THAT(plain.keys, ::testing::ElementsAre(2, 2));  // by the number of micro batches
   ChoosingDevice dropping("");
   RunOn(dropping, TinyRun({"model.dropout=0.1"}), "");
-  EXPECT_THAT(dropping.keys, testing::IsEmpty());
+  EXPECT_THAT(dropping.keys, ::testing::IsEmpty());
   ChoosingDevice unwanted("");
   RunOn(unwanted, TinyRun({"train.graphs=false"}), "");
-  EXPECT_THAT(unwanted.keys, testing::IsEmpty());
+  EXPECT_THAT(unwanted.keys, ::testing::IsEmpty());
 }
 
 // Rank 0's device after a run on two ranks.
