@@ -104,7 +104,7 @@ std::vector<float> LogitsOf(const std::string& path, const TokenList& tokens, in
 std::vector<float> StagedLogitsOf(const std::string& path, const TokenList& tokens) {
   const ModelFiles files = OpenModelFiles(path);
   const RunConfig run =
-      StagedRun(files, {.tensor = 2, .pipeline = 2, .length = static_cast<std::int64_t>(tokens.size())});
+      RunOfStages(files, {.tensor = 2, .pipeline = 2, .length = static_cast<std::int64_t>(tokens.size())});
   Sample sample{.tokens = tokens, .weights = {}, .document_starts = {}};
   sample.tokens.push_back(0);
   const ScratchDirectory folder;
