@@ -6,8 +6,10 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "comm/rank_runner.h"
 #include "infer/evaluation_samples.h"
 #include "infer/small_model.h"
+#include "infer/staged_evaluation.h"
 #include "operate/training_loop.h"
 #include "parity/short_documents.h"
 
@@ -71,6 +73,12 @@ TEST(Evaluate, PacksDocumentsAsTheRunDid) {
   EXPECT_TRUE(files.document_positions);
   EXPECT_NEAR(loss(true), expected, 1e-5 * expected);
   EXPECT_GT(std::abs(loss(false) - expected), 1e-4 * expected);
+  const RunConfig staged = RunOfStages(files, {.pipeline = 2, .length = length, .documents = true});
+  const LogitRequest request{.count = work.count, .get = work.get, .path = ""};
+  RunThreadRanks(staged.layout.ranks(), {.kind = "cpu", .threads = 1}, [&](RankContext& context) {
+    const LossReport report = EvaluateInStages(staged, files.weights, context, request, nullptr);
+    EXPECT_NEAR(report.loss, expected, 1e-5 * expected);
+  });
   // All samples of the split, with an end.
   const std::int64_t all = OpenEvaluation(files, {.length = length}).count;
   EXPECT_GT(all, 1);
