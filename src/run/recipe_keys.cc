@@ -1,5 +1,7 @@
 #include "run/recipe_keys.h"
 
+#include "run/recipe_rows.h"
+
 namespace trireme {
 namespace {
 
@@ -7,138 +9,7 @@ constexpr double kLargestDegree = 1 << 20;
 constexpr double kMostSamples = 1e15;
 constexpr double kMostWhole = 1e12;  // elements of a parameter
 
-// Rows of the table: `member` is a lambda without captures that returns a reference.
-template <typename Member>
-RecipeKey Number(const char* name, const char* help, Member member, double least, double most) {
-  return {.name = name, .help = help, .member = +member, .least = least, .most = most, .words = {}};
-}
-template <typename Member>
-RecipeKey Flag(const char* name, const char* help, Member member) {
-  return {.name = name, .help = help, .member = +member, .words = {}};
-}
-template <typename Member>
-RecipeKey Text(const char* name, const char* help, Member member, const std::vector<std::string>& words = {}) {
-  return {.name = name, .help = help, .member = +member, .words = words};
-}
-
-RecipeKey Optional(RecipeKey key) {
-  key.may_be_empty = true;
-  return key;
-}
-
-RecipeKey Automatic(RecipeKey key) {
-  key.default_word = "auto";
-  return key;
-}
-
 using Config = RunConfig;
-
-std::vector<RecipeKey> ModelKeys() {
-  return {
-      Text(
-          "model.family", "gpt2, bloom, llama and those of docs/families.md",
-          [](Config & c) -> auto& { return c.model.family; }),
-      Number(
-          "model.layers", "transformer blocks", [](Config & c) -> auto& { return c.model.layers; }, 1, 10'000),
-      Number(
-          "model.hidden", "width of the residual stream", [](Config & c) -> auto& { return c.model.hidden; }, 1,
-          1 << 20),
-      Number(
-          "model.heads", "attention heads", [](Config & c) -> auto& { return c.model.heads; }, 1, 1 << 20),
-      Number(
-          "model.kv_heads", "heads of keys and values; 0: as many as heads",
-          [](Config & c) -> auto& { return c.model.kv_heads; }, 0, 1 << 20),
-      Number(
-          "model.head_dim", "elements of a head; 0: hidden / heads",
-          [](Config & c) -> auto& { return c.model.head_dim; }, 0, 1 << 16),
-      Number(
-          "model.ffn", "inner width of the feed-forward part; 0: the family's rule",
-          [](Config & c) -> auto& { return c.model.ffn; }, 0, 1 << 22),
-      Number(
-          "model.vocabulary", "tokens known, unpadded", [](Config & c) -> auto& { return c.model.vocabulary; }, 2,
-          1 << 24),
-      Number(
-          "model.sequence", "tokens of a sample", [](Config & c) -> auto& { return c.model.sequence; }, 1, 1 << 24),
-      Flag(
-          "model.tie_embeddings", "the output projection is the token table; default: the family's choice",
-          [](Config & c) -> auto& { return c.model.tie_embeddings; }),
-      Number(
-          "model.dropout", "after the embedding and after each branch of a block",
-          [](Config & c) -> auto& { return c.model.dropout; }, 0, 0.999),
-      Number(
-          "model.attention_dropout",
-          "of the weights that attention's scores become; on GPUs with train.attention = \"plain\" alone",
-          [](Config & c) -> auto& { return c.model.attention_dropout; }, 0, 0.999),
-      Number(
-          "model.norm_epsilon", "added to the variance in norms",
-          [](Config & c) -> auto& { return c.model.norm_epsilon; }, 1e-30, 1),
-      Number(
-          "model.rope_theta", "base of rotary positions", [](Config & c) -> auto& { return c.model.rope_theta; }, 1,
-          1e12),
-      Number(
-          "model.local_rope_theta", "base of rotary positions in windowed layers; 0: as in the others",
-          [](Config & c) -> auto& { return c.model.local_rope_theta; }, 0, 1e12),
-      Number(
-          "model.rotary_fraction", "share of a head that rotary positions turn; 0: the family's",
-          [](Config & c) -> auto& { return c.model.rotary_fraction; }, 0, 1),
-      Text("model.rope_scaling", "how rotary positions reach beyond those of an earlier training",
-           [](Config & c) -> auto& { return c.model.rope_scaling; }, {"none", "linear", "llama3", "yarn", "longrope"}),
-      Number(
-          "model.rope_factor", "by which scaled rotary positions are stretched",
-          [](Config & c) -> auto& { return c.model.rope_factor; }, 1, 1e6),
-      Number(
-          "model.rope_low", "turns below which a pair is stretched whole (llama3, yarn); 0: the kind's",
-          [](Config & c) -> auto& { return c.model.rope_low; }, 0, 1e6),
-      Number(
-          "model.rope_high", "turns above which a pair is not stretched (llama3, yarn); 0: the kind's",
-          [](Config & c) -> auto& { return c.model.rope_high; }, 0, 1e6),
-      Number(
-          "model.rope_original", "positions of the earlier training (llama3, yarn, longrope); 0: model.sequence",
-          [](Config & c) -> auto& { return c.model.rope_original; }, 0, 1 << 24),
-      Optional(Text(
-          "model.rope_short_factors", "longrope: divisors of each pair's turns up to rope_original: \"1, 1.25\"",
-          [](Config & c) -> auto& { return c.model.rope_short_factors; })),
-      Optional(Text(
-          "model.rope_long_factors", "longrope: divisors of each pair's turns in longer sequences",
-          [](Config & c) -> auto& { return c.model.rope_long_factors; })),
-      Number(
-          "model.window", "keys that a query sees, itself included; 0: all",
-          [](Config & c) -> auto& { return c.model.window; }, 0, 1 << 24),
-      Number(
-          "model.window_period", "every so many layers one sees all keys; 0: the family's, or none does",
-          [](Config & c) -> auto& { return c.model.window_period; }, 0, 10'000),
-      Number(
-          "model.attention_cap", "scores are cap * tanh(score / cap); 0: not capped",
-          [](Config & c) -> auto& { return c.model.attention_cap; }, 0, 1e6),
-      Number(
-          "model.logit_cap", "likewise, of the output; 0: not capped",
-          [](Config & c) -> auto& { return c.model.logit_cap; }, 0, 1e6),
-      Number(
-          "model.query_scalar", "scores are divided by its root; 0: the head size",
-          [](Config & c) -> auto& { return c.model.query_scalar; }, 0, 1e9),
-      Flag(
-          "model.serial_branches", "of gpt_neox: the feed-forward part reads what attention left",
-          [](Config & c) -> auto& { return c.model.serial_branches; }),
-      Automatic(Text("model.embedding_norm", "a norm right after the embedding; auto: the family's choice",
-                     [](Config & c) -> auto& { return c.model.norm_embedding; }, {"auto", "yes", "no"})),
-      Number(
-          "model.initial_deviation", "standard deviation of initial weights",
-          [](Config & c) -> auto& { return c.model.initial_deviation; }, 1e-12, 100),
-      Optional(Text(
-          "model.from",
-          "Hugging Face directory, checkpoint or run whose shape and weights training goes on from; empty: drawn",
-          [](Config & c) -> auto& { return c.model_from; })),
-      Number(
-          "lora.rank", "of LoRA adapters, which alone are trained; 0: none, every parameter is trained",
-          [](Config & c) -> auto& { return c.model.adapter.rank; }, 0, 1 << 20),
-      Number(
-          "lora.alpha", "what an adapter adds is multiplied by alpha / rank; 0: rank",
-          [](Config & c) -> auto& { return c.model.adapter.alpha; }, 0, 1e6),
-      Text(
-          "lora.targets", "products with adapters: all, or some of attention.qkv, attention.out, mlp.in, mlp.out",
-          [](Config & c) -> auto& { return c.model.adapter.targets; }),
-  };
-}
 
 std::vector<RecipeKey> LayoutKeys() {
   return {
