@@ -111,6 +111,22 @@ void Attention(benchmark::State& state) {
 }
 BENCHMARK(Attention)->ArgsProduct({{1, 4, 8}, {16, 32}, {0, 1}})->UseRealTime();
 
+// Passes of one kind after a first of each, which make plans and are waited for. FLOP/s are those that the device
+// counts.
+void TimeAttention(benchmark::State& state, Device& device, const AttentionArgs& args, bool backward) {
+  Ops& ops = device.ops();
+  ops.AttentionForward(args);
+  ops.AttentionBackward(args);
+  device.Synchronize();
+  const std::int64_t before = ops.flops().attention;
+  for (auto _ : state) {
+    backward ? ops.AttentionBackward(args) : ops.AttentionForward(args);
+    device.Synchronize();
+  }
+  state.counters["FLOP/s"] =
+      benchmark::Counter(static_cast<double>(ops.flops().attention - before), benchmark::Counter::kIsRate);
+}
+
 // Arguments: context ranks; 0 keys of all at once, 1 the rank's own alone; 0 forward, 1 backward. With one rank the
 // sequence is whole.
 void ContextAttention(benchmark::State& state) {
@@ -149,17 +165,7 @@ void ContextAttention(benchmark::State& state) {
     args.kv = bench.MakeNormal(dtype, {own ? rows : tokens, 2 * kKeyHeads * kHeadSize});
     args.grad_kv = bench.Make(dtype, args.kv.shape);
   }
-  Ops& ops = bench.device().ops();
-  ops.AttentionForward(args);
-  ops.AttentionBackward(args);
-  bench.device().Synchronize();  // or the first timed pass would wait for these
-  const std::int64_t before = ops.flops().attention;
-  for (auto _ : state) {
-    backward ? ops.AttentionBackward(args) : ops.AttentionForward(args);
-    bench.device().Synchronize();
-  }
-  state.counters["FLOP/s"] =
-      benchmark::Counter(static_cast<double>(ops.flops().attention - before), benchmark::Counter::kIsRate);
+  TimeAttention(state, bench.device(), args, backward);
 }
 BENCHMARK(ContextAttention)->ArgsProduct({{1, 8}, {0, 1}, {0, 1}})->UseRealTime();
 
@@ -197,17 +203,7 @@ void FeatureAttention(benchmark::State& state) {
     args.document_starts = bench.Make(DType::kInt32, {1, tokens});
     bench.device().CopyFromHost(args.document_starts.data, starts.data(), args.document_starts.bytes());
   }
-  Ops& ops = bench.device().ops();
-  ops.AttentionForward(args);
-  ops.AttentionBackward(args);
-  bench.device().Synchronize();  // of the first calls, which make plans
-  const std::int64_t before = ops.flops().attention;
-  for (auto _ : state) {
-    backward ? ops.AttentionBackward(args) : ops.AttentionForward(args);
-    bench.device().Synchronize();
-  }
-  state.counters["FLOP/s"] =
-      benchmark::Counter(static_cast<double>(ops.flops().attention - before), benchmark::Counter::kIsRate);
+  TimeAttention(state, bench.device(), args, backward);
 }
 BENCHMARK(FeatureAttention)->ArgsProduct({{0, 1, 2, 3, 4, 5}, {0, 1}})->UseRealTime();
 
