@@ -17,4 +17,8 @@ float DecodeFloat8(std::uint8_t bits, DType format);
 // not finite. It stays between 2^-100 and 2^100.
 float ScaleForFloat8(float magnitude, DType format);
 
+// Numbers of a tensor in which an operation notes the largest magnitude that it writes: many threads do it at once, and
+// the largest of the numbers counts.
+inline constexpr std::int64_t kLargestSlots = 256;
+
 }  // namespace trireme

@@ -219,6 +219,26 @@ std::int64_t ScratchBytes(const StageDescription& stage) {
   return bytes;
 }
 
+std::int64_t WeightCopyBytes(const StageDescription& stage, int chunk) {
+  std::int64_t bytes = 0;
+  BlockPrograms programs(stage);
+  ForEachModule(stage, chunk, [&](std::int64_t module, std::int64_t index) {
+    bytes += module > 0 && module < stage.model.modules() - 1 ? programs.Of(index).weight_bytes : 0;
+  });
+  return bytes;
+}
+
+LocalSizes WithFloat8Weights(const StageDescription& stage) {
+  if (!stage.sizes.float8 || stage.layout.gathers_modules()) {
+    return stage.sizes;
+  }
+  StageDescription kept = stage;
+  kept.sizes.float8_weights = true;
+  StageDescription bf16 = stage;
+  bf16.sizes.float8 = false;
+  return MemoryOfStage(kept).total() <= MemoryOfStage(bf16).total() ? kept.sizes : stage.sizes;
+}
+
 ModuleCost CostOfVirtualStage(const StageDescription& stage, int chunk) {
   ModuleCost sum;
   BlockPrograms programs(stage);
@@ -250,6 +270,7 @@ MemoryUse MemoryOfStage(const StageDescription& stage) {
     const KeptPlaces kept = PlacesOfKept(stage, chunk);
     memory[MemoryKind::kActivations] += stage.slots[static_cast<std::size_t>(chunk)] * kept.device;
     memory[MemoryKind::kHost] += stage.slots[static_cast<std::size_t>(chunk)] * kept.host;
+    memory[MemoryKind::kWeights] += WeightCopyBytes(stage, chunk);
   }
   memory[MemoryKind::kActivations] += kActivationBuffers * ActivationBufferBytes(stage);
   if (const GradientPlaces gradients(stage); gradients.over_activations) {
@@ -370,6 +391,7 @@ StageOfRun::StageOfRun(const RunConfig& config, int pipeline, std::int64_t globa
   description_.sizes =
       LocalSizes(config.model, config.layout, ProductDType(config.train.dtype), splits, config.train.plain_attention());
   description_.sizes.context_rank = context_rank;
+  description_.sizes = WithFloat8Weights(description_);
 }
 
 }  // namespace trireme

@@ -76,6 +76,11 @@ inline constexpr int kActivationBuffers = 3;
 KeptPlaces PlacesOfKept(const StageDescription& stage, int chunk);
 std::int64_t ActivationBufferBytes(const StageDescription& stage);
 std::int64_t ScratchBytes(const StageDescription& stage);
+// Of the fp8 copies that a chunk's weights have for a whole step; 0 unless sizes.float8_weights.
+std::int64_t WeightCopyBytes(const StageDescription& stage, int chunk);
+// The stage's sizes, with float8_weights set where that takes no more memory than the same run in bf16 would. Every
+// result is the same to the bit. Not with weights that are gathered for each use (ZeRO 3) or lie in host memory.
+LocalSizes WithFloat8Weights(const StageDescription& stage);
 // Sum of the modules of a virtual stage, for one micro batch.
 ModuleCost CostOfVirtualStage(const StageDescription& stage, int chunk);
 

@@ -1,6 +1,7 @@
 #include "device/checks.h"
 
 #include "base/error.h"
+#include "base/float8.h"
 
 namespace trireme {
 
@@ -56,6 +57,12 @@ void RequireLike(const Operand& operand, const Shape& shape, DType dtype) {
 void RequireVector(const Operand& operand, std::int64_t count, DType dtype) {
   RequireCount(operand, count);
   RequireType(operand, dtype);
+}
+
+void RequireLargest(std::string_view operation, const Tensor& largest) {
+  if (largest.given()) {
+    RequireVector({operation, "largest", largest}, kLargestSlots, DType::kFloat32);
+  }
 }
 
 }  // namespace trireme

@@ -26,5 +26,7 @@ void RequireWorkingType(const Operand& operand);
 // Both shape (or count) and type.
 void RequireLike(const Operand& operand, const Shape& shape, DType dtype);
 void RequireVector(const Operand& operand, std::int64_t count, DType dtype);
+// `largest` of an operation that notes magnitudes for Quantize; it may be missing.
+void RequireLargest(std::string_view operation, const Tensor& largest);
 
 }  // namespace trireme

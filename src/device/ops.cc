@@ -160,6 +160,7 @@ void Ops::ResidualNormForward(const ResidualNormArgs& args) {
       RequireVector({kName, "beta", args.beta}, columns, args.x.dtype);
     }
   }
+  RequireLargest(kName, args.largest);
   if (args.x.count() != 0) {
     DoResidualNormForward(args);
   }
@@ -188,6 +189,7 @@ void Ops::NormBackward(const NormBackwardArgs& args) {
   if (args.beta.given()) {
     RequireVector({kName, "beta", args.beta}, columns, args.x.dtype);
   }
+  RequireLargest(kName, args.largest);
   if (args.x.count() != 0) {
     DoNormBackward(args);
   }
@@ -241,25 +243,28 @@ void Ops::ApplyDropout(const Tensor& out, const Tensor& in, const Dropout& dropo
   }
 }
 
-void Ops::ActivationForward(ActivationKind kind, const Tensor& z, const Tensor& out) {
+void Ops::ActivationForward(ActivationKind kind, const Tensor& z, const Tensor& out, const Tensor& largest) {
   RequireMatrix({"ActivationForward", "out", out});
   RequireWorkingType({"ActivationForward", "out", out});
   const std::int64_t factor = IsGated(kind) ? 2 : 1;
   RequireLike({"ActivationForward", "z", z}, {out.shape[0], factor * out.shape[1]}, out.dtype);
+  RequireLargest("ActivationForward", largest);
   if (out.count() != 0) {
-    DoActivationForward(kind, z, out);
+    DoActivationForward(kind, z, out, largest);
   }
 }
 
-void Ops::ActivationBackward(ActivationKind kind, const Tensor& grad_out, const Tensor& z, const Tensor& grad_z) {
+void Ops::ActivationBackward(ActivationKind kind, const Tensor& grad_out, const Tensor& z, const Tensor& grad_z,
+                             const Tensor& largest) {
   RequireMatrix({"ActivationBackward", "grad_out", grad_out});
   RequireWorkingType({"ActivationBackward", "grad_out", grad_out});
   const std::int64_t factor = IsGated(kind) ? 2 : 1;
   const Shape shape{grad_out.shape[0], factor * grad_out.shape[1]};
   RequireLike({"ActivationBackward", "z", z}, shape, grad_out.dtype);
   RequireLike({"ActivationBackward", "grad_z", grad_z}, shape, grad_out.dtype);
+  RequireLargest("ActivationBackward", largest);
   if (grad_out.count() != 0) {
-    DoActivationBackward(kind, grad_out, z, grad_z);
+    DoActivationBackward(kind, grad_out, z, grad_z, largest);
   }
 }
 

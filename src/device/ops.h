@@ -57,9 +57,11 @@ class Ops {
   // out = in with dropped elements zeroed and the others scaled; out may be in.
   void ApplyDropout(const Tensor& out, const Tensor& in, const Dropout& dropout);
 
-  void ActivationForward(ActivationKind kind, const Tensor& z, const Tensor& out);
+  // largest, where given: of what is written, for QuantizeArgs.
+  void ActivationForward(ActivationKind kind, const Tensor& z, const Tensor& out, const Tensor& largest = {});
   // grad_z may be z itself.
-  void ActivationBackward(ActivationKind kind, const Tensor& grad_out, const Tensor& z, const Tensor& grad_z);
+  void ActivationBackward(ActivationKind kind, const Tensor& grad_out, const Tensor& z, const Tensor& grad_z,
+                          const Tensor& largest = {});
 
   void Rotary(const RotaryArgs& args);
   void AttentionForward(const AttentionArgs& args);
@@ -137,9 +139,9 @@ class Ops {
   virtual void DoHeadNormProducts(const HeadNormArgs& args) = 0;
   virtual void DoHeadNormBackward(const HeadNormArgs& args) = 0;
   virtual void DoApplyDropout(const Tensor& out, const Tensor& in, const Dropout& dropout) = 0;
-  virtual void DoActivationForward(ActivationKind kind, const Tensor& z, const Tensor& out) = 0;
-  virtual void DoActivationBackward(ActivationKind kind, const Tensor& grad_out, const Tensor& z,
-                                    const Tensor& grad_z) = 0;
+  virtual void DoActivationForward(ActivationKind kind, const Tensor& z, const Tensor& out, const Tensor& largest) = 0;
+  virtual void DoActivationBackward(ActivationKind kind, const Tensor& grad_out, const Tensor& z, const Tensor& grad_z,
+                                    const Tensor& largest) = 0;
   virtual void DoRotary(const RotaryArgs& args) = 0;
   virtual void DoAttentionForward(const AttentionArgs& args) = 0;
   virtual void DoAttentionBackward(const AttentionArgs& args) = 0;

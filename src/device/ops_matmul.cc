@@ -59,6 +59,9 @@ MatmulSizes CheckMatmul(const MatmulArgs& args) {
   if (args.epilogue != Epilogue::kNone) {
     RequireLike({"Matmul", "auxiliary", args.auxiliary}, args.c.shape, args.c.dtype);
   }
+  RequireLargest("Matmul", args.largest);
+  Require(!args.largest.given() || (args.epilogue == Epilogue::kGeluGradient && IsFloat8(args.a.dtype)),
+          "Matmul: magnitudes are noted with fp8 operands and the gelu gradient alone");
   return sizes;
 }
 
@@ -94,6 +97,10 @@ void Ops::Quantize(const QuantizeArgs& args) {
   }
   if (args.columns.given()) {
     RequireLike({"Quantize", "columns", args.columns}, {columns, rows}, format);
+  }
+  RequireLargest("Quantize", args.largest);
+  if (args.column_sums.given()) {
+    RequireVector({"Quantize", "column_sums", args.column_sums}, columns, kFloat);
   }
   DoQuantize(args);
 }

@@ -205,7 +205,35 @@ BufferId Lowering::Quantized(BufferId from, DType dtype, bool late, Float8Copy& 
   return rows;
 }
 
+const Lowering::WeightCopy& Lowering::KeptWeight(int weight, const Shape& shape) {
+  for (const WeightCopy& copy : weight_copies_) {
+    if (copy.weight == weight) {
+      return copy;
+    }
+  }
+  const auto kept = [&](DType dtype, const Shape& extents) {
+    const BufferId buffer = NewBuffer(dtype, extents);
+    program_.buffers.back().area = Area::kWeights;
+    return buffer;
+  };
+  const WeightCopy copy{
+      .weight = weight,
+      .rows = kept(kForwardFloat8, shape),
+      .transpose = {.columns = kept(kForwardFloat8, {shape[1], shape[0]}), .scale = kept(kStatisticsFloat, {1})}};
+  Emit(QuantizeStep{.weight = weight,
+                    .rows = copy.rows,
+                    .columns = copy.transpose.columns,
+                    .scale = copy.transpose.scale,
+                    .once = true});
+  return weight_copies_.emplace_back(copy);
+}
+
 BufferId Lowering::QuantizedWeight(int weight, const Shape& shape, bool transposed, BufferId& scale) {
+  if (sizes_.float8_weights) {
+    const WeightCopy& copy = KeptWeight(weight, shape);
+    scale = copy.transpose.scale;
+    return transposed ? copy.transpose.columns : copy.rows;
+  }
   const BufferId copy = NewBuffer(kForwardFloat8, transposed ? Shape{shape[1], shape[0]} : shape);
   scale = NewBuffer(kStatisticsFloat, {1});
   Emit(QuantizeStep{

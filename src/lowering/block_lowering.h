@@ -1,12 +1,13 @@
 // The state of lowering a block: LowerBlock's parts share it (block_forward.cc, block_backward.cc). Forward goes
 // through the operations in order, backward from the last to the first. Two fusions are made on the way: a sum with the
-// norm that reads it, and a product with the GELU that reads it.
+// norm that reads it, and a product with the GELU that reads it; what fp8 copies need is fused at the end.
 #pragma once
 
 #include <algorithm>
 #include <vector>
 
 #include "lowering/block_program.h"
+#include "lowering/float8_fusion.h"
 #include "lowering/ring_plan.h"
 
 namespace trireme {
@@ -38,17 +39,24 @@ class Lowering {
     }
     Pass pass = Forward(program_.forward, Count(), false);
     if (purpose_ == BlockPurpose::kInference) {
-      return std::move(program_);
+      return Finished();
     }
     out_ = &program_.backward;
     if (sizes_.recompute_block) {
       pass = Forward(program_.backward, RecomputedEnd(), true);
     }
     Backward(pass);
-    return std::move(program_);
+    return Finished();
   }
 
  private:
+  BlockProgram Finished() {
+    if (sizes_.float8) {
+      FuseFloat8Copies(program_);
+    }
+    return std::move(program_);
+  }
+
   // What attention reads and writes itself: under context parallelism, and in plain attention.
   struct ContextBuffers {
     BufferId kv = kNoId;   // of all ranks
@@ -68,6 +76,12 @@ class Lowering {
   struct GainGradients {
     BufferId query = kNoId;
     BufferId key = kNoId;
+  };
+  // Both fp8 copies of a weight.
+  struct WeightCopy {
+    int weight = kNoId;
+    BufferId rows = kNoId;
+    Float8Copy transpose;
   };
   // Work of the weight part that waits for the end of its branch.
   struct WeightWork {
@@ -197,6 +211,8 @@ class Lowering {
   // Copies of an operand before its product: rows for that product, columns for the weight's gradient.
   BufferId Quantized(BufferId from, DType dtype, bool late, Float8Copy& copy);
   BufferId QuantizedWeight(int weight, const Shape& shape, bool transposed, BufferId& scale);
+  // The copies of a weight that serve a whole step; the first call emits their making.
+  const WeightCopy& KeptWeight(int weight, const Shape& shape);
 
   BufferId& Gradient(int value) { return gradient_[static_cast<std::size_t>(value)]; }
 
@@ -209,6 +225,7 @@ class Lowering {
   std::vector<BlockStep>* out_ = nullptr;
   bool recomputed_ = false;
   bool weight_part_ = false;
+  std::vector<WeightCopy> weight_copies_;
   // Of backward:
   Pass kept_;
   std::vector<BufferId> remade_;    // by value; kNoId: not made again so far

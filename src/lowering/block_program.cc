@@ -9,14 +9,16 @@ namespace {
 struct Buffers {
   using List = std::array<BufferId, kMostBuffers>;
   List operator()(const SumStep& s) const { return Of({s.x, s.branch, s.sum}); }
-  List operator()(const NormStep& s) const { return Of({s.x, s.branch, s.sum, s.normed, s.statistics}); }
+  List operator()(const NormStep& s) const { return Of({s.x, s.branch, s.sum, s.normed, s.statistics, s.largest}); }
   List operator()(const NormBackwardStep& s) const {
-    return Of({s.grad_normed, s.x, s.statistics, s.grad_residual, s.grad_x, s.normed, s.gradients});
+    return Of({s.grad_normed, s.x, s.statistics, s.grad_residual, s.grad_x, s.normed, s.gradients, s.largest});
   }
   List operator()(const EnterStep& s) const { return Of({s.from, s.to}); }
   List operator()(const LeaveStep& s) const { return Of({s.from, s.to}); }
-  List operator()(const ProductStep& s) const { return Of({s.a, s.b, s.c, s.auxiliary, s.scale_a, s.scale_b}); }
-  List operator()(const QuantizeStep& s) const { return Of({s.from, s.rows, s.columns, s.scale}); }
+  List operator()(const ProductStep& s) const {
+    return Of({s.a, s.b, s.c, s.auxiliary, s.scale_a, s.scale_b, s.largest});
+  }
+  List operator()(const QuantizeStep& s) const { return Of({s.from, s.rows, s.columns, s.scale, s.largest}); }
   List operator()(const HeadNormStep& s) const { return Of({s.x, s.out, s.sums}); }
   List operator()(const HeadNormBackwardStep& s) const {
     return Of({s.grad, s.x, s.sums, s.products, s.query_gradient, s.key_gradient});
@@ -33,8 +35,8 @@ struct Buffers {
   List operator()(const AttentionBackwardStep& s) const {
     return Of({s.qkv, s.out, s.statistics, s.grad_out, s.grad_qkv, s.kv, s.grad_kv, s.weights, s.scores});
   }
-  List operator()(const ActivationStep& s) const { return Of({s.from, s.to}); }
-  List operator()(const ActivationBackwardStep& s) const { return Of({s.grad_out, s.from, s.grad_from}); }
+  List operator()(const ActivationStep& s) const { return Of({s.from, s.to, s.largest}); }
+  List operator()(const ActivationBackwardStep& s) const { return Of({s.grad_out, s.from, s.grad_from, s.largest}); }
   List operator()(const DropoutStep& s) const { return Of({s.from, s.to}); }
   List operator()(const BiasGradientStep& s) const { return Of({s.rows}); }
   List operator()(const ClearStep& s) const { return Of({s.buffer}); }
@@ -126,7 +128,10 @@ void PlaceBuffers(BlockProgram& program) {
   for (std::size_t i = 0; i < program.buffers.size(); ++i) {
     Place& place = program.buffers[i];
     const auto buffer = static_cast<BufferId>(i);
-    if (buffer == kBlockOutput || buffer == kGradOutput || buffer == kGradInput) {
+    if (place.area == Area::kWeights) {
+      place.offset = program.weight_bytes;
+      program.weight_bytes += BytesOf(place);
+    } else if (buffer == kBlockOutput || buffer == kGradOutput || buffer == kGradInput) {
       place.area = Area::kGiven;
     } else if (buffer == kBlockInput || lifetimes[i].several_parts) {
       place.area = Area::kKept;

@@ -30,6 +30,8 @@ struct SumStep {
 
 // normed = norm(x). With a branch, the sum before it in the same pass: sum = x + dropout(branch + branch_bias), normed
 // = norm(sum).
+// `largest` of this and other steps: where the largest magnitude of a result is noted for the QuantizeStep that reads
+// it.
 struct NormStep {
   BufferId x = kNoId;
   BufferId branch = kNoId;
@@ -39,7 +41,8 @@ struct NormStep {
   int gain = kNoId;
   int bias = kNoId;
   int branch_bias = kNoId;
-  int site = kNoId;  // of dropout
+  int site = kNoId;          // of dropout
+  BufferId largest = kNoId;  // of normed
 };
 
 struct NormBackwardStep {
@@ -53,6 +56,7 @@ struct NormBackwardStep {
   int norm = 0;  // which norm: rows 2 * norm and 2 * norm + 1 of `gradients`
   int gain = kNoId;
   int bias = kNoId;
+  BufferId largest = kNoId;  // of grad_x
 };
 
 // Into the tensor region under sequence parallelism: all-gather. With `in_place` `from` is this rank's rows of `to`.
@@ -86,8 +90,9 @@ struct ProductStep {
   BufferId auxiliary = kNoId;
   BufferId scale_a = kNoId;  // in fp8
   BufferId scale_b = kNoId;
-  bool added = false;  // to what c holds; gradients of weights always are
-  float scale = 1;     // of c, where nothing is added to
+  BufferId largest = kNoId;  // of c
+  bool added = false;        // to what c holds; gradients of weights always are
+  float scale = 1;           // of c, where nothing is added to
   // c is a copy that every tensor rank makes from equal operands: its bits must be equal (MatmulArgs::equal_on_ranks).
   bool copied = false;
   std::int64_t rows = 0;  // c is [rows, columns], summed over depth
@@ -102,6 +107,9 @@ struct QuantizeStep {
   BufferId rows = kNoId;
   BufferId columns = kNoId;  // the transpose
   BufferId scale = kNoId;
+  BufferId largest = kNoId;  // noted by the step that made `from`; none: it is looked for
+  int bias = kNoId;          // whose gradient the sums of the columns are added to, or none
+  bool once = false;         // by the first micro batch of a step: the copies serve all of them
 };
 
 struct HeadNormStep {
@@ -199,12 +207,14 @@ struct AttentionBackwardStep {
 struct ActivationStep {
   BufferId from = kNoId;
   BufferId to = kNoId;  // may be `from`, unless the activation is gated
+  BufferId largest = kNoId;
 };
 
 struct ActivationBackwardStep {
   BufferId grad_out = kNoId;
   BufferId from = kNoId;
   BufferId grad_from = kNoId;
+  BufferId largest = kNoId;
 };
 
 // to = from with the mask of a dropout site; a copy where nothing is dropped.
@@ -262,6 +272,7 @@ struct BlockProgram {
 
   std::int64_t kept_bytes = 0;
   std::int64_t scratch_bytes = 0;
+  std::int64_t weight_bytes = 0;  // of fp8 copies of weights, not of a micro batch: LocalSizes::float8_weights
 
   // Whether the weight part of a backward in parts reads parameters, which ZeRO 3 must gather for it.
   bool WeightPartReadsParameters() const;

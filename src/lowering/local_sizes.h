@@ -18,8 +18,10 @@ struct LocalSizes {
   LocalSizes(const ModelConfig& config, const ParallelLayout& layout, DType product_dtype, bool split_backward,
              bool plain_attention = false);
 
-  DType dtype;             // of weights and activations
-  bool float8;             // the blocks' products take fp8 copies of them
+  DType dtype;  // of weights and activations
+  bool float8;  // the blocks' products take fp8 copies of them
+  // And the copies of weights are made once a step and kept (see WithFloat8Weights in cost/step_cost.h).
+  bool float8_weights = false;
   int tensor;              // degree
   int context;             // degree
   int stripes;             // of the context axis: see ContextShare

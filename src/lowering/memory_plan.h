@@ -1,4 +1,4 @@
-// Places of tensors within two blocks of memory: what a micro batch keeps, and the scratch of the module at work.
+// Places of tensors within blocks of memory: what a micro batch keeps, and the scratch of the module at work.
 // A plan is made once from sizes; modules then find their tensors at the planned offsets.
 #pragma once
 
@@ -14,7 +14,8 @@ namespace trireme {
 // Planned offsets are multiples of this; equal to the arena's alignment.
 inline constexpr std::int64_t kPlanAlignment = kTensorAlignment;
 
-enum class Area : std::uint8_t { kAbsent, kKept, kScratch, kGiven };
+// kWeights: fp8 copies of a block's weights, which serve all micro batches of a step.
+enum class Area : std::uint8_t { kAbsent, kKept, kScratch, kGiven, kWeights };
 
 struct Place {
   Area area = Area::kAbsent;

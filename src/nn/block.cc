@@ -2,10 +2,11 @@
 
 namespace trireme {
 
-Block::Block(const ModuleContext& context, const LocalSizes& sizes, std::int64_t layer)
+Block::Block(const ModuleContext& context, const LocalSizes& sizes, std::int64_t layer, char* weights)
     : context_(context),
       sizes_(sizes),
       program_(PlanBlock(context.model, sizes)),
+      weights_(weights),
       run_context_{.ops = context.ops,
                    .region = context.region,
                    .parameters = context.parameters,
@@ -33,13 +34,16 @@ Module::Uses Block::uses() const {
 }
 
 void Block::Forward(const MicroBatch& micro_batch, char* kept, const Tensor& out) {
-  runner_.Run(program_.forward, {.micro_batch = micro_batch, .kept = kept, .scratch = context_.scratch, .output = out});
+  runner_.Run(
+      program_.forward,
+      {.micro_batch = micro_batch, .kept = kept, .scratch = context_.scratch, .weights = weights_, .output = out});
 }
 
 Tensor Block::BackwardInput(const MicroBatch& micro_batch, char* kept, const Tensor& grad_out, const Tensor& grad_in) {
   runner_.Run(program_.backward, {.micro_batch = micro_batch,
                                   .kept = kept,
                                   .scratch = context_.scratch,
+                                  .weights = weights_,
                                   .output = {},
                                   .grad_output = grad_out,
                                   .grad_input = grad_in});
@@ -47,7 +51,8 @@ Tensor Block::BackwardInput(const MicroBatch& micro_batch, char* kept, const Ten
 }
 
 void Block::BackwardWeight(const MicroBatch& micro_batch, char* kept) {
-  runner_.Run(program_.backward_weight, {.micro_batch = micro_batch, .kept = kept, .scratch = context_.scratch});
+  runner_.Run(program_.backward_weight,
+              {.micro_batch = micro_batch, .kept = kept, .scratch = context_.scratch, .weights = weights_});
 }
 
 }  // namespace trireme

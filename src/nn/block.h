@@ -9,10 +9,12 @@ namespace trireme {
 
 class Block : public Module {
  public:
-  // layer counts from 0; `sizes` say what this block recomputes.
-  Block(const ModuleContext& context, const LocalSizes& sizes, std::int64_t layer);
+  // layer counts from 0; `sizes` say what this block recomputes. weights: memory of weight_bytes() for fp8 copies of
+  // weights, which outlives the block; the forward of a step's first micro batch fills it.
+  Block(const ModuleContext& context, const LocalSizes& sizes, std::int64_t layer, char* weights = nullptr);
 
   std::int64_t kept_bytes() const override { return program_.kept_bytes; }
+  std::int64_t weight_bytes() const { return program_.weight_bytes; }
   Tensor Input(char* kept) const override { return TensorAt(program_.buffers[kBlockInput], kept, nullptr); }
   void Forward(const MicroBatch& micro_batch, char* kept, const Tensor& out) override;
   // A block whose backward is not in parts does both here.
@@ -25,6 +27,7 @@ class Block : public Module {
   ModuleContext context_;
   LocalSizes sizes_;
   BlockProgram program_;
+  char* weights_;
   BlockRunner::Context run_context_;
   BlockRunner runner_;
 };

@@ -40,7 +40,8 @@ struct BlockRunner::Executor {
     if (id == kGradInput) {
       return call.grad_input;
     }
-    return TensorAt(program.buffers[static_cast<std::size_t>(id)], call.kept, call.scratch);
+    const Place& place = program.buffers[static_cast<std::size_t>(id)];
+    return TensorAt(place, call.kept, place.area == Area::kWeights ? call.weights : call.scratch);
   }
   int Row(int parameter) const { return context.rows[static_cast<std::size_t>(parameter)]; }
   Tensor Parameter(int parameter) const {
@@ -97,7 +98,8 @@ struct BlockRunner::Executor {
                           .gamma = Parameter(step.gain),
                           .beta = Parameter(step.bias),
                           .normed = Buffer(step.normed),
-                          .statistics = Buffer(step.statistics)};
+                          .statistics = Buffer(step.statistics),
+                          .largest = Buffer(step.largest)};
     if (step.site != kNoId) {
       args.dropout = DropoutAt(step.site);
     }
@@ -121,7 +123,8 @@ struct BlockRunner::Executor {
                       .grad_gamma = gradient(0),
                       .grad_beta = has_bias ? gradient(1) : Tensor{},
                       .beta = normed.given() ? Parameter(step.bias) : Tensor{},
-                      .normed = normed});
+                      .normed = normed,
+                      .largest = Buffer(step.largest)});
   }
 
   void operator()(const EnterStep& step) const {
@@ -150,6 +153,7 @@ struct BlockRunner::Executor {
       args.bias = Parameter(step.bias);
       args.epilogue = EpilogueOf(step.epilogue);
       args.auxiliary = Buffer(step.auxiliary);
+      args.largest = Buffer(step.largest);
       args.accumulate = step.added;
     }
     ops.Matmul(args);
@@ -171,10 +175,15 @@ struct BlockRunner::Executor {
   }
 
   void operator()(const QuantizeStep& step) const {
+    if (step.once && !call.micro_batch.first) {
+      return;
+    }
     ops.Quantize({.from = step.weight == kNoId ? Buffer(step.from) : Parameter(step.weight),
                   .rows = Buffer(step.rows),
                   .columns = Buffer(step.columns),
-                  .scale = Buffer(step.scale)});
+                  .scale = Buffer(step.scale),
+                  .largest = Buffer(step.largest),
+                  .column_sums = step.bias == kNoId ? Tensor{} : Gradient(step.bias)});
   }
 
   template <typename Step>
@@ -343,11 +352,12 @@ struct BlockRunner::Executor {
   }
 
   void operator()(const ActivationStep& step) const {
-    ops.ActivationForward(activation(), Buffer(step.from), Buffer(step.to));
+    ops.ActivationForward(activation(), Buffer(step.from), Buffer(step.to), Buffer(step.largest));
   }
 
   void operator()(const ActivationBackwardStep& step) const {
-    ops.ActivationBackward(activation(), Buffer(step.grad_out), Buffer(step.from), Buffer(step.grad_from));
+    ops.ActivationBackward(activation(), Buffer(step.grad_out), Buffer(step.from), Buffer(step.grad_from),
+                           Buffer(step.largest));
   }
 
   void operator()(const DropoutStep& step) const {

@@ -26,6 +26,7 @@ struct BlockCall {
   const MicroBatch& micro_batch;
   char* kept = nullptr;
   char* scratch = nullptr;
+  char* weights = nullptr;  // BlockProgram::weight_bytes, the same for all micro batches
   Tensor output;
   Tensor grad_output;
   Tensor grad_input;

@@ -20,6 +20,7 @@ Stage::Stage(const ModuleContext& context, const StageDescription& description, 
   const ModuleRange& range = description.Range(chunk);
   const std::int64_t first_block = std::max<std::int64_t>(range.first, 1);
   const LocalSizes& sizes = description.sizes;
+  char* weights = memory_.weights;
   for (std::int64_t module = range.first; module < range.last; ++module) {
     if (module == 0) {
       modules_.push_back(std::make_unique<Embedding>(context_, sizes));
@@ -28,7 +29,9 @@ Stage::Stage(const ModuleContext& context, const StageDescription& description, 
     } else {
       const LocalSizes block =
           BlockSizes(sizes, description.layout, module - first_block).ForLayer(description.model, module - 1);
-      modules_.push_back(std::make_unique<Block>(context_, block, module - 1));
+      auto made = std::make_unique<Block>(context_, block, module - 1, weights);
+      weights += made->weight_bytes();
+      modules_.push_back(std::move(made));
     }
     const bool block = module > 0 && module < description.model.modules() - 1;
     away_.push_back(block && memory_.buffers != nullptr);

@@ -17,6 +17,7 @@ namespace trireme {
 // stage.
 struct KeptMemory {
   char* slots = nullptr;
+  char* weights = nullptr;  // WeightCopyBytes, not of a slot
   // With layout.offload_activations.
   char* host = nullptr;
   ActivationBuffers* buffers = nullptr;

@@ -106,8 +106,12 @@ struct MeasuredPrice::StepPrice {
   // Collectives, priced by the traffic of a pass.
   WorkTime operator()(const EnterStep&) const { return {}; }
   WorkTime operator()(const LeaveStep&) const { return {}; }
+  // calibrate measures no copy, but what it adds up.
+  WorkTime operator()(const QuantizeStep& step) const {
+    return step.bias == kNoId ? WorkTime{}
+                              : WorkTime{.memory = price.Work(RankWork::kBiasGradient, Elements(step.from))};
+  }
   // calibrate measures none of these.
-  WorkTime operator()(const QuantizeStep&) const { return {}; }
   WorkTime operator()(const ClearStep&) const { return {}; }
   WorkTime operator()(const AddGradientStep&) const { return {}; }
 

@@ -62,7 +62,7 @@ StageMemory OurStage(const PlanPoint& point, const ModelAccount& account, const 
   optimizer.name = point.optimizer;
   optimizer.powersgd_rank = point.power_sgd_rank;
   const auto micro_batches = static_cast<int>(point.micro_batches());
-  const StageDescription description{
+  StageDescription description{
       .model = point.model,
       .layout = layout,
       .partition = partition,
@@ -76,6 +76,7 @@ StageMemory OurStage(const PlanPoint& point, const ModelAccount& account, const 
       .optimizer = adamw ? OptimizerPlan() : OptimizerPlan(optimizer, point.dtype, account.one_layer(), shards, layout),
       .power_sgd = PowerSgdPlan(optimizer, shards, layout),
       .programs = &account.programs()};
+  description.sizes = WithFloat8Weights(description);
   const MemoryUse use = MemoryOfStage(description);
   // A checkpoint holds master and moments in fp32.
   std::int64_t saved = 0;

@@ -128,11 +128,17 @@ std::int64_t Trainer::PlannedCommunicationBytes() const {
 std::vector<KeptMemory> Trainer::AllocateKept() {
   const StageDescription& description = stage_.description();
   std::vector<KeptMemory> kept;  // by chunk
+  std::vector<char*> weights;
+  for (int chunk = 0; chunk < config_.layout.chunks; ++chunk) {
+    const std::int64_t bytes = WeightCopyBytes(description, chunk);
+    weights.push_back(arena_.Allocate(MemoryKind::kWeights, DType::kUInt8, {bytes}).as<char>());
+  }
   for (int chunk = 0; chunk < config_.layout.chunks; ++chunk) {
     const KeptPlaces places = PlacesOfKept(description, chunk);
     const int slots = description.slots[static_cast<std::size_t>(chunk)];
     kept.push_back(
         {.slots = arena_.Allocate(MemoryKind::kActivations, DType::kUInt8, {slots * places.device}).as<char>(),
+         .weights = weights[static_cast<std::size_t>(chunk)],
          .host = arena_.Allocate(MemoryKind::kHost, DType::kUInt8, {slots * places.host}).as<char>()});
   }
   if (config_.layout.offload_activations) {

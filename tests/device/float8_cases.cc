@@ -1,5 +1,8 @@
 #include <fmt/core.h>
 
+#include <utility>
+
+#include "base/float8.h"
 #include "device/op_cases.h"
 
 namespace trireme {
@@ -35,6 +38,128 @@ std::vector<OpResult> RunQuantize(Workbench& bench, DType working, const Shape& 
           {"scale", bench.Read(both.scale)}};
 }
 
+// A tensor that an operation made, with the magnitude that it noted.
+struct Noted {
+  Tensor made;
+  Tensor largest;
+};
+
+// Quantize with a noted magnitude and one that looks for it must agree on every device, to the bit.
+std::vector<OpResult> CompareNoted(Workbench& bench, const Noted& noted, DType format) {
+  const Float8Copy plain = Quantized(bench, noted.made, format);
+  const Float8Copy fused{bench.Output(format, noted.made.shape),
+                         bench.Output(format, {noted.made.shape[1], noted.made.shape[0]}),
+                         bench.Output(DType::kFloat32, {1})};
+  bench.ops().Quantize({.from = noted.made,
+                        .rows = fused.rows,
+                        .columns = fused.columns,
+                        .scale = fused.scale,
+                        .largest = noted.largest});
+  const auto difference = [&](const Tensor& one, const Tensor& other) {
+    std::vector<float> values = bench.Read(one);
+    const std::vector<float> others = bench.Read(other);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] -= others[i];
+    }
+    return values;
+  };
+  return {{"rows", difference(plain.rows, fused.rows)},
+          {"columns", difference(plain.columns, fused.columns)},
+          {"scale", difference(plain.scale, fused.scale)}};
+}
+
+Noted NotedOutput(Workbench& bench, DType dtype, const Shape& shape) {
+  return {bench.Output(dtype, shape), bench.Output(DType::kFloat32, {kLargestSlots})};
+}
+
+std::vector<OpResult> RunNotedByNorm(Workbench& bench, DType working, const Shape& shape, bool backward) {
+  const Noted noted = NotedOutput(bench, working, shape);
+  const Tensor x = bench.Normal(working, shape, "x");
+  const Tensor gamma = bench.Normal(working, {shape[1]}, "gamma");
+  const Tensor statistics = bench.Output(DType::kFloat32, {2, shape[0]});
+  const Tensor normed = backward ? bench.Output(working, shape) : noted.made;
+  bench.ops().ResidualNormForward({.x = x,
+                                   .gamma = gamma,
+                                   .normed = normed,
+                                   .statistics = statistics,
+                                   .largest = backward ? Tensor{} : noted.largest});
+  if (backward) {
+    bench.ops().NormBackward({.grad_normed = bench.Normal(working, shape, "gradient"),
+                              .x = x,
+                              .statistics = statistics,
+                              .gamma = gamma,
+                              .grad_x = noted.made,
+                              .grad_gamma = bench.Output(DType::kFloat32, {shape[1]}),
+                              .largest = noted.largest});
+  }
+  return CompareNoted(bench, noted, kE4M3);
+}
+
+std::vector<OpResult> RunNotedByActivation(Workbench& bench, DType working, ActivationKind kind, bool backward) {
+  const Shape narrow{96, 272};
+  const Shape wide{narrow[0], (IsGated(kind) ? 2 : 1) * narrow[1]};
+  const Noted noted = NotedOutput(bench, working, backward ? wide : narrow);
+  const Tensor z = bench.Normal(working, wide, "z");
+  if (backward) {
+    bench.ops().ActivationBackward(kind, bench.Normal(working, narrow, "gradient"), z, noted.made, noted.largest);
+  } else {
+    bench.ops().ActivationForward(kind, z, noted.made, noted.largest);
+  }
+  return CompareNoted(bench, noted, kE5M2);
+}
+
+std::vector<OpResult> RunNotedByProduct(Workbench& bench, DType working) {
+  const Float8Copy a = Quantized(bench, bench.Normal(working, {128, 64}, "a", 40), kE5M2);
+  const Float8Copy b = Quantized(bench, bench.Normal(working, {256, 64}, "b", 1e-3F), kE4M3);
+  const Noted noted = NotedOutput(bench, DType::kBFloat16, {128, 256});
+  bench.ops().Matmul({.a = a.rows,
+                      .b = b.rows,
+                      .c = noted.made,
+                      .transpose_b = true,
+                      .epilogue = Epilogue::kGeluGradient,
+                      .auxiliary = bench.Normal(DType::kBFloat16, {128, 256}, "z"),
+                      .scale_a = a.scale,
+                      .scale_b = b.scale,
+                      .largest = noted.largest});
+  return CompareNoted(bench, noted, kE5M2);
+}
+
+// The sums that a copy adds up are those of BiasGradient.
+std::vector<OpResult> RunColumnSums(Workbench& bench, DType working, const Shape& shape) {
+  const Tensor from = bench.Normal(working, shape, "from");
+  const Tensor sums = bench.Normal(DType::kFloat32, {shape[1]}, "sums");
+  const Tensor columns = bench.Output(kE5M2, {shape[1], shape[0]});
+  const Tensor scale = bench.Output(DType::kFloat32, {1});
+  bench.ops().Quantize({.from = from, .columns = columns, .scale = scale, .column_sums = sums});
+  return {{"sums", bench.Read(sums)}};
+}
+
+std::vector<OpCase> NotedCases() {
+  std::vector<OpCase> all;
+  const auto add = [&](const std::string& name, std::function<std::vector<OpResult>(Workbench&, DType)> run) {
+    all.push_back({.name = name, .run = std::move(run), .fp32_tolerance = 0, .bf16_tolerance = 0});
+  };
+  for (const bool backward : {false, true}) {
+    const std::string suffix = backward ? "Backward" : "Forward";
+    for (const Shape& shape : {Shape{64, 128}, Shape{160, 2048}, Shape{9, 50}}) {
+      add(fmt::format("NotedByNorm{}{}x{}", suffix, shape[0], shape[1]),
+          [=](Workbench& bench, DType working) { return RunNotedByNorm(bench, working, shape, backward); });
+    }
+    for (const auto& [name, kind] :
+         {std::pair{"Gelu", ActivationKind::kGelu}, std::pair{"SwiGlu", ActivationKind::kSwiGlu}}) {
+      add(fmt::format("NotedBy{}{}", name, suffix), [kind = kind, backward](Workbench& bench, DType working) {
+        return RunNotedByActivation(bench, working, kind, backward);
+      });
+    }
+  }
+  add("NotedByProduct", RunNotedByProduct);
+  for (const Shape& shape : {Shape{16, 16}, Shape{144, 400}, Shape{1040, 256}, Shape{7, 33}}) {
+    all.push_back({.name = fmt::format("ColumnSums{}x{}", shape[0], shape[1]),
+                   .run = [shape](Workbench& bench, DType working) { return RunColumnSums(bench, working, shape); }});
+  }
+  return all;
+}
+
 struct ProductCase {
   std::int64_t m;
   std::int64_t n;
@@ -63,7 +188,7 @@ std::vector<OpResult> RunProduct(Workbench& bench, DType working, const ProductC
 }  // namespace
 
 std::vector<OpCase> Float8Cases() {
-  std::vector<OpCase> all;
+  std::vector<OpCase> all = NotedCases();
   for (const Shape& shape : {Shape{16, 16}, Shape{128, 128}, Shape{144, 400}, Shape{7, 33}, Shape{1, 1}}) {
     for (const DType format : {kE4M3, kE5M2}) {
       all.push_back({.name = fmt::format("Quantize{}x{}{}", shape[0], shape[1], Name(format)),

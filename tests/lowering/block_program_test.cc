@@ -165,6 +165,8 @@ TEST(BlockProgram, EveryParameterIsReadAndEveryOneGetsItsGradientOnce) {
                 return work.kind == ProductKind::kWeightGradient ? work.weight : kNoId;
               } else if constexpr (std::is_same_v<Step, BiasGradientStep>) {
                 return work.bias;
+              } else if constexpr (std::is_same_v<Step, QuantizeStep>) {
+                return work.bias;
               } else if constexpr (std::is_same_v<Step, AddGradientStep>) {
                 return work.parameter;
               } else {
@@ -174,7 +176,7 @@ TEST(BlockProgram, EveryParameterIsReadAndEveryOneGetsItsGradientOnce) {
             step.work);
         if (parameter != kNoId) {
           gradients.insert(parameter);
-          EXPECT_TRUE(step.weight_part);
+          EXPECT_TRUE(step.weight_part || std::holds_alternative<QuantizeStep>(step.work));
         }
       }
     }
@@ -183,6 +185,74 @@ TEST(BlockProgram, EveryParameterIsReadAndEveryOneGetsItsGradientOnce) {
       all.insert(i);
     }
     EXPECT_EQ(gradients, all);
+  }
+}
+
+struct Float8Copies {
+  int copies = 0;  // of tensors
+  int noted = 0;   // of these, with a largest magnitude from the step that made the tensor
+  int biases = 0;  // whose gradients they add up
+};
+
+Float8Copies CopiesIn(const std::vector<BlockStep>& steps) {
+  Float8Copies found;
+  for (const BlockStep& step : steps) {
+    if (const auto* copy = std::get_if<QuantizeStep>(&step.work); copy != nullptr && copy->from != kNoId) {
+      found.copies += 1;
+      found.noted += copy->largest != kNoId ? 1 : 0;
+      found.biases += copy->bias != kNoId ? 1 : 0;
+    }
+    EXPECT_FALSE(std::holds_alternative<BiasGradientStep>(step.work));
+  }
+  return found;
+}
+
+TEST(BlockProgram, Float8CopiesTakeWhatOtherStepsHaveAtHand) {
+  const auto lowered = [](const char* family) {
+    const ModelConfig model = ModelOf(family);
+    return LowerBlock(DescribeBlock(model), LocalSizes(model, {}, DType::kFloat8E4M3, false));
+  };
+  const BlockProgram gpt = lowered("gpt2");
+  // Both norms' outputs; not those of attention and of the product with GELU.
+  EXPECT_EQ(CopiesIn(gpt.forward).copies, 4);
+  EXPECT_EQ(CopiesIn(gpt.forward).noted, 2);
+  // What GELU's and a norm's backward make; not the block's own gradient and attention's.
+  EXPECT_EQ(CopiesIn(gpt.backward).copies, 4);
+  EXPECT_EQ(CopiesIn(gpt.backward).noted, 2);
+  EXPECT_EQ(CopiesIn(gpt.backward).biases, 4);
+  const BlockProgram llama = lowered("llama");
+  EXPECT_EQ(CopiesIn(llama.forward).noted, 3);
+  EXPECT_EQ(CopiesIn(llama.backward).noted, 2);
+  EXPECT_EQ(CopiesIn(llama.backward).biases, 0);
+}
+
+TEST(BlockProgram, Float8CopiesOfWeightsThatAreKeptAreMadeOnceAndServeBackward) {
+  const ModelConfig model = ModelOf("gpt2");
+  for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
+    LocalSizes sizes(model, {.recompute = recompute, .micro_batch = 2}, DType::kFloat8E4M3, false);
+    const BlockProgram plain = PlanBlock(model, sizes);
+    sizes.float8_weights = true;
+    const BlockProgram kept = PlanBlock(model, sizes);
+    EXPECT_EQ(plain.weight_bytes, 0);
+    // Two bytes for each element of four matrices, and their scales.
+    const std::int64_t elements = sizes.hidden * (sizes.qkv + sizes.attention + 2 * sizes.ffn);
+    EXPECT_GE(kept.weight_bytes, 2 * elements);
+    EXPECT_LE(kept.weight_bytes, 2 * elements + 12 * kPlanAlignment);
+    EXPECT_EQ(kept.kept_bytes, plain.kept_bytes);
+    EXPECT_LE(kept.scratch_bytes, plain.scratch_bytes);
+    int made = 0;
+    for (const BlockStep& step : kept.forward) {
+      const auto* copy = std::get_if<QuantizeStep>(&step.work);
+      if (copy != nullptr && copy->weight != kNoId) {
+        EXPECT_TRUE(copy->once && copy->rows != kNoId && copy->columns != kNoId);
+        made += 1;
+      }
+    }
+    EXPECT_EQ(made, 4);
+    for (const BlockStep& step : kept.backward) {
+      const auto* copy = std::get_if<QuantizeStep>(&step.work);
+      EXPECT_TRUE(copy == nullptr || copy->weight == kNoId);
+    }
   }
 }
 

@@ -371,6 +371,28 @@ TEST(Laws, Float8BlocksThatAreRecomputedWholeGiveTheSameBits) {
   }
 }
 
+// With ZeRO 3 every micro batch copies the weights for itself.
+TEST(Laws, Float8CopiesOfWeightsMadeOnceAStepGiveTheSameBits) {
+  const auto layouts = {ParallelLayout{.micro_batch = 48},
+                        ParallelLayout{.pipeline = 2, .schedule = "zero_bubble", .micro_batch = 24}};
+  for (const ParallelLayout& layout : layouts) {
+    SCOPED_TRACE(layout.ToString());
+    RunConfig config = SmallFloat8Run("gpt2");
+    config.batch.global = 96;
+    config.train.deterministic = true;
+    config.layout = layout;
+    const int steps = std::min(Float8Steps(), 2);
+    EXPECT_TRUE(StageOfRun(config, 0, config.batch.global).description().sizes.float8_weights);
+    const Outcome once = Train({.config = config, .steps = steps});
+    config.layout.zero = 3;
+    EXPECT_FALSE(StageOfRun(config, 0, config.batch.global).description().sizes.float8_weights);
+    const Outcome each = Train({.config = config, .steps = steps});
+    EXPECT_THAT(once.accounting, testing::IsEmpty());
+    EXPECT_EQ(once.losses, each.losses);
+    EXPECT_EQ(once.parameters, each.parameters);
+  }
+}
+
 TEST(Laws, Float8GivesTheSameBitsTwice) {
   RunConfig config = SmallFloat8Run("llama");
   config.layout = {.tensor = 2, .pipeline = 2, .schedule = "zero_bubble"};

@@ -94,7 +94,7 @@ void WithFunction(ActivationKind kind, const Run& run) {
 
 }  // namespace
 
-void CpuOps::DoActivationForward(ActivationKind kind, const Tensor& z, const Tensor& out) {
+void CpuOps::DoActivationForward(ActivationKind kind, const Tensor& z, const Tensor& out, const Tensor& /*largest*/) {
   const std::int64_t width = out.shape[1];
   DispatchWorkingType(out.dtype, [&](auto type) {
     using T = decltype(type);
@@ -117,7 +117,8 @@ void CpuOps::DoActivationForward(ActivationKind kind, const Tensor& z, const Ten
   });
 }
 
-void CpuOps::DoActivationBackward(ActivationKind kind, const Tensor& grad_out, const Tensor& z, const Tensor& grad_z) {
+void CpuOps::DoActivationBackward(ActivationKind kind, const Tensor& grad_out, const Tensor& z, const Tensor& grad_z,
+                                  const Tensor& /*largest*/) {
   const std::int64_t width = grad_out.shape[1];
   DispatchWorkingType(grad_out.dtype, [&](auto type) {
     using T = decltype(type);

@@ -72,7 +72,7 @@ struct ForwardBody {
   const T* z;
   T* out;
   template <int kCount>
-  __device__ void Run(std::int64_t first) const {
+  __device__ unsigned Run(std::int64_t first) const {
     float values[kCount];
     Load(values, z + first);
 #pragma unroll
@@ -80,6 +80,7 @@ struct ForwardBody {
       values[i] = Function::Value(values[i]);
     }
     Store(out + first, values);
+    return LargestOf<T>(values);
   }
 };
 
@@ -89,7 +90,7 @@ struct BackwardBody {
   const T* z;
   T* grad_z;
   template <int kCount>
-  __device__ void Run(std::int64_t first) const {
+  __device__ unsigned Run(std::int64_t first) const {
     float values[kCount];
     float grads[kCount];
     Load(values, z + first);
@@ -99,6 +100,7 @@ struct BackwardBody {
       grads[i] *= Function::Slope(values[i]);
     }
     Store(grad_z + first, grads);
+    return LargestOf<T>(grads);
   }
 };
 
@@ -109,7 +111,7 @@ struct GatedForwardBody {
   T* out;
   std::int64_t columns;
   template <int kCount>
-  __device__ void Run(std::int64_t first) const {
+  __device__ unsigned Run(std::int64_t first) const {
     const std::int64_t gate_at = first + first / columns * columns;
     float gate[kCount];
     float up[kCount];
@@ -120,6 +122,7 @@ struct GatedForwardBody {
       up[i] *= Function::Value(gate[i]);
     }
     Store(out + first, up);
+    return LargestOf<T>(up);
   }
 };
 
@@ -130,7 +133,7 @@ struct GatedBackwardBody {
   T* grad_z;
   std::int64_t columns;
   template <int kCount>
-  __device__ void Run(std::int64_t first) const {
+  __device__ unsigned Run(std::int64_t first) const {
     const std::int64_t gate_at = first + first / columns * columns;
     float gate[kCount];
     float up[kCount];
@@ -146,6 +149,7 @@ struct GatedBackwardBody {
     }
     Store(grad_z + gate_at, gate);
     Store(grad_z + gate_at + columns, up);
+    return max(LargestOf<T>(gate), LargestOf<T>(up));
   }
 };
 
@@ -174,7 +178,7 @@ struct FinishBody {
   const C* auxiliary;  // null, or what the gelu gradient is taken at
   std::int64_t columns;
   template <int kCount>
-  __device__ void Run(std::int64_t first) const {
+  __device__ unsigned Run(std::int64_t first) const {
     float values[kCount];
     Load(values, c + first);
     if (bias != nullptr) {
@@ -194,12 +198,14 @@ struct FinishBody {
       }
     }
     Store(c + first, values);
+    return LargestOf<C>(values);
   }
 };
 
 }  // namespace
 
-void CudaOps::DoActivationForward(ActivationKind kind, const Tensor& z, const Tensor& out) {
+void CudaOps::DoActivationForward(ActivationKind kind, const Tensor& z, const Tensor& out, const Tensor& largest) {
+  unsigned* const noted = ClearedLargest(context_, largest);
   const bool aligned = Aligned16({z.data, out.data});
   const std::int64_t columns = out.shape[out.shape.rank() - 1];
   DispatchFloat(out.dtype, "ActivationForward", [&](auto tag) {
@@ -207,16 +213,18 @@ void CudaOps::DoActivationForward(ActivationKind kind, const Tensor& z, const Te
     WithFunction<T>(kind, [&](auto function) {
       using Function = typename decltype(function)::Type;
       if (IsGated(kind)) {
-        ForEach(context_, out.count(), aligned && columns % 8 == 0,
-                GatedForwardBody<T, Function>{z.as<T>(), out.as<T>(), columns});
+        ForEachNoting(context_, out.count(), aligned && columns % 8 == 0,
+                      GatedForwardBody<T, Function>{z.as<T>(), out.as<T>(), columns}, noted);
       } else {
-        ForEach(context_, out.count(), aligned, ForwardBody<T, Function>{z.as<T>(), out.as<T>()});
+        ForEachNoting(context_, out.count(), aligned, ForwardBody<T, Function>{z.as<T>(), out.as<T>()}, noted);
       }
     });
   });
 }
 
-void CudaOps::DoActivationBackward(ActivationKind kind, const Tensor& grad_out, const Tensor& z, const Tensor& grad_z) {
+void CudaOps::DoActivationBackward(ActivationKind kind, const Tensor& grad_out, const Tensor& z, const Tensor& grad_z,
+                                   const Tensor& largest) {
+  unsigned* const noted = ClearedLargest(context_, largest);
   const bool aligned = Aligned16({grad_out.data, z.data, grad_z.data});
   const std::int64_t columns = grad_out.shape[grad_out.shape.rank() - 1];
   DispatchFloat(grad_out.dtype, "ActivationBackward", [&](auto tag) {
@@ -224,11 +232,11 @@ void CudaOps::DoActivationBackward(ActivationKind kind, const Tensor& grad_out, 
     WithFunction<T>(kind, [&](auto function) {
       using Function = typename decltype(function)::Type;
       if (IsGated(kind)) {
-        ForEach(context_, grad_out.count(), aligned && columns % 8 == 0,
-                GatedBackwardBody<T, Function>{grad_out.as<T>(), z.as<T>(), grad_z.as<T>(), columns});
+        ForEachNoting(context_, grad_out.count(), aligned && columns % 8 == 0,
+                      GatedBackwardBody<T, Function>{grad_out.as<T>(), z.as<T>(), grad_z.as<T>(), columns}, noted);
       } else {
-        ForEach(context_, grad_out.count(), aligned,
-                BackwardBody<T, Function>{grad_out.as<T>(), z.as<T>(), grad_z.as<T>()});
+        ForEachNoting(context_, grad_out.count(), aligned,
+                      BackwardBody<T, Function>{grad_out.as<T>(), z.as<T>(), grad_z.as<T>()}, noted);
       }
     });
   });
@@ -238,6 +246,7 @@ void FinishProduct(const CudaContext& context, const MatmulArgs& args) {
   if (!args.bias.given() && args.epilogue == Epilogue::kNone) {
     return;
   }
+  unsigned* const noted = ClearedLargest(context, args.largest);
   const std::int64_t columns = args.c.shape[args.c.shape.rank() - 1];
   const bool wide = columns % 8 == 0 && Aligned16({args.c.data, args.bias.data, args.auxiliary.data});
   DispatchFloat(args.c.dtype, "Matmul", [&](auto c_tag) {
@@ -245,7 +254,7 @@ void FinishProduct(const CudaContext& context, const MatmulArgs& args) {
       using C = typename decltype(c_tag)::Type;
       using Bias = typename decltype(a_tag)::Type;
       const FinishBody<C, Bias> body{args.c.as<C>(), args.bias.as<Bias>(), args.auxiliary.as<C>(), columns};
-      ForEach(context, args.c.count(), wide, body);
+      ForEachNoting(context, args.c.count(), wide, body, noted);
     });
   });
 }

@@ -37,11 +37,12 @@ void CudaOps::DoMatmul(const MatmulArgs& args) {
             "Matmul: the auxiliary tensor must not be the result");
     MatmulArgs product = args;
     product.auxiliary = {};
+    product.largest = {};
     product.epilogue = Epilogue::kNone;
     if (args.epilogue == Epilogue::kGelu) {
       product.c = args.auxiliary;
       DoMatmul(product);
-      DoActivationForward(ActivationKind::kGelu, args.auxiliary, args.c);
+      DoActivationForward(ActivationKind::kGelu, args.auxiliary, args.c, {});
       return;
     }
     product.bias = {};

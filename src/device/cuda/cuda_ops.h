@@ -44,9 +44,9 @@ class CudaOps final : public Ops {
   void DoHeadNormProducts(const HeadNormArgs& args) override;
   void DoHeadNormBackward(const HeadNormArgs& args) override;
   void DoApplyDropout(const Tensor& out, const Tensor& in, const Dropout& dropout) override;
-  void DoActivationForward(ActivationKind kind, const Tensor& z, const Tensor& out) override;
-  void DoActivationBackward(ActivationKind kind, const Tensor& grad_out, const Tensor& z,
-                            const Tensor& grad_z) override;
+  void DoActivationForward(ActivationKind kind, const Tensor& z, const Tensor& out, const Tensor& largest) override;
+  void DoActivationBackward(ActivationKind kind, const Tensor& grad_out, const Tensor& z, const Tensor& grad_z,
+                            const Tensor& largest) override;
   void DoRotary(const RotaryArgs& args) override;
   void DoAttentionForward(const AttentionArgs& args) override;
   void DoAttentionBackward(const AttentionArgs& args) override;

@@ -9,6 +9,7 @@
 #include <initializer_list>
 #include <type_traits>
 
+#include "base/float8.h"
 #include "base/shape.h"
 #include "device/cuda/launch.cuh"
 #include "device/tensor.h"
@@ -211,6 +212,30 @@ __device__ float ExpFor(float value) {
   }
 }
 
+// Magnitudes compare like their bits, and NaN is above all of them.
+__device__ inline unsigned Magnitude(float value) { return __float_as_uint(fabsf(value)); }
+
+// The largest magnitude of the first `count` values as they are stored in T. Rounding keeps their order: it is the
+// largest that has to be rounded.
+template <typename T, int kCount>
+__device__ unsigned LargestOf(const float (&values)[kCount], int count = kCount) {
+  unsigned bits = 0;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    bits = i < count ? max(bits, Magnitude(values[i])) : bits;
+  }
+  return Magnitude(Rounded<T>(__uint_as_float(bits)));
+}
+
+// Notes the largest of all threads' `bits` in `largest`, which has kLargestSlots numbers. Every thread of a warp takes
+// part.
+__device__ inline void NoteLargest(unsigned* largest, unsigned bits) {
+  bits = __reduce_max_sync(0xffffffffU, bits);
+  if (threadIdx.x % kWarp == 0) {
+    atomicMax(largest + blockIdx.x % kLargestSlots, bits);
+  }
+}
+
 // Calls body.Run<kCount>(first) for consecutive pieces of [0, count), and body.Run<1>(index) for what remains.
 template <int kCount, typename Body>
 __global__ void ForEachKernel(std::int64_t count, Body body) {
@@ -222,6 +247,21 @@ __global__ void ForEachKernel(std::int64_t count, Body body) {
   for (std::int64_t index = first; index < count && index < first + kCount; ++index) {
     body.template Run<1>(index);
   }
+}
+
+// As ForEachKernel; body.Run returns what LargestOf says of what it has written.
+template <int kCount, typename Body>
+__global__ void ForEachNotingKernel(std::int64_t count, Body body, unsigned* largest) {
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x * kCount;
+  std::int64_t first = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * kCount;
+  unsigned bits = 0;
+  for (; first + kCount <= count; first += stride) {
+    bits = max(bits, body.template Run<kCount>(first));
+  }
+  for (std::int64_t index = first; index < count && index < first + kCount; ++index) {
+    bits = max(bits, body.template Run<1>(index));
+  }
+  NoteLargest(largest, bits);
 }
 
 // `wide`: the body may be given 8 elements at a time, which start at a multiple of 8.
@@ -238,6 +278,32 @@ void ForEach(const CudaContext& context, std::int64_t count, bool wide, const Bo
     Launch(context, shape, ForEachKernel<8, Body>, count, body);
   } else {
     Launch(context, shape, ForEachKernel<1, Body>, count, body);
+  }
+}
+
+// The slots of `largest`, cleared; null where it is missing.
+inline unsigned* ClearedLargest(const CudaContext& context, const Tensor& largest) {
+  auto* const slots = largest.as<unsigned>();
+  if (slots != nullptr) {
+    CheckCuda(cudaMemsetAsync(slots, 0, kLargestSlots * sizeof(unsigned), context.stream()), "clear magnitudes");
+  }
+  return slots;
+}
+
+// ForEach with a body that tells what it has written; noted in `largest` unless that is null.
+template <typename Body>
+void ForEachNoting(const CudaContext& context, std::int64_t count, bool wide, const Body& body, unsigned* largest) {
+  if (largest == nullptr || count <= 0) {
+    return ForEach(context, count, wide, body);
+  }
+  constexpr int kThreads = 256;
+  const std::int64_t most_blocks = static_cast<std::int64_t>(context.multiprocessors()) * 32;
+  const std::int64_t blocks = std::min(CeilDiv(count, (wide ? 8 : 1) * kThreads), most_blocks);
+  const LaunchShape shape{dim3(static_cast<unsigned>(blocks)), dim3(kThreads)};
+  if (wide) {
+    Launch(context, shape, ForEachNotingKernel<8, Body>, count, body, largest);
+  } else {
+    Launch(context, shape, ForEachNotingKernel<1, Body>, count, body, largest);
   }
 }
 

@@ -27,6 +27,7 @@ struct ForwardRows {
   Dropout dropout;
   float kept_factor;
   const std::int32_t* tokens;  // of dropout; null: rows are in order
+  unsigned* largest;           // null, or where magnitudes of normed are noted
 };
 
 template <typename T>
@@ -44,6 +45,7 @@ struct BackwardRows {
   int columns;
   float gain_offset;
   bool is_rms;
+  unsigned* largest;  // null, or where magnitudes of grad_x are noted
 };
 
 // values += dropout(branch + bias), for kWidth columns of one row.
@@ -142,6 +144,14 @@ __global__ void __launch_bounds__(kWarps == 1 ? 128 : kWarps * kWarp) NormForwar
     }
     StoreColumns<kAligned>(args.normed + row * args.columns, column_of(v), args.columns, values[v]);
   }
+  if (args.largest != nullptr) {
+    unsigned bits = 0;
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      bits = max(bits, LargestOf<T>(values[v], args.columns - column_of(v)));
+    }
+    NoteLargest(args.largest, bits);
+  }
 }
 
 // Groups of kWarps warps take every gridDim-th row; each thread keeps the parameter gradients of its own columns.
@@ -156,6 +166,7 @@ __global__ void __launch_bounds__(kWarps == 1 ? 128 : kWarps * kWarp) NormBackwa
   const float columns = static_cast<float>(args.columns);
   float grad_gamma[kVectors][kWidth<T>] = {};
   float grad_beta[kVectors][kWidth<T>] = {};
+  unsigned bits = 0;
   for (std::int64_t row = group; row < args.rows; row += gridDim.x * groups_a_block) {
     const std::int64_t at = row * args.columns;
     const float mean = args.statistics[row];
@@ -208,7 +219,13 @@ __global__ void __launch_bounds__(kWarps == 1 ? 128 : kWarps * kWarp) NormBackwa
         residual[i] += reciprocal * (grads[v][i] - sum - normal[v][i] * dot);
       }
       StoreColumns<kAligned>(args.grad_x + at, column_of(v), args.columns, residual);
+      if (args.largest != nullptr) {
+        bits = max(bits, LargestOf<T>(residual, args.columns - column_of(v)));
+      }
     }
+  }
+  if (args.largest != nullptr) {
+    NoteLargest(args.largest, bits);
   }
   if (args.partial != nullptr) {
     float* partial = args.partial + group * 2 * args.columns;
@@ -323,7 +340,8 @@ void CudaOps::DoResidualNormForward(const ResidualNormArgs& args) {
                          args.kind == NormKind::kRms,
                          args.dropout,
                          1.0F / (1.0F - args.dropout.probability),
-                         args.dropout.tokens.as<std::int32_t>()};
+                         args.dropout.tokens.as<std::int32_t>(),
+                         ClearedLargest(context_, args.largest)};
     const bool aligned = columns % kWidth<T> == 0 && Aligned16({given.x, given.branch, given.bias, given.gamma,
                                                                 given.beta, given.sum, given.normed});
     aligned ? RunForward<T, true>(context_, given) : RunForward<T, false>(context_, given);
@@ -349,7 +367,8 @@ void CudaOps::DoNormBackward(const NormBackwardArgs& args) {
                                 args.x.count() / columns,
                                 static_cast<int>(columns),
                                 args.gain_offset,
-                                args.kind == NormKind::kRms};
+                                args.kind == NormKind::kRms,
+                                ClearedLargest(context_, args.largest)};
     const bool aligned =
         columns % kWidth<T> == 0 && Aligned16({given.grad_normed, given.x, given.gamma, given.grad_residual,
                                                given.grad_x, given.beta, given.normed});

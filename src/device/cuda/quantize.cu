@@ -1,5 +1,5 @@
-// fp8 copies of matrices. One pass finds the largest magnitude, a second one reads 128 x 128 tiles and stores each as
-// it lies, transposed, or both ways.
+// fp8 copies of matrices. One pass finds the largest magnitude, unless the matrix came with it; a second one reads
+// 128 x 128 tiles and stores each as it lies, transposed, or both ways, and adds up columns where that is asked for.
 #include <cuda_fp8.h>
 
 #include "device/cuda/cuda_ops.h"
@@ -23,7 +23,6 @@ __device__ int PlaceOf(int column, int word) {
 }
 constexpr int kSharedWords = kTile * (kWordsOfColumn + 1) + kThreadsOfRow * kRowsOfThread;
 
-// Magnitudes compare like their bits, and NaN is above all of them.
 template <typename T>
 __global__ void LargestMagnitudeKernel(const T* from, std::int64_t count, bool wide, unsigned* largest) {
   constexpr int kCount = 8;
@@ -37,16 +36,30 @@ __global__ void LargestMagnitudeKernel(const T* from, std::int64_t count, bool w
     Load(values, from + piece * kCount);
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      bits = max(bits, __float_as_uint(fabsf(values[i])));
+      bits = max(bits, Magnitude(values[i]));
     }
   }
   for (std::int64_t i = pieces * kCount + thread; i < count; i += stride) {
-    bits = max(bits, __float_as_uint(fabsf(ToFloat(from[i]))));
+    bits = max(bits, Magnitude(ToFloat(from[i])));
   }
-  bits = __reduce_max_sync(0xffffffffU, bits);
+  NoteLargest(largest, bits);
+}
+
+// What was noted, in every thread of a block of kThreads.
+__device__ unsigned NotedLargest(const unsigned* largest) {
+  static_assert(kThreads == kLargestSlots);
+  __shared__ unsigned of_warps[kThreads / kWarp];
+  const unsigned bits = __reduce_max_sync(0xffffffffU, largest[threadIdx.x]);
   if (threadIdx.x % kWarp == 0) {
-    atomicMax(largest, bits);
+    of_warps[threadIdx.x / kWarp] = bits;
   }
+  __syncthreads();
+  unsigned all = 0;
+#pragma unroll
+  for (int warp = 0; warp < kThreads / kWarp; ++warp) {
+    all = max(all, of_warps[warp]);
+  }
+  return all;
 }
 
 // As ScaleForFloat8 of base/float8.h, by the bits of the magnitude.
@@ -81,27 +94,67 @@ struct QuantizeTiles {
   unsigned char* out_rows;     // may be null
   unsigned char* out_columns;  // may be null
   float* scale;
+  float* partial;  // [tiles of rows, columns]: sums of columns; may be null
 };
 
+// The sums of a tile's columns to its row of `partial`. A thread has kRowsOfThread rows of kColumnsOfThread columns,
+// and zeroes outside the matrix.
+__device__ void StoreColumnSums(const float (&values)[kRowsOfThread][kColumnsOfThread], const QuantizeTiles& tiles) {
+  __shared__ float of_warps[kThreads / kWarp][kTile];
+  const int group = static_cast<int>(threadIdx.x) % kThreadsOfRow;
+#pragma unroll
+  for (int c = 0; c < kColumnsOfThread; ++c) {
+    float sum = 0;
+#pragma unroll
+    for (int r = 0; r < kRowsOfThread; ++r) {
+      sum += values[r][c];
+    }
+#pragma unroll
+    for (int offset = kThreadsOfRow; offset < kWarp; offset *= 2) {
+      sum += __shfl_xor_sync(0xffffffffU, sum, offset);
+    }
+    if (threadIdx.x % kWarp < kThreadsOfRow) {
+      of_warps[threadIdx.x / kWarp][group * kColumnsOfThread + c] = sum;
+    }
+  }
+  __syncthreads();
+  const int column = static_cast<int>(blockIdx.x) * kTile + static_cast<int>(threadIdx.x);
+  if (threadIdx.x < kTile && column < tiles.columns) {
+    float sum = 0;
+#pragma unroll
+    for (int warp = 0; warp < kThreads / kWarp; ++warp) {
+      sum += of_warps[warp][threadIdx.x];
+    }
+    tiles.partial[static_cast<std::int64_t>(blockIdx.y) * tiles.columns + column] = sum;
+  }
+}
+
 // Extents are multiples of 16, addresses of 16 bytes.
-template <typename T, __nv_fp8_interpretation_t kFormat>
+template <typename T, __nv_fp8_interpretation_t kFormat, bool kSums>
 __global__ void __launch_bounds__(kThreads) QuantizeKernel(const T* from, QuantizeTiles tiles) {
   __shared__ unsigned words[kSharedWords];
-  const float scale = ScaleOf<kFormat>(*tiles.largest);
-  const float inverse = 1.0F / scale;
-  if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0) {
-    *tiles.scale = scale;
-  }
   const int group = static_cast<int>(threadIdx.x) % kThreadsOfRow;
   const int word = static_cast<int>(threadIdx.x) / kThreadsOfRow;
   const int column = static_cast<int>(blockIdx.x) * kTile + group * kColumnsOfThread;
   const int row = static_cast<int>(blockIdx.y) * kTile + word * kRowsOfThread;
-  if (column < tiles.columns && row < tiles.rows) {
-    float values[kRowsOfThread][kColumnsOfThread];
+  const bool inside = column < tiles.columns && row < tiles.rows;
+  float values[kRowsOfThread][kColumnsOfThread] = {};
+  if (inside) {
 #pragma unroll
     for (int r = 0; r < kRowsOfThread; ++r) {
       Load(values[r], from + static_cast<std::int64_t>(row + r) * tiles.columns + column);
     }
+  }
+  // After the loads have started: a block waits for both at once.
+  const float scale = ScaleOf<kFormat>(NotedLargest(tiles.largest));
+  const float inverse = 1.0F / scale;
+  if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0) {
+    *tiles.scale = scale;
+  }
+  if constexpr (kSums) {
+    StoreColumnSums(values, tiles);
+  }
+  if (inside) {
 #pragma unroll
     for (int r = 0; r < kRowsOfThread; ++r) {
 #pragma unroll
@@ -148,7 +201,7 @@ __global__ void __launch_bounds__(kThreads) QuantizeKernel(const T* from, Quanti
 // Any extents and addresses, an element a thread.
 template <typename T, __nv_fp8_interpretation_t kFormat>
 __global__ void QuantizeElementsKernel(const T* from, QuantizeTiles tiles) {
-  const float scale = ScaleOf<kFormat>(*tiles.largest);
+  const float scale = ScaleOf<kFormat>(NotedLargest(tiles.largest));
   const std::int64_t count = static_cast<std::int64_t>(tiles.rows) * tiles.columns;
   const std::int64_t index = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (index == 0) {
@@ -166,14 +219,19 @@ __global__ void QuantizeElementsKernel(const T* from, QuantizeTiles tiles) {
   }
 }
 
+bool IsTiled(const QuantizeArgs& args) {
+  return args.from.shape[0] % kFloat8Unit == 0 && args.from.shape[1] % kFloat8Unit == 0 &&
+         Aligned16({args.from.data, args.rows.data, args.columns.data});
+}
+
 template <typename T, __nv_fp8_interpretation_t kFormat>
-void StartQuantize(const CudaContext& context, const Tensor& from, const QuantizeTiles& tiles) {
-  const bool tiled = tiles.rows % kFloat8Unit == 0 && tiles.columns % kFloat8Unit == 0 &&
-                     Aligned16({from.data, tiles.out_rows, tiles.out_columns});
+void StartQuantize(const CudaContext& context, const Tensor& from, const QuantizeTiles& tiles, bool tiled) {
   if (tiled) {
     const dim3 blocks(static_cast<unsigned>(CeilDiv(tiles.columns, kTile)),
                       static_cast<unsigned>(CeilDiv(tiles.rows, kTile)));
-    Launch(context, {blocks, dim3(kThreads)}, QuantizeKernel<T, kFormat>, from.as<T>(), tiles);
+    Launch(context, {blocks, dim3(kThreads)},
+           tiles.partial != nullptr ? QuantizeKernel<T, kFormat, true> : QuantizeKernel<T, kFormat, false>,
+           from.as<T>(), tiles);
   } else {
     const dim3 blocks(static_cast<unsigned>(CeilDiv(from.count(), kThreads)));
     Launch(context, {blocks, dim3(kThreads)}, QuantizeElementsKernel<T, kFormat>, from.as<T>(), tiles);
@@ -186,27 +244,44 @@ void CudaOps::DoQuantize(const QuantizeArgs& args) {
   if (args.from.count() == 0) {
     return;
   }
-  auto* const largest = static_cast<unsigned*>(context_.Scratch(sizeof(unsigned)));
-  CheckCuda(cudaMemsetAsync(largest, 0, sizeof(unsigned), context_.stream()), "clear a maximum");
+  const bool tiled = IsTiled(args);
+  const std::int64_t columns = args.from.shape[1];
+  const std::int64_t tile_rows = CeilDiv(args.from.shape[0], kTile);
+  const std::int64_t partials = tiled && args.column_sums.given() ? tile_rows * columns : 0;
+  constexpr std::int64_t kSlotBytes = kLargestSlots * static_cast<std::int64_t>(sizeof(unsigned));
+  auto* const scratch = static_cast<char*>(context_.Scratch(kSlotBytes + partials * 4));
+  const bool noted = args.largest.given();
+  unsigned* const largest = noted ? args.largest.as<unsigned>() : reinterpret_cast<unsigned*>(scratch);
+  if (!noted) {
+    CheckCuda(cudaMemsetAsync(largest, 0, kSlotBytes, context_.stream()), "clear magnitudes");
+  }
   const QuantizeTiles tiles{.rows = static_cast<int>(args.from.shape[0]),
-                            .columns = static_cast<int>(args.from.shape[1]),
+                            .columns = static_cast<int>(columns),
                             .largest = largest,
                             .out_rows = args.rows.as<unsigned char>(),
                             .out_columns = args.columns.as<unsigned char>(),
-                            .scale = args.scale.as<float>()};
+                            .scale = args.scale.as<float>(),
+                            .partial = partials > 0 ? reinterpret_cast<float*>(scratch + kSlotBytes) : nullptr};
   const DType format = args.rows.given() ? args.rows.dtype : args.columns.dtype;
   DispatchFloat(args.from.dtype, "Quantize", [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    const std::int64_t most_blocks = static_cast<std::int64_t>(context_.multiprocessors()) * 8;
-    const std::int64_t blocks = std::min(CeilDiv(args.from.count(), kThreads * 8), most_blocks);
-    Launch(context_, {dim3(static_cast<unsigned>(blocks)), dim3(kThreads)}, LargestMagnitudeKernel<T>,
-           args.from.as<T>(), args.from.count(), Aligned16({args.from.data}), largest);
+    if (!noted) {
+      const std::int64_t most_blocks = static_cast<std::int64_t>(context_.multiprocessors()) * 8;
+      const std::int64_t blocks = std::min(CeilDiv(args.from.count(), kThreads * 8), most_blocks);
+      Launch(context_, {dim3(static_cast<unsigned>(blocks)), dim3(kThreads)}, LargestMagnitudeKernel<T>,
+             args.from.as<T>(), args.from.count(), Aligned16({args.from.data}), largest);
+    }
     if (format == DType::kFloat8E4M3) {
-      StartQuantize<T, __NV_E4M3>(context_, args.from, tiles);
+      StartQuantize<T, __NV_E4M3>(context_, args.from, tiles, tiled);
     } else {
-      StartQuantize<T, __NV_E5M2>(context_, args.from, tiles);
+      StartQuantize<T, __NV_E5M2>(context_, args.from, tiles, tiled);
     }
   });
+  if (tiles.partial != nullptr) {
+    AddColumnSums(context_, {tiles.partial, tile_rows, columns, columns, args.column_sums.as<float>(), nullptr});
+  } else if (args.column_sums.given()) {
+    DoBiasGradient(args.from, args.column_sums);
+  }
 }
 
 }  // namespace trireme

@@ -37,16 +37,22 @@ struct MatmulArgs {
   // Ranks with equal operands get equal bits: no algorithm that one rank alone has chosen by measurement. For products
   // whose result is a copy that each rank makes for itself.
   bool equal_on_ranks = false;
+  Tensor largest;  // in fp8 with kGeluGradient only: see QuantizeArgs
 };
 
 // An fp8 copy of a matrix with one scale: from[i] is about stored[i] * scale. scale is the smallest power of two with
 // which no value leaves the range of the format, so that rounding does not depend on it (but for the smallest values);
 // it is NaN when a value is not finite. rows and columns share a format; either may be missing.
+//
+// largest, where given, was given to the operation that made `from`, too: that one may have left the largest magnitude
+// of its result there, so that no pass has to look for it. Only the device's own Quantize reads it.
 struct QuantizeArgs {
-  Tensor from;     // [R, C]
-  Tensor rows;     // [R, C]
-  Tensor columns;  // [C, R], the transpose
-  Tensor scale;    // fp32 [1], written
+  Tensor from;         // [R, C]
+  Tensor rows;         // [R, C]
+  Tensor columns;      // [C, R], the transpose
+  Tensor scale;        // fp32 [1], written
+  Tensor largest;      // fp32 [kLargestSlots], or none
+  Tensor column_sums;  // fp32 [C], or none: as BiasGradient, the sum of each column of `from` is added
 };
 
 }  // namespace trireme

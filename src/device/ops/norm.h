@@ -26,6 +26,7 @@ struct ResidualNormArgs {
   Tensor beta;
   Tensor normed;
   Tensor statistics;
+  Tensor largest;  // may be missing; of normed, for QuantizeArgs
 };
 
 // grad_x = norm's backward of grad_normed at x (+ grad_residual when given). grad_gamma, grad_beta: fp32 [C], added to.
@@ -42,8 +43,9 @@ struct NormBackwardArgs {
   Tensor grad_x;
   Tensor grad_gamma;
   Tensor grad_beta;
-  Tensor beta;    // may be missing
-  Tensor normed;  // may be missing
+  Tensor beta;     // may be missing
+  Tensor normed;   // may be missing
+  Tensor largest;  // may be missing; of grad_x, for QuantizeArgs
 };
 
 }  // namespace trireme

@@ -51,7 +51,7 @@ void PacedOps::DoMatmul(const MatmulArgs& args) {
   Run(cluster_.Product(product));
 }
 
-void PacedOps::DoQuantize(const QuantizeArgs& args) { Move({args.from, args.rows, args.columns}); }
+void PacedOps::DoQuantize(const QuantizeArgs& args) { Move({args.from, args.rows, args.columns, args.column_sums}); }
 
 void PacedOps::DoBiasGradient(const Tensor& grad_out, const Tensor& grad_bias) { Move({grad_out, grad_bias}); }
 
@@ -70,9 +70,12 @@ void PacedOps::DoHeadNormBackward(const HeadNormArgs& args) { Move({args.x, args
 
 void PacedOps::DoApplyDropout(const Tensor& out, const Tensor& in, const Dropout& /*dropout*/) { Move({out, in}); }
 
-void PacedOps::DoActivationForward(ActivationKind /*kind*/, const Tensor& z, const Tensor& out) { Move({z, out}); }
+void PacedOps::DoActivationForward(ActivationKind /*kind*/, const Tensor& z, const Tensor& out,
+                                   const Tensor& /*largest*/) {
+  Move({z, out});
+}
 void PacedOps::DoActivationBackward(ActivationKind /*kind*/, const Tensor& grad_out, const Tensor& z,
-                                    const Tensor& grad_z) {
+                                    const Tensor& grad_z, const Tensor& /*largest*/) {
   Move({grad_out, z, grad_z});
 }
 

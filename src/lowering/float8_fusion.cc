@@ -1,0 +1,93 @@
+#include "lowering/float8_fusion.h"
+
+#include <algorithm>
+
+#include "base/float8.h"
+
+namespace trireme {
+namespace {
+
+// Where `work` notes the largest magnitude of `made`, if that is what it makes and it can.
+BufferId* LargestNotedBy(BlockWork& work, BufferId made) {
+  if (auto* const norm = std::get_if<NormStep>(&work); norm != nullptr && norm->normed == made) {
+    return &norm->largest;
+  }
+  if (auto* const norm = std::get_if<NormBackwardStep>(&work); norm != nullptr && norm->grad_x == made) {
+    return &norm->largest;
+  }
+  if (auto* const activation = std::get_if<ActivationStep>(&work); activation != nullptr && activation->to == made) {
+    return &activation->largest;
+  }
+  if (auto* const activation = std::get_if<ActivationBackwardStep>(&work);
+      activation != nullptr && activation->grad_from == made) {
+    return &activation->largest;
+  }
+  if (auto* const product = std::get_if<ProductStep>(&work); product != nullptr && product->c == made &&
+                                                             product->epilogue == ProductEpilogue::kGeluGradient &&
+                                                             product->scale_a != kNoId) {
+    return &product->largest;
+  }
+  return nullptr;
+}
+
+// Whether `work` leaves `buffer` as it was. Steps that are not known to only read what they touch do not.
+bool Leaves(const BlockWork& work, BufferId buffer) {
+  const auto buffers = BuffersOf(work);
+  if (std::find(buffers.begin(), buffers.end(), buffer) == buffers.end()) {
+    return true;
+  }
+  if (const auto* const product = std::get_if<ProductStep>(&work)) {
+    return product->c != buffer && product->auxiliary != buffer;
+  }
+  if (const auto* const norm = std::get_if<NormBackwardStep>(&work)) {
+    return norm->grad_x != buffer && norm->normed != buffer;
+  }
+  return std::holds_alternative<QuantizeStep>(work) || std::holds_alternative<BiasGradientStep>(work);
+}
+
+// The largest magnitude of what `steps[copy]` reads comes from the step that made it.
+void FuseLargest(BlockProgram& program, std::vector<BlockStep>& steps, std::size_t copy) {
+  auto& quantize = std::get<QuantizeStep>(steps[copy].work);
+  for (std::size_t i = copy; i-- > 0;) {
+    if (BufferId* const noted = LargestNotedBy(steps[i].work, quantize.from)) {
+      if (*noted == kNoId) {
+        program.buffers.push_back({.dtype = DType::kFloat32, .shape = {kLargestSlots}});
+        *noted = static_cast<BufferId>(program.buffers.size()) - 1;
+      }
+      quantize.largest = *noted;
+      return;
+    }
+    if (!Leaves(steps[i].work, quantize.from)) {
+      return;
+    }
+  }
+}
+
+// The gradient of a bias that is summed up later, from what `steps[copy]` reads, is summed up there.
+void FuseBiasGradient(std::vector<BlockStep>& steps, std::size_t copy) {
+  auto& quantize = std::get<QuantizeStep>(steps[copy].work);
+  for (std::size_t i = copy + 1; i < steps.size() && Leaves(steps[i].work, quantize.from); ++i) {
+    const auto* const bias = std::get_if<BiasGradientStep>(&steps[i].work);
+    if (bias != nullptr && bias->rows == quantize.from && !bias->own_rows) {
+      quantize.bias = bias->bias;
+      steps.erase(steps.begin() + static_cast<std::ptrdiff_t>(i));
+      return;
+    }
+  }
+}
+
+}  // namespace
+
+void FuseFloat8Copies(BlockProgram& program) {
+  for (std::vector<BlockStep>* const steps : {&program.forward, &program.backward, &program.backward_weight}) {
+    for (std::size_t i = 0; i < steps->size(); ++i) {
+      const auto* const quantize = std::get_if<QuantizeStep>(&(*steps)[i].work);
+      if (quantize != nullptr && quantize->from != kNoId) {
+        FuseLargest(program, *steps, i);
+        FuseBiasGradient(*steps, i);
+      }
+    }
+  }
+}
+
+}  // namespace trireme

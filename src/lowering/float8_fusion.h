@@ -1,0 +1,12 @@
+// What fp8 copies need is made by the steps that have the values at hand: the largest magnitude by the step that makes
+// a tensor, sums of columns (gradients of biases) by the step that copies it.
+#pragma once
+
+#include "lowering/block_program.h"
+
+namespace trireme {
+
+// Before buffers have places. Every result stays what it was, to the bit.
+void FuseFloat8Copies(BlockProgram& program);
+
+}  // namespace trireme
