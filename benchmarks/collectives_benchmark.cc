@@ -9,8 +9,11 @@
 #include <cstdlib>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
+#include <thread>
 
+#include "comm/device_call_watch.h"
 #include "comm/rank_runner.h"
 #include "measure/rates.h"
 
@@ -42,13 +45,14 @@ std::string DeviceKind() {
 
 // With `count` elements in the whole tensor.
 CallTimes TimesOf(const Collective& collective, std::int64_t count, int ranks) {
-  constexpr int kRepeats = 20;
+  constexpr int kRepeats = 100;
   CallTimes times;
   RunThreadRanks(ranks, {.kind = DeviceKind()}, [&](RankContext& context) {
     const Tensor whole{context.device.Allocate(count * 4), DType::kFloat32, {count}};
     const Tensor part{context.device.Allocate(count / ranks * 4), DType::kFloat32, {count / ranks}};
     context.device.ops().Fill(whole, 0);
     context.device.ops().Fill(part, 0);
+    context.world.ConnectNeighbours();  // for messages
     collective(context.world, whole, part);
     context.device.Synchronize();
     context.world.Barrier();
@@ -103,9 +107,47 @@ void ReduceScatter(benchmark::State& state) {
       state, [](Communicator& world, const Tensor& whole, const Tensor& part) { world.ReduceScatter(whole, part); },
       1 + 1 / ranks, 1);
 }
-BENCHMARK(AllReduce)->ArgsProduct({{1, 64, 1024, 8192}, {2, 4, 8}})->UseManualTime();
-BENCHMARK(AllGather)->ArgsProduct({{64, 1024, 8192}, {2, 4}})->UseManualTime();
-BENCHMARK(ReduceScatter)->ArgsProduct({{64, 1024, 8192}, {2, 4}})->UseManualTime();
+// Every rank sends `part` to the next one and receives `whole`'s beginning from the one before.
+void Message(benchmark::State& state) {
+  const auto pass = [](Communicator& world, const Tensor& whole, const Tensor& part) {
+    world.Send(part, (world.rank() + 1) % world.size(), 0);
+    world.Receive(whole.Range(0, part.count()), (world.rank() + world.size() - 1) % world.size(), 0);
+  };
+  Measure(state, pass, 2.0 / static_cast<double>(state.range(1)), 1);
+}
+// To start ranks takes longer than their calls: once is enough.
+BENCHMARK(AllReduce)->ArgsProduct({{1, 64, 1024, 8192}, {2, 4, 8}})->UseManualTime()->Iterations(1);
+BENCHMARK(AllGather)->ArgsProduct({{1, 64, 1024, 8192}, {2, 4}})->UseManualTime()->Iterations(1);
+BENCHMARK(ReduceScatter)->ArgsProduct({{1, 64, 1024, 8192}, {2, 4}})->UseManualTime()->Iterations(1);
+BENCHMARK(Message)->ArgsProduct({{1, 64, 1024}, {2, 4}})->UseManualTime()->Iterations(1);
+
+// What the watch over collectives of devices adds to each call of two ranks: the comparison and the entry that it
+// follows. No device takes part.
+void Watch(benchmark::State& state) {
+  constexpr int kCalls = 1000;
+  const CollectiveCall call = {.kind = CollectiveKind::kAllReduce, .count = state.range(0)};
+  const std::unique_ptr<Device> device = MakeCpuDevice({});
+  double seconds = 0;
+  for (auto _ : state) {
+    DeviceCallWatch watch({.say = [](const std::string&) {}, .give_up = [](int, const std::string&) {}});
+    const auto make_calls = [&](int rank) {
+      const auto channel = watch.Join({.name = "group", .key = 1, .rank = rank, .ranks = {0, 1}}, *device);
+      const auto start = std::chrono::steady_clock::now();
+      for (int i = 0; i < kCalls; ++i) {
+        watch.Compare(*channel, call);
+        DeviceCallWatch::Follow(*channel, {.call = call, .sequence = i});
+      }
+      const double taken = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / kCalls;
+      watch.Leave(*channel);
+      return taken;
+    };
+    const std::jthread other([&] { make_calls(1); });
+    seconds = make_calls(0);
+    state.SetIterationTime(seconds);
+  }
+  state.counters["host us"] = seconds * 1e6;
+}
+BENCHMARK(Watch)->Arg(1)->UseManualTime()->Iterations(20);
 
 }  // namespace
 }  // namespace trireme

@@ -1,5 +1,7 @@
 #include "comm/communicator.h"
 
+#include <utility>
+
 #include "base/error.h"
 #include "base/random.h"
 #include "comm/call_check.h"
@@ -46,7 +48,8 @@ std::int64_t Communicator::Begin(const CollectiveCall& call) {
   return sequence;
 }
 
-void Communicator::Record(const CollectiveCall& call, std::int64_t payload_bytes, const std::function<void()>& action) {
+template <typename Action>
+void Communicator::Record(const CollectiveCall& call, std::int64_t payload_bytes, const Action& action) {
   if (recorder_ != nullptr) {
     recorder_->push_back({call, payload_bytes});
     return action();
@@ -64,13 +67,14 @@ void Communicator::Record(const CollectiveCall& call, std::int64_t payload_bytes
   }
 }
 
-void Communicator::LeaveToDevice(const CollectiveCall& call, int stream, const Event& begin, const Event& end) {
+void Communicator::LeaveToDevice(const CollectiveCall& call, int stream, Event begin, Event end) {
   left_to_device_ = true;
   const std::int64_t sequence = sequence_ - 1;
   if (observer_ != nullptr) {
     observer_->Enqueued(name_, sequence, stream);
   }
-  Follow({call, sequence, stream, begin, end, observer_, observer_ == nullptr ? 0 : observer_->last_ticket()});
+  Follow({call, sequence, stream, std::move(begin), std::move(end), observer_,
+          observer_ == nullptr ? 0 : observer_->last_ticket()});
 }
 
 void Communicator::Replay(std::span<const RecordedCall> calls, const Event& begin, const Event& end, int stream) {

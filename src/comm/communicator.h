@@ -160,8 +160,8 @@ class Communicator {
     CollectiveObserver* observer = nullptr;
     std::uint64_t ticket = 0;
   };
-  virtual void Follow(const DeviceCall& /*call*/) {}
-  void LeaveToDevice(const CollectiveCall& call, int stream, const Event& begin, const Event& end);
+  virtual void Follow(DeviceCall /*call*/) {}
+  void LeaveToDevice(const CollectiveCall& call, int stream, Event begin, Event end);
   bool recording() const { return recorder_ != nullptr; }
 
   // Of all calls but messages, in order.
@@ -170,7 +170,8 @@ class Communicator {
   CollectiveObserver* observer() const { return observer_; }
 
  private:
-  void Record(const CollectiveCall& call, std::int64_t payload_bytes, const std::function<void()>& action);
+  template <typename Action>
+  void Record(const CollectiveCall& call, std::int64_t payload_bytes, const Action& action);
 
   std::string name_;
   Traffic traffic_;

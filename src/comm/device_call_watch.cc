@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <deque>
 #include <exception>
+#include <utility>
 
 #include "base/error.h"
 #include "comm/call_check.h"
@@ -18,30 +20,64 @@ double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 // Calls of a group that are compared as they are enqueued. Members further apart than this meet in Verify.
 constexpr std::size_t kBoard = 1024;
 
+// A call and its place among the calls of its group in 64 bits: 32 of the place, 32 of the call's fingerprint. Of 4
+// billion wrong calls one passes here; Verify compares all bits.
+std::uint64_t MarkOf(std::int64_t place, const CollectiveCall& call) {
+  return (static_cast<std::uint64_t>(place) + 1) << 32 | (Fingerprint(call) & 0xFFFFFFFFU);
+}
+
+// Whether `one` is of a later place than `other`.
+bool IsLater(std::uint64_t one, std::uint64_t other) {
+  return static_cast<std::int32_t>(static_cast<std::uint32_t>(one >> 32) - static_cast<std::uint32_t>(other >> 32)) > 0;
+}
+
+std::size_t IndexOf(const WatchedGroup& group) {
+  return static_cast<std::size_t>(std::find(group.ranks.begin(), group.ranks.end(), group.rank) - group.ranks.begin());
+}
+
 }  // namespace
 
-// What the members of a group in this process have enqueued.
+// What the members of a group in this process have made, without locks: each call looks at it.
 struct CallBoard {
-  struct Entry {
-    std::int64_t sequence = -1;
-    int rank = 0;
-    CollectiveCall call;
-  };
-  std::mutex mutex;
-  std::array<Entry, kBoard> entries;
+  static constexpr std::int64_t kAbsent = -1;
+
+  explicit CallBoard(std::size_t members) : enqueued(members) {
+    for (std::atomic<std::int64_t>& calls : enqueued) {
+      calls = kAbsent;
+    }
+  }
+
+  std::array<std::atomic<std::uint64_t>, kBoard> marks{};
+  std::vector<std::atomic<std::int64_t>> enqueued;  // calls of each member; kAbsent: it is not of this process
 };
 
 class DeviceCallWatch::Channel {
  public:
   Channel(WatchedGroup its_group, Device& its_device, std::shared_ptr<CallBoard> its_board)
-      : group(std::move(its_group)), device(its_device), board(std::move(its_board)) {}
+      : group(std::move(its_group)),
+        device(its_device),
+        board(std::move(its_board)),
+        enqueued_calls(board->enqueued[IndexOf(group)]) {
+    enqueued_calls = 0;
+  }
+
+  struct Followed {
+    WatchedCall call;
+    std::int64_t place = 0;  // among the channel's calls
+  };
 
   const WatchedGroup group;
   Device& device;
   const std::shared_ptr<CallBoard> board;
+  std::atomic<std::int64_t>& enqueued_calls;  // of the board
+  std::int64_t compared_calls = 0;            // of the rank's thread alone
 
-  std::mutex mutex;  // of all below
-  std::deque<WatchedCall> open;
+  // Held by the watch while it asks for events and tells observers: who takes it finds both at rest. Before `mutex`.
+  std::mutex looking;
+
+  std::mutex mutex;  // of all below, for some instructions at a time
+  std::array<CollectiveCall, kBoard> recent;
+  std::deque<Followed> open;
   std::int64_t enqueued = -1;  // number of the last call
   bool started = false;        // the first of `open`
   double since = 0;            // when `open` last became what it is at its front
@@ -66,43 +102,79 @@ std::shared_ptr<DeviceCallWatch::Channel> DeviceCallWatch::Join(const WatchedGro
   for (const std::shared_ptr<Channel>& other : channels_) {
     board = other->group.key == group.key ? other->board : board;
   }
-  channels_.push_back(
-      std::make_shared<Channel>(group, device, board == nullptr ? std::make_shared<CallBoard>() : board));
+  channels_.push_back(std::make_shared<Channel>(
+      group, device, board == nullptr ? std::make_shared<CallBoard>(group.ranks.size()) : board));
   return channels_.back();
 }
 
-void DeviceCallWatch::Compare(Channel& channel, std::int64_t sequence, const CollectiveCall& call) {
-  const std::lock_guard lock(channel.board->mutex);
-  CallBoard::Entry& entry = channel.board->entries[static_cast<std::size_t>(sequence) % kBoard];
-  Require(entry.sequence != sequence || entry.call == call, "{}",
-          MismatchMessage(channel.group.name, {entry.rank, entry.call}, {channel.group.rank, call}));
-  if (entry.sequence < sequence) {
-    entry = {sequence, channel.group.rank, call};
+void DeviceCallWatch::Compare(Channel& channel, const CollectiveCall& call) {
+  const std::int64_t place = channel.compared_calls++;
+  const std::size_t slot = static_cast<std::size_t>(place) % kBoard;
+  {
+    const std::lock_guard lock(channel.mutex);
+    channel.recent[slot] = call;
+  }
+  const std::uint64_t own = MarkOf(place, call);
+  std::atomic<std::uint64_t>& mark = channel.board->marks[slot];
+  std::uint64_t seen = mark.load();
+  while (IsLater(own, seen) && !mark.compare_exchange_weak(seen, own)) {
+  }
+  if (seen != own && !IsLater(own, seen) && !IsLater(seen, own)) {
+    NameMismatch(channel, place, call);
   }
 }
 
-void DeviceCallWatch::Follow(Channel& channel, const WatchedCall& call) {
+void DeviceCallWatch::NameMismatch(Channel& channel, std::int64_t place, const CollectiveCall& call) {
+  for (const std::shared_ptr<Channel>& other : Channels()) {
+    if (other.get() == &channel || other->group.key != channel.group.key) {
+      continue;
+    }
+    CollectiveCall made;
+    {
+      const std::lock_guard lock(other->mutex);
+      made = other->recent[static_cast<std::size_t>(place) % kBoard];
+    }
+    if (!(made == call) && MarkOf(place, made) == channel.board->marks[static_cast<std::size_t>(place) % kBoard]) {
+      Fail("{}", MismatchMessage(channel.group.name, {other->group.rank, made}, {channel.group.rank, call}));
+    }
+  }
+  Fail("group '{}': rank {} called {}, another rank something else", channel.group.name, channel.group.rank,
+       trireme::Describe(call));
+}
+
+void DeviceCallWatch::Follow(Channel& channel, WatchedCall call) {
   const std::lock_guard lock(channel.mutex);
   if (channel.open.empty()) {
     channel.since = Now();
     channel.started = channel.named = false;
   }
-  channel.open.push_back(call);
   channel.enqueued = call.sequence;
+  channel.open.push_back({std::move(call), channel.enqueued_calls++});
+}
+
+bool DeviceCallWatch::IsAhead(const Channel& channel, std::int64_t calls) {
+  const std::int64_t own = channel.enqueued_calls;
+  return std::any_of(channel.board->enqueued.begin(), channel.board->enqueued.end(), [&](const auto& others) {
+    const std::int64_t known = others;
+    return known != CallBoard::kAbsent && known + calls <= own;
+  });
 }
 
 void DeviceCallWatch::Leave(Channel& channel) {
   DropObservers(channel);
+  channel.enqueued_calls = CallBoard::kAbsent;
   const std::lock_guard lock(mutex_);
   std::erase_if(channels_, [&](const std::shared_ptr<Channel>& each) { return each.get() == &channel; });
+  const std::lock_guard looking(channel.looking);  // the watch may still hold the channel
   const std::lock_guard channel_lock(channel.mutex);
   channel.open.clear();
 }
 
 void DeviceCallWatch::DropObservers(Channel& channel) {
+  const std::lock_guard looking(channel.looking);
   const std::lock_guard lock(channel.mutex);
-  for (WatchedCall& call : channel.open) {
-    call.observer = nullptr;
+  for (Channel::Followed& followed : channel.open) {
+    followed.call.observer = nullptr;
   }
 }
 
@@ -131,28 +203,56 @@ void DeviceCallWatch::Run() {
   }
 }
 
-void DeviceCallWatch::Look(Channel& channel, double now) {
-  bool to_name = false;
-  double seconds = 0;
-  {
-    // Held while events are asked: Leave waits for this look, then the device and the observers may go.
+// Takes out of `open` what the device has ended. Events are asked for while the rank's thread may go on.
+void DeviceCallWatch::Ask(Channel& channel, double now) {
+  const std::lock_guard looking(channel.looking);
+  const auto front_and_back = [&channel](std::array<WatchedCall, 2>& ends) {
     const std::lock_guard lock(channel.mutex);
-    const auto tell = [](const WatchedCall& call, bool ended) {
-      if (call.observer != nullptr) {
-        ended ? call.observer->DeviceEnded(call.ticket) : call.observer->DeviceStarted(call.ticket);
-      }
-    };
-    const bool all = !channel.open.empty() && channel.device.IsReached(channel.open.back().end);
-    while (!channel.open.empty() && (all || channel.device.IsReached(channel.open.front().end))) {
-      tell(channel.open.front(), true);
+    if (!channel.open.empty()) {
+      ends = {channel.open.front().call, channel.open.back().call};
+    }
+    return !channel.open.empty();
+  };
+  std::array<WatchedCall, 2> ends;
+  if (!front_and_back(ends)) {
+    return;
+  }
+  const WatchedCall last = ends[1];
+  const bool last_ended = channel.device.IsReached(last.end);
+  const auto ended = [&](const WatchedCall& call) {
+    // What is before the last one in its stream has ended with it.
+    return (last_ended && call.stream == last.stream && call.sequence <= last.sequence) ||
+           channel.device.IsReached(call.end);
+  };
+  bool left = true;
+  while (left && ended(ends[0])) {
+    if (ends[0].observer != nullptr) {
+      ends[0].observer->DeviceEnded(ends[0].ticket);
+    }
+    {
+      const std::lock_guard lock(channel.mutex);
       channel.open.pop_front();
       channel.since = now;
       channel.started = channel.named = false;
     }
-    if (!channel.open.empty() && !channel.started && channel.device.IsReached(channel.open.front().begin)) {
-      channel.started = true;
-      tell(channel.open.front(), false);
+    left = front_and_back(ends);
+  }
+  // Only the watch's thread writes `started` of a call that is there.
+  if (left && !channel.started && channel.device.IsReached(ends[0].begin)) {
+    if (ends[0].observer != nullptr) {
+      ends[0].observer->DeviceStarted(ends[0].ticket);
     }
+    const std::lock_guard lock(channel.mutex);
+    channel.started = true;
+  }
+}
+
+void DeviceCallWatch::Look(Channel& channel, double now) {
+  Ask(channel, now);
+  bool to_name = false;
+  double seconds = 0;
+  {
+    const std::lock_guard lock(channel.mutex);
     seconds = channel.open.empty() ? 0 : now - channel.since;
     to_name = seconds > times_.name && !channel.named;
   }
@@ -178,16 +278,16 @@ void DeviceCallWatch::Look(Channel& channel, double now) {
 }
 
 // `hopeless`: every member's device has begun the call, so that no rank is awaited.
-std::string DeviceCallWatch::Describe(const Channel& channel, double seconds, bool* hopeless) {
+std::string DeviceCallWatch::Describe(Channel& channel, double seconds, bool* hopeless) {
   std::string text;
-  std::int64_t sequence = 0;
+  std::int64_t place = 0;
   {
-    const std::lock_guard lock(const_cast<Channel&>(channel).mutex);
+    const std::lock_guard lock(channel.mutex);
     if (channel.open.empty()) {
       return "";
     }
-    const WatchedCall& call = channel.open.front();
-    sequence = call.sequence;
+    const WatchedCall& call = channel.open.front().call;
+    place = channel.open.front().place;
     text = fmt::format("{}, number {} of group '{}' of ranks {}, has {} on stream {} for {:.0f} s",
                        trireme::Describe(call.call), call.sequence, channel.group.name,
                        fmt::join(channel.group.ranks, ", "), channel.started ? "been running" : "waited to start",
@@ -199,11 +299,12 @@ std::string DeviceCallWatch::Describe(const Channel& channel, double seconds, bo
       continue;
     }
     const std::lock_guard lock(other->mutex);
-    running += !other->open.empty() && other->open.front().sequence == sequence && other->started ? 1 : 0;
-    if (other->enqueued < sequence) {
+    const bool at_it = !other->open.empty() && other->open.front().place == place;
+    running += at_it && other->started ? 1 : 0;
+    if (other->enqueued_calls <= place) {
       text +=
           fmt::format("; rank {} has not come to it (its last there is number {})", other->group.rank, other->enqueued);
-    } else if (!other->open.empty() && other->open.front().sequence == sequence && !other->started) {
+    } else if (at_it && !other->started) {
       text += fmt::format("; rank {}'s device has not come to it", other->group.rank);
     }
   }

@@ -5,7 +5,7 @@
 
 #include <atomic>
 #include <condition_variable>
-#include <deque>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -58,10 +58,13 @@ class DeviceCallWatch {
 
   // `device` made the events and outlives the channel. Any thread.
   std::shared_ptr<Channel> Join(const WatchedGroup& group, Device& device);
-  // Throws an Error that names both calls when a member of this process has made another call under this number. Before
-  // the call is enqueued: what is not alike never ends.
-  void Compare(Channel& channel, std::int64_t sequence, const CollectiveCall& call);
-  void Follow(Channel& channel, const WatchedCall& call);
+  // The channel's next call. Throws an Error that names both calls when a member of this process has made another one
+  // in its place. Before the call is enqueued: what is not alike never ends. Waits for no other thread.
+  void Compare(Channel& channel, const CollectiveCall& call);
+  // The call is enqueued. Follows Compare of the same call.
+  static void Follow(Channel& channel, WatchedCall call);
+  // Whether a member of this process has enqueued fewer of the group's calls than this channel, by `calls` or more.
+  static bool IsAhead(const Channel& channel, std::int64_t calls);
   // Leaves aside what the channel still holds; its observers are not told any more when this returns.
   void Leave(Channel& channel);
   // Observers of the channel's open calls go away.
@@ -72,7 +75,9 @@ class DeviceCallWatch {
  private:
   void Run();
   void Look(Channel& channel, double now);
-  std::string Describe(const Channel& channel, double seconds, bool* hopeless);
+  static void Ask(Channel& channel, double now);
+  [[noreturn]] void NameMismatch(Channel& channel, std::int64_t place, const CollectiveCall& call);
+  std::string Describe(Channel& channel, double seconds, bool* hopeless);
   std::vector<std::shared_ptr<Channel>> Channels();
 
   const Hooks hooks_;

@@ -174,16 +174,19 @@ class NcclCommunicator : public Communicator {
                                               world_rank_);
   }
 
-  void Follow(const DeviceCall& call) override {
-    CompareCall(call.sequence, call.call);  // those of recordings were not yet
+  void Follow(DeviceCall call) override {
+    if (!std::exchange(compared_, false)) {  // a recording started it
+      AwaitOthers();
+      CompareCall(call.call);
+    }
     recent_[static_cast<std::size_t>(call.sequence) % kRecentCalls] = {call.sequence, call.call};
-    session_->watch().Follow(*channel_, {.call = call.call,
-                                         .sequence = call.sequence,
-                                         .stream = call.stream,
-                                         .begin = call.begin,
-                                         .end = call.end,
-                                         .observer = call.observer,
-                                         .ticket = call.ticket});
+    DeviceCallWatch::Follow(*channel_, {.call = call.call,
+                                        .sequence = call.sequence,
+                                        .stream = call.stream,
+                                        .begin = std::move(call.begin),
+                                        .end = std::move(call.end),
+                                        .observer = call.observer,
+                                        .ticket = call.ticket});
   }
 
   void DoAllReduce(const Tensor& in_place, ReduceOp op, const CollectiveCall& call) override {
@@ -281,12 +284,26 @@ class NcclCommunicator : public Communicator {
   cudaStream_t Stream() { return static_cast<cudaStream_t>(CudaStreamOf(device_)); }
 
   // With members of this process. A difference aborts the world before it is thrown: devices may wait for this call.
-  void CompareCall(std::int64_t number, const CollectiveCall& call) {
+  void CompareCall(const CollectiveCall& call) {
     try {
-      session_->watch().Compare(*channel_, number, call);
+      session_->watch().Compare(*channel_, call);
     } catch (const Error& error) {
       Abort(error.what());
       throw;
+    }
+  }
+
+  // On a shared GPU kernels of a rank that is ahead wait for the others and fill the GPU's queue of launches; then the
+  // driver holds up this rank's thread and, with it, those that it waits for. So a rank waits here before it is far
+  // ahead.
+  void AwaitOthers() {
+    for (int looks = 0; session_->gpu_is_shared() && DeviceCallWatch::IsAhead(*channel_, kMostCallsAhead); ++looks) {
+      CheckAborted();
+      if (looks < kLooksAtOnce) {
+        std::this_thread::yield();
+      } else {
+        std::this_thread::sleep_for(std::chrono::microseconds(20));
+      }
     }
   }
 
@@ -345,12 +362,14 @@ class NcclCommunicator : public Communicator {
     if (recording() || device_.IsRecording()) {
       return call.count > 0 ? nccl_->Run(what, start) : void();
     }
-    CompareCall(sequence() - 1, call);
-    const Event begin = device_.RecordEvent();
+    AwaitOthers();
+    CompareCall(call);
+    Event begin = device_.RecordEvent();
     if (call.count > 0) {
       nccl_->Run(what, start);
     }
-    LeaveToDevice(call, device_.current_stream(), begin, device_.RecordEvent());
+    compared_ = true;
+    LeaveToDevice(call, device_.current_stream(), std::move(begin), device_.RecordEvent());
   }
 
   // Digests differ: finds the first call that does among the last ones.
@@ -385,6 +404,9 @@ class NcclCommunicator : public Communicator {
 
   static constexpr std::int64_t kConnectBytes = 4 << 20;
   static constexpr int kReasonMilliseconds = 5000;
+  // Between two collectives of a group are some dozens of launches; a queue takes 1024.
+  static constexpr std::int64_t kMostCallsAhead = 8;
+  static constexpr int kLooksAtOnce = 200;
 
   std::unique_ptr<Communicator> host_;
   Device& device_;
@@ -399,6 +421,7 @@ class NcclCommunicator : public Communicator {
   std::vector<NcclWay*> ways_;                // owned by messages_, in the order in which both ends made them
   std::shared_ptr<DeviceCallWatch::Channel> channel_;
   std::array<RecentCall, kRecentCalls> recent_{};
+  bool compared_ = false;  // the call at hand, with members of this process
 };
 
 // A number that stands for this thread's GPU in its machine.

@@ -134,19 +134,67 @@ TEST(DeviceCallWatch, RefusesAnotherCallUnderTheSameNumber) {
   DeviceCallWatch watch(heard.Hooks(), {.poll = 0.001});
   const auto zero = watch.Join(Member(0), device);
   const auto one = watch.Join(Member(1), device);
-  watch.Compare(*zero, 0, kSum);
-  watch.Compare(*one, 0, kSum);
-  watch.Compare(*zero, 1, kSum);
+  watch.Compare(*zero, kSum);
+  watch.Compare(*one, kSum);
+  watch.Compare(*zero, kSum);
   CollectiveCall other = kSum;
   other.count = 64;
   try {
-    watch.Compare(*one, 1, other);
+    watch.Compare(*one, other);
     ADD_FAILURE() << "it was accepted";
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(),
                  "group 'tensor': rank 0 called all_reduce of 128 fp32 (sum), but rank 1 called all_reduce of 64 fp32 "
                  "(sum)");
   }
+}
+
+TEST(DeviceCallWatch, ComparesCallsOfMembersThatAreApart) {
+  Heard heard;
+  HandDevice device;
+  DeviceCallWatch watch(heard.Hooks(), {.poll = 0.001});
+  const auto zero = watch.Join(Member(0), device);
+  const auto one = watch.Join(Member(1), device);
+  constexpr int kCalls = 3000;  // more than the watch remembers
+  const auto call = [](int number) {
+    CollectiveCall made = kSum;
+    made.count = number;
+    return made;
+  };
+  const auto make_all = [&](DeviceCallWatch::Channel& channel) {
+    for (int i = 0; i < kCalls; ++i) {
+      watch.Compare(channel, call(i));
+    }
+  };
+  {
+    const std::jthread other([&] { EXPECT_NO_THROW(make_all(*one)); });
+    EXPECT_NO_THROW(make_all(*zero));
+  }
+  watch.Compare(*one, call(1));
+  EXPECT_THROW(watch.Compare(*zero, call(2)), Error);
+}
+
+TEST(DeviceCallWatch, KnowsWhoIsAhead) {
+  Heard heard;
+  HandDevice device;
+  DeviceCallWatch watch(heard.Hooks(), {.poll = 0.001});
+  const auto zero = watch.Join(Member(0), device);
+  const auto reached = HandDevice::NewEvent();
+  *reached = true;
+  const auto enqueue = [&](DeviceCallWatch::Channel& channel) {
+    DeviceCallWatch::Follow(channel, {.call = kSum, .begin = reached, .end = reached});
+  };
+  enqueue(*zero);
+  enqueue(*zero);
+  EXPECT_FALSE(DeviceCallWatch::IsAhead(*zero, 2)) << "the other rank is of another process";
+  const auto one = watch.Join(Member(1), device);
+  EXPECT_TRUE(DeviceCallWatch::IsAhead(*zero, 2));
+  EXPECT_FALSE(DeviceCallWatch::IsAhead(*zero, 3));
+  EXPECT_FALSE(DeviceCallWatch::IsAhead(*one, 1));
+  enqueue(*one);
+  EXPECT_FALSE(DeviceCallWatch::IsAhead(*zero, 2));
+  watch.Leave(*one);
+  EXPECT_FALSE(DeviceCallWatch::IsAhead(*zero, 1)) << "the other rank has left";
 }
 
 }  // namespace

@@ -133,11 +133,7 @@ void CudaDevice::CopyFromHost(void* device, const void* host, std::int64_t bytes
 void CudaDevice::Synchronize() { CheckCuda(cudaStreamSynchronize(stream()), "wait for the GPU"); }
 
 Event CudaDevice::RecordEvent() {
-  cudaEvent_t event = nullptr;
-  CheckCuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "make an event");
-  Event owner(event, [](cudaEvent_t last) { cudaEventDestroy(last); });
-  CheckCuda(cudaEventRecord(event, stream()), "record an event");
-  return owner;
+  return launches_.recording() ? EventPool::RecordOnce(stream()) : events_->Record(stream());
 }
 
 void CudaDevice::StreamWait(const Event& event) {

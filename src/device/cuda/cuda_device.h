@@ -3,10 +3,12 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 
 #include "device/cuda/cuda_context.h"
 #include "device/cuda/cuda_ops.h"
+#include "device/cuda/event_pool.h"
 #include "device/cuda/matmul_cublaslt.h"
 #include "device/cuda/recorded_launches.h"
 #include "device/device.h"
@@ -63,6 +65,7 @@ class CudaDevice final : public Device {
   CudaContext context_;
   CudaOps ops_;
   RecordedLaunches launches_{context_, ops_};
+  std::shared_ptr<EventPool> events_ = std::make_shared<EventPool>();
   std::string name_;
   std::int64_t memory_bytes_ = 0;
 };

@@ -3,8 +3,6 @@
 #include <dlfcn.h>
 
 #include <array>
-#include <cstdlib>
-#include <string_view>
 
 #include "device/device.h"
 #include "device/energy.h"
@@ -43,12 +41,6 @@ class Nvml {
 }  // namespace
 
 std::vector<EnergyCounter> ReadGpuEnergy() {
-  // Several ranks may share a GPU over NCCL, where kernels of one rank wait for another: a run was seen to stop while
-  // rank 0 asked the drivers before its first step. Nothing is asked then.
-  const char* const sharing = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
-  if (sharing != nullptr && std::string_view(sharing) == "1") {
-    return {};
-  }
   static const Nvml nvml;
   std::vector<EnergyCounter> counters;
   for (int device = 0; device < CudaDeviceCount(); ++device) {
