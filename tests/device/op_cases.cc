@@ -16,9 +16,13 @@ std::vector<OpCase> OpCases() {
 }
 
 std::vector<CaseDifference> Compare(const OpCase& op_case, Device& device, DType working, Device& reference) {
-  Workbench reference_bench(reference);
+  Workbench bench(reference);
+  return Compare(op_case, device, working, op_case.run(bench, DType::kFloat32));
+}
+
+std::vector<CaseDifference> Compare(const OpCase& op_case, Device& device, DType working,
+                                    const std::vector<OpResult>& expected) {
   Workbench bench(device);
-  const std::vector<OpResult> expected = op_case.run(reference_bench, DType::kFloat32);
   const std::vector<OpResult> actual = op_case.run(bench, working);
   // fp8 copies are made of bf16 exactly; of fp16 its smallest numbers are rounded.
   const double half = std::max({op_case.bf16_tolerance / 4, op_case.fp32_tolerance, 1e-3});

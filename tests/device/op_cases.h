@@ -47,5 +47,8 @@ struct CaseDifference {
 
 // Runs `op_case` on `device` in `working` and on `reference` in fp32; one entry for each result.
 std::vector<CaseDifference> Compare(const OpCase& op_case, Device& device, DType working, Device& reference);
+// The same with results that `op_case` gave in fp32 before: for several devices and types.
+std::vector<CaseDifference> Compare(const OpCase& op_case, Device& device, DType working,
+                                    const std::vector<OpResult>& expected);
 
 }  // namespace trireme

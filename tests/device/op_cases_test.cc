@@ -38,9 +38,9 @@ TEST(OpCases, TwoThreadsAgreeWithOne) {
 TEST(OpCases, TheSameCallTwiceGivesTheSameBits) {
   for (const int threads : {1, 2}) {
     const auto cpu = CpuForTest(threads);
-    Workbench first(*cpu);
-    Workbench second(*cpu);
     for (const OpCase& op_case : OpCases()) {
+      Workbench first(*cpu);
+      Workbench second(*cpu);
       for (const DType working : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
         const auto a = op_case.run(first, working);
         const auto b = op_case.run(second, working);

@@ -4,7 +4,9 @@
 
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
+#include <map>
 
 #include "base/float16.h"
 #include "base/float8.h"
@@ -14,6 +16,18 @@ namespace trireme {
 namespace {
 
 constexpr std::uint64_t kSeed = 20240229;
+
+// The first `count` numbers of a name. They are drawn once per process: cases run in several types, at several levels
+// and on several devices with equal numbers, and drawing them takes longer than most operations.
+const std::vector<float>& StandardNormal(std::string_view name, std::size_t count) {
+  static std::map<std::string, std::vector<float>, std::less<>> drawn;
+  std::vector<float>& values = drawn.try_emplace(std::string(name)).first->second;
+  const std::uint64_t key = RandomKey(kSeed, name);
+  for (std::size_t i = values.size(); i < count; ++i) {
+    values.push_back(RandomNormal(key, i));
+  }
+  return values;
+}
 
 }  // namespace
 
@@ -33,9 +47,9 @@ Tensor Workbench::From(DType dtype, const Shape& shape, const std::vector<float>
 
 Tensor Workbench::Normal(DType dtype, const Shape& shape, std::string_view name, float deviation, float mean) {
   std::vector<float> values(static_cast<std::size_t>(shape.count()));
-  const std::uint64_t key = RandomKey(kSeed, name);
+  const std::vector<float>& drawn = StandardNormal(name, values.size());
   for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = static_cast<float>(BFloat16(mean + deviation * RandomNormal(key, i)));
+    values[i] = static_cast<float>(BFloat16(mean + deviation * drawn[i]));
   }
   return From(dtype, shape, values);
 }
