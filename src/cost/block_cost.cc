@@ -13,6 +13,7 @@ class StepCosts {
     WorkCost cost;
     if (const auto* product = std::get_if<ProductStep>(&step.work)) {
       cost.flops.matmul = 2 * product->rows * product->columns * product->depth;
+      cost.bytes_touched = product->epilogue == ProductEpilogue::kResidual ? Bytes(product->auxiliary) : 0;
     } else if (std::holds_alternative<AttentionStep>(step.work)) {
       cost.flops.attention = AttentionForward();
     } else if (std::holds_alternative<AttentionBackwardStep>(step.work)) {

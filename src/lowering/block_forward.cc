@@ -32,7 +32,7 @@ Lowering::Pass Lowering::Forward(std::vector<BlockStep>& steps, int end, bool re
         }
         break;
       case BlockOp::kLinear:
-        ForwardLinear(pass, i);
+        ForwardLinear(pass, i, end);
         break;
       case BlockOp::kHeadNorm:
         to = ForValue(operation.output);
@@ -120,7 +120,17 @@ void Lowering::ToTokens(BufferId from, BufferId to, bool packed) {
       .from = from, .to = to, .staging = NewBuffer(sizes_.dtype, shape), .to_heads = false, .packed = packed});
 }
 
-void Lowering::ForwardLinear(Pass& pass, int i) {
+int Lowering::FusedAdd(int i, int end) const {
+  const BlockOperation& linear = Operation(i);
+  if (sizes_.tensor > 1 || sizes_.dropout || HasAdapter(linear) || linear.bias != kNoId || i + 2 >= end ||
+      !Follows(i + 1, BlockOp::kLeave, linear.output) || !Follows(i + 2, BlockOp::kAdd, Operation(i + 1).output) ||
+      block_.MakerOf(Operation(i + 2).residual) > i) {
+    return kNoId;
+  }
+  return i + 2;
+}
+
+void Lowering::ForwardLinear(Pass& pass, int i, int end) {
   const BlockOperation& linear = Operation(i);
   const auto value = [&](int number) -> BufferId& { return pass.value[static_cast<std::size_t>(number)]; };
   ProductStep product{.a = value(linear.input),
@@ -145,6 +155,14 @@ void Lowering::ForwardLinear(Pass& pass, int i) {
     product.c = value(active) = ForValue(active);
     product.epilogue = ProductEpilogue::kGelu;
     product.auxiliary = out;
+  }
+  if (const int add = FusedAdd(i, end); add != kNoId) {
+    const BlockOperation& sum = Operation(add);
+    product.c = add + 1 == Count() ? kBlockOutput : out;
+    product.bias = sum.bias;
+    product.epilogue = ProductEpilogue::kResidual;
+    product.auxiliary = value(sum.residual);
+    value(linear.output) = value(sum.input) = value(sum.output) = product.c;
   }
   Emit(product);
   if (HasAdapter(linear)) {

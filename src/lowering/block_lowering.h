@@ -1,6 +1,7 @@
 // The state of lowering a block: LowerBlock's parts share it (block_forward.cc, block_backward.cc). Forward goes
-// through the operations in order, backward from the last to the first. Two fusions are made on the way: a sum with the
-// norm that reads it, and a product with the GELU that reads it; what fp8 copies need is fused at the end.
+// through the operations in order, backward from the last to the first. Three fusions are made on the way: a sum with the
+// norm that reads it, a product with the GELU that reads it, and a product with the residual sum that reads it; what fp8
+// copies need is fused at the end.
 #pragma once
 
 #include <algorithm>
@@ -169,7 +170,10 @@ class Lowering {
 
   // Forward, up to operation `end`.
   Pass Forward(std::vector<BlockStep>& steps, int end, bool recomputed);
-  void ForwardLinear(Pass& pass, int i);
+  void ForwardLinear(Pass& pass, int i, int end);
+  // The sum that the product of linear layer i stores at once: the one that adds its output, and nothing else happens
+  // to that on its way, to the residual stream. kNoId: none.
+  int FusedAdd(int i, int end) const;
   // scale * input * A^T of a layer with an adapter.
   BufferId EmitNarrow(const BlockOperation& linear, BufferId input);
   void ForwardAdd(Pass& pass, int i, int end);

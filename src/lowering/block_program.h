@@ -77,7 +77,12 @@ enum class ProductKind : std::uint8_t {
   kInputGradient,   // c = a * weight
   kWeightGradient,  // gradient of weight += a^T * b
 };
-enum class ProductEpilogue : std::uint8_t { kNone, kGelu, kGeluGradient };  // as Epilogue of device/ops/matmul.h
+enum class ProductEpilogue : std::uint8_t {
+  kNone,
+  kGelu,
+  kGeluGradient,
+  kResidual
+};  // Epilogue of device/ops/matmul.h
 
 struct ProductStep {
   ProductKind kind = ProductKind::kForward;

@@ -168,6 +168,8 @@ struct BlockRunner::Executor {
         return Epilogue::kGelu;
       case ProductEpilogue::kGeluGradient:
         return Epilogue::kGeluGradient;
+      case ProductEpilogue::kResidual:
+        return Epilogue::kResidual;
       case ProductEpilogue::kNone:
         break;
     }

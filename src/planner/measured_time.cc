@@ -74,7 +74,9 @@ struct MeasuredPrice::StepPrice {
     const std::int64_t out = step.rows * step.columns;
     const double epilogue = step.epilogue == ProductEpilogue::kGelu           ? price.Work(RankWork::kGelu, out)
                             : step.epilogue == ProductEpilogue::kGeluGradient ? price.Work(RankWork::kGeluGradient, out)
-                                                                              : 0;
+                            // Of the three tensors of a sum in a pass of its own, the product reads one more.
+                            : step.epilogue == ProductEpilogue::kResidual ? price.Work(RankWork::kResidual, out) / 3
+                                                                          : 0;
     return {.matmul = price.Product(PassOf(step.kind), step.rows, step.columns, step.depth, true), .memory = epilogue};
   }
   WorkTime operator()(const AttentionStep& step) const {

@@ -202,6 +202,7 @@ std::vector<OpCase> Float8Cases() {
       {.m = 16, .n = 16, .k = 16},
       {.m = 64, .n = 96, .k = 128, .bias = true},
       {.m = 96, .n = 64, .k = 80, .bias = true, .epilogue = Epilogue::kGelu},
+      {.m = 96, .n = 64, .k = 80, .bias = true, .epilogue = Epilogue::kResidual},
       {.m = 128, .n = 256, .k = 64, .a = kE5M2, .epilogue = Epilogue::kGeluGradient},
       {.m = 256, .n = 144, .k = 512, .a = kE5M2},
       {.m = 80, .n = 48, .k = 1040, .a = kE5M2, .accumulate = true},

@@ -32,7 +32,7 @@ std::vector<OpResult> RunMatmul(Workbench& bench, DType working, const MatmulCas
 }
 
 std::string NameOf(const MatmulCase& c) {
-  constexpr const char* kEpilogues[] = {"", "Gelu", "GeluGradient"};
+  constexpr const char* kEpilogues[] = {"", "Gelu", "GeluGradient", "Residual"};
   return fmt::format("Matmul{}x{}x{}{}{}{}{}{}{}", c.m, c.n, c.k, c.transpose_a ? "TransposeA" : "",
                      c.transpose_b ? "TransposeB" : "", c.accumulate ? "Accumulate" : "", c.bias ? "Bias" : "",
                      c.float_out ? "FloatOut" : "", kEpilogues[static_cast<int>(c.epilogue)]);
@@ -46,7 +46,7 @@ std::vector<OpResult> MultiplyWithEpilogue(Workbench& bench, DType working, bool
   }
   if (args.epilogue == Epilogue::kGelu) {
     args.auxiliary = bench.Output(args.c.dtype, args.c.shape);
-  } else if (args.epilogue == Epilogue::kGeluGradient) {
+  } else if (args.epilogue != Epilogue::kNone) {
     args.auxiliary = bench.Normal(args.c.dtype, args.c.shape, "auxiliary");
   }
   bench.ops().Matmul(args);
@@ -68,6 +68,8 @@ std::vector<OpCase> MatmulCases() {
       {.m = 64, .n = 64, .k = 96, .transpose_b = true, .epilogue = Epilogue::kGelu},
       {.m = 64, .n = 128, .k = 48, .epilogue = Epilogue::kGeluGradient},
       {.m = 31, .n = 63, .k = 129, .epilogue = Epilogue::kGeluGradient},
+      {.m = 64, .n = 96, .k = 128, .transpose_b = true, .bias = true, .epilogue = Epilogue::kResidual},
+      {.m = 33, .n = 65, .k = 31, .transpose_b = true, .epilogue = Epilogue::kResidual},
       {.m = 80, .n = 48, .k = 64, .transpose_a = true, .accumulate = true, .float_out = true},
       {.m = 37, .n = 130, .k = 301, .transpose_a = true, .accumulate = true, .float_out = true},
       {.m = 256, .n = 128, .k = 4096, .transpose_a = true, .float_out = true},

@@ -79,7 +79,7 @@ std::vector<std::vector<float>> Outputs(Workbench& bench, const Form& form, Matm
   args.c = form.accumulate ? bench.Normal(form.out, shape, "c") : bench.Output(form.out, shape);
   if (form.epilogue == Epilogue::kGelu) {
     args.auxiliary = bench.Output(form.out, shape);
-  } else if (form.epilogue == Epilogue::kGeluGradient) {
+  } else if (form.epilogue != Epilogue::kNone) {
     args.auxiliary = bench.Normal(form.out, shape, "auxiliary");
   }
   engine.Run(args);
@@ -119,7 +119,7 @@ std::vector<std::vector<float>> Expected(Workbench& bench, const Form& form, con
         z = Gelu(z);
       } else if (form.epilogue == Epilogue::kGeluGradient) {
         z *= GeluGradient(old);
-      } else if (form.accumulate) {
+      } else if (form.accumulate || form.epilogue == Epilogue::kResidual) {
         z += old;
       }
       outputs[0].push_back(static_cast<float>(z));
@@ -130,13 +130,16 @@ std::vector<std::vector<float>> Expected(Workbench& bench, const Form& form, con
 
 // What follows a product, in all the ways that Ops::Matmul allows.
 std::vector<Form> EndsOf(const Form& form) {
-  std::vector<Form> forms(6, form);
+  std::vector<Form> forms(8, form);
   forms[1].bias = true;
   forms[2].accumulate = true;
   forms[3].epilogue = Epilogue::kGelu;
   forms[4].epilogue = Epilogue::kGelu;
   forms[4].bias = true;
   forms[5].epilogue = Epilogue::kGeluGradient;
+  forms[6].epilogue = Epilogue::kResidual;
+  forms[7].epilogue = Epilogue::kResidual;
+  forms[7].bias = true;
   return forms;
 }
 

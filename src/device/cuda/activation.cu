@@ -175,7 +175,8 @@ template <typename C, typename Bias>
 struct FinishBody {
   C* c;
   const Bias* bias;    // may be null
-  const C* auxiliary;  // null, or what the gelu gradient is taken at
+  const C* auxiliary;  // null, or what the gelu gradient is taken at, or what is added
+  bool residual;
   std::int64_t columns;
   template <int kCount>
   __device__ unsigned Run(std::int64_t first) const {
@@ -194,7 +195,7 @@ struct FinishBody {
       Load(z, auxiliary + first);
 #pragma unroll
       for (int i = 0; i < kCount; ++i) {
-        values[i] *= GeluSlope<C>(z[i]);
+        values[i] = residual ? values[i] + z[i] : values[i] * GeluSlope<C>(z[i]);
       }
     }
     Store(c + first, values);
@@ -253,7 +254,8 @@ void FinishProduct(const CudaContext& context, const MatmulArgs& args) {
     DispatchFloat(args.bias.given() ? args.bias.dtype : args.c.dtype, "Matmul", [&](auto a_tag) {
       using C = typename decltype(c_tag)::Type;
       using Bias = typename decltype(a_tag)::Type;
-      const FinishBody<C, Bias> body{args.c.as<C>(), args.bias.as<Bias>(), args.auxiliary.as<C>(), columns};
+      const FinishBody<C, Bias> body{args.c.as<C>(), args.bias.as<Bias>(), args.auxiliary.as<C>(),
+                                     args.epilogue == Epilogue::kResidual, columns};
       ForEachNoting(context, args.c.count(), wide, body, noted);
     });
   });

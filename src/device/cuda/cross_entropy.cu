@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "device/cuda/cuda_ops.h"
@@ -190,10 +191,11 @@ __global__ void __launch_bounds__(kRowWarps* kWarp) GradientKernel(T* logits, Gr
   }
 }
 
-// Statistics and gradient of a row that stays in shared memory between the two: it is read once.
+// Statistics and gradient of a row whose first `held_columns` stay in shared memory between the two: they are read
+// once, and the rest of a long row, read again so soon, is most often found in the second-level cache.
 template <typename T>
 __global__ void __launch_bounds__(kHeldRowWarps* kWarp, 2)
-    HeldRowKernel(T* logits, float* statistics, GradientInputs inputs, Columns shape) {
+    HeldRowKernel(T* logits, float* statistics, GradientInputs inputs, Columns shape, int held_columns) {
   extern __shared__ uint4 held[];
   __shared__ WholeRow whole;
   constexpr int kStride = kHeldRowWarps * kWarp * kWidth<T>;
@@ -203,7 +205,9 @@ __global__ void __launch_bounds__(kHeldRowWarps* kWarp, 2)
 #pragma unroll 4
   for (int column = threadIdx.x * kWidth<T>; column < shape.columns; column += kStride) {
     const uint4 raw = *reinterpret_cast<const uint4*>(values + column);
-    held[column / kWidth<T>] = raw;
+    if (column < held_columns) {
+      held[column / kWidth<T>] = raw;
+    }
     float loaded[kWidth<T>];
     Unpack(loaded, raw, T{});
     AddLogits<T>(part, loaded, column, shape.valid);
@@ -222,7 +226,8 @@ __global__ void __launch_bounds__(kHeldRowWarps* kWarp, 2)
   for (int column = threadIdx.x * kWidth<T>; column < shape.columns; column += kStride) {
     float grads[kWidth<T>] = {};
     if (!gradient.masked()) {
-      Unpack(grads, held[column / kWidth<T>], T{});
+      const bool is_held = column < held_columns;
+      Unpack(grads, is_held ? held[column / kWidth<T>] : *reinterpret_cast<const uint4*>(values + column), T{});
       gradient.Apply<T>(grads, column);
     }
     Store(values + column, grads);
@@ -325,19 +330,21 @@ void CudaOps::DoCrossEntropyStatistics(const CrossEntropyArgs& args, const Tenso
 
 void CudaOps::DoCrossEntropy(const CrossEntropyArgs& args) {
   // Two rows in the shared memory of a multiprocessor of compute capability 9.0, so that one is read while the other is
-  // written; all of a rank's vocabularies of up to 58,000 tokens in bf16.
-  constexpr std::int64_t kMostRowBytes = 113 * 1024;
+  // written: whole rows of up to 58,000 logits in bf16, and the beginnings of longer ones.
+  constexpr std::int64_t kMostHeldBytes = 113 * 1024;
   const Columns shape = ColumnsOf(args);
   const std::int64_t row_bytes = shape.columns * SizeOf(args.logits.dtype);
+  const std::int64_t held_bytes = std::min(row_bytes, kMostHeldBytes);
   const bool wide = row_bytes % 16 == 0 && Aligned16({args.logits.data});
-  if (!wide || row_bytes > kMostRowBytes || context_.capability() < 90) {
+  if (!wide || context_.capability() < 90) {
     return Ops::DoCrossEntropy(args);
   }
   DispatchFloat(args.logits.dtype, "CrossEntropy", [&](auto tag) {
     using T = typename decltype(tag)::Type;
     Launch(context_,
-           {dim3(static_cast<unsigned>(shape.rows)), dim3(kHeldRowWarps * kWarp), static_cast<std::size_t>(row_bytes)},
-           HeldRowKernel<T>, args.logits.as<T>(), args.statistics.as<float>(), InputsOf(args, shape), shape);
+           {dim3(static_cast<unsigned>(shape.rows)), dim3(kHeldRowWarps * kWarp), static_cast<std::size_t>(held_bytes)},
+           HeldRowKernel<T>, args.logits.as<T>(), args.statistics.as<float>(), InputsOf(args, shape), shape,
+           static_cast<int>(held_bytes / SizeOf(args.logits.dtype)));
   });
 }
 

@@ -80,7 +80,7 @@ class CudaOps final : public Ops {
 };
 
 // After a product whose epilogue the library lacks: adds the bias of `args` to c, or multiplies c by gelu's slope at
-// the auxiliary tensor. Not for Epilogue::kGelu.
+// the auxiliary tensor, or adds that. Not for Epilogue::kGelu.
 void FinishProduct(const CudaContext& context, const MatmulArgs& args);
 
 // Sums of the columns of `partial` (fp32 [rows, columns]), added to `first` (its first columns) and `second` (those

@@ -26,7 +26,7 @@ int NumberOf(const cublasLtMatmulAlgo_t& algorithm, cublasLtMatmulAlgoConfigAttr
 // "# a bf16 [4096, 64] transposed, b bf16 [4096, 256], c fp32, accumulated: algorithm 66, tile 20, stages 36, split 1,
 // 0.12 ms"
 std::string CublasLtMatmul::Story(const Key& key, const Plan& plan) {
-  constexpr const char* kEpilogues[] = {"", ", gelu", ", gelu's gradient"};
+  constexpr const char* kEpilogues[] = {"", ", gelu", ", gelu's gradient", ", residual"};
   const auto type = [&](std::size_t at) { return Name(static_cast<DType>(key[at])); };
   const auto flag = [&](std::int64_t bit, const char* text) { return (key[4] & bit) != 0 ? text : ""; };
   std::string text =

@@ -38,7 +38,7 @@ cudaDataType_t LibraryType(DType dtype) {
 
 // Whether the library's epilogue may do what `args` asks for. In fp32 its gelu is not exact enough.
 bool IsLibraryEpilogue(const MatmulArgs& args) {
-  if (args.epilogue == Epilogue::kNone) {
+  if (args.epilogue == Epilogue::kNone || args.epilogue == Epilogue::kResidual) {
     return !args.bias.given() || args.c.dtype == args.bias.dtype;
   }
   if (args.epilogue == Epilogue::kGeluGradient && IsFloat8(args.a.dtype)) {
@@ -53,6 +53,7 @@ bool IsLibraryEpilogue(const MatmulArgs& args) {
 cublasLtEpilogue_t LibraryEpilogue(const MatmulArgs& args) {
   switch (args.epilogue) {
     case Epilogue::kNone:
+    case Epilogue::kResidual:  // it is the library's C, the result its D
       return args.bias.given() ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
     case Epilogue::kGelu:
       return args.bias.given() ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
@@ -60,6 +61,11 @@ cublasLtEpilogue_t LibraryEpilogue(const MatmulArgs& args) {
       return CUBLASLT_EPILOGUE_DGELU;
   }
   return CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+// An auxiliary tensor that the library calls so.
+bool HasGelu(const MatmulArgs& args) {
+  return args.epilogue == Epilogue::kGelu || args.epilogue == Epilogue::kGeluGradient;
 }
 
 // The largest power of two up to 256 that divides every address.
@@ -164,7 +170,7 @@ void CublasLtMatmul::Describe(const MatmulArgs& args, Plan& plan) const {
   SetAttribute(plan.product, CUBLASLT_MATMUL_DESC_TRANSA, first);
   SetAttribute(plan.product, CUBLASLT_MATMUL_DESC_TRANSB, second);
   SetAttribute(plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE, LibraryEpilogue(args));
-  if (args.epilogue != Epilogue::kNone) {
+  if (HasGelu(args)) {
     SetAttribute(plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, args.c.shape[1]);
     SetAttribute(plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, args.auxiliary.data);
   }
@@ -279,7 +285,7 @@ cublasStatus_t CublasLtMatmul::Execute(const MatmulArgs& args, const Plan& plan,
   if (args.bias.given()) {
     SetAttribute(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, args.bias.data);
   }
-  if (args.epilogue != Epilogue::kNone) {
+  if (HasGelu(args)) {
     SetAttribute(plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, args.auxiliary.data);
   }
   if (args.scale_a.given()) {
@@ -287,9 +293,11 @@ cublasStatus_t CublasLtMatmul::Execute(const MatmulArgs& args, const Plan& plan,
     SetAttribute(plan.product, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, args.scale_a.data);
   }
   const float alpha = 1;
-  const float beta = args.accumulate ? 1.0F : 0.0F;
-  return cublasLtMatmul(handle_, plan.product, &alpha, args.b.data, plan.b.get(), args.a.data, plan.a.get(), &beta, c,
-                        plan.c.get(), c, plan.c.get(), &algorithm, context_.Scratch(kWorkspaceBytes),
+  const bool residual = args.epilogue == Epilogue::kResidual;
+  const float beta = args.accumulate || residual ? 1.0F : 0.0F;
+  const void* added = residual ? args.auxiliary.data : c;
+  return cublasLtMatmul(handle_, plan.product, &alpha, args.b.data, plan.b.get(), args.a.data, plan.a.get(), &beta,
+                        added, plan.c.get(), c, plan.c.get(), &algorithm, context_.Scratch(kWorkspaceBytes),
                         static_cast<std::size_t>(kWorkspaceBytes), context_.stream());
 }
 

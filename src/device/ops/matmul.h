@@ -15,11 +15,12 @@ enum class Epilogue : std::uint8_t {
   kNone,
   kGelu,          // auxiliary = z, c = gelu(z), for z = product + bias
   kGeluGradient,  // c = z * gelu'(auxiliary); no bias
+  kResidual,      // c = z + auxiliary, rounded once, for z = product + bias
 };
 
 // c = op(a) * op(b) (+ bias) or, with accumulate, c += op(a) * op(b). Matrices: op(a) [M, K], op(b) [K, N], c [M, N].
 // a and b share a type; c has it too, or is fp32. bias [N] has the type of a. accumulate excludes bias and epilogue.
-// An auxiliary tensor has the shape and type of c.
+// An auxiliary tensor has the shape and type of c and does not overlap it.
 // In fp8, a and b are e4m3 or e5m2 with scales as Quantize leaves them; only b is transposed, M, N and K are multiples
 // of 16, at most one operand is e5m2; bias is bf16 and c bf16 or fp32.
 struct MatmulArgs {

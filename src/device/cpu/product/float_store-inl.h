@@ -166,6 +166,8 @@ HWY_INLINE void StoreRow(const StoreArgs& args, const float* sums, Out* c, Out* 
       z = GeluOf(z);
     } else if constexpr (kKind == StoreKind::kGeluGradient) {
       z = hn::Mul(z, GeluGradientOf(LoadPart(auxiliary + i, count)));
+    } else if constexpr (kKind == StoreKind::kResidual) {
+      z = hn::Add(z, LoadPart(auxiliary + i, count));
     }
     StorePart(z, c + i, count);
   }
@@ -192,6 +194,8 @@ void StoreOf(const StoreArgs& args) {
       return StoreRows<StoreKind::kGelu, In, Out>(args);
     case StoreKind::kGeluGradient:
       return StoreRows<StoreKind::kGeluGradient, In, Out>(args);
+    case StoreKind::kResidual:
+      return StoreRows<StoreKind::kResidual, In, Out>(args);
   }
 }
 

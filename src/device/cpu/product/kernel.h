@@ -31,7 +31,7 @@ struct TileArgs {
   bool accumulate;
 };
 
-enum class StoreKind : std::uint8_t { kPlain, kAccumulate, kGelu, kGeluGradient };
+enum class StoreKind : std::uint8_t { kPlain, kAccumulate, kGelu, kGeluGradient, kResidual };
 
 // The end of a product: `rows` x `columns` finished sums to c. Pointers are to the tile's first element.
 struct StoreArgs {
@@ -44,7 +44,7 @@ struct StoreArgs {
   OperandType out_type;  // of c and auxiliary
   const void* bias;      // may be missing
   void* c;
-  void* auxiliary;          // of the two kinds with gelu
+  void* auxiliary;          // of the kinds from kGelu on; kResidual reads it
   std::int64_t out_stride;  // of c and auxiliary
 };
 

@@ -89,6 +89,18 @@ void GeluGradientPass(const Tensor& auxiliary, const Tensor& c, int threads) {
   });
 }
 
+template <typename T>
+void ResidualPass(const Tensor& auxiliary, const Tensor& c, int threads) {
+  ParallelRanges(threads, c.count(), kElementGrain, [&](int, std::int64_t begin, std::int64_t end) {
+    const T* x = auxiliary.as<T>();
+    T* out = c.as<T>();
+#pragma omp simd
+    for (std::int64_t i = begin; i < end; ++i) {
+      out[i] = Narrow<T>(static_cast<float>(out[i]) + static_cast<float>(x[i]));
+    }
+  });
+}
+
 class OnednnEngine final : public MatmulEngine {
  public:
   explicit OnednnEngine(int threads) : threads_(threads), engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {}
@@ -120,8 +132,13 @@ class OnednnEngine final : public MatmulEngine {
     if (args.epilogue != Epilogue::kNone) {
       DispatchWorkingType(args.c.dtype, [&](auto type) {
         using T = decltype(type);
-        gelu ? GeluForwardPass<T>(args.auxiliary, args.c, threads_)
-             : GeluGradientPass<T>(args.auxiliary, args.c, threads_);
+        if (gelu) {
+          GeluForwardPass<T>(args.auxiliary, args.c, threads_);
+        } else if (args.epilogue == Epilogue::kResidual) {
+          ResidualPass<T>(args.auxiliary, args.c, threads_);
+        } else {
+          GeluGradientPass<T>(args.auxiliary, args.c, threads_);
+        }
       });
     }
   }

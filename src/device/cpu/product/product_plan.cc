@@ -41,6 +41,8 @@ StoreKind StoreKindOf(const MatmulArgs& args, bool accumulate) {
       return StoreKind::kGelu;
     case Epilogue::kGeluGradient:
       return StoreKind::kGeluGradient;
+    case Epilogue::kResidual:
+      return StoreKind::kResidual;
     case Epilogue::kNone:
       break;
   }
