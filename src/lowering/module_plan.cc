@@ -1,5 +1,7 @@
 #include "lowering/module_plan.h"
 
+#include <algorithm>
+
 namespace trireme {
 EmbeddingPlan::EmbeddingPlan(const LocalSizes& s, bool embedding_norm) {
   AreaPlanner keep(Area::kKept);
@@ -36,6 +38,18 @@ HeadPlan::HeadPlan(const LocalSizes& s, std::int64_t head_chunk) : chunk(head_ch
   }
   kept_bytes = keep.peak();
   scratch_bytes = scratch.peak();
+}
+
+std::int64_t HeadChunkWithin(const LocalSizes& sizes, std::int64_t wanted, std::int64_t scratch_bytes) {
+  constexpr std::int64_t kUnit = 128;
+  std::int64_t rows = HeadChunk(sizes, wanted);
+  if (wanted > 0 || sizes.tensor > 1 || rows == sizes.tokens) {
+    return rows;
+  }
+  while (rows < sizes.tokens && HeadPlan(sizes, rows + kUnit).scratch_bytes <= scratch_bytes) {
+    rows += kUnit;
+  }
+  return std::min(sizes.tokens, RoundUp(CeilDiv(sizes.tokens, CeilDiv(sizes.tokens, rows)), kUnit));
 }
 
 }  // namespace trireme

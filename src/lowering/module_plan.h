@@ -39,4 +39,9 @@ struct HeadPlan {
   std::int64_t scratch_bytes = 0;
 };
 
+// HeadChunk, or more tokens where scratch of `scratch_bytes`, as large as some block needs it, has room for their
+// logits: every chunk but the first reads and writes the gradient of the whole table. Chunks are about equal. Not with
+// tensor ranks, whose exchanges are counted by HeadChunk.
+std::int64_t HeadChunkWithin(const LocalSizes& sizes, std::int64_t wanted, std::int64_t scratch_bytes);
+
 }  // namespace trireme

@@ -108,7 +108,7 @@ void Head::RunChunk(const MicroBatch& micro_batch, const Tensor& inside, std::in
               .b = hidden,
               .c = context_.gradients.Gradient(rows_.weight),
               .transpose_a = true,
-              .accumulate = true});
+              .accumulate = first > 0 || !context_.gradients.Untouched(rows_.weight, micro_batch.first)});
 }
 
 }  // namespace trireme

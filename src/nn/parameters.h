@@ -33,8 +33,8 @@ class GradientSink {
   virtual void Open(const ParameterUse& use) = 0;
   // fp32, of the slice's shape; to be added to between Open and Finish.
   virtual Tensor Gradient(int row) = 0;
-  // Whether nothing has been added yet to the gradient of a block's matrix that work of the micro batch adds to: its
-  // contents are then undefined, and the work must overwrite them. `first` as MicroBatch::first.
+  // Whether nothing has been added yet to the gradient of a matrix of a block or the head that work of the micro batch
+  // adds to: its contents are then undefined, and the work must overwrite them. `first` as MicroBatch::first.
   virtual bool Untouched(int row, bool first) const = 0;
   // `last`: none of the step's micro batches will add to what this piece of work added to.
   virtual void Finish(const ParameterUse& use, bool last) = 0;

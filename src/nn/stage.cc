@@ -25,7 +25,8 @@ Stage::Stage(const ModuleContext& context, const StageDescription& description, 
     if (module == 0) {
       modules_.push_back(std::make_unique<Embedding>(context_, sizes));
     } else if (module == description.model.modules() - 1) {
-      modules_.push_back(std::make_unique<Head>(context_, sizes, HeadChunk(sizes, description.head_chunk)));
+      const std::int64_t tokens = HeadChunkWithin(sizes, description.head_chunk, ScratchBytes(description));
+      modules_.push_back(std::make_unique<Head>(context_, sizes, tokens));
     } else {
       const LocalSizes block =
           BlockSizes(sizes, description.layout, module - first_block).ForLayer(description.model, module - 1);

@@ -273,9 +273,7 @@ void ZeroShard::ClearAllButMatrices(std::size_t bucket, const Tensor& memory) {
     }
   };
   for (const BucketEntry& entry : plan_.buckets[bucket].entries) {  // by offset
-    const Parameter& parameter = table_.rows()[static_cast<std::size_t>(entry.row)];
-    const bool of_block = parameter.module > 0 && parameter.module < table_.config().modules() - 1;
-    if (of_block && parameter.role == ParameterRole::kWeight) {
+    if (IsOverwritten(bucket, entry.row)) {
       clear_until(entry.offset);
       done = entry.offset + entry.count;
     }
@@ -283,8 +281,17 @@ void ZeroShard::ClearAllButMatrices(std::size_t bucket, const Tensor& memory) {
   clear_until(memory.count());
 }
 
+bool ZeroShard::IsOverwritten(std::size_t bucket, int row) const {
+  if (plan_.buckets[bucket].tied) {
+    return !plan_.tied_across_stages && !ShardsOf(bucket).gradients;
+  }
+  const Parameter& parameter = table_.rows()[static_cast<std::size_t>(row)];
+  return parameter.module > 0 && parameter.role == ParameterRole::kWeight;
+}
+
 bool ZeroShard::Untouched(int row, bool first) const {
-  return ShardsOf(static_cast<std::size_t>(Locate(row).first)).gradients || (first && overwrites_);
+  const auto bucket = static_cast<std::size_t>(Locate(row).first);
+  return IsOverwritten(bucket, row) && (ShardsOf(bucket).gradients || (first && overwrites_));
 }
 
 Tensor ZeroShard::Gradient(int row) {

@@ -161,7 +161,10 @@ class ZeroShard : public ParameterSource, public GradientSink {
   // Whether a bucket's gradients are cleared when they are opened, as those must that lie over activations: each
   // module's are opened once a step. A tied table's are opened twice, and no activation comes near them.
   bool ClearedWhenOpened(std::size_t bucket) const { return over_activations() && !plan_.buckets[bucket].tied; }
-  // Zeroes `memory`, which holds the gradients of a bucket, but for the matrices of blocks.
+  // Whether the first product that makes a gradient overwrites it: those of matrices of blocks and head, and of a tied
+  // table that the head here comes to before the embedding.
+  bool IsOverwritten(std::size_t bucket, int row) const;
+  // Zeroes `memory`, which holds the gradients of a bucket, but for those that are overwritten.
   void ClearAllButMatrices(std::size_t bucket, const Tensor& memory);
   // Clears the staging of a bucket once its last reader is done with it.
   void ClearStaging(std::size_t bucket);

@@ -142,6 +142,25 @@ TEST(BlockProgram, RecomputationKeepsLessAtEveryLevel) {
   EXPECT_EQ(before, 2 * 8 * 32 * 4) << "of a block that is recomputed whole only its input stays";
 }
 
+// Of one rank without dropout both branches are added as their last products are stored, unless a norm or an adapter
+// comes in between; a tensor group adds up partial sums first.
+TEST(BlockProgram, ResidualSumsArePartOfProducts) {
+  for (const Case& one : AllCases()) {
+    SCOPED_TRACE(one.name);
+    const BlockProgram program = PlanBlock(one.model, one.sizes);
+    int fused = 0;
+    int sums = 0;
+    for (const BlockStep& step : program.forward) {
+      const auto* product = std::get_if<ProductStep>(&step.work);
+      const auto* norm = std::get_if<NormStep>(&step.work);
+      fused += product != nullptr && product->epilogue == ProductEpilogue::kResidual ? 1 : 0;
+      sums += std::holds_alternative<SumStep>(step.work) || (norm != nullptr && norm->branch != kNoId) ? 1 : 0;
+    }
+    EXPECT_EQ(fused + sums, 2);
+    EXPECT_EQ(fused, one.sizes.tensor > 1 || one.sizes.dropout || one.model.post_norm ? 0 : 2);
+  }
+}
+
 TEST(BlockProgram, AnInferencePassKeepsNothingButItsInput) {
   for (const Case& one : AllCases()) {
     const BlockProgram program = PlanBlock(one.model, one.sizes, BlockPurpose::kInference);

@@ -107,7 +107,7 @@ double ModelBench::Loss(const HostBatch& batch) {
 void ModelBench::ClearGradients() {
   for (std::size_t row = 0; row < gradients_.size(); ++row) {
     const Parameter& parameter = table().rows()[row];
-    const bool overwritten = overwrites_ && parameter.role == ParameterRole::kWeight && parameter.name != "head.weight";
+    const bool overwritten = overwrites_ && parameter.role == ParameterRole::kWeight;
     gradients_[row].assign(gradients_[row].size(), overwritten ? std::numeric_limits<float>::quiet_NaN() : 0.0F);
   }
 }

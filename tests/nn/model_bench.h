@@ -36,7 +36,7 @@ class ModelBench : public ParameterSource, public GradientSink {
   // The same, and leaves the gradients of that mean.
   double Gradients(const HostBatch& batch);
 
-  // Blocks then overwrite the gradients of their matrices, which are NaN before.
+  // Blocks and head then overwrite the gradients of their matrices, which are NaN before.
   void set_overwrites() { overwrites_ = true; }
   std::vector<float>& weight(int row) { return weights_[static_cast<std::size_t>(row)]; }
   const std::vector<float>& gradient(int row) const { return gradients_[static_cast<std::size_t>(row)]; }

@@ -268,12 +268,12 @@ class Rank {
       from.part = PartsDiffer(parameter, config_.layout) ? comms_.coordinate().tensor : 0;
       from.head = module > 0 && table().Tied(row);
       const Tensor gradient = zero_.Gradient(row);
-      const bool overwrite = parameter.role == ParameterRole::kWeight && module > 0 &&
-                             module + 1 < config_.model.modules() && zero_.Untouched(row, false);
+      if (module > 0 && zero_.Untouched(row, false)) {
+        std::fill_n(gradient.as<float>(), gradient.count(), 0.0F);  // padding of the vocabulary, too
+      }
       for (const SliceRun& run : SliceRuns(parameter, config_.layout.tensor, comms_.coordinate().tensor)) {
         for (std::int64_t i = 0; i < run.count; ++i) {
-          float& to = gradient.as<float>()[run.local + i];
-          to = (overwrite ? 0 : to) + Added(row, run.global + i, from);
+          gradient.as<float>()[run.local + i] += Added(row, run.global + i, from);
         }
       }
     }

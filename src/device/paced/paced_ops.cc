@@ -49,6 +49,9 @@ void PacedOps::DoMatmul(const MatmulArgs& args) {
   const bool sums = args.transpose_a || args.accumulate;
   product.summed_bytes = sums ? (args.accumulate ? 2.0 : 1.0) * static_cast<double>(args.c.bytes()) : 0;
   Run(cluster_.Product(product));
+  if (args.epilogue == Epilogue::kResidual) {
+    Move({args.auxiliary});
+  }
 }
 
 void PacedOps::DoQuantize(const QuantizeArgs& args) { Move({args.from, args.rows, args.columns, args.column_sums}); }
