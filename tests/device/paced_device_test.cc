@@ -75,12 +75,14 @@ TEST(PacedDevice, TakesNoMemoryForTensors) {
   device.ops().Fill(weights, 1);
   device.ops().Copy(weights, host);
   const std::vector<char> large(1 << 20, 7);
-  for (std::int64_t at = 0; at < 64; ++at) {
+  for (std::int64_t at = 0; at < 256; ++at) {
     device.CopyFromHost(weights.as<char>() + (at << 20), large.data(), 1 << 20);
   }
   rusage after{};
   getrusage(RUSAGE_SELF, &after);
-  EXPECT_LT(after.ru_maxrss - before.ru_maxrss, 32 << 10);  // KiB
+  // Half of what was copied. Under qemu this is the emulator's memory, which grows by 24 bytes per page of address
+  // space.
+  EXPECT_LT(after.ru_maxrss - before.ru_maxrss, 128 << 10);  // KiB
 }
 
 TEST(PacedDevice, KeepsTheFewValuesThatRanksExchange) {
