@@ -45,7 +45,8 @@ std::string DeviceKind() {
 
 // With `count` elements in the whole tensor.
 CallTimes TimesOf(const Collective& collective, std::int64_t count, int ranks) {
-  constexpr int kRepeats = 100;
+  const int repeats = count <= 64 * 4096 ? 100 : 10;
+  constexpr std::chrono::milliseconds kPause{50};  // the watch over a GPU's collectives gives their events back
   CallTimes times;
   RunThreadRanks(ranks, {.kind = DeviceKind()}, [&](RankContext& context) {
     const Tensor whole{context.device.Allocate(count * 4), DType::kFloat32, {count}};
@@ -53,14 +54,17 @@ CallTimes TimesOf(const Collective& collective, std::int64_t count, int ranks) {
     context.device.ops().Fill(whole, 0);
     context.device.ops().Fill(part, 0);
     context.world.ConnectNeighbours();  // for messages
-    collective(context.world, whole, part);
+    for (int i = 0; i < repeats; ++i) {
+      collective(context.world, whole, part);
+    }
     context.device.Synchronize();
+    std::this_thread::sleep_for(kPause);
     context.world.Barrier();
     const auto start = std::chrono::steady_clock::now();
     const auto since = [&] {
-      return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / kRepeats;
+      return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / repeats;
     };
-    for (int i = 0; i < kRepeats; ++i) {
+    for (int i = 0; i < repeats; ++i) {
       collective(context.world, whole, part);
     }
     const double host = since();

@@ -5,6 +5,9 @@
 namespace trireme {
 namespace {
 
+// Two around each collective, of as many as a rank enqueues between two looks of the watch; more are made when needed.
+constexpr std::size_t kFirstEvents = 256;
+
 cudaEvent_t NewEvent() {
   cudaEvent_t event = nullptr;
   CheckCuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "make an event");
@@ -12,6 +15,13 @@ cudaEvent_t NewEvent() {
 }
 
 }  // namespace
+
+EventPool::EventPool() {
+  spare_.resize(kFirstEvents);
+  for (cudaEvent_t& event : spare_) {
+    event = NewEvent();
+  }
+}
 
 EventPool::~EventPool() {
   for (cudaEvent_t const event : spare_) {

@@ -1,5 +1,5 @@
-// Events of one GPU, used again: making one and destroying it take the driver longer than recording it, and hold up
-// other threads that use the driver meanwhile.
+// Events of one GPU, used again: while the GPU works, making one and destroying it take the driver many times as long
+// as recording it (benchmarks/nccl_host_cost.cc), and hold up other threads that use the driver.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -15,7 +15,8 @@ namespace trireme {
 // Lives as long as the last of its events. Any thread.
 class EventPool : public std::enable_shared_from_this<EventPool> {
  public:
-  EventPool() = default;
+  // Makes the first events, of the calling thread's GPU.
+  EventPool();
   ~EventPool();
   EventPool(const EventPool&) = delete;
   EventPool& operator=(const EventPool&) = delete;
