@@ -157,6 +157,7 @@ class Prober {
           ProductSample sample = shapes[pass];
           sample.seconds = Seconds([&] { ops_.Matmul(layer.Next().passes[pass]); });
           probe_.product_flops = std::max(probe_.product_flops, 2 * sample.m * sample.n * sample.k / sample.seconds);
+          probe_.seconds += sample.seconds;
           samples[pass].push_back(sample);
         }
       }

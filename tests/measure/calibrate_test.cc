@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "measure/all_ranks.h"
 #include "measure/group_probe.h"
 #include "message_of.h"
 
@@ -54,6 +55,26 @@ TEST(Calibrate, RefusesWhatItCannotMeasure) {
   EXPECT_THAT(MessageOf([] { Calibrate({.quick = true, .device = "tpu"}); }), HasSubstr("tpu"));
   EXPECT_THAT(MessageOf([] { Calibrate({.quick = true, .device = "cpu", .disk_folder = "/nowhere"}); }),
               HasSubstr("--disk '/nowhere'"));
+}
+
+TEST(AllRanks, KnowEachOthersNumbers) {
+  RunThreadRanks(3, {.kind = "cpu"}, [](RankContext& context) {
+    EXPECT_THAT(NumbersOfRanks(context, 1.5 * context.world.rank()), ::testing::ElementsAre(0, 1.5, 3));
+  });
+}
+
+TEST(AllRanks, TheSlowestCounts) {
+  const RankSpeeds speeds = CompareRanks({2, 1.6, 3});
+  EXPECT_EQ(speeds.slowest, 2);
+  EXPECT_DOUBLE_EQ(speeds.behind_first, 1.5);
+  EXPECT_DOUBLE_EQ(speeds.behind_fastest, 0.875);
+  RankRates rates;
+  rates[ProductPass::kForward] = {.call = 1e-6, .flops = 1e9, .operands = 1e8};
+  rates[RankWork::kLoss] = {.call = 2e-6, .rate = 1e7};
+  const RankRates slowed = Slowed(rates, 1.5);
+  EXPECT_DOUBLE_EQ(slowed[ProductPass::kForward].Seconds(64, 64, 64),
+                   1.5 * rates[ProductPass::kForward].Seconds(64, 64, 64));
+  EXPECT_DOUBLE_EQ(slowed[RankWork::kLoss].Seconds(1e6), 1.5 * rates[RankWork::kLoss].Seconds(1e6));
 }
 
 TEST(GroupProbe, ThreadsOfOneProcessAreOnOneNode) {
