@@ -21,6 +21,7 @@
 #include "measure/chosen_engines.h"
 #include "measure/cpu_model.h"
 #include "measure/group_probe.h"
+#include "measure/pace.h"
 #include "measure/probe_tensors.h"
 #include "measure/rank_probe.h"
 #include "measure/rates.h"
@@ -194,11 +195,15 @@ DeviceOptions OptionsOf(const CalibrateOptions& options, int threads) {
           .choose_engines = EngineChooser("auto", false)};
 }
 
-// Worlds of threads: of one rank with all cores, of many ranks with few, and of growing groups.
-std::vector<Findings> ProbeThreads(const CalibrateOptions& options, Progress& progress) {
+// Worlds of threads: of one rank with all cores, of many ranks with few, and of growing groups. Notes the pace of the
+// cores before each.
+std::vector<Findings> ProbeThreads(const CalibrateOptions& options, Progress& progress, std::vector<double>& paces) {
   std::vector<Findings> all;
   std::mutex adding;
   const auto probe = [&](int ranks, int threads, const WorldProbe& what) {
+    if (IsHostDevice(options.device)) {
+      paces.push_back(MeasurePace());
+    }
     RunThreadRanks(ranks, OptionsOf(options, threads), [&](RankContext& context) {
       Findings findings = Probe(context, what, options, progress);
       if (context.world.rank() == 0) {
@@ -389,11 +394,16 @@ std::optional<Cluster> Calibrate(const CalibrateOptions& options) {
   }
   // Three parts for each type and world of ranks, one for groups.
   Progress progress(options, IsHostDevice(options.device) ? 24 : 16);
-  const std::vector<Findings> all = ProbeThreads(options, progress);
+  std::vector<double> paces;
+  const std::vector<Findings> all = ProbeThreads(options, progress, paces);
   const double others = OthersSince(start, OwnSince(start));
   progress.Next("disk");
   Cluster cluster = Assemble(all, options);
   NoteOthers(others, *cluster.measured);
+  if (!paces.empty()) {
+    std::nth_element(paces.begin(), paces.begin() + static_cast<std::ptrdiff_t>(paces.size() / 2), paces.end());
+    cluster.measured->pace = paces[paces.size() / 2];
+  }
   return cluster;
 }
 

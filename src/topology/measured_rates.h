@@ -93,6 +93,7 @@ struct MeasuredRates {
   double others = 0;    // share of the cores that other processes and guests had meanwhile
   double slowest = 0;   // by how much the slowest process was slower than the fastest; its laws are these
   int slowest_rank = 0;
+  double pace = 0;  // seconds of the work of measure/pace.h meanwhile; 0: not measured
   std::vector<RankRates> ranks;
   std::vector<GroupRates> groups;
 
