@@ -39,6 +39,18 @@ std::vector<int> AllowedProcessors(const std::string& root) {
   return {};
 }
 
+// The processors of the innermost control group that names any; empty where none does.
+std::vector<int> GroupProcessors(const std::string& root) {
+  for (const ControlGroup& group : ControlGroupsOf("cpuset", root)) {
+    for (const char* const file : {"/cpuset.cpus.effective", "/cpuset.effective_cpus", "/cpuset.cpus"}) {
+      if (std::vector<int> processors = ParseProcessorList(FirstLine(group.folder + file)); !processors.empty()) {
+        return processors;
+      }
+    }
+  }
+  return {};
+}
+
 // Processors of time that the control groups grant: the least of all groups around; 0 without a limit.
 double Quota(const std::string& root) {
   double quota = 0;
@@ -70,6 +82,23 @@ std::map<int, int> NodeOfProcessor(const std::string& root) {
   return node_of;
 }
 
+HostCores CoresOf(const std::vector<int>& allowed, const std::string& root) {
+  HostCores host;
+  const std::map<int, int> node_of = NodeOfProcessor(root);
+  const std::string folder = root + "/sys/devices/system/cpu";
+  for (const int id : allowed) {
+    const std::vector<int> siblings =
+        ParseProcessorList(FirstLine(fmt::format("{}/cpu{}/topology/thread_siblings_list", folder, id)));
+    const auto node = node_of.find(id);
+    host.processors.push_back(
+        {.id = id, .core = siblings.empty() ? id : siblings.front(), .node = node == node_of.end() ? 0 : node->second});
+  }
+  host.quota = Quota(root);
+  host.online = static_cast<int>(ParseProcessorList(FirstLine(folder + "/online")).size());
+  host.online = std::max(host.online, static_cast<int>(allowed.size()));
+  return host;
+}
+
 }  // namespace
 
 int HostCores::cores() const {
@@ -94,25 +123,20 @@ std::vector<int> HostCores::nodes() const {
 }
 
 HostCores ReadHostCores(const std::string& root) {
-  HostCores host;
   std::vector<int> allowed = AllowedProcessors(root);
   if (allowed.empty()) {
     allowed.resize(std::max(1U, std::thread::hardware_concurrency()));
     std::iota(allowed.begin(), allowed.end(), 0);
   }
-  const std::map<int, int> node_of = NodeOfProcessor(root);
-  const std::string folder = root + "/sys/devices/system/cpu";
-  for (const int id : allowed) {
-    const std::vector<int> siblings =
-        ParseProcessorList(FirstLine(fmt::format("{}/cpu{}/topology/thread_siblings_list", folder, id)));
-    const auto node = node_of.find(id);
-    host.processors.push_back(
-        {.id = id, .core = siblings.empty() ? id : siblings.front(), .node = node == node_of.end() ? 0 : node->second});
+  return CoresOf(allowed, root);
+}
+
+HostCores ReadMachineCores(const std::string& root) {
+  std::vector<int> processors = GroupProcessors(root);
+  if (processors.empty()) {
+    processors = ParseProcessorList(FirstLine(root + "/sys/devices/system/cpu/online"));
   }
-  host.quota = Quota(root);
-  host.online = static_cast<int>(ParseProcessorList(FirstLine(folder + "/online")).size());
-  host.online = std::max(host.online, static_cast<int>(allowed.size()));
-  return host;
+  return processors.empty() ? ReadHostCores(root) : CoresOf(processors, root);
 }
 
 int ThreadsPerRank(const HostCores& cores, int ranks) {

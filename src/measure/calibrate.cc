@@ -17,9 +17,11 @@
 #include "device/gpu_info.h"
 #include "device/host_cores.h"
 #include "device/host_memory.h"
+#include "measure/all_ranks.h"
 #include "measure/chosen_engines.h"
 #include "measure/cpu_model.h"
 #include "measure/group_probe.h"
+#include "measure/pace.h"
 #include "measure/probe_tensors.h"
 #include "measure/rank_probe.h"
 #include "measure/rates.h"
@@ -73,12 +75,18 @@ CoreSeconds ReadCoreSeconds() {
   return seconds;
 }
 
-// Share of the cores that others had since `start`; 0 where the system does not say.
-double OthersSince(const CoreSeconds& start) {
+double OwnSince(const CoreSeconds& start) { return ReadCoreSeconds().own - start.own; }
+
+// Share of the cores that others had since `start`, while the job's own ranks had `own` seconds; 0 where the system
+// does not say.
+double OthersSince(const CoreSeconds& start, double own) {
   const CoreSeconds now = ReadCoreSeconds();
   const double all = now.all - start.all;
-  return all > 0 ? std::clamp((now.used - start.used - (now.own - start.own)) / all, 0.0, 1.0) : 0;
+  return all > 0 ? std::clamp((now.used - start.used - own) / all, 0.0, 1.0) : 0;
 }
+
+// Cores of this machine that the ranks of the job share.
+int JobCores() { return (LaunchedByMpi() ? ReadMachineCores() : ReadHostCores()).usable(); }
 
 // What the ranks of one world found.
 struct Findings {
@@ -187,11 +195,15 @@ DeviceOptions OptionsOf(const CalibrateOptions& options, int threads) {
           .choose_engines = EngineChooser("auto", false)};
 }
 
-// Worlds of threads: of one rank with all cores, of many ranks with few, and of growing groups.
-std::vector<Findings> ProbeThreads(const CalibrateOptions& options, Progress& progress) {
+// Worlds of threads: of one rank with all cores, of many ranks with few, and of growing groups. Notes the pace of the
+// cores before each.
+std::vector<Findings> ProbeThreads(const CalibrateOptions& options, Progress& progress, std::vector<double>& paces) {
   std::vector<Findings> all;
   std::mutex adding;
   const auto probe = [&](int ranks, int threads, const WorldProbe& what) {
+    if (IsHostDevice(options.device)) {
+      paces.push_back(MeasurePace());
+    }
     RunThreadRanks(ranks, OptionsOf(options, threads), [&](RankContext& context) {
       Findings findings = Probe(context, what, options, progress);
       if (context.world.rank() == 0) {
@@ -237,7 +249,7 @@ MeasuredRates Gather(const std::vector<Findings>& all, const CalibrateOptions& o
   MeasuredRates measured{.date = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr))),
                          .program = TRIREME_VERSION,
                          .machine = MachineName(options.device),
-                         .cores = IsHostDevice(options.device) ? ReadHostCores().usable() : 0};
+                         .cores = IsHostDevice(options.device) ? JobCores() : 0};
   double squares = 0;
   for (const Findings& findings : all) {
     for (const RankProbe& probe : findings.ranks) {
@@ -264,12 +276,13 @@ Cluster Assemble(const std::vector<Findings>& all, const CalibrateOptions& optio
   cluster.name = cluster.site = measured.machine;
   cluster.description = "this machine, measured on " + measured.date;
   cluster.nodes = first.place.nodes;
-  cluster.devices_per_node = host && first.place.local_ranks == 1 ? measured.cores : first.place.local_ranks;
+  cluster.devices_per_node = host ? measured.cores : first.place.local_ranks;
   cluster.device.name = measured.machine;
   cluster.device.is_host = host;
   cluster.host_memory = static_cast<double>(HostMemoryBytes());
   cluster.device.memory = host ? cluster.host_memory / cluster.devices_per_node : static_cast<double>(first.memory);
-  cluster.device.memory_bandwidth = first.copy / (host ? cluster.devices_per_node : 1);
+  cluster.device.memory_bandwidth =
+      host ? first.copy * std::min(first.place.local_ranks, measured.cores) / measured.cores : first.copy;
   cluster.device.launch = first.launch;
   double flops[2] = {0, 0};
   for (const Findings& findings : all) {
@@ -287,11 +300,77 @@ Cluster Assemble(const std::vector<Findings>& all, const CalibrateOptions& optio
   cluster.node_link = cluster.nodes > 1 ? LinkOf(FindGroup(measured.groups, true), memory) : LinkSpec{};
   cluster.cards = cluster.cards_per_ring = 1;
   cluster.host_link = first.host_link;
-  cluster.host_bandwidth =
-      MeasureCopy(options.quick ? 16 << 20 : 128 << 20, ReadHostCores().usable()).gigabytes_per_second * 1e9;
+  cluster.host_bandwidth = MeasureCopy(options.quick ? 16 << 20 : 128 << 20, JobCores()).gigabytes_per_second * 1e9;
   cluster.nvme_bandwidth = DiskRate(options.disk_folder, options.quick);
   cluster.nvme = static_cast<double>(std::max<std::int64_t>(FreeBytes(options.disk_folder), 1));
   cluster.runs = options.known ? options.known->runs : RunLabels{.accelerators = {"cpu"}};
+  return cluster;
+}
+
+// A machine that others used while it was measured is known less well; kernels of an accelerator do not mind.
+void NoteOthers(double others, MeasuredRates& measured) {
+  measured.others = others;
+  if (measured.cores > 0) {
+    measured.spread = std::min(1.0, measured.spread + others);
+  }
+}
+
+// Laws of this machine's ranks with other numbers of threads than were measured now.
+void KeepEarlier(const std::optional<Cluster>& earlier, MeasuredRates& measured) {
+  if (!earlier || !earlier->measured || earlier->measured->machine != measured.machine) {
+    return;
+  }
+  const std::vector<RankRates> now = measured.ranks;
+  for (const RankRates& before : earlier->measured->ranks) {
+    if (std::none_of(now.begin(), now.end(), [&](const RankRates& one) {
+          return one.dtype == before.dtype && one.threads == before.threads;
+        })) {
+      measured.ranks.push_back(before);
+    }
+  }
+}
+
+// Parts of a launch of processes: three for each type, one for each of its groups' sizes, two at the end.
+int PartsOf(int ranks) {
+  int sizes = 0;
+  for (int size = 2; size <= ranks; size *= 2) {
+    ++sizes;
+  }
+  return static_cast<int>(std::size(kTypes)) * (3 + sizes) + 2;
+}
+
+// All processes measure at once; rank 0 puts together what they found.
+std::optional<Cluster> CalibrateProcesses(const CalibrateOptions& options, const CoreSeconds& start) {
+  std::optional<Cluster> cluster;
+  RunMpiRank(OptionsOf(options, 0), [&](RankContext& context) {
+    Progress progress(options, PartsOf(context.world.size()));
+    Findings findings = Probe(context, {}, options, progress);
+    double seconds = 0;
+    for (const RankProbe& probe : findings.ranks) {
+      seconds += probe.seconds;
+    }
+    const RankSpeeds speeds = CompareRanks(NumbersOfRanks(context, seconds));
+    const std::vector<double> own = NumbersOfRanks(context, OwnSince(start));
+    const std::vector<double> nodes = NumbersOfRanks(context, findings.place.node);
+    if (context.world.rank() != 0) {
+      return;
+    }
+    double on_node = 0;
+    for (std::size_t rank = 0; rank < own.size(); ++rank) {
+      on_node += nodes[rank] == nodes.front() ? own[rank] : 0;
+    }
+    const double others = OthersSince(start, on_node);
+    progress.Next("disk");
+    for (RankProbe& probe : findings.ranks) {
+      probe.rates = Slowed(probe.rates, speeds.behind_first);
+    }
+    cluster = Assemble({findings}, options);
+    MeasuredRates& measured = *cluster->measured;
+    measured.slowest = speeds.behind_fastest;
+    measured.slowest_rank = speeds.slowest;
+    NoteOthers(others, measured);
+    KeepEarlier(options.earlier, measured);
+  });
   return cluster;
 }
 
@@ -299,7 +378,7 @@ Cluster Assemble(const std::vector<Findings>& all, const CalibrateOptions& optio
 
 std::string MachineName(const std::string& device) {
   if (IsHostDevice(device)) {
-    const int cores = ReadHostCores().usable();
+    const int cores = JobCores();
     return fmt::format("{} core{} of {}", cores, cores == 1 ? "" : "s", CpuModel());
   }
   const CudaFacts cuda = DescribeCuda();
@@ -309,28 +388,22 @@ std::string MachineName(const std::string& device) {
 std::optional<Cluster> Calibrate(const CalibrateOptions& options) {
   RequireDevice(options.device);
   Require(std::filesystem::is_directory(options.disk_folder), "--disk '{}' is no folder", options.disk_folder);
-  // Three parts for each type and world of ranks, one for groups.
-  const bool host = IsHostDevice(options.device);
-  Progress progress(options, host ? 24 : 16);
-  if (!LaunchedByMpi()) {
-    const CoreSeconds start = ReadCoreSeconds();
-    const std::vector<Findings> all = ProbeThreads(options, progress);
-    const double others = OthersSince(start);
-    progress.Next("disk");
-    Cluster cluster = Assemble(all, options);
-    cluster.measured->others = others;
-    // A machine that others used while it was measured is known less well.
-    cluster.measured->spread = std::min(1.0, cluster.measured->spread + others);
-    return cluster;
+  const CoreSeconds start = ReadCoreSeconds();
+  if (LaunchedByMpi()) {
+    return CalibrateProcesses(options, start);
   }
-  std::optional<Cluster> cluster;
-  RunMpiRank(OptionsOf(options, 0), [&](RankContext& context) {
-    const Findings findings = Probe(context, {}, options, progress);
-    if (context.world.rank() == 0) {
-      progress.Next("disk");
-      cluster = Assemble({findings}, options);
-    }
-  });
+  // Three parts for each type and world of ranks, one for groups.
+  Progress progress(options, IsHostDevice(options.device) ? 24 : 16);
+  std::vector<double> paces;
+  const std::vector<Findings> all = ProbeThreads(options, progress, paces);
+  const double others = OthersSince(start, OwnSince(start));
+  progress.Next("disk");
+  Cluster cluster = Assemble(all, options);
+  NoteOthers(others, *cluster.measured);
+  if (!paces.empty()) {
+    std::nth_element(paces.begin(), paces.begin() + static_cast<std::ptrdiff_t>(paces.size() / 2), paces.end());
+    cluster.measured->pace = paces[paces.size() / 2];
+  }
   return cluster;
 }
 

@@ -18,6 +18,7 @@ std::string CalibrationJson(const Cluster& cluster, const std::string& path) {
                                   {"disk_gbs", cluster.nvme_bandwidth / 1e9},
                                   {"launch_us", cluster.device.launch * 1e6},
                                   {"others", measured.others},
+                                  {"slowest", measured.slowest},
                                   {"spread", measured.spread}};
   for (const RankRates& rates : measured.ranks) {
     value["ranks"].push_back({{"dtype", std::string(Name(rates.dtype))},

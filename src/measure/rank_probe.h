@@ -21,6 +21,7 @@ struct RankProbe {
   RankRates rates;
   double error = 0;          // root mean square of the laws' relative errors
   double product_flops = 0;  // of the fastest product, a second
+  double seconds = 0;        // of all measured products together: ranks are compared by it
 };
 
 // Collective over the context's world; ranks measure at the same time.

@@ -63,7 +63,7 @@ std::vector<double> DeviationsOf(const Fields& fields) {
 
 void FitTime(const std::vector<Cluster>& clusters, const SoftwareStack& stack,
              const std::vector<const PricedRun*>& runs, PipelineClock& clock, const StackCalibration* start,
-             StackCalibration& calibration) {
+             double noise, StackCalibration& calibration) {
   std::vector<const PricedRun*> timed;
   for (const PricedRun* run : runs) {
     if (run->seconds > 0) {
@@ -75,6 +75,7 @@ void FitTime(const std::vector<Cluster>& clusters, const SoftwareStack& stack,
   }
   LeastSquares problem;
   problem.deviations = DeviationsOf(EfficiencyFields());
+  problem.noise = noise;
   problem.residuals = [&](const std::vector<double>& x) {
     const Efficiencies moved = Moved(stack.defaults, x);
     std::vector<double> residuals;
@@ -136,14 +137,14 @@ void FitMemory(const std::vector<Cluster>& clusters, const SoftwareStack& stack,
 
 StackCalibration Calibrate(const std::vector<Cluster>& clusters, const SoftwareStack& stack,
                            const std::vector<const PricedRun*>& runs, PipelineClock& clock,
-                           const StackCalibration* start) {
+                           const StackCalibration* start, double noise) {
   StackCalibration calibration{
       .cluster = runs.empty() ? "" : clusters[static_cast<std::size_t>(runs.front()->point.cluster)].site,
       .efficiencies = stack.defaults,
       .memory = stack.memory,
       .spread = stack.default_spread,
       .memory_spread = 0.15};
-  FitTime(clusters, stack, runs, clock, start, calibration);
+  FitTime(clusters, stack, runs, clock, start, noise, calibration);
   FitMemory(clusters, stack, runs, clock, calibration);
   return calibration;
 }

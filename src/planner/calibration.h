@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "planner/least_squares.h"
 #include "planner/measured_runs.h"
 #include "planner/memory_estimate.h"
 #include "planner/pipeline_time.h"
@@ -19,10 +20,10 @@ struct PricedRun {
 };
 
 // Requires all runs to be of `stack` and of one site; their points index `clusters`. `start` shortens the search when a
-// near solution is known.
+// near solution is known. `noise`: of a run's logarithm of seconds.
 StackCalibration Calibrate(const std::vector<Cluster>& clusters, const SoftwareStack& stack,
                            const std::vector<const PricedRun*>& runs, PipelineClock& clock,
-                           const StackCalibration* start = nullptr);
+                           const StackCalibration* start = nullptr, double noise = LeastSquares().noise);
 
 // The stack's state for a run when `calibration` (nullptr: none) stands instead of those of its file.
 StackState StateFor(const SoftwareStack& stack, const Cluster& cluster, const std::string& date,

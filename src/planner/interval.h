@@ -10,8 +10,8 @@
 
 namespace trireme {
 
-// What remains when every efficiency is known: repeats, and what the model leaves out.
-inline constexpr double kModelNoise = 0.035;
+// What remains when every efficiency is known: repeats, and what the model leaves out. As large as fits take it.
+inline constexpr double kModelNoise = 0.05;
 
 // Derivatives of the logarithm of a step's seconds by the logarithm of each efficiency, in the order of
 // EfficiencyFields().

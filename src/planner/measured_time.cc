@@ -40,8 +40,9 @@ double MeasuredPrice::Product(ProductPass pass, std::int64_t m, std::int64_t n, 
   if (block && point_->products != ProductFormat::kNative) {
     law.flops *= device.Peak(point_->products, point_->dtype) / device.Peak(point_->dtype);
   }
-  return law.Seconds(static_cast<double>(m), static_cast<double>(n), static_cast<double>(k),
-                     FilledShare(m, n, device.units));
+  // As calibrate fits them: a gradient of weights has few tiles and a long sum, which libraries cut as well.
+  const double filled = pass == ProductPass::kBackwardWeight ? 1 : FilledShare(m, n, device.units);
+  return law.Seconds(static_cast<double>(m), static_cast<double>(n), static_cast<double>(k), filled);
 }
 
 double MeasuredPrice::Work(RankWork work, std::int64_t elements, int calls) const {
@@ -217,8 +218,10 @@ double MeasuredPrice::Collective(CollectiveKind kind, DType dtype, double bytes,
   if (law == nullptr) {
     return CollectiveSeconds(kind, bytes, calls, group, point_->cluster, {.device = 1, .node = 1, .latency = 1});
   }
-  // A group was measured alone; others at the same time take turns with it on the cores.
-  return law->Seconds(bytes, calls) * stage_sharing_ / std::min(stage_sharing_, SharingOf(group.size));
+  // A group was measured alone; others at the same time take turns with it on the cores when they copy. A rank that
+  // waits for the rest of its group leaves its core to them.
+  const double turns = stage_sharing_ / std::min(stage_sharing_, SharingOf(group.size));
+  return calls * law->call + turns * law->Seconds(bytes, 0);
 }
 
 double MeasuredPrice::TensorSeconds(const Traffic& traffic) const {

@@ -122,10 +122,17 @@ double LayerBytes(const PlanPoint& point) {
   const MemoryTraits& traits = point.stack.memory;
   const double hidden = static_cast<double>(model.hidden);
   const double keys = static_cast<double>(model.kv_heads * model.head_size());
-  const double outside = (8 + traits.mask_bytes) * hidden / (point.layout.sequence_parallel ? point.layout.tensor : 1);
+  const auto width = static_cast<double>(model.ffn);
   const bool gated = IsGated(model.feed_forward);
-  const double inside = 4 * hidden + 4 * keys + (gated ? traits.gated_bytes : 4) * static_cast<double>(model.ffn);
-  return TokensOf(point) * (outside + inside / point.layout.tensor) + ScoreBytes(point);
+  double outside = (8 + traits.mask_bytes) * hidden;
+  double inside = 4 * hidden + 4 * keys + (gated ? traits.gated_bytes : 4) * width;
+  if (traits.float8_inputs && point.products == ProductFormat::kFloat8) {
+    outside -= 2 * hidden;     // both norms' outputs
+    inside += hidden - width;  // attention's output, which attention itself keeps too; the second product's input
+  }
+  return TokensOf(point) *
+             (outside / (point.layout.sequence_parallel ? point.layout.tensor : 1) + inside / point.layout.tensor) +
+         ScoreBytes(point);
 }
 
 StageMemory TheirStage(const PlanPoint& point, const ModelAccount& account, const std::vector<std::int64_t>& blocks,
@@ -135,6 +142,7 @@ StageMemory TheirStage(const PlanPoint& point, const ModelAccount& account, cons
   const double data = point.shards();
   const bool bf16 = point.dtype == DType::kBFloat16;
   double parameters = 0;
+  double layers_here = 0;  // of one micro batch
   double layers_in_flight = 0;
   const std::vector<int> slots =
       clock.Slots({layout.schedule, layout.pipeline, layout.chunks, point.micro_batches()}, stage);
@@ -142,6 +150,7 @@ StageMemory TheirStage(const PlanPoint& point, const ModelAccount& account, cons
   for (int chunk = 0; chunk < layout.chunks; ++chunk) {
     const int here = placement.VirtualStage(stage, chunk);
     parameters += ParametersOfStage(point, account, blocks, here);
+    layers_here += static_cast<double>(blocks[static_cast<std::size_t>(here)]);
     layers_in_flight +=
         static_cast<double>(blocks[static_cast<std::size_t>(here)]) * slots[static_cast<std::size_t>(chunk)];
   }
@@ -168,6 +177,9 @@ StageMemory TheirStage(const PlanPoint& point, const ModelAccount& account, cons
     // Gathered modules pass through, a few at a time.
     memory.scratch += 2 * point.stack.time.parameter_bytes * account.block_parameters() / layout.tensor;
   }
+  if (!ZeroShards(layout.zero).optimizer && data > 1) {
+    memory.scratch += traits.ddp_buckets * parameters;
+  }
   const double layer = LayerBytes(point);
   const double tokens = TokensOf(point);
   if (layout.recompute == Recompute::kFull) {
@@ -193,6 +205,12 @@ StageMemory TheirStage(const PlanPoint& point, const ModelAccount& account, cons
   if (stage == placement.HeadStage()) {
     memory.logits = traits.logit_bytes * tokens * static_cast<double>(LocalVocabulary(point));
   }
+  // At the end of a backward all gradients are there, and what its micro batch kept is gone.
+  const double gone =
+      layers_in_flight > 0
+          ? traits.activation_factor * memory.activations * layers_here / layers_in_flight + memory.logits
+          : memory.logits;
+  memory.scratch += std::max(traits.late_gradients * parameters - gone, 0.0);
   return memory;
 }
 

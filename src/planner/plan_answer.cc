@@ -71,6 +71,7 @@ void Hold(const std::string& fix, SearchRequest& request) {
   if (given("offload")) {
     request.offload = Name(held.offload);
   }
+  request.offload_activations = held.offload_activations;
   if (given("sp")) {
     request.sequence_parallel = held.sequence_parallel;
   }

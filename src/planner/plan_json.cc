@@ -40,6 +40,7 @@ nlohmann::json ToJsonValue(const Candidate& candidate) {
                       {"sequence_parallel", layout.sequence_parallel},
                       {"recompute", Name(layout.recompute)},
                       {"offload", Name(layout.offload)},
+                      {"offload_activations", layout.offload_activations},
                       {"micro_batch", layout.micro_batch},
                       {"seconds", candidate.seconds},
                       {"interval_seconds", {candidate.low, candidate.high}},

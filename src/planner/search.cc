@@ -232,7 +232,9 @@ PlanPoint PointOf(const SearchRequest& request, const ParallelLayout& layout) {
           .shard_ranks = layout.shard_ranks};
 }
 
-SearchResult Search(const SearchRequest& request) {
+namespace {
+
+SearchResult SearchAll(const SearchRequest& request) {
   Require(request.devices >= 1 && request.devices <= request.cluster.devices(),
           "{} devices asked for, but cluster '{}' has {} ({} nodes of {})", request.devices, request.cluster.name,
           request.cluster.devices(), request.cluster.nodes, request.cluster.devices_per_node);
@@ -269,6 +271,29 @@ SearchResult Search(const SearchRequest& request) {
   result.front = std::move(first.kept_.front_);
   std::sort(result.front.begin(), result.front.end(), Before);
   return result;
+}
+
+}  // namespace
+
+SearchResult Search(const SearchRequest& request) {
+  SearchResult found = SearchAll(request);
+  const bool possible = request.stack.policy.counted_costs && !request.cluster.device.is_host;
+  if (!found.ranked.empty() || request.offload_activations || !possible) {
+    return found;
+  }
+  SearchRequest more = request;
+  more.offload_activations = true;
+  SearchResult offloaded = SearchAll(more);
+  if (offloaded.ranked.empty()) {
+    return found;  // with its own reasons
+  }
+  for (const auto& [reason, count] : found.refused) {
+    offloaded.refused[reason] += count;
+  }
+  offloaded.enumerated += found.enumerated;
+  offloaded.pruned += found.pruned;
+  offloaded.priced += found.priced;
+  return offloaded;
 }
 
 std::int64_t UsualBatch(double parameters, std::int64_t sequence, int devices) {

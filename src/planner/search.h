@@ -40,6 +40,7 @@ struct SearchRequest {
   std::optional<ContextKind> context_kind;
   std::optional<std::string> schedule, recompute, partition, offload;
   std::optional<bool> sequence_parallel;
+  bool offload_activations = false;  // of all layouts that are tried
 
   // Of layout.offload, what a search may choose from: nothing is won by it where devices work in the host's memory.
   std::vector<std::string> offloads() const;
@@ -67,6 +68,7 @@ struct SearchResult {
   std::int64_t priced = 0;
 };
 
+// Where nothing fits and the program can, layouts that keep activations in host memory are tried too.
 SearchResult Search(const SearchRequest& request);
 
 // A layout of the request's allocation, to be priced. Refers to the request.

@@ -125,7 +125,8 @@ class Validator {
     if (options_.fit > 0) {
       const Group chosen = Choose(Timed(group, sick), stack, covariance);
       taught.insert(chosen.begin(), chosen.end());
-      fitted = Calibrate(files_.clusters, stack, chosen, clock_);
+      fitted = Calibrate(files_.clusters, stack, chosen, clock_, nullptr,
+                         options_.fit > kDesigned ? LeastSquares().noise : kLearned);
     }
     for (const PricedRun* run : group) {
       Prediction prediction = Predict(*run, ClusterOf(*run), stack, options_.fit > 0 ? &fitted : nullptr, clock_);
@@ -138,7 +139,7 @@ class Validator {
 
  private:
   static constexpr int kDesigned = 20;      // runs that are chosen one by one
-  static constexpr double kLearned = 0.06;  // noise of a run that teaches
+  static constexpr double kLearned = 0.06;  // noise of a run that teaches, in its choice and in the fit
   static constexpr double kAssumed = 2;     // times the variance of a machine or a program that no file names
 
   const Cluster& ClusterOf(const PricedRun& run) const {

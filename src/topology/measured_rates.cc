@@ -199,7 +199,10 @@ std::optional<MeasuredRates> ReadMeasured(const Settings& file) {
                          .cores = file.CountOr("measured.cores", 0),
                          .spread = file.Positive("measured.spread", 0.1),
                          .step = NotNegative(file, "measured.step_us") * kMicro,
-                         .others = NotNegative(file, "measured.others")};
+                         .others = NotNegative(file, "measured.others"),
+                         .slowest = NotNegative(file, "measured.slowest"),
+                         .slowest_rank = file.CountOr("measured.slowest_rank", 0),
+                         .pace = NotNegative(file, "measured.pace_us") * kMicro};
   for (int i = 0; i < file.Entries("measured.rank"); ++i) {
     const std::string table = fmt::format("measured.rank[{}].", i);
     RankRates rates{.dtype = ParseDType(file.Text(table + "dtype")), .threads = file.CountOr(table + "threads", 1)};
@@ -231,6 +234,12 @@ std::string ToToml(const MeasuredRates& measured) {
       "[measured]\ndate = \"{}\"\nprogram = \"{}\"\nmachine = \"{}\"\nspread = {:.3f}\nstep_us = {:.4g}\nothers = "
       "{:.3f}\n",
       measured.date, measured.program, measured.machine, measured.spread, measured.step / kMicro, measured.others);
+  if (measured.pace > 0) {
+    text += fmt::format("pace_us = {:.5g}\n", measured.pace / kMicro);
+  }
+  if (measured.slowest > 0) {
+    text += fmt::format("slowest = {:.3f}\nslowest_rank = {}\n", measured.slowest, measured.slowest_rank);
+  }
   text += measured.cores > 0 ? fmt::format("cores = {}\n", measured.cores) : "";
   for (const RankRates& rates : measured.ranks) {
     text +=

@@ -91,6 +91,9 @@ struct MeasuredRates {
   double spread = 0.1;  // half of an 80 % interval of seconds, relative
   double step = 0;      // seconds of a step beyond its operations
   double others = 0;    // share of the cores that other processes and guests had meanwhile
+  double slowest = 0;   // by how much the slowest process was slower than the fastest; its laws are these
+  int slowest_rank = 0;
+  double pace = 0;  // seconds of the work of measure/pace.h meanwhile; 0: not measured
   std::vector<RankRates> ranks;
   std::vector<GroupRates> groups;
 

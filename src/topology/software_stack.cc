@@ -71,6 +71,9 @@ MemoryTraits ReadMemory(const Settings& file) {
   memory.accumulation = file.Number("memory.accumulation_bytes", memory.accumulation);
   memory.mask_bytes = file.Number("memory.mask_bytes", memory.mask_bytes);
   memory.gated_bytes = file.Number("memory.gated_bytes", memory.gated_bytes);
+  memory.float8_inputs = file.Flag("memory.float8_inputs", memory.float8_inputs);
+  memory.late_gradients = file.Number("memory.late_gradients", memory.late_gradients);
+  memory.ddp_buckets = file.Number("memory.ddp_buckets", memory.ddp_buckets);
   memory.selective_share = file.Number("memory.selective_share", memory.selective_share);
   const std::string reported = file.Text("memory.reported", "device");
   Require(reported == "device" || reported == "reserved" || reported == "allocated",

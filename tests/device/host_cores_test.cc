@@ -66,6 +66,16 @@ TEST_F(HostCoresOf, ThisMachineAreThoseOfTheMask) {
   EXPECT_LE(cores.usable(), CPU_COUNT(&mask));
 }
 
+TEST_F(HostCoresOf, TheMachineAreAlsoThoseThatOtherProcessesAreBoundTo) {
+  WriteServer("3");
+  EXPECT_EQ(Read().cores(), 1);
+  EXPECT_EQ(ReadMachineCores(root_).cores(), 8);
+  Write("/proc/self/cgroup", "0::/slurm/job_7");
+  Write("/proc/self/mountinfo", "30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw");
+  Write("/sys/fs/cgroup/slurm/job_7/cpuset.cpus.effective", "0-3");
+  EXPECT_EQ(ReadMachineCores(root_).cores(), 4);
+}
+
 TEST_F(HostCoresOf, AServerAreItsCoresNotItsHardwareThreads) {
   WriteServer("0-15");
   const HostCores cores = Read();

@@ -5,7 +5,9 @@
 
 #include <set>
 
+#include "measure/all_ranks.h"
 #include "measure/group_probe.h"
+#include "measure/pace.h"
 #include "message_of.h"
 
 namespace trireme {
@@ -43,6 +45,7 @@ TEST(Calibrate, MeasuresEveryLawOfThisMachine) {
     EXPECT_GT(group.message.Seconds(1e6), 0);
   }
   EXPECT_EQ(sizes, (std::set<int>{2, 4}));
+  EXPECT_GT(measured.pace, 0);
   EXPECT_GT(cluster->device.memory_bandwidth, 0);
   EXPECT_GT(cluster->nvme_bandwidth, 0);
   EXPECT_TRUE(std::is_sorted(told.begin(), told.end()));
@@ -54,6 +57,41 @@ TEST(Calibrate, RefusesWhatItCannotMeasure) {
   EXPECT_THAT(MessageOf([] { Calibrate({.quick = true, .device = "tpu"}); }), HasSubstr("tpu"));
   EXPECT_THAT(MessageOf([] { Calibrate({.quick = true, .device = "cpu", .disk_folder = "/nowhere"}); }),
               HasSubstr("--disk '/nowhere'"));
+}
+
+TEST(AllRanks, KnowEachOthersNumbers) {
+  RunThreadRanks(3, {.kind = "cpu"}, [](RankContext& context) {
+    EXPECT_THAT(NumbersOfRanks(context, 1.5 * context.world.rank()), ::testing::ElementsAre(0, 1.5, 3));
+  });
+}
+
+TEST(AllRanks, TheSlowestCounts) {
+  const RankSpeeds speeds = CompareRanks({2, 1.6, 3});
+  EXPECT_EQ(speeds.slowest, 2);
+  EXPECT_DOUBLE_EQ(speeds.behind_first, 1.5);
+  EXPECT_DOUBLE_EQ(speeds.behind_fastest, 0.875);
+  RankRates rates;
+  rates[ProductPass::kForward] = {.call = 1e-6, .flops = 1e9, .operands = 1e8};
+  rates[RankWork::kLoss] = {.call = 2e-6, .rate = 1e7};
+  const RankRates slowed = Slowed(rates, 1.5);
+  EXPECT_DOUBLE_EQ(slowed[ProductPass::kForward].Seconds(64, 64, 64),
+                   1.5 * rates[ProductPass::kForward].Seconds(64, 64, 64));
+  EXPECT_DOUBLE_EQ(slowed[RankWork::kLoss].Seconds(1e6), 1.5 * rates[RankWork::kLoss].Seconds(1e6));
+}
+
+TEST(Pace, ScalesWhatWasCalibrated) {
+  MeasuredRates measured{.pace = 1e-3};
+  measured.ranks.emplace_back()[RankWork::kLoss] = {.call = 1e-6, .rate = 1e9};
+  measured.groups.push_back({.all_reduce = {.call = 2e-6, .rate = 1e9}});
+  EXPECT_EQ(PaceRatio(measured, 1.02e-3), 1) << "as it repeats";
+  EXPECT_DOUBLE_EQ(PaceRatio(measured, 1.2e-3), 1.2);
+  EXPECT_EQ(PaceRatio(measured, 1), 2) << "no more than half of the speed";
+  EXPECT_EQ(PaceRatio(MeasuredRates{}, 1e-3), 1) << "a calibration without a pace";
+  const MeasuredRates slower = AtPace(measured, 1.2);
+  EXPECT_DOUBLE_EQ(slower.ranks[0][RankWork::kLoss].Seconds(1e6),
+                   1.2 * measured.ranks[0][RankWork::kLoss].Seconds(1e6));
+  EXPECT_DOUBLE_EQ(slower.groups[0].all_reduce.Seconds(1e6), 1.2 * measured.groups[0].all_reduce.Seconds(1e6));
+  EXPECT_GT(MeasurePace(), 0);
 }
 
 TEST(GroupProbe, ThreadsOfOneProcessAreOnOneNode) {

@@ -77,6 +77,26 @@ TEST(MeasuredTime, StagesThatOutnumberTheCoresFillEachOthersBubble) {
   EXPECT_LT(on_two, 2.0 * on_four);
 }
 
+TEST(MeasuredTime, GroupsThatShareCoresTakeTurnsCopyingAndNotWaiting) {
+  Cluster cluster = Measured(2);
+  cluster.measured->groups.front().all_reduce = {.call = 5e-6, .rate = 1e9};
+  const Priced here(cluster);
+  const GroupPlacement pair{.size = 2, .per_node = 2};
+  const auto seconds = [&](const ParallelLayout& layout, double bytes) {
+    const PlanPoint point{.cluster = here.cluster,
+                          .stack = here.state,
+                          .model = here.model,
+                          .layout = layout,
+                          .dtype = DType::kFloat32,
+                          .threads = 1};
+    return MeasuredPrice::Of(point)->Collective(CollectiveKind::kAllReduce, DType::kFloat32, bytes, 1, pair);
+  };
+  const ParallelLayout alone{.tensor = 2};
+  const ParallelLayout crowded{.tensor = 2, .data = 2};
+  EXPECT_DOUBLE_EQ(seconds(alone, 1e6), 5e-6 + 1e-3);
+  EXPECT_DOUBLE_EQ(seconds(crowded, 1e6), 5e-6 + 2e-3);
+}
+
 TEST(MeasuredTime, RecomputationAddsAForward) {
   Priced here(Measured(2));
   const double plain = here.Seconds({});

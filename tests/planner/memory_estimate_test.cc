@@ -301,6 +301,49 @@ TEST(MemoryEstimate, KindsOfOtherStacksAddUp) {
   EXPECT_GT(last.logits, 0);
 }
 
+// By hand, for a token: both norms' outputs in one byte, attention's output once more in one, the second product's
+// input in one instead of two.
+TEST(MemoryEstimate, ProductsInFloat8KeepTheirInputsInEightBitsWhereTheStackDoes) {
+  const ModelConfig model = SmallGpt();
+  const auto activations = [&](const std::string& stack, ProductFormat products) {
+    const Machine machine("dgx-h100", stack);
+    PlanPoint point = machine.Point(model, {}, 1);
+    point.products = products;
+    PipelineClock clock;
+    return EstimateMemory(point, ModelAccount(model), BlocksOfStages(point), clock).stages.front().activations;
+  };
+  const double saved =
+      static_cast<double>(model.layers * model.sequence * (2 * model.hidden - model.hidden + model.ffn));
+  EXPECT_DOUBLE_EQ(activations("megatron-core-2024", ProductFormat::kNative) -
+                       activations("megatron-core-2024", ProductFormat::kFloat8),
+                   saved);
+  EXPECT_EQ(activations("torchtitan-2024", ProductFormat::kNative),
+            activations("torchtitan-2024", ProductFormat::kFloat8));
+}
+
+TEST(MemoryEstimate, GradientsThatWaitForTheEndOfBackwardTakeThePlaceOfActivations) {
+  Machine machine("dgx-h100", "nanotron-2025");
+  ASSERT_EQ(machine.state.memory.late_gradients, 2);
+  const ModelConfig model = SmallGpt(4);
+  const auto scratch = [&](double late, int micro_batch) {
+    machine.state.memory.late_gradients = late;
+    const PlanPoint point = machine.Point(model, {.micro_batch = micro_batch}, micro_batch);
+    PipelineClock clock;
+    return EstimateMemory(point, ModelAccount(model), BlocksOfStages(point), clock).stages.front().scratch;
+  };
+  EXPECT_GT(scratch(100, 1), scratch(0, 1)) << "many bytes of gradients, few of activations";
+  const auto parameters = static_cast<double>(ParameterCount(model));
+  EXPECT_NEAR((scratch(200, 1) - scratch(100, 1)) / parameters, 100, 1);
+  EXPECT_EQ(scratch(2, 64), scratch(0, 64)) << "activations were more";
+  const auto of_data = [&](int zero) {
+    const PlanPoint point = machine.Point(model, {.data = 2, .zero = zero}, 2);
+    PipelineClock clock;
+    return EstimateMemory(point, ModelAccount(model), BlocksOfStages(point), clock).stages.front().scratch;
+  };
+  machine.state.memory.late_gradients = 0;
+  EXPECT_NEAR((of_data(0) - of_data(1)) / parameters, 2, 0.02) << "buckets of DDP";
+}
+
 TEST(MemoryEstimate, WhatTheHostCannotHoldGoesToNvmeWhereTheStackUsesIt) {
   const Machine machine("dgx-h100", "hf-deepspeed-2023");
   const ModelConfig model = testing::Bloom176b();

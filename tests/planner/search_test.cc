@@ -169,6 +169,31 @@ TEST(Search, EveryScheduleOfTheStackIsSearched) {
   }
 }
 
+// 24 layers of 65,536 tokens keep more than a device holds where nothing is recomputed.
+TEST(Search, ActivationsGoToTheHostWhereNothingElseFits) {
+  const Machine machine("dgx-h100", "trireme");
+  const ModelConfig model = Completed(
+      ModelConfig{.family = "gpt2", .layers = 24, .hidden = 2048, .heads = 16, .vocabulary = 50257, .sequence = 65536});
+  SearchRequest request = machine.Request(model, 1, 1);
+  request.recompute = "none";
+  const SearchResult found = Search(request);
+  ASSERT_FALSE(found.ranked.empty());
+  for (const Candidate& candidate : found.ranked) {
+    EXPECT_TRUE(candidate.layout.offload_activations) << candidate.layout.ToString();
+    EXPECT_TRUE(Fits(request, candidate));
+    EXPECT_EQ(MessageOf([&] { Validate(ConfigOf(request, candidate.layout), 1); }), "");
+  }
+  EXPECT_EQ(found.enumerated, found.priced + found.pruned + Refused(found));
+  request.recompute = "full";  // fits on the device
+  for (const Candidate& candidate : Search(request).ranked) {
+    EXPECT_FALSE(candidate.layout.offload_activations) << candidate.layout.ToString();
+  }
+  const Machine other("dgx-h100", "megatron-core-2024");
+  SearchRequest theirs = other.Request(model, 1, 1);
+  theirs.recompute = "none";
+  EXPECT_TRUE(Search(theirs).ranked.empty()) << "a program that cannot is not said to";
+}
+
 TEST(Search, NothingIsOffloadedWhereTheDeviceIsTheHost) {
   const Machine machine("laptop-cpu", "trireme");
   const ModelConfig model = SmallGpt();

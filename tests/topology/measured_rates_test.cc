@@ -40,6 +40,9 @@ MeasuredRates SomeRates() {
           .cores = 4,
           .spread = 0.12,
           .step = 3e-6,
+          .slowest = 0.125,
+          .slowest_rank = 3,
+          .pace = 4e-4,
           .ranks = {RatesOf(1, 1), RatesOf(4, 4)},
           .groups = {GroupOf(2, 8e9), GroupOf(8, 2e9)}};
 }
@@ -54,6 +57,9 @@ TEST(MeasuredRates, AClusterFileIsReadBackAsItWasWritten) {
     EXPECT_EQ(ToToml(read, "two\nlines"), text);
     ASSERT_TRUE(read.measured);
     EXPECT_EQ(read.measured->cores, 4);
+    EXPECT_DOUBLE_EQ(read.measured->slowest, 0.125);
+    EXPECT_EQ(read.measured->slowest_rank, 3);
+    EXPECT_DOUBLE_EQ(read.measured->pace, 4e-4);
     EXPECT_DOUBLE_EQ(read.measured->ranks[1][ProductPass::kForward].flops, 4e11);
     EXPECT_DOUBLE_EQ(read.measured->groups[1].all_reduce.rate, 2e9);
     EXPECT_DOUBLE_EQ(read.node_link.bandwidth, cluster.node_link.bandwidth);

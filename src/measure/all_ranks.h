@@ -1,0 +1,27 @@
+// What the processes of a calibration know together: whose machine is the slowest, and how much of a machine's time was
+// theirs.
+#pragma once
+
+#include <vector>
+
+#include "comm/rank_runner.h"
+#include "measure/rank_probe.h"
+
+namespace trireme {
+
+// The number of every rank, in rank order, on every rank. Collective over the world.
+std::vector<double> NumbersOfRanks(RankContext& context, double number);
+
+// Where the slowest of several ranks stands, by the seconds that each took for the same work.
+struct RankSpeeds {
+  int slowest = 0;
+  double behind_first = 1;    // its seconds over those of rank 0
+  double behind_fastest = 0;  // its seconds over the least, less 1
+};
+// Requires at least one.
+RankSpeeds CompareRanks(const std::vector<double>& seconds);
+
+// The laws of a rank that takes `times` as long for everything.
+RankRates Slowed(RankRates rates, double times);
+
+}  // namespace trireme

@@ -1,0 +1,72 @@
+#include "measure/pace.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <vector>
+
+#include "comm/rank_runner.h"
+#include "device/host_cores.h"
+#include "measure/all_ranks.h"
+#include "measure/probe_tensors.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::int64_t kPaceExtent = 256;
+constexpr double kPaceSeconds = 0.12;  // that repetitions take together
+constexpr double kPaceRepeats = 0.03;
+
+double MedianOfProducts(RankContext& context) {
+  ProbeTensors tensors(context.device);
+  const MatmulArgs product{.a = tensors.Make(DType::kFloat32, {kPaceExtent, kPaceExtent}),
+                           .b = tensors.Make(DType::kFloat32, {kPaceExtent, kPaceExtent}),
+                           .c = tensors.Make(DType::kFloat32, {kPaceExtent, kPaceExtent})};
+  context.device.ops().Matmul(product);
+  context.world.Barrier();
+  std::vector<double> seconds;
+  for (double sum = 0; sum < kPaceSeconds; sum += seconds.back()) {
+    const auto start = std::chrono::steady_clock::now();
+    context.device.ops().Matmul(product);
+    seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  std::nth_element(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2), seconds.end());
+  return seconds[seconds.size() / 2];
+}
+
+}  // namespace
+
+double MeasurePace() {
+  std::vector<double> ranks(static_cast<std::size_t>(ReadHostCores().usable()));
+  RunThreadRanks(static_cast<int>(ranks.size()), {.kind = "cpu", .threads = 1}, [&](RankContext& context) {
+    ranks[static_cast<std::size_t>(context.world.rank())] = MedianOfProducts(context);
+  });
+  double sum = 0;
+  for (const double seconds : ranks) {
+    sum += seconds;
+  }
+  return sum / static_cast<double>(ranks.size());
+}
+
+double PaceRatio(const MeasuredRates& measured, double pace_now) {
+  if (measured.pace <= 0 || pace_now <= 0) {
+    return 1;
+  }
+  const double ratio = std::clamp(pace_now / measured.pace, 0.5, 2.0);
+  return std::abs(ratio - 1) < kPaceRepeats ? 1 : ratio;
+}
+
+MeasuredRates AtPace(MeasuredRates measured, double times) {
+  for (RankRates& rates : measured.ranks) {
+    rates = Slowed(rates, times);
+  }
+  for (GroupRates& rates : measured.groups) {
+    for (RateLaw* const law : {&rates.all_reduce, &rates.all_gather, &rates.reduce_scatter, &rates.message}) {
+      *law = {.call = law->call * times, .rate = law->rate / times};
+    }
+  }
+  measured.step *= times;
+  return measured;
+}
+
+}  // namespace trireme
