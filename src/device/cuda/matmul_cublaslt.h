@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -56,6 +57,12 @@ class CublasLtMatmul {
   };
   // Replaces the plan's algorithm where another of the trials is faster on a chip that has no rest.
   void MeasureUnderLoad(const MatmulArgs& args, Plan& plan, std::vector<Trial> trials, void* c);
+  // Milliseconds of a plan, measured now where it has not been.
+  float TimeOf(const MatmulArgs& args, Plan& plan);
+  // The same of a product without its activation function and a pass for that.
+  float TimeApart(const MatmulArgs& args);
+  // Milliseconds of the fastest of a few runs.
+  float FastestRun(const std::function<void()>& work);
   // Milliseconds of one of `runs` runs in a row.
   float Burst(const MatmulArgs& args, const Plan& plan, const cublasLtMatmulAlgo_t& algorithm, void* c, int runs);
   // Milliseconds of the fastest of a few runs into `c`; negative when the algorithm fails.
