@@ -391,6 +391,7 @@ StageOfRun::StageOfRun(const RunConfig& config, int pipeline, std::int64_t globa
   description_.sizes =
       LocalSizes(config.model, config.layout, ProductDType(config.train.dtype), splits, config.train.plain_attention());
   description_.sizes.context_rank = context_rank;
+  description_.sizes.float8_linears = ParseFloat8Products(config.train.fp8_products);
   description_.sizes = WithFloat8Weights(description_);
 }
 

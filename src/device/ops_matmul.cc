@@ -99,6 +99,9 @@ void Ops::Quantize(const QuantizeArgs& args) {
     RequireLike({"Quantize", "columns", args.columns}, {columns, rows}, format);
   }
   RequireLargest("Quantize", args.largest);
+  if (args.guess.given()) {
+    RequireVector({"Quantize", "guess", args.guess}, 1, kFloat);
+  }
   if (args.column_sums.given()) {
     RequireVector({"Quantize", "column_sums", args.column_sums}, columns, kFloat);
   }

@@ -129,7 +129,7 @@ void Lowering::BackwardLinear(int i) {
                       .rows = Rows(linear.input),
                       .columns = Columns(linear.input),
                       .depth = Columns(linear.output)};
-  if (sizes_.float8) {
+  if (InFloat8(linear)) {
     product.b = QuantizedWeight(linear.weight, {product.depth, product.columns}, true, product.scale_b);
     product.a = Quantized(product.a, kGradientFloat8, in_parts_, work.copy);
     product.scale_a = work.copy.scale;
@@ -355,7 +355,7 @@ void Lowering::LinearWeights(const WeightWork& work) {
                       .rows = Columns(linear.output),
                       .columns = Columns(linear.input),
                       .depth = Rows(linear.output)};
-  if (sizes_.float8) {
+  if (InFloat8(linear)) {
     const Float8Copy gradient = Transposed(work.copy, work.gradient, kGradientFloat8);
     Float8Copy input = kept_.copy[static_cast<std::size_t>(work.operation)];
     if (input.columns == kNoId) {

@@ -139,7 +139,7 @@ void Lowering::ForwardLinear(Pass& pass, int i, int end) {
                       .rows = Rows(linear.output),
                       .columns = Columns(linear.output),
                       .depth = Columns(linear.input)};
-  if (sizes_.float8) {
+  if (InFloat8(linear)) {
     product.b = QuantizedWeight(linear.weight, {product.columns, product.depth}, false, product.scale_b);
     Float8Copy& copy = pass.copy[static_cast<std::size_t>(i)];
     // A late transpose is made of values that backward has anyway, or gathers or makes again.

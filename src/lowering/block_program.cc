@@ -18,7 +18,7 @@ struct Buffers {
   List operator()(const ProductStep& s) const {
     return Of({s.a, s.b, s.c, s.auxiliary, s.scale_a, s.scale_b, s.largest});
   }
-  List operator()(const QuantizeStep& s) const { return Of({s.from, s.rows, s.columns, s.scale, s.largest}); }
+  List operator()(const QuantizeStep& s) const { return Of({s.from, s.rows, s.columns, s.scale, s.largest, s.guess}); }
   List operator()(const HeadNormStep& s) const { return Of({s.x, s.out, s.sums}); }
   List operator()(const HeadNormBackwardStep& s) const {
     return Of({s.grad, s.x, s.sums, s.products, s.query_gradient, s.key_gradient});

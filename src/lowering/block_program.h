@@ -115,6 +115,7 @@ struct QuantizeStep {
   BufferId largest = kNoId;  // noted by the step that made `from`; none: it is looked for
   int bias = kNoId;          // whose gradient the sums of the columns are added to, or none
   bool once = false;         // by the first micro batch of a step: the copies serve all of them
+  BufferId guess = kNoId;    // of the scale, kept from one execution to the next; where `largest` is none
 };
 
 struct HeadNormStep {
@@ -277,7 +278,8 @@ struct BlockProgram {
 
   std::int64_t kept_bytes = 0;
   std::int64_t scratch_bytes = 0;
-  std::int64_t weight_bytes = 0;  // of fp8 copies of weights, not of a micro batch: LocalSizes::float8_weights
+  // Of what is not a micro batch's: fp8 copies of weights (LocalSizes::float8_weights) and guesses of scales.
+  std::int64_t weight_bytes = 0;
 
   // Whether the weight part of a backward in parts reads parameters, which ZeRO 3 must gather for it.
   bool WeightPartReadsParameters() const;

@@ -81,10 +81,17 @@ void FuseBiasGradient(std::vector<BlockStep>& steps, std::size_t copy) {
 void FuseFloat8Copies(BlockProgram& program) {
   for (std::vector<BlockStep>* const steps : {&program.forward, &program.backward, &program.backward_weight}) {
     for (std::size_t i = 0; i < steps->size(); ++i) {
-      const auto* const quantize = std::get_if<QuantizeStep>(&(*steps)[i].work);
-      if (quantize != nullptr && quantize->from != kNoId) {
+      auto* const quantize = std::get_if<QuantizeStep>(&(*steps)[i].work);
+      if (quantize == nullptr) {
+        continue;
+      }
+      if (quantize->from != kNoId) {
         FuseLargest(program, *steps, i);
         FuseBiasGradient(*steps, i);
+      }
+      if (quantize->largest == kNoId) {
+        program.buffers.push_back({.area = Area::kWeights, .dtype = DType::kFloat32, .shape = {1}});
+        quantize->guess = static_cast<BufferId>(program.buffers.size()) - 1;
       }
     }
   }

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "base/dtype.h"
+#include "model/float8_products.h"
 #include "model/model_config.h"
 #include "topology/context_share.h"
 #include "topology/layout.h"
@@ -22,9 +23,10 @@ struct LocalSizes {
   bool float8;  // the blocks' products take fp8 copies of them
   // And the copies of weights are made once a step and kept (see WithFloat8Weights in cost/step_cost.h).
   bool float8_weights = false;
-  int tensor;              // degree
-  int context;             // degree
-  int stripes;             // of the context axis: see ContextShare
+  LinearSet float8_linears = kAllLinears;  // of float8: those that are; train.fp8_products
+  int tensor;                              // degree
+  int context;                             // degree
+  int stripes;                             // of the context axis: see ContextShare
   int context_rank;        // 0 unless it is set; only FLOPs of windowed attention differ between context ranks
   int head_ranks;          // context ranks of a group that swaps tokens for heads: HeadRanks; 1 without Ulysses
   bool ulysses;            // head_ranks > 1: attention is over a group's tokens and some heads

@@ -10,7 +10,7 @@ namespace trireme {
 class Block : public Module {
  public:
   // layer counts from 0; `sizes` say what this block recomputes. weights: memory of weight_bytes() for fp8 copies of
-  // weights, which outlives the block; the forward of a step's first micro batch fills it.
+  // weights, with any contents, which outlives the block; the forward of a step's first micro batch fills it.
   Block(const ModuleContext& context, const LocalSizes& sizes, std::int64_t layer, char* weights = nullptr);
 
   std::int64_t kept_bytes() const override { return program_.kept_bytes; }

@@ -185,7 +185,8 @@ struct BlockRunner::Executor {
                   .columns = Buffer(step.columns),
                   .scale = Buffer(step.scale),
                   .largest = Buffer(step.largest),
-                  .column_sums = step.bias == kNoId ? Tensor{} : Gradient(step.bias)});
+                  .column_sums = step.bias == kNoId ? Tensor{} : Gradient(step.bias),
+                  .guess = call.weights == nullptr ? Tensor{} : Buffer(step.guess)});
   }
 
   template <typename Step>

@@ -11,6 +11,7 @@
 #include "device/host_memory.h"
 #include "operate/joint_refusal.h"
 #include "run/recipe_keys.h"
+#include "train/float8_choice.h"
 #include "train/gather_numbers.h"
 
 namespace trireme {
@@ -87,9 +88,10 @@ MemoryChoices::MemoryChoices(const Recipe& recipe, bool fit, const std::string& 
     : choices_{.recompute = recipe.origins.at("layout.recompute") == kRecomputeAutomatic, .micro_batch = fit} {
   const std::string path = folder + "/run.toml";
   std::error_code status;
-  if ((choices_.recompute || choices_.micro_batch) && std::filesystem::exists(path, status)) {
+  const bool chooses = choices_.recompute || choices_.micro_batch || recipe.config.train.dtype == "fp8";
+  if (chooses && std::filesystem::exists(path, status)) {
     try {
-      pinned_ = LoadRecipe(path, {}).config.layout;
+      pinned_ = LoadRecipe(path, {}).config;
     } catch (const Error&) {
       // It is rewritten at every start: a damaged one pins nothing.
     }
@@ -99,8 +101,8 @@ MemoryChoices::MemoryChoices(const Recipe& recipe, bool fit, const std::string& 
 RunConfig MemoryChoices::Choose(const RunConfig& config, std::int64_t room) const {
   RunConfig chosen = config;
   if (pinned_) {
-    chosen.layout.recompute = choices_.recompute ? pinned_->recompute : chosen.layout.recompute;
-    chosen.layout.micro_batch = choices_.micro_batch ? pinned_->micro_batch : chosen.layout.micro_batch;
+    chosen.layout.recompute = choices_.recompute ? pinned_->layout.recompute : chosen.layout.recompute;
+    chosen.layout.micro_batch = choices_.micro_batch ? pinned_->layout.micro_batch : chosen.layout.micro_batch;
     return chosen;
   }
   return room > 0 && (choices_.recompute || choices_.micro_batch) ? Fitted(config, room, choices_) : chosen;
@@ -111,7 +113,15 @@ RunConfig MemoryChoices::ChooseForDevices(const RunConfig& config, RankContext& 
   for (const std::vector<std::int64_t>& other : GatherNumbers(context.world, context.device, {least})) {
     least = std::min(least, other.front());
   }
-  return Choose(config, RoomOnDevice(least, context.sharing));
+  RunConfig chosen = Choose(config, RoomOnDevice(least, context.sharing));
+  if (chosen.train.dtype == "fp8" && chosen.train.fp8_products == "auto") {
+    // A run.toml without a choice is that of a version which made all products in fp8.
+    const bool chose = pinned_ && pinned_->train.fp8_products != "auto";
+    chosen.train.fp8_products = chose     ? pinned_->train.fp8_products
+                                : pinned_ ? "all"
+                                          : ChooseFloat8Products(chosen, context);
+  }
+  return chosen;
 }
 
 std::int64_t LeaveBefore(double exit_before, double walltime) {

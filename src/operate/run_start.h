@@ -24,19 +24,21 @@ void RequireMachine(const RunConfig& config, bool by_threads, bool saves);
 bool ProcessesMayStart(const RunConfig& config, RankContext& context, bool saves,
                        const std::function<void()>& take_lock);
 
-// layout.recompute = "auto" and --fit, for a run that starts: a run that goes on keeps what its folder's run.toml says.
+// layout.recompute = "auto", --fit and train.fp8_products = "auto", for a run that starts: a run that goes on keeps
+// what its folder's run.toml says.
 class MemoryChoices {
  public:
   MemoryChoices(const Recipe& recipe, bool fit, const std::string& folder);
 
   // For ranks that may plan with `room` bytes each; 0: unknown.
   RunConfig Choose(const RunConfig& config, std::int64_t room) const;
-  // For the device with the least memory, so that all ranks choose alike. Collective over the world.
+  // For the device with the least memory, so that all ranks choose alike, and with the products that are faster in
+  // fp8. Collective over the world.
   RunConfig ChooseForDevices(const RunConfig& config, RankContext& context) const;
 
  private:
   FitChoices choices_;
-  std::optional<ParallelLayout> pinned_;
+  std::optional<RunConfig> pinned_;
 };
 
 // When the run must have saved and left, in nanoseconds of the wall clock: `exit_before` seconds before the allocation

@@ -15,6 +15,7 @@
 #include "comm/ledger.h"
 #include "cost/formulas.h"
 #include "cost/step_cost.h"
+#include "model/float8_products.h"
 #include "report/events.h"
 #include "report/trace_merge.h"
 #include "topology/layout.h"
@@ -81,8 +82,12 @@ void RunReporter::Started(const Trainer& trainer, std::int64_t resumed_step) {
                     model.family, static_cast<double>(ParameterCount(model)) / 1e6, trained, model.layers, model.hidden,
                     model.heads, model.vocabulary, model.sequence));
   const int threads = trainer.device().is_host() ? config_.train.threads : 0;
-  Print(fmt::format("{} on {} ranks, {}, device {}{}", config_.layout.ToString(), config_.layout.ranks(),
-                    config_.train.dtype, trainer.device().description(),
+  const bool some_in_fp8 =
+      config_.train.dtype == "fp8" && ParseFloat8Products(config_.train.fp8_products) != kAllLinears;
+  const std::string dtype =
+      some_in_fp8 ? fmt::format("fp8 (products: {})", config_.train.fp8_products) : config_.train.dtype;
+  Print(fmt::format("{} on {} ranks, {}, device {}{}", config_.layout.ToString(), config_.layout.ranks(), dtype,
+                    trainer.device().description(),
                     threads > 0 ? fmt::format(", {} thread{} per rank", threads, threads == 1 ? "" : "s") : ""));
   if (config_.log.format == "megatron") {
     Print(

@@ -78,6 +78,7 @@ struct TrainConfig {
   std::string pin = "auto";     // auto | none | cores
   std::string engine = "auto";  // of CPU products: auto | packed | onednn | openblas
   std::string attention = "flash";
+  std::string fp8_products = "auto";  // of dtype = fp8: see model/float8_products.h
   bool deterministic = false;
   bool graphs = true;
   double z_loss = 0;

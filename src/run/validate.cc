@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "model/float8_products.h"
 #include "model/stage_partition.h"
 #include "run/offered.h"
 #include "run/recipe_keys.h"
@@ -218,6 +219,7 @@ void Validate(const RunConfig& config, int ranks) {
   const ModelConfig model = Completed(config.model, true);
   RequireDivisible(model, config.layout);
   RequireCountable(model, config.layout);
+  ParseFloat8Products(config.train.fp8_products);
   if (config.train.dtype == "fp8") {
     RequireFloat8(model, config.layout);
   }

@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 
+#include <limits>
 #include <utility>
 
 #include "base/float8.h"
@@ -124,13 +125,48 @@ std::vector<OpResult> RunNotedByProduct(Workbench& bench, DType working) {
   return CompareNoted(bench, noted, kE5M2);
 }
 
+// A guess of the scale changes nothing, whatever it is, and the scale is left in its place.
+std::vector<OpResult> RunGuess(Workbench& bench, DType working, const Shape& shape, float guess) {
+  const Tensor from = bench.Normal(working, shape, "from", 3);
+  const Float8Copy plain = Quantized(bench, from, kE4M3);
+  const Float8Copy guessed{bench.Output(kE4M3, shape), bench.Output(kE4M3, {shape[1], shape[0]}),
+                           bench.Output(DType::kFloat32, {1})};
+  const Tensor place = bench.Output(DType::kFloat32, {1});
+  const Tensor sums = bench.Output(DType::kFloat32, {shape[1]});
+  std::vector<OpResult> results;
+  bench.ops().Fill(place, guess);
+  for (const std::string round : {"first", "again"}) {  // the second guess is right
+    bench.ops().Fill(sums, 0);
+    bench.ops().Quantize({.from = from,
+                          .rows = guessed.rows,
+                          .columns = guessed.columns,
+                          .scale = guessed.scale,
+                          .column_sums = sums,
+                          .guess = place});
+    const auto add = [&](const std::string& name, const Tensor& one, const Tensor& other) {
+      std::vector<float> values = bench.Read(one);
+      const std::vector<float> others = bench.Read(other);
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        values[i] -= others[i];
+      }
+      results.push_back({round + " " + name, std::move(values)});
+    };
+    add("rows", plain.rows, guessed.rows);
+    add("columns", plain.columns, guessed.columns);
+    add("scale", plain.scale, guessed.scale);
+  }
+  return results;
+}
+
 // The sums that a copy adds up are those of BiasGradient.
-std::vector<OpResult> RunColumnSums(Workbench& bench, DType working, const Shape& shape) {
+std::vector<OpResult> RunColumnSums(Workbench& bench, DType working, const Shape& shape, bool guesses) {
   const Tensor from = bench.Normal(working, shape, "from");
   const Tensor sums = bench.Normal(DType::kFloat32, {shape[1]}, "sums");
   const Tensor columns = bench.Output(kE5M2, {shape[1], shape[0]});
   const Tensor scale = bench.Output(DType::kFloat32, {1});
-  bench.ops().Quantize({.from = from, .columns = columns, .scale = scale, .column_sums = sums});
+  const Tensor guess = bench.Normal(DType::kFloat32, {1}, "guess");
+  bench.ops().Quantize(
+      {.from = from, .columns = columns, .scale = scale, .column_sums = sums, .guess = guesses ? guess : Tensor{}});
   return {{"sums", bench.Read(sums)}};
 }
 
@@ -153,9 +189,23 @@ std::vector<OpCase> NotedCases() {
     }
   }
   add("NotedByProduct", RunNotedByProduct);
+  for (const Shape& shape : {Shape{16, 16}, Shape{144, 400}, Shape{7, 33}}) {
+    for (const auto& [name, guess] :
+         {std::pair{"Zero", 0.0F}, std::pair{"Small", 0.03125F}, std::pair{"Large", 1024.0F},
+          std::pair{"NoNumber", std::numeric_limits<float>::quiet_NaN()}}) {
+      add(fmt::format("Guess{}x{}Of{}", shape[0], shape[1], name),
+          [shape, guess = guess](Workbench& bench, DType working) { return RunGuess(bench, working, shape, guess); });
+    }
+  }
+  // More tiles than a GPU has blocks at once.
+  add("GuessOfManyTiles", [](Workbench& bench, DType working) { return RunGuess(bench, working, {40000, 16}, 1); });
   for (const Shape& shape : {Shape{16, 16}, Shape{144, 400}, Shape{1040, 256}, Shape{7, 33}}) {
-    all.push_back({.name = fmt::format("ColumnSums{}x{}", shape[0], shape[1]),
-                   .run = [shape](Workbench& bench, DType working) { return RunColumnSums(bench, working, shape); }});
+    for (const bool guesses : {false, true}) {
+      all.push_back({.name = fmt::format("ColumnSums{}x{}{}", shape[0], shape[1], guesses ? "Guessed" : ""),
+                     .run = [shape, guesses](Workbench& bench, DType working) {
+                       return RunColumnSums(bench, working, shape, guesses);
+                     }});
+    }
   }
   return all;
 }

@@ -85,6 +85,7 @@ void ExpectApart(const BlockProgram& program) {
         EXPECT_TRUE(place.present()) << a;
         EXPECT_LE(EndOf(place), place.area == Area::kKept      ? program.kept_bytes
                                 : place.area == Area::kScratch ? program.scratch_bytes
+                                : place.area == Area::kWeights ? program.weight_bytes
                                                                : INT64_MAX);
         for (const BufferId b : together) {
           const Place& other = program.buffers[static_cast<std::size_t>(b)];
@@ -122,6 +123,10 @@ TEST(BlockProgram, KeptIsExactlyWhatAnotherPartReads) {
       ++number;
     }
     for (std::size_t i = kGradInput + 1; i < parts.size(); ++i) {
+      if (program.buffers[i].area == Area::kWeights) {
+        EXPECT_TRUE(one.sizes.float8);
+        continue;
+      }
       const Area expected = parts[i].empty() ? Area::kAbsent : parts[i].size() > 1 ? Area::kKept : Area::kScratch;
       EXPECT_EQ(program.buffers[i].area, expected) << "buffer " << i;
     }
@@ -219,6 +224,7 @@ Float8Copies CopiesIn(const std::vector<BlockStep>& steps) {
     if (const auto* copy = std::get_if<QuantizeStep>(&step.work); copy != nullptr && copy->from != kNoId) {
       found.copies += 1;
       found.noted += copy->largest != kNoId ? 1 : 0;
+      EXPECT_NE(copy->largest != kNoId, copy->guess != kNoId);
       found.biases += copy->bias != kNoId ? 1 : 0;
     }
     EXPECT_FALSE(std::holds_alternative<BiasGradientStep>(step.work));
@@ -252,11 +258,11 @@ TEST(BlockProgram, Float8CopiesOfWeightsThatAreKeptAreMadeOnceAndServeBackward) 
     const BlockProgram plain = PlanBlock(model, sizes);
     sizes.float8_weights = true;
     const BlockProgram kept = PlanBlock(model, sizes);
-    EXPECT_EQ(plain.weight_bytes, 0);
+    EXPECT_LE(plain.weight_bytes, 20 * kPlanAlignment);  // guesses of scales
     // Two bytes for each element of four matrices, and their scales.
     const std::int64_t elements = sizes.hidden * (sizes.qkv + sizes.attention + 2 * sizes.ffn);
     EXPECT_GE(kept.weight_bytes, 2 * elements);
-    EXPECT_LE(kept.weight_bytes, 2 * elements + 12 * kPlanAlignment);
+    EXPECT_LE(kept.weight_bytes, 2 * elements + 28 * kPlanAlignment);
     EXPECT_EQ(kept.kept_bytes, plain.kept_bytes);
     EXPECT_LE(kept.scratch_bytes, plain.scratch_bytes);
     int made = 0;

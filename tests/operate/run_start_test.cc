@@ -4,7 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/durable_file.h"
 #include "message_of.h"
+#include "run/recipe_keys.h"
+#include "scratch_directory.h"
 
 namespace trireme {
 namespace {
@@ -41,6 +44,29 @@ TEST(RunStart, GpusTakeSoManyChunksOfKeys) {
   EXPECT_THAT(Refusal(OnGpus({.context = 8, .context_stripes = 17}, "flash")),
               HasSubstr("256 chunks of keys at most, and these are 272"));
   EXPECT_THAT(Refusal(OnGpus({.context = 8, .context_stripes = 16}, "flash")), Not(HasSubstr("chunks of keys")));
+}
+
+// A CPU has fp8 for tests, of all products; what a run's folder says stays, and what a recipe says comes first.
+TEST(RunStart, Float8ProductsOfARunThatGoesOnAreThoseItBeganWith) {
+  const ScratchDirectory folder;
+  const auto chosen = [&](const std::vector<std::string>& keys) {
+    const Recipe recipe = ParseRecipe("", "test.toml", keys);
+    const MemoryChoices choices(recipe, false, folder.path().string());
+    std::string products;
+    RunThreadRanks(1, {.kind = "cpu"}, [&](RankContext& context) {
+      products = choices.ChooseForDevices(recipe.config, context).train.fp8_products;
+    });
+    return products;
+  };
+  EXPECT_EQ(chosen({"train.dtype=fp8"}), "all");
+  EXPECT_EQ(chosen({"train.dtype=bf16"}), "auto");
+  RunConfig began = ParseRecipe("", "test.toml", {"train.dtype=fp8", "train.fp8_products=qkv,ffn_in"}).config;
+  ReplaceFile(folder / "run.toml", ToToml(began));
+  EXPECT_EQ(chosen({"train.dtype=fp8"}), "qkv,ffn_in");
+  EXPECT_EQ(chosen({"train.dtype=fp8", "train.fp8_products=none"}), "none");
+  began.train.fp8_products = "auto";
+  ReplaceFile(folder / "run.toml", ToToml(began));
+  EXPECT_EQ(chosen({"train.dtype=fp8"}), "all");
 }
 
 }  // namespace

@@ -393,6 +393,34 @@ TEST(Laws, Float8CopiesOfWeightsMadeOnceAStepGiveTheSameBits) {
   }
 }
 
+TEST(Laws, ProductsThatStayInBf16TrainAsTheRest) {
+  RunConfig config = SmallFloat8Run("llama");
+  config.train.deterministic = true;
+  const int steps = std::min(Float8Steps(), 3);
+  config.train.fp8_products = "none";
+  const Outcome none = Train({.config = config, .steps = steps});
+  config.train.dtype = "bf16";
+  EXPECT_EQ(none.parameters, Train({.config = config, .steps = steps}).parameters);
+  config.train.dtype = "fp8";
+  for (const char* products : {"qkv,ffn_out", "attention_out,ffn_in"}) {
+    config.train.fp8_products = products;
+    const Outcome one = Train({.config = OneRank(config), .steps = steps});
+    EXPECT_NE(one.losses, none.losses);
+    for (const ParallelLayout& layout :
+         {ParallelLayout{.tensor = 2, .data = 2, .zero = 3, .sequence_parallel = true},
+          ParallelLayout{.pipeline = 2, .schedule = "zero_bubble"}, ParallelLayout{.recompute = Recompute::kLight}}) {
+      config.layout = layout;
+      SCOPED_TRACE(std::string(products) + ", " + layout.ToString());
+      const Outcome many = Train({.config = config, .steps = steps});
+      EXPECT_THAT(many.accounting, testing::IsEmpty());
+      for (std::size_t step = 0; step < one.losses.size(); ++step) {
+        EXPECT_NEAR(many.losses[step] / one.losses[step], 1.0, 3e-2) << step;
+      }
+    }
+    config.layout = {};
+  }
+}
+
 TEST(Laws, Float8GivesTheSameBitsTwice) {
   RunConfig config = SmallFloat8Run("llama");
   config.layout = {.tensor = 2, .pipeline = 2, .schedule = "zero_bubble"};

@@ -67,6 +67,9 @@ void CpuOps::DoQuantize(const QuantizeArgs& args) {
     ParallelRanges(threads_, args.from.shape[0], RowGrain(args.from.shape[1]),
                    [&](int, std::int64_t begin, std::int64_t end) { StoreRows<T>(args, 1.0F / scale, begin, end); });
   });
+  if (args.guess.given()) {
+    args.guess.as<float>()[0] = args.scale.as<float>()[0];
+  }
   if (args.column_sums.given()) {
     DoBiasGradient(args.from, args.column_sums);
   }

@@ -1,6 +1,9 @@
 // fp8 copies of matrices. One pass finds the largest magnitude, unless the matrix came with it; a second one reads
 // 128 x 128 tiles and stores each as it lies, transposed, or both ways, and adds up columns where that is asked for.
+// With a guess of the scale one pass does both, and the copy is made again where the guess was wrong.
 #include <cuda_fp8.h>
+
+#include <algorithm>
 
 #include "device/cuda/cuda_ops.h"
 #include "device/cuda/kernels.cuh"
@@ -90,11 +93,13 @@ __device__ unsigned Encode4(float a, float b, float c, float d) {
 struct QuantizeTiles {
   int rows;
   int columns;
-  const unsigned* largest;
+  unsigned* largest;
   unsigned char* out_rows;     // may be null
   unsigned char* out_columns;  // may be null
   float* scale;
   float* partial;  // [tiles of rows, columns]: sums of columns; may be null
+  float* guess;    // null, or the scale to try: the magnitude is then found on the way
+  float* used;     // the guess that was tried
 };
 
 // The sums of a tile's columns to its row of `partial`. A thread has kRowsOfThread rows of kColumnsOfThread columns,
@@ -129,32 +134,40 @@ __device__ void StoreColumnSums(const float (&values)[kRowsOfThread][kColumnsOfT
   }
 }
 
-// Extents are multiples of 16, addresses of 16 bytes.
-template <typename T, __nv_fp8_interpretation_t kFormat, bool kSums>
-__global__ void __launch_bounds__(kThreads) QuantizeKernel(const T* from, QuantizeTiles tiles) {
-  __shared__ unsigned words[kSharedWords];
+// What a thread has of a tile: kRowsOfThread rows of kColumnsOfThread columns.
+struct TilePart {
+  int group;
+  int word;
+  int column;
+  int row;
+  bool inside;
+};
+
+__device__ TilePart OwnPart(const QuantizeTiles& tiles, int tile_column, int tile_row) {
   const int group = static_cast<int>(threadIdx.x) % kThreadsOfRow;
   const int word = static_cast<int>(threadIdx.x) / kThreadsOfRow;
-  const int column = static_cast<int>(blockIdx.x) * kTile + group * kColumnsOfThread;
-  const int row = static_cast<int>(blockIdx.y) * kTile + word * kRowsOfThread;
-  const bool inside = column < tiles.columns && row < tiles.rows;
-  float values[kRowsOfThread][kColumnsOfThread] = {};
-  if (inside) {
+  const int column = tile_column * kTile + group * kColumnsOfThread;
+  const int row = tile_row * kTile + word * kRowsOfThread;
+  return {group, word, column, row, column < tiles.columns && row < tiles.rows};
+}
+
+template <typename T>
+__device__ void LoadPart(float (&values)[kRowsOfThread][kColumnsOfThread], const T* from, const QuantizeTiles& tiles,
+                         const TilePart& part) {
+  if (part.inside) {
 #pragma unroll
     for (int r = 0; r < kRowsOfThread; ++r) {
-      Load(values[r], from + static_cast<std::int64_t>(row + r) * tiles.columns + column);
+      Load(values[r], from + static_cast<std::int64_t>(part.row + r) * tiles.columns + part.column);
     }
   }
-  // After the loads have started: a block waits for both at once.
-  const float scale = ScaleOf<kFormat>(NotedLargest(tiles.largest));
+}
+
+// Stores a tile as it lies, transposed, or both ways. `words` has kSharedWords.
+template <__nv_fp8_interpretation_t kFormat>
+__device__ void StoreTile(float (&values)[kRowsOfThread][kColumnsOfThread], const QuantizeTiles& tiles,
+                          const TilePart& part, float scale, unsigned* words) {
   const float inverse = 1.0F / scale;
-  if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0) {
-    *tiles.scale = scale;
-  }
-  if constexpr (kSums) {
-    StoreColumnSums(values, tiles);
-  }
-  if (inside) {
+  if (part.inside) {
 #pragma unroll
     for (int r = 0; r < kRowsOfThread; ++r) {
 #pragma unroll
@@ -166,7 +179,8 @@ __global__ void __launch_bounds__(kThreads) QuantizeKernel(const T* from, Quanti
 #pragma unroll
       for (int r = 0; r < kRowsOfThread; ++r) {
         const float* v = values[r];
-        *reinterpret_cast<uint4*>(tiles.out_rows + static_cast<std::int64_t>(row + r) * tiles.columns + column) =
+        *reinterpret_cast<uint4*>(tiles.out_rows + static_cast<std::int64_t>(part.row + r) * tiles.columns +
+                                  part.column) =
             make_uint4(Encode4<kFormat>(v[0], v[1], v[2], v[3]), Encode4<kFormat>(v[4], v[5], v[6], v[7]),
                        Encode4<kFormat>(v[8], v[9], v[10], v[11]), Encode4<kFormat>(v[12], v[13], v[14], v[15]));
       }
@@ -174,7 +188,7 @@ __global__ void __launch_bounds__(kThreads) QuantizeKernel(const T* from, Quanti
     if (tiles.out_columns != nullptr) {
 #pragma unroll
       for (int c = 0; c < kColumnsOfThread; ++c) {
-        words[PlaceOf(group * kColumnsOfThread + c, word)] =
+        words[PlaceOf(part.group * kColumnsOfThread + c, part.word)] =
             Encode4<kFormat>(values[0][c], values[1][c], values[2][c], values[3][c]);
       }
     }
@@ -183,18 +197,81 @@ __global__ void __launch_bounds__(kThreads) QuantizeKernel(const T* from, Quanti
     return;
   }
   __syncthreads();
-  const int first_row = static_cast<int>(blockIdx.y) * kTile + group * 16;
+  const int first_column = part.column - part.group * kColumnsOfThread;
+  const int first_row = part.row - part.word * kRowsOfThread + part.group * 16;
   if (first_row < tiles.rows) {
 #pragma unroll
     for (int step = 0; step < kTile / kWordsOfColumn; ++step) {
-      const int local = step * kWordsOfColumn + word;
-      const int target = static_cast<int>(blockIdx.x) * kTile + local;
+      const int local = step * kWordsOfColumn + part.word;
+      const int target = first_column + local;
       if (target < tiles.columns) {
-        const unsigned* at = words + PlaceOf(local, group * 4);
+        const unsigned* at = words + PlaceOf(local, part.group * 4);
         *reinterpret_cast<uint4*>(tiles.out_columns + static_cast<std::int64_t>(target) * tiles.rows + first_row) =
             make_uint4(at[0], at[1], at[2], at[3]);
       }
     }
+  }
+}
+
+// A scale that a copy may be tried with: a guess may be anything.
+__device__ float UsableScale(float guess) { return guess >= 0x1p-100F && guess <= 0x1p100F ? guess : 1.0F; }
+
+// A tile a block. Extents are multiples of 16, addresses of 16 bytes. kGuesses: with the guessed scale, noting the
+// largest magnitude on the way; CorrectKernel follows.
+template <typename T, __nv_fp8_interpretation_t kFormat, bool kSums, bool kGuesses>
+__global__ void __launch_bounds__(kThreads) QuantizeKernel(const T* from, QuantizeTiles tiles) {
+  __shared__ unsigned words[kSharedWords];
+  const TilePart part = OwnPart(tiles, static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y));
+  float values[kRowsOfThread][kColumnsOfThread] = {};
+  LoadPart(values, from, tiles, part);
+  float scale = 0;
+  if constexpr (kGuesses) {
+    scale = UsableScale(*tiles.guess);
+  } else {
+    // After the loads have started: a block waits for both at once.
+    scale = ScaleOf<kFormat>(NotedLargest(tiles.largest));
+  }
+  if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0) {
+    *(kGuesses ? tiles.used : tiles.scale) = scale;
+  }
+  if constexpr (kSums) {
+    StoreColumnSums(values, tiles);
+  }
+  if constexpr (kGuesses) {
+    unsigned bits = 0;
+#pragma unroll
+    for (int r = 0; r < kRowsOfThread; ++r) {
+      bits = max(bits, LargestOf<T>(values[r]));
+    }
+    bits = __reduce_max_sync(0xffffffffU, bits);
+    if (threadIdx.x % kWarp == 0) {
+      atomicMax(tiles.largest + (blockIdx.y * gridDim.x + blockIdx.x) % kLargestSlots, bits);
+    }
+  }
+  StoreTile<kFormat>(values, tiles, part, scale, words);
+}
+
+// After a copy with a guessed scale: a few blocks that end at once where the guess was right, and otherwise make the
+// copy again.
+template <typename T, __nv_fp8_interpretation_t kFormat>
+__global__ void __launch_bounds__(kThreads) CorrectKernel(const T* from, QuantizeTiles tiles) {
+  __shared__ unsigned words[kSharedWords];
+  const float scale = ScaleOf<kFormat>(NotedLargest(tiles.largest));
+  if (blockIdx.x == 0 && threadIdx.x == 0) {
+    *tiles.scale = scale;
+    *tiles.guess = scale;
+  }
+  if (scale == *tiles.used) {
+    return;
+  }
+  const int tile_columns = (tiles.columns + kTile - 1) / kTile;
+  const int count = tile_columns * ((tiles.rows + kTile - 1) / kTile);
+  for (int tile = static_cast<int>(blockIdx.x); tile < count; tile += static_cast<int>(gridDim.x)) {
+    const TilePart part = OwnPart(tiles, tile % tile_columns, tile / tile_columns);
+    float values[kRowsOfThread][kColumnsOfThread] = {};
+    LoadPart(values, from, tiles, part);
+    StoreTile<kFormat>(values, tiles, part, scale, words);
+    __syncthreads();  // before the next tile's words
   }
 }
 
@@ -229,9 +306,17 @@ void StartQuantize(const CudaContext& context, const Tensor& from, const Quantiz
   if (tiled) {
     const dim3 blocks(static_cast<unsigned>(CeilDiv(tiles.columns, kTile)),
                       static_cast<unsigned>(CeilDiv(tiles.rows, kTile)));
-    Launch(context, {blocks, dim3(kThreads)},
-           tiles.partial != nullptr ? QuantizeKernel<T, kFormat, true> : QuantizeKernel<T, kFormat, false>,
-           from.as<T>(), tiles);
+    const bool sums = tiles.partial != nullptr;
+    const auto kernel =
+        tiles.guess == nullptr
+            ? (sums ? QuantizeKernel<T, kFormat, true, false> : QuantizeKernel<T, kFormat, false, false>)
+            : (sums ? QuantizeKernel<T, kFormat, true, true> : QuantizeKernel<T, kFormat, false, true>);
+    Launch(context, {blocks, dim3(kThreads)}, kernel, from.as<T>(), tiles);
+    if (tiles.guess != nullptr) {
+      const unsigned most = static_cast<unsigned>(context.multiprocessors()) * 2;
+      Launch(context, {dim3(std::min(blocks.x * blocks.y, most)), dim3(kThreads)}, CorrectKernel<T, kFormat>,
+             from.as<T>(), tiles);
+    }
   } else {
     const dim3 blocks(static_cast<unsigned>(CeilDiv(from.count(), kThreads)));
     Launch(context, {blocks, dim3(kThreads)}, QuantizeElementsKernel<T, kFormat>, from.as<T>(), tiles);
@@ -249,23 +334,28 @@ void CudaOps::DoQuantize(const QuantizeArgs& args) {
   const std::int64_t tile_rows = CeilDiv(args.from.shape[0], kTile);
   const std::int64_t partials = tiled && args.column_sums.given() ? tile_rows * columns : 0;
   constexpr std::int64_t kSlotBytes = kLargestSlots * static_cast<std::int64_t>(sizeof(unsigned));
-  auto* const scratch = static_cast<char*>(context_.Scratch(kSlotBytes + partials * 4));
+  constexpr std::int64_t kUsedBytes = 16;
+  auto* const scratch = static_cast<char*>(context_.Scratch(kSlotBytes + kUsedBytes + partials * 4));
   const bool noted = args.largest.given();
+  const bool guesses = tiled && !noted && args.guess.given();
   unsigned* const largest = noted ? args.largest.as<unsigned>() : reinterpret_cast<unsigned*>(scratch);
   if (!noted) {
     CheckCuda(cudaMemsetAsync(largest, 0, kSlotBytes, context_.stream()), "clear magnitudes");
   }
-  const QuantizeTiles tiles{.rows = static_cast<int>(args.from.shape[0]),
-                            .columns = static_cast<int>(columns),
-                            .largest = largest,
-                            .out_rows = args.rows.as<unsigned char>(),
-                            .out_columns = args.columns.as<unsigned char>(),
-                            .scale = args.scale.as<float>(),
-                            .partial = partials > 0 ? reinterpret_cast<float*>(scratch + kSlotBytes) : nullptr};
+  const QuantizeTiles tiles{
+      .rows = static_cast<int>(args.from.shape[0]),
+      .columns = static_cast<int>(columns),
+      .largest = largest,
+      .out_rows = args.rows.as<unsigned char>(),
+      .out_columns = args.columns.as<unsigned char>(),
+      .scale = args.scale.as<float>(),
+      .partial = partials > 0 ? reinterpret_cast<float*>(scratch + kSlotBytes + kUsedBytes) : nullptr,
+      .guess = guesses ? args.guess.as<float>() : nullptr,
+      .used = reinterpret_cast<float*>(scratch + kSlotBytes)};
   const DType format = args.rows.given() ? args.rows.dtype : args.columns.dtype;
   DispatchFloat(args.from.dtype, "Quantize", [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    if (!noted) {
+    if (!noted && !guesses) {
       const std::int64_t most_blocks = static_cast<std::int64_t>(context_.multiprocessors()) * 8;
       const std::int64_t blocks = std::min(CeilDiv(args.from.count(), kThreads * 8), most_blocks);
       Launch(context_, {dim3(static_cast<unsigned>(blocks)), dim3(kThreads)}, LargestMagnitudeKernel<T>,

@@ -47,6 +47,9 @@ struct MatmulArgs {
 //
 // largest, where given, was given to the operation that made `from`, too: that one may have left the largest magnitude
 // of its result there, so that no pass has to look for it. Only the device's own Quantize reads it.
+//
+// guess, where given, may hold anything; the scale of an earlier matrix of this kind saves a pass. The scale is left
+// there for the next one. Results do not depend on it.
 struct QuantizeArgs {
   Tensor from;         // [R, C]
   Tensor rows;         // [R, C]
@@ -54,6 +57,7 @@ struct QuantizeArgs {
   Tensor scale;        // fp32 [1], written
   Tensor largest;      // fp32 [kLargestSlots], or none
   Tensor column_sums;  // fp32 [C], or none: as BiasGradient, the sum of each column of `from` is added
+  Tensor guess;        // fp32 [1], or none
 };
 
 }  // namespace trireme

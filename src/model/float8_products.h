@@ -1,0 +1,22 @@
+// Which of a block's four products train.dtype = "fp8" makes in fp8 (train.fp8_products): where operands are small, the
+// copies cost more than the products save.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace trireme {
+
+enum class BlockLinear : std::uint8_t { kQkv, kAttentionOut, kFfnIn, kFfnOut };
+inline constexpr int kBlockLinears = 4;
+
+// A bit for each BlockLinear.
+using LinearSet = std::uint8_t;
+inline constexpr LinearSet kAllLinears = 0xf;
+constexpr LinearSet SetOf(BlockLinear linear) { return static_cast<LinearSet>(1U << static_cast<unsigned>(linear)); }
+
+// "all", "none" or names such as "qkv,ffn_in"; "auto" before a choice was made: all. An Error for anything else.
+LinearSet ParseFloat8Products(const std::string& text);
+std::string Float8ProductsText(LinearSet set);
+
+}  // namespace trireme

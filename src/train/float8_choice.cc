@@ -1,0 +1,183 @@
+#include "train/float8_choice.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/float8.h"
+#include "cost/step_cost.h"
+#include "train/gather_numbers.h"
+
+namespace trireme {
+namespace {
+
+// Beyond this factor, either way, the rule decides.
+constexpr double kClearGain = 1.3;
+
+// What the products of one layer read and write, in memory of their own.
+class LinearBench {
+ public:
+  LinearBench(Device& device, const LinearShape& shape) : device_(device), shape_(shape) {
+    const Shape inputs{shape.rows, shape.inputs};
+    const Shape outputs{shape.rows, shape.outputs};
+    const Shape weight{shape.outputs, shape.inputs};
+    x_ = New(DType::kBFloat16, inputs);
+    w_ = New(DType::kBFloat16, weight);
+    gradient_ = New(DType::kBFloat16, outputs);
+    y_ = New(DType::kBFloat16, outputs);
+    grad_x_ = New(DType::kBFloat16, inputs);
+    grad_w_ = New(DType::kFloat32, weight);
+    grad_bias_ = New(DType::kFloat32, {shape.outputs});
+    largest_ = New(DType::kFloat32, {kLargestSlots});
+    x8_ = NewCopies(DType::kFloat8E4M3, inputs);
+    w8_ = NewCopies(DType::kFloat8E4M3, weight);
+    gradient8_ = NewCopies(DType::kFloat8E5M2, outputs);
+  }
+  ~LinearBench() {
+    for (void* memory : memory_) {
+      device_.Free(memory);
+    }
+  }
+  LinearBench(const LinearBench&) = delete;
+  LinearBench& operator=(const LinearBench&) = delete;
+
+  void RunBf16() {
+    Ops& ops = device_.ops();
+    ops.Matmul({.a = x_, .b = w_, .c = y_, .transpose_b = true});
+    ops.Matmul({.a = gradient_, .b = w_, .c = grad_x_});
+    ops.Matmul({.a = gradient_, .b = x_, .c = grad_w_, .transpose_a = true});
+    if (shape_.bias) {
+      ops.BiasGradient(gradient_, grad_bias_);
+    }
+  }
+
+  void RunFloat8() {
+    Copy(x_, x8_, shape_.noted_input, {});
+    Multiply(x8_, x8_.rows, w8_, w8_.rows, y_);
+    Copy(gradient_, gradient8_, shape_.noted_gradient, shape_.bias ? grad_bias_ : Tensor{});
+    Multiply(gradient8_, gradient8_.rows, w8_, w8_.columns, grad_x_);
+    Multiply(gradient8_, gradient8_.columns, x8_, x8_.columns, grad_w_);
+  }
+
+  void CopyWeight() { Copy(w_, w8_, false, {}); }
+
+ private:
+  struct Copies {
+    Tensor rows;
+    Tensor columns;
+    Tensor scale;
+  };
+
+  Tensor New(DType dtype, const Shape& shape) {
+    memory_.push_back(device_.Allocate(shape.count() * SizeOf(dtype)));
+    const Tensor tensor{memory_.back(), dtype, shape};
+    device_.ops().Fill(tensor, 0);
+    return tensor;
+  }
+  Copies NewCopies(DType dtype, const Shape& shape) {
+    return {New(dtype, shape), New(dtype, {shape[1], shape[0]}), New(DType::kFloat32, {1})};
+  }
+  void Copy(const Tensor& from, const Copies& to, bool noted, const Tensor& sums) {
+    device_.ops().Quantize({.from = from,
+                            .rows = to.rows,
+                            .columns = to.columns,
+                            .scale = to.scale,
+                            .largest = noted ? largest_ : Tensor{},
+                            .column_sums = sums});
+  }
+  void Multiply(const Copies& left, const Tensor& a, const Copies& right, const Tensor& b, const Tensor& c) {
+    device_.ops().Matmul({.a = a, .b = b, .c = c, .transpose_b = true, .scale_a = left.scale, .scale_b = right.scale});
+  }
+
+  Device& device_;
+  LinearShape shape_;
+  std::vector<void*> memory_;
+  Tensor x_, w_, gradient_, y_, grad_x_, grad_w_, grad_bias_, largest_;
+  Copies x8_, w8_, gradient8_;
+};
+
+// The least seconds of a run: the first one may try algorithms.
+template <typename Run>
+double SecondsOf(Device& device, const Run& run) {
+  constexpr int kRounds = 3;
+  constexpr int kRunsOfRound = 10;
+  run();
+  double best = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    device.Synchronize();
+    const double begin = device.Now();
+    for (int i = 0; i < kRunsOfRound; ++i) {
+      run();
+    }
+    device.Synchronize();
+    const double seconds = (device.Now() - begin) / kRunsOfRound;
+    best = round == 0 ? seconds : std::min(best, seconds);
+  }
+  return best;
+}
+
+LinearSet Choose(const RunConfig& config, Device& device) {
+  const StageOfRun stage(config, 0, config.batch.global);
+  const LocalSizes& sizes = stage.description().sizes;
+  LinearSet set = 0;
+  for (int i = 0; i < kBlockLinears; ++i) {
+    const auto linear = static_cast<BlockLinear>(i);
+    const LinearShape shape = ShapeOf(linear, sizes, config.model.linear_bias);
+    double gain = EstimatedGain(shape);
+    if (!config.train.deterministic && gain < kClearGain && gain > 1 / kClearGain) {
+      gain = MeasuredGain(device, shape);
+    }
+    set = static_cast<LinearSet>(set | (gain > 1 ? SetOf(linear) : LinearSet{0}));
+  }
+  return set;
+}
+
+}  // namespace
+
+LinearShape ShapeOf(BlockLinear linear, const LocalSizes& sizes, bool bias) {
+  // As lowering/float8_fusion.h fuses them.
+  switch (linear) {
+    case BlockLinear::kQkv:
+      return {sizes.tokens, sizes.qkv, sizes.hidden, bias, true, false};
+    case BlockLinear::kAttentionOut:
+      return {sizes.tokens, sizes.hidden, sizes.attention, bias, false, true};
+    case BlockLinear::kFfnIn:
+      return {sizes.tokens, sizes.ffn_in, sizes.hidden, bias, true, true};
+    case BlockLinear::kFfnOut:
+      return {sizes.tokens, sizes.hidden, sizes.ffn, bias, !sizes.fused_activation, false};
+  }
+  return {};
+}
+
+double EstimatedGain(const LinearShape& shape) {
+  constexpr double kBf16Flops = 650e12;
+  constexpr double kFloat8Flops = 1200e12;
+  constexpr double kBytes = 3.5e12;
+  constexpr double kLaunches = 18e-6;  // of two copies and what they clear and add up
+  const auto rows = static_cast<double>(shape.rows);
+  const auto outputs = static_cast<double>(shape.outputs);
+  const auto inputs = static_cast<double>(shape.inputs);
+  const double flops = 6 * rows * outputs * inputs;
+  // Two bytes are read, two written; two more are read to find the largest value.
+  const double copied = rows * inputs * (shape.noted_input ? 4 : 6) + rows * outputs * (shape.noted_gradient ? 4 : 6);
+  const double bias = shape.bias ? 2 * rows * outputs : 0;
+  return (flops / kBf16Flops + bias / kBytes) / (flops / kFloat8Flops + copied / kBytes + kLaunches);
+}
+
+double MeasuredGain(Device& device, const LinearShape& shape) {
+  LinearBench bench(device, shape);
+  bench.CopyWeight();
+  const double bf16 = SecondsOf(device, [&] { bench.RunBf16(); });
+  const double float8 = SecondsOf(device, [&] { bench.RunFloat8(); });
+  return bf16 / float8;
+}
+
+std::string ChooseFloat8Products(const RunConfig& config, RankContext& context) {
+  if (context.device.is_host() || context.device.is_paced()) {
+    return "all";
+  }
+  const std::int64_t mine = context.world.rank() == 0 ? Choose(config, context.device) : 0;
+  const auto all = GatherNumbers(context.world, context.device, {mine});
+  return Float8ProductsText(static_cast<LinearSet>(all.front().front()));
+}
+
+}  // namespace trireme
