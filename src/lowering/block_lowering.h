@@ -1,7 +1,7 @@
 // The state of lowering a block: LowerBlock's parts share it (block_forward.cc, block_backward.cc). Forward goes
-// through the operations in order, backward from the last to the first. Three fusions are made on the way: a sum with the
-// norm that reads it, a product with the GELU that reads it, and a product with the residual sum that reads it; what fp8
-// copies need is fused at the end.
+// through the operations in order, backward from the last to the first. Three fusions are made on the way: a sum with
+// the norm that reads it, a product with the GELU that reads it, and a product with the residual sum that reads it;
+// what fp8 copies need is fused at the end.
 #pragma once
 
 #include <algorithm>
