@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <limits>
-#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -22,15 +20,6 @@ constexpr int kTimedRuns = 3;
 constexpr float kLongEnough = 20;  // ms
 // The library ranks its candidates: a later one must be faster than those before it by more than noise.
 constexpr float kClearlyFaster = 0.98F;
-// A chip at its power cap may rank candidates in another order than a cool one. Of a product at least this long, the
-// candidates nearly as fast as the fastest one are timed again under load, one after another in bursts.
-constexpr float kWorthAnotherTrial = 0.1F;  // ms
-constexpr float kNearlyAsFast = 1.06F;
-constexpr std::size_t kMostUnderLoad = 4;
-constexpr float kBurst = 20;     // ms
-constexpr int kBurstRounds = 3;  // the first only heats the chip
-// By how much another candidate must beat the fastest single run's.
-constexpr float kFasterUnderLoad = 0.99F;
 
 cudaDataType_t LibraryType(DType dtype) {
   switch (dtype) {
@@ -260,54 +249,22 @@ void CublasLtMatmul::Measure(const MatmulArgs& args, Plan& plan, const cublasLtM
     }
     CheckCuda(cudaMemsetAsync(c, 0, static_cast<std::size_t>(args.c.bytes()), context_.stream()), "clear trial output");
   }
-  std::vector<Trial> trials;
-  const Trial* best = nullptr;
-  trials.reserve(static_cast<std::size_t>(count));
+  float best = -1;
   for (int i = 0; i < count; ++i) {
     if (results[i].state != CUBLAS_STATUS_SUCCESS) {
       continue;
     }
     const float time = Time(args, plan, results[i].algo, c);
-    if (time >= 0) {
-      trials.push_back({.algorithm = results[i].algo, .milliseconds = time});
-      best = best == nullptr || time < best->milliseconds * kClearlyFaster ? &trials.back() : best;
+    if (time >= 0 && (best < 0 || time < best * kClearlyFaster)) {
+      best = time;
+      plan.algorithm = results[i].algo;
     }
   }
-  plan.possible = best != nullptr;
-  if (plan.possible) {
-    plan.algorithm = best->algorithm;
-    plan.milliseconds = best->milliseconds;
-    MeasureUnderLoad(args, plan, std::move(trials), c);
-  }
+  plan.possible = best >= 0;
+  plan.milliseconds = std::max(best, 0.0F);
   if (c_is_read) {
     context_.FreeInOrder(c);
   }
-}
-
-void CublasLtMatmul::MeasureUnderLoad(const MatmulArgs& args, Plan& plan, std::vector<Trial> trials, void* c) {
-  const float fastest = plan.milliseconds;
-  // The choice so far comes first.
-  std::stable_sort(trials.begin(), trials.end(), [&](const Trial& a, const Trial& b) {
-    return (a.milliseconds == fastest ? 0 : a.milliseconds) < (b.milliseconds == fastest ? 0 : b.milliseconds);
-  });
-  std::erase_if(trials, [&](const Trial& trial) { return trial.milliseconds > fastest * kNearlyAsFast; });
-  trials.resize(std::min(trials.size(), kMostUnderLoad));
-  if (fastest < kWorthAnotherTrial || trials.size() < 2) {
-    return;
-  }
-  const int runs = static_cast<int>(std::ceil(kBurst / fastest));
-  std::vector<float> times(trials.size(), 0);
-  for (int round = 0; round < kBurstRounds; ++round) {
-    for (std::size_t i = 0; i < trials.size(); ++i) {
-      const float time = Burst(args, plan, trials[i].algorithm, c, runs);
-      times[i] += round == 0 ? 0 : time / static_cast<float>(kBurstRounds - 1);
-    }
-  }
-  const auto best = static_cast<std::size_t>(std::min_element(times.begin(), times.end()) - times.begin());
-  if (times[best] < times.front() * kFasterUnderLoad) {
-    plan.algorithm = trials[best].algorithm;
-  }
-  plan.milliseconds = std::min(times[best], times.front());
 }
 
 float CublasLtMatmul::TimeOf(const MatmulArgs& args, Plan& plan) {
@@ -334,25 +291,6 @@ float CublasLtMatmul::TimeApart(const MatmulArgs& args) {
   pass.bias = {};
   const float rest = FastestRun([&] { FinishProduct(context_, pass); });
   return TimeOf(product, plain) + (forward ? rest * 2 / 3 : rest);
-}
-
-float CublasLtMatmul::Burst(const MatmulArgs& args, const Plan& plan, const cublasLtMatmulAlgo_t& algorithm, void* c,
-                            int runs) {
-  cudaEvent_t begin = nullptr;
-  cudaEvent_t end = nullptr;
-  CheckCuda(cudaEventCreate(&begin), "make an event");
-  CheckCuda(cudaEventCreate(&end), "make an event");
-  CheckCuda(cudaEventRecord(begin, context_.stream()), "record an event");
-  for (int run = 0; run < runs; ++run) {
-    CheckCublas(Execute(args, plan, algorithm, c), "measure a product");
-  }
-  CheckCuda(cudaEventRecord(end, context_.stream()), "record an event");
-  CheckCuda(cudaEventSynchronize(end), "measure a product");
-  float time = 0;
-  CheckCuda(cudaEventElapsedTime(&time, begin, end), "measure a product");
-  cudaEventDestroy(begin);
-  cudaEventDestroy(end);
-  return time / static_cast<float>(runs);
 }
 
 float CublasLtMatmul::Time(const MatmulArgs& args, Plan& plan, const cublasLtMatmulAlgo_t& algorithm, void* c) {

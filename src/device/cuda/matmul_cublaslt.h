@@ -11,7 +11,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "device/cuda/cuda_context.h"
 #include "device/ops.h"
@@ -51,20 +50,12 @@ class CublasLtMatmul {
   std::string Origin() const;
   static std::string Story(const Key& key, const Plan& plan);
   void Measure(const MatmulArgs& args, Plan& plan, const cublasLtMatmulHeuristicResult_t* results, int count);
-  struct Trial {
-    cublasLtMatmulAlgo_t algorithm{};
-    float milliseconds = 0;
-  };
-  // Replaces the plan's algorithm where another of the trials is faster on a chip that has no rest.
-  void MeasureUnderLoad(const MatmulArgs& args, Plan& plan, std::vector<Trial> trials, void* c);
   // Milliseconds of a plan, measured now where it has not been.
   float TimeOf(const MatmulArgs& args, Plan& plan);
   // The same of a product without its activation function and a pass for that.
   float TimeApart(const MatmulArgs& args);
   // Milliseconds of the fastest of a few runs.
   float FastestRun(const std::function<void()>& work);
-  // Milliseconds of one of `runs` runs in a row.
-  float Burst(const MatmulArgs& args, const Plan& plan, const cublasLtMatmulAlgo_t& algorithm, void* c, int runs);
   // Milliseconds of the fastest of a few runs into `c`; negative when the algorithm fails.
   float Time(const MatmulArgs& args, Plan& plan, const cublasLtMatmulAlgo_t& algorithm, void* c);
   cublasStatus_t Execute(const MatmulArgs& args, const Plan& plan, const cublasLtMatmulAlgo_t& algorithm, void* c);
