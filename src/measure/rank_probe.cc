@@ -418,7 +418,7 @@ double MedianSeconds(RankContext& context, const std::function<void()>& work, bo
   // load.
   const double round = quick ? 1e-3 : device.is_host() ? 4e-3 : 2e-2;
   const auto count = static_cast<std::int64_t>(std::clamp(round / first, 1.0, 1000.0));
-  const int rounds = quick ? 3 : 5;
+  const int rounds = quick || !device.is_host() ? 3 : 5;
   std::vector<double> seconds;
   for (int i = 0; i < rounds; ++i) {
     seconds.push_back(timed(count));

@@ -265,6 +265,8 @@ class Rank {
       zero_.Open(use);
       for (const int row : table().OfModule(module)) {
         const Tensor gradient = zero_.Gradient(row);
+        // Padding of the vocabulary too: what a gradient holds before the first product is undefined.
+        std::fill_n(gradient.as<float>(), gradient.count(), 0.0F);
         for (const SliceRun& run : Runs(row)) {
           for (std::int64_t i = 0; i < run.count; ++i) {
             // Only the last data rank adds: sums of ranks are other tests' matter.
