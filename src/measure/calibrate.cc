@@ -241,8 +241,13 @@ const GroupRates* FindGroup(const std::vector<GroupRates>& groups, bool across) 
   return found == groups.end() ? nullptr : &*found;
 }
 
+// A law without a rate, of a few noisy samples, leaves the link its bandwidth: a cluster's devices need a link.
 LinkSpec LinkOf(const GroupRates* group, const LinkSpec& fallback) {
-  return group == nullptr ? fallback : LinkSpec{.latency = group->message.call, .bandwidth = group->message.rate};
+  if (group == nullptr) {
+    return fallback;
+  }
+  return {.latency = group->message.call,
+          .bandwidth = group->message.rate > 0 ? group->message.rate : fallback.bandwidth};
 }
 
 MeasuredRates Gather(const std::vector<Findings>& all, const CalibrateOptions& options) {
