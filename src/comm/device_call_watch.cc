@@ -72,7 +72,8 @@ class DeviceCallWatch::Channel {
   std::atomic<std::int64_t>& enqueued_calls;  // of the board
   std::int64_t compared_calls = 0;            // of the rank's thread alone
 
-  // Held by the watch while it asks for events and tells observers: who takes it finds both at rest. Before `mutex`.
+  // Held by the watch while it queries events and calls observers: a thread that holds it knows that neither is under
+  // way. Before `mutex`.
   std::mutex looking;
 
   std::mutex mutex;  // of all below, for some instructions at a time

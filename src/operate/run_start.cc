@@ -115,11 +115,12 @@ RunConfig MemoryChoices::ChooseForDevices(const RunConfig& config, RankContext& 
   }
   RunConfig chosen = Choose(config, RoomOnDevice(least, context.sharing));
   if (chosen.train.dtype == "fp8" && chosen.train.fp8_products == "auto") {
-    // A run.toml without a choice is that of a version which made all products in fp8.
     const bool chose = pinned_ && pinned_->train.fp8_products != "auto";
-    chosen.train.fp8_products = chose     ? pinned_->train.fp8_products
-                                : pinned_ ? "all"
-                                          : ChooseFloat8Products(chosen, context);
+    // A run in fp8 on GPUs without a choice is that of a version which made all products in fp8.
+    const bool all = pinned_ && pinned_->train.dtype == "fp8" && !IsHostDevice(pinned_->train.device);
+    chosen.train.fp8_products = chose ? pinned_->train.fp8_products
+                                : all ? "all"
+                                      : ChooseFloat8Products(chosen, context);
   }
   return chosen;
 }

@@ -201,7 +201,7 @@ std::optional<MeasuredRates> ReadMeasured(const Settings& file) {
                          .step = NotNegative(file, "measured.step_us") * kMicro,
                          .others = NotNegative(file, "measured.others"),
                          .slowest = NotNegative(file, "measured.slowest"),
-                         .slowest_rank = file.CountOr("measured.slowest_rank", 0),
+                         .slowest_rank = static_cast<int>(NotNegative(file, "measured.slowest_rank")),
                          .pace = NotNegative(file, "measured.pace_us") * kMicro};
   for (int i = 0; i < file.Entries("measured.rank"); ++i) {
     const std::string table = fmt::format("measured.rank[{}].", i);

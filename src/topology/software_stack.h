@@ -87,11 +87,11 @@ struct MemoryTraits {
   double gated_bytes = 6;                   // kept of a gated feed-forward, a token and element of its width
   double selective_share = 1;               // of a layer's kept bytes, what selective recomputation leaves
   bool float8_inputs = false;               // under fp8 products keep their inputs in 8 bits for backward
-  double late_gradients = 0;                // a parameter: those that wait for the end of a backward to be added
-  double ddp_buckets = 0;                   // a parameter: buffers that data ranks without ZeRO send gradients from
-  double logit_bytes = 10;                  // for each logit of a micro batch
-  bool activations_on_host = false;         // kept inputs of recomputed layers leave the device
-  bool first_stage_reported = false;        // its logs tell the memory of the first stage
+  double late_gradients = 0;         // bytes per parameter of gradients that wait for the end of a backward to be added
+  double ddp_buckets = 0;            // bytes per parameter of buffers that data ranks without ZeRO send gradients from
+  double logit_bytes = 10;           // for each logit of a micro batch
+  bool activations_on_host = false;  // kept inputs of recomputed layers leave the device
+  bool first_stage_reported = false;  // its logs tell the memory of the first stage
   // What its logs count: all of the device, what the allocator reserved, or what tensors occupy.
   enum class Reported : std::uint8_t { kDevice, kReserved, kAllocated } reported = Reported::kDevice;
 };

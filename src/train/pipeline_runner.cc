@@ -214,13 +214,15 @@ void PipelineRunner::Evaluate(std::span<const MicroBatch> micro_batches) {
   const SlotPlan first_slots{.slots = std::vector<int>(chunks_.size(), 1),
                              .slot_of = std::vector<std::vector<int>>(chunks_.size(), {0})};
   for (std::size_t i = 0; i < micro_batches.size(); ++i) {
+    MicroBatch micro_batch = micro_batches[i];
+    micro_batch.first = i == 0;  // fp8 copies of weights are made anew: they are those of before the last update
     for (std::size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
       const int here = placement_.VirtualStage(pipeline_.rank(), static_cast<int>(chunk));
       const int number = static_cast<int>(i);
       if (placement_.IsRemote(here, here - 1)) {
         pipeline_.Receive(chunks_[chunk]->Input(0), placement_.StageOf(here - 1), Tag(here - 1, number, false));
       }
-      chunks_[chunk]->Forward(micro_batches[i], 0, OutputOf(here, first_slots, 0));
+      chunks_[chunk]->Forward(micro_batch, 0, OutputOf(here, first_slots, 0));
       if (placement_.IsRemote(here, here + 1)) {
         pipeline_.Send(buffers_.output, placement_.StageOf(here + 1), Tag(here, number, false));
       }

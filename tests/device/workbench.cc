@@ -17,10 +17,10 @@ namespace {
 
 constexpr std::uint64_t kSeed = 20240229;
 
-// The first `count` numbers of a name. They are drawn once per process: cases run in several types, at several levels
+// The first `count` numbers of a name. They are drawn once per thread: cases run in several types, at several levels
 // and on several devices with equal numbers, and drawing them takes longer than most operations.
 const std::vector<float>& StandardNormal(std::string_view name, std::size_t count) {
-  static std::map<std::string, std::vector<float>, std::less<>> drawn;
+  thread_local std::map<std::string, std::vector<float>, std::less<>> drawn;
   std::vector<float>& values = drawn.try_emplace(std::string(name)).first->second;
   const std::uint64_t key = RandomKey(kSeed, name);
   for (std::size_t i = values.size(); i < count; ++i) {

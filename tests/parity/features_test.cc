@@ -383,12 +383,13 @@ TEST(Laws, Float8CopiesOfWeightsMadeOnceAStepGiveTheSameBits) {
     config.layout = layout;
     const int steps = std::min(Float8Steps(), 2);
     EXPECT_TRUE(StageOfRun(config, 0, config.batch.global).description().sizes.float8_weights);
-    const Outcome once = Train({.config = config, .steps = steps});
+    const Outcome once = Train({.config = config, .steps = steps, .validate = true});
     config.layout.zero = 3;
     EXPECT_FALSE(StageOfRun(config, 0, config.batch.global).description().sizes.float8_weights);
-    const Outcome each = Train({.config = config, .steps = steps});
+    const Outcome each = Train({.config = config, .steps = steps, .validate = true});
     EXPECT_THAT(once.accounting, testing::IsEmpty());
     EXPECT_EQ(once.losses, each.losses);
+    EXPECT_EQ(once.validation, each.validation);
     EXPECT_EQ(once.parameters, each.parameters);
   }
 }

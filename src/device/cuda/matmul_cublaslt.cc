@@ -231,7 +231,8 @@ void CublasLtMatmul::Choose(const MatmulArgs& args, const Key& key, Plan& plan) 
     // Some shapes have one slow algorithm with an activation function: a pass of our own then takes less time.
     const bool may_measure = !context_.deterministic() && !args.equal_on_ranks && WritesNoOperand(args);
     if (HasGelu(args) && plan.possible && may_measure) {
-      plan.possible = TimeOf(args, plan) <= TimeApart(args);
+      const float together = TimeOf(args, plan);
+      plan.possible = plan.possible && together <= TimeApart(args);
     }
   }
 }
@@ -269,9 +270,11 @@ void CublasLtMatmul::Measure(const MatmulArgs& args, Plan& plan, const cublasLtM
 
 float CublasLtMatmul::TimeOf(const MatmulArgs& args, Plan& plan) {
   if (plan.milliseconds == 0) {  // a single candidate was not measured
-    plan.milliseconds = std::max(Time(args, plan, plan.algorithm, args.c.data), 0.0F);
+    const float time = Time(args, plan, plan.algorithm, args.c.data);
+    plan.possible = time >= 0;
+    plan.milliseconds = std::max(time, 0.0F);
   }
-  return plan.milliseconds;
+  return plan.possible ? plan.milliseconds : std::numeric_limits<float>::infinity();
 }
 
 float CublasLtMatmul::TimeApart(const MatmulArgs& args) {

@@ -50,7 +50,7 @@ class CublasLtMatmul {
   std::string Origin() const;
   static std::string Story(const Key& key, const Plan& plan);
   void Measure(const MatmulArgs& args, Plan& plan, const cublasLtMatmulHeuristicResult_t* results, int count);
-  // Milliseconds of a plan, measured now where it has not been.
+  // Milliseconds of a plan, measured now where it has not been; infinity where it turns out to be impossible.
   float TimeOf(const MatmulArgs& args, Plan& plan);
   // The same of a product without its activation function and a pass for that.
   float TimeApart(const MatmulArgs& args);

@@ -15,7 +15,7 @@ enum class Epilogue : std::uint8_t {
   kNone,
   kGelu,          // auxiliary = z, c = gelu(z), for z = product + bias
   kGeluGradient,  // c = z * gelu'(auxiliary); no bias
-  kResidual,      // c = z + auxiliary, rounded once, for z = product + bias
+  kResidual,      // c = z + auxiliary for z = product + bias; z is rounded before where the engine has no such epilogue
 };
 
 // c = op(a) * op(b) (+ bias) or, with accumulate, c += op(a) * op(b). Matrices: op(a) [M, K], op(b) [K, N], c [M, N].
