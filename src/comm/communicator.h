@@ -160,7 +160,7 @@ class Communicator {
     CollectiveObserver* observer = nullptr;
     std::uint64_t ticket = 0;
   };
-  virtual void Follow(DeviceCall /*call*/) {}
+  virtual void Follow(DeviceCall&& /*call*/) {}
   void LeaveToDevice(const CollectiveCall& call, int stream, Event begin, Event end);
   bool recording() const { return recorder_ != nullptr; }
 

@@ -174,7 +174,7 @@ class NcclCommunicator : public Communicator {
                                               world_rank_);
   }
 
-  void Follow(DeviceCall call) override {
+  void Follow(DeviceCall&& call) override {
     if (!std::exchange(compared_, false)) {  // a recording started it
       AwaitOthers();
       CompareCall(call.call);
