@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "apps/trireme/plan_validate.h"
-#include "comm/rank_runner.h"
 #include "device/device.h"
 #include "measure/calibrate.h"
 #include "measure/pace.h"
@@ -25,26 +24,15 @@ std::optional<PredictionGround> CalibratedMachine(const std::string& device, con
                           .knowledge = fmt::format("the calibration of {} ({})", date, CalibrationPath(machine))};
 }
 
-namespace {
-
-// Processes of a launcher have not begun to work when the first is here: their pace cannot be measured.
-void NoteThePaceOf(const std::string& device, PredictionGround& ground) {
-  if (!IsHostDevice(device) || LaunchedByMpi() || !ground.cluster.measured || ground.cluster.measured->pace <= 0) {
-    return;
-  }
-  const double times = PaceRatio(*ground.cluster.measured, MeasurePace());
-  if (times != 1) {
-    ground.cluster.measured = AtPace(*ground.cluster.measured, times);
-    ground.knowledge +=
-        fmt::format(", whose cores are {:.0f} % {} now", 100 * std::abs(times - 1), times > 1 ? "slower" : "faster");
-  }
-}
-
-}  // namespace
-
 std::optional<PredictionGround> ThisMachine(const std::string& device) {
   if (std::optional<PredictionGround> calibrated = CalibratedMachine(device)) {
-    NoteThePaceOf(device, *calibrated);
+    if (std::optional<MeasuredRates>& measured = calibrated->cluster.measured) {
+      const double times = PaceRatioNow(*measured, device);
+      measured = AtPace(*measured, times);
+      calibrated->knowledge += times == 1 ? ""
+                                          : fmt::format(", whose cores are {:.0f} % {} now", 100 * std::abs(times - 1),
+                                                        times > 1 ? "slower" : "faster");
+    }
     return calibrated;
   }
   const std::string label = IsHostDevice(device) ? "cpu" : MachineName(device);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "comm/rank_runner.h"
+#include "device/device.h"
 #include "device/host_cores.h"
 #include "measure/all_ranks.h"
 #include "measure/probe_tensors.h"
@@ -54,6 +55,11 @@ double PaceRatio(const MeasuredRates& measured, double pace_now) {
   }
   const double ratio = std::clamp(pace_now / measured.pace, 0.5, 2.0);
   return std::abs(ratio - 1) < kPaceRepeats ? 1 : ratio;
+}
+
+double PaceRatioNow(const MeasuredRates& measured, const std::string& device) {
+  const bool measurable = IsHostDevice(device) && !LaunchedByMpi() && measured.pace > 0;
+  return measurable ? PaceRatio(measured, MeasurePace()) : 1;
 }
 
 MeasuredRates AtPace(MeasuredRates measured, double times) {

@@ -255,9 +255,8 @@ std::vector<RecipeKey> TrainKeys() {
            [](Config & c) -> auto& { return c.train.attention; }, {"flash", "plain"}),
       Text(
           "train.fp8_products",
-          "of dtype = fp8: all, none or some of qkv, attention_out, ffn_in, ffn_out; auto: on GPUs those that are "
-          "faster "
-          "in fp8, measured once for all ranks, or by a fixed rule in deterministic runs",
+          "of dtype = fp8: all, none, or some of qkv, attention_out, ffn_in and ffn_out; auto: those that are faster "
+          "in fp8",
           [](Config & c) -> auto& { return c.train.fp8_products; }),
       Flag(
           "train.deterministic", "equal bits from run to run: slower kernels on GPUs, the fixed engines on CPUs",

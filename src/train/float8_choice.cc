@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "base/float8.h"
 #include "cost/step_cost.h"
 #include "train/gather_numbers.h"
 
@@ -27,7 +26,6 @@ class LinearBench {
     grad_x_ = New(DType::kBFloat16, inputs);
     grad_w_ = New(DType::kFloat32, weight);
     grad_bias_ = New(DType::kFloat32, {shape.outputs});
-    largest_ = New(DType::kFloat32, {kLargestSlots});
     x8_ = NewCopies(DType::kFloat8E4M3, inputs);
     w8_ = NewCopies(DType::kFloat8E4M3, weight);
     gradient8_ = NewCopies(DType::kFloat8E5M2, outputs);
@@ -51,20 +49,21 @@ class LinearBench {
   }
 
   void RunFloat8() {
-    Copy(x_, x8_, shape_.noted_input, {});
+    Copy(x_, x8_, {});
     Multiply(x8_, x8_.rows, w8_, w8_.rows, y_);
-    Copy(gradient_, gradient8_, shape_.noted_gradient, shape_.bias ? grad_bias_ : Tensor{});
+    Copy(gradient_, gradient8_, shape_.bias ? grad_bias_ : Tensor{});
     Multiply(gradient8_, gradient8_.rows, w8_, w8_.columns, grad_x_);
     Multiply(gradient8_, gradient8_.columns, x8_, x8_.columns, grad_w_);
   }
 
-  void CopyWeight() { Copy(w_, w8_, false, {}); }
+  void CopyWeight() { Copy(w_, w8_, {}); }
 
  private:
   struct Copies {
     Tensor rows;
     Tensor columns;
     Tensor scale;
+    Tensor guess;
   };
 
   Tensor New(DType dtype, const Shape& shape) {
@@ -74,15 +73,15 @@ class LinearBench {
     return tensor;
   }
   Copies NewCopies(DType dtype, const Shape& shape) {
-    return {New(dtype, shape), New(dtype, {shape[1], shape[0]}), New(DType::kFloat32, {1})};
+    return {New(dtype, shape), New(dtype, {shape[1], shape[0]}), New(DType::kFloat32, {1}), New(DType::kFloat32, {1})};
   }
-  void Copy(const Tensor& from, const Copies& to, bool noted, const Tensor& sums) {
+  void Copy(const Tensor& from, const Copies& to, const Tensor& sums) {
     device_.ops().Quantize({.from = from,
                             .rows = to.rows,
                             .columns = to.columns,
                             .scale = to.scale,
-                            .largest = noted ? largest_ : Tensor{},
-                            .column_sums = sums});
+                            .column_sums = sums,
+                            .guess = to.guess});
   }
   void Multiply(const Copies& left, const Tensor& a, const Copies& right, const Tensor& b, const Tensor& c) {
     device_.ops().Matmul({.a = a, .b = b, .c = c, .transpose_b = true, .scale_a = left.scale, .scale_b = right.scale});
@@ -91,7 +90,7 @@ class LinearBench {
   Device& device_;
   LinearShape shape_;
   std::vector<void*> memory_;
-  Tensor x_, w_, gradient_, y_, grad_x_, grad_w_, grad_bias_, largest_;
+  Tensor x_, w_, gradient_, y_, grad_x_, grad_w_, grad_bias_;
   Copies x8_, w8_, gradient8_;
 };
 
@@ -134,16 +133,15 @@ LinearSet Choose(const RunConfig& config, Device& device) {
 }  // namespace
 
 LinearShape ShapeOf(BlockLinear linear, const LocalSizes& sizes, bool bias) {
-  // As lowering/float8_fusion.h fuses them.
   switch (linear) {
     case BlockLinear::kQkv:
-      return {sizes.tokens, sizes.qkv, sizes.hidden, bias, true, false};
+      return {sizes.tokens, sizes.qkv, sizes.hidden, bias};
     case BlockLinear::kAttentionOut:
-      return {sizes.tokens, sizes.hidden, sizes.attention, bias, false, true};
+      return {sizes.tokens, sizes.hidden, sizes.attention, bias};
     case BlockLinear::kFfnIn:
-      return {sizes.tokens, sizes.ffn_in, sizes.hidden, bias, true, true};
+      return {sizes.tokens, sizes.ffn_in, sizes.hidden, bias};
     case BlockLinear::kFfnOut:
-      return {sizes.tokens, sizes.hidden, sizes.ffn, bias, !sizes.fused_activation, false};
+      return {sizes.tokens, sizes.hidden, sizes.ffn, bias};
   }
   return {};
 }
@@ -157,8 +155,8 @@ double EstimatedGain(const LinearShape& shape) {
   const auto outputs = static_cast<double>(shape.outputs);
   const auto inputs = static_cast<double>(shape.inputs);
   const double flops = 6 * rows * outputs * inputs;
-  // Two bytes are read, two written; two more are read to find the largest value.
-  const double copied = rows * inputs * (shape.noted_input ? 4 : 6) + rows * outputs * (shape.noted_gradient ? 4 : 6);
+  // Two bytes are read and two written: the largest value is noted before, or the last scale is right (QuantizeArgs).
+  const double copied = 4 * rows * (inputs + outputs);
   const double bias = shape.bias ? 2 * rows * outputs : 0;
   return (flops / kBf16Flops + bias / kBytes) / (flops / kFloat8Flops + copied / kBytes + kLaunches);
 }

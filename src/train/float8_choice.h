@@ -8,15 +8,12 @@
 
 namespace trireme {
 
-// A linear layer on one rank: `rows` tokens, weight [outputs, inputs]. noted_*: the kernel before says the largest
-// value.
+// A linear layer on one rank: `rows` tokens, weight [outputs, inputs].
 struct LinearShape {
   std::int64_t rows = 0;
   std::int64_t outputs = 0;
   std::int64_t inputs = 0;
   bool bias = false;
-  bool noted_input = false;
-  bool noted_gradient = false;
 };
 LinearShape ShapeOf(BlockLinear linear, const LocalSizes& sizes, bool bias);
 

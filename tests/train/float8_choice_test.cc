@@ -49,9 +49,8 @@ TEST(Float8Products, OfLargeOperandsAreFasterByTheRuleAndOfSmallOnesAreNot) {
 // The measurement runs every operation of both ways; which is faster is the machine's.
 TEST(Float8Products, AreMeasuredOnADevice) {
   const std::unique_ptr<Device> device = MakeDevice({.kind = "cpu"});
-  for (const bool noted : {false, true}) {
-    const LinearShape shape{
-        .rows = 32, .outputs = 48, .inputs = 16, .bias = noted, .noted_input = noted, .noted_gradient = noted};
+  for (const bool bias : {false, true}) {
+    const LinearShape shape{.rows = 32, .outputs = 48, .inputs = 16, .bias = bias};
     EXPECT_GT(MeasuredGain(*device, shape), 0);
   }
 }
