@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "device/best_seconds.h"
 
 namespace trireme {
 namespace {
@@ -18,21 +19,6 @@ constexpr int kRepeats = 5;
 constexpr double kLeastSeconds = 0.05;  // in all, so that a short product is repeated often enough
 
 double SecondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-// Seconds of the fastest call.
-template <typename Function>
-double BestSeconds(const Function& function) {
-  double best = 0;
-  double sum = 0;
-  for (int repeat = 0; repeat < kRepeats || sum < kLeastSeconds; ++repeat) {
-    const auto start = Clock::now();
-    function();
-    const double seconds = SecondsSince(start);
-    sum += seconds;
-    best = repeat == 0 ? seconds : std::min(best, seconds);
-  }
-  return best;
-}
 
 // A matrix of ones on a device, for the time of this object.
 class Matrix {
@@ -67,13 +53,9 @@ double MeasureProduct(Device& device, ProductShape shape, DType dtype) {
   const Matrix a(device, dtype, shape.m, shape.k);
   const Matrix b(device, dtype, shape.k, shape.n);
   const Matrix c(device, dtype, shape.m, shape.n);
-  const auto multiply = [&] {
-    device.ops().Matmul({.a = a.tensor(), .b = b.tensor(), .c = c.tensor()});
-    device.Synchronize();
-  };
-  multiply();  // prepares what an engine prepares once per shape
   const double flops = 2.0 * static_cast<double>(shape.m) * static_cast<double>(shape.n) * static_cast<double>(shape.k);
-  return flops / BestSeconds(multiply);
+  return flops / BestSeconds(device, {.least = kRepeats, .seconds = kLeastSeconds},
+                             [&] { device.ops().Matmul({.a = a.tensor(), .b = b.tensor(), .c = c.tensor()}); });
 }
 
 CopyRate MeasureCopy(std::int64_t bytes, int threads) {
