@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <vector>
 
 #include "base/error.h"
@@ -98,29 +99,75 @@ MemoryChoices::MemoryChoices(const Recipe& recipe, bool fit, const std::string& 
   }
 }
 
-RunConfig MemoryChoices::Choose(const RunConfig& config, std::int64_t room) const {
-  RunConfig chosen = config;
-  if (pinned_) {
-    chosen.layout.recompute = choices_.recompute ? pinned_->layout.recompute : chosen.layout.recompute;
-    chosen.layout.micro_batch = choices_.micro_batch ? pinned_->layout.micro_batch : chosen.layout.micro_batch;
-    return chosen;
+RunConfig MemoryChoices::FittedTo(const RunConfig& config, std::int64_t room) const {
+  return room > 0 && (choices_.recompute || choices_.micro_batch) ? Fitted(config, room, choices_) : config;
+}
+
+std::optional<std::string> MemoryChoices::PinnedProducts() const {
+  if (pinned_ && pinned_->train.fp8_products != "auto") {
+    return pinned_->train.fp8_products;
   }
-  return room > 0 && (choices_.recompute || choices_.micro_batch) ? Fitted(config, room, choices_) : chosen;
+  // A run in fp8 on GPUs without a choice is that of a version which made all products in fp8.
+  const bool all = pinned_ && pinned_->train.dtype == "fp8" && !IsHostDevice(pinned_->train.device);
+  return all ? std::optional<std::string>("all") : std::nullopt;
+}
+
+RunConfig MemoryChoices::Choose(const RunConfig& config, std::int64_t room) const {
+  if (!pinned_) {
+    return FittedTo(config, room);
+  }
+  RunConfig chosen = config;
+  chosen.layout.recompute = choices_.recompute ? pinned_->layout.recompute : chosen.layout.recompute;
+  chosen.layout.micro_batch = choices_.micro_batch ? pinned_->layout.micro_batch : chosen.layout.micro_batch;
+  return chosen;
+}
+
+RunConfig MemoryChoices::Choose(const RunConfig& config, std::int64_t room, const ProductChoice& choose) const {
+  if (config.train.dtype != "fp8" || config.train.fp8_products != "auto") {
+    return Choose(config, room);
+  }
+  RunConfig wanted = config;
+  if (const std::optional<std::string> pinned = PinnedProducts()) {
+    wanted.train.fp8_products = *pinned;
+    return Choose(wanted, room);
+  }
+  wanted.train.fp8_products = "all";
+  const RunConfig all = FittedTo(wanted, room);
+  // Products are chosen for a micro batch, and what it takes follows from the products: both until they agree. The
+  // rounds are limited because two micro batches could ask for each other's products.
+  constexpr int kMostRounds = 4;
+  RunConfig fitted = all;
+  int chosen_for = 0;
+  for (int round = 0; round < kMostRounds && fitted.layout.micro_batch != chosen_for; ++round) {
+    chosen_for = fitted.layout.micro_batch;
+    wanted.train.fp8_products = choose(fitted);
+    fitted = FittedTo(wanted, room);
+  }
+  const bool too_large = room > 0 && !FitsDevices(fitted, room) && FitsDevices(all, room);
+  return too_large ? all : fitted;
 }
 
 RunConfig MemoryChoices::ChooseForDevices(const RunConfig& config, RankContext& context) const {
-  std::int64_t least = context.device.memory_bytes();
-  for (const std::vector<std::int64_t>& other : GatherNumbers(context.world, context.device, {least})) {
-    least = std::min(least, other.front());
+  std::int64_t room = RoomOnDevice(context.device.memory_bytes(), context.sharing);
+  for (const std::vector<std::int64_t>& other : GatherNumbers(context.world, context.device, {room})) {
+    room = std::min(room, other.front());
   }
-  RunConfig chosen = Choose(config, RoomOnDevice(least, context.sharing));
-  if (chosen.train.dtype == "fp8" && chosen.train.fp8_products == "auto") {
-    const bool chose = pinned_ && pinned_->train.fp8_products != "auto";
-    // A run in fp8 on GPUs without a choice is that of a version which made all products in fp8.
-    const bool all = pinned_ && pinned_->train.dtype == "fp8" && !IsHostDevice(pinned_->train.device);
-    chosen.train.fp8_products = chose ? pinned_->train.fp8_products
-                                : all ? "all"
-                                      : ChooseFloat8Products(chosen, context);
+  RunConfig chosen = config;
+  if (context.world.rank() == 0) {
+    chosen =
+        Choose(config, room, [&](const RunConfig& fitted) { return ChooseFloat8Products(fitted, context.device); });
+  }
+  // On the host: freeing what was measured with waits for the whole GPU, and with it for the collective of a rank that
+  // shares it.
+  context.world.Barrier();
+  const auto all = GatherNumbers(context.world, context.device,
+                                 {static_cast<std::int64_t>(chosen.layout.recompute), chosen.layout.micro_batch,
+                                  ParseFloat8Products(chosen.train.fp8_products)});
+  const std::vector<std::int64_t>& first = all.front();
+  chosen.layout.recompute = static_cast<Recompute>(first[0]);
+  chosen.layout.micro_batch = static_cast<int>(first[1]);
+  if (chosen.train.dtype == "fp8") {
+    chosen.train.fp8_products = Float8ProductsText(static_cast<LinearSet>(first[2]));
   }
   return chosen;
 }

@@ -1,5 +1,5 @@
-// What is decided before a run writes anything: whether the machines can run it and with how much recomputation, whose
-// folder it is, when it must end.
+// What is decided before a run writes anything: whether the machines can run it, with which fp8 products and how much
+// recomputation, whose folder it is, when it must end.
 #pragma once
 
 #include <cstdint>
@@ -30,13 +30,22 @@ class MemoryChoices {
  public:
   MemoryChoices(const Recipe& recipe, bool fit, const std::string& folder);
 
-  // For ranks that may plan with `room` bytes each; 0: unknown.
+  // Recomputation and micro batch, for ranks that may plan with `room` bytes each; 0: unknown.
   RunConfig Choose(const RunConfig& config, std::int64_t room) const;
-  // For the device with the least memory, so that all ranks choose alike, and with the products that are faster in
-  // fp8. Collective over the world.
+  // And fp8 products: `choose` names the faster ones for the micro batch of its argument. Memory is fitted to the
+  // chosen products, also in a folder whose run.toml says nothing of them. Where their plan does not fit `room` and
+  // that of all products in fp8 does, these are taken.
+  using ProductChoice = std::function<std::string(const RunConfig& config)>;
+  RunConfig Choose(const RunConfig& config, std::int64_t room, const ProductChoice& choose) const;
+  // Rank 0 chooses for all ranks, whatever they find in their folders: for the rank with the least room, with
+  // ChooseFloat8Products on its own device. Collective over the world; every rank takes part in the same collectives.
   RunConfig ChooseForDevices(const RunConfig& config, RankContext& context) const;
 
  private:
+  RunConfig FittedTo(const RunConfig& config, std::int64_t room) const;
+  // None: the folder's run.toml says nothing of them.
+  std::optional<std::string> PinnedProducts() const;
+
   FitChoices choices_;
   std::optional<RunConfig> pinned_;
 };

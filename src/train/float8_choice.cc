@@ -1,10 +1,9 @@
 #include "train/float8_choice.h"
 
-#include <algorithm>
 #include <vector>
 
 #include "cost/step_cost.h"
-#include "train/gather_numbers.h"
+#include "device/best_seconds.h"
 
 namespace trireme {
 namespace {
@@ -94,57 +93,10 @@ class LinearBench {
   Copies x8_, w8_, gradient8_;
 };
 
-// The least seconds of a run: the first one may try algorithms.
-template <typename Run>
-double SecondsOf(Device& device, const Run& run) {
-  constexpr int kRounds = 3;
-  constexpr int kRunsOfRound = 10;
-  run();
-  double best = 0;
-  for (int round = 0; round < kRounds; ++round) {
-    device.Synchronize();
-    const double begin = device.Now();
-    for (int i = 0; i < kRunsOfRound; ++i) {
-      run();
-    }
-    device.Synchronize();
-    const double seconds = (device.Now() - begin) / kRunsOfRound;
-    best = round == 0 ? seconds : std::min(best, seconds);
-  }
-  return best;
-}
-
-LinearSet Choose(const RunConfig& config, Device& device) {
-  const StageOfRun stage(config, 0, config.batch.global);
-  const LocalSizes& sizes = stage.description().sizes;
-  LinearSet set = 0;
-  for (int i = 0; i < kBlockLinears; ++i) {
-    const auto linear = static_cast<BlockLinear>(i);
-    const LinearShape shape = ShapeOf(linear, sizes, config.model.linear_bias);
-    double gain = EstimatedGain(shape);
-    if (!config.train.deterministic && gain < kClearGain && gain > 1 / kClearGain) {
-      gain = MeasuredGain(device, shape);
-    }
-    set = static_cast<LinearSet>(set | (gain > 1 ? SetOf(linear) : LinearSet{0}));
-  }
-  return set;
-}
+// The first run may try algorithms.
+constexpr TimedRounds kRounds{.least = 3, .calls = 10};
 
 }  // namespace
-
-LinearShape ShapeOf(BlockLinear linear, const LocalSizes& sizes, bool bias) {
-  switch (linear) {
-    case BlockLinear::kQkv:
-      return {sizes.tokens, sizes.qkv, sizes.hidden, bias};
-    case BlockLinear::kAttentionOut:
-      return {sizes.tokens, sizes.hidden, sizes.attention, bias};
-    case BlockLinear::kFfnIn:
-      return {sizes.tokens, sizes.ffn_in, sizes.hidden, bias};
-    case BlockLinear::kFfnOut:
-      return {sizes.tokens, sizes.hidden, sizes.ffn, bias};
-  }
-  return {};
-}
 
 double EstimatedGain(const LinearShape& shape) {
   constexpr double kBf16Flops = 650e12;
@@ -164,18 +116,28 @@ double EstimatedGain(const LinearShape& shape) {
 double MeasuredGain(Device& device, const LinearShape& shape) {
   LinearBench bench(device, shape);
   bench.CopyWeight();
-  const double bf16 = SecondsOf(device, [&] { bench.RunBf16(); });
-  const double float8 = SecondsOf(device, [&] { bench.RunFloat8(); });
+  const double bf16 = BestSeconds(device, kRounds, [&] { bench.RunBf16(); });
+  const double float8 = BestSeconds(device, kRounds, [&] { bench.RunFloat8(); });
   return bf16 / float8;
 }
 
-std::string ChooseFloat8Products(const RunConfig& config, RankContext& context) {
-  if (context.device.is_host() || context.device.is_paced()) {
+std::string ChooseFloat8Products(const RunConfig& config, Device& device) {
+  if (device.is_host() || device.is_paced()) {
     return "all";
   }
-  const std::int64_t mine = context.world.rank() == 0 ? Choose(config, context.device) : 0;
-  const auto all = GatherNumbers(context.world, context.device, {mine});
-  return Float8ProductsText(static_cast<LinearSet>(all.front().front()));
+  const StageOfRun stage(config, 0, config.batch.global);
+  const LocalSizes& sizes = stage.description().sizes;
+  LinearSet set = 0;
+  for (int i = 0; i < kBlockLinears; ++i) {
+    const auto linear = static_cast<BlockLinear>(i);
+    const LinearShape shape = ShapeOf(linear, sizes, config.model.linear_bias);
+    double gain = EstimatedGain(shape);
+    if (!config.train.deterministic && gain < kClearGain && gain > 1 / kClearGain) {
+      gain = MeasuredGain(device, shape);
+    }
+    set = static_cast<LinearSet>(set | (gain > 1 ? SetOf(linear) : LinearSet{0}));
+  }
+  return Float8ProductsText(set);
 }
 
 }  // namespace trireme

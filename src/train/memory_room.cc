@@ -47,21 +47,6 @@ std::string NearestThatFits(RunConfig config, std::int64_t host_bytes) {
   return "; no micro batch fits: take a smaller model, or more machines (`trireme plan --max-size`)";
 }
 
-bool FitsDevices(const RunConfig& config, std::int64_t room) {
-  try {
-    Validate(config, 0);
-  } catch (const Error&) {
-    return false;
-  }
-  for (int pipeline = 0; pipeline < config.layout.pipeline; ++pipeline) {
-    const StageOfRun stage(config, pipeline, config.batch.global);
-    if (MemoryOfStage(stage.description()).total() + CommunicationOf(stage.description()).total() > room) {
-      return false;
-    }
-  }
-  return true;
-}
-
 // Of each of its ranks, as far as they save.
 HostNeeds NeedsOfStage(const RunConfig& config, int pipeline, const HostUse& use) {
   const StageOfRun stage(config, pipeline, config.batch.global);
@@ -88,6 +73,21 @@ std::int64_t RoomOnDevice(std::int64_t memory, int ranks) {
   constexpr std::int64_t kReserve = std::int64_t{2} << 30;
   constexpr std::int64_t kShare = 20;  // one part in so many
   return std::max<std::int64_t>(memory - memory / kShare - kReserve, 0) / ranks;
+}
+
+bool FitsDevices(const RunConfig& config, std::int64_t room) {
+  try {
+    Validate(config, 0);
+  } catch (const Error&) {
+    return false;
+  }
+  for (int pipeline = 0; pipeline < config.layout.pipeline; ++pipeline) {
+    const StageOfRun stage(config, pipeline, config.batch.global);
+    if (MemoryOfStage(stage.description()).total() + CommunicationOf(stage.description()).total() > room) {
+      return false;
+    }
+  }
+  return true;
 }
 
 RunConfig Fitted(RunConfig config, std::int64_t room, const FitChoices& choices) {

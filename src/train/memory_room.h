@@ -21,6 +21,8 @@ struct FitChoices {
 // fits `room` bytes of its device (cost/step_cost.h has the numbers). Where nothing fits: as it was, with the most
 // recomputation. Requires Validate(config, 0).
 RunConfig Fitted(RunConfig config, std::int64_t room, const FitChoices& choices);
+// Whether the plan of every rank fits `room` bytes of its device; false for what Validate refuses.
+bool FitsDevices(const RunConfig& config, std::int64_t room);
 // Bytes that a rank may plan with on a device of `memory` bytes that `ranks` ranks share: without what the vendor's
 // libraries and the context take.
 std::int64_t RoomOnDevice(std::int64_t memory, int ranks);

@@ -1,0 +1,19 @@
+#include "lowering/linear_shape.h"
+
+namespace trireme {
+
+LinearShape ShapeOf(BlockLinear linear, const LocalSizes& sizes, bool bias) {
+  switch (linear) {
+    case BlockLinear::kQkv:
+      return {sizes.tokens, sizes.qkv, sizes.hidden, bias};
+    case BlockLinear::kAttentionOut:
+      return {sizes.tokens, sizes.hidden, sizes.attention, bias};
+    case BlockLinear::kFfnIn:
+      return {sizes.tokens, sizes.ffn_in, sizes.hidden, bias};
+    case BlockLinear::kFfnOut:
+      return {sizes.tokens, sizes.hidden, sizes.ffn, bias};
+  }
+  return {};
+}
+
+}  // namespace trireme
