@@ -126,6 +126,7 @@ void Lowering::BackwardLinear(int i) {
   ProductStep product{.kind = ProductKind::kInputGradient,
                       .a = work.gradient,
                       .weight = linear.weight,
+                      .linear = LinearOf(linear),
                       .rows = Rows(linear.input),
                       .columns = Columns(linear.input),
                       .depth = Columns(linear.output)};
@@ -150,6 +151,7 @@ void Lowering::BackwardLinear(int i) {
                      .a = work.gradient,
                      .c = work.narrow,
                      .weight = linear.adapter_b,
+                     .linear = product.linear,
                      .scale = static_cast<float>(block_.adapter_scale),
                      .rows = product.rows,
                      .columns = block_.adapter_rank,
@@ -158,6 +160,7 @@ void Lowering::BackwardLinear(int i) {
                      .a = work.narrow,
                      .c = product.c,
                      .weight = linear.adapter_a,
+                     .linear = product.linear,
                      .added = true,
                      .rows = product.rows,
                      .columns = product.columns,
@@ -352,6 +355,7 @@ void Lowering::LinearWeights(const WeightWork& work) {
   const BlockOperation& linear = Operation(work.operation);
   ProductStep product{.kind = ProductKind::kWeightGradient,
                       .weight = linear.weight,
+                      .linear = LinearOf(linear),
                       .rows = Columns(linear.output),
                       .columns = Columns(linear.input),
                       .depth = Rows(linear.output)};
@@ -394,6 +398,7 @@ void Lowering::AdapterWeights(const WeightWork& work) {
                    .a = work.narrow,
                    .b = input,
                    .weight = linear.adapter_a,
+                   .linear = LinearOf(linear),
                    .copied = copied && cuts_outputs,
                    .rows = block_.adapter_rank,
                    .columns = Columns(linear.input),
@@ -402,6 +407,7 @@ void Lowering::AdapterWeights(const WeightWork& work) {
                    .a = work.gradient,
                    .b = narrow,
                    .weight = linear.adapter_b,
+                   .linear = LinearOf(linear),
                    .copied = copied && !cuts_outputs,
                    .rows = Columns(linear.output),
                    .columns = block_.adapter_rank,

@@ -136,6 +136,7 @@ void Lowering::ForwardLinear(Pass& pass, int i, int end) {
   ProductStep product{.a = value(linear.input),
                       .weight = linear.weight,
                       .bias = linear.bias,
+                      .linear = LinearOf(linear),
                       .rows = Rows(linear.output),
                       .columns = Columns(linear.output),
                       .depth = Columns(linear.input)};
@@ -170,6 +171,7 @@ void Lowering::ForwardLinear(Pass& pass, int i, int end) {
     Emit(ProductStep{.a = narrow,
                      .c = out,
                      .weight = linear.adapter_b,
+                     .linear = product.linear,
                      .added = true,
                      .rows = product.rows,
                      .columns = product.columns,
@@ -182,6 +184,7 @@ BufferId Lowering::EmitNarrow(const BlockOperation& linear, BufferId input) {
   Emit(ProductStep{.a = input,
                    .c = narrow,
                    .weight = linear.adapter_a,
+                   .linear = LinearOf(linear),
                    .scale = static_cast<float>(block_.adapter_scale),
                    .rows = Rows(linear.output),
                    .columns = block_.adapter_rank,

@@ -104,14 +104,16 @@ class Lowering {
     }
     return last;
   }
+  BlockLinear LinearOf(const BlockOperation& linear) const {
+    const auto width = [&](int value) { return block_.values[static_cast<std::size_t>(value)].width; };
+    return width(linear.output) == BlockWidth::kQkv             ? BlockLinear::kQkv
+           : width(linear.input) == BlockWidth::kHeads          ? BlockLinear::kAttentionOut
+           : width(linear.output) == BlockWidth::kFeedForwardIn ? BlockLinear::kFfnIn
+                                                                : BlockLinear::kFfnOut;
+  }
   // Whether the products of a linear layer are made in fp8.
   bool InFloat8(const BlockOperation& linear) const {
-    const auto width = [&](int value) { return block_.values[static_cast<std::size_t>(value)].width; };
-    const BlockLinear which = width(linear.output) == BlockWidth::kQkv             ? BlockLinear::kQkv
-                              : width(linear.input) == BlockWidth::kHeads          ? BlockLinear::kAttentionOut
-                              : width(linear.output) == BlockWidth::kFeedForwardIn ? BlockLinear::kFfnIn
-                                                                                   : BlockLinear::kFfnOut;
-    return sizes_.float8 && (sizes_.float8_linears & SetOf(which)) != 0;
+    return sizes_.float8 && Holds(sizes_.float8_linears, LinearOf(linear));
   }
   static bool HasAdapter(const BlockOperation& operation) { return operation.adapter_a != kNoId; }
   // The operation that makes `value`, if it is of this kind; kNoId otherwise.

@@ -91,6 +91,7 @@ struct ProductStep {
   BufferId c = kNoId;
   int weight = kNoId;
   int bias = kNoId;
+  BlockLinear linear = BlockLinear::kQkv;  // the layer whose product, or whose adapter's, it is
   ProductEpilogue epilogue = ProductEpilogue::kNone;
   BufferId auxiliary = kNoId;
   BufferId scale_a = kNoId;  // in fp8

@@ -14,6 +14,7 @@ inline constexpr int kBlockLinears = 4;
 using LinearSet = std::uint8_t;
 inline constexpr LinearSet kAllLinears = 0xf;
 constexpr LinearSet SetOf(BlockLinear linear) { return static_cast<LinearSet>(1U << static_cast<unsigned>(linear)); }
+constexpr bool Holds(LinearSet set, BlockLinear linear) { return (set & SetOf(linear)) != 0; }
 
 // "all", "none" or names such as "qkv,ffn_in"; "auto" before a choice was made: all. An Error for anything else.
 LinearSet ParseFloat8Products(const std::string& text);

@@ -34,11 +34,12 @@ double MeasuredPrice::SharingOf(double ranks) const {
   return cores > 0 ? std::max(1.0, ranks * threads_ / cores) : 1;
 }
 
-double MeasuredPrice::Product(ProductPass pass, std::int64_t m, std::int64_t n, std::int64_t k, bool block) const {
+double MeasuredPrice::Product(ProductPass pass, std::int64_t m, std::int64_t n, std::int64_t k,
+                              ProductFormat format) const {
   const DeviceSpec& device = point_->cluster.device;
   ProductLaw law = rates_[pass];
-  if (block && point_->products != ProductFormat::kNative) {
-    law.flops *= device.Peak(point_->products, point_->dtype) / device.Peak(point_->dtype);
+  if (format != ProductFormat::kNative) {
+    law.flops *= device.Peak(format, point_->dtype) / device.Peak(point_->dtype);
   }
   // As calibrate fits them: a gradient of weights has few tiles and a long sum, which libraries cut as well.
   const double filled = pass == ProductPass::kBackwardWeight ? 1 : FilledShare(m, n, device.units);
@@ -78,7 +79,9 @@ struct MeasuredPrice::StepPrice {
                             // Of the three tensors of a sum in a pass of its own, the product reads one more.
                             : step.epilogue == ProductEpilogue::kResidual ? price.Work(RankWork::kResidual, out) / 3
                                                                           : 0;
-    return {.matmul = price.Product(PassOf(step.kind), step.rows, step.columns, step.depth, true), .memory = epilogue};
+    const ProductFormat format = price.point_->FormatOf(step.linear);
+    return {.matmul = price.Product(PassOf(step.kind), step.rows, step.columns, step.depth, format),
+            .memory = epilogue};
   }
   WorkTime operator()(const AttentionStep& step) const {
     return WithWeights(Attention(RankWork::kAttentionForward, 4), step.weights, 3);
@@ -170,10 +173,12 @@ ModuleTime MeasuredPrice::Block(const LocalSizes& s, const BlockProgram& program
 
 ModuleTime MeasuredPrice::Head(const LocalSizes& s) const {
   const std::int64_t outside = s.outside * s.hidden;
+  constexpr ProductFormat kNative = ProductFormat::kNative;
   ModuleTime time;
-  time.forward.matmul = Product(ProductPass::kForward, s.tokens, s.vocabulary, s.hidden, false) +
-                        Product(ProductPass::kBackwardInput, s.tokens, s.hidden, s.vocabulary, false) +
-                        (s.frozen ? 0 : Product(ProductPass::kBackwardWeight, s.vocabulary, s.hidden, s.tokens, false));
+  time.forward.matmul =
+      Product(ProductPass::kForward, s.tokens, s.vocabulary, s.hidden, kNative) +
+      Product(ProductPass::kBackwardInput, s.tokens, s.hidden, s.vocabulary, kNative) +
+      (s.frozen ? 0 : Product(ProductPass::kBackwardWeight, s.vocabulary, s.hidden, s.tokens, kNative));
   time.forward.memory = Work(RankWork::kLoss, s.tokens * s.vocabulary) + Work(RankWork::kNormForward, outside) +
                         Work(RankWork::kNormBackward, outside) + Work(RankWork::kResidual, outside);
   time = time * stage_sharing_;

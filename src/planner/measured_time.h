@@ -42,7 +42,7 @@ class MeasuredPrice {
  private:
   MeasuredPrice(const PlanPoint& point, RankRates rates) : point_(&point), rates_(rates) {}
 
-  double Product(ProductPass pass, std::int64_t m, std::int64_t n, std::int64_t k, bool block) const;
+  double Product(ProductPass pass, std::int64_t m, std::int64_t n, std::int64_t k, ProductFormat format) const;
   double Work(RankWork work, std::int64_t elements, int calls = 1) const;
   double GroupSeconds(const Traffic& traffic, const GroupPlacement& group) const;
   // One step of a block, without collectives.

@@ -5,6 +5,7 @@
 
 #include "base/causal_pairs.h"
 #include "base/shape.h"
+#include "lowering/linear_shape.h"
 #include "model/parameter_table.h"
 #include "planner/collective_time.h"
 #include "planner/context_time.h"
@@ -78,11 +79,18 @@ void AddCasts(const PlanPoint& point, const LocalSizes& s, ModuleTime& time) {
   if (point.products == ProductFormat::kNative) {
     return;
   }
-  const double tokens = static_cast<double>(s.tokens);
-  const double inputs = tokens * static_cast<double>(2 * s.hidden + s.attention + s.ffn);
-  const double outputs = tokens * static_cast<double>(2 * s.hidden + s.qkv + s.ffn_in);
-  time.forward.memory += MemorySeconds(point, point.stack.time.cast_bytes * inputs);
-  time.backward_input.memory += MemorySeconds(point, point.stack.time.cast_bytes * outputs);
+  std::int64_t inputs = 0;
+  std::int64_t outputs = 0;
+  for (int i = 0; i < kBlockLinears; ++i) {
+    const auto linear = static_cast<BlockLinear>(i);
+    if (Holds(point.linears, linear)) {
+      const LinearShape shape = ShapeOf(linear, s);
+      inputs += shape.rows * shape.inputs;
+      outputs += shape.rows * shape.outputs;
+    }
+  }
+  time.forward.memory += MemorySeconds(point, point.stack.time.cast_bytes * static_cast<double>(inputs));
+  time.backward_input.memory += MemorySeconds(point, point.stack.time.cast_bytes * static_cast<double>(outputs));
 }
 
 // A pass takes the longer of issuing its kernels and running them; where the host waits for each, both.
@@ -108,7 +116,9 @@ void AddHost(const PlanPoint& point, const LocalSizes& s, const ModuleCost& cost
 }
 
 // Seconds of the products of each pass, recomputation left out. Returns those of forward's last one.
-double AddProducts(const MatmulPrice& price, const BlockProgram& program, ModuleTime& time) {
+double AddProducts(const PlanPoint& point, const BlockProgram& program, ModuleTime& time) {
+  const MatmulPrice native = ProductPrice(point, ProductFormat::kNative);
+  const MatmulPrice cast = ProductPrice(point, point.products);
   double last = 0;
   for (const std::vector<BlockStep>* steps : {&program.forward, &program.backward, &program.backward_weight}) {
     for (const BlockStep& step : *steps) {
@@ -116,6 +126,7 @@ double AddProducts(const MatmulPrice& price, const BlockProgram& program, Module
       if (product == nullptr || step.recomputed) {
         continue;
       }
+      const MatmulPrice& price = Holds(point.linears, product->linear) ? cast : native;
       const double seconds = price.Seconds({product->rows, product->columns, product->depth});
       if (product->kind == ProductKind::kForward) {
         time.forward.matmul += last = seconds;
@@ -211,7 +222,7 @@ ModuleTime TimeOfLayer(const PlanPoint& point, const LocalSizes& s, const BlockP
   const ModuleCost cost = CostOfBlock(s, program);
   const AttentionSeconds attention = TimeOfAttention(point, s);
   ModuleTime time;
-  const double last_product = AddProducts(ProductPrice(point, point.products), program, time);
+  const double last_product = AddProducts(point, program, time);
   time.forward.attention = attention.forward;
   time.backward_input.attention = attention.backward;
   time.forward.memory =

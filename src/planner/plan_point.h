@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/dtype.h"
+#include "model/float8_products.h"
 #include "model/model_config.h"
 #include "topology/cluster.h"
 #include "topology/layout.h"
@@ -21,7 +22,10 @@ struct PlanPoint {
   std::int64_t global_batch = 1;
   DType dtype = DType::kBFloat16;
   ProductFormat products = ProductFormat::kNative;  // of the blocks
-  DType moments = DType::kFloat32;                  // of the optimizer
+  // Of a block's products those that are made in `products`, others in `dtype`. A run has chosen when it is predicted;
+  // `trireme plan`, which knows no device to choose on, takes all.
+  LinearSet linears = kAllLinears;
+  DType moments = DType::kFloat32;  // of the optimizer
   // optimizer.name, others than adamw under policy.counted_costs alone; it outlives the point.
   std::string_view optimizer = "adamw";
   bool flash = true;            // fused attention
@@ -40,6 +44,7 @@ struct PlanPoint {
             .global_batch = global_batch,
             .dtype = dtype,
             .products = products,
+            .linears = linears,
             .moments = moments,
             .optimizer = optimizer,
             .flash = flash,
@@ -48,6 +53,9 @@ struct PlanPoint {
             .fused_optimizer = fused_optimizer,
             .threads = threads,
             .shard_ranks = shard_ranks};
+  }
+  ProductFormat FormatOf(BlockLinear linear) const {
+    return Holds(linears, linear) ? products : ProductFormat::kNative;
   }
   // Ranks over which ZeRO shards.
   int shards() const { return shard_ranks > 0 ? std::min(shard_ranks, layout.replicas()) : layout.replicas(); }

@@ -7,6 +7,7 @@
 #include "base/checksum.h"
 #include "base/shape.h"
 #include "cost/step_cost.h"
+#include "model/float8_products.h"
 #include "planner/interval.h"
 
 namespace trireme {
@@ -47,6 +48,7 @@ PlanPoint RunPrediction::PointOf(std::int64_t global_batch) const {
           .global_batch = global_batch,
           .dtype = WorkingDType(config_.train.dtype),
           .products = float8 ? ProductFormat::kFloat8 : ProductFormat::kNative,
+          .linears = ParseFloat8Products(config_.train.fp8_products),
           .moments = ParseDType(config_.optimizer.moments),
           .optimizer = config_.optimizer.name,
           .flash = !config_.train.plain_attention(),
@@ -88,7 +90,8 @@ std::string RunPrediction::fingerprint() const {
         entry.key.starts_with("model.") || entry.key.starts_with("layout.") || entry.key.starts_with("batch.") ||
         entry.key == "train.dtype" || entry.key == "train.threads" || entry.key.starts_with("lora.") ||
         entry.key == "train.device" || entry.key == "train.paced_cluster" || entry.key == "train.attention" ||
-        entry.key == "optimizer.moments" || entry.key == "optimizer.name" || entry.key == "optimizer.powersgd.rank";
+        (entry.key == "train.fp8_products" && config_.train.dtype == "fp8") || entry.key == "optimizer.moments" ||
+        entry.key == "optimizer.name" || entry.key == "optimizer.powersgd.rank";
     if (timed) {
       hasher.AddText(entry.key);
       hasher.AddText(entry.value);

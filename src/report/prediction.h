@@ -20,6 +20,7 @@ struct PredictionGround {
 
 class RunPrediction {
  public:
+  // config: of a run that has made its choices (operate/run_start.h); fp8 products that are still "auto" count as all.
   RunPrediction(const RunConfig& config, const PredictionGround& ground);
 
   // Seconds of a step of this batch, and an interval that holds 80 %.

@@ -106,6 +106,31 @@ TEST(MeasuredTime, RecomputationAddsAForward) {
   EXPECT_LT(here.Seconds({.recompute = Recompute::kLight}), 1.2 * plain);
 }
 
+TEST(MeasuredTime, ProductsThatStayInBf16ArePricedAsSuch) {
+  Cluster cluster = Measured(2);
+  for (RankRates& rates : cluster.measured->ranks) {
+    rates.dtype = DType::kBFloat16;
+  }
+  cluster.device.peak_fp8 = 2 * cluster.device.peak_half;
+  const Priced here(cluster);
+  const auto matmul = [&](ProductFormat products, LinearSet linears) {
+    const PlanPoint point{.cluster = here.cluster,
+                          .stack = here.state,
+                          .model = here.model,
+                          .layout = {},
+                          .products = products,
+                          .linears = linears};
+    const ModuleTime time = TimeOfBlock(point, LocalSizes(here.model, {}, point.dtype, false));
+    return time.forward.matmul + time.backward_input.matmul + time.backward_weight.matmul;
+  };
+  const double native = matmul(ProductFormat::kNative, kAllLinears);
+  EXPECT_DOUBLE_EQ(matmul(ProductFormat::kFloat8, kAllLinears), native / 2);
+  EXPECT_DOUBLE_EQ(matmul(ProductFormat::kFloat8, 0), native);
+  // Of 12 parts of a GPT-2 block each feed-forward product has 4, those of attention 3 and 1.
+  EXPECT_DOUBLE_EQ(matmul(ProductFormat::kFloat8, SetOf(BlockLinear::kFfnIn)), native * (1 - 2.0 / 12));
+  EXPECT_DOUBLE_EQ(matmul(ProductFormat::kFloat8, SetOf(BlockLinear::kAttentionOut)), native * (1 - 0.5 / 12));
+}
+
 TEST(MeasuredTime, PricesOurStackAloneAndOnlyMeasuredTypes) {
   const Cluster measured = Measured(2);
   const Priced ours(measured);

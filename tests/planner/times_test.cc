@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "lowering/linear_shape.h"
 #include "planner/collective_time.h"
 #include "planner/fixtures.h"
 #include "planner/matmul_time.h"
@@ -63,6 +64,43 @@ TEST(CollectiveTime, AnAllReduceIsAReduceScatterAndAGather) {
               seconds(CollectiveKind::kReduceScatter) + seconds(CollectiveKind::kAllGather), 1e-5)
       << "less the start of one of them";
   EXPECT_EQ(CollectiveSeconds(CollectiveKind::kAllReduce, 1e9, 1, {.size = 1}, cluster, {}), 0);
+}
+
+TEST(ModuleTime, ProductsThatStayInBf16ArePricedAsSuch) {
+  const Machine machine("dgx-h100", "trireme");
+  const ModelConfig model = Completed(ModelConfig{.family = "llama",
+                                                  .layers = 2,
+                                                  .hidden = 2048,
+                                                  .heads = 16,
+                                                  .kv_heads = 4,
+                                                  .ffn = 5632,
+                                                  .vocabulary = 32000,
+                                                  .sequence = 4096});
+  PlanPoint point = machine.Point(model, {.micro_batch = 4}, 4);
+  const LocalSizes sizes(model, point.layout, point.dtype, false);
+  const ModuleTime native = TimeOfBlock(point, sizes);
+  point.products = ProductFormat::kFloat8;
+  const ModuleTime all = TimeOfBlock(point, sizes);
+  const auto with = [&](LinearSet linears) {
+    point.linears = linears;
+    return TimeOfBlock(point, sizes);
+  };
+  EXPECT_DOUBLE_EQ(with(0).total(), native.total());
+  EXPECT_DOUBLE_EQ(with(kAllLinears).total(), all.total());
+  ModuleTime sum;
+  for (int i = 0; i < kBlockLinears; ++i) {
+    const auto linear = static_cast<BlockLinear>(i);
+    const ModuleTime one = with(SetOf(linear));
+    const LinearShape shape = ShapeOf(linear, sizes);
+    const double slow = ProductPrice(point, ProductFormat::kNative).Seconds({shape.rows, shape.outputs, shape.inputs});
+    const double fast = ProductPrice(point, ProductFormat::kFloat8).Seconds({shape.rows, shape.outputs, shape.inputs});
+    EXPECT_NEAR(native.forward.matmul - one.forward.matmul, slow - fast, 1e-9 * native.forward.matmul) << i;
+    EXPECT_GT(one.forward.memory, native.forward.memory) << "its input is cast";
+    EXPECT_LT(one.backward_weight.matmul, native.backward_weight.matmul);
+    sum += one;
+  }
+  EXPECT_NEAR(sum.total() - 3 * native.total(), all.total(), 1e-9 * all.total());
+  EXPECT_DOUBLE_EQ(point.Under(machine.state).linears, SetOf(BlockLinear::kFfnOut));
 }
 
 TEST(ModuleTime, FullRecomputationAddsAForward) {

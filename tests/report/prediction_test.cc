@@ -56,6 +56,32 @@ TEST_F(Prediction, SaysWhatItExpectsAndFromWhat) {
   EXPECT_THAT(text, HasSubstr("; from the cluster file 'laptop-cpu'"));
 }
 
+TEST_F(Prediction, FollowsTheProductsThatWereChosen) {
+  const std::string source = TRIREME_SOURCE_DIR;
+  const PredictionGround gpu{.cluster = LoadCluster("dgx-h100", source + "/clusters"),
+                             .stack = LoadStack("trireme", source + "/stacks"),
+                             .knowledge = "the cluster file 'dgx-h100'"};
+  RunConfig config = PredictedRun();
+  config.model = Completed(
+      ModelConfig{.family = "gpt2", .layers = 4, .hidden = 4096, .heads = 32, .vocabulary = 512, .sequence = 2048});
+  const auto predicted = [&](const std::string& dtype, const std::string& products) {
+    config.train.dtype = dtype;
+    config.train.fp8_products = products;
+    return RunPrediction(config, gpu);
+  };
+  const auto seconds = [&](const std::string& dtype, const std::string& products) {
+    return predicted(dtype, products).Seconds(8);
+  };
+  EXPECT_DOUBLE_EQ(seconds("fp8", "none"), seconds("bf16", "auto"));
+  EXPECT_DOUBLE_EQ(seconds("fp8", "all"), seconds("fp8", "auto"));
+  EXPECT_LT(seconds("fp8", "all"), seconds("fp8", "ffn_in,ffn_out"));
+  EXPECT_LT(seconds("fp8", "ffn_in,ffn_out"), seconds("fp8", "ffn_in"));
+  EXPECT_LT(seconds("fp8", "ffn_in"), seconds("fp8", "none"));
+  // Steps of one choice say nothing of another's; a run without fp8 has none.
+  EXPECT_NE(predicted("fp8", "all").fingerprint(), predicted("fp8", "ffn_in").fingerprint());
+  EXPECT_EQ(predicted("bf16", "auto").fingerprint(), predicted("bf16", "all").fingerprint());
+}
+
 TEST_F(Prediction, TheEndShowsPredictedBesideMeasuredByCause) {
   PredictionReport report(PredictedRun(), Ground(), "");
   EXPECT_EQ(report.Summary(), "") << "nothing was measured";
