@@ -37,7 +37,9 @@ class PacedPrices final : public PacedCluster {
 
   std::string name() const override { return fmt::format("{}, {}", cluster_.name, cluster_.device.name); }
   std::int64_t memory_bytes() const override { return static_cast<std::int64_t>(cluster_.device.memory); }
-  double peak_flops(DType dtype) const override { return cluster_.device.Peak(dtype); }
+  double peak_flops(DType dtype) const override {
+    return cluster_.device.Peak(IsFloat8(dtype) ? ProductFormat::kFloat8 : ProductFormat::kNative, dtype);
+  }
   int ranks_per_node() const override { return cluster_.devices_per_node; }
 
   double Product(const PacedProduct& product) const override {

@@ -28,7 +28,7 @@ name = "slow chip"
 memory_gib = 80
 memory_bandwidth_gbs = 400
 units = 1
-peak_tflops = { fp32 = 1, bf16 = 4 }
+peak_tflops = { fp32 = 1, bf16 = 4, fp8 = 8 }
 [links.device]
 latency_us = 3
 bandwidth_gbs = 60
@@ -148,7 +148,9 @@ double Planned(const RunConfig& config) {
                         .model = config.model,
                         .layout = config.layout,
                         .global_batch = config.batch.global,
-                        .dtype = DType::kBFloat16};
+                        .dtype = DType::kBFloat16,
+                        .products = ParseProductFormat(config.train.dtype),
+                        .linears = ParseFloat8Products(config.train.fp8_products)};
   return EstimateTime(point, account, clock).seconds;
 }
 
@@ -168,6 +170,23 @@ TEST(PacedRun, TensorAndDataAxesTakeWhatThePlannerSays) {
   config.layout.zero = 1;
   config.batch.global = 64;
   ExpectPlannedTime(config);
+}
+
+TEST(PacedRun, ChosenFloat8ProductsTakeWhatThePlannerSays) {
+  RunConfig config = PacedConfig();
+  config.train.dtype = "fp8";
+  for (const char* products : {"all", "none", "qkv", "ffn_in,ffn_out"}) {
+    SCOPED_TRACE(products);
+    config.train.fp8_products = products;
+    ExpectPlannedTime(config);
+  }
+}
+
+TEST(PacedRun, PeaksAreThoseOfTheType) {
+  const auto cluster = PriceCluster(PacedConfig(), ParseCluster(kCluster, "test"), ParseStack(kStack, "test"));
+  EXPECT_DOUBLE_EQ(cluster->peak_flops(DType::kFloat32), 1e12);
+  EXPECT_DOUBLE_EQ(cluster->peak_flops(DType::kBFloat16), 4e12);
+  EXPECT_DOUBLE_EQ(cluster->peak_flops(DType::kFloat8E4M3), 8e12);
 }
 
 TEST(PacedRun, InterleavedStagesWithZeroTakeWhatThePlannerSays) {
