@@ -142,6 +142,8 @@ std::vector<OpCase> AttentionCases() {
       {2, 100, 4, 2, 32, true, false, 30},
       {1, 200, 2, 1, 64, false, false, 70, 1.5F},
       {2, 60, 2, 2, 16, true, true, 9, 0.7F},
+      {1, 256, 4, 2, 128, false, false, 0, 2.0F},
+      {2, 144, 4, 2, 64, false, true, 33, 1.5F},
       {2, 17, 3, 3, 16, false, false, 0, 0, true},
       {1, 64, 4, 2, 64, false, false, 0, 0, true},
       {2, 100, 4, 1, 32, true, false, 0, 0, true, 0.2F},

@@ -1,11 +1,13 @@
-// Causal attention through cuDNN, for bf16 and fp16. Plans are made at the first call of a shape (up to a second or
-// two) and kept. A program built without cuDNN has attention_cudnn_absent.cc, which supports no arguments.
+// Causal attention through cuDNN, for bf16 and fp16, with windows, capped scores and documents. Plans are made at the
+// first call of a shape (up to a second or two) and kept. A program built without cuDNN has attention_cudnn_absent.cc,
+// which supports no arguments.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "device/attention_blocks.h"
@@ -15,6 +17,9 @@
 struct cudnnContext;  // cuDNN's, whose header only attention_cudnn.cc needs
 
 namespace trireme {
+
+struct AttentionShape;
+class CudnnPlan;
 
 class CudnnAttention {
  public:
@@ -35,14 +40,19 @@ class CudnnAttention {
  private:
   struct Plan;
   struct Pieces;
-  using Key = std::array<std::int64_t, 18>;
+  using Key = std::array<std::int64_t, 21>;
 
+  // None when this GPU has no engine for the shape, or one that takes too much memory.
+  std::optional<CudnnPlan> Build(const AttentionShape& shape, bool backward);
   // Null when there is none.
-  Plan* PlanFor(const AttentionArgs& args, const AttentionBlock& block, bool backward);
+  Plan* PlanFor(const AttentionArgs& args, const AttentionShape& shape, bool backward);
   // The plans of all blocks; empty when one has none, or where there are no blocks.
   std::vector<Plan*> PlansFor(const AttentionArgs& args, const std::vector<AttentionBlock>& blocks, bool backward);
   void RunForward(Plan& plan, const AttentionArgs& args, const Pieces& pieces, void* workspace);
   void RunBackward(Plan& plan, const AttentionArgs& args, const Pieces& pieces, char* sums, void* workspace);
+  // Over segments of documents (attention_segments.h).
+  bool ForwardInSegments(const AttentionArgs& args);
+  bool BackwardInSegments(const AttentionArgs& args);
   // Over blocks of keys of AttentionArgs::kv.
   bool ForwardInBlocks(const AttentionArgs& args);
   bool BackwardInBlocks(const AttentionArgs& args);

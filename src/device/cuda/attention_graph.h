@@ -29,6 +29,18 @@ enum AttentionTensor : std::int64_t {
   kGradValue,
   kQuerySums,
   kWindow,
+  kCap,
+  kHidden,
+  kDocumentStarts,
+  kQueryLengths,
+  kKeyLengths,
+  kPackedOffsets,
+  kOutOffsets,
+  kStatisticOffsets,
+  kKeyGradientOffsets,
+  kRowSums,
+  kAllKeyGradients,
+  kAllValueGradients,
 };
 
 // What a plan is made for: queries and keys of one block, with elements between sequences and between rows.
@@ -48,10 +60,19 @@ struct AttentionShape {
   bool causal;
   bool slopes;
   std::int64_t window;     // keys that a query of a causal block sees; 0: all up to its own
+  bool capped;             // scores are cap * tanh(score / cap); not together with slopes
+  bool documents;          // a query of a causal block sees no key before its document's start
+  bool segments;           // batch entries are segments of `queries` rows at most: lengths and offsets are in memory
   cudnnDataType_t stored;  // of tensors in memory, and of operands
 };
 
 AttentionShape AttentionShapeOf(const AttentionArgs& args, const AttentionBlock& block);
+// Of whole sequences.
+AttentionShape AttentionShapeOf(const AttentionArgs& args);
+// Of sequences in `segments` segments each. Statistics and row sums (kRowSums) are then [rows, heads], fp32 sums of the
+// queries' gradients lie as the gradients do, and where heads share keys the gradients of keys and values are rows of
+// those heads alone, with scratch for rows of all heads (kAllKeyGradients, kAllValueGradients).
+AttentionShape SegmentShapeOf(const AttentionArgs& args, std::int64_t segments);
 
 // None when this GPU has no engine for the shape. Deterministic plans take 2 * B * H * T * T bytes of workspace, others
 // an fp32 sum of the queries' gradients, bound as kQuerySums.

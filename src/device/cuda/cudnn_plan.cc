@@ -99,23 +99,26 @@ CudnnGraph::Value CudnnGraph::Add(Node node) {
   if (node.is_scalar) {
     tensor.Set(CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, true);
   }
+  if (node.offsets != nullptr) {
+    tensor.SetDescriptor(CUDNN_ATTR_TENSOR_RAGGED_OFFSET_DESC, Describe(node.offsets));
+  }
   tensor.Finalize("describe a tensor");
   tensors_.push_back(std::move(tensor));
   return &nodes_.back();
 }
 
 CudnnGraph::Value CudnnGraph::Real(std::int64_t id, cudnnDataType_t type, const Extents& extents,
-                                   const Extents& strides) {
-  return Add({id, type, extents, strides, false, false});
+                                   const Extents& strides, Value offsets) {
+  return Add({id, type, extents, strides, false, false, offsets});
 }
 
 CudnnGraph::Value CudnnGraph::Scalar(std::int64_t id) {
-  return Add({id, CUDNN_DATA_FLOAT, {1, 1, 1, 1}, {1, 1, 1, 1}, false, true});
+  return Add({id, CUDNN_DATA_FLOAT, {1, 1, 1, 1}, {1, 1, 1, 1}, false, true, nullptr});
 }
 
 CudnnGraph::Value CudnnGraph::Virtual(cudnnDataType_t type, const Extents& extents) {
-  return Add(
-      {kFirstOwnId + static_cast<std::int64_t>(nodes_.size()), type, extents, DenseStrides(extents), true, false});
+  return Add({kFirstOwnId + static_cast<std::int64_t>(nodes_.size()), type, extents, DenseStrides(extents), true, false,
+              nullptr});
 }
 
 const CudnnDescriptor& CudnnGraph::Describe(Value value) {
@@ -156,6 +159,15 @@ CudnnGraph::Value CudnnGraph::Pointwise(cudnnPointwiseMode_t mode, Value x, Valu
   return y;
 }
 
+CudnnGraph::Value CudnnGraph::PointwiseBackward(cudnnPointwiseMode_t mode, Value gradient, Value x) {
+  const Value result = Virtual(CUDNN_DATA_FLOAT, x->extents);
+  AddPointwise(mode, CUDNN_DATA_FLOAT, kNoAxis,
+               {{CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x},
+                {CUDNN_ATTR_OPERATION_POINTWISE_DYDESC, gradient},
+                {CUDNN_ATTR_OPERATION_POINTWISE_DXDESC, result}});
+  return result;
+}
+
 CudnnGraph::Value CudnnGraph::Index(Value like, std::int64_t axis) {
   const Value y = Virtual(CUDNN_DATA_INT32, like->extents);
   AddPointwise(CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_INT32, axis,
@@ -182,7 +194,7 @@ CudnnGraph::Value CudnnGraph::Select(Value mask, Value x, Value scalar) {
   return y;
 }
 
-CudnnGraph::Value CudnnGraph::Matmul(Value a, Value b, Value result) {
+CudnnGraph::Value CudnnGraph::Matmul(Value a, Value b, Value result, const Lengths& lengths) {
   const Extents extents{a->extents[0], a->extents[1], a->extents[2], b->extents[3]};
   const Value c = result != nullptr ? result : Virtual(CUDNN_DATA_FLOAT, extents);
   CudnnDescriptor kind(CUDNN_BACKEND_MATMUL_DESCRIPTOR);
@@ -193,6 +205,13 @@ CudnnGraph::Value CudnnGraph::Matmul(Value a, Value b, Value result) {
   operation.SetDescriptor(CUDNN_ATTR_OPERATION_MATMUL_ADESC, Describe(a));
   operation.SetDescriptor(CUDNN_ATTR_OPERATION_MATMUL_BDESC, Describe(b));
   operation.SetDescriptor(CUDNN_ATTR_OPERATION_MATMUL_CDESC, Describe(c));
+  for (const auto& [name, length] : {std::pair{CUDNN_ATTR_OPERATION_MATMUL_GEMM_M_OVERRIDE_DESC, lengths.m},
+                                     std::pair{CUDNN_ATTR_OPERATION_MATMUL_GEMM_N_OVERRIDE_DESC, lengths.n},
+                                     std::pair{CUDNN_ATTR_OPERATION_MATMUL_GEMM_K_OVERRIDE_DESC, lengths.k}}) {
+    if (length != nullptr) {
+      operation.SetDescriptor(name, Describe(length));
+    }
+  }
   operation.Finalize("add a product");
   parts_.push_back(std::move(kind));
   operations_.push_back(std::move(operation));
@@ -215,7 +234,8 @@ CudnnGraph::Value CudnnGraph::Reduce(cudnnReduceTensorOp_t operation_kind, Value
 }
 
 CudnnGraph::Value CudnnGraph::Transpose(Value x, cudnnDataType_t type) {
-  Node node{kFirstOwnId + static_cast<std::int64_t>(nodes_.size()), type, x->extents, x->strides, true, false};
+  Node node{
+      kFirstOwnId + static_cast<std::int64_t>(nodes_.size()), type, x->extents, x->strides, true, false, x->offsets};
   std::swap(node.extents[2], node.extents[3]);
   std::swap(node.strides[2], node.strides[3]);
   const Value y = Add(node);

@@ -72,22 +72,35 @@ class CudnnGraph {
     Extents strides{};
     bool is_virtual = true;
     bool is_scalar = false;
+    const Node* offsets = nullptr;
   };
   using Value = const Node*;  // valid as long as the graph
+  // How much of a product's extents a batch entry has: int32 [B, 1, 1, 1] each, or missing.
+  struct Lengths {
+    Value m = nullptr;
+    Value n = nullptr;
+    Value k = nullptr;
+  };
 
   // A tensor in memory, bound by `id`; ids below 100 are the caller's.
-  Value Real(std::int64_t id, cudnnDataType_t type, const Extents& extents, const Extents& strides);
+  // `offsets`, int64 [B + 1, 1, 1, 1], says where in it each batch entry begins, instead of the first stride; may be
+  // missing.
+  Value Real(std::int64_t id, cudnnDataType_t type, const Extents& extents, const Extents& strides,
+             Value offsets = nullptr);
   // One fp32 number in host memory, bound by `id`.
   Value Scalar(std::int64_t id);
 
   // Each of these appends an operation. The result is a new virtual fp32 tensor, dense, unless `result` is given.
   Value Pointwise(cudnnPointwiseMode_t mode, Value x, Value b = nullptr, Value result = nullptr);
+  // The gradient of `x` out of that of a function of it; `mode` is a CUDNN_POINTWISE_…_BWD.
+  Value PointwiseBackward(cudnnPointwiseMode_t mode, Value gradient, Value x);
   Value Index(Value like, std::int64_t axis);
-  // `mode` is a CUDNN_POINTWISE_CMP_….
+  // `mode` is a CUDNN_POINTWISE_CMP_… or CUDNN_POINTWISE_LOGICAL_….
   Value Compare(cudnnPointwiseMode_t mode, Value a, Value b);
   // Where `mask`, x; elsewhere the scalar.
   Value Select(Value mask, Value x, Value scalar);
-  Value Matmul(Value a, Value b, Value result = nullptr);
+  Value Matmul(Value a, Value b, Value result, const Lengths& lengths);
+  Value Matmul(Value a, Value b, Value result = nullptr) { return Matmul(a, b, result, {}); }
   Value Reduce(cudnnReduceTensorOp_t operation, Value x, Value result);
   // The same elements with the last two dims exchanged, as a view of `x`.
   Value Transpose(Value x, cudnnDataType_t type);
