@@ -114,12 +114,12 @@ def busy():
     return used / tick, (used + idle + wait) / tick
 
 
-def measure_undisturbed(program, values, seconds, folder, again):
+def measure_undisturbed(options, values, folder, again):
     """The least disturbed of the runs, with the share of the machine that others had meanwhile."""
     best = None
     while best is None or again():
         before, own = busy(), resource.getrusage(resource.RUSAGE_CHILDREN)
-        result = measure(program, values, seconds, folder)
+        result = measure_steps(options, values, folder) if options.gpu else measure(options, values, options.seconds, folder)
         after, now = busy(), resource.getrusage(resource.RUSAGE_CHILDREN)
         mine = now.ru_utime + now.ru_stime - own.ru_utime - own.ru_stime
         share = max(0.0, after[0] - before[0] - mine) / max(after[1] - before[1], 1e-9)
@@ -130,21 +130,33 @@ def measure_undisturbed(program, values, seconds, folder, again):
     return best[1] + (best[0],)
 
 
-def measure(program, values, seconds, folder):
+def measure(options, values, seconds, folder):
+    """A run that ends after so many seconds, its start included; twice as many where that leaves no step to judge."""
+    result = train(options.program, values, folder, ["--walltime", str(seconds), "--exit-before", "0.1"], 2)
+    return result or measure(options, values, 2 * seconds, folder)
+
+
+def measure_steps(options, values, folder):
+    """A run of --steps steps. The first half, in which products are chosen and the chip warms up, does not count."""
+    return train(options.program, values, folder, ["--steps", str(options.steps)], options.steps // 2)
+
+
+def train(program, values, folder, limit, warm_up):
+    """Predicted and measured seconds, how many steps were judged, and the line of causes; None without a step."""
     path = os.path.join(folder, "recipe.toml")
     run = os.path.join(folder, "run")
     subprocess.run(["rm", "-rf", run], check=True)
     with open(path, "w") as file:
         file.write(recipe(values))
-    done = subprocess.run([program, "train", path, "--run", run, "--walltime", str(seconds), "--exit-before", "0.1",
-                           "--log-every", "1000000"], capture_output=True, text=True)
+    done = subprocess.run([program, "train", path, "--run", run, *limit, "--log-every", "1000000"], capture_output=True,
+                          text=True)
     if done.returncode not in (0, 3):
         sys.exit(f"{name(values, DEFAULTS)}: {done.stderr.strip()}")
     with open(os.path.join(run, "metrics.jsonl")) as file:
         steps = [json.loads(line) for line in file]
-    steps = [step for step in steps if "seconds" in step][2:]
+    steps = [step for step in steps if "seconds" in step][warm_up:]
     if not steps:
-        return measure(program, values, 2 * seconds, folder)
+        return None
     causes = [line for line in done.stdout.splitlines() if "by cause" in line]
     return (steps[0]["predicted_seconds"], statistics.median(step["seconds"] for step in steps), len(steps),
             causes[-1].split(":", 1)[1].strip() if causes else "")
@@ -168,7 +180,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", default="build/cpu/trireme")
     parser.add_argument("--gpu", action="store_true", help="ten layouts of one GPU instead of thirty of the CPU")
-    parser.add_argument("--seconds", type=float, default=3, help="of each run (3)")
+    parser.add_argument("--seconds", type=float, default=3, help="of each run on the CPU (3)")
+    parser.add_argument("--steps", type=int, default=20, help="of each run on the GPU, the second half counts (20)")
     parser.add_argument("--patience", type=float, default=60,
                         help="seconds from the first run on in which CPU runs that others disturbed are repeated (60)")
     parser.add_argument("--no-calibrate", action="store_true", help="use the calibration that is there")
@@ -189,8 +202,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for number in chosen:
             values = layouts[number - 1]
-            expected, seconds, steps, causes, share = measure_undisturbed(options.program, values, options.seconds,
-                                                                          folder, again)
+            expected, seconds, steps, causes, share = measure_undisturbed(options, values, folder, again)
             predicted.append(expected)
             measured.append(seconds)
             print(f"{number:>3} {expected * 1e3:>7.1f} ms {seconds * 1e3:>7.1f} ms {expected / seconds - 1:>+8.1%} "

@@ -4,7 +4,7 @@
 namespace trireme::parity {
 namespace {
 
-TEST(ManyRanks, SixtyFourTrainTwoHundredStepsThreeTimes) {
+TEST(ManyRanks, SixtyFourTrainManyStepsThreeTimes) {
   RunConfig config = SmallRun("gpt2");
   config.model.hidden = 16;
   config.model.heads = 4;
