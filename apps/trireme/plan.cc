@@ -155,7 +155,9 @@ void AddPlanOptions(CLI::App* plan, PlanCommand& c) {
       ->check(AboveZero());
   plan->add_option("--max-micro-batch", c.options.most_micro_batch, "Largest micro batch (64)")->check(AboveZero());
   plan->add_option("--headroom", c.options.headroom, "Share of device memory to leave free (0.06)");
-  plan->add_option("--fix", c.options.fix, "Axes to hold, such as \"tp=4 zero=1 recompute=full\"");
+  plan->add_option(
+      "--fix", c.options.fix,
+      "Axes to hold, such as \"tp=4 zero=1 recompute=full\"; sp and offload_activations are true or false");
   plan->add_option("--deadline", c.options.deadline, "Days: marks layouts that miss it")->check(AboveZero());
   plan->add_option("--allocation", c.options.allocation, "Device-hours: marks layouts that exceed them")
       ->check(AboveZero());

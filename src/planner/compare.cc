@@ -39,7 +39,8 @@ SearchRequest Under(const SearchRequest& request, const SoftwareStack& stack, co
           .recompute = request.recompute,
           .partition = request.partition,
           .offload = request.offload,
-          .sequence_parallel = request.sequence_parallel};
+          .sequence_parallel = request.sequence_parallel,
+          .offload_activations = request.offload_activations};
 }
 
 }  // namespace

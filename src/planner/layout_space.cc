@@ -197,7 +197,7 @@ class Branches {
     layout.sequence_parallel = choice.sequence_parallel;
     layout.recompute = ParseRecompute(choice.recompute);
     layout.offload = ParseOffload(choice.offload);
-    layout.offload_activations = request_.offload_activations;
+    layout.offload_activations = request_.offload_activations.value_or(false);
     LayoutBranch branch{.layout = layout};
     for (const int micro_batch : Divisors(BatchUnit(request_) / axes.data, request_.most_micro_batch)) {
       if (Allows(request_.micro_batch, micro_batch)) {

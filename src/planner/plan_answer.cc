@@ -30,7 +30,8 @@ DType ElementOf(const PlanOptions& options, const DeviceSpec& device) {
   return ParseDType(options.dtype);
 }
 
-// Axes that `fix` holds, such as "tp=4 zero=1 recompute=full".
+// Axes that `fix` holds, such as "tp=4 zero=1 recompute=full". A word that is not given is left to the search, and one
+// that no search varies is refused.
 void Hold(const std::string& fix, SearchRequest& request) {
   const ParallelLayout unset{.tensor = 0,
                              .context = 0,
@@ -71,9 +72,14 @@ void Hold(const std::string& fix, SearchRequest& request) {
   if (given("offload")) {
     request.offload = Name(held.offload);
   }
-  request.offload_activations = held.offload_activations;
+  if (given("offload_activations")) {
+    request.offload_activations = held.offload_activations;
+  }
   if (given("sp")) {
     request.sequence_parallel = held.sequence_parallel;
+  }
+  for (const char* const word : {"shards", "whole", "reduce", "gather"}) {
+    Require(!given(word), "--fix {}: a search does not vary it; --layout prices one layout with it", word);
   }
 }
 

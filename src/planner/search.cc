@@ -276,6 +276,10 @@ SearchResult SearchAll(const SearchRequest& request) {
 }  // namespace
 
 SearchResult Search(const SearchRequest& request) {
+  if (request.offload_activations.value_or(false)) {
+    const std::string unable = StackRefusal(request.stack, {.offload_activations = true});
+    Require(unable.empty(), "{}", unable);
+  }
   SearchResult found = SearchAll(request);
   const bool possible = request.stack.policy.counted_costs && !request.cluster.device.is_host;
   if (!found.ranked.empty() || request.offload_activations || !possible) {

@@ -40,7 +40,8 @@ struct SearchRequest {
   std::optional<ContextKind> context_kind;
   std::optional<std::string> schedule, recompute, partition, offload;
   std::optional<bool> sequence_parallel;
-  bool offload_activations = false;  // of all layouts that are tried
+  // Not held: layouts keep activations on the device, and in host memory only where nothing fits otherwise.
+  std::optional<bool> offload_activations;
 
   // Of layout.offload, what a search may choose from: nothing is won by it where devices work in the host's memory.
   std::vector<std::string> offloads() const;
@@ -68,7 +69,8 @@ struct SearchResult {
   std::int64_t priced = 0;
 };
 
-// Where nothing fits and the program can, layouts that keep activations in host memory are tried too.
+// Where nothing fits, the program can and the request does not forbid it, layouts that keep activations in host memory
+// are tried too. An Error where the request asks for them and the program is not known to have them.
 SearchResult Search(const SearchRequest& request);
 
 // A layout of the request's allocation, to be priced. Refers to the request.

@@ -10,6 +10,7 @@ namespace trireme {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::trireme::testing::Machine;
 using ::trireme::testing::MessageOf;
 using ::trireme::testing::SmallGpt;
@@ -76,6 +77,35 @@ TEST(PlanAnswer, HeldAxesAndTheTimelineAreFollowed) {
   const PlanAnswer traced = Answer({.gpus = 2, .global_batch = 8, .layout = "pp=2 dp=1", .timeline = "trace.json"});
   ASSERT_EQ(traced.files.size(), 1U);
   EXPECT_EQ(traced.files[0].path, "trace.json");
+}
+
+// What is not given is free: false is as much of an answer as true.
+TEST(PlanAnswer, TruthsAreHeldEitherWay) {
+  const Machine machine("dgx-h100", "trireme");
+  const ModelConfig model = Completed(
+      ModelConfig{.family = "gpt2", .layers = 24, .hidden = 2048, .heads = 16, .vocabulary = 50257, .sequence = 65536});
+  const auto found = [&](const std::string& fix) {
+    return AnswerPlan({.cluster = machine.cluster, .stack = machine.stack, .model = model},
+                      {.gpus = 1, .rows = 2, .global_batch = 1, .fix = fix});
+  };
+  EXPECT_THAT(found("recompute=none").text, HasSubstr(" offload_activations"));
+  EXPECT_FALSE(found("recompute=none offload_activations=false").found);
+  EXPECT_THAT(found("recompute=full").text, Not(HasSubstr(" offload_activations")));
+  EXPECT_THAT(found("recompute=full offload_activations=true").text, HasSubstr(" offload_activations"));
+  EXPECT_EQ(found("recompute=full offload_activations").text, found("recompute=full offload_activations=true").text);
+  const auto sequences = [](const std::string& fix) {
+    return Answer({.gpus = 4, .rows = 2, .global_batch = 16, .fix = "tp=4 " + fix}).text;
+  };
+  EXPECT_THAT(sequences("sp=true"), HasSubstr("mbs16 sp"));
+  EXPECT_THAT(sequences("sp=false"), Not(HasSubstr("mbs16 sp")));
+}
+
+TEST(PlanAnswer, WhatNoSearchVariesIsNotHeldInSilence) {
+  for (const char* const word : {"shards=2", "whole=1000", "reduce=bf16", "gather=bf16"}) {
+    EXPECT_THAT(MessageOf([&] { Answer({.gpus = 4, .global_batch = 16, .fix = word}); }),
+                HasSubstr("a search does not vary it"))
+        << word;
+  }
 }
 
 TEST(PlanOptions, ContradictionsAreRefused) {

@@ -192,6 +192,25 @@ TEST(Search, ActivationsGoToTheHostWhereNothingElseFits) {
   SearchRequest theirs = other.Request(model, 1, 1);
   theirs.recompute = "none";
   EXPECT_TRUE(Search(theirs).ranked.empty()) << "a program that cannot is not said to";
+  theirs.offload_activations = true;
+  EXPECT_THAT(MessageOf([&] { Search(theirs); }), HasSubstr("offload_activations"));
+}
+
+TEST(Search, HeldActivationsStayWhereTheyAreHeld) {
+  const Machine machine("dgx-h100", "trireme");
+  const ModelConfig model = Completed(
+      ModelConfig{.family = "gpt2", .layers = 24, .hidden = 2048, .heads = 16, .vocabulary = 50257, .sequence = 65536});
+  SearchRequest request = machine.Request(model, 1, 1);
+  request.recompute = "none";
+  request.offload_activations = false;
+  EXPECT_TRUE(Search(request).ranked.empty()) << "forbidden, they are not tried where nothing else fits";
+  request.recompute = "full";  // fits on the device
+  request.offload_activations = true;
+  const SearchResult held = Search(request);
+  ASSERT_FALSE(held.ranked.empty());
+  for (const Candidate& candidate : held.ranked) {
+    EXPECT_TRUE(candidate.layout.offload_activations) << candidate.layout.ToString();
+  }
 }
 
 TEST(Search, NothingIsOffloadedWhereTheDeviceIsTheHost) {
