@@ -6,6 +6,7 @@
 
 #include "apps/trireme/plan_validate.h"
 #include "device/device.h"
+#include "measure/all_ranks.h"
 #include "measure/calibrate.h"
 #include "measure/pace.h"
 #include "topology/calibration_file.h"
@@ -26,13 +27,6 @@ std::optional<PredictionGround> CalibratedMachine(const std::string& device, con
 
 std::optional<PredictionGround> ThisMachine(const std::string& device) {
   if (std::optional<PredictionGround> calibrated = CalibratedMachine(device)) {
-    if (std::optional<MeasuredRates>& measured = calibrated->cluster.measured) {
-      const double times = PaceRatioNow(*measured, device);
-      measured = AtPace(*measured, times);
-      calibrated->knowledge += times == 1 ? ""
-                                          : fmt::format(", whose cores are {:.0f} % {} now", 100 * std::abs(times - 1),
-                                                        times > 1 ? "slower" : "faster");
-    }
     return calibrated;
   }
   const std::string label = IsHostDevice(device) ? "cpu" : MachineName(device);
@@ -45,6 +39,26 @@ std::optional<PredictionGround> ThisMachine(const std::string& device) {
       .stack = LoadStack("trireme", DataFolder("", "stacks")),
       .knowledge =
           fmt::format("the cluster file '{}', a prior: `trireme calibrate` measures this machine", cluster->name)};
+}
+
+void MatchSpeedNow(RankContext& context, std::optional<PredictionGround>& ground) {
+  if (!context.device.is_host() || context.device.is_paced()) {
+    return;
+  }
+  const bool has_pace = ground && ground->cluster.measured && ground->cluster.measured->pace > 0;
+  if (NumbersOfRanks(context, has_pace ? 1 : 0).front() == 0) {
+    return;
+  }
+  const double now = MeasurePace(context);
+  if (!has_pace) {
+    return;  // another rank than 0
+  }
+  MeasuredRates& measured = *ground->cluster.measured;
+  const double times = PaceRatio(measured, now);
+  measured = AtPace(measured, times);
+  ground->knowledge += times == 1 ? ""
+                                  : fmt::format(", whose cores are {:.0f} % {} now", 100 * std::abs(times - 1),
+                                                times > 1 ? "slower" : "faster");
 }
 
 PredictionGround PacedMachine(const std::string& cluster) {

@@ -4,15 +4,19 @@
 #include <optional>
 #include <string>
 
+#include "comm/rank_runner.h"
 #include "report/prediction.h"
 
 namespace trireme {
 
 // The calibration of this machine with `device` (auto | cpu | cuda), and our own stack; none where there is no file.
 std::optional<PredictionGround> CalibratedMachine(const std::string& device, const std::string& stacks_folder = "");
-// The same at the speed that the cores have now (measure/pace.h), for a run that begins; or, where there is no file,
-// the shipped cluster file of its accelerator; none where no file fits.
+// The same; or, where there is no file, the shipped cluster file of its accelerator; none where no file fits.
 std::optional<PredictionGround> ThisMachine(const std::string& device);
+// The ground of a run that begins, at the speed that its cores have now (measure/pace.h): rank 0 gives what it found,
+// or nothing, and has it changed. Collective over the world; accelerators, whose clocks a run's own load sets, leave
+// it.
+void MatchSpeedNow(RankContext& context, std::optional<PredictionGround>& ground);
 // The cluster of train.device = "paced": data-sheet figures, without what `trireme calibrate` has measured.
 PredictionGround PacedMachine(const std::string& cluster);
 

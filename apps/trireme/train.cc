@@ -15,7 +15,6 @@
 #include "base/durable_file.h"
 #include "base/error.h"
 #include "checkpoint/read/weight_source.h"
-#include "comm/launch_environment.h"
 #include "comm/ledger.h"
 #include "comm/rank_runner.h"
 #include "device/device.h"
@@ -120,11 +119,8 @@ int TrainCommand::RunSupervised() const {
                     }});
 }
 
-// What the run is predicted from. A file that cannot be read costs the prediction, not the run.
+// What the run is predicted from, by the files. One that cannot be read costs the prediction, not the run.
 std::optional<PredictionGround> GroundOf(const RunConfig& config) {
-  if (RankFromEnvironment().value_or(0) != 0) {
-    return std::nullopt;  // rank 0 reports
-  }
   try {
     return config.train.device == "paced" ? PacedMachine(config.train.paced_cluster) : ThisMachine(config.train.device);
   } catch (const Error& error) {
@@ -169,8 +165,7 @@ int TrainCommand::RunRanks(const StagedRun& run, LoopOptions options) const {
                         .log_every = log_every > 0 ? log_every
                                      : live        ? 10
                                                    : 1,
-                        .trace = options.trace.first > 0,
-                        .ground = GroundOf(run.config())});
+                        .trace = options.trace.first > 0});
   const std::size_t first = run.NextStage(folder);
   StagedRun::Progress progress{.next = first};
   bool refused = false;
@@ -180,8 +175,14 @@ int TrainCommand::RunRanks(const StagedRun& run, LoopOptions options) const {
       return;
     }
     const bool leads = context.world.rank() == 0;
+    std::optional<PredictionGround> ground;
     if (leads) {
       ReplaceFile(folder + "/machine.json", MachineJson(DescribeMachine()));
+      ground = GroundOf(run.config(progress.next));
+    }
+    MatchSpeedNow(context, ground);
+    if (leads) {
+      reporter.set_ground(std::move(ground));
     }
     const StagedRun::Progress own = run.Run(context, progress.next, folder, options, reporter);
     context.world.Barrier();  // no thread reads `progress` any more

@@ -1,6 +1,9 @@
 #include "measure/all_ranks.h"
 
 #include <algorithm>
+#include <map>
+
+#include "device/host_cores.h"
 
 namespace trireme {
 namespace {
@@ -15,6 +18,8 @@ ProductLaw SlowedLaw(const ProductLaw& law, double times) {
 }
 
 }  // namespace
+
+int JobCores() { return (LaunchedByMpi() ? ReadMachineCores() : ReadHostCores()).usable(); }
 
 std::vector<double> NumbersOfRanks(RankContext& context, double number) {
   Device& device = context.device;
@@ -36,6 +41,23 @@ RankSpeeds CompareRanks(const std::vector<double>& seconds) {
   return {.slowest = static_cast<int>(most - seconds.begin()),
           .behind_first = *most / seconds.front(),
           .behind_fastest = *most / *least - 1};
+}
+
+double SlowestMachine(const std::vector<double>& seconds, const std::vector<double>& nodes) {
+  struct Machine {
+    double sum = 0;
+    int ranks = 0;
+  };
+  std::map<double, Machine> machines;
+  for (std::size_t rank = 0; rank < seconds.size(); ++rank) {
+    machines[nodes[rank]].sum += seconds[rank];
+    ++machines[nodes[rank]].ranks;
+  }
+  double slowest = 0;
+  for (const auto& [node, machine] : machines) {
+    slowest = std::max(slowest, machine.sum / machine.ranks);
+  }
+  return slowest;
 }
 
 RankRates Slowed(RankRates rates, double times) {

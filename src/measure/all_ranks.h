@@ -9,6 +9,9 @@
 
 namespace trireme {
 
+// Cores of this machine that the ranks of the job share.
+int JobCores();
+
 // The number of every rank, in rank order, on every rank. Collective over the world.
 std::vector<double> NumbersOfRanks(RankContext& context, double number);
 
@@ -20,6 +23,10 @@ struct RankSpeeds {
 };
 // Requires at least one.
 RankSpeeds CompareRanks(const std::vector<double>& seconds);
+
+// Seconds of the slowest machine: `seconds` of every rank, each on the machine that `nodes` numbers, averaged over the
+// ranks of a machine. Requires at least one rank, and as many nodes.
+double SlowestMachine(const std::vector<double>& seconds, const std::vector<double>& nodes);
 
 // The laws of a rank that takes `times` as long for everything.
 RankRates Slowed(RankRates rates, double times);

@@ -85,9 +85,6 @@ double OthersSince(const CoreSeconds& start, double own) {
   return all > 0 ? std::clamp((now.used - start.used - own) / all, 0.0, 1.0) : 0;
 }
 
-// Cores of this machine that the ranks of the job share.
-int JobCores() { return (LaunchedByMpi() ? ReadMachineCores() : ReadHostCores()).usable(); }
-
 // What the ranks of one world found.
 struct Findings {
   std::vector<RankProbe> ranks;
@@ -320,19 +317,30 @@ void NoteOthers(double others, MeasuredRates& measured) {
   }
 }
 
-// Laws of this machine's ranks with other numbers of threads than were measured now.
+// Laws of this machine's ranks with other numbers of threads than were measured now, at the pace of now.
 void KeepEarlier(const std::optional<Cluster>& earlier, MeasuredRates& measured) {
   if (!earlier || !earlier->measured || earlier->measured->machine != measured.machine) {
     return;
   }
+  const double times = PaceRatio(*earlier->measured, measured.pace);
   const std::vector<RankRates> now = measured.ranks;
   for (const RankRates& before : earlier->measured->ranks) {
     if (std::none_of(now.begin(), now.end(), [&](const RankRates& one) {
           return one.dtype == before.dtype && one.threads == before.threads;
         })) {
-      measured.ranks.push_back(before);
+      measured.ranks.push_back(Slowed(before, times));
     }
   }
+}
+
+// Of a whole calibration; 0 where none was measured.
+double MedianPace(std::vector<double> paces) {
+  if (paces.empty()) {
+    return 0;
+  }
+  const auto middle = paces.begin() + static_cast<std::ptrdiff_t>(paces.size() / 2);
+  std::nth_element(paces.begin(), middle, paces.end());
+  return *middle;
 }
 
 // Parts of a launch of processes: three for each type, one for each of its groups' sizes, two at the end.
@@ -344,12 +352,23 @@ int PartsOf(int ranks) {
   return static_cast<int>(std::size(kTypes)) * (3 + sizes) + 2;
 }
 
-// All processes measure at once; rank 0 puts together what they found.
+// All processes measure at once; rank 0 puts together what they found. The pace is that of before, between and after
+// what ranks and groups do.
 std::optional<Cluster> CalibrateProcesses(const CalibrateOptions& options, const CoreSeconds& start) {
   std::optional<Cluster> cluster;
   RunMpiRank(OptionsOf(options, 0), [&](RankContext& context) {
     Progress progress(options, PartsOf(context.world.size()));
-    Findings findings = Probe(context, {}, options, progress);
+    std::vector<double> paces;
+    const auto note_pace = [&] {
+      if (context.device.is_host()) {
+        paces.push_back(MeasurePace(context));
+      }
+    };
+    note_pace();
+    Findings findings = Probe(context, {.groups = false}, options, progress);
+    note_pace();
+    findings.groups = Probe(context, {.ranks = false}, options, progress).groups;
+    note_pace();
     double seconds = 0;
     for (const RankProbe& probe : findings.ranks) {
       seconds += probe.seconds;
@@ -373,6 +392,7 @@ std::optional<Cluster> CalibrateProcesses(const CalibrateOptions& options, const
     MeasuredRates& measured = *cluster->measured;
     measured.slowest = speeds.behind_fastest;
     measured.slowest_rank = speeds.slowest;
+    measured.pace = MedianPace(paces);
     NoteOthers(others, measured);
     KeepEarlier(options.earlier, measured);
   });
@@ -405,10 +425,7 @@ std::optional<Cluster> Calibrate(const CalibrateOptions& options) {
   progress.Next("disk");
   Cluster cluster = Assemble(all, options);
   NoteOthers(others, *cluster.measured);
-  if (!paces.empty()) {
-    std::nth_element(paces.begin(), paces.begin() + static_cast<std::ptrdiff_t>(paces.size() / 2), paces.end());
-    cluster.measured->pace = paces[paces.size() / 2];
-  }
+  cluster.measured->pace = MedianPace(paces);
   return cluster;
 }
 

@@ -27,7 +27,8 @@ struct CalibrateOptions {
 std::string MachineName(const std::string& device = "auto");
 
 // Under mpirun or srun a collective of all processes, whose first gets the result and the others none. A step waits for
-// the slowest rank, so that its laws are the result's. An Error when the device or the disk cannot be used.
+// the slowest rank, so that its laws are the result's; the pace of the cores is that of the slowest machine
+// (measure/pace.h). An Error when the device or the disk cannot be used.
 std::optional<Cluster> Calibrate(const CalibrateOptions& options);
 
 }  // namespace trireme

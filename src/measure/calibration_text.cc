@@ -19,6 +19,7 @@ std::string CalibrationJson(const Cluster& cluster, const std::string& path) {
                                   {"launch_us", cluster.device.launch * 1e6},
                                   {"others", measured.others},
                                   {"slowest", measured.slowest},
+                                  {"pace_us", measured.pace * 1e6},
                                   {"spread", measured.spread}};
   for (const RankRates& rates : measured.ranks) {
     value["ranks"].push_back({{"dtype", std::string(Name(rates.dtype))},

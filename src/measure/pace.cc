@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
-#include "comm/rank_runner.h"
 #include "device/device.h"
 #include "device/host_cores.h"
 #include "measure/all_ranks.h"
+#include "measure/group_probe.h"
 #include "measure/probe_tensors.h"
 
 namespace trireme {
@@ -35,18 +36,25 @@ double MedianOfProducts(RankContext& context) {
   return seconds[seconds.size() / 2];
 }
 
-}  // namespace
-
-double MeasurePace() {
-  std::vector<double> ranks(static_cast<std::size_t>(ReadHostCores().usable()));
-  RunThreadRanks(static_cast<int>(ranks.size()), {.kind = "cpu", .threads = 1}, [&](RankContext& context) {
+double MeanOfThreads(int threads) {
+  std::vector<double> ranks(static_cast<std::size_t>(threads));
+  RunThreadRanks(threads, {.kind = "cpu", .threads = 1}, [&](RankContext& context) {
     ranks[static_cast<std::size_t>(context.world.rank())] = MedianOfProducts(context);
   });
-  double sum = 0;
-  for (const double seconds : ranks) {
-    sum += seconds;
+  return std::accumulate(ranks.begin(), ranks.end(), 0.0) / threads;
+}
+
+}  // namespace
+
+double MeasurePace() { return MeanOfThreads(ReadHostCores().usable()); }
+
+double MeasurePace(RankContext& context) {
+  context.world.Barrier();
+  if (!LaunchedByMpi()) {
+    return NumbersOfRanks(context, context.world.rank() == 0 ? MeasurePace() : 0).front();
   }
-  return sum / static_cast<double>(ranks.size());
+  const std::vector<double> nodes = NumbersOfRanks(context, PlaceOf(context).node);
+  return SlowestMachine(NumbersOfRanks(context, MeanOfThreads(context.threads)), nodes);
 }
 
 double PaceRatio(const MeasuredRates& measured, double pace_now) {
@@ -55,11 +63,6 @@ double PaceRatio(const MeasuredRates& measured, double pace_now) {
   }
   const double ratio = std::clamp(pace_now / measured.pace, 0.5, 2.0);
   return std::abs(ratio - 1) < kPaceRepeats ? 1 : ratio;
-}
-
-double PaceRatioNow(const MeasuredRates& measured, const std::string& device) {
-  const bool measurable = IsHostDevice(device) && !LaunchedByMpi() && measured.pace > 0;
-  return measurable ? PaceRatio(measured, MeasurePace()) : 1;
 }
 
 MeasuredRates AtPace(MeasuredRates measured, double times) {

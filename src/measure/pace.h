@@ -3,23 +3,23 @@
 // run that begins does it again.
 #pragma once
 
-#include <string>
-
+#include "comm/rank_runner.h"
 #include "topology/measured_rates.h"
 
 namespace trireme {
 
-// Median seconds of a product of 256 x 256 x 256 numbers by every core at once, of this process alone; takes about
-// 0.15 s.
+// Median seconds of a product of 256 x 256 x 256 numbers by every core at once, of this process alone: the mean over
+// its cores. Takes about 0.15 s.
 double MeasurePace();
+// The same by all processes of a launch at once, each with as many threads as its rank has: the mean over the threads
+// of a machine, as one process would give it, and of several machines the slowest, for which a step waits. Equal on
+// every rank. Collective over the world; ranks that are threads of one process wait for their first, which measures all
+// cores.
+double MeasurePace(RankContext& context);
 
 // How much longer work takes now than when it was calibrated, by the pace of both: within 1/2 and 2, and 1 where the
 // calibration noted none or the difference is below what such a measurement repeats within (3 %).
 double PaceRatio(const MeasuredRates& measured, double pace_now);
-
-// PaceRatio of a run on `device` that is about to begin, measured now. 1 for accelerators, whose clocks a run's own
-// load sets, and under a launcher: its processes have not begun to work when the first one is here.
-double PaceRatioNow(const MeasuredRates& measured, const std::string& device);
 
 // The laws of ranks and groups when everything takes `times` as long.
 MeasuredRates AtPace(MeasuredRates measured, double times);

@@ -153,11 +153,11 @@ void RunReporter::AddToTensorBoard(const StepFacts& facts, const StepRates& rate
 // What the planner cannot price costs the prediction, not the run.
 void RunReporter::StartPrediction(std::int64_t resumed_step) {
   prediction_ = nullptr;
-  if (!options_.ground) {
+  if (!ground_) {
     return;
   }
   try {
-    auto prediction = std::make_unique<PredictionReport>(config_, *options_.ground, options_.run_folder);
+    auto prediction = std::make_unique<PredictionReport>(config_, *ground_, options_.run_folder);
     prediction->ReadEarlierSteps(resumed_step);
     prediction_ = std::move(prediction);
   } catch (const Error& error) {
@@ -204,8 +204,8 @@ void RunReporter::ReadEnergy() {
 void RunReporter::WriteTrace() {
   TraceInput input{.config = config_, .memory = memory_, .predicted = {}};
   try {
-    if (options_.ground) {
-      input.predicted = RunPrediction(config_, *options_.ground).Estimate(config_.batch.global);
+    if (ground_) {
+      input.predicted = RunPrediction(config_, *ground_).Estimate(config_.batch.global);
     }
     ReplaceFile(options_.run_folder + "/trace.json", MergedTrace(options_.run_folder, input));
     Print(

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "device/energy.h"
 #include "operate/training_loop.h"
@@ -20,13 +21,15 @@ struct ReporterOptions {
   std::string run_folder;  // empty: no files
   bool live = false;       // keep a screen of the run's state below the log lines (a terminal)
   std::int64_t log_every = 1;
-  bool trace = false;                      // merge the ranks' traces into trace.json at the end
-  std::optional<PredictionGround> ground;  // what the run is predicted from; none: it is not
+  bool trace = false;  // merge the ranks' traces into trace.json at the end
 };
 
 class RunReporter : public TrainingObserver {
  public:
   explicit RunReporter(const ReporterOptions& options) : options_(options) {}
+
+  // What the run is predicted from; none: it is not. Before Started, on the same thread.
+  void set_ground(std::optional<PredictionGround> ground) { ground_ = std::move(ground); }
 
   void Started(const Trainer& trainer, std::int64_t resumed_step) override;
   void StepDone(const StepFacts& facts) override;
@@ -56,6 +59,7 @@ class RunReporter : public TrainingObserver {
   std::string EraseScreen();
 
   ReporterOptions options_;
+  std::optional<PredictionGround> ground_;
   RunConfig config_;
   double peak_flops_ = 0;
   std::int64_t memory_bytes_ = 0;

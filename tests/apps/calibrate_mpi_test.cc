@@ -1,4 +1,5 @@
 // `trireme calibrate` as several processes, and what `plan` and `train` make of it.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -35,6 +36,8 @@ TEST(CalibrateOverMpi, PlanAndTrainFindWhatAllProcessesMeasured) {
   ASSERT_EQ(said["groups"].size(), 2U);  // of two processes, by type
   EXPECT_EQ(said["groups"][0]["ranks"], 2);
   EXPECT_GE(said["slowest"].get<double>(), 0);
+  const double pace = said["pace_us"];
+  EXPECT_GT(pace, 0) << "processes time the pace of their cores as one process does";
   EXPECT_THAT(calibrated.err, HasSubstr("calibrate   0 %  fp32 products"));
   EXPECT_THAT(calibrated.err, HasSubstr("collectives"));
 
@@ -48,8 +51,18 @@ TEST(CalibrateOverMpi, PlanAndTrainFindWhatAllProcessesMeasured) {
   EXPECT_EQ(trained.code, 0) << trained.err;
   EXPECT_THAT(trained.out, HasSubstr("from the calibration of"));
 
-  std::filesystem::remove(said["file"].get<std::string>());
+  // A file whose cores were a thousand times as fast: scaled to twice the time, the most that is believed.
+  const std::string name = std::filesystem::path(said["file"].get<std::string>()).filename().string();
+  std::string file = place.Read("config/trireme/" + name);
+  const std::size_t at = file.find("pace_us = ");
+  ASSERT_NE(at, std::string::npos) << file;
+  file.replace(at, file.find('\n', at) - at, fmt::format("pace_us = {}", pace / 1000));
+  place.Write("config/trireme/" + name, file);
   std::vector<std::string> again = train;
+  again[3] = "slower";
+  EXPECT_THAT(LaunchTwo(place, again).out, HasSubstr("whose cores are 100 % slower now"));
+
+  std::filesystem::remove(said["file"].get<std::string>());
   again[3] = "prior";
   EXPECT_THAT(LaunchTwo(place, again).out, HasSubstr("from the cluster file 'laptop-cpu'"));
 }

@@ -79,6 +79,22 @@ TEST(AllRanks, TheSlowestCounts) {
   EXPECT_DOUBLE_EQ(slowed[RankWork::kLoss].Seconds(1e6), 1.5 * rates[RankWork::kLoss].Seconds(1e6));
 }
 
+TEST(AllRanks, TheSlowestMachineCountsByItsMean) {
+  EXPECT_DOUBLE_EQ(SlowestMachine({1, 3, 2.5, 1.4}, {0, 0, 1, 1}), 2);
+  EXPECT_DOUBLE_EQ(SlowestMachine({1, 3, 2.5, 1.4}, {0, 1, 2, 0}), 3);
+  EXPECT_DOUBLE_EQ(SlowestMachine({0.5}, {0}), 0.5);
+}
+
+TEST(Pace, IsTheSameNumberOnEveryRank) {
+  std::vector<double> paces(3);
+  RunThreadRanks(3, {.kind = "cpu", .threads = 1}, [&](RankContext& context) {
+    paces[static_cast<std::size_t>(context.world.rank())] = MeasurePace(context);
+  });
+  EXPECT_GT(paces[0], 0);
+  EXPECT_EQ(paces[1], paces[0]);
+  EXPECT_EQ(paces[2], paces[0]);
+}
+
 TEST(Pace, ScalesWhatWasCalibrated) {
   MeasuredRates measured{.pace = 1e-3};
   measured.ranks.emplace_back()[RankWork::kLoss] = {.call = 1e-6, .rate = 1e9};
