@@ -5,13 +5,37 @@
 #include <cmath>
 
 #include "apps/trireme/plan_validate.h"
+#include "cost/step_cost.h"
 #include "device/device.h"
 #include "measure/all_ranks.h"
+#include "measure/brief_probe.h"
 #include "measure/calibrate.h"
+#include "measure/chosen_engines.h"
+#include "measure/group_probe.h"
 #include "measure/pace.h"
 #include "topology/calibration_file.h"
 
 namespace trireme {
+namespace {
+
+void ScaleToPace(double pace, PredictionGround& ground) {
+  MeasuredRates& measured = *ground.cluster.measured;
+  const double times = PaceRatio(measured, pace);
+  measured = AtPace(measured, times);
+  ground.knowledge += times == 1 ? ""
+                                 : fmt::format(", whose cores are {:.0f} % {} now", 100 * std::abs(times - 1),
+                                               times > 1 ? "slower" : "faster");
+}
+
+void PlaceAtHand(const RankRates& rates, int nodes, PredictionGround& ground) {
+  const std::string prior = ground.cluster.name;
+  ground.cluster = AtHand(ground.cluster, rates, nodes);
+  ground.knowledge = fmt::format(
+      "the cluster file '{}' with operations timed just now on {}: `trireme calibrate` measures this machine", prior,
+      ground.cluster.device.name);
+}
+
+}  // namespace
 
 std::optional<PredictionGround> CalibratedMachine(const std::string& device, const std::string& stacks_folder) {
   const std::string machine = MachineName(device);
@@ -41,24 +65,26 @@ std::optional<PredictionGround> ThisMachine(const std::string& device) {
           fmt::format("the cluster file '{}', a prior: `trireme calibrate` measures this machine", cluster->name)};
 }
 
-void MatchSpeedNow(RankContext& context, std::optional<PredictionGround>& ground) {
+void MatchSpeedNow(RankContext& context, const RunConfig& config, std::optional<PredictionGround>& ground) {
   if (!context.device.is_host() || context.device.is_paced()) {
     return;
   }
-  const bool has_pace = ground && ground->cluster.measured && ground->cluster.measured->pace > 0;
-  if (NumbersOfRanks(context, has_pace ? 1 : 0).front() == 0) {
-    return;
+  enum : std::uint8_t { kLeave, kPace, kProbe };
+  const bool calibrated = ground && ground->cluster.measured;
+  const int wanted = !ground ? kLeave : !calibrated ? kProbe : ground->cluster.measured->pace > 0 ? kPace : kLeave;
+  const auto todo = static_cast<int>(NumbersOfRanks(context, wanted).front());
+  if (todo == kPace) {
+    const double pace = MeasurePace(context);
+    if (ground) {
+      ScaleToPace(pace, *ground);
+    }
+  } else if (todo == kProbe) {
+    const RankRates rates = ProbeBriefly(context, DeviceOptionsOf(config), WorkingDType(config.train.dtype));
+    const int nodes = PlaceOf(context).nodes;
+    if (ground) {
+      PlaceAtHand(rates, nodes, *ground);
+    }
   }
-  const double now = MeasurePace(context);
-  if (!has_pace) {
-    return;  // another rank than 0
-  }
-  MeasuredRates& measured = *ground->cluster.measured;
-  const double times = PaceRatio(measured, now);
-  measured = AtPace(measured, times);
-  ground->knowledge += times == 1 ? ""
-                                  : fmt::format(", whose cores are {:.0f} % {} now", 100 * std::abs(times - 1),
-                                                times > 1 ? "slower" : "faster");
 }
 
 PredictionGround PacedMachine(const std::string& cluster) {

@@ -13,10 +13,11 @@ namespace trireme {
 std::optional<PredictionGround> CalibratedMachine(const std::string& device, const std::string& stacks_folder = "");
 // The same; or, where there is no file, the shipped cluster file of its accelerator; none where no file fits.
 std::optional<PredictionGround> ThisMachine(const std::string& device);
-// The ground of a run that begins, at the speed that its cores have now (measure/pace.h): rank 0 gives what it found,
-// or nothing, and has it changed. Collective over the world; accelerators, whose clocks a run's own load sets, leave
-// it.
-void MatchSpeedNow(RankContext& context, std::optional<PredictionGround>& ground);
+// The ground of a run that begins, at the speed that its cores have now: rank 0 gives what it found, or nothing, and
+// has it changed. A calibration is scaled by the pace of the cores (measure/pace.h); where there is none, operations
+// are timed for a tenth of a second (measure/brief_probe.h). Collective over the world; accelerators, whose clocks a
+// run's own load sets, leave it.
+void MatchSpeedNow(RankContext& context, const RunConfig& config, std::optional<PredictionGround>& ground);
 // The cluster of train.device = "paced": data-sheet figures, without what `trireme calibrate` has measured.
 PredictionGround PacedMachine(const std::string& cluster);
 

@@ -180,7 +180,7 @@ int TrainCommand::RunRanks(const StagedRun& run, LoopOptions options) const {
       ReplaceFile(folder + "/machine.json", MachineJson(DescribeMachine()));
       ground = GroundOf(run.config(progress.next));
     }
-    MatchSpeedNow(context, ground);
+    MatchSpeedNow(context, run.config(progress.next), ground);
     if (leads) {
       reporter.set_ground(std::move(ground));
     }

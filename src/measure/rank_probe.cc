@@ -1,6 +1,7 @@
 #include "measure/rank_probe.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <vector>
@@ -23,7 +24,7 @@ struct AttentionSizes {
   std::int64_t batch, sequence, heads, head_size;
 };
 
-// Sizes that training steps have: small models on CPUs, large ones on accelerators.
+// Sizes that training steps have: small models on CPUs, large ones on accelerators. Ascending.
 struct Range {
   std::vector<std::int64_t> tokens;
   std::vector<Sizes> weights;  // out x in
@@ -32,6 +33,16 @@ struct Range {
   std::vector<Sizes> logits;
   std::vector<std::int64_t> parameters;
 };
+
+// A size at which a call's own cost shows, and one whose operands are larger than a core's caches.
+Range BriefRange() {
+  return {.tokens = {32, 256},
+          .weights = {{64, 64}, {512, 512}},
+          .activations = {{32, 64}, {512, 768}},
+          .attention = {{1, 32, 2, 32}, {1, 256, 4, 64}},
+          .logits = {{32, 64}, {128, 4096}},
+          .parameters = {1 << 10, 1 << 20}};
+}
 
 Range RangeOf(const Device& device, bool quick) {
   Range range;
@@ -80,7 +91,7 @@ class Prober {
       : context_(context),
         ops_(context.device.ops()),
         options_(options),
-        range_(RangeOf(context.device, options.quick)),
+        range_(options.brief ? BriefRange() : RangeOf(context.device, options.quick)),
         dtype_(dtype) {
     probe_.rates.dtype = dtype;
     probe_.rates.threads = context.device.is_host() ? context.threads : 1;
@@ -88,7 +99,7 @@ class Prober {
 
   RankProbe Run() {
     Tell("products");
-    Products();
+    options_.brief ? BriefProducts() : Products();
     Tell("attention");
     Attention();
     Tell("kernels");
@@ -107,10 +118,41 @@ class Prober {
     }
   }
 
-  // Beyond a core's caches; a quick measurement leaves the operands in them.
-  std::int64_t Footprint() const { return options_.quick ? 0 : 48 << 20; }
+  // Beyond a core's caches, for a brief measurement beyond the second level; a quick one leaves the operands in them.
+  std::int64_t Footprint() const { return options_.brief ? 6 << 20 : options_.quick ? 0 : 48 << 20; }
 
-  double Seconds(const std::function<void()>& work) { return MedianSeconds(context_, work, options_.quick); }
+  double Seconds(const std::function<void()>& work) {
+    return options_.brief ? BriefSeconds(work) : MedianSeconds(context_, work, options_.quick);
+  }
+
+  // Of five calls, and of more where they are short, the one that other work disturbed least; one before them prepares
+  // what is prepared once.
+  static double BriefSeconds(const std::function<void()>& work) {
+    constexpr int kCalls = 5;
+    constexpr double kRound = 2e-4;
+    work();
+    double least = 0;
+    double sum = 0;
+    for (int call = 0; call < kCalls || sum < kRound; ++call) {
+      const auto start = Clock::now();
+      work();
+      const double seconds = std::max(std::chrono::duration<double>(Clock::now() - start).count(), 1e-9);
+      least = call == 0 ? seconds : std::min(least, seconds);
+      sum += seconds;
+    }
+    return least;
+  }
+
+  // Whether a brief measurement has taken as long as it may: what remains then has its small size alone.
+  bool IsLate() const {
+    constexpr double kMost = 0.17;
+    return options_.brief && std::chrono::duration<double>(Clock::now() - start_).count() > kMost;
+  }
+
+  // A single sample has no cost of a call to tell from the rest.
+  static RateLaw LawOf(const std::vector<WorkSample>& samples) {
+    return samples.size() == 1 ? RateLaw{.rate = samples[0].work / samples[0].seconds} : FitRate(samples);
+  }
 
   template <typename Law, typename Sample>
   void Count(const Law& law, const std::vector<Sample>& samples) {
@@ -123,10 +165,13 @@ class Prober {
   void Fit(RankWork work, const std::vector<Size>& sizes, const Measure& measure) {
     std::vector<WorkSample> samples;
     for (const Size& size : sizes) {
+      if (!samples.empty() && IsLate()) {
+        break;
+      }
       ProbeTensors tensors(context_.device, Footprint());
       samples.push_back(measure(tensors, size));
     }
-    probe_.rates[work] = FitRate(samples);
+    probe_.rates[work] = LawOf(samples);
     Count(probe_.rates[work], samples);
   }
 
@@ -145,26 +190,48 @@ class Prober {
              {.a = y, .b = x, .c = gradient, .transpose_a = true, .accumulate = true}}};
   }
 
+  using PassSamples = std::array<std::vector<ProductSample>, kProductPasses>;
+
+  void MeasureProducts(std::int64_t tokens, const Sizes& weight, PassSamples& samples) {
+    ProbeTensors tensors(context_.device, Footprint());
+    InTurns<LayerProducts> layer(tensors, [&] { return MakeProducts(tensors, tokens, weight); });
+    ProductSample shapes[kProductPasses] = {Shaped(tokens, weight.rows, weight.columns),
+                                            Shaped(tokens, weight.columns, weight.rows),
+                                            Shaped(weight.rows, weight.columns, tokens)};
+    shapes[static_cast<int>(ProductPass::kBackwardWeight)].filled = 1;  // libraries cut the long sum as well
+    for (std::size_t pass = 0; pass < samples.size(); ++pass) {
+      ProductSample sample = shapes[pass];
+      sample.seconds = Seconds([&] { ops_.Matmul(layer.Next().passes[pass]); });
+      probe_.product_flops = std::max(probe_.product_flops, 2 * sample.m * sample.n * sample.k / sample.seconds);
+      probe_.seconds += sample.seconds;
+      samples[pass].push_back(sample);
+    }
+  }
+
+  // Two sizes tell a call's cost from the work's, and no more.
+  void BriefProducts() {
+    PassSamples samples;
+    for (std::size_t size = 0; size < range_.tokens.size(); ++size) {
+      MeasureProducts(range_.tokens[size], range_.weights[size], samples);
+    }
+    for (std::size_t pass = 0; pass < samples.size(); ++pass) {
+      std::vector<WorkSample> works;
+      for (const ProductSample& sample : samples[pass]) {
+        works.push_back({2 * sample.m * sample.n * sample.k, sample.seconds});
+      }
+      const RateLaw law = LawOf(works);
+      probe_.rates[static_cast<ProductPass>(pass)] = {.call = law.call, .flops = law.rate};
+    }
+  }
+
   void Products() {
-    std::vector<ProductSample> samples[kProductPasses];
+    PassSamples samples;
     for (const std::int64_t tokens : range_.tokens) {
       for (const Sizes& weight : range_.weights) {
-        ProbeTensors tensors(context_.device, Footprint());
-        InTurns<LayerProducts> layer(tensors, [&] { return MakeProducts(tensors, tokens, weight); });
-        ProductSample shapes[kProductPasses] = {Shaped(tokens, weight.rows, weight.columns),
-                                                Shaped(tokens, weight.columns, weight.rows),
-                                                Shaped(weight.rows, weight.columns, tokens)};
-        shapes[static_cast<int>(ProductPass::kBackwardWeight)].filled = 1;  // libraries cut the long sum as well
-        for (int pass = 0; pass < kProductPasses; ++pass) {
-          ProductSample sample = shapes[pass];
-          sample.seconds = Seconds([&] { ops_.Matmul(layer.Next().passes[pass]); });
-          probe_.product_flops = std::max(probe_.product_flops, 2 * sample.m * sample.n * sample.k / sample.seconds);
-          probe_.seconds += sample.seconds;
-          samples[pass].push_back(sample);
-        }
+        MeasureProducts(tokens, weight, samples);
       }
     }
-    for (int pass = 0; pass < kProductPasses; ++pass) {
+    for (std::size_t pass = 0; pass < samples.size(); ++pass) {
       const auto which = static_cast<ProductPass>(pass);
       probe_.rates[which] = FitProduct(samples[pass]);
       Count(probe_.rates[which], samples[pass]);
@@ -397,6 +464,7 @@ class Prober {
   RankProbe probe_;
   double squares_ = 0;
   int laws_ = 0;
+  Clock::time_point start_ = Clock::now();
 };
 
 }  // namespace

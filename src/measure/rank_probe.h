@@ -12,7 +12,9 @@ namespace trireme {
 
 struct ProbeOptions {
   bool quick = false;  // a few sizes and repetitions only
-  int units = 1;       // of the device, that work on tiles side by side
+  // On cores: two sizes of each operation, for about 0.15 s. Ranks do not wait for each other.
+  bool brief = false;
+  int units = 1;  // of the device, that work on tiles side by side
   // Told before each part; used on rank 0 only, may be missing.
   std::function<void(const std::string& what)> progress;
 };
@@ -24,7 +26,7 @@ struct RankProbe {
   double seconds = 0;        // of all measured products together: ranks are compared by it
 };
 
-// Collective over the context's world; ranks measure at the same time.
+// Collective over the context's world, unless it is brief; ranks measure at the same time.
 RankProbe MeasureRank(RankContext& context, DType dtype, const ProbeOptions& options);
 
 // Median seconds of `work`, repeated often enough to be told from the clock's steps; every rank of the world repeats it

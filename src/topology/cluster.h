@@ -74,7 +74,7 @@ struct Cluster {
   double node_watts = 0;               // of a node without its devices; 0: unknown
   double node_failure_hours = 50'000;  // mean time between failures of one node
   RunLabels runs;
-  std::optional<MeasuredRates> measured;  // by `trireme calibrate`
+  std::optional<MeasuredRates> measured;  // by `trireme calibrate`, or by a run as it begins
 
   int devices() const { return nodes * devices_per_node; }
   double node_bandwidth() const { return node_link.bandwidth * cards; }

@@ -40,7 +40,7 @@ TEST(CalibrateCommand, PlanAndTrainFindTheFileUntilItIsDeleted) {
   std::filesystem::remove(file);
   EXPECT_EQ(place.Run(plan).err, before.err);
   EXPECT_THAT(place.Run({"train", "recipe.toml", "--run", "prior", "--steps", "1"}).out,
-              HasSubstr("from the cluster file 'laptop-cpu'"));
+              HasSubstr("from the cluster file 'laptop-cpu' with operations timed just now on "));
 }
 
 TEST(CalibrateCommand, WritesAnotherFileWhenTold) {
