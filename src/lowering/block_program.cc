@@ -144,20 +144,49 @@ void PlaceBuffers(BlockProgram& program) {
   program.scratch_bytes = PlaceScratch(program.buffers, lifetimes, std::move(scratch));
 }
 
+namespace {
+
+// Sizes with equal keys are compared.
+std::uint64_t KeyOf(const LocalSizes& s) {
+  const bool flags[] = {s.sequence_parallel,
+                        s.split_backward,
+                        s.recompute_norms,
+                        s.recompute_activation,
+                        s.recompute_attention,
+                        s.recompute_block,
+                        s.ring};
+  std::uint64_t key = 0;
+  for (const bool flag : flags) {
+    key = 2 * key + (flag ? 1 : 0);
+  }
+  for (const std::int64_t size :
+       {s.batch, std::int64_t{s.tensor}, std::int64_t{s.context}, std::int64_t{s.head_ranks}}) {
+    key = key * 1'000'003 + static_cast<std::uint64_t>(size);
+  }
+  return key;
+}
+
+}  // namespace
+
 std::shared_ptr<const BlockProgram> BlockProgramCache::ProgramOf(const ModelConfig& model, const LocalSizes& sizes) {
-  constexpr std::size_t kEntries = 16;
-  for (const Entry& entry : entries_) {
-    if (entry.sizes == sizes && entry.model == model) {
-      return entry.program;
+  constexpr std::size_t kMost = 512;
+  if (model_ != model) {
+    model_ = model;
+    entries_.clear();
+  }
+  const std::uint64_t key = KeyOf(sizes);
+  const auto [first, last] = entries_.equal_range(key);
+  for (auto entry = first; entry != last; ++entry) {
+    if (entry->second.sizes == sizes) {
+      return entry->second.program;
     }
   }
-  Entry made{sizes, model, std::make_shared<const BlockProgram>(PlanBlock(model, sizes))};
-  if (entries_.size() < kEntries) {
-    return entries_.emplace_back(std::move(made)).program;
+  if (entries_.size() == kMost) {
+    entries_.clear();
   }
-  oldest_ = (oldest_ + 1) % kEntries;
-  entries_[oldest_] = std::move(made);
-  return entries_[oldest_].program;
+  auto program = std::make_shared<const BlockProgram>(PlanBlock(model, sizes));
+  entries_.emplace(key, Entry{sizes, program});
+  return program;
 }
 
 BlockProgram PlanBlock(const ModelConfig& model, const LocalSizes& sizes, BlockPurpose purpose) {

@@ -6,6 +6,8 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <unordered_map>
 #include <variant>
 #include <vector>
 
@@ -298,8 +300,9 @@ void PlaceBuffers(BlockProgram& program);
 BlockProgram PlanBlock(const ModelConfig& model, const LocalSizes& sizes,
                        BlockPurpose purpose = BlockPurpose::kTraining);
 
-// The last programs for training that were asked for: a planner prices the same few blocks again and again. Not for
-// concurrent use: each thread has its own.
+// Programs for training of one model that were asked for: a search comes back to the same few hundred blocks for every
+// stage of ZeRO and every schedule. Another model, or more of them, starts it anew. Not for concurrent use: each thread
+// has its own.
 class BlockProgramCache {
  public:
   std::shared_ptr<const BlockProgram> ProgramOf(const ModelConfig& model, const LocalSizes& sizes);
@@ -307,11 +310,10 @@ class BlockProgramCache {
  private:
   struct Entry {
     LocalSizes sizes;
-    ModelConfig model;
     std::shared_ptr<const BlockProgram> program;
   };
-  std::vector<Entry> entries_;
-  std::size_t oldest_ = 0;
+  std::optional<ModelConfig> model_;
+  std::unordered_multimap<std::uint64_t, Entry> entries_;  // by what layouts of a model differ in
 };
 
 // The buffers that a step reads or writes; kNoId elsewhere.

@@ -12,7 +12,21 @@ namespace {
 // Beyond this many rounds of `stages` micro batches a schedule repeats itself.
 constexpr int kSettled = 4;
 
-constexpr double kNever = -1;
+// Seconds of a step by what it does, for each virtual stage.
+enum CostKind : std::uint8_t { kForwardCost, kInputCost, kWeightCost, kBackwardCost, kCostKinds };
+
+CostKind CostOf(ActionKind kind) {
+  switch (kind) {
+    case ActionKind::kForward:
+      return kForwardCost;
+    case ActionKind::kBackwardInput:
+      return kInputCost;
+    case ActionKind::kBackwardWeight:
+      return kWeightCost;
+    default:
+      return kBackwardCost;
+  }
+}
 
 int Shortened(const PipelineShape& shape) {
   const int stages = shape.stages;
@@ -67,77 +81,90 @@ PipelineClock::Track& PipelineClock::TrackOf(const PipelineShape& shape, int mic
                                                        .micro_batches = micro_batches,
                                                        .actions = kind->make(shape.stages, shape.chunks, micro_batches),
                                                        .placement_kind = kind->placement};
-  const StagePlacement placement = schedule.placement();
   Track track;
-  track.micro_batches = micro_batches;
-  track.stages.resize(schedule.actions.size());
-  for (int stage = 0; stage < shape.stages; ++stage) {
-    const auto index = static_cast<std::size_t>(stage);
-    for (const Action& action : schedule.actions[index]) {
-      if (IsCompute(action.kind)) {
-        const int here = placement.VirtualStage(stage, action.chunk);
-        const int before = action.kind == ActionKind::kForward ? here - 1 : here + 1;
-        track.stages[index].push_back({.kind = static_cast<std::uint8_t>(action.kind),
-                                       .after_message = placement.IsRemote(here, before),
-                                       .virtual_stage = here,
-                                       .micro_batch = action.micro_batch});
-      }
-    }
-    if (kind == nullptr || kind->in_flight == nullptr) {
+  OrderSteps(schedule, track);
+  if (kind == nullptr || kind->in_flight == nullptr) {
+    for (int stage = 0; stage < shape.stages; ++stage) {
       track.slots.push_back(PlanSlots(schedule, stage).slots);
     }
   }
   return tracks_.emplace(key, std::move(track)).first->second;
 }
 
-double PipelineClock::Play(const Track& track, const PipelineShape& shape, const ScheduleCosts& costs) {
-  const int virtual_stages = shape.stages * shape.chunks;
-  const auto micro_batches = static_cast<std::size_t>(track.micro_batches);
-  const auto cells = static_cast<std::size_t>(virtual_stages) * micro_batches;
-  forward_.assign(cells, kNever);
-  backward_.assign(cells, kNever);
-  clocks_.assign(track.stages.size(), 0);
-  next_.assign(track.stages.size(), 0);
-  bool moved = true;
-  // Forwards run up the stages and backwards down, so that sweeps in turns meet both.
-  for (bool upwards = true; moved; upwards = !upwards) {
+// The order does not depend on seconds. Stages take turns, so that steps next to each other seldom wait for each other.
+void PipelineClock::OrderSteps(const Schedule& schedule, Track& track) {
+  const StagePlacement placement = schedule.placement();
+  const int virtual_stages = placement.virtual_stages();
+  const int micro_batches = schedule.micro_batches;
+  const int cells = virtual_stages * micro_batches;
+  const int none = 2 * cells;        // an end at 0, for steps that wait for no other
+  const int unread = 2 * cells + 1;  // of weight parts, for which no step waits
+  std::vector<std::vector<Step>> lists(schedule.actions.size());
+  for (int stage = 0; stage < schedule.stages; ++stage) {
+    for (const Action& action : schedule.actions[static_cast<std::size_t>(stage)]) {
+      if (!IsCompute(action.kind)) {
+        continue;
+      }
+      const int here = placement.VirtualStage(stage, action.chunk);
+      const int forward = here * micro_batches + action.micro_batch;
+      Step step{.stage = stage,
+                .cost = CostOf(action.kind) * virtual_stages + here,
+                .after = none,
+                .end = unread,
+                .message = 0};
+      if (action.kind == ActionKind::kForward) {
+        step.after = here == 0 ? none : forward - micro_batches;
+        step.end = forward;
+        step.message = here > 0 && placement.IsRemote(here, here - 1) ? 1 : 0;
+      } else if (action.kind != ActionKind::kBackwardWeight) {
+        const bool last = here + 1 == virtual_stages;
+        step.after = last ? forward : cells + forward + micro_batches;
+        step.end = cells + forward;
+        step.message = !last && placement.IsRemote(here, here + 1) ? 1 : 0;
+      }
+      lists[static_cast<std::size_t>(stage)].push_back(step);
+    }
+  }
+  track.stages = lists.size();
+  track.ends = static_cast<std::size_t>(2 * cells) + 2;
+  std::vector<bool> reached(track.ends, false);
+  reached[static_cast<std::size_t>(none)] = true;
+  std::vector<std::size_t> next(lists.size(), 0);
+  for (bool moved = true; moved;) {
     moved = false;
-    for (std::size_t step_of_sweep = 0; step_of_sweep < track.stages.size(); ++step_of_sweep) {
-      const std::size_t stage = upwards ? step_of_sweep : track.stages.size() - 1 - step_of_sweep;
-      const std::vector<Step>& list = track.stages[stage];
-      for (std::size_t& next = next_[stage]; next < list.size(); ++next) {
-        const Step& step = list[next];
-        const auto at = static_cast<std::size_t>(step.virtual_stage);
-        const std::size_t cell = at * micro_batches + static_cast<std::size_t>(step.micro_batch);
-        const double message = step.after_message ? costs.message : 0;
-        double ready = 0;
-        double cost = 0;
-        double* end = nullptr;
-        const auto kind = static_cast<ActionKind>(step.kind);
-        if (kind == ActionKind::kForward) {
-          ready = at == 0 ? 0 : forward_[cell - micro_batches];
-          ready = at == 0 || ready == kNever ? ready : ready + message;
-          cost = costs.forward[at];
-          end = &forward_[cell];
-        } else if (kind == ActionKind::kBackwardWeight) {
-          cost = costs.backward_weight[at];
-        } else {
-          const bool last = step.virtual_stage + 1 == virtual_stages;
-          ready = last ? forward_[cell] : backward_[cell + micro_batches];
-          ready = last || ready == kNever ? ready : ready + message;
-          cost = costs.backward_input[at] + (kind == ActionKind::kBackward ? costs.backward_weight[at] : 0);
-          end = &backward_[cell];
-        }
-        if (ready == kNever) {
-          break;
-        }
-        clocks_[stage] = std::max(clocks_[stage], ready) + cost;
-        if (end != nullptr) {
-          *end = clocks_[stage];
-        }
+    for (std::size_t stage = 0; stage < lists.size(); ++stage) {
+      if (next[stage] == lists[stage].size()) {
+        continue;
+      }
+      const Step& step = lists[stage][next[stage]];
+      if (reached[static_cast<std::size_t>(step.after)]) {
+        reached[static_cast<std::size_t>(step.end)] = true;
+        track.steps.push_back(step);
+        ++next[stage];
         moved = true;
       }
     }
+  }
+}
+
+double PipelineClock::Play(const Track& track, const ScheduleCosts& costs) {
+  const std::size_t virtual_stages = costs.forward.size();
+  seconds_.resize(kCostKinds * virtual_stages);
+  for (std::size_t at = 0; at < virtual_stages; ++at) {
+    seconds_[kForwardCost * virtual_stages + at] = costs.forward[at];
+    seconds_[kInputCost * virtual_stages + at] = costs.backward_input[at];
+    seconds_[kWeightCost * virtual_stages + at] = costs.backward_weight[at];
+    seconds_[kBackwardCost * virtual_stages + at] = costs.backward_input[at] + costs.backward_weight[at];
+  }
+  ends_.resize(track.ends);
+  ends_[track.ends - 2] = 0;
+  clocks_.assign(track.stages, 0);
+  const double messages[] = {0, costs.message};
+  for (const Step& step : track.steps) {
+    const double ready = ends_[static_cast<std::size_t>(step.after)] + messages[step.message];
+    double& clock = clocks_[static_cast<std::size_t>(step.stage)];
+    clock = std::max(clock, ready) + seconds_[static_cast<std::size_t>(step.cost)];
+    ends_[static_cast<std::size_t>(step.end)] = clock;
   }
   return *std::max_element(clocks_.begin(), clocks_.end());
 }
@@ -153,11 +180,11 @@ double PipelineClock::Seconds(const PipelineShape& shape, const ScheduleCosts& c
   }
   const bool from_file = FindScheduleKind(shape.schedule) == nullptr;
   const int shortened = from_file ? static_cast<int>(shape.micro_batches) : Shortened(shape);
-  const double seconds = Play(TrackOf(shape, shortened), shape, costs);
+  const double seconds = Play(TrackOf(shape, shortened), costs);
   if (shortened == shape.micro_batches) {
     return seconds;
   }
-  const double longer = Play(TrackOf(shape, shortened + shape.stages), shape, costs);
+  const double longer = Play(TrackOf(shape, shortened + shape.stages), costs);
   const std::int64_t rounds = (shape.micro_batches - shortened) / shape.stages;
   // A stage that is slow by little shows only when the queues before it have filled, later than what was played.
   return std::max(seconds + static_cast<double>(rounds) * (longer - seconds), LeastPipelineSeconds(shape, costs));

@@ -36,27 +36,30 @@ class PipelineClock {
   std::vector<int> Slots(const PipelineShape& shape, int stage);
 
  private:
+  // What a stage does, as offsets into the tables that Play fills.
   struct Step {
-    std::uint8_t kind;
-    bool after_message;  // whether what it waits for comes from another stage
-    std::int32_t virtual_stage;
-    std::int32_t micro_batch;
+    std::int32_t stage;
+    std::int32_t cost;     // of its seconds
+    std::int32_t after;    // of the end that it waits for
+    std::int32_t end;      // of its own
+    std::int32_t message;  // 1: what it waits for comes from another stage
   };
   struct Track {
-    int micro_batches = 0;
-    std::vector<std::vector<Step>> stages;
+    std::size_t stages = 0;
+    std::size_t ends = 0;
+    std::vector<Step> steps;              // each behind what it waits for
     std::vector<std::vector<int>> slots;  // by stage and chunk, of kinds without a formula
   };
   using Key = std::tuple<std::string, int, int, int>;
 
   Track& TrackOf(const PipelineShape& shape, int micro_batches);
-  double Play(const Track& track, const PipelineShape& shape, const ScheduleCosts& costs);
+  static void OrderSteps(const Schedule& schedule, Track& track);
+  double Play(const Track& track, const ScheduleCosts& costs);
 
   std::map<Key, Track> tracks_;
-  std::vector<double> forward_;  // ends by virtual stage and micro batch, kept to avoid allocation
-  std::vector<double> backward_;
-  std::vector<double> clocks_;
-  std::vector<std::size_t> next_;
+  std::vector<double> seconds_;  // of steps; kept, as the others, to avoid allocation
+  std::vector<double> ends_;     // by virtual stage and micro batch
+  std::vector<double> clocks_;   // by stage
 };
 
 // Idle share of the busiest stage with equal stages and free messages: (p-1)/(m v + p - 1) and its kin.

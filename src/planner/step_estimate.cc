@@ -1,7 +1,9 @@
 #include "planner/step_estimate.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <utility>
 
 #include "base/shape.h"
 #include "base/tensor_spec.h"
@@ -311,22 +313,22 @@ double CountedFlops(const PlanPoint& point, const ModelAccount& account) {
   const auto flops_of = [](const ModuleCost& cost) {
     return cost.forward.flops.total() + cost.backward_input.flops.total() + cost.backward_weight.flops.total();
   };
-  const auto blocks_flops = [&](const LocalSizes& of, std::int64_t first, std::int64_t last) {
-    const std::shared_ptr<const BlockProgram> program = account.ProgramOf(of);
-    std::int64_t sum = 0;
-    for (std::int64_t layer = first; layer < last; ++layer) {
-      sum += flops_of(CostOfBlock(of.ForLayer(point.model, layer), *program));
-    }
-    return sum;
-  };
+  // Blocks are alike but for what they recompute and their window: each kind is counted once.
   const std::int64_t limit = point.layout.recompute_layers > 0 ? point.layout.recompute_layers : point.model.layers;
-  std::int64_t flops = flops_of(CostOfEmbedding(sizes, point.model)) + flops_of(CostOfHead(sizes, HeadChunk(sizes, 0)));
+  std::map<std::pair<bool, std::int64_t>, std::int64_t> kinds;  // of (recomputes, window): how many
   std::int64_t first = 0;
   for (const std::int64_t blocks : BlocksOfStages(point)) {
-    const std::int64_t again = std::min(blocks, limit);
-    flops += blocks_flops(sizes, first, first + again) +
-             blocks_flops(sizes.WithoutRecompute(), first + again, first + blocks);
+    for (std::int64_t block = 0; block < blocks; ++block) {
+      ++kinds[{block < limit, point.model.WindowOf(first + block)}];
+    }
     first += blocks;
+  }
+  std::int64_t flops = flops_of(CostOfEmbedding(sizes, point.model)) + flops_of(CostOfHead(sizes, HeadChunk(sizes, 0)));
+  for (const auto& [kind, count] : kinds) {
+    LocalSizes of = kind.first ? sizes : sizes.WithoutRecompute();
+    const std::shared_ptr<const BlockProgram> program = account.ProgramOf(of);
+    of.window = kind.second;
+    flops += count * flops_of(CostOfBlock(of, *program));
   }
   return static_cast<double>(flops) * static_cast<double>(point.micro_batches()) * point.layout.tensor *
          point.layout.replicas();

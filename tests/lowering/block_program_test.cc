@@ -313,5 +313,35 @@ TEST(BlockProgram, TwoHeadNormsOfABlockHaveGradientsOfTheirOwn) {
   EXPECT_EQ(buffers.size(), 4U);
 }
 
+// Every case of a model after the other, and again: what is remembered is what planning anew gives.
+TEST(BlockProgramCache, RemembersEveryBlockOfAModel) {
+  std::vector<Case> cases = AllCases();
+  std::erase_if(cases, [model = cases.front().model](const Case& one) { return one.model != model; });
+  EXPECT_GE(cases.size(), 90U);
+  BlockProgramCache cache;
+  std::vector<std::shared_ptr<const BlockProgram>> first;
+  for (const Case& one : cases) {
+    first.push_back(cache.ProgramOf(one.model, one.sizes));
+    const BlockProgram planned = PlanBlock(one.model, one.sizes);
+    EXPECT_EQ(first.back()->kept_bytes, planned.kept_bytes) << one.name;
+    EXPECT_EQ(first.back()->scratch_bytes, planned.scratch_bytes) << one.name;
+    EXPECT_EQ(first.back()->backward.size(), planned.backward.size()) << one.name;
+  }
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    EXPECT_EQ(cache.ProgramOf(cases[i].model, cases[i].sizes), first[i]) << cases[i].name;
+  }
+}
+
+TEST(BlockProgramCache, AnotherModelHasProgramsOfItsOwn) {
+  BlockProgramCache cache;
+  const ModelConfig gpt = ModelOf("gpt2");
+  const ModelConfig llama = ModelOf("llama");
+  const LocalSizes sizes(gpt, {}, DType::kFloat32, false);
+  const std::size_t of_gpt = cache.ProgramOf(gpt, sizes)->forward.size();
+  const LocalSizes others(llama, {}, DType::kFloat32, false);
+  EXPECT_EQ(cache.ProgramOf(llama, others)->forward.size(), PlanBlock(llama, others).forward.size());
+  EXPECT_EQ(cache.ProgramOf(gpt, sizes)->forward.size(), of_gpt);
+}
+
 }  // namespace
 }  // namespace trireme
