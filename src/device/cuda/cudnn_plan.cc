@@ -1,6 +1,8 @@
 #include "device/cuda/cudnn_plan.h"
 
-#include "base/error.h"
+#include <fmt/format.h>
+
+#include <string>
 
 namespace trireme {
 namespace {
@@ -42,7 +44,12 @@ void CheckCudnn(cudnnStatus_t status, const char* what) {
   if (status != CUDNN_STATUS_SUCCESS) [[unlikely]] {
     char detail[1024] = "";
     cudnnGetLastErrorString(detail, sizeof(detail));
-    Fail("cuDNN: {}: {} {}", what, cudnnGetErrorString(status), detail);
+    const std::string message = fmt::format("cuDNN: {}: {} {}", what, cudnnGetErrorString(status), detail);
+    const int category = CUDNN_STATUS_CATEGORY(status);
+    if (category == CUDNN_STATUS_NOT_SUPPORTED || category == CUDNN_STATUS_BAD_PARAM) {
+      throw CudnnUnsupported(message);
+    }
+    throw Error(message);
   }
 }
 

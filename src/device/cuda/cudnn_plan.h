@@ -11,9 +11,18 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
+
 namespace trireme {
 
-// Throws an Error that names `what` was tried and cuDNN's own text, unless the status is success.
+// A graph that this version of cuDNN does not compute, or not on this GPU.
+class CudnnUnsupported : public Error {
+ public:
+  using Error::Error;
+};
+
+// Throws an Error that names `what` was tried and cuDNN's own text, unless the status is success: a CudnnUnsupported
+// where cuDNN refuses what it was given.
 void CheckCudnn(cudnnStatus_t status, const char* what);
 
 // Owns one backend descriptor.
