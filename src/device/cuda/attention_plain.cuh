@@ -1,8 +1,9 @@
-// Attention without tensor cores, for what cuDNN does not take: fp32, windows, caps and documents over chunks, slopes
-// with a window or a cap, odd head sizes. A block owns 32 rows (queries, or keys in the last pass), four to a warp, and
-// walks tiles of 32 rows of the other side in shared memory; a lane has one row of the tile when it makes scores, and
-// every 32nd column when it adds products up. Nothing is added by atomics, so equal calls give equal bits. A whole
-// sequence is one chunk of queries and one of keys, at position 0.
+// Attention without tensor cores, for what cuDNN does not take: fp32, windows, caps, documents and slopes over chunks,
+// slopes with a window or a cap, documents and caps before Hopper, short sequences, odd head sizes, and shapes that
+// cuDNN has no kernel for or takes much memory for. A block owns 32 rows (queries, or keys in the last pass), four to a
+// warp, and walks tiles of 32 rows of the other side in shared memory; a lane has one row of the tile when it makes
+// scores, and every 32nd column when it adds products up. Nothing is added by atomics, so equal calls give equal bits.
+// A whole sequence is one chunk of queries and one of keys, at position 0.
 #pragma once
 
 #include <algorithm>
