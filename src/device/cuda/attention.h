@@ -33,26 +33,29 @@ class CudnnAttention {
   // passes of one attention need not get the same answer.
   static bool Supports(const AttentionArgs& args);
 
-  // False, with nothing done, when this GPU has no engine for the shape.
+  // False, with nothing done, when this GPU has no engine for the shape, or one that takes too much memory.
   bool Forward(const AttentionArgs& args);
   bool Backward(const AttentionArgs& args);
+  // What these begin with: over segments of documents (attention_segments.h). False, with nothing done, where
+  // documents are masked alone.
+  bool ForwardInSegments(const AttentionArgs& args);
+  bool BackwardInSegments(const AttentionArgs& args);
 
  private:
   struct Plan;
   struct Pieces;
   using Key = std::array<std::int64_t, 21>;
 
-  // None when this GPU has no engine for the shape, or one that takes too much memory.
-  std::optional<CudnnPlan> Build(const AttentionShape& shape, bool backward);
+  // None when this GPU has no engine for the shape, or one that takes too much memory. `beside` is what else Scratch is
+  // asked for with the plan's workspace.
+  std::optional<CudnnPlan> Build(const AttentionArgs& args, const AttentionShape& shape, bool backward,
+                                 std::int64_t beside);
   // Null when there is none.
-  Plan* PlanFor(const AttentionArgs& args, const AttentionShape& shape, bool backward);
+  Plan* PlanFor(const AttentionArgs& args, const AttentionShape& shape, bool backward, std::int64_t beside);
   // The plans of all blocks; empty when one has none, or where there are no blocks.
   std::vector<Plan*> PlansFor(const AttentionArgs& args, const std::vector<AttentionBlock>& blocks, bool backward);
   void RunForward(Plan& plan, const AttentionArgs& args, const Pieces& pieces, void* workspace);
   void RunBackward(Plan& plan, const AttentionArgs& args, const Pieces& pieces, char* sums, void* workspace);
-  // Over segments of documents (attention_segments.h).
-  bool ForwardInSegments(const AttentionArgs& args);
-  bool BackwardInSegments(const AttentionArgs& args);
   // Over blocks of keys of AttentionArgs::kv.
   bool ForwardInBlocks(const AttentionArgs& args);
   bool BackwardInBlocks(const AttentionArgs& args);

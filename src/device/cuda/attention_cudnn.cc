@@ -18,6 +18,11 @@ char* HeadAt(const Tensor& rows, std::int64_t row, std::int64_t head, const Atte
 // A missing tensor counts as aligned.
 bool IsAligned(const Tensor& t) { return std::bit_cast<std::uintptr_t>(t.data) % 16 == 0; }
 
+// Scratch of causal attention without anything else, but for cuDNN's workspace: fp32 sums of the queries' gradients.
+std::int64_t CausalBytes(const CudaContext& context, const AttentionArgs& args, bool backward) {
+  return backward && !context.deterministic() ? QuerySumBytes(args) : 0;
+}
+
 }  // namespace
 
 CudnnAttention::Pieces::Pieces(const AttentionArgs& args, const AttentionBlock& block)
@@ -93,11 +98,13 @@ cudnnContext* CudnnAttention::Handle() {
   return handle_;
 }
 
-// Documents and caps are computed by kernels that cuDNN composes, which it does from Hopper on. The plain kernels do
-// the same in little memory: they go on where cuDNN would take much.
-std::optional<CudnnPlan> CudnnAttention::Build(const AttentionShape& shape, bool backward) {
+// Documents and caps are computed by kernels that cuDNN composes, which it does from Hopper on. Their scratch is in no
+// memory plan, and the plain kernels do the same in little memory: they go on where cuDNN would take much more than
+// causal attention does, which adds up fp32 sums too, or more than is free.
+std::optional<CudnnPlan> CudnnAttention::Build(const AttentionArgs& args, const AttentionShape& shape, bool backward,
+                                               std::int64_t beside) {
   constexpr int kHopper = 90;
-  constexpr std::int64_t kMostWorkspace = std::int64_t{8} << 30;
+  constexpr std::int64_t kMostScratch = std::int64_t{1} << 30;
   const bool composed = shape.documents || shape.capped;
   if (composed && context_.capability() < kHopper) {
     return std::nullopt;
@@ -107,19 +114,23 @@ std::optional<CudnnPlan> CudnnAttention::Build(const AttentionShape& shape, bool
   try {
     built = backward ? BuildAttentionBackward(shape, context_.deterministic(), handle)
                      : BuildAttentionForward(shape, handle);
-  } catch (const Error&) {
+  } catch (const CudnnUnsupported&) {
     if (!composed) {
       throw;
     }
-    return std::nullopt;  // a graph that this version does not know
-  }
-  if (composed && built.has_value() && built->workspace_bytes() > kMostWorkspace) {
     return std::nullopt;
+  }
+  if (composed && built.has_value()) {
+    const std::int64_t scratch = beside + built->workspace_bytes();
+    if (scratch - CausalBytes(context_, args, backward) > kMostScratch || !context_.HasRoomForScratch(scratch)) {
+      return std::nullopt;
+    }
   }
   return built;
 }
 
-CudnnAttention::Plan* CudnnAttention::PlanFor(const AttentionArgs& args, const AttentionShape& shape, bool backward) {
+CudnnAttention::Plan* CudnnAttention::PlanFor(const AttentionArgs& args, const AttentionShape& shape, bool backward,
+                                              std::int64_t beside) {
   const Key key{shape.batch,
                 shape.queries,
                 shape.keys,
@@ -145,8 +156,8 @@ CudnnAttention::Plan* CudnnAttention::PlanFor(const AttentionArgs& args, const A
   if (found != plans_.end()) {
     return found->second.get();
   }
-  std::unique_ptr<Plan>& plan = plans_[key];
-  std::optional<CudnnPlan> built = Build(shape, backward);
+  std::optional<CudnnPlan> built = Build(args, shape, backward, beside);
+  std::unique_ptr<Plan> plan;
   if (built.has_value()) {
     plan.reset(new Plan{.plan = std::move(*built),
                         .causal = shape.causal,
@@ -154,7 +165,7 @@ CudnnAttention::Plan* CudnnAttention::PlanFor(const AttentionArgs& args, const A
                         .window = static_cast<float>(shape.window),
                         .cap = args.cap});
   }
-  return plan.get();
+  return plans_.emplace(key, std::move(plan)).first->second.get();
 }
 
 void CudnnAttention::RunForward(Plan& plan, const AttentionArgs& args, const Pieces& pieces, void* workspace) {
@@ -189,7 +200,7 @@ bool CudnnAttention::Forward(const AttentionArgs& args) {
     return true;
   }
   const AttentionBlock whole = WholeSequence(args);
-  Plan* plan = PlanFor(args, AttentionShapeOf(args), false);
+  Plan* plan = PlanFor(args, AttentionShapeOf(args), false, 0);
   if (plan == nullptr) {
     return false;
   }
@@ -209,12 +220,12 @@ bool CudnnAttention::Backward(const AttentionArgs& args) {
     return true;
   }
   const AttentionBlock whole = WholeSequence(args);
-  Plan* plan = PlanFor(args, AttentionShapeOf(args), true);
+  const std::int64_t sum_bytes = CausalBytes(context_, args, true);
+  const std::int64_t shifted_bytes = args.slopes.given() ? StatisticBytes(args) : 0;
+  Plan* plan = PlanFor(args, AttentionShapeOf(args), true, sum_bytes + shifted_bytes);
   if (plan == nullptr) {
     return false;
   }
-  const std::int64_t sum_bytes = context_.deterministic() ? 0 : QuerySumBytes(args);
-  const std::int64_t shifted_bytes = args.slopes.given() ? StatisticBytes(args) : 0;
   auto* memory = static_cast<char*>(context_.Scratch(sum_bytes + shifted_bytes + plan->plan.workspace_bytes()));
   Pieces pieces(args, whole);
   if (args.slopes.given()) {

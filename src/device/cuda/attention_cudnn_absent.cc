@@ -15,4 +15,8 @@ bool CudnnAttention::Forward(const AttentionArgs& /*args*/) { return false; }
 
 bool CudnnAttention::Backward(const AttentionArgs& /*args*/) { return false; }
 
+bool CudnnAttention::ForwardInSegments(const AttentionArgs& /*args*/) { return false; }
+
+bool CudnnAttention::BackwardInSegments(const AttentionArgs& /*args*/) { return false; }
+
 }  // namespace trireme

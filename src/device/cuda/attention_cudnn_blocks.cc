@@ -27,7 +27,7 @@ std::vector<CudnnAttention::Plan*> CudnnAttention::PlansFor(const AttentionArgs&
                                                             const std::vector<AttentionBlock>& blocks, bool backward) {
   std::vector<Plan*> plans;
   for (const AttentionBlock& block : blocks) {
-    plans.push_back(PlanFor(args, AttentionShapeOf(args, block), backward));
+    plans.push_back(PlanFor(args, AttentionShapeOf(args, block), backward, 0));
     if (plans.back() == nullptr) {
       return {};
     }

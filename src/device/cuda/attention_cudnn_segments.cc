@@ -17,7 +17,7 @@ std::int64_t SegmentsHere(const CudaContext& context, const AttentionArgs& args)
   return offered ? SegmentsOf(args) : 1;
 }
 
-// Past the last one, of what rows are written to here: tiles are whole.
+// Rows of scratch past the last one: cuDNN reads and writes whole tiles.
 constexpr std::int64_t kSpareRows = 128;
 
 std::vector<CudnnBinding> TableBindings(const SegmentTable& table) {
@@ -41,16 +41,26 @@ void CopyRows(const CudaContext& context, const RowMemory& to, const RowMemory& 
             "copy gradients of keys");
 }
 
+// The first `bytes` of each row.
+void ClearRows(const CudaContext& context, const RowMemory& memory, std::int64_t bytes, std::int64_t rows) {
+  CheckCuda(cudaMemset2DAsync(memory.first, static_cast<std::size_t>(memory.bytes_between), 0,
+                              static_cast<std::size_t>(bytes), static_cast<std::size_t>(rows), context.stream()),
+            "clear sums of attention");
+}
+
 }  // namespace
 
 bool CudnnAttention::ForwardInSegments(const AttentionArgs& args) {
   const std::int64_t segments = SegmentsHere(context_, args);
-  Plan* plan = segments > 1 ? PlanFor(args, SegmentShapeOf(args, segments), false) : nullptr;
-  if (plan == nullptr) {
+  if (segments == 1) {
     return false;
   }
   const std::int64_t table_bytes = SegmentTable::Bytes(args, segments);
   const std::int64_t statistic_bytes = RoundUp((args.batch * args.sequence + kSpareRows) * args.heads * 4, 256);
+  Plan* plan = PlanFor(args, SegmentShapeOf(args, segments), false, table_bytes + statistic_bytes);
+  if (plan == nullptr) {
+    return false;
+  }
   auto* memory = static_cast<char*>(context_.Scratch(table_bytes + statistic_bytes + plan->plan.workspace_bytes()));
   const SegmentTable table(memory, args, segments);
   auto* statistics = reinterpret_cast<float*>(memory + table_bytes);
@@ -66,8 +76,7 @@ bool CudnnAttention::ForwardInSegments(const AttentionArgs& args) {
 
 bool CudnnAttention::BackwardInSegments(const AttentionArgs& args) {
   const std::int64_t segments = SegmentsHere(context_, args);
-  Plan* plan = segments > 1 ? PlanFor(args, SegmentShapeOf(args, segments), true) : nullptr;
-  if (plan == nullptr) {
+  if (segments == 1) {
     return false;
   }
   const bool grouped = args.heads != args.kv_heads;
@@ -88,7 +97,16 @@ bool CudnnAttention::BackwardInSegments(const AttentionArgs& args) {
   const std::int64_t all_value_at = take(grouped ? args.out.shape[1] * element : 0);
   const std::int64_t table_at = total;
   const std::int64_t workspace_at = table_at + SegmentTable::Bytes(args, segments);
+  Plan* plan = PlanFor(args, SegmentShapeOf(args, segments), true, workspace_at);
+  if (plan == nullptr) {
+    return false;
+  }
   auto* memory = static_cast<char*>(context_.Scratch(workspace_at + plan->plan.workspace_bytes()));
+  // A number of a spare row may be read and then multiplied by a weight of 0, which lets NaN through; and nothing says
+  // that cuDNN clears sums of batch entries of varying length.
+  ClearRows(context_, {memory + statistics_at, args.heads * 4}, args.heads * 4, rows + kSpareRows);
+  ClearRows(context_, {memory + row_sums_at, args.heads * 4}, args.heads * 4, rows + kSpareRows);
+  ClearRows(context_, {memory + sums_at, args.qkv.shape[1] * 4}, args.out.shape[1] * 4, rows + kSpareRows);
   const SegmentTable table(memory + table_at, args, segments);
   auto* statistics = reinterpret_cast<float*>(memory + statistics_at);
   CutIntoSegments(context_, args, segments, table);

@@ -101,6 +101,19 @@ CudaContext::~CudaContext() {
   cudaFreeHost(bounce_);
 }
 
+std::int64_t CudaContext::ScratchStep(std::int64_t bytes) { return RoundUp(bytes, std::int64_t{1} << 21); }
+
+bool CudaContext::HasRoomForScratch(std::int64_t bytes) const {
+  const std::int64_t held = streams_[static_cast<std::size_t>(current_)].scratch_bytes;
+  if (bytes <= held) {
+    return true;
+  }
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+  CheckCuda(cudaMemGetInfo(&free_bytes, &total_bytes), "read how much memory is free");
+  return ScratchStep(bytes) <= held + static_cast<std::int64_t>(free_bytes);
+}
+
 void* CudaContext::Scratch(std::int64_t bytes) {
   Stream& stream = streams_[static_cast<std::size_t>(current_)];
   if (bytes > stream.scratch_bytes) {
@@ -110,7 +123,7 @@ void* CudaContext::Scratch(std::int64_t bytes) {
     scratch_bytes_ -= stream.scratch_bytes;
     stream.scratch = nullptr;
     stream.scratch_bytes = 0;
-    const std::int64_t rounded = RoundUp(bytes, std::int64_t{1} << 21);
+    const std::int64_t rounded = ScratchStep(bytes);
     stream.scratch = AllocateInOrder(rounded, "allocate scratch memory of an operation");
     stream.scratch_bytes = rounded;
     scratch_bytes_ += rounded;

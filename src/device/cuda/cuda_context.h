@@ -49,6 +49,8 @@ class CudaContext {
   // At least `bytes` of GPU memory, aligned to 256, for the operation at hand: the next call may give it again. It
   // grows (and waits for the stream) only when an operation needs more than any before.
   void* Scratch(std::int64_t bytes);
+  // Whether Scratch(bytes) would find that much memory free, as things are now.
+  bool HasRoomForScratch(std::int64_t bytes) const;
   // Memory for tables kept as long as the context.
   void* AllocateTable(std::int64_t bytes);
   void FreeTable(void* memory, std::int64_t bytes);
@@ -71,6 +73,7 @@ class CudaContext {
     std::int64_t scratch_bytes = 0;
   };
   void OpenStream(int stream);
+  static std::int64_t ScratchStep(std::int64_t bytes);
 
   static constexpr std::size_t kBounceBytes = std::size_t{4} << 20;
   std::array<Stream, kStreams> streams_;
