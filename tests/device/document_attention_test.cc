@@ -1,5 +1,6 @@
 // Attention within packed documents and with capped scores on a GPU: cuDNN's in bf16 and fp16 against the plain
 // kernels' in fp32, which take the same numbers.
+#include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -11,6 +12,9 @@
 #include <tuple>
 #include <vector>
 
+#include "device/cuda/attention.h"
+#include "device/cuda/cuda_check.h"
+#include "device/gpu_info.h"
 #include "device/workbench.h"
 
 namespace trireme {
@@ -128,6 +132,41 @@ Results Attend(Device& device, DType working, const FeatureCase& c) {
   return ReadResults(bench, args);
 }
 
+// cuDNN's attention with a context of its own.
+struct Cudnn {
+  explicit Cudnn(bool deterministic)
+      : context(0, {.kind = "cuda", .deterministic = deterministic}),
+        attention(context),
+        composes(!DescribeCuda().cudnn.empty() && context.capability() >= 90) {}
+
+  // Fills scratch memory with NaN, so that a number which is read before it is written shows.
+  void Poison() {
+    constexpr std::int64_t kBytes = std::int64_t{1} << 30;
+    CheckCuda(cudaMemsetAsync(context.Scratch(kBytes), 0xFF, kBytes, context.stream()), "fill scratch memory");
+  }
+
+  CudaContext context;
+  CudnnAttention attention;
+  bool composes;  // documents and caps
+};
+
+// By cuDNN alone, which must take the call, and in segments where it is meant to.
+Results AttendByCudnn(Device& device, Cudnn& cudnn, DType working, const FeatureCase& c) {
+  Workbench bench(device);
+  const AttentionArgs args = MakeArgs(bench, working, c);
+  device.Synchronize();
+  const bool in_segments = c.begins && c.sequence >= 2048 && !cudnn.context.deterministic();
+  EXPECT_TRUE(CudnnAttention::Supports(args));
+  cudnn.Poison();
+  EXPECT_EQ(cudnn.attention.ForwardInSegments(args), in_segments);
+  EXPECT_TRUE(in_segments || cudnn.attention.Forward(args));
+  cudnn.Poison();
+  EXPECT_EQ(cudnn.attention.BackwardInSegments(args), in_segments);
+  EXPECT_TRUE(in_segments || cudnn.attention.Backward(args));
+  CheckCuda(cudaStreamSynchronize(cudnn.context.stream()), "wait for attention");
+  return ReadResults(bench, args);
+}
+
 void PrintTo(const FeatureCase& c, std::ostream* stream) { *stream << c.name; }
 
 std::vector<FeatureCase> Cases() {
@@ -154,10 +193,13 @@ std::vector<FeatureCase> Cases() {
   };
 }
 
-// A device is made once: opening a GPU's libraries takes longer than a case.
+// Devices are made once: opening a GPU's libraries takes longer than a case.
 class FeatureAttention : public ::testing::TestWithParam<std::tuple<FeatureCase, bool>> {
  protected:
-  static void TearDownTestSuite() { devices_.clear(); }
+  static void TearDownTestSuite() {
+    cudnn_.clear();
+    devices_.clear();
+  }
   static Device& DeviceFor(bool deterministic) {
     std::unique_ptr<Device>& device = devices_[deterministic];
     if (device == nullptr) {
@@ -165,18 +207,27 @@ class FeatureAttention : public ::testing::TestWithParam<std::tuple<FeatureCase,
     }
     return *device;
   }
+  static Cudnn& CudnnFor(bool deterministic) {
+    std::unique_ptr<Cudnn>& cudnn = cudnn_[deterministic];
+    if (cudnn == nullptr) {
+      cudnn = std::make_unique<Cudnn>(deterministic);
+    }
+    return *cudnn;
+  }
 
  private:
   static inline std::map<bool, std::unique_ptr<Device>> devices_;
+  static inline std::map<bool, std::unique_ptr<Cudnn>> cudnn_;
 };
 
 TEST_P(FeatureAttention, InLowPrecisionAgreesWithThePlainKernels) {
   const FeatureCase& c = std::get<0>(GetParam());
   Device& device = DeviceFor(std::get<1>(GetParam()));
+  Cudnn& cudnn = CudnnFor(std::get<1>(GetParam()));
   const Results expected = Attend(device, DType::kFloat32, c);
   for (const DType working : {DType::kBFloat16, DType::kFloat16}) {
     SCOPED_TRACE(std::string(Name(working)));
-    ExpectNear(Attend(device, working, c), expected);
+    ExpectNear(cudnn.composes ? AttendByCudnn(device, cudnn, working, c) : Attend(device, working, c), expected);
   }
 }
 
@@ -184,6 +235,31 @@ INSTANTIATE_TEST_SUITE_P(Cuda, FeatureAttention, ::testing::Combine(::testing::V
                          [](const auto& choice) {
                            return std::get<0>(choice.param).name + (std::get<1>(choice.param) ? "Deterministic" : "");
                          });
+
+// 2 * 10 * 8192 * 8192 bytes of weights are 1.25 GiB.
+TEST(AttentionScratch, OfMoreThanAGibibyteIsNotTaken) {
+  const auto device = MakeDevice({.kind = "cuda"});
+  Cudnn cudnn(true);
+  if (!cudnn.composes) {
+    GTEST_SKIP() << "cuDNN computes documents from Hopper on";
+  }
+  Workbench bench(*device);
+  const AttentionArgs args = MakeArgs(bench, DType::kBFloat16, {"", 1, 8192, 10, 10, 64, Every(100)});
+  device->Synchronize();
+  EXPECT_TRUE(cudnn.attention.Forward(args));
+  EXPECT_FALSE(cudnn.attention.Backward(args));
+  EXPECT_FALSE(cudnn.attention.Backward(args));  // and is remembered
+  CheckCuda(cudaStreamSynchronize(cudnn.context.stream()), "wait for attention");
+}
+
+TEST(AttentionScratch, HasRoomForWhatIsFreeOrHeld) {
+  CudaContext context(0, {.kind = "cuda"});
+  EXPECT_TRUE(context.HasRoomForScratch(0));
+  EXPECT_TRUE(context.HasRoomForScratch(1 << 20));
+  EXPECT_FALSE(context.HasRoomForScratch(std::int64_t{1} << 50));
+  context.Scratch(std::int64_t{64} << 20);
+  EXPECT_TRUE(context.HasRoomForScratch(std::int64_t{64} << 20));
+}
 
 // What is recorded holds for the documents of any micro batch.
 TEST(RecordedAttention, FollowsTheDocuments) {
