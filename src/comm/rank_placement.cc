@@ -11,11 +11,7 @@ RankPlacement PlaceRanks(const HostCores& cores, int ranks, const DeviceOptions&
   }
   placement.processors = ProcessorsOfRanks(cores, {options.pin, ranks, placement.threads});
   if (options.pin == "auto" && !placement.processors.empty()) {
-    std::vector<int> mask;
-    for (const Processor& processor : cores.processors) {
-      mask.push_back(processor.id);
-    }
-    placement.claim = std::make_unique<ProcessorClaim>(mask);
+    placement.claim = std::make_unique<ProcessorClaim>(cores.ids());
     if (!placement.claim->alone()) {
       placement.processors.clear();
     }

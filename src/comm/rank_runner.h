@@ -22,7 +22,8 @@ struct RankContext {
 inline constexpr int kMostThreadRanks = 4096;
 
 // Runs `body` on `ranks` threads, each with a device made from `options` (local_rank set) and a thread communicator.
-// With options.threads = 0 the cores that this process may use are divided among the ranks.
+// With options.threads = 0 the cores that this process may use are divided among the ranks. Ranks that are not bound to
+// cores of their own (options.pin) may use all of these, also where a bound rank starts them.
 // Returns when all have ended. When ranks fail, throws an Error "rank R: message" of the first that failed by itself;
 // the others end within a second.
 void RunThreadRanks(int ranks, const DeviceOptions& options, const std::function<void(RankContext&)>& body);

@@ -22,7 +22,7 @@ struct ThreadRank {
   DeviceOptions options;
   std::shared_ptr<NcclSession> nccl;  // GPUs meet over it; none: in memory that all ranks reach
   int sharing = 1;                    // ranks of its GPU
-  std::vector<int> processors;        // it is bound to these; empty: to none
+  std::vector<int> processors;        // it is bound to these; empty: as its caller is
 };
 
 std::unique_ptr<Communicator> MakeWorld(const ThreadRank& self, Device& device, Device& host) {
@@ -82,11 +82,20 @@ std::shared_ptr<NcclSession> ConnectRanks(ThreadWorld& world, int ranks, int gpu
   return session;
 }
 
+// What ranks without cores of their own are bound to: a caller that is bound itself, as a rank that starts ranks is,
+// would hand its few cores down to them. Empty where they inherit all cores of the process anyway.
+std::vector<int> CoresInCommon(const HostCores& cores) {
+  std::vector<int> all = cores.ids();
+  return all == ProcessorsOfThisThread() ? std::vector<int>() : all;
+}
+
 }  // namespace
 
 void RunThreadRanks(int ranks, const DeviceOptions& options, const std::function<void(RankContext&)>& body) {
   Require(ranks >= 1, "cannot run {} ranks", ranks);
-  const RankPlacement placement = PlaceRanks(ReadHostCores(), ranks, options);
+  const HostCores cores = ReadHostCores();
+  const RankPlacement placement = PlaceRanks(cores, ranks, options);
+  const std::vector<int> in_common = placement.processors.empty() ? CoresInCommon(cores) : std::vector<int>();
   ThreadWorld world(ranks, placement.cores_suffice ? WaitStyle::kSpinFirst : WaitStyle::kSleep);
   const std::string engines = options.choose_engines ? options.choose_engines(placement.threads) : options.engines;
   const bool paced = options.kind == "paced";
@@ -101,7 +110,8 @@ void RunThreadRanks(int ranks, const DeviceOptions& options, const std::function
       rank_options.local_rank = gpus > 0 && nccl == nullptr ? 0 : rank;
       rank_options.threads = placement.threads;
       rank_options.engines = engines;
-      const ThreadRank self = {world, rank, rank_options, nccl, sharing, placement.of_rank(rank)};
+      const std::vector<int> processors = in_common.empty() ? placement.of_rank(rank) : in_common;
+      const ThreadRank self = {world, rank, rank_options, nccl, sharing, processors};
       try {
         threads.emplace_back([self, &body] { RunRank(self, body); });
       } catch (const std::system_error& error) {

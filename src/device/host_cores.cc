@@ -122,6 +122,14 @@ std::vector<int> HostCores::nodes() const {
   return {distinct.begin(), distinct.end()};
 }
 
+std::vector<int> HostCores::ids() const {
+  std::vector<int> ids;
+  for (const Processor& processor : processors) {
+    ids.push_back(processor.id);
+  }
+  return ids;
+}
+
 HostCores ReadHostCores(const std::string& root) {
   std::vector<int> allowed = AllowedProcessors(root);
   if (allowed.empty()) {

@@ -26,6 +26,8 @@ struct HostCores {
   int usable() const;
   // NUMA nodes of the mask, ascending.
   std::vector<int> nodes() const;
+  // Ids of the mask's processors, ascending.
+  std::vector<int> ids() const;
 };
 
 // Reads the mask of this process's first thread from `root`/proc and the topology from `root`/sys. What cannot be read

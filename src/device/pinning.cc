@@ -82,6 +82,23 @@ bool BindThisThread(const std::vector<int>& processors) {
   return sched_setaffinity(0, bytes, set.get()) == 0;
 }
 
+std::vector<int> ProcessorsOfThisThread() {
+  constexpr int kMostProcessors = 1 << 16;
+  const std::size_t bytes = CPU_ALLOC_SIZE(kMostProcessors);
+  const auto free_set = [](cpu_set_t* set) { CPU_FREE(set); };
+  const std::unique_ptr<cpu_set_t, decltype(free_set)> set(CPU_ALLOC(kMostProcessors), free_set);
+  CPU_ZERO_S(bytes, set.get());
+  std::vector<int> processors;
+  if (sched_getaffinity(0, bytes, set.get()) == 0) {
+    for (int processor = 0; processor < kMostProcessors; ++processor) {
+      if (CPU_ISSET_S(processor, bytes, set.get())) {
+        processors.push_back(processor);
+      }
+    }
+  }
+  return processors;
+}
+
 ProcessorClaim::ProcessorClaim(const std::vector<int>& processors, const std::string& path) {
   // Opened before it is created: the kernel refuses to "create" another user's file in /tmp.
   file_ = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);

@@ -24,6 +24,8 @@ std::vector<std::vector<int>> ProcessorsOfRanks(const HostCores& cores, const Pi
 
 // Binds the calling thread, and threads that it starts from now on, to `processors`. False when the kernel refuses.
 bool BindThisThread(const std::vector<int>& processors);
+// Processors that the calling thread is bound to, ascending; empty when the kernel does not say.
+std::vector<int> ProcessorsOfThisThread();
 
 // A claim on processors of this machine among Trireme's jobs of all users, held until the object ends.
 class ProcessorClaim {

@@ -57,5 +57,22 @@ TEST_F(RankPlacementOf, ARankIsToldItsThreads) {
   EXPECT_EQ(sum, ReadHostCores().usable());
 }
 
+TEST_F(RankPlacementOf, RanksThatABoundRankStartsMayUseAllCores) {
+  if (ReadHostCores().usable() < 2) {
+    GTEST_SKIP() << "takes two cores";
+  }
+  RunThreadRanks(2, {.kind = "cpu", .threads = 1, .pin = "cores"}, [](RankContext&) {
+    EXPECT_EQ(ProcessorsOfThisThread().size(), 1U);
+    RunThreadRanks(2, {.kind = "cpu", .threads = 1, .pin = "none"},
+                   [](RankContext&) { EXPECT_EQ(ProcessorsOfThisThread(), ReadHostCores().ids()); });
+    EXPECT_EQ(ProcessorsOfThisThread().size(), 1U) << "its own cores stay";
+  });
+}
+
+TEST_F(RankPlacementOf, ARankThatIsNotBoundHasTheCoresOfItsProcess) {
+  RunThreadRanks(1, {.kind = "cpu", .threads = 1},
+                 [](RankContext&) { EXPECT_EQ(ProcessorsOfThisThread(), ReadHostCores().ids()); });
+}
+
 }  // namespace
 }  // namespace trireme
