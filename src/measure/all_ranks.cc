@@ -21,6 +21,8 @@ ProductLaw SlowedLaw(const ProductLaw& law, double times) {
 
 int JobCores() { return (LaunchedByMpi() ? ReadMachineCores() : ReadHostCores()).usable(); }
 
+int RanksAtOnce(const RankContext& context) { return std::max(1, JobCores() / context.threads); }
+
 std::vector<double> NumbersOfRanks(RankContext& context, double number) {
   Device& device = context.device;
   const int ranks = context.world.size();
@@ -50,6 +52,12 @@ double SlowestMachine(const std::vector<double>& seconds, const std::vector<doub
   };
   std::map<double, Machine> machines;
   for (std::size_t rank = 0; rank < seconds.size(); ++rank) {
+    if (seconds[rank] == kIdleRank) {
+      continue;
+    }
+    if (seconds[rank] == 0) {
+      return 0;
+    }
     machines[nodes[rank]].sum += seconds[rank];
     ++machines[nodes[rank]].ranks;
   }

@@ -11,6 +11,8 @@ namespace trireme {
 
 // Cores of this machine that the ranks of the job share.
 int JobCores();
+// Ranks of this machine that have cores for all their threads when they work at once; at least 1.
+int RanksAtOnce(const RankContext& context);
 
 // The number of every rank, in rank order, on every rank. Collective over the world.
 std::vector<double> NumbersOfRanks(RankContext& context, double number);
@@ -24,8 +26,11 @@ struct RankSpeeds {
 // Requires at least one.
 RankSpeeds CompareRanks(const std::vector<double>& seconds);
 
+// In place of seconds: the rank was not asked to measure.
+inline constexpr double kIdleRank = -1;
 // Seconds of the slowest machine: `seconds` of every rank, each on the machine that `nodes` numbers, averaged over the
-// ranks of a machine. Requires at least one rank, and as many nodes.
+// ranks of a machine that were asked. 0 where any of these has 0, which is a measurement that failed. Requires at least
+// one rank, and as many nodes.
 double SlowestMachine(const std::vector<double>& seconds, const std::vector<double>& nodes);
 
 // The laws of a rank that takes `times` as long for everything.

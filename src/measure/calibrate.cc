@@ -333,8 +333,9 @@ void KeepEarlier(const std::optional<Cluster>& earlier, MeasuredRates& measured)
   }
 }
 
-// Of a whole calibration; 0 where none was measured.
+// Of a whole calibration, of those that could be measured; 0 where none was.
 double MedianPace(std::vector<double> paces) {
+  std::erase(paces, 0.0);
   if (paces.empty()) {
     return 0;
   }

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <numeric>
 #include <vector>
 
+#include "base/error.h"
 #include "device/device.h"
 #include "device/host_cores.h"
 #include "measure/all_ranks.h"
@@ -36,11 +38,17 @@ double MedianOfProducts(RankContext& context) {
   return seconds[seconds.size() / 2];
 }
 
+// 0 where it fails: other ranks wait for the number, and a run does without.
 double MeanOfThreads(int threads) {
   std::vector<double> ranks(static_cast<std::size_t>(threads));
-  RunThreadRanks(threads, {.kind = "cpu", .threads = 1}, [&](RankContext& context) {
-    ranks[static_cast<std::size_t>(context.world.rank())] = MedianOfProducts(context);
-  });
+  try {
+    RunThreadRanks(threads, {.kind = "cpu", .threads = 1}, [&](RankContext& context) {
+      ranks[static_cast<std::size_t>(context.world.rank())] = MedianOfProducts(context);
+    });
+  } catch (const Error& error) {
+    std::fprintf(stderr, "trireme: the pace of the cores is not measured: %s\n", error.what());
+    return 0;
+  }
   return std::accumulate(ranks.begin(), ranks.end(), 0.0) / threads;
 }
 
@@ -53,8 +61,10 @@ double MeasurePace(RankContext& context) {
   if (!LaunchedByMpi()) {
     return NumbersOfRanks(context, context.world.rank() == 0 ? MeasurePace() : 0).front();
   }
-  const std::vector<double> nodes = NumbersOfRanks(context, PlaceOf(context).node);
-  return SlowestMachine(NumbersOfRanks(context, MeanOfThreads(context.threads)), nodes);
+  const RankPlace place = PlaceOf(context);
+  const std::vector<double> nodes = NumbersOfRanks(context, place.node);
+  const double own = place.local < RanksAtOnce(context) ? MeanOfThreads(context.threads) : kIdleRank;
+  return SlowestMachine(NumbersOfRanks(context, own), nodes);
 }
 
 double PaceRatio(const MeasuredRates& measured, double pace_now) {

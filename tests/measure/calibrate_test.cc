@@ -7,6 +7,7 @@
 
 #include "measure/all_ranks.h"
 #include "measure/group_probe.h"
+#include "measure/no_devices.h"
 #include "measure/pace.h"
 #include "message_of.h"
 
@@ -15,6 +16,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using testing::MessageOf;
+using testing::WithoutFurtherDevices;
 
 TEST(Calibrate, MeasuresEveryLawOfThisMachine) {
   std::vector<double> told;
@@ -85,6 +87,22 @@ TEST(AllRanks, TheSlowestMachineCountsByItsMean) {
   EXPECT_DOUBLE_EQ(SlowestMachine({0.5}, {0}), 0.5);
 }
 
+TEST(AllRanks, RanksThatWereNotAskedDoNotCount) {
+  EXPECT_DOUBLE_EQ(SlowestMachine({2, kIdleRank, 1.5, kIdleRank, kIdleRank}, {0, 0, 1, 1, 1}), 2);
+}
+
+TEST(AllRanks, OneFailedMeasurementLeavesNoFigure) {
+  EXPECT_EQ(SlowestMachine({2, 0, 1.5, kIdleRank}, {0, 0, 1, 1}), 0);
+}
+
+TEST(AllRanks, AsManyWorkAtOnceAsHaveCores) {
+  const int cores = JobCores();
+  for (const int threads : {1, cores, 2 * cores}) {
+    RunThreadRanks(1, {.kind = "cpu", .threads = threads},
+                   [&](RankContext& context) { EXPECT_EQ(RanksAtOnce(context), threads == 1 ? cores : 1); });
+  }
+}
+
 TEST(Pace, IsTheSameNumberOnEveryRank) {
   std::vector<double> paces(3);
   RunThreadRanks(3, {.kind = "cpu", .threads = 1}, [&](RankContext& context) {
@@ -95,6 +113,15 @@ TEST(Pace, IsTheSameNumberOnEveryRank) {
   EXPECT_EQ(paces[2], paces[0]);
 }
 
+TEST(Pace, IsNoneOnEveryRankWhereItCannotBeMeasured) {
+  std::vector<double> paces(3, 1);
+  RunThreadRanks(3, {.kind = "cpu", .threads = 1}, [&](RankContext& context) {
+    WithoutFurtherDevices(context,
+                          [&] { paces[static_cast<std::size_t>(context.world.rank())] = MeasurePace(context); });
+  });
+  EXPECT_EQ(paces, std::vector<double>(3, 0));
+}
+
 TEST(Pace, ScalesWhatWasCalibrated) {
   MeasuredRates measured{.pace = 1e-3};
   measured.ranks.emplace_back()[RankWork::kLoss] = {.call = 1e-6, .rate = 1e9};
@@ -103,6 +130,7 @@ TEST(Pace, ScalesWhatWasCalibrated) {
   EXPECT_DOUBLE_EQ(PaceRatio(measured, 1.2e-3), 1.2);
   EXPECT_EQ(PaceRatio(measured, 1), 2) << "no more than half of the speed";
   EXPECT_EQ(PaceRatio(MeasuredRates{}, 1e-3), 1) << "a calibration without a pace";
+  EXPECT_EQ(PaceRatio(measured, 0), 1) << "not measured now";
   const MeasuredRates slower = AtPace(measured, 1.2);
   EXPECT_DOUBLE_EQ(slower.ranks[0][RankWork::kLoss].Seconds(1e6),
                    1.2 * measured.ranks[0][RankWork::kLoss].Seconds(1e6));
