@@ -10,7 +10,6 @@
 #include "measure/all_ranks.h"
 #include "measure/brief_probe.h"
 #include "measure/calibrate.h"
-#include "measure/chosen_engines.h"
 #include "measure/group_probe.h"
 #include "measure/pace.h"
 #include "topology/calibration_file.h"
@@ -79,10 +78,10 @@ void MatchSpeedNow(RankContext& context, const RunConfig& config, std::optional<
       ScaleToPace(pace, *ground);
     }
   } else if (todo == kProbe) {
-    const RankRates rates = ProbeBriefly(context, DeviceOptionsOf(config), WorkingDType(config.train.dtype));
+    const std::optional<RankRates> rates = ProbeBriefly(context, WorkingDType(config.train.dtype));
     const int nodes = PlaceOf(context).nodes;
-    if (ground) {
-      PlaceAtHand(rates, nodes, *ground);
+    if (ground && rates) {
+      PlaceAtHand(*rates, nodes, *ground);
     }
   }
 }

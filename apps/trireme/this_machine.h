@@ -15,8 +15,8 @@ std::optional<PredictionGround> CalibratedMachine(const std::string& device, con
 std::optional<PredictionGround> ThisMachine(const std::string& device);
 // The ground of a run that begins, at the speed that its cores have now: rank 0 gives what it found, or nothing, and
 // has it changed. A calibration is scaled by the pace of the cores (measure/pace.h); where there is none, operations
-// are timed for a tenth of a second (measure/brief_probe.h). Collective over the world; accelerators, whose clocks a
-// run's own load sets, leave it.
+// are timed for a tenth of a second (measure/brief_probe.h). What cannot be measured leaves it as it is. Collective
+// over the world; accelerators, whose clocks a run's own load sets, leave it.
 void MatchSpeedNow(RankContext& context, const RunConfig& config, std::optional<PredictionGround>& ground);
 // The cluster of train.device = "paced": data-sheet figures, without what `trireme calibrate` has measured.
 PredictionGround PacedMachine(const std::string& cluster);

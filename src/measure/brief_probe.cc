@@ -1,7 +1,10 @@
 #include "measure/brief_probe.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <string>
 
+#include "base/error.h"
 #include "device/host_memory.h"
 #include "measure/all_ranks.h"
 #include "measure/calibrate.h"
@@ -11,41 +14,49 @@
 namespace trireme {
 namespace {
 
-// Half of an 80 % interval. A calibration has at most 0.5.
+// Half of an 80 % interval. That of an undisturbed calibration is at most 0.5.
 constexpr double kBriefSpread = 0.6;
 // Steps of seven models took a quarter to a third longer than the best of five calls adds up to: their operands come
 // from farther away. docs/predictions.md has what is left.
 constexpr double kStepOverBest = 1.25;
 
-// Of the first of `ranks` ranks that measure at once.
-RankRates ProbeThreads(int ranks, const DeviceOptions& options, DType dtype) {
-  RankRates rates;
-  RunThreadRanks(ranks, options, [&](RankContext& context) {
-    const RankProbe probe = MeasureRank(context, dtype, {.brief = true});
-    if (context.world.rank() == 0) {
-      rates = probe.rates;
-    }
-  });
+// Of the first of `ranks` ranks that measure at once, as many threads each and the same engines as `run` has. None
+// where it fails: other ranks wait in a collective, and a run does without.
+std::optional<RankRates> ProbeThreads(int ranks, const RankContext& run, DType dtype) {
+  // A device that was given a chooser takes over the run's engines; nothing is measured for it.
+  const DeviceOptions options{
+      .kind = "cpu", .threads = run.threads, .choose_engines = [](int) { return std::string(); }};
+  const std::string engines = run.device.choices();
+  std::optional<RankRates> rates;
+  try {
+    RunThreadRanks(ranks, options, [&](RankContext& context) {
+      context.device.ReadChoices(engines);
+      const RankProbe probe = MeasureRank(context, dtype, {.brief = true});
+      if (context.world.rank() == 0) {
+        rates = Slowed(probe.rates, kStepOverBest);
+      }
+    });
+  } catch (const Error& error) {
+    std::fprintf(stderr, "trireme: operations are not timed before the run: %s\n", error.what());
+    return std::nullopt;
+  }
   return rates;
 }
 
 }  // namespace
 
-RankRates ProbeBriefly(RankContext& context, const DeviceOptions& options, DType dtype) {
+std::optional<RankRates> ProbeBriefly(RankContext& context, DType dtype) {
   const DType measured = dtype == DType::kFloat16 ? DType::kFloat32 : dtype;
-  const int at_once = std::max(1, JobCores() / context.threads);
-  DeviceOptions own = options;
-  own.threads = context.threads;
-  own.pin = "none";  // the run's claim on its cores is for its own ranks
+  const int at_once = RanksAtOnce(context);
   const int local = PlaceOf(context).local;
-  RankRates rates;
+  std::optional<RankRates> rates;
   if (LaunchedByMpi() && local < at_once) {
-    rates = ProbeThreads(1, own, measured);
+    rates = ProbeThreads(1, context, measured);
   } else if (!LaunchedByMpi() && local == 0) {
-    rates = ProbeThreads(std::min(context.world.size(), at_once), own, measured);
+    rates = ProbeThreads(std::min(context.world.size(), at_once), context, measured);
   }
   context.world.Barrier();
-  return Slowed(rates, kStepOverBest);
+  return rates;
 }
 
 Cluster AtHand(Cluster prior, const RankRates& rates, int nodes) {

@@ -5,15 +5,18 @@
 #include "device/host_memory.h"
 #include "measure/all_ranks.h"
 #include "measure/calibrate.h"
+#include "measure/no_devices.h"
 
 namespace trireme {
 namespace {
 
-// Laws that the first of three ranks gets, and what the others do.
-RankRates ProbedBy(int ranks, DType dtype) {
-  RankRates found;
+using testing::WithoutFurtherDevices;
+
+// Laws that rank 0 gets in a world of `ranks` ranks with one thread each.
+std::optional<RankRates> ProbedBy(int ranks, DType dtype) {
+  std::optional<RankRates> found;
   RunThreadRanks(ranks, {.kind = "cpu", .threads = 1}, [&](RankContext& context) {
-    const RankRates rates = ProbeBriefly(context, {.kind = "cpu"}, dtype);
+    const std::optional<RankRates> rates = ProbeBriefly(context, dtype);
     if (context.world.rank() == 0) {
       found = rates;
     }
@@ -23,20 +26,38 @@ RankRates ProbedBy(int ranks, DType dtype) {
 
 TEST(BriefProbe, EveryLawCostsMoreForMoreWork) {
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
-    const RankRates rates = ProbedBy(3, dtype);
-    EXPECT_EQ(rates.dtype, dtype);
-    EXPECT_EQ(rates.threads, 1);
-    for (const ProductLaw& law : rates.products) {
+    const std::optional<RankRates> rates = ProbedBy(3, dtype);
+    ASSERT_TRUE(rates);
+    EXPECT_EQ(rates->dtype, dtype);
+    EXPECT_EQ(rates->threads, 1);
+    for (const ProductLaw& law : rates->products) {
       EXPECT_GT(law.Seconds(256, 256, 256), 0);
       EXPECT_GT(law.Seconds(2048, 2048, 2048), law.Seconds(256, 256, 256));
     }
-    for (const RateLaw& law : rates.works) {
+    for (const RateLaw& law : rates->works) {
       EXPECT_GT(law.Seconds(1e6), 0);
+      EXPECT_GT(law.Seconds(1e8), law.Seconds(1e6));
     }
   }
 }
 
-TEST(BriefProbe, Fp16HasTheLawsOfItsPanels) { EXPECT_EQ(ProbedBy(1, DType::kFloat16).dtype, DType::kFloat32); }
+TEST(BriefProbe, Fp16HasTheLawsOfItsPanels) {
+  const std::optional<RankRates> rates = ProbedBy(1, DType::kFloat16);
+  ASSERT_TRUE(rates);
+  EXPECT_EQ(rates->dtype, DType::kFloat32);
+}
+
+TEST(BriefProbe, OneThatFailsGivesNoLawsAndTheRunGoesOn) {
+  std::vector<double> gathered;
+  RunThreadRanks(2, {.kind = "cpu", .threads = 1}, [&](RankContext& context) {
+    WithoutFurtherDevices(context, [&] { EXPECT_FALSE(ProbeBriefly(context, DType::kFloat32)); });
+    const std::vector<double> numbers = NumbersOfRanks(context, context.world.rank() + 1);
+    if (context.world.rank() == 0) {
+      gathered = numbers;
+    }
+  });
+  EXPECT_EQ(gathered, (std::vector<double>{1, 2}));
+}
 
 TEST(BriefProbe, TheMachineAtHandHasItsOwnCoresAndTheLinksOfThePrior) {
   Cluster prior{.name = "laptop", .nodes = 1, .devices_per_node = 4};
@@ -53,7 +74,7 @@ TEST(BriefProbe, TheMachineAtHandHasItsOwnCoresAndTheLinksOfThePrior) {
   EXPECT_EQ(here.measured->cores, JobCores());
   EXPECT_TRUE(here.measured->Rank(DType::kBFloat16, 2));
   EXPECT_TRUE(here.measured->groups.empty());
-  EXPECT_GT(here.measured->spread, 0.5) << "a calibration's is at most that";
+  EXPECT_GT(here.measured->spread, 0.5) << "an undisturbed calibration's is at most that";
 }
 
 }  // namespace
