@@ -12,7 +12,7 @@ namespace {
 
 TEST(BestSeconds, IsTheFastestRoundWithoutTheFirstCall) {
   PacedDevice device(std::make_shared<RoundPrices>());
-  // The first call, then two calls a round.
+  // The first call, then two calls per round.
   constexpr std::array kSeconds = {0.5, 4.0, 6.0, 3.0, 1.0, 8.0, 2.0};
   std::size_t calls = 0;
   EXPECT_EQ(BestSeconds(device, {.least = 3, .calls = 2}, [&] { device.Pause(kSeconds.at(calls++)); }), 2);
