@@ -148,8 +148,8 @@ def train(program, values, folder, limit, warm_up):
     subprocess.run(["rm", "-rf", run], check=True)
     with open(path, "w") as file:
         file.write(recipe(values))
-    done = subprocess.run([program, "train", path, "--run", run, *limit, "--log-every", "1000000"], capture_output=True,
-                          text=True)
+    done = subprocess.run([program, "train", path, "--run", run, "--no-checkpoint", *limit, "--log-every", "1000000"],
+                          capture_output=True, text=True)
     if done.returncode not in (0, 3):
         sys.exit(f"{name(values, DEFAULTS)}: {done.stderr.strip()}")
     with open(os.path.join(run, "metrics.jsonl")) as file:
