@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "device/best_seconds.h"
 #include "measure/probe_tensors.h"
 #include "measure/rate_fit.h"
 #include "planner/matmul_time.h"
@@ -122,25 +123,8 @@ class Prober {
   std::int64_t Footprint() const { return options_.brief ? 6 << 20 : options_.quick ? 0 : 48 << 20; }
 
   double Seconds(const std::function<void()>& work) {
-    return options_.brief ? BriefSeconds(work) : MedianSeconds(context_, work, options_.quick);
-  }
-
-  // Of five calls, and of more where they are short, the one that other work disturbed least; one before them prepares
-  // what is prepared once.
-  static double BriefSeconds(const std::function<void()>& work) {
-    constexpr int kCalls = 5;
-    constexpr double kRound = 2e-4;
-    work();
-    double least = 0;
-    double sum = 0;
-    for (int call = 0; call < kCalls || sum < kRound; ++call) {
-      const auto start = Clock::now();
-      work();
-      const double seconds = std::max(std::chrono::duration<double>(Clock::now() - start).count(), 1e-9);
-      least = call == 0 ? seconds : std::min(least, seconds);
-      sum += seconds;
-    }
-    return least;
+    return options_.brief ? BestSeconds(context_.device, {.least = 5, .seconds = 2e-4}, work)
+                          : MedianSeconds(context_, work, options_.quick);
   }
 
   // Whether a brief measurement has taken as long as it may: what remains then has its small size alone.
