@@ -38,6 +38,9 @@ DeviceMessages::~DeviceMessages() {
   for (auto& [rank, in] : incoming_) {
     free(in.buffers);
   }
+  for (std::unique_ptr<MessageWay>& way : ways_) {
+    way.reset();
+  }
 }
 
 int DeviceMessages::NextStream() {
@@ -46,11 +49,13 @@ int DeviceMessages::NextStream() {
 }
 
 void DeviceMessages::AddWayTo(int rank, std::unique_ptr<MessageWay> way) {
-  outgoing_[rank] = {.way = std::move(way), .stream = NextStream(), .buffers = {}, .copied = nullptr};
+  outgoing_[rank] = {.way = way.get(), .stream = NextStream(), .buffers = {}, .copied = nullptr};
+  ways_.push_back(std::move(way));
 }
 
 void DeviceMessages::AddWayFrom(int rank, std::unique_ptr<MessageWay> way) {
-  incoming_[rank] = {.way = std::move(way), .stream = NextStream(), .buffers = {}, .arrivals = {}};
+  incoming_[rank] = {.way = way.get(), .stream = NextStream(), .buffers = {}, .arrivals = {}};
+  ways_.push_back(std::move(way));
 }
 
 DeviceMessages::Buffer& DeviceMessages::Add(std::deque<Buffer>& buffers, std::int64_t bytes) {

@@ -30,6 +30,8 @@ class DeviceMessages {
   // `host` is between the same ranks, with tensors in host memory; both outlive this. Messages go in kMessageStreams
   // streams from `first_stream` on.
   DeviceMessages(Device& device, Communicator& host, int first_stream = kFirstMessageStream);
+  // Ways end in the order in which they were added: the end of one may wait for its other side (NCCL's does), so that
+  // all ranks must have added theirs in one order.
   ~DeviceMessages();
   DeviceMessages(const DeviceMessages&) = delete;
   DeviceMessages& operator=(const DeviceMessages&) = delete;
@@ -56,7 +58,7 @@ class DeviceMessages {
     std::int64_t last_use = 0;
   };
   struct Outgoing {
-    std::unique_ptr<MessageWay> way;
+    MessageWay* way = nullptr;
     int stream = 0;
     std::deque<Buffer> buffers;
     Event copied;  // when the last message was in its buffer
@@ -68,7 +70,7 @@ class DeviceMessages {
     Event there;
   };
   struct Incoming {
-    std::unique_ptr<MessageWay> way;
+    MessageWay* way = nullptr;
     int stream = 0;
     std::deque<Buffer> buffers;
     std::map<std::int64_t, std::deque<Arrival>> arrivals;  // by tag
@@ -83,6 +85,7 @@ class DeviceMessages {
 
   Device& device_;
   Communicator& host_;
+  std::vector<std::unique_ptr<MessageWay>> ways_;
   std::map<int, Outgoing> outgoing_;
   std::map<int, Incoming> incoming_;
   const int first_stream_;

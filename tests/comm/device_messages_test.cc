@@ -138,5 +138,35 @@ TEST(DeviceMessages, WaysAreAsManyAsLanes) {
   });
 }
 
+// Says when it ends.
+class EndingWay : public MessageWay {
+ public:
+  EndingWay(int number, std::vector<int>& ended) : number_(number), ended_(ended) {}
+  ~EndingWay() override { ended_.push_back(number_); }
+  EndingWay(const EndingWay&) = delete;
+  EndingWay& operator=(const EndingWay&) = delete;
+  void Move(const Tensor& /*tensor*/) override {}
+
+ private:
+  int number_;
+  std::vector<int>& ended_;
+};
+
+// NCCL's ways end together: two ranks that each ended what they receive by first would wait for each other.
+TEST(DeviceMessages, WaysEndInTheOrderInWhichTheyWereAdded) {
+  for (const bool sends_first : {true, false}) {
+    std::vector<int> ended;
+    RunThreadRanks(1, {.kind = "cpu"}, [&](RankContext& context) {
+      DeviceMessages messages(context.device, context.world);
+      for (const int number : {0, 1, 2, 3}) {
+        auto way = std::make_unique<EndingWay>(number, ended);
+        (number % 2 == 0) == sends_first ? messages.AddWayTo(9 - number / 2, std::move(way))
+                                         : messages.AddWayFrom(9 - number / 2, std::move(way));
+      }
+    });
+    EXPECT_THAT(ended, ::testing::ElementsAre(0, 1, 2, 3)) << sends_first;
+  }
+}
+
 }  // namespace
 }  // namespace trireme
