@@ -101,6 +101,10 @@ class Communicator {
   virtual void CheckAborted() const {}
   // Whether several ranks' devices are one GPU, on which they wait for each other: see Device::Record.
   virtual bool shares_device() const { return false; }
+  // While on, calls and messages go through host memory, so that no kernel waits on the GPU for another rank. For work
+  // that may load kernels, which waits until the GPU is idle, where ranks are threads that share a GPU over NCCL;
+  // nothing elsewhere. All ranks of the world change it together, with no call or message on its way.
+  virtual void set_through_host(bool /*on*/) {}
   // Whether calls may be made while the device records its work (Device::Repeat).
   virtual bool recordable() const { return size() == 1; }
   // While `into` is given, calls are appended to it and not counted: they are being recorded. nullptr ends that.

@@ -76,6 +76,9 @@ class DeviceCallWatch::Channel {
   // way. Before `mutex`.
   std::mutex looking;
 
+  std::atomic<double> met_since = 0;  // a meeting on the host; 0: none
+  bool meeting_is_named = false;      // of the watch's thread alone
+
   std::mutex mutex;  // of all below, for some instructions at a time
   std::array<CollectiveCall, kBoard> recent;
   std::deque<Followed> open;
@@ -142,6 +145,10 @@ void DeviceCallWatch::NameMismatch(Channel& channel, std::int64_t place, const C
   Fail("group '{}': rank {} called {}, another rank something else", channel.group.name, channel.group.rank,
        trireme::Describe(call));
 }
+
+DeviceCallWatch::Meeting::Meeting(Channel& channel) : channel_(channel) { channel_.met_since = Now(); }
+
+DeviceCallWatch::Meeting::~Meeting() { channel_.met_since = 0; }
 
 void DeviceCallWatch::Follow(Channel& channel, WatchedCall call) {
   const std::lock_guard lock(channel.mutex);
@@ -248,7 +255,33 @@ void DeviceCallWatch::Ask(Channel& channel, double now) {
   }
 }
 
+void DeviceCallWatch::LookAtMeeting(Channel& channel, double now) {
+  const double since = channel.met_since;
+  const double seconds = since == 0 ? 0 : now - since;
+  // Without a request a meeting may take long: a rank reads its weights, or saves.
+  const bool over = hurried_ && seconds > times_.when_asked;
+  channel.meeting_is_named = channel.meeting_is_named && seconds > times_.name;
+  if (gave_up_ || (!over && (channel.meeting_is_named || seconds <= times_.name))) {
+    return;
+  }
+  std::string text = fmt::format("ranks {} of group '{}' have waited for each other on the host for {:.0f} s",
+                                 fmt::join(channel.group.ranks, ", "), channel.group.name, seconds);
+  for (const std::shared_ptr<Channel>& other : Channels()) {
+    if (other->group.key == channel.group.key && other->met_since == 0) {
+      text += fmt::format("; rank {} has not come", other->group.rank);
+    }
+  }
+  if (over) {
+    gave_up_ = true;
+    hooks_.give_up(channel.group.rank, text + "; the job was asked to end");
+  } else {
+    channel.meeting_is_named = true;
+    hooks_.say(fmt::format("rank {}: {}", channel.group.rank, text));
+  }
+}
+
 void DeviceCallWatch::Look(Channel& channel, double now) {
+  LookAtMeeting(channel, now);
   Ask(channel, now);
   bool to_name = false;
   double seconds = 0;

@@ -61,6 +61,18 @@ class DeviceCallWatch {
   // The channel's next call. Throws an Error that names both calls when a member of this process has made another one
   // in its place. Before the call is enqueued: what is not alike never ends. Waits for no other thread.
   void Compare(Channel& channel, const CollectiveCall& call);
+  // A meeting of the channel's group on the host, from now until this is destroyed. One that is too long is named, and
+  // ended as a call on the device is once the job was asked to end.
+  class Meeting {
+   public:
+    explicit Meeting(Channel& channel);
+    ~Meeting();
+    Meeting(const Meeting&) = delete;
+    Meeting& operator=(const Meeting&) = delete;
+
+   private:
+    Channel& channel_;
+  };
   // The call is enqueued. Follows Compare of the same call.
   static void Follow(Channel& channel, WatchedCall call);
   // Whether a member of this process has enqueued fewer of the group's calls than this channel, by `calls` or more.
@@ -75,6 +87,7 @@ class DeviceCallWatch {
  private:
   void Run();
   void Look(Channel& channel, double now);
+  void LookAtMeeting(Channel& channel, double now);
   static void Ask(Channel& channel, double now);
   [[noreturn]] void NameMismatch(Channel& channel, std::int64_t place, const CollectiveCall& call);
   std::string Describe(Channel& channel, double seconds, bool* hopeless);

@@ -49,6 +49,15 @@ void GridComms::Verify() {
   }
 }
 
+void GridComms::set_through_host(bool on) {
+  for (Communicator* group : {tensor_.get(), context_.get(), context_heads_.get(), context_ring_.get(), data_.get(),
+                              shards_.get(), copies_.get(), pipeline_.get(), tied_.get(), &world_}) {
+    if (group != nullptr) {
+      group->set_through_host(on);
+    }
+  }
+}
+
 std::int64_t GridComms::device_bytes() const {
   const std::int64_t within = has_context_groups() ? context_heads_->device_bytes() + context_ring_->device_bytes() : 0;
   return within + tensor_->device_bytes() + context_->device_bytes() + data_->device_bytes() +

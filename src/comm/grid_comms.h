@@ -44,6 +44,8 @@ class GridComms {
   void Verify();
   // Throws when the world was aborted.
   void CheckAborted() const { world_.CheckAborted(); }
+  // Communicator::set_through_host of every group.
+  void set_through_host(bool on);
   // Device memory that all groups of this rank take for themselves.
   std::int64_t device_bytes() const;
 

@@ -11,7 +11,7 @@ bool NcclSharesGpus() { return false; }
 GpuSharing FindGpuSharing(Communicator& /*host*/) { return {}; }
 
 // NOLINTBEGIN(performance-unnecessary-value-param): the form of what takes these where NCCL is built
-std::shared_ptr<NcclSession> MakeNcclSession(bool /*gpu_is_shared*/,
+std::shared_ptr<NcclSession> MakeNcclSession(GpuUse /*use*/,
                                              std::function<void(int, const std::string&)> /*abort_world*/) {
   return nullptr;
 }

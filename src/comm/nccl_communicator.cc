@@ -106,9 +106,10 @@ class NcclCommunicator : public Communicator {
     // To make a communicator waits for the GPU, which ranks may share: no collective may wait there for a rank that is
     // still making one.
     all.Barrier();
-    if (nccl_ != nullptr) {
-      MoveFirstData();
-    }
+    void* const moved = nccl_ != nullptr ? MoveFirstData() : nullptr;
+    all.Barrier();
+    // To free memory waits for the GPU as well.
+    device_.Free(moved);
     all.Barrier();
     sharing_ = session_->gpu_is_shared() ? all.size() : 1;
     bytes_ = nccl_ == nullptr ? 0 : TakenSince(before);
@@ -133,6 +134,7 @@ class NcclCommunicator : public Communicator {
   // On a shared GPU streams of all ranks want a hardware queue each, and there are 32: nothing is overlapped there.
   int stream() const override { return session_->gpu_is_shared() ? kComputeStream : Communicator::stream(); }
   bool shares_device() const override { return session_->gpu_is_shared(); }
+  void set_through_host(bool on) override { through_host_ = on && session_->ranks_share_context(); }
 
   // Measured when it was made, together with others of the same GPU; and the buffers of messages.
   std::int64_t device_bytes() const override { return bytes_ + (messages_ == nullptr ? 0 : messages_->bytes()); }
@@ -159,6 +161,7 @@ class NcclCommunicator : public Communicator {
     if (nccl_ == nullptr) {
       return;
     }
+    const DeviceCallWatch::Meeting meeting(*channel_);
     const auto digests = Gather(static_cast<std::int64_t>(digest()));
     if (std::any_of(digests.begin(), digests.end(), [&](std::int64_t other) { return other != digests.front(); })) {
       NameMismatch();
@@ -190,6 +193,9 @@ class NcclCommunicator : public Communicator {
   }
 
   void DoAllReduce(const Tensor& in_place, ReduceOp op, const CollectiveCall& call) override {
+    if (through_host_) {
+      return OnHost(in_place, [&](const Tensor& staged) { host_->AllReduce(staged, op); });
+    }
     Start("ncclAllReduce", call, [&](ncclComm_t handle) {
       return ncclAllReduce(in_place.data, in_place.data, Count(in_place), NcclTypeOf(in_place.dtype),
                            op == ReduceOp::kSum ? ncclSum : ncclMax, handle, Stream());
@@ -197,18 +203,27 @@ class NcclCommunicator : public Communicator {
   }
 
   void DoAllGather(const Tensor& in, const Tensor& out, const CollectiveCall& call) override {
+    if (through_host_) {
+      return OnHost(in, out, [&](const Tensor& from, const Tensor& to) { host_->AllGather(from, to); });
+    }
     Start("ncclAllGather", call, [&](ncclComm_t handle) {
       return ncclAllGather(in.data, out.data, Count(in), NcclTypeOf(in.dtype), handle, Stream());
     });
   }
 
   void DoReduceScatter(const Tensor& in, const Tensor& out, const CollectiveCall& call) override {
+    if (through_host_) {
+      return OnHost(in, out, [&](const Tensor& from, const Tensor& to) { host_->ReduceScatter(from, to); });
+    }
     Start("ncclReduceScatter", call, [&](ncclComm_t handle) {
       return ncclReduceScatter(in.data, out.data, Count(out), NcclTypeOf(in.dtype), ncclSum, handle, Stream());
     });
   }
 
   void DoAllToAll(const Tensor& in, const Tensor& out, const CollectiveCall& call) override {
+    if (through_host_) {
+      return OnHost(in, out, [&](const Tensor& from, const Tensor& to) { host_->AllToAll(from, to); });
+    }
     const std::int64_t part = in.count() / size();
     Start("all-to-all over NCCL", call, [&](ncclComm_t handle) {
       CheckNccl(ncclGroupStart(), "ncclGroupStart");
@@ -224,6 +239,9 @@ class NcclCommunicator : public Communicator {
   }
 
   void DoBroadcast(const Tensor& in_place, int root, const CollectiveCall& call) override {
+    if (through_host_) {
+      return OnHost(in_place, [&](const Tensor& staged) { host_->Broadcast(staged, root); });
+    }
     Start("ncclBroadcast", call, [&](ncclComm_t handle) {
       return ncclBroadcast(in_place.data, in_place.data, Count(in_place), NcclTypeOf(in_place.dtype), root, handle,
                            Stream());
@@ -252,14 +270,14 @@ class NcclCommunicator : public Communicator {
   }
 
   void DoSend(const Tensor& message, int to, const CollectiveCall& call) override {
-    if (messages_ != nullptr && messages_->HasWayTo(to)) {
+    if (messages_ != nullptr && messages_->HasWayTo(to) && !through_host_) {
       return messages_->Send(message, to, call.tag);
     }
     host_->Send(HostView(device_, message, StagingUse::kRead).tensor(), to, call.tag);
   }
 
   void DoReceive(const Tensor& message, int from, const CollectiveCall& call) override {
-    if (messages_ != nullptr && messages_->HasWayFrom(from)) {
+    if (messages_ != nullptr && messages_->HasWayFrom(from) && !through_host_) {
       return messages_->Receive(message, from, call.tag);
     }
     HostView staged(device_, message, StagingUse::kWrite);
@@ -327,8 +345,8 @@ class NcclCommunicator : public Communicator {
   }
 
   // NCCL connects two ranks when the first data goes between them, with calls that wait for the whole GPU: not within
-  // a step.
-  void MoveFirstData() {
+  // a step. Returns the memory that was moved.
+  void* MoveFirstData() {
     void* const memory = device_.Allocate(kConnectBytes);
     const auto elements = static_cast<std::size_t>(kConnectBytes / 4);
     device_.ops().Fill({memory, DType::kFloat32, {kConnectBytes / 4}}, 0);
@@ -345,7 +363,7 @@ class NcclCommunicator : public Communicator {
       });
     }
     device_.Synchronize();
-    device_.Free(memory);
+    return memory;
   }
 
   void Connect(int other, bool sends) {
@@ -354,6 +372,26 @@ class NcclCommunicator : public Communicator {
     auto way = std::make_unique<NcclWay>(device_, *session_, id, sends);
     ways_.push_back(way.get());
     sends ? messages_->AddWayTo(other, std::move(way)) : messages_->AddWayFrom(other, std::move(way));
+  }
+
+  // See set_through_host.
+  template <typename Call>
+  void OnHost(const Tensor& in_place, const Call& call) {
+    HostView staged(device_, in_place, StagingUse::kReadAndWrite);
+    Meet([&] { call(staged.tensor()); });
+    staged.Store();
+  }
+  template <typename Call>
+  void OnHost(const Tensor& in, const Tensor& out, const Call& call) {
+    const HostView from(device_, in, StagingUse::kRead);
+    HostView to(device_, out, StagingUse::kWrite);
+    Meet([&] { call(from.tensor(), to.tensor()); });
+    to.Store();
+  }
+  template <typename Call>
+  void Meet(const Call& call) {
+    const DeviceCallWatch::Meeting meeting(*channel_);
+    call();
   }
 
   template <typename Call>
@@ -422,6 +460,7 @@ class NcclCommunicator : public Communicator {
   std::shared_ptr<DeviceCallWatch::Channel> channel_;
   std::array<RecentCall, kRecentCalls> recent_{};
   bool compared_ = false;  // the call at hand, with members of this process
+  bool through_host_ = false;
 };
 
 // A number that stands for this thread's GPU in its machine.
@@ -468,13 +507,13 @@ GpuSharing FindGpuSharing(Communicator& host) {
   return {};
 }
 
-std::shared_ptr<NcclSession> MakeNcclSession(bool gpu_is_shared,
+std::shared_ptr<NcclSession> MakeNcclSession(GpuUse use,
                                              std::function<void(int rank, const std::string& message)> abort_world) {
   // Connections are made when a communicator is, not within a step; recorded buffers would have to be registered by
   // all ranks at once. A user's own choice stands.
   setenv("NCCL_RUNTIME_CONNECT", "0", 0);
   setenv("NCCL_GRAPH_REGISTER", "0", 0);
-  return std::make_shared<NcclSession>(gpu_is_shared, std::move(abort_world));
+  return std::make_shared<NcclSession>(use, std::move(abort_world));
 }
 
 void AbortNccl(NcclSession& session) { session.AbortAll(); }

@@ -17,6 +17,10 @@ bool NcclIsBuilt();
 
 class NcclSession;
 
+// How ranks use GPUs: one each, or several one GPU, as threads of a process, whose kernels share a context, or as
+// processes.
+enum class GpuUse : std::uint8_t { kOneEach, kSharedByThreads, kSharedByProcesses };
+
 // Whether ranks of one GPU may connect: NCCL 2.30 or later does it when NCCL_MULTI_RANK_GPU_ENABLE=1 is in the
 // environment. An Error when that is set and the library is older.
 bool NcclSharesGpus();
@@ -30,7 +34,7 @@ struct GpuSharing {
 GpuSharing FindGpuSharing(Communicator& host);
 
 // One for the ranks of a process, before their communicators, which it must outlive. `abort_world` as NcclSession's.
-std::shared_ptr<NcclSession> MakeNcclSession(bool gpu_is_shared,
+std::shared_ptr<NcclSession> MakeNcclSession(GpuUse use,
                                              std::function<void(int rank, const std::string& message)> abort_world);
 // NcclSession::AbortAll. Nothing in builds without NCCL.
 void AbortNccl(NcclSession& session);

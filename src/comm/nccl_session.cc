@@ -19,8 +19,8 @@ void Say(const std::string& text) { std::fprintf(stderr, "trireme: %s\n", text.c
 
 }  // namespace
 
-NcclSession::NcclSession(bool gpu_is_shared, AbortWorld abort_world)
-    : gpu_is_shared_(gpu_is_shared),
+NcclSession::NcclSession(GpuUse use, AbortWorld abort_world)
+    : use_(use),
       abort_world_(std::move(abort_world)),
       watch_({.say = Say, .give_up = [this](int rank, const std::string& message) {
                 Say(fmt::format("rank {}: {}: all communicators are aborted", rank, message));

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "comm/device_call_watch.h"
+#include "comm/nccl_communicator.h"
 
 namespace trireme {
 
@@ -19,14 +20,16 @@ class NcclSession {
  public:
   // `abort_world` ends every rank with a message; it is called by the watch. May be empty: then it is only printed.
   using AbortWorld = std::function<void(int rank, const std::string& message)>;
-  // `gpu_is_shared`: several ranks use one GPU, so that a collective may take one multiprocessor only.
-  NcclSession(bool gpu_is_shared, AbortWorld abort_world);
+  // Where ranks share a GPU a collective takes one multiprocessor only.
+  NcclSession(GpuUse use, AbortWorld abort_world);
   // Waits for aborts that are under way. Recordings that hold collectives (Device::Repeat) must be gone.
   ~NcclSession();
   NcclSession(const NcclSession&) = delete;
   NcclSession& operator=(const NcclSession&) = delete;
 
-  bool gpu_is_shared() const { return gpu_is_shared_; }
+  bool gpu_is_shared() const { return use_ != GpuUse::kOneEach; }
+  // To load a kernel waits for the kernels of all ranks.
+  bool ranks_share_context() const { return use_ == GpuUse::kSharedByThreads; }
   DeviceCallWatch& watch() { return watch_; }
 
   void Add(NcclHandle& handle);
@@ -37,7 +40,7 @@ class NcclSession {
   bool aborted() const { return aborted_; }
 
  private:
-  const bool gpu_is_shared_;
+  const GpuUse use_;
   const AbortWorld abort_world_;
   std::mutex mutex_;
   std::vector<NcclHandle*> handles_;

@@ -47,6 +47,10 @@ void RunRank(const ThreadRank& self, const std::function<void(RankContext&)>& bo
     RankContext context{*device, *world, self.options.threads, self.sharing};
     try {
       body(context);
+      if (world->shares_device()) {
+        device->Synchronize();
+        world->Barrier();  // to end communicators waits for the GPU, which other ranks may still need
+      }
     } catch (const std::exception& error) {
       self.world.Abort(self.rank, error.what());  // while the device lives, which may wait for other ranks
       throw;
@@ -68,8 +72,8 @@ std::shared_ptr<NcclSession> ConnectRanks(ThreadWorld& world, int ranks, int gpu
   if (shared && !NcclSharesGpus()) {
     return nullptr;
   }
-  auto session =
-      MakeNcclSession(shared, [&world](int rank, const std::string& message) { world.Abort(rank, message); });
+  auto session = MakeNcclSession(shared ? GpuUse::kSharedByThreads : GpuUse::kOneEach,
+                                 [&world](int rank, const std::string& message) { world.Abort(rank, message); });
   world.set_on_abort([weak = std::weak_ptr(session)] {
     if (const auto held = weak.lock()) {
       AbortNccl(*held);

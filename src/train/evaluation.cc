@@ -70,6 +70,7 @@ std::vector<TaskScore> Trainer::Evaluate(const EvaluationTask& task) {
   const std::int64_t stride = batch * config_.layout.data;
   const ProcessGrid grid(config_.layout);
   std::vector<double> losses(task.apart ? task.samples.size() : 1, 0.0);
+  const bool is_first = BeginFirst(0);
   for (std::int64_t first = 0; first < source.end();) {
     const auto micro_batches = static_cast<int>(
         std::min<std::int64_t>(CeilDiv(source.end() - first, stride), stage_.description().most_micro_batches));
@@ -102,6 +103,9 @@ std::vector<TaskScore> Trainer::Evaluate(const EvaluationTask& task) {
       }
     }
     first += micro_batches * stride;
+  }
+  if (is_first) {
+    EndFirst();
   }
   return task.judge(losses);
 }

@@ -157,6 +157,14 @@ Trainer::~Trainer() {
   // freed.
   if (std::uncaught_exceptions() > exceptions_) {
     comms_.world().AbortDevice();
+  } else if (comms_.world().shares_device()) {
+    try {
+      // To end communicators and to free memory waits for the GPU, which other ranks may still need.
+      device_.Synchronize();
+      comms_.world().Barrier();
+    } catch (const std::exception&) {
+      comms_.world().AbortDevice();
+    }
   }
   device_.ForgetRepeats();
 }
@@ -206,6 +214,7 @@ StepResult Trainer::Step(int request) {
   last_micro_batches_ = micro_batches;
   progress_.consumed_samples += result.global_batch;
   loader_->Prepare(*sources_.train, progress_.consumed_samples, NextMicroBatches());
+  const bool is_first = BeginFirst(micro_batches);
 
   // 2–5. Gradients, and the numbers that decide about them.
   Compute(batch, result.step);
@@ -232,6 +241,9 @@ StepResult Trainer::Step(int request) {
   }
   device_.Synchronize();
   comms_.CheckAborted();
+  if (is_first) {
+    EndFirst();
+  }
   result.step = ++progress_.step;
   result.consumed_samples = progress_.consumed_samples;
   result.seconds = device_.Now() - started;
@@ -274,18 +286,33 @@ void Trainer::Compute(std::vector<MicroBatch> batch, std::int64_t step) {
   zero_->FinishGradients();
 }
 
+bool Trainer::BeginFirst(int micro_batches) {
+  if (!comms_.world().shares_device() || !begun_.insert(micro_batches).second) {
+    return false;
+  }
+  MeetIdle();
+  comms_.set_through_host(true);
+  return true;
+}
+
+void Trainer::EndFirst() {
+  MeetIdle();
+  comms_.set_through_host(false);
+}
+
+void Trainer::MeetIdle() {
+  device_.Synchronize();
+  comms_.world().Verify();
+}
+
 void Trainer::RecordWhileQuiet(const PlannedSchedule& plan, const std::vector<MicroBatch>& batch) {
-  const auto meet = [this] {
-    device_.Synchronize();
-    comms_.world().Verify();
-  };
   device_.set_repeat_records(false);
   // The second step of so many micro batches: the first has loaded kernels and measured products.
   if (++steps_of_[static_cast<int>(batch.size())] == 2) {
-    meet();
+    MeetIdle();
     zero_->BeginStep(runner_->FirstOnesAreKnown(plan.schedule));
     runner_->Record(plan.schedule, plan.slots, batch);
-    meet();
+    MeetIdle();
   }
 }
 
@@ -394,6 +421,7 @@ double Trainer::Validate() {
   std::int64_t left = CeilDiv(config_.validation.samples, stride);
   double loss = 0;
   double weight = 0;
+  const bool is_first = BeginFirst(0);
   for (std::int64_t first = 0; left > 0; left -= most) {
     const int micro_batches = static_cast<int>(std::min<std::int64_t>(left, most));
     const std::vector<MicroBatch> batch =
@@ -405,6 +433,9 @@ double Trainer::Validate() {
     loss += sums[0];
     weight += sums[1];
     first += micro_batches * stride;
+  }
+  if (is_first) {
+    EndFirst();
   }
   return loss / weight;
 }

@@ -160,6 +160,14 @@ class Trainer {
   void Compute(std::vector<MicroBatch> batch, std::int64_t step);
   // After the numbers of a step.
   void AdaptLossScale(StepResult& result);
+  // Where ranks share a GPU: the first step of so many micro batches (0: the first evaluation) loads kernels and
+  // measures products, so that its calls go through host memory (Communicator::set_through_host). Collective; whether
+  // it is that one.
+  bool BeginFirst(int micro_batches);
+  // After the work of such a step.
+  void EndFirst();
+  // No rank has work on the device when this returns. Collective.
+  void MeetIdle();
   // Where ranks share a GPU: records what the coming step repeats while no rank has work there.
   void RecordWhileQuiet(const PlannedSchedule& plan, const std::vector<MicroBatch>& batch);
   // One exchange gives every rank the same numbers, so the same decisions. The factor that the gradients need.
@@ -216,6 +224,7 @@ class Trainer {
   Ledger* ledger_ = nullptr;
   int last_micro_batches_ = 0;
   std::map<int, int> steps_of_;  // by their micro batches
+  std::set<int> begun_;          // see BeginFirst
   const int exceptions_ = std::uncaught_exceptions();
 };
 

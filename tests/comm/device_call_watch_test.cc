@@ -197,5 +197,28 @@ TEST(DeviceCallWatch, KnowsWhoIsAhead) {
   EXPECT_FALSE(DeviceCallWatch::IsAhead(*zero, 1)) << "the other rank has left";
 }
 
+TEST(DeviceCallWatch, AMeetingIsNamedAndEndsOnRequestAlone) {
+  Heard heard;
+  HandDevice device;
+  WatchTimes times = kQuick;
+  times.give_up = 0.1;
+  DeviceCallWatch watch(heard.Hooks(), times);
+  const auto zero = watch.Join(Member(0), device);
+  const auto one = watch.Join(Member(1), device);
+  {
+    const DeviceCallWatch::Meeting first(*zero);
+    const DeviceCallWatch::Meeting second(*one);
+  }
+  const DeviceCallWatch::Meeting meeting(*zero);
+  EXPECT_THAT(
+      heard.AwaitSaid(),
+      HasSubstr(
+          "rank 0: ranks 0, 1 of group 'tensor' have waited for each other on the host for 0 s; rank 1 has not come"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  EXPECT_FALSE(heard.gave_up()) << "a rank may read its weights";
+  watch.Hurry();
+  EXPECT_THAT(heard.AwaitGivenUp(), HasSubstr("the job was asked to end"));
+}
+
 }  // namespace
 }  // namespace trireme

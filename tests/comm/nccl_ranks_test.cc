@@ -1,5 +1,7 @@
 // Thread ranks that share one GPU over NCCL: collectives and messages against serial results, recordings, and how ranks
 // end when one of them fails, skips a collective or asks for another one. Needs NCCL 2.30 or later.
+#include <fmt/format.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -196,6 +198,29 @@ TEST_P(NcclLayouts, TrainAsOneRankEveryTime) {
   for (std::size_t i = 0; i < losses.size(); ++i) {
     const double right = expected[i % kSteps];
     EXPECT_NEAR(losses[i], right, 1e-5 * right) << "step " << i % kSteps + 1 << ", time " << i / kSteps + 1;
+  }
+}
+
+// Libraries load their kernels in the first step and wait until the GPU is idle: no rank may then wait there for
+// another. With two micro batches the gradients of one layer are reduced while products that add are met for the first
+// time in another; messages of 16 MB are more than NCCL buffers.
+TEST(NcclFirstStep, LoadsKernelsWhileNoRankWaitsOnTheDevice) {
+  for (const std::string dtype : {"bf16", "fp8"}) {
+    const std::vector<std::string> shape = {
+        "model.hidden=1024",    "model.heads=8",  "model.sequence=1024",         "layout.micro_batch=8",
+        "train.dtype=" + dtype, "model.layers=2", "optimizer.learning_rate=1e-3"};
+    const auto with = [&](std::vector<std::string> more) {
+      more.insert(more.end(), shape.begin(), shape.end());
+      return Quickstart(more);
+    };
+    const std::vector<double> expected = LossesOf(with({"batch.global=32"}), 1);
+    for (const char* axis : {"data", "tensor", "pipeline"}) {
+      const std::vector<double> losses = LossesOf(with({fmt::format("layout.{}=2", axis), "batch.global=32"}), 1);
+      ASSERT_EQ(losses.size(), expected.size());
+      for (std::size_t step = 0; step < losses.size(); ++step) {
+        EXPECT_NEAR(losses[step], expected[step], 0.01 * expected[step]) << dtype << ", " << axis << " 2, " << step;
+      }
+    }
   }
 }
 
