@@ -2,7 +2,6 @@
 
 #include <cuda_runtime.h>
 #include <nccl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -18,7 +17,6 @@
 #include "base/random.h"
 #include "comm/call_check.h"
 #include "comm/device_messages.h"
-#include "comm/library_versions.h"
 #include "comm/nccl_handle.h"
 #include "comm/staging.h"
 #include "device/cuda/cuda_stream.h"
@@ -378,20 +376,17 @@ class NcclCommunicator : public Communicator {
   template <typename Call>
   void OnHost(const Tensor& in_place, const Call& call) {
     HostView staged(device_, in_place, StagingUse::kReadAndWrite);
-    Meet([&] { call(staged.tensor()); });
+    const DeviceCallWatch::Meeting meeting(*channel_);
+    call(staged.tensor());
     staged.Store();
   }
   template <typename Call>
   void OnHost(const Tensor& in, const Tensor& out, const Call& call) {
     const HostView from(device_, in, StagingUse::kRead);
     HostView to(device_, out, StagingUse::kWrite);
-    Meet([&] { call(from.tensor(), to.tensor()); });
-    to.Store();
-  }
-  template <typename Call>
-  void Meet(const Call& call) {
     const DeviceCallWatch::Meeting meeting(*channel_);
-    call();
+    call(from.tensor(), to.tensor());
+    to.Store();
   }
 
   template <typename Call>
@@ -463,49 +458,9 @@ class NcclCommunicator : public Communicator {
   bool through_host_ = false;
 };
 
-// A number that stands for this thread's GPU in its machine.
-std::int64_t GpuIdentity() {
-  std::array<char, 256> machine{};
-  std::array<char, 32> bus{};
-  int gpu = 0;
-  gethostname(machine.data(), machine.size() - 1);
-  Require(cudaGetDevice(&gpu) == cudaSuccess &&
-              cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), gpu) == cudaSuccess,
-          "CUDA does not say which GPU is in use");
-  return static_cast<std::int64_t>(RandomKey(RandomKey(0, machine.data()), bus.data()));
-}
-
 }  // namespace
 
 bool NcclIsBuilt() { return true; }
-
-bool NcclSharesGpus() {
-  constexpr int kFirstThatDoes = 23000;
-  const char* const wanted = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
-  if (wanted == nullptr || std::string_view(wanted) != "1") {
-    return false;
-  }
-  int version = 0;
-  CheckNccl(ncclGetVersion(&version), "ncclGetVersion");
-  Require(version >= kFirstThatDoes,
-          "NCCL_MULTI_RANK_GPU_ENABLE=1 needs NCCL 2.30 or later, this is {}; without it ranks of one process share a "
-          "GPU without NCCL",
-          NcclVersion());
-  return true;
-}
-
-GpuSharing FindGpuSharing(Communicator& host) {
-  std::int64_t own = GpuIdentity();
-  std::vector<std::int64_t> all(static_cast<std::size_t>(host.size()));
-  host.AllGather({&own, DType::kInt64, {1}}, {all.data(), DType::kInt64, {host.size()}});
-  for (std::size_t one = 0; one < all.size(); ++one) {
-    const auto other = std::find(all.begin() + static_cast<std::ptrdiff_t>(one) + 1, all.end(), all[one]);
-    if (other != all.end()) {
-      return {true, fmt::format("ranks {} and {} use one GPU", one, other - all.begin())};
-    }
-  }
-  return {};
-}
 
 std::shared_ptr<NcclSession> MakeNcclSession(GpuUse use,
                                              std::function<void(int rank, const std::string& message)> abort_world) {

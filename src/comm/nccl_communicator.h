@@ -10,28 +10,13 @@
 #include <string>
 
 #include "comm/communicator.h"
+#include "comm/nccl_sharing.h"
 
 namespace trireme {
 
 bool NcclIsBuilt();
 
 class NcclSession;
-
-// How ranks use GPUs: one each, or several one GPU, as threads of a process, whose kernels share a context, or as
-// processes.
-enum class GpuUse : std::uint8_t { kOneEach, kSharedByThreads, kSharedByProcesses };
-
-// Whether ranks of one GPU may connect: NCCL 2.30 or later does it when NCCL_MULTI_RANK_GPU_ENABLE=1 is in the
-// environment. An Error when that is set and the library is older.
-bool NcclSharesGpus();
-
-// How the ranks' GPUs, the calling threads' current ones, are divided among them.
-struct GpuSharing {
-  bool shared = false;
-  std::string message;  // names two ranks of one GPU
-};
-// Collective; `host` has tensors in host memory.
-GpuSharing FindGpuSharing(Communicator& host);
 
 // One for the ranks of a process, before their communicators, which it must outlive. `abort_world` as NcclSession's.
 std::shared_ptr<NcclSession> MakeNcclSession(GpuUse use,

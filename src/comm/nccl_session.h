@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "comm/device_call_watch.h"
-#include "comm/nccl_communicator.h"
+#include "comm/nccl_sharing.h"
 
 namespace trireme {
 
