@@ -53,7 +53,7 @@ CallTimes TimesOf(const Collective& collective, std::int64_t count, int ranks) {
     const Tensor part{context.device.Allocate(count / ranks * 4), DType::kFloat32, {count / ranks}};
     context.device.ops().Fill(whole, 0);
     context.device.ops().Fill(part, 0);
-    context.world.ConnectNeighbours();  // for messages
+    context.world.ConnectNeighbours(Neighbours::kRing);  // for messages
     for (int i = 0; i < repeats; ++i) {
       collective(context.world, whole, part);
     }

@@ -162,9 +162,15 @@ void Communicator::Receive(const Tensor& message, int from, int tag) {
   Record(call, message.bytes(), [&] { DoReceive(message, from, call); });
 }
 
-void Communicator::ConnectNeighbours(int first_stream) {
+void Communicator::ConnectNeighbours(Neighbours neighbours, int first_stream) {
   if (size() > 1) {
-    DoConnectNeighbours(first_stream);
+    DoConnectNeighbours(neighbours, first_stream);
+  }
+}
+
+void Communicator::PrepareAllToAll() {
+  if (size() > 1) {
+    DoPrepareAllToAll();
   }
 }
 

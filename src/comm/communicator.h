@@ -25,6 +25,9 @@ namespace trireme {
 
 enum class ReduceOp : std::uint8_t { kSum, kMax };
 
+// Members of a group that send to each other: r and r + 1; in a ring the last and the first too.
+enum class Neighbours : std::uint8_t { kLine, kRing };
+
 // One collective as its caller made it: what the ledger records and what members compare before data moves.
 struct CollectiveCall {
   CollectiveKind kind = CollectiveKind::kBarrier;
@@ -85,10 +88,11 @@ class Communicator {
   // Waits for the message; a different type or count than sent is an Error.
   void Receive(const Tensor& message, int from, int tag);
   void Barrier();
-  // Prepares a direct way for messages between neighbours: r and r + 1, the last and the first. Collective. Messages
-  // arrive without it too, but may take the way through host memory. They go in kMessageStreams streams from
-  // `first_stream` on.
-  void ConnectNeighbours(int first_stream = kFirstMessageStream);
+  // Prepares a direct way for messages between neighbours. Collective. Messages arrive without it too, but may take the
+  // way through host memory. They go in kMessageStreams streams from `first_stream` on.
+  void ConnectNeighbours(Neighbours neighbours, int first_stream = kFirstMessageStream);
+  // Connects all members, which the first all-to-all would do otherwise. Collective.
+  void PrepareAllToAll();
 
   // Where on the device its collectives are best done when others need not wait for them: overlapped with the rest, but
   // for a group of one, which never waits.
@@ -138,7 +142,8 @@ class Communicator {
   virtual Device& device() = 0;
   // Whether collectives have nothing to do but to look whether the world was aborted.
   virtual bool alone() const { return size() == 1; }
-  virtual void DoConnectNeighbours(int /*first_stream*/) {}
+  virtual void DoConnectNeighbours(Neighbours /*neighbours*/, int /*first_stream*/) {}
+  virtual void DoPrepareAllToAll() {}
   // Compares `call` among the members of `group` and moves nothing; for communicators that stand on another one.
   static void Compare(Communicator& group, const CollectiveCall& call) { group.DoBarrier(call); }
 

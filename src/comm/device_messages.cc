@@ -23,8 +23,8 @@ Tensor TensorOf(Announcement& announcement) {
 
 }  // namespace
 
-DeviceMessages::DeviceMessages(Device& device, Communicator& host, int first_stream)
-    : device_(device), host_(host), first_stream_(first_stream) {}
+DeviceMessages::DeviceMessages(Device& device, Communicator& host, int first_stream, Receives receives)
+    : device_(device), host_(host), first_stream_(first_stream), receives_(receives) {}
 
 DeviceMessages::~DeviceMessages() {
   const auto free = [this](std::deque<Buffer>& buffers) {
@@ -45,7 +45,9 @@ DeviceMessages::~DeviceMessages() {
 
 int DeviceMessages::NextStream() {
   Require(streams_used_ < kMessageStreams, "more than {} ways for messages of one group", kMessageStreams);
-  return first_stream_ + streams_used_++;
+  const int stream = first_stream_ + streams_used_++;
+  device_.OnStream(stream, nullptr, [] {});  // opens it
+  return stream;
 }
 
 void DeviceMessages::AddWayTo(int rank, std::unique_ptr<MessageWay> way) {
@@ -54,7 +56,8 @@ void DeviceMessages::AddWayTo(int rank, std::unique_ptr<MessageWay> way) {
 }
 
 void DeviceMessages::AddWayFrom(int rank, std::unique_ptr<MessageWay> way) {
-  incoming_[rank] = {.way = way.get(), .stream = NextStream(), .buffers = {}, .arrivals = {}};
+  const int stream = receives_ == Receives::kInOrder ? kComputeStream : NextStream();
+  incoming_[rank] = {.way = way.get(), .stream = stream, .buffers = {}, .arrivals = {}};
   ways_.push_back(std::move(way));
 }
 
@@ -62,6 +65,26 @@ DeviceMessages::Buffer& DeviceMessages::Add(std::deque<Buffer>& buffers, std::in
   bytes_ += bytes;
   return buffers.emplace_back(
       Buffer{.memory = device_.Allocate(bytes), .capacity = bytes, .free = {}, .full = false, .last_use = 0});
+}
+
+void DeviceMessages::Prepare(std::deque<Buffer>& buffers, std::int64_t bytes) {
+  auto fitting =
+      std::count_if(buffers.begin(), buffers.end(), [&](const Buffer& buffer) { return buffer.capacity >= bytes; });
+  for (; bytes > 0 && static_cast<std::size_t>(fitting) < kUsualBuffers; ++fitting) {
+    Add(buffers, bytes);
+  }
+}
+
+void DeviceMessages::PrepareToSend(std::int64_t bytes, int to) {
+  if (const auto out = outgoing_.find(to); out != outgoing_.end()) {
+    Prepare(out->second.buffers, bytes);
+  }
+}
+
+void DeviceMessages::PrepareToReceive(std::int64_t bytes, int from) {
+  if (const auto in = incoming_.find(from); in != incoming_.end()) {
+    Prepare(in->second.buffers, bytes);
+  }
 }
 
 DeviceMessages::Buffer& DeviceMessages::BufferToSend(Outgoing& out, std::int64_t bytes) {

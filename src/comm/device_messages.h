@@ -5,6 +5,9 @@
 // Its tag, type and count go ahead through host memory. It arrives in a buffer too, before its place is free; from
 // there it is copied when it is asked for. A way has two buffers, and takes more device memory only when messages pile
 // up. Used by one thread.
+//
+// A stream that waits for another rank keeps one of the GPU's queues. Where ranks share a GPU, messages are received in
+// the stream of the work that asks for them, which then waits anyway.
 #pragma once
 
 #include <deque>
@@ -27,21 +30,27 @@ class MessageWay {
 
 class DeviceMessages {
  public:
+  enum class Receives : std::uint8_t { kAhead, kInOrder };  // in streams of their own, or of the work that asks
   // `host` is between the same ranks, with tensors in host memory; both outlive this. Messages go in kMessageStreams
   // streams from `first_stream` on.
-  DeviceMessages(Device& device, Communicator& host, int first_stream = kFirstMessageStream);
+  DeviceMessages(Device& device, Communicator& host, int first_stream = kFirstMessageStream,
+                 Receives receives = Receives::kAhead);
   // Ways end in the order in which they were added: the end of one may wait for its other side (NCCL's does), so that
   // all ranks must have added theirs in one order.
   ~DeviceMessages();
   DeviceMessages(const DeviceMessages&) = delete;
   DeviceMessages& operator=(const DeviceMessages&) = delete;
 
-  // As many ways as the device has streams for messages, at most one to and one from each rank.
+  // As many ways as the device has streams for messages, at most one to and one from each rank. Opens its stream.
   void AddWayTo(int rank, std::unique_ptr<MessageWay> way);
   void AddWayFrom(int rank, std::unique_ptr<MessageWay> way);
   bool HasWayTo(int rank) const { return outgoing_.contains(rank); }
   bool HasWayFrom(int rank) const { return incoming_.contains(rank); }
 
+  // Takes the device memory that messages of so many bytes need, where there is a way: not within a step that other
+  // ranks' devices wait for.
+  void PrepareToSend(std::int64_t bytes, int to);
+  void PrepareToReceive(std::int64_t bytes, int from);
   // As Communicator's, along a way that there is. The receiver's work waits for the message on the device, not here.
   void Send(const Tensor& message, int to, int tag);
   void Receive(const Tensor& message, int from, int tag);
@@ -78,6 +87,7 @@ class DeviceMessages {
 
   int NextStream();
   Buffer& Add(std::deque<Buffer>& buffers, std::int64_t bytes);
+  void Prepare(std::deque<Buffer>& buffers, std::int64_t bytes);
   Buffer& BufferToSend(Outgoing& out, std::int64_t bytes);
   Buffer& BufferToReceive(Incoming& in, std::int64_t bytes);
   // Starts to receive what comes next from `rank`.
@@ -89,6 +99,7 @@ class DeviceMessages {
   std::map<int, Outgoing> outgoing_;
   std::map<int, Incoming> incoming_;
   const int first_stream_;
+  const Receives receives_;
   int streams_used_ = 0;
   std::int64_t uses_ = 0;
   std::int64_t bytes_ = 0;

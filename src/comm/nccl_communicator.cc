@@ -32,14 +32,12 @@ ncclUniqueId NewId() {
 
 Tensor TensorOf(ncclUniqueId& id) { return {&id, DType::kUInt8, {static_cast<std::int64_t>(sizeof(id))}}; }
 
-// Neighbours in a ring of `size`, each pair once; those that share no rank come one after another.
-std::vector<std::pair<int, int>> RingPairs(int size) {
-  if (size == 2) {
-    return {{0, 1}};
-  }
+// Neighbours among `size` ranks, each pair once; those that share no rank come one after another.
+std::vector<std::pair<int, int>> PairsOf(Neighbours neighbours, int size) {
+  const int last = neighbours == Neighbours::kRing && size > 2 ? size : size - 1;
   std::vector<std::pair<int, int>> pairs;
   for (const int first : {0, 1}) {
-    for (int rank = first; rank < size; rank += 2) {
+    for (int rank = first; rank < last; rank += 2) {
       pairs.emplace_back(rank, (rank + 1) % size);
     }
   }
@@ -84,23 +82,41 @@ struct RecentCall {
   CollectiveCall call;
 };
 
+// CUDA spreads the streams of a context that have work over 32 queues (CUDA_DEVICE_MAX_CONNECTIONS). Behind a stream
+// that waits for another rank, others of its queue wait too, the one that is awaited perhaps among them. Of 32 queues,
+// 24 waiting streams held up one of 46 others at most, 30 held up 8 to 39 of 70, 32 all (docs/performance.md).
+constexpr double kMostWaitingStreams = 26;
+// Streams of a rank that wait: its own, and NCCL's, which follows it and is one for all groups of a context's rank.
+constexpr double kStreamsOfRank = 2;
+// To send, the message's and NCCL's; to receive, NCCL's.
+constexpr double kStreamsOfWay = 2 + 1;
+
+// What the communicators of one rank share.
+struct NcclRank {
+  int number = 0;              // in the world
+  double message_streams = 0;  // that may wait, the average over the ranks
+};
+
 class NcclCommunicator : public Communicator {
  public:
-  // Ranks of `parent` make their groups at the same time; none for the world.
-  NcclCommunicator(std::unique_ptr<Communicator> host, Communicator* parent, Device& device,
-                   std::shared_ptr<NcclSession> session, NcclAlone alone, int world_rank)
+  // The part of `parent` with `color` and `key`, as Split has them; its ranks make their groups at the same time.
+  struct Part {
+    NcclCommunicator* parent = nullptr;  // none for the world
+    int color = 0;
+    int key = 0;
+  };
+  NcclCommunicator(std::unique_ptr<Communicator> host, const Part& part, Device& device,
+                   std::shared_ptr<NcclSession> session, NcclAlone alone, std::shared_ptr<NcclRank> self)
       : Communicator(host->name()),
         host_(std::move(host)),
         device_(device),
         session_(std::move(session)),
         alone_(alone),
-        world_rank_(world_rank) {
-    Communicator& all = parent == nullptr ? *host_ : *parent;
+        self_(std::move(self)) {
+    Communicator& all = part.parent == nullptr ? *host_ : *part.parent->host_;
     const std::int64_t before = device_.used_bytes();
     all.Barrier();
-    if (size() > 1 || alone_ == NcclAlone::kEverything) {
-      Open();
-    }
+    Open(part);
     // To make a communicator waits for the GPU, which ranks may share: no collective may wait there for a rank that is
     // still making one.
     all.Barrier();
@@ -117,6 +133,7 @@ class NcclCommunicator : public Communicator {
     if (channel_ != nullptr) {
       session_->watch().Leave(*channel_);
     }
+    self_->message_streams -= message_streams_;
   }
 
   int rank() const override { return host_->rank(); }
@@ -171,8 +188,8 @@ class NcclCommunicator : public Communicator {
   bool alone() const override { return nccl_ == nullptr; }
 
   std::unique_ptr<Communicator> DoSplit(const std::string& name, int color, int key) override {
-    return std::make_unique<NcclCommunicator>(host_->Split(name, color, key), host_.get(), device_, session_, alone_,
-                                              world_rank_);
+    return std::make_unique<NcclCommunicator>(host_->Split(name, color, key), Part{this, color, key}, device_, session_,
+                                              alone_, self_);
   }
 
   void Follow(DeviceCall&& call) override {
@@ -222,18 +239,7 @@ class NcclCommunicator : public Communicator {
     if (through_host_) {
       return OnHost(in, out, [&](const Tensor& from, const Tensor& to) { host_->AllToAll(from, to); });
     }
-    const std::int64_t part = in.count() / size();
-    Start("all-to-all over NCCL", call, [&](ncclComm_t handle) {
-      CheckNccl(ncclGroupStart(), "ncclGroupStart");
-      for (int member = 0; member < size(); ++member) {
-        const Tensor from = in.Range(member * part, part);
-        const Tensor to = out.Range(member * part, part);
-        // Within a group an error comes back from ncclGroupEnd as well.
-        ncclSend(from.data, Count(from), NcclTypeOf(from.dtype), member, handle, Stream());
-        ncclRecv(to.data, Count(to), NcclTypeOf(to.dtype), member, handle, Stream());
-      }
-      return ncclGroupEnd();
-    });
+    Start(kAllToAll, call, [&](ncclComm_t handle) { return ExchangeParts(in, out, handle); });
   }
 
   void DoBroadcast(const Tensor& in_place, int root, const CollectiveCall& call) override {
@@ -249,11 +255,17 @@ class NcclCommunicator : public Communicator {
   // Each pair of neighbours has two communicators of its own, one a direction: within one, NCCL would make a message
   // wait for the one before it the other way. Pairs are connected in an order that all ranks share, so that no rank
   // waits in a circle.
-  void DoConnectNeighbours(int first_stream) override {
+  void DoConnectNeighbours(Neighbours neighbours, int first_stream) override {
+    const std::vector<std::pair<int, int>> pairs = PairsOf(neighbours, size());
+    if (!TakeStreams(static_cast<double>(pairs.size()))) {
+      return;
+    }
     const std::int64_t before = device_.used_bytes();
     host_->Barrier();
-    messages_ = std::make_unique<DeviceMessages>(device_, *host_, first_stream);
-    for (const auto& [one, other] : RingPairs(size())) {
+    messages_ = std::make_unique<DeviceMessages>(
+        device_, *host_, first_stream,
+        session_->ranks_share_context() ? DeviceMessages::Receives::kInOrder : DeviceMessages::Receives::kAhead);
+    for (const auto& [one, other] : pairs) {
       if (rank() == one || rank() == other) {
         Connect(rank() == one ? other : one, rank() == one);
         Connect(rank() == one ? other : one, rank() == other);
@@ -267,15 +279,34 @@ class NcclCommunicator : public Communicator {
     bytes_ += TakenSince(before);
   }
 
+  void DoPrepareAllToAll() override {
+    const std::int64_t before = device_.used_bytes();
+    void* const memory = device_.Allocate(2 * size());
+    host_->Barrier();
+    const Tensor parts{memory, DType::kUInt8, {2 * size()}};
+    nccl_->Run(kAllToAll, [&](ncclComm_t handle) {
+      return ExchangeParts(parts.Range(0, size()), parts.Range(size(), size()), handle);
+    });
+    device_.Synchronize();
+    host_->Barrier();
+    device_.Free(memory);
+    host_->Barrier();
+    bytes_ += TakenSince(before);
+  }
+
   void DoSend(const Tensor& message, int to, const CollectiveCall& call) override {
-    if (messages_ != nullptr && messages_->HasWayTo(to) && !through_host_) {
+    if (messages_ != nullptr && through_host_) {
+      messages_->PrepareToSend(message.bytes(), to);
+    } else if (messages_ != nullptr && messages_->HasWayTo(to)) {
       return messages_->Send(message, to, call.tag);
     }
     host_->Send(HostView(device_, message, StagingUse::kRead).tensor(), to, call.tag);
   }
 
   void DoReceive(const Tensor& message, int from, const CollectiveCall& call) override {
-    if (messages_ != nullptr && messages_->HasWayFrom(from) && !through_host_) {
+    if (messages_ != nullptr && through_host_) {
+      messages_->PrepareToReceive(message.bytes(), from);
+    } else if (messages_ != nullptr && messages_->HasWayFrom(from)) {
       return messages_->Receive(message, from, call.tag);
     }
     HostView staged(device_, message, StagingUse::kWrite);
@@ -330,16 +361,71 @@ class NcclCommunicator : public Communicator {
     return all;
   }
 
-  void Open() {
-    ncclUniqueId id = rank() == 0 ? NewId() : ncclUniqueId{};
-    host_->Broadcast(TensorOf(id), 0);
-    WatchedGroup group{.name = name(), .key = Digest(id), .rank = world_rank_, .ranks = {}};
-    for (const std::int64_t member : Gather(world_rank_)) {
+  // Where ranks share a context, groups share NCCL's streams with the world's: see kMostWaitingStreams. Elsewhere
+  // collectives of different groups may overlap.
+  void Open(const Part& part) {
+    std::uint64_t key = 0;
+    if (part.parent != nullptr && session_->ranks_share_context()) {
+      if (part.parent->nccl_ == nullptr) {
+        return;
+      }
+      auto handle = std::make_unique<NcclHandle>(*session_, *part.parent->nccl_,
+                                                 size() > 1 ? part.color : NCCL_SPLIT_NOCOLOR, part.key);
+      if (size() == 1) {
+        return;
+      }
+      nccl_ = std::move(handle);
+      key = session_->NewKey();
+      host_->Broadcast({&key, DType::kInt64, {1}}, 0);
+    } else if (size() > 1 || alone_ == NcclAlone::kEverything) {
+      ncclUniqueId id = rank() == 0 ? NewId() : ncclUniqueId{};
+      host_->Broadcast(TensorOf(id), 0);
+      key = Digest(id);
+      nccl_ = std::make_unique<NcclHandle>(*session_, size(), rank(), id);
+    } else {
+      return;
+    }
+    WatchedGroup group{.name = name(), .key = key, .rank = self_->number, .ranks = {}};
+    for (const std::int64_t member : Gather(self_->number)) {
       group.ranks.push_back(static_cast<int>(member));
     }
     ranks_ = group.ranks;
-    nccl_ = std::make_unique<NcclHandle>(*session_, size(), rank(), id);
     channel_ = session_->watch().Join(group, device_);
+  }
+
+  // Whether streams of messages between so many pairs of neighbours, in every group like this one, may wait as well:
+  // see kMostWaitingStreams. All ranks find the same.
+  bool TakeStreams(double pairs) {
+    if (!session_->ranks_share_context()) {
+      return true;
+    }
+    const double more = 2 * pairs * kStreamsOfWay / size();
+    if (session_->ranks_of_context() * (kStreamsOfRank + self_->message_streams + more) > kMostWaitingStreams) {
+      if (self_->number == 0) {
+        NcclSession::Say(
+            fmt::format("messages of group '{}' go through host memory: streams of {} ranks that wait for "
+                        "each other would take too many of the GPU's 32 queues",
+                        name(), session_->ranks_of_context()));
+      }
+      return false;
+    }
+    self_->message_streams += more;
+    message_streams_ = more;
+    return true;
+  }
+
+  // Part r of `in` to member r. Connects members at the first call.
+  ncclResult_t ExchangeParts(const Tensor& in, const Tensor& out, ncclComm_t handle) {
+    const std::int64_t part = in.count() / size();
+    CheckNccl(ncclGroupStart(), "ncclGroupStart");
+    for (int member = 0; member < size(); ++member) {
+      const Tensor from = in.Range(member * part, part);
+      const Tensor to = out.Range(member * part, part);
+      // Within a group an error comes back from ncclGroupEnd as well.
+      ncclSend(from.data, Count(from), NcclTypeOf(from.dtype), member, handle, Stream());
+      ncclRecv(to.data, Count(to), NcclTypeOf(to.dtype), member, handle, Stream());
+    }
+    return ncclGroupEnd();
   }
 
   // NCCL connects two ranks when the first data goes between them, with calls that wait for the whole GPU: not within
@@ -435,6 +521,7 @@ class NcclCommunicator : public Communicator {
     Fail("{}", MismatchMessage(name(), {ranks_.front(), one->call}, {who, other->call}));
   }
 
+  static constexpr const char* kAllToAll = "all-to-all over NCCL";
   static constexpr std::int64_t kConnectBytes = 4 << 20;
   static constexpr int kReasonMilliseconds = 5000;
   // Between two collectives of a group are some dozens of launches; a queue takes 1024.
@@ -445,7 +532,8 @@ class NcclCommunicator : public Communicator {
   Device& device_;
   std::shared_ptr<NcclSession> session_;
   NcclAlone alone_;
-  int world_rank_;
+  std::shared_ptr<NcclRank> self_;
+  double message_streams_ = 0;                // of self_'s
   int sharing_ = 1;                           // ranks of its GPU
   std::int64_t bytes_ = 0;                    // of device memory that NCCL took
   std::vector<int> ranks_;                    // of the members, in the world
@@ -475,8 +563,9 @@ void AbortNccl(NcclSession& session) { session.AbortAll(); }
 
 std::unique_ptr<Communicator> MakeNcclCommunicator(std::unique_ptr<Communicator> host, Device& device,
                                                    std::shared_ptr<NcclSession> session, NcclAlone alone) {
-  const int world_rank = host->rank();
-  return std::make_unique<NcclCommunicator>(std::move(host), nullptr, device, std::move(session), alone, world_rank);
+  auto self = std::make_shared<NcclRank>(NcclRank{.number = host->rank()});
+  return std::make_unique<NcclCommunicator>(std::move(host), NcclCommunicator::Part{}, device, std::move(session),
+                                            alone, std::move(self));
 }
 
 }  // namespace trireme

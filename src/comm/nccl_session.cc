@@ -15,9 +15,9 @@ namespace {
 // device to take a launch, which happens once the others are aborted.
 constexpr auto kPatience = std::chrono::seconds(2);
 
-void Say(const std::string& text) { std::fprintf(stderr, "trireme: %s\n", text.c_str()); }
-
 }  // namespace
+
+void NcclSession::Say(const std::string& text) { std::fprintf(stderr, "trireme: %s\n", text.c_str()); }
 
 NcclSession::NcclSession(GpuUse use, AbortWorld abort_world)
     : use_(use),

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -27,9 +28,14 @@ class NcclSession {
   NcclSession(const NcclSession&) = delete;
   NcclSession& operator=(const NcclSession&) = delete;
 
-  bool gpu_is_shared() const { return use_ != GpuUse::kOneEach; }
-  // To load a kernel waits for the kernels of all ranks.
-  bool ranks_share_context() const { return use_ == GpuUse::kSharedByThreads; }
+  bool gpu_is_shared() const { return use_.shared; }
+  // To load a kernel waits for the kernels of all of them.
+  int ranks_of_context() const { return use_.ranks_of_context; }
+  bool ranks_share_context() const { return use_.ranks_of_context > 1; }
+  // Prints a line for whoever watches the run.
+  static void Say(const std::string& text);
+  // Equal for no two calls.
+  std::uint64_t NewKey() { return ++keys_; }
   DeviceCallWatch& watch() { return watch_; }
 
   void Add(NcclHandle& handle);
@@ -46,6 +52,7 @@ class NcclSession {
   std::vector<NcclHandle*> handles_;
   std::vector<std::thread> aborts_;
   std::atomic<bool> aborted_ = false;
+  std::atomic<std::uint64_t> keys_ = 0;
   DeviceCallWatch watch_;  // last: its thread uses the others
 };
 

@@ -1,16 +1,17 @@
 // Whether ranks have a GPU each or share one, and whether NCCL connects them there.
 #pragma once
 
-#include <cstdint>
 #include <string>
 
 #include "comm/communicator.h"
 
 namespace trireme {
 
-// How ranks use GPUs: one each, or several one GPU, as threads of a process, whose kernels share a context, or as
-// processes.
-enum class GpuUse : std::uint8_t { kOneEach, kSharedByThreads, kSharedByProcesses };
+// How ranks use GPUs.
+struct GpuUse {
+  bool shared = false;       // some have one GPU in common, as threads of a process or as processes
+  int ranks_of_context = 1;  // threads of this process that have one GPU, and so one CUDA context, in common
+};
 
 // Whether ranks of one GPU may connect: NCCL 2.30 or later does it when NCCL_MULTI_RANK_GPU_ENABLE=1 is in the
 // environment. An Error when that is set and the library is older.

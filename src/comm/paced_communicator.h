@@ -36,7 +36,7 @@ class PacedCommunicator final : public Communicator {
   void DoSend(const Tensor& message, int to, const CollectiveCall& call) override;
   void DoReceive(const Tensor& message, int from, const CollectiveCall& call) override;
   void DoBarrier(const CollectiveCall& call) override;
-  void DoConnectNeighbours(int first_stream) override { first_route_ = first_stream; }
+  void DoConnectNeighbours(Neighbours /*neighbours*/, int first_stream) override { first_route_ = first_stream; }
 
  private:
   // part: what one member brings or gets. Its values are exchanged when they are few.

@@ -49,7 +49,7 @@ void RunBody(MpiSession& session, MpiCommunicator& processes, const DeviceOption
   } else {
     auto host = std::make_unique<MpiCommunicator>(session, session.host());
     MpiCommunicator& end = *host;
-    const auto nccl = MakeNcclSession(FindGpuSharing(processes).shared ? GpuUse::kSharedByProcesses : GpuUse::kOneEach,
+    const auto nccl = MakeNcclSession({.shared = FindGpuSharing(processes).shared},
                                       [&end](int /*rank*/, const std::string& message) { end.Abort(message); });
     const std::unique_ptr<Communicator> world = MakeNcclCommunicator(std::move(host), *device, nccl);
     RankContext context{*device, *world, placement.threads};

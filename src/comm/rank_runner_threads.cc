@@ -72,7 +72,7 @@ std::shared_ptr<NcclSession> ConnectRanks(ThreadWorld& world, int ranks, int gpu
   if (shared && !NcclSharesGpus()) {
     return nullptr;
   }
-  auto session = MakeNcclSession(shared ? GpuUse::kSharedByThreads : GpuUse::kOneEach,
+  auto session = MakeNcclSession({.shared = shared, .ranks_of_context = (ranks + gpus - 1) / gpus},
                                  [&world](int rank, const std::string& message) { world.Abort(rank, message); });
   world.set_on_abort([weak = std::weak_ptr(session)] {
     if (const auto held = weak.lock()) {

@@ -31,8 +31,8 @@ int GroupsOf(const StageDescription& stage) {
   return groups;
 }
 
-// Ways along which tensors of the schedule go or come.
-std::int64_t UsedPipelineWays(const StageDescription& stage) {
+// To and from the stages whose tensors come and go.
+int PipelineWays(const StageDescription& stage) {
   const StagePlacement placement = PlacementOf(stage.layout);
   std::set<int> neighbours;
   for (int chunk = 0; chunk < placement.chunks; ++chunk) {
@@ -43,15 +43,16 @@ std::int64_t UsedPipelineWays(const StageDescription& stage) {
       }
     }
   }
-  return 2 * static_cast<std::int64_t>(neighbours.size());
+  return 2 * static_cast<int>(neighbours.size());
 }
 
 }  // namespace
 
 CommunicationMemory CommunicationOf(const StageDescription& stage) {
   const LocalSizes& sizes = stage.sizes;
-  CommunicationMemory memory{.communicators = GroupsOf(stage) + WaysOfRing(stage.layout.pipeline), .buffers = 0};
-  memory.buffers = UsedPipelineWays(stage) * kBuffersOfWay * sizes.outside * sizes.hidden * sizes.element();
+  const int pipeline_ways = PipelineWays(stage);
+  CommunicationMemory memory{.communicators = GroupsOf(stage) + pipeline_ways, .buffers = 0};
+  memory.buffers = pipeline_ways * kBuffersOfWay * sizes.outside * sizes.hidden * sizes.element();
   if (sizes.ring) {
     memory.communicators += WaysOfRing(sizes.context / sizes.head_ranks);
     // To the next rank and from the previous one: keys and values in forward, and in backward their gradients too.

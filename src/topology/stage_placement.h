@@ -27,6 +27,8 @@ struct StagePlacement {
   bool IsRemote(int virtual_stage, int neighbour) const {
     return neighbour >= 0 && neighbour < virtual_stages() && StageOf(virtual_stage) != StageOf(neighbour);
   }
+  // Whether the last stage sends to the first.
+  bool GoesRound() const { return kind == PlacementKind::kRoundRobin && chunks > 1; }
   // Whether `neighbour` is a virtual stage of the same stage: its tensors are handed over in place.
   bool IsLocal(int virtual_stage, int neighbour) const {
     return neighbour >= 0 && neighbour < virtual_stages() && StageOf(virtual_stage) == StageOf(neighbour);

@@ -43,7 +43,7 @@ bool Overlap(ActionKind one, ActionKind other) {
 PipelineRunner::PipelineRunner(Communicator& pipeline, Device& device, const StagePlacement& placement,
                                std::vector<std::unique_ptr<Stage>> stages, const Buffers& buffers)
     : pipeline_(pipeline), device_(device), placement_(placement), chunks_(std::move(stages)), buffers_(buffers) {
-  pipeline_.ConnectNeighbours();
+  pipeline_.ConnectNeighbours(placement_.GoesRound() ? Neighbours::kRing : Neighbours::kLine);
 }
 
 void PipelineRunner::set_ledger(Ledger* ledger) {

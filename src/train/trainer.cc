@@ -93,7 +93,10 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
   }
   auto* const scratch = arena_.Allocate(MemoryKind::kScratch, DType::kUInt8, {ScratchBytes(description)}).as<char>();
   if (sizes.ring) {
-    comms_.context_ring().ConnectNeighbours(kFirstContextMessageStream);
+    comms_.context_ring().ConnectNeighbours(Neighbours::kRing, kFirstContextMessageStream);
+  }
+  if (sizes.ulysses) {
+    comms_.context_heads().PrepareAllToAll();
   }
   const ModuleContext modules{.ops = device_.ops(),
                               .region = region_,

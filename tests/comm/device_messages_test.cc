@@ -47,18 +47,23 @@ class PipeWay : public MessageWay {
   bool sends_;
 };
 
-// Two ranks with ways both ways.
-void RunPair(const std::function<void(RankContext&, DeviceMessages&)>& body) {
-  std::array<Pipe, 2> pipes;  // by receiver
-  RunThreadRanks(2, {.kind = "cpu"}, [&](RankContext& context) {
-    const int other = 1 - context.world.rank();
-    const auto host = context.world.Split("pair", 0, 0);
-    DeviceMessages messages(context.device, *host);
-    messages.AddWayTo(other, std::make_unique<PipeWay>(pipes[static_cast<std::size_t>(other)], true));
-    messages.AddWayFrom(other, std::make_unique<PipeWay>(pipes[static_cast<std::size_t>(context.world.rank())], false));
-    body(context, messages);
-    context.world.Barrier();
-  });
+// Two ranks with ways both ways; once for each of `forms`.
+void RunPair(const std::function<void(RankContext&, DeviceMessages&)>& body,
+             const std::vector<DeviceMessages::Receives>& forms = {DeviceMessages::Receives::kAhead,
+                                                                   DeviceMessages::Receives::kInOrder}) {
+  for (const DeviceMessages::Receives receives : forms) {
+    std::array<Pipe, 2> pipes;  // by receiver
+    RunThreadRanks(2, {.kind = "cpu"}, [&](RankContext& context) {
+      const int other = 1 - context.world.rank();
+      const auto own = static_cast<std::size_t>(context.world.rank());
+      const auto host = context.world.Split("pair", 0, 0);
+      DeviceMessages messages(context.device, *host, kFirstMessageStream, receives);
+      messages.AddWayTo(other, std::make_unique<PipeWay>(pipes[1 - own], true));
+      messages.AddWayFrom(other, std::make_unique<PipeWay>(pipes[own], false));
+      body(context, messages);
+      context.world.Barrier();
+    });
+  }
 }
 
 std::vector<float> Values(int seed, int count) {
@@ -114,6 +119,28 @@ TEST(DeviceMessages, BuffersAreUsedAgain) {
   });
 }
 
+TEST(DeviceMessages, WhatIsPreparedTakesNoMoreMemoryLater) {
+  RunPair([](RankContext& context, DeviceMessages& messages) {
+    const int other = 1 - context.world.rank();
+    const DeviceArray<float> array(context.device, Values(1, 64));
+    const std::int64_t bytes = array.tensor().bytes();
+    for (int time = 0; time < 2; ++time) {
+      messages.PrepareToSend(bytes, other);
+      messages.PrepareToReceive(bytes, other);
+      messages.PrepareToSend(bytes / 2, other);
+      messages.PrepareToReceive(0, other);
+      messages.PrepareToSend(bytes, 7);  // no way there
+      EXPECT_EQ(messages.bytes(), 4 * bytes);
+    }
+    for (int i = 0; i < 10; ++i) {
+      messages.Send(array.tensor(), other, i);
+      messages.Receive(array.tensor(), other, i);
+    }
+    EXPECT_EQ(array.Read(), Values(1, 64));
+    EXPECT_EQ(messages.bytes(), 4 * bytes);
+  });
+}
+
 TEST(DeviceMessages, EmptyOnesArriveAndOthersOfAWrongCountAreRefused) {
   RunPair([](RankContext& context, DeviceMessages& messages) {
     const int other = 1 - context.world.rank();
@@ -127,7 +154,7 @@ TEST(DeviceMessages, EmptyOnesArriveAndOthersOfAWrongCountAreRefused) {
 }
 
 TEST(DeviceMessages, WaysAreAsManyAsLanes) {
-  RunPair([](RankContext&, DeviceMessages& messages) {
+  const auto body = [](RankContext&, DeviceMessages& messages) {
     Pipe pipe;
     messages.AddWayTo(7, std::make_unique<PipeWay>(pipe, true));
     messages.AddWayTo(8, std::make_unique<PipeWay>(pipe, true));
@@ -135,7 +162,8 @@ TEST(DeviceMessages, WaysAreAsManyAsLanes) {
     EXPECT_FALSE(messages.HasWayFrom(7));
     EXPECT_THAT(testing::MessageOf([&] { messages.AddWayTo(9, std::make_unique<PipeWay>(pipe, true)); }),
                 ::testing::HasSubstr("more than 4 ways for messages"));
-  });
+  };
+  RunPair(body, {DeviceMessages::Receives::kAhead});
 }
 
 // Says when it ends.

@@ -14,8 +14,8 @@ namespace {
 void RunAlone(const std::function<void(RankContext&)>& body) {
   RunThreadRanks(1, {.kind = "cpu"}, [&](RankContext& host) {
     const auto gpu = MakeDevice({.kind = "cuda"});
-    const auto alone = MakeNcclCommunicator(host.world.Split("alone", 0, 0), *gpu,
-                                            MakeNcclSession(GpuUse::kOneEach, {}), NcclAlone::kEverything);
+    const auto alone =
+        MakeNcclCommunicator(host.world.Split("alone", 0, 0), *gpu, MakeNcclSession({}, {}), NcclAlone::kEverything);
     RankContext context{*gpu, *alone};
     body(context);
   });

@@ -1,7 +1,6 @@
 #include "device/cuda/cuda_context.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 
 #include "base/shape.h"
@@ -23,11 +22,6 @@ CudaContext::CudaContext(int device, const DeviceOptions& options)
   CheckCuda(cudaGetDeviceProperties(&properties, device), "read the GPU's properties");
   RequireKernels(KernelsRunHere(), properties.name, capability_);
   OpenStream(0);
-  if (std::getenv("NCCL_MULTI_RANK_GPU_ENABLE") != nullptr) {
-    // Hardware queues go round in the order of streams made, NCCL's own among them: those of messages come first.
-    OpenStream(kFirstMessageStream);
-    OpenStream(kFirstMessageStream + 1);
-  }
   CheckCuda(cudaHostAlloc(&bounce_, kBounceBytes, cudaHostAllocPortable), "allocate page-locked memory for copies");
   // What was freed stays with this process: to give it back would wait for the GPU.
   cudaMemPool_t pool = nullptr;

@@ -26,9 +26,9 @@ constexpr Peak kPeaks[] = {
 };
 
 // Where NCCL may connect several ranks of one GPU, kernels of one rank wait for those of another. Then each stream
-// needs a hardware queue of its own, and all kernels must be loaded when a device is made: loading one later waits
-// until the GPU is idle. CUDA reads both variables when it starts, so this comes before the first call of it; a user's
-// own choice stands.
+// that waits needs a hardware queue of its own, and all kernels must be loaded when a device is made: loading one later
+// waits until the GPU is idle. CUDA reads both variables when it starts, so this comes before the first call of it; a
+// user's own choice stands.
 void PrepareToShare() {
   const char* const sharing = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
   if (sharing != nullptr && std::string_view(sharing) == "1") {
