@@ -433,7 +433,18 @@ TEST(Laws, Float8GivesTheSameBitsTwice) {
 }
 
 // What passes through the device is updated by the same operations: the bits are those of state that stays there.
-TEST(Laws, StateInHostMemoryTrainsToTheSameBits) {
+// Types of the weights and of the moments.
+using KeptTypes = std::pair<std::string, std::string>;
+
+class StateInHostMemory : public testing::TestWithParam<KeptTypes> {};
+INSTANTIATE_TEST_SUITE_P(Types, StateInHostMemory,
+                         testing::Values(KeptTypes{"fp32", "fp32"}, KeptTypes{"bf16", "fp32"},
+                                         KeptTypes{"bf16", "bf16"}, KeptTypes{"fp16", "fp32"}),
+                         [](const auto& instance) {
+                           return fmt::format("{}_moments_{}", instance.param.first, instance.param.second);
+                         });
+
+TEST_P(StateInHostMemory, TrainsToTheSameBits) {
   const auto layouts = {
       ParallelLayout{},
       ParallelLayout{.micro_batch = 12},  // gradients over activations
@@ -445,34 +456,35 @@ TEST(Laws, StateInHostMemoryTrainsToTheSameBits) {
       ParallelLayout{.zero = 1},
       ParallelLayout{.zero = 3},
   };
-  for (const auto& [dtype, moments] :
-       {std::pair{"fp32", "fp32"}, {"bf16", "fp32"}, {"bf16", "bf16"}, {"fp16", "fp32"}}) {
-    for (const ParallelLayout& layout : layouts) {
-      RunConfig config = SmallRun("gpt2");
-      config.train.dtype = dtype;
-      config.optimizer.moments = moments;
-      config.train.deterministic = true;  // a GPU needs to be asked
-      config.layout = layout;
-      SCOPED_TRACE(fmt::format("{}, moments {}, {}", dtype, moments, layout.ToString()));
-      const int steps = std::max(2, LawSteps() / 4);
-      const Outcome kept = Train({.config = config, .steps = steps, .validate = true});
-      for (const Offload offload : {Offload::kOptimizer, Offload::kFull}) {
-        config.layout.offload = offload;
-        SCOPED_TRACE(Name(offload));
-        const Outcome passing = Train({.config = config, .steps = steps, .validate = true});
-        EXPECT_THAT(passing.accounting, testing::IsEmpty());
-        EXPECT_TRUE(passing.tied_copies_equal);
-        EXPECT_EQ(kept.losses, passing.losses);
-        EXPECT_EQ(kept.gradient_norms, passing.gradient_norms);
-        EXPECT_EQ(kept.validation, passing.validation);
-        EXPECT_EQ(kept.parameters, passing.parameters);
-      }
+  for (const ParallelLayout& layout : layouts) {
+    RunConfig config = SmallRun("gpt2");
+    config.train.dtype = GetParam().first;
+    config.optimizer.moments = GetParam().second;
+    config.train.deterministic = true;  // a GPU needs to be asked
+    config.layout = layout;
+    SCOPED_TRACE(layout.ToString());
+    const int steps = std::max(2, LawSteps() / 4);
+    const Outcome kept = Train({.config = config, .steps = steps, .validate = true});
+    for (const Offload offload : {Offload::kOptimizer, Offload::kFull}) {
+      config.layout.offload = offload;
+      SCOPED_TRACE(Name(offload));
+      const Outcome passing = Train({.config = config, .steps = steps, .validate = true});
+      EXPECT_THAT(passing.accounting, testing::IsEmpty());
+      EXPECT_TRUE(passing.tied_copies_equal);
+      EXPECT_EQ(kept.losses, passing.losses);
+      EXPECT_EQ(kept.gradient_norms, passing.gradient_norms);
+      EXPECT_EQ(kept.validation, passing.validation);
+      EXPECT_EQ(kept.parameters, passing.parameters);
     }
   }
 }
 
 // What blocks keep comes back as it went: the bits are those of what stays on the device.
-TEST(Laws, ActivationsInHostMemoryTrainToTheSameBits) {
+class ActivationsInHostMemory : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Families, ActivationsInHostMemory, testing::Values("gpt2", "llama"),
+                         [](const auto& instance) { return std::string(instance.param); });
+
+TEST_P(ActivationsInHostMemory, TrainToTheSameBits) {
   const auto layouts = {
       ParallelLayout{},
       ParallelLayout{.micro_batch = 12},
@@ -486,23 +498,21 @@ TEST(Laws, ActivationsInHostMemoryTrainToTheSameBits) {
       ParallelLayout{.pipeline = 2, .schedule = "zero_bubble_v", .chunks = 2, .recompute = Recompute::kLight},
       ParallelLayout{.context = 2, .pipeline = 2, .context_kind = ContextKind::kRing},
   };
-  for (const char* family : {"gpt2", "llama"}) {
-    for (const ParallelLayout& layout : layouts) {
-      RunConfig config = SmallRun(family);
-      config.model.dropout = 0.1;
-      config.train.deterministic = true;  // a GPU needs to be asked
-      config.layout = layout;
-      SCOPED_TRACE(std::string(family) + ", " + layout.ToString());
-      const int steps = std::max(2, LawSteps() / 4);
-      const Outcome kept = Train({.config = config, .steps = steps, .validate = true});
-      config.layout.offload_activations = true;
-      const Outcome passing = Train({.config = config, .steps = steps, .validate = true});
-      EXPECT_THAT(passing.accounting, testing::IsEmpty());
-      EXPECT_EQ(kept.losses, passing.losses);
-      EXPECT_EQ(kept.gradient_norms, passing.gradient_norms);
-      EXPECT_EQ(kept.validation, passing.validation);
-      EXPECT_EQ(kept.parameters, passing.parameters);
-    }
+  for (const ParallelLayout& layout : layouts) {
+    RunConfig config = SmallRun(GetParam());
+    config.model.dropout = 0.1;
+    config.train.deterministic = true;  // a GPU needs to be asked
+    config.layout = layout;
+    SCOPED_TRACE(layout.ToString());
+    const int steps = std::max(2, LawSteps() / 4);
+    const Outcome kept = Train({.config = config, .steps = steps, .validate = true});
+    config.layout.offload_activations = true;
+    const Outcome passing = Train({.config = config, .steps = steps, .validate = true});
+    EXPECT_THAT(passing.accounting, testing::IsEmpty());
+    EXPECT_EQ(kept.losses, passing.losses);
+    EXPECT_EQ(kept.gradient_norms, passing.gradient_norms);
+    EXPECT_EQ(kept.validation, passing.validation);
+    EXPECT_EQ(kept.parameters, passing.parameters);
   }
 }
 
