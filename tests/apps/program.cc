@@ -54,11 +54,6 @@ Workplace::Workplace() : path_((std::filesystem::temp_directory_path() / "trirem
   setenv("OMP_NUM_THREADS", "1", 1);
   setenv("XDG_CACHE_HOME", (path_ + "/.cache").c_str(), 1);
   setenv("XDG_CONFIG_HOME", (path_ + "/config").c_str(), 1);
-#if defined(__aarch64__)
-  // LeakSanitizer takes three seconds there at the end of every process. `scripts/test asan` ends with a training that
-  // it looks at.
-  setenv("ASAN_OPTIONS", "detect_leaks=0", 0);
-#endif
 }
 
 Workplace::~Workplace() { std::filesystem::remove_all(path_); }
