@@ -128,7 +128,7 @@ int main(int count, char** arguments) {
   }
   for (const bool recorded : {false, true}) {
     for (const auto& [work, name] : kWorks) {
-      for (const int waiting : {1, 2, 4, 8, 16, 24, 30, 31, 32, 48, 64}) {
+      for (const int waiting : {1, 2, 4, 8, 16, 20, 22, 24, 26, 28, 30, 31, 32, 48, 64}) {
         if (waiting > most) {
           break;
         }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <utility>
 
 #include "base/error.h"
@@ -95,7 +96,8 @@ DeviceMessages::Buffer& DeviceMessages::BufferToSend(Outgoing& out, std::int64_t
   };
   auto found = find();
   if (found == out.buffers.end() && out.buffers.size() >= kUsualBuffers) {
-    // The host is ahead of the device. It waits for work of its own device alone, never for the receiver.
+    // The host is ahead of the device. It waits until its own device has copied the last message, not until that is
+    // received.
     device_.SynchronizeEvent(out.copied);
     found = find();
   }
@@ -148,6 +150,7 @@ void DeviceMessages::AcceptNext(Incoming& in, int rank) {
 }
 
 void DeviceMessages::Receive(const Tensor& message, int from, int tag) {
+  assert(receives_ == Receives::kAhead || device_.current_stream() == kComputeStream);
   Incoming& in = incoming_.at(from);
   while (in.arrivals[tag].empty()) {
     AcceptNext(in, from);

@@ -6,8 +6,8 @@
 // there it is copied when it is asked for. A way has two buffers, and takes more device memory only when messages pile
 // up. Used by one thread.
 //
-// A stream that waits for another rank keeps one of the GPU's queues. Where ranks share a GPU, messages are received in
-// the stream of the work that asks for them, which then waits anyway.
+// A stream that waits for another rank keeps one of its context's queues (waiting_streams.h). Where ranks are threads
+// that share a context, messages are received in the compute stream, whose work asks for them and waits anyway.
 #pragma once
 
 #include <deque>
@@ -30,7 +30,8 @@ class MessageWay {
 
 class DeviceMessages {
  public:
-  enum class Receives : std::uint8_t { kAhead, kInOrder };  // in streams of their own, or of the work that asks
+  // Messages are received in streams of their own, or in the compute stream; then Receive is called there alone.
+  enum class Receives : std::uint8_t { kAhead, kInOrder };
   // `host` is between the same ranks, with tensors in host memory; both outlive this. Messages go in kMessageStreams
   // streams from `first_stream` on.
   DeviceMessages(Device& device, Communicator& host, int first_stream = kFirstMessageStream,

@@ -19,6 +19,7 @@
 #include "comm/device_messages.h"
 #include "comm/nccl_handle.h"
 #include "comm/staging.h"
+#include "comm/waiting_streams.h"
 #include "device/cuda/cuda_stream.h"
 
 namespace trireme {
@@ -82,30 +83,16 @@ struct RecentCall {
   CollectiveCall call;
 };
 
-// CUDA spreads the streams of a context that have work over 32 queues (CUDA_DEVICE_MAX_CONNECTIONS). Behind a stream
-// that waits for another rank, others of its queue wait too, the one that is awaited perhaps among them. Of 32 queues,
-// 24 waiting streams held up one of 46 others at most, 30 held up 8 to 39 of 70, 32 all (docs/performance.md).
-constexpr double kMostWaitingStreams = 26;
-// Streams of a rank that wait: its own, and NCCL's, which follows it and is one for all groups of a context's rank.
-constexpr double kStreamsOfRank = 2;
-// To send, the message's and NCCL's; to receive, NCCL's.
-constexpr double kStreamsOfWay = 2 + 1;
-
 // What the communicators of one rank share.
 struct NcclRank {
-  int number = 0;              // in the world
-  double message_streams = 0;  // that may wait, the average over the ranks
+  int number = 0;  // in the world
+  WaitingStreams streams;
 };
 
 class NcclCommunicator : public Communicator {
  public:
-  // The part of `parent` with `color` and `key`, as Split has them; its ranks make their groups at the same time.
-  struct Part {
-    NcclCommunicator* parent = nullptr;  // none for the world
-    int color = 0;
-    int key = 0;
-  };
-  NcclCommunicator(std::unique_ptr<Communicator> host, const Part& part, Device& device,
+  // Ranks of `parent` make their groups at the same time; none for the world.
+  NcclCommunicator(std::unique_ptr<Communicator> host, Communicator* parent, Device& device,
                    std::shared_ptr<NcclSession> session, NcclAlone alone, std::shared_ptr<NcclRank> self)
       : Communicator(host->name()),
         host_(std::move(host)),
@@ -113,10 +100,12 @@ class NcclCommunicator : public Communicator {
         session_(std::move(session)),
         alone_(alone),
         self_(std::move(self)) {
-    Communicator& all = part.parent == nullptr ? *host_ : *part.parent->host_;
+    Communicator& all = parent == nullptr ? *host_ : *parent;
     const std::int64_t before = device_.used_bytes();
     all.Barrier();
-    Open(part);
+    if (size() > 1 || alone_ == NcclAlone::kEverything) {
+      Open();
+    }
     // To make a communicator waits for the GPU, which ranks may share: no collective may wait there for a rank that is
     // still making one.
     all.Barrier();
@@ -133,7 +122,7 @@ class NcclCommunicator : public Communicator {
     if (channel_ != nullptr) {
       session_->watch().Leave(*channel_);
     }
-    self_->message_streams -= message_streams_;
+    self_->streams.GiveBack(pairs_, size());
   }
 
   int rank() const override { return host_->rank(); }
@@ -188,8 +177,8 @@ class NcclCommunicator : public Communicator {
   bool alone() const override { return nccl_ == nullptr; }
 
   std::unique_ptr<Communicator> DoSplit(const std::string& name, int color, int key) override {
-    return std::make_unique<NcclCommunicator>(host_->Split(name, color, key), Part{this, color, key}, device_, session_,
-                                              alone_, self_);
+    return std::make_unique<NcclCommunicator>(host_->Split(name, color, key), host_.get(), device_, session_, alone_,
+                                              self_);
   }
 
   void Follow(DeviceCall&& call) override {
@@ -257,9 +246,17 @@ class NcclCommunicator : public Communicator {
   // waits in a circle.
   void DoConnectNeighbours(Neighbours neighbours, int first_stream) override {
     const std::vector<std::pair<int, int>> pairs = PairsOf(neighbours, size());
-    if (!TakeStreams(static_cast<double>(pairs.size()))) {
+    Require(messages_ == nullptr, "neighbours of group '{}' are connected already", name());
+    if (!self_->streams.Take(static_cast<int>(pairs.size()), size())) {
+      if (self_->number == 0) {
+        NcclSession::Say(
+            fmt::format("messages of group '{}' go through host memory: streams of {} ranks that wait for "
+                        "each other would take too many of the GPU's 32 queues",
+                        name(), session_->ranks_of_context()));
+      }
       return;
     }
+    pairs_ = static_cast<int>(pairs.size());
     const std::int64_t before = device_.used_bytes();
     host_->Barrier();
     messages_ = std::make_unique<DeviceMessages>(
@@ -361,57 +358,16 @@ class NcclCommunicator : public Communicator {
     return all;
   }
 
-  // Where ranks share a context, groups share NCCL's streams with the world's: see kMostWaitingStreams. Elsewhere
-  // collectives of different groups may overlap.
-  void Open(const Part& part) {
-    std::uint64_t key = 0;
-    if (part.parent != nullptr && session_->ranks_share_context()) {
-      if (part.parent->nccl_ == nullptr) {
-        return;
-      }
-      auto handle = std::make_unique<NcclHandle>(*session_, *part.parent->nccl_,
-                                                 size() > 1 ? part.color : NCCL_SPLIT_NOCOLOR, part.key);
-      if (size() == 1) {
-        return;
-      }
-      nccl_ = std::move(handle);
-      key = session_->NewKey();
-      host_->Broadcast({&key, DType::kInt64, {1}}, 0);
-    } else if (size() > 1 || alone_ == NcclAlone::kEverything) {
-      ncclUniqueId id = rank() == 0 ? NewId() : ncclUniqueId{};
-      host_->Broadcast(TensorOf(id), 0);
-      key = Digest(id);
-      nccl_ = std::make_unique<NcclHandle>(*session_, size(), rank(), id);
-    } else {
-      return;
-    }
-    WatchedGroup group{.name = name(), .key = key, .rank = self_->number, .ranks = {}};
+  void Open() {
+    ncclUniqueId id = rank() == 0 ? NewId() : ncclUniqueId{};
+    host_->Broadcast(TensorOf(id), 0);
+    WatchedGroup group{.name = name(), .key = Digest(id), .rank = self_->number, .ranks = {}};
     for (const std::int64_t member : Gather(self_->number)) {
       group.ranks.push_back(static_cast<int>(member));
     }
     ranks_ = group.ranks;
+    nccl_ = std::make_unique<NcclHandle>(*session_, size(), rank(), id);
     channel_ = session_->watch().Join(group, device_);
-  }
-
-  // Whether streams of messages between so many pairs of neighbours, in every group like this one, may wait as well:
-  // see kMostWaitingStreams. All ranks find the same.
-  bool TakeStreams(double pairs) {
-    if (!session_->ranks_share_context()) {
-      return true;
-    }
-    const double more = 2 * pairs * kStreamsOfWay / size();
-    if (session_->ranks_of_context() * (kStreamsOfRank + self_->message_streams + more) > kMostWaitingStreams) {
-      if (self_->number == 0) {
-        NcclSession::Say(
-            fmt::format("messages of group '{}' go through host memory: streams of {} ranks that wait for "
-                        "each other would take too many of the GPU's 32 queues",
-                        name(), session_->ranks_of_context()));
-      }
-      return false;
-    }
-    self_->message_streams += more;
-    message_streams_ = more;
-    return true;
   }
 
   // Part r of `in` to member r. Connects members at the first call.
@@ -533,12 +489,12 @@ class NcclCommunicator : public Communicator {
   std::shared_ptr<NcclSession> session_;
   NcclAlone alone_;
   std::shared_ptr<NcclRank> self_;
-  double message_streams_ = 0;                // of self_'s
   int sharing_ = 1;                           // ranks of its GPU
   std::int64_t bytes_ = 0;                    // of device memory that NCCL took
   std::vector<int> ranks_;                    // of the members, in the world
   std::unique_ptr<NcclHandle> nccl_;          // none for one member
   std::unique_ptr<DeviceMessages> messages_;  // none before neighbours are connected
+  int pairs_ = 0;                             // of neighbours that are connected
   std::vector<NcclWay*> ways_;                // owned by messages_, in the order in which both ends made them
   std::shared_ptr<DeviceCallWatch::Channel> channel_;
   std::array<RecentCall, kRecentCalls> recent_{};
@@ -563,9 +519,10 @@ void AbortNccl(NcclSession& session) { session.AbortAll(); }
 
 std::unique_ptr<Communicator> MakeNcclCommunicator(std::unique_ptr<Communicator> host, Device& device,
                                                    std::shared_ptr<NcclSession> session, NcclAlone alone) {
-  auto self = std::make_shared<NcclRank>(NcclRank{.number = host->rank()});
-  return std::make_unique<NcclCommunicator>(std::move(host), NcclCommunicator::Part{}, device, std::move(session),
-                                            alone, std::move(self));
+  auto self = std::make_shared<NcclRank>(
+      NcclRank{.number = host->rank(), .streams = WaitingStreams(session->ranks_of_context())});
+  return std::make_unique<NcclCommunicator>(std::move(host), nullptr, device, std::move(session), alone,
+                                            std::move(self));
 }
 
 }  // namespace trireme

@@ -31,9 +31,7 @@ ncclDataType_t NcclTypeOf(DType dtype) {
   Fail("NCCL has no type for {}", Name(dtype));
 }
 
-namespace {
-
-ncclConfig_t ConfigFor(const NcclSession& session) {
+NcclHandle::NcclHandle(NcclSession& session, int size, int rank, const ncclUniqueId& id) : session_(session) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 1;
   if (session.gpu_is_shared()) {
@@ -41,25 +39,7 @@ ncclConfig_t ConfigFor(const NcclSession& session) {
     config.minCTAs = 1;
     config.maxCTAs = 1;
   }
-  return config;
-}
-
-}  // namespace
-
-NcclHandle::NcclHandle(NcclSession& session, int size, int rank, const ncclUniqueId& id) : session_(session) {
-  ncclConfig_t config = ConfigFor(session);
   CheckNccl(ncclCommInitRankConfig(&handle_, size, id, rank, &config), "ncclCommInitRankConfig");
-  Join();
-}
-
-NcclHandle::NcclHandle(NcclSession& session, NcclHandle& parent, int color, int key) : session_(session) {
-  ncclConfig_t config = ConfigFor(session);
-  config.splitShare = 1;
-  parent.Run("ncclCommSplit", [&](ncclComm_t whole) { return ncclCommSplit(whole, color, key, &handle_, &config); });
-  Join();
-}
-
-void NcclHandle::Join() {
   session_.Add(*this);
   if (session_.aborted()) {
     session_.AbortAll();

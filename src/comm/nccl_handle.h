@@ -22,9 +22,6 @@ class NcclHandle {
  public:
   // Collective over the `size` ranks that have the same id. The session outlives this.
   NcclHandle(NcclSession& session, int size, int rank, const ncclUniqueId& id);
-  // Collective over the members of `parent`: those with equal `color` form a new one, ordered by `key`; with
-  // NCCL_SPLIT_NOCOLOR a member has none. It shares its streams with `parent`: work of either waits for the other's.
-  NcclHandle(NcclSession& session, NcclHandle& parent, int color, int key);
   // Waits for the other members, unless an exception is on its way or the session was aborted: then all are aborted.
   ~NcclHandle();
   NcclHandle(const NcclHandle&) = delete;
@@ -43,8 +40,6 @@ class NcclHandle {
   ncclComm_t Take(std::chrono::milliseconds patience);
 
  private:
-  void Join();
-
   NcclSession& session_;
   std::timed_mutex mutex_;
   ncclComm_t handle_ = nullptr;

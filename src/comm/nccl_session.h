@@ -3,7 +3,6 @@
 #pragma once
 
 #include <atomic>
-#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -29,13 +28,11 @@ class NcclSession {
   NcclSession& operator=(const NcclSession&) = delete;
 
   bool gpu_is_shared() const { return use_.shared; }
-  // To load a kernel waits for the kernels of all of them.
+  // Ranks of this process whose kernels share a CUDA context: to load a kernel waits for the kernels of all.
   int ranks_of_context() const { return use_.ranks_of_context; }
   bool ranks_share_context() const { return use_.ranks_of_context > 1; }
   // Prints a line for whoever watches the run.
   static void Say(const std::string& text);
-  // Equal for no two calls.
-  std::uint64_t NewKey() { return ++keys_; }
   DeviceCallWatch& watch() { return watch_; }
 
   void Add(NcclHandle& handle);
@@ -52,7 +49,6 @@ class NcclSession {
   std::vector<NcclHandle*> handles_;
   std::vector<std::thread> aborts_;
   std::atomic<bool> aborted_ = false;
-  std::atomic<std::uint64_t> keys_ = 0;
   DeviceCallWatch watch_;  // last: its thread uses the others
 };
 

@@ -72,7 +72,13 @@ std::shared_ptr<NcclSession> ConnectRanks(ThreadWorld& world, int ranks, int gpu
   if (shared && !NcclSharesGpus()) {
     return nullptr;
   }
-  auto session = MakeNcclSession({.shared = shared, .ranks_of_context = (ranks + gpus - 1) / gpus},
+  const int ranks_of_context = (ranks + gpus - 1) / gpus;
+  if (ranks_of_context > kMostRanksOfContext) {
+    std::fprintf(stderr, "trireme: %d ranks meet in the memory of one GPU: over NCCL at most %d share one\n", ranks,
+                 kMostRanksOfContext);
+    return nullptr;
+  }
+  auto session = MakeNcclSession({.shared = shared, .ranks_of_context = ranks_of_context},
                                  [&world](int rank, const std::string& message) { world.Abort(rank, message); });
   world.set_on_abort([weak = std::weak_ptr(session)] {
     if (const auto held = weak.lock()) {

@@ -7,6 +7,7 @@
 namespace trireme {
 namespace {
 
+constexpr double kProbabilitySteps = 1e6;
 constexpr double kNudge = 1e-3;
 constexpr double kEightOfTen = 1.2816;  // deviations on either side
 
@@ -78,7 +79,8 @@ double SpreadOf(const PlanPoint& point, const ModelAccount& account, PipelineClo
 
 double FitProbability(double peak, double usable, double spread) {
   const double deviation = std::log1p(spread) / kEightOfTen;
-  return 0.5 * std::erfc(-std::log(usable / peak) / deviation / std::sqrt(2.0));
+  const double probability = 0.5 * std::erfc(-std::log(usable / peak) / deviation / std::sqrt(2.0));
+  return std::round(kProbabilitySteps * probability) / kProbabilitySteps;
 }
 
 }  // namespace trireme

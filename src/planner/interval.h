@@ -32,7 +32,8 @@ double SpreadOf(double variance);
 // The same of a step that is priced by what sites differ by, or by its stack's calibration for the machine.
 double SpreadOf(const PlanPoint& point, const ModelAccount& account, PipelineClock& clock);
 
-// How sure it is that a run fits: `peak` predicted bytes, of which 80 % of real ones lie within 1 + spread.
+// How sure it is that a run fits: `peak` predicted bytes, of which 80 % of real ones lie within 1 + spread. To six
+// digits: libraries of C differ in the last bits of erfc, and pages print what the command prints.
 double FitProbability(double peak, double usable, double spread);
 // A layout that does not fit costs a failed start; one that is refused wrongly costs a better layout for the whole run,
 // taken as three times as dear. Below this probability a run is called out of memory.

@@ -122,8 +122,9 @@ TEST(DeviceMessages, BuffersAreUsedAgain) {
 TEST(DeviceMessages, WhatIsPreparedTakesNoMoreMemoryLater) {
   RunPair([](RankContext& context, DeviceMessages& messages) {
     const int other = 1 - context.world.rank();
-    const DeviceArray<float> array(context.device, Values(1, 64));
-    const std::int64_t bytes = array.tensor().bytes();
+    const DeviceArray<float> sent(context.device, Values(context.world.rank(), 64));
+    const DeviceArray<float> received(context.device, std::vector<float>(64));
+    const std::int64_t bytes = sent.tensor().bytes();
     for (int time = 0; time < 2; ++time) {
       messages.PrepareToSend(bytes, other);
       messages.PrepareToReceive(bytes, other);
@@ -133,10 +134,10 @@ TEST(DeviceMessages, WhatIsPreparedTakesNoMoreMemoryLater) {
       EXPECT_EQ(messages.bytes(), 4 * bytes);
     }
     for (int i = 0; i < 10; ++i) {
-      messages.Send(array.tensor(), other, i);
-      messages.Receive(array.tensor(), other, i);
+      messages.Send(sent.tensor(), other, i);
+      messages.Receive(received.tensor(), other, i);
     }
-    EXPECT_EQ(array.Read(), Values(1, 64));
+    EXPECT_EQ(received.Read(), Values(other, 64));
     EXPECT_EQ(messages.bytes(), 4 * bytes);
   });
 }
@@ -153,7 +154,7 @@ TEST(DeviceMessages, EmptyOnesArriveAndOthersOfAWrongCountAreRefused) {
   });
 }
 
-TEST(DeviceMessages, WaysAreAsManyAsLanes) {
+TEST(DeviceMessages, WaysAreAsManyAsStreams) {
   const auto body = [](RankContext&, DeviceMessages& messages) {
     Pipe pipe;
     messages.AddWayTo(7, std::make_unique<PipeWay>(pipe, true));
@@ -164,6 +165,17 @@ TEST(DeviceMessages, WaysAreAsManyAsLanes) {
                 ::testing::HasSubstr("more than 4 ways for messages"));
   };
   RunPair(body, {DeviceMessages::Receives::kAhead});
+  // Received in order, messages take no stream.
+  const auto in_order = [](RankContext&, DeviceMessages& messages) {
+    Pipe pipe;
+    for (const int rank : {7, 8, 9}) {
+      messages.AddWayTo(rank, std::make_unique<PipeWay>(pipe, true));
+      messages.AddWayFrom(rank, std::make_unique<PipeWay>(pipe, false));
+    }
+    EXPECT_THAT(testing::MessageOf([&] { messages.AddWayTo(10, std::make_unique<PipeWay>(pipe, true)); }),
+                ::testing::HasSubstr("more than 4 ways for messages"));
+  };
+  RunPair(in_order, {DeviceMessages::Receives::kInOrder});
 }
 
 // Says when it ends.

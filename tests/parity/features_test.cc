@@ -432,7 +432,6 @@ TEST(Laws, Float8GivesTheSameBitsTwice) {
   EXPECT_EQ(once.parameters, again.parameters);
 }
 
-// What passes through the device is updated by the same operations: the bits are those of state that stays there.
 // Types of the weights and of the moments.
 using KeptTypes = std::pair<std::string, std::string>;
 
@@ -444,6 +443,7 @@ INSTANTIATE_TEST_SUITE_P(Types, StateInHostMemory,
                            return fmt::format("{}_moments_{}", instance.param.first, instance.param.second);
                          });
 
+// What passes through the device is updated by the same operations: the bits are those of state that stays there.
 TEST_P(StateInHostMemory, TrainsToTheSameBits) {
   const auto layouts = {
       ParallelLayout{},
@@ -479,11 +479,11 @@ TEST_P(StateInHostMemory, TrainsToTheSameBits) {
   }
 }
 
-// What blocks keep comes back as it went: the bits are those of what stays on the device.
 class ActivationsInHostMemory : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Families, ActivationsInHostMemory, testing::Values("gpt2", "llama"),
                          [](const auto& instance) { return std::string(instance.param); });
 
+// What blocks keep comes back as it went: the bits are those of what stays on the device.
 TEST_P(ActivationsInHostMemory, TrainToTheSameBits) {
   const auto layouts = {
       ParallelLayout{},
