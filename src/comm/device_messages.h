@@ -6,8 +6,8 @@
 // there it is copied when it is asked for. A way has two buffers, and takes more device memory only when messages pile
 // up. Used by one thread.
 //
-// A stream that waits for another rank keeps one of its context's queues (waiting_streams.h). Where ranks are threads
-// that share a context, messages are received in the compute stream, whose work asks for them and waits anyway.
+// A stream that waits for another rank occupies a hardware queue of its context (waiting_streams.h). Thread ranks that
+// share a context therefore receive in the compute stream, which waits for the message anyway.
 #pragma once
 
 #include <deque>

@@ -18,6 +18,7 @@
 #include "comm/call_check.h"
 #include "comm/device_messages.h"
 #include "comm/nccl_handle.h"
+#include "comm/nccl_way.h"
 #include "comm/staging.h"
 #include "comm/waiting_streams.h"
 #include "device/cuda/cuda_stream.h"
@@ -32,48 +33,6 @@ ncclUniqueId NewId() {
 }
 
 Tensor TensorOf(ncclUniqueId& id) { return {&id, DType::kUInt8, {static_cast<std::int64_t>(sizeof(id))}}; }
-
-// Neighbours among `size` ranks, each pair once; those that share no rank come one after another.
-std::vector<std::pair<int, int>> PairsOf(Neighbours neighbours, int size) {
-  const int last = neighbours == Neighbours::kRing && size > 2 ? size : size - 1;
-  std::vector<std::pair<int, int>> pairs;
-  for (const int first : {0, 1}) {
-    for (int rank = first; rank < last; rank += 2) {
-      pairs.emplace_back(rank, (rank + 1) % size);
-    }
-  }
-  return pairs;
-}
-
-// A communicator of sender and receiver alone.
-class NcclWay : public MessageWay {
- public:
-  // Collective over the two.
-  NcclWay(Device& device, NcclSession& session, const ncclUniqueId& id, bool sends)
-      : device_(device), sends_(sends), handle_(session, 2, sends ? 0 : 1, id) {}
-
-  // Moves one byte: NCCL connects two ranks when the first message goes, and waits until both are there.
-  void Open() {
-    void* const memory = device_.Allocate(1);
-    Move({memory, DType::kUInt8, {1}});
-    device_.Synchronize();
-    device_.Free(memory);
-  }
-
-  void Move(const Tensor& tensor) override {
-    const auto stream = static_cast<cudaStream_t>(CudaStreamOf(device_));
-    const auto count = static_cast<std::size_t>(tensor.count());
-    handle_.Run(sends_ ? "ncclSend" : "ncclRecv", [&](ncclComm_t handle) {
-      return sends_ ? ncclSend(tensor.data, count, NcclTypeOf(tensor.dtype), 1, handle, stream)
-                    : ncclRecv(tensor.data, count, NcclTypeOf(tensor.dtype), 0, handle, stream);
-    });
-  }
-
- private:
-  Device& device_;
-  bool sends_;
-  NcclHandle handle_;
-};
 
 // Calls whose digests differ are told one by one from the last of this many.
 constexpr std::size_t kRecentCalls = 256;

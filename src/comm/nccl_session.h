@@ -31,7 +31,7 @@ class NcclSession {
   // Ranks of this process whose kernels share a CUDA context: to load a kernel waits for the kernels of all.
   int ranks_of_context() const { return use_.ranks_of_context; }
   bool ranks_share_context() const { return use_.ranks_of_context > 1; }
-  // Prints a line for whoever watches the run.
+  // Writes one line to stderr.
   static void Say(const std::string& text);
   DeviceCallWatch& watch() { return watch_; }
 

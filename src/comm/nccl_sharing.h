@@ -9,12 +9,12 @@ namespace trireme {
 
 // How ranks use GPUs.
 struct GpuUse {
-  bool shared = false;       // some have one GPU in common, as threads of a process or as processes
-  int ranks_of_context = 1;  // threads of this process that have one GPU, and so one CUDA context, in common, at most
+  bool shared = false;       // several ranks, threads or processes, use one GPU
+  int ranks_of_context = 1;  // ranks of this process per GPU, rounded up: threads that share a CUDA context
 };
 
-// As threads of a process; more have not been run, and their streams would take more queues than a GPU has
-// (waiting_streams.h).
+// The most thread ranks that share a GPU over NCCL. More have not been run: their streams would need more hardware
+// queues than a context has (waiting_streams.h).
 inline constexpr int kMostRanksOfContext = 8;
 
 // Whether ranks of one GPU may connect: NCCL 2.30 or later does it when NCCL_MULTI_RANK_GPU_ENABLE=1 is in the

@@ -3,20 +3,20 @@
 namespace trireme {
 namespace {
 
-// Between 24, behind which next to none was held up, and 30. Pipeline 4 of 4 ranks has so many at most, and trains.
+// Between 24, which blocked next to no other stream, and 30. Pipeline 4 on 4 ranks needs 26 at most, and trains.
 constexpr double kMost = 26;
-// A rank's own, and the one that NCCL lets wait behind a communicator's collective. Not counted: those of further
-// groups whose collectives are enqueued at the same time, and copies to and from host memory.
-constexpr double kOfRank = 2;
-// There and back: to send, the message's and NCCL's; to receive, NCCL's.
-constexpr double kOfPair = 2 * (2 + 1);
+// Per rank: the compute stream, and the internal stream on which NCCL waits for a collective. Not counted: internal
+// streams of further groups with collectives in flight, and the streams of offload.
+constexpr double kPerRank = 2;
+// Per pair, both directions: the sender's message stream and NCCL's internal one, the receiver's internal one.
+constexpr double kPerPair = 2 * (2 + 1);
 
-double OfMessages(int pairs, int members) { return kOfPair * pairs / members; }
+double OfMessages(int pairs, int members) { return kPerPair * pairs / members; }
 
 }  // namespace
 
 bool WaitingStreams::Take(int pairs, int members) {
-  if (ranks_ > 1 && ranks_ * (kOfRank + messages_ + OfMessages(pairs, members)) > kMost) {
+  if (ranks_ > 1 && ranks_ * (kPerRank + messages_ + OfMessages(pairs, members)) > kMost) {
     return false;
   }
   messages_ += OfMessages(pairs, members);

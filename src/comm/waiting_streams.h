@@ -1,25 +1,26 @@
-// How many streams of a CUDA context may wait at once where its ranks, threads of one process, wait for each other on
-// the GPU. CUDA spreads the streams that have work over 32 queues (CUDA_DEVICE_MAX_CONNECTIONS); behind a stream that
-// waits for another rank, others of its queue wait too, the awaited one perhaps among them. 16 waiting streams held up
-// none, 24 one of 46 others at most, 30 about half, 32 all (benchmarks/stream_queues.cu, docs/performance.md).
+// Counts the streams that may wait on a GPU which thread ranks share over NCCL. CUDA maps the busy streams of a context
+// to 32 hardware queues (CUDA_DEVICE_MAX_CONNECTIONS). A stream that waits for another rank blocks the streams behind
+// it in its queue. If one of those is the stream it waits for, the ranks deadlock. Measured with 32 queues: 16 waiting
+// streams block no other, 24 at most one of 46, 30 about half, 32 all (docs/performance.md).
 #pragma once
 
 namespace trireme {
 
-// As one rank counts them; ranks that ask for the same get the same answers.
+// The count of one rank. Ranks that make the same calls get the same answers.
 class WaitingStreams {
  public:
-  // `ranks` of the context. One alone waits for nobody on its GPU: it may have all that it asks for.
+  // `ranks` share the CUDA context. For one rank Take() always succeeds.
   explicit WaitingStreams(int ranks) : ranks_(ranks) {}
 
-  // Whether messages between so many pairs of neighbours, in every group of so many members, may wait on the GPU as
-  // well. If so, they are counted from now on.
+  // Returns whether queues suffice for messages over NCCL between `pairs` pairs of neighbours in each group of
+  // `members` ranks, and counts their streams if so.
   bool Take(int pairs, int members);
+  // Uncounts what Take() counted.
   void GiveBack(int pairs, int members);
 
  private:
   const int ranks_;
-  double messages_ = 0;  // streams of messages, a rank's on average
+  double messages_ = 0;  // streams of messages per rank, on average
 };
 
 }  // namespace trireme
