@@ -154,6 +154,12 @@ std::string FaultRun::UntouchedDigest() const {
   return outcome.code == 0 ? untouched.Digest() : "the untouched run failed: " + outcome.output;
 }
 
+void RemoveAtOnce(const std::string& folder) {
+  const std::string aside = folder + ".removed";  // nobody makes files there
+  std::filesystem::rename(folder, aside);
+  std::filesystem::remove_all(aside);
+}
+
 void RemoveAgainAndAgain(const std::string& folder) {
   for (int i = 0; i < 40; ++i) {
     std::error_code busy;  // the run may be writing into it at this moment

@@ -58,6 +58,9 @@ class FaultRun {
   std::vector<std::string> overrides_;
 };
 
+// Removes a folder in one moment, also while a run makes files in it (remove_all then finds it not empty at its end).
+void RemoveAtOnce(const std::string& folder);
+
 // Removes a folder that a run at work makes again and again, for about a second: saves are struck at all points.
 void RemoveAgainAndAgain(const std::string& folder);
 

@@ -78,7 +78,7 @@ TEST(Disk, ThatLosesTheWholeFolderCostsNothingButIt) {
   const FaultRun run({"train.steps=1000000", "checkpoint.every=0"});
   const pid_t process = run.Start();
   run.AwaitStep(3);
-  std::filesystem::remove_all(run.folder());
+  RemoveAtOnce(run.folder());
   std::this_thread::sleep_for(milliseconds(300));
   kill(process, SIGTERM);
   const Outcome outcome = run.Wait(process);
