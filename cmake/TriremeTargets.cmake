@@ -34,10 +34,20 @@ if(CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64")
   set(TRIREME_TEST_ENVIRONMENT "ASAN_OPTIONS=detect_leaks=0")
 endif()
 
+# The cases that shards run, as --gtest_filter: all but those of the file TRIREME_TESTS_LEFT_OUT, a pattern a line, `#` for
+# comments.
+set(TRIREME_SHARDS_FILTER "*")
+if(TRIREME_TESTS_LEFT_OUT)
+  file(STRINGS ${TRIREME_TESTS_LEFT_OUT} TRIREME_SHARDS_FILTER REGEX "^[^#]")
+  list(JOIN TRIREME_SHARDS_FILTER ":" TRIREME_SHARDS_FILTER)
+  string(PREPEND TRIREME_SHARDS_FILTER "-")
+  set_property(DIRECTORY ${CMAKE_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${TRIREME_TESTS_LEFT_OUT})
+endif()
+
 # trireme_test(NAME topology_test SOURCES a_test.cc ... DEPENDS topology ... LABELS unit|ranks|...)
 # A GoogleTest program whose cases are found when it has been built. LABELS sorts them for ctest -L.
-# With TRIREME_TEST_SHARDS=N ctest starts a program N times, each for its share of the cases that TRIREME_TEST_FILTER (as
-# --gtest_filter) selects, instead of once a case: sanitizers make the start of a program slow.
+# With TRIREME_TEST_SHARDS=N ctest starts a program N times, each for its share of the cases that TRIREME_TESTS_LEFT_OUT does
+# not name, instead of once a case: sanitizers make the start of a program slow.
 # WITHOUT names cases that ctest leaves out, for scripts/faults: those whose outcome is a matter of the machine's load.
 # TOGETHER names suites whose cases share what the suite prepares: ctest runs such a suite as one test.
 # Test programs share one precompiled header, which halves their build time. The targets tests_unit, tests_ranks, …
@@ -78,7 +88,7 @@ function(trireme_test)
     return()
   endif()
   foreach(shard RANGE 1 ${TRIREME_TEST_SHARDS})
-    add_test(NAME ${arg_NAME}.${shard} COMMAND ${arg_NAME} --gtest_brief=1 --gtest_filter=${TRIREME_TEST_FILTER})
+    add_test(NAME ${arg_NAME}.${shard} COMMAND ${arg_NAME} --gtest_brief=1 --gtest_filter=${TRIREME_SHARDS_FILTER})
     math(EXPR index "${shard} - 1")
     set_tests_properties(${arg_NAME}.${shard} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 1200
       ENVIRONMENT "GTEST_TOTAL_SHARDS=${TRIREME_TEST_SHARDS};GTEST_SHARD_INDEX=${index};${TRIREME_TEST_ENVIRONMENT}")
