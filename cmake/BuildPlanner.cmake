@@ -12,7 +12,7 @@ endfunction()
 
 file(MAKE_DIRECTORY ${FOLDER})
 run(${EMCMAKE} ${CMAKE_COMMAND} -S ${SOURCE} -B ${FOLDER}/planner -G Ninja -DCMAKE_BUILD_TYPE=Release
-  -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=9)
+  -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=22)
 if(NOT ended)
   run(${CMAKE_COMMAND} --build ${FOLDER}/planner --parallel 2)
 endif()

@@ -1,11 +1,11 @@
 # trireme_library(NAME base SOURCES a.cc b.cc DEPENDS topology ... LINK pkg::lib ...)
 # A folder of src/ as a static library trireme_NAME. DEPENDS names other folders and is the folder's layer rule;
 # LINK names libraries from outside. HOST names sources that use files, threads or such libraries: the planner's page is
-# built without them, with those of PAGE instead. APART, here and below: the files use the same names in their own namespaces, so that
-# builds from scratch, which compile several files as one to read the headers once, leave them alone. TRIREME_APART has
-# every library and the program so (scripts/mutants changes one file at a time).
+# built without them, with those of PAGE instead. Presets compile some of a folder's files as one, to read the headers once,
+# so names in unnamed namespaces are unique within a folder; TRIREME_APART has every library's and the program's files
+# compiled one by one (scripts/mutants changes one file at a time).
 function(trireme_library)
-  cmake_parse_arguments(arg "APART" "NAME" "SOURCES;HOST;PAGE;DEPENDS;LINK" ${ARGN})
+  cmake_parse_arguments(arg "" "NAME" "SOURCES;HOST;PAGE;DEPENDS;LINK" ${ARGN})
   if(EMSCRIPTEN)
     list(APPEND arg_SOURCES ${arg_PAGE})
   else()
@@ -22,7 +22,7 @@ function(trireme_library)
   target_include_directories(trireme_${arg_NAME} PUBLIC ${CMAKE_SOURCE_DIR}/src)
   list(TRANSFORM arg_DEPENDS PREPEND trireme_)
   target_link_libraries(trireme_${arg_NAME} PUBLIC ${arg_DEPENDS} fmt::fmt PRIVATE trireme_flags ${arg_LINK})
-  if(arg_APART OR TRIREME_APART)
+  if(TRIREME_APART)
     set_target_properties(trireme_${arg_NAME} PROPERTIES UNITY_BUILD OFF)
   endif()
 endfunction()
@@ -49,6 +49,7 @@ endif()
 # With TRIREME_TEST_SHARDS=N ctest starts a program N times, each for its share of the cases that TRIREME_TESTS_LEFT_OUT does
 # not name, instead of once a case: sanitizers make the start of a program slow.
 # WITHOUT names cases that ctest leaves out, for scripts/faults: those whose outcome is a matter of the machine's load.
+# APART: its files are compiled one by one; ccache then shares those that are another program's too.
 # TOGETHER names suites whose cases share what the suite prepares: ctest runs such a suite as one test.
 # Test programs share one precompiled header, which halves their build time. The targets tests_unit, tests_ranks, …
 # build the programs of one label.

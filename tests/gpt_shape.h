@@ -3,7 +3,7 @@
 
 #include "model/model_config.h"
 
-namespace trireme::testing {
+namespace trireme::test {
 
 inline ModelConfig GptShape(std::int64_t layers, std::int64_t hidden, std::int64_t heads, std::int64_t vocabulary) {
   return Completed(ModelConfig{.family = "gpt2",
@@ -14,4 +14,4 @@ inline ModelConfig GptShape(std::int64_t layers, std::int64_t hidden, std::int64
                                .sequence = 2048});
 }
 
-}  // namespace trireme::testing
+}  // namespace trireme::test

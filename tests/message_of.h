@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 
-namespace trireme::testing {
+namespace trireme::test {
 
 template <typename Call>
 std::string MessageOf(Call call) {
@@ -17,4 +17,4 @@ std::string MessageOf(Call call) {
   return "";
 }
 
-}  // namespace trireme::testing
+}  // namespace trireme::test

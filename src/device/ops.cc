@@ -6,15 +6,12 @@
 namespace trireme {
 namespace {
 
-constexpr DType kFloat = DType::kFloat32;
-constexpr DType kInt = DType::kInt32;
-
 void CheckDropout(const char* operation, const Dropout& dropout, const Tensor& on) {
   Require(dropout.probability >= 0 && dropout.probability < 1, "{}: dropout probability {} is not in [0, 1)", operation,
           dropout.probability);
   if (dropout.tokens.given()) {
     RequireMatrix({operation, "dropped tensor", on});
-    RequireVector({operation, "tokens", dropout.tokens}, on.shape[0], kInt);
+    RequireVector({operation, "tokens", dropout.tokens}, on.shape[0], DType::kInt32);
   }
 }
 
@@ -26,7 +23,7 @@ void CheckHeadNorm(const char* operation, const HeadNormArgs& args) {
           args.parts);
   RequireVector({operation, "query gain", args.query_gain}, args.group_width(0), args.x.dtype);
   RequireVector({operation, "key gain", args.key_gain}, args.group_width(args.groups() - 1), args.x.dtype);
-  RequireVector({operation, "sums", args.sums}, args.x.shape[0] * args.groups(), kFloat);
+  RequireVector({operation, "sums", args.sums}, args.x.shape[0] * args.groups(), DType::kFloat32);
 }
 
 void CheckPositions(const char* operation, const PositionArgs& args, const Tensor& table) {
@@ -37,7 +34,7 @@ void CheckPositions(const char* operation, const PositionArgs& args, const Tenso
           "{}: rows of {} cannot take positions from a table of {} rows of {}, first token {}", operation,
           args.x.shape[1], table.shape[0], table.shape[1], args.first_token);
   if (args.tokens.given()) {
-    RequireVector({operation, "tokens", args.tokens}, args.x.shape[0], kInt);
+    RequireVector({operation, "tokens", args.tokens}, args.x.shape[0], DType::kInt32);
   }
 }
 
@@ -46,11 +43,11 @@ void CheckLogits(const char* operation, const CrossEntropyArgs& args) {
   RequireWorkingType({operation, "logits", args.logits});
   Require(args.valid_columns >= 0 && args.valid_columns <= args.logits.shape[1],
           "{}: {} valid columns of logits with {} columns", operation, args.valid_columns, args.logits.shape[1]);
-  RequireVector({operation, "targets", args.targets}, args.logits.shape[0], kInt);
+  RequireVector({operation, "targets", args.targets}, args.logits.shape[0], DType::kInt32);
 }
 
 void CheckParts(const char* operation, const CrossEntropyArgs& args, std::int64_t n) {
-  RequireType({operation, "statistics", args.statistics}, kFloat);
+  RequireType({operation, "statistics", args.statistics}, DType::kFloat32);
   Require(n > 0 && args.statistics.count() > 0 && args.statistics.count() % (3 * n) == 0,
           "{}: {} statistics are not a whole number of parts of 3 x {} tokens", operation, args.statistics.count(), n);
 }
@@ -58,8 +55,8 @@ void CheckParts(const char* operation, const CrossEntropyArgs& args, std::int64_
 void CheckGradientOfLoss(const char* operation, const CrossEntropyArgs& args) {
   CheckLogits(operation, args);
   const std::int64_t n = args.logits.shape[0];
-  RequireVector({operation, "weights", args.weights}, n, kFloat);
-  RequireVector({operation, "losses", args.losses}, n, kFloat);
+  RequireVector({operation, "weights", args.weights}, n, DType::kFloat32);
+  RequireVector({operation, "losses", args.losses}, n, DType::kFloat32);
   if (n != 0) {
     CheckParts(operation, args, n);
   }
@@ -79,8 +76,8 @@ void Ops::Count(std::int64_t matmul, std::int64_t attention) {
 }
 
 void Ops::Fill(const Tensor& t, float value) {
-  Require(value == 0 || t.dtype == kFloat || t.dtype == kInt, "Fill: {} tensors can be filled with 0 only, not {}",
-          Name(t.dtype), value);
+  Require(value == 0 || t.dtype == DType::kFloat32 || t.dtype == DType::kInt32,
+          "Fill: {} tensors can be filled with 0 only, not {}", Name(t.dtype), value);
   if (t.count() != 0) {
     DoFill(t, value);
   }
@@ -113,7 +110,7 @@ void Ops::CopyBlocks(const BlockCopy& copy) {
 void Ops::Add(const Tensor& to, const Tensor& from, float factor) {
   RequireWorkingType({"Add", "to", to});
   RequireCount({"Add", "from", from}, to.shape.count());
-  if (to.dtype == kFloat) {
+  if (to.dtype == DType::kFloat32) {
     RequireWorkingType({"Add", "from", from});
   } else {
     RequireType({"Add", "from", from}, to.dtype);
@@ -132,7 +129,7 @@ void Ops::Scale(const Tensor& t, float factor) {
 
 void Ops::DrawNormal(const Tensor& to, const NormalDraw& draw) {
   RequireMatrix({"DrawNormal", "to", to});
-  RequireType({"DrawNormal", "to", to}, kFloat);
+  RequireType({"DrawNormal", "to", to}, DType::kFloat32);
   if (to.count() != 0) {
     DoDrawNormal(to, draw);
   }
@@ -155,7 +152,7 @@ void Ops::ResidualNormForward(const ResidualNormArgs& args) {
   if (args.gamma.given()) {
     RequireVector({kName, "gamma", args.gamma}, columns, args.x.dtype);
     RequireLike({kName, "normed", args.normed}, args.x.shape, args.x.dtype);
-    RequireVector({kName, "statistics", args.statistics}, 2 * args.x.shape[0], kFloat);
+    RequireVector({kName, "statistics", args.statistics}, 2 * args.x.shape[0], DType::kFloat32);
     if (args.beta.given()) {
       RequireVector({kName, "beta", args.beta}, columns, args.x.dtype);
     }
@@ -173,11 +170,11 @@ void Ops::NormBackward(const NormBackwardArgs& args) {
   const std::int64_t columns = args.x.shape[1];
   RequireLike({kName, "grad_normed", args.grad_normed}, args.x.shape, args.x.dtype);
   RequireLike({kName, "grad_x", args.grad_x}, args.x.shape, args.x.dtype);
-  RequireVector({kName, "statistics", args.statistics}, 2 * args.x.shape[0], kFloat);
+  RequireVector({kName, "statistics", args.statistics}, 2 * args.x.shape[0], DType::kFloat32);
   RequireVector({kName, "gamma", args.gamma}, columns, args.x.dtype);
-  RequireVector({kName, "grad_gamma", args.grad_gamma}, columns, kFloat);
+  RequireVector({kName, "grad_gamma", args.grad_gamma}, columns, DType::kFloat32);
   if (args.grad_beta.given()) {
-    RequireVector({kName, "grad_beta", args.grad_beta}, columns, kFloat);
+    RequireVector({kName, "grad_beta", args.grad_beta}, columns, DType::kFloat32);
   }
   if (args.grad_residual.given()) {
     RequireLike({kName, "grad_residual", args.grad_residual}, args.x.shape, args.x.dtype);
@@ -221,9 +218,9 @@ void Ops::HeadNormBackward(const HeadNormArgs& args, const std::function<void()>
   CheckHeadNorm(kName, args);
   RequireLike({kName, "grad_out", args.grad_out}, args.x.shape, args.x.dtype);
   RequireLike({kName, "grad_x", args.grad_x}, args.x.shape, args.x.dtype);
-  RequireVector({kName, "products", args.products}, args.sums.count(), kFloat);
-  RequireVector({kName, "grad_query_gain", args.grad_query_gain}, args.query_gain.count(), kFloat);
-  RequireVector({kName, "grad_key_gain", args.grad_key_gain}, args.key_gain.count(), kFloat);
+  RequireVector({kName, "products", args.products}, args.sums.count(), DType::kFloat32);
+  RequireVector({kName, "grad_query_gain", args.grad_query_gain}, args.query_gain.count(), DType::kFloat32);
+  RequireVector({kName, "grad_key_gain", args.grad_key_gain}, args.key_gain.count(), DType::kFloat32);
   if (args.x.count() == 0) {
     return;
   }
@@ -272,7 +269,7 @@ void Ops::EmbeddingForward(const EmbeddingArgs& args) {
   RequireMatrix({"EmbeddingForward", "table", args.table});
   RequireWorkingType({"EmbeddingForward", "table", args.table});
   const std::int64_t tokens = args.tokens.shape.count();
-  RequireVector({"EmbeddingForward", "tokens", args.tokens}, tokens, kInt);
+  RequireVector({"EmbeddingForward", "tokens", args.tokens}, tokens, DType::kInt32);
   RequireLike({"EmbeddingForward", "out", args.out}, {tokens, args.table.shape[1]}, args.table.dtype);
   if (args.out.count() != 0) {
     DoEmbeddingForward(args);
@@ -281,10 +278,10 @@ void Ops::EmbeddingForward(const EmbeddingArgs& args) {
 
 void Ops::EmbeddingBackward(const EmbeddingArgs& args) {
   RequireMatrix({"EmbeddingBackward", "grad_table", args.grad_table});
-  RequireType({"EmbeddingBackward", "grad_table", args.grad_table}, kFloat);
+  RequireType({"EmbeddingBackward", "grad_table", args.grad_table}, DType::kFloat32);
   RequireWorkingType({"EmbeddingBackward", "grad_out", args.grad_out});
   const std::int64_t tokens = args.tokens.shape.count();
-  RequireVector({"EmbeddingBackward", "tokens", args.tokens}, tokens, kInt);
+  RequireVector({"EmbeddingBackward", "tokens", args.tokens}, tokens, DType::kInt32);
   RequireShape({"EmbeddingBackward", "grad_out", args.grad_out}, {tokens, args.grad_table.shape[1]});
   if (args.grad_out.count() != 0) {
     DoEmbeddingBackward(args);
@@ -301,7 +298,7 @@ void Ops::AddPositions(const PositionArgs& args) {
 
 void Ops::PositionsBackward(const PositionArgs& args) {
   CheckPositions("PositionsBackward", args, args.grad_table);
-  RequireType({"PositionsBackward", "grad_table", args.grad_table}, kFloat);
+  RequireType({"PositionsBackward", "grad_table", args.grad_table}, DType::kFloat32);
   if (args.x.count() != 0) {
     DoPositionsBackward(args);
   }
@@ -317,7 +314,7 @@ void Ops::SoftCap(const Tensor& logits, float cap) {
 
 void Ops::CrossEntropyStatistics(const CrossEntropyArgs& args, const Tensor& own) {
   CheckLogits("CrossEntropyStatistics", args);
-  RequireVector({"CrossEntropyStatistics", "own statistics", own}, 3 * args.logits.shape[0], kFloat);
+  RequireVector({"CrossEntropyStatistics", "own statistics", own}, 3 * args.logits.shape[0], DType::kFloat32);
   if (args.logits.shape[0] != 0) {
     DoCrossEntropyStatistics(args, own);
   }
@@ -347,7 +344,7 @@ void Ops::DoCrossEntropy(const CrossEntropyArgs& args) {
 
 void Ops::CrossEntropyLoss(const CrossEntropyArgs& args) {
   const std::int64_t n = args.losses.shape.count();
-  RequireVector({"CrossEntropyLoss", "losses", args.losses}, n, kFloat);
+  RequireVector({"CrossEntropyLoss", "losses", args.losses}, n, DType::kFloat32);
   if (n != 0) {
     CheckParts("CrossEntropyLoss", args, n);
     DoCrossEntropyLoss(args);
@@ -355,9 +352,9 @@ void Ops::CrossEntropyLoss(const CrossEntropyArgs& args) {
 }
 
 void Ops::LossSum(const Tensor& losses, const Tensor& weights, const Tensor& sums) {
-  RequireType({"LossSum", "losses", losses}, kFloat);
-  RequireVector({"LossSum", "weights", weights}, losses.shape.count(), kFloat);
-  RequireVector({"LossSum", "sums", sums}, 2, kFloat);
+  RequireType({"LossSum", "losses", losses}, DType::kFloat32);
+  RequireVector({"LossSum", "weights", weights}, losses.shape.count(), DType::kFloat32);
+  RequireVector({"LossSum", "sums", sums}, 2, DType::kFloat32);
   DoLossSum(losses, weights, sums);
 }
 

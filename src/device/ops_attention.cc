@@ -6,9 +6,6 @@
 namespace trireme {
 namespace {
 
-constexpr DType kFloat = DType::kFloat32;
-constexpr DType kInt = DType::kInt32;
-
 // Chunks of keys lie within kv, in ascending order of positions.
 void CheckKeyChunks(const char* operation, const AttentionArgs& args) {
   const auto count = static_cast<std::int64_t>(args.query_chunks.size());
@@ -34,16 +31,16 @@ void CheckPackedRows(const char* operation, const AttentionArgs& args) {
   RequireShape({operation, "qkv", args.qkv}, {rows, width});
   RequireWorkingType({operation, "qkv", args.qkv});
   RequireLike({operation, "out", args.out}, {rows, args.heads * args.head_size}, args.qkv.dtype);
-  RequireVector({operation, "statistics", args.statistics}, args.heads * rows, kFloat);
+  RequireVector({operation, "statistics", args.statistics}, args.heads * rows, DType::kFloat32);
   Require(
       args.dropout.probability == 0 || (args.all_heads >= args.heads && args.all_positions >= args.sequence),
       "{}: dropout counts the heads and positions of all ranks, of which {} and {} are less than the {} and {} here",
       operation, args.all_heads, args.all_positions, args.heads, args.sequence);
   if (args.slopes.given()) {
-    RequireVector({operation, "slopes", args.slopes}, args.heads, kFloat);
+    RequireVector({operation, "slopes", args.slopes}, args.heads, DType::kFloat32);
   }
   if (args.document_starts.given()) {
-    RequireVector({operation, "document_starts", args.document_starts}, rows, kInt);
+    RequireVector({operation, "document_starts", args.document_starts}, rows, DType::kInt32);
   }
   if (args.kv.given()) {
     CheckKeyChunks(operation, args);
@@ -87,7 +84,7 @@ void Ops::Rotary(const RotaryArgs& args) {
   Require(args.sequence > 0, "Rotary: a sequence of {} tokens", args.sequence);
   RequireShape({"Rotary", "qkv", args.qkv}, {args.qkv.shape[0], (args.heads + 2 * args.kv_heads) * args.head_size});
   if (args.positions.given()) {
-    RequireVector({"Rotary", "positions", args.positions}, args.qkv.shape[0], kInt);
+    RequireVector({"Rotary", "positions", args.positions}, args.qkv.shape[0], DType::kInt32);
   }
   if (args.qkv.count() != 0) {
     DoRotary(args);
@@ -121,11 +118,11 @@ void Ops::AttentionBackward(const AttentionArgs& args) {
 void Ops::MergeAttention(const AttentionMerge& merge) {
   constexpr auto kName = "MergeAttention";
   const std::int64_t rows = merge.batch * merge.sequence;
-  RequireLike({kName, "out", merge.out}, {rows, merge.heads * merge.head_size}, kFloat);
+  RequireLike({kName, "out", merge.out}, {rows, merge.heads * merge.head_size}, DType::kFloat32);
   RequireShape({kName, "part_out", merge.part_out}, merge.out.shape);
   RequireWorkingType({kName, "part_out", merge.part_out});
-  RequireVector({kName, "statistics", merge.statistics}, rows * merge.heads, kFloat);
-  RequireVector({kName, "part_statistics", merge.part_statistics}, rows * merge.heads, kFloat);
+  RequireVector({kName, "statistics", merge.statistics}, rows * merge.heads, DType::kFloat32);
+  RequireVector({kName, "part_statistics", merge.part_statistics}, rows * merge.heads, DType::kFloat32);
   if (merge.out.count() != 0) {
     DoMergeAttention(merge);
   }
@@ -142,9 +139,9 @@ void Ops::DecodeAttention(const DecodeAttentionArgs& args) {
   const std::int64_t cached = args.batch * args.capacity * args.kv_heads * args.head_size;
   RequireVector({kName, "keys", args.keys}, cached, args.qkv.dtype);
   RequireVector({kName, "values", args.values}, cached, args.qkv.dtype);
-  RequireVector({kName, "starts", args.starts}, args.batch, kInt);
+  RequireVector({kName, "starts", args.starts}, args.batch, DType::kInt32);
   if (args.slopes.given()) {
-    RequireVector({kName, "slopes", args.slopes}, args.heads, kFloat);
+    RequireVector({kName, "slopes", args.slopes}, args.heads, DType::kFloat32);
   }
   if (args.out.count() != 0) {
     DoDecodeAttention(args);

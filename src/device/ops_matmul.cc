@@ -5,9 +5,6 @@
 namespace trireme {
 namespace {
 
-constexpr DType kFloat = DType::kFloat32;
-constexpr DType kE5M2 = DType::kFloat8E5M2;
-
 struct MatmulSizes {
   std::int64_t m;
   std::int64_t n;
@@ -21,12 +18,12 @@ DType CheckOperandTypes(const MatmulArgs& args) {
     RequireType({"Matmul", "b", args.b}, args.a.dtype);
     return args.a.dtype;
   }
-  Require(IsFloat8(args.b.dtype) && !(args.a.dtype == kE5M2 && args.b.dtype == kE5M2),
+  Require(IsFloat8(args.b.dtype) && !(args.a.dtype == DType::kFloat8E5M2 && args.b.dtype == DType::kFloat8E5M2),
           "Matmul: a is {} and b is {}; with an fp8 operand the other is fp8 too, and at most one is e5m2",
           Name(args.a.dtype), Name(args.b.dtype));
   Require(!args.transpose_a && args.transpose_b, "Matmul: in fp8 b is transposed and a is not");
-  RequireVector({"Matmul", "scale_a", args.scale_a}, 1, kFloat);
-  RequireVector({"Matmul", "scale_b", args.scale_b}, 1, kFloat);
+  RequireVector({"Matmul", "scale_a", args.scale_a}, 1, DType::kFloat32);
+  RequireVector({"Matmul", "scale_b", args.scale_b}, 1, DType::kFloat32);
   Require(
       args.a.shape[0] % kFloat8Unit == 0 && args.a.shape[1] % kFloat8Unit == 0 && args.b.shape[0] % kFloat8Unit == 0,
       "Matmul: in fp8 all extents are multiples of {}, not those of a {} and b {}", kFloat8Unit,
@@ -47,7 +44,7 @@ MatmulSizes CheckMatmul(const MatmulArgs& args) {
          b_depth);
   }
   RequireShape({"Matmul", "c", args.c}, {sizes.m, sizes.n});
-  if (args.c.dtype != kFloat) {
+  if (args.c.dtype != DType::kFloat32) {
     RequireType({"Matmul", "c", args.c}, operand);
   }
   if (args.bias.given()) {
@@ -86,7 +83,7 @@ void Ops::Matmul(const MatmulArgs& args) {
 void Ops::Quantize(const QuantizeArgs& args) {
   RequireMatrix({"Quantize", "from", args.from});
   RequireWorkingType({"Quantize", "from", args.from});
-  RequireVector({"Quantize", "scale", args.scale}, 1, kFloat);
+  RequireVector({"Quantize", "scale", args.scale}, 1, DType::kFloat32);
   Require(args.rows.given() || args.columns.given(), "Quantize: neither rows nor columns");
   const std::int64_t rows = args.from.shape[0];
   const std::int64_t columns = args.from.shape[1];
@@ -100,10 +97,10 @@ void Ops::Quantize(const QuantizeArgs& args) {
   }
   RequireLargest("Quantize", args.largest);
   if (args.guess.given()) {
-    RequireVector({"Quantize", "guess", args.guess}, 1, kFloat);
+    RequireVector({"Quantize", "guess", args.guess}, 1, DType::kFloat32);
   }
   if (args.column_sums.given()) {
-    RequireVector({"Quantize", "column_sums", args.column_sums}, columns, kFloat);
+    RequireVector({"Quantize", "column_sums", args.column_sums}, columns, DType::kFloat32);
   }
   DoQuantize(args);
 }
@@ -111,7 +108,7 @@ void Ops::Quantize(const QuantizeArgs& args) {
 void Ops::BiasGradient(const Tensor& grad_out, const Tensor& grad_bias) {
   RequireMatrix({"BiasGradient", "grad_out", grad_out});
   RequireWorkingType({"BiasGradient", "grad_out", grad_out});
-  RequireVector({"BiasGradient", "grad_bias", grad_bias}, grad_out.shape[1], kFloat);
+  RequireVector({"BiasGradient", "grad_bias", grad_bias}, grad_out.shape[1], DType::kFloat32);
   if (grad_out.count() != 0) {
     DoBiasGradient(grad_out, grad_bias);
   }

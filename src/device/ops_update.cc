@@ -8,32 +8,30 @@
 namespace trireme {
 namespace {
 
-constexpr DType kFloat = DType::kFloat32;
-
 void CheckHalves(const char* operation, const Tensor& high, const Tensor& low, const Tensor& whole) {
   const std::int64_t count = whole.shape.count();
-  RequireVector({operation, "whole", whole}, count, kFloat);
+  RequireVector({operation, "whole", whole}, count, DType::kFloat32);
   RequireVector({operation, "high", high}, count, high.dtype == DType::kFloat16 ? DType::kFloat16 : DType::kBFloat16);
   RequireVector({operation, "low", low}, count, RestOfMaster(high.dtype));
 }
 
 void RequireMomentType(const Operand& operand) {
-  RequireType(operand, operand.tensor.dtype == DType::kBFloat16 ? DType::kBFloat16 : kFloat);
+  RequireType(operand, operand.tensor.dtype == DType::kBFloat16 ? DType::kBFloat16 : DType::kFloat32);
 }
 
 void CheckPart(const char* operation, const MatrixPart& part) {
-  RequireType({operation, "values", part.values}, kFloat);
+  RequireType({operation, "values", part.values}, DType::kFloat32);
   Require(part.columns > 0 && part.first >= 0 && part.rows.count() * part.columns >= part.first + part.values.count(),
           "{}: elements {} to {} do not lie in a matrix of {} x {}", operation, part.first,
           part.first + part.values.count(), part.rows.count(), part.columns);
-  RequireVector({operation, "rows", part.rows}, part.rows.count(), kFloat);
-  RequireVector({operation, "column_values", part.column_values}, part.columns, kFloat);
+  RequireVector({operation, "rows", part.rows}, part.rows.count(), DType::kFloat32);
+  RequireVector({operation, "column_values", part.column_values}, part.columns, DType::kFloat32);
 }
 
 }  // namespace
 
 void Ops::SumOfSquares(std::span<const Tensor> ranges, const Tensor& sums) {
-  RequireVector({"SumOfSquares", "sums", sums}, static_cast<std::int64_t>(ranges.size()), kFloat);
+  RequireVector({"SumOfSquares", "sums", sums}, static_cast<std::int64_t>(ranges.size()), DType::kFloat32);
   for (const Tensor& range : ranges) {
     RequireWorkingType({"SumOfSquares", "a range", range});
     RequireType({"SumOfSquares", "a range", range}, ranges.front().dtype);
@@ -48,7 +46,7 @@ void Ops::Update(std::span<const UpdateRange> ranges, const UpdateArgs& args) {
   for (const UpdateRange& range : ranges) {
     const std::int64_t count = range.weight.shape.count();
     RequireWorkingType({"Update", "weight", range.weight});
-    if (range.weight.dtype != kFloat) {
+    if (range.weight.dtype != DType::kFloat32) {
       RequireVector({"Update", "low", range.low}, count, RestOfMaster(range.weight.dtype));
     } else {
       Require(!range.low.given(), "Update: {} fp32 weights are whole and have no lower halves", count);
@@ -62,7 +60,7 @@ void Ops::Update(std::span<const UpdateRange> ranges, const UpdateArgs& args) {
       RequireVector({"Update", "second_moment", range.second_moment}, count,
                     HasFirstMoment(args.kind) ? range.first_moment.dtype : range.second_moment.dtype);
     }
-    RequireVector({"Update", "gradient", range.gradient}, count, kFloat);
+    RequireVector({"Update", "gradient", range.gradient}, count, DType::kFloat32);
   }
   if (!ranges.empty()) {
     DoUpdate(ranges, args);
@@ -115,7 +113,7 @@ void Ops::PackInt8(const Tensor& packed, const Tensor& from) {
 void Ops::UnpackInt8(const Tensor& to, const Tensor& packed, const Int8Sum& sum) {
   RequireWorkingType({"UnpackInt8", "to", to});
   Require(to.count() % kInt8Block == 0, "UnpackInt8: {} numbers are no multiple of {}", to.count(), kInt8Block);
-  Require(!sum.add || to.dtype == kFloat, "UnpackInt8: sums are added to fp32, not to {}", Name(to.dtype));
+  Require(!sum.add || to.dtype == DType::kFloat32, "UnpackInt8: sums are added to fp32, not to {}", Name(to.dtype));
   RequireVector({"UnpackInt8", "packed", packed}, sum.parts * PackedWords(to.count()), DType::kInt32);
   if (to.count() != 0) {
     DoUnpackInt8(to, packed, sum);

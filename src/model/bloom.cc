@@ -5,7 +5,7 @@
 namespace trireme {
 namespace {
 
-void Complete(ModelConfig& config, bool tie_given) {
+void CompleteBloom(ModelConfig& config, bool tie_given) {
   config.norm = NormChoice::kLayerNorm;
   config.position = PositionChoice::kAlibi;
   config.feed_forward = FeedForwardChoice::kGelu;
@@ -21,7 +21,7 @@ void Complete(ModelConfig& config, bool tie_given) {
 }  // namespace
 
 ModelFamily BloomFamily() {
-  return {.name = "bloom", .description = "ALiBi, embedding LayerNorm, GELU, tied output", .complete = Complete};
+  return {.name = "bloom", .description = "ALiBi, embedding LayerNorm, GELU, tied output", .complete = CompleteBloom};
 }
 
 }  // namespace trireme

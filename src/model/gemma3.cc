@@ -6,7 +6,7 @@
 namespace trireme {
 namespace {
 
-void Complete(ModelConfig& config, bool tie_given) {
+void CompleteGemma3(ModelConfig& config, bool tie_given) {
   CompleteLikeGemma(config, tie_given, 6);
   config.qk_norm = QkNormChoice::kEachHead;
   if (config.local_rope_theta == 0) {
@@ -19,7 +19,7 @@ void Complete(ModelConfig& config, bool tie_given) {
 ModelFamily Gemma3Family() {
   return {.name = "gemma3",
           .description = "Gemma 2 with norms of queries and keys, five windows to one",
-          .complete = Complete};
+          .complete = CompleteGemma3};
 }
 
 }  // namespace trireme

@@ -5,7 +5,7 @@
 namespace trireme {
 namespace {
 
-void Complete(ModelConfig& config, bool tie_given) {
+void CompleteGpt2(ModelConfig& config, bool tie_given) {
   config.norm = NormChoice::kLayerNorm;
   config.position = PositionChoice::kLearned;
   config.feed_forward = FeedForwardChoice::kGelu;
@@ -20,7 +20,7 @@ void Complete(ModelConfig& config, bool tie_given) {
 }  // namespace
 
 ModelFamily Gpt2Family() {
-  return {.name = "gpt2", .description = "learned positions, LayerNorm, GELU, tied output", .complete = Complete};
+  return {.name = "gpt2", .description = "learned positions, LayerNorm, GELU, tied output", .complete = CompleteGpt2};
 }
 
 }  // namespace trireme

@@ -5,7 +5,7 @@
 namespace trireme {
 namespace {
 
-void Complete(ModelConfig& config, bool tie_given) {
+void CompleteGptNeox(ModelConfig& config, bool tie_given) {
   config.position = PositionChoice::kRotary;
   config.feed_forward = FeedForwardChoice::kExactGelu;
   config.parallel_branches = !config.serial_branches;
@@ -27,7 +27,7 @@ void Complete(ModelConfig& config, bool tie_given) {
 ModelFamily GptNeoXFamily() {
   return {.name = "gpt_neox",
           .description = "parallel branches, rotary positions of a part of each head, LayerNorm, GELU",
-          .complete = Complete};
+          .complete = CompleteGptNeox};
 }
 
 }  // namespace trireme

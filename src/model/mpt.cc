@@ -4,7 +4,7 @@
 namespace trireme {
 namespace {
 
-void Complete(ModelConfig& config, bool tie_given) {
+void CompleteMpt(ModelConfig& config, bool tie_given) {
   config.position = PositionChoice::kAlibi;
   config.feed_forward = FeedForwardChoice::kExactGelu;
   config.norm_bias = config.qkv_bias = config.linear_bias = false;
@@ -19,7 +19,7 @@ void Complete(ModelConfig& config, bool tie_given) {
 }  // namespace
 
 ModelFamily MptFamily() {
-  return {.name = "mpt", .description = "ALiBi, LayerNorm, GELU, no biases, tied output", .complete = Complete};
+  return {.name = "mpt", .description = "ALiBi, LayerNorm, GELU, no biases, tied output", .complete = CompleteMpt};
 }
 
 }  // namespace trireme

@@ -6,7 +6,7 @@
 namespace trireme {
 namespace {
 
-void Complete(ModelConfig& config, bool tie_given) {
+void CompleteNemotron(ModelConfig& config, bool tie_given) {
   if (config.ffn == 0) {
     config.ffn = 4 * config.hidden;
   }
@@ -25,7 +25,7 @@ void Complete(ModelConfig& config, bool tie_given) {
 ModelFamily NemotronFamily() {
   return {.name = "nemotron",
           .description = "LayerNorm, rotary positions of half a head, squared ReLU",
-          .complete = Complete};
+          .complete = CompleteNemotron};
 }
 
 }  // namespace trireme

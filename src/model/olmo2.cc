@@ -6,7 +6,7 @@
 namespace trireme {
 namespace {
 
-void Complete(ModelConfig& config, bool tie_given) {
+void CompleteOlmo2(ModelConfig& config, bool tie_given) {
   CompleteLikeLlama(config, tie_given);
   config.qk_norm = QkNormChoice::kAllHeads;
   config.pre_norm = false;
@@ -16,8 +16,9 @@ void Complete(ModelConfig& config, bool tie_given) {
 }  // namespace
 
 ModelFamily Olmo2Family() {
-  return {
-      .name = "olmo2", .description = "Llama with norms after branches and of queries and keys", .complete = Complete};
+  return {.name = "olmo2",
+          .description = "Llama with norms after branches and of queries and keys",
+          .complete = CompleteOlmo2};
 }
 
 }  // namespace trireme

@@ -4,7 +4,7 @@
 namespace trireme {
 namespace {
 
-void Complete(ModelConfig& config, bool tie_given) {
+void CompleteOpt(ModelConfig& config, bool tie_given) {
   config.position_offset = 2;
   config.feed_forward = FeedForwardChoice::kRelu;
   if (config.ffn == 0) {
@@ -20,7 +20,7 @@ void Complete(ModelConfig& config, bool tie_given) {
 ModelFamily OptFamily() {
   return {.name = "opt",
           .description = "learned positions with an offset, LayerNorm, ReLU, tied output",
-          .complete = Complete};
+          .complete = CompleteOpt};
 }
 
 }  // namespace trireme

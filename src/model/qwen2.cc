@@ -5,7 +5,7 @@
 namespace trireme {
 namespace {
 
-void Complete(ModelConfig& config, bool tie_given) {
+void CompleteQwen2(ModelConfig& config, bool tie_given) {
   CompleteLikeLlama(config, tie_given);
   config.qkv_bias = true;
 }
@@ -13,7 +13,7 @@ void Complete(ModelConfig& config, bool tie_given) {
 }  // namespace
 
 ModelFamily Qwen2Family() {
-  return {.name = "qwen2", .description = "Llama with biases of queries, keys and values", .complete = Complete};
+  return {.name = "qwen2", .description = "Llama with biases of queries, keys and values", .complete = CompleteQwen2};
 }
 
 }  // namespace trireme

@@ -5,7 +5,7 @@
 namespace trireme {
 namespace {
 
-void Complete(ModelConfig& config, bool tie_given) {
+void CompleteQwen3(ModelConfig& config, bool tie_given) {
   CompleteLikeLlama(config, tie_given);
   config.qk_norm = QkNormChoice::kEachHead;
 }
@@ -13,7 +13,8 @@ void Complete(ModelConfig& config, bool tie_given) {
 }  // namespace
 
 ModelFamily Qwen3Family() {
-  return {.name = "qwen3", .description = "Llama with an RMS norm of each query and key head", .complete = Complete};
+  return {
+      .name = "qwen3", .description = "Llama with an RMS norm of each query and key head", .complete = CompleteQwen3};
 }
 
 }  // namespace trireme

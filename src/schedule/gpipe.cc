@@ -7,7 +7,7 @@
 namespace trireme {
 namespace {
 
-std::vector<std::vector<Action>> Make(int stages, int chunks, int micro_batches) {
+std::vector<std::vector<Action>> MakeGPipe(int stages, int chunks, int micro_batches) {
   RequireChunks("gpipe", chunks, 1);
   std::vector<Action> actions;
   for (const ActionKind kind : {ActionKind::kForward, ActionKind::kBackward}) {
@@ -25,7 +25,7 @@ ScheduleKind GPipe() {
           .description = "all forwards, then all backwards; bubble (p-1)/m, m micro batches in flight",
           .bubble_share = FillAndDrainShare,
           .in_flight = [](int /*stages*/, int /*stage*/, int /*chunk*/, int micro_batches) { return micro_batches; },
-          .make = Make};
+          .make = MakeGPipe};
 }
 
 }  // namespace trireme

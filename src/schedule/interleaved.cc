@@ -23,7 +23,7 @@ Action Pass(ActionKind kind, int index, int stages, int chunks) {
           .micro_batch = group * stages + index % stages};
 }
 
-std::vector<std::vector<Action>> Make(int stages, int chunks, int micro_batches) {
+std::vector<std::vector<Action>> MakeInterleaved(int stages, int chunks, int micro_batches) {
   Require(micro_batches % stages == 0,
           "schedule 'interleaved' needs micro batches in multiples of layout.pipeline = {}, but a data rank runs {}; "
           "nearest that work: {}",
@@ -56,7 +56,7 @@ ScheduleKind Interleaved() {
           .rounds_of_micro_batches = true,
           .bubble_share = [](int stages, int chunks,
                              double micro_batches) { return FillAndDrainShare(stages, 1, chunks * micro_batches); },
-          .make = Make};
+          .make = MakeInterleaved};
 }
 
 }  // namespace trireme

@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-std::vector<Action> MakeStage(int warmup, int micro_batches) {
+std::vector<Action> MakeOneForwardOneBackwardStage(int warmup, int micro_batches) {
   std::vector<Action> actions;
   for (int forward = 0; forward < warmup; ++forward) {
     actions.push_back({.kind = ActionKind::kForward, .micro_batch = forward});
@@ -23,11 +23,11 @@ std::vector<Action> MakeStage(int warmup, int micro_batches) {
   return actions;
 }
 
-std::vector<std::vector<Action>> Make(int stages, int chunks, int micro_batches) {
+std::vector<std::vector<Action>> MakeOneForwardOneBackward(int stages, int chunks, int micro_batches) {
   RequireChunks("1f1b", chunks, 1);
   std::vector<std::vector<Action>> actions;
   for (int stage = 0; stage < stages; ++stage) {
-    actions.push_back(MakeStage(std::min(stages - stage - 1, micro_batches), micro_batches));
+    actions.push_back(MakeOneForwardOneBackwardStage(std::min(stages - stage - 1, micro_batches), micro_batches));
   }
   return actions;
 }
@@ -40,7 +40,7 @@ ScheduleKind OneForwardOneBackward() {
           .bubble_share = FillAndDrainShare,
           .in_flight = [](int stages, int stage, int /*chunk*/,
                           int micro_batches) { return std::min(stages - stage, micro_batches); },
-          .make = Make};
+          .make = MakeOneForwardOneBackward};
 }
 
 }  // namespace trireme

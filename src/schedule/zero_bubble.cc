@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-std::vector<Action> MakeStage(int stages, int stage, int micro_batches) {
+std::vector<Action> MakeZeroBubbleStage(int stages, int stage, int micro_batches) {
   const int warmup = std::min(stages - stage - 1, micro_batches);
   std::vector<Action> actions;
   for (int forward = 0; forward < warmup; ++forward) {
@@ -31,11 +31,11 @@ std::vector<Action> MakeStage(int stages, int stage, int micro_batches) {
   return actions;
 }
 
-std::vector<std::vector<Action>> Make(int stages, int chunks, int micro_batches) {
+std::vector<std::vector<Action>> MakeZeroBubble(int stages, int chunks, int micro_batches) {
   RequireChunks("zero_bubble", chunks, 1);
   std::vector<std::vector<Action>> actions;
   for (int stage = 0; stage < stages; ++stage) {
-    actions.push_back(MakeStage(stages, stage, micro_batches));
+    actions.push_back(MakeZeroBubbleStage(stages, stage, micro_batches));
   }
   return actions;
 }
@@ -50,7 +50,7 @@ ScheduleKind ZeroBubble() {
                              double micro_batches) { return FillAndDrainShare(stages, 1, 3 * micro_batches); },
           .in_flight = [](int stages, int /*stage*/, int /*chunk*/,
                           int micro_batches) { return std::min(stages, micro_batches); },
-          .make = Make};
+          .make = MakeZeroBubble};
 }
 
 }  // namespace trireme

@@ -145,7 +145,7 @@ class Simulation {
   std::vector<int> input_end_;
 };
 
-std::vector<std::vector<Action>> Make(int stages, int chunks, int micro_batches) {
+std::vector<std::vector<Action>> MakeZeroBubbleV(int stages, int chunks, int micro_batches) {
   RequireChunks("zero_bubble_v", chunks, kChunks);
   return Simulation(stages, micro_batches).Run();
 }
@@ -164,7 +164,7 @@ ScheduleKind ZeroBubbleV() {
           .bubble_share = [](int stages, int /*chunks*/,
                              double micro_batches) { return FillAndDrainShare(stages, 1, 6 * micro_batches); },
           .in_flight = SlotsOf,
-          .make = Make};
+          .make = MakeZeroBubbleV};
 }
 
 }  // namespace trireme

@@ -21,7 +21,7 @@ namespace trireme::documents {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::HasSubstr;
+using testing::HasSubstr;
 
 // Commands whose lines are only parsed here, and why.
 const std::map<std::string, std::string> kOnlyParsed = {

@@ -13,7 +13,7 @@
 namespace trireme {
 namespace {
 
-using ::testing::HasSubstr;
+using testing::HasSubstr;
 
 std::string Source(const std::string& path) { return std::string(TRIREME_SOURCE_DIR) + "/" + path; }
 

@@ -5,7 +5,7 @@
 namespace trireme {
 namespace {
 
-class AnyLayout : public ::testing::TestWithParam<std::string> {};
+class AnyLayout : public testing::TestWithParam<std::string> {};
 
 // Law 3 without a trainer: all pairs of layouts, bit for bit.
 TEST_P(AnyLayout, SavedUnderOneLoadsUnderEveryOther) {
@@ -41,7 +41,7 @@ TEST_P(AnyLayout, TheDigestOfTheStateDoesNotDependOnIt) {
   EXPECT_NE(ToHex(DigestOfState(CheckpointReader(other / StepFolderName(6)))), digests.front());
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, AnyLayout, ::testing::Values("gpt2", "bloom", "llama"),
+INSTANTIATE_TEST_SUITE_P(Families, AnyLayout, testing::Values("gpt2", "bloom", "llama"),
                          [](const auto& each) { return each.param; });
 
 TEST(AnyCut, RandomRunsComeBack) {

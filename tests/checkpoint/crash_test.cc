@@ -34,7 +34,7 @@ constexpr int kRanks = 3;
   _exit(0);
 }
 
-class Crash : public ::testing::TestWithParam<int> {};
+class Crash : public testing::TestWithParam<int> {};
 
 TEST_P(Crash, LeavesTheNewestOrThePreviousCheckpointWhole) {
   const auto point = static_cast<SavePoint>(GetParam());
@@ -66,7 +66,7 @@ TEST_P(Crash, LeavesTheNewestOrThePreviousCheckpointWhole) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Points, Crash,
-                         ::testing::Range(static_cast<int>(SavePoint::kOpen), static_cast<int>(SavePoint::kPrune) + 1),
+                         testing::Range(static_cast<int>(SavePoint::kOpen), static_cast<int>(SavePoint::kPrune) + 1),
                          [](const auto& each) {
                            std::string name = Name(static_cast<SavePoint>(each.param));
                            std::erase(name, '-');

@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-using ::testing::HasSubstr;
+using testing::HasSubstr;
 
 constexpr int kFlips = 1000;
 
@@ -18,7 +18,7 @@ ParallelLayout TwoRanks() {
   return layout;
 }
 
-class Damage : public ::testing::Test {
+class Damage : public testing::Test {
  protected:
   Damage() : table_(TinyModel("llama")) {
     SaveWorld(folder_.path(), table_, TwoRanks(), 1);

@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-using ::testing::HasSubstr;
+using testing::HasSubstr;
 
 std::string MessageOf(const std::function<void()>& action) {
   try {

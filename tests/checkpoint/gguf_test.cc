@@ -19,7 +19,7 @@
 namespace trireme {
 namespace {
 
-using ::testing::HasSubstr;
+using testing::HasSubstr;
 
 template <typename Call>
 std::string ErrorOf(Call call) {
@@ -177,7 +177,7 @@ float SmallValue(const std::string& name, std::int64_t index) {
 }
 
 // A Hugging Face directory would do as well: a checkpoint keeps the test to one format.
-class Gguf : public ::testing::TestWithParam<std::string> {
+class Gguf : public testing::TestWithParam<std::string> {
  protected:
   GgufFile Export(const ModelConfig& model, const GgufOptions& options) {
     const ParameterTable table(model);
@@ -239,7 +239,7 @@ std::vector<std::string> RunnableFamilies() {
   return names;
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, Gguf, ::testing::ValuesIn(RunnableFamilies()),
+INSTANTIATE_TEST_SUITE_P(Families, Gguf, testing::ValuesIn(RunnableFamilies()),
                          [](const auto& family) { return family.param; });
 
 TEST_F(Gguf, LlamaHasRotaryPairsSideBySide) {
@@ -292,11 +292,11 @@ TEST_F(Gguf, LongRopeIsTwoTensorsOfDivisors) {
   model.rope_short_factors = "1, 1.25, 1.5, 1.75";
   model.rope_long_factors = "1, 2, 3, 4";
   const GgufFile file = Export(model, {.type = "f16"});
-  using ::testing::FloatEq;
+  using testing::FloatEq;
   EXPECT_THAT(file["rope_factors_short.weight"].values,
-              ::testing::ElementsAre(FloatEq(1), FloatEq(1.25), FloatEq(1.5), FloatEq(1.75)));
+              testing::ElementsAre(FloatEq(1), FloatEq(1.25), FloatEq(1.5), FloatEq(1.75)));
   EXPECT_THAT(file["rope_factors_long.weight"].values,
-              ::testing::ElementsAre(FloatEq(1), FloatEq(2), FloatEq(3), FloatEq(4)));
+              testing::ElementsAre(FloatEq(1), FloatEq(2), FloatEq(3), FloatEq(4)));
   EXPECT_EQ(file.Number("phi3.rope.scaling.original_context_length"), 16);
   EXPECT_NEAR(file.Number("phi3.rope.scaling.attn_factor"), std::sqrt(1.5), 1e-6);
   model.family = "qwen2";

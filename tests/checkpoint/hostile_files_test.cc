@@ -13,7 +13,7 @@ namespace trireme {
 namespace {
 
 using nlohmann::json;
-using ::testing::HasSubstr;
+using testing::HasSubstr;
 
 // A manifest whose digest is right, whatever it says.
 std::string Signed(const json& root) {
@@ -29,7 +29,7 @@ std::string Container(const std::string& header, std::int64_t data) {
   return bytes + header + std::string(static_cast<std::size_t>(data), '\0');
 }
 
-class HostileCheckpoint : public ::testing::Test {
+class HostileCheckpoint : public testing::Test {
  protected:
   HostileCheckpoint() : table_(TinyModel("gpt2")) {
     SaveWorld(folder_.path(), table_, {}, 1);

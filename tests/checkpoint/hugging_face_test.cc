@@ -16,9 +16,9 @@ namespace trireme {
 namespace {
 
 using nlohmann::json;
-using ::testing::HasSubstr;
+using testing::HasSubstr;
 
-class HuggingFace : public ::testing::TestWithParam<std::string> {
+class HuggingFace : public testing::TestWithParam<std::string> {
  protected:
   HuggingFace() : table_(TinyModel(GetParam())) { SaveWorld(folder_ / "run", table_, {}, 4); }
   ParameterTable table_;
@@ -140,7 +140,7 @@ TEST_P(HuggingFace, MissingForeignAndMisshapenTensorsAreNamed) {
   EXPECT_TRUE(ListCheckpoints(folder_ / "x").empty());
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, HuggingFace, ::testing::Values("gpt2", "bloom", "llama"),
+INSTANTIATE_TEST_SUITE_P(Families, HuggingFace, testing::Values("gpt2", "bloom", "llama"),
                          [](const auto& each) { return each.param; });
 
 // Element (i, j, …) of a tensor of the export.
@@ -219,8 +219,8 @@ TEST(HuggingFaceDType, HalvesAndBFloatsAreReadExactly) {
                                           {.name = "c", .dtype = "I64", .shape = {0}, .begin = 14, .end = 14}}) +
                  bytes + std::string("\x80\x3f", 2));
   const HuggingFaceFiles files(folder.path());
-  EXPECT_THAT(files.Read("a"), ::testing::ElementsAre(1.0F, -2.0F, 0x1p-24F, -0.0F, 65504.0F, INFINITY));
-  EXPECT_THAT(files.Read("b"), ::testing::ElementsAre(1.0F));
+  EXPECT_THAT(files.Read("a"), testing::ElementsAre(1.0F, -2.0F, 0x1p-24F, -0.0F, 65504.0F, INFINITY));
+  EXPECT_THAT(files.Read("b"), testing::ElementsAre(1.0F));
   EXPECT_THROW(files.Read("c"), Error);
 }
 

@@ -10,9 +10,9 @@ namespace trireme {
 namespace {
 
 using nlohmann::json;
-using ::testing::HasSubstr;
+using testing::HasSubstr;
 
-class Reports : public ::testing::Test {
+class Reports : public testing::Test {
  protected:
   Reports() : table_(TinyModel("bloom")) {
     layout_.tensor = 2;

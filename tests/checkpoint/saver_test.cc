@@ -14,8 +14,8 @@
 namespace trireme {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
+using testing::ElementsAre;
+using testing::HasSubstr;
 
 // Messages of all ranks.
 class Mailbox {

@@ -149,8 +149,8 @@ TEST(DeviceMessages, EmptyOnesArriveAndOthersOfAWrongCountAreRefused) {
     messages.Send(array.tensor().Range(0, 0), other, 1);
     messages.Send(array.tensor(), other, 2);
     messages.Receive(array.tensor().Range(0, 0), other, 1);
-    EXPECT_THAT(testing::MessageOf([&] { messages.Receive(array.tensor().Range(0, 3), other, 2); }),
-                ::testing::HasSubstr("sent 4 fp32 to rank"));
+    EXPECT_THAT(test::MessageOf([&] { messages.Receive(array.tensor().Range(0, 3), other, 2); }),
+                testing::HasSubstr("sent 4 fp32 to rank"));
   });
 }
 
@@ -161,8 +161,8 @@ TEST(DeviceMessages, WaysAreAsManyAsStreams) {
     messages.AddWayTo(8, std::make_unique<PipeWay>(pipe, true));
     EXPECT_TRUE(messages.HasWayTo(7));
     EXPECT_FALSE(messages.HasWayFrom(7));
-    EXPECT_THAT(testing::MessageOf([&] { messages.AddWayTo(9, std::make_unique<PipeWay>(pipe, true)); }),
-                ::testing::HasSubstr("more than 4 ways for messages"));
+    EXPECT_THAT(test::MessageOf([&] { messages.AddWayTo(9, std::make_unique<PipeWay>(pipe, true)); }),
+                testing::HasSubstr("more than 4 ways for messages"));
   };
   RunPair(body, {DeviceMessages::Receives::kAhead});
   // Received in order, messages take no stream.
@@ -172,8 +172,8 @@ TEST(DeviceMessages, WaysAreAsManyAsStreams) {
       messages.AddWayTo(rank, std::make_unique<PipeWay>(pipe, true));
       messages.AddWayFrom(rank, std::make_unique<PipeWay>(pipe, false));
     }
-    EXPECT_THAT(testing::MessageOf([&] { messages.AddWayTo(10, std::make_unique<PipeWay>(pipe, true)); }),
-                ::testing::HasSubstr("more than 4 ways for messages"));
+    EXPECT_THAT(test::MessageOf([&] { messages.AddWayTo(10, std::make_unique<PipeWay>(pipe, true)); }),
+                testing::HasSubstr("more than 4 ways for messages"));
   };
   RunPair(in_order, {DeviceMessages::Receives::kInOrder});
 }
@@ -204,7 +204,7 @@ TEST(DeviceMessages, WaysEndInTheOrderInWhichTheyWereAdded) {
                                          : messages.AddWayFrom(9 - number / 2, std::move(way));
       }
     });
-    EXPECT_THAT(ended, ::testing::ElementsAre(0, 1, 2, 3)) << sends_first;
+    EXPECT_THAT(ended, testing::ElementsAre(0, 1, 2, 3)) << sends_first;
   }
 }
 

@@ -14,8 +14,8 @@
 namespace trireme {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
+using testing::ElementsAre;
+using testing::HasSubstr;
 
 // The clocks of all ranks after `body`.
 std::vector<double> ClocksAfter(int ranks, const std::function<void(RankContext&)>& body) {

@@ -8,14 +8,12 @@
 namespace trireme {
 namespace {
 
-const DeviceOptions kCpu = {.kind = "cpu"};
-
 using CaseAndSize = std::tuple<CollectiveCase, int>;
 class ThreadCollectives : public testing::TestWithParam<CaseAndSize> {};
 
 TEST_P(ThreadCollectives, AgreeWithSerialResults) {
   const auto& [collective_case, ranks] = GetParam();
-  EXPECT_NO_THROW(RunThreadRanks(ranks, kCpu, collective_case.run));
+  EXPECT_NO_THROW(RunThreadRanks(ranks, {.kind = "cpu"}, collective_case.run));
 }
 
 std::string NameOf(const testing::TestParamInfo<CaseAndSize>& info) {
@@ -63,7 +61,7 @@ TEST(ThreadCommunicator, MembersThatSpinFirstSumAlike) {
   std::vector<std::jthread> threads;
   for (int rank = 0; rank < kRanks; ++rank) {
     threads.emplace_back([&world, rank] {
-      const std::unique_ptr<Device> device = MakeCpuDevice(kCpu);
+      const std::unique_ptr<Device> device = MakeCpuDevice({.kind = "cpu"});
       ThreadCommunicator communicator(world, world.root(), rank, *device);
       std::vector<float> values(5000);
       for (int round = 0; round < 50; ++round) {
@@ -82,7 +80,7 @@ TEST(ThreadCommunicator, MembersThatSpinFirstSumAlike) {
 }
 
 TEST(ThreadCommunicator, ManyMoreRanksThanCoresWorkTogether) {
-  RunThreadRanks(64, kCpu, [](RankContext& context) {
+  RunThreadRanks(64, {.kind = "cpu"}, [](RankContext& context) {
     Communicator& world = context.world;
     const auto row = world.Split("row", world.rank() / 8, 0);
     const auto column = world.Split("column", world.rank() % 8, 0);
@@ -99,7 +97,7 @@ TEST(ThreadCommunicator, ManyMoreRanksThanCoresWorkTogether) {
 }
 
 TEST(ThreadCommunicator, OverlappedGroupsKeepTheirOwnPace) {
-  RunThreadRanks(4, kCpu, [](RankContext& context) {
+  RunThreadRanks(4, {.kind = "cpu"}, [](RankContext& context) {
     const auto pair = context.world.Split("pair", context.world.rank() / 2, 0);
     const int repetitions = context.world.rank() < 2 ? 500 : 5;
     for (int i = 0; i < repetitions; ++i) {
@@ -114,7 +112,7 @@ TEST(ThreadCommunicator, OverlappedGroupsKeepTheirOwnPace) {
 TEST(ThreadCommunicator, ResultsDoNotDependOnWhoComesLast) {
   std::vector<std::vector<float>> results(3);
   for (int late = 0; late < 3; ++late) {
-    RunThreadRanks(3, kCpu, [&](RankContext& context) {
+    RunThreadRanks(3, {.kind = "cpu"}, [&](RankContext& context) {
       std::vector<float> values;
       for (int i = 0; i < 10000; ++i) {
         values.push_back(1.0F / static_cast<float>(i + 1 + 77 * context.world.rank()));

@@ -12,12 +12,10 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-const DeviceOptions kCpu = {.kind = "cpu"};
-
 // What RunThreadRanks throws; "" when it does not.
 std::string FailureOf(int ranks, const std::function<void(RankContext&)>& body) {
   try {
-    RunThreadRanks(ranks, kCpu, body);
+    RunThreadRanks(ranks, {.kind = "cpu"}, body);
   } catch (const Error& error) {
     return error.what();
   }
@@ -36,7 +34,7 @@ std::string MessageOf(const std::function<void()>& call) {
 
 TEST(MismatchedCollective, NamesBothRanksAndBothCallsOnEveryMember) {
   std::array<std::string, 3> messages;
-  RunThreadRanks(3, kCpu, [&](RankContext& context) {
+  RunThreadRanks(3, {.kind = "cpu"}, [&](RankContext& context) {
     const DeviceArray<float> array(context.device, std::vector<float>{1, 2, 3, 4});
     messages[static_cast<std::size_t>(context.world.rank())] = MessageOf([&] {
       if (context.world.rank() == 2) {
@@ -216,7 +214,7 @@ TEST(EndedRank, IsAnErrorForThoseWhoWaitForIt) {
 }
 
 TEST(EndedRank, LeavesItsMessages) {
-  RunThreadRanks(2, kCpu, [](RankContext& context) {
+  RunThreadRanks(2, {.kind = "cpu"}, [](RankContext& context) {
     const DeviceArray<float> array(context.device, std::vector<float>{static_cast<float>(context.world.rank())});
     if (context.world.rank() == 1) {
       context.world.Send(array.tensor(), 0, 0);
@@ -276,7 +274,7 @@ TEST(Message, OfAnotherTypeOrCountIsRefused) {
 }
 
 TEST(Arguments, ThatCannotWorkAreRefusedWithTheirNumbers) {
-  RunThreadRanks(1, kCpu, [](RankContext& context) {
+  RunThreadRanks(1, {.kind = "cpu"}, [](RankContext& context) {
     const DeviceArray<float> four(context.device, 4);
     const DeviceArray<float> five(context.device, 5);
     const DeviceArray<std::int32_t> integers(context.device, 4);
@@ -291,7 +289,7 @@ TEST(Arguments, ThatCannotWorkAreRefusedWithTheirNumbers) {
     EXPECT_THAT(MessageOf([&] { world.Receive(four.tensor(), 0, -4); }), HasSubstr("tag -4 is negative"));
     EXPECT_THAT(MessageOf([&] { world.Split("x", -1, 0); }), HasSubstr("color -1 is negative"));
   });
-  EXPECT_THROW(RunThreadRanks(0, kCpu, [](RankContext&) {}), Error);
+  EXPECT_THROW(RunThreadRanks(0, {.kind = "cpu"}, [](RankContext&) {}), Error);
 }
 
 TEST(Reduction, OfATypeThatCannotBeSummedFailsOnEveryMember) {

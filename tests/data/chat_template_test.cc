@@ -12,8 +12,8 @@ namespace trireme {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using ::testing::HasSubstr;
-using testing::MessageOf;
+using test::MessageOf;
+using testing::HasSubstr;
 
 // The first of January 2025, local time: what make_fixture.py says strftime_now is.
 std::time_t FirstOfJanuary() {

@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-using ::testing::ElementsAre;
+using testing::ElementsAre;
 
 // Documents [begin, end) of a made-up collection; document d has d % 4 sequences of d % 7 tokens.
 void WriteDocuments(const std::string& prefix, int begin, int end, TokenKind kind = TokenKind::kUInt16) {

@@ -17,8 +17,8 @@
 namespace trireme {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
+using testing::ElementsAre;
+using testing::HasSubstr;
 
 // Documents of the given lengths whose tokens count 1, 2, 3, … through the whole stream.
 std::unique_ptr<TokenStore> CountingStore(const ScratchDirectory& scratch, const std::vector<int>& lengths) {
@@ -44,7 +44,7 @@ TEST(PackBestFit, LeavesTheLeastRoom) {
   // 7 and 5 open samples; 3 fits both and fills the first, 2 goes to the second.
   EXPECT_THAT(PackBestFit({piece(0, 3), piece(3, 5), piece(8, 7), piece(15, 2)}, 10),
               ElementsAre(ElementsAre(piece(8, 7), piece(0, 3)), ElementsAre(piece(3, 5), piece(15, 2))));
-  EXPECT_THAT(testing::MessageOf([&] { PackBestFit({piece(0, 11)}, 10); }), HasSubstr("does not fit"));
+  EXPECT_THAT(test::MessageOf([&] { PackBestFit({piece(0, 11)}, 10); }), HasSubstr("does not fit"));
 }
 
 TEST(PackBestFit, WastesLittleOfARealMix) {
@@ -117,16 +117,16 @@ TEST(PackedSource, LengthsOfDocumentsAreThoseOfTheSample) {
 
 TEST(PackedSource, ItsMistakesAreNamed) {
   const ScratchDirectory scratch;
-  EXPECT_THAT(testing::MessageOf([&] {
+  EXPECT_THAT(test::MessageOf([&] {
                 PackedSource(CountingStore(scratch, {1, 1}), Options(8));
               }),
               HasSubstr("no document of two tokens"));
-  EXPECT_THAT(testing::MessageOf(
-                  [] { OpenSource({.source = "synthetic", .sequence = 8, .vocabulary = 50, .best_fit = true}); }),
-              HasSubstr("'synthetic' has none"));
+  EXPECT_THAT(
+      test::MessageOf([] { OpenSource({.source = "synthetic", .sequence = 8, .vocabulary = 50, .best_fit = true}); }),
+      HasSubstr("'synthetic' has none"));
   SourceOptions small = Options(8);
   small.vocabulary = 3;
-  EXPECT_THAT(testing::MessageOf([&] { PackedSource(CountingStore(scratch, {6}), small).Get(0); }),
+  EXPECT_THAT(test::MessageOf([&] { PackedSource(CountingStore(scratch, {6}), small).Get(0); }),
               HasSubstr("outside the vocabulary of 3"));
 }
 

@@ -20,7 +20,7 @@
 namespace trireme {
 namespace {
 
-using ::testing::HasSubstr;
+using testing::HasSubstr;
 
 std::string Words(int count, std::uint32_t seed) {
   const std::vector<std::string> words = {"the", "cat", "sat", "on", "a", "mat", "and", "saw", "42", "birds;", "naïve"};
@@ -170,7 +170,7 @@ TEST(PrepareDataset, DocumentsComeInOrderFromEveryFormat) {
   EXPECT_EQ(document(1), "document 0 of é 0<|endoftext|>");
   EXPECT_EQ(document(20000), "document 19999 of é 158372081<|endoftext|>");
   EXPECT_EQ(document(20001), "last<|endoftext|>");
-  EXPECT_THAT(document(20002), ::testing::EndsWith("the end<|endoftext|>"));
+  EXPECT_THAT(document(20002), testing::EndsWith("the end<|endoftext|>"));
   EXPECT_NO_THROW(InspectDataset(inputs.options.output, tokenizer->vocabulary()));
   EXPECT_NO_THROW(OpenSource({.source = inputs.options.output + ".bin", .sequence = 64, .vocabulary = 320})->Get(0));
 }
@@ -283,7 +283,7 @@ TEST(PrepareDataset, LinesCanBeDocuments) {
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(dataset.tokens()));
   dataset.Read(0, tokens);
   EXPECT_EQ(LoadTokenizer(options.tokenizer)->Decode(tokens), "onetwo <|endoftext|>three");
-  EXPECT_THAT(tokens, ::testing::Not(::testing::Contains(0))) << "text must not forge the end of a document";
+  EXPECT_THAT(tokens, testing::Not(testing::Contains(0))) << "text must not forge the end of a document";
 }
 
 TEST(TrainTokenizer, LearnsFromFiles) {
@@ -316,7 +316,7 @@ TEST(OrderedPipeline, AnyStageMayFail) {
 }
 
 // Letters are tokens; roles are marked by one each.
-class Conversations : public ::testing::Test {
+class Conversations : public testing::Test {
  protected:
   Conversations() {
     std::filesystem::create_directories(folder_ / "tokenizer");
@@ -371,18 +371,18 @@ TEST_F(Conversations, OnlyAnswersWeigh) {
 }
 
 TEST_F(Conversations, UnusableLinesAreNamed) {
-  EXPECT_THAT(testing::MessageOf([&] { Prepare("{\"messages\": []}\n"); }), ::testing::HasSubstr("talks.jsonl:1"));
-  EXPECT_THAT(testing::MessageOf([&] { Prepare("\n{\"messages\": [{\"role\": \"user\"}]}\n"); }),
-              ::testing::HasSubstr("talks.jsonl:2"));
-  EXPECT_THAT(testing::MessageOf([&] { Prepare("{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}\n"); }),
-              ::testing::HasSubstr("nothing to learn"));
+  EXPECT_THAT(test::MessageOf([&] { Prepare("{\"messages\": []}\n"); }), testing::HasSubstr("talks.jsonl:1"));
+  EXPECT_THAT(test::MessageOf([&] { Prepare("\n{\"messages\": [{\"role\": \"user\"}]}\n"); }),
+              testing::HasSubstr("talks.jsonl:2"));
+  EXPECT_THAT(test::MessageOf([&] { Prepare("{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}\n"); }),
+              testing::HasSubstr("nothing to learn"));
   std::filesystem::remove(folder_ / "tokenizer/chat_template.jinja");
-  EXPECT_THAT(testing::MessageOf([&] { Prepare("{}\n"); }), ::testing::HasSubstr("has no chat template"));
+  EXPECT_THAT(test::MessageOf([&] { Prepare("{}\n"); }), testing::HasSubstr("has no chat template"));
   WriteBytes(folder_ / "plain.txt", "abc");
   PrepareDataset({.inputs = {folder_ / "plain.txt"}, .output = folder_ / "plain", .tokenizer = folder_ / "tokenizer"});
   EXPECT_THAT(
-      testing::MessageOf([&] { OpenSource({.source = folder_ / "plain.bin", .sequence = 2, .answers_only = true}); }),
-      ::testing::HasSubstr("--format chat"));
+      test::MessageOf([&] { OpenSource({.source = folder_ / "plain.bin", .sequence = 2, .answers_only = true}); }),
+      testing::HasSubstr("--format chat"));
 }
 
 }  // namespace

@@ -22,9 +22,9 @@
 namespace trireme {
 namespace {
 
-using ::testing::Each;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
 
 // Documents of the given lengths whose tokens count 0, 1, 2, … through the whole stream.
 std::string WriteCounting(const ScratchDirectory& scratch, const std::string& name, const std::vector<int>& lengths) {
@@ -90,7 +90,7 @@ TEST(SyntheticSource, StaysInsideSmallVocabularies) {
     EXPECT_EQ(source->vocabulary(), std::min<std::int64_t>(vocabulary, 256));
     const Sample sample = source->Get(5);
     ASSERT_EQ(sample.tokens.size(), 201U);
-    EXPECT_THAT(sample.tokens, Each(::testing::AllOf(::testing::Ge(0), ::testing::Lt(source->vocabulary()))));
+    EXPECT_THAT(sample.tokens, Each(testing::AllOf(testing::Ge(0), testing::Lt(source->vocabulary()))));
   }
 }
 

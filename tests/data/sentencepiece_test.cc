@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-using ::testing::HasSubstr;
+using testing::HasSubstr;
 
 TEST(SentencePieceTokenizer, ModelsEncodeAndDecode) {
   const ScratchDirectory scratch;

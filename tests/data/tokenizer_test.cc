@@ -14,8 +14,8 @@
 namespace trireme {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
+using testing::ElementsAre;
+using testing::HasSubstr;
 
 std::vector<std::string> Pieces(SplitPattern pattern, const std::string& text) {
   const UnicodeClasses& classes = UnicodeClasses::Get();
@@ -187,8 +187,8 @@ TEST(BpeTokenizer, SpecialTokensAreFoundUnlessToldNotTo) {
   const BpeTokenizer parsing(Learnt(), {});
   const BpeTokenizer literal(Learnt(), {.parse_special = false});
   const std::string text = "end<|endoftext|>of";
-  EXPECT_THAT(parsing.Encode(text), ::testing::Contains(0));
-  EXPECT_THAT(literal.Encode(text), ::testing::Not(::testing::Contains(0)));
+  EXPECT_THAT(parsing.Encode(text), testing::Contains(0));
+  EXPECT_THAT(literal.Encode(text), testing::Not(testing::Contains(0)));
   EXPECT_EQ(parsing.Decode(parsing.Encode(text)), text);
   EXPECT_EQ(literal.Decode(literal.Encode(text)), text);
   EXPECT_EQ(parsing.end_of_text(), 0);
@@ -207,7 +207,7 @@ TEST(BpeTokenizer, AddedTokensHonourTheirFlags) {
   const auto x = *tokenizer.FindToken("x");
   EXPECT_EQ(tokenizer.vocabulary(), 1004);
   EXPECT_THAT(tokenizer.Encode("[W]"), ElementsAre(1000));
-  EXPECT_THAT(tokenizer.Encode("b[W]"), ::testing::Not(::testing::Contains(1000)));
+  EXPECT_THAT(tokenizer.Encode("b[W]"), testing::Not(testing::Contains(1000)));
   EXPECT_THAT(tokenizer.Encode("b \n<L>x"), ElementsAre(b, 1001, x));
   EXPECT_THAT(tokenizer.Encode("b<R>\t x"), ElementsAre(b, 1002, x));
   EXPECT_THAT(tokenizer.Encode("<L>>"), ElementsAre(1003));

@@ -8,8 +8,6 @@
 namespace trireme {
 namespace {
 
-constexpr DType kFloat = DType::kFloat32;
-
 TEST(VectorMath, ExpIsWithinAMillionthAndKeepsSpecialValues) {
   for (double x = -87; x < 88; x += 0.0137) {
     const auto y = static_cast<float>(x);

@@ -66,7 +66,7 @@ TEST(AttentionBlocks, HoldEveryVisiblePairOnce) {
   for (const std::int64_t ranks : {1, 2, 3, 8}) {
     for (std::int64_t rank = 0; rank < ranks; ++rank) {
       for (const std::int64_t batch : {1, 2}) {
-        SCOPED_TRACE(::testing::Message() << rank << " of " << ranks << ", batch " << batch);
+        SCOPED_TRACE(testing::Message() << rank << " of " << ranks << ", batch " << batch);
         Zigzag zigzag{ranks, rank, batch};
         const AttentionArgs gathered = zigzag.Over(0, ranks);
         ExpectExactly(gathered, AttentionBlocks(gathered));

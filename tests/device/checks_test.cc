@@ -9,8 +9,6 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr DType kFloat = DType::kFloat32;
-
 // The message of the Error that `call` throws; "" when it throws none.
 template <typename Call>
 std::string ErrorOf(const Call& call) {

@@ -10,8 +10,6 @@
 namespace trireme {
 namespace {
 
-constexpr DType kFloat = DType::kFloat32;
-
 struct ChunkCase {
   std::int64_t batch;
   std::int64_t ranks;

@@ -11,12 +11,11 @@
 namespace trireme {
 namespace {
 
-constexpr DType kFloat = DType::kFloat32;
 constexpr std::int64_t kBatch = 2;
 constexpr std::int64_t kRanks = 3;
 constexpr std::int64_t kChunks = 2 * kRanks;  // rank r has chunk r and chunk 5 - r
 
-struct Sizes {
+struct ChunkSizes {
   std::int64_t chunk;
   std::int64_t heads;
   std::int64_t kv_heads;
@@ -38,11 +37,11 @@ std::vector<float> RowsOf(const std::vector<float>& all, std::int64_t width, std
   return {all.begin() + row * width, all.begin() + (row + count) * width};
 }
 
-class Chunked : public testing::TestWithParam<Sizes> {
+class Chunked : public testing::TestWithParam<ChunkSizes> {
  protected:
   Chunked() : cpu_(CpuForTest(2)), bench_(*cpu_) {}
 
-  const Sizes& sizes() const { return GetParam(); }
+  const ChunkSizes& sizes() const { return GetParam(); }
   Tensor Make(const Shape& shape, const char* name) { return bench_.Normal(sizes().dtype, shape, name); }
 
   // All tokens on one rank.
@@ -248,10 +247,11 @@ TEST_P(Chunked, BlocksOfKeysMergeToTheWhole) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, Chunked,
-                         testing::Values(Sizes{1, 2, 2, 4}, Sizes{5, 4, 2, 6}, Sizes{40, 2, 1, 16},
-                                         Sizes{7, 3, 3, 8, true}, Sizes{6, 2, 2, 8, false, true},
-                                         Sizes{9, 2, 1, 8, true, true, 11, 1.5F}, Sizes{33, 2, 2, 8, false, false, 20},
-                                         Sizes{40, 4, 2, 32, false, true, 0, 0, DType::kBFloat16}));
+                         testing::Values(ChunkSizes{1, 2, 2, 4}, ChunkSizes{5, 4, 2, 6}, ChunkSizes{40, 2, 1, 16},
+                                         ChunkSizes{7, 3, 3, 8, true}, ChunkSizes{6, 2, 2, 8, false, true},
+                                         ChunkSizes{9, 2, 1, 8, true, true, 11, 1.5F},
+                                         ChunkSizes{33, 2, 2, 8, false, false, 20},
+                                         ChunkSizes{40, 4, 2, 32, false, true, 0, 0, DType::kBFloat16}));
 
 TEST(ScatteredTokens, DropTheElementsThatTheyDropInOrder) {
   const auto cpu = CpuForTest();

@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-using testing::MessageOf;
+using test::MessageOf;
 
 // TRIREME_CPU_LEVEL for a scope.
 class ForcedLevel {

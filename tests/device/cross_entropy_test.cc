@@ -7,7 +7,6 @@
 namespace trireme {
 namespace {
 
-constexpr DType kFloat = DType::kFloat32;
 constexpr std::int64_t kTokens = 4;
 constexpr std::int64_t kColumns = 12;
 constexpr std::int64_t kValid = 10;

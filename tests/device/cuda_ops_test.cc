@@ -16,7 +16,7 @@ namespace {
 
 // Law 7: every back end beside the CPU gives the CPU's results. One test walks all cases, since starting a GPU's
 // libraries takes longer than the cases themselves.
-class OpsAgainstCpu : public ::testing::TestWithParam<std::tuple<DType, bool>> {};
+class OpsAgainstCpu : public testing::TestWithParam<std::tuple<DType, bool>> {};
 
 TEST_P(OpsAgainstCpu, ResultsAgree) {
   const auto [working, deterministic] = GetParam();
@@ -34,8 +34,8 @@ TEST_P(OpsAgainstCpu, ResultsAgree) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuda, OpsAgainstCpu,
-                         ::testing::Combine(::testing::Values(DType::kFloat32, DType::kBFloat16, DType::kFloat16),
-                                            ::testing::Bool()),
+                         testing::Combine(testing::Values(DType::kFloat32, DType::kBFloat16, DType::kFloat16),
+                                          testing::Bool()),
                          [](const auto& choice) {
                            return std::string(Name(std::get<0>(choice.param))) +
                                   (std::get<1>(choice.param) ? "Deterministic" : "");
@@ -113,10 +113,10 @@ std::vector<std::string> ChoicesAlone(const Device& device) {
 
 TEST(CudaDevice, AGpuWithoutKernelsIsNamedWithTheListOfThoseThatHave) {
   EXPECT_TRUE(KernelsRunHere());
-  const std::string message = testing::MessageOf([] { RequireKernels(false, "Tesla T4", 75); });
-  EXPECT_THAT(message, ::testing::HasSubstr("Tesla T4 has compute capability 7.5"));
-  EXPECT_THAT(message, ::testing::ContainsRegex("was built for [0-9]+"));
-  EXPECT_THAT(message, ::testing::HasSubstr("-DCMAKE_CUDA_ARCHITECTURES=75"));
+  const std::string message = test::MessageOf([] { RequireKernels(false, "Tesla T4", 75); });
+  EXPECT_THAT(message, testing::HasSubstr("Tesla T4 has compute capability 7.5"));
+  EXPECT_THAT(message, testing::ContainsRegex("was built for [0-9]+"));
+  EXPECT_THAT(message, testing::HasSubstr("-DCMAKE_CUDA_ARCHITECTURES=75"));
 }
 
 TEST(CudaDevice, ChosenAlgorithmsComeBackFromText) {

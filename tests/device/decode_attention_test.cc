@@ -5,7 +5,7 @@
 namespace trireme {
 namespace {
 
-struct Sizes {
+struct DecodeSizes {
   std::int64_t batch;
   std::int64_t sequence;
   std::int64_t heads;
@@ -16,10 +16,8 @@ struct Sizes {
   float cap = 0;
 };
 
-constexpr DType kFloat = DType::kFloat32;
-
 // Rows [first, first + count) of each sequence of a tensor of [batch * sequence, columns].
-std::vector<float> SequenceRows(const std::vector<float>& all, const Sizes& sizes, std::int64_t first,
+std::vector<float> SequenceRows(const std::vector<float>& all, const DecodeSizes& sizes, std::int64_t first,
                                 std::int64_t count) {
   const auto columns = static_cast<std::int64_t>(all.size()) / (sizes.batch * sizes.sequence);
   std::vector<float> rows;
@@ -31,7 +29,7 @@ std::vector<float> SequenceRows(const std::vector<float>& all, const Sizes& size
 }
 
 // The attention of whole sequences, and the same tokens given `step` at a time to a cache.
-void ExpectDecodeEqualsFull(DType working, const Sizes& sizes, std::int64_t step, double tolerance) {
+void ExpectDecodeEqualsFull(DType working, const DecodeSizes& sizes, std::int64_t step, double tolerance) {
   const auto device = CpuForTest(2);
   Workbench bench(*device);
   const std::int64_t rows = sizes.batch * sizes.sequence;

@@ -194,7 +194,7 @@ std::vector<FeatureCase> Cases() {
 }
 
 // Devices are made once: opening a GPU's libraries takes longer than a case.
-class FeatureAttention : public ::testing::TestWithParam<std::tuple<FeatureCase, bool>> {
+class FeatureAttention : public testing::TestWithParam<std::tuple<FeatureCase, bool>> {
  protected:
   static void TearDownTestSuite() {
     cudnn_.clear();
@@ -231,7 +231,7 @@ TEST_P(FeatureAttention, InLowPrecisionAgreesWithThePlainKernels) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cuda, FeatureAttention, ::testing::Combine(::testing::ValuesIn(Cases()), ::testing::Bool()),
+INSTANTIATE_TEST_SUITE_P(Cuda, FeatureAttention, testing::Combine(testing::ValuesIn(Cases()), testing::Bool()),
                          [](const auto& choice) {
                            return std::get<0>(choice.param).name + (std::get<1>(choice.param) ? "Deterministic" : "");
                          });

@@ -5,8 +5,6 @@
 namespace trireme {
 namespace {
 
-constexpr DType kFloat = DType::kFloat32;
-
 TEST(Embedding, GradientEqualsFiniteDifferences) {
   const auto cpu = CpuForTest();
   Workbench bench(*cpu);

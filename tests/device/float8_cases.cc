@@ -9,9 +9,6 @@
 namespace trireme {
 namespace {
 
-constexpr DType kE4M3 = DType::kFloat8E4M3;
-constexpr DType kE5M2 = DType::kFloat8E5M2;
-
 struct Float8Copy {
   Tensor rows;
   Tensor columns;

@@ -11,8 +11,6 @@
 namespace trireme {
 namespace {
 
-constexpr DType kE4M3 = DType::kFloat8E4M3;
-constexpr DType kE5M2 = DType::kFloat8E5M2;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 TEST(Float8, KnownCodesAreThoseOfTheFormats) {

@@ -13,8 +13,8 @@
 namespace trireme {
 namespace {
 
-using ::testing::Each;
-using ::testing::HasSubstr;
+using testing::Each;
+using testing::HasSubstr;
 
 constexpr std::int64_t kNumbers = 5 * kInt8Block;
 
@@ -95,11 +95,11 @@ TEST(Int8Blocks, HaveWholeBlocksAlone) {
   const auto cpu = CpuForTest();
   Workbench bench(*cpu);
   const Tensor packed = bench.Filled(DType::kInt32, {kInt8Words}, 0);
-  EXPECT_THAT(testing::MessageOf([&] { bench.ops().PackInt8(packed, bench.Filled(DType::kFloat32, {65}, 0)); }),
+  EXPECT_THAT(test::MessageOf([&] { bench.ops().PackInt8(packed, bench.Filled(DType::kFloat32, {65}, 0)); }),
               HasSubstr("65 numbers are no multiple of 64"));
-  EXPECT_THAT(testing::MessageOf(
-                  [&] { bench.ops().UnpackInt8(bench.Filled(DType::kBFloat16, {64}, 0), packed, {.add = true}); }),
-              HasSubstr("added to fp32"));
+  EXPECT_THAT(
+      test::MessageOf([&] { bench.ops().UnpackInt8(bench.Filled(DType::kBFloat16, {64}, 0), packed, {.add = true}); }),
+      HasSubstr("added to fp32"));
 }
 
 }  // namespace

@@ -9,8 +9,6 @@
 namespace trireme {
 namespace {
 
-constexpr DType kFloat = DType::kFloat32;
-
 double At(const std::vector<float>& matrix, const Shape& shape, bool transposed, std::int64_t row,
           std::int64_t column) {
   return matrix[static_cast<std::size_t>(transposed ? column * shape[1] + row : row * shape[1] + column)];

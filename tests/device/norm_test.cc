@@ -9,8 +9,6 @@
 namespace trireme {
 namespace {
 
-constexpr DType kFloat = DType::kFloat32;
-
 class NormGradients : public testing::TestWithParam<std::tuple<NormKind, int>> {};
 
 TEST_P(NormGradients, EqualFiniteDifferences) {

@@ -14,7 +14,7 @@
 namespace trireme {
 namespace {
 
-using ::testing::HasSubstr;
+using testing::HasSubstr;
 
 Tensor Bytes(Device& device, std::int64_t bytes) { return {device.Allocate(bytes), DType::kUInt8, {bytes}}; }
 
@@ -92,7 +92,7 @@ TEST(PacedDevice, KeepsTheFewValuesThatRanksExchange) {
   device.CopyFromHost(t.as<char>() + 64, values.data(), sizeof(values));
   std::array<float, 4> read{5, 5, 5, 5};
   device.CopyToHost(read.data(), t.as<char>() + 64, sizeof(read));
-  EXPECT_THAT(read, ::testing::ElementsAre(1, 2, 3, 0));
+  EXPECT_THAT(read, testing::ElementsAre(1, 2, 3, 0));
   const Tensor sums{t.data, DType::kFloat32, {2}};
   const Tensor losses{t.as<char>() + 4096, DType::kFloat32, {10}};
   device.ops().LossSum(losses, losses, sums);

@@ -14,7 +14,6 @@
 namespace trireme {
 namespace {
 
-constexpr DType kFloat = DType::kFloat32;
 constexpr DType kBf16 = DType::kBFloat16;
 constexpr DType kFp16 = DType::kFloat16;
 
@@ -309,9 +308,9 @@ TEST(EngineTable, TextAndBack) {
   EXPECT_EQ(EngineTable::Parse(table.ToString()), table);
   EXPECT_EQ(EngineTable::Parse(""), FixedEngines());
   EXPECT_EQ(FixedEngines().ToString(), "fp32=packed bf16=packed");
-  EXPECT_EQ(testing::MessageOf([] { EngineTable::Parse("fp32=mkl"); }),
+  EXPECT_EQ(test::MessageOf([] { EngineTable::Parse("fp32=mkl"); }),
             "engine 'mkl' of products is unknown; known are packed, widened, onednn and openblas");
-  EXPECT_EQ(testing::MessageOf([] { EngineTable::Parse("int8=packed"); }),
+  EXPECT_EQ(test::MessageOf([] { EngineTable::Parse("int8=packed"); }),
             "'int8=packed' is not an engine of products; write fp32=ENGINE or bf16=ENGINE");
 }
 

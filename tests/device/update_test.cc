@@ -9,7 +9,6 @@
 namespace trireme {
 namespace {
 
-constexpr DType kFloat = DType::kFloat32;
 constexpr DType kHalf = DType::kBFloat16;
 
 TEST(AdamW, FollowsTheFormulaInDouble) {

@@ -12,6 +12,10 @@
 
 namespace trireme {
 
+inline constexpr DType kFloat = DType::kFloat32;
+inline constexpr DType kE4M3 = DType::kFloat8E4M3;
+inline constexpr DType kE5M2 = DType::kFloat8E5M2;
+
 class Workbench {
  public:
   // The device must outlive the workbench; tensors live as long as the workbench.

@@ -3,12 +3,15 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
 
 namespace trireme {
+
+using Seconds = std::chrono::duration<double>;
 
 struct Outcome {
   int code = -1;  // exit code; -1 when a signal ended it

@@ -25,7 +25,6 @@ namespace trireme {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Seconds = std::chrono::duration<double>;
 
 constexpr double kMeanSeconds = 60;  // between failures, in the long form
 // Saves hold a step up by some milliseconds; Young's interval sqrt(2 x 10 ms x 60 s) is then about a second.

@@ -18,13 +18,13 @@ namespace {
 
 using testing::HasSubstr;
 
-std::vector<std::string> Supervised(const std::string& drill) {
+std::vector<std::string> SupervisedOverMpi(const std::string& drill) {
   return {"--supervise", "--launcher", TRIREME_LAUNCHER " -n 4", "--stall-seconds", "2", "--inject", drill};
 }
 
 TEST(SupervisorOverMpi, NamesTheOneProcessThatIsStopped) {
   const FaultRun run;
-  const Outcome outcome = run.Run(Supervised("rank=2,step=6,phase=forward,what=stop"));
+  const Outcome outcome = run.Run(SupervisedOverMpi("rank=2,step=6,phase=forward,what=stop"));
   EXPECT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr("rank 2 is stopped (SIGSTOP) in phase 'forward'"));
   EXPECT_EQ(run.Digest(), run.UntouchedDigest());
@@ -56,7 +56,6 @@ TEST(SupervisorOverMpi, NamesTheStoppedProcessInEveryPhase) {
 // Gives a rank's process this share of the time only, in slices of some milliseconds, until the supervisor names the
 // rank. The steps that were made until then; -1: it was not named in some minutes.
 std::int64_t StepsUntilNamed(const FaultRun& run, int rank, double share) {
-  using Seconds = std::chrono::duration<double>;
   constexpr double kPeriod = 0.04;
   constexpr int kPeriods = 5000;
   const pid_t process = ReadLedger(run.folder() + "/flight/" + LedgerName(rank), LedgerPart::kHead).pid;
@@ -102,7 +101,7 @@ TEST(SupervisorOverMpi, FindsAProcessThatGetsLessOfTheTime) {
 
 TEST(SupervisorOverMpi, StartsAgainAfterARankIsKilled) {
   const FaultRun run;
-  const Outcome outcome = run.Run(Supervised("rank=1,step=5,phase=reduce,what=kill"));
+  const Outcome outcome = run.Run(SupervisedOverMpi("rank=1,step=5,phase=reduce,what=kill"));
   EXPECT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr("the job died at step 5"));
   EXPECT_EQ(run.Digest(), run.UntouchedDigest());

@@ -9,8 +9,8 @@
 namespace trireme {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
+using testing::ElementsAre;
+using testing::HasSubstr;
 
 // A model of bytes that is known by its shape alone.
 ModelFiles BytesModel() {
@@ -36,18 +36,17 @@ TEST(EvaluationSamples, OfTokenListsMayNotBeLongerThanASample) {
   const EvaluationSamples lists = OpenEvaluation(BytesModel(), {.tokens = scratch / "ids", .length = 4});
   EXPECT_EQ(lists.count, 2);
   EXPECT_THAT(lists.get(1).tokens, ElementsAre(4, 5, 6, 7, 8));
-  EXPECT_THAT(testing::MessageOf([&] { OpenEvaluation(BytesModel(), {.tokens = scratch / "ids", .length = 3}); }),
+  EXPECT_THAT(test::MessageOf([&] { OpenEvaluation(BytesModel(), {.tokens = scratch / "ids", .length = 3}); }),
               HasSubstr("holds a sample of 5 tokens, longer than 3 + 1"));
 }
 
 TEST(EvaluationSamples, OfDataAreTheRunsOwnUnlessOthersAreNamed) {
   ModelFiles files = BytesModel();
-  EXPECT_THAT(testing::MessageOf([&] { OpenEvaluation(files, {.length = 4}); }),
+  EXPECT_THAT(test::MessageOf([&] { OpenEvaluation(files, {.length = 4}); }),
               HasSubstr("what to evaluate on is not known"));
   files.data_source = "synthetic";
   EXPECT_EQ(OpenEvaluation(files, {.samples = 7, .length = 4}).count, 7);
-  EXPECT_THAT(testing::MessageOf([&] { OpenEvaluation(files, {.length = 4}); }),
-              HasSubstr("has no end: give --samples"));
+  EXPECT_THAT(test::MessageOf([&] { OpenEvaluation(files, {.length = 4}); }), HasSubstr("has no end: give --samples"));
   const ScratchDirectory scratch;
   WriteBytes(scratch / "other.txt", std::string(41, 'x'));
   const EvaluationSamples other = OpenEvaluation(files, {.data = scratch / "other.txt", .length = 4});

@@ -55,7 +55,7 @@ double LargestDifference(const std::vector<float>& a, const std::vector<float>& 
   return largest;
 }
 
-class EveryFamily : public ::testing::TestWithParam<std::tuple<std::string, int>> {};
+class EveryFamily : public testing::TestWithParam<std::tuple<std::string, int>> {};
 
 TEST_P(EveryFamily, LogitsByTheCacheEqualThoseOfTheWholeForward) {
   const auto [family, ranks] = GetParam();
@@ -102,7 +102,7 @@ TEST_P(EveryFamily, TheWholeForwardIsTheSameOnAnyTensorGroup) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Inference, EveryFamily,
-                         ::testing::Combine(::testing::Values("gpt2", "bloom", "llama"), ::testing::Values(1, 2)),
+                         testing::Combine(testing::Values("gpt2", "bloom", "llama"), testing::Values(1, 2)),
                          [](const auto& choice) {
                            return std::get<0>(choice.param) + "Tensor" + std::to_string(std::get<1>(choice.param));
                          });
@@ -175,7 +175,7 @@ TEST(Generate, StopTokensEndASequenceAndTheCallbackHearsTheRest) {
         Generate(model, prompts, options, [&](const ChosenToken& chosen) { heard.push_back(chosen.token); });
     EXPECT_EQ(made[0], heard);
   });
-  EXPECT_THAT(heard, ::testing::Not(::testing::Contains(free[0][2])));
+  EXPECT_THAT(heard, testing::Not(testing::Contains(free[0][2])));
   EXPECT_LT(heard.size(), 3U);
 }
 
@@ -196,7 +196,7 @@ TEST(Generate, TokensThatTheTokenizerDoesNotKnowAreNeverChosen) {
   const GenerateOptions options{.tokens = 6, .sampling = {.temperature = 5}, .vocabulary = 7};
   for (const TokenList& made : Continue(files, prompts, options, 5)) {
     EXPECT_EQ(made.size(), 6U);
-    EXPECT_THAT(made, ::testing::Each(::testing::Lt(7)));
+    EXPECT_THAT(made, testing::Each(testing::Lt(7)));
   }
 }
 
@@ -213,7 +213,7 @@ TEST(PlanGeneration, FillsTheSequenceByDefaultAndRefusesWhatLearnedPositionsDoNo
     PlanGeneration(learned, {.prompts = prompts}, tokens);
     FAIL();
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("at most 3 fit"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("at most 3 fit"));
   }
   EXPECT_EQ(PlanGeneration(SmallModel("llama").model, {.prompts = prompts}, tokens).capacity, 13);
 }
@@ -223,7 +223,7 @@ TEST(ModelFiles, ATokenizerIsNeededBeyondBytes) {
     LoadModelTokenizer(Files("gpt2"), "");
     FAIL();
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("--tokenizer"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("--tokenizer"));
   }
   EXPECT_THROW(LoadModelTokenizer(Files("gpt2"), "bytes"), Error);  // 256 tokens, the model has 90
   EXPECT_THROW(OpenModelFiles("/nowhere"), Error);

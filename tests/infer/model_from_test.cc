@@ -40,7 +40,7 @@ void ExpectClose(const std::vector<double>& expected, const std::vector<double>&
   }
 }
 
-class ModelFrom : public ::testing::TestWithParam<std::string> {
+class ModelFrom : public testing::TestWithParam<std::string> {
  protected:
   // A run, exported in one file and in shards.
   void SetUp() override {
@@ -93,7 +93,7 @@ TEST_P(ModelFrom, ARunComesBackFromItsOwnCheckpoint) {
   EXPECT_EQ(parts, whole);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, ModelFrom, ::testing::Values("gpt2", "bloom", "llama"),
+INSTANTIATE_TEST_SUITE_P(Families, ModelFrom, testing::Values("gpt2", "bloom", "llama"),
                          [](const auto& each) { return each.param; });
 
 TEST(ModelFromPositions, FewerThanWereLearnedAreTheFirstOnes) {

@@ -21,7 +21,7 @@ std::string FaultOf(const std::string& line) {
 TEST(ParseQuestion, ReadsTheNamesThatTasksUse) {
   const Question one = ParseQuestion(R"({"query": "2 + 2 =", "choices": ["3", "4"], "gold": 1})", "x");
   EXPECT_EQ(one.context, "2 + 2 =");
-  EXPECT_THAT(one.choices, ::testing::ElementsAre("3", "4"));
+  EXPECT_THAT(one.choices, testing::ElementsAre("3", "4"));
   EXPECT_EQ(one.gold, 1U);
   EXPECT_EQ(ParseQuestion(R"({"ctx": "a", "endings": ["b", "c"], "label": "1"})", "x").gold, 1U);
   EXPECT_EQ(ParseQuestion(R"({"question": "a", "choices": ["b", "c", "d"], "answer": "C"})", "x").gold, 2U);
@@ -29,15 +29,15 @@ TEST(ParseQuestion, ReadsTheNamesThatTasksUse) {
 }
 
 TEST(ParseQuestion, NamesTheLineAndTheField) {
-  EXPECT_THAT(FaultOf("{"), ::testing::HasSubstr("file line 3"));
-  EXPECT_THAT(FaultOf("[1]"), ::testing::HasSubstr("no JSON object"));
-  EXPECT_THAT(FaultOf(R"({"choices": ["a", "b"], "gold": 0})"), ::testing::HasSubstr("'query'"));
-  EXPECT_THAT(FaultOf(R"({"query": "a", "choices": ["a"], "gold": 0})"), ::testing::HasSubstr("two or more"));
-  EXPECT_THAT(FaultOf(R"({"query": "a", "choices": ["a", 2], "gold": 0})"), ::testing::HasSubstr("two or more"));
-  EXPECT_THAT(FaultOf(R"({"query": "a", "choices": ["a", ""], "gold": 0})"), ::testing::HasSubstr("empty"));
-  EXPECT_THAT(FaultOf(R"({"query": "a", "choices": ["a", "b"], "gold": 2})"), ::testing::HasSubstr("0 to 1"));
-  EXPECT_THAT(FaultOf(R"({"query": "a", "choices": ["a", "b"], "gold": -1})"), ::testing::HasSubstr("-1"));
-  EXPECT_THAT(FaultOf(R"({"query": "a", "choices": ["a", "b"], "gold": "Z"})"), ::testing::HasSubstr("none of the 2"));
+  EXPECT_THAT(FaultOf("{"), testing::HasSubstr("file line 3"));
+  EXPECT_THAT(FaultOf("[1]"), testing::HasSubstr("no JSON object"));
+  EXPECT_THAT(FaultOf(R"({"choices": ["a", "b"], "gold": 0})"), testing::HasSubstr("'query'"));
+  EXPECT_THAT(FaultOf(R"({"query": "a", "choices": ["a"], "gold": 0})"), testing::HasSubstr("two or more"));
+  EXPECT_THAT(FaultOf(R"({"query": "a", "choices": ["a", 2], "gold": 0})"), testing::HasSubstr("two or more"));
+  EXPECT_THAT(FaultOf(R"({"query": "a", "choices": ["a", ""], "gold": 0})"), testing::HasSubstr("empty"));
+  EXPECT_THAT(FaultOf(R"({"query": "a", "choices": ["a", "b"], "gold": 2})"), testing::HasSubstr("0 to 1"));
+  EXPECT_THAT(FaultOf(R"({"query": "a", "choices": ["a", "b"], "gold": -1})"), testing::HasSubstr("-1"));
+  EXPECT_THAT(FaultOf(R"({"query": "a", "choices": ["a", "b"], "gold": "Z"})"), testing::HasSubstr("none of the 2"));
 }
 
 // log p(answer | context) of a byte model, from the whole forward alone.

@@ -109,13 +109,13 @@ TEST(TasksOfARun, ThatCannotBeReadAreRefusedBeforeItStarts) {
   EXPECT_EQ(tasks[0].samples.size(), 5U);
   EXPECT_EQ(tasks[1].samples.size(), 2U);
   config.evaluate.tasks += ",";
-  EXPECT_THAT(testing::MessageOf([&] { OpenTasks(config); }), ::testing::HasSubstr("empty file"));
+  EXPECT_THAT(test::MessageOf([&] { OpenTasks(config); }), testing::HasSubstr("empty file"));
   config.evaluate.tasks = "nowhere.jsonl";
-  EXPECT_THAT(testing::MessageOf([&] { OpenTasks(config); }), ::testing::HasSubstr("'nowhere.jsonl' cannot be read"));
+  EXPECT_THAT(test::MessageOf([&] { OpenTasks(config); }), testing::HasSubstr("'nowhere.jsonl' cannot be read"));
   config.model.vocabulary = 300;
-  EXPECT_THAT(testing::MessageOf([&] { OpenTasks(config); }), ::testing::HasSubstr("tokenizer"));
+  EXPECT_THAT(test::MessageOf([&] { OpenTasks(config); }), testing::HasSubstr("tokenizer"));
   config.evaluate = {.tasks = "a.jsonl", .every = 0, .steps = "", .samples = 0, .tokenizer = ""};
-  EXPECT_THAT(testing::MessageOf([&] { Validate(config, 0); }), ::testing::HasSubstr("evaluate.every = 0"));
+  EXPECT_THAT(test::MessageOf([&] { Validate(config, 0); }), testing::HasSubstr("evaluate.every = 0"));
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-using testing::WithoutFurtherDevices;
+using test::WithoutFurtherDevices;
 
 // Laws that rank 0 gets in a world of `ranks` ranks with one thread each.
 std::optional<RankRates> ProbedBy(int ranks, DType dtype) {

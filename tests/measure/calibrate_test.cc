@@ -14,16 +14,16 @@
 namespace trireme {
 namespace {
 
-using ::testing::HasSubstr;
-using testing::MessageOf;
-using testing::WithoutFurtherDevices;
+using test::MessageOf;
+using test::WithoutFurtherDevices;
+using testing::HasSubstr;
 
 TEST(Calibrate, MeasuresEveryLawOfThisMachine) {
   std::vector<double> told;
   const std::optional<Cluster> cluster =
       Calibrate({.quick = true,
                  .device = "cpu",
-                 .disk_folder = ::testing::TempDir(),
+                 .disk_folder = testing::TempDir(),
                  .progress = [&](double done, const std::string&) { told.push_back(done); }});
   ASSERT_TRUE(cluster && cluster->measured);
   const MeasuredRates& measured = *cluster->measured;
@@ -63,7 +63,7 @@ TEST(Calibrate, RefusesWhatItCannotMeasure) {
 
 TEST(AllRanks, KnowEachOthersNumbers) {
   RunThreadRanks(3, {.kind = "cpu"}, [](RankContext& context) {
-    EXPECT_THAT(NumbersOfRanks(context, 1.5 * context.world.rank()), ::testing::ElementsAre(0, 1.5, 3));
+    EXPECT_THAT(NumbersOfRanks(context, 1.5 * context.world.rank()), testing::ElementsAre(0, 1.5, 3));
   });
 }
 

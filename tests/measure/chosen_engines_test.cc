@@ -14,13 +14,13 @@
 namespace trireme {
 namespace {
 
-using ::testing::HasSubstr;
-using testing::MessageOf;
+using test::MessageOf;
+using testing::HasSubstr;
 
-class ChosenEngines : public ::testing::Test {
+class ChosenEngines : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = ::testing::TempDir() + "trireme_engines_" + std::to_string(::getpid());
+    folder_ = testing::TempDir() + "trireme_engines_" + std::to_string(::getpid());
     std::filesystem::remove_all(folder_);
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }

@@ -15,14 +15,14 @@
 namespace trireme {
 namespace {
 
-using ::testing::HasSubstr;
-using testing::MessageOf;
+using test::MessageOf;
+using testing::HasSubstr;
 
 // A folder that stands for the root of a machine.
-class Machine : public ::testing::Test {
+class Machine : public testing::Test {
  protected:
   void SetUp() override {
-    root_ = ::testing::TempDir() + "trireme_machine_" + std::to_string(::getpid());
+    root_ = testing::TempDir() + "trireme_machine_" + std::to_string(::getpid());
     std::filesystem::remove_all(root_);
   }
   void TearDown() override { std::filesystem::remove_all(root_); }
@@ -44,7 +44,7 @@ TEST_F(Machine, IsDescribedFromItsFiles) {
   EXPECT_EQ(report.system.system, "Debian GNU/Linux 12 (bookworm)");
   EXPECT_EQ(report.cpu.model, "A Fast One");
   EXPECT_EQ(report.cpu.cores.cores(), 2);
-  EXPECT_THAT(report.cpu.levels, ::testing::Contains(report.cpu.level));
+  EXPECT_THAT(report.cpu.levels, testing::Contains(report.cpu.level));
   EXPECT_EQ(report.memory.machine_bytes, 1024000);
   EXPECT_EQ(report.memory.available_bytes, 512000);
   EXPECT_EQ(report.memory.huge_pages, 3);
@@ -102,7 +102,7 @@ TEST_F(Machine, NothingIsMissingWhereAllIsThere) {
   report.limits = {{.name = "open files", .flag = "-n", .soft = -1}};
   report.cuda = {.built = true, .gpus = {{.name = "H200", .built_for = true}}};
   for (const Missing& missing : FindMissing(report, root_)) {
-    EXPECT_THAT(missing.what, ::testing::AnyOf(HasSubstr("gdb"), HasSubstr("mpirun"))) << missing.what;
+    EXPECT_THAT(missing.what, testing::AnyOf(HasSubstr("gdb"), HasSubstr("mpirun"))) << missing.what;
   }
 }
 

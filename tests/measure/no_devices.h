@@ -7,7 +7,7 @@
 
 #include "comm/rank_runner.h"
 
-namespace trireme::testing {
+namespace trireme::test {
 
 // Calls `body` on every rank while no further CPU device can be made. `body` is collective over the world.
 inline void WithoutFurtherDevices(RankContext& context, const std::function<void()>& body) {
@@ -23,4 +23,4 @@ inline void WithoutFurtherDevices(RankContext& context, const std::function<void
   }
 }
 
-}  // namespace trireme::testing
+}  // namespace trireme::test

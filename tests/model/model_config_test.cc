@@ -14,14 +14,14 @@
 namespace trireme {
 namespace {
 
-using ::testing::HasSubstr;
+using testing::HasSubstr;
 
 std::string MessageOf(const ModelConfig& config) {
-  return testing::MessageOf([&] { Completed(config); });
+  return test::MessageOf([&] { Completed(config); });
 }
 
 std::string MessageOf(const ModelConfig& config, const ParallelLayout& layout) {
-  return testing::MessageOf([&] { RequireDivisible(config, layout); });
+  return test::MessageOf([&] { RequireDivisible(config, layout); });
 }
 
 TEST(ModelFamily, SetsItsChoices) {
@@ -89,9 +89,9 @@ TEST(DescribeBlock, RefusesANormBehindABranchThatHasABias) {
   ModelConfig config;
   config.family = "olmo2";
   config = Completed(config);
-  EXPECT_EQ(testing::MessageOf([&] { DescribeBlock(config); }), "");
+  EXPECT_EQ(test::MessageOf([&] { DescribeBlock(config); }), "");
   config.linear_bias = true;
-  EXPECT_THAT(testing::MessageOf([&] { DescribeBlock(config); }),
+  EXPECT_THAT(test::MessageOf([&] { DescribeBlock(config); }),
               HasSubstr("family 'olmo2' sets post_norm and linear_bias"));
 }
 
@@ -156,7 +156,7 @@ TEST(AlibiSlopes, AreThoseOfBloom) {
     EXPECT_FLOAT_EQ(eight[head], std::exp2(-static_cast<float>(head + 1)));
   }
   const std::vector<float> six = AlibiSlopes(6);
-  EXPECT_THAT(six, ::testing::ElementsAre(0.25F, 0.0625F, 0.015625F, 0.00390625F, 0.5F, 0.125F));
+  EXPECT_THAT(six, testing::ElementsAre(0.25F, 0.0625F, 0.015625F, 0.00390625F, 0.5F, 0.125F));
 }
 
 }  // namespace

@@ -156,7 +156,7 @@ double Planned(const RunConfig& config) {
 
 void ExpectPlannedTime(const RunConfig& config) {
   const PacedOutcome outcome = RunPaced(config);
-  EXPECT_THAT(outcome.accounting, ::testing::IsEmpty());
+  EXPECT_THAT(outcome.accounting, testing::IsEmpty());
   EXPECT_EQ(outcome.updates, 2);
   EXPECT_NEAR(outcome.seconds.back() / Planned(config), 1, kAgree) << config.layout.ToString();
 }
@@ -249,7 +249,7 @@ TEST(PacedRun, TheScheduleThatIsExecutedSetsTheTime) {
   config.layout.pipeline = 4;
   config.batch.global = 16;
   const double usual = RunPaced(config).seconds.back();
-  const std::string path = ::testing::TempDir() + "/one_at_a_time.schedule";
+  const std::string path = testing::TempDir() + "/one_at_a_time.schedule";
   std::ofstream(path) << OneAtATime(4, 16);
   config.layout.schedule = path;
   const double slow = RunPaced(config).seconds.back();

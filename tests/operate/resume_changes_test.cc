@@ -19,9 +19,9 @@
 namespace trireme {
 namespace {
 
-using ::testing::Contains;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
 
 // What a run does beside its mathematics.
 struct Watched {

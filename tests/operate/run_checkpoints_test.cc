@@ -13,10 +13,10 @@
 namespace trireme {
 namespace {
 
-using ::testing::Contains;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
 
 RunConfig ConfigOf(const ParallelLayout& layout) {
   RunConfig config;
@@ -84,7 +84,7 @@ class RankState {
   std::vector<OwnedState> states_;
 };
 
-class RunCheckpointsTest : public ::testing::Test {
+class RunCheckpointsTest : public testing::Test {
  protected:
   RunCheckpointsTest() : table_(TinyModel("gpt2")) {}
 

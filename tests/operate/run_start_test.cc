@@ -16,9 +16,9 @@
 namespace trireme {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Not;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
 
 RunConfig OnGpus(const ParallelLayout& layout, const std::string& attention) {
   RunConfig config;
@@ -30,7 +30,7 @@ RunConfig OnGpus(const ParallelLayout& layout, const std::string& attention) {
 }
 
 std::string Refusal(const RunConfig& config) {
-  return trireme::testing::MessageOf([&] { RequireMachine(config, true, false); });
+  return test::MessageOf([&] { RequireMachine(config, true, false); });
 }
 
 TEST(RunStart, PlainAttentionOnGpusHasAllKeysWhereItsQueriesAre) {

@@ -12,9 +12,9 @@
 namespace trireme {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
 
 StagedRun::ReadRecipe Reader(const std::string& stages) {
   return [stages](const std::vector<std::string>& more) {
@@ -79,7 +79,7 @@ TEST(StagedRun, HasOneConfigurationPerStageAndTheRecipesLast) {
 
 TEST(StagedRun, RefusesStagesThatCannotBeBeforeAnythingIsOpened) {
   const auto message = [](const std::string& stages, int ranks, bool saves) {
-    return testing::MessageOf([&] { const StagedRun run(Reader(stages), ranks, saves); });
+    return test::MessageOf([&] { const StagedRun run(Reader(stages), ranks, saves); });
   };
   EXPECT_THAT(message("4: batch.global=2", 2, false), HasSubstr("through a checkpoint, which --no-checkpoint"));
   EXPECT_THAT(message("4: layout.micro_batch=3", 2, true), HasSubstr("layout.micro_batch"));

@@ -104,7 +104,7 @@ double LargestDifference(const std::vector<float>& a, const std::vector<float>& 
   return largest;
 }
 
-class AdaptedFamily : public ::testing::TestWithParam<std::string> {
+class AdaptedFamily : public testing::TestWithParam<std::string> {
  protected:
   AdaptedFamily() : model_(Models().at(GetParam())), values_(ValuesOf(model_)) {
     WriteDirectory(folder_ / "base", model_, values_, model_.at("config").get<std::string>());
@@ -135,7 +135,7 @@ class AdaptedFamily : public ::testing::TestWithParam<std::string> {
   Tensors values_;
   ScratchDirectory folder_;
 };
-INSTANTIATE_TEST_SUITE_P(Transformers, AdaptedFamily, ::testing::ValuesIn(ModelNames()),
+INSTANTIATE_TEST_SUITE_P(Transformers, AdaptedFamily, testing::ValuesIn(ModelNames()),
                          [](const auto& one) { return one.param; });
 
 TEST_P(AdaptedFamily, ExportsAdaptersThatMergeToTheSameLogits) {
@@ -168,7 +168,7 @@ TEST_P(AdaptedFamily, ExportsAdaptersThatMergeToTheSameLogits) {
 }
 
 class SomeAdapters : public AdaptedFamily {};
-INSTANTIATE_TEST_SUITE_P(Transformers, SomeAdapters, ::testing::Values("gpt2", "llama", "gpt_neox"),
+INSTANTIATE_TEST_SUITE_P(Transformers, SomeAdapters, testing::Values("gpt2", "llama", "gpt_neox"),
                          [](const auto& one) { return one.param; });
 
 TEST_P(SomeAdapters, OfOneProductAreNamedSoThatPeftFindsNoOther) {
@@ -181,13 +181,13 @@ TEST_P(SomeAdapters, OfOneProductAreNamedSoThatPeftFindsNoOther) {
 
 TEST_P(SomeAdapters, AreNotLeftOutUnasked) {
   TrainAdapters("mlp.in", {});
-  EXPECT_NE(testing::MessageOf([&] { ExportHuggingFace(folder_ / "run", folder_ / "out"); }).find("--merge"),
+  EXPECT_NE(test::MessageOf([&] { ExportHuggingFace(folder_ / "run", folder_ / "out"); }).find("--merge"),
             std::string::npos);
-  EXPECT_NE(testing::MessageOf([&] { ExportGguf(folder_ / "run", folder_ / "out.gguf"); }).find("--merge"),
+  EXPECT_NE(test::MessageOf([&] { ExportGguf(folder_ / "run", folder_ / "out.gguf"); }).find("--merge"),
             std::string::npos);
   ExportGguf(folder_ / "run", folder_ / "out.gguf", {.type = "f32", .merge = true});
   ImportHuggingFace(folder_ / "base", folder_ / "plain");
-  EXPECT_NE(testing::MessageOf([&] { ExportAdapter(folder_ / "plain", folder_ / "none"); }).find("no LoRA adapters"),
+  EXPECT_NE(test::MessageOf([&] { ExportAdapter(folder_ / "plain", folder_ / "none"); }).find("no LoRA adapters"),
             std::string::npos);
 }
 

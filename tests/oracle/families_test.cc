@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-class Family : public ::testing::TestWithParam<std::string> {
+class Family : public testing::TestWithParam<std::string> {
  protected:
   Family() : model_(Models().at(GetParam())), values_(ValuesOf(model_)) {
     WriteDirectory(folder_ / "theirs", model_, values_, config());
@@ -32,7 +32,7 @@ class Family : public ::testing::TestWithParam<std::string> {
   Tensors values_;
   ScratchDirectory folder_;
 };
-INSTANTIATE_TEST_SUITE_P(Transformers, Family, ::testing::ValuesIn(ModelNames()),
+INSTANTIATE_TEST_SUITE_P(Transformers, Family, testing::ValuesIn(ModelNames()),
                          [](const auto& one) { return one.param; });
 
 TEST_P(Family, WritesTheFileThatTransformersWrites) {

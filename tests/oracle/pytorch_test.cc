@@ -39,11 +39,11 @@ std::vector<std::string> NamesOf(const std::map<std::string, Summary>& summaries
   return names;
 }
 
-class AgainstPyTorch : public ::testing::TestWithParam<std::size_t> {
+class AgainstPyTorch : public testing::TestWithParam<std::size_t> {
  protected:
   const Case& one() const { return Cases()[GetParam()]; }
 };
-INSTANTIATE_TEST_SUITE_P(Oracle, AgainstPyTorch, ::testing::Range<std::size_t>(0, Cases().size()),
+INSTANTIATE_TEST_SUITE_P(Oracle, AgainstPyTorch, testing::Range<std::size_t>(0, Cases().size()),
                          [](const auto& number) { return Cases()[number.param].name; });
 
 TEST_P(AgainstPyTorch, GradientsOfTheFirstStep) {
@@ -74,7 +74,7 @@ TEST_P(AgainstPyTorch, GradientsOfTheFirstStep) {
       names.push_back(rows[row].name);
     }
     EXPECT_NEAR(bench.Gradients(batch), one().steps[0].loss, kLossTolerance * one().steps[0].loss);
-    EXPECT_THAT(names, ::testing::UnorderedElementsAreArray(NamesOf(one().gradients)));
+    EXPECT_THAT(names, testing::UnorderedElementsAreArray(NamesOf(one().gradients)));
     for (std::size_t row = 0; row < rows.size(); ++row) {
       std::vector<float> gradient = bench.gradient(static_cast<int>(row));
       gradient.resize(static_cast<std::size_t>(rows[row].shape.count()));  // without the vocabulary's padding
@@ -200,9 +200,9 @@ TEST(Fixture, CoversEveryFamilyAndOption) {
     ++families[one.config.model.family];
     EXPECT_EQ(one.steps.size(), 3U) << one.name;
   }
-  EXPECT_THAT(families, ::testing::ElementsAre(::testing::Pair("bloom", ::testing::Ge(4)),
-                                               ::testing::Pair("gpt2", ::testing::Ge(4)),
-                                               ::testing::Pair("llama", ::testing::Ge(4))));
+  EXPECT_THAT(families,
+              testing::ElementsAre(testing::Pair("bloom", testing::Ge(4)), testing::Pair("gpt2", testing::Ge(4)),
+                                   testing::Pair("llama", testing::Ge(4))));
 }
 
 }  // namespace

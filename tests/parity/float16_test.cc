@@ -37,7 +37,7 @@ RunConfig HalfRun(const std::string& family) {
 int HalfSteps() { return std::max(2, LawSteps() / 2); }
 
 void ExpectLossesOf(const Outcome& one, const Outcome& many) {
-  EXPECT_THAT(many.accounting, ::testing::IsEmpty());
+  EXPECT_THAT(many.accounting, testing::IsEmpty());
   EXPECT_TRUE(many.tied_copies_equal);
   ASSERT_EQ(one.losses.size(), many.losses.size());
   for (std::size_t step = 0; step < one.losses.size(); ++step) {
@@ -173,8 +173,8 @@ TEST(LawsOfFloat16, AnOverflowOnOneRankIsSkippedByAll) {
     }
     EXPECT_EQ(many.steps.back().skipped_steps, 1);
     EXPECT_EQ(many.steps.back().nan_steps, 0);
-    EXPECT_THAT(ScalesOf(many), ::testing::ElementsAre(1024, 1024, 1024, 512, 512, 512));
-    EXPECT_THAT(many.notes, ::testing::Contains(::testing::HasSubstr(
+    EXPECT_THAT(ScalesOf(many), testing::ElementsAre(1024, 1024, 1024, 512, 512, 512));
+    EXPECT_THAT(many.notes, testing::Contains(testing::HasSubstr(
                                 "step 3: a gradient overflowed fp16 at a loss scale of 1024: no update; the scale is "
                                 "512 from now on")));
     RunConfig serial = OneRank(config);
@@ -196,7 +196,7 @@ TEST(LawsOfFloat16, ALastingOverflowEndsTheRunAtTheLeastScale) {
   config.train.min_loss_scale = 2e19;
   config.layout = {.data = 2, .zero = 1};
   EXPECT_THAT(RefusalOf([&] { RunWith(config, scratch / "run", ""); }),
-              ::testing::AllOf(::testing::HasSubstr("step 4"), ::testing::HasSubstr("train.min_loss_scale = 2e+19")));
+              testing::AllOf(testing::HasSubstr("step 4"), testing::HasSubstr("train.min_loss_scale = 2e+19")));
 }
 
 // The scale grows every second step, is lowered by an overflow, and the run is stopped in between.
@@ -209,7 +209,7 @@ TEST(LawsOfFloat16, AResumedRunGivesTheBitsOfTheUninterruptedOne) {
   const std::string drill = "rank=1,step=2,what=overflow";
   config.train.steps = 7;
   const Watched whole = RunWith(config, scratch / "whole", drill);
-  ASSERT_THAT(ScalesOf(whole), ::testing::ElementsAre(1024, 1024, 1024, 1024, 2048, 2048, 4096));
+  ASSERT_THAT(ScalesOf(whole), testing::ElementsAre(1024, 1024, 1024, 1024, 2048, 2048, 4096));
   for (const int cut : {2, 3, 5}) {
     SCOPED_TRACE(cut);
     const std::string folder = scratch / std::to_string(cut);
@@ -246,7 +246,7 @@ TEST(LawsOfFloat16, AnotherLayoutGoesOnWithTheScale) {
   RunWith(config, scratch / "brain", "");
   config.train.dtype = "fp16";
   config.train.steps = 3;
-  EXPECT_THAT(ScalesOf(RunWith(config, scratch / "brain", "")), ::testing::ElementsAre(1024));
+  EXPECT_THAT(ScalesOf(RunWith(config, scratch / "brain", "")), testing::ElementsAre(1024));
 }
 
 // What PowerSGD has left out follows the scale: with a scale that changes and one that does not it trains alike.

@@ -118,7 +118,7 @@ TEST(Regression, KeyHeadsSharedByQueriesGetTheGradientsOfAll) {
   ExpectAsOneRank(config, {.tensor = 2, .sequence_parallel = true, .micro_batch = 1});
   config.model.kv_heads = 1;  // cannot be cut: refused, not copied with half a gradient
   config.layout = {.tensor = 2, .micro_batch = 1};
-  EXPECT_THAT(trireme::testing::MessageOf([&] { Validate(config, 2); }), ::testing::HasSubstr("kv_heads"));
+  EXPECT_THAT(test::MessageOf([&] { Validate(config, 2); }), testing::HasSubstr("kv_heads"));
 }
 
 // Flattened tokens are cut, so that the rows of ranks 1 and 3 begin in the middle of a sequence.

@@ -21,14 +21,14 @@
 namespace trireme {
 namespace {
 
-using ::testing::HasSubstr;
-using ::trireme::testing::Machine;
-using ::trireme::testing::MessageOf;
-using ::trireme::testing::ShippedCluster;
-using ::trireme::testing::ShippedFiles;
-using ::trireme::testing::ShippedStack;
-using ::trireme::testing::SmallGpt;
-using ::trireme::testing::Source;
+using test::Machine;
+using test::MessageOf;
+using test::ShippedCluster;
+using test::ShippedFiles;
+using test::ShippedStack;
+using test::SmallGpt;
+using test::Source;
+using testing::HasSubstr;
 
 constexpr const char* kColumns =
     "id,source,table,cluster,accelerator,gpus_per_node,gpus,system,family,layers,hidden,heads,kv_heads,ffn,vocab,tied,"
@@ -158,10 +158,10 @@ TEST(Context, IsSearchedWhereItIsAskedForAndTheProgramHasIt) {
   };
   request.keep = 1000;
   request.most_tensor = 1;
-  EXPECT_THAT(degrees(Search(request)), ::testing::ElementsAre(1));
+  EXPECT_THAT(degrees(Search(request)), testing::ElementsAre(1));
   request.most_context = 4;
   const SearchResult found = Search(request);
-  EXPECT_THAT(degrees(found), ::testing::ElementsAre(1, 2, 4));
+  EXPECT_THAT(degrees(found), testing::ElementsAre(1, 2, 4));
   // One sequence a step on four ranks: without tensor ranks only the context axis gives all of them work.
   EXPECT_GT(found.ranked.front().layout.context, 1);
   request.context = 2;
@@ -173,7 +173,7 @@ TEST(Context, IsSearchedWhereItIsAskedForAndTheProgramHasIt) {
   const Machine without("dgx-a100", "hf-fsdp-2023");
   SearchRequest refused = without.Request(model, 8, 8);
   refused.most_context = 4;
-  EXPECT_THAT(degrees(Search(refused)), ::testing::ElementsAre(1));
+  EXPECT_THAT(degrees(Search(refused)), testing::ElementsAre(1));
 }
 
 // The exchange is a term of its own, and longer over slower links.

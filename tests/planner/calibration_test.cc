@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-using ::trireme::testing::ShippedFiles;
+using test::ShippedFiles;
 
 constexpr const char* kTable =
     "id,source,table,cluster,accelerator,gpus,system,layers,hidden,heads,vocab,seq,tp,pp,dp,zero_stage,micro_batch,"

@@ -16,9 +16,9 @@
 namespace trireme {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::trireme::testing::Machine;
+using test::Machine;
+using testing::HasSubstr;
+using testing::Not;
 
 ModelConfig Llama() {
   ModelConfig model;
@@ -123,7 +123,7 @@ TEST(Explain, TellsTheContextAxisFromTheOthers) {
   EXPECT_EQ(with.instead[0].layout.context, 1);
   EXPECT_GT(with.instead[0].seconds, 0);
   EXPECT_GT(with.instead[1].seconds, 0);
-  EXPECT_THAT(with.instead[2].refusal, Not(::testing::IsEmpty()));  // one sequence, four data ranks
+  EXPECT_THAT(with.instead[2].refusal, Not(testing::IsEmpty()));  // one sequence, four data ranks
   const std::string text = ToText(with, request);
   EXPECT_THAT(text, HasSubstr("the 4 context ranks as ranks of another axis"));
   EXPECT_THAT(text, HasSubstr(" % ahead of "));
@@ -156,8 +156,7 @@ TEST(LengthFigure, TimeAndMemoryGrowWithTheSamples) {
   EXPECT_GT(points[2].peak, points[0].peak);
   EXPECT_THAT(points[1].refusal, HasSubstr("4098"));
   EXPECT_THAT(LengthFigure(points), HasSubstr("    65536 "));
-  EXPECT_THAT(trireme::testing::MessageOf([] { ParseLengths("8192,long"); }),
-              HasSubstr("'long' is no number of tokens"));
+  EXPECT_THAT(test::MessageOf([] { ParseLengths("8192,long"); }), HasSubstr("'long' is no number of tokens"));
 }
 
 }  // namespace

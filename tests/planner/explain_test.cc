@@ -10,14 +10,14 @@
 namespace trireme {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::Contains;
-using ::testing::HasSubstr;
-using ::trireme::testing::Bloom176b;
-using ::trireme::testing::Machine;
+using test::Bloom176b;
+using test::Machine;
+using testing::AllOf;
+using testing::Contains;
+using testing::HasSubstr;
 
 ModelConfig Gpt(std::int64_t layers, std::int64_t hidden, std::int64_t heads) {
-  return trireme::testing::GptShape(layers, hidden, heads, 250880);
+  return test::GptShape(layers, hidden, heads, 250880);
 }
 
 const ParallelLayout kTopology{
@@ -89,7 +89,7 @@ TEST(Explain, WarnsOfWhatWillNotRunOrRunsBadly) {
 
 TEST(Timeline, TextAndTraceShowEveryStage) {
   const Machine machine("dgx-h100", "trireme");
-  const ModelConfig model = testing::SmallGpt();
+  const ModelConfig model = test::SmallGpt();
   const ParallelLayout layout{.pipeline = 4, .micro_batch = 1};
   PipelineClock clock;
   const StepEstimate estimate = EstimateTime(machine.Point(model, layout, 8), ModelAccount(model), clock);

@@ -5,7 +5,7 @@
 #include "planner/measured_runs.h"
 #include "planner/search.h"
 
-namespace trireme::testing {
+namespace trireme::test {
 
 inline std::string Source(const std::string& path) { return std::string(TRIREME_SOURCE_DIR) + "/" + path; }
 inline Cluster ShippedCluster(const std::string& name) { return LoadCluster(name, Source("clusters")); }
@@ -54,4 +54,4 @@ struct Machine {
   StackState state;
 };
 
-}  // namespace trireme::testing
+}  // namespace trireme::test

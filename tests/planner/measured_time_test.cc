@@ -8,8 +8,8 @@
 namespace trireme {
 namespace {
 
-using testing::ShippedCluster;
-using testing::ShippedStack;
+using test::ShippedCluster;
+using test::ShippedStack;
 
 // Every operation costs its work at a given rate and nothing for the call.
 Cluster Measured(int cores) {

@@ -11,8 +11,8 @@
 namespace trireme {
 namespace {
 
-using ::trireme::testing::Machine;
-using ::trireme::testing::SmallGpt;
+using test::Machine;
+using test::SmallGpt;
 
 constexpr double kGibi = 1024.0 * 1024 * 1024;
 
@@ -279,7 +279,7 @@ TEST(MemoryEstimate, WithoutZeroOneDataRankHoldsTheCopyThatIsSaved) {
 
 TEST(MemoryEstimate, KindsOfOtherStacksAddUp) {
   const Machine machine("jean-zay-a100", "megatron-ds-2022");
-  const ModelConfig model = testing::Bloom176b();
+  const ModelConfig model = test::Bloom176b();
   ParallelLayout layout{.tensor = 4,
                         .pipeline = 12,
                         .data = 8,
@@ -346,7 +346,7 @@ TEST(MemoryEstimate, GradientsThatWaitForTheEndOfBackwardTakeThePlaceOfActivatio
 
 TEST(MemoryEstimate, WhatTheHostCannotHoldGoesToNvmeWhereTheStackUsesIt) {
   const Machine machine("dgx-h100", "hf-deepspeed-2023");
-  const ModelConfig model = testing::Bloom176b();
+  const ModelConfig model = test::Bloom176b();
   const ParallelLayout layout{.data = 8, .zero = 3, .recompute = Recompute::kFull, .offload = Offload::kFull};
   PipelineClock clock;
   const PlanPoint point = machine.Point(model, layout, 8);
@@ -376,7 +376,7 @@ TEST(MemoryEstimate, TheirUniformPartitionRoundsUp) {
 
 TEST(MemoryEstimate, BloomsLayoutFitsAndATensorDegreeOfTwoDoesNot) {
   const Machine machine("jean-zay-a100", "megatron-ds-2022");
-  const ModelConfig model = testing::Bloom176b();
+  const ModelConfig model = test::Bloom176b();
   PipelineClock clock;
   const auto peak = [&](const ParallelLayout& layout) {
     const PlanPoint point = machine.Point(model, layout, 2048);

@@ -9,9 +9,9 @@
 namespace trireme {
 namespace {
 
-using ::testing::HasSubstr;
-using ::trireme::testing::kLlamaConfig;
-using ::trireme::testing::MessageOf;
+using test::kLlamaConfig;
+using test::MessageOf;
+using testing::HasSubstr;
 
 std::string Changed(const std::string& from, const std::string& to) {
   std::string text = kLlamaConfig;

@@ -18,11 +18,11 @@
 namespace trireme {
 namespace {
 
-using ::testing::HasSubstr;
-using ::trireme::testing::Bloom176b;
-using ::trireme::testing::Machine;
-using ::trireme::testing::MessageOf;
-using ::trireme::testing::SmallGpt;
+using test::Bloom176b;
+using test::Machine;
+using test::MessageOf;
+using test::SmallGpt;
+using testing::HasSubstr;
 
 TEST(TrainingTime, FollowsTheWellKnownExample) {
   // 8 T P / (n X): 300B tokens, 200B parameters, 350 devices at 150 TFLOP/s are 105.82 days, 888,889 device-hours.

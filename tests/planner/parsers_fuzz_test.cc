@@ -17,8 +17,8 @@
 namespace trireme {
 namespace {
 
-using ::trireme::testing::ShippedFiles;
-using ::trireme::testing::Source;
+using test::ShippedFiles;
+using test::Source;
 
 std::string Read(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -89,7 +89,7 @@ TEST(ParsersFuzz, ModelFiles) {
 }
 
 TEST(ParsersFuzz, HuggingFaceConfigs) {
-  Fuzz(testing::kLlamaConfig, 3000, [](const std::string& text) { ParameterCount(ParseModelShape(text, "x")); });
+  Fuzz(test::kLlamaConfig, 3000, [](const std::string& text) { ParameterCount(ParseModelShape(text, "x")); });
 }
 
 TEST(ParsersFuzz, Settings) {

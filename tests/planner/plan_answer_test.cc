@@ -9,11 +9,11 @@
 namespace trireme {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::trireme::testing::Machine;
-using ::trireme::testing::MessageOf;
-using ::trireme::testing::SmallGpt;
+using test::Machine;
+using test::MessageOf;
+using test::SmallGpt;
+using testing::HasSubstr;
+using testing::Not;
 
 PlanAnswer Answer(const PlanOptions& options) {
   const Machine machine("dgx-h100", "trireme");
@@ -68,7 +68,7 @@ TEST(PlanAnswer, DrawsWhoHoldsWhatAlongTheContextAxis) {
   EXPECT_THAT(answer.text, HasSubstr("forward 3 x send of"));
   EXPECT_THAT(Answer({.gpus = 4, .global_batch = 1, .layout = "cp=4:ulysses+ring dp=1"}).text,
               HasSubstr("groups of 2 ranks have"));
-  EXPECT_THAT(Answer({.gpus = 4, .global_batch = 4, .layout = "dp=4"}).text, ::testing::Not(HasSubstr("context axis")));
+  EXPECT_THAT(Answer({.gpus = 4, .global_batch = 4, .layout = "dp=4"}).text, testing::Not(HasSubstr("context axis")));
 }
 
 TEST(PlanAnswer, HeldAxesAndTheTimelineAreFollowed) {

@@ -13,11 +13,11 @@
 namespace trireme {
 namespace {
 
-using ::testing::HasSubstr;
-using ::trireme::testing::kLlamaConfig;
-using ::trireme::testing::Machine;
-using ::trireme::testing::SmallGpt;
-using ::trireme::testing::Source;
+using test::kLlamaConfig;
+using test::Machine;
+using test::SmallGpt;
+using test::Source;
+using testing::HasSubstr;
 
 std::string TextOf(const std::string& path) {
   std::ifstream file(Source(path));

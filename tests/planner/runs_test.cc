@@ -8,11 +8,11 @@
 namespace trireme {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::trireme::testing::MessageOf;
-using ::trireme::testing::ShippedFiles;
-using ::trireme::testing::Source;
+using test::MessageOf;
+using test::ShippedFiles;
+using test::Source;
+using testing::ElementsAre;
+using testing::HasSubstr;
 
 constexpr const char* kHeader =
     "id,source,table,cluster,accelerator,gpus,system,layers,hidden,heads,vocab,seq,tp,pp,dp,micro_batch,global_batch,"

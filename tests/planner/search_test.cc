@@ -14,11 +14,11 @@
 namespace trireme {
 namespace {
 
-using ::testing::HasSubstr;
-using ::trireme::testing::Bloom176b;
-using ::trireme::testing::Machine;
-using ::trireme::testing::MessageOf;
-using ::trireme::testing::SmallGpt;
+using test::Bloom176b;
+using test::Machine;
+using test::MessageOf;
+using test::SmallGpt;
+using testing::HasSubstr;
 
 std::int64_t Refused(const SearchResult& result) {
   std::int64_t sum = 0;

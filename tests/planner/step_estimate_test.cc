@@ -10,8 +10,8 @@
 namespace trireme {
 namespace {
 
-using ::trireme::testing::Bloom176b;
-using ::trireme::testing::Machine;
+using test::Bloom176b;
+using test::Machine;
 
 const ParallelLayout kBloom{.tensor = 4,
                             .pipeline = 12,
@@ -83,7 +83,7 @@ void ExpectTrainersFlops(const ModelConfig& model, const ParallelLayout& layout,
 }
 
 TEST(StepEstimate, FlopsAreTheTrainersOwn) {
-  const ModelConfig model = testing::SmallGpt();
+  const ModelConfig model = test::SmallGpt();
   ExpectTrainersFlops(model, {.micro_batch = 4}, 4);
   ExpectTrainersFlops(model, {.tensor = 2, .pipeline = 2, .data = 2, .zero = 3, .micro_batch = 2}, 16);
   ExpectTrainersFlops(model, {.pipeline = 4, .schedule = "zero_bubble", .recompute = Recompute::kSelective}, 8);
@@ -138,7 +138,7 @@ TEST(StepEstimate, ZeroThreePaysForItsGathersEachMicroBatch) {
 
 TEST(StepEstimate, MomentsInBFloat16MoveTwentyBytesInsteadOfTwentyEight) {
   const Machine machine("dgx-h100", "trireme");
-  const ModelConfig model = testing::SmallGpt();
+  const ModelConfig model = test::SmallGpt();
   PipelineClock clock;
   PlanPoint point = machine.Point(model, {.data = 4, .zero = 1}, 8);
   const double whole = EstimateTime(point, ModelAccount(model), clock).terms.optimizer;
@@ -241,8 +241,8 @@ TEST(StepEstimate, WeightsInHostMemoryComeForEachMicroBatch) {
 }
 
 TEST(StepEstimate, ASlowRevisionSlowsAll) {
-  const SoftwareStack stack = testing::ShippedStack("megatron-ds-2022");
-  const Cluster cluster = testing::ShippedCluster("jean-zay-a100");
+  const SoftwareStack stack = test::ShippedStack("megatron-ds-2022");
+  const Cluster cluster = test::ShippedCluster("jean-zay-a100");
   const ModelConfig model = Bloom176b();
   PipelineClock clock;
   const auto seconds = [&](const std::string& date) {

@@ -9,9 +9,9 @@
 namespace trireme {
 namespace {
 
-using ::trireme::testing::Bloom176b;
-using ::trireme::testing::Machine;
-using ::trireme::testing::ShippedCluster;
+using test::Bloom176b;
+using test::Machine;
+using test::ShippedCluster;
 
 TEST(MatmulTime, AWaveThatFillsAllUnitsLosesNothing) {
   // 13824 over 8 ranks: 8 x 54 tiles of 256 x 128 are four full waves of 108 units; 14336 leaves a part empty.

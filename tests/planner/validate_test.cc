@@ -9,11 +9,11 @@
 namespace trireme {
 namespace {
 
-using ::trireme::testing::ShippedFiles;
-using ::trireme::testing::Source;
+using test::ShippedFiles;
+using test::Source;
 
 // One validation serves several cases: it prices every published run against calibrations that never saw its table.
-class LeaveOneOut : public ::testing::Test {
+class LeaveOneOut : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     runs_ = new std::vector<MeasuredRun>(LoadRuns(Source("tests/planner/published_runs.csv")));
@@ -130,7 +130,7 @@ TEST(Validate, ShippedCalibrationsAreThoseOfTheTable) {
   std::vector<MeasuredRun> runs = LoadRuns(Source("tests/planner/published_runs.csv"));
   std::erase_if(runs, [](const MeasuredRun& run) { return run.source != "jean-zay-1b3" && run.id != "r000-ds3d-001"; });
   const SoftwareStack made = ParseStack("name = \"x\"\n" + CalibrationsText(runs, files), "x");
-  const SoftwareStack shipped = testing::ShippedStack("megatron-ds-2021");
+  const SoftwareStack shipped = test::ShippedStack("megatron-ds-2021");
   ASSERT_EQ(made.calibrations.size(), 1U);
   ASSERT_EQ(shipped.calibrations.size(), 1U);
   for (const EfficiencyField& field : EfficiencyFields()) {

@@ -18,12 +18,12 @@
 namespace trireme {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::StartsWith;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
 
-class BenchFolder : public ::testing::Test {
+class BenchFolder : public testing::Test {
  protected:
   BenchFolder() {
     std::ofstream(folder_ + "/tiny.toml")
@@ -240,9 +240,9 @@ TEST_F(BenchFolder, DrawsItsCasesAsSvg) {
   EXPECT_TRUE(std::filesystem::exists(folder_ + "/out/plot.svg"));
   rows[0].label = "<script>&";
   const std::string svg = PlotOf(rows, "a study");
-  EXPECT_THAT(svg, ::testing::HasSubstr("&lt;script&gt;&amp;"));
-  EXPECT_THAT(svg, ::testing::HasSubstr("seconds per step"));
-  EXPECT_THAT(PlotOf({}, "none"), ::testing::HasSubstr("no case has run"));
+  EXPECT_THAT(svg, testing::HasSubstr("&lt;script&gt;&amp;"));
+  EXPECT_THAT(svg, testing::HasSubstr("seconds per step"));
+  EXPECT_THAT(PlotOf({}, "none"), testing::HasSubstr("no case has run"));
 }
 
 }  // namespace

@@ -9,7 +9,7 @@ namespace trireme {
 namespace {
 
 ModelConfig Gpt(std::int64_t layers, std::int64_t hidden, std::int64_t heads) {
-  return trireme::testing::GptShape(layers, hidden, heads, 51200);
+  return test::GptShape(layers, hidden, heads, 51200);
 }
 
 TEST(Formulas, TheWorkedExampleOfTrainingTime) {

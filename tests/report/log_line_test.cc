@@ -73,9 +73,9 @@ TEST(LogLine, ShowsTheLossScaleOfFloat16) {
        {std::pair{"megatron", "| loss scale: 65536.0 | grad norm"}, {"short", "| scale 65536"}}) {
     RunConfig config = SomeRun();
     config.log.format = format;
-    EXPECT_THAT(LogLine(config, facts, RatesOf(config, facts, 0)), ::testing::Not(::testing::HasSubstr("scale")));
+    EXPECT_THAT(LogLine(config, facts, RatesOf(config, facts, 0)), testing::Not(testing::HasSubstr("scale")));
     config.train.dtype = "fp16";
-    EXPECT_THAT(LogLine(config, facts, RatesOf(config, facts, 0)), ::testing::HasSubstr(text));
+    EXPECT_THAT(LogLine(config, facts, RatesOf(config, facts, 0)), testing::HasSubstr(text));
   }
 }
 
@@ -89,8 +89,8 @@ TEST(TimersLine, NamesEachCauseWithItsSeconds) {
 TEST(LogLine, LeavesOutWhatIsNotKnown) {
   const StepFacts facts = SomeStep();
   const std::string line = LogLine(SomeRun(), facts, RatesOf(SomeRun(), facts, 0));
-  EXPECT_THAT(line, ::testing::Not(::testing::HasSubstr("num zeros")));
-  EXPECT_THAT(line, ::testing::Not(::testing::HasSubstr("loss scale")));
+  EXPECT_THAT(line, testing::Not(testing::HasSubstr("num zeros")));
+  EXPECT_THAT(line, testing::Not(testing::HasSubstr("loss scale")));
 }
 
 TEST(LogLine, TheShortOneFitsIn120CharactersWhateverItsNumbers) {
@@ -108,10 +108,10 @@ TEST(LogLine, TheShortOneFitsIn120CharactersWhateverItsNumbers) {
   facts.skipped_steps = 12;
   const std::string line = LogLine(config, facts, RatesOf(config, facts, 1e15), 98.7654);
   EXPECT_LE(line.size(), 120U) << line;
-  EXPECT_THAT(line, ::testing::HasSubstr(" | 12 skipped"));
+  EXPECT_THAT(line, testing::HasSubstr(" | 12 skipped"));
   facts.skipped_steps = 0;
   facts.result.global_batch = config.batch.global;
-  EXPECT_THAT(LogLine(config, facts, RatesOf(config, facts, 0), 98.7654), ::testing::EndsWith(" | predicted 98.8 s"));
+  EXPECT_THAT(LogLine(config, facts, RatesOf(config, facts, 0), 98.7654), testing::EndsWith(" | predicted 98.8 s"));
 }
 
 TEST(LogLine, ShowsASmallModelsFlopsInAUnitThatFits) {
@@ -121,7 +121,7 @@ TEST(LogLine, ShowsASmallModelsFlopsInAUnitThatFits) {
     StepRates rates = RatesOf(SomeRun(), facts, 0);
     rates.model_tflops = tflops;
     rates.tflops = 2 * tflops;
-    EXPECT_THAT(LogLine(SomeRun(), facts, rates), ::testing::HasSubstr(shown));
+    EXPECT_THAT(LogLine(SomeRun(), facts, rates), testing::HasSubstr(shown));
   }
 }
 

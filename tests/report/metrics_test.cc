@@ -11,7 +11,7 @@
 namespace trireme {
 namespace {
 
-class Metrics : public ::testing::Test {
+class Metrics : public testing::Test {
  protected:
   Metrics() : folder_((std::filesystem::temp_directory_path() / "trireme-report-XXXXXX").string()) {
     EXPECT_NE(mkdtemp(folder_.data()), nullptr);
@@ -53,7 +53,7 @@ TEST_F(Metrics, ALineHasEveryKeyOfAStep) {
   for (const char* key :
        {"step", "loss", "grad_norm", "learning_rate", "global_batch", "consumed_samples", "consumed_tokens", "seconds",
         "predicted_seconds", "tokens_per_second", "tflops", "model_tflops", "skipped", "memory_bytes"}) {
-    EXPECT_THAT(Lines()[0], ::testing::HasSubstr('"' + std::string(key) + "\":")) << key;
+    EXPECT_THAT(Lines()[0], testing::HasSubstr('"' + std::string(key) + "\":")) << key;
   }
   EXPECT_EQ(Lines()[1], R"({"step":1,"validation_loss":1.5})");
 }
@@ -71,8 +71,8 @@ TEST_F(Metrics, StepsAfterTheResumedOneAndTornLinesAreDropped) {
   }
   const std::vector<std::string> lines = Lines();
   ASSERT_EQ(lines.size(), 4U);
-  EXPECT_THAT(lines[2], ::testing::StartsWith(R"({"step":3,)"));
-  EXPECT_THAT(lines[3], ::testing::StartsWith(R"({"step":4,"loss":9.0,)"));
+  EXPECT_THAT(lines[2], testing::StartsWith(R"({"step":3,)"));
+  EXPECT_THAT(lines[3], testing::StartsWith(R"({"step":4,"loss":9.0,)"));
 }
 
 TEST_F(Metrics, AResumeKeepsEveryLineUpToItsStepHoweverLongTheFile) {
@@ -103,7 +103,7 @@ TEST_F(Metrics, ANumberThatIsNoneBecomesNull) {
     MetricsFile file(folder_, 0);
     AddSteps(file, 1, 1, std::numeric_limits<double>::quiet_NaN());
   }
-  EXPECT_THAT(Lines()[0], ::testing::HasSubstr(R"("loss":null)"));
+  EXPECT_THAT(Lines()[0], testing::HasSubstr(R"("loss":null)"));
 }
 
 }  // namespace

@@ -11,8 +11,8 @@
 namespace trireme {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::Not;
+using testing::HasSubstr;
+using testing::Not;
 
 RunConfig PredictedRun() {
   RunConfig config;
@@ -37,7 +37,7 @@ StepFacts StepOf(std::int64_t number, double seconds) {
   return facts;
 }
 
-class Prediction : public ::testing::Test {
+class Prediction : public testing::Test {
  protected:
   Prediction() : folder_((std::filesystem::temp_directory_path() / "trireme-prediction-XXXXXX").string()) {
     EXPECT_NE(mkdtemp(folder_.data()), nullptr);

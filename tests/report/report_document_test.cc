@@ -18,9 +18,9 @@
 namespace trireme {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Not;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
 
 class Folder {
  public:
@@ -72,7 +72,7 @@ TEST(ReadRun, TakesWhatIsWholeAndLeavesOutTheRest) {
 
 TEST(ReadRun, RefusesAFolderThatIsNone) {
   const Folder folder;
-  EXPECT_THAT([&] { ReadRun(folder.path()); }, ::testing::Throws<std::exception>());
+  EXPECT_THAT([&] { ReadRun(folder.path()); }, testing::Throws<std::exception>());
 }
 
 TEST(ReportDocument, KeepsHostileNamesAsData) {
@@ -129,14 +129,14 @@ TEST(ReadReportInput, KnowsRunsTablesPlansAndTimelines) {
   ASSERT_EQ(input.timelines.size(), 1U);
   const TraceTrack& read = input.timelines[0].second.tracks.at(0);
   EXPECT_EQ(read.name, "stage 0");
-  EXPECT_THAT(read.start, ElementsAre(::testing::DoubleNear(0.5, 1e-9)));
+  EXPECT_THAT(read.start, ElementsAre(testing::DoubleNear(0.5, 1e-9)));
   EXPECT_THAT(read.micro_batch, ElementsAre(3));
   folder.Write("study/table.csv", "case,seconds\na,0.5\n");
   folder.Write("study/runs/1234/metrics.jsonl", kMetrics);
   const ReportInput study = ReadReportInput({folder.path() + "/study"});
   EXPECT_EQ(study.tables.size(), 1U);
   EXPECT_EQ(study.runs.size(), 1U);
-  EXPECT_THAT([&] { ReadReportInput({folder.path() + "/nothing"}); }, ::testing::Throws<std::exception>());
+  EXPECT_THAT([&] { ReadReportInput({folder.path() + "/nothing"}); }, testing::Throws<std::exception>());
 }
 
 // A program that was built without Node.js says what to do; one with pages puts the data into the page.
@@ -147,13 +147,13 @@ TEST(ReportHtml, IsThePageWithItsDataOrSaysWhyThereIsNone) {
   if (ReportPage().empty()) {
     EXPECT_FALSE(PagesAbsence().empty());
     EXPECT_THAT([&] { ReportHtml(input); },
-                ::testing::ThrowsMessage<std::exception>(HasSubstr("the report's page is not built in")));
+                testing::ThrowsMessage<std::exception>(HasSubstr("the report's page is not built in")));
     return;
   }
   const std::string html = ReportHtml(input);
-  EXPECT_THAT(html, ::testing::StartsWith("<!doctype html>"));
+  EXPECT_THAT(html, testing::StartsWith("<!doctype html>"));
   EXPECT_THAT(html, HasSubstr(R"("name":"the run")"));
-  EXPECT_THAT(html, ::testing::EndsWith("</html>\n"));
+  EXPECT_THAT(html, testing::EndsWith("</html>\n"));
 }
 
 TEST(StatusScreen, FitsTheWidthAndHasNoEscapesWithoutColour) {

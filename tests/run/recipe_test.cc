@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "damaged.h"
+#include "message_of.h"
 #include "run/recipe_keys.h"
 #include "run/run_config.h"
 
@@ -68,13 +69,8 @@ RunConfig Parse(const std::string& text, const std::vector<std::string>& overrid
   return ParseRecipe(text, "test.toml", overrides, {kModels}).config;
 }
 
-std::string MessageOf(const std::string& text, const std::vector<std::string>& overrides = {}) {
-  try {
-    Parse(text, overrides);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+std::string ParseError(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  return test::MessageOf([&] { Parse(text, overrides); });
 }
 
 TEST(Recipe, ReadsEveryKeyOfTheDocumentation) {
@@ -134,14 +130,14 @@ TEST(Recipe, PartitionAndSourceMayBeLists) {
   EXPECT_EQ(Parse("", {"layout.partition=[7,7,6]"}).layout.partition, "7,7,6");
   EXPECT_EQ(Parse("", {"layout.partition=7,7,6"}).layout.partition, "7,7,6");
   EXPECT_EQ(Parse("data.source = [0.3, 'a.bin', 0.7, 'b.bin']").data.source, "0.3 a.bin 0.7 b.bin");
-  EXPECT_THAT(MessageOf("layout.partition = [7, 'x']"), HasSubstr("whole numbers"));
-  EXPECT_THAT(MessageOf("layout.partition = []"), HasSubstr("empty list"));
-  EXPECT_THAT(MessageOf("layout.tensor = [1]"), HasSubstr("not a list"));
+  EXPECT_THAT(ParseError("layout.partition = [7, 'x']"), HasSubstr("whole numbers"));
+  EXPECT_THAT(ParseError("layout.partition = []"), HasSubstr("empty list"));
+  EXPECT_THAT(ParseError("layout.tensor = [1]"), HasSubstr("not a list"));
   for (const char* list : {"['a.bin', 0.3]", "[0.3, 'a.bin', 0.7]", "[1, 2]", "['a.bin', 'b.bin']"}) {
-    EXPECT_THAT(MessageOf(std::string("data.source = ") + list), HasSubstr("weights and sources in turn")) << list;
+    EXPECT_THAT(ParseError(std::string("data.source = ") + list), HasSubstr("weights and sources in turn")) << list;
   }
-  EXPECT_THAT(MessageOf("data.source = [0.3, 'a.bin', -1, 'b.bin']"), HasSubstr("the weight -1"));
-  EXPECT_THAT(MessageOf("data.source = [0.3, 'my data.bin', 1, 'b.bin']"), HasSubstr("'my data.bin'"));
+  EXPECT_THAT(ParseError("data.source = [0.3, 'a.bin', -1, 'b.bin']"), HasSubstr("the weight -1"));
+  EXPECT_THAT(ParseError("data.source = [0.3, 'my data.bin', 1, 'b.bin']"), HasSubstr("'my data.bin'"));
 }
 
 TEST(Recipe, OverridesTakeBareWordsAndTomlValues) {
@@ -189,9 +185,9 @@ TEST(Recipe, APresetIsTheGroundForOtherKeys) {
   EXPECT_EQ(recipe.config.model.hidden, 768);
   EXPECT_EQ(recipe.config.model.heads, 6);
   EXPECT_EQ(recipe.origins.at("model.hidden"), "preset gpt2-124m");
-  EXPECT_THAT(MessageOf("model.preset = 'gpt2-125m'"), HasSubstr("did you mean 'gpt2-124m'?"));
-  EXPECT_THAT(MessageOf("model.preset = '../recipes/quickstart'"), HasSubstr("model.preset must be the name"));
-  EXPECT_THAT(MessageOf("model.preset = 3"), HasSubstr("model.preset must be the name"));
+  EXPECT_THAT(ParseError("model.preset = 'gpt2-125m'"), HasSubstr("did you mean 'gpt2-124m'?"));
+  EXPECT_THAT(ParseError("model.preset = '../recipes/quickstart'"), HasSubstr("model.preset must be the name"));
+  EXPECT_THAT(ParseError("model.preset = 3"), HasSubstr("model.preset must be the name"));
 }
 
 TEST(Recipe, AModelToGoOnFromIsTheGroundForOtherKeys) {
@@ -238,43 +234,43 @@ TEST(Recipe, AModelToGoOnFromIsTheGroundForOtherKeys) {
 }
 
 TEST(Recipe, UnknownKeysOfferTheNearest) {
-  EXPECT_EQ(MessageOf("[layout]\ntensr = 4"),
+  EXPECT_EQ(ParseError("[layout]\ntensr = 4"),
             "test.toml line 2: unknown key 'layout.tensr' (did you mean 'layout.tensor'?)");
-  EXPECT_THAT(MessageOf("", {"layout.tensr=4"}), HasSubstr("did you mean 'layout.tensor'?"));
-  EXPECT_THAT(MessageOf("", {"tensor=4"}), HasSubstr("did you mean 'layout.tensor'?"));
-  EXPECT_THAT(MessageOf("[layuot]\nx = 1"), HasSubstr("unknown table 'layuot' (did you mean 'layout'?)"));
-  EXPECT_THAT(MessageOf("optimizer.schedule.warmup = 5"), HasSubstr("'optimizer.schedule.warmup_samples'?"));
-  EXPECT_THAT(MessageOf("train.learning_rate = 5"), HasSubstr("did you mean 'optimizer.learning_rate'?"));
-  EXPECT_THAT(MessageOf("batch = 5"), HasSubstr("batch is a table"));
-  EXPECT_THAT(MessageOf("batch.ramp_up = 5"), HasSubstr("its keys are start, increment, samples"));
-  EXPECT_THAT(MessageOf("layout.tensor.x = 5"), HasSubstr("takes a value, not a table"));
+  EXPECT_THAT(ParseError("", {"layout.tensr=4"}), HasSubstr("did you mean 'layout.tensor'?"));
+  EXPECT_THAT(ParseError("", {"tensor=4"}), HasSubstr("did you mean 'layout.tensor'?"));
+  EXPECT_THAT(ParseError("[layuot]\nx = 1"), HasSubstr("unknown table 'layuot' (did you mean 'layout'?)"));
+  EXPECT_THAT(ParseError("optimizer.schedule.warmup = 5"), HasSubstr("'optimizer.schedule.warmup_samples'?"));
+  EXPECT_THAT(ParseError("train.learning_rate = 5"), HasSubstr("did you mean 'optimizer.learning_rate'?"));
+  EXPECT_THAT(ParseError("batch = 5"), HasSubstr("batch is a table"));
+  EXPECT_THAT(ParseError("batch.ramp_up = 5"), HasSubstr("its keys are start, increment, samples"));
+  EXPECT_THAT(ParseError("layout.tensor.x = 5"), HasSubstr("takes a value, not a table"));
 }
 
 TEST(Recipe, WrongTypesAndAbsurdNumbersNameTheValueAndWhatWorks) {
-  EXPECT_EQ(MessageOf("model.layers = 1e18"),
+  EXPECT_EQ(ParseError("model.layers = 1e18"),
             "test.toml line 1: model.layers = 1e+18 must be between 1 and 10000; the nearest that works is 10000");
-  EXPECT_THAT(MessageOf("model.layers = -3"), HasSubstr("nearest that works is 1"));
-  EXPECT_THAT(MessageOf("model.layers = nan"), HasSubstr("model.layers = nan"));
-  EXPECT_THAT(MessageOf("optimizer.learning_rate = nan"), HasSubstr("optimizer.learning_rate = nan"));
-  EXPECT_THAT(MessageOf("optimizer.learning_rate = -inf"), HasSubstr("-inf"));
-  EXPECT_THAT(MessageOf("model.layers = 2.5"), HasSubstr("must be a whole number, such as 2"));
-  EXPECT_THAT(MessageOf("model.layers = 'many'"), HasSubstr("model.layers = \"many\" must be a whole number"));
-  EXPECT_THAT(MessageOf("model.layers = 2024-01-01"), HasSubstr("date"));
-  EXPECT_THAT(MessageOf("layout.sequence_parallel = 1"), HasSubstr("must be true or false"));
-  EXPECT_THAT(MessageOf("layout.schedule = 1"), HasSubstr("must be text"));
-  EXPECT_THAT(MessageOf("layout.recompute = 'selectve'"), HasSubstr("did you mean 'selective'?"));
-  EXPECT_THAT(MessageOf("train.dtype = 'bf61'"), HasSubstr("did you mean 'bf16'?"));
-  EXPECT_THAT(MessageOf("model.heads = 5"), HasSubstr("does not divide model.hidden"));
+  EXPECT_THAT(ParseError("model.layers = -3"), HasSubstr("nearest that works is 1"));
+  EXPECT_THAT(ParseError("model.layers = nan"), HasSubstr("model.layers = nan"));
+  EXPECT_THAT(ParseError("optimizer.learning_rate = nan"), HasSubstr("optimizer.learning_rate = nan"));
+  EXPECT_THAT(ParseError("optimizer.learning_rate = -inf"), HasSubstr("-inf"));
+  EXPECT_THAT(ParseError("model.layers = 2.5"), HasSubstr("must be a whole number, such as 2"));
+  EXPECT_THAT(ParseError("model.layers = 'many'"), HasSubstr("model.layers = \"many\" must be a whole number"));
+  EXPECT_THAT(ParseError("model.layers = 2024-01-01"), HasSubstr("date"));
+  EXPECT_THAT(ParseError("layout.sequence_parallel = 1"), HasSubstr("must be true or false"));
+  EXPECT_THAT(ParseError("layout.schedule = 1"), HasSubstr("must be text"));
+  EXPECT_THAT(ParseError("layout.recompute = 'selectve'"), HasSubstr("did you mean 'selective'?"));
+  EXPECT_THAT(ParseError("train.dtype = 'bf61'"), HasSubstr("did you mean 'bf16'?"));
+  EXPECT_THAT(ParseError("model.heads = 5"), HasSubstr("does not divide model.hidden"));
 }
 
 TEST(Recipe, MalformedTextNamesItsLine) {
-  EXPECT_THAT(MessageOf("[model]\nlayers = \n"), HasSubstr("test.toml line 2"));
-  EXPECT_THAT(MessageOf("[model]\nlayers = 2\nlayers = 3"), HasSubstr("line 3"));
-  EXPECT_THAT(MessageOf(std::string(2000, '[')), HasSubstr("test.toml line 1"));
-  EXPECT_THAT(MessageOf("", {"layout.tensor"}), HasSubstr("should be key=value"));
-  EXPECT_THAT(MessageOf("", {"=4"}), HasSubstr("should be key=value"));
-  EXPECT_THAT(MessageOf("", {"layout.tensor="}), HasSubstr("the value is empty"));
-  EXPECT_THAT(MessageOf("", {"layout.tensor=1\nmodel.layers=9"}), HasSubstr("more than one line"));
+  EXPECT_THAT(ParseError("[model]\nlayers = \n"), HasSubstr("test.toml line 2"));
+  EXPECT_THAT(ParseError("[model]\nlayers = 2\nlayers = 3"), HasSubstr("line 3"));
+  EXPECT_THAT(ParseError(std::string(2000, '[')), HasSubstr("test.toml line 1"));
+  EXPECT_THAT(ParseError("", {"layout.tensor"}), HasSubstr("should be key=value"));
+  EXPECT_THAT(ParseError("", {"=4"}), HasSubstr("should be key=value"));
+  EXPECT_THAT(ParseError("", {"layout.tensor="}), HasSubstr("the value is empty"));
+  EXPECT_THAT(ParseError("", {"layout.tensor=1\nmodel.layers=9"}), HasSubstr("more than one line"));
 }
 
 TEST(Recipe, MissingFilesAreNamed) {

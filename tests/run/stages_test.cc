@@ -8,8 +8,8 @@
 namespace trireme {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
+using testing::ElementsAre;
+using testing::HasSubstr;
 
 TEST(Stages, TheRecipeItselfIsTheLast) {
   const std::vector<RunStage> none = ParseStages("");
@@ -28,7 +28,7 @@ TEST(Stages, TheRecipeItselfIsTheLast) {
 }
 
 TEST(Stages, SayWhatIsWrong) {
-  const auto message = [](const char* text) { return testing::MessageOf([&] { ParseStages(text); }); };
+  const auto message = [](const char* text) { return test::MessageOf([&] { ParseStages(text); }); };
   EXPECT_THAT(message("batch.global=8"), HasSubstr("'batch.global=8'"));
   EXPECT_THAT(message("0: batch.global=8"), HasSubstr("is no stage"));
   EXPECT_THAT(message("12x: batch.global=8"), HasSubstr("is no stage"));
@@ -58,7 +58,7 @@ TEST(Stages, AreFoundBySamples) {
 TEST(Stages, FitTogether) {
   const std::vector<RunStage> stages = ParseStages("64: model.sequence=32");
   const auto message = [&](const RunConfig& first, const RunConfig& last) {
-    return testing::MessageOf([&] { RequireStages(stages, {first, last}); });
+    return test::MessageOf([&] { RequireStages(stages, {first, last}); });
   };
   RunConfig shorter = Recipe();
   shorter.model.sequence /= 2;

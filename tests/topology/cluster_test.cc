@@ -9,9 +9,9 @@
 namespace trireme {
 namespace {
 
-using ::testing::HasSubstr;
-using ::trireme::testing::MessageOf;
-using ::trireme::testing::Source;
+using test::MessageOf;
+using test::Source;
+using testing::HasSubstr;
 
 constexpr const char* kTwoNodes = R"(
 name = "pair"

@@ -13,9 +13,9 @@
 namespace trireme {
 namespace {
 
-using ::testing::HasSubstr;
-using ::trireme::testing::MessageOf;
-using ::trireme::testing::ShippedCluster;
+using test::MessageOf;
+using test::ShippedCluster;
+using testing::HasSubstr;
 
 RankRates RatesOf(int threads, double scale) {
   RankRates rates{.dtype = DType::kFloat32, .threads = threads};
@@ -133,7 +133,7 @@ TEST(CalibrationFile, IsFoundUntilItIsDeleted) {
 }
 
 TEST(Cluster, IsFoundByTheNameOfItsDevice) {
-  const std::vector<Cluster> clusters = LoadClusters(testing::Source("clusters"));
+  const std::vector<Cluster> clusters = LoadClusters(test::Source("clusters"));
   EXPECT_EQ(ClosestByDevice(clusters, "8 x NVIDIA H200")->name, "dgx-h200");
   EXPECT_EQ(ClosestByDevice(clusters, "cpu")->name, "laptop-cpu");
   EXPECT_FALSE(ClosestByDevice(clusters, "1 x NVIDIA GeForce 9999"));

@@ -8,8 +8,8 @@
 namespace trireme {
 namespace {
 
-using ::testing::HasSubstr;
-using ::trireme::testing::MessageOf;
+using test::MessageOf;
+using testing::HasSubstr;
 
 TEST(Settings, KeysAreFlatAndTyped) {
   const Settings file = Settings::FromText(

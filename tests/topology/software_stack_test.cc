@@ -10,11 +10,11 @@
 namespace trireme {
 namespace {
 
-using ::testing::HasSubstr;
-using ::trireme::testing::MessageOf;
-using ::trireme::testing::ShippedCluster;
-using ::trireme::testing::ShippedStack;
-using ::trireme::testing::Source;
+using test::MessageOf;
+using test::ShippedCluster;
+using test::ShippedStack;
+using test::Source;
+using testing::HasSubstr;
 
 TEST(SoftwareStack, EveryShippedFileLoadsUnderItsName) {
   std::set<std::string> names;

@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t kBytes = 8;
 constexpr std::size_t kBlocks = 5;
 
-class Buffers : public ::testing::Test {
+class Buffers : public testing::Test {
  protected:
   ActivationBuffers::Home HomeOf(std::size_t block) { return {.host = host_.data() + block * kBytes, .bytes = kBytes}; }
   // What a block's forward leaves, as a kernel of the compute stream would write it.

@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-using ::testing::ElementsAre;
+using testing::ElementsAre;
 
 // Token t of sample s is 100 s + t; documents begin at 0 and 5.
 class Counting final : public SampleSource {

@@ -49,15 +49,15 @@ void RunOn(ChoosingDevice& device, const RunConfig& config, const std::string& f
 }
 
 TEST(DeviceChoices, AreSavedWithACheckpointAndReadOnResume) {
-  const std::string folder = ::testing::TempDir() + "/device_choices";
+  const std::string folder = testing::TempDir() + "/device_choices";
   std::filesystem::remove_all(folder);
   ChoosingDevice first("library 1\n2 = 3\n");
   RunOn(first, TinyRun({}), folder);
-  EXPECT_THAT(first.read, ::testing::IsEmpty());
+  EXPECT_THAT(first.read, testing::IsEmpty());
   EXPECT_EQ(ReadWholeFile(folder + "/device_choices.txt", 1000), "library 1\n2 = 3\n");
   ChoosingDevice second("");
   RunOn(second, TinyRun({"train.steps=4"}), folder);
-  EXPECT_THAT(second.read, ::testing::ElementsAre("library 1\n2 = 3\n"));
+  EXPECT_THAT(second.read, testing::ElementsAre("library 1\n2 = 3\n"));
   std::filesystem::remove_all(folder);
 }
 
@@ -82,8 +82,8 @@ std::vector<std::vector<std::string>> ReadByRanks(int ranks, const std::vector<s
 }
 
 TEST(DeviceChoices, OfEveryRankComeBackToItAndToNewRanksByTheirRemainder) {
-  using ::testing::ElementsAre;
-  const std::string folder = ::testing::TempDir() + "/device_choices_of_ranks";
+  using testing::ElementsAre;
+  const std::string folder = testing::TempDir() + "/device_choices_of_ranks";
   std::filesystem::remove_all(folder);
   const auto once = [](const char* choices) { return ElementsAre(choices); };
   ReadByRanks(2, {"layout.data=2", "batch.global=4"}, folder);
@@ -98,13 +98,13 @@ TEST(DeviceChoices, OfEveryRankComeBackToItAndToNewRanksByTheirRemainder) {
 TEST(RepeatedSteps, AreThoseOfOneRankWithoutDropout) {
   ChoosingDevice plain("");
   RunOn(plain, TinyRun({}), "");
-  EXPECT_THAT(plain.keys, ::testing::ElementsAre(2, 2));  // by the number of micro batches
+  EXPECT_THAT(plain.keys, testing::ElementsAre(2, 2));  // by the number of micro batches
   ChoosingDevice dropping("");
   RunOn(dropping, TinyRun({"model.dropout=0.1"}), "");
-  EXPECT_THAT(dropping.keys, ::testing::IsEmpty());
+  EXPECT_THAT(dropping.keys, testing::IsEmpty());
   ChoosingDevice unwanted("");
   RunOn(unwanted, TinyRun({"train.graphs=false"}), "");
-  EXPECT_THAT(unwanted.keys, ::testing::IsEmpty());
+  EXPECT_THAT(unwanted.keys, testing::IsEmpty());
 }
 
 // Rank 0's device after a run on two ranks.
@@ -121,8 +121,8 @@ std::unique_ptr<ChoosingDevice> RunOnTwo(const std::vector<std::string>& keys) {
 }
 
 TEST(RepeatedSteps, OfSeveralRanksAreThePartsThatMeetNobody) {
-  using ::testing::IsEmpty;
-  using ::testing::SizeIs;
+  using testing::IsEmpty;
+  using testing::SizeIs;
   const std::vector<std::string> pipeline = {"model.layers=2", "layout.pipeline=2"};
   EXPECT_THAT(RunOnTwo(pipeline)->keys, SizeIs(2 * 4));  // forward and backward of two micro batches, twice
   // The last micro batch starts reductions.
@@ -132,8 +132,8 @@ TEST(RepeatedSteps, OfSeveralRanksAreThePartsThatMeetNobody) {
 }
 
 TEST(CollectiveLane, HasWhatDataRanksReduceAndGather) {
-  using ::testing::Each;
-  using ::testing::SizeIs;
+  using testing::Each;
+  using testing::SizeIs;
   constexpr int kSteps = 2;
   // Buckets: positions, the block, the final norm, the tied table.
   for (const char* zero : {"layout.zero=0", "layout.zero=1"}) {

@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-using ::testing::HasSubstr;
+using testing::HasSubstr;
 
 TEST(Float8Products, AreReadAndWrittenByName) {
   EXPECT_EQ(ParseFloat8Products("auto"), kAllLinears);
@@ -17,7 +17,7 @@ TEST(Float8Products, AreReadAndWrittenByName) {
     EXPECT_EQ(ParseFloat8Products(Float8ProductsText(static_cast<LinearSet>(set))), set);
   }
   for (const char* wrong : {"", "qkv,", "qkv, ffn_in", "head"}) {
-    EXPECT_THAT(trireme::testing::MessageOf([&] { ParseFloat8Products(wrong); }),
+    EXPECT_THAT(test::MessageOf([&] { ParseFloat8Products(wrong); }),
                 HasSubstr("no product of a block; give auto, all, none"));
   }
 }

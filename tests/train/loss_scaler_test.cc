@@ -48,7 +48,7 @@ TEST(LossScaler, IsOneForEveryOtherType) {
     config.dtype = dtype;
     LossScaler scaler(config);
     EXPECT_FALSE(scaler.dynamic());
-    EXPECT_THAT(Scales(scaler, "xx......"), ::testing::Each(1.0));
+    EXPECT_THAT(Scales(scaler, "xx......"), testing::Each(1.0));
   }
 }
 
@@ -57,20 +57,20 @@ TEST(LossScaler, AConstantScaleStays) {
   config.loss_scale = 128;
   LossScaler scaler(config);
   EXPECT_FALSE(scaler.dynamic());
-  EXPECT_THAT(Scales(scaler, "xxxx...."), ::testing::Each(128.0));
+  EXPECT_THAT(Scales(scaler, "xxxx...."), testing::Each(128.0));
 }
 
 // The numbers that Megatron-LM's DynamicGradScaler gives for the same settings and steps.
 TEST(LossScaler, FollowsTheRuleOfMegatron) {
   LossScaler scaler(Half());
   EXPECT_THAT(Scales(scaler, "..x...x.xx...x"),
-              ::testing::ElementsAre(1024, 1024,        // good
-                                     1024,              // the first overflow is forgiven
-                                     1024, 1024, 2048,  // three good steps in a row
-                                     2048,              // forgiven again
-                                     2048, 1024, 512,   // the second and each one after it lower the scale
-                                     512, 512, 1024,    // grows, and the hysteresis is full
-                                     1024));
+              testing::ElementsAre(1024, 1024,        // good
+                                   1024,              // the first overflow is forgiven
+                                   1024, 1024, 2048,  // three good steps in a row
+                                   2048,              // forgiven again
+                                   2048, 1024, 512,   // the second and each one after it lower the scale
+                                   512, 512, 1024,    // grows, and the hysteresis is full
+                                   1024));
 }
 
 TEST(LossScaler, FactorsAreTheRecipes) {
@@ -79,22 +79,22 @@ TEST(LossScaler, FactorsAreTheRecipes) {
   config.loss_scale_backoff = 0.25;
   config.hysteresis = 1;
   LossScaler scaler(config);
-  EXPECT_THAT(Scales(scaler, "...x"), ::testing::ElementsAre(1024, 1024, 4096, 1024));
+  EXPECT_THAT(Scales(scaler, "...x"), testing::ElementsAre(1024, 1024, 4096, 1024));
 }
 
 TEST(LossScaler, StopsWhereTheMinimumWouldBePassed) {
   LossScaler scaler(Half());
-  EXPECT_THAT(Scales(scaler, "xxx"), ::testing::ElementsAre(1024, 512, 256));
+  EXPECT_THAT(Scales(scaler, "xxx"), testing::ElementsAre(1024, 512, 256));
   EXPECT_THAT(RefusalOf([&] { scaler.Update(7, true); }),
-              ::testing::AllOf(::testing::HasSubstr("step 7"), ::testing::HasSubstr("loss scale of 256"),
-                               ::testing::HasSubstr("train.min_loss_scale = 256"), ::testing::HasSubstr("bf16")));
+              testing::AllOf(testing::HasSubstr("step 7"), testing::HasSubstr("loss scale of 256"),
+                             testing::HasSubstr("train.min_loss_scale = 256"), testing::HasSubstr("bf16")));
 }
 
 TEST(LossScaler, TheLastLoweringEndsAtTheMinimum) {
   TrainConfig config = Half();
   config.min_loss_scale = 700;
   LossScaler scaler(config);
-  EXPECT_THAT(Scales(scaler, "xx"), ::testing::ElementsAre(1024, 700));
+  EXPECT_THAT(Scales(scaler, "xx"), testing::ElementsAre(1024, 700));
 }
 
 TEST(LossScaler, GoesOnFromASavedState) {
@@ -107,7 +107,7 @@ TEST(LossScaler, GoesOnFromASavedState) {
     LossScaler rest(Half());
     rest.Restore(first.state());
     EXPECT_THAT(Scales(rest, steps.substr(cut)),
-                ::testing::ElementsAreArray(expected.begin() + static_cast<std::ptrdiff_t>(cut), expected.end()));
+                testing::ElementsAreArray(expected.begin() + static_cast<std::ptrdiff_t>(cut), expected.end()));
   }
 }
 
@@ -116,7 +116,7 @@ TEST(LossScaler, StartsAfreshWhereNoStateWasSaved) {
   scaler.Restore({});
   EXPECT_EQ(scaler.scale(), 1024);
   EXPECT_THAT(RefusalOf([&] { scaler.Restore({.scale = -1, .good_steps = 0, .left = 1}); }),
-              ::testing::HasSubstr("no such state"));
+              testing::HasSubstr("no such state"));
 }
 
 TEST(LossScaler, AShorterWindowGrowsAtItsNextGoodStep) {
@@ -126,7 +126,7 @@ TEST(LossScaler, AShorterWindowGrowsAtItsNextGoodStep) {
   config.loss_scale_window = 2;
   LossScaler scaler(config);
   scaler.Restore(before.state());
-  EXPECT_THAT(Scales(scaler, "."), ::testing::ElementsAre(2048));
+  EXPECT_THAT(Scales(scaler, "."), testing::ElementsAre(2048));
 }
 
 }  // namespace

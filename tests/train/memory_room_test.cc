@@ -37,14 +37,13 @@ TEST(MemoryRoom, WhatDoesNotFitOffersTheLargestMicroBatchThatDoes) {
   const RunConfig large = ConfigOf({"layout.micro_batch=24", "batch.global=24"});
   const RunConfig third = ConfigOf({"layout.micro_batch=8", "batch.global=24"});
   EXPECT_EQ(Refusal(large, MemoryOfRun(large)), "");
-  EXPECT_THAT(Refusal(large, MemoryOfRun(third)),
-              ::testing::AllOf(::testing::HasSubstr("the 1 ranks need"),
-                               ::testing::HasSubstr("layout.micro_batch = 8 would fit"),
-                               ::testing::Not(::testing::HasSubstr("recompute"))));
+  EXPECT_THAT(Refusal(large, MemoryOfRun(third)), testing::AllOf(testing::HasSubstr("the 1 ranks need"),
+                                                                 testing::HasSubstr("layout.micro_batch = 8 would fit"),
+                                                                 testing::Not(testing::HasSubstr("recompute"))));
   const RunConfig least = ConfigOf({"layout.micro_batch=1", "batch.global=24", "layout.recompute=full"});
   EXPECT_THAT(Refusal(large, MemoryOfRun(least)),
-              ::testing::HasSubstr("layout.micro_batch = 1 with layout.recompute = 'full' would fit"));
-  EXPECT_THAT(Refusal(large, MemoryOfRun(least) - 1), ::testing::HasSubstr("no micro batch fits"));
+              testing::HasSubstr("layout.micro_batch = 1 with layout.recompute = 'full' would fit"));
+  EXPECT_THAT(Refusal(large, MemoryOfRun(least) - 1), testing::HasSubstr("no micro batch fits"));
 }
 
 TEST(MemoryRoom, AutomaticRecomputationIsTheLeastThatFits) {
@@ -135,8 +134,8 @@ TEST(MemoryRoom, WhereDevicesAreTheHostNoOffloadingIsBlamed) {
     RequireHostRoom(config, FirstRanks(2), use, bytes - 1);
     FAIL() << "no error";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), ::testing::AllOf(::testing::HasSubstr("take a smaller model, more machines"),
-                                               ::testing::Not(::testing::HasSubstr("offload"))));
+    EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("take a smaller model, more machines"),
+                                             testing::Not(testing::HasSubstr("offload"))));
   }
 }
 
@@ -148,8 +147,8 @@ TEST(MemoryRoom, AMachineWithTooLittleHostMemoryIsNamedWithItsNumbers) {
     RequireHostRoom(config, FirstRanks(2), {}, bytes - 1);
     FAIL() << "no error";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), ::testing::AllOf(::testing::HasSubstr("the 2 ranks of this machine need"),
-                                               ::testing::HasSubstr("layout.offload = 'none'")));
+    EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("the 2 ranks of this machine need"),
+                                             testing::HasSubstr("layout.offload = 'none'")));
   }
 }
 

@@ -358,8 +358,8 @@ void ExpectReference(const std::string& optimizer, const ParallelLayout& layout,
   });
 }
 
-class Optimizers : public ::testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(All, Optimizers, ::testing::Values("adamw", "sgd", "lion", "adafactor", "muon"),
+class Optimizers : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(All, Optimizers, testing::Values("adamw", "sgd", "lion", "adafactor", "muon"),
                          [](const auto& name) { return name.param; });
 
 TEST_P(Optimizers, OneStepIsTheFormula) { ExpectReference(GetParam(), {}, 1, 1e-6); }

@@ -180,13 +180,13 @@ void RunRank(const Plan& plan, ModelBench& whole, RankContext& context, Store& s
   }
 }
 
-class RunnerOf : public ::testing::TestWithParam<Plan> {};
+class RunnerOf : public testing::TestWithParam<Plan> {};
 INSTANTIATE_TEST_SUITE_P(PipelineRunner, RunnerOf,
-                         ::testing::Values(Plan{"gpipe", 2, 1, 3}, Plan{"gpipe", 4, 1, 5}, Plan{"1f1b", 1, 1, 3},
-                                           Plan{"1f1b", 2, 1, 1}, Plan{"1f1b", 4, 1, 3}, Plan{"1f1b", 3, 1, 7},
-                                           Plan{"interleaved", 2, 2, 4}, Plan{"interleaved", 2, 3, 2},
-                                           Plan{"zero_bubble", 2, 1, 4}, Plan{"zero_bubble", 4, 1, 6},
-                                           Plan{"zero_bubble_v", 2, 2, 5}, Plan{"zero_bubble_v", 3, 2, 7}),
+                         testing::Values(Plan{"gpipe", 2, 1, 3}, Plan{"gpipe", 4, 1, 5}, Plan{"1f1b", 1, 1, 3},
+                                         Plan{"1f1b", 2, 1, 1}, Plan{"1f1b", 4, 1, 3}, Plan{"1f1b", 3, 1, 7},
+                                         Plan{"interleaved", 2, 2, 4}, Plan{"interleaved", 2, 3, 2},
+                                         Plan{"zero_bubble", 2, 1, 4}, Plan{"zero_bubble", 4, 1, 6},
+                                         Plan{"zero_bubble_v", 2, 2, 5}, Plan{"zero_bubble_v", 3, 2, 7}),
                          [](const auto& one) {
                            return fmt::format("{}_p{}_v{}_m{}",
                                               one.param.schedule == "1f1b" ? "one" : one.param.schedule,

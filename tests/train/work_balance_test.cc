@@ -15,8 +15,8 @@
 namespace trireme {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
+using testing::ElementsAre;
+using testing::HasSubstr;
 
 ModelConfig ModelOf(std::int64_t layers) {
   ModelConfig model;
@@ -85,7 +85,7 @@ TEST(WorkBalance, TheHeaviestGoesToTheLeastBusyRankThatHasRoom) {
   EXPECT_THAT(DealByWork({1, 1, 5, 5, 2, 2, 4, 4},
                          {.data_size = 2, .micro_batches = 2, .micro_batch = 2, .keeps_groups = true}),
               ElementsAre(2, 3, 6, 7, 0, 1, 4, 5));
-  EXPECT_THAT(trireme::testing::MessageOf([] {
+  EXPECT_THAT(test::MessageOf([] {
                 DealByWork({1, 2, 3}, {.data_size = 2});
               }),
               HasSubstr("3 samples cannot be dealt to 2 data ranks"));
@@ -122,8 +122,8 @@ TEST(WorkBalance, DataRanksAreEvenOnAMixOfDocuments) {
       dealt_batches += even.micro_batches;
       numbered_batches += plain.micro_batches;
     }
-    SCOPED_TRACE(::testing::Message() << shape.data_size << " data ranks, mean by number " << numbered
-                                      << ", worst dealt " << dealt);
+    SCOPED_TRACE(testing::Message() << shape.data_size << " data ranks, mean by number " << numbered << ", worst dealt "
+                                    << dealt);
     EXPECT_LE(dealt, 0.10);
     EXPECT_GT(numbered, 0.05);
     RecordProperty(fmt::format("ranks_{}", shape.data_size), fmt::format("{:.3f} {:.3f}", numbered, dealt));

@@ -325,12 +325,12 @@ void ExpectSerial(const ParallelLayout& layout, bool tied) {
   }
   EXPECT_EQ(saved.size(), table.rows().size() * 3);
   for (const auto& [key, counts] : saved) {
-    EXPECT_THAT(counts, ::testing::Each(1)) << table.rows()[static_cast<std::size_t>(key.first)].name;
+    EXPECT_THAT(counts, testing::Each(1)) << table.rows()[static_cast<std::size_t>(key.first)].name;
   }
 }
 
-class ZeroStage : public ::testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(ZeroShard, ZeroStage, ::testing::Range(0, 4));
+class ZeroStage : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(ZeroShard, ZeroStage, testing::Range(0, 4));
 
 TEST_P(ZeroStage, DataRanksAddUpAndUpdateAsOneProcess) {
   for (const int data : {1, 2, 3}) {
