@@ -18,7 +18,6 @@
 namespace trireme {
 namespace {
 
-constexpr int kMostProcessors = 1 << 16;
 constexpr int kMostThreads = 4096;
 
 std::string FirstLine(const std::string& path) {

@@ -7,6 +7,9 @@
 
 namespace trireme {
 
+// A machine's processors have ids below this.
+inline constexpr int kMostProcessors = 1 << 16;
+
 // A logical processor. Processors of one `core` are its hardware threads.
 struct Processor {
   int id = 0;

@@ -83,7 +83,6 @@ bool BindThisThread(const std::vector<int>& processors) {
 }
 
 std::vector<int> ProcessorsOfThisThread() {
-  constexpr int kMostProcessors = 1 << 16;
   const std::size_t bytes = CPU_ALLOC_SIZE(kMostProcessors);
   const auto free_set = [](cpu_set_t* set) { CPU_FREE(set); };
   const std::unique_ptr<cpu_set_t, decltype(free_set)> set(CPU_ALLOC(kMostProcessors), free_set);

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "base/random.h"
-#include "device/workbench.h"
+#include "device/attention_operands.h"
 
 namespace trireme {
 namespace {
@@ -24,31 +24,20 @@ struct Sizes {
 };
 
 AttentionArgs MakeArgs(Workbench& bench, const Sizes& sizes) {
-  const std::int64_t rows = sizes.batch * sizes.sequence;
-  const Shape packed{rows, (sizes.heads + 2 * sizes.kv_heads) * sizes.head_size};
-  const Shape out{rows, sizes.heads * sizes.head_size};
-  AttentionArgs args{.batch = sizes.batch,
-                     .sequence = sizes.sequence,
-                     .heads = sizes.heads,
-                     .kv_heads = sizes.kv_heads,
-                     .head_size = sizes.head_size,
-                     .scale = 0.4F,
-                     .window = sizes.window,
-                     .cap = sizes.cap,
-                     .dropout = {.probability = sizes.dropout, .key = 77, .first_element = 1000},
-                     .all_heads = sizes.heads + 3,
-                     .all_positions = sizes.sequence + 5,
-                     .qkv = bench.Normal(kFloat, packed, "qkv"),
-                     .out = bench.Output(kFloat, out),
-                     .statistics = bench.Output(kFloat, {sizes.batch, sizes.heads, sizes.sequence}),
-                     .grad_out = bench.Normal(kFloat, out, "grad_out"),
-                     .grad_qkv = bench.Output(kFloat, packed)};
+  AttentionArgs args =
+      MakeAttentionArgs(bench, kFloat, {sizes.batch, sizes.sequence, sizes.heads, sizes.kv_heads, sizes.head_size});
+  args.scale = 0.4F;
+  args.window = sizes.window;
+  args.cap = sizes.cap;
+  args.dropout = {.probability = sizes.dropout, .key = 77, .first_element = 1000};
+  args.all_heads = sizes.heads + 3;
+  args.all_positions = sizes.sequence + 5;
   if (sizes.alibi) {
     args.slopes = bench.Normal(kFloat, {sizes.heads}, "slopes", 0.1F, 0.3F);
   }
   if (sizes.documents) {
     std::vector<float> starts;
-    for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t i = 0; i < sizes.batch * sizes.sequence; ++i) {
       const std::int64_t t = i % sizes.sequence;
       starts.push_back(static_cast<float>(t - t % (3 + i / sizes.sequence)));
     }

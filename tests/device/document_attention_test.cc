@@ -12,10 +12,10 @@
 #include <tuple>
 #include <vector>
 
+#include "device/attention_operands.h"
 #include "device/cuda/attention.h"
 #include "device/cuda/cuda_check.h"
 #include "device/gpu_info.h"
-#include "device/workbench.h"
 
 namespace trireme {
 namespace {
@@ -59,22 +59,9 @@ std::vector<float> Starts(const FeatureCase& c) {
 }
 
 AttentionArgs MakeArgs(Workbench& bench, DType working, const FeatureCase& c) {
-  const std::int64_t rows = c.batch * c.sequence;
-  const Shape packed{rows, (c.heads + 2 * c.kv_heads) * c.head_size};
-  const Shape out{rows, c.heads * c.head_size};
-  AttentionArgs args{.batch = c.batch,
-                     .sequence = c.sequence,
-                     .heads = c.heads,
-                     .kv_heads = c.kv_heads,
-                     .head_size = c.head_size,
-                     .scale = 1.0F / std::sqrt(static_cast<float>(c.head_size)),
-                     .window = c.window,
-                     .cap = c.cap,
-                     .qkv = bench.Normal(working, packed, "qkv"),
-                     .out = bench.Output(working, out),
-                     .statistics = bench.Output(DType::kFloat32, {c.batch, c.heads, c.sequence}),
-                     .grad_out = bench.Normal(working, out, "grad_out"),
-                     .grad_qkv = bench.Output(working, packed)};
+  AttentionArgs args = MakeAttentionArgs(bench, working, {c.batch, c.sequence, c.heads, c.kv_heads, c.head_size});
+  args.window = c.window;
+  args.cap = c.cap;
   if (c.begins) {
     args.document_starts = bench.From(DType::kInt32, {c.batch, c.sequence}, Starts(c));
   }

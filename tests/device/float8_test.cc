@@ -11,7 +11,7 @@
 namespace trireme {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kFloatInfinity = std::numeric_limits<float>::infinity();
 
 TEST(Float8, KnownCodesAreThoseOfTheFormats) {
   EXPECT_EQ(DecodeFloat8(0x38, kE4M3), 1);
@@ -20,7 +20,7 @@ TEST(Float8, KnownCodesAreThoseOfTheFormats) {
   EXPECT_EQ(DecodeFloat8(0x3c, kE5M2), 1);
   EXPECT_EQ(DecodeFloat8(0x7b, kE5M2), 57344);
   EXPECT_EQ(DecodeFloat8(0x81, kE5M2), -0x1p-16F);
-  EXPECT_EQ(DecodeFloat8(0x7c, kE5M2), kInfinity);
+  EXPECT_EQ(DecodeFloat8(0x7c, kE5M2), kFloatInfinity);
   EXPECT_TRUE(std::isnan(DecodeFloat8(0x7f, kE4M3)));
 }
 
@@ -43,10 +43,10 @@ TEST(Float8, ValuesGoToTheNearestCodeAndTiesToEven) {
       const float middle = (low + high) / 2;
       EXPECT_EQ(EncodeFloat8(middle, format), code % 2 == 0 ? code : code + 1) << middle;
       EXPECT_EQ(EncodeFloat8(std::nextafter(middle, 0.0F), format), code) << middle;
-      EXPECT_EQ(EncodeFloat8(std::nextafter(middle, kInfinity), format), code + 1) << middle;
+      EXPECT_EQ(EncodeFloat8(std::nextafter(middle, kFloatInfinity), format), code + 1) << middle;
     }
     EXPECT_EQ(DecodeFloat8(EncodeFloat8(1e9F, format), format), LargestFloat8(format));
-    EXPECT_EQ(DecodeFloat8(EncodeFloat8(-kInfinity, format), format), -LargestFloat8(format));
+    EXPECT_EQ(DecodeFloat8(EncodeFloat8(-kFloatInfinity, format), format), -LargestFloat8(format));
     EXPECT_TRUE(std::isnan(DecodeFloat8(EncodeFloat8(NAN, format), format)));
   }
 }
@@ -60,7 +60,7 @@ TEST(Float8, TheScaleIsTheSmallestPowerOfTwoThatFits) {
       EXPECT_GT(magnitude / (scale / 2), LargestFloat8(format)) << magnitude;
     }
     EXPECT_EQ(ScaleForFloat8(0, format), 1);
-    EXPECT_TRUE(std::isnan(ScaleForFloat8(kInfinity, format)));
+    EXPECT_TRUE(std::isnan(ScaleForFloat8(kFloatInfinity, format)));
   }
 }
 
