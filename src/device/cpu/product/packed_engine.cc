@@ -78,20 +78,16 @@ class Piece {
         const PackedOperand& right)
       : args_(args), kernel_(kernel), plan_(plan), left_(left), right_(right) {}
 
-  // Tiles of a thread: panels [row.begin, row.end) of the left operand and [column.begin, column.end) of the right one.
-  void Multiply(const Span& row, const Span& column, float* sums) const {
-    for (std::int64_t j = column.begin; j < column.end; j += plan_.column_panels) {
-      for (std::int64_t i = row.begin; i < row.end; i += plan_.row_panels) {
-        MultiplyBlock({i, std::min(row.end, i + plan_.row_panels)}, {j, std::min(column.end, j + plan_.column_panels)},
-                      sums);
-      }
+  // Rows of one block and all columns.
+  void MultiplyRows(float* sums) const {
+    for (std::int64_t j = 0; j < right_.panels(); j += plan_.column_panels) {
+      MultiplyBlock({0, left_.panels()}, {j, std::min(right_.panels(), j + plan_.column_panels)}, sums);
     }
   }
 
- private:
-  // A block whose sums and operands of one depth block lie in the second-level cache. Rows are stored as wide as the
-  // block: c is written in long pieces, and a piece of it seldom has the low address bits of one that is read beside
-  // it.
+  // Panels `row` of the left operand and `column` of the right one: a block whose sums and operands of one depth block
+  // lie in the second-level cache. Rows are stored as wide as the block: c is written in long pieces, and a piece of it
+  // seldom has the low address bits of one that is read beside it.
   void MultiplyBlock(const Span& row, const Span& column, float* sums) const {
     const std::int64_t stride = plan_.sums_stride();
     const std::int64_t strip = plan_.blocks > 1 ? kernel_.rows * stride : 0;
@@ -115,6 +111,7 @@ class Piece {
     }
   }
 
+ private:
   void Store(std::int64_t i, const Span& columns, const float* sums) const {
     const std::int64_t row = i * kernel_.rows;
     const std::int64_t column = columns.begin * kernel_.columns;
@@ -226,13 +223,13 @@ class PackedEngine final : public MatmulEngine {
         block.first = left.first + i * left.width;
         block.lines = std::min(plan.row_panels * left.width, left.first + left.lines - block.first);
         block.Pack(plan, 0, block.panels());
-        Piece(args, kernel, plan, block, right)
-            .Multiply({0, block.panels()}, {0, right.panels()}, sums_.of(part.index));
+        Piece(args, kernel, plan, block, right).MultiplyRows(sums_.of(part.index));
       }
     });
   }
 
-  // Threads share rows: both operands are packed by all of them first.
+  // Threads share rows: both operands are packed by all of them first. Then a thread takes the next block, as in
+  // RunRows.
   void RunShared(const MatmulArgs& args, const ProductKernel& kernel, const ProductPlan& plan,
                  const PackedOperand& left, const PackedOperand& right, bool pack_right) {
     plan.grid.ForEachPart([&](const GridPart& part) {
@@ -243,10 +240,17 @@ class PackedEngine final : public MatmulEngine {
         right.Pack(plan, columns.begin, columns.end);
       }
     });
+    // As many for each thread of the grid, where none is held up.
+    const std::int64_t row_blocks = RoundUp(CeilDiv(left.panels(), plan.row_panels), plan.grid.rows);
+    const std::int64_t column_blocks = RoundUp(CeilDiv(right.panels(), plan.column_panels), plan.grid.columns);
+    std::atomic<std::int64_t> next{0};
     plan.grid.ForEachPart([&](const GridPart& part) {
       const KernelScope scope(kernel);
-      Piece(args, kernel, plan, left, right)
-          .Multiply(part.Rows(left.panels()), part.Columns(right.panels()), sums_.of(part.index));
+      const Piece piece(args, kernel, plan, left, right);
+      for (std::int64_t i = next++; i < row_blocks * column_blocks; i = next++) {
+        piece.MultiplyBlock(CutSpan({0, left.panels()}, i % row_blocks, row_blocks),
+                            CutSpan({0, right.panels()}, i / row_blocks, column_blocks), sums_.of(part.index));
+      }
     });
   }
 
