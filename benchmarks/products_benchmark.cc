@@ -40,7 +40,8 @@ struct ProductShape {
   Epilogue epilogue = Epilogue::kNone;
 };
 
-// Of the 30M model: 2048 tokens, hidden 512, feed-forward 2048, vocabulary 8192.
+// Of the 30M model: 2048 tokens, hidden 512, feed-forward 2048, vocabulary 8192. The last one is of the 124M model with
+// 8192 tokens: rows of that depth are packed by all threads together.
 constexpr ProductShape kShapes[] = {
     {"forward_qkv", 2048, 1536, 512, false, true},
     {"forward_up_gelu", 2048, 2048, 512, false, true, Epilogue::kGelu},
@@ -49,6 +50,7 @@ constexpr ProductShape kShapes[] = {
     {"input_down_gelu", 2048, 2048, 512, false, false, Epilogue::kGeluGradient},
     {"weight_up", 2048, 512, 2048, true},
     {"head", 512, 8192, 512, false, true},
+    {"weight_up_124m", 3072, 768, 8192, true},
 };
 
 void SetFlops(benchmark::State& state, double flops) {
