@@ -155,7 +155,7 @@ std::string FaultRun::UntouchedDigest() const {
 }
 
 void RemoveAtOnce(const std::string& folder) {
-  const std::string aside = folder + ".removed";  // nobody makes files there
+  const std::string aside = folder + ".removed";  // a name that the run does not use
   std::filesystem::rename(folder, aside);
   std::filesystem::remove_all(aside);
 }

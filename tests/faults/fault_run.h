@@ -61,7 +61,7 @@ class FaultRun {
   std::vector<std::string> overrides_;
 };
 
-// Removes a folder in one moment, also while a run makes files in it (remove_all then finds it not empty at its end).
+// Removes a folder atomically for a run that makes files in it. remove_all alone then fails: the folder is not empty.
 void RemoveAtOnce(const std::string& folder);
 
 // Removes a folder that a run at work makes again and again, for about a second: saves are struck at all points.

@@ -240,7 +240,7 @@ class PackedEngine final : public MatmulEngine {
         right.Pack(plan, columns.begin, columns.end);
       }
     });
-    // As many for each thread of the grid, where none is held up.
+    // Multiples of the grid: threads of equal speed take equal numbers of blocks.
     const std::int64_t row_blocks = RoundUp(CeilDiv(left.panels(), plan.row_panels), plan.grid.rows);
     const std::int64_t column_blocks = RoundUp(CeilDiv(right.panels(), plan.column_panels), plan.grid.columns);
     std::atomic<std::int64_t> next{0};
