@@ -3,6 +3,7 @@
 
 #include "device/cuda/attention_merge.h"
 #include "device/cuda/attention_plan.h"
+#include "device/cuda/clear_memory.h"
 #include "device/cuda/cuda_check.h"
 
 namespace trireme {
@@ -15,10 +16,6 @@ ColumnRange AllQueries(const AttentionArgs& args, std::int64_t row_stride) {
           .part_rows = args.sequence,
           .columns = args.heads * args.head_size,
           .row_stride = row_stride};
-}
-
-void Clear(const CudaContext& context, void* memory, std::int64_t bytes) {
-  CheckCuda(cudaMemsetAsync(memory, 0, static_cast<std::size_t>(bytes), context.stream()), "clear sums of attention");
 }
 
 }  // namespace
@@ -69,7 +66,7 @@ bool CudnnAttention::ForwardInBlocks(const AttentionArgs& args) {
   auto* memory = static_cast<char*>(context_.Scratch(sum_bytes + statistic_bytes + WorkspaceOf(plans)));
   auto* sums = reinterpret_cast<float*>(memory);
   auto* part_statistics = reinterpret_cast<float*>(memory + sum_bytes);
-  Clear(context_, sums, sum_bytes);
+  ClearMemory(context_, sums, sum_bytes);
   ClearStatistics(context_, args.statistics);
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     const AttentionBlock& block = blocks[i];
@@ -107,9 +104,9 @@ bool CudnnAttention::BackwardInBlocks(const AttentionArgs& args) {
   auto* totals = reinterpret_cast<float*>(memory);
   auto* statistics = reinterpret_cast<float*>(memory + total_bytes + sum_bytes);
   if (!single) {
-    Clear(context_, totals, total_bytes);
+    ClearMemory(context_, totals, total_bytes);
   }
-  Clear(context_, args.grad_kv.data, args.grad_kv.bytes());
+  ClearMemory(context_, args.grad_kv.data, args.grad_kv.bytes());
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     const AttentionBlock& block = blocks[i];
     Pieces pieces(args, block);

@@ -3,6 +3,7 @@
 
 #include "device/cuda/attention_plan.h"
 #include "device/cuda/attention_segments.h"
+#include "device/cuda/clear_memory.h"
 #include "device/cuda/cuda_check.h"
 
 namespace trireme {
@@ -39,13 +40,6 @@ void CopyRows(const CudaContext& context, const RowMemory& to, const RowMemory& 
   CheckCuda(cudaMemcpy2DAsync(to.first, static_cast<std::size_t>(to.bytes_between), from.first, width, width,
                               static_cast<std::size_t>(rows), cudaMemcpyDeviceToDevice, context.stream()),
             "copy gradients of keys");
-}
-
-// The first `bytes` of each row.
-void ClearRows(const CudaContext& context, const RowMemory& memory, std::int64_t bytes, std::int64_t rows) {
-  CheckCuda(cudaMemset2DAsync(memory.first, static_cast<std::size_t>(memory.bytes_between), 0,
-                              static_cast<std::size_t>(bytes), static_cast<std::size_t>(rows), context.stream()),
-            "clear sums of attention");
 }
 
 }  // namespace
@@ -104,9 +98,12 @@ bool CudnnAttention::BackwardInSegments(const AttentionArgs& args) {
   auto* memory = static_cast<char*>(context_.Scratch(workspace_at + plan->plan.workspace_bytes()));
   // A number of a spare row may be read and then multiplied by a weight of 0, which lets NaN through; and nothing says
   // that cuDNN clears sums of batch entries of varying length.
-  ClearRows(context_, {memory + statistics_at, args.heads * 4}, args.heads * 4, rows + kSpareRows);
-  ClearRows(context_, {memory + row_sums_at, args.heads * 4}, args.heads * 4, rows + kSpareRows);
-  ClearRows(context_, {memory + sums_at, args.qkv.shape[1] * 4}, args.out.shape[1] * 4, rows + kSpareRows);
+  ClearMemory(context_, memory + statistics_at, args.heads * 4 * (rows + kSpareRows));
+  ClearMemory(context_, memory + row_sums_at, args.heads * 4 * (rows + kSpareRows));
+  ClearRows(context_, {.first = memory + sums_at,
+                       .bytes_between = args.qkv.shape[1] * 4,
+                       .bytes = args.out.shape[1] * 4,
+                       .rows = rows + kSpareRows});
   const SegmentTable table(memory + table_at, args, segments);
   auto* statistics = reinterpret_cast<float*>(memory + statistics_at);
   CutIntoSegments(context_, args, segments, table);

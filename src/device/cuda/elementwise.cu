@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "base/random_normal.h"
+#include "device/cuda/clear_memory.h"
 #include "device/cuda/cuda_ops.h"
 #include "device/cuda/kernels.cuh"
 
@@ -117,7 +118,7 @@ void CudaOps::DoFill(const Tensor& t, float value) {
     return;
   }
   if (value == 0) {
-    CheckCuda(cudaMemsetAsync(t.data, 0, static_cast<std::size_t>(t.bytes()), context_.stream()), "fill with zeros");
+    ClearMemory(context_, t.data, t.bytes());
     return;
   }
   if (t.dtype == DType::kInt32) {

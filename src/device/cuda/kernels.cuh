@@ -11,6 +11,7 @@
 
 #include "base/float8.h"
 #include "base/shape.h"
+#include "device/cuda/clear_memory.h"
 #include "device/cuda/launch.cuh"
 #include "device/tensor.h"
 
@@ -285,7 +286,7 @@ void ForEach(const CudaContext& context, std::int64_t count, bool wide, const Bo
 inline unsigned* ClearedLargest(const CudaContext& context, const Tensor& largest) {
   auto* const slots = largest.as<unsigned>();
   if (slots != nullptr) {
-    CheckCuda(cudaMemsetAsync(slots, 0, kLargestSlots * sizeof(unsigned), context.stream()), "clear magnitudes");
+    ClearMemory(context, slots, kLargestSlots * static_cast<std::int64_t>(sizeof(unsigned)));
   }
   return slots;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "device/cuda/clear_memory.h"
 #include "device/cuda/cuda_check.h"
 #include "device/cuda/cuda_ops.h"
 #include "device/cuda/matmul_plan.h"
@@ -248,7 +249,7 @@ void CublasLtMatmul::Measure(const MatmulArgs& args, Plan& plan, const cublasLtM
       cudaGetLastError();  // too little memory to measure: the first choice stays
       return;
     }
-    CheckCuda(cudaMemsetAsync(c, 0, static_cast<std::size_t>(args.c.bytes()), context_.stream()), "clear trial output");
+    ClearMemory(context_, c, args.c.bytes());
   }
   float best = -1;
   for (int i = 0; i < count; ++i) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "device/cuda/clear_memory.h"
 #include "device/cuda/cuda_ops.h"
 #include "device/cuda/kernels.cuh"
 
@@ -340,7 +341,7 @@ void CudaOps::DoQuantize(const QuantizeArgs& args) {
   const bool guesses = tiled && !noted && args.guess.given();
   unsigned* const largest = noted ? args.largest.as<unsigned>() : reinterpret_cast<unsigned*>(scratch);
   if (!noted) {
-    CheckCuda(cudaMemsetAsync(largest, 0, kSlotBytes, context_.stream()), "clear magnitudes");
+    ClearMemory(context_, largest, kSlotBytes);
   }
   const QuantizeTiles tiles{
       .rows = static_cast<int>(args.from.shape[0]),

@@ -1,5 +1,6 @@
 #include "device/cuda/recorded_launches.h"
 
+#include "device/cuda/clear_memory.h"
 #include "device/cuda/cuda_check.h"
 
 namespace trireme {
@@ -68,6 +69,7 @@ void RecordedLaunches::Record(Recording& recording, const std::function<void()>&
     throw;
   }
   CheckCuda(cudaStreamEndCapture(context_.stream(), &graph), "record work");
+  ClearByKernels(context_, graph);
   const cudaError_t status = cudaGraphInstantiate(&recording.graph, graph, 0);
   cudaGraphDestroy(graph);
   CheckCuda(status, "make recorded work ready");
