@@ -70,7 +70,8 @@ class Communicator {
   // "tensor", "data" …: for messages.
   const std::string& name() const { return name_; }
 
-  // Members with equal color form a new group, ordered by key, then by rank; color >= 0. Collective over this group.
+  // Members with equal color form a new group, ordered by key, then by rank; color >= 0. Collective over this group;
+  // over NCCL all ranks of the world split, connect neighbours and prepare all-to-all together, each in its own group.
   // The observer and the abort state are inherited. The parent must outlive the child.
   std::unique_ptr<Communicator> Split(const std::string& name, int color, int key);
 

@@ -76,8 +76,9 @@ class DeviceCallWatch::Channel {
   // way. Before `mutex`.
   std::mutex looking;
 
-  std::atomic<double> met_since = 0;  // a meeting on the host; 0: none
-  bool meeting_is_named = false;      // of the watch's thread alone
+  std::atomic<double> met_since = 0;     // a meeting on the host; 0: none
+  std::atomic<const char*> met_to = "";  // its purpose
+  bool meeting_is_named = false;         // of the watch's thread alone
 
   std::mutex mutex;  // of all below, for some instructions at a time
   std::array<CollectiveCall, kBoard> recent;
@@ -146,7 +147,10 @@ void DeviceCallWatch::NameMismatch(Channel& channel, std::int64_t place, const C
        trireme::Describe(call));
 }
 
-DeviceCallWatch::Meeting::Meeting(Channel& channel) : channel_(channel) { channel_.met_since = Now(); }
+DeviceCallWatch::Meeting::Meeting(Channel& channel, const char* purpose) : channel_(channel) {
+  channel_.met_to = purpose;
+  channel_.met_since = Now();
+}
 
 DeviceCallWatch::Meeting::~Meeting() { channel_.met_since = 0; }
 
@@ -264,8 +268,9 @@ void DeviceCallWatch::LookAtMeeting(Channel& channel, double now) {
   if (gave_up_ || (!over && (channel.meeting_is_named || seconds <= times_.name))) {
     return;
   }
-  std::string text = fmt::format("ranks {} of group '{}' have waited for each other on the host for {:.0f} s",
-                                 fmt::join(channel.group.ranks, ", "), channel.group.name, seconds);
+  std::string text =
+      fmt::format("ranks {} of group '{}' have waited for each other on the host{} for {:.0f} s",
+                  fmt::join(channel.group.ranks, ", "), channel.group.name, channel.met_to.load(), seconds);
   for (const std::shared_ptr<Channel>& other : Channels()) {
     if (other->group.key == channel.group.key && other->met_since == 0) {
       text += fmt::format("; rank {} has not come", other->group.rank);

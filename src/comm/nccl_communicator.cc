@@ -44,36 +44,30 @@ struct RecentCall {
 
 // What the communicators of one rank share.
 struct NcclRank {
-  int number = 0;  // in the world
+  int number = 0;                 // in the world
+  Communicator* world = nullptr;  // all ranks, on the host
   WaitingStreams streams;
 };
 
 class NcclCommunicator : public Communicator {
  public:
-  // Ranks of `parent` make their groups at the same time; none for the world.
-  NcclCommunicator(std::unique_ptr<Communicator> host, Communicator* parent, Device& device,
-                   std::shared_ptr<NcclSession> session, NcclAlone alone, std::shared_ptr<NcclRank> self)
+  // All ranks of the world make their groups at the same time.
+  NcclCommunicator(std::unique_ptr<Communicator> host, Device& device, std::shared_ptr<NcclSession> session,
+                   NcclAlone alone, std::shared_ptr<NcclRank> self)
       : Communicator(host->name()),
         host_(std::move(host)),
         device_(device),
         session_(std::move(session)),
         alone_(alone),
         self_(std::move(self)) {
-    Communicator& all = parent == nullptr ? *host_ : *parent;
+    self_->world = self_->world == nullptr ? host_.get() : self_->world;
     const std::int64_t before = device_.used_bytes();
-    all.Barrier();
+    self_->world->Barrier();
     if (size() > 1 || alone_ == NcclAlone::kEverything) {
       Open();
     }
-    // To make a communicator waits for the GPU, which ranks may share: no collective may wait there for a rank that is
-    // still making one.
-    all.Barrier();
-    void* const moved = nccl_ != nullptr ? MoveFirstData() : nullptr;
-    all.Barrier();
-    // To free memory waits for the GPU as well.
-    device_.Free(moved);
-    all.Barrier();
-    sharing_ = session_->gpu_is_shared() ? all.size() : 1;
+    MoveTogether(nccl_ != nullptr ? kConnectBytes : 0, [this](void* memory) { MoveFirstData(memory); });
+    sharing_ = session_->gpu_is_shared() ? self_->world->size() : 1;
     bytes_ = nccl_ == nullptr ? 0 : TakenSince(before);
   }
 
@@ -136,8 +130,7 @@ class NcclCommunicator : public Communicator {
   bool alone() const override { return nccl_ == nullptr; }
 
   std::unique_ptr<Communicator> DoSplit(const std::string& name, int color, int key) override {
-    return std::make_unique<NcclCommunicator>(host_->Split(name, color, key), host_.get(), device_, session_, alone_,
-                                              self_);
+    return std::make_unique<NcclCommunicator>(host_->Split(name, color, key), device_, session_, alone_, self_);
   }
 
   void Follow(DeviceCall&& call) override {
@@ -217,7 +210,7 @@ class NcclCommunicator : public Communicator {
     }
     pairs_ = static_cast<int>(pairs.size());
     const std::int64_t before = device_.used_bytes();
-    host_->Barrier();
+    self_->world->Barrier();
     messages_ = std::make_unique<DeviceMessages>(
         device_, *host_, first_stream,
         session_->ranks_share_context() ? DeviceMessages::Receives::kInOrder : DeviceMessages::Receives::kAhead);
@@ -227,26 +220,22 @@ class NcclCommunicator : public Communicator {
         Connect(rank() == one ? other : one, rank() == other);
       }
     }
-    host_->Barrier();
+    self_->world->Barrier();
     for (NcclWay* way : ways_) {
       way->Open();
     }
-    host_->Barrier();
+    self_->world->Barrier();
     bytes_ += TakenSince(before);
   }
 
   void DoPrepareAllToAll() override {
     const std::int64_t before = device_.used_bytes();
-    void* const memory = device_.Allocate(2 * size());
-    host_->Barrier();
-    const Tensor parts{memory, DType::kUInt8, {2 * size()}};
-    nccl_->Run(kAllToAll, [&](ncclComm_t handle) {
-      return ExchangeParts(parts.Range(0, size()), parts.Range(size(), size()), handle);
+    MoveTogether(2 * size(), [this](void* memory) {
+      const Tensor parts{memory, DType::kUInt8, {2 * size()}};
+      nccl_->Run(kAllToAll, [&](ncclComm_t handle) {
+        return ExchangeParts(parts.Range(0, size()), parts.Range(size(), size()), handle);
+      });
     });
-    device_.Synchronize();
-    host_->Barrier();
-    device_.Free(memory);
-    host_->Barrier();
     bytes_ += TakenSince(before);
   }
 
@@ -325,8 +314,30 @@ class NcclCommunicator : public Communicator {
       group.ranks.push_back(static_cast<int>(member));
     }
     ranks_ = group.ranks;
-    nccl_ = std::make_unique<NcclHandle>(*session_, size(), rank(), id);
     channel_ = session_->watch().Join(group, device_);
+    const DeviceCallWatch::Meeting meeting(*channel_, " to make their communicator");
+    nccl_ = std::make_unique<NcclHandle>(*session_, size(), rank(), id);
+  }
+
+  // Runs `move` with `bytes` of cleared memory, unless they are 0, and waits until the device has done it. All ranks of
+  // the world do so together: to make a communicator, to take memory and to free it may wait for the whole GPU, which
+  // ranks may share, and no rank's collective may wait there meanwhile.
+  template <typename Move>
+  void MoveTogether(std::int64_t bytes, const Move& move) {
+    void* const memory = bytes == 0 ? nullptr : device_.Allocate(bytes);
+    if (bytes > 0) {
+      device_.ops().Fill({memory, DType::kUInt8, {bytes}}, 0);
+      device_.Synchronize();
+    }
+    self_->world->Barrier();
+    if (bytes > 0) {
+      const DeviceCallWatch::Meeting meeting(*channel_, " to move their first data");
+      move(memory);
+      device_.Synchronize();
+    }
+    self_->world->Barrier();
+    device_.Free(memory);
+    self_->world->Barrier();
   }
 
   // Part r of `in` to member r. Connects members at the first call.
@@ -344,11 +355,9 @@ class NcclCommunicator : public Communicator {
   }
 
   // NCCL connects two ranks when the first data goes between them, with calls that wait for the whole GPU: not within
-  // a step. Returns the memory that was moved.
-  void* MoveFirstData() {
-    void* const memory = device_.Allocate(kConnectBytes);
+  // a step. `memory`: kConnectBytes.
+  void MoveFirstData(void* memory) {
     const auto elements = static_cast<std::size_t>(kConnectBytes / 4);
-    device_.ops().Fill({memory, DType::kFloat32, {kConnectBytes / 4}}, 0);
     for (const std::size_t count : {std::size_t{1}, elements}) {
       nccl_->Run("ncclAllReduce", [&](ncclComm_t handle) {
         return ncclAllReduce(memory, memory, count, ncclFloat32, ncclSum, handle, Stream());
@@ -361,8 +370,6 @@ class NcclCommunicator : public Communicator {
                              ncclFloat32, handle, Stream());
       });
     }
-    device_.Synchronize();
-    return memory;
   }
 
   void Connect(int other, bool sends) {
@@ -479,9 +486,8 @@ void AbortNccl(NcclSession& session) { session.AbortAll(); }
 std::unique_ptr<Communicator> MakeNcclCommunicator(std::unique_ptr<Communicator> host, Device& device,
                                                    std::shared_ptr<NcclSession> session, NcclAlone alone) {
   auto self = std::make_shared<NcclRank>(
-      NcclRank{.number = host->rank(), .streams = WaitingStreams(session->ranks_of_context())});
-  return std::make_unique<NcclCommunicator>(std::move(host), nullptr, device, std::move(session), alone,
-                                            std::move(self));
+      NcclRank{.number = host->rank(), .world = nullptr, .streams = WaitingStreams(session->ranks_of_context())});
+  return std::make_unique<NcclCommunicator>(std::move(host), device, std::move(session), alone, std::move(self));
 }
 
 }  // namespace trireme

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "comm/collective_cases.h"
 #include "comm/device_array.h"
+#include "comm/grid_comms.h"
 #include "operate/flight_report.h"
 #include "operate/training_loop.h"
 #include "operate/training_observer.h"
@@ -125,6 +126,12 @@ RunConfig SmallRun(const std::vector<std::string>& more) {
   return ParseRecipe("", "nccl.toml", keys).config;
 }
 
+// How many times a test does its work.
+int Times(int usual) {
+  const char* const wanted = std::getenv("TRIREME_NCCL_TIMES");
+  return wanted == nullptr ? usual : std::atoi(wanted);
+}
+
 struct Drilled {
   const char* name;
   std::vector<std::string> keys;
@@ -191,8 +198,7 @@ TEST_P(NcclLayouts, TrainAsOneRankEveryTime) {
   one.layout = ParallelLayout{};
   one.layout.micro_batch = config.layout.micro_batch;
   const std::vector<double> expected = LossesOf(one, 1);
-  const char* const wanted = std::getenv("TRIREME_NCCL_TIMES");
-  const int times = wanted == nullptr ? 1 : std::atoi(wanted);
+  const int times = Times(1);
   const std::vector<double> losses = LossesOf(config, times);
   ASSERT_EQ(losses.size(), expected.size() * static_cast<std::size_t>(times));
   for (std::size_t i = 0; i < losses.size(); ++i) {
@@ -221,6 +227,32 @@ TEST(NcclFirstStep, LoadsKernelsWhileNoRankWaitsOnTheDevice) {
         EXPECT_NEAR(losses[step], expected[step], 0.01 * expected[step]) << dtype << ", " << axis << " 2, " << step;
       }
     }
+  }
+}
+
+// Making a communicator, taking memory and freeing it may wait for the whole GPU; groups of other ranks are being made
+// and move their first data at the same time.
+TEST(NcclGroups, AreMadeAgainAndAgain) {
+  const std::vector<std::vector<std::string>> layouts = {
+      {"layout.tensor=2", "layout.pipeline=2", "layout.context=2"},
+      {"layout.data=2", "layout.context=4", "layout.context_kind=\"ulysses+ring\"", "layout.ulysses=2"}};
+  for (const std::vector<std::string>& keys : layouts) {
+    const ParallelLayout layout = SmallRun(keys).layout;
+    RunThreadRanks(layout.ranks(), kCuda, [&](RankContext& context) {
+      for (int time = 0; time < Times(3); ++time) {
+        GridComms comms(context.world, layout, layout.pipeline - 1, 2);
+        comms.pipeline().ConnectNeighbours(Neighbours::kLine);
+        comms.context().PrepareAllToAll();
+        const DeviceArray<float> array(context.device, std::vector<float>(1000, 1));
+        float expected = 1;
+        for (Communicator* group : {&comms.tensor(), &comms.context(), &comms.data(), &context.world}) {
+          group->AllReduce(array.tensor());
+          expected *= static_cast<float>(group->size());
+        }
+        EXPECT_EQ(array.Read(), std::vector<float>(1000, expected));
+        context.world.Verify();
+      }
+    });
   }
 }
 
