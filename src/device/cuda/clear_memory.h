@@ -1,6 +1,6 @@
-// Clears device memory with a kernel. cudaMemsetAsync would wait in one of few hardware queues that all streams of a
-// context share, so that ranks which share a GPU can hold each other up: with memsets in CUDA graphs two ranks of a
-// tensor group deadlocked (docs/performance.md, benchmarks/stream_queues.cu).
+// Clears device memory with a kernel. cudaMemsetAsync waits in hardware queues that the streams of a context share, and
+// which are fewer than those of kernels: ranks that share a GPU hold each other up there. With memsets in CUDA graphs
+// two ranks of a tensor group deadlocked (docs/performance.md, benchmarks/stream_queues.cu).
 #pragma once
 
 #include <cstdint>
