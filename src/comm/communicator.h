@@ -71,8 +71,8 @@ class Communicator {
   const std::string& name() const { return name_; }
 
   // Members with equal color form a new group, ordered by key, then by rank; color >= 0. Collective over this group;
-  // over NCCL all ranks of the world split, connect neighbours and prepare all-to-all together, each in its own group.
-  // The observer and the abort state are inherited. The parent must outlive the child.
+  // over NCCL collective over the world, where every rank splits its own group. The observer and the abort state are
+  // inherited. The parent must outlive the child.
   std::unique_ptr<Communicator> Split(const std::string& name, int color, int key);
 
   void AllReduce(const Tensor& in_place, ReduceOp op = ReduceOp::kSum);
@@ -89,10 +89,10 @@ class Communicator {
   // Waits for the message; a different type or count than sent is an Error.
   void Receive(const Tensor& message, int from, int tag);
   void Barrier();
-  // Prepares a direct way for messages between neighbours. Collective. Messages arrive without it too, but may take the
-  // way through host memory. They go in kMessageStreams streams from `first_stream` on.
+  // Prepares a direct way for messages between neighbours. Collective as Split is. Messages arrive without it too, but
+  // may take the way through host memory. They go in kMessageStreams streams from `first_stream` on.
   void ConnectNeighbours(Neighbours neighbours, int first_stream = kFirstMessageStream);
-  // Connects all members, which the first all-to-all would do otherwise. Collective.
+  // Connects all members, which the first all-to-all would do otherwise. Collective as Split is.
   void PrepareAllToAll();
 
   // Where on the device its collectives are best done when others need not wait for them: overlapped with the rest, but

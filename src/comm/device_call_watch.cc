@@ -268,12 +268,20 @@ void DeviceCallWatch::LookAtMeeting(Channel& channel, double now) {
   if (gave_up_ || (!over && (channel.meeting_is_named || seconds <= times_.name))) {
     return;
   }
+  // Of the members of this process that wait, the first one says so.
+  const std::vector<std::shared_ptr<Channel>> channels = Channels();
+  const auto first = std::find_if(channels.begin(), channels.end(), [&](const std::shared_ptr<Channel>& other) {
+    return other->group.key == channel.group.key && other->met_since != 0;
+  });
+  if (!over && first != channels.end() && first->get() != &channel) {
+    return;
+  }
   std::string text =
       fmt::format("ranks {} of group '{}' have waited for each other on the host{} for {:.0f} s",
                   fmt::join(channel.group.ranks, ", "), channel.group.name, channel.met_to.load(), seconds);
-  for (const std::shared_ptr<Channel>& other : Channels()) {
+  for (const std::shared_ptr<Channel>& other : channels) {
     if (other->group.key == channel.group.key && other->met_since == 0) {
-      text += fmt::format("; rank {} has not come", other->group.rank);
+      text += fmt::format("; rank {} does not wait there", other->group.rank);
     }
   }
   if (over) {

@@ -44,9 +44,10 @@ struct RecentCall {
 
 // What the communicators of one rank share.
 struct NcclRank {
-  int number = 0;                 // in the world
-  Communicator* world = nullptr;  // all ranks, on the host
+  int number = 0;       // in the world
+  Communicator& world;  // all ranks, on the host; outlives all groups
   WaitingStreams streams;
+  std::shared_ptr<DeviceCallWatch::Channel> channel;  // of the world, once it is made
 };
 
 class NcclCommunicator : public Communicator {
@@ -60,14 +61,13 @@ class NcclCommunicator : public Communicator {
         session_(std::move(session)),
         alone_(alone),
         self_(std::move(self)) {
-    self_->world = self_->world == nullptr ? host_.get() : self_->world;
     const std::int64_t before = device_.used_bytes();
-    self_->world->Barrier();
+    MeetWorld();
     if (size() > 1 || alone_ == NcclAlone::kEverything) {
       Open();
     }
     MoveTogether(nccl_ != nullptr ? kConnectBytes : 0, [this](void* memory) { MoveFirstData(memory); });
-    sharing_ = session_->gpu_is_shared() ? self_->world->size() : 1;
+    sharing_ = session_->gpu_is_shared() ? self_->world.size() : 1;
     bytes_ = nccl_ == nullptr ? 0 : TakenSince(before);
   }
 
@@ -210,7 +210,7 @@ class NcclCommunicator : public Communicator {
     }
     pairs_ = static_cast<int>(pairs.size());
     const std::int64_t before = device_.used_bytes();
-    self_->world->Barrier();
+    MeetWorld();
     messages_ = std::make_unique<DeviceMessages>(
         device_, *host_, first_stream,
         session_->ranks_share_context() ? DeviceMessages::Receives::kInOrder : DeviceMessages::Receives::kAhead);
@@ -220,11 +220,12 @@ class NcclCommunicator : public Communicator {
         Connect(rank() == one ? other : one, rank() == other);
       }
     }
-    self_->world->Barrier();
-    for (NcclWay* way : ways_) {
-      way->Open();
-    }
-    self_->world->Barrier();
+    MoveTogether(1, [this](void* memory) {
+      for (NcclWay* way : ways_) {
+        way->Move({memory, DType::kUInt8, {1}});
+        device_.Synchronize();  // before NCCL connects the next one
+      }
+    });
     bytes_ += TakenSince(before);
   }
 
@@ -315,13 +316,22 @@ class NcclCommunicator : public Communicator {
     }
     ranks_ = group.ranks;
     channel_ = session_->watch().Join(group, device_);
+    self_->channel = self_->channel == nullptr ? channel_ : self_->channel;
     const DeviceCallWatch::Meeting meeting(*channel_, " to make their communicator");
     nccl_ = std::make_unique<NcclHandle>(*session_, size(), rank(), id);
   }
 
+  // A barrier of all ranks. One that takes long is named.
+  void MeetWorld() {
+    const auto meeting = self_->channel == nullptr
+                             ? nullptr
+                             : std::make_unique<DeviceCallWatch::Meeting>(*self_->channel, " to make their groups");
+    self_->world.Barrier();
+  }
+
   // Runs `move` with `bytes` of cleared memory, unless they are 0, and waits until the device has done it. All ranks of
-  // the world do so together: to make a communicator, to take memory and to free it may wait for the whole GPU, which
-  // ranks may share, and no rank's collective may wait there meanwhile.
+  // the world do so together: to make a communicator may wait for the whole GPU, which ranks may share, and no rank's
+  // collective may wait there meanwhile. Memory is taken before and freed after, as a precaution.
   template <typename Move>
   void MoveTogether(std::int64_t bytes, const Move& move) {
     void* const memory = bytes == 0 ? nullptr : device_.Allocate(bytes);
@@ -329,15 +339,14 @@ class NcclCommunicator : public Communicator {
       device_.ops().Fill({memory, DType::kUInt8, {bytes}}, 0);
       device_.Synchronize();
     }
-    self_->world->Barrier();
+    MeetWorld();
     if (bytes > 0) {
       const DeviceCallWatch::Meeting meeting(*channel_, " to move their first data");
       move(memory);
       device_.Synchronize();
     }
-    self_->world->Barrier();
+    MeetWorld();
     device_.Free(memory);
-    self_->world->Barrier();
   }
 
   // Part r of `in` to member r. Connects members at the first call.
@@ -485,8 +494,10 @@ void AbortNccl(NcclSession& session) { session.AbortAll(); }
 
 std::unique_ptr<Communicator> MakeNcclCommunicator(std::unique_ptr<Communicator> host, Device& device,
                                                    std::shared_ptr<NcclSession> session, NcclAlone alone) {
-  auto self = std::make_shared<NcclRank>(
-      NcclRank{.number = host->rank(), .world = nullptr, .streams = WaitingStreams(session->ranks_of_context())});
+  auto self = std::make_shared<NcclRank>(NcclRank{.number = host->rank(),
+                                                  .world = *host,
+                                                  .streams = WaitingStreams(session->ranks_of_context()),
+                                                  .channel = nullptr});
   return std::make_unique<NcclCommunicator>(std::move(host), device, std::move(session), alone, std::move(self));
 }
 

@@ -20,13 +20,6 @@ std::vector<std::pair<int, int>> PairsOf(Neighbours neighbours, int size) {
 NcclWay::NcclWay(Device& device, NcclSession& session, const ncclUniqueId& id, bool sends)
     : device_(device), sends_(sends), handle_(session, 2, sends ? 0 : 1, id) {}
 
-void NcclWay::Open() {
-  void* const memory = device_.Allocate(1);
-  Move({memory, DType::kUInt8, {1}});
-  device_.Synchronize();
-  device_.Free(memory);
-}
-
 void NcclWay::Move(const Tensor& tensor) {
   const auto stream = static_cast<cudaStream_t>(CudaStreamOf(device_));
   const auto count = static_cast<std::size_t>(tensor.count());

@@ -20,8 +20,7 @@ class NcclWay : public MessageWay {
   // Collective over the two, which have the same id. Device and session outlive this.
   NcclWay(Device& device, NcclSession& session, const ncclUniqueId& id, bool sends);
 
-  // Moves one byte and waits for it: NCCL connects the two when the first message goes. Collective over the two.
-  void Open();
+  // NCCL connects the two when the first message goes.
   void Move(const Tensor& tensor) override;
 
  private:

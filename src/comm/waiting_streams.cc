@@ -3,7 +3,7 @@
 namespace trireme {
 namespace {
 
-// Between 24, which blocked next to no other stream, and 30. Pipeline 4 on 4 ranks needs 26 at most, and trains.
+// The most that blocked no other stream. Pipeline 4 on 4 ranks needs so many, and trains.
 constexpr double kMost = 26;
 // Per rank: the compute stream, and the internal stream on which NCCL waits for a collective. Not counted: internal
 // streams of further groups with collectives in flight, and the streams of offload.

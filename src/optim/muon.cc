@@ -16,8 +16,6 @@ Muon::Muon(Arena& arena, GridComms& comms, const OptimizerPlan& plan, const Shar
       here_(comms.coordinate()),
       gathers_(ZeroShards(sharded.zero).optimizer && comms.shards().size() > 1) {
   here_.data = comms.shard_rank();
-  comms.shards().PrepareAllToAll();
-  comms.tensor().PrepareAllToAll();
   const auto take = [&](std::int64_t count) {
     return arena.Allocate(MemoryKind::kOptimizer, DType::kFloat32, {count});
   };

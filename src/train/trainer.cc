@@ -92,12 +92,7 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
     device_.CopyFromHost(slopes_.data, all.data() + comms_.coordinate().tensor * sizes.heads, slopes_.bytes());
   }
   auto* const scratch = arena_.Allocate(MemoryKind::kScratch, DType::kUInt8, {ScratchBytes(description)}).as<char>();
-  if (sizes.ring) {
-    comms_.context_ring().ConnectNeighbours(Neighbours::kRing, kFirstContextMessageStream);
-  }
-  if (sizes.ulysses) {
-    comms_.context_heads().PrepareAllToAll();
-  }
+  ConnectGroups();
   const ModuleContext modules{.ops = device_.ops(),
                               .region = region_,
                               .parameters = *zero_,
@@ -122,6 +117,25 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
   zero_->DrawInitialWeights(static_cast<std::uint64_t>(config_.train.seed));
   device_.Synchronize();
   comms_.world().Verify();  // no rank begins its first step while another still makes communicators
+}
+
+// By the configuration alone, so that all ranks of the world make the same calls: a stage may have no matrices and
+// nothing to train.
+void Trainer::ConnectGroups() {
+  const LocalSizes& sizes = stage_.description().sizes;
+  if (sizes.ring) {
+    comms_.context_ring().ConnectNeighbours(Neighbours::kRing, kFirstContextMessageStream);
+  }
+  if (sizes.ulysses) {
+    comms_.context_heads().PrepareAllToAll();
+  }
+  const bool muon = config_.optimizer.name == "muon";
+  if (muon || config_.layout.reduced_as() == SentAs::kInt8) {
+    comms_.shards().PrepareAllToAll();
+  }
+  if (muon) {
+    comms_.tensor().PrepareAllToAll();
+  }
 }
 
 std::int64_t Trainer::PlannedCommunicationBytes() const {

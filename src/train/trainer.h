@@ -155,6 +155,8 @@ class Trainer {
     Schedule schedule;
     SlotPlan slots;
   };
+  // Makes the connections that steps use, but for the pipeline's. Collective over the world.
+  void ConnectGroups();
   const PlannedSchedule& ScheduleFor(int micro_batches);
   // Forward and backward of every micro batch; gradients, times the loss scale, reduced.
   void Compute(std::vector<MicroBatch> batch, std::int64_t step);

@@ -86,9 +86,6 @@ void ZeroShard::AllocateBuckets(Arena& arena) {
   reduced_ = arena.Allocate(shared.reduced);
   narrow_ = arena.Allocate(shared.narrow);
   arrived_ = arena.Allocate(shared.arrived);
-  if (arrived_.count() > 0) {
-    comms_.shards().PrepareAllToAll();
-  }
 }
 
 OwnedRange ZeroShard::Owned(const Bucket& bucket) const {

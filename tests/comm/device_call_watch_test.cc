@@ -211,7 +211,7 @@ TEST(DeviceCallWatch, AMeetingIsNamedAndEndsOnRequestAlone) {
   }
   const DeviceCallWatch::Meeting meeting(*zero, " to vote");
   EXPECT_THAT(heard.AwaitSaid(), HasSubstr("rank 0: ranks 0, 1 of group 'tensor' have waited for each other on the "
-                                           "host to vote for 0 s; rank 1 has not come"));
+                                           "host to vote for 0 s; rank 1 does not wait there"));
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   EXPECT_FALSE(heard.gave_up()) << "a rank may read its weights";
   watch.Hurry();

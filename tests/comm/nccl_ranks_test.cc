@@ -234,6 +234,7 @@ TEST(NcclFirstStep, LoadsKernelsWhileNoRankWaitsOnTheDevice) {
 // and move their first data at the same time.
 TEST(NcclGroups, AreMadeAgainAndAgain) {
   const std::vector<std::vector<std::string>> layouts = {
+      {"layout.tensor=2", "layout.pipeline=2"},
       {"layout.tensor=2", "layout.pipeline=2", "layout.context=2"},
       {"layout.data=2", "layout.context=4", "layout.context_kind=\"ulysses+ring\"", "layout.ulysses=2"}};
   for (const std::vector<std::string>& keys : layouts) {
@@ -250,6 +251,14 @@ TEST(NcclGroups, AreMadeAgainAndAgain) {
           expected *= static_cast<float>(group->size());
         }
         EXPECT_EQ(array.Read(), std::vector<float>(1000, expected));
+        Communicator& pipeline = comms.pipeline();
+        if (pipeline.rank() + 1 < pipeline.size()) {
+          pipeline.Send(array.tensor(), pipeline.rank() + 1, 0);
+        } else if (pipeline.size() > 1) {
+          const DeviceArray<float> received(context.device, 1000);
+          pipeline.Receive(received.tensor(), pipeline.rank() - 1, 0);
+          EXPECT_EQ(received.Read(), std::vector<float>(1000, expected));
+        }
         context.world.Verify();
       }
     });

@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::int64_t kClearedBytes = 4096;
+constexpr std::int64_t kClearedBytes = 1 << 21;
 
 // Device memory whose bytes are all 255 at first.
 class ClearMemoryTest : public testing::Test {
@@ -34,7 +34,8 @@ class ClearMemoryTest : public testing::Test {
 
 TEST_F(ClearMemoryTest, ClearsNoByteMore) {
   for (const std::int64_t first : {0, 4, 1, 2, 16}) {
-    for (const std::int64_t bytes : {0, 1, 3, 15, 16, 17, 1030, 4000}) {
+    // Single bytes are cleared from an odd address: the last size takes more threads than a grid has.
+    for (const std::int64_t bytes : {0, 1, 3, 15, 16, 17, 1030, 2'000'000}) {
       Set();
       ClearMemory(context_, memory_ + first, bytes);
       std::vector<unsigned char> expected(kClearedBytes, 255);
@@ -54,6 +55,16 @@ TEST_F(ClearMemoryTest, KeepsWhatLiesBetweenRows) {
     }
     EXPECT_EQ(Read(), expected) << between;
   }
+}
+
+TEST_F(ClearMemoryTest, ClearsMoreRowsThanAGridHas) {
+  constexpr std::int64_t kRows = 70'000;
+  ClearRows(context_, {.first = memory_, .bytes_between = 3, .bytes = 1, .rows = kRows});
+  std::vector<unsigned char> expected(kClearedBytes, 255);
+  for (std::int64_t row = 0; row < kRows; ++row) {
+    expected[static_cast<std::size_t>(3 * row)] = 0;
+  }
+  EXPECT_EQ(Read(), expected);
 }
 
 TEST_F(ClearMemoryTest, AGraphsMemsetsBecomeKernelsInTheSameOrder) {

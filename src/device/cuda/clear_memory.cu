@@ -106,12 +106,12 @@ void ClearByKernels(const CudaContext& context, cudaGraph_t graph) {
   for (cudaGraphNode_t const node : nodes) {
     cudaGraphNodeType type{};
     CheckCuda(cudaGraphNodeGetType(node, &type), "ask for a node's type");
-    cudaMemsetParams memset{};
     if (type != cudaGraphNodeTypeMemset) {
       continue;
     }
+    cudaMemsetParams memset{};
     CheckCuda(cudaGraphMemsetNodeGetParams(node, &memset), "ask what a memset clears");
-    if (memset.value != 0) {
+    if (memset.value != 0 || memset.width == 0 || memset.height == 0) {
       continue;
     }
     ClearedRows cleared{.first = memset.dst,

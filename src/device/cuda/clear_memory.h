@@ -1,6 +1,7 @@
-// Clears device memory with a kernel. cudaMemsetAsync waits in hardware queues that the streams of a context share, and
-// which are fewer than those of kernels: ranks that share a GPU hold each other up there. With memsets in CUDA graphs
-// two ranks of a tensor group deadlocked (docs/performance.md, benchmarks/stream_queues.cu).
+// Clears device memory with a kernel instead of cudaMemsetAsync. Ranks that share a GPU wait for each other on it, and
+// with memsets in their CUDA graphs two ranks of a tensor group deadlocked. Measured: streams that wait with a memset
+// behind them hold up other streams from 16 on, with kernels from 28 on; why two suffice is not known
+// (docs/performance.md, benchmarks/stream_queues.cu).
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,8 @@ struct ClearedRows {
 };
 void ClearRows(const CudaContext& context, const ClearedRows& cleared);
 
-// Puts kernels in the place of the memsets to 0 of a graph, which libraries have recorded.
+// Puts kernels in the place of the memsets to 0 of a captured graph, which libraries enqueue. Not within child graphs;
+// the graph must not allocate memory.
 void ClearByKernels(const CudaContext& context, cudaGraph_t graph);
 
 }  // namespace trireme

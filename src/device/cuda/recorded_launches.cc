@@ -1,5 +1,8 @@
 #include "device/cuda/recorded_launches.h"
 
+#include <memory>
+#include <type_traits>
+
 #include "device/cuda/clear_memory.h"
 #include "device/cuda/cuda_check.h"
 
@@ -56,7 +59,7 @@ bool RecordedLaunches::Prepare(std::int64_t key, const std::function<void()>& wo
 
 void RecordedLaunches::Record(Recording& recording, const std::function<void()>& work) {
   const FlopCount before = ops_.flops();
-  cudaGraph_t graph = nullptr;
+  cudaGraph_t captured = nullptr;
   CheckCuda(cudaStreamBeginCapture(context_.stream(), cudaStreamCaptureModeThreadLocal), "begin to record work");
   recording_ = true;
   try {
@@ -64,15 +67,15 @@ void RecordedLaunches::Record(Recording& recording, const std::function<void()>&
     recording_ = false;
   } catch (...) {
     recording_ = false;
-    cudaStreamEndCapture(context_.stream(), &graph);
-    cudaGraphDestroy(graph);
+    cudaStreamEndCapture(context_.stream(), &captured);
+    cudaGraphDestroy(captured);
     throw;
   }
-  CheckCuda(cudaStreamEndCapture(context_.stream(), &graph), "record work");
-  ClearByKernels(context_, graph);
-  const cudaError_t status = cudaGraphInstantiate(&recording.graph, graph, 0);
-  cudaGraphDestroy(graph);
-  CheckCuda(status, "make recorded work ready");
+  CheckCuda(cudaStreamEndCapture(context_.stream(), &captured), "record work");
+  const std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, decltype(&cudaGraphDestroy)> graph(captured,
+                                                                                               cudaGraphDestroy);
+  ClearByKernels(context_, graph.get());
+  CheckCuda(cudaGraphInstantiate(&recording.graph, graph.get(), 0), "make recorded work ready");
   recording.flops = {.matmul = ops_.flops().matmul - before.matmul,
                      .attention = ops_.flops().attention - before.attention,
                      .recomputed = ops_.flops().recomputed - before.recomputed};
