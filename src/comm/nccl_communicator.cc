@@ -21,7 +21,6 @@
 #include "comm/nccl_way.h"
 #include "comm/staging.h"
 #include "comm/waiting_streams.h"
-#include "device/cuda/cuda_stream.h"
 
 namespace trireme {
 namespace {
@@ -274,7 +273,7 @@ class NcclCommunicator : public Communicator {
     return std::max<std::int64_t>(device_.used_bytes() - before, 0) / sharing_;
   }
 
-  cudaStream_t Stream() { return static_cast<cudaStream_t>(CudaStreamOf(device_)); }
+  cudaStream_t Stream() { return static_cast<cudaStream_t>(device_.native_stream()); }
 
   // With members of this process. A difference aborts the world before it is thrown: devices may wait for this call.
   void CompareCall(const CollectiveCall& call) {

@@ -28,9 +28,9 @@ void AbortNccl(NcclSession& session);
 // one GPU that NCCL works there.
 enum class NcclAlone : std::uint8_t { kNothing, kEverything };
 
-// A communicator of host's ranks for tensors of `device`, a CUDA device that must outlive it. Results are ordered with
-// the device's work. Connects the ranks. Collective. In builds without NCCL this throws the Error "not built with
-// NCCL".
+// A communicator of host's ranks for tensors of `device`, which NCCL must reach and which must outlive it. Results are
+// ordered with the device's work. Connects the ranks. Collective. In builds without NCCL this throws the Error "not
+// built with NCCL".
 std::unique_ptr<Communicator> MakeNcclCommunicator(std::unique_ptr<Communicator> host, Device& device,
                                                    std::shared_ptr<NcclSession> session,
                                                    NcclAlone alone = NcclAlone::kNothing);

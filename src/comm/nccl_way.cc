@@ -2,8 +2,6 @@
 
 #include <cuda_runtime.h>
 
-#include "device/cuda/cuda_stream.h"
-
 namespace trireme {
 
 std::vector<std::pair<int, int>> PairsOf(Neighbours neighbours, int size) {
@@ -21,7 +19,7 @@ NcclWay::NcclWay(Device& device, NcclSession& session, const ncclUniqueId& id, b
     : device_(device), sends_(sends), handle_(session, 2, sends ? 0 : 1, id) {}
 
 void NcclWay::Move(const Tensor& tensor) {
-  const auto stream = static_cast<cudaStream_t>(CudaStreamOf(device_));
+  const auto stream = static_cast<cudaStream_t>(device_.native_stream());
   const auto count = static_cast<std::size_t>(tensor.count());
   handle_.Run(sends_ ? "ncclSend" : "ncclRecv", [&](ncclComm_t handle) {
     return sends_ ? ncclSend(tensor.data, count, NcclTypeOf(tensor.dtype), 1, handle, stream)

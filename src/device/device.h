@@ -77,6 +77,8 @@ class Device {
 
   // Where operations are enqueued now.
   virtual int current_stream() const { return kComputeStream; }
+  // That stream's handle (a cudaStream_t), for a library that puts work on it; null where there is none.
+  virtual void* native_stream() const { return nullptr; }
 
   // Calls `work`, which must start the same operations with the same arguments on this device whenever it is called
   // with this key, and neither wait for the device nor read from it. A device may record what `work` starts and later

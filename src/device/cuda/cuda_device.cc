@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "device/cuda/cuda_check.h"
-#include "device/cuda/cuda_stream.h"
 
 namespace trireme {
 namespace {
@@ -130,15 +129,15 @@ void CudaDevice::CopyFromHost(void* device, const void* host, std::int64_t bytes
   }
 }
 
-void CudaDevice::Synchronize() { CheckCuda(cudaStreamSynchronize(stream()), "wait for the GPU"); }
+void CudaDevice::Synchronize() { CheckCuda(cudaStreamSynchronize(context_.stream()), "wait for the GPU"); }
 
 Event CudaDevice::RecordEvent() {
-  return launches_.recording() ? EventPool::RecordOnce(stream()) : events_->Record(stream());
+  return launches_.recording() ? EventPool::RecordOnce(context_.stream()) : events_->Record(context_.stream());
 }
 
 void CudaDevice::StreamWait(const Event& event) {
   if (event != nullptr) {
-    CheckCuda(cudaStreamWaitEvent(stream(), EventOf(event), 0), "wait for other work");
+    CheckCuda(cudaStreamWaitEvent(context_.stream(), EventOf(event), 0), "wait for other work");
   }
 }
 
@@ -206,12 +205,6 @@ int CudaDeviceCount() {
     return 0;
   }
   return count;
-}
-
-void* CudaStreamOf(Device& device) {
-  auto* cuda = dynamic_cast<CudaDevice*>(&device);
-  Require(cuda != nullptr, "'{}' is no CUDA device: it has no stream", device.description());
-  return cuda->stream();
 }
 
 }  // namespace trireme

@@ -40,6 +40,7 @@ class CudaDevice final : public Device {
   bool Record(std::int64_t key, const std::function<void()>& work) override { return launches_.Prepare(key, work); }
   void set_repeat_records(bool records) override { launches_.set_repeat_records(records); }
   int current_stream() const override { return context_.current_stream(); }
+  void* native_stream() const override { return context_.stream(); }
   bool IsRecording() const override { return launches_.recording(); }
   void ForgetRepeats() override { launches_.Clear(); }
   std::string choices() const override { return ops_.matmul().Choices(); }
@@ -49,8 +50,6 @@ class CudaDevice final : public Device {
   std::int64_t memory_bytes() const override { return memory_bytes_; }
   std::int64_t used_bytes() const override;
   double peak_flops(DType dtype) const override;
-
-  cudaStream_t stream() const { return context_.stream(); }
 
  private:
   // Small pieces are kept when they are freed, and given out again: cudaFree waits for the whole GPU, also for
