@@ -277,7 +277,7 @@ void DeviceCallWatch::LookAtMeeting(Channel& channel, double now) {
     return;
   }
   std::string text =
-      fmt::format("ranks {} of group '{}' have waited for each other on the host{} for {:.0f} s",
+      fmt::format("ranks {} of group '{}' have waited for each other on the host to {} for {:.0f} s",
                   fmt::join(channel.group.ranks, ", "), channel.group.name, channel.met_to.load(), seconds);
   for (const std::shared_ptr<Channel>& other : channels) {
     if (other->group.key == channel.group.key && other->met_since == 0) {

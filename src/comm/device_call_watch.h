@@ -62,10 +62,11 @@ class DeviceCallWatch {
   // in its place. Before the call is enqueued: what is not alike never ends. Waits for no other thread.
   void Compare(Channel& channel, const CollectiveCall& call);
   // A meeting of the channel's group on the host, from now until this is destroyed. One that is too long is named with
-  // its `purpose` (a literal like " to vote"), and ended as a call on the device is once the job was asked to end.
+  // its `purpose` (a literal: "compare their calls"), and ended as a call on the device is once the job was asked to
+  // end.
   class Meeting {
    public:
-    explicit Meeting(Channel& channel, const char* purpose = "");
+    Meeting(Channel& channel, const char* purpose);
     ~Meeting();
     Meeting(const Meeting&) = delete;
     Meeting& operator=(const Meeting&) = delete;

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -117,7 +118,7 @@ class NcclCommunicator : public Communicator {
     if (nccl_ == nullptr) {
       return;
     }
-    const DeviceCallWatch::Meeting meeting(*channel_);
+    const DeviceCallWatch::Meeting meeting(*channel_, "compare their calls");
     const auto digests = Gather(static_cast<std::int64_t>(digest()));
     if (std::any_of(digests.begin(), digests.end(), [&](std::int64_t other) { return other != digests.front(); })) {
       NameMismatch();
@@ -316,15 +317,16 @@ class NcclCommunicator : public Communicator {
     ranks_ = group.ranks;
     channel_ = session_->watch().Join(group, device_);
     self_->channel = self_->channel == nullptr ? channel_ : self_->channel;
-    const DeviceCallWatch::Meeting meeting(*channel_, " to make their communicator");
+    const DeviceCallWatch::Meeting meeting(*channel_, "make their communicator");
     nccl_ = std::make_unique<NcclHandle>(*session_, size(), rank(), id);
   }
 
   // A barrier of all ranks. One that takes long is named.
   void MeetWorld() {
-    const auto meeting = self_->channel == nullptr
-                             ? nullptr
-                             : std::make_unique<DeviceCallWatch::Meeting>(*self_->channel, " to make their groups");
+    std::optional<DeviceCallWatch::Meeting> meeting;
+    if (self_->channel != nullptr) {
+      meeting.emplace(*self_->channel, "make their groups");
+    }
     self_->world.Barrier();
   }
 
@@ -340,7 +342,7 @@ class NcclCommunicator : public Communicator {
     }
     MeetWorld();
     if (bytes > 0) {
-      const DeviceCallWatch::Meeting meeting(*channel_, " to move their first data");
+      const DeviceCallWatch::Meeting meeting(*channel_, "move their first data");
       move(memory);
       device_.Synchronize();
     }
@@ -392,7 +394,7 @@ class NcclCommunicator : public Communicator {
   template <typename Call>
   void OnHost(const Tensor& in_place, const Call& call) {
     HostView staged(device_, in_place, StagingUse::kReadAndWrite);
-    const DeviceCallWatch::Meeting meeting(*channel_);
+    const DeviceCallWatch::Meeting meeting(*channel_, "exchange data");
     call(staged.tensor());
     staged.Store();
   }
@@ -400,7 +402,7 @@ class NcclCommunicator : public Communicator {
   void OnHost(const Tensor& in, const Tensor& out, const Call& call) {
     const HostView from(device_, in, StagingUse::kRead);
     HostView to(device_, out, StagingUse::kWrite);
-    const DeviceCallWatch::Meeting meeting(*channel_);
+    const DeviceCallWatch::Meeting meeting(*channel_, "exchange data");
     call(from.tensor(), to.tensor());
     to.Store();
   }

@@ -206,10 +206,10 @@ TEST(DeviceCallWatch, AMeetingIsNamedAndEndsOnRequestAlone) {
   const auto zero = watch.Join(Member(0), device);
   const auto one = watch.Join(Member(1), device);
   {
-    const DeviceCallWatch::Meeting first(*zero);
-    const DeviceCallWatch::Meeting second(*one);
+    const DeviceCallWatch::Meeting first(*zero, "vote");
+    const DeviceCallWatch::Meeting second(*one, "vote");
   }
-  const DeviceCallWatch::Meeting meeting(*zero, " to vote");
+  const DeviceCallWatch::Meeting meeting(*zero, "vote");
   EXPECT_THAT(heard.AwaitSaid(), HasSubstr("rank 0: ranks 0, 1 of group 'tensor' have waited for each other on the "
                                            "host to vote for 0 s; rank 1 does not wait there"));
   std::this_thread::sleep_for(std::chrono::milliseconds(200));

@@ -230,8 +230,7 @@ TEST(NcclFirstStep, LoadsKernelsWhileNoRankWaitsOnTheDevice) {
   }
 }
 
-// Making a communicator, taking memory and freeing it may wait for the whole GPU; groups of other ranks are being made
-// and move their first data at the same time.
+// To make a communicator may wait for the whole GPU, where other ranks' groups move their first data.
 TEST(NcclGroups, AreMadeAgainAndAgain) {
   const std::vector<std::vector<std::string>> layouts = {
       {"layout.tensor=2", "layout.pipeline=2"},
