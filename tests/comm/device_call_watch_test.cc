@@ -197,6 +197,20 @@ TEST(DeviceCallWatch, KnowsWhoIsAhead) {
   EXPECT_FALSE(DeviceCallWatch::IsAhead(*zero, 1)) << "the other rank has left";
 }
 
+TEST(DeviceCallWatch, OfMembersThatMeetTooLongTheFirstSaysSo) {
+  Heard heard;
+  HandDevice device;
+  DeviceCallWatch watch(heard.Hooks(), kQuick);
+  const auto zero = watch.Join(Member(0), device);
+  const auto one = watch.Join(Member(1), device);
+  const DeviceCallWatch::Meeting first(*zero, "vote");
+  const DeviceCallWatch::Meeting second(*one, "vote");
+  heard.AwaitSaid();
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  EXPECT_EQ(heard.AwaitSaid(),
+            "rank 0: ranks 0, 1 of group 'tensor' have waited for each other on the host to vote for 0 s\n");
+}
+
 TEST(DeviceCallWatch, AMeetingIsNamedAndEndsOnRequestAlone) {
   Heard heard;
   HandDevice device;
