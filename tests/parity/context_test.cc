@@ -347,6 +347,7 @@ RunConfig LongRun(std::int64_t sequence) {
   config.model.sequence = sequence;
   config.batch.global = 1;
   config.train.steps = 1;
+  config.validation.samples = 2;
   return config;
 }
 

@@ -116,6 +116,7 @@ RunConfig SmallRun(const std::string& family) {
   config.optimizer.learning_rate = 2e-3;
   config.optimizer.epsilon = 1e-3;  // keeps an update smooth where a gradient is noise around zero
   config.train.steps = LawSteps();
+  config.validation.samples = 24;
   config.train.device = "cpu";
   const char* const graphs = std::getenv("TRIREME_TEST_GRAPHS");
   config.train.graphs = graphs == nullptr || std::string_view(graphs) != "off";
