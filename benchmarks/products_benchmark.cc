@@ -1,11 +1,14 @@
 // Products of the CPU's engines in the shapes of a training step: every engine, instruction level and type that the
-// machine has, with one and two threads. `products_benchmark` prints FLOP/s. Tile/… is a level's inner loop on operands
-// in the first-level cache: what a product could reach without packing, memory or an epilogue.
+// machine has, with one thread, two and as many as the machine runs at once. `products_benchmark` prints FLOP/s.
+// Tile/… is a level's inner loop on operands in the first-level cache, in every thread its own: what a product could
+// reach without packing, memory or an epilogue.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
 #include <cstdlib>
 #include <memory>
+#include <set>
+#include <thread>
 #include <vector>
 
 #include "base/shape.h"
@@ -40,8 +43,8 @@ struct ProductShape {
   Epilogue epilogue = Epilogue::kNone;
 };
 
-// Of the 30M model: 2048 tokens, hidden 512, feed-forward 2048, vocabulary 8192. The last one is of the 124M model with
-// 8192 tokens: rows of that depth are packed by all threads together.
+// Of the 30M model: 2048 tokens, hidden 512, feed-forward 2048, vocabulary 8192. Of the 124M model: 4096 tokens, hidden
+// 768, feed-forward 3072, vocabulary 50304; weight_up_124m has 8192 tokens.
 constexpr ProductShape kShapes[] = {
     {"forward_qkv", 2048, 1536, 512, false, true},
     {"forward_up_gelu", 2048, 2048, 512, false, true, Epilogue::kGelu},
@@ -50,19 +53,28 @@ constexpr ProductShape kShapes[] = {
     {"input_down_gelu", 2048, 2048, 512, false, false, Epilogue::kGeluGradient},
     {"weight_up", 2048, 512, 2048, true},
     {"head", 512, 8192, 512, false, true},
+    {"forward_up_gelu_124m", 4096, 3072, 768, false, true, Epilogue::kGelu},
+    {"forward_down_124m", 4096, 768, 3072, false, true},
     {"weight_up_124m", 3072, 768, 8192, true},
+    {"head_124m", 4096, 50304, 768, false, true},
+    {"input_head_124m", 4096, 768, 50304},
+    {"weight_head_124m", 50304, 768, 4096, true},
 };
 
+// `flops` of one iteration of one of the benchmark's threads, whose iterations are counted together.
 void SetFlops(benchmark::State& state, double flops) {
-  state.counters["FLOP/s"] = benchmark::Counter(flops, benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["FLOP/s"] =
+      benchmark::Counter(flops, static_cast<benchmark::Counter::Flags>(benchmark::Counter::kIsIterationInvariantRate |
+                                                                       benchmark::Counter::kAvgThreads));
 }
 
 void RunProduct(benchmark::State& state, MatmulEngine& engine, const ProductShape& shape, DType type) {
   const DType out = shape.transpose_a ? DType::kFloat32 : type;
-  const Memory a(shape.m * shape.k * 4);
-  const Memory b(shape.n * shape.k * 4);
-  const Memory c(shape.m * shape.n * 4);
-  const Memory auxiliary(shape.m * shape.n * 4);
+  const bool ends = shape.epilogue != Epilogue::kNone;
+  const Memory a(shape.m * shape.k * SizeOf(type));
+  const Memory b(shape.n * shape.k * SizeOf(type));
+  const Memory c(shape.m * shape.n * SizeOf(out));
+  const Memory auxiliary(ends ? shape.m * shape.n * SizeOf(out) : 0);
   MatmulArgs args{
       .a = {a.data(), type, shape.transpose_a ? Shape{shape.k, shape.m} : Shape{shape.m, shape.k}},
       .b = {b.data(), type, shape.transpose_b ? Shape{shape.n, shape.k} : Shape{shape.k, shape.n}},
@@ -72,7 +84,7 @@ void RunProduct(benchmark::State& state, MatmulEngine& engine, const ProductShap
       .accumulate = shape.transpose_a,
       .epilogue = shape.epilogue,
   };
-  if (shape.epilogue != Epilogue::kNone) {
+  if (ends) {
     args.auxiliary = {auxiliary.data(), out, {shape.m, shape.n}};
   }
   for (auto _ : state) {
@@ -102,8 +114,19 @@ void RunTile(benchmark::State& state, const ProductKernel& kernel) {
   SetFlops(state, 2.0 * kernel.rows * kernel.columns * static_cast<double>(depth));
 }
 
+std::set<int> ThreadCounts() { return {1, 2, static_cast<int>(std::thread::hardware_concurrency())}; }
+
+void RegisterTile(CpuLevel level, DType type, const ProductKernel& kernel) {
+  const std::string name = fmt::format("Tile/{}/{}", NameOf(level), Name(type));
+  for (const int threads : ThreadCounts()) {
+    benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) { RunTile(state, kernel); })
+        ->Threads(threads)
+        ->UseRealTime();
+  }
+}
+
 void RegisterEngine(ProductEngine kind, CpuLevel level, DType type) {
-  for (const int threads : {1, 2}) {
+  for (const int threads : ThreadCounts()) {
     const std::shared_ptr<MatmulEngine> engine = MakeSingleEngine(kind, level, threads);
     if (engine == nullptr || !engine->Multiplies(type)) {
       return;
@@ -121,11 +144,8 @@ void RegisterEngine(ProductEngine kind, CpuLevel level, DType type) {
 bool RegisterAll() {
   const std::vector<CpuLevel> levels = CpuLevels();
   for (const CpuLevel level : levels) {
-    const std::string name(NameOf(level));
-    benchmark::RegisterBenchmark(fmt::format("Tile/{}/fp32", name).c_str(),
-                                 [=](benchmark::State& state) { RunTile(state, FloatKernel(level)); });
-    benchmark::RegisterBenchmark(fmt::format("Tile/{}/bf16", name).c_str(),
-                                 [=](benchmark::State& state) { RunTile(state, Bf16Kernel(level)); });
+    RegisterTile(level, DType::kFloat32, FloatKernel(level));
+    RegisterTile(level, DType::kBFloat16, Bf16Kernel(level));
     for (const DType type : {DType::kFloat32, DType::kBFloat16}) {
       RegisterEngine(ProductEngine::kPacked, level, type);
     }

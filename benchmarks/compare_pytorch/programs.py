@@ -76,6 +76,10 @@ def start_trireme(program, shape, run_folder, keys, checkpoints=False, setting=S
         if "of memory left" in done.stderr or "out of memory" in done.stderr:
             return None
         raise SystemExit(" ".join(command) + "\n" + done.stdout[-1000:] + done.stderr[-2000:])
+    # The layout and, on a CPU, the engines that multiply.
+    for line in done.stdout.splitlines() + done.stderr.splitlines():
+        if ", device " in line:
+            print(f"  {line}", file=sys.stderr, flush=True)
     with open(os.path.join(run_folder, "metrics.jsonl"), encoding="utf-8") as file:
         rows = [json.loads(line) for line in file]
     return [row for row in rows if "loss" in row and "tokens_per_second" in row]

@@ -32,7 +32,7 @@ class Ops {
 
   // t = value, fp32 and int32 tensors and the bytes of any for 0.
   void Fill(const Tensor& t, float value);
-  // Copies count elements; types may differ among the working types.
+  // Copies count elements to memory that does not overlap; types may differ among the working types.
   void Copy(const Tensor& to, const Tensor& from);
   // to += from, same type or any working type to fp32; `factor` multiplies from.
   void Add(const Tensor& to, const Tensor& from, float factor = 1);

@@ -76,6 +76,31 @@ TEST(CpuDevice, DevicesOfSeveralThreadsDoNotDisturbEachOther) {
   }
 }
 
+TEST(CpuDevice, LongCopiesAndFillsByThreadsReachEveryElementAndNoOther) {
+  const auto cpu = CpuForTest(3);
+  Workbench bench(*cpu);
+  constexpr std::int64_t kLong = 100003;
+  for (const DType dtype : {kFloat, DType::kBFloat16, DType::kInt32}) {
+    const bool filled_with_any = dtype != DType::kBFloat16;
+    for (const float value : filled_with_any ? std::vector<float>{0, 5} : std::vector<float>{0}) {
+      const Tensor all = bench.From(dtype, {kLong + 2}, std::vector<float>(kLong + 2, 7));
+      bench.ops().Fill(all.Range(1, kLong), value);
+      std::vector<float> expected(kLong + 2, value);
+      expected.front() = expected.back() = 7;
+      EXPECT_EQ(bench.Read(all), expected) << Name(dtype) << ", " << value;
+    }
+    std::vector<float> values(kLong + 2);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] = static_cast<float>(i % 101);
+    }
+    const Tensor from = bench.From(dtype, {kLong + 2}, values);
+    const Tensor to = bench.From(dtype, {kLong + 2}, std::vector<float>(kLong + 2, 7));
+    bench.ops().Copy(to.Range(1, kLong), from.Range(1, kLong));
+    values.front() = values.back() = 7;
+    EXPECT_EQ(bench.Read(to), values) << Name(dtype);
+  }
+}
+
 TEST(CpuDevice, RepeatCallsTheWorkEveryTime) {
   const auto cpu = CpuForTest();
   int calls = 0;

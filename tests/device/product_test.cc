@@ -212,18 +212,44 @@ TEST(Product, LargeOnesAreCutInDepthAndAmongThreads) {
 }
 
 TEST(Product, OperandsLargerThanTheBuffersAreMultipliedInPieces) {
-  // 9 Mi elements of each operand.
-  const std::vector<NamedEngine> engines = AllEngines(2);
+  // Whole numbers, whose sums fp32 holds in any order; no two neighbours in any direction are equal.
+  const auto numbers = [](std::int64_t count, std::int64_t period) {
+    std::vector<float> values(static_cast<std::size_t>(count));
+    for (std::int64_t i = 0; i < count; ++i) {
+      values[static_cast<std::size_t>(i)] = static_cast<float>(i % period + 1);
+    }
+    return values;
+  };
+  const auto product = [](const std::vector<float>& rows, const std::vector<float>& columns, float factor) {
+    std::vector<float> values(rows.size() * columns.size());
+    float* next = values.data();
+    for (const float row : rows) {
+      for (const float* column = columns.data(); column != columns.data() + columns.size(); ++column) {
+        *next++ = factor * row * *column;
+      }
+    }
+    return values;
+  };
+  const std::vector<NamedEngine> engines = AllEngines(3);
   const auto cpu = CpuForTest();
-  Workbench bench(*cpu);
-  const std::int64_t depth = (9 << 20) / 34;
-  const MatmulArgs args{.a = bench.Filled(kBf16, {34, depth}, 1),
-                        .b = bench.Filled(kBf16, {depth, 34}, 1),
-                        .c = bench.Output(kFloat, {34, 34})};
-  for (const NamedEngine& named : engines) {
-    if (named.engine->Multiplies(kBf16)) {
-      named.engine->Run(args);
-      EXPECT_EQ(bench.Read(args.c), std::vector<float>(34 * 34, static_cast<float>(depth))) << named.name;
+  // Pieces of columns, of rows, of depth, of rows and depth; several blocks in a piece.
+  for (const auto& [m, n, k] :
+       {std::tuple{34, 4400, 2048}, {4400, 34, 2048}, {34, 34, 12000}, {8300, 34, 2100}, {300, 290, 2100}}) {
+    Workbench bench(*cpu);
+    const std::vector<float> rows = numbers(m, 7);
+    const std::vector<float> columns = numbers(n, 11);
+    const std::vector<float> left_depths = numbers(k, 3);
+    const std::vector<float> right_depths = numbers(k, 13);
+    const std::vector<float> expected = product(rows, columns, static_cast<float>(Dot(left_depths, right_depths)));
+    const MatmulArgs args{.a = bench.From(kBf16, {m, k}, product(rows, left_depths, 1)),
+                          .b = bench.From(kBf16, {k, n}, product(right_depths, columns, 1)),
+                          .c = bench.Output(kFloat, {m, n})};
+    for (const NamedEngine& named : engines) {
+      if (named.engine->Multiplies(kBf16)) {
+        named.engine->Run(args);
+        EXPECT_EQ(RelativeDifference(bench.Read(args.c), expected), 0)
+            << named.name << ": " << m << "x" << n << "x" << k;
+      }
     }
   }
 }
@@ -231,16 +257,20 @@ TEST(Product, OperandsLargerThanTheBuffersAreMultipliedInPieces) {
 TEST(Product, PackedOnesAreEqualInEveryBitForAnyNumberOfThreads) {
   const auto cpu = CpuForTest();
   Workbench bench(*cpu);
-  for (const CpuLevel level : CpuLevels()) {
-    for (const DType operands : {kFloat, kBf16}) {
-      const Form form{.m = 250, .n = 330, .k = 600, .transpose_b = true, .bias = true, .operands = operands};
-      const MatmulArgs args = MakeArgs(bench, form);
-      const auto one = MakeSingleEngine(ProductEngine::kPacked, level, 1);
-      const auto first = Outputs(bench, form, args, *one);
-      EXPECT_EQ(Outputs(bench, form, args, *one), first) << NameOf(level);
-      for (const int threads : {2, 3, 5}) {
-        const auto engine = MakeSingleEngine(ProductEngine::kPacked, level, threads);
-        EXPECT_EQ(Outputs(bench, form, args, *engine), first) << NameOf(level) << ", " << threads << " threads";
+  // Few rows, many, and operands that are packed in pieces of their depth.
+  for (const auto& [m, n, k] : {std::tuple{40, 900, 600}, {250, 330, 600}, {270, 300, 2500}}) {
+    for (const CpuLevel level : CpuLevels()) {
+      for (const DType operands : {kFloat, kBf16}) {
+        const Form form{.m = m, .n = n, .k = k, .transpose_b = true, .bias = true, .operands = operands};
+        const MatmulArgs args = MakeArgs(bench, form);
+        const auto one = MakeSingleEngine(ProductEngine::kPacked, level, 1);
+        const auto first = Outputs(bench, form, args, *one);
+        EXPECT_EQ(Outputs(bench, form, args, *one), first) << NameOf(level) << ": " << form.ToString();
+        for (const int threads : {2, 3, 5, 16}) {
+          const auto engine = MakeSingleEngine(ProductEngine::kPacked, level, threads);
+          EXPECT_EQ(Outputs(bench, form, args, *engine), first)
+              << NameOf(level) << ", " << threads << " threads: " << form.ToString();
+        }
       }
     }
   }

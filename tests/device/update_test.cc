@@ -225,6 +225,24 @@ TEST(SumOfSquares, IsExactBeyondFloatAndShowsNonFiniteValues) {
   EXPECT_TRUE(std::isnan(result[3]));
 }
 
+TEST(SumOfSquares, OfLongRangesIsThatOfTheirPieces) {
+  constexpr std::int64_t kLong = (5 << 20) / 2;  // two pieces and a half
+  for (const int threads : {1, 3}) {
+    for (const DType dtype : {kFloat, kHalf}) {
+      const auto cpu = CpuForTest(threads);
+      Workbench bench(*cpu);
+      std::vector<float> values(kLong, 1);
+      values[1 << 20] = 2;  // a piece's first, and the last of all
+      values.back() = 3;
+      const std::vector<Tensor> ranges = {bench.Filled(dtype, {7}, 1), bench.Output(dtype, {0}),
+                                          bench.From(dtype, {kLong}, values), bench.Filled(dtype, {5}, 2)};
+      const Tensor sums = bench.Output(kFloat, {4});
+      bench.ops().SumOfSquares(ranges, sums);
+      EXPECT_EQ(bench.Read(sums), (std::vector<float>{7, 0, kLong + 3 + 8, 20})) << threads << " threads";
+    }
+  }
+}
+
 TEST(Reduce, SumsInFloatAndRoundsOnce) {
   const auto cpu = CpuForTest();
   Workbench bench(*cpu);

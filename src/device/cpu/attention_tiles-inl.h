@@ -327,12 +327,14 @@ struct HeadWorkers {
 // Calls function(i, memory) for each i below `count`, with so many floats of memory of its thread.
 template <typename Function>
 void ParallelHeads(const HeadWorkers& workers, std::int64_t count, std::int64_t floats, const Function& function) {
-  workers.scratch.Reserve(PartCount(workers.threads, count, 1), floats);
-  ParallelRanges(workers.threads, count, 1, [&](int part, std::int64_t begin, std::int64_t end) {
+  const int parts = PartCount(workers.threads, count, 1);
+  workers.scratch.Reserve(parts, floats);
+  SharedItems items(count);
+  ParallelParts(workers.threads, parts, [&](int part) {
     if (workers.kernel.enter != nullptr) {
       workers.kernel.enter();
     }
-    for (std::int64_t i = begin; i < end; ++i) {
+    for (std::int64_t i = 0; items.Take(i);) {
       function(i, workers.scratch.of(part));
     }
     if (workers.kernel.leave != nullptr) {

@@ -42,18 +42,25 @@ void DrawRange(float* to, std::int64_t count, const NormalDraw& draw, std::int64
 }  // namespace
 
 void CpuOps::DoFill(const Tensor& t, float value) {
-  if (value == 0) {
-    std::memset(t.data, 0, static_cast<std::size_t>(t.bytes()));
-  } else if (t.dtype == DType::kInt32) {
-    std::fill_n(t.as<std::int32_t>(), t.count(), static_cast<std::int32_t>(value));
-  } else {
-    std::fill_n(t.as<float>(), t.count(), value);
-  }
+  ParallelRanges(threads_, t.count(), kElementGrain, [&](int, std::int64_t begin, std::int64_t end) {
+    if (value == 0) {
+      const std::int64_t element = SizeOf(t.dtype);
+      std::memset(t.as<char>() + begin * element, 0, static_cast<std::size_t>((end - begin) * element));
+    } else if (t.dtype == DType::kInt32) {
+      std::fill(t.as<std::int32_t>() + begin, t.as<std::int32_t>() + end, static_cast<std::int32_t>(value));
+    } else {
+      std::fill(t.as<float>() + begin, t.as<float>() + end, value);
+    }
+  });
 }
 
 void CpuOps::DoCopy(const Tensor& to, const Tensor& from) {
   if (to.dtype == from.dtype) {
-    std::memmove(to.data, from.data, static_cast<std::size_t>(to.bytes()));
+    const std::int64_t element = SizeOf(to.dtype);
+    ParallelRanges(threads_, to.count(), kElementGrain, [&](int, std::int64_t begin, std::int64_t end) {
+      std::memcpy(to.as<char>() + begin * element, from.as<char>() + begin * element,
+                  static_cast<std::size_t>((end - begin) * element));
+    });
     return;
   }
   DispatchWorkingTypes(to.dtype, from.dtype, [&](auto out_type, auto in_type) {

@@ -46,6 +46,9 @@ void ReduceBlock(T* to, std::span<const void* const> sources, std::int64_t first
   }
 }
 
+// Elements of a range whose squares a thread adds up.
+constexpr std::int64_t kSquaresPiece = 1 << 20;
+
 template <typename T>
 double SquaresOf(const T* values, std::int64_t count) {
   double sum = 0;
@@ -99,14 +102,36 @@ void CpuOps::DoBiasGradient(const Tensor& grad_out, const Tensor& grad_bias) {
 }
 
 void CpuOps::DoSumOfSquares(std::span<const Tensor> ranges, const Tensor& sums) {
-  ParallelRanges(threads_, static_cast<std::int64_t>(ranges.size()), 1, [&](int, std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      const Tensor& range = ranges[static_cast<std::size_t>(i)];
-      DispatchWorkingType(range.dtype, [&](auto type) {
-        sums.as<float>()[i] = static_cast<float>(SquaresOf(range.as<decltype(type)>(), range.count()));
+  // Ranges are of very different lengths: threads take pieces of them, whose sums are added up in order.
+  const auto pieces_of = [](const Tensor& range) { return CeilDiv(range.count(), kSquaresPiece); };
+  std::int64_t pieces = 0;
+  for (const Tensor& range : ranges) {
+    pieces += pieces_of(range);
+  }
+  scratch_.Reserve(1, 2 * pieces);
+  auto* const squares = reinterpret_cast<double*>(scratch_.of(0));
+  SharedItems items(pieces);
+  ParallelParts(threads_, PartCount(threads_, pieces, 1), [&](int) {
+    for (std::int64_t item = 0; items.Take(item);) {
+      std::int64_t piece = item;
+      const Tensor* range = ranges.data();
+      for (; piece >= pieces_of(*range); ++range) {
+        piece -= pieces_of(*range);
+      }
+      const std::int64_t begin = piece * kSquaresPiece;
+      DispatchWorkingType(range->dtype, [&](auto type) {
+        squares[item] = SquaresOf(range->as<decltype(type)>() + begin, std::min(kSquaresPiece, range->count() - begin));
       });
     }
   });
+  const double* next = squares;
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    double sum = 0;
+    for (std::int64_t piece = 0; piece < pieces_of(ranges[i]); ++piece) {
+      sum += *next++;
+    }
+    sums.as<float>()[i] = static_cast<float>(sum);
+  }
 }
 
 }  // namespace trireme::HWY_NAMESPACE

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include <span>
 #include <vector>
 
 #include "device/host_memory.h"
@@ -14,12 +15,12 @@ namespace trireme {
 
 class Scratch {
  public:
-  // Makes `floats` floats ready for each of `threads` threads. Contents and earlier pointers are lost.
+  // Makes `floats` floats ready for each of the first `threads` threads. Contents and earlier pointers are lost.
   void Reserve(int threads, std::int64_t floats) {
     if (static_cast<int>(buffers_.size()) < threads) {
       buffers_.resize(static_cast<std::size_t>(threads));
     }
-    for (Buffer& buffer : buffers_) {
+    for (Buffer& buffer : std::span(buffers_).first(static_cast<std::size_t>(threads))) {
       if (buffer.floats < floats) {
         buffer.memory.reset();
         buffer.memory.reset(static_cast<float*>(AllocatePages(floats * 4)));

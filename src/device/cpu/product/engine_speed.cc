@@ -1,6 +1,9 @@
 // The measurement behind a choice of engines.
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <future>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -15,18 +18,37 @@ struct Layer {
   std::int64_t in;
   std::int64_t out;
 };
-constexpr Layer kLayers[] = {{512, 512, 1024}, {512, 1024, 512}};
-// Measured first: an engine far below the best here, and a machine as slow as an emulated one, get no larger ones.
-constexpr Layer kProbe[] = {{128, 256, 256}};
 constexpr double kFarBelow = 0.2;
 constexpr double kSlowMachine = 2e9;  // FLOP/s of the best engine
 constexpr int kRepetitions = 3;
-constexpr double kLongEnough = 0.02;  // seconds: a product that takes as long is not repeated
+constexpr double kLongEnough = 0.02;   // seconds: a product that takes as long is not repeated
+constexpr double kMostSeconds = 0.25;  // of an engine and a type, about
 
+double FlopsOf(const Layer& layer) { return 10.0 * static_cast<double>(layer.tokens * layer.in * layer.out); }
+
+// Measured first: an engine far below the best here, and a machine as slow as an emulated one, get no larger ones.
+Layer ProbeFor(int threads) { return {std::clamp<std::int64_t>(std::int64_t{32} * threads, 128, 512), 256, 256}; }
+
+// Tokens grow with the threads: a product of few is over before many threads are awake, and training steps have none
+// that small. `speed`: of a probe.
+std::array<Layer, 2> LayersFor(int threads, double speed) {
+  constexpr std::int64_t kLeast = 512;
+  std::int64_t tokens = std::clamp<std::int64_t>(std::int64_t{256} * threads, kLeast, 4096);
+  const auto layers = [&] { return std::array<Layer, 2>{{{tokens, 512, 1024}, {tokens, 1024, 512}}}; };
+  while (tokens > kLeast && (1 + kRepetitions) * (FlopsOf(layers()[0]) + FlopsOf(layers()[1])) > kMostSeconds * speed) {
+    tokens = std::max(kLeast, tokens / 2);
+  }
+  return layers();
+}
+
+// Of any type: fp32 takes the most.
 struct Buffers {
-  explicit Buffers(std::int64_t elements)
-      : x(elements, 1), w(elements, 1), y(elements, 1), z(elements, 1), gradient(elements, 0) {}
-  // Of any type: fp32 takes the most.
+  explicit Buffers(const Layer& layer)
+      : x(layer.tokens * layer.in, 1),
+        w(layer.in * layer.out, 1),
+        y(layer.tokens * layer.out, 1),
+        z(layer.tokens * layer.out, 1),
+        gradient(layer.in * layer.out, 0) {}
   std::vector<float> x, w, y, z, gradient;
 };
 
@@ -51,7 +73,7 @@ double SpeedOf(MatmulEngine& engine, DType type, std::span<const Layer> layers) 
   double seconds = 0;
   double flops = 0;
   for (const Layer& layer : layers) {
-    Buffers buffers(static_cast<std::int64_t>(1024) * 1024);
+    Buffers buffers(layer);
     const Tensor x{buffers.x.data(), type, {layer.tokens, layer.in}};
     const Tensor w{buffers.w.data(), type, {layer.out, layer.in}};
     const Tensor y{buffers.y.data(), type, {layer.tokens, layer.out}};
@@ -66,7 +88,7 @@ double SpeedOf(MatmulEngine& engine, DType type, std::span<const Layer> layers) 
       seconds += SecondsOf(engine, forward);
     }
     seconds += SecondsOf(engine, {.a = y, .b = x, .c = gradient, .transpose_a = true, .accumulate = true});
-    flops += 10.0 * static_cast<double>(layer.tokens * layer.in * layer.out);
+    flops += FlopsOf(layer);
   }
   return flops / seconds;
 }
@@ -75,27 +97,38 @@ bool FromOutside(ProductEngine engine) {
   return engine == ProductEngine::kOnednn || engine == ProductEngine::kOpenblas;
 }
 
-}  // namespace
-
-std::vector<EngineSpeed> MeasureEngineSpeeds(CpuLevel level, int threads) {
+std::vector<EngineSpeed> MeasureInThisThread(CpuLevel level, int threads) {
   constexpr ProductEngine kAll[] = {ProductEngine::kPacked, ProductEngine::kWidened, ProductEngine::kOnednn,
                                     ProductEngine::kOpenblas};
   const bool highest = level == CpuLevels().back();
   std::vector<EngineSpeed> speeds;
   for (const DType type : {DType::kFloat32, DType::kBFloat16}) {
+    const Layer small = ProbeFor(threads);
+    std::optional<std::array<Layer, 2>> layers;  // the same for all engines
     double best_probe = 0;
     for (const ProductEngine kind : kAll) {
       const auto engine = FromOutside(kind) && !highest ? nullptr : MakeSingleEngine(kind, level, threads);
       const bool repeats_packed = kind == ProductEngine::kWidened && type == DType::kFloat32;
       if (engine != nullptr && engine->Multiplies(type) && !repeats_packed) {
-        const double probe = SpeedOf(*engine, type, kProbe);
+        const double probe = SpeedOf(*engine, type, {&small, 1});
         best_probe = std::max(best_probe, probe);
+        if (!layers) {
+          layers = LayersFor(threads, probe);
+        }
         const bool probe_is_enough = probe < kFarBelow * best_probe || best_probe < kSlowMachine;
-        speeds.push_back({kind, type, probe_is_enough ? probe : SpeedOf(*engine, type, kLayers)});
+        speeds.push_back({kind, type, probe_is_enough ? probe : SpeedOf(*engine, type, *layers)});
       }
     }
   }
   return speeds;
+}
+
+}  // namespace
+
+std::vector<EngineSpeed> MeasureEngineSpeeds(CpuLevel level, int threads) {
+  // In a thread whose OpenMP team ends with it. An idle team would count among the threads that OpenMP's runtime
+  // compares with the cores, and threads of a team at work would sleep where they can spin.
+  return std::async(std::launch::async, MeasureInThisThread, level, threads).get();
 }
 
 EngineTable FastestEngines(const std::vector<EngineSpeed>& speeds) {

@@ -2,6 +2,7 @@
 // own rectangle of c, since the library's own threads would compete with them.
 #include <dlfcn.h>
 
+#include "device/cpu/parallel.h"
 #include "device/cpu/product/kernel_table.h"
 #include "device/cpu/product/outside_engines.h"
 #include "device/cpu/product/product_plan.h"
@@ -35,7 +36,11 @@ class OpenblasEngine final : public MatmulEngine {
   void Run(const MatmulArgs& args) override {
     const ProductSizes sizes(args);
     const ProductPlan plan(kernel_, sizes, threads_);
-    plan.grid.ForEachPart([&](const GridPart& part) { Multiply(args, part.Rows(sizes.m), part.Columns(sizes.n)); });
+    const ThreadGrid& grid = plan.grid;
+    ParallelParts(threads_, plan.parts(), [&](int part) {
+      Multiply(args, CutSpan({0, sizes.m}, part / grid.columns, grid.rows),
+               CutSpan({0, sizes.n}, part % grid.columns, grid.columns));
+    });
   }
 
  private:

@@ -1,8 +1,8 @@
 #include "device/cpu/product/packed_engine.h"
 
 #include <algorithm>
-#include <atomic>
 
+#include "device/cpu/parallel.h"
 #include "device/cpu/product/product_plan.h"
 
 namespace trireme {
@@ -23,7 +23,7 @@ const void* Advance(const Tensor& tensor, std::int64_t elements) {
   return static_cast<const char*>(tensor.data) + elements * SizeOf(tensor.dtype);
 }
 
-// An operand's piece at hand: lines [first, first + lines) in panels of `width`.
+// An operand's piece at hand: lines [first, first + lines) in panels of `width`, depths from `depth_begin` on.
 struct PackedOperand {
   const Tensor* tensor;
   bool depth_contiguous;
@@ -31,22 +31,30 @@ struct PackedOperand {
   std::int64_t width;
   std::int64_t first;
   std::int64_t lines;
+  std::int64_t depth_begin;
   char* memory;
   std::int64_t element;  // bytes of a packed one
 
   std::int64_t panels() const { return CeilDiv(lines, width); }
   // Panels of one depth block lie next to each other.
   char* Panel(const ProductPlan& plan, std::int64_t panel, std::int64_t block) const {
-    return memory + element * width * (panels() * plan.Depth(block).first + panel * plan.Depth(block).padded);
+    const DepthBlock depth = plan.Depth(block);
+    return memory + element * width * (panels() * (depth.first - depth_begin) + panel * depth.padded);
   }
-  // Panels [begin, end).
-  void Pack(const ProductPlan& plan, std::int64_t begin, std::int64_t end) const {
-    for (std::int64_t block = 0; block < plan.blocks; ++block) {
+  // Runs of panels that threads take one by one when they pack together.
+  std::int64_t runs() const { return CeilDiv(panels(), PanelsOfRun()); }
+  void PackRuns(const ProductPlan& plan, const Span& blocks, SharedItems& runs) const {
+    for (std::int64_t i = 0; runs.Take(i);) {
+      Pack(plan, blocks, {i * PanelsOfRun(), std::min(panels(), (i + 1) * PanelsOfRun())});
+    }
+  }
+  void Pack(const ProductPlan& plan, const Span& blocks, const Span& of_panels) const {
+    for (std::int64_t block = blocks.begin; block < blocks.end; ++block) {
       const DepthBlock depth = plan.Depth(block);
-      // Lines that are neighbours in memory are read some depths at a time across all panels, in long pieces.
+      // Lines that are neighbours in memory are read some depths at a time across the panels, in long runs.
       const std::int64_t step = depth_contiguous ? depth.depth : kDepthsAtOnce;
       for (std::int64_t done = 0; done < depth.depth; done += step) {
-        for (std::int64_t panel = begin; panel < end; ++panel) {
+        for (std::int64_t panel = of_panels.begin; panel < of_panels.end; ++panel) {
           PackPart(depth.first + done, std::min(step, depth.depth - done), first + panel * width,
                    Panel(plan, panel, block) + element * width * done);
         }
@@ -57,6 +65,10 @@ struct PackedOperand {
  private:
   // A multiple of every kernel's unit.
   static constexpr std::int64_t kDepthsAtOnce = 32;
+  // In bf16 two cache lines, where lines are neighbours in memory.
+  static constexpr std::int64_t kLinesOfRun = 64;
+
+  std::int64_t PanelsOfRun() const { return CeilDiv(kLinesOfRun, width); }
 
   void PackPart(std::int64_t depth, std::int64_t depths, std::int64_t line, char* to) const {
     const std::int64_t stride = tensor->shape[1];
@@ -72,26 +84,28 @@ struct PackedOperand {
 };
 
 // One rectangle of c whose operands fit the buffers.
-class Piece {
+class Rectangle {
  public:
-  Piece(const MatmulArgs& args, const ProductKernel& kernel, const ProductPlan& plan, const PackedOperand& left,
-        const PackedOperand& right)
+  Rectangle(const MatmulArgs& args, const ProductKernel& kernel, const ProductPlan& plan, const PackedOperand& left,
+            const PackedOperand& right)
       : args_(args), kernel_(kernel), plan_(plan), left_(left), right_(right) {}
 
-  // Rows of one block and all columns.
+  // Rows of one block and all columns, in their whole depth.
   void MultiplyRows(float* sums) const {
     for (std::int64_t j = 0; j < right_.panels(); j += plan_.column_panels) {
-      MultiplyBlock({0, left_.panels()}, {j, std::min(right_.panels(), j + plan_.column_panels)}, sums);
+      MultiplyBlock({0, plan_.blocks}, {0, left_.panels()}, {j, std::min(right_.panels(), j + plan_.column_panels)},
+                    sums);
     }
   }
 
   // Panels `row` of the left operand and `column` of the right one: a block whose sums and operands of one depth block
-  // lie in the second-level cache. Rows are stored as wide as the block: c is written in long pieces, and a piece of it
-  // seldom has the low address bits of one that is read beside it.
-  void MultiplyBlock(const Span& row, const Span& column, float* sums) const {
+  // lie in the second-level cache. It is stored after its last depth block; until then `sums` are its own. Rows are
+  // stored as wide as the block: c is written in long pieces, and a piece of it seldom has the low address bits of one
+  // that is read beside it.
+  void MultiplyBlock(const Span& blocks, const Span& row, const Span& column, float* sums) const {
     const std::int64_t stride = plan_.sums_stride();
     const std::int64_t strip = plan_.blocks > 1 ? kernel_.rows * stride : 0;
-    for (std::int64_t block = 0; block < plan_.blocks; ++block) {
+    for (std::int64_t block = blocks.begin; block < blocks.end; ++block) {
       const std::int64_t depth = plan_.Depth(block).padded;
       for (std::int64_t i = row.begin; i < row.end; ++i) {
         float* const of_row = sums + (i - row.begin) * strip;
@@ -174,10 +188,10 @@ class PackedEngine final : public MatmulEngine {
     if (plan.packs_own_rows) {
       left_memory_.Reserve(plan.parts(), floats(plan.row_panels * kernel.rows));
     } else {
-      left_memory_.Reserve(1, floats(std::min(plan.rows_at_once, RoundUp(sizes.m, kernel.rows))));
+      left_memory_.Reserve(1, floats(plan.rows_at_once));
     }
-    right_memory_.Reserve(1, floats(std::min(plan.columns_at_once, RoundUp(sizes.n, kernel.columns))));
-    sums_.Reserve(plan.parts(), plan.sums());
+    right_memory_.Reserve(1, floats(plan.columns_at_once));
+    sums_.Reserve(plan.sums_buffers, plan.sums());
     PackedOperand left{.tensor = &args.a,
                        .depth_contiguous = !args.transpose_a,
                        .pack = kernel.pack_left,
@@ -195,63 +209,63 @@ class PackedEngine final : public MatmulEngine {
       for (left.first = 0; left.first < sizes.m; left.first += plan.rows_at_once) {
         left.lines = std::min(plan.rows_at_once, sizes.m - left.first);
         if (plan.packs_own_rows) {
-          RunRows(args, kernel, plan, left, right, left.first == 0);
+          RunRows(args, kernel, plan, left, right);
         } else {
-          RunShared(args, kernel, plan, left, right, left.first == 0);
+          RunShared(args, kernel, plan, left, right);
         }
       }
     }
   }
 
  private:
-  // A thread takes the next block of rows, packs it just before it multiplies it, and finds it in its cache. Which
-  // thread takes which block changes no bit, and one that is held up takes fewer.
+  // A thread takes the next block of rows, packs it just before it multiplies it, and finds it in its cache.
   void RunRows(const MatmulArgs& args, const ProductKernel& kernel, const ProductPlan& plan, const PackedOperand& left,
-               const PackedOperand& right, bool pack_right) {
-    if (pack_right) {
-      plan.grid.ForEachPart([&](const GridPart& part) {
-        const Span columns = CutSpan({0, right.panels()}, part.row, part.rows);
-        right.Pack(plan, columns.begin, columns.end);
-      });
+               const PackedOperand& right) {
+    const Span depth{0, plan.blocks};
+    if (left.first == 0) {
+      SharedItems runs(right.runs());
+      ParallelParts(threads_, plan.parts(), [&](int) { right.PackRuns(plan, depth, runs); });
     }
-    std::atomic<std::int64_t> next{0};
-    plan.grid.ForEachPart([&](const GridPart& part) {
+    SharedItems blocks(CeilDiv(left.panels(), plan.row_panels));
+    ParallelParts(threads_, plan.parts(), [&](int part) {
       const KernelScope scope(kernel);
-      for (std::int64_t i = next.fetch_add(plan.row_panels); i < left.panels(); i = next.fetch_add(plan.row_panels)) {
+      for (std::int64_t i = 0; blocks.Take(i);) {
         PackedOperand block = left;
-        block.memory = reinterpret_cast<char*>(left_memory_.of(part.index));
-        block.first = left.first + i * left.width;
+        block.memory = reinterpret_cast<char*>(left_memory_.of(part));
+        block.first = left.first + i * plan.row_panels * left.width;
         block.lines = std::min(plan.row_panels * left.width, left.first + left.lines - block.first);
-        block.Pack(plan, 0, block.panels());
-        Piece(args, kernel, plan, block, right).MultiplyRows(sums_.of(part.index));
+        block.Pack(plan, depth, {0, block.panels()});
+        Rectangle(args, kernel, plan, block, right).MultiplyRows(sums_.of(part));
       }
     });
   }
 
-  // Threads share rows: both operands are packed by all of them first. Then a thread takes the next block, as in
-  // RunRows.
-  void RunShared(const MatmulArgs& args, const ProductKernel& kernel, const ProductPlan& plan,
-                 const PackedOperand& left, const PackedOperand& right, bool pack_right) {
-    plan.grid.ForEachPart([&](const GridPart& part) {
-      const Span rows = CutSpan(part.Rows(left.panels()), part.column, part.columns);
-      left.Pack(plan, rows.begin, rows.end);
-      if (pack_right) {
-        const Span columns = CutSpan(part.Columns(right.panels()), part.row, part.rows);
-        right.Pack(plan, columns.begin, columns.end);
-      }
-    });
-    // Multiples of the grid: threads of equal speed take equal numbers of blocks.
-    const std::int64_t row_blocks = RoundUp(CeilDiv(left.panels(), plan.row_panels), plan.grid.rows);
-    const std::int64_t column_blocks = RoundUp(CeilDiv(right.panels(), plan.column_panels), plan.grid.columns);
-    std::atomic<std::int64_t> next{0};
-    plan.grid.ForEachPart([&](const GridPart& part) {
-      const KernelScope scope(kernel);
-      const Piece piece(args, kernel, plan, left, right);
-      for (std::int64_t i = next++; i < row_blocks * column_blocks; i = next++) {
-        piece.MultiplyBlock(CutSpan({0, left.panels()}, i % row_blocks, row_blocks),
-                            CutSpan({0, right.panels()}, i / row_blocks, column_blocks), sums_.of(part.index));
-      }
-    });
+  // Threads share rows: both operands are packed by all of them first. Then a thread takes the next block.
+  void RunShared(const MatmulArgs& args, const ProductKernel& kernel, const ProductPlan& plan, PackedOperand left,
+                 PackedOperand right) {
+    const std::int64_t row_blocks = plan.RowBlocks(left.panels());
+    const std::int64_t column_blocks = plan.ColumnBlocks(right.panels());
+    for (std::int64_t piece = 0; piece < plan.pieces; ++piece) {
+      const Span depth = plan.Piece(piece);
+      left.depth_begin = right.depth_begin = plan.Depth(depth.begin).first;
+      const bool pack_right = left.first == 0 || plan.deep();
+      SharedItems left_runs(left.runs());
+      SharedItems right_runs(pack_right ? right.runs() : 0);
+      ParallelParts(threads_, plan.parts(), [&](int) {
+        left.PackRuns(plan, depth, left_runs);
+        right.PackRuns(plan, depth, right_runs);
+      });
+      SharedItems blocks(row_blocks * column_blocks);
+      ParallelParts(threads_, plan.parts(), [&](int part) {
+        const KernelScope scope(kernel);
+        const Rectangle rectangle(args, kernel, plan, left, right);
+        for (std::int64_t i = 0; blocks.Take(i);) {
+          rectangle.MultiplyBlock(depth, CutSpan({0, left.panels()}, i % row_blocks, row_blocks),
+                                  CutSpan({0, right.panels()}, i / row_blocks, column_blocks),
+                                  sums_.of(plan.deep() ? static_cast<int>(i) : part));
+        }
+      });
+    }
   }
 
   std::string name_;

@@ -8,26 +8,55 @@ constexpr std::int64_t kBlockRows = 256;
 constexpr std::int64_t kBlockColumns = 256;
 // Of the rows that are packed together.
 constexpr std::int64_t kBlockBytes = 512 << 10;
-// Elements of a packed operand, which bounds the engine's memory.
+// Elements of a packed operand, and about those of sums that wait for the next piece of the depth: bounds the memory.
 constexpr std::int64_t kElementsAtOnce = 8 << 20;
+// Depths that are packed at a time: fewer leave room for more rows, which are more blocks for threads to take.
+constexpr std::int64_t kDepthAtOnce = 2048;
 // Multiply-adds that are worth a thread.
 constexpr std::int64_t kThreadGrain = 1 << 18;
 
-// The grid of at most `parts` threads whose largest part has the fewest tiles; of equal ones, that whose parts read
-// least, where rows that a thread packs itself, with `own_rows` in a grid of one column, count as not read.
-ThreadGrid ChooseGrid(std::int64_t row_panels, std::int64_t column_panels, int parts, bool own_rows) {
+// Cost of loading a panel from the shared cache into a core's own caches, in tiles.
+constexpr double kTilesPerPanel = 2;
+
+// What a grid is chosen by: panels of c, of its blocks for the second-level cache, and of blocks whose rows a thread
+// packs itself, 0 where they would not fit that cache.
+struct GridSizes {
+  std::int64_t rows;
+  std::int64_t columns;
+  std::int64_t block_rows;
+  std::int64_t block_columns;
+  std::int64_t own_rows;
+};
+
+// Time of `blocks` blocks of rows x columns tiles, for each of which `panels` panels are loaded. Threads take them one
+// by one and wait for the last one in the end, half a block on average.
+double TimeOfBlocks(std::int64_t blocks, std::int64_t rows, std::int64_t columns, std::int64_t panels, int threads) {
+  const double wait = 0.5 * (threads - 1) / threads;
+  return (static_cast<double>(CeilDiv(blocks, threads)) + wait) *
+         (static_cast<double>(rows * columns) + kTilesPerPanel * static_cast<double>(panels));
+}
+
+// In tiles. Panels of a block are loaded once; rows that a thread packs itself are in its cache.
+double TimeOf(const GridSizes& sizes, const ThreadGrid& grid) {
+  const int threads = grid.rows * grid.columns;
+  if (grid.columns == 1 && sizes.own_rows > 0) {
+    const std::int64_t blocks = BlocksOf(sizes.rows, sizes.own_rows, grid.rows);
+    return TimeOfBlocks(blocks, CeilDiv(sizes.rows, blocks), sizes.columns, sizes.columns, threads);
+  }
+  const std::int64_t row_blocks = BlocksOf(sizes.rows, sizes.block_rows, grid.rows);
+  const std::int64_t column_blocks = BlocksOf(sizes.columns, sizes.block_columns, grid.columns);
+  const std::int64_t rows = CeilDiv(sizes.rows, row_blocks);
+  const std::int64_t columns = CeilDiv(sizes.columns, column_blocks);
+  return TimeOfBlocks(row_blocks * column_blocks, rows, columns, rows + columns, threads);
+}
+
+// The fastest grid of at most `parts` threads.
+ThreadGrid ChooseGrid(const GridSizes& sizes, int parts) {
   ThreadGrid best;
-  std::int64_t best_tiles = row_panels * column_panels;
-  std::int64_t best_read = row_panels + column_panels;
-  for (int rows = 1; rows <= std::min<std::int64_t>(parts, row_panels); ++rows) {
-    const int columns = static_cast<int>(std::min<std::int64_t>(parts / rows, column_panels));
-    const std::int64_t high = CeilDiv(row_panels, rows);
-    const std::int64_t wide = CeilDiv(column_panels, columns);
-    const std::int64_t read = (own_rows && columns == 1 ? 0 : high) + wide;
-    if (high * wide < best_tiles || (high * wide == best_tiles && read < best_read)) {
-      best = {rows, columns};
-      best_tiles = high * wide;
-      best_read = read;
+  for (int rows = 1; rows <= std::min<std::int64_t>(parts, sizes.rows); ++rows) {
+    const ThreadGrid grid{rows, static_cast<int>(std::min<std::int64_t>(parts / rows, sizes.columns))};
+    if (TimeOf(sizes, grid) < TimeOf(sizes, best)) {
+      best = grid;
     }
   }
   return best;
@@ -59,24 +88,37 @@ ProductPlan::ProductPlan(const ProductKernel& kernel, const ProductSizes& sizes,
       row_panels(CeilDiv(kBlockRows, kernel.rows)),
       column_panels(CeilDiv(kBlockColumns, kernel.columns)) {
   blocks = CeilDiv(sizes.k, depth_block);
-  const auto at_once = [&](int width) {
-    return std::max<std::int64_t>(1, kElementsAtOnce / padded_depth() / width) * width;
+  pieces = CeilDiv(depth, kDepthAtOnce);
+  const auto at_once = [](std::int64_t length, int width) {
+    return std::max<std::int64_t>(1, kElementsAtOnce / length / width) * width;
   };
-  rows_at_once = at_once(kernel.rows);
-  columns_at_once = at_once(kernel.columns);
+  rows_at_once = std::min(at_once(padded_depth(), kernel.rows), RoundUp(sizes.m, kernel.rows));
+  columns_at_once = std::min(at_once(deep() ? std::max(padded_depth(), rows_at_once) : padded_depth(), kernel.columns),
+                             RoundUp(sizes.n, kernel.columns));
   const std::int64_t work = sizes.m * sizes.n * sizes.k / kThreadGrain;
-  const int parts = static_cast<int>(std::clamp<std::int64_t>(work, 1, threads));
+  const int most_parts = static_cast<int>(std::clamp<std::int64_t>(work, 1, threads));
   const std::int64_t element = kernel.packed == OperandType::kBFloat16 ? 2 : 4;
-  const std::int64_t fitting = kBlockBytes / (padded_depth() * kernel.rows * element);
+  const std::int64_t rows = std::max<std::int64_t>(1, rows_at_once / kernel.rows);
+  const std::int64_t columns = std::max<std::int64_t>(1, columns_at_once / kernel.columns);
+  const std::int64_t fitting = deep() ? 0 : kBlockBytes / (padded_depth() * kernel.rows * element);
   const bool fits = fitting >= std::min<std::int64_t>(row_panels, 4);
-  grid = ChooseGrid(CeilDiv(std::min(sizes.m, rows_at_once), kernel.rows),
-                    CeilDiv(std::min(sizes.n, columns_at_once), kernel.columns), parts, fits);
-  packs_own_rows = grid.columns == 1 && fits;
+  const std::int64_t own_rows = fits ? std::min(row_panels, fitting) : 0;
+  grid = ChooseGrid({.rows = rows,
+                     .columns = columns,
+                     .block_rows = row_panels,
+                     .block_columns = column_panels,
+                     .own_rows = own_rows},
+                    most_parts);
+  packs_own_rows = grid.columns == 1 && own_rows > 0;
+  sums_buffers = parts();
   if (packs_own_rows) {
-    // Blocks that threads take one by one: several each where there are rows enough, none much smaller than the others.
-    const std::int64_t panels = CeilDiv(std::min(sizes.m, rows_at_once), kernel.rows);
-    const std::int64_t rounds = CeilDiv(panels, std::min(row_panels, fitting) * grid.rows);
-    row_panels = CeilDiv(panels, rounds * grid.rows);
+    row_panels = CeilDiv(rows, BlocksOf(rows, own_rows, grid.rows));
+    return;
+  }
+  row_panels = CeilDiv(rows, RowBlocks(rows));
+  column_panels = CeilDiv(columns, ColumnBlocks(columns));
+  if (deep()) {
+    sums_buffers = static_cast<int>(RowBlocks(rows) * ColumnBlocks(columns));
   }
 }
 

@@ -24,35 +24,14 @@ inline Span CutSpan(const Span& span, std::int64_t part, std::int64_t parts) {
   return {span.begin + length * part / parts, span.begin + length * (part + 1) / parts};
 }
 
-// One thread's place in a grid of rows x columns threads.
-struct GridPart {
-  int index;
-  int row;
-  int rows;
-  int column;
-  int columns;
-  Span Rows(std::int64_t count) const { return CutSpan({0, count}, row, rows); }
-  Span Columns(std::int64_t count) const { return CutSpan({0, count}, column, columns); }
-};
+// Blocks of at most `largest` panels, a multiple of `threads`: threads of equal speed take equal numbers.
+inline std::int64_t BlocksOf(std::int64_t panels, std::int64_t largest, int threads) {
+  return RoundUp(CeilDiv(panels, largest), threads);
+}
 
 struct ThreadGrid {
   int rows = 1;
   int columns = 1;
-
-  // Calls function(part) once per part, each in a thread of its own; `function` must not throw.
-  template <typename Function>
-  void ForEachPart(const Function& function) const {
-    const int parts = rows * columns;
-    const auto run = [&](int part) { function(GridPart{part, part / columns, rows, part % columns, columns}); };
-    if (parts == 1) {
-      run(0);
-      return;
-    }
-#pragma omp parallel for num_threads(parts) schedule(static, 1)
-    for (int part = 0; part < parts; ++part) {
-      run(part);
-    }
-  }
 };
 
 struct DepthBlock {
@@ -69,12 +48,19 @@ struct ProductPlan {
     const std::int64_t left = std::min(depth_block, depth - first);
     return {first, left, RoundUp(left, unit)};
   }
-  std::int64_t padded_depth() const { return RoundUp(depth, unit); }
+  // Depth blocks of which operands are packed at a time.
+  Span Piece(std::int64_t piece) const { return CutSpan({0, blocks}, piece, pieces); }
+  // Of the largest piece.
+  std::int64_t padded_depth() const { return std::min(RoundUp(depth, unit), CeilDiv(blocks, pieces) * depth_block); }
+  bool deep() const { return pieces > 1; }
   int parts() const { return grid.rows * grid.columns; }
+  // Blocks of c that threads take one by one.
+  std::int64_t RowBlocks(std::int64_t panels) const { return BlocksOf(panels, row_panels, grid.rows); }
+  std::int64_t ColumnBlocks(std::int64_t panels) const { return BlocksOf(panels, column_panels, grid.columns); }
   // Of a block's sums in a thread's memory, in floats: a cache line more than a row, lest rows share few sets of a
   // cache.
   std::int64_t sums_stride() const { return column_panels * tile_columns + 16; }
-  // Floats that a thread needs: the sums of a block, or of one row of tiles where the depth is not cut.
+  // Floats of a buffer of sums: of a block, or of one row of tiles where the depth is not cut.
   std::int64_t sums() const { return sums_stride() * tile_rows * (blocks > 1 ? row_panels : 1); }
 
   std::int64_t depth;
@@ -83,6 +69,7 @@ struct ProductPlan {
   std::int64_t tile_columns;
   std::int64_t blocks;       // of depth
   std::int64_t depth_block;  // a multiple of unit
+  std::int64_t pieces;       // of depth: sums of c wait in memory for the next one
   // Panels of a block for the second-level cache.
   std::int64_t row_panels;
   std::int64_t column_panels;
@@ -90,6 +77,7 @@ struct ProductPlan {
   std::int64_t rows_at_once;
   std::int64_t columns_at_once;
   ThreadGrid grid;
+  int sums_buffers;  // one a thread, or in a deep product one a block of c
   // No two threads read the same rows, and a block of them fits the second-level cache: each packs its own.
   bool packs_own_rows = false;
 };
