@@ -11,39 +11,68 @@ constexpr int kRows = 8;
 constexpr int kColumns = 12;
 constexpr int kUnit = 4;
 
-// A word of 4 depths of one line.
+// A word of 4 depths of one line; zero beyond the source.
+void PackWord(const PackArgs& args, std::int64_t line, std::int64_t depth, std::uint16_t* to) {
+  const auto* source = static_cast<const std::uint16_t*>(args.source);
+  for (int i = 0; i < kUnit; ++i) {
+    const std::int64_t at = depth + i;
+    const std::int64_t offset = args.depth_contiguous ? line * args.stride + at : at * args.stride + line;
+    to[i] = line < args.lines && at < args.depth ? source[offset] : 0;
+  }
+}
+
+// Two words of each of two lines at a time, where there are as many.
 void PackFromDepths(const PackArgs& args, int lines_of_panel) {
   const auto* source = static_cast<const std::uint16_t*>(args.source);
   auto* to = static_cast<std::uint16_t*>(args.panel);
-  for (std::int64_t depth = 0; depth < args.depth; depth += kUnit) {
-    for (int line = 0; line < lines_of_panel; ++line, to += kUnit) {
-      const std::uint16_t* from = source + line * args.stride + depth;
-      if (line < args.lines && depth + kUnit <= args.depth) {
-        vst1_u16(to, vld1_u16(from));
+  const int next_word = lines_of_panel * kUnit;
+  const std::int64_t whole = args.depth - args.depth % (2 * kUnit);
+  for (std::int64_t depth = 0; depth < whole; depth += 2 * kUnit, to += 2 * next_word) {
+    for (int line = 0; line < lines_of_panel; line += 2) {
+      std::uint16_t* const words = to + line * kUnit;
+      if (line + 2 <= args.lines) {
+        const std::uint16_t* from = source + line * args.stride + depth;
+        const uint64x2_t first = vreinterpretq_u64_u16(vld1q_u16(from));
+        const uint64x2_t second = vreinterpretq_u64_u16(vld1q_u16(from + args.stride));
+        vst1q_u16(words, vreinterpretq_u16_u64(vzip1q_u64(first, second)));
+        vst1q_u16(words + next_word, vreinterpretq_u16_u64(vzip2q_u64(first, second)));
         continue;
       }
-      for (int i = 0; i < kUnit; ++i) {
-        to[i] = line < args.lines && depth + i < args.depth ? from[i] : 0;
+      for (int i = 0; i < 2; ++i) {
+        PackWord(args, line + i, depth, words + i * kUnit);
+        PackWord(args, line + i, depth + kUnit, words + next_word + i * kUnit);
       }
+    }
+  }
+  for (std::int64_t depth = whole; depth < args.depth; depth += kUnit) {
+    for (int line = 0; line < lines_of_panel; ++line, to += kUnit) {
+      PackWord(args, line, depth, to);
     }
   }
 }
 
+// Four elements and zeros.
+inline __attribute__((always_inline)) uint16x8_t LoadFour(const std::uint16_t* from) {
+  return vcombine_u16(vld1_u16(from), vdup_n_u16(0));
+}
+
+// A word of each of four lines at a time, where there are as many.
 void PackFromLines(const PackArgs& args, int lines_of_panel) {
   const auto* source = static_cast<const std::uint16_t*>(args.source);
   auto* to = static_cast<std::uint16_t*>(args.panel);
   for (std::int64_t depth = 0; depth < args.depth; depth += kUnit) {
-    const std::uint16_t* from = source + depth * args.stride;
     for (int line = 0; line < lines_of_panel; line += 4, to += 4 * kUnit) {
       if (line + 4 <= args.lines && depth + kUnit <= args.depth) {
-        const uint16x4x4_t rows = {{vld1_u16(from + line), vld1_u16(from + args.stride + line),
-                                    vld1_u16(from + 2 * args.stride + line), vld1_u16(from + 3 * args.stride + line)}};
-        vst4_u16(to, rows);
+        const std::uint16_t* from = source + depth * args.stride + line;
+        const uint32x4_t early = vreinterpretq_u32_u16(vzip1q_u16(LoadFour(from), LoadFour(from + args.stride)));
+        const uint32x4_t late =
+            vreinterpretq_u32_u16(vzip1q_u16(LoadFour(from + 2 * args.stride), LoadFour(from + 3 * args.stride)));
+        vst1q_u16(to, vreinterpretq_u16_u32(vzip1q_u32(early, late)));
+        vst1q_u16(to + 2 * kUnit, vreinterpretq_u16_u32(vzip2q_u32(early, late)));
         continue;
       }
-      for (int i = 0; i < 4 * kUnit; ++i) {
-        const std::int64_t at = line + i / kUnit;
-        to[i] = at < args.lines && depth + i % kUnit < args.depth ? from[i % kUnit * args.stride + at] : 0;
+      for (int i = 0; i < 4; ++i) {
+        PackWord(args, line + i, depth, to + i * kUnit);
       }
     }
   }
@@ -60,9 +89,28 @@ inline __attribute__((always_inline)) bfloat16x8_t LoadWords(const std::uint16_t
   return vreinterpretq_bf16_u16(vld1q_u16(from));
 }
 
-void Multiply(const TileArgs& args) {
+// Sums of two rows, of the columns of two squares.
+inline __attribute__((always_inline)) void FinishRows(const TileArgs& args, float32x4_t left, float32x4_t right,
+                                                      float* to) {
+  const float64x2_t left_rows = vreinterpretq_f64_f32(left);
+  const float64x2_t right_rows = vreinterpretq_f64_f32(right);
+  float32x4_t upper = vreinterpretq_f32_f64(vzip1q_f64(left_rows, right_rows));
+  float32x4_t lower = vreinterpretq_f32_f64(vzip2q_f64(left_rows, right_rows));
+  if (args.accumulate) {
+    upper = vaddq_f32(upper, vld1q_f32(to));
+    lower = vaddq_f32(lower, vld1q_f32(to + args.sums_stride));
+  }
+  vst1q_f32(to, upper);
+  vst1q_f32(to + args.sums_stride, lower);
+}
+
+void Multiply(const TileArgs& tile) {
+  const TileArgs args = tile;  // a copy, which no store can change
   constexpr int kHigh = kRows / 2;
   constexpr int kWide = kColumns / 2;
+  // Squares of columns that are multiplied before the others are loaded: with 24 sums all operands at once would not
+  // fit 32 registers.
+  constexpr int kFirst = 4;
   const auto* a = static_cast<const std::uint16_t*>(args.a);
   const auto* b = static_cast<const std::uint16_t*>(args.b);
   float32x4_t sums[kHigh][kWide];
@@ -75,29 +123,41 @@ void Multiply(const TileArgs& args) {
   }
   for (std::int64_t depth = 0; depth < args.depth; depth += kUnit, a += kRows * kUnit, b += kColumns * kUnit) {
     bfloat16x8_t left[kHigh];
+    bfloat16x8_t right[kWide];
 #pragma GCC unroll 4
     for (int i = 0; i < kHigh; ++i) {
       left[i] = LoadWords(a + i * 2 * kUnit);
     }
-#pragma GCC unroll 6
-    for (int j = 0; j < kWide; ++j) {
-      const bfloat16x8_t right = LoadWords(b + j * 2 * kUnit);
 #pragma GCC unroll 4
-      for (int i = 0; i < kHigh; ++i) {
-        sums[i][j] = vbfmmlaq_f32(sums[i][j], left[i], right);
+    for (int j = 0; j < kFirst; ++j) {
+      right[j] = LoadWords(b + j * 2 * kUnit);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < kHigh; ++i) {
+#pragma GCC unroll 4
+      for (int j = 0; j < kFirst; ++j) {
+        sums[i][j] = vbfmmlaq_f32(sums[i][j], left[i], right[j]);
+      }
+    }
+    // The compiler moves no load across this line.
+    asm volatile("" ::: "memory");
+#pragma GCC unroll 2
+    for (int j = kFirst; j < kWide; ++j) {
+      right[j] = LoadWords(b + j * 2 * kUnit);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < kHigh; ++i) {
+#pragma GCC unroll 2
+      for (int j = kFirst; j < kWide; ++j) {
+        sums[i][j] = vbfmmlaq_f32(sums[i][j], left[i], right[j]);
       }
     }
   }
 #pragma GCC unroll 4
   for (int i = 0; i < kHigh; ++i) {
-#pragma GCC unroll 6
-    for (int j = 0; j < kWide; ++j) {
-      float* to = args.sums + 2 * i * args.sums_stride + 2 * j;
-      const float32x2_t upper = vget_low_f32(sums[i][j]);
-      const float32x2_t lower = vget_high_f32(sums[i][j]);
-      vst1_f32(to, args.accumulate ? vadd_f32(upper, vld1_f32(to)) : upper);
-      to += args.sums_stride;
-      vst1_f32(to, args.accumulate ? vadd_f32(lower, vld1_f32(to)) : lower);
+#pragma GCC unroll 3
+    for (int j = 0; j < kWide; j += 2) {
+      FinishRows(args, sums[i][j], sums[i][j + 1], args.sums + 2 * i * args.sums_stride + 2 * j);
     }
   }
 }
