@@ -71,12 +71,9 @@ HWY_INLINE void StoreNarrow(FloatVec value, Float16* to) {
   hn::StoreU(hn::TruncateTo(narrow, hn::Or(sign, chosen)), narrow, reinterpret_cast<std::uint16_t*>(to));
 }
 
-// The first `count` elements; a whole vector is read or written where there is one.
+// The first `count` elements, fewer than a vector's.
 template <typename T>
 HWY_INLINE FloatVec LoadPart(const T* from, std::size_t count) {
-  if (HWY_LIKELY(count >= hn::Lanes(FloatTag()))) {
-    return LoadWide(from);
-  }
   T padded[hn::MaxLanes(FloatTag())] = {};
   std::memcpy(padded, from, count * sizeof(T));
   return LoadWide(padded);
@@ -84,10 +81,6 @@ HWY_INLINE FloatVec LoadPart(const T* from, std::size_t count) {
 
 template <typename T>
 HWY_INLINE void StorePart(FloatVec value, T* to, std::size_t count) {
-  if (HWY_LIKELY(count >= hn::Lanes(FloatTag()))) {
-    StoreNarrow(value, to);
-    return;
-  }
   T padded[hn::MaxLanes(FloatTag())];
   StoreNarrow(value, padded);
   std::memcpy(to, padded, count * sizeof(T));
@@ -105,36 +98,34 @@ HWY_INLINE FloatVec Reciprocal(FloatVec x) {
   }
 }
 
-// e^x for x within [-80, 80]; beyond as at the bounds. Relative error below 1e-6.
-HWY_INLINE FloatVec ExpWithin80(FloatVec x) {
+// 1 + 2^x for x within [-115, 115]; beyond as at the bounds. Relative error of the power below 2e-7.
+HWY_INLINE FloatVec OnePlusExp2(FloatVec x) {
   const FloatTag d;
   const hn::RebindToUnsigned<FloatTag> bits;
-  const FloatVec y = hn::Min(hn::Max(x, hn::Set(d, -80.0F)), hn::Set(d, 80.0F));
+  const FloatVec y = hn::Min(hn::Max(x, hn::Set(d, -115.0F)), hn::Set(d, 115.0F));
   // Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits.
   const FloatVec round = hn::Set(d, 12582912.0F);
-  const FloatVec shifted = hn::MulAdd(y, hn::Set(d, 1.44269504F), round);
-  const FloatVec n = hn::Sub(shifted, round);
-  // ln 2 in two parts, the first exact in few bits; the polynomial is Cephes' expf.
-  const FloatVec r = hn::MulAdd(n, hn::Set(d, 2.12194440e-4F), hn::NegMulAdd(n, hn::Set(d, 0.693359375F), y));
-  FloatVec p = hn::Set(d, 1.9875691500e-4F);
-  p = hn::MulAdd(p, r, hn::Set(d, 1.3981999507e-3F));
-  p = hn::MulAdd(p, r, hn::Set(d, 8.3334519073e-3F));
-  p = hn::MulAdd(p, r, hn::Set(d, 4.1665795894e-2F));
-  p = hn::MulAdd(p, r, hn::Set(d, 1.6666665459e-1F));
-  p = hn::MulAdd(p, r, hn::Set(d, 5.0000001201e-1F));
-  p = hn::MulAdd(p, hn::Mul(r, r), hn::Add(r, hn::Set(d, 1.0F)));
+  const FloatVec shifted = hn::Add(y, round);
+  const FloatVec r = hn::Sub(y, hn::Sub(shifted, round));
+  // Of least relative error within [-1/2, 1/2]; three pairs of terms at once.
+  const FloatVec square = hn::Mul(r, r);
+  const FloatVec low = hn::MulAdd(r, hn::Set(d, 6.93147004e-1F), hn::Set(d, 1.0F));
+  const FloatVec middle = hn::MulAdd(r, hn::Set(d, 5.55073358e-2F), hn::Set(d, 2.40222424e-1F));
+  const FloatVec high = hn::MulAdd(r, hn::Set(d, 1.32646703e-3F), hn::Set(d, 9.67149995e-3F));
+  const FloatVec p = hn::MulAdd(hn::MulAdd(high, square, middle), square, low);
   const auto power = hn::ShiftLeft<23>(hn::Add(hn::BitCast(bits, shifted), hn::Set(bits, 127)));
-  return hn::Mul(p, hn::BitCast(d, power));
+  return hn::MulAdd(p, hn::BitCast(d, power), hn::Set(d, 1.0F));
 }
 
 // The tanh form, as device/cpu/vector_math.h has it: x sigmoid(x * (linear + cubic * x^2)).
 constexpr float kLinear = 1.5957691216057308F;  // 2 sqrt(2/pi)
 constexpr float kCubic = 0.044715F * kLinear;
+constexpr float kLog2E = 1.4426950408889634F;
 
 HWY_INLINE FloatVec GeluSigmoid(FloatVec x, FloatVec square) {
   const FloatTag d;
-  const FloatVec u = hn::Mul(x, hn::MulAdd(square, hn::Set(d, kCubic), hn::Set(d, kLinear)));
-  return Reciprocal(hn::Add(hn::Set(d, 1.0F), ExpWithin80(hn::Neg(u))));
+  const FloatVec exponent = hn::MulAdd(square, hn::Set(d, -kCubic * kLog2E), hn::Set(d, -kLinear * kLog2E));
+  return Reciprocal(OnePlusExp2(hn::Mul(x, exponent)));
 }
 
 HWY_INLINE FloatVec GeluOf(FloatVec x) { return hn::Mul(x, GeluSigmoid(x, hn::Mul(x, x))); }
@@ -147,29 +138,53 @@ HWY_INLINE FloatVec GeluGradientOf(FloatVec x) {
   return hn::MulAdd(hn::Mul(x, slope), hn::NegMulAdd(s, s, s), s);
 }
 
-// One row; `kind` is known to the compiler.
+// The first `count` elements of a row from column `at` on: a whole vector, or, without kWhole, fewer.
+template <StoreKind kKind, bool kWhole, typename In, typename Out>
+HWY_INLINE void StoreVector(const float* sums, const In* bias, Out* c, Out* auxiliary, std::size_t count) {
+  const auto load = [&](const auto* from) {
+    if constexpr (kWhole) {
+      return LoadWide(from);
+    } else {
+      return LoadPart(from, count);
+    }
+  };
+  const auto store = [&](FloatVec value, Out* to) {
+    if constexpr (kWhole) {
+      StoreNarrow(value, to);
+    } else {
+      StorePart(value, to, count);
+    }
+  };
+  FloatVec z = load(sums);
+  if (bias != nullptr) {
+    z = hn::Add(z, load(bias));
+  }
+  if constexpr (kKind == StoreKind::kAccumulate) {
+    z = hn::Add(z, load(c));
+  } else if constexpr (kKind == StoreKind::kGelu) {
+    store(z, auxiliary);
+    z = GeluOf(z);
+  } else if constexpr (kKind == StoreKind::kGeluGradient) {
+    z = hn::Mul(z, GeluGradientOf(load(auxiliary)));
+  } else if constexpr (kKind == StoreKind::kResidual) {
+    z = hn::Add(z, load(auxiliary));
+  }
+  store(z, c);
+}
+
+// One row. The loop over whole vectors has no call, so that constants stay in registers.
 template <StoreKind kKind, typename In, typename Out>
 HWY_INLINE void StoreRow(const StoreArgs& args, const float* sums, Out* c, Out* auxiliary) {
   const std::size_t lanes = hn::Lanes(FloatTag());
   const auto* bias = static_cast<const In*>(args.bias);
   const auto columns = static_cast<std::size_t>(args.columns);
-  for (std::size_t i = 0; i < columns; i += lanes) {
-    const std::size_t count = columns - i;
-    FloatVec z = LoadPart(sums + i, count);
-    if (bias != nullptr) {
-      z = hn::Add(z, LoadPart(bias + i, count));
-    }
-    if constexpr (kKind == StoreKind::kAccumulate) {
-      z = hn::Add(z, LoadPart(c + i, count));
-    } else if constexpr (kKind == StoreKind::kGelu) {
-      StorePart(z, auxiliary + i, count);
-      z = GeluOf(z);
-    } else if constexpr (kKind == StoreKind::kGeluGradient) {
-      z = hn::Mul(z, GeluGradientOf(LoadPart(auxiliary + i, count)));
-    } else if constexpr (kKind == StoreKind::kResidual) {
-      z = hn::Add(z, LoadPart(auxiliary + i, count));
-    }
-    StorePart(z, c + i, count);
+  const auto beside = [](auto* from, std::size_t i) { return from == nullptr ? nullptr : from + i; };
+  std::size_t i = 0;
+  for (; i + lanes <= columns; i += lanes) {
+    StoreVector<kKind, true>(sums + i, beside(bias, i), c + i, beside(auxiliary, i), lanes);
+  }
+  if (i < columns) {
+    StoreVector<kKind, false>(sums + i, beside(bias, i), c + i, beside(auxiliary, i), columns - i);
   }
 }
 
