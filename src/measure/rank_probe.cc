@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "device/best_seconds.h"
@@ -108,6 +109,9 @@ class Prober {
     Activations();
     Vocabulary();
     Updates();
+    if (options_.brief && !IsLate()) {
+      BriefProducts();
+    }
     probe_.error = std::sqrt(squares_ / std::max(laws_, 1));
     return probe_;
   }
@@ -192,16 +196,19 @@ class Prober {
     }
   }
 
-  // Two sizes tell a call's cost from the work's, and no more.
+  // Two sizes tell a call's cost from the work's, and no more. Measured first and last, of which the faster counts: a
+  // team of new threads may share a core for some tens of milliseconds, until the system spreads it.
   void BriefProducts() {
     PassSamples samples;
     for (std::size_t size = 0; size < range_.tokens.size(); ++size) {
       MeasureProducts(range_.tokens[size], range_.weights[size], samples);
     }
     for (std::size_t pass = 0; pass < samples.size(); ++pass) {
-      std::vector<WorkSample> works;
-      for (const ProductSample& sample : samples[pass]) {
-        works.push_back({2 * sample.m * sample.n * sample.k, sample.seconds});
+      std::vector<WorkSample>& works = brief_products_[pass];
+      works.resize(samples[pass].size(), {.seconds = std::numeric_limits<double>::infinity()});
+      for (std::size_t size = 0; size < works.size(); ++size) {
+        const ProductSample& sample = samples[pass][size];
+        works[size] = {2 * sample.m * sample.n * sample.k, std::min(works[size].seconds, sample.seconds)};
       }
       const RateLaw law = LawOf(works);
       probe_.rates[static_cast<ProductPass>(pass)] = {.call = law.call, .flops = law.rate};
@@ -446,6 +453,7 @@ class Prober {
   Range range_;
   DType dtype_;
   RankProbe probe_;
+  std::array<std::vector<WorkSample>, kProductPasses> brief_products_;
   double squares_ = 0;
   int laws_ = 0;
   Clock::time_point start_ = Clock::now();
