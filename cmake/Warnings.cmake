@@ -16,6 +16,7 @@ target_compile_options(trireme_flags INTERFACE
 # Flags of CPU kernels. GCC 12.2 copies 32-byte constants wrongly at some levels, so moves wider than 16 bytes are left to
 # the vectoriser. TRIREME_NATIVE compiles for the building machine instead of for every level.
 include(CheckCXXCompilerFlag)
+include(CheckCXXSourceRuns)
 set(TRIREME_KERNEL_FLAGS "")
 set(TRIREME_NATIVE_FLAGS "")
 check_cxx_compiler_flag("-mmove-max=128 -mstore-max=128" TRIREME_HAS_MOVE_MAX)
@@ -29,6 +30,20 @@ if(TRIREME_NATIVE)
     set(TRIREME_NATIVE_FLAGS -march=native)
   elseif(TRIREME_HAS_MCPU_NATIVE)
     set(TRIREME_NATIVE_FLAGS -mcpu=native)
+    # clang goes by the processor's name; a hypervisor may hide the SVE that the name promises.
+    set(CMAKE_REQUIRED_FLAGS -mcpu=native)
+    check_cxx_source_runs("
+      #include <sys/auxv.h>
+      int main() {
+      #if defined(__ARM_FEATURE_SVE)
+        return (getauxval(AT_HWCAP) & (1UL << 22)) != 0 ? 0 : 1;
+      #endif
+        return 0;
+      }" TRIREME_NATIVE_RUNS_HERE)
+    unset(CMAKE_REQUIRED_FLAGS)
+    if(NOT TRIREME_NATIVE_RUNS_HERE)
+      set(TRIREME_NATIVE_FLAGS -mcpu=native+nosve)
+    endif()
   endif()
 endif()
 list(APPEND TRIREME_KERNEL_FLAGS ${TRIREME_NATIVE_FLAGS})
