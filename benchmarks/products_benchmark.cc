@@ -5,6 +5,7 @@
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <set>
@@ -70,11 +71,11 @@ void SetFlops(benchmark::State& state, double flops) {
 
 void RunProduct(benchmark::State& state, MatmulEngine& engine, const ProductShape& shape, DType type) {
   const DType out = shape.transpose_a ? DType::kFloat32 : type;
-  const bool ends = shape.epilogue != Epilogue::kNone;
+  const bool has_epilogue = shape.epilogue != Epilogue::kNone;
   const Memory a(shape.m * shape.k * SizeOf(type));
   const Memory b(shape.n * shape.k * SizeOf(type));
   const Memory c(shape.m * shape.n * SizeOf(out));
-  const Memory auxiliary(ends ? shape.m * shape.n * SizeOf(out) : 0);
+  const Memory auxiliary(has_epilogue ? shape.m * shape.n * SizeOf(out) : 0);
   MatmulArgs args{
       .a = {a.data(), type, shape.transpose_a ? Shape{shape.k, shape.m} : Shape{shape.m, shape.k}},
       .b = {b.data(), type, shape.transpose_b ? Shape{shape.n, shape.k} : Shape{shape.k, shape.n}},
@@ -84,7 +85,7 @@ void RunProduct(benchmark::State& state, MatmulEngine& engine, const ProductShap
       .accumulate = shape.transpose_a,
       .epilogue = shape.epilogue,
   };
-  if (ends) {
+  if (has_epilogue) {
     args.auxiliary = {auxiliary.data(), out, {shape.m, shape.n}};
   }
   for (auto _ : state) {
@@ -114,7 +115,7 @@ void RunTile(benchmark::State& state, const ProductKernel& kernel) {
   SetFlops(state, 2.0 * kernel.rows * kernel.columns * static_cast<double>(depth));
 }
 
-std::set<int> ThreadCounts() { return {1, 2, static_cast<int>(std::thread::hardware_concurrency())}; }
+std::set<int> ThreadCounts() { return {1, 2, static_cast<int>(std::max(1U, std::thread::hardware_concurrency()))}; }
 
 void RegisterTile(CpuLevel level, DType type, const ProductKernel& kernel) {
   const std::string name = fmt::format("Tile/{}/{}", NameOf(level), Name(type));

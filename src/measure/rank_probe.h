@@ -12,7 +12,8 @@ namespace trireme {
 
 struct ProbeOptions {
   bool quick = false;  // a few sizes and repetitions only
-  // On cores: two sizes of each operation, for about 0.15 s. Ranks do not wait for each other.
+  // On cores: two sizes of each operation, for 0.15 s, or twice as long on slow cores. Ranks do not wait for each
+  // other.
   bool brief = false;
   int units = 1;  // of the device, that work on tiles side by side
   // Told before each part; used on rank 0 only, may be missing.

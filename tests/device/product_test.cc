@@ -212,7 +212,7 @@ TEST(Product, LargeOnesAreCutInDepthAndAmongThreads) {
 }
 
 TEST(Product, OperandsLargerThanTheBuffersAreMultipliedInPieces) {
-  // Whole numbers, whose sums fp32 holds in any order; no two neighbours in any direction are equal.
+  // Whole numbers, whose sums fp32 holds in any order; no two neighbours in a row or a column are equal.
   const auto numbers = [](std::int64_t count, std::int64_t period) {
     std::vector<float> values(static_cast<std::size_t>(count));
     for (std::int64_t i = 0; i < count; ++i) {
@@ -232,20 +232,24 @@ TEST(Product, OperandsLargerThanTheBuffersAreMultipliedInPieces) {
   };
   const std::vector<NamedEngine> engines = AllEngines(3);
   const auto cpu = CpuForTest();
-  // Pieces of columns, of rows, of depth, of rows and depth; several blocks in a piece.
-  for (const auto& [m, n, k] :
-       {std::tuple{34, 4400, 2048}, {4400, 34, 2048}, {34, 34, 12000}, {8300, 34, 2100}, {300, 290, 2100}}) {
+  // Pieces of columns, of rows, of depth, of rows and depth, of columns and depth; several blocks in a piece.
+  for (const auto& [m, n, k] : {std::tuple{34, 4400, 2048},
+                                {4400, 34, 2048},
+                                {34, 34, 12000},
+                                {8300, 34, 2110},
+                                {34, 8300, 2110},
+                                {300, 290, 2110}}) {
     Workbench bench(*cpu);
     const std::vector<float> rows = numbers(m, 7);
     const std::vector<float> columns = numbers(n, 11);
     const std::vector<float> left_depths = numbers(k, 3);
     const std::vector<float> right_depths = numbers(k, 13);
     const std::vector<float> expected = product(rows, columns, static_cast<float>(Dot(left_depths, right_depths)));
-    const MatmulArgs args{.a = bench.From(kBf16, {m, k}, product(rows, left_depths, 1)),
-                          .b = bench.From(kBf16, {k, n}, product(right_depths, columns, 1)),
-                          .c = bench.Output(kFloat, {m, n})};
+    MatmulArgs args{.a = bench.From(kBf16, {m, k}, product(rows, left_depths, 1)),
+                    .b = bench.From(kBf16, {k, n}, product(right_depths, columns, 1))};
     for (const NamedEngine& named : engines) {
       if (named.engine->Multiplies(kBf16)) {
+        args.c = bench.Output(kFloat, {m, n});
         named.engine->Run(args);
         EXPECT_EQ(RelativeDifference(bench.Read(args.c), expected), 0)
             << named.name << ": " << m << "x" << n << "x" << k;
@@ -254,26 +258,31 @@ TEST(Product, OperandsLargerThanTheBuffersAreMultipliedInPieces) {
   }
 }
 
-TEST(Product, PackedOnesAreEqualInEveryBitForAnyNumberOfThreads) {
+// At every level and in both types: the bits of one thread, twice, and of each of `counts` threads.
+void ExpectEqualBits(int m, int n, int k, const std::vector<int>& counts) {
   const auto cpu = CpuForTest();
   Workbench bench(*cpu);
-  // Few rows, many, and operands that are packed in pieces of their depth.
-  for (const auto& [m, n, k] : {std::tuple{40, 900, 600}, {250, 330, 600}, {270, 300, 2500}}) {
-    for (const CpuLevel level : CpuLevels()) {
-      for (const DType operands : {kFloat, kBf16}) {
-        const Form form{.m = m, .n = n, .k = k, .transpose_b = true, .bias = true, .operands = operands};
-        const MatmulArgs args = MakeArgs(bench, form);
-        const auto one = MakeSingleEngine(ProductEngine::kPacked, level, 1);
-        const auto first = Outputs(bench, form, args, *one);
-        EXPECT_EQ(Outputs(bench, form, args, *one), first) << NameOf(level) << ": " << form.ToString();
-        for (const int threads : {2, 3, 5, 16}) {
-          const auto engine = MakeSingleEngine(ProductEngine::kPacked, level, threads);
-          EXPECT_EQ(Outputs(bench, form, args, *engine), first)
-              << NameOf(level) << ", " << threads << " threads: " << form.ToString();
-        }
+  for (const CpuLevel level : CpuLevels()) {
+    for (const DType operands : {kFloat, kBf16}) {
+      const Form form{.m = m, .n = n, .k = k, .transpose_b = true, .bias = true, .operands = operands};
+      const MatmulArgs args = MakeArgs(bench, form);
+      const auto one = MakeSingleEngine(ProductEngine::kPacked, level, 1);
+      const auto first = Outputs(bench, form, args, *one);
+      EXPECT_EQ(Outputs(bench, form, args, *one), first) << NameOf(level) << ": " << form.ToString();
+      for (const int threads : counts) {
+        const auto engine = MakeSingleEngine(ProductEngine::kPacked, level, threads);
+        EXPECT_EQ(Outputs(bench, form, args, *engine), first)
+            << NameOf(level) << ", " << threads << " threads: " << form.ToString();
       }
     }
   }
+}
+
+TEST(Product, PackedOnesAreEqualInEveryBitForAnyNumberOfThreads) { ExpectEqualBits(250, 330, 600, {2, 3, 5}); }
+
+TEST(Product, DeepOnesAndThoseOfManyThreadsAreEqualInEveryBit) {
+  ExpectEqualBits(40, 900, 600, {2, 16});
+  ExpectEqualBits(270, 300, 2500, {2, 5, 16});
 }
 
 TEST(Product, NanAndInfinityReachTheirRowAlone) {
@@ -308,11 +317,10 @@ TEST(Product, Bf16OperandsAreSummedInFloat) {
   // 1 + 4095 * 2^-12: a sum kept in bf16 would stay 1.
   std::vector<float> values(4096, 1.0F / 4096);
   values[0] = 1;
-  const MatmulArgs args{.a = bench.From(kBf16, {1, 4096}, values),
-                        .b = bench.Filled(kBf16, {4096, 1}, 1),
-                        .c = bench.Output(kFloat, {1, 1})};
+  MatmulArgs args{.a = bench.From(kBf16, {1, 4096}, values), .b = bench.Filled(kBf16, {4096, 1}, 1)};
   for (const NamedEngine& named : AllEngines(1)) {
     if (named.engine->Multiplies(kBf16)) {
+      args.c = bench.Output(kFloat, {1, 1});
       named.engine->Run(args);
       EXPECT_NEAR(bench.Read(args.c)[0], 1 + 4095.0 / 4096, 1e-5) << named.name;
     }

@@ -1,4 +1,4 @@
-// Work in a CPU device's threads: parts, a range of rows or elements cut into one contiguous part a thread, or items
+// Work in a CPU device's threads: parts, a range of rows or elements cut into one contiguous part per thread, or items
 // that threads take one by one. Parts of a range depend only on the count and on the number of threads, so sums that
 // follow them give equal bits in every run.
 #pragma once
@@ -14,7 +14,7 @@ namespace trireme {
 // Elements below which a second thread costs more than it gains.
 inline constexpr std::int64_t kElementGrain = 1 << 15;
 
-// Parts that ParallelRanges makes: at most `threads`, each of at least `grain` (the last one may be smaller).
+// Parts that ParallelRanges makes: at most `threads`, no more than `count` has grains.
 inline int PartCount(int threads, std::int64_t count, std::int64_t grain) {
   const std::int64_t most = CeilDiv(count, std::max<std::int64_t>(grain, 1));
   return static_cast<int>(std::clamp<std::int64_t>(most, 1, threads));

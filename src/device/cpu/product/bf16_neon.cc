@@ -64,11 +64,11 @@ void PackFromLines(const PackArgs& args, int lines_of_panel) {
     for (int line = 0; line < lines_of_panel; line += 4, to += 4 * kUnit) {
       if (line + 4 <= args.lines && depth + kUnit <= args.depth) {
         const std::uint16_t* from = source + depth * args.stride + line;
-        const uint32x4_t early = vreinterpretq_u32_u16(vzip1q_u16(LoadFour(from), LoadFour(from + args.stride)));
-        const uint32x4_t late =
+        const uint32x4_t first_depths = vreinterpretq_u32_u16(vzip1q_u16(LoadFour(from), LoadFour(from + args.stride)));
+        const uint32x4_t last_depths =
             vreinterpretq_u32_u16(vzip1q_u16(LoadFour(from + 2 * args.stride), LoadFour(from + 3 * args.stride)));
-        vst1q_u16(to, vreinterpretq_u16_u32(vzip1q_u32(early, late)));
-        vst1q_u16(to + 2 * kUnit, vreinterpretq_u16_u32(vzip2q_u32(early, late)));
+        vst1q_u16(to, vreinterpretq_u16_u32(vzip1q_u32(first_depths, last_depths)));
+        vst1q_u16(to + 2 * kUnit, vreinterpretq_u16_u32(vzip2q_u32(first_depths, last_depths)));
         continue;
       }
       for (int i = 0; i < 4; ++i) {

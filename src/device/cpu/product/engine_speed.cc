@@ -22,7 +22,7 @@ constexpr double kFarBelow = 0.2;
 constexpr double kSlowMachine = 2e9;  // FLOP/s of the best engine
 constexpr int kRepetitions = 3;
 constexpr double kLongEnough = 0.02;   // seconds: a product that takes as long is not repeated
-constexpr double kMostSeconds = 0.25;  // of an engine and a type, about
+constexpr double kMostSeconds = 0.25;  // of an engine and a type with more than the fewest tokens, about
 
 double FlopsOf(const Layer& layer) { return 10.0 * static_cast<double>(layer.tokens * layer.in * layer.out); }
 

@@ -138,17 +138,17 @@ HWY_INLINE FloatVec GeluGradientOf(FloatVec x) {
   return hn::MulAdd(hn::Mul(x, slope), hn::NegMulAdd(s, s, s), s);
 }
 
-// The first `count` elements of a row from column `at` on: a whole vector, or, without kWhole, fewer.
+// One vector of a row: all lanes with kWhole, otherwise the first `count`.
 template <StoreKind kKind, bool kWhole, typename In, typename Out>
 HWY_INLINE void StoreVector(const float* sums, const In* bias, Out* c, Out* auxiliary, std::size_t count) {
-  const auto load = [&](const auto* from) {
+  const auto load = [&](const auto* from) HWY_ATTR {
     if constexpr (kWhole) {
       return LoadWide(from);
     } else {
       return LoadPart(from, count);
     }
   };
-  const auto store = [&](FloatVec value, Out* to) {
+  const auto store = [&](FloatVec value, Out* to) HWY_ATTR {
     if constexpr (kWhole) {
       StoreNarrow(value, to);
     } else {
@@ -172,19 +172,19 @@ HWY_INLINE void StoreVector(const float* sums, const In* bias, Out* c, Out* auxi
   store(z, c);
 }
 
-// One row. The loop over whole vectors has no call, so that constants stay in registers.
+// One row. The loop over whole vectors has no call: constants stay in registers.
 template <StoreKind kKind, typename In, typename Out>
 HWY_INLINE void StoreRow(const StoreArgs& args, const float* sums, Out* c, Out* auxiliary) {
   const std::size_t lanes = hn::Lanes(FloatTag());
   const auto* bias = static_cast<const In*>(args.bias);
   const auto columns = static_cast<std::size_t>(args.columns);
-  const auto beside = [](auto* from, std::size_t i) { return from == nullptr ? nullptr : from + i; };
+  const auto at = [](auto* from, std::size_t i) { return from == nullptr ? nullptr : from + i; };
   std::size_t i = 0;
   for (; i + lanes <= columns; i += lanes) {
-    StoreVector<kKind, true>(sums + i, beside(bias, i), c + i, beside(auxiliary, i), lanes);
+    StoreVector<kKind, true>(sums + i, at(bias, i), c + i, at(auxiliary, i), lanes);
   }
   if (i < columns) {
-    StoreVector<kKind, false>(sums + i, beside(bias, i), c + i, beside(auxiliary, i), columns - i);
+    StoreVector<kKind, false>(sums + i, at(bias, i), c + i, at(auxiliary, i), columns - i);
   }
 }
 

@@ -23,7 +23,8 @@ const void* Advance(const Tensor& tensor, std::int64_t elements) {
   return static_cast<const char*>(tensor.data) + elements * SizeOf(tensor.dtype);
 }
 
-// An operand's piece at hand: lines [first, first + lines) in panels of `width`, depths from `depth_begin` on.
+// The part of an operand that is packed: lines [first, first + lines) in panels of `width`, depths from `depth_begin`
+// on.
 struct PackedOperand {
   const Tensor* tensor;
   bool depth_contiguous;
@@ -43,16 +44,16 @@ struct PackedOperand {
   }
   // Runs of panels that threads take one by one when they pack together.
   std::int64_t runs() const { return CeilDiv(panels(), PanelsOfRun()); }
-  void PackRuns(const ProductPlan& plan, const Span& blocks, SharedItems& runs) const {
+  void PackRuns(const ProductPlan& plan, const Span& depth_blocks, SharedItems& runs) const {
     for (std::int64_t i = 0; runs.Take(i);) {
-      Pack(plan, blocks, {i * PanelsOfRun(), std::min(panels(), (i + 1) * PanelsOfRun())});
+      Pack(plan, depth_blocks, {i * PanelsOfRun(), std::min(panels(), (i + 1) * PanelsOfRun())});
     }
   }
-  void Pack(const ProductPlan& plan, const Span& blocks, const Span& of_panels) const {
-    for (std::int64_t block = blocks.begin; block < blocks.end; ++block) {
+  void Pack(const ProductPlan& plan, const Span& depth_blocks, const Span& of_panels) const {
+    for (std::int64_t block = depth_blocks.begin; block < depth_blocks.end; ++block) {
       const DepthBlock depth = plan.Depth(block);
       // Lines that are neighbours in memory are read some depths at a time across the panels, in long runs.
-      const std::int64_t step = depth_contiguous ? depth.depth : kDepthsAtOnce;
+      const std::int64_t step = depth_contiguous ? depth.depth : kPackStep;
       for (std::int64_t done = 0; done < depth.depth; done += step) {
         for (std::int64_t panel = of_panels.begin; panel < of_panels.end; ++panel) {
           PackPart(depth.first + done, std::min(step, depth.depth - done), first + panel * width,
@@ -64,7 +65,7 @@ struct PackedOperand {
 
  private:
   // A multiple of every kernel's unit.
-  static constexpr std::int64_t kDepthsAtOnce = 32;
+  static constexpr std::int64_t kPackStep = 32;
   // In bf16 two cache lines, where lines are neighbours in memory.
   static constexpr std::int64_t kLinesOfRun = 64;
 
@@ -93,19 +94,19 @@ class Rectangle {
   // Rows of one block and all columns, in their whole depth.
   void MultiplyRows(float* sums) const {
     for (std::int64_t j = 0; j < right_.panels(); j += plan_.column_panels) {
-      MultiplyBlock({0, plan_.blocks}, {0, left_.panels()}, {j, std::min(right_.panels(), j + plan_.column_panels)},
-                    sums);
+      MultiplyBlock({0, plan_.depth_blocks}, {0, left_.panels()},
+                    {j, std::min(right_.panels(), j + plan_.column_panels)}, sums);
     }
   }
 
   // Panels `row` of the left operand and `column` of the right one: a block whose sums and operands of one depth block
   // lie in the second-level cache. It is stored after its last depth block; until then `sums` are its own. Rows are
-  // stored as wide as the block: c is written in long pieces, and a piece of it seldom has the low address bits of one
-  // that is read beside it.
-  void MultiplyBlock(const Span& blocks, const Span& row, const Span& column, float* sums) const {
+  // stored as wide as the block: c is written in long stretches, and one seldom has the low address bits of what is
+  // read beside it.
+  void MultiplyBlock(const Span& depth_blocks, const Span& row, const Span& column, float* sums) const {
     const std::int64_t stride = plan_.sums_stride();
-    const std::int64_t strip = plan_.blocks > 1 ? kernel_.rows * stride : 0;
-    for (std::int64_t block = blocks.begin; block < blocks.end; ++block) {
+    const std::int64_t strip = plan_.depth_blocks > 1 ? kernel_.rows * stride : 0;
+    for (std::int64_t block = depth_blocks.begin; block < depth_blocks.end; ++block) {
       const std::int64_t depth = plan_.Depth(block).padded;
       for (std::int64_t i = row.begin; i < row.end; ++i) {
         float* const of_row = sums + (i - row.begin) * strip;
@@ -118,7 +119,7 @@ class Rectangle {
                             .sums_stride = stride,
                             .accumulate = block > 0});
         }
-        if (block + 1 == plan_.blocks) {
+        if (block + 1 == plan_.depth_blocks) {
           Store(i, column, of_row);
         }
       }
@@ -221,20 +222,20 @@ class PackedEngine final : public MatmulEngine {
   // A thread takes the next block of rows, packs it just before it multiplies it, and finds it in its cache.
   void RunRows(const MatmulArgs& args, const ProductKernel& kernel, const ProductPlan& plan, const PackedOperand& left,
                const PackedOperand& right) {
-    const Span depth{0, plan.blocks};
+    const Span depth_blocks{0, plan.depth_blocks};
     if (left.first == 0) {
       SharedItems runs(right.runs());
-      ParallelParts(threads_, plan.parts(), [&](int) { right.PackRuns(plan, depth, runs); });
+      ParallelParts(threads_, plan.parts(), [&](int) { right.PackRuns(plan, depth_blocks, runs); });
     }
-    SharedItems blocks(CeilDiv(left.panels(), plan.row_panels));
+    SharedItems c_blocks(CeilDiv(left.panels(), plan.row_panels));
     ParallelParts(threads_, plan.parts(), [&](int part) {
       const KernelScope scope(kernel);
-      for (std::int64_t i = 0; blocks.Take(i);) {
+      for (std::int64_t i = 0; c_blocks.Take(i);) {
         PackedOperand block = left;
         block.memory = reinterpret_cast<char*>(left_memory_.of(part));
         block.first = left.first + i * plan.row_panels * left.width;
         block.lines = std::min(plan.row_panels * left.width, left.first + left.lines - block.first);
-        block.Pack(plan, depth, {0, block.panels()});
+        block.Pack(plan, depth_blocks, {0, block.panels()});
         Rectangle(args, kernel, plan, block, right).MultiplyRows(sums_.of(part));
       }
     });
@@ -246,21 +247,21 @@ class PackedEngine final : public MatmulEngine {
     const std::int64_t row_blocks = plan.RowBlocks(left.panels());
     const std::int64_t column_blocks = plan.ColumnBlocks(right.panels());
     for (std::int64_t piece = 0; piece < plan.pieces; ++piece) {
-      const Span depth = plan.Piece(piece);
-      left.depth_begin = right.depth_begin = plan.Depth(depth.begin).first;
+      const Span depth_blocks = plan.Piece(piece);
+      left.depth_begin = right.depth_begin = plan.Depth(depth_blocks.begin).first;
       const bool pack_right = left.first == 0 || plan.deep();
       SharedItems left_runs(left.runs());
       SharedItems right_runs(pack_right ? right.runs() : 0);
       ParallelParts(threads_, plan.parts(), [&](int) {
-        left.PackRuns(plan, depth, left_runs);
-        right.PackRuns(plan, depth, right_runs);
+        left.PackRuns(plan, depth_blocks, left_runs);
+        right.PackRuns(plan, depth_blocks, right_runs);
       });
-      SharedItems blocks(row_blocks * column_blocks);
+      SharedItems c_blocks(row_blocks * column_blocks);
       ParallelParts(threads_, plan.parts(), [&](int part) {
         const KernelScope scope(kernel);
         const Rectangle rectangle(args, kernel, plan, left, right);
-        for (std::int64_t i = 0; blocks.Take(i);) {
-          rectangle.MultiplyBlock(depth, CutSpan({0, left.panels()}, i % row_blocks, row_blocks),
+        for (std::int64_t i = 0; c_blocks.Take(i);) {
+          rectangle.MultiplyBlock(depth_blocks, CutSpan({0, left.panels()}, i % row_blocks, row_blocks),
                                   CutSpan({0, right.panels()}, i / row_blocks, column_blocks),
                                   sums_.of(plan.deep() ? static_cast<int>(i) : part));
         }

@@ -1,5 +1,6 @@
 // How a product is cut: in depth and in blocks for the caches, in parts for threads. What decides the order of sums
-// (depth blocks) follows from the depth and the kernel alone.
+// (depth blocks) follows from the depth and the kernel alone. In BLIS's words: depth_block is kc, row_panels x
+// tile_rows is mc, column_panels x tile_columns is nc, tile_rows and tile_columns are mr and nr.
 #pragma once
 
 #include <algorithm>
@@ -49,27 +50,28 @@ struct ProductPlan {
     return {first, left, RoundUp(left, unit)};
   }
   // Depth blocks of which operands are packed at a time.
-  Span Piece(std::int64_t piece) const { return CutSpan({0, blocks}, piece, pieces); }
+  Span Piece(std::int64_t piece) const { return CutSpan({0, depth_blocks}, piece, pieces); }
   // Of the largest piece.
-  std::int64_t padded_depth() const { return std::min(RoundUp(depth, unit), CeilDiv(blocks, pieces) * depth_block); }
+  std::int64_t padded_depth() const {
+    return std::min(RoundUp(depth, unit), CeilDiv(depth_blocks, pieces) * depth_block);
+  }
   bool deep() const { return pieces > 1; }
   int parts() const { return grid.rows * grid.columns; }
   // Blocks of c that threads take one by one.
   std::int64_t RowBlocks(std::int64_t panels) const { return BlocksOf(panels, row_panels, grid.rows); }
   std::int64_t ColumnBlocks(std::int64_t panels) const { return BlocksOf(panels, column_panels, grid.columns); }
-  // Of a block's sums in a thread's memory, in floats: a cache line more than a row, lest rows share few sets of a
-  // cache.
+  // Of a buffer of sums, in floats: a cache line more than a row of a block, lest rows share few sets of a cache.
   std::int64_t sums_stride() const { return column_panels * tile_columns + 16; }
   // Floats of a buffer of sums: of a block, or of one row of tiles where the depth is not cut.
-  std::int64_t sums() const { return sums_stride() * tile_rows * (blocks > 1 ? row_panels : 1); }
+  std::int64_t sums() const { return sums_stride() * tile_rows * (depth_blocks > 1 ? row_panels : 1); }
 
   std::int64_t depth;
   std::int64_t unit;
   std::int64_t tile_rows;
   std::int64_t tile_columns;
-  std::int64_t blocks;       // of depth
-  std::int64_t depth_block;  // a multiple of unit
-  std::int64_t pieces;       // of depth: sums of c wait in memory for the next one
+  std::int64_t depth_blocks;  // how many
+  std::int64_t depth_block;   // depths of one, a multiple of unit
+  std::int64_t pieces;        // of depth: sums of c wait in memory for the next one
   // Panels of a block for the second-level cache.
   std::int64_t row_panels;
   std::int64_t column_panels;
@@ -77,7 +79,7 @@ struct ProductPlan {
   std::int64_t rows_at_once;
   std::int64_t columns_at_once;
   ThreadGrid grid;
-  int sums_buffers;  // one a thread, or in a deep product one a block of c
+  int sums_buffers;  // one per thread, or in a deep product one per block of c
   // No two threads read the same rows, and a block of them fits the second-level cache: each packs its own.
   bool packs_own_rows = false;
 };
