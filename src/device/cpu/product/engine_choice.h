@@ -44,8 +44,8 @@ struct EngineSpeed {
   double flops_per_second;
 };
 // Every engine that can multiply the type here, packed first, with products that grow with `threads`. Takes tens of
-// milliseconds per engine, on slow cores more (0.3 s on two Neoverse N1 cores); one that is several times slower than
-// the best is measured with small products alone. Engines from outside choose their instructions themselves, so they
+// milliseconds per engine, on slow cores more (0.3 s on two Neoverse N1 cores); one that is far slower than the
+// best is measured with small products alone. Engines from outside choose their instructions themselves, so they
 // take part at the machine's highest level alone.
 std::vector<EngineSpeed> MeasureEngineSpeeds(CpuLevel level, int threads);
 // The fastest of each type; packed unless another is faster by a tenth.

@@ -18,7 +18,7 @@ struct Layer {
   std::int64_t in;
   std::int64_t out;
 };
-constexpr double kFarBelow = 0.2;
+constexpr double kFarBelow = 0.4;
 constexpr double kSlowMachine = 2e9;  // FLOP/s of the best engine
 constexpr int kRepetitions = 3;
 constexpr double kLongEnough = 0.02;   // seconds: a product that takes as long is not repeated
