@@ -36,7 +36,7 @@ if(TRIREME_NATIVE)
       #include <sys/auxv.h>
       int main() {
       #if defined(__ARM_FEATURE_SVE)
-        return (getauxval(AT_HWCAP) & (1UL << 22)) != 0 ? 0 : 1;
+        return (getauxval(AT_HWCAP) & HWCAP_SVE) != 0 ? 0 : 1;
       #endif
         return 0;
       }" TRIREME_NATIVE_RUNS_HERE)

@@ -196,9 +196,9 @@ class Prober {
     }
   }
 
-  // Two sizes tell a call's cost from the work's, and no more. Measured first and, where
-  // time is left, last, of which the faster counts: a team of new threads may share a core for some tens of
-  // milliseconds, until the system spreads it.
+  // Two sizes tell a call's cost from the work's, and no more. Measured first and, where time is left,
+  // last, of which the faster counts: a team of new threads may share a core for some tens of milliseconds, until the
+  // system spreads it.
   void BriefProducts() {
     PassSamples samples;
     for (std::size_t size = 0; size < range_.tokens.size(); ++size) {

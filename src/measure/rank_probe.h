@@ -12,7 +12,7 @@ namespace trireme {
 
 struct ProbeOptions {
   bool quick = false;  // a few sizes and repetitions only
-  // On cores: two sizes of each operation, for 0.15 s, or twice as long on slow cores. Ranks do not wait for each
+  // On cores: two sizes of each operation, for about 0.2 s, on slow cores 0.3. Ranks do not wait for each
   // other.
   bool brief = false;
   int units = 1;  // of the device, that work on tiles side by side

@@ -104,16 +104,34 @@ inline __attribute__((always_inline)) void FinishRows(const TileArgs& args, floa
   vst1q_f32(to + args.sums_stride, lower);
 }
 
+// Squares of a tile.
+constexpr int kHigh = kRows / 2;
+constexpr int kWide = kColumns / 2;
+using Squares = float32x4_t[kHigh][kWide];
+
+// Adds the products of `left` with squares [kBegin, kEnd) of the columns.
+template <int kBegin, int kEnd>
+inline __attribute__((always_inline)) void AddSquares(const bfloat16x8_t (&left)[kHigh], const std::uint16_t* b,
+                                                      Squares& sums) {
+  bfloat16x8_t right[kEnd - kBegin];
+#pragma GCC unroll 4
+  for (int j = kBegin; j < kEnd; ++j) {
+    right[j - kBegin] = LoadWords(b + j * 2 * kUnit);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < kHigh; ++i) {
+#pragma GCC unroll 4
+    for (int j = kBegin; j < kEnd; ++j) {
+      sums[i][j] = vbfmmlaq_f32(sums[i][j], left[i], right[j - kBegin]);
+    }
+  }
+}
+
 void Multiply(const TileArgs& tile) {
   const TileArgs args = tile;  // a copy, which no store can change
-  constexpr int kHigh = kRows / 2;
-  constexpr int kWide = kColumns / 2;
-  // Squares of columns that are multiplied before the others are loaded: with 24 sums all operands at once would not
-  // fit 32 registers.
-  constexpr int kFirst = 4;
   const auto* a = static_cast<const std::uint16_t*>(args.a);
   const auto* b = static_cast<const std::uint16_t*>(args.b);
-  float32x4_t sums[kHigh][kWide];
+  Squares sums;
 #pragma GCC unroll 4
   for (int i = 0; i < kHigh; ++i) {
 #pragma GCC unroll 6
@@ -123,35 +141,14 @@ void Multiply(const TileArgs& tile) {
   }
   for (std::int64_t depth = 0; depth < args.depth; depth += kUnit, a += kRows * kUnit, b += kColumns * kUnit) {
     bfloat16x8_t left[kHigh];
-    bfloat16x8_t right[kWide];
 #pragma GCC unroll 4
     for (int i = 0; i < kHigh; ++i) {
       left[i] = LoadWords(a + i * 2 * kUnit);
     }
-#pragma GCC unroll 4
-    for (int j = 0; j < kFirst; ++j) {
-      right[j] = LoadWords(b + j * 2 * kUnit);
-    }
-#pragma GCC unroll 4
-    for (int i = 0; i < kHigh; ++i) {
-#pragma GCC unroll 4
-      for (int j = 0; j < kFirst; ++j) {
-        sums[i][j] = vbfmmlaq_f32(sums[i][j], left[i], right[j]);
-      }
-    }
-    // The compiler moves no load across this line.
+    AddSquares<0, 4>(left, b, sums);
+    // The compiler moves no load across this line: with 24 sums, all operands at once do not fit 32 registers.
     asm volatile("" ::: "memory");
-#pragma GCC unroll 2
-    for (int j = kFirst; j < kWide; ++j) {
-      right[j] = LoadWords(b + j * 2 * kUnit);
-    }
-#pragma GCC unroll 4
-    for (int i = 0; i < kHigh; ++i) {
-#pragma GCC unroll 2
-      for (int j = kFirst; j < kWide; ++j) {
-        sums[i][j] = vbfmmlaq_f32(sums[i][j], left[i], right[j]);
-      }
-    }
+    AddSquares<4, kWide>(left, b, sums);
   }
 #pragma GCC unroll 4
   for (int i = 0; i < kHigh; ++i) {
