@@ -1,15 +1,27 @@
 // Work in a CPU device's threads: parts, a range of rows or elements cut into one contiguous part per thread, or items
-// that threads take one by one. Parts of a range depend only on the count and on the number of threads, so sums that
-// follow them give equal bits in every run.
+// that threads take while there are any. Parts of a range depend only on the count and on the number of threads, so
+// sums that follow them give equal bits in every run.
 #pragma once
 
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 
 #include "base/shape.h"
 
 namespace trireme {
+
+struct Span {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
+// Part `part` of `parts` nearly equal ones.
+inline Span CutSpan(const Span& span, std::int64_t part, std::int64_t parts) {
+  const std::int64_t length = span.end - span.begin;
+  return {span.begin + length * part / parts, span.begin + length * (part + 1) / parts};
+}
 
 // Elements below which a second thread costs more than it gains.
 inline constexpr std::int64_t kElementGrain = 1 << 15;
@@ -49,6 +61,72 @@ class SharedItems {
  private:
   std::int64_t count_;
   std::atomic<std::int64_t> next_{0};
+};
+
+// Items 0 … count - 1 with work stealing: each thread has a span of its own, takes runs from its front, and when it is
+// empty single items from the back of others'. For items that share data with their neighbours. Results must not depend
+// on the thread that does an item.
+class StealingItems {
+ public:
+  // Before threads take items; none may be taking. At most 2^32 - 1 items.
+  void Reset(std::int64_t count, int threads) {
+    if (threads > capacity_) {
+      spans_ = std::make_unique<OwnSpan[]>(static_cast<std::size_t>(threads));
+      capacity_ = threads;
+    }
+    threads_ = threads;
+    for (int thread = 0; thread < threads; ++thread) {
+      Of(thread).store(Pack(CutSpan({0, count}, thread, threads)), std::memory_order_relaxed);
+    }
+  }
+  // The next run for `thread`: half of what its span still has, at most `most`; false when all items are taken.
+  bool Take(int thread, std::int64_t most, Span& run) {
+    const auto half = [&](const Span& left) {
+      return Span{left.begin, left.begin + std::min(most, CeilDiv(left.end - left.begin, 2))};
+    };
+    if (TakeFrom(thread, half, run)) {
+      return true;
+    }
+    const auto last = [](const Span& left) { return Span{left.end - 1, left.end}; };
+    for (int i = 1; i < threads_; ++i) {
+      if (TakeFrom((thread + i) % threads_, last, run)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+ private:
+  // Begin and end in one word, on a cache line of its own.
+  struct alignas(64) OwnSpan {
+    std::atomic<std::uint64_t> word{0};
+  };
+
+  static std::uint64_t Pack(const Span& span) {
+    return static_cast<std::uint64_t>(span.begin) << 32 | static_cast<std::uint64_t>(span.end);
+  }
+  std::atomic<std::uint64_t>& Of(int thread) { return spans_[static_cast<std::size_t>(thread)].word; }
+
+  // `choose` says which items to take: the first or the last of those that are left.
+  template <typename Choose>
+  bool TakeFrom(int owner, const Choose& choose, Span& run) {
+    std::atomic<std::uint64_t>& word = Of(owner);
+    for (std::uint64_t seen = word.load(std::memory_order_relaxed);;) {
+      const Span left{static_cast<std::int64_t>(seen >> 32), static_cast<std::int64_t>(seen & 0xffffffffU)};
+      if (left.begin >= left.end) {
+        return false;
+      }
+      run = choose(left);
+      const Span rest = run.begin == left.begin ? Span{run.end, left.end} : Span{left.begin, run.begin};
+      if (word.compare_exchange_weak(seen, Pack(rest), std::memory_order_relaxed)) {
+        return true;
+      }
+    }
+  }
+
+  std::unique_ptr<OwnSpan[]> spans_;
+  int capacity_ = 0;
+  int threads_ = 0;
 };
 
 // Calls function(part, begin, end) for each part; `function` must not throw.

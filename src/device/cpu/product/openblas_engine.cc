@@ -25,6 +25,18 @@ Function LoadFunction(const char* name) {
   return library == nullptr ? nullptr : reinterpret_cast<Function>(dlsym(library, name));
 }
 
+// How often columns of c are cut for `parts` rectangles that read the least of a and b together.
+int CutsOfColumns(const ProductSizes& sizes, int parts) {
+  const auto lines = [&](int columns) { return CeilDiv(sizes.m, parts / columns) + CeilDiv(sizes.n, columns); };
+  int best = 1;
+  for (int columns = 2; columns <= parts; ++columns) {
+    if (parts % columns == 0 && lines(columns) < lines(best)) {
+      best = columns;
+    }
+  }
+  return best;
+}
+
 class OpenblasEngine final : public MatmulEngine {
  public:
   OpenblasEngine(Sgemm multiply, CpuLevel level, int threads)
@@ -36,10 +48,10 @@ class OpenblasEngine final : public MatmulEngine {
   void Run(const MatmulArgs& args) override {
     const ProductSizes sizes(args);
     const ProductPlan plan(kernel_, sizes, threads_);
-    const ThreadGrid& grid = plan.grid;
-    ParallelParts(threads_, plan.parts(), [&](int part) {
-      Multiply(args, CutSpan({0, sizes.m}, part / grid.columns, grid.rows),
-               CutSpan({0, sizes.n}, part % grid.columns, grid.columns));
+    const int columns = CutsOfColumns(sizes, plan.parts);
+    const int rows = plan.parts / columns;
+    ParallelParts(threads_, plan.parts, [&](int part) {
+      Multiply(args, CutSpan({0, sizes.m}, part / columns, rows), CutSpan({0, sizes.n}, part % columns, columns));
     });
   }
 

@@ -42,11 +42,15 @@ struct PackedOperand {
     const DepthBlock depth = plan.Depth(block);
     return memory + element * width * (panels() * (depth.first - depth_begin) + panel * depth.padded);
   }
-  // Runs of panels that threads take one by one when they pack together.
-  std::int64_t runs() const { return CeilDiv(panels(), PanelsOfRun()); }
-  void PackRuns(const ProductPlan& plan, const Span& depth_blocks, SharedItems& runs) const {
-    for (std::int64_t i = 0; runs.Take(i);) {
-      Pack(plan, depth_blocks, {i * PanelsOfRun(), std::min(panels(), (i + 1) * PanelsOfRun())});
+  // What threads take when they pack together: some panels in some of `depth_blocks`.
+  std::int64_t Pieces(const ProductPlan& plan, const Span& depth_blocks) const {
+    return CeilDiv(panels(), PanelsOfPiece()) * CutsOfDepth(plan, depth_blocks);
+  }
+  void PackPieces(const ProductPlan& plan, const Span& depth_blocks, SharedItems& pieces) const {
+    const std::int64_t cuts = CutsOfDepth(plan, depth_blocks);
+    for (std::int64_t i = 0; pieces.Take(i);) {
+      const std::int64_t panel = i / cuts * PanelsOfPiece();
+      Pack(plan, CutSpan(depth_blocks, i % cuts, cuts), {panel, std::min(panels(), panel + PanelsOfPiece())});
     }
   }
   void Pack(const ProductPlan& plan, const Span& depth_blocks, const Span& of_panels) const {
@@ -66,10 +70,15 @@ struct PackedOperand {
  private:
   // A multiple of every kernel's unit.
   static constexpr std::int64_t kPackStep = 32;
-  // In bf16 two cache lines, where lines are neighbours in memory.
-  static constexpr std::int64_t kLinesOfRun = 64;
+  // Of a piece. In bf16 two cache lines, where lines are neighbours in memory.
+  static constexpr std::int64_t kPieceLines = 64;
+  static constexpr std::int64_t kPieceDepths = 1024;
 
-  std::int64_t PanelsOfRun() const { return CeilDiv(kLinesOfRun, width); }
+  std::int64_t PanelsOfPiece() const { return CeilDiv(kPieceLines, width); }
+  std::int64_t CutsOfDepth(const ProductPlan& plan, const Span& depth_blocks) const {
+    const std::int64_t blocks = depth_blocks.end - depth_blocks.begin;
+    return std::min(blocks, CeilDiv(blocks * plan.depth_block, kPieceDepths));
+  }
 
   void PackPart(std::int64_t depth, std::int64_t depths, std::int64_t line, char* to) const {
     const std::int64_t stride = tensor->shape[1];
@@ -91,7 +100,7 @@ class Rectangle {
             const PackedOperand& right)
       : args_(args), kernel_(kernel), plan_(plan), left_(left), right_(right) {}
 
-  // Rows of one block and all columns, in their whole depth.
+  // Rows of one block and all columns, in their whole depth. `sums` are of one block.
   void MultiplyRows(float* sums) const {
     for (std::int64_t j = 0; j < right_.panels(); j += plan_.column_panels) {
       MultiplyBlock({0, plan_.depth_blocks}, {0, left_.panels()},
@@ -99,13 +108,31 @@ class Rectangle {
     }
   }
 
+  // Steps of rows of c, counted from one block of columns to the next. `sums` are of one block, or of the whole
+  // rectangle where it is multiplied in several pieces of the depth.
+  void MultiplySteps(const Span& depth_blocks, const Span& steps, float* sums) const {
+    const std::int64_t of_column = plan_.RowSteps(left_.panels());
+    const std::int64_t columns = plan_.ColumnBlocks(right_.panels());
+    for (std::int64_t step = steps.begin; step < steps.end;) {
+      const std::int64_t column = step / of_column;
+      const std::int64_t end = std::min(steps.end, (column + 1) * of_column);
+      const Span row{(step - column * of_column) * plan_.row_step,
+                     std::min(left_.panels(), (end - column * of_column) * plan_.row_step)};
+      const std::int64_t strips = plan_.deep() ? column * left_.panels() + row.begin : 0;
+      MultiplyBlock(depth_blocks, row, CutSpan({0, right_.panels()}, column, columns), sums + strips * plan_.strip());
+      step = end;
+    }
+  }
+
+ private:
   // Panels `row` of the left operand and `column` of the right one: a block whose sums and operands of one depth block
   // lie in the second-level cache. It is stored after its last depth block; until then `sums` are its own. Rows are
   // stored as wide as the block: c is written in long stretches, and one seldom has the low address bits of what is
   // read beside it.
   void MultiplyBlock(const Span& depth_blocks, const Span& row, const Span& column, float* sums) const {
     const std::int64_t stride = plan_.sums_stride();
-    const std::int64_t strip = plan_.depth_blocks > 1 ? kernel_.rows * stride : 0;
+    // Sums of a row of tiles are stored at once where the depth is not cut: the next row has the same place.
+    const std::int64_t strip = plan_.depth_blocks > 1 ? plan_.strip() : 0;
     for (std::int64_t block = depth_blocks.begin; block < depth_blocks.end; ++block) {
       const std::int64_t depth = plan_.Depth(block).padded;
       for (std::int64_t i = row.begin; i < row.end; ++i) {
@@ -126,7 +153,6 @@ class Rectangle {
     }
   }
 
- private:
   void Store(std::int64_t i, const Span& columns, const float* sums) const {
     const std::int64_t row = i * kernel_.rows;
     const std::int64_t column = columns.begin * kernel_.columns;
@@ -186,13 +212,19 @@ class PackedEngine final : public MatmulEngine {
     const ProductPlan plan(kernel, sizes, threads_);
     const std::int64_t element = kernel.packed == OperandType::kBFloat16 ? 2 : 4;
     const auto floats = [&](std::int64_t lines) { return CeilDiv(lines * plan.padded_depth() * element, 4); };
+    const std::int64_t block_strips = plan.depth_blocks > 1 ? plan.row_panels : 1;
     if (plan.packs_own_rows) {
-      left_memory_.Reserve(plan.parts(), floats(plan.row_panels * kernel.rows));
+      left_memory_.Reserve(plan.parts, floats(plan.row_panels * kernel.rows));
     } else {
       left_memory_.Reserve(1, floats(plan.rows_at_once));
     }
+    if (plan.deep()) {
+      const std::int64_t column_blocks = plan.ColumnBlocks(plan.columns_at_once / kernel.columns);
+      sums_.Reserve(1, plan.rows_at_once / kernel.rows * column_blocks * plan.strip());
+    } else {
+      sums_.Reserve(plan.parts, block_strips * plan.strip());
+    }
     right_memory_.Reserve(1, floats(plan.columns_at_once));
-    sums_.Reserve(plan.sums_buffers, plan.sums());
     PackedOperand left{.tensor = &args.a,
                        .depth_contiguous = !args.transpose_a,
                        .pack = kernel.pack_left,
@@ -224,11 +256,11 @@ class PackedEngine final : public MatmulEngine {
                const PackedOperand& right) {
     const Span depth_blocks{0, plan.depth_blocks};
     if (left.first == 0) {
-      SharedItems runs(right.runs());
-      ParallelParts(threads_, plan.parts(), [&](int) { right.PackRuns(plan, depth_blocks, runs); });
+      SharedItems pieces(right.Pieces(plan, depth_blocks));
+      ParallelParts(threads_, plan.parts, [&](int) { right.PackPieces(plan, depth_blocks, pieces); });
     }
     SharedItems c_blocks(CeilDiv(left.panels(), plan.row_panels));
-    ParallelParts(threads_, plan.parts(), [&](int part) {
+    ParallelParts(threads_, plan.parts, [&](int part) {
       const KernelScope scope(kernel);
       for (std::int64_t i = 0; c_blocks.Take(i);) {
         PackedOperand block = left;
@@ -241,29 +273,27 @@ class PackedEngine final : public MatmulEngine {
     });
   }
 
-  // Threads share rows: both operands are packed by all of them first. Then a thread takes the next block.
+  // Threads share rows: both operands are packed by all of them first. Then a thread takes steps of rows within a block
+  // of columns.
   void RunShared(const MatmulArgs& args, const ProductKernel& kernel, const ProductPlan& plan, PackedOperand left,
                  PackedOperand right) {
-    const std::int64_t row_blocks = plan.RowBlocks(left.panels());
-    const std::int64_t column_blocks = plan.ColumnBlocks(right.panels());
+    const std::int64_t steps = plan.RowSteps(left.panels()) * plan.ColumnBlocks(right.panels());
     for (std::int64_t piece = 0; piece < plan.pieces; ++piece) {
       const Span depth_blocks = plan.Piece(piece);
       left.depth_begin = right.depth_begin = plan.Depth(depth_blocks.begin).first;
       const bool pack_right = left.first == 0 || plan.deep();
-      SharedItems left_runs(left.runs());
-      SharedItems right_runs(pack_right ? right.runs() : 0);
-      ParallelParts(threads_, plan.parts(), [&](int) {
-        left.PackRuns(plan, depth_blocks, left_runs);
-        right.PackRuns(plan, depth_blocks, right_runs);
+      SharedItems of_left(left.Pieces(plan, depth_blocks));
+      SharedItems of_right(pack_right ? right.Pieces(plan, depth_blocks) : 0);
+      ParallelParts(threads_, plan.parts, [&](int) {
+        left.PackPieces(plan, depth_blocks, of_left);
+        right.PackPieces(plan, depth_blocks, of_right);
       });
-      SharedItems c_blocks(row_blocks * column_blocks);
-      ParallelParts(threads_, plan.parts(), [&](int part) {
+      steps_.Reset(steps, plan.parts);
+      ParallelParts(threads_, plan.parts, [&](int part) {
         const KernelScope scope(kernel);
         const Rectangle rectangle(args, kernel, plan, left, right);
-        for (std::int64_t i = 0; c_blocks.Take(i);) {
-          rectangle.MultiplyBlock(depth_blocks, CutSpan({0, left.panels()}, i % row_blocks, row_blocks),
-                                  CutSpan({0, right.panels()}, i / row_blocks, column_blocks),
-                                  sums_.of(plan.deep() ? static_cast<int>(i) : part));
+        for (Span run; steps_.Take(part, plan.row_panels / plan.row_step, run);) {
+          rectangle.MultiplySteps(depth_blocks, run, sums_.of(plan.deep() ? 0 : part));
         }
       });
     }
@@ -276,6 +306,7 @@ class PackedEngine final : public MatmulEngine {
   Scratch left_memory_;
   Scratch right_memory_;
   Scratch sums_;
+  StealingItems steps_;  // of rows
 };
 
 }  // namespace

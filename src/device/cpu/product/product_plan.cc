@@ -3,61 +3,78 @@
 namespace trireme {
 namespace {
 
-// Blocks of c: 256 KiB of sums beside 128 or 256 KiB of each operand fit a cache of 1 MiB.
-constexpr std::int64_t kBlockRows = 256;
+// Blocks of c: 128 KiB of sums beside 128 or 256 KiB of each operand fit half of a cache of 1 MiB; two threads may
+// share one.
+constexpr std::int64_t kBlockRows = 128;
 constexpr std::int64_t kBlockColumns = 256;
-// Of the rows that are packed together.
-constexpr std::int64_t kBlockBytes = 512 << 10;
+// Of the rows that a thread packs itself, where their sums need no room: columns are loaded for each block of them.
+constexpr std::int64_t kOwnRows = 256;
+constexpr std::int64_t kOwnBytes = 512 << 10;
+// Columns that stay in a core's cache, all of them, from one block to the next.
+constexpr std::int64_t kKeptBytes = 1280 << 10;
 // Elements of a packed operand, and about those of sums that wait for the next piece of the depth: bounds the memory.
-constexpr std::int64_t kElementsAtOnce = 8 << 20;
-// Depths of a piece, which is packed at a time: fewer leave room for more rows, which are more blocks for threads to
-// take.
-constexpr std::int64_t kPieceDepth = 2048;
+// Threads meet twice for each, so that many of them need more.
+std::int64_t ElementsAtOnce(int threads) { return std::int64_t{std::clamp(threads, 8, 64)} << 20; }
+// Rows for which there is room beside the depths of a piece, which is packed at a time: fewer would be few blocks for
+// threads to take.
+constexpr std::int64_t kRowsBesidePiece = 4096;
 // Multiply-adds that are worth a thread.
 constexpr std::int64_t kThreadGrain = 1 << 18;
 
-// Cost of loading a panel from the shared cache into a core's own caches, in tiles. An estimate: with it the grids of
+// Rows of a step.
+constexpr std::int64_t kStepRows = 32;
+
+// Cost of loading a panel from the shared cache into a core's own caches, in tiles. An estimate: with it the plans of
 // 124M's products on 16 threads of a Xeon were among the fastest.
 constexpr double kTilesPerPanel = 2;
 
-// What a grid is chosen by, in panels.
-struct GridSizes {
+// What a plan is chosen by, in panels.
+struct PanelCounts {
   std::int64_t rows;  // of c
   std::int64_t columns;
+  std::int64_t step_rows;
   std::int64_t block_rows;  // of a block of c that fits the second-level cache
   std::int64_t block_columns;
   std::int64_t own_rows;  // of a block whose rows a thread packs itself; 0 where they do not fit that cache
+  bool keeps_columns;     // in a core's cache
 };
 
-// Time of `blocks` blocks of rows x columns tiles, for each of which `panels` panels are loaded. Threads take them one
-// by one and wait for the last one in the end, half a block on average.
-double TimeOfBlocks(std::int64_t blocks, std::int64_t rows, std::int64_t columns, std::int64_t panels, int threads) {
-  const double wait = 0.5 * (threads - 1) / threads;
-  return (static_cast<double>(CeilDiv(blocks, threads)) + wait) *
-         (static_cast<double>(rows * columns) + kTilesPerPanel * static_cast<double>(panels));
+double TimeOf(std::int64_t tiles, std::int64_t panels) {
+  return static_cast<double>(tiles) + kTilesPerPanel * static_cast<double>(panels);
 }
 
-// In tiles. Panels of a block are loaded once; rows that a thread packs itself are in its cache.
-double TimeOf(const GridSizes& sizes, const ThreadGrid& grid) {
-  const int threads = grid.rows * grid.columns;
-  if (grid.columns == 1 && sizes.own_rows > 0) {
-    const std::int64_t blocks = BlocksOf(sizes.rows, sizes.own_rows, grid.rows);
-    return TimeOfBlocks(blocks, CeilDiv(sizes.rows, blocks), sizes.columns, sizes.columns, threads);
-  }
-  const std::int64_t row_blocks = BlocksOf(sizes.rows, sizes.block_rows, grid.rows);
-  const std::int64_t column_blocks = BlocksOf(sizes.columns, sizes.block_columns, grid.columns);
-  const std::int64_t rows = CeilDiv(sizes.rows, row_blocks);
-  const std::int64_t columns = CeilDiv(sizes.columns, column_blocks);
-  return TimeOfBlocks(row_blocks * column_blocks, rows, columns, rows + columns, threads);
+// Of the last piece of work that others take, half on average.
+double ShareWaited(int threads) { return 0.5 * (threads - 1) / threads; }
+
+// Blocks whose rows a thread packs itself: as many for each thread.
+std::int64_t OwnBlocks(const PanelCounts& counts, int threads) {
+  return RoundUp(CeilDiv(counts.rows, counts.own_rows), threads);
 }
 
-// The fastest grid of at most `parts` threads.
-ThreadGrid ChooseGrid(const GridSizes& sizes, int parts) {
-  ThreadGrid best;
-  for (int rows = 1; rows <= std::min<std::int64_t>(parts, sizes.rows); ++rows) {
-    const ThreadGrid grid{rows, static_cast<int>(std::min<std::int64_t>(parts / rows, sizes.columns))};
-    if (TimeOf(sizes, grid) < TimeOf(sizes, best)) {
-      best = grid;
+// In tiles. Rows that a thread has packed are in its cache; it loads all columns for each of its blocks, or once.
+double TimeOfOwnRows(const PanelCounts& counts, int threads) {
+  const std::int64_t blocks = OwnBlocks(counts, threads);
+  const std::int64_t tiles = CeilDiv(counts.rows, blocks) * counts.columns;
+  const double count = static_cast<double>(blocks / threads) + ShareWaited(threads);
+  return counts.keeps_columns ? count * TimeOf(tiles, 0) + TimeOf(0, counts.columns)
+                              : count * TimeOf(tiles, counts.columns);
+}
+
+// In tiles. A thread loads its rows once, and the columns of a block for each block of rows.
+double TimeOfSharedRows(const PanelCounts& counts, std::int64_t column_blocks, int threads) {
+  const std::int64_t columns = CeilDiv(counts.columns, column_blocks);
+  const std::int64_t steps = CeilDiv(counts.rows, counts.step_rows) * column_blocks;
+  const std::int64_t rows = CeilDiv(steps, threads) * counts.step_rows;
+  return TimeOf(rows * columns, rows + CeilDiv(rows, counts.block_rows) * columns) +
+         ShareWaited(threads) * static_cast<double>(counts.step_rows * columns);
+}
+
+// The fastest number of blocks of columns.
+std::int64_t ChooseColumnBlocks(const PanelCounts& counts, int threads) {
+  std::int64_t best = CeilDiv(counts.columns, counts.block_columns);
+  for (std::int64_t blocks = best + 1; blocks <= std::min<std::int64_t>(counts.columns, best + threads); ++blocks) {
+    if (TimeOfSharedRows(counts, blocks, threads) < TimeOfSharedRows(counts, best, threads)) {
+      best = blocks;
     }
   }
   return best;
@@ -86,40 +103,38 @@ ProductPlan::ProductPlan(const ProductKernel& kernel, const ProductSizes& sizes,
       tile_columns(kernel.columns),
       depth_blocks(CeilDiv(sizes.k, kernel.longest_depth)),
       depth_block(RoundUp(CeilDiv(sizes.k, depth_blocks), kernel.unit)),
-      row_panels(CeilDiv(kBlockRows, kernel.rows)),
+      row_step(CeilDiv(kStepRows, kernel.rows)),
+      row_panels(RoundUp(CeilDiv(kBlockRows, kernel.rows), row_step)),
       column_panels(CeilDiv(kBlockColumns, kernel.columns)) {
   depth_blocks = CeilDiv(sizes.k, depth_block);
-  pieces = CeilDiv(depth, kPieceDepth);
-  const auto at_once = [](std::int64_t length, int width) {
-    return std::max<std::int64_t>(1, kElementsAtOnce / length / width) * width;
+  const std::int64_t elements = ElementsAtOnce(threads);
+  pieces = CeilDiv(depth, elements / kRowsBesidePiece);
+  const auto at_once = [&](std::int64_t length, int width) {
+    return std::max<std::int64_t>(1, elements / length / width) * width;
   };
   rows_at_once = std::min(at_once(padded_depth(), kernel.rows), RoundUp(sizes.m, kernel.rows));
   columns_at_once = std::min(at_once(deep() ? std::max(padded_depth(), rows_at_once) : padded_depth(), kernel.columns),
                              RoundUp(sizes.n, kernel.columns));
   const std::int64_t work = sizes.m * sizes.n * sizes.k / kThreadGrain;
-  const int most_parts = static_cast<int>(std::clamp<std::int64_t>(work, 1, threads));
+  parts = static_cast<int>(std::clamp<std::int64_t>(work, 1, threads));
   const std::int64_t element = kernel.packed == OperandType::kBFloat16 ? 2 : 4;
-  const std::int64_t rows = rows_at_once / kernel.rows;
-  const std::int64_t columns = columns_at_once / kernel.columns;
-  const std::int64_t fitting = deep() ? 0 : kBlockBytes / (padded_depth() * kernel.rows * element);
+  const std::int64_t panel_bytes = padded_depth() * kernel.rows * element;
+  const std::int64_t fitting = deep() ? 0 : kOwnBytes / panel_bytes;
   const bool fits = fitting >= std::min<std::int64_t>(row_panels, 4);
-  const std::int64_t own_rows = fits ? std::min(row_panels, fitting) : 0;
-  grid = ChooseGrid({.rows = rows,
-                     .columns = columns,
-                     .block_rows = row_panels,
-                     .block_columns = column_panels,
-                     .own_rows = own_rows},
-                    most_parts);
-  packs_own_rows = grid.columns == 1 && own_rows > 0;
-  sums_buffers = parts();
+  const std::int64_t most_own = depth_blocks > 1 ? row_panels : CeilDiv(kOwnRows, kernel.rows);
+  const PanelCounts counts{.rows = rows_at_once / kernel.rows,
+                           .columns = columns_at_once / kernel.columns,
+                           .step_rows = row_step,
+                           .block_rows = row_panels,
+                           .block_columns = column_panels,
+                           .own_rows = fits ? std::min(most_own, fitting) : 0,
+                           .keeps_columns = columns_at_once * padded_depth() * element <= kKeptBytes};
+  const std::int64_t column_blocks = ChooseColumnBlocks(counts, parts);
+  packs_own_rows = fits && TimeOfOwnRows(counts, parts) < TimeOfSharedRows(counts, column_blocks, parts);
   if (packs_own_rows) {
-    row_panels = CeilDiv(rows, BlocksOf(rows, own_rows, grid.rows));
-    return;
-  }
-  row_panels = CeilDiv(rows, RowBlocks(rows));
-  column_panels = CeilDiv(columns, ColumnBlocks(columns));
-  if (deep()) {
-    sums_buffers = static_cast<int>(RowBlocks(rows) * ColumnBlocks(columns));
+    row_panels = CeilDiv(counts.rows, OwnBlocks(counts, parts));
+  } else {
+    column_panels = CeilDiv(counts.columns, column_blocks);
   }
 }
 
