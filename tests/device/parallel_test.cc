@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "device/cpu/scratch.h"
@@ -39,6 +41,55 @@ TEST(Parallel, EveryItemIsTakenOnce) {
       }
       for (std::int64_t item = 0; items.Take(item);) {
         ++taken[static_cast<std::size_t>(item)];
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  for (std::size_t i = 0; i < taken.size(); ++i) {
+    ASSERT_EQ(taken[i], 1) << i;
+  }
+}
+
+TEST(Parallel, AThreadTakesHalfOfItsOwnItemsAtATimeAndThenTheLastOfOthers) {
+  StealingItems items;
+  items.Reset(20, 2);
+  std::vector<std::pair<std::int64_t, std::int64_t>> taken;
+  for (Span run; items.Take(1, 4, run);) {
+    taken.emplace_back(run.begin, run.end);
+  }
+  // Its own are 10 … 19.
+  const std::vector<std::pair<std::int64_t, std::int64_t>> first{{10, 14}, {14, 17}, {17, 19}, {19, 20}, {9, 10}};
+  ASSERT_EQ(taken.size(), 4 + 10);
+  EXPECT_TRUE(std::equal(first.begin(), first.end(), taken.begin()));
+  EXPECT_EQ(taken.back(), std::pair(std::int64_t{0}, std::int64_t{1}));
+  Span run;
+  EXPECT_FALSE(items.Take(0, 4, run));
+  // Fewer items than threads, after a reset to more threads.
+  items.Reset(1, 5);
+  EXPECT_TRUE(items.Take(2, 4, run));
+  EXPECT_EQ(run.begin, 0);
+  EXPECT_EQ(run.end, 1);
+  EXPECT_FALSE(items.Take(4, 4, run));
+}
+
+TEST(Parallel, EveryStealableItemIsTakenOnce) {
+  constexpr std::int64_t kItems = 100000;
+  StealingItems items;
+  items.Reset(kItems, 4);  // the last span has no thread of its own
+  std::vector<std::atomic<int>> taken(kItems);
+  std::vector<std::thread> threads;
+  std::atomic<int> come = 0;
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&, i] {
+      for (++come; come < 3;) {
+        std::this_thread::yield();
+      }
+      for (Span run; items.Take(i, 3, run);) {
+        for (std::int64_t item = run.begin; item < run.end; ++item) {
+          ++taken[static_cast<std::size_t>(item)];
+        }
       }
     });
   }
