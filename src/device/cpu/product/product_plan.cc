@@ -55,7 +55,8 @@ std::int64_t OwnBlocks(const PanelCounts& counts, int threads) {
 double TimeOfOwnRows(const PanelCounts& counts, int threads) {
   const std::int64_t blocks = OwnBlocks(counts, threads);
   const std::int64_t tiles = CeilDiv(counts.rows, blocks) * counts.columns;
-  const double count = static_cast<double>(blocks / threads) + ShareWaited(threads);
+  const std::int64_t of_thread = blocks / threads;
+  const double count = static_cast<double>(of_thread) + ShareWaited(threads);
   return counts.keeps_columns ? count * TimeOf(tiles, 0) + TimeOf(0, counts.columns)
                               : count * TimeOf(tiles, counts.columns);
 }
