@@ -36,14 +36,16 @@ struct Range {
   std::vector<std::int64_t> parameters;
 };
 
-// A size at which a call's own cost shows, and one whose operands are larger than a core's caches.
-Range BriefRange() {
-  return {.tokens = {32, 256},
+// A size at which a call's own cost shows, and one whose operands are larger than a core's caches. Many threads get
+// more of it: otherwise they would mostly meet.
+Range BriefRange(int threads) {
+  const std::int64_t times = std::clamp(threads / 2, 1, 16);
+  return {.tokens = {32, 256 * times},
           .weights = {{64, 64}, {512, 512}},
-          .activations = {{32, 64}, {512, 768}},
-          .attention = {{1, 32, 2, 32}, {1, 256, 4, 64}},
-          .logits = {{32, 64}, {128, 4096}},
-          .parameters = {1 << 10, 1 << 20}};
+          .activations = {{32, 64}, {512 * times, 768}},
+          .attention = {{1, 32, 2, 32}, {times, 256, 4, 64}},
+          .logits = {{32, 64}, {128 * times, 4096}},
+          .parameters = {1 << 10, std::min<std::int64_t>(times, 4) << 20}};
 }
 
 Range RangeOf(const Device& device, bool quick) {
@@ -93,7 +95,7 @@ class Prober {
       : context_(context),
         ops_(context.device.ops()),
         options_(options),
-        range_(options.brief ? BriefRange() : RangeOf(context.device, options.quick)),
+        range_(options.brief ? BriefRange(context.threads) : RangeOf(context.device, options.quick)),
         dtype_(dtype) {
     probe_.rates.dtype = dtype;
     probe_.rates.threads = context.device.is_host() ? context.threads : 1;

@@ -31,7 +31,8 @@ std::optional<MeasuredPrice> MeasuredPrice::Of(const PlanPoint& point) {
 
 double MeasuredPrice::SharingOf(double ranks) const {
   const int cores = point_->cluster.measured->cores;
-  return cores > 0 ? std::max(1.0, ranks * threads_ / cores) : 1;
+  // A rank with more threads than there are cores was measured with as many: it shares them with other ranks alone.
+  return cores > 0 ? std::max(1.0, ranks * std::min(threads_, cores) / cores) : 1;
 }
 
 double MeasuredPrice::Product(ProductPass pass, std::int64_t m, std::int64_t n, std::int64_t k,

@@ -64,6 +64,8 @@ TEST(MeasuredTime, RanksDivideTheCores) {
   EXPECT_NEAR(here.Seconds({.data = 4}) / alone, 1, 0.15);
   // One thread alone leaves a core idle.
   EXPECT_NEAR(here.Seconds({}, 1) / alone, 2, 0.01);
+  // More threads than cores: the rank has both to itself all the same.
+  EXPECT_NEAR(here.Seconds({}, 8) / alone, 1, 0.01);
 }
 
 TEST(MeasuredTime, StagesThatOutnumberTheCoresFillEachOthersBubble) {
