@@ -37,7 +37,7 @@ struct Range {
 };
 
 // A size at which a call's own cost shows, and one whose operands are larger than a core's caches. Many threads get
-// more of it: otherwise they would mostly meet.
+// more of it: otherwise they would mostly wait for each other.
 Range BriefRange(int threads) {
   const std::int64_t times = std::clamp(threads / 2, 1, 16);
   return {.tokens = {32, 256 * times},

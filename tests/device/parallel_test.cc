@@ -28,20 +28,19 @@ TEST(Parallel, EveryPartHasAThreadAndWorkForFewerEndsNone) {
   EXPECT_EQ(ThreadsOf(4, 4), all);
 }
 
-TEST(Parallel, EveryItemIsTakenOnce) {
-  constexpr std::int64_t kItems = 100000;
-  SharedItems items(kItems);
-  std::vector<std::atomic<int>> taken(kItems);
+// Items below `count`, each of which three threads that begin together must take once: take(thread, visit) calls
+// visit(item) for those that a thread takes.
+template <typename Take>
+void ExpectEachTakenOnce(std::int64_t count, const Take& take) {
+  std::vector<std::atomic<int>> taken(static_cast<std::size_t>(count));
   std::vector<std::thread> threads;
   std::atomic<int> come = 0;
   for (int i = 0; i < 3; ++i) {
-    threads.emplace_back([&] {
+    threads.emplace_back([&, i] {
       for (++come; come < 3;) {
         std::this_thread::yield();
       }
-      for (std::int64_t item = 0; items.Take(item);) {
-        ++taken[static_cast<std::size_t>(item)];
-      }
+      take(i, [&](std::int64_t item) { ++taken[static_cast<std::size_t>(item)]; });
     });
   }
   for (std::thread& thread : threads) {
@@ -50,6 +49,15 @@ TEST(Parallel, EveryItemIsTakenOnce) {
   for (std::size_t i = 0; i < taken.size(); ++i) {
     ASSERT_EQ(taken[i], 1) << i;
   }
+}
+
+TEST(Parallel, EveryItemIsTakenOnce) {
+  SharedItems items(100000);
+  ExpectEachTakenOnce(100000, [&](int, const auto& visit) {
+    for (std::int64_t item = 0; items.Take(item);) {
+      visit(item);
+    }
+  });
 }
 
 TEST(Parallel, AThreadTakesHalfOfItsOwnItemsAtATimeAndThenTheLastOfOthers) {
@@ -75,30 +83,15 @@ TEST(Parallel, AThreadTakesHalfOfItsOwnItemsAtATimeAndThenTheLastOfOthers) {
 }
 
 TEST(Parallel, EveryStealableItemIsTakenOnce) {
-  constexpr std::int64_t kItems = 100000;
   StealingItems items;
-  items.Reset(kItems, 4);  // the last span has no thread of its own
-  std::vector<std::atomic<int>> taken(kItems);
-  std::vector<std::thread> threads;
-  std::atomic<int> come = 0;
-  for (int i = 0; i < 3; ++i) {
-    threads.emplace_back([&, i] {
-      for (++come; come < 3;) {
-        std::this_thread::yield();
+  items.Reset(100000, 4);  // the last span has no thread of its own
+  ExpectEachTakenOnce(100000, [&](int thread, const auto& visit) {
+    for (Span run; items.Take(thread, 3, run);) {
+      for (std::int64_t item = run.begin; item < run.end; ++item) {
+        visit(item);
       }
-      for (Span run; items.Take(i, 3, run);) {
-        for (std::int64_t item = run.begin; item < run.end; ++item) {
-          ++taken[static_cast<std::size_t>(item)];
-        }
-      }
-    });
-  }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
-  for (std::size_t i = 0; i < taken.size(); ++i) {
-    ASSERT_EQ(taken[i], 1) << i;
-  }
+    }
+  });
 }
 
 TEST(Parallel, ScratchOfOneThreadLeavesThoseOfOthersAsTheyAre) {

@@ -47,10 +47,10 @@ class OpenblasEngine final : public MatmulEngine {
 
   void Run(const MatmulArgs& args) override {
     const ProductSizes sizes(args);
-    const ProductPlan plan(kernel_, sizes, threads_);
-    const int columns = CutsOfColumns(sizes, plan.parts);
-    const int rows = plan.parts / columns;
-    ParallelParts(threads_, plan.parts, [&](int part) {
+    const int parts = ThreadsWorth(sizes, threads_);
+    const int columns = CutsOfColumns(sizes, parts);
+    const int rows = parts / columns;
+    ParallelParts(threads_, parts, [&](int part) {
       Multiply(args, CutSpan({0, sizes.m}, part / columns, rows), CutSpan({0, sizes.n}, part % columns, columns));
     });
   }

@@ -43,14 +43,14 @@ struct PackedOperand {
     return memory + element * width * (panels() * (depth.first - depth_begin) + panel * depth.padded);
   }
   // What threads take when they pack together: some panels in some of `depth_blocks`.
-  std::int64_t Pieces(const ProductPlan& plan, const Span& depth_blocks) const {
-    return CeilDiv(panels(), PanelsOfPiece()) * CutsOfDepth(plan, depth_blocks);
+  std::int64_t Chunks(const ProductPlan& plan, const Span& depth_blocks) const {
+    return CeilDiv(panels(), PanelsOfChunk()) * CutsOfDepth(plan, depth_blocks);
   }
-  void PackPieces(const ProductPlan& plan, const Span& depth_blocks, SharedItems& pieces) const {
+  void PackChunks(const ProductPlan& plan, const Span& depth_blocks, SharedItems& chunks) const {
     const std::int64_t cuts = CutsOfDepth(plan, depth_blocks);
-    for (std::int64_t i = 0; pieces.Take(i);) {
-      const std::int64_t panel = i / cuts * PanelsOfPiece();
-      Pack(plan, CutSpan(depth_blocks, i % cuts, cuts), {panel, std::min(panels(), panel + PanelsOfPiece())});
+    for (std::int64_t i = 0; chunks.Take(i);) {
+      const std::int64_t panel = i / cuts * PanelsOfChunk();
+      Pack(plan, CutSpan(depth_blocks, i % cuts, cuts), {panel, std::min(panels(), panel + PanelsOfChunk())});
     }
   }
   void Pack(const ProductPlan& plan, const Span& depth_blocks, const Span& of_panels) const {
@@ -70,14 +70,14 @@ struct PackedOperand {
  private:
   // A multiple of every kernel's unit.
   static constexpr std::int64_t kPackStep = 32;
-  // Of a piece. In bf16 two cache lines, where lines are neighbours in memory.
-  static constexpr std::int64_t kPieceLines = 64;
-  static constexpr std::int64_t kPieceDepths = 1024;
+  // Of a chunk. In bf16 two cache lines, where lines are neighbours in memory.
+  static constexpr std::int64_t kChunkLines = 64;
+  static constexpr std::int64_t kChunkDepths = 1024;
 
-  std::int64_t PanelsOfPiece() const { return CeilDiv(kPieceLines, width); }
+  std::int64_t PanelsOfChunk() const { return CeilDiv(kChunkLines, width); }
   std::int64_t CutsOfDepth(const ProductPlan& plan, const Span& depth_blocks) const {
     const std::int64_t blocks = depth_blocks.end - depth_blocks.begin;
-    return std::min(blocks, CeilDiv(blocks * plan.depth_block, kPieceDepths));
+    return std::min(blocks, CeilDiv(blocks * plan.depth_block, kChunkDepths));
   }
 
   void PackPart(std::int64_t depth, std::int64_t depths, std::int64_t line, char* to) const {
@@ -212,7 +212,6 @@ class PackedEngine final : public MatmulEngine {
     const ProductPlan plan(kernel, sizes, threads_);
     const std::int64_t element = kernel.packed == OperandType::kBFloat16 ? 2 : 4;
     const auto floats = [&](std::int64_t lines) { return CeilDiv(lines * plan.padded_depth() * element, 4); };
-    const std::int64_t block_strips = plan.depth_blocks > 1 ? plan.row_panels : 1;
     if (plan.packs_own_rows) {
       left_memory_.Reserve(plan.parts, floats(plan.row_panels * kernel.rows));
     } else {
@@ -222,7 +221,8 @@ class PackedEngine final : public MatmulEngine {
       const std::int64_t column_blocks = plan.ColumnBlocks(plan.columns_at_once / kernel.columns);
       sums_.Reserve(1, plan.rows_at_once / kernel.rows * column_blocks * plan.strip());
     } else {
-      sums_.Reserve(plan.parts, block_strips * plan.strip());
+      const std::int64_t strips = plan.depth_blocks > 1 ? plan.row_panels : 1;
+      sums_.Reserve(plan.parts, strips * plan.strip());
     }
     right_memory_.Reserve(1, floats(plan.columns_at_once));
     PackedOperand left{.tensor = &args.a,
@@ -256,8 +256,8 @@ class PackedEngine final : public MatmulEngine {
                const PackedOperand& right) {
     const Span depth_blocks{0, plan.depth_blocks};
     if (left.first == 0) {
-      SharedItems pieces(right.Pieces(plan, depth_blocks));
-      ParallelParts(threads_, plan.parts, [&](int) { right.PackPieces(plan, depth_blocks, pieces); });
+      SharedItems chunks(right.Chunks(plan, depth_blocks));
+      ParallelParts(threads_, plan.parts, [&](int) { right.PackChunks(plan, depth_blocks, chunks); });
     }
     SharedItems c_blocks(CeilDiv(left.panels(), plan.row_panels));
     ParallelParts(threads_, plan.parts, [&](int part) {
@@ -282,11 +282,11 @@ class PackedEngine final : public MatmulEngine {
       const Span depth_blocks = plan.Piece(piece);
       left.depth_begin = right.depth_begin = plan.Depth(depth_blocks.begin).first;
       const bool pack_right = left.first == 0 || plan.deep();
-      SharedItems of_left(left.Pieces(plan, depth_blocks));
-      SharedItems of_right(pack_right ? right.Pieces(plan, depth_blocks) : 0);
+      SharedItems of_left(left.Chunks(plan, depth_blocks));
+      SharedItems of_right(pack_right ? right.Chunks(plan, depth_blocks) : 0);
       ParallelParts(threads_, plan.parts, [&](int) {
-        left.PackPieces(plan, depth_blocks, of_left);
-        right.PackPieces(plan, depth_blocks, of_right);
+        left.PackChunks(plan, depth_blocks, of_left);
+        right.PackChunks(plan, depth_blocks, of_right);
       });
       steps_.Reset(steps, plan.parts);
       ParallelParts(threads_, plan.parts, [&](int part) {

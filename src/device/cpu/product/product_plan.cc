@@ -18,9 +18,6 @@ std::int64_t ElementsAtOnce(int threads) { return std::int64_t{std::clamp(thread
 // Rows for which there is room beside the depths of a piece, which is packed at a time: fewer would be few blocks for
 // threads to take.
 constexpr std::int64_t kRowsBesidePiece = 4096;
-// Multiply-adds that are worth a thread.
-constexpr std::int64_t kThreadGrain = 1 << 18;
-
 // Rows of a step.
 constexpr std::int64_t kStepRows = 32;
 
@@ -97,6 +94,11 @@ StoreKind StoreKindOf(const MatmulArgs& args, bool accumulate) {
   return accumulate ? StoreKind::kAccumulate : StoreKind::kPlain;
 }
 
+int ThreadsWorth(const ProductSizes& sizes, int threads) {
+  constexpr std::int64_t kGrain = 1 << 18;  // multiply-adds
+  return static_cast<int>(std::clamp<std::int64_t>(sizes.m * sizes.n * sizes.k / kGrain, 1, threads));
+}
+
 ProductPlan::ProductPlan(const ProductKernel& kernel, const ProductSizes& sizes, int threads)
     : depth(sizes.k),
       unit(kernel.unit),
@@ -116,8 +118,7 @@ ProductPlan::ProductPlan(const ProductKernel& kernel, const ProductSizes& sizes,
   rows_at_once = std::min(at_once(padded_depth(), kernel.rows), RoundUp(sizes.m, kernel.rows));
   columns_at_once = std::min(at_once(deep() ? std::max(padded_depth(), rows_at_once) : padded_depth(), kernel.columns),
                              RoundUp(sizes.n, kernel.columns));
-  const std::int64_t work = sizes.m * sizes.n * sizes.k / kThreadGrain;
-  parts = static_cast<int>(std::clamp<std::int64_t>(work, 1, threads));
+  parts = ThreadsWorth(sizes, threads);
   const std::int64_t element = kernel.packed == OperandType::kBFloat16 ? 2 : 4;
   const std::int64_t panel_bytes = padded_depth() * kernel.rows * element;
   const std::int64_t fitting = deep() ? 0 : kOwnBytes / panel_bytes;

@@ -15,6 +15,9 @@ namespace trireme {
 
 StoreKind StoreKindOf(const MatmulArgs& args, bool accumulate);
 
+// How many of `threads` threads a product has work for.
+int ThreadsWorth(const ProductSizes& sizes, int threads);
+
 struct DepthBlock {
   std::int64_t first;
   std::int64_t depth;
