@@ -10,12 +10,14 @@ namespace trireme {
 namespace {
 
 std::atomic<int> pending{0};  // a StopRequest
+std::atomic<bool> asked_to_stop{false};
 constexpr std::array<int, 5> kSignals = {SIGTERM, SIGINT, SIGUSR1, SIGPIPE, SIGXFSZ};
 constexpr std::size_t kRequests = 3;  // the first ones; the others are errors that the calls themselves report
 std::array<struct sigaction, kSignals.size()> earlier;
 
 void Remember(int signal) {
   const auto request = static_cast<int>(signal == SIGUSR1 ? StopRequest::kSave : StopRequest::kSaveAndStop);
+  asked_to_stop = asked_to_stop || signal != SIGUSR1;
   int known = pending.load();
   while (known < request && !pending.compare_exchange_weak(known, request)) {
   }
@@ -25,6 +27,7 @@ void Remember(int signal) {
 
 StopSignals::StopSignals() {
   pending = 0;
+  asked_to_stop = false;
   struct sigaction action {};
   action.sa_flags = SA_RESTART;
   for (std::size_t i = 0; i < kSignals.size(); ++i) {
@@ -35,7 +38,11 @@ StopSignals::StopSignals() {
 
 StopSignals::~StopSignals() {
   for (std::size_t i = 0; i < kSignals.size(); ++i) {
-    sigaction(kSignals[i], &earlier[i], nullptr);
+    if (i < kRequests && asked_to_stop) {
+      std::signal(kSignals[i], SIG_IGN);
+    } else {
+      sigaction(kSignals[i], &earlier[i], nullptr);
+    }
   }
 }
 
