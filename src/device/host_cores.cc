@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdlib>
 #include <fstream>
@@ -27,13 +28,44 @@ std::string FirstLine(const std::string& path) {
   return line;
 }
 
-std::vector<int> AllowedProcessors(const std::string& root) {
-  std::ifstream status(root + "/proc/self/status");
-  constexpr std::string_view kKey = "Cpus_allowed_list:";
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with(kKey)) {
-      return ParseProcessorList(line.substr(kKey.size()));
+// Of /proc/PROCESS/status.
+struct ProcessStatus {
+  std::string name;
+  std::string parent;  // its id; empty where the file cannot be read
+  std::vector<int> allowed;
+};
+
+ProcessStatus ReadStatus(const std::string& process, const std::string& root) {
+  ProcessStatus status;
+  std::ifstream file(root + "/proc/" + process + "/status");
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t colon = std::min(line.find(":\t"), line.size());
+    const std::string_view key = std::string_view(line).substr(0, colon);
+    const std::string value = line.substr(std::min(colon + 2, line.size()));
+    if (key == "Name") {
+      status.name = value;
+    } else if (key == "PPid") {
+      status.parent = value;
+    } else if (key == "Cpus_allowed_list") {
+      status.allowed = ParseProcessorList(value);
     }
+  }
+  return status;
+}
+
+// Processors of the launcher that started this process, which binds each process to a few of them; empty where no
+// launcher is among its ancestors. Names as the kernel cuts them, at 15 characters.
+std::vector<int> LauncherProcessors(const std::string& root) {
+  constexpr std::array<std::string_view, 9> kLaunchers = {
+      "mpirun", "mpiexec", "orterun", "orted", "prterun", "prted", "hydra_pmi_proxy", "mpiexec.hydra", "slurmstepd"};
+  constexpr int kMostAncestors = 64;
+  std::string process = ReadStatus("self", root).parent;
+  for (int i = 0; i < kMostAncestors && !process.empty() && process != "0"; ++i) {
+    const ProcessStatus status = ReadStatus(process, root);
+    if (std::ranges::find(kLaunchers, status.name) != kLaunchers.end()) {
+      return status.allowed;
+    }
+    process = status.parent;
   }
   return {};
 }
@@ -130,7 +162,7 @@ std::vector<int> HostCores::ids() const {
 }
 
 HostCores ReadHostCores(const std::string& root) {
-  std::vector<int> allowed = AllowedProcessors(root);
+  std::vector<int> allowed = ReadStatus("self", root).allowed;
   if (allowed.empty()) {
     allowed.resize(std::max(1U, std::thread::hardware_concurrency()));
     std::iota(allowed.begin(), allowed.end(), 0);
@@ -142,6 +174,9 @@ HostCores ReadMachineCores(const std::string& root) {
   std::vector<int> processors = GroupProcessors(root);
   if (processors.empty()) {
     processors = ParseProcessorList(FirstLine(root + "/sys/devices/system/cpu/online"));
+  }
+  if (const std::vector<int> given = LauncherProcessors(root); !given.empty()) {
+    std::erase_if(processors, [&given](int id) { return std::ranges::find(given, id) == given.end(); });
   }
   return processors.empty() ? ReadHostCores(root) : CoresOf(processors, root);
 }

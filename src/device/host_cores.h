@@ -37,8 +37,8 @@ struct HostCores {
 // is taken as plain: every processor a core of one node, no quota.
 HostCores ReadHostCores(const std::string& root = "");
 
-// The same of every processor that control groups leave to the job on this machine, also those that a launcher bound
-// other processes of the job to.
+// The same of every processor that control groups and the launcher's own mask (mpirun within taskset, say) leave to the
+// job on this machine, also those that the launcher bound other processes of the job to.
 HostCores ReadMachineCores(const std::string& root = "");
 
 // Threads for each of `ranks` ranks that share `cores`: an equal part, at least 1. OMP_NUM_THREADS, where it is set to

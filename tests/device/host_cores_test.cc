@@ -76,6 +76,17 @@ TEST_F(HostCoresOf, TheMachineAreAlsoThoseThatOtherProcessesAreBoundTo) {
   EXPECT_EQ(ReadMachineCores(root_).cores(), 4);
 }
 
+TEST_F(HostCoresOf, AJobAreThoseThatItsLauncherWasGiven) {
+  WriteServer("3");
+  Write("/proc/self/status", "Name:\ttrireme\nPPid:\t40\nCpus_allowed_list:\t3");
+  Write("/proc/40/status", "Name:\twrapper.sh\nPPid:\t30\nCpus_allowed_list:\t3");
+  Write("/proc/30/status", "Name:\tmpirun\nPPid:\t20\nCpus_allowed_list:\t2-6");
+  Write("/proc/20/status", "Name:\tbash\nPPid:\t1\nCpus_allowed_list:\t0-15");
+  EXPECT_THAT(ReadMachineCores(root_).ids(), ElementsAre(2, 3, 4, 5, 6));
+  Write("/proc/30/status", "Name:\tmake\nPPid:\t20\nCpus_allowed_list:\t2-6");
+  EXPECT_EQ(ReadMachineCores(root_).cores(), 8) << "a process that is no launcher says nothing of the job";
+}
+
 TEST_F(HostCoresOf, AServerAreItsCoresNotItsHardwareThreads) {
   WriteServer("0-15");
   const HostCores cores = Read();
