@@ -63,6 +63,9 @@ std::string RankingText(const SearchResult& result, const SearchRequest& request
   }
   if (result.ranked.empty()) {
     text += "no layout fits\n";
+    if (request.cluster.device.is_host && request.devices > 1) {
+      text += "a rank may have several cores: --gpus 1 plans one rank with all of them\n";
+    }
   }
   text += "\nfront of speed and memory (nothing is faster with as little)\n";
   for (std::size_t i = 0; i < result.front.size() && i < 10; ++i) {

@@ -41,8 +41,8 @@ TEST(CalibrateOverMpi, PlanAndTrainFindWhatAllProcessesMeasured) {
   EXPECT_THAT(calibrated.err, HasSubstr("calibrate   0 %  fp32 products"));
   EXPECT_THAT(calibrated.err, HasSubstr("collectives"));
 
-  const Outcome planned =
-      place.Run({"plan", "--layers", "2", "--hidden", "64", "--heads", "2", "--global-batch", "8", "--dtype", "fp32"});
+  const Outcome planned = place.Run({"plan", "--layers", "2", "--hidden", "64", "--heads", "2", "--global-batch", "8",
+                                     "--dtype", "fp32", "--gpus", "1"});
   EXPECT_EQ(planned.code, 0) << planned.err;
   EXPECT_THAT(planned.err, HasSubstr("planning for this machine, from the calibration of"));
   const std::vector<std::string> train = {"train", "recipe.toml",       "--run", "run",          "--steps", "1",

@@ -16,8 +16,9 @@ using testing::Not;
 TEST(CalibrateCommand, PlanAndTrainFindTheFileUntilItIsDeleted) {
   const Workplace place;
   place.Write("recipe.toml", TinyRecipe());
-  const std::vector<std::string> plan = {"plan", "--layers",       "2", "--hidden", "64",  "--heads",
-                                         "2",    "--global-batch", "8", "--dtype",  "fp32"};
+  // One rank: any number of cores divides nothing of it.
+  const std::vector<std::string> plan = {"plan",           "--layers", "2",       "--hidden", "64",     "--heads", "2",
+                                         "--global-batch", "8",        "--dtype", "fp32",     "--gpus", "1"};
   const Outcome before = place.Run(plan);
   EXPECT_EQ(before.code, 2);
   EXPECT_THAT(before.err, HasSubstr("trireme calibrate"));
@@ -51,7 +52,7 @@ TEST(CalibrateCommand, WritesAnotherFileWhenTold) {
   EXPECT_THAT(place.Read("here/this.toml"), HasSubstr("[[measured.rank]]"));
   EXPECT_EQ(place
                 .Run({"plan", "--cluster", "here/this.toml", "--layers", "2", "--hidden", "64", "--heads", "2",
-                      "--global-batch", "8", "--dtype", "fp32"})
+                      "--global-batch", "8", "--dtype", "fp32", "--gpus", "1"})
                 .code,
             0);
 }

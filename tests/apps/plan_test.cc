@@ -243,6 +243,17 @@ TEST(PlanProgram, NothingThatFitsIsCodeOne) {
   EXPECT_THAT(outcome.out, HasSubstr("no layout fits"));
 }
 
+TEST(PlanProgram, CoresThatNoLayoutCanUseOneByOneLeadToARankWithAllOfThem) {
+  const Workplace place;
+  std::vector<std::string> question = Plan({"--layers", "1", "--hidden", "64", "--heads", "1", "--dtype", "fp32",
+                                            "--cluster", "laptop-cpu", "--global-batch", "1", "--gpus", "4"});
+  const Outcome four = place.Run(question);
+  EXPECT_EQ(four.code, 1) << four.err;
+  EXPECT_THAT(four.out, HasSubstr("--gpus 1 plans one rank with all of them"));
+  question.back() = "1";
+  EXPECT_EQ(place.Run(question).code, 0);
+}
+
 TEST(PlanProgram, ValidatesATableAndRefusesNonsense) {
   const Workplace place;
   const std::vector<std::string> folders = {"--clusters-folder", Source("clusters"), "--stacks-folder",
