@@ -11,9 +11,9 @@ enum class StopRequest {
   kSaveAndStop,  // SIGTERM, SIGINT: save and end
 };
 
-// While it lives the signals are caught; afterwards the earlier handlers are back, except when the run was asked to end:
-// requests are ignored then, so that one which comes late does not change how the process ends. At most one lives at a
-// time.
+// While it lives the signals are caught; afterwards the earlier handlers are back, except when the run was asked to
+// end: requests are ignored then, so that one which comes late does not change how the process ends. At most one lives
+// at a time.
 class StopSignals {
  public:
   StopSignals();
