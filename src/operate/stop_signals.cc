@@ -17,7 +17,9 @@ std::array<struct sigaction, kSignals.size()> earlier;
 
 void Remember(int signal) {
   const auto request = static_cast<int>(signal == SIGUSR1 ? StopRequest::kSave : StopRequest::kSaveAndStop);
-  asked_to_stop = asked_to_stop || signal != SIGUSR1;
+  if (signal != SIGUSR1) {
+    asked_to_stop = true;
+  }
   int known = pending.load();
   while (known < request && !pending.compare_exchange_weak(known, request)) {
   }
