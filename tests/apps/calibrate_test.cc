@@ -16,7 +16,7 @@ using testing::Not;
 TEST(CalibrateCommand, PlanAndTrainFindTheFileUntilItIsDeleted) {
   const Workplace place;
   place.Write("recipe.toml", TinyRecipe());
-  // One rank: any number of cores divides nothing of it.
+  // One rank, which fits whatever the number of cores.
   const std::vector<std::string> plan = {"plan",           "--layers", "2",       "--hidden", "64",     "--heads", "2",
                                          "--global-batch", "8",        "--dtype", "fp32",     "--gpus", "1"};
   const Outcome before = place.Run(plan);
