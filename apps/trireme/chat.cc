@@ -12,6 +12,7 @@
 #include "apps/trireme/commands.h"
 #include "apps/trireme/inference.h"
 #include "base/error.h"
+#include "base/json_text.h"
 #include "infer/chat_session.h"
 #include "infer/generate.h"
 
@@ -152,7 +153,7 @@ int ChatCommand::Run() const {
         session.Answer(answer);
         if (json) {
           const nlohmann::ordered_json row = {{"user", line}, {"assistant", answer}, {"tokens", speaker.tokens()}};
-          std::printf("%s\n", row.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+          std::printf("%s\n", JsonText(row).c_str());
         }
       }
     }

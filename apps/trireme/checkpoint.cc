@@ -5,6 +5,7 @@
 
 #include "apps/trireme/commands.h"
 #include "base/error.h"
+#include "base/json_text.h"
 #include "checkpoint/gguf/gguf.h"
 #include "checkpoint/hugging_face/hugging_face.h"
 #include "checkpoint/tools/reports.h"
@@ -44,12 +45,12 @@ void AddLogitCheck(const std::string& path, const std::string& exported, double 
   report.text +=
       fmt::format("logits of {} drawn tokens: largest difference {:.3g}, largest logit {:.3g}: {}\n", found.tokens,
                   found.largest_difference, found.largest_logit, same ? "the same" : "they differ");
-  nlohmann::json root = nlohmann::json::parse(report.json);
+  nlohmann::json root = ParseJson(report.json);
   root["check"] = {{"tokens", found.tokens},
                    {"largest_difference", found.largest_difference},
                    {"largest_logit", found.largest_logit},
                    {"same", same}};
-  report.json = root.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
+  report.json = JsonText(root, {.indent = 1});
 }
 
 using Answer = std::function<Report(const CheckpointCommand&)>;

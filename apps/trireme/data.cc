@@ -9,6 +9,7 @@
 #include "apps/trireme/command_line.h"
 #include "apps/trireme/commands.h"
 #include "base/error.h"
+#include "base/json_text.h"
 #include "data/dataset/dataset_tools.h"
 #include "data/prepare/prepare.h"
 #include "data/tokenizer/bpe_trainer.h"
@@ -45,11 +46,12 @@ struct DataCommand {
 // The numbers of an answer, for people a line each.
 void DataCommand::Print(const nlohmann::ordered_json& row) const {
   if (json) {
-    std::printf("%s\n", row.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+    std::printf("%s\n", JsonText(row).c_str());
     return;
   }
   for (const auto& [key, value] : row.items()) {
-    std::printf("%-18s %s\n", key.c_str(), value.is_string() ? value.get<std::string>().c_str() : value.dump().c_str());
+    std::printf("%-18s %s\n", key.c_str(),
+                value.is_string() ? value.get<std::string>().c_str() : JsonText(value).c_str());
   }
 }
 
@@ -139,7 +141,7 @@ int DataCommand::Encode() const {
   const auto tokenizer = LoadTokenizer(prepare.tokenizer);
   const std::vector<std::int32_t> ids = tokenizer->Encode(text ? *text : AllOfStandardInput());
   if (json) {
-    std::printf("%s\n", nlohmann::json(ids).dump().c_str());
+    std::printf("%s\n", JsonText(nlohmann::json(ids)).c_str());
     return 0;
   }
   for (std::size_t i = 0; i < ids.size(); ++i) {

@@ -9,6 +9,7 @@
 #include "apps/trireme/commands.h"
 #include "apps/trireme/inference.h"
 #include "base/error.h"
+#include "base/json_text.h"
 #include "infer/evaluation_samples.h"
 #include "infer/logits.h"
 #include "infer/multiple_choice.h"
@@ -151,7 +152,7 @@ void EvaluateCommand::PrintLoss(const LossReport& report) const {
       row["bytes"] = report.bytes;
       row["bits_per_byte"] = report.bits_per_byte();
     }
-    std::printf("%s\n", row.dump().c_str());
+    std::printf("%s\n", JsonText(row).c_str());
     return;
   }
   std::printf("samples        %lld\n", static_cast<long long>(report.samples));
@@ -173,7 +174,7 @@ void EvaluateCommand::PrintChoices(const ChoiceReport& report) const {
                                         {"acc_norm", report.normalised_accuracy},
                                         {"acc_norm_stderr", normalised_error},
                                         {"gold_loss", report.gold_loss}};
-    std::printf("%s\n", row.dump().c_str());
+    std::printf("%s\n", JsonText(row).c_str());
     return;
   }
   std::printf("questions            %lld\n", static_cast<long long>(report.questions));

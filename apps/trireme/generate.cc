@@ -11,6 +11,7 @@
 #include "apps/trireme/commands.h"
 #include "apps/trireme/inference.h"
 #include "base/error.h"
+#include "base/json_text.h"
 #include "infer/chat_session.h"
 
 namespace trireme {
@@ -82,7 +83,7 @@ void GenerateCommand::Print(const Tokenizer& tokenizer, const std::string& text,
     if (log_probabilities) {
       row["logprobs"] = made.log_probabilities;
     }
-    std::printf("%s\n", row.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+    std::printf("%s\n", JsonText(row).c_str());
   } else {
     const std::string shown = (chat ? "" : text) + continued + "\n";
     std::fwrite(shown.data(), 1, shown.size(), stdout);

@@ -8,6 +8,7 @@
 #include "apps/trireme/plan_validate.h"
 #include "apps/trireme/this_machine.h"
 #include "base/error.h"
+#include "base/json_text.h"
 #include "checkpoint/read/weight_source.h"
 #include "planner/model_shape.h"
 #include "planner/plan_answer.h"
@@ -100,7 +101,7 @@ struct PlanCommand {
     for (const std::string& note : answer.notes) {
       std::fprintf(stderr, "%s\n", note.c_str());
     }
-    std::fputs((json ? answer.json.dump(2) + "\n" : answer.text).c_str(), stdout);
+    std::fputs((json ? JsonText(answer.json, {.indent = 2}) + "\n" : answer.text).c_str(), stdout);
     for (const PlanAnswer::File& file : answer.files) {
       WriteFile(file.path, file.text);
     }

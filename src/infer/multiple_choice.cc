@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "data/files/json_file.h"
 
 namespace trireme {
@@ -38,7 +39,7 @@ std::size_t GoldOf(const nlohmann::json& gold, const std::vector<std::string>& c
     }
   }
   Require(number < choices.size(), "{}: the right answer {} is none of the {} choices (0 to {}, A to {}, or its text)",
-          origin, gold.dump(), choices.size(), choices.size() - 1,
+          origin, JsonText(gold), choices.size(), choices.size() - 1,
           static_cast<char>('A' + std::min<std::size_t>(choices.size() - 1, 25)));
   return number;
 }

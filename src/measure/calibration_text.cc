@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
+
 namespace trireme {
 
 std::string CalibrationJson(const Cluster& cluster, const std::string& path) {
@@ -34,7 +36,7 @@ std::string CalibrationJson(const Cluster& cluster, const std::string& path) {
                                {"all_reduce_us", rates.all_reduce.call * 1e6},
                                {"all_reduce_gbs", rates.all_reduce.rate / 1e9}});
   }
-  return value.dump(2) + "\n";
+  return JsonText(value, {.indent = 2}) + "\n";
 }
 
 std::string CalibrationText(const Cluster& cluster) {

@@ -1,5 +1,6 @@
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "measure/machine.h"
 
 namespace trireme {
@@ -103,7 +104,7 @@ std::string MachineJson(const MachineReport& report) {
   if (!report.products.empty()) {
     json.update(RatesOf(report));
   }
-  return json.dump(1) + "\n";
+  return JsonText(json, {.indent = 1}) + "\n";
 }
 
 }  // namespace trireme

@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "base/units.h"
 #include "planner/context_figure.h"
 #include "planner/explain.h"
@@ -187,7 +188,7 @@ std::string ToJson(const Explanation& explanation, const SearchRequest& request)
                                       {"seconds", change.candidate.seconds},
                                       {"gain", change.gain}});
   }
-  return json.dump(2) + "\n";
+  return JsonText(json, {.indent = 2}) + "\n";
 }
 
 }  // namespace trireme

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "planner/compare.h"
 #include "planner/deadline.h"
 #include "planner/explain.h"
@@ -240,7 +241,7 @@ class Answering {
                                  {"fits", point.fits},
                                  {"refusal", point.refusal}});
     }
-    more.update(nlohmann::json::parse(ToJson(explanation, request_)));
+    more.update(ParseJson(ToJson(explanation, request_)));
     answer_.json = std::move(more);
   }
 

@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "base/units.h"
 #include "planner/memory_estimate.h"
 #include "planner/model_shape.h"
@@ -60,14 +61,14 @@ std::map<std::string, Option> OptionsOf(PlanOptions& plan, ShapeOptions& shape) 
 void SetOption(const std::string& name, const nlohmann::json& value, const Option& option) {
   const bool may_be_zero = name == "spare-nodes" || name == "headroom";
   if (auto* const* flag = std::get_if<bool*>(&option)) {
-    Require(value.is_boolean(), "option '{}' must be true or false, not {}", name, value.dump());
+    Require(value.is_boolean(), "option '{}' must be true or false, not {}", name, JsonText(value));
     **flag = value.get<bool>();
   } else if (auto* const* text = std::get_if<std::string*>(&option)) {
-    Require(value.is_string(), "option '{}' must be a text, not {}", name, value.dump());
+    Require(value.is_string(), "option '{}' must be a text, not {}", name, JsonText(value));
     **text = value.get<std::string>();
   } else {
     Require(value.is_number() && (value.get<double>() > 0 || (may_be_zero && value.get<double>() == 0)),
-            "option '{}' must be a number above 0, not {}", name, value.dump());
+            "option '{}' must be a number above 0, not {}", name, JsonText(value));
     if (auto* const* real = std::get_if<double*>(&option)) {
       **real = value.get<double>();
       return;
@@ -75,7 +76,7 @@ void SetOption(const std::string& name, const nlohmann::json& value, const Optio
     auto* const* small = std::get_if<int*>(&option);
     const double most = small != nullptr ? 2147483647.0 : 1e15;
     Require(value.is_number_integer() && value.get<double>() <= most,
-            "option '{}' must be a whole number of at most {:.0f}, not {}", name, most, value.dump());
+            "option '{}' must be a whole number of at most {:.0f}, not {}", name, most, JsonText(value));
     if (small != nullptr) {
       **small = value.get<int>();
     } else {
@@ -153,11 +154,10 @@ nlohmann::json Answered(const nlohmann::json& question) {
 
 std::string AnswerQuestion(const std::string& question) {
   // Texts that people paste need not be UTF-8.
-  constexpr auto kReplace = nlohmann::json::error_handler_t::replace;
   try {
-    return Answered(nlohmann::json::parse(question)).dump(-1, ' ', false, kReplace);
+    return JsonText(Answered(ParseJson(question)));
   } catch (const std::exception& error) {
-    return nlohmann::json{{"error", error.what()}}.dump(-1, ' ', false, kReplace);
+    return JsonText(nlohmann::json{{"error", error.what()}});
   }
 }
 

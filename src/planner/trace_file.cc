@@ -5,12 +5,12 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
+
 namespace trireme {
 namespace {
 
-std::string Quoted(const std::string& text) {
-  return nlohmann::json(text).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
-}
+std::string Quoted(const std::string& text) { return JsonText(nlohmann::json(text), {.ascii = true}); }
 
 }  // namespace
 
@@ -54,7 +54,7 @@ void TraceFile::AddFlow(int from, double at, int to, double until) {
 void TraceFile::AddCounter(int process, const std::string& name, double at,
                            const std::map<std::string, double>& values) {
   Add(fmt::format(R"({{"name":{},"ph":"C","pid":{},"ts":{:.3f},"args":{}}})", Quoted(name), process, at * 1e6,
-                  nlohmann::json(values).dump()));
+                  JsonText(nlohmann::json(values))));
 }
 
 std::string TraceFile::ToJson() const { return "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n" + events_ + "\n]}\n"; }

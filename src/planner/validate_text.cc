@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "base/units.h"
 #include "planner/validate.h"
 
@@ -167,7 +168,7 @@ std::string ToJson(const Validation& validation) {
   json["mean_kendall"] = validation.mean_kendall;
   json["mean_regret"] = validation.mean_regret;
   json["worst_regret"] = validation.worst_regret;
-  return json.dump(2) + "\n";
+  return JsonText(json, {.indent = 2}) + "\n";
 }
 
 }  // namespace trireme

@@ -20,6 +20,7 @@
 #include "base/checksum.h"
 #include "base/durable_file.h"
 #include "base/error.h"
+#include "base/json_text.h"
 #include "checkpoint/read/weight_source.h"
 #include "report/bench_plot.h"
 #include "report/run_record.h"
@@ -194,7 +195,7 @@ class Bench {
     std::ifstream file(options_.folder + "/rows.jsonl");
     for (std::string line; std::getline(file, line);) {
       torn_ = file.eof();  // no end of line
-      const nlohmann::json row = nlohmann::json::parse(line, nullptr, false);
+      const nlohmann::json row = ParseJsonOrDiscard(line);
       if (row.is_object() && row.contains("key") && row["key"].is_string()) {
         try {
           done_[row["key"].get<std::string>()] = SampleOf(row);
@@ -255,7 +256,7 @@ class Bench {
     done_[key] = sample;
     nlohmann::ordered_json row = {{"key", key}, {"case", one.label}, {"repeat", repeat}};
     row.update(ToJson(sample));
-    std::ofstream(options_.folder + "/rows.jsonl", std::ios::app) << (torn_ ? "\n" : "") + row.dump() + "\n";
+    std::ofstream(options_.folder + "/rows.jsonl", std::ios::app) << (torn_ ? "\n" : "") + JsonText(row) + "\n";
     torn_ = false;
     spent_.push_back(std::chrono::duration<double>(Clock::now() - start).count());
     said_ =

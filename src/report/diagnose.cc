@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "operate/flight_report.h"
 #include "operate/stragglers.h"
 
@@ -184,7 +185,7 @@ std::string JsonOf(const FlightReport& report, const std::string& folder, const 
     json["ranks"].push_back(ToJson(report, i));
   }
   // Names in the files may hold bytes that are no UTF-8.
-  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+  return JsonText(json, {.indent = 2});
 }
 
 }  // namespace

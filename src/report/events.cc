@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "comm/ledger.h"
 
 namespace trireme {
@@ -34,7 +35,7 @@ std::string EventKind(const std::string& message) {
 void AppendEvent(const std::string& folder, const RunEvent& event) {
   const nlohmann::ordered_json row = {
       {"time", event.time}, {"step", event.step}, {"kind", event.kind}, {"text", event.text}};
-  const std::string line = row.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  const std::string line = JsonText(row) + "\n";
   const int file = ::open((folder + "/events.jsonl").c_str(),
                           O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
   if (file >= 0) {
@@ -55,7 +56,7 @@ std::vector<RunEvent> ReadEvents(const std::string& folder) {
   std::ifstream file(folder + "/events.jsonl", std::ios::binary);
   std::vector<RunEvent> events;
   for (std::string line; std::getline(file, line);) {
-    const nlohmann::json row = nlohmann::json::parse(line, nullptr, false);
+    const nlohmann::json row = ParseJsonOrDiscard(line);
     if (!row.is_object() || !row.contains("step") || !row["step"].is_number_integer()) {
       continue;
     }

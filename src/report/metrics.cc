@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/json_text.h"
 
 namespace trireme {
 namespace {
@@ -23,7 +24,7 @@ bool IsKept(std::string_view line, std::int64_t step) {
   if (!line.ends_with('\n')) {
     return false;
   }
-  const nlohmann::json row = nlohmann::json::parse(line, nullptr, false);
+  const nlohmann::json row = ParseJsonOrDiscard(line);
   return row.is_object() && row.contains("step") && row["step"].is_number_integer() &&
          row["step"].get<std::int64_t>() <= step;
 }
@@ -132,11 +133,11 @@ void MetricsFile::Add(const RunConfig& config, const StepFacts& facts, const Ste
   if (config.train.count_zeros) {
     row["num_zeros"] = step.zeros;
   }
-  Write(row.dump());
+  Write(JsonText(row));
 }
 
 void MetricsFile::AddValidation(std::int64_t step, double loss) {
-  Write(nlohmann::ordered_json{{"step", step}, {"validation_loss", Number(loss)}}.dump());
+  Write(JsonText(nlohmann::ordered_json{{"step", step}, {"validation_loss", Number(loss)}}));
 }
 
 void MetricsFile::AddEvaluation(std::int64_t step, const std::string& task, const std::vector<TaskScore>& scores) {
@@ -144,7 +145,7 @@ void MetricsFile::AddEvaluation(std::int64_t step, const std::string& task, cons
   for (const TaskScore& score : scores) {
     row["scores"][score.name] = Number(score.value);
   }
-  Write(row.dump());
+  Write(JsonText(row));
 }
 
 void MetricsFile::Write(const std::string& line) {

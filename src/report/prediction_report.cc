@@ -11,6 +11,7 @@
 
 #include "base/durable_file.h"
 #include "base/error.h"
+#include "base/json_text.h"
 #include "report/run_reporter.h"
 
 namespace trireme {
@@ -48,7 +49,7 @@ std::vector<double> EarlierSeconds(const std::string& path, std::int64_t last, s
   file.seekg(std::max<std::int64_t>(0, size - kTail));
   std::vector<double> seconds;
   for (std::string line; std::getline(file, line);) {
-    const nlohmann::json row = nlohmann::json::parse(line, nullptr, false);
+    const nlohmann::json row = ParseJsonOrDiscard(line);
     const auto number = [&](const char* key) {
       return row.is_object() && row.contains(key) && row[key].is_number() ? row[key].get<double>() : -1;
     };
@@ -62,7 +63,7 @@ std::vector<double> EarlierSeconds(const std::string& path, std::int64_t last, s
 
 std::string FingerprintIn(const std::string& path) {
   std::ifstream file(path);
-  const nlohmann::json value = nlohmann::json::parse(file, nullptr, false);
+  const nlohmann::json value = ParseJsonOrDiscard(std::string(std::istreambuf_iterator<char>(file), {}));
   return value.is_object() && value.contains("fingerprint") && value["fingerprint"].is_string()
              ? value["fingerprint"].get<std::string>()
              : "";
@@ -98,7 +99,7 @@ void PredictionReport::ReadEarlierSteps(std::int64_t resumed_step) {
     value["causes"][field.name] = causes.*field.member;
   }
   try {
-    ReplaceFile(path, value.dump(2) + "\n");
+    ReplaceFile(path, JsonText(value, {.indent = 2}) + "\n");
   } catch (const Error&) {
     // A copy for people, on a disk that may be full: the run says the same on its console.
   }

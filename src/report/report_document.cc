@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "base/json_text.h"
+
 namespace trireme {
 namespace {
 
@@ -215,7 +217,7 @@ std::string ReportDocument(const ReportInput& input) {
   for (const auto& [name, timeline] : input.timelines) {
     document["timelines"].push_back({{"name", name}, {"timeline", ToJson(timeline)}});
   }
-  std::string text = document.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+  std::string text = JsonText(document, {.ascii = true});
   // "</script>" in a name must not end the element that holds the document.
   std::string safe;
   safe.reserve(text.size());

@@ -6,6 +6,7 @@
 
 #include "base/durable_file.h"
 #include "base/error.h"
+#include "base/json_text.h"
 #include "report/pages.h"
 
 namespace trireme {
@@ -67,9 +68,9 @@ void ReadJsonFile(const std::string& path, ReportInput& input) {
     return;
   }
   const std::string text = ReadWholeFile(path, kLargestFile);
-  const nlohmann::json value = nlohmann::json::parse(text, nullptr, false);
+  const nlohmann::json value = ParseJsonOrDiscard(text);
   Require(value.is_object(), "'{}' is neither a trace nor what `trireme plan --json` prints", path);
-  input.plans.emplace_back(fs::path(path).filename().string(), value.dump());
+  input.plans.emplace_back(fs::path(path).filename().string(), JsonText(value));
 }
 
 void ReadPath(const std::string& path, ReportInput& input) {

@@ -9,6 +9,7 @@
 
 #include "base/durable_file.h"
 #include "base/error.h"
+#include "base/json_text.h"
 #include "model/parameter_table.h"
 #include "run/run_config.h"
 
@@ -26,7 +27,7 @@ double NumberIn(const nlohmann::json& row, const char* key) {
 
 nlohmann::json ReadJson(const std::string& path) {
   try {
-    return nlohmann::json::parse(ReadWholeFile(path, kLargestJson), nullptr, false);
+    return ParseJsonOrDiscard(ReadWholeFile(path, kLargestJson));
   } catch (const Error&) {
     return nullptr;
   }
@@ -56,7 +57,7 @@ void AddStep(const nlohmann::json& row, RunRecord& run) {
 void ReadMetrics(const std::string& path, RunRecord& run) {
   std::ifstream file(path, std::ios::binary);
   for (std::string line; std::getline(file, line);) {
-    const nlohmann::json row = nlohmann::json::parse(line, nullptr, false);
+    const nlohmann::json row = ParseJsonOrDiscard(line);
     const double step = row.is_object() ? NumberIn(row, "step") : kNothing;
     if (!std::isfinite(step)) {
       continue;
@@ -208,7 +209,7 @@ RunRecord ReadRun(const std::string& folder) {
   run.planned_memory = MemoryRows(memory, "planned");
   ReadPrediction(ReadJson(folder + "/prediction.json"), run);
   const nlohmann::json machine = ReadJson(folder + "/machine.json");
-  run.machine = machine.is_object() ? machine.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) : "";
+  run.machine = machine.is_object() ? JsonText(machine) : "";
   std::error_code status;
   if (std::filesystem::exists(folder + "/trace.json", status)) {
     run.timelines = ReadTrace(folder + "/trace.json");

@@ -12,6 +12,7 @@
 
 #include "base/durable_file.h"
 #include "base/error.h"
+#include "base/json_text.h"
 #include "comm/ledger.h"
 #include "cost/formulas.h"
 #include "cost/step_cost.h"
@@ -398,7 +399,7 @@ void RunReporter::WriteMemory(const std::vector<MemoryUse>& by_rank) const {
     value["planned"].push_back({{"stage", stage}, {"kinds", kinds(planned)}});
   }
   try {
-    ReplaceFile(options_.run_folder + "/memory.json", value.dump(1) + "\n");
+    ReplaceFile(options_.run_folder + "/memory.json", JsonText(value, {.indent = 1}) + "\n");
   } catch (const Error&) {
     // The console has said the same.
   }

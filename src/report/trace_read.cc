@@ -6,6 +6,7 @@
 
 #include "base/durable_file.h"
 #include "base/error.h"
+#include "base/json_text.h"
 
 namespace trireme {
 namespace {
@@ -69,7 +70,7 @@ void Read(const nlohmann::json& event, Reading& reading) {
 std::vector<TraceTimeline> ReadTrace(const std::string& path) {
   nlohmann::json value;
   try {
-    value = nlohmann::json::parse(ReadWholeFile(path, kLargestTrace), nullptr, false);
+    value = ParseJsonOrDiscard(ReadWholeFile(path, kLargestTrace));
   } catch (const Error&) {
     return {};
   }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/program.h"
+#include "base/json_text.h"
 
 namespace trireme {
 namespace {
@@ -23,11 +24,10 @@ TEST(CalibrateOverMpi, PlanAndTrainFindWhatAllProcessesMeasured) {
   const Workplace place;
   place.Write("recipe.toml", TinyRecipe());
   // Laws of one rank with all cores stay, where the processes have fewer.
-  const nlohmann::json alone =
-      nlohmann::json::parse(place.Run({"calibrate", "--quick", "--json", "--device", "cpu"}).out);
+  const nlohmann::json alone = ParseJson(place.Run({"calibrate", "--quick", "--json", "--device", "cpu"}).out);
   const Outcome calibrated = LaunchTwo(place, {"calibrate", "--quick", "--json", "--device", "cpu"});
   ASSERT_EQ(calibrated.code, 0) << calibrated.err;
-  const nlohmann::json said = nlohmann::json::parse(calibrated.out);
+  const nlohmann::json said = ParseJson(calibrated.out);
   EXPECT_EQ(said["machine"], alone["machine"]) << "a launcher that binds processes to cores makes no other machine";
   EXPECT_EQ(said["file"], alone["file"]);
   EXPECT_EQ(said["devices_per_node"], alone["devices_per_node"]);

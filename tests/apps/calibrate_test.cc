@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/program.h"
+#include "base/json_text.h"
 
 namespace trireme {
 namespace {
@@ -25,7 +26,7 @@ TEST(CalibrateCommand, PlanAndTrainFindTheFileUntilItIsDeleted) {
 
   const Outcome calibrated = place.Run({"calibrate", "--quick", "--json", "--device", "cpu"});
   ASSERT_EQ(calibrated.code, 0) << calibrated.err;
-  const nlohmann::json said = nlohmann::json::parse(calibrated.out);
+  const nlohmann::json said = ParseJson(calibrated.out);
   const std::string file = said["file"];
   EXPECT_TRUE(file.starts_with(place / "config/trireme/")) << file;
   EXPECT_GE(said["ranks"].size(), 2U);
@@ -68,8 +69,7 @@ TEST(CalibrateCommand, MistakesAreNamed) {
 TEST(CalibrateCommand, ADamagedFileCostsThePredictionAndNotTheRun) {
   const Workplace place;
   place.Write("recipe.toml", TinyRecipe());
-  const nlohmann::json said =
-      nlohmann::json::parse(place.Run({"calibrate", "--quick", "--json", "--device", "cpu"}).out);
+  const nlohmann::json said = ParseJson(place.Run({"calibrate", "--quick", "--json", "--device", "cpu"}).out);
   place.Write("config/trireme/" + std::filesystem::path(said["file"].get<std::string>()).filename().string(), "name =");
   const Outcome trained = place.Run({"train", "recipe.toml", "--run", "run", "--steps", "2"});
   EXPECT_EQ(trained.code, 0) << trained.err;
@@ -89,9 +89,9 @@ TEST(TrainCommand, SaysItsPredictionBeforeTheFirstStepAndAtTheEnd) {
   EXPECT_THAT(outcome.out, HasSubstr(" | predicted "));
   EXPECT_THAT(outcome.out, HasSubstr("(median of 3): "));
   EXPECT_THAT(outcome.out, HasSubstr("by cause, predicted/measured on rank 0: "));
-  const nlohmann::json line = nlohmann::json::parse(Lines(place.Read("run/metrics.jsonl"))[0]);
+  const nlohmann::json line = ParseJson(Lines(place.Read("run/metrics.jsonl"))[0]);
   EXPECT_GT(line["predicted_seconds"].get<double>(), 0);
-  EXPECT_EQ(nlohmann::json::parse(place.Read("run/prediction.json"))["seconds"], line["predicted_seconds"]);
+  EXPECT_EQ(ParseJson(place.Read("run/prediction.json"))["seconds"], line["predicted_seconds"]);
   const Outcome resumed = place.Run({"train", "recipe.toml", "--run", "run", "--steps", "8"});
   EXPECT_THAT(resumed.out, HasSubstr("earlier steps of this run"));
 }

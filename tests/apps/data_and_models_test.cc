@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/program.h"
+#include "base/json_text.h"
 
 namespace trireme {
 namespace {
@@ -23,7 +24,7 @@ std::string SampleText() {
 
 nlohmann::json Parsed(const Outcome& outcome) {
   EXPECT_EQ(outcome.code, 0) << outcome.err;
-  return nlohmann::json::parse(outcome.out, nullptr, false);
+  return ParseJsonOrDiscard(outcome.out);
 }
 
 TEST(Inference, UnusableInputIsToldBeforeAnythingIsWritten) {
@@ -63,7 +64,7 @@ TEST(Inference, UnusableInputIsToldBeforeAnythingIsWritten) {
   place.Write("dos.txt", "a\r\nb\r\n");
   const Outcome made = place.Run({"generate", "run", "--prompts", "dos.txt", "--tokens", "1", "--json"});
   ASSERT_EQ(made.code, 0) << made.err;
-  EXPECT_EQ(nlohmann::json::parse(Lines(made.out).at(1)).at("prompt"), "b");
+  EXPECT_EQ(ParseJson(Lines(made.out).at(1)).at("prompt"), "b");
 }
 
 TEST(Data, FromTextToAModelThatWritesTokens) {
@@ -123,10 +124,9 @@ TEST(Data, ConversationsTrainOnTheirAnswers) {
   place.Write("corpus.txt", SampleText());
   std::string talks;
   for (int i = 0; i < 60; ++i) {
-    talks += nlohmann::json{{"messages",
-                             {{{"role", "user"}, {"content", "what number is it"}},
-                              {{"role", "assistant"}, {"content", "the fox number " + std::to_string(i)}}}}}
-                 .dump() +
+    talks += JsonText(nlohmann::json{{"messages",
+                                      {{{"role", "user"}, {"content", "what number is it"}},
+                                       {{"role", "assistant"}, {"content", "the fox number " + std::to_string(i)}}}}}) +
              "\n";
   }
   place.Write("talks.jsonl", talks);
@@ -193,7 +193,7 @@ TEST_F(TrainedModel, ABatchFromAFileGivesALineAPrompt) {
       place_->Run({"generate", "run", "--prompts", "prompts.txt", "--tokens", "4", "--temperature", "0", "--json"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   ASSERT_EQ(Lines(outcome.out).size(), 3U);
-  EXPECT_EQ(nlohmann::json::parse(Lines(outcome.out)[1]).at("prompt"), "two and more");
+  EXPECT_EQ(ParseJson(Lines(outcome.out)[1]).at("prompt"), "two and more");
 }
 
 TEST_F(TrainedModel, ATalkContinuesTheWholeConversation) {
@@ -208,7 +208,7 @@ TEST_F(TrainedModel, ATalkContinuesTheWholeConversation) {
   ASSERT_EQ(Lines(talk.out).size(), 4U) << talk.out;
   std::vector<nlohmann::json> answers;
   for (const std::string& answer : Lines(talk.out)) {
-    answers.push_back(nlohmann::json::parse(answer));
+    answers.push_back(ParseJson(answer));
   }
   const auto generated = [&](std::vector<std::int32_t> tokens) {
     // Bytes of any value go through a file of token ids; a model of bytes continues them.
@@ -246,7 +246,7 @@ TEST_F(TrainedModel, AHuggingFaceDirectoryGeneratesWhatTheRunDoes) {
   const Outcome rounded =
       place_->Run({"checkpoint", "export", "run", "rounded", "--dtype", "bf16", "--check", "--json"});
   EXPECT_EQ(rounded.code, 1) << "bf16 is further away than the tolerance of fp32";
-  EXPECT_EQ(nlohmann::json::parse(rounded.out).at("check").at("same"), false);
+  EXPECT_EQ(ParseJson(rounded.out).at("check").at("same"), false);
   EXPECT_EQ(
       place_->Run({"checkpoint", "export", "run", "near", "--dtype", "bf16", "--check", "--tolerance", "0.05"}).code,
       0);
@@ -289,7 +289,7 @@ optimizer.learning_rate = 0
     std::map<std::string, std::string> digests;
     for (const auto& tensor : tensors) {
       if (tensor.at("kind") == "master") {
-        digests[tensor.at("name")] = tensor.dump();
+        digests[tensor.at("name")] = JsonText(tensor);
       }
     }
     return digests;
@@ -351,7 +351,7 @@ TEST_F(TrainedModel, WritesLogitsOfTokenLists) {
 TEST_F(TrainedModel, EvaluatesDataTextAndQuestions) {
   const auto own = Parsed(place_->Run({"evaluate", "run", "--samples", "8", "--json"}));
   // The run's last validation was of the same samples and the same weights.
-  const auto last = nlohmann::json::parse(Lines(place_->Read("run/metrics.jsonl")).back());
+  const auto last = ParseJson(Lines(place_->Read("run/metrics.jsonl")).back());
   EXPECT_NEAR(own.at("loss").get<double>(), last.at("validation_loss").get<double>(), 1e-4);
   EXPECT_EQ(own.at("bits_per_byte").get<double>() > 0, true);
 

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/program.h"
+#include "base/json_text.h"
 
 namespace trireme {
 namespace {
@@ -22,20 +23,20 @@ TEST(MachineCommand, PrintsOneScreen) {
 
 TEST(MachineCommand, MeasuresUnlessToldNotTo) {
   const Workplace place;
-  const nlohmann::json whole = nlohmann::json::parse(place.Run({"machine", "--json"}).out);
+  const nlohmann::json whole = ParseJson(place.Run({"machine", "--json"}).out);
   ASSERT_GE(whole["products"].size(), 2U);
   for (const auto& product : whole["products"]) {
     EXPECT_GT(product["gflops"].get<double>(), 0) << product;
   }
   EXPECT_GT(whole["copies"][0]["gigabytes_per_second"].get<double>(), 0);
-  EXPECT_FALSE(nlohmann::json::parse(place.Run({"machine", "--json", "--quick"}).out).contains("products"));
+  EXPECT_FALSE(ParseJson(place.Run({"machine", "--json", "--quick"}).out).contains("products"));
 }
 
 TEST(MachineCommand, ShowsAForcedLevelAndRefusesAnUnknownOne) {
   const Workplace place;
   setenv("TRIREME_CPU_LEVEL", "portable", 1);
   const Outcome forced = place.Run({"machine", "--json", "--quick"});
-  EXPECT_EQ(nlohmann::json::parse(forced.out)["cpu"]["level"], "portable");
+  EXPECT_EQ(ParseJson(forced.out)["cpu"]["level"], "portable");
   setenv("TRIREME_CPU_LEVEL", "avx9000", 1);
   const Outcome unknown = place.Run({"machine", "--quick"});
   unsetenv("TRIREME_CPU_LEVEL");
@@ -53,7 +54,7 @@ TEST(MachineCommand, ARunWritesItIntoItsFolder) {
   const Workplace place;
   place.Write("recipe.toml", TinyRecipe());
   ASSERT_EQ(place.Run({"train", "recipe.toml", "--run", "run", "--steps", "1"}).code, 0);
-  const nlohmann::json machine = nlohmann::json::parse(place.Read("run/machine.json"));
+  const nlohmann::json machine = ParseJson(place.Read("run/machine.json"));
   EXPECT_TRUE(machine.contains("cpu"));
   EXPECT_TRUE(machine.contains("memory"));
 }

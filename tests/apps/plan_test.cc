@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/program.h"
+#include "base/json_text.h"
 
 namespace trireme {
 namespace {
@@ -112,7 +113,7 @@ TEST(PlanProgram, AShapeFlagKeepsTheRestOfANamedModel) {
     std::vector<std::string> options = {"--model",        "llama-3-8b", "--cluster", "dgx-h100", "--gpus", "8",
                                         "--global-batch", "8",          "--rows",    "1",        "--json"};
     options.insert(options.end(), more.begin(), more.end());
-    return nlohmann::json::parse(place.Run(Plan(options)).out)["parameters"].get<double>();
+    return ParseJson(place.Run(Plan(options)).out)["parameters"].get<double>();
   };
   const double block = (parameters({}) - parameters({"--layers", "16"})) / 16;
   EXPECT_EQ(block, 218'112'000) << "grouped heads and feed-forward width stay";
@@ -265,7 +266,7 @@ TEST(PlanProgram, ValidatesATableAndRefusesNonsense) {
   };
   const Outcome good = validate({Source("tests/planner/own_runs.csv"), "--json"});
   EXPECT_EQ(good.code, 0) << good.err;
-  EXPECT_EQ(nlohmann::json::parse(good.out)["runs"].size(), 5U);
+  EXPECT_EQ(ParseJson(good.out)["runs"].size(), 5U);
   place.Write("bad.csv", "id,layers\na,\"b");
   EXPECT_EQ(validate({"bad.csv"}).code, 2);
   EXPECT_EQ(validate({"absent.csv"}).code, 2);

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/program.h"
+#include "base/json_text.h"
 
 namespace trireme {
 namespace {
@@ -41,7 +42,7 @@ struct Step {
 std::map<int, Step> StepsOf(const Workplace& place, const std::string& run) {
   std::map<int, Step> steps;
   for (const std::string& line : Lines(place.Read(run + "/metrics.jsonl"))) {
-    const auto row = nlohmann::json::parse(line);
+    const auto row = ParseJson(line);
     steps[row["step"]] = {row["loss"], row["global_batch"]};
   }
   return steps;

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "apps/program.h"
+#include "base/json_text.h"
 
 namespace trireme {
 namespace {
@@ -20,7 +21,7 @@ using testing::HasSubstr;
 std::int64_t StepsIn(const std::string& metrics) {
   std::int64_t steps = 0;
   for (const std::string& line : Lines(metrics)) {
-    steps += nlohmann::json::parse(line).contains("loss") ? 1 : 0;
+    steps += ParseJson(line).contains("loss") ? 1 : 0;
   }
   return steps;
 }
@@ -62,7 +63,7 @@ TEST(Train, ATraceHasEveryRankItsMessagesAndThePrediction) {
   place.Write("recipe.toml", TinyRecipe());
   const Outcome outcome = place.Run({"train", "recipe.toml", "--ranks", "8", "--run", "run", "--trace", "2-3"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
-  const auto trace = nlohmann::json::parse(place.Read("run/trace.json"));
+  const auto trace = ParseJson(place.Read("run/trace.json"));
   std::map<std::pair<int, int>, std::vector<std::pair<double, double>>> tracks;
   std::vector<std::string> processes;
   std::map<int, int> flows;
@@ -114,10 +115,10 @@ TEST(Train, LeavesEventsMemoryAndCausesForStatus) {
             0);
   EXPECT_THAT(place.Read("run/events.jsonl"), HasSubstr(R"("kind":"start","text":"started")"));
   EXPECT_THAT(place.Read("run/events.jsonl"), HasSubstr(R"("kind":"save","text":"checkpoint of step 4")"));
-  const auto memory = nlohmann::json::parse(place.Read("run/memory.json"));
+  const auto memory = ParseJson(place.Read("run/memory.json"));
   EXPECT_EQ(memory["measured"].size(), 8U);
   EXPECT_EQ(memory["measured"][7]["kinds"], memory["planned"][1]["kinds"]);
-  EXPECT_TRUE(nlohmann::json::parse(Lines(place.Read("run/metrics.jsonl")).at(0)).contains("causes"));
+  EXPECT_TRUE(ParseJson(Lines(place.Read("run/metrics.jsonl")).at(0)).contains("causes"));
   EXPECT_TRUE(place.Has("run/tensorboard"));
   const Outcome status = place.Run({"status", "run"});
   ASSERT_EQ(status.code, 0) << status.err;
@@ -139,7 +140,7 @@ TEST(Train, OnEightRanksLeavesARunThatCanGoOn) {
   EXPECT_EQ(Count(first.out, R"(^validation loss at step [24] )"), 2U);
   const std::string metrics = place.Read("run/metrics.jsonl");
   EXPECT_EQ(StepsIn(metrics), 4);
-  const auto row = nlohmann::json::parse(Lines(metrics).at(0));
+  const auto row = ParseJson(Lines(metrics).at(0));
   for (const char* key :
        {"step", "loss", "grad_norm", "learning_rate", "global_batch", "consumed_samples", "consumed_tokens", "seconds",
         "tokens_per_second", "tflops", "model_tflops", "skipped", "memory_bytes"}) {
@@ -189,7 +190,7 @@ TEST(Train, ZerosOfTheGradientAreCountedAlikeUnderAnyLayout) {
     train.insert(train.end(), {"--steps", "1"});
     const Outcome outcome = place.Run(train);
     EXPECT_EQ(outcome.code, 0) << outcome.err;
-    const auto row = nlohmann::json::parse(Lines(place.Read(train[3] + "/metrics.jsonl")).at(0));
+    const auto row = ParseJson(Lines(place.Read(train[3] + "/metrics.jsonl")).at(0));
     const auto count = row.at("num_zeros").get<std::int64_t>();
     EXPECT_EQ(Count(outcome.out, fmt::format(R"(\| {} zeros)", count)), 1U) << outcome.out;
     return count;
@@ -216,7 +217,7 @@ TEST(Train, SigtermSavesAndEndsWithCodeThree) {
   EXPECT_GE(steps, 1);
   const Outcome inspect = place.Run({"checkpoint", "inspect", "run", "--json"});
   ASSERT_EQ(inspect.code, 0) << inspect.err;
-  EXPECT_EQ(nlohmann::json::parse(inspect.out).at("step"), steps);
+  EXPECT_EQ(ParseJson(inspect.out).at("step"), steps);
 }
 
 // The same weights saved under two layouts: without a learning rate training leaves them as they were drawn.
@@ -237,7 +238,7 @@ TEST(Checkpoint, TheDigestDoesNotDependOnTheLayout) {
     ASSERT_EQ(place.Run({"checkpoint", "convert", run, run + "-weights", "--weights-only", "--shards", "3"}).code, 0);
     const Outcome inspect = place.Run({"checkpoint", "inspect", run + "-weights", "--json"});
     ASSERT_EQ(inspect.code, 0) << inspect.err;
-    digests.push_back(nlohmann::json::parse(inspect.out).at("digest"));
+    digests.push_back(ParseJson(inspect.out).at("digest"));
   }
   EXPECT_EQ(digests[0], digests[1]);
   EXPECT_THAT(place.Run({"checkpoint", "diff", "run0-weights", "run1-weights"}).out,

@@ -10,6 +10,7 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/json_text.h"
 #include "checkpoint/gguf/gguf_model.h"
 #include "checkpoint/gguf/gguf_tokenizer.h"
 #include "checkpoint/gguf/gguf_values.h"
@@ -329,7 +330,7 @@ std::string SmallTokenizerJson() {
       {"normalizer", {{"type", "NFC"}}},
       {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}},
       {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", merges}}}};
-  return root.dump();
+  return JsonText(root);
 }
 
 TEST_F(Gguf, UnigramsAreThoseOfT5AndHaveNoBytes) {

@@ -5,6 +5,7 @@
 
 #include "base/durable_file.h"
 #include "base/error.h"
+#include "base/json_text.h"
 #include "checkpoint/format/bounded_json.h"
 #include "checkpoint/hugging_face/safetensors.h"
 #include "checkpoint/saved_world.h"
@@ -17,7 +18,7 @@ using testing::HasSubstr;
 
 // A manifest whose digest is right, whatever it says.
 std::string Signed(const json& root) {
-  std::string text = root.dump(1);
+  std::string text = JsonText(root, {.indent = 1});
   text.resize(text.size() - 2);
   return text + ",\n \"digest\":\"" + ToHex(DigestOf(text)) + "\"}\n";
 }
@@ -33,12 +34,12 @@ class HostileCheckpoint : public testing::Test {
  protected:
   HostileCheckpoint() : table_(TinyModel("gpt2")) {
     SaveWorld(folder_.path(), table_, {}, 1);
-    root_ = json::parse(ReadBytes(Manifest()));
+    root_ = ParseJson(ReadBytes(Manifest()));
     root_.erase("digest");
     const InputFile file(Shard());
     const std::string bytes = ReadSafetensorsHeaderBytes(file);
-    header_ = json::parse(bytes.substr(8));
-    slices_ = json::parse(header_["__metadata__"]["trireme"].get<std::string>());
+    header_ = ParseJson(bytes.substr(8));
+    slices_ = ParseJson(header_["__metadata__"]["trireme"].get<std::string>());
     data_bytes_ = file.size() - static_cast<std::int64_t>(bytes.size());
   }
 
@@ -60,9 +61,9 @@ class HostileCheckpoint : public testing::Test {
     json slices = slices_;
     change(header, slices);
     if (header.is_object() && header.contains("__metadata__")) {
-      header["__metadata__"]["trireme"] = slices.dump();
+      header["__metadata__"]["trireme"] = JsonText(slices);
     }
-    RefuseShardBytes(name, header.dump());
+    RefuseShardBytes(name, JsonText(header));
   }
 
   void RefuseShardBytes(const std::string& name, const std::string& header_text) {
@@ -96,8 +97,8 @@ class HostileCheckpoint : public testing::Test {
 TEST_F(HostileCheckpoint, TheHelpersMakeGoodFilesWhenNothingIsChanged) {
   WriteBytes(Manifest(), Signed(root_));
   EXPECT_NO_THROW(CheckpointReader(folder_ / "step-000001"));
-  header_["__metadata__"]["trireme"] = slices_.dump();
-  const std::string bytes = Container(header_.dump(), data_bytes_);
+  header_["__metadata__"]["trireme"] = JsonText(slices_);
+  const std::string bytes = Container(JsonText(header_), data_bytes_);
   WriteBytes(Shard(), bytes);
   root_["shards"][0]["bytes"] = bytes.size();
   root_["shards"][0]["header"] =
@@ -172,7 +173,7 @@ TEST_F(HostileCheckpoint, TornAndForeignManifestsAreRefused) {
     WriteBytes(Manifest(), text);
     ExpectRefused(text.substr(0, 10));
   }
-  std::string twice = root_.dump(1);
+  std::string twice = JsonText(root_, {.indent = 1});
   twice.resize(twice.size() - 2);
   twice += ",\n \"version\": 1";
   WriteBytes(Manifest(), twice + ",\n \"digest\":\"" + ToHex(DigestOf(twice)) + "\"}\n");

@@ -7,6 +7,7 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/json_text.h"
 #include "checkpoint/hugging_face/files.h"
 #include "checkpoint/hugging_face/safetensors.h"
 #include "checkpoint/hugging_face/tensors.h"
@@ -233,7 +234,7 @@ TEST(HuggingFaceDType, AnExportInBFloatRoundsEachValue) {
   EXPECT_EQ(files.Find("model.norm.weight")->dtype, "BF16");
   EXPECT_EQ(files.Read("model.norm.weight")[3],
             static_cast<float>(BFloat16(ValueAt("head.norm.gain", kMasterKind, 3, 4))));
-  EXPECT_EQ(json::parse(ReadBytes(folder / "out/config.json"))["torch_dtype"], "bfloat16");
+  EXPECT_EQ(ParseJson(ReadBytes(folder / "out/config.json"))["torch_dtype"], "bfloat16");
   EXPECT_THROW(ExportHuggingFace(folder / "run", folder / "x", {.dtype = "fp8"}), Error);
 }
 
@@ -244,8 +245,8 @@ TEST(HuggingFaceFilesOfIndex, LyingIndicesAreRefused) {
   WriteBytes(folder / "m1.safetensors", one);
   WriteBytes(folder / "m2.safetensors", one);
   const auto refuse = [&](const json& index) {
-    WriteBytes(folder / "model.safetensors.index.json", index.dump());
-    EXPECT_THROW(HuggingFaceFiles(folder.path()), Error) << index.dump();
+    WriteBytes(folder / "model.safetensors.index.json", JsonText(index));
+    EXPECT_THROW(HuggingFaceFiles(folder.path()), Error) << JsonText(index);
   };
   refuse({{"weight_map", {{"a", "m1.safetensors"}, {"b", "m1.safetensors"}}}});
   refuse({{"weight_map", {{"a", "m1.safetensors"}, {"b", "m2.safetensors"}}}});
@@ -288,7 +289,7 @@ TEST(HuggingFaceConfig, ReadsOldAndNewFormsOfRotaryPositionsAndWindows) {
   const auto parse = [&](const json& more) {
     json root = base;
     root.update(more);
-    return ParseHuggingFaceConfig(root.dump(), "x");
+    return ParseHuggingFaceConfig(JsonText(root), "x");
   };
   const json scaling = {{"rope_type", "llama3"},
                         {"factor", 8.0},
@@ -324,24 +325,24 @@ TEST(HuggingFaceConfig, SaysWhichKeysItDoesNotUse) {
   const json root = {{"model_type", "llama"},    {"num_hidden_layers", 2},  {"hidden_size", 64},
                      {"num_attention_heads", 4}, {"intermediate_size", 96}, {"vocab_size", 100},
                      {"bos_token_id", 1},        {"surprise", true}};
-  EXPECT_THAT(UnusedConfigKeys(root.dump(), "x"), testing::ElementsAre("surprise"));
+  EXPECT_THAT(UnusedConfigKeys(JsonText(root), "x"), testing::ElementsAre("surprise"));
 }
 
 TEST(HuggingFaceConfig, RefusesWhatItWouldComputeWrongly) {
   const json llama = {{"model_type", "llama"},    {"num_hidden_layers", 2},  {"hidden_size", 64},
                       {"num_attention_heads", 4}, {"intermediate_size", 96}, {"vocab_size", 100}};
-  EXPECT_NO_THROW(ParseHuggingFaceConfig(llama.dump(), "x"));
+  EXPECT_NO_THROW(ParseHuggingFaceConfig(JsonText(llama), "x"));
   const auto refuse = [&](const char* key, const json& value) {
     json changed = llama;
     changed[key] = value;
-    EXPECT_THAT(RefusalOf([&] { ParseHuggingFaceConfig(changed.dump(), "x"); }), HasSubstr(key));
+    EXPECT_THAT(RefusalOf([&] { ParseHuggingFaceConfig(JsonText(changed), "x"); }), HasSubstr(key));
   };
   refuse("rope_scaling", {{"rope_type", "dynamic"}, {"factor", 8.0}});
   const auto refuse_longrope = [&](const json& rope, const char* words) {
     json changed = llama;
     changed["rope_parameters"] = {{"rope_type", "longrope"}, {"original_max_position_embeddings", 16}};
     changed["rope_parameters"].update(rope);
-    EXPECT_THAT(RefusalOf([&] { ParseHuggingFaceConfig(changed.dump(), "x"); }), HasSubstr(words));
+    EXPECT_THAT(RefusalOf([&] { ParseHuggingFaceConfig(JsonText(changed), "x"); }), HasSubstr(words));
   };
   const json eight = {1, 1, 1, 1, 1, 1, 1, 2.5};
   refuse_longrope(json::object(), "short_factor");
@@ -360,7 +361,7 @@ TEST(HuggingFaceConfig, RefusesWhatItWouldComputeWrongly) {
            {"activation_function", "relu"}, {"scale_attn_by_inverse_layer_idx", true}, {"scale_attn_weights", false}}) {
     json changed = gpt2;
     changed[key] = value;
-    EXPECT_THROW(ParseHuggingFaceConfig(changed.dump(), "x"), Error) << key;
+    EXPECT_THROW(ParseHuggingFaceConfig(JsonText(changed), "x"), Error) << key;
   }
   EXPECT_THROW(ParseHuggingFaceConfig("[]", "x"), Error);
   EXPECT_THROW(ParseHuggingFaceConfig("", "x"), Error);

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "checkpoint/saved_world.h"
 
 namespace trireme {
@@ -27,7 +28,7 @@ class Reports : public testing::Test {
 TEST_F(Reports, InspectNamesEveryTensorWithItsGlobalShape) {
   const Report report = InspectCheckpoint(folder_ / "run");
   EXPECT_EQ(report.status, 0);
-  const json root = json::parse(report.json);
+  const json root = ParseJson(report.json);
   EXPECT_EQ(root["step"], 3);
   EXPECT_EQ(root["consumed_samples"], 24);
   EXPECT_EQ(root["parameters"], ParameterCount(table_.config()));
@@ -58,7 +59,7 @@ TEST_F(Reports, PathsOfARunOfItsCheckpointsAndOfOneAllWork) {
 TEST_F(Reports, VerifyOfAGoodCheckpointIsZero) {
   const Report report = VerifyCheckpoint(folder_ / "run");
   EXPECT_EQ(report.status, 0) << report.text;
-  EXPECT_EQ(json::parse(report.json)["good"], true);
+  EXPECT_EQ(ParseJson(report.json)["good"], true);
 }
 
 TEST_F(Reports, DiffOfEqualStatesUnderTwoLayoutsIsZero) {
@@ -79,7 +80,7 @@ TEST_F(Reports, DiffNamesWhatDiffers) {
   CommitCheckpoint(task, state, {.seconds = 0});
   const Report report = DiffCheckpoints(folder_ / "run", folder_ / "other");
   EXPECT_EQ(report.status, 1);
-  const json root = json::parse(report.json);
+  const json root = ParseJson(report.json);
   ASSERT_EQ(root["tensors"].size(), 1U);
   EXPECT_EQ(root["tensors"][0]["name"], changed);
   EXPECT_EQ(root["tensors"][0]["different"], 1);
@@ -122,7 +123,7 @@ TEST_F(Reports, ShardsAreFilesThatOtherToolsRead) {
   std::uint64_t length = 0;
   std::memcpy(&length, bytes.data(), 8);
   EXPECT_EQ((8 + length) % 8, 0U);
-  const json header = json::parse(bytes.substr(8, length));
+  const json header = ParseJson(bytes.substr(8, length));
   EXPECT_EQ(header["__metadata__"]["format"], "pt");
   const json& entry = header["master.embedding.norm.gain"];
   EXPECT_EQ(entry["dtype"], "F32");

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "data/dataset/dataset_tools.h"
 #include "data/dataset/indexed_dataset.h"
 #include "data/prepare/ordered_pipeline.h"
@@ -325,13 +326,13 @@ class Conversations : public testing::Test {
       vocabulary[std::string(1, static_cast<char>('a' + i))] = i;
     }
     WriteBytes(folder_ / "tokenizer/tokenizer.json",
-               nlohmann::json{{"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", nlohmann::json::array()}}},
-                              {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
-                              {"added_tokens",
-                               {{{"id", 26}, {"content", "<q>"}, {"special", true}},
-                                {{"id", 27}, {"content", "<a>"}, {"special", true}},
-                                {{"id", 28}, {"content", "<e>"}, {"special", true}}}}}
-                   .dump());
+               JsonText(nlohmann::json{
+                   {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", nlohmann::json::array()}}},
+                   {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
+                   {"added_tokens",
+                    {{{"id", 26}, {"content", "<q>"}, {"special", true}},
+                     {{"id", 27}, {"content", "<a>"}, {"special", true}},
+                     {{"id", 28}, {"content", "<e>"}, {"special", true}}}}}));
     WriteBytes(folder_ / "tokenizer/chat_template.jinja",
                "{% for m in messages %}{{ '<a>' if m.role == 'assistant' else '<q>' }}{{ m.content }}<e>{% endfor %}"
                "{{ '<a>' if add_generation_prompt }}");

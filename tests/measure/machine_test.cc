@@ -8,6 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "measure/cpu_model.h"
 #include "measure/missing.h"
 #include "message_of.h"
@@ -108,7 +109,7 @@ TEST_F(Machine, NothingIsMissingWhereAllIsThere) {
 
 TEST_F(Machine, JsonHoldsWhatTheScreenShows) {
   MachineReport report = DescribeMachine();
-  const nlohmann::json quick = nlohmann::json::parse(MachineJson(report));
+  const nlohmann::json quick = ParseJson(MachineJson(report));
   for (const char* const key : {"trireme", "host", "system", "kernel", "architecture", "device", "threads", "cpu",
                                 "memory", "cuda", "limits", "libraries", "missing"}) {
     EXPECT_TRUE(quick.contains(key)) << key;
@@ -118,7 +119,7 @@ TEST_F(Machine, JsonHoldsWhatTheScreenShows) {
   EXPECT_EQ(quick["limits"].size(), 3U);
   report.products.push_back({.engine = "x", .dtype = "bf16", .shape = {1, 2, 3}, .threads = 2, .gflops = 7});
   report.copies.push_back({.bytes = 5, .threads = 1, .gigabytes_per_second = 9});
-  const nlohmann::json whole = nlohmann::json::parse(MachineJson(report));
+  const nlohmann::json whole = ParseJson(MachineJson(report));
   EXPECT_EQ(whole["products"][0]["gflops"], 7);
   EXPECT_EQ(whole["copies"][0]["gigabytes_per_second"], 9);
   EXPECT_THAT(MachineText(report), HasSubstr("7 GFLOP/s  x (not used)"));

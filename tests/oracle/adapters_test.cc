@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "checkpoint/gguf/gguf.h"
 #include "checkpoint/hugging_face/hugging_face.h"
 #include "checkpoint/read/weight_source.h"
@@ -29,7 +30,7 @@ std::map<std::string, NamedTensor> ReadTensors(const std::string& path) {
   const std::string bytes = ReadBytes(path);
   std::uint64_t length = 0;
   std::memcpy(&length, bytes.data(), sizeof length);
-  const json header = json::parse(bytes.substr(8, length));
+  const json header = ParseJson(bytes.substr(8, length));
   std::map<std::string, NamedTensor> tensors;
   for (const auto& [name, about] : header.items()) {
     if (name == "__metadata__") {
@@ -47,7 +48,7 @@ std::map<std::string, NamedTensor> ReadTensors(const std::string& path) {
 
 // What PEFT's merge_and_unload gives. Counts the modules that it finds.
 int Merge(const std::string& adapter, Tensors& weights) {
-  const json config = json::parse(ReadBytes(adapter + "/adapter_config.json"));
+  const json config = ParseJson(ReadBytes(adapter + "/adapter_config.json"));
   const double scale = config.at("lora_alpha").get<double>() / config.at("r").get<double>();
   const bool transposed = config.at("fan_in_fan_out").get<bool>();
   const auto tensors = ReadTensors(adapter + "/adapter_model.safetensors");
@@ -85,7 +86,7 @@ int Merge(const std::string& adapter, Tensors& weights) {
 // Modules that PEFT would adapt: those whose names end so.
 int Targeted(const std::string& adapter, const Tensors& weights) {
   const auto targets =
-      json::parse(ReadBytes(adapter + "/adapter_config.json")).at("target_modules").get<std::vector<std::string>>();
+      ParseJson(ReadBytes(adapter + "/adapter_config.json")).at("target_modules").get<std::vector<std::string>>();
   int modules = 0;
   for (const auto& [name, values] : weights) {
     for (const std::string& target : targets) {
@@ -156,7 +157,7 @@ TEST_P(AdaptedFamily, ExportsAdaptersThatMergeToTheSameLogits) {
   ExportHuggingFace(folder_ / "run", folder_ / "merged", {.merge = true});
   const LogitComparison same = CompareLogits(folder_ / "run", folder_ / "merged", 16, 1);
   EXPECT_LT(same.largest_difference, kTolerance);
-  const json config = json::parse(ReadBytes(folder_ / "merged/config.json"));
+  const json config = ParseJson(ReadBytes(folder_ / "merged/config.json"));
   EXPECT_TRUE(!config.contains("query_pre_attn_scalar") || config["query_pre_attn_scalar"].is_number_integer())
       << "transformers refuses another";
   int changed = 0;

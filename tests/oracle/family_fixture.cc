@@ -3,9 +3,9 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <numeric>
 
+#include "base/json_text.h"
 #include "checkpoint/hugging_face/safetensors.h"
 #include "infer/model_files.h"
 #include "infer/staged_evaluation.h"
@@ -18,8 +18,7 @@ using nlohmann::json;
 
 const json& Models() {
   static const json models = [] {
-    std::ifstream file(TRIREME_SOURCE_DIR "/tests/oracle/families_fixture.json");
-    return json::parse(file).at("models");
+    return ParseJson(ReadBytes(TRIREME_SOURCE_DIR "/tests/oracle/families_fixture.json")).at("models");
   }();
   return models;
 }
@@ -33,7 +32,7 @@ std::vector<std::string> ModelNames() {
 }
 
 Tensors ValuesOf(const json& model) {
-  const std::string type = json::parse(model.at("config").get<std::string>()).at("model_type");
+  const std::string type = ParseJson(model.at("config").get<std::string>()).at("model_type");
   const bool around_zero = type == "gemma2" || type == "gemma3_text" || type == "nemotron";
   Tensors tensors;
   for (const auto& [name, shape] : model.at("tensors").items()) {

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "planner/fixtures.h"
 #include "planner/plan_answer.h"
 
@@ -34,7 +35,7 @@ nlohmann::json Question(const nlohmann::json& options) {
           {"options", all}};
 }
 
-nlohmann::json Ask(const nlohmann::json& question) { return nlohmann::json::parse(AnswerQuestion(question.dump())); }
+nlohmann::json Ask(const nlohmann::json& question) { return ParseJson(AnswerQuestion(JsonText(question))); }
 
 std::string ErrorOf(const nlohmann::json& question) { return Ask(question).value("error", "no error"); }
 
@@ -48,7 +49,7 @@ TEST(PlanQuestion, AnswersWhatTheCommandDoes) {
   const nlohmann::json answer = Ask(Question(
       {{"gpus", 4}, {"rows", 3}, {"global-batch", 16}, {"tokens", 1e9}, {"emit", "recipe"}, {"estimate", true}}));
   EXPECT_EQ(answer.at("text"), expected.text);
-  EXPECT_EQ(answer.at("json"), nlohmann::json::parse(expected.json.dump()));
+  EXPECT_EQ(answer.at("json"), ParseJson(JsonText(expected.json)));
   EXPECT_EQ(answer.at("found"), true);
   ASSERT_EQ(answer.at("files").size(), 1U);
   EXPECT_EQ(answer.at("files")[0].at("path"), "planned.toml");
@@ -83,7 +84,7 @@ TEST(PlanQuestion, MistakesAreAnsweredInTheCommandsWords) {
   EXPECT_THAT(ErrorOf(question), HasSubstr("the cluster's file, line 1"));
   question.erase("cluster");
   EXPECT_NE(ErrorOf(question), "no error");
-  EXPECT_THAT(nlohmann::json::parse(AnswerQuestion("{")).value("error", ""), HasSubstr("parse error"));
+  EXPECT_THAT(ParseJson(AnswerQuestion("{")).value("error", ""), HasSubstr("parse error"));
   EXPECT_THAT(AnswerQuestion("\"\xff\xfe\""), HasSubstr("error"));
 }
 

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "planner/trace_file.h"
 #include "report/pages.h"
 #include "report/report_page.h"
@@ -82,14 +83,14 @@ TEST(ReportDocument, KeepsHostileNamesAsData) {
   input.runs[0].config["<b>"] = "\xFF";
   const std::string document = ReportDocument(input);
   EXPECT_THAT(document, Not(HasSubstr("<")));
-  const nlohmann::json value = nlohmann::json::parse(document);
+  const nlohmann::json value = ParseJson(document);
   EXPECT_EQ(value["runs"][0]["name"], input.runs[0].name);
 }
 
 TEST(ReportDocument, ColumnsAreBase64OfLittleEndianNumbers) {
   const Folder folder;
   folder.Write("metrics.jsonl", kMetrics);
-  const nlohmann::json value = nlohmann::json::parse(ReportDocument(ReadReportInput({folder.path()})));
+  const nlohmann::json value = ParseJson(ReportDocument(ReadReportInput({folder.path()})));
   EXPECT_EQ(value["runs"][0]["columns"]["step"], "AAAAAAAA8D8AAAAAAAAAQA==");  // float64 1, 2
   EXPECT_EQ(value["runs"][0]["columns"]["seconds"], "AAAAPwAAwD8=");           // float32 0.5, 1.5
   EXPECT_EQ(value["runs"][0]["summary"]["loss"], 4.0);

@@ -6,6 +6,7 @@
 
 #include "base/durable_file.h"
 #include "base/error.h"
+#include "base/json_text.h"
 #include "checkpoint/format/bounded_json.h"
 #include "checkpoint/format/model_json.h"
 #include "checkpoint/format/shape_json.h"
@@ -167,7 +168,7 @@ std::string FormatManifest(const Manifest& manifest) {
                      {"tensors", std::move(tensors)},
                      {"shards", std::move(shards)}};
   // Text that is no UTF-8 (a path in a recipe) must not lose a checkpoint.
-  std::string text = root.dump(1, ' ', false, json::error_handler_t::replace);
+  std::string text = JsonText(root, {.indent = 1});
   text.resize(text.size() - std::string_view("\n}").size());
   const std::string digest = ToHex(DigestOf(text));
   return text + std::string(kTailStart) + digest + std::string(kTailEnd);

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "checkpoint/format/bounded_json.h"
 #include "checkpoint/format/shape_json.h"
 #include "checkpoint/hugging_face/safetensors.h"
@@ -93,7 +94,8 @@ std::string FormatShardHeader(ShardHeader& header) {
   if (!header.device_choices.empty()) {
     root["device_choices"] = header.device_choices;
   }
-  std::string bytes = FormatSafetensorsHeader({{"format", "pt"}, {kMetadataKey, root.dump()}}, entries);
+  std::string bytes = FormatSafetensorsHeader(
+      {{"format", "pt"}, {kMetadataKey, JsonText(root, {.bad_utf8 = BadUtf8::kRefuse})}}, entries);
   for (std::size_t i = 0; i < entries.size(); ++i) {
     header.slices[i].offset = static_cast<std::int64_t>(bytes.size()) + entries[i].begin;
   }

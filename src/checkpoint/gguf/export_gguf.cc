@@ -6,6 +6,7 @@
 
 #include "base/durable_file.h"
 #include "base/error.h"
+#include "base/json_text.h"
 #include "checkpoint/gguf/gguf.h"
 #include "checkpoint/gguf/gguf_model.h"
 #include "checkpoint/gguf/gguf_tokenizer.h"
@@ -145,7 +146,7 @@ Report ExportGguf(const std::string& path, const std::string& file, const GgufOp
   return {.status = 0,
           .text = fmt::format("{} -> {}: GGUF of the architecture '{}', {} tensors, {}{}\n", path, file,
                               gguf.architecture().name, gguf.tensors(), options.type, remarks),
-          .json = root.dump(1, ' ', false, nlohmann::json::error_handler_t::replace)};
+          .json = JsonText(root, {.indent = 1})};
 }
 
 }  // namespace trireme

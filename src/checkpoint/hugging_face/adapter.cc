@@ -7,6 +7,7 @@
 
 #include "base/durable_file.h"
 #include "base/error.h"
+#include "base/json_text.h"
 #include "checkpoint/hugging_face/hugging_face.h"
 #include "checkpoint/hugging_face/safetensors.h"
 #include "checkpoint/hugging_face/tensors.h"
@@ -105,7 +106,7 @@ class AdapterWriter {
                        {"init_lora_weights", true},
                        {"use_rslora", false},
                        {"use_dora", false}};
-    return root.dump(2) + "\n";
+    return JsonText(root, {.indent = 2}) + "\n";
   }
 
   void WriteTensors(const std::string& path) const {
@@ -199,7 +200,7 @@ Report ExportAdapter(const std::string& path, const std::string& directory) {
   return {.status = 0,
           .text = fmt::format("{} -> {}: adapters of {} modules in PEFT's form, fp32\n", reader.folder(), directory,
                               writer.modules()),
-          .json = root.dump(1, ' ', false, json::error_handler_t::replace)};
+          .json = JsonText(root, {.indent = 1})};
 }
 
 }  // namespace trireme

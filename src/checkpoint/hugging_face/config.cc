@@ -2,6 +2,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "checkpoint/format/bounded_json.h"
 #include "checkpoint/hugging_face/families.h"
 #include "checkpoint/hugging_face/hugging_face.h"
@@ -73,7 +74,7 @@ std::string FormatHuggingFaceConfig(const ModelConfig& model, const std::string&
   root["tie_word_embeddings"] = model.tie_embeddings;
   root["torch_dtype"] = dtype == "bf16" ? "bfloat16" : "float32";
   root["use_cache"] = true;
-  return root.dump(2) + "\n";
+  return JsonText(root, {.indent = 2}) + "\n";
 }
 
 }  // namespace trireme

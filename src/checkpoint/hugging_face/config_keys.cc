@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "checkpoint/format/bounded_json.h"
 
 namespace trireme {
@@ -76,7 +77,7 @@ void ConfigKeys::RequireText(const char* key, const std::vector<std::string>& wa
 
 void ConfigKeys::RequireAbsent(const char* key) const {
   if (Has(key)) {
-    Fail("'{}': '{}' = {} is not a model that this program computes", origin_, key, root_[key].dump());
+    Fail("'{}': '{}' = {} is not a model that this program computes", origin_, key, JsonText(root_[key]));
   }
 }
 

@@ -5,6 +5,7 @@
 #include "base/dtype.h"
 #include "base/durable_file.h"
 #include "base/error.h"
+#include "base/json_text.h"
 #include "checkpoint/hugging_face/hugging_face.h"
 #include "checkpoint/hugging_face/safetensors.h"
 #include "checkpoint/hugging_face/tensors.h"
@@ -106,7 +107,7 @@ std::string IndexText(const std::vector<FilePlan>& files) {
     }
   }
   const json root = {{"metadata", {{"total_size", bytes}}}, {"weight_map", weight_map}};
-  return root.dump(2) + "\n";
+  return JsonText(root, {.indent = 2}) + "\n";
 }
 
 // The file that the weights came with, where it still describes them; a new one otherwise.
@@ -114,7 +115,7 @@ std::string ConfigText(const RunState& state, const ModelConfig& model, const st
   const auto note = state.notes.find("hugging_face_config");
   if (note != state.notes.end()) {
     try {
-      const json config = json::parse(note->second);
+      const json config = ParseJson(note->second);
       const char* key = config.contains("dtype") ? "dtype" : "torch_dtype";
       const bool same_dtype = config.value(key, "float32") == (dtype == "bf16" ? "bfloat16" : "float32");
       if (same_dtype && ParseHuggingFaceConfig(note->second, "hugging_face_config") == model) {
@@ -171,7 +172,7 @@ Report ExportHuggingFace(const std::string& path, const std::string& directory, 
               "{} -> {}: {} tensors in {} files, {}; {}\n", reader.folder(), directory, tensors.size(), files.size(),
               options.dtype,
               tokenizer.empty() ? "no tokenizer was found to go with it" : fmt::format("tokenizer of '{}'", tokenizer)),
-          .json = root.dump(1, ' ', false, json::error_handler_t::replace)};
+          .json = JsonText(root, {.indent = 1})};
 }
 
 }  // namespace trireme

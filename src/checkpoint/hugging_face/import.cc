@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "checkpoint/hugging_face/hugging_face.h"
 #include "checkpoint/hugging_face/weights.h"
 #include "checkpoint/save/stream_save.h"
@@ -76,7 +77,7 @@ Report ImportHuggingFace(const std::string& directory, const std::string& folder
       .status = 0,
       .text = fmt::format("{} -> {}: {}, {} parameters\n{}{}", directory, written, model.family, ParameterCount(model),
                           NotUsed("tensors", weights.unused()), NotUsed("keys of config.json", keys)),
-      .json = root.dump(1, ' ', false, nlohmann::json::error_handler_t::replace)};
+      .json = JsonText(root, {.indent = 1})};
 }
 
 }  // namespace trireme

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "base/shape.h"
 #include "base/wide_count.h"
 #include "checkpoint/format/bounded_json.h"
@@ -76,7 +77,7 @@ std::map<std::string, std::string> ParseMetadata(const json& value, const std::s
   return metadata;
 }
 
-std::string Quoted(const std::string& text) { return json(text).dump(); }
+std::string Quoted(const std::string& text) { return JsonText(json(text), {.bad_utf8 = BadUtf8::kRefuse}); }
 
 }  // namespace
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "checkpoint/hugging_face/families.h"
 #include "checkpoint/hugging_face/hugging_face.h"
 
@@ -54,7 +55,7 @@ void HuggingFaceWeights::RequireSameTensors() {
     const SafetensorsEntry* entry = files_.Find(used.back());
     Require(entry != nullptr, "'{}' lacks the tensor '{}'", directory_, tensor.name);
     Require(entry->shape == tensor.shape, "'{}': '{}' has the shape {}, the model of config.json has {}", directory_,
-            tensor.name, nlohmann::json(entry->shape).dump(), nlohmann::json(tensor.shape).dump());
+            tensor.name, JsonText(nlohmann::json(entry->shape)), JsonText(nlohmann::json(tensor.shape)));
   }
   std::sort(used.begin(), used.end());
   const bool tied = model().tie_embeddings;

@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "checkpoint/read/checkpoint_folder.h"
 #include "checkpoint/save/stream_save.h"
 #include "checkpoint/tools/reports.h"
@@ -33,7 +34,7 @@ Report ConvertCheckpoint(const std::string& path, const std::string& to, const C
   return {.status = 0,
           .text = fmt::format("{} -> {}: {} tensors in {} shards\n", reader.folder(), written, save.tensors.size(),
                               options.shards),
-          .json = root.dump(1, ' ', false, nlohmann::json::error_handler_t::replace)};
+          .json = JsonText(root, {.indent = 1})};
 }
 
 }  // namespace trireme

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "checkpoint/read/checkpoint_folder.h"
 #include "checkpoint/tools/reports.h"
 
@@ -95,7 +96,7 @@ class DiffWriter {
     return {.status = same ? 0 : 1,
             .text = fmt::format("{}\n{}\n{}  {} tensors are equal bit for bit{}\n", a, b, text_, equal_,
                                 same ? "; the checkpoints are equal" : ""),
-            .json = root.dump(1, ' ', false, json::error_handler_t::replace)};
+            .json = JsonText(root, {.indent = 1})};
   }
 
  private:

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "checkpoint/format/model_json.h"
 #include "checkpoint/format/shape_json.h"
 #include "checkpoint/read/checkpoint_folder.h"
@@ -120,7 +121,7 @@ Report InspectCheckpoint(const std::string& path) {
   root["tensors"] = std::move(tensors);
   root["digest"] = whole;
   text += fmt::format("\n  digest of the whole state: {}\n", whole);
-  return {.status = 0, .text = text, .json = root.dump(1, ' ', false, json::error_handler_t::replace)};
+  return {.status = 0, .text = text, .json = JsonText(root, {.indent = 1})};
 }
 
 }  // namespace trireme

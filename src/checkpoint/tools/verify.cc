@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "checkpoint/read/checkpoint_folder.h"
 #include "checkpoint/tools/reports.h"
 
@@ -83,7 +84,7 @@ Report VerifyCheckpoint(const std::string& path) {
     checkpoints.push_back({{"folder", folder}, {"good", problems.empty()}, {"problems", std::move(listed)}});
   }
   const json root = {{"good", report.status == 0}, {"checkpoints", std::move(checkpoints)}};
-  report.json = root.dump(1, ' ', false, json::error_handler_t::replace);
+  report.json = JsonText(root, {.indent = 1});
   return report;
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "data/tokenizer/utf8.h"
 
 namespace trireme::jinja {
@@ -73,7 +74,7 @@ std::string Shown(const Value& value) {
 
 void PutJson(const Value& value, int indent, int depth, std::string& out) {
   if (!(value.is_array() || value.is_object()) || value.empty()) {
-    out += value.dump(-1, ' ', false, Value::error_handler_t::replace);
+    out += JsonText(value);
     return;
   }
   const auto line = [&](int at) {
@@ -88,7 +89,7 @@ void PutJson(const Value& value, int indent, int depth, std::string& out) {
     first = false;
     line(depth + 1);
     if (value.is_object()) {
-      out += Value(key).dump(-1, ' ', false, Value::error_handler_t::replace) + ": ";
+      out += JsonText(Value(key)) + ": ";
     }
     PutJson(item, indent, depth + 1, out);
   }
@@ -130,7 +131,7 @@ std::string PythonText(const Value& value) {
   if (value.is_boolean()) {
     return value.get<bool>() ? "True" : "False";
   }
-  return value.is_array() || value.is_object() ? Shown(value) : value.dump();
+  return value.is_array() || value.is_object() ? Shown(value) : JsonText(value);
 }
 
 std::string PythonJson(const Value& value, int indent) {

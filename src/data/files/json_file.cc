@@ -4,6 +4,7 @@
 #include <span>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "data/files/input_file.h"
 
 namespace trireme {
@@ -46,7 +47,7 @@ nlohmann::json ParseHostileJson(std::string_view text, const std::string& origin
   const int depth = DeepestNesting(text);
   Require(depth <= kDeepest, "'{}' is nested {} deep, more than {}", origin, depth, kDeepest);
   try {
-    return nlohmann::json::parse(text);
+    return ParseJson(text);
   } catch (const nlohmann::json::exception& error) {
     Fail("'{}' is not JSON: {}", origin, error.what());
   }

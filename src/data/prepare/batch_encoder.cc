@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "data/files/json_file.h"
 
 namespace trireme {
@@ -28,8 +29,7 @@ nlohmann::ordered_json MessagesOf(std::string_view line, const std::string& fiel
   for (const nlohmann::json& message : *found) {
     Require(
         message.is_object() && message.contains("role") && message["role"].is_string() && message.contains("content"),
-        "'{}': a message has no role or no content: {}", place,
-        message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).substr(0, 80));
+        "'{}': a message has no role or no content: {}", place, JsonText(message).substr(0, 80));
   }
   return nlohmann::ordered_json(*found);
 }

@@ -5,6 +5,7 @@
 
 #include "base/durable_file.h"
 #include "base/error.h"
+#include "base/json_text.h"
 #include "data/files/json_file.h"
 
 namespace trireme {
@@ -35,7 +36,7 @@ void WriteJournal(const std::string& path, const PrepareJournal& journal) {
                                        {"offset", journal.position.offset},    {"line", journal.position.line},
                                        {"tokens", journal.extent.tokens},      {"sequences", journal.extent.sequences},
                                        {"documents", journal.extent.documents}};
-  ReplaceFile(path, json.dump(1) + "\n");
+  ReplaceFile(path, JsonText(json, {.indent = 1}) + "\n");
 }
 
 }  // namespace trireme

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "data/files/json_file.h"
 #include "data/tokenizer/tokenizer_config.h"
 
@@ -17,7 +18,7 @@ using Json = nlohmann::json;
 
 std::int32_t ReadId(const Json& value, const std::string& origin) {
   Require(value.is_number_integer() && value >= 0 && value <= std::numeric_limits<std::int32_t>::max(),
-          "'{}' has the token id {}, which is not a small whole number", origin, value.dump());
+          "'{}' has the token id {}, which is not a small whole number", origin, JsonText(value));
   return value.get<std::int32_t>();
 }
 
@@ -62,7 +63,7 @@ void ReadModel(const Json& model, BpeDescription& description) {
   }
   for (const Json& merge : model.at("merges")) {
     if (merge.is_array()) {
-      Require(merge.size() == 2, "'{}' has the merge {}, not a pair", origin, merge.dump());
+      Require(merge.size() == 2, "'{}' has the merge {}, not a pair", origin, JsonText(merge));
       description.vocabulary.merges.emplace_back(merge[0].get<std::string>(), merge[1].get<std::string>());
       continue;
     }
@@ -115,7 +116,7 @@ void ReadCharacterPreTokenizer(const Json& pre_tokenizer, BpeDescription& descri
   }
   Require(kind == "Metaspace" && pre_tokenizer.value("replacement", "") == kMarkedSpace,
           "the pre-tokenizer of '{}' is {}; known with byte_fallback are none, Split at spaces and Metaspace",
-          description.origin, pre_tokenizer.dump());
+          description.origin, JsonText(pre_tokenizer));
   CharacterRules& rules = *description.characters;
   const std::string scheme =
       pre_tokenizer.value("prepend_scheme", Flag(pre_tokenizer, "add_prefix_space", true) ? "always" : "never");
@@ -161,11 +162,11 @@ void ReadPreTokenizer(const Json& pre_tokenizer, BpeDescription& description) {
   }
   const Json& split = steps.front();
   Require(Kind(split) == "Split" && split.at("behavior") == "Isolated" && !Flag(split, "invert", false),
-          "the pre-tokenizer of '{}' starts with {}; known is Split with behavior Isolated", origin, split.dump());
+          "the pre-tokenizer of '{}' starts with {}; known is Split with behavior Isolated", origin, JsonText(split));
   Require(!split_again && !description.add_prefix_space,
           "'{}' splits by its own pattern and by ByteLevel's: that combination is not known", origin);
   Require(split.at("pattern").contains("Regex"), "'{}' splits by {}, not by a regular expression", origin,
-          split.at("pattern").dump());
+          JsonText(split.at("pattern")));
   description.pattern = ParsePattern(split.at("pattern").at("Regex").get<std::string>());
 }
 
@@ -342,7 +343,7 @@ std::string WriteTokenizerJson(const BpeDescription& description) {
                         {"post_processor", nullptr},
                         {"decoder", decoder},
                         {"model", ModelJson(description.vocabulary)}};
-  return json.dump(1);
+  return JsonText(json, {.indent = 1});
 }
 
 }  // namespace trireme

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "data/chat/chat_template.h"
 #include "data/dataset/indexed_dataset.h"
 #include "data/prepare/prepare.h"
@@ -100,7 +101,7 @@ void Chat(const std::string& tokenizer, const std::string& path) {
       }
     }
   }
-  fmt::print("{}\n", texts.dump());
+  fmt::print("{}\n", JsonText(texts));
 }
 
 int Main(const std::vector<std::string>& arguments) {
