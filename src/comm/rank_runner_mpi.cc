@@ -14,6 +14,9 @@ namespace {
 // Two ranks of one GPU, which NCCL refuses unless it is told, are most often a mistake of the launch: it is said.
 bool ConnectsOverNccl(MpiCommunicator& processes) {
   if (!NcclIsBuilt()) {
+    if (processes.rank() == 0 && processes.size() > 1) {
+      std::fprintf(stderr, "trireme: built without NCCL: messages between GPUs go through host memory\n");
+    }
     return false;
   }
   const GpuSharing sharing = FindGpuSharing(processes);

@@ -65,7 +65,13 @@ void RunRank(const ThreadRank& self, const std::function<void(RankContext&)>& bo
 
 // NCCL between the ranks where each has a GPU of its own, or where it lets them share one.
 std::shared_ptr<NcclSession> ConnectRanks(ThreadWorld& world, int ranks, int gpus) {
-  if (!NcclIsBuilt() || ranks == 1 || gpus == 0) {
+  if (ranks == 1 || gpus == 0) {
+    return nullptr;
+  }
+  if (!NcclIsBuilt()) {
+    if (gpus > 1) {
+      std::fprintf(stderr, "trireme: built without NCCL: %d ranks share the first of %d GPUs\n", ranks, gpus);
+    }
     return nullptr;
   }
   const bool shared = ranks > gpus;

@@ -67,6 +67,26 @@ void LookAtPrograms(const MachineReport& report, const std::string& root, std::v
   }
 }
 
+// A program for GPUs is built without libraries that are not there.
+void LookAtGpuLibraries(const MachineReport& report, const std::string& root, std::vector<Missing>& missing) {
+  if (!report.cuda.built || report.cuda.gpus.empty()) {
+    return;
+  }
+  const std::string build = " && cmake --preset cuda && cmake --build build/cuda";
+  if (report.cuda.cudnn.empty()) {
+    const std::string major = report.cuda.toolkit.substr(0, report.cuda.toolkit.find('.'));
+    const std::string debian = "libcudnn9-dev-cuda-" + major;
+    const std::string fedora = "libcudnn9-devel-cuda-" + major;
+    missing.push_back({"cuDNN 9.14 or later, for fast attention in bf16: this program was built without it",
+                       Install(root, {debian.c_str(), fedora.c_str()}) + build});
+  }
+  if (report.cuda.gpus.size() > 1 && !Has(report, "NCCL")) {
+    missing.push_back({fmt::format("NCCL, for collectives between {} GPUs: this program was built without it",
+                                   report.cuda.gpus.size()),
+                       Install(root, {"libnccl-dev", "libnccl-devel"}) + build});
+  }
+}
+
 void LookAtGpus(const MachineReport& report, std::vector<Missing>& missing) {
   if (!report.cuda.built && !report.cuda.gpus.empty()) {
     missing.push_back(
@@ -107,6 +127,7 @@ std::vector<Missing> FindMissing(const MachineReport& report, const std::string&
   std::vector<Missing> missing;
   LookAtPrograms(report, root, missing);
   LookAtGpus(report, missing);
+  LookAtGpuLibraries(report, root, missing);
   LookAtLimits(report, missing);
   return missing;
 }

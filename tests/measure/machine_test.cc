@@ -80,7 +80,10 @@ TEST_F(Machine, WhatIsMissingComesWithACommand) {
   report.memory.shared_bytes = 64 << 20;
   report.memory.transparent_huge_pages = "never";
   report.limits = {{.name = "open files", .flag = "-n", .soft = 256, .hard = 4096}};
-  report.cuda = {.built = true, .architectures = "80, 90", .gpus = {{.name = "B200", .capability = 100}}};
+  report.cuda = {.built = true,
+                 .toolkit = "13.0",
+                 .architectures = "80, 90",
+                 .gpus = {{.name = "B200", .capability = 100}, {.name = "B200", .capability = 100}}};
   Write("/etc/os-release", "ID=debian");
   std::string all;
   for (const Missing& missing : FindMissing(report, root_)) {
@@ -91,6 +94,9 @@ TEST_F(Machine, WhatIsMissingComesWithACommand) {
   EXPECT_THAT(all, HasSubstr("/dev/shm holds 64 MB"));
   EXPECT_THAT(all, HasSubstr("ulimit -n 1024"));
   EXPECT_THAT(all, HasSubstr("B200, of compute capability 10.0: this program was built for 80, 90"));
+  EXPECT_THAT(all, HasSubstr("apt-get install libcudnn9-dev-cuda-13"));
+  EXPECT_THAT(all, HasSubstr("NCCL, for collectives between 2 GPUs"));
+  EXPECT_THAT(all, HasSubstr("apt-get install libnccl-dev && cmake --preset cuda"));
   EXPECT_THAT(all, HasSubstr("transparent_hugepage"));
   Write("/etc/os-release", "ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"");
   EXPECT_THAT(FindMissing(report, root_)[0].command, HasSubstr("dnf install openmpi-devel"));
@@ -98,10 +104,10 @@ TEST_F(Machine, WhatIsMissingComesWithACommand) {
 
 TEST_F(Machine, NothingIsMissingWhereAllIsThere) {
   MachineReport report;
-  report.libraries = {{"MPI", "Open MPI"}};
+  report.libraries = {{"MPI", "Open MPI"}};  // NCCL is not, which one GPU does not need
   report.memory = {.transparent_huge_pages = "always", .shared_bytes = 1LL << 30};
   report.limits = {{.name = "open files", .flag = "-n", .soft = -1}};
-  report.cuda = {.built = true, .gpus = {{.name = "H200", .built_for = true}}};
+  report.cuda = {.built = true, .cudnn = "9.14.0", .gpus = {{.name = "H200", .built_for = true}}};
   for (const Missing& missing : FindMissing(report, root_)) {
     EXPECT_THAT(missing.what, testing::AnyOf(HasSubstr("gdb"), HasSubstr("mpirun"))) << missing.what;
   }
