@@ -261,6 +261,12 @@ TEST(BpeTrainer, StopsWhenNothingIsFrequent) {
   EXPECT_THROW(BpeTrainer({.vocabulary = 256}), Error);
 }
 
+TEST(TokenizerFiles, ATokenThatIsNotUtf8IsRefusedInsteadOfReplaced) {
+  BpeDescription description = Learnt();
+  description.added_tokens.push_back({.id = 1000, .content = "<\xff>"});
+  EXPECT_ANY_THROW(WriteTokenizerJson(description));
+}
+
 TEST(TokenizerFiles, WrittenFilesReadBack) {
   const ScratchDirectory scratch;
   for (const SplitPattern pattern :

@@ -343,7 +343,7 @@ std::string WriteTokenizerJson(const BpeDescription& description) {
                         {"post_processor", nullptr},
                         {"decoder", decoder},
                         {"model", ModelJson(description.vocabulary)}};
-  return JsonText(json, {.indent = 1});
+  return JsonText(json, {.indent = 1, .bad_utf8 = BadUtf8::kRefuse});  // two replaced tokens could become one
 }
 
 }  // namespace trireme
