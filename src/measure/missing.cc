@@ -67,7 +67,7 @@ void LookAtPrograms(const MachineReport& report, const std::string& root, std::v
   }
 }
 
-// A program for GPUs is built without libraries that are not there.
+// cuDNN and NCCL, without which a program for GPUs can be built too.
 void LookAtGpuLibraries(const MachineReport& report, const std::string& root, std::vector<Missing>& missing) {
   if (!report.cuda.built || report.cuda.gpus.empty()) {
     return;
