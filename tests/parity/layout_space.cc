@@ -113,7 +113,9 @@ std::vector<Choice> AllChoices() {
   }
 }
 
-std::vector<Choice> PairwiseCover() {
+namespace {
+
+std::vector<Choice> DrawnCover() {
   const std::vector<Choice> all = AllChoices();
   std::vector<char> open(kPairs, 0);
   for (const Choice& choice : all) {
@@ -140,6 +142,13 @@ std::vector<Choice> PairwiseCover() {
     ForEachPair(best, [&](std::size_t pair) { open[pair] = 0; });
     cover.push_back(best);
   }
+  return cover;
+}
+
+}  // namespace
+
+const std::vector<Choice>& PairwiseCover() {
+  static const std::vector<Choice> cover = DrawnCover();
   return cover;
 }
 

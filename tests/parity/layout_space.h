@@ -34,7 +34,7 @@ const std::array<int, kFactors>& FactorSizes();
 bool Possible(const Choice& choice);
 std::vector<Choice> AllChoices();
 // Choices that together hold every pair of factor values that any possible choice holds. Deterministic.
-std::vector<Choice> PairwiseCover();
+const std::vector<Choice>& PairwiseCover();
 
 RunConfig ConfigOf(const Choice& choice);
 // A possible choice, with both dropouts, a norm behind the embedding, masks, z-loss, micro batch, partition,
