@@ -20,11 +20,11 @@ T Convert(float value) {
   return static_cast<T>(value);
 }
 
-// Small integers: their sums are exact in every type and order.
+// Small integers, those of a rank from `first` on: their sums are exact in every type and order.
 template <typename T>
-std::vector<T> WholeNumbers(int rank, std::int64_t count) {
+std::vector<T> WholeNumbers(int rank, std::int64_t count, std::int64_t first = 0) {
   std::vector<T> values;
-  for (std::int64_t i = 0; i < count; ++i) {
+  for (std::int64_t i = first; i < first + count; ++i) {
     values.push_back(
         Convert<T>(static_cast<float>(RandomBelow(7, static_cast<std::uint64_t>(i * 64 + rank), 31)) - 15));
   }
@@ -40,10 +40,10 @@ std::vector<float> Fractions(int rank, std::int64_t count) {
 }
 
 template <typename T>
-std::vector<T> SerialReduction(int ranks, std::int64_t count, ReduceOp op) {
+std::vector<T> SerialReduction(int ranks, std::int64_t count, ReduceOp op, std::int64_t first = 0) {
   std::vector<std::vector<T>> inputs;
   for (int rank = 0; rank < ranks; ++rank) {
-    inputs.push_back(WholeNumbers<T>(rank, count));
+    inputs.push_back(WholeNumbers<T>(rank, count, first));
   }
   std::vector<T> result;
   for (std::int64_t i = 0; i < count; ++i) {
@@ -125,8 +125,7 @@ void ReduceScatterEquals(RankContext& context) {
   Communicator& world = context.world;
   for (const std::int64_t count : kCounts) {
     const std::int64_t whole = count * world.size();
-    const std::vector<T> sum = SerialReduction<T>(world.size(), whole, ReduceOp::kSum);
-    const std::vector<T> expected(sum.begin() + world.rank() * count, sum.begin() + (world.rank() + 1) * count);
+    const std::vector<T> expected = SerialReduction<T>(world.size(), count, ReduceOp::kSum, world.rank() * count);
     const DeviceArray<T> in(context.device, WholeNumbers<T>(world.rank(), whole));
     const DeviceArray<T> out(context.device, count);
     world.ReduceScatter(in.tensor(), out.tensor());
@@ -149,9 +148,8 @@ void AllToAllTransposesParts(RankContext& context) {
   for (const std::int64_t count : kCounts) {
     std::vector<float> expected;
     for (int rank = 0; rank < world.size(); ++rank) {
-      const std::vector<float> theirs = WholeNumbers<float>(rank, count * world.size());
-      expected.insert(expected.end(), theirs.begin() + world.rank() * count,
-                      theirs.begin() + (world.rank() + 1) * count);
+      const std::vector<float> theirs = WholeNumbers<float>(rank, count, world.rank() * count);
+      expected.insert(expected.end(), theirs.begin(), theirs.end());
     }
     const DeviceArray<float> in(context.device, WholeNumbers<float>(world.rank(), count * world.size()));
     const DeviceArray<float> out(context.device, count * world.size());

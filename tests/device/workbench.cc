@@ -29,6 +29,23 @@ const std::vector<float>& StandardNormal(std::string_view name, std::size_t coun
   return values;
 }
 
+template <typename Convert>
+void Encode(const std::vector<float>& values, std::vector<char>& bytes, Convert convert) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto stored = convert(values[i]);
+    std::memcpy(bytes.data() + i * sizeof(stored), &stored, sizeof(stored));
+  }
+}
+
+template <typename Stored, typename Convert>
+void Decode(const std::vector<char>& bytes, std::vector<float>& values, Convert convert) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    Stored stored{};
+    std::memcpy(&stored, bytes.data() + i * sizeof(stored), sizeof(stored));
+    values[i] = convert(stored);
+  }
+}
+
 }  // namespace
 
 Workbench::~Workbench() {
@@ -77,24 +94,25 @@ Tensor Workbench::Copy(const Tensor& tensor) { return From(tensor.dtype, tensor.
 void Workbench::Write(const Tensor& tensor, const std::vector<float>& values) {
   ASSERT_EQ(tensor.shape.count(), static_cast<std::int64_t>(values.size()));
   std::vector<char> bytes(static_cast<std::size_t>(tensor.bytes()));
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (tensor.dtype == DType::kBFloat16) {
-      const BFloat16 value(values[i]);
-      std::memcpy(bytes.data() + 2 * i, &value, 2);
-    } else if (tensor.dtype == DType::kFloat16) {
-      const Float16 value(values[i]);
-      std::memcpy(bytes.data() + 2 * i, &value, 2);
-    } else if (IsFloat8(tensor.dtype)) {
-      bytes[i] = static_cast<char>(EncodeFloat8(values[i], tensor.dtype));
-    } else if (tensor.dtype == DType::kInt32) {
-      const auto value = static_cast<std::int32_t>(values[i]);
-      std::memcpy(bytes.data() + 4 * i, &value, 4);
-    } else if (tensor.dtype == DType::kUInt16) {
-      const auto value = static_cast<std::uint16_t>(values[i]);
-      std::memcpy(bytes.data() + 2 * i, &value, 2);
-    } else {
-      ASSERT_EQ(tensor.dtype, DType::kFloat32);
-      std::memcpy(bytes.data() + 4 * i, &values[i], 4);
+  if (IsFloat8(tensor.dtype)) {
+    Encode(values, bytes, [&](float value) { return EncodeFloat8(value, tensor.dtype); });
+  } else {
+    switch (tensor.dtype) {
+      case DType::kBFloat16:
+        Encode(values, bytes, [](float value) { return BFloat16(value); });
+        break;
+      case DType::kFloat16:
+        Encode(values, bytes, [](float value) { return Float16(value); });
+        break;
+      case DType::kInt32:
+        Encode(values, bytes, [](float value) { return static_cast<std::int32_t>(value); });
+        break;
+      case DType::kUInt16:
+        Encode(values, bytes, [](float value) { return static_cast<std::uint16_t>(value); });
+        break;
+      default:
+        ASSERT_EQ(tensor.dtype, DType::kFloat32);
+        Encode(values, bytes, [](float value) { return value; });
     }
   }
   device_.CopyFromHost(tensor.data, bytes.data(), tensor.bytes());
@@ -104,28 +122,25 @@ std::vector<float> Workbench::Read(const Tensor& tensor) {
   std::vector<char> bytes(static_cast<std::size_t>(tensor.bytes()));
   device_.CopyToHost(bytes.data(), tensor.data, tensor.bytes());
   std::vector<float> values(static_cast<std::size_t>(tensor.count()));
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (tensor.dtype == DType::kBFloat16) {
-      BFloat16 value;
-      std::memcpy(&value, bytes.data() + 2 * i, 2);
-      values[i] = static_cast<float>(value);
-    } else if (tensor.dtype == DType::kFloat16) {
-      Float16 value;
-      std::memcpy(&value, bytes.data() + 2 * i, 2);
-      values[i] = static_cast<float>(value);
-    } else if (IsFloat8(tensor.dtype)) {
-      values[i] = DecodeFloat8(static_cast<std::uint8_t>(bytes[i]), tensor.dtype);
-    } else if (tensor.dtype == DType::kInt32) {
-      std::int32_t value = 0;
-      std::memcpy(&value, bytes.data() + 4 * i, 4);
-      values[i] = static_cast<float>(value);
-    } else if (tensor.dtype == DType::kUInt16) {
-      std::uint16_t value = 0;
-      std::memcpy(&value, bytes.data() + 2 * i, 2);
-      values[i] = static_cast<float>(value);
-    } else {
-      std::memcpy(&values[i], bytes.data() + 4 * i, 4);
-    }
+  if (IsFloat8(tensor.dtype)) {
+    Decode<std::uint8_t>(bytes, values, [&](std::uint8_t code) { return DecodeFloat8(code, tensor.dtype); });
+    return values;
+  }
+  switch (tensor.dtype) {
+    case DType::kBFloat16:
+      Decode<BFloat16>(bytes, values, [](BFloat16 value) { return static_cast<float>(value); });
+      break;
+    case DType::kFloat16:
+      Decode<Float16>(bytes, values, [](Float16 value) { return static_cast<float>(value); });
+      break;
+    case DType::kInt32:
+      Decode<std::int32_t>(bytes, values, [](std::int32_t value) { return static_cast<float>(value); });
+      break;
+    case DType::kUInt16:
+      Decode<std::uint16_t>(bytes, values, [](std::uint16_t value) { return static_cast<float>(value); });
+      break;
+    default:
+      Decode<float>(bytes, values, [](float value) { return value; });
   }
   return values;
 }
