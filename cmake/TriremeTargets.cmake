@@ -27,6 +27,14 @@ function(trireme_library)
   endif()
 endfunction()
 
+# trireme_optimised(FILE...)
+# Sources of this folder that loop over the elements of whole tensors: optimised as kernels are in every preset, where at -O0 they would take
+# most of the sanitizers' time. Compiled one by one.
+function(trireme_optimised)
+  set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "${TRIREME_KERNEL_OPTIMISATION}" SKIP_PRECOMPILE_HEADERS ON
+    SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
+
 # LeakSanitizer takes three seconds on ARM at the end of every process: there, ctest sets ASAN_OPTIONS for the sanitizers'
 # pieces, whatever the caller's. `scripts/test asan` ends with a training that it looks at.
 set(TRIREME_TEST_ENVIRONMENT "")

@@ -94,26 +94,28 @@ Tensor Workbench::Copy(const Tensor& tensor) { return From(tensor.dtype, tensor.
 void Workbench::Write(const Tensor& tensor, const std::vector<float>& values) {
   ASSERT_EQ(tensor.shape.count(), static_cast<std::int64_t>(values.size()));
   std::vector<char> bytes(static_cast<std::size_t>(tensor.bytes()));
-  if (IsFloat8(tensor.dtype)) {
-    Encode(values, bytes, [&](float value) { return EncodeFloat8(value, tensor.dtype); });
-  } else {
-    switch (tensor.dtype) {
-      case DType::kBFloat16:
-        Encode(values, bytes, [](float value) { return BFloat16(value); });
-        break;
-      case DType::kFloat16:
-        Encode(values, bytes, [](float value) { return Float16(value); });
-        break;
-      case DType::kInt32:
-        Encode(values, bytes, [](float value) { return static_cast<std::int32_t>(value); });
-        break;
-      case DType::kUInt16:
-        Encode(values, bytes, [](float value) { return static_cast<std::uint16_t>(value); });
-        break;
-      default:
-        ASSERT_EQ(tensor.dtype, DType::kFloat32);
-        Encode(values, bytes, [](float value) { return value; });
-    }
+  switch (tensor.dtype) {
+    case DType::kFloat32:
+      Encode(values, bytes, [](float value) { return value; });
+      break;
+    case DType::kBFloat16:
+      Encode(values, bytes, [](float value) { return BFloat16(value); });
+      break;
+    case DType::kFloat16:
+      Encode(values, bytes, [](float value) { return Float16(value); });
+      break;
+    case DType::kFloat8E4M3:
+    case DType::kFloat8E5M2:
+      Encode(values, bytes, [&](float value) { return EncodeFloat8(value, tensor.dtype); });
+      break;
+    case DType::kInt32:
+      Encode(values, bytes, [](float value) { return static_cast<std::int32_t>(value); });
+      break;
+    case DType::kUInt16:
+      Encode(values, bytes, [](float value) { return static_cast<std::uint16_t>(value); });
+      break;
+    default:
+      FAIL() << Name(tensor.dtype);
   }
   device_.CopyFromHost(tensor.data, bytes.data(), tensor.bytes());
 }
@@ -122,16 +124,19 @@ std::vector<float> Workbench::Read(const Tensor& tensor) {
   std::vector<char> bytes(static_cast<std::size_t>(tensor.bytes()));
   device_.CopyToHost(bytes.data(), tensor.data, tensor.bytes());
   std::vector<float> values(static_cast<std::size_t>(tensor.count()));
-  if (IsFloat8(tensor.dtype)) {
-    Decode<std::uint8_t>(bytes, values, [&](std::uint8_t code) { return DecodeFloat8(code, tensor.dtype); });
-    return values;
-  }
   switch (tensor.dtype) {
+    case DType::kFloat32:
+      Decode<float>(bytes, values, [](float value) { return value; });
+      break;
     case DType::kBFloat16:
       Decode<BFloat16>(bytes, values, [](BFloat16 value) { return static_cast<float>(value); });
       break;
     case DType::kFloat16:
       Decode<Float16>(bytes, values, [](Float16 value) { return static_cast<float>(value); });
+      break;
+    case DType::kFloat8E4M3:
+    case DType::kFloat8E5M2:
+      Decode<std::uint8_t>(bytes, values, [&](std::uint8_t code) { return DecodeFloat8(code, tensor.dtype); });
       break;
     case DType::kInt32:
       Decode<std::int32_t>(bytes, values, [](std::int32_t value) { return static_cast<float>(value); });
@@ -140,7 +145,7 @@ std::vector<float> Workbench::Read(const Tensor& tensor) {
       Decode<std::uint16_t>(bytes, values, [](std::uint16_t value) { return static_cast<float>(value); });
       break;
     default:
-      Decode<float>(bytes, values, [](float value) { return value; });
+      ADD_FAILURE() << Name(tensor.dtype);
   }
   return values;
 }
