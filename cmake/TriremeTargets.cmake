@@ -28,8 +28,8 @@ function(trireme_library)
 endfunction()
 
 # trireme_optimised(FILE...)
-# Sources of this folder that loop over the elements of whole tensors: optimised as kernels are in every preset, where at -O0 they would take
-# most of the sanitizers' time. Compiled one by one.
+# Sources of this folder that loop over the elements of whole tensors: optimised as kernels are in every preset, where at -O0
+# they would take most of the sanitizers' time. Compiled one by one.
 function(trireme_optimised)
   set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "${TRIREME_KERNEL_OPTIMISATION}" SKIP_PRECOMPILE_HEADERS ON
     SKIP_UNITY_BUILD_INCLUSION ON)

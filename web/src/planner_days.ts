@@ -4,7 +4,7 @@ import * as Plot from '@observablehq/plot';
 import {element, LazyView, section} from './dom';
 import {compact, digits} from './format';
 import {steps} from './planner_form';
-import {Answer, Latest} from './planner_engine';
+import type {Answer} from './planner_engine';
 import {PlannerState} from './planner_state';
 import {color, onTheme, palette} from './theme';
 
@@ -23,7 +23,7 @@ export function daysSection(state: PlannerState): HTMLElement {
   const note = element('p', {class: 'muted', role: 'status', id: 'days-status'});
   let points: Point[] = [];
   const view = new LazyView(host, () => {
-    search();
+    void search();
     if (points.length === 0) {
       host.replaceChildren(element('p', {class: 'muted'}, state.tokens > 0 ? '…' : 'Say how many tokens the training takes.'));
       return;
@@ -48,51 +48,44 @@ export function daysSection(state: PlannerState): HTMLElement {
       }),
     );
   });
-  const asked = new Latest();
   let searched: Answer | null = null; // the ranking that `points` belong to
-  let rest = 0;
-  const search = (): void => {
+  const search = async (): Promise<void> => {
     const ranking = state.ranking;
-    if (ranking === searched || state.busy) {
+    if (ranking === null || ranking === searched || state.busy || state.tokens <= 0) {
       return;
     }
     searched = ranking;
-    asked.run(async () => {
-      const found: Point[] = (points = []);
-      view.refresh();
-      const superseded = (): boolean => state.busy || state.ranking !== ranking;
-      if (ranking === null || state.tokens <= 0 || superseded()) {
+    const found = points;
+    const about = ranking.about;
+    // The batch of the ranking above holds for every allocation.
+    const batch = ranking.json.global_batch as number;
+    const counts = steps(about.nodes).filter((nodes) => nodes === state.nodes || (nodes & (nodes - 1)) === 0 || nodes === about.nodes);
+    let skipped = 0;
+    for (const nodes of counts) {
+      note.textContent = `Searching ${nodes} of ${about.nodes} nodes …`;
+      // A refusal counts as an allocation without a layout.
+      const answer = await state.engine!.askLater(state.question({nodes, rows: 1, 'global-batch': batch})).catch(() => null);
+      // Another question has been asked meanwhile.
+      if (state.busy || state.ranking !== ranking) {
         return;
       }
-      const about = ranking.about;
-      // The batch of the ranking above holds for every allocation.
-      const batch = ranking.json.global_batch as number;
-      const counts = steps(about.nodes).filter((nodes) => nodes === state.nodes || (nodes & (nodes - 1)) === 0 || nodes === about.nodes);
-      let skipped = 0;
-      for (const nodes of counts) {
-        note.textContent = `Searching ${nodes} of ${about.nodes} nodes …`;
-        // A refusal counts as an allocation without a layout.
-        const answer = await state.engine!.askLater(state.question({nodes, rows: 1, 'global-batch': batch})).catch(() => null);
-        if (superseded()) {
-          return;
-        }
-        const best = answer?.json.ranked?.[0];
-        if (best === undefined) {
-          ++skipped;
-        } else {
-          found.push({devices: nodes * about.devices_per_node, days: best.days, hours: best.device_hours, layout: best.layout});
-          view.refresh();
-        }
+      const best = answer?.json.ranked?.[0];
+      if (best === undefined) {
+        ++skipped;
+      } else {
+        found.push({devices: nodes * about.devices_per_node, days: best.days, hours: best.device_hours, layout: best.layout});
+        view.refresh();
       }
-      note.textContent = `Global batch ${batch}, ${compact(state.tokens)} tokens. The dashed line is perfect scaling from the first point.${skipped > 0 ? ` On ${skipped} of ${counts.length} allocations no layout fits.` : ''}`;
-    });
+    }
+    note.textContent = `Global batch ${batch}, ${compact(state.tokens)} tokens. The dashed line is perfect scaling from the first point.${skipped > 0 ? ` On ${skipped} of ${counts.length} allocations no layout fits.` : ''}`;
   };
+  let rest = 0;
   state.on('ranking', () => {
     note.textContent = '';
     points = [];
     view.refresh();
     clearTimeout(rest);
-    rest = window.setTimeout(search, restMilliseconds);
+    rest = window.setTimeout(() => void search(), restMilliseconds);
   });
   onTheme(() => view.refresh());
   return section('days', 'Days against devices', 'The fastest layout of each allocation, with checkpoints and restarts.', host, note);

@@ -216,6 +216,8 @@ test(`numbers are the command's in every printed digit, on ${questions} drawn qu
       await same({layout});
     }
   }
+  // Nobody has scrolled to the last plot or changed the page's own question meanwhile.
+  await becomes(async () => (await page.locator('#days-status').textContent()) !== '', 'the search for days against devices of a question that rests');
   console.log(`${questions} questions: ${layouts} layouts explained, ${errors} refused by both`);
   assert.ok(layouts >= questions / 4, `${layouts} layouts`);
   assert.deepEqual(troubles, []);
