@@ -99,6 +99,9 @@ class Device {
   virtual std::string choices() const { return ""; }
   virtual void ReadChoices(const std::string& /*lines*/) {}
 
+  // Memory that the device may take in addition for what makes repeated operations faster: MatmulArgs::weight_version.
+  // None at first.
+  virtual void set_spare_bytes(std::int64_t /*bytes*/) {}
   // Bytes that the device holds in addition to what was allocated here: vendor workspaces, context.
   virtual std::int64_t internal_bytes() const = 0;
   // Memory of the device in bytes; 0 when unknown.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "device/host_memory.h"
 #include "nn/block_runner.h"
 
 namespace trireme {
@@ -50,6 +51,9 @@ InferenceModel::InferenceModel(const ModelConfig& model, const std::string& weig
       largest_(LargestProgram(model, sizes_, options.rows)),
       arena_(context.device, PlannedMemory()),
       weights_(arena_, table_, {options.dtype, group_.size(), group_.rank()}, weights) {
+  // A quarter of what the ranks of this machine leave, if all are here: other programs need memory too.
+  const std::int64_t left = HostMemoryBytes() - group_.size() * PlannedMemory().total();
+  device_.set_spare_bytes(std::max<std::int64_t>(left, 0) / 4 / group_.size());
   Require(model.position != PositionChoice::kLearned || options.capacity <= model.sequence,
           "the model has learned positions for {} tokens: {} do not fit", model.sequence, options.capacity);
   for (const Planned& planned : Plan()) {
@@ -251,6 +255,12 @@ void InferenceModel::Norm(const Run& run, int gain_row, int bias_row) {
                             .statistics = at_.norm_statistics.Range(0, 2 * run.rows())});
 }
 
+void InferenceModel::MultiplyByHead(const Tensor& hidden, const Tensor& logits) {
+  const int row = PlacesOfHead(table_).weight;
+  ops_.Matmul(
+      {.a = hidden, .b = weights_.Get(row), .c = logits, .transpose_b = true, .weight_version = weights_.Version(row)});
+}
+
 std::vector<float> InferenceModel::Logits(std::span<const std::int32_t> rows) {
   const auto count = static_cast<std::int64_t>(rows.size());
   Require(count <= options_.batch, "logits of {} tokens, at most {}", count, options_.batch);
@@ -261,7 +271,7 @@ std::vector<float> InferenceModel::Logits(std::span<const std::int32_t> rows) {
   ops_.EmbeddingForward({.tokens = picked, .table = Rows(at_.normed, last_), .first_row = 0, .out = hidden});
   const Tensor logits = at_.gathered_logits.Rows(0, group_.size() * count);
   const Tensor own = logits.Rows(group_.rank() * count, count);
-  ops_.Matmul({.a = hidden, .b = weights_.Get(PlacesOfHead(table_).weight), .c = own, .transpose_b = true});
+  MultiplyByHead(hidden, own);
   Cap(own);
   group_.AllGather(own, logits);
   std::vector<float> parts(static_cast<std::size_t>(logits.count()));
@@ -282,12 +292,11 @@ std::vector<float> InferenceModel::Losses(std::span<const std::int32_t> targets)
   const std::int64_t total = last_.rows();
   Require(static_cast<std::int64_t>(targets.size()) == total, "{} targets for {} tokens", targets.size(), total);
   Upload(at_.targets, targets);
-  const Tensor weight = weights_.Get(PlacesOfHead(table_).weight);
   const std::int64_t first_column = group_.rank() * sizes_.vocabulary;
   for (std::int64_t first = 0; first < total; first += logit_rows_) {
     const std::int64_t rows = std::min(logit_rows_, total - first);
     const Tensor logits = at_.logits.Rows(0, rows);
-    ops_.Matmul({.a = at_.normed.Rows(first, rows), .b = weight, .c = logits, .transpose_b = true});
+    MultiplyByHead(at_.normed.Rows(first, rows), logits);
     Cap(logits);
     const Tensor statistics = at_.loss_statistics.Range(0, group_.size() * 3 * rows);
     const Tensor own = statistics.Range(group_.rank() * 3 * rows, 3 * rows);

@@ -88,6 +88,7 @@ class InferenceModel {
   // The soft cap of a model that has one.
   void Cap(const Tensor& logits);
   void Norm(const Run& run, int gain_row, int bias_row);
+  void MultiplyByHead(const Tensor& hidden, const Tensor& logits);
   Tensor Rows(const Tensor& buffer, const Run& run) const { return buffer.Rows(0, run.rows()); }
 
   ModelConfig model_;

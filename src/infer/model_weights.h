@@ -31,6 +31,8 @@ class ModelWeights : public ParameterSource {
   // All weights are always present.
   void Gather(const ParameterUse&) override {}
   void Release(const ParameterUse&) override {}
+  // They never change.
+  std::int64_t Version(int) const override { return 1; }
 
  private:
   std::vector<Tensor> slices_;

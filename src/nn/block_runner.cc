@@ -148,6 +148,7 @@ struct BlockRunner::Executor {
       args.accumulate = !context.gradients->Untouched(Row(step.weight), call.micro_batch.first);
     } else {
       args.b = float8 ? Buffer(step.b) : Parameter(step.weight);
+      args.weight_version = float8 ? 0 : context.parameters.Version(Row(step.weight));
       args.c = Buffer(step.c);
       args.transpose_b = float8 || step.kind == ProductKind::kForward;
       args.bias = Parameter(step.bias);

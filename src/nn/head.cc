@@ -70,7 +70,8 @@ void Head::RunChunk(const MicroBatch& micro_batch, const Tensor& inside, std::in
   const Tensor weight = Parameter(rows_.weight);
   const Tensor hidden = inside.Rows(first, rows);
   const Tensor logits = Scratch(plan_.logits).Rows(0, rows);
-  ops.Matmul({.a = hidden, .b = weight, .c = logits, .transpose_b = true});
+  const std::int64_t version = context_.parameters.Version(rows_.weight);
+  ops.Matmul({.a = hidden, .b = weight, .c = logits, .transpose_b = true, .weight_version = version});
   const auto cap = static_cast<float>(context_.model.logit_cap);
   if (cap > 0) {
     ops.SoftCap(logits, cap);
@@ -100,7 +101,7 @@ void Head::RunChunk(const MicroBatch& micro_batch, const Tensor& inside, std::in
     return ops.CrossEntropyLoss(loss);
   }
   ops.CrossEntropy(loss, own, exchange);
-  ops.Matmul({.a = logits, .b = weight, .c = Scratch(plan_.grad_inside).Rows(first, rows)});
+  ops.Matmul({.a = logits, .b = weight, .c = Scratch(plan_.grad_inside).Rows(first, rows), .weight_version = version});
   if (sizes_.frozen) {
     return;
   }

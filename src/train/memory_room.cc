@@ -168,7 +168,10 @@ void RequireRoomOnOneMachine(const RunConfig& config, const HostUse& use, std::i
   RequireHostRoom(config, all, use, host_bytes);
 }
 
-void RequireHostRoom(const RunConfig& config, RankContext& context, bool saves) {
+namespace {
+
+// The ranks of the world that share this rank's machine. Collective.
+std::vector<int> RanksOfThisMachine(RankContext& context) {
   // Containers and badly named machines may share a name: what the kernel drew when it started tells those apart.
   const std::string identity = HostName() + " " + ReadProcessFile("/proc/sys/kernel/random/boot_id");
   const auto machine = static_cast<std::int64_t>(RandomKey(0, identity));
@@ -179,6 +182,21 @@ void RequireHostRoom(const RunConfig& config, RankContext& context, bool saves) 
       ranks.push_back(static_cast<int>(rank));
     }
   }
+  return ranks;
+}
+
+}  // namespace
+
+std::int64_t SpareHostBytes(const RunConfig& config, RankContext& context) {
+  constexpr std::int64_t kPart = 4;  // other programs need memory too
+  const std::vector<int> ranks = RanksOfThisMachine(context);
+  const HostNeeds needs = HostNeedsOf(config, ranks, {.devices_are_hosts = context.device.is_host()});
+  const std::int64_t left = std::max<std::int64_t>(HostMemoryBytes() - needs.total(), 0);
+  return left / kPart / static_cast<std::int64_t>(ranks.size());
+}
+
+void RequireHostRoom(const RunConfig& config, RankContext& context, bool saves) {
+  const std::vector<int> ranks = RanksOfThisMachine(context);
   RequireHostRoom(config, ranks, {.devices_are_hosts = context.device.is_host(), .saves = saves}, HostMemoryBytes());
 }
 

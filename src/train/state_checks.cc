@@ -65,6 +65,7 @@ LiveTensors ZeroShard::Live() {
   for (const BucketState& bucket : buckets_) {
     device_.StreamWait(bucket.done);
   }
+  ++version_;
   LiveTensors live{.weights = buckets_.front().weights,
                    .gradient = !counted_.empty()  ? counted_.front()
                                : !copied_.empty() ? copied_.front()

@@ -12,6 +12,7 @@
 #include "cost/rank_tensors.h"
 #include "train/begin_together.h"
 #include "train/floats_on_host.h"
+#include "train/memory_room.h"
 
 namespace trireme {
 namespace {
@@ -65,7 +66,11 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
                          .reduce = config_.layout.reduced_as(),
                          .gather = config_.layout.gathered_as(),
                          .activations = gradients.over_activations ? kept.front().slots : nullptr,
-                         .gradient_offsets = gradients.offsets});
+                         .gradient_offsets = gradients.offsets,
+                         .reuses_weights = MostMicroBatches(config_) > 1});
+  if (device_.is_host() && !device_.is_paced() && MostMicroBatches(config_) > 1) {
+    device_.set_spare_bytes(SpareHostBytes(config_, context));
+  }
   const StepTensors tensors(description);
   loader_ = std::make_unique<BatchLoader>(
       arena_, description.sizes, tensors,

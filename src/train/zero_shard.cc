@@ -240,6 +240,10 @@ Tensor ZeroShard::Get(int row) {
   return memory.Range(entry->offset, entry->count).Reshaped(entry->shape);
 }
 
+std::int64_t ZeroShard::Version(int row) const {
+  return options_.reuses_weights && !Gathers(static_cast<std::size_t>(Locate(row).first)) ? version_ : 0;
+}
+
 void ZeroShard::Open(const ParameterUse& use) {
   ForEachBucket(use, [&](std::size_t i) {
     if (plan_.buckets[i].frozen) {
@@ -475,12 +479,14 @@ void ZeroShard::GatherOnHost(std::size_t bucket) {
 void ZeroShard::Update(float learning_rate, float gradient_scale, std::int64_t step) {
   optimizer_->Step(learning_rate, gradient_scale, step);
   GatherWeights(false);
+  ++version_;
 }
 
 void ZeroShard::Publish() {
   Require(masters_joined_, "Publish makes weights of the masters: call State() after the last step first");
   optimizer_->PublishMasters();
   GatherWeights(true);
+  ++version_;
 }
 
 }  // namespace trireme

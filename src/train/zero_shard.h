@@ -72,6 +72,7 @@ class ZeroShard : public ParameterSource, public GradientSink {
     // there. Not given where gradients have memory of their own.
     char* activations = nullptr;
     std::vector<std::int64_t> gradient_offsets;
+    bool reuses_weights = false;  // several micro batches of a step multiply by them
   };
   // Everything referred to outlives this. Weights are undefined until SetMasters or a checkpoint, then Publish.
   ZeroShard(Arena& arena, GridComms& comms, const ShardPlan& plan, const ParameterTable& table, const Options& options);
@@ -80,6 +81,7 @@ class ZeroShard : public ParameterSource, public GradientSink {
   void Gather(const ParameterUse& use) override;
   Tensor Get(int row) override;
   void Release(const ParameterUse& use) override;
+  std::int64_t Version(int row) const override;
   // GradientSink
   void Open(const ParameterUse& use) override;
   Tensor Gradient(int row) override;
@@ -108,7 +110,7 @@ class ZeroShard : public ParameterSource, public GradientSink {
   // Of what every data rank must hold alike: working weights, under stage 0 also masters and moments; of nothing under
   // stage 3, which has no copies.
   Digest DigestOfCopies();
-  // Without loss sums.
+  // Without loss sums. The caller may write to them.
   LiveTensors Live();
 
   // Draws every owned master from (seed, parameter name, global index), then publishes.
@@ -203,6 +205,7 @@ class ZeroShard : public ParameterSource, public GradientSink {
   Tensor narrow_;   // words of what is sent
   Tensor arrived_;  // words of the parts of a gradient that came
   bool overwrites_ = false;
+  std::int64_t version_ = 1;  // of the weights
   bool masters_joined_ = false;
   std::vector<Tensor> counted_;
   std::vector<Tensor> copied_;

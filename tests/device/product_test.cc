@@ -340,6 +340,79 @@ TEST(Product, MemoryDoesNotGrowOnceAShapeHasBeenSeen) {
   EXPECT_EQ(engine->internal_bytes(), bytes);
 }
 
+// Products of one weight with left operands of several heights, in the order of a step.
+std::vector<std::vector<float>> ProductsOfWeight(Workbench& bench, MatmulEngine& engine, MatmulArgs args, DType type) {
+  std::vector<std::vector<float>> outputs;
+  const std::int64_t k = args.b.shape[args.transpose_b ? 1 : 0];
+  const std::int64_t n = args.b.shape[args.transpose_b ? 0 : 1];
+  for (const std::int64_t m : {70, 1, 330, 70}) {
+    args.a = bench.Normal(type, {m, k}, "a");
+    args.c = bench.Output(kFloat, {m, n});
+    engine.Run(args);
+    outputs.push_back(bench.Read(args.c));
+  }
+  return outputs;
+}
+
+TEST(Product, KeptWeightsGiveTheBitsOfThosePackedEachTime) {
+  const auto cpu = CpuForTest();
+  Workbench bench(*cpu);
+  // In one piece, in pieces of depth, in pieces of columns.
+  for (const auto& [n, k] : {std::pair{90, 600}, {40, 4300}, {4400, 2048}}) {
+    for (const auto& [type, transposed] : {std::pair{kFloat, true}, {kBf16, true}, {kBf16, false}}) {
+      const Tensor weight = bench.Normal(type, transposed ? Shape{n, k} : Shape{k, n}, "b");
+      MatmulArgs args{.b = weight, .transpose_b = transposed};
+      for (const CpuLevel level : {CpuLevels().front(), CpuLevels().back()}) {
+        const auto engine = MakeSingleEngine(ProductEngine::kPacked, level, 3);
+        args.weight_version = 0;
+        const auto expected = ProductsOfWeight(bench, *engine, args, type);
+        engine->set_spare_bytes(std::int64_t{1} << 30);
+        args.weight_version = 1;
+        const std::int64_t before = engine->internal_bytes();
+        EXPECT_EQ(ProductsOfWeight(bench, *engine, args, type), expected) << NameOf(level) << ", " << n << "x" << k;
+        EXPECT_GE(engine->internal_bytes() - before, weight.bytes());
+      }
+    }
+  }
+}
+
+TEST(Product, AWeightIsPackedAgainForEachVersion) {
+  const auto cpu = CpuForTest();
+  Workbench bench(*cpu);
+  const auto engine = MakeMatmulEngine(CpuLevels().back(), 2, FixedEngines());
+  engine->set_spare_bytes(1 << 20);
+  for (const DType type : {kFloat, kBf16, kFp16}) {
+    MatmulArgs args{.a = bench.Filled(type, {2, 3}, 1), .b = bench.Filled(type, {3, 4}, 1), .weight_version = 7};
+    const auto product = [&] {
+      args.c = bench.Output(kFloat, {2, 4});
+      engine->Run(args);
+      return bench.Read(args.c).front();
+    };
+    EXPECT_EQ(product(), 3);
+    cpu->ops().Fill(args.b, 0);
+    EXPECT_EQ(product(), 3) << "the panels of version 7";
+    args.weight_version = 8;
+    EXPECT_EQ(product(), 0);
+  }
+}
+
+TEST(Product, AWeightIsNotKeptWithoutVersionOrRoom) {
+  const auto cpu = CpuForTest();
+  Workbench bench(*cpu);
+  for (const auto& [spare, version] : {std::pair{1 << 20, 0}, {0, 1}, {64, 1}}) {
+    const auto engine = MakeSingleEngine(ProductEngine::kPacked, CpuLevels().back(), 1);
+    engine->set_spare_bytes(spare);
+    MatmulArgs args{.a = bench.Filled(kBf16, {2, 3}, 1),
+                    .b = bench.Filled(kBf16, {3, 4}, 1),
+                    .c = bench.Output(kFloat, {2, 4}),
+                    .weight_version = version};
+    engine->Run(args);
+    cpu->ops().Fill(args.b, 0);
+    engine->Run(args);
+    EXPECT_EQ(bench.Read(args.c).front(), 0) << spare << " bytes, version " << version;
+  }
+}
+
 TEST(EngineTable, TextAndBack) {
   const EngineTable table{.fp32 = ProductEngine::kOpenblas, .bf16 = ProductEngine::kWidened};
   EXPECT_EQ(table.ToString(), "fp32=openblas bf16=widened");

@@ -51,6 +51,7 @@ class ModelBench : public ParameterSource, public GradientSink {
   void Gather(const ParameterUse&) override {}
   Tensor Get(int row) override { return View(weights_, row); }
   void Release(const ParameterUse&) override {}
+  std::int64_t Version(int) const override { return 0; }
   void Open(const ParameterUse&) override {}
   Tensor Gradient(int row) override { return View(gradients_, row); }
   bool Untouched(int /*row*/, bool first) const override { return first && overwrites_; }

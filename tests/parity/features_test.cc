@@ -394,6 +394,26 @@ TEST(Laws, Float8CopiesOfWeightsMadeOnceAStepGiveTheSameBits) {
   }
 }
 
+TEST(Laws, WeightsThatMicroBatchesSharePackedGiveTheSameBits) {
+  const auto layouts = {ParallelLayout{.micro_batch = 2}, ParallelLayout{.data = 2, .recompute = Recompute::kFull},
+                        ParallelLayout{.tensor = 2, .pipeline = 2, .schedule = "zero_bubble"}};
+  for (const char* dtype : {"fp32", "bf16"}) {
+    for (const ParallelLayout& layout : layouts) {
+      SCOPED_TRACE(dtype + (", " + layout.ToString()));
+      RunConfig config = SmallRun("gpt2");
+      config.train.dtype = dtype;
+      config.train.deterministic = true;
+      config.layout = layout;
+      ASSERT_GT(MostMicroBatches(config), 1);
+      const Outcome shared = Train({.config = config, .steps = 4, .validate = true});
+      const Outcome each = Train({.config = config, .steps = 4, .validate = true, .keeps_packed_weights = false});
+      EXPECT_EQ(shared.losses, each.losses);
+      EXPECT_EQ(shared.validation, each.validation);
+      EXPECT_EQ(shared.parameters, each.parameters);
+    }
+  }
+}
+
 TEST(Laws, ProductsThatStayInBf16TrainAsTheRest) {
   RunConfig config = SmallFloat8Run("llama");
   config.train.deterministic = true;

@@ -148,6 +148,9 @@ Outcome Train(const Experiment& experiment) {
                  {.kind = device == nullptr ? "cpu" : device, .deterministic = config.train.deterministic},
                  [&](RankContext& context) {
                    Trainer trainer(config, context, {.train = train.get(), .validation = validation.get()});
+                   if (!experiment.keeps_packed_weights) {
+                     context.device.set_spare_bytes(0);
+                   }
                    const bool speaks = context.world.rank() == 0;
                    for (int step = 0; step < experiment.steps; ++step) {
                      const StepResult result = step == 0 ? AccountedStep(trainer, mutex, outcome) : trainer.Step();

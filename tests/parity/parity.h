@@ -26,6 +26,7 @@ struct Experiment {
   RunConfig config;
   int steps = 20;
   bool validate = false;
+  bool keeps_packed_weights = true;  // false: every product packs its operands for itself
 };
 
 // A small model of a family that tensor degrees 1–4 and all sequence modes can cut; fp32, fixed learning rate. A GPU

@@ -40,6 +40,7 @@ class Store : public ParameterSource, public GradientSink {
   void Gather(const ParameterUse& use) override { ++present_[use.module]; }
   Tensor Get(int row) override { return whole_.Get(row); }
   void Release(const ParameterUse& use) override { --present_[use.module]; }
+  std::int64_t Version(int) const override { return 0; }
   void Open(const ParameterUse&) override {}
   Tensor Gradient(int row) override {
     touched_[row] = true;

@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <set>
 
 #include "base/random.h"
 #include "comm/rank_runner.h"
@@ -169,7 +170,8 @@ class Rank {
                .sequence_parallel = config_.layout.sequence_parallel,
                .optimizer = kOptimizer,
                .reduce = config_.layout.reduced_as(),
-               .gather = config_.layout.gathered_as()}) {
+               .gather = config_.layout.gathered_as(),
+               .reuses_weights = true}) {
     for (const OwnedState& state : zero_.State()) {
       if (state.kind == StateKind::kMaster) {
         for (const SliceRun& run : state.runs) {
@@ -234,6 +236,22 @@ class Rank {
         }
       }
     }
+  }
+  // Of each change of the weights a version of its own, or 0 where they are gathered for each use.
+  void ExpectVersions(bool gathered) {
+    constexpr int kRow = 0;
+    std::set<std::int64_t> seen{zero_.Version(kRow)};
+    Accumulate(0);
+    EXPECT_TRUE(seen.contains(zero_.Version(kRow)));
+    Update(0);
+    seen.insert(zero_.Version(kRow));
+    zero_.State();
+    zero_.Publish();
+    seen.insert(zero_.Version(kRow));
+    zero_.Live();
+    seen.insert(zero_.Version(kRow));
+    EXPECT_EQ(seen.size(), gathered ? 1 : 4);
+    EXPECT_EQ(seen.contains(0), gathered);
   }
   const ParameterTable& table() const { return stage_.table(); }
 
@@ -338,6 +356,13 @@ TEST_P(ZeroStage, DataRanksAddUpAndUpdateAsOneProcess) {
       ExpectSerial({.data = data, .zero = GetParam()}, tied);
     }
   }
+}
+
+TEST_P(ZeroStage, EachChangeOfWeightsHasAVersion) {
+  const ParallelLayout layout{.data = 2, .zero = GetParam()};
+  RunThreadRanks(layout.ranks(), {.kind = "cpu"}, [&](RankContext& context) {
+    Rank(ConfigOf(layout, false), context).ExpectVersions(layout.zero == 3);
+  });
 }
 
 TEST_P(ZeroStage, GradientsSentInFewerBitsAreThoseOfASerialEmulation) {

@@ -21,6 +21,7 @@ class CpuDevice final : public Device {
   void CopyFromHost(void* device, const void* host, std::int64_t bytes) override;
   void Synchronize() override {}
   Ops& ops() override { return *ops_; }
+  void set_spare_bytes(std::int64_t bytes) override { ops_->set_spare_bytes(bytes); }
   std::int64_t internal_bytes() const override { return ops_->internal_bytes(); }
   std::int64_t memory_bytes() const override;
   // The engines of products: "engines fp32=packed bf16=onednn".

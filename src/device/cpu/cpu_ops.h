@@ -26,6 +26,8 @@ class HostOps : public Ops {
   // Of products, as this machine can run them.
   const EngineTable& engines() const { return engines_; }
   void set_engines(const EngineTable& engines);
+  // See Device.
+  void set_spare_bytes(std::int64_t bytes);
 
   // "cpu (avx512, packed)"
   std::string description() const;
@@ -48,6 +50,7 @@ class HostOps : public Ops {
   CpuLevel level_;
   EngineTable engines_;
   std::unique_ptr<MatmulEngine> matmul_;
+  std::int64_t spare_bytes_ = 0;
   ProductKernel bf16_kernel_;  // of attention
   Scratch scratch_;
   std::vector<RotaryTable> rotary_;  // the last few

@@ -10,6 +10,12 @@ std::string HostOps::description() const { return fmt::format("cpu ({}, {})", Na
 void HostOps::set_engines(const EngineTable& engines) {
   engines_ = RunnableEngines(engines, level_);
   matmul_ = MakeMatmulEngine(level_, threads_, engines_);
+  matmul_->set_spare_bytes(spare_bytes_);
+}
+
+void HostOps::set_spare_bytes(std::int64_t bytes) {
+  spare_bytes_ = bytes;
+  matmul_->set_spare_bytes(bytes);
 }
 
 std::int64_t HostOps::internal_bytes() const {

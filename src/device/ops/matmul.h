@@ -39,6 +39,9 @@ struct MatmulArgs {
   // whose result is a copy that each rank makes for itself.
   bool equal_on_ranks = false;
   Tensor largest;  // in fp8 with kGeluGradient only: see QuantizeArgs
+  // Above 0: b is a weight. Calls with the same b and version multiply the same values, and a device may keep from one
+  // to the next what it makes of b (a CPU: packed panels), within Device::set_spare_bytes. Results do not depend on it.
+  std::int64_t weight_version = 0;
 };
 
 // An fp8 copy of a matrix with one scale: from[i] is about stored[i] * scale. scale is the smallest power of two with

@@ -46,6 +46,13 @@ class ChosenEngines final : public MatmulEngine {
   }
   bool Multiplies(DType operands) const override { return EngineOf(operands).Multiplies(operands); }
   void Run(const MatmulArgs& args) override { EngineOf(args.a.dtype).Run(args); }
+  void set_spare_bytes(std::int64_t bytes) override {
+    for (MatmulEngine* engine : {fp32_.get(), bf16_.get(), fp16_.get()}) {
+      if (engine != nullptr) {
+        engine->set_spare_bytes(bytes);
+      }
+    }
+  }
   std::int64_t internal_bytes() const override {
     return fp32_->internal_bytes() + (bf16_ == nullptr ? 0 : bf16_->internal_bytes()) +
            (fp16_ == nullptr ? 0 : fp16_->internal_bytes());

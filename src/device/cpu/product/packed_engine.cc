@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "device/cpu/parallel.h"
+#include "device/cpu/product/kept_panels.h"
 #include "device/cpu/product/product_plan.h"
 
 namespace trireme {
@@ -35,11 +36,17 @@ struct PackedOperand {
   std::int64_t depth_begin;
   char* memory;
   std::int64_t element;  // bytes of a packed one
+  // Of a whole operand that lies packed in memory: its panels, of which `first` begins one. 0: only this part does.
+  std::int64_t kept_panels;
 
   std::int64_t panels() const { return CeilDiv(lines, width); }
+  bool kept() const { return kept_panels > 0; }
   // Panels of one depth block lie next to each other.
   char* Panel(const ProductPlan& plan, std::int64_t panel, std::int64_t block) const {
     const DepthBlock depth = plan.Depth(block);
+    if (kept()) {
+      return memory + element * width * (kept_panels * depth.first + (first / width + panel) * depth.padded);
+    }
     return memory + element * width * (panels() * (depth.first - depth_begin) + panel * depth.padded);
   }
   // What threads take when they pack together: some panels in some of `depth_blocks`.
@@ -204,7 +211,10 @@ class PackedEngine final : public MatmulEngine {
       : name_(std::move(name)), for_float_(for_float), for_bf16_(for_bf16), threads_(threads) {}
   std::string name() const override { return name_; }
   bool Multiplies(DType) const override { return true; }
-  std::int64_t internal_bytes() const override { return left_memory_.bytes() + right_memory_.bytes() + sums_.bytes(); }
+  std::int64_t internal_bytes() const override {
+    return left_memory_.bytes() + right_memory_.bytes() + sums_.bytes() + kept_.bytes();
+  }
+  void set_spare_bytes(std::int64_t bytes) override { kept_.set_limit(bytes); }
 
   void Run(const MatmulArgs& args) override {
     const ProductKernel& kernel = args.a.dtype == DType::kBFloat16 ? for_bf16_ : for_float_;
@@ -224,7 +234,6 @@ class PackedEngine final : public MatmulEngine {
       const std::int64_t strips = plan.depth_blocks > 1 ? plan.row_panels : 1;
       sums_.Reserve(plan.parts, strips * plan.strip());
     }
-    right_memory_.Reserve(1, floats(plan.columns_at_once));
     PackedOperand left{.tensor = &args.a,
                        .depth_contiguous = !args.transpose_a,
                        .pack = kernel.pack_left,
@@ -235,8 +244,11 @@ class PackedEngine final : public MatmulEngine {
                         .depth_contiguous = args.transpose_b,
                         .pack = kernel.pack_right,
                         .width = kernel.columns,
-                        .memory = reinterpret_cast<char*>(right_memory_.of(0)),
                         .element = element};
+    if (!Keep(args, plan, sizes, right)) {
+      right_memory_.Reserve(1, floats(plan.columns_at_once));
+      right.memory = reinterpret_cast<char*>(right_memory_.of(0));
+    }
     for (right.first = 0; right.first < sizes.n; right.first += plan.columns_at_once) {
       right.lines = std::min(plan.columns_at_once, sizes.n - right.first);
       for (left.first = 0; left.first < sizes.m; left.first += plan.rows_at_once) {
@@ -251,11 +263,29 @@ class PackedEngine final : public MatmulEngine {
   }
 
  private:
+  // Has `right` lie packed as a whole in memory that outlasts this product; false where it is not to be kept.
+  bool Keep(const MatmulArgs& args, const ProductPlan& plan, const ProductSizes& sizes, PackedOperand& right) {
+    right.lines = sizes.n;
+    const std::int64_t depth = RoundUp(plan.depth, plan.unit);
+    const KeptPanels::Place place = kept_.Find(args, right.panels() * right.width * depth * right.element);
+    if (place.memory == nullptr) {
+      return false;
+    }
+    right.memory = place.memory;
+    right.kept_panels = right.panels();
+    if (!place.filled) {
+      const Span depth_blocks{0, plan.depth_blocks};
+      SharedItems chunks(right.Chunks(plan, depth_blocks));
+      ParallelParts(threads_, plan.parts, [&](int) { right.PackChunks(plan, depth_blocks, chunks); });
+    }
+    return true;
+  }
+
   // A thread takes the next block of rows, packs it just before it multiplies it, and finds it in its cache.
   void RunRows(const MatmulArgs& args, const ProductKernel& kernel, const ProductPlan& plan, const PackedOperand& left,
                const PackedOperand& right) {
     const Span depth_blocks{0, plan.depth_blocks};
-    if (left.first == 0) {
+    if (left.first == 0 && !right.kept()) {
       SharedItems chunks(right.Chunks(plan, depth_blocks));
       ParallelParts(threads_, plan.parts, [&](int) { right.PackChunks(plan, depth_blocks, chunks); });
     }
@@ -281,7 +311,7 @@ class PackedEngine final : public MatmulEngine {
     for (std::int64_t piece = 0; piece < plan.pieces; ++piece) {
       const Span depth_blocks = plan.Piece(piece);
       left.depth_begin = right.depth_begin = plan.Depth(depth_blocks.begin).first;
-      const bool pack_right = left.first == 0 || plan.deep();
+      const bool pack_right = !right.kept() && (left.first == 0 || plan.deep());
       SharedItems of_left(left.Chunks(plan, depth_blocks));
       SharedItems of_right(pack_right ? right.Chunks(plan, depth_blocks) : 0);
       ParallelParts(threads_, plan.parts, [&](int) {
@@ -306,6 +336,7 @@ class PackedEngine final : public MatmulEngine {
   Scratch left_memory_;
   Scratch right_memory_;
   Scratch sums_;
+  KeptPanels kept_;
   StealingItems steps_;  // of rows
 };
 
