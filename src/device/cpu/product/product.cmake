@@ -2,8 +2,8 @@
 # and engines of libraries.
 set(product_folder ${CMAKE_CURRENT_SOURCE_DIR}/cpu/product)
 target_sources(trireme_device PRIVATE
-  cpu/product/engine_choice.cc cpu/product/engine_speed.cc cpu/product/float_kernel.cc cpu/product/kernel_table.cc
-  cpu/product/openblas_engine.cc cpu/product/packed_engine.cc cpu/product/product_plan.cc)
+  cpu/product/blas_engine.cc cpu/product/engine_choice.cc cpu/product/engine_speed.cc cpu/product/float_kernel.cc
+  cpu/product/kernel_table.cc cpu/product/packed_engine.cc cpu/product/product_plan.cc)
 target_link_libraries(trireme_device PRIVATE ${CMAKE_DL_LIBS})
 set_source_files_properties(${product_folder}/float_kernel.cc PROPERTIES
   COMPILE_OPTIONS "${TRIREME_KERNEL_OPTIMISATION};${TRIREME_NATIVE_FLAGS}")
