@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "apps/trireme/commands.h"
+#include "apps/trireme/this_machine.h"
 
 namespace trireme {
 namespace {
@@ -14,7 +15,7 @@ struct MachineCommand {
   bool quick = false;
 
   int Run() const {
-    MachineReport report = DescribeMachine();
+    MachineReport report = ReportOfThisMachine();
     if (!quick) {
       MeasureMachine(report);
     }

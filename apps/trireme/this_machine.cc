@@ -12,6 +12,7 @@
 #include "measure/calibrate.h"
 #include "measure/group_probe.h"
 #include "measure/pace.h"
+#include "report/pages.h"
 #include "topology/calibration_file.h"
 
 namespace trireme {
@@ -35,6 +36,10 @@ void PlaceAtHand(const RankRates& rates, int nodes, PredictionGround& ground) {
 }
 
 }  // namespace
+
+MachineReport ReportOfThisMachine() {
+  return DescribeMachine({.report = std::string(PagesAbsence()), .planner = std::string(PlannerPageAbsence())});
+}
 
 std::optional<PredictionGround> CalibratedMachine(const std::string& device, const std::string& stacks_folder) {
   const std::string machine = MachineName(device);

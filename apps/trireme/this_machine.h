@@ -1,14 +1,17 @@
-// What the planner knows of the machine that the program runs on.
+// The machine that the program runs on: its report, and what the planner knows of it.
 #pragma once
 
 #include <optional>
 #include <string>
 
 #include "comm/rank_runner.h"
+#include "measure/machine.h"
 #include "report/prediction.h"
 
 namespace trireme {
 
+// DescribeMachine with the pages of this program.
+MachineReport ReportOfThisMachine();
 // The calibration of this machine with `device` (auto | cpu | cuda), and our own stack; none where there is no file.
 std::optional<PredictionGround> CalibratedMachine(const std::string& device, const std::string& stacks_folder = "");
 // The same; or, where there is no file, the shipped cluster file of its accelerator; none where no file fits.

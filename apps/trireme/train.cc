@@ -177,7 +177,7 @@ int TrainCommand::RunRanks(const StagedRun& run, LoopOptions options) const {
     const bool leads = context.world.rank() == 0;
     std::optional<PredictionGround> ground;
     if (leads) {
-      ReplaceFile(folder + "/machine.json", MachineJson(DescribeMachine()));
+      ReplaceFile(folder + "/machine.json", MachineJson(ReportOfThisMachine()));
       ground = GroundOf(run.config(progress.next));
     }
     MatchSpeedNow(context, run.config(progress.next), ground);

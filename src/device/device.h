@@ -98,6 +98,9 @@ class Device {
   // choice. Reading takes over what fits this device and library, and leaves the rest aside.
   virtual std::string choices() const { return ""; }
   virtual void ReadChoices(const std::string& /*lines*/) {}
+  // What was asked for, by options or by choices that were read, and is done otherwise because this machine cannot: one
+  // line for the log. Empty: all is done as asked.
+  virtual std::string substitutions() const { return ""; }
 
   // Memory that the device may take in addition for what makes repeated operations faster: MatmulArgs::weight_version.
   // None at first.

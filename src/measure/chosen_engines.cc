@@ -16,15 +16,15 @@ namespace trireme {
 namespace {
 
 // Changes when engines or their measurement do.
-constexpr int kMeasurement = 3;
+constexpr int kMeasurement = 4;
 
 // Everything that the choice depends on, in words.
 std::string KeyOf(CpuLevel level, int threads) {
   std::string key = fmt::format("trireme {} measurement {}, {}, level {}, {} threads", TRIREME_VERSION, kMeasurement,
                                 CpuModel(), NameOf(level), threads);
-  for (const ProductEngine engine : {ProductEngine::kOnednn, ProductEngine::kOpenblas}) {
-    if (const auto made = MakeSingleEngine(engine, level, threads)) {
-      key += ", " + made->name();
+  for (const ProductEngine engine : {ProductEngine::kOnednn, ProductEngine::kOpenblas, ProductEngine::kBlis}) {
+    if (const std::string version = LibraryVersion(engine); !version.empty()) {
+      key += fmt::format(", {} {}", NameOf(engine), version);
     }
   }
   return key;
@@ -93,7 +93,7 @@ std::string FixedEnginesOf(const std::string& engine, bool deterministic) {
   if (engine == "auto" || engine == "packed" || deterministic) {
     return FixedEngines().ToString();
   }
-  const ProductEngine wanted = engine == "onednn" ? ProductEngine::kOnednn : ProductEngine::kOpenblas;
+  const ProductEngine wanted = EngineTable::Parse("fp32=" + engine).fp32;
   Require(MakeSingleEngine(wanted, ChosenCpuLevel(), 1) != nullptr,
           "train.engine = \"{}\": this program or this machine has no such engine; `trireme machine` lists those here",
           engine);

@@ -108,6 +108,29 @@ void AddGpusOfDriver(CudaFacts& facts, const std::string& root) {
   }
 }
 
+// The first word that is numbers with points between them, of lines such as
+// "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build".
+std::string DriverVersion(const std::string& root) {
+  std::istringstream words(ValueIn(root + "/proc/driver/nvidia/version", "NVRM version"));
+  for (std::string word; words >> word;) {
+    if (word.find('.') != std::string::npos && word.find_first_not_of("0123456789.") == std::string::npos) {
+      return word;
+    }
+  }
+  return "";
+}
+
+std::vector<Library> DescribeLibraries(const CudaFacts& cuda) {
+  return {{"compiler", TRIREME_COMPILER},
+          {"oneDNN", LibraryVersion(ProductEngine::kOnednn)},
+          {"OpenBLAS", LibraryVersion(ProductEngine::kOpenblas)},
+          {"BLIS", LibraryVersion(ProductEngine::kBlis)},
+          {"MPI", MpiVersion()},
+          {"CUDA", cuda.toolkit},
+          {"cuDNN", cuda.cudnn},
+          {"NCCL", NcclVersion()}};
+}
+
 // The CPU as a run names it: level and engines.
 std::string CpuDeviceWith(const std::string& engines) {
   return MakeCpuDevice({.threads = 1, .engines = engines})->description();
@@ -117,7 +140,7 @@ std::string CpuDeviceWith(const std::string& engines) {
 
 std::string ProgramVersion() { return TRIREME_VERSION; }
 
-MachineReport DescribeMachine(const std::string& root) {
+MachineReport DescribeMachine(const PageAbsences& pages, const std::string& root) {
   MachineReport report{
       .program = TRIREME_VERSION,
       .system = DescribeSystem(root),
@@ -125,7 +148,9 @@ MachineReport DescribeMachine(const std::string& root) {
       .memory = DescribeMemory(root),
       .limits = {ReadLimit("open files", "-n", RLIMIT_NOFILE), ReadLimit("locked memory, bytes", "-l", RLIMIT_MEMLOCK),
                  ReadLimit("processes and threads", "-u", RLIMIT_NPROC)},
-      .cuda = DescribeCuda()};
+      .cuda = DescribeCuda(),
+      .nvidia_driver = DriverVersion(root),
+      .pages = pages};
   if (!report.cuda.built) {
     AddGpusOfDriver(report.cuda, root);
   }
@@ -137,11 +162,7 @@ MachineReport DescribeMachine(const std::string& root) {
       usable != report.cuda.gpus.end()) {
     report.device = usable->name;
   }
-  report.libraries = {{"compiler", TRIREME_COMPILER},
-                      {"MPI", MpiVersion()},
-                      {"CUDA", report.cuda.toolkit},
-                      {"cuDNN", report.cuda.cudnn},
-                      {"NCCL", NcclVersion()}};
+  report.libraries = DescribeLibraries(report.cuda);
   report.missing = FindMissing(report, root);
   return report;
 }

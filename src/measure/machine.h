@@ -47,7 +47,13 @@ struct Limit {
 
 struct Library {
   std::string name;
-  std::string version;  // empty: not built in
+  std::string version;  // empty: not built in; of a BLAS, which is looked for at run time: not installed
+};
+
+// Why the program was built without its pages (report/pages.h); empty: it has them.
+struct PageAbsences {
+  std::string report;
+  std::string planner;
 };
 
 // Something that would help and is not there.
@@ -63,7 +69,9 @@ struct MachineReport {
   MemoryFacts memory;
   std::vector<Limit> limits;
   CudaFacts cuda;
+  std::string nvidia_driver;  // "570.86.15": its kernel module; empty: not loaded
   std::vector<Library> libraries;
+  PageAbsences pages;
   std::vector<Missing> missing;
   std::string device;   // what `train.device = "auto"` takes
   int threads = 1;      // of one rank alone
@@ -77,7 +85,7 @@ struct MachineReport {
 std::string ProgramVersion();
 
 // Everything that needs no measuring. `root` is the folder that holds proc, sys and etc.
-MachineReport DescribeMachine(const std::string& root = "");
+MachineReport DescribeMachine(const PageAbsences& pages, const std::string& root = "");
 // Adds rates of products in every type and of memory, with report.threads threads; some seconds.
 void MeasureMachine(MachineReport& report);
 

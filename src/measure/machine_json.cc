@@ -35,7 +35,8 @@ Json MemoryJson(const MemoryFacts& memory) {
           {"shared_free_bytes", memory.shared_free_bytes}};
 }
 
-Json CudaJson(const CudaFacts& cuda) {
+Json CudaJson(const MachineReport& report) {
+  const CudaFacts& cuda = report.cuda;
   Json gpus = Json::array();
   for (const GpuFacts& gpu : cuda.gpus) {
     gpus.push_back({{"name", gpu.name},
@@ -43,8 +44,11 @@ Json CudaJson(const CudaFacts& cuda) {
                     {"memory_bytes", gpu.memory_bytes},
                     {"built_for", gpu.built_for}});
   }
-  return {
-      {"built", cuda.built}, {"driver", cuda.driver}, {"architectures", cuda.architectures}, {"gpus", std::move(gpus)}};
+  return {{"built", cuda.built},
+          {"driver", cuda.driver},
+          {"nvidia_driver", report.nvidia_driver},
+          {"architectures", cuda.architectures},
+          {"gpus", std::move(gpus)}};
 }
 
 Json ListsOf(const MachineReport& report) {
@@ -99,7 +103,8 @@ std::string MachineJson(const MachineReport& report) {
                {"engines", report.engines},
                {"cpu", CpuJson(report.cpu)},
                {"memory", MemoryJson(report.memory)},
-               {"cuda", CudaJson(report.cuda)}};
+               {"cuda", CudaJson(report)},
+               {"pages", {{"report", report.pages.report.empty()}, {"planner", report.pages.planner.empty()}}}};
   json.update(ListsOf(report));
   if (!report.products.empty()) {
     json.update(RatesOf(report));

@@ -53,6 +53,17 @@ std::string LimitRows(const std::vector<Limit>& limits) {
   return Row("limits", Join(words, "\n            "));
 }
 
+std::string DriverRow(const MachineReport& report) {
+  std::vector<std::string> words;
+  if (!report.nvidia_driver.empty()) {
+    words.push_back("NVIDIA " + report.nvidia_driver);
+  }
+  if (!report.cuda.driver.empty()) {
+    words.push_back("CUDA " + report.cuda.driver);
+  }
+  return words.empty() ? "" : Row("driver", Join(words, ", "));
+}
+
 std::string GpuRows(const CudaFacts& cuda) {
   if (cuda.gpus.empty()) {
     return Row("GPUs", cuda.built ? "none that CUDA can use" : "none");
@@ -67,7 +78,7 @@ std::string GpuRows(const CudaFacts& cuda) {
     text += gpu.built_for ? "" : cuda.built ? ", no kernels in this program" : ", not usable: built without CUDA";
     rows += Row(rows.empty() ? "GPUs" : "", text);
   }
-  return cuda.driver.empty() ? rows : rows + Row("driver", "CUDA " + cuda.driver);
+  return rows;
 }
 
 std::string LibraryRows(const std::vector<Library>& libraries) {
@@ -98,7 +109,7 @@ std::string MachineText(const MachineReport& report) {
   std::string text = Row("trireme", report.program) + Row("system", report.system.system + ", " + report.system.kernel +
                                                                         ", " + report.system.architecture);
   text += CpuRows(report.cpu) + MemoryRows(report.memory) + LimitRows(report.limits) + GpuRows(report.cuda) +
-          LibraryRows(report.libraries);
+          DriverRow(report) + LibraryRows(report.libraries);
   text += Row("will use", fmt::format("{}, {} thread{} for one rank, divided among more", report.device, report.threads,
                                       report.threads == 1 ? "" : "s"));
   text += Row("engines", report.engines.empty() ? "measured and remembered by the first run" : report.engines);

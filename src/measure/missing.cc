@@ -54,6 +54,60 @@ bool Has(const MachineReport& report, const std::string& library) {
   return false;
 }
 
+// Builds the program with an option that it was built without.
+std::string BuildWith(const MachineReport& report, const char* option) {
+  return fmt::format("cmake --preset {0} -D{1}=ON && cmake --build --preset {0}", report.cuda.built ? "cuda" : "cpu",
+                     option);
+}
+
+std::string InstallOnednn(const std::string& root) {
+  return IsFedoraLike(root)
+             ? "git clone --depth 1 --branch v3.7 https://github.com/uxlfoundation/oneDNN && cmake -S oneDNN -B "
+               "oneDNN/build && cmake --build oneDNN/build -j && sudo cmake --install oneDNN/build"
+             : "sudo apt-get install libdnnl-dev";
+}
+
+// Engines of products besides Trireme's own. On a GPU they multiply nothing.
+void LookAtEngines(const MachineReport& report, const std::string& root, std::vector<Missing>& missing) {
+  for (const GpuFacts& gpu : report.cuda.gpus) {
+    if (gpu.built_for) {
+      return;
+    }
+  }
+  if (!Has(report, "oneDNN")) {
+    missing.push_back(
+        {"oneDNN, which multiplies where it is measured to be faster than Trireme's own products: this "
+         "program was built without it",
+         InstallOnednn(root) + " && " + BuildWith(report, "TRIREME_ONEDNN")});
+  }
+  if (!Has(report, "OpenBLAS") && !Has(report, "BLIS")) {
+    missing.push_back(
+        {"OpenBLAS or BLIS, which multiply in fp32 where they are measured to be faster than Trireme's own products",
+         Install(root, {"libopenblas0-pthread", "openblas-serial"})});
+  }
+}
+
+std::string InstallEmscripten(const std::string& root) {
+  return IsFedoraLike(root) ? "git clone https://github.com/emscripten-core/emsdk && emsdk/emsdk install latest && "
+                              "emsdk/emsdk activate latest && . emsdk/emsdk_env.sh"
+                            : "sudo apt-get install emscripten";
+}
+
+// The pages of `trireme report` and `trireme plan --page`.
+void LookAtPages(const MachineReport& report, const std::string& root, std::vector<Missing>& missing) {
+  if (!report.pages.report.empty()) {
+    const bool here = InPath("npm") && (InPath("node") || InPath("nodejs"));
+    missing.push_back(
+        {"the pages of `trireme report`, which take Node.js 18 or later and npm: " + report.pages.report,
+         (here ? "" : Install(root, {"nodejs npm", "nodejs npm"}) + " && ") + BuildWith(report, "TRIREME_WEB")});
+  }
+  if (!report.pages.planner.empty()) {
+    missing.push_back(
+        {"the planner's page, which takes Emscripten as well: " + report.pages.planner,
+         (InPath("emcmake") ? "" : InstallEmscripten(root) + " && ") + BuildWith(report, "TRIREME_PLANNER_PAGE")});
+  }
+}
+
 void LookAtPrograms(const MachineReport& report, const std::string& root, std::vector<Missing>& missing) {
   if (!Has(report, "MPI")) {
     missing.push_back(
@@ -87,8 +141,14 @@ void LookAtGpuLibraries(const MachineReport& report, const std::string& root, st
   }
 }
 
-void LookAtGpus(const MachineReport& report, std::vector<Missing>& missing) {
+void LookAtGpus(const MachineReport& report, const std::string& root, std::vector<Missing>& missing) {
   if (!report.cuda.built && !report.cuda.gpus.empty()) {
+    if (!InPath("nvcc") && access((root + "/usr/local/cuda/bin/nvcc").c_str(), X_OK) != 0) {
+      missing.push_back(
+          {"nvcc of CUDA 12 or later, which compiles for NVIDIA GPUs: add NVIDIA's packages first, "
+           "https://developer.nvidia.com/cuda-downloads",
+           Install(root, {"cuda-toolkit", "cuda-toolkit"})});
+    }
     missing.push_back(
         {fmt::format("CUDA: this machine has {} GPUs, and this program was built without it", report.cuda.gpus.size()),
          "cmake --workflow --preset cuda"});
@@ -126,8 +186,10 @@ void LookAtLimits(const MachineReport& report, std::vector<Missing>& missing) {
 std::vector<Missing> FindMissing(const MachineReport& report, const std::string& root) {
   std::vector<Missing> missing;
   LookAtPrograms(report, root, missing);
-  LookAtGpus(report, missing);
+  LookAtEngines(report, root, missing);
+  LookAtGpus(report, root, missing);
   LookAtGpuLibraries(report, root, missing);
+  LookAtPages(report, root, missing);
   LookAtLimits(report, missing);
   return missing;
 }

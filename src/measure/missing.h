@@ -8,8 +8,8 @@
 
 namespace trireme {
 
-// Reads report.libraries, limits, memory and GPUs, and looks for programs in PATH. Package names are those of the
-// distribution that `root`/etc/os-release names (Debian and its kin, Rocky and its kin).
+// Reads report.libraries, pages, limits, memory and GPUs, and looks for programs in PATH. Package names are those of
+// the distribution that `root`/etc/os-release names (Debian and its kin, Rocky and its kin).
 std::vector<Missing> FindMissing(const MachineReport& report, const std::string& root = "");
 
 }  // namespace trireme

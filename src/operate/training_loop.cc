@@ -7,7 +7,6 @@
 #include <stop_token>
 #include <thread>
 
-#include "base/durable_file.h"
 #include "base/error.h"
 #include "operate/flight_recorder.h"
 #include "operate/number_watch.h"
@@ -132,6 +131,9 @@ class Loop {
   LoopResult RunSteps() {
     Mark("load");
     Resume();
+    if (const std::string substitutions = trainer_.device().substitutions(); !substitutions.empty()) {
+      watcher_.Note(substitutions);
+    }
     LoopResult result{.step = trainer_.progress().step};
     while (!AtEnd() && result.end == LoopEnd::kFinished) {
       const std::int64_t coming = trainer_.progress().step + 1;
@@ -275,7 +277,7 @@ class Loop {
       watcher_.StepDone(facts_);
     }
     if (!memory_shown_) {
-      WriteChoices();
+      TellChoices();
       memory_shown_ = true;
       const std::vector<MemoryUse> by_rank = GatherMemory(trainer_);
       watcher_.MemoryMeasured(by_rank);
@@ -345,21 +347,15 @@ class Loop {
     return true;
   }
 
-  // For people; the checkpoint's copy is the one that is read again.
-  void WriteChoices() {
-    const std::string choices = trainer_.device().choices();
-    if (first_rank_ && checkpoints_ != nullptr && !choices.empty()) {
-      try {
-        ReplaceFile(options_.run_folder + "/device_choices.txt", choices);
-      } catch (const Error&) {
-        // A copy for people, on a disk that may be full or gone: checkpoints hold the choices that a resume reads.
-      }
+  void TellChoices() {
+    if (const std::string choices = trainer_.device().choices(); !choices.empty()) {
+      watcher_.DeviceChose(choices);
     }
   }
 
   void Save(bool last) {
     if (checkpoints_ != nullptr) {
-      WriteChoices();
+      TellChoices();
       const Progress& progress = trainer_.progress();
       watcher_.Saving(progress.step);
       Mark("save");

@@ -36,6 +36,9 @@ class TrainingObserver {
   }
   // After the first step: by rank, what it holds.
   virtual void MemoryMeasured(const std::vector<MemoryUse>& /*by_rank*/) {}
+  // After the first step and before each save: how rank 0's device does its operations (Device::choices()), where it
+  // had a choice.
+  virtual void DeviceChose(const std::string& /*choices*/) {}
   // By name of the parameter: weights after the step, and gradients of the loss before clipping.
   struct StepHistograms {
     std::int64_t step = 0;

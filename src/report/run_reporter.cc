@@ -359,6 +359,18 @@ void RunReporter::MemoryMeasured(const std::vector<MemoryUse>& by_rank) {
   }
 }
 
+// A copy for people, so a full disk costs it; a resume reads the checkpoint's.
+void RunReporter::DeviceChose(const std::string& choices) {
+  if (options_.run_folder.empty()) {
+    return;
+  }
+  try {
+    ReplaceFile(options_.run_folder + "/device_choices.txt", choices);
+  } catch (const Error&) {
+    // Nothing reads it but people.
+  }
+}
+
 void RunReporter::Note(const std::string& message) {
   Print(message);
   Record(EventKind(message), message);

@@ -37,6 +37,7 @@ class RunReporter : public TrainingObserver {
   void HistogramsTaken(const StepHistograms& histograms) override;
   void Evaluated(std::int64_t step, const std::string& task, const std::vector<TaskScore>& scores) override;
   void MemoryMeasured(const std::vector<MemoryUse>& by_rank) override;
+  void DeviceChose(const std::string& choices) override;
   void Note(const std::string& message) override;
   void Saving(std::int64_t step) override;
   void Ended() override;

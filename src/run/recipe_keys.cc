@@ -249,7 +249,7 @@ std::vector<RecipeKey> TrainKeys() {
            [](Config & c) -> auto& { return c.train.pin; }, {"auto", "none", "cores"}),
       Text("train.engine",
            "of CPU products; auto: the fastest here, measured once per machine; deterministic runs: packed",
-           [](Config & c) -> auto& { return c.train.engine; }, {"auto", "packed", "onednn", "openblas"}),
+           [](Config & c) -> auto& { return c.train.engine; }, {"auto", "packed", "onednn", "openblas", "blis"}),
       Text("train.attention",
            "flash: never stores the scores; plain: products, softmax and products, whose weights backward reads",
            [](Config & c) -> auto& { return c.train.attention; }, {"flash", "plain"}),

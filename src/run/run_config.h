@@ -76,7 +76,7 @@ struct TrainConfig {
   std::string paced_cluster;    // of device = paced: a cluster file, or the name of one
   int threads = 0;              // OpenMP threads per rank of a CPU device; 0: cores / ranks on the machine
   std::string pin = "auto";     // auto | none | cores
-  std::string engine = "auto";  // of CPU products: auto | packed | onednn | openblas
+  std::string engine = "auto";  // of CPU products: auto | packed | onednn | openblas | blis
   std::string attention = "flash";
   std::string fp8_products = "auto";  // of dtype = fp8: see model/float8_products.h
   bool deterministic = false;

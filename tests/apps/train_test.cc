@@ -107,6 +107,15 @@ TEST(Train, DrillsNeedTheRunsFolder) {
   EXPECT_FALSE(place.Has("other"));
 }
 
+TEST(Train, NamesItsEnginesInItsFolderWithoutCheckpointsToo) {
+  const Workplace place;
+  place.Write("recipe.toml", TinyRecipe());
+  ASSERT_EQ(place.Run({"train", "recipe.toml", "--ranks", "8", "--run", "run", "--steps", "1", "--no-checkpoint"}).code,
+            0);
+  EXPECT_EQ(place.Read("run/device_choices.txt"), "engines fp32=packed bf16=packed\n");
+  EXPECT_FALSE(place.Has("run/checkpoints"));
+}
+
 // What a run leaves beside its steps, and what status says of it.
 TEST(Train, LeavesEventsMemoryAndCausesForStatus) {
   const Workplace place;

@@ -122,5 +122,15 @@ TEST(CpuDevice, TakesOverTheEnginesOfACheckpointWhereEnginesAreChosen) {
   EXPECT_EQ(chosen->choices(), widened);
 }
 
+TEST(CpuDevice, SaysWhichEnginesOfACheckpointItCannotUse) {
+  const auto cpu = MakeCpuDevice({.threads = 1, .choose_engines = [](int) { return ""; }});
+  EXPECT_EQ(cpu->substitutions(), "");
+  cpu->ReadChoices("engines fp32=packed bf16=openblas\n");
+  EXPECT_EQ(cpu->substitutions(), "engine openblas cannot multiply bf16 here: packed multiplies it instead");
+  EXPECT_EQ(cpu->choices(), "engines fp32=packed bf16=packed\n");
+  cpu->ReadChoices("engines fp32=packed bf16=widened\n");
+  EXPECT_EQ(cpu->substitutions(), "");
+}
+
 }  // namespace
 }  // namespace trireme

@@ -1,5 +1,6 @@
 #include "measure/chosen_engines.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -68,6 +69,17 @@ TEST_F(ChosenEngines, OfAFileThatMakesNoSenseAreMeasuredAnew) {
   }
 }
 
+TEST_F(ChosenEngines, OfAnotherVersionOfALibraryAreOthers) {
+  FastestEnginesHere(1, folder_);
+  const std::string key = Line(1) + ",";
+  for (const ProductEngine engine : {ProductEngine::kOnednn, ProductEngine::kOpenblas, ProductEngine::kBlis}) {
+    const std::string name(NameOf(engine));
+    const std::string version = LibraryVersion(engine);
+    EXPECT_EQ(key.find(name) == std::string::npos, version.empty()) << key;
+    EXPECT_THAT(key, HasSubstr(version.empty() ? "," : fmt::format(", {} {},", name, version)));
+  }
+}
+
 TEST_F(ChosenEngines, AreMeasuredWhereTheFolderCannotBeWritten) {
   EXPECT_NE(FastestEnginesHere(1, "/proc/no/such/folder"), "");
   EXPECT_NE(FastestEnginesHere(1, ""), "");
@@ -89,8 +101,9 @@ TEST_F(ChosenEngines, FollowTheKeyOfTheRecipe) {
   EXPECT_FALSE(EngineChooser("packed", false));
   EXPECT_EQ(FixedEnginesOf("packed", false), FixedEngines().ToString());
   EXPECT_EQ(FixedEnginesOf("onednn", true), FixedEngines().ToString());
-  for (const auto& [name, engine] :
-       {std::pair("onednn", ProductEngine::kOnednn), std::pair("openblas", ProductEngine::kOpenblas)}) {
+  for (const auto& [name, engine] : {std::pair("onednn", ProductEngine::kOnednn),
+                                     {"openblas", ProductEngine::kOpenblas},
+                                     {"blis", ProductEngine::kBlis}}) {
     const std::string message = MessageOf([&, name = name] { FixedEnginesOf(name, false); });
     if (MakeSingleEngine(engine, ChosenCpuLevel(), 1) == nullptr) {
       EXPECT_THAT(message, HasSubstr(std::string("train.engine = \"") + name + "\""));

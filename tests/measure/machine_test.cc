@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -9,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json_text.h"
+#include "device/cpu/product/engine_choice.h"
 #include "measure/cpu_model.h"
 #include "measure/missing.h"
 #include "message_of.h"
@@ -18,6 +20,7 @@ namespace {
 
 using test::MessageOf;
 using testing::HasSubstr;
+using testing::Not;
 
 // A folder that stands for the root of a machine.
 class Machine : public testing::Test {
@@ -31,6 +34,24 @@ class Machine : public testing::Test {
     std::filesystem::create_directories(std::filesystem::path(root_ + path).parent_path());
     std::ofstream(root_ + path) << text << '\n';
   }
+  // What FindMissing says of `report` where PATH is the folder bin of this root.
+  std::string AllMissing(const MachineReport& report) const {
+    const char* const path = std::getenv("PATH");
+    const std::string before = path == nullptr ? "" : path;
+    setenv("PATH", (root_ + "/bin").c_str(), 1);
+    std::string all;
+    for (const Missing& missing : FindMissing(report, root_)) {
+      EXPECT_FALSE(missing.command.empty()) << missing.what;
+      all += missing.what + "\n" + missing.command + "\n";
+    }
+    setenv("PATH", before.c_str(), 1);
+    return all;
+  }
+  // A program in that folder.
+  void Install(const std::string& name) const {
+    Write("/bin/" + name, "#!/bin/sh");
+    std::filesystem::permissions(root_ + "/bin/" + name, std::filesystem::perms::owner_all);
+  }
   std::string root_;
 };
 
@@ -40,7 +61,7 @@ TEST_F(Machine, IsDescribedFromItsFiles) {
   Write("/proc/cpuinfo", "processor\t: 0\nmodel name\t: A Fast One\nmodel name\t: another\n");
   Write("/proc/self/status", "Cpus_allowed_list:\t2-3");
   Write("/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never");
-  const MachineReport report = DescribeMachine(root_);
+  const MachineReport report = DescribeMachine({}, root_);
   EXPECT_FALSE(report.program.empty());
   EXPECT_EQ(report.system.system, "Debian GNU/Linux 12 (bookworm)");
   EXPECT_EQ(report.cpu.model, "A Fast One");
@@ -65,12 +86,42 @@ TEST_F(Machine, ArmProcessorsHaveNames) {
 
 TEST_F(Machine, GpusOfTheDriverAreNamedWhereCudaIsNotBuilt) {
   Write("/proc/driver/nvidia/gpus/0000:01:00.0/information", "Model: \t\t NVIDIA A100\nIRQ: 7");
-  const MachineReport report = DescribeMachine(root_);
+  const MachineReport report = DescribeMachine({}, root_);
   if (!report.cuda.built) {
     ASSERT_EQ(report.cuda.gpus.size(), 1U);
     EXPECT_EQ(report.cuda.gpus[0].name, "NVIDIA A100");
     EXPECT_THAT(MachineText(report), HasSubstr("NVIDIA A100, not usable: built without CUDA"));
     EXPECT_THAT(MachineText(report), HasSubstr("cmake --workflow --preset cuda"));
+  }
+}
+
+TEST_F(Machine, TheDriverIsNamedByItsKernelModule) {
+  EXPECT_EQ(DescribeMachine({}, root_).nvidia_driver, "");
+  Write("/proc/driver/nvidia/version",
+        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC 2023\n"
+        "GCC version:  gcc version 12.2.0 (Debian 12.2.0-14)");
+  EXPECT_EQ(DescribeMachine({}, root_).nvidia_driver, "535.104.05");
+  Write("/proc/driver/nvidia/version",
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build  (dvs-builder@U22)");
+  MachineReport report = DescribeMachine({}, root_);
+  EXPECT_EQ(report.nvidia_driver, "570.86.15");
+  EXPECT_EQ(ParseJson(MachineJson(report))["cuda"]["nvidia_driver"], "570.86.15");
+  report.cuda.driver = "";
+  EXPECT_THAT(MachineText(report), HasSubstr("driver      NVIDIA 570.86.15\n"));
+  report.cuda.driver = "12.8";
+  EXPECT_THAT(MachineText(report), HasSubstr("driver      NVIDIA 570.86.15, CUDA 12.8\n"));
+}
+
+TEST_F(Machine, LibrariesOfProductsHaveTheVersionsThatEnginesHave) {
+  const MachineReport report = DescribeMachine({}, root_);
+  for (const auto& [name, engine] : {std::pair("oneDNN", ProductEngine::kOnednn),
+                                     {"OpenBLAS", ProductEngine::kOpenblas},
+                                     {"BLIS", ProductEngine::kBlis}}) {
+    const auto library = std::find_if(report.libraries.begin(), report.libraries.end(),
+                                      [name = name](const Library& each) { return each.name == name; });
+    ASSERT_NE(library, report.libraries.end()) << name;
+    const auto made = MakeSingleEngine(engine, CpuLevels().back(), 1);
+    EXPECT_EQ(made == nullptr ? "" : made->name(), library->version.empty() ? "" : name + (" " + library->version));
   }
 }
 
@@ -85,11 +136,7 @@ TEST_F(Machine, WhatIsMissingComesWithACommand) {
                  .architectures = "80, 90",
                  .gpus = {{.name = "B200", .capability = 100}, {.name = "B200", .capability = 100}}};
   Write("/etc/os-release", "ID=debian");
-  std::string all;
-  for (const Missing& missing : FindMissing(report, root_)) {
-    EXPECT_FALSE(missing.command.empty()) << missing.what;
-    all += missing.what + "\n" + missing.command + "\n";
-  }
+  const std::string all = AllMissing(report);
   EXPECT_THAT(all, HasSubstr("apt-get install libopenmpi-dev"));
   EXPECT_THAT(all, HasSubstr("/dev/shm holds 64 MB"));
   EXPECT_THAT(all, HasSubstr("ulimit -n 1024"));
@@ -100,6 +147,60 @@ TEST_F(Machine, WhatIsMissingComesWithACommand) {
   EXPECT_THAT(all, HasSubstr("transparent_hugepage"));
   Write("/etc/os-release", "ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"");
   EXPECT_THAT(FindMissing(report, root_)[0].command, HasSubstr("dnf install openmpi-devel"));
+}
+
+TEST_F(Machine, EnginesThatAreMissingComeWithACommandWhereTheyWouldMultiply) {
+  Write("/etc/os-release", "ID=debian");
+  MachineReport report;
+  std::string all = AllMissing(report);
+  EXPECT_THAT(all, HasSubstr("apt-get install libdnnl-dev && cmake --preset cpu -DTRIREME_ONEDNN=ON && cmake --build"));
+  EXPECT_THAT(all, HasSubstr("apt-get install libopenblas0-pthread"));
+  report.libraries = {{"oneDNN", "2.6.3"}, {"OpenBLAS", ""}, {"BLIS", "0.9.0"}};
+  all = AllMissing(report);
+  EXPECT_THAT(all, Not(HasSubstr("oneDNN")));
+  EXPECT_THAT(all, Not(HasSubstr("OpenBLAS")));
+  report.libraries.clear();
+  Write("/etc/os-release", "ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"");
+  all = AllMissing(report);
+  EXPECT_THAT(all, HasSubstr("git clone --depth 1 --branch v3.7 https://github.com/uxlfoundation/oneDNN"));
+  EXPECT_THAT(all, HasSubstr("dnf install openblas-serial"));
+  report.cuda = {.built = true, .gpus = {{.name = "H200", .built_for = true}}};
+  all = AllMissing(report);
+  EXPECT_THAT(all, Not(HasSubstr("oneDNN")));
+  EXPECT_THAT(all, Not(HasSubstr("OpenBLAS")));
+}
+
+TEST_F(Machine, NvccIsMissingWhereAGpuWaitsForABuildWithCuda) {
+  Write("/etc/os-release", "ID=debian");
+  MachineReport report;
+  EXPECT_THAT(AllMissing(report), Not(HasSubstr("nvcc")));
+  report.cuda.gpus = {{.name = "NVIDIA A100"}};
+  EXPECT_THAT(AllMissing(report),
+              HasSubstr("developer.nvidia.com/cuda-downloads\nsudo apt-get install cuda-toolkit\n"));
+  Install("nvcc");
+  const std::string all = AllMissing(report);
+  EXPECT_THAT(all, Not(HasSubstr("nvcc")));
+  EXPECT_THAT(all, HasSubstr("cmake --workflow --preset cuda"));
+}
+
+TEST_F(Machine, PagesThatAreMissingComeWithWhatTheyTake) {
+  Write("/etc/os-release", "ID=debian");
+  MachineReport report;
+  EXPECT_THAT(AllMissing(report), Not(HasSubstr("page")));
+  report.pages = {.report = "a reason", .planner = "another reason"};
+  std::string all = AllMissing(report);
+  EXPECT_THAT(all, HasSubstr("npm: a reason\nsudo apt-get install nodejs npm && cmake --preset cpu -DTRIREME_WEB=ON"));
+  EXPECT_THAT(all,
+              HasSubstr("Emscripten as well: another reason\nsudo apt-get install emscripten && cmake --preset cpu"));
+  for (const char* const program : {"nodejs", "npm", "emcmake"}) {
+    Install(program);
+  }
+  all = AllMissing(report);
+  EXPECT_THAT(all, HasSubstr("npm: a reason\ncmake --preset cpu -DTRIREME_WEB=ON && cmake --build --preset cpu"));
+  EXPECT_THAT(all, HasSubstr("as well: another reason\ncmake --preset cpu -DTRIREME_PLANNER_PAGE=ON"));
+  Write("/etc/os-release", "ID=fedora");
+  std::filesystem::remove(root_ + "/bin/emcmake");
+  EXPECT_THAT(AllMissing(report), HasSubstr("emsdk/emsdk install latest"));
 }
 
 TEST_F(Machine, NothingIsMissingWhereAllIsThere) {
@@ -114,13 +215,18 @@ TEST_F(Machine, NothingIsMissingWhereAllIsThere) {
 }
 
 TEST_F(Machine, JsonHoldsWhatTheScreenShows) {
-  MachineReport report = DescribeMachine();
+  MachineReport report = DescribeMachine({.report = "no Node.js", .planner = ""});
   const nlohmann::json quick = ParseJson(MachineJson(report));
   for (const char* const key : {"trireme", "host", "system", "kernel", "architecture", "device", "threads", "cpu",
                                 "memory", "cuda", "limits", "libraries", "missing"}) {
     EXPECT_TRUE(quick.contains(key)) << key;
   }
   EXPECT_FALSE(quick.contains("products"));
+  for (const char* const library : {"oneDNN", "OpenBLAS", "BLIS", "MPI"}) {
+    EXPECT_TRUE(quick["libraries"].contains(library)) << library;
+  }
+  EXPECT_EQ(quick["pages"]["report"], false);
+  EXPECT_EQ(quick["pages"]["planner"], true);
   EXPECT_EQ(quick["cpu"]["level"], report.cpu.level);
   EXPECT_EQ(quick["limits"].size(), 3U);
   report.products.push_back({.engine = "x", .dtype = "bf16", .shape = {1, 2, 3}, .threads = 2, .gflops = 7});

@@ -3,7 +3,6 @@
 
 #include <filesystem>
 
-#include "base/durable_file.h"
 #include "device/cpu_double.h"
 #include "operate/training_loop.h"
 
@@ -23,6 +22,7 @@ class ChoosingDevice : public CpuDouble {
     return CpuDouble::OnStream(stream, after, work);
   }
   std::string choices() const override { return chosen_; }
+  std::string substitutions() const override { return chosen_.empty() ? "" : "done otherwise: " + chosen_; }
   void ReadChoices(const std::string& lines) override { read.push_back(lines); }
 
   std::vector<std::string> read;
@@ -40,12 +40,35 @@ RunConfig TinyRun(const std::vector<std::string>& more) {
   return ParseRecipe("", "test.toml", keys).config;
 }
 
-void RunOn(ChoosingDevice& device, const RunConfig& config, const std::string& folder) {
+// What a run says of its device.
+class Listener : public TrainingObserver {
+ public:
+  void DeviceChose(const std::string& choices) override { chosen.push_back(choices); }
+  void Note(const std::string& message) override { notes.push_back(message); }
+  std::vector<std::string> chosen;
+  std::vector<std::string> notes;
+};
+
+void RunOn(ChoosingDevice& device, const RunConfig& config, const std::string& folder,
+           TrainingObserver* observer = nullptr) {
   RunThreadRanks(1, {.kind = "cpu"}, [&](RankContext& context) {
     RankContext own{device, context.world};
     const auto source = OpenRunSource(config, "train");
-    RunTraining(config, own, {.train = source.get()}, {.run_folder = folder}, nullptr);
+    RunTraining(config, own, {.train = source.get()}, {.run_folder = folder}, observer);
   });
+}
+
+TEST(DeviceChoices, AreToldWhereNothingIsSavedToo) {
+  ChoosingDevice device("library 1\n2 = 3\n");
+  Listener listener;
+  RunOn(device, TinyRun({}), "", &listener);
+  EXPECT_THAT(listener.chosen, testing::ElementsAre("library 1\n2 = 3\n"));
+  EXPECT_THAT(listener.notes, testing::Contains("done otherwise: library 1\n2 = 3\n").Times(1));
+  ChoosingDevice without("");
+  Listener of_nothing;
+  RunOn(without, TinyRun({}), "", &of_nothing);
+  EXPECT_THAT(of_nothing.chosen, testing::IsEmpty());
+  EXPECT_THAT(of_nothing.notes, testing::Not(testing::Contains(testing::HasSubstr("done otherwise"))));
 }
 
 TEST(DeviceChoices, AreSavedWithACheckpointAndReadOnResume) {
@@ -54,7 +77,6 @@ TEST(DeviceChoices, AreSavedWithACheckpointAndReadOnResume) {
   ChoosingDevice first("library 1\n2 = 3\n");
   RunOn(first, TinyRun({}), folder);
   EXPECT_THAT(first.read, testing::IsEmpty());
-  EXPECT_EQ(ReadWholeFile(folder + "/device_choices.txt", 1000), "library 1\n2 = 3\n");
   ChoosingDevice second("");
   RunOn(second, TinyRun({"train.steps=4"}), folder);
   EXPECT_THAT(second.read, testing::ElementsAre("library 1\n2 = 3\n"));

@@ -27,6 +27,7 @@ class CpuDevice final : public Device {
   // The engines of products: "engines fp32=packed bf16=onednn".
   std::string choices() const override;
   void ReadChoices(const std::string& lines) override;
+  std::string substitutions() const override { return Substitutions(ops_->asked_engines(), ops_->engines()); }
   double peak_flops(DType) const override { return 0; }
 
  private:

@@ -25,6 +25,8 @@ class HostOps : public Ops {
 
   // Of products, as this machine can run them.
   const EngineTable& engines() const { return engines_; }
+  // As they were set.
+  const EngineTable& asked_engines() const { return asked_engines_; }
   void set_engines(const EngineTable& engines);
   // See Device.
   void set_spare_bytes(std::int64_t bytes);
@@ -48,6 +50,7 @@ class HostOps : public Ops {
 
   int threads_;
   CpuLevel level_;
+  EngineTable asked_engines_;
   EngineTable engines_;
   std::unique_ptr<MatmulEngine> matmul_;
   std::int64_t spare_bytes_ = 0;

@@ -8,6 +8,7 @@ namespace trireme {
 std::string HostOps::description() const { return fmt::format("cpu ({}, {})", NameOf(level_), matmul_->name()); }
 
 void HostOps::set_engines(const EngineTable& engines) {
+  asked_engines_ = engines;
   engines_ = RunnableEngines(engines, level_);
   matmul_ = MakeMatmulEngine(level_, threads_, engines_);
   matmul_->set_spare_bytes(spare_bytes_);

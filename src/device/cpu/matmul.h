@@ -23,7 +23,7 @@ struct ProductSizes {
 class MatmulEngine {
  public:
   virtual ~MatmulEngine() = default;
-  // "packed", "oneDNN 2.6".
+  // "packed", "oneDNN 2.6.3".
   virtual std::string name() const = 0;
   // Whether operands of this type (fp32, bf16 or fp16) can be multiplied on this machine.
   virtual bool Multiplies(DType operands) const = 0;

@@ -15,17 +15,15 @@ namespace trireme {
 namespace {
 
 constexpr std::pair<ProductEngine, std::string_view> kNames[] = {
-    {ProductEngine::kPacked, "packed"},
-    {ProductEngine::kWidened, "widened"},
-    {ProductEngine::kOnednn, "onednn"},
-    {ProductEngine::kOpenblas, "openblas"},
+    {ProductEngine::kPacked, "packed"},     {ProductEngine::kWidened, "widened"}, {ProductEngine::kOnednn, "onednn"},
+    {ProductEngine::kOpenblas, "openblas"}, {ProductEngine::kBlis, "blis"},
 };
 
 ProductEngine ParseEngine(std::string_view name) {
   const auto* found =
       std::find_if(std::begin(kNames), std::end(kNames), [&](const auto& row) { return row.second == name; });
   Require(found != std::end(kNames),
-          "engine '{}' of products is unknown; known are packed, widened, onednn and openblas", name);
+          "engine '{}' of products is unknown; known are packed, widened, onednn, openblas and blis", name);
   return found->first;
 }
 
@@ -109,6 +107,19 @@ EngineTable RunnableEngines(const EngineTable& table, CpuLevel level) {
           .bf16 = RunnableEngine(table.bf16, DType::kBFloat16, level)};
 }
 
+std::string Substitutions(const EngineTable& asked, const EngineTable& runnable) {
+  std::string text;
+  const auto compare = [&](const char* type, ProductEngine before, ProductEngine after) {
+    if (before != after) {
+      text += fmt::format("{}engine {} cannot multiply {} here: {} multiplies it instead", text.empty() ? "" : "; ",
+                          NameOf(before), type, NameOf(after));
+    }
+  };
+  compare("fp32", asked.fp32, runnable.fp32);
+  compare("bf16", asked.bf16, runnable.bf16);
+  return text;
+}
+
 std::unique_ptr<MatmulEngine> MakeSingleEngine(ProductEngine engine, CpuLevel level, int threads) {
   switch (engine) {
     case ProductEngine::kPacked:
@@ -118,9 +129,24 @@ std::unique_ptr<MatmulEngine> MakeSingleEngine(ProductEngine engine, CpuLevel le
     case ProductEngine::kOnednn:
       return MakeOnednnEngine(threads);
     case ProductEngine::kOpenblas:
-      return MakeOpenblasEngine(level, threads);
+      return MakeBlasEngine(BlasLibrary::kOpenblas, level, threads);
+    case ProductEngine::kBlis:
+      return MakeBlasEngine(BlasLibrary::kBlis, level, threads);
   }
   return nullptr;
+}
+
+std::string LibraryVersion(ProductEngine engine) {
+  switch (engine) {
+    case ProductEngine::kOnednn:
+      return OnednnVersion();
+    case ProductEngine::kOpenblas:
+      return BlasVersion(BlasLibrary::kOpenblas);
+    case ProductEngine::kBlis:
+      return BlasVersion(BlasLibrary::kBlis);
+    default:
+      return "";
+  }
 }
 
 std::unique_ptr<MatmulEngine> MakeMatmulEngine(CpuLevel level, int threads, const EngineTable& table) {

@@ -18,9 +18,10 @@ enum class ProductEngine : std::uint8_t {
   kWidened,   // the same with bf16 operands in fp32 panels; for bf16 alone
   kOnednn,    // where built
   kOpenblas,  // where installed; for fp32 alone
+  kBlis,      // likewise
 };
 
-// "packed", "widened", "onednn", "openblas".
+// "packed", "widened", "onednn", "openblas", "blis".
 std::string_view NameOf(ProductEngine engine);
 
 struct EngineTable {
@@ -54,10 +55,14 @@ EngineTable MeasureEngines(CpuLevel level, int threads);
 
 // The table with packed in place of what is missing here or this machine cannot multiply.
 EngineTable RunnableEngines(const EngineTable& table, CpuLevel level);
+// "engine onednn cannot multiply bf16 here: packed multiplies it instead": where both tables differ; empty: nowhere.
+std::string Substitutions(const EngineTable& asked, const EngineTable& runnable);
 
 // An engine that follows RunnableEngines(table, level). `level` is one of CpuLevels().
 std::unique_ptr<MatmulEngine> MakeMatmulEngine(CpuLevel level, int threads, const EngineTable& table);
 // One engine alone; none where it is not built or installed.
 std::unique_ptr<MatmulEngine> MakeSingleEngine(ProductEngine engine, CpuLevel level, int threads);
+// "0.3.21": of the library behind an engine; empty where it is not here, and for our own.
+std::string LibraryVersion(ProductEngine engine);
 
 }  // namespace trireme

@@ -93,13 +93,11 @@ double SpeedOf(MatmulEngine& engine, DType type, std::span<const Layer> layers) 
   return flops / seconds;
 }
 
-bool FromOutside(ProductEngine engine) {
-  return engine == ProductEngine::kOnednn || engine == ProductEngine::kOpenblas;
-}
+bool FromOutside(ProductEngine engine) { return engine != ProductEngine::kPacked && engine != ProductEngine::kWidened; }
 
 std::vector<EngineSpeed> MeasureInThisThread(CpuLevel level, int threads) {
   constexpr ProductEngine kAll[] = {ProductEngine::kPacked, ProductEngine::kWidened, ProductEngine::kOnednn,
-                                    ProductEngine::kOpenblas};
+                                    ProductEngine::kOpenblas, ProductEngine::kBlis};
   const bool highest = level == CpuLevels().back();
   std::vector<EngineSpeed> speeds;
   for (const DType type : {DType::kFloat32, DType::kBFloat16}) {

@@ -3,5 +3,6 @@
 namespace trireme {
 
 std::unique_ptr<MatmulEngine> MakeOnednnEngine(int) { return nullptr; }
+std::string OnednnVersion() { return ""; }
 
 }  // namespace trireme

@@ -101,25 +101,45 @@ void ResidualPass(const Tensor& auxiliary, const Tensor& c, int threads) {
   });
 }
 
+// Calls `call` with a small product of each form that Ops::Matmul allows, but for the epilogues, which are passes of
+// ours.
+template <typename Call>
+void ForEveryForm(DType operands, const Call& call) {
+  char given = 0;  // nothing is multiplied
+  const auto tensor = [&](DType type, const Shape& shape) { return Tensor{&given, type, shape}; };
+  const Tensor matrix = tensor(operands, {64, 64});
+  for (const DType out : {operands, DType::kFloat32}) {
+    for (const int transposes : {0, 1, 2, 3}) {
+      MatmulArgs args{.a = matrix,
+                      .b = matrix,
+                      .c = tensor(out, matrix.shape),
+                      .transpose_a = (transposes & 1) != 0,
+                      .transpose_b = (transposes & 2) != 0};
+      call(args);
+      args.accumulate = true;
+      call(args);
+      args.accumulate = false;
+      args.bias = tensor(operands, {64});
+      call(args);
+    }
+  }
+}
+
 class OnednnEngine final : public MatmulEngine {
  public:
   explicit OnednnEngine(int threads) : threads_(threads), engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {}
 
-  std::string name() const override {
-    const dnnl_version_t* version = dnnl::version();
-    return fmt::format("oneDNN {}.{}", version->major, version->minor);
-  }
+  std::string name() const override { return "oneDNN " + OnednnVersion(); }
   std::int64_t internal_bytes() const override { return scratch_.bytes(); }
 
   bool Multiplies(DType operands) const override {
     if (operands != DType::kBFloat16) {
       return operands == DType::kFloat32;
     }
-    // bf16 needs instructions that a processor may lack: oneDNN says so when it is asked for a primitive.
+    // bf16 needs instructions that a processor may lack: oneDNN says so when it is asked for a primitive. What it has
+    // for one form it may lack for another, and a run is not to end at the first product that has it.
     try {
-      for (const DType out : {DType::kBFloat16, DType::kFloat32}) {
-        Create({.a = {nullptr, operands, {64, 64}}, .b = {nullptr, operands, {64, 64}}, .c = {nullptr, out, {64, 64}}});
-      }
+      ForEveryForm(operands, [&](const MatmulArgs& form) { Create(form); });
       return true;
     } catch (const dnnl::error&) {
       return false;
@@ -215,6 +235,11 @@ class OnednnEngine final : public MatmulEngine {
 };
 
 }  // namespace
+
+std::string OnednnVersion() {
+  const dnnl_version_t* version = dnnl::version();
+  return fmt::format("{}.{}.{}", version->major, version->minor, version->patch);
+}
 
 std::unique_ptr<MatmulEngine> MakeOnednnEngine(int threads) { return std::make_unique<OnednnEngine>(threads); }
 

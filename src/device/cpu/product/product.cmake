@@ -2,14 +2,21 @@
 # and engines of libraries.
 set(product_folder ${CMAKE_CURRENT_SOURCE_DIR}/cpu/product)
 target_sources(trireme_device PRIVATE
-  cpu/product/engine_choice.cc cpu/product/engine_speed.cc cpu/product/float_kernel.cc cpu/product/kernel_table.cc
-  cpu/product/kept_panels.cc cpu/product/openblas_engine.cc cpu/product/packed_engine.cc cpu/product/product_plan.cc)
+  cpu/product/blas_engine.cc cpu/product/engine_choice.cc cpu/product/engine_speed.cc cpu/product/float_kernel.cc
+  cpu/product/kept_panels.cc cpu/product/kernel_table.cc cpu/product/packed_engine.cc cpu/product/product_plan.cc)
 target_link_libraries(trireme_device PRIVATE ${CMAKE_DL_LIBS})
 set_source_files_properties(${product_folder}/float_kernel.cc PROPERTIES
   COMPILE_OPTIONS "${TRIREME_KERNEL_OPTIMISATION};${TRIREME_NATIVE_FLAGS}")
 
 if(TRIREME_ONEDNN)
-  find_package(Dnnl REQUIRED)
+  find_package(Dnnl)
+  if(NOT Dnnl_FOUND)
+    message(STATUS "oneDNN is not here (libdnnl-dev, or -DCMAKE_PREFIX_PATH=FOLDER): products are Trireme's own or those of a BLAS that is found at run time")
+    set(TRIREME_ONEDNN OFF)
+    set(TRIREME_ONEDNN OFF PARENT_SCOPE)
+  endif()
+endif()
+if(TRIREME_ONEDNN)
   target_sources(trireme_device PRIVATE cpu/product/onednn_engine.cc)
   set_source_files_properties(${product_folder}/onednn_engine.cc PROPERTIES COMPILE_OPTIONS "${kernel_flags}")
   target_link_libraries(trireme_device PRIVATE DNNL::dnnl)
