@@ -1,6 +1,8 @@
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 
+#include "device/cuda/attention.h"
+#include "device/cudnn_version.h"
 #include "device/device.h"
 #include "device/gpu_architectures.h"
 #include "device/gpu_info.h"
@@ -21,6 +23,11 @@ CudaFacts DescribeCuda() {
   }
   if (cudaDriverGetVersion(&version) == cudaSuccess && version > 0) {
     facts.driver = VersionText(version);
+  }
+  const std::int64_t cudnn = count > 0 ? CudnnAttention::LoadedVersion() : 0;
+  if (cudnn > 0) {
+    facts.cudnn = CudnnVersionText(cudnn);
+    facts.cudnn_note = CudnnNote(cudnn);
   }
   for (int device = 0; device < count; ++device) {
     cudaDeviceProp properties{};
