@@ -1,9 +1,11 @@
 # Run by the build (cmake -P): makes FOLDER/pages.cc from the pages of SOURCE/web with NODE and NPM. Packages are installed
 # in FOLDER once per package-lock.json. Where they cannot be had, or ABSENCE says why there are no pages, pages.cc says
 # that. The planner's page is among them when PLANNER names its module; else PLANNER_ABSENCE says why not.
+# FOLDER/carried.txt names whose code the pages hold, for cmake/PageLicences.cmake.
 function(write_absence reason)
   string(REPLACE "\\" "\\\\" reason "${reason}")
   string(REPLACE "\"" "\\\"" reason "${reason}")
+  file(WRITE ${FOLDER}/carried.txt "")
   file(WRITE ${FOLDER}/pages.cc "#include \"report/pages.h\"\n\nnamespace trireme {\n\nstd::string_view ReportPage() { return \"\"; }\nstd::string_view PlannerPage() { return \"\"; }\nstd::string_view PagesAbsence() { return \"${reason}\"; }\nstd::string_view PlannerPageAbsence() { return PagesAbsence(); }\n\n}  // namespace trireme\n")
 endfunction()
 
@@ -51,3 +53,8 @@ if(NOT failed EQUAL 0)
   file(READ ${FOLDER}/vite.log log)
   message(FATAL_ERROR "the pages of web/ cannot be built:\n${log}")
 endif()
+file(READ ${FOLDER}/dist/packages.txt carried)
+if(planner_parts)
+  string(APPEND carried "emscripten\n")
+endif()
+file(WRITE ${FOLDER}/carried.txt "${carried}")

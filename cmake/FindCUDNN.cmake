@@ -1,4 +1,5 @@
-# Defines CUDNN::cudnn and CUDNN_VERSION. CUDNN_ROOT, or a CUDA toolkit that holds cuDNN, says where to look.
+# Defines CUDNN::cudnn and CUDNN_VERSION, which is empty where cuDNN is missing or older than asked for. CUDNN_ROOT, or a
+# CUDA toolkit that holds cuDNN, says where to look.
 find_package(CUDAToolkit QUIET)
 find_path(CUDNN_INCLUDE_DIR cudnn_graph.h HINTS ${CUDNN_ROOT} $ENV{CUDNN_ROOT} ${CUDAToolkit_INCLUDE_DIRS}
   PATH_SUFFIXES include)
@@ -13,6 +14,9 @@ if(CUDNN_INCLUDE_DIR AND EXISTS ${CUDNN_INCLUDE_DIR}/cudnn_version.h)
 endif()
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(CUDNN REQUIRED_VARS CUDNN_LIBRARY CUDNN_INCLUDE_DIR VERSION_VAR CUDNN_VERSION)
+if(NOT CUDNN_FOUND)
+  set(CUDNN_VERSION "")  # reports must not name a library that was refused
+endif()
 if(CUDNN_FOUND AND NOT TARGET CUDNN::cudnn)
   add_library(CUDNN::cudnn UNKNOWN IMPORTED)
   set_target_properties(CUDNN::cudnn PROPERTIES IMPORTED_LOCATION ${CUDNN_LIBRARY}

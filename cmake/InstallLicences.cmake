@@ -1,5 +1,6 @@
 # At install time, for the release: copies the licence of every package whose code the tarball holds, linked in or beside
-# the program, as the distribution records it. A library that no package owns, or without a record, ends the packaging.
+# the program, as the distribution records it, and of what the pages hold. A library that no package owns, or without a
+# record, ends the packaging.
 set(root ${CMAKE_INSTALL_PREFIX})
 if(DEFINED ENV{DESTDIR})
   set(root $ENV{DESTDIR}${CMAKE_INSTALL_PREFIX})
@@ -27,3 +28,5 @@ foreach(package ${packages})
   endif()
   configure_file(${licence} ${root}/share/doc/trireme/licences/${package} COPYONLY)
 endforeach()
+include(${CMAKE_CURRENT_LIST_DIR}/PageLicences.cmake)
+trireme_page_licences(${TRIREME_PAGES} "${TRIREME_EMSCRIPTEN}" ${root}/share/doc/trireme/licences)

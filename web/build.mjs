@@ -1,5 +1,7 @@
 // Builds one self-contained HTML file per page: node build.mjs OUTPUT_FOLDER [PLANNER.wasm REPOSITORY]
 // The planner's page is built when its module is named; it holds the clusters, models and stacks of the repository.
+// packages.txt beside the pages names the packages whose code they hold, a folder below web/ a line: those of bundled modules
+// and, as a package may hold code of others, what these depend on.
 import fs from 'node:fs';
 import path from 'node:path';
 import {fileURLToPath} from 'node:url';
@@ -25,12 +27,39 @@ const plannerParts = {
   load: (id) => (id.startsWith('\0virtual:planner') ? virtual[id.slice(1)]() : undefined),
 };
 
+const packages = new Set();
+function addPackage(folder) {
+  if (packages.has(folder)) {
+    return;
+  }
+  packages.add(folder);
+  for (const name of Object.keys(JSON.parse(fs.readFileSync(path.join(root, folder, 'package.json'), 'utf8')).dependencies ?? {})) {
+    const own = path.join(folder, 'node_modules', name);
+    addPackage(fs.existsSync(path.join(root, own)) ? own : path.join('node_modules', name));
+  }
+}
+// Styles leave the modules that import them. Vite's own helpers have no path; its licence names what it holds of others.
+const packageLister = () => ({
+  name: 'package-lister',
+  renderChunk(code, chunk) {
+    for (const [id, {renderedLength}] of Object.entries(chunk.modules)) {
+      const [folder] = /^.*\/node_modules\/(@[^/]+\/)?[^/]+/.exec(id) ?? [];
+      if (folder && (renderedLength > 0 || /\.css(\?|$)/.test(id))) {
+        addPackage(path.relative(root, folder));
+      } else if (id.startsWith('\0') && !id.startsWith('\0virtual:planner')) {
+        packages.add('node_modules/vite');
+      }
+    }
+  },
+});
+
 for (const page of wasm ? ['report', 'planner'] : ['report']) {
   await build({
     root,
     configFile: false,
     logLevel: 'warn',
-    plugins: [plannerParts, viteSingleFile()],
+    plugins: [plannerParts, packageLister(), viteSingleFile()],
+    worker: {plugins: () => [packageLister()]},
     build: {
       outDir: output,
       emptyOutDir: false,
@@ -40,3 +69,4 @@ for (const page of wasm ? ['report', 'planner'] : ['report']) {
     },
   });
 }
+fs.writeFileSync(path.join(output, 'packages.txt'), [...packages].sort().map((folder) => `${folder}\n`).join(''));

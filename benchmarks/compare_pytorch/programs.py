@@ -97,7 +97,10 @@ def run_trireme(setting, program, shape, micro_batch, steps, keys):
 
 
 def product_peak(program, setting):
-    """FLOP/s of the fastest product that `trireme machine` measures in the setting's type; 0 where it says none."""
+    """FLOP/s of the fastest engine that `trireme machine` measures in the setting's type; 0 where it says none.
+
+    The mean over small layers' products, some with GELU at their end: steps of larger products may be faster.
+    """
     done = subprocess.run([program, "machine", "--json"], capture_output=True, text=True, env=setting.environment())
     if done.returncode != 0:
         return 0

@@ -88,13 +88,14 @@ void MpiCommunicator::CheckCalls(const CollectiveCall& call) const {
   // The least of h and of ~h over all members: complements of each other only if every h is the same.
   const std::array<std::uint64_t, 2> mine = {fingerprint, ~fingerprint};
   std::array<std::uint64_t, 2> least{};
-  CheckMpi(MPI_Allreduce(mine.data(), least.data(), 2, MPI_UINT64_T, MPI_MIN, group_), "MPI_Allreduce");
+  CallCollective(group(), "MPI_Allreduce", MPI_Allreduce, MPI_Iallreduce, mine.data(), least.data(), 2, MPI_UINT64_T,
+                 MPI_MIN);
   if (least[0] == ~least[1]) {
     return;
   }
   const CallFields fields = Pack(call);
   std::vector<CallFields> all(static_cast<std::size_t>(size_));
-  AllGatherBytes(group_, fields.data(), all.data(), sizeof(CallFields));
+  AllGatherBytes(group(), fields.data(), all.data(), sizeof(CallFields));
   const auto other = std::find_if(all.begin(), all.end(), [&](const CallFields& one) { return one != all.front(); });
   throw Error(MismatchMessage(name(), {WorldRank(0), Unpack(all.front())},
                               {WorldRank(static_cast<int>(other - all.begin())), Unpack(*other)}));
@@ -129,7 +130,7 @@ std::unique_ptr<Communicator> MpiCommunicator::DoSplit(const std::string& name, 
 
 void MpiCommunicator::ReduceSmall(const Tensor& in_place, ReduceOp op) {
   char* const all = Scratch(in_place.bytes() * size_);
-  AllGatherBytes(group_, in_place.data, all, in_place.bytes());
+  AllGatherBytes(group(), in_place.data, all, in_place.bytes());
   std::vector<const void*> sources;
   for (int member = 0; member < size_; ++member) {
     sources.push_back(all + member * in_place.bytes());
@@ -158,10 +159,10 @@ void MpiCommunicator::ReduceBlock(const Tensor& in_place, ReduceOp op) {
     bytes.push_back(static_cast<int>(theirs.bytes()));
     offsets.push_back(static_cast<int>(theirs.as<char>() - in_place.as<char>()));
   }
-  ExchangeParts(group_, parts);
+  ExchangeParts(group(), parts);
   ReduceMembers(session_.host(), own, sources, op);
-  CheckMpi(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_BYTE, in_place.data, bytes.data(), offsets.data(), MPI_BYTE, group_),
-           "MPI_Allgatherv");
+  CallCollective(group(), "MPI_Allgatherv", MPI_Allgatherv, MPI_Iallgatherv, MPI_IN_PLACE, 0, MPI_BYTE, in_place.data,
+                 bytes.data(), offsets.data(), MPI_BYTE);
 }
 
 void MpiCommunicator::DoAllReduce(const Tensor& in_place, ReduceOp op, const CollectiveCall& call) {
@@ -183,7 +184,7 @@ void MpiCommunicator::DoAllGather(const Tensor& in, const Tensor& out, const Col
   CheckCalls(call);
   const HostView from(device_, in, StagingUse::kRead);
   HostView to(device_, out, StagingUse::kWrite);
-  AllGatherBytes(group_, from.tensor().data, to.tensor().data, in.bytes());
+  AllGatherBytes(group(), from.tensor().data, to.tensor().data, in.bytes());
   to.Store();
 }
 
@@ -203,7 +204,7 @@ void MpiCommunicator::DoReduceScatter(const Tensor& in, const Tensor& out, const
       parts.push_back({from.tensor().Range(member * part + first, sum.count()).data, sum.bytes(), place, sum.bytes()});
       sources.push_back(place);
     }
-    ExchangeParts(group_, parts);
+    ExchangeParts(group(), parts);
     ReduceMembers(session_.host(), sum, sources, ReduceOp::kSum);
   }
   to.Store();
@@ -213,14 +214,14 @@ void MpiCommunicator::DoAllToAll(const Tensor& in, const Tensor& out, const Coll
   CheckCalls(call);
   const HostView from(device_, in, StagingUse::kRead);
   HostView to(device_, out, StagingUse::kWrite);
-  AllToAllBytes(group_, from.tensor().data, to.tensor().data, in.bytes() / size_);
+  AllToAllBytes(group(), from.tensor().data, to.tensor().data, in.bytes() / size_);
   to.Store();
 }
 
 void MpiCommunicator::DoBroadcast(const Tensor& in_place, int root, const CollectiveCall& call) {
   CheckCalls(call);
   HostView staged(device_, in_place, rank_ == root ? StagingUse::kRead : StagingUse::kWrite);
-  BroadcastBytes(group_, staged.tensor().data, in_place.bytes(), root);
+  BroadcastBytes(group(), staged.tensor().data, in_place.bytes(), root);
   if (rank_ != root) {
     staged.Store();
   }
@@ -235,14 +236,14 @@ void MpiCommunicator::DoSend(const Tensor& message, int to, const CollectiveCall
     device_.CopyToHost(bytes.get() + sizeof(header), message.data, message.bytes());
   }
   std::vector<MPI_Request> requests;
-  const MpiMessage address = {group_, to, call.tag};
+  const MpiMessage address = {group(), to, call.tag};
   StartSendBytes(address, bytes.get(), sizeof(header), requests);
   StartSendBytes(address, bytes.get() + sizeof(header), message.bytes(), requests);
   session_.KeepUntilSent(std::move(bytes), std::move(requests));
 }
 
 void MpiCommunicator::DoReceive(const Tensor& message, int from, const CollectiveCall& call) {
-  const MpiMessage address = {group_, from, call.tag};
+  const MpiMessage address = {group(), from, call.tag};
   MessageHeader header;
   ReceiveBytes(address, &header, sizeof(header));
   if (header.dtype != static_cast<std::int64_t>(message.dtype) || header.count != message.count()) {

@@ -7,6 +7,7 @@
 
 #include "comm/communicator.h"
 #include "comm/mpi_session.h"
+#include "comm/mpi_wait.h"
 #include "comm/staging.h"
 
 namespace trireme {
@@ -42,6 +43,7 @@ class MpiCommunicator : public Communicator {
   void DoBarrier(const CollectiveCall& call) override;
 
  private:
+  MpiGroup group() const { return {group_, session_.yields()}; }
   // Waits until every member is here; throws on all of them when their calls differ.
   void CheckCalls(const CollectiveCall& call) const;
   int WorldRank(int member) const;

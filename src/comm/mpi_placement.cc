@@ -88,6 +88,9 @@ RankPlacement PlaceProcesses(const HostCores& cores, const DeviceOptions& option
   DeviceOptions shared = counted;
   shared.pin = machine.rank() == 0 ? counted.pin : "none";
   RankPlacement first = PlaceRanks(cores, machine.size(), shared);
+  int suffice = sharers * counted.threads <= cores.usable() ? 1 : 0;
+  CheckMpi(MPI_Allreduce(MPI_IN_PLACE, &suffice, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD), "MPI_Allreduce");
+  first.cores_suffice = suffice != 0;
   const bool bound = machine.FromFirst(first.processors.empty() ? 0 : 1) != 0;
   if (bound && machine.rank() != 0) {
     first.processors = ProcessorsOfRanks(cores, {"cores", machine.size(), counted.threads});

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "comm/launch_environment.h"
 #include "comm/library_versions.h"
+#include "comm/mpi_wait.h"
 
 namespace trireme {
 namespace {
@@ -51,10 +52,11 @@ MpiSession::MpiSession() : host_(MakeCpuDevice({.threads = 1})) {
   local_rank_ = LocalRank();
 }
 
+bool MpiSession::LibraryYields() { return MpiVersion().starts_with("Open MPI"); }
+
 void MpiSession::Finish() {
   for (Sending& sending : sending_) {
-    CheckMpi(MPI_Waitall(static_cast<int>(sending.requests.size()), sending.requests.data(), MPI_STATUSES_IGNORE),
-             "MPI_Waitall");
+    WaitFor(sending.requests, yields_);
   }
   sending_.clear();
   if (started_here_) {

@@ -33,6 +33,13 @@ class MpiSession {
   int local_rank() const { return local_rank_; }
   Device& host() { return *host_; }
 
+  // Whether ranks that wait yield their core between tests of what they wait for (mpi_wait.h). Must be set on all ranks
+  // alike, between the same collectives.
+  bool yields() const { return yields_; }
+  void set_yields(bool yields) { yields_ = yields; }
+  // Whether this MPI yields by itself, as it was asked to when it was started.
+  static bool LibraryYields();
+
   // Keeps `bytes` alive until `requests` are done; looks on later calls.
   void KeepUntilSent(std::unique_ptr<char[]> bytes, std::vector<MPI_Request> requests);
 
@@ -43,6 +50,7 @@ class MpiSession {
   };
 
   bool started_here_ = false;
+  bool yields_ = false;
   int world_rank_ = 0;
   int local_rank_ = 0;
   std::unique_ptr<Device> host_;

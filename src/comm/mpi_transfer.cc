@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "comm/mpi_session.h"
-
 namespace trireme {
 namespace {
 
@@ -40,8 +38,8 @@ int HighestTag() {
   return known != 0 ? *highest : 32767;  // the least that the standard promises
 }
 
-void ExchangeParts(MPI_Comm group, std::span<const MpiPart> parts, std::int64_t piece_bytes) {
-  const int self = RankIn(group);
+void ExchangeParts(const MpiGroup& group, std::span<const MpiPart> parts, std::int64_t piece_bytes) {
+  const int self = RankIn(group.handle);
   const int tag = HighestTag();
   std::vector<MPI_Request> requests;
   for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -49,8 +47,9 @@ void ExchangeParts(MPI_Comm group, std::span<const MpiPart> parts, std::int64_t 
     if (peer != self) {
       ForEachPiece(parts[i].receive_bytes, piece_bytes, [&](std::int64_t offset, int bytes) {
         requests.emplace_back();
-        CheckMpi(MPI_Irecv(Offset(parts[i].receive, offset), bytes, MPI_BYTE, peer, tag, group, &requests.back()),
-                 "MPI_Irecv");
+        CheckMpi(
+            MPI_Irecv(Offset(parts[i].receive, offset), bytes, MPI_BYTE, peer, tag, group.handle, &requests.back()),
+            "MPI_Irecv");
       });
     }
   }
@@ -63,32 +62,34 @@ void ExchangeParts(MPI_Comm group, std::span<const MpiPart> parts, std::int64_t 
   if (own.send != own.receive && own.send_bytes > 0) {
     std::memcpy(own.receive, own.send, static_cast<std::size_t>(own.send_bytes));
   }
-  CheckMpi(MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE), "MPI_Waitall");
+  WaitFor(requests, group.yields);
 }
 
-void AllGatherBytes(MPI_Comm group, const void* in, void* out, std::int64_t part_bytes, std::int64_t piece_bytes) {
-  const int self = RankIn(group);
+void AllGatherBytes(const MpiGroup& group, const void* in, void* out, std::int64_t part_bytes,
+                    std::int64_t piece_bytes) {
+  const int self = RankIn(group.handle);
   if (part_bytes <= piece_bytes) {
     const int bytes = static_cast<int>(part_bytes);
     const bool in_place = in == Offset(out, self * part_bytes);
-    CheckMpi(MPI_Allgather(in_place ? MPI_IN_PLACE : in, bytes, MPI_BYTE, out, bytes, MPI_BYTE, group),
-             "MPI_Allgather");
+    CallCollective(group, "MPI_Allgather", MPI_Allgather, MPI_Iallgather, in_place ? MPI_IN_PLACE : in, bytes, MPI_BYTE,
+                   out, bytes, MPI_BYTE);
     return;
   }
-  std::vector<MpiPart> parts(static_cast<std::size_t>(SizeOf(group)));
+  std::vector<MpiPart> parts(static_cast<std::size_t>(SizeOf(group.handle)));
   for (std::size_t i = 0; i < parts.size(); ++i) {
     parts[i] = {in, part_bytes, Offset(out, static_cast<std::int64_t>(i) * part_bytes), part_bytes};
   }
   ExchangeParts(group, parts, piece_bytes);
 }
 
-void AllToAllBytes(MPI_Comm group, const void* in, void* out, std::int64_t part_bytes, std::int64_t piece_bytes) {
+void AllToAllBytes(const MpiGroup& group, const void* in, void* out, std::int64_t part_bytes,
+                   std::int64_t piece_bytes) {
   if (part_bytes <= piece_bytes) {
     const int bytes = static_cast<int>(part_bytes);
-    CheckMpi(MPI_Alltoall(in, bytes, MPI_BYTE, out, bytes, MPI_BYTE, group), "MPI_Alltoall");
+    CallCollective(group, "MPI_Alltoall", MPI_Alltoall, MPI_Ialltoall, in, bytes, MPI_BYTE, out, bytes, MPI_BYTE);
     return;
   }
-  std::vector<MpiPart> parts(static_cast<std::size_t>(SizeOf(group)));
+  std::vector<MpiPart> parts(static_cast<std::size_t>(SizeOf(group.handle)));
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const std::int64_t offset = static_cast<std::int64_t>(i) * part_bytes;
     parts[i] = {Offset(in, offset), part_bytes, Offset(out, offset), part_bytes};
@@ -96,9 +97,9 @@ void AllToAllBytes(MPI_Comm group, const void* in, void* out, std::int64_t part_
   ExchangeParts(group, parts, piece_bytes);
 }
 
-void BroadcastBytes(MPI_Comm group, void* data, std::int64_t bytes, int root, std::int64_t piece_bytes) {
+void BroadcastBytes(const MpiGroup& group, void* data, std::int64_t bytes, int root, std::int64_t piece_bytes) {
   ForEachPiece(bytes, piece_bytes, [&](std::int64_t offset, int length) {
-    CheckMpi(MPI_Bcast(Offset(data, offset), length, MPI_BYTE, root, group), "MPI_Bcast");
+    CallCollective(group, "MPI_Bcast", MPI_Bcast, MPI_Ibcast, Offset(data, offset), length, MPI_BYTE, root);
   });
 }
 
@@ -106,17 +107,23 @@ void StartSendBytes(const MpiMessage& message, const void* data, std::int64_t by
                     std::int64_t piece_bytes) {
   ForEachPiece(bytes, piece_bytes, [&](std::int64_t offset, int length) {
     requests.emplace_back();
-    CheckMpi(
-        MPI_Isend(Offset(data, offset), length, MPI_BYTE, message.peer, message.tag, message.group, &requests.back()),
-        "MPI_Isend");
+    CheckMpi(MPI_Isend(Offset(data, offset), length, MPI_BYTE, message.peer, message.tag, message.group.handle,
+                       &requests.back()),
+             "MPI_Isend");
   });
 }
 
 void ReceiveBytes(const MpiMessage& message, void* data, std::int64_t bytes, std::int64_t piece_bytes) {
+  const MPI_Comm group = message.group.handle;
   ForEachPiece(bytes, piece_bytes, [&](std::int64_t offset, int length) {
-    CheckMpi(
-        MPI_Recv(Offset(data, offset), length, MPI_BYTE, message.peer, message.tag, message.group, MPI_STATUS_IGNORE),
-        "MPI_Recv");
+    char* const piece = Offset(data, offset);
+    if (!message.group.yields) {
+      CheckMpi(MPI_Recv(piece, length, MPI_BYTE, message.peer, message.tag, group, MPI_STATUS_IGNORE), "MPI_Recv");
+      return;
+    }
+    MPI_Request request = MPI_REQUEST_NULL;
+    CheckMpi(MPI_Irecv(piece, length, MPI_BYTE, message.peer, message.tag, group, &request), "MPI_Irecv");
+    WaitFor({&request, 1}, true);
   });
 }
 

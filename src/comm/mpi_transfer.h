@@ -7,6 +7,8 @@
 #include <span>
 #include <vector>
 
+#include "comm/mpi_wait.h"
+
 namespace trireme {
 
 // At most what an int counts; tests pass less.
@@ -22,19 +24,20 @@ struct MpiPart {
 
 // Exchanges parts[r] with every member r at once, oneself included (a copy, or nothing when both are the same memory).
 // Sizes must agree pairwise. Travels under the highest tag, which must be left to it.
-void ExchangeParts(MPI_Comm group, std::span<const MpiPart> parts, std::int64_t piece_bytes = kPieceBytes);
+void ExchangeParts(const MpiGroup& group, std::span<const MpiPart> parts, std::int64_t piece_bytes = kPieceBytes);
 
 // As the collectives of the same name; part_bytes is what each member contributes (to each other, for all-to-all). For
 // all-gather `in` may be this member's part of `out`.
-void AllGatherBytes(MPI_Comm group, const void* in, void* out, std::int64_t part_bytes,
+void AllGatherBytes(const MpiGroup& group, const void* in, void* out, std::int64_t part_bytes,
                     std::int64_t piece_bytes = kPieceBytes);
-void AllToAllBytes(MPI_Comm group, const void* in, void* out, std::int64_t part_bytes,
+void AllToAllBytes(const MpiGroup& group, const void* in, void* out, std::int64_t part_bytes,
                    std::int64_t piece_bytes = kPieceBytes);
-void BroadcastBytes(MPI_Comm group, void* data, std::int64_t bytes, int root, std::int64_t piece_bytes = kPieceBytes);
+void BroadcastBytes(const MpiGroup& group, void* data, std::int64_t bytes, int root,
+                    std::int64_t piece_bytes = kPieceBytes);
 
 // One message, cut the same way on both sides.
 struct MpiMessage {
-  MPI_Comm group = MPI_COMM_NULL;
+  MpiGroup group;
   int peer = 0;
   int tag = 0;
 };

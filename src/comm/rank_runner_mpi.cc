@@ -38,6 +38,7 @@ void RunBody(MpiSession& session, MpiCommunicator& processes, const DeviceOption
   rank_options.local_rank = session.local_rank();
   const RankPlacement placement = PlaceProcesses(ReadHostCores(), options);
   rank_options.threads = placement.threads;
+  session.set_yields(!placement.cores_suffice && !MpiSession::LibraryYields());
   BindThisThread(placement.of_rank(0));
   if (options.choose_engines) {
     const bool first = session.world_rank() == 0;

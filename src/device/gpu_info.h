@@ -18,7 +18,8 @@ struct CudaFacts {
   bool built = false;
   std::string toolkit;        // version of the runtime; empty: not built with CUDA
   std::string driver;         // newest CUDA that the driver runs; empty: no driver
-  std::string cudnn;          // empty: built without it
+  std::string cudnn;          // the one found or, without a GPU, built with; empty: built without it
+  std::string cudnn_note;     // why attention does without it all the same; empty: it does not
   std::string architectures;  // that the program was built for: "80, 90"
   std::vector<GpuFacts> gpus;
 };

@@ -127,12 +127,13 @@ void LookAtGpuLibraries(const MachineReport& report, const std::string& root, st
     return;
   }
   const std::string build = " && cmake --preset cuda && cmake --build build/cuda";
-  if (report.cuda.cudnn.empty()) {
+  if (report.cuda.cudnn.empty() || !report.cuda.cudnn_note.empty()) {
     const std::string major = report.cuda.toolkit.substr(0, report.cuda.toolkit.find('.'));
     const std::string debian = "libcudnn9-dev-cuda-" + major;
     const std::string fedora = "libcudnn9-devel-cuda-" + major;
-    missing.push_back({"cuDNN 9.14 or later, for fast attention in bf16: this program was built without it",
-                       Install(root, {debian.c_str(), fedora.c_str()}) + build});
+    const std::string found = report.cuda.cudnn.empty() ? "this program was built without it" : report.cuda.cudnn_note;
+    missing.push_back({"cuDNN 9.14 or later, for fast attention in bf16: " + found,
+                       Install(root, {debian.c_str(), fedora.c_str()}) + (report.cuda.cudnn.empty() ? build : "")});
   }
   if (report.cuda.gpus.size() > 1 && !Has(report, "NCCL")) {
     missing.push_back({fmt::format("NCCL, for collectives between {} GPUs: this program was built without it",

@@ -28,9 +28,10 @@ void RunCases(RankContext& context, const char* where) {
 // Byte i of what `from` has for `to`.
 char ByteOf(int from, int to, int i) { return static_cast<char>(from * 31 + to * 7 + i); }
 
-void PiecesArriveWhole(RankContext& context) {
+void PiecesArriveWhole(RankContext& context, bool yields) {
   constexpr int kBytes = 1000;
   constexpr std::int64_t kPiece = 7;
+  const MpiGroup world = {MPI_COMM_WORLD, yields};
   const int size = context.world.size();
   const int rank = context.world.rank();
   std::vector<char> out;
@@ -42,25 +43,25 @@ void PiecesArriveWhole(RankContext& context) {
     }
   }
   std::vector<char> in(out.size());
-  AllToAllBytes(MPI_COMM_WORLD, out.data(), in.data(), kBytes, kPiece);
+  AllToAllBytes(world, out.data(), in.data(), kBytes, kPiece);
   Require(in == expected, "all-to-all in pieces on rank {}", rank);
 
   std::vector<char> gathered(out.size());
   char* const own = gathered.data() + rank * kBytes;
   std::copy(out.begin(), out.begin() + kBytes, own);
-  AllGatherBytes(MPI_COMM_WORLD, own, gathered.data(), kBytes, kPiece);
+  AllGatherBytes(world, own, gathered.data(), kBytes, kPiece);
   for (int other = 0; other < size; ++other) {
     Require(gathered[static_cast<std::size_t>(other * kBytes + 9)] == ByteOf(other, 0, 9), "all-gather in pieces");
   }
 
   std::vector<char> news(out.begin(), out.begin() + kBytes);
-  BroadcastBytes(MPI_COMM_WORLD, news.data(), kBytes, size - 1, kPiece);
+  BroadcastBytes(world, news.data(), kBytes, size - 1, kPiece);
   Require(news.back() == ByteOf(size - 1, 0, kBytes - 1), "broadcast in pieces");
 
   std::vector<MPI_Request> requests;
-  StartSendBytes({MPI_COMM_WORLD, (rank + 1) % size, 1}, out.data(), kBytes, requests, kPiece);
-  ReceiveBytes({MPI_COMM_WORLD, (rank + size - 1) % size, 1}, news.data(), kBytes, kPiece);
-  CheckMpi(MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE), "MPI_Waitall");
+  StartSendBytes({world, (rank + 1) % size, 1}, out.data(), kBytes, requests, kPiece);
+  ReceiveBytes({world, (rank + size - 1) % size, 1}, news.data(), kBytes, kPiece);
+  WaitFor(requests, yields);
   Require(news.back() == ByteOf((rank + size - 1) % size, 0, kBytes - 1), "message in pieces");
 }
 
@@ -91,6 +92,18 @@ void LargeSumsAreWhole(RankContext& context) {
   }
 }
 
+// As ranks beyond cores wait over MPICH.
+void RunYielding(RankContext& context) {
+  MpiSession session;
+  session.set_yields(true);
+  MpiCommunicator world(session, context.device);
+  RankContext yielding{context.device, world};
+  RunCases(yielding, "with ranks that yield");
+  LargeSumsAreWhole(yielding);
+  PiecesArriveWhole(yielding, true);
+  session.Finish();
+}
+
 void Run(RankContext& context) {
   RunCases(context, "on the host");
   {
@@ -102,7 +115,8 @@ void Run(RankContext& context) {
     session.Finish();
   }
   LargeSumsAreWhole(context);
-  PiecesArriveWhole(context);
+  PiecesArriveWhole(context, false);
+  RunYielding(context);
   context.world.Barrier();
   if (context.world.rank() == 0) {
     std::printf("%zu cases passed on %d processes\n", CollectiveCases().size(), context.world.size());

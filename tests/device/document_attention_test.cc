@@ -15,7 +15,7 @@
 #include "device/attention_operands.h"
 #include "device/cuda/attention.h"
 #include "device/cuda/cuda_check.h"
-#include "device/gpu_info.h"
+#include "device/cudnn_version.h"
 
 namespace trireme {
 namespace {
@@ -124,7 +124,7 @@ struct Cudnn {
   explicit Cudnn(bool deterministic)
       : context(0, {.kind = "cuda", .deterministic = deterministic}),
         attention(context),
-        composes(!DescribeCuda().cudnn.empty() && context.capability() >= 90) {}
+        composes(CudnnDoesAttention(CudnnAttention::LoadedVersion()) && context.capability() >= 90) {}
 
   // Fills scratch memory with NaN, so that a number which is read before it is written shows.
   void Poison() {
@@ -143,7 +143,7 @@ Results AttendByCudnn(Device& device, Cudnn& cudnn, DType working, const Feature
   const AttentionArgs args = MakeArgs(bench, working, c);
   device.Synchronize();
   const bool in_segments = c.begins && c.sequence >= 2048 && !cudnn.context.deterministic();
-  EXPECT_TRUE(CudnnAttention::Supports(args));
+  EXPECT_TRUE(cudnn.attention.Supports(args));
   cudnn.Poison();
   EXPECT_EQ(cudnn.attention.ForwardInSegments(args), in_segments);
   EXPECT_TRUE(in_segments || cudnn.attention.Forward(args));

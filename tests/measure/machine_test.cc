@@ -5,12 +5,14 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/json_text.h"
 #include "device/cpu/product/engine_choice.h"
+#include "device/cudnn_version.h"
 #include "measure/cpu_model.h"
 #include "measure/missing.h"
 #include "message_of.h"
@@ -201,6 +203,22 @@ TEST_F(Machine, PagesThatAreMissingComeWithWhatTheyTake) {
   Write("/etc/os-release", "ID=fedora");
   std::filesystem::remove(root_ + "/bin/emcmake");
   EXPECT_THAT(AllMissing(report), HasSubstr("emsdk/emsdk install latest"));
+}
+
+TEST_F(Machine, AnOlderCudnnThanAttentionTakesIsSaidToBeSo) {
+  MachineReport report;
+  report.cuda = {.built = true,
+                 .toolkit = "12.8",
+                 .cudnn = "9.5.0",
+                 .cudnn_note = CudnnNote(90500),
+                 .gpus = {{.name = "H200", .built_for = true}}};
+  Write("/etc/os-release", "ID=debian");
+  const std::vector<Missing> missing = FindMissing(report, root_);
+  const auto row = std::find_if(missing.begin(), missing.end(),
+                                [](const Missing& one) { return one.what.starts_with("cuDNN 9.14 or later"); });
+  ASSERT_NE(row, missing.end());
+  EXPECT_THAT(row->what, HasSubstr("cuDNN 9.5.0 is older than 9.14"));
+  EXPECT_THAT(row->command, testing::EndsWith("apt-get install libcudnn9-dev-cuda-12"));  // nothing is built again
 }
 
 TEST_F(Machine, NothingIsMissingWhereAllIsThere) {

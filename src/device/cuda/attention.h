@@ -1,6 +1,6 @@
 // Causal attention through cuDNN, for bf16 and fp16, with windows, capped scores and documents. Plans are made at the
 // first call of a shape (up to a second or two) and kept. A program built without cuDNN has attention_cudnn_absent.cc,
-// which supports no arguments.
+// which supports no arguments; nor does a cuDNN that is older than cudnn_version.h asks for.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ class CudnnPlan;
 
 class CudnnAttention {
  public:
-  // `context` must outlive the object. The library is opened at the first use.
+  // `context` must outlive the object. A handle of the library is opened at the first use.
   explicit CudnnAttention(CudaContext& context);
   ~CudnnAttention();
   CudnnAttention(const CudnnAttention&) = delete;
@@ -31,7 +31,10 @@ class CudnnAttention {
 
   // Whether these arguments are cuDNN's to do. Statistics are as defined in ops.h whichever kernel made them, so the
   // passes of one attention need not get the same answer.
-  static bool Supports(const AttentionArgs& args);
+  bool Supports(const AttentionArgs& args) const;
+
+  // Of the library that this process found (cudnn_version.h); 0 in a program built without.
+  static std::int64_t LoadedVersion();
 
   // False, with nothing done, when this GPU has no engine for the shape, or one that takes too much memory.
   bool Forward(const AttentionArgs& args);
@@ -66,6 +69,7 @@ class CudnnAttention {
   cudnnContext* Handle();
 
   CudaContext& context_;
+  const bool new_enough_;
   cudnnContext* handle_ = nullptr;
   std::map<Key, std::unique_ptr<Plan>> plans_;
 };

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "device/cuda/attention_plan.h"
 #include "device/cuda/cuda_ops.h"
+#include "device/cudnn_version.h"
 
 namespace trireme {
 namespace {
@@ -63,7 +64,8 @@ void CudnnAttention::Plan::BindScores(const AttentionArgs& args, const Pieces& p
   bindings.insert(bindings.end(), pieces.others.begin(), pieces.others.end());
 }
 
-CudnnAttention::CudnnAttention(CudaContext& context) : context_(context) {}
+CudnnAttention::CudnnAttention(CudaContext& context)
+    : context_(context), new_enough_(CudnnDoesAttention(LoadedVersion())) {}
 
 CudnnAttention::~CudnnAttention() {
   plans_.clear();
@@ -72,7 +74,9 @@ CudnnAttention::~CudnnAttention() {
   }
 }
 
-bool CudnnAttention::Supports(const AttentionArgs& args) {
+std::int64_t CudnnAttention::LoadedVersion() { return static_cast<std::int64_t>(cudnnGetVersion()); }
+
+bool CudnnAttention::Supports(const AttentionArgs& args) const {
   constexpr std::int64_t kShortest = 16;
   constexpr std::int64_t kSmallestHead = 16;
   constexpr std::int64_t kLargestHead = 256;
@@ -82,7 +86,7 @@ bool CudnnAttention::Supports(const AttentionArgs& args) {
   const bool windowed = args.window > 0 && (args.kv.given() || args.window < args.sequence);
   const bool capped = args.cap > 0;
   const bool featured = windowed || capped || args.slopes.given() || args.document_starts.given();
-  return args.qkv.dtype != DType::kFloat32 && !(args.kv.given() && featured) &&
+  return new_enough_ && args.qkv.dtype != DType::kFloat32 && !(args.kv.given() && featured) &&
          !(args.slopes.given() && (windowed || capped)) && args.chunk() >= kShortest && args.head_size % 8 == 0 &&
          args.head_size >= kSmallestHead && args.head_size <= kLargestHead && IsAligned(args.qkv) &&
          IsAligned(args.out) && IsAligned(args.statistics) && IsAligned(args.slopes) &&

@@ -5,11 +5,13 @@ namespace trireme {
 
 struct CudnnAttention::Plan {};
 
-CudnnAttention::CudnnAttention(CudaContext& context) : context_(context) {}
+CudnnAttention::CudnnAttention(CudaContext& context) : context_(context), new_enough_(false) {}
 
 CudnnAttention::~CudnnAttention() = default;
 
-bool CudnnAttention::Supports(const AttentionArgs& /*args*/) { return false; }
+bool CudnnAttention::Supports(const AttentionArgs& /*args*/) const { return new_enough_; }
+
+std::int64_t CudnnAttention::LoadedVersion() { return 0; }
 
 bool CudnnAttention::Forward(const AttentionArgs& /*args*/) { return false; }
 

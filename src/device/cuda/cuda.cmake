@@ -1,38 +1,17 @@
-# The CUDA device. Included by src/device/CMakeLists.txt when TRIREME_CUDA is set. Built for this machine's GPUs or, where
-# there is none, for the data centre's and desktop's from A100 on, as far as nvcc knows them; -DCMAKE_CUDA_ARCHITECTURES=80
-# (say) chooses. The newest is kept as PTX too, which drivers translate for GPUs to come.
+# The CUDA device. Included by src/device/CMakeLists.txt when TRIREME_CUDA is set. cmake/CudaArchitectures.cmake says which GPUs
+# it is built for; -DCMAKE_CUDA_ARCHITECTURES=80 (say) chooses.
 find_program(TRIREME_NVCC nvcc HINTS $ENV{CUDACXX} PATHS /usr/local/cuda/bin)
 if(NOT DEFINED CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX} AND TRIREME_NVCC)
   set(CMAKE_CUDA_COMPILER ${TRIREME_NVCC})
 endif()
-if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-  find_program(TRIREME_NVIDIA_SMI nvidia-smi)
-  set(present "")
-  if(TRIREME_NVIDIA_SMI)
-    execute_process(COMMAND ${TRIREME_NVIDIA_SMI} --query-gpu=compute_cap --format=csv,noheader OUTPUT_VARIABLE present
-      ERROR_QUIET)
-  endif()
-  string(REGEX MATCHALL "[0-9]+[.][0-9]" present "${present}")
-  list(TRANSFORM present REPLACE "[.]" "")
-  set(CMAKE_CUDA_ARCHITECTURES ${present})
-  if(NOT present)
-    set(compiler ${TRIREME_NVCC})
-    if(DEFINED ENV{CUDACXX})
-      set(compiler $ENV{CUDACXX})
-    endif()
-    execute_process(COMMAND ${compiler} --list-gpu-arch OUTPUT_VARIABLE known)
-    foreach(architecture 80 86 89 90 100 120)
-      if(known MATCHES "compute_${architecture}\n")
-        list(APPEND CMAKE_CUDA_ARCHITECTURES ${architecture})
-      endif()
-    endforeach()
-  endif()
-  list(REMOVE_DUPLICATES CMAKE_CUDA_ARCHITECTURES)
-  list(SORT CMAKE_CUDA_ARCHITECTURES COMPARE NATURAL)
-  list(POP_BACK CMAKE_CUDA_ARCHITECTURES newest)
-  list(TRANSFORM CMAKE_CUDA_ARCHITECTURES APPEND -real)
-  list(APPEND CMAKE_CUDA_ARCHITECTURES ${newest})
+include(CudaArchitectures)
+find_program(TRIREME_NVIDIA_SMI nvidia-smi)
+set(compiler ${CMAKE_CUDA_COMPILER})
+if(NOT compiler)
+  set(compiler $ENV{CUDACXX})
 endif()
+# Numbers, which the program parses to say which GPUs it was built for; CMake would leave `all-major` and the like to nvcc.
+trireme_cuda_architectures(CMAKE_CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES}" "${compiler}" "${TRIREME_NVIDIA_SMI}")
 enable_language(CUDA)
 if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")  # CMake 3.25 does not know it of a newer nvcc
@@ -46,12 +25,12 @@ target_sources(trireme_device PRIVATE
   cuda/cuda_info.cc cuda/cuda_ops.cc cuda/decode_attention.cu cuda/elementwise.cu cuda/embedding.cu cuda/event_pool.cc cuda/gpu_energy.cc cuda/head_norm.cu cuda/int8.cu cuda/matmul_choices.cc
   cuda/matmul_cublaslt.cc cuda/norm.cu cuda/optimizer.cu cuda/quantize.cu cuda/recorded_launches.cc cuda/reduce.cu cuda/sum_of_squares.cu
   cuda/rotary.cu)
-string(REPLACE "-real" "" architectures "${CMAKE_CUDA_ARCHITECTURES}")
-list(JOIN architectures ", " architectures)
+list(JOIN CMAKE_CUDA_ARCHITECTURES ", " built_for)
+string(REPLACE "-real" "" architectures "${built_for}")
 set_source_files_properties(cuda/architectures.cc PROPERTIES COMPILE_DEFINITIONS
   "TRIREME_CUDA_ARCHITECTURES=\"${architectures}\"")
 set_source_files_properties(cuda/cuda_info.cc PROPERTIES COMPILE_DEFINITIONS
-  "TRIREME_CUDA_ARCHITECTURES=\"${architectures}\";TRIREME_CUDNN_VERSION=\"${CUDNN_VERSION}\"")
+  "TRIREME_CUDA_ARCHITECTURES=\"${architectures}\";TRIREME_CUDA_BUILT_FOR=\"${built_for}\";TRIREME_CUDNN_VERSION=\"${CUDNN_VERSION}\"")
 # What `trireme --version` says of the device.
 set(about "CUDA ${CUDAToolkit_VERSION_MAJOR}.${CUDAToolkit_VERSION_MINOR} for ${architectures}")
 if(CUDNN_FOUND)

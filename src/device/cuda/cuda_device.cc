@@ -6,7 +6,9 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "device/cuda/attention.h"
 #include "device/cuda/cuda_check.h"
+#include "device/cudnn_version.h"
 
 namespace trireme {
 namespace {
@@ -44,6 +46,7 @@ CudaDevice::CudaDevice(int device, const DeviceOptions& options) : context_(devi
   cudaDeviceProp properties{};
   CheckCuda(cudaGetDeviceProperties(&properties, device), "read the GPU's properties");
   name_ = properties.name;
+  cudnn_note_ = CudnnNote(CudnnAttention::LoadedVersion());
   memory_bytes_ = static_cast<std::int64_t>(properties.totalGlobalMem);
 }
 

@@ -20,7 +20,8 @@ class CudaDevice final : public Device {
   CudaDevice(int device, const DeviceOptions& options);
   ~CudaDevice() override;
 
-  std::string description() const override { return name_; }
+  // The GPU's name and, where cuDNN is too old for attention, that.
+  std::string description() const override { return cudnn_note_.empty() ? name_ : name_ + " (" + cudnn_note_ + ")"; }
   bool is_host() const override { return false; }
   void* Allocate(std::int64_t bytes) override;
   void Free(void* memory) override;
@@ -66,6 +67,7 @@ class CudaDevice final : public Device {
   RecordedLaunches launches_{context_, ops_};
   std::shared_ptr<EventPool> events_ = std::make_shared<EventPool>();
   std::string name_;
+  std::string cudnn_note_;
   std::int64_t memory_bytes_ = 0;
 };
 

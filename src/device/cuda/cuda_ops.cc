@@ -58,7 +58,7 @@ void CudaOps::DoAttentionForward(const AttentionArgs& args) {
   }
   if (args.weights.given()) {
     unfused_->Forward(args);
-  } else if (!CudnnAttention::Supports(args) || !attention_->Forward(args)) {
+  } else if (!attention_->Supports(args) || !attention_->Forward(args)) {
     plain_attention::Forward(context_, args);
   }
 }
@@ -70,7 +70,7 @@ void CudaOps::DoAttentionBackward(const AttentionArgs& args) {
   }
   if (args.weights.given()) {
     unfused_->Backward(args);
-  } else if (!CudnnAttention::Supports(args) || !attention_->Backward(args)) {
+  } else if (!attention_->Supports(args) || !attention_->Backward(args)) {
     plain_attention::Backward(context_, args);
   }
 }

@@ -18,7 +18,7 @@ namespace {
 constexpr int kMostCandidates = 24;
 // A candidate is timed this often, and no more once that has taken so long: a long product tells in one run.
 constexpr int kTimedRuns = 3;
-constexpr float kLongEnough = 20;  // ms
+constexpr float kMostTimedMilliseconds = 20;
 // The library ranks its candidates: a later one must be faster than those before it by more than noise.
 constexpr float kClearlyFaster = 0.98F;
 
@@ -312,7 +312,7 @@ float CublasLtMatmul::FastestRun(const std::function<void()>& work) {
   CheckCuda(cudaEventCreate(&end), "make an event");
   float best = -1;
   float total = 0;
-  for (int run = 0; run < kTimedRuns && total < kLongEnough; ++run) {
+  for (int run = 0; run < kTimedRuns && total < kMostTimedMilliseconds; ++run) {
     CheckCuda(cudaEventRecord(begin, context_.stream()), "record an event");
     work();
     CheckCuda(cudaEventRecord(end, context_.stream()), "record an event");

@@ -1,0 +1,51 @@
+# cmake -DFOLDER=... -P page_licences_test.cmake: all that the pages carry has its licence in the tarball, or there is none.
+# Calls itself with CARRIED for one list, as an error ends a script.
+if(DEFINED CARRIED)
+  include(${CMAKE_CURRENT_LIST_DIR}/../../cmake/PageLicences.cmake)
+  string(REPLACE " " "\n" lines "${CARRIED}")
+  file(WRITE ${FOLDER}/pages/carried.txt "${lines}\n")
+  file(REMOVE_RECURSE ${FOLDER}/licences)
+  trireme_page_licences(${FOLDER}/pages ${FOLDER}/emscripten ${FOLDER}/licences)
+  return()
+endif()
+
+function(expect carried said)
+  execute_process(COMMAND ${CMAKE_COMMAND} "-DCARRIED=${carried}" -DFOLDER=${FOLDER} -P ${CMAKE_CURRENT_LIST_FILE}
+    RESULT_VARIABLE failed ERROR_VARIABLE output)
+  string(REGEX REPLACE "[ \n]+" " " output "${output}")  # messages are wrapped
+  if((failed AND said STREQUAL "") OR NOT output MATCHES "${said}")
+    message(FATAL_ERROR "of '${carried}' it does not say \"${said}\": ${output}")
+  endif()
+endfunction()
+
+function(expect_file name text)
+  set(found "")
+  if(EXISTS ${FOLDER}/licences/${name})
+    file(READ ${FOLDER}/licences/${name} found)
+  endif()
+  if(NOT found STREQUAL text)
+    message(FATAL_ERROR "${name} holds '${found}', not '${text}'")
+  endif()
+endfunction()
+
+file(REMOVE_RECURSE ${FOLDER})
+set(modules ${FOLDER}/pages/site/node_modules)
+file(WRITE ${modules}/one/LICENSE "of one")
+file(WRITE ${modules}/@some/two/license.md "of two")
+file(WRITE ${modules}/bare/package.json "{}")
+
+expect("node_modules/one node_modules/@some/two" "")
+expect_file(npm/one/LICENSE "of one")
+expect_file(npm/@some/two/license.md "of two")
+expect("node_modules/one node_modules/bare" "code of node_modules/bare, which has no licence")
+expect("" "")
+expect("emscripten" "libraries of Emscripten, whose licences are not in")
+
+file(WRITE ${FOLDER}/emscripten/LICENSE "of all")
+file(WRITE ${FOLDER}/emscripten/system/lib/libc/musl/COPYRIGHT "of musl")
+file(WRITE ${FOLDER}/emscripten/system/lib/libcxx/LICENSE.TXT "of libc++")
+expect("emscripten node_modules/one" "")
+expect_file(emscripten/LICENSE "of all")
+expect_file(emscripten/musl "of musl")
+expect_file(emscripten/libcxx/LICENSE.TXT "of libc++")
+expect_file(npm/one/LICENSE "of one")
