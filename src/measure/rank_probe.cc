@@ -129,14 +129,15 @@ class Prober {
   std::int64_t Footprint() const { return options_.brief ? 6 << 20 : options_.quick ? 0 : 48 << 20; }
 
   double Seconds(const std::function<void()>& work) {
-    return options_.brief ? BestSeconds(context_.device, {.least = 5, .seconds = 2e-4}, work)
+    return options_.brief ? BestSeconds(context_.device, {.least = IsLate() ? 2 : 5, .seconds = 2e-4}, work)
                           : MedianSeconds(context_, work, options_.quick);
   }
 
-  // Whether a brief measurement has taken as long as it may: what remains then has its small size alone.
+  // Whether a brief measurement has taken as long as it may: what remains then has its largest size alone. From a small
+  // one, which is mostly the cost of a call, a step's work would follow some thousand times too long.
   bool IsLate() const {
     constexpr double kMost = 0.17;
-    return options_.brief && std::chrono::duration<double>(Clock::now() - start_).count() > kMost;
+    return options_.brief && context_.device.Now() - start_ > kMost;
   }
 
   // A single sample has no cost of a call to tell from the rest.
@@ -150,16 +151,13 @@ class Prober {
     ++laws_;
   }
 
-  // Fits the law of `work` over what `measure` gives for each size.
+  // Fits the law of `work` over what `measure` gives for each size, the largest first.
   template <typename Size, typename Measure>
   void Fit(RankWork work, const std::vector<Size>& sizes, const Measure& measure) {
     std::vector<WorkSample> samples;
-    for (const Size& size : sizes) {
-      if (!samples.empty() && IsLate()) {
-        break;
-      }
+    for (auto size = sizes.rbegin(); size != sizes.rend() && (samples.empty() || !IsLate()); ++size) {
       ProbeTensors tensors(context_.device, Footprint());
-      samples.push_back(measure(tensors, size));
+      samples.push_back(measure(tensors, *size));
     }
     probe_.rates[work] = LawOf(samples);
     Count(probe_.rates[work], samples);
@@ -459,7 +457,7 @@ class Prober {
   std::array<std::vector<WorkSample>, kProductPasses> brief_products_;
   double squares_ = 0;
   int laws_ = 0;
-  Clock::time_point start_ = Clock::now();
+  double start_ = context_.device.Now();
 };
 
 }  // namespace

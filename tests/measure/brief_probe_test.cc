@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include "device/cpu_double.h"
 #include "device/host_memory.h"
 #include "measure/all_ranks.h"
 #include "measure/calibrate.h"
 #include "measure/no_devices.h"
+#include "measure/rank_probe.h"
 
 namespace trireme {
 namespace {
@@ -39,6 +41,26 @@ TEST(BriefProbe, EveryLawCostsMoreForMoreWork) {
       EXPECT_GT(law.Seconds(1e8), law.Seconds(1e6));
     }
   }
+}
+
+// A machine so busy that each call seems to take a second.
+class BusyCpu : public CpuDouble {
+ public:
+  double Now() const override { return ++seconds_; }
+
+ private:
+  mutable double seconds_ = 0;
+};
+
+TEST(BriefProbe, OfWhatIsLateTheLargerSizeCounts) {
+  RunThreadRanks(1, {.kind = "cpu", .threads = 1}, [&](RankContext& context) {
+    BusyCpu busy;
+    RankContext late{.device = busy, .world = context.world};
+    const RankRates rates = MeasureRank(late, DType::kFloat32, {.brief = true}).rates;
+    const auto flops = static_cast<double>(AttentionForwardFlops(1, 256, 4, 64));
+    EXPECT_DOUBLE_EQ(rates[RankWork::kAttentionForward].Seconds(flops), 1);
+    EXPECT_DOUBLE_EQ(rates[RankWork::kNormForward].Seconds(512 * 768), 1);
+  });
 }
 
 TEST(BriefProbe, Fp16HasTheLawsOfItsPanels) {
