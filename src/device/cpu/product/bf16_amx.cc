@@ -46,7 +46,12 @@ void Multiply(const TileArgs& args) {
   }
   // The engine multiplies one panel a by many b: streaming loads of b leave a in the first-level cache.
   const std::uint16_t* end = a + args.depth * kTile;
+  const char* ahead = args.ahead;
+  const std::int64_t ahead_bytes = args.ahead_lines / (args.depth / 32) * 64;  // a step of the loop
   for (; a < end; a += kTile * 32, b += kTile * 32) {
+    for (const char* stop = ahead + ahead_bytes; ahead < stop; ahead += 64) {
+      _mm_prefetch(ahead, _MM_HINT_T1);
+    }
     _tile_stream_loadd(6, b, kRightStride);
     _tile_loadd(4, a, 64);
     _tile_dpbf16ps(0, 4, 6);

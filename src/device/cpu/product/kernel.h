@@ -29,6 +29,9 @@ struct TileArgs {
   float* sums;
   std::int64_t sums_stride;  // floats from one row to the next
   bool accumulate;
+  // What later tiles read: a kernel may have these cache lines of 64 bytes come into the second-level cache meanwhile.
+  const char* ahead = nullptr;
+  std::int64_t ahead_lines = 0;
 };
 
 enum class StoreKind : std::uint8_t { kPlain, kAccumulate, kGelu, kGeluGradient, kResidual };

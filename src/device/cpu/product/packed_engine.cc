@@ -142,6 +142,7 @@ class Rectangle {
     const std::int64_t strip = plan_.depth_blocks > 1 ? plan_.strip() : 0;
     for (std::int64_t block = depth_blocks.begin; block < depth_blocks.end; ++block) {
       const std::int64_t depth = plan_.Depth(block).padded;
+      Ahead ahead = AheadOf(depth_blocks, block, column, row.end - row.begin);
       for (std::int64_t i = row.begin; i < row.end; ++i) {
         float* const of_row = sums + (i - row.begin) * strip;
         const char* a = left_.Panel(plan_, i, block);
@@ -151,13 +152,37 @@ class Rectangle {
                             .depth = depth,
                             .sums = of_row + (j - column.begin) * kernel_.columns,
                             .sums_stride = stride,
-                            .accumulate = block > 0});
+                            .accumulate = block > 0,
+                            .ahead = ahead.memory,
+                            .ahead_lines = ahead.lines});
+          ahead.memory += ahead.lines * kLineBytes;
         }
         if (block + 1 == plan_.depth_blocks) {
           Store(i, column, of_row);
         }
       }
     }
+  }
+
+  // What a tile may ask for of the panels that come after `column` in a depth block: those of the next depth block, or
+  // the columns beside them. They lie in the shared cache, whose answers would hold up each tile.
+  struct Ahead {
+    const char* memory = nullptr;
+    std::int64_t lines = 0;
+  };
+  static constexpr std::int64_t kLineBytes = 64;
+
+  Ahead AheadOf(const Span& depth_blocks, std::int64_t block, const Span& column, std::int64_t rows) const {
+    const bool deeper = block + 1 < depth_blocks.end;
+    const std::int64_t next = deeper ? block + 1 : depth_blocks.begin;
+    const std::int64_t first = deeper ? column.begin : column.end;
+    const std::int64_t columns = column.end - column.begin;
+    const std::int64_t panels = std::min(columns, right_.panels() - first);
+    if (panels <= 0) {
+      return {};
+    }
+    const std::int64_t bytes = panels * right_.width * plan_.Depth(next).padded * right_.element;
+    return {right_.Panel(plan_, first, next), bytes / kLineBytes / (rows * columns)};
   }
 
   void Store(std::int64_t i, const Span& columns, const float* sums) const {
