@@ -27,7 +27,6 @@ import sys
 import tempfile
 import time
 
-from curves import run_curves
 from programs import Setting, product_peak, run_torch, run_trireme, torch_version
 from shapes import SHAPES
 
@@ -239,6 +238,8 @@ def main():
                 json.dump(results, file, indent=1)
     if arguments.curves:
         with tempfile.TemporaryDirectory() as folder:
+            from curves import run_curves  # takes numpy, which speeds go without
+
             run_curves(arguments, SHAPES["cuda"]["124m"], folder)
 
 

@@ -103,7 +103,7 @@ class Device {
   virtual std::string substitutions() const { return ""; }
 
   // Memory that the device may take in addition for what makes repeated operations faster: MatmulArgs::weight_version.
-  // None at first.
+  // None at first. Drops what it has made so far: to be called when weights with versions of their own come or go.
   virtual void set_spare_bytes(std::int64_t /*bytes*/) {}
   // Bytes that the device holds in addition to what was allocated here: vendor workspaces, context.
   virtual std::int64_t internal_bytes() const = 0;

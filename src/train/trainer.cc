@@ -68,9 +68,8 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
                          .activations = gradients.over_activations ? kept.front().slots : nullptr,
                          .gradient_offsets = gradients.offsets,
                          .reuses_weights = MostMicroBatches(config_) > 1});
-  if (device_.is_host() && !device_.is_paced() && MostMicroBatches(config_) > 1) {
-    device_.set_spare_bytes(SpareHostBytes(config_, context));
-  }
+  const bool keeps_packed = device_.is_host() && !device_.is_paced() && MostMicroBatches(config_) > 1;
+  device_.set_spare_bytes(keeps_packed ? SpareHostBytes(config_, context) : 0);
   const StepTensors tensors(description);
   loader_ = std::make_unique<BatchLoader>(
       arena_, description.sizes, tensors,
@@ -189,6 +188,7 @@ Trainer::~Trainer() {
     }
   }
   device_.ForgetRepeats();
+  device_.set_spare_bytes(0);
 }
 
 int Trainer::NextMicroBatches() const {

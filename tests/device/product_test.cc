@@ -253,6 +253,25 @@ TEST(Product, AWeightIsPackedAgainForEachVersion) {
   }
 }
 
+// Another model's weights may come to lie at the same address, with versions that count from 1 again.
+TEST(Product, NewRoomForWeightsDropsThoseOfBefore) {
+  const auto cpu = CpuForTest();
+  Workbench bench(*cpu);
+  const auto engine = MakeMatmulEngine(CpuLevels().back(), 1, FixedEngines());
+  MatmulArgs args{.a = bench.Filled(kBf16, {2, 3}, 1),
+                  .b = bench.Filled(kBf16, {3, 4}, 1),
+                  .c = bench.Output(kFloat, {2, 4}),
+                  .weight_version = 1};
+  engine->set_spare_bytes(1 << 20);
+  engine->Run(args);
+  const std::int64_t bytes = engine->internal_bytes();
+  cpu->ops().Fill(args.b, 0);
+  engine->set_spare_bytes(1 << 20);
+  EXPECT_LT(engine->internal_bytes(), bytes);
+  engine->Run(args);
+  EXPECT_EQ(bench.Read(args.c).front(), 0);
+}
+
 TEST(Product, AWeightIsNotKeptWithoutVersionOrRoom) {
   const auto cpu = CpuForTest();
   Workbench bench(*cpu);

@@ -30,7 +30,7 @@ class MatmulEngine {
   // As Ops::Matmul, for operands of a type that it multiplies; arguments are checked and none of M, N, K is 0. Equal
   // arguments and threads give equal bits.
   virtual void Run(const MatmulArgs& args) = 0;
-  // Bytes of packed weights that may be kept between calls; an engine may keep none.
+  // Bytes of packed weights that may be kept between calls, and drops those of earlier ones; an engine may keep none.
   virtual void set_spare_bytes(std::int64_t /*bytes*/) {}
   // Buffers held between calls, packed weights among them.
   virtual std::int64_t internal_bytes() const = 0;

@@ -14,8 +14,12 @@ namespace trireme {
 
 class KeptPanels {
  public:
-  // Bytes that all of them may take, 0 at first. What is kept already stays.
-  void set_limit(std::int64_t bytes) { limit_ = bytes; }
+  // Bytes that all of them may take, 0 at first. What was kept before is dropped.
+  void set_limit(std::int64_t bytes) {
+    panels_.clear();
+    bytes_ = 0;
+    limit_ = bytes;
+  }
   std::int64_t bytes() const { return bytes_; }
 
   struct Place {
