@@ -198,11 +198,18 @@ class Prober {
 
   // Two sizes tell a call's cost from the work's, and no more. Measured first and, where time is left,
   // last, of which the faster counts: a team of new threads may share a core for some tens of milliseconds, until the
-  // system spreads it.
+  // system spreads it. Products that are over soon, with tile instructions, are measured with more tokens.
   void BriefProducts() {
+    constexpr double kSoon = 2.5e-4;
+    constexpr std::int64_t kMostTokens = 4096;
     PassSamples samples;
     for (std::size_t size = 0; size < range_.tokens.size(); ++size) {
       MeasureProducts(range_.tokens[size], range_.weights[size], samples);
+    }
+    while (brief_products_[0].empty() && samples[0].back().seconds < kSoon && range_.tokens.back() < kMostTokens) {
+      range_.tokens.back() *= 4;
+      std::for_each(samples.begin(), samples.end(), [](auto& pass) { pass.pop_back(); });
+      MeasureProducts(range_.tokens.back(), range_.weights.back(), samples);
     }
     for (std::size_t pass = 0; pass < samples.size(); ++pass) {
       std::vector<WorkSample>& works = brief_products_[pass];
