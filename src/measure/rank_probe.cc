@@ -206,7 +206,8 @@ class Prober {
     for (std::size_t size = 0; size < range_.tokens.size(); ++size) {
       MeasureProducts(range_.tokens[size], range_.weights[size], samples);
     }
-    while (brief_products_[0].empty() && samples[0].back().seconds < kSoon && range_.tokens.back() < kMostTokens) {
+    while (brief_products_[0].empty() && samples[0].back().seconds < kSoon && 4 * range_.tokens.back() <= kMostTokens &&
+           !IsLate()) {
       range_.tokens.back() *= 4;
       std::for_each(samples.begin(), samples.end(), [](auto& pass) { pass.pop_back(); });
       MeasureProducts(range_.tokens.back(), range_.weights.back(), samples);

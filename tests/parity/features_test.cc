@@ -6,6 +6,7 @@
 #include "comm/rank_runner.h"
 #include "cost/gradient_places.h"
 #include "data/dataset/indexed_dataset_writer.h"
+#include "operate/run_source.h"
 #include "operate/training_loop.h"
 #include "parity/parity.h"
 #include "parity/short_documents.h"
@@ -412,6 +413,34 @@ TEST(Laws, WeightsThatMicroBatchesSharePackedGiveTheSameBits) {
       EXPECT_EQ(shared.parameters, each.parameters);
     }
   }
+}
+
+// The second one's weights may come to lie where the first one's did.
+TEST(Laws, ARunAfterAnotherOnOneDevicePacksItsOwnWeights) {
+  RunConfig config = SmallRun("gpt2");
+  config.layout.micro_batch = 2;
+  ASSERT_GT(MostMicroBatches(config), 1);
+  const std::unique_ptr<SampleSource> source = OpenRunSource(config, "train");
+  const auto train = [&](RankContext& context, std::int64_t seed) {
+    RunConfig own = config;
+    own.train.seed = seed;
+    std::vector<double> losses;
+    std::int64_t held = 0;
+    {
+      Trainer trainer(own, context, {.train = source.get()});
+      losses = {trainer.Step().loss, trainer.Step().loss};
+      held = context.device.internal_bytes();
+    }
+    EXPECT_LT(context.device.internal_bytes(), held) << "packed weights go with their trainer";
+    return losses;
+  };
+  std::vector<double> alone;
+  RunThreadRanks(1, {.kind = "cpu"}, [&](RankContext& context) { alone = train(context, 2); });
+  RunThreadRanks(1, {.kind = "cpu"}, [&](RankContext& context) {
+    EXPECT_NE(train(context, 1), alone);
+    EXPECT_EQ(train(context, 2), alone);
+    EXPECT_EQ(train(context, 2), alone);
+  });
 }
 
 TEST(Laws, ProductsThatStayInBf16TrainAsTheRest) {

@@ -84,6 +84,7 @@ void CpuOps::DoMatmul(const MatmulArgs& args) {
   wide.a = Widened(args.a, args.scale_a, wide_a_);
   wide.b = Widened(args.b, args.scale_b, wide_b_);
   wide.scale_a = wide.scale_b = {};
+  wide.weight_version = 0;  // b's memory serves every weight
   matmul_->Run(wide);
 }
 

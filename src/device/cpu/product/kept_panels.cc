@@ -2,7 +2,7 @@
 
 namespace trireme {
 
-KeptPanels::Place KeptPanels::Find(const MatmulArgs& args, std::int64_t size) {
+KeptPanels::Buffer KeptPanels::Reserve(const MatmulArgs& args, std::int64_t size) {
   if (args.weight_version == 0) {
     return {};
   }

@@ -22,12 +22,12 @@ class KeptPanels {
   }
   std::int64_t bytes() const { return bytes_; }
 
-  struct Place {
+  struct Buffer {
     char* memory = nullptr;  // null: b is not kept, it has no version or there is no room
     bool filled = false;     // holds the panels of this version; otherwise the caller fills it
   };
   // Where `size` bytes of panels of args.b lie.
-  Place Find(const MatmulArgs& args, std::int64_t size);
+  Buffer Reserve(const MatmulArgs& args, std::int64_t size);
 
  private:
   // Address, extents and type of b, and whether it is transposed.

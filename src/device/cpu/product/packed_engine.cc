@@ -292,13 +292,13 @@ class PackedEngine final : public MatmulEngine {
   bool Keep(const MatmulArgs& args, const ProductPlan& plan, const ProductSizes& sizes, PackedOperand& right) {
     right.lines = sizes.n;
     const std::int64_t depth = RoundUp(plan.depth, plan.unit);
-    const KeptPanels::Place place = kept_.Find(args, right.panels() * right.width * depth * right.element);
-    if (place.memory == nullptr) {
+    const KeptPanels::Buffer buffer = kept_.Reserve(args, right.panels() * right.width * depth * right.element);
+    if (buffer.memory == nullptr) {
       return false;
     }
-    right.memory = place.memory;
+    right.memory = buffer.memory;
     right.kept_panels = right.panels();
-    if (!place.filled) {
+    if (!buffer.filled) {
       const Span depth_blocks{0, plan.depth_blocks};
       SharedItems chunks(right.Chunks(plan, depth_blocks));
       ParallelParts(threads_, plan.parts, [&](int) { right.PackChunks(plan, depth_blocks, chunks); });

@@ -10,7 +10,9 @@ set_source_files_properties(${product_folder}/float_kernel.cc PROPERTIES
 
 if(TRIREME_ONEDNN)
   find_package(Dnnl)
-  if(NOT Dnnl_FOUND)
+  if(NOT Dnnl_FOUND AND TRIREME_RELEASE)
+    message(FATAL_ERROR "a release carries oneDNN, which is not here (libdnnl-dev); without it: -DTRIREME_ONEDNN=OFF")
+  elseif(NOT Dnnl_FOUND)
     message(STATUS "oneDNN is not here (libdnnl-dev, or -DCMAKE_PREFIX_PATH=FOLDER): products are Trireme's own or those of a BLAS that is found at run time")
     set(TRIREME_ONEDNN OFF)
     set(TRIREME_ONEDNN OFF PARENT_SCOPE)
