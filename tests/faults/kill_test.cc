@@ -33,7 +33,7 @@ int KillUntilItEnds(const FaultRun& run, int kills, std::uint64_t seed) {
 }
 
 TEST(KillLoop, KilledAtRandomMomentsItEndsWithTheSameBits) {
-  const std::vector<std::string> long_run = {"train.steps=600"};
+  const std::vector<std::string> long_run = {"train.steps=300"};
   const std::string untouched = FaultRun(long_run).UntouchedDigest();
   int killed = 0;
   int finished = 0;
