@@ -25,6 +25,11 @@ std::int64_t HostMemoryBytes(const std::string& root) {
   return bytes;
 }
 
+std::int64_t SpareBytesOfRank(std::int64_t planned, std::int64_t ranks) {
+  constexpr std::int64_t kPart = 4;
+  return std::max<std::int64_t>(HostMemoryBytes() - planned, 0) / kPart / ranks;
+}
+
 void* AllocatePages(std::int64_t bytes) {
   constexpr std::int64_t kAlignment = 256;
   constexpr std::int64_t kHugePage = 2 << 20;

@@ -51,9 +51,8 @@ InferenceModel::InferenceModel(const ModelConfig& model, const std::string& weig
       largest_(LargestProgram(model, sizes_, options.rows)),
       arena_(context.device, PlannedMemory()),
       weights_(arena_, table_, {options.dtype, group_.size(), group_.rank()}, weights) {
-  // A quarter of what the ranks of this machine leave, if all are here: other programs need memory too.
-  const std::int64_t left = HostMemoryBytes() - group_.size() * PlannedMemory().total();
-  device_.set_spare_bytes(std::max<std::int64_t>(left, 0) / 4 / group_.size());
+  // As if all ranks were on this machine.
+  device_.set_spare_bytes(SpareBytesOfRank(group_.size() * PlannedMemory().total(), group_.size()));
   Require(model.position != PositionChoice::kLearned || options.capacity <= model.sequence,
           "the model has learned positions for {} tokens: {} do not fit", model.sequence, options.capacity);
   for (const Planned& planned : Plan()) {

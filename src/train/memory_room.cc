@@ -188,11 +188,9 @@ std::vector<int> RanksOfThisMachine(RankContext& context) {
 }  // namespace
 
 std::int64_t SpareHostBytes(const RunConfig& config, RankContext& context) {
-  constexpr std::int64_t kPart = 4;  // other programs need memory too
   const std::vector<int> ranks = RanksOfThisMachine(context);
   const HostNeeds needs = HostNeedsOf(config, ranks, {.devices_are_hosts = context.device.is_host()});
-  const std::int64_t left = std::max<std::int64_t>(HostMemoryBytes() - needs.total(), 0);
-  return left / kPart / static_cast<std::int64_t>(ranks.size());
+  return SpareBytesOfRank(needs.total(), static_cast<std::int64_t>(ranks.size()));
 }
 
 void RequireHostRoom(const RunConfig& config, RankContext& context, bool saves) {

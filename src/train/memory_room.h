@@ -51,8 +51,7 @@ void RequireRoomOnOneMachine(const RunConfig& config, const HostUse& use, std::i
 // return while others throw (train/joint_refusal.h).
 void RequireHostRoom(const RunConfig& config, RankContext& context, bool saves);
 
-// What this rank may take of its machine's memory in addition to the plan (Device::set_spare_bytes): its share of a
-// quarter of what the plans of the ranks there leave. Collective over the world.
+// SpareBytesOfRank of this rank's machine, with the plans of all ranks there. Collective over the world.
 std::int64_t SpareHostBytes(const RunConfig& config, RankContext& context);
 
 }  // namespace trireme

@@ -50,5 +50,12 @@ TEST_F(HostMemory, KnowsGroupsOfTheFirstVersion) {
   EXPECT_EQ(HostMemoryBytes(root_), 50000);
 }
 
+TEST_F(HostMemory, RanksShareAQuarterOfWhatPlansLeave) {
+  const std::int64_t all = HostMemoryBytes();
+  EXPECT_EQ(SpareBytesOfRank(0, 1), all / 4);
+  EXPECT_EQ(SpareBytesOfRank(all - 80, 2), 10);
+  EXPECT_EQ(SpareBytesOfRank(all + 80, 2), 0);
+}
+
 }  // namespace
 }  // namespace trireme

@@ -26,7 +26,7 @@ class KeptPanels {
     char* memory = nullptr;  // null: b is not kept, it has no version or there is no room
     bool filled = false;     // holds the panels of this version; otherwise the caller fills it
   };
-  // Where `size` bytes of panels of args.b lie.
+  // The buffer of args.b's panels, `size` bytes; made where there is room.
   Buffer Reserve(const MatmulArgs& args, std::int64_t size);
 
  private:
