@@ -11,7 +11,7 @@ __global__ void Probe() {}
 
 bool KernelsRunHere() {
   cudaFuncAttributes attributes{};
-  const bool runs = cudaFuncGetAttributes(&attributes, Probe) == cudaSuccess;
+  const bool runs = cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(Probe)) == cudaSuccess;
   cudaGetLastError();  // the next call must not report this one again
   return runs;
 }

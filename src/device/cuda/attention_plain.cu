@@ -8,7 +8,7 @@ namespace {
 
 template <typename T, int kChunks>
 __global__ void __launch_bounds__(kThreads) AttentionForwardKernel(Heads<T> heads) {
-  extern __shared__ __align__(16) float shared[];
+  TRIREME_DYNAMIC_SHARED(float, shared);
   const int tile_floats = kTile * heads.shared_stride;
   float* queries = shared;
   float* keys = shared + tile_floats;

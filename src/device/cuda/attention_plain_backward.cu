@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(kThreads) ProductsKernel(Heads<T> heads, std::
 
 template <typename T, int kChunks>
 __global__ void __launch_bounds__(kThreads) QueryGradientKernel(Heads<T> heads) {
-  extern __shared__ __align__(16) float shared[];
+  TRIREME_DYNAMIC_SHARED(float, shared);
   const int tile_floats = kTile * heads.shared_stride;
   float* queries = shared;
   float* grads = queries + tile_floats;
@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(kThreads) QueryGradientKernel(Heads<T> heads) 
 
 template <typename T, int kChunks>
 __global__ void __launch_bounds__(kThreads) KeyValueGradientKernel(Heads<T> heads) {
-  extern __shared__ __align__(16) float shared[];
+  TRIREME_DYNAMIC_SHARED(float, shared);
   const int tile_floats = kTile * heads.shared_stride;
   float* keys = shared;
   float* values = keys + tile_floats;

@@ -121,7 +121,7 @@ void ClearByKernels(const CudaContext& context, cudaGraph_t graph) {
     const Clear clear = ClearOf(cleared, context.multiprocessors());
     void* arguments[] = {&cleared};
     cudaKernelNodeParams kernel{};
-    kernel.func = reinterpret_cast<void*>(clear.kernel);
+    kernel.func = TRIREME_KERNEL(clear.kernel);
     kernel.gridDim = clear.shape.blocks;
     kernel.blockDim = clear.shape.threads;
     kernel.kernelParams = arguments;

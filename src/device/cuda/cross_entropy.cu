@@ -196,7 +196,7 @@ __global__ void __launch_bounds__(kRowWarps* kWarp) GradientKernel(T* logits, Gr
 template <typename T>
 __global__ void __launch_bounds__(kHeldRowWarps* kWarp, 2)
     HeldRowKernel(T* logits, float* statistics, GradientInputs inputs, Columns shape, int held_columns) {
-  extern __shared__ uint4 held[];
+  TRIREME_DYNAMIC_SHARED(uint4, held);
   __shared__ WholeRow whole;
   constexpr int kStride = kHeldRowWarps * kWarp * kWidth<T>;
   const std::int64_t row = blockIdx.x;

@@ -4,6 +4,17 @@
 #include "device/cuda/cuda_check.h"
 #include "device/cuda/cuda_context.h"
 
+// tests/cuda_on_cpu defines both words for itself: there kernels are functions of the CPU, and shared memory is the
+// host's.
+#ifndef TRIREME_DYNAMIC_SHARED
+// Declares `name`, the block's dynamic shared memory.
+#define TRIREME_DYNAMIC_SHARED(Type, name) extern __shared__ __align__(16) Type name[]
+#endif
+#ifndef TRIREME_KERNEL
+// What the runtime knows a kernel by.
+#define TRIREME_KERNEL(kernel) reinterpret_cast<void*>(kernel)
+#endif
+
 namespace trireme {
 
 struct LaunchShape {
@@ -18,7 +29,7 @@ void Launch(const CudaContext& context, const LaunchShape& shape, void (*kernel)
             const Arguments&... arguments) {
   constexpr std::size_t kUnaskedSharedBytes = 48 * 1024;
   if (shape.shared_bytes > kUnaskedSharedBytes) {
-    CheckCuda(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
+    CheckCuda(cudaFuncSetAttribute(TRIREME_KERNEL(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
                                    static_cast<int>(shape.shared_bytes)),
               "ask for shared memory");
   }
