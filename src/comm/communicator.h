@@ -19,7 +19,7 @@
 
 #include "base/accounting.h"
 #include "device/device.h"
-#include "device/tensor.h"
+#include "ops/tensor.h"
 
 namespace trireme {
 

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "device/device.h"
-#include "device/tensor.h"
+#include "ops/tensor.h"
 
 namespace trireme {
 

@@ -13,7 +13,7 @@ class StepCosts {
     WorkCost cost;
     if (const auto* product = std::get_if<ProductStep>(&step.work)) {
       cost.flops.matmul = 2 * product->rows * product->columns * product->depth;
-      cost.bytes_touched = product->epilogue == ProductEpilogue::kResidual ? Bytes(product->auxiliary) : 0;
+      cost.bytes_touched = product->epilogue == Epilogue::kResidual ? Bytes(product->auxiliary) : 0;
     } else if (std::holds_alternative<AttentionStep>(step.work)) {
       cost.flops.attention = AttentionForward();
     } else if (std::holds_alternative<AttentionBackwardStep>(step.work)) {
@@ -41,7 +41,7 @@ class StepCosts {
   }
 
  private:
-  // The causal pairs of attention, as device/ops/attention.h counts them: forward 4 D per pair and head, backward 10 D.
+  // The causal pairs of attention, as ops/attention.h counts them: forward 4 D per pair and head, backward 10 D.
   // Plain attention counts all pairs, and backward 8 D: it reads the weights that forward left.
   std::int64_t AttentionForward() const { return sizes_.batch * sizes_.HeadPairs() * 4 * sizes_.head_size; }
   std::int64_t AttentionBackward() const {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "device/ops/attention.h"
+#include "ops/attention.h"
 
 namespace trireme {
 

@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "device/tensor.h"
+#include "ops/tensor.h"
 
 namespace trireme {
 

@@ -1,6 +1,6 @@
 // The operations of a training step, each defined once here and by the plain loops of device/cpu. Public functions
 // check shapes and count FLOPs once for every back end; back ends implement the Do* twins. The arguments of each are
-// described by subject in device/ops/.
+// described by subject in ops/.
 //
 // Conventions. All tensors are contiguous, row-major. "activation" tensors and weights have the working type (fp32,
 // bf16 or fp16); sums are taken in fp32. Gradients of parameters are fp32 and are *added to*, never overwritten.
@@ -12,17 +12,17 @@
 #include <span>
 
 #include "base/accounting.h"
-#include "device/ops/activation.h"
-#include "device/ops/attention.h"
-#include "device/ops/embedding.h"
-#include "device/ops/head_norm.h"
-#include "device/ops/int8.h"
-#include "device/ops/loss.h"
-#include "device/ops/matmul.h"
-#include "device/ops/norm.h"
-#include "device/ops/random.h"
-#include "device/ops/update.h"
-#include "device/tensor.h"
+#include "ops/activation.h"
+#include "ops/attention.h"
+#include "ops/embedding.h"
+#include "ops/head_norm.h"
+#include "ops/int8.h"
+#include "ops/loss.h"
+#include "ops/matmul.h"
+#include "ops/norm.h"
+#include "ops/random.h"
+#include "ops/tensor.h"
+#include "ops/update.h"
 
 namespace trireme {
 

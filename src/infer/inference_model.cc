@@ -31,10 +31,6 @@ BlockProgram LargestProgram(const ModelConfig& model, LocalSizes sizes, std::int
   return PlanBlock(model, sizes, BlockPurpose::kInference);
 }
 
-NormKind NormKindOf(const ModelConfig& model) {
-  return model.norm == NormChoice::kRmsNorm ? NormKind::kRms : NormKind::kLayer;
-}
-
 }  // namespace
 
 InferenceModel::InferenceModel(const ModelConfig& model, const std::string& weights, RankContext& context,
@@ -245,7 +241,7 @@ void InferenceModel::Cap(const Tensor& logits) {
 
 void InferenceModel::Norm(const Run& run, int gain_row, int bias_row) {
   ops_.ResidualNormForward({.x = Rows(at_.x, run),
-                            .kind = NormKindOf(model_),
+                            .kind = model_.norm,
                             .epsilon = static_cast<float>(model_.norm_epsilon),
                             .gain_offset = static_cast<float>(model_.gain_offset),
                             .gamma = weights_.Get(gain_row),

@@ -138,7 +138,7 @@ void Lowering::BackwardLinear(int i) {
   const int activation = Maker(linear.input, BlockOp::kActivation);
   if (sizes_.fused_activation && activation != kNoId && !HasAdapter(linear)) {
     const int before = Operation(activation).input;
-    product.epilogue = ProductEpilogue::kGeluGradient;
+    product.epilogue = Epilogue::kGeluGradient;
     product.auxiliary = Remade(before);
     product.c = Gradient(before) = ForValue(before);
   } else {

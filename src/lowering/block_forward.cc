@@ -154,14 +154,14 @@ void Lowering::ForwardLinear(Pass& pass, int i, int end) {
   if (sizes_.fused_activation && !HasAdapter(linear) && Follows(i + 1, BlockOp::kActivation, linear.output)) {
     const int active = Operation(i + 1).output;
     product.c = value(active) = ForValue(active);
-    product.epilogue = ProductEpilogue::kGelu;
+    product.epilogue = Epilogue::kGelu;
     product.auxiliary = out;
   }
   if (const int add = FusedAdd(i, end); add != kNoId) {
     const BlockOperation& sum = Operation(add);
     product.c = add + 1 == Count() ? kBlockOutput : out;
     product.bias = sum.bias;
-    product.epilogue = ProductEpilogue::kResidual;
+    product.epilogue = Epilogue::kResidual;
     product.auxiliary = value(sum.residual);
     value(linear.output) = value(sum.input) = value(sum.output) = product.c;
   }

@@ -14,6 +14,7 @@
 #include "lowering/local_sizes.h"
 #include "lowering/memory_plan.h"
 #include "model/block_description.h"
+#include "ops/matmul.h"
 
 namespace trireme {
 
@@ -79,12 +80,6 @@ enum class ProductKind : std::uint8_t {
   kInputGradient,   // c = a * weight
   kWeightGradient,  // gradient of weight += a^T * b
 };
-enum class ProductEpilogue : std::uint8_t {
-  kNone,
-  kGelu,
-  kGeluGradient,
-  kResidual
-};  // Epilogue of device/ops/matmul.h
 
 struct ProductStep {
   ProductKind kind = ProductKind::kForward;
@@ -94,7 +89,7 @@ struct ProductStep {
   int weight = kNoId;
   int bias = kNoId;
   BlockLinear linear = BlockLinear::kQkv;  // the layer whose product, or whose adapter's, it is
-  ProductEpilogue epilogue = ProductEpilogue::kNone;
+  Epilogue epilogue = Epilogue::kNone;
   BufferId auxiliary = kNoId;
   BufferId scale_a = kNoId;  // in fp8
   BufferId scale_b = kNoId;
@@ -197,7 +192,7 @@ struct AttentionStep {
   BufferId out = kNoId;
   BufferId statistics = kNoId;
   BufferId kv = kNoId;       // of all context ranks; none: keys and values lie in qkv
-  BufferId weights = kNoId;  // of plain attention: see device/ops/attention.h
+  BufferId weights = kNoId;  // of plain attention: see ops/attention.h
   BufferId scores = kNoId;   // likewise, with dropout
 };
 

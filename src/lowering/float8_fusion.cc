@@ -23,7 +23,7 @@ BufferId* LargestNotedBy(BlockWork& work, BufferId made) {
     return &activation->largest;
   }
   if (auto* const product = std::get_if<ProductStep>(&work); product != nullptr && product->c == made &&
-                                                             product->epilogue == ProductEpilogue::kGeluGradient &&
+                                                             product->epilogue == Epilogue::kGeluGradient &&
                                                              product->scale_a != kNoId) {
     return &product->largest;
   }

@@ -6,9 +6,9 @@ namespace trireme {
 namespace {
 
 void CompleteBloom(ModelConfig& config, bool tie_given) {
-  config.norm = NormChoice::kLayerNorm;
+  config.norm = NormKind::kLayer;
   config.position = PositionChoice::kAlibi;
-  config.feed_forward = FeedForwardChoice::kGelu;
+  config.feed_forward = ActivationKind::kGelu;
   config.embedding_norm = true;
   if (config.ffn == 0) {
     config.ffn = 4 * config.hidden;

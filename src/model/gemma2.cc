@@ -7,7 +7,7 @@ namespace trireme {
 
 void CompleteLikeGemma(ModelConfig& config, bool tie_given, std::int64_t window_period) {
   CompleteLikeLlama(config, tie_given);
-  config.feed_forward = FeedForwardChoice::kGeGlu;
+  config.feed_forward = ActivationKind::kGeGlu;
   config.gain_offset = 1;
   config.post_norm = true;
   config.scale_embedding = true;

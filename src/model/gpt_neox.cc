@@ -7,7 +7,7 @@ namespace {
 
 void CompleteGptNeox(ModelConfig& config, bool tie_given) {
   config.position = PositionChoice::kRotary;
-  config.feed_forward = FeedForwardChoice::kExactGelu;
+  config.feed_forward = ActivationKind::kExactGelu;
   config.parallel_branches = !config.serial_branches;
   if (config.rotary_fraction == 0) {
     // A quarter, or the next larger part that is whole pairs.

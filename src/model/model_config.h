@@ -7,19 +7,15 @@
 #include <vector>
 
 #include "model/adapter.h"
+#include "ops/activation.h"
+#include "ops/norm.h"
 #include "topology/layout.h"
 
 namespace trireme {
 
-enum class NormChoice : std::uint8_t { kLayerNorm, kRmsNorm };
 enum class PositionChoice : std::uint8_t { kLearned, kAlibi, kRotary };
 // An RMS norm of queries and keys before their positions: of each head by itself, or of all heads together.
 enum class QkNormChoice : std::uint8_t { kNone, kEachHead, kAllHeads };
-enum class FeedForwardChoice : std::uint8_t { kGelu, kSwiGlu, kExactGelu, kGeGlu, kRelu, kSquaredRelu };
-// Whether the first matrix of the feed-forward part makes a gate too.
-constexpr bool IsGated(FeedForwardChoice choice) {
-  return choice == FeedForwardChoice::kSwiGlu || choice == FeedForwardChoice::kGeGlu;
-}
 
 struct ModelConfig {
   std::string family = "gpt2";
@@ -57,9 +53,9 @@ struct ModelConfig {
   AdapterConfig adapter;                // LoRA: the keys of [lora]
 
   // Set by the family:
-  NormChoice norm = NormChoice::kLayerNorm;
+  NormKind norm = NormKind::kLayer;
   PositionChoice position = PositionChoice::kLearned;
-  FeedForwardChoice feed_forward = FeedForwardChoice::kGelu;
+  ActivationKind feed_forward = ActivationKind::kGelu;
   QkNormChoice qk_norm = QkNormChoice::kNone;
   bool norm_bias = true;
   bool qkv_bias = true;

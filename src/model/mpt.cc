@@ -6,7 +6,7 @@ namespace {
 
 void CompleteMpt(ModelConfig& config, bool tie_given) {
   config.position = PositionChoice::kAlibi;
-  config.feed_forward = FeedForwardChoice::kExactGelu;
+  config.feed_forward = ActivationKind::kExactGelu;
   config.norm_bias = config.qkv_bias = config.linear_bias = false;
   if (config.ffn == 0) {
     config.ffn = 4 * config.hidden;

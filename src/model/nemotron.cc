@@ -11,10 +11,10 @@ void CompleteNemotron(ModelConfig& config, bool tie_given) {
     config.ffn = 4 * config.hidden;
   }
   CompleteLikeLlama(config, tie_given);
-  config.norm = NormChoice::kLayerNorm;
+  config.norm = NormKind::kLayer;
   config.norm_bias = true;
   config.gain_offset = 1;
-  config.feed_forward = FeedForwardChoice::kSquaredRelu;
+  config.feed_forward = ActivationKind::kSquaredRelu;
   if (config.rotary_fraction == 0) {
     config.rotary_fraction = config.head_size() % 4 == 0 ? 0.5 : 1;  // whole pairs
   }

@@ -6,7 +6,7 @@ namespace {
 
 void CompleteOpt(ModelConfig& config, bool tie_given) {
   config.position_offset = 2;
-  config.feed_forward = FeedForwardChoice::kRelu;
+  config.feed_forward = ActivationKind::kRelu;
   if (config.ffn == 0) {
     config.ffn = 4 * config.hidden;
   }

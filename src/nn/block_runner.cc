@@ -48,28 +48,10 @@ struct BlockRunner::Executor {
     return parameter == kNoId ? Tensor{} : context.parameters.Get(Row(parameter));
   }
   Tensor Gradient(int parameter) const { return context.gradients->Gradient(Row(parameter)); }
-  NormKind norm_kind() const { return context.model.norm == NormChoice::kRmsNorm ? NormKind::kRms : NormKind::kLayer; }
   float gain_offset() const { return static_cast<float>(context.model.gain_offset); }
   float attention_scale() const {
     const double scalar = context.model.query_scalar;
     return 1.0F / std::sqrt(scalar > 0 ? static_cast<float>(scalar) : static_cast<float>(sizes.head_size));
-  }
-  ActivationKind activation() const {
-    switch (context.model.feed_forward) {
-      case FeedForwardChoice::kSwiGlu:
-        return ActivationKind::kSwiGlu;
-      case FeedForwardChoice::kExactGelu:
-        return ActivationKind::kExactGelu;
-      case FeedForwardChoice::kGeGlu:
-        return ActivationKind::kGeGlu;
-      case FeedForwardChoice::kRelu:
-        return ActivationKind::kRelu;
-      case FeedForwardChoice::kSquaredRelu:
-        return ActivationKind::kSquaredRelu;
-      case FeedForwardChoice::kGelu:
-        break;
-    }
-    return ActivationKind::kGelu;
   }
   Dropout DropoutAt(int site) const {
     return DropoutOf(context.model, call.micro_batch, context.module, site, context.region.first_token(),
@@ -92,7 +74,7 @@ struct BlockRunner::Executor {
                           .branch = Buffer(step.branch),
                           .bias = Parameter(step.branch_bias),
                           .sum = Buffer(step.sum),
-                          .kind = norm_kind(),
+                          .kind = context.model.norm,
                           .epsilon = static_cast<float>(context.model.norm_epsilon),
                           .gain_offset = gain_offset(),
                           .gamma = Parameter(step.gain),
@@ -115,7 +97,7 @@ struct BlockRunner::Executor {
     ops.NormBackward({.grad_normed = Buffer(step.grad_normed),
                       .x = Buffer(step.x),
                       .statistics = Buffer(step.statistics),
-                      .kind = norm_kind(),
+                      .kind = context.model.norm,
                       .gain_offset = gain_offset(),
                       .gamma = Parameter(step.gain),
                       .grad_residual = Buffer(step.grad_residual),
@@ -152,7 +134,7 @@ struct BlockRunner::Executor {
       args.c = Buffer(step.c);
       args.transpose_b = float8 || step.kind == ProductKind::kForward;
       args.bias = Parameter(step.bias);
-      args.epilogue = EpilogueOf(step.epilogue);
+      args.epilogue = step.epilogue;
       args.auxiliary = Buffer(step.auxiliary);
       args.largest = Buffer(step.largest);
       args.accumulate = step.added;
@@ -161,20 +143,6 @@ struct BlockRunner::Executor {
     if (step.scale != 1) {
       ops.Scale(args.c, step.scale);
     }
-  }
-
-  static Epilogue EpilogueOf(ProductEpilogue epilogue) {
-    switch (epilogue) {
-      case ProductEpilogue::kGelu:
-        return Epilogue::kGelu;
-      case ProductEpilogue::kGeluGradient:
-        return Epilogue::kGeluGradient;
-      case ProductEpilogue::kResidual:
-        return Epilogue::kResidual;
-      case ProductEpilogue::kNone:
-        break;
-    }
-    return Epilogue::kNone;
   }
 
   void operator()(const QuantizeStep& step) const {
@@ -356,11 +324,11 @@ struct BlockRunner::Executor {
   }
 
   void operator()(const ActivationStep& step) const {
-    ops.ActivationForward(activation(), Buffer(step.from), Buffer(step.to), Buffer(step.largest));
+    ops.ActivationForward(context.model.feed_forward, Buffer(step.from), Buffer(step.to), Buffer(step.largest));
   }
 
   void operator()(const ActivationBackwardStep& step) const {
-    ops.ActivationBackward(activation(), Buffer(step.grad_out), Buffer(step.from), Buffer(step.grad_from),
+    ops.ActivationBackward(context.model.feed_forward, Buffer(step.grad_out), Buffer(step.from), Buffer(step.grad_from),
                            Buffer(step.largest));
   }
 

@@ -41,7 +41,7 @@ void Embedding::Forward(const MicroBatch& micro_batch, char* kept, const Tensor&
   }
   if (rows_.norm_gain >= 0) {
     ops.ResidualNormForward({.x = sum,
-                             .kind = context_.model.norm == NormChoice::kRmsNorm ? NormKind::kRms : NormKind::kLayer,
+                             .kind = context_.model.norm,
                              .epsilon = static_cast<float>(context_.model.norm_epsilon),
                              .gain_offset = static_cast<float>(context_.model.gain_offset),
                              .gamma = Parameter(rows_.norm_gain),
@@ -68,7 +68,7 @@ Tensor Embedding::BackwardInput(const MicroBatch& micro_batch, char* kept, const
     ops.NormBackward({.grad_normed = grad_out,
                       .x = TensorAt(plan_.sum, kept, nullptr),
                       .statistics = TensorAt(plan_.norm_statistics, kept, nullptr),
-                      .kind = context_.model.norm == NormChoice::kRmsNorm ? NormKind::kRms : NormKind::kLayer,
+                      .kind = context_.model.norm,
                       .gain_offset = static_cast<float>(context_.model.gain_offset),
                       .gamma = Parameter(rows_.norm_gain),
                       .grad_x = grad_out,

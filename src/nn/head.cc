@@ -5,11 +5,7 @@
 namespace trireme {
 
 Head::Head(const ModuleContext& context, const LocalSizes& sizes, std::int64_t chunk)
-    : context_(context),
-      sizes_(sizes),
-      plan_(sizes, chunk),
-      rows_(PlacesOfHead(context.table)),
-      norm_kind_(context.model.norm == NormChoice::kRmsNorm ? NormKind::kRms : NormKind::kLayer) {}
+    : context_(context), sizes_(sizes), plan_(sizes, chunk), rows_(PlacesOfHead(context.table)) {}
 
 Module::Uses Head::uses() const {
   const std::int64_t module = context_.model.modules() - 1;
@@ -28,7 +24,7 @@ void Head::Forward(const MicroBatch& micro_batch, char* kept, const Tensor&) {
   const Tensor input = Input(kept);
   const Tensor gain = Parameter(rows_.norm_gain);
   ops.ResidualNormForward({.x = input,
-                           .kind = norm_kind_,
+                           .kind = context_.model.norm,
                            .epsilon = static_cast<float>(context_.model.norm_epsilon),
                            .gain_offset = static_cast<float>(context_.model.gain_offset),
                            .gamma = gain,
@@ -47,7 +43,7 @@ void Head::Forward(const MicroBatch& micro_batch, char* kept, const Tensor&) {
   ops.NormBackward({.grad_normed = grad_normed,
                     .x = input,
                     .statistics = Scratch(plan_.statistics),
-                    .kind = norm_kind_,
+                    .kind = context_.model.norm,
                     .gain_offset = static_cast<float>(context_.model.gain_offset),
                     .gamma = gain,
                     .grad_x = grad_normed,

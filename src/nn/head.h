@@ -32,7 +32,6 @@ class Head : public Module {
   LocalSizes sizes_;
   HeadPlan plan_;
   HeadParameters rows_;
-  NormKind norm_kind_;
 };
 
 }  // namespace trireme

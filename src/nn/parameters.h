@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "device/tensor.h"
+#include "ops/tensor.h"
 
 namespace trireme {
 

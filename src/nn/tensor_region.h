@@ -7,8 +7,8 @@
 #pragma once
 
 #include "comm/communicator.h"
-#include "device/tensor.h"
 #include "lowering/local_sizes.h"
+#include "ops/tensor.h"
 
 namespace trireme {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "cost/optimizer_plan.h"
-#include "device/tensor.h"
+#include "ops/tensor.h"
 
 namespace trireme {
 

@@ -75,11 +75,11 @@ struct MeasuredPrice::StepPrice {
 
   WorkTime operator()(const ProductStep& step) const {
     const std::int64_t out = step.rows * step.columns;
-    const double epilogue = step.epilogue == ProductEpilogue::kGelu           ? price.Work(RankWork::kGelu, out)
-                            : step.epilogue == ProductEpilogue::kGeluGradient ? price.Work(RankWork::kGeluGradient, out)
+    const double epilogue = step.epilogue == Epilogue::kGelu           ? price.Work(RankWork::kGelu, out)
+                            : step.epilogue == Epilogue::kGeluGradient ? price.Work(RankWork::kGeluGradient, out)
                             // Of the three tensors of a sum in a pass of its own, the product reads one more.
-                            : step.epilogue == ProductEpilogue::kResidual ? price.Work(RankWork::kResidual, out) / 3
-                                                                          : 0;
+                            : step.epilogue == Epilogue::kResidual ? price.Work(RankWork::kResidual, out) / 3
+                                                                   : 0;
     const ProductFormat format = price.point_->FormatOf(step.linear);
     return {.matmul = price.Product(PassOf(step.kind), step.rows, step.columns, step.depth, format),
             .memory = epilogue};

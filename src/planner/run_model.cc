@@ -49,8 +49,8 @@ ModelConfig ModelOfRun(const MeasuredRun& run) {
   model = Completed(model, true);
   if (two_matrices) {
     // Squared ReLU between two matrices, norms with a mean, rotary positions: Llama's block otherwise.
-    model.feed_forward = FeedForwardChoice::kSquaredRelu;
-    model.norm = NormChoice::kLayerNorm;
+    model.feed_forward = ActivationKind::kSquaredRelu;
+    model.norm = NormKind::kLayer;
   }
   if (run.family == "mpt") {
     model.norm_bias = model.qkv_bias = model.linear_bias = false;

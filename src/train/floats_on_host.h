@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "device/device.h"
-#include "device/tensor.h"
+#include "ops/tensor.h"
 
 namespace trireme {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "device/device.h"
-#include "device/tensor.h"
 #include "model/parameter_table.h"
+#include "ops/tensor.h"
 
 namespace trireme {
 

@@ -158,7 +158,7 @@ TEST(BlockProgram, ResidualSumsArePartOfProducts) {
     for (const BlockStep& step : program.forward) {
       const auto* product = std::get_if<ProductStep>(&step.work);
       const auto* norm = std::get_if<NormStep>(&step.work);
-      fused += product != nullptr && product->epilogue == ProductEpilogue::kResidual ? 1 : 0;
+      fused += product != nullptr && product->epilogue == Epilogue::kResidual ? 1 : 0;
       sums += std::holds_alternative<SumStep>(step.work) || (norm != nullptr && norm->branch != kNoId) ? 1 : 0;
     }
     EXPECT_EQ(fused + sums, 2);

@@ -33,8 +33,8 @@ TEST(ModelFamily, SetsItsChoices) {
   EXPECT_EQ(bloom.position, PositionChoice::kAlibi);
   EXPECT_TRUE(bloom.embedding_norm);
   const ModelConfig llama = Completed({.family = "llama"});
-  EXPECT_EQ(llama.norm, NormChoice::kRmsNorm);
-  EXPECT_EQ(llama.feed_forward, FeedForwardChoice::kSwiGlu);
+  EXPECT_EQ(llama.norm, NormKind::kRms);
+  EXPECT_EQ(llama.feed_forward, ActivationKind::kSwiGlu);
   EXPECT_FALSE(llama.linear_bias);
   EXPECT_FALSE(llama.tie_embeddings);
 }

@@ -139,7 +139,7 @@ RunConfig OneRankRun(const std::string& family) {
   UseFeatures(config.model);
   config.model = Completed(config.model);
   if (family == "opt") {
-    config.model.feed_forward = FeedForwardChoice::kSquaredRelu;  // finite differences step over ReLU's kink
+    config.model.feed_forward = ActivationKind::kSquaredRelu;  // finite differences step over ReLU's kink
   }
   config.batch.global = 3;
   config.layout.micro_batch = 3;

@@ -70,7 +70,7 @@ TEST(OtherPrograms, FamiliesOfOtherProgramsArePriced) {
       "a,s,t,dgx-h100,h100-80g,8,16,nemo,nemotron,32,6144,48,8,24576,256000,,4096,4,1,1,1,,4,,none,4,4,64,bf16,,,,2.8,"
       "ok,clean,\n",
       files, runs);
-  EXPECT_EQ(nemotron.model.feed_forward, FeedForwardChoice::kSquaredRelu) << "two matrices";
+  EXPECT_EQ(nemotron.model.feed_forward, ActivationKind::kSquaredRelu) << "two matrices";
   EXPECT_EQ(nemotron.model.kv_heads, 8);
   const RunPoint mpt = Understood1(
       "a,s,t,mosaic,a100-80g,8,8,llm-foundry,mpt,32,4096,32,32,16384,50368,1,2048,1,1,1,1,,8,3,none,6,2,96,bf16,0,,,5,"

@@ -283,7 +283,7 @@ void AddGgufShape(const ModelConfig& model, const GgufArchitecture& architecture
   header.Count(at + "attention.value_length", model.head_size());
   header.Count(at + "vocab_size", model.vocabulary);
   header.Number(
-      at + (model.norm == NormChoice::kRmsNorm ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon"),
+      at + (model.norm == NormKind::kRms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon"),
       model.norm_epsilon);
   if (model.position == PositionChoice::kRotary) {
     AddRotary(model, at, header);

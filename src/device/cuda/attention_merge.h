@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "device/cuda/cuda_context.h"
-#include "device/tensor.h"
+#include "ops/tensor.h"
 
 namespace trireme {
 

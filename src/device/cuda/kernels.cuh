@@ -13,7 +13,7 @@
 #include "base/shape.h"
 #include "device/cuda/clear_memory.h"
 #include "device/cuda/launch.cuh"
-#include "device/tensor.h"
+#include "ops/tensor.h"
 
 namespace trireme {
 

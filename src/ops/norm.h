@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "device/ops/random.h"
-#include "device/tensor.h"
+#include "ops/random.h"
+#include "ops/tensor.h"
 
 namespace trireme {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "device/tensor.h"
+#include "ops/tensor.h"
 
 namespace trireme {
 

@@ -5,8 +5,8 @@
 #include <span>
 
 #include "base/causal_pairs.h"
-#include "device/ops/random.h"
-#include "device/tensor.h"
+#include "ops/random.h"
+#include "ops/tensor.h"
 
 namespace trireme {
 
