@@ -10,7 +10,7 @@ endforeach()
 
 function(trireme_release)
   # The old kind of run path serves the carried libraries' own needs too.
-  set_target_properties(trireme PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+  set_target_properties(trireme PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}" INSTALL_RPATH_USE_LINK_PATH OFF)
   target_link_options(trireme PRIVATE -Wl,--disable-new-dtags)
   install(TARGETS trireme RUNTIME_DEPENDENCY_SET carried RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   install(RUNTIME_DEPENDENCY_SET carried

@@ -37,6 +37,20 @@ ChatTemplate TemplateOf(const std::string& source) {
   return made;
 }
 
+std::string RefusalOf(const std::string& source) {
+  return MessageOf([&] { TemplateOf(source).Render(ToJson({{"user", "x"}}), true); });
+}
+
+std::string TextOf(const std::string& source) { return TemplateOf(source).Render(ToJson({{"user", "x"}}), true).text; }
+
+std::string Repeated(int times, const std::string& text) {
+  std::string all;
+  for (int i = 0; i < times; ++i) {
+    all += text;
+  }
+  return all;
+}
+
 TEST(ChatTemplate, WritesWhatJinjaWrites) {
   int compared = 0;
   for (const Json& expected : Fixture().at("cases")) {
@@ -87,34 +101,79 @@ TEST(ChatTemplate, ATemplateThatRewritesTheConversationHasNoAnswers) {
 }
 
 TEST(ChatTemplate, WhatIsNotCoveredIsNamed) {
-  const auto refusal = [](const std::string& source) {
-    return MessageOf([&] { TemplateOf(source).Render(ToJson({{"user", "x"}}), true); });
-  };
-  EXPECT_THAT(refusal("\n{% macro f(x) %}{% endmacro %}"), HasSubstr("line 2: the statement 'macro' is not covered"));
-  EXPECT_THAT(refusal("{{ messages | groupby('role') }}"), HasSubstr("filter 'groupby'"));
-  EXPECT_THAT(refusal("{{ 1 is sameas(1) }}"), HasSubstr("'is sameas'"));
-  EXPECT_THAT(refusal("{{ 'x'.zfill(3) }}"), HasSubstr("method 'zfill'"));
-  EXPECT_THAT(refusal("{{ cycler(1) }}"), HasSubstr("calls 'cycler'"));
-  EXPECT_THAT(refusal("{{ messages.__class__.__mro__ }}"), HasSubstr("undefined"));
-  EXPECT_THAT(refusal("{% if x %}"), HasSubstr("'endif' is missing"));
-  EXPECT_THAT(refusal("{% endfor %}"), HasSubstr("closes nothing"));
-  EXPECT_THAT(refusal("{{ 'x }}"), HasSubstr("a string has no end"));
-  EXPECT_THAT(refusal("{{ (1 }}"), HasSubstr("line 1"));
-  EXPECT_THAT(refusal("{{ raise_exception('roles') }}"), HasSubstr("refuses the conversation: roles"));
+  EXPECT_THAT(RefusalOf("\n{% macro f(x) %}{% endmacro %}"), HasSubstr("line 2: the statement 'macro' is not covered"));
+  EXPECT_THAT(RefusalOf("{{ messages | groupby('role') }}"), HasSubstr("filter 'groupby'"));
+  EXPECT_THAT(RefusalOf("{{ 1 is sameas(1) }}"), HasSubstr("'is sameas'"));
+  EXPECT_THAT(RefusalOf("{{ 'x'.zfill(3) }}"), HasSubstr("method 'zfill'"));
+  EXPECT_THAT(RefusalOf("{{ cycler(1) }}"), HasSubstr("calls 'cycler'"));
+  EXPECT_THAT(RefusalOf("{{ messages.__class__.__mro__ }}"), HasSubstr("undefined"));
+  EXPECT_THAT(RefusalOf("{% if x %}"), HasSubstr("'endif' is missing"));
+  EXPECT_THAT(RefusalOf("{% endfor %}"), HasSubstr("closes nothing"));
+  EXPECT_THAT(RefusalOf("{{ 'x }}"), HasSubstr("a string has no end"));
+  EXPECT_THAT(RefusalOf("{{ (1 }}"), HasSubstr("line 1"));
+  EXPECT_THAT(RefusalOf("{{ raise_exception('roles') }}"), HasSubstr("refuses the conversation: roles"));
 }
 
 TEST(ChatTemplate, HostileTemplatesEnd) {
-  const auto refusal = [](const std::string& source) {
-    return MessageOf([&] { TemplateOf(source).Render(ToJson({{"user", "x"}}), true); });
+  EXPECT_THAT(RefusalOf("{% for a in range(99999) %}{{ 1" + Repeated(200, "+1") + " }}{% endfor %}"),
+              HasSubstr("a million steps"));
+  EXPECT_THAT(RefusalOf("\n{{ 'x' * 99999999999 }}"), HasSubstr("line 2: needs more than 256 MiB"));
+  EXPECT_THAT(RefusalOf("{{ " + std::string(500, '(') + "1" + std::string(500, ')') + " }}"), HasSubstr("64 deep"));
+  EXPECT_THAT(RefusalOf("{{ range(99999999) }}"), HasSubstr("range()"));
+  EXPECT_THAT(RefusalOf("{% set a = 'x' * 99999 %}{% for i in range(999) %}{{ a }}{% endfor %}"),
+              HasSubstr("writes more than 64 MiB"));
+}
+
+TEST(ChatTemplate, SlicesAndRangesOfTheLargestNumbersAreComputed) {
+  EXPECT_EQ(TextOf("{{ [1, 2, 3][::999999999999999999] }}"), "[1]");
+  const auto with = [](const char* source, std::int64_t step) {
+    return TemplateOf(source).Render({{{"role", "user"}, {"step", step}}}, true).text;
   };
-  std::string sum = "1";
-  for (int i = 0; i < 200; ++i) {
-    sum += "+1";
+  EXPECT_EQ(with("{{ [1, 2, 3][1::messages[0].step] }}", INT64_MAX), "[2]");
+  EXPECT_EQ(with("{{ 'abc'[::messages[0].step] }}", INT64_MIN), "c");
+  EXPECT_EQ(with("{{ [1, 2, 3][messages[0].step::2] }}", INT64_MIN), "[1, 3]");
+  EXPECT_EQ(with("{{ range(5, 1, messages[0].step) }}", INT64_MIN), "[5]");
+  EXPECT_EQ(with("{{ range(messages[0].step, 1, -1) }}", INT64_MIN), "[]");
+  EXPECT_THAT(MessageOf([&] { with("{{ range(messages[0].step, 5) }}", INT64_MIN); }),
+              HasSubstr("line 1: gives range() limits"));
+}
+
+TEST(ChatTemplate, ChainsAreBoundedAsNestingIs) {
+  for (const char* part : {"~a", ".a", "|string", " and a", "[0]", " or a", "+a", "*a", "()", " is defined"}) {
+    EXPECT_THAT(RefusalOf("{% set a = 'x' %}\n{{ a" + Repeated(20000, part) + " }}"), HasSubstr("line 2")) << part;
   }
-  EXPECT_THAT(refusal("{% for a in range(99999) %}{{ " + sum + " }}{% endfor %}"), HasSubstr("a million steps"));
-  EXPECT_THAT(refusal("{{ 'x' * 99999999999 }}"), HasSubstr("64 MiB"));
-  EXPECT_THAT(refusal("{{ " + std::string(500, '(') + "1" + std::string(500, ')') + " }}"), HasSubstr("64 deep"));
-  EXPECT_THAT(refusal("{{ range(99999999) }}"), HasSubstr("range()"));
+  EXPECT_EQ(TextOf("{{ 'a'" + Repeated(200, " ~ 'b'") + " }}"), "a" + std::string(200, 'b'));
+}
+
+TEST(ChatTemplate, ARenderingHasABudgetOfBytes) {
+  const auto refused = HasSubstr("line 2: needs more than 256 MiB for its texts and lists");
+  EXPECT_THAT(RefusalOf("{% set s = 'x' %}\n" + Repeated(29, "{% set s = s + s %}")), refused);
+  EXPECT_THAT(RefusalOf("{% set s = [1] %}\n" + Repeated(24, "{% set s = s + s %}")), refused);
+  EXPECT_THAT(RefusalOf("{% set s = {'a': 1} %}\n" + Repeated(24, "{% set s = {'a': s, 'b': s} %}")), refused);
+  EXPECT_THAT(RefusalOf("\n{{ 'x\\ny'|indent(300000000) }}"), refused);
+  EXPECT_THAT(RefusalOf("\n{{ [[1]]|tojson(indent=300000000) }}"), refused);
+  EXPECT_THAT(RefusalOf("\n{{ ('x' * 1000)|replace('x', 'y' * 600000) }}"), refused);
+  EXPECT_THAT(RefusalOf("\n{{ ('x' * 1000)|list|join('y' * 600000) }}"), refused);
+  EXPECT_THAT(RefusalOf("\n{% for i in range(9999) %}{% if 'x' * 99999 == 'y' %}{% endif %}{% endfor %}"), refused);
+  EXPECT_THAT(RefusalOf("{% set n = namespace() %}\n" + Repeated(100, "{% set n.a = [n.a] %}")),
+              HasSubstr("line 2: makes a value that is nested more than 64 deep"));
+  EXPECT_EQ(TextOf("{{ 'x\\ny'|indent(-3) }}{{ [1]|tojson(indent=-1) }}"), "x\ny[\n1\n]");
+}
+
+TEST(ChatTemplate, NumbersBeyondWholeOnesAreRefused) {
+  EXPECT_THAT(RefusalOf("\n{{ (10.5 ** 400)|int }}"), HasSubstr("line 2: takes 'int' of a number beyond 2^53"));
+  EXPECT_EQ(TextOf("{{ (2.5)|int }} {{ (-2.5)|int }} {{ 'x'|int }} {{ (10.5 ** 400 - 10.5 ** 400)|int }}"), "2 -2 0 0");
+  EXPECT_THAT(RefusalOf("{{ 1" + std::string(400, '0') + ".0 }}"), HasSubstr("line 1: a number has more than 300"));
+  EXPECT_THAT(RefusalOf("{{ 'x'|indent(2.5) }}"), HasSubstr("line 1: gives 'indent' a width of number"));
+}
+
+// Once each word was cut off by copying the rest.
+TEST(ChatTemplate, SplitsLongTextsInOnePass) {
+  const std::string words = Repeated(300000, "ab ");
+  const ChatTemplate tested = TemplateOf("{{ messages[0].content.split()|length }}");
+  EXPECT_EQ(tested.Render(ToJson({{"user", words}}), false).text, "300000");
+  EXPECT_EQ(TextOf("{{ ' a  b c '.split(none, 1) }}{{ 'a,b,c'.split(',', 1) }}{{ ''.split() }}{{ ''.split(',') }}"),
+            "['a', 'b c']['a', 'b,c'][]['']");
 }
 
 TEST(ChatTemplate, IsFoundWithItsTokenizer) {

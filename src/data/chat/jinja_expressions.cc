@@ -57,6 +57,25 @@ void ExpressionParser::Refuse(const std::string& message) const {
   Fail("the chat template of '{}', line {}: {}", origin_, piece_.line, message);
 }
 
+void ExpressionParser::Raise(Expression& whole, const Expression& part) const {
+  whole.height = std::max(whole.height, part.height + 1);
+  if (whole.height > kHighestTree) {
+    Refuse(fmt::format("an expression has more than {} parts in a chain", kHighestTree));
+  }
+}
+
+void ExpressionParser::AddPart(Expression& whole, ExpressionPointer part) const {
+  if (part != nullptr) {
+    Raise(whole, *part);
+  }
+  whole.parts.push_back(std::move(part));
+}
+
+void ExpressionParser::AddNamed(Expression& whole, const std::string& name, ExpressionPointer value) const {
+  Raise(whole, *value);
+  whole.named.emplace_back(name, std::move(value));
+}
+
 ExpressionPointer ExpressionParser::Parse() {
   const Depth depth(*this);
   ExpressionPointer value = Or();
@@ -180,7 +199,7 @@ ExpressionPointer ExpressionParser::Test(ExpressionPointer value) {
   if (Accept("(")) {
     Arguments(*test);
   } else if (Peek().kind == Token::Kind::kString || Peek().kind == Token::Kind::kInteger) {
-    test->parts.push_back(Primary());
+    AddPart(*test, Primary());
   }
   return negated ? Make(Kind::kNot, "", std::move(test)) : std::move(test);
 }
@@ -230,9 +249,9 @@ void ExpressionParser::Arguments(Expression& call) {
     if (Peek().kind == Token::Kind::kName && Peek(1).kind == Token::Kind::kOperator && Peek(1).text == "=") {
       const std::string name = Name();
       Expect("=");
-      call.named.emplace_back(name, Parse());
+      AddNamed(call, name, Parse());
     } else {
-      call.parts.push_back(Parse());
+      AddPart(call, Parse());
     }
     if (!Is(")")) {
       Expect(",");
@@ -258,6 +277,9 @@ ExpressionPointer ExpressionParser::Primary() {
       }
       return Literal(std::stoll(token.text));
     case Token::Kind::kFloat:
+      if (token.text.size() > 300) {
+        Refuse("a number has more than 300 digits");
+      }
       return Literal(std::stod(token.text));
     case Token::Kind::kName:
       return Word(token.text);
@@ -282,7 +304,7 @@ ExpressionPointer ExpressionParser::Bracket(const std::string& text) {
     ExpressionPointer list = Make(Kind::kList, "");
     bool comma = false;
     while (!Accept(closing)) {
-      list->parts.push_back(Parse());
+      AddPart(*list, Parse());
       if (!Is(closing)) {
         Expect(",");
         comma = true;
@@ -295,9 +317,9 @@ ExpressionPointer ExpressionParser::Bracket(const std::string& text) {
   }
   ExpressionPointer dict = Make(Kind::kDict, "");
   while (!Accept("}")) {
-    dict->parts.push_back(Parse());
+    AddPart(*dict, Parse());
     Expect(":");
-    dict->parts.push_back(Parse());
+    AddPart(*dict, Parse());
     if (!Is("}")) {
       Expect(",");
     }

@@ -13,8 +13,11 @@
 
 namespace trireme::jinja {
 
-// How deep expressions, and statements, may be nested.
+// How deep brackets and signs of expressions, and statements, may be nested.
 inline constexpr int kDeepestNesting = 64;
+// How high an expression's tree may grow: each part of a chain (a ~ b ~ c, a.b.c, a | f | g) sets what precedes it one
+// deeper.
+inline constexpr int kHighestTree = 256;
 
 // The expressions of one tag. Piece and origin, which names the template, outlive it.
 class ExpressionParser {
@@ -54,9 +57,13 @@ class ExpressionParser {
     made->kind = kind;
     made->text = std::move(text);
     made->line = piece_.line;
-    (made->parts.push_back(std::move(parts)), ...);
+    (AddPart(*made, std::move(parts)), ...);
     return made;
   }
+  // A part may be null.
+  void AddPart(Expression& whole, ExpressionPointer part) const;
+  void AddNamed(Expression& whole, const std::string& name, ExpressionPointer value) const;
+  void Raise(Expression& whole, const Expression& part) const;
   ExpressionPointer Literal(Value value) const;
 
   ExpressionPointer Or();

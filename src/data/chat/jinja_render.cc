@@ -2,28 +2,47 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
+#include <optional>
+#include <string_view>
 
 #include "base/error.h"
 #include "data/chat/jinja_builtins.h"
+#include "data/chat/jinja_operators.h"
+#include "data/chat/jinja_work.h"
 #include "data/chat/python_text.h"
 
 namespace trireme::jinja {
 namespace {
 
-constexpr std::int64_t kMostSteps = 1'000'000;
 constexpr std::size_t kMostRenderedBytes = std::size_t{64} << 20;
-constexpr std::int64_t kLongestRange = 1'000'000;
+constexpr std::uint64_t kLongestRange = 1'000'000;
 constexpr std::array kFunctions = {"range", "namespace", "raise_exception", "strftime_now", "dict"};
 
 bool IsFunction(const std::string& name) {
   return std::find(kFunctions.begin(), kFunctions.end(), name) != kFunctions.end();
 }
 
+// Places first, first + step, … of a range or a slice that ends before `end`: how many they are.
+std::uint64_t CountPlaces(std::int64_t first, std::int64_t end, std::int64_t step) {
+  if (step > 0 ? first >= end : first <= end) {
+    return 0;
+  }
+  // Distances of 64-bit numbers fit their unsigned kind alone.
+  const auto from = static_cast<std::uint64_t>(step > 0 ? first : end);
+  const auto to = static_cast<std::uint64_t>(step > 0 ? end : first);
+  const auto pace = step > 0 ? static_cast<std::uint64_t>(step) : 0 - static_cast<std::uint64_t>(step);
+  return (to - from - 1) / pace + 1;
+}
+
+// The place of this number among them.
+std::int64_t PlaceAt(std::int64_t first, std::int64_t step, std::uint64_t number) {
+  return static_cast<std::int64_t>(static_cast<std::uint64_t>(first) + static_cast<std::uint64_t>(step) * number);
+}
+
 class Renderer {
  public:
   Renderer(std::map<std::string, Value> variables, std::time_t now, const std::string& origin)
-      : now_(now), origin_(origin) {
+      : now_(now), origin_(origin), work_(origin) {
     scopes_.push_back(std::move(variables));
   }
 
@@ -38,7 +57,7 @@ class Renderer {
 
   Flow Execute(const Block& block) {
     for (const Statement& statement : block) {
-      Count(statement.line);
+      work_.Step(statement.line);
       if (const Flow flow = Execute(statement); flow != Flow::kGoOn) {
         return flow;
       }
@@ -49,14 +68,14 @@ class Renderer {
   Flow Execute(const Statement& statement) {
     switch (statement.kind) {
       case Statement::Kind::kText:
-        out_.text += statement.text;
+        Write(statement.text);
         break;
       case Statement::Kind::kOutput:
-        out_.text += PythonText(Evaluate(*statement.expression));
+        WriteValue(*statement.expression);
         break;
       case Statement::Kind::kIf:
         for (const Statement::Branch& branch : statement.branches) {
-          if (branch.condition == nullptr || IsTrue(Evaluate(*branch.condition))) {
+          if (branch.condition == nullptr || Holds(*branch.condition)) {
             return Execute(branch.body);
           }
         }
@@ -73,6 +92,7 @@ class Renderer {
         Execute(statement.body);
         const std::string text = std::move(out_.text);
         out_ = std::move(outer);
+        work_.AtLine(statement.line);
         Assign(statement, text);
         break;
       }
@@ -87,37 +107,60 @@ class Renderer {
       case Statement::Kind::kContinue:
         return Flow::kContinue;
     }
-    if (out_.text.size() > kMostRenderedBytes) {
-      Refuse(statement.line, "writes more than 64 MiB");
-    }
     return Flow::kGoOn;
   }
 
+  void Write(const std::string& text) {
+    work_.Take(text.size());
+    if (text.size() > kMostRenderedBytes - out_.text.size()) {
+      work_.Refuse("writes more than 64 MiB");
+    }
+    out_.text += text;
+  }
+
+  void WriteValue(const Expression& expression) {
+    Value made;
+    const Value& value = Refer(expression, made);
+    work_.Take(value);
+    Write(PythonText(value));
+  }
+
+  bool Holds(const Expression& condition) {
+    Value made;
+    return IsTrue(Refer(condition, made));
+  }
+
   void Assign(const Statement& statement, Value value) {
+    const std::string& name = statement.names[0];
     if (statement.attribute.empty()) {
-      scopes_.back()[statement.names[0]] = std::move(value);
+      scopes_.back()[name] = std::move(value);
       return;
     }
     for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
-      if (const auto found = scope->find(statement.names[0]); found != scope->end()) {
+      if (const auto found = scope->find(name); found != scope->end()) {
         if (!found->second.is_object()) {
-          Refuse(statement.line, "sets an attribute of '" + statement.names[0] + "', which is no namespace");
+          work_.Refuse("sets an attribute of '" + name + "', which is no namespace");
         }
+        work_.TakeKeys(found->second.size());
         found->second[statement.attribute] = std::move(value);
+        if (found->second[statement.attribute].is_structured()) {
+          work_.Take(found->second);  // refuses what is nested too deep
+        }
         return;
       }
     }
-    Refuse(statement.line, "sets an attribute of '" + statement.names[0] + "', which is not defined");
+    work_.Refuse("sets an attribute of '" + name + "', which is not defined");
   }
 
   void Bind(const Statement& statement, const Value& item) {
+    work_.Take(item);
     if (statement.names.size() == 1) {
       scopes_.back()[statement.names[0]] = item;
       return;
     }
-    const std::vector<Value> parts = Iterate(item);
+    const std::vector<Value> parts = Iterate(item, work_);
     if (parts.size() != statement.names.size()) {
-      Refuse(statement.line, "takes a value apart into another number of names than it has parts");
+      work_.Refuse("takes a value apart into another number of names than it has parts");
     }
     for (std::size_t i = 0; i < parts.size(); ++i) {
       scopes_.back()[statement.names[i]] = parts[i];
@@ -125,13 +168,13 @@ class Renderer {
   }
 
   void Loop(const Statement& statement) {
-    std::vector<Value> items = Iterate(Evaluate(*statement.expression));
+    std::vector<Value> items = ItemsOf(*statement.expression);
     if (statement.condition != nullptr) {
       std::vector<Value> kept;
       for (const Value& item : items) {
         scopes_.emplace_back();
         Bind(statement, item);
-        if (IsTrue(Evaluate(*statement.condition))) {
+        if (Holds(*statement.condition)) {
           kept.push_back(item);
         }
         scopes_.pop_back();
@@ -142,9 +185,11 @@ class Renderer {
       Execute(statement.otherwise);
     }
     for (std::size_t i = 0; i < items.size(); ++i) {
-      Count(statement.line);
+      work_.Step(statement.line);
       scopes_.emplace_back();
-      scopes_.back()["loop"] = LoopVariable(items, i);
+      Value& loop = scopes_.back()["loop"];
+      loop = LoopVariable(items, i);
+      work_.Take(loop);
       Bind(statement, items[i]);
       const Flow flow = Execute(statement.body);
       scopes_.pop_back();
@@ -152,6 +197,11 @@ class Renderer {
         break;
       }
     }
+  }
+
+  std::vector<Value> ItemsOf(const Expression& expression) {
+    Value made;
+    return Iterate(Refer(expression, made), work_);
   }
 
   static Value LoopVariable(const std::vector<Value>& items, std::size_t i) {
@@ -171,23 +221,54 @@ class Renderer {
     return loop;
   }
 
-  Value Lookup(const std::string& name) const {
-    for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
-      if (const auto found = scope->find(name); found != scope->end()) {
-        return found->second;
-      }
+  // The value of an expression, without a copy of what a variable or a literal holds: valid until the next statement
+  // and no longer than `made`, which holds a value that the expression makes.
+  const Value& Refer(const Expression& expression, Value& made) {
+    work_.Step(expression.line);
+    if (expression.kind == Kind::kLiteral) {
+      return expression.value;
     }
-    return Undefined();
+    if (expression.kind == Kind::kName) {
+      for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
+        if (const auto found = scope->find(expression.text); found != scope->end()) {
+          return found->second;
+        }
+      }
+      return made = Undefined();
+    }
+    if (expression.kind != Kind::kAttribute && expression.kind != Kind::kIndex) {
+      made = Make(expression);
+      work_.Take(made);
+      return made;
+    }
+    const Value& value = Refer(*expression.parts[0], made);
+    Value name = expression.kind == Kind::kAttribute ? Value(expression.text) : Evaluate(*expression.parts[1]);
+    if (value.is_discarded()) {
+      work_.Take(name);
+      work_.Refuse("asks for '" + PythonText(name) + "' of an undefined value");
+    }
+    if (const Value* place = PlaceOf(value, name, work_); place != nullptr) {
+      return *place;
+    }
+    Value item = ItemOf(value, name, work_);
+    return made = std::move(item);
   }
 
   Value Evaluate(const Expression& expression) {
-    Count(expression.line);
+    Value made;
+    const Value& value = Refer(expression, made);
+    if (&value == &made) {
+      return made;
+    }
+    work_.Take(value);
+    return value;
+  }
+
+  // The value of an expression that makes one.
+  Value Make(const Expression& expression) {
     const auto& parts = expression.parts;
+    Value first;
     switch (expression.kind) {
-      case Kind::kLiteral:
-        return expression.value;
-      case Kind::kName:
-        return Lookup(expression.text);
       case Kind::kList: {
         Value list = Value::array();
         for (const ExpressionPointer& part : parts) {
@@ -198,14 +279,16 @@ class Renderer {
       case Kind::kDict: {
         Value dict = Value::object();
         for (std::size_t i = 0; i < parts.size(); i += 2) {
-          dict[PythonText(Evaluate(*parts[i]))] = Evaluate(*parts[i + 1]);
+          work_.TakeKeys(dict.size());
+          const std::string key = PythonText(Evaluate(*parts[i]));
+          dict[key] = Evaluate(*parts[i + 1]);
         }
         return dict;
       }
       case Kind::kNot:
-        return !IsTrue(Evaluate(*parts[0]));
+        return !Holds(*parts[0]);
       case Kind::kNegative:
-        return Arithmetic("-", Value(0), Evaluate(*parts[0]), expression.line);
+        return Arithmetic("-", Value(0), Refer(*parts[0], first), work_);
       case Kind::kAnd: {
         Value left = Evaluate(*parts[0]);
         return IsTrue(left) ? Evaluate(*parts[1]) : left;
@@ -215,37 +298,32 @@ class Renderer {
         return IsTrue(left) ? left : Evaluate(*parts[1]);
       }
       case Kind::kBinary: {
-        const Value left = Evaluate(*parts[0]);
-        return Binary(expression.text, left, Evaluate(*parts[1]), expression.line);
+        Value second;
+        const Value& left = Refer(*parts[0], first);
+        return Binary(expression.text, left, Refer(*parts[1], second), work_);
       }
       case Kind::kTernary:
-        if (IsTrue(Evaluate(*parts[1]))) {
+        if (Holds(*parts[1])) {
           return Evaluate(*parts[0]);
         }
         return parts[2] == nullptr ? Undefined() : Evaluate(*parts[2]);
-      case Kind::kAttribute:
-        return Attribute(Evaluate(*parts[0]), Value(expression.text), expression.line);
-      case Kind::kIndex: {
-        const Value value = Evaluate(*parts[0]);
-        return Attribute(value, Evaluate(*parts[1]), expression.line);
-      }
       case Kind::kSlice:
         return Slice(expression);
       case Kind::kCall:
         return Call(expression);
-      case Kind::kFilter:
-        return ApplyFilter(expression.text, Evaluate(*parts[0]), ArgumentsOf(expression));
+      case Kind::kFilter: {
+        const Value& value = Refer(*parts[0], first);
+        return ApplyFilter(expression.text, value, ArgumentsOf(expression), work_);
+      }
       case Kind::kTest:
         return Test(expression);
+      case Kind::kLiteral:
+      case Kind::kName:
+      case Kind::kAttribute:
+      case Kind::kIndex:
+        break;  // Refer's
     }
     return Undefined();
-  }
-
-  Value Attribute(const Value& value, const Value& name, int line) const {
-    if (value.is_discarded()) {
-      Refuse(line, "asks for '" + PythonText(name) + "' of an undefined value");
-    }
-    return ItemOf(value, name);
   }
 
   bool Test(const Expression& expression) {
@@ -254,7 +332,9 @@ class Renderer {
     if (asks && subject.kind == Kind::kName && IsFunction(subject.text)) {
       return expression.text == "defined";
     }
-    return ApplyTest(expression.text, Evaluate(subject), ArgumentsOf(expression));
+    Value made;
+    const Value& value = Refer(subject, made);
+    return ApplyTest(expression.text, value, ArgumentsOf(expression), work_);
   }
 
   Arguments ArgumentsOf(const Expression& call) {
@@ -271,11 +351,12 @@ class Renderer {
   Value Call(const Expression& call) {
     const Expression& callee = *call.parts[0];
     if (callee.kind == Kind::kAttribute) {
-      const Value value = Evaluate(*callee.parts[0]);
-      return CallMethod(value, callee.text, ArgumentsOf(call));
+      Value made;
+      const Value& value = Refer(*callee.parts[0], made);
+      return CallMethod(value, callee.text, ArgumentsOf(call), work_);
     }
     if (callee.kind != Kind::kName || !IsFunction(callee.text)) {
-      Refuse(call.line, "calls '" + callee.text + "', which is not covered");
+      work_.Refuse("calls '" + callee.text + "', which is not covered");
     }
     const Arguments arguments = ArgumentsOf(call);
     if (callee.text == "raise_exception") {
@@ -285,10 +366,11 @@ class Renderer {
       return TimeText(PythonText(arguments.Get(0, "format")));
     }
     if (callee.text == "range") {
-      return Range(arguments, call.line);
+      return Range(arguments);
     }
     Value made = Value::object();
     for (const auto& [name, value] : arguments.named) {
+      work_.TakeKeys(made.size());
       made[name] = value;
     }
     return made;
@@ -301,57 +383,59 @@ class Renderer {
     return {text.data(), std::strftime(text.data(), text.size(), format.c_str(), &local)};
   }
 
-  Value Range(const Arguments& arguments, int line) const {
+  Value Range(const Arguments& arguments) {
     std::array<std::int64_t, 3> limits = {0, 0, 1};
     const std::size_t given = arguments.values.size();
     for (std::size_t i = 0; i < given && i < limits.size(); ++i) {
       if (!arguments.values[i].is_number_integer()) {
-        Refuse(line, "gives range() something else than whole numbers");
+        work_.Refuse("gives range() something else than whole numbers");
       }
       limits[given == 1 ? 1 : i] = arguments.values[i].get<std::int64_t>();
     }
-    if (given == 0 || given > 3 || limits[2] == 0 || std::abs(limits[1] - limits[0]) > kLongestRange) {
-      Refuse(line, "gives range() limits that it cannot have");
+    const std::uint64_t count =
+        given == 0 || given > 3 || limits[2] == 0 ? kLongestRange + 1 : CountPlaces(limits[0], limits[1], limits[2]);
+    if (count > kLongestRange) {
+      work_.Refuse("gives range() limits that it cannot have");
     }
+    work_.Take(sizeof(Value), count);
     Value list = Value::array();
-    for (std::int64_t i = limits[0]; limits[2] > 0 ? i < limits[1] : i > limits[1]; i += limits[2]) {
-      list.push_back(i);
+    for (std::uint64_t i = 0; i < count; ++i) {
+      list.push_back(PlaceAt(limits[0], limits[2], i));
     }
     return list;
   }
 
   Value Slice(const Expression& slice) {
-    const Value value = Evaluate(*slice.parts[0]);
+    Value sliced;
+    const Value& value = Refer(*slice.parts[0], sliced);
     if (!value.is_array() && !value.is_string()) {
-      Refuse(slice.line, "slices what is neither a list nor a text");
+      work_.Refuse("slices what is neither a list nor a text");
     }
-    const std::vector<Value> items = Iterate(value);
+    const std::vector<Value> items = Iterate(value, work_);
     const auto length = static_cast<std::int64_t>(items.size());
-    const auto limit = [&](std::size_t part, std::int64_t otherwise) {
+    const auto limit = [&](std::size_t part) -> std::optional<std::int64_t> {
       const Value given = slice.parts[part] == nullptr ? Value(nullptr) : Evaluate(*slice.parts[part]);
-      return given.is_number_integer() ? given.get<std::int64_t>() : otherwise;
+      return given.is_number_integer() ? std::optional(given.get<std::int64_t>()) : std::nullopt;
     };
-    const std::int64_t step = limit(3, 1);
+    const std::int64_t step = limit(3).value_or(1);
     if (step == 0) {
-      Refuse(slice.line, "slices with a step of 0");
+      work_.Refuse("slices with a step of 0");
     }
     // Python's rule: limits count from the end where they are below 0 and are cut to what there is.
     const std::int64_t lowest = step > 0 ? 0 : -1;
     const std::int64_t highest = step > 0 ? length : length - 1;
-    const auto placed = [&](std::int64_t place) {
-      return std::clamp(place < 0 ? place + length : place, lowest, highest);
+    const auto placed = [&](std::optional<std::int64_t> place, std::int64_t otherwise) {
+      return place.has_value() ? std::clamp(*place < 0 ? *place + length : *place, lowest, highest) : otherwise;
     };
-    constexpr std::int64_t kNone = std::int64_t{1} << 62;
-    const std::int64_t first = limit(1, kNone);
-    const std::int64_t last = limit(2, kNone);
-    const std::int64_t begin = first == kNone ? (step > 0 ? lowest : highest) : placed(first);
-    const std::int64_t end = last == kNone ? (step > 0 ? highest : lowest) : placed(last);
+    const std::int64_t begin = placed(limit(1), step > 0 ? lowest : highest);
+    const std::int64_t end = placed(limit(2), step > 0 ? highest : lowest);
     Value made = Value::array();
     std::string text;
-    for (std::int64_t i = begin; step > 0 ? i < end : i > end; i += step) {
-      const Value& item = items[static_cast<std::size_t>(i)];
+    const std::uint64_t count = CountPlaces(begin, end, step);
+    for (std::uint64_t i = 0; i < count; ++i) {
+      const Value& item = items[static_cast<std::size_t>(PlaceAt(begin, step, i))];
       if (value.is_string()) {
-        text += item.get<std::string>();
+        text += item.get_ref<const std::string&>();
       } else {
         made.push_back(item);
       }
@@ -359,95 +443,11 @@ class Renderer {
     return value.is_string() ? Value(text) : made;
   }
 
-  Value Binary(const std::string& text, const Value& left, const Value& right, int line) const {
-    if (text == "~") {
-      return PythonText(left) + PythonText(right);
-    }
-    if (text == "==" || text == "!=") {
-      const bool same =
-          left.is_discarded() || right.is_discarded() ? left.is_discarded() && right.is_discarded() : left == right;
-      return same == (text == "==");
-    }
-    if (text == "in") {
-      return Contains(right, left);
-    }
-    if (text == "<" || text == ">" || text == "<=" || text == ">=") {
-      const bool comparable = (left.is_number() && right.is_number()) || (left.is_string() && right.is_string());
-      if (!comparable) {
-        Refuse(line, std::string("compares ") + left.type_name() + " with " + right.type_name());
-      }
-      return text == "<" ? left < right : text == ">" ? left > right : text == "<=" ? left <= right : left >= right;
-    }
-    if (text == "+" && left.is_string() && right.is_string()) {
-      return left.get<std::string>() + right.get<std::string>();
-    }
-    if (text == "+" && left.is_array() && right.is_array()) {
-      Value both = left;
-      both.insert(both.end(), right.begin(), right.end());
-      return both;
-    }
-    if (text == "*" && left.is_string() && right.is_number_integer()) {
-      return Repeated(left.get<std::string>(), right.get<std::int64_t>(), line);
-    }
-    return Arithmetic(text, left, right, line);
-  }
-
-  std::string Repeated(const std::string& text, std::int64_t times, int line) const {
-    if (times > static_cast<std::int64_t>(kMostRenderedBytes / std::max<std::size_t>(text.size(), 1))) {
-      Refuse(line, "writes more than 64 MiB");
-    }
-    std::string out;
-    for (std::int64_t i = 0; i < times; ++i) {
-      out += text;
-    }
-    return out;
-  }
-
-  Value Arithmetic(const std::string& text, const Value& left, const Value& right, int line) const {
-    const auto numeric = [](const Value& value) { return value.is_number() || value.is_boolean(); };
-    if (!numeric(left) || !numeric(right)) {
-      const auto name = [](const Value& value) {
-        return value.is_discarded() ? "an undefined value" : value.type_name();
-      };
-      Refuse(line, fmt::format("computes {} {} {}", name(left), text, name(right)));
-    }
-    const bool whole = !left.is_number_float() && !right.is_number_float() && text != "/";
-    const auto number = [](const Value& value) {
-      return value.is_boolean() ? static_cast<double>(value.get<bool>()) : value.get<double>();
-    };
-    const double a = number(left);
-    const double b = number(right);
-    if ((text == "/" || text == "//" || text == "%") && b == 0) {
-      Refuse(line, "divides by zero");
-    }
-    const double result = text == "+"    ? a + b
-                          : text == "-"  ? a - b
-                          : text == "*"  ? a * b
-                          : text == "/"  ? a / b
-                          : text == "//" ? std::floor(a / b)
-                          : text == "%"  ? a - b * std::floor(a / b)
-                                         : std::pow(a, b);
-    constexpr double kLargest = 9007199254740992.0;  // whole numbers are exact up to here
-    if (!(std::abs(result) <= kLargest) && whole) {
-      Refuse(line, "computes a number beyond 2^53");
-    }
-    return whole && result == std::floor(result) ? Value(static_cast<std::int64_t>(result)) : Value(result);
-  }
-
-  void Count(int line) {
-    if (++steps_ > kMostSteps) {
-      Refuse(line, "takes more than a million steps");
-    }
-  }
-  [[noreturn]] void Refuse(int line, const std::string& message) const {
-    Fail("the chat template of '{}', line {}: {}", origin_, line, message);
-  }
-
   std::vector<std::map<std::string, Value>> scopes_;
   std::time_t now_;
   const std::string& origin_;
   Rendered out_;
-  std::int64_t steps_ = 0;
+  Work work_;
 };
 
 }  // namespace

@@ -45,6 +45,7 @@ struct Expression {
   std::vector<ExpressionPointer> parts;
   std::vector<std::pair<std::string, ExpressionPointer>> named;
   int line = 0;
+  int height = 1;  // of the tree from here down
 };
 
 struct Statement;

@@ -4,6 +4,7 @@
 #include <unicode/unistr.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/error.h"
 #include "base/json_text.h"
@@ -32,9 +33,9 @@ bool IsSpace(std::string_view character) {
   return std::find(std::begin(kWide), std::end(kWide), character) != std::end(kWide);
 }
 
-std::string Quoted(const std::string& text) {
+void PutQuoted(const std::string& text, std::string& out) {
   const char quote = text.find('\'') != std::string::npos && text.find('"') == std::string::npos ? '"' : '\'';
-  std::string out(1, quote);
+  out += quote;
   for (const char c : text) {
     switch (c) {
       case '\n':
@@ -50,52 +51,81 @@ std::string Quoted(const std::string& text) {
         out += "\\\\";
         break;
       default:
-        out += c == quote ? std::string("\\") + c : std::string(1, c);
+        if (c == quote) {
+          out += '\\';
+        }
+        out += c;
     }
   }
-  return out + quote;
+  out += quote;
 }
 
 // repr(value)
-std::string Shown(const Value& value) {
+void PutShown(const Value& value, std::string& out) {
   if (value.is_string()) {
-    return Quoted(value.get<std::string>());
-  }
-  if (value.is_array() || value.is_object()) {
-    std::string out;
-    for (const auto& [key, item] : value.items()) {
-      out += out.empty() ? "" : ", ";
-      out += value.is_object() ? Quoted(key) + ": " + Shown(item) : Shown(item);
-    }
-    return value.is_object() ? "{" + out + "}" : "[" + out + "]";
-  }
-  return PythonText(value);
-}
-
-void PutJson(const Value& value, int indent, int depth, std::string& out) {
-  if (!(value.is_array() || value.is_object()) || value.empty()) {
-    out += JsonText(value);
+    PutQuoted(value.get_ref<const std::string&>(), out);
     return;
   }
-  const auto line = [&](int at) {
-    if (indent >= 0) {
-      out += "\n" + std::string(static_cast<std::size_t>(indent * at), ' ');
-    }
-  };
+  if (!value.is_array() && !value.is_object()) {
+    out += PythonText(value);
+    return;
+  }
   out += value.is_object() ? '{' : '[';
   bool first = true;
   for (const auto& [key, item] : value.items()) {
-    out += first ? "" : indent >= 0 ? "," : ", ";
+    out += first ? "" : ", ";
     first = false;
-    line(depth + 1);
     if (value.is_object()) {
-      out += JsonText(Value(key)) + ": ";
+      PutQuoted(key, out);
+      out += ": ";
     }
-    PutJson(item, indent, depth + 1, out);
+    PutShown(item, out);
   }
-  line(depth);
   out += value.is_object() ? '}' : ']';
 }
+
+class JsonWriter {
+ public:
+  JsonWriter(std::optional<std::size_t> indent, Work& work) : indent_(indent), work_(work) {}
+
+  std::string Write(const Value& value) {
+    Put(value, 0);
+    return std::move(out_);
+  }
+
+ private:
+  void Put(const Value& value, std::size_t depth) {
+    if (!(value.is_array() || value.is_object()) || value.empty()) {
+      out_ += JsonText(value);
+      return;
+    }
+    out_ += value.is_object() ? '{' : '[';
+    bool first = true;
+    for (const auto& [key, item] : value.items()) {
+      out_ += first ? "" : indent_.has_value() ? "," : ", ";
+      first = false;
+      StartLine(depth + 1);
+      if (value.is_object()) {
+        out_ += JsonText(Value(key)) + ": ";
+      }
+      Put(item, depth + 1);
+    }
+    StartLine(depth);
+    out_ += value.is_object() ? '}' : ']';
+  }
+
+  void StartLine(std::size_t depth) {
+    if (indent_.has_value()) {
+      work_.Take(*indent_, depth);
+      out_ += '\n';
+      out_.append(*indent_ * depth, ' ');
+    }
+  }
+
+  std::optional<std::size_t> indent_;
+  Work& work_;
+  std::string out_;
+};
 
 }  // namespace
 
@@ -131,81 +161,118 @@ std::string PythonText(const Value& value) {
   if (value.is_boolean()) {
     return value.get<bool>() ? "True" : "False";
   }
-  return value.is_array() || value.is_object() ? Shown(value) : JsonText(value);
+  if (value.is_array() || value.is_object()) {
+    std::string out;
+    PutShown(value, out);
+    return out;
+  }
+  return JsonText(value);
 }
 
-std::string PythonJson(const Value& value, int indent) {
-  std::string out;
-  PutJson(value, indent, 0, out);
-  return out;
+std::string PythonJson(const Value& value, std::optional<std::size_t> indent, Work& work) {
+  return JsonWriter(indent, work).Write(value);
 }
 
-std::vector<std::string> Characters(std::string_view text) {
-  std::vector<std::string> characters;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t length = std::min(LengthOf(text[at]), text.size() - at);
-    characters.emplace_back(text.substr(at, length));
-    at += length;
+std::string_view FirstCharacter(std::string_view text) {
+  return text.substr(0, std::min(LengthOf(text[0]), text.size()));
+}
+
+std::vector<std::string_view> Characters(std::string_view text) {
+  std::vector<std::string_view> characters;
+  while (!text.empty()) {
+    characters.push_back(FirstCharacter(text));
+    text.remove_prefix(characters.back().size());
   }
   return characters;
 }
 
+std::size_t CountCharacters(std::string_view text) {
+  std::size_t count = 0;
+  for (; !text.empty(); ++count) {
+    text.remove_prefix(FirstCharacter(text).size());
+  }
+  return count;
+}
+
 std::string Strip(std::string_view text, Side side, const std::optional<std::string>& set) {
-  const std::vector<std::string> characters = Characters(text);
-  const std::vector<std::string> own = set.has_value() ? Characters(*set) : std::vector<std::string>();
-  const auto goes = [&](const std::string& character) {
+  const std::vector<std::string_view> own = Characters(set.value_or(""));
+  const auto goes = [&](std::string_view character) {
     return set.has_value() ? std::find(own.begin(), own.end(), character) != own.end() : IsSpace(character);
   };
-  auto begin = characters.begin();
-  auto end = characters.end();
-  while (side != Side::kRight && begin != end && goes(*begin)) {
-    ++begin;
+  while (side != Side::kRight && !text.empty() && goes(FirstCharacter(text))) {
+    text.remove_prefix(FirstCharacter(text).size());
   }
-  while (side != Side::kLeft && begin != end && goes(*(end - 1))) {
-    --end;
+  if (side != Side::kLeft) {
+    std::size_t kept = 0;  // up to the last character that stays
+    for (std::size_t at = 0; at < text.size();) {
+      const std::string_view character = FirstCharacter(text.substr(at));
+      at += character.size();
+      kept = goes(character) ? kept : at;
+    }
+    text = text.substr(0, kept);
   }
-  std::string out;
-  std::for_each(begin, end, [&](const std::string& character) { out += character; });
-  return out;
+  return std::string(text);
 }
 
-std::vector<std::string> Split(std::string_view text, const std::optional<std::string>& separator, std::int64_t most) {
+std::vector<std::string> Split(std::string_view text, const std::optional<std::string>& separator, std::int64_t most,
+                               Work& work) {
   std::vector<std::string> parts;
+  const auto full = [&] { return most >= 0 && static_cast<std::int64_t>(parts.size()) >= most; };
+  const auto add = [&](std::string_view part) {
+    work.Take(sizeof(std::string) + part.size());
+    parts.emplace_back(part);
+  };
   if (separator.has_value()) {
-    Require(!separator->empty(), "a chat template splits by an empty text");
-    while (most < 0 || static_cast<std::int64_t>(parts.size()) < most) {
-      const std::size_t found = text.find(*separator);
-      if (found == std::string_view::npos) {
-        break;
-      }
-      parts.emplace_back(text.substr(0, found));
+    if (separator->empty()) {
+      work.Refuse("splits by an empty text");
+    }
+    std::size_t found = 0;
+    while (!full() && (found = Find(text, *separator)) != std::string_view::npos) {
+      add(text.substr(0, found));
       text.remove_prefix(found + separator->size());
     }
-    parts.emplace_back(text);
+    add(text);
     return parts;
   }
-  std::string rest = Strip(text, Side::kLeft, std::nullopt);
-  while (!rest.empty()) {
-    if (most >= 0 && static_cast<std::int64_t>(parts.size()) == most) {
-      parts.push_back(Strip(rest, Side::kRight, std::nullopt));
-      break;
+  while (true) {
+    while (!text.empty() && IsSpace(FirstCharacter(text))) {
+      text.remove_prefix(FirstCharacter(text).size());
     }
-    std::string word;
-    for (const std::string& character : Characters(rest)) {
-      if (IsSpace(character)) {
-        break;
-      }
-      word += character;
+    if (text.empty()) {
+      return parts;
     }
-    parts.push_back(word);
-    rest = Strip(std::string_view(rest).substr(word.size()), Side::kLeft, std::nullopt);
+    if (full()) {
+      add(Strip(text, Side::kRight, std::nullopt));
+      return parts;
+    }
+    std::size_t length = 0;
+    while (length < text.size() && !IsSpace(FirstCharacter(text.substr(length)))) {
+      length += FirstCharacter(text.substr(length)).size();
+    }
+    add(text.substr(0, length));
+    text.remove_prefix(length);
   }
-  return parts;
 }
 
-std::string Replace(std::string_view text, std::string_view from, std::string_view to) {
-  Require(!from.empty(), "a chat template replaces an empty text");
-  return ReplaceAll(text, from, to);
+std::string Replace(std::string_view text, std::string_view from, std::string_view to, Work& work) {
+  if (from.empty()) {
+    work.Refuse("replaces an empty text");
+  }
+  std::string out;
+  for (std::size_t found = 0; (found = Find(text, from)) != std::string_view::npos;) {
+    work.Take(found + to.size());
+    out += text.substr(0, found);
+    out += to;
+    text.remove_prefix(found + from.size());
+  }
+  work.Take(text.size());
+  return out += text;
+}
+
+std::size_t Find(std::string_view text, std::string_view part, std::size_t begin) {
+  const void* found = memmem(text.data() + begin, text.size() - begin, part.data(), part.size());
+  return found == nullptr ? std::string_view::npos
+                          : static_cast<std::size_t>(static_cast<const char*>(found) - text.data());
 }
 
 std::string Upper(std::string_view text) {
