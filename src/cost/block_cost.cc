@@ -1,5 +1,6 @@
 // What each step of a block costs. Operations and communicators count the same from actual shapes (law 5).
 #include "cost/module_cost.h"
+#include "lowering/operands.h"
 #include "lowering/ring_plan.h"
 
 namespace trireme {
@@ -89,8 +90,8 @@ class StepCosts {
       return 4 * Bytes(swap->from);  // copied before and after it travels
     }
     std::int64_t bytes = 0;
-    for (const BufferId id : BuffersOf(work)) {
-      bytes += id == kNoId ? 0 : Bytes(id);
+    for (const Operand& operand : OperandsOf(work)) {
+      bytes += operand.is_buffer() ? Bytes(operand.id) : 0;
     }
     return std::holds_alternative<RotaryStep>(work) ? 2 * bytes : bytes;
   }

@@ -5,6 +5,7 @@
 
 #include "cost/gradient_places.h"
 #include "cost/rank_tensors.h"
+#include "lowering/operands.h"
 
 namespace trireme {
 namespace {
@@ -79,7 +80,7 @@ BucketUse UseOf(const StageDescription& stage, const Bucket& bucket, BlockProgra
     const ModuleRange& range = stage.Range(chunk);
     if (range.Contains(bucket.module)) {
       const BlockProgram& program = programs.Of(bucket.module - std::max<std::int64_t>(range.first, 1));
-      return {.gathers = program.WeightPartReadsParameters() ? 3 : 2, .reductions = 1};
+      return {.gathers = HasOperand(program.backward_weight, Owner::kParameter) ? 3 : 2, .reductions = 1};
     }
   }
   return {};

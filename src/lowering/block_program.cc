@@ -1,54 +1,11 @@
 #include "lowering/block_program.h"
 
 #include <algorithm>
-#include <initializer_list>
+
+#include "lowering/operands.h"
 
 namespace trireme {
 namespace {
-
-struct Buffers {
-  using List = std::array<BufferId, kMostBuffers>;
-  List operator()(const SumStep& s) const { return Of({s.x, s.branch, s.sum}); }
-  List operator()(const NormStep& s) const { return Of({s.x, s.branch, s.sum, s.normed, s.statistics, s.largest}); }
-  List operator()(const NormBackwardStep& s) const {
-    return Of({s.grad_normed, s.x, s.statistics, s.grad_residual, s.grad_x, s.normed, s.gradients, s.largest});
-  }
-  List operator()(const EnterStep& s) const { return Of({s.from, s.to}); }
-  List operator()(const LeaveStep& s) const { return Of({s.from, s.to}); }
-  List operator()(const ProductStep& s) const {
-    return Of({s.a, s.b, s.c, s.auxiliary, s.scale_a, s.scale_b, s.largest});
-  }
-  List operator()(const QuantizeStep& s) const { return Of({s.from, s.rows, s.columns, s.scale, s.largest, s.guess}); }
-  List operator()(const HeadNormStep& s) const { return Of({s.x, s.out, s.sums}); }
-  List operator()(const HeadNormBackwardStep& s) const {
-    return Of({s.grad, s.x, s.sums, s.products, s.query_gradient, s.key_gradient});
-  }
-  List operator()(const RotaryStep& s) const { return Of({s.qkv}); }
-  List operator()(const GatherKeysStep& s) const { return Of({s.qkv, s.kv}); }
-  List operator()(const ReduceKeysStep& s) const { return Of({s.grad_kv, s.grad_qkv}); }
-  List operator()(const SwapHeadsStep& s) const { return Of({s.from, s.to, s.staging}); }
-  List operator()(const RingAttentionStep& s) const { return Of({s.qkv, s.out, s.statistics, s.scratch}); }
-  List operator()(const RingAttentionBackwardStep& s) const {
-    return Of({s.qkv, s.out, s.statistics, s.grad_out, s.grad_qkv, s.scratch});
-  }
-  List operator()(const AttentionStep& s) const { return Of({s.qkv, s.out, s.statistics, s.kv, s.weights, s.scores}); }
-  List operator()(const AttentionBackwardStep& s) const {
-    return Of({s.qkv, s.out, s.statistics, s.grad_out, s.grad_qkv, s.kv, s.grad_kv, s.weights, s.scores});
-  }
-  List operator()(const ActivationStep& s) const { return Of({s.from, s.to, s.largest}); }
-  List operator()(const ActivationBackwardStep& s) const { return Of({s.grad_out, s.from, s.grad_from, s.largest}); }
-  List operator()(const DropoutStep& s) const { return Of({s.from, s.to}); }
-  List operator()(const BiasGradientStep& s) const { return Of({s.rows}); }
-  List operator()(const ClearStep& s) const { return Of({s.buffer}); }
-  List operator()(const AddGradientStep& s) const { return Of({s.from}); }
-
-  static List Of(std::initializer_list<BufferId> buffers) {
-    List list;
-    list.fill(kNoId);
-    std::copy(buffers.begin(), buffers.end(), list.begin());
-    return list;
-  }
-};
 
 // When a buffer is in use: the part of the program, and the first and last of that part's steps.
 struct Lifetime {
@@ -63,11 +20,11 @@ std::vector<Lifetime> LifetimesOf(const BlockProgram& program) {
   const std::vector<BlockStep>* parts[] = {&program.forward, &program.backward, &program.backward_weight};
   for (int part = 0; part < 3; ++part) {
     for (int step = 0; step < static_cast<int>(parts[part]->size()); ++step) {
-      for (const BufferId buffer : BuffersOf((*parts[part])[static_cast<std::size_t>(step)].work)) {
-        if (buffer == kNoId) {
+      for (const Operand& operand : OperandsOf((*parts[part])[static_cast<std::size_t>(step)].work)) {
+        if (!operand.is_buffer()) {
           continue;
         }
-        Lifetime& lifetime = lifetimes[static_cast<std::size_t>(buffer)];
+        Lifetime& lifetime = lifetimes[static_cast<std::size_t>(operand.id)];
         if (lifetime.part == kNoId) {
           lifetime = {.part = part, .first = step};
         }
@@ -114,13 +71,6 @@ std::int64_t PlaceScratch(std::vector<Place>& buffers, const std::vector<Lifetim
 }
 
 }  // namespace
-
-std::array<BufferId, kMostBuffers> BuffersOf(const BlockWork& work) { return std::visit(Buffers{}, work); }
-
-bool BlockProgram::WeightPartReadsParameters() const {
-  return std::any_of(backward_weight.begin(), backward_weight.end(),
-                     [](const BlockStep& step) { return std::holds_alternative<NormStep>(step.work); });
-}
 
 void PlaceBuffers(BlockProgram& program) {
   const std::vector<Lifetime> lifetimes = LifetimesOf(program);

@@ -3,7 +3,6 @@
 // steps, cost adds up their FLOPs and bytes, and the planner adds up their seconds: they cannot differ.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -278,9 +277,6 @@ struct BlockProgram {
   std::int64_t scratch_bytes = 0;
   // Of what is not a micro batch's: fp8 copies of weights (LocalSizes::float8_weights) and guesses of scales.
   std::int64_t weight_bytes = 0;
-
-  // Whether the weight part of a backward in parts reads parameters, which ZeRO 3 must gather for it.
-  bool WeightPartReadsParameters() const;
 };
 
 enum class BlockPurpose : std::uint8_t { kTraining, kInference };
@@ -310,9 +306,5 @@ class BlockProgramCache {
   std::optional<ModelConfig> model_;
   std::unordered_multimap<std::uint64_t, Entry> entries_;  // by what layouts of a model differ in
 };
-
-// The buffers that a step reads or writes; kNoId elsewhere.
-inline constexpr std::size_t kMostBuffers = 9;
-std::array<BufferId, kMostBuffers> BuffersOf(const BlockWork& work);
 
 }  // namespace trireme

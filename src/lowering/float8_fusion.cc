@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/float8.h"
+#include "lowering/operands.h"
 
 namespace trireme {
 namespace {
@@ -30,19 +31,12 @@ BufferId* LargestNotedBy(BlockWork& work, BufferId made) {
   return nullptr;
 }
 
-// Whether `work` leaves `buffer` as it was. Steps that are not known to only read what they touch do not.
+// Whether `work` leaves `buffer` as it was.
 bool Leaves(const BlockWork& work, BufferId buffer) {
-  const auto buffers = BuffersOf(work);
-  if (std::find(buffers.begin(), buffers.end(), buffer) == buffers.end()) {
-    return true;
-  }
-  if (const auto* const product = std::get_if<ProductStep>(&work)) {
-    return product->c != buffer && product->auxiliary != buffer;
-  }
-  if (const auto* const norm = std::get_if<NormBackwardStep>(&work)) {
-    return norm->grad_x != buffer && norm->normed != buffer;
-  }
-  return std::holds_alternative<QuantizeStep>(work) || std::holds_alternative<BiasGradientStep>(work);
+  const OperandList operands = OperandsOf(work);
+  return std::none_of(operands.begin(), operands.end(), [buffer](const Operand& operand) {
+    return operand.is_buffer() && operand.id == buffer && operand.access != Access::kRead;
+  });
 }
 
 // The largest magnitude of what `steps[copy]` reads comes from the step that made it.

@@ -1,5 +1,7 @@
 #include "nn/block.h"
 
+#include "lowering/operands.h"
+
 namespace trireme {
 
 Block::Block(const ModuleContext& context, const LocalSizes& sizes, std::int64_t layer, char* weights)
@@ -25,12 +27,13 @@ Block::Block(const ModuleContext& context, const LocalSizes& sizes, std::int64_t
 Module::Uses Block::uses() const {
   const ParameterUse own{.module = run_context_.module, .own = true, .tied = false};
   const ParameterUse none{.module = run_context_.module, .own = false, .tied = false};
-  return {.forward = own,
-          .backward_input = own,
-          .backward_weight = program_.WeightPartReadsParameters() ? own : none,
-          .forward_gradients = none,
-          .input_gradients = program_.in_parts ? none : own,
-          .weight_gradients = program_.in_parts ? own : none};
+  const auto use = [&](const std::vector<BlockStep>& steps, Owner owner) { return HasOperand(steps, owner) ? own : none; };
+  return {.forward = use(program_.forward, Owner::kParameter),
+          .backward_input = use(program_.backward, Owner::kParameter),
+          .backward_weight = use(program_.backward_weight, Owner::kParameter),
+          .forward_gradients = use(program_.forward, Owner::kGradient),
+          .input_gradients = use(program_.backward, Owner::kGradient),
+          .weight_gradients = use(program_.backward_weight, Owner::kGradient)};
 }
 
 void Block::Forward(const MicroBatch& micro_batch, char* kept, const Tensor& out) {

@@ -8,6 +8,8 @@
 #include <map>
 #include <set>
 
+#include "lowering/operands.h"
+
 namespace trireme {
 namespace {
 
@@ -61,6 +63,16 @@ std::int64_t EndOf(const Place& place) {
   return place.offset + RoundUp(place.shape.count() * SizeOf(place.dtype), kPlanAlignment);
 }
 
+std::vector<BufferId> BuffersOf(const BlockWork& work) {
+  std::vector<BufferId> buffers;
+  for (const Operand& operand : OperandsOf(work)) {
+    if (operand.is_buffer()) {
+      buffers.push_back(operand.id);
+    }
+  }
+  return buffers;
+}
+
 // Replays a part: before each step every buffer that a later step of the program reads must still hold what was put
 // there, so that no two buffers in use at once may overlap.
 void ExpectApart(const BlockProgram& program) {
@@ -70,7 +82,7 @@ void ExpectApart(const BlockProgram& program) {
     std::vector<std::set<BufferId>> in_use(part->size());
     for (std::size_t first = 0; first < part->size(); ++first) {
       for (const BufferId id : BuffersOf((*part)[first].work)) {
-        for (std::size_t last = first; id != kNoId && last < part->size(); ++last) {
+        for (std::size_t last = first; last < part->size(); ++last) {
           for (const BufferId other : BuffersOf((*part)[last].work)) {
             for (std::size_t step = first; other == id && step <= last; ++step) {
               in_use[step].insert(id);
@@ -115,9 +127,7 @@ TEST(BlockProgram, KeptIsExactlyWhatAnotherPartReads) {
     for (const auto* part : {&program.forward, &program.backward, &program.backward_weight}) {
       for (const BlockStep& step : *part) {
         for (const BufferId id : BuffersOf(step.work)) {
-          if (id != kNoId) {
-            parts[static_cast<std::size_t>(id)].insert(number);
-          }
+          parts[static_cast<std::size_t>(id)].insert(number);
         }
       }
       ++number;
@@ -182,24 +192,11 @@ TEST(BlockProgram, EveryParameterIsReadAndEveryOneGetsItsGradientOnce) {
     std::multiset<int> gradients;
     for (const auto* part : {&program.backward, &program.backward_weight}) {
       for (const BlockStep& step : *part) {
-        const int parameter = std::visit(
-            [](const auto& work) {
-              using Step = std::decay_t<decltype(work)>;
-              if constexpr (std::is_same_v<Step, ProductStep>) {
-                return work.kind == ProductKind::kWeightGradient ? work.weight : kNoId;
-              } else if constexpr (std::is_same_v<Step, BiasGradientStep>) {
-                return work.bias;
-              } else if constexpr (std::is_same_v<Step, QuantizeStep>) {
-                return work.bias;
-              } else if constexpr (std::is_same_v<Step, AddGradientStep>) {
-                return work.parameter;
-              } else {
-                return kNoId;
-              }
-            },
-            step.work);
-        if (parameter != kNoId) {
-          gradients.insert(parameter);
+        for (const Operand& operand : OperandsOf(step.work)) {
+          if (operand.owner != Owner::kGradient) {
+            continue;
+          }
+          gradients.insert(operand.id);
           EXPECT_TRUE(step.weight_part || std::holds_alternative<QuantizeStep>(step.work));
         }
       }

@@ -1,0 +1,149 @@
+#include "lowering/operands.h"
+
+#include <algorithm>
+
+namespace trireme {
+namespace {
+
+// A kind of step that has no function here does not compile.
+class Operands {
+ public:
+  OperandList operator()(const SumStep& s) const {
+    return {Read(s.x, "x"), Read(s.branch, "branch"), Write(s.sum, "sum"), Parameter(s.branch_bias, "branch_bias")};
+  }
+  OperandList operator()(const NormStep& s) const {
+    return {Read(s.x, "x"),
+            Read(s.branch, "branch"),
+            Write(s.sum, "sum"),
+            Write(s.normed, "normed"),
+            Write(s.statistics, "statistics"),
+            Parameter(s.gain, "gamma"),
+            Parameter(s.bias, "beta"),
+            Parameter(s.branch_bias, "branch_bias"),
+            Write(s.largest, "largest")};
+  }
+  OperandList operator()(const NormBackwardStep& s) const {
+    return {Read(s.grad_normed, "grad_normed"),
+            Read(s.x, "x"),
+            Read(s.statistics, "statistics"),
+            Read(s.grad_residual, "grad_residual"),
+            Write(s.grad_x, "grad_x"),
+            Write(s.normed, "normed"),
+            Update(s.gradients, "gradients"),
+            Parameter(s.gain, "gamma"),
+            Parameter(s.normed == kNoId ? kNoId : s.bias, "beta"),
+            Write(s.largest, "largest")};
+  }
+  OperandList operator()(const EnterStep& s) const {
+    return {Read(s.from, "from"), s.in_place ? Update(s.to, "to") : Write(s.to, "to")};
+  }
+  OperandList operator()(const LeaveStep& s) const {
+    return {s.from == s.to ? Update(s.from, "from") : Read(s.from, "from"), Write(s.to, "to")};
+  }
+  OperandList operator()(const ProductStep& s) const {
+    const bool gradient = s.kind == ProductKind::kWeightGradient;
+    const bool float8 = s.scale_a != kNoId;  // whose weight is a buffer
+    return {Read(s.a, "a"),
+            Read(s.b, "b"),
+            s.added ? Update(s.c, "c") : Write(s.c, "c"),
+            gradient ? Gradient(s.weight, "weight") : Parameter(float8 ? kNoId : s.weight, "weight"),
+            Parameter(s.bias, "bias"),
+            s.epilogue == Epilogue::kGelu ? Write(s.auxiliary, "auxiliary") : Read(s.auxiliary, "auxiliary"),
+            Read(s.scale_a, "scale_a"),
+            Read(s.scale_b, "scale_b"),
+            Write(s.largest, "largest")};
+  }
+  OperandList operator()(const QuantizeStep& s) const {
+    return {Read(s.from, "from"),        Parameter(s.weight, "weight"), Write(s.rows, "rows"),
+            Write(s.columns, "columns"), Write(s.scale, "scale"),       Read(s.largest, "largest"),
+            Gradient(s.bias, "bias"),    Update(s.guess, "guess")};
+  }
+  OperandList operator()(const HeadNormStep& s) const {
+    return {Read(s.x, "x"), Write(s.out, "out"), s.again ? Read(s.sums, "sums") : Write(s.sums, "sums"),
+            Parameter(s.query_gain, "query_gamma"), Parameter(s.key_gain, "key_gamma")};
+  }
+  OperandList operator()(const HeadNormBackwardStep& s) const {
+    return {Update(s.grad, "grad"),
+            Read(s.x, "x"),
+            Read(s.sums, "sums"),
+            Write(s.products, "products"),
+            Update(s.query_gradient, "query_gradient"),
+            Update(s.key_gradient, "key_gradient"),
+            Parameter(s.query_gain, "query_gamma"),
+            Parameter(s.key_gain, "key_gamma")};
+  }
+  OperandList operator()(const RotaryStep& s) const { return {Update(s.qkv, "qkv")}; }
+  OperandList operator()(const GatherKeysStep& s) const { return {Read(s.qkv, "qkv"), Write(s.kv, "kv")}; }
+  OperandList operator()(const ReduceKeysStep& s) const {
+    return {Update(s.grad_kv, "grad_kv"), Update(s.grad_qkv, "grad_qkv")};
+  }
+  OperandList operator()(const SwapHeadsStep& s) const {
+    return {Read(s.from, "from"), Write(s.to, "to"), Write(s.staging, "staging")};
+  }
+  OperandList operator()(const RingAttentionStep& s) const {
+    return {Read(s.qkv, "qkv"), Write(s.out, "out"), Write(s.statistics, "statistics"), Write(s.scratch, "scratch")};
+  }
+  OperandList operator()(const RingAttentionBackwardStep& s) const {
+    return {Read(s.qkv, "qkv"),
+            Read(s.out, "out"),
+            Read(s.statistics, "statistics"),
+            Read(s.grad_out, "grad_out"),
+            Write(s.grad_qkv, "grad_qkv"),
+            Write(s.scratch, "scratch")};
+  }
+  OperandList operator()(const AttentionStep& s) const {
+    return {Read(s.qkv, "qkv"), Write(s.out, "out"),         Write(s.statistics, "statistics"),
+            Read(s.kv, "kv"),   Write(s.weights, "weights"), Write(s.scores, "scores")};
+  }
+  OperandList operator()(const AttentionBackwardStep& s) const {
+    return {Read(s.qkv, "qkv"),
+            Read(s.out, "out"),
+            Read(s.statistics, "statistics"),
+            Read(s.grad_out, "grad_out"),
+            Write(s.grad_qkv, "grad_qkv"),
+            Read(s.kv, "kv"),
+            Write(s.grad_kv, "grad_kv"),
+            Read(s.weights, "weights"),
+            Write(s.scores, "scores")};
+  }
+  OperandList operator()(const ActivationStep& s) const {
+    return {Read(s.from, "from"), Write(s.to, "to"), Write(s.largest, "largest")};
+  }
+  OperandList operator()(const ActivationBackwardStep& s) const {
+    return {Read(s.grad_out, "grad_out"), Read(s.from, "from"), Write(s.grad_from, "grad_from"),
+            Write(s.largest, "largest")};
+  }
+  OperandList operator()(const DropoutStep& s) const { return {Read(s.from, "from"), Write(s.to, "to")}; }
+  OperandList operator()(const BiasGradientStep& s) const { return {Read(s.rows, "rows"), Gradient(s.bias, "bias")}; }
+  OperandList operator()(const ClearStep& s) const { return {Write(s.buffer, "buffer")}; }
+  OperandList operator()(const AddGradientStep& s) const {
+    return {Read(s.from, "from"), Gradient(s.parameter, "parameter")};
+  }
+
+ private:
+  static Operand Buffer(Access access, BufferId id, const char* name) {
+    return {.owner = Owner::kBuffer, .access = access, .id = static_cast<std::int16_t>(id), .name = name};
+  }
+  static Operand Read(BufferId id, const char* name) { return Buffer(Access::kRead, id, name); }
+  static Operand Write(BufferId id, const char* name) { return Buffer(Access::kWrite, id, name); }
+  static Operand Update(BufferId id, const char* name) { return Buffer(Access::kUpdate, id, name); }
+  static Operand Parameter(int id, const char* name) {
+    return {.owner = Owner::kParameter, .access = Access::kRead, .id = static_cast<std::int16_t>(id), .name = name};
+  }
+  static Operand Gradient(int id, const char* name) {
+    return {.owner = Owner::kGradient, .access = Access::kUpdate, .id = static_cast<std::int16_t>(id), .name = name};
+  }
+};
+
+}  // namespace
+
+OperandList OperandsOf(const BlockWork& work) { return std::visit(Operands{}, work); }
+
+bool HasOperand(const std::vector<BlockStep>& steps, Owner owner) {
+  return std::any_of(steps.begin(), steps.end(), [owner](const BlockStep& step) {
+    const OperandList operands = OperandsOf(step.work);
+    return std::any_of(operands.begin(), operands.end(), [owner](const Operand& each) { return each.owner == owner; });
+  });
+}
+
+}  // namespace trireme

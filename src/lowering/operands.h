@@ -1,0 +1,57 @@
+// What a step of a program reads and writes, as a list: lifetimes of buffers, the parameters that ZeRO gathers, fusions
+// with fp8 copies and prices are all derived from it.
+#pragma once
+
+#include <array>
+#include <cassert>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "lowering/block_program.h"
+
+namespace trireme {
+
+enum class Owner : std::uint8_t {
+  kBuffer,     // a buffer of the program
+  kParameter,  // a parameter of the module
+  kGradient,   // the gradient of one
+};
+
+enum class Access : std::uint8_t { kRead, kWrite, kUpdate };
+
+struct Operand {
+  Owner owner = Owner::kBuffer;
+  Access access = Access::kRead;
+  std::int16_t id = kNoId;  // a BufferId, or the number of a parameter
+  const char* name = "";    // its role in the step
+
+  bool is_buffer() const { return owner == Owner::kBuffer; }
+};
+
+class OperandList {
+ public:
+  // Leaves out operands that are not given.
+  OperandList(std::initializer_list<Operand> operands) {
+    for (const Operand& operand : operands) {
+      if (operand.id != kNoId) {
+        assert(count_ < operands_.size());
+        operands_[count_++] = operand;
+      }
+    }
+  }
+  const Operand* begin() const { return operands_.data(); }
+  const Operand* end() const { return operands_.data() + count_; }
+
+ private:
+  std::array<Operand, 12> operands_;
+  std::size_t count_ = 0;
+};
+
+// In the order in which the step names them.
+OperandList OperandsOf(const BlockWork& work);
+
+// Whether a step of `steps` has an operand of this owner.
+bool HasOperand(const std::vector<BlockStep>& steps, Owner owner);
+
+}  // namespace trireme
