@@ -3,11 +3,13 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "apps/trireme/command_line.h"
 #include "apps/trireme/commands.h"
 #include "base/error.h"
 #include "base/json_text.h"
 #include "checkpoint/gguf/gguf.h"
 #include "checkpoint/hugging_face/hugging_face.h"
+#include "checkpoint/read/weight_source.h"
 #include "checkpoint/tools/reports.h"
 #include "infer/compare_logits.h"
 
@@ -100,6 +102,15 @@ Report Export(const CheckpointCommand& own) {
   return report;
 }
 
+Report Verify(const CheckpointCommand& own) {
+  Report report = VerifyCheckpoint(own.path);
+  if (!own.other.empty()) {
+    const Recipe recipe = LoadRecipe(RecipePath(own.other), {}, {.read_model = ReadModel});
+    AddDroppedState(own.path, own.other, recipe.config, report);
+  }
+  return report;
+}
+
 void AddExport(CLI::App& parent, const std::shared_ptr<CheckpointCommand>& command, int& exit_code) {
   CLI::App* app = Add(parent, command, exit_code,
                       {"export", "Write a Hugging Face directory (config.json and safetensors) or a GGUF file",
@@ -144,9 +155,13 @@ void AddCheckpointCommand(CLI::App& app, int& exit_code) {
 
   CLI::App* verify = Add(*checkpoint, command, exit_code,
                          {"verify", "Check every byte; of a run, every checkpoint. Exit code 1 names file and offset",
-                          "trireme checkpoint verify runs/quickstart",
-                          [](const CheckpointCommand& own) { return VerifyCheckpoint(own.path); }});
+                          "trireme checkpoint verify runs/quickstart\n"
+                          "  trireme checkpoint verify runs/quickstart recipes/quickstart.toml",
+                          Verify});
   verify->add_option("path", command->path, kPathHelp)->required();
+  verify->add_option("recipe", command->other,
+                     "Also say what of the newest checkpoint's state a resume with this recipe drops; exit code 1 when "
+                     "anything is");
 
   CLI::App* diff =
       Add(*checkpoint, command, exit_code,

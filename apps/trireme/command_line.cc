@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <filesystem>
 
 #include "base/error.h"
+#include "topology/settings.h"
 
 namespace trireme {
 namespace {
@@ -87,6 +89,14 @@ std::string ExplainParseError(const CLI::App& app, const CLI::ParseError& error)
     said = fmt::format("'{}' needs a command: {}", PathOf(at), fmt::join(Subcommands(at), ", "));
   }
   return fmt::format("{} ({} --help)", said, PathOf(at));
+}
+
+std::string RecipePath(const std::string& told) {
+  std::error_code status;
+  if (told.find('/') != std::string::npos || told.ends_with(".toml") || std::filesystem::exists(told, status)) {
+    return told;
+  }
+  return FindSettingsFile(DataFolder("", "recipes"), told, "recipe");
 }
 
 }  // namespace trireme

@@ -10,6 +10,9 @@ namespace trireme {
 CLI::Validator AboveZero();
 CLI::Validator NotNegative();
 
+// The path of a recipe: one that comes with the program may be given by its name alone.
+std::string RecipePath(const std::string& told);
+
 // The message about a command line that `app` could not parse: the word, what was expected, the nearest known name.
 std::string ExplainParseError(const CLI::App& app, const CLI::ParseError& error);
 

@@ -14,6 +14,7 @@
 #include "apps/trireme/this_machine.h"
 #include "base/durable_file.h"
 #include "base/error.h"
+#include "checkpoint/read/dropped_state.h"
 #include "checkpoint/read/weight_source.h"
 #include "comm/ledger.h"
 #include "comm/rank_runner.h"
@@ -32,7 +33,6 @@
 #include "report/events.h"
 #include "report/run_reporter.h"
 #include "run/run_config.h"
-#include "topology/settings.h"
 
 namespace trireme {
 namespace {
@@ -56,6 +56,7 @@ struct TrainCommand {
   bool synchronous = false;
   std::string inject;
   std::string trace;
+  std::string drop_state;
 
   int Run() const;
 
@@ -84,15 +85,6 @@ void PrintResolved(const Recipe& recipe) {
     std::printf("%-34s = %-24s # %s\n", entry.key.c_str(), entry.value.c_str(),
                 origin == recipe.origins.end() ? "default" : origin->second.c_str());
   }
-}
-
-// A recipe that comes with the program may be given by its name alone.
-std::string RecipePath(const std::string& told) {
-  std::error_code status;
-  if (told.find('/') != std::string::npos || told.ends_with(".toml") || std::filesystem::exists(told, status)) {
-    return told;
-  }
-  return FindSettingsFile(DataFolder("", "recipes"), told, "recipe");
 }
 
 std::string TrainCommand::RunFolder() const {
@@ -233,6 +225,7 @@ int TrainCommand::Run() const {
     OpenWeights(run.config().model_from);  // what is missing there is said before anything is written
   }
   const LoopOptions options{.leave_before_ns = LeaveBefore(exit_before, walltime),
+                            .drop_state = ParseDropState(drop_state),
                             .drill = ParseDrill(inject),
                             .trace = trace.empty() ? TraceSteps{} : ParseTraceSteps(trace)};
   Require(options.drill.rank < all_ranks, "--inject: rank = {} is none of the {} ranks (0 to {})", options.drill.rank,
@@ -253,6 +246,9 @@ int TrainCommand::Run() const {
     setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
   }
   run.OpenSources(OpenTasks);
+  if (!no_checkpoint) {
+    RequireStateKept(RunFolder() + "/checkpoints", run.config(run.NextStage(RunFolder())), options.drop_state);
+  }
   return RunRanks(run, options);
 }
 
@@ -289,6 +285,9 @@ void AddTrainCommand(CLI::App& app, int& exit_code) {
       ->check(NotNegative());
   train->add_option("--walltime", command->walltime, "Seconds that the job may run, for --exit-before")
       ->check(AboveZero());
+  train->add_option("--drop-state", command->drop_state,
+                    "What a resume may lose of its checkpoint's state where the recipe has no use for it: some of "
+                    "layers,heads,output,adapters,parameters,optimizer");
   train->add_flag("--synchronous", command->synchronous,
                   "On GPUs every launch waits for its kernel: tells a race from a deadlock");
   train->add_option("--trace", command->trace,

@@ -42,7 +42,9 @@ void NumberWatch::Look(const StepResult& result) {
   if (!result.verdict.text.empty()) {
     observer_.Note(result.verdict.text);
   }
-  if (result.passed_over) {
+  if (result.without_targets) {
+    observer_.Note(fmt::format("step {}: skipped, as no token of its batch is a target: no update", result.step));
+  } else if (result.passed_over) {
     observer_.Note(fmt::format("step {}: skipped, as train.skip_steps says", result.step));
   } else if (OnlyOverflowed(result)) {
     observer_.Note(
@@ -112,6 +114,22 @@ void NumberWatch::WentBack() {
     spike_step_ = 0;
   }
   observer_.Note(fmt::format("went back to step {} ({} of {})", trainer_.progress().step, times_back_, kMostTimesBack));
+}
+
+NumberMemory NumberWatch::memory() const {
+  return {.loss = losses_.state(),
+          .norm = norms_.state(),
+          .rate_factor = rate_factor_,
+          .passed_steps = trainer_.passed_steps()};
+}
+
+void NumberWatch::Restore(const NumberMemory& memory) {
+  losses_.Restore(memory.loss);
+  norms_.Restore(memory.norm);
+  set_rate_factor(memory.rate_factor);
+  for (const std::int64_t step : memory.passed_steps) {
+    trainer_.PassOverStep(step);
+  }
 }
 
 void NumberWatch::set_rate_factor(double factor) {

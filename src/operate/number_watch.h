@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 
 #include "operate/spikes.h"
 #include "operate/training_observer.h"
@@ -14,6 +15,15 @@ namespace trireme {
 
 // A gradient beyond fp16, of a finite loss: the loss scale is lowered, and training goes on.
 bool OnlyOverflowed(const StepResult& result);
+
+// What a run has learnt about its numbers. A resumed run goes on with it, so that it judges the next steps as the run
+// that was never interrupted.
+struct NumberMemory {
+  Spikes::State loss;
+  Spikes::State norm;
+  double rate_factor = 1;               // what on_spike = "lower" has made of the learning rate, of the schedule's
+  std::set<std::int64_t> passed_steps;  // steps that spiked before on_spike = "rollback" went back
+};
 
 class NumberWatch {
  public:
@@ -30,11 +40,13 @@ class NumberWatch {
   // It did: a step that spiked is not computed again, since equal samples would give an equal spike.
   void WentBack();
 
-  // What on_spike = "lower" has made of the learning rate: a factor of the schedule's.
-  double rate_factor() const { return rate_factor_; }
-  void set_rate_factor(double factor);
+  // For the checkpoint of the trainer's step.
+  NumberMemory memory() const;
+  // Of the checkpoint that the trainer goes on from. Steps that are already passed over stay so.
+  void Restore(const NumberMemory& memory);
 
  private:
+  void set_rate_factor(double factor);
   bool IsSpike(const StepResult& result) const;
   void LookAtNonFinite(const StepResult& result);
   void LookForSpikes(const StepResult& result);

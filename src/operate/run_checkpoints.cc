@@ -95,6 +95,14 @@ ScheduleState ScheduleOf(const RunConfig& config, const RunState& saved) {
   }
 }
 
+// Earlier saves do not say: as if all samples were as long as those of the save's recipe.
+std::int64_t TokensOf(const RunState& saved) {
+  std::int64_t tokens = 0;
+  Require(!__builtin_mul_overflow(saved.consumed_samples, saved.model.sequence, &tokens),
+          "{} samples of {} tokens cannot have been consumed", saved.consumed_samples, saved.model.sequence);
+  return saved.consumed_tokens.value_or(tokens);
+}
+
 // Earlier saves have those of rank 0 alone, among the notes of the manifest.
 std::string ChoicesFor(const CheckpointReader& reader, int rank) {
   const auto& notes = reader.manifest().state.notes;
@@ -210,6 +218,7 @@ void RunCheckpoints::Save(const SavedProgress& progress, std::span<const OwnedSt
   RunState state = about_run_;
   state.step = progress.step;
   state.consumed_samples = progress.consumed_samples;
+  state.consumed_tokens = progress.consumed_tokens;
   state.updates = progress.updates;
   state.loss_scale = progress.loss_scale;
   state.schedule = progress.schedule;
@@ -283,41 +292,48 @@ std::int64_t RunCheckpoints::Smallest(std::int64_t mine) {
   return -value;
 }
 
-void RunCheckpoints::ReadInto(const CheckpointReader& reader, const OwnedState& state, std::vector<float>& staging) {
-  const Parameter& parameter = table_.rows()[static_cast<std::size_t>(state.row)];
-  const StoredTensor* tensor = reader.Find(parameter.name, KindName(state.kind));
+void RunCheckpoints::ReadInto(const CheckpointReader& reader, const StoredTensor* tensor, const OwnedState& state,
+                              std::vector<float>& staging) {
   staging.assign(static_cast<std::size_t>(state.values.count()), 0.0F);
   if (tensor != nullptr) {
-    const Shape& shape = ShapeOf(state, parameter);
-    Require(tensor->about.shape == shape, "'{}': '{}' has the shape {}, this run's has {}", reader.folder(),
-            parameter.name, tensor->about.shape.ToString(), shape.ToString());
     reader.Read(*tensor, state.runs, staging.data());
   }
   CopyValues(device_, staging, state.values);
 }
 
-std::string RunCheckpoints::TryLoad(const std::string& folder, std::span<const OwnedState> states,
-                                    LoadedCheckpoint& loaded) {
+std::string RunCheckpoints::TryOpen(const std::string& folder, std::optional<CheckpointReader>& reader) const {
   try {
-    const CheckpointReader reader(folder);
+    reader.emplace(folder);
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+std::string RunCheckpoints::TryRead(const CheckpointReader& reader, std::span<const OwnedState> states,
+                                    LoadedCheckpoint& loaded) {
+  const std::string& folder = reader.folder();
+  try {
     const RunState& saved = reader.manifest().state;
     const auto& tensors = reader.tensors();
     loaded.weights_only =
         std::all_of(tensors.begin(), tensors.end(), [](const auto& each) { return each.about.kind == kMasterKind; });
+    loaded.dropped = FindDroppedState(reader.manifest(), folder, options_.config);
+    const bool new_optimizer = std::any_of(loaded.dropped.begin(), loaded.dropped.end(),
+                                           [](const DroppedState& each) { return each.part == "optimizer"; });
     std::vector<float> staging;
     for (const OwnedState& state : states) {
       const std::string& name = table_.rows()[static_cast<std::size_t>(state.row)].name;
-      const bool expected = state.kind == StateKind::kMaster || !loaded.weights_only;
-      Require(!expected || reader.Find(name, KindName(state.kind)) != nullptr,
-              "'{}' has no {} of '{}'; an optimizer goes on from its own state: resume with the optimizer.name of the "
-              "checkpoint, or start from its weights with model.from",
-              folder, KindName(state.kind), name);
-      ReadInto(reader, state, staging);
+      const bool read = state.kind == StateKind::kMaster || !(loaded.weights_only || new_optimizer);
+      const StoredTensor* tensor = read ? reader.Find(name, KindName(state.kind)) : nullptr;
+      Require(!read || tensor != nullptr, "'{}' has no {} of '{}'", folder, KindName(state.kind), name);
+      ReadInto(reader, tensor, state, staging);
       Alive();
     }
     loaded.progress = {.step = saved.step,
                        .consumed_samples = saved.consumed_samples,
-                       .updates = saved.updates,
+                       .consumed_tokens = TokensOf(saved),
+                       .updates = new_optimizer ? 0 : saved.updates,
                        .loss_scale = saved.loss_scale,
                        .schedule = ScheduleOf(options_.config, saved),
                        .device_choices = ChoicesFor(reader, world_.rank()),
@@ -355,8 +371,15 @@ std::optional<LoadedCheckpoint> RunCheckpoints::Load(std::span<const OwnedState>
     const std::int64_t step = Smallest(found ? found->checkpoint.step : -1);
     Require(step >= 0, "'{}' holds checkpoints, but none is good: {}", options_.folder, why);
     LoadedCheckpoint loaded;
-    const std::string damage = TryLoad(options_.folder + "/" + StepFolderName(step), states, loaded);
-    const std::int64_t finder = Smallest(damage.empty() ? world_.size() : world_.rank());
+    std::optional<CheckpointReader> reader;
+    std::string damage = TryOpen(options_.folder + "/" + StepFolderName(step), reader);
+    std::int64_t finder = Smallest(damage.empty() ? world_.size() : world_.rank());
+    if (finder == world_.size()) {
+      // Before anything is read: an older checkpoint is no answer to a recipe that does not fit this one.
+      RequireStateKept(reader->manifest(), reader->folder(), options_.config, options_.drop_state);
+      damage = TryRead(*reader, states, loaded);
+      finder = Smallest(damage.empty() ? world_.size() : world_.rank());
+    }
     if (finder == world_.size()) {
       last_started_ = step;
       return loaded;

@@ -15,6 +15,7 @@
 
 #include "checkpoint/read/checkpoint_folder.h"
 #include "checkpoint/read/checkpoint_reader.h"
+#include "checkpoint/read/dropped_state.h"
 #include "checkpoint/save/checkpoint_saver.h"
 #include "comm/communicator.h"
 #include "device/device.h"
@@ -27,6 +28,7 @@ namespace trireme {
 struct RunCheckpointOptions {
   std::string folder;  // RUN/checkpoints
   RunConfig config;
+  std::set<std::string> drop_state = {};  // parts of a checkpoint's state that Load() may drop, see DroppedState
   // Failures of saves, from the saving thread; and what Load() found. Rank 0 speaks for all where it can.
   std::function<void(const std::string&)> message;
   SaveHook hook;                // tests stop a save with it
@@ -37,6 +39,7 @@ struct RunCheckpointOptions {
 struct SavedProgress {
   std::int64_t step = 0;
   std::int64_t consumed_samples = 0;
+  std::int64_t consumed_tokens = 0;
   std::int64_t updates = 0;
   double loss_scale = 1;
   ScheduleState schedule;
@@ -51,6 +54,7 @@ struct LoadedCheckpoint {
   std::vector<std::string> differences;  // "layout.tensor: 2 -> 4": keys whose values changed since the save
   std::set<std::string> changed;         // those keys
   bool weights_only = false;             // no moments were saved: they are zero
+  std::vector<DroppedState> dropped;     // as options.drop_state allows
 };
 
 class RunCheckpoints {
@@ -86,8 +90,10 @@ class RunCheckpoints {
 
   // Collective over the world. Writes the newest good checkpoint into `states` (saved or not), every value checked
   // against its digest. When one rank finds damage, all fall back to the checkpoint before, and a message says why.
-  // Nothing when the folder has no checkpoint; an Error when it has some and none is good, so that no run starts over
-  // by accident. After it the trainer publishes its weights.
+  // An Error when the recipe would drop state of the checkpoint that options.drop_state does not name
+  // (RequireStateKept); without the optimizer's state moments and the count of updates start at zero. Nothing when the
+  // folder has no checkpoint; an Error when it has some and none is good, so that no run starts over by accident. After
+  // it the trainer publishes its weights.
   std::optional<LoadedCheckpoint> Load(std::span<const OwnedState> states);
 
  private:
@@ -96,8 +102,12 @@ class RunCheckpoints {
   // Takes memory for the snapshot and describes what lies where in it.
   void PlanSnapshot(std::span<const OwnedState> states);
   void Snapshot(std::span<const OwnedState> states);
-  void ReadInto(const CheckpointReader& reader, const OwnedState& state, std::vector<float>& staging);
-  std::string TryLoad(const std::string& folder, std::span<const OwnedState> states, LoadedCheckpoint& loaded);
+  // `tensor` nullptr: zeros.
+  void ReadInto(const CheckpointReader& reader, const StoredTensor* tensor, const OwnedState& state,
+                std::vector<float>& staging);
+  // Opens a checkpoint, or reads it; what is damaged, "" when nothing is.
+  std::string TryOpen(const std::string& folder, std::optional<CheckpointReader>& reader) const;
+  std::string TryRead(const CheckpointReader& reader, std::span<const OwnedState> states, LoadedCheckpoint& loaded);
   std::int64_t Smallest(std::int64_t mine);
   // Settle() for a save that is due, and what came before it.
   void AwaitSaveBefore(std::int64_t step);

@@ -1,15 +1,18 @@
 // How far a run has come, to and from the words of a checkpoint.
 #pragma once
 
+#include "operate/number_watch.h"
 #include "operate/run_checkpoints.h"
 #include "train/trainer.h"
 
 namespace trireme {
 
-// `rate_factor`: what train.on_spike = "lower" has made of the learning rate.
-SavedProgress ProgressToSave(Trainer& trainer, double rate_factor);
-// An Error when a note of the checkpoint is damaged.
+SavedProgress ProgressToSave(Trainer& trainer, const NumberMemory& numbers);
+// These throw an Error when a note of the checkpoint is damaged.
 Progress SavedTrainerProgress(const SavedProgress& saved);
-double SavedRateFactor(const SavedProgress& saved);
+// Of a checkpoint whose program did not save all of it: what is there, and the means of `now`.
+NumberMemory SavedNumbers(const SavedProgress& saved, const NumberMemory& now);
+// Whether a checkpoint has the means: those of versions before November 2026 have not.
+bool HasNumbers(const SavedProgress& saved);
 
 }  // namespace trireme

@@ -18,11 +18,18 @@ class Spikes {
   // Takes the step's value into the mean. What there is to say about it; "" when nothing is.
   std::string Check(std::int64_t step, double value);
 
+  // What the next judgement depends on, for checkpoints.
+  struct State {
+    double mean = 0;
+    std::int64_t seen = 0;  // values in the mean
+  };
+  const State& state() const { return state_; }
+  void Restore(const State& state) { state_ = state; }
+
  private:
   std::string name_;
   double factor_;
-  double mean_ = 0;
-  int seen_ = 0;
+  State state_;
 };
 
 }  // namespace trireme

@@ -98,6 +98,7 @@ class Loop {
       checkpoints_ = std::make_unique<RunCheckpoints>(
           RunCheckpointOptions{.folder = options.run_folder + "/checkpoints",
                                .config = config,
+                               .drop_state = options.drop_state,
                                .message = [this](const std::string& text) { watcher_.Note(text); },
                                .hook = HookOfSaves(),
                                .alive =
@@ -212,10 +213,20 @@ class Loop {
         if (!found->progress.device_choices.empty()) {
           trainer_.device().ReadChoices(found->progress.device_choices);
         }
+        if (!found->dropped.empty()) {
+          watcher_.Note("dropped, as --drop-state says: " + ToText(found->dropped));
+        }
         for (const std::string& difference : found->differences) {
           watcher_.Note("changed since the checkpoint: " + difference);
         }
-        numbers_.set_rate_factor(SavedRateFactor(found->progress));
+        const bool has_numbers = HasNumbers(found->progress);
+        if (!has_numbers && !numbers_missing_told_ && found->progress.step > 0) {
+          numbers_missing_told_ = true;
+          watcher_.Note(
+              "the checkpoint has no running means of loss and gradient norm, as an earlier version saved "
+              "it: the next steps make them anew before a spike is one");
+        }
+        numbers_.Restore(SavedNumbers(found->progress, numbers_.memory()));
         GoOnFrom(*found);
         resumed = true;
       }
@@ -363,7 +374,7 @@ class Loop {
         checkpoints_->Settle();  // a save still under way asks for its own step
         saving_step_ = progress.step;
       }
-      SavedProgress saved = ProgressToSave(trainer_, numbers_.rate_factor());
+      SavedProgress saved = ProgressToSave(trainer_, numbers_.memory());
       saved.last = last;
       checkpoints_->Save(saved, trainer_.State());
     }
@@ -386,6 +397,7 @@ class Loop {
   std::int64_t priced_batch_ = 0;
   TrainingObserver::StepHistograms histograms_;
   bool memory_shown_ = false;
+  bool numbers_missing_told_ = false;
   std::atomic<std::int64_t> saving_step_ = 0;
   std::unique_ptr<RunCheckpoints> checkpoints_;  // last: its thread speaks to the watcher
   std::jthread hurry_;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 
 #include "comm/rank_runner.h"
@@ -25,6 +26,7 @@ struct LoopOptions {
   std::int64_t leave_before_ns = 0;
   // Ends after a save once so many samples are consumed; 0: at the end of the recipe. For runs in stages.
   std::int64_t end_samples = 0;
+  std::set<std::string> drop_state;  // what a resume may drop, see RunCheckpointOptions
   Drill drill;
   TraceSteps trace;                                    // steps that every rank records into run_folder's trace/
   const std::vector<EvaluationTask>* tasks = nullptr;  // scored as config.evaluate says; may be missing

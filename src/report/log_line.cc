@@ -77,8 +77,8 @@ std::string LogLine(const RunConfig& config, const StepFacts& facts, const StepR
   std::string line = fmt::format(
       "iteration {:8d}/{:8d} | consumed samples: {:12d} | consumed tokens: {:14d} | elapsed time per iteration (s): "
       "{:.3f} | learning rate: {:.3E} | global batch size: {:5d} | lm loss: {:.6E} |{} grad norm: {:.3f} |",
-      step.step, facts.total_steps, step.consumed_samples, step.consumed_samples * config.model.sequence, step.seconds,
-      step.learning_rate, step.global_batch, step.loss,
+      step.step, facts.total_steps, step.consumed_samples, step.consumed_tokens, step.seconds, step.learning_rate,
+      step.global_batch, step.loss,
       config.train.dtype == "fp16" ? fmt::format(" loss scale: {:.1f} |", step.loss_scale) : "", step.gradient_norm);
   if (config.train.count_zeros) {
     line += fmt::format(" num zeros: {:.1f} |", static_cast<double>(step.zeros));

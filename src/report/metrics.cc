@@ -102,7 +102,7 @@ void MetricsFile::Add(const RunConfig& config, const StepFacts& facts, const Ste
       {"learning_rate", step.learning_rate},
       {"global_batch", step.global_batch},
       {"consumed_samples", step.consumed_samples},
-      {"consumed_tokens", step.consumed_samples * config.model.sequence},
+      {"consumed_tokens", step.consumed_tokens},
       {"seconds", step.seconds},
       {"predicted_seconds",
        context.predicted_seconds > 0 ? nlohmann::json(context.predicted_seconds) : nlohmann::json(nullptr)},

@@ -51,6 +51,11 @@ RunSchedule::RunSchedule(const RunConfig& config, const ScheduleState& saved, co
   if (at.consumed_samples == 0) {
     return;
   }
+  if (config.train.samples == 0 && config.train.tokens > 0) {
+    // Sequences may have been shorter or longer before.
+    const std::int64_t left = std::max<std::int64_t>(config.train.tokens - at.consumed_tokens, 0);
+    samples_ = at.consumed_samples + CeilDiv(left, config.model.sequence);
+  }
   RampOn(saved, at, notes);
   RequireBatches(config, Batches().Sizes(at.consumed_samples));
   state_.end_samples = EndSamples(at);

@@ -4,7 +4,7 @@
 //
 // What a resume does, in the order of its decisions:
 //  1. The end. The run ends when train.steps steps are taken, or train.samples (train.tokens) are consumed, whatever
-//     the batches were on the way.
+//     the batches (and the sequences) were on the way.
 //  2. The ramp-up. One that is changed while it is under way keeps its beginning. One that is added, or changed after
 //     the old one was over, begins at the resume.
 //  3. The schedule of the learning rate. If the end moved before the decay began, the decay ends at the new end. If it
@@ -47,6 +47,7 @@ struct ScheduleState {
 struct RunPosition {
   std::int64_t step = 0;
   std::int64_t consumed_samples = 0;
+  std::int64_t consumed_tokens = 0;
 };
 
 class RunSchedule {

@@ -55,16 +55,18 @@ PowerSgd::PowerSgd(Arena& arena, Communicator& data, const PowerSgdPlan& plan)
   left_ = take(plan.most_left);
   own_ = take(plan.most_right);
   negative_ = take(plan.most_right);
-  for (const CompressedBucket& bucket : plan.buckets) {
+  Reset();
+}
+
+void PowerSgd::Reset() {
+  for (const CompressedBucket& bucket : plan_.buckets) {
     for (const CompressedMatrix& matrix : bucket.matrices) {
       ops_.DrawNormal(right(matrix),
                       {.key = RandomKey(static_cast<std::uint64_t>(matrix.row), "powersgd"), .stride = matrix.rank});
     }
   }
-  Forget();
+  ops_.Fill(errors_, 0);
 }
-
-void PowerSgd::Forget() { ops_.Fill(errors_, 0); }
 
 void PowerSgd::ScaleErrors(float factor) { ops_.Scale(errors_, factor); }
 

@@ -1,7 +1,8 @@
 // Executes a PowerSgdPlan over the data ranks. Each rank adds what earlier steps left out to its gradient (error
 // feedback), and each Q starts from the last step's. All data ranks end with equal bits.
 //
-// Its state is not saved: after a resume what was left out starts at zero and Q is drawn afresh, as in a new run. A
+// Its state is not saved: after a resume, and after each step without an update, what was left out starts at zero and Q
+// is drawn afresh, as in a new run; so a step that is passed over leaves nothing behind, however that came about. A
 // tensor rank compresses its own slices, so that results depend on the tensor degree, as they do on the data degree.
 #pragma once
 
@@ -18,8 +19,8 @@ class PowerSgd {
 
   // Replaces a bucket's gradient by the approximate sum over the data ranks. Collective. The host waits for P.
   void Reduce(std::size_t bucket, const Tensor& gradient);
-  // After a step whose gradients were not finite: nothing is left out.
-  void Forget();
+  // Back to the state of a new run: nothing is left out, and each Q is drawn afresh.
+  void Reset();
   // When later gradients come multiplied by `factor`.
   void ScaleErrors(float factor);
 

@@ -234,18 +234,15 @@ StepResult Trainer::Step(int request) {
   result.balance = loader_->balance();
   loss_sums_ = batch.front().loss_sums;
   last_micro_batches_ = micro_batches;
-  progress_.consumed_samples += result.global_batch;
+  Consume(result.global_batch);
   loader_->Prepare(*sources_.train, progress_.consumed_samples, NextMicroBatches());
   const bool is_first = BeginFirst(micro_batches);
 
   // 2–5. Gradients, and the numbers that decide about them.
   Compute(batch, result.step);
   double correction = TakeNumbers(result, micro_batches, request);
-  if (suspicion_ && suspicion_(result)) {
+  if (!result.passed_over && suspicion_ && suspicion_(result)) {
     correction = Rerun(result, first, micro_batches);
-  }
-  if (result.skipped) {
-    zero_->ForgetErrors();
   }
   AdaptLossScale(result);
   result.vetoed = !result.skipped && veto_ && veto_(result);
@@ -260,6 +257,8 @@ StepResult Trainer::Step(int request) {
   if (!result.skipped && !result.vetoed && result.verdict.cause != Cause::kLasting) {
     zero_->Update(static_cast<float>(result.learning_rate), static_cast<float>(correction * factor),
                   ++progress_.updates);
+  } else {
+    zero_->ResetCompression();
   }
   device_.Synchronize();
   comms_.CheckAborted();
@@ -268,11 +267,20 @@ StepResult Trainer::Step(int request) {
   }
   result.step = ++progress_.step;
   result.consumed_samples = progress_.consumed_samples;
+  result.consumed_tokens = progress_.consumed_tokens;
   result.seconds = device_.Now() - started;
   return result;
 }
 
+void Trainer::Consume(std::int64_t samples) {
+  progress_.consumed_samples += samples;
+  progress_.consumed_tokens += samples * config_.model.sequence;
+}
+
 void Trainer::AdaptLossScale(StepResult& result) {
+  if (result.passed_over) {
+    return;
+  }
   const double before = scaler_.scale();
   result.overflowed = result.skipped && scaler_.dynamic();
   scaler_.Update(result.step, result.skipped);
@@ -342,8 +350,12 @@ double Trainer::TakeNumbers(StepResult& result, int micro_batches, int request) 
   Mark("norm");
   const auto [loss, weight, square, requests] = Exchange(micro_batches, true, request);
   result.request = LargestRequest(requests);
-  // Micro batches were scaled as if no token was masked; the true weight is known only now.
   result.loss_scale = scaler_.scale();
+  if (weight == 0) {
+    result.skipped = result.passed_over = result.without_targets = true;
+    return 1 / scaler_.scale();
+  }
+  // Micro batches were scaled as if no token was masked; the true weight is known only now.
   const double unscaled =
       static_cast<double>(result.global_batch) * static_cast<double>(config_.model.sequence) / weight;
   const double correction = unscaled / scaler_.scale();
@@ -359,8 +371,11 @@ StepResult Trainer::PassOver(StepResult result, int request) {
   result.request = LargestRequest(Exchange(0, false, request)[3]);
   result.skipped = result.passed_over = true;
   result.loss_scale = scaler_.scale();
+  zero_->ResetCompression();
   result.step = ++progress_.step;
-  result.consumed_samples = progress_.consumed_samples += result.global_batch;
+  Consume(result.global_batch);
+  result.consumed_samples = progress_.consumed_samples;
+  result.consumed_tokens = progress_.consumed_tokens;
   return result;
 }
 
@@ -466,6 +481,7 @@ void Trainer::Restore(const Progress& progress) {
   progress_ = progress;
   scaler_.Restore(progress.loss_scale);
   progress_.loss_scale = scaler_.state();
+  zero_->ResetCompression();
   zero_->Publish();
 }
 

@@ -50,11 +50,13 @@ struct StepResult {
   double learning_rate = 0;
   std::int64_t global_batch = 0;
   std::int64_t consumed_samples = 0;  // after this step
+  std::int64_t consumed_tokens = 0;   // likewise
   bool skipped = false;               // no update was made, on any rank: a non-finite loss or gradient, or passed over
   bool overflowed = false;            // skipped, and a dynamic loss scale (fp16) has taken note of it
   double loss_scale = 1;              // of this step; losses, norms and zeros are those without it
   bool vetoed = false;                // finite, but set_veto's function refused the update, on every rank
-  bool passed_over = false;           // train.skip_steps names it: nothing was computed
+  bool passed_over = false;           // there are no numbers: train.skip_steps names it, or it had no targets
+  bool without_targets = false;       // passed over because no token of the batch had a loss
   Verdict verdict;
   std::optional<WorkBalance> balance;  // of attention within documents, where data.document_masks asks for them
   int request = 0;                     // the largest of the ranks' requests, see Step
@@ -65,7 +67,8 @@ struct StepResult {
 struct Progress {
   std::int64_t step = 0;
   std::int64_t consumed_samples = 0;
-  std::int64_t updates = 0;  // steps that were not skipped: the optimizer's own count
+  std::int64_t consumed_tokens = 0;  // of these samples, each as long as the sequence was when it was trained
+  std::int64_t updates = 0;          // steps that were not skipped: the optimizer's own count
   LossScaleState loss_scale;
 };
 
@@ -103,6 +106,7 @@ class Trainer {
   void set_rate_factor(double factor) { rate_factor_ = factor; }
   // A later step whose samples are passed over, as those of train.skip_steps.
   void PassOverStep(std::int64_t step) { passed_steps_.insert(step); }
+  const std::set<std::int64_t>& passed_steps() const { return passed_steps_; }
 
   // Told of the phases of every step; nullptr: no ledger. Outlives the trainer or is replaced.
   void set_ledger(Ledger* ledger);
@@ -130,7 +134,11 @@ class Trainer {
   // Batches, learning rate and end of the run; a fresh run's unless it is replaced, between steps.
   const RunSchedule& schedule() const { return schedule_; }
   void set_schedule(const RunSchedule& schedule) { schedule_ = schedule; }
-  RunPosition position() const { return {.step = progress_.step, .consumed_samples = progress_.consumed_samples}; }
+  RunPosition position() const {
+    return {.step = progress_.step,
+            .consumed_samples = progress_.consumed_samples,
+            .consumed_tokens = progress_.consumed_tokens};
+  }
 
   const RunConfig& config() const { return config_; }
   const LossScaler& loss_scaler() const { return scaler_; }
@@ -175,6 +183,7 @@ class Trainer {
   // One exchange gives every rank the same numbers, so the same decisions. The factor that the gradients need.
   double TakeNumbers(StepResult& result, int micro_batches, int request);
   StepResult PassOver(StepResult result, int request);
+  void Consume(std::int64_t samples);
   // See set_suspicion; the numbers of the result become those that count.
   double Rerun(StepResult& result, std::int64_t first, int micro_batches);
   // This rank's loss and weight, of the last stage.

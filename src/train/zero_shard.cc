@@ -390,9 +390,9 @@ void ZeroShard::ReduceInt8(std::size_t bucket, const Tensor& from) {
   }
 }
 
-void ZeroShard::ForgetErrors() {
+void ZeroShard::ResetCompression() {
   if (power_sgd_ != nullptr) {
-    power_sgd_->Forget();
+    power_sgd_->Reset();
   }
 }
 

@@ -92,8 +92,8 @@ class ZeroShard : public ParameterSource, public GradientSink {
   // micro batch is told so (MicroBatch::first), and overwrites the gradients of its matrices, which then need no
   // zeroes.
   void BeginStep(bool overwrites, std::int64_t step = 0);
-  // After a step that was not finite: PowerSGD drops what it has left out.
-  void ForgetErrors();
+  // After a step without an update: PowerSGD begins anew.
+  void ResetCompression();
   // Later gradients come multiplied by so much more: and so does what PowerSGD has left out.
   void ScaleErrors(float factor);
   // Brings the owned gradients to their invariant: reduces what is not reduced yet, and makes later work wait for it.

@@ -170,6 +170,29 @@ TEST(Train, OnEightRanksLeavesARunThatCanGoOn) {
   EXPECT_EQ(StepsIn(place.Read("run/metrics.jsonl")), 6);
 }
 
+TEST(Train, AResumeThatDropsTrainedStateIsRefusedBeforeAnythingIsWritten) {
+  const Workplace place;
+  place.Write("recipe.toml", TinyRecipe());
+  ASSERT_EQ(place.Run({"train", "recipe.toml", "--run", "run", "--steps", "2"}).code, 0);
+  const std::string before = place.Read("run/run.toml");
+  std::string smaller = TinyRecipe();
+  smaller.replace(smaller.find("heads = 4"), 9, "heads = 2");
+  place.Write("smaller.toml", smaller);
+  const Outcome refused = place.Run({"train", "smaller.toml", "--run", "run", "--steps", "3"});
+  EXPECT_EQ(refused.code, 2) << refused.out;
+  EXPECT_THAT(refused.err, HasSubstr("would drop trained state: heads (the model has 2 heads"));
+  EXPECT_EQ(place.Read("run/run.toml"), before);
+  EXPECT_EQ(place.Run({"checkpoint", "verify", "run", "recipe.toml"}).code, 0);
+  const Outcome verified = place.Run({"checkpoint", "verify", "run", "smaller.toml"});
+  EXPECT_EQ(verified.code, 1) << verified.err;
+  EXPECT_THAT(verified.out, HasSubstr("a resume with 'smaller.toml' drops heads ("));
+  const Outcome dropped =
+      place.Run({"train", "smaller.toml", "--run", "run", "--steps", "3", "--drop-state", "heads"});
+  EXPECT_EQ(dropped.code, 0) << dropped.err;
+  EXPECT_THAT(dropped.out, HasSubstr("dropped, as --drop-state says: heads"));
+  EXPECT_EQ(place.Run({"train", "recipe.toml", "--run", "other", "--drop-state", "head"}).code, 2);
+}
+
 // Tokens that a batch does not hold have rows of zeros in an untied table, however it is cut and padded.
 TEST(Train, ThreadsThatWereWorkedOutAreNamedAndAChangeIsTold) {
   const Workplace place;

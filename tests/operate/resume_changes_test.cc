@@ -5,16 +5,10 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <mutex>
 #include <random>
-#include <set>
 
-#include "base/checksum.h"
-#include "base/durable_file.h"
-#include "checkpoint/read/checkpoint_folder.h"
 #include "operate/serial_run.h"
-#include "operate/training_loop.h"
+#include "operate/watched_run.h"
 
 namespace trireme {
 namespace {
@@ -22,94 +16,6 @@ namespace {
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-// What a run does beside its mathematics.
-struct Watched {
-  std::vector<StepResult> steps;
-  std::int64_t total_steps = 0;
-  StepFacts last;
-  std::vector<std::string> notes;
-  LoopEnd end = LoopEnd::kFinished;
-  std::set<std::int64_t> samples;  // that were read
-};
-
-class Recorder : public TrainingObserver {
- public:
-  // Asks for a stop after `stop_after` steps of this session; 0: never.
-  Recorder(Watched& watched, std::string folder, std::int64_t stop_after)
-      : watched_(watched), folder_(std::move(folder)), stop_after_(stop_after) {}
-  void Started(const Trainer& /*trainer*/, std::int64_t /*resumed_step*/) override {
-    if (stop_after_ == 1) {
-      RequestStop();
-    }
-  }
-  void StepDone(const StepFacts& facts) override {
-    watched_.steps.push_back(facts.result);
-    watched_.total_steps = facts.total_steps;
-    watched_.last = facts;
-    if (static_cast<std::int64_t>(watched_.steps.size()) == stop_after_ - 1) {
-      RequestStop();
-    }
-  }
-  void Note(const std::string& message) override {
-    const std::scoped_lock lock(mutex_);
-    watched_.notes.push_back(message);
-  }
-
- private:
-  // The file is found before the next step and obeyed after it.
-  void RequestStop() { std::ofstream(folder_ + "/stop") << ""; }
-
-  Watched& watched_;
-  std::string folder_;
-  std::int64_t stop_after_;
-  std::mutex mutex_;
-};
-
-class RecordingSource : public SampleSource {
- public:
-  explicit RecordingSource(const RunConfig& config) : source_(OpenRunSource(config, "train")) {}
-  std::int64_t vocabulary() const override { return source_->vocabulary(); }
-  std::string description() const override { return source_->description(); }
-  Sample Get(std::int64_t index) const override {
-    {
-      const std::scoped_lock lock(mutex_);
-      read_.insert(index);
-    }
-    return source_->Get(index);
-  }
-  const std::set<std::int64_t>& read() const { return read_; }
-
- private:
-  std::unique_ptr<SampleSource> source_;
-  mutable std::mutex mutex_;
-  mutable std::set<std::int64_t> read_;
-};
-
-RunConfig TinyRun(const std::vector<std::string>& keys) {
-  std::vector<std::string> all = {"model.layers=2",      "model.hidden=8",    "model.heads=2",
-                                  "model.vocabulary=16", "model.sequence=4",  "layout.micro_batch=1",
-                                  "train.steps=100",     "checkpoint.keep=1", "train.loss_spike=0"};
-  all.insert(all.end(), keys.begin(), keys.end());
-  RunConfig config = ParseRecipe("", "test.toml", all).config;
-  Validate(config, 0);
-  return config;
-}
-
-Watched RunOn(const RunConfig& config, const std::string& folder, std::int64_t stop_after = 0) {
-  Watched watched;
-  std::filesystem::create_directories(folder);
-  RecordingSource source(config);
-  Recorder recorder(watched, folder, stop_after);
-  RunThreadRanks(config.layout.ranks(), {.kind = "cpu"}, [&](RankContext& context) {
-    const LoopResult result = RunTraining(config, context, {.train = &source}, {.run_folder = folder}, &recorder);
-    if (context.world.rank() == 0) {
-      watched.end = result.end;
-    }
-  });
-  watched.samples = source.read();
-  return watched;
-}
 
 class ResumedRun : public testing::Test {
  protected:
@@ -200,8 +106,7 @@ TEST_F(ResumedRun, CountsStepsThatItWasToldToSkipAsSkippedAndNotAsNan) {
 }
 
 // Makes a manifest one of version 1, which had no state of the schedule.
-void MakeOld(const std::string& path) {
-  std::string text = ReadWholeFile(path, 1 << 20);
+void MakeOld(std::string& text) {
   const std::size_t member = text.find("\"schedule\": {");
   ASSERT_NE(member, std::string::npos);
   const std::size_t end = text.find("},", member);
@@ -209,17 +114,13 @@ void MakeOld(const std::string& path) {
   const std::size_t version = text.find("\"version\": 2");
   ASSERT_NE(version, std::string::npos);
   text.replace(version, 12, "\"version\": 1");
-  const std::size_t tail = text.rfind(",\n \"digest\"");
-  text.resize(tail);
-  const std::string digest = ToHex(DigestOf(text));
-  std::ofstream(path) << text << ",\n \"digest\":\"" << digest << "\"}\n";
 }
 
 TEST_F(ResumedRun, OfACheckpointOfVersion1GoesOnFromItsRecipe) {
   const Watched first = RunOn(TinyRun({"batch.global=8", "train.steps=40"}), folder_, 20);
   const Watched whole = RunOn(TinyRun({"batch.global=8", "train.steps=40"}), folder_ + "_whole");
   std::filesystem::remove_all(folder_ + "_whole");
-  MakeOld(ListCheckpoints(folder_ + "/checkpoints").front().path + "/manifest.json");
+  EditManifest(folder_, MakeOld);
   const Watched rest = RunOn(TinyRun({"batch.global=8", "train.steps=80"}), folder_);
   ASSERT_EQ(rest.steps.size(), 60U);
   EXPECT_DOUBLE_EQ(rest.steps.front().learning_rate, whole.steps[20].learning_rate);

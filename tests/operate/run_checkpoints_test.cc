@@ -89,7 +89,11 @@ class RunCheckpointsTest : public testing::Test {
   RunCheckpointsTest() : table_(TinyModel("gpt2")) {}
 
   using Body = std::function<void(RankContext&, RunCheckpoints&)>;
-  void WithRanks(const ParallelLayout& layout, const Body& body) { WithRanks(ConfigOf(layout), {}, body); }
+  void WithRanks(const ParallelLayout& layout, const Body& body) {
+    RunConfig config = ConfigOf(layout);
+    config.model = table_.config();
+    WithRanks(config, {}, body);
+  }
 
   // `hook`: of rank 0.
   void WithRanks(const RunConfig& config, const SaveHook& hook, const Body& body) {

@@ -65,6 +65,9 @@ json StateJson(const RunState& state) {
               {"ranks", state.ranks},       {"model", ModelJson(state.model)},
               {"recipe", state.recipe},     {"keys", keys},
               {"notes", state.notes}};
+  if (state.consumed_tokens) {
+    all["consumed_tokens"] = *state.consumed_tokens;
+  }
   if (state.schedule) {
     all["schedule"] = ScheduleJson(*state.schedule);
   }
@@ -80,6 +83,9 @@ RunState ParseState(const json& value, const std::string& origin) {
   RunState state;
   state.step = CountOf(value, "step", origin);
   state.consumed_samples = CountOf(value, "consumed_samples", origin);
+  if (value.contains("consumed_tokens")) {
+    state.consumed_tokens = CountOf(value, "consumed_tokens", origin);
+  }
   state.updates = CountOf(value, "updates", origin);
   state.loss_scale = NumberOf(value, "loss_scale", origin);
   if (value.contains("schedule")) {

@@ -23,7 +23,8 @@ namespace trireme {
 struct RunState {
   std::int64_t step = 0;
   std::int64_t consumed_samples = 0;
-  std::int64_t updates = 0;  // steps that were not skipped: the optimizer's own count
+  std::optional<std::int64_t> consumed_tokens;  // saves before November 2026 do not say
+  std::int64_t updates = 0;                     // steps that were not skipped: the optimizer's own count
   double loss_scale = 1;
   // Where batch size, learning rate and end of the run stand; version 1 of the format has no such member.
   std::optional<ScheduleState> schedule;

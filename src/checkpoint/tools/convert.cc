@@ -15,8 +15,10 @@ Report ConvertCheckpoint(const std::string& path, const std::string& to, const C
   if (options.weights_only) {
     save.state.step = 0;
     save.state.consumed_samples = 0;
+    save.state.consumed_tokens = 0;
     save.state.updates = 0;
     save.state.schedule.reset();
+    save.state.notes.clear();  // counters of the run that goes on
   }
   std::vector<const StoredTensor*> sources;
   for (const StoredTensor& tensor : reader.tensors()) {

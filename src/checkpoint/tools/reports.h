@@ -28,6 +28,10 @@ Report InspectCheckpoint(const std::string& path);
 // tensor and byte offset, and does not stop at the first.
 Report VerifyCheckpoint(const std::string& path);
 
+// Adds to a report what a resume of the path's newest good checkpoint under `config` drops of its state
+// (FindDroppedState); status 1 when anything is, or when no resume is possible. `recipe` is the recipe's name in words.
+void AddDroppedState(const std::string& path, const std::string& recipe, const RunConfig& config, Report& report);
+
 // Run state, configuration and tensors of two checkpoints, element by element (bit for bit: a NaN equals itself).
 Report DiffCheckpoints(const std::string& path_a, const std::string& path_b);
 

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/json_text.h"
 #include "checkpoint/read/checkpoint_folder.h"
+#include "checkpoint/read/dropped_state.h"
 #include "checkpoint/tools/reports.h"
 
 namespace trireme {
@@ -86,6 +87,30 @@ Report VerifyCheckpoint(const std::string& path) {
   const json root = {{"good", report.status == 0}, {"checkpoints", std::move(checkpoints)}};
   report.json = JsonText(root, {.indent = 1});
   return report;
+}
+
+void AddDroppedState(const std::string& path, const std::string& recipe, const RunConfig& config, Report& report) {
+  const std::string folder = ResolveCheckpoint(path);
+  json root = ParseJson(report.json);
+  json dropped = json::array();
+  std::string text = "drops nothing";
+  try {
+    const std::vector<DroppedState> found = FindDroppedState(ReadManifest(folder), folder, config);
+    if (!found.empty()) {
+      report.status = 1;
+      text = "drops " + ToText(found);
+    }
+    for (const DroppedState& each : found) {
+      dropped.push_back({{"part", each.part}, {"reason", each.reason}});
+    }
+  } catch (const Error& error) {
+    report.status = 1;
+    text = fmt::format("is not possible: {}", error.what());
+    root["refusal"] = error.what();
+  }
+  report.text += fmt::format("{}: a resume with '{}' {}\n", folder, recipe, text);
+  root["dropped"] = std::move(dropped);
+  report.json = JsonText(root, {.indent = 1});
 }
 
 }  // namespace trireme
