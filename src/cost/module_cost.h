@@ -4,8 +4,8 @@
 #pragma once
 
 #include "base/accounting.h"
-#include "lowering/block_program.h"
 #include "lowering/local_sizes.h"
+#include "lowering/module_program.h"
 #include "model/model_config.h"
 
 namespace trireme {
@@ -27,10 +27,12 @@ struct ModuleCost {
   WorkCost evaluation;  // forward without gradients
 };
 
+// One step of a program.
+WorkCost CostOfWork(const LocalSizes& sizes, const ModuleProgram& program, const ProgramStep& step);
 ModuleCost CostOfEmbedding(const LocalSizes& sizes, const ModelConfig& config);
 ModuleCost CostOfBlock(const LocalSizes& sizes, const ModelConfig& config);
-ModuleCost CostOfBlock(const LocalSizes& sizes, const BlockProgram& program);
+ModuleCost CostOfBlock(const LocalSizes& sizes, const ModuleProgram& program);
 // chunk: tokens whose logits exist at once.
-ModuleCost CostOfHead(const LocalSizes& sizes, std::int64_t chunk);
+ModuleCost CostOfHead(const LocalSizes& sizes, const ModelConfig& config, std::int64_t chunk);
 
 }  // namespace trireme

@@ -26,21 +26,21 @@ class BlockPrograms {
  public:
   explicit BlockPrograms(const StageDescription& stage) : stage_(stage) {}
 
-  const BlockProgram& Of(std::int64_t index) {
+  const ModuleProgram& Of(std::int64_t index) {
     const bool recomputes = stage_.layout.recompute_layers == 0 || index < stage_.layout.recompute_layers;
-    std::shared_ptr<const BlockProgram>& program = recomputes ? recomputing_ : keeping_;
+    std::shared_ptr<const ModuleProgram>& program = recomputes ? recomputing_ : keeping_;
     if (program == nullptr) {
       const LocalSizes sizes = BlockSizes(stage_.sizes, stage_.layout, index);
       program = stage_.programs != nullptr ? stage_.programs->ProgramOf(stage_.model, sizes)
-                                           : std::make_shared<const BlockProgram>(PlanBlock(stage_.model, sizes));
+                                           : std::make_shared<const ModuleProgram>(PlanBlock(stage_.model, sizes));
     }
     return *program;
   }
 
  private:
   const StageDescription& stage_;
-  std::shared_ptr<const BlockProgram> recomputing_;
-  std::shared_ptr<const BlockProgram> keeping_;
+  std::shared_ptr<const ModuleProgram> recomputing_;
+  std::shared_ptr<const ModuleProgram> keeping_;
 };
 
 void AddPipelineTraffic(const StageDescription& stage, StepCost& cost) {
@@ -79,8 +79,8 @@ BucketUse UseOf(const StageDescription& stage, const Bucket& bucket, BlockProgra
   for (int chunk = 0; chunk < stage.layout.chunks; ++chunk) {
     const ModuleRange& range = stage.Range(chunk);
     if (range.Contains(bucket.module)) {
-      const BlockProgram& program = programs.Of(bucket.module - std::max<std::int64_t>(range.first, 1));
-      return {.gathers = HasOperand(program.backward_weight, Owner::kParameter) ? 3 : 2, .reductions = 1};
+      const ModuleProgram& program = programs.Of(bucket.module - std::max<std::int64_t>(range.first, 1));
+      return {.gathers = UseOf(program, program.backward_weight, Owner::kParameter).own ? 3 : 2, .reductions = 1};
     }
   }
   return {};
@@ -247,7 +247,7 @@ ModuleCost CostOfVirtualStage(const StageDescription& stage, int chunk) {
     const ModuleCost cost =
         module == 0 ? CostOfEmbedding(stage.sizes, stage.model)
         : module == stage.model.modules() - 1
-            ? CostOfHead(stage.sizes, HeadChunk(stage.sizes, stage.head_chunk))
+            ? CostOfHead(stage.sizes, stage.model, HeadChunk(stage.sizes, stage.head_chunk))
             : CostOfBlock(BlockSizes(stage.sizes, stage.layout, index).ForLayer(stage.model, module - 1),
                           programs.Of(index));
     sum.forward += cost.forward;

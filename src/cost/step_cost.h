@@ -10,8 +10,8 @@
 #include "cost/optimizer_plan.h"
 #include "cost/power_sgd_plan.h"
 #include "cost/shard_plan.h"
-#include "lowering/block_program.h"
 #include "lowering/module_plan.h"
+#include "lowering/module_program.h"
 #include "run/run_config.h"
 #include "schedule/schedule.h"
 
@@ -76,7 +76,7 @@ inline constexpr int kActivationBuffers = 3;
 KeptPlaces PlacesOfKept(const StageDescription& stage, int chunk);
 std::int64_t ActivationBufferBytes(const StageDescription& stage);
 std::int64_t ScratchBytes(const StageDescription& stage);
-// Of what is not a micro batch's in fp8: BlockProgram::weight_bytes of a chunk's blocks.
+// Of what is not a micro batch's in fp8: ModuleProgram::weight_bytes of a chunk's blocks.
 std::int64_t WeightCopyBytes(const StageDescription& stage, int chunk);
 // The stage's sizes, with float8_weights set where that takes no more memory than the same run in bf16 would. Every
 // result is the same to the bit. Not with weights that are gathered for each use (ZeRO 3) or lie in host memory.

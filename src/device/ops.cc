@@ -327,14 +327,13 @@ void Ops::CrossEntropyGradient(const CrossEntropyArgs& args) {
   }
 }
 
-void Ops::CrossEntropy(const CrossEntropyArgs& args, const Tensor& own, const std::function<void()>& exchange) {
+void Ops::CrossEntropy(const CrossEntropyArgs& args) {
   CheckGradientOfLoss("CrossEntropy", args);
-  if (args.statistics.count() == own.count() && own.count() != 0) {
-    return DoCrossEntropy(args);
+  const std::int64_t n = args.logits.shape[0];
+  RequireVector({"CrossEntropy", "statistics", args.statistics}, 3 * n, DType::kFloat32);
+  if (n != 0) {
+    DoCrossEntropy(args);
   }
-  CrossEntropyStatistics(args, own);
-  exchange();
-  CrossEntropyGradient(args);
 }
 
 void Ops::DoCrossEntropy(const CrossEntropyArgs& args) {

@@ -80,9 +80,8 @@ class Ops {
   void CrossEntropyStatistics(const CrossEntropyArgs& args, const Tensor& own);
   // Fills args.losses and replaces args.logits by their gradient (padding columns get 0).
   void CrossEntropyGradient(const CrossEntropyArgs& args);
-  // CrossEntropyStatistics, then `exchange`, which fills the other parts, then CrossEntropyGradient. Where there is one
-  // part a device may do it in one pass, and `exchange` is not called.
-  void CrossEntropy(const CrossEntropyArgs& args, const Tensor& own, const std::function<void()>& exchange);
+  // CrossEntropyStatistics and CrossEntropyGradient of logits with all columns, of which a device may make one pass.
+  void CrossEntropy(const CrossEntropyArgs& args);
   // Fills args.losses alone.
   void CrossEntropyLoss(const CrossEntropyArgs& args);
   // sums (fp32 [2]) = {sum of weights * losses, sum of weights}.

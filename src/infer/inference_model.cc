@@ -1,10 +1,11 @@
 #include "infer/inference_model.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "device/host_memory.h"
-#include "nn/block_runner.h"
+#include "nn/program_runner.h"
 
 namespace trireme {
 namespace {
@@ -25,10 +26,10 @@ std::int64_t LogitRows(const InferenceOptions& options, std::int64_t vocabulary)
 }
 
 // One sequence of all rows stands for any division of them: buffers depend on the number of rows alone.
-BlockProgram LargestProgram(const ModelConfig& model, LocalSizes sizes, std::int64_t rows) {
+ModuleProgram LargestProgram(const ModelConfig& model, LocalSizes sizes, std::int64_t rows) {
   sizes.batch = 1;
   sizes.keys = sizes.sequence = sizes.tokens = sizes.outside = rows;
-  return PlanBlock(model, sizes, BlockPurpose::kInference);
+  return PlanBlock(model, sizes, ProgramPurpose::kInference);
 }
 
 }  // namespace
@@ -177,7 +178,7 @@ void InferenceModel::Embed(const Run& run) {
                          .out = x});
   region_.Leave(x, {});
   if (model_.scale_embedding) {
-    ops_.Scale(x, EmbeddingScale(model_));
+    ops_.Scale(x, std::sqrt(static_cast<float>(model_.hidden)));
   }
   if (rows.position >= 0) {
     const Tensor found = Rows(at_.positions_found, run);
@@ -200,7 +201,7 @@ void InferenceModel::SetProgram(const Run& run) {
   sizes_.batch = run.batch;
   sizes_.keys = sizes_.sequence = run.queries;
   sizes_.tokens = sizes_.outside = run.rows();
-  program_ = LowerBlock(DescribeOperations(model_), sizes_, BlockPurpose::kInference);
+  program_ = LowerBlock(DescribeOperations(model_), sizes_, ProgramPurpose::kInference);
   for (std::size_t i = 0; i < program_.buffers.size(); ++i) {
     program_.buffers[i].area = largest_.buffers[i].area;
     program_.buffers[i].offset = largest_.buffers[i].offset;
@@ -210,10 +211,10 @@ void InferenceModel::SetProgram(const Run& run) {
 void InferenceModel::RunBlock(const Run& run, std::int64_t layer) {
   const MicroBatch tokens{.document_starts = run.documents ? Rows(at_.document_starts, run) : Tensor{},
                           .training = false};
-  BlockCall call{.micro_batch = tokens,
-                 .kept = at_.x.as<char>(),
-                 .scratch = at_.block_scratch.as<char>(),
-                 .output = Rows(at_.x, run)};  // over the input, which the last step does not read
+  ProgramCall call{.micro_batch = tokens,
+                   .kept = at_.x.as<char>(),
+                   .scratch = at_.block_scratch.as<char>(),
+                   .output = Rows(at_.x, run)};  // over the input, which the last step does not read
   if (run.cached) {
     call.cache = {.capacity = options_.capacity,
                   .keys = at_.keys.Rows(layer, 1),
@@ -221,16 +222,16 @@ void InferenceModel::RunBlock(const Run& run, std::int64_t layer) {
                   .starts = at_.starts,
                   .positions = Rows(at_.positions, run)};
   }
-  const BlockRunner::Context context{.ops = ops_,
-                                     .region = region_,
-                                     .parameters = weights_,
-                                     .model = model_,
-                                     .slopes = at_.slopes,
-                                     .angles = angles_[static_cast<std::size_t>(layer)],
-                                     .module = layer + 1,
-                                     .rows = table_.OfModule(layer + 1)};
+  const ProgramRunner::Context context{.ops = ops_,
+                                       .region = region_,
+                                       .parameters = weights_,
+                                       .model = model_,
+                                       .slopes = at_.slopes,
+                                       .angles = angles_[static_cast<std::size_t>(layer)],
+                                       .module = layer + 1,
+                                       .rows = table_.OfModule(layer + 1)};
   const LocalSizes sizes = sizes_.ForLayer(model_, layer);
-  BlockRunner(context, sizes, program_).Run(program_.forward, call);
+  ProgramRunner(context, sizes, program_).Run(program_.forward, call);
 }
 
 void InferenceModel::Cap(const Tensor& logits) {

@@ -10,8 +10,8 @@
 
 #include "comm/rank_runner.h"
 #include "infer/model_weights.h"
-#include "lowering/block_program.h"
 #include "lowering/local_sizes.h"
+#include "lowering/module_program.h"
 #include "model/parameter_places.h"
 #include "model/rotary.h"
 #include "nn/tensor_region.h"
@@ -100,13 +100,13 @@ class InferenceModel {
   LocalSizes sizes_;  // of the last run
   TensorRegion region_;
   std::int64_t logit_rows_;
-  BlockProgram largest_;  // the blocks' program for options.rows rows
+  ModuleProgram largest_;  // the blocks' program for options.rows rows
   Arena arena_;
   ModelWeights weights_;
   std::vector<RotaryAngles> angles_;  // of each layer
   bool long_angles_ = false;          // they are those of long sequences
   Buffers at_;
-  BlockProgram program_;  // for the last run
+  ModuleProgram program_;  // for the last run
   Run last_;
 };
 

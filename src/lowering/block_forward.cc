@@ -3,13 +3,13 @@
 
 namespace trireme {
 
-Lowering::Pass Lowering::Forward(std::vector<BlockStep>& steps, int end, bool recomputed) {
+Lowering::Pass Lowering::Forward(std::vector<ProgramStep>& steps, int end, bool recomputed) {
   out_ = &steps;
   recomputed_ = recomputed;
   Pass pass{std::vector<BufferId>(block_.values.size(), kNoId), std::vector<BufferId>(block_.operations.size(), kNoId),
             std::vector<Float8Copy>(block_.operations.size()), std::vector<ContextBuffers>(block_.operations.size()),
             std::vector<BufferId>(block_.operations.size(), kNoId)};
-  pass.value[0] = kBlockInput;
+  pass.value[0] = kModuleInput;
   for (int i = 0; i < end; ++i) {
     const BlockOperation& operation = Operation(i);
     BufferId& to = pass.value[static_cast<std::size_t>(operation.output)];
@@ -159,7 +159,7 @@ void Lowering::ForwardLinear(Pass& pass, int i, int end) {
   }
   if (const int add = FusedAdd(i, end); add != kNoId) {
     const BlockOperation& sum = Operation(add);
-    product.c = add + 1 == Count() ? kBlockOutput : out;
+    product.c = add + 1 == Count() ? kModuleOutput : out;
     product.bias = sum.bias;
     product.epilogue = Epilogue::kResidual;
     product.auxiliary = value(sum.residual);
@@ -196,7 +196,7 @@ void Lowering::ForwardAdd(Pass& pass, int i, int end) {
   const BlockOperation& add = Operation(i);
   const auto value = [&](int number) -> BufferId& { return pass.value[static_cast<std::size_t>(number)]; };
   const bool last = i + 1 == Count();
-  value(add.output) = last ? kBlockOutput : ForValue(add.output);
+  value(add.output) = last ? kModuleOutput : ForValue(add.output);
   const SumStep sum{.x = value(add.residual),
                     .branch = value(add.input),
                     .sum = value(add.output),
@@ -262,7 +262,7 @@ BufferId Lowering::QuantizedWeight(int weight, const Shape& shape, bool transpos
   return copy;
 }
 
-BlockProgram LowerBlock(const BlockDescription& block, const LocalSizes& sizes, BlockPurpose purpose) {
+ModuleProgram LowerBlock(const BlockDescription& block, const LocalSizes& sizes, ProgramPurpose purpose) {
   return Lowering(block, sizes, purpose).Lower();
 }
 

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "lowering/block_program.h"
 #include "lowering/float8_fusion.h"
+#include "lowering/module_program.h"
 #include "lowering/ring_plan.h"
 
 namespace trireme {
@@ -25,21 +25,21 @@ struct Float8Copy {
 
 class Lowering {
  public:
-  Lowering(const BlockDescription& block, const LocalSizes& sizes, BlockPurpose purpose)
+  Lowering(const BlockDescription& block, const LocalSizes& sizes, ProgramPurpose purpose)
       : block_(block),
         sizes_(sizes),
         purpose_(purpose),
         in_parts_(sizes.split_backward && !sizes.recompute_block),
         remake_late_(sizes.recompute_norms) {}
 
-  BlockProgram Lower() {
+  ModuleProgram Lower() {
     program_.in_parts = in_parts_;
     const Shape border{sizes_.outside, sizes_.hidden};
     for (int i = 0; i < 4; ++i) {
       NewBuffer(sizes_.dtype, border);
     }
     Pass pass = Forward(program_.forward, Count(), false);
-    if (purpose_ == BlockPurpose::kInference) {
+    if (purpose_ == ProgramPurpose::kInference) {
       return Finished();
     }
     out_ = &program_.backward;
@@ -51,7 +51,7 @@ class Lowering {
   }
 
  private:
-  BlockProgram Finished() {
+  ModuleProgram Finished() {
     if (sizes_.float8) {
       FuseFloat8Copies(program_);
     }
@@ -177,10 +177,10 @@ class Lowering {
   }
   BufferId NormStatistics(int value) { return NewBuffer(kStatisticsFloat, {2, Rows(value)}); }
 
-  void Emit(const BlockWork& work) { out_->push_back({work, recomputed_, weight_part_}); }
+  void Emit(const StepWork& work) { out_->push_back({work, recomputed_, weight_part_}); }
 
   // Forward, up to operation `end`.
-  Pass Forward(std::vector<BlockStep>& steps, int end, bool recomputed);
+  Pass Forward(std::vector<ProgramStep>& steps, int end, bool recomputed);
   void ForwardLinear(Pass& pass, int i, int end);
   // The sum that the product of linear layer i stores at once: the one that adds its output, and nothing else happens
   // to that on its way, to the residual stream. kNoId: none.
@@ -233,11 +233,11 @@ class Lowering {
 
   const BlockDescription& block_;
   const LocalSizes& sizes_;
-  BlockPurpose purpose_;
+  ProgramPurpose purpose_;
   bool in_parts_;
   bool remake_late_;
-  BlockProgram program_;
-  std::vector<BlockStep>* out_ = nullptr;
+  ModuleProgram program_;
+  std::vector<ProgramStep>* out_ = nullptr;
   bool recomputed_ = false;
   bool weight_part_ = false;
   std::vector<WeightCopy> weight_copies_;

@@ -9,7 +9,7 @@ namespace trireme {
 namespace {
 
 // Where `work` notes the largest magnitude of `made`, if that is what it makes and it can.
-BufferId* LargestNotedBy(BlockWork& work, BufferId made) {
+BufferId* LargestNotedBy(StepWork& work, BufferId made) {
   if (auto* const norm = std::get_if<NormStep>(&work); norm != nullptr && norm->normed == made) {
     return &norm->largest;
   }
@@ -32,7 +32,7 @@ BufferId* LargestNotedBy(BlockWork& work, BufferId made) {
 }
 
 // Whether `work` leaves `buffer` as it was.
-bool Leaves(const BlockWork& work, BufferId buffer) {
+bool Leaves(const StepWork& work, BufferId buffer) {
   const OperandList operands = OperandsOf(work);
   return std::none_of(operands.begin(), operands.end(), [buffer](const Operand& operand) {
     return operand.is_buffer() && operand.id == buffer && operand.access != Access::kRead;
@@ -40,7 +40,7 @@ bool Leaves(const BlockWork& work, BufferId buffer) {
 }
 
 // The largest magnitude of what `steps[copy]` reads comes from the step that made it.
-void FuseLargest(BlockProgram& program, std::vector<BlockStep>& steps, std::size_t copy) {
+void FuseLargest(ModuleProgram& program, std::vector<ProgramStep>& steps, std::size_t copy) {
   auto& quantize = std::get<QuantizeStep>(steps[copy].work);
   for (std::size_t i = copy; i-- > 0;) {
     if (BufferId* const noted = LargestNotedBy(steps[i].work, quantize.from)) {
@@ -58,7 +58,7 @@ void FuseLargest(BlockProgram& program, std::vector<BlockStep>& steps, std::size
 }
 
 // The gradient of a bias that is summed up later, from what `steps[copy]` reads, is summed up there.
-void FuseBiasGradient(std::vector<BlockStep>& steps, std::size_t copy) {
+void FuseBiasGradient(std::vector<ProgramStep>& steps, std::size_t copy) {
   auto& quantize = std::get<QuantizeStep>(steps[copy].work);
   for (std::size_t i = copy + 1; i < steps.size() && Leaves(steps[i].work, quantize.from); ++i) {
     const auto* const bias = std::get_if<BiasGradientStep>(&steps[i].work);
@@ -72,8 +72,8 @@ void FuseBiasGradient(std::vector<BlockStep>& steps, std::size_t copy) {
 
 }  // namespace
 
-void FuseFloat8Copies(BlockProgram& program) {
-  for (std::vector<BlockStep>* const steps : {&program.forward, &program.backward, &program.backward_weight}) {
+void FuseFloat8Copies(ModuleProgram& program) {
+  for (std::vector<ProgramStep>* const steps : {&program.forward, &program.backward, &program.backward_weight}) {
     for (std::size_t i = 0; i < steps->size(); ++i) {
       auto* const quantize = std::get_if<QuantizeStep>(&(*steps)[i].work);
       if (quantize == nullptr) {

@@ -3,11 +3,11 @@
 // last scale of the same copy is a guess, which saves the pass that looks for it as long as it is right.
 #pragma once
 
-#include "lowering/block_program.h"
+#include "lowering/module_program.h"
 
 namespace trireme {
 
 // Before buffers have places. Every result stays what it was, to the bit.
-void FuseFloat8Copies(BlockProgram& program);
+void FuseFloat8Copies(ModuleProgram& program);
 
 }  // namespace trireme

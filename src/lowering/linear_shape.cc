@@ -12,6 +12,8 @@ LinearShape ShapeOf(BlockLinear linear, const LocalSizes& sizes, bool bias) {
       return {sizes.tokens, sizes.ffn_in, sizes.hidden, bias};
     case BlockLinear::kFfnOut:
       return {sizes.tokens, sizes.hidden, sizes.ffn, bias};
+    case BlockLinear::kHead:
+      return {sizes.tokens, sizes.vocabulary, sizes.hidden, bias};
   }
   return {};
 }

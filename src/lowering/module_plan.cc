@@ -30,7 +30,7 @@ HeadPlan::HeadPlan(const LocalSizes& s, std::int64_t head_chunk) : chunk(head_ch
     grad_normed = scratch.Add(s.dtype, {s.outside, s.hidden});
   }
   logits = scratch.Add(s.dtype, {chunk, s.vocabulary});
-  loss_statistics = scratch.Add(DType::kFloat32, {s.tensor, 3, chunk});
+  loss_statistics = scratch.Add(DType::kFloat32, {chunk, 3 * s.tensor});
   losses = scratch.Add(DType::kFloat32, {s.tokens});
   grad_inside = scratch.Add(s.dtype, {s.tokens, s.hidden});
   if (s.frozen) {

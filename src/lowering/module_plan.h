@@ -1,5 +1,4 @@
-// Where the tensors of an embedding and a head live. nn allocates by these plans and the planner adds them up: one
-// description, two readers. Those of a block: lowering/block_program.h.
+// Where the tensors of an embedding and a head live: buffers of their programs (lowering/module_program.h).
 #pragma once
 
 #include "lowering/local_sizes.h"
@@ -7,7 +6,6 @@
 
 namespace trireme {
 
-// Token lookup, positions, optional norm, dropout.
 struct EmbeddingPlan {
   EmbeddingPlan(const LocalSizes& sizes, bool embedding_norm);
 
@@ -19,8 +17,6 @@ struct EmbeddingPlan {
   std::int64_t scratch_bytes = 0;
 };
 
-// Final norm, logits and loss, chunk by chunk. In training the forward computes gradients at once, so that the logits
-// of a chunk exist one time only; the input's place then holds the input's gradient.
 struct HeadPlan {
   HeadPlan(const LocalSizes& sizes, std::int64_t head_chunk);
 
@@ -29,7 +25,7 @@ struct HeadPlan {
   Place normed;            // scratch [n, C]
   Place gathered;          // scratch [N, C] under sequence parallelism
   Place logits;            // scratch [chunk, V]
-  Place loss_statistics;   // scratch [tensor, 3, chunk] fp32
+  Place loss_statistics;   // scratch [chunk, 3 * tensor] fp32: a part of 3 * rows after another
   Place losses;            // scratch [N] fp32
   Place grad_inside;       // scratch [N, C]
   Place grad_normed;       // scratch [n, C] under sequence parallelism

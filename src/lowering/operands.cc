@@ -1,7 +1,5 @@
 #include "lowering/operands.h"
 
-#include <algorithm>
-
 namespace trireme {
 namespace {
 
@@ -30,6 +28,8 @@ class Operands {
             Write(s.grad_x, "grad_x"),
             Write(s.normed, "normed"),
             Update(s.gradients, "gradients"),
+            Gradient(s.gradients == kNoId ? s.gain : kNoId, "grad_gamma"),
+            Gradient(s.gradients == kNoId ? s.bias : kNoId, "grad_beta"),
             Parameter(s.gain, "gamma"),
             Parameter(s.normed == kNoId ? kNoId : s.bias, "beta"),
             Write(s.largest, "largest")};
@@ -119,6 +119,34 @@ class Operands {
   OperandList operator()(const AddGradientStep& s) const {
     return {Read(s.from, "from"), Gradient(s.parameter, "parameter")};
   }
+  OperandList operator()(const LookupStep& s) const {
+    return {Batch(s.tokens, "tokens"), Parameter(s.table, "table"), Write(s.out, "out")};
+  }
+  OperandList operator()(const LookupBackwardStep& s) const {
+    return {Batch(s.tokens, "tokens"), Read(s.grad_out, "grad_out"), Gradient(s.table, "table")};
+  }
+  OperandList operator()(const PositionsStep& s) const {
+    return {Update(s.x, "x"), Parameter(s.table, "table"), Batch(BatchTensor::kPositions, "positions")};
+  }
+  OperandList operator()(const PositionsBackwardStep& s) const {
+    return {Read(s.grad, "grad"), Gradient(s.table, "table"), Batch(BatchTensor::kPositions, "positions")};
+  }
+  OperandList operator()(const ScaleStep& s) const { return {Update(s.x, "x")}; }
+  OperandList operator()(const CopyStep& s) const { return {Read(s.from, "from"), Write(s.to, "to")}; }
+  OperandList operator()(const SoftCapStep& s) const { return {Update(s.logits, "logits")}; }
+  OperandList operator()(const ShowLogitsStep& s) const { return {Read(s.logits, "logits")}; }
+  OperandList operator()(const LossStatisticsStep& s) const {
+    return {Read(s.logits, "logits"), Batch(BatchTensor::kTargets, "targets"), Write(s.statistics, "statistics")};
+  }
+  OperandList operator()(const GatherPartsStep& s) const { return {Update(s.parts, "parts")}; }
+  OperandList operator()(const CrossEntropyStep& s) const {
+    return {s.gradient ? Update(s.logits, "logits") : Read(s.logits, "logits"), Batch(BatchTensor::kTargets, "targets"),
+            Batch(BatchTensor::kWeights, "weights"), Update(s.statistics, "statistics"), Write(s.losses, "losses")};
+  }
+  OperandList operator()(const LossSumStep& s) const {
+    return {Read(s.losses, "losses"), Batch(BatchTensor::kWeights, "weights"),
+            Batch(BatchTensor::kLossSums, "sums", Access::kWrite)};
+  }
 
  private:
   static Operand Buffer(Access access, BufferId id, const char* name) {
@@ -130,6 +158,9 @@ class Operands {
   static Operand Parameter(int id, const char* name) {
     return {.owner = Owner::kParameter, .access = Access::kRead, .id = static_cast<std::int16_t>(id), .name = name};
   }
+  static Operand Batch(BatchTensor tensor, const char* name, Access access = Access::kRead) {
+    return {.owner = Owner::kBatch, .access = access, .id = static_cast<std::int16_t>(tensor), .name = name};
+  }
   static Operand Gradient(int id, const char* name) {
     return {.owner = Owner::kGradient, .access = Access::kUpdate, .id = static_cast<std::int16_t>(id), .name = name};
   }
@@ -137,13 +168,18 @@ class Operands {
 
 }  // namespace
 
-OperandList OperandsOf(const BlockWork& work) { return std::visit(Operands{}, work); }
+OperandList OperandsOf(const StepWork& work) { return std::visit(Operands{}, work); }
 
-bool HasOperand(const std::vector<BlockStep>& steps, Owner owner) {
-  return std::any_of(steps.begin(), steps.end(), [owner](const BlockStep& step) {
-    const OperandList operands = OperandsOf(step.work);
-    return std::any_of(operands.begin(), operands.end(), [owner](const Operand& each) { return each.owner == owner; });
-  });
+PartUse UseOf(const ModuleProgram& program, const std::vector<ProgramStep>& steps, Owner owner) {
+  PartUse use;
+  for (const ProgramStep& step : steps) {
+    for (const Operand& operand : OperandsOf(step.work)) {
+      if (operand.owner == owner) {
+        (operand.id == program.tied ? use.tied : use.own) = true;
+      }
+    }
+  }
+  return use;
 }
 
 }  // namespace trireme

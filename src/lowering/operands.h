@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "lowering/block_program.h"
+#include "lowering/module_program.h"
 
 namespace trireme {
 
@@ -16,6 +16,7 @@ enum class Owner : std::uint8_t {
   kBuffer,     // a buffer of the program
   kParameter,  // a parameter of the module
   kGradient,   // the gradient of one
+  kBatch,      // a tensor of the micro batch
 };
 
 enum class Access : std::uint8_t { kRead, kWrite, kUpdate };
@@ -23,7 +24,7 @@ enum class Access : std::uint8_t { kRead, kWrite, kUpdate };
 struct Operand {
   Owner owner = Owner::kBuffer;
   Access access = Access::kRead;
-  std::int16_t id = kNoId;  // a BufferId, or the number of a parameter
+  std::int16_t id = kNoId;  // a BufferId, the number of a parameter, or a BatchTensor
   const char* name = "";    // its role in the step
 
   bool is_buffer() const { return owner == Owner::kBuffer; }
@@ -49,9 +50,13 @@ class OperandList {
 };
 
 // In the order in which the step names them.
-OperandList OperandsOf(const BlockWork& work);
+OperandList OperandsOf(const StepWork& work);
 
-// Whether a step of `steps` has an operand of this owner.
-bool HasOperand(const std::vector<BlockStep>& steps, Owner owner);
+// Whether steps have operands of this owner: apart from the tied token table, and the table itself.
+struct PartUse {
+  bool own = false;
+  bool tied = false;
+};
+PartUse UseOf(const ModuleProgram& program, const std::vector<ProgramStep>& steps, Owner owner);
 
 }  // namespace trireme

@@ -54,10 +54,10 @@ class StepWriter {
  public:
   explicit StepWriter(const BlockDescription& block) : block_(block) {}
 
-  std::string TextOf(const BlockStep& step) {
+  std::string TextOf(const ProgramStep& step) {
     std::visit(*this, step.work);
     Flag("recomputed", step.recomputed);
-    Flag("weight_part", step.weight_part);
+    Flag("weight_part", step.weight_part).Flag("chunked", step.chunked);
     return std::move(text_);
   }
 
@@ -82,7 +82,8 @@ class StepWriter {
   void operator()(const LeaveStep& s) { Begin("leave").Buffer("from", s.from).Buffer("to", s.to); }
   void operator()(const ProductStep& s) {
     Begin("matmul ");
-    text_ += fmt::format("{} {}", Name(s.kind), Float8ProductsText(SetOf(s.linear)));
+    text_ += fmt::format("{} {}", Name(s.kind),
+                         s.linear == BlockLinear::kHead ? "head" : Float8ProductsText(SetOf(s.linear)));
     Buffer("a", s.a).Buffer("b", s.b).Buffer("c", s.c).Parameter("weight", s.weight).Parameter("bias", s.bias);
     if (s.epilogue != Epilogue::kNone) {
       Word("epilogue", Name(s.epilogue));
@@ -153,6 +154,30 @@ class StepWriter {
   void operator()(const AddGradientStep& s) {
     Begin("add_gradient").Buffer("from", s.from).Number("row", s.row).Parameter("parameter", s.parameter);
   }
+  void operator()(const LookupStep& s) { Begin("lookup").Parameter("table", s.table).Buffer("out", s.out); }
+  void operator()(const LookupBackwardStep& s) {
+    Begin("lookup_backward").Buffer("grad_out", s.grad_out).Parameter("table", s.table);
+  }
+  void operator()(const PositionsStep& s) { Begin("positions").Buffer("x", s.x).Parameter("table", s.table); }
+  void operator()(const PositionsBackwardStep& s) {
+    Begin("positions_backward").Buffer("grad", s.grad).Parameter("table", s.table);
+  }
+  void operator()(const ScaleStep& s) {
+    Begin("scale").Buffer("x", s.x);
+    text_ += fmt::format(" factor={:.9g}", s.factor);
+  }
+  void operator()(const CopyStep& s) { Begin("copy").Buffer("from", s.from).Buffer("to", s.to); }
+  void operator()(const SoftCapStep& s) { Begin("soft_cap").Buffer("logits", s.logits); }
+  void operator()(const ShowLogitsStep& s) { Begin("show_logits").Buffer("logits", s.logits); }
+  void operator()(const LossStatisticsStep& s) {
+    Begin("loss_statistics").Buffer("logits", s.logits).Buffer("statistics", s.statistics);
+  }
+  void operator()(const GatherPartsStep& s) { Begin("gather_parts").Buffer("parts", s.parts); }
+  void operator()(const CrossEntropyStep& s) {
+    Begin("cross_entropy").Buffer("logits", s.logits).Buffer("statistics", s.statistics).Buffer("losses", s.losses);
+    Flag("gradient", s.gradient);
+  }
+  void operator()(const LossSumStep& s) { Begin("loss_sum").Buffer("losses", s.losses); }
 
  private:
   StepWriter& Begin(std::string_view name) {
@@ -180,22 +205,23 @@ class StepWriter {
   std::string text_;
 };
 
-void AppendPart(std::string_view name, const std::vector<BlockStep>& steps, const BlockDescription& block,
+void AppendPart(std::string_view name, const std::vector<ProgramStep>& steps, const BlockDescription& block,
                 std::string& text) {
   if (steps.empty()) {
     return;
   }
   text += fmt::format("{}:\n", name);
-  for (const BlockStep& step : steps) {
+  for (const ProgramStep& step : steps) {
     text += fmt::format("  {}\n", StepWriter(block).TextOf(step));
   }
 }
 
 }  // namespace
 
-std::string ToText(const BlockProgram& program, const BlockDescription& block) {
+std::string ToText(const ModuleProgram& program, const BlockDescription& block) {
   std::string text;
   AppendPart("forward", program.forward, block, text);
+  AppendPart("evaluation", program.evaluation, block, text);
   AppendPart(program.in_parts ? "backward, input part" : "backward", program.backward, block, text);
   AppendPart("backward, weight part", program.backward_weight, block, text);
   text += fmt::format("buffers: kept {} scratch {} weights {} bytes\n", program.kept_bytes, program.scratch_bytes,

@@ -4,11 +4,11 @@
 
 #include <string>
 
-#include "lowering/block_program.h"
+#include "lowering/module_program.h"
 
 namespace trireme {
 
 // block: the description that `program` was lowered from, with its parameters (DescribeBlock), whose names are printed.
-std::string ToText(const BlockProgram& program, const BlockDescription& block);
+std::string ToText(const ModuleProgram& program, const BlockDescription& block);
 
 }  // namespace trireme

@@ -7,8 +7,9 @@
 
 namespace trireme {
 
-enum class BlockLinear : std::uint8_t { kQkv, kAttentionOut, kFfnIn, kFfnOut };
-inline constexpr int kBlockLinears = 4;
+// kHead: the product with the output table, which is never made in fp8.
+enum class BlockLinear : std::uint8_t { kQkv, kAttentionOut, kFfnIn, kFfnOut, kHead };
+inline constexpr int kBlockLinears = 4;  // of a block
 
 // A bit for each BlockLinear.
 using LinearSet = std::uint8_t;

@@ -1,33 +1,79 @@
 #include "nn/module.h"
 
-#include "base/random.h"
+#include <utility>
+
+#include "lowering/operands.h"
 
 namespace trireme {
+namespace {
 
-Dropout DropoutOf(const ModelConfig& model, const MicroBatch& micro_batch, std::int64_t module, int site,
-                  std::int64_t first_token, std::int64_t rows) {
-  if (!micro_batch.training || model.dropout <= 0) {
-    return {};
+std::vector<int> RowsOf(const ParameterTable& table, const ModuleProgram& program, std::int64_t module) {
+  std::vector<int> rows = table.OfModule(module);
+  if (program.tied == static_cast<int>(rows.size())) {  // a tied table is listed with the embedding alone
+    rows.push_back(table.token_table());
   }
-  const auto place = static_cast<std::uint64_t>(module * 4 + site);
-  const bool ordered = !micro_batch.places.given();
-  const std::int64_t before = micro_batch.first_sample * model.sequence + (ordered ? first_token : 0);
-  return {.probability = static_cast<float>(model.dropout),
-          .key = CombineKeys(micro_batch.dropout_key, place),
-          .first_element = before * model.hidden,
-          .tokens = ordered ? Tensor{} : micro_batch.places.Rows(first_token, rows)};
+  return rows;
 }
 
-Dropout AttentionDropoutOf(const ModelConfig& model, const MicroBatch& micro_batch, std::int64_t module,
-                           std::int64_t first_head) {
-  if (!micro_batch.training || model.attention_dropout <= 0) {
-    return {};
-  }
-  constexpr int kSite = 3;
-  const std::int64_t lines = (micro_batch.first_sample * model.heads + first_head) * model.sequence;
-  return {.probability = static_cast<float>(model.attention_dropout),
-          .key = CombineKeys(micro_batch.dropout_key, static_cast<std::uint64_t>(module * 4 + kSite)),
-          .first_element = lines * model.sequence};
+bool IsBlock(const ModelConfig& model, std::int64_t module) { return module > 0 && module < model.modules() - 1; }
+
+}  // namespace
+
+Module::Module(const ModuleContext& context, const LocalSizes& sizes, ModuleProgram program, std::int64_t number,
+               char* weights)
+    : sizes_(sizes),
+      program_(std::move(program)),
+      rows_(RowsOf(context.table, program_, number)),
+      scratch_(context.scratch),
+      weights_(weights),
+      run_context_{
+          .ops = context.ops,
+          .region = context.region,
+          .parameters = context.parameters,
+          .gradients = &context.gradients,
+          .model = context.model,
+          .slopes = context.slopes,
+          .angles = IsBlock(context.model, number) ? RotaryAnglesOf(context.model, number - 1) : RotaryAngles{},
+          .module = number,
+          .rows = rows_,
+          .z_loss = context.z_loss,
+          .sequence_group = context.sequence_group,
+          .heads_group = context.heads_group,
+          .ring_group = context.ring_group,
+          .device = context.device},
+      runner_(run_context_, sizes_, program_) {}
+
+Module::Uses Module::uses() const {
+  const auto use = [this](const std::vector<ProgramStep>& steps, Owner owner) {
+    const PartUse part = UseOf(program_, steps, owner);
+    return ParameterUse{.module = run_context_.module, .own = part.own, .tied = part.tied};
+  };
+  return {.forward = use(program_.forward, Owner::kParameter),
+          .backward_input = use(program_.backward, Owner::kParameter),
+          .backward_weight = use(program_.backward_weight, Owner::kParameter),
+          .forward_gradients = use(program_.forward, Owner::kGradient),
+          .input_gradients = use(program_.backward, Owner::kGradient),
+          .weight_gradients = use(program_.backward_weight, Owner::kGradient)};
+}
+
+void Module::Forward(const MicroBatch& micro_batch, char* kept, const Tensor& out) {
+  ProgramCall call = Call(micro_batch, kept);
+  call.output = out;
+  runner_.Run(micro_batch.training || program_.evaluation.empty() ? program_.forward : program_.evaluation, call);
+}
+
+Tensor Module::BackwardInput(const MicroBatch& micro_batch, char* kept, const Tensor& grad_out, const Tensor& grad_in) {
+  ProgramCall call = Call(micro_batch, kept);
+  call.grad_output = grad_out;
+  call.grad_input = grad_in;
+  runner_.Run(program_.backward, call);
+  return program_.input_gradient == kGradInput     ? grad_in
+         : program_.input_gradient == kModuleInput ? Input(kept)
+                                                   : Tensor{};
+}
+
+void Module::BackwardWeight(const MicroBatch& micro_batch, char* kept) {
+  runner_.Run(program_.backward_weight, Call(micro_batch, kept));
 }
 
 }  // namespace trireme

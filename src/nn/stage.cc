@@ -2,9 +2,7 @@
 
 #include <algorithm>
 
-#include "nn/block.h"
-#include "nn/embedding.h"
-#include "nn/head.h"
+#include "lowering/module_plan.h"
 
 namespace trireme {
 namespace {
@@ -23,16 +21,16 @@ Stage::Stage(const ModuleContext& context, const StageDescription& description, 
   char* weights = memory_.weights;
   for (std::int64_t module = range.first; module < range.last; ++module) {
     if (module == 0) {
-      modules_.push_back(std::make_unique<Embedding>(context_, sizes));
+      modules_.push_back(std::make_unique<Module>(context_, sizes, PlanEmbedding(description.model, sizes), module));
     } else if (module == description.model.modules() - 1) {
       const std::int64_t tokens = HeadChunkWithin(sizes, description.head_chunk, ScratchBytes(description));
-      modules_.push_back(std::make_unique<Head>(context_, sizes, tokens));
+      modules_.push_back(std::make_unique<Module>(context_, sizes, PlanHead(description.model, sizes, tokens), module));
     } else {
       const LocalSizes block =
           BlockSizes(sizes, description.layout, module - first_block).ForLayer(description.model, module - 1);
-      auto made = std::make_unique<Block>(context_, block, module - 1, weights);
-      weights += made->weight_bytes();
-      modules_.push_back(std::move(made));
+      modules_.push_back(
+          std::make_unique<Module>(context_, block, PlanBlock(description.model, block), module, weights));
+      weights += modules_.back()->weight_bytes();
     }
     const bool block = module > 0 && module < description.model.modules() - 1;
     away_.push_back(block && memory_.buffers != nullptr);

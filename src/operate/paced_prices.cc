@@ -6,7 +6,7 @@
 
 #include "base/dtype.h"
 #include "cost/step_cost.h"
-#include "lowering/block_program.h"
+#include "lowering/module_program.h"
 #include "planner/module_time.h"
 #include "planner/plan_point.h"
 
@@ -28,7 +28,7 @@ class PacedPrices final : public PacedCluster {
         native_(ProductPrice(point_, ProductFormat::kNative)),
         float8_(ProductPrice(point_, ProductFormat::kFloat8)) {
     // The host's seconds of a layer, divided over the operations of its forward and backward.
-    const BlockProgram program = PlanBlock(model_, SizesOf(point_));
+    const ModuleProgram program = PlanBlock(model_, SizesOf(point_));
     const std::size_t steps = program.forward.size() + program.backward.size() + program.backward_weight.size();
     const bool stalls = config.layout.pipeline > 1 && config.layout.tensor > 1;
     const Efficiencies& e = stack_.efficiencies;

@@ -70,7 +70,7 @@ ProductPass PassOf(ProductKind kind) {
 // Seconds of each kind of step: a kind that has no function here does not compile.
 struct MeasuredPrice::StepPrice {
   const MeasuredPrice& price;
-  const BlockProgram& program;
+  const ModuleProgram& program;
   const LocalSizes& s;
 
   WorkTime operator()(const ProductStep& step) const {
@@ -102,7 +102,20 @@ struct MeasuredPrice::StepPrice {
     return Over(RankWork::kActivationBackward, step.grad_out);
   }
   WorkTime operator()(const RotaryStep& step) const { return Over(RankWork::kRotary, step.qkv); }
-  WorkTime operator()(const DropoutStep& step) const { return Over(RankWork::kResidual, step.from); }
+  // The embedding's, in place, is not priced.
+  WorkTime operator()(const DropoutStep& step) const {
+    return step.from == step.to ? WorkTime{} : Over(RankWork::kResidual, step.from);
+  }
+  WorkTime operator()(const LookupStep& step) const { return Over(RankWork::kEmbedding, step.out); }
+  WorkTime operator()(const LookupBackwardStep& step) const {
+    return Over(RankWork::kEmbeddingBackward, step.grad_out);
+  }
+  WorkTime operator()(const PositionsStep& step) const { return Over(RankWork::kResidual, step.x); }
+  WorkTime operator()(const PositionsBackwardStep& step) const { return Over(RankWork::kResidual, step.grad); }
+  WorkTime operator()(const CopyStep& step) const { return Over(RankWork::kResidual, step.from); }
+  WorkTime operator()(const CrossEntropyStep&) const {
+    return {.memory = price.Work(RankWork::kLoss, s.tokens * s.vocabulary)};
+  }
   // Copies of a rank's own keys; the messages are priced by their traffic.
   WorkTime operator()(const GatherKeysStep& step) const { return Copies(Elements(step.kv) / s.context); }
   WorkTime operator()(const ReduceKeysStep& step) const { return Copies(Elements(step.grad_kv) / s.context); }
@@ -113,6 +126,7 @@ struct MeasuredPrice::StepPrice {
   // Collectives, priced by the traffic of a pass.
   WorkTime operator()(const EnterStep&) const { return {}; }
   WorkTime operator()(const LeaveStep&) const { return {}; }
+  WorkTime operator()(const GatherPartsStep&) const { return {}; }
   // calibrate measures no copy, but what it adds up.
   WorkTime operator()(const QuantizeStep& step) const {
     return step.bias == kNoId ? WorkTime{}
@@ -121,6 +135,12 @@ struct MeasuredPrice::StepPrice {
   // calibrate measures none of these.
   WorkTime operator()(const ClearStep&) const { return {}; }
   WorkTime operator()(const AddGradientStep&) const { return {}; }
+  WorkTime operator()(const ScaleStep&) const { return {}; }
+  WorkTime operator()(const SoftCapStep&) const { return {}; }
+  WorkTime operator()(const ShowLogitsStep&) const { return {}; }
+  WorkTime operator()(const LossSumStep&) const { return {}; }
+  // Part of a loss, of which CrossEntropyStep has all seconds.
+  WorkTime operator()(const LossStatisticsStep&) const { return {}; }
 
  private:
   std::int64_t Elements(BufferId id) const { return program.buffers[static_cast<std::size_t>(id)].shape.count(); }
@@ -140,18 +160,17 @@ struct MeasuredPrice::StepPrice {
   }
 };
 
-WorkTime MeasuredPrice::StepTime(const BlockStep& step, const BlockProgram& program, const LocalSizes& s) const {
+WorkTime MeasuredPrice::StepTime(const ProgramStep& step, const ModuleProgram& program, const LocalSizes& s) const {
   return std::visit(StepPrice{*this, program, s}, step.work);
 }
 
-ModuleTime MeasuredPrice::Block(const LocalSizes& s, const BlockProgram& program) const {
-  const ModuleCost cost = CostOfBlock(s, program);
+ModuleTime MeasuredPrice::Steps(const LocalSizes& s, const ModuleProgram& program, const ModuleCost& cost) const {
   ModuleTime time;
-  for (const BlockStep& step : program.forward) {
+  for (const ProgramStep& step : program.forward) {
     time.forward += StepTime(step, program, s);
   }
-  for (const std::vector<BlockStep>* steps : {&program.backward, &program.backward_weight}) {
-    for (const BlockStep& step : *steps) {
+  for (const std::vector<ProgramStep>* steps : {&program.backward, &program.backward_weight}) {
+    for (const ProgramStep& step : *steps) {
       const WorkTime seconds = StepTime(step, program, s);
       (step.weight_part && !s.recompute_block ? time.backward_weight : time.backward_input) += seconds;
       if (step.recomputed) {
@@ -163,6 +182,12 @@ ModuleTime MeasuredPrice::Block(const LocalSizes& s, const BlockProgram& program
   time.forward.tensor = TensorSeconds(cost.forward.tensor);
   time.backward_input.tensor = TensorSeconds(cost.backward_input.tensor);
   time.backward_weight.tensor = TensorSeconds(cost.backward_weight.tensor);
+  return time;
+}
+
+ModuleTime MeasuredPrice::Block(const LocalSizes& s, const ModuleProgram& program) const {
+  const ModuleCost cost = CostOfBlock(s, program);
+  ModuleTime time = Steps(s, program, cost);
   const AttentionSeconds attention{.forward = time.forward.attention,
                                    .backward = time.backward_input.attention - time.recomputed.attention};
   const ContextWait wait = WaitForContext(s, cost, attention, !point_->cluster.device.is_host,
@@ -173,44 +198,12 @@ ModuleTime MeasuredPrice::Block(const LocalSizes& s, const BlockProgram& program
 }
 
 ModuleTime MeasuredPrice::Head(const LocalSizes& s) const {
-  const std::int64_t outside = s.outside * s.hidden;
-  constexpr ProductFormat kNative = ProductFormat::kNative;
-  ModuleTime time;
-  time.forward.matmul =
-      Product(ProductPass::kForward, s.tokens, s.vocabulary, s.hidden, kNative) +
-      Product(ProductPass::kBackwardInput, s.tokens, s.hidden, s.vocabulary, kNative) +
-      (s.frozen ? 0 : Product(ProductPass::kBackwardWeight, s.vocabulary, s.hidden, s.tokens, kNative));
-  time.forward.memory = Work(RankWork::kLoss, s.tokens * s.vocabulary) + Work(RankWork::kNormForward, outside) +
-                        Work(RankWork::kNormBackward, outside) + Work(RankWork::kResidual, outside);
-  time = time * stage_sharing_;
-  time.forward.tensor = TensorSeconds(CostOfHead(s, HeadChunk(s, 0)).forward.tensor);
-  return time;
+  const std::int64_t chunk = HeadChunk(s, 0);
+  return Steps(s, PlanHead(point_->model, s, chunk), CostOfHead(s, point_->model, chunk));
 }
 
 ModuleTime MeasuredPrice::Embedding(const LocalSizes& s) const {
-  const ModelConfig& model = point_->model;
-  const ModuleCost cost = CostOfEmbedding(s, model);
-  const std::int64_t outside = s.outside * s.hidden;
-  ModuleTime time;
-  time.forward.memory = Work(RankWork::kEmbedding, s.tokens * s.hidden);
-  if (s.frozen) {
-    time = time * stage_sharing_;
-    time.forward.tensor = TensorSeconds(cost.forward.tensor);
-    return time;
-  }
-  time.backward_input.memory = Work(RankWork::kEmbeddingBackward, s.tokens * s.hidden);
-  if (model.position == PositionChoice::kLearned) {
-    time.forward.memory += Work(RankWork::kResidual, outside);
-    time.backward_input.memory += Work(RankWork::kResidual, outside);
-  }
-  if (model.embedding_norm) {
-    time.forward.memory += Work(RankWork::kNormForward, outside);
-    time.backward_input.memory += Work(RankWork::kNormBackward, outside);
-  }
-  time = time * stage_sharing_;
-  time.forward.tensor = TensorSeconds(cost.forward.tensor);
-  time.backward_input.tensor = TensorSeconds(cost.backward_input.tensor);
-  return time;
+  return Steps(s, PlanEmbedding(point_->model, s), CostOfEmbedding(s, point_->model));
 }
 
 double MeasuredPrice::Collective(CollectiveKind kind, DType dtype, double bytes, double calls,

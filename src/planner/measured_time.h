@@ -16,7 +16,7 @@ class MeasuredPrice {
   static std::optional<MeasuredPrice> Of(const PlanPoint& point);
 
   // Of one micro batch. Seconds are those of a rank while all ranks of its stage work: see SharingOf.
-  ModuleTime Block(const LocalSizes& sizes, const BlockProgram& program) const;
+  ModuleTime Block(const LocalSizes& sizes, const ModuleProgram& program) const;
   ModuleTime Head(const LocalSizes& sizes) const;
   ModuleTime Embedding(const LocalSizes& sizes) const;
 
@@ -45,9 +45,11 @@ class MeasuredPrice {
   double Product(ProductPass pass, std::int64_t m, std::int64_t n, std::int64_t k, ProductFormat format) const;
   double Work(RankWork work, std::int64_t elements, int calls = 1) const;
   double GroupSeconds(const Traffic& traffic, const GroupPlacement& group) const;
-  // One step of a block, without collectives.
+  // All steps of a program; collectives of the tensor group by `cost`.
+  ModuleTime Steps(const LocalSizes& sizes, const ModuleProgram& program, const ModuleCost& cost) const;
+  // One step, without collectives.
   struct StepPrice;
-  WorkTime StepTime(const BlockStep& step, const BlockProgram& program, const LocalSizes& sizes) const;
+  WorkTime StepTime(const ProgramStep& step, const ModuleProgram& program, const LocalSizes& sizes) const;
 
   const PlanPoint* point_;
   RankRates rates_;

@@ -8,7 +8,7 @@
 
 #include "base/accounting.h"
 #include "cost/shard_plan.h"
-#include "lowering/block_program.h"
+#include "lowering/module_program.h"
 #include "model/stage_partition.h"
 #include "planner/pipeline_time.h"
 #include "planner/plan_point.h"
@@ -69,7 +69,7 @@ class ModelAccount {
   std::int64_t ParametersOf(const ParallelLayout& layout, std::int64_t blocks, bool has_embedding, bool has_head,
                             const CountedParameters& counted = {}) const;
   // The model's block, lowered for these sizes.
-  std::shared_ptr<const BlockProgram> ProgramOf(const LocalSizes& sizes) const {
+  std::shared_ptr<const ModuleProgram> ProgramOf(const LocalSizes& sizes) const {
     return programs_.ProgramOf(model_, sizes);
   }
   BlockProgramCache& programs() const { return programs_; }

@@ -116,12 +116,12 @@ void AddHost(const PlanPoint& point, const LocalSizes& s, const ModuleCost& cost
 }
 
 // Seconds of the products of each pass, recomputation left out. Returns those of forward's last one.
-double AddProducts(const PlanPoint& point, const BlockProgram& program, ModuleTime& time) {
+double AddProducts(const PlanPoint& point, const ModuleProgram& program, ModuleTime& time) {
   const MatmulPrice native = ProductPrice(point, ProductFormat::kNative);
   const MatmulPrice cast = ProductPrice(point, point.products);
   double last = 0;
-  for (const std::vector<BlockStep>* steps : {&program.forward, &program.backward, &program.backward_weight}) {
-    for (const BlockStep& step : *steps) {
+  for (const std::vector<ProgramStep>* steps : {&program.forward, &program.backward, &program.backward_weight}) {
+    for (const ProgramStep& step : *steps) {
       const auto* product = std::get_if<ProductStep>(&step.work);
       if (product == nullptr || step.recomputed) {
         continue;
@@ -214,7 +214,7 @@ bool HeadMisaligned(const PlanPoint& point) {
 
 namespace {
 
-ModuleTime TimeOfLayer(const PlanPoint& point, const LocalSizes& s, const BlockProgram& program) {
+ModuleTime TimeOfLayer(const PlanPoint& point, const LocalSizes& s, const ModuleProgram& program) {
   if (const std::optional<MeasuredPrice> measured = MeasuredPrice::Of(point)) {
     return measured->Block(s, program);
   }
@@ -283,7 +283,7 @@ ModuleTime TimeOfBlock(const PlanPoint& point, const LocalSizes& s) {
 }
 
 // Windows change what attention costs, not the program.
-ModuleTime TimeOfBlock(const PlanPoint& point, const LocalSizes& s, const BlockProgram& program) {
+ModuleTime TimeOfBlock(const PlanPoint& point, const LocalSizes& s, const ModuleProgram& program) {
   const ModelConfig& model = point.model;
   if (model.window == 0 || model.window_period == 0) {
     return TimeOfLayer(point, s, program);
@@ -312,7 +312,7 @@ ModuleTime TimeOfHead(const PlanPoint& point, const LocalSizes& s) {
   ModuleTime time;
   if (point.stack.policy.counted_costs) {
     // The trainer's head computes gradients as soon as a chunk of logits exists.
-    const ModuleCost cost = CostOfHead(s, HeadChunk(s, 0));
+    const ModuleCost cost = CostOfHead(s, point.model, HeadChunk(s, 0));
     time.forward.matmul = forward + backward;
     time.forward.memory = MemorySeconds(point, static_cast<double>(cost.forward.bytes_touched));
     time.forward.tensor = TensorSeconds(point, cost.forward.tensor);

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "cost/module_cost.h"
-#include "lowering/block_program.h"
 #include "lowering/local_sizes.h"
+#include "lowering/module_program.h"
 #include "planner/collective_time.h"
 #include "planner/matmul_time.h"
 #include "planner/plan_point.h"
@@ -50,7 +50,7 @@ LinkShares InnerShares(const PlanPoint& point);
 LinkShares OuterShares(const PlanPoint& point);
 
 // `program`: the model's block, lowered for these sizes; without it, it is lowered here.
-ModuleTime TimeOfBlock(const PlanPoint& point, const LocalSizes& sizes, const BlockProgram& program);
+ModuleTime TimeOfBlock(const PlanPoint& point, const LocalSizes& sizes, const ModuleProgram& program);
 ModuleTime TimeOfBlock(const PlanPoint& point, const LocalSizes& sizes);
 ModuleTime TimeOfHead(const PlanPoint& point, const LocalSizes& sizes);
 ModuleTime TimeOfEmbedding(const PlanPoint& point, const LocalSizes& sizes);

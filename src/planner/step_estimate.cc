@@ -323,10 +323,11 @@ double CountedFlops(const PlanPoint& point, const ModelAccount& account) {
     }
     first += blocks;
   }
-  std::int64_t flops = flops_of(CostOfEmbedding(sizes, point.model)) + flops_of(CostOfHead(sizes, HeadChunk(sizes, 0)));
+  std::int64_t flops =
+      flops_of(CostOfEmbedding(sizes, point.model)) + flops_of(CostOfHead(sizes, point.model, HeadChunk(sizes, 0)));
   for (const auto& [kind, count] : kinds) {
     LocalSizes of = kind.first ? sizes : sizes.WithoutRecompute();
-    const std::shared_ptr<const BlockProgram> program = account.ProgramOf(of);
+    const std::shared_ptr<const ModuleProgram> program = account.ProgramOf(of);
     of.window = kind.second;
     flops += count * flops_of(CostOfBlock(of, *program));
   }

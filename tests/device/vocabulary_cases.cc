@@ -93,7 +93,7 @@ std::vector<OpResult> RunWholeCrossEntropy(Workbench& bench, DType working, cons
   if (c.cap > 0) {
     bench.ops().SoftCap(args.logits, c.cap);
   }
-  bench.ops().CrossEntropy(args, args.statistics, [] {});
+  bench.ops().CrossEntropy(args);
   return {{"statistics", bench.Read(args.statistics)},
           {"losses", bench.Read(args.losses)},
           {"gradient", bench.Read(args.logits)}};

@@ -22,7 +22,7 @@ struct ProgramCase {
   bool plain_attention = false;
   std::int64_t adapter_rank = 0;
   bool kept_weight_copies = false;  // of fp8
-  BlockPurpose purpose = BlockPurpose::kTraining;
+  ProgramPurpose purpose = ProgramPurpose::kTraining;
 };
 
 ModelConfig ModelOf(const ProgramCase& one) {
@@ -41,7 +41,7 @@ std::string TextOf(const ProgramCase& one) {
   LocalSizes sizes(model, layout, one.dtype, one.split, one.plain_attention);
   sizes.float8_weights = one.kept_weight_copies;
   const BlockDescription block = DescribeBlock(model);
-  BlockProgram program = LowerBlock(block, sizes, one.purpose);
+  ModuleProgram program = LowerBlock(block, sizes, one.purpose);
   PlaceBuffers(program);
   return ToText(program, block);
 }
@@ -107,7 +107,7 @@ TEST(GoldenPrograms, OfEveryLayoutAndPrecision) {
         .dtype = DType::kFloat8E4M3,
         .kept_weight_copies = true}},
       {"gemma2 bf16 inference",
-       {.family = "gemma2", .layout = one_rank, .dtype = DType::kBFloat16, .purpose = BlockPurpose::kInference}},
+       {.family = "gemma2", .layout = one_rank, .dtype = DType::kBFloat16, .purpose = ProgramPurpose::kInference}},
       {"bloom fp16 plain attention dropout",
        {.family = "bloom", .layout = one_rank, .dtype = DType::kFloat16, .dropout = 0.1, .plain_attention = true}},
       {"llama lora 4", {.family = "llama", .layout = one_rank, .adapter_rank = 4}},

@@ -6,10 +6,8 @@
 
 #include "base/random.h"
 #include "base/random_normal.h"
-#include "nn/block.h"
-#include "nn/embedding.h"
-#include "nn/head.h"
 #include "nn/model_bench.h"
+#include "nn/module.h"
 
 namespace trireme {
 namespace {
@@ -102,6 +100,15 @@ class ModuleBench {
   std::vector<float> grad_in_;
 };
 
+std::unique_ptr<Module> EmbeddingOf(ModelBench& model, const RunConfig& config) {
+  const LocalSizes& sizes = model.description().sizes;
+  return std::make_unique<Module>(model.modules(), sizes, PlanEmbedding(config.model, sizes), 0);
+}
+
+std::unique_ptr<Module> BlockOf(const ModuleContext& modules, const LocalSizes& sizes, std::int64_t number) {
+  return std::make_unique<Module>(modules, sizes, PlanBlock(modules.model, sizes), number);
+}
+
 class ModulesOf : public testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Modules, ModulesOf, testing::Values("gpt2", "bloom", "llama"),
                          [](const auto& one) { return one.param; });
@@ -112,7 +119,7 @@ TEST_P(ModulesOf, TheEmbeddingsBackwardIsThatOfFiniteDifferences) {
     config.model.dropout = dropout;
     OnOneRank([&](RankContext& context) {
       ModelBench model(config, context);
-      ModuleBench bench(model, std::make_unique<Embedding>(model.modules(), model.description().sizes), config);
+      ModuleBench bench(model, EmbeddingOf(model, config), config);
       bench.ExpectBackward(0, false, false);
     });
   }
@@ -127,7 +134,7 @@ TEST_P(ModulesOf, ABlocksBackwardIsThatOfFiniteDifferences) {
       config.layout.recompute = recompute;
       OnOneRank([&](RankContext& context) {
         ModelBench model(config, context);
-        ModuleBench bench(model, std::make_unique<Block>(model.modules(), model.description().sizes, 1), config);
+        ModuleBench bench(model, BlockOf(model.modules(), model.description().sizes, 2), config);
         bench.ExpectBackward(2, true, false);
       });
     }
@@ -144,11 +151,11 @@ TEST_P(ModulesOf, ABlocksBackwardInTwoPartsIsThatOfFiniteDifferences) {
       OnOneRank([&](RankContext& context) {
         ModelBench model(config, context);
         const LocalSizes sizes(config.model, config.layout, DType::kFloat32, true);
-        const BlockProgram plan = PlanBlock(config.model, sizes);
+        const ModuleProgram plan = PlanBlock(config.model, sizes);
         std::vector<char> scratch(static_cast<std::size_t>(plan.scratch_bytes) + 256);
         ModuleContext modules = model.modules();
         modules.scratch = scratch.data() + (256 - reinterpret_cast<std::uintptr_t>(scratch.data()) % 256);
-        ModuleBench bench(model, std::make_unique<Block>(modules, sizes, 0), config);
+        ModuleBench bench(model, BlockOf(modules, sizes, 1), config);
         bench.ExpectBackward(1, true, true);
       });
     }
@@ -164,7 +171,7 @@ TEST_P(ModulesOf, TheHeadsGradientsAreThoseOfFiniteDifferences) {
     OnOneRank([&](RankContext& context) {
       ModelBench model(config, context);
       const LocalSizes& sizes = model.description().sizes;
-      Head head(model.modules(), sizes, 7);
+      Module head(model.modules(), sizes, PlanHead(config.model, sizes, 7), config.model.modules() - 1);
       std::vector<char> memory(static_cast<std::size_t>(head.kept_bytes()) + 64);
       char* const kept = memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64);
       HostBatch batch = RandomBatch(config, 7);

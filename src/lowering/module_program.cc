@@ -1,4 +1,4 @@
-#include "lowering/block_program.h"
+#include "lowering/module_program.h"
 
 #include <algorithm>
 
@@ -15,9 +15,9 @@ struct Lifetime {
   bool several_parts = false;
 };
 
-std::vector<Lifetime> LifetimesOf(const BlockProgram& program) {
+std::vector<Lifetime> LifetimesOf(const ModuleProgram& program) {
   std::vector<Lifetime> lifetimes(program.buffers.size());
-  const std::vector<BlockStep>* parts[] = {&program.forward, &program.backward, &program.backward_weight};
+  const std::vector<ProgramStep>* parts[] = {&program.forward, &program.backward, &program.backward_weight};
   for (int part = 0; part < 3; ++part) {
     for (int step = 0; step < static_cast<int>(parts[part]->size()); ++step) {
       for (const Operand& operand : OperandsOf((*parts[part])[static_cast<std::size_t>(step)].work)) {
@@ -72,7 +72,7 @@ std::int64_t PlaceScratch(std::vector<Place>& buffers, const std::vector<Lifetim
 
 }  // namespace
 
-void PlaceBuffers(BlockProgram& program) {
+void PlaceBuffers(ModuleProgram& program) {
   const std::vector<Lifetime> lifetimes = LifetimesOf(program);
   std::vector<int> scratch;
   for (std::size_t i = 0; i < program.buffers.size(); ++i) {
@@ -81,9 +81,9 @@ void PlaceBuffers(BlockProgram& program) {
     if (place.area == Area::kWeights) {
       place.offset = program.weight_bytes;
       program.weight_bytes += BytesOf(place);
-    } else if (buffer == kBlockOutput || buffer == kGradOutput || buffer == kGradInput) {
+    } else if (buffer == kModuleOutput || buffer == kGradOutput || buffer == kGradInput) {
       place.area = Area::kGiven;
-    } else if (buffer == kBlockInput || lifetimes[i].several_parts) {
+    } else if (buffer == kModuleInput || lifetimes[i].several_parts) {
       place.area = Area::kKept;
       place.offset = program.kept_bytes;
       program.kept_bytes += BytesOf(place);
@@ -118,7 +118,7 @@ std::uint64_t KeyOf(const LocalSizes& s) {
 
 }  // namespace
 
-std::shared_ptr<const BlockProgram> BlockProgramCache::ProgramOf(const ModelConfig& model, const LocalSizes& sizes) {
+std::shared_ptr<const ModuleProgram> BlockProgramCache::ProgramOf(const ModelConfig& model, const LocalSizes& sizes) {
   constexpr std::size_t kMost = 512;
   if (model_ != model) {
     model_ = model;
@@ -134,13 +134,13 @@ std::shared_ptr<const BlockProgram> BlockProgramCache::ProgramOf(const ModelConf
   if (entries_.size() == kMost) {
     entries_.clear();
   }
-  auto program = std::make_shared<const BlockProgram>(PlanBlock(model, sizes));
+  auto program = std::make_shared<const ModuleProgram>(PlanBlock(model, sizes));
   entries_.emplace(key, Entry{sizes, program});
   return program;
 }
 
-BlockProgram PlanBlock(const ModelConfig& model, const LocalSizes& sizes, BlockPurpose purpose) {
-  BlockProgram program = LowerBlock(DescribeOperations(model), sizes, purpose);
+ModuleProgram PlanBlock(const ModelConfig& model, const LocalSizes& sizes, ProgramPurpose purpose) {
+  ModuleProgram program = LowerBlock(DescribeOperations(model), sizes, purpose);
   PlaceBuffers(program);
   return program;
 }

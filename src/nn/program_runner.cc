@@ -1,5 +1,6 @@
-#include "nn/block_runner.h"
+#include "nn/program_runner.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "nn/ring_attention.h"
@@ -7,7 +8,7 @@
 
 namespace trireme {
 
-BlockRunner::BlockRunner(const Context& context, const LocalSizes& sizes, const BlockProgram& program)
+ProgramRunner::ProgramRunner(const Context& context, const LocalSizes& sizes, const ModuleProgram& program)
     : context_(context), sizes_(sizes), attention_sizes_(sizes.OfAttention()), program_(program) {
   const ContextShare share = attention_sizes_.share();
   query_chunks_ = share.Chunks();
@@ -19,19 +20,30 @@ BlockRunner::BlockRunner(const Context& context, const LocalSizes& sizes, const 
 }
 
 // One function per kind of step.
-struct BlockRunner::Executor {
-  const BlockRunner& runner;
+struct ProgramRunner::Executor {
+  const ProgramRunner& runner;
   const Context& context;
   const LocalSizes& sizes;
-  const BlockProgram& program;
-  const BlockCall& call;
+  const ModuleProgram& program;
+  const ProgramCall& call;
   Ops& ops = context.ops;
+  // Of chunked steps: the rows at work; 0: all.
+  std::int64_t first_row = 0;
+  std::int64_t rows = 0;
 
-  Tensor Buffer(BufferId id) const {
+  // What stands for the rows at work: see ProgramStep::chunked.
+  Tensor Chunk(const Tensor& tensor) const {
+    if (rows == 0 || !tensor.given()) {
+      return tensor;
+    }
+    return tensor.Rows(tensor.shape[0] == program.rows ? first_row : 0, rows);
+  }
+  Tensor Buffer(BufferId id) const { return Chunk(WholeBuffer(id)); }
+  Tensor WholeBuffer(BufferId id) const {
     if (id == kNoId) {
       return {};
     }
-    if (id == kBlockOutput) {
+    if (id == kModuleOutput) {
       return call.output;
     }
     if (id == kGradOutput) {
@@ -89,10 +101,10 @@ struct BlockRunner::Executor {
   }
 
   void operator()(const NormBackwardStep& step) const {
-    const auto gradient = [&](int row) {
-      return Buffer(step.gradients).Rows(2 * step.norm + row, 1).Reshaped({sizes.hidden});
+    const auto gradient = [&](int row, int parameter) {
+      return step.gradients == kNoId ? Gradient(parameter)
+                                     : Buffer(step.gradients).Rows(2 * step.norm + row, 1).Reshaped({sizes.hidden});
     };
-    const bool has_bias = step.bias != kNoId;
     const Tensor normed = Buffer(step.normed);
     ops.NormBackward({.grad_normed = Buffer(step.grad_normed),
                       .x = Buffer(step.x),
@@ -102,8 +114,8 @@ struct BlockRunner::Executor {
                       .gamma = Parameter(step.gain),
                       .grad_residual = Buffer(step.grad_residual),
                       .grad_x = Buffer(step.grad_x),
-                      .grad_gamma = gradient(0),
-                      .grad_beta = has_bias ? gradient(1) : Tensor{},
+                      .grad_gamma = gradient(0, step.gain),
+                      .grad_beta = step.bias == kNoId ? Tensor{} : gradient(1, step.bias),
                       .beta = normed.given() ? Parameter(step.bias) : Tensor{},
                       .normed = normed,
                       .largest = Buffer(step.largest)});
@@ -127,7 +139,7 @@ struct BlockRunner::Executor {
       args.c = Gradient(step.weight);
       args.transpose_a = !float8;
       args.transpose_b = float8;
-      args.accumulate = !context.gradients->Untouched(Row(step.weight), call.micro_batch.first);
+      args.accumulate = first_row > 0 || !context.gradients->Untouched(Row(step.weight), call.micro_batch.first);
     } else {
       args.b = float8 ? Buffer(step.b) : Parameter(step.weight);
       args.weight_version = float8 ? 0 : context.parameters.Version(Row(step.weight));
@@ -338,8 +350,8 @@ struct BlockRunner::Executor {
   }
 
   void operator()(const BiasGradientStep& step) const {
-    const Tensor rows = Buffer(step.rows);
-    ops.BiasGradient(step.own_rows ? context.region.OwnRows(rows) : rows, Gradient(step.bias));
+    const Tensor matrix = Buffer(step.rows);
+    ops.BiasGradient(step.own_rows ? context.region.OwnRows(matrix) : matrix, Gradient(step.bias));
   }
 
   void operator()(const ClearStep& step) const { ops.Fill(Buffer(step.buffer), 0); }
@@ -348,17 +360,144 @@ struct BlockRunner::Executor {
     const Tensor from = Buffer(step.from);
     ops.Add(Gradient(step.parameter), from.Rows(step.row, 1).Reshaped({from.shape[1]}));
   }
+
+  // The vocabulary's rows that are here, padding included.
+  std::int64_t FirstVocabularyRow() const { return context.region.group().rank() * sizes.vocabulary; }
+  Tensor Batch(BatchTensor tensor) const {
+    const MicroBatch& batch = call.micro_batch;
+    switch (tensor) {
+      case BatchTensor::kTokens:
+        return Chunk(batch.tokens);
+      case BatchTensor::kTargets:
+        return Chunk(batch.targets);
+      case BatchTensor::kWeights:
+        return Chunk(batch.weights);
+      case BatchTensor::kPositions: {
+        const Tensor& positions = batch.PositionsOrPlaces();
+        return positions.given() ? context.region.OwnRows(positions) : Tensor{};
+      }
+      case BatchTensor::kLossSums:
+        return batch.loss_sums;
+    }
+    return {};
+  }
+  // The part of this tensor rank in a tensor that has one for each.
+  Tensor OwnTensorPart(const Tensor& parts) const {
+    const std::int64_t count = parts.count() / sizes.tensor;
+    return parts.Range(context.region.group().rank() * count, count);
+  }
+
+  void operator()(const LookupStep& step) const {
+    ops.EmbeddingForward({.tokens = Batch(step.tokens),
+                          .table = Parameter(step.table),
+                          .first_row = FirstVocabularyRow(),
+                          .out = Buffer(step.out)});
+  }
+
+  void operator()(const LookupBackwardStep& step) const {
+    ops.EmbeddingBackward({.tokens = Batch(step.tokens),
+                           .first_row = FirstVocabularyRow(),
+                           .grad_out = Buffer(step.grad_out),
+                           .grad_table = Gradient(step.table)});
+  }
+
+  // The rows of the position table, or of its gradient, that stand for positions 0, 1, …
+  Tensor Positions(const Tensor& table) const {
+    return table.Rows(context.model.position_offset, context.model.sequence);
+  }
+
+  void operator()(const PositionsStep& step) const {
+    ops.AddPositions({.x = Buffer(step.x),
+                      .table = Positions(Parameter(step.table)),
+                      .first_token = context.region.first_token(),
+                      .tokens = Batch(BatchTensor::kPositions)});
+  }
+
+  void operator()(const PositionsBackwardStep& step) const {
+    ops.PositionsBackward({.x = Buffer(step.grad),
+                           .grad_table = Positions(Gradient(step.table)),
+                           .first_token = context.region.first_token(),
+                           .tokens = Batch(BatchTensor::kPositions)});
+  }
+
+  void operator()(const ScaleStep& step) const { ops.Scale(Buffer(step.x), step.factor); }
+  void operator()(const CopyStep& step) const { ops.Copy(Buffer(step.to), Buffer(step.from)); }
+
+  float logit_cap() const { return static_cast<float>(context.model.logit_cap); }
+  void operator()(const SoftCapStep& step) const { ops.SoftCap(Buffer(step.logits), logit_cap()); }
+
+  std::int64_t ValidColumns() const {
+    return std::clamp<std::int64_t>(context.model.vocabulary - FirstVocabularyRow(), 0, sizes.vocabulary);
+  }
+
+  void operator()(const ShowLogitsStep& step) const {
+    if (call.micro_batch.logits != nullptr) {
+      (*call.micro_batch.logits)({.logits = Buffer(step.logits),
+                                  .first_token = first_row,
+                                  .first_column = FirstVocabularyRow(),
+                                  .columns = ValidColumns()});
+    }
+  }
+
+  CrossEntropyArgs Loss(BufferId logits, BufferId statistics) const {
+    return {.logits = Buffer(logits),
+            .first_column = FirstVocabularyRow(),
+            .valid_columns = ValidColumns(),
+            .targets = Batch(BatchTensor::kTargets),
+            .statistics = Buffer(statistics),
+            .weights = Batch(BatchTensor::kWeights),
+            .scale = call.micro_batch.loss_scale,
+            .z_loss = context.z_loss,
+            .cap = logit_cap()};
+  }
+
+  void operator()(const LossStatisticsStep& step) const {
+    const CrossEntropyArgs args = Loss(step.logits, step.statistics);
+    ops.CrossEntropyStatistics(args, OwnTensorPart(args.statistics));
+  }
+
+  void operator()(const GatherPartsStep& step) const {
+    const Tensor parts = Buffer(step.parts);
+    context.region.group().AllGather(OwnTensorPart(parts), parts);
+  }
+
+  void operator()(const CrossEntropyStep& step) const {
+    CrossEntropyArgs args = Loss(step.logits, step.statistics);
+    args.losses = Buffer(step.losses);
+    if (!step.gradient) {
+      ops.CrossEntropyLoss(args);
+    } else if (sizes.tensor == 1) {
+      ops.CrossEntropy(args);
+    } else {
+      ops.CrossEntropyGradient(args);
+    }
+  }
+
+  void operator()(const LossSumStep& step) const {
+    ops.LossSum(Buffer(step.losses), Batch(BatchTensor::kWeights), Batch(BatchTensor::kLossSums));
+  }
 };
 
-void BlockRunner::Run(std::span<const BlockStep> steps, const BlockCall& call) {
-  const Executor executor{*this, context_, sizes_, program_, call};
+void ProgramRunner::Run(std::span<const ProgramStep> steps, const ProgramCall& call) {
+  Executor executor{*this, context_, sizes_, program_, call};
   bool recomputing = false;
-  for (const BlockStep& step : steps) {
-    if (step.recomputed != recomputing) {
-      recomputing = step.recomputed;
+  for (auto step = steps.begin(); step != steps.end();) {
+    if (step->recomputed != recomputing) {
+      recomputing = step->recomputed;
       context_.ops.set_recomputing(recomputing);
     }
-    std::visit(executor, step.work);
+    if (!step->chunked) {
+      std::visit(executor, step++->work);
+      continue;
+    }
+    const auto end = std::find_if(step, steps.end(), [](const ProgramStep& each) { return !each.chunked; });
+    for (std::int64_t first = 0; first < program_.rows; first += program_.chunk) {
+      executor.first_row = first;
+      executor.rows = std::min(program_.chunk, program_.rows - first);
+      std::for_each(step, end, [&](const ProgramStep& each) { std::visit(executor, each.work); });
+    }
+    executor.first_row = executor.rows = 0;
+    step = end;
   }
   if (recomputing) {
     context_.ops.set_recomputing(false);

@@ -1,13 +1,14 @@
-// Executes the steps of a BlockProgram: each is one call of an operation or of the tensor group. Used for training and
-// for inference alike.
+// Executes the steps of a ModuleProgram, in training and in inference.
 #pragma once
 
 #include <span>
 #include <vector>
 
-#include "lowering/block_program.h"
+#include "lowering/module_program.h"
 #include "model/rotary.h"
-#include "nn/module.h"
+#include "nn/micro_batch.h"
+#include "nn/parameters.h"
+#include "nn/tensor_region.h"
 
 namespace trireme {
 
@@ -22,20 +23,20 @@ struct KeyValueCache {
 };
 
 // The memory and the micro batch of one execution.
-struct BlockCall {
+struct ProgramCall {
   const MicroBatch& micro_batch;
   char* kept = nullptr;
   char* scratch = nullptr;
-  char* weights = nullptr;  // BlockProgram::weight_bytes, the same for all micro batches
+  char* weights = nullptr;  // ModuleProgram::weight_bytes, the same for all micro batches
   Tensor output;
   Tensor grad_output;
   Tensor grad_input;
   KeyValueCache cache = {};
 };
 
-class BlockRunner {
+class ProgramRunner {
  public:
-  // `module` numbers the block for dropout masks, `rows` are the table's rows of its parameters in order. Everything
+  // `module` numbers the module for dropout masks, `rows` are the table's rows of its parameters in order. Everything
   // referred to outlives the runner. Without gradients only forward may be run.
   struct Context {
     Ops& ops;
@@ -47,14 +48,15 @@ class BlockRunner {
     RotaryAngles angles;
     std::int64_t module = 0;
     const std::vector<int>& rows;
+    float z_loss = 0;
     Communicator* sequence_group = nullptr;  // the context axis; needed where its degree is above 1
     Communicator* heads_group = nullptr;     // of it, the ranks that Ulysses divides heads among
     Communicator* ring_group = nullptr;      // of it, the ranks whose keys pass by
     Device* device = nullptr;                // see ModuleContext
   };
-  BlockRunner(const Context& context, const LocalSizes& sizes, const BlockProgram& program);
+  ProgramRunner(const Context& context, const LocalSizes& sizes, const ModuleProgram& program);
 
-  void Run(std::span<const BlockStep> steps, const BlockCall& call);
+  void Run(std::span<const ProgramStep> steps, const ProgramCall& call);
 
  private:
   struct Executor;
@@ -62,7 +64,7 @@ class BlockRunner {
   const Context& context_;
   const LocalSizes& sizes_;
   const LocalSizes attention_sizes_;  // sizes_.OfAttention()
-  const BlockProgram& program_;
+  const ModuleProgram& program_;
   // Where queries stand and where keys lie under context parallelism: see AttentionArgs.
   std::vector<std::int64_t> query_chunks_;
   std::vector<KeyChunk> key_chunks_;

@@ -1,6 +1,6 @@
-// A block lowered for one rank: the steps of its forward and backward in order, the buffers that they read and write,
-// and where each buffer lies. Every step is one call of an operation or one collective. nn and infer execute the
-// steps, cost adds up their FLOPs and bytes, and the planner adds up their seconds: they cannot differ.
+// A module (embedding, block or head) lowered for one rank: the steps of its forward and backward in order, the buffers
+// that they read and write, and where each buffer lies. nn and infer execute the steps, cost adds up their FLOPs and
+// bytes, and the planner adds up their seconds: they cannot differ.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,9 @@ namespace trireme {
 // A buffer of the program by its number; -1 is none. A parameter by its number among those of the block.
 using BufferId = int;
 inline constexpr int kNoId = -1;
+
+// What a micro batch brings along.
+enum class BatchTensor : std::uint8_t { kTokens, kTargets, kWeights, kPositions, kLossSums };
 
 // sum = x + dropout(branch + branch_bias).
 struct SumStep {
@@ -53,9 +56,9 @@ struct NormBackwardStep {
   BufferId statistics = kNoId;
   BufferId grad_residual = kNoId;
   BufferId grad_x = kNoId;
-  BufferId normed = kNoId;  // the norm's output made again
-  BufferId gradients = kNoId;
-  int norm = 0;  // which norm: rows 2 * norm and 2 * norm + 1 of `gradients`
+  BufferId normed = kNoId;     // the norm's output made again
+  BufferId gradients = kNoId;  // of the parameters; none: their own gradients are added to
+  int norm = 0;                // which norm: rows 2 * norm and 2 * norm + 1 of `gradients`
   int gain = kNoId;
   int bias = kNoId;
   BufferId largest = kNoId;  // of grad_x
@@ -246,32 +249,112 @@ struct AddGradientStep {
   int parameter = kNoId;
 };
 
-using BlockWork =
+// out = rows of the vocabulary table, cut over the tensor group; 0 where a token's row is another rank's.
+struct LookupStep {
+  BatchTensor tokens = BatchTensor::kTokens;
+  int table = kNoId;
+  BufferId out = kNoId;
+};
+
+// Gradient of the table += rows of grad_out.
+struct LookupBackwardStep {
+  BatchTensor tokens = BatchTensor::kTokens;
+  BufferId grad_out = kNoId;
+  int table = kNoId;
+};
+
+// x += rows of the position table.
+struct PositionsStep {
+  BufferId x = kNoId;
+  int table = kNoId;
+};
+
+struct PositionsBackwardStep {
+  BufferId grad = kNoId;
+  int table = kNoId;
+};
+
+struct ScaleStep {
+  BufferId x = kNoId;
+  float factor = 1;
+};
+
+struct CopyStep {
+  BufferId from = kNoId;
+  BufferId to = kNoId;
+};
+
+// cap * tanh(logits / cap), for the model's logit_cap.
+struct SoftCapStep {
+  BufferId logits = kNoId;
+};
+
+// Logits are shown to MicroBatch::logits, if it is given.
+struct ShowLogitsStep {
+  BufferId logits = kNoId;
+};
+
+// This tensor rank's part of `statistics`, which has a part for each: see CrossEntropyArgs.
+struct LossStatisticsStep {
+  BufferId logits = kNoId;
+  BufferId statistics = kNoId;
+};
+
+// Every tensor rank's part of a buffer to all of them: all-gather in place.
+struct GatherPartsStep {
+  BufferId parts = kNoId;
+};
+
+// Losses from the statistics of all parts. With `gradient` the logits become their gradient; with one tensor rank that
+// step makes the statistics itself.
+struct CrossEntropyStep {
+  BufferId logits = kNoId;
+  BufferId statistics = kNoId;
+  BufferId losses = kNoId;
+  bool gradient = false;
+};
+
+// The micro batch's sums of weighted losses and of weights.
+struct LossSumStep {
+  BufferId losses = kNoId;
+};
+
+using StepWork =
     std::variant<SumStep, NormStep, NormBackwardStep, EnterStep, LeaveStep, ProductStep, QuantizeStep, HeadNormStep,
                  HeadNormBackwardStep, RotaryStep, GatherKeysStep, ReduceKeysStep, SwapHeadsStep, RingAttentionStep,
                  RingAttentionBackwardStep, AttentionStep, AttentionBackwardStep, ActivationStep,
-                 ActivationBackwardStep, DropoutStep, BiasGradientStep, ClearStep, AddGradientStep>;
+                 ActivationBackwardStep, DropoutStep, BiasGradientStep, ClearStep, AddGradientStep, LookupStep,
+                 LookupBackwardStep, PositionsStep, PositionsBackwardStep, ScaleStep, CopyStep, SoftCapStep,
+                 ShowLogitsStep, LossStatisticsStep, GatherPartsStep, CrossEntropyStep, LossSumStep>;
 
-struct BlockStep {
-  BlockWork work;
+struct ProgramStep {
+  StepWork work;
   bool recomputed = false;   // backward makes again what forward made
   bool weight_part = false;  // of backward: makes gradients of parameters
+  // Consecutive steps with it run once per chunk of rows: an operand of `rows` rows stands for the chunk's rows, one of
+  // `chunk` rows for its first ones (see ModuleProgram).
+  bool chunked = false;
 };
 
 // Buffers 0 to 3 of every program; the caller gives all but the input.
-inline constexpr BufferId kBlockInput = 0;  // the first of the kept ones
-inline constexpr BufferId kBlockOutput = 1;
+inline constexpr BufferId kModuleInput = 0;  // the first of the kept ones
+inline constexpr BufferId kModuleOutput = 1;
 inline constexpr BufferId kGradOutput = 2;
 inline constexpr BufferId kGradInput = 3;
 
-struct BlockProgram {
+struct ModuleProgram {
   std::vector<Place> buffers;
-  std::vector<BlockStep> forward;
-  // Backward, both parts; or the input part alone where `in_parts`.
-  std::vector<BlockStep> backward;
-  std::vector<BlockStep> backward_weight;
+  std::vector<ProgramStep> forward;
+  std::vector<ProgramStep> evaluation;  // forward without gradients; empty: as `forward`
+  // Both parts of backward; or the input part alone where `in_parts`.
+  std::vector<ProgramStep> backward;
+  std::vector<ProgramStep> backward_weight;
   bool in_parts = false;
   int norms = 0;
+  BufferId input_gradient = kGradInput;  // where backward leaves it; none of an embedding
+  int tied = kNoId;                      // the parameter that is the tied token table
+  std::int64_t rows = 0;                 // of chunked steps
+  std::int64_t chunk = 0;
 
   std::int64_t kept_bytes = 0;
   std::int64_t scratch_bytes = 0;
@@ -279,29 +362,35 @@ struct BlockProgram {
   std::int64_t weight_bytes = 0;
 };
 
-enum class BlockPurpose : std::uint8_t { kTraining, kInference };
+enum class ProgramPurpose : std::uint8_t { kTraining, kInference };
 
-// Steps and buffers, without their places: for costs.
-BlockProgram LowerBlock(const BlockDescription& block, const LocalSizes& sizes,
-                        BlockPurpose purpose = BlockPurpose::kTraining);
+// Token lookup, positions, optional norm, dropout.
+ModuleProgram PlanEmbedding(const ModelConfig& model, const LocalSizes& sizes);
+// Final norm, logits and loss for `chunk` tokens at a time. In training forward computes gradients at once, so that the
+// logits of a chunk exist one time only; the input's place then holds the input's gradient.
+ModuleProgram PlanHead(const ModelConfig& model, const LocalSizes& sizes, std::int64_t chunk);
+
+// Steps and buffers of a block, without their places: for costs.
+ModuleProgram LowerBlock(const BlockDescription& block, const LocalSizes& sizes,
+                         ProgramPurpose purpose = ProgramPurpose::kTraining);
 // Gives every buffer its place. What backward reads of forward, and the weight part of the input part, is kept; other
 // buffers lie in scratch and share it when they are not needed at the same time.
-void PlaceBuffers(BlockProgram& program);
+void PlaceBuffers(ModuleProgram& program);
 // Both.
-BlockProgram PlanBlock(const ModelConfig& model, const LocalSizes& sizes,
-                       BlockPurpose purpose = BlockPurpose::kTraining);
+ModuleProgram PlanBlock(const ModelConfig& model, const LocalSizes& sizes,
+                        ProgramPurpose purpose = ProgramPurpose::kTraining);
 
 // Programs for training of one model that were asked for: a search comes back to the same few hundred blocks for every
 // stage of ZeRO and every schedule. Another model, or more of them, starts it anew. Not for concurrent use: each thread
 // has its own.
 class BlockProgramCache {
  public:
-  std::shared_ptr<const BlockProgram> ProgramOf(const ModelConfig& model, const LocalSizes& sizes);
+  std::shared_ptr<const ModuleProgram> ProgramOf(const ModelConfig& model, const LocalSizes& sizes);
 
  private:
   struct Entry {
     LocalSizes sizes;
-    std::shared_ptr<const BlockProgram> program;
+    std::shared_ptr<const ModuleProgram> program;
   };
   std::optional<ModelConfig> model_;
   std::unordered_multimap<std::uint64_t, Entry> entries_;  // by what layouts of a model differ in

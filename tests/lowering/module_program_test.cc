@@ -1,5 +1,5 @@
 // The lowered block: its buffers, its parts, and what it costs in memory.
-#include "lowering/block_program.h"
+#include "lowering/module_program.h"
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>
@@ -63,7 +63,7 @@ std::int64_t EndOf(const Place& place) {
   return place.offset + RoundUp(place.shape.count() * SizeOf(place.dtype), kPlanAlignment);
 }
 
-std::vector<BufferId> BuffersOf(const BlockWork& work) {
+std::vector<BufferId> BuffersOf(const StepWork& work) {
   std::vector<BufferId> buffers;
   for (const Operand& operand : OperandsOf(work)) {
     if (operand.is_buffer()) {
@@ -75,9 +75,9 @@ std::vector<BufferId> BuffersOf(const BlockWork& work) {
 
 // Replays a part: before each step every buffer that a later step of the program reads must still hold what was put
 // there, so that no two buffers in use at once may overlap.
-void ExpectApart(const BlockProgram& program) {
-  const std::vector<const std::vector<BlockStep>*> parts = {&program.forward, &program.backward,
-                                                            &program.backward_weight};
+void ExpectApart(const ModuleProgram& program) {
+  const std::vector<const std::vector<ProgramStep>*> parts = {&program.forward, &program.backward,
+                                                              &program.backward_weight};
   for (const auto* part : parts) {
     std::vector<std::set<BufferId>> in_use(part->size());
     for (std::size_t first = 0; first < part->size(); ++first) {
@@ -114,18 +114,18 @@ TEST(BlockProgram, BuffersInUseAtOnceNeverOverlap) {
   for (const Case& one : AllCases()) {
     SCOPED_TRACE(one.name);
     ExpectApart(PlanBlock(one.model, one.sizes));
-    ExpectApart(PlanBlock(one.model, one.sizes, BlockPurpose::kInference));
+    ExpectApart(PlanBlock(one.model, one.sizes, ProgramPurpose::kInference));
   }
 }
 
 TEST(BlockProgram, KeptIsExactlyWhatAnotherPartReads) {
   for (const Case& one : AllCases()) {
     SCOPED_TRACE(one.name);
-    const BlockProgram program = PlanBlock(one.model, one.sizes);
+    const ModuleProgram program = PlanBlock(one.model, one.sizes);
     std::vector<std::set<int>> parts(program.buffers.size());
     int number = 0;
     for (const auto* part : {&program.forward, &program.backward, &program.backward_weight}) {
-      for (const BlockStep& step : *part) {
+      for (const ProgramStep& step : *part) {
         for (const BufferId id : BuffersOf(step.work)) {
           parts[static_cast<std::size_t>(id)].insert(number);
         }
@@ -140,8 +140,8 @@ TEST(BlockProgram, KeptIsExactlyWhatAnotherPartReads) {
       const Area expected = parts[i].empty() ? Area::kAbsent : parts[i].size() > 1 ? Area::kKept : Area::kScratch;
       EXPECT_EQ(program.buffers[i].area, expected) << "buffer " << i;
     }
-    EXPECT_EQ(program.buffers[kBlockInput].area, Area::kKept);
-    EXPECT_EQ(program.buffers[kBlockInput].offset, 0);
+    EXPECT_EQ(program.buffers[kModuleInput].area, Area::kKept);
+    EXPECT_EQ(program.buffers[kModuleInput].offset, 0);
   }
 }
 
@@ -150,7 +150,7 @@ TEST(BlockProgram, RecomputationKeepsLessAtEveryLevel) {
   const ModelConfig model = ModelOf("llama");
   for (const Recompute recompute : {Recompute::kNone, Recompute::kLight, Recompute::kSelective, Recompute::kFull}) {
     const LocalSizes sizes(model, {.recompute = recompute, .micro_batch = 2}, DType::kFloat32, false);
-    const BlockProgram program = PlanBlock(model, sizes);
+    const ModuleProgram program = PlanBlock(model, sizes);
     EXPECT_LT(program.kept_bytes, before);
     before = program.kept_bytes;
   }
@@ -162,10 +162,10 @@ TEST(BlockProgram, RecomputationKeepsLessAtEveryLevel) {
 TEST(BlockProgram, ResidualSumsArePartOfProducts) {
   for (const Case& one : AllCases()) {
     SCOPED_TRACE(one.name);
-    const BlockProgram program = PlanBlock(one.model, one.sizes);
+    const ModuleProgram program = PlanBlock(one.model, one.sizes);
     int fused = 0;
     int sums = 0;
-    for (const BlockStep& step : program.forward) {
+    for (const ProgramStep& step : program.forward) {
       const auto* product = std::get_if<ProductStep>(&step.work);
       const auto* norm = std::get_if<NormStep>(&step.work);
       fused += product != nullptr && product->epilogue == Epilogue::kResidual ? 1 : 0;
@@ -178,8 +178,8 @@ TEST(BlockProgram, ResidualSumsArePartOfProducts) {
 
 TEST(BlockProgram, AnInferencePassKeepsNothingButItsInput) {
   for (const Case& one : AllCases()) {
-    const BlockProgram program = PlanBlock(one.model, one.sizes, BlockPurpose::kInference);
-    EXPECT_EQ(program.kept_bytes, EndOf(program.buffers[kBlockInput]));
+    const ModuleProgram program = PlanBlock(one.model, one.sizes, ProgramPurpose::kInference);
+    EXPECT_EQ(program.kept_bytes, EndOf(program.buffers[kModuleInput]));
     EXPECT_TRUE(program.backward.empty());
   }
 }
@@ -188,10 +188,10 @@ TEST(BlockProgram, EveryParameterIsReadAndEveryOneGetsItsGradientOnce) {
   for (const Case& one : AllCases()) {
     SCOPED_TRACE(one.name);
     const BlockDescription block = DescribeBlock(one.model);
-    const BlockProgram program = PlanBlock(one.model, one.sizes);
+    const ModuleProgram program = PlanBlock(one.model, one.sizes);
     std::multiset<int> gradients;
     for (const auto* part : {&program.backward, &program.backward_weight}) {
-      for (const BlockStep& step : *part) {
+      for (const ProgramStep& step : *part) {
         for (const Operand& operand : OperandsOf(step.work)) {
           if (operand.owner != Owner::kGradient) {
             continue;
@@ -215,9 +215,9 @@ struct Float8Copies {
   int biases = 0;  // whose gradients they add up
 };
 
-Float8Copies CopiesIn(const std::vector<BlockStep>& steps) {
+Float8Copies CopiesIn(const std::vector<ProgramStep>& steps) {
   Float8Copies found;
-  for (const BlockStep& step : steps) {
+  for (const ProgramStep& step : steps) {
     if (const auto* copy = std::get_if<QuantizeStep>(&step.work); copy != nullptr && copy->from != kNoId) {
       found.copies += 1;
       found.noted += copy->largest != kNoId ? 1 : 0;
@@ -234,7 +234,7 @@ TEST(BlockProgram, Float8CopiesTakeWhatOtherStepsHaveAtHand) {
     const ModelConfig model = ModelOf(family);
     return LowerBlock(DescribeBlock(model), LocalSizes(model, {}, DType::kFloat8E4M3, false));
   };
-  const BlockProgram gpt = lowered("gpt2");
+  const ModuleProgram gpt = lowered("gpt2");
   // Both norms' outputs; not those of attention and of the product with GELU.
   EXPECT_EQ(CopiesIn(gpt.forward).copies, 4);
   EXPECT_EQ(CopiesIn(gpt.forward).noted, 2);
@@ -242,7 +242,7 @@ TEST(BlockProgram, Float8CopiesTakeWhatOtherStepsHaveAtHand) {
   EXPECT_EQ(CopiesIn(gpt.backward).copies, 4);
   EXPECT_EQ(CopiesIn(gpt.backward).noted, 2);
   EXPECT_EQ(CopiesIn(gpt.backward).biases, 4);
-  const BlockProgram llama = lowered("llama");
+  const ModuleProgram llama = lowered("llama");
   EXPECT_EQ(CopiesIn(llama.forward).noted, 3);
   EXPECT_EQ(CopiesIn(llama.backward).noted, 2);
   EXPECT_EQ(CopiesIn(llama.backward).biases, 0);
@@ -252,9 +252,9 @@ TEST(BlockProgram, Float8CopiesOfWeightsThatAreKeptAreMadeOnceAndServeBackward) 
   const ModelConfig model = ModelOf("gpt2");
   for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
     LocalSizes sizes(model, {.recompute = recompute, .micro_batch = 2}, DType::kFloat8E4M3, false);
-    const BlockProgram plain = PlanBlock(model, sizes);
+    const ModuleProgram plain = PlanBlock(model, sizes);
     sizes.float8_weights = true;
-    const BlockProgram kept = PlanBlock(model, sizes);
+    const ModuleProgram kept = PlanBlock(model, sizes);
     EXPECT_LE(plain.weight_bytes, 20 * kPlanAlignment);  // guesses of scales
     // Two bytes for each element of four matrices, and their scales.
     const std::int64_t elements = sizes.hidden * (sizes.qkv + sizes.attention + 2 * sizes.ffn);
@@ -263,7 +263,7 @@ TEST(BlockProgram, Float8CopiesOfWeightsThatAreKeptAreMadeOnceAndServeBackward) 
     EXPECT_EQ(kept.kept_bytes, plain.kept_bytes);
     EXPECT_LE(kept.scratch_bytes, plain.scratch_bytes);
     int made = 0;
-    for (const BlockStep& step : kept.forward) {
+    for (const ProgramStep& step : kept.forward) {
       const auto* copy = std::get_if<QuantizeStep>(&step.work);
       if (copy != nullptr && copy->weight != kNoId) {
         EXPECT_TRUE(copy->once && copy->rows != kNoId && copy->columns != kNoId);
@@ -271,7 +271,7 @@ TEST(BlockProgram, Float8CopiesOfWeightsThatAreKeptAreMadeOnceAndServeBackward) 
       }
     }
     EXPECT_EQ(made, 4);
-    for (const BlockStep& step : kept.backward) {
+    for (const ProgramStep& step : kept.backward) {
       const auto* copy = std::get_if<QuantizeStep>(&step.work);
       EXPECT_TRUE(copy == nullptr || copy->weight == kNoId);
     }
@@ -297,7 +297,7 @@ TEST(BlockProgram, TwoHeadNormsOfABlockHaveGradientsOfTheirOwn) {
   }
   block.operations.insert(place + 1, second);
   std::map<int, BufferId> source;  // by parameter
-  for (const BlockStep& step : LowerBlock(block, LocalSizes(model, {}, DType::kFloat32, false)).backward) {
+  for (const ProgramStep& step : LowerBlock(block, LocalSizes(model, {}, DType::kFloat32, false)).backward) {
     if (const auto* add = std::get_if<AddGradientStep>(&step.work); add != nullptr) {
       source[add->parameter] = add->from;
     }
@@ -316,10 +316,10 @@ TEST(BlockProgramCache, RemembersEveryBlockOfAModel) {
   std::erase_if(cases, [model = cases.front().model](const Case& one) { return one.model != model; });
   EXPECT_GE(cases.size(), 90U);
   BlockProgramCache cache;
-  std::vector<std::shared_ptr<const BlockProgram>> first;
+  std::vector<std::shared_ptr<const ModuleProgram>> first;
   for (const Case& one : cases) {
     first.push_back(cache.ProgramOf(one.model, one.sizes));
-    const BlockProgram planned = PlanBlock(one.model, one.sizes);
+    const ModuleProgram planned = PlanBlock(one.model, one.sizes);
     EXPECT_EQ(first.back()->kept_bytes, planned.kept_bytes) << one.name;
     EXPECT_EQ(first.back()->scratch_bytes, planned.scratch_bytes) << one.name;
     EXPECT_EQ(first.back()->backward.size(), planned.backward.size()) << one.name;
