@@ -292,6 +292,30 @@ std::int64_t RunCheckpoints::Smallest(std::int64_t mine) {
   return -value;
 }
 
+std::string RunCheckpoints::TextFrom(std::int64_t rank, const std::string& text) {
+  constexpr std::size_t kLongest = 1000;
+  constexpr int kBytes = 7;  // so that the number is positive
+  std::string whole;
+  for (std::size_t first = 0; first < kLongest; first += kBytes) {
+    std::int64_t packed = INT64_MAX;
+    if (world_.rank() == rank) {
+      packed = 0;
+      for (std::size_t i = first; i < first + kBytes; ++i) {
+        packed = packed << 8 | (i < text.size() ? static_cast<unsigned char>(text[i]) : 0);
+      }
+    }
+    packed = Smallest(packed);
+    for (int shift = 8 * (kBytes - 1); shift >= 0; shift -= 8) {
+      const auto letter = static_cast<char>(packed >> shift & 0xFF);
+      if (letter == 0) {
+        return whole;
+      }
+      whole += letter;
+    }
+  }
+  return whole;
+}
+
 void RunCheckpoints::ReadInto(const CheckpointReader& reader, const StoredTensor* tensor, const OwnedState& state,
                               std::vector<float>& staging) {
   staging.assign(static_cast<std::size_t>(state.values.count()), 0.0F);
@@ -384,9 +408,8 @@ std::optional<LoadedCheckpoint> RunCheckpoints::Load(std::span<const OwnedState>
       last_started_ = step;
       return loaded;
     }
-    why = fmt::format("checkpoint of step {} is not used: {}", step,
-                      damage.empty() ? fmt::format("rank {} found damage", finder) : damage);
-    if (finder == world_.rank()) {
+    why = fmt::format("checkpoint of step {} is not used: {}", step, TextFrom(finder, damage));
+    if (world_.rank() == 0) {
       Say(why);
     }
     at_most = step - 1;

@@ -89,7 +89,8 @@ class RunCheckpoints {
   static std::optional<FoundCheckpoint> FindNewest(const std::string& folder) { return trireme::FindNewest(folder); }
 
   // Collective over the world. Writes the newest good checkpoint into `states` (saved or not), every value checked
-  // against its digest. When one rank finds damage, all fall back to the checkpoint before, and a message says why.
+  // against its digest. When one rank finds damage, all fall back to the checkpoint before, and rank 0's message says
+  // why.
   // An Error when the recipe would drop state of the checkpoint that options.drop_state does not name
   // (RequireStateKept); without the optimizer's state moments and the count of updates start at zero. Nothing when the
   // folder has no checkpoint; an Error when it has some and none is good, so that no run starts over by accident. After
@@ -109,6 +110,8 @@ class RunCheckpoints {
   std::string TryOpen(const std::string& folder, std::optional<CheckpointReader>& reader) const;
   std::string TryRead(const CheckpointReader& reader, std::span<const OwnedState> states, LoadedCheckpoint& loaded);
   std::int64_t Smallest(std::int64_t mine);
+  // That rank's text, or its beginning, on every rank. Collective; takes no memory of the device, which may be full.
+  std::string TextFrom(std::int64_t rank, const std::string& text);
   // Settle() for a save that is due, and what came before it.
   void AwaitSaveBefore(std::int64_t step);
   void JudgeWait(Clock::duration waited);

@@ -166,6 +166,22 @@ TEST(DropState, NamesThatDoNotExistAreRefused) {
   EXPECT_NE(MessageOf([] { ParseDropState("layers,,heads"); }), "");
 }
 
+// --- damage ------------------------------------------------------------------------------------------------------
+
+TEST_F(KeptState, DamageThatAnotherRankFindsIsToldByTheFirst) {
+  const Settings keys = {"batch.global=2", "layout.data=2", "layout.zero=1", "checkpoint.every=2", "checkpoint.keep=3"};
+  const std::string run = Folder("run");
+  RunOn(TinyRun(With(keys, {"train.steps=4"})), run);
+  const std::string shard = ListCheckpoints(run + "/checkpoints").front().path + "/shard-00001.safetensors";
+  std::string bytes = ReadBytes(shard);
+  bytes[bytes.size() - 3] ^= 16;
+  WriteBytes(shard, bytes);
+  const Watched rest = RunOn(TinyRun(With(keys, {"train.steps=5"})), run);
+  EXPECT_EQ(rest.steps.front().step, 3);
+  EXPECT_THAT(rest.notes, Contains(testing::AllOf(HasSubstr("checkpoint of step 4 is not used"),
+                                                  HasSubstr("step-000004/shard-00001.safetensors"))));
+}
+
 // --- spikes ------------------------------------------------------------------------------------------------------
 
 constexpr std::int64_t kBadStep = 25;
