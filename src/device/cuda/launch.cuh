@@ -3,17 +3,7 @@
 
 #include "device/cuda/cuda_check.h"
 #include "device/cuda/cuda_context.h"
-
-// tests/cuda_on_cpu defines both words for itself: there kernels are functions of the CPU, and shared memory is the
-// host's.
-#ifndef TRIREME_DYNAMIC_SHARED
-// Declares `name`, the block's dynamic shared memory.
-#define TRIREME_DYNAMIC_SHARED(Type, name) extern __shared__ __align__(16) Type name[]
-#endif
-#ifndef TRIREME_KERNEL
-// What the runtime knows a kernel by.
-#define TRIREME_KERNEL(kernel) reinterpret_cast<void*>(kernel)
-#endif
+#include "device/cuda/kernel_macros.h"
 
 namespace trireme {
 
