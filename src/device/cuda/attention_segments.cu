@@ -72,7 +72,9 @@ __global__ void __launch_bounds__(kThreads) CutKernel(Cut cut) {
   for (std::int32_t k = thread; k < segments; k += kThreads) {
     cut.table.lengths[entry + k] = bounds[k + 1] - bounds[k];
   }
-  for (std::int32_t k = thread; k <= segments; k += kThreads) {
+  // The end of one sequence is the next one's beginning: of two blocks, the next one's writes it.
+  const std::int32_t ends = batch + 1 == gridDim.x ? segments + 1 : segments;
+  for (std::int32_t k = thread; k < ends; k += kThreads) {
     const std::int64_t row = batch * cut.sequence + bounds[k];
     cut.table.packed_offsets[entry + k] = row * cut.packed_row;
     cut.table.out_offsets[entry + k] = row * cut.out_row;
