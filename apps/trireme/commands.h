@@ -12,6 +12,7 @@ namespace trireme {
 inline constexpr int kExitFailed = 1;
 inline constexpr int kExitBadInput = 2;
 inline constexpr int kExitStopped = 3;
+// 4 is the supervisor's kExitGaveUp, 5 is kExitUnsaved (operate/supervisor.h).
 
 void AddPlanCommand(CLI::App& app, int& exit_code);
 void AddTrainCommand(CLI::App& app, int& exit_code);

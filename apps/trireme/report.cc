@@ -8,9 +8,9 @@
 #include "apps/trireme/command_line.h"
 #include "apps/trireme/commands.h"
 #include "base/durable_file.h"
+#include "base/units.h"
 #include "measure/machine.h"
 #include "report/report_page.h"
-#include "report/run_reporter.h"
 
 namespace trireme {
 namespace {

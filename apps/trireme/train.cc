@@ -76,7 +76,7 @@ Examples:
   trireme train recipes/quickstart.toml --set train.device=paced --set train.paced_cluster=perlmutter --ranks 8
 
 Exit codes: 0 finished; 1 failed; 2 unusable input or a folder at which another job is at work, nothing written; 3 stopped on request after a save; 4 the supervisor
-gave up after three deaths at one step of one cause.
+gave up after three deaths at one step of one cause; 5 the last save failed: what was trained since the newest checkpoint is lost.
 SIGTERM or a file DIR/stop: save and end after the step. SIGUSR1 or DIR/save: save and go on.)";
 
 void PrintResolved(const Recipe& recipe) {
@@ -140,6 +140,10 @@ Recipe TrainCommand::Read(const std::vector<std::string>& more) const {
   return LoadRecipe(RecipePath(recipe), all, {.read_model = ReadModel});
 }
 
+int ExitCodeOf(LoopEnd end) {
+  return end == LoopEnd::kStopped ? kExitStopped : end == LoopEnd::kUnsaved ? kExitUnsaved : 0;
+}
+
 int TrainCommand::RunRanks(const StagedRun& run, LoopOptions options) const {
   const bool by_mpi = LaunchedByMpi();
   const std::string folder = RunFolder();
@@ -176,7 +180,7 @@ int TrainCommand::RunRanks(const StagedRun& run, LoopOptions options) const {
     if (leads) {
       reporter.set_ground(std::move(ground));
     }
-    const StagedRun::Progress own = run.Run(context, progress.next, folder, options, reporter);
+    const StagedRun::Progress own = run.Run(context, progress, folder, options, reporter);
     context.world.Barrier();  // no thread reads `progress` any more
     if (leads) {
       progress = own;
@@ -194,13 +198,13 @@ int TrainCommand::RunRanks(const StagedRun& run, LoopOptions options) const {
     return kExitFailed;
   }
   // Under MPI only rank 0 knows `progress`.
-  if (progress.next > first && run.GoesOn(progress)) {
+  if (progress.next != first && run.GoesOn(progress)) {
     reporter.Note(fmt::format("stage {} of {} has {} ranks, and this job another number: start the same command on {}",
                               progress.next + 1, run.stages(), run.config(progress.next).layout.ranks(),
                               run.config(progress.next).layout.ranks()));
     return kExitStopped;
   }
-  return refused ? kExitBadInput : progress.result.end == LoopEnd::kStopped ? kExitStopped : 0;
+  return refused ? kExitBadInput : ExitCodeOf(progress.result.end);
 }
 
 int TrainCommand::Run() const {
@@ -224,7 +228,9 @@ int TrainCommand::Run() const {
   if (!run.config().model_from.empty()) {
     OpenWeights(run.config().model_from);  // what is missing there is said before anything is written
   }
-  const LoopOptions options{.leave_before_ns = LeaveBefore(exit_before, walltime),
+  const std::int64_t job_ends_ns = JobEnd(walltime);
+  const LoopOptions options{.leave_before_ns = LeaveBefore(exit_before, job_ends_ns),
+                            .job_ends_ns = job_ends_ns,
                             .drop_state = ParseDropState(drop_state),
                             .drill = ParseDrill(inject),
                             .trace = trace.empty() ? TraceSteps{} : ParseTraceSteps(trace)};
@@ -233,6 +239,7 @@ int TrainCommand::Run() const {
   Require(trace.empty() || !no_checkpoint, "--trace needs the run's folder, which --no-checkpoint leaves alone");
   Require(inject.empty() || !no_checkpoint, "--inject needs the run's folder, which --no-checkpoint leaves alone");
   const bool by_threads = !LaunchedByMpi() && launcher.empty();
+  RefuseLinkedFolders(RunFolder());
   run.ChooseMemory(fit, RunFolder(), HostMemoryBytes(), by_threads);
   for (std::size_t stage = 0; stage < run.stages(); ++stage) {
     RequireMachine(run.config(stage), by_threads, !no_checkpoint);

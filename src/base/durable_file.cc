@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <random>
 #include <utility>
 
 #include "base/error.h"
@@ -43,6 +44,26 @@ int Replace(const std::string& from, const std::string& to) {
   }
   errno = reason;
   return result;
+}
+
+// Calls `make` with path + ".tmp-" and letters until it finds a free name, and returns that. An Error, with `what` was
+// to be made, for another reason than a taken name.
+template <typename Make>
+std::string MakeUnderFreeName(const std::string& path, const char* what, Make make) {
+  static constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz0123456789";
+  constexpr int kTries = 100;
+  std::random_device random;
+  for (int attempt = 0; attempt < kTries; ++attempt) {
+    std::string name = path + ".tmp-";
+    for (int i = 0; i < 8; ++i) {
+      name += kLetters[random() % kLetters.size()];
+    }
+    if (make(name)) {
+      return name;
+    }
+    Require(errno == EEXIST, "cannot make a {} beside '{}': {}", what, path, std::strerror(errno));
+  }
+  Fail("cannot make a {} beside '{}': every name is taken", what, path);
 }
 
 }  // namespace
@@ -111,6 +132,14 @@ void MakeDirectories(const std::string& path) {
           error ? error.message() : "there is a file of that name");
 }
 
+void RefuseLink(const std::string& path) {
+  std::error_code error;
+  Require(!std::filesystem::is_symlink(std::filesystem::symlink_status(path, error)),
+          "'{}' is a symbolic link, which a run does not write through; only its folder itself and checkpoints/ may be "
+          "links",
+          path);
+}
+
 void MoveIntoPlace(const std::string& from, const std::string& to) {
   int result = ::rename(from.c_str(), to.c_str());
   if (result != 0 && (errno == ENOTEMPTY || errno == EEXIST)) {
@@ -134,19 +163,15 @@ void MoveToFreeName(const std::string& from, const std::string& to) {
 
 std::string MakeTemporaryFolder(const std::string& path) {
   MakeDirectories(ParentOf(path));
-  std::string name = path + ".tmp-XXXXXX";
-  Require(::mkdtemp(name.data()) != nullptr, "cannot make a folder beside '{}': {}", path, std::strerror(errno));
-  // mkdtemp's is for its owner alone; the result is as any new folder.
-  const mode_t mask = ::umask(0);
-  ::umask(mask);
-  ::chmod(name.c_str(), 0777 & ~mask);
-  return name;
+  return MakeUnderFreeName(path, "folder", [](const std::string& name) { return ::mkdir(name.c_str(), 0777) == 0; });
 }
 
 void ReplaceFile(const std::string& path, std::string_view content) {
-  std::string name = path + ".tmp-XXXXXX";
-  const int descriptor = ::mkostemp(name.data(), O_CLOEXEC);
-  Require(descriptor >= 0, "cannot create a file beside '{}': {}", path, std::strerror(errno));
+  int descriptor = -1;
+  const std::string name = MakeUnderFreeName(path, "file", [&](const std::string& free) {
+    descriptor = ::open(free.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+    return descriptor >= 0;
+  });
   std::size_t done = 0;
   bool written = true;
   while (written && done < content.size()) {
@@ -154,7 +179,7 @@ void ReplaceFile(const std::string& path, std::string_view content) {
     written = put > 0 || (put < 0 && errno == EINTR);
     done += put > 0 ? static_cast<std::size_t>(put) : 0;
   }
-  written = written && ::fchmod(descriptor, 0644) == 0 && ::fsync(descriptor) == 0;
+  written = written && ::fsync(descriptor) == 0;
   written = ::close(descriptor) == 0 && written;
   if (!written || ::rename(name.c_str(), path.c_str()) != 0) {
     const int reason = errno;
@@ -204,7 +229,12 @@ bool IsGone(const std::string& path) {
 
 std::int64_t FreeBytes(const std::string& path) {
   struct statvfs status {};
-  if (::statvfs(path.c_str(), &status) != 0) {
+  int result = ::statvfs(path.c_str(), &status);
+  for (std::string at = path; result != 0 && errno == ENOENT && at != "." && at != "/";) {
+    at = ParentOf(at);
+    result = ::statvfs(at.c_str(), &status);
+  }
+  if (result != 0) {
     return -1;
   }
   return static_cast<std::int64_t>(status.f_bavail) * static_cast<std::int64_t>(status.f_frsize);

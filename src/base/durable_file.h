@@ -45,6 +45,8 @@ class DurableFile {
 void SyncDirectory(const std::string& path);
 // Makes the directory and its parents; nothing happens when it is there.
 void MakeDirectories(const std::string& path);
+// An Error when a symbolic link has this name: what is written to a folder of a run goes nowhere else.
+void RefuseLink(const std::string& path);
 // What a directory is called while another takes its name, where the file system cannot exchange names in one step: a
 // crash between the two renames leaves the directory so. Its owner looks for that name when it starts.
 inline constexpr char kReplacedSuffix[] = ".replaced.tmp";
@@ -58,7 +60,7 @@ void MoveToFreeName(const std::string& from, const std::string& to);
 // alone.
 std::string MakeTemporaryFolder(const std::string& path);
 // Gives `path` this content in one step: a reader sees the old one or the new one. A symbolic link of that name is
-// replaced, not followed; the temporary name is this call's alone.
+// replaced, not followed; the temporary name is this call's alone. New files and folders are as the umask says.
 void ReplaceFile(const std::string& path, std::string_view content);
 // Removes a file or a tree, as far as it can; false when something is left. Symbolic links are removed, not followed.
 bool RemoveTree(const std::string& path);
@@ -66,7 +68,8 @@ bool RemoveTree(const std::string& path);
 std::string ReadWholeFile(const std::string& path, std::int64_t most);
 // Whether nothing has this name. False where the file system does not answer: it has lost nothing.
 bool IsGone(const std::string& path);
-// Bytes that this user may still write on the file system of `path`; -1 when it does not say.
+// Bytes that this user may still write on the file system of `path`, or of the nearest folder above that is there; -1
+// when it does not say.
 std::int64_t FreeBytes(const std::string& path);
 
 }  // namespace trireme

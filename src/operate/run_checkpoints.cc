@@ -120,12 +120,13 @@ RunState AboutRun(const RunConfig& config) {
   return state;
 }
 
-SaverOptions OptionsOfSaver(const RunCheckpointOptions& options, const Communicator& world) {
+SaverOptions OptionsOfSaver(const RunCheckpointOptions& options, const Communicator& world,
+                            std::function<void(const std::string&)> message) {
   return {.folder = options.folder,
           .rank = world.rank(),
           .ranks = world.size(),
           .keep = options.config.checkpoint.keep,
-          .message = options.message,
+          .message = std::move(message),
           .hook = options.hook};
 }
 
@@ -138,7 +139,7 @@ RunCheckpoints::RunCheckpoints(RunCheckpointOptions options, Communicator& world
       device_(device),
       table_(table),
       about_run_(AboutRun(options_.config)),
-      saver_(OptionsOfSaver(options_, world)) {
+      saver_(OptionsOfSaver(options_, world, [this](const std::string& text) { HearSaver(text); })) {
   exchanged_ = static_cast<std::int64_t*>(device_.Allocate(sizeof *exchanged_));
   // No rank saves before rank 0 has removed what an earlier process left.
   world_.Barrier();
@@ -231,6 +232,10 @@ void RunCheckpoints::Save(const SavedProgress& progress, std::span<const OwnedSt
   stall_seconds_ = std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+std::int64_t RunCheckpoints::BytesOfCheckpoint(std::span<const OwnedState> states) {
+  return Reduced(SavedElements(states) * static_cast<std::int64_t>(sizeof(float)), ReduceOp::kSum);
+}
+
 void RunCheckpoints::AwaitSaveBefore(std::int64_t step) {
   const std::string run = std::filesystem::path(options_.folder).parent_path().string();
   if (world_.rank() == 0 && !run.empty() && IsGone(run)) {
@@ -281,15 +286,16 @@ void RunCheckpoints::Finish() {
   }
 }
 
-std::int64_t RunCheckpoints::Smallest(std::int64_t mine) {
+std::int64_t RunCheckpoints::Smallest(std::int64_t mine) { return -Reduced(-mine, ReduceOp::kMax); }
+
+std::int64_t RunCheckpoints::Reduced(std::int64_t mine, ReduceOp op) {
   if (world_.size() == 1) {
     return mine;
   }
-  std::int64_t value = -mine;
-  device_.CopyFromHost(exchanged_, &value, sizeof value);
-  world_.AllReduce({exchanged_, DType::kInt64, {1}}, ReduceOp::kMax);
-  device_.CopyToHost(&value, exchanged_, sizeof value);
-  return -value;
+  device_.CopyFromHost(exchanged_, &mine, sizeof mine);
+  world_.AllReduce({exchanged_, DType::kInt64, {1}}, op);
+  device_.CopyToHost(&mine, exchanged_, sizeof mine);
+  return mine;
 }
 
 std::string RunCheckpoints::TextFrom(std::int64_t rank, const std::string& text) {
@@ -405,7 +411,7 @@ std::optional<LoadedCheckpoint> RunCheckpoints::Load(std::span<const OwnedState>
       finder = Smallest(damage.empty() ? world_.size() : world_.rank());
     }
     if (finder == world_.size()) {
-      last_started_ = step;
+      last_started_ = last_loaded_ = step;
       return loaded;
     }
     why = fmt::format("checkpoint of step {} is not used: {}", step, TextFrom(finder, damage));

@@ -1,8 +1,9 @@
 // A run's checkpoints as the trainer sees them: saves its owned state while training goes on, and loads the newest good
 // checkpoint under whatever layout the run has now. One object a rank, used from the rank's thread; every rank makes
-// the same calls. Load(), Save(), Settle() and Finish() are collective over the world.
+// the same calls. All but Reserve() and what only asks are collective over the world.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -57,6 +58,13 @@ struct LoadedCheckpoint {
   std::vector<DroppedState> dropped;     // as options.drop_state allows
 };
 
+// How long the last save of a run is tried again for when it fails.
+struct LastSaveLimits {
+  double seconds = 0;
+  std::int64_t until_ns = 0;       // on the wall clock, when the job must be over; 0: no such time
+  std::function<bool()> given_up;  // asked on every rank while it waits; may be empty
+};
+
 class RunCheckpoints {
  public:
   // Collective over the world. Everything referred to outlives this. Rank 0 removes what an earlier process left
@@ -76,6 +84,13 @@ class RunCheckpoints {
   // this object has saved last is not saved again. Without memory for the copy the save fails with a message, and
   // training goes on. A run's folder that was removed is made anew, and a message says so.
   void Save(const SavedProgress& progress, std::span<const OwnedState> states);
+  // Save() and Settle() at the end of a run or of a stage, after which the state is gone. A save that fails is tried
+  // again until one succeeds or the limits are reached; messages say what is missing where, and how long this goes on.
+  // Whether the checkpoint is there, equal on every rank.
+  bool SaveLast(const SavedProgress& progress, std::span<const OwnedState> states, const LastSaveLimits& limits);
+  // What a checkpoint of all ranks' states takes on the disk, equal on every rank; less than one in a thousand is left
+  // out.
+  std::int64_t BytesOfCheckpoint(std::span<const OwnedState> states);
   // Returns when every rank has written its part of the last save; on rank 0, when the checkpoint is there or has
   // failed. It fails at once if what any rank wrote has been removed.
   void Settle();
@@ -112,6 +127,13 @@ class RunCheckpoints {
   std::int64_t Smallest(std::int64_t mine);
   // That rank's text, or its beginning, on every rank. Collective; takes no memory of the device, which may be full.
   std::string TextFrom(std::int64_t rank, const std::string& text);
+  std::int64_t Reduced(std::int64_t mine, ReduceOp op);
+  // A message of the saver.
+  void HearSaver(const std::string& text);
+  // Whether the save of this step is there, equal on every rank.
+  bool IsSaved(std::int64_t step);
+  // After a failure of the last save: false when it must not be tried again, equal on every rank.
+  bool AwaitAnotherTry(int tries, Clock::time_point first_try, std::int64_t bytes, const LastSaveLimits& limits);
   // Settle() for a save that is due, and what came before it.
   void AwaitSaveBefore(std::int64_t step);
   void JudgeWait(Clock::duration waited);
@@ -128,11 +150,15 @@ class RunCheckpoints {
   std::vector<SaveSlice> slices_;  // of the snapshot
   double stall_seconds_ = 0;
   std::int64_t last_started_ = -1;
+  std::int64_t last_loaded_ = -1;
   std::int64_t saves_ = 0;
   Clock::time_point first_save_;
   Clock::duration waited_{};  // for saves that were still being written when the next was due
   bool wait_told_ = false;
-  CheckpointSaver saver_;  // last: its thread reads the snapshot
+  Clock::time_point last_told_;            // of the last save that is tried again
+  std::atomic<bool> tries_again_ = false;  // the saver's messages are kept, not told
+  std::vector<std::string> untold_;        // by the thread that saves; read after Settle()
+  CheckpointSaver saver_;                  // last: its thread reads the snapshot
 };
 
 }  // namespace trireme

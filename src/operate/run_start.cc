@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/durable_file.h"
 #include "base/error.h"
 #include "comm/ledger.h"
 #include "device/host_memory.h"
@@ -172,18 +173,29 @@ RunConfig MemoryChoices::ChooseForDevices(const RunConfig& config, RankContext& 
   return chosen;
 }
 
-std::int64_t LeaveBefore(double exit_before, double walltime) {
+void RefuseLinkedFolders(const std::string& run_folder) {
+  for (const char* name : {"flight", "trace", "dump", "tensorboard"}) {
+    RefuseLink(run_folder + "/" + name);
+  }
+}
+
+std::int64_t JobEnd(double walltime) {
+  if (walltime > 0) {
+    return WallNanoseconds() + static_cast<std::int64_t>(walltime * 1e9);
+  }
   const char* const end = std::getenv("SLURM_JOB_END_TIME");
+  return end == nullptr ? 0 : static_cast<std::int64_t>(std::strtod(end, nullptr) * 1e9);
+}
+
+std::int64_t LeaveBefore(double exit_before, std::int64_t job_ends_ns) {
   if (exit_before <= 0) {
     return 0;
   }
   Require(
-      walltime > 0 || end != nullptr,
+      job_ends_ns > 0,
       "--exit-before {} needs to know when the time is up: SLURM_JOB_END_TIME is not set, so give --walltime SECONDS",
       exit_before);
-  const std::int64_t now = WallNanoseconds();
-  const double until = walltime > 0 ? static_cast<double>(now) + walltime * 1e9 : std::strtod(end, nullptr) * 1e9;
-  return std::max(now, static_cast<std::int64_t>(until - exit_before * 1e9));
+  return std::max(WallNanoseconds(), job_ends_ns - static_cast<std::int64_t>(exit_before * 1e9));
 }
 
 }  // namespace trireme

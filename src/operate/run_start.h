@@ -50,8 +50,13 @@ class MemoryChoices {
   std::optional<RunConfig> pinned_;
 };
 
-// When the run must have saved and left, in nanoseconds of the wall clock: `exit_before` seconds before the allocation
-// ends, which is after `walltime` seconds or, where that is 0, at SLURM_JOB_END_TIME. 0: never.
-std::int64_t LeaveBefore(double exit_before, double walltime);
+// An Error when one of the folders that a run writes inside its own is a symbolic link; checkpoints/ may be one.
+void RefuseLinkedFolders(const std::string& run_folder);
+
+// When the job ends, in nanoseconds of the wall clock: after `walltime` seconds or, where that is 0, at
+// SLURM_JOB_END_TIME. 0: not known.
+std::int64_t JobEnd(double walltime);
+// When the run must have saved and left: `exit_before` seconds before the job ends. 0: never.
+std::int64_t LeaveBefore(double exit_before, std::int64_t job_ends_ns);
 
 }  // namespace trireme

@@ -57,17 +57,29 @@ std::size_t StagedRun::NextStage(const std::string& folder) const {
   return StageAt(stages_, stages_.size() > 1 ? ConsumedSamples(folder) : 0);
 }
 
-StagedRun::Progress StagedRun::Run(RankContext& context, std::size_t first, const std::string& folder,
+StagedRun::Progress StagedRun::Run(RankContext& context, const Progress& from, const std::string& folder,
                                    const LoopOptions& options, TrainingObserver& observer) const {
-  Progress progress{.next = first};
+  Progress progress = from;
   do {
-    progress.result = TrainStage(progress.next++, context, folder, options, observer);
+    progress.result = TrainStage(progress.next, context, folder, options, observer);
+    if (progress.result.end != LoopEnd::kOtherStage) {
+      progress.trained = true;
+      ++progress.next;
+      continue;
+    }
+    Require(
+        !progress.trained,
+        "stage {} of {} begins at sample {}, and the newest good checkpoint in '{}' has consumed {}: what the stage "
+        "before saved is damaged or gone; start the same command again, which goes on from that checkpoint",
+        progress.next + 1, stages_.size(), stages_[progress.next - 1].until, folder, progress.result.consumed_samples);
+    progress.next = StageAt(stages_, progress.result.consumed_samples);
   } while (GoesOn(progress) && configs_[progress.next].layout.ranks() == context.world.size());
   return progress;
 }
 
 bool StagedRun::GoesOn(const Progress& progress) const {
-  return progress.next < stages_.size() && progress.result.end == LoopEnd::kFinished && !progress.result.whole;
+  const bool ended = progress.result.end == LoopEnd::kFinished && !progress.result.whole;
+  return progress.next < stages_.size() && (ended || progress.result.end == LoopEnd::kOtherStage);
 }
 
 LoopResult StagedRun::TrainStage(std::size_t stage, RankContext& context, const std::string& folder,
@@ -81,13 +93,14 @@ LoopResult StagedRun::TrainStage(std::size_t stage, RankContext& context, const 
     if (const std::string tokenizer = FindTokenizerOf(own); !tokenizer.empty()) {
       CopyTokenizer(tokenizer, folder);
     }
-    if (stages_.size() > 1) {
-      observer.Note(StageText(stage));
-    }
   }
   LoopOptions with_stage = options;
   with_stage.run_folder = saves_ ? folder : "";
+  with_stage.begin_samples = stage > 0 ? stages_[stage - 1].until : 0;
   with_stage.end_samples = stages_[stage].until;
+  if (stages_.size() > 1) {
+    with_stage.begins = [&] { observer.Note(StageText(stage)); };
+  }
   with_stage.tasks = &tasks_[stage];
   return RunTraining(used, context, {.train = train_[stage].get(), .validation = validation_[stage].get()}, with_stage,
                      &observer);

@@ -39,17 +39,20 @@ class StagedRun {
   // stage is missing or unfit.
   void OpenSources(const std::function<std::vector<EvaluationTask>(const RunConfig&)>& open_tasks = {});
 
-  // The stage that a run in this folder begins or goes on with: the newest checkpoint says how far it came.
+  // The stage that a run in this folder begins or goes on with, by the newest checkpoint's manifest: Run finds out
+  // whether its data are good.
   std::size_t NextStage(const std::string& folder) const;
   struct Progress {
     LoopResult result;     // of the last stage that ran
-    std::size_t next = 0;  // the stage after it
+    std::size_t next = 0;  // the stage to run
+    bool trained = false;  // a stage has run in this process
   };
-  // Runs stage `first` and those after it that have as many ranks as the world. Rank 0 writes each stage's run.toml and
-  // the tokenizer into `folder` and tells the observer which stage begins. `options`' run_folder, end_samples and tasks
-  // are set by this. Requires ChooseMemory and OpenSources; the folder exists. Collective over the world. The result is
-  // equal on every rank.
-  Progress Run(RankContext& context, std::size_t first, const std::string& folder, const LoopOptions& options,
+  // Runs stage `from.next` and those after it that have as many ranks as the world. Should the checkpoint that is
+  // loaded not have reached that stage, the one that it belongs to is run instead; once a stage has run that is an
+  // Error. Rank 0 writes each stage's run.toml and the tokenizer into `folder` and tells the observer which stage
+  // begins. `options`' run_folder, begin_samples, end_samples, begins and tasks are set by this. Requires ChooseMemory
+  // and OpenSources; the folder exists. Collective over the world. The result is equal on every rank.
+  Progress Run(RankContext& context, const Progress& from, const std::string& folder, const LoopOptions& options,
                TrainingObserver& observer) const;
   // Whether a stage is left to run, on another number of ranks.
   bool GoesOn(const Progress& progress) const;

@@ -24,6 +24,8 @@ class StopSignals {
   // The strongest request since the last Clear. Any thread.
   StopRequest Pending() const;
   void Clear();
+  // How often the process was asked to end since this was made. Any thread.
+  int stops() const;
 };
 
 }  // namespace trireme

@@ -50,6 +50,7 @@ class Supervisor {
       : options_(options), flight_(options.run_folder + "/flight"), limits_(options.limits), watchdog_(limits_) {}
 
   int Run() {
+    RefuseLink(flight_);
     MakeDirectories(flight_);
     RemoveLedgers();
     std::int64_t furthest = -1;
@@ -235,7 +236,7 @@ class Supervisor {
     const bool whole = std::all_of(report.ranks.begin(), report.ranks.end(), [](const RankRecord& record) {
       return record.end == LedgerEnd::kFinished || record.end == LedgerEnd::kStopped;
     });
-    if (((code == 0 || code == kStopped) && whole) || code == kBadInput) {
+    if (((code == 0 || code == kStopped) && whole) || code == kBadInput || code == kExitUnsaved) {
       return code;
     }
     if (asked_to_stop_) {

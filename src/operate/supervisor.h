@@ -25,10 +25,12 @@ struct SupervisorOptions {
 
 // Exit codes of Supervise, besides those of the job (0 finished, 2 unusable input, 3 stopped on request).
 inline constexpr int kExitGaveUp = 4;
+// The job's last save failed: no start would go further while its disk is full.
+inline constexpr int kExitUnsaved = 5;
 
 // Returns when the job has finished, was stopped on request (SIGTERM, SIGINT and SIGUSR1 are passed on), found its
-// input unusable, or has died three times in a row at one step of one cause, or ten times in a row without getting
-// further.
+// input unusable, could not save its end, or has died three times in a row at one step of one cause, or ten times in a
+// row without getting further.
 int Supervise(const SupervisorOptions& options);
 
 }  // namespace trireme

@@ -6,8 +6,11 @@
 #include <filesystem>
 #include <stop_token>
 #include <thread>
+#include <utility>
 
+#include "base/durable_file.h"
 #include "base/error.h"
+#include "operate/disk_forecast.h"
 #include "operate/flight_recorder.h"
 #include "operate/number_watch.h"
 #include "operate/run_checkpoints.h"
@@ -115,7 +118,11 @@ class Loop {
   LoopResult Run() {
     try {
       const LoopResult result = RunSteps();
-      flight_.Finish(result.end == LoopEnd::kFinished ? LedgerEnd::kFinished : LedgerEnd::kStopped, "");
+      const bool unsaved = result.end == LoopEnd::kUnsaved;
+      flight_.Finish(unsaved                           ? LedgerEnd::kFailed
+                     : result.end == LoopEnd::kStopped ? LedgerEnd::kStopped
+                                                       : LedgerEnd::kFinished,
+                     unsaved ? "the last checkpoint could not be saved" : "");
       return result;
     } catch (const std::exception& error) {
       flight_.Finish(LedgerEnd::kFailed, error.what());
@@ -131,10 +138,16 @@ class Loop {
  private:
   LoopResult RunSteps() {
     Mark("load");
-    Resume();
+    const Found found = Resume();
+    if (found == Found::kOfEarlierStage) {
+      return {.end = LoopEnd::kOtherStage,
+              .step = trainer_.progress().step,
+              .consumed_samples = trainer_.progress().consumed_samples};
+    }
     if (const std::string substitutions = trainer_.device().substitutions(); !substitutions.empty()) {
       watcher_.Note(substitutions);
     }
+    ForecastDisk();
     LoopResult result{.step = trainer_.progress().step};
     while (!AtEnd() && result.end == LoopEnd::kFinished) {
       const std::int64_t coming = trainer_.progress().step + 1;
@@ -151,11 +164,13 @@ class Loop {
       const auto request = static_cast<StopRequest>(facts_.result.request);
       const bool due = config_.checkpoint.every > 0 && result.step % config_.checkpoint.every == 0;
       const bool last = request == StopRequest::kSaveAndStop || AtEnd();
-      if (due || last || request != StopRequest::kNone) {
-        Save(last);
-      }
       if (request == StopRequest::kSaveAndStop) {
         result.end = LoopEnd::kStopped;
+      }
+      if (last && !SaveLast()) {
+        result.end = LoopEnd::kUnsaved;
+      } else if (!last && (due || request != StopRequest::kNone)) {
+        Save();
       }
     }
     if (checkpoints_ != nullptr) {
@@ -168,6 +183,22 @@ class Loop {
     result.consumed_samples = trainer_.progress().consumed_samples;
     result.whole = trainer_.schedule().Finished(trainer_.position());
     return result;
+  }
+
+  void ForecastDisk() {
+    const std::int64_t step = trainer_.progress().step;
+    const std::int64_t saves = SavesToCome(config_.checkpoint, step, facts_.total_steps);
+    if (checkpoints_ == nullptr || saves == 0) {
+      return;
+    }
+    const std::string folder = options_.run_folder + "/checkpoints";
+    const std::int64_t bytes = checkpoints_->BytesOfCheckpoint(trainer_.State());
+    watcher_.Note(Describe({.bytes = bytes,
+                            .existing = static_cast<std::int64_t>(ListCheckpoints(folder).size()),
+                            .saves = saves,
+                            .keep = config_.checkpoint.keep,
+                            .free = FreeBytes(folder)},
+                           folder));
   }
 
   // Every rank's file is there when this returns.
@@ -203,13 +234,18 @@ class Loop {
     return [this](SavePoint point) { drill_.AtSave(saving_step_, point); };
   }
 
-  // False: there is no checkpoint, and the run starts from the beginning.
-  bool Resume() {
+  enum class Found { kNothing, kCheckpoint, kOfEarlierStage };
+
+  // Goes on from the newest good checkpoint, if there is one.
+  Found Resume() {
     bool resumed = false;
     if (checkpoints_ != nullptr) {
       const std::vector<OwnedState> state = trainer_.State();
       if (const std::optional<LoadedCheckpoint> found = checkpoints_->Load(state)) {
         trainer_.Restore(SavedTrainerProgress(found->progress));
+        if (found->progress.consumed_samples < options_.begin_samples) {
+          return Found::kOfEarlierStage;
+        }
         if (!found->progress.device_choices.empty()) {
           trainer_.device().ReadChoices(found->progress.device_choices);
         }
@@ -231,12 +267,18 @@ class Loop {
         resumed = true;
       }
     }
+    if (!resumed && options_.begin_samples > 0) {
+      return Found::kOfEarlierStage;
+    }
+    if (first_rank_ && options_.begins) {
+      std::exchange(options_.begins, nullptr)();
+    }
     if (!resumed && trainer_.progress().step == 0 && !config_.model_from.empty()) {
       LoadFirstWeights(config_.model_from, trainer_);
       watcher_.Note(fmt::format("goes on from the weights of '{}'", config_.model_from));
     }
     watcher_.Started(trainer_, trainer_.progress().step);
-    return resumed;
+    return resumed ? Found::kCheckpoint : Found::kNothing;
   }
 
   // Batches, learning rate and end, from where the checkpoint's run stood.
@@ -350,7 +392,7 @@ class Loop {
       return false;
     }
     Require(
-        checkpoints_ != nullptr && Resume(),
+        checkpoints_ != nullptr && Resume() == Found::kCheckpoint,
         "step {} is to be undone, and there is no checkpoint to go back to (train.on_nonfinite or train.on_spike is "
         "\"rollback\"); set checkpoint.every",
         failed);
@@ -364,20 +406,40 @@ class Loop {
     }
   }
 
-  void Save(bool last) {
+  // What there is to save now.
+  SavedProgress BeginSave() {
+    TellChoices();
+    const Progress& progress = trainer_.progress();
+    watcher_.Saving(progress.step);
+    Mark("save");
+    if (!options_.drill.what.empty()) {
+      checkpoints_->Settle();  // a save still under way asks for its own step
+      saving_step_ = progress.step;
+    }
+    return ProgressToSave(trainer_, numbers_.memory());
+  }
+
+  void Save() {
     if (checkpoints_ != nullptr) {
-      TellChoices();
-      const Progress& progress = trainer_.progress();
-      watcher_.Saving(progress.step);
-      Mark("save");
-      if (!options_.drill.what.empty()) {
-        checkpoints_->Settle();  // a save still under way asks for its own step
-        saving_step_ = progress.step;
-      }
-      SavedProgress saved = ProgressToSave(trainer_, numbers_.memory());
-      saved.last = last;
+      const SavedProgress saved = BeginSave();
       checkpoints_->Save(saved, trainer_.State());
     }
+  }
+
+  // Whether the end of this run or stage is saved, or need not be.
+  bool SaveLast() {
+    if (checkpoints_ == nullptr) {
+      return true;
+    }
+    SavedProgress saved = BeginSave();
+    saved.last = true;
+    const int asked = options_.signals != nullptr ? options_.signals->stops() : 0;
+    return checkpoints_->SaveLast(
+        saved, trainer_.State(),
+        {.seconds = config_.checkpoint.final_save_wait, .until_ns = options_.job_ends_ns, .given_up = [this, asked] {
+           return (options_.signals != nullptr && options_.signals->stops() > asked) ||
+                  (first_rank_ && RequestedByFile(options_.run_folder) == StopRequest::kSaveAndStop);
+         }});
   }
 
   const RunConfig& config_;

@@ -257,8 +257,11 @@ std::string EmitSbatch(const EmitRequest& request, const std::string& recipe_pat
              "trireme train {} --run {} --supervise \\\n"
              "  --launcher \"srun --nodes={} --ntasks={} --kill-on-bad-exit=1\"\n"
              "code=$?\n"
-             "# 0: finished, the others of the array are not needed. 3: saved in time, the next goes on.\n"
-             "if [ $code -eq 0 ]; then scancel --state=PENDING \"${{SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}}\"; fi\n"
+             "# 0: finished, 5: the last save failed and the disk needs room; either way the others of the array are "
+             "not "
+             "needed. 3: saved in time, the next goes on.\n"
+             "if [ $code -eq 0 ] || [ $code -eq 5 ]; then scancel --state=PENDING "
+             "\"${{SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}}\"; fi\n"
              "if [ $code -eq 3 ]; then exit 0; fi\n"
              "exit $code\n",
              standby, ShellWord(FolderWord(recipe_path), "--out"), ShellWord(FolderWord(request.name), "--out"), nodes,

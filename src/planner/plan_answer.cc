@@ -18,6 +18,7 @@
 #include "planner/ramp.h"
 #include "planner/shapes.h"
 #include "planner/timeline.h"
+#include "run/recipe_keys.h"
 
 namespace trireme {
 namespace {
@@ -364,6 +365,8 @@ void RequireConsistent(const PlanOptions& options) {
           options.layout.empty() ? "--max-size and --search-shape" : "--layout, and hold axes by --fix");
   Require(options.nodes == 0 || options.gpus == 0, "--nodes {} and --gpus {}: give one of them", options.nodes,
           options.gpus);
+  Require(options.global_batch >= 0 && options.global_batch <= kMostGlobalBatch,
+          "--global-batch {}: a step has at least 1 sample and at most {}", options.global_batch, kMostGlobalBatch);
   const std::string& dtype = options.dtype;
   Require(dtype == "auto" || dtype == "bf16" || dtype == "fp16" || dtype == "fp32",
           "--dtype {}: models train in bf16, fp16 or fp32", dtype);

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/json_text.h"
 #include "comm/ledger.h"
+#include "report/line_file.h"
 
 namespace trireme {
 
@@ -32,16 +33,17 @@ std::string EventKind(const std::string& message) {
   return "note";
 }
 
-void AppendEvent(const std::string& folder, const RunEvent& event) {
+bool AppendEvent(const std::string& folder, const RunEvent& event) {
   const nlohmann::ordered_json row = {
       {"time", event.time}, {"step", event.step}, {"kind", event.kind}, {"text", event.text}};
-  const std::string line = JsonText(row) + "\n";
   const int file = ::open((folder + "/events.jsonl").c_str(),
-                          O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
-  if (file >= 0) {
-    [[maybe_unused]] const ssize_t written = ::write(file, line.data(), line.size());
-    ::close(file);
+                          O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
+  if (file < 0) {
+    return false;
   }
+  const bool written = AppendLine(file, JsonText(row)) == 0;
+  ::close(file);
+  return written;
 }
 
 std::int64_t LastStepOf(const std::string& folder) {

@@ -1,6 +1,7 @@
 #include "report/metrics.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <utility>
 
 #include "base/error.h"
 #include "base/json_text.h"
@@ -78,19 +80,23 @@ void DropAfter(int file, std::int64_t step) {
 
 }  // namespace
 
-MetricsFile::MetricsFile(const std::string& run_folder, std::int64_t resumed_step)
-    : path_(run_folder + "/metrics.jsonl") {
-  const int file = OpenToAppend(path_);
-  try {
-    DropAfter(file, resumed_step);
-  } catch (...) {
-    ::close(file);
-    throw;
-  }
-  file_ = ::fdopen(file, "a");
+MetricsFile::MetricsFile(const std::string& run_folder, std::int64_t resumed_step,
+                         std::function<void(const std::string&)> message)
+    : path_(run_folder + "/metrics.jsonl"), message_(std::move(message)), file_(OpenToAppend(path_)) {
+  DropAfter(file_.descriptor(), resumed_step);
 }
 
-MetricsFile::~MetricsFile() { std::fclose(file_); }
+void MetricsFile::GoBack(std::int64_t step) {
+  file_.set_file(OpenToAppend(path_));  // the run's folder may have been made anew
+  DropAfter(file_.descriptor(), step);
+  const std::deque<std::string> waiting = file_.waiting();
+  file_.DropWaiting();
+  for (const std::string& line : waiting) {
+    if (IsKept(line + "\n", step)) {
+      Write(line);
+    }
+  }
+}
 
 void MetricsFile::Add(const RunConfig& config, const StepFacts& facts, const StepRates& rates,
                       const StepContext& context) {
@@ -148,9 +154,16 @@ void MetricsFile::AddEvaluation(std::int64_t step, const std::string& task, cons
   Write(JsonText(row));
 }
 
-void MetricsFile::Write(const std::string& line) {
-  std::fputs((line + "\n").c_str(), file_);
-  std::fflush(file_);
+void MetricsFile::Write(const std::string& line) { Tell(file_.Add(line)); }
+
+void MetricsFile::Flush() { Tell(file_.Flush()); }
+
+void MetricsFile::Tell(int reason) {
+  if (reason != 0 && !told_ && message_) {
+    told_ = true;
+    message_(fmt::format("'{}' cannot be written: {}; its lines are kept in memory until it can", path_,
+                         std::strerror(reason)));
+  }
 }
 
 }  // namespace trireme

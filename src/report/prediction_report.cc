@@ -12,7 +12,7 @@
 #include "base/durable_file.h"
 #include "base/error.h"
 #include "base/json_text.h"
-#include "report/run_reporter.h"
+#include "base/units.h"
 
 namespace trireme {
 namespace {

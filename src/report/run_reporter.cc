@@ -13,6 +13,7 @@
 #include "base/durable_file.h"
 #include "base/error.h"
 #include "base/json_text.h"
+#include "base/units.h"
 #include "comm/ledger.h"
 #include "cost/formulas.h"
 #include "cost/step_cost.h"
@@ -22,17 +23,6 @@
 #include "topology/layout.h"
 
 namespace trireme {
-
-std::string HumanBytes(std::int64_t bytes) {
-  static constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB"};
-  auto value = static_cast<double>(bytes);
-  int unit = 0;
-  while (value >= 1000 && unit < 4) {
-    value /= 1000;
-    ++unit;
-  }
-  return fmt::format("{:.{}f} {}", value, unit == 0 ? 0 : 1, kUnits[unit]);
-}
 
 void RunReporter::Print(const std::string& line) {
   const std::scoped_lock lock(console_);
@@ -69,7 +59,12 @@ void RunReporter::Started(const Trainer& trainer, std::int64_t resumed_step) {
   step_ = resumed_step;
   StartPrediction(resumed_step);
   if (!options_.run_folder.empty()) {
-    metrics_ = std::make_unique<MetricsFile>(options_.run_folder, resumed_step);
+    if (metrics_ != nullptr) {
+      metrics_->GoBack(resumed_step);
+    } else {
+      metrics_ = std::make_unique<MetricsFile>(options_.run_folder, resumed_step,
+                                               [this](const std::string& text) { Note(text); });
+    }
     StartTensorBoard(resumed_step);
   }
   const ModelConfig& model = config_.model;
@@ -217,6 +212,7 @@ void RunReporter::WriteTrace() {
 }
 
 void RunReporter::Ended() {
+  WriteWhatWaits();
   if (options_.trace && !options_.run_folder.empty()) {
     WriteTrace();
   }
@@ -384,9 +380,28 @@ void RunReporter::Record(const std::string& kind, const std::string& text) {
     screen_.events.push_back(fmt::format("step {}: {}", step_.load(), text));
   }
   if (!options_.run_folder.empty()) {
-    AppendEvent(options_.run_folder,
-                {.time = static_cast<double>(WallNanoseconds()) * 1e-9, .step = step_, .kind = kind, .text = text});
+    const std::scoped_lock lock(events_);
+    unwritten_.push_back(
+        {.time = static_cast<double>(WallNanoseconds()) * 1e-9, .step = step_, .kind = kind, .text = text});
+    WriteEvents();
   }
+}
+
+void RunReporter::WriteEvents() {
+  while (!unwritten_.empty() && AppendEvent(options_.run_folder, unwritten_.front())) {
+    unwritten_.pop_front();
+  }
+}
+
+void RunReporter::WriteWhatWaits() {
+  if (metrics_ != nullptr) {
+    metrics_->Flush();
+    if (const std::size_t lost = metrics_->waiting(); lost > 0) {
+      Print(fmt::format("{} lines of metrics.jsonl are not on the disk", lost));
+    }
+  }
+  const std::scoped_lock lock(events_);
+  WriteEvents();
 }
 
 // memory.json: what ranks hold, with what was planned for their stages; a copy for people, so a full disk costs it.

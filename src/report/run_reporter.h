@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -10,6 +11,7 @@
 
 #include "device/energy.h"
 #include "operate/training_loop.h"
+#include "report/events.h"
 #include "report/metrics.h"
 #include "report/prediction_report.h"
 #include "report/status_screen.h"
@@ -47,6 +49,9 @@ class RunReporter : public TrainingObserver {
   void Put(const std::string& text);    // with console_ locked
   // Into events.jsonl; any thread.
   void Record(const std::string& kind, const std::string& text);
+  void WriteEvents();  // with events_ locked
+  // Lines that a full disk has not taken, at the end of a run or of a stage.
+  void WriteWhatWaits();
   void StartPrediction(std::int64_t resumed_step);
   void WriteTrace();
   void ReadEnergy();
@@ -74,14 +79,13 @@ class RunReporter : public TrainingObserver {
   int screen_lines_ = 0;       // of the live screen, above the cursor
   std::int64_t left_out_ = 0;  // lines since the console took one
   std::unique_ptr<MetricsFile> metrics_;
+  std::mutex events_;
+  std::deque<RunEvent> unwritten_;                // oldest first
   std::mutex records_;                            // of tensorboard_, which notes of other threads enter too
   std::unique_ptr<TensorBoardFile> tensorboard_;  // with log.tensorboard
   std::unique_ptr<PredictionReport> prediction_;
   std::atomic<std::int64_t> step_ = 0;  // the last one that is done
   bool by_cause_ = false;               // phases of rank 0's thread are what its device did
 };
-
-// "12.3 MB"
-std::string HumanBytes(std::int64_t bytes);
 
 }  // namespace trireme

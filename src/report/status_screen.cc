@@ -8,9 +8,9 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "comm/ledger.h"
 #include "report/log_line.h"
-#include "report/run_reporter.h"
 
 namespace trireme {
 namespace {

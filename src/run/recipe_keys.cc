@@ -88,7 +88,7 @@ std::vector<RecipeKey> BatchAndOptimizerKeys() {
   return {
       Number(
           "batch.global", "samples of a step, over all ranks", [](Config & c) -> auto& { return c.batch.global; }, 1,
-          1 << 24),
+          kMostGlobalBatch),
       Number(
           "batch.ramp_up.start", "first batch size; 0: no ramp-up",
           [](Config & c) -> auto& { return c.batch.ramp_start; }, 0, 1 << 24),
@@ -336,6 +336,10 @@ std::vector<RecipeKey> TrainKeys() {
       Flag(
           "checkpoint.asynchronous", "written while training goes on",
           [](Config & c) -> auto& { return c.checkpoint.asynchronous; }),
+      Number(
+          "checkpoint.final_save_wait",
+          "seconds that the last save is tried again for when it fails; then the run ends with exit code 5",
+          [](Config & c) -> auto& { return c.checkpoint.final_save_wait; }, 0, 1e9),
       Number(
           "validation.every", "steps between validations; 0: never",
           [](Config & c) -> auto& { return c.validation.every; }, 0, 1e12),

@@ -114,6 +114,7 @@ struct CheckpointConfig {
   std::int64_t every = 0;  // steps; 0: only at the end
   std::int64_t keep = 3;
   bool asynchronous = true;
+  double final_save_wait = 600;  // seconds that the last save of a run is tried again for when it fails
   bool operator==(const CheckpointConfig&) const = default;
 };
 

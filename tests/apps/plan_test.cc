@@ -1,4 +1,5 @@
 // `trireme plan` as a user runs it.
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "apps/program.h"
 #include "base/json_text.h"
@@ -85,6 +87,9 @@ const BadPlan kPlans[] = {
      "stack 'megatron-core-2024' only memory and time with fp32 moments"},
     {"ATimeThatIsNone", With({"--emit", "sbatch", "--time-limit", "soon"}), "--time-limit 'soon'"},
     {"AnAccountThatIsNone", With({"--emit", "sbatch", "--account", "a b"}), "--account 'a b'"},
+    {"ABatchBeyondAllCounting",
+     {"--model", "gpt2-124m", "--cluster", "dgx-h100", "--gpus", "8", "--global-batch", "9223372036854775807"},
+     "--global-batch 9223372036854775807: a step has at least 1 sample and at most 16777216"},
     {"ASizeThatIsNone", With({"--search-shape", "big"}), "'big' is no model size"},
 };
 
@@ -204,6 +209,20 @@ TEST(PlanProgram, AnEmittedJobHasOneSupervisorThatStartsSrun) {
   EXPECT_THAT(outcome.err, HasSubstr("supervisor: starting the job again"));
   EXPECT_THAT(Lines(place.Read("cancelled")), testing::ElementsAre("--state=PENDING 7"));
   EXPECT_TRUE(place.Has("my run/checkpoints/step-000004"));
+}
+
+TEST(PlanProgram, AnEmittedJobCancelsTheOthersAfterAFailedLastSave) {
+  const Workplace place;
+  ASSERT_EQ(place.Run(Plan(With({"--emit", "sbatch", "--out", "chosen"}))).code, 0);
+  for (const auto& [ends_with, code, cancelled] :
+       {std::tuple{5, 5, true}, {3, 0, false}, {4, 4, false}, {1, 1, false}}) {
+    const std::string job = fmt::format(
+        "rm -f cancelled; trireme() {{ return {}; }}; scancel() {{ echo \"$*\" > cancelled; }}; "
+        "SLURM_ARRAY_JOB_ID=7; . ./chosen.sbatch",
+        ends_with);
+    EXPECT_EQ(place.End(place.Start({"-c", job}, "/bin/bash"), 0).code, code) << ends_with;
+    EXPECT_EQ(place.Has("cancelled"), cancelled) << ends_with;
+  }
 }
 
 TEST(PlanProgram, ControlCharactersAreRefusedInAJob) {

@@ -129,6 +129,10 @@ void FaultRun::AwaitSave() const {
   Await([&] { return SavedStep() >= 0; });
 }
 
+void FaultRun::AwaitOutput(const std::string& words) const {
+  Await([&] { return Output().find(words) != std::string::npos; });
+}
+
 std::int64_t FaultRun::SavedStep() const {
   const auto found = FindNewest(folder() + "/checkpoints");
   return found ? found->checkpoint.step : -1;

@@ -17,6 +17,9 @@ const trireme::FaultOptions& trireme::Faults() { return options; }
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
+  if (const char* const named = std::getenv("TRIREME_TEST_PROGRAM")) {  // scripts/mutants gives one with a fault
+    options.program = named;
+  }
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string_view name = argv[i];
     if (name == "--kills") {

@@ -1,8 +1,10 @@
 // Loaded into the program by tests (LD_PRELOAD): a wall clock that jumps by a day back and forth with every look, syncs
-// that take their time, a folder on a disk that has become read-only, or no memory for large blocks.
+// that take their time, a folder on a disk that has become read-only, disks with so many bytes free, or no memory for
+// large blocks.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
 
 #include <atomic>
@@ -68,6 +70,16 @@ extern "C" int clock_gettime(clockid_t clock, timespec* time) {
   if (jumps && clock == CLOCK_REALTIME) {
     constexpr time_t kDay = 86'400;
     time->tv_sec += looks++ % 2 == 0 ? kDay : -kDay;
+  }
+  return result;
+}
+
+extern "C" int statvfs(const char* path, struct statvfs* status) {
+  static const auto real = Real<int (*)(const char*, struct statvfs*)>("statvfs");
+  const int result = real(path, status);
+  if (const char* const free = std::getenv("TRIREME_SHIM_FREE_BYTES")) {
+    status->f_bavail = std::strtoull(free, nullptr, 10);
+    status->f_frsize = 1;
   }
   return result;
 }

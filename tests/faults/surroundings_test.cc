@@ -1,4 +1,5 @@
 // What a machine does to a run: disks that fill up, clocks that jump, logs without a reader.
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -10,6 +11,7 @@
 #include <fstream>
 #include <thread>
 
+#include "comm/ledger.h"
 #include "faults/fault_run.h"
 
 namespace trireme {
@@ -27,11 +29,15 @@ int CountOf(const std::string& text, const std::string& part) {
   return count;
 }
 
+// What makes a run give up at once when its last save fails.
+constexpr const char* kNoWait = "checkpoint.final_save_wait=0";
+constexpr int kUnsaved = 5;
+
 TEST(Disk, FullWhileItSavesCostsASaveAndNotTheRun) {
   // Shards of 300 kB do not fit into files of 200 kB; ledgers do.
-  const FaultRun run({"model.hidden=128", "train.steps=6", "checkpoint.every=6"});
+  const FaultRun run({"model.hidden=128", "train.steps=6", "checkpoint.every=6", kNoWait});
   const Outcome outcome = run.Wait(run.Start({}, {"prlimit", "--fsize=200000", "--"}));
-  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_EQ(outcome.code, kUnsaved) << outcome.output;
   EXPECT_EQ(CountOf(outcome.output, "checkpoint of step 6 failed"), 1) << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr("File too large"));
   EXPECT_EQ(run.LoggedStep(), 6);
@@ -39,21 +45,21 @@ TEST(Disk, FullWhileItSavesCostsASaveAndNotTheRun) {
 }
 
 TEST(Disk, AFolderThatCannotBeWrittenCostsSavesAndNotTheRun) {
-  const FaultRun run({"train.steps=6", "checkpoint.every=6"});
+  const FaultRun run({"train.steps=6", "checkpoint.every=6", kNoWait});
   std::filesystem::create_directories(run.folder());
   std::ofstream(run.folder() + "/checkpoints") << "a file in the way";
   const Outcome outcome = run.Run();
-  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_EQ(outcome.code, kUnsaved) << outcome.output;
   EXPECT_EQ(CountOf(outcome.output, "checkpoint of step 6 failed"), 1) << outcome.output;
   EXPECT_EQ(run.LoggedStep(), 6);
 }
 
 TEST(Disk, ThatHasBecomeReadOnlyCostsSavesAndNotTheRun) {
-  const FaultRun run({"train.steps=12", "checkpoint.every=6"});
+  const FaultRun run({"train.steps=12", "checkpoint.every=6", kNoWait});
   EXPECT_EQ(run.Run({"--steps", "6"}).code, 0);
   const Outcome outcome = run.Wait(
       run.Start({}, {"env", "LD_PRELOAD=" TRIREME_SHIM, "TRIREME_SHIM_READ_ONLY=" + run.folder() + "/checkpoints/"}));
-  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_EQ(outcome.code, kUnsaved) << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr("resumed after step 6"));
   EXPECT_EQ(CountOf(outcome.output, "checkpoint of step 12 failed"), 1) << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr("Read-only file system"));
@@ -62,14 +68,102 @@ TEST(Disk, ThatHasBecomeReadOnlyCostsSavesAndNotTheRun) {
   EXPECT_EQ(run.Program({"checkpoint", "verify", run.folder()}).code, 0);
 }
 
+TEST(LastSave, WaitsForRoomOnTheDisk) {
+  const FaultRun run({"train.steps=6", "checkpoint.every=0", "checkpoint.final_save_wait=1e6"});
+  std::filesystem::create_directories(run.folder());
+  std::ofstream(run.folder() + "/checkpoints") << "a file in the way";
+  const pid_t process = run.Start();
+  run.AwaitOutput("trying again for");
+  std::filesystem::remove(run.folder() + "/checkpoints");
+  const Outcome outcome = run.Wait(process);
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("/checkpoints' needs "));
+  EXPECT_EQ(run.SavedStep(), 6);
+}
+
+// A stop that was not saved exits 5, not 3; a request to stop ends the wait.
+TEST(LastSave, IsGivenUpOnRequest) {
+  const FaultRun run({"train.steps=1000000", "checkpoint.every=0", "checkpoint.final_save_wait=1e6"});
+  std::filesystem::create_directories(run.folder());
+  std::ofstream(run.folder() + "/checkpoints") << "a file in the way";
+  const pid_t process = run.Start();
+  run.AwaitStep(2);
+  kill(process, SIGTERM);
+  run.AwaitOutput("trying again for");
+  kill(process, SIGTERM);
+  const Outcome outcome = run.Wait(process);
+  EXPECT_EQ(outcome.code, kUnsaved) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("gave up"));
+}
+
+TEST(LastSave, IsNotTriedBeyondTheJobsLimit) {
+  const FaultRun run({"train.steps=6", "checkpoint.every=0", "checkpoint.final_save_wait=1e6"});
+  std::filesystem::create_directories(run.folder());
+  std::ofstream(run.folder() + "/checkpoints") << "a file in the way";
+  const Outcome outcome = run.Run({"--walltime", "3"});
+  EXPECT_EQ(outcome.code, kUnsaved) << outcome.output;
+}
+
+TEST(LastSave, ThatFailsIsNoReasonToStartTheJobAgain) {
+  const FaultRun run({"model.hidden=128", "train.steps=6", "checkpoint.every=6", kNoWait});
+  const Outcome outcome = run.Wait(run.Start({"--supervise"}, {"prlimit", "--fsize=200000", "--"}));
+  EXPECT_EQ(outcome.code, kUnsaved) << outcome.output;
+  EXPECT_THAT(outcome.output, Not(HasSubstr("starting the job again")));
+}
+
+TEST(Disk, TooSmallForTheRunsCheckpointsIsSaidAtTheStart) {
+  const FaultRun run({"train.steps=6", "checkpoint.every=1"});
+  const auto start = [&](const char* free) {
+    return run.Wait(
+        run.Start({}, {"env", "LD_PRELOAD=" TRIREME_SHIM, fmt::format("TRIREME_SHIM_FREE_BYTES={}", free)}));
+  };
+  const Outcome outcome = start("1000000000");
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_EQ(CountOf(outcome.output, "checkpoints take "), 1) << outcome.output;
+  EXPECT_THAT(outcome.output, Not(HasSubstr("warning: checkpoints")));
+  std::filesystem::remove_all(run.folder());
+  EXPECT_THAT(start("500000").output, HasSubstr("warning: checkpoints take "));
+}
+
+TEST(Disk, FullWhileItTrainsCostsNoRowOfMetrics) {
+  const FaultRun run({"train.steps=1000000", "checkpoint.every=0"});
+  const pid_t process = run.Start();
+  run.AwaitStep(3);
+  rlimit before{};
+  ASSERT_EQ(prlimit(process, RLIMIT_FSIZE, nullptr, &before), 0);
+  const rlimit full{.rlim_cur = 100, .rlim_max = before.rlim_max};
+  ASSERT_EQ(prlimit(process, RLIMIT_FSIZE, &full, nullptr), 0);
+  const auto step = [&] { return ReadLedger(run.folder() + "/flight/" + LedgerName(0), LedgerPart::kHead).step; };
+  for (const std::int64_t before_full = step(); step() < before_full + 20;) {
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+  const std::int64_t logged = run.LoggedStep();
+  EXPECT_LT(logged + 15, step());
+  ASSERT_EQ(prlimit(process, RLIMIT_FSIZE, &before, nullptr), 0);
+  run.AwaitStep(logged + 20);
+  kill(process, SIGTERM);
+  EXPECT_EQ(run.Wait(process).code, 3);
+  std::ifstream file(run.folder() + "/metrics.jsonl");
+  std::int64_t rows = 0;
+  for (std::string line; std::getline(file, line);) {
+    ++rows;
+    ASSERT_THAT(line, testing::StartsWith(fmt::format("{{\"step\":{},", rows)));
+    ASSERT_THAT(line, testing::EndsWith("}"));
+  }
+  EXPECT_EQ(rows, run.SavedStep());
+  std::ifstream events(run.folder() + "/events.jsonl");
+  const std::string all{std::istreambuf_iterator<char>(events), {}};
+  EXPECT_EQ(CountOf(all, "lines are kept in memory"), 1) << all;
+}
+
 TEST(Memory, ThatIsShortCostsASaveAndNotTheRun) {
   // A rank's copy of its state takes some megabytes in one block; nothing else asks for that much.
-  const FaultRun run({"model.hidden=512", "train.steps=6", "checkpoint.every=6"});
+  const FaultRun run({"model.hidden=512", "train.steps=6", "checkpoint.every=6", kNoWait});
   const Outcome outcome =
       run.Wait(run.Start({}, {"env", "LD_PRELOAD=" TRIREME_SHIM, "TRIREME_SHIM_LARGEST_BLOCK=3000000"}));
-  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_EQ(outcome.code, kUnsaved) << outcome.output;
   EXPECT_EQ(CountOf(outcome.output, "checkpoint of step 6 failed"), 1) << outcome.output;
-  EXPECT_THAT(outcome.output, HasSubstr("bytes of memory left for a copy of the state; training goes on"));
+  EXPECT_THAT(outcome.output, HasSubstr("bytes of memory left for a copy of the state; there is no older checkpoint"));
   EXPECT_EQ(run.LoggedStep(), 6);
   EXPECT_EQ(run.SavedStep(), -1);
 }

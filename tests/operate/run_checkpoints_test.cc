@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <filesystem>
+#include <fstream>
 #include <mutex>
 #include <thread>
 
@@ -241,6 +242,40 @@ TEST_F(RunCheckpointsTest, AStepIsSavedOnce) {
     EXPECT_EQ(checkpoints.last_committed(), 3);
   });
   EXPECT_EQ(opened, 1);
+}
+
+// A file lies where the checkpoints belong, until the second try.
+TEST_F(RunCheckpointsTest, TheLastSaveIsTriedAgainUntilThereIsRoom) {
+  std::ofstream(folder_ / "checkpoints") << "a file in the way";
+  const auto save = [&](double seconds, int given_up_after) {
+    std::vector<bool> saved(2);
+    WithRanks(Data(2), [&](RankContext& context, RunCheckpoints& checkpoints) {
+      const int rank = context.world.rank();
+      RankState state(table_, Data(2), rank, 5);
+      int asked = 0;
+      const bool there = checkpoints.SaveLast({.step = 5, .last = true}, state.states(),
+                                              {.seconds = seconds, .given_up = [&] {
+                                                 if (rank == 0 && given_up_after < 0) {
+                                                   std::filesystem::remove(folder_ / "checkpoints");
+                                                 }
+                                                 return rank == 1 && asked++ == given_up_after;
+                                               }});
+      const std::lock_guard lock(mutex_);
+      saved[static_cast<std::size_t>(rank)] = there;
+    });
+    return saved;
+  };
+  EXPECT_THAT(save(0, 0), ElementsAre(false, false));
+  EXPECT_THAT(messages_, ElementsAre(HasSubstr("checkpoint of step 5 failed"), HasSubstr("gave up")));
+  messages_.clear();
+  EXPECT_THAT(save(1e6, 2), ElementsAre(false, false)) << "one rank was asked to give up";
+  EXPECT_THAT(messages_, ElementsAre(HasSubstr("checkpoint of step 5 failed"), HasSubstr("trying again for"),
+                                     HasSubstr("gave up")));
+  messages_.clear();
+  EXPECT_THAT(save(1e6, -1), ElementsAre(true, true));
+  EXPECT_THAT(messages_, ElementsAre(HasSubstr("checkpoint of step 5 failed"), HasSubstr("trying again for"),
+                                     HasSubstr("is saved after 2 tries")));
+  EXPECT_EQ(LoadStep(Data(2)), 5);
 }
 
 TEST_F(RunCheckpointsTest, SavesThatTrainingWaitsForAreToldOnce) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <mutex>
 
 #include "message_of.h"
@@ -13,17 +14,19 @@ namespace trireme {
 namespace {
 
 using testing::ElementsAre;
+using testing::ElementsAreArray;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-StagedRun::ReadRecipe Reader(const std::string& stages) {
-  return [stages](const std::vector<std::string>& more) {
+StagedRun::ReadRecipe Reader(const std::string& stages, const std::vector<std::string>& overrides = {}) {
+  return [stages, overrides](const std::vector<std::string>& more) {
     std::vector<std::string> keys = {
         "model.layers=2",       "model.hidden=8", "model.heads=2",  "model.vocabulary=16", "model.sequence=4",
         "layout.micro_batch=1", "layout.data=2",  "batch.global=4", "train.loss_spike=0",  "train.samples=16"};
     if (!stages.empty()) {
       keys.push_back("train.stages=" + stages);
     }
+    keys.insert(keys.end(), overrides.begin(), overrides.end());
     keys.insert(keys.end(), more.begin(), more.end());
     return ParseRecipe("", "test.toml", keys);
   };
@@ -46,15 +49,16 @@ class StageObserver : public TrainingObserver {
   std::mutex mutex_;
 };
 
-LoopResult Train(const std::string& stages, const std::string& folder, StageObserver& observer) {
-  StagedRun run(Reader(stages), 2, true);
+LoopResult Train(const std::string& stages, const std::string& folder, StageObserver& observer,
+                 const std::vector<std::string>& overrides = {}) {
+  StagedRun run(Reader(stages, overrides), 2, true);
   run.ChooseMemory(false, folder, 0, true);
   run.OpenSources();
   std::filesystem::create_directories(folder);
   StagedRun::Progress progress{.next = run.NextStage(folder)};
   do {
     RunThreadRanks(run.config(progress.next).layout.ranks(), {.kind = "cpu"}, [&](RankContext& context) {
-      const StagedRun::Progress own = run.Run(context, progress.next, folder, {}, observer);
+      const StagedRun::Progress own = run.Run(context, progress, folder, {}, observer);
       context.world.Barrier();
       if (context.world.rank() == 0) {
         progress = own;
@@ -126,6 +130,41 @@ TEST(StagedRun, SkipsStagesThatAnEarlierProcessFinished) {
   Train("4: batch.global=2", scratch / "run", again);
   EXPECT_THAT(again.stages, ElementsAre("stage 2 of 2: the recipe's own settings"));
   EXPECT_THAT(again.losses, IsEmpty());
+}
+
+TEST(StagedRun, NoStageStartsWithoutTheCheckpointOfTheOneBefore) {
+  const ScratchDirectory scratch;
+  std::filesystem::create_directories(scratch / "run");
+  std::ofstream(scratch / "run/checkpoints") << "a file in the way";
+  StageObserver observer;
+  const LoopResult end = Train("8: batch.global=2", scratch / "run", observer, {"checkpoint.final_save_wait=0"});
+  EXPECT_EQ(end.end, LoopEnd::kUnsaved);
+  EXPECT_EQ(observer.stages.size(), 1U);
+  EXPECT_EQ(observer.losses.size(), 4U);
+}
+
+// Stage 1 has a batch of 2. What it saved at its end is damaged in a tensor, which its manifest does not show: the run
+// goes on from the step before, with the batch of stage 1.
+TEST(StagedRun, TheStageIsThatOfTheCheckpointThatIsLoaded) {
+  const std::vector<std::string> saves = {"checkpoint.every=1", "checkpoint.keep=100"};
+  const std::string stages = "8: batch.global=2, layout.data=1";
+  const ScratchDirectory scratch;
+  StageObserver whole;
+  Train(stages, scratch / "run", whole, saves);
+  ASSERT_EQ(whole.losses.size(), 6U);
+  std::filesystem::remove_all(scratch / "run/checkpoints/step-000006");
+  std::filesystem::remove_all(scratch / "run/checkpoints/step-000005");
+  const std::string shard = scratch / "run/checkpoints/step-000004/shard-00000.safetensors";
+  std::string bytes = ReadBytes(shard);
+  bytes[bytes.size() - 3] = static_cast<char>(bytes[bytes.size() - 3] ^ 16);
+  WriteBytes(shard, bytes);
+  StageObserver again;
+  const LoopResult end = Train(stages, scratch / "run", again, saves);
+  EXPECT_EQ(end.end, LoopEnd::kFinished);
+  EXPECT_EQ(end.consumed_samples, 16);
+  EXPECT_THAT(again.stages, ElementsAre("stage 1 of 2, until sample 8: batch.global=2, layout.data=1",
+                                        "stage 2 of 2: the recipe's own settings"));
+  EXPECT_THAT(again.losses, ElementsAreArray(whole.losses.begin() + 3, whole.losses.end()));
 }
 
 }  // namespace

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/units.h"
 #include "gpt_shape.h"
-#include "report/run_reporter.h"
 
 namespace trireme {
 namespace {

@@ -1,12 +1,17 @@
 #include "report/metrics.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <limits>
+
+#include "report/events.h"
 
 namespace trireme {
 namespace {
@@ -104,6 +109,70 @@ TEST_F(Metrics, ANumberThatIsNoneBecomesNull) {
     AddSteps(file, 1, 1, std::numeric_limits<double>::quiet_NaN());
   }
   EXPECT_THAT(Lines()[0], testing::HasSubstr(R"("loss":null)"));
+}
+
+// Files of this process end at so many bytes, as on a full disk.
+class FullDisk {
+ public:
+  explicit FullDisk(rlim_t bytes) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit full{.rlim_cur = bytes, .rlim_max = before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &full);
+  }
+  ~FullDisk() { setrlimit(RLIMIT_FSIZE, &before_); }
+  FullDisk(const FullDisk&) = delete;
+  FullDisk& operator=(const FullDisk&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(Metrics, RowsThatAFullDiskDoesNotTakeComeWhenItHasRoom) {
+  std::vector<std::string> messages;
+  std::vector<std::string> whole;
+  {
+    MetricsFile file(folder_, 0, [&](const std::string& text) { messages.push_back(text); });
+    AddSteps(file, 1, 4);
+    {
+      const auto size = static_cast<rlim_t>(std::filesystem::file_size(folder_ + "/metrics.jsonl"));
+      const FullDisk full(size + 100);  // a row does not fit, a part of it does
+      AddSteps(file, 5, 9);
+      EXPECT_EQ(file.waiting(), 5U);
+      EXPECT_EQ(std::filesystem::file_size(folder_ + "/metrics.jsonl"), size);
+    }
+    AddSteps(file, 10, 10);
+    EXPECT_EQ(file.waiting(), 0U);
+  }
+  EXPECT_THAT(messages, testing::ElementsAre(testing::HasSubstr("kept in memory")));
+  const std::vector<std::string> lines = Lines();
+  ASSERT_EQ(lines.size(), 10U);
+  for (std::size_t step = 1; step <= lines.size(); ++step) {
+    EXPECT_THAT(lines[step - 1], testing::StartsWith(fmt::format("{{\"step\":{},", step)));
+    EXPECT_THAT(lines[step - 1], testing::EndsWith("}"));
+  }
+}
+
+TEST_F(Metrics, ARunThatGoesBackDropsLaterRowsThatWait) {
+  MetricsFile file(folder_, 0);
+  AddSteps(file, 1, 2);
+  {
+    const FullDisk full(std::filesystem::file_size(folder_ + "/metrics.jsonl"));
+    AddSteps(file, 3, 6);
+    file.GoBack(4);
+    EXPECT_EQ(file.waiting(), 2U);
+  }
+  AddSteps(file, 5, 5);
+  EXPECT_EQ(Lines().size(), 5U);
+}
+
+TEST_F(Metrics, AnEventAfterATornLineHasALineOfItsOwn) {
+  std::ofstream(folder_ + "/events.jsonl") << "{\"time\":1,\"st";
+  EXPECT_TRUE(AppendEvent(folder_, {.time = 2, .step = 3, .kind = "note", .text = "x"}));
+  ASSERT_EQ(ReadEvents(folder_).size(), 1U);
+  const FullDisk full(std::filesystem::file_size(folder_ + "/events.jsonl") + 5);
+  EXPECT_FALSE(AppendEvent(folder_, {.time = 4, .step = 5, .kind = "note", .text = "y"}));
+  EXPECT_EQ(ReadEvents(folder_).size(), 1U);
 }
 
 }  // namespace

@@ -142,7 +142,7 @@ void CheckpointSaver::Abandon(const SaveTask& task, const std::string& reason) {
   if (task.rank == 0) {
     RemoveTree(task.unfinished());
     const auto kept = ListCheckpoints(options_.folder);
-    Say(fmt::format("checkpoint of step {} failed: {}; training goes on, {}", task.step, reason,
+    Say(fmt::format("checkpoint of step {} failed: {}; {}", task.step, reason,
                     kept.empty() ? "there is no older checkpoint"
                                  : fmt::format("the newest checkpoint is that of step {}", kept.front().step)));
     return;
@@ -153,7 +153,7 @@ void CheckpointSaver::Abandon(const SaveTask& task, const std::string& reason) {
     return !std::filesystem::exists(task.unfinished(), error) && std::filesystem::exists(task.folder, error);
   };
   if (!gone() && !LeaveFailure(task, reason) && !gone()) {
-    Say(fmt::format("checkpoint of step {} failed on rank {}: {}; training goes on", task.step, task.rank, reason));
+    Say(fmt::format("checkpoint of step {} failed on rank {}: {}", task.step, task.rank, reason));
   }
 }
 
