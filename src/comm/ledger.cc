@@ -96,6 +96,7 @@ std::uint64_t ProcessStart(int pid) {
 std::string LedgerName(int rank) { return fmt::format("rank-{:05d}.ledger", rank); }
 
 Ledger::Ledger(const std::string& folder, int rank, const ParallelLayout& layout) {
+  RefuseLink(folder);
   MakeDirectories(folder);
   if (rank == 0) {
     RemoveLedgersFrom(folder, layout.ranks());

@@ -74,6 +74,7 @@ void WriteRankTrace(const std::string& folder, int rank, const RankTrace& trace)
     text += fmt::format("call {} {} {} {} {} {} {}\n", static_cast<int>(call.kind), call.count, call.peer, call.tag,
                         call.start_ns, call.end_ns, call.group);
   }
+  RefuseLink(folder + "/trace");
   MakeDirectories(folder + "/trace");
   ReplaceFile(PathOf(folder, rank), text);
 }

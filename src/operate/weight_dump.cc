@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <vector>
 
 #include "base/durable_file.h"
@@ -31,9 +30,8 @@ void DumpWeights(Trainer& trainer, const std::string& folder, std::int64_t step,
     entries.push_back(std::move(entry));
   }
   const int rank = trainer.world().rank();
-  std::error_code failed;
-  std::filesystem::create_directories(folder, failed);
-  Require(!failed, "'{}' cannot be made: {}", folder, failed.message());
+  RefuseLink(folder);
+  MakeDirectories(folder);
   const Coordinate& here = trainer.coordinate();
   const std::string header = FormatSafetensorsHeader({{"step", std::to_string(step)},
                                                       {"when", when},

@@ -121,6 +121,7 @@ std::uint32_t Crc32c(std::string_view bytes) {
 std::uint32_t MaskedCrc32c(std::string_view bytes) { return std::rotr(Crc32c(bytes), 15) + 0xA282EAD8U; }
 
 TensorBoardFile::TensorBoardFile(const std::string& folder, std::int64_t first_step) {
+  RefuseLink(folder + "/tensorboard");
   MakeDirectories(folder + "/tensorboard");
   const std::string path = fmt::format("{}/tensorboard/events.out.tfevents.{:010d}.{}.{}.trireme", folder,
                                        static_cast<std::int64_t>(Now()), HostName(), getpid());

@@ -292,6 +292,32 @@ TEST(TrainProgram, ARunFolderIsWrittenWithoutFollowingLinks) {
   EXPECT_EQ(place.Read("target-metrics.jsonl"), "precious\n");
 }
 
+TEST(TrainProgram, LinkedFoldersOfARunAreRefusedButForCheckpoints) {
+  const Workplace place;
+  place.Write("tiny.toml", TinyRecipe());
+  std::filesystem::create_directories(place / "run");
+  std::filesystem::create_directories(place / "elsewhere");
+  const std::vector<std::string> train = {"train",   "tiny.toml", "--ranks", "8",
+                                          "--steps", "1",         "--set",   "log.dump_steps=1",
+                                          "--trace", "1",         "--set",   "log.tensorboard=true",
+                                          "--run",   "linked"};
+  std::filesystem::create_directory_symlink("run", place / "linked");
+  for (const char* name : {"flight", "trace", "dump", "tensorboard"}) {
+    const std::string link = place / (std::string("run/") + name);
+    std::filesystem::create_directory_symlink("../elsewhere", link);
+    const Outcome outcome = place.Run(train);
+    EXPECT_EQ(outcome.code, 2) << name;
+    EXPECT_THAT(outcome.err, testing::HasSubstr(std::string(name) + "' is a symbolic link"));
+    EXPECT_TRUE(std::filesystem::is_empty(place / "elsewhere")) << name;
+    std::filesystem::remove(link);
+  }
+  std::filesystem::create_directory_symlink("../elsewhere", place / "run/checkpoints");
+  const Outcome outcome = place.Run(train);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(place.Has("elsewhere/step-000001"));
+  EXPECT_TRUE(place.Has("run/trace"));
+}
+
 TEST(TrainProgram, AnExportLeavesFoldersOfOthersAlone) {
   const Workplace place;
   place.Write("tiny.toml", TinyRecipe());
