@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "checkpoint/read/dropped_state.h"
 #include "checkpoint/read/weight_source.h"
+#include "comm/launch_environment.h"
 #include "comm/ledger.h"
 #include "comm/rank_runner.h"
 #include "device/device.h"
@@ -28,6 +29,7 @@
 #include "operate/run_start.h"
 #include "operate/staged_run.h"
 #include "operate/stop_signals.h"
+#include "operate/stop_watch.h"
 #include "operate/supervisor.h"
 #include "operate/supervisor_process.h"
 #include "report/events.h"
@@ -75,7 +77,7 @@ Examples:
   trireme train recipes/quickstart.toml --supervise --launcher "mpirun -n 8"
   trireme train recipes/quickstart.toml --set train.device=paced --set train.paced_cluster=perlmutter --ranks 8
 
-Exit codes: 0 finished; 1 failed; 2 unusable input or a folder at which another job is at work, nothing written; 3 stopped on request after a save; 4 the supervisor
+Exit codes: 0 finished; 1 failed; 2 unusable input or a folder at which another job is at work, nothing written; 3 stopped on request after a save, or before the first step; 4 the supervisor
 gave up after three deaths at one step of one cause; 5 the last save failed: what was trained since the newest checkpoint is lost.
 SIGTERM or a file DIR/stop: save and end after the step. SIGUSR1 or DIR/save: save and go on.)";
 
@@ -162,6 +164,16 @@ int TrainCommand::RunRanks(const StagedRun& run, LoopOptions options) const {
                                      : live        ? 10
                                                    : 1,
                         .trace = options.trace.first > 0});
+  const bool speaks = !by_mpi || RankFromEnvironment().value_or(0) == 0;
+  StopWatch stop_watch(signals, {.flight = no_checkpoint ? "" : folder + "/flight",
+                                 .message =
+                                     [&](const std::string& text) {
+                                       if (speaks) {
+                                         reporter.Note(text);
+                                       }
+                                     },
+                                 .end = [](int code) { _exit(code); }});
+  options.stop_watch = &stop_watch;
   const std::size_t first = run.NextStage(folder);
   StagedRun::Progress progress{.next = first};
   bool refused = false;

@@ -59,6 +59,7 @@ class Loop {
         sharing_(context.sharing),
         watcher_(first_rank_ && observer != nullptr ? *observer : silent_),
         flight_(config, context.world, options.run_folder, watcher_),
+        stop_(options.stop_watch, context.world.rank(), flight_.ledger()),
         trainer_(config, context, sources),
         drill_(options.drill, context.world.rank(), options.run_folder + "/flight",
                {.device = context.device, .live = [this] { return trainer_.Live(); }}),
@@ -148,6 +149,7 @@ class Loop {
       watcher_.Note(substitutions);
     }
     ForecastDisk();
+    stop_.Enter(StopWatch::Stage::kTraining);
     LoopResult result{.step = trainer_.progress().step};
     while (!AtEnd() && result.end == LoopEnd::kFinished) {
       const std::int64_t coming = trainer_.progress().step + 1;
@@ -177,6 +179,7 @@ class Loop {
       Mark("save");
       checkpoints_->Finish();
     }
+    stop_.Enter(StopWatch::Stage::kEnding);
     Mark("end");
     WriteTrace();
     watcher_.Ended();
@@ -450,6 +453,7 @@ class Loop {
   TrainingObserver& watcher_;
   std::unique_ptr<TraceRecorder> recorder_;  // before the ledger, which speaks to it
   FlightRecorder flight_;                    // before the trainer: its groups inherit the observer
+  StopWatch::Rank stop_;
   Trainer trainer_;
   DrillMaster drill_;
   NumberWatch numbers_;

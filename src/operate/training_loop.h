@@ -11,6 +11,7 @@
 #include "operate/drill.h"
 #include "operate/run_source.h"
 #include "operate/stop_signals.h"
+#include "operate/stop_watch.h"
 #include "operate/trace_recorder.h"
 #include "operate/training_observer.h"
 #include "run/run_config.h"
@@ -22,7 +23,8 @@ namespace trireme {
 struct LoopOptions {
   // Checkpoints go to its checkpoints/, ledgers to its flight/; empty: neither is written or read.
   std::string run_folder;
-  StopSignals* signals = nullptr;  // may be missing
+  StopSignals* signals = nullptr;   // may be missing
+  StopWatch* stop_watch = nullptr;  // of this process; may be missing
   // Save and end so that this time is not passed, in nanoseconds since 1970; 0: no such time.
   std::int64_t leave_before_ns = 0;
   // When the job itself ends, in the same count; 0: not known. No failed save is tried again beyond it.

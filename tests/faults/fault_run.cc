@@ -129,6 +129,18 @@ void FaultRun::AwaitSave() const {
   Await([&] { return SavedStep() >= 0; });
 }
 
+void FaultRun::AwaitDrill() const {
+  Await([&] {
+    std::error_code missing;
+    for (const auto& entry : std::filesystem::directory_iterator(folder() + "/flight", missing)) {
+      if (entry.path().filename().string().starts_with("drill-")) {
+        return true;
+      }
+    }
+    return false;
+  });
+}
+
 void FaultRun::AwaitOutput(const std::string& words) const {
   Await([&] { return Output().find(words) != std::string::npos; });
 }

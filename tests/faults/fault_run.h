@@ -41,6 +41,8 @@ class FaultRun {
   void AwaitStep(std::int64_t step) const;
   // The same for any complete checkpoint.
   void AwaitSave() const;
+  // The same for a drill (--inject) that has happened.
+  void AwaitDrill() const;
   // The same for words of what the program started last has said.
   void AwaitOutput(const std::string& words) const;
   // What the program started last has said so far, on both streams.

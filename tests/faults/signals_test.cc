@@ -1,3 +1,4 @@
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -50,6 +51,37 @@ TEST(Signals, AskedAgainWhileItSavesItStillSaves) {
     EXPECT_EQ(run.Wait(process).code, 3);
     EXPECT_EQ(run.SavedStep(), run.LoggedStep());
     EXPECT_EQ(run.Program({"checkpoint", "verify", run.folder()}).code, 0);
+  }
+}
+
+// SIGKILL ends what ignores a request for a minute: then the exit code tells.
+const std::vector<std::string> kAtMostAMinute = {"timeout", "--foreground", "--signal=KILL", "60"};
+
+TEST(Signals, EndARunThatHasNotBegunToTrain) {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    const FaultRun run(kEndless);
+    const pid_t process = run.Start({"--inject", "rank=1,step=0,phase=load,what=sleep"}, kAtMostAMinute);
+    run.AwaitDrill();
+    kill(process, signal);
+    const Outcome outcome = run.Wait(process);
+    EXPECT_EQ(outcome.code, 3) << outcome.output;
+    EXPECT_THAT(outcome.output, HasSubstr("before the first step"));
+    EXPECT_EQ(run.Program({"diagnose", run.folder()}).code, 0);
+  }
+}
+
+TEST(Signals, EndAStepInWhichARankHangs) {
+  for (const char* what : {"sleep", "spin"}) {
+    const FaultRun run(kEndless);
+    const pid_t process =
+        run.Start({"--inject", fmt::format("rank=1,step=3,phase=forward,what={}", what)}, kAtMostAMinute);
+    run.AwaitDrill();
+    kill(process, SIGTERM);
+    const Outcome outcome = run.Wait(process);
+    EXPECT_EQ(outcome.code, 1) << outcome.output;
+    EXPECT_THAT(outcome.output, HasSubstr("the step under way is finished and saved"));
+    EXPECT_THAT(outcome.output, HasSubstr("no rank of this process has moved"));
+    EXPECT_THAT(outcome.output, HasSubstr("rank 1 stopped first: in phase 'forward' of step 3"));
   }
 }
 
