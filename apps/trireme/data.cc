@@ -80,11 +80,16 @@ int DataCommand::Prepare() {
   if (live) {
     std::fputs("\r\033[K", stderr);
   }
+  if (summary.damaged.count > 0) {
+    std::fprintf(stderr, "left out %lld damaged lines; the first: %s\n", static_cast<long long>(summary.damaged.count),
+                 summary.damaged.first.c_str());
+  }
   Print({{"output", prepare.output + ".bin"},
          {"documents", summary.documents},
          {"tokens", summary.tokens},
          {"vocabulary", summary.vocabulary},
          {"text_bytes", summary.text_bytes},
+         {"damaged_lines", summary.damaged.count},
          {"resumed", summary.resumed},
          {"seconds", summary.seconds},
          {"megabytes_per_second", static_cast<double>(summary.text_bytes) / 1e6 / std::max(summary.seconds, 1e-9)}});
@@ -186,6 +191,8 @@ void AddPrepare(CLI::App& data, const Shared& command, int& exit_code) {
   app->add_option("--output", command->prepare.output, "Prefix of the .bin and .idx")->required();
   app->add_flag("--no-end-of-text", command->no_end_of_text, "No end-of-text token after documents");
   app->add_flag("--parse-special", command->prepare.parse_special, "Special tokens written in the text become tokens");
+  app->add_flag("--skip-damaged", command->prepare.skip_damaged,
+                "Leave out and count JSON lines that are damaged or lack the field, instead of ending there");
   app->add_option("--threads", command->prepare.threads, "0: one a core")->check(NotNegative());
   app->add_flag("--overwrite", command->prepare.overwrite, "Replace what is there");
   app->add_flag("--json", command->json, "One JSON object");

@@ -11,9 +11,9 @@ namespace {
 
 struct ScheduleCommand {
   std::string name;
-  int stages = 4;
+  int stages = 0;  // 0: as the file says, or the default
   int chunks = 0;
-  int micro_batches = 8;
+  int micro_batches = 0;
   bool text = false;
   int width = 160;
 
@@ -24,15 +24,26 @@ struct ScheduleCommand {
       }
       return 0;
     }
-    const ScheduleKind* kind = FindScheduleKind(name);
-    const int fewest = kind != nullptr ? kind->least_chunks : 1;
-    const Schedule schedule = MakeSchedule(name, stages, chunks > 0 ? chunks : fewest, micro_batches);
+    const Schedule schedule = Read();
     if (text) {
       std::fputs(ToText(schedule).c_str(), stdout);
       return 0;
     }
     std::fputs(DrawGrid(schedule, width).c_str(), stdout);
     return 0;
+  }
+
+ private:
+  Schedule Read() const {
+    const auto told = [](int count, int otherwise) { return count > 0 ? count : otherwise; };
+    if (name.ends_with(kScheduleFileEnding)) {
+      const Schedule file = ReadSchedule(name);
+      return MakeSchedule(name, told(stages, file.stages), told(chunks, file.chunks),
+                          told(micro_batches, file.micro_batches));
+    }
+    const ScheduleKind* kind = FindScheduleKind(name);
+    const int fewest = kind != nullptr ? kind->least_chunks : 1;
+    return MakeSchedule(name, told(stages, 4), told(chunks, fewest), told(micro_batches, 8));
   }
 };
 
@@ -43,9 +54,10 @@ void AddScheduleCommand(CLI::App& app, int& exit_code) {
   CLI::App* schedule = app.add_subcommand("schedule", "Draw a pipeline schedule, or list the known ones");
   schedule->add_option("name", command->name,
                        "gpipe, 1f1b, interleaved, zero_bubble, zero_bubble_v, or a .schedule file");
-  schedule->add_option("--stages", command->stages, "Pipeline stages (4)");
-  schedule->add_option("--chunks", command->chunks, "Virtual stages per rank (the fewest that the schedule has)");
-  schedule->add_option("--micro-batches", command->micro_batches, "Micro batches of a step (8)");
+  schedule->add_option("--stages", command->stages, "Pipeline stages (4; those of a file)");
+  schedule->add_option("--chunks", command->chunks,
+                       "Virtual stages per rank (the fewest that the schedule has; those of a file)");
+  schedule->add_option("--micro-batches", command->micro_batches, "Micro batches of a step (8; those of a file)");
   schedule->add_flag("--text", command->text, "Print the schedule's text form, to be edited and used as a file");
   schedule->add_option("--width", command->width, "Columns of the drawing (160)");
   schedule->footer("\nExample:\n  trireme schedule interleaved --stages 4 --chunks 2 --micro-batches 8");

@@ -14,6 +14,7 @@
 #include "apps/trireme/this_machine.h"
 #include "base/durable_file.h"
 #include "base/error.h"
+#include "checkpoint/hugging_face/hugging_face.h"
 #include "checkpoint/read/dropped_state.h"
 #include "checkpoint/read/weight_source.h"
 #include "comm/launch_environment.h"
@@ -142,6 +143,15 @@ Recipe TrainCommand::Read(const std::vector<std::string>& more) const {
   return LoadRecipe(RecipePath(recipe), all, {.read_model = ReadModel});
 }
 
+// What only an export would find out, after all the training.
+void NoteExport(const RunConfig& config, RunReporter& reporter) {
+  try {
+    FormatHuggingFaceConfig(config.model, "fp32");
+  } catch (const Error& error) {
+    reporter.Note(fmt::format("warning: Hugging Face has no such model: {}", error.what()));
+  }
+}
+
 int ExitCodeOf(LoopEnd end) {
   return end == LoopEnd::kStopped ? kExitStopped : end == LoopEnd::kUnsaved ? kExitUnsaved : 0;
 }
@@ -164,6 +174,7 @@ int TrainCommand::RunRanks(const StagedRun& run, LoopOptions options) const {
                                      : live        ? 10
                                                    : 1,
                         .trace = options.trace.first > 0});
+  NoteExport(run.config(), reporter);
   const bool speaks = !by_mpi || RankFromEnvironment().value_or(0) == 0;
   StopWatch stop_watch(signals, {.flight = no_checkpoint ? "" : folder + "/flight",
                                  .message =

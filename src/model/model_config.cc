@@ -143,6 +143,20 @@ void RequireContext(const ModelConfig& config, const ParallelLayout& layout) {
           config.sequence % pairs == 0 ? NearestDivisors(config.sequence / pairs, layout.context) : "1");
   if (layout.context_kind == ContextKind::kUlyssesRing) {
     const int groups = HeadRanks(config, layout);
+    bool divides = false;
+    for (int ranks = 2; ranks < layout.context; ++ranks) {
+      divides = divides || layout.context % ranks == 0;
+    }
+    Require(
+        divides,
+        "layout.context_kind = 'ulysses+ring' takes several groups of several ranks, which layout.context = {} cannot "
+        "be; set layout.context = 4, or choose 'ring' or 'ulysses'",
+        layout.context);
+    Require(
+        groups > 1 || layout.ulysses > 0,
+        "layout.context_kind = 'ulysses+ring': no divisor of layout.context = {} divides the heads of a tensor rank "
+        "(model.heads = {}, model.kv_heads = {}, layout.tensor = {}); choose 'ring'",
+        layout.context, config.heads, config.kv_heads, layout.tensor);
     Require(
         groups > 1 && groups < layout.context && layout.context % groups == 0,
         "layout.context_kind = 'ulysses+ring': layout.context = {} ranks must be several groups of layout.ulysses = {} "

@@ -9,7 +9,8 @@
 
 namespace trireme {
 
-// `split`: train, validation or test. An Error when a file is missing or unfit.
-std::unique_ptr<SampleSource> OpenRunSource(const RunConfig& config, const std::string& split);
+// `split`: train, validation or test. An Error when a file is missing or unfit; `check_tokens` as SourceOptions has it.
+std::unique_ptr<SampleSource> OpenRunSource(const RunConfig& config, const std::string& split,
+                                            bool check_tokens = false);
 
 }  // namespace trireme

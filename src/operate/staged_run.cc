@@ -10,6 +10,7 @@
 #include "checkpoint/read/checkpoint_folder.h"
 #include "checkpoint/read/checkpoint_reader.h"
 #include "checkpoint/tools/tokenizer_places.h"
+#include "comm/launch_environment.h"
 #include "data/tokenizer/tokenizer_folder.h"
 #include "operate/run_source.h"
 
@@ -46,8 +47,10 @@ void StagedRun::ChooseMemory(bool fit, const std::string& folder, std::int64_t h
 }
 
 void StagedRun::OpenSources(const std::function<std::vector<EvaluationTask>(const RunConfig&)>& open_tasks) {
+  // Every stage has the same data, and what one process has read others need not.
+  const bool first_rank = !LaunchedByMpi() || RankFromEnvironment().value_or(0) == 0;
   for (const RunConfig& config : configs_) {
-    train_.push_back(OpenRunSource(config, "train"));
+    train_.push_back(OpenRunSource(config, "train", first_rank && train_.empty()));
     validation_.push_back(config.validation.every > 0 ? OpenRunSource(config, "validation") : nullptr);
     tasks_.push_back(open_tasks ? open_tasks(config) : std::vector<EvaluationTask>{});
   }

@@ -27,7 +27,11 @@ double NoiseOfMedian(std::vector<double> values) {
 
 Difference Judge(const std::string& what, double before, double after, double noise, double least) {
   Difference difference{.what = what, .before = before, .after = after, .noise = noise};
-  difference.change = before != 0 ? after / before - 1 : 0;
+  if (std::isfinite(before) != std::isfinite(after)) {
+    difference.direction = std::isfinite(before) ? Direction::kWorse : Direction::kBetter;
+    return difference;
+  }
+  difference.change = before != 0 && std::isfinite(before) ? after / before - 1 : 0;
   if (std::abs(difference.change) > std::max(noise, least)) {
     difference.direction = difference.change > 0 ? Direction::kWorse : Direction::kBetter;
   }
@@ -50,14 +54,16 @@ void CompareLosses(const MetricColumns& before, const MetricColumns& after, doub
                           before.loss.begin() + static_cast<std::ptrdiff_t>(common));
   std::vector<double> other(after.loss.begin() + static_cast<std::ptrdiff_t>(first),
                             after.loss.begin() + static_cast<std::ptrdiff_t>(common));
-  const double median = MedianOf(one);
-  if (std::isfinite(median) && std::isfinite(MedianOf(other))) {
-    differences.push_back(Judge(fmt::format("loss, steps {} to {}", first + 1, common), median, MedianOf(other),
-                                std::hypot(NoiseOfMedian(one), NoiseOfMedian(other)), least));
-  } else if (std::isfinite(median)) {
-    differences.push_back({.what = fmt::format("loss, steps {} to {}: is not finite", first + 1, common),
-                           .before = median,
-                           .direction = Direction::kWorse});
+  // A median leaves out what is not finite: one such loss makes a run worse than a run without any.
+  const auto median = [](const std::vector<double>& losses, const std::vector<double>& others) {
+    const auto finite = [](double loss) { return std::isfinite(loss); };
+    const bool alike =
+        std::all_of(losses.begin(), losses.end(), finite) || !std::all_of(others.begin(), others.end(), finite);
+    return alike ? MedianOf(losses) : std::nan("");
+  };
+  if (common > 0) {
+    differences.push_back(Judge(fmt::format("loss, steps {} to {}", first + 1, common), median(one, other),
+                                median(other, one), std::hypot(NoiseOfMedian(one), NoiseOfMedian(other)), least));
   }
 }
 

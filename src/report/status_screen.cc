@@ -81,7 +81,12 @@ std::string LossLine(const ScreenFacts& facts, const ScreenOptions& options) {
     return Line(options).Add("no loss yet").text();
   }
   Line line(options);
-  line.Add("loss ").Add(fmt::format("{:.4f}", *last), kBold).Add("  ");
+  if (finite(facts.losses.back())) {
+    line.Add("loss ").Add(fmt::format("{:.4f}", *last), kBold).Add("  ");
+  } else {
+    line.Add("loss not finite", kRed)
+        .Add(fmt::format(" for {} steps, {:.4f} before  ", last - facts.losses.rbegin(), *last));
+  }
   line.Add(Sparkline(facts.losses, std::clamp(options.width - 50, 10, 40)), kGreen);
   line.Add(fmt::format("  from {:.4f}", *first), kDim);
   if (facts.validation_loss > 0) {

@@ -8,7 +8,6 @@
 namespace trireme {
 namespace {
 
-constexpr const char* kFileEnding = ".schedule";
 constexpr int kNoSlot = -1;
 
 const ScheduleKind& FindKind(const std::string& name) {
@@ -22,7 +21,7 @@ const ScheduleKind& FindKind(const std::string& name) {
     names.push_back(kind.name);
   }
   Fail("schedule '{}' is unknown{}; known: {}or a file ending in {}", name, NearestMatch(name, names), known,
-       kFileEnding);
+       kScheduleFileEnding);
 }
 
 void RequireCounts(const std::string& name, int stages, int chunks, int micro_batches) {
@@ -47,7 +46,7 @@ bool IsCompute(ActionKind kind) { return kind <= ActionKind::kBackwardWeight; }
 
 Schedule MakeSchedule(const std::string& name, int stages, int chunks, int micro_batches) {
   RequireCounts(name, stages, chunks, micro_batches);
-  if (name.ends_with(kFileEnding)) {
+  if (name.ends_with(kScheduleFileEnding)) {
     Schedule schedule = ReadSchedule(name);
     Require(schedule.stages == stages && schedule.chunks == chunks && schedule.micro_batches == micro_batches,
             "schedule file '{}' is for {} stages, {} chunks and {} micro batches, but the run has {}, {} and {}", name,
@@ -67,7 +66,7 @@ Schedule MakeSchedule(const std::string& name, int stages, int chunks, int micro
 }
 
 StagePlacement PlacementOf(const std::string& schedule, int stages, int chunks) {
-  const bool from_file = schedule.ends_with(kFileEnding);
+  const bool from_file = schedule.ends_with(kScheduleFileEnding);
   return {.kind = from_file ? ReadSchedule(schedule).placement_kind : FindKind(schedule).placement,
           .stages = stages,
           .chunks = chunks};

@@ -90,6 +90,7 @@ StagePlacement PlacementOf(const ParallelLayout& layout);
 // An unknown name is an Error with the nearest match. A file must have been written for these counts.
 Schedule MakeSchedule(const std::string& name, int stages, int chunks, int micro_batches);
 // The schedule of a file, with whatever counts it was written for.
+inline constexpr char kScheduleFileEnding[] = ".schedule";
 Schedule ReadSchedule(const std::string& path);
 // Whether backward comes in two parts anywhere in this schedule.
 bool SplitsBackward(const Schedule& schedule);

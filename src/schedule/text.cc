@@ -2,6 +2,7 @@
 #include <array>
 #include <charconv>
 #include <string_view>
+#include <tuple>
 
 #include "base/error.h"
 #include "schedule/kinds.h"
@@ -150,7 +151,16 @@ class Reader {
       Expect(actions.size() < most, "is one action more than this stage can have", word);
       actions.push_back(ParseAction(word, schedule));
     }
+    RefuseDoubled(actions, stage);
     return actions;
+  }
+
+  void RefuseDoubled(std::vector<Action> actions, int stage) const {
+    const auto order = [](const Action& action) { return std::tuple(action.kind, action.chunk, action.micro_batch); };
+    std::sort(actions.begin(), actions.end(), [&](const Action& a, const Action& b) { return order(a) < order(b); });
+    const auto doubled = std::adjacent_find(actions.begin(), actions.end());
+    Require(doubled == actions.end(), "{} line {}: {} stands twice in the list of stage {}", origin_, line_,
+            doubled == actions.end() ? "" : ToString(*doubled), stage);
   }
 
   Action ParseAction(std::string_view word, const Schedule& schedule) const {

@@ -65,8 +65,8 @@ class StageChecker {
     switch (action_.kind) {
       case ActionKind::kReceiveActivation:
         Expect(from_before, "no other stage sends it");
-        Expect(!seen.forward, "comes after the forward that needs it");
-        return once(seen.received_activation);
+        once(seen.received_activation);
+        return Expect(!seen.forward, "comes after the forward that needs it");
       case ActionKind::kForward:
         Expect(!from_before || seen.received_activation, "its input has not been received");
         return once(seen.forward);
@@ -76,8 +76,8 @@ class StageChecker {
         return once(seen.sent_activation);
       case ActionKind::kReceiveGradient:
         Expect(from_after, "no other stage sends it");
-        Expect(!seen.input_part, "comes after the backward that needs it");
-        return once(seen.received_gradient);
+        once(seen.received_gradient);
+        return Expect(!seen.input_part, "comes after the backward that needs it");
       case ActionKind::kBackward:
       case ActionKind::kBackwardInput:
         Expect(seen.forward, "comes before its forward");

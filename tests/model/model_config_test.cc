@@ -114,6 +114,23 @@ TEST(RequireDivisible, NamesTheFactorAndTheNearestDegree) {
               HasSubstr("21 tokens"));
 }
 
+TEST(RequireDivisible, SaysWhichContextUlyssesWithARingTakes) {
+  const auto message = [](std::int64_t heads, int context, int ulysses) {
+    const ModelConfig config =
+        Completed({.family = "llama", .hidden = 96, .heads = heads, .kv_heads = heads, .ffn = 240, .sequence = 96});
+    ParallelLayout layout;
+    layout.context = context;
+    layout.context_kind = ContextKind::kUlyssesRing;
+    layout.ulysses = ulysses;
+    return MessageOf(config, layout);
+  };
+  EXPECT_EQ(message(12, 4, 2), "");
+  EXPECT_THAT(message(12, 2, 0), HasSubstr("which layout.context = 2 cannot be; set layout.context = 4"));
+  EXPECT_THAT(message(12, 3, 3), HasSubstr("which layout.context = 3 cannot be"));
+  EXPECT_THAT(message(3, 4, 0), HasSubstr("no divisor of layout.context = 4 divides the heads of a tensor rank"));
+  EXPECT_THAT(message(12, 6, 4), HasSubstr("several groups of layout.ulysses = 4"));
+}
+
 TEST(ParameterCount, EqualsTheSumOfTheTable) {
   for (const ModelFamily& family : ModelFamilies()) {
     for (const bool tied : {false, true}) {

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "message_of.h"
+#include "operate/saved_progress.h"
+
 namespace trireme {
 namespace {
 
@@ -20,6 +23,15 @@ TEST(Spikes, ZeroTurnsItOff) {
   Spikes spikes("loss", 0);
   for (int step = 1; step <= 50; ++step) {
     EXPECT_EQ(spikes.Check(step, step == 40 ? 1e6 : 1), "");
+  }
+}
+
+TEST(SavedProgress, ADamagedRateFactorIsNamed) {
+  EXPECT_EQ(SavedNumbers({.notes = {{"rate_factor", "0.25"}}}, {}).rate_factor, 0.25);
+  EXPECT_EQ(SavedNumbers({}, {}).rate_factor, 1);
+  for (const char* text : {"zz", "", "0.5x", "nan", "-1", "0", "1e300"}) {
+    EXPECT_THAT(test::MessageOf([&] { SavedNumbers({.notes = {{"rate_factor", text}}}, {}); }),
+                testing::HasSubstr(std::string("note rate_factor = '") + text + "' is damaged"));
   }
 }
 

@@ -204,6 +204,25 @@ TEST_F(BenchFolder, ComparingTellsAChangeFromNoise) {
   EXPECT_EQ(learns[2].direction, Direction::kWorse);
 }
 
+TEST_F(BenchFolder, ALossThatIsNotFiniteIsWorse) {
+  const auto run = [&](const std::string& name, int finite, const char* validation) {
+    std::filesystem::create_directories(folder_ + "/" + name);
+    std::ofstream file(folder_ + "/" + name + "/metrics.jsonl");
+    for (int step = 1; step <= 20; ++step) {
+      file << fmt::format("{{\"step\":{},\"loss\":{},\"seconds\":1}}\n", step, step <= finite ? "5.6" : "null");
+    }
+    file << fmt::format("{{\"step\":20,\"validation_loss\":{}}}\n", validation);
+    return folder_ + "/" + name;
+  };
+  const std::string before = run("before", 20, "5.624");
+  const std::vector<Difference> losses = CompareRuns(before, run("last", 19, "5.624"), 0.01);
+  EXPECT_EQ(losses[2].direction, Direction::kWorse) << ToText(losses);
+  const std::vector<Difference> validation = CompareRuns(before, run("validation", 20, "null"), 0.01);
+  EXPECT_EQ(validation[3].direction, Direction::kWorse) << ToText(validation);
+  EXPECT_EQ(CompareRuns(folder_ + "/last", before, 0.01)[2].direction, Direction::kBetter);
+  EXPECT_FALSE(AnyWorse(CompareRuns(folder_ + "/last", folder_ + "/last", 0.01)));
+}
+
 TEST_F(BenchFolder, ComparesTablesCaseByCase) {
   const std::vector<BenchRow> rows = RunBench(SomeSweep(), {.folder = folder_ + "/out", .program = Pretender()});
   std::vector<BenchRow> slower = rows;

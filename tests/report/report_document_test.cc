@@ -180,6 +180,14 @@ TEST(StatusScreen, FitsTheWidthAndHasNoEscapesWithoutColour) {
   EXPECT_THAT(StatusScreen(facts, {.width = 60, .colour = true}), HasSubstr("\033[1m"));
 }
 
+TEST(StatusScreen, SaysThatTheLastLossIsNotFinite) {
+  ScreenFacts facts{.title = "a run", .state = "finished", .step = 4, .total_steps = 4};
+  facts.losses = {6, 5.7038, std::nan(""), std::nan("")};
+  EXPECT_THAT(StatusScreen(facts, {.width = 90}), HasSubstr("loss not finite for 2 steps, 5.7038 before"));
+  facts.losses.push_back(5.5);
+  EXPECT_THAT(StatusScreen(facts, {.width = 90}), HasSubstr("loss 5.5000"));
+}
+
 TEST(Sparkline, FallsWithItsValues) {
   EXPECT_EQ(Sparkline({8, 7, 6, 5, 4, 3, 2, 1}, 8), "█▇▆▅▄▃▂▁");
   EXPECT_EQ(Sparkline({1, std::nan(""), 1}, 8), "▁▁");

@@ -83,6 +83,12 @@ TEST(ScheduleText, HostileCountsAreRefusedBeforeTheyCostAnything) {
 }
 
 // Any change of a few bytes must end in a schedule or an Error, nothing else.
+TEST(ScheduleText, NamesADoubledAction) {
+  std::string text = ToText(MakeSchedule("gpipe", 1, 1, 2));
+  text.insert(text.find(" B0.1"), " F0.1");
+  EXPECT_THAT(MessageOf(text), HasSubstr("line 2: F0.1 stands twice in the list of stage 0"));
+}
+
 TEST(ScheduleText, SurvivesDamage) {
   const std::string whole = ToText(MakeSchedule("zero_bubble", 3, 1, 4));
   for (std::uint64_t draw = 0; draw < 3000; ++draw) {

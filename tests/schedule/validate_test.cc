@@ -56,7 +56,8 @@ TEST(Validate, RefusesAnyMissingOrRepeatedAction) {
         EXPECT_NE(MessageOf(missing), "") << kind.name << " " << ToString(whole.actions[stage][position]);
         Schedule repeated = whole;
         repeated.actions[stage].push_back(whole.actions[stage][position]);
-        EXPECT_NE(MessageOf(repeated), "") << kind.name << " " << ToString(whole.actions[stage][position]);
+        EXPECT_THAT(MessageOf(repeated), HasSubstr("happens a second time"))
+            << kind.name << " " << ToString(whole.actions[stage][position]);
       }
     }
   }

@@ -8,6 +8,24 @@
 
 namespace trireme {
 
+void DamagedLines::Add(const DamagedLines& later) {
+  first = count == 0 ? later.first : first;
+  count += later.count;
+}
+
+bool TryLine(const std::function<void()>& read, DamagedLines* damaged) {
+  try {
+    read();
+    return true;
+  } catch (const Error& error) {
+    if (damaged == nullptr) {
+      throw;
+    }
+    damaged->Add(error.what());
+    return false;
+  }
+}
+
 std::string DocumentOfJson(std::string_view line, const std::string& field, const std::string& path,
                            std::int64_t number) {
   const std::string place = fmt::format("{}:{}", path, number);
@@ -69,7 +87,11 @@ EncodedBatch EncodeConversations(const TextBatch& batch, const std::string& path
     begin = end + 1;
     const std::string place = fmt::format("{}:{}", path, ++number);
     if (line.find_first_not_of(" \t\r") != std::string_view::npos) {
-      EncodeConversation(MessagesOf(line, rules.json_field, place), place, tokenizer, *rules.chat, encoded);
+      nlohmann::ordered_json messages;
+      if (TryLine([&] { messages = MessagesOf(line, rules.json_field, place); },
+                  rules.skip_damaged ? &encoded.damaged : nullptr)) {
+        EncodeConversation(messages, place, tokenizer, *rules.chat, encoded);
+      }
     }
   }
   return encoded;
@@ -87,7 +109,7 @@ EncodedBatch EncodeBatch(const TextBatch& batch, const std::string& path, const 
   encoded.text_bytes = static_cast<std::int64_t>(batch.text.size());
   const bool whole_file = batch.format == TextFormat::kText;
   const auto end_document = [&] { encoded.document_ends.push_back(static_cast<std::int64_t>(encoded.lengths.size())); };
-  ForEachText(batch, path, rules.json_field, [&](std::string_view text) {
+  const auto encode = [&](std::string_view text) {
     const std::size_t before = encoded.tokens.size();
     tokenizer.Encode(text, encoded.tokens);
     const bool ends = !whole_file || batch.ends_file;
@@ -104,7 +126,8 @@ EncodedBatch EncodeBatch(const TextBatch& batch, const std::string& path, const 
     if (ends) {
       end_document();
     }
-  });
+  };
+  ForEachText(batch, path, rules.json_field, encode, rules.skip_damaged ? &encoded.damaged : nullptr);
   return encoded;
 }
 

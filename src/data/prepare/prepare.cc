@@ -27,6 +27,9 @@ std::string Fingerprint(const std::vector<std::string>& paths, const PrepareOpti
   hasher.AddNumber(static_cast<int>(options.format));
   hasher.AddNumber(options.append_end_of_text ? 1 : 0);
   hasher.AddNumber(options.parse_special ? 1 : 0);
+  if (options.skip_damaged) {  // journals of before the option stay good
+    hasher.AddText("skip_damaged");
+  }
   for (const std::string& path : paths) {
     struct stat status {};
     Require(::stat(path.c_str(), &status) == 0, "cannot read '{}'", path);
@@ -56,6 +59,7 @@ class Preparation {
       chat_ = ChatTemplate::Load(options.tokenizer);
       rules_.chat = &*chat_;
     }
+    rules_.skip_damaged = options.skip_damaged;
     if (options.append_end_of_text) {
       rules_.end_of_text = tokenizer_->end_of_text();
     }
@@ -141,6 +145,7 @@ class Preparation {
       end_documents(i + 1);
     }
     summary_.text_bytes += encoded.text_bytes;
+    summary_.damaged.Add(encoded.damaged);
     since_checkpoint_ += encoded.text_bytes;
     if (since_checkpoint_ >= options_.checkpoint_bytes) {
       journal_.extent = writer.Checkpoint();

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "data/prepare/batch_encoder.h"
 #include "data/prepare/batch_reader.h"
 #include "data/tokenizer/tokenizer.h"
 
@@ -21,6 +22,7 @@ struct PrepareOptions {
   bool append_end_of_text = true;  // after each document, if the tokenizer has such a token
   // Special tokens written in the text stay text: a document cannot end another. Those of a chat template always count.
   bool parse_special = false;
+  bool skip_damaged = false;                              // leave out and count JSON lines that are otherwise an Error
   int threads = 0;                                        // 0: one a core
   bool overwrite = false;                                 // replace a finished output, drop an unfinished one
   std::int64_t checkpoint_bytes = std::int64_t{1} << 28;  // of text between two points to resume from
@@ -41,6 +43,7 @@ struct PrepareSummary {
   std::int64_t sequences = 0;
   std::int64_t tokens = 0;
   std::int64_t vocabulary = 0;
+  DamagedLines damaged;  // in this run
   bool resumed = false;
   double seconds = 0;  // of this run
 };

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <sstream>
@@ -34,7 +35,11 @@ std::unique_ptr<SampleSource> OpenOne(const SourceOptions& options) {
     return std::make_unique<SyntheticSource>(options);
   }
   if (source.ends_with(".bin") && !source.starts_with("bytes:")) {
-    return OverStore(OpenIndexedDataset(source), options);
+    auto store = OpenIndexedDataset(source);
+    if (options.check_tokens && options.vocabulary > 0) {
+      RequireVocabulary(*store, options.vocabulary);
+    }
+    return OverStore(std::move(store), options);
   }
   const std::string path = source.starts_with("bytes:") ? source.substr(6) : source;
   auto store = OpenByteStore(path);
@@ -44,6 +49,25 @@ std::unique_ptr<SampleSource> OpenOne(const SourceOptions& options) {
 }
 
 }  // namespace
+
+void RequireVocabulary(const TokenStore& store, std::int64_t vocabulary, std::int64_t most) {
+  constexpr std::int64_t kBlock = 1 << 14;
+  std::vector<std::int32_t> tokens;
+  const std::int64_t blocks = (store.tokens() + kBlock - 1) / kBlock;
+  const std::int64_t read = std::min(blocks, std::max<std::int64_t>(most / kBlock, 1));
+  for (std::int64_t i = 0; i < read; ++i) {
+    const std::int64_t first = i * blocks / read * kBlock;
+    tokens.resize(static_cast<std::size_t>(std::min(kBlock, store.tokens() - first)));
+    store.Read(first, tokens);
+    const auto wrong = std::find_if(tokens.begin(), tokens.end(),
+                                    [&](std::int32_t token) { return token < 0 || token >= vocabulary; });
+    Require(
+        wrong == tokens.end(),
+        "token {} at position {} of '{}' is outside the vocabulary of {}: it was prepared with another tokenizer, or "
+        "model.vocabulary is too small",
+        wrong == tokens.end() ? 0 : *wrong, first + (wrong - tokens.begin()), store.path(), vocabulary);
+  }
+}
 
 std::vector<std::int64_t> SampleSource::DocumentLengths(std::int64_t index) const {
   const Sample sample = Get(index);

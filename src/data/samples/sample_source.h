@@ -45,11 +45,15 @@ struct SourceOptions {
   bool document_masks = false;  // positions see only their own document; the target that opens the next weighs 0
   bool answers_only = false;    // tokens of prepared conversations weigh 0 unless they are of an answer
   bool padding_masks = false;   // keep the last, short window of an epoch, padded with tokens that weigh 0
+  bool check_tokens = false;    // look for tokens outside the vocabulary before the first sample (RequireVocabulary)
   bool best_fit = false;        // samples are packed of whole documents instead: see packed_source.h
 };
 
 // What every source of stored tokens asks: a positive sequence, and answers where the options ask for them.
 void RequireReadable(const TokenStore& store, const SourceOptions& options);
+// An Error that names a token outside the vocabulary. Reads every token of a store of up to `most`, and so many, evenly
+// spread, of a larger one.
+void RequireVocabulary(const TokenStore& store, std::int64_t vocabulary, std::int64_t most = std::int64_t{1} << 24);
 
 // The parts of a source: those of a weighted list, or the one it names.
 struct WeightedSource {
