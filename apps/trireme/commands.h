@@ -1,18 +1,14 @@
 // The subcommands: one function, one file each. A command registers its options and, when it is chosen, runs and leaves
-// its exit code. Exit codes: 0 done; 1 the work failed or found something wrong; 2 the input cannot be used (nothing
-// was written); 3 stopped on request after a save.
+// its exit code (base/exit_codes.h).
 #pragma once
+
+#include "base/exit_codes.h"
 
 namespace CLI {
 class App;
 }
 
 namespace trireme {
-
-inline constexpr int kExitFailed = 1;
-inline constexpr int kExitBadInput = 2;
-inline constexpr int kExitStopped = 3;
-// 4 is the supervisor's kExitGaveUp, 5 is kExitUnsaved (operate/supervisor.h).
 
 void AddPlanCommand(CLI::App& app, int& exit_code);
 void AddTrainCommand(CLI::App& app, int& exit_code);

@@ -50,12 +50,12 @@ int Replace(const std::string& from, const std::string& to) {
 // to be made, for another reason than a taken name.
 template <typename Make>
 std::string MakeUnderFreeName(const std::string& path, const char* what, Make make) {
-  static constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz0123456789";
+  static constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
   constexpr int kTries = 100;
   std::random_device random;
   for (int attempt = 0; attempt < kTries; ++attempt) {
     std::string name = path + ".tmp-";
-    for (int i = 0; i < 8; ++i) {
+    for (int i = 0; i < 6; ++i) {
       name += kLetters[random() % kLetters.size()];
     }
     if (make(name)) {

@@ -238,7 +238,7 @@ std::int64_t RunCheckpoints::BytesOfCheckpoint(std::span<const OwnedState> state
 
 void RunCheckpoints::AwaitSaveBefore(std::int64_t step) {
   const std::string run = std::filesystem::path(options_.folder).parent_path().string();
-  if (world_.rank() == 0 && !run.empty() && IsGone(run)) {
+  if (world_.rank() == 0 && !tries_again_ && !run.empty() && IsGone(run)) {
     Say(fmt::format("'{}' has been removed: the checkpoint of step {} makes it anew, what else was in it is lost", run,
                     step));
   }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/exit_codes.h"
 #include "operate/flight_report.h"
 
 namespace trireme {
@@ -15,8 +16,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
-constexpr int kFailed = 1;
-constexpr int kStopped = 3;
 // Times the longest standstill before the request.
 constexpr double kPatience = 2;
 
@@ -94,20 +93,20 @@ void StopWatch::EndBeforeTraining() {
       state.ledger->Finish(LedgerEnd::kStopped, "asked to stop before the first step");
     }
   }
-  options_.end(kStopped);
+  options_.end(kExitStopped);
 }
 
 void StopWatch::EndHung(double seconds) const {
   if (options_.flight.empty()) {
     options_.message(
         fmt::format("asked to stop: the step has not ended for {:.1f} s, and this run saves nothing", seconds));
-    return options_.end(kStopped);
+    return options_.end(kExitStopped);
   }
   const std::string headline = ReadFlight(options_.flight).headline;
   options_.message(fmt::format(
       "asked to stop, but no rank of this process has moved for {:.1f} s: it ends without a save of this step; {}",
       seconds, headline));
-  options_.end(kFailed);
+  options_.end(kExitFailed);
 }
 
 void StopWatch::Run() {

@@ -61,7 +61,7 @@ class StopWatch {
   };
 
   void Run();
-  // Of all ranks together; with mutex_ locked.
+  // The stage of all ranks together; with mutex_ locked.
   Stage StageOfRanks() const;
   // Whether ranks that train have moved since the last look, or do what may take long; with mutex_ locked.
   bool Moves();

@@ -26,9 +26,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kFailed = 1;
-constexpr int kBadInput = 2;
-constexpr int kStopped = 3;
 constexpr int kSameDeaths = 3;
 constexpr int kDeathsWithoutProgress = 10;
 constexpr std::size_t kMostStacks = 8;
@@ -88,7 +85,7 @@ class Supervisor {
       if (PassOnSignals(job)) {
         Say("asked to stop a second time: the job is ended without a save");
         job.End(0, ReadFlight(flight_).ranks);
-        return kFailed;
+        return kExitFailed;
       }
       CheckForStragglers();
       const std::vector<RankSnapshot> snapshots = Snapshots();
@@ -200,7 +197,7 @@ class Supervisor {
     // Should it have been honest work after all, the next start has time for it.
     limits_.patience *= alarm.kind == Stillness::kBusy ? kMorePatience : 1;
     Bury({.step = report.step(), .cause = kind}, report);
-    return asked_to_stop_ ? kFailed : -1;
+    return asked_to_stop_ ? kExitFailed : -1;
   }
 
   // "rank 1 is stopped (SIGSTOP) in phase 'forward', in no collective"
@@ -236,11 +233,11 @@ class Supervisor {
     const bool whole = std::all_of(report.ranks.begin(), report.ranks.end(), [](const RankRecord& record) {
       return record.end == LedgerEnd::kFinished || record.end == LedgerEnd::kStopped;
     });
-    if (((code == 0 || code == kStopped) && whole) || code == kBadInput || code == kExitUnsaved) {
+    if (((code == 0 || code == kExitStopped) && whole) || code == kExitBadInput || code == kExitUnsaved) {
       return code;
     }
     if (asked_to_stop_) {
-      return code <= 0 ? kFailed : code;
+      return code <= 0 ? kExitFailed : code;
     }
     std::string cause = code < 0
                             ? fmt::format("killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)))

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/exit_codes.h"
 #include "operate/watchdog.h"
 
 namespace trireme {
@@ -22,11 +23,6 @@ struct SupervisorOptions {
   // What there is to tell a person, line by line.
   std::function<void(const std::string&)> message;
 };
-
-// Exit codes of Supervise, besides those of the job (0 finished, 2 unusable input, 3 stopped on request).
-inline constexpr int kExitGaveUp = 4;
-// The job's last save failed: no start would go further while its disk is full.
-inline constexpr int kExitUnsaved = 5;
 
 // Returns when the job has finished, was stopped on request (SIGTERM, SIGINT and SIGUSR1 are passed on), found its
 // input unusable, could not save its end, or has died three times in a row at one step of one cause, or ten times in a

@@ -13,7 +13,7 @@
 namespace trireme {
 
 // A value as TOML or --set spelled it.
-// Of batch.global, so that sums over its samples stay exact.
+// The largest batch.global: sums over its samples stay exact.
 inline constexpr std::int64_t kMostGlobalBatch = 1 << 24;
 
 using RecipeValue = std::variant<bool, std::int64_t, double, std::string>;

@@ -41,9 +41,9 @@ class FaultRun {
   void AwaitStep(std::int64_t step) const;
   // The same for any complete checkpoint.
   void AwaitSave() const;
-  // The same for a drill (--inject) that has happened.
+  // Returns when a drill (--inject) has happened.
   void AwaitDrill() const;
-  // The same for words of what the program started last has said.
+  // Returns when the program started last has said these words.
   void AwaitOutput(const std::string& words) const;
   // What the program started last has said so far, on both streams.
   std::string Output() const;

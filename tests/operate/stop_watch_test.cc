@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include <atomic>
+#include <csignal>
 #include <vector>
 
 #include "scratch_directory.h"
@@ -15,6 +16,17 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using Stage = StopWatch::Stage;
+
+// Signals do what they did before, for the tests that follow.
+struct SignalsRestored {
+  SignalsRestored() = default;
+  ~SignalsRestored() {
+    std::signal(SIGTERM, SIG_DFL);
+    std::signal(SIGINT, SIG_DFL);
+  }
+  SignalsRestored(const SignalsRestored&) = delete;
+  SignalsRestored& operator=(const SignalsRestored&) = delete;
+};
 
 class StopWatchTest : public testing::Test {
  protected:
@@ -51,6 +63,7 @@ class StopWatchTest : public testing::Test {
   }
 
   ScratchDirectory folder_;
+  SignalsRestored restored_;  // before signals_: it comes later
   StopSignals signals_;
   std::atomic<int> code_ = kGoesOn;
   std::mutex mutex_;
