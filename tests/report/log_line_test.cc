@@ -29,6 +29,7 @@ StepFacts SomeStep() {
   facts.result.learning_rate = 3e-4;
   facts.result.global_batch = 16;
   facts.result.consumed_samples = 192;
+  facts.result.consumed_tokens = 192 * 128;
   facts.result.seconds = 0.5;
   facts.total_steps = 200;
   facts.skipped_steps = 3;
