@@ -1,4 +1,6 @@
 // The last save of a run, which RunCheckpoints tries again while the disk is full.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <thread>
 
