@@ -62,25 +62,32 @@ struct BucketUse {
   int reductions = 0;
 };
 
-BucketUse UseOf(const StageDescription& stage, const Bucket& bucket, BlockPrograms& programs) {
-  const std::int64_t head = stage.model.modules() - 1;
+int PartsThatReadParameters(const ModuleProgram& program) {
+  int parts = 0;
+  for (const std::vector<ProgramStep>* steps : {&program.forward, &program.backward, &program.backward_weight}) {
+    parts += UseOf(program, *steps, Owner::kParameter).own ? 1 : 0;
+  }
+  return parts;
+}
+
+BucketUse UseOfBucket(const StageDescription& stage, const Bucket& bucket, BlockPrograms& programs) {
   if (bucket.tied) {
     // The embedding's forward and the head's; the gradients of both.
     const int users = stage.shards.tied_across_stages ? 1 : 2;
     return {.gathers = users, .reductions = users};
   }
   if (bucket.module == 0) {
-    // A frozen embedding has no backward.
-    return {.gathers = stage.model.embedding_norm && !bucket.frozen ? 2 : 1, .reductions = 1};
+    return {.gathers = PartsThatReadParameters(PlanEmbedding(stage.model, stage.sizes)), .reductions = 1};
   }
-  if (bucket.module == head) {
-    return {.gathers = 1, .reductions = 1};
+  if (bucket.module == stage.model.modules() - 1) {
+    const ModuleProgram head = PlanHead(stage.model, stage.sizes, HeadChunk(stage.sizes, stage.head_chunk));
+    return {.gathers = PartsThatReadParameters(head), .reductions = 1};
   }
   for (int chunk = 0; chunk < stage.layout.chunks; ++chunk) {
     const ModuleRange& range = stage.Range(chunk);
     if (range.Contains(bucket.module)) {
       const ModuleProgram& program = programs.Of(bucket.module - std::max<std::int64_t>(range.first, 1));
-      return {.gathers = UseOf(program, program.backward_weight, Owner::kParameter).own ? 3 : 2, .reductions = 1};
+      return {.gathers = PartsThatReadParameters(program), .reductions = 1};
     }
   }
   return {};
@@ -92,7 +99,7 @@ void AddStateTraffic(const StageDescription& stage, int replica, StepCost& cost)
   const SentAs reduce = stage.layout.reduced_as();
   BlockPrograms programs(stage);
   for (const Bucket& bucket : stage.shards.buckets) {
-    const BucketUse use = UseOf(stage, bucket, programs);
+    const BucketUse use = UseOfBucket(stage, bucket, programs);
     const ZeroPolicy shards = ShardsOf(bucket, zero);
     const OwnedRange owned =
         !shards.optimizer ? OwnedRange{0, bucket.count} : OwnedBy(bucket, replica % stage.layout.shards());

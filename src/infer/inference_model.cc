@@ -1,11 +1,10 @@
 #include "infer/inference_model.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/error.h"
 #include "device/host_memory.h"
-#include "nn/program_runner.h"
+#include "nn/module.h"
 
 namespace trireme {
 namespace {
@@ -66,7 +65,6 @@ InferenceModel::InferenceModel(const ModelConfig& model, const std::string& weig
 std::vector<InferenceModel::Planned> InferenceModel::Plan() const {
   const std::int64_t rows = options_.rows;
   const bool alibi = model_.position == PositionChoice::kAlibi;
-  const bool learned = model_.position == PositionChoice::kLearned;
   const Shape cache{model_.layers, options_.batch, options_.capacity, sizes_.kv_heads * sizes_.head_size};
   using enum MemoryKind;
   const DType working = options_.dtype;
@@ -78,7 +76,6 @@ std::vector<InferenceModel::Planned> InferenceModel::Plan() const {
           {&Buffers::slopes, kMessages, kFloat, {alibi ? sizes_.heads : 0}},
           {&Buffers::x, kScratch, working, {rows, sizes_.hidden}},
           {&Buffers::normed, kScratch, working, {rows, sizes_.hidden}},
-          {&Buffers::positions_found, kScratch, working, {learned ? rows : 0, sizes_.hidden}},
           {&Buffers::chosen, kScratch, working, {options_.batch, sizes_.hidden}},
           {&Buffers::norm_statistics, kScratch, kFloat, {2, rows}},
           {&Buffers::block_scratch, kScratch, kFloat, {largest_.scratch_bytes / SizeOf(kFloat)}},
@@ -165,33 +162,43 @@ void InferenceModel::Forward(const Run& run) {
   for (std::int64_t layer = 0; layer < model_.layers; ++layer) {
     RunBlock(run, layer);
   }
-  const HeadParameters head = PlacesOfHead(table_);
-  Norm(run, head.norm_gain, head.norm_bias);
+  const ModuleProgram head = LowerInferenceHead(model_, sizes_, logit_rows_);
+  Execute(head, head.forward, {.training = false}, HeadBuffers());
+}
+
+void InferenceModel::Execute(const ModuleProgram& program, std::span<const ProgramStep> steps, const MicroBatch& tokens,
+                             std::span<const Tensor> given) {
+  const std::int64_t module = program.buffers[kModuleInput].present() ? model_.modules() - 1 : 0;
+  const std::vector<int> rows = RowsOf(table_, program, module);
+  const ProgramRunner::Context context{
+      .ops = ops_, .region = region_, .parameters = weights_, .model = model_, .module = module, .rows = rows};
+  ProgramRunner(context, sizes_, program).Run(steps, {.micro_batch = tokens, .given = given});
+}
+
+std::vector<Tensor> InferenceModel::HeadBuffers() const {
+  const std::int64_t rows = last_.rows();
+  const std::int64_t chunk = std::min(logit_rows_, rows);
+  std::vector<Tensor> given(kHeadBuffers);
+  given[kModuleInput] = at_.x.Rows(0, rows);
+  given[kHeadNormed] = at_.normed.Rows(0, rows);
+  given[kHeadStatistics] = at_.norm_statistics.Range(0, 2 * rows);
+  given[kHeadLogits] = at_.logits.Rows(0, chunk);
+  given[kHeadLossStatistics] = at_.loss_statistics.Reshaped({logit_rows_, 3 * group_.size()}).Rows(0, chunk);
+  given[kHeadLosses] = at_.losses.Rows(0, rows);
+  return given;
 }
 
 void InferenceModel::Embed(const Run& run) {
-  const EmbeddingParameters rows = PlacesOfEmbedding(table_);
-  const Tensor x = Rows(at_.x, run);
-  ops_.EmbeddingForward({.tokens = Rows(at_.tokens, run),
-                         .table = weights_.Get(rows.token),
-                         .first_row = group_.rank() * sizes_.vocabulary,
-                         .out = x});
-  region_.Leave(x, {});
-  if (model_.scale_embedding) {
-    ops_.Scale(x, std::sqrt(static_cast<float>(model_.hidden)));
+  ModuleProgram embedding = PlanEmbedding(model_, sizes_);
+  for (Place& place : embedding.buffers) {
+    place.area = place.present() ? Area::kGiven : Area::kAbsent;
   }
-  if (rows.position >= 0) {
-    const Tensor found = Rows(at_.positions_found, run);
-    ops_.EmbeddingForward({.tokens = Rows(at_.positions, run),
-                           .table = weights_.Get(rows.position).Rows(model_.position_offset, model_.sequence),
-                           .first_row = 0,
-                           .out = found});
-    ops_.Add(x, found);
-  }
-  if (rows.norm_gain >= 0) {
-    Norm(run, rows.norm_gain, rows.norm_bias);
-    ops_.Copy(x, Rows(at_.normed, run));
-  }
+  std::vector<Tensor> given(embedding.buffers.size());
+  given[kModuleOutput] = Rows(at_.x, run);
+  given[kEmbeddingSum] = Rows(at_.normed, run);
+  given[kEmbeddingStatistics] = at_.norm_statistics.Range(0, 2 * run.rows());
+  Execute(embedding, embedding.Evaluation(),
+          {.tokens = Rows(at_.tokens, run), .positions = Rows(at_.positions, run), .training = false}, given);
 }
 
 void InferenceModel::SetProgram(const Run& run) {
@@ -211,10 +218,9 @@ void InferenceModel::SetProgram(const Run& run) {
 void InferenceModel::RunBlock(const Run& run, std::int64_t layer) {
   const MicroBatch tokens{.document_starts = run.documents ? Rows(at_.document_starts, run) : Tensor{},
                           .training = false};
-  ProgramCall call{.micro_batch = tokens,
-                   .kept = at_.x.as<char>(),
-                   .scratch = at_.block_scratch.as<char>(),
-                   .output = Rows(at_.x, run)};  // over the input, which the last step does not read
+  const Tensor given[] = {{}, Rows(at_.x, run)};  // over the input, which the last step does not read
+  ProgramCall call{
+      .micro_batch = tokens, .kept = at_.x.as<char>(), .scratch = at_.block_scratch.as<char>(), .given = given};
   if (run.cached) {
     call.cache = {.capacity = options_.capacity,
                   .keys = at_.keys.Rows(layer, 1),
@@ -234,29 +240,6 @@ void InferenceModel::RunBlock(const Run& run, std::int64_t layer) {
   ProgramRunner(context, sizes, program_).Run(program_.forward, call);
 }
 
-void InferenceModel::Cap(const Tensor& logits) {
-  if (model_.logit_cap > 0) {
-    ops_.SoftCap(logits, static_cast<float>(model_.logit_cap));
-  }
-}
-
-void InferenceModel::Norm(const Run& run, int gain_row, int bias_row) {
-  ops_.ResidualNormForward({.x = Rows(at_.x, run),
-                            .kind = model_.norm,
-                            .epsilon = static_cast<float>(model_.norm_epsilon),
-                            .gain_offset = static_cast<float>(model_.gain_offset),
-                            .gamma = weights_.Get(gain_row),
-                            .beta = weights_.Get(bias_row),
-                            .normed = Rows(at_.normed, run),
-                            .statistics = at_.norm_statistics.Range(0, 2 * run.rows())});
-}
-
-void InferenceModel::MultiplyByHead(const Tensor& hidden, const Tensor& logits) {
-  const int row = PlacesOfHead(table_).weight;
-  ops_.Matmul(
-      {.a = hidden, .b = weights_.Get(row), .c = logits, .transpose_b = true, .weight_version = weights_.Version(row)});
-}
-
 std::vector<float> InferenceModel::Logits(std::span<const std::int32_t> rows) {
   const auto count = static_cast<std::int64_t>(rows.size());
   Require(count <= options_.batch, "logits of {} tokens, at most {}", count, options_.batch);
@@ -267,9 +250,12 @@ std::vector<float> InferenceModel::Logits(std::span<const std::int32_t> rows) {
   ops_.EmbeddingForward({.tokens = picked, .table = Rows(at_.normed, last_), .first_row = 0, .out = hidden});
   const Tensor logits = at_.gathered_logits.Rows(0, group_.size() * count);
   const Tensor own = logits.Rows(group_.rank() * count, count);
-  MultiplyByHead(hidden, own);
-  Cap(own);
-  group_.AllGather(own, logits);
+  std::vector<Tensor> given(kHeadBuffers);
+  given[kHeadNormed] = hidden;
+  given[kHeadLogits] = own;
+  given[kHeadAllLogits] = logits;
+  const ModuleProgram program = LowerInferenceLogits(model_, sizes_);
+  Execute(program, program.forward, {.training = false}, given);
   std::vector<float> parts(static_cast<std::size_t>(logits.count()));
   device_.CopyToHost(parts.data(), logits.data, logits.bytes());
   // [rank, row, share] to [row, vocabulary]; the padding at the end of the vocabulary falls away.
@@ -288,25 +274,8 @@ std::vector<float> InferenceModel::Losses(std::span<const std::int32_t> targets)
   const std::int64_t total = last_.rows();
   Require(static_cast<std::int64_t>(targets.size()) == total, "{} targets for {} tokens", targets.size(), total);
   Upload(at_.targets, targets);
-  const std::int64_t first_column = group_.rank() * sizes_.vocabulary;
-  for (std::int64_t first = 0; first < total; first += logit_rows_) {
-    const std::int64_t rows = std::min(logit_rows_, total - first);
-    const Tensor logits = at_.logits.Rows(0, rows);
-    MultiplyByHead(at_.normed.Rows(first, rows), logits);
-    Cap(logits);
-    const Tensor statistics = at_.loss_statistics.Range(0, group_.size() * 3 * rows);
-    const Tensor own = statistics.Range(group_.rank() * 3 * rows, 3 * rows);
-    const CrossEntropyArgs loss{
-        .logits = logits,
-        .first_column = first_column,
-        .valid_columns = std::clamp<std::int64_t>(model_.vocabulary - first_column, 0, sizes_.vocabulary),
-        .targets = at_.targets.Rows(first, rows),
-        .statistics = statistics,
-        .losses = at_.losses.Rows(first, rows)};
-    ops_.CrossEntropyStatistics(loss, own);
-    group_.AllGather(own, statistics);
-    ops_.CrossEntropyLoss(loss);
-  }
+  const ModuleProgram head = LowerInferenceHead(model_, sizes_, logit_rows_);
+  Execute(head, head.evaluation, {.targets = at_.targets.Rows(0, total), .training = false}, HeadBuffers());
   std::vector<float> losses(targets.size());
   device_.CopyToHost(losses.data(), at_.losses.data, total * SizeOf(kFloat));
   return losses;

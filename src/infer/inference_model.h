@@ -12,8 +12,8 @@
 #include "infer/model_weights.h"
 #include "lowering/local_sizes.h"
 #include "lowering/module_program.h"
-#include "model/parameter_places.h"
 #include "model/rotary.h"
+#include "nn/micro_batch.h"
 #include "nn/tensor_region.h"
 
 namespace trireme {
@@ -53,7 +53,7 @@ class InferenceModel {
  private:
   struct Buffers {
     Tensor tokens, positions, starts, document_starts, targets;  // int32
-    Tensor x, normed, positions_found, chosen;                   // [rows, C]
+    Tensor x, normed, chosen;                                    // [rows, C]
     Tensor norm_statistics;                                      // fp32
     Tensor block_scratch;                                        // of the blocks' program
     Tensor logits, gathered_logits, loss_statistics, losses;     // fp32
@@ -85,10 +85,11 @@ class InferenceModel {
   void SetProgram(const Run& run);
   // Of each layer, for sequences as long as the run's.
   void SetAngles(const Run& run);
-  // The soft cap of a model that has one.
-  void Cap(const Tensor& logits);
-  void Norm(const Run& run, int gain_row, int bias_row);
-  void MultiplyByHead(const Tensor& hidden, const Tensor& logits);
+  // Runs steps of the embedding or the head; given: the program's buffers.
+  void Execute(const ModuleProgram& program, std::span<const ProgramStep> steps, const MicroBatch& tokens,
+               std::span<const Tensor> given);
+  // Those of the head for the last run.
+  std::vector<Tensor> HeadBuffers() const;
   Tensor Rows(const Tensor& buffer, const Run& run) const { return buffer.Rows(0, run.rows()); }
 
   ModelConfig model_;
@@ -106,7 +107,7 @@ class InferenceModel {
   std::vector<RotaryAngles> angles_;  // of each layer
   bool long_angles_ = false;          // they are those of long sequences
   Buffers at_;
-  ModuleProgram program_;  // for the last run
+  ModuleProgram program_;  // of a block, for the last run
   Run last_;
 };
 

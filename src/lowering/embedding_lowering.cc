@@ -33,10 +33,9 @@ ModuleProgram PlanEmbedding(const ModelConfig& model, const LocalSizes& sizes) {
   program.scratch_bytes = plan.scratch_bytes;
   program.input_gradient = kNoId;
   program.tied = model.tie_embeddings ? ids.token : kNoId;
-  const BufferId sum = plan.sum.present() ? 4 : kModuleOutput;
-  constexpr BufferId kStatistics = 5;
-  const BufferId found = plan.lookup.present() ? 6 : sum;
-  const BufferId gathered = plan.grad_gathered.present() ? 7 : kGradOutput;
+  const BufferId sum = plan.sum.present() ? kEmbeddingSum : kModuleOutput;
+  const BufferId found = plan.lookup.present() ? kEmbeddingFound : sum;
+  const BufferId gathered = plan.grad_gathered.present() ? kEmbeddingGathered : kGradOutput;
   const auto scale = static_cast<float>(std::sqrt(static_cast<float>(model.hidden)));
 
   std::vector<ProgramStep>& forward = program.forward;
@@ -51,8 +50,11 @@ ModuleProgram PlanEmbedding(const ModelConfig& model, const LocalSizes& sizes) {
     forward.push_back({PositionsStep{.x = sum, .table = ids.position}});
   }
   if (ids.norm_gain != kNoId) {
-    forward.push_back({NormStep{
-        .x = sum, .normed = kModuleOutput, .statistics = kStatistics, .gain = ids.norm_gain, .bias = ids.norm_bias}});
+    forward.push_back({NormStep{.x = sum,
+                                .normed = kModuleOutput,
+                                .statistics = kEmbeddingStatistics,
+                                .gain = ids.norm_gain,
+                                .bias = ids.norm_bias}});
   }
   if (sizes.dropout) {
     program.evaluation = forward;
@@ -69,7 +71,7 @@ ModuleProgram PlanEmbedding(const ModelConfig& model, const LocalSizes& sizes) {
   if (ids.norm_gain != kNoId) {
     backward.push_back({NormBackwardStep{.grad_normed = kGradOutput,
                                          .x = sum,
-                                         .statistics = kStatistics,
+                                         .statistics = kEmbeddingStatistics,
                                          .grad_x = kGradOutput,
                                          .gain = ids.norm_gain,
                                          .bias = ids.norm_bias}});

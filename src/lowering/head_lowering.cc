@@ -7,9 +7,14 @@ namespace {
 
 class HeadLowering {
  public:
-  HeadLowering(const ModelConfig& model, const LocalSizes& sizes, std::int64_t chunk)
+  HeadLowering(const ModelConfig& model, const LocalSizes& sizes)
       : model_(model), sizes_(sizes), norm_bias_(model.norm_bias ? 1 : kNoId), weight_(model.norm_bias ? 2 : 1) {
-    const HeadPlan plan(sizes, chunk);
+    program_.input_gradient = kModuleInput;
+    program_.tied = model.tie_embeddings ? weight_ : kNoId;
+  }
+
+  ModuleProgram Lower(std::int64_t chunk) {
+    const HeadPlan plan(sizes_, chunk);
     program_.buffers = {plan.input,
                         {},
                         {},
@@ -25,40 +30,48 @@ class HeadLowering {
                         plan.unused_gradients};
     program_.kept_bytes = plan.kept_bytes;
     program_.scratch_bytes = plan.scratch_bytes;
-    program_.input_gradient = kModuleInput;
-    program_.tied = model.tie_embeddings ? weight_ : kNoId;
-    program_.rows = sizes.tokens;
-    program_.chunk = chunk;
-  }
-
-  ModuleProgram Lower() {
+    SetChunk(chunk);
     Training();
     Evaluation();
     return std::move(program_);
   }
 
+  ModuleProgram LowerInference(std::int64_t chunk) {
+    GiveBuffers();
+    SetChunk(chunk);
+    out_ = &program_.forward;
+    Norm();
+    out_ = &program_.evaluation;
+    Logits();
+    Loss(false);
+    return std::move(program_);
+  }
+
+  ModuleProgram LowerLogits() {
+    GiveBuffers();
+    out_ = &program_.forward;
+    Logits();
+    Emit(GatherPartsStep{.parts = kHeadAllLogits});
+    return std::move(program_);
+  }
+
  private:
-  // Buffers after those of every program.
-  enum : BufferId {
-    kStatistics = kGradInput + 1,
-    kNormed,
-    kGathered,
-    kLogits,
-    kLossStatistics,
-    kLosses,
-    kGradInside,
-    kGradNormed,
-    kUnusedGradients,
-  };
   static constexpr int kNormGain = 0;
+
+  void SetChunk(std::int64_t chunk) {
+    program_.rows = sizes_.tokens;
+    program_.chunk = chunk;
+  }
+  void GiveBuffers() { program_.buffers.assign(kHeadBuffers, {.area = Area::kGiven}); }
 
   void Training() {
     out_ = &program_.forward;
+    Norm();
     Logits();
     Loss(true);
     EmitChunked(ProductStep{.kind = ProductKind::kInputGradient,
-                            .a = kLogits,
-                            .c = kGradInside,
+                            .a = kHeadLogits,
+                            .c = kHeadGradInside,
                             .weight = weight_,
                             .linear = BlockLinear::kHead,
                             .rows = sizes_.tokens,
@@ -66,7 +79,7 @@ class HeadLowering {
                             .depth = sizes_.vocabulary});
     if (!sizes_.frozen) {
       EmitChunked(ProductStep{.kind = ProductKind::kWeightGradient,
-                              .a = kLogits,
+                              .a = kHeadLogits,
                               .b = Inside(),
                               .weight = weight_,
                               .linear = BlockLinear::kHead,
@@ -74,16 +87,16 @@ class HeadLowering {
                               .columns = sizes_.hidden,
                               .depth = sizes_.tokens});
     }
-    Emit(LossSumStep{.losses = kLosses});
-    const BufferId grad_normed = sizes_.sequence_parallel ? kGradNormed : kGradInside;
+    Emit(LossSumStep{.losses = kHeadLosses});
+    const BufferId grad_normed = sizes_.sequence_parallel ? kHeadGradNormed : kHeadGradInside;
     if (sizes_.tensor > 1) {
-      Emit(LeaveStep{.from = kGradInside, .to = grad_normed});
+      Emit(LeaveStep{.from = kHeadGradInside, .to = grad_normed});
     }
     Emit(NormBackwardStep{.grad_normed = grad_normed,
                           .x = kModuleInput,
-                          .statistics = kStatistics,
+                          .statistics = kHeadStatistics,
                           .grad_x = grad_normed,
-                          .gradients = sizes_.frozen ? kUnusedGradients : kNoId,
+                          .gradients = sizes_.frozen ? kHeadUnusedGradients : kNoId,
                           .gain = kNormGain,
                           .bias = norm_bias_});
     Emit(CopyStep{.from = grad_normed, .to = kModuleInput});
@@ -91,46 +104,53 @@ class HeadLowering {
 
   void Evaluation() {
     out_ = &program_.evaluation;
+    Norm();
     Logits();
-    EmitChunked(ShowLogitsStep{.logits = kLogits});
+    EmitChunked(ShowLogitsStep{.logits = kHeadLogits});
     Loss(false);
-    Emit(LossSumStep{.losses = kLosses});
+    Emit(LossSumStep{.losses = kHeadLosses});
+  }
+
+  void Norm() {
+    Emit(NormStep{.x = kModuleInput,
+                  .normed = kHeadNormed,
+                  .statistics = kHeadStatistics,
+                  .gain = kNormGain,
+                  .bias = norm_bias_});
+    if (sizes_.sequence_parallel) {
+      Emit(EnterStep{.from = kHeadNormed, .to = kHeadGathered});
+    }
   }
 
   void Logits() {
-    Emit(NormStep{
-        .x = kModuleInput, .normed = kNormed, .statistics = kStatistics, .gain = kNormGain, .bias = norm_bias_});
-    if (sizes_.sequence_parallel) {
-      Emit(EnterStep{.from = kNormed, .to = kGathered});
-    }
     EmitChunked(ProductStep{.a = Inside(),
-                            .c = kLogits,
+                            .c = kHeadLogits,
                             .weight = weight_,
                             .linear = BlockLinear::kHead,
                             .rows = sizes_.tokens,
                             .columns = sizes_.vocabulary,
                             .depth = sizes_.hidden});
     if (model_.logit_cap > 0) {
-      EmitChunked(SoftCapStep{.logits = kLogits});
+      EmitChunked(SoftCapStep{.logits = kHeadLogits});
     }
   }
 
   void Loss(bool gradient) {
     const bool cut = sizes_.tensor > 1;
     if (cut || !gradient) {
-      EmitChunked(LossStatisticsStep{.logits = kLogits, .statistics = kLossStatistics});
+      EmitChunked(LossStatisticsStep{.logits = kHeadLogits, .statistics = kHeadLossStatistics});
     }
     if (cut) {
-      EmitChunked(GatherPartsStep{.parts = kLossStatistics});
+      EmitChunked(GatherPartsStep{.parts = kHeadLossStatistics});
     }
-    EmitChunked(
-        CrossEntropyStep{.logits = kLogits, .statistics = kLossStatistics, .losses = kLosses, .gradient = gradient});
+    EmitChunked(CrossEntropyStep{
+        .logits = kHeadLogits, .statistics = kHeadLossStatistics, .losses = kHeadLosses, .gradient = gradient});
   }
 
   // The norm's output of all tokens.
-  BufferId Inside() const { return sizes_.sequence_parallel ? kGathered : kNormed; }
+  BufferId Inside() const { return sizes_.sequence_parallel ? kHeadGathered : kHeadNormed; }
   void Emit(const StepWork& work) { out_->push_back({work}); }
-  void EmitChunked(const StepWork& work) { out_->push_back({.work = work, .chunked = true}); }
+  void EmitChunked(const StepWork& work) { out_->push_back({.work = work, .chunked = program_.chunk > 0}); }
 
   const ModelConfig& model_;
   const LocalSizes& sizes_;
@@ -143,7 +163,15 @@ class HeadLowering {
 }  // namespace
 
 ModuleProgram PlanHead(const ModelConfig& model, const LocalSizes& sizes, std::int64_t chunk) {
-  return HeadLowering(model, sizes, chunk).Lower();
+  return HeadLowering(model, sizes).Lower(chunk);
+}
+
+ModuleProgram LowerInferenceHead(const ModelConfig& model, const LocalSizes& sizes, std::int64_t chunk) {
+  return HeadLowering(model, sizes).LowerInference(chunk);
+}
+
+ModuleProgram LowerInferenceLogits(const ModelConfig& model, const LocalSizes& sizes) {
+  return HeadLowering(model, sizes).LowerLogits();
 }
 
 }  // namespace trireme

@@ -145,4 +145,12 @@ ModuleProgram PlanBlock(const ModelConfig& model, const LocalSizes& sizes, Progr
   return program;
 }
 
+std::vector<int> RowsOf(const ParameterTable& table, const ModuleProgram& program, std::int64_t module) {
+  std::vector<int> rows = table.OfModule(module);
+  if (program.tied == static_cast<int>(rows.size())) {  // a tied table is listed with the embedding alone
+    rows.push_back(table.token_table());
+  }
+  return rows;
+}
+
 }  // namespace trireme

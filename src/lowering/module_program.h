@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <unordered_map>
 #include <variant>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "lowering/local_sizes.h"
 #include "lowering/memory_plan.h"
 #include "model/block_description.h"
+#include "model/parameter_table.h"
 #include "ops/matmul.h"
 
 namespace trireme {
@@ -26,6 +28,7 @@ enum class BatchTensor : std::uint8_t { kTokens, kTargets, kWeights, kPositions,
 
 // sum = x + dropout(branch + branch_bias).
 struct SumStep {
+  static constexpr std::string_view kName = "sum";
   BufferId x = kNoId;
   BufferId branch = kNoId;
   BufferId sum = kNoId;
@@ -38,6 +41,7 @@ struct SumStep {
 // `largest` of this and other steps: where the largest magnitude of a result is noted for the QuantizeStep that reads
 // it.
 struct NormStep {
+  static constexpr std::string_view kName = "norm";
   BufferId x = kNoId;
   BufferId branch = kNoId;
   BufferId sum = kNoId;
@@ -51,6 +55,7 @@ struct NormStep {
 };
 
 struct NormBackwardStep {
+  static constexpr std::string_view kName = "norm_backward";
   BufferId grad_normed = kNoId;
   BufferId x = kNoId;
   BufferId statistics = kNoId;
@@ -66,6 +71,7 @@ struct NormBackwardStep {
 
 // Into the tensor region under sequence parallelism: all-gather. With `in_place` `from` is this rank's rows of `to`.
 struct EnterStep {
+  static constexpr std::string_view kName = "enter";
   BufferId from = kNoId;
   BufferId to = kNoId;
   bool in_place = false;
@@ -73,6 +79,7 @@ struct EnterStep {
 
 // Out of the tensor region: all-reduce in place, or reduce-scatter to `to` under sequence parallelism.
 struct LeaveStep {
+  static constexpr std::string_view kName = "leave";
   BufferId from = kNoId;
   BufferId to = kNoId;
 };
@@ -84,6 +91,7 @@ enum class ProductKind : std::uint8_t {
 };
 
 struct ProductStep {
+  static constexpr std::string_view kName = "matmul";
   ProductKind kind = ProductKind::kForward;
   BufferId a = kNoId;
   BufferId b = kNoId;  // kWeightGradient: the layer's input; otherwise the fp8 copy of the weight, or none
@@ -107,6 +115,7 @@ struct ProductStep {
 
 // The fp8 copy of a buffer, or of a weight.
 struct QuantizeStep {
+  static constexpr std::string_view kName = "quantize";
   BufferId from = kNoId;
   int weight = kNoId;
   BufferId rows = kNoId;
@@ -119,6 +128,7 @@ struct QuantizeStep {
 };
 
 struct HeadNormStep {
+  static constexpr std::string_view kName = "head_norm";
   BufferId x = kNoId;
   BufferId out = kNoId;
   BufferId sums = kNoId;
@@ -130,6 +140,7 @@ struct HeadNormStep {
 };
 
 struct HeadNormBackwardStep {
+  static constexpr std::string_view kName = "head_norm_backward";
   BufferId grad = kNoId;  // of the output, replaced by that of the input
   BufferId x = kNoId;
   BufferId sums = kNoId;
@@ -143,6 +154,7 @@ struct HeadNormBackwardStep {
 };
 
 struct RotaryStep {
+  static constexpr std::string_view kName = "rotary";
   BufferId qkv = kNoId;  // in place
   bool inverse = false;
 };
@@ -150,6 +162,7 @@ struct RotaryStep {
 // Keys and values of this rank's tokens, out of packed rows, and those of all context ranks: all-gather. Rows of kv are
 // in the order of ranks.
 struct GatherKeysStep {
+  static constexpr std::string_view kName = "gather_keys";
   BufferId qkv = kNoId;
   BufferId kv = kNoId;
 };
@@ -157,6 +170,7 @@ struct GatherKeysStep {
 // The backward of GatherKeysStep: reduce-scatter of the ranks' gradients, and this rank's into packed rows. grad_kv is
 // overwritten.
 struct ReduceKeysStep {
+  static constexpr std::string_view kName = "reduce_keys";
   BufferId grad_kv = kNoId;
   BufferId grad_qkv = kNoId;
 };
@@ -164,6 +178,7 @@ struct ReduceKeysStep {
 // Between this rank's tokens of all heads and all tokens, in their order, of this context rank's heads: all-to-all.
 // `staging` is as large as `from` and `to`.
 struct SwapHeadsStep {
+  static constexpr std::string_view kName = "swap_heads";
   BufferId from = kNoId;
   BufferId to = kNoId;
   BufferId staging = kNoId;
@@ -174,6 +189,7 @@ struct SwapHeadsStep {
 // Attention over the keys of one context rank after another, which pass around the group: RingPlan says what lies in
 // `scratch`.
 struct RingAttentionStep {
+  static constexpr std::string_view kName = "ring_attention";
   BufferId qkv = kNoId;
   BufferId out = kNoId;
   BufferId statistics = kNoId;
@@ -181,6 +197,7 @@ struct RingAttentionStep {
 };
 
 struct RingAttentionBackwardStep {
+  static constexpr std::string_view kName = "ring_attention_backward";
   BufferId qkv = kNoId;
   BufferId out = kNoId;
   BufferId statistics = kNoId;
@@ -190,6 +207,7 @@ struct RingAttentionBackwardStep {
 };
 
 struct AttentionStep {
+  static constexpr std::string_view kName = "attention";
   BufferId qkv = kNoId;
   BufferId out = kNoId;
   BufferId statistics = kNoId;
@@ -199,6 +217,7 @@ struct AttentionStep {
 };
 
 struct AttentionBackwardStep {
+  static constexpr std::string_view kName = "attention_backward";
   BufferId qkv = kNoId;
   BufferId out = kNoId;
   BufferId statistics = kNoId;
@@ -211,12 +230,14 @@ struct AttentionBackwardStep {
 };
 
 struct ActivationStep {
+  static constexpr std::string_view kName = "activation";
   BufferId from = kNoId;
   BufferId to = kNoId;  // may be `from`, unless the activation is gated
   BufferId largest = kNoId;
 };
 
 struct ActivationBackwardStep {
+  static constexpr std::string_view kName = "activation_backward";
   BufferId grad_out = kNoId;
   BufferId from = kNoId;
   BufferId grad_from = kNoId;
@@ -225,6 +246,7 @@ struct ActivationBackwardStep {
 
 // to = from with the mask of a dropout site; a copy where nothing is dropped.
 struct DropoutStep {
+  static constexpr std::string_view kName = "dropout";
   BufferId from = kNoId;
   BufferId to = kNoId;
   int site = kNoId;
@@ -233,17 +255,20 @@ struct DropoutStep {
 
 // Gradient of a bias += sum of the rows.
 struct BiasGradientStep {
+  static constexpr std::string_view kName = "bias_gradient";
   BufferId rows = kNoId;
   int bias = kNoId;
   bool own_rows = false;  // this rank's rows alone
 };
 
 struct ClearStep {
+  static constexpr std::string_view kName = "clear";
   BufferId buffer = kNoId;
 };
 
 // Gradient of a parameter += a row of a buffer.
 struct AddGradientStep {
+  static constexpr std::string_view kName = "add_gradient";
   BufferId from = kNoId;
   int row = 0;
   int parameter = kNoId;
@@ -251,6 +276,7 @@ struct AddGradientStep {
 
 // out = rows of the vocabulary table, cut over the tensor group; 0 where a token's row is another rank's.
 struct LookupStep {
+  static constexpr std::string_view kName = "lookup";
   BatchTensor tokens = BatchTensor::kTokens;
   int table = kNoId;
   BufferId out = kNoId;
@@ -258,6 +284,7 @@ struct LookupStep {
 
 // Gradient of the table += rows of grad_out.
 struct LookupBackwardStep {
+  static constexpr std::string_view kName = "lookup_backward";
   BatchTensor tokens = BatchTensor::kTokens;
   BufferId grad_out = kNoId;
   int table = kNoId;
@@ -265,49 +292,58 @@ struct LookupBackwardStep {
 
 // x += rows of the position table.
 struct PositionsStep {
+  static constexpr std::string_view kName = "positions";
   BufferId x = kNoId;
   int table = kNoId;
 };
 
 struct PositionsBackwardStep {
+  static constexpr std::string_view kName = "positions_backward";
   BufferId grad = kNoId;
   int table = kNoId;
 };
 
 struct ScaleStep {
+  static constexpr std::string_view kName = "scale";
   BufferId x = kNoId;
   float factor = 1;
 };
 
 struct CopyStep {
+  static constexpr std::string_view kName = "copy";
   BufferId from = kNoId;
   BufferId to = kNoId;
 };
 
 // cap * tanh(logits / cap), for the model's logit_cap.
 struct SoftCapStep {
+  static constexpr std::string_view kName = "soft_cap";
   BufferId logits = kNoId;
 };
 
 // Logits are shown to MicroBatch::logits, if it is given.
 struct ShowLogitsStep {
+  static constexpr std::string_view kName = "show_logits";
   BufferId logits = kNoId;
 };
 
 // This tensor rank's part of `statistics`, which has a part for each: see CrossEntropyArgs.
 struct LossStatisticsStep {
+  static constexpr std::string_view kName = "loss_statistics";
   BufferId logits = kNoId;
   BufferId statistics = kNoId;
 };
 
 // Every tensor rank's part of a buffer to all of them: all-gather in place.
 struct GatherPartsStep {
+  static constexpr std::string_view kName = "gather_parts";
   BufferId parts = kNoId;
 };
 
 // Losses from the statistics of all parts. With `gradient` the logits become their gradient; with one tensor rank that
 // step makes the statistics itself.
 struct CrossEntropyStep {
+  static constexpr std::string_view kName = "cross_entropy";
   BufferId logits = kNoId;
   BufferId statistics = kNoId;
   BufferId losses = kNoId;
@@ -316,6 +352,7 @@ struct CrossEntropyStep {
 
 // The micro batch's sums of weighted losses and of weights.
 struct LossSumStep {
+  static constexpr std::string_view kName = "loss_sum";
   BufferId losses = kNoId;
 };
 
@@ -356,6 +393,8 @@ struct ModuleProgram {
   std::int64_t rows = 0;                 // of chunked steps
   std::int64_t chunk = 0;
 
+  const std::vector<ProgramStep>& Evaluation() const { return evaluation.empty() ? forward : evaluation; }
+
   std::int64_t kept_bytes = 0;
   std::int64_t scratch_bytes = 0;
   // Of what is not a micro batch's: fp8 copies of weights (LocalSizes::float8_weights) and guesses of scales.
@@ -366,9 +405,34 @@ enum class ProgramPurpose : std::uint8_t { kTraining, kInference };
 
 // Token lookup, positions, optional norm, dropout.
 ModuleProgram PlanEmbedding(const ModelConfig& model, const LocalSizes& sizes);
+enum EmbeddingBuffer : BufferId {
+  kEmbeddingSum = kGradInput + 1,  // before the norm; absent without one
+  kEmbeddingStatistics,
+  kEmbeddingFound,     // under sequence parallelism
+  kEmbeddingGathered,  // likewise
+};
+
 // Final norm, logits and loss for `chunk` tokens at a time. In training forward computes gradients at once, so that the
 // logits of a chunk exist one time only; the input's place then holds the input's gradient.
 ModuleProgram PlanHead(const ModelConfig& model, const LocalSizes& sizes, std::int64_t chunk);
+enum HeadBuffer : BufferId {
+  kHeadStatistics = kGradInput + 1,
+  kHeadNormed,
+  kHeadGathered,  // under sequence parallelism
+  kHeadLogits,
+  kHeadLossStatistics,
+  kHeadLosses,
+  kHeadGradInside,
+  kHeadGradNormed,
+  kHeadUnusedGradients,
+  kHeadAllLogits,  // of all tensor ranks, in inference
+  kHeadBuffers,
+};
+// The head in inference; the caller gives all buffers. forward: the final norm; evaluation: losses of the rows that it
+// normed.
+ModuleProgram LowerInferenceHead(const ModelConfig& model, const LocalSizes& sizes, std::int64_t chunk);
+// Its logits: of kHeadNormed, this rank's part of kHeadAllLogits in kHeadLogits.
+ModuleProgram LowerInferenceLogits(const ModelConfig& model, const LocalSizes& sizes);
 
 // Steps and buffers of a block, without their places: for costs.
 ModuleProgram LowerBlock(const BlockDescription& block, const LocalSizes& sizes,
@@ -379,6 +443,9 @@ void PlaceBuffers(ModuleProgram& program);
 // Both.
 ModuleProgram PlanBlock(const ModelConfig& model, const LocalSizes& sizes,
                         ProgramPurpose purpose = ProgramPurpose::kTraining);
+
+// The table's rows of a module's parameters, in the order in which its program numbers them.
+std::vector<int> RowsOf(const ParameterTable& table, const ModuleProgram& program, std::int64_t module);
 
 // Programs for training of one model that were asked for: a search comes back to the same few hundred blocks for every
 // stage of ZeRO and every schedule. Another model, or more of them, starts it anew. Not for concurrent use: each thread

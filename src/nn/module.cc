@@ -5,15 +5,8 @@
 #include "lowering/operands.h"
 
 namespace trireme {
-namespace {
 
-std::vector<int> RowsOf(const ParameterTable& table, const ModuleProgram& program, std::int64_t module) {
-  std::vector<int> rows = table.OfModule(module);
-  if (program.tied == static_cast<int>(rows.size())) {  // a tied table is listed with the embedding alone
-    rows.push_back(table.token_table());
-  }
-  return rows;
-}
+namespace {
 
 bool IsBlock(const ModelConfig& model, std::int64_t module) { return module > 0 && module < model.modules() - 1; }
 
@@ -57,16 +50,13 @@ Module::Uses Module::uses() const {
 }
 
 void Module::Forward(const MicroBatch& micro_batch, char* kept, const Tensor& out) {
-  ProgramCall call = Call(micro_batch, kept);
-  call.output = out;
-  runner_.Run(micro_batch.training || program_.evaluation.empty() ? program_.forward : program_.evaluation, call);
+  const Tensor given[] = {{}, out};
+  runner_.Run(micro_batch.training ? program_.forward : program_.Evaluation(), Call(micro_batch, kept, given));
 }
 
 Tensor Module::BackwardInput(const MicroBatch& micro_batch, char* kept, const Tensor& grad_out, const Tensor& grad_in) {
-  ProgramCall call = Call(micro_batch, kept);
-  call.grad_output = grad_out;
-  call.grad_input = grad_in;
-  runner_.Run(program_.backward, call);
+  const Tensor given[] = {{}, {}, grad_out, grad_in};
+  runner_.Run(program_.backward, Call(micro_batch, kept, given));
   return program_.input_gradient == kGradInput     ? grad_in
          : program_.input_gradient == kModuleInput ? Input(kept)
                                                    : Tensor{};

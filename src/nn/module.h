@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "device/device.h"
@@ -74,8 +75,8 @@ class Module {
   Uses uses() const;
 
  private:
-  ProgramCall Call(const MicroBatch& micro_batch, char* kept) const {
-    return {.micro_batch = micro_batch, .kept = kept, .scratch = scratch_, .weights = weights_};
+  ProgramCall Call(const MicroBatch& micro_batch, char* kept, std::span<const Tensor> given = {}) const {
+    return {.micro_batch = micro_batch, .kept = kept, .scratch = scratch_, .weights = weights_, .given = given};
   }
 
   LocalSizes sizes_;

@@ -43,16 +43,10 @@ struct ProgramRunner::Executor {
     if (id == kNoId) {
       return {};
     }
-    if (id == kModuleOutput) {
-      return call.output;
-    }
-    if (id == kGradOutput) {
-      return call.grad_output;
-    }
-    if (id == kGradInput) {
-      return call.grad_input;
-    }
     const Place& place = program.buffers[static_cast<std::size_t>(id)];
+    if (place.area == Area::kGiven) {
+      return call.given[static_cast<std::size_t>(id)];
+    }
     return TensorAt(place, call.kept, place.area == Area::kWeights ? call.weights : call.scratch);
   }
   int Row(int parameter) const { return context.rows[static_cast<std::size_t>(parameter)]; }

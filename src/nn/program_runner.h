@@ -27,10 +27,8 @@ struct ProgramCall {
   const MicroBatch& micro_batch;
   char* kept = nullptr;
   char* scratch = nullptr;
-  char* weights = nullptr;  // ModuleProgram::weight_bytes, the same for all micro batches
-  Tensor output;
-  Tensor grad_output;
-  Tensor grad_input;
+  char* weights = nullptr;             // ModuleProgram::weight_bytes, the same for all micro batches
+  std::span<const Tensor> given = {};  // buffers whose area is kGiven, by number; outlive the call
   KeyValueCache cache = {};
 };
 
