@@ -129,6 +129,7 @@ Composition Draw(std::uint64_t seed, const std::string& folder) {
   config.train.engine = "packed";
   config.checkpoint.every = kEvery;
   config.checkpoint.keep = 3;
+  config.checkpoint.final_save_wait = 1;
   const auto add = [&](const char* feature, std::uint64_t one_in, const auto& change) {
     RunConfig changed = config;
     change(changed);
