@@ -9,6 +9,7 @@
 #include "apps/trireme/this_machine.h"
 #include "base/error.h"
 #include "base/json_text.h"
+#include "base/text_file.h"
 #include "checkpoint/read/weight_source.h"
 #include "planner/model_shape.h"
 #include "planner/plan_answer.h"
@@ -45,9 +46,8 @@ struct PlanCommand {
     const bool folder = std::filesystem::is_directory(model);
     if (folder || model.ends_with(".json")) {
       const std::string path = folder ? model + "/config.json" : model;
-      std::ifstream file(path, std::ios::binary);
-      Require(file.good(), "'{}' cannot be read", path);
-      return ParseModelShape({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()}, path);
+      constexpr std::int64_t kLargest = 16 << 20;
+      return ParseModelShape(ReadTextFile(path, kLargest, "model"), path);
     }
     if (model.ends_with(".toml")) {
       return LoadRecipe(model, {}, {.models_folder = models_folder, .read_model = trireme::ReadModel}).config.model;

@@ -2,6 +2,7 @@
 // took the compiler 2 s and 1 s. Any thread may call these functions.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
@@ -17,11 +18,18 @@ struct JsonStyle {
   bool ascii = false;                    // escapes every character that is not ASCII
 };
 
-// The document that `text` holds; throws nlohmann::json::exception if it holds none. Neither depth nor size is bounded:
-// for files of others there are data/files/json_file.h and checkpoint/format/bounded_json.h.
-nlohmann::json ParseJson(std::string_view text);
+// What a document may hold. Trees are copied and printed by recursion: depth costs stack.
+struct JsonLimits {
+  int depth = 64;  // of nested objects and arrays
+  std::int64_t values = 50'000'000;
+  bool unique_keys = false;  // a key twice in one object is an Error; otherwise the last one counts
+};
 
-// The same, but a value of which is_discarded() is true instead of an exception.
+// The document that `text` holds; an Error if it holds none or more than the limits allow. Everything in the program
+// that reads JSON does so here.
+nlohmann::json ParseJson(std::string_view text, const JsonLimits& limits = {});
+
+// The same, but a value of which is_discarded() is true instead of an Error.
 nlohmann::json ParseJsonOrDiscard(std::string_view text);
 
 std::string JsonText(const nlohmann::json& value, const JsonStyle& style = {});

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
 #include <sstream>
 
 #include "base/durable_file.h"
 #include "base/error.h"
+#include "base/text_file.h"
 
 namespace trireme {
 namespace {
@@ -80,9 +80,9 @@ void WriteRankTrace(const std::string& folder, int rank, const RankTrace& trace)
 }
 
 RankTrace ReadRankTrace(const std::string& folder, int rank) {
-  std::ifstream file(PathOf(folder, rank));
+  LineReader file(PathOf(folder, rank));
   RankTrace trace;
-  for (std::string line; std::getline(file, line);) {
+  for (std::string line; file.Next(line);) {
     std::istringstream words(line);
     std::string kind;
     words >> kind;

@@ -1,12 +1,13 @@
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #include "base/error.h"
+#include "base/text_file.h"
 #include "planner/measured_runs.h"
 
 namespace trireme {
 namespace {
+
+constexpr std::int64_t kLargestTable = 64 << 20;
 
 constexpr std::size_t kLongestField = 1 << 20;
 
@@ -65,10 +66,7 @@ std::vector<std::vector<std::string>> ParseCsv(const std::string& text, const st
 }
 
 std::vector<MeasuredRun> LoadRuns(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  Require(file.good() && !std::filesystem::is_directory(path), "table of runs '{}' cannot be read", path);
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  return ParseRuns(text, path);
+  return ParseRuns(ReadTextFile(path, kLargestTable, "table of runs"), path);
 }
 
 }  // namespace trireme

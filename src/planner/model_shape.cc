@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/json_text.h"
 
 namespace trireme {
 namespace {
@@ -28,7 +29,7 @@ constexpr KnownType kTypes[] = {
 class Reader {
  public:
   Reader(const std::string& text, const std::string& origin) : origin_(origin) {
-    json_ = Json::parse(text, nullptr, false);
+    json_ = ParseJsonOrDiscard(text);
     Require(json_.is_object(), "{} is no JSON object: a model's config.json is wanted", origin);
   }
 

@@ -21,6 +21,7 @@
 #include "base/durable_file.h"
 #include "base/error.h"
 #include "base/json_text.h"
+#include "base/text_file.h"
 #include "checkpoint/read/weight_source.h"
 #include "report/bench_plot.h"
 #include "report/run_record.h"
@@ -69,9 +70,9 @@ Ended RunProcess(const std::vector<std::string>& command, const std::string& log
 }
 
 std::string LastLineOf(const std::string& path) {
-  std::ifstream file(path);
+  LineReader file(path);
   std::string last;
-  for (std::string line; std::getline(file, line);) {
+  for (std::string line; file.Next(line);) {
     last = line.empty() ? last : line;
   }
   return last.starts_with("trireme: ") ? last.substr(9) : last;
@@ -192,9 +193,9 @@ class Bench {
   }
 
   void ReadDone() {
-    std::ifstream file(options_.folder + "/rows.jsonl");
-    for (std::string line; std::getline(file, line);) {
-      torn_ = file.eof();  // no end of line
+    LineReader file(options_.folder + "/rows.jsonl");
+    for (std::string line; file.Next(line);) {
+      torn_ = file.torn();
       const nlohmann::json row = ParseJsonOrDiscard(line);
       if (row.is_object() && row.contains("key") && row["key"].is_string()) {
         try {

@@ -3,11 +3,11 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/json_text.h"
+#include "base/text_file.h"
 #include "comm/ledger.h"
 #include "report/line_file.h"
 
@@ -55,9 +55,9 @@ std::int64_t LastStepOf(const std::string& folder) {
 }
 
 std::vector<RunEvent> ReadEvents(const std::string& folder) {
-  std::ifstream file(folder + "/events.jsonl", std::ios::binary);
+  LineReader file(folder + "/events.jsonl");
   std::vector<RunEvent> events;
-  for (std::string line; std::getline(file, line);) {
+  for (std::string line; file.Next(line);) {
     const nlohmann::json row = ParseJsonOrDiscard(line);
     if (!row.is_object() || !row.contains("step") || !row["step"].is_number_integer()) {
       continue;

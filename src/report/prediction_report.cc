@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <cmath>
 #include <ctime>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/durable_file.h"
 #include "base/error.h"
 #include "base/json_text.h"
+#include "base/text_file.h"
 #include "base/units.h"
 
 namespace trireme {
@@ -22,6 +22,7 @@ constexpr std::int64_t kPreparing = 2;   // steps of a process that are slower t
 constexpr std::size_t kJudged = 8;       // measured steps before a run is called slow
 constexpr double kMuchSlower = 1.25;     // of predicted, and beyond the interval
 constexpr std::int64_t kTail = 1 << 16;  // bytes of metrics.jsonl that are read again
+constexpr std::int64_t kLargestPrediction = 64 << 20;
 
 double Median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -44,11 +45,10 @@ std::string Short(double seconds) {
 
 // Seconds of the last steps up to `last` with `batch` samples.
 std::vector<double> EarlierSeconds(const std::string& path, std::int64_t last, std::int64_t batch) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  const std::int64_t size = file.good() ? static_cast<std::int64_t>(file.tellg()) : 0;
-  file.seekg(std::max<std::int64_t>(0, size - kTail));
+  LineReader file(path);
+  file.SkipTo(file.size() - kTail);
   std::vector<double> seconds;
-  for (std::string line; std::getline(file, line);) {
+  for (std::string line; file.Next(line);) {
     const nlohmann::json row = ParseJsonOrDiscard(line);
     const auto number = [&](const char* key) {
       return row.is_object() && row.contains(key) && row[key].is_number() ? row[key].get<double>() : -1;
@@ -62,8 +62,12 @@ std::vector<double> EarlierSeconds(const std::string& path, std::int64_t last, s
 }
 
 std::string FingerprintIn(const std::string& path) {
-  std::ifstream file(path);
-  const nlohmann::json value = ParseJsonOrDiscard(std::string(std::istreambuf_iterator<char>(file), {}));
+  nlohmann::json value;
+  try {
+    value = ParseJsonOrDiscard(ReadWholeFile(path, kLargestPrediction));
+  } catch (const Error&) {
+    return "";
+  }
   return value.is_object() && value.contains("fingerprint") && value["fingerprint"].is_string()
              ? value["fingerprint"].get<std::string>()
              : "";

@@ -131,7 +131,7 @@ Json ToJson(const RunRecord& run, std::size_t most_points) {
                   {"tokens_per_second", Finite(MedianOf(metrics.tokens_per_second))},
                   {"share_of_peak", Finite(MedianOf(metrics.share_of_peak))},
                   {"memory_bytes", Finite(Last(metrics.memory_bytes))}}},
-                {"machine", run.machine.empty() ? Json(nullptr) : Json::parse(run.machine, nullptr, false)},
+                {"machine", run.machine.empty() ? Json(nullptr) : Json(ParseJsonOrDiscard(run.machine))},
                 {"timelines", Json::array()}};
   for (const TraceTimeline& timeline : run.timelines) {
     value["timelines"].push_back(ToJson(timeline));
@@ -212,7 +212,7 @@ std::string ReportDocument(const ReportInput& input) {
     document["tables"].push_back(ToJson(table));
   }
   for (const auto& [name, plan] : input.plans) {
-    document["plans"].push_back({{"name", name}, {"plan", Json::parse(plan, nullptr, false)}});
+    document["plans"].push_back({{"name", name}, {"plan", Json(ParseJsonOrDiscard(plan))}});
   }
   for (const auto& [name, timeline] : input.timelines) {
     document["timelines"].push_back({{"name", name}, {"timeline", ToJson(timeline)}});

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/durable_file.h"
 #include "base/error.h"
 #include "base/json_text.h"
+#include "base/text_file.h"
 #include "model/parameter_table.h"
 #include "run/run_config.h"
 
@@ -55,8 +55,8 @@ void AddStep(const nlohmann::json& row, RunRecord& run) {
 }
 
 void ReadMetrics(const std::string& path, RunRecord& run) {
-  std::ifstream file(path, std::ios::binary);
-  for (std::string line; std::getline(file, line);) {
+  LineReader file(path);
+  for (std::string line; file.Next(line);) {
     const nlohmann::json row = ParseJsonOrDiscard(line);
     const double step = row.is_object() ? NumberIn(row, "step") : kNothing;
     if (!std::isfinite(step)) {

@@ -3,29 +3,15 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 
 #include "base/error.h"
+#include "base/text_file.h"
 #include "run/recipe_settings.h"
 
 namespace trireme {
 namespace {
 
-constexpr std::uintmax_t kMaxRecipeBytes = 4U << 20;
-
-std::string ReadText(const std::string& path, const char* what) {
-  std::error_code status;
-  Require(std::filesystem::exists(path, status), "{} '{}' does not exist", what, path);
-  std::ifstream file(path, std::ios::binary);
-  Require(!std::filesystem::is_directory(path, status), "{} '{}' is a directory; a file is wanted", what, path);
-  Require(file.good(), "{} '{}' cannot be read", what, path);
-  std::string text;
-  for (char letter = 0; file.get(letter);) {
-    text += letter;
-    Require(text.size() <= kMaxRecipeBytes, "{} '{}' is larger than {} bytes", what, path, kMaxRecipeBytes);
-  }
-  return text;
-}
+constexpr std::int64_t kMaxRecipeBytes = 4 << 20;
 
 // Where model files may lie: told, else beside the recipe's folder, the working folder, and the program.
 std::vector<std::filesystem::path> ModelFolders(const std::string& models_folder, const std::string& origin) {
@@ -69,11 +55,11 @@ std::string FindPreset(const Setting& preset, const std::string& models_folder, 
 
 ModelFile ReadPreset(const Setting& preset, const std::string& models_folder, const std::string& origin) {
   const std::string path = FindPreset(preset, models_folder, origin);
-  return {.path = path, .text = ReadText(path, "model file")};
+  return {.path = path, .text = ReadTextFile(path, kMaxRecipeBytes, "model file")};
 }
 
 Recipe LoadRecipe(const std::string& path, const std::vector<std::string>& overrides, const RecipeGround& ground) {
-  return ParseRecipe(ReadText(path, "recipe"), path, overrides, ground);
+  return ParseRecipe(ReadTextFile(path, kMaxRecipeBytes, "recipe"), path, overrides, ground);
 }
 
 }  // namespace trireme

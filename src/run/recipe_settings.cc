@@ -1,9 +1,6 @@
 #include "run/recipe_settings.h"
 
-// toml++ 3.3 asserts on some malformed keys that it then reports properly: hostile text must not end a debug build.
-#define TOML_ASSERT(expression) static_cast<void>(0)
 #include <fmt/format.h>
-#include <toml++/toml.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,6 +8,7 @@
 #include <variant>
 
 #include "base/error.h"
+#include "topology/toml_text.h"
 
 namespace trireme {
 namespace {
@@ -160,11 +158,11 @@ struct Leaves {
   }
 };
 
-toml::table ParseToml(const std::string& text, const std::string& place) {
+toml::table TablesOf(const std::string& text, const std::string& place) {
   try {
-    return toml::parse(text);
-  } catch (const toml::parse_error& error) {
-    Fail("{} line {}: {}", place, error.source().begin.line, error.description());
+    return ParseToml(text);
+  } catch (const TomlFault& fault) {
+    Fail("{} line {}: {}", place, fault.line, fault.what());
   }
 }
 
@@ -181,7 +179,7 @@ bool TakesText(const std::string& name) {
 
 std::vector<Setting> SettingsOfText(const std::string& text, const std::string& place, const std::string& origin) {
   Leaves leaves{.place = place, .origin = origin, .settings = {}};
-  leaves.Take(ParseToml(text, place), "");
+  leaves.Take(TablesOf(text, place), "");
   return leaves.settings;
 }
 
@@ -195,8 +193,8 @@ std::vector<Setting> SettingsOfOverride(const std::string& text) {
   Require(text.find_first_of("\n\r") == std::string::npos, "--set {}: the value has more than one line", key);
   toml::table tree;
   try {
-    tree = toml::parse("value = " + value);
-  } catch (const toml::parse_error&) {
+    tree = ParseToml("value = " + value);
+  } catch (const TomlFault&) {
     RequireKnown(Unabbreviated(key), place);
     return {BareText(key, value, place)};
   }

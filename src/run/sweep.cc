@@ -1,15 +1,14 @@
 #include "run/sweep.h"
 
 // Its assertions would end the program.
-#define TOML_ASSERT(expression) static_cast<void>(0)
-#include <toml++/toml.h>
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 
 #include "base/error.h"
+#include "base/text_file.h"
+#include "topology/toml_text.h"
 
 namespace trireme {
 namespace {
@@ -100,9 +99,9 @@ void RequireKnown(const toml::table& table, const std::string& origin) {
 Sweep ParseSweep(const std::string& text, const std::string& origin) {
   toml::table table;
   try {
-    table = toml::parse(text, origin);
-  } catch (const toml::parse_error& error) {
-    Fail("{} line {}: {}", origin, error.source().begin.line, std::string(error.description()));
+    table = ParseToml(text);
+  } catch (const TomlFault& fault) {
+    Fail("{} line {}: {}", origin, fault.line, fault.what());
   }
   RequireKnown(table, origin);
   const Top top(table, origin);
@@ -139,9 +138,8 @@ Sweep ParseSweep(const std::string& text, const std::string& origin) {
 }
 
 Sweep LoadSweep(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  Require(file.good(), "'{}' cannot be read", path);
-  return ParseSweep({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()}, path);
+  constexpr std::int64_t kLargest = 4 << 20;
+  return ParseSweep(ReadTextFile(path, kLargest, "sweep"), path);
 }
 
 }  // namespace trireme

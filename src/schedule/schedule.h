@@ -91,6 +91,7 @@ StagePlacement PlacementOf(const ParallelLayout& layout);
 Schedule MakeSchedule(const std::string& name, int stages, int chunks, int micro_batches);
 // The schedule of a file, with whatever counts it was written for.
 inline constexpr char kScheduleFileEnding[] = ".schedule";
+inline constexpr std::int64_t kLargestSchedule = std::int64_t{256} << 20;  // bytes of its text
 Schedule ReadSchedule(const std::string& path);
 // Whether backward comes in two parts anywhere in this schedule.
 bool SplitsBackward(const Schedule& schedule);

@@ -13,7 +13,6 @@ namespace {
 constexpr std::string_view kMagic = "trireme-schedule 1";
 constexpr std::string_view kRoundRobin = "placement=round_robin";  // what a header without placement means
 constexpr std::string_view kVShaped = "placement=v";
-constexpr std::size_t kMaxBytes = 256U << 20;
 
 constexpr std::array<std::pair<std::string_view, ActionKind>, 8> kLetters = {{
     // Two letters first: "SF" must not be read as an unknown "S".
@@ -39,8 +38,8 @@ std::string Quoted(std::string_view text) {
 class Reader {
  public:
   Reader(const std::string& text, const std::string& origin) : rest_(text), origin_(origin) {
-    Require(text.size() <= kMaxBytes, "{}: {} bytes are more than a schedule may have ({})", origin, text.size(),
-            kMaxBytes);
+    Require(static_cast<std::int64_t>(text.size()) <= kLargestSchedule,
+            "{}: {} bytes are more than a schedule may have ({})", origin, text.size(), kLargestSchedule);
   }
 
   Schedule Read() {

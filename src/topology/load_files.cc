@@ -2,10 +2,9 @@
 // the planner's page can hold it.
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #include "base/error.h"
+#include "base/text_file.h"
 #include "topology/cluster.h"
 #include "topology/settings.h"
 #include "topology/software_stack.h"
@@ -13,11 +12,9 @@
 namespace trireme {
 namespace {
 
-std::string ReadText(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  Require(file.good(), "'{}' cannot be read", path);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
+constexpr std::int64_t kLargestSettings = 4 << 20;
+
+std::string ReadText(const std::string& path) { return ReadTextFile(path, kLargestSettings, "file"); }
 
 // Paths of the settings files of a folder, in order; none where it cannot be read.
 std::vector<std::string> SettingsFilesOf(const std::string& folder) {

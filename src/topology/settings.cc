@@ -1,12 +1,9 @@
 #include "topology/settings.h"
 
-// toml++ 3.3 asserts on some malformed keys that it then reports properly: hostile text must not end a debug build.
-#define TOML_ASSERT(expression) static_cast<void>(0)
-#include <toml++/toml.h>
-
 #include <cmath>
 
 #include "base/error.h"
+#include "topology/toml_text.h"
 
 namespace trireme {
 
@@ -64,10 +61,10 @@ Settings Settings::FromText(const std::string& text, const std::string& origin) 
   Settings settings;
   settings.origin_ = origin;
   try {
-    const toml::table table = toml::parse(text);
+    const toml::table table = ParseToml(text);
     SettingsReader{settings}.Table(table, "");
-  } catch (const toml::parse_error& error) {
-    Fail("{}, line {}: {}", origin, error.source().begin.line, error.description());
+  } catch (const TomlFault& fault) {
+    Fail("{}, line {}: {}", origin, fault.line, fault.what());
   }
   return settings;
 }

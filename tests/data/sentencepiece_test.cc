@@ -3,11 +3,13 @@
 #include "base/error.h"
 #include "data/tokenizer/token_table.h"
 #include "data/tokenizer/tokenizer.h"
+#include "message_of.h"
 #include "scratch_directory.h"
 
 namespace trireme {
 namespace {
 
+using test::MessageOf;
 using testing::HasSubstr;
 
 TEST(SentencePieceTokenizer, ModelsEncodeAndDecode) {
@@ -43,7 +45,7 @@ TEST(SentencePieceTokenizer, IsATableOfPiecesWithScores) {
                     scratch / "corpus.txt", scratch / "tokenizer", type));
   };
   ASSERT_TRUE(train("bpe").ok());
-  const TokenTable table = ReadTokenTable(scratch.path().string());
+  const TokenTable table = ReadTokenTable(scratch.path().string(), 1 << 20);
   const auto tokenizer = LoadTokenizer(scratch.path().string());
   ASSERT_EQ(static_cast<std::int64_t>(table.tokens.size()), tokenizer->vocabulary());
   EXPECT_TRUE(table.sentence_pieces);
@@ -61,14 +63,74 @@ TEST(SentencePieceTokenizer, IsATableOfPiecesWithScores) {
   EXPECT_LT(table.tokens.back().score, 0);
   EXPECT_FALSE(table.unigrams);
   ASSERT_TRUE(train("unigram").ok());
-  const TokenTable unigrams = ReadTokenTable(scratch.path().string());
+  const TokenTable unigrams = ReadTokenTable(scratch.path().string(), 1 << 20);
   EXPECT_TRUE(unigrams.sentence_pieces);
   EXPECT_TRUE(unigrams.unigrams);
   EXPECT_LT(unigrams.tokens.back().score, 0);
   EXPECT_FALSE(unigrams.character_map.empty()) << "NFKC is the library's default";
   EXPECT_TRUE(unigrams.normalizes);
   ASSERT_TRUE(train("char").ok());
-  EXPECT_THROW(ReadTokenTable(scratch.path().string()), Error);
+  EXPECT_THROW(ReadTokenTable(scratch.path().string(), 1 << 20), Error);
+}
+
+// Model: pieces of one letter and a character map, as sentencepiece_model.proto numbers the fields.
+std::string ModelWithCharacterMap(const std::string& map, char message = 3) {
+  const auto bytes = [](char field, const std::string& text) {
+    std::string size;
+    for (std::size_t left = text.size();; left >>= 7U) {
+      size += static_cast<char>((left & 0x7fU) | (left > 0x7f ? 0x80U : 0U));
+      if (left <= 0x7f) {
+        break;
+      }
+    }
+    return std::string(1, static_cast<char>(field << 3 | 2)) + size + text;
+  };
+  const std::string unknown = bytes(1, bytes(1, "<unk>") + std::string("\x18\x02", 2));
+  return unknown + bytes(1, bytes(1, "a")) + bytes(message, bytes(2, map));
+}
+
+// 256 units of a trie: the root leads to the children at 0 ^ letter; 'a' ends at a text that starts at `text`.
+std::string CharacterMap(std::uint32_t root, std::uint32_t letter, std::uint32_t text, const std::string& texts) {
+  std::vector<std::uint32_t> units(256, 0);
+  units[0] = root;
+  units['a'] = letter;
+  units['a' ^ 1] = text | 1U << 31U;
+  std::string map;
+  for (const std::uint32_t word : units) {
+    for (unsigned shift = 0; shift < 32; shift += 8) {
+      map += static_cast<char>(word >> shift & 0xffU);
+    }
+  }
+  return std::string("\0\x04\0\0", 4) + map + texts;
+}
+
+// The library would read outside of the map, or run without end.
+TEST(SentencePieceTokenizer, CharacterMapsThatLeadOutsideAreRefused) {
+  const ScratchDirectory scratch;
+  const auto outcome = [&](const std::string& map, char message = 3) -> std::string {
+    WriteBytes(scratch / "tokenizer.model", ModelWithCharacterMap(map, message));
+    try {
+      LoadTokenizer(scratch / "tokenizer.model")->Encode("aaa");
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  constexpr std::uint32_t kToText = 1U << 10U | 1U << 8U | 'a';  // one unit on, where the text's place stands
+  const std::string texts("b\0", 2);
+  EXPECT_EQ(outcome(CharacterMap(0, kToText, 0, texts)), "");
+  EXPECT_THAT(outcome(CharacterMap(0, kToText, 2, texts)), HasSubstr("names a text outside"));
+  EXPECT_THAT(outcome(CharacterMap(0, kToText, 1U << 30U, texts)), HasSubstr("names a text outside"));
+  EXPECT_THAT(outcome(CharacterMap(0, kToText, 0, "b")), HasSubstr("have no end"));
+  EXPECT_THAT(outcome(CharacterMap(1U << 30U, kToText, 0, texts)), HasSubstr("leads outside"));
+  EXPECT_THAT(outcome(CharacterMap(1U << 31U | 1U << 30U, kToText, 0, texts)), HasSubstr("leads outside"));
+  EXPECT_THAT(outcome(CharacterMap(0, 1U << 30U | 'a', 0, texts)), HasSubstr("leads outside"));
+  EXPECT_THAT(outcome(CharacterMap(0, 1U << 30U | 'a', 0, texts), 5), HasSubstr("leads outside"));
+  EXPECT_THAT(outcome(CharacterMap(0, 0, 0, texts).substr(0, 900)), HasSubstr("bytes of"));
+  EXPECT_THAT(outcome(std::string("\x03\0\0\0abcd", 8)), HasSubstr("bytes of"));
+  EXPECT_THAT(outcome("abc"), HasSubstr("has 3 bytes"));
+  WriteBytes(scratch / "tokenizer.model", ModelWithCharacterMap("") + "\x0b");
+  EXPECT_THAT(MessageOf([&] { LoadTokenizer(scratch / "tokenizer.model"); }), HasSubstr("of the kind 3"));
 }
 
 TEST(SentencePieceTokenizer, OtherFilesAreRefused) {

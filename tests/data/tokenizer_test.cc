@@ -4,16 +4,20 @@
 #include <thread>
 
 #include "base/error.h"
+#include "data/tokenizer/added_tokens.h"
 #include "data/tokenizer/bpe_trainer.h"
 #include "data/tokenizer/byte_alphabet.h"
 #include "data/tokenizer/pre_tokenizer.h"
+#include "data/tokenizer/token_table.h"
 #include "data/tokenizer/tokenizer_files.h"
 #include "data/tokenizer/utf8.h"
+#include "message_of.h"
 #include "scratch_directory.h"
 
 namespace trireme {
 namespace {
 
+using test::MessageOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -330,7 +334,7 @@ TEST(TokenizerFiles, EachFaultIsOneClearError) {
   EXPECT_THAT(with("\"type\": \"BPE\"", "\"byte_fallback\": true"), HasSubstr("with byte_fallback"));
   EXPECT_THAT(with("}]}", "}]"), HasSubstr("is not JSON"));
   WriteBytes(path, std::string(100000, '['));
-  EXPECT_THAT(LoadError(path), HasSubstr("nested 100000 deep"));
+  EXPECT_THAT(LoadError(path), HasSubstr("nested deeper than 64"));
   WriteBytes(path, "");
   EXPECT_THAT(LoadError(path), HasSubstr("is not JSON"));
   EXPECT_THAT(LoadError(scratch / "absent.json"), HasSubstr("cannot open"));
@@ -404,6 +408,45 @@ TEST(ByteTokenizer, IsTheIdentity) {
   EXPECT_THAT(tokenizer->Encode("a\xff"), ElementsAre('a', 255));
   EXPECT_EQ(tokenizer->Decode(tokenizer->Encode(kText)), kText);
   EXPECT_THROW(tokenizer->Decode(std::vector<std::int32_t>{256}), Error);
+}
+
+// A reserve for each text copied all earlier tokens: minutes for as many lines.
+TEST(ByteTokenizer, AppendsManyShortTextsInOnePass) {
+  const auto tokenizer = LoadTokenizer("bytes");
+  std::vector<std::int32_t> ids;
+  for (int i = 0; i < 300'000; ++i) {
+    tokenizer->Encode(std::string_view("a line of text"), ids);
+  }
+  EXPECT_EQ(ids.size(), 300'000U * 14);
+}
+
+// Each space looked through all the others.
+TEST(AddedTokens, AStrippedSpaceIsSplitInOnePass) {
+  for (const bool left : {true, false}) {
+    AddedToken space{.id = 7, .content = " "};
+    space.strip_left = left;
+    space.strip_right = !left;
+    const AddedTokenMatcher matcher({space}, UnicodeClasses::Get());
+    const std::string text = "a" + std::string(1'000'000, ' ') + "b";
+    const std::vector<TextSpan> spans = matcher.Split(text);
+    EXPECT_EQ(spans.front().text, "a");
+    EXPECT_EQ(spans.back().text, "b");
+    std::size_t covered = 0;
+    for (const TextSpan& span : spans) {
+      covered += span.id == 7 ? span.text.size() : 0;
+    }
+    EXPECT_EQ(covered, 1'000'000U);
+  }
+}
+
+TEST(TokenTable, AnIdBeyondTheVocabularyIsRefusedBeforeTheTableGrows) {
+  const ScratchDirectory scratch;
+  for (const char* id : {"1000", "2147483647"}) {
+    WriteBytes(scratch / "vocab.json", fmt::format(R"({{"a": 0, "b": {}}})", id));
+    WriteBytes(scratch / "merges.txt", "");
+    EXPECT_THAT(MessageOf([&] { ReadTokenTable(scratch / "vocab.json", 1000); }),
+                HasSubstr(fmt::format("has id {}, beyond the model's vocabulary of 1000", id)));
+  }
 }
 
 }  // namespace

@@ -76,7 +76,7 @@ TEST(ValidateRun, ScheduleCountsMustSuitEveryBatch) {
   EXPECT_THAT(Refusal({"layout.chunks=2", "layout.pipeline=2", "model.layers=4"}), HasSubstr("runs 1 chunk per stage"));
   EXPECT_THAT(Refusal({"layout.chunks=2", "model.layers=4"}), HasSubstr("a pipeline of 2 or more"));
   EXPECT_THAT(Refusal({"layout.schedule=1f2b"}), HasSubstr("did you mean '1f1b'?"));
-  EXPECT_THAT(Refusal({"layout.schedule=mine.schedule"}), HasSubstr("'mine.schedule' cannot be read"));
+  EXPECT_THAT(Refusal({"layout.schedule=mine.schedule"}), HasSubstr("'mine.schedule' does not exist"));
 }
 
 TEST(ValidateRun, NoChunkRecomputesMoreBlocksThanItHas) {

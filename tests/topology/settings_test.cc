@@ -46,5 +46,29 @@ TEST(Settings, HostileTextEndsInAnErrorNotInAnAbort) {
   }
 }
 
+// Trees are freed by recursion: 40,000 parts overflowed the stack.
+TEST(Settings, DeepKeysAndBracketsAreRefused) {
+  const auto refusal = [](const std::string& text) { return MessageOf([&] { Settings::FromText(text, "x.toml"); }); };
+  const auto repeated = [](int times, const std::string& part) {
+    std::string all;
+    for (int i = 0; i < times; ++i) {
+      all += part;
+    }
+    return all;
+  };
+  const std::string parts = "x.toml, line 2: a key has more than 16 parts";
+  EXPECT_EQ(refusal("a = \"\"\"..\"\"\"\n" + repeated(40'000, "a.") + "a = 1\n"), parts);
+  EXPECT_EQ(refusal("\n[" + repeated(40'000, "a . ") + "a]\n"), parts);
+  EXPECT_EQ(refusal("\nx = {" + repeated(40'000, "'a'.\"b\".") + "a = 1}\n"), parts);
+  const std::string brackets = "x.toml, line 2: brackets are nested more than 16 deep";
+  EXPECT_EQ(refusal("\nx = " + repeated(40'000, "[") + "\n"), brackets);
+  EXPECT_EQ(refusal("\nx = " + repeated(40'000, "{a = ") + "\n"), brackets);
+  EXPECT_EQ(refusal(repeated(15, "a.") + "a = 1\n"), "");
+  const std::string dots(50, '.');
+  EXPECT_EQ(refusal("a = \"" + dots + "\\\"" + dots + "\" # " + dots + "\nb = '" + dots + "'\nc = '''\n" + dots +
+                    "'''''\nd = [" + repeated(50, "0.5, ") + "]\n"),
+            "");
+}
+
 }  // namespace
 }  // namespace trireme

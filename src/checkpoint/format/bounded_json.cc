@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "base/error.h"
 
@@ -12,40 +11,6 @@ namespace {
 using nlohmann::json;
 
 constexpr std::int64_t kLargestCount = std::int64_t{1} << 53;
-
-// Watches the parser: what it allows is decided before the value is built.
-class Guard {
- public:
-  Guard(const JsonLimits& limits, const std::string& origin) : limits_(limits), origin_(origin) {}
-
-  void See(json::parse_event_t event, const json& parsed) {
-    switch (event) {
-      case json::parse_event_t::object_start:
-      case json::parse_event_t::array_start:
-        keys_.emplace_back();
-        Require(static_cast<int>(keys_.size()) <= limits_.depth, "'{}': JSON nested deeper than {}", origin_,
-                limits_.depth);
-        break;
-      case json::parse_event_t::object_end:
-      case json::parse_event_t::array_end:
-        keys_.pop_back();
-        break;
-      case json::parse_event_t::key:
-        Require(keys_.back().insert(parsed.get<std::string>()).second, "'{}': the key '{}' stands twice in one object",
-                origin_, parsed.get<std::string>());
-        break;
-      case json::parse_event_t::value:
-        break;
-    }
-    Require(++values_ <= limits_.values, "'{}': more than {} JSON values", origin_, limits_.values);
-  }
-
- private:
-  const JsonLimits& limits_;
-  const std::string& origin_;
-  std::vector<std::set<std::string>> keys_;
-  std::int64_t values_ = 0;
-};
 
 std::int64_t AsCount(const json& value, const std::string& what, const std::string& origin) {
   const bool counts = value.is_number_unsigned() || (value.is_number_integer() && value.get<std::int64_t>() >= 0);
@@ -57,13 +22,9 @@ std::int64_t AsCount(const json& value, const std::string& what, const std::stri
 }  // namespace
 
 json ParseBoundedJson(std::string_view text, const std::string& origin, const JsonLimits& limits) {
-  Guard guard(limits, origin);
   try {
-    return json::parse(text, [&](int, json::parse_event_t event, json& parsed) {
-      guard.See(event, parsed);
-      return true;
-    });
-  } catch (const json::exception& error) {
+    return ParseJson(text, limits);
+  } catch (const Error& error) {
     Fail("'{}': {}", origin, error.what());
   }
 }

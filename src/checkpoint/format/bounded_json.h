@@ -1,5 +1,5 @@
-// JSON from untrusted files: bounded in depth and in number of values, no key twice in one object, UTF-8
-// checked. The readers below name the file and the key in every Error, and never convert one type to another.
+// JSON from untrusted files. The readers below name the file and the key in every Error, and never convert one type to
+// another.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,16 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json_text.h"
+
 namespace trireme {
 
-struct JsonLimits {
-  int depth = 8;  // of nested objects and arrays
-  std::int64_t values = 5'000'000;
-};
+// Metadata of checkpoints: shallow, and each key once.
+inline constexpr JsonLimits kMetadataLimits = {.depth = 8, .values = 5'000'000, .unique_keys = true};
 
-// `origin` names the source in errors.
-nlohmann::json ParseBoundedJson(std::string_view text, const std::string& origin, const JsonLimits& limits = {});
+// As ParseJson; `origin` names the source in errors.
+nlohmann::json ParseBoundedJson(std::string_view text, const std::string& origin,
+                                const JsonLimits& limits = kMetadataLimits);
 
 // The member `key` of `object`, of exactly this kind; an Error otherwise.
 const nlohmann::json& MemberOf(const nlohmann::json& object, const char* key, const std::string& origin);

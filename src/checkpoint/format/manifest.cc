@@ -182,7 +182,7 @@ std::string FormatManifest(const Manifest& manifest) {
 
 Manifest ParseManifest(std::string_view text, const std::string& origin) {
   CheckedBody(text, origin);
-  const json root = ParseBoundedJson(text, origin, {.depth = 6});
+  const json root = ParseBoundedJson(text, origin, {.depth = 6, .values = 5'000'000, .unique_keys = true});
   Require(TextOf(root, "format", origin) == kFormat, "'{}' is no manifest of a checkpoint", origin);
   const std::int64_t version = CountOf(root, "version", origin);
   Require(version >= kOldestVersion && version <= kVersion, "'{}': format version {}; this program reads {} to {}",

@@ -107,7 +107,7 @@ ShardHeader ParseShardHeader(std::string_view bytes, std::int64_t file_bytes, co
   const auto text = container.metadata.find(kMetadataKey);
   Require(text != container.metadata.end(), "'{}' is no shard of a checkpoint: its metadata has no '{}'", origin,
           kMetadataKey);
-  const json root = ParseBoundedJson(text->second, origin, {.depth = 6});
+  const json root = ParseBoundedJson(text->second, origin, {.depth = 6, .values = 5'000'000, .unique_keys = true});
   Require(TextOf(root, "format", origin) == kShardFormat && CountOf(root, "version", origin) == kShardVersion &&
               CountOf(root, "chunk_bytes", origin) == kChunkBytes,
           "'{}': a shard format that this program does not know", origin);

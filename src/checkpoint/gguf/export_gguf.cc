@@ -64,7 +64,7 @@ class GgufExport {
     const ModelConfig& model = table_.config();
     header.Text("general.architecture", architecture_.name);
     const std::optional<TokenTable> table =
-        tokenizer.empty() ? std::nullopt : std::optional<TokenTable>(ReadTokenTable(tokenizer));
+        tokenizer.empty() ? std::nullopt : std::optional<TokenTable>(ReadTokenTable(tokenizer, model.vocabulary));
     header.Text("general.name", NameFor(name, model, table));
     header.Count("general.file_type", GgufFileType(type_));
     header.Count("general.quantization_version", 2);

@@ -28,7 +28,7 @@ struct ParsedConfig {
 };
 
 ParsedConfig ParseWhole(const std::string& text, const std::string& origin) {
-  const json root = ParseBoundedJson(text, origin, {.depth = 64, .values = 100'000});
+  const json root = ParseBoundedJson(text, origin, {.depth = 64, .values = 100'000, .unique_keys = true});
   const ConfigKeys keys(root, origin);
   const ModelConfig model = HuggingFaceFamilyOf(TextOf(root, "model_type", origin), origin).parse(keys);
   ParsedConfig parsed;

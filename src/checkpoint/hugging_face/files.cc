@@ -33,7 +33,7 @@ float FromHalf(std::uint16_t bits) {
 float FromBFloat(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
 
 std::map<std::string, std::string> ReadWeightMap(const std::string& path) {
-  const nlohmann::json root = ParseBoundedJson(ReadBoundedFile(path, kLargestIndex), path, {.depth = 8});
+  const nlohmann::json root = ParseBoundedJson(ReadBoundedFile(path, kLargestIndex), path);
   std::map<std::string, std::string> weight_map;
   for (const auto& [name, file] : ObjectOf(root, "weight_map", path).items()) {
     RequirePlainName(name, path);

@@ -127,7 +127,8 @@ SafetensorsHeader ParseSafetensorsHeader(std::string_view bytes, std::int64_t fi
   Require(bytes.size() == kLengthBytes + length && bytes[kLengthBytes] == '{', "'{}': the header must start with '{{'",
           origin);
   // Depth: the header, a tensor, its shape.
-  const json root = ParseBoundedJson(bytes.substr(kLengthBytes), origin, {.depth = 4});
+  const json root =
+      ParseBoundedJson(bytes.substr(kLengthBytes), origin, {.depth = 4, .values = 5'000'000, .unique_keys = true});
   SafetensorsHeader header;
   header.data_start = static_cast<std::int64_t>(bytes.size());
   Require(root.size() <= kMostEntries, "'{}': {} tensors; at most {} are read", origin, root.size(), kMostEntries);

@@ -1,4 +1,4 @@
-// Whole small files, and JSON that may be hostile: bounded in size and depth before it is parsed, faults named by file.
+// Whole small files, and the JSON in them: bounded in size and depth, faults named by file.
 #pragma once
 
 #include <cstdint>

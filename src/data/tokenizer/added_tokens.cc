@@ -55,8 +55,8 @@ bool AddedTokenMatcher::StandsAlone(std::string_view text, std::size_t begin, st
   return left && right;
 }
 
-std::size_t AddedTokenMatcher::SpacesBefore(std::string_view text, std::size_t at) const {
-  while (at > 0) {
+std::size_t AddedTokenMatcher::SpacesBefore(std::string_view text, std::size_t at, std::size_t least) const {
+  while (at > least) {
     const Utf8Character character = DecodeUtf8Before(text.data(), text.data() + at);
     if ((classes_[character.code] & kSpace) == 0) {
       break;
@@ -80,6 +80,8 @@ std::size_t AddedTokenMatcher::SpacesAfter(std::string_view text, std::size_t at
 std::vector<TextSpan> AddedTokenMatcher::Split(std::string_view text) const {
   std::vector<TextSpan> spans;
   std::size_t covered = 0;
+  std::size_t spaces_begin = 1;  // the spaces that were last looked through to the right; none yet
+  std::size_t spaces_end = 0;
   for (std::size_t at = 0; at < text.size();) {
     const AddedToken* token = starts_[static_cast<std::uint8_t>(text[at])] ? MatchAt(text, at) : nullptr;
     if (token == nullptr) {
@@ -93,11 +95,15 @@ std::vector<TextSpan> AddedTokenMatcher::Split(std::string_view text) const {
       continue;
     }
     if (token->strip_left) {
-      begin = SpacesBefore(text, begin);
+      begin = SpacesBefore(text, begin, covered);
     }
     begin = std::max(begin, covered);
     if (token->strip_right) {
-      end = SpacesAfter(text, end);
+      if (end < spaces_begin || end > spaces_end) {
+        spaces_begin = end;
+        spaces_end = SpacesAfter(text, end);
+      }
+      end = spaces_end;
     }
     end = std::max(end, begin);
     if (covered < begin) {

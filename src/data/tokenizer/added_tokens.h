@@ -41,7 +41,8 @@ class AddedTokenMatcher {
   // Token that matches at `at`, the longest; null if none.
   const AddedToken* MatchAt(std::string_view text, std::size_t at) const;
   bool StandsAlone(std::string_view text, std::size_t begin, std::size_t end) const;
-  std::size_t SpacesBefore(std::string_view text, std::size_t at) const;
+  // Where the spaces before `at` begin, `least` at the least.
+  std::size_t SpacesBefore(std::string_view text, std::size_t at, std::size_t least) const;
   std::size_t SpacesAfter(std::string_view text, std::size_t at) const;
 
   std::vector<AddedToken> tokens_;

@@ -18,9 +18,8 @@ class ByteTokenizer final : public Tokenizer {
   std::int64_t vocabulary() const override { return 256; }
   std::string description() const override { return "bytes: 256 tokens, a byte each"; }
   void Encode(std::string_view text, std::vector<std::int32_t>& ids) const override {
-    ids.reserve(ids.size() + text.size());
     for (const char byte : text) {
-      ids.push_back(static_cast<std::uint8_t>(byte));
+      ids.push_back(static_cast<std::uint8_t>(byte));  // a reserve for each text would copy all earlier ones
     }
   }
   std::string Decode(std::span<const std::int32_t> ids) const override {

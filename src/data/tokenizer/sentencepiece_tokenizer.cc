@@ -3,13 +3,11 @@
 #include <sentencepiece_processor.h>
 
 #include "base/error.h"
-#include "data/files/json_file.h"
+#include "data/tokenizer/sentencepiece_model.h"
 #include "data/tokenizer/utf8.h"
 
 namespace trireme {
 namespace {
-
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 28;
 
 class SentencePieceTokenizer final : public Tokenizer {
  public:
@@ -17,7 +15,7 @@ class SentencePieceTokenizer final : public Tokenizer {
 
   SentencePieceTokenizer(const std::string& path, const TokenizerOptions& options)
       : path_(path), replace_ill_formed_(options.replace_ill_formed) {
-    const auto status = processor_.LoadFromSerializedProto(ReadBoundedFile(path, kMostBytes));
+    const auto status = processor_.LoadFromSerializedProto(ReadSentencePieceModel(path));
     Require(status.ok() && processor_.GetPieceSize() > 0, "'{}' is not a SentencePiece model: {}", path,
             status.ToString());
   }
@@ -63,88 +61,14 @@ class SentencePieceTokenizer final : public Tokenizer {
   sentencepiece::SentencePieceProcessor processor_;
 };
 
-// A field of a protocol buffer: a number, or bytes.
-struct ProtoField {
-  std::uint64_t number = 0;
-  std::uint64_t value = 0;
-  std::string_view bytes;
-};
-
-// Reads the fields of a message one after another; what is cut short ends it. The library has checked the whole model.
-class ProtoReader {
- public:
-  explicit ProtoReader(std::string_view text) : rest_(text) {}
-
-  bool Next(ProtoField& field) {
-    if (rest_.empty()) {
-      return false;
-    }
-    const std::uint64_t tag = Varint();
-    field = {.number = tag >> 3};
-    constexpr std::uint64_t kVarint = 0;
-    constexpr std::uint64_t kLong = 1;
-    constexpr std::uint64_t kBytes = 2;
-    switch (tag & 7U) {
-      case kVarint:
-        field.value = Varint();
-        break;
-      case kBytes:
-        field.bytes = Take(Varint());
-        break;
-      default:
-        Take((tag & 7U) == kLong ? 8 : 4);
-    }
-    return true;
-  }
-
- private:
-  std::uint64_t Varint() {
-    std::uint64_t value = 0;
-    for (unsigned shift = 0; !rest_.empty() && shift < 64; shift += 7) {
-      const auto byte = static_cast<std::uint8_t>(rest_.front());
-      rest_.remove_prefix(1);
-      value |= static_cast<std::uint64_t>(byte & 0x7fU) << shift;
-      if (byte < 0x80U) {
-        break;
-      }
-    }
-    return value;
-  }
-  std::string_view Take(std::uint64_t count) {
-    const std::string_view taken = rest_.substr(0, count);
-    rest_.remove_prefix(taken.size());
-    return taken;
-  }
-
-  std::string_view rest_;
-};
-
-// A field of a message within the model's, or `otherwise`.
-ProtoField InnerField(std::string_view model, std::uint64_t message, std::uint64_t number, ProtoField otherwise) {
-  ProtoField outer;
-  for (ProtoReader fields(model); fields.Next(outer);) {
-    ProtoField inner;
-    for (ProtoReader own(outer.number == message ? outer.bytes : std::string_view()); own.Next(inner);) {
-      otherwise = inner.number == number ? inner : otherwise;
-    }
-  }
-  return otherwise;
-}
-
-std::uint64_t InnerNumber(std::string_view model, std::uint64_t message, std::uint64_t number,
-                          std::uint64_t otherwise) {
-  return InnerField(model, message, number, {.value = otherwise}).value;
-}
-
 // The kind of each piece, by id.
 std::vector<TokenRole> PieceKinds(std::string_view model) {
-  constexpr std::uint64_t kPiece = 1;
   constexpr std::uint64_t kType = 3;
   constexpr std::uint64_t kLast = 6;  // types are 1 to 6, in the order of TokenRole
   std::vector<TokenRole> kinds;
   ProtoField outer;
   for (ProtoReader fields(model); fields.Next(outer);) {
-    if (outer.number != kPiece) {
+    if (outer.number != kPieceField) {
       continue;
     }
     kinds.push_back(TokenRole::kNormal);
@@ -161,30 +85,27 @@ std::vector<TokenRole> PieceKinds(std::string_view model) {
 }  // namespace
 
 TokenTable ReadSentencePieceTable(const std::string& path) {
-  const std::string proto = ReadBoundedFile(path, kMostBytes);
+  const std::string proto = ReadSentencePieceModel(path);
   sentencepiece::SentencePieceProcessor processor;
   const auto status = processor.LoadFromSerializedProto(proto);
   Require(status.ok() && processor.GetPieceSize() > 0, "'{}' is not a SentencePiece model: {}", path,
           status.ToString());
   // Field numbers of sentencepiece_model.proto.
-  constexpr std::uint64_t kTrainer = 2;
   constexpr std::uint64_t kModelType = 3;
   constexpr std::uint64_t kUnigrams = 1;
   constexpr std::uint64_t kBytePairs = 2;
-  constexpr std::uint64_t kNormalizer = 3;
-  constexpr std::uint64_t kCharacterMap = 2;
   constexpr std::uint64_t kDummyPrefix = 3;
   constexpr std::uint64_t kExtraSpaces = 4;
-  const std::uint64_t type = InnerNumber(proto, kTrainer, kModelType, kUnigrams);
+  const std::uint64_t type = InnerNumber(proto, kTrainerField, kModelType, kUnigrams);
   Require(type == kBytePairs || type == kUnigrams,
           "'{}' is a SentencePiece model of words or characters, not of BPE or "
           "unigrams",
           path);
   TokenTable table{.sentence_pieces = true, .unigrams = type == kUnigrams};
-  table.character_map = InnerField(proto, kNormalizer, kCharacterMap, {}).bytes;
+  table.character_map = InnerField(proto, kNormalizerField, kCharacterMapField, {}).bytes;
   table.normalizes = !table.character_map.empty();
-  table.add_prefix_space = InnerNumber(proto, kNormalizer, kDummyPrefix, 1) != 0;
-  table.remove_extra_spaces = InnerNumber(proto, kNormalizer, kExtraSpaces, 1) != 0;
+  table.add_prefix_space = InnerNumber(proto, kNormalizerField, kDummyPrefix, 1) != 0;
+  table.remove_extra_spaces = InnerNumber(proto, kNormalizerField, kExtraSpaces, 1) != 0;
   const std::vector<TokenRole> kinds = PieceKinds(proto);
   Require(kinds.size() == static_cast<std::size_t>(processor.GetPieceSize()), "'{}' has {} pieces, its library read {}",
           path, kinds.size(), processor.GetPieceSize());

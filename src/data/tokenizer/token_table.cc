@@ -16,7 +16,9 @@ namespace trireme {
 namespace {
 
 // The token of this id, the table made long enough.
-TableToken& Slot(TokenTable& table, std::int32_t id) {
+TableToken& Slot(TokenTable& table, const std::string& content, std::int32_t id, std::int64_t vocabulary) {
+  Require(id >= 0 && id < vocabulary, "the token '{}' has id {}, beyond the model's vocabulary of {}", content, id,
+          vocabulary);
   const auto index = static_cast<std::size_t>(id);
   while (table.tokens.size() <= index) {
     table.tokens.push_back({.kind = TokenRole::kUnused});
@@ -55,17 +57,17 @@ void MakeSentencePieces(const BpeDescription& description, TokenTable& table) {
   table.add_prefix_space = description.characters->prepend != CharacterRules::Prepend::kNever;
 }
 
-TokenTable BytePairTable(const BpeDescription& description) {
+TokenTable BytePairTable(const BpeDescription& description, std::int64_t vocabulary) {
   TokenTable table;
   for (const auto& [text, id] : description.vocabulary.tokens) {
-    Slot(table, id) = {.text = text};
+    Slot(table, text, id, vocabulary) = {.text = text};
   }
   for (const auto& [left, right] : description.vocabulary.merges) {
     table.merges.push_back(left + " " + right);
   }
   for (const AddedToken& token : description.added_tokens) {
-    Slot(table, token.id) = {.text = token.content,
-                             .kind = token.special ? TokenRole::kControl : TokenRole::kUserDefined};
+    Slot(table, token.content, token.id, vocabulary) = {
+        .text = token.content, .kind = token.special ? TokenRole::kControl : TokenRole::kUserDefined};
   }
   if (description.characters.has_value()) {
     MakeSentencePieces(description, table);
@@ -97,10 +99,9 @@ void Name(const TokenTable& table, const std::string& text, std::optional<std::i
   }
 }
 
-void TakeConfig(const TokenizerConfig& config, TokenTable& table) {
+void TakeConfig(const TokenizerConfig& config, std::int64_t vocabulary, TokenTable& table) {
   for (const auto& [id, token] : config.added) {
-    Require(id >= 0 && id < (1 << 24), "the token '{}' has id {}, which is not in [0, {})", token.content, id, 1 << 24);
-    TableToken& slot = Slot(table, id);
+    TableToken& slot = Slot(table, token.content, id, vocabulary);
     if (slot.kind == TokenRole::kUnused) {
       slot = {.text = token.content, .kind = token.special ? TokenRole::kControl : TokenRole::kUserDefined};
     }
@@ -116,21 +117,21 @@ void TakeConfig(const TokenizerConfig& config, TokenTable& table) {
 
 }  // namespace
 
-TokenTable ReadTokenTable(const std::string& path) {
+TokenTable ReadTokenTable(const std::string& path, std::int64_t vocabulary) {
   if (path == "bytes") {
     return BytesTable();
   }
   const std::string file = std::filesystem::is_directory(path) ? FindTokenizer(path) : path;
   Require(!file.empty(), "the directory '{}' has no tokenizer.json, vocab.json or tokenizer.model", path);
-  const bool vocabulary = std::filesystem::path(file).filename() == "vocab.json";
+  const bool pieces = std::filesystem::path(file).filename() == "vocab.json";
   TokenTable table = file.ends_with(".model")
                          ? ReadSentencePieceTable(file)
-                         : BytePairTable(vocabulary ? ReadVocabularyAndMerges(file) : ReadTokenizerJson(file));
+                         : BytePairTable(pieces ? ReadVocabularyAndMerges(file) : ReadTokenizerJson(file), vocabulary);
   // What ends a document where no file says so: as this program's own Encode and Generate have it.
   if (!table.end.has_value()) {
     table.end = LoadTokenizer(file)->end_of_text();
   }
-  TakeConfig(ReadTokenizerConfig(file), table);
+  TakeConfig(ReadTokenizerConfig(file), vocabulary, table);
   return table;
 }
 

@@ -38,7 +38,7 @@ struct TokenTable {
   std::string chat_template;
 };
 
-// `path` as LoadTokenizer takes it.
-TokenTable ReadTokenTable(const std::string& path);
+// `path` as LoadTokenizer takes it, for a model of this vocabulary: an id beyond it is an Error.
+TokenTable ReadTokenTable(const std::string& path, std::int64_t vocabulary);
 
 }  // namespace trireme
