@@ -42,7 +42,7 @@ class NumberWatch {
 
   // For the checkpoint of the trainer's step.
   NumberMemory memory() const;
-  // Of the checkpoint that the trainer goes on from. Steps that are already passed over stay so.
+  // Goes on from what the trainer's checkpoint has. Steps that are already passed over stay so.
   void Restore(const NumberMemory& memory);
 
  private:

@@ -10,7 +10,7 @@ namespace trireme {
 SavedProgress ProgressToSave(Trainer& trainer, const NumberMemory& numbers);
 // These throw an Error when a note of the checkpoint is damaged.
 Progress SavedTrainerProgress(const SavedProgress& saved);
-// Of a checkpoint whose program did not save all of it: what is there, and the means of `now`.
+// What the checkpoint has of it; where it has no means, those of `now`.
 NumberMemory SavedNumbers(const SavedProgress& saved, const NumberMemory& now);
 // Whether a checkpoint has the means: those of versions before November 2026 have not.
 bool HasNumbers(const SavedProgress& saved);

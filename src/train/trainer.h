@@ -50,7 +50,7 @@ struct StepResult {
   double learning_rate = 0;
   std::int64_t global_batch = 0;
   std::int64_t consumed_samples = 0;  // after this step
-  std::int64_t consumed_tokens = 0;   // likewise
+  std::int64_t consumed_tokens = 0;   // after this step
   bool skipped = false;               // no update was made, on any rank: a non-finite loss or gradient, or passed over
   bool overflowed = false;            // skipped, and a dynamic loss scale (fp16) has taken note of it
   double loss_scale = 1;              // of this step; losses, norms and zeros are those without it

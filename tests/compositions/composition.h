@@ -50,7 +50,7 @@ struct Tolerance {
 };
 Tolerance ToleranceOf(const RunConfig& config);
 
-// The same on one rank and in one stage: the stages of compositions differ in their layouts alone.
+// This run on one rank and in one stage: the stages of compositions differ in their layouts alone.
 RunConfig OnOneRank(const RunConfig& config);
 
 }  // namespace trireme::compositions

@@ -44,10 +44,10 @@ class Sandbox {
   // A new run that has the checkpoint of that step of another one, and nothing else.
   void CopyCheckpoint(const std::string& from, std::int64_t step, const std::string& to) const;
   void CopyRun(const std::string& from, const std::string& to) const;
-  // Of the newest checkpoint; what was done, in words.
+  // Damages the newest checkpoint; what was done, in words.
   std::string Damage(const std::string& name, const Fault& fault) const;
 
-  // Of the newest good checkpoint; -1: none.
+  // The newest good checkpoint's step; -1: there is none.
   std::int64_t NewestStep(const std::string& name) const;
   std::string Digest(const std::string& name) const;
   std::vector<Row> Metrics(const std::string& name) const;

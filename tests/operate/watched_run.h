@@ -37,7 +37,7 @@ inline Watched RunOn(const RunConfig& config, const std::string& folder, std::in
   return RunOn(config, folder, Session{.stop_after = stop_after});
 }
 
-// Of the whole state of the newest checkpoint.
+// The digest of the newest checkpoint's whole state.
 std::string DigestIn(const std::string& folder);
 
 // Rewrites the newest checkpoint's manifest, whose digest it corrects.
