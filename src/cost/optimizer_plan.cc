@@ -29,18 +29,30 @@ RowUpdate UpdateOf(const OptimizerConfig& config, const Parameter& parameter, co
                                    : parameter.decays      ? config.weight_decay
                                                            : 0};
   const bool matrix = parameter.shape.rank() == 2;
-  if (config.name == "lion" || config.name == "sgd") {
-    update.rule = config.name == "lion" ? UpdateRule::kLion : UpdateRule::kSgd;
-    update.first_moment = config.name == "lion" || config.momentum > 0;
-    update.second_moment = false;
-  } else if (config.name == "adafactor") {
-    update.rule = UpdateRule::kAdafactor;
-    update.first_moment = false;
-    update.factored = matrix;
-    update.second_moment = !matrix;
-  } else if (config.name == "muon" && matrix && &group == &config.matrices) {
-    update.rule = UpdateRule::kMuon;
-    update.second_moment = false;
+  switch (config.kind()) {
+    case OptimizerKind::kAdamW:
+      break;
+    case OptimizerKind::kAdafactor:
+      update.rule = UpdateRule::kAdafactor;
+      update.first_moment = false;
+      update.factored = matrix;
+      update.second_moment = !matrix;
+      break;
+    case OptimizerKind::kLion:
+      update.rule = UpdateRule::kLion;
+      update.second_moment = false;
+      break;
+    case OptimizerKind::kMuon:
+      if (matrix && &group == &config.matrices) {
+        update.rule = UpdateRule::kMuon;
+        update.second_moment = false;
+      }
+      break;
+    case OptimizerKind::kSgd:
+      update.rule = UpdateRule::kSgd;
+      update.first_moment = config.momentum > 0;
+      update.second_moment = false;
+      break;
   }
   return update;
 }
@@ -189,7 +201,7 @@ std::vector<RowUpdate> UpdatesOf(const OptimizerConfig& config, const ParameterT
 OptimizerPlan::OptimizerPlan(const OptimizerConfig& config, DType working, const ParameterTable& table,
                              const ShardPlan& shards, const ParallelLayout& layout)
     : rows(UpdatesOf(config, table)) {
-  if (config.name == "muon") {
+  if (config.kind() == OptimizerKind::kMuon) {
     matrices = PlanMatrices(rows, table, shards, layout);
     const bool half = config.muon_dtype == "bf16" || (config.muon_dtype == "auto" && working != DType::kFloat32);
     matrices.dtype = half ? DType::kBFloat16 : DType::kFloat32;
@@ -199,7 +211,7 @@ OptimizerPlan::OptimizerPlan(const OptimizerConfig& config, DType working, const
       matrices.workspace = std::max(matrices.workspace, NewtonSchulzBytes(matrix.rows, matrix.columns, matrices.dtype));
     }
   }
-  if (config.name == "adafactor") {
+  if (config.kind() == OptimizerKind::kAdafactor) {
     for (const Bucket& bucket : shards.buckets) {
       for (const BucketEntry& entry : bucket.entries) {
         if (bucket.frozen) {

@@ -327,7 +327,7 @@ RunConfig ConfigOf(const SearchRequest& request, const ParallelLayout& layout) {
   config.train.dtype = Name(request.dtype);
   config.train.attention = request.state.time.flash ? "flash" : "plain";
   config.optimizer.moments = Name(request.moments);
-  config.optimizer.name = request.optimizer;
+  config.optimizer.name = Name(request.optimizer);
   config.optimizer.powersgd_rank = request.power_sgd_rank;
   return config;
 }

@@ -54,12 +54,12 @@ StageMemory OurStage(const PlanPoint& point, const ModelAccount& account, const 
   const ParallelLayout& layout = point.layout;
   const StagePlacement placement = PlacementOf(layout);
   const std::vector<std::int64_t> own = BlocksOfChunks(placement, blocks, stage);
-  const bool adamw = point.optimizer == "adamw";
+  const bool adamw = point.optimizer == OptimizerKind::kAdamW;
   const ShardPlan shards =
       account.PlanOfStage(layout, std::accumulate(own.begin(), own.end(), std::int64_t{0}), stage == 0,
                           stage == placement.HeadStage(), !adamw || point.power_sgd_rank > 0);
   OptimizerConfig optimizer;
-  optimizer.name = point.optimizer;
+  optimizer.name = Name(point.optimizer);
   optimizer.powersgd_rank = point.power_sgd_rank;
   const auto micro_batches = static_cast<int>(point.micro_batches());
   StageDescription description{

@@ -130,7 +130,7 @@ class Answering {
                  .ramp_unit = std::gcd(batch_.ramp_start, batch_.ramp_increment),
                  .dtype = ElementOf(options, subject.cluster.device),
                  .moments = ParseDType(options.moments),
-                 .optimizer = options.optimizer,
+                 .optimizer = ParseOptimizerKind(options.optimizer),
                  .power_sgd_rank = options.power_sgd_rank,
                  .most_tensor = options.most_tensor,
                  .most_context = options.most_context,
@@ -370,9 +370,7 @@ void RequireConsistent(const PlanOptions& options) {
   const std::string& dtype = options.dtype;
   Require(dtype == "auto" || dtype == "bf16" || dtype == "fp16" || dtype == "fp32",
           "--dtype {}: models train in bf16, fp16 or fp32", dtype);
-  static const std::vector<std::string> kOptimizers = {"adamw", "adafactor", "lion", "muon", "sgd"};
-  Require(std::find(kOptimizers.begin(), kOptimizers.end(), options.optimizer) != kOptimizers.end(),
-          "--optimizer {}: training offers adamw, adafactor, lion, muon and sgd", options.optimizer);
+  ParseOptimizerKind(options.optimizer);
   Require(options.moments == "fp32" || options.moments == "bf16", "--moments {}: optimizers keep them in fp32 or bf16",
           options.moments);
   Require(options.attention == "flash" || options.attention == "plain", "--attention {}: give flash or plain",
@@ -390,7 +388,7 @@ PlanAnswer AnswerPlan(const PlanSubject& subject, const PlanOptions& options) {
   if (!options.emit.empty()) {
     RequireEmittable(subject.cluster, options.out, options.job);
   }
-  Require(options.optimizer == "adamw" || subject.stack.policy.counted_costs,
+  Require(ParseOptimizerKind(options.optimizer) == OptimizerKind::kAdamW || subject.stack.policy.counted_costs,
           "--optimizer {}: of stack '{}' only memory and time with adamw are known; --stack trireme has all five",
           options.optimizer, subject.stack.name);
   Require(!subject.model.adapter.any() || subject.stack.policy.counted_costs,

@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <string_view>
 
 #include "base/dtype.h"
 #include "model/float8_products.h"
 #include "model/model_config.h"
+#include "run/optimizer_kind.h"
 #include "topology/cluster.h"
 #include "topology/layout.h"
 #include "topology/software_stack.h"
@@ -26,8 +26,8 @@ struct PlanPoint {
   // `trireme plan`, which knows no device to choose on, takes all.
   LinearSet linears = kAllLinears;
   DType moments = DType::kFloat32;  // of the optimizer
-  // optimizer.name, others than adamw under policy.counted_costs alone; it outlives the point.
-  std::string_view optimizer = "adamw";
+  // Others than AdamW under policy.counted_costs alone.
+  OptimizerKind optimizer = OptimizerKind::kAdamW;
   bool flash = true;            // fused attention
   bool power_sgd = false;       // gradients compressed by PowerSGD, in other programs than ours
   int power_sgd_rank = 0;       // above 0: by ours, under policy.counted_costs alone

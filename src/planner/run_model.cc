@@ -18,12 +18,16 @@ struct NamedFamily {
   const char* base;  // of the trainer's families, the one that it differs least from
   bool tied;
   std::int64_t vocabulary;
+  // What sets it apart from its base once that is completed.
+  bool no_bias = false;
+  bool nemotron = false;  // squared ReLU between two matrices, norms with a mean, rotary positions
 };
 constexpr NamedFamily kFamilies[] = {
-    {"gpt", "gpt2", true, 51'200},         {"gpt2", "gpt2", true, 51'200},     {"mpt", "gpt2", true, 50'368},
-    {"bloom", "bloom", true, 250'880},     {"llama", "llama", false, 128'256}, {"mistral", "llama", false, 32'000},
-    {"qwen", "llama", false, 152'064},     {"grok", "llama", false, 128'256},  {"mixtral", "llama", false, 32'000},
-    {"nemotron", "llama", false, 256'000},
+    {"gpt", "gpt2", true, 51'200},       {"gpt2", "gpt2", true, 51'200},
+    {"mpt", "gpt2", true, 50'368, true}, {"bloom", "bloom", true, 250'880},
+    {"llama", "llama", false, 128'256},  {"mistral", "llama", false, 32'000},
+    {"qwen", "llama", false, 152'064},   {"grok", "llama", false, 128'256},
+    {"mixtral", "llama", false, 32'000}, {"nemotron", "llama", false, 256'000, false, true},
 };
 
 }  // namespace
@@ -42,17 +46,15 @@ ModelConfig ModelOfRun(const MeasuredRun& run) {
                     .vocabulary = WholeOf(run.vocabulary, family.vocabulary),
                     .sequence = WholeOf(run.sequence, 1),
                     .tie_embeddings = run.tied ? *run.tied != 0 : family.tied};
-  const bool two_matrices = run.family == "nemotron";
-  if (two_matrices && model.ffn == 0) {
+  if (family.nemotron && model.ffn == 0) {
     model.ffn = 4 * model.hidden;
   }
   model = Completed(model, true);
-  if (two_matrices) {
-    // Squared ReLU between two matrices, norms with a mean, rotary positions: Llama's block otherwise.
+  if (family.nemotron) {
     model.feed_forward = ActivationKind::kSquaredRelu;
     model.norm = NormKind::kLayer;
   }
-  if (run.family == "mpt") {
+  if (family.no_bias) {
     model.norm_bias = model.qkv_bias = model.linear_bias = false;
   }
   return model;

@@ -26,11 +26,11 @@ struct SearchRequest {
   std::int64_t global_batch = 1;
   std::int64_t ramp_unit = 0;  // above 0: the batch ramps up in multiples of it, which a layout must divide too
   DType dtype = DType::kBFloat16;
-  DType moments = DType::kFloat32;  // of the optimizer; bf16 under policy.bf16_moments alone
-  std::string optimizer = "adamw";  // others under policy.counted_costs alone
-  int power_sgd_rank = 0;           // likewise, above 0
-  int most_tensor = 0;              // 0: the devices of a node
-  int most_context = 1;             // largest context degree that a search considers
+  DType moments = DType::kFloat32;                  // of the optimizer; bf16 under policy.bf16_moments alone
+  OptimizerKind optimizer = OptimizerKind::kAdamW;  // others under policy.counted_costs alone
+  int power_sgd_rank = 0;                           // likewise, above 0
+  int most_tensor = 0;                              // 0: the devices of a node
+  int most_context = 1;                             // largest context degree that a search considers
   int most_micro_batch = 64;
   double headroom = 0.06;  // share of device memory to leave free: estimates err by as much
   int keep = 20;           // ranked layouts to return

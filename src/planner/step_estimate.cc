@@ -262,7 +262,7 @@ void AddStepWork(const PlanPoint& point, const ModelAccount& account, const Step
                           ? measured->Update(parameters, owned)
                           : owned * UpdateBytes(point) * passes / (point.cluster.device.memory_bandwidth * e.memory);
   }
-  if (point.stack.policy.counted_costs && point.optimizer == "muon") {
+  if (point.stack.policy.counted_costs && point.optimizer == OptimizerKind::kMuon) {
     terms.optimizer += MuonSeconds(point);
   }
   if (layout.offload == Offload::kFull && !point.stack.policy.staged_offload) {

@@ -267,7 +267,7 @@ void Fill(const MeasuredRun& run, const SoftwareStack& stack, RunPoint& point) {
   point.flash = run.flash ? *run.flash != 0 : stack.time.flash;
   point.power_sgd = run.compression == "powersgd";
   point.shard_ranks = ShardRanksOf(run);
-  point.fused_optimizer = run.optimizer != "adafactor";
+  point.fused_optimizer = run.optimizer != Name(OptimizerKind::kAdafactor);
 }
 
 }  // namespace

@@ -13,10 +13,32 @@ namespace {
 
 // Moments of each element that an optimizer of ours keeps; Adafactor's of vectors alone do not count.
 int MomentsOf(const PlanPoint& point) {
-  if (point.optimizer == "lion" || point.optimizer == "sgd" || point.optimizer == "muon") {
-    return 1;
+  switch (point.optimizer) {
+    case OptimizerKind::kAdafactor:
+      return 0;
+    case OptimizerKind::kLion:
+    case OptimizerKind::kMuon:
+    case OptimizerKind::kSgd:
+      return 1;
+    case OptimizerKind::kAdamW:
+      return 2;
   }
-  return point.optimizer == "adafactor" ? 0 : 2;
+  return 2;
+}
+
+// Bytes of an element's direction, where the update is not made in one pass.
+double DirectionBytes(OptimizerKind optimizer) {
+  switch (optimizer) {
+    case OptimizerKind::kMuon:
+      return 8;
+    case OptimizerKind::kAdafactor:
+      return 16;
+    case OptimizerKind::kAdamW:
+    case OptimizerKind::kLion:
+    case OptimizerKind::kSgd:
+      return 0;
+  }
+  return 0;
 }
 
 }  // namespace
@@ -35,10 +57,9 @@ double NvmeSeconds(const PlanPoint& point, double owned) {
 double UpdateBytes(const PlanPoint& point) {
   const double absent = 2.0 * (2 - MomentsOf(point)) * static_cast<double>(SizeOf(DType::kFloat32));
   const double narrow = 2.0 * MomentsOf(point) * static_cast<double>(SizeOf(DType::kFloat32) - SizeOf(point.moments));
-  const double directions = point.optimizer == "muon" ? 8 : point.optimizer == "adafactor" ? 16 : 0;
   // bf16 has the halves of a master read and written, fp16 the master and the weight written.
   const double masters = point.stack.policy.counted_costs && point.dtype == DType::kFloat16 ? 2 : 0;
-  return point.stack.time.optimizer_bytes - absent - narrow + directions + masters;
+  return point.stack.time.optimizer_bytes - absent - narrow + DirectionBytes(point.optimizer) + masters;
 }
 
 double MuonSeconds(const PlanPoint& point) {

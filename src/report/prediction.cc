@@ -50,7 +50,7 @@ PlanPoint RunPrediction::PointOf(std::int64_t global_batch) const {
           .products = float8 ? ProductFormat::kFloat8 : ProductFormat::kNative,
           .linears = ParseFloat8Products(config_.train.fp8_products),
           .moments = ParseDType(config_.optimizer.moments),
-          .optimizer = config_.optimizer.name,
+          .optimizer = config_.optimizer.kind(),
           .flash = !config_.train.plain_attention(),
           .power_sgd_rank = config_.optimizer.powersgd_rank,
           .threads = cluster_.device.is_host ? config_.train.threads : 0,

@@ -98,8 +98,9 @@ std::vector<RecipeKey> BatchAndOptimizerKeys() {
       Number(
           "batch.ramp_up.samples", "samples until the batch is whole",
           [](Config & c) -> auto& { return c.batch.ramp_samples; }, 0, kMostSamples),
-      Text("optimizer.name", "muon updates the matrices of blocks, and the rest as adamw",
-           [](Config & c) -> auto& { return c.optimizer.name; }, {"adamw", "adafactor", "lion", "muon", "sgd"}),
+      Text(
+          "optimizer.name", "muon updates the matrices of blocks, and the rest as adamw",
+          [](Config & c) -> auto& { return c.optimizer.name; }, OptimizerNames()),
       Number(
           "optimizer.learning_rate", "at its highest", [](Config & c) -> auto& { return c.optimizer.learning_rate; }, 0,
           1e6),

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "model/model_config.h"
+#include "run/optimizer_kind.h"
 #include "topology/layout.h"
 
 namespace trireme {
@@ -54,6 +55,8 @@ struct OptimizerConfig {
   double final_fraction = 0.1;         // of the learning rate, at the end of the decay
   std::string on_resume = "continue";  // continue | recipe: see run/run_schedule.h
   std::int64_t bridge_samples = 0;  // from the rate before a resume to the one that the changed recipe says; 0: chosen
+
+  OptimizerKind kind() const { return ParseOptimizerKind(name); }
   bool operator==(const OptimizerConfig&) const = default;
 };
 

@@ -133,7 +133,7 @@ void Trainer::ConnectGroups() {
   if (sizes.ulysses) {
     comms_.context_heads().PrepareAllToAll();
   }
-  const bool muon = config_.optimizer.name == "muon";
+  const bool muon = config_.optimizer.kind() == OptimizerKind::kMuon;
   if (muon || config_.layout.reduced_as() == SentAs::kInt8) {
     comms_.shards().PrepareAllToAll();
   }

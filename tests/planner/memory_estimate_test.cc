@@ -23,7 +23,7 @@ void ExpectTrainersBytes(const ModelConfig& model, const ParallelLayout& layout,
   const Machine machine("dgx-h100", "trireme");
   PlanPoint point = machine.Point(model, layout, global_batch);
   point.moments = moments;
-  point.optimizer = optimizer;
+  point.optimizer = ParseOptimizerKind(optimizer);
   point.dtype = dtype;
   point.shard_ranks = layout.shard_ranks;
   point.power_sgd_rank = power_sgd_rank;

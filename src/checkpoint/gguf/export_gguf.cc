@@ -36,12 +36,13 @@ std::string TokenizerOf(const std::string& path, const ModelConfig& model, const
 
 // llama.cpp looks for "phi-3" in the name: special tokens then take the spaces after them, as Phi-3's do, and a
 // tokenizer that lacks Phi-3's tokens is not loaded.
-std::string NameFor(const std::string& name, const ModelConfig& model, const std::optional<TokenTable>& table) {
+std::string NameFor(const std::string& name, const GgufArchitecture& architecture,
+                    const std::optional<TokenTable>& table) {
   const auto has = [&](const char* text) {
     return table.has_value() && std::any_of(table->tokens.begin(), table->tokens.end(),
                                             [&](const TableToken& token) { return token.text == text; });
   };
-  const bool phi = model.family == "phi3" && has("</s>") && has("<unk>") && has("<s>") && has("<|endoftext|>");
+  const bool phi = architecture.named_phi && has("</s>") && has("<unk>") && has("<s>") && has("<|endoftext|>");
   const std::string other = std::regex_replace(name, std::regex("phi-?3", std::regex::icase), "phi_3");
   return phi ? "phi-3 " + other : other;
 }
@@ -65,7 +66,7 @@ class GgufExport {
     header.Text("general.architecture", architecture_.name);
     const std::optional<TokenTable> table =
         tokenizer.empty() ? std::nullopt : std::optional<TokenTable>(ReadTokenTable(tokenizer, model.vocabulary));
-    header.Text("general.name", NameFor(name, model, table));
+    header.Text("general.name", NameFor(name, architecture_, table));
     header.Count("general.file_type", GgufFileType(type_));
     header.Count("general.quantization_version", 2);
     AddGgufShape(model, architecture_, header);

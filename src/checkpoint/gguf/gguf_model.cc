@@ -11,35 +11,55 @@
 namespace trireme {
 namespace {
 
+void AddPhi3(const ModelConfig& /*model*/, const std::string& at, GgufHeader& header) {
+  header.Count(at + "attention.sliding_window", 0);
+}
+
+void AddGptNeoX(const ModelConfig& model, const std::string& at, GgufHeader& header) {
+  header.Flag(at + "use_parallel_residual", !model.serial_branches);
+}
+
+void AddMpt(const ModelConfig& /*model*/, const std::string& at, GgufHeader& header) {
+  header.Number(at + "attention.max_alibi_bias", 8);
+}
+
 constexpr std::array kArchitectures = {
     GgufArchitecture{.family = "gpt2", .name = "gpt2", .fused_projections = true},
     GgufArchitecture{.family = "bloom", .name = "bloom", .fused_projections = true},
-    GgufArchitecture{.family = "mpt", .name = "mpt", .fused_projections = true},
-    GgufArchitecture{.family = "gpt_neox", .name = "gptneox", .fused_projections = true, .own_output = true},
+    GgufArchitecture{.family = "mpt", .name = "mpt", .fused_projections = true, .add = AddMpt},
+    GgufArchitecture{.family = "gpt_neox",
+                     .name = "gptneox",
+                     .fused_projections = true,
+                     .own_output = true,
+                     .part_of_head = true,
+                     .add = AddGptNeoX},
     GgufArchitecture{.family = "llama", .name = "llama", .paired_rotary = true, .free_heads = true},
     GgufArchitecture{.family = "mistral", .name = "llama", .paired_rotary = true, .free_heads = true},
     GgufArchitecture{.family = "qwen2", .name = "qwen2"},
     GgufArchitecture{.family = "qwen3", .name = "qwen3", .free_heads = true},
-    GgufArchitecture{.family = "gemma2", .name = "gemma2", .free_heads = true, .windows = true},
-    GgufArchitecture{.family = "gemma3", .name = "gemma3", .free_heads = true, .windows = true},
+    GgufArchitecture{
+        .family = "gemma2", .name = "gemma2", .free_heads = true, .windows = true, .capped = true, .largest = 46},
+    GgufArchitecture{.family = "gemma3", .name = "gemma3", .free_heads = true, .windows = true, .largest = 62},
     GgufArchitecture{.family = "olmo2", .name = "olmo2", .own_output = true},
-    GgufArchitecture{.family = "phi3", .name = "phi3", .fused_projections = true, .fused_gate = true},
-    GgufArchitecture{.family = "nemotron", .name = "nemotron", .own_output = true},
+    GgufArchitecture{.family = "phi3",
+                     .name = "phi3",
+                     .fused_projections = true,
+                     .fused_gate = true,
+                     .part_of_head = true,
+                     .longrope = true,
+                     .named_phi = true,
+                     .add = AddPhi3},
+    GgufArchitecture{.family = "nemotron", .name = "nemotron", .own_output = true, .part_of_head = true},
 };
 
-bool TurnsPartOfHead(const ModelConfig& model) {
-  return model.family == "phi3" || model.family == "gpt_neox" || model.family == "nemotron";
-}
-
-void RequireGemma(const ModelConfig& model) {
-  const bool second = model.family == "gemma2";
+void RequireGemma(const ModelConfig& model, const GgufArchitecture& architecture) {
+  const bool second = architecture.capped;
   Require(!second || model.tie_embeddings, "llama.cpp's Gemma 2 has a tied output; this model's is its own");
   Require(second == (model.attention_cap > 0),
           "model.attention_cap = {}: llama.cpp caps scores in Gemma 2 always and in Gemma 3 never",
           model.attention_cap);
   Require(!second || model.logit_cap > 0, "model.logit_cap = 0: llama.cpp caps the logits of Gemma 2 always");
-  // llama.cpp knows the release of 27B by its layers.
-  const bool largest = model.layers == (second ? 46 : 62);
+  const bool largest = model.layers == architecture.largest;
   const std::int64_t theirs = largest ? model.hidden / model.heads : model.head_size();
   const double ours = model.query_scalar > 0 ? model.query_scalar : static_cast<double>(model.head_size());
   Require(ours == static_cast<double>(theirs),
@@ -50,16 +70,16 @@ void RequireRotary(const ModelConfig& model, const GgufArchitecture& architectur
   if (model.position != PositionChoice::kRotary) {
     return;
   }
-  Require(TurnsPartOfHead(model) || model.rotary_size() == model.head_size(),
+  Require(architecture.part_of_head || model.rotary_size() == model.head_size(),
           "model.rotary_fraction = {}: llama.cpp turns whole heads in its architecture '{}'", model.rotary_fraction,
           architecture.name);
   Require(model.rope_scaling != "llama3" || architecture.paired_rotary,
           "model.rope_scaling = 'llama3': llama.cpp reads it for Llama alone, not for '{}'", architecture.name);
-  Require(model.rope_scaling != "longrope" || model.family == "phi3",
+  Require(model.rope_scaling != "longrope" || architecture.longrope,
           "model.rope_scaling = 'longrope': llama.cpp reads its factors for Phi-3, not for '{}'", architecture.name);
   Require(model.rope_scaling != "yarn" || !architecture.windows,
           "model.rope_scaling = 'yarn': llama.cpp does not scale '{}' so", architecture.name);
-  Require(model.family != "gemma2" || model.local_rope_theta == 0 || model.rope_scaling == "none",
+  Require(!architecture.capped || model.local_rope_theta == 0 || model.rope_scaling == "none",
           "model.rope_scaling = '{}' with local_rope_theta: llama.cpp scales every layer of Gemma 2",
           model.rope_scaling);
 }
@@ -80,7 +100,7 @@ const GgufArchitecture& GgufArchitectureOf(const ModelConfig& model) {
           "model.head_dim = {}: llama.cpp's architecture '{}' has heads of hidden / heads = {}", model.head_size(),
           found->name, model.hidden / model.heads);
   if (found->windows) {
-    RequireGemma(model);
+    RequireGemma(model, *found);
   } else {
     Require(model.attention_cap == 0 && model.logit_cap == 0 && model.query_scalar == 0,
             "llama.cpp's architecture '{}' has no caps and no query_scalar", found->name);
@@ -255,9 +275,10 @@ void AddRotary(const ModelConfig& model, const std::string& at, GgufHeader& head
   }
 }
 
-void AddGemma(const ModelConfig& model, const std::string& at, GgufHeader& header) {
+void AddGemma(const ModelConfig& model, const GgufArchitecture& architecture, const std::string& at,
+              GgufHeader& header) {
   // Gemma 2 has a window in llama.cpp whether a file says so or not.
-  if (model.window > 0 || model.family == "gemma2") {
+  if (model.window > 0 || architecture.capped) {
     header.Count(at + "attention.sliding_window", model.window > 0 ? model.window : model.sequence);
     header.Count(at + "attention.sliding_window_pattern", model.window_period);
   }
@@ -289,16 +310,10 @@ void AddGgufShape(const ModelConfig& model, const GgufArchitecture& architecture
     AddRotary(model, at, header);
   }
   if (architecture.windows) {
-    AddGemma(model, at, header);
+    AddGemma(model, architecture, at, header);
   }
-  if (model.family == "phi3") {
-    header.Count(at + "attention.sliding_window", 0);
-  }
-  if (model.family == "gpt_neox") {
-    header.Flag(at + "use_parallel_residual", !model.serial_branches);
-  }
-  if (model.family == "mpt") {
-    header.Number(at + "attention.max_alibi_bias", 8);
+  if (architecture.add != nullptr) {
+    architecture.add(model, at, header);
   }
 }
 

@@ -21,6 +21,13 @@ struct GgufArchitecture {
   bool own_output = false;         // an output tensor is needed even where it is tied
   bool free_heads = false;         // heads times their size may differ from the hidden size
   bool windows = false;            // layers with windows
+  bool part_of_head = false;       // rotary positions may turn a part of each head
+  bool longrope = false;           // reads its factors
+  bool capped = false;             // Gemma 2: scores and logits are capped always, and every layer has one rotary base
+  bool named_phi = false;          // special tokens take the spaces after them where the name says so
+  std::int64_t largest = 0;        // of Gemma: layers by which llama.cpp knows the release of 27B
+  // Keys that this architecture has besides those of the shape; nullptr: none.
+  void (*add)(const ModelConfig& model, const std::string& at, GgufHeader& header) = nullptr;
 };
 // An Error names the families that llama.cpp runs, or says which choice of the model its architecture lacks.
 const GgufArchitecture& GgufArchitectureOf(const ModelConfig& model);

@@ -250,9 +250,9 @@ struct NormNames {
   const char* after_mlp = "post_feedforward_layernorm";
 };
 
-void ListLlamaLike(const ParameterTable& table, TensorList& list) {
+// fused: query, key and value are one tensor, gate and up one.
+void ListTensors(const ParameterTable& table, bool fused, TensorList& list) {
   const ModelConfig& model = table.config();
-  const bool fused = model.family == "phi3";
   NormNames norms;
   if (!model.post_norm) {
     norms.before_mlp = "post_attention_layernorm";
@@ -291,6 +291,10 @@ void ListLlamaLike(const ParameterTable& table, TensorList& list) {
   list.Whole("model.norm.bias", head.norm_bias);
 }
 
+void ListLlamaLike(const ParameterTable& table, TensorList& list) { ListTensors(table, false, list); }
+
+void ListPhi3(const ParameterTable& table, TensorList& list) { ListTensors(table, true, list); }
+
 }  // namespace
 
 std::vector<HuggingFaceFamily> HuggingFaceLlamaLike() {
@@ -301,7 +305,7 @@ std::vector<HuggingFaceFamily> HuggingFaceLlamaLike() {
           {"gemma2", "gemma2", ParseGemma2, FormatGemma2, ListLlamaLike},
           {"gemma3_text", "gemma3", ParseGemma3, FormatGemma3, ListLlamaLike},
           {"olmo2", "olmo2", ParseOlmo2, FormatOlmo2, ListLlamaLike},
-          {"phi3", "phi3", ParsePhi3, FormatPhi3, ListLlamaLike},
+          {"phi3", "phi3", ParsePhi3, FormatPhi3, ListPhi3},
           {"nemotron", "nemotron", ParseNemotron, FormatNemotron, ListLlamaLike}};
 }
 

@@ -1,0 +1,140 @@
+// What must not grow unnoticed: long files, wide interfaces, names that are compared outside of their registers. Who
+// has a reason writes it down here.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <regex>
+#include <set>
+
+#include "layers/source_tree.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::size_t kUsualLines = 400;
+
+// Files above kUsualLines and why they are one file.
+const std::map<std::string, std::string>& LongFiles() {
+  static const std::map<std::string, std::string> files = {
+      {"src/train/trainer.cc", "one step from batch to update, with the set-up of a rank that it refers to"},
+      {"src/train/zero_shard.cc", "gather, reduction and update of one shard share its waits"},
+      {"src/comm/nccl_communicator.cc", "every collective and its way through host memory"},
+      {"src/measure/rank_probe.cc", "one probe for each operation that is calibrated"},
+      {"src/measure/calibrate.cc", "the order of a calibration and what it writes"},
+      {"src/device/cuda/optimizer.cu", "one kernel for each update rule, with shared loads and stores"},
+      {"src/data/chat/jinja_render.cc", "one case for each node of a template"},
+      {"src/data/chat/jinja_builtins.cc", "one function for each filter, test and method"},
+      {"src/planner/memory_estimate.cc", "our account and that of other programs, term by term"},
+      {"src/planner/step_estimate.cc", "the terms of a step, each in its function"},
+      {"src/planner/plan_answer.cc", "one case for each question"},
+      {"src/lowering/block_backward.cc", "one rule for each operation of a block"},
+      {"src/report/run_reporter.cc", "one function for each file and line of a run"},
+      {"src/operate/training_loop.cc", "the loop and its observers"},
+  };
+  return files;
+}
+
+TEST(Ratchets, FilesAboveTheUsualLengthAreListedWithAReason) {
+  std::set<std::string> seen;
+  for (const std::string& file : SourceFiles()) {
+    const std::size_t lines = LinesOf(ReadText(kRoot / file)).size();
+    EXPECT_TRUE(lines <= kUsualLines || LongFiles().contains(file))
+        << file << " has " << lines << " lines: divide it by purpose, or list it with the reason";
+    if (lines > kUsualLines) {
+      seen.insert(file);
+    }
+  }
+  for (const auto& [file, reason] : LongFiles()) {
+    EXPECT_TRUE(seen.contains(file)) << file << " has " << kUsualLines << " lines or fewer: take it off the list";
+    EXPECT_GT(reason.size(), 20U) << file;
+  }
+}
+
+// Virtual functions declared in a header, without destructors. An interface that grows makes every back end longer:
+// edit the number with the change, and say in its commit why.
+const std::map<std::string, int>& VirtualFunctions() {
+  static const std::map<std::string, int> most = {
+      {"src/device/ops.h", 42},
+      {"src/comm/communicator.h", 35},
+      {"src/device/device.h", 33},
+      {"src/device/paced/paced_cluster.h", 13},
+      {"src/operate/training_observer.h", 10},
+  };
+  return most;
+}
+constexpr int kFewVirtualFunctions = 9;
+
+int VirtualFunctionsOf(const std::string& file) {
+  static const std::regex declared(R"((^|\n)\s*(\[\[nodiscard\]\] )?virtual (?!~))");
+  const std::string text = ReadText(kRoot / file);
+  return static_cast<int>(std::distance(std::sregex_iterator(text.begin(), text.end(), declared), {}));
+}
+
+TEST(Ratchets, InterfacesDoNotGrowUnnoticed) {
+  int interfaces = 0;
+  for (const std::string& file : SourceFiles()) {
+    const int functions = file.ends_with(".h") ? VirtualFunctionsOf(file) : 0;
+    const auto known = VirtualFunctions().find(file);
+    const int most = known == VirtualFunctions().end() ? kFewVirtualFunctions : known->second;
+    EXPECT_LE(functions, most) << file << " declares " << functions << " virtual functions; " << most << " are allowed";
+    interfaces += functions > 0 ? 1 : 0;
+  }
+  EXPECT_GT(interfaces, 10);
+  for (const auto& [file, most] : VirtualFunctions()) {
+    EXPECT_GT(VirtualFunctionsOf(file), 0) << file << " is no interface any more: take it off the list";
+  }
+}
+
+// The names that a register has, as an alternative of a regular expression.
+std::string NamesIn(const std::string& file, const std::regex& name) {
+  const std::string text = ReadText(kRoot / file);
+  std::string names;
+  for (std::sregex_iterator at(text.begin(), text.end(), name), end; at != end; ++at) {
+    names += (names.empty() ? "" : "|") + (*at)[1].str();
+  }
+  return names;
+}
+
+std::string FamilyNames() {
+  std::string names;
+  static const std::regex name(R"re(\.name = "(\w+)")re");
+  for (const auto& entry : fs::directory_iterator(kRoot / "src/model")) {
+    if (entry.path().extension() == ".cc") {
+      const std::string found = NamesIn(fs::relative(entry.path(), kRoot).generic_string(), name);
+      names += found.empty() ? "" : (names.empty() ? "" : "|") + found;
+    }
+  }
+  return names;
+}
+
+std::string OptimizerNames() {
+  static const std::regex list(R"re(kOptimizerNames = \{([^}]*)\})re");
+  const std::string text = ReadText(kRoot / "src/run/optimizer_kind.cc");
+  std::smatch found;
+  EXPECT_TRUE(std::regex_search(text, found, list));
+  std::string names = std::regex_replace(found[1].str(), std::regex("[\" ]"), "");
+  return std::regex_replace(names, std::regex(","), "|");
+}
+
+// What follows from a family or an optimizer is said where it is registered: ModelFamily and ModelConfig's choices, the
+// tables of HuggingFaceFamily and GgufArchitecture, OptimizerKind.
+TEST(Ratchets, NamesOfFamiliesAndOptimizersAreComparedNowhere) {
+  const std::string families = FamilyNames();
+  const std::string optimizers = OptimizerNames();
+  EXPECT_THAT(families, testing::HasSubstr("gemma2"));
+  EXPECT_EQ(optimizers, "adamw|adafactor|lion|muon|sgd");
+  const std::string names = "\"(" + families + "|" + optimizers + ")\"";
+  const std::regex compared("[!=]= *(std::string(_view)?\\()?" + names + "|" + names + "\\)? *[!=]=");
+  EXPECT_TRUE(std::regex_search(std::string(R"(if (model.family == "phi3") {)"), compared));
+  EXPECT_TRUE(std::regex_search(std::string(R"(return "muon" != config.name;)"), compared));
+  EXPECT_FALSE(std::regex_search(std::string(R"(std::string family = "gpt2";)"), compared));
+  for (const std::string& file : SourceFiles()) {
+    const std::string text = ReadText(kRoot / file);
+    std::smatch found;
+    EXPECT_FALSE(std::regex_search(text, found, compared)) << file << ": " << found.str();
+  }
+}
+
+}  // namespace
+}  // namespace trireme
