@@ -6,6 +6,8 @@ target_compile_options(trireme_flags INTERFACE
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-array-bounds -Wno-stringop-overflow -Wno-restrict>
   # GCC 13 and 14 take every reference that a function with a temporary argument returns for one into it.
   $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<VERSION_GREATER_EQUAL:$<CXX_COMPILER_VERSION>,13>>:-Wno-dangling-reference>
+  # A switch over an enumeration names every enumerator; GCC's -Wall asks the same of those without a default.
+  $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wswitch-enum>
   # Loops that are asked to be vectorised stay as they are in builds without optimisation.
   $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-pass-failed>
   # Later clangs warn of captures that give a structured binding its own name again, which clang 14 asks for, and of what

@@ -25,10 +25,7 @@ std::uint64_t Fingerprint(const CollectiveCall& call) {
 }
 
 std::string Describe(const CollectiveCall& call) {
-  if (call.kind == CollectiveKind::kBarrier) {
-    return call == SplitCall() ? "split" : call == EndCall() ? "the end of its work" : "barrier";
-  }
-  std::string text = fmt::format("{} of {} {}", Name(call.kind), call.count, Name(call.dtype));
+  const std::string text = fmt::format("{} of {} {}", Name(call.kind), call.count, Name(call.dtype));
   switch (call.kind) {
     case CollectiveKind::kAllReduce:
       return text + (call.op == ReduceOp::kSum ? " (sum)" : " (max)");
@@ -38,9 +35,14 @@ std::string Describe(const CollectiveCall& call) {
       return text + fmt::format(" to member {}, tag {}", call.peer, call.tag);
     case CollectiveKind::kReceive:
       return text + fmt::format(" from member {}, tag {}", call.peer, call.tag);
-    default:
+    case CollectiveKind::kBarrier:
+      return call == SplitCall() ? "split" : call == EndCall() ? "the end of its work" : "barrier";
+    case CollectiveKind::kAllGather:
+    case CollectiveKind::kReduceScatter:
+    case CollectiveKind::kAllToAll:
       return text;
   }
+  return text;
 }
 
 std::string MismatchMessage(const std::string& group, const RankCall& one, const RankCall& other) {

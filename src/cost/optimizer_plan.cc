@@ -17,9 +17,12 @@ const ParameterGroup& GroupOf(const OptimizerConfig& config, const Parameter& pa
       return config.tables;
     case ParameterRole::kWeight:
       return parameter.module == table.config().modules() - 1 ? config.head : config.matrices;
-    default:
+    case ParameterRole::kNormGain:
+    case ParameterRole::kNormBias:
+    case ParameterRole::kBias:
       return config.vectors;
   }
+  return config.vectors;
 }
 
 RowUpdate UpdateOf(const OptimizerConfig& config, const Parameter& parameter, const ParameterTable& table) {

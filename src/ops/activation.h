@@ -16,7 +16,17 @@ enum class ActivationKind : std::uint8_t {
 
 // Whether z has gates too.
 constexpr bool IsGated(ActivationKind kind) {
-  return kind == ActivationKind::kSwiGlu || kind == ActivationKind::kGeGlu;
+  switch (kind) {
+    case ActivationKind::kSwiGlu:
+    case ActivationKind::kGeGlu:
+      return true;
+    case ActivationKind::kGelu:
+    case ActivationKind::kExactGelu:
+    case ActivationKind::kRelu:
+    case ActivationKind::kSquaredRelu:
+      return false;
+  }
+  return false;
 }
 
 }  // namespace trireme

@@ -10,6 +10,17 @@ namespace trireme {
 
 enum class NormKind : std::uint8_t { kLayer, kRms };
 
+// Whether a row's mean is subtracted before it is scaled. Every back end asks this, so that they cannot differ.
+constexpr bool SubtractsMean(NormKind kind) {
+  switch (kind) {
+    case NormKind::kLayer:
+      return true;
+    case NormKind::kRms:
+      return false;
+  }
+  return false;
+}
+
 // sum = x + dropout(branch + bias); normed = norm(sum) * (gamma + gain_offset) + beta. [n, C] each.
 // Without branch: sum is not written and x is normed. Without gamma: only the sum is computed.
 // bias, beta [C] may be missing. statistics [2, n] fp32: mean (0 for kRms) and reciprocal deviation of each row.

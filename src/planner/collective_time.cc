@@ -69,6 +69,28 @@ bool StagesCrossNodes(const Cluster& cluster, const ParallelLayout& layout) {
   return layout.pipeline > 1 && layout.ranks() > cluster.devices_per_node;
 }
 
+namespace {
+
+// Of its bytes what a member sends.
+double ShareSent(CollectiveKind kind, double members, double rounds) {
+  switch (kind) {
+    case CollectiveKind::kAllToAll:
+      return (members - 1) / (members * members);
+    case CollectiveKind::kBroadcast:
+      return 1;
+    case CollectiveKind::kAllReduce:
+    case CollectiveKind::kAllGather:
+    case CollectiveKind::kReduceScatter:
+    case CollectiveKind::kSend:
+    case CollectiveKind::kReceive:
+    case CollectiveKind::kBarrier:
+      return rounds * (members - 1) / members;
+  }
+  return 1;
+}
+
+}  // namespace
+
 double CollectiveSeconds(CollectiveKind kind, double bytes, double calls, const GroupPlacement& group,
                          const Cluster& cluster, const LinkShares& shares) {
   if (group.size <= 1 || bytes <= 0) {
@@ -76,12 +98,7 @@ double CollectiveSeconds(CollectiveKind kind, double bytes, double calls, const 
   }
   const double members = group.size;
   const double rounds = kind == CollectiveKind::kAllReduce ? 2 : 1;
-  double share_sent = rounds * (members - 1) / members;
-  if (kind == CollectiveKind::kAllToAll) {
-    share_sent = (members - 1) / (members * members);
-  } else if (kind == CollectiveKind::kBroadcast) {
-    share_sent = 1;
-  }
+  const double share_sent = ShareSent(kind, members, rounds);
   double bandwidth = cluster.device_link.bandwidth * shares.device;
   const int nodes = group.nodes();
   if (group.crosses_nodes()) {

@@ -62,11 +62,19 @@ double ReductionSeconds(const PlanPoint& point, double gradients, double calls) 
 }
 
 double GatherSeconds(const PlanPoint& point, double parameters, double calls) {
-  const SentAs sent = point.layout.gathered_as();
-  const double each = sent == SentAs::kInt8       ? kInt8Bytes
-                      : sent == SentAs::kBFloat16 ? static_cast<double>(SizeOf(DType::kBFloat16))
-                                                  : ParameterBytes(point);
-  const double packing = sent == SentAs::kInt8 ? PackSeconds(point, parameters, ParameterBytes(point)) : 0;
+  double each = ParameterBytes(point);
+  double packing = 0;
+  switch (point.layout.gathered_as()) {
+    case SentAs::kExact:
+      break;
+    case SentAs::kBFloat16:
+      each = static_cast<double>(SizeOf(DType::kBFloat16));
+      break;
+    case SentAs::kInt8:
+      each = kInt8Bytes;
+      packing = PackSeconds(point, parameters, ParameterBytes(point));
+      break;
+  }
   return ShardSeconds(point, CollectiveKind::kAllGather, parameters * each, calls) + packing;
 }
 

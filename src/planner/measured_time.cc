@@ -75,11 +75,21 @@ struct MeasuredPrice::StepPrice {
 
   WorkTime operator()(const ProductStep& step) const {
     const std::int64_t out = step.rows * step.columns;
-    const double epilogue = step.epilogue == Epilogue::kGelu           ? price.Work(RankWork::kGelu, out)
-                            : step.epilogue == Epilogue::kGeluGradient ? price.Work(RankWork::kGeluGradient, out)
-                            // Of the three tensors of a sum in a pass of its own, the product reads one more.
-                            : step.epilogue == Epilogue::kResidual ? price.Work(RankWork::kResidual, out) / 3
-                                                                   : 0;
+    double epilogue = 0;
+    switch (step.epilogue) {
+      case Epilogue::kNone:
+        break;
+      case Epilogue::kGelu:
+        epilogue = price.Work(RankWork::kGelu, out);
+        break;
+      case Epilogue::kGeluGradient:
+        epilogue = price.Work(RankWork::kGeluGradient, out);
+        break;
+      case Epilogue::kResidual:
+        // Of the three tensors of a sum in a pass of its own, the product reads one more.
+        epilogue = price.Work(RankWork::kResidual, out) / 3;
+        break;
+    }
     const ProductFormat format = price.point_->FormatOf(step.linear);
     return {.matmul = price.Product(PassOf(step.kind), step.rows, step.columns, step.depth, format),
             .memory = epilogue};

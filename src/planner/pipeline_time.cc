@@ -23,9 +23,14 @@ CostKind CostOf(ActionKind kind) {
       return kInputCost;
     case ActionKind::kBackwardWeight:
       return kWeightCost;
-    default:
+    case ActionKind::kBackward:
+    case ActionKind::kSendActivation:
+    case ActionKind::kReceiveActivation:
+    case ActionKind::kSendGradient:
+    case ActionKind::kReceiveGradient:
       return kBackwardCost;
   }
+  return kBackwardCost;
 }
 
 int Shortened(const PipelineShape& shape) {

@@ -34,9 +34,14 @@ const char* NameOf(ActionKind kind) {
       return "backward";
     case ActionKind::kBackwardInput:
       return "backward input";
-    default:
+    case ActionKind::kBackwardWeight:
+    case ActionKind::kSendActivation:
+    case ActionKind::kReceiveActivation:
+    case ActionKind::kSendGradient:
+    case ActionKind::kReceiveGradient:
       return "backward weight";
   }
+  return "";
 }
 
 struct After {

@@ -161,6 +161,22 @@ std::vector<Difference> CompareRuns(const std::string& before, const std::string
   return tables ? CompareTables(before, after, least, ratios) : CompareFolders(before, after, least);
 }
 
+namespace {
+
+const char* WordOf(Direction direction) {
+  switch (direction) {
+    case Direction::kWorse:
+      return "WORSE";
+    case Direction::kBetter:
+      return "better";
+    case Direction::kSame:
+      return "same";
+  }
+  return "";
+}
+
+}  // namespace
+
 std::string ToText(const std::vector<Difference>& differences) {
   std::size_t width = 0;
   for (const Difference& difference : differences) {
@@ -168,9 +184,7 @@ std::string ToText(const std::vector<Difference>& differences) {
   }
   std::string text;
   for (const Difference& difference : differences) {
-    const char* const word = difference.direction == Direction::kWorse    ? "WORSE"
-                             : difference.direction == Direction::kBetter ? "better"
-                                                                          : "same";
+    const char* const word = WordOf(difference.direction);
     text += fmt::format("{:<{}}  {:>10.4g} -> {:<10.4g} {:+7.1f} %  (noise {:.1f} %)  {}\n", difference.what, width,
                         difference.before, difference.after, 100 * difference.change, 100 * difference.noise, word);
   }

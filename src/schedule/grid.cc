@@ -37,10 +37,20 @@ int MostInFlight(const Schedule& schedule, int stage) {
   int now = 0;
   int most = 0;
   for (const Action& action : schedule.actions[static_cast<std::size_t>(stage)]) {
-    if (action.kind == ActionKind::kForward) {
-      most = std::max(most, ++now);
-    } else if (action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardWeight) {
-      --now;
+    switch (action.kind) {
+      case ActionKind::kForward:
+        most = std::max(most, ++now);
+        break;
+      case ActionKind::kBackward:
+      case ActionKind::kBackwardWeight:
+        --now;
+        break;
+      case ActionKind::kBackwardInput:
+      case ActionKind::kSendActivation:
+      case ActionKind::kReceiveActivation:
+      case ActionKind::kSendGradient:
+      case ActionKind::kReceiveGradient:
+        break;
     }
   }
   return most;

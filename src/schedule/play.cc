@@ -126,9 +126,13 @@ class Player {
         return costs_.backward_input[place];
       case ActionKind::kBackwardWeight:
         return costs_.backward_weight[place];
-      default:
+      case ActionKind::kSendActivation:
+      case ActionKind::kReceiveActivation:
+      case ActionKind::kSendGradient:
+      case ActionKind::kReceiveGradient:
         return 0;
     }
+    return 0;
   }
 
   void Record(int stage, const Action& action) {
@@ -148,7 +152,9 @@ class Player {
       case ActionKind::kSendGradient:
         gradient_sent_.Of(place, action.micro_batch) = now;
         break;
-      default:
+      case ActionKind::kBackwardWeight:
+      case ActionKind::kReceiveActivation:
+      case ActionKind::kReceiveGradient:
         break;
     }
   }

@@ -105,27 +105,38 @@ class StageChecker {
         waiting.reset();
       }
     };
-    const bool backward = action_.kind == ActionKind::kBackward || action_.kind == ActionKind::kBackwardInput;
-    if (action_.kind == ActionKind::kSendActivation) {
-      used_by(unsent_output_, own);
-    } else if (action_.kind == ActionKind::kSendGradient) {
-      used_by(unsent_gradient_, own);
-    } else if (action_.kind == ActionKind::kForward) {
-      Expect(!unsent_output_, "comes before the output of the forward before it is sent");
-      unsent_output_ = Remote(action_.chunk, +1) ? std::optional(own) : std::nullopt;
-    } else if (backward || action_.kind == ActionKind::kReceiveGradient) {
-      if (backward) {
-        used_by(unused_gradient_, own);
-      }
+    const auto expect_room = [&] {
       Expect(!unused_gradient_, "comes before the gradient that is there is used by its backward");
       Expect(!unsent_gradient_, "comes before the gradient of the backward before it is sent");
-      if (action_.kind == ActionKind::kReceiveGradient) {
+    };
+    switch (action_.kind) {
+      case ActionKind::kSendActivation:
+        used_by(unsent_output_, own);
+        break;
+      case ActionKind::kSendGradient:
+        used_by(unsent_gradient_, own);
+        break;
+      case ActionKind::kForward:
+        Expect(!unsent_output_, "comes before the output of the forward before it is sent");
+        unsent_output_ = Remote(action_.chunk, +1) ? std::optional(own) : std::nullopt;
+        break;
+      case ActionKind::kBackward:
+      case ActionKind::kBackwardInput:
+        used_by(unused_gradient_, own);
+        expect_room();
+        if (placement_.IsLocal(here, here - 1)) {
+          unused_gradient_ = Action{.chunk = placement_.ChunkOf(here - 1), .micro_batch = action_.micro_batch};
+        } else if (Remote(action_.chunk, -1)) {
+          unsent_gradient_ = own;
+        }
+        break;
+      case ActionKind::kReceiveGradient:
+        expect_room();
         unused_gradient_ = own;
-      } else if (placement_.IsLocal(here, here - 1)) {
-        unused_gradient_ = Action{.chunk = placement_.ChunkOf(here - 1), .micro_batch = action_.micro_batch};
-      } else if (Remote(action_.chunk, -1)) {
-        unsent_gradient_ = own;
-      }
+        break;
+      case ActionKind::kBackwardWeight:
+      case ActionKind::kReceiveActivation:
+        break;
     }
   }
 

@@ -126,14 +126,24 @@ class Simulation {
     const auto chunk = static_cast<std::size_t>(action.chunk);
     const int here = placement_.VirtualStage(stage, action.chunk);
     actions_[static_cast<std::size_t>(stage)].push_back(action);
-    if (action.kind == ActionKind::kForward) {
-      ++done.forward[chunk];
-      End(forward_end_, here, action.micro_batch) = now + 1;
-    } else if (action.kind == ActionKind::kBackwardInput) {
-      ++done.input[chunk];
-      End(input_end_, here, action.micro_batch) = now + 1;
-    } else {
-      ++done.weight[chunk];
+    switch (action.kind) {
+      case ActionKind::kForward:
+        ++done.forward[chunk];
+        End(forward_end_, here, action.micro_batch) = now + 1;
+        break;
+      case ActionKind::kBackwardInput:
+        ++done.input[chunk];
+        End(input_end_, here, action.micro_batch) = now + 1;
+        break;
+      case ActionKind::kBackwardWeight:
+        ++done.weight[chunk];
+        break;
+      case ActionKind::kBackward:
+      case ActionKind::kSendActivation:
+      case ActionKind::kReceiveActivation:
+      case ActionKind::kSendGradient:
+      case ActionKind::kReceiveGradient:
+        break;
     }
   }
 

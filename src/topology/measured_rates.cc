@@ -137,9 +137,11 @@ const RateLaw* GroupRates::Of(CollectiveKind kind) const {
       return &reduce_scatter;
     case CollectiveKind::kSend:
       return &message;
-    default:
+    case CollectiveKind::kReceive:
+    case CollectiveKind::kBarrier:
       return nullptr;
   }
+  return nullptr;
 }
 
 namespace {

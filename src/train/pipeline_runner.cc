@@ -191,14 +191,24 @@ void PipelineRunner::Compute(const Course& course, const Action& action, const P
   const int here = placement_.VirtualStage(pipeline_.rank(), action.chunk);
   // The backward of a next chunk on this rank has left the gradient in place.
   const Tensor in = placement_.IsLocal(here, here + 1) ? gradient_ : buffers_.gradient_b;
-  if (action.kind == ActionKind::kForward) {
-    stage.Forward(micro_batch, slot, OutputOf(here, course.slots, number));
-  } else if (action.kind == ActionKind::kBackward) {
-    gradient_ = stage.Backward(micro_batch, slot, in, buffers_.gradient_a, buffers_.gradient_b);
-  } else if (action.kind == ActionKind::kBackwardInput) {
-    gradient_ = stage.BackwardInput(micro_batch, slot, in, buffers_.gradient_a, buffers_.gradient_b);
-  } else {
-    stage.BackwardWeight(micro_batch, slot);
+  switch (action.kind) {
+    case ActionKind::kForward:
+      stage.Forward(micro_batch, slot, OutputOf(here, course.slots, number));
+      break;
+    case ActionKind::kBackward:
+      gradient_ = stage.Backward(micro_batch, slot, in, buffers_.gradient_a, buffers_.gradient_b);
+      break;
+    case ActionKind::kBackwardInput:
+      gradient_ = stage.BackwardInput(micro_batch, slot, in, buffers_.gradient_a, buffers_.gradient_b);
+      break;
+    case ActionKind::kBackwardWeight:
+      stage.BackwardWeight(micro_batch, slot);
+      break;
+    case ActionKind::kSendActivation:
+    case ActionKind::kReceiveActivation:
+    case ActionKind::kSendGradient:
+    case ActionKind::kReceiveGradient:
+      break;
   }
 }
 

@@ -190,19 +190,25 @@ Event ZeroShard::StartGather(std::size_t bucket, const Tensor& present) {
 
 void ZeroShard::GatherShards(const Tensor& own, const Tensor& present) {
   const OwnedRange owned{.first = comms_.shard_rank() * own.count(), .last = (comms_.shard_rank() + 1) * own.count()};
-  if (options_.gather == SentAs::kExact) {
-    comms_.shards().AllGather(own, present);
-  } else if (options_.gather == SentAs::kBFloat16) {
-    const Tensor sent{narrow_.data, DType::kBFloat16, {present.count()}};
-    ops_.Copy(sent.Range(owned.first, owned.count()), own);
-    comms_.shards().AllGather(sent.Range(owned.first, owned.count()), sent);
-    ops_.Copy(present, sent);
-  } else {
-    const Tensor sent = narrow_.Range(0, PackedWords(present.count()));
-    const Tensor part = sent.Range(PackedWords(owned.first), PackedWords(owned.count()));
-    ops_.PackInt8(part, own);
-    comms_.shards().AllGather(part, sent);
-    ops_.UnpackInt8(present, sent, {});
+  switch (options_.gather) {
+    case SentAs::kExact:
+      comms_.shards().AllGather(own, present);
+      break;
+    case SentAs::kBFloat16: {
+      const Tensor sent{narrow_.data, DType::kBFloat16, {present.count()}};
+      ops_.Copy(sent.Range(owned.first, owned.count()), own);
+      comms_.shards().AllGather(sent.Range(owned.first, owned.count()), sent);
+      ops_.Copy(present, sent);
+      break;
+    }
+    case SentAs::kInt8: {
+      const Tensor sent = narrow_.Range(0, PackedWords(present.count()));
+      const Tensor part = sent.Range(PackedWords(owned.first), PackedWords(owned.count()));
+      ops_.PackInt8(part, own);
+      comms_.shards().AllGather(part, sent);
+      ops_.UnpackInt8(present, sent, {});
+      break;
+    }
   }
 }
 
@@ -338,11 +344,15 @@ void ZeroShard::Reduce(std::size_t bucket) {
   BucketState& state = buckets_[bucket];
   state.reduced = true;
   state.done = AlongData([&] {
-    if (options_.reduce == SentAs::kInt8) {
-      ReduceInt8(bucket, state.gradient);
-    } else if (options_.reduce == SentAs::kBFloat16) {
-      ReduceNarrow(bucket, state.gradient);
-    } else if (!ZeroShards(options_.zero).optimizer) {
+    switch (options_.reduce) {
+      case SentAs::kInt8:
+        return ReduceInt8(bucket, state.gradient);
+      case SentAs::kBFloat16:
+        return ReduceNarrow(bucket, state.gradient);
+      case SentAs::kExact:
+        break;
+    }
+    if (!ZeroShards(options_.zero).optimizer) {
       comms_.data().AllReduce(state.gradient);
     } else {
       const OwnedRange owned = Owned(plan_.buckets[bucket]);

@@ -32,17 +32,13 @@ struct HostGroup {
 namespace {
 
 std::size_t BytesOf(ncclDataType_t type) {
-  switch (type) {
-    case ncclUint8:
-      return 1;
-    case ncclBfloat16:
-      return 2;
-    case ncclInt32:
-    case ncclFloat32:
-      return 4;
-    default:
-      return 8;
+  if (type == ncclUint8) {
+    return 1;
   }
+  if (type == ncclBfloat16) {
+    return 2;
+  }
+  return type == ncclInt32 || type == ncclFloat32 ? 4 : 8;
 }
 
 struct BFloat {
@@ -110,18 +106,19 @@ struct ncclComm {
     const auto [first, count] = first_and_count;
     return Exchange(in, out, count * BytesOf(type), [&, first = first](std::vector<char>& made) {
       const auto same = [](auto sum) { return sum; };
-      switch (type) {
-        case ncclFloat32:
-          return ReduceAs<float, float>(*group, first, made, op == ncclMax, same);
-        case ncclBfloat16:
-          return ReduceAs<BFloat, float>(*group, first, made, op == ncclMax, RoundedToBFloat);
-        case ncclInt32:
-          return ReduceAs<std::int32_t, std::int32_t>(*group, first, made, op == ncclMax, same);
-        case ncclInt64:
-          return ReduceAs<std::int64_t, std::int64_t>(*group, first, made, op == ncclMax, same);
-        default:
-          return ReduceAs<std::uint8_t, std::uint8_t>(*group, first, made, op == ncclMax, same);
+      if (type == ncclFloat32) {
+        return ReduceAs<float, float>(*group, first, made, op == ncclMax, same);
       }
+      if (type == ncclBfloat16) {
+        return ReduceAs<BFloat, float>(*group, first, made, op == ncclMax, RoundedToBFloat);
+      }
+      if (type == ncclInt32) {
+        return ReduceAs<std::int32_t, std::int32_t>(*group, first, made, op == ncclMax, same);
+      }
+      if (type == ncclInt64) {
+        return ReduceAs<std::int64_t, std::int64_t>(*group, first, made, op == ncclMax, same);
+      }
+      return ReduceAs<std::uint8_t, std::uint8_t>(*group, first, made, op == ncclMax, same);
     });
   }
 };

@@ -114,7 +114,8 @@ void Workbench::Write(const Tensor& tensor, const std::vector<float>& values) {
     case DType::kUInt16:
       Encode(values, bytes, [](float value) { return static_cast<std::uint16_t>(value); });
       break;
-    default:
+    case DType::kInt64:
+    case DType::kUInt8:
       FAIL() << Name(tensor.dtype);
   }
   device_.CopyFromHost(tensor.data, bytes.data(), tensor.bytes());
@@ -144,7 +145,8 @@ std::vector<float> Workbench::Read(const Tensor& tensor) {
     case DType::kUInt16:
       Decode<std::uint16_t>(bytes, values, [](std::uint16_t value) { return static_cast<float>(value); });
       break;
-    default:
+    case DType::kInt64:
+    case DType::kUInt8:
       ADD_FAILURE() << Name(tensor.dtype);
   }
   return values;

@@ -29,7 +29,11 @@ const std::map<std::string, std::string>& LongFiles() {
       {"src/planner/step_estimate.cc", "the terms of a step, each in its function"},
       {"src/planner/plan_answer.cc", "one case for each question"},
       {"src/lowering/block_backward.cc", "one rule for each operation of a block"},
+      {"src/lowering/module_program.h", "one structure for each step of a program"},
+      {"src/operate/run_checkpoints.cc", "saving, resuming and what either refuses or repeats"},
+      {"src/cost/step_cost.cc", "memory, FLOPs and traffic of a step, each in its function"},
       {"src/report/run_reporter.cc", "one function for each file and line of a run"},
+      {"src/nn/program_runner.cc", "one case for each step of a program"},
       {"src/operate/training_loop.cc", "the loop and its observers"},
   };
   return files;
@@ -133,6 +137,40 @@ TEST(Ratchets, NamesOfFamiliesAndOptimizersAreComparedNowhere) {
     const std::string text = ReadText(kRoot / file);
     std::smatch found;
     EXPECT_FALSE(std::regex_search(text, found, compared)) << file << ": " << found.str();
+  }
+}
+
+// Lines with a default that follows the case of an enumerator.
+int DefaultsAfterEnumerators(const std::string& text) {
+  static const std::regex enumerator(R"(^\s*case [\w:]*::k[A-Z]\w*:)");
+  static const std::regex other(R"(^\s*case |\bswitch \()");
+  static const std::regex otherwise(R"(^\s*default:)");
+  int found = 0;
+  bool after_enumerator = false;
+  for (const std::string& line : LinesOf(text)) {
+    found += after_enumerator && std::regex_search(line, otherwise) ? 1 : 0;
+    after_enumerator = std::regex_search(line, enumerator) || (after_enumerator && !std::regex_search(line, other));
+  }
+  return found;
+}
+
+// Without a default the compiler names the switches that a new enumerator must go into. CUDA's sources too, which the
+// compiler option does not reach.
+TEST(Ratchets, SwitchesOverEnumerationsHaveNoDefault) {
+  EXPECT_EQ(DefaultsAfterEnumerators("case Kind::kOne:\n  return 1;\n  default:\n"), 1);
+  EXPECT_EQ(DefaultsAfterEnumerators("case Kind::kOne:\n  return 1;\n}\nswitch (c) {\n  default:\n"), 0);
+  for (const std::string& file : SourceFiles()) {
+    EXPECT_EQ(DefaultsAfterEnumerators(ReadText(kRoot / file)), 0) << file << ": name the enumerators that are left";
+  }
+}
+
+// Which norms subtract the mean is said by ops/norm.h, not by each back end.
+TEST(Ratchets, NoBackEndComparesKindsOfNorms) {
+  static const std::regex compared("[!=]= NormKind::");
+  for (const std::string& file : SourceFiles()) {
+    if (file.starts_with("src/device/")) {
+      EXPECT_FALSE(std::regex_search(ReadText(kRoot / file), compared)) << file << ": ask SubtractsMean";
+    }
   }
 }
 

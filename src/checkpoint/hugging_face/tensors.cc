@@ -11,21 +11,27 @@ namespace {
 template <typename Use>
 void Walk(const ModelConfig& model, const HuggingFaceTensor& about, Use use) {
   const std::int64_t columns = about.shape.size() == 2 ? about.shape[1] : 1;
-  if (about.order == TensorOrder::kRows) {
-    use(0, about.first_row * columns, about.count());
-  } else if (about.order == TensorOrder::kTransposed) {
-    const std::int64_t inputs = about.shape[0];
-    for (std::int64_t input = 0; input < inputs; ++input) {
-      for (std::int64_t output = 0; output < columns; ++output) {
-        use(input * columns + output, output * inputs + input, 1);
+  switch (about.order) {
+    case TensorOrder::kRows:
+      use(0, about.first_row * columns, about.count());
+      break;
+    case TensorOrder::kTransposed: {
+      const std::int64_t inputs = about.shape[0];
+      for (std::int64_t input = 0; input < inputs; ++input) {
+        for (std::int64_t output = 0; output < columns; ++output) {
+          use(input * columns + output, output * inputs + input, 1);
+        }
       }
+      break;
     }
-  } else {
-    const std::int64_t size = model.head_size();
-    for (std::int64_t head = 0; head < model.heads; ++head) {
-      for (std::int64_t which = 0; which < 3; ++which) {
-        use((head * 3 + which) * size * columns, (which * model.heads + head) * size * columns, size * columns);
+    case TensorOrder::kInterleaved: {
+      const std::int64_t size = model.head_size();
+      for (std::int64_t head = 0; head < model.heads; ++head) {
+        for (std::int64_t which = 0; which < 3; ++which) {
+          use((head * 3 + which) * size * columns, (which * model.heads + head) * size * columns, size * columns);
+        }
       }
+      break;
     }
   }
 }

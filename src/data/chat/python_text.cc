@@ -143,9 +143,12 @@ bool IsTrue(const Value& value) {
       return value.get<std::int64_t>() != 0;
     case Value::value_t::number_float:
       return value.get<double>() != 0;
-    default:
+    case Value::value_t::null:
+    case Value::value_t::binary:
+    case Value::value_t::discarded:
       return false;
   }
+  return false;
 }
 
 std::string PythonText(const Value& value) {

@@ -59,7 +59,7 @@ struct RowStatistics {
 
 RowStatistics StatisticsOf(const float* values, std::int64_t columns, NormKind kind, float epsilon) {
   float mean = 0;
-  if (kind == NormKind::kLayer) {
+  if (SubtractsMean(kind)) {
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (std::int64_t i = 0; i < columns; ++i) {
@@ -142,7 +142,7 @@ void NormBackwardRow(const NormBackwardArgs& args, std::int64_t row, const Backw
     sum += gradient[i];
     product += gradient[i] * hat[i];
   }
-  const float average = args.kind == NormKind::kLayer ? sum / static_cast<float>(columns) : 0.0F;
+  const float average = SubtractsMean(args.kind) ? sum / static_cast<float>(columns) : 0.0F;
   const float projection = product / static_cast<float>(columns);
   T* grad_x = args.grad_x.as<T>() + row * columns;
   const T* residual = args.grad_residual.as<T>() + (args.grad_residual.given() ? row * columns : 0);

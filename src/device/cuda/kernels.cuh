@@ -333,9 +333,15 @@ void DispatchFloat(DType dtype, const char* operation, const Function& run) {
       return run(TypeTag<Bf16>{});
     case DType::kFloat16:
       return run(TypeTag<Half>{});
-    default:
-      RefuseType(dtype, operation);
+    case DType::kInt32:
+    case DType::kInt64:
+    case DType::kUInt8:
+    case DType::kFloat8E4M3:
+    case DType::kFloat8E5M2:
+    case DType::kUInt16:
+      break;
   }
+  RefuseType(dtype, operation);
 }
 
 }  // namespace trireme

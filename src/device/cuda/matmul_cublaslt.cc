@@ -34,9 +34,13 @@ cudaDataType_t LibraryType(DType dtype) {
       return CUDA_R_8F_E4M3;
     case DType::kFloat8E5M2:
       return CUDA_R_8F_E5M2;
-    default:
-      RefuseType(dtype, "Matmul");
+    case DType::kInt32:
+    case DType::kInt64:
+    case DType::kUInt8:
+    case DType::kUInt16:
+      break;
   }
+  RefuseType(dtype, "Matmul");
 }
 
 // Whether the library's epilogue may do what `args` asks for. In fp32 its gelu is not exact enough.

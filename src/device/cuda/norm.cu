@@ -337,7 +337,7 @@ void CudaOps::DoResidualNormForward(const ResidualNormArgs& args) {
                          static_cast<int>(columns),
                          args.epsilon,
                          args.gain_offset,
-                         args.kind == NormKind::kRms,
+                         !SubtractsMean(args.kind),
                          args.dropout,
                          1.0F / (1.0F - args.dropout.probability),
                          args.dropout.tokens.as<std::int32_t>(),
@@ -367,7 +367,7 @@ void CudaOps::DoNormBackward(const NormBackwardArgs& args) {
                                 args.x.count() / columns,
                                 static_cast<int>(columns),
                                 args.gain_offset,
-                                args.kind == NormKind::kRms,
+                                !SubtractsMean(args.kind),
                                 ClearedLargest(context_, args.largest)};
     const bool aligned =
         columns % kWidth<T> == 0 && Aligned16({given.grad_normed, given.x, given.gamma, given.grad_residual,

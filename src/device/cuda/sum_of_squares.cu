@@ -44,12 +44,22 @@ __global__ void __launch_bounds__(kChunkThreads) SquaresKernel(const SquareChunk
   __shared__ double shared[kChunkThreads / kWarp];
   const SquareChunk chunk = chunks[blockIdx.x];
   double total = 0;
-  if (chunk.dtype == DType::kBFloat16) {
-    total = SquaresOf(static_cast<const Bf16*>(chunk.values), chunk.count);
-  } else if (chunk.dtype == DType::kFloat16) {
-    total = SquaresOf(static_cast<const Half*>(chunk.values), chunk.count);
-  } else {
-    total = SquaresOf(static_cast<const float*>(chunk.values), chunk.count);
+  switch (chunk.dtype) {
+    case DType::kBFloat16:
+      total = SquaresOf(static_cast<const Bf16*>(chunk.values), chunk.count);
+      break;
+    case DType::kFloat16:
+      total = SquaresOf(static_cast<const Half*>(chunk.values), chunk.count);
+      break;
+    case DType::kFloat32:
+    case DType::kInt32:
+    case DType::kInt64:
+    case DType::kUInt8:
+    case DType::kFloat8E4M3:
+    case DType::kFloat8E5M2:
+    case DType::kUInt16:
+      total = SquaresOf(static_cast<const float*>(chunk.values), chunk.count);
+      break;
   }
   total = BlockSum<kChunkThreads / kWarp>(total, shared);
   if (threadIdx.x == 0) {

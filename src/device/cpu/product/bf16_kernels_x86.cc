@@ -10,9 +10,15 @@ std::optional<ProductKernel> NativeBf16Kernel(CpuLevel level) {
       return Avx512Bf16Kernel();
     case CpuLevel::kAmx:
       return AmxBf16Kernel();
-    default:
+    case CpuLevel::kPortable:
+    case CpuLevel::kAvx2:
+    case CpuLevel::kAvx512:
+    case CpuLevel::kNeon:
+    case CpuLevel::kNeonBf16:
+    case CpuLevel::kSve:
       return std::nullopt;
   }
+  return std::nullopt;
 }
 
 }  // namespace trireme

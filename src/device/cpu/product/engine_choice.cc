@@ -144,9 +144,11 @@ std::string LibraryVersion(ProductEngine engine) {
       return BlasVersion(BlasLibrary::kOpenblas);
     case ProductEngine::kBlis:
       return BlasVersion(BlasLibrary::kBlis);
-    default:
+    case ProductEngine::kPacked:
+    case ProductEngine::kWidened:
       return "";
   }
+  return "";
 }
 
 std::unique_ptr<MatmulEngine> MakeMatmulEngine(CpuLevel level, int threads, const EngineTable& table) {

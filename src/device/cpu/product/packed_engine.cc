@@ -15,9 +15,16 @@ OperandType TypeOf(const Tensor& tensor) {
       return OperandType::kBFloat16;
     case DType::kFloat16:
       return OperandType::kFloat16;
-    default:
+    case DType::kFloat32:
+    case DType::kInt32:
+    case DType::kInt64:
+    case DType::kUInt8:
+    case DType::kFloat8E4M3:
+    case DType::kFloat8E5M2:
+    case DType::kUInt16:
       return OperandType::kFloat32;
   }
+  return OperandType::kFloat32;
 }
 
 const void* Advance(const Tensor& tensor, std::int64_t elements) {
