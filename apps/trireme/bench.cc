@@ -9,6 +9,8 @@
 #include "apps/trireme/command_line.h"
 #include "apps/trireme/commands.h"
 #include "apps/trireme/plan_validate.h"
+#include "base/error.h"
+#include "base/plain_text.h"
 #include "topology/settings.h"
 
 namespace trireme {
@@ -23,27 +25,26 @@ struct BenchCommand {
   bool list = false;
 
   int Run() const {
-    const std::string path =
-        sweep.ends_with(".toml") ? sweep : FindSettingsFile(DataFolder("", "sweeps"), sweep, "sweep");
-    Sweep read = LoadSweep(path);
-    if (!read.recipe.ends_with(".toml")) {
-      read.recipe = FindSettingsFile(DataFolder("", "recipes"), read.recipe, "recipe");
-    }
+    Sweep read = LoadSweep(NamedPath("", "sweeps", sweep, "sweep"));
+    Require(read.launcher.empty() || IsPath(sweep),
+            "sweep '{}' starts its runs by a command of its own, '{}': give the sweep's path to run that command",
+            sweep, read.launcher);
+    read.recipe = NamedPath("", "recipes", read.recipe, "recipe");
     read.steps = steps > 0 ? steps : read.steps;
     read.repeats = repeats > 0 ? repeats : read.repeats;
     if (list) {
       for (const SweepCase& one : read.cases) {
-        std::printf("%s\n", one.label.c_str());
+        Print(stdout, one.label + "\n");
       }
       return 0;
     }
     const std::vector<BenchRow> rows =
         RunBench(read, {.folder = folder.empty() ? "bench/" + read.name : folder,
                         .program = std::filesystem::read_symlink("/proc/self/exe").string(),
-                        .progress = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); }});
+                        .progress = [](const std::string& line) { Print(stderr, line + "\n"); }});
     const BenchTable table = TableOf(rows);
     const std::string text = format == "markdown" ? ToMarkdown(table) : format == "csv" ? ToCsv(table) : ToText(table);
-    std::fputs(text.c_str(), stdout);
+    Print(stdout, text);
     const bool any = std::any_of(rows.begin(), rows.end(), [](const BenchRow& row) { return row.failure.empty(); });
     return any ? 0 : kExitFailed;
   }
@@ -65,7 +66,10 @@ Exit codes: 0 at least one case ran; 1 none did; 2 the sweep cannot be used. Aft
 void AddBenchCommand(CLI::App& app, int& exit_code) {
   auto command = std::make_shared<BenchCommand>();
   CLI::App* bench = app.add_subcommand("bench", "Run a sweep of settings for real and print the table of a study");
-  bench->add_option("sweep", command->sweep, "TOML file, or the name of one of sweeps/")->required();
+  bench
+      ->add_option("sweep", command->sweep,
+                   "TOML file, or the name of one of sweeps/; a file's launcher runs only when its path is given")
+      ->required();
   bench->add_option("--out", command->folder, "Folder of rows, runs and tables (bench/<sweep>)");
   bench
       ->add_option("--format", command->format, "text, markdown or csv (text); the folder gets all three, and plot.svg")

@@ -11,6 +11,7 @@
 #include "apps/trireme/plan_validate.h"
 #include "base/durable_file.h"
 #include "base/error.h"
+#include "base/plain_text.h"
 #include "comm/launch_environment.h"
 #include "comm/rank_runner.h"
 #include "measure/calibration_text.h"
@@ -83,7 +84,7 @@ int CalibrateCommand::Run() {
   if (json) {
     std::fputs((CalibrationJson(*cluster, path)).c_str(), stdout);
   } else {
-    std::fputs(CalibrationText(*cluster).c_str(), stdout);
+    Print(stdout, CalibrationText(*cluster));
     std::printf("wrote %s\n", path.c_str());
   }
   return 0;

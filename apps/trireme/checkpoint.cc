@@ -7,6 +7,7 @@
 #include "apps/trireme/commands.h"
 #include "base/error.h"
 #include "base/json_text.h"
+#include "base/plain_text.h"
 #include "checkpoint/gguf/gguf.h"
 #include "checkpoint/hugging_face/hugging_face.h"
 #include "checkpoint/read/weight_source.h"
@@ -33,7 +34,7 @@ struct CheckpointCommand {
   double tolerance = 1e-4;
 
   int Print(const Report& report) const {
-    std::fputs((json ? report.json + "\n" : report.text).c_str(), stdout);
+    trireme::Print(stdout, json ? report.json + "\n" : report.text);
     return report.status;
   }
 };

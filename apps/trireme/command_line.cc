@@ -5,6 +5,7 @@
 #include <charconv>
 #include <filesystem>
 
+#include "apps/trireme/plan_validate.h"
 #include "base/error.h"
 #include "topology/settings.h"
 
@@ -93,10 +94,10 @@ std::string ExplainParseError(const CLI::App& app, const CLI::ParseError& error)
 
 std::string RecipePath(const std::string& told) {
   std::error_code status;
-  if (told.find('/') != std::string::npos || told.ends_with(".toml") || std::filesystem::exists(told, status)) {
+  if (!LookForNamedFile(FoldersOf("recipes"), told) && std::filesystem::exists(told, status)) {
     return told;
   }
-  return FindSettingsFile(DataFolder("", "recipes"), told, "recipe");
+  return NamedPath("", "recipes", told, "recipe");
 }
 
 }  // namespace trireme

@@ -4,6 +4,7 @@
 
 #include "apps/trireme/command_line.h"
 #include "apps/trireme/commands.h"
+#include "base/plain_text.h"
 #include "report/compare_runs.h"
 
 namespace trireme {
@@ -17,7 +18,7 @@ struct CompareCommand {
 
   int Run() const {
     const std::vector<Difference> differences = CompareRuns(before, after, least, ratios);
-    std::fputs(ToText(differences).c_str(), stdout);
+    Print(stdout, ToText(differences));
     return AnyWorse(differences) ? kExitFailed : 0;
   }
 };

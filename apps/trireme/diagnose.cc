@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "apps/trireme/commands.h"
+#include "base/plain_text.h"
 
 namespace trireme {
 namespace {
@@ -15,7 +16,7 @@ struct DiagnoseCommand {
 
   int Run() const {
     const Diagnosis diagnosis = Diagnose(folder);
-    std::fputs((json ? diagnosis.json + "\n" : diagnosis.text).c_str(), stdout);
+    Print(stdout, json ? diagnosis.json + "\n" : diagnosis.text);
     return diagnosis.status;
   }
 };

@@ -11,6 +11,7 @@
 #include "apps/trireme/command_line.h"
 #include "apps/trireme/commands.h"
 #include "base/error.h"
+#include "base/plain_text.h"
 #include "comm/launch_environment.h"
 #include "comm/rank_runner.h"
 
@@ -31,7 +32,7 @@ int RefuseInput(const std::string& message) {
   if (trireme::LaunchedByMpi() && trireme::RankFromEnvironment().value_or(0) != 0) {
     std::this_thread::sleep_for(std::chrono::seconds(3));
   }
-  std::fprintf(stderr, "trireme: %s\n", message.c_str());
+  trireme::Print(stderr, "trireme: " + message + "\n");
   return trireme::kExitBadInput;
 }
 
@@ -89,7 +90,7 @@ int main(int argc, char** argv) {
   try {
     return Run(argc, argv);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "trireme: %s\n", error.what());
+    trireme::Print(stderr, std::string("trireme: ") + error.what() + "\n");
     return trireme::kExitFailed;
   }
 }

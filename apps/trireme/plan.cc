@@ -9,6 +9,7 @@
 #include "apps/trireme/this_machine.h"
 #include "base/error.h"
 #include "base/json_text.h"
+#include "base/plain_text.h"
 #include "base/text_file.h"
 #include "checkpoint/read/weight_source.h"
 #include "planner/model_shape.h"
@@ -43,17 +44,20 @@ struct PlanCommand {
   }
 
   ModelConfig ReadNamedModel() const {
-    const bool folder = std::filesystem::is_directory(model);
+    const std::vector<std::string> places = models_folder.empty() ? FoldersOf("models") : std::vector{models_folder};
+    const bool known = !IsPath(model) && LookForNamedFile(places, model).has_value();
+    const bool folder = !known && std::filesystem::is_directory(model);
     if (folder || model.ends_with(".json")) {
       const std::string path = folder ? model + "/config.json" : model;
       constexpr std::int64_t kLargest = 16 << 20;
       return ParseModelShape(ReadTextFile(path, kLargest, "model"), path);
     }
     if (model.ends_with(".toml")) {
-      return LoadRecipe(model, {}, {.models_folder = models_folder, .read_model = trireme::ReadModel}).config.model;
+      return LoadRecipe(model, {}, {.models_folder = models_folder, .read_model = trireme::ReadModel, .say = SayChoice})
+          .config.model;
     }
-    const std::string files = DataFolder(models_folder, "models");
-    return LoadRecipe(FindSettingsFile(files, model, "model"), {}, {.models_folder = files}).config.model;
+    return LoadRecipe(NamedPath(models_folder, "models", model, "model"), {}, {.models_folder = models_folder})
+        .config.model;
   }
 
   ModelConfig ReadModel() const {
@@ -69,12 +73,12 @@ struct PlanCommand {
   // The one that is named, else this machine as it was calibrated.
   Cluster ReadCluster() const {
     if (!cluster.empty()) {
-      return LoadCluster(cluster, DataFolder(clusters_folder, "clusters"));
+      return LoadCluster(NamedPath(clusters_folder, "clusters", cluster, "cluster"), "");
     }
     const std::optional<PredictionGround> here = CalibratedMachine("auto", stacks_folder);
     Require(here.has_value(),
             "name a cluster (--cluster), such as dgx-h100, or run `trireme calibrate` to plan for this machine");
-    std::fprintf(stderr, "no --cluster given: planning for this machine, from %s\n", here->knowledge.c_str());
+    Print(stderr, "no --cluster given: planning for this machine, from " + here->knowledge + "\n");
     return here->cluster;
   }
 
@@ -82,7 +86,7 @@ struct PlanCommand {
     std::vector<SoftwareStack> stacks;
     std::string left = compare.empty() ? "" : compare + ",";
     for (std::size_t comma = left.find(','); comma != std::string::npos; comma = left.find(',')) {
-      stacks.push_back(LoadStack(left.substr(0, comma), DataFolder(stacks_folder, "stacks")));
+      stacks.push_back(LoadStack(NamedPath(stacks_folder, "stacks", left.substr(0, comma), "stack"), ""));
       left.erase(0, comma + 1);
     }
     return stacks;
@@ -94,14 +98,14 @@ struct PlanCommand {
     }
     RequireConsistent(options);
     const Cluster machine = ReadCluster();
-    const SoftwareStack software = LoadStack(stack, DataFolder(stacks_folder, "stacks"));
+    const SoftwareStack software = LoadStack(NamedPath(stacks_folder, "stacks", stack, "stack"), "");
     const ModelConfig config = ReadModel();
     const PlanAnswer answer =
         AnswerPlan({.cluster = machine, .stack = software, .model = config, .compared = ReadCompared()}, options);
     for (const std::string& note : answer.notes) {
-      std::fprintf(stderr, "%s\n", note.c_str());
+      Print(stderr, note + "\n");
     }
-    std::fputs((json ? JsonText(answer.json, {.indent = 2}) + "\n" : answer.text).c_str(), stdout);
+    Print(stdout, json ? JsonText(answer.json, {.indent = 2}) + "\n" : answer.text);
     for (const PlanAnswer::File& file : answer.files) {
       WriteFile(file.path, file.text);
     }

@@ -7,7 +7,10 @@
 
 #include "apps/trireme/command_line.h"
 #include "base/error.h"
+#include "base/plain_text.h"
+#include "comm/launch_environment.h"
 #include "planner/validate.h"
+#include "topology/settings.h"
 
 namespace trireme {
 namespace {
@@ -25,7 +28,7 @@ struct ValidateCommand {
         LoadPlannerFiles(DataFolder(clusters_folder, "clusters"), DataFolder(stacks_folder, "stacks"));
     const std::vector<MeasuredRun> table = LoadRuns(runs);
     if (calibrate) {
-      std::fputs(CalibrationsText(table, files).c_str(), stdout);
+      Print(stdout, CalibrationsText(table, files));
       return 0;
     }
     const Validation validation = Validate(table, files, options);
@@ -35,7 +38,7 @@ struct ValidateCommand {
       file.close();
       Require(file.good(), "'{}' cannot be written", plot);
     }
-    std::fputs((json ? ToJson(validation) : ToText(validation)).c_str(), stdout);
+    Print(stdout, json ? ToJson(validation) : ToText(validation));
     return 0;
   }
 };
@@ -47,18 +50,27 @@ std::string DataFolder(const std::string& told, const std::string& name) {
     return told;
   }
   std::error_code status;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", status).parent_path();
-  for (const std::filesystem::path& place :
-       {std::filesystem::path(name), program / name, program / ".." / name, program / ".." / ".." / name,
-        program / ".." / "share" / "trireme" / name}) {
+  for (const std::string& place : FoldersOf(name)) {
     // A folder of the same name may be the user's own.
     for (const auto& entry : std::filesystem::directory_iterator(place, status)) {
       if (entry.path().extension() == ".toml") {
-        return place.string();
+        return place;
       }
     }
   }
   Fail("no folder '{}' was found; name it with --{}-folder", name, name);
+}
+
+std::string NamedPath(const std::string& told, const std::string& kind, const std::string& name, const char* what) {
+  const NamedFile file = FindNamedFile(told.empty() ? FoldersOf(kind) : std::vector{told}, name, what);
+  SayChoice(file.Choice());
+  return file.path;
+}
+
+void SayChoice(const std::string& choice) {
+  if (!choice.empty() && RankFromEnvironment().value_or(0) == 0) {
+    Print(stderr, "trireme: " + choice + "\n");
+  }
 }
 
 void AddPlanValidateCommand(CLI::App* plan, int& exit_code) {

@@ -5,6 +5,7 @@
 
 #include "apps/trireme/commands.h"
 #include "base/error.h"
+#include "base/plain_text.h"
 
 namespace trireme {
 namespace {
@@ -26,10 +27,10 @@ struct ScheduleCommand {
     }
     const Schedule schedule = Read();
     if (text) {
-      std::fputs(ToText(schedule).c_str(), stdout);
+      Print(stdout, ToText(schedule));
       return 0;
     }
-    std::fputs(DrawGrid(schedule, width).c_str(), stdout);
+    Print(stdout, DrawGrid(schedule, width));
     return 0;
   }
 

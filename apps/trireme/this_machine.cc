@@ -49,7 +49,7 @@ std::optional<PredictionGround> CalibratedMachine(const std::string& device, con
   }
   const std::string date = cluster->measured ? cluster->measured->date : "an unknown date";
   return PredictionGround{.cluster = *cluster,
-                          .stack = LoadStack("trireme", DataFolder(stacks_folder, "stacks")),
+                          .stack = LoadStack(NamedPath(stacks_folder, "stacks", "trireme", "stack"), ""),
                           .knowledge = fmt::format("the calibration of {} ({})", date, CalibrationPath(machine))};
 }
 
@@ -64,7 +64,7 @@ std::optional<PredictionGround> ThisMachine(const std::string& device) {
   }
   return PredictionGround{
       .cluster = *cluster,
-      .stack = LoadStack("trireme", DataFolder("", "stacks")),
+      .stack = LoadStack(NamedPath("", "stacks", "trireme", "stack"), ""),
       .knowledge =
           fmt::format("the cluster file '{}', a prior: `trireme calibrate` measures this machine", cluster->name)};
 }
@@ -92,8 +92,8 @@ void MatchSpeedNow(RankContext& context, const RunConfig& config, std::optional<
 }
 
 PredictionGround PacedMachine(const std::string& cluster) {
-  PredictionGround ground{.cluster = LoadCluster(cluster, DataFolder("", "clusters")),
-                          .stack = LoadStack("trireme", DataFolder("", "stacks")),
+  PredictionGround ground{.cluster = LoadCluster(NamedPath("", "clusters", cluster, "cluster"), ""),
+                          .stack = LoadStack(NamedPath("", "stacks", "trireme", "stack"), ""),
                           .knowledge = {}};
   ground.cluster.measured.reset();
   ground.knowledge = fmt::format("the cluster file '{}', which also paces the run", ground.cluster.name);

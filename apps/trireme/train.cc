@@ -14,6 +14,7 @@
 #include "apps/trireme/this_machine.h"
 #include "base/durable_file.h"
 #include "base/error.h"
+#include "base/plain_text.h"
 #include "checkpoint/hugging_face/hugging_face.h"
 #include "checkpoint/read/dropped_state.h"
 #include "checkpoint/read/weight_source.h"
@@ -85,7 +86,7 @@ SIGTERM or a file DIR/stop: save and end after the step. SIGUSR1 or DIR/save: sa
 void PrintResolved(const Recipe& recipe) {
   for (const KeyValue& entry : Flatten(recipe.config)) {
     const auto origin = recipe.origins.find(entry.key);
-    std::printf("%-34s = %-24s # %s\n", entry.key.c_str(), entry.value.c_str(),
+    std::printf("%-34s = %-24s # %s\n", entry.key.c_str(), PlainLine(entry.value).c_str(),
                 origin == recipe.origins.end() ? "default" : origin->second.c_str());
   }
 }
@@ -105,7 +106,7 @@ int TrainCommand::RunSupervised() const {
                     .command = command,
                     .limits = {.floor = stall_seconds},
                     .message = [folder = RunFolder()](const std::string& text) {
-                      std::fprintf(stderr, "supervisor: %s\n", text.c_str());
+                      Print(stderr, "supervisor: " + text + "\n");
                       const RunEvent event{.time = static_cast<double>(WallNanoseconds()) * 1e-9,
                                            .step = LastStepOf(folder),
                                            .kind = EventKind(text),
@@ -119,7 +120,7 @@ std::optional<PredictionGround> GroundOf(const RunConfig& config) {
   try {
     return config.train.device == "paced" ? PacedMachine(config.train.paced_cluster) : ThisMachine(config.train.device);
   } catch (const Error& error) {
-    std::fprintf(stderr, "trireme: the run is not predicted: %s\n", error.what());
+    Print(stderr, fmt::format("trireme: the run is not predicted: {}\n", error.what()));
     return std::nullopt;
   }
 }
@@ -140,7 +141,7 @@ Recipe TrainCommand::Read(const std::vector<std::string>& more) const {
     all.insert(all.end(), {"train.samples=0", "train.tokens=0", fmt::format("train.steps={}", *steps)});
   }
   all.insert(all.end(), more.begin(), more.end());
-  return LoadRecipe(RecipePath(recipe), all, {.read_model = ReadModel});
+  return LoadRecipe(RecipePath(recipe), all, {.read_model = ReadModel, .say = SayChoice});
 }
 
 // What only an export would find out, after all the training.

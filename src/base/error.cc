@@ -6,9 +6,13 @@
 #include <numeric>
 #include <vector>
 
+#include "base/plain_text.h"
+
 namespace trireme {
 
-void ThrowError(fmt::string_view format, fmt::format_args arguments) { throw Error(fmt::vformat(format, arguments)); }
+void ThrowError(fmt::string_view format, fmt::format_args arguments) {
+  throw Error(PlainText(fmt::vformat(format, arguments)));
+}
 
 int EditDistance(const std::string& a, const std::string& b) {
   // Words that people mistype are short; a file's may be as long as the file.

@@ -1,5 +1,6 @@
 // The one error type, and the two ways to raise it. Require() is for what a user, a file or another machine can get
-// wrong: its message names the value and what would work. What only a programmer can get wrong is an assert.
+// wrong: its message names the value and what would work; it is cleaned for terminals (base/plain_text.h). What only a
+// programmer can get wrong is an assert.
 #pragma once
 
 #include <fmt/core.h>

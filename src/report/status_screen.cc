@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/plain_text.h"
 #include "base/units.h"
 #include "comm/ledger.h"
 #include "report/log_line.h"
@@ -27,7 +28,8 @@ constexpr const char* kBlue = "\033[34m";
 class Line {
  public:
   explicit Line(const ScreenOptions& options) : options_(options) {}
-  Line& Add(const std::string& text, const char* colour = nullptr) {
+  Line& Add(const std::string& told, const char* colour = nullptr) {
+    const std::string text = PlainLine(told);
     std::string kept;
     for (std::size_t i = 0; i < text.size() && used_ < options_.width;) {
       std::size_t length = 1;

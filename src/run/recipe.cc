@@ -71,6 +71,9 @@ class Resolver {
   // The ground that all other keys stand on.
   void ApplyPreset(const Setting& preset) {
     const ModelFile file = ReadPreset(preset, ground_.models_folder, origin_);
+    if (ground_.say && !file.choice.empty()) {
+      ground_.say(fmt::format("{}: {}", preset.place, file.choice));
+    }
     const std::string name = "preset " + std::get<std::string>(preset.value);
     for (Setting& setting : SettingsOfText(file.text, file.path, name)) {
       Require(setting.key.starts_with("model.") && setting.key != kPresetKey,

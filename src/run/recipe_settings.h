@@ -28,9 +28,10 @@ std::vector<Setting> SettingsOfOverride(const std::string& text);
 struct ModelFile {
   std::string path;
   std::string text;
+  std::string choice;  // NamedFile::Choice
 };
-// The file that model.preset names: in `models_folder`, or, where that is empty, in the folders models/ next to the
-// working folder, to `origin` and to the program.
+// The file that model.preset names: a path, or a name of `models_folder` or, where that is empty, of the program's
+// models/, of those beside the folder of `origin` and of the working folder's, in this order.
 ModelFile ReadPreset(const Setting& preset, const std::string& models_folder, const std::string& origin);
 
 }  // namespace trireme

@@ -174,6 +174,8 @@ struct RecipeGround {
   // The model that lies at the path of model.from; its shape is the ground of the model keys, and keys that would
   // change it are an Error. Without this function the recipe's own keys say the shape.
   std::function<ModelConfig(const std::string& path)> read_model = {};
+  // Told which file a preset's name stands for where there are two.
+  std::function<void(const std::string& choice)> say = {};
 };
 
 // Reads a TOML file, then applies overrides "key=value" in order. Every Error names file, line, key and the nearest

@@ -1,5 +1,7 @@
 // What cluster.h, software_stack.h and settings.h read from files. The rest of this folder works on text alone, so that
 // the planner's page can hold it.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 
@@ -33,30 +35,73 @@ std::vector<std::string> SettingsFilesOf(const std::string& folder) {
 
 Settings Settings::FromFile(const std::string& path) { return FromText(ReadText(path), path); }
 
-std::string FindSettingsFile(const std::string& folder, const std::string& name, const char* what) {
-  if (name.ends_with(".toml") || name.find('/') != std::string::npos) {
-    return name;
+std::vector<std::string> FoldersOf(const std::string& kind) {
+  namespace fs = std::filesystem;
+  std::error_code status;
+  const fs::path program = fs::read_symlink("/proc/self/exe", status).parent_path();
+  std::vector<std::string> folders;
+  for (const fs::path& place : {program / kind, program / ".." / kind, program / ".." / ".." / kind,
+                                program / ".." / "share" / "trireme" / kind, fs::path(kind)}) {
+    folders.push_back(place.string());
   }
-  const std::filesystem::path path = std::filesystem::path(folder) / (name + ".toml");
+  return folders;
+}
+
+std::string NamedFile::Choice() const {
+  return passed_over.empty()
+             ? ""
+             : fmt::format("'{}' is taken, not '{}': to take that one, give its path", path, passed_over);
+}
+
+bool IsPath(const std::string& name) { return name.ends_with(".toml") || name.find('/') != std::string::npos; }
+
+std::optional<NamedFile> LookForNamedFile(const std::vector<std::string>& folders, const std::string& name) {
+  if (IsPath(name)) {
+    return NamedFile{.path = name, .passed_over = {}};
+  }
   std::error_code error;
-  if (std::filesystem::exists(path, error)) {
-    return path.string();
+  std::optional<NamedFile> found;
+  for (const std::string& folder : folders) {
+    const std::filesystem::path path = std::filesystem::path(folder) / (name + ".toml");
+    if (!std::filesystem::exists(path, error)) {
+      continue;
+    }
+    if (!found) {
+      found = NamedFile{.path = path.lexically_normal().string(), .passed_over = {}};
+    } else if (found->passed_over.empty() && !std::filesystem::equivalent(found->path, path, error)) {
+      found->passed_over = path.lexically_normal().string();
+    }
+  }
+  return found;
+}
+
+NamedFile FindNamedFile(const std::vector<std::string>& folders, const std::string& name, const char* what) {
+  if (std::optional<NamedFile> found = LookForNamedFile(folders, name)) {
+    return *found;
   }
   std::vector<std::string> names;
-  for (const std::string& one : SettingsFilesOf(folder)) {
-    names.push_back(std::filesystem::path(one).stem().string());
+  std::string searched;
+  for (const std::string& folder : folders) {
+    const std::vector<std::string> files = SettingsFilesOf(folder);
+    for (const std::string& one : files) {
+      names.push_back(std::filesystem::path(one).stem().string());
+    }
+    if (!files.empty() || folders.size() == 1) {
+      searched += (searched.empty() ? "" : " and ") + std::filesystem::path(folder).lexically_normal().string();
+    }
   }
   std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
   std::string known;
   for (const std::string& one : names) {
     known += (known.empty() ? "" : ", ") + one;
   }
-  Fail("{} '{}' is unknown{}; {} has: {}", what, name, NearestMatch(name, names), folder,
-       known.empty() ? "no files" : known);
+  Fail("{} '{}' is unknown{}; {} has: {}", what, name, NearestMatch(name, names),
+       searched.empty() ? "no folder was found that" : searched, known.empty() ? "no files" : known);
 }
 
 Cluster LoadCluster(const std::string& name, const std::string& folder) {
-  const std::string path = FindSettingsFile(folder, name, "cluster");
+  const std::string path = FindNamedFile({folder}, name, "cluster").path;
   return ParseCluster(ReadText(path), path);
 }
 
@@ -72,7 +117,7 @@ std::vector<Cluster> LoadClusters(const std::string& folder) {
 }
 
 SoftwareStack LoadStack(const std::string& name, const std::string& folder) {
-  const std::string path = FindSettingsFile(folder, name, "stack");
+  const std::string path = FindNamedFile({folder}, name, "stack").path;
   return ParseStack(ReadText(path), path);
 }
 

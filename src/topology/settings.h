@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -59,8 +60,24 @@ class Settings {
   mutable std::set<std::string> asked_;
 };
 
-// The path of a named file: `name` itself when it ends in ".toml" or holds a '/', else folder/name.toml. An Error lists
-// the names that the folder has, nearest first.
-std::string FindSettingsFile(const std::string& folder, const std::string& name, const char* what);
+// Folders where files that come with the program may lie, `kind` ("models", "clusters", …) each: those of the program's
+// own place, installed or built, then the working folder's.
+std::vector<std::string> FoldersOf(const std::string& kind);
+
+struct NamedFile {
+  std::string path;
+  std::string passed_over;  // a file of the same name in a later folder; "" where there is none
+
+  // What was taken and what was not, to be told to the user; "" where there was no choice.
+  std::string Choice() const;
+};
+
+// Whether `name` is a path: it ends in ".toml" or holds a '/'.
+bool IsPath(const std::string& name);
+// The file that `name` stands for: a path is itself, any other name NAME.toml of the first of the folders that has it.
+// An Error lists the names that they have, nearest first.
+NamedFile FindNamedFile(const std::vector<std::string>& folders, const std::string& name, const char* what);
+// The same, or nothing where no folder has the name.
+std::optional<NamedFile> LookForNamedFile(const std::vector<std::string>& folders, const std::string& name);
 
 }  // namespace trireme

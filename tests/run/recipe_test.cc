@@ -186,7 +186,8 @@ TEST(Recipe, APresetIsTheGroundForOtherKeys) {
   EXPECT_EQ(recipe.config.model.heads, 6);
   EXPECT_EQ(recipe.origins.at("model.hidden"), "preset gpt2-124m");
   EXPECT_THAT(ParseError("model.preset = 'gpt2-125m'"), HasSubstr("did you mean 'gpt2-124m'?"));
-  EXPECT_THAT(ParseError("model.preset = '../recipes/quickstart'"), HasSubstr("model.preset must be the name"));
+  EXPECT_THAT(ParseError("model.preset = '../recipes/quickstart'"),
+              HasSubstr("'../recipes/quickstart' does not exist"));
   EXPECT_THAT(ParseError("model.preset = 3"), HasSubstr("model.preset must be the name"));
 }
 
