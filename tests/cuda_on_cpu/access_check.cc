@@ -117,7 +117,8 @@ void ReportRace(Request& request, const Side& other, bool other_wrote) {
                                 : SameWarp(actor.thread, other.thread) ? "no barrier or __syncwarp lies between"
                                                                        : "no barrier lies between";
   ReportAccess(request, kind,
-               fmt::format(", which {}{} {}: {}", Describe(other.run, other.thread), line,
+               fmt::format(", which {}{}{} {}: {}", Describe(other.run, other.thread), line,
+                           (other.flags & (kManyLanes | kManyWarps | kManyBlocks)) != 0 ? " and others" : "",
                            other_wrote ? "has written" : "has read", unordered));
 }
 
