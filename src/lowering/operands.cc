@@ -141,7 +141,9 @@ class Operands {
   OperandList operator()(const GatherPartsStep& s) const { return {Update(s.parts, "parts")}; }
   OperandList operator()(const CrossEntropyStep& s) const {
     return {s.gradient ? Update(s.logits, "logits") : Read(s.logits, "logits"), Batch(BatchTensor::kTargets, "targets"),
-            Batch(BatchTensor::kWeights, "weights"), Update(s.statistics, "statistics"), Write(s.losses, "losses")};
+            Batch(BatchTensor::kWeights, "weights"),
+            s.gradient ? Update(s.statistics, "statistics") : Read(s.statistics, "statistics"),
+            Write(s.losses, "losses")};
   }
   OperandList operator()(const LossSumStep& s) const {
     return {Read(s.losses, "losses"), Batch(BatchTensor::kWeights, "weights"),
@@ -167,6 +169,10 @@ class Operands {
 };
 
 }  // namespace
+
+std::string_view NameOf(const StepWork& work) {
+  return std::visit([](const auto& step) { return step.kName; }, work);
+}
 
 OperandList OperandsOf(const StepWork& work) { return std::visit(Operands{}, work); }
 

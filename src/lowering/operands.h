@@ -6,6 +6,7 @@
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "lowering/module_program.h"
@@ -49,6 +50,8 @@ class OperandList {
   std::size_t count_ = 0;
 };
 
+// "norm", "attention_backward", …
+std::string_view NameOf(const StepWork& work);
 // In the order in which the step names them.
 OperandList OperandsOf(const StepWork& work);
 
