@@ -53,6 +53,7 @@ int Run(int argc, char** argv) {
   app.set_version_flag("--version", "trireme " TRIREME_VERSION "\n" TRIREME_BUILD);
   int exit_code = 0;
   trireme::AddPlanCommand(app, exit_code);
+  trireme::AddModelCommand(app, exit_code);
   trireme::AddTrainCommand(app, exit_code);
   trireme::AddDiagnoseCommand(app, exit_code);
   trireme::AddStatusCommand(app, exit_code);

@@ -88,7 +88,7 @@ class InferenceModel {
   // Runs steps of the embedding or the head; given: the program's buffers.
   void Execute(const ModuleProgram& program, std::span<const ProgramStep> steps, const MicroBatch& tokens,
                std::span<const Tensor> given);
-  // Those of the head for the last run.
+  // The head's buffers for the last run.
   std::vector<Tensor> HeadBuffers() const;
   Tensor Rows(const Tensor& buffer, const Run& run) const { return buffer.Rows(0, run.rows()); }
 

@@ -27,11 +27,11 @@ struct ProgramRunner::Executor {
   const ModuleProgram& program;
   const ProgramCall& call;
   Ops& ops = context.ops;
-  // Of chunked steps: the rows at work; 0: all.
+  // The rows that chunked steps work on; 0: all.
   std::int64_t first_row = 0;
   std::int64_t rows = 0;
 
-  // What stands for the rows at work: see ProgramStep::chunked.
+  // A tensor's rows that chunked steps work on: see ProgramStep::chunked.
   Tensor Chunk(const Tensor& tensor) const {
     if (rows == 0 || !tensor.given()) {
       return tensor;

@@ -126,6 +126,11 @@ TEST(BadInput, WhatIsNoModelNoCheckpointAndNoDataset) {
       {"data", "encode", "x", "--tokenizer", "nowhere.json"},
       {"data", "train-tokenizer", "file.txt", "--pattern", "gtp2", "--output", "out"},
       {"schedule", "1f1c"},
+      {"model", "gpt2-124n"},
+      {"model", "."},
+      {"model", "nowhere.toml"},
+      {"model", "gpt2-124m", "--set", "layout.tensor=5"},
+      {"model", "gpt2-124m", "--set", "layout.tensr=2"},
   };
   for (const auto& line : lines) {
     const Outcome outcome = place.Run(line);

@@ -77,7 +77,7 @@ std::vector<std::string> Words(const std::string& line) {
 TEST(Help, ExamplesThatNeedNoFilesRunAsWritten) {
   const Workplace place;
   const std::vector<std::vector<std::string>> commands = {
-      {"plan"}, {"schedule"}, {"data", "encode"}, {"data", "decode"}};
+      {"plan"}, {"model"}, {"schedule"}, {"data", "encode"}, {"data", "decode"}};
   for (const auto& command : commands) {
     std::vector<std::string> arguments = command;
     arguments.emplace_back("--help");
