@@ -12,7 +12,6 @@
 #include "base/json_text.h"
 #include "checkpoint/read/weight_source.h"
 #include "planner/model_listing.h"
-#include "topology/settings.h"
 
 namespace trireme {
 namespace {
@@ -31,7 +30,7 @@ struct ModelCommand {
     if (name.ends_with(".toml") || name.find('/') != std::string::npos) {
       return name;
     }
-    return FindSettingsFile(DataFolder(models_folder, "models"), name, "model");
+    return NamedPath(models_folder, "models", name, "model");
   }
 
   int Run() const {
