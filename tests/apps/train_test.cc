@@ -186,8 +186,7 @@ TEST(Train, AResumeThatDropsTrainedStateIsRefusedBeforeAnythingIsWritten) {
   const Outcome verified = place.Run({"checkpoint", "verify", "run", "smaller.toml"});
   EXPECT_EQ(verified.code, 1) << verified.err;
   EXPECT_THAT(verified.out, HasSubstr("a resume with 'smaller.toml' drops heads ("));
-  const Outcome dropped =
-      place.Run({"train", "smaller.toml", "--run", "run", "--steps", "3", "--drop-state", "heads"});
+  const Outcome dropped = place.Run({"train", "smaller.toml", "--run", "run", "--steps", "3", "--drop-state", "heads"});
   EXPECT_EQ(dropped.code, 0) << dropped.err;
   EXPECT_THAT(dropped.out, HasSubstr("dropped, as --drop-state says: heads"));
   EXPECT_EQ(place.Run({"train", "recipe.toml", "--run", "other", "--drop-state", "head"}).code, 2);

@@ -168,6 +168,12 @@ TEST(ChatTemplate, NumbersBeyondWholeOnesAreRefused) {
 }
 
 // Once each word was cut off by copying the rest.
+TEST(ChatTemplate, StripsTheNamedCharacters) {
+  EXPECT_EQ(TextOf("{{ '-=ab=-'.strip('-=') }}"), "ab");
+  EXPECT_EQ(TextOf("{{ 'é·éab'.lstrip('é·, and more than a short string holds') }}"), "b");
+  EXPECT_EQ(TextOf("{{ 'ab   '.rstrip(' ') }}"), "ab");
+}
+
 TEST(ChatTemplate, SplitsLongTextsInOnePass) {
   const std::string words = Repeated(300000, "ab ");
   const ChatTemplate tested = TemplateOf("{{ messages[0].content.split()|length }}");

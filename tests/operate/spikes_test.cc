@@ -30,7 +30,9 @@ TEST(SavedProgress, ADamagedRateFactorIsNamed) {
   EXPECT_EQ(SavedNumbers({.notes = {{"rate_factor", "0.25"}}}, {}).rate_factor, 0.25);
   EXPECT_EQ(SavedNumbers({}, {}).rate_factor, 1);
   for (const char* text : {"zz", "", "0.5x", "nan", "-1", "0", "1e300"}) {
-    EXPECT_THAT(test::MessageOf([&] { SavedNumbers({.notes = {{"rate_factor", text}}}, {}); }),
+    EXPECT_THAT(test::MessageOf([&] {
+                  SavedNumbers({.notes = {{"rate_factor", text}}}, {});
+                }),
                 testing::HasSubstr(std::string("note rate_factor = '") + text + "' is damaged"));
   }
 }

@@ -198,7 +198,7 @@ std::size_t CountCharacters(std::string_view text) {
 }
 
 std::string Strip(std::string_view text, Side side, const std::optional<std::string>& set) {
-  const std::vector<std::string_view> own = Characters(set.value_or(""));
+  const std::vector<std::string_view> own = set.has_value() ? Characters(*set) : std::vector<std::string_view>();
   const auto goes = [&](std::string_view character) {
     return set.has_value() ? std::find(own.begin(), own.end(), character) != own.end() : IsSpace(character);
   };
