@@ -29,7 +29,7 @@ struct JsonLimits {
 // that reads JSON does so here.
 nlohmann::json ParseJson(std::string_view text, const JsonLimits& limits = {});
 
-// The same, but a value of which is_discarded() is true instead of an Error.
+// Like ParseJson, but returns a value of which is_discarded() is true instead of an Error.
 nlohmann::json ParseJsonOrDiscard(std::string_view text);
 
 std::string JsonText(const nlohmann::json& value, const JsonStyle& style = {});

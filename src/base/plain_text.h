@@ -11,7 +11,7 @@ namespace trireme {
 // `text` with control characters (but for line ends and tabs) and marks that turn the direction of writing as \u001b,
 // which leaves JSON what it is, and with bytes that are no UTF-8 as \x9b.
 std::string PlainText(std::string_view text);
-// The same, line ends and tabs written out too: for a name or a value within a line.
+// Also writes out line ends and tabs: for a name or a value within a line.
 std::string PlainLine(std::string_view text);
 // Prints PlainText(text).
 void Print(std::FILE* stream, std::string_view text);

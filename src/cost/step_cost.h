@@ -76,7 +76,7 @@ inline constexpr int kActivationBuffers = 3;
 KeptPlaces PlacesOfKept(const StageDescription& stage, int chunk);
 std::int64_t ActivationBufferBytes(const StageDescription& stage);
 std::int64_t ScratchBytes(const StageDescription& stage);
-// Of what is not a micro batch's in fp8: ModuleProgram::weight_bytes of a chunk's blocks.
+// Bytes of fp8 weights, which no micro batch owns: ModuleProgram::weight_bytes of a chunk's blocks.
 std::int64_t WeightCopyBytes(const StageDescription& stage, int chunk);
 // The stage's sizes, with float8_weights set where that takes no more memory than the same run in bf16 would. Every
 // result is the same to the bit. Not with weights that are gathered for each use (ZeRO 3) or lie in host memory.

@@ -52,7 +52,7 @@ inline Tensor TensorAt(const Place& place, char* kept, char* scratch) {
 // The dropout of a site within a module, for `rows` tokens from `first_token` of those that this rank has.
 Dropout DropoutOf(const ModelConfig& model, const MicroBatch& micro_batch, std::int64_t module, int site,
                   std::int64_t first_token, std::int64_t rows);
-// Of the weights of a block's attention, for a rank whose heads begin at `first_head`.
+// Dropout of the weights of a block's attention, for a rank whose heads begin at `first_head`.
 Dropout AttentionDropoutOf(const ModelConfig& model, const MicroBatch& micro_batch, std::int64_t module,
                            std::int64_t first_head);
 

@@ -28,7 +28,7 @@ Value CallMethod(const Value& value, const std::string& name, const Arguments& a
 
 // value[index], negative from the end; undefined when there is none.
 Value ItemOf(const Value& value, const Value& index, Work& work);
-// The same where it lies within `value`; null where it does not: an item that is missing, a character of a text.
+// A pointer to the item within `value`; null where it is no part of it: a missing item, a character of a text.
 const Value* PlaceOf(const Value& value, const Value& index, Work& work);
 bool Contains(const Value& container, const Value& item, Work& work);
 bool Equal(const Value& left, const Value& right, Work& work);

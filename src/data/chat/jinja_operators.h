@@ -10,7 +10,7 @@ namespace trireme::jinja {
 
 // left TEXT right, for the operators that Expression::Kind::kBinary lists. The caller counts the value.
 Value Binary(const std::string& text, const Value& left, const Value& right, Work& work);
-// Of numbers and truth values: + - * / // % **.
+// Arithmetic on numbers and truth values: + - * / // % **.
 Value Arithmetic(const std::string& text, const Value& left, const Value& right, const Work& work);
 
 }  // namespace trireme::jinja

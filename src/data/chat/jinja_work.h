@@ -11,7 +11,7 @@
 namespace trireme::jinja {
 
 inline constexpr std::int64_t kMostSteps = 1'000'000;
-// Of all values that a rendering makes or goes through, its text among them.
+// Limits for all values that a rendering makes or visits, including its text.
 inline constexpr std::size_t kMostBytes = std::size_t{256} << 20;
 // Whole numbers are exact up to here, where all numbers are doubles.
 inline constexpr double kLargestWhole = 9007199254740992.0;
