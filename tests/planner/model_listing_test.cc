@@ -68,7 +68,8 @@ TEST(ModelListing, AddsUpToWhatTheStagesAreCountedWith) {
       EXPECT_EQ(listing.kept_bytes, kept);
       if (layout.tensor == 1) {
         std::int64_t parameters = 0;
-        for (const Parameter& parameter : ParameterTable(config.model).rows()) {
+        const ParameterTable table(config.model);
+        for (const Parameter& parameter : table.rows()) {
           parameters += LocalShape(parameter, 1).count();
         }
         EXPECT_EQ(listing.parameters, parameters);
