@@ -29,6 +29,11 @@ void Publish(Value& place, Value value) {
   std::atomic_ref(place).store(value, std::memory_order_release);
 }
 
+// Phases whose length depends on disks.
+bool IsOnDisk(std::string_view phase) {
+  return phase == "start" || phase == "load" || phase == "save" || phase == "end" || phase == "dump";
+}
+
 // A mapped file of `bytes` zeros whose space is reserved: a full disk must be an Error here and not a SIGBUS later.
 void* MapNewFile(const std::string& path, std::size_t bytes) {
   const std::string unfinished = path + ".new";
@@ -141,6 +146,7 @@ void Ledger::SetPhase(std::int64_t step, std::string_view name, int micro_batch)
   header_->step = step;
   header_->phase_ns = now;
   PutText(header_->phase, name);
+  on_disk_.store(IsOnDisk(name), std::memory_order_relaxed);
   if (header_->first_step == 0 && name == kFirstPhase) {
     header_->first_step = step;
   }
@@ -160,6 +166,10 @@ PhaseTimes Ledger::TakePhases() { return clock_.Take(PhaseTime(WallNanoseconds()
 void Ledger::Alive() { Beat(WallNanoseconds()); }
 
 void Ledger::PromiseBeats() { Publish(header_->steady, 1); }
+
+std::uint64_t Ledger::beats() const { return std::atomic_ref(header_->beats).load(std::memory_order_acquire); }
+
+bool Ledger::steady() const { return std::atomic_ref(header_->steady).load(std::memory_order_acquire) == 1; }
 
 void Ledger::Finish(LedgerEnd end, std::string_view message) {
   PutText(header_->message, message);

@@ -6,6 +6,7 @@
 // The file: one LedgerHeader, then kLedgerRecords records of 104 bytes. Times are nanoseconds since 1970.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -65,6 +66,11 @@ class Ledger : public CollectiveObserver {
   // From now on this rank beats after every module and tensor that it works on, so that silence is no sign of long
   // work. Devices that work behind the rank's back cannot promise it.
   void PromiseBeats();
+  // How often it has beaten, whether it promised beats and whether its phase takes as long as disks do, for other
+  // threads of the process at any time. Reading the file instead would count as bytes that the process moves.
+  std::uint64_t beats() const;
+  bool steady() const;
+  bool on_disk() const { return on_disk_.load(std::memory_order_relaxed); }
   // How the rank ended, and why; at most 511 characters count. Without it readers take the rank for running or killed.
   void Finish(LedgerEnd end, std::string_view message);
 
@@ -86,6 +92,7 @@ class Ledger : public CollectiveObserver {
   LedgerFileHeader* header_ = nullptr;
   LedgerFileRecord* records_ = nullptr;
   std::uint64_t next_ = 0;
+  std::atomic<bool> on_disk_ = true;  // until the first phase
   PhaseClock clock_;
   std::function<std::int64_t()> clock_of_phases_;
   std::function<void(std::int64_t, std::string_view)> on_phase_;

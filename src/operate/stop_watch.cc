@@ -19,11 +19,6 @@ using Seconds = std::chrono::duration<double>;
 // Times the longest standstill before the request.
 constexpr double kPatience = 2;
 
-// Phases whose length depends on disks: a save under way completes.
-bool IsOnDisk(const std::string& phase) {
-  return phase == "start" || phase == "load" || phase == "save" || phase == "end" || phase == "dump";
-}
-
 }  // namespace
 
 StopWatch::StopWatch(const StopSignals& signals, StopWatchOptions options)
@@ -75,13 +70,8 @@ bool StopWatch::Moves() {
     if (state.stage != Stage::kTraining) {
       continue;
     }
-    try {
-      const RankRecord head = ReadLedger(options_.flight + "/" + LedgerName(rank), LedgerPart::kHead);
-      beats += head.beats;
-      known = known && head.steady && !IsOnDisk(head.phase);
-    } catch (const Error&) {
-      known = false;
-    }
+    known = known && state.ledger != nullptr && state.ledger->steady() && !state.ledger->on_disk();
+    beats += state.ledger != nullptr ? state.ledger->beats() : 0;
   }
   return std::exchange(beats_, beats) != beats || !known;
 }

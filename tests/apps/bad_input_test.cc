@@ -76,7 +76,7 @@ const BadInput kInputs[] = {
      Set({"model.hidden=65536", "model.layers=1024", "model.heads=512"}),
      {"GiB of memory", "this machine has"}},
     {"AnUnknownTable", {}, {"modl", "model"}, "[modl]\nlayers = 4\n"},
-    {"AnUnknownPreset", Set({"model.preset=gpt-5"}), {"gpt-5", "known:", "bloom-176b"}},
+    {"AnUnknownPreset", Set({"model.preset=gpt-5"}), {"gpt-5", "is unknown", "bloom-176b"}},
     {"ABlendOutOfStep", Set({"data.source=[\"a.bin\", 0.3]"}), {"weights and sources in turn"}},
     {"ADirectoryAsData", Set({"data.source=."}), {"'.'", "regular file"}},
     {"MoreRecomputedBlocksThanThereAre",
