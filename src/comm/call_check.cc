@@ -25,7 +25,7 @@ std::uint64_t Fingerprint(const CollectiveCall& call) {
 }
 
 std::string Describe(const CollectiveCall& call) {
-  const std::string text = fmt::format("{} of {} {}", Name(call.kind), call.count, Name(call.dtype));
+  std::string text = fmt::format("{} of {} {}", Name(call.kind), call.count, Name(call.dtype));
   switch (call.kind) {
     case CollectiveKind::kAllReduce:
       return text + (call.op == ReduceOp::kSum ? " (sum)" : " (max)");
