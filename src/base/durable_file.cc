@@ -61,9 +61,9 @@ std::string MakeUnderFreeName(const std::string& path, const char* what, Make ma
     if (make(name)) {
       return name;
     }
-    Require(errno == EEXIST, "cannot make a {} beside '{}': {}", what, path, std::strerror(errno));
+    Require(errno == EEXIST, "cannot make a {} next to '{}': {}", what, path, std::strerror(errno));
   }
-  Fail("cannot make a {} beside '{}': every name is taken", what, path);
+  Fail("cannot make a {} next to '{}': every name is taken", what, path);
 }
 
 }  // namespace

@@ -71,7 +71,7 @@ bool StagesCrossNodes(const Cluster& cluster, const ParallelLayout& layout) {
 
 namespace {
 
-// Of its bytes what a member sends.
+// The share of a collective's bytes that one member sends.
 double ShareSent(CollectiveKind kind, double members, double rounds) {
   switch (kind) {
     case CollectiveKind::kAllToAll:

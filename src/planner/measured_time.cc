@@ -86,7 +86,7 @@ struct MeasuredPrice::StepPrice {
         epilogue = price.Work(RankWork::kGeluGradient, out);
         break;
       case Epilogue::kResidual:
-        // Of the three tensors of a sum in a pass of its own, the product reads one more.
+        // A separate sum moves three tensors; as an epilogue it reads one of them.
         epilogue = price.Work(RankWork::kResidual, out) / 3;
         break;
     }

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t kMaxRecipeBytes = 4 << 20;
 
-// Where model files may lie: told, else those of the program, beside the recipe's folder, of the working folder.
+// Folders of model files: `models_folder` if given; else those of the program, next to the recipe's folder, and here.
 std::vector<std::string> ModelFolders(const std::string& models_folder, const std::string& origin) {
   if (!models_folder.empty()) {
     return {models_folder};

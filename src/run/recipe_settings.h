@@ -31,7 +31,7 @@ struct ModelFile {
   std::string choice;  // NamedFile::Choice
 };
 // The file that model.preset names: a path, or a name of `models_folder` or, where that is empty, of the program's
-// models/, of those beside the folder of `origin` and of the working folder's, in this order.
+// models/, then the models/ next to the folder of `origin`, then the working folder's.
 ModelFile ReadPreset(const Setting& preset, const std::string& models_folder, const std::string& origin);
 
 }  // namespace trireme

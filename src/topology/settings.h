@@ -77,7 +77,7 @@ bool IsPath(const std::string& name);
 // The file that `name` stands for: a path is itself, any other name NAME.toml of the first of the folders that has it.
 // An Error lists the names that they have, nearest first.
 NamedFile FindNamedFile(const std::vector<std::string>& folders, const std::string& name, const char* what);
-// The same, or nothing where no folder has the name.
+// Like FindNamedFile, but nothing where no folder has the name.
 std::optional<NamedFile> LookForNamedFile(const std::vector<std::string>& folders, const std::string& name);
 
 }  // namespace trireme

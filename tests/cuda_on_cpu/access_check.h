@@ -12,9 +12,9 @@ namespace trireme::cuda_on_cpu {
 
 enum class Access : std::uint8_t { kRead, kWrite, kAtomic };
 
-// Of the current thread of a kernel. `code`: the return address of the check.
+// Checks an access by the current thread of a kernel. `code`: the return address of the check.
 void CheckAccess(const void* address, std::size_t bytes, Access access, std::uintptr_t code);
-// Of an operation that is no kernel: all bytes are GPU memory or page-locked.
+// Checks an access by an operation that is no kernel: all bytes are GPU memory or page-locked.
 void CheckRange(const void* address, std::size_t bytes, Access access);
 // As a copy within GPU memory: bytes that nothing has written stay so at `to`.
 void CheckCopy(void* to, const void* from, std::size_t bytes);
