@@ -26,23 +26,16 @@ std::uint64_t Fingerprint(const CollectiveCall& call) {
 
 std::string Describe(const CollectiveCall& call) {
   std::string text = fmt::format("{} of {} {}", Name(call.kind), call.count, Name(call.dtype));
-  switch (call.kind) {
-    case CollectiveKind::kAllReduce:
-      return text + (call.op == ReduceOp::kSum ? " (sum)" : " (max)");
-    case CollectiveKind::kBroadcast:
-      return text + fmt::format(" from member {}", call.peer);
-    case CollectiveKind::kSend:
-      return text + fmt::format(" to member {}, tag {}", call.peer, call.tag);
-    case CollectiveKind::kReceive:
-      return text + fmt::format(" from member {}, tag {}", call.peer, call.tag);
-    case CollectiveKind::kBarrier:
-      return call == SplitCall() ? "split" : call == EndCall() ? "the end of its work" : "barrier";
-    case CollectiveKind::kAllGather:
-    case CollectiveKind::kReduceScatter:
-    case CollectiveKind::kAllToAll:
-      return text;
+  if (call.kind == CollectiveKind::kBarrier) {
+    return call == SplitCall() ? "split" : call == EndCall() ? "the end of its work" : "barrier";
   }
-  return text;
+  if (call.kind == CollectiveKind::kAllReduce) {
+    text += call.op == ReduceOp::kSum ? " (sum)" : " (max)";
+  }
+  if (call.peer >= 0) {
+    text += fmt::format(" {} member {}", call.kind == CollectiveKind::kSend ? "to" : "from", call.peer);
+  }
+  return IsMessage(call.kind) ? text + fmt::format(", tag {}", call.tag) : text;
 }
 
 std::string MismatchMessage(const std::string& group, const RankCall& one, const RankCall& other) {

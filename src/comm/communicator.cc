@@ -29,17 +29,11 @@ void RequireTag(const Communicator& group, CollectiveKind kind, int tag) {
   Require(tag >= 0, "{} in group '{}': tag {} is negative", Name(kind), group.name(), tag);
 }
 
-void CopyAlone(Device& device, const Tensor& in, const Tensor& out) {
-  if (in.data != out.data && out.count() > 0) {
-    device.ops().Copy(out, in);
-  }
-}
-
 }  // namespace
 
 std::int64_t Communicator::Begin(const CollectiveCall& call) {
   const std::int64_t sequence = sequence_++;
-  if (call.kind != CollectiveKind::kSend && call.kind != CollectiveKind::kReceive) {
+  if (!IsMessage(call.kind)) {
     digest_ = CombineKeys(digest_, Fingerprint(call));
   }
   if (observer_ != nullptr) {
@@ -48,19 +42,25 @@ std::int64_t Communicator::Begin(const CollectiveCall& call) {
   return sequence;
 }
 
-template <typename Action>
-void Communicator::Record(const CollectiveCall& call, std::int64_t payload_bytes, const Action& action) {
+void Communicator::Run(const CollectiveCall& call, const Tensor& in, const Tensor& out) {
+  if (alone() && !IsMessage(call.kind)) {
+    CheckAborted();
+    if (in.data != out.data && out.count() > 0) {
+      device().ops().Copy(out, in);
+    }
+    return;
+  }
   if (recorder_ != nullptr) {
-    recorder_->push_back({call, payload_bytes});
-    return action();
+    recorder_->push_back(call);
+    return Do(call, in, out);
   }
   // An observer may change while a call runs; both halves of a call go to the one that saw it start.
   CollectiveObserver* const observer = observer_;
   const std::int64_t sequence = Begin(call);
   left_to_device_ = false;
-  action();
+  Do(call, in, out);
   if (size() > 1) {
-    traffic_.Add(call.kind, payload_bytes);
+    traffic_.Add(call.kind, call.bytes());
   }
   if (observer != nullptr && !left_to_device_) {
     observer->Ended(name_, sequence);
@@ -77,11 +77,11 @@ void Communicator::LeaveToDevice(const CollectiveCall& call, int stream, Event b
           observer_ == nullptr ? 0 : observer_->last_ticket()});
 }
 
-void Communicator::Replay(std::span<const RecordedCall> calls, const Event& begin, const Event& end, int stream) {
-  for (const RecordedCall& each : calls) {
-    Begin(each.call);
-    traffic_.Add(each.call.kind, each.payload_bytes);
-    LeaveToDevice(each.call, stream, begin, end);
+void Communicator::Replay(std::span<const CollectiveCall> calls, const Event& begin, const Event& end, int stream) {
+  for (const CollectiveCall& call : calls) {
+    Begin(call);
+    traffic_.Add(call.kind, call.bytes());
+    LeaveToDevice(call, stream, begin, end);
   }
 }
 
@@ -93,34 +93,22 @@ std::unique_ptr<Communicator> Communicator::Split(const std::string& name, int c
 }
 
 void Communicator::AllReduce(const Tensor& in_place, ReduceOp op) {
-  if (alone()) {
-    return CheckAborted();
-  }
-  const CollectiveCall call = {
-      .kind = CollectiveKind::kAllReduce, .dtype = in_place.dtype, .op = op, .count = in_place.count()};
-  Record(call, in_place.bytes(), [&] { DoAllReduce(in_place, op, call); });
+  Run({.kind = CollectiveKind::kAllReduce, .dtype = in_place.dtype, .op = op, .count = in_place.count()}, in_place,
+      in_place);
 }
 
 void Communicator::AllGather(const Tensor& in, const Tensor& out) {
   const CollectiveCall call = {.kind = CollectiveKind::kAllGather, .dtype = out.dtype, .count = out.count()};
   RequireSameType(*this, call.kind, in, out);
   RequireParts(*this, call.kind, in, out);
-  if (alone()) {
-    CheckAborted();
-    return CopyAlone(device(), in, out);
-  }
-  Record(call, out.bytes(), [&] { DoAllGather(in, out, call); });
+  Run(call, in, out);
 }
 
 void Communicator::ReduceScatter(const Tensor& in, const Tensor& out) {
   const CollectiveCall call = {.kind = CollectiveKind::kReduceScatter, .dtype = in.dtype, .count = in.count()};
   RequireSameType(*this, call.kind, in, out);
   RequireParts(*this, call.kind, out, in);
-  if (alone()) {
-    CheckAborted();
-    return CopyAlone(device(), in, out);
-  }
-  Record(call, in.bytes(), [&] { DoReduceScatter(in, out, call); });
+  Run(call, in, out);
 }
 
 void Communicator::AllToAll(const Tensor& in, const Tensor& out) {
@@ -129,21 +117,14 @@ void Communicator::AllToAll(const Tensor& in, const Tensor& out) {
   Require(in.count() == out.count() && in.count() % size() == 0,
           "all_to_all in group '{}': {} elements in and {} out must be equal and a multiple of {}", name_, in.count(),
           out.count(), size());
-  if (alone()) {
-    CheckAborted();
-    return CopyAlone(device(), in, out);
-  }
-  Record(call, in.bytes(), [&] { DoAllToAll(in, out, call); });
+  Run(call, in, out);
 }
 
 void Communicator::Broadcast(const Tensor& in_place, int root) {
   const CollectiveCall call = {
       .kind = CollectiveKind::kBroadcast, .dtype = in_place.dtype, .count = in_place.count(), .peer = root};
   RequireMember(*this, call.kind, root);
-  if (alone()) {
-    return CheckAborted();
-  }
-  Record(call, in_place.bytes(), [&] { DoBroadcast(in_place, root, call); });
+  Run(call, in_place, in_place);
 }
 
 void Communicator::Send(const Tensor& message, int to, int tag) {
@@ -151,7 +132,7 @@ void Communicator::Send(const Tensor& message, int to, int tag) {
       .kind = CollectiveKind::kSend, .dtype = message.dtype, .count = message.count(), .peer = to, .tag = tag};
   RequireMember(*this, call.kind, to);
   RequireTag(*this, call.kind, tag);
-  Record(call, message.bytes(), [&] { DoSend(message, to, call); });
+  Run(call, message, {});
 }
 
 void Communicator::Receive(const Tensor& message, int from, int tag) {
@@ -159,8 +140,10 @@ void Communicator::Receive(const Tensor& message, int from, int tag) {
       .kind = CollectiveKind::kReceive, .dtype = message.dtype, .count = message.count(), .peer = from, .tag = tag};
   RequireMember(*this, call.kind, from);
   RequireTag(*this, call.kind, tag);
-  Record(call, message.bytes(), [&] { DoReceive(message, from, call); });
+  Run(call, {}, message);
 }
+
+void Communicator::Barrier() { Run({.kind = CollectiveKind::kBarrier}, {}, {}); }
 
 void Communicator::ConnectNeighbours(Neighbours neighbours, int first_stream) {
   if (size() > 1) {
@@ -172,14 +155,6 @@ void Communicator::PrepareAllToAll() {
   if (size() > 1) {
     DoPrepareAllToAll();
   }
-}
-
-void Communicator::Barrier() {
-  if (alone()) {
-    return CheckAborted();
-  }
-  const CollectiveCall call = {.kind = CollectiveKind::kBarrier};
-  Record(call, 0, [&] { DoBarrier(call); });
 }
 
 }  // namespace trireme

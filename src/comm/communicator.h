@@ -36,16 +36,15 @@ struct CollectiveCall {
   std::int64_t count = 0;  // elements of the payload, as Traffic counts it
   int peer = -1;           // root, source or destination
   int tag = 0;
+  std::int64_t bytes() const { return count * SizeOf(dtype); }  // of the payload, as Traffic counts it
   bool operator==(const CollectiveCall&) const = default;
 };
 // "all_reduce of 128 fp32 (sum)"
 std::string Describe(const CollectiveCall& call);
-
-// A collective that was recorded in a graph (Device::Repeat) instead of being started.
-struct RecordedCall {
-  CollectiveCall call;
-  std::int64_t payload_bytes = 0;
-};
+// Whether a call is of one sender and one receiver, not of a whole group.
+constexpr bool IsMessage(CollectiveKind kind) {
+  return kind == CollectiveKind::kSend || kind == CollectiveKind::kReceive;
+}
 
 // Told of every collective before it starts and after it ended; called on the rank's thread, must be quick. A call that
 // a device does later is not Ended but Enqueued; then any thread tells when the device has started and ended it.
@@ -112,11 +111,12 @@ class Communicator {
   virtual void set_through_host(bool /*on*/) {}
   // Whether calls may be made while the device records its work (Device::Repeat).
   virtual bool recordable() const { return size() == 1; }
-  // While `into` is given, calls are appended to it and not counted: they are being recorded. nullptr ends that.
-  void set_recorder(std::vector<RecordedCall>* into) { recorder_ = into; }
+  // While `into` is given, calls are appended to it and not counted: the device records them in a graph
+  // (Device::Repeat). nullptr ends that.
+  void set_recorder(std::vector<CollectiveCall>* into) { recorder_ = into; }
   // Counts calls that a recording has just started: traffic, ledger, comparison. `begin` and `end` are events of the
   // device around the recording, on its `stream`.
-  void Replay(std::span<const RecordedCall> calls, const Event& begin, const Event& end, int stream);
+  void Replay(std::span<const CollectiveCall> calls, const Event& begin, const Event& end, int stream);
   // Bytes of device memory that this communicator takes for itself, as far as it knows.
   virtual std::int64_t device_bytes() const { return 0; }
 
@@ -127,9 +127,9 @@ class Communicator {
   virtual void AbortDevice() {}
   // The job was asked to end: from now on a collective that makes no progress for some seconds aborts the world.
   // Any thread.
-  virtual void Hurry() {}
-  // Whether Hurry does anything: collectives run on a device while the rank's thread goes on.
-  virtual bool can_hurry() const { return false; }
+  virtual void ShortenTimeouts() {}
+  // Whether ShortenTimeouts does anything: collectives run on a device while the rank's thread goes on.
+  virtual bool can_shorten_timeouts() const { return false; }
 
   // What this communicator has moved so far (its own calls, not its children's). Groups of one count nothing.
   const Traffic& traffic() const { return traffic_; }
@@ -141,25 +141,22 @@ class Communicator {
 
   // Whose memory the tensors of this communicator live in.
   virtual Device& device() = 0;
-  // Whether collectives have nothing to do but to look whether the world was aborted.
+  // Group of one: collectives only check for abort.
   virtual bool alone() const { return size() == 1; }
   virtual void DoConnectNeighbours(Neighbours /*neighbours*/, int /*first_stream*/) {}
   virtual void DoPrepareAllToAll() {}
-  // Compares `call` among the members of `group` and moves nothing; for communicators that stand on another one.
-  static void Compare(Communicator& group, const CollectiveCall& call) { group.DoBarrier(call); }
 
   virtual std::unique_ptr<Communicator> DoSplit(const std::string& name, int color, int key) = 0;
-  // Called with more than one member only (Send and Receive also to oneself), shapes checked.
-  virtual void DoAllReduce(const Tensor& in_place, ReduceOp op, const CollectiveCall& call) = 0;
-  virtual void DoAllGather(const Tensor& in, const Tensor& out, const CollectiveCall& call) = 0;
-  virtual void DoReduceScatter(const Tensor& in, const Tensor& out, const CollectiveCall& call) = 0;
-  virtual void DoAllToAll(const Tensor& in, const Tensor& out, const CollectiveCall& call) = 0;
-  virtual void DoBroadcast(const Tensor& in_place, int root, const CollectiveCall& call) = 0;
-  virtual void DoSend(const Tensor& message, int to, const CollectiveCall& call) = 0;
-  virtual void DoReceive(const Tensor& message, int from, const CollectiveCall& call) = 0;
-  virtual void DoBarrier(const CollectiveCall& call) = 0;
+  // Does one call, whose shapes were checked. Called with more than one member only, but for messages to oneself. `in`
+  // is what this member brings, `out` what it gets: the same tensor for all-reduce and broadcast, `in` alone for a
+  // send, `out` alone for a receive, neither for a barrier.
+  virtual void Do(const CollectiveCall& call, const Tensor& in, const Tensor& out) = 0;
+  // For communicators that stand on another one: makes that call on `other`, between the same ranks.
+  static void DoOn(Communicator& other, const CollectiveCall& call, const Tensor& in, const Tensor& out) {
+    other.Run(call, in, out);
+  }
 
-  // For communicators whose calls a device does later. Called within Do*: the device does the call on `stream`, between
+  // For communicators whose calls a device does later. Called within Do: the device does the call on `stream`, between
   // the two events. Follow is told of it, and of what a recording started.
   struct DeviceCall {
     CollectiveCall call;
@@ -180,16 +177,15 @@ class Communicator {
   CollectiveObserver* observer() const { return observer_; }
 
  private:
-  template <typename Action>
-  void Record(const CollectiveCall& call, std::int64_t payload_bytes, const Action& action);
-
-  std::string name_;
-  Traffic traffic_;
+  // Does a checked call and accounts for it.
+  void Run(const CollectiveCall& call, const Tensor& in, const Tensor& out);
   // Counts a call and tells the observer; returns its number.
   std::int64_t Begin(const CollectiveCall& call);
 
+  std::string name_;
+  Traffic traffic_;
   CollectiveObserver* observer_ = nullptr;
-  std::vector<RecordedCall>* recorder_ = nullptr;
+  std::vector<CollectiveCall>* recorder_ = nullptr;
   std::int64_t sequence_ = 0;
   std::uint64_t digest_ = 0;
   bool left_to_device_ = false;

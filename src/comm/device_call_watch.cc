@@ -263,7 +263,7 @@ void DeviceCallWatch::LookAtMeeting(Channel& channel, double now) {
   const double since = channel.met_since;
   const double seconds = since == 0 ? 0 : now - since;
   // Without a request a meeting may take long: a rank reads its weights, or saves.
-  const bool over = hurried_ && seconds > times_.when_asked;
+  const bool over = timeouts_are_short_ && seconds > times_.when_asked;
   channel.meeting_is_named = channel.meeting_is_named && seconds > times_.name;
   if (gave_up_ || (!over && (channel.meeting_is_named || seconds <= times_.name))) {
     return;
@@ -303,7 +303,7 @@ void DeviceCallWatch::Look(Channel& channel, double now) {
     seconds = channel.open.empty() ? 0 : now - channel.since;
     to_name = seconds > times_.name && !channel.named;
   }
-  const bool over = seconds > (hurried_ ? times_.when_asked : times_.give_up);
+  const bool over = seconds > (timeouts_are_short_ ? times_.when_asked : times_.give_up);
   if (gave_up_ || (!to_name && !over)) {
     return;
   }
@@ -318,7 +318,7 @@ void DeviceCallWatch::Look(Channel& channel, double now) {
   }
   if (hopeless || over) {
     gave_up_ = true;
-    hooks_.give_up(channel.group.rank, text + (hurried_ ? "; the job was asked to end" : ""));
+    hooks_.give_up(channel.group.rank, text + (timeouts_are_short_ ? "; the job was asked to end" : ""));
   } else {
     hooks_.say(fmt::format("rank {}: {}", channel.group.rank, text));
   }

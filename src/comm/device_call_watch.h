@@ -82,8 +82,8 @@ class DeviceCallWatch {
   void Leave(Channel& channel);
   // Observers of the channel's open calls go away.
   void DropObservers(Channel& channel);
-  // See Communicator::Hurry.
-  void Hurry() { hurried_ = true; }
+  // See Communicator::ShortenTimeouts.
+  void ShortenTimeouts() { timeouts_are_short_ = true; }
 
  private:
   void Run();
@@ -100,7 +100,7 @@ class DeviceCallWatch {
   std::condition_variable changed_;
   std::vector<std::shared_ptr<Channel>> channels_;
   bool ending_ = false;
-  std::atomic<bool> hurried_ = false;
+  std::atomic<bool> timeouts_are_short_ = false;
   bool gave_up_ = false;
   std::thread thread_;
 };

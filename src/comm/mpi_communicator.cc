@@ -165,69 +165,65 @@ void MpiCommunicator::ReduceBlock(const Tensor& in_place, ReduceOp op) {
                  bytes.data(), offsets.data(), MPI_BYTE);
 }
 
-void MpiCommunicator::DoAllReduce(const Tensor& in_place, ReduceOp op, const CollectiveCall& call) {
-  CheckCalls(call);
-  HostView staged(device_, in_place, StagingUse::kReadAndWrite);
-  const Tensor& data = staged.tensor();
-  if (data.bytes() <= kGatherBytes) {
-    ReduceSmall(data, op);
-  } else {
-    const std::int64_t block = kBlockBytes / SizeOf(data.dtype);
-    for (std::int64_t first = 0; first < data.count(); first += block) {
-      ReduceBlock(data.Range(first, std::min(block, data.count() - first)), op);
-    }
+void MpiCommunicator::Do(const CollectiveCall& call, const Tensor& in, const Tensor& out) {
+  if (call.kind == CollectiveKind::kSend) {
+    return StartSend(call, in);
   }
-  staged.Store();
+  if (call.kind == CollectiveKind::kReceive) {
+    return TakeMessage(call, out);
+  }
+  CheckCalls(call);
+  StageOnHost(device_, in, out, [&](const Tensor& from, const Tensor& to) { DoOnHost(call, from, to); });
 }
 
-void MpiCommunicator::DoAllGather(const Tensor& in, const Tensor& out, const CollectiveCall& call) {
-  CheckCalls(call);
-  const HostView from(device_, in, StagingUse::kRead);
-  HostView to(device_, out, StagingUse::kWrite);
-  AllGatherBytes(group(), from.tensor().data, to.tensor().data, in.bytes());
-  to.Store();
+void MpiCommunicator::DoOnHost(const CollectiveCall& call, const Tensor& in, const Tensor& out) {
+  switch (call.kind) {
+    case CollectiveKind::kAllReduce:
+      return AllReduceOnHost(out, call.op);
+    case CollectiveKind::kAllGather:
+      return AllGatherBytes(group(), in.data, out.data, in.bytes());
+    case CollectiveKind::kReduceScatter:
+      return ReduceScatterOnHost(in, out);
+    case CollectiveKind::kAllToAll:
+      return AllToAllBytes(group(), in.data, out.data, in.bytes() / size_);
+    case CollectiveKind::kBroadcast:
+      return BroadcastBytes(group(), out.data, out.bytes(), call.peer);
+    case CollectiveKind::kSend:
+    case CollectiveKind::kReceive:
+    case CollectiveKind::kBarrier:
+      return;
+  }
 }
 
-void MpiCommunicator::DoReduceScatter(const Tensor& in, const Tensor& out, const CollectiveCall& call) {
-  CheckCalls(call);
-  const HostView from(device_, in, StagingUse::kRead);
-  HostView to(device_, out, StagingUse::kWrite);
+void MpiCommunicator::AllReduceOnHost(const Tensor& in_place, ReduceOp op) {
+  if (in_place.bytes() <= kGatherBytes) {
+    return ReduceSmall(in_place, op);
+  }
+  const std::int64_t block = kBlockBytes / SizeOf(in_place.dtype);
+  for (std::int64_t first = 0; first < in_place.count(); first += block) {
+    ReduceBlock(in_place.Range(first, std::min(block, in_place.count() - first)), op);
+  }
+}
+
+void MpiCommunicator::ReduceScatterOnHost(const Tensor& in, const Tensor& out) {
   const std::int64_t part = out.count();
   const std::int64_t block = std::max<std::int64_t>(1, kBlockBytes / SizeOf(in.dtype) / size_);
   for (std::int64_t first = 0; first < part; first += block) {
-    const Tensor sum = to.tensor().Range(first, std::min(block, part - first));
+    const Tensor sum = out.Range(first, std::min(block, part - first));
     char* const received = Scratch(sum.bytes() * size_);
     std::vector<MpiPart> parts;
     std::vector<const void*> sources;
     for (int member = 0; member < size_; ++member) {
       char* const place = received + member * sum.bytes();
-      parts.push_back({from.tensor().Range(member * part + first, sum.count()).data, sum.bytes(), place, sum.bytes()});
+      parts.push_back({in.Range(member * part + first, sum.count()).data, sum.bytes(), place, sum.bytes()});
       sources.push_back(place);
     }
     ExchangeParts(group(), parts);
     ReduceMembers(session_.host(), sum, sources, ReduceOp::kSum);
   }
-  to.Store();
 }
 
-void MpiCommunicator::DoAllToAll(const Tensor& in, const Tensor& out, const CollectiveCall& call) {
-  CheckCalls(call);
-  const HostView from(device_, in, StagingUse::kRead);
-  HostView to(device_, out, StagingUse::kWrite);
-  AllToAllBytes(group(), from.tensor().data, to.tensor().data, in.bytes() / size_);
-  to.Store();
-}
-
-void MpiCommunicator::DoBroadcast(const Tensor& in_place, int root, const CollectiveCall& call) {
-  CheckCalls(call);
-  HostView staged(device_, in_place, rank_ == root ? StagingUse::kRead : StagingUse::kWrite);
-  BroadcastBytes(group(), staged.tensor().data, in_place.bytes(), root);
-  if (rank_ != root) {
-    staged.Store();
-  }
-}
-
-void MpiCommunicator::DoSend(const Tensor& message, int to, const CollectiveCall& call) {
+void MpiCommunicator::StartSend(const CollectiveCall& call, const Tensor& message) {
   Require(call.tag < HighestTag(), "send in group '{}': tag {} is above {}", name(), call.tag, HighestTag() - 1);
   const MessageHeader header = {static_cast<std::int64_t>(message.dtype), message.count()};
   auto bytes = std::make_unique_for_overwrite<char[]>(sizeof(header) + static_cast<std::size_t>(message.bytes()));
@@ -236,19 +232,19 @@ void MpiCommunicator::DoSend(const Tensor& message, int to, const CollectiveCall
     device_.CopyToHost(bytes.get() + sizeof(header), message.data, message.bytes());
   }
   std::vector<MPI_Request> requests;
-  const MpiMessage address = {group(), to, call.tag};
+  const MpiMessage address = {group(), call.peer, call.tag};
   StartSendBytes(address, bytes.get(), sizeof(header), requests);
   StartSendBytes(address, bytes.get() + sizeof(header), message.bytes(), requests);
   session_.KeepUntilSent(std::move(bytes), std::move(requests));
 }
 
-void MpiCommunicator::DoReceive(const Tensor& message, int from, const CollectiveCall& call) {
-  const MpiMessage address = {group(), from, call.tag};
+void MpiCommunicator::TakeMessage(const CollectiveCall& call, const Tensor& message) {
+  const MpiMessage address = {group(), call.peer, call.tag};
   MessageHeader header;
   ReceiveBytes(address, &header, sizeof(header));
   if (header.dtype != static_cast<std::int64_t>(message.dtype) || header.count != message.count()) {
     CheckMessage({.group = name(),
-                  .sender = WorldRank(from),
+                  .sender = WorldRank(call.peer),
                   .receiver = session_.world_rank(),
                   .tag = call.tag,
                   .sent_dtype = static_cast<DType>(header.dtype),
@@ -256,11 +252,8 @@ void MpiCommunicator::DoReceive(const Tensor& message, int from, const Collectiv
                   .wanted_dtype = message.dtype,
                   .wanted_count = message.count()});
   }
-  HostView staged(device_, message, StagingUse::kWrite);
-  ReceiveBytes(address, staged.tensor().data, message.bytes());
-  staged.Store();
+  StageOnHost(device_, {}, message,
+              [&](const Tensor& /*in*/, const Tensor& out) { ReceiveBytes(address, out.data, out.bytes()); });
 }
-
-void MpiCommunicator::DoBarrier(const CollectiveCall& call) { CheckCalls(call); }
 
 }  // namespace trireme

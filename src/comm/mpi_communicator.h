@@ -33,14 +33,7 @@ class MpiCommunicator : public Communicator {
  protected:
   Device& device() override { return device_; }
   std::unique_ptr<Communicator> DoSplit(const std::string& name, int color, int key) override;
-  void DoAllReduce(const Tensor& in_place, ReduceOp op, const CollectiveCall& call) override;
-  void DoAllGather(const Tensor& in, const Tensor& out, const CollectiveCall& call) override;
-  void DoReduceScatter(const Tensor& in, const Tensor& out, const CollectiveCall& call) override;
-  void DoAllToAll(const Tensor& in, const Tensor& out, const CollectiveCall& call) override;
-  void DoBroadcast(const Tensor& in_place, int root, const CollectiveCall& call) override;
-  void DoSend(const Tensor& message, int to, const CollectiveCall& call) override;
-  void DoReceive(const Tensor& message, int from, const CollectiveCall& call) override;
-  void DoBarrier(const CollectiveCall& call) override;
+  void Do(const CollectiveCall& call, const Tensor& in, const Tensor& out) override;
 
  private:
   MpiGroup group() const { return {group_, session_.yields()}; }
@@ -48,7 +41,13 @@ class MpiCommunicator : public Communicator {
   void CheckCalls(const CollectiveCall& call) const;
   int WorldRank(int member) const;
   char* Scratch(std::int64_t bytes);
-  // The two on host memory: gather everything and sum it all, or let each member sum a part and gather the sums.
+  void StartSend(const CollectiveCall& call, const Tensor& message);
+  void TakeMessage(const CollectiveCall& call, const Tensor& message);
+  // What follows works on host memory.
+  void DoOnHost(const CollectiveCall& call, const Tensor& in, const Tensor& out);
+  void AllReduceOnHost(const Tensor& in_place, ReduceOp op);
+  void ReduceScatterOnHost(const Tensor& in, const Tensor& out);
+  // The two ways to all-reduce: gather everything and sum it all, or let each member sum a part and gather the sums.
   void ReduceSmall(const Tensor& in_place, ReduceOp op);
   void ReduceBlock(const Tensor& in_place, ReduceOp op);
 

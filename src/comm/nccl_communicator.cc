@@ -85,8 +85,8 @@ class NcclCommunicator : public Communicator {
     session_->AbortAll();
   }
   void AbortDevice() override { session_->AbortAll(); }
-  void Hurry() override { session_->watch().Hurry(); }
-  bool can_hurry() const override { return true; }
+  void ShortenTimeouts() override { session_->watch().ShortenTimeouts(); }
+  bool can_shorten_timeouts() const override { return true; }
   bool recordable() const override { return true; }
   // On a shared GPU streams of all ranks want a hardware queue each, and there are 32: nothing is overlapped there.
   int stream() const override { return session_->gpu_is_shared() ? kComputeStream : Communicator::stream(); }
@@ -148,49 +148,17 @@ class NcclCommunicator : public Communicator {
                                         .ticket = call.ticket});
   }
 
-  void DoAllReduce(const Tensor& in_place, ReduceOp op, const CollectiveCall& call) override {
-    if (through_host_) {
-      return OnHost(in_place, [&](const Tensor& staged) { host_->AllReduce(staged, op); });
+  void Do(const CollectiveCall& call, const Tensor& in, const Tensor& out) override {
+    if (call.kind == CollectiveKind::kBarrier) {
+      return DoOn(*host_, call, in, out);
     }
-    Start("ncclAllReduce", call, [&](ncclComm_t handle) {
-      return ncclAllReduce(in_place.data, in_place.data, Count(in_place), NcclTypeOf(in_place.dtype),
-                           op == ReduceOp::kSum ? ncclSum : ncclMax, handle, Stream());
-    });
-  }
-
-  void DoAllGather(const Tensor& in, const Tensor& out, const CollectiveCall& call) override {
-    if (through_host_) {
-      return OnHost(in, out, [&](const Tensor& from, const Tensor& to) { host_->AllGather(from, to); });
+    if (call.kind == CollectiveKind::kSend) {
+      return SendAlongWay(call, in) ? void() : DoThroughHost(call, in, out);
     }
-    Start("ncclAllGather", call, [&](ncclComm_t handle) {
-      return ncclAllGather(in.data, out.data, Count(in), NcclTypeOf(in.dtype), handle, Stream());
-    });
-  }
-
-  void DoReduceScatter(const Tensor& in, const Tensor& out, const CollectiveCall& call) override {
-    if (through_host_) {
-      return OnHost(in, out, [&](const Tensor& from, const Tensor& to) { host_->ReduceScatter(from, to); });
+    if (call.kind == CollectiveKind::kReceive) {
+      return ReceiveAlongWay(call, out) ? void() : DoThroughHost(call, in, out);
     }
-    Start("ncclReduceScatter", call, [&](ncclComm_t handle) {
-      return ncclReduceScatter(in.data, out.data, Count(out), NcclTypeOf(in.dtype), ncclSum, handle, Stream());
-    });
-  }
-
-  void DoAllToAll(const Tensor& in, const Tensor& out, const CollectiveCall& call) override {
-    if (through_host_) {
-      return OnHost(in, out, [&](const Tensor& from, const Tensor& to) { host_->AllToAll(from, to); });
-    }
-    Start(kAllToAll, call, [&](ncclComm_t handle) { return ExchangeParts(in, out, handle); });
-  }
-
-  void DoBroadcast(const Tensor& in_place, int root, const CollectiveCall& call) override {
-    if (through_host_) {
-      return OnHost(in_place, [&](const Tensor& staged) { host_->Broadcast(staged, root); });
-    }
-    Start("ncclBroadcast", call, [&](ncclComm_t handle) {
-      return ncclBroadcast(in_place.data, in_place.data, Count(in_place), NcclTypeOf(in_place.dtype), root, handle,
-                           Stream());
-    });
+    return through_host_ ? DoThroughHost(call, in, out) : Start(call, in, out);
   }
 
   // Each pair of neighbours has two communicators of its own, one a direction: within one, NCCL would make a message
@@ -233,34 +201,12 @@ class NcclCommunicator : public Communicator {
     const std::int64_t before = device_.used_bytes();
     MoveTogether(2 * size(), [this](void* memory) {
       const Tensor parts{memory, DType::kUInt8, {2 * size()}};
-      nccl_->Run(kAllToAll, [&](ncclComm_t handle) {
+      nccl_->Run(Name(CollectiveKind::kAllToAll), [&](ncclComm_t handle) {
         return ExchangeParts(parts.Range(0, size()), parts.Range(size(), size()), handle);
       });
     });
     bytes_ += TakenSince(before);
   }
-
-  void DoSend(const Tensor& message, int to, const CollectiveCall& call) override {
-    if (messages_ != nullptr && through_host_) {
-      messages_->PrepareToSend(message.bytes(), to);
-    } else if (messages_ != nullptr && messages_->HasWayTo(to)) {
-      return messages_->Send(message, to, call.tag);
-    }
-    host_->Send(HostView(device_, message, StagingUse::kRead).tensor(), to, call.tag);
-  }
-
-  void DoReceive(const Tensor& message, int from, const CollectiveCall& call) override {
-    if (messages_ != nullptr && through_host_) {
-      messages_->PrepareToReceive(message.bytes(), from);
-    } else if (messages_ != nullptr && messages_->HasWayFrom(from)) {
-      return messages_->Receive(message, from, call.tag);
-    }
-    HostView staged(device_, message, StagingUse::kWrite);
-    host_->Receive(staged.tensor(), from, call.tag);
-    staged.Store();
-  }
-
-  void DoBarrier(const CollectiveCall& call) override { Compare(*host_, call); }
 
  private:
   static std::size_t Count(const Tensor& tensor) { return static_cast<std::size_t>(tensor.count()); }
@@ -391,36 +337,75 @@ class NcclCommunicator : public Communicator {
   }
 
   // See set_through_host.
-  template <typename Call>
-  void OnHost(const Tensor& in_place, const Call& call) {
-    HostView staged(device_, in_place, StagingUse::kReadAndWrite);
-    const DeviceCallWatch::Meeting meeting(*channel_, "exchange data");
-    call(staged.tensor());
-    staged.Store();
-  }
-  template <typename Call>
-  void OnHost(const Tensor& in, const Tensor& out, const Call& call) {
-    const HostView from(device_, in, StagingUse::kRead);
-    HostView to(device_, out, StagingUse::kWrite);
-    const DeviceCallWatch::Meeting meeting(*channel_, "exchange data");
-    call(from.tensor(), to.tensor());
-    to.Store();
+  void DoThroughHost(const CollectiveCall& call, const Tensor& in, const Tensor& out) {
+    StageOnHost(device_, in, out, [&](const Tensor& from, const Tensor& to) {
+      std::optional<DeviceCallWatch::Meeting> meeting;
+      if (!IsMessage(call.kind)) {
+        meeting.emplace(*channel_, "exchange data");
+      }
+      DoOn(*host_, call, from, to);
+    });
   }
 
-  template <typename Call>
-  void Start(const char* what, const CollectiveCall& call, const Call& start) {
+  // False where the message goes through host memory.
+  bool SendAlongWay(const CollectiveCall& call, const Tensor& message) {
+    if (messages_ != nullptr && through_host_) {
+      messages_->PrepareToSend(message.bytes(), call.peer);
+    } else if (messages_ != nullptr && messages_->HasWayTo(call.peer)) {
+      messages_->Send(message, call.peer, call.tag);
+      return true;
+    }
+    return false;
+  }
+  bool ReceiveAlongWay(const CollectiveCall& call, const Tensor& message) {
+    if (messages_ != nullptr && through_host_) {
+      messages_->PrepareToReceive(message.bytes(), call.peer);
+    } else if (messages_ != nullptr && messages_->HasWayFrom(call.peer)) {
+      messages_->Receive(message, call.peer, call.tag);
+      return true;
+    }
+    return false;
+  }
+
+  void Start(const CollectiveCall& call, const Tensor& in, const Tensor& out) {
     CheckAborted();
     if (recording() || device_.IsRecording()) {
-      return call.count > 0 ? nccl_->Run(what, start) : void();
+      return Launch(call, in, out);
     }
     AwaitOthers();
     CompareCall(call);
     Event begin = device_.RecordEvent();
-    if (call.count > 0) {
-      nccl_->Run(what, start);
-    }
+    Launch(call, in, out);
     compared_ = true;
     LeaveToDevice(call, device_.current_stream(), std::move(begin), device_.RecordEvent());
+  }
+
+  void Launch(const CollectiveCall& call, const Tensor& in, const Tensor& out) {
+    if (call.count > 0) {
+      nccl_->Run(Name(call.kind), [&](ncclComm_t handle) { return StartNccl(call, in, out, handle); });
+    }
+  }
+
+  ncclResult_t StartNccl(const CollectiveCall& call, const Tensor& in, const Tensor& out, ncclComm_t handle) {
+    const ncclDataType_t type = NcclTypeOf(call.dtype);
+    switch (call.kind) {
+      case CollectiveKind::kAllReduce:
+        return ncclAllReduce(in.data, out.data, Count(in), type, call.op == ReduceOp::kSum ? ncclSum : ncclMax, handle,
+                             Stream());
+      case CollectiveKind::kAllGather:
+        return ncclAllGather(in.data, out.data, Count(in), type, handle, Stream());
+      case CollectiveKind::kReduceScatter:
+        return ncclReduceScatter(in.data, out.data, Count(out), type, ncclSum, handle, Stream());
+      case CollectiveKind::kAllToAll:
+        return ExchangeParts(in, out, handle);
+      case CollectiveKind::kBroadcast:
+        return ncclBroadcast(in.data, out.data, Count(out), type, call.peer, handle, Stream());
+      case CollectiveKind::kSend:
+      case CollectiveKind::kReceive:
+      case CollectiveKind::kBarrier:
+        break;
+    }
+    return ncclInvalidUsage;
   }
 
   // Digests differ: finds the first call that does among the last ones.
@@ -453,7 +438,6 @@ class NcclCommunicator : public Communicator {
     Fail("{}", MismatchMessage(name(), {ranks_.front(), one->call}, {who, other->call}));
   }
 
-  static constexpr const char* kAllToAll = "all-to-all over NCCL";
   static constexpr std::int64_t kConnectBytes = 4 << 20;
   static constexpr int kReasonMilliseconds = 5000;
   // Between two collectives of a group are some dozens of launches; a queue takes 1024.

@@ -60,7 +60,7 @@ ncclComm_t NcclHandle::Take(std::chrono::milliseconds patience) {
   return std::exchange(handle_, nullptr);
 }
 
-void CheckNccl(ncclResult_t status, const char* what) {
+void CheckNccl(ncclResult_t status, std::string_view what) {
   Require(status == ncclSuccess, "{}: {} ({})", what, ncclGetErrorString(status), ncclGetLastError(nullptr));
 }
 

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <mutex>
+#include <string_view>
 
 #include "base/dtype.h"
 #include "base/error.h"
@@ -14,7 +15,7 @@ namespace trireme {
 
 // An Error for types that NCCL does not know.
 ncclDataType_t NcclTypeOf(DType dtype);
-void CheckNccl(ncclResult_t status, const char* what);
+void CheckNccl(ncclResult_t status, std::string_view what);
 
 // NCCL's communicator. Its calls return when they have put their work on a stream: NCCL's non-blocking ones start a
 // thread each, which takes ten times as long. The mutex is held for single calls only.
@@ -29,7 +30,7 @@ class NcclHandle {
 
   // call(handle) puts something on a stream.
   template <typename Call>
-  void Run(const char* what, const Call& call) {
+  void Run(std::string_view what, const Call& call) {
     const std::lock_guard lock(mutex_);
     Require(handle_ != nullptr, "{}: the NCCL communicator was aborted", what);
     CheckNccl(call(handle_), what);

@@ -27,11 +27,24 @@ std::unique_ptr<Communicator> PacedCommunicator::DoSplit(const std::string& name
   return std::make_unique<PacedCommunicator>(world_, *child.group, child.member, devices_, name);
 }
 
-void PacedCommunicator::Exchange(Post post, const Tensor& part) {
+void PacedCommunicator::Do(const CollectiveCall& call, const Tensor& in, const Tensor& out) {
+  if (call.kind == CollectiveKind::kSend) {
+    return PostMessage(call, in);
+  }
+  if (call.kind == CollectiveKind::kReceive) {
+    return TakeMessage(call, out);
+  }
+  if (call.kind == CollectiveKind::kBarrier) {
+    return MeetAtBarrier(call);
+  }
+  Exchange({.call = call, .in = in, .out = out});
+}
+
+void PacedCommunicator::Exchange(Post post) {
   const PacedCluster& cluster = devices_.paced.cluster();
   PacedClock& clock = devices_.paced.clock();
   post.time = clock.Issue(cluster.issue_collective());
-  const bool moves = part.bytes() <= kPacedValueBytes;
+  const bool moves = std::min(post.in.bytes(), post.out.bytes()) <= kPacedValueBytes;
   group_.Meet(member_, post, [&] {
     std::vector<Post>& posts = group_.posts();
     double begin = 0;
@@ -50,26 +63,6 @@ void PacedCommunicator::Exchange(Post post, const Tensor& part) {
   clock.StreamWaits(group_.posts()[static_cast<std::size_t>(member_)].time);
 }
 
-void PacedCommunicator::DoAllReduce(const Tensor& in_place, ReduceOp /*op*/, const CollectiveCall& call) {
-  Exchange({.call = call, .out = in_place}, in_place);
-}
-
-void PacedCommunicator::DoAllGather(const Tensor& in, const Tensor& out, const CollectiveCall& call) {
-  Exchange({.call = call, .in = in, .out = out}, in);
-}
-
-void PacedCommunicator::DoReduceScatter(const Tensor& in, const Tensor& out, const CollectiveCall& call) {
-  Exchange({.call = call, .in = in, .out = out}, out);
-}
-
-void PacedCommunicator::DoAllToAll(const Tensor& in, const Tensor& out, const CollectiveCall& call) {
-  Exchange({.call = call, .in = in, .out = out}, in);
-}
-
-void PacedCommunicator::DoBroadcast(const Tensor& in_place, int /*root*/, const CollectiveCall& call) {
-  Exchange({.call = call, .out = in_place}, in_place);
-}
-
 int PacedCommunicator::RouteTo(int member) const {
   if (member == (member_ + 1) % size()) {
     return first_route_;
@@ -77,7 +70,8 @@ int PacedCommunicator::RouteTo(int member) const {
   return member == (member_ + size() - 1) % size() ? first_route_ + 1 : kFirstMessageStream + 2;
 }
 
-void PacedCommunicator::DoSend(const Tensor& message, int to, const CollectiveCall& call) {
+void PacedCommunicator::PostMessage(const CollectiveCall& call, const Tensor& message) {
+  const int to = call.peer;
   world_.ThrowIfAborted();
   const PacedCluster& cluster = devices_.paced.cluster();
   PacedClock& clock = devices_.paced.clock();
@@ -93,10 +87,10 @@ void PacedCommunicator::DoSend(const Tensor& message, int to, const CollectiveCa
   group_.mailbox(to).Put(member_, call.tag, std::move(sent));
 }
 
-void PacedCommunicator::DoReceive(const Tensor& message, int from, const CollectiveCall& call) {
+void PacedCommunicator::TakeMessage(const CollectiveCall& call, const Tensor& message) {
   const Message received = group_.Take(member_, call);
   CheckMessage({.group = name(),
-                .sender = group_.world_rank(from),
+                .sender = group_.world_rank(call.peer),
                 .receiver = group_.world_rank(member_),
                 .tag = call.tag,
                 .sent_dtype = received.dtype,
@@ -108,7 +102,7 @@ void PacedCommunicator::DoReceive(const Tensor& message, int from, const Collect
   clock.StreamWaits(received.arrival);
 }
 
-void PacedCommunicator::DoBarrier(const CollectiveCall& call) {
+void PacedCommunicator::MeetAtBarrier(const CollectiveCall& call) {
   PacedClock& clock = devices_.paced.clock();
   group_.Meet(member_, {.call = call, .time = clock.host()}, [this] {
     std::vector<Post>& posts = group_.posts();

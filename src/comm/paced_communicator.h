@@ -28,19 +28,15 @@ class PacedCommunicator final : public Communicator {
  protected:
   Device& device() override { return devices_.paced; }
   std::unique_ptr<Communicator> DoSplit(const std::string& name, int color, int key) override;
-  void DoAllReduce(const Tensor& in_place, ReduceOp op, const CollectiveCall& call) override;
-  void DoAllGather(const Tensor& in, const Tensor& out, const CollectiveCall& call) override;
-  void DoReduceScatter(const Tensor& in, const Tensor& out, const CollectiveCall& call) override;
-  void DoAllToAll(const Tensor& in, const Tensor& out, const CollectiveCall& call) override;
-  void DoBroadcast(const Tensor& in_place, int root, const CollectiveCall& call) override;
-  void DoSend(const Tensor& message, int to, const CollectiveCall& call) override;
-  void DoReceive(const Tensor& message, int from, const CollectiveCall& call) override;
-  void DoBarrier(const CollectiveCall& call) override;
+  void Do(const CollectiveCall& call, const Tensor& in, const Tensor& out) override;
   void DoConnectNeighbours(Neighbours /*neighbours*/, int first_stream) override { first_route_ = first_stream; }
 
  private:
-  // part: what one member brings or gets. Its values are exchanged when they are few.
-  void Exchange(Post post, const Tensor& part);
+  void MeetAtBarrier(const CollectiveCall& call);
+  void PostMessage(const CollectiveCall& call, const Tensor& message);
+  void TakeMessage(const CollectiveCall& call, const Tensor& message);
+  // Values are exchanged when what a member brings or gets is small.
+  void Exchange(Post post);
   // The stream of this rank's messages to a member.
   int RouteTo(int member) const;
   int NodeOf(int member) const { return group_.world_rank(member) / devices_.paced.cluster().ranks_per_node(); }

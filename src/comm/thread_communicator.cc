@@ -61,29 +61,22 @@ void ThreadCommunicator::ExchangeOnDevice(Post post) {
   device_.StreamWait(group_.posts()[static_cast<std::size_t>(member_)].done);
 }
 
-void ThreadCommunicator::DoAllReduce(const Tensor& in_place, ReduceOp /*op*/, const CollectiveCall& call) {
-  Exchange({.call = call, .out = in_place});
-}
-
-void ThreadCommunicator::DoAllGather(const Tensor& in, const Tensor& out, const CollectiveCall& call) {
+void ThreadCommunicator::Do(const CollectiveCall& call, const Tensor& in, const Tensor& out) {
+  if (call.kind == CollectiveKind::kSend) {
+    return PostMessage(call, in);
+  }
+  if (call.kind == CollectiveKind::kReceive) {
+    return TakeMessage(call, out);
+  }
+  if (call.kind == CollectiveKind::kBarrier) {
+    return group_.Meet(member_, {.call = call}, {});
+  }
   Exchange({.call = call, .in = in, .out = out});
 }
 
-void ThreadCommunicator::DoReduceScatter(const Tensor& in, const Tensor& out, const CollectiveCall& call) {
-  Exchange({.call = call, .in = in, .out = out});
-}
-
-void ThreadCommunicator::DoAllToAll(const Tensor& in, const Tensor& out, const CollectiveCall& call) {
-  Exchange({.call = call, .in = in, .out = out});
-}
-
-void ThreadCommunicator::DoBroadcast(const Tensor& in_place, int /*root*/, const CollectiveCall& call) {
-  Exchange({.call = call, .out = in_place});
-}
-
-void ThreadCommunicator::DoSend(const Tensor& message, int to, const CollectiveCall& call) {
+void ThreadCommunicator::PostMessage(const CollectiveCall& call, const Tensor& message) {
   world_.ThrowIfAborted();
-  Mailbox& mailbox = group_.mailbox(to);
+  Mailbox& mailbox = group_.mailbox(call.peer);
   Message copy = mailbox.NewMessage(message.bytes());
   copy.dtype = message.dtype;
   copy.count = message.count();
@@ -93,10 +86,10 @@ void ThreadCommunicator::DoSend(const Tensor& message, int to, const CollectiveC
   mailbox.Put(member_, call.tag, std::move(copy));
 }
 
-void ThreadCommunicator::DoReceive(const Tensor& message, int from, const CollectiveCall& call) {
+void ThreadCommunicator::TakeMessage(const CollectiveCall& call, const Tensor& message) {
   Message received = group_.Take(member_, call);
   CheckMessage({.group = name(),
-                .sender = group_.world_rank(from),
+                .sender = group_.world_rank(call.peer),
                 .receiver = group_.world_rank(member_),
                 .tag = call.tag,
                 .sent_dtype = received.dtype,
@@ -108,7 +101,5 @@ void ThreadCommunicator::DoReceive(const Tensor& message, int from, const Collec
   }
   group_.mailbox(member_).GiveBack(std::move(received));
 }
-
-void ThreadCommunicator::DoBarrier(const CollectiveCall& call) { group_.Meet(member_, {.call = call}, {}); }
 
 }  // namespace trireme

@@ -20,16 +20,11 @@ class ThreadCommunicator : public Communicator {
  protected:
   Device& device() override { return device_; }
   std::unique_ptr<Communicator> DoSplit(const std::string& name, int color, int key) override;
-  void DoAllReduce(const Tensor& in_place, ReduceOp op, const CollectiveCall& call) override;
-  void DoAllGather(const Tensor& in, const Tensor& out, const CollectiveCall& call) override;
-  void DoReduceScatter(const Tensor& in, const Tensor& out, const CollectiveCall& call) override;
-  void DoAllToAll(const Tensor& in, const Tensor& out, const CollectiveCall& call) override;
-  void DoBroadcast(const Tensor& in_place, int root, const CollectiveCall& call) override;
-  void DoSend(const Tensor& message, int to, const CollectiveCall& call) override;
-  void DoReceive(const Tensor& message, int from, const CollectiveCall& call) override;
-  void DoBarrier(const CollectiveCall& call) override;
+  void Do(const CollectiveCall& call, const Tensor& in, const Tensor& out) override;
 
  private:
+  void PostMessage(const CollectiveCall& call, const Tensor& message);
+  void TakeMessage(const CollectiveCall& call, const Tensor& message);
   void Exchange(const Post& post);
   void ExchangeOnDevice(Post post);
 

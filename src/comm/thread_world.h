@@ -53,8 +53,8 @@ class ThreadGroup {
   // before any of them leaves. A mismatch or an exception of by_last becomes an Error on every member. Throws when the
   // world is aborted, or when a member ended without arriving.
   void Meet(int member, const Post& post, const std::function<void()>& by_last);
-  // The second meeting of a collective whose members move data between the two. Never interrupted: who left the first
-  // one comes here in bounded time, and others read his memory until then.
+  // The second barrier of a collective whose members move data between the two. Uninterruptible: peers may still read
+  // this rank's buffers, and each of them arrives in bounded time.
   void Finish();
   // Makes the groups of Communicator::Split. The one that `member` is in, and its place there.
   struct Child {

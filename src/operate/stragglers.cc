@@ -30,7 +30,7 @@ std::string PeersOf(const ParallelLayout& layout) {
   return layout.tensor > 1 ? "tensor" : layout.context > 1 ? "context" : "data";
 }
 
-bool WaitsForAll(CollectiveKind kind) { return kind != CollectiveKind::kSend && kind != CollectiveKind::kReceive; }
+bool WaitsForAll(CollectiveKind kind) { return !IsMessage(kind); }
 
 // A collective that every member's ledger still holds.
 struct Meeting {

@@ -38,11 +38,11 @@ StopRequest RequestedByFile(const std::string& folder) {
 
 // A rank whose device is stuck reads no signals. Once the job was asked to end, collectives that stand still are
 // aborted; those of a step that goes on are not.
-void HurryWhenAsked(const StopSignals& signals, Communicator& world, const std::stop_token& stop) {
+void ShortenTimeoutsWhenAsked(const StopSignals& signals, Communicator& world, const std::stop_token& stop) {
   constexpr auto kInterval = std::chrono::milliseconds(100);
   while (!stop.stop_requested()) {
     if (signals.Pending() == StopRequest::kSaveAndStop) {
-      return world.Hurry();
+      return world.ShortenTimeouts();
     }
     std::this_thread::sleep_for(kInterval);
   }
@@ -72,9 +72,9 @@ class Loop {
       recorder_ = std::make_unique<TraceRecorder>(options.trace);
       flight_.ledger()->set_listener(recorder_.get());
     }
-    if (options.signals != nullptr && context.world.can_hurry()) {
-      hurry_ = std::jthread([signals = options.signals, &world = context.world](const std::stop_token& stop) {
-        HurryWhenAsked(*signals, world, stop);
+    if (options.signals != nullptr && context.world.can_shorten_timeouts()) {
+      timeout_watch_ = std::jthread([signals = options.signals, &world = context.world](const std::stop_token& stop) {
+        ShortenTimeoutsWhenAsked(*signals, world, stop);
       });
     }
     if (config.log.histogram_every > 0) {
@@ -466,7 +466,7 @@ class Loop {
   bool numbers_missing_told_ = false;
   std::atomic<std::int64_t> saving_step_ = 0;
   std::unique_ptr<RunCheckpoints> checkpoints_;  // last: its thread speaks to the watcher
-  std::jthread hurry_;
+  std::jthread timeout_watch_;
 };
 
 }  // namespace

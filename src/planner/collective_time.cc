@@ -73,20 +73,10 @@ namespace {
 
 // The share of a collective's bytes that one member sends.
 double ShareSent(CollectiveKind kind, double members, double rounds) {
-  switch (kind) {
-    case CollectiveKind::kAllToAll:
-      return (members - 1) / (members * members);
-    case CollectiveKind::kBroadcast:
-      return 1;
-    case CollectiveKind::kAllReduce:
-    case CollectiveKind::kAllGather:
-    case CollectiveKind::kReduceScatter:
-    case CollectiveKind::kSend:
-    case CollectiveKind::kReceive:
-    case CollectiveKind::kBarrier:
-      return rounds * (members - 1) / members;
+  if (kind == CollectiveKind::kAllToAll) {
+    return (members - 1) / (members * members);
   }
-  return 1;
+  return kind == CollectiveKind::kBroadcast ? 1 : rounds * (members - 1) / members;
 }
 
 }  // namespace
@@ -132,9 +122,11 @@ std::vector<PricedCollective> CollectivesOf(const Traffic& traffic, int size) {
           {as, static_cast<double>(traffic.bytes[k]) * bytes_each, static_cast<double>(traffic.calls[k]) * calls_each});
     }
   };
-  for (const CollectiveKind kind : {CollectiveKind::kAllReduce, CollectiveKind::kAllGather,
-                                    CollectiveKind::kReduceScatter, CollectiveKind::kAllToAll}) {
-    add(kind, kind, 1, 1);
+  for (int i = 0; i < kCollectiveKinds; ++i) {
+    const auto kind = static_cast<CollectiveKind>(i);
+    if (kind != CollectiveKind::kSend && kind != CollectiveKind::kReceive && kind != CollectiveKind::kBarrier) {
+      add(kind, kind, 1, 1);
+    }
   }
   const double passes = size > 1 ? size - 1 : 1;
   add(CollectiveKind::kSend, CollectiveKind::kAllGather, size / passes, 1 / passes);

@@ -155,7 +155,7 @@ std::int64_t PipelineRunner::KeyOf(const Course& course, const Action& action) c
 
 void PipelineRunner::ComputeRepeated(const Course& course, const Action& action, const Position& position) {
   const std::int64_t key = KeyOf(course, action);
-  std::vector<RecordedCall>& calls = collectives_[key];
+  std::vector<CollectiveCall>& calls = collectives_[key];
   calls.clear();
   tensor_->set_recorder(device_.IsRecording() ? &calls : nullptr);
   try {

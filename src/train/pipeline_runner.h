@@ -89,7 +89,7 @@ class PipelineRunner {
   std::map<std::int64_t, Tensor> gradients_;  // that of each repeated action, by its key
   Repeats repeats_ = Repeats::kNothing;
   Communicator* tensor_ = nullptr;
-  std::map<std::int64_t, std::vector<RecordedCall>> collectives_;  // within each repeated action, by its key
+  std::map<std::int64_t, std::vector<CollectiveCall>> collectives_;  // within each repeated action, by its key
   Ledger* ledger_ = nullptr;
 };
 

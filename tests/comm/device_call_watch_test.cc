@@ -111,7 +111,7 @@ TEST(DeviceCallWatch, NamesACollectiveThatARankHasNotComeTo) {
                               "been running on stream 1"),
                     HasSubstr("rank 1 has not come to it (its last there is number 3)")));
   EXPECT_FALSE(heard.gave_up());
-  watch.Hurry();
+  watch.ShortenTimeouts();
   EXPECT_THAT(heard.AwaitGivenUp(), AllOf(HasSubstr("rank 0: "), HasSubstr("the job was asked to end")));
 }
 
@@ -228,7 +228,7 @@ TEST(DeviceCallWatch, AMeetingIsNamedAndEndsOnRequestAlone) {
                                            "host to vote for 0 s; rank 1 does not wait there"));
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   EXPECT_FALSE(heard.gave_up()) << "a rank may read its weights";
-  watch.Hurry();
+  watch.ShortenTimeouts();
   EXPECT_THAT(heard.AwaitGivenUp(), HasSubstr("the job was asked to end"));
 }
 

@@ -50,7 +50,7 @@ TEST_P(NcclSizes, RecordedCollectivesCountAndSumAsPlainOnes) {
   RunThreadRanks(GetParam(), kCuda, [](RankContext& context) {
     const auto group = context.world.Split("group", 0, context.world.rank());
     const DeviceArray<float> array(context.device, std::vector<float>(1000, 1));
-    std::vector<RecordedCall> calls;
+    std::vector<CollectiveCall> calls;
     const auto work = [&] {
       group->set_recorder(context.device.IsRecording() ? &calls : nullptr);
       group->AllReduce(array.tensor());
@@ -327,7 +327,7 @@ TEST(NcclWatch, ARankThatSkipsACollectiveIsNamedAndARequestEndsTheRun) {
     if (context.world.rank() == 0) {
       asks = std::jthread([&] {
         std::this_thread::sleep_for(std::chrono::seconds(9));  // after it was named
-        context.world.Hurry();
+        context.world.ShortenTimeouts();
       });
     }
     context.device.Synchronize();

@@ -83,7 +83,7 @@ TEST(Nccl, CollectivesInAStreamOfTheirOwnKeepTheirPlaceInTheOrder) {
 TEST(Nccl, CollectivesAreRecordedWithTheWorkAroundThem) {
   RunAlone([](RankContext& context) {
     const DeviceArray<float> array(context.device, std::vector<float>{1});
-    std::vector<RecordedCall> calls;
+    std::vector<CollectiveCall> calls;
     for (int i = 0; i < 5; ++i) {
       context.device.Repeat(1, [&] {
         context.world.set_recorder(context.device.IsRecording() ? &calls : nullptr);

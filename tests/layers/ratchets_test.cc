@@ -60,7 +60,7 @@ TEST(Ratchets, FilesAboveTheUsualLengthAreListedWithAReason) {
 const std::map<std::string, int>& VirtualFunctions() {
   static const std::map<std::string, int> most = {
       {"src/device/ops.h", 42},
-      {"src/comm/communicator.h", 35},
+      {"src/comm/communicator.h", 27},
       {"src/device/device.h", 33},
       {"src/device/paced/paced_cluster.h", 13},
       {"src/operate/training_observer.h", 10},
