@@ -341,12 +341,12 @@ void Ops::DoCrossEntropy(const CrossEntropyArgs& args) {
   DoCrossEntropyGradient(args);
 }
 
-void Ops::CrossEntropyLoss(const CrossEntropyArgs& args) {
+void Ops::CrossEntropyEvaluation(const CrossEntropyArgs& args) {
   const std::int64_t n = args.losses.shape.count();
-  RequireVector({"CrossEntropyLoss", "losses", args.losses}, n, DType::kFloat32);
+  RequireVector({"CrossEntropyEvaluation", "losses", args.losses}, n, DType::kFloat32);
   if (n != 0) {
-    CheckParts("CrossEntropyLoss", args, n);
-    DoCrossEntropyLoss(args);
+    CheckParts("CrossEntropyEvaluation", args, n);
+    DoCrossEntropyEvaluation(args);
   }
 }
 

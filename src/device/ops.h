@@ -82,8 +82,8 @@ class Ops {
   void CrossEntropyGradient(const CrossEntropyArgs& args);
   // CrossEntropyStatistics and CrossEntropyGradient of logits with all columns, of which a device may make one pass.
   void CrossEntropy(const CrossEntropyArgs& args);
-  // Fills args.losses alone.
-  void CrossEntropyLoss(const CrossEntropyArgs& args);
+  // Fills args.losses alone, from the statistics of all parts: training's losses come with their gradient.
+  void CrossEntropyEvaluation(const CrossEntropyArgs& args);
   // sums (fp32 [2]) = {sum of weights * losses, sum of weights}.
   void LossSum(const Tensor& losses, const Tensor& weights, const Tensor& sums);
 
@@ -155,7 +155,7 @@ class Ops {
   virtual void DoCrossEntropy(const CrossEntropyArgs& args);
   virtual void DoCrossEntropyStatistics(const CrossEntropyArgs& args, const Tensor& own) = 0;
   virtual void DoCrossEntropyGradient(const CrossEntropyArgs& args) = 0;
-  virtual void DoCrossEntropyLoss(const CrossEntropyArgs& args) = 0;
+  virtual void DoCrossEntropyEvaluation(const CrossEntropyArgs& args) = 0;
   virtual void DoLossSum(const Tensor& losses, const Tensor& weights, const Tensor& sums) = 0;
   virtual void DoSumOfSquares(std::span<const Tensor> ranges, const Tensor& sums) = 0;
   virtual void DoUpdate(std::span<const UpdateRange> ranges, const UpdateArgs& args) = 0;

@@ -31,7 +31,7 @@ struct MicroBatch {
   Tensor loss_sums;                   // fp32 [2], written by the head: weighted loss, weight
   std::int64_t first_sample = 0;      // global number of its first sequence: dropout is drawn by global position
   std::uint64_t dropout_key = 0;      // of (seed, step)
-  float loss_scale = 1;               // gradients are those of loss_scale * (weighted sum of losses)
+  float gradient_factor = 1;          // gradients are those of it times the weighted sum of losses
   bool training = true;               // false: no gradients, no dropout
   bool first = false;                 // no earlier micro batch of the step did this part of this stage's work
   bool last = false;                  // no later micro batch of the step does this part of this stage's work

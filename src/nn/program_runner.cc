@@ -440,7 +440,7 @@ struct ProgramRunner::Executor {
             .targets = Batch(BatchTensor::kTargets),
             .statistics = Buffer(statistics),
             .weights = Batch(BatchTensor::kWeights),
-            .scale = call.micro_batch.loss_scale,
+            .scale = call.micro_batch.gradient_factor,
             .z_loss = context.z_loss,
             .cap = logit_cap()};
   }
@@ -459,7 +459,7 @@ struct ProgramRunner::Executor {
     CrossEntropyArgs args = Loss(step.logits, step.statistics);
     args.losses = Buffer(step.losses);
     if (!step.gradient) {
-      ops.CrossEntropyLoss(args);
+      ops.CrossEntropyEvaluation(args);
     } else if (sizes.tensor == 1) {
       ops.CrossEntropy(args);
     } else {

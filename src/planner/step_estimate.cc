@@ -10,7 +10,7 @@
 #include "cost/formulas.h"
 #include "cost/optimizer_plan.h"
 #include "cost/power_sgd_plan.h"
-#include "planner/data_time.h"
+#include "planner/data_parallel_time.h"
 #include "planner/measured_time.h"
 #include "planner/update_time.h"
 #include "schedule/schedule.h"
@@ -162,7 +162,7 @@ double AddShardTraffic(const PlanPoint& point, const ModelAccount& account, Cost
     const double staged = trained.trained - trained.whole;
     const double reduce = shards && staged > 0 ? ReductionSeconds(point, staged, modules) : 0;
     const double repeats = layout.recompute == Recompute::kFull && point.stack.time.gather_again ? 2 : 1;
-    const double overlap = point.stack.time.gather_overlap;
+    const double overlap = point.stack.time.shard_overlap;
     double& forward = costs.schedule.forward[place];
     double& backward = costs.schedule.backward_input[place];
     double& weight_part = costs.schedule.backward_weight[place];
@@ -237,8 +237,8 @@ void AddStepWork(const PlanPoint& point, const ModelAccount& account, const Step
   if (compresses) {
     const CompressedGradients compressed = CompressedBy(point, account);
     constexpr double kCollectives = 3;  // of a bucket: its vectors, and both factors
-    reduction = DataSeconds(point, CollectiveKind::kAllReduce, parameters * GradientBytes(point) * compressed.share,
-                            kCollectives * buckets);
+    reduction = DataParallelSeconds(point, CollectiveKind::kAllReduce,
+                                    parameters * GradientBytes(point) * compressed.share, kCollectives * buckets);
     AddCompression(point, compressed, parameters, terms);
   }
   const double updated = ZeroShards(layout.zero).parameters ? of_stage.whole : parameters;

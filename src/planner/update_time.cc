@@ -5,7 +5,7 @@
 #include "base/shape.h"
 #include "base/tensor_spec.h"
 #include "cost/optimizer_plan.h"
-#include "planner/data_time.h"
+#include "planner/data_parallel_time.h"
 #include "planner/module_time.h"
 
 namespace trireme {
@@ -90,8 +90,8 @@ double MuonSeconds(const PlanPoint& point) {
     return products;
   }
   return products + (ZeroShards(layout.zero).optimizer
-                         ? 2 * DataSeconds(point, CollectiveKind::kAllToAll, bytes, rounds)
-                         : DataSeconds(point, CollectiveKind::kBroadcast, bytes, 4 * blocks));
+                         ? 2 * DataParallelSeconds(point, CollectiveKind::kAllToAll, bytes, rounds)
+                         : DataParallelSeconds(point, CollectiveKind::kBroadcast, bytes, 4 * blocks));
 }
 
 double PassingSeconds(const PlanPoint& point, double owned) {

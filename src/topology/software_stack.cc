@@ -48,7 +48,7 @@ TimeTraits ReadTime(const Settings& file) {
   time.accumulate_bytes = file.Number("time.accumulate_bytes", time.accumulate_bytes);
   time.optimizer_bytes = file.Number("time.optimizer_bytes", time.optimizer_bytes);
   time.data_overlap = file.Number("time.data_overlap", time.data_overlap);
-  time.gather_overlap = file.Number("time.gather_overlap", time.gather_overlap);
+  time.shard_overlap = file.Number("time.gather_overlap", time.shard_overlap);
   time.gather_again = file.Flag("time.gather_again", time.gather_again);
   time.host_optimizer = file.Flag("time.host_optimizer", time.host_optimizer);
   time.nvme_offload = file.Flag("time.nvme_offload", time.nvme_offload);
@@ -218,7 +218,7 @@ StackState Resolve(const SoftwareStack& stack, const Cluster& cluster, const std
   }
   if (stack.policy.inline_on_host && cluster.device.is_host) {
     state.time.data_overlap = 0;  // a CPU does collectives where they are asked for
-    state.time.gather_overlap = 0;
+    state.time.shard_overlap = 0;
   }
   if (stack.policy.measured_rates && cluster.measured) {
     state.spread = cluster.measured->spread;

@@ -68,11 +68,13 @@ struct TimeTraits {
   double optimizer_bytes = 30;       // moved for each owned parameter by the update
   double data_overlap = 0;           // share of the data collectives that backward hides
   bool gather_again = false;         // ZeRO 3 gathers weights for recomputation, and once more for backward
-  double gather_overlap = 0;         // share of ZeRO 3's gathers that compute hides
-  bool host_optimizer = false;       // optimizer state lives on the host; gradients go there each micro batch
-  bool nvme_offload = false;         // what the host cannot hold of offloaded state goes to NVMe
-  double power_sgd_seconds = 0;      // of compression, for each parameter and reduction
-  double power_sgd_share = 0.25;     // of the bytes that remain
+  // Share of ZeRO 3's gathers and reductions, and of copies to and from the host, that compute hides: in a file
+  // time.gather_overlap.
+  double shard_overlap = 0;
+  bool host_optimizer = false;    // optimizer state lives on the host; gradients go there each micro batch
+  bool nvme_offload = false;      // what the host cannot hold of offloaded state goes to NVMe
+  double power_sgd_seconds = 0;   // of compression, for each parameter and reduction
+  double power_sgd_share = 0.25;  // of the bytes that remain
 };
 
 // What the stack holds, in bytes. Under policy.counted_costs the trainer's own account counts instead.

@@ -187,7 +187,7 @@ std::vector<MicroBatch> BatchLoader::Upload(const HostBatch& batch, bool trainin
     micro_batch.loss_sums = loss_sums_.Range(j * 2, 2);
     micro_batch.first_sample = batch.samples[static_cast<std::size_t>(j * sizes_.batch)];
     micro_batch.dropout_key = RandomKey(options_.seed, "dropout");
-    micro_batch.loss_scale = static_cast<float>(1.0 / global_tokens);
+    micro_batch.gradient_factor = static_cast<float>(1.0 / global_tokens);
     micro_batch.training = training;
     result.push_back(micro_batch);
   }

@@ -34,7 +34,7 @@ class BatchLoader {
 
   // The samples of a step are first … first + data_size * micro_batches * B - 1. By number, micro batch j of this data
   // rank takes those from first + (j * data_size + data_rank) * B on. Tensors stay valid until the next call.
-  // loss_scale = 1 / (global batch * T).
+  // gradient_factor = 1 / (global batch * T).
   std::vector<MicroBatch> LoadTraining(const SampleSource& source, std::int64_t first, int micro_batches);
   // The samples of the next data rank instead, which are as many: for computing them in another place.
   std::vector<MicroBatch> LoadMoved(const SampleSource& source, std::int64_t first, int micro_batches);

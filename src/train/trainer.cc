@@ -292,7 +292,7 @@ void Trainer::AdaptLossScale(StepResult& result) {
 
 void Trainer::Compute(std::vector<MicroBatch> batch, std::int64_t step) {
   for (MicroBatch& micro_batch : batch) {
-    micro_batch.loss_scale *= static_cast<float>(scaler_.scale());
+    micro_batch.gradient_factor *= static_cast<float>(scaler_.scale());
   }
   const auto micro_batches = static_cast<int>(batch.size());
   const PlannedSchedule& plan = ScheduleFor(micro_batches);
@@ -312,6 +312,7 @@ void Trainer::Compute(std::vector<MicroBatch> batch, std::int64_t step) {
     }
     run();
   }
+  // ZeRO 2 and 3 have begun their reductions during backward.
   Mark("reduce");
   zero_->FinishGradients();
 }

@@ -81,7 +81,7 @@ TEST(CrossEntropyLosses, AreUnweightedMinusLogProbabilities) {
   Workbench bench(*cpu);
   CrossEntropyArgs args = MakeArgs(bench);
   bench.ops().CrossEntropyStatistics(args, args.statistics);
-  bench.ops().CrossEntropyLoss(args);
+  bench.ops().CrossEntropyEvaluation(args);
   const std::vector<float> losses = bench.Read(args.losses);
   args.scale = 1;
   for (std::size_t row = 0; row < kTokens; ++row) {
@@ -157,7 +157,7 @@ TEST(CrossEntropyParts, APartOfPaddingAloneChangesNothing) {
   empty.statistics = both;
   bench.ops().CrossEntropyStatistics(args, both.Rows(0, 1));
   bench.ops().CrossEntropyStatistics(empty, both.Rows(1, 1));
-  bench.ops().CrossEntropyLoss(args);
+  bench.ops().CrossEntropyEvaluation(args);
   const std::vector<float> alone = bench.Read(args.losses);
   bench.ops().CrossEntropyGradient(empty);
   EXPECT_EQ(bench.Read(empty.losses), alone);

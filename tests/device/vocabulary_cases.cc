@@ -68,7 +68,7 @@ std::vector<OpResult> RunCrossEntropy(Workbench& bench, DType working, const Cro
   }
   std::vector<OpResult> results{{"statistics", bench.Read(statistics)}};
   for (const CrossEntropyArgs& args : parts) {
-    bench.ops().CrossEntropyLoss(args);
+    bench.ops().CrossEntropyEvaluation(args);
     results.push_back({"losses", bench.Read(args.losses)});
     bench.ops().CrossEntropyGradient(args);
     results.push_back({"losses again", bench.Read(args.losses)});

@@ -89,7 +89,7 @@ MicroBatch ModelBench::View(const HostBatch& batch, bool training) {
                          .weights = view(batch.weights, DType::kFloat32, {sizes.tokens}),
                          .loss_sums = {loss_sums_, DType::kFloat32, {2}},
                          .dropout_key = 7,
-                         .loss_scale = static_cast<float>(1 / weight),
+                         .gradient_factor = static_cast<float>(1 / weight),
                          .training = training,
                          .first = true,
                          .last = true};

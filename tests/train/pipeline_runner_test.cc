@@ -171,7 +171,7 @@ void RunRank(const Plan& plan, ModelBench& whole, RankContext& context, Store& s
     micro_batch.targets = view(part.targets, DType::kInt32);
     micro_batch.weights = view(part.weights, DType::kFloat32);
     micro_batch.loss_sums = sums.Range(2 * i, 2);
-    micro_batch.loss_scale = 1.0F / static_cast<float>(plan.micro_batches * config.model.sequence);
+    micro_batch.gradient_factor = 1.0F / static_cast<float>(plan.micro_batches * config.model.sequence);
     micro_batches.push_back(micro_batch);
   }
   runner.Run(schedule, PlanSlots(schedule, rank), micro_batches);

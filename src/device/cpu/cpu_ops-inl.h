@@ -55,7 +55,7 @@ class CpuOps final : public HostOps {
   void DoSoftCap(const Tensor& logits, float cap) override;
   void DoCrossEntropyStatistics(const CrossEntropyArgs& args, const Tensor& own) override;
   void DoCrossEntropyGradient(const CrossEntropyArgs& args) override;
-  void DoCrossEntropyLoss(const CrossEntropyArgs& args) override;
+  void DoCrossEntropyEvaluation(const CrossEntropyArgs& args) override;
   void DoLossSum(const Tensor& losses, const Tensor& weights, const Tensor& sums) override;
   void DoSumOfSquares(std::span<const Tensor> ranges, const Tensor& sums) override;
   void DoUpdate(std::span<const UpdateRange> ranges, const UpdateArgs& args) override;

@@ -142,7 +142,7 @@ void CpuOps::DoCrossEntropyGradient(const CrossEntropyArgs& args) {
   });
 }
 
-void CpuOps::DoCrossEntropyLoss(const CrossEntropyArgs& args) {
+void CpuOps::DoCrossEntropyEvaluation(const CrossEntropyArgs& args) {
   const std::int64_t n = args.losses.count();
   for (std::int64_t row = 0; row < n; ++row) {
     args.losses.as<float>()[row] = Combine(args, n, row).loss;

@@ -362,7 +362,7 @@ void CudaOps::DoCrossEntropyGradient(const CrossEntropyArgs& args) {
   });
 }
 
-void CudaOps::DoCrossEntropyLoss(const CrossEntropyArgs& args) {
+void CudaOps::DoCrossEntropyEvaluation(const CrossEntropyArgs& args) {
   const std::int64_t rows = args.losses.count();
   if (rows > 0) {
     ForEach(context_, rows, false,

@@ -112,7 +112,7 @@ void PacedOps::DoPositionsBackward(const PositionArgs& args) { Move({args.x, arg
 void PacedOps::DoSoftCap(const Tensor& logits, float /*cap*/) { Move({logits, logits}); }
 void PacedOps::DoCrossEntropyStatistics(const CrossEntropyArgs& args, const Tensor& own) { Move({args.logits, own}); }
 void PacedOps::DoCrossEntropyGradient(const CrossEntropyArgs& args) { Move({args.logits, args.logits}); }
-void PacedOps::DoCrossEntropyLoss(const CrossEntropyArgs& args) { Move({args.statistics, args.losses}); }
+void PacedOps::DoCrossEntropyEvaluation(const CrossEntropyArgs& args) { Move({args.statistics, args.losses}); }
 
 void PacedOps::DoLossSum(const Tensor& losses, const Tensor& weights, const Tensor& sums) {
   Move({losses, weights});

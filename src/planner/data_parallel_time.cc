@@ -1,4 +1,4 @@
-#include "planner/data_time.h"
+#include "planner/data_parallel_time.h"
 
 #include <optional>
 
@@ -27,7 +27,7 @@ double PackSeconds(const PlanPoint& point, double numbers, double bytes) {
 
 }  // namespace
 
-double DataSeconds(const PlanPoint& point, CollectiveKind kind, double bytes, double calls) {
+double DataParallelSeconds(const PlanPoint& point, CollectiveKind kind, double bytes, double calls) {
   if (const std::optional<MeasuredPrice> measured = MeasuredPrice::Of(point)) {
     return measured->Collective(kind, SentType(point, kind), bytes, calls, PlaceData(point.cluster, point.layout));
   }
@@ -49,16 +49,16 @@ double ReductionSeconds(const PlanPoint& point, double gradients, double calls) 
   if (point.layout.reduced_as() == SentAs::kInt8) {
     // Parts come by an all-to-all; stage 0 gathers the sums, and groups that are copies add theirs in fp32.
     const double again = shards ? 0 : ShardSeconds(point, CollectiveKind::kAllGather, bytes, calls);
-    const double copies = point.layout.copies() > 1
-                              ? DataSeconds(point, CollectiveKind::kAllReduce, 4 * gradients / point.shards(), calls)
-                              : 0;
+    const double copies = point.layout.copies() > 1 ? DataParallelSeconds(point, CollectiveKind::kAllReduce,
+                                                                          4 * gradients / point.shards(), calls)
+                                                    : 0;
     return ShardSeconds(point, CollectiveKind::kAllToAll, bytes, calls) + again + copies +
            (shards ? 1 : 2) * PackSeconds(point, gradients, 4);
   }
   if (shards && point.shards() == point.layout.replicas()) {
-    return DataSeconds(point, CollectiveKind::kReduceScatter, bytes, calls);
+    return DataParallelSeconds(point, CollectiveKind::kReduceScatter, bytes, calls);
   }
-  return DataSeconds(point, CollectiveKind::kAllReduce, bytes, calls);
+  return DataParallelSeconds(point, CollectiveKind::kAllReduce, bytes, calls);
 }
 
 double GatherSeconds(const PlanPoint& point, double parameters, double calls) {

@@ -12,7 +12,7 @@ double ParameterBytes(const PlanPoint& point);
 double GradientBytes(const PlanPoint& point);
 
 // `bytes` in so many calls: over all replicas, and within the ranks that ZeRO shards over.
-double DataSeconds(const PlanPoint& point, CollectiveKind kind, double bytes, double calls);
+double DataParallelSeconds(const PlanPoint& point, CollectiveKind kind, double bytes, double calls);
 double ShardSeconds(const PlanPoint& point, CollectiveKind kind, double bytes, double calls);
 
 // Of so many gradients between replicas; those that ZeRO shards: within its groups, then between the copies of each.
