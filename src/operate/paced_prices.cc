@@ -27,12 +27,19 @@ class PacedPrices final : public PacedCluster {
                .dtype = WorkingDType(config.train.dtype)},
         native_(ProductPrice(point_, ProductFormat::kNative)),
         float8_(ProductPrice(point_, ProductFormat::kFloat8)) {
-    // The host's seconds of a layer, divided over the operations of its forward and backward.
+    // The host's seconds of a layer, divided over the operations of its forward and backward: collectives have a price
+    // of their own.
     const ModuleProgram program = PlanBlock(model_, SizesOf(point_));
-    const std::size_t steps = program.forward.size() + program.backward.size() + program.backward_weight.size();
+    std::int64_t operations = 0;
+    for (const std::vector<ProgramStep>* steps : {&program.forward, &program.backward, &program.backward_weight}) {
+      operations += std::count_if(steps->begin(), steps->end(), [](const ProgramStep& step) {
+        return !std::holds_alternative<EnterStep>(step.work) && !std::holds_alternative<LeaveStep>(step.work);
+      });
+    }
     const bool stalls = config.layout.pipeline > 1 && config.layout.tensor > 1;
     const Efficiencies& e = stack_.efficiencies;
-    issue_ = (e.layer_seconds + (stalls ? e.stall_seconds * config.layout.tensor : 0)) / static_cast<double>(steps);
+    issue_ =
+        (e.layer_seconds + (stalls ? e.stall_seconds * config.layout.tensor : 0)) / static_cast<double>(operations);
   }
 
   std::string name() const override { return fmt::format("{}, {}", cluster_.name, cluster_.device.name); }
