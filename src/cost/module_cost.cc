@@ -37,20 +37,13 @@ class StepCosts {
     } else if (std::holds_alternative<RingAttentionBackwardStep>(step.work)) {
       cost.flops.attention = AttentionBackward();
       cost.context = RingPlan(sizes_.OfAttention(), true).traffic;
-    } else if (const auto* enter = std::get_if<EnterStep>(&step.work)) {
-      cost.tensor.Add(CollectiveKind::kAllGather, Bytes(enter->to));
-    } else if (const auto* leave = std::get_if<LeaveStep>(&step.work)) {
-      cost.tensor.Add(sizes_.sequence_parallel ? CollectiveKind::kReduceScatter : CollectiveKind::kAllReduce,
-                      Bytes(leave->from));
-    } else if (const auto* parts = std::get_if<GatherPartsStep>(&step.work)) {
-      const std::int64_t row = Bytes(parts->parts) / program_.chunk;
-      for (std::int64_t first = 0; first < program_.rows; first += program_.chunk) {
-        cost.tensor.Add(CollectiveKind::kAllGather, row * std::min(program_.chunk, program_.rows - first));
-      }
+    } else if (const auto* collective = std::get_if<CollectiveStep>(&step.work)) {
+      AddTraffic(*collective, step.chunked, collective->group == ProgramGroup::kTensor ? cost.tensor : cost.context);
     } else {
       cost.bytes_touched = TouchedBy(step);
-      AddExchange(step.work, cost);
-      AddContext(step.work, cost);
+      if (const auto* swap = std::get_if<SwapHeadsStep>(&step.work)) {
+        cost.context.Add(CollectiveKind::kAllToAll, Bytes(swap->from));
+      }
     }
     if (step.recomputed) {
       cost.flops = {.recomputed = cost.flops.matmul + cost.flops.attention};
@@ -66,25 +59,21 @@ class StepCosts {
     return sizes_.plain_attention ? 2 * AttentionForward() : AttentionForward() / 2 * 5;
   }
 
-  // What moves along the context axis.
-  void AddContext(const StepWork& work, WorkCost& cost) const {
-    if (const auto* gather = std::get_if<GatherKeysStep>(&work)) {
-      cost.context.Add(CollectiveKind::kAllGather, Bytes(gather->kv));
-    } else if (const auto* reduce = std::get_if<ReduceKeysStep>(&work)) {
-      cost.context.Add(CollectiveKind::kReduceScatter, Bytes(reduce->grad_kv));
-    } else if (const auto* swap = std::get_if<SwapHeadsStep>(&work)) {
-      cost.context.Add(CollectiveKind::kAllToAll, Bytes(swap->from));
+  // The gathered output, or the unreduced input: the larger of the two.
+  void AddTraffic(const CollectiveStep& step, bool chunked, Traffic& traffic) const {
+    const std::int64_t bytes = std::max(Bytes(step.from), Bytes(step.to));
+    if (!chunked) {
+      return traffic.Add(step.kind, bytes);
+    }
+    for (std::int64_t first = 0; first < program_.rows; first += program_.chunk) {
+      traffic.Add(step.kind, bytes / program_.chunk * std::min(program_.chunk, program_.rows - first));
     }
   }
 
-  // Norms over heads that the tensor axis cuts.
-  void AddExchange(const StepWork& work, WorkCost& cost) const {
-    if (const auto* norm = std::get_if<HeadNormStep>(&work); norm != nullptr && norm->exchanged) {
-      cost.tensor.Add(CollectiveKind::kAllReduce, Bytes(norm->sums));
-    } else if (const auto* backward = std::get_if<HeadNormBackwardStep>(&work);
-               backward != nullptr && backward->exchanged) {
-      cost.tensor.Add(CollectiveKind::kAllReduce, Bytes(backward->products));
-    }
+  static bool FillsSums(const StepWork& work) {
+    const auto* const norm = std::get_if<HeadNormStep>(&work);
+    const auto* const backward = std::get_if<HeadNormBackwardStep>(&work);
+    return (norm != nullptr && norm->out == kNoId) || (backward != nullptr && backward->query_gradient == kNoId);
   }
 
   std::int64_t Bytes(BufferId id) const {
@@ -101,14 +90,15 @@ class StepCosts {
   // Every buffer of an element-wise step is read or written once; one that is changed in place, twice.
   std::int64_t TouchedBy(const ProgramStep& step) const {
     const StepWork& work = step.work;
-    if (std::holds_alternative<ClearStep>(work) || std::holds_alternative<AddGradientStep>(work)) {
-      return 0;  // a few rows of the hidden size
+    if (std::holds_alternative<ClearStep>(work) || std::holds_alternative<AddGradientStep>(work) ||
+        std::holds_alternative<ScaleStep>(work)) {
+      return 0;  // a few rows of the hidden size, or a few columns
     }
-    if (const auto* gather = std::get_if<GatherKeysStep>(&work)) {
-      return 2 * Bytes(gather->kv) / sizes_.context;  // this rank's part is copied, the rest arrives
+    if (FillsSums(work)) {
+      return 0;  // one pass with the norm that reads them
     }
-    if (const auto* reduce = std::get_if<ReduceKeysStep>(&work)) {
-      return 2 * Bytes(reduce->grad_kv) / sizes_.context;
+    if (const auto* copy = std::get_if<CopyKeysStep>(&work)) {
+      return 2 * Bytes(copy->kv) / sizes_.context;  // this rank's part
     }
     if (const auto* swap = std::get_if<SwapHeadsStep>(&work)) {
       return 4 * Bytes(swap->from);  // copied before and after it travels

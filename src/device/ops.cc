@@ -26,6 +26,12 @@ void CheckHeadNorm(const char* operation, const HeadNormArgs& args) {
   RequireVector({operation, "sums", args.sums}, args.x.shape[0] * args.groups(), DType::kFloat32);
 }
 
+void CheckHeadNormProducts(const char* operation, const HeadNormArgs& args) {
+  CheckHeadNorm(operation, args);
+  RequireLike({operation, "grad_out", args.grad_out}, args.x.shape, args.x.dtype);
+  RequireVector({operation, "products", args.products}, args.sums.count(), DType::kFloat32);
+}
+
 void CheckPositions(const char* operation, const PositionArgs& args, const Tensor& table) {
   RequireMatrix({operation, "x", args.x});
   RequireWorkingType({operation, "x", args.x});
@@ -192,43 +198,37 @@ void Ops::NormBackward(const NormBackwardArgs& args) {
   }
 }
 
-void Ops::HeadNormForward(const HeadNormArgs& args, const std::function<void()>& exchange) {
-  CheckHeadNorm("HeadNormForward", args);
-  RequireLike({"HeadNormForward", "out", args.out}, args.x.shape, args.x.dtype);
-  if (args.x.count() == 0) {
-    return;
+void Ops::HeadNormSums(const HeadNormArgs& args) {
+  CheckHeadNorm("HeadNormSums", args);
+  if (args.x.count() != 0) {
+    DoHeadNormSums(args);
   }
-  DoHeadNormSums(args);
-  if (args.parts > 1) {
-    exchange();
-  }
-  DoHeadNormForward(args);
 }
 
-void Ops::HeadNormAgain(const HeadNormArgs& args) {
-  CheckHeadNorm("HeadNormAgain", args);
-  RequireLike({"HeadNormAgain", "out", args.out}, args.x.shape, args.x.dtype);
+void Ops::HeadNormForward(const HeadNormArgs& args) {
+  CheckHeadNorm("HeadNormForward", args);
+  RequireLike({"HeadNormForward", "out", args.out}, args.x.shape, args.x.dtype);
   if (args.x.count() != 0) {
     DoHeadNormForward(args);
   }
 }
 
-void Ops::HeadNormBackward(const HeadNormArgs& args, const std::function<void()>& exchange) {
+void Ops::HeadNormProducts(const HeadNormArgs& args) {
+  CheckHeadNormProducts("HeadNormProducts", args);
+  if (args.x.count() != 0) {
+    DoHeadNormProducts(args);
+  }
+}
+
+void Ops::HeadNormBackward(const HeadNormArgs& args) {
   constexpr auto kName = "HeadNormBackward";
-  CheckHeadNorm(kName, args);
-  RequireLike({kName, "grad_out", args.grad_out}, args.x.shape, args.x.dtype);
+  CheckHeadNormProducts(kName, args);
   RequireLike({kName, "grad_x", args.grad_x}, args.x.shape, args.x.dtype);
-  RequireVector({kName, "products", args.products}, args.sums.count(), DType::kFloat32);
   RequireVector({kName, "grad_query_gain", args.grad_query_gain}, args.query_gain.count(), DType::kFloat32);
   RequireVector({kName, "grad_key_gain", args.grad_key_gain}, args.key_gain.count(), DType::kFloat32);
-  if (args.x.count() == 0) {
-    return;
+  if (args.x.count() != 0) {
+    DoHeadNormBackward(args);
   }
-  DoHeadNormProducts(args);
-  if (args.parts > 1) {
-    exchange();
-  }
-  DoHeadNormBackward(args);
 }
 
 void Ops::ApplyDropout(const Tensor& out, const Tensor& in, const Dropout& dropout) {

@@ -8,7 +8,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 
 #include "base/accounting.h"
@@ -49,11 +48,12 @@ class Ops {
 
   void ResidualNormForward(const ResidualNormArgs& args);
   void NormBackward(const NormBackwardArgs& args);
-  // `exchange` adds up args.sums (backward: args.products) over args.parts ranks; it is called for several parts only.
-  void HeadNormForward(const HeadNormArgs& args, const std::function<void()>& exchange = {});
-  // The same from sums that are there already.
-  void HeadNormAgain(const HeadNormArgs& args);
-  void HeadNormBackward(const HeadNormArgs& args, const std::function<void()>& exchange = {});
+  // Fills args.sums, those of this part: their sum over args.parts ranks is what HeadNormForward reads.
+  void HeadNormSums(const HeadNormArgs& args);
+  void HeadNormForward(const HeadNormArgs& args);
+  // Likewise args.products, which HeadNormBackward reads.
+  void HeadNormProducts(const HeadNormArgs& args);
+  void HeadNormBackward(const HeadNormArgs& args);
   // out = in with dropped elements zeroed and the others scaled; out may be in.
   void ApplyDropout(const Tensor& out, const Tensor& in, const Dropout& dropout);
 
@@ -134,7 +134,6 @@ class Ops {
   virtual void DoNormBackward(const NormBackwardArgs& args) = 0;
   virtual void DoHeadNormSums(const HeadNormArgs& args) = 0;
   virtual void DoHeadNormForward(const HeadNormArgs& args) = 0;
-  // Fills products.
   virtual void DoHeadNormProducts(const HeadNormArgs& args) = 0;
   virtual void DoHeadNormBackward(const HeadNormArgs& args) = 0;
   virtual void DoApplyDropout(const Tensor& out, const Tensor& in, const Dropout& dropout) = 0;

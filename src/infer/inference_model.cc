@@ -42,7 +42,6 @@ InferenceModel::InferenceModel(const ModelConfig& model, const std::string& weig
       ops_(context.device.ops()),
       table_(model),
       sizes_(SizesOf(model, context.world.size(), options.dtype)),
-      region_(context.world, sizes_),
       logit_rows_(LogitRows(options, sizes_.vocabulary)),
       largest_(LargestProgram(model, sizes_, options.rows)),
       arena_(context.device, PlannedMemory()),
@@ -171,7 +170,7 @@ void InferenceModel::Execute(const ModuleProgram& program, std::span<const Progr
   const std::int64_t module = program.buffers[kModuleInput].present() ? model_.modules() - 1 : 0;
   const std::vector<int> rows = RowsOf(table_, program, module);
   const ProgramRunner::Context context{
-      .ops = ops_, .region = region_, .parameters = weights_, .model = model_, .module = module, .rows = rows};
+      .ops = ops_, .tensor_group = group_, .parameters = weights_, .model = model_, .module = module, .rows = rows};
   ProgramRunner(context, sizes_, program).Run(steps, {.micro_batch = tokens, .given = given});
 }
 
@@ -229,7 +228,7 @@ void InferenceModel::RunBlock(const Run& run, std::int64_t layer) {
                   .positions = Rows(at_.positions, run)};
   }
   const ProgramRunner::Context context{.ops = ops_,
-                                       .region = region_,
+                                       .tensor_group = group_,
                                        .parameters = weights_,
                                        .model = model_,
                                        .slopes = at_.slopes,

@@ -14,7 +14,6 @@
 #include "lowering/module_program.h"
 #include "model/rotary.h"
 #include "nn/micro_batch.h"
-#include "nn/tensor_region.h"
 
 namespace trireme {
 
@@ -99,7 +98,6 @@ class InferenceModel {
   Ops& ops_;
   ParameterTable table_;
   LocalSizes sizes_;  // of the last run
-  TensorRegion region_;
   std::int64_t logit_rows_;
   ModuleProgram largest_;  // the blocks' program for options.rows rows
   Arena arena_;

@@ -72,7 +72,7 @@ void Lowering::BackwardEnter(int i) {
   const BufferId gradient = Gradient(enter.output);
   const BufferId outside = sizes_.sequence_parallel ? ForValue(enter.input) : gradient;
   if (sizes_.tensor > 1) {
-    Emit(LeaveStep{.from = gradient, .to = outside});
+    Emit(LeaveRegion(sizes_, gradient, outside));
   }
   const BufferId others = Gradient(enter.input);
   if (others == kNoId) {
@@ -97,7 +97,7 @@ void Lowering::BackwardLeave(const BlockOperation& leave) {
   // BackwardAdd.
   const bool in_place = program_.buffers[static_cast<std::size_t>(gradient)].shape[0] == sizes_.tokens;
   Gradient(leave.input) = in_place ? gradient : ForValue(leave.input);
-  Emit(EnterStep{.from = gradient, .to = Gradient(leave.input), .in_place = in_place});
+  Emit(EnterRegion(gradient, Gradient(leave.input)));
 }
 
 void Lowering::BackwardAdd(const BlockOperation& add) {
@@ -152,10 +152,10 @@ void Lowering::BackwardLinear(int i) {
                      .c = work.narrow,
                      .weight = linear.adapter_b,
                      .linear = product.linear,
-                     .scale = static_cast<float>(block_.adapter_scale),
                      .rows = product.rows,
                      .columns = block_.adapter_rank,
                      .depth = product.depth});
+    ScaleNarrow(work.narrow);
     Emit(ProductStep{.kind = ProductKind::kInputGradient,
                      .a = work.narrow,
                      .c = product.c,
@@ -181,16 +181,18 @@ void Lowering::BackwardHeadNorm(int i) {
   Emit(ClearStep{gradients.query});
   Emit(ClearStep{gradients.key});
   Gradient(norm.input) = Gradient(norm.output);
-  Emit(HeadNormBackwardStep{.grad = Gradient(norm.output),
+  HeadNormBackwardStep step{.grad = Gradient(norm.output),
                             .x = Remade(norm.input),
                             .sums = kept_.statistics[static_cast<std::size_t>(i)],
                             .products = NewBuffer(kStatisticsFloat, HeadNormSums(norm)),
-                            .query_gradient = gradients.query,
-                            .key_gradient = gradients.key,
                             .query_gain = norm.weight,
                             .key_gain = norm.key_gain,
-                            .together = norm.together,
-                            .exchanged = norm.together && sizes_.tensor > 1});
+                            .together = norm.together};
+  Emit(step);
+  ExchangeOfHeads(norm, step.products);
+  step.query_gradient = gradients.query;
+  step.key_gradient = gradients.key;
+  Emit(step);
 }
 
 void Lowering::BackwardAttention(const BlockOperation& attention) {
@@ -218,7 +220,11 @@ void Lowering::BackwardAttention(const BlockOperation& attention) {
   step.kv = gathered ? kept_.context[i].kv : GatherKeys(step.qkv);
   step.grad_kv = NewBuffer(sizes_.dtype, program_.buffers[static_cast<std::size_t>(step.kv)].shape);
   Emit(step);
-  Emit(ReduceKeysStep{.grad_kv = step.grad_kv, .grad_qkv = step.grad_qkv});
+  Emit(CollectiveStep{.kind = CollectiveKind::kReduceScatter,
+                      .group = ProgramGroup::kContext,
+                      .from = step.grad_kv,
+                      .to = step.grad_kv});
+  Emit(CopyKeysStep{.qkv = step.grad_qkv, .kv = step.grad_kv, .back = true});
 }
 
 void Lowering::BackwardRing(const AttentionBackwardStep& step) {
@@ -283,7 +289,7 @@ BufferId Lowering::Remade(int value) {
     const BufferId from = Remade(operation.input);
     remade = sizes_.sequence_parallel ? ForValue(value) : from;
     if (sizes_.sequence_parallel) {
-      Emit(EnterStep{.from = from, .to = remade});
+      Emit(EnterRegion(from, remade));
     }
   } else if (operation.op == BlockOp::kNorm && sizes_.recompute_norms) {
     remade = ForValue(value);
@@ -294,11 +300,7 @@ BufferId Lowering::Remade(int value) {
                   .bias = operation.bias});
   } else if (operation.op == BlockOp::kHeadNorm && sizes_.recompute_norms) {
     remade = ForValue(value);
-    HeadNormStep step =
-        HeadNormOf(operation, Remade(operation.input), remade, kept_.statistics[static_cast<std::size_t>(maker)]);
-    step.again = true;
-    step.exchanged = false;
-    Emit(step);
+    Emit(HeadNormOf(operation, Remade(operation.input), remade, kept_.statistics[static_cast<std::size_t>(maker)]));
   } else if (operation.op == BlockOp::kRotary && Remade(operation.input) != kept) {
     remade = Remade(operation.input);
     Emit(RotaryStep{.qkv = remade});
@@ -392,7 +394,7 @@ void Lowering::AdapterWeights(const WeightWork& work) {
   const bool copied = sizes_.tensor > 1 && !sizes_.sequence_parallel;
   if (copied) {
     const BufferId part = cuts_outputs ? work.narrow : narrow;
-    Emit(LeaveStep{.from = part, .to = part});
+    Emit(CollectiveStep{.from = part, .to = part});
   }
   Emit(ProductStep{.kind = ProductKind::kWeightGradient,
                    .a = work.narrow,
@@ -439,7 +441,7 @@ void Lowering::AddNormGradients() {
          {std::pair{gradients.query, operation.weight}, std::pair{gradients.key, operation.key_gain}}) {
       // Every rank has the sum over its own heads. Under sequence parallelism the bucket's reduction adds them up.
       if (!operation.together && sizes_.tensor > 1 && !sizes_.sequence_parallel) {
-        Emit(LeaveStep{.from = from, .to = from});
+        Emit(CollectiveStep{.from = from, .to = from});
       }
       Emit(AddGradientStep{.from = from, .parameter = parameter});
     }

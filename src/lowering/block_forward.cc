@@ -28,7 +28,7 @@ Lowering::Pass Lowering::Forward(std::vector<ProgramStep>& steps, int end, bool 
       case BlockOp::kEnter:
         to = sizes_.sequence_parallel ? ForValue(operation.output) : from;
         if (sizes_.sequence_parallel) {
-          Emit(EnterStep{.from = from, .to = to});
+          Emit(EnterRegion(from, to));
         }
         break;
       case BlockOp::kLinear:
@@ -37,6 +37,8 @@ Lowering::Pass Lowering::Forward(std::vector<ProgramStep>& steps, int end, bool 
       case BlockOp::kHeadNorm:
         to = ForValue(operation.output);
         statistics = NewBuffer(kStatisticsFloat, HeadNormSums(operation));
+        Emit(HeadNormOf(operation, from, kNoId, statistics));
+        ExchangeOfHeads(operation, statistics);
         Emit(HeadNormOf(operation, from, to, statistics));
         break;
       case BlockOp::kRotary:
@@ -54,7 +56,7 @@ Lowering::Pass Lowering::Forward(std::vector<ProgramStep>& steps, int end, bool 
       case BlockOp::kLeave:
         to = sizes_.sequence_parallel ? ForValue(operation.output) : from;
         if (sizes_.tensor > 1) {
-          Emit(LeaveStep{.from = from, .to = to});
+          Emit(LeaveRegion(sizes_, from, to));
         }
         break;
       case BlockOp::kAdd:
@@ -102,7 +104,8 @@ Lowering::ContextBuffers Lowering::EmitAttention(BufferId qkv, BufferId out, Buf
 
 BufferId Lowering::GatherKeys(BufferId qkv) {
   const BufferId kv = NewBuffer(sizes_.dtype, {sizes_.context * sizes_.tokens, 2 * sizes_.kv_heads * sizes_.head_size});
-  Emit(GatherKeysStep{.qkv = qkv, .kv = kv});
+  Emit(CopyKeysStep{.qkv = qkv, .kv = kv});
+  Emit(CollectiveStep{.kind = CollectiveKind::kAllGather, .group = ProgramGroup::kContext, .from = kv, .to = kv});
   return kv;
 }
 
@@ -185,10 +188,10 @@ BufferId Lowering::EmitNarrow(const BlockOperation& linear, BufferId input) {
                    .c = narrow,
                    .weight = linear.adapter_a,
                    .linear = LinearOf(linear),
-                   .scale = static_cast<float>(block_.adapter_scale),
                    .rows = Rows(linear.output),
                    .columns = block_.adapter_rank,
                    .depth = Columns(linear.input)});
+  ScaleNarrow(narrow);
   return narrow;
 }
 

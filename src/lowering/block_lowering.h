@@ -172,8 +172,13 @@ class Lowering {
             .sums = sums,
             .query_gain = norm.weight,
             .key_gain = norm.key_gain,
-            .together = norm.together,
-            .exchanged = norm.together && sizes_.tensor > 1};
+            .together = norm.together};
+  }
+  // Heads that are normed together lie on all tensor ranks.
+  void ExchangeOfHeads(const BlockOperation& norm, BufferId sums) {
+    if (norm.together && sizes_.tensor > 1) {
+      Emit(CollectiveStep{.from = sums, .to = sums});
+    }
   }
   BufferId NormStatistics(int value) { return NewBuffer(kStatisticsFloat, {2, Rows(value)}); }
 
@@ -187,6 +192,11 @@ class Lowering {
   int FusedAdd(int i, int end) const;
   // scale * input * A^T of a layer with an adapter.
   BufferId EmitNarrow(const BlockOperation& linear, BufferId input);
+  void ScaleNarrow(BufferId narrow) {
+    if (block_.adapter_scale != 1) {
+      Emit(ScaleStep{.x = narrow, .factor = static_cast<float>(block_.adapter_scale)});
+    }
+  }
   void ForwardAdd(Pass& pass, int i, int end);
   // Attention from `qkv` to `out`, both of this rank's tokens; fills `statistics`.
   ContextBuffers EmitAttention(BufferId qkv, BufferId out, BufferId& statistics);

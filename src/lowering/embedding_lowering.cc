@@ -41,7 +41,7 @@ ModuleProgram PlanEmbedding(const ModelConfig& model, const LocalSizes& sizes) {
   std::vector<ProgramStep>& forward = program.forward;
   forward.push_back({LookupStep{.table = ids.token, .out = found}});
   if (sizes.tensor > 1) {
-    forward.push_back({LeaveStep{.from = found, .to = sum}});
+    forward.push_back({LeaveRegion(sizes, found, sum)});
   }
   if (model.scale_embedding) {
     forward.push_back({ScaleStep{.x = sum, .factor = scale}});
@@ -83,7 +83,7 @@ ModuleProgram PlanEmbedding(const ModelConfig& model, const LocalSizes& sizes) {
     backward.push_back({ScaleStep{.x = kGradOutput, .factor = scale}});
   }
   if (sizes.sequence_parallel) {
-    backward.push_back({EnterStep{.from = kGradOutput, .to = gathered}});
+    backward.push_back({EnterRegion(kGradOutput, gathered)});
   }
   backward.push_back({LookupBackwardStep{.grad_out = gathered, .table = ids.token}});
   return program;

@@ -51,7 +51,7 @@ class HeadLowering {
     GiveBuffers();
     out_ = &program_.forward;
     Logits();
-    Emit(GatherPartsStep{.parts = kHeadAllLogits});
+    Emit(EnterRegion(kHeadAllLogits, kHeadAllLogits));
     return std::move(program_);
   }
 
@@ -90,7 +90,7 @@ class HeadLowering {
     Emit(LossSumStep{.losses = kHeadLosses});
     const BufferId grad_normed = sizes_.sequence_parallel ? kHeadGradNormed : kHeadGradInside;
     if (sizes_.tensor > 1) {
-      Emit(LeaveStep{.from = kHeadGradInside, .to = grad_normed});
+      Emit(LeaveRegion(sizes_, kHeadGradInside, grad_normed));
     }
     Emit(NormBackwardStep{.grad_normed = grad_normed,
                           .x = kModuleInput,
@@ -118,7 +118,7 @@ class HeadLowering {
                   .gain = kNormGain,
                   .bias = norm_bias_});
     if (sizes_.sequence_parallel) {
-      Emit(EnterStep{.from = kHeadNormed, .to = kHeadGathered});
+      Emit(EnterRegion(kHeadNormed, kHeadGathered));
     }
   }
 
@@ -141,7 +141,8 @@ class HeadLowering {
       EmitChunked(LossStatisticsStep{.logits = kHeadLogits, .statistics = kHeadLossStatistics});
     }
     if (cut) {
-      EmitChunked(GatherPartsStep{.parts = kHeadLossStatistics});
+      EmitChunked(
+          CollectiveStep{.kind = CollectiveKind::kAllGather, .from = kHeadLossStatistics, .to = kHeadLossStatistics});
     }
     EmitChunked(CrossEntropyStep{
         .logits = kHeadLogits, .statistics = kHeadLossStatistics, .losses = kHeadLosses, .gradient = gradient});

@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/accounting.h"
 #include "lowering/local_sizes.h"
 #include "lowering/memory_plan.h"
 #include "model/block_description.h"
@@ -69,20 +70,35 @@ struct NormBackwardStep {
   BufferId largest = kNoId;  // of grad_x
 };
 
-// Into the tensor region under sequence parallelism: all-gather. With `in_place` `from` is this rank's rows of `to`.
-struct EnterStep {
-  static constexpr std::string_view kName = "enter";
-  BufferId from = kNoId;
-  BufferId to = kNoId;
-  bool in_place = false;
+enum class ProgramGroup : std::uint8_t {
+  kTensor,   // the tensor axis
+  kContext,  // the context axis
+  kHeads,    // of the context axis, the ranks that Ulysses divides heads among
 };
 
-// Out of the tensor region: all-reduce in place, or reduce-scatter to `to` under sequence parallelism.
-struct LeaveStep {
-  static constexpr std::string_view kName = "leave";
+// One collective. Where `from` and `to` are one buffer, an all-gather reads this rank's part of it and a reduce-scatter
+// writes that part.
+struct CollectiveStep {
+  CollectiveKind kind = CollectiveKind::kAllReduce;
+  ProgramGroup group = ProgramGroup::kTensor;
   BufferId from = kNoId;
   BufferId to = kNoId;
 };
+
+// The borders of the region in which activations are cut over the tensor group; the backward of Enter is Leave and the
+// other way round: Megatron's conjugate pairs, plain and sequence-parallel.
+//
+//                 plain                          sequence-parallel
+//   Enter         the tensor itself              all-gather of the members' tokens
+//   Leave         all-reduce in place            reduce-scatter to this member's tokens
+inline CollectiveStep EnterRegion(BufferId from, BufferId to) {
+  return {.kind = CollectiveKind::kAllGather, .from = from, .to = to};
+}
+inline CollectiveStep LeaveRegion(const LocalSizes& sizes, BufferId from, BufferId to) {
+  return {.kind = sizes.sequence_parallel ? CollectiveKind::kReduceScatter : CollectiveKind::kAllReduce,
+          .from = from,
+          .to = to};
+}
 
 enum class ProductKind : std::uint8_t {
   kForward,         // c = a * weight^T + bias
@@ -105,7 +121,6 @@ struct ProductStep {
   BufferId scale_b = kNoId;
   BufferId largest = kNoId;  // of c
   bool added = false;        // to what c holds; gradients of weights always are
-  float scale = 1;           // of c, where nothing is added to
   // c is a copy that every tensor rank makes from equal operands: its bits must be equal (MatmulArgs::equal_on_ranks).
   bool copied = false;
   std::int64_t rows = 0;  // c is [rows, columns], summed over depth
@@ -130,13 +145,11 @@ struct QuantizeStep {
 struct HeadNormStep {
   static constexpr std::string_view kName = "head_norm";
   BufferId x = kNoId;
-  BufferId out = kNoId;
+  BufferId out = kNoId;  // none: the step fills `sums`, those of this rank's heads
   BufferId sums = kNoId;
   int query_gain = kNoId;
   int key_gain = kNoId;
   bool together = false;
-  bool again = false;      // from sums that forward left
-  bool exchanged = false;  // sums are added up over the tensor group
 };
 
 struct HeadNormBackwardStep {
@@ -145,12 +158,11 @@ struct HeadNormBackwardStep {
   BufferId x = kNoId;
   BufferId sums = kNoId;
   BufferId products = kNoId;
-  BufferId query_gradient = kNoId;  // of the gains
+  BufferId query_gradient = kNoId;  // of the gains; none: the step fills `products`
   BufferId key_gradient = kNoId;
   int query_gain = kNoId;
   int key_gain = kNoId;
   bool together = false;
-  bool exchanged = false;
 };
 
 struct RotaryStep {
@@ -159,20 +171,13 @@ struct RotaryStep {
   bool inverse = false;
 };
 
-// Keys and values of this rank's tokens, out of packed rows, and those of all context ranks: all-gather. Rows of kv are
-// in the order of ranks.
-struct GatherKeysStep {
-  static constexpr std::string_view kName = "gather_keys";
+// Keys and values, or gradients of them, of this rank's tokens: from packed rows to its rows of all context ranks', or
+// with `back` the other way. Rows of kv are in the order of ranks.
+struct CopyKeysStep {
+  static constexpr std::string_view kName = "copy_keys";
   BufferId qkv = kNoId;
   BufferId kv = kNoId;
-};
-
-// The backward of GatherKeysStep: reduce-scatter of the ranks' gradients, and this rank's into packed rows. grad_kv is
-// overwritten.
-struct ReduceKeysStep {
-  static constexpr std::string_view kName = "reduce_keys";
-  BufferId grad_kv = kNoId;
-  BufferId grad_qkv = kNoId;
+  bool back = false;
 };
 
 // Between this rank's tokens of all heads and all tokens, in their order, of this context rank's heads: all-to-all.
@@ -334,12 +339,6 @@ struct LossStatisticsStep {
   BufferId statistics = kNoId;
 };
 
-// Every tensor rank's part of a buffer to all of them: all-gather in place.
-struct GatherPartsStep {
-  static constexpr std::string_view kName = "gather_parts";
-  BufferId parts = kNoId;
-};
-
 // Losses from the statistics of all parts. With `gradient` the logits become their gradient; with one tensor rank that
 // step makes the statistics itself.
 struct CrossEntropyStep {
@@ -357,12 +356,12 @@ struct LossSumStep {
 };
 
 using StepWork =
-    std::variant<SumStep, NormStep, NormBackwardStep, EnterStep, LeaveStep, ProductStep, QuantizeStep, HeadNormStep,
-                 HeadNormBackwardStep, RotaryStep, GatherKeysStep, ReduceKeysStep, SwapHeadsStep, RingAttentionStep,
+    std::variant<SumStep, NormStep, NormBackwardStep, CollectiveStep, ProductStep, QuantizeStep, HeadNormStep,
+                 HeadNormBackwardStep, RotaryStep, CopyKeysStep, SwapHeadsStep, RingAttentionStep,
                  RingAttentionBackwardStep, AttentionStep, AttentionBackwardStep, ActivationStep,
                  ActivationBackwardStep, DropoutStep, BiasGradientStep, ClearStep, AddGradientStep, LookupStep,
                  LookupBackwardStep, PositionsStep, PositionsBackwardStep, ScaleStep, CopyStep, SoftCapStep,
-                 ShowLogitsStep, LossStatisticsStep, GatherPartsStep, CrossEntropyStep, LossSumStep>;
+                 ShowLogitsStep, LossStatisticsStep, CrossEntropyStep, LossSumStep>;
 
 struct ProgramStep {
   StepWork work;

@@ -1,5 +1,7 @@
 #include "lowering/operands.h"
 
+#include <type_traits>
+
 namespace trireme {
 namespace {
 
@@ -34,11 +36,8 @@ class Operands {
             Parameter(s.normed == kNoId ? kNoId : s.bias, "beta"),
             Write(s.largest, "largest")};
   }
-  OperandList operator()(const EnterStep& s) const {
-    return {Read(s.from, "from"), s.in_place ? Update(s.to, "to") : Write(s.to, "to")};
-  }
-  OperandList operator()(const LeaveStep& s) const {
-    return {s.from == s.to ? Update(s.from, "from") : Read(s.from, "from"), Write(s.to, "to")};
+  OperandList operator()(const CollectiveStep& s) const {
+    return s.from == s.to ? OperandList{Update(s.to, "to")} : OperandList{Read(s.from, "from"), Write(s.to, "to")};
   }
   OperandList operator()(const ProductStep& s) const {
     const bool gradient = s.kind == ProductKind::kWeightGradient;
@@ -59,23 +58,23 @@ class Operands {
             Gradient(s.bias, "bias"),    Update(s.guess, "guess")};
   }
   OperandList operator()(const HeadNormStep& s) const {
-    return {Read(s.x, "x"), Write(s.out, "out"), s.again ? Read(s.sums, "sums") : Write(s.sums, "sums"),
+    return {Read(s.x, "x"), Write(s.out, "out"), s.out == kNoId ? Write(s.sums, "sums") : Read(s.sums, "sums"),
             Parameter(s.query_gain, "query_gamma"), Parameter(s.key_gain, "key_gamma")};
   }
   OperandList operator()(const HeadNormBackwardStep& s) const {
-    return {Update(s.grad, "grad"),
+    const bool products = s.query_gradient == kNoId;
+    return {products ? Read(s.grad, "grad") : Update(s.grad, "grad"),
             Read(s.x, "x"),
             Read(s.sums, "sums"),
-            Write(s.products, "products"),
+            products ? Write(s.products, "products") : Read(s.products, "products"),
             Update(s.query_gradient, "query_gradient"),
             Update(s.key_gradient, "key_gradient"),
             Parameter(s.query_gain, "query_gamma"),
             Parameter(s.key_gain, "key_gamma")};
   }
   OperandList operator()(const RotaryStep& s) const { return {Update(s.qkv, "qkv")}; }
-  OperandList operator()(const GatherKeysStep& s) const { return {Read(s.qkv, "qkv"), Write(s.kv, "kv")}; }
-  OperandList operator()(const ReduceKeysStep& s) const {
-    return {Update(s.grad_kv, "grad_kv"), Update(s.grad_qkv, "grad_qkv")};
+  OperandList operator()(const CopyKeysStep& s) const {
+    return {s.back ? Update(s.qkv, "qkv") : Read(s.qkv, "qkv"), s.back ? Read(s.kv, "kv") : Write(s.kv, "kv")};
   }
   OperandList operator()(const SwapHeadsStep& s) const {
     return {Read(s.from, "from"), Write(s.to, "to"), Write(s.staging, "staging")};
@@ -138,7 +137,6 @@ class Operands {
   OperandList operator()(const LossStatisticsStep& s) const {
     return {Read(s.logits, "logits"), Batch(BatchTensor::kTargets, "targets"), Write(s.statistics, "statistics")};
   }
-  OperandList operator()(const GatherPartsStep& s) const { return {Update(s.parts, "parts")}; }
   OperandList operator()(const CrossEntropyStep& s) const {
     return {s.gradient ? Update(s.logits, "logits") : Read(s.logits, "logits"), Batch(BatchTensor::kTargets, "targets"),
             Batch(BatchTensor::kWeights, "weights"),
@@ -171,7 +169,15 @@ class Operands {
 }  // namespace
 
 std::string_view NameOf(const StepWork& work) {
-  return std::visit([](const auto& step) { return step.kName; }, work);
+  return std::visit(
+      [](const auto& step) {
+        if constexpr (std::is_same_v<decltype(step), const CollectiveStep&>) {
+          return Name(step.kind);
+        } else {
+          return step.kName;
+        }
+      },
+      work);
 }
 
 OperandList OperandsOf(const StepWork& work) { return std::visit(Operands{}, work); }

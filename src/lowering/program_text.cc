@@ -37,6 +37,18 @@ std::string_view Name(ProductKind kind) {
   return "?";
 }
 
+std::string_view Name(ProgramGroup group) {
+  switch (group) {
+    case ProgramGroup::kTensor:
+      return "tensor";
+    case ProgramGroup::kContext:
+      return "context";
+    case ProgramGroup::kHeads:
+      return "heads";
+  }
+  return "?";
+}
+
 std::string_view Name(Epilogue epilogue) {
   switch (epilogue) {
     case Epilogue::kNone:
@@ -59,7 +71,7 @@ class ChoiceWriter {
   void operator()(const SumStep& s) { Site(s.site); }
   void operator()(const NormStep& s) { Site(s.site); }
   void operator()(const NormBackwardStep& s) { Number("norm", s.norm); }
-  void operator()(const EnterStep& s) { Flag("in_place", s.in_place); }
+  void operator()(const CollectiveStep& s) { Word("group", Name(s.group)); }
   void operator()(const ProductStep& s) {
     Word("kind", Name(s.kind));
     Word("layer", s.linear == BlockLinear::kHead ? "head" : Float8ProductsText(SetOf(s.linear)));
@@ -67,20 +79,13 @@ class ChoiceWriter {
       Word("epilogue", Name(s.epilogue));
     }
     Flag("copied", s.copied);
-    Factor("scale", s.scale);
     text_ += fmt::format(" {}x{}x{}", s.rows, s.columns, s.depth);
   }
   void operator()(const QuantizeStep& s) { Flag("once", s.once); }
-  void operator()(const HeadNormStep& s) {
-    Flag("together", s.together);
-    Flag("again", s.again);
-    Flag("exchanged", s.exchanged);
-  }
-  void operator()(const HeadNormBackwardStep& s) {
-    Flag("together", s.together);
-    Flag("exchanged", s.exchanged);
-  }
+  void operator()(const HeadNormStep& s) { Flag("together", s.together); }
+  void operator()(const HeadNormBackwardStep& s) { Flag("together", s.together); }
   void operator()(const RotaryStep& s) { Flag("inverse", s.inverse); }
+  void operator()(const CopyKeysStep& s) { Flag("back", s.back); }
   void operator()(const SwapHeadsStep& s) {
     Flag("to_heads", s.to_heads);
     Flag("packed", s.packed);
@@ -93,9 +98,6 @@ class ChoiceWriter {
   void operator()(const AddGradientStep& s) { Number("row", s.row); }
   void operator()(const ScaleStep& s) { Factor("factor", s.factor); }
   void operator()(const CrossEntropyStep& s) { Flag("gradient", s.gradient); }
-  void operator()(const LeaveStep&) {}
-  void operator()(const GatherKeysStep&) {}
-  void operator()(const ReduceKeysStep&) {}
   void operator()(const RingAttentionStep&) {}
   void operator()(const RingAttentionBackwardStep&) {}
   void operator()(const AttentionStep&) {}
@@ -111,7 +113,6 @@ class ChoiceWriter {
   void operator()(const SoftCapStep&) {}
   void operator()(const ShowLogitsStep&) {}
   void operator()(const LossStatisticsStep&) {}
-  void operator()(const GatherPartsStep&) {}
   void operator()(const LossSumStep&) {}
 
   void Flag(std::string_view name, bool set) { text_ += set ? fmt::format(" {}", name) : ""; }

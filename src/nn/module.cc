@@ -21,7 +21,7 @@ Module::Module(const ModuleContext& context, const LocalSizes& sizes, ModuleProg
       weights_(weights),
       run_context_{
           .ops = context.ops,
-          .region = context.region,
+          .tensor_group = context.tensor_group,
           .parameters = context.parameters,
           .gradients = &context.gradients,
           .model = context.model,

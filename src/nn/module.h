@@ -13,14 +13,13 @@
 #include "nn/micro_batch.h"
 #include "nn/parameters.h"
 #include "nn/program_runner.h"
-#include "nn/tensor_region.h"
 
 namespace trireme {
 
 // What modules of a rank share. Everything referred to outlives the modules.
 struct ModuleContext {
   Ops& ops;
-  TensorRegion& region;
+  Communicator& tensor_group;
   ParameterSource& parameters;
   GradientSink& gradients;
   const ParameterTable& table;

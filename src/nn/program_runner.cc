@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/error.h"
 #include "nn/ring_attention.h"
 #include "nn/swap_heads.h"
 
@@ -60,8 +61,7 @@ struct ProgramRunner::Executor {
     return 1.0F / std::sqrt(scalar > 0 ? static_cast<float>(scalar) : static_cast<float>(sizes.head_size));
   }
   Dropout DropoutAt(int site) const {
-    return DropoutOf(context.model, call.micro_batch, context.module, site, context.region.first_token(),
-                     sizes.outside);
+    return DropoutOf(context.model, call.micro_batch, context.module, site, FirstToken(), sizes.outside);
   }
 
   void operator()(const SumStep& step) const {
@@ -115,12 +115,52 @@ struct ProgramRunner::Executor {
                       .largest = Buffer(step.largest)});
   }
 
-  void operator()(const EnterStep& step) const {
-    const Tensor to = Buffer(step.to);
-    context.region.Enter(step.in_place ? context.region.OwnRows(to) : Buffer(step.from), to);
+  Communicator& Group(ProgramGroup group) const {
+    switch (group) {
+      case ProgramGroup::kTensor:
+        return context.tensor_group;
+      case ProgramGroup::kContext:
+        return *context.sequence_group;
+      case ProgramGroup::kHeads:
+        return *context.heads_group;
+    }
+    return context.tensor_group;
+  }
+  // This rank's part of a tensor that has one for every rank of the group.
+  static Tensor PartOf(const Communicator& group, const Tensor& whole) {
+    const std::int64_t count = whole.count() / group.size();
+    return whole.Range(group.rank() * count, count);
   }
 
-  void operator()(const LeaveStep& step) const { context.region.Leave(Buffer(step.from), Buffer(step.to)); }
+  void operator()(const CollectiveStep& step) const {
+    Communicator& group = Group(step.group);
+    const Tensor from = Buffer(step.from);
+    const Tensor to = Buffer(step.to);
+    const bool in_place = step.from == step.to;
+    switch (step.kind) {
+      case CollectiveKind::kAllReduce:
+        return group.AllReduce(to);
+      case CollectiveKind::kAllGather:
+        return group.AllGather(in_place ? PartOf(group, to) : from, to);
+      case CollectiveKind::kReduceScatter:
+        return group.ReduceScatter(from, in_place ? PartOf(group, to) : to);
+      case CollectiveKind::kAllToAll:
+        return group.AllToAll(from, to);
+      case CollectiveKind::kBroadcast:
+      case CollectiveKind::kSend:
+      case CollectiveKind::kReceive:
+      case CollectiveKind::kBarrier:
+        break;
+    }
+    Fail("a program has no {} among its steps", Name(step.kind));
+  }
+
+  // The first of the tokens that this tensor rank holds outside the tensor region.
+  std::int64_t FirstToken() const { return sizes.sequence_parallel ? context.tensor_group.rank() * sizes.outside : 0; }
+  // This tensor rank's rows of a tensor of all tokens.
+  Tensor OwnRows(const Tensor& inside) const {
+    return sizes.sequence_parallel ? inside.Rows(FirstToken(), sizes.outside) : inside;
+  }
 
   void operator()(const ProductStep& step) const {
     MatmulArgs args{.a = Buffer(step.a),
@@ -146,9 +186,6 @@ struct ProgramRunner::Executor {
       args.accumulate = step.added;
     }
     ops.Matmul(args);
-    if (step.scale != 1) {
-      ops.Scale(args.c, step.scale);
-    }
   }
 
   void operator()(const QuantizeStep& step) const {
@@ -181,21 +218,23 @@ struct ProgramRunner::Executor {
 
   void operator()(const HeadNormStep& step) const {
     HeadNormArgs args = HeadNorm(step);
-    args.out = Buffer(step.out);
-    if (step.again) {
-      ops.HeadNormAgain(args);
-    } else {
-      ops.HeadNormForward(args, [&] { context.region.group().AllReduce(args.sums); });
+    if (step.out == kNoId) {
+      return ops.HeadNormSums(args);
     }
+    args.out = Buffer(step.out);
+    ops.HeadNormForward(args);
   }
 
   void operator()(const HeadNormBackwardStep& step) const {
     HeadNormArgs args = HeadNorm(step);
     args.grad_out = args.grad_x = Buffer(step.grad);
     args.products = Buffer(step.products);
+    if (step.query_gradient == kNoId) {
+      return ops.HeadNormProducts(args);
+    }
     args.grad_query_gain = Buffer(step.query_gradient);
     args.grad_key_gain = Buffer(step.key_gradient);
-    ops.HeadNormBackward(args, [&] { context.region.group().AllReduce(args.products); });
+    ops.HeadNormBackward(args);
   }
 
   void operator()(const RotaryStep& step) const {
@@ -213,21 +252,10 @@ struct ProgramRunner::Executor {
                 .positions = cached ? call.cache.positions : call.micro_batch.PositionsOrPlaces()});
   }
 
-  // This rank's rows of all ranks' keys and values.
-  Tensor OwnPart(const Tensor& kv) const {
-    return kv.Rows(context.sequence_group->rank() * sizes.tokens, sizes.tokens);
-  }
-
-  void operator()(const GatherKeysStep& step) const {
-    const Tensor kv = Buffer(step.kv);
-    ops.CopyBlocks(CopyOfKeys(sizes, Buffer(step.qkv), OwnPart(kv)));
-    context.sequence_group->AllGather(OwnPart(kv), kv);
-  }
-
-  void operator()(const ReduceKeysStep& step) const {
-    const Tensor grad_kv = Buffer(step.grad_kv);
-    context.sequence_group->ReduceScatter(grad_kv, OwnPart(grad_kv));
-    ops.CopyBlocks(CopyToKeys(sizes, OwnPart(grad_kv), Buffer(step.grad_qkv)));
+  void operator()(const CopyKeysStep& step) const {
+    const Tensor qkv = Buffer(step.qkv);
+    const Tensor own = Buffer(step.kv).Rows(context.sequence_group->rank() * sizes.tokens, sizes.tokens);
+    ops.CopyBlocks(step.back ? CopyToKeys(sizes, own, qkv) : CopyOfKeys(sizes, qkv, own));
   }
 
   void operator()(const SwapHeadsStep& step) const {
@@ -242,7 +270,7 @@ struct ProgramRunner::Executor {
   // Of this tensor rank's heads, the first that attention has here.
   std::int64_t FirstOwnHead() const { return sizes.context_rank % sizes.head_ranks * (sizes.heads / sizes.head_ranks); }
   // The same of all heads.
-  std::int64_t FirstHead() const { return context.region.group().rank() * sizes.heads + FirstOwnHead(); }
+  std::int64_t FirstHead() const { return context.tensor_group.rank() * sizes.heads + FirstOwnHead(); }
 
   // The slopes of the heads that attention has here.
   Tensor Slopes() const {
@@ -340,12 +368,12 @@ struct ProgramRunner::Executor {
 
   void operator()(const DropoutStep& step) const {
     const Tensor to = Buffer(step.to);
-    ops.ApplyDropout(step.own_rows ? context.region.OwnRows(to) : to, Buffer(step.from), DropoutAt(step.site));
+    ops.ApplyDropout(step.own_rows ? OwnRows(to) : to, Buffer(step.from), DropoutAt(step.site));
   }
 
   void operator()(const BiasGradientStep& step) const {
     const Tensor matrix = Buffer(step.rows);
-    ops.BiasGradient(step.own_rows ? context.region.OwnRows(matrix) : matrix, Gradient(step.bias));
+    ops.BiasGradient(step.own_rows ? OwnRows(matrix) : matrix, Gradient(step.bias));
   }
 
   void operator()(const ClearStep& step) const { ops.Fill(Buffer(step.buffer), 0); }
@@ -356,7 +384,7 @@ struct ProgramRunner::Executor {
   }
 
   // The vocabulary's rows that are here, padding included.
-  std::int64_t FirstVocabularyRow() const { return context.region.group().rank() * sizes.vocabulary; }
+  std::int64_t FirstVocabularyRow() const { return context.tensor_group.rank() * sizes.vocabulary; }
   Tensor Batch(BatchTensor tensor) const {
     const MicroBatch& batch = call.micro_batch;
     switch (tensor) {
@@ -368,17 +396,12 @@ struct ProgramRunner::Executor {
         return Chunk(batch.weights);
       case BatchTensor::kPositions: {
         const Tensor& positions = batch.PositionsOrPlaces();
-        return positions.given() ? context.region.OwnRows(positions) : Tensor{};
+        return positions.given() ? OwnRows(positions) : Tensor{};
       }
       case BatchTensor::kLossSums:
         return batch.loss_sums;
     }
     return {};
-  }
-  // The part of this tensor rank in a tensor that has one for each.
-  Tensor OwnTensorPart(const Tensor& parts) const {
-    const std::int64_t count = parts.count() / sizes.tensor;
-    return parts.Range(context.region.group().rank() * count, count);
   }
 
   void operator()(const LookupStep& step) const {
@@ -403,14 +426,14 @@ struct ProgramRunner::Executor {
   void operator()(const PositionsStep& step) const {
     ops.AddPositions({.x = Buffer(step.x),
                       .table = Positions(Parameter(step.table)),
-                      .first_token = context.region.first_token(),
+                      .first_token = FirstToken(),
                       .tokens = Batch(BatchTensor::kPositions)});
   }
 
   void operator()(const PositionsBackwardStep& step) const {
     ops.PositionsBackward({.x = Buffer(step.grad),
                            .grad_table = Positions(Gradient(step.table)),
-                           .first_token = context.region.first_token(),
+                           .first_token = FirstToken(),
                            .tokens = Batch(BatchTensor::kPositions)});
   }
 
@@ -447,12 +470,7 @@ struct ProgramRunner::Executor {
 
   void operator()(const LossStatisticsStep& step) const {
     const CrossEntropyArgs args = Loss(step.logits, step.statistics);
-    ops.CrossEntropyStatistics(args, OwnTensorPart(args.statistics));
-  }
-
-  void operator()(const GatherPartsStep& step) const {
-    const Tensor parts = Buffer(step.parts);
-    context.region.group().AllGather(OwnTensorPart(parts), parts);
+    ops.CrossEntropyStatistics(args, PartOf(context.tensor_group, args.statistics));
   }
 
   void operator()(const CrossEntropyStep& step) const {

@@ -4,11 +4,11 @@
 #include <span>
 #include <vector>
 
+#include "comm/communicator.h"
 #include "lowering/module_program.h"
 #include "model/rotary.h"
 #include "nn/micro_batch.h"
 #include "nn/parameters.h"
-#include "nn/tensor_region.h"
 
 namespace trireme {
 
@@ -38,7 +38,7 @@ class ProgramRunner {
   // referred to outlives the runner. Without gradients only forward may be run.
   struct Context {
     Ops& ops;
-    TensorRegion& region;
+    Communicator& tensor_group;
     ParameterSource& parameters;
     GradientSink* gradients = nullptr;
     const ModelConfig& model;

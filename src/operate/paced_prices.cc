@@ -33,7 +33,7 @@ class PacedPrices final : public PacedCluster {
     std::int64_t operations = 0;
     for (const std::vector<ProgramStep>* steps : {&program.forward, &program.backward, &program.backward_weight}) {
       operations += std::count_if(steps->begin(), steps->end(), [](const ProgramStep& step) {
-        return !std::holds_alternative<EnterStep>(step.work) && !std::holds_alternative<LeaveStep>(step.work);
+        return !std::holds_alternative<CollectiveStep>(step.work);
       });
     }
     const bool stalls = config.layout.pipeline > 1 && config.layout.tensor > 1;

@@ -26,7 +26,7 @@ struct HeadNormArgs {
   Tensor out;
   // Backward only:
   Tensor grad_out;
-  Tensor products;         // fp32 [N, G], written: grad_out * gain * x of each group, of all parts
+  Tensor products;         // fp32 [N, G]: grad_out * gain * x of each group, of all parts
   Tensor grad_x;           // may be grad_out itself
   Tensor grad_query_gain;  // fp32, added to
   Tensor grad_key_gain;

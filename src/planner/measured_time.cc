@@ -105,8 +105,13 @@ struct MeasuredPrice::StepPrice {
   WorkTime operator()(const SumStep& step) const { return Over(RankWork::kResidual, step.x); }
   WorkTime operator()(const NormStep& step) const { return Over(RankWork::kNormForward, step.x); }
   WorkTime operator()(const NormBackwardStep& step) const { return Over(RankWork::kNormBackward, step.x); }
-  WorkTime operator()(const HeadNormStep& step) const { return Over(RankWork::kNormForward, step.x); }
-  WorkTime operator()(const HeadNormBackwardStep& step) const { return Over(RankWork::kNormBackward, step.x); }
+  // The step that fills sums or products is priced with the one that reads them.
+  WorkTime operator()(const HeadNormStep& step) const {
+    return step.out == kNoId ? WorkTime{} : Over(RankWork::kNormForward, step.x);
+  }
+  WorkTime operator()(const HeadNormBackwardStep& step) const {
+    return step.query_gradient == kNoId ? WorkTime{} : Over(RankWork::kNormBackward, step.x);
+  }
   WorkTime operator()(const ActivationStep& step) const { return Over(RankWork::kActivation, step.to); }
   WorkTime operator()(const ActivationBackwardStep& step) const {
     return Over(RankWork::kActivationBackward, step.grad_out);
@@ -126,17 +131,14 @@ struct MeasuredPrice::StepPrice {
   WorkTime operator()(const CrossEntropyStep&) const {
     return {.memory = price.Work(RankWork::kLoss, s.tokens * s.vocabulary)};
   }
-  // Copies of a rank's own keys; the messages are priced by their traffic.
-  WorkTime operator()(const GatherKeysStep& step) const { return Copies(Elements(step.kv) / s.context); }
-  WorkTime operator()(const ReduceKeysStep& step) const { return Copies(Elements(step.grad_kv) / s.context); }
+  // Of a rank's own keys.
+  WorkTime operator()(const CopyKeysStep& step) const { return Copies(Elements(step.kv) / s.context); }
   WorkTime operator()(const SwapHeadsStep& step) const { return Copies(Elements(step.from)) * 2; }
   WorkTime operator()(const BiasGradientStep& step) const {
     return {.memory = price.Work(RankWork::kBiasGradient, step.own_rows ? s.outside * s.hidden : Elements(step.rows))};
   }
-  // Collectives, priced by the traffic of a pass.
-  WorkTime operator()(const EnterStep&) const { return {}; }
-  WorkTime operator()(const LeaveStep&) const { return {}; }
-  WorkTime operator()(const GatherPartsStep&) const { return {}; }
+  // Priced by the traffic of a pass.
+  WorkTime operator()(const CollectiveStep&) const { return {}; }
   // calibrate measures no copy, but what it adds up.
   WorkTime operator()(const QuantizeStep& step) const {
     return step.bias == kNoId ? WorkTime{}

@@ -33,7 +33,6 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
       stage_(config_, comms_.coordinate().pipeline, config_.batch.global, comms_.coordinate().context),
       schedule_(config_),
       arena_(device_, MemoryOfStage(stage_.description())),
-      region_(comms_.tensor(), stage_.description().sizes),
       scaler_(config_.train),
       skip_steps_(config_.train.skip_steps) {
   const StageDescription& description = stage_.description();
@@ -98,7 +97,7 @@ Trainer::Trainer(const RunConfig& config, RankContext& context, const Sources& s
   auto* const scratch = arena_.Allocate(MemoryKind::kScratch, DType::kUInt8, {ScratchBytes(description)}).as<char>();
   ConnectGroups();
   const ModuleContext modules{.ops = device_.ops(),
-                              .region = region_,
+                              .tensor_group = comms_.tensor(),
                               .parameters = *zero_,
                               .gradients = *zero_,
                               .table = stage_.table(),

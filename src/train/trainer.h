@@ -214,7 +214,6 @@ class Trainer {
   StageOfRun stage_;
   RunSchedule schedule_;
   Arena arena_;
-  TensorRegion region_;
   std::unique_ptr<ZeroShard> zero_;
   std::unique_ptr<BatchLoader> loader_;
   std::unique_ptr<ActivationBuffers> activation_buffers_;  // with layout.offload_activations

@@ -99,12 +99,14 @@ std::vector<OpResult> RunHeadNorm(Workbench& bench, DType working, HeadNormArgs 
   args.key_gain = bench.Normal(working, {args.group_width(args.groups() - 1)}, "key gain", 0.25F, 1);
   args.sums = bench.Output(DType::kFloat32, {rows, args.groups()});
   args.out = bench.Output(working, args.x.shape);
+  bench.ops().HeadNormSums(args);
   bench.ops().HeadNormForward(args);
   args.grad_out = bench.Normal(working, args.x.shape, "grad");
   args.products = bench.Output(DType::kFloat32, args.sums.shape);
   args.grad_x = bench.Output(working, args.x.shape);
   args.grad_query_gain = bench.Normal(DType::kFloat32, args.query_gain.shape, "grad query gain");
   args.grad_key_gain = bench.Normal(DType::kFloat32, args.key_gain.shape, "grad key gain");
+  bench.ops().HeadNormProducts(args);
   bench.ops().HeadNormBackward(args);
   return {{"out", bench.Read(args.out)},
           {"sums", bench.Read(args.sums)},

@@ -26,7 +26,7 @@ HostBatch RandomBatch(const RunConfig& config, std::uint64_t seed) {
 }
 
 ModelBench::ModelBench(const RunConfig& config, RankContext& context)
-    : config_(config), stage_(config_, 0, config_.batch.global), region_(context.world, stage_.description().sizes) {
+    : config_(config), stage_(config_, 0, config_.batch.global) {
   const std::vector<Parameter>& rows = table().rows();
   for (const Parameter& row : rows) {
     std::vector<float> values(static_cast<std::size_t>(LocalShape(row, 1).count()));
@@ -48,7 +48,7 @@ ModelBench::ModelBench(const RunConfig& config, RankContext& context)
   losses_.resize(static_cast<std::size_t>(sizes.tokens));
   modules_ = std::make_unique<ModuleContext>(ModuleContext{
       .ops = context.device.ops(),
-      .region = region_,
+      .tensor_group = context.world,
       .parameters = *this,
       .gradients = *this,
       .table = table(),

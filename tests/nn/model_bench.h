@@ -63,7 +63,6 @@ class ModelBench : public ParameterSource, public GradientSink {
 
   RunConfig config_;
   StageOfRun stage_;
-  TensorRegion region_;
   std::vector<std::vector<float>> weights_;
   std::vector<std::vector<float>> gradients_;
   std::vector<std::unique_ptr<char[]>> memory_;

@@ -133,10 +133,9 @@ void RunRank(const Plan& plan, ModelBench& whole, RankContext& context, Store& s
   const StageDescription& description = stage.description();
   const LocalSizes& sizes = description.sizes;
   const auto alone = context.world.Split("alone", rank, 0);
-  TensorRegion region(*alone, sizes);
   Memory memory;
   const ModuleContext modules{.ops = context.device.ops(),
-                              .region = region,
+                              .tensor_group = *alone,
                               .parameters = store,
                               .gradients = store,
                               .table = whole.table(),
