@@ -98,22 +98,8 @@ class ChoiceWriter {
   void operator()(const AddGradientStep& s) { Number("row", s.row); }
   void operator()(const ScaleStep& s) { Factor("factor", s.factor); }
   void operator()(const CrossEntropyStep& s) { Flag("gradient", s.gradient); }
-  void operator()(const RingAttentionStep&) {}
-  void operator()(const RingAttentionBackwardStep&) {}
-  void operator()(const AttentionStep&) {}
-  void operator()(const AttentionBackwardStep&) {}
-  void operator()(const ActivationStep&) {}
-  void operator()(const ActivationBackwardStep&) {}
-  void operator()(const ClearStep&) {}
-  void operator()(const LookupStep&) {}
-  void operator()(const LookupBackwardStep&) {}
-  void operator()(const PositionsStep&) {}
-  void operator()(const PositionsBackwardStep&) {}
-  void operator()(const CopyStep&) {}
-  void operator()(const SoftCapStep&) {}
-  void operator()(const ShowLogitsStep&) {}
-  void operator()(const LossStatisticsStep&) {}
-  void operator()(const LossSumStep&) {}
+  template <typename Step>
+  void operator()(const Step& /*without choices*/) {}
 
   void Flag(std::string_view name, bool set) { text_ += set ? fmt::format(" {}", name) : ""; }
 

@@ -1,5 +1,6 @@
 // Reads recipes: TOML text and --set become values of the table in recipe_keys.h.
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "base/error.h"
@@ -113,48 +114,27 @@ class Resolver {
     RunConfig source;
     source.model = *source_;
     const RunConfig& config = recipe_.config;
-    std::vector<const char*> adapters;
-    if (source_->adapter.any()) {  // its adapters are trained further
-      adapters = {"lora.rank", "lora.alpha", "lora.targets"};
-    }
-    for (const char* name : adapters) {
-      RequireSameKey(source, name);
-    }
-    for (const char* name : {"model.family",
-                             "model.layers",
-                             "model.hidden",
-                             "model.heads",
-                             "model.kv_heads",
-                             "model.head_dim",
-                             "model.ffn",
-                             "model.vocabulary",
-                             "model.tie_embeddings",
-                             "model.local_rope_theta",
-                             "model.rotary_fraction",
-                             "model.rope_scaling",
-                             "model.rope_factor",
-                             "model.rope_short_factors",
-                             "model.rope_long_factors",
-                             "model.window",
-                             "model.window_period",
-                             "model.attention_cap",
-                             "model.logit_cap",
-                             "model.query_scalar",
-                             "model.serial_branches",
-                             "model.embedding_norm"}) {
-      RequireSameKey(source, name);
+    // What a training that goes on may change; every other key of the model is its shape.
+    static constexpr std::array kFree = {
+        "model.sequence", "model.dropout",   "model.attention_dropout", "model.norm_epsilon",      "model.rope_theta",
+        "model.rope_low", "model.rope_high", "model.rope_original",     "model.initial_deviation", "model.from"};
+    for (const RecipeKey& key : RecipeKeys()) {
+      const bool trained_further = key.name.starts_with("lora.") && source_->adapter.any();
+      if (trained_further ||
+          (key.name.starts_with("model.") && std::find(kFree.begin(), kFree.end(), key.name) == kFree.end())) {
+        RequireSameKey(source, key);
+      }
     }
     Require(config.model.position != PositionChoice::kLearned || config.model.sequence <= source_->sequence,
             "{}: model.sequence = {} is more than the {} positions that the model of model.from = '{}' has learned",
             origin_, config.model.sequence, source_->sequence, config.model_from);
   }
 
-  void RequireSameKey(const RunConfig& source, const char* name) {
-    const RecipeKey& key = *FindRecipeKey(name);
+  void RequireSameKey(const RunConfig& source, const RecipeKey& key) {
     const std::string wanted = ToToml(GetKey(recipe_.config, key));
     const std::string there = ToToml(GetKey(source, key));
     Require(wanted == there, "{}: {} = {} ({}), but the model of model.from = '{}' has {}; leave the key out", origin_,
-            name, wanted, recipe_.origins[name], recipe_.config.model_from, there);
+            key.name, wanted, recipe_.origins[key.name], recipe_.config.model_from, there);
   }
 
   // --set train.steps=10 shortens a run that the recipe measures in tokens.
