@@ -164,7 +164,7 @@ std::vector<std::int64_t> KeptOfModules(const StageDescription& stage, int chunk
   BlockPrograms programs(stage);
   ForEachModule(stage, chunk, [&](std::int64_t module, std::int64_t index) {
     if (module == 0) {
-      bytes.push_back(EmbeddingPlan(stage.sizes, stage.model.embedding_norm).kept_bytes);
+      bytes.push_back(EmbeddingPlan(stage.model, stage.sizes).kept_bytes);
     } else if (module == stage.model.modules() - 1) {
       bytes.push_back(HeadPlan(stage.sizes, HeadChunk(stage.sizes, stage.head_chunk)).kept_bytes);
     } else {
@@ -216,7 +216,7 @@ std::int64_t ScratchBytes(const StageDescription& stage) {
   for (int chunk = 0; chunk < stage.layout.chunks; ++chunk) {
     ForEachModule(stage, chunk, [&](std::int64_t module, std::int64_t index) {
       if (module == 0) {
-        bytes = std::max(bytes, EmbeddingPlan(stage.sizes, stage.model.embedding_norm).scratch_bytes);
+        bytes = std::max(bytes, EmbeddingPlan(stage.model, stage.sizes).scratch_bytes);
       } else if (module == stage.model.modules() - 1) {
         bytes = std::max(bytes, HeadPlan(stage.sizes, HeadChunk(stage.sizes, stage.head_chunk)).scratch_bytes);
       } else {

@@ -25,7 +25,7 @@ struct EmbeddingIds {
 
 ModuleProgram PlanEmbedding(const ModelConfig& model, const LocalSizes& sizes) {
   const EmbeddingIds ids(model);
-  const EmbeddingPlan plan(sizes, model.embedding_norm);
+  const EmbeddingPlan plan(model, sizes);
   const Place border{Area::kGiven, sizes.dtype, {sizes.outside, sizes.hidden}};
   ModuleProgram program;
   program.buffers = {{}, border, border, {}, plan.sum, plan.norm_statistics, plan.lookup, plan.grad_gathered};

@@ -3,10 +3,10 @@
 #include <algorithm>
 
 namespace trireme {
-EmbeddingPlan::EmbeddingPlan(const LocalSizes& s, bool embedding_norm) {
+EmbeddingPlan::EmbeddingPlan(const ModelConfig& model, const LocalSizes& s) {
   AreaPlanner keep(Area::kKept);
   AreaPlanner scratch(Area::kScratch);
-  if (embedding_norm) {
+  if (model.embedding_norm) {
     sum = keep.Add(s.dtype, {s.outside, s.hidden});
     norm_statistics = keep.Add(DType::kFloat32, {2, s.outside});
   }

@@ -7,7 +7,7 @@
 namespace trireme {
 
 struct EmbeddingPlan {
-  EmbeddingPlan(const LocalSizes& sizes, bool embedding_norm);
+  EmbeddingPlan(const ModelConfig& model, const LocalSizes& sizes);
 
   Place sum;              // [n, C] before the norm; absent without one
   Place norm_statistics;  // likewise

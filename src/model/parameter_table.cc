@@ -10,7 +10,7 @@ namespace {
 
 std::string BlockPrefix(std::int64_t layer) { return "block." + std::to_string(layer) + "."; }
 
-// Appends rows: those of embedding and head in the fixed order of parameter_places.h, a block's as it is described.
+// Appends rows, a block's as it is described. Lowering numbers the parameters of a module in this order.
 class TableWriter {
  public:
   TableWriter(const ModelConfig& config, std::vector<Parameter>& rows, std::vector<std::vector<int>>& of_module)

@@ -6,8 +6,6 @@
 #include <cmath>
 #include <set>
 
-#include "model/parameter_places.h"
-
 namespace trireme {
 namespace {
 
@@ -75,17 +73,17 @@ TEST(ParameterPlaces, AreMinusOneForWhatAFamilyLacks) {
   EXPECT_EQ(block("attention.norm.bias"), -1);
   EXPECT_EQ(block("attention.qkv.bias"), -1);
   EXPECT_EQ(NameAt(llama, block("mlp.out.weight")), "block.0.mlp.out.weight");
-  EXPECT_EQ(PlacesOfEmbedding(llama).position, -1);
+  EXPECT_EQ(llama.Find("embedding.position"), -1);
   const ParameterTable bloom(SmallConfig("bloom", true));
-  EXPECT_EQ(NameAt(bloom, PlacesOfEmbedding(bloom).norm_bias), "embedding.norm.bias");
+  EXPECT_EQ(NameAt(bloom, bloom.Find("embedding.norm.bias")), "embedding.norm.bias");
 }
 
 TEST(ParameterPlaces, ATiedHeadUsesTheTokenTable) {
   const ParameterTable tied(SmallConfig("gpt2", true));
-  EXPECT_EQ(PlacesOfHead(tied).weight, tied.token_table());
+  EXPECT_EQ(tied.Find("head.weight"), -1);
   EXPECT_TRUE(tied.Tied(tied.token_table()));
   const ParameterTable untied(SmallConfig("gpt2", false));
-  EXPECT_EQ(NameAt(untied, PlacesOfHead(untied).weight), "head.weight");
+  EXPECT_EQ(NameAt(untied, untied.Find("head.weight")), "head.weight");
   EXPECT_FALSE(untied.Tied(untied.token_table()));
 }
 

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "model/parameter_places.h"
 #include "model/rotary.h"
 
 namespace trireme {
@@ -199,19 +198,17 @@ void Listing::Block(std::int64_t layer) {
 
 std::vector<GgufTensor> GgufTensors(const ParameterTable& table, const GgufArchitecture& architecture) {
   Listing list(table, architecture);
-  const EmbeddingParameters embedding = PlacesOfEmbedding(table);
-  list.Whole("token_embd.weight", embedding.token);
-  list.Whole("position_embd.weight", embedding.position);
-  list.Whole("token_embd_norm.weight", embedding.norm_gain);
-  list.Whole("token_embd_norm.bias", embedding.norm_bias);
+  list.Whole("token_embd.weight", table.token_table());
+  list.Whole("position_embd.weight", table.Find("embedding.position"));
+  list.Whole("token_embd_norm.weight", table.Find("embedding.norm.gain"));
+  list.Whole("token_embd_norm.bias", table.Find("embedding.norm.bias"));
   for (std::int64_t layer = 0; layer < table.config().layers; ++layer) {
     list.Block(layer);
   }
-  const HeadParameters head = PlacesOfHead(table);
-  list.Whole("output_norm.weight", head.norm_gain);
-  list.Whole("output_norm.bias", head.norm_bias);
+  list.Whole("output_norm.weight", table.Find("head.norm.gain"));
+  list.Whole("output_norm.bias", table.Find("head.norm.bias"));
   if (!table.config().tie_embeddings || architecture.own_output) {
-    list.Whole("output.weight", head.weight);
+    list.Whole("output.weight", table.config().tie_embeddings ? table.token_table() : table.Find("head.weight"));
   }
   return list.Take();
 }

@@ -43,10 +43,9 @@ void ListBloom(const ParameterTable& table, TensorList& list) {
   Require(table.config().kv_heads == table.config().heads, "model.kv_heads = {}: BLOOM has as many as heads, {}",
           table.config().kv_heads, table.config().heads);
   const std::string prefix = "transformer.";
-  const EmbeddingParameters embedding = PlacesOfEmbedding(table);
-  list.Whole(prefix + "word_embeddings.weight", embedding.token);
-  list.Whole(prefix + "word_embeddings_layernorm.weight", embedding.norm_gain);
-  list.Whole(prefix + "word_embeddings_layernorm.bias", embedding.norm_bias);
+  list.Whole(prefix + "word_embeddings.weight", table.token_table());
+  list.Whole(prefix + "word_embeddings_layernorm.weight", table.Find("embedding.norm.gain"));
+  list.Whole(prefix + "word_embeddings_layernorm.bias", table.Find("embedding.norm.bias"));
   for (std::int64_t layer = 0; layer < table.config().layers; ++layer) {
     const std::string at = fmt::format("{}h.{}.", prefix, layer);
     list.Norm(at + "input_layernorm", layer, "attention.norm");
@@ -56,9 +55,8 @@ void ListBloom(const ParameterTable& table, TensorList& list) {
     list.Linear(at + "mlp.dense_h_to_4h", layer, "mlp.in");
     list.Linear(at + "mlp.dense_4h_to_h", layer, "mlp.out");
   }
-  const HeadParameters head = PlacesOfHead(table);
-  list.Whole(prefix + "ln_f.weight", head.norm_gain);
-  list.Whole(prefix + "ln_f.bias", head.norm_bias);
+  list.Whole(prefix + "ln_f.weight", table.Find("head.norm.gain"));
+  list.Whole(prefix + "ln_f.bias", table.Find("head.norm.bias"));
 }
 
 }  // namespace

@@ -44,9 +44,8 @@ json FormatGpt2(const ModelConfig& model) {
 
 void ListGpt2(const ParameterTable& table, TensorList& list) {
   const std::string prefix = "transformer.";
-  const EmbeddingParameters embedding = PlacesOfEmbedding(table);
-  list.Whole(prefix + "wte.weight", embedding.token);
-  list.Whole(prefix + "wpe.weight", embedding.position);
+  list.Whole(prefix + "wte.weight", table.token_table());
+  list.Whole(prefix + "wpe.weight", table.Find("embedding.position"));
   for (std::int64_t layer = 0; layer < table.config().layers; ++layer) {
     const std::string at = fmt::format("{}h.{}.", prefix, layer);
     list.Norm(at + "ln_1", layer, "attention.norm");
@@ -56,9 +55,8 @@ void ListGpt2(const ParameterTable& table, TensorList& list) {
     list.Linear(at + "mlp.c_fc", layer, "mlp.in", TensorOrder::kTransposed);
     list.Linear(at + "mlp.c_proj", layer, "mlp.out", TensorOrder::kTransposed);
   }
-  const HeadParameters head = PlacesOfHead(table);
-  list.Whole(prefix + "ln_f.weight", head.norm_gain);
-  list.Whole(prefix + "ln_f.bias", head.norm_bias);
+  list.Whole(prefix + "ln_f.weight", table.Find("head.norm.gain"));
+  list.Whole(prefix + "ln_f.bias", table.Find("head.norm.bias"));
 }
 
 }  // namespace

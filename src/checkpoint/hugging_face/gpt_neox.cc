@@ -52,7 +52,7 @@ void ListGptNeoX(const ParameterTable& table, TensorList& list) {
   Require(table.config().kv_heads == table.config().heads, "model.kv_heads = {}: GPT-NeoX has as many as heads, {}",
           table.config().kv_heads, table.config().heads);
   const std::string prefix = "gpt_neox.";
-  list.Whole(prefix + "embed_in.weight", PlacesOfEmbedding(table).token);
+  list.Whole(prefix + "embed_in.weight", table.token_table());
   for (std::int64_t layer = 0; layer < table.config().layers; ++layer) {
     const std::string at = fmt::format("{}layers.{}.", prefix, layer);
     list.Norm(at + "input_layernorm", layer, "attention.norm");
@@ -62,9 +62,8 @@ void ListGptNeoX(const ParameterTable& table, TensorList& list) {
     list.Linear(at + "mlp.dense_h_to_4h", layer, "mlp.in");
     list.Linear(at + "mlp.dense_4h_to_h", layer, "mlp.out");
   }
-  const HeadParameters head = PlacesOfHead(table);
-  list.Whole(prefix + "final_layer_norm.weight", head.norm_gain);
-  list.Whole(prefix + "final_layer_norm.bias", head.norm_bias);
+  list.Whole(prefix + "final_layer_norm.weight", table.Find("head.norm.gain"));
+  list.Whole(prefix + "final_layer_norm.bias", table.Find("head.norm.bias"));
 }
 
 }  // namespace

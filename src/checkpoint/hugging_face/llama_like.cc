@@ -257,7 +257,7 @@ void ListTensors(const ParameterTable& table, bool fused, TensorList& list) {
   if (!model.post_norm) {
     norms.before_mlp = "post_attention_layernorm";
   }
-  list.Whole("model.embed_tokens.weight", PlacesOfEmbedding(table).token);
+  list.Whole("model.embed_tokens.weight", table.token_table());
   for (std::int64_t layer = 0; layer < model.layers; ++layer) {
     const std::string at = fmt::format("model.layers.{}.", layer);
     const std::string attention = at + "self_attn.";
@@ -286,9 +286,8 @@ void ListTensors(const ParameterTable& table, bool fused, TensorList& list) {
     list.Norm(at + norms.before_mlp, layer, "mlp.norm");
     list.Norm(at + norms.after_mlp, layer, "mlp.post_norm");
   }
-  const HeadParameters head = PlacesOfHead(table);
-  list.Whole("model.norm.weight", head.norm_gain);
-  list.Whole("model.norm.bias", head.norm_bias);
+  list.Whole("model.norm.weight", table.Find("head.norm.gain"));
+  list.Whole("model.norm.bias", table.Find("head.norm.bias"));
 }
 
 void ListLlamaLike(const ParameterTable& table, TensorList& list) { ListTensors(table, false, list); }

@@ -68,7 +68,7 @@ json FormatMpt(const ModelConfig& model) {
 
 void ListMpt(const ParameterTable& table, TensorList& list) {
   const std::string prefix = "transformer.";
-  list.Whole(prefix + "wte.weight", PlacesOfEmbedding(table).token);
+  list.Whole(prefix + "wte.weight", table.token_table());
   for (std::int64_t layer = 0; layer < table.config().layers; ++layer) {
     const std::string at = fmt::format("{}blocks.{}.", prefix, layer);
     list.Norm(at + "norm_1", layer, "attention.norm");
@@ -78,7 +78,7 @@ void ListMpt(const ParameterTable& table, TensorList& list) {
     list.Linear(at + "ffn.up_proj", layer, "mlp.in");
     list.Linear(at + "ffn.down_proj", layer, "mlp.out");
   }
-  list.Whole(prefix + "norm_f.weight", PlacesOfHead(table).norm_gain);
+  list.Whole(prefix + "norm_f.weight", table.Find("head.norm.gain"));
 }
 
 }  // namespace

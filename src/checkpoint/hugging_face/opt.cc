@@ -51,9 +51,8 @@ json FormatOpt(const ModelConfig& model) {
 
 void ListOpt(const ParameterTable& table, TensorList& list) {
   const std::string prefix = "model.decoder.";
-  const EmbeddingParameters embedding = PlacesOfEmbedding(table);
-  list.Whole(prefix + "embed_tokens.weight", embedding.token);
-  list.Whole(prefix + "embed_positions.weight", embedding.position);
+  list.Whole(prefix + "embed_tokens.weight", table.token_table());
+  list.Whole(prefix + "embed_positions.weight", table.Find("embedding.position"));
   for (std::int64_t layer = 0; layer < table.config().layers; ++layer) {
     const std::string at = fmt::format("{}layers.{}.", prefix, layer);
     const std::string attention = at + "self_attn.";
@@ -67,9 +66,8 @@ void ListOpt(const ParameterTable& table, TensorList& list) {
     list.Linear(at + "fc2", layer, "mlp.out");
     list.Norm(at + "final_layer_norm", layer, "mlp.norm");
   }
-  const HeadParameters head = PlacesOfHead(table);
-  list.Whole(prefix + "final_layer_norm.weight", head.norm_gain);
-  list.Whole(prefix + "final_layer_norm.bias", head.norm_bias);
+  list.Whole(prefix + "final_layer_norm.weight", table.Find("head.norm.gain"));
+  list.Whole(prefix + "final_layer_norm.bias", table.Find("head.norm.bias"));
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "checkpoint/hugging_face/tensors.h"
-#include "model/parameter_places.h"
+#include "model/parameter_table.h"
 
 namespace trireme {
 

@@ -46,7 +46,7 @@ std::vector<HuggingFaceTensor> HuggingFaceTensors(const ParameterTable& table) {
   TensorList list(table);
   family.list(table, list);
   if (!model.tie_embeddings) {
-    list.Whole(family.output, PlacesOfHead(table).weight);
+    list.Whole(family.output, table.Find("head.weight"));
   }
   return list.Take();
 }
