@@ -70,11 +70,11 @@ void TimeSave(Trainer& trainer, RunCheckpoints& checkpoints, std::vector<char>& 
   for (int i = 0; i < 10; ++i) {
     times.alone.push_back(trainer.Step().seconds);
   }
-  times.copies.push_back(CopySeconds(trainer.State(), to));
+  times.copies.push_back(CopySeconds(trainer.JoinState(), to));
   trainer.Step();
   const std::int64_t step = trainer.progress().step;
   const auto start = Clock::now();
-  checkpoints.Save({.step = step}, trainer.State());
+  checkpoints.Save({.step = step}, trainer.JoinState());
   times.stalls.push_back(Since(start));
   while (checkpoints.last_committed() < step && Since(start) < 60) {
     const double seconds = trainer.Step().seconds;
@@ -96,9 +96,9 @@ void Saves(benchmark::State& state) {
     RunCheckpoints checkpoints({.folder = folder.path(), .config = config}, context.world, context.device,
                                trainer.table());
     trainer.Step();
-    checkpoints.Reserve(trainer.State());
+    checkpoints.Reserve(trainer.JoinState());
     std::size_t bytes = 0;
-    for (const OwnedState& each : trainer.State()) {
+    for (const OwnedState& each : trainer.JoinState()) {
       bytes += static_cast<std::size_t>(each.values.bytes());
     }
     std::vector<char> to(bytes, 2);

@@ -11,6 +11,7 @@
 #include "comm/paced_communicator.h"
 #include "comm/rank_placement.h"
 #include "comm/rank_runner.h"
+#include "comm/shared_gpu.h"
 #include "comm/thread_communicator.h"
 
 namespace trireme {
@@ -47,10 +48,7 @@ void RunRank(const ThreadRank& self, const std::function<void(RankContext&)>& bo
     RankContext context{*device, *world, self.options.threads, self.sharing};
     try {
       body(context);
-      if (world->shares_device()) {
-        device->Synchronize();
-        world->Barrier();  // to end communicators waits for the GPU, which other ranks may still need
-      }
+      SharedGpu::Leave(*world, *device);
     } catch (const std::exception& error) {
       self.world.Abort(self.rank, error.what());  // while the device lives, which may wait for other ranks
       throw;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "train/state_checks.h"
 
 namespace trireme {
 namespace {
@@ -57,12 +58,12 @@ void NumberWatch::Look(const StepResult& result) {
     LookForSpikes(result);
   }
   if (config_.replica_check_every > 0 && result.step % config_.replica_check_every == 0) {
-    trainer_.CompareReplicas();
+    CompareReplicas(trainer_.parts(), trainer_.progress().step);
   }
 }
 
 void NumberWatch::LookAtNonFinite(const StepResult& result) {
-  const std::string where = trainer_.NameNonFinite();
+  const std::string where = NameNonFinite(trainer_.parts());
   Require(config_.on_nonfinite != "stop", "step {}: not finite: {} (train.on_nonfinite = \"stop\")", result.step,
           where);
   observer_.Note(fmt::format("step {}: not finite: {}", result.step, where));

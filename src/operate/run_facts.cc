@@ -11,7 +11,7 @@
 namespace trireme {
 
 std::vector<MemoryUse> GatherMemory(Trainer& trainer) {
-  const MemoryUse mine = trainer.Counted().memory;
+  const MemoryUse mine = trainer.parts().Counted().memory;
   std::vector<MemoryUse> by_rank;
   for (const auto& bytes : GatherNumbers(trainer.world(), trainer.device(), {mine.bytes.begin(), mine.bytes.end()})) {
     std::copy(bytes.begin(), bytes.end(), by_rank.emplace_back().bytes.begin());
@@ -26,9 +26,9 @@ std::string CompareDeviceMemory(Trainer& trainer, const MemoryUse& planned, int 
   }
   return Describe({.used = used,
                    .arena = planned.total() * sharing,
-                   .communication_planned = trainer.PlannedCommunicationBytes() * sharing,
-                   .communication = trainer.CommunicationBytes() * sharing,
-                   .workspaces = trainer.WorkspaceBytes() * sharing});
+                   .communication_planned = trainer.parts().PlannedCommunicationBytes() * sharing,
+                   .communication = trainer.parts().CommunicationBytes() * sharing,
+                   .workspaces = trainer.device().internal_bytes() * sharing});
 }
 
 std::string Describe(const DeviceMemoryFacts& facts) {

@@ -20,6 +20,7 @@
 #include "run/step_list.h"
 #include "train/first_weights.h"
 #include "train/gather_numbers.h"
+#include "train/histograms.h"
 
 namespace trireme {
 namespace {
@@ -62,7 +63,7 @@ class Loop {
         stop_(options.stop_watch, context.world.rank(), flight_.ledger()),
         trainer_(config, context, sources),
         drill_(options.drill, context.world.rank(), options.run_folder + "/flight",
-               {.device = context.device, .live = [this] { return trainer_.Live(); }}),
+               {.device = context.device, .live = [this] { return trainer_.parts().Live(); }}),
         numbers_(config, trainer_, watcher_),
         dumped_(config.log.dump_steps),
         evaluated_(config.evaluate.steps),
@@ -80,7 +81,7 @@ class Loop {
     if (config.log.histogram_every > 0) {
       trainer_.set_before_update([this](const StepResult& result, double factor) {
         if (TakesHistograms(result.step)) {
-          histograms_.gradients = ByName(trainer_.Histograms(true, factor));
+          histograms_.gradients = ByName(HistogramsOfGradients(trainer_.parts(), factor));
         }
       });
     }
@@ -195,7 +196,7 @@ class Loop {
       return;
     }
     const std::string folder = options_.run_folder + "/checkpoints";
-    const std::int64_t bytes = checkpoints_->BytesOfCheckpoint(trainer_.State());
+    const std::int64_t bytes = checkpoints_->BytesOfCheckpoint(trainer_.JoinState());
     watcher_.Note(Describe({.bytes = bytes,
                             .existing = static_cast<std::int64_t>(ListCheckpoints(folder).size()),
                             .saves = saves,
@@ -243,7 +244,7 @@ class Loop {
   Found Resume() {
     bool resumed = false;
     if (checkpoints_ != nullptr) {
-      const std::vector<OwnedState> state = trainer_.State();
+      const std::vector<OwnedState> state = trainer_.JoinState();
       if (const std::optional<LoadedCheckpoint> found = checkpoints_->Load(state)) {
         trainer_.Restore(SavedTrainerProgress(found->progress));
         if (found->progress.consumed_samples < options_.begin_samples) {
@@ -382,7 +383,7 @@ class Loop {
     if (TakesHistograms(facts_.result.step) && !facts_.result.passed_over) {
       Mark("histogram");
       histograms_.step = facts_.result.step;
-      histograms_.weights = ByName(trainer_.Histograms(false));
+      histograms_.weights = ByName(HistogramsOfWeights(trainer_.parts()));
       watcher_.HistogramsTaken(histograms_);
       histograms_ = {};
     }
@@ -425,7 +426,7 @@ class Loop {
   void Save() {
     if (checkpoints_ != nullptr) {
       const SavedProgress saved = BeginSave();
-      checkpoints_->Save(saved, trainer_.State());
+      checkpoints_->Save(saved, trainer_.JoinState());
     }
   }
 
@@ -438,7 +439,7 @@ class Loop {
     saved.last = true;
     const int asked = options_.signals != nullptr ? options_.signals->stops() : 0;
     return checkpoints_->SaveLast(
-        saved, trainer_.State(),
+        saved, trainer_.JoinState(),
         {.seconds = config_.checkpoint.final_save_wait, .until_ns = options_.job_ends_ns, .given_up = [this, asked] {
            return (options_.signals != nullptr && options_.signals->stops() > asked) ||
                   (first_rank_ && RequestedByFile(options_.run_folder) == StopRequest::kSaveAndStop);

@@ -15,10 +15,10 @@ void DumpWeights(Trainer& trainer, const std::string& folder, std::int64_t step,
   std::string data;
   const ParameterTable& table = trainer.table();
   for (std::size_t row = 0; row < table.rows().size(); ++row) {
-    if (!trainer.HoldsRow(static_cast<int>(row))) {
+    if (!trainer.parts().HoldsRow(static_cast<int>(row))) {
       continue;
     }
-    const std::vector<float> values = trainer.WeightOnHost(static_cast<int>(row));
+    const std::vector<float> values = trainer.parts().WeightOnHost(static_cast<int>(row));
     const Shape shape = LocalShape(table.rows()[row], trainer.config().layout.tensor);
     SafetensorsEntry entry{.name = table.rows()[row].name, .dtype = "F32", .shape = {}};
     for (int dim = 0; dim < shape.rank(); ++dim) {

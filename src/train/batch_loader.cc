@@ -157,6 +157,7 @@ std::vector<MicroBatch> BatchLoader::LoadEvaluation(const SampleSource& source, 
 
 std::vector<MicroBatch> BatchLoader::Upload(const HostBatch& batch, bool training) {
   const int micro_batches = batch.micro_batches;
+  loaded_ = micro_batches;
   const auto upload = [&](const Tensor& to, const auto& from) {
     if (!from.empty()) {
       device_.CopyFromHost(to.data, from.data(), static_cast<std::int64_t>(from.size()) * 4);

@@ -46,6 +46,8 @@ class BatchLoader {
   void Prepare(const SampleSource& source, std::int64_t first, int micro_batches);
   // Of the last LoadTraining; nothing where no work is counted.
   const std::optional<WorkBalance>& balance() const { return balance_; }
+  // Two numbers of each micro batch that was loaded last, as the head writes them: MicroBatch::loss_sums.
+  Tensor loss_sums() const { return loss_sums_.Range(0, std::int64_t{2} * loaded_); }
 
  private:
   struct HostBatch {
@@ -75,6 +77,7 @@ class BatchLoader {
   Tensor tokens_, targets_, weights_, document_starts_, loss_sums_, places_, positions_;
   std::future<HostBatch> next_;
   std::optional<WorkBalance> balance_;
+  int loaded_ = 0;  // micro batches of the last call
 };
 
 }  // namespace trireme

@@ -4,10 +4,11 @@
 #include <bit>
 
 #include "base/error.h"
-#include "train/begin_together.h"
+#include "comm/shared_gpu.h"
 #include "train/floats_on_host.h"
 #include "train/gather_numbers.h"
-#include "train/trainer.h"
+#include "train/rank_parts.h"
+#include "train/step_stats.h"
 
 namespace trireme {
 namespace {
@@ -34,13 +35,12 @@ class TaskSource final : public SampleSource {
   Sample blank_;
 };
 
-}  // namespace
-
-std::vector<double> Trainer::MicroBatchLosses(int micro_batches) const {
+// The sum of each micro batch's losses; zeros on ranks that do not speak for the head.
+std::vector<double> MicroBatchLosses(RankParts& parts, int micro_batches) {
   std::vector<double> losses(static_cast<std::size_t>(micro_batches), 0.0);
-  if (stage_.description().HoldsHead() && comms_.coordinate().tensor == 0) {
+  if (parts.SpeaksForTheHead()) {
     std::vector<float> sums(losses.size() * 2);
-    device_.CopyToHost(sums.data(), loss_sums_.data, static_cast<std::int64_t>(sums.size()) * 4);
+    parts.device().CopyToHost(sums.data(), parts.loader().loss_sums().data, static_cast<std::int64_t>(sums.size()) * 4);
     for (std::size_t i = 0; i < losses.size(); ++i) {
       losses[i] = sums[2 * i];
     }
@@ -48,9 +48,10 @@ std::vector<double> Trainer::MicroBatchLosses(int micro_batches) const {
   return losses;
 }
 
-void Trainer::HandOver(const LogitChunk& chunk, std::int64_t sample, const EvaluationTask& task) const {
+// Gives a chunk of a sample's logits to the task's function.
+void HandOver(Device& device, const LogitChunk& chunk, std::int64_t sample, const EvaluationTask& task) {
   const Tensor& logits = chunk.logits;
-  const std::vector<float> padded = FloatsOnHost(device_, logits);
+  const std::vector<float> padded = FloatsOnHost(device, logits);
   TaskLogits part{
       .sample = sample, .first_token = chunk.first_token, .first_column = chunk.first_column, .columns = chunk.columns};
   for (std::int64_t row = 0; row < logits.shape[0]; ++row) {
@@ -60,42 +61,68 @@ void Trainer::HandOver(const LogitChunk& chunk, std::int64_t sample, const Evalu
   task.logits(part);
 }
 
-std::vector<TaskScore> Trainer::Evaluate(const EvaluationTask& task) {
+}  // namespace
+
+double ValidationLoss(RankParts& parts, SharedGpu& gpu, const SampleSource& source) {
+  const RunConfig& config = parts.config();
+  parts.zero().InvalidateMasters();
+  const std::int64_t stride = static_cast<std::int64_t>(config.layout.micro_batch) * config.layout.data;
+  const int most = parts.description().most_micro_batches;
+  std::int64_t left = CeilDiv(config.validation.samples, stride);
+  double loss = 0;
+  double weight = 0;
+  gpu.BeginPass(0);
+  for (std::int64_t first = 0; left > 0; left -= most) {
+    const int micro_batches = static_cast<int>(std::min<std::int64_t>(left, most));
+    const std::vector<MicroBatch> batch =
+        parts.loader().LoadEvaluation(source, first, micro_batches, config.validation.samples);
+    gpu.BeginTogether();
+    parts.runner().Evaluate(batch);
+    const StepStats sums = SumStepStats(parts, micro_batches, false);
+    loss += sums.loss;
+    weight += sums.weight;
+    first += micro_batches * stride;
+  }
+  gpu.EndPass();
+  return loss / weight;
+}
+
+std::vector<TaskScore> EvaluateTask(RankParts& parts, SharedGpu& gpu, const EvaluationTask& task) {
+  const RunConfig& config = parts.config();
   Require(!task.samples.empty(), "the task '{}' has no samples", task.name);
-  Require(!task.logits || (config_.layout.micro_batch == 1 && config_.layout.context == 1),
+  Require(!task.logits || (config.layout.micro_batch == 1 && config.layout.context == 1),
           "logits of the task '{}' need layout.micro_batch = 1 and layout.context = 1", task.name);
-  zero_->DropState();
-  const std::int64_t batch = config_.layout.micro_batch;
-  const TaskSource source(task, task.apart ? batch : 1, config_.model.vocabulary);
-  const std::int64_t stride = batch * config_.layout.data;
-  const ProcessGrid grid(config_.layout);
+  parts.zero().InvalidateMasters();
+  const std::int64_t batch = config.layout.micro_batch;
+  const TaskSource source(task, task.apart ? batch : 1, config.model.vocabulary);
+  const std::int64_t stride = batch * config.layout.data;
+  const ProcessGrid grid(config.layout);
   std::vector<double> losses(task.apart ? task.samples.size() : 1, 0.0);
-  const bool is_first = BeginFirst(0);
+  gpu.BeginPass(0);
   for (std::int64_t first = 0; first < source.end();) {
     const auto micro_batches = static_cast<int>(
-        std::min<std::int64_t>(CeilDiv(source.end() - first, stride), stage_.description().most_micro_batches));
-    std::vector<MicroBatch> loaded = loader_->LoadEvaluation(source, first, micro_batches, source.end());
-    loss_sums_ = loaded.front().loss_sums;
+        std::min<std::int64_t>(CeilDiv(source.end() - first, stride), parts.description().most_micro_batches));
+    std::vector<MicroBatch> loaded = parts.loader().LoadEvaluation(source, first, micro_batches, source.end());
     std::vector<LogitSink> sinks(task.logits ? loaded.size() : 0);
     for (std::size_t j = 0; j < sinks.size(); ++j) {
-      const std::int64_t sample = first + static_cast<std::int64_t>(j) * config_.layout.data + comms_.coordinate().data;
+      const std::int64_t sample = first + static_cast<std::int64_t>(j) * config.layout.data + parts.coordinate().data;
       if (sample < static_cast<std::int64_t>(task.samples.size())) {
-        sinks[j] = [this, sample, &task](const LogitChunk& chunk) { HandOver(chunk, sample, task); };
+        sinks[j] = [&parts, sample, &task](const LogitChunk& chunk) { HandOver(parts.device(), chunk, sample, task); };
         loaded[j].logits = &sinks[j];
       }
     }
-    BeginTogether(comms_.world());
-    runner_->Evaluate(loaded);
+    gpu.BeginTogether();
+    parts.runner().Evaluate(loaded);
     std::vector<std::int64_t> bits;
-    for (const double loss : MicroBatchLosses(micro_batches)) {
+    for (const double loss : MicroBatchLosses(parts, micro_batches)) {
       bits.push_back(std::bit_cast<std::int64_t>(loss));
     }
     // Of every rank, on every rank: the sums are taken in one order everywhere.
-    const auto by_rank = GatherNumbers(comms_.world(), device_, bits);
+    const auto by_rank = GatherNumbers(parts.world(), parts.device(), bits);
     for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
       const std::int64_t data = grid.CoordinateOf(static_cast<int>(rank)).data;
       for (std::size_t j = 0; j < by_rank[rank].size(); ++j) {
-        const std::int64_t sample = first / batch + static_cast<std::int64_t>(j) * config_.layout.data + data;
+        const std::int64_t sample = first / batch + static_cast<std::int64_t>(j) * config.layout.data + data;
         const auto at = static_cast<std::size_t>(task.apart ? sample : 0);
         if (at < losses.size()) {
           losses[at] += std::bit_cast<double>(by_rank[rank][j]);
@@ -104,9 +131,7 @@ std::vector<TaskScore> Trainer::Evaluate(const EvaluationTask& task) {
     }
     first += micro_batches * stride;
   }
-  if (is_first) {
-    EndFirst();
-  }
+  gpu.EndPass();
   return task.judge(losses);
 }
 

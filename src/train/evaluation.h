@@ -1,4 +1,5 @@
-// A task that a run is scored on while it trains: samples, and what their losses say.
+// Losses under the current weights, whatever the layout: of a validation source, and of a task that a run is scored on
+// while it trains.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,9 @@
 #include "data/samples/sample_source.h"
 
 namespace trireme {
+
+class RankParts;
+class SharedGpu;
 
 struct TaskScore {
   std::string name;
@@ -34,5 +38,10 @@ struct EvaluationTask {
   // Called on the ranks that hold the head, where given; layout.micro_batch and layout.context must then be 1.
   std::function<void(const TaskLogits&)> logits = {};
 };
+
+// Mean loss over validation.samples samples of `source`. Every rank gets the same. Collective over the world.
+double ValidationLoss(RankParts& parts, SharedGpu& gpu, const SampleSource& source);
+// What the task's judge says of its samples' losses. Collective over the world.
+std::vector<TaskScore> EvaluateTask(RankParts& parts, SharedGpu& gpu, const EvaluationTask& task);
 
 }  // namespace trireme

@@ -9,7 +9,7 @@ namespace trireme {
 void LoadFirstWeights(const std::string& path, Trainer& trainer) {
   const std::unique_ptr<WeightSource> weights = OpenWeights(path);
   std::vector<float> staging;
-  for (const OwnedState& state : trainer.State()) {
+  for (const OwnedState& state : trainer.JoinState()) {
     const Parameter& parameter = trainer.table().rows()[static_cast<std::size_t>(state.row)];
     // Adapters that the weights come without start as they were drawn.
     const bool new_adapter =

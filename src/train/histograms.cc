@@ -1,7 +1,7 @@
-// Histograms of what all ranks hold of each parameter: every element is counted by the one rank that saves it.
-#include <limits>
+#include "train/histograms.h"
 
-#include "train/trainer.h"
+#include <limits>
+#include <span>
 
 namespace trireme {
 namespace {
@@ -40,12 +40,9 @@ void Combine(Communicator& world, Device& device, std::vector<float>& values, Re
   device.Free(tensor.data);
 }
 
-}  // namespace
-
-std::vector<Histogram> Trainer::Histograms(bool gradients, double factor) {
-  const std::size_t rows = stage_.table().rows().size();
-  std::vector<Histogram> whole =
-      CountOwned(device_, gradients ? zero_->OwnedGradients() : zero_->State(), rows, factor);
+std::vector<Histogram> CountAll(RankParts& parts, const std::vector<OwnedState>& states, double factor) {
+  const std::size_t rows = parts.table().rows().size();
+  std::vector<Histogram> whole = CountOwned(parts.device(), states, rows, factor);
   const std::size_t width = Histogram::Edges().size() + kRowSums;
   std::vector<float> sums;
   std::vector<float> most;
@@ -57,8 +54,8 @@ std::vector<Histogram> Trainer::Histograms(bool gradients, double factor) {
     most.push_back(own.count > 0 ? static_cast<float>(own.most) : kNoValue);
     most.push_back(own.count > 0 ? static_cast<float>(-own.least) : kNoValue);
   }
-  Combine(comms_.world(), device_, sums, ReduceOp::kSum);
-  Combine(comms_.world(), device_, most, ReduceOp::kMax);
+  Combine(parts.world(), parts.device(), sums, ReduceOp::kSum);
+  Combine(parts.world(), parts.device(), most, ReduceOp::kMax);
   for (std::size_t row = 0; row < rows; ++row) {
     Histogram& one = whole[row];
     const float* const from = sums.data() + row * width;
@@ -75,5 +72,13 @@ std::vector<Histogram> Trainer::Histograms(bool gradients, double factor) {
   }
   return whole;
 }
+
+}  // namespace
+
+std::vector<Histogram> HistogramsOfGradients(RankParts& parts, double factor) {
+  return CountAll(parts, parts.zero().OwnedGradients(), factor);
+}
+
+std::vector<Histogram> HistogramsOfWeights(RankParts& parts) { return CountAll(parts, parts.zero().JoinState(), 1); }
 
 }  // namespace trireme

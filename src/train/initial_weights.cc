@@ -55,7 +55,7 @@ void ZeroShard::DrawInitialWeights(std::uint64_t seed) {
   // Numbers are drawn in fp32: those of frozen weights of another type some at a time, on the side.
   constexpr std::int64_t kSideElements = std::int64_t{1} << 20;
   std::unique_ptr<void, std::function<void(void*)>> side;
-  for (const OwnedState& state : State()) {
+  for (const OwnedState& state : JoinState()) {
     if (state.kind != StateKind::kMaster) {
       continue;
     }

@@ -77,7 +77,7 @@ std::vector<PipelineRunner::Position> PipelineRunner::PositionsOf(std::span<cons
   return positions;
 }
 
-bool PipelineRunner::FirstOnesAreKnown(const Schedule& schedule) const {
+bool PipelineRunner::FirstWriteIsUnique(const Schedule& schedule) const {
   const std::vector<Action>& actions = schedule.actions[static_cast<std::size_t>(pipeline_.rank())];
   const auto any = [&](ActionKind kind) {
     return std::any_of(actions.begin(), actions.end(), [kind](const Action& action) { return action.kind == kind; });

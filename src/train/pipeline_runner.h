@@ -44,7 +44,7 @@ class PipelineRunner {
 
   // Whether each chunk of this stage has one action that is the first to add gradients, so that MicroBatch::first is
   // set: not where a schedule splits the backward of some micro batches only.
-  bool FirstOnesAreKnown(const Schedule& schedule) const;
+  bool FirstWriteIsUnique(const Schedule& schedule) const;
 
   // Told of each action as a phase and of each module as a beat; nullptr: no ledger. Outlives this or is replaced.
   void set_ledger(Ledger* ledger);

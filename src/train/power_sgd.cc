@@ -68,7 +68,7 @@ void PowerSgd::Reset() {
   ops_.Fill(errors_, 0);
 }
 
-void PowerSgd::ScaleErrors(float factor) { ops_.Scale(errors_, factor); }
+void PowerSgd::RescaleResiduals(float factor) { ops_.Scale(errors_, factor); }
 
 void PowerSgd::Orthonormalise(const Tensor& matrix) {
   std::vector<float> values(static_cast<std::size_t>(matrix.count()));

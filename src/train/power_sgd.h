@@ -22,7 +22,7 @@ class PowerSgd {
   // Back to the state of a new run: nothing is left out, and each Q is drawn afresh.
   void Reset();
   // When later gradients come multiplied by `factor`.
-  void ScaleErrors(float factor);
+  void RescaleResiduals(float factor);
 
   // Q of a matrix, [columns, rank].
   Tensor right(const CompressedMatrix& matrix) const {

@@ -1,6 +1,5 @@
-// A step whose numbers are suspicious, computed again before its update: in place, then with every batch on another
-// data rank. What changes in place was a passing fault, what changes with the place is a lasting one, what stays is the
-// data.
+#include "train/rerun.h"
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -8,7 +7,7 @@
 #include "base/error.h"
 #include "topology/layout.h"
 #include "train/gather_numbers.h"
-#include "train/trainer.h"
+#include "train/step_stats.h"
 
 namespace trireme {
 namespace {
@@ -61,14 +60,11 @@ int OddDataRank(const std::vector<double>& in_place, const std::vector<double>& 
   return odd;
 }
 
-}  // namespace
-
-std::vector<double> Trainer::LossByDataRank(int micro_batches) {
-  const bool counts = stage_.description().HoldsHead() && comms_.coordinate().tensor == 0;
-  const double mine = counts ? LossSums(micro_batches)[0] : 0;
-  std::vector<double> losses(static_cast<std::size_t>(config_.layout.data));
-  const ProcessGrid grid(config_.layout);
-  const auto all = GatherNumbers(comms_.world(), device_, {std::bit_cast<std::int64_t>(mine)});
+std::vector<double> LossByDataRank(RankParts& parts, int micro_batches) {
+  const double mine = parts.SpeaksForTheHead() ? LossSums(parts, micro_batches)[0] : 0;
+  std::vector<double> losses(static_cast<std::size_t>(parts.config().layout.data));
+  const ProcessGrid grid(parts.config().layout);
+  const auto all = GatherNumbers(parts.world(), parts.device(), {std::bit_cast<std::int64_t>(mine)});
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     losses[static_cast<std::size_t>(grid.CoordinateOf(static_cast<int>(rank)).data)] +=
         std::bit_cast<double>(all[rank].front());
@@ -76,34 +72,31 @@ std::vector<double> Trainer::LossByDataRank(int micro_batches) {
   return losses;
 }
 
-double Trainer::Rerun(StepResult& result, std::int64_t first, int micro_batches) {
+}  // namespace
+
+double Rerun(RankParts& parts, StepResult& result, std::int64_t first, int micro_batches, const ComputeStep& compute) {
+  const ParallelLayout& layout = parts.config().layout;
   const StepResult before = result;
-  const auto compute = [&](StepResult& into, const std::vector<MicroBatch>& batch) {
-    Compute(batch, into.step);
-    const double correction = TakeNumbers(into, micro_batches, 0);
-    into.request = before.request;
-    return correction;
-  };
-  double correction = compute(result, loader_->LoadTraining(*sources_.train, first, micro_batches));
+  double correction = compute(result, BatchPlace::kOwn);
   if (!Same(before, result)) {
     result.verdict = {Cause::kPassing, fmt::format("step {}: a passing fault: {}; computed again: {}, which counts",
                                                    result.step, Describe(before), Describe(result))};
     return correction;
   }
-  if (config_.layout.data == 1) {
+  if (layout.data == 1) {
     result.verdict = {Cause::kRepeats,
                       fmt::format("step {}: {}, and the same when computed again: the data, or a lasting fault (there "
                                   "is no other data rank to try it on)",
                                   result.step, Describe(before))};
     return correction;
   }
-  const std::vector<double> in_place = LossByDataRank(micro_batches);
+  const std::vector<double> in_place = LossByDataRank(parts, micro_batches);
   StepResult moved = before;
-  compute(moved, loader_->LoadMoved(*sources_.train, first, micro_batches));
-  const int odd = OddDataRank(in_place, LossByDataRank(micro_batches));
+  compute(moved, BatchPlace::kNextDataRank);
+  const int odd = OddDataRank(in_place, LossByDataRank(parts, micro_batches));
   std::string ranks;
-  for (int rank = 0; rank < comms_.world().size(); ++rank) {
-    const bool member = ProcessGrid(config_.layout).CoordinateOf(rank).data == odd;
+  for (int rank = 0; rank < parts.world().size(); ++rank) {
+    const bool member = ProcessGrid(layout).CoordinateOf(rank).data == odd;
     ranks += member ? fmt::format("{}{}", ranks.empty() ? "" : ", ", rank) : "";
   }
   if (odd >= 0 || !Same(before, moved)) {
@@ -115,7 +108,7 @@ double Trainer::Rerun(StepResult& result, std::int64_t first, int micro_batches)
     return correction;
   }
   // The gradients of the step as it was.
-  correction = compute(result, loader_->LoadTraining(*sources_.train, first, micro_batches));
+  correction = compute(result, BatchPlace::kOwn);
   result.verdict = {
       Cause::kData,
       fmt::format("step {}: {}, wherever it is computed, so that it is no fault: the data of samples {} to "

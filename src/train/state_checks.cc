@@ -1,3 +1,5 @@
+#include "train/state_checks.h"
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -6,8 +8,6 @@
 #include "base/error.h"
 #include "train/floats_on_host.h"
 #include "train/gather_numbers.h"
-#include "train/trainer.h"
-#include "train/zero_shard.h"
 
 namespace trireme {
 
@@ -84,40 +84,37 @@ LiveTensors ZeroShard::Live() {
   return live;
 }
 
-LiveTensors Trainer::Live() {
-  LiveTensors live = zero_->Live();
-  live.loss_sums = loss_sums_;
-  return live;
-}
-
-std::int64_t Trainer::CountZeros() {
+std::int64_t CountZeros(RankParts& parts) {
   // Padding between parameters is 0 too: what is not 0 is a parameter's.
   std::int64_t others = 0;
-  for (const Tensor& range : zero_->counted_gradients()) {
-    const std::vector<float> values = FloatsOnHost(device_, range);
+  for (const Tensor& range : parts.zero().counted_gradients()) {
+    const std::vector<float> values = FloatsOnHost(parts.device(), range);
     others += std::count_if(values.begin(), values.end(), [](float value) { return value != 0; });
   }
-  std::int64_t zeros = TrainedCount(config_.model);
-  for (const auto& numbers : GatherNumbers(comms_.world(), device_, {others})) {
+  std::int64_t zeros = TrainedCount(parts.config().model);
+  for (const auto& numbers : GatherNumbers(parts.world(), parts.device(), {others})) {
     zeros -= numbers.front();
   }
   return zeros;
 }
 
-bool Trainer::LossIsFinite(int micro_batches) const {
-  if (!stage_.description().HoldsHead()) {
+namespace {
+
+bool LossIsFinite(RankParts& parts) {
+  if (!parts.description().HoldsHead()) {
     return true;
   }
-  const std::vector<float> sums = FloatsOnHost(
-      device_, loss_sums_.data == nullptr ? Tensor{} : Tensor{loss_sums_.data, DType::kFloat32, {2 * micro_batches}});
+  const std::vector<float> sums = FloatsOnHost(parts.device(), parts.loader().loss_sums());
   return std::all_of(sums.begin(), sums.end(), [](float sum) { return std::isfinite(sum); });
 }
 
-std::string Trainer::NameNonFinite() {
-  const std::vector<int> rows = zero_->NonFiniteRows();
-  const auto answers = GatherNumbers(comms_.world(), device_,
-                                     {rows.empty() ? -1 : rows.back(), static_cast<std::int64_t>(rows.size()),
-                                      LossIsFinite(last_micro_batches_) ? 0 : 1});
+}  // namespace
+
+std::string NameNonFinite(RankParts& parts) {
+  const std::vector<int> rows = parts.zero().NonFiniteRows();
+  const auto answers = GatherNumbers(
+      parts.world(), parts.device(),
+      {rows.empty() ? -1 : rows.back(), static_cast<std::int64_t>(rows.size()), LossIsFinite(parts) ? 0 : 1});
   int rank = -1;
   std::string losses;
   for (std::size_t i = 0; i < answers.size(); ++i) {
@@ -131,24 +128,24 @@ std::string Trainer::NameNonFinite() {
   if (rank >= 0) {
     const auto& answer = answers[static_cast<std::size_t>(rank)];
     text += fmt::format("{}rank {}: gradient of '{}' is not finite ({} parameters of this rank in all)",
-                        text.empty() ? "" : "; ", rank, stage_.table().rows()[static_cast<std::size_t>(answer[0])].name,
+                        text.empty() ? "" : "; ", rank, parts.table().rows()[static_cast<std::size_t>(answer[0])].name,
                         answer[1]);
   }
   return text.empty() ? "each gradient is finite, but their norm is not" : text;
 }
 
-void Trainer::CompareReplicas() {
-  Communicator& group = comms_.data();
-  const std::vector<Bucket>& buckets = stage_.description().shards.buckets;
+void CompareReplicas(RankParts& parts, std::int64_t step) {
+  Communicator& group = parts.comms().data();
+  const std::vector<Bucket>& buckets = parts.description().shards.buckets;
   const bool copies = std::any_of(buckets.begin(), buckets.end(), [&](const Bucket& bucket) {
-    return !ShardsOf(bucket, config_.layout.zero).parameters;
+    return !ShardsOf(bucket, parts.config().layout.zero).parameters;
   });
   if (group.size() == 1 || !copies) {
     return;
   }
-  const Digest mine = zero_->DigestOfCopies();
+  const Digest mine = parts.zero().DigestOfCopies();
   const auto digests =
-      GatherNumbers(group, device_, {static_cast<std::int64_t>(mine.high), static_cast<std::int64_t>(mine.low)});
+      GatherNumbers(group, parts.device(), {static_cast<std::int64_t>(mine.high), static_cast<std::int64_t>(mine.low)});
   std::map<std::vector<std::int64_t>, int> votes;
   for (const auto& digest : digests) {
     ++votes[digest];
@@ -159,14 +156,14 @@ void Trainer::CompareReplicas() {
   const auto most =
       std::max_element(votes.begin(), votes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   const bool majority = 2 * most->second > group.size();
-  const std::vector<int> ranks = ProcessGrid(config_.layout).Replicas(comms_.world().rank());
+  const std::vector<int> ranks = ProcessGrid(parts.config().layout).Replicas(parts.world().rank());
   std::string odd;
   for (std::size_t i = 0; i < digests.size(); ++i) {
     if (!majority || digests[i] != most->first) {
       odd += fmt::format("{}{}", odd.empty() ? "" : ", ", ranks[i]);
     }
   }
-  Fail("step {}: silent corruption: weights that data ranks must hold alike differ {} {}", progress_.step,
+  Fail("step {}: silent corruption: weights that data ranks must hold alike differ {} {}", step,
        majority ? "on rank" : "among ranks", odd);
 }
 

@@ -406,9 +406,9 @@ void ZeroShard::ResetCompression() {
   }
 }
 
-void ZeroShard::ScaleErrors(float factor) {
+void ZeroShard::RescaleResiduals(float factor) {
   if (power_sgd_ != nullptr) {
-    power_sgd_->ScaleErrors(factor);
+    power_sgd_->RescaleResiduals(factor);
   }
 }
 
@@ -493,7 +493,7 @@ void ZeroShard::Update(float learning_rate, float gradient_scale, std::int64_t s
 }
 
 void ZeroShard::Publish() {
-  Require(masters_joined_, "Publish makes weights of the masters: call State() after the last step first");
+  Require(masters_joined_, "Publish makes weights of the masters: call JoinState() after the last step first");
   optimizer_->PublishMasters();
   GatherWeights(true);
   ++version_;

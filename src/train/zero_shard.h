@@ -94,8 +94,8 @@ class ZeroShard : public ParameterSource, public GradientSink {
   void BeginStep(bool overwrites, std::int64_t step = 0);
   // After a step without an update: PowerSGD begins anew.
   void ResetCompression();
-  // Later gradients come multiplied by so much more: and so does what PowerSGD has left out.
-  void ScaleErrors(float factor);
+  // Rescales PowerSGD's residuals after a loss-scale change.
+  void RescaleResiduals(float factor);
   // Brings the owned gradients to their invariant: reduces what is not reduced yet, and makes later work wait for it.
   void FinishGradients();
   // Ranges of owned gradients that this rank counts in the global norm: every element once in the world.
@@ -115,15 +115,15 @@ class ZeroShard : public ParameterSource, public GradientSink {
 
   // Draws every owned master from (seed, parameter name, global index), then publishes.
   void DrawInitialWeights(std::uint64_t seed);
-  // Views of all owned state, for checkpoints. Masters of bf16 weights lie in the memory of the gradients, which they
-  // overwrite: they are there until DropState. The masters of frozen parameters are their weights, in the working type.
-  // After writing masters call Publish().
-  std::vector<OwnedState> State();
-  // Views of the gradients that the next update reads, as State() has masters; after FinishGradients.
+  // Views of all owned state, for checkpoints. Joins the halves of each master of a bf16 weight in the memory of the
+  // gradients, which are overwritten: masters are there until InvalidateMasters. Those of frozen parameters are their
+  // weights, in the working type. After writing masters call Publish().
+  std::vector<OwnedState> JoinState();
+  // Views of the gradients that the next update reads, as JoinState() gives masters; after FinishGradients.
   std::vector<OwnedState> OwnedGradients() const { return StateViews(true); }
   // Before a step or a validation: gradient memory gets another use, and masters must be asked for again.
-  void DropState() { masters_joined_ = false; }
-  // Weights from masters, and the all-gather of stages 1 and 2. Requires a State() that has not been dropped.
+  void InvalidateMasters() { masters_joined_ = false; }
+  // Weights from masters, and the all-gather of stages 1 and 2. Requires a JoinState() that has not been dropped.
   void Publish();
 
  private:
@@ -186,7 +186,7 @@ class ZeroShard : public ParameterSource, public GradientSink {
   void GatherWeights(bool with_frozen);
   // The same for a bucket of weights in host memory.
   void GatherOnHost(std::size_t bucket);
-  // What State() gives, without the masters' values; or what OwnedGradients() does.
+  // What JoinState() gives, without the masters' values; or what OwnedGradients() does.
   std::vector<OwnedState> StateViews(bool gradients = false) const;
 
   const ShardPlan& plan_;

@@ -7,7 +7,7 @@
 
 namespace trireme {
 
-std::vector<OwnedState> ZeroShard::State() {
+std::vector<OwnedState> ZeroShard::JoinState() {
   optimizer_->JoinMasters();
   masters_joined_ = true;
   return StateViews();

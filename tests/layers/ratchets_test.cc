@@ -17,7 +17,6 @@ constexpr std::size_t kUsualLines = 400;
 // Files above kUsualLines and why they are one file.
 const std::map<std::string, std::string>& LongFiles() {
   static const std::map<std::string, std::string> files = {
-      {"src/train/trainer.cc", "one step from batch to update, with the set-up of a rank that it refers to"},
       {"src/train/zero_shard.cc", "gather, reduction and update of one shard share its waits"},
       {"src/comm/nccl_communicator.cc", "every collective and its way through host memory"},
       {"src/measure/rank_probe.cc", "one probe for each operation that is calibrated"},

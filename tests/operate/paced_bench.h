@@ -95,8 +95,8 @@ struct PacedOutcome {
 };
 
 inline void CompareCounts(Trainer& trainer, std::int64_t batch, std::vector<std::string>& found) {
-  const StepCost predicted = trainer.Predicted(batch);
-  const StepCost counted = trainer.Counted();
+  const StepCost predicted = trainer.parts().Predicted(batch);
+  const StepCost counted = trainer.parts().Counted();
   if (!(predicted.flops == counted.flops)) {
     found.push_back(fmt::format("rank {}: FLOPs", trainer.world().rank()));
   }

@@ -111,7 +111,7 @@ class Trained {
 
  private:
   static void SetWeights(Trainer& trainer) {
-    for (const OwnedState& state : trainer.State()) {
+    for (const OwnedState& state : trainer.JoinState()) {
       if (state.kind != StateKind::kMaster) {
         continue;
       }
@@ -135,10 +135,10 @@ class Trained {
   void Collect(Trainer& trainer) {
     const std::vector<Parameter>& rows = trainer.table().rows();
     for (std::size_t row = 0; row < rows.size(); ++row) {
-      if (!trainer.HoldsRow(static_cast<int>(row))) {
+      if (!trainer.parts().HoldsRow(static_cast<int>(row))) {
         continue;
       }
-      const std::vector<float> slice = trainer.WeightOnHost(static_cast<int>(row));
+      const std::vector<float> slice = trainer.parts().WeightOnHost(static_cast<int>(row));
       const std::scoped_lock lock(mutex_);
       std::vector<float>& whole = moved_[rows[row].name];
       whole.resize(static_cast<std::size_t>(rows[row].shape.count()));

@@ -32,7 +32,7 @@ class CheckpointLaws : public testing::Test {
 };
 
 void Collect(Trainer& trainer, std::mutex& mutex, WholeState& whole) {
-  for (const OwnedState& state : trainer.State()) {
+  for (const OwnedState& state : trainer.JoinState()) {
     if (!state.saved) {
       continue;
     }
@@ -69,7 +69,7 @@ void RunPart(const RunConfig& config, const std::string& folder, Part& part) {
     Trainer trainer(config, context, {.train = source.get()});
     RunCheckpoints checkpoints({.folder = folder, .config = config, .message = {}, .hook = {}}, context.world,
                                context.device, trainer.table());
-    if (const auto found = checkpoints.Load(trainer.State())) {
+    if (const auto found = checkpoints.Load(trainer.JoinState())) {
       trainer.Restore({.step = found->progress.step,
                        .consumed_samples = found->progress.consumed_samples,
                        .updates = found->progress.updates});
@@ -85,7 +85,7 @@ void RunPart(const RunConfig& config, const std::string& folder, Part& part) {
       const Progress& progress = trainer.progress();
       checkpoints.Save(
           {.step = progress.step, .consumed_samples = progress.consumed_samples, .updates = progress.updates},
-          trainer.State());
+          trainer.JoinState());
       checkpoints.Settle();
     }
   });
@@ -324,7 +324,7 @@ TEST_F(CheckpointLaws, AskingForTheStateBetweenStepsChangesNoBit) {
             losses[asking].push_back(loss);
           }
           if (asking) {
-            trainer.State();
+            trainer.JoinState();
             trainer.Restore(trainer.progress());
           }
         }
@@ -339,10 +339,10 @@ TEST_F(CheckpointLaws, AStateFromBeforeAStepIsNotRestored) {
   const auto source = OpenRunSource(config, "train");
   RunThreadRanks(1, {.kind = "cpu"}, [&](RankContext& context) {
     Trainer trainer(config, context, {.train = source.get()});
-    trainer.State();
+    trainer.JoinState();
     trainer.Step();
     EXPECT_THROW(trainer.Restore({}), Error);
-    trainer.State();
+    trainer.JoinState();
     EXPECT_NO_THROW(trainer.Restore({}));
   });
 }

@@ -78,7 +78,7 @@ using Values = std::map<std::string, std::vector<float>>;
 // Whole parameters of a rank that holds everything.
 Values MastersOf(Trainer& trainer) {
   Values values;
-  for (const OwnedState& state : trainer.State()) {
+  for (const OwnedState& state : trainer.JoinState()) {
     if (state.kind == StateKind::kMaster) {
       std::vector<float>& to = values[trainer.table().rows()[static_cast<std::size_t>(state.row)].name];
       to.resize(static_cast<std::size_t>(state.values.count()));
@@ -89,7 +89,7 @@ Values MastersOf(Trainer& trainer) {
 }
 
 void SetMasters(Trainer& trainer, const Values& values) {
-  for (const OwnedState& state : trainer.State()) {
+  for (const OwnedState& state : trainer.JoinState()) {
     if (state.kind == StateKind::kMaster) {
       std::vector<float> from = values.at(trainer.table().rows()[static_cast<std::size_t>(state.row)].name);
       CopyValues(trainer.device(), from, state.values);

@@ -19,11 +19,11 @@ void CollectParameters(Trainer& trainer, std::mutex& mutex, Outcome& outcome) {
   const ParameterTable& table = trainer.table();
   const int tensor = trainer.config().layout.tensor;
   for (std::size_t row = 0; row < table.rows().size(); ++row) {
-    if (!trainer.HoldsRow(static_cast<int>(row))) {
+    if (!trainer.parts().HoldsRow(static_cast<int>(row))) {
       continue;
     }
     const Parameter& parameter = table.rows()[row];
-    const std::vector<float> slice = trainer.WeightOnHost(static_cast<int>(row));
+    const std::vector<float> slice = trainer.parts().WeightOnHost(static_cast<int>(row));
     const std::scoped_lock lock(mutex);
     auto& whole = outcome.parameters[parameter.name];
     whole.resize(static_cast<std::size_t>(parameter.shape.count()), std::nanf(""));
@@ -69,9 +69,9 @@ void CompareAccounting(const StepCost& predicted, const StepCost& counted, int r
 
 // One step's counters against cost's prediction.
 StepResult AccountedStep(Trainer& trainer, std::mutex& mutex, Outcome& outcome) {
-  const StepCost before = trainer.Counted();
+  const StepCost before = trainer.parts().Counted();
   const StepResult result = trainer.Step();
-  StepCost counted = trainer.Counted();
+  StepCost counted = trainer.parts().Counted();
   counted.flops.matmul -= before.flops.matmul;
   counted.flops.attention -= before.flops.attention;
   counted.flops.recomputed -= before.flops.recomputed;
@@ -79,7 +79,7 @@ StepResult AccountedStep(Trainer& trainer, std::mutex& mutex, Outcome& outcome) 
   for (std::size_t group = 0; group < counted.traffic.size(); ++group) {
     counted.traffic[group] = counted.traffic[group] - before.traffic[group];
   }
-  const StepCost predicted = trainer.Predicted(result.global_batch);
+  const StepCost predicted = trainer.parts().Predicted(result.global_batch);
   const std::scoped_lock lock(mutex);
   CompareAccounting(predicted, counted, trainer.world().rank(), outcome.accounting);
   return result;

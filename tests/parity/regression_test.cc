@@ -205,7 +205,7 @@ using States = std::vector<std::vector<float>>;
 
 States Copied(Trainer& trainer) {
   States states;
-  for (const OwnedState& state : trainer.State()) {
+  for (const OwnedState& state : trainer.JoinState()) {
     CopyValues(trainer.device(), state.values,
                states.emplace_back(static_cast<std::size_t>(state.values.count())).data());
   }
@@ -247,7 +247,7 @@ TEST(Regression, AResumedRunGoesOnInTheMiddleOfAnEpoch) {
       progress = trainer.progress();
     }
     Trainer trainer(config, context, {.train = source.get()});
-    const std::vector<OwnedState> views = trainer.State();
+    const std::vector<OwnedState> views = trainer.JoinState();
     ASSERT_EQ(views.size(), states.size());
     for (std::size_t i = 0; i < views.size(); ++i) {
       CopyValues(trainer.device(), states[i], views[i].values);

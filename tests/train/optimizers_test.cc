@@ -240,7 +240,7 @@ class Rank {
         stage_(config_, comms_.coordinate().pipeline, config_.batch.global),
         arena_(context.device, MemoryOfStage(stage_.description())),
         zero_(arena_, comms_, stage_.description().shards, table(), OptionsOf(config_, stage_.description())) {
-    for (const OwnedState& state : zero_.State()) {
+    for (const OwnedState& state : zero_.JoinState()) {
       if (state.kind == StateKind::kMaster) {
         for (const SliceRun& run : state.runs) {
           for (std::int64_t i = 0; i < run.count; ++i) {
@@ -256,7 +256,7 @@ class Rank {
   }
 
   void Step(int step) {
-    zero_.DropState();
+    zero_.InvalidateMasters();
     zero_.BeginStep(false);
     for (std::int64_t module = 0; module < config_.model.modules(); ++module) {
       if (!Here(module)) {

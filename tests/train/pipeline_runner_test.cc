@@ -153,7 +153,7 @@ void RunRank(const Plan& plan, ModelBench& whole, RankContext& context, Store& s
                          .gradient_a = memory.Take(DType::kFloat32, boundary),
                          .gradient_b = memory.Take(DType::kFloat32, boundary)});
   const Schedule schedule = MakeSchedule(plan.schedule, plan.stages, plan.chunks, plan.micro_batches);
-  if (runner.FirstOnesAreKnown(schedule)) {
+  if (runner.FirstWriteIsUnique(schedule)) {
     store.set_overwrites();
   }
   std::vector<HostBatch> parts;

@@ -172,7 +172,7 @@ class Rank {
                .reduce = config_.layout.reduced_as(),
                .gather = config_.layout.gathered_as(),
                .reuses_weights = true}) {
-    for (const OwnedState& state : zero_.State()) {
+    for (const OwnedState& state : zero_.JoinState()) {
       if (state.kind == StateKind::kMaster) {
         for (const SliceRun& run : state.runs) {
           for (std::int64_t i = 0; i < run.count; ++i) {
@@ -186,7 +186,7 @@ class Rank {
 
   // Gradients of a step, and their counted squares.
   double Accumulate(int step) {
-    zero_.DropState();
+    zero_.InvalidateMasters();
     zero_.BeginStep(false);
     for (int micro_batch = 0; micro_batch < kMicroBatches; ++micro_batch) {
       for (std::int64_t module = 0; module < config_.model.modules(); ++module) {
@@ -227,7 +227,7 @@ class Rank {
   }
   // How often each element is saved, by (row, kind).
   void CountSaved(std::map<std::pair<int, StateKind>, std::vector<int>>& counts) {
-    for (const OwnedState& state : zero_.State()) {
+    for (const OwnedState& state : zero_.JoinState()) {
       std::vector<int>& count = counts[{state.row, state.kind}];
       count.resize(static_cast<std::size_t>(table().rows()[static_cast<std::size_t>(state.row)].shape.count()));
       for (const SliceRun& run : state.runs) {
@@ -245,7 +245,7 @@ class Rank {
     EXPECT_TRUE(seen.contains(zero_.Version(kRow)));
     Update(0);
     seen.insert(zero_.Version(kRow));
-    zero_.State();
+    zero_.JoinState();
     zero_.Publish();
     seen.insert(zero_.Version(kRow));
     zero_.Live();
