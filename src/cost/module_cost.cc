@@ -103,6 +103,12 @@ class StepCosts {
     if (const auto* swap = std::get_if<SwapHeadsStep>(&work)) {
       return 4 * Bytes(swap->from);  // copied before and after it travels
     }
+    if (const auto* dropout = std::get_if<DropoutStep>(&work); dropout != nullptr && dropout->own_rows) {
+      return 2 * Bytes(dropout->from);  // of `to` this rank's rows alone
+    }
+    if (const auto* bias = std::get_if<BiasGradientStep>(&work); bias != nullptr && bias->own_rows) {
+      return Bytes(bias->rows) / sizes_.tokens * sizes_.outside;
+    }
     std::int64_t bytes = 0;
     for (const Operand& operand : OperandsOf(work)) {
       if (operand.is_buffer()) {
