@@ -53,6 +53,8 @@ AddressRange parameter_range;
 std::uint64_t dynamic_bytes = 0;
 // The shared array that each word of the thread-local segment belongs to, as its number + 1.
 std::vector<std::uint16_t> array_of_word;
+// By array, whether the kernel that runs may access it.
+const std::vector<bool>* own_arrays = nullptr;
 
 // One access as it is checked.
 struct Request {
@@ -80,7 +82,7 @@ std::string Target(const Request& request) {
   }
   const std::uint64_t offset = request.address - thread_segment.first;
   const std::uint16_t array = offset / 4 < array_of_word.size() ? array_of_word[offset / 4] : 0;
-  if (array == 0) {
+  if (array == 0 || !(*own_arrays)[array - 1U]) {
     return fmt::format("{} bytes behind a shared array", request.bytes);
   }
   const SharedArray& of = SharedArrays()[array - 1U];
@@ -303,7 +305,7 @@ void CheckGlobal(Request& request) {
 // Whether bytes lie in an array that the kernel may have: its own, or one of a function that it calls.
 bool WithinArray(std::uint64_t offset, std::size_t bytes) {
   const std::uint16_t array = offset / 4 < array_of_word.size() ? array_of_word[offset / 4] : 0;
-  if (array == 0) {
+  if (array == 0 || !(*own_arrays)[array - 1U]) {
     return false;
   }
   const SharedArray& of = SharedArrays()[array - 1U];
@@ -439,7 +441,7 @@ void ForgetAccesses(std::uintptr_t first, std::uint64_t bytes) {
              more.lower_bound(regions->global.bytes + (offset + (bytes + 3) / 4) * 4));
 }
 
-void BeginGrid(const void* parameters, std::size_t bytes) {
+void BeginGrid(const void* kernel, const void* parameters, std::size_t bytes) {
   regions = &Known();
   thread_segment = ThreadSegment();
   parameter_range = {reinterpret_cast<std::uintptr_t>(parameters), bytes};
@@ -452,6 +454,12 @@ void BeginGrid(const void* parameters, std::size_t bytes) {
       }
     }
   }
+  static std::map<const void*, std::vector<bool>> arrays_of;
+  const auto [arrays, first_run] = arrays_of.try_emplace(kernel);
+  if (first_run) {
+    arrays->second = ArraysOf(reinterpret_cast<std::uintptr_t>(kernel));
+  }
+  own_arrays = &arrays->second;
   in_kernel = true;
 }
 

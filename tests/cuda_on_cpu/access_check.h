@@ -28,7 +28,7 @@ void BeginBlock(std::uint64_t dynamic);
 void* DynamicSharedMemory();
 inline constexpr std::uint64_t kMostDynamicShared = 227 * 1024;
 // The calling host thread will run the blocks of a kernel with parameters that lie there.
-void BeginGrid(const void* parameters, std::size_t bytes);
+void BeginGrid(const void* kernel, const void* parameters, std::size_t bytes);
 void EndGrid();
 // Whether the calling host thread runs a kernel.
 extern constinit thread_local bool in_kernel;

@@ -8,11 +8,13 @@
 #include <map>
 #include <numeric>
 #include <set>
+#include <utility>
 
 #include "cuda_on_cpu/access_check.h"
 #include "cuda_on_cpu/fiber.h"
 #include "cuda_on_cpu/findings.h"
 #include "cuda_on_cpu/symbols.h"
+#include "cuda_on_cpu/warp_turns.h"
 
 // What the dialect's header defines for kernels.
 #undef cudaLaunchKernelEx
@@ -21,6 +23,7 @@ namespace trireme::cuda_on_cpu {
 namespace {
 
 constexpr std::uint32_t kWarpLanes = 32;
+constexpr std::uint32_t kWholeWarp = ~0U;
 constexpr std::uint32_t kMostThreads = 1024;
 constexpr std::uint64_t kUnaskedShared = 48 * 1024;
 constexpr std::size_t kMostParameterBytes = 4096;
@@ -52,6 +55,7 @@ struct Warp {
 struct Block {
   std::array<Thread, kMostThreads> threads;
   std::array<Warp, kMostThreads / kWarpLanes> warps;
+  std::array<WarpTurns, kMostThreads / kWarpLanes> turns;
   std::vector<int> stacks;  // free
   std::uint32_t count = 0;
   std::uint32_t live = 0;
@@ -95,6 +99,11 @@ void ReportWait(const char* kind, std::uint32_t thread, const std::string& text)
   Report(fmt::format("{} {} {}", kind, KernelName(), code), fmt::format("{}: {}{}", kind, Place(thread, code), text));
 }
 
+void ReportWait(const char* kind, std::uint32_t thread, std::uintptr_t code, const std::string& text) {
+  block->threads[thread].code = code;
+  ReportWait(kind, thread, text);
+}
+
 void MakeReady(std::uint32_t thread) {
   Warp& warp = block->warps[thread / kWarpLanes];
   warp.ready |= 1U << (thread % kWarpLanes);
@@ -127,6 +136,11 @@ std::string Lanes(std::uint32_t mask) {
                      count > 4 ? fmt::format(" and {} more", count - 4) : "");
 }
 
+std::uint32_t SourceLane(const Thread& own, std::uint32_t lane) {
+  const auto operand = static_cast<std::uint32_t>(own.operand);
+  return (own.operation == WarpOperation::kShuffle ? operand : lane ^ operand) % kWarpLanes;
+}
+
 std::uint64_t ResultOf(const Thread& own, std::uint32_t warp, std::uint32_t lane, std::uint32_t members) {
   const auto value = [&](std::uint32_t of) { return block->threads[warp * kWarpLanes + of].value; };
   switch (own.operation) {
@@ -134,8 +148,7 @@ std::uint64_t ResultOf(const Thread& own, std::uint32_t warp, std::uint32_t lane
       return 0;
     case WarpOperation::kShuffle:
     case WarpOperation::kShuffleXor: {
-      const auto operand = static_cast<std::uint32_t>(own.operand);
-      const std::uint32_t from = (own.operation == WarpOperation::kShuffle ? operand : lane ^ operand) % kWarpLanes;
+      const std::uint32_t from = SourceLane(own, lane);
       return (members >> from & 1U) != 0 ? value(from) : ~std::uint64_t{0};
     }
     case WarpOperation::kReduceMax: {
@@ -147,6 +160,28 @@ std::uint64_t ResultOf(const Thread& own, std::uint32_t warp, std::uint32_t lane
     }
   }
   return 0;
+}
+
+// A turn that some lanes of the warp have begun and others stay away from.
+void ReportTurn(const char* kind, std::uint32_t warp_index, const Turn& turn, const char* one, const char* many) {
+  const auto lane = static_cast<std::uint32_t>(std::countr_zero(turn.arrived));
+  const std::uint32_t missing = block->warps[warp_index].present & ~turn.arrived;
+  ReportWait(kind, warp_index * kWarpLanes + lane, turn.code,
+             fmt::format(" waits for {}, which {}", Lanes(missing), std::popcount(missing) == 1 ? one : many));
+}
+
+// Reports it where lanes of the warp stay away from a turn. Whether there is one.
+bool ReportBegunTurns(std::uint32_t warp_index) {
+  const WarpTurns& turns = block->turns[warp_index];
+  if (turns.begun == 0) {
+    return false;
+  }
+  std::uint32_t lane = 0;
+  while (turns.Begun(lane) == nullptr) {
+    ++lane;
+  }
+  ReportTurn("lanes at different places", warp_index, *turns.Begun(lane), "waits elsewhere", "wait elsewhere");
+  return true;
 }
 
 // Ends the warp's operation that the lane waits in, if all live lanes of its mask are there.
@@ -162,6 +197,9 @@ void TryToEnd(std::uint32_t warp_index, std::uint32_t lane) {
     if (other.operation != first.operation || other.mask != first.mask) {
       return;
     }
+  }
+  if (members == (warp.present & ~warp.exited) && ReportBegunTurns(warp_index)) {
+    AbandonBlock();
   }
   if ((first.mask & ~members) != 0) {
     ReportWait("absent lane", warp_index * kWarpLanes + lane,
@@ -199,7 +237,10 @@ bool EndWait() {
     return false;
   }
   std::uint32_t waiting_warps = 0;
-  for (std::uint32_t i = 0; i < block->warps.size(); ++i) {
+  for (std::uint32_t i = 0; i * kWarpLanes < block->count; ++i) {
+    if (ReportBegunTurns(i)) {
+      return false;
+    }
     waiting_warps |= block->warps[i].waiting != 0 ? 1U << i : 0;
   }
   const auto at_barrier = [](const Thread& thread) { return thread.wait == Wait::kBlock && !thread.done; };
@@ -293,16 +334,78 @@ void WaitHere() {
   SwitchFiber(own.place, other.place);
 }
 
+void MakeLanesReady(std::uint32_t warp_index, std::uint32_t lanes) {
+  for (; lanes != 0; lanes &= lanes - 1) {
+    MakeReady(warp_index * kWarpLanes + static_cast<std::uint32_t>(std::countr_zero(lanes)));
+  }
+}
+
+// The current thread takes its next turn. Returns its value.
+std::uint64_t TakeTurn(std::uint32_t index) {
+  const std::uint32_t warp_index = index / kWarpLanes;
+  const std::uint32_t lane = index % kWarpLanes;
+  WarpTurns& warp = block->turns[warp_index];
+  Thread& own = block->threads[index];
+  const std::uint32_t number = warp.next[lane];
+  Turn& turn = warp.turns[number % WarpTurns::kAtOnce];
+  while (turn.arrived != 0 && turn.number != number) {
+    warp.waiting_for_room |= 1U << lane;
+    own.wait = Wait::kWarp;
+    WaitHere();
+  }
+  if (turn.arrived == 0) {
+    turn.number = number;
+    turn.operation = own.operation;
+    turn.code = own.code;
+    ++warp.begun;
+  } else if (turn.operation != own.operation) {
+    ReportWait("lanes at different places", index,
+               " waits with lanes that are in another operation or have another mask");
+    AbandonBlock();
+  }
+  turn.arrived |= 1U << lane;
+  turn.values[lane] = own.value;
+  std::uint32_t released = 0;
+  for (std::uint32_t rest = warp.waiters[lane]; rest != 0; rest &= rest - 1) {
+    const auto waiter = static_cast<std::uint32_t>(std::countr_zero(rest));
+    released |= warp.next[waiter] == number ? 1U << waiter : 0;
+  }
+  warp.waiters[lane] &= ~released;
+  MakeLanesReady(warp_index, released);
+  const std::uint32_t from = SourceLane(own, lane);
+  if ((turn.arrived >> from & 1U) == 0) {
+    warp.waiters[from] |= 1U << lane;
+    own.wait = Wait::kWarp;
+    WaitHere();
+  }
+  const std::uint64_t value = turn.values[from];
+  ++warp.next[lane];
+  turn.passed |= 1U << lane;
+  if (turn.passed == kWholeWarp) {
+    turn.arrived = 0;
+    turn.passed = 0;
+    --warp.begun;
+    MakeLanesReady(warp_index, std::exchange(warp.waiting_for_room, 0));
+  }
+  return value;
+}
+
 void EndThread() {
   Thread& own = block->threads[block->current];
   own.done = true;
   --block->live;
-  Warp& warp = block->warps[block->current / kWarpLanes];
-  warp.exited |= 1U << (block->current % kWarpLanes);
+  const std::uint32_t warp_index = block->current / kWarpLanes;
+  Warp& warp = block->warps[warp_index];
+  const std::uint32_t own_lane = block->current % kWarpLanes;
+  warp.exited |= 1U << own_lane;
+  if (const Turn* const turn = block->turns[warp_index].Begun(own_lane)) {
+    ReportTurn("absent lane", warp_index, *turn, "ended or never began", "ended or never began");
+    AbandonBlock();
+  }
   for (std::uint32_t rest = warp.waiting; rest != 0; rest &= rest - 1) {
     const auto lane = static_cast<std::uint32_t>(std::countr_zero(rest));
     if ((warp.waiting >> lane & 1U) != 0) {
-      TryToEnd(block->current / kWarpLanes, lane);
+      TryToEnd(warp_index, lane);
     }
   }
 }
@@ -340,6 +443,9 @@ void RunBlock(dim3 index) {
     block->threads[i] = {};
     block->warps[i / kWarpLanes].present |= 1U << (i % kWarpLanes);
     MakeReady(i);
+    if (i % kWarpLanes == 0) {
+      block->turns[i / kWarpLanes].Reset();
+    }
   }
   actor.block_epoch = 0;
   BeginBlock(block->launch->shared_bytes);
@@ -420,7 +526,7 @@ void RunKernel(const KernelLaunch& launch, Operation operation) {
     operation.block_step = 1;
   }
   BeginOperation(operation, blocks);
-  BeginGrid(launch.parameters.tuple.get(), launch.parameters.tuple_bytes);
+  BeginGrid(launch.kernel, launch.parameters.tuple.get(), launch.parameters.tuple_bytes);
   for (std::uint32_t i = 0; i < blocks; ++i) {
     if (i > 0) {
       NextRun();
@@ -456,6 +562,7 @@ void ReportMisaligned(const char* file, std::uint32_t line, std::uintptr_t addre
     Report(fmt::format("misaligned {} {} {}", KernelName(), name, line),
            fmt::format("misaligned access: {}, {}:{} accesses address {:#x}", Describe(actor.run, actor.thread), name,
                        line, address));
+    AbandonBlock();
   }
 }
 
@@ -504,8 +611,14 @@ std::uint64_t Exchange(WarpOperation operation, unsigned mask, std::uint64_t val
   own.value = value;
   own.operand = operand;
   own.code = reinterpret_cast<std::uintptr_t>(__builtin_return_address(0));
-  own.wait = Wait::kWarp;
   const std::uint32_t lane = index % kWarpLanes;
+  const Warp& warp = block->warps[index / kWarpLanes];
+  const bool shuffles = operation == WarpOperation::kShuffle || operation == WarpOperation::kShuffleXor;
+  if (shuffles && mask == kWholeWarp && warp.present == kWholeWarp &&
+      (warp.exited == 0 || block->turns[index / kWarpLanes].Begun(lane) != nullptr)) {
+    return TakeTurn(index);
+  }
+  own.wait = Wait::kWarp;
   if ((mask >> lane & 1U) == 0) {
     ReportWait("absent lane", index, " is not in its own mask");
     own.mask |= 1U << lane;

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -57,6 +58,14 @@ __global__ void BehindStaticKernel(float* out) {
   __shared__ float values[7];
   values[threadIdx.x % 7] = 1;
   SetLast(values, 7);
+  out[threadIdx.x] = 1;
+}
+
+// What lies behind may be another kernel's array.
+__global__ void BehindWholeLinesKernel(float* out) {
+  __shared__ float values[16];
+  values[threadIdx.x % 16] = 1;
+  SetLast(values, 16);
   out[threadIdx.x] = 1;
 }
 
@@ -149,6 +158,32 @@ __global__ void LeavesWarpKernel(float* out, int leaves) {
   out[threadIdx.x] = __shfl_xor_sync(0xffffffffU, 1.0F, 1);
 }
 
+// Lanes that are ahead by many shuffles, and one that takes part in one fewer.
+__global__ void BroadcastKernel(float* out, int leaves) {
+  float sum = 0;
+  for (int i = 0; i < 100; ++i) {
+    if (static_cast<int>(threadIdx.x) != leaves || i < 99) {
+      sum += __shfl_sync(0xffffffffU, static_cast<float>(threadIdx.x), i % 2);
+    }
+  }
+  __syncthreads();
+  out[threadIdx.x] = sum == static_cast<float>(threadIdx.x / 32 * 3200 + 50) ? 1.0F : NAN;
+}
+
+// A lane that reduces where others shuffle.
+__global__ void OtherOperationKernel(float* out) {
+  if (threadIdx.x == 5) {
+    out[threadIdx.x] = static_cast<float>(__reduce_max_sync(0xffffffffU, 1U));
+  } else {
+    out[threadIdx.x] = __shfl_xor_sync(0xffffffffU, 1.0F, 16);
+  }
+}
+
+// A lane that shuffles by a number where others shuffle across.
+__global__ void OtherShuffleKernel(float* out) {
+  out[threadIdx.x] = threadIdx.x == 5 ? __shfl_sync(0xffffffffU, 1.0F, 0) : __shfl_xor_sync(0xffffffffU, 1.0F, 16);
+}
+
 __global__ void ElsewhereKernel(float* out) {
   if (threadIdx.x == 3) {
     __syncthreads();
@@ -211,6 +246,8 @@ const std::vector<SmallKernel>& SmallKernels() {
        [](Context c, Memory m) { Launch(c, Blocks(1), UnwrittenSharedKernel, m.zeros); }},
       {"BehindStatic", "bytes behind a shared array",
        [](Context c, Memory m) { Launch(c, Blocks(1, 1), BehindStaticKernel, m.zeros); }},
+      {"BehindWholeLines", "bytes behind a shared array",
+       [](Context c, Memory m) { Launch(c, Blocks(1, 1), BehindWholeLinesKernel, m.zeros); }},
       {"Dynamic", "",
        [](Context c, Memory m) {
          Launch(c, {dim3(1), dim3(kThreads), kThreads * 4}, BehindDynamicKernel, m.zeros);
@@ -256,6 +293,13 @@ const std::vector<SmallKernel>& SmallKernels() {
        [](Context c, Memory m) { Launch(c, Blocks(1, 48), LeavesWarpKernel, m.zeros, -1); }},
       {"Elsewhere", "lanes at different places",
        [](Context c, Memory m) { Launch(c, Blocks(1), ElsewhereKernel, m.zeros); }},
+      {"Broadcast", "", [](Context c, Memory m) { Launch(c, Blocks(1), BroadcastKernel, m.zeros, -1); }},
+      {"OneBroadcastFewer", "lanes at different places: BroadcastKernel, block (0, 0, 0), thread ",
+       [](Context c, Memory m) { Launch(c, Blocks(1), BroadcastKernel, m.zeros, 7); }},
+      {"OtherOperation", "lanes at different places",
+       [](Context c, Memory m) { Launch(c, Blocks(1), OtherOperationKernel, m.zeros); }},
+      {"OtherShuffle", "lanes at different places",
+       [](Context c, Memory m) { Launch(c, Blocks(1), OtherShuffleKernel, m.zeros); }},
       {"OwnMask", "is not in its own mask",
        [](Context c, Memory m) { Launch(c, Blocks(1, 32), OwnMaskKernel, m.zeros); }},
       {"HalfMask", "", [](Context c, Memory m) { Launch(c, Blocks(1), HalfMaskKernel, m.zeros); }},

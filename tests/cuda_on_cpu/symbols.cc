@@ -13,6 +13,7 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 
@@ -57,13 +58,18 @@ Tables ReadTables() {
       continue;
     }
     const auto names = At<Elf64_Shdr>(file, header.e_shoff + section.sh_link * header.e_shentsize);
+    bool of_kernels = false;  // whether local symbols that follow are of a .cu file
     for (std::size_t at = 0; at < section.sh_size; at += sizeof(Elf64_Sym)) {
       const auto symbol = At<Elf64_Sym>(file, section.sh_offset + at);
       const char* const name = file.data() + names.sh_offset + symbol.st_name;
-      if (ELF64_ST_TYPE(symbol.st_info) == STT_FUNC && symbol.st_size > 0) {
+      if (ELF64_ST_TYPE(symbol.st_info) == STT_FILE) {
+        of_kernels = std::string_view(name).ends_with(".cu");
+      } else if (ELF64_ST_TYPE(symbol.st_info) == STT_FUNC && symbol.st_size > 0) {
         tables.functions.push_back({ProgramImage().first + symbol.st_value, symbol.st_size, name});
-      } else if (ELF64_ST_TYPE(symbol.st_info) == STT_TLS && symbol.st_shndx != SHN_UNDEF) {
-        tables.arrays.push_back({symbol.st_value, symbol.st_size, name});
+      } else if (ELF64_ST_TYPE(symbol.st_info) == STT_TLS && symbol.st_shndx != SHN_UNDEF &&
+                 std::string_view(name).starts_with("_ZZ") &&
+                 (of_kernels || ELF64_ST_BIND(symbol.st_info) != STB_LOCAL)) {
+        tables.arrays.push_back({symbol.st_value, symbol.st_size, name, {}});
       }
     }
   }
@@ -71,6 +77,19 @@ Tables ReadTables() {
   std::ranges::sort(tables.arrays, {}, &SharedArray::first);
   if (tables.functions.empty()) {
     throw std::runtime_error("the program has no symbols: it must not be stripped");
+  }
+  std::set<std::string_view> names;
+  for (const Function& function : tables.functions) {
+    names.insert(function.symbol);
+  }
+  // _ZZ<function>E<name> lies in _Z<function>.
+  for (SharedArray& array : tables.arrays) {
+    for (std::size_t at = array.symbol.find('E'); at != std::string::npos; at = array.symbol.find('E', at + 1)) {
+      const std::string function = "_Z" + array.symbol.substr(3, at - 3);
+      if (names.contains(function)) {
+        array.owner = function;
+      }
+    }
   }
   return tables;
 }
@@ -129,6 +148,18 @@ AddressRange ThreadSegment() {
 }
 
 const std::vector<SharedArray>& SharedArrays() { return Known().arrays; }
+
+std::vector<bool> ArraysOf(std::uintptr_t kernel) {
+  const auto& functions = Known().functions;
+  const auto own = std::ranges::lower_bound(functions, kernel, {}, &Function::first);
+  std::vector<bool> arrays;
+  for (const SharedArray& array : Known().arrays) {
+    const std::string owner = Demangled(array.owner);
+    const bool of_kernel = std::string_view(owner).substr(0, owner.find_first_of("<(")).ends_with("Kernel");
+    arrays.push_back(!of_kernel || (own != functions.end() && own->symbol == array.owner));
+  }
+  return arrays;
+}
 
 std::string Demangled(const std::string& symbol) {
   int status = 0;

@@ -1,5 +1,5 @@
-// What the program's own ELF file says: names and lines of code, and the arrays in its thread-local segment, which are
-// the kernels' shared arrays.
+// What the program's own ELF file says: names and lines of code, and the kernels' shared arrays, which are objects of
+// its thread-local segment.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@ struct SharedArray {
   std::uint64_t first = 0;  // of the thread-local segment
   std::uint64_t bytes = 0;
   std::string symbol;  // mangled
+  std::string owner;   // the function that declares it, mangled; empty where it is inlined everywhere
 };
 
 struct AddressRange {
@@ -24,8 +25,10 @@ struct AddressRange {
 AddressRange ProgramImage();
 // The calling thread's copy of the thread-local segment.
 AddressRange ThreadSegment();
-// In the order of their places.
+// In the order of their places: those of .cu files and of templates.
 const std::vector<SharedArray>& SharedArrays();
+// By array, whether the kernel may access it: its own arrays, and those of functions that are no kernels.
+std::vector<bool> ArraysOf(std::uintptr_t kernel);
 // The function that an address lies in, without its parameters; the address as a number where none is known.
 std::string FunctionName(std::uintptr_t address);
 std::string Demangled(const std::string& symbol);

@@ -32,6 +32,8 @@ parity::Outcome TrainOn(const char* device, const RunConfig& config) {
 TEST_P(Training, AgreesWithTheCpu) {
   RunConfig config = parity::SmallRun(GetParam().family);
   config.model.layers = 2;
+  config.model.heads = 4;
+  config.model.kv_heads = 4;
   config.batch.global = 4;
   config.train.steps = kSteps;
   config.layout = GetParam().layout;
@@ -46,6 +48,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Layout{"Pipeline", "gpt2", {.pipeline = 2}, "zero_bubble"},
                     Layout{"ShardedData", "llama", {.data = 2, .zero = 3}},
                     Layout{"OffloadedData", "gpt2", {.data = 2, .zero = 1, .offload = Offload::kFull}},
+                    Layout{"RingContext", "llama", {.context = 2, .context_kind = ContextKind::kRing}},
                     Layout{"AllAxes", "gpt2", {.tensor = 2, .pipeline = 2, .data = 2, .zero = 2}}),
     [](const auto& layout) { return std::string(layout.param.name); });
 
