@@ -41,9 +41,6 @@ class StepCosts {
       AddTraffic(*collective, step.chunked, collective->group == ProgramGroup::kTensor ? cost.tensor : cost.context);
     } else {
       cost.bytes_touched = TouchedBy(step);
-      if (const auto* swap = std::get_if<SwapHeadsStep>(&step.work)) {
-        cost.context.Add(CollectiveKind::kAllToAll, Bytes(swap->from));
-      }
     }
     if (step.recomputed) {
       cost.flops = {.recomputed = cost.flops.matmul + cost.flops.attention};
@@ -99,9 +96,6 @@ class StepCosts {
     }
     if (const auto* copy = std::get_if<CopyKeysStep>(&work)) {
       return 2 * Bytes(copy->kv) / sizes_.context;  // this rank's part
-    }
-    if (const auto* swap = std::get_if<SwapHeadsStep>(&work)) {
-      return 4 * Bytes(swap->from);  // copied before and after it travels
     }
     if (const auto* dropout = std::get_if<DropoutStep>(&work); dropout != nullptr && dropout->own_rows) {
       return 2 * Bytes(dropout->from);  // of `to` this rank's rows alone

@@ -112,15 +112,19 @@ BufferId Lowering::GatherKeys(BufferId qkv) {
 BufferId Lowering::ToHeads(BufferId from, bool packed) {
   const Shape shape{sizes_.head_ranks * sizes_.tokens, (packed ? sizes_.qkv : sizes_.attention) / sizes_.head_ranks};
   const BufferId to = NewBuffer(sizes_.dtype, shape);
-  Emit(SwapHeadsStep{
-      .from = from, .to = to, .staging = NewBuffer(sizes_.dtype, shape), .to_heads = true, .packed = packed});
+  const BufferId arrived = NewBuffer(sizes_.dtype, shape);
+  Emit(CopyHeadsStep{.from = from, .to = to, .packed = packed});
+  SwapHeads(to, arrived);
+  Emit(CopyHeadsStep{.order = HeadOrder::kSequences, .from = arrived, .to = to, .packed = packed});
   return to;
 }
 
 void Lowering::ToTokens(BufferId from, BufferId to, bool packed) {
   const Shape shape = program_.buffers[static_cast<std::size_t>(from)].shape;
-  Emit(SwapHeadsStep{
-      .from = from, .to = to, .staging = NewBuffer(sizes_.dtype, shape), .to_heads = false, .packed = packed});
+  const BufferId arrived = NewBuffer(sizes_.dtype, shape);
+  Emit(CopyHeadsStep{.order = HeadOrder::kSequences, .from = from, .to = to, .back = true, .packed = packed});
+  SwapHeads(to, arrived);
+  Emit(CopyHeadsStep{.from = arrived, .to = to, .back = true, .packed = packed});
 }
 
 int Lowering::FusedAdd(int i, int end) const {

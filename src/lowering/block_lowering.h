@@ -212,6 +212,9 @@ class Lowering {
   // The result has all tokens and some heads, or is `to`, which has this rank's tokens and all heads.
   BufferId ToHeads(BufferId from, bool packed);
   void ToTokens(BufferId from, BufferId to, bool packed);
+  void SwapHeads(BufferId from, BufferId to) {
+    Emit(CollectiveStep{.kind = CollectiveKind::kAllToAll, .group = ProgramGroup::kHeads, .from = from, .to = to});
+  }
 
   // Backward.
   void Backward(const Pass& pass);

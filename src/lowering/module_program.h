@@ -180,15 +180,18 @@ struct CopyKeysStep {
   bool back = false;
 };
 
-// Between this rank's tokens of all heads and all tokens, in their order, of this context rank's heads: all-to-all.
-// `staging` is as large as `from` and `to`.
-struct SwapHeadsStep {
-  static constexpr std::string_view kName = "swap_heads";
+// What Ulysses copies before and after its all-to-all, which swaps parts of the context group's heads.
+enum class HeadOrder : std::uint8_t {
+  kParts,      // between this rank's tokens of all heads and a part for each rank's heads
+  kSequences,  // between all tokens of some heads by rank and by sequence
+};
+struct CopyHeadsStep {
+  static constexpr std::string_view kName = "copy_heads";
+  HeadOrder order = HeadOrder::kParts;
   BufferId from = kNoId;
   BufferId to = kNoId;
-  BufferId staging = kNoId;
-  bool to_heads = true;  // `to` has all tokens; false: `from` has
-  bool packed = false;   // rows of query, key and value heads; false: of query heads alone
+  bool back = false;    // from parts, or from the order of sequences
+  bool packed = false;  // rows of query, key and value heads; false: of query heads alone
 };
 
 // Attention over the keys of one context rank after another, which pass around the group: RingPlan says what lies in
@@ -357,7 +360,7 @@ struct LossSumStep {
 
 using StepWork =
     std::variant<SumStep, NormStep, NormBackwardStep, CollectiveStep, ProductStep, QuantizeStep, HeadNormStep,
-                 HeadNormBackwardStep, RotaryStep, CopyKeysStep, SwapHeadsStep, RingAttentionStep,
+                 HeadNormBackwardStep, RotaryStep, CopyKeysStep, CopyHeadsStep, RingAttentionStep,
                  RingAttentionBackwardStep, AttentionStep, AttentionBackwardStep, ActivationStep,
                  ActivationBackwardStep, DropoutStep, BiasGradientStep, ClearStep, AddGradientStep, LookupStep,
                  LookupBackwardStep, PositionsStep, PositionsBackwardStep, ScaleStep, CopyStep, SoftCapStep,

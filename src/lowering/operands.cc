@@ -76,9 +76,7 @@ class Operands {
   OperandList operator()(const CopyKeysStep& s) const {
     return {s.back ? Update(s.qkv, "qkv") : Read(s.qkv, "qkv"), s.back ? Read(s.kv, "kv") : Write(s.kv, "kv")};
   }
-  OperandList operator()(const SwapHeadsStep& s) const {
-    return {Read(s.from, "from"), Write(s.to, "to"), Write(s.staging, "staging")};
-  }
+  OperandList operator()(const CopyHeadsStep& s) const { return {Read(s.from, "from"), Write(s.to, "to")}; }
   OperandList operator()(const RingAttentionStep& s) const {
     return {Read(s.qkv, "qkv"), Write(s.out, "out"), Write(s.statistics, "statistics"), Write(s.scratch, "scratch")};
   }

@@ -86,8 +86,9 @@ class ChoiceWriter {
   void operator()(const HeadNormBackwardStep& s) { Flag("together", s.together); }
   void operator()(const RotaryStep& s) { Flag("inverse", s.inverse); }
   void operator()(const CopyKeysStep& s) { Flag("back", s.back); }
-  void operator()(const SwapHeadsStep& s) {
-    Flag("to_heads", s.to_heads);
+  void operator()(const CopyHeadsStep& s) {
+    Word("order", s.order == HeadOrder::kParts ? "parts" : "sequences");
+    Flag("back", s.back);
     Flag("packed", s.packed);
   }
   void operator()(const DropoutStep& s) {

@@ -258,13 +258,9 @@ struct ProgramRunner::Executor {
     ops.CopyBlocks(step.back ? CopyToKeys(sizes, own, qkv) : CopyOfKeys(sizes, qkv, own));
   }
 
-  void operator()(const SwapHeadsStep& step) const {
-    const HeadSwap swap{.ops = ops, .group = *context.heads_group, .sizes = sizes, .packed = step.packed};
-    if (step.to_heads) {
-      swap.ToHeads(Buffer(step.from), Buffer(step.to), Buffer(step.staging));
-    } else {
-      swap.ToTokens(Buffer(step.from), Buffer(step.to), Buffer(step.staging));
-    }
+  void operator()(const CopyHeadsStep& step) const {
+    HeadCopies{.ops = ops, .sizes = sizes, .packed = step.packed, .back = step.back}.Copy(step.order, Buffer(step.from),
+                                                                                          Buffer(step.to));
   }
 
   // Of this tensor rank's heads, the first that attention has here.

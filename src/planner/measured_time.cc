@@ -133,7 +133,7 @@ struct MeasuredPrice::StepPrice {
   }
   // Of a rank's own keys.
   WorkTime operator()(const CopyKeysStep& step) const { return Copies(Elements(step.kv) / s.context); }
-  WorkTime operator()(const SwapHeadsStep& step) const { return Copies(Elements(step.from)) * 2; }
+  WorkTime operator()(const CopyHeadsStep& step) const { return Copies(Elements(step.from)); }
   WorkTime operator()(const BiasGradientStep& step) const {
     return {.memory = price.Work(RankWork::kBiasGradient, step.own_rows ? s.outside * s.hidden : Elements(step.rows))};
   }
