@@ -2,8 +2,8 @@
 // Run: build/benchmarks/planner_benchmark (the targets are one million and twenty thousand on two cores).
 #include <benchmark/benchmark.h>
 
-#include "planner/search.h"
-#include "planner/step_estimate.h"
+#include "planner/pricing/step_estimate.h"
+#include "planner/search/search.h"
 
 namespace trireme {
 namespace {

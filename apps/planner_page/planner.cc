@@ -2,7 +2,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "planner/plan_question.h"
+#include "planner/queries/plan_question.h"
 
 // The answer to a question of plan_question.h. The caller frees it.
 extern "C" char* Answer(const char* question) {

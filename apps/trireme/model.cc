@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/json_text.h"
 #include "checkpoint/read/weight_source.h"
-#include "planner/model_listing.h"
+#include "planner/queries/model_listing.h"
 
 namespace trireme {
 namespace {

@@ -12,8 +12,8 @@
 #include "base/plain_text.h"
 #include "base/text_file.h"
 #include "checkpoint/read/weight_source.h"
-#include "planner/model_shape.h"
-#include "planner/plan_answer.h"
+#include "planner/queries/model_shape.h"
+#include "planner/queries/plan_answer.h"
 #include "report/pages.h"
 #include "topology/settings.h"
 

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/plain_text.h"
 #include "comm/launch_environment.h"
-#include "planner/validate.h"
+#include "planner/validation/validate.h"
 #include "topology/settings.h"
 
 namespace trireme {

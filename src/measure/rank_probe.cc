@@ -10,7 +10,7 @@
 #include "device/best_seconds.h"
 #include "measure/probe_tensors.h"
 #include "measure/rate_fit.h"
-#include "planner/matmul_time.h"
+#include "planner/pricing/matmul_time.h"
 
 namespace trireme {
 namespace {

@@ -7,8 +7,8 @@
 #include "base/dtype.h"
 #include "cost/step_cost.h"
 #include "lowering/module_program.h"
-#include "planner/module_time.h"
-#include "planner/plan_point.h"
+#include "planner/pricing/module_time.h"
+#include "planner/pricing/plan_point.h"
 
 namespace trireme {
 namespace {

@@ -8,7 +8,7 @@
 #include "base/shape.h"
 #include "cost/step_cost.h"
 #include "model/float8_products.h"
-#include "planner/interval.h"
+#include "planner/pricing/interval.h"
 
 namespace trireme {
 namespace {

@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "planner/step_estimate.h"
+#include "planner/pricing/step_estimate.h"
 #include "report/step_causes.h"
 #include "run/run_config.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "comm/phase_clock.h"
-#include "planner/step_estimate.h"
+#include "planner/pricing/step_estimate.h"
 
 namespace trireme {
 

@@ -9,8 +9,8 @@
 
 #include "base/error.h"
 #include "operate/trace_recorder.h"
-#include "planner/timeline.h"
-#include "planner/trace_file.h"
+#include "planner/queries/timeline.h"
+#include "planner/queries/trace_file.h"
 #include "topology/layout.h"
 
 namespace trireme {

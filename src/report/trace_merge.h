@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/accounting.h"
-#include "planner/step_estimate.h"
+#include "planner/pricing/step_estimate.h"
 #include "run/run_config.h"
 
 namespace trireme {

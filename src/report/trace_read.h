@@ -1,4 +1,4 @@
-// Timelines of a Chrome/Perfetto trace that this program wrote (planner/trace_file.h): by process the tracks of
+// Timelines of a Chrome/Perfetto trace that this program wrote (planner/queries/trace_file.h): by process the tracks of
 // computation, for the report's page.
 #pragma once
 

@@ -1,5 +1,5 @@
 #include "fuzz/fuzz_input.h"
-#include "planner/measured_runs.h"
+#include "planner/validation/measured_runs.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace trireme;

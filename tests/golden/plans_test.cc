@@ -8,7 +8,7 @@
 #include "base/json_text.h"
 #include "golden/golden.h"
 #include "planner/fixtures.h"
-#include "planner/plan_answer.h"
+#include "planner/queries/plan_answer.h"
 #include "run/run_config.h"
 
 namespace trireme::golden {

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "operate/paced_bench.h"
-#include "planner/step_estimate.h"
+#include "planner/pricing/step_estimate.h"
 #include "schedule/schedule.h"
 
 namespace trireme {

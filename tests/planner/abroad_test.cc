@@ -9,14 +9,14 @@
 #include <set>
 
 #include "message_of.h"
-#include "planner/collective_time.h"
 #include "planner/fixtures.h"
-#include "planner/interval.h"
-#include "planner/layout_space.h"
-#include "planner/module_time.h"
-#include "planner/sick_runs.h"
-#include "planner/step_estimate.h"
-#include "planner/validate.h"
+#include "planner/pricing/collective_time.h"
+#include "planner/pricing/interval.h"
+#include "planner/pricing/module_time.h"
+#include "planner/pricing/step_estimate.h"
+#include "planner/search/layout_space.h"
+#include "planner/validation/sick_runs.h"
+#include "planner/validation/validate.h"
 
 namespace trireme {
 namespace {

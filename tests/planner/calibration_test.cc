@@ -1,9 +1,9 @@
-#include "planner/calibration.h"
+#include "planner/validation/calibration.h"
 
 #include <gtest/gtest.h>
 
 #include "planner/fixtures.h"
-#include "planner/step_estimate.h"
+#include "planner/pricing/step_estimate.h"
 
 namespace trireme {
 namespace {

@@ -1,5 +1,5 @@
 // What attention waits for of its context group's exchanges: ring messages overlap, others do not.
-#include "planner/context_time.h"
+#include "planner/pricing/context_time.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,10 +8,10 @@
 
 #include "lowering/ring_plan.h"
 #include "message_of.h"
-#include "planner/context_figure.h"
-#include "planner/explain.h"
 #include "planner/fixtures.h"
-#include "planner/length_figure.h"
+#include "planner/queries/context_figure.h"
+#include "planner/queries/explain.h"
+#include "planner/queries/length_figure.h"
 
 namespace trireme {
 namespace {

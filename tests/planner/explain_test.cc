@@ -1,11 +1,11 @@
-#include "planner/explain.h"
+#include "planner/queries/explain.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "gpt_shape.h"
 #include "planner/fixtures.h"
-#include "planner/timeline.h"
+#include "planner/queries/timeline.h"
 
 namespace trireme {
 namespace {

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "model/model_config.h"
-#include "planner/measured_runs.h"
-#include "planner/search.h"
+#include "planner/search/search.h"
+#include "planner/validation/measured_runs.h"
 
 namespace trireme::test {
 

@@ -1,9 +1,9 @@
-#include "planner/measured_time.h"
+#include "planner/pricing/measured_time.h"
 
 #include <gtest/gtest.h>
 
 #include "planner/fixtures.h"
-#include "planner/step_estimate.h"
+#include "planner/pricing/step_estimate.h"
 
 namespace trireme {
 namespace {

@@ -1,4 +1,4 @@
-#include "planner/memory_estimate.h"
+#include "planner/pricing/memory_estimate.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include "cost/rank_tensors.h"
 #include "cost/step_cost.h"
 #include "planner/fixtures.h"
-#include "planner/step_estimate.h"
+#include "planner/pricing/step_estimate.h"
 
 namespace trireme {
 namespace {

@@ -1,5 +1,5 @@
 // What `trireme model` prints is what training is planned by.
-#include "planner/model_listing.h"
+#include "planner/queries/model_listing.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

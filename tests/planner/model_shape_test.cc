@@ -1,4 +1,4 @@
-#include "planner/model_shape.h"
+#include "planner/queries/model_shape.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

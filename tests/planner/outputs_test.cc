@@ -4,15 +4,15 @@
 #include <nlohmann/json.hpp>
 
 #include "message_of.h"
-#include "planner/deadline.h"
-#include "planner/emit.h"
 #include "planner/fixtures.h"
-#include "planner/phases.h"
-#include "planner/plan_json.h"
-#include "planner/plan_text.h"
-#include "planner/ramp.h"
-#include "planner/shapes.h"
-#include "planner/training_time.h"
+#include "planner/queries/deadline.h"
+#include "planner/queries/emit.h"
+#include "planner/queries/phases.h"
+#include "planner/queries/plan_json.h"
+#include "planner/queries/plan_text.h"
+#include "planner/queries/ramp.h"
+#include "planner/queries/shapes.h"
+#include "planner/queries/training_time.h"
 #include "run/stages.h"
 
 namespace trireme {

@@ -6,11 +6,11 @@
 #include <random>
 
 #include "base/error.h"
-#include "planner/emit.h"
 #include "planner/fixtures.h"
-#include "planner/model_shape.h"
-#include "planner/phases.h"
-#include "planner/shapes.h"
+#include "planner/queries/emit.h"
+#include "planner/queries/model_shape.h"
+#include "planner/queries/phases.h"
+#include "planner/queries/shapes.h"
 #include "run/run_config.h"
 #include "topology/settings.h"
 

@@ -1,4 +1,4 @@
-#include "planner/pipeline_time.h"
+#include "planner/pricing/pipeline_time.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "planner/plan_answer.h"
+#include "planner/queries/plan_answer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "planner/plan_question.h"
+#include "planner/queries/plan_question.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 #include "base/json_text.h"
 #include "planner/fixtures.h"
-#include "planner/plan_answer.h"
+#include "planner/queries/plan_answer.h"
 
 namespace trireme {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "message_of.h"
 #include "planner/fixtures.h"
-#include "planner/measured_runs.h"
+#include "planner/validation/measured_runs.h"
 
 namespace trireme {
 namespace {

@@ -1,10 +1,10 @@
-#include "planner/scores.h"
+#include "planner/validation/scores.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "planner/least_squares.h"
+#include "planner/validation/least_squares.h"
 
 namespace trireme {
 namespace {

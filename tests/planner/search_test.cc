@@ -1,4 +1,4 @@
-#include "planner/search.h"
+#include "planner/search/search.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 
 #include "message_of.h"
 #include "planner/fixtures.h"
-#include "planner/layout_space.h"
-#include "planner/memory_estimate.h"
+#include "planner/pricing/memory_estimate.h"
+#include "planner/search/layout_space.h"
 
 namespace trireme {
 namespace {

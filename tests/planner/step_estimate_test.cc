@@ -1,4 +1,4 @@
-#include "planner/step_estimate.h"
+#include "planner/pricing/step_estimate.h"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
 #include <gtest/gtest.h>
 
 #include "lowering/linear_shape.h"
-#include "planner/collective_time.h"
 #include "planner/fixtures.h"
-#include "planner/matmul_time.h"
-#include "planner/module_time.h"
+#include "planner/pricing/collective_time.h"
+#include "planner/pricing/matmul_time.h"
+#include "planner/pricing/module_time.h"
 
 namespace trireme {
 namespace {

@@ -1,4 +1,4 @@
-#include "planner/validate.h"
+#include "planner/validation/validate.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json_text.h"
-#include "planner/trace_file.h"
+#include "planner/queries/trace_file.h"
 #include "report/pages.h"
 #include "report/report_page.h"
 #include "report/status_screen.h"

@@ -7,7 +7,7 @@ export interface Options {
   [name: string]: string | number | boolean;
 }
 
-// src/planner/plan_question.h says what these mean.
+// src/planner/queries/plan_question.h says what these mean.
 export interface Question {
   cluster: string;
   stack: string;

@@ -1,0 +1,100 @@
+#include "planner/pricing/data_parallel_time.h"
+
+#include <optional>
+
+#include "base/int8_block.h"
+#include "planner/pricing/collective_time.h"
+#include "planner/pricing/measured_time.h"
+#include "planner/pricing/module_time.h"
+
+namespace trireme {
+namespace {
+
+// Of gathered weights, and of reduced gradients. int8 blocks are moved alone: any type's price will do.
+DType SentType(const PlanPoint& point, CollectiveKind kind) {
+  if (kind == CollectiveKind::kAllGather || kind == CollectiveKind::kAllToAll) {
+    return point.dtype;
+  }
+  return point.layout.reduce == SentAs::kBFloat16 ? DType::kBFloat16 : DType::kFloat32;
+}
+
+constexpr double kInt8Bytes = 4.0 * static_cast<double>(kInt8Words) / static_cast<double>(kInt8Block);
+
+// Seconds in which numbers become int8 blocks and blocks become numbers of so many bytes each.
+double PackSeconds(const PlanPoint& point, double numbers, double bytes) {
+  return 2 * numbers * (bytes + kInt8Bytes) / (point.cluster.device.memory_bandwidth * point.stack.efficiencies.memory);
+}
+
+}  // namespace
+
+double DataParallelSeconds(const PlanPoint& point, CollectiveKind kind, double bytes, double calls) {
+  if (const std::optional<MeasuredPrice> measured = MeasuredPrice::Of(point)) {
+    return measured->Collective(kind, SentType(point, kind), bytes, calls, PlaceData(point.cluster, point.layout));
+  }
+  return CollectiveSeconds(kind, bytes, calls, PlaceData(point.cluster, point.layout), point.cluster,
+                           OuterShares(point));
+}
+
+double ShardSeconds(const PlanPoint& point, CollectiveKind kind, double bytes, double calls) {
+  const GroupPlacement group = PlaceShards(point.cluster, point.layout, point.shards());
+  if (const std::optional<MeasuredPrice> measured = MeasuredPrice::Of(point)) {
+    return measured->Collective(kind, SentType(point, kind), bytes, calls, group);
+  }
+  return CollectiveSeconds(kind, bytes, calls, group, point.cluster, OuterShares(point));
+}
+
+double ReductionSeconds(const PlanPoint& point, double gradients, double calls) {
+  const double bytes = gradients * GradientBytes(point);
+  const bool shards = ZeroShards(point.layout.zero).optimizer;
+  if (point.layout.reduced_as() == SentAs::kInt8) {
+    // Parts come by an all-to-all; stage 0 gathers the sums, and groups that are copies add theirs in fp32.
+    const double again = shards ? 0 : ShardSeconds(point, CollectiveKind::kAllGather, bytes, calls);
+    const double copies = point.layout.copies() > 1 ? DataParallelSeconds(point, CollectiveKind::kAllReduce,
+                                                                          4 * gradients / point.shards(), calls)
+                                                    : 0;
+    return ShardSeconds(point, CollectiveKind::kAllToAll, bytes, calls) + again + copies +
+           (shards ? 1 : 2) * PackSeconds(point, gradients, 4);
+  }
+  if (shards && point.shards() == point.layout.replicas()) {
+    return DataParallelSeconds(point, CollectiveKind::kReduceScatter, bytes, calls);
+  }
+  return DataParallelSeconds(point, CollectiveKind::kAllReduce, bytes, calls);
+}
+
+double GatherSeconds(const PlanPoint& point, double parameters, double calls) {
+  double each = ParameterBytes(point);
+  double packing = 0;
+  switch (point.layout.gathered_as()) {
+    case SentAs::kExact:
+      break;
+    case SentAs::kBFloat16:
+      each = static_cast<double>(SizeOf(DType::kBFloat16));
+      break;
+    case SentAs::kInt8:
+      each = kInt8Bytes;
+      packing = PackSeconds(point, parameters, ParameterBytes(point));
+      break;
+  }
+  return ShardSeconds(point, CollectiveKind::kAllGather, parameters * each, calls) + packing;
+}
+
+double UpdatedSeconds(const PlanPoint& point, double bytes) {
+  const bool turns = point.stack.time.broadcasts_shards;
+  return ShardSeconds(point, turns ? CollectiveKind::kBroadcast : CollectiveKind::kAllGather, bytes,
+                      turns ? point.shards() : 1);
+}
+
+double ParameterBytes(const PlanPoint& point) {
+  return point.stack.policy.counted_costs ? static_cast<double>(SizeOf(point.dtype)) : point.stack.time.parameter_bytes;
+}
+
+double GradientBytes(const PlanPoint& point) {
+  if (const SentAs sent = point.layout.reduced_as(); sent != SentAs::kExact) {
+    return sent == SentAs::kInt8 ? kInt8Bytes : static_cast<double>(SizeOf(DType::kBFloat16));
+  }
+  const TimeTraits& time = point.stack.time;
+  return point.dtype == DType::kBFloat16 && time.gradient_bytes_bf16 > 0 ? time.gradient_bytes_bf16
+                                                                         : time.gradient_bytes;
+}
+
+}  // namespace trireme

@@ -1,0 +1,25 @@
+// Seconds of a step's collectives between replicas: gradients and parameters, whole or in ZeRO's shards. By measured
+// prices where the machine was calibrated.
+#pragma once
+
+#include "base/accounting.h"
+#include "planner/pricing/plan_point.h"
+
+namespace trireme {
+
+// Bytes of a parameter, and of a gradient as it travels.
+double ParameterBytes(const PlanPoint& point);
+double GradientBytes(const PlanPoint& point);
+
+// `bytes` in so many calls: over all replicas, and within the ranks that ZeRO shards over.
+double DataParallelSeconds(const PlanPoint& point, CollectiveKind kind, double bytes, double calls);
+double ShardSeconds(const PlanPoint& point, CollectiveKind kind, double bytes, double calls);
+
+// Of so many gradients between replicas; those that ZeRO shards: within its groups, then between the copies of each.
+double ReductionSeconds(const PlanPoint& point, double gradients, double calls);
+// ZeRO 3's gather of so many parameters for one use.
+double GatherSeconds(const PlanPoint& point, double parameters, double calls);
+// Updated parameters go to all who hold them: one gather, or a broadcast by each owner in turn.
+double UpdatedSeconds(const PlanPoint& point, double bytes);
+
+}  // namespace trireme

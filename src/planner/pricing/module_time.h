@@ -1,0 +1,58 @@
+// Seconds of one micro batch in a block, the head and the embedding of one rank, by cause. For our stack the kernels
+// and collectives are those that cost describes; other stacks differ by their traits.
+#pragma once
+
+#include "cost/module_cost.h"
+#include "lowering/local_sizes.h"
+#include "lowering/module_program.h"
+#include "planner/pricing/collective_time.h"
+#include "planner/pricing/matmul_time.h"
+#include "planner/pricing/plan_point.h"
+
+namespace trireme {
+
+struct WorkTime {
+  double matmul = 0;
+  double attention = 0;  // its products; unfused: its scores through memory too
+  double memory = 0;     // element-wise kernels
+  double tensor = 0;     // collectives of the tensor group
+  double context = 0;    // of the context group, where attention waits for them
+  double overhead = 0;   // launches, host
+
+  double total() const { return matmul + attention + memory + tensor + context + overhead; }
+  WorkTime& operator+=(const WorkTime& other);
+  WorkTime operator*(double times) const;
+};
+
+struct ModuleTime {
+  WorkTime forward;
+  WorkTime backward_input;
+  WorkTime backward_weight;
+  WorkTime recomputed;  // part of backward_input
+
+  double total() const { return forward.total() + backward_input.total() + backward_weight.total(); }
+  ModuleTime& operator+=(const ModuleTime& other);
+  ModuleTime operator*(double times) const;
+};
+
+// The extents of a rank; a sequence cut over ranks leaves each of them its share of the tokens.
+LocalSizes SizesOf(const PlanPoint& point);
+// Rows of the vocabulary that a rank holds under the stack's padding.
+std::int64_t LocalVocabulary(const PlanPoint& point);
+// Whether the stack's rule on head sizes is broken: its attention products then run at attention_unaligned.
+bool HeadMisaligned(const PlanPoint& point);
+
+// Cost figures that a paced run shares (operate/paced_prices.h): the price of products; FLOP/s of fused attention,
+// causal pairs alone; shares of the links that collectives reach within a layer (tensor, context) and between replicas.
+MatmulPrice ProductPrice(const PlanPoint& point, ProductFormat format);
+double FusedAttentionRate(const PlanPoint& point, std::int64_t head_size);
+LinkShares InnerShares(const PlanPoint& point);
+LinkShares OuterShares(const PlanPoint& point);
+
+// `program`: the model's block, lowered for these sizes; without it, it is lowered here.
+ModuleTime TimeOfBlock(const PlanPoint& point, const LocalSizes& sizes, const ModuleProgram& program);
+ModuleTime TimeOfBlock(const PlanPoint& point, const LocalSizes& sizes);
+ModuleTime TimeOfHead(const PlanPoint& point, const LocalSizes& sizes);
+ModuleTime TimeOfEmbedding(const PlanPoint& point, const LocalSizes& sizes);
+
+}  // namespace trireme

@@ -1,0 +1,440 @@
+#include "planner/pricing/step_estimate.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "base/shape.h"
+#include "base/tensor_spec.h"
+#include "cost/formulas.h"
+#include "cost/optimizer_plan.h"
+#include "cost/power_sgd_plan.h"
+#include "planner/pricing/data_parallel_time.h"
+#include "planner/pricing/measured_time.h"
+#include "planner/pricing/update_time.h"
+#include "schedule/schedule.h"
+
+namespace trireme {
+namespace {
+
+// Adafactor and its kin read and write their state in several unfused passes.
+constexpr double kUnfusedOptimizer = 6;
+// Bytes that an update on the host reads and writes for each parameter.
+constexpr double kHostOptimizerBytes = 28;
+
+struct StageWork {
+  ModuleTime blocks;  // of one micro batch
+  ModuleTime ends;    // embedding and head
+  double accumulate = 0;
+};
+
+bool Offloads(const PlanPoint& point) {
+  return point.stack.time.host_optimizer || point.layout.offload != Offload::kNone;
+}
+
+// Trained parameters of a stage, and those of them that ZeRO 3 keeps whole.
+struct StepParameters {
+  double trained = 0;
+  double whole = 0;
+};
+
+StepParameters TrainedOf(const PlanPoint& point, const ModelAccount& account, const std::vector<std::int64_t>& blocks,
+                         int virtual_stage) {
+  return {.trained = ParametersOfStage(point, account, blocks, virtual_stage, {.frozen = false}),
+          .whole = ParametersOfStage(point, account, blocks, virtual_stage, {.frozen = false, .sharded = false})};
+}
+
+// Seconds that each micro batch spends on gradients beyond their products.
+double AccumulateSeconds(const PlanPoint& point, const StepParameters& of_stage) {
+  const double parameters = of_stage.trained;
+  if (const std::optional<MeasuredPrice> measured = MeasuredPrice::Of(point)) {
+    // Products of weight gradients were measured with their accumulation.
+    const double staged = parameters - of_stage.whole;
+    return ZeroShards(point.layout.zero).gradients ? measured->Staging(staged, staged / point.shards()) : 0;
+  }
+  const Efficiencies& e = point.stack.efficiencies;
+  double seconds = 0;
+  if (point.dtype == DType::kBFloat16 || point.stack.policy.counted_costs) {
+    seconds += parameters * point.stack.time.accumulate_bytes / (point.cluster.device.memory_bandwidth * e.memory);
+  }
+  if (point.stack.time.host_optimizer) {
+    seconds += parameters * point.stack.time.gradient_bytes / (point.cluster.host_link.bandwidth * e.host_link);
+  }
+  return seconds;
+}
+
+struct Costs {
+  ScheduleCosts schedule;
+  std::vector<StageWork> work;  // by virtual stage
+};
+
+Costs PriceStages(const PlanPoint& point, const ModelAccount& account, const std::vector<std::int64_t>& blocks) {
+  const LocalSizes sizes = SizesOf(point);
+  const ModuleTime recomputing = TimeOfBlock(point, sizes, *account.ProgramOf(sizes));
+  const ModuleTime keeping =
+      point.layout.recompute_layers > 0
+          ? TimeOfBlock(point, sizes.WithoutRecompute(), *account.ProgramOf(sizes.WithoutRecompute()))
+          : recomputing;
+  const std::size_t places = blocks.size();
+  Costs costs;
+  costs.work.resize(places);
+  for (std::size_t place = 0; place < places; ++place) {
+    StageWork& work = costs.work[place];
+    const std::int64_t again = point.layout.recompute_layers > 0
+                                   ? std::min<std::int64_t>(blocks[place], point.layout.recompute_layers)
+                                   : blocks[place];
+    work.blocks = recomputing * static_cast<double>(again);
+    work.blocks += keeping * static_cast<double>(blocks[place] - again);
+    if (place == 0) {
+      work.ends += TimeOfEmbedding(point, sizes);
+    }
+    if (place + 1 == places) {
+      work.ends += TimeOfHead(point, sizes);
+    }
+    work.accumulate = AccumulateSeconds(point, TrainedOf(point, account, blocks, static_cast<int>(place)));
+    costs.schedule.forward.push_back(work.blocks.forward.total() + work.ends.forward.total());
+    costs.schedule.backward_input.push_back(work.blocks.backward_input.total() + work.ends.backward_input.total());
+    costs.schedule.backward_weight.push_back(work.blocks.backward_weight.total() + work.ends.backward_weight.total() +
+                                             work.accumulate);
+  }
+  const double message = static_cast<double>(sizes.outside) * static_cast<double>(sizes.hidden) *
+                         static_cast<double>(sizes.element()) /
+                         (point.stack.time.scatter_messages && !sizes.sequence_parallel ? sizes.tensor : 1);
+  const std::optional<MeasuredPrice> measured = MeasuredPrice::Of(point);
+  costs.schedule.message =
+      measured && point.layout.pipeline > 1
+          ? measured->Message(message)
+          : MessageSeconds(message, point.cluster, point.layout, point.stack.efficiencies.message_link);
+  return costs;
+}
+
+// Seconds in which every rank of a node moves so many bytes over its link in one direction.
+double LinkSeconds(const PlanPoint& point, double bytes) {
+  const int on_node = std::min(point.layout.ranks(), point.cluster.devices_per_node);
+  const Efficiencies& e = point.stack.efficiencies;
+  return std::max(bytes / (point.cluster.host_link.bandwidth * e.host_link),
+                  bytes * on_node / (point.cluster.host_bandwidth * e.host_memory));
+}
+
+// Seconds in which what `blocks` blocks keep for a micro batch passes the link once, where it lies in host memory.
+double KeptSeconds(const PlanPoint& point, const ModelAccount& account, std::int64_t blocks) {
+  if (!point.layout.offload_activations) {
+    return 0;
+  }
+  const LocalSizes sizes = SizesOf(point);
+  const std::int64_t limit = point.layout.recompute_layers > 0 ? point.layout.recompute_layers : blocks;
+  const std::int64_t again = std::min(blocks, limit);
+  const std::int64_t bytes =
+      again * account.ProgramOf(sizes)->kept_bytes +
+      (blocks > again ? (blocks - again) * account.ProgramOf(sizes.WithoutRecompute())->kept_bytes : 0);
+  return LinkSeconds(point, static_cast<double>(bytes));
+}
+
+// Seconds in which all of a stage's weights come from the host once, where our stack keeps them there.
+double FetchSeconds(const PlanPoint& point, double parameters, double whole = 0) {
+  if (!point.stack.policy.staged_offload || point.layout.offload != Offload::kFull) {
+    return 0;
+  }
+  const double owned =
+      ZeroShards(point.layout.zero).parameters ? whole + (parameters - whole) / point.shards() : parameters;
+  return LinkSeconds(point, owned * static_cast<double>(SizesOf(point).element()));
+}
+
+// What each micro batch repeats, less what compute hides: gathers and reductions of ZeRO 2 and 3, weights that come
+// from the host, activations that go there and come back. Added to the costs.
+double AddShardTraffic(const PlanPoint& point, const ModelAccount& account, Costs& costs,
+                       const std::vector<std::int64_t>& blocks) {
+  const ParallelLayout& layout = point.layout;
+  const bool shards = ZeroShards(layout.zero).gradients && layout.replicas() > 1;
+  if (!shards && FetchSeconds(point, 1) == 0 && !layout.offload_activations) {
+    return 0;
+  }
+  double most = 0;
+  for (std::size_t place = 0; place < blocks.size(); ++place) {
+    const double parameters = ParametersOfStage(point, account, blocks, static_cast<int>(place));
+    const double modules = static_cast<double>(blocks[place]) + 1;
+    const double whole = ParametersOfStage(point, account, blocks, static_cast<int>(place), {.sharded = false});
+    const bool gathers = shards && ZeroShards(layout.zero).parameters && parameters > whole;
+    const double gather =
+        (gathers ? GatherSeconds(point, parameters - whole, modules) : 0) + FetchSeconds(point, parameters, whole);
+    const StepParameters trained = TrainedOf(point, account, blocks, static_cast<int>(place));
+    const double staged = trained.trained - trained.whole;
+    const double reduce = shards && staged > 0 ? ReductionSeconds(point, staged, modules) : 0;
+    const double repeats = layout.recompute == Recompute::kFull && point.stack.time.gather_again ? 2 : 1;
+    const double overlap = point.stack.time.shard_overlap;
+    double& forward = costs.schedule.forward[place];
+    double& backward = costs.schedule.backward_input[place];
+    double& weight_part = costs.schedule.backward_weight[place];
+    const auto exposed = [overlap](double traffic, double work) {
+      return std::max(traffic - overlap * work, traffic * (1 - overlap));
+    };
+    const double kept = KeptSeconds(point, account, blocks[place]);
+    // Weights come over the same direction of the link. A backward in parts has what is kept come for each.
+    const bool parts = SplitsBackward(layout.schedule);
+    const double fetched = kept + FetchSeconds(point, parameters, whole);
+    const double exposed_forward = std::max(exposed(gather, forward), exposed(kept, forward));
+    const double exposed_backward = std::max(exposed(repeats * gather + reduce, backward),
+                                             kept > 0 ? exposed(fetched, backward + (parts ? 0 : weight_part)) : 0);
+    weight_part += parts ? exposed(kept, weight_part) : 0;
+    forward += exposed_forward;
+    backward += exposed_backward;
+    most = std::max(most, exposed_forward + exposed_backward);
+  }
+  return most;
+}
+
+// What PowerSGD leaves of the bytes of a block's gradients, and the FLOPs of it for each of their elements.
+struct CompressedGradients {
+  double share = 1;
+  double flops = 0;
+};
+
+CompressedGradients CompressedBy(const PlanPoint& point, const ModelAccount& account) {
+  OptimizerConfig optimizer;
+  optimizer.powersgd_rank = point.power_sgd_rank;
+  const ShardPlan block = account.PlanOfStage(point.layout, 1, false, false, true);
+  const PowerSgdPlan plan(optimizer, block, point.layout);
+  Traffic traffic;
+  plan.AddTraffic(traffic);
+  const auto elements = static_cast<double>(account.ParametersOf(point.layout, 1, false, false));
+  constexpr double kGradientBytes = 4;
+  const std::int64_t bytes = traffic.bytes[static_cast<std::size_t>(CollectiveKind::kAllReduce)];
+  return {.share = static_cast<double>(bytes) / (kGradientBytes * elements),
+          .flops = static_cast<double>(plan.Flops()) / elements};
+}
+
+// PowerSGD waits for the end of backward: both products, what they leave out and the sum read the gradients once each.
+void AddCompression(const PlanPoint& point, const CompressedGradients& compressed, double parameters,
+                    StepTerms& terms) {
+  constexpr double kPassBytes = 4 * 4.0;
+  const Efficiencies& e = point.stack.efficiencies;
+  const double products = parameters * compressed.flops / (point.cluster.device.Peak(DType::kFloat32) * e.matmul);
+  const double passes = parameters * kPassBytes / (point.cluster.device.memory_bandwidth * e.memory);
+  terms.compress = std::max(products, passes);
+}
+
+// What a step does once, on the heaviest stage.
+void AddStepWork(const PlanPoint& point, const ModelAccount& account, const StepParameters& of_stage, double backward,
+                 StepEstimate& estimate) {
+  const double parameters = of_stage.trained;
+  // The trainer reduces each module's bucket as soon as it is complete.
+  const std::optional<MeasuredPrice> measured = MeasuredPrice::Of(point);
+  const double buckets = measured ? static_cast<double>(CeilDiv(point.model.layers, point.layout.pipeline)) + 1 : 1;
+  const ParallelLayout& layout = point.layout;
+  const TimeTraits& time = point.stack.time;
+  const Efficiencies& e = point.stack.efficiencies;
+  StepTerms& terms = estimate.terms;
+  const double owned = ZeroShards(layout.zero).optimizer ? parameters / point.shards() : parameters;
+  // What ZeRO 3 keeps whole is reduced and gathered once a step, as under stage 1.
+  const double once = ZeroShards(layout.zero).gradients ? of_stage.whole : parameters;
+  double reduction = once > 0 ? ReductionSeconds(point, once, buckets) : 0;
+  if (point.power_sgd && layout.replicas() > 1) {
+    reduction *= time.power_sgd_share;
+    terms.compress = parameters * time.power_sgd_seconds;
+  }
+  const bool compresses = point.power_sgd_rank > 0 && layout.replicas() > 1;
+  if (compresses) {
+    const CompressedGradients compressed = CompressedBy(point, account);
+    constexpr double kCollectives = 3;  // of a bucket: its vectors, and both factors
+    reduction = DataParallelSeconds(point, CollectiveKind::kAllReduce,
+                                    parameters * GradientBytes(point) * compressed.share, kCollectives * buckets);
+    AddCompression(point, compressed, parameters, terms);
+  }
+  const double updated = ZeroShards(layout.zero).parameters ? of_stage.whole : parameters;
+  const double gather =
+      ZeroShards(layout.zero).optimizer && updated > 0 ? UpdatedSeconds(point, updated * ParameterBytes(point)) : 0;
+  // Only the last micro batch's backward is overlapped with the reduction.
+  estimate.data_hidden = compresses ? 0 : std::min(time.data_overlap * reduction, backward);
+  terms.data = reduction - estimate.data_hidden + gather;
+  const double passes = point.fused_optimizer ? 1 : kUnfusedOptimizer;
+  if (point.stack.policy.staged_offload && Offloads(point)) {
+    terms.offload += PassingSeconds(point, owned);
+  } else if (Offloads(point)) {
+    const double bytes =
+        owned * (time.host_optimizer ? time.parameter_bytes : time.gradient_bytes + time.parameter_bytes);
+    const int on_node = std::min(layout.ranks(), point.cluster.devices_per_node);
+    terms.offload = bytes / (point.cluster.host_link.bandwidth * e.host_link) +
+                    owned * kHostOptimizerBytes * on_node / (point.cluster.host_bandwidth * e.host_memory) +
+                    NvmeSeconds(point, owned);
+  } else {
+    terms.optimizer = measured
+                          ? measured->Update(parameters, owned)
+                          : owned * UpdateBytes(point) * passes / (point.cluster.device.memory_bandwidth * e.memory);
+  }
+  if (point.stack.policy.counted_costs && point.optimizer == OptimizerKind::kMuon) {
+    terms.optimizer += MuonSeconds(point);
+  }
+  if (layout.offload == Offload::kFull && !point.stack.policy.staged_offload) {
+    // Weights come from the host for forward and for backward of every micro batch.
+    const double bytes = 2 * owned * time.parameter_bytes * static_cast<double>(point.micro_batches());
+    terms.offload += bytes / (point.cluster.host_link.bandwidth * e.host_link);
+  }
+  const double table = static_cast<double>(LocalVocabulary(point)) * static_cast<double>(point.model.hidden);
+  terms.fixed = measured ? measured->Fixed(point.model.tie_embeddings ? table : 0) : e.step_seconds;
+}
+
+void FillComputeTerms(const PlanPoint& point, const StageWork& work, StepTerms& terms) {
+  const auto m = static_cast<double>(point.micro_batches());
+  WorkTime sum = work.blocks.forward;
+  sum += work.blocks.backward_input;
+  sum += work.blocks.backward_weight;
+  terms.matmul = m * sum.matmul;
+  terms.attention = m * sum.attention;
+  terms.memory = m * sum.memory;
+  terms.tensor = m * sum.tensor;
+  terms.context = m * sum.context;
+  terms.overhead = m * sum.overhead;
+  terms.head = m * work.ends.total();
+  terms.accumulate = m * work.accumulate;
+}
+
+PipelineShape ShapeOf(const PlanPoint& point) {
+  return {point.layout.schedule, point.layout.pipeline, point.layout.chunks, point.micro_batches()};
+}
+
+// What follows from the pipeline's seconds: the bubble, and all that is in proportion to the whole.
+void Complete(const PlanPoint& point, double played, StepEstimate& estimate) {
+  StepTerms& terms = estimate.terms;
+  const double pipeline = std::max(played, estimate.shared_seconds);
+  terms.bubble = pipeline - static_cast<double>(point.micro_batches()) * estimate.slowest_seconds;
+  terms.slowdown = 0;
+  if (point.stack.slowed) {
+    terms.slowdown = terms.total() * (point.stack.efficiencies.slowdown - 1);
+  }
+  estimate.seconds = terms.total();
+  estimate.low = estimate.seconds / (1 + point.stack.spread);
+  estimate.high = estimate.seconds * (1 + point.stack.spread);
+}
+
+// What the trainer counts, over all ranks.
+double CountedFlops(const PlanPoint& point, const ModelAccount& account) {
+  const LocalSizes sizes = SizesOf(point);
+  const auto flops_of = [](const ModuleCost& cost) {
+    return cost.forward.flops.total() + cost.backward_input.flops.total() + cost.backward_weight.flops.total();
+  };
+  // Blocks are alike but for what they recompute and their window: each kind is counted once.
+  const std::int64_t limit = point.layout.recompute_layers > 0 ? point.layout.recompute_layers : point.model.layers;
+  std::map<std::pair<bool, std::int64_t>, std::int64_t> kinds;  // of (recomputes, window): how many
+  std::int64_t first = 0;
+  for (const std::int64_t blocks : BlocksOfStages(point)) {
+    for (std::int64_t block = 0; block < blocks; ++block) {
+      ++kinds[{block < limit, point.model.WindowOf(first + block)}];
+    }
+    first += blocks;
+  }
+  std::int64_t flops =
+      flops_of(CostOfEmbedding(sizes, point.model)) + flops_of(CostOfHead(sizes, point.model, HeadChunk(sizes, 0)));
+  for (const auto& [kind, count] : kinds) {
+    LocalSizes of = kind.first ? sizes : sizes.WithoutRecompute();
+    const std::shared_ptr<const ModuleProgram> program = account.ProgramOf(of);
+    of.window = kind.second;
+    flops += count * flops_of(CostOfBlock(of, *program));
+  }
+  return static_cast<double>(flops) * static_cast<double>(point.micro_batches()) * point.layout.tensor *
+         point.layout.replicas();
+}
+
+// Megatron's formula, 24 f B s L h^2 (1 + s/6h + V/16Lh) for GPT shapes: all pairs of attention, a padded vocabulary.
+double PublishedFlops(const PlanPoint& point) {
+  const ModelConfig& model = point.model;
+  const double tokens = static_cast<double>(point.global_batch) * static_cast<double>(model.sequence);
+  const double hidden = static_cast<double>(model.hidden);
+  const double rows = static_cast<double>((model.heads + 2 * model.kv_heads) * model.head_size());
+  const double in_rows = static_cast<double>(IsGated(model.feed_forward) ? 2 * model.ffn : model.ffn);
+  const double block = 2 * hidden * (rows + hidden + in_rows + static_cast<double>(model.ffn)) +
+                       4 * hidden * static_cast<double>(model.sequence);
+  const double head = 2 * hidden * static_cast<double>(LocalVocabulary(point)) * point.layout.tensor;
+  const double passes = point.layout.recompute == Recompute::kFull ? 4 : 3;
+  return tokens * (passes * static_cast<double>(model.layers) * block + 3 * head);
+}
+
+}  // namespace
+
+double StepTerms::total() const {
+  return matmul + attention + memory + tensor + context + overhead + head + accumulate + gather + bubble + data +
+         compress + optimizer + offload + fixed + slowdown;
+}
+
+StepEstimate BoundTime(const PlanPoint& point, const ModelAccount& account, std::vector<std::int64_t> blocks) {
+  StepEstimate estimate;
+  estimate.blocks = std::move(blocks);
+  Costs costs = PriceStages(point, account, estimate.blocks);
+  const double gathers = AddShardTraffic(point, account, costs, estimate.blocks);
+  const ParallelLayout& layout = point.layout;
+
+  const StagePlacement placement = PlacementOf(layout);
+  // Stages, not virtual stages, are what can be slowest: a stage runs all its chunks.
+  std::vector<double> stage_work(static_cast<std::size_t>(layout.pipeline), 0.0);
+  for (int virtual_stage = 0; virtual_stage < placement.virtual_stages(); ++virtual_stage) {
+    const auto at = static_cast<std::size_t>(virtual_stage);
+    const double seconds =
+        costs.schedule.forward[at] + costs.schedule.backward_input[at] + costs.schedule.backward_weight[at];
+    estimate.stage_seconds.push_back(seconds);
+    stage_work[static_cast<std::size_t>(placement.StageOf(virtual_stage))] += seconds;
+  }
+  const auto slowest = std::max_element(stage_work.begin(), stage_work.end());
+  estimate.slowest = static_cast<int>(slowest - stage_work.begin());
+  estimate.slowest_seconds = *slowest;
+  const double mean =
+      std::accumulate(stage_work.begin(), stage_work.end(), 0.0) / static_cast<double>(stage_work.size());
+  estimate.slowest_share = mean > 0 ? *slowest / mean : 1;
+  if (const std::optional<MeasuredPrice> measured = MeasuredPrice::Of(point)) {
+    estimate.shared_seconds = static_cast<double>(point.micro_batches()) * mean * measured->stages_sharing();
+  }
+  StageWork busiest;
+  StepParameters heaviest;
+  for (int stage = 0; stage < layout.pipeline; ++stage) {
+    StepParameters parameters;
+    for (int chunk = 0; chunk < layout.chunks; ++chunk) {
+      const int here = placement.VirtualStage(stage, chunk);
+      const StepParameters own = TrainedOf(point, account, estimate.blocks, here);
+      parameters.trained += own.trained;
+      parameters.whole += own.whole;
+      if (stage == estimate.slowest) {
+        const StageWork& work = costs.work[static_cast<std::size_t>(here)];
+        busiest.blocks += work.blocks;
+        busiest.ends += work.ends;
+        busiest.accumulate += work.accumulate;
+      }
+    }
+    heaviest = {.trained = std::max(heaviest.trained, parameters.trained),
+                .whole = std::max(heaviest.whole, parameters.whole)};
+  }
+  FillComputeTerms(point, busiest, estimate.terms);
+  if (gathers > 0) {
+    const bool gathered = ZeroShards(layout.zero).gradients || layout.offload == Offload::kFull;
+    (gathered ? estimate.terms.gather : estimate.terms.offload) =
+        static_cast<double>(point.micro_batches()) * *slowest - estimate.terms.total();
+  }
+  AddStepWork(point, account, heaviest, busiest.blocks.backward_input.total() + busiest.blocks.backward_weight.total(),
+              estimate);
+  estimate.message = costs.schedule.message;
+  estimate.costs = std::move(costs.schedule);
+  Complete(point, LeastPipelineSeconds(ShapeOf(point), estimate.costs), estimate);
+  return estimate;
+}
+
+void PlayTime(const PlanPoint& point, PipelineClock& clock, StepEstimate& estimate) {
+  Complete(point, clock.Seconds(ShapeOf(point), estimate.costs), estimate);
+}
+
+StepEstimate EstimateTime(const PlanPoint& point, const ModelAccount& account, PipelineClock& clock) {
+  StepEstimate estimate = BoundTime(point, account, BlocksOfStages(point));
+  PlayTime(point, clock, estimate);
+  return estimate;
+}
+
+StepEstimate EstimateStep(const PlanPoint& point, const ModelAccount& account, PipelineClock& clock) {
+  StepEstimate estimate = EstimateTime(point, account, clock);
+  estimate.memory = EstimateMemory(point, account, estimate.blocks, clock);
+  return estimate;
+}
+
+double HardwareFlops(const PlanPoint& point, const ModelAccount& account) {
+  return point.stack.policy.counted_costs ? CountedFlops(point, account) : PublishedFlops(point);
+}
+
+double ModelFlops(const PlanPoint& point) { return ModelFlops(point.model, static_cast<double>(point.global_batch)); }
+
+}  // namespace trireme

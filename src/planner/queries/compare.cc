@@ -1,0 +1,106 @@
+#include "planner/queries/compare.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/units.h"
+
+namespace trireme {
+namespace {
+
+// The request under another program.
+SearchRequest Under(const SearchRequest& request, const SoftwareStack& stack, const StackState& state) {
+  return {.cluster = request.cluster,
+          .stack = stack,
+          .state = state,
+          .model = request.model,
+          .devices = request.devices,
+          .global_batch = request.global_batch,
+          .ramp_unit = request.ramp_unit,
+          .dtype = request.dtype,
+          .moments = request.moments,
+          .optimizer = request.optimizer,
+          .power_sgd_rank = stack.policy.counted_costs ? request.power_sgd_rank : 0,
+          .most_tensor = request.most_tensor,
+          .most_context = request.most_context,
+          .most_micro_batch = request.most_micro_batch,
+          .headroom = request.headroom,
+          .keep = 1,
+          .threads = request.threads,
+          .tensor = request.tensor,
+          .context = request.context,
+          .pipeline = request.pipeline,
+          .data = request.data,
+          .micro_batch = request.micro_batch,
+          .zero = request.zero,
+          .chunks = request.chunks,
+          .context_kind = request.context_kind,
+          .schedule = request.schedule,
+          .recompute = request.recompute,
+          .partition = request.partition,
+          .offload = request.offload,
+          .sequence_parallel = request.sequence_parallel,
+          .offload_activations = request.offload_activations};
+}
+
+}  // namespace
+
+std::vector<Compared> Compare(const SearchRequest& request, const std::vector<SoftwareStack>& stacks,
+                              const std::optional<ParallelLayout>& layout) {
+  std::vector<Compared> compared;
+  for (const SoftwareStack& stack : stacks) {
+    const StackState state = Resolve(stack, request.cluster, "");
+    const SearchRequest one = Under(request, stack, state);
+    Compared result{.stack = stack.name};
+    try {
+      if (layout) {
+        result.best = Price(one, *layout);
+      } else {
+        const SearchResult found = Search(one);
+        result.best = found.ranked.empty() ? std::nullopt : std::optional<Candidate>(found.ranked.front());
+        result.reason = result.best ? "" : "no layout fits";
+      }
+    } catch (const Error& error) {
+      result.reason = error.what();
+    }
+    compared.push_back(std::move(result));
+  }
+  return compared;
+}
+
+std::string ToText(const std::vector<Compared>& compared) {
+  std::string text = fmt::format("{:<22} {:>10} {:>19} {:>9} {:>9} {:>7}  {}\n", "stack", "s/step", "8 of 10 cases",
+                                 "tokens/s", "TFLOP/s", "GiB", "layout");
+  for (const Compared& one : compared) {
+    if (!one.best) {
+      text += fmt::format("{:<22} {}\n", one.stack, one.reason);
+      continue;
+    }
+    const Candidate& best = *one.best;
+    text += fmt::format("{:<22} {:>10.3f} {:>9.3f} {:>9.3f} {:>9.0f} {:>9.1f} {:>7.1f}  {}\n", one.stack, best.seconds,
+                        best.low, best.high, best.tokens_per_second, best.model_tflops, best.peak / kGibi,
+                        best.layout.ToString());
+  }
+  return text;
+}
+
+nlohmann::json ToJsonValue(const std::vector<Compared>& compared) {
+  nlohmann::json json = nlohmann::json::array();
+  for (const Compared& one : compared) {
+    nlohmann::json entry{{"stack", one.stack}};
+    if (one.best) {
+      entry.update({{"layout", one.best->layout.ToString()},
+                    {"seconds", one.best->seconds},
+                    {"interval_seconds", {one.best->low, one.best->high}},
+                    {"tokens_per_second", one.best->tokens_per_second},
+                    {"model_tflops", one.best->model_tflops},
+                    {"peak_gib", one.best->peak / kGibi}});
+    } else {
+      entry["reason"] = one.reason;
+    }
+    json.push_back(entry);
+  }
+  return json;
+}
+
+}  // namespace trireme

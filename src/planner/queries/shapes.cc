@@ -1,0 +1,208 @@
+#include "planner/queries/shapes.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/shape.h"
+#include "base/units.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::int64_t kVocabularyUnit = 128;
+
+// The request's model with another shape; feed-forward by the family's rule.
+ModelConfig Reshaped(const ModelConfig& base, std::int64_t layers, std::int64_t hidden, std::int64_t head) {
+  ModelConfig model = base;
+  model.layers = layers;
+  model.hidden = hidden;
+  model.heads = hidden / head;
+  model.ffn = 0;
+  model.vocabulary = RoundUp(base.vocabulary, kVocabularyUnit);
+  // Grouped queries stay grouped, by 8 key heads where they can be.
+  const bool grouped = base.kv_heads != base.heads;
+  model.kv_heads = grouped && model.heads % 8 == 0 ? 8 : 0;
+  return Completed(model, true);
+}
+
+Candidate FastestOf(const SearchRequest& request, const ModelConfig& model, int threads) {
+  SearchRequest one{.cluster = request.cluster,
+                    .stack = request.stack,
+                    .state = request.state,
+                    .model = model,
+                    .devices = request.devices,
+                    .global_batch = request.global_batch,
+                    .dtype = request.dtype,
+                    .moments = request.moments,
+                    .optimizer = request.optimizer,
+                    .power_sgd_rank = request.power_sgd_rank,
+                    .most_tensor = request.most_tensor,
+                    .most_context = request.most_context,
+                    .most_micro_batch = std::min(request.most_micro_batch, 8),
+                    .headroom = request.headroom,
+                    .keep = 1,
+                    .threads = threads};
+  one.tensor = request.tensor;
+  one.context = request.context;
+  one.context_kind = request.context_kind;
+  one.pipeline = request.pipeline;
+  one.data = request.data;
+  one.zero = request.zero;
+  one.recompute = request.recompute;
+  one.offload = request.offload;
+  one.schedule = request.schedule ? request.schedule : std::optional<std::string>("1f1b");
+  const SearchResult found = Search(one);
+  return found.ranked.empty() ? Candidate{} : found.ranked.front();
+}
+
+std::int64_t LayersFor(const ModelConfig& base, std::int64_t hidden, std::int64_t head, std::int64_t parameters) {
+  const std::int64_t one = ParameterCount(Reshaped(base, 1, hidden, head));
+  const std::int64_t block = ParameterCount(Reshaped(base, 2, hidden, head)) - one;
+  return std::llround(static_cast<double>(parameters - one + block) / static_cast<double>(block));
+}
+
+}  // namespace
+
+std::int64_t ParseSize(const std::string& text) {
+  double number = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  Require(error == std::errc() && std::isfinite(number) && number > 0,
+          "'{}' is no model size; write it as 200B, 1.3B or 760M", text);
+  const std::string unit(stop, text.data() + text.size());
+  double scale = 0;
+  if (unit.empty()) {
+    scale = 1;
+  } else if (unit == "M" || unit == "m") {
+    scale = 1e6;
+  } else if (unit == "B" || unit == "b") {
+    scale = 1e9;
+  } else if (unit == "T" || unit == "t") {
+    scale = 1e12;
+  }
+  Require(scale > 0 && number * scale >= 1e6 && number * scale <= 1e14,
+          "'{}' is no model size between 1M and 100T; write it as 200B, 1.3B or 760M", text);
+  return std::llround(number * scale);
+}
+
+std::vector<ShapeProposal> SearchShapes(const SearchRequest& request, std::int64_t parameters, int keep) {
+  std::vector<ShapeProposal> proposals;
+  const double ideal = std::cbrt(static_cast<double>(parameters) / 12 * 170);
+  const std::int64_t unit = ideal < 4096 ? 128 : 512;
+  const auto from = static_cast<std::int64_t>(0.75 * ideal) / unit * unit;
+  const auto to = static_cast<std::int64_t>(1.35 * ideal) / unit * unit;
+  for (std::int64_t hidden = std::max(from, unit); hidden <= to; hidden += unit) {
+    for (std::int64_t head = 64; head <= 256; head += 16) {
+      if (hidden % head != 0) {
+        continue;
+      }
+      std::int64_t layers = LayersFor(request.model, hidden, head, parameters);
+      layers = std::max<std::int64_t>(1, layers > 16 ? layers / 2 * 2 : layers);
+      ShapeProposal proposal{.model = Reshaped(request.model, layers, hidden, head)};
+      proposal.parameters = ParameterCount(proposal.model);
+      const double off = static_cast<double>(proposal.parameters) / static_cast<double>(parameters) - 1;
+      if (std::abs(off) > 0.04) {
+        continue;
+      }
+      proposal.best = FastestOf(request, proposal.model, request.threads);
+      if (proposal.best.seconds > 0) {
+        proposals.push_back(std::move(proposal));
+      }
+    }
+  }
+  std::sort(proposals.begin(), proposals.end(),
+            [](const ShapeProposal& a, const ShapeProposal& b) { return a.best.model_tflops > b.best.model_tflops; });
+  if (proposals.size() > static_cast<std::size_t>(std::max(keep, 1))) {
+    proposals.resize(static_cast<std::size_t>(std::max(keep, 1)));
+  }
+  return proposals;
+}
+
+ShapeProposal LargestModel(const SearchRequest& request) {
+  const auto shape = [&](std::int64_t hidden) {
+    return Reshaped(request.model, std::max<std::int64_t>(2, RoundUp(hidden / 170, 2)), hidden,
+                    hidden >= 1024 ? 128 : 64);
+  };
+  ShapeProposal largest;
+  const auto fits = [&](std::int64_t hidden) {
+    ShapeProposal proposal{.model = shape(hidden)};
+    proposal.best = FastestOf(request, proposal.model, request.threads);
+    proposal.parameters = ParameterCount(proposal.model);
+    if (proposal.best.seconds > 0 && proposal.parameters > largest.parameters) {
+      largest = proposal;
+    }
+    return proposal.best.seconds > 0;
+  };
+  // Doubling to a hidden size that does not fit, then halving the distance.
+  std::int64_t low = 0;
+  std::int64_t high = 512;
+  while (high <= (1 << 18) && fits(high)) {
+    low = high;
+    high *= 2;
+  }
+  constexpr std::int64_t kStep = 256;
+  while (high - low > kStep) {
+    const std::int64_t middle = (low + high) / 2 / kStep * kStep;
+    if (middle == low) {
+      break;
+    }
+    (fits(middle) ? low : high) = middle;
+  }
+  Require(largest.parameters > 0, "not even a model of hidden size 512 fits {} devices of '{}'", request.devices,
+          request.cluster.name);
+  return largest;
+}
+
+LongestSequence FindLongestSequence(const SearchRequest& request) {
+  constexpr std::int64_t kShortest = 1024;
+  constexpr std::int64_t kMost = std::int64_t{1} << 24;  // model.sequence's limit
+  LongestSequence longest;
+  const auto fits = [&](std::int64_t tokens) {
+    ModelConfig model = request.model;
+    model.sequence = tokens;
+    const Candidate best = FastestOf(request, model, request.threads);
+    if (best.seconds > 0) {
+      longest = {.tokens = tokens, .too_long = longest.too_long, .best = best};
+    } else {
+      longest.too_long = tokens;
+    }
+    return best.seconds > 0;
+  };
+  std::int64_t low = 0;
+  std::int64_t high = kShortest;
+  while (high <= kMost && fits(high)) {
+    low = high;
+    high *= 2;
+  }
+  Require(low > 0, "not even sequences of {} tokens fit {} devices of '{}'", kShortest, request.devices,
+          request.cluster.name);
+  const std::int64_t step = low / 16;
+  while (high <= kMost && high - low > step) {
+    const std::int64_t middle = low + (high - low) / 2 / step * step;
+    (fits(middle) ? low : high) = middle;
+  }
+  return longest;
+}
+
+std::string ToText(const LongestSequence& longest) {
+  const Candidate& best = longest.best;
+  return fmt::format("{} tokens fit: {}, {:.2f} s/step, {:.0f} tokens/s, {:.1f} GiB a device\n{}", longest.tokens,
+                     best.layout.ToString(), best.seconds, best.tokens_per_second, best.peak / kGibi,
+                     longest.too_long > 0 ? fmt::format("{} do not, in any layout\n", longest.too_long)
+                                          : "no longer sample can be asked for\n");
+}
+
+std::string ToText(const std::vector<ShapeProposal>& proposals) {
+  std::string text = fmt::format("{:>9} {:>7} {:>7} {:>6} {:>6} {:>9} {:>10} {:>9} {:>7}  {}\n", "size", "layers",
+                                 "hidden", "heads", "head", "vocab", "s/step", "TFLOP/s", "GiB", "layout");
+  for (const ShapeProposal& one : proposals) {
+    text += fmt::format("{:>8.1f}B {:>7} {:>7} {:>6} {:>6} {:>9} {:>10.2f} {:>9.1f} {:>7.1f}  {}\n",
+                        static_cast<double>(one.parameters) / 1e9, one.model.layers, one.model.hidden, one.model.heads,
+                        one.model.head_size(), one.model.vocabulary, one.best.seconds, one.best.model_tflops,
+                        one.best.peak / kGibi, one.best.layout.ToString());
+  }
+  return text;
+}
+
+}  // namespace trireme

@@ -1,0 +1,356 @@
+#include "planner/search/layout_space.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "base/error.h"
+#include "planner/pricing/memory_estimate.h"
+
+namespace trireme {
+namespace {
+
+std::vector<int> Divisors(std::int64_t value, std::int64_t most) {
+  std::vector<int> divisors;
+  for (std::int64_t candidate = 1; candidate <= std::min(value, most); ++candidate) {
+    if (value % candidate == 0) {
+      divisors.push_back(static_cast<int>(candidate));
+    }
+  }
+  return divisors;
+}
+
+template <typename Value>
+bool Allows(const std::optional<Value>& fixed, const Value& value) {
+  return !fixed || *fixed == value;
+}
+
+// The degrees of a branch.
+struct Axes {
+  int tensor = 1;
+  int context = 1;
+  ContextKind kind = ContextKind::kAllGather;
+  int pipeline = 1;
+  int data = 1;
+
+  ParallelLayout Layout() const {
+    ParallelLayout layout;
+    layout.tensor = tensor;
+    layout.context = context;
+    layout.context_kind = kind;
+    layout.pipeline = pipeline;
+    layout.data = data;
+    return layout;
+  }
+};
+
+// What is chosen besides the axes; equal for all of them.
+struct Choice {
+  std::string schedule;
+  int chunks = 1;
+  int zero = 0;
+  bool sequence_parallel = false;
+  std::string recompute;
+  std::string offload;
+};
+
+template <typename Value>
+bool Offers(const std::vector<Value>& list, const Value& value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+// Staged offloading works with every stage of ZeRO. Else, as in DeepSpeed, weights in host memory are what ZeRO 3 has
+// partitioned, and optimizer state on the host is what ZeRO has.
+std::string OffloadRefusal(const SoftwareStack& stack, int zero, Offload offload) {
+  if (stack.policy.staged_offload) {
+    return "";
+  }
+  if (offload == Offload::kFull && !ZeroShards(zero).parameters) {
+    return fmt::format("'{}' keeps weights on the host under zero=3 only, not under zero={}", stack.name, zero);
+  }
+  return offload == Offload::kOptimizer && !ZeroShards(zero).optimizer
+             ? fmt::format("'{}' keeps optimizer state on the host under zero=1 and above, not under zero=0",
+                           stack.name)
+             : "";
+}
+
+std::vector<Choice> Choices(const SearchRequest& request) {
+  const StackFeatures& features = request.stack.features;
+  std::vector<Choice> choices;
+  for (const std::string& schedule : features.schedules) {
+    const ScheduleKind* kind = FindScheduleKind(schedule);
+    const int least_chunks = kind == nullptr ? 1 : kind->least_chunks;
+    const int most_chunks =
+        kind == nullptr ? 1 : std::min(kind->most_chunks, std::max(features.most_chunks, least_chunks));
+    for (int chunks = least_chunks; chunks <= most_chunks; ++chunks) {
+      for (const int zero : features.zero) {
+        for (const bool parallel : {false, true}) {
+          for (const std::string& recompute : features.recompute) {
+            for (const std::string& offload : request.offloads()) {
+              const bool wanted = Allows(request.schedule, schedule) && Allows(request.chunks, chunks) &&
+                                  Allows(request.zero, zero) && Allows(request.sequence_parallel, parallel) &&
+                                  Allows(request.recompute, recompute) && Allows(request.offload, offload) &&
+                                  (!parallel || features.sequence_parallel) &&
+                                  OffloadRefusal(request.stack, zero, ParseOffload(offload)).empty();
+              if (wanted) {
+                choices.push_back({schedule, chunks, zero, parallel, recompute, offload});
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+  return choices;
+}
+
+// What micro batch times data must divide: the global batch, and every batch of the ramp.
+std::int64_t BatchUnit(const SearchRequest& request) { return std::gcd(request.global_batch, request.ramp_unit); }
+
+// Why no layout with these axes can run; "" when some can.
+std::string AxesRefusal(const SearchRequest& request, const Axes& axes) {
+  const auto [tensor, context, context_kind, pipeline, data] = axes;
+  const ModelConfig& model = request.model;
+  const int most_tensor = request.most_tensor > 0 ? request.most_tensor : request.cluster.devices_per_node;
+  if (tensor > most_tensor) {
+    return "tensor degree above the limit";
+  }
+  if (tensor > 1 && !request.stack.features.tensor) {
+    return "the program has no tensor parallelism";
+  }
+  if (pipeline > 1 && !request.stack.features.pipeline) {
+    return "the program has no pipelines";
+  }
+  if (model.heads % tensor != 0 || model.kv_heads % tensor != 0 || model.ffn % tensor != 0) {
+    return "heads or feed-forward not divisible by the tensor degree";
+  }
+  if (context > 1 && model.sequence % (2 * context) != 0) {
+    return "sequence not divisible by the context degree";
+  }
+  if (context > 1 && context_kind == ContextKind::kUlysses &&
+      (model.heads % (tensor * context) != 0 || model.kv_heads % (tensor * context) != 0)) {
+    return "heads not divisible by tensor x context (Ulysses)";
+  }
+  if (context > 1 && context_kind == ContextKind::kUlyssesRing &&
+      HeadRanks(model, {.tensor = tensor, .context = context, .context_kind = context_kind}) == 1) {
+    return "no part of the context axis divides the heads (Ulysses and ring)";
+  }
+  if (pipeline > model.modules()) {
+    return "more stages than modules";
+  }
+  if (request.global_batch % data != 0) {
+    return "global batch not divisible by the data degree";
+  }
+  if (BatchUnit(request) % data != 0) {
+    return "batches of the ramp not divisible by the data degree";
+  }
+  return "";
+}
+
+// Refusals and duplicates that the choice brings: layouts equal to another one are left to that one.
+std::string ChoiceRefusal(const ParallelLayout& layout) {
+  if (layout.pipeline == 1 && layout.schedule != ParallelLayout{}.schedule) {
+    return "one stage needs no other schedule";
+  }
+  if (layout.sequence_parallel && layout.tensor == 1) {
+    return "sequence parallelism needs a tensor axis";
+  }
+  if (layout.recompute == Recompute::kSelective && SplitsBackward(layout.schedule)) {
+    return "selective recomputation equals light under a split backward";
+  }
+  if (ZeroShards(layout.zero).optimizer && layout.replicas() == 1) {
+    return "ZeRO needs a data axis";
+  }
+  return "";
+}
+
+class Branches {
+ public:
+  explicit Branches(const SearchRequest& request) : request_(request), choices_(Choices(request)) {}
+
+  void AddAxes(const Axes& axes) {
+    const std::string refusal = AxesRefusal(request_, axes);
+    const auto partitions = static_cast<std::int64_t>(request_.stack.features.partitions.size());
+    if (!refusal.empty()) {
+      const std::int64_t micro_batches = std::max<std::int64_t>(
+          1,
+          static_cast<std::int64_t>(
+              Divisors(std::max<std::int64_t>(BatchUnit(request_) / axes.data, 1), request_.most_micro_batch).size()));
+      branches_.push_back({.layout = axes.Layout(),
+                           .leaves = static_cast<std::int64_t>(choices_.size()) * partitions * micro_batches,
+                           .refusal = refusal});
+      return;
+    }
+    for (const Choice& choice : choices_) {
+      AddChoice(axes, choice);
+    }
+  }
+
+  std::vector<LayoutBranch> Take() { return std::move(branches_); }
+
+ private:
+  void AddChoice(const Axes& axes, const Choice& choice) {
+    ParallelLayout layout = axes.Layout();
+    layout.schedule = choice.schedule;
+    layout.chunks = choice.chunks;
+    layout.zero = choice.zero;
+    layout.sequence_parallel = choice.sequence_parallel;
+    layout.recompute = ParseRecompute(choice.recompute);
+    layout.offload = ParseOffload(choice.offload);
+    layout.offload_activations = request_.offload_activations.value_or(false);
+    LayoutBranch branch{.layout = layout};
+    for (const int micro_batch : Divisors(BatchUnit(request_) / axes.data, request_.most_micro_batch)) {
+      if (Allows(request_.micro_batch, micro_batch)) {
+        branch.micro_batches.push_back(micro_batch);
+      }
+    }
+    branch.leaves = static_cast<std::int64_t>(branch.micro_batches.size());
+    branch.refusal = ChoiceRefusal(layout);
+    if (branch.refusal.empty()) {
+      const std::optional<NotOffered> refusal = TrainerRefusal(request_, layout);
+      branch.refusal = refusal ? refusal->reason : "";
+    }
+    std::set<std::vector<std::int64_t>> seen;
+    for (const std::string& partition : request_.stack.features.partitions) {
+      if (!Allows(request_.partition, partition)) {
+        continue;
+      }
+      LayoutBranch cut = branch;
+      cut.layout.partition = partition;
+      if (cut.refusal.empty()) {
+        cut.refusal = PartitionRefusal(cut.layout, seen);
+      }
+      branches_.push_back(std::move(cut));
+    }
+  }
+
+  std::string PartitionRefusal(const ParallelLayout& layout, std::set<std::vector<std::int64_t>>& seen) const {
+    if (layout.virtual_stages() > request_.model.modules()) {
+      return "more stages than modules";
+    }
+    if (layout.partition == "uniform" && request_.state.policy.strict_partition &&
+        request_.model.layers % layout.virtual_stages() != 0) {
+      return "layers not divisible by the stages (uniform partition)";
+    }
+    const PlanPoint point{
+        .cluster = request_.cluster, .stack = request_.state, .model = request_.model, .layout = layout};
+    return seen.insert(BlocksOfStages(point)).second ? "" : "partition equal to another";
+  }
+
+  const SearchRequest& request_;
+  std::vector<Choice> choices_;
+  std::vector<LayoutBranch> branches_;
+};
+
+// Context degrees that a search considers: those asked for, where the program has the axis.
+std::vector<int> ContextDegrees(const SearchRequest& request, int replicas) {
+  if (request.context) {
+    return replicas % *request.context == 0 ? std::vector<int>{*request.context} : std::vector<int>{};
+  }
+  ParallelLayout cut;
+  cut.context = 2;
+  const bool offered = StackRefusal(request.stack, cut).empty();
+  return Divisors(replicas, offered ? request.most_context : 1);
+}
+
+// Programs known by their publications have one kind of exchange.
+std::vector<ContextKind> ContextKinds(const SearchRequest& request, int context) {
+  if (request.context_kind) {
+    return {*request.context_kind};
+  }
+  if (context == 1 || !request.stack.policy.counted_costs) {
+    return {ContextKind::kAllGather};
+  }
+  return {ContextKind::kAllGather, ContextKind::kRing, ContextKind::kUlysses, ContextKind::kUlyssesRing};
+}
+
+}  // namespace
+
+std::vector<LayoutBranch> LayoutBranches(const SearchRequest& request) {
+  Branches branches(request);
+  for (const int tensor : Divisors(request.devices, request.devices)) {
+    for (const int pipeline : Divisors(request.devices / tensor, request.devices)) {
+      const int replicas = request.devices / tensor / pipeline;
+      for (const int context : ContextDegrees(request, replicas)) {
+        const int data = replicas / context;
+        if (!Allows(request.tensor, tensor) || !Allows(request.pipeline, pipeline) || !Allows(request.data, data)) {
+          continue;
+        }
+        for (const ContextKind kind : ContextKinds(request, context)) {
+          branches.AddAxes({tensor, context, kind, pipeline, data});
+        }
+      }
+    }
+  }
+  return branches.Take();
+}
+
+std::string StackRefusal(const SoftwareStack& stack, const ParallelLayout& layout) {
+  const StackFeatures& features = stack.features;
+  const char* const instead =
+      features.sequence_parallel ? "; it cuts them over the tensor group: use sp instead of cp" : "";
+  if (layout.context > 1 && !features.context) {
+    return fmt::format("cp={}: '{}' does not cut sequences over ranks of their own{}", layout.context, stack.name,
+                       instead);
+  }
+  if (layout.tensor > 1 && !features.tensor) {
+    return fmt::format("tp={}: '{}' has no tensor parallelism", layout.tensor, stack.name);
+  }
+  if (layout.pipeline > 1 && !features.pipeline) {
+    return fmt::format("pp={}: '{}' has no pipelines", layout.pipeline, stack.name);
+  }
+  if (layout.sequence_parallel && !features.sequence_parallel) {
+    return fmt::format("sp: '{}' has no sequence parallelism", stack.name);
+  }
+  // Our trainer plays every schedule, also one from a file; unknown names are told apart where they are looked up.
+  if (layout.pipeline > 1 && !stack.policy.any_schedule && !Offers(features.schedules, layout.schedule)) {
+    return fmt::format("schedule={}: '{}' does not have it", layout.schedule, stack.name);
+  }
+  if (layout.replicas() > 1 && !Offers(features.zero, layout.zero) && !stack.policy.any_schedule) {
+    return fmt::format("zero={}: '{}' does not have it", layout.zero, stack.name);
+  }
+  if ((layout.whole_below > 0 || layout.reduce != SentAs::kExact || layout.gather != SentAs::kExact) &&
+      !stack.policy.counted_costs) {
+    return fmt::format("whole, reduce and gather: what '{}' does about them is not known", stack.name);
+  }
+  if (layout.offload_activations && !stack.policy.counted_costs) {
+    return fmt::format("offload_activations: what '{}' does about them is part of its name", stack.name);
+  }
+  return OffloadRefusal(stack, layout.zero, layout.offload);
+}
+
+RunConfig ConfigOf(const SearchRequest& request, const ParallelLayout& layout) {
+  RunConfig config;
+  config.model = request.model;
+  config.layout = layout;
+  config.batch.global = request.global_batch;
+  config.train.dtype = Name(request.dtype);
+  config.train.attention = request.state.time.flash ? "flash" : "plain";
+  config.optimizer.moments = Name(request.moments);
+  config.optimizer.name = Name(request.optimizer);
+  config.optimizer.powersgd_rank = request.power_sgd_rank;
+  return config;
+}
+
+std::optional<NotOffered> TrainerRefusal(const SearchRequest& request, const ParallelLayout& layout) {
+  return request.stack.policy.counted_costs ? FindNotOffered(ConfigOf(request, layout)) : std::nullopt;
+}
+
+std::string RefusalOf(const SearchRequest& request, const ParallelLayout& layout) {
+  const std::int64_t micro_batches = BatchUnit(request) / (static_cast<std::int64_t>(layout.micro_batch) * layout.data);
+  const ScheduleKind* kind = FindScheduleKind(layout.schedule);
+  if (kind != nullptr && kind->rounds_of_micro_batches && micro_batches % layout.pipeline != 0) {
+    return "micro batches not divisible by the stages (" + kind->name + ")";
+  }
+  if (layout.sequence_parallel && (layout.micro_batch * request.model.sequence / layout.context) % layout.tensor != 0) {
+    return "tokens not divisible by the tensor degree (sequence parallelism)";
+  }
+  const bool keys_are_here = layout.context_kind == ContextKind::kUlysses ||
+                             (layout.context_kind == ContextKind::kAllGather && request.cluster.device.is_host);
+  if (layout.context > 1 && request.stack.policy.counted_costs && !request.state.time.flash && !keys_are_here) {
+    return "plain attention needs all keys of a query at once";
+  }
+  return "";
+}
+
+}  // namespace trireme

@@ -1,0 +1,34 @@
+// The layouts of a search, as branches: all that differ in the micro batch only. A branch that cannot run carries the
+// reason and is counted in bulk.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/search/search.h"
+#include "run/offered.h"
+
+namespace trireme {
+
+struct LayoutBranch {
+  ParallelLayout layout;           // micro batch aside
+  std::vector<int> micro_batches;  // ascending
+  std::int64_t leaves = 0;         // layouts that the branch stands for
+  std::string refusal;             // "": its micro batches are to be visited
+};
+
+std::vector<LayoutBranch> LayoutBranches(const SearchRequest& request);
+
+// Why the stack or the trainer cannot run a layout at all; "" when it can.
+std::string StackRefusal(const SoftwareStack& stack, const ParallelLayout& layout);
+// The run that a layout of a request stands for.
+RunConfig ConfigOf(const SearchRequest& request, const ParallelLayout& layout);
+// What this program's trainer does not offer together, by the list that a run reads when it starts; none for other
+// stacks.
+std::optional<NotOffered> TrainerRefusal(const SearchRequest& request, const ParallelLayout& layout);
+// What a single layout of a branch may still break: counts of micro batches that its schedule refuses, tokens that the
+// tensor degree does not divide. "" when nothing.
+std::string RefusalOf(const SearchRequest& request, const ParallelLayout& layout);
+
+}  // namespace trireme

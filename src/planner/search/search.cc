@@ -1,0 +1,315 @@
+#include "planner/search/search.h"
+
+#include <algorithm>
+#include <atomic>
+#include <numbers>
+
+#include "base/error.h"
+#include "planner/pricing/interval.h"
+#include "planner/pricing/step_estimate.h"
+#include "planner/search/fan_out.h"
+#include "planner/search/layout_space.h"
+#include "topology/nearest.h"
+
+namespace trireme {
+namespace {
+
+constexpr const char* kDevice = "out of device memory";
+constexpr const char* kHost = "out of host memory";
+
+Candidate CandidateOf(const PlanPoint& point, const ModelAccount& account, const StepEstimate& estimate) {
+  const double devices = point.layout.ranks();
+  return {.layout = point.layout,
+          .seconds = estimate.seconds,
+          .low = estimate.low,
+          .high = estimate.high,
+          .peak = estimate.memory.peak,
+          .host = estimate.memory.host_per_node,
+          .nvme = estimate.memory.nvme_per_node,
+          .hardware_tflops = HardwareFlops(point, account) / estimate.seconds / devices / 1e12,
+          .model_tflops = ModelFlops(point) / estimate.seconds / devices / 1e12,
+          .tokens_per_second =
+              static_cast<double>(point.global_batch) * static_cast<double>(point.model.sequence) / estimate.seconds};
+}
+
+void SetInterval(const PlanPoint& point, const ModelAccount& account, PipelineClock& clock, Candidate& candidate) {
+  const double spread = SpreadOf(point, account, clock);
+  candidate.low = candidate.seconds / (1 + spread);
+  candidate.high = candidate.seconds * (1 + spread);
+}
+
+bool Before(const Candidate& a, const Candidate& b) {
+  return a.seconds != b.seconds ? a.seconds < b.seconds : a.layout.ToString() < b.layout.ToString();
+}
+
+// The fastest so far, and the front of speed and memory.
+class Kept {
+ public:
+  explicit Kept(std::size_t keep) : keep_(keep) {}
+
+  // Whether something that takes at least `seconds` and `peak` can still matter.
+  bool Matters(double seconds, double peak) const {
+    if (ranked_.size() < keep_ || seconds < ranked_.back().seconds) {
+      return true;
+    }
+    for (const Candidate& one : front_) {
+      if (one.peak <= peak && one.seconds <= seconds) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  void Add(const Candidate& candidate) {
+    const bool known = std::any_of(ranked_.begin(), ranked_.end(),
+                                   [&](const Candidate& one) { return one.layout == candidate.layout; });
+    if (known) {
+      return;
+    }
+    if (ranked_.size() < keep_ || Before(candidate, ranked_.back())) {
+      ranked_.insert(std::upper_bound(ranked_.begin(), ranked_.end(), candidate, Before), candidate);
+      if (ranked_.size() > keep_) {
+        ranked_.pop_back();
+      }
+    }
+    const auto dominates = [](const Candidate& a, const Candidate& b) {
+      return a.peak <= b.peak && (a.seconds < b.seconds || (a.seconds == b.seconds && !Before(b, a)));
+    };
+    for (const Candidate& one : front_) {
+      if (dominates(one, candidate)) {
+        return;
+      }
+    }
+    std::erase_if(front_, [&](const Candidate& one) { return dominates(candidate, one); });
+    front_.push_back(candidate);
+  }
+
+  void Merge(const Kept& other) {
+    for (const Candidate& one : other.front_) {
+      Add(one);
+    }
+    for (const Candidate& one : other.ranked_) {
+      Add(one);
+    }
+  }
+
+  std::vector<Candidate> ranked_;
+  std::vector<Candidate> front_;
+
+ private:
+  std::size_t keep_;
+};
+
+// What one thread finds.
+class Searcher {
+ public:
+  Searcher(const SearchRequest& request, const ModelAccount& account)
+      : request_(request), account_(account), kept_(static_cast<std::size_t>(std::max(request.keep, 1))) {}
+
+  void Run(const LayoutBranch& branch) {
+    result_.enumerated += branch.leaves;
+    if (!branch.refusal.empty()) {
+      result_.refused[branch.refusal] += branch.leaves;
+      return;
+    }
+    // Memory grows with the micro batch: once one does not fit, larger ones do not either.
+    bool full = false;
+    for (const int micro_batch : branch.micro_batches) {
+      if (full) {
+        ++result_.refused[kDevice];
+        continue;
+      }
+      ParallelLayout layout = branch.layout;
+      layout.micro_batch = micro_batch;
+      full = !Visit(layout);
+    }
+  }
+
+  const SearchRequest& request_;
+  ModelAccount account_;
+  PipelineClock clock_;
+  Kept kept_;
+  SearchResult result_;
+
+ private:
+  // False when device memory does not suffice.
+  bool Visit(const ParallelLayout& layout) {
+    const PlanPoint point = PointOf(request_, layout);
+    const std::string refusal = RefusalOf(request_, layout);
+    if (!refusal.empty()) {
+      ++result_.refused[refusal];
+      return true;
+    }
+    const std::vector<std::int64_t> blocks = BlocksOfStages(point);
+    const MemoryEstimate memory = EstimatePeak(point, account_, blocks, clock_);
+    if (memory.peak > UsableMemory(request_.cluster) * (1 - request_.headroom)) {
+      ++result_.refused[kDevice];
+      return false;
+    }
+    if (memory.host_per_node > request_.cluster.host_memory) {
+      ++result_.refused[kHost];
+      return true;
+    }
+    StepEstimate estimate = BoundTime(point, account_, blocks);
+    if (!kept_.Matters(estimate.seconds, memory.peak)) {
+      ++result_.pruned;
+      return true;
+    }
+    PlayTime(point, clock_, estimate);
+    estimate.memory = memory;
+    ++result_.priced;
+    kept_.Add(CandidateOf(point, account_, estimate));
+    return true;
+  }
+};
+
+}  // namespace
+
+std::vector<std::string> SearchRequest::offloads() const {
+  return cluster.device.is_host && !offload ? std::vector<std::string>{"none"} : stack.features.offload;
+}
+
+void RequirePossible(const SearchRequest& request, const ParallelLayout& layout) {
+  const std::string unable = StackRefusal(request.stack, layout);
+  Require(unable.empty(), "{}", unable);
+  if (const std::optional<NotOffered> refusal = TrainerRefusal(request, layout)) {
+    Fail("{}: {}", layout.ToString(), refusal->message);
+  }
+  Require(
+      layout.tensor >= 1 && layout.pipeline >= 1 && layout.data >= 1 && layout.micro_batch >= 1 && layout.chunks >= 1,
+      "degrees and micro batch must be at least 1: {}", layout.ToString());
+  const double ranks = static_cast<double>(layout.tensor) * layout.context * layout.pipeline * layout.data;
+  Require(ranks <= 1e8, "{:.0f} ranks are more than there are: {}", ranks, layout.ToString());
+  if (layout.ranks() != request.devices) {
+    const int replica = layout.ranks() / layout.data;
+    Fail("tensor {} x context {} x pipeline {} x data {} = {} ranks, but {} devices; {}", layout.tensor, layout.context,
+         layout.pipeline, layout.data, layout.ranks(), request.devices,
+         request.devices % replica == 0 ? fmt::format("dp={} would fit", request.devices / replica)
+                                        : fmt::format("with these other degrees the nearest that work are {} devices",
+                                                      NearestMultiples(request.devices, replica)));
+  }
+  RequireDivisible(request.model, layout);
+  const std::int64_t replica = static_cast<std::int64_t>(layout.micro_batch) * layout.data;
+  Require(request.global_batch % replica == 0,
+          "global batch {} is not divisible by micro batch {} x data {} = {}; the nearest that is: {}",
+          request.global_batch, layout.micro_batch, layout.data, replica,
+          NearestMultiples(request.global_batch, replica));
+  const PlanPoint point = PointOf(request, layout);
+  if (request.state.policy.strict_partition || layout.partition != "uniform") {
+    StagePartition(request.model, layout);
+  }
+  PipelineClock().Slots({layout.schedule, layout.pipeline, layout.chunks, point.micro_batches()}, 0);
+  const std::string refusal = RefusalOf(request, layout);
+  Require(refusal.empty(), "{}: {}", layout.ToString(), refusal);
+}
+
+bool Fits(const SearchRequest& request, const Candidate& candidate) {
+  return candidate.peak <= UsableMemory(request.cluster) * (1 - request.headroom) &&
+         candidate.host <= request.cluster.host_memory;
+}
+
+Candidate Price(const SearchRequest& request, const ParallelLayout& layout) {
+  RequirePossible(request, layout);
+  PipelineClock clock;
+  const PlanPoint point = PointOf(request, layout);
+  const ModelAccount account(request.model);
+  Candidate candidate = CandidateOf(point, account, EstimateStep(point, account, clock));
+  SetInterval(point, account, clock, candidate);
+  return candidate;
+}
+
+PlanPoint PointOf(const SearchRequest& request, const ParallelLayout& layout) {
+  return {.cluster = request.cluster,
+          .stack = request.state,
+          .model = request.model,
+          .layout = layout,
+          .global_batch = request.global_batch,
+          .dtype = request.dtype,
+          .moments = request.moments,
+          .optimizer = request.optimizer,
+          .flash = request.state.time.flash,
+          .power_sgd_rank = request.power_sgd_rank,
+          .shard_ranks = layout.shard_ranks};
+}
+
+namespace {
+
+SearchResult SearchAll(const SearchRequest& request) {
+  Require(request.devices >= 1 && request.devices <= request.cluster.devices(),
+          "{} devices asked for, but cluster '{}' has {} ({} nodes of {})", request.devices, request.cluster.name,
+          request.cluster.devices(), request.cluster.nodes, request.cluster.devices_per_node);
+  Require(request.global_batch >= 1, "the global batch must be at least 1, not {}", request.global_batch);
+  Require(request.headroom >= 0 && request.headroom < 1, "memory headroom {} must be a share of at least 0 and below 1",
+          request.headroom);
+  const std::vector<LayoutBranch> branches = LayoutBranches(request);
+  const ModelAccount account(request.model);
+  std::vector<Searcher> searchers;
+  for (int i = 0; i < std::max(request.threads, 1); ++i) {
+    searchers.emplace_back(request, account);
+  }
+  std::atomic<std::size_t> next{0};
+  FanOut(static_cast<int>(searchers.size()), [&](int worker) {
+    for (std::size_t i = next++; i < branches.size(); i = next++) {
+      searchers[static_cast<std::size_t>(worker)].Run(branches[i]);
+    }
+  });
+  Searcher& first = searchers.front();
+  SearchResult result = first.result_;
+  for (std::size_t i = 1; i < searchers.size(); ++i) {
+    first.kept_.Merge(searchers[i].kept_);
+    result.enumerated += searchers[i].result_.enumerated;
+    result.pruned += searchers[i].result_.pruned;
+    result.priced += searchers[i].result_.priced;
+    for (const auto& [reason, count] : searchers[i].result_.refused) {
+      result.refused[reason] += count;
+    }
+  }
+  result.ranked = std::move(first.kept_.ranked_);
+  for (Candidate& candidate : result.ranked) {
+    SetInterval(PointOf(request, candidate.layout), first.account_, first.clock_, candidate);
+  }
+  result.front = std::move(first.kept_.front_);
+  std::sort(result.front.begin(), result.front.end(), Before);
+  return result;
+}
+
+}  // namespace
+
+SearchResult Search(const SearchRequest& request) {
+  if (request.offload_activations.value_or(false)) {
+    const std::string unable = StackRefusal(request.stack, {.offload_activations = true});
+    Require(unable.empty(), "{}", unable);
+  }
+  SearchResult found = SearchAll(request);
+  const bool possible = request.stack.policy.counted_costs && !request.cluster.device.is_host;
+  if (!found.ranked.empty() || request.offload_activations || !possible) {
+    return found;
+  }
+  SearchRequest more = request;
+  more.offload_activations = true;
+  SearchResult offloaded = SearchAll(more);
+  if (offloaded.ranked.empty()) {
+    return found;  // with its own reasons
+  }
+  for (const auto& [reason, count] : found.refused) {
+    offloaded.refused[reason] += count;
+  }
+  offloaded.enumerated += found.enumerated;
+  offloaded.pruned += found.pruned;
+  offloaded.priced += found.priced;
+  return offloaded;
+}
+
+std::int64_t UsualBatch(double parameters, std::int64_t sequence, int devices) {
+  const double tokens = parameters < 1e9 ? 0.5e6 : parameters < 5e9 ? 1e6 : parameters < 3e10 ? 2e6 : 4e6;
+  std::int64_t batch = devices;
+  while (batch % 2 == 0) {
+    batch /= 2;
+  }
+  while (static_cast<double>(batch * sequence) * std::numbers::sqrt2 < tokens) {
+    batch *= 2;
+  }
+  return batch;
+}
+
+}  // namespace trireme

@@ -1,0 +1,85 @@
+// Every layout of an allocation, ranked. Pruning is exact: a layout is skipped only when it cannot run, or when a
+// bound proves that it is neither among the fastest nor on the front of speed and memory. Every refusal is counted.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/pricing/plan_point.h"
+
+namespace trireme {
+
+// Samples of a step that models of this size are usually trained with, in tokens as published runs have it (half a
+// million below 1e9 parameters, 1 million below 5e9, 2 million below 3e10, 4 million above). A power of two times the
+// odd part of `devices`, so that any number of data ranks among the divisors of `devices` cuts it evenly.
+std::int64_t UsualBatch(double parameters, std::int64_t sequence, int devices);
+
+struct SearchRequest {
+  const Cluster& cluster;
+  const SoftwareStack& stack;
+  const StackState& state;
+  const ModelConfig& model;  // completed
+  int devices = 1;
+  std::int64_t global_batch = 1;
+  std::int64_t ramp_unit = 0;  // above 0: the batch ramps up in multiples of it, which a layout must divide too
+  DType dtype = DType::kBFloat16;
+  DType moments = DType::kFloat32;                  // of the optimizer; bf16 under policy.bf16_moments alone
+  OptimizerKind optimizer = OptimizerKind::kAdamW;  // others under policy.counted_costs alone
+  int power_sgd_rank = 0;                           // likewise, above 0
+  int most_tensor = 0;                              // 0: the devices of a node
+  int most_context = 1;                             // largest context degree that a search considers
+  int most_micro_batch = 64;
+  double headroom = 0.06;  // share of device memory to leave free: estimates err by as much
+  int keep = 20;           // ranked layouts to return
+  int threads = 2;
+  // Axes that the user holds fast.
+  std::optional<int> tensor, context, pipeline, data, micro_batch, zero, chunks;
+  std::optional<ContextKind> context_kind;
+  std::optional<std::string> schedule, recompute, partition, offload;
+  std::optional<bool> sequence_parallel;
+  // Not held: layouts keep activations on the device, and in host memory only where nothing fits otherwise.
+  std::optional<bool> offload_activations;
+
+  // Of layout.offload, what a search may choose from: nothing is won by it where devices work in the host's memory.
+  std::vector<std::string> offloads() const;
+};
+
+struct Candidate {
+  ParallelLayout layout;
+  double seconds = 0;
+  double low = 0;
+  double high = 0;
+  double peak = 0;             // bytes
+  double host = 0;             // bytes per node
+  double nvme = 0;             // likewise
+  double hardware_tflops = 0;  // a device
+  double model_tflops = 0;
+  double tokens_per_second = 0;
+};
+
+struct SearchResult {
+  std::vector<Candidate> ranked;
+  std::vector<Candidate> front;  // no other is faster with as little memory; fastest first
+  std::map<std::string, std::int64_t> refused;
+  std::int64_t enumerated = 0;  // all layouts that were considered, one by one or in bulk
+  std::int64_t pruned = 0;      // fit, but proved slower
+  std::int64_t priced = 0;
+};
+
+// Where nothing fits, the program can and the request does not forbid it, layouts that keep activations in host memory
+// are tried too. An Error where the request asks for them and the program is not known to have them.
+SearchResult Search(const SearchRequest& request);
+
+// A layout of the request's allocation, to be priced. Refers to the request.
+PlanPoint PointOf(const SearchRequest& request, const ParallelLayout& layout);
+// One layout by hand. An Error says what does not divide.
+Candidate Price(const SearchRequest& request, const ParallelLayout& layout);
+// Whether it has room on the devices, less the headroom, and on the host.
+bool Fits(const SearchRequest& request, const Candidate& candidate);
+// Throws what makes `layout` impossible for the request, naming the nearest that works.
+void RequirePossible(const SearchRequest& request, const ParallelLayout& layout);
+
+}  // namespace trireme

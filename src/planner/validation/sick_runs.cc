@@ -1,0 +1,48 @@
+#include "planner/validation/sick_runs.h"
+
+#include <cmath>
+#include <cstdlib>
+
+#include "planner/validation/scores.h"
+
+namespace trireme {
+namespace {
+
+constexpr double kSick = 2;          // measured over predicted
+constexpr double kBesideOthers = 2;  // and over the median of its neighbours
+constexpr double kNear = 2;          // doublings along the axes
+
+bool SameWork(const MeasuredRun& a, const MeasuredRun& b) {
+  return a.source == b.source && a.table == b.table && a.sequence == b.sequence && a.dtype == b.dtype &&
+         a.global_batch == b.global_batch;
+}
+
+double Doublings(double a, double b) { return std::abs(std::log2(a / b)); }
+
+double Distance(const RunPoint& a, const RunPoint& b) {
+  return Doublings(a.layout.tensor, b.layout.tensor) + Doublings(a.layout.pipeline, b.layout.pipeline) +
+         Doublings(a.layout.micro_batch, b.layout.micro_batch) + Doublings(a.layout.ranks(), b.layout.ranks());
+}
+
+}  // namespace
+
+std::vector<bool> FindSick(const std::vector<const PricedRun*>& runs, const std::vector<double>& predicted) {
+  std::vector<bool> sick(runs.size(), false);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const double own = runs[i]->seconds / predicted[i];
+    if (runs[i]->seconds <= 0 || own <= kSick) {
+      continue;
+    }
+    std::vector<double> others;
+    for (std::size_t k = 0; k < runs.size(); ++k) {
+      if (k != i && runs[k]->seconds > 0 && SameWork(*runs[i]->point.run, *runs[k]->point.run) &&
+          Distance(runs[i]->point, runs[k]->point) <= kNear) {
+        others.push_back(runs[k]->seconds / predicted[k]);
+      }
+    }
+    sick[i] = others.size() >= 2 && own > kBesideOthers * Median(others);
+  }
+  return sick;
+}
+
+}  // namespace trireme
