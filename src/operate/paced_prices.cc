@@ -8,7 +8,7 @@
 #include "cost/step_cost.h"
 #include "lowering/module_program.h"
 #include "planner/pricing/module_time.h"
-#include "planner/pricing/plan_point.h"
+#include "planner/pricing/price_model.h"
 
 namespace trireme {
 namespace {
@@ -29,7 +29,7 @@ class PacedPrices final : public PacedCluster {
         float8_(ProductPrice(point_, ProductFormat::kFloat8)) {
     // The host's seconds of a layer, divided over the operations of its forward and backward: collectives have a price
     // of their own.
-    const ModuleProgram program = PlanBlock(model_, SizesOf(point_));
+    const ModuleProgram program = PlanBlock(model_, point_.prices.Sizes(point_));
     std::int64_t operations = 0;
     for (const std::vector<ProgramStep>* steps : {&program.forward, &program.backward, &program.backward_weight}) {
       operations += std::count_if(steps->begin(), steps->end(), [](const ProgramStep& step) {

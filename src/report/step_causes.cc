@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "planner/pricing/price_model.h"
+
 namespace trireme {
 
 const std::vector<CauseField>& CauseFields() {
@@ -34,16 +36,16 @@ StepCauses MeasuredCauses(const PhaseTimes& times) {
 
 StepCauses PredictedCauses(const PlanPoint& point, const StepEstimate& estimate) {
   const auto micro_batches = static_cast<double>(point.micro_batches());
-  const LocalSizes sizes = SizesOf(point);
+  const LocalSizes sizes = point.prices.Sizes(point);
   ModuleTime first;
   const std::size_t places = estimate.blocks.size();
   for (std::size_t place = 0; place < places; place += static_cast<std::size_t>(point.layout.pipeline)) {
     first += TimeOfBlock(point, sizes) * static_cast<double>(estimate.blocks[place]);
     if (place == 0) {
-      first += TimeOfEmbedding(point, sizes);
+      first += point.prices.Embedding(point, sizes);
     }
     if (place + 1 == places) {
-      first += TimeOfHead(point, sizes);
+      first += point.prices.Head(point, sizes);
     }
   }
   const StepTerms& terms = estimate.terms;

@@ -131,7 +131,8 @@ TEST(OtherPrograms, ReleasesOfOnePublisherAreOneSource) {
 
 TEST(Refusals, ALayoutThatTheProgramCannotRunSaysWhy) {
   const auto refusal = [](const std::string& stack, const ParallelLayout& layout) {
-    return StackRefusal(ShippedStack(stack), layout);
+    const Machine machine("dgx-a100", stack);
+    return StackRefusal(machine.Request(SmallGpt(), 1, 1), layout);
   };
   EXPECT_THAT(refusal("hf-fsdp-2023", {.context = 2}), HasSubstr("cp=2"));
   EXPECT_THAT(refusal("hf-fsdp-2023", {.tensor = 2}), HasSubstr("no tensor parallelism"));
@@ -265,7 +266,7 @@ TEST(Host, APassTakesTheLongerOfIssuingAndRunning) {
   const ParallelLayout layout{.micro_batch = 1};
   const auto block = [&](const ModelConfig& model) {
     const PlanPoint point = machine.Point(model, layout, 1);
-    return TimeOfBlock(point, SizesOf(point));
+    return TimeOfBlock(point, point.prices.Sizes(point));
   };
   const double issue = machine.state.efficiencies.layer_seconds;
   EXPECT_NEAR(block(small).total(), issue, 1e-9) << "kernels of a small model wait for the host";
@@ -286,9 +287,9 @@ TEST(Products, EightBitsAreFasterByLessThanTheirPeak) {
                                                   .vocabulary = 32000,
                                                   .sequence = 4096});
   PlanPoint half = machine.Point(model, {.tensor = 4, .micro_batch = 1}, 1);
-  const ModuleTime native = TimeOfBlock(half, SizesOf(half));
+  const ModuleTime native = TimeOfBlock(half, half.prices.Sizes(half));
   half.products = ProductFormat::kFloat8;
-  const ModuleTime cast = TimeOfBlock(half, SizesOf(half));
+  const ModuleTime cast = TimeOfBlock(half, half.prices.Sizes(half));
   EXPECT_LT(cast.forward.matmul, 0.6 * native.forward.matmul);
   EXPECT_GT(cast.forward.memory, native.forward.memory) << "operands are cast";
   EXPECT_EQ(cast.forward.attention, native.forward.attention);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/fixtures.h"
+#include "planner/pricing/measured_prices.h"
 #include "planner/pricing/step_estimate.h"
 
 namespace trireme {
@@ -91,7 +92,7 @@ TEST(MeasuredTime, GroupsThatShareCoresTakeTurnsCopyingAndNotWaiting) {
                           .layout = layout,
                           .dtype = DType::kFloat32,
                           .threads = 1};
-    return MeasuredPrice::Of(point)->Collective(CollectiveKind::kAllReduce, DType::kFloat32, bytes, 1, pair);
+    return MeasuredTime(point).Collective(CollectiveKind::kAllReduce, DType::kFloat32, bytes, 1, pair);
   };
   const ParallelLayout alone{.tensor = 2};
   const ParallelLayout crowded{.tensor = 2, .data = 2};
@@ -137,13 +138,12 @@ TEST(MeasuredTime, PricesOurStackAloneAndOnlyMeasuredTypes) {
   const Cluster measured = Measured(2);
   const Priced ours(measured);
   const Priced theirs(measured, "megatron-lm-2021");
-  const auto price = [](const Priced& place, DType dtype) {
-    return MeasuredPrice::Of(
-        {.cluster = place.cluster, .stack = place.state, .model = place.model, .layout = {}, .dtype = dtype});
+  const auto by_rates = [](const Priced& place, DType dtype) {
+    return dynamic_cast<const MeasuredPrices*>(&ChoosePrices(place.cluster, place.state, dtype)) != nullptr;
   };
-  EXPECT_TRUE(price(ours, DType::kFloat32));
-  EXPECT_FALSE(price(ours, DType::kBFloat16));
-  EXPECT_FALSE(price(theirs, DType::kFloat32));
+  EXPECT_TRUE(by_rates(ours, DType::kFloat32));
+  EXPECT_FALSE(by_rates(ours, DType::kBFloat16));
+  EXPECT_FALSE(by_rates(theirs, DType::kFloat32));
   EXPECT_TRUE(ours.state.calibrated);
   EXPECT_DOUBLE_EQ(ours.state.spread, 0.07);
   EXPECT_FALSE(theirs.state.calibrated);

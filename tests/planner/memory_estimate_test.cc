@@ -50,8 +50,8 @@ void ExpectTrainersBytes(const ModelConfig& model, const ParallelLayout& layout,
     }
     double priced = 0;
     for (int chunk = 0; chunk < layout.chunks; ++chunk) {
-      priced += ParametersOfStage(point, ModelAccount(model), BlocksOfStages(point),
-                                  PlacementOf(layout).VirtualStage(stage, chunk));
+      priced += point.prices.Parameters(point, ModelAccount(model), BlocksOfStages(point),
+                                        PlacementOf(layout).VirtualStage(stage, chunk), {});
     }
     EXPECT_EQ(priced, static_cast<double>(held)) << "what data collectives move, " << layout.ToString();
   }

@@ -59,9 +59,9 @@ TEST(StepEstimate, HardwareFlopsFollowThePublishedFormula) {
   const PlanPoint point = machine.Point(model, kBloom, 2048);
   const double h = 14336;
   const double formula = 24.0 * 4 * 2048 * 2048 * 72 * h * h * (1 + 2048 / (6 * h) + 250880 / (16.0 * 72 * h));
-  EXPECT_NEAR(HardwareFlops(point, ModelAccount(point.model)) / formula, 1, 1e-9);
+  EXPECT_NEAR(point.prices.HardwareFlops(point, ModelAccount(point.model)) / formula, 1, 1e-9);
   // 110.4 s on 384 devices were published as 146.00 TFLOP/s.
-  EXPECT_NEAR(HardwareFlops(point, ModelAccount(point.model)) / 110.4 / 384 / 1e12, 146.0, 0.1);
+  EXPECT_NEAR(point.prices.HardwareFlops(point, ModelAccount(point.model)) / 110.4 / 384 / 1e12, 146.0, 0.1);
 }
 
 // Law 5: the planner's FLOPs under our stack are the trainer's own, to the FLOP.
@@ -78,7 +78,8 @@ void ExpectTrainersFlops(const ModelConfig& model, const ParallelLayout& layout,
     const StageOfRun run(config, stage, global_batch);
     flops += CostOfStep(run.description(), 0).flops.total() * layout.tensor * layout.replicas();
   }
-  EXPECT_EQ(HardwareFlops(point, ModelAccount(point.model)), static_cast<double>(flops)) << layout.ToString();
+  EXPECT_EQ(point.prices.HardwareFlops(point, ModelAccount(point.model)), static_cast<double>(flops))
+      << layout.ToString();
   EXPECT_EQ(ModelFlops(point), ModelFlops(model, static_cast<double>(global_batch))) << layout.ToString();
 }
 

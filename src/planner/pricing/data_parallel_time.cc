@@ -1,11 +1,8 @@
 #include "planner/pricing/data_parallel_time.h"
 
-#include <optional>
-
 #include "base/int8_block.h"
 #include "planner/pricing/collective_time.h"
-#include "planner/pricing/measured_time.h"
-#include "planner/pricing/module_time.h"
+#include "planner/pricing/price_model.h"
 
 namespace trireme {
 namespace {
@@ -28,19 +25,13 @@ double PackSeconds(const PlanPoint& point, double numbers, double bytes) {
 }  // namespace
 
 double DataParallelSeconds(const PlanPoint& point, CollectiveKind kind, double bytes, double calls) {
-  if (const std::optional<MeasuredPrice> measured = MeasuredPrice::Of(point)) {
-    return measured->Collective(kind, SentType(point, kind), bytes, calls, PlaceData(point.cluster, point.layout));
-  }
-  return CollectiveSeconds(kind, bytes, calls, PlaceData(point.cluster, point.layout), point.cluster,
-                           OuterShares(point));
+  return point.prices.Collective(point, kind, SentType(point, kind), bytes, calls,
+                                 PlaceData(point.cluster, point.layout));
 }
 
 double ShardSeconds(const PlanPoint& point, CollectiveKind kind, double bytes, double calls) {
-  const GroupPlacement group = PlaceShards(point.cluster, point.layout, point.shards());
-  if (const std::optional<MeasuredPrice> measured = MeasuredPrice::Of(point)) {
-    return measured->Collective(kind, SentType(point, kind), bytes, calls, group);
-  }
-  return CollectiveSeconds(kind, bytes, calls, group, point.cluster, OuterShares(point));
+  return point.prices.Collective(point, kind, SentType(point, kind), bytes, calls,
+                                 PlaceShards(point.cluster, point.layout, point.shards()));
 }
 
 double ReductionSeconds(const PlanPoint& point, double gradients, double calls) {
@@ -62,7 +53,8 @@ double ReductionSeconds(const PlanPoint& point, double gradients, double calls) 
 }
 
 double GatherSeconds(const PlanPoint& point, double parameters, double calls) {
-  double each = ParameterBytes(point);
+  const double whole = point.prices.ParameterBytes(point);
+  double each = whole;
   double packing = 0;
   switch (point.layout.gathered_as()) {
     case SentAs::kExact:
@@ -72,7 +64,7 @@ double GatherSeconds(const PlanPoint& point, double parameters, double calls) {
       break;
     case SentAs::kInt8:
       each = kInt8Bytes;
-      packing = PackSeconds(point, parameters, ParameterBytes(point));
+      packing = PackSeconds(point, parameters, whole);
       break;
   }
   return ShardSeconds(point, CollectiveKind::kAllGather, parameters * each, calls) + packing;
@@ -82,10 +74,6 @@ double UpdatedSeconds(const PlanPoint& point, double bytes) {
   const bool turns = point.stack.time.broadcasts_shards;
   return ShardSeconds(point, turns ? CollectiveKind::kBroadcast : CollectiveKind::kAllGather, bytes,
                       turns ? point.shards() : 1);
-}
-
-double ParameterBytes(const PlanPoint& point) {
-  return point.stack.policy.counted_costs ? static_cast<double>(SizeOf(point.dtype)) : point.stack.time.parameter_bytes;
 }
 
 double GradientBytes(const PlanPoint& point) {

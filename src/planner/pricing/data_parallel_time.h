@@ -1,5 +1,4 @@
-// Seconds of a step's collectives between replicas: gradients and parameters, whole or in ZeRO's shards. By measured
-// prices where the machine was calibrated.
+// Seconds of a step's collectives between replicas: gradients and parameters, whole or in ZeRO's shards.
 #pragma once
 
 #include "base/accounting.h"
@@ -7,8 +6,7 @@
 
 namespace trireme {
 
-// Bytes of a parameter, and of a gradient as it travels.
-double ParameterBytes(const PlanPoint& point);
+// Bytes of a gradient as it travels.
 double GradientBytes(const PlanPoint& point);
 
 // `bytes` in so many calls: over all replicas, and within the ranks that ZeRO shards over.

@@ -10,33 +10,24 @@
 
 namespace trireme {
 
-std::optional<MeasuredPrice> MeasuredPrice::Of(const PlanPoint& point) {
-  const std::optional<MeasuredRates>& measured = point.cluster.measured;
-  if (!point.stack.policy.measured_rates || !measured) {
-    return std::nullopt;
-  }
+MeasuredTime::MeasuredTime(const PlanPoint& point) : point_(&point) {
+  const MeasuredRates& measured = *point.cluster.measured;
   const int nodes = std::max(point.cluster.nodes, 1);
   const int on_node = static_cast<int>(CeilDiv(point.layout.ranks(), nodes));
-  const int threads = point.threads > 0 ? point.threads : std::max(1, measured->cores / on_node);
-  const std::optional<RankRates> rates = measured->Rank(point.dtype, measured->cores > 0 ? threads : 1);
-  if (!rates) {
-    return std::nullopt;
-  }
-  MeasuredPrice price(point, *rates);
-  price.threads_ = threads;
-  price.all_sharing_ = price.SharingOf(on_node);
-  price.stage_sharing_ = price.SharingOf(std::min(on_node, point.layout.ranks() / point.layout.pipeline));
-  return price;
+  threads_ = point.threads > 0 ? point.threads : std::max(1, measured.cores / on_node);
+  rates_ = measured.Rank(point.dtype, measured.cores > 0 ? threads_ : 1).value();
+  all_sharing_ = SharingOf(on_node);
+  stage_sharing_ = SharingOf(std::min(on_node, point.layout.ranks() / point.layout.pipeline));
 }
 
-double MeasuredPrice::SharingOf(double ranks) const {
+double MeasuredTime::SharingOf(double ranks) const {
   const int cores = point_->cluster.measured->cores;
   // A rank with more threads than there are cores was measured with as many: it shares them with other ranks alone.
   return cores > 0 ? std::max(1.0, ranks * std::min(threads_, cores) / cores) : 1;
 }
 
-double MeasuredPrice::Product(ProductPass pass, std::int64_t m, std::int64_t n, std::int64_t k,
-                              ProductFormat format) const {
+double MeasuredTime::Product(ProductPass pass, std::int64_t m, std::int64_t n, std::int64_t k,
+                             ProductFormat format) const {
   const DeviceSpec& device = point_->cluster.device;
   ProductLaw law = rates_[pass];
   if (format != ProductFormat::kNative) {
@@ -47,7 +38,7 @@ double MeasuredPrice::Product(ProductPass pass, std::int64_t m, std::int64_t n, 
   return law.Seconds(static_cast<double>(m), static_cast<double>(n), static_cast<double>(k), filled);
 }
 
-double MeasuredPrice::Work(RankWork work, std::int64_t elements, int calls) const {
+double MeasuredTime::Work(RankWork work, std::int64_t elements, int calls) const {
   return rates_[work].Seconds(static_cast<double>(elements) * calls, calls);
 }
 
@@ -68,8 +59,8 @@ ProductPass PassOf(ProductKind kind) {
 }  // namespace
 
 // Seconds of each kind of step: a kind that has no function here does not compile.
-struct MeasuredPrice::StepPrice {
-  const MeasuredPrice& price;
+struct MeasuredTime::StepPrice {
+  const MeasuredTime& price;
   const ModuleProgram& program;
   const LocalSizes& s;
 
@@ -172,11 +163,11 @@ struct MeasuredPrice::StepPrice {
   }
 };
 
-WorkTime MeasuredPrice::StepTime(const ProgramStep& step, const ModuleProgram& program, const LocalSizes& s) const {
+WorkTime MeasuredTime::StepTime(const ProgramStep& step, const ModuleProgram& program, const LocalSizes& s) const {
   return std::visit(StepPrice{*this, program, s}, step.work);
 }
 
-ModuleTime MeasuredPrice::Steps(const LocalSizes& s, const ModuleProgram& program, const ModuleCost& cost) const {
+ModuleTime MeasuredTime::Steps(const LocalSizes& s, const ModuleProgram& program, const ModuleCost& cost) const {
   ModuleTime time;
   for (const ProgramStep& step : program.forward) {
     time.forward += StepTime(step, program, s);
@@ -197,7 +188,7 @@ ModuleTime MeasuredPrice::Steps(const LocalSizes& s, const ModuleProgram& progra
   return time;
 }
 
-ModuleTime MeasuredPrice::Block(const LocalSizes& s, const ModuleProgram& program) const {
+ModuleTime MeasuredTime::Block(const LocalSizes& s, const ModuleProgram& program) const {
   const ModuleCost cost = CostOfBlock(s, program);
   ModuleTime time = Steps(s, program, cost);
   const AttentionSeconds attention{.forward = time.forward.attention,
@@ -209,17 +200,17 @@ ModuleTime MeasuredPrice::Block(const LocalSizes& s, const ModuleProgram& progra
   return time;
 }
 
-ModuleTime MeasuredPrice::Head(const LocalSizes& s) const {
+ModuleTime MeasuredTime::Head(const LocalSizes& s) const {
   const std::int64_t chunk = HeadChunk(s, 0);
   return Steps(s, PlanHead(point_->model, s, chunk), CostOfHead(s, point_->model, chunk));
 }
 
-ModuleTime MeasuredPrice::Embedding(const LocalSizes& s) const {
+ModuleTime MeasuredTime::Embedding(const LocalSizes& s) const {
   return Steps(s, PlanEmbedding(point_->model, s), CostOfEmbedding(s, point_->model));
 }
 
-double MeasuredPrice::Collective(CollectiveKind kind, DType dtype, double bytes, double calls,
-                                 const GroupPlacement& group) const {
+double MeasuredTime::Collective(CollectiveKind kind, DType dtype, double bytes, double calls,
+                                const GroupPlacement& group) const {
   if (group.size <= 1 || bytes <= 0) {
     return 0;
   }
@@ -235,11 +226,11 @@ double MeasuredPrice::Collective(CollectiveKind kind, DType dtype, double bytes,
   return calls * law->call + turns * law->Seconds(bytes, 0);
 }
 
-double MeasuredPrice::TensorSeconds(const Traffic& traffic) const {
+double MeasuredTime::TensorSeconds(const Traffic& traffic) const {
   return GroupSeconds(traffic, PlaceTensor(point_->cluster, point_->layout));
 }
 
-double MeasuredPrice::ContextSeconds(const Traffic& traffic) const {
+double MeasuredTime::ContextSeconds(const Traffic& traffic) const {
   double seconds = 0;
   for (const auto& [part, group] :
        PlaceContextTraffic(point_->cluster, point_->layout, HeadRanks(point_->model, point_->layout), traffic)) {
@@ -248,7 +239,7 @@ double MeasuredPrice::ContextSeconds(const Traffic& traffic) const {
   return seconds;
 }
 
-double MeasuredPrice::GroupSeconds(const Traffic& traffic, const GroupPlacement& group) const {
+double MeasuredTime::GroupSeconds(const Traffic& traffic, const GroupPlacement& group) const {
   double seconds = 0;
   for (const auto& [kind, bytes, calls] : CollectivesOf(traffic, group.size)) {
     seconds += Collective(kind, point_->dtype, bytes, calls, group);
@@ -256,23 +247,23 @@ double MeasuredPrice::GroupSeconds(const Traffic& traffic, const GroupPlacement&
   return seconds;
 }
 
-double MeasuredPrice::Message(double bytes) const {
+double MeasuredTime::Message(double bytes) const {
   const bool across = point_->cluster.nodes > 1 && StagesCrossNodes(point_->cluster, point_->layout);
   const std::optional<GroupRates> rates = point_->cluster.measured->Group(point_->dtype, 2, across ? 2 : 1);
   return rates ? rates->message.Seconds(bytes)
                : MessageSeconds(bytes, point_->cluster, point_->layout, point_->stack.efficiencies.message_link);
 }
 
-double MeasuredPrice::Update(double parameters, double owned) const {
+double MeasuredTime::Update(double parameters, double owned) const {
   return all_sharing_ * (rates_[RankWork::kOptimizer].Seconds(owned) +
                          rates_[RankWork::kSquares].Seconds(parameters / point_->shards()));
 }
 
-double MeasuredPrice::Staging(double parameters, double owned) const {
+double MeasuredTime::Staging(double parameters, double owned) const {
   return stage_sharing_ * (rates_[RankWork::kFill].Seconds(parameters) + rates_[RankWork::kResidual].Seconds(owned));
 }
 
-double MeasuredPrice::Fixed(double tied_parameters) const {
+double MeasuredTime::Fixed(double tied_parameters) const {
   const ParallelLayout& layout = point_->layout;
   const GroupPlacement world{.size = layout.ranks(),
                              .per_node = std::min(layout.ranks(), point_->cluster.devices_per_node)};

@@ -2,18 +2,16 @@
 // the laws of the cluster file. Ranks that are threads of one host share its cores.
 #pragma once
 
-#include <optional>
-
 #include "planner/pricing/collective_time.h"
 #include "planner/pricing/module_time.h"
 #include "planner/pricing/plan_point.h"
 
 namespace trireme {
 
-class MeasuredPrice {
+class MeasuredTime {
  public:
-  // None where the stack is not ours, or the machine or the type was not measured.
-  static std::optional<MeasuredPrice> Of(const PlanPoint& point);
+  // Requires a machine on which the point's type was measured. Refers to the point.
+  explicit MeasuredTime(const PlanPoint& point);
 
   // Of one micro batch. Seconds are those of a rank while all ranks of its stage work: see SharingOf.
   ModuleTime Block(const LocalSizes& sizes, const ModuleProgram& program) const;
@@ -40,8 +38,6 @@ class MeasuredPrice {
   double stages_sharing() const { return all_sharing_ / stage_sharing_; }
 
  private:
-  MeasuredPrice(const PlanPoint& point, RankRates rates) : point_(&point), rates_(rates) {}
-
   double Product(ProductPass pass, std::int64_t m, std::int64_t n, std::int64_t k, ProductFormat format) const;
   double Work(RankWork work, std::int64_t elements, int calls = 1) const;
   double GroupSeconds(const Traffic& traffic, const GroupPlacement& group) const;

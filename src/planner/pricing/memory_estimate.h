@@ -99,11 +99,6 @@ MemoryEstimate EstimateMemory(const PlanPoint& point, const ModelAccount& accoun
 // Peak and host bytes alone, from the stages that can be the worst: of equal ones that which keeps most micro batches.
 MemoryEstimate EstimatePeak(const PlanPoint& point, const ModelAccount& account,
                             const std::vector<std::int64_t>& blocks, PipelineClock& clock);
-// Parameters that a rank of a virtual stage holds; under our stack those of the trainer's buckets. Their sum over the
-// chunks of a stage is what a rank of it holds.
-double ParametersOfStage(const PlanPoint& point, const ModelAccount& account, const std::vector<std::int64_t>& blocks,
-                         int virtual_stage, const CountedParameters& counted = {});
-
 // Bytes of device memory that a run may fill.
 double UsableMemory(const Cluster& cluster);
 

@@ -1,5 +1,4 @@
-// Seconds of one micro batch in a block, the head and the embedding of one rank, by cause. For our stack the kernels
-// and collectives are those that cost describes; other stacks differ by their traits.
+// Seconds of one micro batch in a module of one rank, by cause. PriceModel has those of each module.
 #pragma once
 
 #include "cost/module_cost.h"
@@ -35,10 +34,6 @@ struct ModuleTime {
   ModuleTime operator*(double times) const;
 };
 
-// The extents of a rank; a sequence cut over ranks leaves each of them its share of the tokens.
-LocalSizes SizesOf(const PlanPoint& point);
-// Rows of the vocabulary that a rank holds under the stack's padding.
-std::int64_t LocalVocabulary(const PlanPoint& point);
 // Whether the stack's rule on head sizes is broken: its attention products then run at attention_unaligned.
 bool HeadMisaligned(const PlanPoint& point);
 
@@ -49,10 +44,9 @@ double FusedAttentionRate(const PlanPoint& point, std::int64_t head_size);
 LinkShares InnerShares(const PlanPoint& point);
 LinkShares OuterShares(const PlanPoint& point);
 
-// `program`: the model's block, lowered for these sizes; without it, it is lowered here.
+// The mean of a model's blocks, some of which may have windows. `program`: the model's block, lowered for these sizes;
+// without it, it is lowered here.
 ModuleTime TimeOfBlock(const PlanPoint& point, const LocalSizes& sizes, const ModuleProgram& program);
 ModuleTime TimeOfBlock(const PlanPoint& point, const LocalSizes& sizes);
-ModuleTime TimeOfHead(const PlanPoint& point, const LocalSizes& sizes);
-ModuleTime TimeOfEmbedding(const PlanPoint& point, const LocalSizes& sizes);
 
 }  // namespace trireme

@@ -14,6 +14,10 @@
 
 namespace trireme {
 
+class PriceModel;
+// How a program on a cluster is priced: see price_model.h.
+const PriceModel& ChoosePrices(const Cluster& cluster, const StackState& stack, DType dtype);
+
 struct PlanPoint {
   const Cluster& cluster;
   const StackState& stack;
@@ -26,14 +30,15 @@ struct PlanPoint {
   // `trireme plan`, which knows no device to choose on, takes all.
   LinearSet linears = kAllLinears;
   DType moments = DType::kFloat32;  // of the optimizer
-  // Others than AdamW under policy.counted_costs alone.
+  // Others than AdamW, and a rank of PowerSGD, where prices_every_recipe() alone.
   OptimizerKind optimizer = OptimizerKind::kAdamW;
   bool flash = true;            // fused attention
   bool power_sgd = false;       // gradients compressed by PowerSGD, in other programs than ours
-  int power_sgd_rank = 0;       // above 0: by ours, under policy.counted_costs alone
+  int power_sgd_rank = 0;       // above 0: by ours
   bool fused_optimizer = true;  // false: one that walks over its state several times (Adafactor)
   int threads = 0;              // of a rank on the host's cores; 0: its part of them
   int shard_ranks = 0;          // above 0: ZeRO shards over groups of so many ranks, which are copies of each other
+  const PriceModel& prices = ChoosePrices(cluster, stack, dtype);
 
   // The same run of a program with other properties; refers to `state`.
   PlanPoint Under(const StackState& state) const {

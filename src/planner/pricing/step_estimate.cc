@@ -1,7 +1,6 @@
 #include "planner/pricing/step_estimate.h"
 
 #include <algorithm>
-#include <map>
 #include <numeric>
 #include <utility>
 
@@ -11,15 +10,13 @@
 #include "cost/optimizer_plan.h"
 #include "cost/power_sgd_plan.h"
 #include "planner/pricing/data_parallel_time.h"
-#include "planner/pricing/measured_time.h"
+#include "planner/pricing/price_model.h"
 #include "planner/pricing/update_time.h"
 #include "schedule/schedule.h"
 
 namespace trireme {
 namespace {
 
-// Adafactor and its kin read and write their state in several unfused passes.
-constexpr double kUnfusedOptimizer = 6;
 // Bytes that an update on the host reads and writes for each parameter.
 constexpr double kHostOptimizerBytes = 28;
 
@@ -33,35 +30,10 @@ bool Offloads(const PlanPoint& point) {
   return point.stack.time.host_optimizer || point.layout.offload != Offload::kNone;
 }
 
-// Trained parameters of a stage, and those of them that ZeRO 3 keeps whole.
-struct StepParameters {
-  double trained = 0;
-  double whole = 0;
-};
-
 StepParameters TrainedOf(const PlanPoint& point, const ModelAccount& account, const std::vector<std::int64_t>& blocks,
                          int virtual_stage) {
-  return {.trained = ParametersOfStage(point, account, blocks, virtual_stage, {.frozen = false}),
-          .whole = ParametersOfStage(point, account, blocks, virtual_stage, {.frozen = false, .sharded = false})};
-}
-
-// Seconds that each micro batch spends on gradients beyond their products.
-double AccumulateSeconds(const PlanPoint& point, const StepParameters& of_stage) {
-  const double parameters = of_stage.trained;
-  if (const std::optional<MeasuredPrice> measured = MeasuredPrice::Of(point)) {
-    // Products of weight gradients were measured with their accumulation.
-    const double staged = parameters - of_stage.whole;
-    return ZeroShards(point.layout.zero).gradients ? measured->Staging(staged, staged / point.shards()) : 0;
-  }
-  const Efficiencies& e = point.stack.efficiencies;
-  double seconds = 0;
-  if (point.dtype == DType::kBFloat16 || point.stack.policy.counted_costs) {
-    seconds += parameters * point.stack.time.accumulate_bytes / (point.cluster.device.memory_bandwidth * e.memory);
-  }
-  if (point.stack.time.host_optimizer) {
-    seconds += parameters * point.stack.time.gradient_bytes / (point.cluster.host_link.bandwidth * e.host_link);
-  }
-  return seconds;
+  return {.trained = point.prices.Parameters(point, account, blocks, virtual_stage, {.frozen = false}),
+          .whole = point.prices.Parameters(point, account, blocks, virtual_stage, {.frozen = false, .sharded = false})};
 }
 
 struct Costs {
@@ -70,7 +42,7 @@ struct Costs {
 };
 
 Costs PriceStages(const PlanPoint& point, const ModelAccount& account, const std::vector<std::int64_t>& blocks) {
-  const LocalSizes sizes = SizesOf(point);
+  const LocalSizes sizes = point.prices.Sizes(point);
   const ModuleTime recomputing = TimeOfBlock(point, sizes, *account.ProgramOf(sizes));
   const ModuleTime keeping =
       point.layout.recompute_layers > 0
@@ -87,12 +59,12 @@ Costs PriceStages(const PlanPoint& point, const ModelAccount& account, const std
     work.blocks = recomputing * static_cast<double>(again);
     work.blocks += keeping * static_cast<double>(blocks[place] - again);
     if (place == 0) {
-      work.ends += TimeOfEmbedding(point, sizes);
+      work.ends += point.prices.Embedding(point, sizes);
     }
     if (place + 1 == places) {
-      work.ends += TimeOfHead(point, sizes);
+      work.ends += point.prices.Head(point, sizes);
     }
-    work.accumulate = AccumulateSeconds(point, TrainedOf(point, account, blocks, static_cast<int>(place)));
+    work.accumulate = point.prices.Accumulation(point, TrainedOf(point, account, blocks, static_cast<int>(place)));
     costs.schedule.forward.push_back(work.blocks.forward.total() + work.ends.forward.total());
     costs.schedule.backward_input.push_back(work.blocks.backward_input.total() + work.ends.backward_input.total());
     costs.schedule.backward_weight.push_back(work.blocks.backward_weight.total() + work.ends.backward_weight.total() +
@@ -101,11 +73,7 @@ Costs PriceStages(const PlanPoint& point, const ModelAccount& account, const std
   const double message = static_cast<double>(sizes.outside) * static_cast<double>(sizes.hidden) *
                          static_cast<double>(sizes.element()) /
                          (point.stack.time.scatter_messages && !sizes.sequence_parallel ? sizes.tensor : 1);
-  const std::optional<MeasuredPrice> measured = MeasuredPrice::Of(point);
-  costs.schedule.message =
-      measured && point.layout.pipeline > 1
-          ? measured->Message(message)
-          : MessageSeconds(message, point.cluster, point.layout, point.stack.efficiencies.message_link);
+  costs.schedule.message = point.prices.Message(point, message);
   return costs;
 }
 
@@ -122,7 +90,7 @@ double KeptSeconds(const PlanPoint& point, const ModelAccount& account, std::int
   if (!point.layout.offload_activations) {
     return 0;
   }
-  const LocalSizes sizes = SizesOf(point);
+  const LocalSizes sizes = point.prices.Sizes(point);
   const std::int64_t limit = point.layout.recompute_layers > 0 ? point.layout.recompute_layers : blocks;
   const std::int64_t again = std::min(blocks, limit);
   const std::int64_t bytes =
@@ -138,7 +106,7 @@ double FetchSeconds(const PlanPoint& point, double parameters, double whole = 0)
   }
   const double owned =
       ZeroShards(point.layout.zero).parameters ? whole + (parameters - whole) / point.shards() : parameters;
-  return LinkSeconds(point, owned * static_cast<double>(SizesOf(point).element()));
+  return LinkSeconds(point, owned * static_cast<double>(point.prices.Sizes(point).element()));
 }
 
 // What each micro batch repeats, less what compute hides: gathers and reductions of ZeRO 2 and 3, weights that come
@@ -152,9 +120,9 @@ double AddShardTraffic(const PlanPoint& point, const ModelAccount& account, Cost
   }
   double most = 0;
   for (std::size_t place = 0; place < blocks.size(); ++place) {
-    const double parameters = ParametersOfStage(point, account, blocks, static_cast<int>(place));
+    const double parameters = point.prices.Parameters(point, account, blocks, static_cast<int>(place), {});
     const double modules = static_cast<double>(blocks[place]) + 1;
-    const double whole = ParametersOfStage(point, account, blocks, static_cast<int>(place), {.sharded = false});
+    const double whole = point.prices.Parameters(point, account, blocks, static_cast<int>(place), {.sharded = false});
     const bool gathers = shards && ZeroShards(layout.zero).parameters && parameters > whole;
     const double gather =
         (gathers ? GatherSeconds(point, parameters - whole, modules) : 0) + FetchSeconds(point, parameters, whole);
@@ -218,9 +186,7 @@ void AddCompression(const PlanPoint& point, const CompressedGradients& compresse
 void AddStepWork(const PlanPoint& point, const ModelAccount& account, const StepParameters& of_stage, double backward,
                  StepEstimate& estimate) {
   const double parameters = of_stage.trained;
-  // The trainer reduces each module's bucket as soon as it is complete.
-  const std::optional<MeasuredPrice> measured = MeasuredPrice::Of(point);
-  const double buckets = measured ? static_cast<double>(CeilDiv(point.model.layers, point.layout.pipeline)) + 1 : 1;
+  const double buckets = point.prices.Reductions(point);
   const ParallelLayout& layout = point.layout;
   const TimeTraits& time = point.stack.time;
   const Efficiencies& e = point.stack.efficiencies;
@@ -242,12 +208,12 @@ void AddStepWork(const PlanPoint& point, const ModelAccount& account, const Step
     AddCompression(point, compressed, parameters, terms);
   }
   const double updated = ZeroShards(layout.zero).parameters ? of_stage.whole : parameters;
-  const double gather =
-      ZeroShards(layout.zero).optimizer && updated > 0 ? UpdatedSeconds(point, updated * ParameterBytes(point)) : 0;
+  const double gather = ZeroShards(layout.zero).optimizer && updated > 0
+                            ? UpdatedSeconds(point, updated * point.prices.ParameterBytes(point))
+                            : 0;
   // Only the last micro batch's backward is overlapped with the reduction.
   estimate.data_hidden = compresses ? 0 : std::min(time.data_overlap * reduction, backward);
   terms.data = reduction - estimate.data_hidden + gather;
-  const double passes = point.fused_optimizer ? 1 : kUnfusedOptimizer;
   if (point.stack.policy.staged_offload && Offloads(point)) {
     terms.offload += PassingSeconds(point, owned);
   } else if (Offloads(point)) {
@@ -258,20 +224,15 @@ void AddStepWork(const PlanPoint& point, const ModelAccount& account, const Step
                     owned * kHostOptimizerBytes * on_node / (point.cluster.host_bandwidth * e.host_memory) +
                     NvmeSeconds(point, owned);
   } else {
-    terms.optimizer = measured
-                          ? measured->Update(parameters, owned)
-                          : owned * UpdateBytes(point) * passes / (point.cluster.device.memory_bandwidth * e.memory);
+    terms.optimizer = point.prices.Update(point, parameters, owned);
   }
-  if (point.stack.policy.counted_costs && point.optimizer == OptimizerKind::kMuon) {
-    terms.optimizer += MuonSeconds(point);
-  }
+  terms.optimizer += point.prices.Directions(point);
   if (layout.offload == Offload::kFull && !point.stack.policy.staged_offload) {
     // Weights come from the host for forward and for backward of every micro batch.
     const double bytes = 2 * owned * time.parameter_bytes * static_cast<double>(point.micro_batches());
     terms.offload += bytes / (point.cluster.host_link.bandwidth * e.host_link);
   }
-  const double table = static_cast<double>(LocalVocabulary(point)) * static_cast<double>(point.model.hidden);
-  terms.fixed = measured ? measured->Fixed(point.model.tie_embeddings ? table : 0) : e.step_seconds;
+  terms.fixed = point.prices.Fixed(point);
 }
 
 void FillComputeTerms(const PlanPoint& point, const StageWork& work, StepTerms& terms) {
@@ -307,48 +268,6 @@ void Complete(const PlanPoint& point, double played, StepEstimate& estimate) {
   estimate.high = estimate.seconds * (1 + point.stack.spread);
 }
 
-// What the trainer counts, over all ranks.
-double CountedFlops(const PlanPoint& point, const ModelAccount& account) {
-  const LocalSizes sizes = SizesOf(point);
-  const auto flops_of = [](const ModuleCost& cost) {
-    return cost.forward.flops.total() + cost.backward_input.flops.total() + cost.backward_weight.flops.total();
-  };
-  // Blocks are alike but for what they recompute and their window: each kind is counted once.
-  const std::int64_t limit = point.layout.recompute_layers > 0 ? point.layout.recompute_layers : point.model.layers;
-  std::map<std::pair<bool, std::int64_t>, std::int64_t> kinds;  // of (recomputes, window): how many
-  std::int64_t first = 0;
-  for (const std::int64_t blocks : BlocksOfStages(point)) {
-    for (std::int64_t block = 0; block < blocks; ++block) {
-      ++kinds[{block < limit, point.model.WindowOf(first + block)}];
-    }
-    first += blocks;
-  }
-  std::int64_t flops =
-      flops_of(CostOfEmbedding(sizes, point.model)) + flops_of(CostOfHead(sizes, point.model, HeadChunk(sizes, 0)));
-  for (const auto& [kind, count] : kinds) {
-    LocalSizes of = kind.first ? sizes : sizes.WithoutRecompute();
-    const std::shared_ptr<const ModuleProgram> program = account.ProgramOf(of);
-    of.window = kind.second;
-    flops += count * flops_of(CostOfBlock(of, *program));
-  }
-  return static_cast<double>(flops) * static_cast<double>(point.micro_batches()) * point.layout.tensor *
-         point.layout.replicas();
-}
-
-// Megatron's formula, 24 f B s L h^2 (1 + s/6h + V/16Lh) for GPT shapes: all pairs of attention, a padded vocabulary.
-double PublishedFlops(const PlanPoint& point) {
-  const ModelConfig& model = point.model;
-  const double tokens = static_cast<double>(point.global_batch) * static_cast<double>(model.sequence);
-  const double hidden = static_cast<double>(model.hidden);
-  const double rows = static_cast<double>((model.heads + 2 * model.kv_heads) * model.head_size());
-  const double in_rows = static_cast<double>(IsGated(model.feed_forward) ? 2 * model.ffn : model.ffn);
-  const double block = 2 * hidden * (rows + hidden + in_rows + static_cast<double>(model.ffn)) +
-                       4 * hidden * static_cast<double>(model.sequence);
-  const double head = 2 * hidden * static_cast<double>(LocalVocabulary(point)) * point.layout.tensor;
-  const double passes = point.layout.recompute == Recompute::kFull ? 4 : 3;
-  return tokens * (passes * static_cast<double>(model.layers) * block + 3 * head);
-}
-
 }  // namespace
 
 double StepTerms::total() const {
@@ -379,9 +298,7 @@ StepEstimate BoundTime(const PlanPoint& point, const ModelAccount& account, std:
   const double mean =
       std::accumulate(stage_work.begin(), stage_work.end(), 0.0) / static_cast<double>(stage_work.size());
   estimate.slowest_share = mean > 0 ? *slowest / mean : 1;
-  if (const std::optional<MeasuredPrice> measured = MeasuredPrice::Of(point)) {
-    estimate.shared_seconds = static_cast<double>(point.micro_batches()) * mean * measured->stages_sharing();
-  }
+  estimate.shared_seconds = static_cast<double>(point.micro_batches()) * mean * point.prices.StagesSharing(point);
   StageWork busiest;
   StepParameters heaviest;
   for (int stage = 0; stage < layout.pipeline; ++stage) {
@@ -429,10 +346,6 @@ StepEstimate EstimateStep(const PlanPoint& point, const ModelAccount& account, P
   StepEstimate estimate = EstimateTime(point, account, clock);
   estimate.memory = EstimateMemory(point, account, estimate.blocks, clock);
   return estimate;
-}
-
-double HardwareFlops(const PlanPoint& point, const ModelAccount& account) {
-  return point.stack.policy.counted_costs ? CountedFlops(point, account) : PublishedFlops(point);
 }
 
 double ModelFlops(const PlanPoint& point) { return ModelFlops(point.model, static_cast<double>(point.global_batch)); }

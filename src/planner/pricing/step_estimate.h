@@ -62,9 +62,7 @@ StepEstimate EstimateTime(const PlanPoint& point, const ModelAccount& account, P
 StepEstimate BoundTime(const PlanPoint& point, const ModelAccount& account, std::vector<std::int64_t> blocks);
 void PlayTime(const PlanPoint& point, PipelineClock& clock, StepEstimate& estimate);
 
-// FLOPs of a step over all devices. Hardware counts recomputation: under our stack what the trainer counts, to the
-// FLOP; under others Megatron's published formula, which their logs print. Model is cost's, what an MFU divides by.
-double HardwareFlops(const PlanPoint& point, const ModelAccount& account);
+// FLOPs of a step over all devices without recomputation, what an MFU divides by. PriceModel has those with it.
 double ModelFlops(const PlanPoint& point);
 
 }  // namespace trireme

@@ -6,7 +6,7 @@
 #include "base/tensor_spec.h"
 #include "cost/optimizer_plan.h"
 #include "planner/pricing/data_parallel_time.h"
-#include "planner/pricing/module_time.h"
+#include "planner/pricing/price_model.h"
 
 namespace trireme {
 namespace {
@@ -54,12 +54,10 @@ double NvmeSeconds(const PlanPoint& point, double owned) {
   return 2 * std::max(on_node - cluster.host_memory, 0.0) / cluster.nvme_bandwidth;
 }
 
-double UpdateBytes(const PlanPoint& point) {
+double StateBytes(const PlanPoint& point) {
   const double absent = 2.0 * (2 - MomentsOf(point)) * static_cast<double>(SizeOf(DType::kFloat32));
   const double narrow = 2.0 * MomentsOf(point) * static_cast<double>(SizeOf(DType::kFloat32) - SizeOf(point.moments));
-  // bf16 has the halves of a master read and written, fp16 the master and the weight written.
-  const double masters = point.stack.policy.counted_costs && point.dtype == DType::kFloat16 ? 2 : 0;
-  return point.stack.time.optimizer_bytes - absent - narrow + DirectionBytes(point.optimizer) + masters;
+  return point.stack.time.optimizer_bytes - absent - narrow + DirectionBytes(point.optimizer);
 }
 
 double MuonSeconds(const PlanPoint& point) {
@@ -97,7 +95,7 @@ double MuonSeconds(const PlanPoint& point) {
 double PassingSeconds(const PlanPoint& point, double owned) {
   const Efficiencies& e = point.stack.efficiencies;
   const std::int64_t halves = point.dtype == DType::kFloat32 ? 0 : SizeOf(RestOfMaster(point.dtype));
-  const std::int64_t weight = point.layout.offload == Offload::kFull ? SizesOf(point).element() : 0;
+  const std::int64_t weight = point.layout.offload == Offload::kFull ? point.prices.Sizes(point).element() : 0;
   const double state = owned * static_cast<double>(weight + halves + MomentsOf(point) * SizeOf(point.moments));
   // Stages 1 and 2 gather weights on the device and write them back whole.
   const ZeroPolicy shards = ZeroShards(point.layout.zero);
@@ -106,7 +104,7 @@ double PassingSeconds(const PlanPoint& point, double owned) {
   const int on_node = std::min(point.layout.ranks(), point.cluster.devices_per_node);
   return std::max({(state + gathered) / (point.cluster.host_link.bandwidth * e.host_link),
                    (2 * state + gathered) * on_node / (point.cluster.host_bandwidth * e.host_memory),
-                   owned * UpdateBytes(point) / (point.cluster.device.memory_bandwidth * e.memory)});
+                   owned * point.prices.UpdateBytes(point) / (point.cluster.device.memory_bandwidth * e.memory)});
 }
 
 }  // namespace trireme

@@ -5,9 +5,10 @@
 
 namespace trireme {
 
-// Bytes that an update on the device moves for each parameter; moments are read and written. Muon and Adafactor turn
-// the gradient into a direction first: one more pass that writes it, and Adafactor's sums another that reads it.
-double UpdateBytes(const PlanPoint& point);
+// Bytes that an update on the device moves for each parameter, whole masters aside; moments are read and written. Muon
+// and Adafactor turn the gradient into a direction first: one more pass that writes it, and Adafactor's sums another
+// that reads it.
+double StateBytes(const PlanPoint& point);
 // Muon's products, by the owners of the matrices, and the way of the matrices to their owners and back.
 double MuonSeconds(const PlanPoint& point);
 // Our update of state in host memory: it passes through the device in pieces, both directions of the link, the hosts'

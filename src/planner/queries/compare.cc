@@ -20,7 +20,8 @@ SearchRequest Under(const SearchRequest& request, const SoftwareStack& stack, co
           .dtype = request.dtype,
           .moments = request.moments,
           .optimizer = request.optimizer,
-          .power_sgd_rank = stack.policy.counted_costs ? request.power_sgd_rank : 0,
+          .power_sgd_rank =
+              ChoosePrices(request.cluster, state, request.dtype).prices_every_recipe() ? request.power_sgd_rank : 0,
           .most_tensor = request.most_tensor,
           .most_context = request.most_context,
           .most_micro_batch = request.most_micro_batch,

@@ -31,7 +31,7 @@ void WarnOfShapes(const PlanPoint& point, const Explanation& explanation, std::v
   if (width % 64 != 0) {
     warnings.push_back(fmt::format("hidden / tensor = {} is no multiple of 64: tiles are partly filled", width));
   }
-  const std::int64_t vocabulary = LocalVocabulary(point);
+  const std::int64_t vocabulary = point.prices.Vocabulary(point);
   if (vocabulary % 128 != 0) {
     warnings.push_back(fmt::format("the vocabulary of a rank, {}, is no multiple of 128: pad it to {}", vocabulary,
                                    RoundUp(vocabulary, 128) * point.layout.tensor));
@@ -155,7 +155,7 @@ std::vector<std::pair<std::string, ParallelLayout>> Neighbours(const SearchReque
   trade("context halved for tensor", &ParallelLayout::context, &ParallelLayout::tensor);
   trade("pipeline halved for context", &ParallelLayout::pipeline, &ParallelLayout::context);
   trade("context halved for pipeline", &ParallelLayout::context, &ParallelLayout::pipeline);
-  if (layout.context > 1 && request.stack.policy.counted_costs) {
+  if (layout.context > 1 && request.prices().prices_every_recipe()) {
     for (const ContextKind kind :
          {ContextKind::kAllGather, ContextKind::kRing, ContextKind::kUlysses, ContextKind::kUlyssesRing}) {
       add("context by " + Name(kind), [&](ParallelLayout& l) { l.context_kind = kind; });
@@ -171,7 +171,7 @@ std::vector<std::pair<std::string, ParallelLayout>> Neighbours(const SearchReque
   for (const std::string& offload : request.offloads()) {
     add("offload " + offload, [&](ParallelLayout& l) { l.offload = ParseOffload(offload); });
   }
-  if (request.stack.policy.counted_costs && !request.cluster.device.is_host) {
+  if (request.prices().prices_every_recipe() && !request.cluster.device.is_host) {
     add(layout.offload_activations ? "activations on the device" : "activations in host memory",
         [](ParallelLayout& l) { l.offload_activations = !l.offload_activations; });
   }

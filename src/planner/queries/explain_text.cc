@@ -114,7 +114,7 @@ std::string ToText(const Explanation& explanation, const SearchRequest& request)
   text += fmt::format(
       "usable: {:.2f} GiB per device; fits with a probability of {:.0f} %\n", UsableMemory(request.cluster) / kGibi,
       100 * FitProbability(estimate.memory.peak, UsableMemory(request.cluster), request.state.memory_spread));
-  if (request.stack.policy.counted_costs) {
+  if (request.prices().prices_every_recipe()) {
     text += ContextFigure(PointOf(request, candidate.layout));
   }
   if (!explanation.instead.empty()) {

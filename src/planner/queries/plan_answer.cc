@@ -217,7 +217,7 @@ class Answering {
 
   void Explain() {
     const ParallelLayout wanted = ParseLayoutOf(request_.model, options_.layout);
-    if (const std::string reason = StackRefusal(request_.stack, wanted); !reason.empty()) {
+    if (const std::string reason = StackRefusal(request_, wanted); !reason.empty()) {
       return Refuse(reason);
     }
     const Explanation explanation = trireme::Explain(request_, wanted);
@@ -388,20 +388,22 @@ PlanAnswer AnswerPlan(const PlanSubject& subject, const PlanOptions& options) {
   if (!options.emit.empty()) {
     RequireEmittable(subject.cluster, options.out, options.job);
   }
-  Require(ParseOptimizerKind(options.optimizer) == OptimizerKind::kAdamW || subject.stack.policy.counted_costs,
+  const bool every_recipe =
+      ChoosePrices(subject.cluster, StateOf(subject, options), DType::kFloat32).prices_every_recipe();
+  Require(ParseOptimizerKind(options.optimizer) == OptimizerKind::kAdamW || every_recipe,
           "--optimizer {}: of stack '{}' only memory and time with adamw are known; --stack trireme has all five",
           options.optimizer, subject.stack.name);
-  Require(!subject.model.adapter.any() || subject.stack.policy.counted_costs,
+  Require(!subject.model.adapter.any() || every_recipe,
           "the model has LoRA adapters (lora.rank = {}): of stack '{}' only memory and time of whole models are known; "
           "--stack trireme has both",
           subject.model.adapter.rank, subject.stack.name);
   Require(options.moments == "fp32" || subject.stack.policy.bf16_moments,
           "--moments {}: of stack '{}' only memory and time with fp32 moments are known; --stack trireme has both",
           options.moments, subject.stack.name);
-  Require(options.attention == "flash" || subject.stack.policy.counted_costs,
+  Require(options.attention == "flash" || every_recipe,
           "--attention {}: a file of stack '{}' says which attention it has; --stack trireme has both",
           options.attention, subject.stack.name);
-  Require(options.power_sgd_rank == 0 || subject.stack.policy.counted_costs,
+  Require(options.power_sgd_rank == 0 || every_recipe,
           "--powersgd {}: stack '{}' compresses no gradients that the planner knows; --stack trireme does",
           options.power_sgd_rank, subject.stack.name);
   return Answering(subject, options).Take();

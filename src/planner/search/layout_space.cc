@@ -249,7 +249,7 @@ std::vector<int> ContextDegrees(const SearchRequest& request, int replicas) {
   }
   ParallelLayout cut;
   cut.context = 2;
-  const bool offered = StackRefusal(request.stack, cut).empty();
+  const bool offered = StackRefusal(request, cut).empty();
   return Divisors(replicas, offered ? request.most_context : 1);
 }
 
@@ -258,7 +258,7 @@ std::vector<ContextKind> ContextKinds(const SearchRequest& request, int context)
   if (request.context_kind) {
     return {*request.context_kind};
   }
-  if (context == 1 || !request.stack.policy.counted_costs) {
+  if (context == 1 || !request.prices().prices_every_recipe()) {
     return {ContextKind::kAllGather};
   }
   return {ContextKind::kAllGather, ContextKind::kRing, ContextKind::kUlysses, ContextKind::kUlyssesRing};
@@ -285,7 +285,8 @@ std::vector<LayoutBranch> LayoutBranches(const SearchRequest& request) {
   return branches.Take();
 }
 
-std::string StackRefusal(const SoftwareStack& stack, const ParallelLayout& layout) {
+std::string StackRefusal(const SearchRequest& request, const ParallelLayout& layout) {
+  const SoftwareStack& stack = request.stack;
   const StackFeatures& features = stack.features;
   const char* const instead =
       features.sequence_parallel ? "; it cuts them over the tensor group: use sp instead of cp" : "";
@@ -309,11 +310,11 @@ std::string StackRefusal(const SoftwareStack& stack, const ParallelLayout& layou
   if (layout.replicas() > 1 && !Offers(features.zero, layout.zero) && !stack.policy.any_schedule) {
     return fmt::format("zero={}: '{}' does not have it", layout.zero, stack.name);
   }
-  if ((layout.whole_below > 0 || layout.reduce != SentAs::kExact || layout.gather != SentAs::kExact) &&
-      !stack.policy.counted_costs) {
+  const bool every_recipe = request.prices().prices_every_recipe();
+  if ((layout.whole_below > 0 || layout.reduce != SentAs::kExact || layout.gather != SentAs::kExact) && !every_recipe) {
     return fmt::format("whole, reduce and gather: what '{}' does about them is not known", stack.name);
   }
-  if (layout.offload_activations && !stack.policy.counted_costs) {
+  if (layout.offload_activations && !every_recipe) {
     return fmt::format("offload_activations: what '{}' does about them is part of its name", stack.name);
   }
   return OffloadRefusal(stack, layout.zero, layout.offload);
@@ -333,7 +334,7 @@ RunConfig ConfigOf(const SearchRequest& request, const ParallelLayout& layout) {
 }
 
 std::optional<NotOffered> TrainerRefusal(const SearchRequest& request, const ParallelLayout& layout) {
-  return request.stack.policy.counted_costs ? FindNotOffered(ConfigOf(request, layout)) : std::nullopt;
+  return request.prices().prices_every_recipe() ? FindNotOffered(ConfigOf(request, layout)) : std::nullopt;
 }
 
 std::string RefusalOf(const SearchRequest& request, const ParallelLayout& layout) {
@@ -347,7 +348,7 @@ std::string RefusalOf(const SearchRequest& request, const ParallelLayout& layout
   }
   const bool keys_are_here = layout.context_kind == ContextKind::kUlysses ||
                              (layout.context_kind == ContextKind::kAllGather && request.cluster.device.is_host);
-  if (layout.context > 1 && request.stack.policy.counted_costs && !request.state.time.flash && !keys_are_here) {
+  if (layout.context > 1 && request.prices().prices_every_recipe() && !request.state.time.flash && !keys_are_here) {
     return "plain attention needs all keys of a query at once";
   }
   return "";

@@ -26,7 +26,7 @@ Candidate CandidateOf(const PlanPoint& point, const ModelAccount& account, const
           .peak = estimate.memory.peak,
           .host = estimate.memory.host_per_node,
           .nvme = estimate.memory.nvme_per_node,
-          .hardware_tflops = HardwareFlops(point, account) / estimate.seconds / devices / 1e12,
+          .hardware_tflops = point.prices.HardwareFlops(point, account) / estimate.seconds / devices / 1e12,
           .model_tflops = ModelFlops(point) / estimate.seconds / devices / 1e12,
           .tokens_per_second =
               static_cast<double>(point.global_batch) * static_cast<double>(point.model.sequence) / estimate.seconds};
@@ -170,7 +170,7 @@ std::vector<std::string> SearchRequest::offloads() const {
 }
 
 void RequirePossible(const SearchRequest& request, const ParallelLayout& layout) {
-  const std::string unable = StackRefusal(request.stack, layout);
+  const std::string unable = StackRefusal(request, layout);
   Require(unable.empty(), "{}", unable);
   if (const std::optional<NotOffered> refusal = TrainerRefusal(request, layout)) {
     Fail("{}: {}", layout.ToString(), refusal->message);
@@ -277,11 +277,11 @@ SearchResult SearchAll(const SearchRequest& request) {
 
 SearchResult Search(const SearchRequest& request) {
   if (request.offload_activations.value_or(false)) {
-    const std::string unable = StackRefusal(request.stack, {.offload_activations = true});
+    const std::string unable = StackRefusal(request, {.offload_activations = true});
     Require(unable.empty(), "{}", unable);
   }
   SearchResult found = SearchAll(request);
-  const bool possible = request.stack.policy.counted_costs && !request.cluster.device.is_host;
+  const bool possible = request.prices().prices_every_recipe() && !request.cluster.device.is_host;
   if (!found.ranked.empty() || request.offload_activations || !possible) {
     return found;
   }

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/pricing/plan_point.h"
+#include "planner/pricing/price_model.h"
 
 namespace trireme {
 
@@ -27,7 +27,7 @@ struct SearchRequest {
   std::int64_t ramp_unit = 0;  // above 0: the batch ramps up in multiples of it, which a layout must divide too
   DType dtype = DType::kBFloat16;
   DType moments = DType::kFloat32;                  // of the optimizer; bf16 under policy.bf16_moments alone
-  OptimizerKind optimizer = OptimizerKind::kAdamW;  // others under policy.counted_costs alone
+  OptimizerKind optimizer = OptimizerKind::kAdamW;  // others where prices().prices_every_recipe() alone
   int power_sgd_rank = 0;                           // likewise, above 0
   int most_tensor = 0;                              // 0: the devices of a node
   int most_context = 1;                             // largest context degree that a search considers
@@ -43,6 +43,7 @@ struct SearchRequest {
   // Not held: layouts keep activations on the device, and in host memory only where nothing fits otherwise.
   std::optional<bool> offload_activations;
 
+  const PriceModel& prices() const { return ChoosePrices(cluster, state, dtype); }
   // Of layout.offload, what a search may choose from: nothing is won by it where devices work in the host's memory.
   std::vector<std::string> offloads() const;
 };

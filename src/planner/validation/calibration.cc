@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "planner/pricing/price_model.h"
 #include "planner/pricing/step_estimate.h"
 #include "planner/validation/least_squares.h"
 
@@ -103,9 +104,15 @@ void FitTime(const std::vector<Cluster>& clusters, const SoftwareStack& stack,
 
 void FitMemory(const std::vector<Cluster>& clusters, const SoftwareStack& stack,
                const std::vector<const PricedRun*>& runs, PipelineClock& clock, StackCalibration& calibration) {
+  // Of exact counts there is nothing to fit.
+  const auto counts = [&](const PricedRun& run) {
+    const Cluster& cluster = clusters[static_cast<std::size_t>(run.point.cluster)];
+    return ChoosePrices(cluster, StateFor(stack, cluster, run.point.run->date, nullptr), run.point.dtype)
+        .prices_every_recipe();
+  };
   std::vector<const PricedRun*> known;
   for (const PricedRun* run : runs) {
-    if (run->memory > 0 && !stack.policy.counted_costs) {
+    if (run->memory > 0 && !counts(*run)) {
       known.push_back(run);
     }
   }

@@ -1,0 +1,135 @@
+#include "planner/pricing/block_time.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/causal_pairs.h"
+#include "lowering/linear_shape.h"
+#include "planner/pricing/collective_time.h"
+#include "planner/pricing/matmul_time.h"
+#include "planner/pricing/price_model.h"
+
+namespace trireme {
+
+double MemorySeconds(const PlanPoint& point, double bytes) {
+  return bytes / (point.cluster.device.memory_bandwidth * point.stack.efficiencies.memory);
+}
+
+double GroupSeconds(const PlanPoint& point, const Traffic& traffic, const GroupPlacement& group) {
+  const LinkShares shares = InnerShares(point);
+  double seconds = 0;
+  for (const auto& [kind, bytes, calls] : CollectivesOf(traffic, group.size)) {
+    seconds += CollectiveSeconds(kind, bytes, calls, group, point.cluster, shares);
+  }
+  return seconds;
+}
+
+double TensorSeconds(const PlanPoint& point, const Traffic& traffic) {
+  return GroupSeconds(point, traffic, PlaceTensor(point.cluster, point.layout));
+}
+
+AttentionSeconds TimeOfAttention(const PlanPoint& point, const LocalSizes& s, double exchange) {
+  const Efficiencies& e = point.stack.efficiencies;
+  const double seen = static_cast<double>(CausalPairs(s.keys, s.window)) / static_cast<double>(CausalPairs(s.keys));
+  const double pairs = static_cast<double>(s.tokens) * static_cast<double>(s.keys) * seen;
+  const double flops = 4 * pairs * static_cast<double>(s.attention);
+  const double peak = point.cluster.device.Peak(point.dtype);
+  if (point.flash) {
+    const double forward = flops / 2 / FusedAttentionRate(point, s.head_size);
+    return {.forward = std::max(forward, exchange), .backward = std::max(2.5 * forward, 2 * exchange)};
+  }
+  const double efficiency = HeadMisaligned(point) ? e.attention_unaligned : e.attention;
+  const double scores = pairs * static_cast<double>(s.heads) * point.stack.time.score_bytes;
+  const double forward = flops / (peak * efficiency) + MemorySeconds(point, scores);
+  return {.forward = forward, .backward = 2 * forward};
+}
+
+double AddProducts(const PlanPoint& point, const ModuleProgram& program, ModuleTime& time) {
+  const MatmulPrice native = ProductPrice(point, ProductFormat::kNative);
+  const MatmulPrice cast = ProductPrice(point, point.products);
+  double last = 0;
+  for (const std::vector<ProgramStep>* steps : {&program.forward, &program.backward, &program.backward_weight}) {
+    for (const ProgramStep& step : *steps) {
+      const auto* product = std::get_if<ProductStep>(&step.work);
+      if (product == nullptr || step.recomputed) {
+        continue;
+      }
+      const MatmulPrice& price = Holds(point.linears, product->linear) ? cast : native;
+      const double seconds = price.Seconds({product->rows, product->columns, product->depth});
+      if (product->kind == ProductKind::kForward) {
+        time.forward.matmul += last = seconds;
+      } else {
+        (step.weight_part ? time.backward_weight : time.backward_input).matmul += seconds;
+      }
+    }
+  }
+  return last;
+}
+
+// Inputs are cast in forward, gradients of outputs in backward; weights once a step, which is little.
+void AddCasts(const PlanPoint& point, const LocalSizes& s, ModuleTime& time) {
+  if (point.products == ProductFormat::kNative) {
+    return;
+  }
+  std::int64_t inputs = 0;
+  std::int64_t outputs = 0;
+  for (int i = 0; i < kBlockLinears; ++i) {
+    const auto linear = static_cast<BlockLinear>(i);
+    if (Holds(point.linears, linear)) {
+      const LinearShape shape = ShapeOf(linear, s);
+      inputs += shape.rows * shape.inputs;
+      outputs += shape.rows * shape.outputs;
+    }
+  }
+  time.forward.memory += MemorySeconds(point, point.stack.time.cast_bytes * static_cast<double>(inputs));
+  time.backward_input.memory += MemorySeconds(point, point.stack.time.cast_bytes * static_cast<double>(outputs));
+}
+
+void AddTensor(const PlanPoint& point, const ModuleCost& cost, ModuleTime& time) {
+  const double shown = 1 - point.stack.time.tensor_overlap;
+  time.forward.tensor = shown * TensorSeconds(point, cost.forward.tensor);
+  time.backward_input.tensor = shown * TensorSeconds(point, cost.backward_input.tensor);
+  time.backward_weight.tensor = shown * TensorSeconds(point, cost.backward_weight.tensor);
+}
+
+// A pass takes the longer of issuing its kernels and running them; where the host waits for each, both.
+void AddHost(const PlanPoint& point, const LocalSizes& s, const ModuleCost& cost, bool second_forward,
+             ModuleTime& time) {
+  constexpr double kForwardShare = 0.4;  // of a layer's kernels
+  const Efficiencies& e = point.stack.efficiencies;
+  const bool stalls = point.layout.pipeline > 1 && point.layout.tensor > 1;
+  const double issue = e.layer_seconds + (stalls ? e.stall_seconds * point.layout.tensor : 0);
+  const auto collectives = [&](const WorkCost& work) {
+    const auto& calls = work.tensor.calls;
+    return point.stack.time.collective_seconds *
+           static_cast<double>(std::accumulate(calls.begin(), calls.end(), std::int64_t{0}));
+  };
+  const double forward = kForwardShare * issue + collectives(cost.forward);
+  const double backward = (s.recompute_block ? 1 : 1 - kForwardShare) * issue + collectives(cost.backward_input) +
+                          collectives(cost.backward_weight) + (second_forward ? collectives(cost.forward) / 2 : 0);
+  const double runs_backward = time.backward_input.total() + time.backward_weight.total();
+  const bool blocking = point.stack.time.blocking;
+  time.backward_input.overhead += blocking ? backward : std::max(0.0, backward - runs_backward);
+  time.forward.overhead += blocking ? forward : std::max(0.0, forward - time.forward.total());
+}
+
+double AddedGradients(const PlanPoint& point, double parameters) {
+  return parameters * point.stack.time.accumulate_bytes /
+         (point.cluster.device.memory_bandwidth * point.stack.efficiencies.memory);
+}
+
+double HostGradients(const PlanPoint& point, double parameters) {
+  return point.stack.time.host_optimizer ? parameters * point.stack.time.gradient_bytes /
+                                               (point.cluster.host_link.bandwidth * point.stack.efficiencies.host_link)
+                                         : 0;
+}
+
+HeadProducts ProductsOfHead(const PlanPoint& point, const LocalSizes& s) {
+  const MatmulPrice price = ProductPrice(point, ProductFormat::kNative);
+  const std::int64_t vocabulary = point.prices.Vocabulary(point);
+  return {.forward = price.Seconds({s.tokens, vocabulary, s.hidden}),
+          .backward = price.Seconds({s.tokens, s.hidden, vocabulary}) +
+                      (s.frozen ? 0 : price.Seconds({vocabulary, s.hidden, s.tokens}))};
+}
+
+}  // namespace trireme

@@ -1,0 +1,40 @@
+// Parts of a block's and the head's seconds by the rates of a cluster file and a stack's efficiencies: what
+// CountedPrices and PublishedPrices share.
+#pragma once
+
+#include "planner/pricing/context_time.h"
+#include "planner/pricing/module_time.h"
+
+namespace trireme {
+
+// Of kernels that only move data.
+double MemorySeconds(const PlanPoint& point, double bytes);
+// Of collectives within a layer: in any group, and in the tensor group.
+double GroupSeconds(const PlanPoint& point, const Traffic& traffic, const GroupPlacement& group);
+double TensorSeconds(const PlanPoint& point, const Traffic& traffic);
+// Fused attention skips what the mask hides and pays half a forward more in backward; unfused attention computes all
+// pairs and moves every score through memory. exchange: of keys and values, hidden behind fused attention.
+AttentionSeconds TimeOfAttention(const PlanPoint& point, const LocalSizes& sizes, double exchange);
+
+// Added to `time`: the products of each pass, recomputation left out (returns the seconds of forward's last one); casts
+// of what enters them to 8 bits or fewer; collectives of the tensor group; what the host's launches show of themselves.
+// cost: of the block. second_forward: whether backward issues the collectives of forward's last product once more.
+double AddProducts(const PlanPoint& point, const ModuleProgram& program, ModuleTime& time);
+void AddCasts(const PlanPoint& point, const LocalSizes& sizes, ModuleTime& time);
+void AddTensor(const PlanPoint& point, const ModuleCost& cost, ModuleTime& time);
+void AddHost(const PlanPoint& point, const LocalSizes& sizes, const ModuleCost& cost, bool second_forward,
+             ModuleTime& time);
+
+// Of a micro batch, for so many parameters: gradients added up on the device; gradients that go to the host, where the
+// program keeps its optimizer there.
+double AddedGradients(const PlanPoint& point, double parameters);
+double HostGradients(const PlanPoint& point, double parameters);
+
+// Products of the head in forward, and of both gradients.
+struct HeadProducts {
+  double forward = 0;
+  double backward = 0;
+};
+HeadProducts ProductsOfHead(const PlanPoint& point, const LocalSizes& sizes);
+
+}  // namespace trireme

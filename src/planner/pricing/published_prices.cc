@@ -1,0 +1,264 @@
+#include "planner/pricing/published_prices.h"
+
+#include <algorithm>
+
+#include "base/shape.h"
+#include "planner/pricing/block_time.h"
+#include "planner/pricing/update_time.h"
+
+namespace trireme {
+namespace {
+
+// Keys and values of a sequence that is cut over ranks: each passes them on around a ring while it works on its own.
+double ContextSeconds(const PlanPoint& point, const LocalSizes& s) {
+  if (point.layout.context <= 1) {
+    return 0;
+  }
+  const double bytes = static_cast<double>(s.tokens * point.layout.context * 2 * s.kv_heads * s.head_size) *
+                       static_cast<double>(s.element());
+  const LinkShares shares = InnerShares(point);
+  return CollectiveSeconds(CollectiveKind::kAllGather, bytes, 1, PlaceContext(point.cluster, point.layout),
+                           point.cluster, shares);
+}
+
+// Element-wise bytes of one pass, by the stack's account.
+double PassBytes(const PlanPoint& point, const LocalSizes& s) {
+  const double element = static_cast<double>(s.element()) / 2;
+  const double outside = static_cast<double>(s.outside) * static_cast<double>(s.hidden);
+  const double inside = static_cast<double>(s.tokens) * static_cast<double>(s.ffn_in + s.qkv) / 7;
+  return element * (point.stack.time.outside_bytes * outside + point.stack.time.inside_bytes * inside);
+}
+
+// Tokens of a micro batch that a rank works on.
+double TokensOf(const PlanPoint& point) {
+  return static_cast<double>(point.layout.micro_batch) * static_cast<double>(point.model.sequence) /
+         point.layout.context;
+}
+
+// Five bytes for each score of unfused attention.
+double ScoreBytes(const PlanPoint& point) {
+  return point.flash ? 0
+                     : 5.0 * static_cast<double>(point.model.heads) * static_cast<double>(point.model.sequence) *
+                           TokensOf(point) / point.layout.tensor;
+}
+
+// Bytes of one layer's tensors that autograd keeps for a micro batch (Korthikanti et al. 2022 for a GPT: 34 a token and
+// hidden element, of which 24 are cut by the tensor axis): both norms' inputs and outputs, queries, keys, values, what
+// attention leaves, and the feed-forward's.
+double LayerBytes(const PlanPoint& point) {
+  const ModelConfig& model = point.model;
+  const MemoryTraits& traits = point.stack.memory;
+  const double hidden = static_cast<double>(model.hidden);
+  const double keys = static_cast<double>(model.kv_heads * model.head_size());
+  const auto width = static_cast<double>(model.ffn);
+  const bool gated = IsGated(model.feed_forward);
+  double outside = (8 + traits.mask_bytes) * hidden;
+  double inside = 4 * hidden + 4 * keys + (gated ? traits.gated_bytes : 4) * width;
+  if (traits.float8_inputs && point.products == ProductFormat::kFloat8) {
+    outside -= 2 * hidden;     // both norms' outputs
+    inside += hidden - width;  // attention's output, which attention itself keeps too; the second product's input
+  }
+  return TokensOf(point) *
+             (outside / (point.layout.sequence_parallel ? point.layout.tensor : 1) + inside / point.layout.tensor) +
+         ScoreBytes(point);
+}
+
+StageMemory PublishedMemory(const PlanPoint& point, const ModelAccount& account,
+                            const std::vector<std::int64_t>& blocks, int stage, PipelineClock& clock) {
+  const ParallelLayout& layout = point.layout;
+  const MemoryTraits& traits = point.stack.memory;
+  const double data = point.shards();
+  const bool bf16 = point.dtype == DType::kBFloat16;
+  double parameters = 0;
+  double layers_here = 0;  // of one micro batch
+  double layers_in_flight = 0;
+  const std::vector<int> slots =
+      clock.Slots({layout.schedule, layout.pipeline, layout.chunks, point.micro_batches()}, stage);
+  const StagePlacement placement = PlacementOf(layout);
+  for (int chunk = 0; chunk < layout.chunks; ++chunk) {
+    const int here = placement.VirtualStage(stage, chunk);
+    parameters += point.prices.Parameters(point, account, blocks, here, {});
+    layers_here += static_cast<double>(blocks[static_cast<std::size_t>(here)]);
+    layers_in_flight +=
+        static_cast<double>(blocks[static_cast<std::size_t>(here)]) * slots[static_cast<std::size_t>(chunk)];
+  }
+  const double sharded = ZeroShards(layout.zero).optimizer ? 1 / data : 1;
+  StageMemory memory;
+  memory.fixed = traits.fixed;
+  const double weight = std::min(point.stack.time.parameter_bytes, traits.unsharded);
+  memory.weights = weight * parameters * (ZeroShards(layout.zero).parameters ? sharded : 1);
+  const double held = parameters * (ZeroShards(layout.zero).gradients ? sharded : 1);
+  memory.gradients = (traits.unsharded - weight) * held;
+  memory.accumulation = bf16 ? traits.accumulation * held : 0;
+  // Adafactor keeps a row and a column where Adam keeps two matrices.
+  memory.optimizer =
+      (point.fused_optimizer ? traits.sharded : std::max(traits.sharded - 8, 0.0)) * parameters * sharded;
+  if (point.stack.time.host_optimizer || layout.offload != Offload::kNone) {
+    memory.host = memory.optimizer;
+    memory.optimizer = 0;
+  }
+  if (layout.offload == Offload::kFull) {
+    memory.host += memory.weights;
+    memory.weights = 0;
+  }
+  if (ZeroShards(layout.zero).parameters) {
+    // Gathered modules pass through, a few at a time.
+    memory.scratch += 2 * point.stack.time.parameter_bytes * account.block_parameters() / layout.tensor;
+  }
+  if (!ZeroShards(layout.zero).optimizer && data > 1) {
+    memory.scratch += traits.ddp_buckets * parameters;
+  }
+  const double layer = LayerBytes(point);
+  const double tokens = TokensOf(point);
+  if (layout.recompute == Recompute::kFull) {
+    const double kept =
+        2 * tokens * static_cast<double>(point.model.hidden) / (layout.sequence_parallel ? layout.tensor : 1);
+    memory.activations = (traits.activations_on_host ? 2 : layers_in_flight) * kept;
+    memory.host += traits.activations_on_host ? layers_in_flight * kept / layout.tensor : 0;
+    memory.scratch += traits.layer_factor * layer;
+    memory.fragmentation = (traits.activation_factor - 1) * (memory.activations + traits.layer_factor * layer);
+  } else {
+    const bool selective = layout.recompute == Recompute::kSelective;
+    memory.activations = layers_in_flight * (selective ? traits.selective_share * (layer - ScoreBytes(point)) : layer);
+    // Backward's own: gradients of the feed-forward's tensors, and what sequence parallelism has gathered.
+    const double wide = static_cast<double>(point.model.ffn) / layout.tensor;
+    memory.scratch += tokens * (6 * wide + 4 * static_cast<double>(point.model.hidden));
+    memory.fragmentation = (traits.activation_factor - 1) * memory.activations;
+  }
+  if (layout.pipeline > 1) {
+    // The gradient that comes in and the one that leaves; an input that came in is kept already.
+    memory.messages = 4 * tokens * static_cast<double>(point.model.hidden) /
+                      (point.stack.time.scatter_messages || layout.sequence_parallel ? layout.tensor : 1);
+  }
+  if (stage == placement.HeadStage()) {
+    memory.logits = traits.logit_bytes * tokens * static_cast<double>(point.prices.Vocabulary(point));
+  }
+  // At the end of a backward all gradients are there, and what its micro batch kept is gone.
+  const double gone =
+      layers_in_flight > 0
+          ? traits.activation_factor * memory.activations * layers_here / layers_in_flight + memory.logits
+          : memory.logits;
+  memory.scratch += std::max(traits.late_gradients * parameters - gone, 0.0);
+  return memory;
+}
+
+}  // namespace
+
+LocalSizes PublishedPrices::Sizes(const PlanPoint& point) const {
+  return {point.model, point.layout, point.dtype, SplitsBackward(point.layout.schedule), false};
+}
+
+std::int64_t PublishedPrices::Vocabulary(const PlanPoint& point) const {
+  const std::int64_t unit = static_cast<std::int64_t>(point.stack.time.vocabulary_multiple) * point.layout.tensor;
+  return RoundUp(point.model.vocabulary, unit) / point.layout.tensor;
+}
+
+// A tied table is held by both ends, unless they are on one stage: then it counts with the embedding.
+double PublishedPrices::Parameters(const PlanPoint& point, const ModelAccount& account,
+                                   const std::vector<std::int64_t>& blocks, int virtual_stage,
+                                   const CountedParameters& counted) const {
+  if (!counted.sharded) {
+    return 0;  // what other stacks keep whole is not known
+  }
+  const int last = point.layout.virtual_stages() - 1;
+  const bool with_embedding = PlacementOf(point.layout).HeadStage() == 0;
+  const std::int64_t own = blocks[static_cast<std::size_t>(virtual_stage)];
+  const double table = static_cast<double>(Vocabulary(point)) * static_cast<double>(point.model.hidden);
+  double parameters = static_cast<double>(own) * account.block_parameters() / point.layout.tensor;
+  if (virtual_stage == 0) {
+    parameters += table;
+  }
+  if (virtual_stage == last && (!with_embedding || !point.model.tie_embeddings)) {
+    parameters += table;
+  }
+  return parameters;
+}
+
+double PublishedPrices::ParameterBytes(const PlanPoint& point) const { return point.stack.time.parameter_bytes; }
+
+std::function<StageMemory(int stage)> PublishedPrices::Memory(const PlanPoint& point, const ModelAccount& account,
+                                                              const std::vector<std::int64_t>& blocks,
+                                                              PipelineClock& clock) const {
+  return
+      [&point, &account, &blocks, &clock](int stage) { return PublishedMemory(point, account, blocks, stage, clock); };
+}
+
+double PublishedPrices::ReportedMemory(const PlanPoint& point, const StageMemory& memory) const {
+  using Kind = MemoryTraits::Reported;
+  const Kind kind = point.stack.memory.reported;
+  return memory.total() - (kind == Kind::kDevice ? 0 : memory.fixed) -
+         (kind == Kind::kAllocated ? memory.fragmentation : 0);
+}
+
+// Megatron's formula, 24 f B s L h^2 (1 + s/6h + V/16Lh) for GPT shapes: all pairs of attention, a padded vocabulary.
+double PublishedPrices::HardwareFlops(const PlanPoint& point, const ModelAccount& /*account*/) const {
+  const ModelConfig& model = point.model;
+  const double tokens = static_cast<double>(point.global_batch) * static_cast<double>(model.sequence);
+  const double hidden = static_cast<double>(model.hidden);
+  const double rows = static_cast<double>((model.heads + 2 * model.kv_heads) * model.head_size());
+  const double in_rows = static_cast<double>(IsGated(model.feed_forward) ? 2 * model.ffn : model.ffn);
+  const double block = 2 * hidden * (rows + hidden + in_rows + static_cast<double>(model.ffn)) +
+                       4 * hidden * static_cast<double>(model.sequence);
+  const double head = 2 * hidden * static_cast<double>(Vocabulary(point)) * point.layout.tensor;
+  const double passes = point.layout.recompute == Recompute::kFull ? 4 : 3;
+  return tokens * (passes * static_cast<double>(model.layers) * block + 3 * head);
+}
+
+ModuleTime PublishedPrices::Block(const PlanPoint& point, const LocalSizes& s, const ModuleProgram& program) const {
+  const TimeTraits& traits = point.stack.time;
+  const ModuleCost cost = CostOfBlock(s, program);
+  const AttentionSeconds attention = TimeOfAttention(point, s, ContextSeconds(point, s));
+  ModuleTime time;
+  const double last_product = AddProducts(point, program, time);
+  time.forward.attention = attention.forward;
+  time.backward_input.attention = attention.backward;
+  time.forward.memory = MemorySeconds(point, PassBytes(point, s));
+  WorkTime& again = time.recomputed;
+  if (s.recompute_block) {
+    again = time.forward;
+    if (!traits.recompute_whole) {
+      again.matmul -= last_product;
+    }
+  } else if (s.recompute_attention) {
+    again.attention = traits.selective_attention ? attention.forward : 0;
+    again.matmul = traits.selective_products * time.forward.matmul;
+  }
+  time.backward_input.memory = traits.backward_bytes * time.forward.memory;
+  AddTensor(point, cost, time);
+  // Their second forward may also reduce the last product, whose output is not needed.
+  const bool second_forward = s.recompute_block && traits.recompute_whole;
+  if (second_forward) {
+    time.backward_input.tensor += time.forward.tensor / 2;
+  }
+  AddCasts(point, s, time);
+  time.backward_input += again;
+  AddHost(point, s, cost, second_forward, time);
+  if (s.recompute_block) {
+    time.backward_input += time.backward_weight;
+    time.backward_weight = {};
+  }
+  return time;
+}
+
+ModuleTime PublishedPrices::Head(const PlanPoint& point, const LocalSizes& s) const {
+  const HeadProducts products = ProductsOfHead(point, s);
+  const double logits = static_cast<double>(s.tokens) * static_cast<double>(Vocabulary(point));
+  ModuleTime time;
+  time.forward.matmul = products.forward;
+  time.backward_input.matmul = products.backward;
+  time.forward.memory = MemorySeconds(point, point.stack.time.logit_bytes * logits / 2);
+  time.backward_input.memory = time.forward.memory;
+  return time;
+}
+
+// Accumulation in fp32 is of bf16 alone.
+double PublishedPrices::Accumulation(const PlanPoint& point, const StepParameters& of_stage) const {
+  const double added = point.dtype == DType::kBFloat16 ? AddedGradients(point, of_stage.trained) : 0;
+  return added + HostGradients(point, of_stage.trained);
+}
+
+double PublishedPrices::UpdateBytes(const PlanPoint& point) const { return StateBytes(point); }
+
+double PublishedPrices::Directions(const PlanPoint& /*point*/) const { return 0; }
+
+}  // namespace trireme
