@@ -52,22 +52,24 @@ sequence_parallel = true
 most_chunks = 4
 )";
 
-ModelConfig Bloom() {
-  return Completed(ModelConfig{
+RunConfig Bloom(std::int64_t global_batch) {
+  RunConfig config;
+  config.model = Completed(ModelConfig{
       .family = "bloom", .layers = 70, .hidden = 14336, .heads = 112, .vocabulary = 250880, .sequence = 2048});
+  config.batch.global = global_batch;
+  config.train.dtype = "bf16";
+  return config;
 }
 
 void SearchSpace(benchmark::State& bench) {
   const Cluster cluster = ParseCluster(kCluster, "bench");
   const SoftwareStack stack = ParseStack(kStack, "bench");
   const StackState state = Resolve(stack, cluster, "");
-  const ModelConfig model = Bloom();
   const SearchRequest request{.cluster = cluster,
                               .stack = stack,
                               .state = state,
-                              .model = model,
-                              .devices = static_cast<int>(bench.range(0)),
-                              .global_batch = 4096};
+                              .config = Bloom(4096),
+                              .devices = static_cast<int>(bench.range(0))};
   std::int64_t enumerated = 0;
   std::int64_t priced = 0;
   for (auto _ : bench) {
@@ -85,20 +87,17 @@ void PriceOne(benchmark::State& bench) {
   const Cluster cluster = ParseCluster(kCluster, "bench");
   const SoftwareStack stack = ParseStack(kStack, "bench");
   const StackState state = Resolve(stack, cluster, "");
-  const ModelConfig model = Bloom();
-  const ModelAccount account(model);
+  RunConfig config = Bloom(2048);
+  config.layout = {.tensor = 4,
+                   .pipeline = 12,
+                   .data = 8,
+                   .zero = 1,
+                   .partition = "balanced",
+                   .recompute = Recompute::kSelective,
+                   .micro_batch = static_cast<int>(bench.range(0))};
+  const ModelAccount account(config.model);
   PipelineClock clock;
-  const PlanPoint point{.cluster = cluster,
-                        .stack = state,
-                        .model = model,
-                        .layout = {.tensor = 4,
-                                   .pipeline = 12,
-                                   .data = 8,
-                                   .zero = 1,
-                                   .partition = "balanced",
-                                   .recompute = Recompute::kSelective,
-                                   .micro_batch = static_cast<int>(bench.range(0))},
-                        .global_batch = 2048};
+  const PlanPoint point{.cluster = cluster, .stack = state, .config = config};
   for (auto _ : bench) {
     benchmark::DoNotOptimize(EstimateStep(point, account, clock).seconds);
   }

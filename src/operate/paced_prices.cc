@@ -18,18 +18,12 @@ class PacedPrices final : public PacedCluster {
   PacedPrices(const RunConfig& config, const Cluster& cluster, const SoftwareStack& stack)
       : cluster_(cluster),
         stack_(Resolve(stack, cluster, "")),
-        model_(config.model),
-        point_{.cluster = cluster_,
-               .stack = stack_,
-               .model = model_,
-               .layout = config.layout,
-               .global_batch = config.batch.global,
-               .dtype = WorkingDType(config.train.dtype)},
+        point_{.cluster = cluster_, .stack = stack_, .config = config},
         native_(ProductPrice(point_, ProductFormat::kNative)),
         float8_(ProductPrice(point_, ProductFormat::kFloat8)) {
     // The host's seconds of a layer, divided over the operations of its forward and backward: collectives have a price
     // of their own.
-    const ModuleProgram program = PlanBlock(model_, point_.prices.Sizes(point_));
+    const ModuleProgram program = PlanBlock(config.model, point_.prices.Sizes(point_));
     std::int64_t operations = 0;
     for (const std::vector<ProgramStep>* steps : {&program.forward, &program.backward, &program.backward_weight}) {
       operations += std::count_if(steps->begin(), steps->end(), [](const ProgramStep& step) {
@@ -84,8 +78,7 @@ class PacedPrices final : public PacedCluster {
  private:
   Cluster cluster_;
   StackState stack_;
-  ModelConfig model_;
-  PlanPoint point_;  // of the three above
+  PlanPoint point_;  // of the two above
   MatmulPrice native_;
   MatmulPrice float8_;
   double issue_ = 0;

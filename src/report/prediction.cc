@@ -6,8 +6,6 @@
 
 #include "base/checksum.h"
 #include "base/shape.h"
-#include "cost/step_cost.h"
-#include "model/float8_products.h"
 #include "planner/pricing/interval.h"
 
 namespace trireme {
@@ -40,21 +38,9 @@ RunPrediction::RunPrediction(const RunConfig& config, const PredictionGround& gr
 }
 
 PlanPoint RunPrediction::PointOf(std::int64_t global_batch) const {
-  const bool float8 = IsFloat8(ProductDType(config_.train.dtype));
-  return {.cluster = cluster_,
-          .stack = state_,
-          .model = config_.model,
-          .layout = config_.layout,
-          .global_batch = global_batch,
-          .dtype = WorkingDType(config_.train.dtype),
-          .products = float8 ? ProductFormat::kFloat8 : ProductFormat::kNative,
-          .linears = ParseFloat8Products(config_.train.fp8_products),
-          .moments = ParseDType(config_.optimizer.moments),
-          .optimizer = config_.optimizer.kind(),
-          .flash = !config_.train.plain_attention(),
-          .power_sgd_rank = config_.optimizer.powersgd_rank,
-          .threads = cluster_.device.is_host ? config_.train.threads : 0,
-          .shard_ranks = config_.layout.shard_ranks};
+  RunConfig config = config_;
+  config.batch.global = global_batch;
+  return {.cluster = cluster_, .stack = state_, .config = std::move(config)};
 }
 
 const StepEstimate& RunPrediction::EstimateOf(std::int64_t global_batch) {

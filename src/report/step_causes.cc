@@ -39,7 +39,7 @@ StepCauses PredictedCauses(const PlanPoint& point, const StepEstimate& estimate)
   const LocalSizes sizes = point.prices.Sizes(point);
   ModuleTime first;
   const std::size_t places = estimate.blocks.size();
-  for (std::size_t place = 0; place < places; place += static_cast<std::size_t>(point.layout.pipeline)) {
+  for (std::size_t place = 0; place < places; place += static_cast<std::size_t>(point.config.layout.pipeline)) {
     first += TimeOfBlock(point, sizes) * static_cast<double>(estimate.blocks[place]);
     if (place == 0) {
       first += point.prices.Embedding(point, sizes);
@@ -60,7 +60,7 @@ StepCauses PredictedCauses(const PlanPoint& point, const StepEstimate& estimate)
   causes.replicas = terms.data + terms.gather + terms.compress;
   causes.optimizer = terms.optimizer + terms.offload + terms.fixed;
   // What is left of the step: the other stages' work.
-  causes.pipeline = point.layout.pipeline > 1 ? std::max(0.0, estimate.seconds - causes.total()) : 0;
+  causes.pipeline = point.config.layout.pipeline > 1 ? std::max(0.0, estimate.seconds - causes.total()) : 0;
   return causes;
 }
 

@@ -27,14 +27,7 @@ double Planned(const RunConfig& config) {
   const StackState stack = Resolve(ParseStack(kPacedStack, "test"), cluster, "");
   const ModelAccount account(config.model);
   PipelineClock clock;
-  const PlanPoint point{.cluster = cluster,
-                        .stack = stack,
-                        .model = config.model,
-                        .layout = config.layout,
-                        .global_batch = config.batch.global,
-                        .dtype = DType::kBFloat16,
-                        .products = ParseProductFormat(config.train.dtype),
-                        .linears = ParseFloat8Products(config.train.fp8_products)};
+  const PlanPoint point{.cluster = cluster, .stack = stack, .config = config};
   return EstimateTime(point, account, clock).seconds;
 }
 

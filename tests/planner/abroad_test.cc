@@ -49,18 +49,18 @@ TEST(OtherPrograms, EveryColumnReachesThePoint) {
       "a,s,t,dgx-h100,h100-80g,8,64,nemo,llama,80,8192,64,8,28672,128256,,8192,4,2,1,4,5,2,,none,1,64,128,fp8,"
       "selective,,,11.0,ok,clean,\n",
       files, runs);
-  EXPECT_EQ(point.model.family, "llama");
-  EXPECT_EQ(point.model.kv_heads, 8);
-  EXPECT_EQ(point.model.ffn, 28672);
-  EXPECT_FALSE(point.model.tie_embeddings);
-  EXPECT_EQ(point.layout.context, 2);
-  EXPECT_EQ(point.layout.chunks, 5);
-  EXPECT_EQ(point.layout.schedule, "interleaved");
-  EXPECT_EQ(point.layout.zero, 1) << "the program's habit";
-  EXPECT_TRUE(point.layout.sequence_parallel) << "the program's habit";
-  EXPECT_EQ(point.layout.recompute, Recompute::kSelective);
-  EXPECT_EQ(point.products, ProductFormat::kFloat8);
-  EXPECT_EQ(point.dtype, DType::kBFloat16);
+  EXPECT_EQ(point.config.model.family, "llama");
+  EXPECT_EQ(point.config.model.kv_heads, 8);
+  EXPECT_EQ(point.config.model.ffn, 28672);
+  EXPECT_FALSE(point.config.model.tie_embeddings);
+  EXPECT_EQ(point.config.layout.context, 2);
+  EXPECT_EQ(point.config.layout.chunks, 5);
+  EXPECT_EQ(point.config.layout.schedule, "interleaved");
+  EXPECT_EQ(point.config.layout.zero, 1) << "the program's habit";
+  EXPECT_TRUE(point.config.layout.sequence_parallel) << "the program's habit";
+  EXPECT_EQ(point.config.layout.recompute, Recompute::kSelective);
+  EXPECT_EQ(ProductFormatOf(point.config), ProductFormat::kFloat8);
+  EXPECT_EQ(DTypeOf(point.config), DType::kBFloat16);
 }
 
 TEST(OtherPrograms, FamiliesOfOtherProgramsArePriced) {
@@ -70,19 +70,19 @@ TEST(OtherPrograms, FamiliesOfOtherProgramsArePriced) {
       "a,s,t,dgx-h100,h100-80g,8,16,nemo,nemotron,32,6144,48,8,24576,256000,,4096,4,1,1,1,,4,,none,4,4,64,bf16,,,,2.8,"
       "ok,clean,\n",
       files, runs);
-  EXPECT_EQ(nemotron.model.feed_forward, ActivationKind::kSquaredRelu) << "two matrices";
-  EXPECT_EQ(nemotron.model.kv_heads, 8);
+  EXPECT_EQ(nemotron.config.model.feed_forward, ActivationKind::kSquaredRelu) << "two matrices";
+  EXPECT_EQ(nemotron.config.model.kv_heads, 8);
   const RunPoint mpt = Understood1(
       "a,s,t,mosaic,a100-80g,8,8,llm-foundry,mpt,32,4096,32,32,16384,50368,1,2048,1,1,1,1,,8,3,none,6,2,96,bf16,0,,,5,"
       "ok,clean,\n",
       files, runs);
-  EXPECT_FALSE(mpt.model.linear_bias);
-  EXPECT_TRUE(mpt.model.tie_embeddings);
+  EXPECT_FALSE(mpt.config.model.linear_bias);
+  EXPECT_TRUE(mpt.config.model.tie_embeddings);
   const RunPoint spread = Understood1(
       "a,s,t,hf-h100-efa,h100-80g,8,16,nanotron,llama,80,8192,64,8,28672,131072,,4096,16,1,1,1,,1,0,none,1,4,4,bf16,0,,"
       ",5,ok,clean,\n",
       files, runs);
-  EXPECT_EQ(spread.model.kv_heads, 16) << "ranks beyond the key heads hold copies";
+  EXPECT_EQ(spread.config.model.kv_heads, 16) << "ranks beyond the key heads hold copies";
 }
 
 TEST(OtherPrograms, AProgramOrMachineWithoutAFileIsPricedByItsNearest) {
@@ -288,7 +288,7 @@ TEST(Products, EightBitsAreFasterByLessThanTheirPeak) {
                                                   .sequence = 4096});
   PlanPoint half = machine.Point(model, {.tensor = 4, .micro_batch = 1}, 1);
   const ModuleTime native = TimeOfBlock(half, half.prices.Sizes(half));
-  half.products = ProductFormat::kFloat8;
+  half.config.train.dtype = "fp8";
   const ModuleTime cast = TimeOfBlock(half, half.prices.Sizes(half));
   EXPECT_LT(cast.forward.matmul, 0.6 * native.forward.matmul);
   EXPECT_GT(cast.forward.memory, native.forward.memory) << "operands are cast";
@@ -350,7 +350,8 @@ TEST(SickRuns, OneThatIsAloneInItsNeighbourhoodIsSetAside) {
   for (const MeasuredRun& run : runs) {
     const Understood understood = Understand(run, files);
     ASSERT_TRUE(understood.point) << understood.reason;
-    priced.push_back({.point = *understood.point, .account = ModelAccount(understood.point->model), .seconds = 1});
+    priced.push_back(
+        {.point = *understood.point, .account = ModelAccount(understood.point->config.model), .seconds = 1});
   }
   for (const PricedRun& run : priced) {
     group.push_back(&run);

@@ -29,7 +29,7 @@ TEST(Calibration, RecoversATruthThatMadeItsRuns) {
   for (const MeasuredRun& run : runs) {
     const Understood understood = Understand(run, files);
     ASSERT_TRUE(understood.point) << understood.reason;
-    priced.push_back({.point = *understood.point, .account = ModelAccount(understood.point->model)});
+    priced.push_back({.point = *understood.point, .account = ModelAccount(understood.point->config.model)});
   }
   const SoftwareStack& stack = files.stacks[static_cast<std::size_t>(priced[0].point.stack)];
   const Cluster& cluster = files.clusters[static_cast<std::size_t>(priced[0].point.cluster)];

@@ -80,7 +80,7 @@ TEST(Explain, WarnsOfWhatWillNotRunOrRunsBadly) {
   SearchRequest request = machine.Request(model, 64, 8);
   const Explanation across = Explain(request, {.tensor = 8, .pipeline = 8, .recompute = Recompute::kFull});
   EXPECT_THAT(across.warnings, Contains(HasSubstr("crosses nodes")));
-  request.global_batch = 4;
+  request.config.batch.global = 4;
   const Explanation few = Explain(request, {.tensor = 8, .pipeline = 8, .recompute = Recompute::kFull});
   EXPECT_THAT(few.warnings, Contains(HasSubstr("do not fill 8 stages")));
   const Explanation large = Explain(request, {.pipeline = 16, .data = 4, .recompute = Recompute::kFull});

@@ -27,6 +27,16 @@ inline ModelConfig SmallGpt(std::int64_t layers = 8) {
       ModelConfig{.family = "gpt2", .layers = layers, .hidden = 512, .heads = 8, .vocabulary = 50257, .sequence = 256});
 }
 
+// A run in bf16, with all else as recipes have it.
+inline RunConfig PlannedRun(const ModelConfig& model, const ParallelLayout& layout, std::int64_t global_batch) {
+  RunConfig config;
+  config.model = model;
+  config.layout = layout;
+  config.batch.global = global_batch;
+  config.train.dtype = "bf16";
+  return config;
+}
+
 // A cluster, a stack and its state that live together, for requests that refer to them.
 struct Machine {
   Machine(const std::string& cluster_name, const std::string& stack_name)
@@ -36,17 +46,13 @@ struct Machine {
     return {.cluster = cluster,
             .stack = stack,
             .state = state,
-            .model = model,
-            .devices = devices,
-            .global_batch = global_batch};
+            .config = PlannedRun(model, {}, global_batch),
+            .devices = devices};
   }
   PlanPoint Point(const ModelConfig& model, const ParallelLayout& layout, std::int64_t global_batch) const {
-    return {.cluster = cluster,
-            .stack = state,
-            .model = model,
-            .layout = layout,
-            .global_batch = global_batch,
-            .flash = state.time.flash};
+    PlanPoint point{.cluster = cluster, .stack = state, .config = PlannedRun(model, layout, global_batch)};
+    point.config.train.attention = state.time.flash ? "flash" : "plain";
+    return point;
   }
 
   Cluster cluster;

@@ -40,15 +40,10 @@ struct Priced {
       : cluster(std::move(on)), state(Resolve(ShippedStack(stack_name), cluster, "")), model(Small()), account(model) {}
   double Seconds(const ParallelLayout& layout, int threads = 0) {
     PipelineClock clock;
-    return EstimateTime({.cluster = cluster,
-                         .stack = state,
-                         .model = model,
-                         .layout = layout,
-                         .global_batch = 16,
-                         .dtype = DType::kFloat32,
-                         .threads = threads},
-                        account, clock)
-        .seconds;
+    RunConfig config = test::PlannedRun(model, layout, 16);
+    config.train.dtype = "fp32";
+    config.train.threads = threads;
+    return EstimateTime({.cluster = cluster, .stack = state, .config = config}, account, clock).seconds;
   }
   Cluster cluster;
   StackState state;
@@ -86,12 +81,10 @@ TEST(MeasuredTime, GroupsThatShareCoresTakeTurnsCopyingAndNotWaiting) {
   const Priced here(cluster);
   const GroupPlacement pair{.size = 2, .per_node = 2};
   const auto seconds = [&](const ParallelLayout& layout, double bytes) {
-    const PlanPoint point{.cluster = here.cluster,
-                          .stack = here.state,
-                          .model = here.model,
-                          .layout = layout,
-                          .dtype = DType::kFloat32,
-                          .threads = 1};
+    RunConfig config = test::PlannedRun(here.model, layout, 1);
+    config.train.dtype = "fp32";
+    config.train.threads = 1;
+    const PlanPoint point{.cluster = here.cluster, .stack = here.state, .config = config};
     return MeasuredTime(point).Collective(CollectiveKind::kAllReduce, DType::kFloat32, bytes, 1, pair);
   };
   const ParallelLayout alone{.tensor = 2};
@@ -116,22 +109,20 @@ TEST(MeasuredTime, ProductsThatStayInBf16ArePricedAsSuch) {
   }
   cluster.device.peak_fp8 = 2 * cluster.device.peak_half;
   const Priced here(cluster);
-  const auto matmul = [&](ProductFormat products, LinearSet linears) {
-    const PlanPoint point{.cluster = here.cluster,
-                          .stack = here.state,
-                          .model = here.model,
-                          .layout = {},
-                          .products = products,
-                          .linears = linears};
-    const ModuleTime time = TimeOfBlock(point, LocalSizes(here.model, {}, point.dtype, false));
+  const auto matmul = [&](const std::string& dtype, const std::string& products) {
+    RunConfig config = test::PlannedRun(here.model, {}, 1);
+    config.train.dtype = dtype;
+    config.train.fp8_products = products;
+    const PlanPoint point{.cluster = here.cluster, .stack = here.state, .config = config};
+    const ModuleTime time = TimeOfBlock(point, LocalSizes(here.model, {}, point.dtype(), false));
     return time.forward.matmul + time.backward_input.matmul + time.backward_weight.matmul;
   };
-  const double native = matmul(ProductFormat::kNative, kAllLinears);
-  EXPECT_DOUBLE_EQ(matmul(ProductFormat::kFloat8, kAllLinears), native / 2);
-  EXPECT_DOUBLE_EQ(matmul(ProductFormat::kFloat8, 0), native);
+  const double native = matmul("bf16", "all");
+  EXPECT_DOUBLE_EQ(matmul("fp8", "all"), native / 2);
+  EXPECT_DOUBLE_EQ(matmul("fp8", "none"), native);
   // Of 12 parts of a GPT-2 block each feed-forward product has 4, those of attention 3 and 1.
-  EXPECT_DOUBLE_EQ(matmul(ProductFormat::kFloat8, SetOf(BlockLinear::kFfnIn)), native * (1 - 2.0 / 12));
-  EXPECT_DOUBLE_EQ(matmul(ProductFormat::kFloat8, SetOf(BlockLinear::kAttentionOut)), native * (1 - 0.5 / 12));
+  EXPECT_DOUBLE_EQ(matmul("fp8", "ffn_in"), native * (1 - 2.0 / 12));
+  EXPECT_DOUBLE_EQ(matmul("fp8", "attention_out"), native * (1 - 0.5 / 12));
 }
 
 TEST(MeasuredTime, PricesOurStackAloneAndOnlyMeasuredTypes) {

@@ -22,21 +22,13 @@ void ExpectTrainersBytes(const ModelConfig& model, const ParallelLayout& layout,
                          DType dtype = DType::kBFloat16, int power_sgd_rank = 0) {
   const Machine machine("dgx-h100", "trireme");
   PlanPoint point = machine.Point(model, layout, global_batch);
-  point.moments = moments;
-  point.optimizer = ParseOptimizerKind(optimizer);
-  point.dtype = dtype;
-  point.shard_ranks = layout.shard_ranks;
-  point.power_sgd_rank = power_sgd_rank;
-  PipelineClock clock;
-  const MemoryEstimate estimate = EstimateMemory(point, ModelAccount(model), BlocksOfStages(point), clock);
-  RunConfig config;
-  config.model = model;
-  config.layout = layout;
-  config.batch.global = global_batch;
+  RunConfig& config = point.config;
   config.train.dtype = Name(dtype);
   config.optimizer.moments = Name(moments);
   config.optimizer.name = optimizer;
   config.optimizer.powersgd_rank = power_sgd_rank;
+  PipelineClock clock;
+  const MemoryEstimate estimate = EstimateMemory(point, ModelAccount(model), BlocksOfStages(point), clock);
   for (int stage = 0; stage < layout.pipeline; ++stage) {
     const StageOfRun run(config, stage, global_batch);
     const MemoryUse use = MemoryOfStage(run.description());
@@ -73,7 +65,7 @@ TEST(StepEstimate, PowerSgdIsWorthItOnSlowLinksAlone) {
     Machine machine("dgx-h100", "trireme");
     machine.cluster.node_link.bandwidth = machine.cluster.device_link.bandwidth = bandwidth;
     PlanPoint point = machine.Point(model, {.data = 64, .zero = 0, .micro_batch = 1}, 64);
-    point.power_sgd_rank = rank;
+    point.config.optimizer.powersgd_rank = rank;
     PipelineClock clock;
     return EstimateTime(point, ModelAccount(model), clock).seconds;
   };
@@ -305,20 +297,17 @@ TEST(MemoryEstimate, KindsOfOtherStacksAddUp) {
 // input in one instead of two.
 TEST(MemoryEstimate, ProductsInFloat8KeepTheirInputsInEightBitsWhereTheStackDoes) {
   const ModelConfig model = SmallGpt();
-  const auto activations = [&](const std::string& stack, ProductFormat products) {
+  const auto activations = [&](const std::string& stack, const std::string& dtype) {
     const Machine machine("dgx-h100", stack);
     PlanPoint point = machine.Point(model, {}, 1);
-    point.products = products;
+    point.config.train.dtype = dtype;
     PipelineClock clock;
     return EstimateMemory(point, ModelAccount(model), BlocksOfStages(point), clock).stages.front().activations;
   };
   const double saved =
       static_cast<double>(model.layers * model.sequence * (2 * model.hidden - model.hidden + model.ffn));
-  EXPECT_DOUBLE_EQ(activations("megatron-core-2024", ProductFormat::kNative) -
-                       activations("megatron-core-2024", ProductFormat::kFloat8),
-                   saved);
-  EXPECT_EQ(activations("torchtitan-2024", ProductFormat::kNative),
-            activations("torchtitan-2024", ProductFormat::kFloat8));
+  EXPECT_DOUBLE_EQ(activations("megatron-core-2024", "bf16") - activations("megatron-core-2024", "fp8"), saved);
+  EXPECT_EQ(activations("torchtitan-2024", "bf16"), activations("torchtitan-2024", "fp8"));
 }
 
 TEST(MemoryEstimate, GradientsThatWaitForTheEndOfBackwardTakeThePlaceOfActivations) {
@@ -355,12 +344,7 @@ TEST(MemoryEstimate, WhatTheHostCannotHoldGoesToNvmeWhereTheStackUsesIt) {
   EXPECT_GT(estimate.nvme_per_node, 0);
   StackState without = machine.state;
   without.time.nvme_offload = false;
-  const PlanPoint refused{.cluster = machine.cluster,
-                          .stack = without,
-                          .model = model,
-                          .layout = layout,
-                          .global_batch = 8,
-                          .flash = false};
+  const PlanPoint refused = point.Under(without);
   const MemoryEstimate too_much = EstimateMemory(refused, ModelAccount(model), BlocksOfStages(refused), clock);
   EXPECT_GT(too_much.host_per_node, machine.cluster.host_memory);
   EXPECT_EQ(too_much.nvme_per_node, 0);

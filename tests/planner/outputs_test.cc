@@ -215,9 +215,8 @@ TEST(Deadline, MoreNodesMeetItOrNoneDo) {
   const SearchRequest alone{.cluster = small,
                             .stack = machine.stack,
                             .state = machine.state,
-                            .model = model,
+                            .config = test::PlannedRun(model, {}, 512),
                             .devices = 8,
-                            .global_batch = 512,
                             .most_micro_batch = 8};
   EXPECT_EQ(NodesForDeadline(alone, tokens, days / 2).nodes, 0);
   EXPECT_THAT(ToText(NodesForDeadline(alone, tokens, days / 2), alone, days / 2), HasSubstr("out of reach"));

@@ -65,8 +65,8 @@ TEST(MeasuredRuns, WhatFollowsFromTheRestNeedNotBeGiven) {
       ParseRuns(header + "a,s,t,jean-zay,a100-80g,8,megatron-ds-3d,8,1024,8,50257,1024,2,2,,,16,4,10\n", "x");
   const Understood understood = Understand(runs[0], ShippedFiles());
   ASSERT_TRUE(understood.point) << understood.reason;
-  EXPECT_EQ(understood.point->layout.data, 2);
-  EXPECT_EQ(understood.point->layout.micro_batch, 2);
+  EXPECT_EQ(understood.point->config.layout.data, 2);
+  EXPECT_EQ(understood.point->config.layout.micro_batch, 2);
 }
 
 TEST(MeasuredRuns, AnUnknownMachineTakesOneWithItsAcceleratorButNotItsSite) {

@@ -59,9 +59,9 @@ TEST(StepEstimate, HardwareFlopsFollowThePublishedFormula) {
   const PlanPoint point = machine.Point(model, kBloom, 2048);
   const double h = 14336;
   const double formula = 24.0 * 4 * 2048 * 2048 * 72 * h * h * (1 + 2048 / (6 * h) + 250880 / (16.0 * 72 * h));
-  EXPECT_NEAR(point.prices.HardwareFlops(point, ModelAccount(point.model)) / formula, 1, 1e-9);
+  EXPECT_NEAR(point.prices.HardwareFlops(point, ModelAccount(point.config.model)) / formula, 1, 1e-9);
   // 110.4 s on 384 devices were published as 146.00 TFLOP/s.
-  EXPECT_NEAR(point.prices.HardwareFlops(point, ModelAccount(point.model)) / 110.4 / 384 / 1e12, 146.0, 0.1);
+  EXPECT_NEAR(point.prices.HardwareFlops(point, ModelAccount(point.config.model)) / 110.4 / 384 / 1e12, 146.0, 0.1);
 }
 
 // Law 5: the planner's FLOPs under our stack are the trainer's own, to the FLOP.
@@ -78,7 +78,7 @@ void ExpectTrainersFlops(const ModelConfig& model, const ParallelLayout& layout,
     const StageOfRun run(config, stage, global_batch);
     flops += CostOfStep(run.description(), 0).flops.total() * layout.tensor * layout.replicas();
   }
-  EXPECT_EQ(point.prices.HardwareFlops(point, ModelAccount(point.model)), static_cast<double>(flops))
+  EXPECT_EQ(point.prices.HardwareFlops(point, ModelAccount(point.config.model)), static_cast<double>(flops))
       << layout.ToString();
   EXPECT_EQ(ModelFlops(point), ModelFlops(model, static_cast<double>(global_batch))) << layout.ToString();
 }
@@ -110,9 +110,8 @@ TEST(StepEstimate, PricedProductsAreThoseThatCostCounts) {
       .family = "llama", .layers = 4, .hidden = 1024, .heads = 8, .kv_heads = 2, .vocabulary = 32000, .sequence = 256});
   for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
     const ParallelLayout layout{.tensor = 2, .recompute = recompute, .micro_batch = 2};
-    const PlanPoint point{
-        .cluster = cluster, .stack = state, .model = model, .layout = layout, .global_batch = 2, .flash = true};
-    const LocalSizes sizes(model, layout, point.dtype, false);
+    const PlanPoint point{.cluster = cluster, .stack = state, .config = test::PlannedRun(model, layout, 2)};
+    const LocalSizes sizes(model, layout, point.dtype(), false);
     const ModuleCost cost = CostOfBlock(sizes, model);
     const ModuleTime time = TimeOfBlock(point, sizes);
     const std::int64_t attention = recompute == Recompute::kFull ? cost.forward.flops.attention : 0;
@@ -120,7 +119,7 @@ TEST(StepEstimate, PricedProductsAreThoseThatCostCounts) {
         static_cast<double>(cost.forward.flops.matmul + cost.backward_input.flops.matmul +
                             cost.backward_input.flops.recomputed - attention + cost.backward_weight.flops.matmul);
     const double seconds = time.forward.matmul + time.backward_input.matmul + time.backward_weight.matmul;
-    EXPECT_NEAR(seconds * cluster.device.Peak(point.dtype) * state.efficiencies.matmul / counted, 1, 1e-9);
+    EXPECT_NEAR(seconds * cluster.device.Peak(point.dtype()) * state.efficiencies.matmul / counted, 1, 1e-9);
   }
 }
 
@@ -143,7 +142,7 @@ TEST(StepEstimate, MomentsInBFloat16MoveTwentyBytesInsteadOfTwentyEight) {
   PipelineClock clock;
   PlanPoint point = machine.Point(model, {.data = 4, .zero = 1}, 8);
   const double whole = EstimateTime(point, ModelAccount(model), clock).terms.optimizer;
-  point.moments = DType::kBFloat16;
+  point.config.optimizer.moments = "bf16";
   EXPECT_NEAR(EstimateTime(point, ModelAccount(model), clock).terms.optimizer / whole, 20.0 / 28, 1e-9);
 }
 
@@ -248,13 +247,10 @@ TEST(StepEstimate, ASlowRevisionSlowsAll) {
   PipelineClock clock;
   const auto seconds = [&](const std::string& date) {
     const StackState state = Resolve(stack, cluster, date);
-    const PlanPoint point{.cluster = cluster,
-                          .stack = state,
-                          .model = model,
-                          .layout = kBloom,
-                          .global_batch = 2048,
-                          .dtype = DType::kFloat16,
-                          .flash = false};
+    RunConfig config = test::PlannedRun(model, kBloom, 2048);
+    config.train.dtype = "fp16";
+    config.train.attention = "plain";
+    const PlanPoint point{.cluster = cluster, .stack = state, .config = config};
     return EstimateTime(point, ModelAccount(model), clock).seconds;
   };
   const double slowdown = Resolve(stack, cluster, "").efficiencies.slowdown;

@@ -77,12 +77,12 @@ TEST(ModuleTime, ProductsThatStayInBf16ArePricedAsSuch) {
                                                   .vocabulary = 32000,
                                                   .sequence = 4096});
   PlanPoint point = machine.Point(model, {.micro_batch = 4}, 4);
-  const LocalSizes sizes(model, point.layout, point.dtype, false);
+  const LocalSizes sizes(model, point.config.layout, point.dtype(), false);
   const ModuleTime native = TimeOfBlock(point, sizes);
-  point.products = ProductFormat::kFloat8;
+  point.config.train.dtype = "fp8";
   const ModuleTime all = TimeOfBlock(point, sizes);
   const auto with = [&](LinearSet linears) {
-    point.linears = linears;
+    point.config.train.fp8_products = Float8ProductsText(linears);
     return TimeOfBlock(point, sizes);
   };
   EXPECT_DOUBLE_EQ(with(0).total(), native.total());
@@ -100,7 +100,7 @@ TEST(ModuleTime, ProductsThatStayInBf16ArePricedAsSuch) {
     sum += one;
   }
   EXPECT_NEAR(sum.total() - 3 * native.total(), all.total(), 1e-9 * all.total());
-  EXPECT_DOUBLE_EQ(point.Under(machine.state).linears, SetOf(BlockLinear::kFfnOut));
+  EXPECT_DOUBLE_EQ(point.Under(machine.state).linears(), SetOf(BlockLinear::kFfnOut));
 }
 
 TEST(ModuleTime, FullRecomputationAddsAForward) {
@@ -110,7 +110,7 @@ TEST(ModuleTime, FullRecomputationAddsAForward) {
   const auto block = [&](Recompute recompute) {
     layout.recompute = recompute;
     const PlanPoint point = machine.Point(model, layout, 2048);
-    return TimeOfBlock(point, LocalSizes(model, layout, point.dtype, false));
+    return TimeOfBlock(point, LocalSizes(model, layout, point.dtype(), false));
   };
   const ModuleTime full = block(Recompute::kFull);
   const ModuleTime none = block(Recompute::kNone);
@@ -125,7 +125,7 @@ TEST(ModuleTime, HeadSizesOffTheRuleAreSlowUnderUnfusedAttention) {
         .family = "gpt2", .layers = 78, .hidden = 13824, .heads = heads, .vocabulary = 250880, .sequence = 2048});
     const ParallelLayout layout{.tensor = 4, .micro_batch = 2};
     const PlanPoint point = machine.Point(model, layout, 2);
-    return TimeOfBlock(point, LocalSizes(model, layout, point.dtype, false)).forward.attention;
+    return TimeOfBlock(point, LocalSizes(model, layout, point.dtype(), false)).forward.attention;
   };
   EXPECT_GT(attention(128), 3 * attention(96)) << "heads of 108 against heads of 144";
 }

@@ -25,7 +25,7 @@ double GroupSeconds(const PlanPoint& point, const Traffic& traffic, const GroupP
 }
 
 double TensorSeconds(const PlanPoint& point, const Traffic& traffic) {
-  return GroupSeconds(point, traffic, PlaceTensor(point.cluster, point.layout));
+  return GroupSeconds(point, traffic, PlaceTensor(point.cluster, point.config.layout));
 }
 
 AttentionSeconds TimeOfAttention(const PlanPoint& point, const LocalSizes& s, double exchange) {
@@ -33,8 +33,8 @@ AttentionSeconds TimeOfAttention(const PlanPoint& point, const LocalSizes& s, do
   const double seen = static_cast<double>(CausalPairs(s.keys, s.window)) / static_cast<double>(CausalPairs(s.keys));
   const double pairs = static_cast<double>(s.tokens) * static_cast<double>(s.keys) * seen;
   const double flops = 4 * pairs * static_cast<double>(s.attention);
-  const double peak = point.cluster.device.Peak(point.dtype);
-  if (point.flash) {
+  const double peak = point.cluster.device.Peak(point.dtype());
+  if (point.flash()) {
     const double forward = flops / 2 / FusedAttentionRate(point, s.head_size);
     return {.forward = std::max(forward, exchange), .backward = std::max(2.5 * forward, 2 * exchange)};
   }
@@ -46,7 +46,7 @@ AttentionSeconds TimeOfAttention(const PlanPoint& point, const LocalSizes& s, do
 
 double AddProducts(const PlanPoint& point, const ModuleProgram& program, ModuleTime& time) {
   const MatmulPrice native = ProductPrice(point, ProductFormat::kNative);
-  const MatmulPrice cast = ProductPrice(point, point.products);
+  const MatmulPrice cast = ProductPrice(point, point.products());
   double last = 0;
   for (const std::vector<ProgramStep>* steps : {&program.forward, &program.backward, &program.backward_weight}) {
     for (const ProgramStep& step : *steps) {
@@ -54,7 +54,7 @@ double AddProducts(const PlanPoint& point, const ModuleProgram& program, ModuleT
       if (product == nullptr || step.recomputed) {
         continue;
       }
-      const MatmulPrice& price = Holds(point.linears, product->linear) ? cast : native;
+      const MatmulPrice& price = Holds(point.linears(), product->linear) ? cast : native;
       const double seconds = price.Seconds({product->rows, product->columns, product->depth});
       if (product->kind == ProductKind::kForward) {
         time.forward.matmul += last = seconds;
@@ -68,14 +68,14 @@ double AddProducts(const PlanPoint& point, const ModuleProgram& program, ModuleT
 
 // Inputs are cast in forward, gradients of outputs in backward; weights once a step, which is little.
 void AddCasts(const PlanPoint& point, const LocalSizes& s, ModuleTime& time) {
-  if (point.products == ProductFormat::kNative) {
+  if (point.products() == ProductFormat::kNative) {
     return;
   }
   std::int64_t inputs = 0;
   std::int64_t outputs = 0;
   for (int i = 0; i < kBlockLinears; ++i) {
     const auto linear = static_cast<BlockLinear>(i);
-    if (Holds(point.linears, linear)) {
+    if (Holds(point.linears(), linear)) {
       const LinearShape shape = ShapeOf(linear, s);
       inputs += shape.rows * shape.inputs;
       outputs += shape.rows * shape.outputs;
@@ -97,8 +97,8 @@ void AddHost(const PlanPoint& point, const LocalSizes& s, const ModuleCost& cost
              ModuleTime& time) {
   constexpr double kForwardShare = 0.4;  // of a layer's kernels
   const Efficiencies& e = point.stack.efficiencies;
-  const bool stalls = point.layout.pipeline > 1 && point.layout.tensor > 1;
-  const double issue = e.layer_seconds + (stalls ? e.stall_seconds * point.layout.tensor : 0);
+  const bool stalls = point.config.layout.pipeline > 1 && point.config.layout.tensor > 1;
+  const double issue = e.layer_seconds + (stalls ? e.stall_seconds * point.config.layout.tensor : 0);
   const auto collectives = [&](const WorkCost& work) {
     const auto& calls = work.tensor.calls;
     return point.stack.time.collective_seconds *

@@ -24,21 +24,21 @@ double FixedOf(const PlanPoint& point, const StageDescription& description) {
 
 StageMemory CountedMemory(const PlanPoint& point, const ModelAccount& account, const std::vector<std::int64_t>& blocks,
                           const StagePartition& partition, int stage, PipelineClock& clock) {
-  const ParallelLayout& layout = point.layout;
+  const ParallelLayout& layout = point.config.layout;
   const StagePlacement placement = PlacementOf(layout);
   std::int64_t own = 0;
   for (int chunk = 0; chunk < placement.chunks; ++chunk) {
     own += blocks[static_cast<std::size_t>(placement.VirtualStage(stage, chunk))];
   }
-  const bool adamw = point.optimizer == OptimizerKind::kAdamW;
-  const ShardPlan shards =
-      account.PlanOfStage(layout, own, stage == 0, stage == placement.HeadStage(), !adamw || point.power_sgd_rank > 0);
+  const bool adamw = point.optimizer() == OptimizerKind::kAdamW;
+  const ShardPlan shards = account.PlanOfStage(layout, own, stage == 0, stage == placement.HeadStage(),
+                                               !adamw || point.config.optimizer.powersgd_rank > 0);
   OptimizerConfig optimizer;
-  optimizer.name = Name(point.optimizer);
-  optimizer.powersgd_rank = point.power_sgd_rank;
+  optimizer.name = Name(point.optimizer());
+  optimizer.powersgd_rank = point.config.optimizer.powersgd_rank;
   const auto micro_batches = static_cast<int>(point.micro_batches());
   StageDescription description{
-      .model = point.model,
+      .model = point.config.model,
       .layout = layout,
       .partition = partition,
       .shards = shards,
@@ -47,8 +47,9 @@ StageMemory CountedMemory(const PlanPoint& point, const ModelAccount& account, c
       .slots = clock.Slots({layout.schedule, layout.pipeline, layout.chunks, micro_batches}, stage),
       .micro_batches = micro_batches,
       .most_micro_batches = micro_batches,
-      .moments = point.moments,
-      .optimizer = adamw ? OptimizerPlan() : OptimizerPlan(optimizer, point.dtype, account.one_layer(), shards, layout),
+      .moments = point.moments(),
+      .optimizer =
+          adamw ? OptimizerPlan() : OptimizerPlan(optimizer, point.dtype(), account.one_layer(), shards, layout),
       .power_sgd = PowerSgdPlan(optimizer, shards, layout),
       .programs = &account.programs()};
   description.sizes = WithFloat8Weights(description);
@@ -73,11 +74,12 @@ StageMemory CountedMemory(const PlanPoint& point, const ModelAccount& account, c
 }  // namespace
 
 LocalSizes CountedPrices::Sizes(const PlanPoint& point) const {
-  return {point.model, point.layout, point.dtype, SplitsBackward(point.layout.schedule), !point.flash};
+  return {point.config.model, point.config.layout, point.dtype(), SplitsBackward(point.config.layout.schedule),
+          !point.flash()};
 }
 
 std::int64_t CountedPrices::Vocabulary(const PlanPoint& point) const {
-  return PaddedShare(point.model.vocabulary, point.layout.tensor);
+  return PaddedShare(point.config.model.vocabulary, point.config.layout.tensor);
 }
 
 // Of the trainer's buckets. A tied table is held by both ends, unless they are on one stage: then it counts with the
@@ -85,24 +87,25 @@ std::int64_t CountedPrices::Vocabulary(const PlanPoint& point) const {
 double CountedPrices::Parameters(const PlanPoint& point, const ModelAccount& account,
                                  const std::vector<std::int64_t>& blocks, int virtual_stage,
                                  const CountedParameters& counted) const {
-  const int last = point.layout.virtual_stages() - 1;
+  const int last = point.config.layout.virtual_stages() - 1;
   const std::int64_t own = blocks[static_cast<std::size_t>(virtual_stage)];
-  if (virtual_stage == last && last > 0 && PlacementOf(point.layout).HeadStage() == 0) {
-    return static_cast<double>(account.ParametersOf(point.layout, own, true, true, counted) -
-                               account.ParametersOf(point.layout, 0, true, false, counted));
+  if (virtual_stage == last && last > 0 && PlacementOf(point.config.layout).HeadStage() == 0) {
+    return static_cast<double>(account.ParametersOf(point.config.layout, own, true, true, counted) -
+                               account.ParametersOf(point.config.layout, 0, true, false, counted));
   }
   return static_cast<double>(
-      account.ParametersOf(point.layout, own, virtual_stage == 0, virtual_stage == last, counted));
+      account.ParametersOf(point.config.layout, own, virtual_stage == 0, virtual_stage == last, counted));
 }
 
-double CountedPrices::ParameterBytes(const PlanPoint& point) const { return static_cast<double>(SizeOf(point.dtype)); }
+double CountedPrices::ParameterBytes(const PlanPoint& point) const {
+  return static_cast<double>(SizeOf(point.dtype()));
+}
 
 std::function<StageMemory(int stage)> CountedPrices::Memory(const PlanPoint& point, const ModelAccount& account,
                                                             const std::vector<std::int64_t>& blocks,
                                                             PipelineClock& clock) const {
-  return [&point, &account, &blocks, &clock, partition = StagePartition(point.model, point.layout)](int stage) {
-    return CountedMemory(point, account, blocks, partition, stage, clock);
-  };
+  return [&point, &account, &blocks, &clock, partition = StagePartition(point.config.model, point.config.layout)](
+             int stage) { return CountedMemory(point, account, blocks, partition, stage, clock); };
 }
 
 double CountedPrices::ReportedMemory(const PlanPoint& /*point*/, const StageMemory& memory) const {
@@ -116,25 +119,26 @@ double CountedPrices::HardwareFlops(const PlanPoint& point, const ModelAccount& 
     return cost.forward.flops.total() + cost.backward_input.flops.total() + cost.backward_weight.flops.total();
   };
   // Blocks are alike but for what they recompute and their window: each kind is counted once.
-  const std::int64_t limit = point.layout.recompute_layers > 0 ? point.layout.recompute_layers : point.model.layers;
+  const std::int64_t limit =
+      point.config.layout.recompute_layers > 0 ? point.config.layout.recompute_layers : point.config.model.layers;
   std::map<std::pair<bool, std::int64_t>, std::int64_t> kinds;  // of (recomputes, window): how many
   std::int64_t first = 0;
   for (const std::int64_t blocks : BlocksOfStages(point)) {
     for (std::int64_t block = 0; block < blocks; ++block) {
-      ++kinds[{block < limit, point.model.WindowOf(first + block)}];
+      ++kinds[{block < limit, point.config.model.WindowOf(first + block)}];
     }
     first += blocks;
   }
-  std::int64_t flops =
-      flops_of(CostOfEmbedding(sizes, point.model)) + flops_of(CostOfHead(sizes, point.model, HeadChunk(sizes, 0)));
+  std::int64_t flops = flops_of(CostOfEmbedding(sizes, point.config.model)) +
+                       flops_of(CostOfHead(sizes, point.config.model, HeadChunk(sizes, 0)));
   for (const auto& [kind, count] : kinds) {
     LocalSizes of = kind.first ? sizes : sizes.WithoutRecompute();
     const std::shared_ptr<const ModuleProgram> program = account.ProgramOf(of);
     of.window = kind.second;
     flops += count * flops_of(CostOfBlock(of, *program));
   }
-  return static_cast<double>(flops) * static_cast<double>(point.micro_batches()) * point.layout.tensor *
-         point.layout.replicas();
+  return static_cast<double>(flops) * static_cast<double>(point.micro_batches()) * point.config.layout.tensor *
+         point.config.layout.replicas();
 }
 
 ModuleTime CountedPrices::Block(const PlanPoint& point, const LocalSizes& s, const ModuleProgram& program) const {
@@ -158,7 +162,7 @@ ModuleTime CountedPrices::Block(const PlanPoint& point, const LocalSizes& s, con
   AddTensor(point, cost, time);
   const auto exchange = [&](const Traffic& traffic) {
     double seconds = 0;
-    for (const auto& [part, group] : PlaceContextTraffic(point.cluster, point.layout, s.head_ranks, traffic)) {
+    for (const auto& [part, group] : PlaceContextTraffic(point.cluster, point.config.layout, s.head_ranks, traffic)) {
       seconds += GroupSeconds(point, part, group);
     }
     return seconds;
@@ -178,7 +182,7 @@ ModuleTime CountedPrices::Block(const PlanPoint& point, const LocalSizes& s, con
 
 // The trainer's head computes gradients as soon as a chunk of logits exists.
 ModuleTime CountedPrices::Head(const PlanPoint& point, const LocalSizes& s) const {
-  const ModuleCost cost = CostOfHead(s, point.model, HeadChunk(s, 0));
+  const ModuleCost cost = CostOfHead(s, point.config.model, HeadChunk(s, 0));
   const HeadProducts products = ProductsOfHead(point, s);
   ModuleTime time;
   time.forward.matmul = products.forward + products.backward;
@@ -193,12 +197,12 @@ double CountedPrices::Accumulation(const PlanPoint& point, const StepParameters&
 
 double CountedPrices::UpdateBytes(const PlanPoint& point) const {
   // bf16 has the halves of a master read and written, fp16 the master and the weight written.
-  const double masters = point.dtype == DType::kFloat16 ? 2 : 0;
+  const double masters = point.dtype() == DType::kFloat16 ? 2 : 0;
   return StateBytes(point) + masters;
 }
 
 double CountedPrices::Directions(const PlanPoint& point) const {
-  return point.optimizer == OptimizerKind::kMuon ? MuonSeconds(point) : 0;
+  return point.optimizer() == OptimizerKind::kMuon ? MuonSeconds(point) : 0;
 }
 
 }  // namespace trireme

@@ -10,9 +10,9 @@ namespace {
 // Of gathered weights, and of reduced gradients. int8 blocks are moved alone: any type's price will do.
 DType SentType(const PlanPoint& point, CollectiveKind kind) {
   if (kind == CollectiveKind::kAllGather || kind == CollectiveKind::kAllToAll) {
-    return point.dtype;
+    return point.dtype();
   }
-  return point.layout.reduce == SentAs::kBFloat16 ? DType::kBFloat16 : DType::kFloat32;
+  return point.config.layout.reduce == SentAs::kBFloat16 ? DType::kBFloat16 : DType::kFloat32;
 }
 
 constexpr double kInt8Bytes = 4.0 * static_cast<double>(kInt8Words) / static_cast<double>(kInt8Block);
@@ -26,27 +26,27 @@ double PackSeconds(const PlanPoint& point, double numbers, double bytes) {
 
 double DataParallelSeconds(const PlanPoint& point, CollectiveKind kind, double bytes, double calls) {
   return point.prices.Collective(point, kind, SentType(point, kind), bytes, calls,
-                                 PlaceData(point.cluster, point.layout));
+                                 PlaceData(point.cluster, point.config.layout));
 }
 
 double ShardSeconds(const PlanPoint& point, CollectiveKind kind, double bytes, double calls) {
   return point.prices.Collective(point, kind, SentType(point, kind), bytes, calls,
-                                 PlaceShards(point.cluster, point.layout, point.shards()));
+                                 PlaceShards(point.cluster, point.config.layout, point.shards()));
 }
 
 double ReductionSeconds(const PlanPoint& point, double gradients, double calls) {
   const double bytes = gradients * GradientBytes(point);
-  const bool shards = ZeroShards(point.layout.zero).optimizer;
-  if (point.layout.reduced_as() == SentAs::kInt8) {
+  const bool shards = ZeroShards(point.config.layout.zero).optimizer;
+  if (point.config.layout.reduced_as() == SentAs::kInt8) {
     // Parts come by an all-to-all; stage 0 gathers the sums, and groups that are copies add theirs in fp32.
     const double again = shards ? 0 : ShardSeconds(point, CollectiveKind::kAllGather, bytes, calls);
-    const double copies = point.layout.copies() > 1 ? DataParallelSeconds(point, CollectiveKind::kAllReduce,
-                                                                          4 * gradients / point.shards(), calls)
-                                                    : 0;
+    const double copies = point.config.layout.copies() > 1 ? DataParallelSeconds(point, CollectiveKind::kAllReduce,
+                                                                                 4 * gradients / point.shards(), calls)
+                                                           : 0;
     return ShardSeconds(point, CollectiveKind::kAllToAll, bytes, calls) + again + copies +
            (shards ? 1 : 2) * PackSeconds(point, gradients, 4);
   }
-  if (shards && point.shards() == point.layout.replicas()) {
+  if (shards && point.shards() == point.config.layout.replicas()) {
     return DataParallelSeconds(point, CollectiveKind::kReduceScatter, bytes, calls);
   }
   return DataParallelSeconds(point, CollectiveKind::kAllReduce, bytes, calls);
@@ -56,7 +56,7 @@ double GatherSeconds(const PlanPoint& point, double parameters, double calls) {
   const double whole = point.prices.ParameterBytes(point);
   double each = whole;
   double packing = 0;
-  switch (point.layout.gathered_as()) {
+  switch (point.config.layout.gathered_as()) {
     case SentAs::kExact:
       break;
     case SentAs::kBFloat16:
@@ -77,12 +77,12 @@ double UpdatedSeconds(const PlanPoint& point, double bytes) {
 }
 
 double GradientBytes(const PlanPoint& point) {
-  if (const SentAs sent = point.layout.reduced_as(); sent != SentAs::kExact) {
+  if (const SentAs sent = point.config.layout.reduced_as(); sent != SentAs::kExact) {
     return sent == SentAs::kInt8 ? kInt8Bytes : static_cast<double>(SizeOf(DType::kBFloat16));
   }
   const TimeTraits& time = point.stack.time;
-  return point.dtype == DType::kBFloat16 && time.gradient_bytes_bf16 > 0 ? time.gradient_bytes_bf16
-                                                                         : time.gradient_bytes;
+  return point.dtype() == DType::kBFloat16 && time.gradient_bytes_bf16 > 0 ? time.gradient_bytes_bf16
+                                                                           : time.gradient_bytes;
 }
 
 }  // namespace trireme

@@ -20,11 +20,12 @@ ModuleTime MeasuredPrices::Embedding(const PlanPoint& point, const LocalSizes& s
 // Products of weight gradients were measured with their accumulation.
 double MeasuredPrices::Accumulation(const PlanPoint& point, const StepParameters& of_stage) const {
   const double staged = of_stage.trained - of_stage.whole;
-  return ZeroShards(point.layout.zero).gradients ? MeasuredTime(point).Staging(staged, staged / point.shards()) : 0;
+  return ZeroShards(point.config.layout.zero).gradients ? MeasuredTime(point).Staging(staged, staged / point.shards())
+                                                        : 0;
 }
 
 double MeasuredPrices::Message(const PlanPoint& point, double bytes) const {
-  return point.layout.pipeline > 1 ? MeasuredTime(point).Message(bytes) : CountedPrices::Message(point, bytes);
+  return point.config.layout.pipeline > 1 ? MeasuredTime(point).Message(bytes) : CountedPrices::Message(point, bytes);
 }
 
 double MeasuredPrices::Collective(const PlanPoint& point, CollectiveKind kind, DType dtype, double bytes, double calls,
@@ -37,13 +38,13 @@ double MeasuredPrices::Update(const PlanPoint& point, double parameters, double 
 }
 
 double MeasuredPrices::Fixed(const PlanPoint& point) const {
-  const double table = static_cast<double>(Vocabulary(point)) * static_cast<double>(point.model.hidden);
-  return MeasuredTime(point).Fixed(point.model.tie_embeddings ? table : 0);
+  const double table = static_cast<double>(Vocabulary(point)) * static_cast<double>(point.config.model.hidden);
+  return MeasuredTime(point).Fixed(point.config.model.tie_embeddings ? table : 0);
 }
 
 // The trainer reduces each module's bucket as soon as it is complete.
 double MeasuredPrices::Reductions(const PlanPoint& point) const {
-  return static_cast<double>(CeilDiv(point.model.layers, point.layout.pipeline)) + 1;
+  return static_cast<double>(CeilDiv(point.config.model.layers, point.config.layout.pipeline)) + 1;
 }
 
 double MeasuredPrices::StagesSharing(const PlanPoint& point) const { return MeasuredTime(point).stages_sharing(); }

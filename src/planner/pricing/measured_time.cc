@@ -13,11 +13,11 @@ namespace trireme {
 MeasuredTime::MeasuredTime(const PlanPoint& point) : point_(&point) {
   const MeasuredRates& measured = *point.cluster.measured;
   const int nodes = std::max(point.cluster.nodes, 1);
-  const int on_node = static_cast<int>(CeilDiv(point.layout.ranks(), nodes));
-  threads_ = point.threads > 0 ? point.threads : std::max(1, measured.cores / on_node);
-  rates_ = measured.Rank(point.dtype, measured.cores > 0 ? threads_ : 1).value();
+  const int on_node = static_cast<int>(CeilDiv(point.config.layout.ranks(), nodes));
+  threads_ = point.threads() > 0 ? point.threads() : std::max(1, measured.cores / on_node);
+  rates_ = measured.Rank(point.dtype(), measured.cores > 0 ? threads_ : 1).value();
   all_sharing_ = SharingOf(on_node);
-  stage_sharing_ = SharingOf(std::min(on_node, point.layout.ranks() / point.layout.pipeline));
+  stage_sharing_ = SharingOf(std::min(on_node, point.config.layout.ranks() / point.config.layout.pipeline));
 }
 
 double MeasuredTime::SharingOf(double ranks) const {
@@ -31,7 +31,7 @@ double MeasuredTime::Product(ProductPass pass, std::int64_t m, std::int64_t n, s
   const DeviceSpec& device = point_->cluster.device;
   ProductLaw law = rates_[pass];
   if (format != ProductFormat::kNative) {
-    law.flops *= device.Peak(format, point_->dtype) / device.Peak(point_->dtype);
+    law.flops *= device.Peak(format, point_->dtype()) / device.Peak(point_->dtype());
   }
   // As calibrate fits them: a gradient of weights has few tiles and a long sum, which libraries cut as well.
   const double filled = pass == ProductPass::kBackwardWeight ? 1 : FilledShare(m, n, device.units);
@@ -202,11 +202,11 @@ ModuleTime MeasuredTime::Block(const LocalSizes& s, const ModuleProgram& program
 
 ModuleTime MeasuredTime::Head(const LocalSizes& s) const {
   const std::int64_t chunk = HeadChunk(s, 0);
-  return Steps(s, PlanHead(point_->model, s, chunk), CostOfHead(s, point_->model, chunk));
+  return Steps(s, PlanHead(point_->config.model, s, chunk), CostOfHead(s, point_->config.model, chunk));
 }
 
 ModuleTime MeasuredTime::Embedding(const LocalSizes& s) const {
-  return Steps(s, PlanEmbedding(point_->model, s), CostOfEmbedding(s, point_->model));
+  return Steps(s, PlanEmbedding(point_->config.model, s), CostOfEmbedding(s, point_->config.model));
 }
 
 double MeasuredTime::Collective(CollectiveKind kind, DType dtype, double bytes, double calls,
@@ -227,13 +227,13 @@ double MeasuredTime::Collective(CollectiveKind kind, DType dtype, double bytes, 
 }
 
 double MeasuredTime::TensorSeconds(const Traffic& traffic) const {
-  return GroupSeconds(traffic, PlaceTensor(point_->cluster, point_->layout));
+  return GroupSeconds(traffic, PlaceTensor(point_->cluster, point_->config.layout));
 }
 
 double MeasuredTime::ContextSeconds(const Traffic& traffic) const {
   double seconds = 0;
-  for (const auto& [part, group] :
-       PlaceContextTraffic(point_->cluster, point_->layout, HeadRanks(point_->model, point_->layout), traffic)) {
+  for (const auto& [part, group] : PlaceContextTraffic(
+           point_->cluster, point_->config.layout, HeadRanks(point_->config.model, point_->config.layout), traffic)) {
     seconds += GroupSeconds(part, group);
   }
   return seconds;
@@ -242,16 +242,16 @@ double MeasuredTime::ContextSeconds(const Traffic& traffic) const {
 double MeasuredTime::GroupSeconds(const Traffic& traffic, const GroupPlacement& group) const {
   double seconds = 0;
   for (const auto& [kind, bytes, calls] : CollectivesOf(traffic, group.size)) {
-    seconds += Collective(kind, point_->dtype, bytes, calls, group);
+    seconds += Collective(kind, point_->dtype(), bytes, calls, group);
   }
   return seconds;
 }
 
 double MeasuredTime::Message(double bytes) const {
-  const bool across = point_->cluster.nodes > 1 && StagesCrossNodes(point_->cluster, point_->layout);
-  const std::optional<GroupRates> rates = point_->cluster.measured->Group(point_->dtype, 2, across ? 2 : 1);
+  const bool across = point_->cluster.nodes > 1 && StagesCrossNodes(point_->cluster, point_->config.layout);
+  const std::optional<GroupRates> rates = point_->cluster.measured->Group(point_->dtype(), 2, across ? 2 : 1);
   return rates ? rates->message.Seconds(bytes)
-               : MessageSeconds(bytes, point_->cluster, point_->layout, point_->stack.efficiencies.message_link);
+               : MessageSeconds(bytes, point_->cluster, point_->config.layout, point_->stack.efficiencies.message_link);
 }
 
 double MeasuredTime::Update(double parameters, double owned) const {
@@ -264,7 +264,7 @@ double MeasuredTime::Staging(double parameters, double owned) const {
 }
 
 double MeasuredTime::Fixed(double tied_parameters) const {
-  const ParallelLayout& layout = point_->layout;
+  const ParallelLayout& layout = point_->config.layout;
   const GroupPlacement world{.size = layout.ranks(),
                              .per_node = std::min(layout.ranks(), point_->cluster.devices_per_node)};
   double seconds =

@@ -147,30 +147,31 @@ std::vector<std::int64_t> BlocksByWeights(const ModelConfig& model, int stages) 
 }  // namespace
 
 std::vector<std::int64_t> BlocksOfStages(const PlanPoint& point) {
-  const ParallelLayout& layout = point.layout;
+  const ParallelLayout& layout = point.config.layout;
   const int stages = layout.virtual_stages();
   std::vector<std::int64_t> blocks(static_cast<std::size_t>(stages));
   if (!point.stack.policy.strict_partition && layout.partition == "cost") {
-    return BlocksByWeights(point.model, stages);
+    return BlocksByWeights(point.config.model, stages);
   }
-  if (!point.stack.policy.strict_partition && layout.partition == "uniform" && point.model.layers % stages != 0) {
-    const std::int64_t share = (point.model.layers + stages - 1) / stages;
-    std::int64_t left = point.model.layers;
+  if (!point.stack.policy.strict_partition && layout.partition == "uniform" &&
+      point.config.model.layers % stages != 0) {
+    const std::int64_t share = (point.config.model.layers + stages - 1) / stages;
+    std::int64_t left = point.config.model.layers;
     for (std::int64_t& own : blocks) {
       own = std::min(share, left);
       left -= own;
     }
     return blocks;
   }
-  if (layout.partition == "uniform" && point.model.layers % stages == 0) {
-    std::fill(blocks.begin(), blocks.end(), point.model.layers / stages);
+  if (layout.partition == "uniform" && point.config.model.layers % stages == 0) {
+    std::fill(blocks.begin(), blocks.end(), point.config.model.layers / stages);
     return blocks;
   }
-  const StagePartition partition(point.model, layout);
+  const StagePartition partition(point.config.model, layout);
   for (int stage = 0; stage < stages; ++stage) {
     const ModuleRange& range = partition.Range(stage);
     blocks[static_cast<std::size_t>(stage)] = std::max<std::int64_t>(
-        std::min(range.last, point.model.layers + 1) - std::max<std::int64_t>(range.first, 1), 0);
+        std::min(range.last, point.config.model.layers + 1) - std::max<std::int64_t>(range.first, 1), 0);
   }
   return blocks;
 }
@@ -191,7 +192,7 @@ struct MiddleStage {
 MemoryEstimate EstimateStages(const PlanPoint& point, const ModelAccount& account,
                               const std::vector<std::int64_t>& blocks, PipelineClock& clock, bool peak_only) {
   MemoryEstimate estimate;
-  const ParallelLayout& layout = point.layout;
+  const ParallelLayout& layout = point.config.layout;
   const std::function<StageMemory(int)> memory_of = point.prices.Memory(point, account, blocks, clock);
   const StagePlacement placement = PlacementOf(layout);
   const PipelineShape shape{layout.schedule, layout.pipeline, layout.chunks, point.micro_batches()};

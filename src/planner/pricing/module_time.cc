@@ -32,7 +32,7 @@ ModuleTime ModuleTime::operator*(double times) const {
 
 MatmulPrice ProductPrice(const PlanPoint& point, ProductFormat format) {
   return {.device = point.cluster.device,
-          .dtype = point.dtype,
+          .dtype = point.dtype(),
           .format = format,
           .efficiency = point.stack.efficiencies.matmul,
           .memory_efficiency = point.stack.efficiencies.memory,
@@ -43,7 +43,7 @@ double FusedAttentionRate(const PlanPoint& point, std::int64_t head_size) {
   // Kernels are made for heads of 128; narrower ones leave matrix units idle, wider ones spill.
   const double suits = head_size == 128 ? 1 : (head_size % 64 == 0 ? 0.85 : 0.75);
   const double generation = point.stack.time.flash_old ? point.cluster.device.old_matrix_share : 1;
-  return point.cluster.device.Peak(point.dtype) * point.stack.efficiencies.flash * point.stack.time.flash_share *
+  return point.cluster.device.Peak(point.dtype()) * point.stack.efficiencies.flash * point.stack.time.flash_share *
          suits * generation;
 }
 
@@ -60,16 +60,16 @@ LinkShares OuterShares(const PlanPoint& point) {
 }
 
 bool HeadMisaligned(const PlanPoint& point) {
-  return !point.flash && point.model.head_size() % point.stack.time.head_multiple != 0;
+  return !point.flash() && point.config.model.head_size() % point.stack.time.head_multiple != 0;
 }
 
 ModuleTime TimeOfBlock(const PlanPoint& point, const LocalSizes& s) {
-  return TimeOfBlock(point, s, PlanBlock(point.model, s));
+  return TimeOfBlock(point, s, PlanBlock(point.config.model, s));
 }
 
 // Windows change what attention costs, not the program.
 ModuleTime TimeOfBlock(const PlanPoint& point, const LocalSizes& s, const ModuleProgram& program) {
-  const ModelConfig& model = point.model;
+  const ModelConfig& model = point.config.model;
   if (model.window == 0 || model.window_period == 0) {
     return point.prices.Block(point, s, program);
   }

@@ -1,4 +1,4 @@
-// One thing to price: a model, a layout, a batch, on a cluster under a stack. Plain references, cheap to make.
+// One thing to price: a run, on a cluster under a stack.
 #pragma once
 
 #include <algorithm>
@@ -6,66 +6,58 @@
 
 #include "base/dtype.h"
 #include "model/float8_products.h"
-#include "model/model_config.h"
-#include "run/optimizer_kind.h"
+#include "run/run_config.h"
 #include "topology/cluster.h"
-#include "topology/layout.h"
 #include "topology/software_stack.h"
 
 namespace trireme {
 
 class PriceModel;
-// How a program on a cluster is priced: see price_model.h.
+// How a program is priced on a cluster: see price_model.h. dtype: PlanPoint's.
 const PriceModel& ChoosePrices(const Cluster& cluster, const StackState& stack, DType dtype);
+
+// What `train.dtype` means: the format of a block's products, and the type of all else. Published runs have more
+// formats than our trainer.
+ProductFormat ProductFormatOf(const RunConfig& config);
+DType DTypeOf(const RunConfig& config);
 
 struct PlanPoint {
   const Cluster& cluster;
   const StackState& stack;
-  const ModelConfig& model;  // completed
-  ParallelLayout layout;
-  std::int64_t global_batch = 1;
-  DType dtype = DType::kBFloat16;
-  ProductFormat products = ProductFormat::kNative;  // of the blocks
-  // Of a block's products those that are made in `products`, others in `dtype`. A run has chosen when it is predicted;
-  // `trireme plan`, which knows no device to choose on, takes all.
-  LinearSet linears = kAllLinears;
-  DType moments = DType::kFloat32;  // of the optimizer
-  // Others than AdamW, and a rank of PowerSGD, where prices_every_recipe() alone.
-  OptimizerKind optimizer = OptimizerKind::kAdamW;
-  bool flash = true;            // fused attention
-  bool power_sgd = false;       // gradients compressed by PowerSGD, in other programs than ours
-  int power_sgd_rank = 0;       // above 0: by ours
-  bool fused_optimizer = true;  // false: one that walks over its state several times (Adafactor)
-  int threads = 0;              // of a rank on the host's cores; 0: its part of them
-  int shard_ranks = 0;          // above 0: ZeRO shards over groups of so many ranks, which are copies of each other
-  const PriceModel& prices = ChoosePrices(cluster, stack, dtype);
+  // Its model is completed. Choices that are not fixed before a run starts (fp8_products = "auto") are priced as taken.
+  RunConfig config;
+  // Of published runs: gradients compressed by PowerSGD; false: an optimizer that walks over its state several times.
+  bool power_sgd = false;
+  bool fused_optimizer = true;
+  const PriceModel& prices = ChoosePrices(cluster, stack, DTypeOf(config));
 
   // The same run of a program with other properties; refers to `state`.
   PlanPoint Under(const StackState& state) const {
     return {.cluster = cluster,
             .stack = state,
-            .model = model,
-            .layout = layout,
-            .global_batch = global_batch,
-            .dtype = dtype,
-            .products = products,
-            .linears = linears,
-            .moments = moments,
-            .optimizer = optimizer,
-            .flash = flash,
+            .config = config,
             .power_sgd = power_sgd,
-            .power_sgd_rank = power_sgd_rank,
-            .fused_optimizer = fused_optimizer,
-            .threads = threads,
-            .shard_ranks = shard_ranks};
+            .fused_optimizer = fused_optimizer};
   }
+  DType dtype() const { return DTypeOf(config); }
+  ProductFormat products() const { return ProductFormatOf(config); }
+  // Of a block's products those that are made in `products`, others in `dtype`.
+  LinearSet linears() const { return ParseFloat8Products(config.train.fp8_products); }
   ProductFormat FormatOf(BlockLinear linear) const {
-    return Holds(linears, linear) ? products : ProductFormat::kNative;
+    return Holds(linears(), linear) ? products() : ProductFormat::kNative;
   }
+  DType moments() const { return ParseDType(config.optimizer.moments); }
+  OptimizerKind optimizer() const { return config.optimizer.kind(); }
+  bool flash() const { return !config.train.plain_attention(); }
+  // Of a rank on the host's cores; 0: its part of them.
+  int threads() const { return cluster.device.is_host ? config.train.threads : 0; }
   // Ranks over which ZeRO shards.
-  int shards() const { return shard_ranks > 0 ? std::min(shard_ranks, layout.replicas()) : layout.replicas(); }
+  int shards() const {
+    const int wanted = config.layout.shard_ranks;
+    return wanted > 0 ? std::min(wanted, config.layout.replicas()) : config.layout.replicas();
+  }
   std::int64_t micro_batches() const {
-    return global_batch / (static_cast<std::int64_t>(layout.micro_batch) * layout.data);
+    return config.batch.global / (static_cast<std::int64_t>(config.layout.micro_batch) * config.layout.data);
   }
 };
 

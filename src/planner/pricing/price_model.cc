@@ -1,5 +1,6 @@
 #include "planner/pricing/price_model.h"
 
+#include "cost/step_cost.h"
 #include "planner/pricing/block_time.h"
 #include "planner/pricing/counted_prices.h"
 #include "planner/pricing/measured_prices.h"
@@ -12,6 +13,12 @@ namespace {
 constexpr double kUnfusedOptimizer = 6;
 
 }  // namespace
+
+ProductFormat ProductFormatOf(const RunConfig& config) { return ParseProductFormat(config.train.dtype); }
+
+DType DTypeOf(const RunConfig& config) {
+  return ProductFormatOf(config) == ProductFormat::kNative ? WorkingDType(config.train.dtype) : DType::kBFloat16;
+}
 
 const PriceModel& ChoosePrices(const Cluster& cluster, const StackState& stack, DType dtype) {
   static const CountedPrices counted;
@@ -26,7 +33,7 @@ const PriceModel& ChoosePrices(const Cluster& cluster, const StackState& stack, 
 }
 
 ModuleTime PriceModel::Embedding(const PlanPoint& point, const LocalSizes& s) const {
-  const ModuleCost cost = CostOfEmbedding(s, point.model);
+  const ModuleCost cost = CostOfEmbedding(s, point.config.model);
   ModuleTime time;
   time.forward.memory = MemorySeconds(point, static_cast<double>(cost.forward.bytes_touched));
   time.forward.tensor = TensorSeconds(point, cost.forward.tensor);
@@ -36,7 +43,7 @@ ModuleTime PriceModel::Embedding(const PlanPoint& point, const LocalSizes& s) co
 }
 
 double PriceModel::Message(const PlanPoint& point, double bytes) const {
-  return MessageSeconds(bytes, point.cluster, point.layout, point.stack.efficiencies.message_link);
+  return MessageSeconds(bytes, point.cluster, point.config.layout, point.stack.efficiencies.message_link);
 }
 
 double PriceModel::Collective(const PlanPoint& point, CollectiveKind kind, DType /*dtype*/, double bytes, double calls,

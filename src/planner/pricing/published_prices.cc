@@ -11,13 +11,13 @@ namespace {
 
 // Keys and values of a sequence that is cut over ranks: each passes them on around a ring while it works on its own.
 double ContextSeconds(const PlanPoint& point, const LocalSizes& s) {
-  if (point.layout.context <= 1) {
+  if (point.config.layout.context <= 1) {
     return 0;
   }
-  const double bytes = static_cast<double>(s.tokens * point.layout.context * 2 * s.kv_heads * s.head_size) *
+  const double bytes = static_cast<double>(s.tokens * point.config.layout.context * 2 * s.kv_heads * s.head_size) *
                        static_cast<double>(s.element());
   const LinkShares shares = InnerShares(point);
-  return CollectiveSeconds(CollectiveKind::kAllGather, bytes, 1, PlaceContext(point.cluster, point.layout),
+  return CollectiveSeconds(CollectiveKind::kAllGather, bytes, 1, PlaceContext(point.cluster, point.config.layout),
                            point.cluster, shares);
 }
 
@@ -31,22 +31,23 @@ double PassBytes(const PlanPoint& point, const LocalSizes& s) {
 
 // Tokens of a micro batch that a rank works on.
 double TokensOf(const PlanPoint& point) {
-  return static_cast<double>(point.layout.micro_batch) * static_cast<double>(point.model.sequence) /
-         point.layout.context;
+  return static_cast<double>(point.config.layout.micro_batch) * static_cast<double>(point.config.model.sequence) /
+         point.config.layout.context;
 }
 
 // Five bytes for each score of unfused attention.
 double ScoreBytes(const PlanPoint& point) {
-  return point.flash ? 0
-                     : 5.0 * static_cast<double>(point.model.heads) * static_cast<double>(point.model.sequence) *
-                           TokensOf(point) / point.layout.tensor;
+  return point.flash()
+             ? 0
+             : 5.0 * static_cast<double>(point.config.model.heads) * static_cast<double>(point.config.model.sequence) *
+                   TokensOf(point) / point.config.layout.tensor;
 }
 
 // Bytes of one layer's tensors that autograd keeps for a micro batch (Korthikanti et al. 2022 for a GPT: 34 a token and
 // hidden element, of which 24 are cut by the tensor axis): both norms' inputs and outputs, queries, keys, values, what
 // attention leaves, and the feed-forward's.
 double LayerBytes(const PlanPoint& point) {
-  const ModelConfig& model = point.model;
+  const ModelConfig& model = point.config.model;
   const MemoryTraits& traits = point.stack.memory;
   const double hidden = static_cast<double>(model.hidden);
   const double keys = static_cast<double>(model.kv_heads * model.head_size());
@@ -54,21 +55,21 @@ double LayerBytes(const PlanPoint& point) {
   const bool gated = IsGated(model.feed_forward);
   double outside = (8 + traits.mask_bytes) * hidden;
   double inside = 4 * hidden + 4 * keys + (gated ? traits.gated_bytes : 4) * width;
-  if (traits.float8_inputs && point.products == ProductFormat::kFloat8) {
+  if (traits.float8_inputs && point.products() == ProductFormat::kFloat8) {
     outside -= 2 * hidden;     // both norms' outputs
     inside += hidden - width;  // attention's output, which attention itself keeps too; the second product's input
   }
-  return TokensOf(point) *
-             (outside / (point.layout.sequence_parallel ? point.layout.tensor : 1) + inside / point.layout.tensor) +
+  return TokensOf(point) * (outside / (point.config.layout.sequence_parallel ? point.config.layout.tensor : 1) +
+                            inside / point.config.layout.tensor) +
          ScoreBytes(point);
 }
 
 StageMemory PublishedMemory(const PlanPoint& point, const ModelAccount& account,
                             const std::vector<std::int64_t>& blocks, int stage, PipelineClock& clock) {
-  const ParallelLayout& layout = point.layout;
+  const ParallelLayout& layout = point.config.layout;
   const MemoryTraits& traits = point.stack.memory;
   const double data = point.shards();
-  const bool bf16 = point.dtype == DType::kBFloat16;
+  const bool bf16 = point.dtype() == DType::kBFloat16;
   double parameters = 0;
   double layers_here = 0;  // of one micro batch
   double layers_in_flight = 0;
@@ -112,7 +113,7 @@ StageMemory PublishedMemory(const PlanPoint& point, const ModelAccount& account,
   const double tokens = TokensOf(point);
   if (layout.recompute == Recompute::kFull) {
     const double kept =
-        2 * tokens * static_cast<double>(point.model.hidden) / (layout.sequence_parallel ? layout.tensor : 1);
+        2 * tokens * static_cast<double>(point.config.model.hidden) / (layout.sequence_parallel ? layout.tensor : 1);
     memory.activations = (traits.activations_on_host ? 2 : layers_in_flight) * kept;
     memory.host += traits.activations_on_host ? layers_in_flight * kept / layout.tensor : 0;
     memory.scratch += traits.layer_factor * layer;
@@ -121,13 +122,13 @@ StageMemory PublishedMemory(const PlanPoint& point, const ModelAccount& account,
     const bool selective = layout.recompute == Recompute::kSelective;
     memory.activations = layers_in_flight * (selective ? traits.selective_share * (layer - ScoreBytes(point)) : layer);
     // Backward's own: gradients of the feed-forward's tensors, and what sequence parallelism has gathered.
-    const double wide = static_cast<double>(point.model.ffn) / layout.tensor;
-    memory.scratch += tokens * (6 * wide + 4 * static_cast<double>(point.model.hidden));
+    const double wide = static_cast<double>(point.config.model.ffn) / layout.tensor;
+    memory.scratch += tokens * (6 * wide + 4 * static_cast<double>(point.config.model.hidden));
     memory.fragmentation = (traits.activation_factor - 1) * memory.activations;
   }
   if (layout.pipeline > 1) {
     // The gradient that comes in and the one that leaves; an input that came in is kept already.
-    memory.messages = 4 * tokens * static_cast<double>(point.model.hidden) /
+    memory.messages = 4 * tokens * static_cast<double>(point.config.model.hidden) /
                       (point.stack.time.scatter_messages || layout.sequence_parallel ? layout.tensor : 1);
   }
   if (stage == placement.HeadStage()) {
@@ -145,12 +146,13 @@ StageMemory PublishedMemory(const PlanPoint& point, const ModelAccount& account,
 }  // namespace
 
 LocalSizes PublishedPrices::Sizes(const PlanPoint& point) const {
-  return {point.model, point.layout, point.dtype, SplitsBackward(point.layout.schedule), false};
+  return {point.config.model, point.config.layout, point.dtype(), SplitsBackward(point.config.layout.schedule), false};
 }
 
 std::int64_t PublishedPrices::Vocabulary(const PlanPoint& point) const {
-  const std::int64_t unit = static_cast<std::int64_t>(point.stack.time.vocabulary_multiple) * point.layout.tensor;
-  return RoundUp(point.model.vocabulary, unit) / point.layout.tensor;
+  const std::int64_t unit =
+      static_cast<std::int64_t>(point.stack.time.vocabulary_multiple) * point.config.layout.tensor;
+  return RoundUp(point.config.model.vocabulary, unit) / point.config.layout.tensor;
 }
 
 // A tied table is held by both ends, unless they are on one stage: then it counts with the embedding.
@@ -160,15 +162,15 @@ double PublishedPrices::Parameters(const PlanPoint& point, const ModelAccount& a
   if (!counted.sharded) {
     return 0;  // what other stacks keep whole is not known
   }
-  const int last = point.layout.virtual_stages() - 1;
-  const bool with_embedding = PlacementOf(point.layout).HeadStage() == 0;
+  const int last = point.config.layout.virtual_stages() - 1;
+  const bool with_embedding = PlacementOf(point.config.layout).HeadStage() == 0;
   const std::int64_t own = blocks[static_cast<std::size_t>(virtual_stage)];
-  const double table = static_cast<double>(Vocabulary(point)) * static_cast<double>(point.model.hidden);
-  double parameters = static_cast<double>(own) * account.block_parameters() / point.layout.tensor;
+  const double table = static_cast<double>(Vocabulary(point)) * static_cast<double>(point.config.model.hidden);
+  double parameters = static_cast<double>(own) * account.block_parameters() / point.config.layout.tensor;
   if (virtual_stage == 0) {
     parameters += table;
   }
-  if (virtual_stage == last && (!with_embedding || !point.model.tie_embeddings)) {
+  if (virtual_stage == last && (!with_embedding || !point.config.model.tie_embeddings)) {
     parameters += table;
   }
   return parameters;
@@ -192,15 +194,15 @@ double PublishedPrices::ReportedMemory(const PlanPoint& point, const StageMemory
 
 // Megatron's formula, 24 f B s L h^2 (1 + s/6h + V/16Lh) for GPT shapes: all pairs of attention, a padded vocabulary.
 double PublishedPrices::HardwareFlops(const PlanPoint& point, const ModelAccount& /*account*/) const {
-  const ModelConfig& model = point.model;
-  const double tokens = static_cast<double>(point.global_batch) * static_cast<double>(model.sequence);
+  const ModelConfig& model = point.config.model;
+  const double tokens = static_cast<double>(point.config.batch.global) * static_cast<double>(model.sequence);
   const double hidden = static_cast<double>(model.hidden);
   const double rows = static_cast<double>((model.heads + 2 * model.kv_heads) * model.head_size());
   const double in_rows = static_cast<double>(IsGated(model.feed_forward) ? 2 * model.ffn : model.ffn);
   const double block = 2 * hidden * (rows + hidden + in_rows + static_cast<double>(model.ffn)) +
                        4 * hidden * static_cast<double>(model.sequence);
-  const double head = 2 * hidden * static_cast<double>(Vocabulary(point)) * point.layout.tensor;
-  const double passes = point.layout.recompute == Recompute::kFull ? 4 : 3;
+  const double head = 2 * hidden * static_cast<double>(Vocabulary(point)) * point.config.layout.tensor;
+  const double passes = point.config.layout.recompute == Recompute::kFull ? 4 : 3;
   return tokens * (passes * static_cast<double>(model.layers) * block + 3 * head);
 }
 
@@ -253,7 +255,7 @@ ModuleTime PublishedPrices::Head(const PlanPoint& point, const LocalSizes& s) co
 
 // Accumulation in fp32 is of bf16 alone.
 double PublishedPrices::Accumulation(const PlanPoint& point, const StepParameters& of_stage) const {
-  const double added = point.dtype == DType::kBFloat16 ? AddedGradients(point, of_stage.trained) : 0;
+  const double added = point.dtype() == DType::kBFloat16 ? AddedGradients(point, of_stage.trained) : 0;
   return added + HostGradients(point, of_stage.trained);
 }
 

@@ -27,7 +27,7 @@ struct StageWork {
 };
 
 bool Offloads(const PlanPoint& point) {
-  return point.stack.time.host_optimizer || point.layout.offload != Offload::kNone;
+  return point.stack.time.host_optimizer || point.config.layout.offload != Offload::kNone;
 }
 
 StepParameters TrainedOf(const PlanPoint& point, const ModelAccount& account, const std::vector<std::int64_t>& blocks,
@@ -45,7 +45,7 @@ Costs PriceStages(const PlanPoint& point, const ModelAccount& account, const std
   const LocalSizes sizes = point.prices.Sizes(point);
   const ModuleTime recomputing = TimeOfBlock(point, sizes, *account.ProgramOf(sizes));
   const ModuleTime keeping =
-      point.layout.recompute_layers > 0
+      point.config.layout.recompute_layers > 0
           ? TimeOfBlock(point, sizes.WithoutRecompute(), *account.ProgramOf(sizes.WithoutRecompute()))
           : recomputing;
   const std::size_t places = blocks.size();
@@ -53,8 +53,8 @@ Costs PriceStages(const PlanPoint& point, const ModelAccount& account, const std
   costs.work.resize(places);
   for (std::size_t place = 0; place < places; ++place) {
     StageWork& work = costs.work[place];
-    const std::int64_t again = point.layout.recompute_layers > 0
-                                   ? std::min<std::int64_t>(blocks[place], point.layout.recompute_layers)
+    const std::int64_t again = point.config.layout.recompute_layers > 0
+                                   ? std::min<std::int64_t>(blocks[place], point.config.layout.recompute_layers)
                                    : blocks[place];
     work.blocks = recomputing * static_cast<double>(again);
     work.blocks += keeping * static_cast<double>(blocks[place] - again);
@@ -79,7 +79,7 @@ Costs PriceStages(const PlanPoint& point, const ModelAccount& account, const std
 
 // Seconds in which every rank of a node moves so many bytes over its link in one direction.
 double LinkSeconds(const PlanPoint& point, double bytes) {
-  const int on_node = std::min(point.layout.ranks(), point.cluster.devices_per_node);
+  const int on_node = std::min(point.config.layout.ranks(), point.cluster.devices_per_node);
   const Efficiencies& e = point.stack.efficiencies;
   return std::max(bytes / (point.cluster.host_link.bandwidth * e.host_link),
                   bytes * on_node / (point.cluster.host_bandwidth * e.host_memory));
@@ -87,11 +87,11 @@ double LinkSeconds(const PlanPoint& point, double bytes) {
 
 // Seconds in which what `blocks` blocks keep for a micro batch passes the link once, where it lies in host memory.
 double KeptSeconds(const PlanPoint& point, const ModelAccount& account, std::int64_t blocks) {
-  if (!point.layout.offload_activations) {
+  if (!point.config.layout.offload_activations) {
     return 0;
   }
   const LocalSizes sizes = point.prices.Sizes(point);
-  const std::int64_t limit = point.layout.recompute_layers > 0 ? point.layout.recompute_layers : blocks;
+  const std::int64_t limit = point.config.layout.recompute_layers > 0 ? point.config.layout.recompute_layers : blocks;
   const std::int64_t again = std::min(blocks, limit);
   const std::int64_t bytes =
       again * account.ProgramOf(sizes)->kept_bytes +
@@ -101,11 +101,11 @@ double KeptSeconds(const PlanPoint& point, const ModelAccount& account, std::int
 
 // Seconds in which all of a stage's weights come from the host once, where our stack keeps them there.
 double FetchSeconds(const PlanPoint& point, double parameters, double whole = 0) {
-  if (!point.stack.policy.staged_offload || point.layout.offload != Offload::kFull) {
+  if (!point.stack.policy.staged_offload || point.config.layout.offload != Offload::kFull) {
     return 0;
   }
   const double owned =
-      ZeroShards(point.layout.zero).parameters ? whole + (parameters - whole) / point.shards() : parameters;
+      ZeroShards(point.config.layout.zero).parameters ? whole + (parameters - whole) / point.shards() : parameters;
   return LinkSeconds(point, owned * static_cast<double>(point.prices.Sizes(point).element()));
 }
 
@@ -113,7 +113,7 @@ double FetchSeconds(const PlanPoint& point, double parameters, double whole = 0)
 // from the host, activations that go there and come back. Added to the costs.
 double AddShardTraffic(const PlanPoint& point, const ModelAccount& account, Costs& costs,
                        const std::vector<std::int64_t>& blocks) {
-  const ParallelLayout& layout = point.layout;
+  const ParallelLayout& layout = point.config.layout;
   const bool shards = ZeroShards(layout.zero).gradients && layout.replicas() > 1;
   if (!shards && FetchSeconds(point, 1) == 0 && !layout.offload_activations) {
     return 0;
@@ -160,12 +160,12 @@ struct CompressedGradients {
 
 CompressedGradients CompressedBy(const PlanPoint& point, const ModelAccount& account) {
   OptimizerConfig optimizer;
-  optimizer.powersgd_rank = point.power_sgd_rank;
-  const ShardPlan block = account.PlanOfStage(point.layout, 1, false, false, true);
-  const PowerSgdPlan plan(optimizer, block, point.layout);
+  optimizer.powersgd_rank = point.config.optimizer.powersgd_rank;
+  const ShardPlan block = account.PlanOfStage(point.config.layout, 1, false, false, true);
+  const PowerSgdPlan plan(optimizer, block, point.config.layout);
   Traffic traffic;
   plan.AddTraffic(traffic);
-  const auto elements = static_cast<double>(account.ParametersOf(point.layout, 1, false, false));
+  const auto elements = static_cast<double>(account.ParametersOf(point.config.layout, 1, false, false));
   constexpr double kGradientBytes = 4;
   const std::int64_t bytes = traffic.bytes[static_cast<std::size_t>(CollectiveKind::kAllReduce)];
   return {.share = static_cast<double>(bytes) / (kGradientBytes * elements),
@@ -187,7 +187,7 @@ void AddStepWork(const PlanPoint& point, const ModelAccount& account, const Step
                  StepEstimate& estimate) {
   const double parameters = of_stage.trained;
   const double buckets = point.prices.Reductions(point);
-  const ParallelLayout& layout = point.layout;
+  const ParallelLayout& layout = point.config.layout;
   const TimeTraits& time = point.stack.time;
   const Efficiencies& e = point.stack.efficiencies;
   StepTerms& terms = estimate.terms;
@@ -199,7 +199,7 @@ void AddStepWork(const PlanPoint& point, const ModelAccount& account, const Step
     reduction *= time.power_sgd_share;
     terms.compress = parameters * time.power_sgd_seconds;
   }
-  const bool compresses = point.power_sgd_rank > 0 && layout.replicas() > 1;
+  const bool compresses = point.config.optimizer.powersgd_rank > 0 && layout.replicas() > 1;
   if (compresses) {
     const CompressedGradients compressed = CompressedBy(point, account);
     constexpr double kCollectives = 3;  // of a bucket: its vectors, and both factors
@@ -251,7 +251,8 @@ void FillComputeTerms(const PlanPoint& point, const StageWork& work, StepTerms& 
 }
 
 PipelineShape ShapeOf(const PlanPoint& point) {
-  return {point.layout.schedule, point.layout.pipeline, point.layout.chunks, point.micro_batches()};
+  return {point.config.layout.schedule, point.config.layout.pipeline, point.config.layout.chunks,
+          point.micro_batches()};
 }
 
 // What follows from the pipeline's seconds: the bubble, and all that is in proportion to the whole.
@@ -280,7 +281,7 @@ StepEstimate BoundTime(const PlanPoint& point, const ModelAccount& account, std:
   estimate.blocks = std::move(blocks);
   Costs costs = PriceStages(point, account, estimate.blocks);
   const double gathers = AddShardTraffic(point, account, costs, estimate.blocks);
-  const ParallelLayout& layout = point.layout;
+  const ParallelLayout& layout = point.config.layout;
 
   const StagePlacement placement = PlacementOf(layout);
   // Stages, not virtual stages, are what can be slowest: a stage runs all its chunks.
@@ -348,6 +349,8 @@ StepEstimate EstimateStep(const PlanPoint& point, const ModelAccount& account, P
   return estimate;
 }
 
-double ModelFlops(const PlanPoint& point) { return ModelFlops(point.model, static_cast<double>(point.global_batch)); }
+double ModelFlops(const PlanPoint& point) {
+  return ModelFlops(point.config.model, static_cast<double>(point.config.batch.global));
+}
 
 }  // namespace trireme

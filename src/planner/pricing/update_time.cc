@@ -13,7 +13,7 @@ namespace {
 
 // Moments of each element that an optimizer of ours keeps; Adafactor's of vectors alone do not count.
 int MomentsOf(const PlanPoint& point) {
-  switch (point.optimizer) {
+  switch (point.optimizer()) {
     case OptimizerKind::kAdafactor:
       return 0;
     case OptimizerKind::kLion:
@@ -48,20 +48,20 @@ double NvmeSeconds(const PlanPoint& point, double owned) {
   if (!point.stack.time.nvme_offload || cluster.nvme <= 0 || cluster.nvme_bandwidth <= 0) {
     return 0;
   }
-  const double weights = point.layout.offload == Offload::kFull ? point.stack.time.parameter_bytes : 0;
+  const double weights = point.config.layout.offload == Offload::kFull ? point.stack.time.parameter_bytes : 0;
   const double state = point.stack.memory.sharded + weights;
-  const double on_node = owned * state * std::min(point.layout.ranks(), cluster.devices_per_node);
+  const double on_node = owned * state * std::min(point.config.layout.ranks(), cluster.devices_per_node);
   return 2 * std::max(on_node - cluster.host_memory, 0.0) / cluster.nvme_bandwidth;
 }
 
 double StateBytes(const PlanPoint& point) {
   const double absent = 2.0 * (2 - MomentsOf(point)) * static_cast<double>(SizeOf(DType::kFloat32));
-  const double narrow = 2.0 * MomentsOf(point) * static_cast<double>(SizeOf(DType::kFloat32) - SizeOf(point.moments));
-  return point.stack.time.optimizer_bytes - absent - narrow + DirectionBytes(point.optimizer);
+  const double narrow = 2.0 * MomentsOf(point) * static_cast<double>(SizeOf(DType::kFloat32) - SizeOf(point.moments()));
+  return point.stack.time.optimizer_bytes - absent - narrow + DirectionBytes(point.optimizer());
 }
 
 double MuonSeconds(const PlanPoint& point) {
-  ModelConfig one = point.model;
+  ModelConfig one = point.config.model;
   one.layers = 1;
   const ParameterTable table(one);
   double flops = 0;
@@ -76,10 +76,10 @@ double MuonSeconds(const PlanPoint& point) {
       elements += static_cast<double>(shape.count());
     }
   }
-  const ParallelLayout& layout = point.layout;
-  const auto blocks = static_cast<double>(CeilDiv(point.model.layers, layout.pipeline));
+  const ParallelLayout& layout = point.config.layout;
+  const auto blocks = static_cast<double>(CeilDiv(point.config.model.layers, layout.pipeline));
   const DeviceSpec& device = point.cluster.device;
-  const double peak = (point.dtype == DType::kFloat32 ? device.peak_fp32 : device.peak_half) * device.sustained;
+  const double peak = (point.dtype() == DType::kFloat32 ? device.peak_fp32 : device.peak_half) * device.sustained;
   const double products = std::max(blocks * flops / (layout.tensor * layout.replicas()), largest) /
                           (peak * point.stack.efficiencies.matmul);
   const double bytes = 4 * blocks * elements / layout.tensor;
@@ -94,14 +94,14 @@ double MuonSeconds(const PlanPoint& point) {
 
 double PassingSeconds(const PlanPoint& point, double owned) {
   const Efficiencies& e = point.stack.efficiencies;
-  const std::int64_t halves = point.dtype == DType::kFloat32 ? 0 : SizeOf(RestOfMaster(point.dtype));
-  const std::int64_t weight = point.layout.offload == Offload::kFull ? point.prices.Sizes(point).element() : 0;
-  const double state = owned * static_cast<double>(weight + halves + MomentsOf(point) * SizeOf(point.moments));
+  const std::int64_t halves = point.dtype() == DType::kFloat32 ? 0 : SizeOf(RestOfMaster(point.dtype()));
+  const std::int64_t weight = point.config.layout.offload == Offload::kFull ? point.prices.Sizes(point).element() : 0;
+  const double state = owned * static_cast<double>(weight + halves + MomentsOf(point) * SizeOf(point.moments()));
   // Stages 1 and 2 gather weights on the device and write them back whole.
-  const ZeroPolicy shards = ZeroShards(point.layout.zero);
+  const ZeroPolicy shards = ZeroShards(point.config.layout.zero);
   const double gathered =
       shards.optimizer && !shards.parameters ? owned * point.shards() * static_cast<double>(weight) : 0;
-  const int on_node = std::min(point.layout.ranks(), point.cluster.devices_per_node);
+  const int on_node = std::min(point.config.layout.ranks(), point.cluster.devices_per_node);
   return std::max({(state + gathered) / (point.cluster.host_link.bandwidth * e.host_link),
                    (2 * state + gathered) * on_node / (point.cluster.host_bandwidth * e.host_memory),
                    owned * point.prices.UpdateBytes(point) / (point.cluster.device.memory_bandwidth * e.memory)});

@@ -10,18 +10,16 @@ namespace {
 
 // The request under another program.
 SearchRequest Under(const SearchRequest& request, const SoftwareStack& stack, const StackState& state) {
+  RunConfig config = request.config;
+  if (!ChoosePrices(request.cluster, state, DTypeOf(config)).prices_every_recipe()) {
+    config.optimizer.powersgd_rank = 0;
+  }
   return {.cluster = request.cluster,
           .stack = stack,
           .state = state,
-          .model = request.model,
+          .config = config,
           .devices = request.devices,
-          .global_batch = request.global_batch,
           .ramp_unit = request.ramp_unit,
-          .dtype = request.dtype,
-          .moments = request.moments,
-          .optimizer = request.optimizer,
-          .power_sgd_rank =
-              ChoosePrices(request.cluster, state, request.dtype).prices_every_recipe() ? request.power_sgd_rank : 0,
           .most_tensor = request.most_tensor,
           .most_context = request.most_context,
           .most_micro_batch = request.most_micro_batch,

@@ -77,11 +77,11 @@ std::string WhatMovesWhen(const LocalSizes& sizes, ContextKind kind) {
 }  // namespace
 
 std::string ContextFigure(const PlanPoint& point) {
-  const ParallelLayout& layout = point.layout;
+  const ParallelLayout& layout = point.config.layout;
   if (layout.context == 1) {
     return "";
   }
-  LocalSizes sizes(point.model, layout, point.dtype, false);
+  LocalSizes sizes(point.config.model, layout, point.dtype(), false);
   std::vector<double> work;
   for (int rank = 0; rank < layout.context; ++rank) {
     sizes.context_rank = rank;
@@ -106,7 +106,7 @@ std::string ContextFigure(const PlanPoint& point) {
     text += fmt::format("  Ulysses: groups of {} ranks have {} of a tensor rank's {} query heads each\n",
                         sizes.head_ranks, sizes.OfAttention().heads, sizes.heads);
   }
-  const ModuleCost cost = CostOfBlock(sizes, point.model);
+  const ModuleCost cost = CostOfBlock(sizes, point.config.model);
   Traffic backward = cost.backward_input.context;
   backward += cost.backward_weight.context;
   text += fmt::format("  a block moves, per rank and micro batch: forward {}; backward {}\n",

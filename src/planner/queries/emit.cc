@@ -190,7 +190,7 @@ ParallelLayout ParseLayoutOf(const ModelConfig& model, const std::string& text) 
 RunConfig EmitConfig(const EmitRequest& request) {
   RunConfig config = ConfigOf(request.search, request.layout);
   config.batch = request.batch;
-  config.batch.global = request.search.global_batch;
+  config.batch.global = request.search.config.batch.global;
   config.train.tokens = static_cast<std::int64_t>(request.tokens);
   config.checkpoint.every = request.checkpoint_every;
   Validate(config, request.search.devices);

@@ -13,7 +13,7 @@ namespace {
 constexpr double kLeastGain = 0.002;
 
 void WarnOfShapes(const PlanPoint& point, const Explanation& explanation, std::vector<std::string>& warnings) {
-  const std::int64_t head = point.model.head_size();
+  const std::int64_t head = point.config.model.head_size();
   if (explanation.misalignment > 0) {
     warnings.push_back(
         fmt::format("head size {} (hidden {} / heads {}) is no multiple of {}: attention products leave the matrix "
@@ -21,20 +21,20 @@ void WarnOfShapes(const PlanPoint& point, const Explanation& explanation, std::v
                     "and cost {:.2f} s/step more than aligned ones ({:.0f} %). Uncertain by about a third: "
                     "hidden/tensor = {} and "
                     "its tiles may carry a part (tiles and waves: {:.2f} s)",
-                    head, point.model.hidden, point.model.heads, point.stack.time.head_multiple,
+                    head, point.config.model.hidden, point.config.model.heads, point.stack.time.head_multiple,
                     explanation.misalignment, 100 * explanation.misalignment / explanation.estimate.seconds,
-                    point.model.hidden / point.layout.tensor, explanation.wave_loss));
-  } else if (point.flash && head != 64 && head != 128) {
+                    point.config.model.hidden / point.config.layout.tensor, explanation.wave_loss));
+  } else if (point.flash() && head != 64 && head != 128) {
     warnings.push_back(fmt::format("head size {}: fused attention is fastest at 128 and 64", head));
   }
-  const std::int64_t width = point.model.hidden / point.layout.tensor;
+  const std::int64_t width = point.config.model.hidden / point.config.layout.tensor;
   if (width % 64 != 0) {
     warnings.push_back(fmt::format("hidden / tensor = {} is no multiple of 64: tiles are partly filled", width));
   }
   const std::int64_t vocabulary = point.prices.Vocabulary(point);
   if (vocabulary % 128 != 0) {
     warnings.push_back(fmt::format("the vocabulary of a rank, {}, is no multiple of 128: pad it to {}", vocabulary,
-                                   RoundUp(vocabulary, 128) * point.layout.tensor));
+                                   RoundUp(vocabulary, 128) * point.config.layout.tensor));
   }
 }
 
@@ -45,9 +45,9 @@ void WarnOfLayout(const SearchRequest& request, const PlanPoint& point, const Ex
     warnings.push_back(fmt::format("stage {} works {:.0f} % more than the mean stage; a partition by cost helps",
                                    estimate.slowest, 100 * (estimate.slowest_share - 1)));
   }
-  if (PlaceTensor(point.cluster, point.layout).crosses_nodes()) {
+  if (PlaceTensor(point.cluster, point.config.layout).crosses_nodes()) {
     warnings.push_back(fmt::format("tensor degree {} crosses nodes of {} devices: every layer waits for the network",
-                                   point.layout.tensor, point.cluster.devices_per_node));
+                                   point.config.layout.tensor, point.cluster.devices_per_node));
   }
   const double usable = UsableMemory(request.cluster);
   if (estimate.memory.peak > usable) {
@@ -62,11 +62,11 @@ void WarnOfLayout(const SearchRequest& request, const PlanPoint& point, const Ex
     warnings.push_back(fmt::format("OUT OF HOST MEMORY: {:.0f} GiB per node of {:.0f}",
                                    estimate.memory.host_per_node / kGibi, request.cluster.host_memory / kGibi));
   }
-  const std::int64_t filling = static_cast<std::int64_t>(point.layout.pipeline);
+  const std::int64_t filling = static_cast<std::int64_t>(point.config.layout.pipeline);
   if (point.micro_batches() < filling) {
     warnings.push_back(fmt::format("{} micro batches do not fill {} stages: the batch that does is {}",
-                                   point.micro_batches(), point.layout.pipeline,
-                                   filling * point.layout.micro_batch * point.layout.data));
+                                   point.micro_batches(), point.config.layout.pipeline,
+                                   filling * point.config.layout.micro_batch * point.config.layout.data));
   }
   if (!request.state.calibrated) {
     warnings.push_back(
@@ -198,7 +198,7 @@ Explanation Explain(const SearchRequest& request, const ParallelLayout& layout) 
   Explanation explanation;
   explanation.candidate = Price(request, layout);
   const PlanPoint point = PointOf(request, layout);
-  const ModelAccount account(request.model);
+  const ModelAccount account(request.config.model);
   PipelineClock clock;
   explanation.estimate = EstimateStep(point, account, clock);
   explanation.estimate.low = explanation.candidate.low;

@@ -13,25 +13,12 @@ namespace {
 
 LengthPoint PriceLength(const SearchRequest& request, const ParallelLayout& layout, std::int64_t tokens) {
   LengthPoint point{.tokens = tokens};
-  ModelConfig model = request.model;
-  model.sequence = tokens;
-  const SearchRequest asked{.cluster = request.cluster,
-                            .stack = request.stack,
-                            .state = request.state,
-                            .model = model,
-                            .devices = request.devices,
-                            .global_batch = request.global_batch,
-                            .ramp_unit = request.ramp_unit,
-                            .dtype = request.dtype,
-                            .moments = request.moments,
-                            .optimizer = request.optimizer,
-                            .power_sgd_rank = request.power_sgd_rank,
-                            .most_tensor = request.most_tensor,
-                            .headroom = request.headroom};
+  SearchRequest asked = request;
+  asked.config.model.sequence = tokens;
   try {
     const Candidate candidate = Price(asked, layout);
     PipelineClock clock;
-    const StepTerms terms = EstimateTime(PointOf(asked, layout), ModelAccount(model), clock).terms;
+    const StepTerms terms = EstimateTime(PointOf(asked, layout), ModelAccount(asked.config.model), clock).terms;
     point.seconds = candidate.seconds;
     point.attention = terms.attention / candidate.seconds;
     point.context = terms.context / candidate.seconds;

@@ -112,6 +112,17 @@ StackState StateOf(const PlanSubject& subject, const PlanOptions& options) {
   return state;
 }
 
+RunConfig ConfigFor(const PlanSubject& subject, const PlanOptions& options, std::int64_t global_batch) {
+  RunConfig config;
+  config.model = subject.model;
+  config.batch.global = global_batch;
+  config.train.dtype = Name(ElementOf(options, subject.cluster.device));
+  config.optimizer.name = Name(ParseOptimizerKind(options.optimizer));
+  config.optimizer.moments = options.moments;
+  config.optimizer.powersgd_rank = options.power_sgd_rank;
+  return config;
+}
+
 class Answering {
  public:
   Answering(const PlanSubject& subject, const PlanOptions& options)
@@ -124,14 +135,9 @@ class Answering {
         request_{.cluster = subject.cluster,
                  .stack = subject.stack,
                  .state = state_,
-                 .model = subject.model,
+                 .config = ConfigFor(subject, options, global_batch_),
                  .devices = devices_,
-                 .global_batch = global_batch_,
                  .ramp_unit = std::gcd(batch_.ramp_start, batch_.ramp_increment),
-                 .dtype = ElementOf(options, subject.cluster.device),
-                 .moments = ParseDType(options.moments),
-                 .optimizer = ParseOptimizerKind(options.optimizer),
-                 .power_sgd_rank = options.power_sgd_rank,
                  .most_tensor = options.most_tensor,
                  .most_context = options.most_context,
                  .most_micro_batch = options.most_micro_batch,
@@ -196,7 +202,7 @@ class Answering {
   void Compare() {
     std::optional<ParallelLayout> wanted;
     if (!options_.layout.empty()) {
-      wanted = ParseLayoutOf(request_.model, options_.layout);
+      wanted = ParseLayoutOf(request_.config.model, options_.layout);
     }
     const std::vector<Compared> compared = trireme::Compare(request_, subject_.compared, wanted);
     Say(ToText(compared), ToJsonValue(compared));
@@ -216,7 +222,7 @@ class Answering {
   }
 
   void Explain() {
-    const ParallelLayout wanted = ParseLayoutOf(request_.model, options_.layout);
+    const ParallelLayout wanted = ParseLayoutOf(request_.config.model, options_.layout);
     if (const std::string reason = StackRefusal(request_, wanted); !reason.empty()) {
       return Refuse(reason);
     }
@@ -279,13 +285,13 @@ class Answering {
       told["ramp"]["stages"] = stages;
     }
     // Where no end is given, a long run: the best interval of checkpoints does not depend on it.
-    const double samples = options_.tokens > 0 ? options_.tokens / static_cast<double>(request_.model.sequence)
+    const double samples = options_.tokens > 0 ? options_.tokens / static_cast<double>(request_.config.model.sequence)
                                                : 1e6 * static_cast<double>(global_batch_);
     const TrainingTime time =
         EstimateTraining({.cluster = request_.cluster,
                           .devices = request_.devices,
                           .spare_nodes = options_.spare_nodes,
-                          .checkpoint_bytes = 12 * static_cast<double>(ParameterCount(request_.model))},
+                          .checkpoint_bytes = 12 * static_cast<double>(ParameterCount(request_.config.model))},
                          StretchesOf(plan, chosen, batch_, samples));
     const int every = std::max(1, static_cast<int>(time.checkpoint_interval / chosen.seconds));
     if (options_.estimate) {

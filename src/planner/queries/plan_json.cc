@@ -54,12 +54,12 @@ nlohmann::json ToJsonValue(const Candidate& candidate) {
 }
 
 nlohmann::json RankingJson(const SearchResult& result, const SearchRequest& request, const RankingOptions& options) {
-  nlohmann::json json{{"parameters", ParameterCount(request.model)},
+  nlohmann::json json{{"parameters", ParameterCount(request.config.model)},
                       {"devices", request.devices},
                       {"cluster", request.cluster.name},
                       {"stack", request.stack.name},
                       {"calibrated", request.state.calibrated},
-                      {"global_batch", request.global_batch},
+                      {"global_batch", request.config.batch.global},
                       {"enumerated", result.enumerated},
                       {"priced", result.priced},
                       {"pruned", result.pruned},

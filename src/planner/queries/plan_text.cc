@@ -36,20 +36,20 @@ std::string SizeText(std::int64_t parameters) {
 }  // namespace
 
 TrainingTime TimeOfTraining(const SearchRequest& request, const Candidate& candidate, double tokens) {
-  const double sequence = static_cast<double>(request.model.sequence);
-  const double parameters = static_cast<double>(ParameterCount(request.model));
+  const double sequence = static_cast<double>(request.config.model.sequence);
+  const double parameters = static_cast<double>(ParameterCount(request.config.model));
   return EstimateTraining(
       {.cluster = request.cluster, .devices = request.devices, .checkpoint_bytes = kCheckpointBytes * parameters},
       {{.samples = tokens / sequence,
-        .global_batch = static_cast<double>(request.global_batch),
+        .global_batch = static_cast<double>(request.config.batch.global),
         .step_seconds = candidate.seconds}});
 }
 
 std::string RankingText(const SearchResult& result, const SearchRequest& request, const RankingOptions& options) {
-  std::string text =
-      fmt::format("{} parameters, {} devices of {}, stack {}{}, global batch {}\n\n",
-                  SizeText(ParameterCount(request.model)), request.devices, request.cluster.name, request.stack.name,
-                  request.state.calibrated ? "" : " (not calibrated here)", request.global_batch);
+  std::string text = fmt::format("{} parameters, {} devices of {}, stack {}{}, global batch {}\n\n",
+                                 SizeText(ParameterCount(request.config.model)), request.devices, request.cluster.name,
+                                 request.stack.name, request.state.calibrated ? "" : " (not calibrated here)",
+                                 request.config.batch.global);
   text += fmt::format("{:>4} {:>9} {:>19} {:>8} {:>8} {:>7}{}  {}\n", "", "s/step", "80 % interval", "TFLOP/s", "model",
                       "GiB", options.tokens > 0 ? "    days  dev-hours     MWh" : "", "layout");
   int place = 0;

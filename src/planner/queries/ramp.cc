@@ -10,7 +10,7 @@ namespace {
 
 Candidate BestFor(const SearchRequest& request, std::int64_t batch) {
   SearchRequest small = request;
-  small.global_batch = batch;
+  small.config.batch.global = batch;
   small.ramp_unit = 0;
   small.keep = 1;
   const SearchResult found = Search(small);
@@ -40,7 +40,7 @@ RampPlan PriceRamp(const SearchRequest& request, const BatchConfig& batch, const
     row.batch = batch.ramp_start + step * batch.ramp_increment;
     row.samples = static_cast<double>(batch.ramp_samples) / static_cast<double>(steps);
     SearchRequest at = request;
-    at.global_batch = row.batch;
+    at.config.batch.global = row.batch;
     at.ramp_unit = 0;
     row.divides = row.batch % (static_cast<std::int64_t>(layout.micro_batch) * layout.data) == 0;
     if (row.divides) {
@@ -82,12 +82,12 @@ std::string ToText(const RampPlan& plan) {
 std::string StagesOf(const RampPlan& plan, const SearchRequest& request, const ParallelLayout& layout) {
   const auto keys = [&](std::int64_t batch, const ParallelLayout& own) {
     RunConfig config;
-    config.model = request.model;
+    config.model = request.config.model;
     config.layout = own;
     config.batch.global = batch;
     return Flatten(config);
   };
-  const std::vector<KeyValue> last = keys(request.global_batch, layout);
+  const std::vector<KeyValue> last = keys(request.config.batch.global, layout);
   std::string stages;
   double end = 0;
   for (const RampRow& row : plan.rows) {

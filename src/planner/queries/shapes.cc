@@ -28,30 +28,16 @@ ModelConfig Reshaped(const ModelConfig& base, std::int64_t layers, std::int64_t 
 }
 
 Candidate FastestOf(const SearchRequest& request, const ModelConfig& model, int threads) {
-  SearchRequest one{.cluster = request.cluster,
-                    .stack = request.stack,
-                    .state = request.state,
-                    .model = model,
-                    .devices = request.devices,
-                    .global_batch = request.global_batch,
-                    .dtype = request.dtype,
-                    .moments = request.moments,
-                    .optimizer = request.optimizer,
-                    .power_sgd_rank = request.power_sgd_rank,
-                    .most_tensor = request.most_tensor,
-                    .most_context = request.most_context,
-                    .most_micro_batch = std::min(request.most_micro_batch, 8),
-                    .headroom = request.headroom,
-                    .keep = 1,
-                    .threads = threads};
-  one.tensor = request.tensor;
-  one.context = request.context;
-  one.context_kind = request.context_kind;
-  one.pipeline = request.pipeline;
-  one.data = request.data;
-  one.zero = request.zero;
-  one.recompute = request.recompute;
-  one.offload = request.offload;
+  SearchRequest one = request;
+  one.config.model = model;
+  one.most_micro_batch = std::min(request.most_micro_batch, 8);
+  one.keep = 1;
+  one.threads = threads;
+  // Any batch, and all that a shape may need.
+  one.ramp_unit = 0;
+  one.micro_batch = one.chunks = std::nullopt;
+  one.partition = std::nullopt;
+  one.sequence_parallel = one.offload_activations = std::nullopt;
   one.schedule = request.schedule ? request.schedule : std::optional<std::string>("1f1b");
   const SearchResult found = Search(one);
   return found.ranked.empty() ? Candidate{} : found.ranked.front();
@@ -97,9 +83,9 @@ std::vector<ShapeProposal> SearchShapes(const SearchRequest& request, std::int64
       if (hidden % head != 0) {
         continue;
       }
-      std::int64_t layers = LayersFor(request.model, hidden, head, parameters);
+      std::int64_t layers = LayersFor(request.config.model, hidden, head, parameters);
       layers = std::max<std::int64_t>(1, layers > 16 ? layers / 2 * 2 : layers);
-      ShapeProposal proposal{.model = Reshaped(request.model, layers, hidden, head)};
+      ShapeProposal proposal{.model = Reshaped(request.config.model, layers, hidden, head)};
       proposal.parameters = ParameterCount(proposal.model);
       const double off = static_cast<double>(proposal.parameters) / static_cast<double>(parameters) - 1;
       if (std::abs(off) > 0.04) {
@@ -121,7 +107,7 @@ std::vector<ShapeProposal> SearchShapes(const SearchRequest& request, std::int64
 
 ShapeProposal LargestModel(const SearchRequest& request) {
   const auto shape = [&](std::int64_t hidden) {
-    return Reshaped(request.model, std::max<std::int64_t>(2, RoundUp(hidden / 170, 2)), hidden,
+    return Reshaped(request.config.model, std::max<std::int64_t>(2, RoundUp(hidden / 170, 2)), hidden,
                     hidden >= 1024 ? 128 : 64);
   };
   ShapeProposal largest;
@@ -159,7 +145,7 @@ LongestSequence FindLongestSequence(const SearchRequest& request) {
   constexpr std::int64_t kMost = std::int64_t{1} << 24;  // model.sequence's limit
   LongestSequence longest;
   const auto fits = [&](std::int64_t tokens) {
-    ModelConfig model = request.model;
+    ModelConfig model = request.config.model;
     model.sequence = tokens;
     const Candidate best = FastestOf(request, model, request.threads);
     if (best.seconds > 0) {

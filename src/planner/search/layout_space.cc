@@ -105,12 +105,14 @@ std::vector<Choice> Choices(const SearchRequest& request) {
 }
 
 // What micro batch times data must divide: the global batch, and every batch of the ramp.
-std::int64_t BatchUnit(const SearchRequest& request) { return std::gcd(request.global_batch, request.ramp_unit); }
+std::int64_t BatchUnit(const SearchRequest& request) {
+  return std::gcd(request.config.batch.global, request.ramp_unit);
+}
 
 // Why no layout with these axes can run; "" when some can.
 std::string AxesRefusal(const SearchRequest& request, const Axes& axes) {
   const auto [tensor, context, context_kind, pipeline, data] = axes;
-  const ModelConfig& model = request.model;
+  const ModelConfig& model = request.config.model;
   const int most_tensor = request.most_tensor > 0 ? request.most_tensor : request.cluster.devices_per_node;
   if (tensor > most_tensor) {
     return "tensor degree above the limit";
@@ -138,7 +140,7 @@ std::string AxesRefusal(const SearchRequest& request, const Axes& axes) {
   if (pipeline > model.modules()) {
     return "more stages than modules";
   }
-  if (request.global_batch % data != 0) {
+  if (request.config.batch.global % data != 0) {
     return "global batch not divisible by the data degree";
   }
   if (BatchUnit(request) % data != 0) {
@@ -225,15 +227,14 @@ class Branches {
   }
 
   std::string PartitionRefusal(const ParallelLayout& layout, std::set<std::vector<std::int64_t>>& seen) const {
-    if (layout.virtual_stages() > request_.model.modules()) {
+    if (layout.virtual_stages() > request_.config.model.modules()) {
       return "more stages than modules";
     }
     if (layout.partition == "uniform" && request_.state.policy.strict_partition &&
-        request_.model.layers % layout.virtual_stages() != 0) {
+        request_.config.model.layers % layout.virtual_stages() != 0) {
       return "layers not divisible by the stages (uniform partition)";
     }
-    const PlanPoint point{
-        .cluster = request_.cluster, .stack = request_.state, .model = request_.model, .layout = layout};
+    const PlanPoint point = PointOf(request_, layout);
     return seen.insert(BlocksOfStages(point)).second ? "" : "partition equal to another";
   }
 
@@ -320,19 +321,6 @@ std::string StackRefusal(const SearchRequest& request, const ParallelLayout& lay
   return OffloadRefusal(stack, layout.zero, layout.offload);
 }
 
-RunConfig ConfigOf(const SearchRequest& request, const ParallelLayout& layout) {
-  RunConfig config;
-  config.model = request.model;
-  config.layout = layout;
-  config.batch.global = request.global_batch;
-  config.train.dtype = Name(request.dtype);
-  config.train.attention = request.state.time.flash ? "flash" : "plain";
-  config.optimizer.moments = Name(request.moments);
-  config.optimizer.name = Name(request.optimizer);
-  config.optimizer.powersgd_rank = request.power_sgd_rank;
-  return config;
-}
-
 std::optional<NotOffered> TrainerRefusal(const SearchRequest& request, const ParallelLayout& layout) {
   return request.prices().prices_every_recipe() ? FindNotOffered(ConfigOf(request, layout)) : std::nullopt;
 }
@@ -343,7 +331,8 @@ std::string RefusalOf(const SearchRequest& request, const ParallelLayout& layout
   if (kind != nullptr && kind->rounds_of_micro_batches && micro_batches % layout.pipeline != 0) {
     return "micro batches not divisible by the stages (" + kind->name + ")";
   }
-  if (layout.sequence_parallel && (layout.micro_batch * request.model.sequence / layout.context) % layout.tensor != 0) {
+  if (layout.sequence_parallel &&
+      (layout.micro_batch * request.config.model.sequence / layout.context) % layout.tensor != 0) {
     return "tokens not divisible by the tensor degree (sequence parallelism)";
   }
   const bool keys_are_here = layout.context_kind == ContextKind::kUlysses ||

@@ -22,8 +22,6 @@ std::vector<LayoutBranch> LayoutBranches(const SearchRequest& request);
 
 // Why the program cannot run a layout at all; "" when it can.
 std::string StackRefusal(const SearchRequest& request, const ParallelLayout& layout);
-// The run that a layout of a request stands for.
-RunConfig ConfigOf(const SearchRequest& request, const ParallelLayout& layout);
 // What this program's trainer does not offer together, by the list that a run reads when it starts; none for other
 // stacks.
 std::optional<NotOffered> TrainerRefusal(const SearchRequest& request, const ParallelLayout& layout);

@@ -18,8 +18,8 @@ constexpr const char* kDevice = "out of device memory";
 constexpr const char* kHost = "out of host memory";
 
 Candidate CandidateOf(const PlanPoint& point, const ModelAccount& account, const StepEstimate& estimate) {
-  const double devices = point.layout.ranks();
-  return {.layout = point.layout,
+  const double devices = point.config.layout.ranks();
+  return {.layout = point.config.layout,
           .seconds = estimate.seconds,
           .low = estimate.low,
           .high = estimate.high,
@@ -28,8 +28,8 @@ Candidate CandidateOf(const PlanPoint& point, const ModelAccount& account, const
           .nvme = estimate.memory.nvme_per_node,
           .hardware_tflops = point.prices.HardwareFlops(point, account) / estimate.seconds / devices / 1e12,
           .model_tflops = ModelFlops(point) / estimate.seconds / devices / 1e12,
-          .tokens_per_second =
-              static_cast<double>(point.global_batch) * static_cast<double>(point.model.sequence) / estimate.seconds};
+          .tokens_per_second = static_cast<double>(point.config.batch.global) *
+                               static_cast<double>(point.config.model.sequence) / estimate.seconds};
 }
 
 void SetInterval(const PlanPoint& point, const ModelAccount& account, PipelineClock& clock, Candidate& candidate) {
@@ -104,7 +104,10 @@ class Kept {
 class Searcher {
  public:
   Searcher(const SearchRequest& request, const ModelAccount& account)
-      : request_(request), account_(account), kept_(static_cast<std::size_t>(std::max(request.keep, 1))) {}
+      : request_(request),
+        account_(account),
+        kept_(static_cast<std::size_t>(std::max(request.keep, 1))),
+        point_(PointOf(request, {})) {}
 
   void Run(const LayoutBranch& branch) {
     result_.enumerated += branch.leaves;
@@ -134,7 +137,8 @@ class Searcher {
  private:
   // False when device memory does not suffice.
   bool Visit(const ParallelLayout& layout) {
-    const PlanPoint point = PointOf(request_, layout);
+    point_.config.layout = layout;
+    const PlanPoint& point = point_;
     const std::string refusal = RefusalOf(request_, layout);
     if (!refusal.empty()) {
       ++result_.refused[refusal];
@@ -161,6 +165,8 @@ class Searcher {
     kept_.Add(CandidateOf(point, account_, estimate));
     return true;
   }
+
+  PlanPoint point_;  // of the layout that is visited
 };
 
 }  // namespace
@@ -188,15 +194,15 @@ void RequirePossible(const SearchRequest& request, const ParallelLayout& layout)
                                         : fmt::format("with these other degrees the nearest that work are {} devices",
                                                       NearestMultiples(request.devices, replica)));
   }
-  RequireDivisible(request.model, layout);
+  RequireDivisible(request.config.model, layout);
   const std::int64_t replica = static_cast<std::int64_t>(layout.micro_batch) * layout.data;
-  Require(request.global_batch % replica == 0,
+  Require(request.config.batch.global % replica == 0,
           "global batch {} is not divisible by micro batch {} x data {} = {}; the nearest that is: {}",
-          request.global_batch, layout.micro_batch, layout.data, replica,
-          NearestMultiples(request.global_batch, replica));
+          request.config.batch.global, layout.micro_batch, layout.data, replica,
+          NearestMultiples(request.config.batch.global, replica));
   const PlanPoint point = PointOf(request, layout);
   if (request.state.policy.strict_partition || layout.partition != "uniform") {
-    StagePartition(request.model, layout);
+    StagePartition(request.config.model, layout);
   }
   PipelineClock().Slots({layout.schedule, layout.pipeline, layout.chunks, point.micro_batches()}, 0);
   const std::string refusal = RefusalOf(request, layout);
@@ -212,24 +218,21 @@ Candidate Price(const SearchRequest& request, const ParallelLayout& layout) {
   RequirePossible(request, layout);
   PipelineClock clock;
   const PlanPoint point = PointOf(request, layout);
-  const ModelAccount account(request.model);
+  const ModelAccount account(request.config.model);
   Candidate candidate = CandidateOf(point, account, EstimateStep(point, account, clock));
   SetInterval(point, account, clock, candidate);
   return candidate;
 }
 
+RunConfig ConfigOf(const SearchRequest& request, const ParallelLayout& layout) {
+  RunConfig config = request.config;
+  config.layout = layout;
+  config.train.attention = request.state.time.flash ? "flash" : "plain";
+  return config;
+}
+
 PlanPoint PointOf(const SearchRequest& request, const ParallelLayout& layout) {
-  return {.cluster = request.cluster,
-          .stack = request.state,
-          .model = request.model,
-          .layout = layout,
-          .global_batch = request.global_batch,
-          .dtype = request.dtype,
-          .moments = request.moments,
-          .optimizer = request.optimizer,
-          .flash = request.state.time.flash,
-          .power_sgd_rank = request.power_sgd_rank,
-          .shard_ranks = layout.shard_ranks};
+  return {.cluster = request.cluster, .stack = request.state, .config = ConfigOf(request, layout)};
 }
 
 namespace {
@@ -238,11 +241,11 @@ SearchResult SearchAll(const SearchRequest& request) {
   Require(request.devices >= 1 && request.devices <= request.cluster.devices(),
           "{} devices asked for, but cluster '{}' has {} ({} nodes of {})", request.devices, request.cluster.name,
           request.cluster.devices(), request.cluster.nodes, request.cluster.devices_per_node);
-  Require(request.global_batch >= 1, "the global batch must be at least 1, not {}", request.global_batch);
+  Require(request.config.batch.global >= 1, "the global batch must be at least 1, not {}", request.config.batch.global);
   Require(request.headroom >= 0 && request.headroom < 1, "memory headroom {} must be a share of at least 0 and below 1",
           request.headroom);
   const std::vector<LayoutBranch> branches = LayoutBranches(request);
-  const ModelAccount account(request.model);
+  const ModelAccount account(request.config.model);
   std::vector<Searcher> searchers;
   for (int i = 0; i < std::max(request.threads, 1); ++i) {
     searchers.emplace_back(request, account);

@@ -21,16 +21,13 @@ struct SearchRequest {
   const Cluster& cluster;
   const SoftwareStack& stack;
   const StackState& state;
-  const ModelConfig& model;  // completed
+  // The run that is asked for, but for its layout: its model is completed. An optimizer other than AdamW and a rank of
+  // PowerSGD where prices().prices_every_recipe() alone; bf16 moments under policy.bf16_moments alone.
+  RunConfig config;
   int devices = 1;
-  std::int64_t global_batch = 1;
   std::int64_t ramp_unit = 0;  // above 0: the batch ramps up in multiples of it, which a layout must divide too
-  DType dtype = DType::kBFloat16;
-  DType moments = DType::kFloat32;                  // of the optimizer; bf16 under policy.bf16_moments alone
-  OptimizerKind optimizer = OptimizerKind::kAdamW;  // others where prices().prices_every_recipe() alone
-  int power_sgd_rank = 0;                           // likewise, above 0
-  int most_tensor = 0;                              // 0: the devices of a node
-  int most_context = 1;                             // largest context degree that a search considers
+  int most_tensor = 0;         // 0: the devices of a node
+  int most_context = 1;        // largest context degree that a search considers
   int most_micro_batch = 64;
   double headroom = 0.06;  // share of device memory to leave free: estimates err by as much
   int keep = 20;           // ranked layouts to return
@@ -43,7 +40,7 @@ struct SearchRequest {
   // Not held: layouts keep activations on the device, and in host memory only where nothing fits otherwise.
   std::optional<bool> offload_activations;
 
-  const PriceModel& prices() const { return ChoosePrices(cluster, state, dtype); }
+  const PriceModel& prices() const { return ChoosePrices(cluster, state, DTypeOf(config)); }
   // Of layout.offload, what a search may choose from: nothing is won by it where devices work in the host's memory.
   std::vector<std::string> offloads() const;
 };
@@ -74,7 +71,9 @@ struct SearchResult {
 // are tried too. An Error where the request asks for them and the program is not known to have them.
 SearchResult Search(const SearchRequest& request);
 
-// A layout of the request's allocation, to be priced. Refers to the request.
+// The run that a layout of a request stands for; the stack says which attention it has.
+RunConfig ConfigOf(const SearchRequest& request, const ParallelLayout& layout);
+// The same to be priced. Refers to the request.
 PlanPoint PointOf(const SearchRequest& request, const ParallelLayout& layout);
 // One layout by hand. An Error says what does not divide.
 Candidate Price(const SearchRequest& request, const ParallelLayout& layout);

@@ -107,7 +107,7 @@ void FitMemory(const std::vector<Cluster>& clusters, const SoftwareStack& stack,
   // Of exact counts there is nothing to fit.
   const auto counts = [&](const PricedRun& run) {
     const Cluster& cluster = clusters[static_cast<std::size_t>(run.point.cluster)];
-    return ChoosePrices(cluster, StateFor(stack, cluster, run.point.run->date, nullptr), run.point.dtype)
+    return ChoosePrices(cluster, StateFor(stack, cluster, run.point.run->date, nullptr), DTypeOf(run.point.config))
         .prices_every_recipe();
   };
   std::vector<const PricedRun*> known;

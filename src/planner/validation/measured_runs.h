@@ -53,15 +53,9 @@ struct RunPoint {
   int stack = 0;
   bool assumed_cluster = false;  // no file names this machine: one with the same accelerator stands for it
   bool assumed_stack = false;    // no file names this program: the one nearest to it stands for it
-  ModelConfig model;
-  ParallelLayout layout;
-  std::int64_t global_batch = 1;
-  DType dtype = DType::kFloat16;
-  ProductFormat products = ProductFormat::kNative;
-  bool flash = false;
-  bool power_sgd = false;
+  RunConfig config;
+  bool power_sgd = false;  // PlanPoint's
   bool fused_optimizer = true;
-  int shard_ranks = 0;  // PlanPoint's
 
   PlanPoint PointUnder(const Cluster& on, const StackState& state) const;
 };

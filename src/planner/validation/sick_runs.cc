@@ -20,8 +20,10 @@ bool SameWork(const MeasuredRun& a, const MeasuredRun& b) {
 double Doublings(double a, double b) { return std::abs(std::log2(a / b)); }
 
 double Distance(const RunPoint& a, const RunPoint& b) {
-  return Doublings(a.layout.tensor, b.layout.tensor) + Doublings(a.layout.pipeline, b.layout.pipeline) +
-         Doublings(a.layout.micro_batch, b.layout.micro_batch) + Doublings(a.layout.ranks(), b.layout.ranks());
+  return Doublings(a.config.layout.tensor, b.config.layout.tensor) +
+         Doublings(a.config.layout.pipeline, b.config.layout.pipeline) +
+         Doublings(a.config.layout.micro_batch, b.config.layout.micro_batch) +
+         Doublings(a.config.layout.ranks(), b.config.layout.ranks());
 }
 
 }  // namespace

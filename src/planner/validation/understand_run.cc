@@ -235,38 +235,37 @@ int AssumedChunks(const ParallelLayout& layout, const ModelConfig& model, const 
 }
 
 void Fill(const MeasuredRun& run, const SoftwareStack& stack, RunPoint& point) {
-  point.model = ModelOfRun(run);
-  ParallelLayout& layout = point.layout;
+  point.config.model = ModelOfRun(run);
+  ParallelLayout& layout = point.config.layout;
   layout = LayoutOf(run, stack);
-  SpreadKeyHeads(layout.tensor, point.model);
+  SpreadKeyHeads(layout.tensor, point.config.model);
   if (!run.chunks) {
-    layout.chunks = AssumedChunks(layout, point.model, stack);
+    layout.chunks = AssumedChunks(layout, point.config.model, stack);
     layout.schedule = layout.chunks > 1 ? "interleaved" : "1f1b";
   }
-  layout.partition = PartitionOf(run, layout, point.model.layers, stack);
+  layout.partition = PartitionOf(run, layout, point.config.model.layers, stack);
   Require(static_cast<double>(layout.tensor) * layout.context * layout.pipeline * layout.data <= 1e8,
           "tp {} x cp {} x pp {} x dp {} is more ranks than there are", layout.tensor, layout.context, layout.pipeline,
           layout.data);
   const std::int64_t replica = static_cast<std::int64_t>(layout.micro_batch) * layout.data;
-  point.global_batch = Whole(run.global_batch, replica * std::max<std::int64_t>(Whole(run.accumulation, 1), 1));
-  Require(point.global_batch >= replica && point.global_batch % replica == 0,
-          "global batch {} is no multiple of micro batch {} x data {}", point.global_batch, layout.micro_batch,
+  point.config.batch.global = Whole(run.global_batch, replica * std::max<std::int64_t>(Whole(run.accumulation, 1), 1));
+  Require(point.config.batch.global >= replica && point.config.batch.global % replica == 0,
+          "global batch {} is no multiple of micro batch {} x data {}", point.config.batch.global, layout.micro_batch,
           layout.data);
   Require(!run.gpus || *run.gpus == layout.ranks(), "tp {} x cp {} x pp {} x dp {} = {} ranks, but {} gpus",
           layout.tensor, layout.context, layout.pipeline, layout.data, layout.ranks(), Whole(run.gpus, 0));
-  if (layout.chunks > 1 && (point.global_batch / replica) % layout.pipeline != 0) {
+  if (layout.chunks > 1 && (point.config.batch.global / replica) % layout.pipeline != 0) {
     layout.chunks = 1;  // this count of micro batches cannot be interleaved by the schedule that we play
     layout.schedule = "1f1b";
   }
-  Require(layout.virtual_stages() <= point.model.layers + 2, "{} stages for {} layers", layout.virtual_stages(),
-          point.model.layers);
-  RequireDivisible(point.model, layout);
-  point.products = ParseProductFormat(run.dtype);
-  point.dtype =
-      run.dtype.empty() || point.products != ProductFormat::kNative ? DType::kBFloat16 : ParseDType(run.dtype);
-  point.flash = run.flash ? *run.flash != 0 : stack.time.flash;
+  Require(layout.virtual_stages() <= point.config.model.layers + 2, "{} stages for {} layers", layout.virtual_stages(),
+          point.config.model.layers);
+  RequireDivisible(point.config.model, layout);
+  point.config.train.dtype = run.dtype.empty() ? Name(DType::kBFloat16) : run.dtype;
+  DTypeOf(point.config);  // an Error where there is no such type
+  point.config.train.attention = (run.flash ? *run.flash != 0 : stack.time.flash) ? "flash" : "plain";
   point.power_sgd = run.compression == "powersgd";
-  point.shard_ranks = ShardRanksOf(run);
+  layout.shard_ranks = ShardRanksOf(run);
   point.fused_optimizer = run.optimizer != Name(OptimizerKind::kAdafactor);
 }
 
@@ -297,17 +296,7 @@ PlannerFiles WithAssumedClusters(PlannerFiles files, const std::vector<MeasuredR
 }
 
 PlanPoint RunPoint::PointUnder(const Cluster& on, const StackState& state) const {
-  return {.cluster = on,
-          .stack = state,
-          .model = model,
-          .layout = layout,
-          .global_batch = global_batch,
-          .dtype = dtype,
-          .products = products,
-          .flash = flash,
-          .power_sgd = power_sgd,
-          .fused_optimizer = fused_optimizer,
-          .shard_ranks = shard_ranks};
+  return {.cluster = on, .stack = state, .config = config, .power_sgd = power_sgd, .fused_optimizer = fused_optimizer};
 }
 
 Understood Understand(const MeasuredRun& run, const PlannerFiles& files) {

@@ -18,11 +18,12 @@ using Group = std::vector<const PricedRun*>;
 
 // What was decided: repeats of it share a text.
 std::string Decision(const PlanPoint& point) {
-  ParallelLayout layout = point.layout;
+  ParallelLayout layout = point.config.layout;
+  layout.shard_ranks = 0;  // a note's: tables have no column for it
   if (layout.replicas() == 1) {
     layout.zero = 0;  // nothing to shard over
   }
-  return fmt::format("{} {}{}", layout.ToString(), point.flash ? "flash" : "unfused",
+  return fmt::format("{} {}{}", layout.ToString(), point.flash() ? "flash" : "unfused",
                      point.power_sgd ? " powersgd" : "");
 }
 
@@ -54,9 +55,10 @@ Prediction Predict(const PricedRun& run, const Cluster& cluster, const SoftwareS
                         .worst = estimate.memory.peak,
                         .exact = ExactBytes(estimate.memory),
                         .memory = UsableMemory(cluster)};
-  prediction.days_per_100b = estimate.seconds /
-                             (static_cast<double>(point.global_batch) * static_cast<double>(point.model.sequence)) *
-                             100e9 / 86'400;
+  prediction.days_per_100b =
+      estimate.seconds /
+      (static_cast<double>(point.config.batch.global) * static_cast<double>(point.config.model.sequence)) * 100e9 /
+      86'400;
   prediction.fit_probability = FitProbability(prediction.worst, prediction.memory, state.memory_spread);
   prediction.fits = prediction.fit_probability >= kFitsFrom && estimate.memory.host_per_node <= cluster.host_memory;
   return prediction;
@@ -92,7 +94,7 @@ Group Cheap(const Group& timed, int count) {
   constexpr int kFewDevices = 64;
   Group cheap;
   std::copy_if(timed.begin(), timed.end(), std::back_inserter(cheap),
-               [](const PricedRun* run) { return run->point.layout.ranks() <= kFewDevices; });
+               [](const PricedRun* run) { return run->point.config.layout.ranks() <= kFewDevices; });
   return static_cast<int>(cheap.size()) >= 2 * count ? cheap : timed;
 }
 
@@ -256,7 +258,7 @@ std::vector<PricedRun> PriceableRuns(const std::vector<MeasuredRun>& runs, const
       unrepresented.push_back({&run, understood.reason});
       continue;
     }
-    const ModelConfig model = understood.point->model;
+    const ModelConfig model = understood.point->config.model;
     priced.push_back({.point = std::move(*understood.point),
                       .account = ModelAccount(model),
                       .seconds = run.measured_seconds().value_or(0),
