@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "cuda_on_cpu/access_history.h"
@@ -39,7 +38,6 @@ struct Regions {
                 static_cast<Cell*>(ReserveMemory(gpu.bytes * sizeof(Cell)))};
   Shadow shared{static_cast<Cell*>(ReserveMemory(kSharedWindow / 4 * sizeof(Cell))),
                 static_cast<Cell*>(ReserveMemory(kSharedWindow * sizeof(Cell)))};
-  std::map<const Cell*, std::set<std::uint32_t>> more_readers;
 };
 
 Regions& Known() {
@@ -124,77 +122,6 @@ void ReportRace(Request& request, const Side& other, bool other_wrote) {
                            other_wrote ? "has written" : "has read", unordered));
 }
 
-bool OrderedInBlock(const Side& other) {
-  return other.thread == actor.thread || other.block_epoch != actor.block_epoch ||
-         WarpSyncedSince(other.thread, actor.thread, other.warp_epoch);
-}
-
-// Whether the writer is ordered before the current access. Both atomic counts as that.
-bool AfterWriter(const Side& writer, Access access) {
-  if (writer.run == 0 || ((writer.flags & kWasAtomic) != 0 && access == Access::kAtomic)) {
-    return true;
-  }
-  if (writer.run == actor.run) {
-    return OrderedInBlock(writer);
-  }
-  return writer.run < actor.first_run && IsOrdered(writer.run);
-}
-
-bool AfterReaders(const Cell& cell) {
-  const Side& reader = cell.reader;
-  if (reader.run == 0) {
-    return true;
-  }
-  if ((reader.flags & kMoreReaders) != 0) {
-    const auto& others = regions->more_readers[&cell];
-    if (!std::ranges::all_of(others, [](std::uint32_t run) { return IsOrdered(run); })) {
-      return false;
-    }
-  }
-  if (reader.run < actor.first_run) {
-    return IsOrdered(reader.run);
-  }
-  if (reader.run != actor.run || (reader.flags & kManyBlocks) != 0) {
-    return false;
-  }
-  if (reader.block_epoch != actor.block_epoch) {
-    return true;
-  }
-  if ((reader.flags & kManyWarps) != 0) {
-    return false;
-  }
-  if ((reader.flags & kManyLanes) != 0) {
-    return SameWarp(reader.thread, actor.thread) && WarpSyncedSince(reader.thread, actor.thread, reader.warp_epoch);
-  }
-  return OrderedInBlock(reader);
-}
-
-void NoteReader(Cell& cell, const Request& request) {
-  const Side before = cell.reader;
-  std::uint8_t flags = before.flags & kMoreReaders;
-  if (before.run == actor.run) {
-    flags |= before.flags & kManyBlocks;
-    if (before.block_epoch == actor.block_epoch) {
-      if (before.thread == actor.thread && before.warp_epoch == actor.warp_epoch) {
-        flags |= before.flags & (kManyLanes | kManyWarps);
-      } else if (!SameWarp(before.thread, actor.thread)) {
-        flags |= kManyWarps;
-      } else {
-        flags |= before.flags & kManyWarps;
-        if (!WarpSyncedSince(before.thread, actor.thread, before.warp_epoch)) {
-          flags |= kManyLanes;
-        }
-      }
-    }
-  } else if (before.run >= actor.first_run) {
-    flags |= kManyBlocks;
-  } else if (before.run != 0 && before.run >= actor.all_ordered_below && !IsOrdered(before.run)) {
-    regions->more_readers[&cell].insert(before.run);
-    flags |= kMoreReaders;
-  }
-  cell.reader = Now(request.code, flags, before.mark);
-}
-
 void CheckCellInFull(Cell& cell, Request& request) {
   if (request.shared) {  // what another block left is not there
     if (cell.writer.run != actor.run) {
@@ -212,7 +139,7 @@ void CheckCellInFull(Cell& cell, Request& request) {
     ReportRace(request, cell.writer, true);
   }
   if (request.access == Access::kRead) {
-    NoteReader(cell, request);
+    NoteReader(cell, request.code);
     return;
   }
   if (!AfterReaders(cell)) {
@@ -244,9 +171,7 @@ void CheckCells(const Shadow& shadow, std::uint64_t offset, Request& request) {
     if (cell.reader.mark == 0) {
       std::fill_n(parts, 4, cell);
       if ((cell.reader.flags & kMoreReaders) != 0) {
-        for (int i = 0; i < 4; ++i) {
-          regions->more_readers[&parts[i]] = regions->more_readers[&cell];
-        }
+        CopyMoreReaders(cell, parts);
       }
       cell.reader.mark = 1;
     }
@@ -434,11 +359,10 @@ void ForgetAccesses(std::uintptr_t first, std::uint64_t bytes) {
   const std::uint64_t offset = (first - regions->gpu.first) / 4;
   ClearReserved(regions->global.words + offset, (bytes + 3) / 4 * sizeof(Cell));
   ClearReserved(regions->global.bytes + offset * 4, (bytes + 3) / 4 * 4 * sizeof(Cell));
-  auto& more = regions->more_readers;
-  more.erase(more.lower_bound(regions->global.words + offset),
-             more.lower_bound(regions->global.words + offset + (bytes + 3) / 4));
-  more.erase(more.lower_bound(regions->global.bytes + offset * 4),
-             more.lower_bound(regions->global.bytes + (offset + (bytes + 3) / 4) * 4));
+  const Cell* const words = regions->global.words + offset;
+  const Cell* const parts = regions->global.bytes + offset * 4;
+  ForgetMoreReaders(words, words + (bytes + 3) / 4);
+  ForgetMoreReaders(parts, parts + (bytes + 3) / 4 * 4);
 }
 
 void BeginGrid(const void* kernel, const void* parameters, std::size_t bytes) {

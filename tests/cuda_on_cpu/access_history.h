@@ -13,7 +13,7 @@ enum Flags : std::uint8_t {
   kManyLanes = 2,     // more threads of the reader's warp have read since the last write or barrier
   kManyWarps = 4,     // threads of several warps have
   kManyBlocks = 8,    // several blocks of the operation have
-  kMoreReaders = 16,  // reads of other operations are in `more_readers`
+  kMoreReaders = 16,  // reads of other operations are kept beside the cell
 };
 
 struct Side {
@@ -87,5 +87,15 @@ inline bool CheckPlainly(Cell& cell, Access access, bool shared, std::uint32_t c
   reader = Side{0, 0, 0, 0, 0, 0, reader.mark};
   return true;
 }
+
+// In all other cases. Whether the writer is ordered before the current access; both atomic counts as that.
+bool AfterWriter(const Side& writer, Access access);
+// Whether all readers are ordered before the current access.
+bool AfterReaders(const Cell& cell);
+// The current thread reads, in the code.
+void NoteReader(Cell& cell, std::uint32_t code);
+// Four bytes get cells of their own.
+void CopyMoreReaders(const Cell& word, const Cell* bytes);
+void ForgetMoreReaders(const Cell* first, const Cell* last);
 
 }  // namespace trireme::cuda_on_cpu

@@ -23,10 +23,6 @@ struct KernelLaunch {
   std::uint64_t shared_bytes = 0;
 };
 
-// cudaSuccess, or what the runtime says of a launch that exceeds a limit, which is then reported.
-cudaError_t CheckLimits(const KernelLaunch& launch);
-// More dynamic shared memory than 48 KiB, as cudaFuncSetAttribute allows it.
-void AllowDynamicShared(const void* kernel, std::uint64_t bytes);
 // Runs all blocks as the operation, of which stream, number and clock are given.
 void RunKernel(const KernelLaunch& launch, Operation operation);
 

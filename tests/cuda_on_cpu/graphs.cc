@@ -8,6 +8,7 @@
 
 #include "cuda_on_cpu/executor.h"
 #include "cuda_on_cpu/findings.h"
+#include "cuda_on_cpu/launch_limits.h"
 
 #undef cudaLaunchKernelEx
 

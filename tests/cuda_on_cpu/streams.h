@@ -51,6 +51,8 @@ struct EventState {
 
 // Held by every function of the runtime.
 std::unique_lock<std::recursive_mutex> LockGpu();
+// Keeps an error for cudaGetLastError of the calling thread. Returns it.
+cudaError_t Status(cudaError_t error);
 
 Stream* NewStream();
 // After all its work.
