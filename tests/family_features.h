@@ -1,9 +1,24 @@
 // Small models of every family that use what sets the family apart: windows and caps that bite, parts of heads.
 #pragma once
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "model/model_config.h"
 
 namespace trireme {
+
+// Of all families, but for some.
+inline std::vector<std::string> FamilyNames(const std::vector<std::string>& but = {}) {
+  std::vector<std::string> names;
+  for (const ModelFamily& family : ModelFamilies()) {
+    if (std::find(but.begin(), but.end(), family.name) == but.end()) {
+      names.push_back(family.name);
+    }
+  }
+  return names;
+}
 
 // For heads of 4 elements and sequences of 6 tokens or more; to be completed afterwards.
 inline void UseFeatures(ModelConfig& model) {
@@ -14,12 +29,12 @@ inline void UseFeatures(ModelConfig& model) {
     model.window = 4;
   }
   if (model.family == "mistral") {
-    model.rope_scaling = "yarn";
+    model.rope_scaling = RopeScaling::kYarn;
     model.rope_factor = 4;
     model.rope_original = 4;
   }
   if (model.family == "phi3") {
-    model.rope_scaling = "longrope";
+    model.rope_scaling = RopeScaling::kLongRope;
     model.rope_factor = 4;
     model.rope_original = 4;
     model.rope_short_factors = "1.5";  // one pair of each head is turned
@@ -43,7 +58,7 @@ inline void UseFeatures(ModelConfig& model) {
     model.window = 3;
     model.window_period = 3;
     model.local_rope_theta = 100;
-    model.rope_scaling = "linear";
+    model.rope_scaling = RopeScaling::kLinear;
     model.rope_factor = 2;
   }
 }

@@ -1,6 +1,7 @@
 #include "base/error.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <numeric>
@@ -12,6 +13,10 @@ namespace trireme {
 
 void ThrowError(fmt::string_view format, fmt::format_args arguments) {
   throw Error(PlainText(fmt::vformat(format, arguments)));
+}
+
+void FailUnknown(const char* what, const std::string& word, const std::vector<std::string>& known) {
+  Fail("{} '{}' is unknown{}; known: {}", what, word, NearestMatch(word, known), fmt::join(known, ", "));
 }
 
 int EditDistance(const std::string& a, const std::string& b) {

@@ -7,6 +7,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace trireme {
 
@@ -30,6 +31,9 @@ void Require(bool condition, fmt::format_string<Arguments...> format, Arguments&
     ThrowError(format, fmt::make_format_args(arguments...));
   }
 }
+
+// Throws Error: `what` '`word`' is unknown, the nearest of the known ones, and all of them.
+[[noreturn]] void FailUnknown(const char* what, const std::string& word, const std::vector<std::string>& known);
 
 // The candidate nearest to `word` by edit distance, as " (did you mean 'x'?)", or "" when none is near.
 template <typename Range>

@@ -32,30 +32,13 @@ RowUpdate UpdateOf(const OptimizerConfig& config, const Parameter& parameter, co
                                    : parameter.decays      ? config.weight_decay
                                                            : 0};
   const bool matrix = parameter.shape.rank() == 2;
-  switch (config.kind()) {
-    case OptimizerKind::kAdamW:
-      break;
-    case OptimizerKind::kAdafactor:
-      update.rule = UpdateRule::kAdafactor;
-      update.first_moment = false;
-      update.factored = matrix;
-      update.second_moment = !matrix;
-      break;
-    case OptimizerKind::kLion:
-      update.rule = UpdateRule::kLion;
-      update.second_moment = false;
-      break;
-    case OptimizerKind::kMuon:
-      if (matrix && &group == &config.matrices) {
-        update.rule = UpdateRule::kMuon;
-        update.second_moment = false;
-      }
-      break;
-    case OptimizerKind::kSgd:
-      update.rule = UpdateRule::kSgd;
-      update.first_moment = config.momentum > 0;
-      update.second_moment = false;
-      break;
+  const OptimizerTraits& traits = TraitsOf(config.kind);
+  // What a rank does not own whole is updated as under AdamW.
+  if (!traits.owns_matrices || (matrix && &group == &config.matrices)) {
+    update.rule = config.kind;
+    update.factored = matrix && traits.factors_matrices;
+    update.first_moment = traits.first_moment && (config.kind != OptimizerKind::kSgd || config.momentum > 0);
+    update.second_moment = traits.second_moment && !update.factored;
   }
   return update;
 }
@@ -127,7 +110,7 @@ MatrixPlan PlanMatrices(const std::vector<RowUpdate>& updates, const ParameterTa
   int in_round = 0;
   for (std::size_t i = 0; i < shards.buckets.size(); ++i) {
     for (const BucketEntry& entry : shards.buckets[i].entries) {
-      if (shards.buckets[i].frozen || updates[static_cast<std::size_t>(entry.row)].rule != UpdateRule::kMuon) {
+      if (shards.buckets[i].frozen || !TraitsOf(updates[static_cast<std::size_t>(entry.row)].rule).owns_matrices) {
         continue;
       }
       const Parameter& parameter = table.rows()[static_cast<std::size_t>(entry.row)];
@@ -146,7 +129,7 @@ MatrixPlan PlanMatrices(const std::vector<RowUpdate>& updates, const ParameterTa
         shards.buckets.begin() + static_cast<std::ptrdiff_t>(i) + 1, shards.buckets.end(), [&](const Bucket& bucket) {
           return !bucket.frozen &&
                  std::any_of(bucket.entries.begin(), bucket.entries.end(), [&](const BucketEntry& entry) {
-                   return updates[static_cast<std::size_t>(entry.row)].rule == UpdateRule::kMuon;
+                   return TraitsOf(updates[static_cast<std::size_t>(entry.row)].rule).owns_matrices;
                  });
         });
     if (more && in_round >= layout.tensor * layout.shards()) {
@@ -204,9 +187,10 @@ std::vector<RowUpdate> UpdatesOf(const OptimizerConfig& config, const ParameterT
 OptimizerPlan::OptimizerPlan(const OptimizerConfig& config, DType working, const ParameterTable& table,
                              const ShardPlan& shards, const ParallelLayout& layout)
     : rows(UpdatesOf(config, table)) {
-  if (config.kind() == OptimizerKind::kMuon) {
+  if (TraitsOf(config.kind).owns_matrices) {
     matrices = PlanMatrices(rows, table, shards, layout);
-    const bool half = config.muon_dtype == "bf16" || (config.muon_dtype == "auto" && working != DType::kFloat32);
+    const bool half = config.muon_type == MuonType::kBFloat16 ||
+                      (config.muon_type == MuonType::kAutomatic && working != DType::kFloat32);
     matrices.dtype = half ? DType::kBFloat16 : DType::kFloat32;
     matrices.iterations = config.muon_iterations;
     for (const OwnedMatrix& matrix : matrices.matrices) {
@@ -214,7 +198,7 @@ OptimizerPlan::OptimizerPlan(const OptimizerConfig& config, DType working, const
       matrices.workspace = std::max(matrices.workspace, NewtonSchulzBytes(matrix.rows, matrix.columns, matrices.dtype));
     }
   }
-  if (config.kind() == OptimizerKind::kAdafactor) {
+  if (TraitsOf(config.kind).factors_matrices) {
     for (const Bucket& bucket : shards.buckets) {
       for (const BucketEntry& entry : bucket.entries) {
         if (bucket.frozen) {

@@ -23,11 +23,9 @@
 
 namespace trireme {
 
-enum class UpdateRule : std::uint8_t { kAdamW, kLion, kSgd, kMuon, kAdafactor };
-
 // How one parameter is updated.
 struct RowUpdate {
-  UpdateRule rule = UpdateRule::kAdamW;
+  OptimizerKind rule = OptimizerKind::kAdamW;
   double rate = 1;  // of the learning rate
   double weight_decay = 0;
   bool first_moment = true;

@@ -22,7 +22,7 @@ void TakeRecipe(const RunState& state, ModelFiles& files) {
   files.document_positions = config.data.document_positions;
   files.answers_only = config.data.answers_only;
   files.padding_masks = config.data.padding_masks;
-  files.best_fit = config.data.packing == "best_fit";
+  files.best_fit = config.data.packing == Packing::kBestFit;
   files.seed = config.train.seed;
   // An imported checkpoint has a recipe of defaults: its keys are those of the model alone.
   for (const KeyValue& key : state.keys) {

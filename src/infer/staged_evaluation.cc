@@ -88,7 +88,7 @@ RunConfig RunOfStages(const ModelFiles& files, const StagedOptions& options) {
   run.layout.pipeline = options.pipeline;
   run.layout.partition = run.model.layers % options.pipeline == 0 ? "uniform" : "cost";
   run.batch.global = 1;
-  run.optimizer.name = "sgd";
+  run.optimizer.kind = OptimizerKind::kSgd;
   run.train.dtype = options.dtype;
   run.train.steps = 1;
   run.data.document_masks = options.documents;

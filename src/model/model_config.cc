@@ -58,10 +58,6 @@ void RequireShape(const ModelConfig& config) {
           "model.rotary_fraction = {} must be between 0 and 1", config.rotary_fraction);
   Require(std::isfinite(config.rope_factor) && config.rope_factor >= 1,
           "model.rope_factor = {} must be a finite number, at least 1", config.rope_factor);
-  const std::vector<std::string> kinds = {"none", "linear", "llama3", "yarn", "longrope"};
-  Require(std::find(kinds.begin(), kinds.end(), config.rope_scaling) != kinds.end(),
-          "model.rope_scaling = '{}' is unknown{}; known: none, linear, llama3, yarn, longrope", config.rope_scaling,
-          NearestMatch(config.rope_scaling, kinds));
   RequireAdapter(config.adapter, config.hidden);
 }
 
@@ -107,16 +103,16 @@ void RequireRopeFactors(const ModelConfig& config) {
   for (const auto& [key, text] : {std::pair{"rope_short_factors", &config.rope_short_factors},
                                   std::pair{"rope_long_factors", &config.rope_long_factors}}) {
     const std::size_t factors = ParseRopeFactors(key, *text).size();
-    if (config.rope_scaling != "longrope" || config.position != PositionChoice::kRotary) {
+    if (config.rope_scaling != RopeScaling::kLongRope || config.position != PositionChoice::kRotary) {
       Require(factors == 0, "model.{} is of model.rope_scaling = 'longrope' alone, which is '{}'", key,
-              config.rope_scaling);
+              Name(config.rope_scaling));
       continue;
     }
     Require(factors == pairs, "model.{} has {} factors, but rotary positions turn {} pairs of a head's elements", key,
             factors, pairs);
   }
   Require(
-      config.rope_scaling != "longrope" || config.rope_original > 1,
+      config.rope_scaling != RopeScaling::kLongRope || config.rope_original > 1,
       "model.rope_scaling = 'longrope' needs model.rope_original: the positions up to which model.rope_short_factors "
       "hold");
 }
@@ -182,9 +178,9 @@ ModelConfig Completed(ModelConfig config, bool tie_given) {
   RequireShape(config);
   ResetChoices(config);
   family.complete(config, tie_given);
-  Require(config.norm_embedding == "auto" || config.norm_embedding == "yes" || config.norm_embedding == "no",
-          "model.embedding_norm = '{}' is unknown; known: auto, yes, no", config.norm_embedding);
-  config.embedding_norm = config.norm_embedding == "auto" ? config.embedding_norm : config.norm_embedding == "yes";
+  if (config.embedding_norm_choice != EmbeddingNormChoice::kAutomatic) {
+    config.embedding_norm = config.embedding_norm_choice == EmbeddingNormChoice::kYes;
+  }
   if (config.kv_heads == 0) {
     config.kv_heads = config.heads;
   }

@@ -2,10 +2,13 @@
 // a family is a file that fills them in.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/words.h"
 #include "model/adapter.h"
 #include "ops/activation.h"
 #include "ops/norm.h"
@@ -16,6 +19,16 @@ namespace trireme {
 enum class PositionChoice : std::uint8_t { kLearned, kAlibi, kRotary };
 // An RMS norm of queries and keys before their positions: of each head by itself, or of all heads together.
 enum class QkNormChoice : std::uint8_t { kNone, kEachHead, kAllHeads };
+
+// Of rotary positions: see model/rotary.h.
+enum class RopeScaling : std::uint8_t { kNone, kLinear, kLlama3, kYarn, kLongRope };
+template <>
+inline constexpr std::array<std::string_view, 5> kWords<RopeScaling> = {"none", "linear", "llama3", "yarn", "longrope"};
+
+// Whether a norm follows the embedding. kAutomatic: the family's choice.
+enum class EmbeddingNormChoice : std::uint8_t { kAutomatic, kYes, kNo };
+template <>
+inline constexpr std::array<std::string_view, 3> kWords<EmbeddingNormChoice> = {"auto", "yes", "no"};
 
 struct ModelConfig {
   std::string family = "gpt2";
@@ -33,8 +46,7 @@ struct ModelConfig {
   double rope_theta = 10000;
   double local_rope_theta = 0;  // of windowed layers, whose positions are not scaled; 0: as in the others
   double rotary_fraction = 0;   // of a head's elements that are turned; 0: the family's
-  // Scaling of rotary positions: none | linear | llama3 | yarn | longrope. See model/rotary.h.
-  std::string rope_scaling = "none";
+  RopeScaling rope_scaling = RopeScaling::kNone;
   double rope_factor = 1;
   double rope_low = 0;             // 0: the kind's
   double rope_high = 0;            // likewise
@@ -48,9 +60,9 @@ struct ModelConfig {
   double query_scalar = 0;         // scores are divided by its root; 0: the head size
   bool serial_branches = false;    // where a family's branches are parallel: one after the other
   double initial_deviation = 0.02;
-  double attention_dropout = 0;         // of the weights that scores become
-  std::string norm_embedding = "auto";  // yes | no | auto: the family's choice
-  AdapterConfig adapter;                // LoRA: the keys of [lora]
+  double attention_dropout = 0;  // of the weights that scores become
+  EmbeddingNormChoice embedding_norm_choice = EmbeddingNormChoice::kAutomatic;
+  AdapterConfig adapter;  // LoRA: the keys of [lora]
 
   // Set by the family:
   NormKind norm = NormKind::kLayer;

@@ -80,11 +80,11 @@ std::string FormatRopeFactors(const std::vector<double>& factors) {
 RotaryAngles RotaryAnglesOf(const ModelConfig& model, std::int64_t layer, std::int64_t positions) {
   const bool local = model.local_rope_theta > 0 && model.WindowOf(layer) > 0;
   const double theta = local ? model.local_rope_theta : model.rope_theta;
-  const std::string& scaling = model.rope_scaling;
+  const RopeScaling scaling = local ? RopeScaling::kNone : model.rope_scaling;
   const auto size = static_cast<double>(model.rotary_size());
   RotaryAngles angles;
   std::vector<double> factors;
-  if (!local && scaling == "longrope") {
+  if (scaling == RopeScaling::kLongRope) {
     const bool longer = TakesLongFactors(model, positions > 0 ? positions : model.sequence);
     factors = longer ? ParseRopeFactors("rope_long_factors", model.rope_long_factors)
                      : ParseRopeFactors("rope_short_factors", model.rope_short_factors);
@@ -92,18 +92,25 @@ RotaryAngles RotaryAnglesOf(const ModelConfig& model, std::int64_t layer, std::i
   }
   for (std::int64_t pair = 0; pair < model.rotary_size() / 2; ++pair) {
     double frequency = std::pow(theta, -2.0 * static_cast<double>(pair) / size);
-    if (!local && scaling == "linear") {
-      frequency /= model.rope_factor;
-    } else if (!local && scaling == "llama3") {
-      frequency = Llama3Frequency(model, frequency);
-    } else if (!local && scaling == "yarn") {
-      frequency = YarnFrequency(model, frequency, pair);
-    } else if (!factors.empty()) {
-      frequency /= factors[static_cast<std::size_t>(pair)];
+    switch (scaling) {
+      case RopeScaling::kNone:
+        break;
+      case RopeScaling::kLinear:
+        frequency /= model.rope_factor;
+        break;
+      case RopeScaling::kLlama3:
+        frequency = Llama3Frequency(model, frequency);
+        break;
+      case RopeScaling::kYarn:
+        frequency = YarnFrequency(model, frequency, pair);
+        break;
+      case RopeScaling::kLongRope:
+        frequency /= factors[static_cast<std::size_t>(pair)];
+        break;
     }
     angles.frequencies.push_back(frequency);
   }
-  if (!local && scaling == "yarn") {
+  if (scaling == RopeScaling::kYarn) {
     angles.magnitude = static_cast<float>(0.1 * std::log(model.rope_factor) + 1);
   }
   return angles;

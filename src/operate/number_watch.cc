@@ -29,7 +29,7 @@ NumberWatch::NumberWatch(const RunConfig& config, Trainer& trainer, TrainingObse
       return (result.skipped && !trainer_.loss_scaler().dynamic()) || IsSpike(result);
     });
   }
-  if (config_.on_spike == "skip") {
+  if (config_.on_spike == SpikeAction::kSkip) {
     trainer_.set_veto([this](const StepResult& result) { return IsSpike(result); });
   }
 }
@@ -64,10 +64,10 @@ void NumberWatch::Look(const StepResult& result) {
 
 void NumberWatch::LookAtNonFinite(const StepResult& result) {
   const std::string where = NameNonFinite(trainer_.parts());
-  Require(config_.on_nonfinite != "stop", "step {}: not finite: {} (train.on_nonfinite = \"stop\")", result.step,
-          where);
+  Require(config_.on_nonfinite != NonFiniteAction::kStop, "step {}: not finite: {} (train.on_nonfinite = \"stop\")",
+          result.step, where);
   observer_.Note(fmt::format("step {}: not finite: {}", result.step, where));
-  going_back_ = config_.on_nonfinite == "rollback";
+  going_back_ = config_.on_nonfinite == NonFiniteAction::kRollback;
   Require(!going_back_ || times_back_ < kMostTimesBack,
           "step {} is not finite after going back {} times: the fault is lasting: {}", result.step, times_back_, where);
 }
@@ -84,15 +84,15 @@ void NumberWatch::LookForSpikes(const StepResult& result) {
   if (!spiked) {
     return;
   }
-  if (config_.on_spike == "skip") {  // the trainer has refused the update
+  if (config_.on_spike == SpikeAction::kSkip) {  // the trainer has refused the update
     observer_.Note(fmt::format("step {}: no update (train.on_spike = \"skip\")", result.step));
-  } else if (config_.on_spike == "lower") {
+  } else if (config_.on_spike == SpikeAction::kLower) {
     set_rate_factor(rate_factor_ / 2);
     observer_.Note(
         fmt::format("step {}: the learning rate is {:g} of the schedule's from now on "
                     "(train.on_spike = \"lower\")",
                     result.step, rate_factor_));
-  } else if (config_.on_spike == "rollback") {
+  } else if (config_.on_spike == SpikeAction::kRollback) {
     going_back_ = true;
     spike_step_ = result.step;
   }

@@ -13,7 +13,7 @@ std::unique_ptr<SampleSource> OpenRunSource(const RunConfig& config, const std::
                      .answers_only = config.data.answers_only,
                      .padding_masks = config.data.padding_masks,
                      .check_tokens = check_tokens,
-                     .best_fit = config.data.packing == "best_fit"});
+                     .best_fit = config.data.packing == Packing::kBestFit});
 }
 
 }  // namespace trireme

@@ -158,16 +158,16 @@ Optimizer::Piece Optimizer::PieceOf(const OwnedShard& shard, const State& state,
 
 void Optimizer::AddRange(const UpdatedRange& range, const UpdateRange& update, Piece& piece) const {
   switch (range.rule) {
-    case UpdateRule::kAdamW:
+    case OptimizerKind::kAdamW:
       piece.first_pass[UpdateKind::kAdamW].push_back(update);
       return;
-    case UpdateRule::kLion:
+    case OptimizerKind::kLion:
       piece.first_pass[UpdateKind::kLion].push_back(update);
       return;
-    case UpdateRule::kSgd:
+    case OptimizerKind::kSgd:
       piece.first_pass[update.first_moment.given() ? UpdateKind::kSgd : UpdateKind::kApply].push_back(update);
       return;
-    case UpdateRule::kMuon: {
+    case OptimizerKind::kMuon: {
       piece.first_pass[UpdateKind::kMomentum].push_back(update);
       UpdateRange apply = update;
       const Parameter& parameter = sharded_->table.rows()[static_cast<std::size_t>(range.row)];
@@ -175,7 +175,7 @@ void Optimizer::AddRange(const UpdatedRange& range, const UpdateRange& update, P
       piece.second_pass.push_back({apply, range.row});
       return;
     }
-    case UpdateRule::kAdafactor:
+    case OptimizerKind::kAdafactor:
       if (update.second_moment.given()) {
         piece.first_pass[UpdateKind::kRootScale].push_back(update);
       }

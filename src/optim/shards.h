@@ -14,7 +14,7 @@ struct UpdatedRange {
   std::int64_t count = 0;
   float weight_decay = 0;
   float rate = 1;  // of the learning rate
-  UpdateRule rule = UpdateRule::kAdamW;
+  OptimizerKind rule = OptimizerKind::kAdamW;
   int row = -1;                    // of the ParameterTable
   std::int64_t slice_first = 0;    // its first element within the rank's slice of the parameter
   std::int64_t first_moment = -1;  // offset within the shard's moments; below 0: `first`

@@ -70,7 +70,7 @@ std::string ShortLine(const RunConfig& config, const StepFacts& facts, const Ste
 }  // namespace
 
 std::string LogLine(const RunConfig& config, const StepFacts& facts, const StepRates& rates, double predicted_seconds) {
-  if (config.log.format == "short") {
+  if (config.log.format == LogFormat::kShort) {
     return ShortLine(config, facts, rates, predicted_seconds);
   }
   const StepResult& step = facts.result;

@@ -7,6 +7,7 @@
 #include "base/checksum.h"
 #include "base/shape.h"
 #include "planner/pricing/interval.h"
+#include "run/recipe_keys.h"
 
 namespace trireme {
 namespace {
@@ -71,16 +72,12 @@ void RunPrediction::LearnFrom(std::int64_t global_batch, double seconds, std::in
 
 std::string RunPrediction::fingerprint() const {
   Hasher hasher;
-  for (const KeyValue& entry : Flatten(config_)) {
+  for (const RecipeKey& key : RecipeKeys()) {
     const bool timed =
-        entry.key.starts_with("model.") || entry.key.starts_with("layout.") || entry.key.starts_with("batch.") ||
-        entry.key == "train.dtype" || entry.key == "train.threads" || entry.key.starts_with("lora.") ||
-        entry.key == "train.device" || entry.key == "train.paced_cluster" || entry.key == "train.attention" ||
-        (entry.key == "train.fp8_products" && config_.train.dtype == "fp8") || entry.key == "optimizer.moments" ||
-        entry.key == "optimizer.name" || entry.key == "optimizer.powersgd.rank";
+        key.time == TimeEffect::kAlways || (key.time == TimeEffect::kInFloat8 && config_.train.dtype == "fp8");
     if (timed) {
-      hasher.AddText(entry.key);
-      hasher.AddText(entry.value);
+      hasher.AddText(key.name);
+      hasher.AddText(ToToml(GetKey(config_, key)));
     }
   }
   return ToHex(hasher.digest());

@@ -85,7 +85,7 @@ void RunReporter::Started(const Trainer& trainer, std::int64_t resumed_step) {
   Print(fmt::format("{} on {} ranks, {}, device {}{}", config_.layout.ToString(), config_.layout.ranks(), dtype,
                     trainer.device().description(),
                     threads > 0 ? fmt::format(", {} thread{} per rank", threads, threads == 1 ? "" : "s") : ""));
-  if (config_.log.format == "megatron") {
+  if (config_.log.format == LogFormat::kMegatron) {
     Print(
         "TFLOPs (GFLOPs, MFLOPs): operations executed per device and second, recomputation included; model TFLOPs: "
         "those "
@@ -294,7 +294,7 @@ void RunReporter::Validated(std::int64_t step, double loss) {
   if (const std::scoped_lock lock(records_); tensorboard_ != nullptr) {
     tensorboard_->AddScalars(step, {{"loss/validation", loss}});
   }
-  if (config_.log.format == "short") {
+  if (config_.log.format == LogFormat::kShort) {
     Print(fmt::format("validation loss at step {} | loss {:.4f} | perplexity {:.5g}", step, loss, std::exp(loss)));
     return;
   }

@@ -19,15 +19,20 @@ double Progress(double now, double first, double last) {
 double Remaining(const OptimizerConfig& config, double position, double horizon) {
   const auto warmup = static_cast<double>(config.warmup_samples);
   const auto decay = static_cast<double>(config.decay_samples);
-  if (config.schedule == "constant") {
-    return 1;
-  }
-  if (config.schedule == "wsd") {
-    const double length = decay > 0 ? decay : std::floor(horizon / 10);
-    return 1 - Progress(position, std::max(horizon - length, warmup), horizon);
-  }
   const double progress = Progress(position, warmup, decay > 0 ? decay : horizon);
-  return config.schedule == "linear" ? 1 - progress : 0.5 * (1 + std::cos(std::numbers::pi * progress));
+  switch (config.schedule) {
+    case RateSchedule::kConstant:
+      return 1;
+    case RateSchedule::kWarmupStableDecay: {
+      const double length = decay > 0 ? decay : std::floor(horizon / 10);
+      return 1 - Progress(position, std::max(horizon - length, warmup), horizon);
+    }
+    case RateSchedule::kLinear:
+      return 1 - progress;
+    case RateSchedule::kCosine:
+      return 0.5 * (1 + std::cos(std::numbers::pi * progress));
+  }
+  return 1;
 }
 
 }  // namespace
@@ -38,7 +43,7 @@ double LearningRateAt(const OptimizerConfig& config, double position, double hor
     // One more on both sides: the first step learns too.
     return config.learning_rate * (position + 1) / (warmup + 1);
   }
-  const double final_fraction = config.schedule == "constant" ? 1 : config.final_fraction;
+  const double final_fraction = config.schedule == RateSchedule::kConstant ? 1 : config.final_fraction;
   const double remaining = Remaining(config, position, horizon);
   return config.learning_rate * (final_fraction + (1 - final_fraction) * remaining);
 }

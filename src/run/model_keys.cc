@@ -4,67 +4,68 @@ namespace trireme {
 
 std::vector<RecipeKey> ModelKeys() {
   return {
-      Text(
+      InEveryManifest(Text(
           "model.family", "gpt2, bloom, llama and those of docs/families.md",
-          [](RunConfig & c) -> auto& { return c.model.family; }),
-      Number(
-          "model.layers", "transformer blocks", [](RunConfig & c) -> auto& { return c.model.layers; }, 1, 10'000),
-      Number(
+          [](RunConfig & c) -> auto& { return c.model.family; })),
+      InEveryManifest(Number(
+          "model.layers", "transformer blocks", [](RunConfig & c) -> auto& { return c.model.layers; }, 1, 10'000)),
+      InEveryManifest(Number(
           "model.hidden", "width of the residual stream", [](RunConfig & c) -> auto& { return c.model.hidden; }, 1,
-          1 << 20),
-      Number(
-          "model.heads", "attention heads", [](RunConfig & c) -> auto& { return c.model.heads; }, 1, 1 << 20),
-      Number(
+          1 << 20)),
+      InEveryManifest(Number(
+          "model.heads", "attention heads", [](RunConfig & c) -> auto& { return c.model.heads; }, 1, 1 << 20)),
+      InEveryManifest(Number(
           "model.kv_heads", "heads of keys and values; 0: as many as heads",
-          [](RunConfig & c) -> auto& { return c.model.kv_heads; }, 0, 1 << 20),
+          [](RunConfig & c) -> auto& { return c.model.kv_heads; }, 0, 1 << 20)),
       Number(
           "model.head_dim", "elements of a head; 0: hidden / heads",
           [](RunConfig & c) -> auto& { return c.model.head_dim; }, 0, 1 << 16),
-      Number(
+      InEveryManifest(Number(
           "model.ffn", "inner width of the feed-forward part; 0: the family's rule",
-          [](RunConfig & c) -> auto& { return c.model.ffn; }, 0, 1 << 22),
-      Number(
+          [](RunConfig & c) -> auto& { return c.model.ffn; }, 0, 1 << 22)),
+      InEveryManifest(Number(
           "model.vocabulary", "tokens known, unpadded", [](RunConfig & c) -> auto& { return c.model.vocabulary; }, 2,
-          1 << 24),
-      Number(
-          "model.sequence", "tokens of a sample", [](RunConfig & c) -> auto& { return c.model.sequence; }, 1, 1 << 24),
-      Flag(
+          1 << 24)),
+      InEveryManifest(MayChange(Number(
+          "model.sequence", "tokens of a sample", [](RunConfig & c) -> auto& { return c.model.sequence; }, 1,
+          1 << 24))),
+      InEveryManifest(Flag(
           "model.tie_embeddings", "the output projection is the token table; default: the family's choice",
-          [](RunConfig & c) -> auto& { return c.model.tie_embeddings; }),
-      Number(
+          [](RunConfig & c) -> auto& { return c.model.tie_embeddings; })),
+      InEveryManifest(MayChange(Number(
           "model.dropout", "after the embedding and after each branch of a block",
-          [](RunConfig & c) -> auto& { return c.model.dropout; }, 0, 0.999),
-      Number(
+          [](RunConfig & c) -> auto& { return c.model.dropout; }, 0, 0.999))),
+      MayChange(Number(
           "model.attention_dropout",
           "of the weights that attention's scores become; on GPUs with train.attention = \"plain\" alone",
-          [](RunConfig & c) -> auto& { return c.model.attention_dropout; }, 0, 0.999),
-      Number(
+          [](RunConfig & c) -> auto& { return c.model.attention_dropout; }, 0, 0.999)),
+      InEveryManifest(MayChange(Number(
           "model.norm_epsilon", "added to the variance in norms",
-          [](RunConfig & c) -> auto& { return c.model.norm_epsilon; }, 1e-30, 1),
-      Number(
+          [](RunConfig & c) -> auto& { return c.model.norm_epsilon; }, 1e-30, 1))),
+      InEveryManifest(MayChange(Number(
           "model.rope_theta", "base of rotary positions", [](RunConfig & c) -> auto& { return c.model.rope_theta; }, 1,
-          1e12),
+          1e12))),
       Number(
           "model.local_rope_theta", "base of rotary positions in windowed layers; 0: as in the others",
           [](RunConfig & c) -> auto& { return c.model.local_rope_theta; }, 0, 1e12),
       Number(
           "model.rotary_fraction", "share of a head that rotary positions turn; 0: the family's",
           [](RunConfig & c) -> auto& { return c.model.rotary_fraction; }, 0, 1),
-      Text("model.rope_scaling", "how rotary positions reach beyond those of an earlier training",
-           [](RunConfig & c) -> auto& { return c.model.rope_scaling; },
-           {"none", "linear", "llama3", "yarn", "longrope"}),
+      Choice(
+          "model.rope_scaling", "how rotary positions reach beyond those of an earlier training",
+          [](RunConfig & c) -> auto& { return c.model.rope_scaling; }),
       Number(
           "model.rope_factor", "by which scaled rotary positions are stretched",
           [](RunConfig & c) -> auto& { return c.model.rope_factor; }, 1, 1e6),
-      Number(
+      MayChange(Number(
           "model.rope_low", "turns below which a pair is stretched whole (llama3, yarn); 0: the kind's",
-          [](RunConfig & c) -> auto& { return c.model.rope_low; }, 0, 1e6),
-      Number(
+          [](RunConfig & c) -> auto& { return c.model.rope_low; }, 0, 1e6)),
+      MayChange(Number(
           "model.rope_high", "turns above which a pair is not stretched (llama3, yarn); 0: the kind's",
-          [](RunConfig & c) -> auto& { return c.model.rope_high; }, 0, 1e6),
-      Number(
+          [](RunConfig & c) -> auto& { return c.model.rope_high; }, 0, 1e6)),
+      MayChange(Number(
           "model.rope_original", "positions of the earlier training (llama3, yarn, longrope); 0: model.sequence",
-          [](RunConfig & c) -> auto& { return c.model.rope_original; }, 0, 1 << 24),
+          [](RunConfig & c) -> auto& { return c.model.rope_original; }, 0, 1 << 24)),
       Optional(Text(
           "model.rope_short_factors", "longrope: divisors of each pair's turns up to rope_original: \"1, 1.25\"",
           [](RunConfig & c) -> auto& { return c.model.rope_short_factors; })),
@@ -89,24 +90,27 @@ std::vector<RecipeKey> ModelKeys() {
       Flag(
           "model.serial_branches", "of gpt_neox: the feed-forward part reads what attention left",
           [](RunConfig & c) -> auto& { return c.model.serial_branches; }),
-      Automatic(Text("model.embedding_norm", "a norm right after the embedding; auto: the family's choice",
-                     [](RunConfig & c) -> auto& { return c.model.norm_embedding; }, {"auto", "yes", "no"})),
-      Number(
+      StoredAs("norm_embedding",
+               Automatic(Choice(
+                   "model.embedding_norm", "a norm right after the embedding; auto: the family's choice",
+                   [](RunConfig & c) -> auto& { return c.model.embedding_norm_choice; }))),
+      InEveryManifest(MayChange(Number(
           "model.initial_deviation", "standard deviation of initial weights",
-          [](RunConfig & c) -> auto& { return c.model.initial_deviation; }, 1e-12, 100),
-      Optional(Text(
-          "model.from",
-          "Hugging Face directory, checkpoint or run whose shape and weights training goes on from; empty: drawn",
-          [](RunConfig & c) -> auto& { return c.model_from; })),
-      Number(
+          [](RunConfig & c) -> auto& { return c.model.initial_deviation; }, 1e-12, 100))),
+  };
+}
+
+std::vector<RecipeKey> AdapterKeys() {
+  return {
+      InEveryManifest(Number(
           "lora.rank", "of LoRA adapters, which alone are trained; 0: none, every parameter is trained",
-          [](RunConfig & c) -> auto& { return c.model.adapter.rank; }, 0, 1 << 20),
-      Number(
+          [](RunConfig & c) -> auto& { return c.model.adapter.rank; }, 0, 1 << 20)),
+      InEveryManifest(Number(
           "lora.alpha", "what an adapter adds is multiplied by alpha / rank; 0: rank",
-          [](RunConfig & c) -> auto& { return c.model.adapter.alpha; }, 0, 1e6),
-      Text(
+          [](RunConfig & c) -> auto& { return c.model.adapter.alpha; }, 0, 1e6)),
+      InEveryManifest(Text(
           "lora.targets", "products with adapters: all, or some of attention.qkv, attention.out, mlp.in, mlp.out",
-          [](RunConfig & c) -> auto& { return c.model.adapter.targets; }),
+          [](RunConfig & c) -> auto& { return c.model.adapter.targets; })),
   };
 }
 

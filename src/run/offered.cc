@@ -34,7 +34,7 @@ std::optional<NotOffered> AdapterRefusal(const RunConfig& config) {
                     adapter.rank, config.optimizer.powersgd_rank)};
   }
   // Every rank with a whole copy of a matrix would compute Muon's update of it. No law covers that for adapters.
-  if (config.optimizer.kind() == OptimizerKind::kMuon && (config.layout.tensor > 1 || config.layout.copies() > 1)) {
+  if (TraitsOf(config.optimizer.kind).owns_matrices && (config.layout.tensor > 1 || config.layout.copies() > 1)) {
     return NotOffered{
         "Muon of LoRA adapters needs one tensor rank and no copies of shards",
         fmt::format("lora.rank = {} with optimizer.name = 'muon', layout.tensor = {} and layout.shard_ranks = {}: "
@@ -131,7 +131,7 @@ std::optional<NotOffered> FindNotOffered(const RunConfig& config) {
         "train.attention = 'plain' with layout.context_kind = 'ring' or 'ulysses+ring': a ring never has all keys of a "
         "query at once; set layout.context_kind = 'ulysses' or 'allgather', or train.attention = 'flash'"};
   }
-  if (config.optimizer.kind() == OptimizerKind::kAdafactor && config.layout.offload == Offload::kFull) {
+  if (TraitsOf(config.optimizer.kind).factors_matrices && config.layout.offload == Offload::kFull) {
     return NotOffered{"Adafactor needs the weights on the device",
                       "optimizer.name = 'adafactor' with layout.offload = 'full': its rates follow from the weights, "
                       "which must lie on "

@@ -1,6 +1,5 @@
 // Reads recipes: TOML text and --set become values of the table in recipe_keys.h.
 #include <algorithm>
-#include <array>
 #include <optional>
 
 #include "base/error.h"
@@ -114,14 +113,13 @@ class Resolver {
     RunConfig source;
     source.model = *source_;
     const RunConfig& config = recipe_.config;
-    // What a training that goes on may change; every other key of the model is its shape.
-    static constexpr std::array kFree = {
-        "model.sequence", "model.dropout",   "model.attention_dropout", "model.norm_epsilon",      "model.rope_theta",
-        "model.rope_low", "model.rope_high", "model.rope_original",     "model.initial_deviation", "model.from"};
-    for (const RecipeKey& key : RecipeKeys()) {
-      const bool trained_further = key.name.starts_with("lora.") && source_->adapter.any();
-      if (trained_further ||
-          (key.name.starts_with("model.") && std::find(kFree.begin(), kFree.end(), key.name) == kFree.end())) {
+    for (const RecipeKey& key : ModelKeys()) {
+      if (!key.may_change) {
+        RequireSameKey(source, key);
+      }
+    }
+    if (source_->adapter.any()) {
+      for (const RecipeKey& key : AdapterKeys()) {
         RequireSameKey(source, key);
       }
     }

@@ -6,10 +6,18 @@ namespace trireme {
 namespace {
 
 constexpr double kLargestDegree = 1 << 20;
-constexpr double kMostSamples = 1e15;
 constexpr double kMostWhole = 1e12;  // elements of a parameter
 
 using Config = RunConfig;
+
+std::vector<RecipeKey> FirstWeightsKeys() {
+  return {
+      Optional(Text(
+          "model.from",
+          "Hugging Face directory, checkpoint or run whose shape and weights training goes on from; empty: drawn",
+          [](RunConfig & c) -> auto& { return c.model_from; })),
+  };
+}
 
 std::vector<RecipeKey> LayoutKeys() {
   return {
@@ -19,10 +27,11 @@ std::vector<RecipeKey> LayoutKeys() {
       Number(
           "layout.context", "ranks that divide the tokens of every sequence",
           [](Config & c) -> auto& { return c.layout.context; }, 1, kLargestDegree),
-      Text("layout.context_kind",
-           "keys and values of all ranks (allgather) or of one after another (ring), or all tokens of some heads "
-           "(ulysses), or ulysses within groups and ring across them (ulysses+ring)",
-           [](Config & c) -> auto& { return c.layout.context_kind; }, {"allgather", "ring", "ulysses", "ulysses+ring"}),
+      Choice(
+          "layout.context_kind",
+          "keys and values of all ranks (allgather) or of one after another (ring), or all tokens of some heads "
+          "(ulysses), or ulysses within groups and ring across them (ulysses+ring)",
+          [](Config & c) -> auto& { return c.layout.context_kind; }),
       Number(
           "layout.context_stripes",
           "parts of a sequence, each divided among all context ranks; more of them even out the work of documents",
@@ -52,17 +61,18 @@ std::vector<RecipeKey> LayoutKeys() {
       Flag(
           "layout.sequence_parallel", "cut activations between tensor regions along the sequence",
           [](Config & c) -> auto& { return c.layout.sequence_parallel; }),
-      Automatic(Text("layout.recompute", "what backward computes again; auto: the least that fits the device",
-                     [](Config & c) -> auto& { return c.layout.recompute; },
-                     {"auto", "none", "light", "selective", "full"})),
+      Automatic(Choice(
+          "layout.recompute", "what backward computes again; auto: the least that fits the device",
+          [](Config & c) -> auto& { return c.layout.recompute; })),
       Number(
           "layout.recompute_layers", "blocks of each chunk that recompute; 0: all",
           [](Config & c) -> auto& { return c.layout.recompute_layers; }, 0, 10'000),
       Number(
           "layout.micro_batch", "samples of one pass through the pipeline",
           [](Config & c) -> auto& { return c.layout.micro_batch; }, 1, 1 << 20),
-      Text("layout.offload", "what lies in host memory: the optimizer's state; full: and the weights",
-           [](Config & c) -> auto& { return c.layout.offload; }, {"none", "optimizer", "full"}),
+      Choice(
+          "layout.offload", "what lies in host memory: the optimizer's state; full: and the weights",
+          [](Config & c) -> auto& { return c.layout.offload; }),
       Flag(
           "layout.offload_activations",
           "what blocks keep for backward lies in host memory meanwhile, and comes back one block ahead",
@@ -75,16 +85,18 @@ std::vector<RecipeKey> LayoutKeys() {
           "layout.whole_below",
           "with ZeRO 3: parameters of fewer elements per rank stay whole on every rank and are not gathered; 0: none",
           [](Config & c) -> auto& { return c.layout.whole_below; }, 0, kMostWhole),
-      Text("layout.reduce",
-           "how data ranks send gradients: fp32 (exact), half of it (bf16) or blocks of 64 with a scale (int8)",
-           [](Config & c) -> auto& { return c.layout.reduce; }, {"exact", "bf16", "int8"}),
-      Text("layout.gather",
-           "how ZeRO 3 sends weights: as they are (exact), fp32 ones in bf16, or blocks of 64 with a scale (int8)",
-           [](Config & c) -> auto& { return c.layout.gather; }, {"exact", "bf16", "int8"}),
+      Choice(
+          "layout.reduce",
+          "how data ranks send gradients: fp32 (exact), half of it (bf16) or blocks of 64 with a scale (int8)",
+          [](Config & c) -> auto& { return c.layout.reduce; }),
+      Choice(
+          "layout.gather",
+          "how ZeRO 3 sends weights: as they are (exact), fp32 ones in bf16, or blocks of 64 with a scale (int8)",
+          [](Config & c) -> auto& { return c.layout.gather; }),
   };
 }
 
-std::vector<RecipeKey> BatchAndOptimizerKeys() {
+std::vector<RecipeKey> BatchKeys() {
   return {
       Number(
           "batch.global", "samples of a step, over all ranks", [](Config & c) -> auto& { return c.batch.global; }, 1,
@@ -98,110 +110,16 @@ std::vector<RecipeKey> BatchAndOptimizerKeys() {
       Number(
           "batch.ramp_up.samples", "samples until the batch is whole",
           [](Config & c) -> auto& { return c.batch.ramp_samples; }, 0, kMostSamples),
-      Text(
-          "optimizer.name", "muon updates the matrices of blocks, and the rest as adamw",
-          [](Config & c) -> auto& { return c.optimizer.name; }, OptimizerNames()),
-      Number(
-          "optimizer.learning_rate", "at its highest", [](Config & c) -> auto& { return c.optimizer.learning_rate; }, 0,
-          1e6),
-      Number(
-          "optimizer.weight_decay", "of weights and tables; gains and biases do not decay",
-          [](Config & c) -> auto& { return c.optimizer.weight_decay; }, 0, 1e6),
-      Number(
-          "optimizer.clip", "largest norm of the gradient; 0: no clipping",
-          [](Config & c) -> auto& { return c.optimizer.clip; }, 0, 1e12),
-      Number(
-          "optimizer.beta1", "decay of the first moment", [](Config & c) -> auto& { return c.optimizer.beta1; }, 0,
-          0.9999999),
-      Number(
-          "optimizer.beta2", "decay of the second moment", [](Config & c) -> auto& { return c.optimizer.beta2; }, 0,
-          0.9999999),
-      Number(
-          "optimizer.epsilon", "added to the root of the second moment",
-          [](Config & c) -> auto& { return c.optimizer.epsilon; }, 1e-30, 1),
-      Text("optimizer.moments", "type of both moments; bf16: 4 bytes less a parameter, rounded at random",
-           [](Config & c) -> auto& { return c.optimizer.moments; }, {"fp32", "bf16"}),
-      Number(
-          "optimizer.momentum", "of sgd and muon", [](Config & c) -> auto& { return c.optimizer.momentum; }, 0,
-          0.9999999),
-      Flag(
-          "optimizer.nesterov", "sgd and muon look one step of momentum ahead",
-          [](Config & c) -> auto& { return c.optimizer.nesterov; }),
-      Number(
-          "optimizer.muon.iterations", "of Newton and Schulz, on each whole matrix",
-          [](Config & c) -> auto& { return c.optimizer.muon_iterations; }, 1, 100),
-      Text("optimizer.muon.dtype", "operands of the iterations; auto: fp32 in fp32 and tf32 runs, else bf16",
-           [](Config & c) -> auto& { return c.optimizer.muon_dtype; }, {"auto", "fp32", "bf16"}),
-      Text("optimizer.muon.adjust",
-           "rate of a matrix: times 0.2 sqrt(longer side), as large as AdamW's; original: sqrt(max(1, rows / columns))",
-           [](Config & c) -> auto& { return c.optimizer.muon_adjust; }, {"match_rms_adamw", "original"}),
-      Flag(
-          "optimizer.adafactor.relative_step", "the rate is min(0.01, 1 / sqrt(step)); learning_rate is not used",
-          [](Config & c) -> auto& { return c.optimizer.adafactor_relative_step; }),
-      Flag(
-          "optimizer.adafactor.scale_parameter", "the rate is a multiple of each parameter's root mean square",
-          [](Config & c) -> auto& { return c.optimizer.adafactor_scale_parameter; }),
-      Number(
-          "optimizer.powersgd.rank",
-          "data ranks reduce gradient matrices as two factors of this rank, with zero 0 or 1; 0: whole",
-          [](Config & c) -> auto& { return c.optimizer.powersgd_rank; }, 0, 1 << 20),
-      Number(
-          "optimizer.powersgd.start", "steps that reduce whole gradients before PowerSGD begins",
-          [](Config & c) -> auto& { return c.optimizer.powersgd_start; }, 0, 1e12),
-      Number(
-          "optimizer.tables.rate", "of token and position tables, as a multiple of the learning rate",
-          [](Config & c) -> auto& { return c.optimizer.tables.rate; }, 0, 1e6),
-      Number(
-          "optimizer.tables.weight_decay", "of tables; below 0: optimizer.weight_decay",
-          [](Config & c) -> auto& { return c.optimizer.tables.weight_decay; }, -1, 1e6),
-      Number(
-          "optimizer.matrices.rate", "of the blocks' matrices, as a multiple of the learning rate",
-          [](Config & c) -> auto& { return c.optimizer.matrices.rate; }, 0, 1e6),
-      Number(
-          "optimizer.matrices.weight_decay", "of the blocks' matrices; below 0: optimizer.weight_decay",
-          [](Config & c) -> auto& { return c.optimizer.matrices.weight_decay; }, -1, 1e6),
-      Number(
-          "optimizer.head.rate", "of an untied output projection, as a multiple of the learning rate",
-          [](Config & c) -> auto& { return c.optimizer.head.rate; }, 0, 1e6),
-      Number(
-          "optimizer.head.weight_decay", "of the output projection; below 0: optimizer.weight_decay",
-          [](Config & c) -> auto& { return c.optimizer.head.weight_decay; }, -1, 1e6),
-      Number(
-          "optimizer.vectors.rate", "of gains and biases, as a multiple of the learning rate",
-          [](Config & c) -> auto& { return c.optimizer.vectors.rate; }, 0, 1e6),
-      Number(
-          "optimizer.vectors.weight_decay", "of gains and biases; below 0: none",
-          [](Config & c) -> auto& { return c.optimizer.vectors.weight_decay; }, -1, 1e6),
-      Text("optimizer.schedule.kind", "course of the learning rate after warm-up",
-           [](Config & c) -> auto& { return c.optimizer.schedule; }, {"cosine", "linear", "constant", "wsd"}),
-      Number(
-          "optimizer.schedule.warmup_samples", "samples of linear warm-up",
-          [](Config & c) -> auto& { return c.optimizer.warmup_samples; }, 0, kMostSamples),
-      Number(
-          "optimizer.schedule.decay_samples",
-          "cosine, linear: samples at which the decay ends; wsd: length of the decay at the end of the run; 0: the "
-          "whole run (wsd: its last tenth)",
-          [](Config & c) -> auto& { return c.optimizer.decay_samples; }, 0, kMostSamples),
-      Number(
-          "optimizer.schedule.final", "share of the learning rate left at the end of the decay",
-          [](Config & c) -> auto& { return c.optimizer.final_fraction; }, 0, 1),
-      Text("optimizer.schedule.on_resume",
-           "after a resume with a changed recipe the learning rate goes on from where it was (continue) or is at once "
-           "what the recipe says (recipe)",
-           [](Config & c) -> auto& { return c.optimizer.on_resume; }, {"continue", "recipe"}),
-      Number(
-          "optimizer.schedule.bridge_samples",
-          "continue: samples over which a changed rate is reached; 0: as many as warm-up, or a twentieth of the rest",
-          [](Config & c) -> auto& { return c.optimizer.bridge_samples; }, 0, kMostSamples),
   };
 }
 
 std::vector<RecipeKey> TrainKeys() {
   return {
-      Text("train.dtype",
-           "of weights and activations; tf32: fp32 with faster products, fp8: bf16 with fp8 products, fp16: with loss "
-           "scaling",
-           [](Config & c) -> auto& { return c.train.dtype; }, {"fp32", "tf32", "bf16", "fp16", "fp8"}),
+      ChangesTime(Text(
+          "train.dtype",
+          "of weights and activations; tf32: fp32 with faster products, fp8: bf16 with fp8 products, fp16: with loss "
+          "scaling",
+          [](Config & c) -> auto& { return c.train.dtype; }, {"fp32", "tf32", "bf16", "fp16", "fp8"})),
       Number(
           "train.loss_scale", "of fp16: the loss is multiplied by it; 0: dynamic",
           [](Config & c) -> auto& { return c.train.loss_scale; }, 0, 1e30),
@@ -235,30 +153,34 @@ std::vector<RecipeKey> TrainKeys() {
       Number(
           "train.tokens", "length of the run in tokens; 0: see steps",
           [](Config & c) -> auto& { return c.train.tokens; }, 0, 1e18),
-      Text("train.device",
-           "auto: the GPU where there is one; paced: nothing is computed, all takes the time that train.paced_cluster "
-           "says",
-           [](Config & c) -> auto& { return c.train.device; }, {"auto", "cpu", "cuda", "paced"}),
-      Optional(Text(
+      ChangesTime(Text(
+          "train.device",
+          "auto: the GPU where there is one; paced: nothing is computed, all takes the time that train.paced_cluster "
+          "says",
+          [](Config & c) -> auto& { return c.train.device; }, {"auto", "cpu", "cuda", "paced"})),
+      ChangesTime(Optional(Text(
           "train.paced_cluster", "of device = paced: a cluster file, or the name of one of clusters/",
-          [](Config & c) -> auto& { return c.train.paced_cluster; })),
-      Number(
+          [](Config & c) -> auto& { return c.train.paced_cluster; }))),
+      ChangesTime(Number(
           "train.threads",
           "OpenMP threads per CPU rank; 0: the job's cores / ranks on this machine, or OMP_NUM_THREADS",
-          [](Config & c) -> auto& { return c.train.threads; }, 0, 4096),
+          [](Config & c) -> auto& { return c.train.threads; }, 0, 4096)),
       Text("train.pin", "bind CPU ranks to cores; auto: on several NUMA nodes that no other job of Trireme uses",
            [](Config & c) -> auto& { return c.train.pin; }, {"auto", "none", "cores"}),
       Text("train.engine",
            "of CPU products; auto: the fastest here, measured once per machine; deterministic runs: packed",
            [](Config & c) -> auto& { return c.train.engine; }, {"auto", "packed", "onednn", "openblas", "blis"}),
-      Text("train.attention",
-           "flash: never stores the scores; plain: products, softmax and products, whose weights backward reads",
-           [](Config & c) -> auto& { return c.train.attention; }, {"flash", "plain"}),
-      Text(
-          "train.fp8_products",
-          "of dtype = fp8: all, none, or some of qkv, attention_out, ffn_in and ffn_out; auto: those that are faster "
-          "in fp8",
-          [](Config & c) -> auto& { return c.train.fp8_products; }),
+      ChangesTime(Choice(
+          "train.attention",
+          "flash: never stores the scores; plain: products, softmax and products, whose weights backward reads",
+          [](Config & c) -> auto& { return c.train.attention; })),
+      ChangesTime(Text(
+                      "train.fp8_products",
+                      "of dtype = fp8: all, none, or some of qkv, attention_out, ffn_in and ffn_out; auto: those that "
+                      "are faster "
+                      "in fp8",
+                      [](Config & c) -> auto& { return c.train.fp8_products; }),
+                  TimeEffect::kInFloat8),
       Flag(
           "train.deterministic", "equal bits from run to run: slower kernels on GPUs, the fixed engines on CPUs",
           [](Config & c) -> auto& { return c.train.deterministic; }),
@@ -270,19 +192,20 @@ std::vector<RecipeKey> TrainKeys() {
       Number(
           "train.z_loss", "weight of the squared log-normaliser of the logits",
           [](Config & c) -> auto& { return c.train.z_loss; }, 0, 1e6),
-      Text("train.on_nonfinite", "what a step does whose gradient is not finite",
-           [](Config & c) -> auto& { return c.train.on_nonfinite; }, {"skip", "stop", "rollback"}),
+      Choice(
+          "train.on_nonfinite", "what a step does whose gradient is not finite",
+          [](Config & c) -> auto& { return c.train.on_nonfinite; }),
       Number(
           "train.loss_spike", "a loss above this multiple of its running mean is noted; 0: never",
           [](Config & c) -> auto& { return c.train.loss_spike; }, 0, 1e6),
       Number(
           "train.norm_spike", "a gradient norm above this multiple of its running mean is noted; 0: never",
           [](Config & c) -> auto& { return c.train.norm_spike; }, 0, 1e6),
-      Text(
+      Choice(
           "train.on_spike",
           "what follows a spike; skip: no update; rollback: the newest checkpoint, then past the step; lower: half the "
           "rate from then on",
-          [](Config & c) -> auto& { return c.train.on_spike; }, {"note", "skip", "rollback", "lower"}),
+          [](Config & c) -> auto& { return c.train.on_spike; }),
       Flag(
           "train.rerun", "a step with a spike or a number that is not finite is computed again: data or fault?",
           [](Config & c) -> auto& { return c.train.rerun; }),
@@ -314,15 +237,15 @@ std::vector<RecipeKey> TrainKeys() {
       Flag(
           "data.document_positions", "positions begin anew with every document; needs data.document_masks",
           [](Config & c) -> auto& { return c.data.document_positions; }),
-      Text(
+      Choice(
           "data.packing",
           "windows of the stream, which cut documents, or short documents packed whole (best_fit); the rest is padding",
-          [](Config & c) -> auto& { return c.data.packing; }, {"windows", "best_fit"}),
-      Text(
+          [](Config & c) -> auto& { return c.data.packing; }),
+      Choice(
           "data.balance",
           "with document masks a step's samples go to data ranks and micro batches by their work (attention) or number "
           "(none)",
-          [](Config & c) -> auto& { return c.data.balance; }, {"attention", "none"}),
+          [](Config & c) -> auto& { return c.data.balance; }),
       Flag(
           "data.answers_only", "of conversations (data prepare --format chat) only answers have a loss",
           [](Config & c) -> auto& { return c.data.answers_only; }),
@@ -362,8 +285,9 @@ std::vector<RecipeKey> TrainKeys() {
       Optional(Text(
           "evaluate.tokenizer", "a tokenizer.json, a directory, or bytes; the one beside data.source when not given",
           [](Config & c) -> auto& { return c.evaluate.tokenizer; })),
-      Text("log.format", "a step's line: short, within 120 characters, or the one that parsers of Megatron's logs read",
-           [](Config & c) -> auto& { return c.log.format; }, {"short", "megatron"}),
+      Choice(
+          "log.format", "a step's line: short, within 120 characters, or the one that parsers of Megatron's logs read",
+          [](Config & c) -> auto& { return c.log.format; }),
       Flag(
           "log.tensorboard", "write event files that TensorBoard reads into the run's tensorboard/",
           [](Config & c) -> auto& { return c.log.tensorboard; }),
@@ -385,7 +309,8 @@ std::vector<RecipeKey> TrainKeys() {
 const std::vector<RecipeKey>& RecipeKeys() {
   static const std::vector<RecipeKey> keys = [] {
     std::vector<RecipeKey> all;
-    for (const auto& part : {ModelKeys(), LayoutKeys(), BatchAndOptimizerKeys(), TrainKeys()}) {
+    for (const auto& part : {ChangeTime(ModelKeys()), ChangeTime(FirstWeightsKeys()), ChangeTime(AdapterKeys()),
+                             ChangeTime(LayoutKeys()), ChangeTime(BatchKeys()), OptimizerKeys(), TrainKeys()}) {
       all.insert(all.end(), part.begin(), part.end());
     }
     return all;

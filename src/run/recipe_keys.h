@@ -12,16 +12,24 @@
 
 namespace trireme {
 
-// A value as TOML or --set spelled it.
 // The largest batch.global: sums over its samples stay exact.
 inline constexpr std::int64_t kMostGlobalBatch = 1 << 24;
 
+// A value as TOML or --set spelled it.
 using RecipeValue = std::variant<bool, std::int64_t, double, std::string>;
+
+// A member that is an enumeration with words (base/words.h).
+struct WordMember {
+  std::string (*get)(RunConfig&);
+  void (*set)(RunConfig&, const std::string& word);
+};
 
 // A member of RunConfig, by its type.
 using RecipeMember = std::variant<bool& (*)(RunConfig&), int& (*)(RunConfig&), std::int64_t& (*)(RunConfig&),
-                                  double& (*)(RunConfig&), std::string& (*)(RunConfig&), Recompute& (*)(RunConfig&),
-                                  Offload& (*)(RunConfig&), ContextKind& (*)(RunConfig&), SentAs& (*)(RunConfig&)>;
+                                  double& (*)(RunConfig&), std::string& (*)(RunConfig&), WordMember>;
+
+// Whether a key decides how long a step takes: measured seconds serve runs in which all such keys are equal.
+enum class TimeEffect : std::uint8_t { kNone, kAlways, kInFloat8 };
 
 struct RecipeKey {
   std::string name;  // "layout.tensor"
@@ -35,12 +43,22 @@ struct RecipeKey {
   bool may_be_empty = false;
   // Shown as the default instead of a value: what decides it later.
   std::string default_word = {};
+  TimeEffect time = TimeEffect::kNone;
+  // Of keys of the model: training that goes on from other weights may change it; all others are the weights' shape.
+  bool may_change = false;
+  // Likewise, of a checkpoint's manifest: the field's name, where it is not the key's last part, and whether manifests
+  // of every version have it.
+  std::string stored_as = {};
+  bool in_every_manifest = false;
 };
 
 // The origin of layout.recompute when it is "auto": the config has none, until memory is known (train/memory_room.h).
 inline constexpr const char* kRecomputeAutomatic = "auto: at the start the least that fits the device";
 
 const std::vector<RecipeKey>& RecipeKeys();
+// Those of [model] that say what the model is, and those of [lora].
+std::vector<RecipeKey> ModelKeys();
+std::vector<RecipeKey> AdapterKeys();
 // nullptr when there is none.
 const RecipeKey* FindRecipeKey(const std::string& name);
 // " (did you mean 'layout.tensor'?)", or "": for messages about unknown keys.

@@ -89,28 +89,11 @@ void Store(double& member, const RecipeKey& key, const RecipeValue& value) {
   member = number;
 }
 void Store(std::string& member, const RecipeKey& key, const RecipeValue& value) { member = TextFrom(key, value); }
-void Store(Recompute& member, const RecipeKey& key, const RecipeValue& value) {
-  member = ParseRecompute(TextFrom(key, value));
-}
-void Store(Offload& member, const RecipeKey& key, const RecipeValue& value) {
-  member = ParseOffload(TextFrom(key, value));
-}
-void Store(ContextKind& member, const RecipeKey& key, const RecipeValue& value) {
-  member = ParseContextKind(TextFrom(key, value));
-}
-void Store(SentAs& member, const RecipeKey& key, const RecipeValue& value) {
-  member = ParseSentAs(TextFrom(key, value));
-}
-
 RecipeValue Load(bool member) { return member; }
 RecipeValue Load(int member) { return static_cast<std::int64_t>(member); }
 RecipeValue Load(std::int64_t member) { return member; }
 RecipeValue Load(double member) { return member; }
 RecipeValue Load(const std::string& member) { return member; }
-RecipeValue Load(Recompute member) { return Name(member); }
-RecipeValue Load(Offload member) { return Name(member); }
-RecipeValue Load(ContextKind member) { return Name(member); }
-RecipeValue Load(SentAs member) { return Name(member); }
 
 std::string QuotedText(const std::string& text) {
   std::string quoted = "\"";
@@ -161,13 +144,29 @@ std::string NearestKey(const std::string& name) {
 }
 
 void SetKey(RunConfig& config, const RecipeKey& key, const RecipeValue& value) {
-  std::visit([&](auto member) { Store(member(config), key, value); }, key.member);
+  std::visit(
+      [&](auto member) {
+        if constexpr (std::is_same_v<decltype(member), WordMember>) {
+          member.set(config, TextFrom(key, value));
+        } else {
+          Store(member(config), key, value);
+        }
+      },
+      key.member);
 }
 
 RecipeValue GetKey(const RunConfig& config, const RecipeKey& key) {
   // Members are reached through references to a changeable config only.
   RunConfig copy = config;
-  return std::visit([&](auto member) { return Load(member(copy)); }, key.member);
+  return std::visit(
+      [&](auto member) -> RecipeValue {
+        if constexpr (std::is_same_v<decltype(member), WordMember>) {
+          return member.get(copy);
+        } else {
+          return Load(member(copy));
+        }
+      },
+      key.member);
 }
 
 void RequireSensible(const RunConfig& config, const RecipeKey& key) {

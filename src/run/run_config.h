@@ -2,12 +2,15 @@
 // its member, and serves the reader, --set, --dry-run, run.toml and the documentation alike.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/words.h"
 #include "model/model_config.h"
 #include "run/optimizer_kind.h"
 #include "topology/layout.h"
@@ -23,6 +26,29 @@ struct BatchConfig {
   bool operator==(const BatchConfig&) const = default;
 };
 
+// Type of the operands of Muon's iterations. kAutomatic: fp32 in fp32 and tf32 runs, else bf16.
+enum class MuonType : std::uint8_t { kAutomatic, kFloat32, kBFloat16 };
+template <>
+inline constexpr std::array<std::string_view, 3> kWords<MuonType> = {"auto", "fp32", "bf16"};
+
+// How Muon's rate follows from a matrix's shape.
+enum class MuonRate : std::uint8_t {
+  kMatchAdamW,  // updates as large as AdamW's
+  kOriginal,
+};
+template <>
+inline constexpr std::array<std::string_view, 2> kWords<MuonRate> = {"match_rms_adamw", "original"};
+
+// Course of the learning rate after warm-up.
+enum class RateSchedule : std::uint8_t { kCosine, kLinear, kConstant, kWarmupStableDecay };
+template <>
+inline constexpr std::array<std::string_view, 4> kWords<RateSchedule> = {"cosine", "linear", "constant", "wsd"};
+
+// The learning rate after a resume with a changed recipe: see run/run_schedule.h.
+enum class ResumedRate : std::uint8_t { kContinue, kRecipe };
+template <>
+inline constexpr std::array<std::string_view, 2> kWords<ResumedRate> = {"continue", "recipe"};
+
 // Parameters of one role, with their own rate and decay.
 struct ParameterGroup {
   double rate = 1;           // multiplies the learning rate
@@ -31,7 +57,7 @@ struct ParameterGroup {
 };
 
 struct OptimizerConfig {
-  std::string name = "adamw";
+  OptimizerKind kind = OptimizerKind::kAdamW;
   double learning_rate = 3e-4;
   double weight_decay = 0.1;
   double clip = 1.0;  // 0: no clipping
@@ -41,24 +67,45 @@ struct OptimizerConfig {
   double momentum = 0.95;  // of sgd and muon
   bool nesterov = true;    // likewise
   int muon_iterations = 5;
-  std::string muon_dtype = "auto";              // auto | fp32 | bf16
-  std::string muon_adjust = "match_rms_adamw";  // match_rms_adamw | original
-  bool adafactor_relative_step = false;         // rate min(0.01, 1 / sqrt(step)) instead of the schedule's
-  bool adafactor_scale_parameter = true;        // the rate is a multiple of the parameter's root mean square
+  MuonType muon_type = MuonType::kAutomatic;
+  MuonRate muon_rate = MuonRate::kMatchAdamW;
+  bool adafactor_relative_step = false;   // rate min(0.01, 1 / sqrt(step)) instead of the schedule's
+  bool adafactor_scale_parameter = true;  // the rate is a multiple of the parameter's root mean square
   ParameterGroup tables, matrices, head, vectors;
   int powersgd_rank = 0;            // of compressed gradients; 0: gradients are reduced whole
   std::int64_t powersgd_start = 0;  // steps that reduce them whole first
   std::string moments = "fp32";     // fp32 | bf16
-  std::string schedule = "cosine";  // cosine | linear | constant | wsd
+  RateSchedule schedule = RateSchedule::kCosine;
   std::int64_t warmup_samples = 0;
-  std::int64_t decay_samples = 0;      // 0: the whole run
-  double final_fraction = 0.1;         // of the learning rate, at the end of the decay
-  std::string on_resume = "continue";  // continue | recipe: see run/run_schedule.h
+  std::int64_t decay_samples = 0;  // 0: the whole run
+  double final_fraction = 0.1;     // of the learning rate, at the end of the decay
+  ResumedRate on_resume = ResumedRate::kContinue;
   std::int64_t bridge_samples = 0;  // from the rate before a resume to the one that the changed recipe says; 0: chosen
 
-  OptimizerKind kind() const { return ParseOptimizerKind(name); }
   bool operator==(const OptimizerConfig&) const = default;
 };
+
+// What a step does whose gradient is not finite. kRollback: back to the newest checkpoint.
+enum class NonFiniteAction : std::uint8_t { kSkip, kStop, kRollback };
+template <>
+inline constexpr std::array<std::string_view, 3> kWords<NonFiniteAction> = {"skip", "stop", "rollback"};
+
+// What follows a spike of the loss or of the gradient's norm.
+enum class SpikeAction : std::uint8_t {
+  kNote,
+  kSkip,      // no update
+  kRollback,  // back to the newest checkpoint, then past the step
+  kLower,     // half the rate from then on
+};
+template <>
+inline constexpr std::array<std::string_view, 4> kWords<SpikeAction> = {"note", "skip", "rollback", "lower"};
+
+enum class AttentionEngine : std::uint8_t {
+  kFlash,  // never stores the scores
+  kPlain,  // products, softmax and products, whose weights backward reads
+};
+template <>
+inline constexpr std::array<std::string_view, 2> kWords<AttentionEngine> = {"flash", "plain"};
 
 struct TrainConfig {
   std::string dtype = "fp32";  // fp32 | tf32 | bf16 | fp16 | fp8
@@ -80,16 +127,16 @@ struct TrainConfig {
   int threads = 0;              // OpenMP threads per rank of a CPU device; 0: cores / ranks on the machine
   std::string pin = "auto";     // auto | none | cores
   std::string engine = "auto";  // of CPU products: auto | packed | onednn | openblas | blis
-  std::string attention = "flash";
+  AttentionEngine attention = AttentionEngine::kFlash;
   std::string fp8_products = "auto";  // of dtype = fp8: see model/float8_products.h
   bool deterministic = false;
   bool graphs = true;
   double z_loss = 0;
-  std::string on_nonfinite = "skip";  // skip | stop | rollback: to the newest checkpoint
-  double loss_spike = 2;              // a loss above this multiple of its running mean is noted; 0: never
-  double norm_spike = 0;              // the same of the gradient's norm
-  std::string on_spike = "note";      // note | skip | rollback | lower: see recipe_keys.cc
-  bool rerun = false;                 // computes steps with spikes or non-finite numbers again before their update
+  NonFiniteAction on_nonfinite = NonFiniteAction::kSkip;
+  double loss_spike = 2;  // a loss above this multiple of its running mean is noted; 0: never
+  double norm_spike = 0;  // the same of the gradient's norm
+  SpikeAction on_spike = SpikeAction::kNote;
+  bool rerun = false;  // computes steps with spikes or non-finite numbers again before their update
   // "256: model.sequence=32, batch.global=8; 1024: layout.micro_batch=2": settings until so many samples are consumed.
   std::string stages;
   std::string skip_steps;                // "1200-1250, 3000": their samples are passed over
@@ -98,8 +145,20 @@ struct TrainConfig {
   std::int64_t head_chunk = 0;           // tokens of a micro batch whose logits exist at once; 0: chosen
   bool operator==(const TrainConfig&) const = default;
 
-  bool plain_attention() const { return attention == "plain"; }
+  bool plain_attention() const { return attention == AttentionEngine::kPlain; }
 };
+
+enum class Packing : std::uint8_t {
+  kWindows,  // of the stream, which cut documents
+  kBestFit,  // short documents packed whole, the rest is padding
+};
+template <>
+inline constexpr std::array<std::string_view, 2> kWords<Packing> = {"windows", "best_fit"};
+
+// By what a step's samples are divided over data ranks and micro batches.
+enum class BatchBalance : std::uint8_t { kAttention, kNone };
+template <>
+inline constexpr std::array<std::string_view, 2> kWords<BatchBalance> = {"attention", "none"};
 
 struct DataConfig {
   std::string source = "synthetic";
@@ -108,8 +167,8 @@ struct DataConfig {
   bool document_positions = false;
   bool answers_only = false;
   bool padding_masks = false;
-  std::string packing = "windows";    // windows | best_fit
-  std::string balance = "attention";  // attention | none
+  Packing packing = Packing::kWindows;
+  BatchBalance balance = BatchBalance::kAttention;
   bool operator==(const DataConfig&) const = default;
 };
 
@@ -137,9 +196,14 @@ struct EvaluateConfig {
   bool operator==(const EvaluateConfig&) const = default;
 };
 
+// Of a step's line: see report/log_line.h.
+enum class LogFormat : std::uint8_t { kShort, kMegatron };
+template <>
+inline constexpr std::array<std::string_view, 2> kWords<LogFormat> = {"short", "megatron"};
+
 // What a run shows and records; changes no number of it.
 struct LogConfig {
-  std::string format = "short";      // of a step's line: short | megatron
+  LogFormat format = LogFormat::kShort;
   bool tensorboard = false;          // event files in the run's tensorboard/
   std::int64_t histogram_every = 0;  // steps between histograms of weights and gradients in them; 0: never
   std::string dump_steps;            // "3, 10-12": weights before and after these steps, per rank, in the run's dump/

@@ -68,7 +68,7 @@ RunSchedule::RunSchedule(const RunConfig& config, const ScheduleState& saved, co
     return;
   }
   FollowRecipe();
-  if (optimizer_.on_resume == "continue") {
+  if (optimizer_.on_resume == ResumedRate::kContinue) {
     const bool from_start = std::any_of(changed.begin(), changed.end(), [](const std::string& key) {
       return key == "optimizer.schedule.kind" || key == "optimizer.schedule.warmup_samples" ||
              key == "optimizer.schedule.decay_samples";

@@ -172,7 +172,7 @@ void RequireLength(const RunConfig& config) {
           "train.samples = {} and train.tokens = {} both say how long the run is; keep one", config.train.samples,
           config.train.tokens);
   const OptimizerConfig& optimizer = config.optimizer;
-  const bool has_end = optimizer.schedule == "cosine" || optimizer.schedule == "linear";
+  const bool has_end = optimizer.schedule == RateSchedule::kCosine || optimizer.schedule == RateSchedule::kLinear;
   Require(
       !has_end || optimizer.decay_samples == 0 || optimizer.warmup_samples < optimizer.decay_samples,
       "optimizer.schedule.warmup_samples = {} must be below decay_samples = {}, which counts from the start of the run",

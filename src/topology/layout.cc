@@ -1,74 +1,8 @@
 #include "topology/layout.h"
 
-#include <array>
-#include <string_view>
-#include <utility>
-
 #include "base/error.h"
 
 namespace trireme {
-namespace {
-
-constexpr std::array<std::pair<Recompute, std::string_view>, 4> kRecomputeNames = {{
-    {Recompute::kNone, "none"},
-    {Recompute::kLight, "light"},
-    {Recompute::kSelective, "selective"},
-    {Recompute::kFull, "full"},
-}};
-constexpr std::array<std::pair<Offload, std::string_view>, 3> kOffloadNames = {{
-    {Offload::kNone, "none"},
-    {Offload::kOptimizer, "optimizer"},
-    {Offload::kFull, "full"},
-}};
-
-constexpr std::array<std::pair<ContextKind, std::string_view>, 4> kContextNames = {{
-    {ContextKind::kAllGather, "allgather"},
-    {ContextKind::kUlysses, "ulysses"},
-    {ContextKind::kRing, "ring"},
-    {ContextKind::kUlyssesRing, "ulysses+ring"},
-}};
-
-constexpr std::array<std::pair<SentAs, std::string_view>, 3> kSentNames = {{
-    {SentAs::kExact, "exact"},
-    {SentAs::kBFloat16, "bf16"},
-    {SentAs::kInt8, "int8"},
-}};
-
-template <typename Value, std::size_t kCount>
-std::string NameOf(Value value, const std::array<std::pair<Value, std::string_view>, kCount>& names) {
-  for (const auto& [known, name] : names) {
-    if (known == value) {
-      return std::string(name);
-    }
-  }
-  return "?";
-}
-
-template <typename Value, std::size_t kCount>
-Value ParseName(const char* what, const std::string& given,
-                const std::array<std::pair<Value, std::string_view>, kCount>& names) {
-  std::string known_names;
-  std::vector<std::string> candidates;
-  for (const auto& [known, name] : names) {
-    if (given == name) {
-      return known;
-    }
-    known_names += (known_names.empty() ? "" : ", ") + std::string(name);
-    candidates.emplace_back(name);
-  }
-  Fail("{} '{}' is unknown{}; known: {}", what, given, NearestMatch(given, candidates), known_names);
-}
-
-}  // namespace
-
-std::string Name(Recompute recompute) { return NameOf(recompute, kRecomputeNames); }
-std::string Name(Offload offload) { return NameOf(offload, kOffloadNames); }
-std::string Name(ContextKind kind) { return NameOf(kind, kContextNames); }
-std::string Name(SentAs sent) { return NameOf(sent, kSentNames); }
-Recompute ParseRecompute(const std::string& name) { return ParseName("recompute", name, kRecomputeNames); }
-Offload ParseOffload(const std::string& name) { return ParseName("offload", name, kOffloadNames); }
-ContextKind ParseContextKind(const std::string& name) { return ParseName("context kind", name, kContextNames); }
-SentAs ParseSentAs(const std::string& name) { return ParseName("numbers sent", name, kSentNames); }
 
 std::string ParallelLayout::ToString() const {
   std::string text = fmt::format("tp{} pp{} dp{} zero{} {} mbs{}", tensor, pipeline, data, zero, schedule, micro_batch);

@@ -1,9 +1,13 @@
 // How a run is cut over ranks: plain data. Knows what must divide what; knows no cluster and no rank.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "base/words.h"
 
 namespace trireme {
 
@@ -36,14 +40,14 @@ enum class SentAs : std::uint8_t {
   kInt8,      // blocks of 64 with a scale each: see base/int8_block.h
 };
 
-std::string Name(Recompute recompute);
-std::string Name(Offload offload);
-std::string Name(SentAs sent);
-std::string Name(ContextKind kind);
-Recompute ParseRecompute(const std::string& name);
-Offload ParseOffload(const std::string& name);
-ContextKind ParseContextKind(const std::string& name);
-SentAs ParseSentAs(const std::string& name);
+template <>
+inline constexpr std::array<std::string_view, 4> kWords<Recompute> = {"none", "light", "selective", "full"};
+template <>
+inline constexpr std::array<std::string_view, 3> kWords<Offload> = {"none", "optimizer", "full"};
+template <>
+inline constexpr std::array<std::string_view, 4> kWords<ContextKind> = {"allgather", "ulysses", "ring", "ulysses+ring"};
+template <>
+inline constexpr std::array<std::string_view, 3> kWords<SentAs> = {"exact", "bf16", "int8"};
 
 // What a ZeRO stage shards over the ranks that hold the same weights. No other code compares stages.
 struct ZeroPolicy {

@@ -93,7 +93,7 @@ std::unique_ptr<ZeroShard> RankParts::MakeZeroShard(char* activations) {
                                        .weight_decay = static_cast<float>(optimizer.weight_decay),
                                        .momentum = static_cast<float>(optimizer.momentum),
                                        .nesterov = optimizer.nesterov,
-                                       .muon_matches_adamw = optimizer.muon_adjust == "match_rms_adamw",
+                                       .muon_matches_adamw = optimizer.muon_rate == MuonRate::kMatchAdamW,
                                        .relative_step = optimizer.adafactor_relative_step,
                                        .scale_parameter = optimizer.adafactor_scale_parameter,
                                        .moments = description().moments,
@@ -120,7 +120,7 @@ std::unique_ptr<BatchLoader> RankParts::MakeLoader(const StepTensors& tensors) {
                            .reads_tokens = comms_.coordinate().pipeline == 0 || description().HoldsHead(),
                            .seed = static_cast<std::uint64_t>(config_.train.seed),
                            .model = &config_.model,
-                           .balance = config_.data.balance == "attention"});
+                           .balance = config_.data.balance == BatchBalance::kAttention});
 }
 
 PipelineRunner::Buffers RankParts::AllocateBoundaries(const StepTensors& tensors) {
@@ -153,11 +153,11 @@ void RankParts::ConnectGroups() {
   if (sizes.ulysses) {
     comms_.context_heads().PrepareAllToAll();
   }
-  const bool muon = config_.optimizer.kind() == OptimizerKind::kMuon;
-  if (muon || config_.layout.reduced_as() == SentAs::kInt8) {
+  const bool owned_matrices = TraitsOf(config_.optimizer.kind).owns_matrices;
+  if (owned_matrices || config_.layout.reduced_as() == SentAs::kInt8) {
     comms_.shards().PrepareAllToAll();
   }
-  if (muon) {
+  if (owned_matrices) {
     comms_.tensor().PrepareAllToAll();
   }
 }

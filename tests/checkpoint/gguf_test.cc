@@ -15,7 +15,7 @@
 #include "checkpoint/gguf/gguf_tokenizer.h"
 #include "checkpoint/gguf/gguf_values.h"
 #include "checkpoint/saved_world.h"
-#include "model/families.h"
+#include "family_features.h"
 
 namespace trireme {
 namespace {
@@ -230,17 +230,7 @@ TEST_P(Gguf, HoldsEveryValueOfTheModel) {
                          ValuesOf(down).begin(), SameBits));
 }
 
-std::vector<std::string> RunnableFamilies() {
-  std::vector<std::string> names;
-  for (const ModelFamily& family : ModelFamilies()) {
-    if (family.name != "opt") {
-      names.push_back(family.name);
-    }
-  }
-  return names;
-}
-
-INSTANTIATE_TEST_SUITE_P(Families, Gguf, testing::ValuesIn(RunnableFamilies()),
+INSTANTIATE_TEST_SUITE_P(Families, Gguf, testing::ValuesIn(FamilyNames({"opt"})),
                          [](const auto& family) { return family.param; });
 
 TEST_F(Gguf, LlamaHasRotaryPairsSideBySide) {
@@ -273,7 +263,7 @@ TEST_F(Gguf, GainsAreWhole) {
 
 TEST_F(Gguf, Llama3ScalingIsATensorOfDivisors) {
   ModelConfig model = RunnableModel("llama");
-  model.rope_scaling = "llama3";
+  model.rope_scaling = RopeScaling::kLlama3;
   model.rope_factor = 8;
   model.rope_original = 16;
   const GgufFile file = Export(model, {.type = "f16"});
@@ -287,7 +277,7 @@ TEST_F(Gguf, Llama3ScalingIsATensorOfDivisors) {
 
 TEST_F(Gguf, LongRopeIsTwoTensorsOfDivisors) {
   ModelConfig model = RunnableModel("phi3");
-  model.rope_scaling = "longrope";
+  model.rope_scaling = RopeScaling::kLongRope;
   model.rope_factor = 4;
   model.rope_original = 16;
   model.rope_short_factors = "1, 1.25, 1.5, 1.75";
@@ -396,7 +386,7 @@ TEST_F(Gguf, WhatLlamaCppDoesNotComputeIsRefused) {
   model.head_dim = 16;
   EXPECT_THAT(refusal(model), HasSubstr("hidden / heads = 8"));
   model = RunnableModel("qwen3");
-  model.rope_scaling = "llama3";
+  model.rope_scaling = RopeScaling::kLlama3;
   EXPECT_THAT(refusal(model), HasSubstr("for Llama alone"));
   EXPECT_THAT(ErrorOf([&] { ParseGgufType("q4_k"); }), HasSubstr("f32, f16, bf16 or q8_0"));
   SaveWorld(folder_ / "run", ParameterTable(RunnableModel("llama")), {}, 4);

@@ -376,7 +376,7 @@ TEST(HuggingFaceConfig, ComesBackFromItsOwnText) {
   wide.ffn = 100;
   EXPECT_THROW(FormatHuggingFaceConfig(wide, "fp32"), Error);
   ModelConfig normed = TinyModel("gpt2");
-  normed.norm_embedding = "yes";
+  normed.embedding_norm_choice = EmbeddingNormChoice::kYes;
   EXPECT_THROW(FormatHuggingFaceConfig(Completed(normed, true), "fp32"), Error);
 }
 

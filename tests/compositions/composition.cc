@@ -104,7 +104,7 @@ bool IsValid(const RunConfig& config) {
 Tolerance ToleranceOf(const RunConfig& config) {
   // Signs of gradients, and gradients that are sent rounded, are other ones under every layout.
   constexpr double kAny = 1e9;
-  if (config.optimizer.name == "lion" || config.layout.reduce != SentAs::kExact ||
+  if (config.optimizer.kind == OptimizerKind::kLion || config.layout.reduce != SentAs::kExact ||
       config.layout.gather != SentAs::kExact) {
     return {.loss = 0.1, .weights = kAny};
   }
@@ -139,7 +139,7 @@ Composition Draw(std::uint64_t seed, const std::string& folder) {
   };
   add("bf16", 8, [](RunConfig& c) { c.train.dtype = "bf16"; });
   add("fp16", 8, [](RunConfig& c) { c.train.dtype = "fp16"; });
-  add("lion", 10, [](RunConfig& c) { c.optimizer.name = "lion"; });
+  add("lion", 10, [](RunConfig& c) { c.optimizer.kind = OptimizerKind::kLion; });
   add("reduced as bf16", 10, [](RunConfig& c) { c.layout.reduce = SentAs::kBFloat16; });
   add("reduced as int8", 10, [](RunConfig& c) { c.layout.reduce = SentAs::kInt8; });
   add("gathered as int8", 10, [](RunConfig& c) { c.layout.gather = SentAs::kInt8; });

@@ -34,7 +34,7 @@ RunConfig ConfigOf(const RunCase& one) {
   config.train.dtype = one.dtype;
   config.train.device = "cpu";
   config.train.head_chunk = one.head_chunk;
-  config.optimizer.name = one.optimizer;
+  config.optimizer.kind = FromWord<OptimizerKind>("optimizer", one.optimizer);
   config.optimizer.powersgd_rank = one.powersgd_rank;
   return config;
 }

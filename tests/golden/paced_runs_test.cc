@@ -23,7 +23,7 @@ RunConfig ConfigOf(const PacedCase& one) {
   config.model.kv_heads = 0;
   config.model = Completed(config.model);
   config.layout = one.layout;
-  config.optimizer.name = one.optimizer;
+  config.optimizer.kind = FromWord<OptimizerKind>("optimizer", one.optimizer);
   config.batch.global = std::int64_t{4} * one.layout.data * one.layout.micro_batch;
   return config;
 }

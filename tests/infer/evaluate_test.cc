@@ -55,7 +55,7 @@ TEST(Evaluate, PacksDocumentsAsTheRunDid) {
   RunConfig config = SmallModel("gpt2");
   config.data.source = parity::ShortDocuments(folder);
   config.data.split = "50,50,0";
-  config.data.packing = "best_fit";
+  config.data.packing = Packing::kBestFit;
   config.data.document_masks = true;
   config.data.document_positions = true;
   const double expected = TrainSmallModel(config, folder / "run");

@@ -111,16 +111,17 @@ std::string FamilyNames() {
 }
 
 std::string OptimizerNames() {
-  static const std::regex list(R"re(kOptimizerNames = \{([^}]*)\})re");
-  const std::string text = ReadText(kRoot / "src/run/optimizer_kind.cc");
-  std::smatch found;
-  EXPECT_TRUE(std::regex_search(text, found, list));
-  std::string names = std::regex_replace(found[1].str(), std::regex("[\" ]"), "");
-  return std::regex_replace(names, std::regex(","), "|");
+  static const std::regex row(R"re(\{\.name = "(\w+)")re");
+  const std::string text = ReadText(kRoot / "src/run/optimizer_kind.h");
+  std::string names;
+  for (std::sregex_iterator found(text.begin(), text.end(), row), end; found != end; ++found) {
+    names += (names.empty() ? "" : "|") + (*found)[1].str();
+  }
+  return names;
 }
 
 // What follows from a family or an optimizer is said where it is registered: ModelFamily and ModelConfig's choices, the
-// tables of HuggingFaceFamily and GgufArchitecture, OptimizerKind.
+// tables of HuggingFaceFamily and GgufArchitecture, OptimizerTraits.
 TEST(Ratchets, NamesOfFamiliesAndOptimizersAreComparedNowhere) {
   const std::string families = FamilyNames();
   const std::string optimizers = OptimizerNames();

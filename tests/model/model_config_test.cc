@@ -40,12 +40,11 @@ TEST(ModelFamily, SetsItsChoices) {
 }
 
 TEST(ModelFamily, TheNormBehindTheEmbeddingMayBeChosen) {
-  EXPECT_TRUE(Completed({.family = "gpt2", .norm_embedding = "yes"}).embedding_norm);
-  EXPECT_FALSE(Completed({.family = "bloom", .norm_embedding = "no"}).embedding_norm);
+  EXPECT_TRUE(Completed({.family = "gpt2", .embedding_norm_choice = EmbeddingNormChoice::kYes}).embedding_norm);
+  EXPECT_FALSE(Completed({.family = "bloom", .embedding_norm_choice = EmbeddingNormChoice::kNo}).embedding_norm);
   const ModelConfig gpt2 = Completed({.family = "gpt2"});
-  EXPECT_EQ(ParameterCount(Completed({.family = "gpt2", .norm_embedding = "yes"})),
+  EXPECT_EQ(ParameterCount(Completed({.family = "gpt2", .embedding_norm_choice = EmbeddingNormChoice::kYes})),
             ParameterCount(gpt2) + 2 * gpt2.hidden);
-  EXPECT_THROW(Completed({.family = "gpt2", .norm_embedding = "maybe"}), Error);
 }
 
 TEST(ModelFamily, KeepsWhatTheUserGave) {

@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "family_features.h"
 #include "nn/model_bench.h"
 
 namespace trireme {
@@ -49,9 +50,7 @@ TEST(WholeModel, FamiliesTogetherHaveEveryRole) {
 }
 
 class OfEveryFamily : public testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(WholeModel, OfEveryFamily,
-                         testing::Values("gpt2", "bloom", "llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3",
-                                         "olmo2", "phi3", "nemotron", "gpt_neox", "opt", "mpt"),
+INSTANTIATE_TEST_SUITE_P(WholeModel, OfEveryFamily, testing::ValuesIn(FamilyNames()),
                          [](const auto& one) { return one.param; });
 
 TEST_P(OfEveryFamily, GradientsAreThoseOfFiniteDifferences) {

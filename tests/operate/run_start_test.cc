@@ -20,7 +20,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
-RunConfig OnGpus(const ParallelLayout& layout, const std::string& attention) {
+RunConfig OnGpus(const ParallelLayout& layout, AttentionEngine attention) {
   RunConfig config;
   config.model.family = "llama";
   config.layout = layout;
@@ -35,20 +35,21 @@ std::string Refusal(const RunConfig& config) {
 
 TEST(RunStart, PlainAttentionOnGpusHasAllKeysWhereItsQueriesAre) {
   const ParallelLayout gathered{.context = 2};
-  EXPECT_THAT(Refusal(OnGpus(gathered, "plain")),
+  EXPECT_THAT(Refusal(OnGpus(gathered, AttentionEngine::kPlain)),
               HasSubstr("train.attention = 'plain' with layout.context = 2 on train.device = 'cuda'"));
-  EXPECT_THAT(Refusal(OnGpus(gathered, "flash")), Not(HasSubstr("plain attention has all keys")));
-  EXPECT_THAT(Refusal(OnGpus({.context = 2, .context_kind = ContextKind::kUlysses}, "plain")),
+  EXPECT_THAT(Refusal(OnGpus(gathered, AttentionEngine::kFlash)), Not(HasSubstr("plain attention has all keys")));
+  EXPECT_THAT(Refusal(OnGpus({.context = 2, .context_kind = ContextKind::kUlysses}, AttentionEngine::kPlain)),
               Not(HasSubstr("plain attention has all keys")));
-  RunConfig host = OnGpus(gathered, "plain");
+  RunConfig host = OnGpus(gathered, AttentionEngine::kPlain);
   host.train.device = "cpu";
   EXPECT_THAT(Refusal(host), Not(HasSubstr("plain attention has all keys")));
 }
 
 TEST(RunStart, GpusTakeSoManyChunksOfKeys) {
-  EXPECT_THAT(Refusal(OnGpus({.context = 8, .context_stripes = 17}, "flash")),
+  EXPECT_THAT(Refusal(OnGpus({.context = 8, .context_stripes = 17}, AttentionEngine::kFlash)),
               HasSubstr("256 chunks of keys at most, and these are 272"));
-  EXPECT_THAT(Refusal(OnGpus({.context = 8, .context_stripes = 16}, "flash")), Not(HasSubstr("chunks of keys")));
+  EXPECT_THAT(Refusal(OnGpus({.context = 8, .context_stripes = 16}, AttentionEngine::kFlash)),
+              Not(HasSubstr("chunks of keys")));
 }
 
 // A CPU has fp8 for tests, of all products; what a run's folder says stays, and what a recipe says comes first.

@@ -120,7 +120,7 @@ class AdaptedFamily : public testing::TestWithParam<std::string> {
     config.model.adapter = {.rank = 3, .alpha = 6, .targets = targets};
     config.layout = layout;
     config.batch.global = 4;
-    config.optimizer.schedule = "constant";
+    config.optimizer.schedule = RateSchedule::kConstant;
     config.optimizer.learning_rate = 0.03;
     config.train.steps = 3;
     config.train.device = "cpu";

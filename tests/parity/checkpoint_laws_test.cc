@@ -161,7 +161,7 @@ TEST_F(CheckpointLaws, EveryOptimizersStateIsTheSameUnderEveryLayout) {
   const std::vector<ParallelLayout> layouts = Layouts();
   for (const char* optimizer : {"sgd", "lion", "adafactor", "muon"}) {
     RunConfig config = SmallRun("gpt2");
-    config.optimizer.name = optimizer;
+    config.optimizer.kind = FromWord<OptimizerKind>("optimizer", optimizer);
     config.layout = layouts[3];
     Part whole{.steps = 3};
     RunPart(config, folder_ + "/none", whole);

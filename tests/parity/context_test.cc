@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "data/samples/packed_source.h"
+#include "family_features.h"
 #include "parity/parity.h"
 #include "parity/short_documents.h"
 #include "scratch_directory.h"
@@ -30,9 +31,7 @@ void ExpectLawOf(const std::string& family, const ParallelLayout& layout) {
 }
 
 class ContextOf : public testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(Families, ContextOf,
-                         testing::Values("gpt2", "bloom", "llama", "qwen2", "qwen3", "mistral", "gemma2", "gemma3",
-                                         "olmo2", "phi3", "nemotron", "gpt_neox", "opt", "mpt"),
+INSTANTIATE_TEST_SUITE_P(Families, ContextOf, testing::ValuesIn(FamilyNames()),
                          [](const auto& family) { return family.param; });
 
 TEST_P(ContextOf, RanksTrainAsOne) {
@@ -121,7 +120,7 @@ TEST(Context, OtherOptimizersTrainAsOne) {
   for (const char* name : {"muon", "adafactor"}) {
     for (const int zero : {0, 1}) {
       RunConfig config = ShortRun("llama");
-      config.optimizer.name = name;
+      config.optimizer.kind = FromWord<OptimizerKind>("optimizer", name);
       config.layout = {.tensor = 2, .context = 2, .zero = zero};
       SCOPED_TRACE(fmt::format("{}, {}", name, config.layout.ToString()));
       ExpectLaw(config, 2e-5);
@@ -181,7 +180,7 @@ TEST(Context, PackedDocumentsWithPositionsOfTheirOwnTrainAsOne) {
       config.model = Completed(config.model);
       config.data.source = ShortDocuments(folder);
       config.data.split = "50,50,0";
-      config.data.packing = "best_fit";
+      config.data.packing = Packing::kBestFit;
       config.data.document_masks = true;
       config.data.document_positions = true;
       config.layout = layout;
@@ -205,7 +204,7 @@ TEST(Documents, SamplesDealtByWorkTrainAsOne) {
       config.model.dropout = dropout;
       config.data.source = ShortDocuments(folder);
       config.data.split = "50,50,0";
-      config.data.packing = dropout > 0 ? "best_fit" : "windows";
+      config.data.packing = dropout > 0 ? Packing::kBestFit : Packing::kWindows;
       config.data.document_masks = true;
       config.layout = layout;
       SCOPED_TRACE(fmt::format("{}, dropout {}", layout.ToString(), dropout));
@@ -220,7 +219,7 @@ TEST(Documents, SamplesDealtByWorkTrainAsOne) {
   config.train.deterministic = true;
   config.layout = {.data = 2};
   const Outcome dealt = Train({.config = config, .steps = 2});
-  config.data.balance = "none";
+  config.data.balance = BatchBalance::kNone;
   const Outcome numbered = Train({.config = config, .steps = 2});
   EXPECT_NE(dealt.parameters, numbered.parameters);
   EXPECT_NEAR(dealt.losses[1] / numbered.losses[1], 1, 1e-5);
@@ -233,7 +232,7 @@ TEST(Documents, PositionsThatBeginAnewMatterToLearnedOnesAlone) {
     RunConfig config = ShortRun(family);
     config.data.source = ShortDocuments(folder);
     config.data.split = "50,50,0";
-    config.data.packing = "best_fit";
+    config.data.packing = Packing::kBestFit;
     config.data.document_masks = true;
     const Outcome through = Train({.config = config, .steps = 2});
     config.data.document_positions = true;
@@ -384,7 +383,7 @@ TEST(Context, SequencesOf32kTokensTrainAsOne) {
   packed.model.vocabulary = 90;
   packed.data.source = ShortDocuments(folder, 14000);
   packed.data.split = "50,50,0";
-  packed.data.packing = "best_fit";
+  packed.data.packing = Packing::kBestFit;
   packed.data.document_masks = true;
   packed.data.document_positions = true;
   ExpectLongLaw(packed, {.context = 4, .context_stripes = 16});

@@ -76,7 +76,7 @@ TEST(Laws, DropoutOfAttentionIsDrawnAlikeByEveryLayoutAndIsFelt) {
     config.train.steps = std::max(2, LawSteps() / 2);
     const Outcome without = Train({.config = OneRank(config), .steps = 1});
     config.model.attention_dropout = 0.3;
-    config.train.attention = TestsUseGpu() ? "plain" : "flash";
+    config.train.attention = TestsUseGpu() ? AttentionEngine::kPlain : AttentionEngine::kFlash;
     EXPECT_NE(Train({.config = OneRank(config), .steps = 1}).losses, without.losses);
     for (const ParallelLayout& layout :
          {ParallelLayout{.tensor = 2, .pipeline = 2, .data = 2, .zero = 1, .sequence_parallel = true},
@@ -183,12 +183,14 @@ TEST(Laws, ZLossTrainsAsOneRankAndIsFelt) {
 }
 
 TEST(Laws, ANormBehindTheEmbeddingTrainsAsOneRankAndIsFelt) {
-  for (const auto& [family, choice] : {std::pair{"gpt2", "yes"}, {"llama", "yes"}, {"bloom", "no"}}) {
+  for (const auto& [family, choice] : {std::pair{"gpt2", EmbeddingNormChoice::kYes},
+                                       {"llama", EmbeddingNormChoice::kYes},
+                                       {"bloom", EmbeddingNormChoice::kNo}}) {
     SCOPED_TRACE(family);
     RunConfig config = SmallRun(family);
     config.train.steps = std::max(2, LawSteps() / 2);
     const Outcome usual = Train({.config = OneRank(config), .steps = 1});
-    config.model.norm_embedding = choice;
+    config.model.embedding_norm_choice = choice;
     config.model = Completed(config.model, true);
     EXPECT_NE(Train({.config = OneRank(config), .steps = 1}).losses, usual.losses);
     for (const ParallelLayout& layout :

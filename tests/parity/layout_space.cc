@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "family_features.h"
 #include "parity/parity.h"
 #include "schedule/schedule.h"
 
@@ -11,20 +12,19 @@ namespace trireme::parity {
 namespace {
 
 constexpr std::array<const char*, 3> kFamilies = {"gpt2", "bloom", "llama"};
-// These take turns as the fourth: their blocks are made of the same operations.
-constexpr std::array<const char*, 11> kMoreFamilies = {"mistral", "qwen2",    "qwen3",    "gemma2", "gemma3", "olmo2",
-                                                       "phi3",    "nemotron", "gpt_neox", "opt",    "mpt"};
 
-const char* FamilyOf(const Choice& choice) {
+std::string FamilyOf(const Choice& choice) {
   const auto family = static_cast<std::size_t>(choice[kFamily]);
   if (family < kFamilies.size()) {
     return kFamilies[family];
   }
+  // The others take turns as the fourth: their blocks are made of the same operations.
+  static const std::vector<std::string> more = FamilyNames({kFamilies.begin(), kFamilies.end()});
   std::size_t turn = 0;
   for (const int factor : choice) {
     turn = 3 * turn + static_cast<std::size_t>(factor);
   }
-  return kMoreFamilies[turn % kMoreFamilies.size()];
+  return more[turn % more.size()];
 }
 struct ContextChoice {
   int degree;
@@ -204,7 +204,8 @@ RunConfig RandomConfig(std::uint64_t seed) {
   config.batch.global = micro_batches * layout.data * layout.micro_batch;
   config.model.dropout = Draw(seed, "dropout", 3) == 0 ? 0.2 : 0.0;
   config.model.attention_dropout = !TestsUseGpu() && Draw(seed, "attention dropout", 4) == 0 ? 0.1 : 0.0;
-  config.model.norm_embedding = Draw(seed, "embedding norm", 4) == 0 ? "yes" : "auto";
+  config.model.embedding_norm_choice =
+      Draw(seed, "embedding norm", 4) == 0 ? EmbeddingNormChoice::kYes : EmbeddingNormChoice::kAutomatic;
   config.model = Completed(config.model, true);
   config.model.tie_embeddings = Draw(seed, "tie", 2) == 0;
   config.model.vocabulary = 70 + Draw(seed, "vocabulary", 40);
@@ -224,7 +225,9 @@ RunConfig RandomConfig(std::uint64_t seed) {
     layout.recompute_layers = 1;
   }
   const int optimizer = Draw(seed, "optimizer", 5);
-  config.optimizer.name = optimizer == 0 ? "muon" : optimizer == 1 ? "sgd" : "adamw";
+  config.optimizer.kind = optimizer == 0   ? OptimizerKind::kMuon
+                          : optimizer == 1 ? OptimizerKind::kSgd
+                                           : OptimizerKind::kAdamW;
   layout.offload = static_cast<Offload>(Draw(seed, "offload", 3));
   layout.offload_activations = Draw(seed, "offload activations", 3) == 0;
   if (ZeroShards(layout.zero).parameters && Draw(seed, "whole", 2) == 0) {
@@ -246,10 +249,12 @@ RunConfig RandomRecipe(std::uint64_t seed) {
   add("plain", 3, [](RunConfig& c) {
     // Of keys that other ranks hold the CPU's plain attention alone takes care.
     const bool own_keys = c.layout.context == 1 || c.layout.context_kind == ContextKind::kUlysses;
-    c.train.attention = own_keys || !TestsUseGpu() ? "plain" : c.train.attention;
+    c.train.attention = own_keys || !TestsUseGpu() ? AttentionEngine::kPlain : c.train.attention;
   });
   // Adafactor divides the gradient of a bias of keys, which is rounding alone, by its own size.
-  add("adafactor", 5, [](RunConfig& c) { c.optimizer.name = c.model.family == "llama" ? "adafactor" : "sgd"; });
+  add("adafactor", 5, [](RunConfig& c) {
+    c.optimizer.kind = c.model.family == "llama" ? OptimizerKind::kAdafactor : OptimizerKind::kSgd;
+  });
   add("groups", 3, [](RunConfig& c) {
     c.optimizer.tables.rate = 0.5;
     c.optimizer.vectors.weight_decay = 0.01;

@@ -46,7 +46,7 @@ TEST(Adapters, TrainAsOneRankWithEveryOptimizer) {
         continue;  // refused: validate_test
       }
       RunConfig config = Adapted(SmallRun("llama"));
-      config.optimizer.name = optimizer;
+      config.optimizer.kind = FromWord<OptimizerKind>("optimizer", optimizer);
       config.layout = layout;
       SCOPED_TRACE(optimizer + " " + layout.ToString());
       ExpectLaw(config, 5e-5);
@@ -154,7 +154,7 @@ INSTANTIATE_TEST_SUITE_P(Families, AdaptersOf, testing::Values("gpt2", "llama", 
 TEST_P(AdaptersOf, HaveTheGradientsThatFollowFromTheMergedWeights) {
   RunConfig config = SmallRun(GetParam());
   config.model.layers = 2;
-  config.optimizer.name = "sgd";
+  config.optimizer.kind = OptimizerKind::kSgd;
   config.optimizer.momentum = 0;
   config.optimizer.learning_rate = 1;
   config.optimizer.weight_decay = 0;

@@ -6,7 +6,7 @@ namespace {
 
 RunConfig RunOf(const std::string& optimizer) {
   RunConfig config = SmallRun("llama");
-  config.optimizer.name = optimizer;
+  config.optimizer.kind = FromWord<OptimizerKind>("optimizer", optimizer);
   config.model.layers = 4;
   config.optimizer.tables.rate = 0.5;
   config.optimizer.vectors.weight_decay = 0.01;

@@ -112,7 +112,7 @@ RunConfig SmallRun(const std::string& family) {
   config.model = Completed(config.model);
   config.batch.global = 12;
   config.layout.micro_batch = 1;
-  config.optimizer.schedule = "constant";
+  config.optimizer.schedule = RateSchedule::kConstant;
   config.optimizer.learning_rate = 2e-3;
   config.optimizer.epsilon = 1e-3;  // keeps an update smooth where a gradient is noise around zero
   config.train.steps = LawSteps();

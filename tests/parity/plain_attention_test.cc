@@ -10,7 +10,7 @@ namespace {
 
 RunConfig PlainRun(const std::string& family) {
   RunConfig config = SmallRun(family);
-  config.train.attention = "plain";
+  config.train.attention = AttentionEngine::kPlain;
   config.train.steps = std::max(2, LawSteps() / 2);
   return config;
 }
@@ -20,7 +20,7 @@ TEST(PlainAttention, TrainsAsFusedAttentionDoes) {
     SCOPED_TRACE(family);
     RunConfig config = OneRank(PlainRun(family));
     const Outcome plain = Train({.config = config, .steps = 3, .validate = true});
-    config.train.attention = "flash";
+    config.train.attention = AttentionEngine::kFlash;
     const Outcome fused = Train({.config = config, .steps = 3, .validate = true});
     ExpectSame(fused, plain, 1e-5);
     EXPECT_NEAR(fused.validation, plain.validation, 1e-5 * fused.validation);
@@ -53,7 +53,7 @@ TEST(PlainAttention, DrawsTheDropoutOfFusedAttention) {
   ExpectLaw(config);
   const Outcome plain = Train({.config = config, .steps = 3});
   if (!TestsUseGpu()) {
-    config.train.attention = "flash";
+    config.train.attention = AttentionEngine::kFlash;
     ExpectSame(Train({.config = config, .steps = 3}), plain, 1e-5);
   }
 }
@@ -61,16 +61,18 @@ TEST(PlainAttention, DrawsTheDropoutOfFusedAttention) {
 // B * H * T * T numbers of a block's kept memory, unless attention is computed again.
 TEST(PlainAttention, KeepsOneNumberForEachQueryAndKey) {
   RunConfig config = SmallRun("gpt2");
-  const auto activations = [&](const char* attention, Recompute recompute) {
+  const auto activations = [&](AttentionEngine attention, Recompute recompute) {
     config.train.attention = attention;
     config.layout.recompute = recompute;
     return MemoryOfStage(StageOfRun(config, 0, config.batch.global).description())[MemoryKind::kActivations];
   };
   const std::int64_t pairs =
       config.layout.micro_batch * config.model.heads * config.model.sequence * config.model.sequence;
-  EXPECT_GE(activations("plain", Recompute::kNone) - activations("flash", Recompute::kNone),
-            config.model.layers * pairs * SizeOf(DType::kFloat32));
-  EXPECT_EQ(activations("plain", Recompute::kSelective), activations("flash", Recompute::kSelective));
+  EXPECT_GE(
+      activations(AttentionEngine::kPlain, Recompute::kNone) - activations(AttentionEngine::kFlash, Recompute::kNone),
+      config.model.layers * pairs * SizeOf(DType::kFloat32));
+  EXPECT_EQ(activations(AttentionEngine::kPlain, Recompute::kSelective),
+            activations(AttentionEngine::kFlash, Recompute::kSelective));
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ struct Machine {
   }
   PlanPoint Point(const ModelConfig& model, const ParallelLayout& layout, std::int64_t global_batch) const {
     PlanPoint point{.cluster = cluster, .stack = state, .config = PlannedRun(model, layout, global_batch)};
-    point.config.train.attention = state.time.flash ? "flash" : "plain";
+    point.config.train.attention = state.time.flash ? AttentionEngine::kFlash : AttentionEngine::kPlain;
     return point;
   }
 

@@ -25,7 +25,7 @@ void ExpectTrainersBytes(const ModelConfig& model, const ParallelLayout& layout,
   RunConfig& config = point.config;
   config.train.dtype = Name(dtype);
   config.optimizer.moments = Name(moments);
-  config.optimizer.name = optimizer;
+  config.optimizer.kind = FromWord<OptimizerKind>("optimizer", optimizer);
   config.optimizer.powersgd_rank = power_sgd_rank;
   PipelineClock clock;
   const MemoryEstimate estimate = EstimateMemory(point, ModelAccount(model), BlocksOfStages(point), clock);

@@ -112,7 +112,8 @@ TEST(PlanOptions, ContradictionsAreRefused) {
   EXPECT_THAT(MessageOf([] { RequireConsistent({.nodes = 2, .gpus = 3}); }), HasSubstr("give one of them"));
   EXPECT_THAT(MessageOf([] { RequireConsistent({.estimate = true}); }), HasSubstr("--estimate needs --tokens"));
   EXPECT_THAT(MessageOf([] { RequireConsistent({.emit = "recipes"}); }), HasSubstr("must be recipe, sbatch"));
-  EXPECT_THAT(MessageOf([] { RequireConsistent({.optimizer = "adam"}); }), HasSubstr("training offers adamw"));
+  EXPECT_THAT(MessageOf([] { RequireConsistent({.optimizer = "adam"}); }),
+              HasSubstr("--optimizer 'adam' is unknown (did you mean 'adamw'?); known: adamw, adafactor"));
 }
 
 TEST(PlanOptions, OtherOptimizersAreOfStacksThatCountCosts) {

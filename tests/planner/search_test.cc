@@ -76,7 +76,7 @@ TEST(Search, OffersWhatTheTrainerRuns) {
   ModelConfig model = SmallGpt();
   model.adapter = {.rank = 8, .targets = "attention.qkv"};
   SearchRequest request = machine.Request(model, 8, 16);
-  request.config.optimizer.name = "muon";
+  request.config.optimizer.kind = OptimizerKind::kMuon;
   request.keep = 1000;
   const SearchResult found = Search(request);
   ASSERT_FALSE(found.ranked.empty());
@@ -90,7 +90,7 @@ TEST(Search, OffersWhatTheTrainerRuns) {
   asked.tensor = 2;
   asked.data = 4;
   EXPECT_THAT(MessageOf([&] { RequirePossible(request, asked); }), HasSubstr("use optimizer.name = 'adamw', or"));
-  request.config.optimizer.name = "adamw";
+  request.config.optimizer.kind = OptimizerKind::kAdamW;
   EXPECT_EQ(MessageOf([&] { RequirePossible(request, asked); }), "");
 }
 

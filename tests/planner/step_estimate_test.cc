@@ -249,7 +249,7 @@ TEST(StepEstimate, ASlowRevisionSlowsAll) {
     const StackState state = Resolve(stack, cluster, date);
     RunConfig config = test::PlannedRun(model, kBloom, 2048);
     config.train.dtype = "fp16";
-    config.train.attention = "plain";
+    config.train.attention = AttentionEngine::kPlain;
     const PlanPoint point{.cluster = cluster, .stack = state, .config = config};
     return EstimateTime(point, ModelAccount(model), clock).seconds;
   };

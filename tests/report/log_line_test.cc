@@ -17,7 +17,7 @@ RunConfig SomeRun() {
   config.model = Completed(config.model);
   config.layout.tensor = 2;
   config.layout.data = 2;
-  config.log.format = "megatron";
+  config.log.format = LogFormat::kMegatron;
   return config;
 }
 
@@ -71,7 +71,7 @@ TEST(LogLine, ShowsTheLossScaleOfFloat16) {
   StepFacts facts = SomeStep();
   facts.result.loss_scale = 65536;
   for (const auto& [format, text] :
-       {std::pair{"megatron", "| loss scale: 65536.0 | grad norm"}, {"short", "| scale 65536"}}) {
+       {std::pair{LogFormat::kMegatron, "| loss scale: 65536.0 | grad norm"}, {LogFormat::kShort, "| scale 65536"}}) {
     RunConfig config = SomeRun();
     config.log.format = format;
     EXPECT_THAT(LogLine(config, facts, RatesOf(config, facts, 0)), testing::Not(testing::HasSubstr("scale")));
@@ -96,7 +96,7 @@ TEST(LogLine, LeavesOutWhatIsNotKnown) {
 
 TEST(LogLine, TheShortOneFitsIn120CharactersWhateverItsNumbers) {
   RunConfig config = SomeRun();
-  config.log.format = "short";
+  config.log.format = LogFormat::kShort;
   StepFacts facts = SomeStep();
   EXPECT_EQ(LogLine(config, facts, RatesOf(config, facts, 0)),
             "step  12/200 | loss 5.2500 | norm 1.5 | lr 3.00e-04 | 0.5 s | 4.1k tok/s | 3 skipped | batch 16");

@@ -82,7 +82,7 @@ TEST(Recipe, ReadsEveryKeyOfTheDocumentation) {
   EXPECT_TRUE(config.layout.sequence_parallel);
   EXPECT_EQ(config.batch.ramp_start, 32);
   EXPECT_EQ(config.batch.ramp_samples, 100'000);
-  EXPECT_EQ(config.optimizer.schedule, "cosine");
+  EXPECT_EQ(config.optimizer.schedule, RateSchedule::kCosine);
   EXPECT_EQ(config.optimizer.decay_samples, 1'000'000);
   EXPECT_DOUBLE_EQ(config.optimizer.learning_rate, 3e-4);
   EXPECT_EQ(config.data.source, "corpus.bin");

@@ -109,7 +109,7 @@ TEST(ValidateRun, ContextCutsSequencesIntoChunks) {
   EXPECT_THAT(Refusal({"layout.context=8", "layout.context_kind=ulysses", "layout.tensor=1", "model.heads=4"}),
               AllOf(HasSubstr("does not divide model.heads = 4"), HasSubstr("degree that does is 4"),
                     HasSubstr("'allgather'")));
-  EXPECT_THAT(Refusal({"layout.context_kind=rings"}), HasSubstr("known: allgather, ring, ulysses"));
+  EXPECT_THAT(Refusal({"layout.context_kind=rings"}), HasSubstr("known: allgather, ulysses, ring, ulysses+ring"));
   EXPECT_EQ(Refusal({"layout.zero=1", "layout.data=2", "layout.context=2", "layout.shard_ranks=4"}), "");
 }
 

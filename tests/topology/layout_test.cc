@@ -26,16 +26,16 @@ TEST(ParallelLayout, NamesWhatDiffersFromTheDefaults) {
 
 TEST(Recompute, NamesAreReadBack) {
   for (const Recompute one : {Recompute::kNone, Recompute::kLight, Recompute::kSelective, Recompute::kFull}) {
-    EXPECT_EQ(ParseRecompute(Name(one)), one);
+    EXPECT_EQ(FromWord<Recompute>("recompute", Name(one)), one);
   }
   for (const Offload one : {Offload::kNone, Offload::kOptimizer, Offload::kFull}) {
-    EXPECT_EQ(ParseOffload(Name(one)), one);
+    EXPECT_EQ(FromWord<Offload>("offload", Name(one)), one);
   }
 }
 
 TEST(Recompute, AnUnknownNameOffersTheNearest) {
   try {
-    ParseRecompute("selectiv");
+    FromWord<Recompute>("recompute", "selectiv");
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), testing::HasSubstr("did you mean 'selective'?"));

@@ -34,7 +34,7 @@ RunConfig ConfigOf(const std::string& optimizer, const ParallelLayout& layout) {
   config.model = Completed(config.model, true);
   config.layout = layout;
   config.batch.global = 2 * layout.data;  // several micro batches: gradients have memory of their own
-  config.optimizer.name = optimizer;
+  config.optimizer.kind = FromWord<OptimizerKind>("optimizer", optimizer);
   config.optimizer.weight_decay = 0.2;
   config.optimizer.epsilon = 1e-3;
   config.optimizer.tables.rate = 0.5;
@@ -218,7 +218,7 @@ std::vector<Reference> Expected(const RunConfig& config, const ParameterTable& t
     const bool is_table = parameter.role == ParameterRole::kTokenTable;
     const bool vector = parameter.shape.rank() == 1;
     const bool head = parameter.name == "head.weight";
-    Reference one{parameter, static_cast<int>(row), config.optimizer.name, is_table ? 0.5 * kRate : kRate,
+    Reference one{parameter, static_cast<int>(row), Name(config.optimizer.kind), is_table ? 0.5 * kRate : kRate,
                   vector             ? 0.05
                   : is_table || head ? 0.2
                                      : 0.1};

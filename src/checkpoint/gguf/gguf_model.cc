@@ -72,18 +72,20 @@ void RequireRotary(const ModelConfig& model, const GgufArchitecture& architectur
   Require(architecture.part_of_head || model.rotary_size() == model.head_size(),
           "model.rotary_fraction = {}: llama.cpp turns whole heads in its architecture '{}'", model.rotary_fraction,
           architecture.name);
-  Require(model.rope_scaling != "llama3" || architecture.paired_rotary,
+  Require(model.rope_scaling != RopeScaling::kLlama3 || architecture.paired_rotary,
           "model.rope_scaling = 'llama3': llama.cpp reads it for Llama alone, not for '{}'", architecture.name);
-  Require(model.rope_scaling != "longrope" || architecture.longrope,
+  Require(model.rope_scaling != RopeScaling::kLongRope || architecture.longrope,
           "model.rope_scaling = 'longrope': llama.cpp reads its factors for Phi-3, not for '{}'", architecture.name);
-  Require(model.rope_scaling != "yarn" || !architecture.windows,
+  Require(model.rope_scaling != RopeScaling::kYarn || !architecture.windows,
           "model.rope_scaling = 'yarn': llama.cpp does not scale '{}' so", architecture.name);
-  Require(!architecture.capped || model.local_rope_theta == 0 || model.rope_scaling == "none",
+  Require(!architecture.capped || model.local_rope_theta == 0 || model.rope_scaling == RopeScaling::kNone,
           "model.rope_scaling = '{}' with local_rope_theta: llama.cpp scales every layer of Gemma 2",
-          model.rope_scaling);
+          Name(model.rope_scaling));
 }
 
 }  // namespace
+
+std::span<const GgufArchitecture> GgufArchitectures() { return kArchitectures; }
 
 const GgufArchitecture& GgufArchitectureOf(const ModelConfig& model) {
   const auto* found = std::find_if(kArchitectures.begin(), kArchitectures.end(),
@@ -251,16 +253,16 @@ void AddRotary(const ModelConfig& model, const std::string& at, GgufHeader& head
   if (model.local_rope_theta > 0) {
     header.Number(at + "rope.freq_base_swa", model.local_rope_theta);
   }
-  if (model.rope_scaling == "linear" || model.rope_scaling == "yarn") {
-    header.Text(at + "rope.scaling.type", model.rope_scaling);
+  if (model.rope_scaling == RopeScaling::kLinear || model.rope_scaling == RopeScaling::kYarn) {
+    header.Text(at + "rope.scaling.type", Name(model.rope_scaling));
     header.Number(at + "rope.scaling.factor", model.rope_factor);
   }
-  if (model.rope_scaling == "longrope") {
+  if (model.rope_scaling == RopeScaling::kLongRope) {
     header.Count(at + "rope.scaling.original_context_length", model.rope_original);
     header.Number(at + "rope.scaling.attn_factor",
                   LongRopeMagnitude(model.rope_factor, static_cast<double>(model.rope_original)));
   }
-  if (model.rope_scaling == "yarn") {
+  if (model.rope_scaling == RopeScaling::kYarn) {
     header.Count(at + "rope.scaling.original_context_length",
                  model.rope_original > 0 ? model.rope_original : model.sequence);
     if (model.rope_high > 0) {
@@ -325,10 +327,10 @@ std::vector<GgufDivisors> GgufRotaryDivisors(const ModelConfig& model) {
     }
     return made;
   };
-  if (model.position == PositionChoice::kRotary && model.rope_scaling == "llama3") {
+  if (model.position == PositionChoice::kRotary && model.rope_scaling == RopeScaling::kLlama3) {
     return {divisors("rope_freqs.weight", 0)};
   }
-  if (model.position == PositionChoice::kRotary && model.rope_scaling == "longrope") {
+  if (model.position == PositionChoice::kRotary && model.rope_scaling == RopeScaling::kLongRope) {
     return {divisors("rope_factors_long.weight", model.rope_original + 1),
             divisors("rope_factors_short.weight", model.rope_original)};
   }

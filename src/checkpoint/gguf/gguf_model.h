@@ -29,6 +29,8 @@ struct GgufArchitecture {
   // Keys that this architecture has besides those of the shape; nullptr: none.
   void (*add)(const ModelConfig& model, const std::string& at, GgufHeader& header) = nullptr;
 };
+// One for each family that llama.cpp runs.
+std::span<const GgufArchitecture> GgufArchitectures();
 // An Error names the families that llama.cpp runs, or says which choice of the model its architecture lacks.
 const GgufArchitecture& GgufArchitectureOf(const ModelConfig& model);
 

@@ -63,12 +63,12 @@ ModelConfig ReadHuggingFaceConfig(const std::string& directory) {
 std::string FormatHuggingFaceConfig(const ModelConfig& model, const std::string& dtype) {
   const HuggingFaceFamily& family = HuggingFaceFamilyOf(model);
   ModelConfig usual = model;
-  usual.norm_embedding = "auto";
+  usual.embedding_norm_choice = EmbeddingNormChoice::kAutomatic;
   Require(
       Completed(usual, true).embedding_norm == model.embedding_norm,
       "model.embedding_norm = '{}': Hugging Face's {} has {} norm behind the embedding, so that this model cannot be "
       "exported to it",
-      model.norm_embedding, family.model_type, model.embedding_norm ? "no" : "a");
+      Name(model.embedding_norm_choice), family.model_type, model.embedding_norm ? "no" : "a");
   json root = family.format(model);
   root["model_type"] = family.model_type;
   root["tie_word_embeddings"] = model.tie_embeddings;

@@ -19,7 +19,7 @@ void RequireMagnitude(const ConfigKeys& scaling, double rule) {
 }
 
 void ParseLongRope(const ConfigKeys& keys, const ConfigKeys& scaling, ModelConfig& model) {
-  model.rope_scaling = "longrope";
+  model.rope_scaling = RopeScaling::kLongRope;
   model.rope_original =
       scaling.Count("original_max_position_embeddings", keys.Count("original_max_position_embeddings", model.sequence));
   const double stretched = static_cast<double>(model.sequence) / static_cast<double>(model.rope_original);
@@ -42,7 +42,7 @@ void ParseScaling(const ConfigKeys& keys, const ConfigKeys& scaling, const char*
   Require(kind == "linear" || kind == "llama3" || kind == "yarn",
           "'{}': '{}' of type '{}' is not computed; known are default, linear, llama3, yarn and longrope",
           scaling.origin(), key, kind);
-  model.rope_scaling = kind;
+  model.rope_scaling = FromWord<RopeScaling>("rope_type", kind);
   model.rope_factor = scaling.Number("factor", 1);
   model.rope_original = scaling.Count("original_max_position_embeddings", model.sequence);
   if (kind == "llama3") {
@@ -84,18 +84,18 @@ void ParseRotary(const ConfigKeys& keys, ModelConfig& model, double default_thet
 
 void FormatRotary(const ModelConfig& model, json& root) {
   root["rope_theta"] = model.rope_theta;
-  if (model.rope_scaling == "none") {
+  if (model.rope_scaling == RopeScaling::kNone) {
     return;
   }
-  json scaling = {{"rope_type", model.rope_scaling}, {"factor", model.rope_factor}};
-  if (model.rope_scaling == "longrope") {
+  json scaling = {{"rope_type", Name(model.rope_scaling)}, {"factor", model.rope_factor}};
+  if (model.rope_scaling == RopeScaling::kLongRope) {
     scaling["short_factor"] = ParseRopeFactors("rope_short_factors", model.rope_short_factors);
     scaling["long_factor"] = ParseRopeFactors("rope_long_factors", model.rope_long_factors);
     scaling["original_max_position_embeddings"] = model.rope_original;
     root["original_max_position_embeddings"] = model.rope_original;
   }
-  const bool yarn = model.rope_scaling == "yarn";
-  if (yarn || model.rope_scaling == "llama3") {
+  const bool yarn = model.rope_scaling == RopeScaling::kYarn;
+  if (yarn || model.rope_scaling == RopeScaling::kLlama3) {
     scaling["original_max_position_embeddings"] = model.rope_original > 0 ? model.rope_original : model.sequence;
     scaling[yarn ? "beta_slow" : "low_freq_factor"] = model.rope_low > 0 ? model.rope_low : 1;
     scaling[yarn ? "beta_fast" : "high_freq_factor"] = model.rope_high > 0 ? model.rope_high : (yarn ? 32 : 4);

@@ -81,8 +81,9 @@ std::string OptimizerReason(const RunState& saved, const RunConfig& config, cons
                             const Names& unwanted) {
   std::string before = ValueOf(saved.keys, "optimizer.name");
   before.erase(std::remove(before.begin(), before.end(), '"'), before.end());
-  if (!before.empty() && before != config.optimizer.name) {
-    return fmt::format("optimizer.name = '{}', the checkpoint's is '{}'", config.optimizer.name, before);
+  const std::string wanted = Name(config.optimizer.kind);
+  if (!before.empty() && before != wanted) {
+    return fmt::format("optimizer.name = '{}', the checkpoint's is '{}'", wanted, before);
   }
   if (!unwanted.empty()) {
     return fmt::format("the recipe's optimizer keeps no {}", Listed(unwanted));

@@ -34,7 +34,7 @@ StageMemory CountedMemory(const PlanPoint& point, const ModelAccount& account, c
   const ShardPlan shards = account.PlanOfStage(layout, own, stage == 0, stage == placement.HeadStage(),
                                                !adamw || point.config.optimizer.powersgd_rank > 0);
   OptimizerConfig optimizer;
-  optimizer.name = Name(point.optimizer());
+  optimizer.kind = point.optimizer();
   optimizer.powersgd_rank = point.config.optimizer.powersgd_rank;
   const auto micro_batches = static_cast<int>(point.micro_batches());
   StageDescription description{
@@ -202,7 +202,7 @@ double CountedPrices::UpdateBytes(const PlanPoint& point) const {
 }
 
 double CountedPrices::Directions(const PlanPoint& point) const {
-  return point.optimizer() == OptimizerKind::kMuon ? MuonSeconds(point) : 0;
+  return TraitsOf(point.optimizer()).owns_matrices ? MuonSeconds(point) : 0;
 }
 
 }  // namespace trireme

@@ -47,7 +47,7 @@ struct PlanPoint {
     return Holds(linears(), linear) ? products() : ProductFormat::kNative;
   }
   DType moments() const { return ParseDType(config.optimizer.moments); }
-  OptimizerKind optimizer() const { return config.optimizer.kind(); }
+  OptimizerKind optimizer() const { return config.optimizer.kind; }
   bool flash() const { return !config.train.plain_attention(); }
   // Of a rank on the host's cores; 0: its part of them.
   int threads() const { return cluster.device.is_host ? config.train.threads : 0; }

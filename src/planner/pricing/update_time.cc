@@ -12,34 +12,7 @@ namespace trireme {
 namespace {
 
 // Moments of each element that an optimizer of ours keeps; Adafactor's of vectors alone do not count.
-int MomentsOf(const PlanPoint& point) {
-  switch (point.optimizer()) {
-    case OptimizerKind::kAdafactor:
-      return 0;
-    case OptimizerKind::kLion:
-    case OptimizerKind::kMuon:
-    case OptimizerKind::kSgd:
-      return 1;
-    case OptimizerKind::kAdamW:
-      return 2;
-  }
-  return 2;
-}
-
-// Bytes of an element's direction, where the update is not made in one pass.
-double DirectionBytes(OptimizerKind optimizer) {
-  switch (optimizer) {
-    case OptimizerKind::kMuon:
-      return 8;
-    case OptimizerKind::kAdafactor:
-      return 16;
-    case OptimizerKind::kAdamW:
-    case OptimizerKind::kLion:
-    case OptimizerKind::kSgd:
-      return 0;
-  }
-  return 0;
-}
+int MomentsOf(const PlanPoint& point) { return TraitsOf(point.optimizer()).moments(); }
 
 }  // namespace
 
@@ -57,7 +30,7 @@ double NvmeSeconds(const PlanPoint& point, double owned) {
 double StateBytes(const PlanPoint& point) {
   const double absent = 2.0 * (2 - MomentsOf(point)) * static_cast<double>(SizeOf(DType::kFloat32));
   const double narrow = 2.0 * MomentsOf(point) * static_cast<double>(SizeOf(DType::kFloat32) - SizeOf(point.moments()));
-  return point.stack.time.optimizer_bytes - absent - narrow + DirectionBytes(point.optimizer());
+  return point.stack.time.optimizer_bytes - absent - narrow + TraitsOf(point.optimizer()).direction_bytes;
 }
 
 double MuonSeconds(const PlanPoint& point) {

@@ -36,8 +36,8 @@ void Apply(const std::string& word, const std::string& value, ParallelLayout& la
     // "2" or "2:ulysses"
     const std::size_t colon = value.find(':');
     layout.context = ParseCount(word, value.substr(0, colon));
-    layout.context_kind =
-        colon == std::string::npos ? ContextKind::kAllGather : ParseContextKind(value.substr(colon + 1));
+    layout.context_kind = colon == std::string::npos ? ContextKind::kAllGather
+                                                     : FromWord<ContextKind>("context kind", value.substr(colon + 1));
   } else if (word == "pp") {
     layout.pipeline = ParseCount(word, value);
   } else if (word == "dp") {
@@ -52,19 +52,19 @@ void Apply(const std::string& word, const std::string& value, ParallelLayout& la
   } else if (word == "schedule") {
     layout.schedule = value;
   } else if (word == "recompute") {
-    layout.recompute = ParseRecompute(value);
+    layout.recompute = FromWord<Recompute>("recompute", value);
   } else if (word == "partition") {
     layout.partition = value;
   } else if (word == "offload") {
-    layout.offload = ParseOffload(value);
+    layout.offload = FromWord<Offload>("offload", value);
   } else if (word == "shards") {
     layout.shard_ranks = ParseCount(word, value);
   } else if (word == "whole") {
     layout.whole_below = ParseCount(word, value);
   } else if (word == "reduce") {
-    layout.reduce = ParseSentAs(value);
+    layout.reduce = FromWord<SentAs>("numbers sent", value);
   } else if (word == "gather") {
-    layout.gather = ParseSentAs(value);
+    layout.gather = FromWord<SentAs>("numbers sent", value);
   } else if (word == "sp" || word == "offload_activations") {
     Require(value.empty() || value == "true" || value == "false" || value == "1" || value == "0",
             "layout: {} = '{}' must be true or false", word, value);

@@ -166,10 +166,11 @@ std::vector<std::pair<std::string, ParallelLayout>> Neighbours(const SearchReque
     add(fmt::format("ZeRO {}", zero), [&](ParallelLayout& l) { l.zero = zero; });
   }
   for (const std::string& recompute : features.recompute) {
-    add("recompute " + recompute, [&](ParallelLayout& l) { l.recompute = ParseRecompute(recompute); });
+    add("recompute " + recompute,
+        [&](ParallelLayout& l) { l.recompute = FromWord<Recompute>("recompute", recompute); });
   }
   for (const std::string& offload : request.offloads()) {
-    add("offload " + offload, [&](ParallelLayout& l) { l.offload = ParseOffload(offload); });
+    add("offload " + offload, [&](ParallelLayout& l) { l.offload = FromWord<Offload>("offload", offload); });
   }
   if (request.prices().prices_every_recipe() && !request.cluster.device.is_host) {
     add(layout.offload_activations ? "activations on the device" : "activations in host memory",

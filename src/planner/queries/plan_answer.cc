@@ -117,7 +117,7 @@ RunConfig ConfigFor(const PlanSubject& subject, const PlanOptions& options, std:
   config.model = subject.model;
   config.batch.global = global_batch;
   config.train.dtype = Name(ElementOf(options, subject.cluster.device));
-  config.optimizer.name = Name(ParseOptimizerKind(options.optimizer));
+  config.optimizer.kind = FromWord<OptimizerKind>("--optimizer", options.optimizer);
   config.optimizer.moments = options.moments;
   config.optimizer.powersgd_rank = options.power_sgd_rank;
   return config;
@@ -376,7 +376,7 @@ void RequireConsistent(const PlanOptions& options) {
   const std::string& dtype = options.dtype;
   Require(dtype == "auto" || dtype == "bf16" || dtype == "fp16" || dtype == "fp32",
           "--dtype {}: models train in bf16, fp16 or fp32", dtype);
-  ParseOptimizerKind(options.optimizer);
+  FromWord<OptimizerKind>("--optimizer", options.optimizer);
   Require(options.moments == "fp32" || options.moments == "bf16", "--moments {}: optimizers keep them in fp32 or bf16",
           options.moments);
   Require(options.attention == "flash" || options.attention == "plain", "--attention {}: give flash or plain",
@@ -396,8 +396,8 @@ PlanAnswer AnswerPlan(const PlanSubject& subject, const PlanOptions& options) {
   }
   const bool every_recipe =
       ChoosePrices(subject.cluster, StateOf(subject, options), DType::kFloat32).prices_every_recipe();
-  Require(ParseOptimizerKind(options.optimizer) == OptimizerKind::kAdamW || every_recipe,
-          "--optimizer {}: of stack '{}' only memory and time with adamw are known; --stack trireme has all five",
+  Require(options.optimizer == Name(OptimizerKind::kAdamW) || every_recipe,
+          "--optimizer {}: of stack '{}' only memory and time with adamw are known; --stack trireme has the others",
           options.optimizer, subject.stack.name);
   Require(!subject.model.adapter.any() || every_recipe,
           "the model has LoRA adapters (lora.rank = {}): of stack '{}' only memory and time of whole models are known; "

@@ -91,7 +91,7 @@ std::vector<Choice> Choices(const SearchRequest& request) {
                                   Allows(request.zero, zero) && Allows(request.sequence_parallel, parallel) &&
                                   Allows(request.recompute, recompute) && Allows(request.offload, offload) &&
                                   (!parallel || features.sequence_parallel) &&
-                                  OffloadRefusal(request.stack, zero, ParseOffload(offload)).empty();
+                                  OffloadRefusal(request.stack, zero, FromWord<Offload>("offload", offload)).empty();
               if (wanted) {
                 choices.push_back({schedule, chunks, zero, parallel, recompute, offload});
               }
@@ -197,8 +197,8 @@ class Branches {
     layout.chunks = choice.chunks;
     layout.zero = choice.zero;
     layout.sequence_parallel = choice.sequence_parallel;
-    layout.recompute = ParseRecompute(choice.recompute);
-    layout.offload = ParseOffload(choice.offload);
+    layout.recompute = FromWord<Recompute>("recompute", choice.recompute);
+    layout.offload = FromWord<Offload>("offload", choice.offload);
     layout.offload_activations = request_.offload_activations.value_or(false);
     LayoutBranch branch{.layout = layout};
     for (const int micro_batch : Divisors(BatchUnit(request_) / axes.data, request_.most_micro_batch)) {

@@ -227,7 +227,7 @@ Candidate Price(const SearchRequest& request, const ParallelLayout& layout) {
 RunConfig ConfigOf(const SearchRequest& request, const ParallelLayout& layout) {
   RunConfig config = request.config;
   config.layout = layout;
-  config.train.attention = request.state.time.flash ? "flash" : "plain";
+  config.train.attention = request.state.time.flash ? AttentionEngine::kFlash : AttentionEngine::kPlain;
   return config;
 }
 

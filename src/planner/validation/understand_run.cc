@@ -159,12 +159,12 @@ int Degree(const std::optional<double>& value) {
 
 Recompute RecomputeOf(const MeasuredRun& run, const SoftwareStack& stack) {
   if (run.recompute.empty()) {
-    return ParseRecompute(stack.assumed_recompute);
+    return FromWord<Recompute>("recompute", stack.assumed_recompute);
   }
   if (run.recompute == "0" || run.recompute == "1") {
     return run.recompute == "1" ? Recompute::kFull : Recompute::kNone;
   }
-  return ParseRecompute(run.recompute);
+  return FromWord<Recompute>("recompute", run.recompute);
 }
 
 // How the layers lie on the stages where they do not divide: embedding and head count as layers where that divides.
@@ -197,7 +197,7 @@ ParallelLayout LayoutOf(const MeasuredRun& run, const SoftwareStack& stack) {
       layout.tensor > 1 && (run.sequence_parallel ? *run.sequence_parallel != 0 : stack.assumed_sequence_parallel);
   layout.recompute = RecomputeOf(run, stack);
   if (run.offload == "full" || run.offload == "optimizer") {
-    layout.offload = ParseOffload(run.offload);
+    layout.offload = FromWord<Offload>("offload", run.offload);
   }
   return layout;
 }
@@ -263,7 +263,8 @@ void Fill(const MeasuredRun& run, const SoftwareStack& stack, RunPoint& point) {
   RequireDivisible(point.config.model, layout);
   point.config.train.dtype = run.dtype.empty() ? Name(DType::kBFloat16) : run.dtype;
   DTypeOf(point.config);  // an Error where there is no such type
-  point.config.train.attention = (run.flash ? *run.flash != 0 : stack.time.flash) ? "flash" : "plain";
+  point.config.train.attention =
+      (run.flash ? *run.flash != 0 : stack.time.flash) ? AttentionEngine::kFlash : AttentionEngine::kPlain;
   point.power_sgd = run.compression == "powersgd";
   layout.shard_ranks = ShardRanksOf(run);
   point.fused_optimizer = run.optimizer != Name(OptimizerKind::kAdafactor);
