@@ -73,20 +73,26 @@ TEST(SentencePieceTokenizer, IsATableOfPiecesWithScores) {
   EXPECT_THROW(ReadTokenTable(scratch.path().string(), 1 << 20), Error);
 }
 
-// Model: pieces of one letter and a character map, as sentencepiece_model.proto numbers the fields.
-std::string ModelWithCharacterMap(const std::string& map, char message = 3) {
-  const auto bytes = [](char field, const std::string& text) {
-    std::string size;
-    for (std::size_t left = text.size();; left >>= 7U) {
-      size += static_cast<char>((left & 0x7fU) | (left > 0x7f ? 0x80U : 0U));
-      if (left <= 0x7f) {
-        break;
-      }
+// Field `field` of a protocol buffer's message, as bytes.
+std::string Field(char field, const std::string& text) {
+  std::string size;
+  for (std::size_t left = text.size();; left >>= 7U) {
+    size += static_cast<char>((left & 0x7fU) | (left > 0x7f ? 0x80U : 0U));
+    if (left <= 0x7f) {
+      break;
     }
-    return std::string(1, static_cast<char>(field << 3 | 2)) + size + text;
-  };
-  const std::string unknown = bytes(1, bytes(1, "<unk>") + std::string("\x18\x02", 2));
-  return unknown + bytes(1, bytes(1, "a")) + bytes(message, bytes(2, map));
+  }
+  return std::string(1, static_cast<char>(field << 3 | 2)) + size + text;
+}
+
+// A model of one piece, as sentencepiece_model.proto numbers the fields.
+std::string ModelWithPiece(const std::string& piece) {
+  const std::string unknown = Field(1, Field(1, "<unk>") + std::string("\x18\x02", 2));
+  return unknown + Field(1, Field(1, piece));
+}
+
+std::string ModelWithCharacterMap(const std::string& map, char message = 3) {
+  return ModelWithPiece("a") + Field(message, Field(2, map));
 }
 
 // 256 units of a trie: the root leads to the children at 0 ^ letter; 'a' ends at a text that starts at `text`.
@@ -131,6 +137,15 @@ TEST(SentencePieceTokenizer, CharacterMapsThatLeadOutsideAreRefused) {
   EXPECT_THAT(outcome("abc"), HasSubstr("has 3 bytes"));
   WriteBytes(scratch / "tokenizer.model", ModelWithCharacterMap("") + "\x0b");
   EXPECT_THAT(MessageOf([&] { LoadTokenizer(scratch / "tokenizer.model"); }), HasSubstr("of the kind 3"));
+}
+
+TEST(SentencePieceTokenizer, PiecesThatTheLibraryThrowsAtAreRefused) {
+  const ScratchDirectory scratch;
+  for (const std::string& piece : {std::string("\0b", 2), std::string()}) {
+    WriteBytes(scratch / "tokenizer.model", ModelWithPiece(piece));
+    EXPECT_THAT(MessageOf([&] { LoadTokenizer(scratch / "tokenizer.model"); }),
+                HasSubstr("tokenizer.model' is not a SentencePiece model"));
+  }
 }
 
 TEST(SentencePieceTokenizer, OtherFilesAreRefused) {

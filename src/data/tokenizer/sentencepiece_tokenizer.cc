@@ -2,6 +2,8 @@
 
 #include <sentencepiece_processor.h>
 
+#include <exception>
+
 #include "base/error.h"
 #include "data/tokenizer/sentencepiece_model.h"
 #include "data/tokenizer/utf8.h"
@@ -15,9 +17,16 @@ class SentencePieceTokenizer final : public Tokenizer {
 
   SentencePieceTokenizer(const std::string& path, const TokenizerOptions& options)
       : path_(path), replace_ill_formed_(options.replace_ill_formed) {
-    const auto status = processor_.LoadFromSerializedProto(ReadSentencePieceModel(path));
-    Require(status.ok() && processor_.GetPieceSize() > 0, "'{}' is not a SentencePiece model: {}", path,
-            status.ToString());
+    const std::string model = ReadSentencePieceModel(path);
+    try {
+      const auto status = processor_.LoadFromSerializedProto(model);
+      Require(status.ok() && processor_.GetPieceSize() > 0, "'{}' is not a SentencePiece model: {}", path,
+              status.ToString());
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {  // a piece that begins with a zero byte
+      Fail("'{}' is not a SentencePiece model: {}", path, error.what());
+    }
   }
 
   std::int64_t vocabulary() const override { return processor_.GetPieceSize(); }
