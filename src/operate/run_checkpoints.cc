@@ -95,14 +95,6 @@ ScheduleState ScheduleOf(const RunConfig& config, const RunState& saved) {
   }
 }
 
-// Earlier saves do not say: as if all samples were as long as those of the save's recipe.
-std::int64_t TokensOf(const RunState& saved) {
-  std::int64_t tokens = 0;
-  Require(!__builtin_mul_overflow(saved.consumed_samples, saved.model.sequence, &tokens),
-          "{} samples of {} tokens cannot have been consumed", saved.consumed_samples, saved.model.sequence);
-  return saved.consumed_tokens.value_or(tokens);
-}
-
 // Earlier saves have those of rank 0 alone, among the notes of the manifest.
 std::string ChoicesFor(const CheckpointReader& reader, int rank) {
   const auto& notes = reader.manifest().state.notes;
@@ -217,9 +209,7 @@ void RunCheckpoints::Save(const SavedProgress& progress, std::span<const OwnedSt
     options_.hook(SavePoint::kSnapshot);
   }
   RunState state = about_run_;
-  state.step = progress.step;
-  state.consumed_samples = progress.consumed_samples;
-  state.consumed_tokens = progress.consumed_tokens;
+  static_cast<RunPosition&>(state) = progress;
   state.updates = progress.updates;
   state.loss_scale = progress.loss_scale;
   state.schedule = progress.schedule;
@@ -360,14 +350,12 @@ std::string RunCheckpoints::TryRead(const CheckpointReader& reader, std::span<co
       ReadInto(reader, tensor, state, staging);
       Alive();
     }
-    loaded.progress = {.step = saved.step,
-                       .consumed_samples = saved.consumed_samples,
-                       .consumed_tokens = TokensOf(saved),
-                       .updates = new_optimizer ? 0 : saved.updates,
-                       .loss_scale = saved.loss_scale,
-                       .schedule = ScheduleOf(options_.config, saved),
-                       .device_choices = ChoicesFor(reader, world_.rank()),
-                       .notes = saved.notes};
+    loaded.progress = {saved,
+                       new_optimizer ? 0 : saved.updates,
+                       saved.loss_scale,
+                       ScheduleOf(options_.config, saved),
+                       ChoicesFor(reader, world_.rank()),
+                       saved.notes};
     loaded.folder = folder;
     FindDifferences(options_.config, saved, loaded);
     return "";

@@ -37,10 +37,7 @@ struct RunCheckpointOptions {
 };
 
 // The run's own numbers: what it saves besides the state of its tensors.
-struct SavedProgress {
-  std::int64_t step = 0;
-  std::int64_t consumed_samples = 0;
-  std::int64_t consumed_tokens = 0;
+struct SavedProgress : RunPosition {
   std::int64_t updates = 0;
   double loss_scale = 1;
   ScheduleState schedule;

@@ -37,12 +37,9 @@ LossScaleState SavedLossScale(const SavedProgress& progress) {
 
 SavedProgress ProgressToSave(Trainer& trainer, const NumberMemory& numbers) {
   const Progress& progress = trainer.progress();
-  SavedProgress saved{.step = progress.step,
-                      .consumed_samples = progress.consumed_samples,
-                      .consumed_tokens = progress.consumed_tokens,
-                      .updates = progress.updates,
-                      .schedule = trainer.schedule().StateAt(progress.consumed_samples),
-                      .device_choices = trainer.device().choices()};
+  SavedProgress saved{progress, progress.updates};
+  saved.schedule = trainer.schedule().StateAt(progress.consumed_samples);
+  saved.device_choices = trainer.device().choices();
   if (trainer.loss_scaler().dynamic()) {
     saved.loss_scale = progress.loss_scale.scale;
     saved.notes[kLossScaleNote] = fmt::format("{} {}", progress.loss_scale.good_steps, progress.loss_scale.left);
@@ -58,13 +55,7 @@ SavedProgress ProgressToSave(Trainer& trainer, const NumberMemory& numbers) {
   return saved;
 }
 
-Progress SavedTrainerProgress(const SavedProgress& saved) {
-  return {.step = saved.step,
-          .consumed_samples = saved.consumed_samples,
-          .consumed_tokens = saved.consumed_tokens,
-          .updates = saved.updates,
-          .loss_scale = SavedLossScale(saved)};
-}
+Progress SavedTrainerProgress(const SavedProgress& saved) { return {saved, saved.updates, SavedLossScale(saved)}; }
 
 bool HasNumbers(const SavedProgress& saved) { return saved.notes.count(kMeansNote) > 0; }
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <optional>
 #include <stop_token>
 #include <thread>
 #include <utility>
@@ -185,7 +186,7 @@ class Loop {
     WriteTrace();
     watcher_.Ended();
     result.consumed_samples = trainer_.progress().consumed_samples;
-    result.whole = trainer_.schedule().Finished(trainer_.position());
+    result.whole = trainer_.schedule().Finished(trainer_.progress());
     return result;
   }
 
@@ -215,7 +216,7 @@ class Loop {
 
   bool AtEnd() const {
     const bool staged = options_.end_samples > 0 && trainer_.progress().consumed_samples >= options_.end_samples;
-    return staged || trainer_.schedule().Finished(trainer_.position());
+    return staged || trainer_.schedule().Finished(trainer_.progress());
   }
 
   void Dump(std::int64_t step, const char* when) {
@@ -288,8 +289,8 @@ class Loop {
   // Batches, learning rate and end, from where the checkpoint's run stood.
   void GoOnFrom(const LoadedCheckpoint& found) {
     std::vector<std::string> notes;
-    trainer_.set_schedule(RunSchedule(config_, found.progress.schedule, trainer_.position(), found.changed, notes));
-    facts_.total_steps = trainer_.schedule().TotalSteps(trainer_.position());
+    trainer_.set_schedule(RunSchedule(config_, found.progress.schedule, trainer_.progress(), found.changed, notes));
+    facts_.total_steps = trainer_.schedule().TotalSteps(trainer_.progress());
     if (AtEnd()) {
       notes.push_back(
           fmt::format("nothing to do: {} steps are taken and {} samples consumed, and the recipe asks for {}",
@@ -347,9 +348,19 @@ class Loop {
     TakeHistograms();  // reads masters, which may lie where gradients are: after a look at these
     if (config_.validation.every > 0 && facts_.result.step % config_.validation.every == 0) {
       Mark("validate");
-      watcher_.Validated(facts_.result.step, trainer_.Validate());
+      ValidateNow();
     }
     EvaluateWhenDue();
+  }
+
+  void ValidateNow() {
+    const std::int64_t step = facts_.result.step;
+    if (const std::optional<double> loss = trainer_.Validate()) {
+      watcher_.Validated(step, *loss);
+    } else {
+      watcher_.Note(
+          fmt::format("step {}: no validation loss, as no token of the validation samples is a target", step));
+    }
   }
 
   void EvaluateWhenDue() {

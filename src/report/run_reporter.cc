@@ -166,9 +166,9 @@ void RunReporter::Predict(const Trainer& trainer, std::int64_t resumed_step) {
     return;
   }
   const RunSchedule& schedule = trainer.schedule();
-  const std::int64_t total = schedule.TotalSteps(trainer.position());
+  const std::int64_t total = schedule.TotalSteps(trainer.progress());
   std::vector<PredictionReport::Stretch> remaining;
-  std::int64_t consumed = trainer.position().consumed_samples;
+  std::int64_t consumed = trainer.progress().consumed_samples;
   for (std::int64_t step = resumed_step; step < total; ++step) {
     const std::int64_t batch = schedule.GlobalBatchAt(consumed);
     if (batch == config_.batch.global) {

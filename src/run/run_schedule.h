@@ -47,7 +47,7 @@ struct ScheduleState {
 struct RunPosition {
   std::int64_t step = 0;
   std::int64_t consumed_samples = 0;
-  std::int64_t consumed_tokens = 0;
+  std::int64_t consumed_tokens = 0;  // of these samples, each as long as the sequence was when it was trained
 };
 
 class RunSchedule {

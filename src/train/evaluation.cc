@@ -63,7 +63,7 @@ void HandOver(Device& device, const LogitChunk& chunk, std::int64_t sample, cons
 
 }  // namespace
 
-double ValidationLoss(RankParts& parts, SharedGpu& gpu, const SampleSource& source) {
+std::optional<double> ValidationLoss(RankParts& parts, SharedGpu& gpu, const SampleSource& source) {
   const RunConfig& config = parts.config();
   parts.zero().InvalidateMasters();
   const std::int64_t stride = static_cast<std::int64_t>(config.layout.micro_batch) * config.layout.data;
@@ -84,7 +84,7 @@ double ValidationLoss(RankParts& parts, SharedGpu& gpu, const SampleSource& sour
     first += micro_batches * stride;
   }
   gpu.EndPass();
-  return loss / weight;
+  return weight > 0 ? std::optional(loss / weight) : std::nullopt;
 }
 
 std::vector<TaskScore> EvaluateTask(RankParts& parts, SharedGpu& gpu, const EvaluationTask& task) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,8 +40,9 @@ struct EvaluationTask {
   std::function<void(const TaskLogits&)> logits = {};
 };
 
-// Mean loss over validation.samples samples of `source`. Every rank gets the same. Collective over the world.
-double ValidationLoss(RankParts& parts, SharedGpu& gpu, const SampleSource& source);
+// Mean loss over validation.samples samples of `source`; none where no token of them is a target. Every rank gets the
+// same. Collective over the world.
+std::optional<double> ValidationLoss(RankParts& parts, SharedGpu& gpu, const SampleSource& source);
 // What the task's judge says of its samples' losses. Collective over the world.
 std::vector<TaskScore> EvaluateTask(RankParts& parts, SharedGpu& gpu, const EvaluationTask& task);
 

@@ -39,7 +39,9 @@ StepResult Trainer::Step(int request) {
   const double started = device().Now();
   const std::int64_t first = progress_.consumed_samples;
   const int micro_batches = NextMicroBatches();
-  StepResult result{.step = progress_.step + 1, .global_batch = schedule_.GlobalBatchAt(first)};
+  StepResult result;
+  result.step = progress_.step + 1;
+  result.global_batch = schedule_.GlobalBatchAt(first);
   result.learning_rate = rate_factor_ * schedule_.LearningRateAt(first);
   if (IsPassedOver(result.step)) {
     return PassOver(result, request);
@@ -59,9 +61,7 @@ StepResult Trainer::Step(int request) {
   Update(result, unscale);
   gpu_.EndPass();
   // 8. Record.
-  result.step = ++progress_.step;
-  result.consumed_samples = progress_.consumed_samples;
-  result.consumed_tokens = progress_.consumed_tokens;
+  Advance(result);
   result.seconds = device().Now() - started;
   return result;
 }
@@ -72,10 +72,8 @@ StepResult Trainer::PassOver(StepResult result, int request) {
   result.skipped = result.passed_over = true;
   result.loss_scale = scaler_.scale();
   parts_.zero().ResetCompression();
-  result.step = ++progress_.step;
   Consume(result.global_batch);
-  result.consumed_samples = progress_.consumed_samples;
-  result.consumed_tokens = progress_.consumed_tokens;
+  Advance(result);
   return result;
 }
 
@@ -92,6 +90,11 @@ std::vector<MicroBatch> Trainer::LoadBatch(StepResult& result) {
 void Trainer::Consume(std::int64_t samples) {
   progress_.consumed_samples += samples;
   progress_.consumed_tokens += samples * config().model.sequence;
+}
+
+void Trainer::Advance(StepResult& result) {
+  ++progress_.step;
+  static_cast<RunPosition&>(result) = progress_;
 }
 
 void Trainer::Compute(std::vector<MicroBatch> batch, std::int64_t step) {
@@ -172,7 +175,7 @@ void Trainer::Update(const StepResult& result, double unscale) {
   parts_.comms().CheckAborted();
 }
 
-double Trainer::Validate() {
+std::optional<double> Trainer::Validate() {
   Require(sources_.validation != nullptr, "validation was asked for, but the run has no validation source");
   return ValidationLoss(parts_, gpu_, *sources_.validation);
 }

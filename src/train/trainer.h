@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <vector>
@@ -21,12 +22,9 @@
 
 namespace trireme {
 
-// How far a run has come: with the seed and the state, all that the next step depends on.
-struct Progress {
-  std::int64_t step = 0;
-  std::int64_t consumed_samples = 0;
-  std::int64_t consumed_tokens = 0;  // of these samples, each as long as the sequence was when it was trained
-  std::int64_t updates = 0;          // steps that were not skipped: the optimizer's own count
+// With the seed and the state, all that the next step depends on.
+struct Progress : RunPosition {
+  std::int64_t updates = 0;  // steps that were not skipped: the optimizer's own count
   LossScaleState loss_scale;
 };
 
@@ -41,8 +39,9 @@ class Trainer {
 
   // `request`: a number that this rank wants every rank to see after the step (a signal it got, say); 0 is none.
   StepResult Step(int request = 0);
-  // Mean loss over validation.samples samples of the validation source, whatever the layout.
-  double Validate();
+  // Mean loss over validation.samples samples of the validation source, whatever the layout; none where no token of
+  // them is a target.
+  std::optional<double> Validate();
   // What the task's judge says of its samples' losses under the current weights, whatever the layout.
   std::vector<TaskScore> Evaluate(const EvaluationTask& task) { return EvaluateTask(parts_, gpu_, task); }
 
@@ -75,11 +74,6 @@ class Trainer {
   // Batches, learning rate and end of the run; a fresh run's unless it is replaced, between steps.
   const RunSchedule& schedule() const { return schedule_; }
   void set_schedule(const RunSchedule& schedule) { schedule_ = schedule; }
-  RunPosition position() const {
-    return {.step = progress_.step,
-            .consumed_samples = progress_.consumed_samples,
-            .consumed_tokens = progress_.consumed_tokens};
-  }
 
   // For what looks into this rank: evaluation, histograms, checks, counts.
   RankParts& parts() { return parts_; }
@@ -111,6 +105,8 @@ class Trainer {
   // forbid it. Returns when the device has done so.
   void Update(const StepResult& result, double unscale);
   void Consume(std::int64_t samples);
+  // The step is done: its result is where the run is now.
+  void Advance(StepResult& result);
   void Mark(std::string_view phase);
 
   RankParts parts_;

@@ -312,6 +312,18 @@ TEST_F(KeptState, ABatchWithoutTargetsIsASkippedStepInEveryPrecision) {
   }
 }
 
+TEST_F(KeptState, AValidationWithoutTargetsIsANote) {
+  const Session without = {.change = [](std::int64_t index, Sample& sample) {
+    sample.weights.assign(sample.tokens.size() - 1, index < 2 ? 0.0F : 1.0F);
+  }};
+  const RunConfig config =
+      TinyRun({"batch.global=2", "train.steps=2", "train.threads=1", "validation.every=1", "validation.samples=2"});
+  const Watched run = RunOn(config, Folder("run"), without);
+  EXPECT_THAT(run.validations, testing::IsEmpty());
+  EXPECT_THAT(run.notes, Contains(HasSubstr("step 2: no validation loss, as no token of the validation samples is")));
+  EXPECT_EQ(RunOn(config, Folder("usual")).validations.size(), 2U);
+}
+
 // --- tokens ------------------------------------------------------------------------------------------------------
 
 const Settings kTokens = {"model.family=llama", "batch.global=4", "train.steps=0", "train.threads=1"};

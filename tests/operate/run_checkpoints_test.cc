@@ -116,8 +116,9 @@ class RunCheckpointsTest : public testing::Test {
     WithRanks(layout, [&](RankContext& context, RunCheckpoints& checkpoints) {
       for (const std::int64_t step : steps) {
         RankState state(table_, layout, context.world.rank(), step);
-        checkpoints.Save({.step = step, .consumed_samples = 8 * step, .updates = step - 1, .notes = {{"k", "v"}}},
-                         state.states());
+        SavedProgress progress{{.step = step, .consumed_samples = 8 * step}, step - 1};
+        progress.notes = {{"k", "v"}};
+        checkpoints.Save(progress, state.states());
         // The snapshot is taken: what happens to the state now is not saved.
         state.Clear();
       }
@@ -236,8 +237,8 @@ TEST_F(RunCheckpointsTest, AStepIsSavedOnce) {
                                context.world, context.device, table_);
     const RankState state(table_, Data(1), 0, 3);
     checkpoints.Reserve(state.states());
-    checkpoints.Save({.step = 3}, state.states());
-    checkpoints.Save({.step = 3}, state.states());
+    checkpoints.Save({{.step = 3}}, state.states());
+    checkpoints.Save({{.step = 3}}, state.states());
     checkpoints.Settle();
     EXPECT_EQ(checkpoints.last_committed(), 3);
   });
@@ -253,13 +254,15 @@ TEST_F(RunCheckpointsTest, TheLastSaveIsTriedAgainUntilThereIsRoom) {
       const int rank = context.world.rank();
       RankState state(table_, Data(2), rank, 5);
       int asked = 0;
-      const bool there = checkpoints.SaveLast({.step = 5, .last = true}, state.states(),
-                                              {.seconds = seconds, .given_up = [&] {
-                                                 if (rank == 0 && given_up_after < 0) {
-                                                   std::filesystem::remove(folder_ / "checkpoints");
-                                                 }
-                                                 return rank == 1 && asked++ == given_up_after;
-                                               }});
+      SavedProgress progress{{.step = 5}};
+      progress.last = true;
+      const bool there =
+          checkpoints.SaveLast(progress, state.states(), {.seconds = seconds, .given_up = [&] {
+                                                            if (rank == 0 && given_up_after < 0) {
+                                                              std::filesystem::remove(folder_ / "checkpoints");
+                                                            }
+                                                            return rank == 1 && asked++ == given_up_after;
+                                                          }});
       const std::lock_guard lock(mutex_);
       saved[static_cast<std::size_t>(rank)] = there;
     });
@@ -289,7 +292,7 @@ TEST_F(RunCheckpointsTest, SavesThatAreDoneInTimeAreNotSpokenOf) {
   WithRanks(Data(1), [&](RankContext& context, RunCheckpoints& checkpoints) {
     for (std::int64_t step = 1; step <= 10; ++step) {
       const RankState state(table_, Data(1), context.world.rank(), step);
-      checkpoints.Save({.step = step}, state.states());
+      checkpoints.Save({{.step = step}}, state.states());
       checkpoints.Settle();  // the time of training, of which a save is no part
     }
   });
@@ -314,7 +317,9 @@ TEST_F(RunCheckpointsTest, AFolderThatIsRemovedBetweenTheRanksCostsASaveAndNoWai
     WithRanks(config, lose, [&](RankContext& context, RunCheckpoints& checkpoints) {
       for (std::int64_t step = 1; step <= 3; ++step) {
         const RankState state(table_, Data(2), context.world.rank(), step);
-        checkpoints.Save({.step = step, .last = step == 3}, state.states());
+        SavedProgress progress{{.step = step}};
+        progress.last = step == 3;
+        checkpoints.Save(progress, state.states());
         checkpoints.Settle();
       }
     });
@@ -345,7 +350,7 @@ TEST_F(RunCheckpointsTest, CopiesThatOthersOwnAreLoadedAndNotSaved) {
     for (OwnedState& each : states) {
       each.saved = context.world.rank() == 0;
     }
-    checkpoints.Save({.step = 7}, states);
+    checkpoints.Save({{.step = 7}}, states);
     checkpoints.Settle();
     context.world.Barrier();
     state.Clear();

@@ -31,6 +31,7 @@ class Recorder : public TrainingObserver {
       RequestStop();
     }
   }
+  void Validated(std::int64_t /*step*/, double loss) override { watched_.validations.push_back(loss); }
   void Note(const std::string& message) override {
     const std::scoped_lock lock(mutex_);
     watched_.notes.push_back(message);
@@ -95,9 +96,10 @@ Watched RunOn(const RunConfig& config, const std::string& folder, const Session&
   std::filesystem::create_directories(folder);
   RecordingSource source(config, session);
   Recorder recorder(watched, folder, session.stop_after);
+  const Trainer::Sources sources{.train = &source, .validation = config.validation.every > 0 ? &source : nullptr};
   const LoopOptions options{.run_folder = folder, .drop_state = session.drop_state};
   RunThreadRanks(config.layout.ranks(), {.kind = "cpu"}, [&](RankContext& context) {
-    const LoopResult result = RunTraining(config, context, {.train = &source}, options, &recorder);
+    const LoopResult result = RunTraining(config, context, sources, options, &recorder);
     if (context.world.rank() == 0) {
       watched.end = result.end;
     }

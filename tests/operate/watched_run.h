@@ -16,6 +16,7 @@ struct Watched {
   std::vector<StepResult> steps;
   std::int64_t total_steps = 0;
   StepFacts last;
+  std::vector<double> validations;
   std::vector<std::string> notes;
   LoopEnd end = LoopEnd::kFinished;
   std::set<std::int64_t> samples;  // that were read

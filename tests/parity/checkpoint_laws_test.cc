@@ -70,9 +70,7 @@ void RunPart(const RunConfig& config, const std::string& folder, Part& part) {
     RunCheckpoints checkpoints({.folder = folder, .config = config, .message = {}, .hook = {}}, context.world,
                                context.device, trainer.table());
     if (const auto found = checkpoints.Load(trainer.JoinState())) {
-      trainer.Restore({.step = found->progress.step,
-                       .consumed_samples = found->progress.consumed_samples,
-                       .updates = found->progress.updates});
+      trainer.Restore({found->progress, found->progress.updates});
     }
     for (int step = 0; step < part.steps; ++step) {
       const double loss = trainer.Step().loss;
@@ -83,9 +81,7 @@ void RunPart(const RunConfig& config, const std::string& folder, Part& part) {
     Collect(trainer, mutex, part.state);
     if (part.save) {
       const Progress& progress = trainer.progress();
-      checkpoints.Save(
-          {.step = progress.step, .consumed_samples = progress.consumed_samples, .updates = progress.updates},
-          trainer.JoinState());
+      checkpoints.Save({progress, progress.updates}, trainer.JoinState());
       checkpoints.Settle();
     }
   });

@@ -160,7 +160,7 @@ Outcome Train(const Experiment& experiment) {
                      }
                    }
                    if (experiment.validate) {
-                     const double loss = trainer.Validate();
+                     const double loss = trainer.Validate().value();
                      if (speaks) {
                        outcome.validation = loss;
                      }

@@ -33,7 +33,10 @@ PredictionGround Ground() {
 
 StepFacts StepOf(std::int64_t number, double seconds) {
   StepFacts facts;
-  facts.result = {.step = number, .global_batch = 8, .consumed_samples = 8 * number, .seconds = seconds};
+  facts.result.step = number;
+  facts.result.consumed_samples = 8 * number;
+  facts.result.global_batch = 8;
+  facts.result.seconds = seconds;
   return facts;
 }
 

@@ -58,16 +58,20 @@ json StateJson(const RunState& state) {
   for (const KeyValue& key : state.keys) {
     keys[key.key] = key.value;
   }
-  json all = {{"step", state.step},         {"consumed_samples", state.consumed_samples},
-              {"updates", state.updates},   {"loss_scale", state.loss_scale},
-              {"seed", state.seed},         {"program", state.program},
-              {"saved_at", state.saved_at}, {"layout", state.layout},
-              {"ranks", state.ranks},       {"model", ModelJson(state.model)},
-              {"recipe", state.recipe},     {"keys", keys},
+  json all = {{"step", state.step},
+              {"consumed_samples", state.consumed_samples},
+              {"consumed_tokens", state.consumed_tokens},
+              {"updates", state.updates},
+              {"loss_scale", state.loss_scale},
+              {"seed", state.seed},
+              {"program", state.program},
+              {"saved_at", state.saved_at},
+              {"layout", state.layout},
+              {"ranks", state.ranks},
+              {"model", ModelJson(state.model)},
+              {"recipe", state.recipe},
+              {"keys", keys},
               {"notes", state.notes}};
-  if (state.consumed_tokens) {
-    all["consumed_tokens"] = *state.consumed_tokens;
-  }
   if (state.schedule) {
     all["schedule"] = ScheduleJson(*state.schedule);
   }
@@ -83,9 +87,6 @@ RunState ParseState(const json& value, const std::string& origin) {
   RunState state;
   state.step = CountOf(value, "step", origin);
   state.consumed_samples = CountOf(value, "consumed_samples", origin);
-  if (value.contains("consumed_tokens")) {
-    state.consumed_tokens = CountOf(value, "consumed_tokens", origin);
-  }
   state.updates = CountOf(value, "updates", origin);
   state.loss_scale = NumberOf(value, "loss_scale", origin);
   if (value.contains("schedule")) {
@@ -99,6 +100,13 @@ RunState ParseState(const json& value, const std::string& origin) {
   state.layout = TextOf(value, "layout", origin);
   state.ranks = CountOf(value, "ranks", origin);
   state.model = ParseModel(ObjectOf(value, "model", origin), origin);
+  if (value.contains("consumed_tokens")) {
+    state.consumed_tokens = CountOf(value, "consumed_tokens", origin);
+  } else {
+    Require(!__builtin_mul_overflow(state.consumed_samples, state.model.sequence, &state.consumed_tokens),
+            "'{}': {} samples of {} tokens cannot have been consumed", origin, state.consumed_samples,
+            state.model.sequence);
+  }
   state.recipe = TextOf(value, "recipe", origin);
   for (const auto& [key, text] : ObjectOf(value, "keys", origin).items()) {
     state.keys.push_back({.key = key, .value = TextMember(key, text, origin)});

@@ -20,11 +20,10 @@ namespace trireme {
 
 // Everything of a run's state that is no tensor. Random numbers and the order of the data are functions of the
 // configuration, the seed and the samples consumed, and need nothing more.
-struct RunState {
-  std::int64_t step = 0;
-  std::int64_t consumed_samples = 0;
-  std::optional<std::int64_t> consumed_tokens;  // saves before November 2026 do not say
-  std::int64_t updates = 0;                     // steps that were not skipped: the optimizer's own count
+// Saves before November 2026 do not say how many tokens were consumed: reading counts all samples as long as the
+// recipe's.
+struct RunState : RunPosition {
+  std::int64_t updates = 0;  // steps that were not skipped: the optimizer's own count
   double loss_scale = 1;
   // Where batch size, learning rate and end of the run stand; version 1 of the format has no such member.
   std::optional<ScheduleState> schedule;
