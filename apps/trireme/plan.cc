@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -98,6 +99,9 @@ struct PlanCommand {
     }
     RequireConsistent(options);
     const Cluster machine = ReadCluster();
+    Require(machine.nodes == 1 || options.nodes > 0 || options.gpus > 0 || !options.phases.empty(),
+            "cluster '{}' has {} nodes: give --nodes, --gpus or --phases, such as --nodes {}", machine.name,
+            machine.nodes, std::min(machine.nodes, 4));
     const SoftwareStack software = LoadStack(NamedPath(stacks_folder, "stacks", stack, "stack"), "");
     const ModelConfig config = ReadModel();
     const PlanAnswer answer =
@@ -131,7 +135,9 @@ void AddMachineOptions(CLI::App* plan, PlanCommand& c) {
   plan->add_option("--cluster", c.cluster,
                    "A file in clusters/, by name or path (this machine, once it is calibrated)");
   plan->add_option("--stack", c.stack, "Whose software: a file in stacks/, by name or path (trireme)");
-  plan->add_option("--nodes", c.options.nodes, "Nodes of the allocation (all)")->check(AboveZero());
+  plan->add_option("--nodes", c.options.nodes,
+                   "Nodes of the allocation (needed, or --gpus, where the cluster has several)")
+      ->check(AboveZero());
   plan->add_option("--gpus", c.options.gpus, "Devices of the allocation, instead of --nodes")->check(AboveZero());
   plan->add_option("--spare-nodes", c.options.spare_nodes, "Of these, nodes held back for failures")
       ->check(NotNegative());
@@ -166,7 +172,7 @@ void AddPlanOptions(CLI::App* plan, PlanCommand& c) {
   plan->add_option("--deadline", c.options.deadline, "Days: marks layouts that miss it")->check(AboveZero());
   plan->add_option("--allocation", c.options.allocation, "Device-hours: marks layouts that exceed them")
       ->check(AboveZero());
-  plan->add_option("--rows", c.options.rows, "Layouts to show (15)")->check(AboveZero());
+  plan->add_option("--rows", c.options.rows, "Layouts to show (8; 15 with --json)")->check(AboveZero());
   plan->add_option("--threads", c.options.threads, "Threads of the search (2)")->check(AboveZero());
   plan->add_option("--layout", c.options.layout,
                    "Explain this one, such as \"tp=4 pp=12 dp=8 mbs=2 zero=1 recompute=full\"");

@@ -58,15 +58,21 @@ std::vector<std::string> With(const std::vector<std::string>& more) {
 
 const BadPlan kPlans[] = {
     {"NoCluster", {"--model", "gpt2-124m", "--global-batch", "8"}, "name a cluster"},
-    {"NoModel", {"--cluster", "dgx-h100", "--global-batch", "8"}, "name a model"},
+    {"NoModel", {"--cluster", "dgx-h100", "--nodes", "1", "--global-batch", "8"}, "name a model"},
+    {"NoSizeOfTheAllocation",
+     {"--cluster", "dgx-h100", "--model", "gpt2-124m", "--global-batch", "8"},
+     "cluster 'dgx-h100' has 2048 nodes: give --nodes, --gpus or --phases, such as --nodes 4"},
     {"AnUnknownCluster", {"--cluster", "dgx-h10", "--model", "gpt2-124m", "--global-batch", "8"}, "did you mean"},
     {"AClusterWithoutALink",
      {"--cluster", "no_link.toml", "--model", "gpt2-124m", "--global-batch", "8"},
      "lacks the link [links.node]"},
     {"AnImpossibleModel",
-     {"--cluster", "dgx-h100", "--layers", "2", "--hidden", "100", "--heads", "3", "--global-batch", "8"},
+     {"--cluster", "dgx-h100", "--gpus", "8", "--layers", "2", "--hidden", "100", "--heads", "3", "--global-batch",
+      "8"},
      "model.heads = 3 does not divide model.hidden = 100"},
-    {"ABrokenConfig", {"--cluster", "dgx-h100", "--model", "broken.json", "--global-batch", "8"}, "no JSON object"},
+    {"ABrokenConfig",
+     {"--cluster", "dgx-h100", "--gpus", "8", "--model", "broken.json", "--global-batch", "8"},
+     "no JSON object"},
     {"NoNodes", With({"--gpus", "0"}), "--gpus: must be above 0"},
     {"TwoSizesOfTheAllocation", With({"--gpus", "8"}), "give one of them"},
     {"OnlySpareNodes", With({"--spare-nodes", "1"}), "1 spare nodes leave nothing of 8 devices"},
@@ -102,7 +108,7 @@ TEST(PlanProgram, TheEmittedRecipePassesADryRun) {
       Plan({"--model", "gpt2-124m", "--cluster", "dgx-h100", "--gpus", "4", "--global-batch", "64", "--tokens", "1e9",
             "--moments", "bf16", "--estimate", "--ramp", "32,16,1000", "--emit", "recipe,sbatch", "--out", "chosen"}));
   EXPECT_EQ(planned.code, 0) << planned.err;
-  EXPECT_THAT(planned.out, HasSubstr("front of speed and memory"));
+  EXPECT_THAT(planned.out, HasSubstr("recommended "));
   EXPECT_THAT(planned.out, HasSubstr("refused:"));
   EXPECT_THAT(planned.out, HasSubstr("device-hours"));
   EXPECT_THAT(place.Read("chosen.sbatch"), HasSubstr("srun --nodes=1 --ntasks=4"));
@@ -255,12 +261,22 @@ TEST(PlanProgram, ABatchIsChosenAndSaidWhenNoneIsGiven) {
   EXPECT_THAT(outcome.err, HasSubstr("no --global-batch given: taking 512 samples"));
 }
 
-TEST(PlanProgram, NothingThatFitsIsCodeOne) {
+TEST(PlanProgram, NothingThatFitsIsCodeOneAndSaysWhatWould) {
   const Workplace place;
   const Outcome outcome =
       place.Run(Plan({"--model", "bloom-176b", "--cluster", "dgx-h100", "--nodes", "1", "--global-batch", "64"}));
   EXPECT_EQ(outcome.code, 1);
   EXPECT_THAT(outcome.out, HasSubstr("no layout fits"));
+  EXPECT_THAT(outcome.out, testing::ContainsRegex("devices hold it, [0-9]+ do not; try --gpus [0-9]+:"));
+}
+
+TEST(PlanProgram, ALayoutSaysTheDaysOfItsTokens) {
+  const Workplace place;
+  const std::vector<std::string> asked = With({"--layout", "dp=8 mbs=4", "--tokens", "1e11"});
+  EXPECT_THAT(place.Run(Plan(asked)).out, HasSubstr(" GPU-hours, "));
+  std::vector<std::string> as_json = asked;
+  as_json.emplace_back("--json");
+  EXPECT_GT(ParseJson(place.Run(Plan(as_json)).out)["days"].get<double>(), 0);
 }
 
 TEST(PlanProgram, CoresThatNoLayoutCanUseOneByOneLeadToARankWithAllOfThem) {

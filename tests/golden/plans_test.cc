@@ -110,7 +110,7 @@ std::vector<PlanCase> Searches() {
 void Shorten(nlohmann::json& candidate) {
   for (const char* const key :
        {"tensor", "context", "context_kind", "pipeline", "data", "zero", "schedule", "chunks", "partition",
-        "sequence_parallel", "recompute", "offload", "offload_activations", "micro_batch", "model_tflops"}) {
+        "sequence_parallel", "recompute", "offload", "offload_activations", "micro_batch", "model_tflops", "mfu"}) {
     candidate.erase(key);
   }
 }
@@ -132,7 +132,8 @@ void Compress(nlohmann::json& value) {
 
 void Tidy(nlohmann::json& answer) {
   if (answer.is_object()) {
-    for (const char* const key : {"priced", "pruned", "enumerated", "refused", "single_changes", "warnings", "front"}) {
+    for (const char* const key :
+         {"priced", "pruned", "enumerated", "refused", "single_changes", "warnings", "front", "mfu"}) {
       answer.erase(key);
     }
     if (nlohmann::json& stages = answer["stages"]; stages.size() > 3) {

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "message_of.h"
@@ -275,6 +276,82 @@ TEST(Phases, AGrowingAllocationEndsSooner) {
   EXPECT_GT(plans[1].tokens / plans[1].days, 2 * plans[0].tokens / plans[0].days);
   EXPECT_THAT(ToText(plans, 100e9), HasSubstr("done after"));
   EXPECT_THAT(MessageOf([] { ParsePhases("4:x"); }), HasSubstr("nodes:days"));
+}
+
+std::size_t WidestLine(const std::string& text) {
+  std::size_t widest = 0;
+  std::size_t begin = 0;
+  for (std::size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n', begin)) {
+    widest = std::max(widest, end - begin);
+    begin = end + 1;
+  }
+  return widest;
+}
+
+TEST(Ranking, TheAnswerComesFirstAndFitsATerminal) {
+  const Machine machine("dgx-h100", "trireme");
+  const ModelConfig model = Completed(ModelConfig{.family = "llama",
+                                                  .layers = 32,
+                                                  .hidden = 4096,
+                                                  .heads = 32,
+                                                  .kv_heads = 8,
+                                                  .ffn = 14336,
+                                                  .vocabulary = 128256,
+                                                  .sequence = 8192});
+  const SearchRequest request = machine.Request(model, 32, 512);
+  const SearchResult result = Search(request);
+  const std::string text = RankingText(result, request, {.tokens = 1e12});
+  EXPECT_LE(WidestLine(text), 100U) << text;
+  EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 30) << text;
+  const std::string best = "recommended " + result.ranked[0].layout.ToString();
+  EXPECT_LT(text.find(best), text.find("s/step")) << text;
+  for (const char* const said : {"tokens/s, MFU ", "of 80.0 GiB per device", " GPU-hours", " MWh for 1T tokens",
+                                 "why       the fastest of ", "with another tp, pp or cp at least ",
+                                 "are within 2 %: predictions do not tell them apart", " out of device memory, "}) {
+    EXPECT_THAT(text, HasSubstr(said));
+  }
+}
+
+TEST(Ranking, MfuIsModelFlopsOverTheDataSheetsPeak) {
+  const Machine machine("dgx-h100", "trireme");
+  const ModelConfig model = SmallGpt();
+  const Candidate one = Price(machine.Request(model, 8, 64), {.data = 8});
+  EXPECT_NEAR(one.mfu, one.model_tflops / 989.4, 1e-4);
+  EXPECT_NEAR(ToJsonValue(one)["mfu"], one.mfu, 1e-12);
+}
+
+TEST(Ranking, AModelThatDoesNotFitSaysHowManyDevicesHoldIt) {
+  const Machine machine("dgx-h100", "trireme");
+  const ModelConfig model = Completed(ModelConfig{.family = "llama",
+                                                  .layers = 80,
+                                                  .hidden = 8192,
+                                                  .heads = 64,
+                                                  .kv_heads = 8,
+                                                  .ffn = 28672,
+                                                  .vocabulary = 128256,
+                                                  .sequence = 8192});
+  SearchRequest request = machine.Request(model, 1, 512);
+  const SearchResult result = Search(request);
+  ASSERT_TRUE(result.ranked.empty());
+  const LeastDevices least = FindLeastDevices(request, result);
+  ASSERT_GT(least.devices, 1);
+  const std::string text = NothingFitsText(result, request, least);
+  EXPECT_THAT(text, HasSubstr("no layout fits: "));
+  EXPECT_THAT(text, HasSubstr(fmt::format("try --gpus {}", least.devices)));
+  request.devices = least.devices;
+  EXPECT_FALSE(Search(request).ranked.empty());
+  request.devices = least.too_few;
+  EXPECT_TRUE(Search(request).ranked.empty());
+}
+
+TEST(Ranking, CountsAreGroupedAndLongLinesBroken) {
+  EXPECT_EQ(Grouped(0), "0");
+  EXPECT_EQ(Grouped(999), "999");
+  EXPECT_EQ(Grouped(12096), "12,096");
+  EXPECT_EQ(Grouped(-1234567), "-1,234,567");
+  const std::string words = std::string(60, 'a') + " " + std::string(60, 'b');
+  EXPECT_EQ(Wrapped("  x ", words), "  x " + std::string(60, 'a') + "\n    " + std::string(60, 'b') + "\n");
+  EXPECT_EQ(Wrapped("x", ""), "x\n");
 }
 
 TEST(Ranking, TextAndJsonHoldDaysAndRefusals) {

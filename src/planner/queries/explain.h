@@ -38,7 +38,8 @@ struct Explanation {
 
 // Requires RequirePossible(request, layout).
 Explanation Explain(const SearchRequest& request, const ParallelLayout& layout);
-std::string ToText(const Explanation& explanation, const SearchRequest& request);
+// With tokens above 0 days of a training too. Lines have at most 100 columns.
+std::string ToText(const Explanation& explanation, const SearchRequest& request, double tokens = 0);
 std::string ToJson(const Explanation& explanation, const SearchRequest& request);
 
 // Layouts that differ from `layout` by one choice and suit the request, each with a word about it.

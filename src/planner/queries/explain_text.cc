@@ -6,6 +6,7 @@
 #include "planner/pricing/interval.h"
 #include "planner/queries/context_figure.h"
 #include "planner/queries/explain.h"
+#include "planner/queries/plan_text.h"
 
 namespace trireme {
 namespace {
@@ -35,15 +36,15 @@ constexpr NamedTerm kTerms[] = {
 };
 
 std::string MemoryTable(const MemoryEstimate& memory) {
-  std::string text =
-      "stage  weights   grads fp32acc   optim    kept scratch  logits messages context fragment   total GiB\n";
+  std::string text = "memory, GiB (*: the fullest stage)\n";
+  text += "stage  weights   grads fp32acc   optim    kept scratch  logits messages context fragment   total\n";
   for (std::size_t stage = 0; stage < memory.stages.size(); ++stage) {
     const StageMemory& m = memory.stages[stage];
     text += fmt::format(
         "{:>5} {:>8.2f} {:>7.2f} {:>7.2f} {:>7.2f} {:>7.2f} {:>7.2f} {:>7.2f} {:>8.2f} {:>7.2f} {:>8.2f} {:>7.2f}{}\n",
         stage, m.weights / kGibi, m.gradients / kGibi, m.accumulation / kGibi, m.optimizer / kGibi,
         m.activations / kGibi, m.scratch / kGibi, m.logits / kGibi, m.messages / kGibi, m.fixed / kGibi,
-        m.fragmentation / kGibi, m.total() / kGibi, static_cast<int>(stage) == memory.worst ? "  <- worst" : "");
+        m.fragmentation / kGibi, m.total() / kGibi, static_cast<int>(stage) == memory.worst ? " *" : "");
   }
   if (memory.host_per_node > 0) {
     text +=
@@ -56,7 +57,7 @@ std::string MemoryTable(const MemoryEstimate& memory) {
 std::string BlocksText(const std::vector<std::int64_t>& blocks) {
   std::string text;
   for (const std::int64_t own : blocks) {
-    text += fmt::format("{}{}", text.empty() ? "" : ",", own);
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", own);
   }
   return text;
 }
@@ -88,14 +89,16 @@ std::string InsteadText(const Explanation& explanation) {
 
 }  // namespace
 
-std::string ToText(const Explanation& explanation, const SearchRequest& request) {
+std::string ToText(const Explanation& explanation, const SearchRequest& request, double tokens) {
   const Candidate& candidate = explanation.candidate;
   const StepEstimate& estimate = explanation.estimate;
-  std::string text = fmt::format(
-      "{}\n{:.2f} s/step ({:.2f} to {:.2f} in 8 of 10 cases), {:.1f} TFLOP/s per device with recomputation, {:.1f} "
-      "without, {:.0f} tokens/s\nblocks of the stages: {}\n\n",
-      candidate.layout.ToString(), estimate.seconds, estimate.low, estimate.high, candidate.hardware_tflops,
-      candidate.model_tflops, candidate.tokens_per_second, BlocksText(estimate.blocks));
+  std::string text = candidate.layout.ToString() + "\n" + CandidateText(candidate, request, tokens);
+  text += fmt::format("  device    {:.1f} TFLOP/s, {:.1f} with recomputation\n", candidate.model_tflops,
+                      candidate.hardware_tflops);
+  text += Wrapped("  blocks    ", BlocksText(estimate.blocks) + " by stage");
+  text += fmt::format(
+      "  fits      with a probability of {:.0f} %\n\n",
+      100 * FitProbability(estimate.memory.peak, UsableMemory(request.cluster), request.state.memory_spread));
   text += "where the seconds go (critical path: the slowest stage, then what follows it)\n";
   for (const NamedTerm& term : kTerms) {
     const double seconds = estimate.terms.*term.member;
@@ -111,9 +114,6 @@ std::string ToText(const Explanation& explanation, const SearchRequest& request)
   text += fmt::format("  slowest stage {}: {:.1f} % above the mean; one message {:.2f} ms\n\n", estimate.slowest,
                       100 * (estimate.slowest_share - 1), 1e3 * estimate.message);
   text += MemoryTable(estimate.memory);
-  text += fmt::format(
-      "usable: {:.2f} GiB per device; fits with a probability of {:.0f} %\n", UsableMemory(request.cluster) / kGibi,
-      100 * FitProbability(estimate.memory.peak, UsableMemory(request.cluster), request.state.memory_spread));
   if (request.prices().prices_every_recipe()) {
     text += ContextFigure(PointOf(request, candidate.layout));
   }
@@ -123,14 +123,15 @@ std::string ToText(const Explanation& explanation, const SearchRequest& request)
   if (!explanation.warnings.empty()) {
     text += "\nwarnings\n";
     for (const std::string& warning : explanation.warnings) {
-      text += "  " + warning + "\n";
+      text += Wrapped("  ", warning);
     }
   }
   text += "\nsingle changes that would gain\n";
   for (std::size_t i = 0; i < explanation.changes.size() && i < 5; ++i) {
     const SingleChange& change = explanation.changes[i];
-    text += fmt::format("  {:>5.1f} %  {:<28} {:.2f} s, {:.1f} GiB  {}\n", 100 * change.gain, change.what,
-                        change.candidate.seconds, change.candidate.peak / kGibi, change.candidate.layout.ToString());
+    text += fmt::format("  {:>5.1f} %  {:<28} {:.2f} s, {:.1f} GiB\n", 100 * change.gain, change.what,
+                        change.candidate.seconds, change.candidate.peak / kGibi);
+    text += Wrapped("           ", change.candidate.layout.ToString());
   }
   if (explanation.changes.empty()) {
     text += "  none that fits\n";
@@ -145,6 +146,7 @@ std::string ToJson(const Explanation& explanation, const SearchRequest& request)
                       {"interval_seconds", {estimate.low, estimate.high}},
                       {"hardware_tflops", explanation.candidate.hardware_tflops},
                       {"model_tflops", explanation.candidate.model_tflops},
+                      {"mfu", explanation.candidate.mfu},
                       {"tokens_per_second", explanation.candidate.tokens_per_second},
                       {"blocks", estimate.blocks},
                       {"peak_gib", estimate.memory.peak / kGibi},

@@ -23,6 +23,9 @@
 namespace trireme {
 namespace {
 
+// Layouts that a search keeps where --rows is not given.
+constexpr int kRows = 15;
+
 DType ElementOf(const PlanOptions& options, const DeviceSpec& device) {
   if (options.dtype == "auto") {
     return device.has_bf16 ? DType::kBFloat16 : DType::kFloat16;
@@ -142,7 +145,7 @@ class Answering {
                  .most_context = options.most_context,
                  .most_micro_batch = options.most_micro_batch,
                  .headroom = options.headroom,
-                 .keep = std::max(options.rows, 1),
+                 .keep = options.rows > 0 ? options.rows : kRows,
                  .threads = options.threads} {
     Hold(options_.fix, request_);
     if (options.power_sgd_rank > 0 && !request_.zero) {
@@ -161,7 +164,7 @@ class Answering {
     } else if (options_.SearchesShapes()) {
       const std::vector<ShapeProposal> shapes =
           options_.max_size ? std::vector<ShapeProposal>{LargestModel(request_)}
-                            : SearchShapes(request_, ParseSize(options_.search_shape), options_.rows);
+                            : SearchShapes(request_, ParseSize(options_.search_shape), request_.keep);
       Say(ToText(shapes), ToJsonValue(shapes));
     } else if (!options_.phases.empty()) {
       const std::vector<PhasePlan> plans = PlanPhases(request_, ParsePhases(options_.phases), options_.tokens);
@@ -228,7 +231,7 @@ class Answering {
     }
     const Explanation explanation = trireme::Explain(request_, wanted);
     const std::int64_t micro_batches = global_batch_ / (static_cast<std::int64_t>(wanted.micro_batch) * wanted.data);
-    answer_.text = ToText(explanation, request_);
+    answer_.text = ToText(explanation, request_, options_.tokens);
     if (options_.timeline == "text") {
       answer_.text += "\n" + TimelineText(wanted, explanation.estimate, micro_batches);
     } else if (!options_.timeline.empty()) {
@@ -239,6 +242,9 @@ class Answering {
                                                  : PriceLengths(request_, wanted, ParseLengths(options_.sequences));
     answer_.text += lengths.empty() ? "" : LengthFigure(lengths);
     nlohmann::json more = Finish(explanation.candidate);
+    if (options_.tokens > 0) {
+      more.update(DaysJson(request_, explanation.candidate, options_.tokens));
+    }
     for (const LengthPoint& point : lengths) {
       more["lengths"].push_back({{"tokens", point.tokens},
                                  {"seconds", point.seconds},
@@ -258,11 +264,15 @@ class Answering {
                                  .deadline_days = options_.deadline,
                                  .device_hours = options_.allocation,
                                  .rows = options_.rows};
-    Say(RankingText(result, request_, options), RankingJson(result, request_, options));
+    answer_.json = RankingJson(result, request_, options);
     answer_.found = !result.ranked.empty();
     if (!answer_.found) {
+      const LeastDevices least = FindLeastDevices(request_, result);
+      answer_.text = NothingFitsText(result, request_, least);
+      answer_.json["needed"] = ToJsonValue(least);
       return;
     }
+    answer_.text = RankingText(result, request_, options);
     const double deadline = options_.deadline;
     if (deadline > 0 && TimeOfTraining(request_, result.ranked.front(), options_.tokens).days > deadline) {
       const DeadlineAnswer nodes = NodesForDeadline(request_, options_.tokens, deadline);

@@ -24,7 +24,8 @@ ModelConfig ModelOfShape(const ModelConfig* named, const ShapeOptions& shape);
 struct PlanOptions {
   std::string dtype = "auto", moments = "fp32", optimizer = "adamw", attention = "flash";
   int nodes = 0, gpus = 0, spare_nodes = 0;  // nodes or devices; neither: the whole cluster
-  int most_tensor = 0, most_context = 1, most_micro_batch = 64, power_sgd_rank = 0, rows = 15, threads = 2;
+  int most_tensor = 0, most_context = 1, most_micro_batch = 64, power_sgd_rank = 0;
+  int rows = 0, threads = 2;      // rows 0: up to 8 in the text, 15 in JSON
   std::int64_t global_batch = 0;  // 0: what is usual for the model
   double tokens = 0, headroom = 0.06, deadline = 0, allocation = 0;
   std::string fix, layout, timeline, ramp, search_shape, phases;

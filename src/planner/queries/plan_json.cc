@@ -10,10 +10,7 @@ namespace {
 nlohmann::json WithDays(const Candidate& candidate, const SearchRequest& request, const RankingOptions& options) {
   nlohmann::json json = ToJsonValue(candidate);
   if (options.tokens > 0) {
-    const TrainingTime time = TimeOfTraining(request, candidate, options.tokens);
-    json["days"] = time.days;
-    json["device_hours"] = time.device_hours;
-    json["megawatt_hours"] = time.megawatt_hours;
+    json.update(DaysJson(request, candidate, options.tokens));
   }
   return json;
 }
@@ -46,11 +43,23 @@ nlohmann::json ToJsonValue(const Candidate& candidate) {
                       {"interval_seconds", {candidate.low, candidate.high}},
                       {"hardware_tflops", candidate.hardware_tflops},
                       {"model_tflops", candidate.model_tflops},
+                      {"mfu", candidate.mfu},
                       {"tokens_per_second", candidate.tokens_per_second},
                       {"peak_gib", candidate.peak / kGibi},
                       {"host_gib_per_node", candidate.host / kGibi},
                       {"nvme_gib_per_node", candidate.nvme / kGibi}};
   return json;
+}
+
+nlohmann::json DaysJson(const SearchRequest& request, const Candidate& candidate, double tokens) {
+  const TrainingTime time = TimeOfTraining(request, candidate, tokens);
+  return {{"days", time.days}, {"device_hours", time.device_hours}, {"megawatt_hours", time.megawatt_hours}};
+}
+
+nlohmann::json ToJsonValue(const LeastDevices& least) {
+  return {{"devices", least.devices > 0 ? nlohmann::json(least.devices) : nlohmann::json()},
+          {"too_few", least.too_few},
+          {"best", OrNull(least.fastest)}};
 }
 
 nlohmann::json RankingJson(const SearchResult& result, const SearchRequest& request, const RankingOptions& options) {

@@ -12,6 +12,9 @@
 
 namespace trireme {
 
+// Days, device-hours and energy of `tokens`.
+nlohmann::json DaysJson(const SearchRequest& request, const Candidate& candidate, double tokens);
+nlohmann::json ToJsonValue(const LeastDevices& least);
 nlohmann::json RankingJson(const SearchResult& result, const SearchRequest& request, const RankingOptions& options);
 nlohmann::json ToJsonValue(const Candidate& candidate);
 nlohmann::json ToJsonValue(const RampPlan& plan);

@@ -14,11 +14,15 @@
 namespace trireme {
 namespace {
 
-constexpr const char* kDevice = "out of device memory";
-constexpr const char* kHost = "out of host memory";
+// FLOP/s by the data sheet, not what the chip's power holds.
+double SheetPeak(const PlanPoint& point) {
+  const DeviceSpec& device = point.cluster.device;
+  return device.Peak(DTypeOf(point.config)) / device.sustained;
+}
 
 Candidate CandidateOf(const PlanPoint& point, const ModelAccount& account, const StepEstimate& estimate) {
   const double devices = point.config.layout.ranks();
+  const double model_flops = ModelFlops(point) / estimate.seconds / devices;
   return {.layout = point.config.layout,
           .seconds = estimate.seconds,
           .low = estimate.low,
@@ -27,7 +31,8 @@ Candidate CandidateOf(const PlanPoint& point, const ModelAccount& account, const
           .host = estimate.memory.host_per_node,
           .nvme = estimate.memory.nvme_per_node,
           .hardware_tflops = point.prices.HardwareFlops(point, account) / estimate.seconds / devices / 1e12,
-          .model_tflops = ModelFlops(point) / estimate.seconds / devices / 1e12,
+          .model_tflops = model_flops / 1e12,
+          .mfu = model_flops / SheetPeak(point),
           .tokens_per_second = static_cast<double>(point.config.batch.global) *
                                static_cast<double>(point.config.model.sequence) / estimate.seconds};
 }
@@ -119,7 +124,7 @@ class Searcher {
     bool full = false;
     for (const int micro_batch : branch.micro_batches) {
       if (full) {
-        ++result_.refused[kDevice];
+        ++result_.refused[kOutOfDeviceMemory];
         continue;
       }
       ParallelLayout layout = branch.layout;
@@ -147,11 +152,11 @@ class Searcher {
     const std::vector<std::int64_t> blocks = BlocksOfStages(point);
     const MemoryEstimate memory = EstimatePeak(point, account_, blocks, clock_);
     if (memory.peak > UsableMemory(request_.cluster) * (1 - request_.headroom)) {
-      ++result_.refused[kDevice];
+      ++result_.refused[kOutOfDeviceMemory];
       return false;
     }
     if (memory.host_per_node > request_.cluster.host_memory) {
-      ++result_.refused[kHost];
+      ++result_.refused[kOutOfHostMemory];
       return true;
     }
     StepEstimate estimate = BoundTime(point, account_, blocks);

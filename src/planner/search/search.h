@@ -55,8 +55,13 @@ struct Candidate {
   double nvme = 0;             // likewise
   double hardware_tflops = 0;  // a device
   double model_tflops = 0;
+  double mfu = 0;  // model FLOPs, without recomputation, over the data sheet's peak of the run's type
   double tokens_per_second = 0;
 };
+
+// Reasons of SearchResult::refused.
+inline constexpr const char* kOutOfDeviceMemory = "out of device memory";
+inline constexpr const char* kOutOfHostMemory = "out of host memory";
 
 struct SearchResult {
   std::vector<Candidate> ranked;
