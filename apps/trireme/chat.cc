@@ -25,8 +25,20 @@ Examples:
   trireme chat downloads/qwen3-0.6b --system "Answer in one sentence." --temperature 0.7 --top-p 0.9
   trireme chat runs/tuned --prompts questions.txt --temperature 0 --json
 
-A line is a message. /reset forgets the conversation, /quit (or the end of the input) ends it.
+A line is a message. /help lists the commands, /reset forgets the conversation, /quit (or the end of the input) ends it.
 Exit codes: 0 done; 1 failed; 2 unusable input.)";
+
+constexpr const char* kChatHelp =
+    "/help   this list\n/reset  forget the conversation\n/quit   end, as the end of the input does\n"
+    "Any other line is a message.\n";
+
+// One word behind a slash; a path or a sentence is a message.
+bool IsCommand(const std::string& line) {
+  return line.size() > 1 && line.front() == '/' &&
+         std::all_of(line.begin() + 1, line.end(), [](char letter) { return letter >= 'a' && letter <= 'z'; });
+}
+
+std::string UnknownCommand(const std::string& line) { return line + " is no command: /help lists them\n"; }
 
 struct ChatCommand {
   InferenceCommand inference;
@@ -114,9 +126,13 @@ int ChatCommand::Run() const {
   GenerateOptions own = options;
   own.vocabulary = tokenizer->vocabulary();
   own.stop = AnswerEnds(*tokenizer, chat_template);
+  // At least half of the sequence is for questions and what was said before.
+  own.tokens = std::min(own.tokens, std::max<std::int64_t>(files.model.sequence / 2, 1));
+  if (own.tokens < options.tokens) {
+    std::fprintf(stderr, "answers have at most %lld tokens, half of the model's sequence of %lld\n",
+                 static_cast<long long>(own.tokens), static_cast<long long>(files.model.sequence));
+  }
   const std::int64_t room = files.model.sequence - own.tokens;
-  Require(room > 0, "--tokens {} leave no room for a question in the model's sequence of {}", own.tokens,
-          files.model.sequence);
   ChatSession session(*tokenizer, chat_template, chat.system);
   // What rank 0 has read, for all ranks.
   TokenList question;
@@ -132,9 +148,11 @@ int ChatCommand::Run() const {
     while (true) {
       if (speaks) {
         goes_on = NextLine(lines, prompts, line);
-        while (goes_on && (line == "/reset" || line.empty())) {
+        while (goes_on && (line.empty() || IsCommand(line))) {
           if (line == "/reset") {
             session.Reset();
+          } else if (!line.empty()) {
+            std::fputs(line == "/help" ? kChatHelp : UnknownCommand(line).c_str(), stderr);
           }
           goes_on = NextLine(lines, prompts, line);
         }

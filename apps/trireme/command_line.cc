@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 
 #include "apps/trireme/plan_validate.h"
 #include "base/error.h"
+#include "run/users_words.h"
 #include "topology/settings.h"
 
 namespace trireme {
@@ -37,14 +39,40 @@ std::vector<std::string> Subcommands(const CLI::App& app) {
   return names;
 }
 
+// " (did you mean '--set optimizer.learning_rate=…'?)" for what users of other programs call a key, else the nearest
+// option.
+std::string NearestOption(const CLI::App& at, const std::string& name) {
+  std::vector<std::string> known;
+  for (const CLI::Option* option : at.get_options()) {
+    if (!option->get_positional() && option->get_name().starts_with("--")) {
+      known.push_back(option->get_name().substr(2));
+    }
+  }
+  const auto has = [&](const std::string& word) { return std::find(known.begin(), known.end(), word) != known.end(); };
+  const std::string bare = name.substr(std::min(name.find_first_not_of('-'), name.size()));
+  if (std::string key = KeyOfUsersWord(bare); !key.empty()) {
+    std::string own = key == "batch.global" ? "global-batch" : key.substr(key.rfind('.') + 1);
+    std::replace(own.begin(), own.end(), '_', '-');
+    const std::string meant = has("set")                                 ? fmt::format("--set {}=VALUE", key)
+                              : has(own)                                 ? "--" + own
+                              : has("fix") && key.starts_with("layout.") ? fmt::format("--fix \"{}=VALUE\"", bare)
+                                                                         : "";
+    if (!meant.empty()) {
+      return fmt::format(" (did you mean '{}'?)", meant);
+    }
+  }
+  // Without the dashes: they would make any two short names alike.
+  std::string nearest = NearestMatch(bare, known);
+  if (const std::size_t quote = nearest.find('\''); quote != std::string::npos) {
+    nearest.insert(quote + 1, "--");
+  }
+  return nearest;
+}
+
 std::string UnknownWord(const CLI::App& at, const std::string& word) {
   if (word.starts_with("-")) {
     const std::string name = word.substr(0, word.find('='));
-    std::vector<std::string> known;
-    for (const CLI::Option* option : at.get_options()) {
-      known.push_back(option->get_positional() ? "" : option->get_name());
-    }
-    return fmt::format("'{}' has no option '{}'{}", PathOf(at), name, NearestMatch(name, known));
+    return fmt::format("'{}' has no option '{}'{}", PathOf(at), name, NearestOption(at, name));
   }
   if (const std::vector<std::string> known = Subcommands(at); !known.empty()) {
     return fmt::format("'{}' has no command '{}'{}; known: {}", PathOf(at), word, NearestMatch(word, known),
@@ -96,6 +124,16 @@ std::string RecipePath(const std::string& told) {
   std::error_code status;
   if (!LookForNamedFile(FoldersOf("recipes"), told) && std::filesystem::exists(told, status)) {
     return told;
+  }
+  if (told.ends_with(".toml") && !std::filesystem::exists(told, status)) {
+    const std::string stem = std::filesystem::path(told).stem().string();
+    std::vector<std::string> names;
+    for (const std::string& folder : FoldersOf("recipes")) {
+      for (const auto& entry : std::filesystem::directory_iterator(folder, status)) {
+        names.push_back(entry.path().stem().string());
+      }
+    }
+    Fail("recipe '{}' does not exist{}", told, NearestMatch(stem, names));
   }
   return NamedPath("", "recipes", told, "recipe");
 }

@@ -205,6 +205,7 @@ void AddTrainTokenizer(CLI::App& data, const Shared& command, int& exit_code) {
   AddTextOptions(*app, command, command->training.inputs);
   app->add_option("--field", command->training.json_field, "Field of a JSON line that holds the text (text)");
   app->add_option("--output", command->training.output, "The tokenizer.json to write")->required();
+  app->add_flag("--overwrite", command->training.overwrite, "Replace what is there");
   app->add_option("--vocabulary", command->training.training.vocabulary, "Tokens in all (32768)");
   app->add_option("--pattern", command->pattern,
                   "How text is cut into pieces: gpt2, bloom, llama3, qwen2 or tekken (gpt2)");

@@ -126,6 +126,11 @@ int GenerateCommand::Run() const {
   own.vocabulary = tokenizer->vocabulary();
   const InferenceOptions plan = PlanGeneration(
       files.model, {.prompts = prompts, .batch = batch, .dtype = inference.WorkingType(files)}, own.tokens);
+  if (own.tokens < options.tokens) {
+    std::fprintf(stderr, "--tokens %lld: %lld are made, as many as the model's sequence of %lld leaves room for\n",
+                 static_cast<long long>(options.tokens), static_cast<long long>(own.tokens),
+                 static_cast<long long>(files.model.sequence));
+  }
   if (!stops.empty()) {
     own.ends = [&](const TokenList& made) {
       const std::string text = tokenizer->Decode(made);

@@ -138,14 +138,11 @@ InferenceOptions PlanGeneration(const ModelConfig& model, const GenerationNeed& 
   const std::int64_t longest = Longest(need.prompts);
   const bool learned = model.position == PositionChoice::kLearned;
   const std::int64_t room = model.sequence - longest;
-  if (tokens == 0) {
+  if (tokens == 0 || learned) {
     Require(room > 0, "a prompt of {} tokens fills the model's sequence of {}: give a shorter one{}", longest,
             model.sequence, learned ? "" : ", or say with --tokens how many to add");
-    tokens = room;
+    tokens = tokens == 0 ? room : std::min(tokens, room);
   }
-  Require(!learned || tokens <= room,
-          "{} new tokens after a prompt of {} are more than the model's {} positions; at most {} fit", tokens, longest,
-          model.sequence, std::max<std::int64_t>(room, 0));
   const std::int64_t batch = std::clamp<std::int64_t>(static_cast<std::int64_t>(need.prompts.size()), 1, need.batch);
   return {.dtype = need.dtype,
           .batch = batch,

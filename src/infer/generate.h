@@ -32,7 +32,8 @@ struct GenerateOptions {
 TokenList EncodePrompt(const Tokenizer& tokenizer, const std::string& text);
 
 // What an InferenceModel needs to continue `prompts`. tokens = 0: as many as the model's sequence leaves room for,
-// which is then written to it. An Error when learned positions do not reach that far.
+// which is then written to it; so it is where learned positions do not reach as far as `tokens`. An Error when the
+// longest prompt leaves no room there.
 struct GenerationNeed {
   std::span<const TokenList> prompts;
   std::int64_t batch = 8;  // at most, at once

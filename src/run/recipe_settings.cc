@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "base/error.h"
+#include "run/users_words.h"
 #include "topology/toml_text.h"
 
 namespace trireme {
@@ -150,7 +151,9 @@ struct Leaves {
     if (!key.empty() && !IsSection(key)) {
       Require(FindRecipeKey(key) == nullptr && key != kPresetKey, "{}: {} takes a value, not a table",
               Located(place, node), key);
-      Fail("{}: unknown table '{}'{}", Located(place, node), key, NearestMatch(key, Sections()));
+      const std::string meant = TableOfUsersWord(key);
+      Fail("{}: unknown table '{}'{}", Located(place, node), key,
+           meant.empty() ? NearestMatch(key, Sections()) : fmt::format(" (did you mean '{}'?)", meant));
     }
     for (const auto& [name, child] : *table) {
       Take(child, key.empty() ? std::string(name.str()) : key + "." + std::string(name.str()));

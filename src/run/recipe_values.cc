@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "run/recipe_keys.h"
+#include "run/users_words.h"
 
 namespace trireme {
 namespace {
@@ -138,6 +139,9 @@ std::string NearestKey(const std::string& name) {
       return " (did you mean '" + key.name + "'?)";
     }
     names.push_back(key.name);
+  }
+  if (const std::string meant = KeyOfUsersWord(name); !meant.empty()) {
+    return " (did you mean '" + meant + "'?)";
   }
   names.emplace_back("model.preset");
   return NearestMatch(name, names);

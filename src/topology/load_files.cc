@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 
 #include "base/error.h"
 #include "base/text_file.h"
@@ -29,6 +30,18 @@ std::vector<std::string> SettingsFilesOf(const std::string& folder) {
   }
   std::sort(paths.begin(), paths.end());
   return paths;
+}
+
+// Of names that hold the word, such as 'dgx-h100' of 'h100', the three shortest; else the nearest.
+std::string NearestNames(const std::string& word, const std::vector<std::string>& names) {
+  std::vector<std::string> holders;
+  std::copy_if(names.begin(), names.end(), std::back_inserter(holders),
+               [&](const std::string& one) { return !word.empty() && one.find(word) != std::string::npos; });
+  std::stable_sort(holders.begin(), holders.end(),
+                   [](const std::string& a, const std::string& b) { return a.size() < b.size(); });
+  holders.resize(std::min<std::size_t>(holders.size(), 3));
+  return holders.empty() ? NearestMatch(word, names)
+                         : fmt::format(" (did you mean '{}'?)", fmt::join(holders, "' or '"));
 }
 
 }  // namespace
@@ -96,7 +109,7 @@ NamedFile FindNamedFile(const std::vector<std::string>& folders, const std::stri
   for (const std::string& one : names) {
     known += (known.empty() ? "" : ", ") + one;
   }
-  Fail("{} '{}' is unknown{}; {} has: {}", what, name, NearestMatch(name, names),
+  Fail("{} '{}' is unknown{}; {} has: {}", what, name, NearestNames(name, names),
        searched.empty() ? "no folder was found that" : searched, known.empty() ? "no files" : known);
 }
 

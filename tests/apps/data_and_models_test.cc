@@ -74,6 +74,14 @@ TEST(Data, FromTextToAModelThatWritesTokens) {
                               "tokenizer.json", "--json"}))
                 .at("vocabulary"),
             300);
+  const std::vector<std::string> again = {"data", "train-tokenizer", "corpus.txt",    "--vocabulary",
+                                          "300",  "--output",        "tokenizer.json"};
+  const Outcome kept = place.Run(again);
+  EXPECT_EQ(kept.code, 2);
+  EXPECT_THAT(kept.err, HasSubstr("'tokenizer.json' exists: choose another --output, or replace it with --overwrite"));
+  std::vector<std::string> replaced = again;
+  replaced.emplace_back("--overwrite");
+  EXPECT_EQ(place.Run(replaced).code, 0);
   const Outcome encoded = place.Run({"data", "encode", "the lazy fox", "--tokenizer", "tokenizer.json"});
   ASSERT_EQ(encoded.code, 0) << encoded.err;
   std::vector<std::string> decode = {"data", "decode"};
@@ -187,6 +195,12 @@ TEST_F(TrainedModel, GeneratesTheSameOnAnyNumberOfRanks) {
   }
 }
 
+TEST_F(TrainedModel, MoreTokensThanTheModelHasRoomForAreCappedWithANote) {
+  const Outcome made = place_->Run({"generate", "run", "--prompt", "ab", "--tokens", "5000", "--temperature", "0"});
+  EXPECT_EQ(made.code, 0) << made.err;
+  EXPECT_THAT(made.err, testing::ContainsRegex("--tokens 5000: [0-9]+ are made, as many as the model's sequence of"));
+}
+
 TEST_F(TrainedModel, ABatchFromAFileGivesALineAPrompt) {
   place_->Write("prompts.txt", "one\ntwo and more\n\n");
   const Outcome outcome =
@@ -199,13 +213,15 @@ TEST_F(TrainedModel, ABatchFromAFileGivesALineAPrompt) {
 TEST_F(TrainedModel, ATalkContinuesTheWholeConversation) {
   place_->Write("short.jinja",
                 "{% for m in messages %}{{ m.role[0] + m.content }}{% endfor %}{{ 'a' if add_generation_prompt }}");
-  place_->Write("questions.txt", "x\n\ny\nz\n/reset\nx\n/quit\nnever\n");
+  place_->Write("questions.txt", "x\n\n/help\ny\n/rest\nz\n/reset\nx\n/quit\nnever\n");
   const std::vector<std::string> line = {"chat",          "run",         "--prompts", "questions.txt",
                                          "--template",    "short.jinja", "--tokens",  "3",
                                          "--temperature", "0",           "--json"};
   const Outcome talk = place_->Run(line);
   ASSERT_EQ(talk.code, 0) << talk.err;
   ASSERT_EQ(Lines(talk.out).size(), 4U) << talk.out;
+  EXPECT_THAT(talk.err, HasSubstr("/reset  forget the conversation"));
+  EXPECT_THAT(talk.err, HasSubstr("/rest is no command: /help lists them"));
   std::vector<nlohmann::json> answers;
   for (const std::string& answer : Lines(talk.out)) {
     answers.push_back(ParseJson(answer));
@@ -369,7 +385,7 @@ TEST_F(TrainedModel, EvaluatesDataTextAndQuestions) {
 TEST_F(TrainedModel, RefusesWhatItCannotDoWithOneMessage) {
   const std::vector<std::vector<std::string>> lines = {
       {"generate", "run", "--prompt", "ab", "--ranks", "3"},
-      {"generate", "run", "--prompt", "ab", "--tokens", "100"},
+      {"generate", "run", "--prompt", std::string(100, 'a'), "--tokens", "1"},
       {"generate", "run", "--prompt", "ab", "--temperature", "-1"},
       {"generate", "run", "--prompt", "ab", "--top-p", "2"},
       {"generate", "run", "--prompt", "ab", "--dtype", "fp7"},

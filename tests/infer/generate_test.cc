@@ -200,7 +200,7 @@ TEST(Generate, TokensThatTheTokenizerDoesNotKnowAreNeverChosen) {
   }
 }
 
-TEST(PlanGeneration, FillsTheSequenceByDefaultAndRefusesWhatLearnedPositionsDoNotReach) {
+TEST(PlanGeneration, FillsTheSequenceByDefaultAndEndsWhereLearnedPositionsDo) {
   const ModelConfig learned = SmallModel("gpt2").model;
   const std::vector<TokenList> prompts = {TokenList(4, 1), TokenList(9, 1)};
   std::int64_t tokens = 0;
@@ -209,12 +209,15 @@ TEST(PlanGeneration, FillsTheSequenceByDefaultAndRefusesWhatLearnedPositionsDoNo
   EXPECT_EQ(options.capacity, 12);
   EXPECT_EQ(options.batch, 2);
   tokens = 4;
+  EXPECT_EQ(PlanGeneration(learned, {.prompts = prompts}, tokens).capacity, 12);
+  EXPECT_EQ(tokens, 3);
   try {
-    PlanGeneration(learned, {.prompts = prompts}, tokens);
+    PlanGeneration(learned, {.prompts = std::vector<TokenList>{TokenList(12, 1)}}, tokens);
     FAIL();
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("at most 3 fit"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("a prompt of 12 tokens fills the model's sequence of 12"));
   }
+  tokens = 4;
   EXPECT_EQ(PlanGeneration(SmallModel("llama").model, {.prompts = prompts}, tokens).capacity, 13);
 }
 

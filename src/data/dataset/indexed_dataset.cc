@@ -4,6 +4,7 @@
 #include <array>
 #include <cassert>
 #include <cstring>
+#include <filesystem>
 
 #include "base/error.h"
 
@@ -41,6 +42,13 @@ std::string DatasetPrefix(const std::string& path) {
 }
 
 std::unique_ptr<TokenStore> OpenIndexedDataset(const std::string& path) {
+  const std::string prefix = DatasetPrefix(path);
+  std::error_code status;
+  Require(
+      std::filesystem::exists(prefix + ".idx", status) || std::filesystem::exists(prefix + ".bin", status),
+      "dataset '{}' does not exist: `scripts/quickstart` makes the corpus of the recipes, `trireme data prepare TEXT "
+      "--tokenizer FILE --output {}` a dataset of other text (docs/data.md)",
+      prefix, prefix);
   return std::make_unique<IndexedDataset>(path);
 }
 

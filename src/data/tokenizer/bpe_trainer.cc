@@ -210,6 +210,8 @@ BpeDescription BpeTrainer::Train(const std::function<void(std::int64_t, std::int
 
 std::int64_t TrainTokenizer(const TrainTokenizerOptions& options,
                             const std::function<void(const char*, std::int64_t, std::int64_t)>& progress) {
+  Require(options.overwrite || !std::filesystem::exists(options.output),
+          "'{}' exists: choose another --output, or replace it with --overwrite", options.output);
   BpeTrainer trainer(options.training);
   const auto paths = ExpandPatterns(options.inputs);
   BatchReader reader(paths, ParseTextFormat(options.format));

@@ -39,6 +39,7 @@ class BpeTrainer {
 struct TrainTokenizerOptions {
   std::vector<std::string> inputs;  // files and globs, as for PrepareDataset()
   std::string output;               // the tokenizer.json to write
+  bool overwrite = false;           // false: an Error where there is one
   std::string format = "auto";
   std::string json_field = "text";
   std::int64_t most_bytes = std::int64_t{1} << 30;  // of text to learn from, the first of the inputs
