@@ -6,6 +6,7 @@
 
 #include "cost/formulas.h"
 #include "model/parameter_table.h"
+#include "report/against_prediction.h"
 #include "report/log_line.h"
 
 namespace trireme {
@@ -83,7 +84,32 @@ BenchTable TableOf(const std::vector<BenchRow>& rows) {
   return table;
 }
 
-std::string ToText(const BenchTable& table) {
+namespace {
+
+// The table for people: what the file's percentage says, in words.
+BenchTable InWords(BenchTable table) {
+  const auto at = [&](const char* name) {
+    return static_cast<std::size_t>(std::find(table.columns.begin(), table.columns.end(), name) -
+                                    table.columns.begin());
+  };
+  const std::size_t seconds = at("sec/it");
+  const std::size_t predicted = at("predicted");
+  const std::size_t error = at("error %");
+  if (error == table.columns.size()) {
+    return table;
+  }
+  table.columns[error] = "measured is";
+  for (std::vector<std::string>& row : table.rows) {
+    const auto number = [&](std::size_t column) { return row[column].empty() ? 0 : std::stod(row[column]); };
+    row[error] = AgainstPrediction(number(seconds), number(predicted));
+  }
+  return table;
+}
+
+}  // namespace
+
+std::string ToText(const BenchTable& of) {
+  const BenchTable table = InWords(of);
   std::vector<std::size_t> widths;
   for (std::size_t column = 0; column < table.columns.size(); ++column) {
     std::size_t width = Width(table.columns[column]);

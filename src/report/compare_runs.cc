@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "report/report_page.h"
 #include "report/run_record.h"
 
@@ -25,8 +26,13 @@ double NoiseOfMedian(std::vector<double> values) {
   return median > 0 ? 1.5 * quartiles / median / std::sqrt(static_cast<double>(values.size())) : 0;
 }
 
-Difference Judge(const std::string& what, double before, double after, double noise, double least) {
-  Difference difference{.what = what, .before = before, .after = after, .noise = noise};
+struct Quantity {
+  std::string what;
+  std::string unit;
+};
+
+Difference Judge(const Quantity& of, double before, double after, double noise, double least) {
+  Difference difference{.what = of.what, .unit = of.unit, .before = before, .after = after, .noise = noise};
   if (std::isfinite(before) != std::isfinite(after)) {
     difference.direction = std::isfinite(before) ? Direction::kWorse : Direction::kBetter;
     return difference;
@@ -62,9 +68,21 @@ void CompareLosses(const MetricColumns& before, const MetricColumns& after, doub
     return alike ? MedianOf(losses) : std::nan("");
   };
   if (common > 0) {
-    differences.push_back(Judge(fmt::format("loss, steps {} to {}", first + 1, common), median(one, other),
+    differences.push_back(Judge({fmt::format("loss, steps {} to {}", first + 1, common), ""}, median(one, other),
                                 median(other, one), std::hypot(NoiseOfMedian(one), NoiseOfMedian(other)), least));
   }
+}
+
+// The first key of what runs learn from that differs, so that their losses are not of the same text; "" for none.
+std::string OtherData(const RunRecord& one, const RunRecord& other) {
+  for (const char* const key : {"data.source", "data.split", "data.answers_only", "model.vocabulary"}) {
+    const auto left = one.config.find(key);
+    const auto right = other.config.find(key);
+    if (left != one.config.end() && right != other.config.end() && left->second != right->second) {
+      return key;
+    }
+  }
+  return "";
 }
 
 std::vector<Difference> CompareFolders(const std::string& before, const std::string& after, double least) {
@@ -74,7 +92,7 @@ std::vector<Difference> CompareFolders(const std::string& before, const std::str
   std::vector<Difference> differences;
   const std::vector<double> first = WithoutPreparing(one.metrics.seconds);
   const std::vector<double> second = WithoutPreparing(other.metrics.seconds);
-  differences.push_back(Judge("seconds per step", MedianOf(first), MedianOf(second),
+  differences.push_back(Judge({"seconds per step", "s"}, MedianOf(first), MedianOf(second),
                               std::hypot(NoiseOfMedian(first), NoiseOfMedian(second)), least));
   const auto most = [](const std::vector<double>& values) {
     double largest = 0;
@@ -83,12 +101,19 @@ std::vector<Difference> CompareFolders(const std::string& before, const std::str
     }
     return largest;
   };
-  differences.push_back(
-      Judge("memory of the fullest rank", most(one.metrics.memory_bytes), most(other.metrics.memory_bytes), 0, least));
+  differences.push_back(Judge({"memory of the fullest rank", "bytes"}, most(one.metrics.memory_bytes),
+                              most(other.metrics.memory_bytes), 0, least));
+  const std::size_t judged = differences.size();
   CompareLosses(one.metrics, other.metrics, least, differences);
   if (!one.metrics.validation_loss.empty() && !other.metrics.validation_loss.empty()) {
-    differences.push_back(
-        Judge("validation loss", one.metrics.validation_loss.back(), other.metrics.validation_loss.back(), 0, least));
+    differences.push_back(Judge({"validation loss", ""}, one.metrics.validation_loss.back(),
+                                other.metrics.validation_loss.back(), 0, least));
+  }
+  if (const std::string key = OtherData(one, other); !key.empty()) {
+    for (std::size_t i = judged; i < differences.size(); ++i) {
+      differences[i].direction = Direction::kNotJudged;
+      differences[i].remark = fmt::format("not judged: {} differs", key);
+    }
   }
   return differences;
 }
@@ -141,12 +166,12 @@ std::vector<Difference> CompareTables(const std::string& before, const std::stri
       base_after = number(other, *found, "sec/it");
       base_noise = noise;
     } else {
-      differences.push_back(Judge(name + (ratios ? ": times the first case" : ": sec/it"),
+      differences.push_back(Judge({name + (ratios ? ": times the first case" : ": step"), ratios ? "" : "s"},
                                   number(one, row, "sec/it") / base_before,
                                   number(other, *found, "sec/it") / base_after, std::hypot(noise, base_noise), least));
     }
     differences.push_back(
-        Judge(name + ": memory GB", number(one, row, "memory GB"), number(other, *found, "memory GB"), 0, least));
+        Judge({name + ": memory", "GB"}, number(one, row, "memory GB"), number(other, *found, "memory GB"), 0, least));
   }
   Require(common, "'{}' and '{}' have no case in common", before, after);
   return differences;
@@ -163,6 +188,13 @@ std::vector<Difference> CompareRuns(const std::string& before, const std::string
 
 namespace {
 
+std::string Measured(double value, const std::string& unit) {
+  if (unit == "bytes") {
+    return HumanBytes(static_cast<std::int64_t>(value));
+  }
+  return fmt::format("{:.4g}{}{}", value, unit.empty() ? "" : " ", unit);
+}
+
 const char* WordOf(Direction direction) {
   switch (direction) {
     case Direction::kWorse:
@@ -171,6 +203,8 @@ const char* WordOf(Direction direction) {
       return "better";
     case Direction::kSame:
       return "same";
+    case Direction::kNotJudged:
+      return "";
   }
   return "";
 }
@@ -184,9 +218,10 @@ std::string ToText(const std::vector<Difference>& differences) {
   }
   std::string text;
   for (const Difference& difference : differences) {
-    const char* const word = WordOf(difference.direction);
-    text += fmt::format("{:<{}}  {:>10.4g} -> {:<10.4g} {:+7.1f} %  (noise {:.1f} %)  {}\n", difference.what, width,
-                        difference.before, difference.after, 100 * difference.change, 100 * difference.noise, word);
+    const std::string word = difference.remark.empty() ? WordOf(difference.direction) : difference.remark;
+    text += fmt::format("{:<{}}  {:>10} -> {:<10} {:+7.1f} %  (noise {:.1f} %)  {}\n", difference.what, width,
+                        Measured(difference.before, difference.unit), Measured(difference.after, difference.unit),
+                        100 * difference.change, 100 * difference.noise, word);
   }
   return text;
 }

@@ -8,20 +8,22 @@
 
 namespace trireme {
 
-enum class Direction : std::uint8_t { kSame, kBetter, kWorse };
+enum class Direction : std::uint8_t { kSame, kBetter, kWorse, kNotJudged };
 
 struct Difference {
-  std::string what;  // "seconds per step", "tp=2: memory GB"
+  std::string what;  // "seconds per step", "tp=2: memory"
+  std::string unit;  // "s", "GB", "bytes"; "": a number alone
   double before = 0;
   double after = 0;
   double noise = 0;   // share of `before` that measurements of one build differ by
   double change = 0;  // share of `before`; above 0 is more
   Direction direction = Direction::kSame;
+  std::string remark;  // why it is not judged
 };
 
-// A change counts when it is larger than the noise and than `least` (a share). `ratios`: seconds of tables are divided
-// by those of their first case that both ran, so that tables of two machines can be compared. An Error where the two
-// cannot be compared.
+// Losses of runs that differ in data or tokens are shown and not judged. A change counts when it is larger than the
+// noise and than `least` (a share). `ratios`: seconds of tables are divided by those of their first case that both ran,
+// so that tables of two machines can be compared. An Error where the two cannot be compared.
 std::vector<Difference> CompareRuns(const std::string& before, const std::string& after, double least,
                                     bool ratios = false);
 

@@ -53,6 +53,12 @@ const StepEstimate& RunPrediction::EstimateOf(std::int64_t global_batch) {
 }
 
 double RunPrediction::Seconds(std::int64_t global_batch) { return factor_ * EstimateOf(global_batch).seconds; }
+StepEstimate RunPrediction::Estimate(std::int64_t global_batch) {
+  StepEstimate estimate = EstimateOf(global_batch);
+  estimate.seconds = Seconds(global_batch);
+  return estimate;
+}
+
 double RunPrediction::Low(std::int64_t global_batch) { return Seconds(global_batch) / (1 + spread_); }
 double RunPrediction::High(std::int64_t global_batch) { return Seconds(global_batch) * (1 + spread_); }
 

@@ -28,8 +28,8 @@ class RunPrediction {
   double Low(std::int64_t global_batch);
   double High(std::int64_t global_batch);
   StepCauses Causes(std::int64_t global_batch);
-  // By the model alone, without what earlier steps taught.
-  StepEstimate Estimate(std::int64_t global_batch) { return EstimateOf(global_batch); }
+  // By the model; its seconds are those of Seconds().
+  StepEstimate Estimate(std::int64_t global_batch);
   const std::string& knowledge() const { return knowledge_; }
 
   // Replaces the model's seconds by what `steps` earlier steps of this batch took; other batches in proportion.

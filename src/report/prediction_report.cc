@@ -13,6 +13,7 @@
 #include "base/json_text.h"
 #include "base/text_file.h"
 #include "base/units.h"
+#include "report/against_prediction.h"
 
 namespace trireme {
 namespace {
@@ -155,8 +156,8 @@ std::string PredictionReport::StepDone(const StepFacts& facts, bool by_cause) {
     return "";
   }
   complained_ = true;
-  return fmt::format("slower than predicted: {} per step, expected {} from {}{}", Short(measured), Short(predicted),
-                     prediction_.knowledge(), LargestExcess());
+  return fmt::format("{}: {} per step, expected {} from {}{}", AgainstPrediction(measured, predicted), Short(measured),
+                     Short(predicted), prediction_.knowledge(), LargestExcess());
 }
 
 StepCauses PredictionReport::MedianCauses() const {
@@ -208,8 +209,8 @@ std::string PredictionReport::Summary() {
   }
   const double predicted = prediction_.Seconds(batch_);
   const double measured = Median(seconds_);
-  return fmt::format("predicted {} per step, measured {} (median of {}): {:+.1f} %; from {}{}", Short(predicted),
-                     Short(measured), seconds_.size(), 100 * (measured / predicted - 1), prediction_.knowledge(),
+  return fmt::format("predicted {} per step, measured {} (median of {}): {}; from {}{}", Short(predicted),
+                     Short(measured), seconds_.size(), AgainstPrediction(measured, predicted), prediction_.knowledge(),
                      CausesText());
 }
 

@@ -26,6 +26,7 @@ class PredictionReport {
   std::string Expectation(const std::vector<Stretch>& remaining, std::int64_t memory_bytes);
 
   double Seconds(std::int64_t global_batch) { return prediction_.Seconds(global_batch); }
+  StepEstimate Estimate(std::int64_t global_batch) { return prediction_.Estimate(global_batch); }
   // A step was measured, by cause where `by_cause`. Returns a message, once, when the run is much slower than
   // predicted; empty otherwise.
   std::string StepDone(const StepFacts& facts, bool by_cause);

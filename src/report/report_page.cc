@@ -84,15 +84,7 @@ void ReadPath(const std::string& path, ReportInput& input) {
       ReadPath(path + "/runs", input);
     }
   } else if (fs::is_directory(path, status)) {
-    std::vector<std::string> runs;
-    for (const fs::directory_entry& entry : fs::directory_iterator(path, status)) {
-      if (entry.is_directory(status) && IsRunFolder(entry.path().string())) {
-        runs.push_back(entry.path().string());
-      }
-    }
-    Require(!runs.empty(), "'{}' holds no run: a run has metrics.jsonl or run.toml", path);
-    std::sort(runs.begin(), runs.end());
-    for (const std::string& run : runs) {
+    for (const std::string& run : RunFoldersOf(path)) {
       input.runs.push_back(ReadRun(run));
     }
   } else if (path.ends_with(".csv")) {

@@ -195,6 +195,23 @@ bool IsRunFolder(const std::string& path) {
          std::filesystem::is_regular_file(path + "/run.toml", status);
 }
 
+std::vector<std::string> RunFoldersOf(const std::string& path) {
+  std::error_code status;
+  if (IsRunFolder(path)) {
+    return {path};
+  }
+  Require(fs::is_directory(path, status), "'{}' is no folder of a run", path);
+  std::vector<std::string> runs;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path, status)) {
+    if (entry.is_directory(status) && IsRunFolder(entry.path().string())) {
+      runs.push_back(entry.path().string());
+    }
+  }
+  Require(!runs.empty(), "'{}' holds no run: a run has metrics.jsonl or run.toml", path);
+  std::sort(runs.begin(), runs.end());
+  return runs;
+}
+
 RunRecord ReadRun(const std::string& folder) {
   Require(IsRunFolder(folder), "'{}' is no folder of a run: it has neither metrics.jsonl nor run.toml", folder);
   RunRecord run;

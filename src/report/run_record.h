@@ -74,6 +74,8 @@ struct RunRecord {
 
 // Whether a folder holds what a run writes.
 bool IsRunFolder(const std::string& path);
+// The runs of `path`: itself, or those right below it by name. An Error when there is none.
+std::vector<std::string> RunFoldersOf(const std::string& path);
 // An Error when the folder is none of a run.
 RunRecord ReadRun(const std::string& folder);
 

@@ -200,8 +200,8 @@ void RunReporter::ReadEnergy() {
 void RunReporter::WriteTrace() {
   TraceInput input{.config = config_, .memory = memory_, .predicted = {}};
   try {
-    if (ground_) {
-      input.predicted = RunPrediction(config_, *ground_).Estimate(config_.batch.global);
+    if (prediction_ != nullptr) {
+      input.predicted = prediction_->Estimate(config_.batch.global);
     }
     ReplaceFile(options_.run_folder + "/trace.json", MergedTrace(options_.run_folder, input));
     Print(

@@ -6,11 +6,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "base/plain_text.h"
 #include "base/units.h"
 #include "comm/ledger.h"
+#include "report/against_prediction.h"
 #include "report/log_line.h"
 
 namespace trireme {
@@ -108,8 +111,8 @@ std::string SpeedLine(const ScreenFacts& facts, const ScreenOptions& options) {
   }
   if (facts.predicted_seconds > 0 && facts.seconds > 0) {
     const double off = facts.seconds / facts.predicted_seconds - 1;
-    line.Add(fmt::format("  predicted {:.4g} s", facts.predicted_seconds))
-        .Add(fmt::format(" ({:+.0f} %)", 100 * off), off > 0.25 ? kYellow : kDim);
+    line.Add("  ").Add(AgainstPrediction(facts.seconds, facts.predicted_seconds), off > 0.25 ? kYellow : kDim);
+    line.Add(fmt::format(" ({:.4g} s)", facts.predicted_seconds), kDim);
   }
   if (facts.memory_bytes > 0) {
     line.Add("  " + HumanBytes(static_cast<std::int64_t>(facts.memory_bytes)) + " a rank");
@@ -205,6 +208,26 @@ ScreenFacts FactsOf(const RunRecord& run) {
     facts.events.push_back(fmt::format("step {}: {}", event.step, event.text));
   }
   return facts;
+}
+
+std::string StatusJson(const RunRecord& run) {
+  const ScreenFacts facts = FactsOf(run);
+  const auto known = [](double value) { return value > 0 ? nlohmann::ordered_json(value) : nlohmann::ordered_json(); };
+  const bool finite = !facts.losses.empty() && std::isfinite(facts.losses.back());
+  const nlohmann::ordered_json status = {{"name", run.name},
+                                         {"path", run.path},
+                                         {"state", facts.state},
+                                         {"step", facts.step},
+                                         {"total_steps", facts.total_steps},
+                                         {"loss", finite ? nlohmann::ordered_json(facts.losses.back()) : nullptr},
+                                         {"validation_loss", known(facts.validation_loss)},
+                                         {"seconds", known(facts.seconds)},
+                                         {"predicted_seconds", known(facts.predicted_seconds)},
+                                         {"tokens_per_second", known(facts.tokens_per_second)},
+                                         {"share_of_peak", known(facts.share_of_peak)},
+                                         {"memory_bytes", known(facts.memory_bytes)},
+                                         {"events", facts.events}};
+  return JsonText(status);
 }
 
 std::string StateOfRun(const std::string& folder) {

@@ -39,6 +39,8 @@ std::string Sparkline(const std::vector<double>& values, int width);
 std::string DurationText(double seconds);
 
 ScreenFacts FactsOf(const RunRecord& run);
+// One JSON object of a run: name, path, state, step, total_steps, loss, seconds and the like; null where unknown.
+std::string StatusJson(const RunRecord& run);
 // What the ledgers of a run's folder say of it; empty without ledgers.
 std::string StateOfRun(const std::string& folder);
 

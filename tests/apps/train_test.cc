@@ -135,6 +135,13 @@ TEST(Train, LeavesEventsMemoryAndCausesForStatus) {
   EXPECT_THAT(status.out, HasSubstr("step 4 of 4"));
   EXPECT_THAT(status.out, HasSubstr("checkpoint of step 4"));
   EXPECT_EQ(place.Run({"status", "nothing"}).code, 2);
+  const Outcome of_folder = place.Run({"status", ".", "--json"});
+  ASSERT_EQ(of_folder.code, 0) << of_folder.err;
+  const auto facts = ParseJson(Lines(of_folder.out).at(0));
+  EXPECT_EQ(facts["name"], "run");
+  EXPECT_EQ(facts["state"], "finished");
+  EXPECT_EQ(facts["step"], 4);
+  EXPECT_GT(facts["seconds"].get<double>(), 0);
   EXPECT_EQ(place.Run({"compare", "run", "run"}).code, 0);
 }
 

@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/json_text.h"
 #include "gpt_shape.h"
 #include "planner/fixtures.h"
 #include "planner/queries/timeline.h"
@@ -100,6 +104,24 @@ TEST(Timeline, TextAndTraceShowEveryStage) {
   EXPECT_THAT(trace, HasSubstr("\"stage 3\""));
   EXPECT_THAT(trace, HasSubstr("forward 0.7"));
   EXPECT_THAT(trace, HasSubstr("optimizer"));
+}
+
+// A table and a timeline of one prediction end at the same time.
+TEST(Timeline, EndsAfterTheSecondsOfTheEstimate) {
+  const Machine machine("dgx-h100", "trireme");
+  const ModelConfig model = test::SmallGpt();
+  const ParallelLayout layout{.pipeline = 4, .micro_batch = 1};
+  PipelineClock clock;
+  StepEstimate estimate = EstimateTime(machine.Point(model, layout, 8), ModelAccount(model), clock);
+  estimate.seconds *= 1.5;
+  double end = 0;
+  const nlohmann::json trace = ParseJson(TimelineTrace(layout, estimate, 8));
+  for (const nlohmann::json& slice : trace.is_array() ? trace : trace.at("traceEvents")) {
+    if (slice.contains("dur") && slice.at("name").get<std::string>().find("message") == std::string::npos) {
+      end = std::max(end, slice.at("ts").get<double>() + slice.at("dur").get<double>());
+    }
+  }
+  EXPECT_NEAR(end * 1e-6, estimate.seconds, 1e-3 * estimate.seconds);
 }
 
 }  // namespace

@@ -204,6 +204,25 @@ TEST_F(BenchFolder, ComparingTellsAChangeFromNoise) {
   EXPECT_EQ(learns[2].direction, Direction::kWorse);
 }
 
+TEST_F(BenchFolder, LossesOfOtherDataAreNotJudged) {
+  const auto run = [&](const std::string& name, const std::string& source, double loss) {
+    std::filesystem::create_directories(folder_ + "/" + name);
+    std::ofstream(folder_ + "/" + name + "/run.toml") << fmt::format("[data]\nsource = \"{}\"\n", source);
+    std::ofstream file(folder_ + "/" + name + "/metrics.jsonl");
+    for (int step = 1; step <= 20; ++step) {
+      file << fmt::format("{{\"step\":{},\"loss\":{},\"seconds\":0.5,\"memory_bytes\":2500000}}\n", step, loss);
+    }
+    return folder_ + "/" + name;
+  };
+  const std::string before = run("before", "a.bin", 4);
+  const std::vector<Difference> other = CompareRuns(before, run("other", "b.bin", 5), 0.01);
+  EXPECT_FALSE(AnyWorse(other)) << ToText(other);
+  EXPECT_THAT(ToText(other), HasSubstr("not judged: data.source differs"));
+  EXPECT_THAT(ToText(other), HasSubstr("0.5 s -> 0.5 s"));
+  EXPECT_THAT(ToText(other), HasSubstr("2.5 MB -> 2.5 MB"));
+  EXPECT_TRUE(AnyWorse(CompareRuns(before, run("same", "a.bin", 5), 0.01)));
+}
+
 TEST_F(BenchFolder, ALossThatIsNotFiniteIsWorse) {
   const auto run = [&](const std::string& name, int finite, const char* validation) {
     std::filesystem::create_directories(folder_ + "/" + name);

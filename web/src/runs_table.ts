@@ -12,9 +12,19 @@ interface Column {
   text: (run: Run) => string;
 }
 
-const error = (run: Run): number => {
+// Measured over predicted seconds.
+const slower = (run: Run): number => {
   const {measured, predicted} = run.data.seconds;
-  return measured > 0 && predicted > 0 ? predicted / measured - 1 : NaN;
+  return measured > 0 && predicted > 0 ? measured / predicted : NaN;
+};
+
+// As src/report/against_prediction.h has it.
+const againstPrediction = (run: Run): string => {
+  const times = Math.max(slower(run), 1 / slower(run));
+  if (!Number.isFinite(times)) {
+    return '–';
+  }
+  return times < 1.05 ? 'as predicted' : `${times.toFixed(times < 10 ? 1 : 0)}× ${slower(run) > 1 ? 'slower' : 'faster'}`;
 };
 
 const columns: Column[] = [
@@ -25,7 +35,7 @@ const columns: Column[] = [
   {title: 'tokens/s', value: (run) => run.data.summary.tokens_per_second, text: (run) => compact(run.data.summary.tokens_per_second)},
   {title: 's/step', value: (run) => run.data.seconds.measured, text: (run) => seconds(run.data.seconds.measured)},
   {title: 'predicted', value: (run) => run.data.seconds.predicted, text: (run) => seconds(run.data.seconds.predicted)},
-  {title: 'error', value: error, text: (run) => (Number.isFinite(error(run)) ? `${error(run) > 0 ? '+' : ''}${percent(error(run), 0)}` : '–')},
+  {title: 'against it', value: slower, text: againstPrediction},
   {title: 'of peak', value: (run) => run.data.summary.share_of_peak, text: (run) => (run.data.summary.share_of_peak > 0 ? percent(run.data.summary.share_of_peak) : '–')},
   {title: 'memory', value: (run) => run.data.summary.memory_bytes, text: (run) => (run.data.summary.memory_bytes > 0 ? bytes(run.data.summary.memory_bytes) : '–')},
 ];

@@ -55,14 +55,24 @@ constexpr After kAfter[] = {{"data collectives", &StepTerms::data},
                             {"offload", &StepTerms::offload},
                             {"fixed cost", &StepTerms::fixed}};
 
+// What the schedule's play leaves out of the step, such as cores that stages take turns on, spread over all of it: the
+// timeline ends when the step is predicted to.
+double StretchOf(const Timeline& timeline, const StepEstimate& estimate) {
+  double end = timeline.seconds;
+  for (const After& after : kAfter) {
+    end += estimate.terms.*after.member;
+  }
+  return end > 0 && estimate.seconds > 0 ? estimate.seconds / end : 1;
+}
+
 }  // namespace
 
 std::string TimelineText(const ParallelLayout& layout, const StepEstimate& estimate, std::int64_t micro_batches,
                          int columns) {
   const Timeline timeline = Play(ScheduleOf(layout, micro_batches), estimate.costs);
   const double scale = static_cast<double>(std::clamp(columns, 20, 1000)) / timeline.seconds;
-  std::string text =
-      fmt::format("pipeline of {:.3f} s; 0-9 forward, a-z backward, A-Z weight part, . idle\n", timeline.seconds);
+  std::string text = fmt::format("pipeline of {:.3f} s; 0-9 forward, a-z backward, A-Z weight part, . idle\n",
+                                 StretchOf(timeline, estimate) * timeline.seconds);
   for (std::size_t stage = 0; stage < timeline.stages.size(); ++stage) {
     std::string row(static_cast<std::size_t>(std::clamp(columns, 20, 1000)), '.');
     for (const PlayedAction& played : timeline.stages[stage]) {
@@ -80,6 +90,7 @@ std::string TimelineText(const ParallelLayout& layout, const StepEstimate& estim
 void AddTimeline(const ParallelLayout& layout, const StepEstimate& estimate, std::int64_t micro_batches,
                  TraceFile& trace) {
   const Timeline timeline = Play(ScheduleOf(layout, micro_batches), estimate.costs);
+  const double stretch = StretchOf(timeline, estimate);
   const int process = trace.AddProcess("predicted");
   for (std::size_t stage = 0; stage < timeline.stages.size(); ++stage) {
     const int compute = trace.AddTrack(process, fmt::format("stage {}", stage));
@@ -91,21 +102,21 @@ void AddTimeline(const ParallelLayout& layout, const StepEstimate& estimate, std
       trace.AddSlice({.track = compute,
                       .name = fmt::format("{} {}.{}", NameOf(action.kind), action.chunk, action.micro_batch),
                       .kind = NameOf(action.kind),
-                      .start = played.start,
-                      .seconds = played.end - played.start,
+                      .start = stretch * played.start,
+                      .seconds = stretch * (played.end - played.start),
                       .micro_batch = action.micro_batch});
       if (sends && action.kind != ActionKind::kBackwardWeight) {
         trace.AddSlice({.track = action.kind == ActionKind::kForward ? forward : backward,
                         .name = fmt::format("message {}.{}", action.chunk, action.micro_batch),
                         .kind = "send",
-                        .start = played.end,
-                        .seconds = estimate.message,
+                        .start = stretch * played.end,
+                        .seconds = stretch * estimate.message,
                         .micro_batch = action.micro_batch});
       }
     }
-    double at = timeline.seconds;
+    double at = stretch * timeline.seconds;
     for (const After& after : kAfter) {
-      const double seconds = estimate.terms.*after.member;
+      const double seconds = stretch * estimate.terms.*after.member;
       if (seconds > 0) {
         trace.AddSlice({.track = compute, .name = after.name, .kind = after.name, .start = at, .seconds = seconds});
         at += seconds;

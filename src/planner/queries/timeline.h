@@ -1,4 +1,5 @@
-// A step over time: the trainer's schedule played with the estimate's costs, as text and as a Chrome/Perfetto trace.
+// A step over time: the trainer's schedule played with the estimate's costs, as text and as a Chrome/Perfetto trace. It
+// ends after the estimate's seconds.
 #pragma once
 
 #include <string>
