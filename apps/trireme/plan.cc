@@ -13,6 +13,7 @@
 #include "base/plain_text.h"
 #include "base/text_file.h"
 #include "checkpoint/read/weight_source.h"
+#include "measure/machine.h"
 #include "planner/queries/model_shape.h"
 #include "planner/queries/plan_answer.h"
 #include "report/pages.h"
@@ -83,6 +84,12 @@ struct PlanCommand {
     return here->cluster;
   }
 
+  PlanOptions Versioned() const {
+    PlanOptions with = options;
+    with.program = ProgramVersion();
+    return with;
+  }
+
   std::vector<SoftwareStack> ReadCompared() const {
     std::vector<SoftwareStack> stacks;
     std::string left = compare.empty() ? "" : compare + ",";
@@ -105,7 +112,7 @@ struct PlanCommand {
     const SoftwareStack software = LoadStack(NamedPath(stacks_folder, "stacks", stack, "stack"), "");
     const ModelConfig config = ReadModel();
     const PlanAnswer answer =
-        AnswerPlan({.cluster = machine, .stack = software, .model = config, .compared = ReadCompared()}, options);
+        AnswerPlan({.cluster = machine, .stack = software, .model = config, .compared = ReadCompared()}, Versioned());
     for (const std::string& note : answer.notes) {
       Print(stderr, note + "\n");
     }
@@ -189,6 +196,7 @@ void AddPlanOptions(CLI::App* plan, PlanCommand& c) {
                  "Find the longest samples that the model can be trained with (--max-context searches that axis too)");
   plan->add_option("--search-shape", c.options.search_shape, "Propose shapes of a size, such as 200B");
   plan->add_option("--emit", c.options.emit, "Write recipe, sbatch or both for the chosen layout");
+  plan->add_flag("--full", c.options.full, "With --emit: every key in the recipe, not only those that differ");
   plan->add_option("--out", c.options.out, "Where --emit writes: this + .toml and .sbatch (planned)");
   plan->add_option("--time-limit", c.options.job.time_limit, "Of the emitted Slurm job: 20:00:00, 2-12 or minutes");
   plan->add_option("--account", c.options.job.account, "Of the emitted Slurm job");

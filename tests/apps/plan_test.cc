@@ -113,7 +113,7 @@ TEST(PlanProgram, TheEmittedRecipePassesADryRun) {
   EXPECT_THAT(planned.out, HasSubstr("device-hours"));
   EXPECT_THAT(place.Read("chosen.sbatch"), HasSubstr("srun --nodes=1 --ntasks=4"));
   EXPECT_THAT(place.Read("chosen.toml"), HasSubstr("moments = \"bf16\""));
-  const Outcome dry = place.Run({"train", "chosen.toml", "--dry-run"});
+  const Outcome dry = place.Run({"train", "chosen.toml", "--dry-run", "--set", "data.source=synthetic"});
   EXPECT_EQ(dry.code, 0) << dry.err;
   EXPECT_THAT(dry.out, HasSubstr("batch.ramp_up.start"));
 }

@@ -166,6 +166,32 @@ TEST(Emit, TheRecipeReadsBackAndTheJobAsksForItsNodes) {
   EXPECT_THAT(job, HasSubstr("srun --nodes=2 --ntasks=16")) << "the spare node has no rank";
 }
 
+TEST(Emit, ARecipeIsOneThatOneWouldSubmit) {
+  const Machine machine("jean-zay-a100", "trireme");
+  const SearchRequest request = machine.Request(SmallGpt(), 16, 64);
+  const ParallelLayout layout{.data = 16, .zero = 1};
+  EmitRequest emitted{.search = request, .layout = layout, .tokens = 1e9, .checkpoint_every = 50, .program = "9.9"};
+  const std::string text = EmitRecipe(emitted);
+  EXPECT_THAT(text, HasSubstr("# By trireme 9.9. Keys that are not here have their defaults (digest "));
+  EXPECT_THAT(text, HasSubstr("# Required: "));
+  EXPECT_THAT(text, testing::Not(HasSubstr("synthetic")));
+  EXPECT_THAT(text, HasSubstr("tokens = 1000000000\n"));
+  EXPECT_THAT(text, testing::Not(HasSubstr("\nsteps = ")));
+  EXPECT_THAT(text, testing::Not(HasSubstr("\nnan")));
+  EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 45) << text;
+  const RunConfig config = ParseRecipe(text, "emitted", {}).config;
+  EXPECT_GT(config.optimizer.warmup_samples, 0);
+  EXPECT_EQ(config.optimizer.warmup_samples % 64, 0);
+  EXPECT_GT(config.validation.every, 0);
+  EXPECT_EQ(config.checkpoint.every, 50);
+  emitted.full = true;
+  const std::string full = EmitRecipe(emitted);
+  EXPECT_EQ(ToToml(ParseRecipe(full, "full", {}).config), ToToml(config)) << "the defaults are those of the keys";
+  EXPECT_THAT(full, testing::Not(HasSubstr("\nsteps = 100\n")));
+  emitted.tokens = 0;
+  EXPECT_EQ(ParseRecipe(EmitRecipe(emitted), "none", {}).config.train.tokens, 20 * ParameterCount(SmallGpt()));
+}
+
 // Of a job script that is made for a machine and a name from outside.
 struct Emitted {
   Machine machine{"dgx-h100", "trireme"};

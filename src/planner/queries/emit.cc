@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <regex>
 #include <vector>
 
+#include "base/checksum.h"
 #include "base/error.h"
 #include "planner/search/layout_space.h"
+#include "run/recipe_keys.h"
+#include "run/users_words.h"
 #include "schedule/schedule.h"
 
 namespace trireme {
@@ -27,6 +31,17 @@ int ParseCount(const std::string& word, const std::string& value) {
   Require(error == std::errc() && stop == value.data() + value.size() && count >= least && count <= most,
           "layout: {} = '{}' must be a whole number of at least {}", word, value, least);
   return count;
+}
+
+// The word for a key of a recipe's layout, or for what users of other programs call it: "tp" for "tensor"; "" for none.
+std::string LayoutWordOf(const std::string& word) {
+  static const std::map<std::string, std::string> kShort = {
+      {"tensor", "tp"},       {"context", "cp"},           {"pipeline", "pp"},        {"data", "dp"},
+      {"micro_batch", "mbs"}, {"sequence_parallel", "sp"}, {"shard_ranks", "shards"}, {"whole_below", "whole"}};
+  const std::string key = KeyOfUsersWord(word);
+  const std::string name = key.starts_with("layout.") ? key.substr(7) : key == "batch.global" ? "micro_batch" : word;
+  const auto found = kShort.find(name);
+  return found != kShort.end() ? found->second : name == word ? "" : name;
 }
 
 void Apply(const std::string& word, const std::string& value, ParallelLayout& layout) {
@@ -75,7 +90,9 @@ void Apply(const std::string& word, const std::string& value, ParallelLayout& la
     for (const std::string& one : LayoutWords()) {
       known += (known.empty() ? "" : ", ") + one;
     }
-    Fail("layout: '{}' is unknown{}; known: {}", word, NearestMatch(word, LayoutWords()), known);
+    const std::string meant = LayoutWordOf(word);
+    Fail("layout: '{}' is unknown{}; known: {}", word,
+         meant.empty() ? NearestMatch(word, LayoutWords()) : fmt::format(" (did you mean '{}'?)", meant), known);
   }
 }
 
@@ -157,6 +174,46 @@ std::string SiteOptions(const JobOptions& job) {
   return line("time", job.time_limit) + line("account", job.account) + line("partition", job.partition);
 }
 
+// Of every key's default, so that a recipe says which ones it was written beside.
+std::string DigestOfDefaults() {
+  Hasher hasher;
+  hasher.AddText(ToToml(RunConfig()));
+  return ToHex(hasher.digest());
+}
+
+// The keys of a job as TOML: those that differ from the defaults, or all, and the source of the data, which only its
+// user knows. Its length is in tokens, so that train.steps is left out.
+std::string KeysText(const RunConfig& config, bool full) {
+  const RunConfig defaults;
+  std::string text;
+  std::string section;
+  for (const RecipeKey& key : RecipeKeys()) {
+    const bool source = key.name == "data.source";
+    const bool told = source || full || GetKey(config, key) != GetKey(defaults, key);
+    if (!told || key.name == "train.steps") {
+      continue;
+    }
+    const std::size_t point = key.name.find('.');
+    if (key.name.substr(0, point) != section) {
+      section = key.name.substr(0, point);
+      text += fmt::format("\n[{}]\n", section);
+    }
+    const std::string name = key.name.substr(point + 1);
+    text += source ? fmt::format(
+                         "# Required: what `trireme data prepare` wrote, of at most {} tokens in the vocabulary.\n"
+                         "source = \"DATASET.bin\"\n",
+                         config.model.vocabulary)
+                   : fmt::format("{} = {}\n", name, ToToml(GetKey(config, key)));
+  }
+  return text;
+}
+
+// Tokens of a training of this model where none are asked for: twenty a parameter (Hoffmann et al. 2022).
+constexpr double kTokensOfParameter = 20;
+// Warm-up is a hundredth of the run, at most so many steps; so is the distance of validations.
+constexpr std::int64_t kMostWarmUp = 2000;
+constexpr std::int64_t kMostBetweenValidations = 1000;
+
 }  // namespace
 
 std::set<std::string> ParseLayoutWords(const std::string& text) {
@@ -191,7 +248,12 @@ RunConfig EmitConfig(const EmitRequest& request) {
   RunConfig config = ConfigOf(request.search, request.layout);
   config.batch = request.batch;
   config.batch.global = request.search.config.batch.global;
-  config.train.tokens = static_cast<std::int64_t>(request.tokens);
+  config.train.tokens = static_cast<std::int64_t>(
+      request.tokens > 0 ? request.tokens : kTokensOfParameter * static_cast<double>(ParameterCount(config.model)));
+  const std::int64_t steps =
+      std::max<std::int64_t>(1, config.train.tokens / config.model.sequence / config.batch.global);
+  config.optimizer.warmup_samples = std::min(std::max<std::int64_t>(1, steps / 100), kMostWarmUp) * config.batch.global;
+  config.validation.every = std::clamp<std::int64_t>(steps / 100, 1, kMostBetweenValidations);
   config.checkpoint.every = request.checkpoint_every;
   Validate(config, request.search.devices);
   return config;
@@ -220,9 +282,18 @@ std::string ShellWord(const std::string& text, const std::string& what) {
 std::string EmitRecipe(const EmitRequest& request) {
   RequireEmittable(request.search.cluster, request.name, request.job);
   RequireOneLine(request.search.stack.name, "the stack's name");
-  return fmt::format("# {} on {} devices of {}, planned for stack {}: {}\n", request.name, request.search.devices,
-                     request.search.cluster.name, request.search.stack.name, request.layout.ToString()) +
-         ToToml(EmitConfig(request));
+  RequireOneLine(request.program, "the program's version");
+  const RunConfig config = EmitConfig(request);
+  std::string text =
+      fmt::format("# {} on {} devices of {}, planned for stack {}: {}\n", request.name, request.search.devices,
+                  request.search.cluster.name, request.search.stack.name, request.layout.ToString());
+  text += fmt::format("# By trireme {}. ", request.program);
+  text += request.full ? "Every key but train.steps is here.\n"
+                       : fmt::format(
+                             "Keys that are not here have their defaults (digest {});\n# the run's run.toml names "
+                             "them all.\n",
+                             DigestOfDefaults());
+  return text + KeysText(config, request.full);
 }
 
 std::string EmitSbatch(const EmitRequest& request, const std::string& recipe_path) {

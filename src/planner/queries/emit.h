@@ -19,15 +19,18 @@ struct JobOptions {
 struct EmitRequest {
   const SearchRequest& search;
   const ParallelLayout& layout;
-  double tokens = 0;         // 0: left to the recipe's default of steps
+  double tokens = 0;         // 0: 20 a parameter
   BatchConfig batch;         // with its ramp
   int checkpoint_every = 0;  // steps
   int spare_nodes = 0;
   std::string name = "planned";  // of the run's folder, and, in letters that Slurm takes, of the job
   JobOptions job = {};
+  bool full = false;         // every key, not those alone that differ from the defaults
+  std::string program = "";  // version of the program, for the header
 };
 
-// A validated config; an Error when the trainer does not offer what the layout asks for.
+// A job that one would submit: its length, warm-up, validation. A validated config; an Error when the trainer does not
+// offer what the layout asks for.
 RunConfig EmitConfig(const EmitRequest& request);
 std::string EmitRecipe(const EmitRequest& request);
 // An Error when a word that would be written has a control character, or an option of the job another form than

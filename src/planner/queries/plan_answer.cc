@@ -325,7 +325,9 @@ class Answering {
                               .checkpoint_every = checkpoint_every,
                               .spare_nodes = options_.spare_nodes,
                               .name = options_.out.substr(options_.out.find_last_of('/') + 1),
-                              .job = options_.job};
+                              .job = options_.job,
+                              .full = options_.full,
+                              .program = options_.program};
     if (options_.emit.find("recipe") != std::string::npos) {
       answer_.files.push_back({options_.out + ".toml", EmitRecipe(emitted)});
     }
@@ -372,6 +374,7 @@ void RequireConsistent(const PlanOptions& options) {
   Require(!options.estimate || options.tokens > 0, "--estimate needs --tokens");
   Require(options.deadline == 0 || options.tokens > 0, "--deadline needs --tokens");
   Require(options.allocation == 0 || options.tokens > 0, "--allocation needs --tokens");
+  Require(!options.full || options.emit.find("recipe") != std::string::npos, "--full needs --emit recipe");
   Require(options.timeline.empty() || !options.layout.empty(), "--timeline needs --layout");
   Require(options.sequences.empty() || !options.layout.empty(), "--sequences needs --layout");
   Require(!options.max_size || options.search_shape.empty(), "--max-size and --search-shape {}: give one of them",

@@ -31,8 +31,9 @@ struct PlanOptions {
   std::string fix, layout, timeline, ramp, search_shape, phases;
   std::string sequences;  // with layout: lengths of samples to price it for
   std::string emit, out = "planned";
+  std::string program;  // its version, for what --emit writes
   JobOptions job;
-  bool max_size = false, max_sequence = false, estimate = false;
+  bool max_size = false, max_sequence = false, estimate = false, full = false;
 
   // A shape is what is looked for: of the model only family, vocabulary and sequence count.
   bool SearchesShapes() const { return max_size || !search_shape.empty(); }
