@@ -189,6 +189,8 @@ TEST(Emit, ARecipeIsOneThatOneWouldSubmit) {
   EXPECT_EQ(ToToml(ParseRecipe(full, "full", {}).config), ToToml(config)) << "the defaults are those of the keys";
   EXPECT_THAT(full, testing::Not(HasSubstr("\nsteps = 100\n")));
   emitted.tokens = 0;
+  emitted.program = "";
+  EXPECT_THAT(EmitRecipe(emitted), HasSubstr("# By trireme. Every key"));
   EXPECT_EQ(ParseRecipe(EmitRecipe(emitted), "none", {}).config.train.tokens, 20 * ParameterCount(SmallGpt()));
 }
 

@@ -287,7 +287,7 @@ std::string EmitRecipe(const EmitRequest& request) {
   std::string text =
       fmt::format("# {} on {} devices of {}, planned for stack {}: {}\n", request.name, request.search.devices,
                   request.search.cluster.name, request.search.stack.name, request.layout.ToString());
-  text += fmt::format("# By trireme {}. ", request.program);
+  text += fmt::format("# By trireme{}{}. ", request.program.empty() ? "" : " ", request.program);
   text += request.full ? "Every key but train.steps is here.\n"
                        : fmt::format(
                              "Keys that are not here have their defaults (digest {});\n# the run's run.toml names "
