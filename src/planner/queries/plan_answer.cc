@@ -305,12 +305,13 @@ class Answering {
                          StretchesOf(plan, chosen, batch_, samples));
     const int every = std::max(1, static_cast<int>(time.checkpoint_interval / chosen.seconds));
     if (options_.estimate) {
-      answer_.text += fmt::format(
-          "\n{:.1f} days ({:.1f} of steps alone), {:.0f} device-hours, {:.1f} failures expected, {:.1f} % lost; a "
-          "checkpoint every {} steps ({:.0f} s, each stops training for {:.1f} s){}\n",
+      const std::string told_time = fmt::format(
+          "{:.1f} days ({:.1f} of steps alone), {:.0f} device-hours, {:.1f} failures expected, {:.1f} % lost; a "
+          "checkpoint every {} steps ({:.0f} s, each stops training for {:.1f} s){}",
           time.days, time.busy_days, time.device_hours, time.failures, 100 * time.lost_share, every,
           time.checkpoint_interval, time.checkpoint_seconds,
           time.megawatt_hours > 0 ? fmt::format("; {:.0f} MWh", time.megawatt_hours) : "");
+      answer_.text += "\n" + Wrapped("", told_time);
       told["estimate"] = ToJsonValue(time);
     }
     Emit(chosen.layout, every);
