@@ -94,9 +94,10 @@ class Lowering {
 
   int Count() const { return static_cast<int>(block_.operations.size()); }
   const BlockOperation& Operation(int i) const { return block_.operations[static_cast<std::size_t>(i)]; }
-  // Where a second forward may end: before the last product, unless a norm follows whose backward reads its output.
+  // Where a second forward may end: before the last product, unless an operation follows whose backward reads its
+  // output.
   int RecomputedEnd() const {
-    return Maker(Operation(Count() - 1).input, BlockOp::kNorm) != kNoId ? Count() - 1 : LastLinear();
+    return Maker(Operation(Count() - 1).input, BlockOp::kLeave) == kNoId ? Count() - 1 : LastLinear();
   }
   int LastLinear() const {
     int last = Count();
