@@ -109,7 +109,7 @@ class StepCosts {
         bytes += step.chunked ? BytesOfChunks(operand.id) : Bytes(operand.id);
       }
     }
-    return std::holds_alternative<RotaryStep>(work) ? 2 * bytes : bytes;
+    return std::holds_alternative<Rotary<TensorId>>(work) ? 2 * bytes : bytes;
   }
 
   const LocalSizes& sizes_;

@@ -1,7 +1,7 @@
 #include "device/ops.h"
 
 #include "base/error.h"
-#include "device/checks.h"
+#include "ops/checks.h"
 
 namespace trireme {
 namespace {
@@ -30,18 +30,6 @@ void CheckHeadNormProducts(const char* operation, const HeadNormArgs& args) {
   CheckHeadNorm(operation, args);
   RequireLike({operation, "grad_out", args.grad_out}, args.x.shape, args.x.dtype);
   RequireVector({operation, "products", args.products}, args.sums.count(), DType::kFloat32);
-}
-
-void CheckPositions(const char* operation, const PositionArgs& args, const Tensor& table) {
-  RequireMatrix({operation, "x", args.x});
-  RequireWorkingType({operation, "x", args.x});
-  RequireMatrix({operation, "table", table});
-  Require(table.shape[1] == args.x.shape[1] && table.shape[0] > 0 && args.first_token >= 0,
-          "{}: rows of {} cannot take positions from a table of {} rows of {}, first token {}", operation,
-          args.x.shape[1], table.shape[0], table.shape[1], args.first_token);
-  if (args.tokens.given()) {
-    RequireVector({operation, "tokens", args.tokens}, args.x.shape[0], DType::kInt32);
-  }
 }
 
 void CheckLogits(const char* operation, const CrossEntropyArgs& args) {
@@ -240,31 +228,6 @@ void Ops::ApplyDropout(const Tensor& out, const Tensor& in, const Dropout& dropo
   }
 }
 
-void Ops::ActivationForward(ActivationKind kind, const Tensor& z, const Tensor& out, const Tensor& largest) {
-  RequireMatrix({"ActivationForward", "out", out});
-  RequireWorkingType({"ActivationForward", "out", out});
-  const std::int64_t factor = IsGated(kind) ? 2 : 1;
-  RequireLike({"ActivationForward", "z", z}, {out.shape[0], factor * out.shape[1]}, out.dtype);
-  RequireLargest("ActivationForward", largest);
-  if (out.count() != 0) {
-    DoActivationForward(kind, z, out, largest);
-  }
-}
-
-void Ops::ActivationBackward(ActivationKind kind, const Tensor& grad_out, const Tensor& z, const Tensor& grad_z,
-                             const Tensor& largest) {
-  RequireMatrix({"ActivationBackward", "grad_out", grad_out});
-  RequireWorkingType({"ActivationBackward", "grad_out", grad_out});
-  const std::int64_t factor = IsGated(kind) ? 2 : 1;
-  const Shape shape{grad_out.shape[0], factor * grad_out.shape[1]};
-  RequireLike({"ActivationBackward", "z", z}, shape, grad_out.dtype);
-  RequireLike({"ActivationBackward", "grad_z", grad_z}, shape, grad_out.dtype);
-  RequireLargest("ActivationBackward", largest);
-  if (grad_out.count() != 0) {
-    DoActivationBackward(kind, grad_out, z, grad_z, largest);
-  }
-}
-
 void Ops::EmbeddingForward(const EmbeddingArgs& args) {
   RequireMatrix({"EmbeddingForward", "table", args.table});
   RequireWorkingType({"EmbeddingForward", "table", args.table});
@@ -285,30 +248,6 @@ void Ops::EmbeddingBackward(const EmbeddingArgs& args) {
   RequireShape({"EmbeddingBackward", "grad_out", args.grad_out}, {tokens, args.grad_table.shape[1]});
   if (args.grad_out.count() != 0) {
     DoEmbeddingBackward(args);
-  }
-}
-
-void Ops::AddPositions(const PositionArgs& args) {
-  CheckPositions("AddPositions", args, args.table);
-  RequireType({"AddPositions", "table", args.table}, args.x.dtype);
-  if (args.x.count() != 0) {
-    DoAddPositions(args);
-  }
-}
-
-void Ops::PositionsBackward(const PositionArgs& args) {
-  CheckPositions("PositionsBackward", args, args.grad_table);
-  RequireType({"PositionsBackward", "grad_table", args.grad_table}, DType::kFloat32);
-  if (args.x.count() != 0) {
-    DoPositionsBackward(args);
-  }
-}
-
-void Ops::SoftCap(const Tensor& logits, float cap) {
-  RequireWorkingType({"SoftCap", "logits", logits});
-  Require(cap > 0, "SoftCap: the cap {} is not above 0", cap);
-  if (logits.count() != 0) {
-    DoSoftCap(logits, cap);
   }
 }
 

@@ -1,6 +1,6 @@
 // The operations of a training step, each defined once here and by the plain loops of device/cpu. Public functions
 // check shapes and count FLOPs once for every back end; back ends implement the Do* twins. The arguments of each are
-// described by subject in ops/.
+// described by subject in ops/; operations that have no products are structs there, which Run takes.
 //
 // Conventions. All tensors are contiguous, row-major. "activation" tensors and weights have the working type (fp32,
 // bf16 or fp16); sums are taken in fp32. Gradients of parameters are fp32 and are *added to*, never overwritten.
@@ -11,14 +11,12 @@
 #include <span>
 
 #include "base/accounting.h"
-#include "ops/activation.h"
 #include "ops/attention.h"
-#include "ops/embedding.h"
 #include "ops/head_norm.h"
 #include "ops/int8.h"
-#include "ops/loss.h"
 #include "ops/matmul.h"
 #include "ops/norm.h"
+#include "ops/operations.h"
 #include "ops/random.h"
 #include "ops/tensor.h"
 #include "ops/update.h"
@@ -28,6 +26,15 @@ namespace trireme {
 class Ops {
  public:
   virtual ~Ops() = default;
+
+  // An operation of ops/operations.h. Nothing happens where the first of its tensors has no elements.
+  template <template <typename> class Op>
+  void Run(const Op<Tensor>& op) {
+    Check(op);
+    if ((op.*Op<Tensor>::Operands()[0].member).count() != 0) {
+      Do(op);
+    }
+  }
 
   // t = value, fp32 and int32 tensors and the bytes of any for 0.
   void Fill(const Tensor& t, float value);
@@ -57,13 +64,6 @@ class Ops {
   // out = in with dropped elements zeroed and the others scaled; out may be in.
   void ApplyDropout(const Tensor& out, const Tensor& in, const Dropout& dropout);
 
-  // largest, where given: of what is written, for QuantizeArgs.
-  void ActivationForward(ActivationKind kind, const Tensor& z, const Tensor& out, const Tensor& largest = {});
-  // grad_z may be z itself.
-  void ActivationBackward(ActivationKind kind, const Tensor& grad_out, const Tensor& z, const Tensor& grad_z,
-                          const Tensor& largest = {});
-
-  void Rotary(const RotaryArgs& args);
   void AttentionForward(const AttentionArgs& args);
   void AttentionBackward(const AttentionArgs& args);
   void MergeAttention(const AttentionMerge& merge);
@@ -71,11 +71,7 @@ class Ops {
 
   void EmbeddingForward(const EmbeddingArgs& args);
   void EmbeddingBackward(const EmbeddingArgs& args);
-  void AddPositions(const PositionArgs& args);
-  void PositionsBackward(const PositionArgs& args);
 
-  // logits = cap * tanh(logits / cap).
-  void SoftCap(const Tensor& logits, float cap);
   // Fills `own`, this rank's part of args.statistics.
   void CrossEntropyStatistics(const CrossEntropyArgs& args, const Tensor& own);
   // Fills args.losses and replaces args.logits by their gradient (padding columns get 0).
@@ -119,6 +115,9 @@ class Ops {
   void set_updating(bool updating) { updating_ = updating; }
 
  protected:
+#define TRIREME_DO(Op) virtual void Do(const Op<Tensor>& op) = 0;
+  TRIREME_OPERATIONS(TRIREME_DO)
+#undef TRIREME_DO
   virtual void DoFill(const Tensor& t, float value) = 0;
   virtual void DoCopy(const Tensor& to, const Tensor& from) = 0;
   virtual void DoAdd(const Tensor& to, const Tensor& from, float factor) = 0;
@@ -137,19 +136,12 @@ class Ops {
   virtual void DoHeadNormProducts(const HeadNormArgs& args) = 0;
   virtual void DoHeadNormBackward(const HeadNormArgs& args) = 0;
   virtual void DoApplyDropout(const Tensor& out, const Tensor& in, const Dropout& dropout) = 0;
-  virtual void DoActivationForward(ActivationKind kind, const Tensor& z, const Tensor& out, const Tensor& largest) = 0;
-  virtual void DoActivationBackward(ActivationKind kind, const Tensor& grad_out, const Tensor& z, const Tensor& grad_z,
-                                    const Tensor& largest) = 0;
-  virtual void DoRotary(const RotaryArgs& args) = 0;
   virtual void DoAttentionForward(const AttentionArgs& args) = 0;
   virtual void DoAttentionBackward(const AttentionArgs& args) = 0;
   virtual void DoMergeAttention(const AttentionMerge& merge) = 0;
   virtual void DoDecodeAttention(const DecodeAttentionArgs& args) = 0;
   virtual void DoEmbeddingForward(const EmbeddingArgs& args) = 0;
   virtual void DoEmbeddingBackward(const EmbeddingArgs& args) = 0;
-  virtual void DoAddPositions(const PositionArgs& args) = 0;
-  virtual void DoPositionsBackward(const PositionArgs& args) = 0;
-  virtual void DoSoftCap(const Tensor& logits, float cap) = 0;
   // Of one part.
   virtual void DoCrossEntropy(const CrossEntropyArgs& args);
   virtual void DoCrossEntropyStatistics(const CrossEntropyArgs& args, const Tensor& own) = 0;

@@ -1,7 +1,7 @@
 // Checks and counts of attention and of what it needs: see ops.h.
 #include "base/error.h"
-#include "device/checks.h"
 #include "device/ops.h"
+#include "ops/checks.h"
 
 namespace trireme {
 namespace {
@@ -59,21 +59,6 @@ void CheckScores(const char* operation, const AttentionArgs& args, bool uses_sco
 }
 
 }  // namespace
-
-void Ops::Rotary(const RotaryArgs& args) {
-  RequireMatrix({"Rotary", "qkv", args.qkv});
-  RequireWorkingType({"Rotary", "qkv", args.qkv});
-  Require(args.head_size % 2 == 0, "Rotary: the head size {} is odd", args.head_size);
-  Require(2 * args.pairs() <= args.head_size, "Rotary: {} pairs of a head of {}", args.pairs(), args.head_size);
-  Require(args.sequence > 0, "Rotary: a sequence of {} tokens", args.sequence);
-  RequireShape({"Rotary", "qkv", args.qkv}, {args.qkv.shape[0], (args.heads + 2 * args.kv_heads) * args.head_size});
-  if (args.positions.given()) {
-    RequireVector({"Rotary", "positions", args.positions}, args.qkv.shape[0], DType::kInt32);
-  }
-  if (args.qkv.count() != 0) {
-    DoRotary(args);
-  }
-}
 
 void Ops::AttentionForward(const AttentionArgs& args) {
   CheckPackedRows("AttentionForward", args);

@@ -1,6 +1,6 @@
 #include "base/error.h"
-#include "device/checks.h"
 #include "device/ops.h"
+#include "ops/checks.h"
 
 namespace trireme {
 namespace {

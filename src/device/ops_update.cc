@@ -2,8 +2,8 @@
 #include "base/error.h"
 #include "base/int8_block.h"
 #include "base/tensor_spec.h"
-#include "device/checks.h"
 #include "device/ops.h"
+#include "ops/checks.h"
 
 namespace trireme {
 namespace {
@@ -15,7 +15,7 @@ void CheckHalves(const char* operation, const Tensor& high, const Tensor& low, c
   RequireVector({operation, "low", low}, count, RestOfMaster(high.dtype));
 }
 
-void RequireMomentType(const Operand& operand) {
+void RequireMomentType(const CheckedTensor& operand) {
   RequireType(operand, operand.tensor.dtype == DType::kBFloat16 ? DType::kBFloat16 : DType::kFloat32);
 }
 

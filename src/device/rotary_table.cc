@@ -4,11 +4,11 @@
 
 namespace trireme {
 
-std::vector<double> RotaryFrequencies(const RotaryArgs& args) {
-  std::vector<double> frequencies(args.frequencies.begin(), args.frequencies.end());
-  for (std::int64_t i = 0; args.frequencies.empty() && i < args.pairs(); ++i) {
+std::vector<double> RotaryFrequencies(const Rotary<Tensor>& op) {
+  std::vector<double> frequencies(op.frequencies.begin(), op.frequencies.end());
+  for (std::int64_t i = 0; op.frequencies.empty() && i < op.pairs(); ++i) {
     frequencies.push_back(
-        std::pow(static_cast<double>(args.theta), -2.0 * static_cast<double>(i) / static_cast<double>(args.head_size)));
+        std::pow(static_cast<double>(op.theta), -2.0 * static_cast<double>(i) / static_cast<double>(op.head_size)));
   }
   return frequencies;
 }

@@ -4,12 +4,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "ops/attention.h"
+#include "ops/rotary.h"
 
 namespace trireme {
 
-// Of each pair: args.frequencies, or the powers of args.theta.
-std::vector<double> RotaryFrequencies(const RotaryArgs& args);
+// Of each pair: op.frequencies, or the powers of op.theta.
+std::vector<double> RotaryFrequencies(const Rotary<Tensor>& op);
 
 // Cosines, then sines, each [sequence, pairs], times `magnitude`.
 std::vector<float> RotaryTableOf(std::int64_t sequence, const std::vector<double>& frequencies, float magnitude);

@@ -38,7 +38,7 @@ void Lowering::Backward(const Pass& pass) {
         break;
       case BlockOp::kRotary:
         Gradient(operation.input) = gradient;
-        Emit(RotaryStep{.qkv = gradient, .inverse = true});
+        Emit(Rotary<TensorId>{.qkv = {gradient}, .inverse = true});
         break;
       case BlockOp::kAttention:
         BackwardAttention(operation);
@@ -46,8 +46,8 @@ void Lowering::Backward(const Pass& pass) {
       case BlockOp::kActivation:
         if (Gradient(operation.input) == kNoId) {  // otherwise the product's epilogue has made it
           Gradient(operation.input) = ForValue(operation.input);
-          Emit(ActivationBackwardStep{
-              .grad_out = gradient, .from = Remade(operation.input), .grad_from = Gradient(operation.input)});
+          Emit(ActivationBackward<TensorId>{
+              .grad_out = {gradient}, .from = {Remade(operation.input)}, .grad_from = {Gradient(operation.input)}});
         }
         break;
       case BlockOp::kLeave:
@@ -303,11 +303,11 @@ BufferId Lowering::Remade(int value) {
     Emit(HeadNormOf(operation, Remade(operation.input), remade, kept_.statistics[static_cast<std::size_t>(maker)]));
   } else if (operation.op == BlockOp::kRotary && Remade(operation.input) != kept) {
     remade = Remade(operation.input);
-    Emit(RotaryStep{.qkv = remade});
+    Emit(Rotary<TensorId>{.qkv = {remade}});
   } else if (operation.op == BlockOp::kActivation && sizes_.recompute_activation) {
     const BufferId from = Remade(operation.input);
     remade = sizes_.gated ? ForValue(value) : from;  // over its input, which backward has read by now
-    Emit(ActivationStep{.from = from, .to = remade});
+    Emit(ActivationForward<TensorId>{.from = {from}, .to = {remade}});
   } else if (operation.op == BlockOp::kAttention && sizes_.recompute_attention) {
     remade = ForValue(value);
     const BufferId qkv = Remade(operation.input);

@@ -43,7 +43,7 @@ Lowering::Pass Lowering::Forward(std::vector<ProgramStep>& steps, int end, bool 
         break;
       case BlockOp::kRotary:
         to = from;
-        Emit(RotaryStep{.qkv = from});
+        Emit(Rotary<TensorId>{.qkv = {from}});
         break;
       case BlockOp::kAttention:
         to = ForValue(operation.output);
@@ -51,7 +51,7 @@ Lowering::Pass Lowering::Forward(std::vector<ProgramStep>& steps, int end, bool 
         break;
       case BlockOp::kActivation:
         to = ForValue(operation.output);
-        Emit(ActivationStep{.from = from, .to = to});
+        Emit(ActivationForward<TensorId>{.from = {from}, .to = {to}});
         break;
       case BlockOp::kLeave:
         to = sizes_.sequence_parallel ? ForValue(operation.output) : from;

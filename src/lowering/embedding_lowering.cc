@@ -36,6 +36,7 @@ ModuleProgram PlanEmbedding(const ModelConfig& model, const LocalSizes& sizes) {
   const BufferId sum = plan.sum.present() ? kEmbeddingSum : kModuleOutput;
   const BufferId found = plan.lookup.present() ? kEmbeddingFound : sum;
   const BufferId gathered = plan.grad_gathered.present() ? kEmbeddingGathered : kGradOutput;
+  const TensorId places = {static_cast<int>(BatchTensor::kPositions)};
   const auto scale = static_cast<float>(std::sqrt(static_cast<float>(model.hidden)));
 
   std::vector<ProgramStep>& forward = program.forward;
@@ -47,7 +48,7 @@ ModuleProgram PlanEmbedding(const ModelConfig& model, const LocalSizes& sizes) {
     forward.push_back({ScaleStep{.x = sum, .factor = scale}});
   }
   if (ids.position != kNoId) {
-    forward.push_back({PositionsStep{.x = sum, .table = ids.position}});
+    forward.push_back({AddPositions<TensorId>{.x = {sum}, .table = {ids.position}, .positions = places}});
   }
   if (ids.norm_gain != kNoId) {
     forward.push_back({NormStep{.x = sum,
@@ -77,7 +78,8 @@ ModuleProgram PlanEmbedding(const ModelConfig& model, const LocalSizes& sizes) {
                                          .bias = ids.norm_bias}});
   }
   if (ids.position != kNoId) {
-    backward.push_back({PositionsBackwardStep{.grad = kGradOutput, .table = ids.position}});
+    backward.push_back(
+        {PositionsBackward<TensorId>{.grad = {kGradOutput}, .grad_table = {ids.position}, .positions = places}});
   }
   if (model.scale_embedding) {
     backward.push_back({ScaleStep{.x = kGradOutput, .factor = scale}});

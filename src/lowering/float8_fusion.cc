@@ -16,12 +16,13 @@ BufferId* LargestNotedBy(StepWork& work, BufferId made) {
   if (auto* const norm = std::get_if<NormBackwardStep>(&work); norm != nullptr && norm->grad_x == made) {
     return &norm->largest;
   }
-  if (auto* const activation = std::get_if<ActivationStep>(&work); activation != nullptr && activation->to == made) {
-    return &activation->largest;
+  if (auto* const activation = std::get_if<ActivationForward<TensorId>>(&work);
+      activation != nullptr && activation->to.id == made) {
+    return &activation->largest.id;
   }
-  if (auto* const activation = std::get_if<ActivationBackwardStep>(&work);
-      activation != nullptr && activation->grad_from == made) {
-    return &activation->largest;
+  if (auto* const activation = std::get_if<ActivationBackward<TensorId>>(&work);
+      activation != nullptr && activation->grad_from.id == made) {
+    return &activation->largest.id;
   }
   if (auto* const product = std::get_if<ProductStep>(&work); product != nullptr && product->c == made &&
                                                              product->epilogue == Epilogue::kGeluGradient &&

@@ -131,7 +131,7 @@ class HeadLowering {
                             .columns = sizes_.vocabulary,
                             .depth = sizes_.hidden});
     if (model_.logit_cap > 0) {
-      EmitChunked(SoftCapStep{.logits = kHeadLogits});
+      EmitChunked(SoftCap<TensorId>{.logits = {kHeadLogits}});
     }
   }
 

@@ -17,15 +17,17 @@
 #include "model/block_description.h"
 #include "model/parameter_table.h"
 #include "ops/matmul.h"
+#include "ops/operations.h"
 
 namespace trireme {
 
-// A buffer of the program by its number; -1 is none. A parameter by its number among those of the block.
+// A buffer of the program by its number; kNoId is none. A parameter by its number among those of the block.
 using BufferId = int;
-inline constexpr int kNoId = -1;
 
 // What a micro batch brings along.
 enum class BatchTensor : std::uint8_t { kTokens, kTargets, kWeights, kPositions, kLossSums };
+
+// Steps that are no operation of ops/operations.h.
 
 // sum = x + dropout(branch + branch_bias).
 struct SumStep {
@@ -165,12 +167,6 @@ struct HeadNormBackwardStep {
   bool together = false;
 };
 
-struct RotaryStep {
-  static constexpr std::string_view kName = "rotary";
-  BufferId qkv = kNoId;  // in place
-  bool inverse = false;
-};
-
 // Keys and values, or gradients of them, of this rank's tokens: from packed rows to its rows of all context ranks', or
 // with `back` the other way. Rows of kv are in the order of ranks.
 struct CopyKeysStep {
@@ -237,21 +233,6 @@ struct AttentionBackwardStep {
   BufferId scores = kNoId;
 };
 
-struct ActivationStep {
-  static constexpr std::string_view kName = "activation";
-  BufferId from = kNoId;
-  BufferId to = kNoId;  // may be `from`, unless the activation is gated
-  BufferId largest = kNoId;
-};
-
-struct ActivationBackwardStep {
-  static constexpr std::string_view kName = "activation_backward";
-  BufferId grad_out = kNoId;
-  BufferId from = kNoId;
-  BufferId grad_from = kNoId;
-  BufferId largest = kNoId;
-};
-
 // to = from with the mask of a dropout site; a copy where nothing is dropped.
 struct DropoutStep {
   static constexpr std::string_view kName = "dropout";
@@ -298,19 +279,6 @@ struct LookupBackwardStep {
   int table = kNoId;
 };
 
-// x += rows of the position table.
-struct PositionsStep {
-  static constexpr std::string_view kName = "positions";
-  BufferId x = kNoId;
-  int table = kNoId;
-};
-
-struct PositionsBackwardStep {
-  static constexpr std::string_view kName = "positions_backward";
-  BufferId grad = kNoId;
-  int table = kNoId;
-};
-
 struct ScaleStep {
   static constexpr std::string_view kName = "scale";
   BufferId x = kNoId;
@@ -321,12 +289,6 @@ struct CopyStep {
   static constexpr std::string_view kName = "copy";
   BufferId from = kNoId;
   BufferId to = kNoId;
-};
-
-// cap * tanh(logits / cap), for the model's logit_cap.
-struct SoftCapStep {
-  static constexpr std::string_view kName = "soft_cap";
-  BufferId logits = kNoId;
 };
 
 // Logits are shown to MicroBatch::logits, if it is given.
@@ -358,13 +320,14 @@ struct LossSumStep {
   BufferId losses = kNoId;
 };
 
+#define TRIREME_STEP(Op) Op<TensorId>,
 using StepWork =
-    std::variant<SumStep, NormStep, NormBackwardStep, CollectiveStep, ProductStep, QuantizeStep, HeadNormStep,
-                 HeadNormBackwardStep, RotaryStep, CopyKeysStep, CopyHeadsStep, RingAttentionStep,
-                 RingAttentionBackwardStep, AttentionStep, AttentionBackwardStep, ActivationStep,
-                 ActivationBackwardStep, DropoutStep, BiasGradientStep, ClearStep, AddGradientStep, LookupStep,
-                 LookupBackwardStep, PositionsStep, PositionsBackwardStep, ScaleStep, CopyStep, SoftCapStep,
-                 ShowLogitsStep, LossStatisticsStep, CrossEntropyStep, LossSumStep>;
+    std::variant<TRIREME_OPERATIONS(TRIREME_STEP) SumStep, NormStep, NormBackwardStep, CollectiveStep, ProductStep,
+                 QuantizeStep, HeadNormStep, HeadNormBackwardStep, CopyKeysStep, CopyHeadsStep, RingAttentionStep,
+                 RingAttentionBackwardStep, AttentionStep, AttentionBackwardStep, DropoutStep, BiasGradientStep,
+                 ClearStep, AddGradientStep, LookupStep, LookupBackwardStep, ScaleStep, CopyStep, ShowLogitsStep,
+                 LossStatisticsStep, CrossEntropyStep, LossSumStep>;
+#undef TRIREME_STEP
 
 struct ProgramStep {
   StepWork work;

@@ -8,6 +8,18 @@ namespace {
 // A kind of step that has no function here does not compile.
 class Operands {
  public:
+  // An operation of ops/operations.h.
+  template <template <typename> class Op>
+  OperandList operator()(const Op<TensorId>& op) const {
+    OperandList operands;
+    for (const auto& use : Op<TensorId>::Operands()) {
+      operands.Add({.owner = use.owner,
+                    .access = use.access,
+                    .id = static_cast<std::int16_t>((op.*use.member).id),
+                    .name = use.name});
+    }
+    return operands;
+  }
   OperandList operator()(const SumStep& s) const {
     return {Read(s.x, "x"), Read(s.branch, "branch"), Write(s.sum, "sum"), Parameter(s.branch_bias, "branch_bias")};
   }
@@ -72,7 +84,6 @@ class Operands {
             Parameter(s.query_gain, "query_gamma"),
             Parameter(s.key_gain, "key_gamma")};
   }
-  OperandList operator()(const RotaryStep& s) const { return {Update(s.qkv, "qkv")}; }
   OperandList operator()(const CopyKeysStep& s) const {
     return {s.back ? Update(s.qkv, "qkv") : Read(s.qkv, "qkv"), s.back ? Read(s.kv, "kv") : Write(s.kv, "kv")};
   }
@@ -103,13 +114,6 @@ class Operands {
             Read(s.weights, "weights"),
             Write(s.scores, "scores")};
   }
-  OperandList operator()(const ActivationStep& s) const {
-    return {Read(s.from, "from"), Write(s.to, "to"), Write(s.largest, "largest")};
-  }
-  OperandList operator()(const ActivationBackwardStep& s) const {
-    return {Read(s.grad_out, "grad_out"), Read(s.from, "from"), Write(s.grad_from, "grad_from"),
-            Write(s.largest, "largest")};
-  }
   OperandList operator()(const DropoutStep& s) const { return {Read(s.from, "from"), Write(s.to, "to")}; }
   OperandList operator()(const BiasGradientStep& s) const { return {Read(s.rows, "rows"), Gradient(s.bias, "bias")}; }
   OperandList operator()(const ClearStep& s) const { return {Write(s.buffer, "buffer")}; }
@@ -122,15 +126,8 @@ class Operands {
   OperandList operator()(const LookupBackwardStep& s) const {
     return {Batch(s.tokens, "tokens"), Read(s.grad_out, "grad_out"), Gradient(s.table, "table")};
   }
-  OperandList operator()(const PositionsStep& s) const {
-    return {Update(s.x, "x"), Parameter(s.table, "table"), Batch(BatchTensor::kPositions, "positions")};
-  }
-  OperandList operator()(const PositionsBackwardStep& s) const {
-    return {Read(s.grad, "grad"), Gradient(s.table, "table"), Batch(BatchTensor::kPositions, "positions")};
-  }
   OperandList operator()(const ScaleStep& s) const { return {Update(s.x, "x")}; }
   OperandList operator()(const CopyStep& s) const { return {Read(s.from, "from"), Write(s.to, "to")}; }
-  OperandList operator()(const SoftCapStep& s) const { return {Update(s.logits, "logits")}; }
   OperandList operator()(const ShowLogitsStep& s) const { return {Read(s.logits, "logits")}; }
   OperandList operator()(const LossStatisticsStep& s) const {
     return {Read(s.logits, "logits"), Batch(BatchTensor::kTargets, "targets"), Write(s.statistics, "statistics")};

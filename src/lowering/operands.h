@@ -13,15 +13,6 @@
 
 namespace trireme {
 
-enum class Owner : std::uint8_t {
-  kBuffer,     // a buffer of the program
-  kParameter,  // a parameter of the module
-  kGradient,   // the gradient of one
-  kBatch,      // a tensor of the micro batch
-};
-
-enum class Access : std::uint8_t { kRead, kWrite, kUpdate };
-
 struct Operand {
   Owner owner = Owner::kBuffer;
   Access access = Access::kRead;
@@ -34,12 +25,16 @@ struct Operand {
 class OperandList {
  public:
   // Leaves out operands that are not given.
+  OperandList() = default;
   OperandList(std::initializer_list<Operand> operands) {
     for (const Operand& operand : operands) {
-      if (operand.id != kNoId) {
-        assert(count_ < operands_.size());
-        operands_[count_++] = operand;
-      }
+      Add(operand);
+    }
+  }
+  void Add(const Operand& operand) {
+    if (operand.id != kNoId) {
+      assert(count_ < operands_.size());
+      operands_[count_++] = operand;
     }
   }
   const Operand* begin() const { return operands_.data(); }

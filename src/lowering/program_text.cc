@@ -84,7 +84,7 @@ class ChoiceWriter {
   void operator()(const QuantizeStep& s) { Flag("once", s.once); }
   void operator()(const HeadNormStep& s) { Flag("together", s.together); }
   void operator()(const HeadNormBackwardStep& s) { Flag("together", s.together); }
-  void operator()(const RotaryStep& s) { Flag("inverse", s.inverse); }
+  void operator()(const Rotary<TensorId>& s) { Flag("inverse", s.inverse); }
   void operator()(const CopyKeysStep& s) { Flag("back", s.back); }
   void operator()(const CopyHeadsStep& s) {
     Word("order", s.order == HeadOrder::kParts ? "parts" : "sequences");

@@ -280,14 +280,14 @@ class Prober {
     Fit(RankWork::kAttentionBackward, range_.attention, run(true));
     Fit(RankWork::kRotary, range_.attention, [this](ProbeTensors& tensors, const AttentionSizes& size) -> WorkSample {
       const std::int64_t width = 3 * size.heads * size.head_size;
-      InTurns<RotaryArgs> args(tensors, [&]() -> RotaryArgs {
+      InTurns<Rotary<Tensor>> ops(tensors, [&]() -> Rotary<Tensor> {
         return {.qkv = tensors.Make(dtype_, {size.batch * size.sequence, width}),
                 .sequence = size.sequence,
                 .heads = size.heads,
                 .kv_heads = size.heads,
                 .head_size = size.head_size};
       });
-      return {static_cast<double>(size.batch * size.sequence * width), Seconds([&] { ops_.Rotary(args.Next()); })};
+      return {static_cast<double>(size.batch * size.sequence * width), Seconds([&] { ops_.Run(ops.Next()); })};
     });
   }
 
@@ -389,8 +389,9 @@ class Prober {
         constexpr ActivationKind kKind = ActivationKind::kSwiGlu;
         return {Elements(size), Seconds([&] {
                   const Gated& one = args.Next();
-                  backward ? ops_.ActivationBackward(kKind, one.out, one.z, one.grad)
-                           : ops_.ActivationForward(kKind, one.z, one.out);
+                  backward ? ops_.Run(ActivationBackward<Tensor>{
+                                 .kind = kKind, .grad_out = one.out, .from = one.z, .grad_from = one.grad})
+                           : ops_.Run(ActivationForward<Tensor>{.kind = kKind, .from = one.z, .to = one.out});
                 })};
       };
     };

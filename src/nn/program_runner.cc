@@ -20,7 +20,7 @@ ProgramRunner::ProgramRunner(const Context& context, const LocalSizes& sizes, co
   }
 }
 
-// One function per kind of step.
+// Executes each kind of step.
 struct ProgramRunner::Executor {
   const ProgramRunner& runner;
   const Context& context;
@@ -63,6 +63,69 @@ struct ProgramRunner::Executor {
   Dropout DropoutAt(int site) const {
     return DropoutOf(context.model, call.micro_batch, context.module, site, FirstToken(), sizes.outside);
   }
+
+  // An operation of ops/operations.h: tensors by its list, choices by Choose.
+  template <template <typename> class Op>
+  void operator()(const Op<TensorId>& step) const {
+    constexpr auto kFrom = Op<TensorId>::Operands();
+    constexpr auto kTo = Op<Tensor>::Operands();
+    Op<Tensor> op;
+    for (std::size_t i = 0; i < kFrom.size(); ++i) {
+      op.*kTo[i].member = At(kFrom[i].owner, step.*kFrom[i].member);
+    }
+    Choose(step, op);
+    ops.Run(op);
+  }
+  Tensor At(Owner owner, TensorId tensor) const {
+    if (!tensor.given()) {
+      return {};
+    }
+    switch (owner) {
+      case Owner::kBuffer:
+        return Buffer(tensor.id);
+      case Owner::kParameter:
+        return Parameter(tensor.id);
+      case Owner::kGradient:
+        return Gradient(tensor.id);
+      case Owner::kBatch:
+        return Batch(static_cast<BatchTensor>(tensor.id));
+    }
+    return {};
+  }
+
+  // What the model, the rank and the call decide of an operation.
+  template <typename Step, typename Op>
+  void Choose(const Step& /*step*/, Op& /*op*/) const {}
+  void Choose(const ActivationForward<TensorId>& /*step*/, ActivationForward<Tensor>& op) const {
+    op.kind = context.model.feed_forward;
+  }
+  void Choose(const ActivationBackward<TensorId>& /*step*/, ActivationBackward<Tensor>& op) const {
+    op.kind = context.model.feed_forward;
+  }
+  void Choose(const Rotary<TensorId>& step, Rotary<Tensor>& op) const {
+    const bool cached = call.cache.capacity > 0;
+    op.sequence = cached ? call.cache.capacity : sizes.context > 1 ? sizes.keys : sizes.sequence;
+    op.heads = sizes.heads;
+    op.kv_heads = sizes.kv_heads;
+    op.head_size = sizes.head_size;
+    op.frequencies = context.angles.frequencies;
+    op.magnitude = context.angles.magnitude;
+    op.inverse = step.inverse;
+    op.positions = cached ? call.cache.positions : call.micro_batch.PositionsOrPlaces();
+  }
+  void Choose(const AddPositions<TensorId>& /*step*/, AddPositions<Tensor>& op) const {
+    op.table = RowsOfPositions(op.table);
+    op.first_token = FirstToken();
+  }
+  void Choose(const PositionsBackward<TensorId>& /*step*/, PositionsBackward<Tensor>& op) const {
+    op.grad_table = RowsOfPositions(op.grad_table);
+    op.first_token = FirstToken();
+  }
+  // The rows of the position table, or of its gradient, that stand for positions 0, 1, …
+  Tensor RowsOfPositions(const Tensor& table) const {
+    return table.Rows(context.model.position_offset, context.model.sequence);
+  }
+  void Choose(const SoftCap<TensorId>& /*step*/, SoftCap<Tensor>& op) const { op.cap = logit_cap(); }
 
   void operator()(const SumStep& step) const {
     ResidualNormArgs args{.x = Buffer(step.x),
@@ -237,21 +300,6 @@ struct ProgramRunner::Executor {
     ops.HeadNormBackward(args);
   }
 
-  void operator()(const RotaryStep& step) const {
-    const bool cached = call.cache.capacity > 0;
-    ops.Rotary({.qkv = Buffer(step.qkv),
-                .sequence = cached              ? call.cache.capacity
-                            : sizes.context > 1 ? sizes.keys
-                                                : sizes.sequence,
-                .heads = sizes.heads,
-                .kv_heads = sizes.kv_heads,
-                .head_size = sizes.head_size,
-                .frequencies = context.angles.frequencies,
-                .magnitude = context.angles.magnitude,
-                .inverse = step.inverse,
-                .positions = cached ? call.cache.positions : call.micro_batch.PositionsOrPlaces()});
-  }
-
   void operator()(const CopyKeysStep& step) const {
     const Tensor qkv = Buffer(step.qkv);
     const Tensor own = Buffer(step.kv).Rows(context.sequence_group->rank() * sizes.tokens, sizes.tokens);
@@ -353,15 +401,6 @@ struct ProgramRunner::Executor {
     ops.AttentionBackward(args);
   }
 
-  void operator()(const ActivationStep& step) const {
-    ops.ActivationForward(context.model.feed_forward, Buffer(step.from), Buffer(step.to), Buffer(step.largest));
-  }
-
-  void operator()(const ActivationBackwardStep& step) const {
-    ops.ActivationBackward(context.model.feed_forward, Buffer(step.grad_out), Buffer(step.from), Buffer(step.grad_from),
-                           Buffer(step.largest));
-  }
-
   void operator()(const DropoutStep& step) const {
     const Tensor to = Buffer(step.to);
     ops.ApplyDropout(step.own_rows ? OwnRows(to) : to, Buffer(step.from), DropoutAt(step.site));
@@ -414,30 +453,10 @@ struct ProgramRunner::Executor {
                            .grad_table = Gradient(step.table)});
   }
 
-  // The rows of the position table, or of its gradient, that stand for positions 0, 1, …
-  Tensor Positions(const Tensor& table) const {
-    return table.Rows(context.model.position_offset, context.model.sequence);
-  }
-
-  void operator()(const PositionsStep& step) const {
-    ops.AddPositions({.x = Buffer(step.x),
-                      .table = Positions(Parameter(step.table)),
-                      .first_token = FirstToken(),
-                      .tokens = Batch(BatchTensor::kPositions)});
-  }
-
-  void operator()(const PositionsBackwardStep& step) const {
-    ops.PositionsBackward({.x = Buffer(step.grad),
-                           .grad_table = Positions(Gradient(step.table)),
-                           .first_token = FirstToken(),
-                           .tokens = Batch(BatchTensor::kPositions)});
-  }
-
   void operator()(const ScaleStep& step) const { ops.Scale(Buffer(step.x), step.factor); }
   void operator()(const CopyStep& step) const { ops.Copy(Buffer(step.to), Buffer(step.from)); }
 
   float logit_cap() const { return static_cast<float>(context.model.logit_cap); }
-  void operator()(const SoftCapStep& step) const { ops.SoftCap(Buffer(step.logits), logit_cap()); }
 
   std::int64_t ValidColumns() const {
     return std::clamp<std::int64_t>(context.model.vocabulary - FirstVocabularyRow(), 0, sizes.vocabulary);

@@ -22,7 +22,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // What the file says; it may be anything.
-struct Owner {
+struct LockOwner {
   std::string host;  // empty: no owner
   std::string process;
   std::string boot;  // empty: written by an earlier version
@@ -36,11 +36,11 @@ std::string ReadOwnerText(int file) {
   return {text.data(), static_cast<std::size_t>(std::max<ssize_t>(length, 0))};
 }
 
-Owner ReadOwner(int file) {
+LockOwner ReadOwner(int file) {
   std::string words = ReadOwnerText(file);
   std::replace_if(
       words.begin(), words.end(), [](char c) { return static_cast<unsigned char>(c) < 0x21; }, ' ');
-  Owner owner;
+  LockOwner owner;
   std::istringstream(words) >> owner.host >> owner.process >> owner.boot >> owner.processes >> owner.started;
   return owner;
 }
@@ -73,7 +73,7 @@ std::int64_t ChangedNanoseconds(int file) {
 }
 
 [[noreturn]] void Refuse(const std::string& path, int file) {
-  const Owner owner = ReadOwner(file);
+  const LockOwner owner = ReadOwner(file);
   const double age = static_cast<double>(WallNanoseconds() - ChangedNanoseconds(file)) * 1e-9;
   Fail("another job is at work in this run folder: '{}' is held by process {} on {}, which showed life {:.0f} s ago",
        path, owner.process.empty() ? "?" : owner.process, owner.host.empty() ? "?" : owner.host, std::max(age, 0.0));
@@ -140,7 +140,7 @@ bool RunLock::Lock() {
 }
 
 void RunLock::RefuseIfHeld(bool locked) {
-  const Owner owner = ReadOwner(file_);
+  const LockOwner owner = ReadOwner(file_);
   if (owner.host.empty()) {
     return;
   }

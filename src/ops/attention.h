@@ -1,4 +1,4 @@
-// Causal self-attention, rotary positions, and attention over cached keys and values for generation.
+// Causal self-attention, and attention over cached keys and values for generation.
 #pragma once
 
 #include <cstdint>
@@ -82,27 +82,6 @@ struct AttentionMerge {
   Tensor statistics;  // fp32 [B, H, T]
   Tensor part_out;
   Tensor part_statistics;
-};
-
-// Rotates pairs (i, i + R/2) of the first R elements of the query and key heads of packed rows [B*T, (H + 2*Hkv) * D]
-// in place, by position * frequencies[i], and multiplies them by `magnitude`; position = row % T, or
-// positions[row] % T. Without frequencies: R = D and theta^(-2i/D). inverse rotates back (the backward of the forward).
-struct RotaryArgs {
-  Tensor qkv;
-  std::int64_t sequence = 0;
-  std::int64_t heads = 0;
-  std::int64_t kv_heads = 0;
-  std::int64_t head_size = 0;
-  float theta = 10000;
-  std::span<const double> frequencies = {};  // on the host, R/2 of them
-  float magnitude = 1;
-  bool inverse = false;
-  Tensor positions;  // int32 [B*T]; may be missing
-
-  // R / 2.
-  std::int64_t pairs() const {
-    return frequencies.empty() ? head_size / 2 : static_cast<std::int64_t>(frequencies.size());
-  }
 };
 
 // Attention of new tokens over the keys and values of all tokens before them, for generation. qkv [B*Q, (H + 2*Hkv)*D]

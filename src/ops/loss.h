@@ -1,8 +1,11 @@
 // Softmax cross-entropy over a vocabulary that is cut over the tensor group.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <string_view>
 
+#include "ops/operation.h"
 #include "ops/tensor.h"
 
 namespace trireme {
@@ -24,5 +27,16 @@ struct CrossEntropyArgs {
   float cap = 0;  // above 0: logits were capped by SoftCap, and the gradient is that of the values before
   Tensor losses;  // fp32 [n], written: -log p(target), not weighted
 };
+
+// logits = cap * tanh(logits / cap).
+template <typename T>
+struct SoftCap {
+  static constexpr std::string_view kName = "soft_cap";
+  T logits;
+  float cap = 0;
+
+  static constexpr auto Operands() { return std::array{Use<SoftCap, T>{&SoftCap::logits, "logits", Access::kUpdate}}; }
+};
+void Check(const SoftCap<Tensor>& op);
 
 }  // namespace trireme

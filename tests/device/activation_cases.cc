@@ -13,17 +13,17 @@ std::vector<OpResult> RunActivation(Workbench& bench, DType working, ActivationK
   const Tensor grad = bench.Normal(working, shape, "grad");
   const Tensor out = bench.Output(working, shape);
   const Tensor grad_z = bench.Output(working, wide);
-  bench.ops().ActivationForward(kind, z, out);
-  bench.ops().ActivationBackward(kind, grad, z, grad_z);
+  bench.ops().Run(ActivationForward<Tensor>{.kind = kind, .from = z, .to = out});
+  bench.ops().Run(ActivationBackward<Tensor>{.kind = kind, .grad_out = grad, .from = z, .grad_from = grad_z});
   return {{"out", bench.Read(out)}, {"grad_z", bench.Read(grad_z)}};
 }
 
-std::vector<OpResult> RunRotary(Workbench& bench, DType working, RotaryArgs args, std::int64_t rows) {
+std::vector<OpResult> RunRotary(Workbench& bench, DType working, Rotary<Tensor> args, std::int64_t rows) {
   args.qkv = bench.Normal(working, {rows, (args.heads + 2 * args.kv_heads) * args.head_size}, "qkv");
-  bench.ops().Rotary(args);
+  bench.ops().Run(args);
   OpResult by_row{"qkv", bench.Read(args.qkv)};
   args.positions = bench.Integers({rows}, "positions", 0, args.sequence);
-  bench.ops().Rotary(args);
+  bench.ops().Run(args);
   return {std::move(by_row), {"qkv at positions", bench.Read(args.qkv)}};
 }
 
@@ -42,11 +42,11 @@ std::vector<OpCase> ActivationCases() {
            }});
     }
   }
-  const RotaryArgs plain{.sequence = 17, .heads = 3, .kv_heads = 3, .head_size = 10};
-  const RotaryArgs grouped{
+  const Rotary<Tensor> plain{.sequence = 17, .heads = 3, .kv_heads = 3, .head_size = 10};
+  const Rotary<Tensor> grouped{
       .sequence = 100, .heads = 4, .kv_heads = 2, .head_size = 64, .theta = 500000, .inverse = true};
   static const std::vector<double> kFrequencies = {1, 0.3, 0.1, 0.01, 0.2, 0.02, 0.5, 0.003};
-  const RotaryArgs partial{
+  const Rotary<Tensor> partial{
       .sequence = 17, .heads = 2, .kv_heads = 2, .head_size = 24, .frequencies = kFrequencies, .magnitude = 1.25F};
   all.push_back(
       {"RotaryPartial", [partial](Workbench& bench, DType working) { return RunRotary(bench, working, partial, 34); }});

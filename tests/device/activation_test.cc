@@ -48,8 +48,9 @@ TEST(Relu, IsZeroBelowZero) {
   const Tensor out = bench.Output(kFloat, {1, 4});
   const Tensor grad = bench.From(kFloat, {1, 4}, {1, 2, 3, 4});
   const Tensor grad_z = bench.Output(kFloat, {1, 4});
-  bench.ops().ActivationForward(ActivationKind::kRelu, z, out);
-  bench.ops().ActivationBackward(ActivationKind::kRelu, grad, z, grad_z);
+  bench.ops().Run(ActivationForward<Tensor>{.kind = ActivationKind::kRelu, .from = z, .to = out});
+  bench.ops().Run(
+      ActivationBackward<Tensor>{.kind = ActivationKind::kRelu, .grad_out = grad, .from = z, .grad_from = grad_z});
   EXPECT_EQ(bench.Read(out), (std::vector<float>{0, 0, 0.5F, 3}));
   EXPECT_EQ(bench.Read(grad_z), (std::vector<float>{0, 0, 3, 4}));
 }
@@ -65,9 +66,9 @@ TEST_P(ActivationGradients, EqualFiniteDifferences) {
   const Tensor out = bench.Output(kFloat, {3, width});
   const Tensor grad = bench.Normal(kFloat, {3, width}, "grad");
   const Tensor grad_z = bench.Output(kFloat, {3, factor * width});
-  bench.ops().ActivationBackward(kind, grad, z, grad_z);
+  bench.ops().Run(ActivationBackward<Tensor>{.kind = kind, .grad_out = grad, .from = z, .grad_from = grad_z});
   ExpectGradient(bench, {.variable = z, .gradient = grad_z, .loss = [&, kind = kind] {
-                           bench.ops().ActivationForward(kind, z, out);
+                           bench.ops().Run(ActivationForward<Tensor>{.kind = kind, .from = z, .to = out});
                            return Dot(bench.Read(out), bench.Read(grad));
                          }});
 }
@@ -80,8 +81,8 @@ TEST_P(ActivationGradients, MayOverwriteTheInput) {
   const Tensor z = bench.Normal(kFloat, wide, "z", 2);
   const Tensor grad = bench.Normal(kFloat, {3, width}, "grad");
   const Tensor grad_z = bench.Output(kFloat, wide);
-  bench.ops().ActivationBackward(kind, grad, z, grad_z);
-  bench.ops().ActivationBackward(kind, grad, z, z);
+  bench.ops().Run(ActivationBackward<Tensor>{.kind = kind, .grad_out = grad, .from = z, .grad_from = grad_z});
+  bench.ops().Run(ActivationBackward<Tensor>{.kind = kind, .grad_out = grad, .from = z, .grad_from = z});
   EXPECT_EQ(bench.Read(z), bench.Read(grad_z));
 }
 
@@ -94,14 +95,14 @@ INSTANTIATE_TEST_SUITE_P(Kinds, ActivationGradients,
 TEST(Rotary, RotatesPairsByPositionTimesFrequency) {
   const auto cpu = CpuForTest();
   Workbench bench(*cpu);
-  const RotaryArgs args{.qkv = bench.Normal(kFloat, {6, 4 * 6}, "qkv"),
-                        .sequence = 3,
-                        .heads = 2,
-                        .kv_heads = 1,
-                        .head_size = 6,
-                        .theta = 100};
+  const Rotary<Tensor> args{.qkv = bench.Normal(kFloat, {6, 4 * 6}, "qkv"),
+                            .sequence = 3,
+                            .heads = 2,
+                            .kv_heads = 1,
+                            .head_size = 6,
+                            .theta = 100};
   const std::vector<float> before = bench.Read(args.qkv);
-  bench.ops().Rotary(args);
+  bench.ops().Run(args);
   const std::vector<float> after = bench.Read(args.qkv);
   for (std::size_t row = 0; row < 6; ++row) {
     for (std::size_t head = 0; head < 4; ++head) {
@@ -119,15 +120,15 @@ TEST(Rotary, GivenFrequenciesTurnAPartOfEachHead) {
   const auto cpu = CpuForTest();
   Workbench bench(*cpu);
   const std::vector<double> frequencies = {0.5, 0.01};
-  const RotaryArgs args{.qkv = bench.Normal(kFloat, {6, 3 * 6}, "qkv"),
-                        .sequence = 3,
-                        .heads = 1,
-                        .kv_heads = 1,
-                        .head_size = 6,
-                        .frequencies = frequencies,
-                        .magnitude = 2};
+  const Rotary<Tensor> args{.qkv = bench.Normal(kFloat, {6, 3 * 6}, "qkv"),
+                            .sequence = 3,
+                            .heads = 1,
+                            .kv_heads = 1,
+                            .head_size = 6,
+                            .frequencies = frequencies,
+                            .magnitude = 2};
   const std::vector<float> before = bench.Read(args.qkv);
-  bench.ops().Rotary(args);
+  bench.ops().Run(args);
   const std::vector<float> after = bench.Read(args.qkv);
   for (std::size_t row = 0; row < 6; ++row) {
     for (std::size_t head = 0; head < 3; ++head) {
@@ -146,18 +147,18 @@ TEST(Rotary, GivenFrequenciesTurnAPartOfEachHead) {
 TEST(Rotary, InverseIsTheGradient) {
   const auto cpu = CpuForTest();
   Workbench bench(*cpu);
-  RotaryArgs args{.sequence = 5, .heads = 2, .kv_heads = 1, .head_size = 4};
+  Rotary<Tensor> args{.sequence = 5, .heads = 2, .kv_heads = 1, .head_size = 4};
   const Tensor variable = bench.Normal(kFloat, {5, 16}, "qkv");
   const std::vector<float> weights = bench.Read(bench.Normal(kFloat, {5, 16}, "weights"));
   args.qkv = bench.From(kFloat, {5, 16}, weights);
   args.inverse = true;
-  bench.ops().Rotary(args);
+  bench.ops().Run(args);
   const Tensor gradient = args.qkv;
   ExpectGradient(bench, {.variable = variable, .gradient = gradient, .loss = [&] {
-                           RotaryArgs forward = args;
+                           Rotary<Tensor> forward = args;
                            forward.inverse = false;
                            forward.qkv = bench.Copy(variable);
-                           bench.ops().Rotary(forward);
+                           bench.ops().Run(forward);
                            return Dot(bench.Read(forward.qkv), weights);
                          }});
 }

@@ -68,12 +68,11 @@ TEST_F(OperandChecks, AttentionNeedsWholeGroupsAndPackedRows) {
 }
 
 TEST_F(OperandChecks, RotaryRefusesOddHeads) {
-  EXPECT_THAT(
-      ErrorOf([&] {
-        ops_.Rotary(
-            {.qkv = bench_.Filled(kFloat, {1, 9}, 1), .sequence = 1, .heads = 1, .kv_heads = 1, .head_size = 3});
-      }),
-      HasSubstr("head size 3 is odd"));
+  EXPECT_THAT(ErrorOf([&] {
+                ops_.Run(Rotary<Tensor>{
+                    .qkv = bench_.Filled(kFloat, {1, 9}, 1), .sequence = 1, .heads = 1, .kv_heads = 1, .head_size = 3});
+              }),
+              HasSubstr("head size 3 is odd"));
 }
 
 TEST_F(OperandChecks, CrossEntropyNeedsWholeParts) {
@@ -144,7 +143,7 @@ TEST_F(OperandChecks, EmptyTensorsAreLeftAlone) {
                      .gamma = gamma,
                      .grad_x = empty,
                      .grad_gamma = gamma});
-  ops_.ActivationForward(ActivationKind::kGelu, empty, empty);
+  ops_.Run(ActivationForward<Tensor>{.kind = ActivationKind::kGelu, .from = empty, .to = empty});
   ops_.Matmul({.a = empty, .b = bench_.Filled(kFloat, {4, 4}, 1), .c = empty});
   EXPECT_EQ(bench_.Read(gamma), std::vector<float>(4, 1));
 }

@@ -146,16 +146,15 @@ std::vector<OpResult> RunScattered(Workbench& bench, DType working) {
   bench.ops().ApplyDropout(dropped, x, dropout);
   bench.ops().ResidualNormForward(
       {.x = x, .branch = bench.Normal(working, {kRows, kColumns}, "branch"), .dropout = dropout, .sum = sum});
-  PositionArgs positions{.x = bench.Normal(working, {kRows, kColumns}, "y"),
-                         .table = bench.Normal(working, {10, kColumns}, "table"),
-                         .grad_table = bench.Filled(kFloat, {10, kColumns}, 1),
-                         .tokens = tokens};
-  bench.ops().PositionsBackward(positions);
-  bench.ops().AddPositions(positions);
+  const Tensor y = bench.Normal(working, {kRows, kColumns}, "y");
+  const Tensor table = bench.Normal(working, {10, kColumns}, "table");
+  const Tensor grad_table = bench.Filled(kFloat, {10, kColumns}, 1);
+  bench.ops().Run(PositionsBackward<Tensor>{.grad = y, .grad_table = grad_table, .positions = tokens});
+  bench.ops().Run(AddPositions<Tensor>{.x = y, .table = table, .positions = tokens});
   return {{"dropped", bench.Read(dropped)},
           {"sum", bench.Read(sum)},
-          {"positions", bench.Read(positions.x)},
-          {"grad_table", bench.Read(positions.grad_table)}};
+          {"positions", bench.Read(y)},
+          {"grad_table", bench.Read(grad_table)}};
 }
 
 }  // namespace

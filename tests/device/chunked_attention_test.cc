@@ -281,14 +281,14 @@ TEST(ScatteredTokens, DropTheElementsThatTheyDropInOrder) {
 TEST(ScatteredTokens, TakeTheirOwnPositions) {
   const auto cpu = CpuForTest();
   Workbench bench(*cpu);
-  PositionArgs args{.x = bench.Filled(kFloat, {3, 2}, 0),
-                    .table = bench.From(kFloat, {4, 2}, {1, 2, 3, 4, 5, 6, 7, 8}),
-                    .grad_table = bench.Filled(kFloat, {4, 2}, 0),
-                    .tokens = bench.From(DType::kInt32, {3}, {7, 0, 3})};
-  bench.ops().AddPositions(args);
-  EXPECT_EQ(bench.Read(args.x), (std::vector<float>{7, 8, 1, 2, 7, 8}));
-  bench.ops().PositionsBackward(args);
-  EXPECT_EQ(bench.Read(args.grad_table), (std::vector<float>{1, 2, 0, 0, 0, 0, 14, 16}));
+  const Tensor x = bench.Filled(kFloat, {3, 2}, 0);
+  const Tensor table = bench.From(kFloat, {4, 2}, {1, 2, 3, 4, 5, 6, 7, 8});
+  const Tensor grad_table = bench.Filled(kFloat, {4, 2}, 0);
+  const Tensor positions = bench.From(DType::kInt32, {3}, {7, 0, 3});
+  bench.ops().Run(AddPositions<Tensor>{.x = x, .table = table, .positions = positions});
+  EXPECT_EQ(bench.Read(x), (std::vector<float>{7, 8, 1, 2, 7, 8}));
+  bench.ops().Run(PositionsBackward<Tensor>{.grad = x, .grad_table = grad_table, .positions = positions});
+  EXPECT_EQ(bench.Read(grad_table), (std::vector<float>{1, 2, 0, 0, 0, 0, 14, 16}));
 }
 
 }  // namespace

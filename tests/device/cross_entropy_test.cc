@@ -63,13 +63,13 @@ TEST_P(CrossEntropy, GradientOfCappedLogitsEqualsFiniteDifferences) {
   args.z_loss = GetParam();
   args.cap = 1.5F;
   const Tensor variable = bench.Copy(args.logits);
-  bench.ops().SoftCap(args.logits, args.cap);
+  bench.ops().Run(SoftCap<Tensor>{args.logits, args.cap});
   bench.ops().CrossEntropyStatistics(args, args.statistics);
   bench.ops().CrossEntropyGradient(args);
   CrossEntropyArgs moved = args;
   ExpectGradient(bench, {.variable = variable, .gradient = args.logits, .loss = [&] {
                            moved.logits = bench.Copy(variable);
-                           bench.ops().SoftCap(moved.logits, args.cap);
+                           bench.ops().Run(SoftCap<Tensor>{moved.logits, args.cap});
                            return Objective(bench, moved);
                          }});
 }

@@ -154,14 +154,14 @@ TEST(DecodeAttention, TokensPastTheCapacityAreZeroAndNotStored) {
 TEST(Rotary, GivenPositionsReplaceTheRowNumber) {
   const auto device = CpuForTest();
   Workbench bench(*device);
-  RotaryArgs args{
+  Rotary<Tensor> args{
       .qkv = bench.Normal(kFloat, {5, 3 * 4}, "qkv"), .sequence = 5, .heads = 1, .kv_heads = 1, .head_size = 4};
   const std::vector<float> before = bench.Read(args.qkv);
-  bench.ops().Rotary(args);
+  bench.ops().Run(args);
   const std::vector<float> whole = bench.Read(args.qkv);
   args.qkv = bench.From(kFloat, {2, 12}, SequenceRows(before, {1, 5, 1, 1, 4}, 3, 2));
   args.positions = bench.From(DType::kInt32, {2}, {3, 4});
-  bench.ops().Rotary(args);
+  bench.ops().Run(args);
   EXPECT_EQ(bench.Read(args.qkv), SequenceRows(whole, {1, 5, 1, 1, 4}, 3, 2));
 }
 

@@ -55,10 +55,10 @@ TEST(Positions, GradientEqualsFiniteDifferencesAcrossAWrap) {
   const Tensor grad = bench.Normal(kFloat, {7, 3}, "grad");
   const Tensor table = bench.Normal(kFloat, {4, 3}, "table");
   const Tensor grad_table = bench.Filled(kFloat, {4, 3}, 0);
-  bench.ops().PositionsBackward({.x = grad, .grad_table = grad_table, .first_token = 6});
+  bench.ops().Run(PositionsBackward<Tensor>{.grad = grad, .grad_table = grad_table, .first_token = 6});
   ExpectGradient(bench, {.variable = table, .gradient = grad_table, .loss = [&] {
                            const Tensor sum = bench.Copy(x);
-                           bench.ops().AddPositions({.x = sum, .table = table, .first_token = 6});
+                           bench.ops().Run(AddPositions<Tensor>{.x = sum, .table = table, .first_token = 6});
                            return Dot(bench.Read(sum), bench.Read(grad));
                          }});
 }

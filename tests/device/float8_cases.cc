@@ -99,9 +99,13 @@ std::vector<OpResult> RunNotedByActivation(Workbench& bench, DType working, Acti
   const Noted noted = NotedOutput(bench, working, backward ? wide : narrow);
   const Tensor z = bench.Normal(working, wide, "z");
   if (backward) {
-    bench.ops().ActivationBackward(kind, bench.Normal(working, narrow, "gradient"), z, noted.made, noted.largest);
+    bench.ops().Run(ActivationBackward<Tensor>{.kind = kind,
+                                               .grad_out = bench.Normal(working, narrow, "gradient"),
+                                               .from = z,
+                                               .grad_from = noted.made,
+                                               .largest = noted.largest});
   } else {
-    bench.ops().ActivationForward(kind, z, noted.made, noted.largest);
+    bench.ops().Run(ActivationForward<Tensor>{.kind = kind, .from = z, .to = noted.made, .largest = noted.largest});
   }
   return CompareNoted(bench, noted, kE5M2);
 }

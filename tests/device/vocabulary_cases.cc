@@ -21,13 +21,12 @@ std::vector<OpResult> RunEmbedding(Workbench& bench, DType working, std::int64_t
 }
 
 std::vector<OpResult> RunPositions(Workbench& bench, DType working) {
-  PositionArgs args{.x = bench.Normal(working, {23, 37}, "x"),
-                    .table = bench.Normal(working, {9, 37}, "table"),
-                    .grad_table = bench.Normal(DType::kFloat32, {9, 37}, "grad_table"),
-                    .first_token = 5};
-  bench.ops().PositionsBackward(args);
-  bench.ops().AddPositions(args);
-  return {{"x", bench.Read(args.x)}, {"grad_table", bench.Read(args.grad_table)}};
+  const Tensor x = bench.Normal(working, {23, 37}, "x");
+  const Tensor table = bench.Normal(working, {9, 37}, "table");
+  const Tensor grad_table = bench.Normal(DType::kFloat32, {9, 37}, "grad_table");
+  bench.ops().Run(PositionsBackward<Tensor>{.grad = x, .grad_table = grad_table, .first_token = 5});
+  bench.ops().Run(AddPositions<Tensor>{.x = x, .table = table, .first_token = 5});
+  return {{"x", bench.Read(x)}, {"grad_table", bench.Read(grad_table)}};
 }
 
 // Near the cap the slope is a small difference of a rounded logit.
@@ -62,7 +61,7 @@ std::vector<OpResult> RunCrossEntropy(Workbench& bench, DType working, const Cro
                      .cap = c.cap,
                      .losses = bench.Output(DType::kFloat32, {c.tokens})});
     if (c.cap > 0) {
-      bench.ops().SoftCap(parts.back().logits, c.cap);
+      bench.ops().Run(SoftCap<Tensor>{parts.back().logits, c.cap});
     }
     bench.ops().CrossEntropyStatistics(parts.back(), statistics.Rows(part, 1));
   }
@@ -91,7 +90,7 @@ std::vector<OpResult> RunWholeCrossEntropy(Workbench& bench, DType working, cons
                               .cap = c.cap,
                               .losses = bench.Output(DType::kFloat32, {c.tokens})};
   if (c.cap > 0) {
-    bench.ops().SoftCap(args.logits, c.cap);
+    bench.ops().Run(SoftCap<Tensor>{args.logits, c.cap});
   }
   bench.ops().CrossEntropy(args);
   return {{"statistics", bench.Read(args.statistics)},

@@ -56,7 +56,7 @@ TEST(Ratchets, FilesAboveTheUsualLengthAreListedWithAReason) {
 // edit the number with the change, and say in its commit why.
 const std::map<std::string, int>& VirtualFunctions() {
   static const std::map<std::string, int> most = {
-      {"src/device/ops.h", 42},
+      {"src/device/ops.h", 36},
       {"src/comm/communicator.h", 27},
       {"src/device/device.h", 33},
       {"src/device/paced/paced_cluster.h", 13},

@@ -94,21 +94,21 @@ void WithFunction(ActivationKind kind, const Run& run) {
 
 }  // namespace
 
-void CpuOps::DoActivationForward(ActivationKind kind, const Tensor& z, const Tensor& out, const Tensor& /*largest*/) {
-  const std::int64_t width = out.shape[1];
-  DispatchWorkingType(out.dtype, [&](auto type) {
+void CpuOps::Do(const ActivationForward<Tensor>& op) {
+  const std::int64_t width = op.to.shape[1];
+  DispatchWorkingType(op.to.dtype, [&](auto type) {
     using T = decltype(type);
-    const T* in = z.as<T>();
-    T* to = out.as<T>();
-    WithFunction(kind, [&](auto function) {
+    const T* in = op.from.as<T>();
+    T* to = op.to.as<T>();
+    WithFunction(op.kind, [&](auto function) {
       using Function = decltype(function);
-      if (!IsGated(kind)) {
-        ParallelRanges(threads_, out.count(), kElementGrain, [&](int, std::int64_t begin, std::int64_t end) {
+      if (!IsGated(op.kind)) {
+        ParallelRanges(threads_, op.to.count(), kElementGrain, [&](int, std::int64_t begin, std::int64_t end) {
           Forward<Function>(in + begin, to + begin, end - begin);
         });
         return;
       }
-      ParallelRanges(threads_, out.shape[0], RowGrain(width), [&](int, std::int64_t begin, std::int64_t end) {
+      ParallelRanges(threads_, op.to.shape[0], RowGrain(width), [&](int, std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
           GatedForwardRow<Function>(in + 2 * row * width, to + row * width, width);
         }
@@ -117,23 +117,22 @@ void CpuOps::DoActivationForward(ActivationKind kind, const Tensor& z, const Ten
   });
 }
 
-void CpuOps::DoActivationBackward(ActivationKind kind, const Tensor& grad_out, const Tensor& z, const Tensor& grad_z,
-                                  const Tensor& /*largest*/) {
-  const std::int64_t width = grad_out.shape[1];
-  DispatchWorkingType(grad_out.dtype, [&](auto type) {
+void CpuOps::Do(const ActivationBackward<Tensor>& op) {
+  const std::int64_t width = op.grad_out.shape[1];
+  DispatchWorkingType(op.grad_out.dtype, [&](auto type) {
     using T = decltype(type);
-    const T* grad = grad_out.as<T>();
-    const T* in = z.as<T>();
-    T* to = grad_z.as<T>();
-    WithFunction(kind, [&](auto function) {
+    const T* grad = op.grad_out.as<T>();
+    const T* in = op.from.as<T>();
+    T* to = op.grad_from.as<T>();
+    WithFunction(op.kind, [&](auto function) {
       using Function = decltype(function);
-      if (!IsGated(kind)) {
-        ParallelRanges(threads_, grad_out.count(), kElementGrain, [&](int, std::int64_t begin, std::int64_t end) {
+      if (!IsGated(op.kind)) {
+        ParallelRanges(threads_, op.grad_out.count(), kElementGrain, [&](int, std::int64_t begin, std::int64_t end) {
           Backward<Function>(grad + begin, in + begin, to + begin, end - begin);
         });
         return;
       }
-      ParallelRanges(threads_, grad_out.shape[0], RowGrain(width), [&](int, std::int64_t begin, std::int64_t end) {
+      ParallelRanges(threads_, op.grad_out.shape[0], RowGrain(width), [&](int, std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
           GatedBackwardRow<Function>(grad + row * width, in + 2 * row * width, to + 2 * row * width, width);
         }

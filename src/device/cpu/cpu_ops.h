@@ -37,8 +37,8 @@ class HostOps : public Ops {
   std::int64_t internal_bytes() const;
 
  protected:
-  // Cosines and sines for `args`, [sequence, pairs] each, one after the other; made where they are not there already.
-  const float* PrepareRotary(const RotaryArgs& args);
+  // Cosines and sines for `op`, [sequence, pairs] each, one after the other; made where they are not there already.
+  const float* PrepareRotary(const Rotary<Tensor>& op);
 
   // Layers of a model may turn by different angles.
   struct RotaryTable {

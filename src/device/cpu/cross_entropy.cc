@@ -94,15 +94,15 @@ void GradientRow(const CrossEntropyArgs& args, std::int64_t row, float log_sum) 
 
 }  // namespace
 
-void CpuOps::DoSoftCap(const Tensor& logits, float cap) {
-  const float reciprocal = 1.0F / cap;
-  DispatchWorkingType(logits.dtype, [&](auto type) {
+void CpuOps::Do(const SoftCap<Tensor>& op) {
+  const float reciprocal = 1.0F / op.cap;
+  DispatchWorkingType(op.logits.dtype, [&](auto type) {
     using T = decltype(type);
-    T* values = logits.as<T>();
-    ParallelRanges(threads_, logits.count(), kElementGrain, [&](int, std::int64_t begin, std::int64_t end) {
+    T* values = op.logits.as<T>();
+    ParallelRanges(threads_, op.logits.count(), kElementGrain, [&](int, std::int64_t begin, std::int64_t end) {
 #pragma omp simd
       for (std::int64_t i = begin; i < end; ++i) {
-        values[i] = Narrow<T>(cap * VectorTanh(static_cast<float>(values[i]) * reciprocal));
+        values[i] = Narrow<T>(op.cap * VectorTanh(static_cast<float>(values[i]) * reciprocal));
       }
     });
   });

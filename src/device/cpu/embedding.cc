@@ -62,16 +62,16 @@ void CpuOps::DoEmbeddingBackward(const EmbeddingArgs& args) {
   });
 }
 
-void CpuOps::DoAddPositions(const PositionArgs& args) {
-  const std::int64_t columns = args.x.shape[1];
-  const std::int32_t* tokens = args.tokens.as<std::int32_t>();
-  DispatchWorkingType(args.x.dtype, [&](auto type) {
+void CpuOps::Do(const AddPositions<Tensor>& op) {
+  const std::int64_t columns = op.x.shape[1];
+  const std::int32_t* tokens = op.positions.as<std::int32_t>();
+  DispatchWorkingType(op.x.dtype, [&](auto type) {
     using T = decltype(type);
-    ParallelRanges(threads_, args.x.shape[0], RowGrain(columns), [&](int, std::int64_t begin, std::int64_t end) {
+    ParallelRanges(threads_, op.x.shape[0], RowGrain(columns), [&](int, std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
-        T* x = args.x.as<T>() + i * columns;
-        const std::int64_t token = tokens == nullptr ? args.first_token + i : tokens[i];
-        const T* position = args.table.as<T>() + token % args.table.shape[0] * columns;
+        T* x = op.x.as<T>() + i * columns;
+        const std::int64_t token = tokens == nullptr ? op.first_token + i : tokens[i];
+        const T* position = op.table.as<T>() + token % op.table.shape[0] * columns;
 #pragma omp simd
         for (std::int64_t c = 0; c < columns; ++c) {
           x[c] = Narrow<T>(static_cast<float>(x[c]) + static_cast<float>(position[c]));
@@ -81,16 +81,16 @@ void CpuOps::DoAddPositions(const PositionArgs& args) {
   });
 }
 
-void CpuOps::DoPositionsBackward(const PositionArgs& args) {
-  const std::int64_t columns = args.x.shape[1];
-  const std::int32_t* tokens = args.tokens.as<std::int32_t>();
-  DispatchWorkingType(args.x.dtype, [&](auto type) {
-    const auto* grad = args.x.as<decltype(type)>();
+void CpuOps::Do(const PositionsBackward<Tensor>& op) {
+  const std::int64_t columns = op.grad.shape[1];
+  const std::int32_t* tokens = op.positions.as<std::int32_t>();
+  DispatchWorkingType(op.grad.dtype, [&](auto type) {
+    const auto* grad = op.grad.as<decltype(type)>();
     ParallelRanges(threads_, columns, kColumnGrain, [&](int, std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = 0; i < args.x.shape[0]; ++i) {
-        const std::int64_t token = tokens == nullptr ? args.first_token + i : tokens[i];
-        const std::int64_t position = token % args.grad_table.shape[0];
-        AddRow(args.grad_table.as<float>() + position * columns, grad + i * columns, begin, end);
+      for (std::int64_t i = 0; i < op.grad.shape[0]; ++i) {
+        const std::int64_t token = tokens == nullptr ? op.first_token + i : tokens[i];
+        const std::int64_t position = token % op.grad_table.shape[0];
+        AddRow(op.grad_table.as<float>() + position * columns, grad + i * columns, begin, end);
       }
     });
   });

@@ -28,19 +28,19 @@ std::int64_t HostOps::internal_bytes() const {
          static_cast<std::int64_t>((wide_a_.capacity() + wide_b_.capacity()) * sizeof(BFloat16) + rotary);
 }
 
-const float* HostOps::PrepareRotary(const RotaryArgs& args) {
+const float* HostOps::PrepareRotary(const Rotary<Tensor>& op) {
   constexpr std::size_t kMostTables = 4;
-  const std::vector<double> frequencies = RotaryFrequencies(args);
+  const std::vector<double> frequencies = RotaryFrequencies(op);
   for (const RotaryTable& table : rotary_) {
-    if (table.sequence == args.sequence && table.magnitude == args.magnitude && table.frequencies == frequencies) {
+    if (table.sequence == op.sequence && table.magnitude == op.magnitude && table.frequencies == frequencies) {
       return table.values.data();
     }
   }
   if (rotary_.size() == kMostTables) {
     rotary_.erase(rotary_.begin());
   }
-  const std::vector<float> values = RotaryTableOf(args.sequence, frequencies, args.magnitude);
-  rotary_.push_back({args.sequence, frequencies, args.magnitude, values});
+  const std::vector<float> values = RotaryTableOf(op.sequence, frequencies, op.magnitude);
+  rotary_.push_back({op.sequence, frequencies, op.magnitude, values});
   return rotary_.back().values.data();
 }
 

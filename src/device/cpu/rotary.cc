@@ -25,21 +25,21 @@ void RotateHead(T* head, const float* cosines, const float* sines, std::int64_t 
 
 }  // namespace
 
-void CpuOps::DoRotary(const RotaryArgs& args) {
-  const std::int64_t half = args.pairs();
-  const std::int64_t width = args.qkv.shape[1];
-  const float direction = args.inverse ? -1.0F : 1.0F;
-  const float* cosines = PrepareRotary(args);
-  const float* sines = cosines + args.sequence * half;
-  const std::int32_t* positions = args.positions.as<std::int32_t>();
-  DispatchWorkingType(args.qkv.dtype, [&](auto type) {
+void CpuOps::Do(const Rotary<Tensor>& op) {
+  const std::int64_t half = op.pairs();
+  const std::int64_t width = op.qkv.shape[1];
+  const float direction = op.inverse ? -1.0F : 1.0F;
+  const float* cosines = PrepareRotary(op);
+  const float* sines = cosines + op.sequence * half;
+  const std::int32_t* positions = op.positions.as<std::int32_t>();
+  DispatchWorkingType(op.qkv.dtype, [&](auto type) {
     using T = decltype(type);
-    ParallelRanges(threads_, args.qkv.shape[0], RowGrain(width), [&](int, std::int64_t begin, std::int64_t end) {
+    ParallelRanges(threads_, op.qkv.shape[0], RowGrain(width), [&](int, std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row) {
-        const std::int64_t offset = (positions == nullptr ? row : positions[row]) % args.sequence * half;
-        T* first = args.qkv.as<T>() + row * width;
-        for (std::int64_t head = 0; head < args.heads + args.kv_heads; ++head) {
-          RotateHead(first + head * args.head_size, cosines + offset, sines + offset, half, direction);
+        const std::int64_t offset = (positions == nullptr ? row : positions[row]) % op.sequence * half;
+        T* first = op.qkv.as<T>() + row * width;
+        for (std::int64_t head = 0; head < op.heads + op.kv_heads; ++head) {
+          RotateHead(first + head * op.head_size, cosines + offset, sines + offset, half, direction);
         }
       }
     });

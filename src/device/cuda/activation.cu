@@ -205,39 +205,40 @@ struct FinishBody {
 
 }  // namespace
 
-void CudaOps::DoActivationForward(ActivationKind kind, const Tensor& z, const Tensor& out, const Tensor& largest) {
-  unsigned* const noted = ClearedLargest(context_, largest);
-  const bool aligned = Aligned16({z.data, out.data});
-  const std::int64_t columns = out.shape[out.shape.rank() - 1];
-  DispatchFloat(out.dtype, "ActivationForward", [&](auto tag) {
+void CudaOps::Do(const ActivationForward<Tensor>& op) {
+  unsigned* const noted = ClearedLargest(context_, op.largest);
+  const bool aligned = Aligned16({op.from.data, op.to.data});
+  const std::int64_t columns = op.to.shape[op.to.shape.rank() - 1];
+  DispatchFloat(op.to.dtype, "ActivationForward", [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    WithFunction<T>(kind, [&](auto function) {
+    WithFunction<T>(op.kind, [&](auto function) {
       using Function = typename decltype(function)::Type;
-      if (IsGated(kind)) {
-        ForEachNoting(context_, out.count(), aligned && columns % 8 == 0,
-                      GatedForwardBody<T, Function>{z.as<T>(), out.as<T>(), columns}, noted);
+      if (IsGated(op.kind)) {
+        ForEachNoting(context_, op.to.count(), aligned && columns % 8 == 0,
+                      GatedForwardBody<T, Function>{op.from.as<T>(), op.to.as<T>(), columns}, noted);
       } else {
-        ForEachNoting(context_, out.count(), aligned, ForwardBody<T, Function>{z.as<T>(), out.as<T>()}, noted);
+        ForEachNoting(context_, op.to.count(), aligned, ForwardBody<T, Function>{op.from.as<T>(), op.to.as<T>()},
+                      noted);
       }
     });
   });
 }
 
-void CudaOps::DoActivationBackward(ActivationKind kind, const Tensor& grad_out, const Tensor& z, const Tensor& grad_z,
-                                   const Tensor& largest) {
-  unsigned* const noted = ClearedLargest(context_, largest);
-  const bool aligned = Aligned16({grad_out.data, z.data, grad_z.data});
-  const std::int64_t columns = grad_out.shape[grad_out.shape.rank() - 1];
-  DispatchFloat(grad_out.dtype, "ActivationBackward", [&](auto tag) {
+void CudaOps::Do(const ActivationBackward<Tensor>& op) {
+  unsigned* const noted = ClearedLargest(context_, op.largest);
+  const bool aligned = Aligned16({op.grad_out.data, op.from.data, op.grad_from.data});
+  const std::int64_t columns = op.grad_out.shape[op.grad_out.shape.rank() - 1];
+  DispatchFloat(op.grad_out.dtype, "ActivationBackward", [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    WithFunction<T>(kind, [&](auto function) {
+    WithFunction<T>(op.kind, [&](auto function) {
       using Function = typename decltype(function)::Type;
-      if (IsGated(kind)) {
-        ForEachNoting(context_, grad_out.count(), aligned && columns % 8 == 0,
-                      GatedBackwardBody<T, Function>{grad_out.as<T>(), z.as<T>(), grad_z.as<T>(), columns}, noted);
+      if (IsGated(op.kind)) {
+        ForEachNoting(
+            context_, op.grad_out.count(), aligned && columns % 8 == 0,
+            GatedBackwardBody<T, Function>{op.grad_out.as<T>(), op.from.as<T>(), op.grad_from.as<T>(), columns}, noted);
       } else {
-        ForEachNoting(context_, grad_out.count(), aligned,
-                      BackwardBody<T, Function>{grad_out.as<T>(), z.as<T>(), grad_z.as<T>()}, noted);
+        ForEachNoting(context_, op.grad_out.count(), aligned,
+                      BackwardBody<T, Function>{op.grad_out.as<T>(), op.from.as<T>(), op.grad_from.as<T>()}, noted);
       }
     });
   });

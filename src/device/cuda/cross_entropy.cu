@@ -308,10 +308,10 @@ struct SoftCapBody {
 
 }  // namespace
 
-void CudaOps::DoSoftCap(const Tensor& logits, float cap) {
-  DispatchFloat(logits.dtype, "SoftCap", [&](auto tag) {
+void CudaOps::Do(const SoftCap<Tensor>& op) {
+  DispatchFloat(op.logits.dtype, "SoftCap", [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    ForEach(context_, logits.count(), Aligned16({logits.data}), SoftCapBody<T>{logits.as<T>(), cap});
+    ForEach(context_, op.logits.count(), Aligned16({op.logits.data}), SoftCapBody<T>{op.logits.as<T>(), op.cap});
   });
 }
 

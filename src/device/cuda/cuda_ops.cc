@@ -42,7 +42,7 @@ void CudaOps::DoMatmul(const MatmulArgs& args) {
     if (args.epilogue == Epilogue::kGelu) {
       product.c = args.auxiliary;
       DoMatmul(product);
-      DoActivationForward(ActivationKind::kGelu, args.auxiliary, args.c, {});
+      Do(ActivationForward<Tensor>{.kind = ActivationKind::kGelu, .from = args.auxiliary, .to = args.c});
       return;
     }
     product.bias = {};

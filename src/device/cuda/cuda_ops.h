@@ -26,6 +26,9 @@ class CudaOps final : public Ops {
   const CublasLtMatmul& matmul() const { return *matmul_; }
 
  protected:
+#define TRIREME_DO(Op) void Do(const Op<Tensor>& op) override;
+  TRIREME_OPERATIONS(TRIREME_DO)
+#undef TRIREME_DO
   void DoFill(const Tensor& t, float value) override;
   void DoCopy(const Tensor& to, const Tensor& from) override;
   void DoAdd(const Tensor& to, const Tensor& from, float factor) override;
@@ -44,20 +47,13 @@ class CudaOps final : public Ops {
   void DoHeadNormProducts(const HeadNormArgs& args) override;
   void DoHeadNormBackward(const HeadNormArgs& args) override;
   void DoApplyDropout(const Tensor& out, const Tensor& in, const Dropout& dropout) override;
-  void DoActivationForward(ActivationKind kind, const Tensor& z, const Tensor& out, const Tensor& largest) override;
-  void DoActivationBackward(ActivationKind kind, const Tensor& grad_out, const Tensor& z, const Tensor& grad_z,
-                            const Tensor& largest) override;
-  void DoRotary(const RotaryArgs& args) override;
   void DoAttentionForward(const AttentionArgs& args) override;
   void DoAttentionBackward(const AttentionArgs& args) override;
   void DoMergeAttention(const AttentionMerge& merge) override;
   void DoDecodeAttention(const DecodeAttentionArgs& args) override;
   void DoEmbeddingForward(const EmbeddingArgs& args) override;
   void DoEmbeddingBackward(const EmbeddingArgs& args) override;
-  void DoAddPositions(const PositionArgs& args) override;
-  void DoPositionsBackward(const PositionArgs& args) override;
   void DoCrossEntropy(const CrossEntropyArgs& args) override;
-  void DoSoftCap(const Tensor& logits, float cap) override;
   void DoCrossEntropyStatistics(const CrossEntropyArgs& args, const Tensor& own) override;
   void DoCrossEntropyGradient(const CrossEntropyArgs& args) override;
   void DoCrossEntropyEvaluation(const CrossEntropyArgs& args) override;

@@ -230,41 +230,35 @@ void CudaOps::DoEmbeddingBackward(const EmbeddingArgs& args) {
   });
 }
 
-void CudaOps::DoAddPositions(const PositionArgs& args) {
-  if (args.x.count() == 0) {
-    return;
-  }
-  const std::int64_t columns = LastExtent(args.x);
-  const bool wide = columns % 8 == 0 && Aligned16({args.x.data, args.table.data});
-  DispatchFloat(args.x.dtype, "AddPositions", [&](auto tag) {
+void CudaOps::Do(const AddPositions<Tensor>& op) {
+  const std::int64_t columns = LastExtent(op.x);
+  const bool wide = columns % 8 == 0 && Aligned16({op.x.data, op.table.data});
+  DispatchFloat(op.x.dtype, "AddPositions", [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    ForEach(context_, args.x.count(), wide,
-            AddPositionsBody<T>{args.x.as<T>(), args.table.as<T>(), args.tokens.as<std::int32_t>(), args.first_token,
-                                args.table.count() / columns, columns});
+    ForEach(context_, op.x.count(), wide,
+            AddPositionsBody<T>{op.x.as<T>(), op.table.as<T>(), op.positions.as<std::int32_t>(), op.first_token,
+                                op.table.count() / columns, columns});
   });
 }
 
-void CudaOps::DoPositionsBackward(const PositionArgs& args) {
-  if (args.x.count() == 0) {
-    return;
-  }
-  const std::int64_t columns = LastExtent(args.x);
-  const bool wide = columns % 8 == 0 && Aligned16({args.x.data, args.grad_table.data});
-  DispatchFloat(args.x.dtype, "PositionsBackward", [&](auto tag) {
+void CudaOps::Do(const PositionsBackward<Tensor>& op) {
+  const std::int64_t columns = LastExtent(op.grad);
+  const bool wide = columns % 8 == 0 && Aligned16({op.grad.data, op.grad_table.data});
+  DispatchFloat(op.grad.dtype, "PositionsBackward", [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    if (args.tokens.given()) {
-      const std::int64_t positions = args.grad_table.count() / columns;
+    if (op.positions.given()) {
+      const std::int64_t positions = op.grad_table.count() / columns;
       // In the tokens' order, always: every tensor rank makes a copy of this gradient, and atomic sums would differ.
-      return SortedScatter<T>(context_, {.table = {args.tokens.as<std::int32_t>(), 0, positions},
-                                         .tokens = args.tokens.count(),
-                                         .grad_out = args.x.as<T>(),
-                                         .grad_table = args.grad_table.as<float>(),
+      return SortedScatter<T>(context_, {.table = {op.positions.as<std::int32_t>(), 0, positions},
+                                         .tokens = op.positions.count(),
+                                         .grad_out = op.grad.as<T>(),
+                                         .grad_table = op.grad_table.as<float>(),
                                          .rows = positions,
                                          .columns = columns});
     }
-    ForEach(context_, args.grad_table.count(), wide,
-            PositionsBackwardBody<T>{args.x.as<T>(), args.grad_table.as<float>(), args.first_token,
-                                     args.x.count() / columns, args.grad_table.count() / columns, columns});
+    ForEach(context_, op.grad_table.count(), wide,
+            PositionsBackwardBody<T>{op.grad.as<T>(), op.grad_table.as<float>(), op.first_token,
+                                     op.grad.count() / columns, op.grad_table.count() / columns, columns});
   });
 }
 

@@ -50,39 +50,39 @@ struct RotaryBody {
 
 }  // namespace
 
-void CudaOps::DoRotary(const RotaryArgs& args) {
-  const std::int64_t half = args.pairs();
-  const std::int64_t row_stride = (args.heads + 2 * args.kv_heads) * args.head_size;
-  if (args.qkv.count() == 0 || half == 0) {
+void CudaOps::Do(const Rotary<Tensor>& op) {
+  const std::int64_t half = op.pairs();
+  const std::int64_t row_stride = (op.heads + 2 * op.kv_heads) * op.head_size;
+  if (half == 0) {
     return;
   }
-  const std::vector<double> frequencies = RotaryFrequencies(args);
-  std::vector<std::int64_t> key{args.sequence, std::bit_cast<std::int32_t>(args.magnitude)};
+  const std::vector<double> frequencies = RotaryFrequencies(op);
+  std::vector<std::int64_t> key{op.sequence, std::bit_cast<std::int32_t>(op.magnitude)};
   for (const double frequency : frequencies) {
     key.push_back(std::bit_cast<std::int64_t>(frequency));
   }
   const void* found = rotary_tables_.Find(key);
   if (found == nullptr) {
-    const std::vector<float> table = RotaryTableOf(args.sequence, frequencies, args.magnitude);
+    const std::vector<float> table = RotaryTableOf(op.sequence, frequencies, op.magnitude);
     found = rotary_tables_.Insert(key, table.data(), table.size() * sizeof(float));
   }
   const auto* cosines = static_cast<const float*>(found);
-  const std::int64_t rotated_heads = args.heads + args.kv_heads;
-  const std::int64_t rows = args.qkv.count() / row_stride;
-  DispatchFloat(args.qkv.dtype, "Rotary", [&](auto tag) {
+  const std::int64_t rotated_heads = op.heads + op.kv_heads;
+  const std::int64_t rows = op.qkv.count() / row_stride;
+  DispatchFloat(op.qkv.dtype, "Rotary", [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    const RotaryBody<T> body{args.qkv.as<T>(),
+    const RotaryBody<T> body{op.qkv.as<T>(),
                              cosines,
-                             cosines + args.sequence * half,
-                             args.positions.as<std::int32_t>(),
-                             args.sequence,
+                             cosines + op.sequence * half,
+                             op.positions.as<std::int32_t>(),
+                             op.sequence,
                              rotated_heads,
                              half,
-                             args.head_size,
+                             op.head_size,
                              row_stride,
-                             args.inverse ? -1.0F : 1.0F};
-    ForEach(context_, rows * rotated_heads * half,
-            half % 8 == 0 && args.head_size % 8 == 0 && Aligned16({args.qkv.data}), body);
+                             op.inverse ? -1.0F : 1.0F};
+    ForEach(context_, rows * rotated_heads * half, half % 8 == 0 && op.head_size % 8 == 0 && Aligned16({op.qkv.data}),
+            body);
   });
 }
 

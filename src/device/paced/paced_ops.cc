@@ -73,17 +73,6 @@ void PacedOps::DoHeadNormBackward(const HeadNormArgs& args) { Move({args.x, args
 
 void PacedOps::DoApplyDropout(const Tensor& out, const Tensor& in, const Dropout& /*dropout*/) { Move({out, in}); }
 
-void PacedOps::DoActivationForward(ActivationKind /*kind*/, const Tensor& z, const Tensor& out,
-                                   const Tensor& /*largest*/) {
-  Move({z, out});
-}
-void PacedOps::DoActivationBackward(ActivationKind /*kind*/, const Tensor& grad_out, const Tensor& z,
-                                    const Tensor& grad_z, const Tensor& /*largest*/) {
-  Move({grad_out, z, grad_z});
-}
-
-void PacedOps::DoRotary(const RotaryArgs& args) { Move({args.qkv, args.qkv}); }
-
 void PacedOps::DoAttentionForward(const AttentionArgs& args) {
   Run(cluster_.Attention(static_cast<double>(AttentionForwardFlops(args)), args.head_size));
 }
@@ -106,10 +95,6 @@ void PacedOps::DoEmbeddingBackward(const EmbeddingArgs& args) {
   touched.device += 8 * static_cast<double>(args.grad_out.count());
   Move(touched);
 }
-void PacedOps::DoAddPositions(const PositionArgs& args) { Move({args.x, args.x}); }
-void PacedOps::DoPositionsBackward(const PositionArgs& args) { Move({args.x, args.grad_table}); }
-
-void PacedOps::DoSoftCap(const Tensor& logits, float /*cap*/) { Move({logits, logits}); }
 void PacedOps::DoCrossEntropyStatistics(const CrossEntropyArgs& args, const Tensor& own) { Move({args.logits, own}); }
 void PacedOps::DoCrossEntropyGradient(const CrossEntropyArgs& args) { Move({args.logits, args.logits}); }
 void PacedOps::DoCrossEntropyEvaluation(const CrossEntropyArgs& args) { Move({args.statistics, args.losses}); }

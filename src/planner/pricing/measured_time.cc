@@ -58,7 +58,7 @@ ProductPass PassOf(ProductKind kind) {
 
 }  // namespace
 
-// Seconds of each kind of step: a kind that has no function here does not compile.
+// Seconds of each kind of step: one that is no operation of ops/operations.h and has no function here does not compile.
 struct MeasuredTime::StepPrice {
   const MeasuredTime& price;
   const ModuleProgram& program;
@@ -103,11 +103,24 @@ struct MeasuredTime::StepPrice {
   WorkTime operator()(const HeadNormBackwardStep& step) const {
     return step.query_gradient == kNoId ? WorkTime{} : Over(RankWork::kNormBackward, step.x);
   }
-  WorkTime operator()(const ActivationStep& step) const { return Over(RankWork::kActivation, step.to); }
-  WorkTime operator()(const ActivationBackwardStep& step) const {
-    return Over(RankWork::kActivationBackward, step.grad_out);
+  // calibrate measures these operations of ops/operations.h.
+  WorkTime operator()(const ActivationForward<TensorId>& op) const { return Over(RankWork::kActivation, op.to.id); }
+  WorkTime operator()(const ActivationBackward<TensorId>& op) const {
+    return Over(RankWork::kActivationBackward, op.grad_out.id);
   }
-  WorkTime operator()(const RotaryStep& step) const { return Over(RankWork::kRotary, step.qkv); }
+  WorkTime operator()(const Rotary<TensorId>& op) const { return Over(RankWork::kRotary, op.qkv.id); }
+  // Others take the time of a residual sum of their largest buffer.
+  template <template <typename> class Op>
+  WorkTime operator()(const Op<TensorId>& op) const {
+    std::int64_t largest = 0;
+    for (const auto& use : Op<TensorId>::Operands()) {
+      const TensorId tensor = op.*use.member;
+      if (use.owner == Owner::kBuffer && tensor.given()) {
+        largest = std::max(largest, Elements(tensor.id));
+      }
+    }
+    return Copies(largest);
+  }
   // The embedding's, in place, is not priced.
   WorkTime operator()(const DropoutStep& step) const {
     return step.from == step.to ? WorkTime{} : Over(RankWork::kResidual, step.from);
@@ -116,8 +129,6 @@ struct MeasuredTime::StepPrice {
   WorkTime operator()(const LookupBackwardStep& step) const {
     return Over(RankWork::kEmbeddingBackward, step.grad_out);
   }
-  WorkTime operator()(const PositionsStep& step) const { return Over(RankWork::kResidual, step.x); }
-  WorkTime operator()(const PositionsBackwardStep& step) const { return Over(RankWork::kResidual, step.grad); }
   WorkTime operator()(const CopyStep& step) const { return Over(RankWork::kResidual, step.from); }
   WorkTime operator()(const CrossEntropyStep&) const {
     return {.memory = price.Work(RankWork::kLoss, s.tokens * s.vocabulary)};
@@ -139,7 +150,7 @@ struct MeasuredTime::StepPrice {
   WorkTime operator()(const ClearStep&) const { return {}; }
   WorkTime operator()(const AddGradientStep&) const { return {}; }
   WorkTime operator()(const ScaleStep&) const { return {}; }
-  WorkTime operator()(const SoftCapStep&) const { return {}; }
+  WorkTime operator()(const SoftCap<TensorId>&) const { return {}; }
   WorkTime operator()(const ShowLogitsStep&) const { return {}; }
   WorkTime operator()(const LossSumStep&) const { return {}; }
   // Part of a loss, of which CrossEntropyStep has all seconds.

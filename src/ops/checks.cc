@@ -1,17 +1,17 @@
-#include "device/checks.h"
+#include "ops/checks.h"
 
 #include "base/error.h"
 #include "base/float8.h"
 
 namespace trireme {
 
-void RequireGiven(const Operand& operand) {
+void RequireGiven(const CheckedTensor& operand) {
   if (!operand.tensor.given() && operand.tensor.shape.count() != 0) {
     Fail("{}: {} is missing", operand.operation, operand.name);
   }
 }
 
-void RequireShape(const Operand& operand, const Shape& shape) {
+void RequireShape(const CheckedTensor& operand, const Shape& shape) {
   RequireGiven(operand);
   if (!(operand.tensor.shape == shape)) {
     Fail("{}: {} has shape {}, expected {}", operand.operation, operand.name, operand.tensor.shape.ToString(),
@@ -19,14 +19,14 @@ void RequireShape(const Operand& operand, const Shape& shape) {
   }
 }
 
-void RequireMatrix(const Operand& operand) {
+void RequireMatrix(const CheckedTensor& operand) {
   RequireGiven(operand);
   if (operand.tensor.shape.rank() != 2) {
     Fail("{}: {} has shape {}, expected a matrix", operand.operation, operand.name, operand.tensor.shape.ToString());
   }
 }
 
-void RequireCount(const Operand& operand, std::int64_t count) {
+void RequireCount(const CheckedTensor& operand, std::int64_t count) {
   RequireGiven(operand);
   if (operand.tensor.shape.count() != count) {
     Fail("{}: {} has shape {}, expected {} elements", operand.operation, operand.name, operand.tensor.shape.ToString(),
@@ -34,14 +34,14 @@ void RequireCount(const Operand& operand, std::int64_t count) {
   }
 }
 
-void RequireType(const Operand& operand, DType dtype) {
+void RequireType(const CheckedTensor& operand, DType dtype) {
   if (operand.tensor.dtype != dtype) {
     Fail("{}: {} {} is {}, expected {}", operand.operation, operand.name, operand.tensor.shape.ToString(),
          Name(operand.tensor.dtype), Name(dtype));
   }
 }
 
-void RequireWorkingType(const Operand& operand) {
+void RequireWorkingType(const CheckedTensor& operand) {
   const DType dtype = operand.tensor.dtype;
   if (dtype != DType::kFloat32 && dtype != DType::kBFloat16 && dtype != DType::kFloat16) {
     Fail("{}: {} {} is {}, expected fp32, bf16 or fp16", operand.operation, operand.name,
@@ -49,12 +49,12 @@ void RequireWorkingType(const Operand& operand) {
   }
 }
 
-void RequireLike(const Operand& operand, const Shape& shape, DType dtype) {
+void RequireLike(const CheckedTensor& operand, const Shape& shape, DType dtype) {
   RequireShape(operand, shape);
   RequireType(operand, dtype);
 }
 
-void RequireVector(const Operand& operand, std::int64_t count, DType dtype) {
+void RequireVector(const CheckedTensor& operand, std::int64_t count, DType dtype) {
   RequireCount(operand, count);
   RequireType(operand, dtype);
 }
