@@ -18,6 +18,7 @@
 #include "checkpoint/hugging_face/hugging_face.h"
 #include "checkpoint/read/dropped_state.h"
 #include "checkpoint/read/weight_source.h"
+#include "checkpoint/tools/tokenizer_places.h"
 #include "comm/launch_environment.h"
 #include "comm/ledger.h"
 #include "comm/rank_runner.h"
@@ -35,6 +36,7 @@
 #include "operate/supervisor.h"
 #include "operate/supervisor_process.h"
 #include "report/events.h"
+#include "report/run_lines.h"
 #include "report/run_reporter.h"
 #include "run/run_config.h"
 
@@ -228,7 +230,18 @@ int TrainCommand::RunRanks(const StagedRun& run, LoopOptions options) const {
                               run.config(progress.next).layout.ranks()));
     return kExitStopped;
   }
-  return refused ? kExitBadInput : ExitCodeOf(progress.result.end);
+  if (refused) {
+    return kExitBadInput;
+  }
+  if (speaks && progress.result.end != LoopEnd::kOtherStage) {
+    reporter.Say(EndLines({.folder = no_checkpoint ? "" : folder,
+                           .step = progress.result.step,
+                           .loss = progress.result.last_loss,
+                           .stopped = progress.result.end == LoopEnd::kStopped,
+                           .saved = progress.result.end != LoopEnd::kUnsaved,
+                           .writes_text = !FindTokenizerOf(run.config()).empty()}));
+  }
+  return ExitCodeOf(progress.result.end);
 }
 
 int TrainCommand::Run() const {

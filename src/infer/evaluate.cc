@@ -7,8 +7,6 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "data/samples/packed_source.h"
-#include "data/samples/window_source.h"
 
 namespace trireme {
 namespace {
@@ -128,14 +126,6 @@ std::vector<Sample> ReadTokenLines(const std::string& path, std::int64_t vocabul
   }
   Require(!samples.empty(), "'{}' holds no sample: one a line", path);
   return samples;
-}
-
-std::int64_t SamplesOf(const SampleSource& source) {
-  if (const auto* packed = dynamic_cast<const PackedSource*>(&source)) {
-    return packed->samples();
-  }
-  const auto* windows = dynamic_cast<const WindowSource*>(&source);
-  return windows == nullptr ? 0 : windows->windows();
 }
 
 }  // namespace trireme

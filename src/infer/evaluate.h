@@ -48,7 +48,4 @@ class TextWindows {
 // one that is not in [0, vocabulary).
 std::vector<Sample> ReadTokenLines(const std::string& path, std::int64_t vocabulary);
 
-// Samples of one pass over a source; 0 when it has no end.
-std::int64_t SamplesOf(const SampleSource& source);
-
 }  // namespace trireme

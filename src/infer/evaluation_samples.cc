@@ -50,7 +50,7 @@ EvaluationSamples OpenEvaluation(const ModelFiles& files, const EvaluationReques
     found.get = [lines](std::int64_t index) { return (*lines)[static_cast<std::size_t>(index)]; };
   } else {
     const std::shared_ptr<SampleSource> source = OpenData(files, request);
-    const std::int64_t all = SamplesOf(*source);
+    const std::int64_t all = source->samples();
     Require(request.samples > 0 || all > 0, "{} has no end: give --samples", source->description());
     found.count = all > 0 ? limited(all) : request.samples;
     found.get = [source](std::int64_t index) { return source->Get(index); };

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "cost/formulas.h"
 
@@ -44,34 +46,57 @@ std::string CompactNumber(double value) {
 
 namespace {
 
-// What every step has, then more in the order of its weight, each where it still fits.
-std::string ShortLine(const RunConfig& config, const StepFacts& facts, const StepRates& rates,
-                      double predicted_seconds) {
-  constexpr std::size_t kMost = 120;
+// A part of the short line. The least important parts are left out where the line would be too long.
+struct LinePart {
+  int rank;  // 0 is never left out
+  std::string text;
+};
+
+std::string Joined(const std::vector<LinePart>& parts) {
+  std::string line;
+  for (const LinePart& part : parts) {
+    line += (line.empty() ? "" : "  ") + part.text;
+  }
+  return line;
+}
+
+std::string ShortLine(const RunConfig& config, const StepFacts& facts, const StepRates& rates) {
   const StepResult& step = facts.result;
   const std::string total = std::to_string(facts.total_steps);
-  std::string line = fmt::format("step {:>{}}/{} | loss {:.4f} | norm {:.3g} | lr {:.2e} | {:.4g} s | {} tok/s",
-                                 step.step, total.size(), total, step.loss, step.gradient_norm, step.learning_rate,
-                                 step.seconds, CompactNumber(rates.tokens_per_second));
-  const auto add = [&](bool known, const std::string& part) {
-    line += known && line.size() + part.size() <= kMost ? part : "";
+  std::vector<LinePart> parts = {{0, fmt::format("step {:>{}}/{}", step.step, total.size(), total)},
+                                 {0, fmt::format("loss {:.4f}", step.loss)},
+                                 {3, fmt::format("norm {:.3g}", step.gradient_norm)},
+                                 {5, fmt::format("lr {:.1e}", step.learning_rate)},
+                                 {0, fmt::format("{:.3g} s", step.seconds)},
+                                 {0, fmt::format("{} tok/s", CompactNumber(rates.tokens_per_second))}};
+  const auto add = [&](bool known, int rank, const std::string& text) {
+    if (known) {
+      parts.push_back({rank, text});
+    }
   };
-  add(facts.skipped_steps > 0, fmt::format(" | {} skipped", facts.skipped_steps));
-  add(config.train.dtype == "fp16", fmt::format(" | scale {:g}", step.loss_scale));
-  add(config.train.count_zeros, fmt::format(" | {} zeros", step.zeros));
-  add(step.balance && config.layout.data > 1,
-      fmt::format(" | attention +{:.1f} %", step.balance ? step.balance->data_ranks * 100 : 0));
-  add(step.global_batch != config.batch.global, fmt::format(" | batch {}", step.global_batch));
-  add(rates.share_of_peak > 0, fmt::format(" | {:.1f} % peak", rates.share_of_peak * 100));
-  add(predicted_seconds > 0, fmt::format(" | predicted {:.3g} s", predicted_seconds));
-  return line;
+  add(rates.share_of_peak > 0, 2, fmt::format("MFU {:.3g} %", rates.share_of_peak * 100));
+  add(facts.skipped_steps > 0, 1, fmt::format("{} skipped", facts.skipped_steps));
+  add(config.train.dtype == "fp16", 4, fmt::format("scale {:g}", step.loss_scale));
+  add(step.global_batch != config.batch.global, 6, fmt::format("batch {}", step.global_batch));
+  add(step.balance && config.layout.data > 1, 7,
+      fmt::format("attention +{:.1f} %", step.balance ? step.balance->data_ranks * 100 : 0));
+  add(config.train.count_zeros, 8, fmt::format("{} zeros", step.zeros));
+  while (Joined(parts).size() > kLogColumns) {
+    const auto least = std::max_element(parts.begin(), parts.end(),
+                                        [](const LinePart& a, const LinePart& b) { return a.rank < b.rank; });
+    if (least->rank == 0) {
+      break;
+    }
+    parts.erase(least);
+  }
+  return Joined(parts);
 }
 
 }  // namespace
 
 std::string LogLine(const RunConfig& config, const StepFacts& facts, const StepRates& rates, double predicted_seconds) {
   if (config.log.format == LogFormat::kShort) {
-    return ShortLine(config, facts, rates, predicted_seconds);
+    return ShortLine(config, facts, rates);
   }
   const StepResult& step = facts.result;
   std::string line = fmt::format(

@@ -1,14 +1,18 @@
-// The line of a step, in two formats (log.format). "short" fits in 120 characters. "megatron" is the one that users'
+// The line of a step, in two formats (log.format). "short" fits in 80 columns; what does not fit is left
+// out, the least important first, and stands in metrics.jsonl. "megatron" is the one that users'
 // log parsers know: names and order are a contract. A field whose value is not known is left out: "num zeros" without
 // train.count_zeros, "loss scale" unless train.dtype is fp16. TFLOPs become GFLOPs or MFLOPs where they
 // would print as 0.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "operate/training_loop.h"
 
 namespace trireme {
+
+inline constexpr std::size_t kLogColumns = 80;
 
 struct StepRates {
   double samples_per_second = 0;
@@ -19,7 +23,8 @@ struct StepRates {
 };
 
 StepRates RatesOf(const RunConfig& config, const StepFacts& facts, double peak_flops);
-// In the format that config.log.format names. predicted_seconds: of the step, by the planner; 0 when unknown.
+// In the format that config.log.format names. predicted_seconds: of the step, by the planner; 0 when unknown; "short"
+// leaves it out.
 std::string LogLine(const RunConfig& config, const StepFacts& facts, const StepRates& rates,
                     double predicted_seconds = 0);
 

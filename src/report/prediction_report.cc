@@ -119,7 +119,7 @@ std::string PredictionReport::Expectation(const std::vector<Stretch>& remaining,
   }
   const std::int64_t batch = config_.batch.global;
   const double tokens = static_cast<double>(batch * config_.model.sequence) / prediction_.Seconds(batch);
-  std::string text = fmt::format("expects {} per step ({} to {}), {:.0f} tokens/s, {} on the fullest rank",
+  std::string text = fmt::format("{} per step ({} to {}), {:.0f} tokens/s, {} on the fullest rank",
                                  Short(prediction_.Seconds(batch)), Short(prediction_.Low(batch)),
                                  Short(prediction_.High(batch)), tokens, HumanBytes(memory_bytes));
   if (steps > 0) {

@@ -19,6 +19,7 @@
 #include "cost/step_cost.h"
 #include "model/float8_products.h"
 #include "report/events.h"
+#include "report/run_lines.h"
 #include "report/trace_merge.h"
 #include "topology/layout.h"
 
@@ -70,21 +71,15 @@ void RunReporter::Started(const Trainer& trainer, std::int64_t resumed_step) {
   const ModelConfig& model = config_.model;
   screen_.title = fmt::format("{} {} parameters, {}", model.family,
                               CompactNumber(static_cast<double>(ParameterCount(model))), config_.layout.ToString());
-  const std::string trained = model.adapter.any()
-                                  ? fmt::format(" ({:.2f} M of them trained: LoRA adapters of rank {})",
-                                                static_cast<double>(TrainedCount(model)) / 1e6, model.adapter.rank)
-                                  : "";
-  Print(fmt::format("{}: {:.2f} M parameters{}, {} layers x {} hidden x {} heads, vocabulary {}, sequence {}",
-                    model.family, static_cast<double>(ParameterCount(model)) / 1e6, trained, model.layers, model.hidden,
-                    model.heads, model.vocabulary, model.sequence));
-  const int threads = trainer.device().is_host() ? config_.train.threads : 0;
-  const bool some_in_fp8 =
-      config_.train.dtype == "fp8" && ParseFloat8Products(config_.train.fp8_products) != kAllLinears;
-  const std::string dtype =
-      some_in_fp8 ? fmt::format("fp8 (products: {})", config_.train.fp8_products) : config_.train.dtype;
-  Print(fmt::format("{} on {} ranks, {}, device {}{}", config_.layout.ToString(), config_.layout.ranks(), dtype,
-                    trainer.device().description(),
-                    threads > 0 ? fmt::format(", {} thread{} per rank", threads, threads == 1 ? "" : "s") : ""));
+  const ScheduleState schedule = trainer.schedule().StateAt(trainer.progress().consumed_samples);
+  Print(StartLines({.config = config_,
+                    .device = trainer.device().description(),
+                    .threads = trainer.device().is_host() ? config_.train.threads : 0,
+                    .samples_of_epoch = trainer.sources().train->samples(),
+                    .from = trainer.progress(),
+                    .steps = trainer.schedule().TotalSteps(trainer.progress()),
+                    .samples = schedule.end_samples,
+                    .folder = options_.run_folder}));
   if (config_.log.format == LogFormat::kMegatron) {
     Print(
         "TFLOPs (GFLOPs, MFLOPs): operations executed per device and second, recomputation included; model TFLOPs: "
@@ -93,9 +88,6 @@ void RunReporter::Started(const Trainer& trainer, std::int64_t resumed_step) {
   }
   if (config_.log.timers && !by_cause_) {
     Print("log.timers: on a GPU the host runs ahead of the device: its phases say nothing and are not printed");
-  }
-  if (resumed_step > 0) {
-    Print(fmt::format("resumed after step {}", resumed_step));
   }
   paced_ = trainer.device().is_paced();  // simulated steps take no energy
   if (!paced_) {
@@ -185,7 +177,7 @@ void RunReporter::Predict(const Trainer& trainer, std::int64_t resumed_step) {
   for (int stage = 0; stage < config_.layout.pipeline; ++stage) {
     memory = std::max(memory, MemoryOfStage(StageOfRun(config_, stage, config_.batch.global).description()).total());
   }
-  Print(prediction_->Expectation(remaining, memory));
+  Print(Labelled("expects", prediction_->Expectation(remaining, memory)));
 }
 
 void RunReporter::ReadEnergy() {
@@ -338,21 +330,10 @@ void RunReporter::MemoryMeasured(const std::vector<MemoryUse>& by_rank) {
   if (!options_.run_folder.empty()) {
     WriteMemory(by_rank);
   }
-  for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
-    std::string line = fmt::format("[rank {}] memory:", rank);
-    for (int kind = 0; kind < kMemoryKinds; ++kind) {
-      const auto memory = static_cast<MemoryKind>(kind);
-      if (memory != MemoryKind::kHost) {
-        line += fmt::format(" {} {} |", Name(memory), HumanBytes(by_rank[rank][memory]));
-      }
-    }
-    line += " total " + HumanBytes(by_rank[rank].total());
-    if (const std::int64_t host = by_rank[rank][MemoryKind::kHost]; host > 0) {
-      line += fmt::format(" | in host memory {}", HumanBytes(host));
-    }
-    memory_bytes_ = std::max(memory_bytes_, by_rank[rank].total());
-    Print(line);
+  for (const MemoryUse& use : by_rank) {
+    memory_bytes_ = std::max(memory_bytes_, use.total());
   }
+  Print(MemoryLines(by_rank));
 }
 
 // A copy for people, so a full disk costs it; a resume reads the checkpoint's.

@@ -33,6 +33,9 @@ class RunReporter : public TrainingObserver {
   // What the run is predicted from; none: it is not. Before Started, on the same thread.
   void set_ground(std::optional<PredictionGround> ground) { ground_ = std::move(ground); }
 
+  // On the console alone.
+  void Say(const std::string& lines) { Print(lines); }
+
   void Started(const Trainer& trainer, std::int64_t resumed_step) override;
   void StepDone(const StepFacts& facts) override;
   void Validated(std::int64_t step, double loss) override;

@@ -286,7 +286,7 @@ std::vector<RecipeKey> TrainKeys() {
           "evaluate.tokenizer", "a tokenizer.json, a directory, or bytes; the one beside data.source when not given",
           [](Config & c) -> auto& { return c.evaluate.tokenizer; })),
       Choice(
-          "log.format", "a step's line: short, within 120 characters, or the one that parsers of Megatron's logs read",
+          "log.format", "a step's line: short, within 80 columns, or the one that parsers of Megatron's logs read",
           [](Config & c) -> auto& { return c.log.format; }),
       Flag(
           "log.tensorboard", "write event files that TensorBoard reads into the run's tensorboard/",

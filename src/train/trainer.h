@@ -78,6 +78,7 @@ class Trainer {
   // For what looks into this rank: evaluation, histograms, checks, counts.
   RankParts& parts() { return parts_; }
   const RunConfig& config() const { return parts_.config(); }
+  const Sources& sources() const { return sources_; }
   const LossScaler& loss_scaler() const { return scaler_; }
   const Coordinate& coordinate() const { return parts_.coordinate(); }
   const ParameterTable& table() const { return parts_.table(); }

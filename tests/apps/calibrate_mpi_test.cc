@@ -49,7 +49,7 @@ TEST(CalibrateOverMpi, PlanAndTrainFindWhatAllProcessesMeasured) {
                                           "--set", "layout.pipeline=1", "--set", "layout.data=1"};
   const Outcome trained = LaunchTwo(place, train);
   EXPECT_EQ(trained.code, 0) << trained.err;
-  EXPECT_THAT(trained.out, HasSubstr("from the calibration of"));
+  EXPECT_THAT(Unwrapped(trained.out), HasSubstr("from the calibration of"));
 
   // A file whose cores were a thousand times as fast: scaled to twice the time, the most that is believed.
   const std::string name = std::filesystem::path(said["file"].get<std::string>()).filename().string();
@@ -60,11 +60,11 @@ TEST(CalibrateOverMpi, PlanAndTrainFindWhatAllProcessesMeasured) {
   place.Write("config/trireme/" + name, file);
   std::vector<std::string> again = train;
   again[3] = "slower";
-  EXPECT_THAT(LaunchTwo(place, again).out, HasSubstr("whose cores are 100 % slower now"));
+  EXPECT_THAT(Unwrapped(LaunchTwo(place, again).out), HasSubstr("whose cores are 100 % slower now"));
 
   std::filesystem::remove(said["file"].get<std::string>());
   again[3] = "prior";
-  EXPECT_THAT(LaunchTwo(place, again).out,
+  EXPECT_THAT(Unwrapped(LaunchTwo(place, again).out),
               HasSubstr("from the cluster file 'laptop-cpu' with operations timed just now on "));
 }
 

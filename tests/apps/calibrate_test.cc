@@ -37,11 +37,11 @@ TEST(CalibrateCommand, PlanAndTrainFindTheFileUntilItIsDeleted) {
   EXPECT_THAT(planned.err, HasSubstr("planning for this machine, from the calibration of"));
   const Outcome trained = place.Run({"train", "recipe.toml", "--run", "run", "--steps", "1"});
   EXPECT_EQ(trained.code, 0) << trained.err;
-  EXPECT_THAT(trained.out, HasSubstr("from the calibration of"));
+  EXPECT_THAT(Unwrapped(trained.out), HasSubstr("from the calibration of"));
 
   std::filesystem::remove(file);
   EXPECT_EQ(place.Run(plan).err, before.err);
-  EXPECT_THAT(place.Run({"train", "recipe.toml", "--run", "prior", "--steps", "1"}).out,
+  EXPECT_THAT(Unwrapped(place.Run({"train", "recipe.toml", "--run", "prior", "--steps", "1"}).out),
               HasSubstr("from the cluster file 'laptop-cpu' with operations timed just now on "));
 }
 
@@ -86,7 +86,6 @@ TEST(TrainCommand, SaysItsPredictionBeforeTheFirstStepAndAtTheEnd) {
   const std::size_t expected = outcome.out.find("\nexpects ");
   ASSERT_NE(expected, std::string::npos) << outcome.out;
   EXPECT_LT(expected, outcome.out.find("\nstep 1/5 "));
-  EXPECT_THAT(outcome.out, HasSubstr(" | predicted "));
   EXPECT_THAT(outcome.out, HasSubstr("(median of 3): "));
   EXPECT_THAT(outcome.out, HasSubstr("by cause, predicted/measured on rank 0: "));
   const nlohmann::json line = ParseJson(Lines(place.Read("run/metrics.jsonl"))[0]);

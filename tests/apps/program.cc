@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <regex>
 #include <sstream>
 #include <stdexcept>
 
@@ -23,6 +24,8 @@ constexpr const char* kOut = ".out";
 constexpr const char* kErr = ".err";
 
 }  // namespace
+
+std::string Unwrapped(const std::string& text) { return std::regex_replace(text, std::regex("\\n {10}"), " "); }
 
 std::vector<std::string> Lines(const std::string& text) {
   std::istringstream stream(text);

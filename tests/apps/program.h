@@ -47,5 +47,7 @@ std::string TinyRecipe();
 std::string LargeRecipe(int data_ranks);
 
 std::vector<std::string> Lines(const std::string& text);
+// With the broken lines of a labelled text (report/run_lines.h) whole.
+std::string Unwrapped(const std::string& text);
 
 }  // namespace trireme

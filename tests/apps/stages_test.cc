@@ -83,7 +83,7 @@ TEST(Stages, MayHaveOtherNumbersOfRanks) {
                                      "train.stages=16: layout.data=1; 40: layout.data=4, layout.zero=3, "
                                      "layout.micro_batch=1"}));
   ASSERT_EQ(staged.code, 0) << staged.err;
-  EXPECT_THAT(staged.out, HasSubstr("[rank 3] memory"));
+  EXPECT_THAT(staged.out, HasSubstr("on 4 ranks\n"));
   const std::map<int, Step> plain = StepsOf(place, "plain");
   const std::map<int, Step> found = StepsOf(place, "staged");
   ASSERT_EQ(found.size(), 8U);

@@ -150,9 +150,9 @@ TEST(Train, OnEightRanksLeavesARunThatCanGoOn) {
   place.Write("recipe.toml", TinyRecipe());
   const Outcome first = place.Run({"train", "recipe.toml", "--ranks", "8", "--run", "run"});
   ASSERT_EQ(first.code, 0) << first.err;
-  EXPECT_EQ(Count(first.out, R"(^step [1-4]/4 \| loss \S+ \| norm \S+ \| lr \S+ \| \S+ s \| .* tok/s)"), 4U)
-      << first.out;
-  EXPECT_EQ(Count(first.out, R"(^\[rank [0-7]\] memory: weights .*gradients .*optimizer .*activations .*total )"), 8U);
+  EXPECT_EQ(Count(first.out, R"(^step [1-4]/4  loss \S+  norm \S+  lr \S+  \S+ s  \S+ tok/s)"), 4U) << first.out;
+  EXPECT_EQ(Count(first.out, R"(^memory    on ranks [0-7]-[0-7] .*: weights .*gradients .*optimizer .*activations )"),
+            2U);
   EXPECT_EQ(Count(first.out, R"(^validation loss at step [24] )"), 2U);
   const std::string metrics = place.Read("run/metrics.jsonl");
   EXPECT_EQ(StepsIn(metrics), 4);
@@ -205,7 +205,7 @@ TEST(Train, ThreadsThatWereWorkedOutAreNamedAndAChangeIsTold) {
   place.Write("recipe.toml", TinyRecipe());
   const Outcome first = place.Run({"train", "recipe.toml", "--run", "run", "--steps", "2"});
   ASSERT_EQ(first.code, 0) << first.err;
-  EXPECT_THAT(first.out, HasSubstr(", 1 thread per rank"));
+  EXPECT_THAT(first.out, HasSubstr(", 1 thread a rank"));
   EXPECT_EQ(Count(place.Read("run/run.toml"), "^threads = 1$"), 1U);
   setenv("OMP_NUM_THREADS", "2", 1);
   const Outcome second = place.Run({"train", "recipe.toml", "--run", "run", "--steps", "3"});
@@ -230,7 +230,7 @@ TEST(Train, ZerosOfTheGradientAreCountedAlikeUnderAnyLayout) {
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     const auto row = ParseJson(Lines(place.Read(train[3] + "/metrics.jsonl")).at(0));
     const auto count = row.at("num_zeros").get<std::int64_t>();
-    EXPECT_EQ(Count(outcome.out, fmt::format(R"(\| {} zeros)", count)), 1U) << outcome.out;
+    EXPECT_EQ(Count(outcome.out, fmt::format("  {} zeros", count)), 1U) << outcome.out;
     return count;
   };
   const std::int64_t one = zeros({"layout.tensor=1", "layout.pipeline=1", "layout.data=1"});

@@ -190,7 +190,7 @@ TEST(WindowSource, SplitsAreDisjointAndFollowDocuments) {
     const WindowSource source(OpenIndexedDataset(path),
                               {.sequence = 4, .split = split, .split_weights = "80.53,15.04,4.43"});
     EXPECT_EQ(source.range().first % 10, 0) << split;
-    for (int i = 0; i < source.windows(); ++i) {
+    for (int i = 0; i < source.samples(); ++i) {
       const auto tokens = source.Get(i).tokens;
       seen.insert(tokens.begin(), tokens.end() - 1);
       total += 4;

@@ -37,7 +37,7 @@ class PackedSource final : public SampleSource {
   Sample Get(std::int64_t index) const override;
   std::vector<std::int64_t> DocumentLengths(std::int64_t index) const override;
 
-  std::int64_t samples() const { return static_cast<std::int64_t>(ends_.size()); }
+  std::int64_t samples() const override { return static_cast<std::int64_t>(ends_.size()); }
   // Of all samples' tokens, those that no document fills.
   double padding_share() const;
 

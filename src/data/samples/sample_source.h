@@ -23,6 +23,8 @@ class SampleSource {
   // Tokens are in [0, vocabulary).
   virtual std::int64_t vocabulary() const = 0;
   virtual std::string description() const = 0;
+  // Of an epoch; 0 where there is no such number: the source has no end, or several sources are blended.
+  virtual std::int64_t samples() const { return 0; }
   // Pure function of the index: any thread, any order, any number of times. The index is in [0, 2^62): epochs wrap by
   // themselves. A file that has changed since it was opened, or holds a token outside the vocabulary, is an Error.
   virtual Sample Get(std::int64_t index) const = 0;

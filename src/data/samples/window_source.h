@@ -23,7 +23,7 @@ class WindowSource final : public SampleSource {
   Sample Get(std::int64_t index) const override;
   std::vector<std::int64_t> DocumentLengths(std::int64_t index) const override;
 
-  std::int64_t windows() const { return windows_; }
+  std::int64_t samples() const override { return windows_; }
   const TokenRange& range() const { return range_; }
 
  private:
