@@ -8,6 +8,7 @@
 #include <string_view>
 #include <thread>
 
+#include "apps/trireme/brief_spinning.h"
 #include "apps/trireme/command_line.h"
 #include "apps/trireme/commands.h"
 #include "base/error.h"
@@ -88,6 +89,7 @@ int Run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   OpenStandardStreams();
+  trireme::SpinBriefly(argc, argv);
   try {
     return Run(argc, argv);
   } catch (const std::exception& error) {

@@ -6,6 +6,8 @@
 
 #include <chrono>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <thread>
@@ -17,6 +19,7 @@ namespace trireme {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 std::int64_t StepsIn(const std::string& metrics) {
   std::int64_t steps = 0;
@@ -197,6 +200,28 @@ TEST(Train, AResumeThatDropsTrainedStateIsRefusedBeforeAnythingIsWritten) {
   EXPECT_EQ(dropped.code, 0) << dropped.err;
   EXPECT_THAT(dropped.out, HasSubstr("dropped, as --drop-state says: heads"));
   EXPECT_EQ(place.Run({"train", "recipe.toml", "--run", "other", "--drop-state", "head"}).code, 2);
+}
+
+TEST(Train, ThreadsSpinBrieflyUnlessTheEnvironmentSaysOtherwise) {
+  const Workplace place;
+  place.Write("recipe.toml", TinyRecipe());
+  const auto environment = [&](const std::string& folder) {
+    const pid_t program = place.Start({"train", "recipe.toml", "--run", folder, "--steps", "1000000"});
+    while (!place.Has(folder + "/metrics.jsonl")) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    std::ifstream file(fmt::format("/proc/{}/environ", program), std::ios::binary);
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    place.End(program, SIGKILL);
+    return text;
+  };
+  const char* const before = std::getenv("OMP_WAIT_POLICY");
+  const std::string policy = before == nullptr ? "passive" : before;
+  unsetenv("OMP_WAIT_POLICY");
+  unsetenv("GOMP_SPINCOUNT");
+  EXPECT_THAT(environment("brief"), HasSubstr("GOMP_SPINCOUNT=300"));
+  setenv("OMP_WAIT_POLICY", policy.c_str(), 1);
+  EXPECT_THAT(environment("told"), Not(HasSubstr("GOMP_SPINCOUNT")));
 }
 
 // Tokens that a batch does not hold have rows of zeros in an untied table, however it is cut and padded.
