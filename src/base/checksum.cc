@@ -64,7 +64,7 @@ void Hasher::Add(std::span<const std::byte> bytes) {
 
 void Hasher::AddText(std::string_view text) {
   AddNumber(static_cast<std::int64_t>(text.size()));
-  Add(std::as_bytes(std::span(text)));
+  Add(std::as_bytes(std::span(text.data(), text.size())));
 }
 
 void Hasher::AddNumber(std::int64_t number) { Add(std::as_bytes(std::span(&number, 1))); }
