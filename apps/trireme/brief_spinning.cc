@@ -11,8 +11,8 @@ namespace trireme {
 namespace {
 
 constexpr std::array<std::string_view, 6> kComputing = {"train", "generate", "chat", "evaluate", "calibrate", "bench"};
-// Some 10 to 20 microseconds, about as long as it takes to wake a thread that sleeps.
-constexpr const char* kSpins = "300";
+// Some 0.1 ms: several times as long as it takes to wake a thread that sleeps.
+constexpr const char* kSpins = "3000";
 
 }  // namespace
 

@@ -220,7 +220,7 @@ TEST(Train, ThreadsSpinBrieflyUnlessTheEnvironmentSaysOtherwise) {
   const std::string policy = before == nullptr ? "passive" : before;
   unsetenv("OMP_WAIT_POLICY");
   unsetenv("GOMP_SPINCOUNT");
-  EXPECT_THAT(environment("brief"), HasSubstr("GOMP_SPINCOUNT=300"));
+  EXPECT_THAT(environment("brief"), HasSubstr("GOMP_SPINCOUNT=3000"));
   setenv("OMP_WAIT_POLICY", policy.c_str(), 1);
   EXPECT_THAT(environment("told"), Not(HasSubstr("GOMP_SPINCOUNT")));
 }
