@@ -119,9 +119,9 @@ std::string PredictionReport::Expectation(const std::vector<Stretch>& remaining,
   }
   const std::int64_t batch = config_.batch.global;
   const double tokens = static_cast<double>(batch * config_.model.sequence) / prediction_.Seconds(batch);
-  std::string text = fmt::format("{} per step ({} to {}), {:.0f} tokens/s, {} on the fullest rank",
-                                 Short(prediction_.Seconds(batch)), Short(prediction_.Low(batch)),
-                                 Short(prediction_.High(batch)), tokens, HumanBytes(memory_bytes));
+  std::string text =
+      fmt::format("{} per step ({} to {}), {:.0f} tokens/s, {} on the fullest rank", Short(prediction_.Seconds(batch)),
+                  Short(prediction_.Low(batch)), Short(prediction_.High(batch)), tokens, HumanBytes(memory_bytes));
   if (steps > 0) {
     const auto end = std::time(nullptr) + static_cast<std::time_t>(seconds);
     text += fmt::format(", {} steps in {} (until {:%Y-%m-%d %H:%M})", steps, Duration(seconds), fmt::localtime(end));
