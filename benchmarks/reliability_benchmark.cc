@@ -74,7 +74,7 @@ void TimeSave(Trainer& trainer, RunCheckpoints& checkpoints, std::vector<char>& 
   trainer.Step();
   const std::int64_t step = trainer.progress().step;
   const auto start = Clock::now();
-  checkpoints.Save({.step = step}, trainer.JoinState());
+  checkpoints.Save({{.step = step}}, trainer.JoinState());
   times.stalls.push_back(Since(start));
   while (checkpoints.last_committed() < step && Since(start) < 60) {
     const double seconds = trainer.Step().seconds;
