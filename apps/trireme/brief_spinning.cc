@@ -22,8 +22,12 @@ void SpinBriefly(int argc, char** argv) {
   if (!computes || std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) {
     return;
   }
-  setenv("GOMP_SPINCOUNT", kSpins, 1);
-  execv("/proc/self/exe", argv);
+  // By its own path: started by the link, the process would be called "exe".
+  std::array<char, 4096> program{};
+  if (readlink("/proc/self/exe", program.data(), program.size() - 1) > 0) {
+    setenv("GOMP_SPINCOUNT", kSpins, 1);
+    execv(program.data(), argv);
+  }
 }
 
 }  // namespace trireme
