@@ -30,7 +30,7 @@ std::string BenchmarkText() {
     return ReadText(path);
   }
   std::string text;
-  for (const auto& entry : fs::directory_iterator(fs::path(TRIREME_SOURCE_DIR) / "docs")) {
+  for (const auto& entry : fs::recursive_directory_iterator(fs::path(TRIREME_SOURCE_DIR) / "docs")) {
     if (entry.path().extension() == ".md") {
       text += ReadText(entry.path());
     }

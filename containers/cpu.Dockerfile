@@ -1,5 +1,5 @@
 # The program for CPUs, with MPI. Untested: the project's machines have no container engine; its commands are those of
-# docs/building.md, which are tested on Debian 12.
+# docs/reference/building.md, which are tested on Debian 12.
 #   docker build -f containers/cpu.Dockerfile -t trireme .
 #   docker run --rm -v "$PWD/runs:/runs" trireme train quickstart --run /runs/first --set 'data.source="synthetic"'
 FROM debian:12 AS build

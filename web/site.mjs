@@ -5,7 +5,8 @@ import path from 'node:path';
 import {Marked} from 'marked';
 
 const [output, repository, planner] = process.argv.slice(2);
-const documents = ['README.md', 'ARCHITECTURE.md', 'CONTRIBUTING.md', ...fs.readdirSync(path.join(repository, 'docs')).filter((name) => name.endsWith('.md')).sort().map((name) => `docs/${name}`)];
+const pages = (folder) => fs.readdirSync(path.join(repository, folder)).filter((name) => name.endsWith('.md')).sort().map((name) => `${folder}/${name}`);
+const documents = ['README.md', 'ARCHITECTURE.md', 'CONTRIBUTING.md', ...['docs', 'docs/reference', 'docs/evidence'].flatMap(pages)];
 const target = (name) => (name === 'README.md' ? 'index.html' : name.replace(/\.md$/, '.html'));
 const escape = (text) => text.replace(/[&<>"]/g, (letter) => ({'&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;'})[letter]);
 // As GitHub names the headings of a document.

@@ -186,10 +186,11 @@ void AddCheckpointCommand(CLI::App& app, int& exit_code) {
 
   AddExport(*checkpoint, command, exit_code);
 
-  CLI::App* import = Add(*checkpoint, command, exit_code,
-                         {"import", "Read a Hugging Face directory (docs/families.md) as a checkpoint of step 0",
-                          "trireme checkpoint import downloads/gpt2 runs/mine/checkpoints",
-                          [](const CheckpointCommand& own) { return ImportHuggingFace(own.path, own.other); }});
+  CLI::App* import =
+      Add(*checkpoint, command, exit_code,
+          {"import", "Read a Hugging Face directory (docs/reference/families.md) as a checkpoint of step 0",
+           "trireme checkpoint import downloads/gpt2 runs/mine/checkpoints",
+           [](const CheckpointCommand& own) { return ImportHuggingFace(own.path, own.other); }});
   import->add_option("directory", command->path, "Hugging Face directory")->required();
   import->add_option("to", command->other, "Folder of checkpoints to write into")->required();
 }

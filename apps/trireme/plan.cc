@@ -126,7 +126,7 @@ struct PlanCommand {
 
 void AddModelOptions(CLI::App* plan, PlanCommand& c) {
   plan->add_option("--model", c.model, "A file in models/, a recipe, a Hugging Face directory or config.json");
-  plan->add_option("--family", c.shape.family, "A family of docs/families.md, when no model is named (gpt2)");
+  plan->add_option("--family", c.shape.family, "A family of docs/reference/families.md, when no model is named (gpt2)");
   plan->add_option("--layers", c.shape.layers, "Blocks; this and the next ones also change a named model")
       ->check(AboveZero());
   plan->add_option("--hidden", c.shape.hidden, "Hidden size")->check(AboveZero());

@@ -17,7 +17,7 @@ namespace {
 // Half of an 80 % interval. That of an undisturbed calibration is at most 0.5.
 constexpr double kBriefSpread = 0.6;
 // Steps of seven models took a quarter to a third longer than the best of five calls adds up to: their operands come
-// from farther away. docs/predictions.md has what is left.
+// from farther away. docs/evidence/predictions.md has what is left.
 constexpr double kStepOverBest = 1.25;
 
 // Of the first of `ranks` ranks that measure at once, as many threads each and the same engines as `run` has. None

@@ -5,7 +5,7 @@ namespace trireme {
 std::vector<RecipeKey> ModelKeys() {
   return {
       InEveryManifest(Text(
-          "model.family", "gpt2, bloom, llama and those of docs/families.md",
+          "model.family", "gpt2, bloom, llama and those of docs/reference/families.md",
           [](RunConfig & c) -> auto& { return c.model.family; })),
       InEveryManifest(Number(
           "model.layers", "transformer blocks", [](RunConfig & c) -> auto& { return c.model.layers; }, 1, 10'000)),

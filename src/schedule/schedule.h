@@ -134,7 +134,7 @@ struct Timeline {
 // Plays all stages at once; messages take costs.message and occupy no stage.
 Timeline Play(const Schedule& schedule, const ScheduleCosts& costs);
 
-// The text form (docs/schedule_format.md): a header line, then a line a stage.
+// The text form (docs/reference/schedule_format.md): a header line, then a line a stage.
 std::string ToText(const Schedule& schedule);
 // `origin` names the text in errors. Checks the form, then Validate()s.
 Schedule ParseSchedule(const std::string& text, const std::string& origin);

@@ -1,7 +1,7 @@
-// Every command line of README, CONTRIBUTING and docs/, read from them. Those of trireme are run, in the order of the
-// documents, in a folder that holds what they name: a corpus, a trained run, a downloaded model. Training is cut short:
-// lines of one or two steps are run, the others with --dry-run, which reads every key. Scripts, presets and test
-// programs that lines name must exist, with the options that are given to them.
+// Every command line of README, CONTRIBUTING, docs/ and docs/reference/, read from them. Those of trireme are run, in
+// the order of the documents, in a folder that holds what they name: a corpus, a trained run, a downloaded model.
+// Training is cut short: lines of one or two steps are run, the others with --dry-run, which reads every key. Scripts,
+// presets and test programs that lines name must exist, with the options that are given to them.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -45,11 +45,14 @@ std::string SourceText(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+// Pages of docs/evidence are made by commands: their tables are no lines to copy.
 std::vector<std::string> Documents() {
   std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(Source("docs"))) {
-    if (entry.path().extension() == ".md") {
-      names.push_back("docs/" + entry.path().filename().string());
+  for (const char* folder : {"docs", "docs/reference"}) {
+    for (const auto& entry : fs::directory_iterator(Source(folder))) {
+      if (entry.path().extension() == ".md") {
+        names.push_back(fmt::format("{}/{}", folder, entry.path().filename().string()));
+      }
     }
   }
   std::sort(names.begin(), names.end());
@@ -166,7 +169,7 @@ class DocumentsPlace : public Workplace {
     for (const char* folder : {"recipes", "models", "clusters", "stacks", "tests"}) {
       fs::create_directory_symlink(Source(folder), *this / folder);
     }
-    for (const char* folder : {"corpus", "build/corpus", "downloads", "docs"}) {
+    for (const char* folder : {"corpus", "build/corpus", "downloads", "docs/evidence"}) {
       fs::create_directories(*this / folder);
     }
     std::string records;

@@ -205,7 +205,7 @@ TEST(Tests, FoldersMirrorThoseOfTheSource) {
   }
 }
 
-// docs/regressions.md and the suite Regression name the same tests.
+// docs/reference/regressions.md and the suite Regression name the same tests.
 TEST(Tests, EveryRegressionStandsInTheDocument) {
   static const std::regex named(R"(`Regression\.([A-Za-z]+)`)");
   static const std::regex written(R"(TEST\(Regression, ([A-Za-z]+)\))");
@@ -216,7 +216,7 @@ TEST(Tests, EveryRegressionStandsInTheDocument) {
     }
     return found;
   };
-  const std::set<std::string> in_document = names(ReadText(kRoot / "docs/regressions.md"), named);
+  const std::set<std::string> in_document = names(ReadText(kRoot / "docs/reference/regressions.md"), named);
   EXPECT_GT(in_document.size(), 10U);
   EXPECT_EQ(in_document, names(ReadText(kRoot / "tests/parity/regression_test.cc"), written));
 }
@@ -226,7 +226,7 @@ TEST(Tests, EveryPlantedFaultOfTheDocumentIsInTheList) {
   static const std::regex named(R"(`([a-z0-9]+(_[a-z0-9]+)+)`)");
   const std::string list = ReadText(kRoot / "tests/mutants.txt");
   std::size_t found = 0;
-  for (const std::string& line : LinesOf(ReadText(kRoot / "docs/regressions.md"))) {
+  for (const std::string& line : LinesOf(ReadText(kRoot / "docs/reference/regressions.md"))) {
     for (std::sregex_iterator at(line.begin(), line.end(), named), end; line.starts_with("|") && at != end; ++at) {
       EXPECT_NE(list.find("\nmutant " + (*at)[1].str() + "\n"), std::string::npos) << (*at)[1];
       ++found;

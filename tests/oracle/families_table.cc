@@ -1,6 +1,6 @@
-// Prints the table of docs/families.md: each model of the fixture, this program's largest difference from transformers,
-// whether greedy tokens are the same, and whether files come back byte for byte. `families_table DIR` writes the models
-// to DIR/NAME instead, for programs that read Hugging Face's files.
+// Prints the table of docs/reference/families.md: each model of the fixture, this program's largest difference from
+// transformers, whether greedy tokens are the same, and whether files come back byte for byte. `families_table DIR`
+// writes the models to DIR/NAME instead, for programs that read Hugging Face's files.
 #include <fmt/format.h>
 
 #include <cstdio>

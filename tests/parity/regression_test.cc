@@ -1,4 +1,5 @@
-// Silent errors that other trainers had, one named test a class. docs/regressions.md says what went wrong where.
+// Silent errors that other trainers had, one named test a class. docs/reference/regressions.md says what went wrong
+// where.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

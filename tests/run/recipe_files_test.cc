@@ -49,7 +49,7 @@ TEST(Documents, KeysForThoseWhoComeFromOtherProgramsExist) {
     known.insert(key.key);
   }
   static const std::regex named(R"(`((model|layout|batch|optimizer|train|data|checkpoint|validation)\.[a-z_0-9.]+)`)");
-  for (const char* page : {"docs/from_megatron.md", "docs/from_deepspeed.md"}) {
+  for (const char* page : {"docs/reference/from_megatron.md", "docs/reference/from_deepspeed.md"}) {
     std::ifstream file(kRoot / page);
     std::size_t found = 0;
     for (std::string line; std::getline(file, line);) {

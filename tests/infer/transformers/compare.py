@@ -14,7 +14,7 @@ in one file or in shards:
   4. a file with two rows of a query projection exchanged must fail the first check, so that the check can see.
 With --families, for each of three shapes: the first check, on one rank, on two tensor ranks and, by the forward pass of
 training, on 2 tensor x 2 pipeline ranks; and one step with a learning rate of 0 under 2 x 2 ranks, whose saved weights
-must come out byte for byte. Prints the table of docs/families.md.
+must come out byte for byte. Prints the table of docs/reference/families.md.
 Prints a line a model and a table; exits with 1 when anything differs.
 """
 import argparse
