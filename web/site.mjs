@@ -6,7 +6,7 @@ import {Marked} from 'marked';
 
 const [output, repository, planner] = process.argv.slice(2);
 const pages = (folder) => fs.readdirSync(path.join(repository, folder)).filter((name) => name.endsWith('.md')).sort().map((name) => `${folder}/${name}`);
-const documents = ['README.md', 'ARCHITECTURE.md', 'CONTRIBUTING.md', ...['docs', 'docs/reference', 'docs/evidence'].flatMap(pages)];
+const documents = ['README.md', 'ARCHITECTURE.md', 'CONTRIBUTING.md', 'CHANGELOG.md', 'SECURITY.md', ...['docs', 'docs/reference', 'docs/evidence'].flatMap(pages)];
 const target = (name) => (name === 'README.md' ? 'index.html' : name.replace(/\.md$/, '.html'));
 const escape = (text) => text.replace(/[&<>"]/g, (letter) => ({'&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;'})[letter]);
 // As GitHub names the headings of a document.

@@ -2,8 +2,8 @@
 // to 32 hardware queues (CUDA_DEVICE_MAX_CONNECTIONS). A stream that waits for another rank blocks the streams behind
 // it in its queue. If one of those is the stream it waits for, the ranks deadlock. Measured with 32 queues and kernels:
 // 26 waiting streams block no other, 28 one of ten, 30 about half, 32 all. With copies to the host behind them 16 block
-// a third, 8 none (docs/performance.md): without offload only a rank's compute stream has such copies, and at most 8
-// ranks share a GPU.
+// a third, 8 none (docs/evidence/shared_gpu.md): without offload only a rank's compute stream has such copies, and at
+// most 8 ranks share a GPU.
 #pragma once
 
 namespace trireme {

@@ -9,7 +9,7 @@
 namespace trireme {
 
 // NCCL's memory for one communicator on a rank's device. 0.23 GiB were measured for the four of two tensor ranks, more
-// than the 21 to 26 MB of a program that makes communicators and nothing else (docs/performance.md).
+// than the 21 to 26 MB of a program that makes communicators and nothing else (docs/evidence/shared_gpu.md).
 inline constexpr std::int64_t kCommunicatorBytes = std::int64_t{64} << 20;
 
 struct CommunicationMemory {

@@ -32,6 +32,8 @@ const std::map<std::string, std::string> kOnlyParsed = {
     {"bench", "trains for minutes; report/bench_test.cc runs it"},
     {"compare", "names runs of before and after; report/bench_test.cc runs it"}};
 
+const std::string kTutorial = "docs/tutorial.md";
+
 struct Command {
   std::string place;   // README.md:47
   std::string text;    // from the subcommand on
@@ -56,7 +58,7 @@ std::vector<std::string> Documents() {
     }
   }
   std::sort(names.begin(), names.end());
-  names.insert(names.begin(), {"README.md", "CONTRIBUTING.md", "ARCHITECTURE.md"});
+  names.insert(names.begin(), {"README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "CHANGELOG.md", "SECURITY.md"});
   return names;
 }
 
@@ -240,10 +242,40 @@ TEST(Documents, HaveNoCommandLineThatTheProgramDoesNotKnow) {
   EXPECT_GE(parsed, 50U) << "the documents have more command lines than were found";
 }
 
+// The recipe of docs/tutorial.md.
+std::string TutorialRecipe() {
+  static const std::regex block("```toml\n([^`]*)```");
+  const std::string page = SourceText(kTutorial);
+  std::smatch found;
+  return std::regex_search(page, found, block) ? found[1].str() : "";
+}
+
+TEST(Documents, TheTutorialLeadsFromTextToText) {
+  const Workplace place;
+  place.Write("book.txt", Prose());
+  place.Write("mine.toml", TutorialRecipe());
+  std::string last;
+  for (const Command& command : CommandsOf(kTutorial)) {
+    std::vector<std::string> words = ShellWords(command.text);
+    if (!command.whole) {
+      continue;
+    }
+    if (words.front() == "train") {
+      words.insert(words.end(), {"--steps", "2"});
+    }
+    const Outcome outcome = place.Run(words);
+    EXPECT_EQ(outcome.code, 0) << command.place << ": trireme " << command.text << "\n" << outcome.err;
+    last = words.front();
+  }
+  EXPECT_EQ(last, "evaluate") << "the page ends with a model that is scored";
+}
+
 TEST(Documents, HaveCommandLinesThatRun) {
   const DocumentsPlace place;
   std::size_t ran = 0;
-  for (const std::string& document : Documents()) {
+  std::vector<std::string> documents = Documents();
+  std::erase(documents, kTutorial);  // its lines build on each other: the test above runs them
+  for (const std::string& document : documents) {
     for (const Command& command : CommandsOf(document)) {
       std::vector<std::string> words = ShellWords(command.text);
       // Of a mention what is run says what it needs, or is whole.
@@ -310,6 +342,32 @@ std::string WhatIsMissing(const std::string& line) {
     }
   }
   return "";
+}
+
+// What scripts/recipe-keys writes: a row per key.
+TEST(Documents, NameEveryRecipeKeyWithItsDefault) {
+  const std::vector<std::string> help = Lines(Workplace().Run({"train", "--help-keys"}).out);
+  ASSERT_GT(help.size(), 100U);
+  const std::size_t default_at = help[0].find("default");
+  const std::size_t meaning_at = help[0].find("meaning");
+  const auto cell = [](const std::string& text) {
+    const std::size_t last = text.find_last_not_of(' ');
+    return last == std::string::npos ? "" : text.substr(0, last + 1);
+  };
+  std::vector<std::string> rows;
+  for (auto line = help.begin() + 1; line != help.end(); ++line) {
+    const std::string value = cell(line->substr(default_at, meaning_at - default_at));
+    const std::string meaning = std::regex_replace(line->substr(meaning_at), std::regex(R"(\|)"), R"(\|)");
+    rows.push_back(fmt::format("| `{}` | {} | {} |", cell(line->substr(0, default_at)),
+                               value.empty() ? "" : "`" + value + "`", meaning));
+  }
+  std::vector<std::string> page;
+  for (const std::string& line : Lines(SourceText("docs/reference/keys.md"))) {
+    if (line.starts_with("| `")) {
+      page.push_back(line);
+    }
+  }
+  EXPECT_EQ(page, rows) << "scripts/recipe-keys writes the page";
 }
 
 TEST(Documents, NameScriptsPresetsAndProgramsThatExist) {

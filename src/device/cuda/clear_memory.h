@@ -1,7 +1,7 @@
 // Clears device memory with a kernel instead of cudaMemsetAsync. Ranks that share a GPU wait for each other on it, and
 // with memsets in their CUDA graphs two ranks of a tensor group deadlocked. Measured: streams that wait with a memset
 // behind them hold up other streams from 16 on, with kernels from 28 on; why two suffice is not known
-// (docs/performance.md, benchmarks/stream_queues.cu).
+// (docs/evidence/shared_gpu.md, benchmarks/stream_queues.cu).
 #pragma once
 
 #include <cstdint>
