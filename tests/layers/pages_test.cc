@@ -24,7 +24,7 @@ const std::map<std::string, std::size_t>& PageLimits() {
   return limits;
 }
 
-std::size_t Words(const std::string& text) {
+std::size_t WordCount(const std::string& text) {
   std::istringstream stream(text);
   std::size_t count = 0;
   for (std::string word; stream >> word;) {
@@ -70,7 +70,7 @@ TEST(Documents, PagesHaveALengthThatIsRead) {
   std::vector<std::string> limited = PagesOf("docs");
   std::size_t together = 0;
   for (const std::string& page : limited) {
-    together += Words(ReadText(kRoot / page));
+    together += WordCount(ReadText(kRoot / page));
   }
   EXPECT_LE(together, kGuides)
       << "words of docs/*.md; tables to look up belong in docs/reference, measurements of a day "
@@ -78,7 +78,7 @@ TEST(Documents, PagesHaveALengthThatIsRead) {
   limited.insert(limited.end(), {"README.md", "CONTRIBUTING.md", "ARCHITECTURE.md"});
   for (const std::string& page : limited) {
     const std::string text = ReadText(kRoot / page);
-    const std::size_t words = Words(page == "ARCHITECTURE.md" ? WithoutTables(text) : text);
+    const std::size_t words = WordCount(page == "ARCHITECTURE.md" ? WithoutTables(text) : text);
     EXPECT_LE(words, LimitOf(page)) << page;
   }
 }
