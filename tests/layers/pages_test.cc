@@ -14,8 +14,8 @@ namespace trireme {
 namespace {
 
 // Guides and explanations together, and a page of them unless it is named below. A page that needs more is two pages.
-constexpr std::size_t kGuides = 34'000;
-constexpr std::size_t kPage = 3'200;
+constexpr std::size_t kGuides = 25'000;
+constexpr std::size_t kPage = 1'500;
 
 // Pages with limits of their own. ARCHITECTURE.md is counted without tables, which layers_test.cc reads.
 const std::map<std::string, std::size_t>& PageLimits() {
