@@ -134,8 +134,26 @@ test('every view of real runs is drawn, from a file, without a request or an err
   await context.close();
 });
 
+// Runs on the project's own documents, for the pictures of docs/report.md.
+function reportForPictures() {
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'trireme-pictures-'));
+  const text = path.join(folder, 'documents.txt');
+  const pages = fs.readdirSync(path.join(root, 'docs')).filter((name) => name.endsWith('.md')).sort();
+  fs.writeFileSync(text, pages.map((name) => fs.readFileSync(path.join(root, 'docs', name), 'utf8')).join('\n'));
+  const learn = (name, ...more) =>
+    trireme('train', 'recipes/quickstart.toml', '--run', path.join(folder, name), '--steps', '60', '--set', `data.source="${text}"`,
+      '--set', 'model.vocabulary=256', '--set', 'validation.every=10', '--set', 'validation.samples=16', '--set', 'checkpoint.every=30', ...more);
+  learn('gpt2-adamw', '--trace', '40');
+  learn('gpt2-muon', '--set', 'optimizer.name="muon"');
+  learn('gpt2-lion', '--set', 'optimizer.name="lion"', '--set', 'optimizer.learning_rate=6e-4');
+  const file = path.join(place, 'pictures.html');
+  trireme('report', folder, '--output', file);
+  fs.rmSync(folder, {recursive: true});
+  return file;
+}
+
 test('screenshots at three sizes, light and dark', async () => {
-  const file = path.join(place, 'report.html');
+  const file = reportForPictures();
   const shots = [
     ['wide', {viewport: {width: 1440, height: 900}}],
     ['tablet', {viewport: {width: 820, height: 1180}, colorScheme: 'dark'}],
