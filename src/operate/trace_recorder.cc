@@ -35,8 +35,8 @@ void TraceRecorder::PhaseBegan(std::int64_t step, std::string_view name, int mic
   if (open_) {
     trace_.phases.back().end_ns = now;
   }
-  // What the loop does between steps counts to the step that is done.
-  static constexpr std::string_view kBetween[] = {"check", "validate", "save", "load", "end"};
+  // What the loop does between steps counts to the step that is done. Of that, a trace shows what takes long.
+  static constexpr std::string_view kBetween[] = {"check", "load", "end"};
   open_ = steps_.Holds(step) && std::find(std::begin(kBetween), std::end(kBetween), name) == std::end(kBetween);
   if (open_) {
     trace_.phases.push_back(

@@ -13,6 +13,8 @@ namespace {
 
 constexpr std::int64_t kLargestTrace = std::int64_t{1} << 30;
 
+constexpr std::string_view kCommunication = " communication";
+
 using TrackKey = std::pair<std::int64_t, std::int64_t>;  // process, track
 
 struct Reading {
@@ -27,6 +29,19 @@ std::string Text(const nlohmann::json& event, const char* key) {
 double Number(const nlohmann::json& event, const char* key, double otherwise) {
   const auto found = event.find(key);
   return found != event.end() && found->is_number() ? found->get<double>() : otherwise;
+}
+
+// Calls of a group are a kind of their own: "tensor all-reduce".
+std::string KindOfSlice(const nlohmann::json& event, const std::string& track) {
+  const std::string kind = Text(event, "cat");
+  if (!track.ends_with(kCommunication)) {
+    return kind;
+  }
+  const std::string name = Text(event, "name");
+  const std::size_t space = name.find(' ');
+  return space != std::string::npos && name.compare(space + 1, kind.size(), kind) == 0
+             ? name.substr(0, space + 1) + kind
+             : kind;
 }
 
 std::uint8_t KindOf(TraceTimeline& timeline, const std::string& kind) {
@@ -58,7 +73,7 @@ void Read(const nlohmann::json& event, Reading& reading) {
     TraceTrack& track = reading.tracks[key];
     track.start.push_back(Number(event, "ts", 0) * 1e-6);
     track.length.push_back(std::max(0.0, Number(event, "dur", 0)) * 1e-6);
-    track.kind.push_back(KindOf(reading.processes[process], Text(event, "cat")));
+    track.kind.push_back(KindOf(reading.processes[process], KindOfSlice(event, track.name)));
     const auto arguments = event.find("args");
     const bool given = arguments != event.end() && arguments->is_object();
     track.micro_batch.push_back(given ? static_cast<std::int32_t>(Number(*arguments, "micro_batch", -1)) : -1);
@@ -82,9 +97,8 @@ std::vector<TraceTimeline> ReadTrace(const std::string& path) {
     Read(event, reading);
   }
   for (auto& [key, track] : reading.tracks) {
-    // Messages have tracks of their own in viewers; the page shows computation.
-    const bool messages = track.name.ends_with(" activations") || track.name.ends_with(" gradients") ||
-                          track.name.ends_with(" communication");
+    // A plan's messages have tracks of their own in viewers; the page shows the stages' computation.
+    const bool messages = track.name.ends_with(" activations") || track.name.ends_with(" gradients");
     if (!track.start.empty() && !messages) {
       reading.processes[key.first].tracks.push_back(std::move(track));
     }

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json_text.h"
+#include "operate/trace_recorder.h"
 #include "planner/queries/trace_file.h"
 #include "report/pages.h"
 #include "report/report_page.h"
@@ -138,6 +139,34 @@ TEST(ReadReportInput, KnowsRunsTablesPlansAndTimelines) {
   EXPECT_EQ(study.tables.size(), 1U);
   EXPECT_EQ(study.runs.size(), 1U);
   EXPECT_THAT([&] { ReadReportInput({folder.path() + "/nothing"}); }, testing::Throws<std::exception>());
+}
+
+TEST(ReadTrace, CallsOfAGroupAreAKindOfTheirOwn) {
+  const Folder folder;
+  TraceFile trace;
+  const int process = trace.AddProcess("measured, step 2");
+  const int work = trace.AddTrack(process, "rank 0, stage 0");
+  const int calls = trace.AddTrack(process, "rank 0 communication");
+  trace.AddSlice({.track = work, .name = "forward 0", .kind = "forward", .start = 0, .seconds = 1, .micro_batch = 0});
+  trace.AddSlice({.track = calls, .name = "tensor all_gather of 64", .kind = "all_gather", .start = 0, .seconds = 0.5});
+  folder.Write("trace.json", trace.ToJson());
+  const std::vector<TraceTimeline> read = ReadTrace(folder.path() + "/trace.json");
+  ASSERT_EQ(read.size(), 1U);
+  EXPECT_THAT(read[0].kinds, ElementsAre("forward", "tensor all_gather"));
+  ASSERT_EQ(read[0].tracks.size(), 2U);
+  EXPECT_EQ(read[0].tracks[1].name, "rank 0 communication");
+}
+
+TEST(TraceRecorder, ShowsSavesAndValidationsAfterATracedStep) {
+  TraceRecorder recorder({.first = 2, .last = 2});
+  for (const char* const phase : {"batch", "update", "check", "validate", "save", "end"}) {
+    recorder.PhaseBegan(2, phase, -1, 10);
+  }
+  std::vector<std::string> phases;
+  for (const TracedPhase& phase : recorder.trace().phases) {
+    phases.push_back(phase.name);
+  }
+  EXPECT_THAT(phases, ElementsAre("batch", "update", "validate", "save"));
 }
 
 // A program that was built without Node.js says what to do; one with pages puts the data into the page.
