@@ -6,7 +6,7 @@ function(write_absence reason)
   string(REPLACE "\\" "\\\\" reason "${reason}")
   string(REPLACE "\"" "\\\"" reason "${reason}")
   file(WRITE ${FOLDER}/carried.txt "")
-  file(WRITE ${FOLDER}/pages.cc "#include \"report/pages.h\"\n\nnamespace trireme {\n\nstd::string_view ReportPage() { return \"\"; }\nstd::string_view PlannerPage() { return \"\"; }\nstd::string_view PagesAbsence() { return \"${reason}\"; }\nstd::string_view PlannerPageAbsence() { return PagesAbsence(); }\n\n}  // namespace trireme\n")
+  file(WRITE ${FOLDER}/pages.cc "#include \"report/pages.h\"\n\nnamespace trireme {\n\nstd::string_view ReportPage() { return \"\"; }\nstd::string_view PlannerPage() { return \"\"; }\nstd::string_view AnswersPage() { return \"\"; }\nstd::string_view PagesAbsence() { return \"${reason}\"; }\nstd::string_view PlannerPageAbsence() { return PagesAbsence(); }\n\n}  // namespace trireme\n")
 endfunction()
 
 file(MAKE_DIRECTORY ${FOLDER})

@@ -1,5 +1,5 @@
 // Builds one self-contained HTML file per page: node build.mjs OUTPUT_FOLDER [PLANNER.wasm REPOSITORY]
-// The planner's page is built when its module is named; it holds the clusters, models and stacks of the repository.
+// The planner's page is built when its module is named, next to the page for answers alone; it holds the clusters, models and stacks of the repository.
 // packages.txt beside the pages names the packages whose code they hold, a folder below web/ a line: those of bundled modules
 // and, as a package may hold code of others, what these depend on.
 import fs from 'node:fs';
@@ -19,13 +19,13 @@ function textsOf(folder) {
 
 const virtual = {
   'virtual:planner-wasm': () => `export default ${JSON.stringify(fs.readFileSync(wasm).toString('base64'))};`,
-  'virtual:planner-files': () => ['clusters', 'models', 'stacks'].map((folder) => `export const ${folder} = ${JSON.stringify(textsOf(folder))};`).join('\n'),
+  'virtual:planner-files': (page) => ['clusters', 'models', 'stacks'].map((folder) => `export const ${folder} = ${JSON.stringify(page === 'planner' ? textsOf(folder) : {})};`).join('\n'),
 };
-const plannerParts = {
+const plannerParts = (page) => ({
   name: 'planner-parts',
   resolveId: (id) => (id in virtual ? `\0${id}` : undefined),
-  load: (id) => (id.startsWith('\0virtual:planner') ? virtual[id.slice(1)]() : undefined),
-};
+  load: (id) => (id.startsWith('\0virtual:planner') ? virtual[id.slice(1)](page) : undefined),
+});
 
 const packages = new Set();
 function addPackage(folder) {
@@ -53,12 +53,12 @@ const packageLister = () => ({
   },
 });
 
-for (const page of wasm ? ['report', 'planner'] : ['report']) {
+for (const page of ['report', 'answers', ...(wasm ? ['planner'] : [])]) {
   await build({
     root,
     configFile: false,
     logLevel: 'warn',
-    plugins: [plannerParts, packageLister(), viteSingleFile()],
+    plugins: [plannerParts(page), packageLister(), viteSingleFile()],
     worker: {plugins: () => [packageLister()]},
     build: {
       outDir: output,

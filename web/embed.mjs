@@ -27,6 +27,10 @@ std::string_view PlannerPage() {
   static constexpr char kPage[] = ${absence === '' ? page('planner') : '""'};
   return {kPage, sizeof kPage - 1};
 }
+std::string_view AnswersPage() {
+  static constexpr char kPage[] = ${page('answers')};
+  return {kPage, sizeof kPage - 1};
+}
 std::string_view PagesAbsence() { return ""; }
 std::string_view PlannerPageAbsence() { return ${literal(absence)}; }
 

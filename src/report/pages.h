@@ -11,5 +11,7 @@ std::string_view PagesAbsence();
 // The planner with its page, complete. Empty where Emscripten was missing too; then PlannerPageAbsence() says why.
 std::string_view PlannerPage();
 std::string_view PlannerPageAbsence();
+// A page for the answers to one question of the planner, without the planner. Built wherever ReportPage() is.
+std::string_view AnswersPage();
 
 }  // namespace trireme

@@ -1,10 +1,12 @@
 // Stacked bars: memory by kind, and where the seconds of a step went. Observable Plot.
 
 import * as Plot from '@observablehq/plot';
-import {Run} from './document';
+import {MemoryRow, Run} from './document';
 import {element, LazyView, section} from './dom';
+import {exportButtons, pictureOf} from './export';
 import {bytes, seconds} from './format';
-import {State} from './state';
+import {memoryColor, rankOf, workColor} from './kinds';
+import {rangesOf, State} from './state';
 import {color, onTheme, palette} from './theme';
 
 const mostRuns = 12;
@@ -16,22 +18,33 @@ export interface Bar {
   value: number;
 }
 
-// A `limit` is a dashed line across the bars.
-export function stacked(bars: Bar[], parts: string[], format: (value: number) => string, label: string, width: number, limit?: number): HTMLElement | SVGElement {
+// How bars are shown: numbers, the title of the axis, the colour of a part; `limit`: a dashed line across them.
+export interface BarStyle {
+  format: (value: number) => string;
+  label: string;
+  colorOf: (part: string) => string;
+  limit?: number;
+}
+
+export function stacked(bars: Bar[], parts: string[], width: number, {format, label, colorOf, limit}: BarStyle): HTMLElement | SVGElement {
   const rows = [...new Set(bars.map((bar) => bar.row))];
   const longest = Math.max(...rows.map((row) => row.length));
+  // On a phone names stand above their bars.
+  const above = 24 + 6.6 * longest > 0.42 * width;
+  const marginLeft = above ? 12 : 24 + 6.6 * longest;
   return Plot.plot({
     width,
-    height: 66 + rows.length * (rows.length > 24 ? 14 : 26),
-    marginLeft: Math.min(width * 0.42, 24 + 6.6 * longest),
+    height: 66 + rows.length * (above ? 40 : rows.length > 24 ? 14 : 26),
+    marginLeft,
     marginRight: 24,
     marginBottom: 42,
     style: {background: 'transparent', color: color('text'), fontFamily: 'inherit', fontSize: '12px', overflow: 'visible'},
-    x: {label, tickFormat: (value: number) => (value === 0 ? '0' : format(value)), ticks: Math.max(3, Math.floor(width / 130)), grid: true},
-    y: {label: null, domain: rows, tickSize: 0},
-    color: {domain: parts, range: parts.map((_part, i) => palette[i % palette.length]), legend: true},
+    x: {label, tickFormat: (value: number) => (value === 0 ? '0' : format(value)), ticks: Math.max(2, Math.floor((width - marginLeft) / 110)), grid: true},
+    y: {label: null, domain: rows, tickSize: 0, axis: above ? null : 'left'},
+    color: {domain: parts, range: parts.map(colorOf), legend: true},
     marks: [
-      Plot.barX(bars, {x: 'value', y: 'row', fill: 'part', order: parts, insetTop: 2, insetBottom: 2, tip: {format: {x: format, y: true, fill: true}, fill: color('panel'), stroke: color('border')} as any, channels: {}}),
+      Plot.barX(bars, {x: 'value', y: 'row', fill: 'part', order: parts, insetTop: above ? 18 : 2, insetBottom: 2, tip: {format: {x: format, y: true, fill: true}, fill: color('panel'), stroke: color('border')} as any, channels: {}}),
+      above ? Plot.text(rows, {y: (row: string) => row, text: (row: string) => row, frameAnchor: 'left', textAnchor: 'start', dx: 2, dy: -11}) : null,
       Plot.ruleX([0], {stroke: color('muted')}),
       limit === undefined ? null : Plot.ruleX([limit], {stroke: color('text'), strokeDasharray: '4 3'}),
     ],
@@ -41,10 +54,10 @@ export function stacked(bars: Bar[], parts: string[], format: (value: number) =>
 function bigEnough(bars: Bar[]): string[] {
   const sums = new Map<string, number>();
   bars.forEach((bar) => sums.set(bar.part, (sums.get(bar.part) ?? 0) + bar.value));
-  return [...sums].filter(([, sum]) => sum > 0).map(([part]) => part);
+  return [...sums].filter(([, sum]) => sum > 0).map(([part]) => part).sort((a, b) => rankOf(a) - rankOf(b));
 }
 
-function barsSection(id: string, title: string, lead: string, label: string, format: (value: number) => string, state: State, barsOf: (run: Run, several: boolean) => Bar[]): HTMLElement {
+function barsSection({id, title, lead, style, barsOf}: {id: string; title: string; lead: string; style: BarStyle; barsOf: (run: Run, several: boolean) => Bar[]}, state: State): HTMLElement {
   const host = element('div', {class: 'bars'});
   const view = new LazyView(host, () => {
     const runs = state.visible().filter((run) => barsOf(run, false).length > 0);
@@ -57,7 +70,7 @@ function barsSection(id: string, title: string, lead: string, label: string, for
     if (runs.length > few.length || rows.length > kept.size) {
       notes.push(element('p', {class: 'muted'}, `The first ${few.length} of ${runs.length} shown runs, ${kept.size} of ${rows.length} rows: show fewer runs above.`));
     }
-    host.replaceChildren(bars.length > 0 ? stacked(bars, bigEnough(bars), format, label, host.clientWidth || 800) : element('p', {class: 'muted'}, 'The shown runs have no such record.'), ...notes);
+    host.replaceChildren(bars.length > 0 ? stacked(bars, bigEnough(bars), host.clientWidth || 800, style) : element('p', {class: 'muted'}, 'The shown runs have no such record.'), ...notes);
   });
   state.onChange(() => view.refresh());
   onTheme(() => view.refresh());
@@ -68,39 +81,43 @@ function barsSection(id: string, title: string, lead: string, label: string, for
       view.refresh();
     }
   }).observe(host);
-  return section(id, title, lead, host);
+  const shown = (): Bar[] => state.visible().flatMap((run) => barsOf(run, true));
+  const exports = exportButtons(title, () => [['row', 'part', style.label], ...shown().map((bar) => [bar.row, bar.part, bar.value])], () => pictureOf(host, title, bigEnough(shown()).map((part) => ({color: style.colorOf(part), text: part}))));
+  return section(id, title, lead, exports, host);
 }
 
 const prefix = (run: Run, several: boolean): string => (several ? `${shortened(run.name)}: ` : '');
 const shortened = (name: string): string => (name.length > 28 ? `${name.slice(0, 27)}…` : name);
 
-export function memorySection(state: State): HTMLElement {
-  return barsSection('memory', 'Memory', 'Bytes by kind: what each rank holds, above what was planned for its stage.', 'bytes', bytes, state, (run, several) => {
-    const bars: Bar[] = [];
-    for (const source of ['measured', 'predicted'] as const) {
-      for (const row of run.data.memory[source]) {
-        for (const [part, value] of Object.entries(row.kinds)) {
-          bars.push({row: `${prefix(run, several)}${row.label}, ${source}`, part, value});
-        }
-      }
+// "rank 3, stage 1" of ranks that hold the same bytes: "ranks 2-3, stage 1".
+function joined(rows: MemoryRow[]): MemoryRow[] {
+  const groups = new Map<string, {ranks: number[]; rest: string; row: MemoryRow}>();
+  for (const row of rows) {
+    const [, rank, rest] = /^rank (\d+)(.*)$/.exec(row.label) ?? [];
+    const key = rank === undefined ? row.label : `${rest} ${JSON.stringify(row.kinds)}`;
+    const group = groups.get(key) ?? {ranks: [], rest: rest ?? '', row};
+    if (rank !== undefined) {
+      group.ranks.push(Number(rank));
     }
-    return bars;
-  });
+    groups.set(key, group);
+  }
+  return [...groups.values()].map(({ranks, rest, row}) => ({...row, label: ranks.length > 1 ? `each of ranks ${rangesOf(ranks.sort((a, b) => a - b))}${rest}` : row.label}));
+}
+
+export function memorySection(state: State): HTMLElement {
+  const barsOf = (run: Run, several: boolean): Bar[] => (['measured', 'predicted'] as const).flatMap((source) =>
+    joined(run.data.memory[source]).flatMap((row) => Object.entries(row.kinds).map(([part, value]) => ({row: `${prefix(run, several)}${row.label}, ${source}`, part, value}))));
+  const lead = 'Bytes by kind that a rank holds, above what was planned for its stage. Ranks that hold the same are one row.';
+  return barsSection({id: 'memory', title: 'Memory per rank', lead, style: {label: 'bytes per rank', format: bytes, colorOf: memoryColor}, barsOf}, state);
 }
 
 export function secondsSection(state: State): HTMLElement {
-  return barsSection('seconds', 'Where the seconds of a step went', 'Medians on rank 0, above what was predicted.', 'seconds of a step', seconds, state, (run, several) => {
+  const barsOf = (run: Run, several: boolean): Bar[] => {
     const {measured_causes: measured, predicted_causes: predicted} = run.data.seconds;
-    const bars: Bar[] = [];
-    const add = (label: string, causes: {[cause: string]: number}): void => {
-      for (const [part, value] of Object.entries(causes)) {
-        bars.push({row: prefix(run, several) + label, part, value});
-      }
-    };
-    add('measured', measured);
-    add('predicted', predicted);
-    return bars;
-  });
+    return Object.entries({measured, predicted}).flatMap(([label, causes]) => Object.entries(causes).map(([part, value]) => ({row: prefix(run, several) + label, part, value})));
+  };
+  const lead = 'Medians on rank 0, above what was predicted. Colours are those of the timeline.';
+  return barsSection({id: 'seconds', title: 'Where the seconds of a step went', lead, style: {label: 'seconds of a step', format: seconds, colorOf: workColor}, barsOf}, state);
 }
 
 export interface Point {
@@ -119,9 +136,18 @@ interface Axes {
 
 // Points on logarithmic axes, each with its name on a tip.
 export function scatter(points: Point[], axes: Axes): HTMLElement {
+  return liveScatter(() => points, axes).host;
+}
+
+function liveScatter(pointsNow: () => Point[], axes: Axes): {host: HTMLElement; view: LazyView} {
   const host = element('div', {class: 'bars'});
   const ends = (values: number[]): [number, number] => [Math.min(...values) * 0.9, Math.max(...values) * 1.1];
   const view = new LazyView(host, () => {
+    const points = pointsNow();
+    if (points.length === 0) {
+      host.replaceChildren();
+      return;
+    }
     const both = points.flatMap((point) => [point.x, point.y]);
     const [xs, ys] = axes.diagonal ? [ends(both), ends(both)] : [ends(points.map((point) => point.x)), ends(points.map((point) => point.y))];
     const size = Math.min(640, host.clientWidth || 640);
@@ -142,15 +168,16 @@ export function scatter(points: Point[], axes: Axes): HTMLElement {
     );
   });
   onTheme(() => view.refresh());
-  return host;
+  return {host, view};
 }
 
-export const measuredAxes: Axes = {x: 'measured seconds of a step', y: 'predicted', formatX: seconds, formatY: seconds, diagonal: true};
+export const measuredAxes: Axes = {x: 'measured seconds of a step', y: 'predicted seconds of a step', formatX: seconds, formatY: seconds, diagonal: true};
+
+export const comparedRuns = (state: State): Run[] => state.runs.filter((run) => run.data.seconds.measured > 0 && run.data.seconds.predicted > 0);
 
 // Predicted against measured seconds of a step, one point a run.
-export function scatterSection(state: State): HTMLElement | null {
-  const points = state.runs
-    .filter((run) => run.data.seconds.measured > 0 && run.data.seconds.predicted > 0)
-    .map((run) => ({x: run.data.seconds.measured, y: run.data.seconds.predicted, name: run.name}));
-  return points.length < 3 ? null : section('predictions', 'Predicted against measured', 'One point a run; on the dashed line the two are equal.', scatter(points, measuredAxes));
+export function scatterSection(state: State): HTMLElement {
+  const {host, view} = liveScatter(() => comparedRuns(state).map((run) => ({x: run.data.seconds.measured, y: run.data.seconds.predicted, name: run.name})), measuredAxes);
+  state.onChange(() => view.refresh());
+  return section('predictions', 'Predicted against measured', 'One point per run; on the dashed line the two are equal.', exportButtons('Predicted against measured', null, () => pictureOf(host, 'Predicted against measured')), host);
 }

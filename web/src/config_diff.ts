@@ -39,12 +39,10 @@ export function configSection(state: State): HTMLElement {
     'config',
     'Configuration',
     '',
-    state.runs.length > 1
-      ? element('div', {class: 'controls'}, checkbox('every key, not only those that differ', all, (value) => {
-          all = value;
-          view.refresh();
-        }))
-      : null,
+    element('div', {class: 'controls'}, checkbox('every key, not only those that differ', all, (value) => {
+      all = value;
+      view.refresh();
+    })),
     host,
   );
 }

@@ -1,53 +1,21 @@
 // The curves: one uPlot chart per quantity on a shared x axis. Drag zooms, a double click or 0 shows everything again;
-// with the keyboard + and - zoom, the arrows move.
+// with the keyboard + and - zoom, the arrows move. What never changes is a line of text instead of a chart.
 
 import uPlot from 'uplot';
 import {Run, RunEvent} from './document';
 import {checkbox, element, LazyView, section, segmented} from './dom';
-import {bytes, compact, digits} from './format';
+import {compact, digits} from './format';
+import {exportButtons, pictureOf} from './export';
 import {align, Curve, smooth} from './resample';
-import {Axis, State} from './state';
+import {constantText, quantities, Quantity} from './quantities';
+import {RobustRange, robustRange} from './robust';
+import {axes, Axis, State} from './state';
 import {color, onTheme} from './theme';
 
-interface Quantity {
-  id: string;
-  title: string;
-  curve: (run: Run, axis: Axis) => Curve;
-  format: (value: number) => string;
-  smoothed: boolean;
-  points?: boolean;
-}
-
-const ofColumn = (name: string) => (run: Run, axis: Axis): Curve => ({x: run.column(axis), y: run.column(name)});
-
-// Validations have steps; the other axes come from the training row of the same step.
-function validationCurve(run: Run, axis: Axis): Curve {
-  const {step, loss} = run.data.validation;
-  const steps = run.column('step');
-  const axisColumn = run.column(axis);
-  const x = new Float64Array(step.length);
-  let at = 0;
-  step.forEach((value, i) => {
-    while (at + 1 < steps.length && steps[at] < value) {
-      ++at;
-    }
-    x[i] = axis === 'step' || steps.length === 0 ? value : axisColumn[at];
-  });
-  return {x, y: Float64Array.from(loss, (value) => value ?? NaN)};
-}
-
-const quantities: Quantity[] = [
-  {id: 'loss', title: 'Loss', curve: ofColumn('loss'), format: (v) => digits(v, 5), smoothed: true},
-  {id: 'validation', title: 'Validation loss', curve: validationCurve, format: (v) => digits(v, 5), smoothed: false, points: true},
-  {id: 'grad_norm', title: 'Gradient norm', curve: ofColumn('grad_norm'), format: (v) => digits(v, 4), smoothed: true},
-  {id: 'learning_rate', title: 'Learning rate', curve: ofColumn('learning_rate'), format: (v) => digits(v, 4), smoothed: false},
-  {id: 'tokens_per_second', title: 'Tokens per second', curve: ofColumn('tokens_per_second'), format: (v) => compact(v), smoothed: true},
-  {id: 'seconds', title: 'Seconds per step', curve: ofColumn('seconds'), format: (v) => digits(v, 4), smoothed: true},
-  {id: 'memory', title: 'Memory of the fullest rank', curve: ofColumn('memory_bytes'), format: bytes, smoothed: false},
-  {id: 'batch', title: 'Global batch', curve: ofColumn('global_batch'), format: (v) => compact(v), smoothed: false},
-];
-
 const axisTitle: {[axis in Axis]: string} = {step: 'step', tokens: 'tokens', hours: 'hours of training'};
+// Between ticks of steps and tokens.
+const wholeSteps = Array.from({length: 45}, (_one, i) => [1, 2, 5][i % 3] * 10 ** Math.floor(i / 3));
+const axisText = (axis: Axis, x: number): string => (axis === 'hours' ? digits(x, 4) : compact(Math.round(x)));
 export const eventColors: {[kind: string]: string} = {
   spike: '#d97706',
   skip: '#dc2626',
@@ -103,7 +71,10 @@ class Chart {
   private readonly tip = element('div', {class: 'tip', hidden: true});
   private plot: uPlot | null = null;
   private readonly view: LazyView;
+  private readonly cut = element('span', {class: 'cut'});
+  private robust: RobustRange | null = null;
   private width = 0;
+  constant: string | null = null;
 
   constructor(
     private readonly quantity: Quantity,
@@ -113,7 +84,7 @@ class Chart {
     this.host = element(
       'figure',
       {class: 'chart', tabindex: 0, 'data-chart': quantity.id, 'aria-label': `${quantity.title}; + and - zoom, arrows move, 0 shows everything`},
-      element('figcaption', {}, quantity.title),
+      element('figcaption', {}, element('span', {}, quantity.title), this.cut, exportButtons(quantity.title, () => this.table(), () => this.picture())),
       this.box,
       this.tip,
     );
@@ -126,8 +97,41 @@ class Chart {
     }).observe(this.box);
   }
 
-  refresh(): void {
+  // `data`: the runs that are shown, their numbers or the axis may be others.
+  refresh(data: boolean): void {
+    if (data) {
+      this.tellConstant();
+    }
     this.view.refresh();
+  }
+
+  private tellConstant(): void {
+    const runs = this.state.visible();
+    this.constant = constantText(this.quantity, runs, this.state.axis);
+    this.host.hidden = this.constant !== null || !runs.some((run) => this.quantity.curve(run, this.state.axis).y.some((value) => Number.isFinite(value)));
+  }
+
+  // Every point of the range in view, a column per run.
+  private table(): (string | number | null)[][] {
+    const runs = this.state.visible();
+    const [from, to] = this.state.range ?? wholeRange(this.state);
+    const values = new Map<number, (number | null)[]>();
+    runs.forEach((run, i) => {
+      const {x, y} = this.quantity.curve(run, this.state.axis);
+      x.forEach((at, k) => {
+        if (at >= from && at <= to) {
+          const row = values.get(at) ?? new Array(runs.length).fill(null);
+          row[i] = y[k];
+          values.set(at, row);
+        }
+      });
+    });
+    return [[axisTitle[this.state.axis], ...runs.map((run) => run.name)], ...[...values].sort(([a], [b]) => a - b).map(([at, row]) => [at, ...row])];
+  }
+
+  private picture(): Promise<HTMLCanvasElement> {
+    const runs = this.state.visible();
+    return pictureOf(this.box, this.quantity.title, runs.map((run) => ({color: run.color, text: run.name})));
   }
 
   private key(event: KeyboardEvent): void {
@@ -177,7 +181,6 @@ class Chart {
   private draw(sync: uPlot.SyncPubSub): void {
     const runs = this.state.visible();
     const found = runs.map((run) => this.quantity.curve(run, this.state.axis));
-    this.host.hidden = !found.some((curve) => curve.y.some((value) => Number.isFinite(value)));
     this.plot?.destroy();
     this.plot = null;
     if (this.host.hidden) {
@@ -194,7 +197,22 @@ class Chart {
         y.forEach((value, i) => (y[i] = value !== null && value > 0 ? value : null));
       }
     }
+    const cuts = !this.state.spikes && !this.state.logarithmic;
+    this.robust = cuts ? robustRange(aligned.ys, this.quantity.startKept === true) : null;
+    this.tellCut();
     this.plot = new uPlot(this.options(series, from, to, sync, runs), [aligned.x as any, ...aligned.ys] as any, this.box);
+  }
+
+  private tellCut(): void {
+    const {robust} = this;
+    const words: string[] = [];
+    if (robust !== null && robust.above > 0) {
+      words.push(`${robust.above} above, up to ${this.quantity.format(robust.greatest)}`);
+    }
+    if (robust !== null && robust.below > 0) {
+      words.push(`${robust.below} below, down to ${this.quantity.format(robust.least)}`);
+    }
+    this.cut.textContent = words.length > 0 ? `points cut off: ${words.join('; ')}` : '';
   }
 
   private options(series: uPlot.Series[], from: number, to: number, sync: uPlot.SyncPubSub, runs: Run[]): uPlot.Options {
@@ -208,15 +226,15 @@ class Chart {
       series,
       scales: {
         x: {time: false, range: () => [from, to]},
-        y: {distr: this.state.logarithmic ? 3 : 1},
+        y: {distr: this.state.logarithmic ? 3 : 1, ...(this.robust === null ? {} : {range: [this.robust.low, this.robust.high] as [number, number]})},
       },
       axes: [
         {
-          stroke: text, grid, ticks: grid, font, size: 36,
+          stroke: text, grid, ticks: grid, font, size: 32, incrs: this.state.axis === 'hours' ? undefined : wholeSteps, label: axisTitle[this.state.axis], labelFont: font, labelSize: 20, labelGap: 0,
           values: (_plot, ticks) => ticks.map((tick) => (this.state.axis === 'hours' ? digits(tick, 3) : compact(tick))),
         },
         {
-          stroke: text, grid, ticks: grid, font, size: 64,
+          stroke: text, grid, ticks: grid, font, size: 62, label: this.quantity.unit, labelFont: font, labelSize: 20, labelGap: 0,
           values: (_plot, ticks) => ticks.map((tick) => (tick === null || tick === undefined ? '' : this.quantity.format(tick))),
         },
       ],
@@ -230,7 +248,7 @@ class Chart {
         setSelect: [
           (plot) => {
             if (plot.select.width > 3) {
-              this.state.setRange([
+              this.state.setRangeSoon([
                 plot.posToVal(plot.select.left, 'x'),
                 plot.posToVal(plot.select.left + plot.select.width, 'x'),
               ]);
@@ -238,9 +256,37 @@ class Chart {
           },
         ],
         setCursor: [(plot) => this.showTip(plot, runs)],
-        draw: [(plot) => this.drawEvents(plot)],
+        draw: [(plot) => this.drawEvents(plot), (plot) => this.drawCuts(plot)],
       },
     };
+  }
+
+  // A small triangle at the edge for each point that is cut off.
+  private drawCuts(plot: uPlot): void {
+    const {robust} = this;
+    if (robust === null) {
+      return;
+    }
+    const {ctx} = plot;
+    const size = 4 * devicePixelRatio;
+    ctx.save();
+    for (let i = 1; i < plot.data.length; ++i) {
+      ctx.fillStyle = plot.series[i].stroke instanceof Function ? String((plot.series[i].stroke as (...of: unknown[]) => string)(plot, i)) : String(plot.series[i].stroke);
+      plot.data[i].forEach((value, at) => {
+        if (value === null || value === undefined || (value <= robust.high && value >= robust.low)) {
+          return;
+        }
+        const x = plot.valToPos(plot.data[0][at], 'x', true);
+        const up = value > robust.high;
+        const tip = up ? plot.bbox.top : plot.bbox.top + plot.bbox.height;
+        ctx.beginPath();
+        ctx.moveTo(x, tip);
+        ctx.lineTo(x - size, tip + (up ? 1.6 : -1.6) * size);
+        ctx.lineTo(x + size, tip + (up ? 1.6 : -1.6) * size);
+        ctx.fill();
+      });
+    }
+    ctx.restore();
   }
 
   private drawEvents(plot: uPlot): void {
@@ -279,13 +325,14 @@ class Chart {
       return;
     }
     const offset = plot.data.length - runs.length;
+    const x = plot.data[0][idx];
+    // A run that has ended, or has not begun, has no value here.
     const rows = runs
-      .map((run, i) => ({run, value: nearest(plot.data[offset + i] as (number | null)[], idx)}))
+      .map((run, i) => ({run, value: reaches(this.quantity.curve(run, this.state.axis), x) ? nearest(plot.data[offset + i] as (number | null)[], idx) : null}))
       .filter((row): row is {run: Run; value: number} => row.value !== null)
       .sort((a, b) => Math.abs(plot.valToPos(a.value, 'y') - top) - Math.abs(plot.valToPos(b.value, 'y') - top))
       .slice(0, 8);
-    const x = plot.data[0][idx];
-    this.tip.replaceChildren(element('div', {class: 'tip-x'}, `${axisTitle[this.state.axis]} ${this.state.axis === 'hours' ? digits(x, 4) : compact(Math.round(x))}`));
+    this.tip.replaceChildren(element('div', {class: 'tip-x'}, `${axisTitle[this.state.axis]} ${axisText(this.state.axis, x)}`));
     for (const {run, value} of rows) {
       this.tip.append(
         element('div', {}, swatch(run.color), element('b', {}, this.quantity.format(value)), ` ${runs.length > 1 ? run.name : ''}`),
@@ -307,6 +354,12 @@ class Chart {
   }
 }
 
+// Whether x is between the first and the last point of a curve, within the width of a column of a reduced one.
+function reaches({x}: Curve, at: number): boolean {
+  const slack = x.length > 1 ? (x[x.length - 1] - x[0]) / 400 : 0;
+  return x.length > 0 && at >= x[0] - slack && at <= x[x.length - 1] + slack;
+}
+
 // The value at an index, or the closest one before it where the common axis has none.
 function nearest(values: (number | null)[], index: number): number | null {
   for (let distance = 0; distance < 50; ++distance) {
@@ -324,52 +377,66 @@ export function swatch(fill: string): HTMLElement {
   return mark;
 }
 
-export function curvesSection(state: State): HTMLElement {
-  const sync = uPlot.sync('curves');
-  const charts = quantities.map((quantity) => new Chart(quantity, state, sync));
+interface Controls {
+  row: HTMLElement;
+  show: () => void; // as the state says
+}
+
+function controlsOf(state: State): Controls {
   const smoothing = element('input', {type: 'range', min: 0, max: 0.999, step: 0.001, value: 0, id: 'smoothing'});
   const shown = element('output', {for: 'smoothing'}, 'off');
   smoothing.addEventListener('input', () => {
     state.smoothing = Number(smoothing.value);
-    shown.textContent = state.smoothing > 0 ? `≈ ${Math.round(1 / (1 - state.smoothing))} steps` : 'off';
-    charts.forEach((chart) => chart.refresh());
+    state.changed();
   });
   const reset = element('button', {type: 'button'}, 'Show everything');
   reset.addEventListener('click', () => state.setRange(null));
-  state.onChange(() => {
-    reset.disabled = state.range === null;
-    charts.forEach((chart) => chart.refresh());
+  const axis = segmented('axis', 'x axis', axes.map((value) => ({value, label: value})), state.axis, (value) => {
+    state.axis = value as Axis;
+    state.setRange(null);
   });
-  reset.disabled = true;
-  onTheme(() => charts.forEach((chart) => chart.refresh()));
-  const kinds = [...new Set(state.runs.flatMap((run) => run.data.events.map((event) => event.kind)))].filter((kind) => kind !== 'note');
-  return section(
-    'curves',
-    'Curves',
-    '',
-    element(
-      'div',
-      {class: 'controls'},
-      segmented('axis', 'x axis', [{value: 'step', label: 'step'}, {value: 'tokens', label: 'tokens'}, {value: 'hours', label: 'hours'}], 'step', (value) => {
-        state.axis = value as Axis;
-        state.setRange(null);
-      }),
-      element('label', {class: 'slider'}, 'Smoothing ', smoothing, shown),
-      checkbox('log scale', false, (value) => {
-        state.logarithmic = value;
-        state.changed();
-      }),
-      kinds.length > 0
-        ? checkbox('events', true, (value) => {
-            state.events = value;
-            state.changed();
-          })
-        : null,
-      reset,
-    ),
-    kinds.length > 0
-      ? element('p', {class: 'legend'}, 'Marks above the loss: ', ...kinds.flatMap((kind) => [swatch(eventColors[kind] ?? eventColors.note), ` ${kind} `]))
-      : null,
-    element('div', {class: 'grid'}, ...charts.map((chart) => chart.host)),
-  );
+  const box = (label: string, name: 'logarithmic' | 'spikes' | 'events'): HTMLElement => checkbox(label, state[name], (value) => {
+    state[name] = value;
+    state.changed();
+  });
+  const boxes = {logarithmic: box('log scale', 'logarithmic'), spikes: box('whole spikes', 'spikes'), events: box('events', 'events')};
+  boxes.spikes.title = 'Without it single spikes are cut off, and counted above the chart';
+  const row = element('div', {class: 'controls'}, axis, element('label', {class: 'slider'}, 'Smoothing ', smoothing, shown), boxes.logarithmic, boxes.spikes, boxes.events, reset);
+  const show = (): void => {
+    reset.disabled = state.range === null;
+    smoothing.value = String(state.smoothing);
+    shown.textContent = state.smoothing > 0 ? `≈ ${Math.round(1 / (1 - state.smoothing))} steps` : 'off';
+    axis.querySelectorAll('input').forEach((input) => (input.checked = input.value === state.axis));
+    for (const name of ['logarithmic', 'spikes', 'events'] as const) {
+      boxes[name].querySelector('input')!.checked = state[name];
+    }
+  };
+  return {row, show};
+}
+
+export function curvesSection(state: State): HTMLElement {
+  const sync = uPlot.sync('curves');
+  const charts = quantities.map((quantity) => new Chart(quantity, state, sync));
+  const constants = element('p', {class: 'constants'});
+  const legend = element('p', {class: 'legend'});
+  const {row, show} = controlsOf(state);
+  let known: unknown[] = [];
+  const refresh = (): void => {
+    show();
+    const now = [state.axis, ...state.visible().map((run) => run.data)];
+    const data = now.length !== known.length || now.some((one, i) => one !== known[i]);
+    known = now;
+    charts.forEach((chart) => chart.refresh(data));
+    if (!data) {
+      return;
+    }
+    const told = charts.map((chart) => chart.constant).filter((text): text is string => text !== null);
+    constants.replaceChildren(...(told.length > 0 ? [element('b', {}, 'The same in every step: '), told.join(' · ')] : []));
+    const kinds = [...new Set(state.runs.flatMap((run) => run.data.events.map((event) => event.kind)))].filter((kind) => kind !== 'note');
+    legend.replaceChildren(...(kinds.length > 0 ? ['Marks above the loss: ', ...kinds.flatMap((kind) => [swatch(eventColors[kind] ?? eventColors.note), ` ${kind} `])] : []));
+  };
+  state.onChange(refresh);
+  onTheme(() => charts.forEach((chart) => chart.refresh(false)));
+  refresh();
+  return section('curves', 'Curves', '', row, legend, constants, element('div', {class: 'grid'}, ...charts.map((chart) => chart.host)));
 }

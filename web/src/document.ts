@@ -70,6 +70,14 @@ export interface ReportDocument {
   tables: Table[];
   plans: {name: string; plan: {[key: string]: any}}[];
   timelines: {name: string; timeline: EncodedTimeline}[];
+  live?: number; // version, of a page that `trireme watch` serves
+}
+
+// What a live page is told of a run: its steps from an index on, and all else; timelines only where they are new.
+export interface RunUpdate {
+  id: number; // index of the run
+  from: number;
+  run: Omit<EncodedRun, 'timelines'> & {timelines?: EncodedTimeline[]};
 }
 
 function bytesOf(text: string): ArrayBuffer {
@@ -95,11 +103,32 @@ export class Run {
   private decoded = new Map<string, Numbers>();
 
   constructor(
-    readonly data: EncodedRun,
+    public data: EncodedRun,
     readonly index: number,
     color: string,
   ) {
     this.color = color;
+  }
+
+  // Takes further steps, or all of them anew.
+  update({from, run}: RunUpdate): void {
+    const before = new Map<string, Numbers>();
+    if (from > 0) {
+      Object.keys(run.columns).forEach((name) => before.set(name, this.column(name)));
+    }
+    this.data = {...run, timelines: run.timelines ?? this.data.timelines};
+    this.decoded.clear();
+    for (const [name, known] of before) {
+      const more = this.column(name);
+      const joined = new (known instanceof Float64Array ? Float64Array : Float32Array)(known.length + more.length);
+      joined.set(known);
+      joined.set(more, known.length);
+      this.decoded.set(name, joined);
+    }
+  }
+
+  get lastValidation(): number {
+    return this.data.validation.loss.reduce((last: number, loss) => loss ?? last, NaN);
   }
 
   get name(): string {

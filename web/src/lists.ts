@@ -15,7 +15,7 @@ export function eventsSection(state: State): HTMLElement {
     const runs = state.visible();
     const all = runs.flatMap((run) => run.data.events.map((event) => ({run, event})));
     const body = element('tbody');
-    for (const {run, event} of all.slice(0, mostEvents)) {
+    for (const {run, event} of all.slice(-mostEvents)) {
       body.append(
         element('tr', {},
           element('td', {}, String(event.step)),
@@ -28,7 +28,7 @@ export function eventsSection(state: State): HTMLElement {
     const head = element('tr', {}, ...['step', 'time (UTC)', 'kind', 'run', 'what happened'].map((title, i) => element('th', {scope: 'col', class: i > 0 ? 'text' : ''}, title)));
     host.replaceChildren(
       all.length > 0 ? element('table', {}, element('thead', {}, head), body) : element('p', {class: 'muted'}, 'The shown runs have no events.'),
-      ...(all.length > mostEvents ? [element('p', {class: 'muted'}, `The first ${mostEvents} of ${all.length} events.`)] : []),
+      ...(all.length > mostEvents ? [element('p', {class: 'muted'}, `The last ${mostEvents} of ${all.length} events.`)] : []),
     );
   });
   state.onChange(() => view.refresh());
@@ -61,7 +61,7 @@ function facts(value: unknown, path: string, into: [string, string][]): void {
   }
 }
 
-export function machineSection(state: State): HTMLElement | null {
+function machinesOf(state: State): {value: unknown; runs: string[]}[] {
   const machines = new Map<string, {value: unknown; runs: string[]}>();
   for (const run of state.runs) {
     if (run.data.machine !== null) {
@@ -72,18 +72,31 @@ export function machineSection(state: State): HTMLElement | null {
       machines.set(key, known);
     }
   }
-  if (machines.size === 0) {
-    return null;
-  }
-  const content = [...machines.values()].slice(0, 8).map(({value, runs}) => {
-    const list: [string, string][] = [];
-    facts(value, '', list);
-    const body = element('tbody');
-    list.forEach(([key, text]) => body.append(element('tr', {}, element('th', {scope: 'row', class: 'text'}, key), element('td', {class: 'text wide'}, text))));
-    const system = (value as any)?.system?.host ?? 'machine';
-    return element('details', {open: machines.size === 1}, element('summary', {}, `${system}: ${runs.length === 1 ? runs[0] : `${runs.length} runs`}`), element('div', {class: 'scroll tall', tabindex: 0, role: 'group', 'aria-label': 'Machine'}, element('table', {}, body)));
-  });
-  return section('machine', machines.size === 1 ? 'The machine' : 'Machines', '', ...content);
+  return [...machines.values()];
+}
+
+export function machineSection(state: State): HTMLElement {
+  const host = element('div');
+  let drawn = '';
+  const draw = (): void => {
+    const machines = machinesOf(state);
+    const content = JSON.stringify(machines);
+    if (content === drawn) {
+      return;
+    }
+    drawn = content;
+    host.replaceChildren(...machines.slice(0, 8).map(({value, runs}) => {
+      const list: [string, string][] = [];
+      facts(value, '', list);
+      const body = element('tbody');
+      list.forEach(([key, text]) => body.append(element('tr', {}, element('th', {scope: 'row', class: 'text'}, key), element('td', {class: 'text wide'}, text))));
+      const system = (value as any)?.system?.host ?? 'machine';
+      return element('details', {open: machines.length === 1}, element('summary', {}, `${system}: ${runs.length === 1 ? runs[0] : `${runs.length} runs`}`), element('div', {class: 'scroll tall', tabindex: 0, role: 'group', 'aria-label': 'Machine'}, element('table', {}, body)));
+    }));
+  };
+  state.onChange(draw);
+  draw();
+  return section('machine', 'Machines', '', host);
 }
 
 function cell(value: string | number | null): HTMLElement {

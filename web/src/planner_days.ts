@@ -4,7 +4,7 @@ import * as Plot from '@observablehq/plot';
 import {element, LazyView, section} from './dom';
 import {compact, digits} from './format';
 import {steps} from './planner_form';
-import type {Answer} from './planner_engine';
+import type {Answer} from './planner_question';
 import {PlannerState} from './planner_state';
 import {color, onTheme, palette} from './theme';
 
@@ -25,7 +25,7 @@ export function daysSection(state: PlannerState): HTMLElement {
   const view = new LazyView(host, () => {
     void search();
     if (points.length === 0) {
-      host.replaceChildren(element('p', {class: 'muted'}, state.tokens > 0 ? '…' : 'Say how many tokens the training takes.'));
+      host.replaceChildren(element('p', {class: 'muted'}, state.tokens <= 0 ? 'Say how many tokens the training takes.' : state.busy || state.ranking !== null ? '…' : ''));
       return;
     }
     const width = Math.min(1100, host.clientWidth || 640);
@@ -59,7 +59,7 @@ export function daysSection(state: PlannerState): HTMLElement {
     const about = ranking.about;
     // The batch of the ranking above holds for every allocation.
     const batch = ranking.json.global_batch as number;
-    const counts = steps(about.nodes).filter((nodes) => nodes === state.nodes || (nodes & (nodes - 1)) === 0 || nodes === about.nodes);
+    const counts = state.allocations ?? steps(about.nodes).filter((nodes) => nodes === state.nodes || (nodes & (nodes - 1)) === 0 || nodes === about.nodes);
     let skipped = 0;
     for (const nodes of counts) {
       note.textContent = `Searching ${nodes} of ${about.nodes} nodes …`;
@@ -70,7 +70,7 @@ export function daysSection(state: PlannerState): HTMLElement {
         return;
       }
       const best = answer?.json.ranked?.[0];
-      if (best === undefined) {
+      if (best === undefined || best.days === undefined) {
         ++skipped;
       } else {
         found.push({devices: nodes * about.devices_per_node, days: best.days, hours: best.device_hours, layout: best.layout});

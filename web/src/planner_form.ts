@@ -86,10 +86,10 @@ export function steps(most: number, least = 1): number[] {
   return [...new Set([...values, most])].filter((value) => Number.isInteger(value) && value >= least && value <= most).sort((a, b) => a - b);
 }
 
-function input(id: string, label: string, value: string, hint: string, changed: (text: string) => void): HTMLElement {
-  const box = element('input', {id, type: 'text', value, placeholder: hint, spellcheck: 'false', autocomplete: 'off'});
+function input(id: string, label: string, hint: string, changed: (text: string) => void): {field: HTMLElement; box: HTMLInputElement} {
+  const box = element('input', {id, type: 'text', placeholder: hint, spellcheck: 'false', autocomplete: 'off'});
   box.addEventListener('change', () => changed(box.value));
-  return labelled(id, label, box);
+  return {field: labelled(id, label, box), box};
 }
 
 const numberOf = (text: string): number => (Number.isFinite(Number(text)) && Number(text) > 0 ? Number(text) : 0);
@@ -117,9 +117,27 @@ export function formSection(state: PlannerState): HTMLElement {
   const nodes = new Slider('nodes', 'Nodes', '', (value) => state.set({nodes: value}));
   const batch = new Slider('batch', 'Global batch', 'usual', (value) => state.set({batch: value}));
   const micro = new Slider('micro', 'Micro batch', 'any', (value) => state.set({microBatch: value}));
-  nodes.set(steps(nodesOf(clusters[state.cluster])), state.nodes);
+  const sequence = input('sequence', 'Sequence', 'the model’s', (text) => state.set({sequence: Math.round(numberOf(text))}));
+  const tokens = input('tokens', 'Tokens of the training', 'such as 15e12', (text) => state.set({tokens: numberOf(text)}));
+  const fix = input('fix', 'Hold axes', 'tp=4 zero=1 recompute=full', (text) => state.set({fix: text}));
   batch.set([0, ...steps(16384, 8)], state.batch);
   micro.set([0, 1, 2, 4, 8, 16, 32, 64], state.microBatch);
+  // As the state says, which the page's address may have changed.
+  const show = (): void => {
+    for (const {input: list, name} of [{input: model.input, name: state.model}, {input: cluster.input, name: state.cluster}, {input: stack.input, name: state.stack}, {input: dtype.input, name: state.dtype}, {input: optimizer.input, name: state.optimizer}]) {
+      list.value = name;
+    }
+    modelPaste.hidden = state.model !== pasted;
+    clusterPaste.hidden = state.cluster !== pasted;
+    nodes.set(steps(state.cluster === pasted ? state.nodes : nodesOf(clusters[state.cluster])), state.nodes);
+    batch.show(state.batch);
+    micro.show(state.microBatch);
+    sequence.box.value = state.sequence > 0 ? String(state.sequence) : '';
+    tokens.box.value = state.tokens > 0 ? state.tokens.toExponential().replace('e+', 'e') : '';
+    fix.box.value = state.fix;
+  };
+  state.on('question', show);
+  show();
 
   const status = element('p', {class: 'status', role: 'status'});
   const about = element('p', {class: 'muted', id: 'about'});
@@ -137,7 +155,7 @@ export function formSection(state: PlannerState): HTMLElement {
       const {about: a, json} = ranked;
       nodes.set(steps(a.nodes), state.nodes);
       batch.show(state.batch, json.global_batch);
-      about.textContent = `${a.family}, ${compact(a.parameters)} parameters: ${a.layers} layers, hidden ${a.hidden}, ${a.heads} heads (${a.kv_heads} of keys), vocabulary ${a.vocabulary}, sequences of ${a.sequence}. The cluster has ${a.nodes} nodes of ${a.devices_per_node} × ${a.device}, ${a.usable_gib.toFixed(1)} GiB usable on each.`;
+      about.textContent = `${a.family}, ${compact(a.parameters)} parameters: ${a.layers} layers, hidden ${a.hidden}, ${a.heads} heads (${a.kv_heads} of keys), vocabulary ${a.vocabulary}, sequences of ${a.sequence}. The cluster has ${a.nodes} nodes of ${a.devices_per_node} × ${a.device}, ${a.usable_gib.toFixed(1)} GiB usable per device.`;
     }
   };
   state.on('status', refresh);
@@ -148,10 +166,7 @@ export function formSection(state: PlannerState): HTMLElement {
     'Question',
     '',
     element('div', {class: 'form'}, model.field, cluster.field, stack.field, dtype.field, optimizer.field,
-      input('sequence', 'Sequence', '', 'the model’s', (text) => state.set({sequence: Math.round(numberOf(text))})),
-      input('tokens', 'Tokens of the training', '1e12', 'such as 15e12', (text) => state.set({tokens: numberOf(text)})),
-      input('fix', 'Hold axes', '', 'tp=4 zero=1 recompute=full', (text) => state.set({fix: text})),
-      modelPaste, clusterPaste),
+      sequence.field, tokens.field, fix.field, modelPaste, clusterPaste),
     element('div', {class: 'form sliders'}, nodes.field, batch.field, micro.field),
     about,
     status,

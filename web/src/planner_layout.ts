@@ -3,7 +3,9 @@
 import {Bar, stacked} from './bars';
 import {element, LazyView, section} from './dom';
 import {digits, seconds} from './format';
-import type {Answer} from './planner_engine';
+import {memoryColor, workColor} from './kinds';
+import {emptyText} from './planner_asking';
+import type {Answer} from './planner_question';
 import {Failed, PlannerState} from './planner_state';
 import {Shown, timelineParts, TimelineView} from './timeline';
 import {onTheme} from './theme';
@@ -27,10 +29,18 @@ function drawn(state: PlannerState, draw: (host: HTMLElement) => void): HTMLElem
   return host;
 }
 
+// Instead of a plot: that it is computed, why it is not, or that there is nothing to plot.
+function missing(state: PlannerState): HTMLElement {
+  if (state.layout === '') {
+    return emptyText(state);
+  }
+  return element('p', {class: 'muted'}, failed(state.explanation) ? state.explanation.error : '…');
+}
+
 function secondsOf(state: PlannerState, host: HTMLElement): void {
-  const causes = Object.entries((answered(state.explanation)?.json.seconds_by_cause ?? {}) as {[cause: string]: number}).filter(([, value]) => value > 0);
+  const causes = Object.entries((answered(state.explanation)?.json.seconds_by_cause ?? {}) as {[cause: string]: number}).filter(([, value]) => value > 0).sort(([, a], [, b]) => b - a);
   const bars: Bar[] = causes.map(([part, value]) => ({row: 'a step', part, value}));
-  host.replaceChildren(bars.length === 0 ? element('p', {class: 'muted'}, '…') : stacked(bars, causes.map(([part]) => part), seconds, 'seconds of a step', host.clientWidth || 800));
+  host.replaceChildren(bars.length === 0 ? missing(state) : stacked(bars, causes.map(([part]) => part), host.clientWidth || 800, {format: seconds, label: 'seconds of a step', colorOf: workColor}));
 }
 
 const mostStages = 64;
@@ -39,13 +49,13 @@ function memoryOf(state: PlannerState, host: HTMLElement): void {
   const json = answered(state.explanation)?.json;
   const stages = (json?.stages ?? []) as {[kind: string]: number}[];
   if (stages.length === 0) {
-    host.replaceChildren(element('p', {class: 'muted'}, '…'));
+    host.replaceChildren(missing(state));
     return;
   }
   const kinds = Object.keys(stages[0]).filter((kind) => !['total', 'host'].includes(kind) && stages.some((stage) => stage[kind] > 0));
   const bars = stages.slice(0, mostStages).flatMap((stage, i) => kinds.map((part) => ({row: `stage ${i}`, part, value: stage[part] / 2 ** 30})));
   const note = stages.length > mostStages ? [element('p', {class: 'muted'}, `The first ${mostStages} of ${stages.length} stages.`)] : [];
-  host.replaceChildren(stacked(bars, kinds, (value) => `${digits(value, 3)} GiB`, 'memory of a device; the dashed line is what can be used', host.clientWidth || 800, json!.usable_gib), ...note);
+  host.replaceChildren(stacked(bars, kinds, host.clientWidth || 800, {format: (value) => `${digits(value, 3)} GiB`, label: 'memory per device; the dashed line is what can be used', colorOf: memoryColor, limit: json!.usable_gib}), ...note);
 }
 
 interface TraceEvent {
@@ -119,12 +129,12 @@ const textOf = (answer: Answer | Failed | null, text: (answer: Answer) => string
 
 export function layoutSections(state: PlannerState): HTMLElement[] {
   const name = element('p', {class: 'lead', id: 'chosen'});
-  state.on('layout', () => (name.textContent = state.layout === '' ? 'None fits.' : state.layout));
+  state.on('layout', () => name.replaceChildren(state.layout === '' ? (emptyText(state).textContent ?? '') : state.layout));
   const explanation = copied('explanation-text', 'As `trireme plan --layout` explains it', state, () => textOf(state.explanation, (answer) => answer.text));
   const ending = (end: string) => () => textOf(state.files, (answer) => answer.files.find((file) => file.path.endsWith(end))?.text ?? '');
   return [
     section('layout', 'The chosen layout', '', name, element('h3', {}, 'Where the seconds of a step go'), drawn(state, (host) => secondsOf(state, host))),
-    section('memory', 'Memory by stage', 'Of one device of each stage of the pipeline.', drawn(state, (host) => memoryOf(state, host))),
+    section('memory', 'Memory per device, by stage', 'What one device of each stage of the pipeline holds.', drawn(state, (host) => memoryOf(state, host))),
     section('timeline', 'Timeline', 'One step of the pipeline, a row per stage. Ctrl + wheel, pinch, or + and - zoom; drag or the arrows move; 0 shows everything.', timelineOf(state)),
     section('explanation', 'Explanation', '', explanation),
     section('recipe', 'Recipe', 'What `trireme train` runs, and a job for Slurm.', copied('recipe-text', 'planned.toml', state, ending('.toml')), copied('job-text', 'planned.sbatch', state, ending('.sbatch')),

@@ -3,6 +3,7 @@
 import * as Plot from '@observablehq/plot';
 import {element, LazyView, section} from './dom';
 import {digits, seconds} from './format';
+import {emptyText} from './planner_asking';
 import {PlannerState} from './planner_state';
 import {color, onTheme, palette} from './theme';
 
@@ -23,9 +24,9 @@ const shownAtFirst = 15;
 const columns: {name: string; title: string; text: (one: Candidate) => string}[] = [
   {name: 's/step', title: 'Predicted seconds of a step', text: (one) => one.seconds.toFixed(3)},
   {name: '80 % interval', title: 'Eight of ten such predictions lie within', text: (one) => `${one.interval_seconds[0].toFixed(3)}–${one.interval_seconds[1].toFixed(3)}`},
-  {name: 'TFLOP/s', title: 'Of a device, with recomputation', text: (one) => one.hardware_tflops.toFixed(1)},
-  {name: 'model', title: 'TFLOP/s of a device that the model needs', text: (one) => one.model_tflops.toFixed(1)},
-  {name: 'GiB', title: 'Memory of the fullest device', text: (one) => one.peak_gib.toFixed(1)},
+  {name: 'TFLOP/s per device', title: 'With recomputation', text: (one) => one.hardware_tflops.toFixed(1)},
+  {name: 'model TFLOP/s', title: 'TFLOP/s per device that the model needs, without recomputation', text: (one) => one.model_tflops.toFixed(1)},
+  {name: 'GiB per device', title: 'Memory of the fullest device', text: (one) => one.peak_gib.toFixed(1)},
   {name: 'days', title: 'Of the whole training, with checkpoints and restarts', text: (one) => one.days?.toFixed(1) ?? ''},
   {name: 'dev-hours', title: 'Device-hours of the whole training', text: (one) => one.device_hours?.toFixed(0) ?? ''},
 ];
@@ -39,15 +40,15 @@ function rankingSection(state: PlannerState): HTMLElement {
   const draw = (): void => {
     const layouts = ranked();
     const told = columns.filter((column) => layouts.some((one) => column.text(one) !== ''));
-    const head = element('tr', {}, element('th', {scope: 'col'}, ''), ...told.map((column) => element('th', {scope: 'col', title: column.title}, column.name)), element('th', {scope: 'col', class: 'text'}, 'layout'));
+    const head = element('tr', {}, element('th', {scope: 'col'}, ''), element('th', {scope: 'col', class: 'text'}, 'layout'), ...told.map((column) => element('th', {scope: 'col', title: column.title}, column.name)));
     const body = element('tbody', {});
     layouts.slice(0, all ? undefined : shownAtFirst).forEach((one, i) => {
       const choose = element('button', {type: 'button', class: 'choose', 'aria-pressed': one.layout === state.layout ? 'true' : 'false'}, one.layout);
-      const row = element('tr', {class: one.layout === state.layout ? 'chosen' : ''}, element('td', {}, String(i + 1)), ...told.map((column) => element('td', {}, column.text(one))), element('td', {class: 'text'}, choose));
+      const row = element('tr', {class: one.layout === state.layout ? 'chosen' : ''}, element('td', {}, String(i + 1)), element('td', {class: 'text layout'}, choose), ...told.map((column) => element('td', {'data-name': column.name}, column.text(one))));
       row.addEventListener('click', () => state.choose(one.layout));
       body.append(row);
     });
-    host.replaceChildren(layouts.length === 0 ? element('p', {class: 'muted'}, state.error === '' ? '…' : state.error) : element('table', {class: 'runs layouts'}, element('thead', {}, head), body));
+    host.replaceChildren(layouts.length === 0 ? emptyText(state) : element('table', {class: 'runs layouts'}, element('thead', {}, head), body));
     more.hidden = all || layouts.length <= shownAtFirst;
     more.textContent = `Show all ${layouts.length}`;
     const reasons = Object.entries((state.ranking?.json.refused ?? {}) as {[reason: string]: number});
@@ -88,7 +89,7 @@ function scatterSection(state: PlannerState): HTMLElement {
     const front = new Set(((json.front ?? []) as Candidate[]).map((one) => one.layout));
     const points = [...new Map([...(json.ranked ?? []), ...(json.front ?? [])].map((one: Candidate) => [one.layout, one])).values()] as Candidate[];
     if (points.length === 0) {
-      host.replaceChildren(element('p', {class: 'muted'}, 'No layout fits.'));
+      host.replaceChildren(emptyText(state));
       return;
     }
     const usable = state.ranking!.about.usable_gib;
@@ -100,12 +101,12 @@ function scatterSection(state: PlannerState): HTMLElement {
       marginLeft: 64,
       marginBottom: 42,
       style: {background: 'transparent', color: color('text'), fontFamily: 'inherit', fontSize: '12px'},
-      x: {label: 'memory of the fullest device, GiB', domain: [0, Math.max(usable, ...points.map((one) => one.peak_gib)) * 1.03], grid: true},
+      x: {label: 'GiB per device, of the fullest', domain: [0, Math.max(usable, ...points.map((one) => one.peak_gib)) * 1.03], grid: true},
       y: {type: 'log', domain: [Math.min(...times) * 0.97, Math.max(...times) * 1.03], label: 'seconds of a step', grid: true, ticks: 6, tickFormat: (value: number) => digits(value, 3)},
       color: {domain: ['front: nothing is faster with as little memory', 'ranked'], range: [palette[2], palette[0]], legend: true},
       marks: [
         Plot.ruleX([usable], {stroke: color('muted'), strokeDasharray: '4 3'}),
-        Plot.text([usable], {x: (value: number) => value, frameAnchor: 'top', dy: 10, dx: -4, textAnchor: 'end', text: () => 'usable', fill: color('muted')}),
+        Plot.text([usable], {x: (value: number) => value, frameAnchor: 'top', dy: 10, dx: -4, textAnchor: 'end', text: () => 'usable per device', fill: color('muted')}),
         Plot.dot(points, {
           x: 'peak_gib',
           y: 'seconds',
@@ -130,7 +131,7 @@ function scatterSection(state: PlannerState): HTMLElement {
     state.on(change, () => view.refresh());
   }
   onTheme(() => view.refresh());
-  return section('scatter', 'Memory against time', 'One point a layout: the fastest ones, and those that no other beats in both. A click shows it in full.', host);
+  return section('scatter', 'Memory against time', 'One point per layout: the fastest ones, and those that no other beats in both. A click shows it in full.', host);
 }
 
 export const rankingSections = (state: PlannerState): HTMLElement[] => [rankingSection(state), scatterSection(state)];

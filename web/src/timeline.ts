@@ -4,7 +4,10 @@
 import * as d3 from 'd3';
 import {bytesArrayOf, EncodedTimeline, float32Of, float64Of, int32Of} from './document';
 import {element, LazyView, section} from './dom';
+import {exportButtons, pictureOf} from './export';
 import {percent, seconds} from './format';
+import {workColor} from './kinds';
+import {State} from './state';
 import {color, onTheme} from './theme';
 
 export interface Track {
@@ -19,34 +22,15 @@ export interface Shown {
   title: string;
   kinds: string[];
   tracks: Track[];
+  calls: Map<Track, Track>; // the collectives of a track's rank
   seconds: number;
-  busy: number; // share
+  idle: number; // share of all tracks' time
+  between: {[kind: string]: number}; // shares of what is done between steps
 }
 
-const kindColors: {[kind: string]: string} = {
-  forward: '#4269d0',
-  backward: '#3ca951',
-  'backward input': '#3ca951',
-  'backward weight': '#8fce9b',
-  send: '#efb118',
-  receive: '#ff8ab7',
-  collective: '#a463f2',
-  optimizer: '#9c6b4e',
-  update: '#9c6b4e',
-  reduce: '#a463f2',
-  norm: '#97bbf5',
-  batch: '#9498a0',
-};
-const others = ['#6cc5b0', '#ff725c', '#97bbf5', '#9498a0'];
-const colorOf = (kind: string): string => {
-  let hash = 0;
-  for (const letter of kind) {
-    hash = (hash * 31 + letter.charCodeAt(0)) >>> 0;
-  }
-  return kindColors[kind] ?? others[hash % others.length];
-};
-
 const isMessage = (kind: string): boolean => kind === 'receive' || kind === 'send';
+const betweenSteps = ['save', 'validate'];
+const callsOf = (name: string): string | null => /^(rank \d+) communication$/.exec(name)?.[1] ?? null;
 
 function decode(title: string, timeline: EncodedTimeline): Shown {
   return timelineParts(title, timeline.kinds, timeline.tracks.map((track) => ({
@@ -58,16 +42,32 @@ function decode(title: string, timeline: EncodedTimeline): Shown {
   })));
 }
 
-export function timelineParts(title: string, kinds: string[], tracks: Track[]): Shown {
+export function timelineParts(title: string, kinds: string[], all: Track[]): Shown {
+  const tracks = all.filter((track) => callsOf(track.name) === null);
+  const calls = new Map<Track, Track>();
+  for (const track of all) {
+    const rank = callsOf(track.name);
+    const own = rank === null ? undefined : tracks.find(({name}) => name === rank || name.startsWith(`${rank},`));
+    if (own !== undefined) {
+      calls.set(own, track);
+    }
+  }
   let end = 0;
   let busy = 0;
+  const between: {[kind: string]: number} = {};
   for (const track of tracks) {
     track.start.forEach((start, i) => {
+      const kind = kinds[track.kind[i]];
       end = Math.max(end, start + track.length[i]);
-      busy += isMessage(kinds[track.kind[i]]) ? 0 : track.length[i];
+      busy += isMessage(kind) ? 0 : track.length[i];
+      if (betweenSteps.includes(kind)) {
+        between[kind] = (between[kind] ?? 0) + track.length[i];
+      }
     });
   }
-  return {title, kinds, tracks, seconds: end, busy: end > 0 ? busy / end / Math.max(1, tracks.length) : 0};
+  const whole = end * Math.max(1, tracks.length) || 1;
+  Object.keys(between).forEach((kind) => (between[kind] /= whole));
+  return {title, kinds, tracks, calls, seconds: end, idle: end > 0 ? 1 - busy / whole : 0, between};
 }
 
 export class TimelineView {
@@ -103,13 +103,16 @@ export class TimelineView {
   }
 
   legend(): HTMLElement {
-    const kinds = new Set(this.shown.flatMap((one) => one.tracks.flatMap((track) => [...new Set(track.kind)].map((kind) => one.kinds[kind]))));
+    const kinds = new Set(this.shown.flatMap((one) => [...one.tracks, ...one.calls.values()].flatMap((track) => [...new Set(track.kind)].map((kind) => one.kinds[kind]))));
     const legend = element('p', {class: 'legend'});
     for (const kind of kinds) {
+      if (kind.startsWith('pipeline ')) {
+        continue; // the messages of the row itself
+      }
       const mark = element('i', {class: 'swatch'});
-      mark.style.background = colorOf(kind);
+      mark.style.background = workColor(kind);
       mark.style.opacity = isMessage(kind) ? '0.4' : '1';
-      legend.append(mark, ` ${kind} `);
+      legend.append(mark, ` ${kind.replace(/_/g, '-')} `);
     }
     legend.append(element('i', {class: 'swatch hatched'}), ' idle (bubble)');
     return legend;
@@ -156,7 +159,7 @@ export class TimelineView {
     for (const one of this.shown) {
       ctx.fillStyle = color('text');
       ctx.font = '600 12px system-ui, sans-serif';
-      ctx.fillText(`${one.title}: ${seconds(one.seconds)}, ${percent(1 - one.busy, 0)} idle`, 0, top + heading / 2 + 2);
+      ctx.fillText(headingOf(one), 0, top + heading / 2 + 2);
       ctx.font = '12px system-ui, sans-serif';
       top += heading;
       one.tracks.forEach((track) => {
@@ -174,12 +177,13 @@ export class TimelineView {
       ctx.fillStyle = color('muted');
       ctx.fillText(track.name, 0, top + height / 2, this.left - 8);
     }
-    ctx.save();
-    ctx.beginPath();
-    ctx.rect(this.left, top, width - this.left, height);
-    ctx.clip();
     const begin = Math.max(this.left, this.scale(0));
     const end = Math.min(width, this.scale(one.seconds));
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(begin, top, Math.max(0, end - begin), height);
+    ctx.clip();
+    const calls = height >= 8 ? one.calls.get(track) : undefined;
     ctx.fillStyle = color('bubble');
     ctx.fillRect(begin, top, Math.max(0, end - begin), height);
     if (height >= 6) {
@@ -192,6 +196,16 @@ export class TimelineView {
       }
       ctx.stroke();
     }
+    const strip = calls === undefined ? 0 : Math.max(3, Math.round(height * 0.3));
+    this.drawSlices(ctx, one, track, {top, height: height - strip, width});
+    if (calls !== undefined) {
+      this.drawSlices(ctx, one, calls, {top: top + height - strip, height: strip, width});
+    }
+    ctx.globalAlpha = 1;
+    ctx.restore();
+  }
+
+  private drawSlices(ctx: CanvasRenderingContext2D, one: Shown, track: Track, {top, height, width}: {top: number; height: number; width: number}): void {
     const scaled = this.scale(1) - this.scale(0);
     const origin = this.scale(0);
     let joinedTo = -1;
@@ -207,7 +221,10 @@ export class TimelineView {
         continue;
       }
       const kind = one.kinds[track.kind[i]];
-      ctx.fillStyle = colorOf(kind);
+      if (kind.startsWith('pipeline ')) {
+        continue; // drawn as the row's own sends and receives
+      }
+      ctx.fillStyle = workColor(kind);
       // Waiting for a message is no work: it is drawn faintly.
       const waits = isMessage(kind);
       ctx.globalAlpha = waits ? 0.3 : track.microBatch[i] >= 0 && track.microBatch[i] % 2 === 1 ? 0.78 : 1;
@@ -223,8 +240,6 @@ export class TimelineView {
         ctx.textAlign = 'left';
       }
     }
-    ctx.globalAlpha = 1;
-    ctx.restore();
   }
 
   private drawAxis(ctx: CanvasRenderingContext2D, top: number, width: number): void {
@@ -253,14 +268,16 @@ export class TimelineView {
       return;
     }
     const at = this.scale.invert(x);
-    const {track, shown} = row;
+    const {shown} = row;
+    const calls = shown.calls.get(row.track);
+    const track = calls !== undefined && y - row.top > 0.68 * this.rowHeight ? calls : row.track;
     let found = -1;
     for (let i = 0; i < track.start.length; ++i) {
       if (track.start[i] <= at && at < track.start[i] + track.length[i]) {
         found = i;
       }
     }
-    const text = found < 0 ? 'idle' : `${shown.kinds[track.kind[found]]}${track.microBatch[found] >= 0 ? `, micro batch ${track.microBatch[found]}` : ''}: ${seconds(track.length[found])} from ${seconds(track.start[found])}`;
+    const text = found < 0 ? (track === calls ? 'no collective' : 'idle') : `${shown.kinds[track.kind[found]].replace(/_/g, '-')}${track.microBatch[found] >= 0 ? `, micro batch ${track.microBatch[found]}` : ''}: ${seconds(track.length[found])} from ${seconds(track.start[found])}`;
     this.tip.replaceChildren(element('div', {class: 'tip-x'}, `${shown.title}, ${track.name}`), element('div', {}, text));
     this.tip.hidden = false;
     this.tip.style.left = `${Math.min(x + 12, box.width - 220)}px`;
@@ -268,14 +285,58 @@ export class TimelineView {
   }
 }
 
-export function timelineSection(groups: {name: string; timelines: EncodedTimeline[]}[]): HTMLElement {
-  const content: HTMLElement[] = [];
-  for (const group of groups) {
-    const shown = [...group.timelines]
-      .sort((a, b) => Number(a.source.startsWith('predicted')) - Number(b.source.startsWith('predicted')))
-      .map((timeline) => decode(timeline.source, timeline));
-    const view = new TimelineView(shown);
-    content.push(element('h3', {}, group.name), view.legend(), view.host);
-  }
-  return section('timeline', 'Timeline', 'One step of the pipeline, a row per stage. Ctrl + wheel, pinch, or + and - zoom; drag or the arrows move; 0 shows everything.', ...content);
+// "measured, step 12: 1.2 s, 5 % idle, 40 % save".
+function headingOf(one: Shown): string {
+  const between = Object.entries(one.between).map(([kind, share]) => `, ${percent(share, 0)} ${kind}`);
+  return `${one.title}: ${seconds(one.seconds)}, ${percent(Math.max(0, one.idle), 0)} idle${between.join('')}`;
+}
+
+const controls = 'Ctrl + wheel, pinch, or + and - zoom; drag or the arrows move; 0 shows everything.';
+
+// What rows are, of the timelines that are shown above each other.
+function captionOf(shown: Shown[]): string {
+  const parts = shown.map((one) => {
+    const rows = one.tracks.some(({name}) => name.startsWith('rank')) ? 'rank' : 'stage';
+    const calls = one.calls.size > 0 ? ', the collectives it takes part in along its lower edge' : '';
+    return `${one.title}, a row per ${rows}${calls}`;
+  });
+  const text = parts.join('; below ');
+  return `${text[0]?.toUpperCase() ?? ''}${text.slice(1)}. Numbers are micro batches. ${controls}`;
+}
+
+export interface TimelineGroup {
+  name: string;
+  timelines: EncodedTimeline[];
+}
+
+function groupElements({name, timelines}: TimelineGroup): HTMLElement[] {
+  const shown = [...timelines]
+    .sort((a, b) => Number(a.source.startsWith('predicted')) - Number(b.source.startsWith('predicted')))
+    .map((timeline) => decode(timeline.source, timeline));
+  const view = new TimelineView(shown);
+  const rows = (): (string | number)[][] => shown.flatMap((one) => [...one.tracks, ...one.calls.values()].flatMap((track) =>
+    [...track.start].map((start, i) => [one.title, track.name, one.kinds[track.kind[i]], track.microBatch[i], start, track.length[i]])));
+  const exports = exportButtons(`Timeline ${name}`, () => [['source', 'row', 'kind', 'micro batch', 'start, s', 'length, s'], ...rows()], () => pictureOf(view.host, name));
+  return [element('h3', {}, name, exports), element('p', {class: 'lead'}, captionOf(shown)), view.legend(), view.host];
+}
+
+// Groups are drawn anew when their timelines are others.
+export function timelineSection(state: State, groupsNow: () => TimelineGroup[]): HTMLElement {
+  const host = element('div');
+  const drawn: {timelines: EncodedTimeline[]; part: HTMLElement}[] = [];
+  const draw = (): void => {
+    const groups = groupsNow();
+    groups.forEach((group, i) => {
+      if (drawn[i]?.timelines !== group.timelines) {
+        drawn[i] = {timelines: group.timelines, part: element('div', {}, ...groupElements(group))};
+      }
+    });
+    const parts = drawn.slice(0, groups.length).map(({part}) => part);
+    if (parts.length !== host.childElementCount || parts.some((part, i) => host.children[i] !== part)) {
+      host.replaceChildren(...parts);
+    }
+  };
+  state.onChange(draw);
+  draw();
+  return section('timeline', 'Timeline', '', host);
 }

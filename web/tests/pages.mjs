@@ -6,15 +6,17 @@ import {chromium} from 'playwright-core';
 export const launch = () =>
   chromium.launch({executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox', '--disable-gpu']});
 
-// Opens a page from a file. `troubles` gathers errors and requests that leave the file.
-export async function openPage(browser, file, options = {}) {
+// Opens a page from a file, or one that is served. `troubles` gathers errors and requests that leave the file or the server.
+export async function openPage(browser, place, options = {}) {
+  const address = place.startsWith('http:') ? place : pathToFileURL(place.split('#')[0]).href + place.slice(place.split('#')[0].length);
+  const own = (url) => /^(data|blob):/.test(url) || (place.startsWith('http:') ? new URL(url).origin === new URL(place).origin : url.startsWith('file:'));
   const context = await browser.newContext({viewport: {width: 1440, height: 900}, ...options});
   const page = await context.newPage();
   const troubles = [];
   page.on('console', (message) => message.type() === 'error' && troubles.push(message.text()));
   page.on('pageerror', (error) => troubles.push(String(error)));
-  page.on('request', (request) => !/^(file|data|blob):/.test(request.url()) && troubles.push(`request: ${request.url()}`));
-  await page.goto(pathToFileURL(file).href);
+  page.on('request', (request) => !own(request.url()) && troubles.push(`request: ${request.url()}`));
+  await page.goto(address);
   return {page, troubles, context};
 }
 

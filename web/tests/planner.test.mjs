@@ -17,8 +17,8 @@ const file = path.join(place, 'planner.html');
 const questions = Number(process.env.QUESTIONS ?? 50);
 let browser;
 
-async function open(options = {}) {
-  const {page, troubles, context} = await openPage(browser, file, options);
+async function open(options = {}, address = '') {
+  const {page, troubles, context} = await openPage(browser, file + address, options);
   // Not waitForFunction: it evaluates text, which the page's policy forbids.
   await becomes(() => page.evaluate(() => document.documentElement.dataset.ready !== undefined), 'the first ranking');
   return {page, troubles, context};
@@ -110,6 +110,31 @@ test('every view is drawn, from a file, without a request or an error', async ()
   await becomes(async () => (await status(page)).startsWith('No layout fits'), 'nothing fits');
   assert.deepEqual(troubles, []);
   await context.close();
+});
+
+test('the address holds the question, and a mistake is not taken for a lack of layouts', async () => {
+  const first = await openPage(browser, `${file}#model=llama-3-70b&nodes=8&fix=tp%3D4`);
+  assert.doesNotMatch(await first.page.locator('main').textContent(), /No layout fits|None fits/);
+  await becomes(async () => (await ranked(first.page).count()) > 3, 'the ranking of the address');
+  assert.equal(await first.page.locator('#model').inputValue(), 'llama-3-70b');
+  assert.equal(await first.page.locator('#fix').inputValue(), 'tp=4');
+  assert.equal((await first.page.evaluate(() => window.trireme.question())).options.nodes, 8);
+  await first.page.locator('#ranking .choose').nth(2).click();
+  const layout = await first.page.locator('#ranking .choose').nth(2).textContent();
+  await becomes(async () => (await first.page.locator('#chosen').textContent()) === layout, 'the third layout is shown');
+  const address = new URL(first.page.url()).hash;
+  assert.deepEqual(Object.fromEntries(new URLSearchParams(address.slice(1))), {model: 'llama-3-70b', fix: 'tp=4', nodes: '8', layout});
+  const second = await open({}, address);
+  await becomes(async () => (await second.page.locator('#chosen').textContent()) === layout, 'the same layout for another reader');
+  await second.page.locator('#fix').fill('tp=four');
+  await second.page.locator('#fix').blur();
+  await becomes(async () => (await status(second.page)).includes('four'), 'the mistake is told');
+  await becomes(async () => (await second.page.locator('#chosen').textContent()).startsWith('There is no answer'), 'the layout says so');
+  assert.doesNotMatch(await second.page.locator('main').textContent(), /No layout fits|None fits/);
+  for (const {troubles, context} of [first, second]) {
+    assert.deepEqual(troubles, []);
+    await context.close();
+  }
 });
 
 test('screenshots at three sizes, light and dark', async () => {
