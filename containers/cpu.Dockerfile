@@ -13,7 +13,7 @@ RUN scripts/install-packages run \
 FROM debian:12-slim
 RUN apt-get update \
     && apt-get install -y --no-install-recommends openmpi-bin libdnnl2 libgomp1 libfmt9 libtomlplusplus3 libxxhash0 \
-      libicu72 zlib1g libzstd1 libsentencepiece0 \
+      libicu72 zlib1g libzstd1 libsentencepiece0 libcpp-httplib0.11 \
     && rm -rf /var/lib/apt/lists/*
 COPY --from=build /opt/trireme /opt/trireme
 ENV PATH=/opt/trireme/bin:$PATH

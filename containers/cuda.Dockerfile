@@ -9,7 +9,7 @@ ARG CUDA_ARCHITECTURES="80-real;86-real;89-real;90-real;100-real;120"
 COPY . /src
 WORKDIR /src
 RUN scripts/install-packages run \
-    && cmake --preset cuda -DTRIREME_TESTS=OFF -DCMAKE_CUDA_ARCHITECTURES="${CUDA_ARCHITECTURES}" \
+    && cmake --preset cuda -DTRIREME_TESTS=OFF -DTRIREME_HTTP=OFF -DCMAKE_CUDA_ARCHITECTURES="${CUDA_ARCHITECTURES}" \
     && cmake --build --preset cuda \
     && cmake --install build/cuda --prefix /opt/trireme --strip
 

@@ -59,6 +59,7 @@ int Run(int argc, char** argv) {
   trireme::AddDiagnoseCommand(app, exit_code);
   trireme::AddStatusCommand(app, exit_code);
   trireme::AddReportCommand(app, exit_code);
+  trireme::AddWatchCommand(app, exit_code);
   trireme::AddBenchCommand(app, exit_code);
   trireme::AddCompareCommand(app, exit_code);
   trireme::AddDataCommand(app, exit_code);

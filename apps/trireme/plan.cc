@@ -6,6 +6,7 @@
 
 #include "apps/trireme/command_line.h"
 #include "apps/trireme/commands.h"
+#include "apps/trireme/plan_page.h"
 #include "apps/trireme/plan_validate.h"
 #include "apps/trireme/this_machine.h"
 #include "base/error.h"
@@ -36,12 +37,18 @@ struct PlanCommand {
   ShapeOptions shape;
   PlanOptions options;
   std::string page;
-  bool json = false;
+  bool json = false, answers = false;
 
-  // The planner itself, for a browser.
-  int WritePage() const {
-    Require(!PlannerPage().empty(), "the planner's page is not built in: {}", PlannerPageAbsence());
-    WriteFile(page, std::string(PlannerPage()));
+  std::map<std::string, std::string> given;  // options of the command line
+
+  bool WritesPlanner() const { return !page.empty() && !answers && !PlannerPage().empty(); }
+
+  int WriteAnswers(const PlanSubject& subject) const {
+    if (!answers) {
+      Print(stderr, "the page holds the answers to this question; the planner itself is not built in: " +
+                        std::string(PlannerPageAbsence()) + "\n");
+    }
+    WriteFile(page, AnswersPageFor(subject, Versioned(), given));
     return 0;
   }
 
@@ -101,9 +108,14 @@ struct PlanCommand {
   }
 
   int Run() const {
-    if (!page.empty()) {
-      return WritePage();
+    if (WritesPlanner()) {
+      WriteFile(page, std::string(PlannerPage()));
+      return 0;
     }
+    Require(page.empty() || !AnswersPage().empty(), "the planner's page is not built in: {}", PlannerPageAbsence());
+    Require(page.empty() || (!cluster.empty() && (!model.empty() || shape.layers > 0)),
+            "a page of answers needs --model, --cluster and --nodes{}",
+            answers ? "" : fmt::format("; the planner itself is not built in: {}", PlannerPageAbsence()));
     RequireConsistent(options);
     const Cluster machine = ReadCluster();
     Require(machine.nodes == 1 || options.nodes > 0 || options.gpus > 0 || !options.phases.empty(),
@@ -111,8 +123,11 @@ struct PlanCommand {
             machine.nodes, std::min(machine.nodes, 4));
     const SoftwareStack software = LoadStack(NamedPath(stacks_folder, "stacks", stack, "stack"), "");
     const ModelConfig config = ReadModel();
-    const PlanAnswer answer =
-        AnswerPlan({.cluster = machine, .stack = software, .model = config, .compared = ReadCompared()}, Versioned());
+    const PlanSubject subject{.cluster = machine, .stack = software, .model = config, .compared = ReadCompared()};
+    if (!page.empty()) {
+      return WriteAnswers(subject);
+    }
+    const PlanAnswer answer = AnswerPlan(subject, Versioned());
     for (const std::string& note : answer.notes) {
       Print(stderr, note + "\n");
     }
@@ -204,7 +219,8 @@ void AddPlanOptions(CLI::App* plan, PlanCommand& c) {
   plan->add_flag("--json", c.json, "For programs");
   plan->add_option("--page", c.page,
                    "Write the planner itself as one HTML file that works in a browser, from file:// too; other options "
-                   "are chosen there");
+                   "are chosen there. Where it is not built in, the answers to this question");
+  plan->add_flag("--answers", c.answers, "With --page: the answers to this question, not the planner");
 }
 
 }  // namespace
@@ -226,6 +242,7 @@ void AddPlanCommand(CLI::App& app, int& exit_code) {
       "Exit codes: 0 done; 1 no layout fits; 2 the input cannot be used.");
   plan->callback([plan, command, &exit_code] {
     if (plan->get_subcommands().empty()) {
+      command->given = GivenOptions(*plan);
       exit_code = command->Run();
     }
   });

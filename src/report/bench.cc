@@ -250,7 +250,7 @@ class Bench {
   void Measure(const SweepCase& one, int repeat, const std::string& place) {
     const Clock::time_point start = Clock::now();
     const std::string key = KeyOf(one, repeat);
-    const std::string run = options_.folder + "/runs/" + key.substr(0, 12);
+    const std::string run = options_.folder + "/runs/" + FolderOfCase(key);
     RemoveTree(run);
     MakeDirectories(options_.folder + "/runs");
     const BenchSample sample = RunOnce(one, run);
@@ -290,6 +290,8 @@ class Bench {
 };
 
 }  // namespace
+
+std::string FolderOfCase(const std::string& key) { return key.substr(0, 12); }
 
 BenchRow RowOf(const Sweep& sweep, const SweepCase& one, const std::vector<BenchSample>& samples) {
   BenchRow row{.label = one.label.empty() ? "as the recipe is" : one.label};

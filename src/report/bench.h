@@ -12,6 +12,9 @@
 
 namespace trireme {
 
+// The folder below FOLDER/runs of a case's run, by its key in rows.jsonl.
+std::string FolderOfCase(const std::string& key);
+
 struct BenchOptions {
   std::string folder;                                // of the results; made when it is missing
   std::string program;                               // that trains: this one

@@ -101,42 +101,45 @@ Json Columns(const MetricColumns& metrics, const std::vector<std::size_t>& rows)
   return columns;
 }
 
-Json ToJson(const RunRecord& run, std::size_t most_points) {
+Json TimelinesOf(const RunRecord& run) {
+  Json list = Json::array();
+  for (const TraceTimeline& timeline : run.timelines) {
+    list.push_back(ToJson(timeline));
+  }
+  return list;
+}
+
+// Everything but the timelines, with these rows of the columns.
+Json ToJson(const RunRecord& run, const std::vector<std::size_t>& rows) {
   const MetricColumns& metrics = run.metrics;
-  const std::vector<std::size_t> rows = ThinnedRows(metrics.loss, most_points);
   Json losses = Json::array();
   for (const double loss : metrics.validation_loss) {
     losses.push_back(OptionalNumber(loss));
   }
-  Json value = {{"name", run.name},
-                {"path", run.path},
-                {"steps", run.steps()},
-                {"total_steps", run.total_steps},
-                {"thinned", rows.size() < metrics.step.size()},
-                {"columns", Columns(metrics, rows)},
-                {"validation", {{"step", metrics.validation_step}, {"loss", std::move(losses)}}},
-                {"config", run.config},
-                {"events", ToJson(run.events)},
-                {"memory", {{"measured", ToJson(run.measured_memory)}, {"predicted", ToJson(run.planned_memory)}}},
-                {"seconds",
-                 {{"measured", run.MedianSeconds()},
-                  {"predicted", run.predicted_seconds},
-                  {"low", run.predicted_low},
-                  {"high", run.predicted_high},
-                  {"knowledge", run.knowledge},
-                  {"measured_causes", run.MedianCauses()},
-                  {"predicted_causes", run.predicted_causes}}},
-                {"summary",
-                 {{"loss", OptionalNumber(Last(metrics.loss))},
-                  {"tokens_per_second", Finite(MedianOf(metrics.tokens_per_second))},
-                  {"share_of_peak", Finite(MedianOf(metrics.share_of_peak))},
-                  {"memory_bytes", Finite(Last(metrics.memory_bytes))}}},
-                {"machine", run.machine.empty() ? Json(nullptr) : Json(ParseJsonOrDiscard(run.machine))},
-                {"timelines", Json::array()}};
-  for (const TraceTimeline& timeline : run.timelines) {
-    value["timelines"].push_back(ToJson(timeline));
-  }
-  return value;
+  return {{"name", run.name},
+          {"path", run.path},
+          {"steps", run.steps()},
+          {"total_steps", run.total_steps},
+          {"thinned", rows.size() < metrics.step.size()},
+          {"columns", Columns(metrics, rows)},
+          {"validation", {{"step", metrics.validation_step}, {"loss", std::move(losses)}}},
+          {"config", run.config},
+          {"events", ToJson(run.events)},
+          {"memory", {{"measured", ToJson(run.measured_memory)}, {"predicted", ToJson(run.planned_memory)}}},
+          {"seconds",
+           {{"measured", run.MedianSeconds()},
+            {"predicted", run.predicted_seconds},
+            {"low", run.predicted_low},
+            {"high", run.predicted_high},
+            {"knowledge", run.knowledge},
+            {"measured_causes", run.MedianCauses()},
+            {"predicted_causes", run.predicted_causes}}},
+          {"summary",
+           {{"loss", OptionalNumber(Last(metrics.loss))},
+            {"tokens_per_second", Finite(MedianOf(metrics.tokens_per_second))},
+            {"share_of_peak", Finite(MedianOf(metrics.share_of_peak))},
+            {"memory_bytes", Finite(Last(metrics.memory_bytes))}}},
+          {"machine", run.machine.empty() ? Json(nullptr) : Json(ParseJsonOrDiscard(run.machine))}};
 }
 
 // A number where the whole text is one.
@@ -190,6 +193,29 @@ std::vector<std::size_t> ThinnedRows(const std::vector<double>& values, std::siz
   return rows;
 }
 
+std::string JsonInPage(const nlohmann::ordered_json& value) {
+  const std::string text = JsonText(value, {.ascii = true});
+  // "</script>" in a name must not end the element that holds the document.
+  std::string safe;
+  safe.reserve(text.size());
+  for (const char letter : text) {
+    letter == '<' ? safe += "\\u003c" : safe += letter;
+  }
+  return safe;
+}
+
+std::string RunUpdate(const RunRecord& run, std::int64_t from, bool timelines) {
+  std::vector<std::size_t> rows;
+  for (std::int64_t row = from; row < run.steps(); ++row) {
+    rows.push_back(static_cast<std::size_t>(row));
+  }
+  Json update = ToJson(run, rows);
+  if (timelines) {
+    update["timelines"] = TimelinesOf(run);
+  }
+  return JsonText(update, {.ascii = true});
+}
+
 std::string ReportDocument(const ReportInput& input) {
   std::size_t points = 0;
   for (const RunRecord& run : input.runs) {
@@ -206,7 +232,10 @@ std::string ReportDocument(const ReportInput& input) {
                    {"timelines", Json::array()}};
   for (const RunRecord& run : input.runs) {
     const double own = std::ceil(share * static_cast<double>(run.metrics.step.size()));
-    document["runs"].push_back(ToJson(run, std::max<std::size_t>(200, static_cast<std::size_t>(own))));
+    const std::size_t most = std::max<std::size_t>(200, static_cast<std::size_t>(own));
+    Json one = ToJson(run, ThinnedRows(run.metrics.loss, most));
+    one["timelines"] = TimelinesOf(run);
+    document["runs"].push_back(std::move(one));
   }
   for (const ReportTable& table : input.tables) {
     document["tables"].push_back(ToJson(table));
@@ -217,14 +246,10 @@ std::string ReportDocument(const ReportInput& input) {
   for (const auto& [name, timeline] : input.timelines) {
     document["timelines"].push_back({{"name", name}, {"timeline", ToJson(timeline)}});
   }
-  std::string text = JsonText(document, {.ascii = true});
-  // "</script>" in a name must not end the element that holds the document.
-  std::string safe;
-  safe.reserve(text.size());
-  for (const char letter : text) {
-    letter == '<' ? safe += "\\u003c" : safe += letter;
+  if (input.live_version >= 0) {
+    document["live"] = input.live_version;
   }
-  return safe;
+  return JsonInPage(document);
 }
 
 }  // namespace trireme

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/json_text.h"
 #include "report/pages.h"
+#include "report/run_names.h"
 
 namespace trireme {
 namespace {
@@ -15,6 +16,9 @@ namespace {
 namespace fs = std::filesystem;
 constexpr std::int64_t kLargestFile = std::int64_t{1} << 30;
 constexpr std::string_view kPlace = R"(id="trireme-data">null<)";
+// The policy of the page's file; a live page may also ask the server that it came from.
+constexpr std::string_view kNoRequests = "default-src 'none';";
+constexpr std::string_view kOwnRequests = "default-src 'none'; connect-src 'self';";
 
 // Cells of a line of CSV; quotes double within quotes.
 std::vector<std::string> CellsOf(const std::string& text, std::size_t& at) {
@@ -97,6 +101,16 @@ void ReadPath(const std::string& path, ReportInput& input) {
   }
 }
 
+std::string WithData(std::string_view page, const std::string& data) {
+  Require(!page.empty(), "the report's page is not built in: {}", PagesAbsence());
+  const std::size_t place = page.find(kPlace);
+  Require(place != std::string_view::npos, "the page that is built in has no place for the data");
+  std::string html(page.substr(0, place + kPlace.size() - 5));
+  html += data;
+  html += page.substr(place + kPlace.size() - 1);
+  return html;
+}
+
 }  // namespace
 
 ReportInput ReadReportInput(const std::vector<std::string>& paths) {
@@ -104,24 +118,26 @@ ReportInput ReadReportInput(const std::vector<std::string>& paths) {
   for (const std::string& path : paths) {
     ReadPath(path, input);
   }
-  // Runs of one name, from different folders, are told apart by their paths.
-  for (RunRecord& run : input.runs) {
-    const auto same = [&](const RunRecord& other) { return &other != &run && other.name == run.name; };
-    if (std::any_of(input.runs.begin(), input.runs.end(), same)) {
-      run.name = run.path;
-    }
+  std::vector<std::string> folders;
+  for (const RunRecord& run : input.runs) {
+    folders.push_back(run.path);
+  }
+  const std::vector<std::string> names = NamesOfRuns(folders);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    input.runs[i].name = names[i];
   }
   return input;
 }
 
+std::string AnswersHtml(const nlohmann::ordered_json& answers) { return WithData(AnswersPage(), JsonInPage(answers)); }
+
 std::string ReportHtml(const ReportInput& input) {
-  const std::string_view page = ReportPage();
-  Require(!page.empty(), "the report's page is not built in: {}", PagesAbsence());
-  const std::size_t place = page.find(kPlace);
-  Require(place != std::string_view::npos, "the page that is built in has no place for the data");
-  std::string html(page.substr(0, place + kPlace.size() - 5));
-  html += ReportDocument(input);
-  html += page.substr(place + kPlace.size() - 1);
+  std::string html = WithData(ReportPage(), ReportDocument(input));
+  if (input.live_version >= 0) {
+    const std::size_t policy = html.find(kNoRequests);
+    Require(policy != std::string::npos, "the page that is built in has no policy for requests");
+    html.replace(policy, kNoRequests.size(), kOwnRequests);
+  }
   return html;
 }
 

@@ -2,6 +2,7 @@
 // into one self-contained HTML file.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,9 @@ namespace trireme {
 // (`trireme bench`) for its table and its runs. An Error names a path that
 // is none of these.
 ReportInput ReadReportInput(const std::vector<std::string>& paths);
+
+// The planner's page for one question with its answers; web/src/answers.ts reads them. An Error as below.
+std::string AnswersHtml(const nlohmann::ordered_json& answers);
 
 // The page with its data. An Error where the program was built without pages.
 std::string ReportHtml(const ReportInput& input);

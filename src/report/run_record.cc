@@ -54,25 +54,6 @@ void AddStep(const nlohmann::json& row, RunRecord& run) {
   }
 }
 
-void ReadMetrics(const std::string& path, RunRecord& run) {
-  LineReader file(path);
-  for (std::string line; file.Next(line);) {
-    const nlohmann::json row = ParseJsonOrDiscard(line);
-    const double step = row.is_object() ? NumberIn(row, "step") : kNothing;
-    if (!std::isfinite(step)) {
-      continue;
-    }
-    if (row.contains("validation_loss")) {
-      run.metrics.validation_step.push_back(step);
-      run.metrics.validation_loss.push_back(NumberIn(row, "validation_loss"));
-    } else if (row.contains("task")) {
-      continue;  // of evaluate.tasks
-    } else if (run.metrics.step.empty() || step > run.metrics.step.back()) {
-      AddStep(row, run);
-    }
-  }
-}
-
 void ReadConfig(const std::string& path, RunRecord& run) {
   try {
     const Recipe recipe = ParseRecipe(ReadWholeFile(path, 1 << 20), path, {});
@@ -212,13 +193,30 @@ std::vector<std::string> RunFoldersOf(const std::string& path) {
   return runs;
 }
 
-RunRecord ReadRun(const std::string& folder) {
-  Require(IsRunFolder(folder), "'{}' is no folder of a run: it has neither metrics.jsonl nor run.toml", folder);
-  RunRecord run;
-  run.path = folder;
+std::string NameOfRun(const std::string& folder) {
   const std::filesystem::path path = std::filesystem::path(folder).lexically_normal();
-  run.name = path.has_filename() ? path.filename().string() : path.parent_path().filename().string();
-  ReadMetrics(folder + "/metrics.jsonl", run);
+  return path.has_filename() ? path.filename().string() : path.parent_path().filename().string();
+}
+
+void AddMetricsLine(const std::string& line, RunRecord& run) {
+  const nlohmann::json row = ParseJsonOrDiscard(line);
+  const double step = row.is_object() ? NumberIn(row, "step") : kNothing;
+  if (!std::isfinite(step)) {
+    return;
+  }
+  if (row.contains("validation_loss")) {
+    run.metrics.validation_step.push_back(step);
+    run.metrics.validation_loss.push_back(NumberIn(row, "validation_loss"));
+  } else if (row.contains("task")) {
+    return;  // of evaluate.tasks
+  } else if (run.metrics.step.empty() || step > run.metrics.step.back()) {
+    AddStep(row, run);
+  }
+}
+
+void ReadRunFacts(const std::string& folder, RunRecord& run) {
+  run.config.clear();
+  run.predicted_causes.clear();
   ReadConfig(folder + "/run.toml", run);
   run.events = ReadEvents(folder);
   const nlohmann::json memory = ReadJson(folder + "/memory.json");
@@ -227,6 +225,18 @@ RunRecord ReadRun(const std::string& folder) {
   ReadPrediction(ReadJson(folder + "/prediction.json"), run);
   const nlohmann::json machine = ReadJson(folder + "/machine.json");
   run.machine = machine.is_object() ? JsonText(machine) : "";
+}
+
+RunRecord ReadRun(const std::string& folder) {
+  Require(IsRunFolder(folder), "'{}' is no folder of a run: it has neither metrics.jsonl nor run.toml", folder);
+  RunRecord run;
+  run.path = folder;
+  run.name = NameOfRun(folder);
+  LineReader file(folder + "/metrics.jsonl");
+  for (std::string line; file.Next(line);) {
+    AddMetricsLine(line, run);
+  }
+  ReadRunFacts(folder, run);
   std::error_code status;
   if (std::filesystem::exists(folder + "/trace.json", status)) {
     run.timelines = ReadTrace(folder + "/trace.json");

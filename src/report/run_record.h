@@ -79,6 +79,12 @@ std::vector<std::string> RunFoldersOf(const std::string& path);
 // An Error when the folder is none of a run.
 RunRecord ReadRun(const std::string& folder);
 
+// The parts of ReadRun, for what reads a folder again and again (run_follower.h): the name of its run, a line of
+// metrics.jsonl, and all other files but trace.json.
+std::string NameOfRun(const std::string& folder);
+void AddMetricsLine(const std::string& line, RunRecord& run);
+void ReadRunFacts(const std::string& folder, RunRecord& run);
+
 // The median; NaN for no values. Values that are not finite do not count.
 double MedianOf(std::vector<double> values);
 

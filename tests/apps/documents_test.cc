@@ -28,6 +28,7 @@ const std::map<std::string, std::string> kOnlyParsed = {
     {"calibrate", "measures the machine for a minute; apps/calibrate_test.cc runs it"},
     {"machine", "measures the machine for a minute; apps/machine_test.cc runs it"},
     {"report", "needs the pages, which not every build has; scripts/test web runs it"},
+    {"watch", "serves until it is interrupted; scripts/test web runs it"},
     {"chat", "talks with a person; apps/data_and_models_test.cc runs it"},
     {"bench", "trains for minutes; report/bench_test.cc runs it"},
     {"compare", "names runs of before and after; report/bench_test.cc runs it"}};

@@ -321,9 +321,25 @@ TEST(PlanProgram, ThePageIsWrittenWholeOrTheProgramSaysHowToGetIt) {
     EXPECT_EQ(place.Run({"plan", "--page", "nowhere/planner.html"}).code, 2);
   } else {
     EXPECT_EQ(written.code, 2);
-    EXPECT_THAT(written.err, HasSubstr("the planner's page is not built in"));
+    EXPECT_THAT(written.err, HasSubstr("not built in"));
     EXPECT_THAT(written.err, HasSubstr("build again"));
     EXPECT_FALSE(place.Has("planner.html"));
+  }
+}
+
+// Without Emscripten the page holds the answers; without Node.js there is none.
+TEST(PlanProgram, ThePageOfAQuestionHasItsAnswersWhereThePlannerIsNotBuiltIn) {
+  const Workplace place;
+  const Outcome written = place.Run({"plan", "--model", "gpt2-124m", "--cluster", "dgx-a100", "--nodes", "1",
+                                     "--global-batch", "64", "--tokens", "1e9", "--page", "plan.html", "--answers"});
+  if (written.code == 0) {
+    const std::string page = place.Read("plan.html");
+    EXPECT_THAT(page, testing::StartsWith("<!doctype html>"));
+    EXPECT_THAT(page, HasSubstr(R"("model":"gpt2-124m")"));
+    EXPECT_THAT(page, HasSubstr(R"("explanation")"));
+  } else {
+    EXPECT_EQ(written.code, 2);
+    EXPECT_THAT(written.err, HasSubstr("the planner's page is not built in"));
   }
 }
 

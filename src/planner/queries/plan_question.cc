@@ -6,8 +6,7 @@
 
 #include "base/error.h"
 #include "base/json_text.h"
-#include "base/units.h"
-#include "planner/pricing/memory_estimate.h"
+#include "planner/queries/answer_json.h"
 #include "planner/queries/model_shape.h"
 #include "planner/queries/plan_answer.h"
 #include "run/run_config.h"
@@ -108,23 +107,6 @@ ModelConfig ReadModel(const nlohmann::json& model, const ShapeOptions& shape, co
   return ModelOfShape(nullptr, shape);
 }
 
-nlohmann::json About(const Cluster& cluster, const ModelConfig& model) {
-  return {{"cluster", cluster.name},
-          {"nodes", cluster.nodes},
-          {"devices_per_node", cluster.devices_per_node},
-          {"device", cluster.device.name},
-          {"usable_gib", UsableMemory(cluster) / kGibi},
-          {"family", model.family},
-          {"layers", model.layers},
-          {"hidden", model.hidden},
-          {"heads", model.heads},
-          {"kv_heads", model.kv_heads},
-          {"ffn", model.ffn},
-          {"vocabulary", model.vocabulary},
-          {"sequence", model.sequence},
-          {"parameters", ParameterCount(model)}};
-}
-
 nlohmann::json Answered(const nlohmann::json& question) {
   PlanOptions plan;
   ShapeOptions shape;
@@ -134,20 +116,11 @@ nlohmann::json Answered(const nlohmann::json& question) {
   const Cluster cluster = ParseCluster(question.at("cluster").get<std::string>(), "the cluster's file");
   const SoftwareStack stack = ParseStack(question.at("stack").get<std::string>(), "the stack's file");
   const ModelConfig model = ReadModel(question.at("model"), shape, plan);
-  nlohmann::json told{{"about", About(cluster, model)}};
   if (question.value("describe", false)) {
-    return told;
+    return {{"about", AboutJson(cluster, model)}};
   }
-  PlanAnswer answer = AnswerPlan({.cluster = cluster, .stack = stack, .model = model, .compared = {}}, plan);
-  told["text"] = std::move(answer.text);
-  told["json"] = std::move(answer.json);
-  told["notes"] = std::move(answer.notes);
-  told["found"] = answer.found;
-  told["files"] = nlohmann::json::array();
-  for (PlanAnswer::File& file : answer.files) {
-    told["files"].push_back({{"path", std::move(file.path)}, {"text", std::move(file.text)}});
-  }
-  return told;
+  const PlanSubject subject{.cluster = cluster, .stack = stack, .model = model, .compared = {}};
+  return AnswerJson(cluster, model, AnswerPlan(subject, plan));
 }
 
 }  // namespace
