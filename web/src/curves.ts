@@ -433,7 +433,7 @@ export function curvesSection(state: State): HTMLElement {
     const told = charts.map((chart) => chart.constant).filter((text): text is string => text !== null);
     constants.replaceChildren(...(told.length > 0 ? [element('b', {}, 'The same in every step: '), told.join(' · ')] : []));
     const kinds = [...new Set(state.runs.flatMap((run) => run.data.events.map((event) => event.kind)))].filter((kind) => kind !== 'note');
-    legend.replaceChildren(...(kinds.length > 0 ? ['Marks above the loss: ', ...kinds.flatMap((kind) => [swatch(eventColors[kind] ?? eventColors.note), ` ${kind} `])] : []));
+    legend.replaceChildren(...(kinds.length > 0 ? ['Marks above the loss: ', ...kinds.flatMap((kind) => [element('span', {class: 'item'}, swatch(eventColors[kind] ?? eventColors.note), ` ${kind}`), ' '])] : []));
   };
   state.onChange(refresh);
   onTheme(() => charts.forEach((chart) => chart.refresh(false)));

@@ -112,9 +112,9 @@ export class TimelineView {
       const mark = element('i', {class: 'swatch'});
       mark.style.background = workColor(kind);
       mark.style.opacity = isMessage(kind) ? '0.4' : '1';
-      legend.append(mark, ` ${kind.replace(/_/g, '-')} `);
+      legend.append(element('span', {class: 'item'}, mark, ` ${kind.replace(/_/g, '-')}`), ' ');
     }
-    legend.append(element('i', {class: 'swatch hatched'}), ' idle (bubble)');
+    legend.append(element('span', {class: 'item'}, element('i', {class: 'swatch hatched'}), ' idle (bubble)'));
     return legend;
   }
 
