@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/patient_open.h"
 
 namespace trireme {
 namespace {
@@ -195,7 +196,7 @@ bool RemoveTree(const std::string& path) {
 }
 
 std::string ReadWholeFile(const std::string& path, std::int64_t most) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+  const int descriptor = OpenPatiently(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
   Require(descriptor >= 0, "cannot open '{}': {}", path, std::strerror(errno));
   struct stat status {};
   std::string text;

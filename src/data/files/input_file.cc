@@ -9,12 +9,13 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/patient_open.h"
 
 namespace trireme {
 
 InputFile::InputFile(std::string path) : path_(std::move(path)) {
   // Opening a FIFO for reading would block for ever without O_NONBLOCK; for regular files the flag means nothing.
-  descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  descriptor_ = OpenPatiently(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   Require(descriptor_ >= 0, "cannot open '{}': {}", path_, std::strerror(errno));
   struct stat status {};
   const bool regular = ::fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode);
