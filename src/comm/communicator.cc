@@ -9,6 +9,10 @@
 namespace trireme {
 namespace {
 
+// Tells the call of ShareBytes, whose length only the root knows, from a broadcast of nothing.
+constexpr int kShareTag = 1;
+constexpr int kCollectTag = 2;  // likewise of CollectBytes
+
 void RequireSameType(const Communicator& group, CollectiveKind kind, const Tensor& in, const Tensor& out) {
   Require(in.dtype == out.dtype, "{} in group '{}': the input is {}, the output {}", Name(kind), group.name(),
           Name(in.dtype), Name(out.dtype));
@@ -144,6 +148,42 @@ void Communicator::Receive(const Tensor& message, int from, int tag) {
 }
 
 void Communicator::Barrier() { Run({.kind = CollectiveKind::kBarrier}, {}, {}); }
+
+void Communicator::RunExchange(const CollectiveCall& call, const std::function<void()>& work) {
+  CollectiveObserver* const observer = observer_;
+  const std::int64_t sequence = Begin(call);
+  work();
+  if (observer != nullptr) {
+    observer->Ended(name_, sequence);
+  }
+}
+
+std::shared_ptr<const std::string> Communicator::ShareBytes(std::string bytes, int root) {
+  const CollectiveCall call = {
+      .kind = CollectiveKind::kBroadcast, .dtype = DType::kUInt8, .count = 0, .peer = root, .tag = kShareTag};
+  RequireMember(*this, call.kind, root);
+  auto shared = std::make_shared<const std::string>(std::move(bytes));
+  if (size() == 1) {
+    CheckAborted();
+    return shared;
+  }
+  RunExchange(call, [&] { shared = DoShareBytes(call, std::move(shared)); });
+  return shared;
+}
+
+std::vector<std::string> Communicator::CollectBytes(std::string bytes, int root) {
+  const CollectiveCall call = {
+      .kind = CollectiveKind::kAllGather, .dtype = DType::kUInt8, .count = 0, .peer = root, .tag = kCollectTag};
+  RequireMember(*this, call.kind, root);
+  std::vector<std::string> collected;
+  if (size() == 1) {
+    CheckAborted();
+    collected.push_back(std::move(bytes));
+    return collected;
+  }
+  RunExchange(call, [&] { collected = DoCollectBytes(call, std::move(bytes)); });
+  return collected;
+}
 
 void Communicator::ConnectNeighbours(Neighbours neighbours, int first_stream) {
   if (size() > 1) {

@@ -88,6 +88,11 @@ class Communicator {
   // Waits for the message; a different type or count than sent is an Error.
   void Receive(const Tensor& message, int from, int tag);
   void Barrier();
+  // The root's bytes on every member, through host memory: takes no memory of the device, and members need not know how
+  // many they are. For what one rank reads and all need. Threads of one process share one copy.
+  std::shared_ptr<const std::string> ShareBytes(std::string bytes, int root);
+  // Every member's bytes, by member, on the root; nothing on others. As ShareBytes otherwise. For reports of one rank.
+  std::vector<std::string> CollectBytes(std::string bytes, int root);
   // Prepares a direct way for messages between neighbours. Collective as Split is. Messages arrive without it too, but
   // may take the way through host memory. They go in kMessageStreams streams from `first_stream` on.
   void ConnectNeighbours(Neighbours neighbours, int first_stream = kFirstMessageStream);
@@ -151,6 +156,11 @@ class Communicator {
   // is what this member brings, `out` what it gets: the same tensor for all-reduce and broadcast, `in` alone for a
   // send, `out` alone for a receive, neither for a barrier.
   virtual void Do(const CollectiveCall& call, const Tensor& in, const Tensor& out) = 0;
+  // ShareBytes among more than one member; `bytes` are the root's.
+  virtual std::shared_ptr<const std::string> DoShareBytes(const CollectiveCall& call,
+                                                          std::shared_ptr<const std::string> bytes) = 0;
+  // CollectBytes likewise.
+  virtual std::vector<std::string> DoCollectBytes(const CollectiveCall& call, std::string bytes) = 0;
   // For communicators that stand on another one: makes that call on `other`, between the same ranks.
   static void DoOn(Communicator& other, const CollectiveCall& call, const Tensor& in, const Tensor& out) {
     other.Run(call, in, out);
@@ -179,6 +189,8 @@ class Communicator {
  private:
   // Does a checked call and accounts for it.
   void Run(const CollectiveCall& call, const Tensor& in, const Tensor& out);
+  // Does `work`, the exchange of bytes that `call` names, and tells the observer.
+  void RunExchange(const CollectiveCall& call, const std::function<void()>& work);
   // Counts a call and tells the observer; returns its number.
   std::int64_t Begin(const CollectiveCall& call);
 

@@ -176,6 +176,40 @@ void MpiCommunicator::Do(const CollectiveCall& call, const Tensor& in, const Ten
   StageOnHost(device_, in, out, [&](const Tensor& from, const Tensor& to) { DoOnHost(call, from, to); });
 }
 
+std::shared_ptr<const std::string> MpiCommunicator::DoShareBytes(const CollectiveCall& call,
+                                                                 std::shared_ptr<const std::string> bytes) {
+  CheckCalls(call);
+  auto size = static_cast<std::int64_t>(bytes->size());
+  BroadcastBytes(group(), &size, sizeof size, call.peer);
+  std::string shared = call.peer == rank_ ? *bytes : std::string(static_cast<std::size_t>(size), '\0');
+  BroadcastBytes(group(), shared.data(), size, call.peer);
+  return std::make_shared<const std::string>(std::move(shared));
+}
+
+std::vector<std::string> MpiCommunicator::DoCollectBytes(const CollectiveCall& call, std::string bytes) {
+  CheckCalls(call);
+  const bool root = call.peer == rank_;
+  const auto mine = static_cast<int>(bytes.size());
+  std::vector<int> sizes(root ? static_cast<std::size_t>(size_) : 0);
+  CallCollective(group(), "MPI_Gather", MPI_Gather, MPI_Igather, &mine, 1, MPI_INT, sizes.data(), 1, MPI_INT,
+                 call.peer);
+  std::vector<int> offsets(sizes.size());
+  std::int64_t whole = 0;
+  for (std::size_t member = 0; member < sizes.size(); ++member) {
+    offsets[member] = static_cast<int>(whole);
+    whole += sizes[member];
+    Require(whole <= INT32_MAX, "{} bytes of {} ranks are more than MPI takes together", whole, size_);
+  }
+  std::string all(static_cast<std::size_t>(whole), '\0');
+  CallCollective(group(), "MPI_Gatherv", MPI_Gatherv, MPI_Igatherv, bytes.data(), mine, MPI_BYTE, all.data(),
+                 sizes.data(), offsets.data(), MPI_BYTE, call.peer);
+  std::vector<std::string> collected;
+  for (std::size_t member = 0; member < sizes.size(); ++member) {
+    collected.push_back(all.substr(static_cast<std::size_t>(offsets[member]), static_cast<std::size_t>(sizes[member])));
+  }
+  return collected;
+}
+
 void MpiCommunicator::DoOnHost(const CollectiveCall& call, const Tensor& in, const Tensor& out) {
   switch (call.kind) {
     case CollectiveKind::kAllReduce:

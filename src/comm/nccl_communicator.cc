@@ -161,6 +161,15 @@ class NcclCommunicator : public Communicator {
     return through_host_ ? DoThroughHost(call, in, out) : Start(call, in, out);
   }
 
+  std::shared_ptr<const std::string> DoShareBytes(const CollectiveCall& call,
+                                                  std::shared_ptr<const std::string> bytes) override {
+    return host_->ShareBytes(*bytes, call.peer);
+  }
+
+  std::vector<std::string> DoCollectBytes(const CollectiveCall& call, std::string bytes) override {
+    return host_->CollectBytes(std::move(bytes), call.peer);
+  }
+
   // Each pair of neighbours has two communicators of its own, one a direction: within one, NCCL would make a message
   // wait for the one before it the other way. Pairs are connected in an order that all ranks share, so that no rank
   // waits in a circle.

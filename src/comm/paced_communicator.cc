@@ -7,6 +7,15 @@
 #include "comm/thread_moves.h"
 
 namespace trireme {
+namespace {
+
+// When the last member comes.
+double Latest(const std::vector<Post>& posts) {
+  return std::max_element(posts.begin(), posts.end(), [](const Post& a, const Post& b) { return a.time < b.time; })
+      ->time;
+}
+
+}  // namespace
 
 PacedCommunicator::PacedCommunicator(ThreadWorld& world, ThreadGroup& group, int member, const Devices& devices,
                                      std::string name)
@@ -47,10 +56,7 @@ void PacedCommunicator::Exchange(Post post) {
   const bool moves = std::min(post.in.bytes(), post.out.bytes()) <= kPacedValueBytes;
   group_.Meet(member_, post, [&] {
     std::vector<Post>& posts = group_.posts();
-    double begin = 0;
-    for (const Post& member : posts) {
-      begin = std::max(begin, member.time);
-    }
+    const double begin = Latest(posts);
     const double bytes = static_cast<double>(post.call.count * SizeOf(post.call.dtype));
     const double end = begin + cluster.Collective(post.call.kind, bytes, place_);
     for (Post& member : posts) {
@@ -102,13 +108,47 @@ void PacedCommunicator::TakeMessage(const CollectiveCall& call, const Tensor& me
   clock.StreamWaits(received.arrival);
 }
 
+std::vector<std::string> PacedCommunicator::DoCollectBytes(const CollectiveCall& call, std::string bytes) {
+  PacedClock& clock = devices_.paced.clock();
+  const Post mine{.call = call, .time = clock.host(), .bytes = std::make_shared<const std::string>(std::move(bytes))};
+  std::vector<std::string> collected = CollectAt(group_, member_, mine, [&] {
+    std::vector<Post>& posts = group_.posts();
+    double moved = 0;
+    for (const Post& post : posts) {
+      moved += static_cast<double>(post.bytes->size());
+    }
+    const double end = Latest(posts) + devices_.paced.cluster().Collective(CollectiveKind::kAllGather, moved, place_);
+    for (Post& post : posts) {
+      post.time = end;
+    }
+  });
+  clock.HostWaits(group_.posts()[static_cast<std::size_t>(member_)].time);
+  return collected;
+}
+
+std::shared_ptr<const std::string> PacedCommunicator::DoShareBytes(const CollectiveCall& call,
+                                                                   std::shared_ptr<const std::string> bytes) {
+  PacedClock& clock = devices_.paced.clock();
+  group_.Meet(member_, {.call = call, .time = clock.host(), .bytes = std::move(bytes)}, [&] {
+    std::vector<Post>& posts = group_.posts();
+    const std::shared_ptr<const std::string> shared = posts[static_cast<std::size_t>(call.peer)].bytes;
+    const double seconds = devices_.paced.cluster().Collective(call.kind, static_cast<double>(shared->size()), place_);
+    const double end = Latest(posts) + seconds;
+    for (Post& post : posts) {
+      post.bytes = shared;
+      post.time = end;
+    }
+  });
+  const Post& post = group_.posts()[static_cast<std::size_t>(member_)];
+  clock.HostWaits(post.time);
+  return post.bytes;
+}
+
 void PacedCommunicator::MeetAtBarrier(const CollectiveCall& call) {
   PacedClock& clock = devices_.paced.clock();
   group_.Meet(member_, {.call = call, .time = clock.host()}, [this] {
     std::vector<Post>& posts = group_.posts();
-    const auto last =
-        std::max_element(posts.begin(), posts.end(), [](const Post& a, const Post& b) { return a.time < b.time; });
-    const double time = last->time;
+    const double time = Latest(posts);
     for (Post& member : posts) {
       member.time = time;
     }

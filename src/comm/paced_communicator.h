@@ -29,6 +29,9 @@ class PacedCommunicator final : public Communicator {
   Device& device() override { return devices_.paced; }
   std::unique_ptr<Communicator> DoSplit(const std::string& name, int color, int key) override;
   void Do(const CollectiveCall& call, const Tensor& in, const Tensor& out) override;
+  std::shared_ptr<const std::string> DoShareBytes(const CollectiveCall& call,
+                                                  std::shared_ptr<const std::string> bytes) override;
+  std::vector<std::string> DoCollectBytes(const CollectiveCall& call, std::string bytes) override;
   void DoConnectNeighbours(Neighbours /*neighbours*/, int first_stream) override { first_route_ = first_stream; }
 
  private:

@@ -74,6 +74,21 @@ void ThreadCommunicator::Do(const CollectiveCall& call, const Tensor& in, const 
   Exchange({.call = call, .in = in, .out = out});
 }
 
+std::shared_ptr<const std::string> ThreadCommunicator::DoShareBytes(const CollectiveCall& call,
+                                                                    std::shared_ptr<const std::string> bytes) {
+  group_.Meet(member_, {.call = call, .bytes = std::move(bytes)}, [&] {
+    std::vector<Post>& posts = group_.posts();
+    for (Post& post : posts) {
+      post.bytes = posts[static_cast<std::size_t>(call.peer)].bytes;
+    }
+  });
+  return group_.posts()[static_cast<std::size_t>(member_)].bytes;
+}
+
+std::vector<std::string> ThreadCommunicator::DoCollectBytes(const CollectiveCall& call, std::string bytes) {
+  return CollectAt(group_, member_, {.call = call, .bytes = std::make_shared<const std::string>(std::move(bytes))}, {});
+}
+
 void ThreadCommunicator::PostMessage(const CollectiveCall& call, const Tensor& message) {
   world_.ThrowIfAborted();
   Mailbox& mailbox = group_.mailbox(call.peer);

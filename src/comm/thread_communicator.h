@@ -21,6 +21,9 @@ class ThreadCommunicator : public Communicator {
   Device& device() override { return device_; }
   std::unique_ptr<Communicator> DoSplit(const std::string& name, int color, int key) override;
   void Do(const CollectiveCall& call, const Tensor& in, const Tensor& out) override;
+  std::shared_ptr<const std::string> DoShareBytes(const CollectiveCall& call,
+                                                  std::shared_ptr<const std::string> bytes) override;
+  std::vector<std::string> DoCollectBytes(const CollectiveCall& call, std::string bytes) override;
 
  private:
   void PostMessage(const CollectiveCall& call, const Tensor& message);

@@ -154,16 +154,39 @@ int ThreadGroup::EndedMember() const {
   return -1;
 }
 
+std::vector<std::string> CollectAt(ThreadGroup& group, int member, const Post& post,
+                                   const std::function<void()>& by_last) {
+  std::vector<std::string> collected;
+  std::vector<Post>& posts = group.posts();
+  Post mine = post;
+  mine.collected = &collected;
+  group.Meet(member, mine, [&] {
+    std::vector<std::string>& all = *posts[static_cast<std::size_t>(post.call.peer)].collected;
+    for (Post& each : posts) {
+      all.push_back(*each.bytes);
+    }
+    if (by_last) {
+      by_last();
+    }
+  });
+  return collected;
+}
+
 ThreadWorld::ThreadWorld(int ranks, WaitStyle wait_style)
-    : wait_style_(wait_style), ended_(static_cast<std::size_t>(ranks)) {
+    : wait_style_(wait_style),
+      groups_of_rank_(static_cast<std::size_t>(ranks)),
+      ended_(static_cast<std::size_t>(ranks)) {
   std::vector<int> world_ranks(static_cast<std::size_t>(ranks));
   std::iota(world_ranks.begin(), world_ranks.end(), 0);
   AddGroup("world", std::move(world_ranks));
 }
 
 ThreadGroup& ThreadWorld::AddGroup(const std::string& name, std::vector<int> world_ranks) {
-  auto group = std::make_unique<ThreadGroup>(*this, name, std::move(world_ranks));
+  auto group = std::make_unique<ThreadGroup>(*this, name, world_ranks);
   const std::lock_guard lock(mutex_);
+  for (const int rank : world_ranks) {
+    groups_of_rank_[static_cast<std::size_t>(rank)].push_back(group.get());
+  }
   groups_.push_back(std::move(group));
   return *groups_.back();
 }
@@ -192,7 +215,14 @@ void ThreadWorld::ThrowIfAborted() const {
 
 void ThreadWorld::End(int rank) {
   ended_[static_cast<std::size_t>(rank)] = true;
-  WakeAll();
+  std::vector<ThreadGroup*> groups;
+  {
+    const std::lock_guard lock(mutex_);
+    groups = groups_of_rank_[static_cast<std::size_t>(rank)];
+  }
+  for (ThreadGroup* group : groups) {
+    group->Wake();  // its members may wait for this rank
+  }
 }
 
 void ThreadWorld::WakeAll() {

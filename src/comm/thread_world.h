@@ -35,6 +35,8 @@ struct Post {
   Event ready;      // when the member's tensors may be touched; nothing to wait for on a host
   Event done;       // filled in by who moves the data: when they may be touched again
   double time = 0;  // of a paced device: when its part could begin; filled in again: when the collective has ended
+  std::shared_ptr<const std::string> bytes = {};  // ShareBytes and CollectBytes only
+  std::vector<std::string>* collected = nullptr;  // CollectBytes only: where the root's go
   // Split only; the last two are filled in by the last to arrive.
   int color = 0;
   int key = 0;
@@ -95,6 +97,11 @@ class ThreadGroup {
   std::string failure_;                       // of the meeting that ended last
 };
 
+// Communicator::CollectBytes among threads, as member `member`: post.bytes are its own, post.call.peer is the root.
+// `by_last`: as in ThreadGroup::Meet.
+std::vector<std::string> CollectAt(ThreadGroup& group, int member, const Post& post,
+                                   const std::function<void()>& by_last);
+
 class ThreadWorld {
  public:
   explicit ThreadWorld(int ranks, WaitStyle wait_style = WaitStyle::kSleep);
@@ -123,6 +130,7 @@ class ThreadWorld {
   std::function<void()> on_abort_;
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<ThreadGroup>> groups_;
+  std::vector<std::vector<ThreadGroup*>> groups_of_rank_;
   std::string failure_;
   std::atomic<bool> aborted_ = false;
   std::vector<std::atomic<bool>> ended_;

@@ -2,19 +2,19 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <cstring>
 
 #include "base/units.h"
 #include "cost/step_cost.h"
-#include "train/gather_numbers.h"
 
 namespace trireme {
 
-std::vector<MemoryUse> GatherMemory(Trainer& trainer) {
+std::vector<MemoryUse> CollectMemory(Trainer& trainer) {
   const MemoryUse mine = trainer.parts().Counted().memory;
+  const std::string bytes(reinterpret_cast<const char*>(mine.bytes.data()), sizeof mine.bytes);
   std::vector<MemoryUse> by_rank;
-  for (const auto& bytes : GatherNumbers(trainer.world(), trainer.device(), {mine.bytes.begin(), mine.bytes.end()})) {
-    std::copy(bytes.begin(), bytes.end(), by_rank.emplace_back().bytes.begin());
+  for (const std::string& theirs : trainer.world().CollectBytes(bytes, 0)) {
+    std::memcpy(by_rank.emplace_back().bytes.data(), theirs.data(), sizeof mine.bytes);
   }
   return by_rank;
 }

@@ -11,8 +11,8 @@
 
 namespace trireme {
 
-// By rank, what it holds; equal on every rank. Collective over the trainer's world.
-std::vector<MemoryUse> GatherMemory(Trainer& trainer);
+// By rank, what it holds, on rank 0; nothing on others. Collective over the trainer's world.
+std::vector<MemoryUse> CollectMemory(Trainer& trainer);
 
 // Bytes of one device, of all ranks that share it.
 struct DeviceMemoryFacts {

@@ -250,6 +250,8 @@ constexpr CollectiveCase kCases[] = {
     {"ManyMessagesArriveInOrder", ManyMessagesArriveInOrder},
     {"SendersNeverWaitForReceivers", SendersNeverWaitForReceivers},
     {"GroupsDoNotMixTheirMessages", GroupsDoNotMixTheirMessages},
+    {"SharedBytesAreTheRoots", SharedBytesAreTheRoots},
+    {"CollectedBytesAreOfEveryMember", CollectedBytesAreOfEveryMember},
     {"TrafficCountsPayloads", TrafficCountsPayloads},
     {"ObserverSeesEveryCallInOrder", ObserverSeesEveryCallInOrder},
 };

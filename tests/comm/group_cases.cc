@@ -170,6 +170,32 @@ void GroupsDoNotMixTheirMessages(RankContext& context) {
   RequireIs(ReceiveValue(world, context.device, previous, 0), 1, "the world's message");
 }
 
+void SharedBytesAreTheRoots(RankContext& context) {
+  Communicator& world = context.world;
+  for (const int root : {0, world.size() - 1}) {
+    for (const std::size_t length : {std::size_t{0}, std::size_t{5}, std::size_t{3'000'000}}) {
+      const std::string mine(length + static_cast<std::size_t>(world.rank()), static_cast<char>('a' + world.rank()));
+      const std::string expected(length + static_cast<std::size_t>(root), static_cast<char>('a' + root));
+      Require(*world.ShareBytes(mine, root) == expected, "rank {} has not the bytes of {}", world.rank(), root);
+    }
+  }
+  RequireIs(SumOver(world, context.device, 1), static_cast<float>(world.size()), "a sum after them");
+}
+
+void CollectedBytesAreOfEveryMember(RankContext& context) {
+  Communicator& world = context.world;
+  const int root = world.size() / 2;
+  // Each member's are as many as its number: none of the first.
+  const std::vector<std::string> all =
+      world.CollectBytes(std::string(static_cast<std::size_t>(world.rank()), 'x'), root);
+  Require(all.size() == (world.rank() == root ? static_cast<std::size_t>(world.size()) : 0), "{} members' bytes",
+          all.size());
+  for (std::size_t member = 0; member < all.size(); ++member) {
+    Require(all[member] == std::string(member, 'x'), "member {} gave '{}'", member, all[member]);
+  }
+  RequireIs(SumOver(world, context.device, 1), static_cast<float>(world.size()), "a sum after them");
+}
+
 void TrafficCountsPayloads(RankContext& context) {
   const auto group = context.world.Split("counted", 0, 0);
   const int size = group->size();

@@ -15,6 +15,8 @@ void MessagesToOneselfArrive(RankContext& context);
 void ManyMessagesArriveInOrder(RankContext& context);
 void SendersNeverWaitForReceivers(RankContext& context);
 void GroupsDoNotMixTheirMessages(RankContext& context);
+void SharedBytesAreTheRoots(RankContext& context);
+void CollectedBytesAreOfEveryMember(RankContext& context);
 void TrafficCountsPayloads(RankContext& context);
 void ObserverSeesEveryCallInOrder(RankContext& context);
 

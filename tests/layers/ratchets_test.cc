@@ -57,7 +57,7 @@ TEST(Ratchets, FilesAboveTheUsualLengthAreListedWithAReason) {
 const std::map<std::string, int>& VirtualFunctions() {
   static const std::map<std::string, int> most = {
       {"src/device/ops.h", 36},
-      {"src/comm/communicator.h", 27},
+      {"src/comm/communicator.h", 29},
       {"src/device/device.h", 33},
       {"src/device/paced/paced_cluster.h", 13},
       {"src/operate/training_observer.h", 10},
