@@ -29,6 +29,7 @@ struct CheckpointCommand {
   std::string format = "huggingface";
   GgufOptions gguf;
   bool check = false;
+  bool mend = false;
   bool merge = false;
   bool adapter = false;
   double tolerance = 1e-4;
@@ -104,7 +105,7 @@ Report Export(const CheckpointCommand& own) {
 }
 
 Report Verify(const CheckpointCommand& own) {
-  Report report = VerifyCheckpoint(own.path);
+  Report report = VerifyCheckpoint(own.path, own.mend);
   if (!own.other.empty()) {
     const Recipe recipe = LoadRecipe(RecipePath(own.other), {}, {.read_model = ReadModel});
     AddDroppedState(own.path, own.other, recipe.config, report);
@@ -160,6 +161,8 @@ void AddCheckpointCommand(CLI::App& app, int& exit_code) {
                           "  trireme checkpoint verify runs/quickstart recipes/quickstart.toml",
                           Verify});
   verify->add_option("path", command->path, kPathHelp)->required();
+  verify->add_flag("--mend", command->mend,
+                   "Make the index of tensors anew where it is damaged, or missing as in earlier versions");
   verify->add_option("recipe", command->other,
                      "Also say what of the newest checkpoint's state a resume with this recipe drops; exit code 1 when "
                      "anything is");

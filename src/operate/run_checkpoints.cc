@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cstring>
 #include <filesystem>
 #include <new>
 
@@ -288,30 +289,6 @@ std::int64_t RunCheckpoints::Reduced(std::int64_t mine, ReduceOp op) {
   return mine;
 }
 
-std::string RunCheckpoints::TextFrom(std::int64_t rank, const std::string& text) {
-  constexpr std::size_t kLongest = 1000;
-  constexpr int kBytes = 7;  // so that the number is positive
-  std::string whole;
-  for (std::size_t first = 0; first < kLongest; first += kBytes) {
-    std::int64_t packed = INT64_MAX;
-    if (world_.rank() == rank) {
-      packed = 0;
-      for (std::size_t i = first; i < first + kBytes; ++i) {
-        packed = packed << 8 | (i < text.size() ? static_cast<unsigned char>(text[i]) : 0);
-      }
-    }
-    packed = Smallest(packed);
-    for (int shift = 8 * (kBytes - 1); shift >= 0; shift -= 8) {
-      const auto letter = static_cast<char>(packed >> shift & 0xFF);
-      if (letter == 0) {
-        return whole;
-      }
-      whole += letter;
-    }
-  }
-  return whole;
-}
-
 void RunCheckpoints::ReadInto(const CheckpointReader& reader, const StoredTensor* tensor, const OwnedState& state,
                               std::vector<float>& staging) {
   staging.assign(static_cast<std::size_t>(state.values.count()), 0.0F);
@@ -321,9 +298,46 @@ void RunCheckpoints::ReadInto(const CheckpointReader& reader, const StoredTensor
   CopyValues(device_, staging, state.values);
 }
 
-std::string RunCheckpoints::TryOpen(const std::string& folder, std::optional<CheckpointReader>& reader) const {
+RunCheckpoints::Offer RunCheckpoints::FindOffer(std::int64_t at_most) const {
+  Offer offer;
+  for (const StepFolder& candidate : ListCheckpoints(options_.folder)) {
+    if (candidate.step > at_most) {
+      continue;
+    }
+    try {
+      const CheckpointReader reader(candidate.path, ShardChecks::kNone);
+      if (!reader.index_problem().empty()) {
+        Say(
+            fmt::format("checkpoint of step {}: {}; the headers of its shards were read instead, and 'trireme "
+                        "checkpoint verify --mend' makes it anew",
+                        candidate.step, reader.index_problem()));
+      }
+      offer.step = candidate.step;
+      offer.content = reader.Pack();
+      return offer;
+    } catch (const Error& error) {
+      offer.content = fmt::format("checkpoint of step {} is not used: {}", candidate.step, error.what());
+      Say(offer.content);
+    }
+  }
+  return offer;
+}
+
+RunCheckpoints::Offer RunCheckpoints::ShareOffer(const Offer& mine) {
+  std::string bytes(reinterpret_cast<const char*>(&mine.step), sizeof mine.step);
+  bytes += mine.content;
+  Offer offer;
+  offer.shared = world_.ShareBytes(std::move(bytes), 0);
+  std::memcpy(&offer.step, offer.shared->data(), sizeof offer.step);
+  return offer;
+}
+
+std::string RunCheckpoints::TryOpen(const Offer& offer, std::optional<CheckpointReader>& reader) const {
   try {
-    reader.emplace(folder);
+    reader.emplace(options_.folder + "/" + StepFolderName(offer.step), offer.shared, sizeof offer.step);
+    if (!reader->shards_checked()) {
+      reader->CheckShards(world_.rank(), world_.size());
+    }
     return "";
   } catch (const Error& error) {
     return error.what();
@@ -375,22 +389,17 @@ std::optional<LoadedCheckpoint> RunCheckpoints::Load(std::span<const OwnedState>
   if (!all_seen) {
     return std::nullopt;
   }
-  std::string why = "other ranks cannot read them";
+  std::string why;
   for (std::int64_t at_most = INT64_MAX;;) {
-    std::vector<std::string> refused;
-    const auto found = trireme::FindNewest(options_.folder, at_most, &refused);
-    for (const std::string& reason : refused) {
-      why = reason;
-      if (world_.rank() == 0) {
-        Say(reason);
-      }
+    // Rank 0 reads what all need; each rank then opens its part of the shards, and those that hold what it wants.
+    const Offer offer = ShareOffer(world_.rank() == 0 ? FindOffer(at_most) : Offer());
+    if (offer.step < 0) {
+      const std::string reason = offer.shared->substr(sizeof offer.step);
+      Fail("'{}' holds checkpoints, but none is good: {}", options_.folder, reason.empty() ? why : reason);
     }
-    // Ranks may differ in what they can read: all take the newest that each of them can.
-    const std::int64_t step = Smallest(found ? found->checkpoint.step : -1);
-    Require(step >= 0, "'{}' holds checkpoints, but none is good: {}", options_.folder, why);
     LoadedCheckpoint loaded;
     std::optional<CheckpointReader> reader;
-    std::string damage = TryOpen(options_.folder + "/" + StepFolderName(step), reader);
+    std::string damage = TryOpen(offer, reader);
     std::int64_t finder = Smallest(damage.empty() ? world_.size() : world_.rank());
     if (finder == world_.size()) {
       // Before anything is read: an older checkpoint is no answer to a recipe that does not fit this one.
@@ -399,14 +408,15 @@ std::optional<LoadedCheckpoint> RunCheckpoints::Load(std::span<const OwnedState>
       finder = Smallest(damage.empty() ? world_.size() : world_.rank());
     }
     if (finder == world_.size()) {
-      last_started_ = last_loaded_ = step;
+      last_started_ = last_loaded_ = offer.step;
       return loaded;
     }
-    why = fmt::format("checkpoint of step {} is not used: {}", step, TextFrom(finder, damage));
+    why = fmt::format("checkpoint of step {} is not used: {}", offer.step,
+                      *world_.ShareBytes(damage, static_cast<int>(finder)));
     if (world_.rank() == 0) {
       Say(why);
     }
-    at_most = step - 1;
+    at_most = offer.step - 1;
   }
 }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -118,12 +119,20 @@ class RunCheckpoints {
   // `tensor` nullptr: zeros.
   void ReadInto(const CheckpointReader& reader, const StoredTensor* tensor, const OwnedState& state,
                 std::vector<float>& staging);
+  // A checkpoint that rank 0 has opened: its step, and what CheckpointReader::Pack says of it. Step -1: none is good,
+  // and why.
+  struct Offer {
+    std::int64_t step = -1;
+    std::string content = {};                        // on rank 0
+    std::shared_ptr<const std::string> shared = {};  // both, as all ranks get them
+  };
+  // The newest at or below `at_most` with a manifest and an index, or headers of all shards, that are good.
+  Offer FindOffer(std::int64_t at_most) const;
+  Offer ShareOffer(const Offer& mine);
   // Opens a checkpoint, or reads it; what is damaged, "" when nothing is.
-  std::string TryOpen(const std::string& folder, std::optional<CheckpointReader>& reader) const;
+  std::string TryOpen(const Offer& offer, std::optional<CheckpointReader>& reader) const;
   std::string TryRead(const CheckpointReader& reader, std::span<const OwnedState> states, LoadedCheckpoint& loaded);
   std::int64_t Smallest(std::int64_t mine);
-  // That rank's text, or its beginning, on every rank. Collective; takes no memory of the device, which may be full.
-  std::string TextFrom(std::int64_t rank, const std::string& text);
   std::int64_t Reduced(std::int64_t mine, ReduceOp op);
   // A message of the saver.
   void HearSaver(const std::string& text);

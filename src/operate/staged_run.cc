@@ -8,7 +8,6 @@
 #include "base/durable_file.h"
 #include "base/error.h"
 #include "checkpoint/read/checkpoint_folder.h"
-#include "checkpoint/read/checkpoint_reader.h"
 #include "checkpoint/tools/tokenizer_places.h"
 #include "comm/launch_environment.h"
 #include "data/tokenizer/tokenizer_folder.h"
@@ -19,8 +18,8 @@ namespace {
 
 // Samples consumed by the newest checkpoint of a run; 0 where there is none.
 std::int64_t ConsumedSamples(const std::string& folder) {
-  const std::optional<FoundCheckpoint> found = FindNewest(folder + "/checkpoints");
-  return found ? CheckpointReader(found->checkpoint.path).manifest().state.consumed_samples : 0;
+  const std::optional<FoundManifest> found = FindNewestManifest(folder + "/checkpoints");
+  return found ? found->manifest.state.consumed_samples : 0;
 }
 
 }  // namespace

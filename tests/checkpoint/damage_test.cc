@@ -66,7 +66,7 @@ TEST_F(Damage, EveryFlippedBitIsFound) {
 TEST_F(Damage, InDataIsReportedWithFileTensorAndOffset) {
   const CheckpointReader reader(folder_ / "step-000002");
   const StoredTensor* tensor = reader.Find("block.1.mlp.in.weight", kFirstMomentKind);
-  const StoredSlice& stored = tensor->slices[1];
+  const StoredSlice stored = reader.Slices(*tensor)[1];
   const std::string path = File(reader.manifest().shards[static_cast<std::size_t>(stored.shard)].file);
   std::string bytes = ReadBytes(path);
   bytes[static_cast<std::size_t>(stored.slice.offset) + 5] ^= 1;
@@ -85,7 +85,7 @@ TEST_F(Damage, InDataIsReportedWithFileTensorAndOffset) {
 TEST_F(Damage, VerifyListsEveryFaultAndEveryCheckpoint) {
   const CheckpointReader reader(folder_ / "step-000002");
   for (const char* name : {"embedding.token", "head.norm.gain"}) {
-    const StoredSlice& stored = reader.Find(name, kMasterKind)->slices[0];
+    const StoredSlice stored = reader.Slices(*reader.Find(name, kMasterKind))[0];
     const std::string path = File(reader.manifest().shards[static_cast<std::size_t>(stored.shard)].file);
     std::string bytes = ReadBytes(path);
     bytes[static_cast<std::size_t>(stored.slice.offset)] ^= 4;

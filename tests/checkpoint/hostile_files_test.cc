@@ -115,7 +115,7 @@ TEST_F(HostileCheckpoint, LyingManifestsAreRefused) {
   for (const char* key : {"step", "consumed_samples", "updates", "loss_scale", "seed", "model", "recipe", "keys"}) {
     RefuseManifest(std::string("without ") + key, [&](json& root) { root["state"].erase(key); });
   }
-  RefuseManifest("another version", [](json& root) { root["version"] = 3; });
+  RefuseManifest("another version", [](json& root) { root["version"] = 4; });
   RefuseManifest("negative step", [](json& root) { root["state"]["step"] = -1; });
   RefuseManifest("fractional step", [](json& root) { root["state"]["step"] = 1.5; });
   RefuseManifest("huge step", [](json& root) { root["state"]["step"] = 18446744073709551615ULL; });

@@ -145,7 +145,11 @@ void SaveWorld(const std::string& folder, const ParameterTable& table, const Par
     const auto owned = SlicesOfRank(table, layout, static_cast<int>(task.rank), step);
     WriteShard(task, Views(owned));
   }
-  task.rank = 0;
+  for (task.rank = task.ranks - 1; task.rank > 0; --task.rank) {
+    if (IndexesGroup(task.rank, task.ranks)) {
+      WriteGroupIndex(task, {.seconds = 0});
+    }
+  }
   CommitCheckpoint(task, StateAt(table.config(), step), {.seconds = 0});
 }
 

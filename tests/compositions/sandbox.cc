@@ -129,6 +129,9 @@ std::string Sandbox::Damage(const std::string& name, const Fault& fault) const {
   std::vector<std::string> files;
   std::uintmax_t bytes = 0;
   for (const auto& entry : fs::directory_iterator(ListCheckpoints(Run(name) + "/checkpoints").front().path)) {
+    if (entry.path().filename() == kIndexFile) {
+      continue;  // a checkpoint without it is as good
+    }
     files.push_back(entry.path().string());
     bytes += entry.file_size();
   }

@@ -17,7 +17,7 @@ namespace {
 using nlohmann::json;
 
 constexpr char kFormat[] = "trireme-checkpoint";
-constexpr std::int64_t kVersion = 2;
+constexpr std::int64_t kVersion = 3;
 constexpr std::int64_t kOldestVersion = 1;
 constexpr std::int64_t kLargestManifest = 256'000'000;
 constexpr std::size_t kMostTensors = 1'000'000;
@@ -134,9 +134,9 @@ std::vector<ManifestTensor> ParseTensors(const json& list, const std::string& or
   return tensors;
 }
 
-std::vector<ManifestShard> ParseShards(const json& list, const std::string& origin) {
-  Require(!list.empty() && list.size() <= kMostShards, "'{}': {} shards; 1 to {} are read", origin, list.size(),
-          kMostShards);
+std::vector<ManifestShard> ParseShards(const json& list, const std::string& origin, ShardList wanted) {
+  Require((!list.empty() || wanted == ShardList::kLeftOut) && list.size() <= kMostShards,
+          "'{}': {} shards; 1 to {} are read", origin, list.size(), kMostShards);
   std::vector<ManifestShard> shards;
   std::set<std::string> files;
   for (const json& value : list) {
@@ -148,6 +148,17 @@ std::vector<ManifestShard> ParseShards(const json& list, const std::string& orig
     shards.push_back(std::move(shard));
   }
   return shards;
+}
+
+std::optional<ManifestIndex> ParseIndexMember(const json& root, const std::string& origin) {
+  if (!root.contains("index")) {
+    return std::nullopt;
+  }
+  const json& value = ObjectOf(root, "index", origin);
+  Require(TextOf(value, "file", origin) == kIndexFile, "'{}': the index is '{}'; this program reads {}", origin,
+          TextOf(value, "file", origin), kIndexFile);
+  return ManifestIndex{.bytes = CountOf(value, "bytes", origin),
+                       .digest = ParseDigest(TextOf(value, "digest", origin))};
 }
 
 // The text before the tail, once the tail's digest agrees with it.
@@ -176,11 +187,14 @@ std::string FormatManifest(const Manifest& manifest) {
   for (const ManifestShard& shard : manifest.shards) {
     shards.push_back({{"file", shard.file}, {"bytes", shard.bytes}, {"header", ToHex(shard.header)}});
   }
-  const json root = {{"format", kFormat},
-                     {"version", kVersion},
-                     {"state", StateJson(manifest.state)},
-                     {"tensors", std::move(tensors)},
-                     {"shards", std::move(shards)}};
+  json root = {{"format", kFormat},
+               {"version", kVersion},
+               {"state", StateJson(manifest.state)},
+               {"tensors", std::move(tensors)},
+               {"shards", std::move(shards)}};
+  if (manifest.index) {
+    root["index"] = {{"file", kIndexFile}, {"bytes", manifest.index->bytes}, {"digest", ToHex(manifest.index->digest)}};
+  }
   // Text that is no UTF-8 (a path in a recipe) must not lose a checkpoint.
   std::string text = JsonText(root, {.indent = 1});
   text.resize(text.size() - std::string_view("\n}").size());
@@ -188,7 +202,7 @@ std::string FormatManifest(const Manifest& manifest) {
   return text + std::string(kTailStart) + digest + std::string(kTailEnd);
 }
 
-Manifest ParseManifest(std::string_view text, const std::string& origin) {
+Manifest ParseManifest(std::string_view text, const std::string& origin, ShardList shards) {
   CheckedBody(text, origin);
   const json root = ParseBoundedJson(text, origin, {.depth = 6, .values = 5'000'000, .unique_keys = true});
   Require(TextOf(root, "format", origin) == kFormat, "'{}' is no manifest of a checkpoint", origin);
@@ -197,7 +211,8 @@ Manifest ParseManifest(std::string_view text, const std::string& origin) {
           origin, version, kOldestVersion, kVersion);
   return {.state = ParseState(ObjectOf(root, "state", origin), origin),
           .tensors = ParseTensors(ArrayOf(root, "tensors", origin), origin),
-          .shards = ParseShards(ArrayOf(root, "shards", origin), origin)};
+          .shards = ParseShards(ArrayOf(root, "shards", origin), origin, shards),
+          .index = ParseIndexMember(root, origin)};
 }
 
 Manifest ReadManifest(const std::string& folder) {

@@ -53,17 +53,28 @@ struct ManifestShard {
   bool operator==(const ManifestShard&) const = default;
 };
 
+// The file that maps tensors to shards, checkpoint_index.h.
+struct ManifestIndex {
+  std::int64_t bytes = 0;
+  Digest digest;
+  bool operator==(const ManifestIndex&) const = default;
+};
+
 struct Manifest {
   RunState state;
   std::vector<ManifestTensor> tensors;  // sorted by (kind, name)
   std::vector<ManifestShard> shards;    // by rank
+  std::optional<ManifestIndex> index;   // none in checkpoints of versions 1 and 2
 };
 
 inline constexpr char kManifestFile[] = "manifest.json";
+inline constexpr char kIndexFile[] = "index.bin";
 
 std::string FormatManifest(const Manifest& manifest);
+// kLeftOut: text that is no file of a checkpoint; its list of shards may be empty.
+enum class ShardList : std::uint8_t { kWhole, kLeftOut };
 // Checks the digest first. `origin` names the file in errors.
-Manifest ParseManifest(std::string_view text, const std::string& origin);
+Manifest ParseManifest(std::string_view text, const std::string& origin, ShardList shards = ShardList::kWhole);
 // Of a checkpoint's folder.
 Manifest ReadManifest(const std::string& folder);
 

@@ -6,7 +6,6 @@
 
 #include "base/durable_file.h"
 #include "base/error.h"
-#include "checkpoint/format/manifest.h"
 #include "checkpoint/read/checkpoint_reader.h"
 
 namespace trireme {
@@ -96,6 +95,16 @@ std::optional<FoundCheckpoint> FindNewest(const std::string& folder, std::int64_
     *refused = reasons;
   }
   return found;
+}
+
+std::optional<FoundManifest> FindNewestManifest(const std::string& folder) {
+  for (const StepFolder& candidate : ListCheckpoints(folder)) {
+    try {
+      return FoundManifest{.checkpoint = candidate, .manifest = ReadManifest(candidate.path)};
+    } catch (const Error&) {  // the next older one
+    }
+  }
+  return std::nullopt;
 }
 
 void RestoreReplaced(const std::string& folder) {

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/format/manifest.h"
+
 namespace trireme {
 
 struct StepFolder {
@@ -26,6 +28,13 @@ struct FoundCheckpoint {
 // as it is read. `refused` is filled even when nothing is found.
 std::optional<FoundCheckpoint> FindNewest(const std::string& folder, std::int64_t at_most = INT64_MAX,
                                           std::vector<std::string>* refused = nullptr);
+
+struct FoundManifest {
+  StepFolder checkpoint;
+  Manifest manifest;
+};
+// The newest whose manifest verifies; opens no shard.
+std::optional<FoundManifest> FindNewestManifest(const std::string& folder);
 
 // Removes what unfinished saves and prunings of steps below `below` left. A checkpoint that a crash left under
 // kReplacedSuffix, while a new save of its step was taking its name, gets its name back first. Only while no rank saves

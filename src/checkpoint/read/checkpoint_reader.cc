@@ -4,14 +4,16 @@
 #include <cassert>
 #include <cstring>
 #include <optional>
+#include <tuple>
 
+#include "base/durable_file.h"
 #include "base/error.h"
 #include "base/wide_count.h"
-#include "data/files/input_file.h"
 
 namespace trireme {
 namespace {
 
+constexpr std::int64_t kLargestIndex = std::int64_t{4} << 30;
 // Floats read at a time when a whole tensor is walked.
 constexpr std::int64_t kBlock = std::int64_t{16} << 20;
 
@@ -134,6 +136,42 @@ std::optional<std::int64_t> FirstGap(const std::vector<SliceRun>& wanted, std::v
   return std::nullopt;
 }
 
+// The bytes of a shard's header, once size and digest are those that were saved.
+std::string CheckedHeader(const std::string& path, const ManifestShard& shard) {
+  ShardBytes bytes = ReadShardBytes(path);
+  Require(bytes.file == shard.bytes, "'{}' has {} bytes, {} were saved", path, bytes.file, shard.bytes);
+  const Digest digest = DigestOf(bytes.header);
+  Require(digest == shard.header, "'{}': the header is damaged: its digest is {}, {} was saved", path, ToHex(digest),
+          ToHex(shard.header));
+  return std::move(bytes.header);
+}
+
+void CheckCounts(const CheckpointIndex& index, const std::string& folder) {
+  for (std::int64_t i = 0; i < index.tensors(); ++i) {
+    const ManifestTensor about = index.Tensor(i);
+    WideCount count = 0;
+    for (const StoredSlice& stored : index.Slices(i)) {
+      count += static_cast<WideCount>(stored.slice.count());
+    }
+    Require(count == static_cast<WideCount>(about.shape.count()), "'{}': the shards hold {} of the {} elements of '{}'",
+            folder, static_cast<std::int64_t>(count), about.shape.count(), Label(about));
+  }
+}
+
+// Begins what CheckpointReader::Pack makes; the manifest's text and the index follow.
+struct PackedHead {
+  std::uint64_t manifest_bytes = 0;
+  std::uint64_t shards_checked = 0;
+};
+
+PackedHead HeadOf(const std::string& packed, std::size_t begin, const std::string& folder) {
+  PackedHead head;
+  Require(packed.size() >= begin && packed.size() - begin >= sizeof head, "'{}': nothing came from rank 0", folder);
+  std::memcpy(&head, packed.data() + begin, sizeof head);
+  Require(head.manifest_bytes <= packed.size() - begin - sizeof head, "'{}': its manifest did not come whole", folder);
+  return head;
+}
+
 }  // namespace
 
 std::string Problem::ToString() const {
@@ -143,55 +181,134 @@ std::string Problem::ToString() const {
   return text + ": " + message;
 }
 
-CheckpointReader::CheckpointReader(std::string folder) : folder_(std::move(folder)), manifest_(ReadManifest(folder_)) {
-  for (const ManifestTensor& tensor : manifest_.tensors) {
-    tensors_.push_back({.about = tensor});
-  }
-  for (std::size_t shard = 0; shard < manifest_.shards.size(); ++shard) {
-    AddShard(static_cast<std::int64_t>(shard));
-  }
-  CheckCounts();
-}
-
-const std::string& CheckpointReader::DeviceChoices(std::int64_t rank) const {
-  return device_choices_[static_cast<std::size_t>(rank) % device_choices_.size()];
-}
-
-std::string CheckpointReader::PathOf(std::int64_t shard) const {
-  return folder_ + "/" + manifest_.shards[static_cast<std::size_t>(shard)].file;
-}
-
-void CheckpointReader::AddShard(std::int64_t index) {
-  const ManifestShard& shard = manifest_.shards[static_cast<std::size_t>(index)];
-  const std::string path = PathOf(index);
-  const ShardBytes bytes = ReadShardBytes(path);
-  Require(bytes.file == shard.bytes, "'{}' has {} bytes, {} were saved", path, bytes.file, shard.bytes);
-  const Digest digest = DigestOf(bytes.header);
-  Require(digest == shard.header, "'{}': the header is damaged: its digest is {}, {} was saved", path, ToHex(digest),
-          ToHex(shard.header));
-  ShardHeader header = ParseShardHeader(bytes.header, bytes.file, path);
-  Require(header.step == manifest_.state.step && header.rank == index, "'{}' is the shard of rank {} at step {}", path,
-          header.rank, header.step);
-  device_choices_.push_back(std::move(header.device_choices));
-  for (ShardSlice& slice : header.slices) {
-    const StoredTensor* tensor = Find(slice.tensor, slice.kind);
-    Require(tensor != nullptr && tensor->about.shape == slice.shape,
-            "'{}' holds '{}' ({}), which the manifest does not know under that shape", path, slice.tensor, slice.kind);
-    tensors_[static_cast<std::size_t>(tensor - tensors_.data())].slices.push_back(
-        {.shard = index, .slice = std::move(slice)});
-  }
-}
-
-void CheckpointReader::CheckCounts() const {
-  for (const StoredTensor& tensor : tensors_) {
-    WideCount count = 0;
-    for (const StoredSlice& stored : tensor.slices) {
-      count += static_cast<WideCount>(stored.slice.count());
+CheckpointReader::CheckpointReader(std::string folder, ShardChecks checks)
+    : folder_(std::move(folder)), manifest_(ReadManifest(folder_)) {
+  if (manifest_.index) {
+    try {
+      OpenIndex();
+    } catch (const Error& error) {
+      index_problem_ = error.what();
+      index_.reset();
     }
-    Require(count == static_cast<WideCount>(tensor.about.shape.count()),
-            "'{}': the shards hold {} of the {} elements of '{}'", folder_, static_cast<std::int64_t>(count),
-            tensor.about.shape.count(), Label(tensor.about));
   }
+  if (!index_) {
+    IndexHeaders();
+    shards_checked_ = true;
+  }
+  ListTensors();
+  if (checks == ShardChecks::kAll && !shards_checked_) {
+    CheckShards(0, 1);
+    shards_checked_ = true;
+  }
+}
+
+CheckpointReader::CheckpointReader(std::string folder, const std::shared_ptr<const std::string>& packed,
+                                   std::size_t begin)
+    : folder_(std::move(folder)) {
+  const PackedHead head = HeadOf(*packed, begin, folder_);
+  const std::string_view text = std::string_view(*packed).substr(begin + sizeof head, head.manifest_bytes);
+  manifest_ = ParseManifest(text, folder_ + "/" + kManifestFile, ShardList::kLeftOut);
+  index_.emplace(packed, folder_ + "/" + kIndexFile, begin + sizeof head + head.manifest_bytes);
+  shards_checked_ = head.shards_checked != 0;
+  ListTensors();
+}
+
+std::string CheckpointReader::Pack() const {
+  const std::string text =
+      FormatManifest({.state = manifest_.state, .tensors = manifest_.tensors, .shards = {}, .index = {}});
+  const PackedHead head{.manifest_bytes = text.size(), .shards_checked = shards_checked_ ? 1U : 0U};
+  std::string packed(reinterpret_cast<const char*>(&head), sizeof head);
+  packed += text;
+  packed += index_->bytes();
+  return packed;
+}
+
+std::string CheckpointReader::DeviceChoices(std::int64_t rank) const {
+  return index_->DeviceChoices(rank % index_->shards());
+}
+
+void CheckpointReader::OpenIndex() {
+  const std::string path = folder_ + "/" + kIndexFile;
+  const auto bytes = std::make_shared<const std::string>(ReadWholeFile(path, kLargestIndex));
+  const Digest digest = DigestOf(*bytes);
+  Require(static_cast<std::int64_t>(bytes->size()) == manifest_.index->bytes && digest == manifest_.index->digest,
+          "'{}' is damaged: {} bytes of digest {}, {} of {} were saved", path, bytes->size(), ToHex(digest),
+          manifest_.index->bytes, ToHex(manifest_.index->digest));
+  index_.emplace(bytes, path);
+  CheckIndex();
+}
+
+void CheckpointReader::CheckIndex() const {
+  const auto same_tensors = [&] {
+    const auto count = static_cast<std::int64_t>(manifest_.tensors.size());
+    bool same = index_->tensors() == count;
+    for (std::int64_t i = 0; same && i < count; ++i) {
+      same = index_->Tensor(i) == manifest_.tensors[static_cast<std::size_t>(i)];
+    }
+    return same;
+  };
+  const auto same_shards = [&] {
+    const auto count = static_cast<std::int64_t>(manifest_.shards.size());
+    bool same = index_->shards() == count && index_->first_shard() == 0;
+    for (std::int64_t i = 0; same && i < count; ++i) {
+      same = index_->Shard(i) == manifest_.shards[static_cast<std::size_t>(i)];
+    }
+    return same;
+  };
+  Require(index_->step() == manifest_.state.step && same_tensors() && same_shards(),
+          "'{}/{}' and the manifest do not agree about the checkpoint", folder_, kIndexFile);
+  CheckCounts(*index_, folder_);
+}
+
+void CheckpointReader::IndexHeaders() {
+  CheckpointIndexBuilder builder(manifest_.state.step, 0);
+  for (const ManifestShard& shard : manifest_.shards) {
+    const std::int64_t number = static_cast<std::int64_t>(builder.shards().size());
+    const std::string path = folder_ + "/" + shard.file;
+    ShardHeader header = ParseShardHeader(CheckedHeader(path, shard), shard.bytes, path);
+    Require(header.step == manifest_.state.step && header.rank == number, "'{}' is the shard of rank {} at step {}",
+            path, header.rank, header.step);
+    for (const ShardSlice& slice : header.slices) {
+      const ManifestTensor about{.name = slice.tensor, .kind = slice.kind, .shape = slice.shape};
+      const auto found = std::lower_bound(
+          manifest_.tensors.begin(), manifest_.tensors.end(), about,
+          [](const auto& a, const auto& b) { return std::tie(a.kind, a.name) < std::tie(b.kind, b.name); });
+      Require(found != manifest_.tensors.end() && *found == about,
+              "'{}' holds '{}' ({}), which the manifest does not know under that shape", path, slice.tensor,
+              slice.kind);
+    }
+    builder.AddShard(shard, std::move(header));
+  }
+  builder.AddAbsent(manifest_.tensors);
+  index_.emplace(std::make_shared<const std::string>(builder.Format()), folder_);
+  CheckCounts(*index_, folder_);
+}
+
+void CheckpointReader::ListTensors() {
+  for (const ManifestTensor& tensor : manifest_.tensors) {
+    tensors_.push_back({.about = tensor, .number = static_cast<std::int64_t>(tensors_.size())});
+  }
+}
+
+void CheckpointReader::CheckShards(std::int64_t first, std::int64_t stride) const {
+  for (std::int64_t shard = first; shard < index_->shards(); shard += stride) {
+    CheckedHeader(PathOf(shard), index_->Shard(shard));
+  }
+}
+
+std::shared_ptr<const InputFile> CheckpointReader::FileOf(std::int64_t shard) const {
+  const std::lock_guard lock(mutex_);
+  if (open_shard_ != shard) {
+    open_file_ = nullptr;  // closed before the next is opened
+    open_shard_ = -1;
+    open_file_ = std::make_shared<const InputFile>(PathOf(shard));
+    open_shard_ = shard;
+  }
+  return open_file_;
+}
+
+std::vector<StoredSlice> CheckpointReader::Slices(const StoredTensor& tensor, const ElementRange& range) const {
+  return index_->Slices(tensor.number, range);
 }
 
 const StoredTensor* CheckpointReader::Find(const std::string& name, const std::string& kind) const {
@@ -210,11 +327,12 @@ void CheckpointReader::Read(const StoredTensor& tensor, std::span<const SliceRun
   }
   assert(wanted.front().global >= 0 && wanted.back().global + wanted.back().count <= tensor.about.shape.count());
   std::vector<Transfer> found;
-  for (const StoredSlice& stored : tensor.slices) {
+  const ElementRange range{.low = wanted.front().global, .high = wanted.back().global + wanted.back().count};
+  for (const StoredSlice& stored : Slices(tensor, range)) {
     const std::vector<Transfer> transfers = TransfersBetween(wanted, stored.slice);
     if (!transfers.empty()) {
-      const InputFile file(PathOf(stored.shard));
-      ChunkReader reader(file, stored.slice, tensor.about);
+      const std::shared_ptr<const InputFile> file = FileOf(stored.shard);
+      ChunkReader reader(*file, stored.slice, tensor.about);
       CopyTransfers(reader, transfers, out);
       found.insert(found.end(), transfers.begin(), transfers.end());
     }
@@ -241,15 +359,18 @@ Digest CheckpointReader::DigestOfTensor(const StoredTensor& tensor) const {
   return hasher.digest();
 }
 
-void CheckpointReader::VerifyShard(std::int64_t shard, const std::function<void(const Problem&)>& report) const {
-  const InputFile file(PathOf(shard));
+void CheckpointReader::VerifyData(const std::function<void(const Problem&)>& report) const {
+  std::vector<std::vector<std::pair<const StoredTensor*, ShardSlice>>> by_shard(static_cast<std::size_t>(shards()));
   for (const StoredTensor& tensor : tensors_) {
-    for (const StoredSlice& stored : tensor.slices) {
-      if (stored.shard != shard) {
-        continue;
-      }
-      ChunkReader reader(file, stored.slice, tensor.about);
-      for (std::size_t chunk = 0; chunk < stored.slice.chunks.size(); ++chunk) {
+    for (StoredSlice& stored : Slices(tensor)) {
+      by_shard[static_cast<std::size_t>(stored.shard)].emplace_back(&tensor, std::move(stored.slice));
+    }
+  }
+  for (std::size_t shard = 0; shard < by_shard.size(); ++shard) {
+    const InputFile file(PathOf(static_cast<std::int64_t>(shard)));
+    for (const auto& [tensor, slice] : by_shard[shard]) {
+      ChunkReader reader(file, slice, tensor->about);
+      for (std::size_t chunk = 0; chunk < slice.chunks.size(); ++chunk) {
         if (const auto problem = reader.Load(static_cast<std::int64_t>(chunk))) {
           report(*problem);
         }
@@ -262,7 +383,7 @@ void CheckpointReader::VerifyCoverage(const std::function<void(const Problem&)>&
   for (const StoredTensor& tensor : tensors_) {
     const std::vector<SliceRun> whole = {{.local = 0, .global = 0, .count = tensor.about.shape.count()}};
     std::vector<Transfer> found;
-    for (const StoredSlice& stored : tensor.slices) {
+    for (const StoredSlice& stored : Slices(tensor)) {
       const std::vector<Transfer> transfers = TransfersBetween(whole, stored.slice);
       found.insert(found.end(), transfers.begin(), transfers.end());
     }

@@ -213,9 +213,8 @@ void RequireStateKept(const Manifest& manifest, const std::string& folder, const
 }
 
 void RequireStateKept(const std::string& checkpoints, const RunConfig& config, const std::set<std::string>& allowed) {
-  if (const std::optional<FoundCheckpoint> found = FindNewest(checkpoints)) {
-    const std::string& folder = found->checkpoint.path;
-    RequireStateKept(ReadManifest(folder), folder, config, allowed);
+  if (const std::optional<FoundManifest> found = FindNewestManifest(checkpoints)) {
+    RequireStateKept(found->manifest, found->checkpoint.path, config, allowed);
   }
 }
 

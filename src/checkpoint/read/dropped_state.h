@@ -39,7 +39,7 @@ std::set<std::string> ParseDropState(const std::string& text);
 void RequireStateKept(const Manifest& manifest, const std::string& folder, const RunConfig& config,
                       const std::set<std::string>& allowed);
 
-// Asks this of the newest good checkpoint in a folder of them, if it has one. Opens no shard's data.
+// Asks this of the newest checkpoint in a folder of them whose manifest is good, if it has one. Opens no shard.
 void RequireStateKept(const std::string& checkpoints, const RunConfig& config, const std::set<std::string>& allowed);
 
 // "layers (24 tensors, …), optimizer (…)".

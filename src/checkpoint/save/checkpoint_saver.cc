@@ -112,11 +112,15 @@ void CheckpointSaver::Save(const SaveTask& task, const RunState& state, const st
   const bool written = Attempt(task, [&] { WriteShard(task, slices); });
   shard_ = written ? Shard::kWritten : Shard::kFailed;
   shard_.notify_all();
-  const bool done =
-      written && (task.rank != 0 || Attempt(task, [&] {
-                    CommitCheckpoint(task, state, {.seconds = options_.commit_seconds, .stop = &stop_, .lost = &lost_});
-                    last_committed_ = task.step;
-                  }));
+  const CommitLimits limits{.seconds = options_.commit_seconds, .stop = &stop_, .lost = &lost_};
+  const bool done = written && Attempt(task, [&] {
+                      if (task.rank == 0) {
+                        CommitCheckpoint(task, state, limits);
+                        last_committed_ = task.step;
+                      } else if (IndexesGroup(task.rank, task.ranks)) {
+                        WriteGroupIndex(task, limits);
+                      }
+                    });
   if (done) {
     Prune(task);
     last_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

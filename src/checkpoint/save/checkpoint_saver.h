@@ -50,10 +50,10 @@ class CheckpointSaver {
   // After WaitForShard(): whether the shard is where rank 0 looks for it. Without a meaning once rank 0 looks no
   // longer.
   bool ShardIsThere() const;
-  // On rank 0, when a rank's shard was not there after all ranks had written theirs: the save under way, if any, fails.
+  // When a rank's shard was not there after all ranks had written theirs: the save under way, if any, fails.
   void ShardIsLost(std::int64_t rank) { lost_ = rank; }
-  // Returns when no save is under way; the one that is takes no rests from here on. On rank 0 that may take as long as
-  // the slowest rank.
+  // Returns when no save is under way; the one that is takes no rests from here on. On rank 0, and on ranks that
+  // collect the shards of a group, that may take as long as the slowest rank.
   void Wait();
   // Whether a save is being written, or on rank 0 committed.
   bool under_way() const { return under_way_.load(); }

@@ -4,12 +4,14 @@
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
-#include <map>
+#include <memory>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include "base/durable_file.h"
 #include "base/error.h"
+#include "checkpoint/format/checkpoint_index.h"
 #include "checkpoint/format/shard_writer.h"
 #include "checkpoint/read/checkpoint_folder.h"
 #include "checkpoint/save/pacer.h"
@@ -20,6 +22,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t kLargestFailure = 64 << 10;
+constexpr std::int64_t kLargestGroupIndex = std::int64_t{4} << 30;
+// Groups give up before rank 0 does, so that it can name the rank that they waited for.
+constexpr double kPatienceOfGroups = 0.9;
 
 std::string FailurePath(const SaveTask& task, std::int64_t rank) {
   return fmt::format("{}/shard-{:05}.failed-{}", task.unfinished(), rank, task.attempt);
@@ -44,14 +49,27 @@ void RequireSpace(const SaveTask& task, const ShardHeader& header) {
           task.rank, free);
 }
 
-// Rank 0's view of one rank's shard: nothing while it is not there yet.
+std::string GroupIndexPath(const SaveTask& task, std::int64_t first) {
+  return fmt::format("{}/group-{:05}.index", task.unfinished(), first);
+}
+
+// An Error with the reason that the rank left, if it has.
+void RefuseFailed(const SaveTask& task, std::int64_t rank) {
+  const std::string failure = FailurePath(task, rank);
+  std::error_code error;
+  if (std::filesystem::exists(failure, error)) {
+    const std::string reason = ReadWholeFile(failure, kLargestFailure);
+    // The first rank of a group passes on what one of its ranks said.
+    Fail("{}{}", reason.starts_with("rank ") ? "" : fmt::format("rank {}: ", rank), reason);
+  }
+}
+
+// The view of one rank's shard from another: nothing while it is not there yet.
 std::optional<ShardHeader> TryShard(const SaveTask& task, std::int64_t rank, ManifestShard& shard) {
   const std::string path = task.shard(rank);
   std::error_code error;
   if (!std::filesystem::exists(path, error)) {
-    const std::string failure = FailurePath(task, rank);
-    Require(!std::filesystem::exists(failure, error), "rank {}: {}", rank,
-            std::filesystem::exists(failure, error) ? ReadWholeFile(failure, kLargestFailure) : "");
+    RefuseFailed(task, rank);
     return std::nullopt;
   }
   const ShardBytes bytes = ReadShardBytes(path);
@@ -62,6 +80,20 @@ std::optional<ShardHeader> TryShard(const SaveTask& task, std::int64_t rank, Man
   Require(header.ranks == task.ranks, "'{}' was saved by one of {} ranks, not {}", path, header.ranks, task.ranks);
   shard = {.file = ShardFileName(rank), .bytes = bytes.file, .header = DigestOf(bytes.header)};
   return header;
+}
+
+// The index of the shards of a group: nothing while it is not there yet.
+std::optional<CheckpointIndex> TryGroup(const SaveTask& task, std::int64_t first) {
+  const std::string path = GroupIndexPath(task, first);
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) {
+    RefuseFailed(task, first);
+    return std::nullopt;
+  }
+  CheckpointIndex index(std::make_shared<const std::string>(ReadWholeFile(path, kLargestGroupIndex)), path);
+  index.CheckDigest();
+  const bool mine = index.step() == task.step && index.attempt() == task.attempt && index.first_shard() == first;
+  return mine ? std::optional(std::move(index)) : std::nullopt;  // as a shard that an earlier save left
 }
 
 void RequireWritten(const SaveTask& task, const std::string& path) {
@@ -99,35 +131,77 @@ class Waiting {
   std::chrono::milliseconds pause_{1};
 };
 
-// The tensors that shards hold together, each one whole.
-class TensorCounter {
+// Shards of ranks [first, first + span) as far as there are so many, collected by rank `first`; span is a power of
+// kCommitFan. Groups within are collected by their own first ranks.
+class ShardCollector {
  public:
-  void Add(const ShardHeader& header, const std::string& file) {
-    for (const ShardSlice& slice : header.slices) {
-      auto [entry, fresh] = tensors_.try_emplace({slice.kind, slice.tensor}, Entry{.shape = slice.shape});
-      Require(fresh || entry->second.shape == slice.shape, "'{}': '{}' has another shape than in other shards", file,
-              slice.tensor);
-      entry->second.count += slice.count();
+  ShardCollector(const SaveTask& task, const CommitLimits& limits, std::int64_t first)
+      : task_(task), waiting_(task, limits), builder_(task.step, first == 0 ? 0 : task.attempt, first) {}
+
+  CheckpointIndexBuilder& CollectAlone() {
+    for (std::int64_t rank = 0; rank < task_.ranks; ++rank) {
+      TakeShard(rank);
     }
+    return builder_;
   }
 
-  std::vector<ManifestTensor> Tensors() const {
-    std::vector<ManifestTensor> all;
-    for (const auto& [key, entry] : tensors_) {
-      Require(entry.count == entry.shape.count(), "the ranks saved {} elements of '{}' ({}), which has {}", entry.count,
-              key.second, key.first, entry.shape.count());
-      all.push_back({.name = key.second, .kind = key.first, .shape = entry.shape});
+  CheckpointIndexBuilder& Collect(std::int64_t first, std::int64_t span) {
+    if (span == 1) {
+      TakeShard(first);
+      return builder_;
     }
-    return all;
+    const std::int64_t part = span / kCommitFan;
+    Collect(first, part);
+    for (std::int64_t next = first + part; next < std::min(first + span, task_.ranks); next += part) {
+      part == 1 ? TakeShard(next) : TakeGroup(next);
+    }
+    return builder_;
   }
+
+  // Files that are used up once what they say is written elsewhere.
+  const std::vector<std::string>& group_files() const { return group_files_; }
 
  private:
-  struct Entry {
-    Shape shape;
-    std::int64_t count = 0;
-  };
-  std::map<std::pair<std::string, std::string>, Entry> tensors_;
+  void TakeShard(std::int64_t rank) {
+    ManifestShard shard;
+    std::optional<ShardHeader> header = TryShard(task_, rank, shard);
+    while (!header) {
+      waiting_.Pause(rank);
+      header = TryShard(task_, rank, shard);
+    }
+    builder_.AddShard(shard, std::move(*header));
+  }
+
+  void TakeGroup(std::int64_t first) {
+    std::optional<CheckpointIndex> group = TryGroup(task_, first);
+    while (!group) {
+      waiting_.Pause(first);
+      group = TryGroup(task_, first);
+    }
+    builder_.AddPart(*group);
+    group_files_.push_back(GroupIndexPath(task_, first));
+  }
+
+  const SaveTask& task_;
+  Waiting waiting_;
+  CheckpointIndexBuilder builder_;
+  std::vector<std::string> group_files_;
 };
+
+void RemoveFiles(const std::vector<std::string>& paths) {
+  for (const std::string& path : paths) {
+    RemoveTree(path);
+  }
+}
+
+// Ranks of the largest group that `rank` indexes; 1: none.
+std::int64_t SpanOf(std::int64_t rank, std::int64_t ranks) {
+  std::int64_t span = 1;
+  while (rank % (span * kCommitFan) == 0 && span < ranks) {
+    span *= kCommitFan;
+  }
+  return span;
+}
 
 std::string UtcNow() {
   const std::time_t now = std::time(nullptr);
@@ -136,6 +210,16 @@ std::string UtcNow() {
   char text[32];
   std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
   return text;
+}
+
+ManifestIndex WriteIndex(const SaveTask& task, const CheckpointIndexBuilder& builder) {
+  const std::string bytes = builder.Format();
+  const std::string path = task.unfinished() + "/" + kIndexFile;
+  RemoveTree(path);
+  DurableFile file(path);
+  file.Append(bytes);
+  file.Close();
+  return {.bytes = static_cast<std::int64_t>(bytes.size()), .digest = DigestOf(bytes)};
 }
 
 void WriteManifest(const SaveTask& task, const Manifest& manifest) {
@@ -199,30 +283,38 @@ void WriteShardFile(const SaveTask& task, std::span<const SaveSlice> slices) {
   MoveIntoPlace(part, path);
 }
 
+// Names of the files in the folder of a save; an Error when one of the shards is not there.
+void RequireAllShards(const SaveTask& task) {
+  std::set<std::string> names;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(task.unfinished(), error), end; !error && it != end;
+       it.increment(error)) {
+    names.insert(it->path().filename().string());
+  }
+  for (std::int64_t rank = 0; !error && rank < task.ranks; ++rank) {
+    Require(names.count(ShardFileName(rank)) > 0, "the shard of rank {} has been removed from '{}'", rank,
+            task.unfinished());
+  }
+}
+
 std::int64_t Commit(const SaveTask& task, const RunState& state, const CommitLimits& limits) {
   Manifest manifest{.state = state};
   manifest.state.saved_at = UtcNow();
-  TensorCounter counter;
-  Waiting waiting(task, limits);
+  ShardCollector collector(task, limits, 0);
+  const CheckpointIndexBuilder& builder =
+      limits.groups ? collector.Collect(0, SpanOf(0, task.ranks)) : collector.CollectAlone();
+  manifest.shards = builder.shards();
+  manifest.tensors = builder.WholeTensors();
   std::int64_t bytes = 0;
-  for (std::int64_t rank = 0; rank < task.ranks; ++rank) {
-    ManifestShard shard;
-    std::optional<ShardHeader> header = TryShard(task, rank, shard);
-    while (!header) {
-      waiting.Pause(rank);
-      header = TryShard(task, rank, shard);
-    }
-    counter.Add(*header, shard.file);
+  for (const ManifestShard& shard : manifest.shards) {
     bytes += shard.bytes;
-    manifest.shards.push_back(std::move(shard));
   }
-  manifest.tensors = counter.Tensors();
   task.Reached(SavePoint::kBeforeManifest);
+  RemoveFiles(collector.group_files());
+  manifest.index = WriteIndex(task, builder);
   WriteManifest(task, manifest);
   task.Reached(SavePoint::kBeforeRename);
-  for (std::int64_t rank = 0; rank < task.ranks; ++rank) {
-    Require(!IsGone(task.shard(rank)), "the shard of rank {} has been removed from '{}'", rank, task.unfinished());
-  }
+  RequireAllShards(task);
   // A run may save a step again; a command never replaces a checkpoint.
   task.temporary.empty() ? MoveIntoPlace(task.unfinished(), task.finished())
                          : MoveToFreeName(task.unfinished(), task.finished());
@@ -269,6 +361,24 @@ bool LeaveFailure(const SaveTask& task, const std::string& message) {
     }
   }
   return false;
+}
+
+bool IndexesGroup(std::int64_t rank, std::int64_t ranks) { return rank > 0 && SpanOf(rank, ranks) > 1; }
+
+void WriteGroupIndex(const SaveTask& task, const CommitLimits& limits) {
+  NamingLostFolder(task, [&] {
+    CommitLimits group = limits;
+    group.seconds *= kPatienceOfGroups;
+    const std::string path = GroupIndexPath(task, task.rank);
+    ShardCollector collector(task, group, task.rank);
+    const std::string bytes = collector.Collect(task.rank, SpanOf(task.rank, task.ranks)).Format();
+    RemoveTree(path + ".part");
+    DurableFile file(path + ".part");
+    file.Append(bytes);
+    file.Close();
+    MoveIntoPlace(path + ".part", path);
+    RemoveFiles(collector.group_files());
+  });
 }
 
 std::int64_t CommitCheckpoint(const SaveTask& task, const RunState& state, const CommitLimits& limits) {

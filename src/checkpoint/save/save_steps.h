@@ -1,7 +1,7 @@
 // The steps of one save, as each rank takes them: every rank writes and syncs its shard into step-N.tmp; rank 0 then
-// waits for all shards, writes the manifest, and renames the folder. Ranks meet in the file system alone, so that
-// thread ranks and processes on many machines do the same. All functions throw an Error and leave cleaning up to
-// the caller.
+// waits for all shards, or for the indices of groups of them, writes index and manifest, and renames the folder. Ranks
+// meet in the file system alone, so that thread ranks and processes on many machines do the same. All functions throw
+// an Error and leave cleaning up to the caller.
 #pragma once
 
 #include <atomic>
@@ -71,11 +71,22 @@ void WriteShard(const SaveTask& task, std::span<const SaveSlice> slices);
 // Tells rank 0 why this rank's shard will not come. False when even that cannot be written.
 bool LeaveFailure(const SaveTask& task, const std::string& message);
 
+// Ranks whose shards one rank collects. Of more ranks each group of so many has its first rank index them, of more than
+// their square each group of groups, …, so that no rank opens more than a few dozen files, however many ranks there
+// are.
+inline constexpr std::int64_t kCommitFan = 32;
+
 struct CommitLimits {
-  double seconds = 1800;                            // how long rank 0 waits for the other ranks' shards
+  double seconds = 1800;                            // how long a rank waits for the shards of others
   const std::atomic<bool>* stop = nullptr;          // true: stop waiting
   const std::atomic<std::int64_t>* lost = nullptr;  // a rank whose shard will not come; below 0: none is known
+  bool groups = true;  // false: one process has written all shards, no rank indexes a group
 };
+// Whether `rank` is the first of a group whose shards it indexes; rank 0 commits instead.
+bool IndexesGroup(std::int64_t rank, std::int64_t ranks);
+// Such a rank, after its own WriteShard: waits for the shards of its group and writes the index of them for the rank
+// that collects it. Errors as CommitCheckpoint's.
+void WriteGroupIndex(const SaveTask& task, const CommitLimits& limits);
 // Rank 0, after its own WriteShard: waits for every rank's shard, checks that together they hold each tensor once,
 // writes the manifest and renames. Returns the bytes of all shards. An Error, and no more waiting, when a user has
 // removed the folder.

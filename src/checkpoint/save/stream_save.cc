@@ -67,7 +67,7 @@ std::string SaveStream(const StreamSave& save) {
       WriteStreamedShard(save, task);
     }
     task.rank = 0;
-    CommitCheckpoint(task, save.state, {.seconds = 0});
+    CommitCheckpoint(task, save.state, {.seconds = 0, .groups = false});
   } catch (...) {
     RemoveTree(task.unfinished());
     throw;

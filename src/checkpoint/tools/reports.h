@@ -25,8 +25,9 @@ Digest DigestOfState(const CheckpointReader& reader);
 Report InspectCheckpoint(const std::string& path);
 
 // Every byte of every shard against its digests; of a run's folder, every checkpoint. Lists each fault with file,
-// tensor and byte offset, and does not stop at the first.
-Report VerifyCheckpoint(const std::string& path);
+// tensor and byte offset, and does not stop at the first. `mend`: where nothing but the index is missing or damaged, it
+// is made anew from the shards.
+Report VerifyCheckpoint(const std::string& path, bool mend = false);
 
 // Adds to a report what a resume of the path's newest good checkpoint under `config` drops of its state
 // (FindDroppedState); status 1 when anything is, or when no resume is possible. `recipe` is the recipe's name in words.

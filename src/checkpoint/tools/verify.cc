@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/durable_file.h"
 #include "base/error.h"
 #include "base/json_text.h"
 #include "checkpoint/read/checkpoint_folder.h"
@@ -47,14 +48,55 @@ std::vector<Problem> ProblemsOf(const std::string& folder) {
   const auto report = [&](const Problem& problem) { problems.push_back(problem); };
   try {
     const CheckpointReader reader(folder);
-    reader.VerifyCoverage(report);
-    for (std::size_t shard = 0; shard < reader.manifest().shards.size(); ++shard) {
-      reader.VerifyShard(static_cast<std::int64_t>(shard), report);
+    if (!reader.index_problem().empty()) {
+      report({.file = folder + "/" + kIndexFile,
+              .message = reader.index_problem() + "; loading reads the headers of all shards instead (--mend makes it "
+                                                  "anew)"});
     }
+    reader.VerifyCoverage(report);
+    reader.VerifyData(report);
   } catch (const Error& error) {
     report({.file = folder, .message = error.what()});
   }
   return problems;
+}
+
+// Makes the index anew where it is damaged or, of an earlier version, not there; the data must be good, so that no
+// fault gets a digest of its own. What was done, "" when nothing was.
+std::string MendIndex(const std::string& folder) {
+  Manifest manifest = ReadManifest(folder);
+  const CheckpointReader reader(folder);
+  if (manifest.index && reader.index_problem().empty()) {
+    return "";
+  }
+  const std::string bytes(reader.index().bytes());
+  const ManifestIndex index{.bytes = static_cast<std::int64_t>(bytes.size()), .digest = DigestOf(bytes)};
+  // The index first: until the manifest knows it, readers do without.
+  ReplaceFile(folder + "/" + kIndexFile, bytes);
+  if (!(manifest.index == index)) {
+    manifest.index = index;
+    ReplaceFile(folder + "/" + kManifestFile, FormatManifest(manifest));
+  }
+  SyncDirectory(folder);
+  return "its index was made anew";
+}
+
+// Mends what can be; the problems that are left.
+std::vector<Problem> MendedProblems(const std::string& folder, std::string& done) {
+  std::vector<Problem> problems = ProblemsOf(folder);
+  const bool only_index = std::all_of(problems.begin(), problems.end(), [&](const Problem& problem) {
+    return problem.file == folder + "/" + kIndexFile;
+  });
+  if (!only_index) {
+    return problems;
+  }
+  try {
+    done = MendIndex(folder);
+    return {};
+  } catch (const Error& error) {
+    problems.push_back({.file = folder + "/" + kIndexFile, .message = error.what()});
+    return problems;
+  }
 }
 
 json ProblemJson(const Problem& problem) {
@@ -70,19 +112,24 @@ json ProblemJson(const Problem& problem) {
 
 }  // namespace
 
-Report VerifyCheckpoint(const std::string& path) {
+Report VerifyCheckpoint(const std::string& path, bool mend) {
   Report report;
   json checkpoints = json::array();
   for (const std::string& folder : ResolveAllCheckpoints(path)) {
-    const std::vector<Problem> problems = ProblemsOf(folder);
+    std::string mended;
+    const std::vector<Problem> problems = mend ? MendedProblems(folder, mended) : ProblemsOf(folder);
     json listed = json::array();
-    report.text += fmt::format("{}: {}\n", folder, problems.empty() ? "good" : "damaged");
+    report.text +=
+        fmt::format("{}: {}{}\n", folder, problems.empty() ? "good" : "damaged", mended.empty() ? "" : ", " + mended);
     for (const Problem& problem : problems) {
       report.status = 1;
       report.text += "  " + problem.ToString() + "\n";
       listed.push_back(ProblemJson(problem));
     }
     checkpoints.push_back({{"folder", folder}, {"good", problems.empty()}, {"problems", std::move(listed)}});
+    if (!mended.empty()) {
+      checkpoints.back()["mended"] = mended;
+    }
   }
   const json root = {{"good", report.status == 0}, {"checkpoints", std::move(checkpoints)}};
   report.json = JsonText(root, {.indent = 1});
