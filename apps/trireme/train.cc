@@ -62,6 +62,7 @@ struct TrainCommand {
   bool synchronous = false;
   std::string inject;
   std::string trace;
+  bool trace_all = false;
   std::string drop_state;
 
   int Run() const;
@@ -266,11 +267,12 @@ int TrainCommand::Run() const {
     OpenWeights(run.config().model_from);  // what is missing there is said before anything is written
   }
   const std::int64_t job_ends_ns = JobEnd(walltime);
-  const LoopOptions options{.leave_before_ns = LeaveBefore(exit_before, job_ends_ns),
-                            .job_ends_ns = job_ends_ns,
-                            .drop_state = ParseDropState(drop_state),
-                            .drill = ParseDrill(inject),
-                            .trace = trace.empty() ? TraceSteps{} : ParseTraceSteps(trace)};
+  LoopOptions options{.leave_before_ns = LeaveBefore(exit_before, job_ends_ns),
+                      .job_ends_ns = job_ends_ns,
+                      .drop_state = ParseDropState(drop_state),
+                      .drill = ParseDrill(inject),
+                      .trace = trace.empty() ? TraceSteps{} : ParseTraceSteps(trace)};
+  options.trace.every_rank = trace_all;
   Require(options.drill.rank < all_ranks, "--inject: rank = {} is none of the {} ranks (0 to {})", options.drill.rank,
           all_ranks, all_ranks - 1);
   Require(trace.empty() || !no_checkpoint, "--trace needs the run's folder, which --no-checkpoint leaves alone");
@@ -335,7 +337,9 @@ void AddTrainCommand(CLI::App& app, int& exit_code) {
   train->add_flag("--synchronous", command->synchronous,
                   "On GPUs every launch waits for its kernel: tells a race from a deadlock");
   train->add_option("--trace", command->trace,
-                    "Record these steps (12 or 12-15) on every rank: DIR/trace.json for Perfetto, with the prediction");
+                    "Record these steps (12 or 12-15) of every rank, of more than 16 of a sample (the first, the last, "
+                    "the slowest, one a stage): DIR/trace.json for Perfetto, with the prediction");
+  train->add_flag("--trace-all-ranks", command->trace_all, "With --trace: every rank, however many there are");
   train->add_option(
       "--inject", command->inject,
       "A drill, once in the life of a run: \"rank=1,step=3,phase=forward,what=stop\" (stop sleep spin throw "

@@ -147,7 +147,9 @@ struct RankRecord {
   const LedgerCall* InCall() const;
 };
 
-enum class LedgerPart { kHead, kAll };
+// kRecent: the last kRecentCalls of the calls, for folders with the ledgers of thousands of ranks.
+enum class LedgerPart { kHead, kRecent, kAll };
+inline constexpr std::size_t kRecentCalls = 256;
 // An Error when the file is no ledger of this version.
 RankRecord ReadLedger(const std::string& path, LedgerPart part = LedgerPart::kAll);
 // Paths of the ledgers in a folder, by rank; none when there is no such folder.

@@ -53,7 +53,7 @@ std::vector<std::byte> ReadHead(const std::string& path, std::size_t most) {
 class LedgerReader {
  public:
   LedgerReader(const std::string& path, LedgerPart part) {
-    const std::size_t records = part == LedgerPart::kAll ? kLedgerRecords : 0;
+    const std::size_t records = part == LedgerPart::kHead ? 0 : kLedgerRecords;
     // A phase may be changing under the reader's eyes; it takes nanoseconds, so that a second look is enough.
     for (int attempt = 0; attempt < 3 && (attempt == 0 || header_.stamp % 2 == 1); ++attempt) {
       bytes_ = ReadHead(path, sizeof(LedgerFileHeader) + records * sizeof(LedgerFileRecord));
@@ -63,8 +63,8 @@ class LedgerReader {
     }
     CheckHeader(path);
     FillHead();
-    if (part == LedgerPart::kAll) {
-      FillCalls();
+    if (part != LedgerPart::kHead) {
+      FillCalls(part == LedgerPart::kRecent ? kRecentCalls : kLedgerRecords);
     }
   }
 
@@ -115,9 +115,9 @@ class LedgerReader {
     }
   }
 
-  void FillCalls() {
+  void FillCalls(std::size_t most) {
     const std::size_t whole = (bytes_.size() - sizeof(LedgerFileHeader)) / sizeof(LedgerFileRecord);
-    std::vector<std::pair<std::uint64_t, LedgerCall>> numbered;
+    std::vector<LedgerFileRecord> numbered;
     for (std::size_t i = 0; i < whole; ++i) {
       LedgerFileRecord record;
       std::memcpy(&record, bytes_.data() + sizeof(LedgerFileHeader) + i * sizeof record, sizeof record);
@@ -132,11 +132,11 @@ class LedgerReader {
         ++result_.torn;
         continue;
       }
-      numbered.emplace_back(record.number, Convert(record));
+      numbered.push_back(record);
     }
-    std::sort(numbered.begin(), numbered.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-    for (auto& [number, call] : numbered) {
-      result_.calls.push_back(std::move(call));
+    std::sort(numbered.begin(), numbered.end(), [](const auto& a, const auto& b) { return a.number < b.number; });
+    for (std::size_t i = numbered.size() - std::min(most, numbered.size()); i < numbered.size(); ++i) {
+      result_.calls.push_back(Convert(numbered[i]));
     }
   }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <ctime>
+#include <deque>
+#include <map>
 #include <set>
 
 #include "base/error.h"
@@ -19,26 +21,61 @@ std::int64_t LastStarted(const RankRecord& record, const std::string& group) {
   return -1;
 }
 
-// Ranks without which the call of `record` cannot end.
-std::vector<int> WaitsFor(const FlightReport& report, const RankRecord& record) {
-  const LedgerCall* call = record.InCall();
-  if (call == nullptr || call->call.kind == CollectiveKind::kSend) {
-    return {};
-  }
-  const std::vector<int> members = GroupMembers(record.layout, call->group, record.rank);
-  if (call->call.kind == CollectiveKind::kReceive) {
-    const auto peer = static_cast<std::size_t>(call->call.peer);
-    return call->call.peer >= 0 && peer < members.size() ? std::vector<int>{members[peer]} : std::vector<int>{};
-  }
-  std::vector<int> behind;
-  for (const int member : members) {
-    const RankRecord* other = report.Find(member);
-    if (other == nullptr || LastStarted(*other, call->group) < call->sequence) {
+// Members of the groups that ranks wait in, each group looked at once however many of its members wait.
+class Groups {
+ public:
+  explicit Groups(const FlightReport& report) : report_(report) {}
+
+  // Ranks without which the call of `record` cannot end.
+  std::vector<int> WaitsFor(const RankRecord& record) {
+    const LedgerCall* call = record.InCall();
+    if (call == nullptr || call->call.kind == CollectiveKind::kSend) {
+      return {};
+    }
+    const Group& group = GroupOf(record, call->group);
+    if (call->call.kind == CollectiveKind::kReceive) {
+      const auto peer = static_cast<std::size_t>(call->call.peer);
+      return call->call.peer >= 0 && peer < group.members.size() ? std::vector<int>{group.members[peer]}
+                                                                 : std::vector<int>{};
+    }
+    std::vector<int> behind;
+    for (const auto& [started, member] : group.by_start) {
+      if (started >= call->sequence) {
+        break;
+      }
       behind.push_back(member);
     }
+    std::sort(behind.begin(), behind.end());
+    return behind;
   }
-  return behind;
-}
+
+ private:
+  struct Group {
+    std::vector<int> members;
+    std::vector<std::pair<std::int64_t, int>> by_start;  // number of the last call begun, rank; ascending
+  };
+
+  const Group& GroupOf(const RankRecord& record, const std::string& name) {
+    const auto known = group_of_.find({name, record.rank});
+    if (known != group_of_.end()) {
+      return groups_[known->second];
+    }
+    Group group{.members = GroupMembers(record.layout, name, record.rank), .by_start = {}};
+    for (const int member : group.members) {
+      const RankRecord* other = report_.Find(member);
+      group.by_start.emplace_back(other == nullptr ? -1 : LastStarted(*other, name), member);
+      group_of_[{name, member}] = groups_.size();
+    }
+    group_of_[{name, record.rank}] = groups_.size();
+    std::sort(group.by_start.begin(), group.by_start.end());
+    groups_.push_back(std::move(group));
+    return groups_.back();
+  }
+
+  const FlightReport& report_;
+  std::deque<Group> groups_;
+  std::map<std::pair<std::string, int>, std::size_t> group_of_;
+};
 
 // An Error that travelled begins with the rank that it came from.
 bool IsEcho(const RankRecord& record) {
@@ -247,6 +284,22 @@ std::string JoinRanks(const std::vector<int>& ranks) {
   return ranks.size() > kMost ? fmt::format("{} and {} more", text, ranks.size() - kMost) : text;
 }
 
+std::string RankRanges(const std::vector<int>& ranks) {
+  constexpr int kMostStretches = 6;
+  std::string text;
+  std::size_t i = 0;
+  for (int stretch = 0; i < ranks.size() && stretch < kMostStretches; ++stretch) {
+    std::size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) {
+      ++last;
+    }
+    text += fmt::format("{}{}", text.empty() ? "" : " ", ranks[i]);
+    text += last > i ? fmt::format("-{}", ranks[last]) : "";
+    i = last + 1;
+  }
+  return i < ranks.size() ? fmt::format("{} and {} more", text, ranks.size() - i) : text;
+}
+
 std::string ClockTime(std::int64_t nanoseconds) {
   const std::time_t seconds = nanoseconds / 1'000'000'000;
   std::tm local{};
@@ -275,8 +328,9 @@ FlightReport MakeReport(std::vector<RankRecord> ranks) {
       }
     }
   }
+  Groups groups(report);
   for (const RankRecord& record : report.ranks) {
-    report.waits_for.push_back(record.end == LedgerEnd::kRunning ? WaitsFor(report, record) : std::vector<int>{});
+    report.waits_for.push_back(record.end == LedgerEnd::kRunning ? groups.WaitsFor(record) : std::vector<int>{});
   }
   FindSuspects(report);
   if (const RankRecord* failed = FirstFailure(report)) {
@@ -287,11 +341,14 @@ FlightReport MakeReport(std::vector<RankRecord> ranks) {
 }
 
 FlightReport ReadFlight(const std::string& folder) {
+  constexpr std::size_t kMany = 256;
   std::vector<RankRecord> ranks;
   std::vector<std::string> unreadable;
-  for (const std::string& path : ListLedgers(folder)) {
+  const std::vector<std::string> paths = ListLedgers(folder);
+  const LedgerPart part = paths.size() > kMany ? LedgerPart::kRecent : LedgerPart::kAll;
+  for (const std::string& path : paths) {
     try {
-      ranks.push_back(ReadLedger(path));
+      ranks.push_back(ReadLedger(path, part));
     } catch (const Error& error) {
       unreadable.push_back(error.what());
     }

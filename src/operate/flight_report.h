@@ -35,6 +35,8 @@ std::vector<int> GroupMembers(const ParallelLayout& layout, const std::string& g
 std::string DescribePlace(const RankRecord& record);
 // "1, 2 and 5"
 std::string JoinRanks(const std::vector<int>& ranks);
+// "0-3 7 9-4095", ascending ranks; of many stretches the first ones and how many ranks are left: "0 2 4 and 2045 more".
+std::string RankRanges(const std::vector<int>& ranks);
 // "07:30:12.345"
 std::string ClockTime(std::int64_t nanoseconds);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
 #include <sstream>
 
 #include "base/durable_file.h"
@@ -62,6 +63,32 @@ void TraceRecorder::CallEnded(std::int64_t now) {
     trace_.calls.back().end_ns = now;
     calling_ = false;
   }
+}
+
+std::vector<int> TracedRanks(const ParallelLayout& layout, int slowest) {
+  std::set<int> traced;
+  if (layout.ranks() <= kTracedRanks) {
+    for (int rank = 0; rank < layout.ranks(); ++rank) {
+      traced.insert(rank);
+    }
+    return {traced.begin(), traced.end()};
+  }
+  traced = {0, layout.ranks() - 1, slowest};
+  const std::vector<int> stages = ProcessGrid(layout).RanksAlong(Axis::kPipeline, 0);
+  const std::size_t room = kTracedRanks - traced.size();
+  const std::size_t shown = std::min(room, stages.size());
+  for (std::size_t i = 0; i < shown; ++i) {
+    traced.insert(stages[i * stages.size() / shown]);
+  }
+  return {traced.begin(), traced.end()};
+}
+
+std::int64_t TimeInCalls(const RankTrace& trace) {
+  std::int64_t time = 0;
+  for (const TracedCall& call : trace.calls) {
+    time += call.end_ns - call.start_ns;
+  }
+  return time;
 }
 
 void WriteRankTrace(const std::string& folder, int rank, const RankTrace& trace) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "comm/ledger.h"
+#include "topology/layout.h"
 
 namespace trireme {
 
@@ -39,6 +40,7 @@ struct RankTrace {
 struct TraceSteps {
   std::int64_t first = 0;
   std::int64_t last = 0;
+  bool every_rank = false;  // also of a run of many ranks
   bool Holds(std::int64_t step) const { return first > 0 && step >= first && step <= last; }
 };
 // "12" or "12-15"; an Error for anything else.
@@ -60,6 +62,13 @@ class TraceRecorder : public LedgerListener {
   bool open_ = false;  // the last phase goes on
   bool calling_ = false;
 };
+
+// Ranks whose traces are written: all of up to kTracedRanks, of more the first, the last, the one that waited least for
+// others (the slowest), and the first of each stage, of as many stages as there is room for. Ascending.
+inline constexpr int kTracedRanks = 16;
+std::vector<int> TracedRanks(const ParallelLayout& layout, int slowest);
+// Nanoseconds that a rank spent in collectives and messages of its traced steps.
+std::int64_t TimeInCalls(const RankTrace& trace);
 
 // An Error when the file cannot be written.
 void WriteRankTrace(const std::string& folder, int rank, const RankTrace& trace);

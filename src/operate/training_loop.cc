@@ -20,7 +20,6 @@
 #include "operate/weight_dump.h"
 #include "run/step_list.h"
 #include "train/first_weights.h"
-#include "train/gather_numbers.h"
 #include "train/histograms.h"
 
 namespace trireme {
@@ -88,7 +87,7 @@ class Loop {
     }
     if (flight_.ledger() != nullptr && context.device.is_paced()) {
       // One origin for all ranks: their tracks and messages are compared.
-      const std::int64_t began = GatherNumbers(context.world, context.device, {WallNanoseconds()}).front().front();
+      const std::int64_t began = std::stoll(*context.world.ShareBytes(std::to_string(WallNanoseconds()), 0));
       flight_.ledger()->set_clock(
           [began, &device = context.device] { return began + static_cast<std::int64_t>(device.Now() * 1e9); });
     }
@@ -206,12 +205,29 @@ class Loop {
                            folder));
   }
 
-  // Every rank's file is there when this returns.
+  // The files of all ranks that are traced are there when this returns.
   void WriteTrace() {
-    if (recorder_ != nullptr) {
-      WriteRankTrace(options_.run_folder, trainer_.world().rank(), recorder_->trace());
-      trainer_.world().Barrier();
+    if (recorder_ == nullptr) {
+      return;
     }
+    if (IsTraced()) {
+      WriteRankTrace(options_.run_folder, trainer_.world().rank(), recorder_->trace());
+    }
+    trainer_.world().Barrier();
+  }
+
+  bool IsTraced() {
+    Communicator& world = trainer_.world();
+    if (options_.trace.every_rank || world.size() <= kTracedRanks) {
+      return true;
+    }
+    const std::vector<std::string> times = world.CollectBytes(std::to_string(TimeInCalls(recorder_->trace())), 0);
+    const auto least = std::min_element(times.begin(), times.end(), [](const std::string& a, const std::string& b) {
+      return std::stoll(a) < std::stoll(b);
+    });
+    const std::string slowest = *world.ShareBytes(std::to_string(least - times.begin()), 0);
+    const std::vector<int> traced = TracedRanks(config_.layout, std::stoi(slowest));
+    return std::binary_search(traced.begin(), traced.end(), world.rank());
   }
 
   bool AtEnd() const {
@@ -337,10 +353,11 @@ class Loop {
     if (!memory_shown_) {
       TellChoices();
       memory_shown_ = true;
-      const std::vector<MemoryUse> by_rank = GatherMemory(trainer_);
-      watcher_.MemoryMeasured(by_rank);
-      if (const std::string compared = CompareDeviceMemory(trainer_, by_rank.front(), sharing_); !compared.empty()) {
-        watcher_.Note(compared);
+      if (const std::vector<MemoryUse> by_rank = CollectMemory(trainer_); !by_rank.empty()) {
+        watcher_.MemoryMeasured(by_rank);
+        if (const std::string compared = CompareDeviceMemory(trainer_, by_rank.front(), sharing_); !compared.empty()) {
+          watcher_.Note(compared);
+        }
       }
     }
     Mark("check");

@@ -36,7 +36,7 @@ struct LoopOptions {
   std::set<std::string> drop_state;  // what a resume may drop, see RunCheckpointOptions
   std::function<void()> begins;      // called on rank 0 once it is clear that this stage is trained; may be empty
   Drill drill;
-  TraceSteps trace;                                    // steps that every rank records into run_folder's trace/
+  TraceSteps trace;                                    // steps that ranks record into run_folder's trace/
   const std::vector<EvaluationTask>* tasks = nullptr;  // scored as config.evaluate says; may be missing
 };
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/error.h"
 #include "base/json_text.h"
@@ -15,6 +17,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kColumns = 64;
+// Up to here every rank has a line; of more, ranks that are alike share one, and what is left out is counted.
+constexpr std::size_t kMostSingle = 16;
+constexpr std::size_t kMostLines = 10;
 
 std::string FolderWithLedgers(const std::string& path) {
   for (const std::string& folder : {path + "/flight", path}) {
@@ -80,9 +85,34 @@ std::string TimelineRow(const RankRecord& record, std::int64_t from, std::int64_
   return row;
 }
 
+// Ranks of the timeline: all, or of many the suspects, the first and last, and the first of each stage.
+std::vector<const RankRecord*> SampleOf(const FlightReport& report) {
+  std::set<int> ranks;
+  const auto add = [&](int rank) {
+    if (ranks.size() < kMostLines && report.Find(rank) != nullptr) {
+      ranks.insert(rank);
+    }
+  };
+  const ParallelLayout& layout = report.ranks.front().layout;
+  if (report.ranks.size() > kMostSingle) {
+    add(0);
+    add(layout.ranks() - 1);
+    std::for_each_n(report.suspects.begin(), std::min(report.suspects.size(), kMostLines / 2), add);
+    for (const int rank : ProcessGrid(layout).RanksAlong(Axis::kPipeline, 0)) {
+      add(rank);
+    }
+  }
+  std::vector<const RankRecord*> sample;
+  for (const RankRecord& record : report.ranks) {
+    if (report.ranks.size() <= kMostSingle || ranks.count(record.rank) > 0) {
+      sample.push_back(&record);
+    }
+  }
+  return sample;
+}
+
 std::string TimelineText(const FlightReport& report) {
   constexpr std::int64_t kLeast = 1'000'000;
-  constexpr std::size_t kMostRows = 64;
   std::int64_t until = 0;
   std::int64_t from = INT64_MAX;
   for (const RankRecord& record : report.ranks) {
@@ -96,13 +126,29 @@ std::string TimelineText(const FlightReport& report) {
   from = std::min(from, until - kLeast);
   std::string text =
       fmt::format("timeline, {} to {} (# between collectives, . inside one):\n", ClockTime(from), ClockTime(until));
-  for (std::size_t i = 0; i < std::min(report.ranks.size(), kMostRows); ++i) {
-    text += fmt::format("  rank {:<5} |{}|\n", report.ranks[i].rank, TimelineRow(report.ranks[i], from, until));
+  for (const RankRecord* record : SampleOf(report)) {
+    text += fmt::format("  rank {:<5} |{}|\n", record->rank, TimelineRow(*record, from, until));
   }
   return text;
 }
 
-std::string RankLines(const FlightReport& report) {
+// As EndOf, without the number of the process, which differs.
+std::string EndOfMany(const RankRecord& record) {
+  return record.end == LedgerEnd::kRunning ? IsGone(record) ? "process is gone without a word" : "process is there"
+                                           : EndOf(record);
+}
+
+// What a rank's line says, but for its times and its number.
+std::string PlaceOf(const FlightReport& report, std::size_t place) {
+  const RankRecord& record = report.ranks[place];
+  std::string text = DescribePlace(record);
+  if (!report.waits_for[place].empty()) {
+    text += fmt::format(", waits for rank {}", JoinRanks(report.waits_for[place]));
+  }
+  return text + "; " + EndOfMany(record);
+}
+
+std::string SingleLines(const FlightReport& report) {
   std::string text;
   for (std::size_t i = 0; i < report.ranks.size(); ++i) {
     const RankRecord& record = report.ranks[i];
@@ -119,15 +165,90 @@ std::string RankLines(const FlightReport& report) {
   return text;
 }
 
-std::string GroupLines(const FlightReport& report) {
+// Ranks that are in the same place, and since when the first of them is.
+struct Alike {
+  std::vector<int> ranks;
+  std::int64_t since_ns = INT64_MAX;
+};
+
+// A line for ranks that are alike, the fewest first: outliers are among them.
+std::string LinesOf(const std::map<std::string, Alike>& classes) {
+  std::vector<const std::pair<const std::string, Alike>*> ordered;
+  for (const auto& each : classes) {
+    ordered.push_back(&each);
+  }
+  std::stable_sort(ordered.begin(), ordered.end(),
+                   [](const auto* a, const auto* b) { return a->second.ranks.size() < b->second.ranks.size(); });
   std::string text;
-  for (std::size_t i = 0; i < report.ranks.size(); ++i) {
-    std::string groups;
-    for (const LedgerGroup& group : report.ranks[i].groups) {
-      groups += fmt::format("{}{} {}{}", groups.empty() ? "" : ", ", group.name, group.started,
-                            group.ended < group.started ? " (in it)" : "");
+  std::size_t left_out = 0;
+  for (std::size_t i = 0; i < ordered.size(); ++i) {
+    const auto& [what, alike] = *ordered[i];
+    const bool last = i + 1 == ordered.size();  // where most are
+    if (i + 1 >= kMostLines && !last) {
+      left_out += alike.ranks.size();
+      continue;
     }
-    text += fmt::format("  rank {:<5} {}\n", report.ranks[i].rank, groups.empty() ? "none" : groups);
+    if (left_out > 0) {
+      text += fmt::format("  {} ranks in {} other places\n", left_out, ordered.size() - kMostLines);
+    }
+    const std::string since = alike.since_ns == INT64_MAX ? "" : fmt::format(", since {}", ClockTime(alike.since_ns));
+    text += fmt::format("  {} {}{}: {}{}\n", alike.ranks.size() == 1 ? "rank" : "ranks", RankRanges(alike.ranks),
+                        alike.ranks.size() == 1 ? "" : fmt::format(" ({})", alike.ranks.size()), what, since);
+  }
+  return text;
+}
+
+std::string RankLines(const FlightReport& report) {
+  if (report.ranks.size() <= kMostSingle) {
+    return SingleLines(report);
+  }
+  // Ranks of different groups wait for different ranks: these count only where few kinds of places are left.
+  std::map<std::string, Alike> classes;
+  for (const bool with_waits : {true, false}) {
+    classes.clear();
+    for (std::size_t i = 0; i < report.ranks.size(); ++i) {
+      const RankRecord& record = report.ranks[i];
+      const LedgerCall* const call = record.InCall();
+      const std::string where =
+          with_waits || call == nullptr
+              ? PlaceOf(report, i)
+              : fmt::format("in {} of group '{}'{}; {}", Name(call->call.kind), call->group,
+                            report.waits_for[i].empty() ? "" : ", waits for ranks of its group", EndOfMany(record));
+      Alike& alike = classes[fmt::format("step {}, phase '{}', {}", record.step, record.phase, where)];
+      alike.ranks.push_back(record.rank);
+      alike.since_ns = std::min(alike.since_ns, call == nullptr ? record.phase_ns : call->started_ns);
+    }
+    if (classes.size() <= kMostLines) {
+      break;
+    }
+  }
+  return LinesOf(classes);
+}
+
+std::string GroupText(const LedgerGroup& group) {
+  return fmt::format("{} {}{}", group.name, group.started, group.ended < group.started ? " (in it)" : "");
+}
+
+std::string GroupLines(const FlightReport& report) {
+  if (report.ranks.size() > kMostSingle) {
+    std::map<std::string, Alike> classes;
+    for (const RankRecord& record : report.ranks) {
+      std::string groups;
+      for (const LedgerGroup& group : record.groups) {
+        const bool counts = group.name != "pipeline";  // messages, of which every stage has its own number
+        groups += counts ? fmt::format("{}{}", groups.empty() ? "" : ", ", GroupText(group)) : "";
+      }
+      classes[groups.empty() ? "none" : groups].ranks.push_back(record.rank);
+    }
+    return LinesOf(classes);
+  }
+  std::string text;
+  for (const RankRecord& record : report.ranks) {
+    std::string groups;
+    for (const LedgerGroup& group : record.groups) {
+      groups += fmt::format("{}{}", groups.empty() ? "" : ", ", GroupText(group));
+    }
+    text += fmt::format("  rank {:<5} {}\n", record.rank, groups.empty() ? "none" : groups);
   }
   return text;
 }
@@ -135,10 +256,11 @@ std::string GroupLines(const FlightReport& report) {
 std::string LatenessLines(const FlightReport& report) {
   constexpr double kLeastShare = 0.05;
   std::string text;
-  for (const Straggler& each : FindStragglers(report.ranks, kLeastShare)) {
-    text += "  " + each.text + "\n";
+  const std::vector<Straggler> found = FindStragglers(report.ranks, kLeastShare);  // the costliest first
+  for (std::size_t i = 0; i < std::min(found.size(), kMostLines); ++i) {
+    text += "  " + found[i].text + "\n";
   }
-  return text;
+  return found.size() > kMostLines ? fmt::format("{}  and {} more\n", text, found.size() - kMostLines) : text;
 }
 
 Json ToJson(const FlightReport& report, std::size_t place) {
@@ -190,6 +312,27 @@ std::string JsonOf(const FlightReport& report, const std::string& folder, const 
 
 }  // namespace
 
+std::string DescribeFlight(const FlightReport& report) {
+  std::string text = report.headline + "\n";
+  for (std::size_t i = 0; i < std::min(report.unreadable.size(), kMostLines); ++i) {
+    text += "not read: " + report.unreadable[i] + "\n";
+  }
+  if (report.unreadable.size() > kMostLines) {
+    text += fmt::format("not read: {} more\n", report.unreadable.size() - kMostLines);
+  }
+  if (!report.missing.empty()) {
+    text += fmt::format("no ledger of rank {}\n", RankRanges(report.missing));
+  }
+  if (!report.ranks.empty()) {
+    text += "\nwhere each rank was:\n" + RankLines(report);
+    text += "\nlast collective begun, by group:\n" + GroupLines(report);
+    const std::string late = LatenessLines(report);
+    text += late.empty() ? "" : "\nstragglers:\n" + late;
+    text += "\n" + TimelineText(report);
+  }
+  return text;
+}
+
 Diagnosis Diagnose(const std::string& path) {
   const std::string folder = FolderWithLedgers(path);
   const FlightReport report = ReadFlight(folder);
@@ -203,20 +346,7 @@ Diagnosis Diagnose(const std::string& path) {
                       ? 0
                       : 1;
   result.json = JsonOf(report, folder, deaths);
-  result.text = report.headline + "\n";
-  for (const std::string& why : report.unreadable) {
-    result.text += "not read: " + why + "\n";
-  }
-  if (!report.missing.empty()) {
-    result.text += fmt::format("no ledger of rank {}\n", JoinRanks(report.missing));
-  }
-  if (!report.ranks.empty()) {
-    result.text += "\nwhere each rank was:\n" + RankLines(report);
-    result.text += "\nlast collective begun, by group:\n" + GroupLines(report);
-    const std::string late = LatenessLines(report);
-    result.text += late.empty() ? "" : "\nstragglers:\n" + late;
-    result.text += "\n" + TimelineText(report);
-  }
+  result.text = DescribeFlight(report);
   for (const std::string& death : deaths) {
     result.text += fmt::format("an earlier death: trireme diagnose {}\n", death);
   }

@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "operate/flight_report.h"
+
 namespace trireme {
 
 struct Diagnosis {
@@ -11,6 +13,10 @@ struct Diagnosis {
   std::string text;
   std::string json;  // one object
 };
+
+// What the text says of the ranks: a line each of up to 16; of more, one for ranks that are alike, so that it fits a
+// screen however many they are.
+std::string DescribeFlight(const FlightReport& report);
 
 // `path` is a run's folder, its flight/, or a folder with ledgers such as flight/death-001. An Error when there is no
 // ledger.

@@ -2,10 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <map>
 
 #include "base/units.h"
 #include "model/float8_products.h"
+#include "operate/flight_report.h"
 #include "report/log_line.h"
 
 namespace trireme {
@@ -60,21 +64,12 @@ std::string FolderText(const RunStart& start) {
                             every > 0 ? fmt::format("every {} and ", Plural(every, "step")) : "");
 }
 
-// "all ranks", "rank 3", "ranks 0-3 6".
-std::string RanksText(const std::vector<std::size_t>& ranks, std::size_t all) {
+// "on every rank", "on rank 3", "on ranks 0-3 6", of many stretches the first ones.
+std::string RanksText(const std::vector<int>& ranks, std::size_t all) {
   if (ranks.size() == all) {
     return all == 1 ? "" : "on every rank ";
   }
-  std::string text;
-  for (std::size_t i = 0; i < ranks.size();) {
-    std::size_t last = i;
-    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) {
-      ++last;
-    }
-    text += last > i ? fmt::format(" {}-{}", ranks[i], ranks[last]) : fmt::format(" {}", ranks[i]);
-    i = last + 1;
-  }
-  return fmt::format("on rank{}{} ", ranks.size() == 1 ? "" : "s", text);
+  return fmt::format("on rank{} {} ", ranks.size() == 1 ? "" : "s", RankRanges(ranks));
 }
 
 std::string MemoryText(const MemoryUse& use) {
@@ -146,23 +141,34 @@ std::string StartLines(const RunStart& start) {
 }
 
 std::string MemoryLines(const std::vector<MemoryUse>& by_rank) {
-  std::string lines;
-  std::vector<bool> told(by_rank.size(), false);
+  constexpr std::size_t kMostLines = 8;
+  std::map<std::array<std::int64_t, kMemoryKinds>, std::vector<int>> alike;
   for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
-    if (told[rank]) {
-      continue;
-    }
-    std::vector<std::size_t> alike;
-    for (std::size_t other = rank; other < by_rank.size(); ++other) {
-      if (by_rank[rank] == by_rank[other]) {
-        told[other] = true;
-        alike.push_back(other);
-      }
-    }
-    lines +=
-        (lines.empty() ? "" : "\n") + Labelled("memory", RanksText(alike, by_rank.size()) + MemoryText(by_rank[rank]));
+    alike[by_rank[rank].bytes].push_back(static_cast<int>(rank));
   }
-  return lines;
+  std::vector<std::vector<int>> classes;
+  for (const auto& [bytes, ranks] : alike) {
+    classes.push_back(ranks);
+  }
+  const auto use = [&](const std::vector<int>& ranks) { return by_rank[static_cast<std::size_t>(ranks.front())]; };
+  std::string rest;
+  if (classes.size() > kMostLines) {
+    // Those that hold most count.
+    std::stable_sort(classes.begin(), classes.end(),
+                     [&](const auto& a, const auto& b) { return use(a).total() > use(b).total(); });
+    const std::size_t left = classes.size() - kMostLines;
+    rest = "\n" + Labelled("", fmt::format("{} other kinds of ranks have {} to {}", left,
+                                           HumanBytes(use(classes.back()).total()),
+                                           HumanBytes(use(classes[kMostLines]).total())));
+    classes.resize(kMostLines);
+  }
+  std::sort(classes.begin(), classes.end());
+  std::string lines;
+  for (const std::vector<int>& ranks : classes) {
+    lines +=
+        (lines.empty() ? "" : "\n") + Labelled("memory", RanksText(ranks, by_rank.size()) + MemoryText(use(ranks)));
+  }
+  return lines + rest;
 }
 
 std::string EndLines(const RunEnding& ending) {

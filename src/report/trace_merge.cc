@@ -57,6 +57,9 @@ class Merger {
 
   void AddRank(int rank) {
     const RankTrace& traced = ranks_[static_cast<std::size_t>(rank)];
+    if (traced.phases.empty()) {
+      return;  // one of many ranks, not traced
+    }
     const Coordinate coordinate = grid_.CoordinateOf(rank);
     const int compute = trace_.AddTrack(process_, fmt::format("rank {}, stage {}", rank, coordinate.pipeline));
     int in_flight = 0;
@@ -116,7 +119,10 @@ class Merger {
   }
 
   void AddMemory() {
-    for (std::size_t rank = 0; rank < input_.memory.size(); ++rank) {
+    for (std::size_t rank = 0; rank < std::min(input_.memory.size(), ranks_.size()); ++rank) {
+      if (ranks_[rank].phases.empty()) {
+        continue;
+      }
       std::map<std::string, double> kinds;
       for (int kind = 0; kind < kMemoryKinds; ++kind) {
         const auto memory = static_cast<MemoryKind>(kind);

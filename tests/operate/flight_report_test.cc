@@ -4,10 +4,13 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "base/error.h"
 #include "operate/stragglers.h"
+#include "operate/trace_recorder.h"
 #include "report/diagnose.h"
 
 namespace trireme {
@@ -169,6 +172,97 @@ TEST(Stragglers, ALongDelayNowAndThenIsNoStraggler) {
 TEST(Stragglers, ThatCostNothingAndThoseOfOtherGroupsAreNotNamed) {
   EXPECT_TRUE(FindStragglers(Pair(200, "tensor", [](int) { return 0.01; }), 0.1).empty());
   EXPECT_TRUE(FindStragglers(Pair(200, "world", [](int) { return 0.3; }), 0.1).empty());
+}
+
+// A rank in the backward pass of a step for which all others wait, as they do in such a layout: its tensor group for
+// it, the data groups of these for them, every pipeline for its stage.
+std::vector<RankRecord> HungRun(const ParallelLayout& layout, int hung) {
+  const ProcessGrid grid(layout);
+  const Coordinate place = grid.CoordinateOf(hung);
+  std::vector<RankRecord> ranks;
+  for (int rank = 0; rank < layout.ranks(); ++rank) {
+    const Coordinate at = grid.CoordinateOf(rank);
+    const bool peer = at.pipeline == place.pipeline && at.data == place.data;
+    const std::string group = peer ? "tensor" : at.data == place.data ? "pipeline" : "data";
+    RankRecord record;
+    record.rank = rank;
+    record.layout = layout;
+    record.step = 7;
+    record.phase = rank == hung ? "backward" : group == "data" ? "reduce" : "receive";
+    record.phase_ns = record.heartbeat_ns = 1'000'000'000 + rank;
+    record.pid = getpid();
+    record.process_start = ProcessStart(getpid());
+    record.groups = {{"tensor", rank == hung ? 9 : 10, 9}, {"pipeline", 4 + at.pipeline, 3 + at.pipeline}};
+    record.groups.push_back({"data", group == "data" ? 3 : 2, 2});
+    if (rank != hung) {
+      const bool message = group == "pipeline";
+      record.calls.push_back({.group = group,
+                              .sequence = group == "tensor" ? 10
+                                          : message         ? 4 + at.pipeline
+                                                            : 3,
+                              .call = {.kind = message ? CollectiveKind::kReceive : CollectiveKind::kAllReduce,
+                                       .count = 8,
+                                       .peer = at.pipeline < place.pipeline ? at.pipeline + 1 : at.pipeline - 1},
+                              .started_ns = 1'000'000'000});
+    }
+    ranks.push_back(std::move(record));
+  }
+  return ranks;
+}
+
+TEST(FlightReport, OfThousandsOfRanksFitsAScreenAndNamesTheOne) {
+  ParallelLayout layout;
+  layout.tensor = 4;
+  layout.pipeline = 16;
+  layout.data = 64;
+  constexpr int kHung = 1234;
+  const FlightReport report = MakeReport(HungRun(layout, kHung));
+  EXPECT_THAT(report.suspects, ElementsAre(kHung));
+  const std::string text = DescribeFlight(report);
+  EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 40) << text;
+  EXPECT_THAT(text, HasSubstr("rank 1234 stopped first: in phase 'backward' of step 7"));
+  EXPECT_THAT(text, HasSubstr("rank 1234: step 7, phase 'backward', in no collective"));
+  EXPECT_THAT(text,
+              HasSubstr("(4032): step 7, phase 'reduce', in all_reduce of group 'data', waits for ranks of its group"));
+  std::size_t longest = 0;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = text.find('\n', begin);
+    longest = std::max(longest, end - begin);
+    begin = end + 1;
+  }
+  EXPECT_LE(longest, 250U);
+}
+
+TEST(FlightReport, RangesOfRanksAreShort) {
+  EXPECT_EQ(RankRanges({}), "");
+  EXPECT_EQ(RankRanges({3}), "3");
+  EXPECT_EQ(RankRanges({0, 1, 2, 5, 7, 8}), "0-2 5 7-8");
+  std::vector<int> even;
+  for (int rank = 0; rank < 100; rank += 2) {
+    even.push_back(rank);
+  }
+  EXPECT_EQ(RankRanges(even), "0 2 4 6 8 10 and 44 more");
+}
+
+TEST(RankTraces, OfManyRanksAreASample) {
+  ParallelLayout layout;
+  layout.data = 16;
+  EXPECT_EQ(TracedRanks(layout, 3).size(), 16U);
+  layout.tensor = 4;
+  layout.pipeline = 64;
+  const std::vector<int> traced = TracedRanks(layout, 777);
+  EXPECT_LE(traced.size(), 16U);
+  for (const int rank : {0, 777, layout.ranks() - 1}) {
+    EXPECT_THAT(traced, testing::Contains(rank));
+  }
+  const ProcessGrid grid(layout);
+  std::set<int> stages;
+  for (const int rank : traced) {
+    stages.insert(grid.CoordinateOf(rank).pipeline);
+  }
+  EXPECT_GE(stages.size(), 13U);
+  layout.pipeline = 4;
+  EXPECT_LE(TracedRanks(layout, 5).size(), 7U) << "one a stage, the last and the slowest";
 }
 
 TEST(FlightReport, DiagnoseTellsItInWordsAndRefusesAnEmptyFolder) {

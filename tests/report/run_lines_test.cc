@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <sstream>
 
@@ -78,6 +79,18 @@ TEST(RunLines, RanksThatHoldTheSameShareALineOfMemory) {
   EXPECT_EQ(MemoryLines({first, first, last, first, last}),
             "memory    on ranks 0-1 3 2.0 MB: weights 2.0 MB\n"
             "memory    on ranks 2 4 2.0 MB: weights 2.0 MB; in host memory 1.0 MB");
+}
+
+TEST(RunLines, MemoryOfThousandsOfRanksIsAFewLines) {
+  std::vector<MemoryUse> by_rank(4096);
+  for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
+    by_rank[rank][MemoryKind::kWeights] = 1'000'000 * static_cast<std::int64_t>(1 + rank / 64 + rank % 2);
+  }
+  const std::string lines = MemoryLines(by_rank);
+  ExpectColumns(lines);
+  EXPECT_LE(std::count(lines.begin(), lines.end(), '\n'), 20) << lines;
+  EXPECT_THAT(lines, HasSubstr("on ranks 4033 4035 4037 4039 4041 4043 and 26 more 65.0 MB:"));
+  EXPECT_THAT(lines, HasSubstr("other kinds of ranks have 1.0 MB to 57.0 MB"));
 }
 
 TEST(RunLines, TheEndNamesTheNextCommand) {
