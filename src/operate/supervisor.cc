@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "base/durable_file.h"
@@ -33,6 +34,12 @@ constexpr double kStackSeconds = 8;
 constexpr double kMorePatience = 6;
 // Between looks for stragglers: so many times as long as a look took.
 constexpr double kCheckRests = 20;
+// Between looks at all ranks: likewise, but no longer than this part of the time that ranks may stand still, since a
+// standstill between two looks is taken for one of the ranks.
+constexpr double kLookRests = 4;
+constexpr double kLongestRestPart = 0.25;
+// Before a first step a rank is named that others wait for, after this part of the time that ranks may stand still.
+constexpr double kLatePart = 0.5;
 
 struct Death {
   std::int64_t step = 0;
@@ -81,19 +88,28 @@ class Supervisor {
     watchdog_ = Watchdog(limits_);
     stragglers_ = {};
     JobProcess job(options_.command);
-    while (!job.AwaitEnd(options_.poll_seconds)) {
+    late_ = {.since = Now()};
+    while (!job.AwaitEnd(RestSeconds())) {
       if (PassOnSignals(job)) {
         Say("asked to stop a second time: the job is ended without a save");
         job.End(0, ReadFlight(flight_).ranks);
         return kExitFailed;
       }
       CheckForStragglers();
+      const double start = Now();
       const std::vector<RankSnapshot> snapshots = Snapshots();
+      NameLateRanks(snapshots);
+      look_seconds_ = Now() - start;
       if (const std::optional<Alarm> alarm = watchdog_.Check(Now(), snapshots)) {
         return EndStalled(job, *alarm, snapshots);
       }
     }
     return EndOf(job);
+  }
+
+  double RestSeconds() const {
+    const double most = kLongestRestPart * options_.limits.floor;
+    return std::max(options_.poll_seconds, std::min(kLookRests * look_seconds_, most));
   }
 
   // A rank that stays slow is told once; the run goes on.
@@ -108,6 +124,48 @@ class Supervisor {
     }
     // The ledgers of many ranks take long to read: that must not become the supervisor's main work.
     next_straggler_check_ = start + std::max(options_.straggler_seconds, kCheckRests * (Now() - start));
+  }
+
+  // Ranks that others wait for before the first step are named once: a node that starts slowly, or not at all, holds up
+  // all others, and no step shows it.
+  void NameLateRanks(const std::vector<RankSnapshot>& snapshots) {
+    const bool begun = std::any_of(snapshots.begin(), snapshots.end(),
+                                   [](const RankSnapshot& snapshot) { return snapshot.steps_before > 0; });
+    late_.over = late_.over || begun;
+    const double patience = kLatePart * options_.limits.floor;
+    if (late_.over || snapshots.empty() || Now() - late_.since < patience) {
+      return;
+    }
+    late_.since = Now() + kCheckRests * look_seconds_;  // the next look, should nothing wait now
+    const FlightReport report = ReadFlight(flight_);
+    const std::int64_t before = WallNanoseconds() - static_cast<std::int64_t>(patience * 1e9);
+    const auto waits_long = [&](std::size_t place) {
+      const LedgerCall* const call = report.ranks[place].InCall();
+      return !report.waits_for[place].empty() && call != nullptr && call->started_ns < before;
+    };
+    std::size_t waiting = 0;
+    for (std::size_t place = 0; place < report.ranks.size(); ++place) {
+      waiting += waits_long(place) ? 1 : 0;
+    }
+    if (waiting == 0 || report.suspects.empty() || report.deadlock) {
+      return;
+    }
+    late_.over = true;
+    Say(DescribeLate(report, waiting));
+  }
+
+  // "late at start: rank 5 on node7 is in phase 'load' since 07:30:12.345, 63 ranks wait for it"
+  static std::string DescribeLate(const FlightReport& report, std::size_t waiting) {
+    const int first = report.suspects.front();
+    const RankRecord* const record = report.Find(first);
+    const std::string others =
+        report.suspects.size() == 1 ? "" : fmt::format(" (ranks {} too)", RankRanges(report.suspects));
+    return fmt::format("late at start: rank {} {}{}; {} rank{} of {} wait{} for {} to begin the first step", first,
+                       record == nullptr ? "has left no ledger yet"
+                                         : fmt::format("on {} is in phase '{}' since {}", record->host, record->phase,
+                                                       ClockTime(record->phase_ns)),
+                       others, waiting, waiting == 1 ? "" : "s", report.ranks.front().world(), waiting == 1 ? "s" : "",
+                       report.suspects.size() == 1 ? "it" : "them");
   }
 
   // True when the job was asked to stop before: it may hang, and a user who asks twice does not want to wait.
@@ -139,18 +197,30 @@ class Supervisor {
       }
     }
     const double now = Now();
-    if (beats != beats_) {
+    if (beats != beats_ || snapshots.size() != seen_) {
       beats_ = beats;
+      seen_ = snapshots.size();
       silent_since_ = now;
+      waiting_.reset();
     } else if (now - silent_since_ > options_.limits.floor / 2) {
-      const FlightReport report = ReadFlight(flight_);
+      if (!waiting_) {
+        waiting_ = WaitingRanks(ReadFlight(flight_));  // once: nothing moves any more
+      }
       for (RankSnapshot& snapshot : snapshots) {
-        const RankRecord* record = report.Find(snapshot.rank);
-        snapshot.waiting =
-            record != nullptr && !report.waits_for[static_cast<std::size_t>(record - report.ranks.data())].empty();
+        snapshot.waiting = waiting_->count(snapshot.rank) > 0;
       }
     }
     return snapshots;
+  }
+
+  static std::set<int> WaitingRanks(const FlightReport& report) {
+    std::set<int> waiting;
+    for (std::size_t place = 0; place < report.ranks.size(); ++place) {
+      if (!report.waits_for[place].empty()) {
+        waiting.insert(report.ranks[place].rank);
+      }
+    }
+    return waiting;
   }
 
   // `processes`: those looked at already, since thread ranks share one.
@@ -295,7 +365,15 @@ class Supervisor {
   Death death_;
   std::string host_ = HostName();
   std::uint64_t beats_ = 0;
+  std::size_t seen_ = 0;  // ledgers
   double silent_since_ = 0;
+  std::optional<std::set<int>> waiting_;  // ranks that wait for others in the present silence
+  double look_seconds_ = 0;
+  struct Lateness {
+    double since = 0;  // the next look is some seconds after it
+    bool over = false;
+  };
+  Lateness late_;
   double next_straggler_check_ = 0;
   StragglerWatch stragglers_;
   bool asked_to_stop_ = false;

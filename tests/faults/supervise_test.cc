@@ -39,6 +39,15 @@ TEST(Supervisor, NamesARankThatNeverArrives) {
   EXPECT_THAT(outcome.output, HasSubstr("rank 2 does nothing in phase 'reduce'"));
 }
 
+TEST(Supervisor, NamesARankThatIsLateToTheFirstStep) {
+  const FaultRun run;
+  const Outcome outcome =
+      run.Run({"--supervise", "--stall-seconds", "4", "--inject", "rank=1,step=0,phase=load,what=spin"});
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("late at start: rank 1 on "));
+  EXPECT_THAT(outcome.output, HasSubstr("is in phase 'load' since"));
+}
+
 TEST(Supervisor, SeesAStoppedProcess) {
   const FaultRun run;
   const Outcome outcome = run.Run(Supervised("rank=3,step=2,phase=update,what=stop"));
