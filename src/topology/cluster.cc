@@ -18,6 +18,18 @@ LinkSpec ReadLink(const Settings& file, const std::string& table, const char* re
           .bandwidth = file.Positive(table + ".bandwidth_gbs") * kGiga};
 }
 
+// One number, or one for each width of operands.
+void ReadSustained(const Settings& file, DeviceSpec& device) {
+  const std::string key = "device.sustained";
+  if (!file.HasTable(key)) {
+    device.sustained = file.Positive(key, 1);
+    return;
+  }
+  device.sustained = file.Positive(key + ".bf16", 1);
+  device.sustained_fp8 = file.Positive(key + ".fp8", device.sustained);
+  device.sustained_fp4 = file.Positive(key + ".fp4", device.sustained_fp8);
+}
+
 DeviceSpec ReadDevice(const Settings& file) {
   DeviceSpec device;
   device.name = file.Text("device.name");
@@ -33,7 +45,7 @@ DeviceSpec ReadDevice(const Settings& file) {
   device.peak_fp8 = file.Positive("device.peak_tflops.fp8", device.peak_half / 1e12) * 1e12;
   device.peak_fp4 = file.Positive("device.peak_tflops.fp4", device.peak_fp8 / 1e12) * 1e12;
   device.old_matrix_share = file.Positive("device.old_matrix_share", 1);
-  device.sustained = file.Positive("device.sustained", 1);
+  ReadSustained(file, device);
   device.watts = file.Number("power.device_watts", 0);
   return device;
 }
@@ -89,9 +101,11 @@ double DeviceSpec::Peak(ProductFormat format, DType dtype) const {
       return Peak(dtype);
     case ProductFormat::kFloat8:
     case ProductFormat::kMxFloat8:
-      return sustained * peak_fp8;
-    case ProductFormat::kNvFloat4:
-      return sustained * peak_fp4;
+      return (sustained_fp8 > 0 ? sustained_fp8 : sustained) * peak_fp8;
+    case ProductFormat::kNvFloat4: {
+      const double as_fp8 = sustained_fp8 > 0 ? sustained_fp8 : sustained;
+      return (sustained_fp4 > 0 ? sustained_fp4 : as_fp8) * peak_fp4;
+    }
   }
   return Peak(dtype);
 }

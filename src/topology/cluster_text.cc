@@ -30,15 +30,23 @@ std::string LinkText(const char* name, const LinkSpec& link) {
                      link.bandwidth / kGiga);
 }
 
+std::string SustainedText(const DeviceSpec& device) {
+  if (device.sustained_fp8 == 0) {
+    return fmt::format("{:.4g}", device.sustained);
+  }
+  return fmt::format("{{ bf16 = {:.4g}, fp8 = {:.4g}, fp4 = {:.4g} }}", device.sustained, device.sustained_fp8,
+                     device.sustained_fp4);
+}
+
 std::string DeviceText(const DeviceSpec& device) {
   std::string peaks = fmt::format("fp32 = {:.5g}", device.peak_fp32 / kTera);
   peaks += fmt::format(", tf32 = {:.5g}, bf16 = {:.5g}", device.peak_tf32 / kTera, device.peak_half / kTera);
   peaks += fmt::format(", fp8 = {:.5g}, fp4 = {:.5g}", device.peak_fp8 / kTera, device.peak_fp4 / kTera);
   return fmt::format(
       "\n[device]\nname = {}\nis_host = {}\nmemory_gib = {:.5g}\nmemory_bandwidth_gbs = {:.5g}\nlaunch_us = {:.4g}\n"
-      "units = {}\nsustained = {:.4g}\nold_matrix_share = {:.4g}\npeak_tflops = {{ {} }}\n{}",
+      "units = {}\nsustained = {}\nold_matrix_share = {:.4g}\npeak_tflops = {{ {} }}\n{}",
       Quoted(device.name), device.is_host, device.memory / kGibi, device.memory_bandwidth / kGiga, device.launch * 1e6,
-      device.units, device.sustained, device.old_matrix_share, peaks, device.has_bf16 ? "" : "has_bf16 = false\n");
+      device.units, SustainedText(device), device.old_matrix_share, peaks, device.has_bf16 ? "" : "has_bf16 = false\n");
 }
 
 }  // namespace

@@ -17,6 +17,40 @@ Efficiencies ReadEfficiencies(const Settings& file, const std::string& table, co
   return read;
 }
 
+// Numbers of [time], which revisions may replace.
+struct TimeNumber {
+  const char* name;
+  double TimeTraits::*member;
+  double unit;
+};
+constexpr TimeNumber kTimeNumbers[] = {
+    {"outside_bytes", &TimeTraits::outside_bytes, 1},
+    {"inside_bytes", &TimeTraits::inside_bytes, 1},
+    {"backward_bytes", &TimeTraits::backward_bytes, 1},
+    {"selective_products", &TimeTraits::selective_products, 1},
+    {"selective_memory", &TimeTraits::selective_memory, 1},
+    {"collective_us", &TimeTraits::collective_seconds, 1e-6},
+    {"logit_bytes", &TimeTraits::logit_bytes, 1},
+    {"wave_weight", &TimeTraits::wave_weight, 1},
+    {"tensor_overlap", &TimeTraits::tensor_overlap, 1},
+    {"cast_bytes", &TimeTraits::cast_bytes, 1},
+    {"cast_bytes_mxfp8", &TimeTraits::mx_cast_bytes, 1},
+    {"cast_bytes_nvfp4", &TimeTraits::fp4_cast_bytes, 1},
+    {"gradient_bytes", &TimeTraits::gradient_bytes, 1},
+    {"parameter_bytes", &TimeTraits::parameter_bytes, 1},
+    {"gradient_bytes_bf16", &TimeTraits::gradient_bytes_bf16, 1},
+    {"accumulate_bytes", &TimeTraits::accumulate_bytes, 1},
+    {"optimizer_bytes", &TimeTraits::optimizer_bytes, 1},
+    {"data_overlap", &TimeTraits::data_overlap, 1},
+    {"bucket_mb", &TimeTraits::bucket_bytes, 1e6},
+    {"shard_kernels", &TimeTraits::shard_kernels, 1},
+    {"shard_copy_bytes", &TimeTraits::shard_copy_bytes, 1},
+    {"layer_tensors", &TimeTraits::layer_tensors, 1},
+    {"gather_overlap", &TimeTraits::shard_overlap, 1},
+    {"power_sgd_seconds", &TimeTraits::power_sgd_seconds, 1},
+    {"power_sgd_share", &TimeTraits::power_sgd_share, 1},
+};
+
 TimeTraits ReadTime(const Settings& file) {
   TimeTraits time;
   const std::string attention = file.Text("attention.kernel", "flash");
@@ -28,32 +62,18 @@ TimeTraits ReadTime(const Settings& file) {
   time.flash_share = attention == "flash1" ? kFirstGeneration : 1;
   time.head_multiple = file.CountOr("attention.head_multiple", time.head_multiple);
   time.score_bytes = file.Number("attention.score_bytes", time.score_bytes);
-  time.outside_bytes = file.Number("time.outside_bytes", time.outside_bytes);
-  time.inside_bytes = file.Number("time.inside_bytes", time.inside_bytes);
-  time.backward_bytes = file.Number("time.backward_bytes", time.backward_bytes);
-  time.selective_products = file.Number("time.selective_products", time.selective_products);
   time.selective_attention = file.Flag("time.selective_attention", time.selective_attention);
   time.broadcasts_shards = file.Flag("time.broadcasts_shards", time.broadcasts_shards);
-  time.collective_seconds = file.Number("time.collective_us", time.collective_seconds * 1e6) * 1e-6;
-  time.logit_bytes = file.Number("time.logit_bytes", time.logit_bytes);
-  time.wave_weight = file.Number("time.wave_weight", time.wave_weight);
   time.vocabulary_multiple = file.CountOr("time.vocabulary_multiple", time.vocabulary_multiple);
   time.recompute_whole = file.Flag("time.recompute_whole", time.recompute_whole);
   time.scatter_messages = file.Flag("time.scatter_messages", time.scatter_messages);
-  time.tensor_overlap = file.Number("time.tensor_overlap", time.tensor_overlap);
-  time.cast_bytes = file.Number("time.cast_bytes", time.cast_bytes);
-  time.gradient_bytes = file.Number("time.gradient_bytes", time.gradient_bytes);
-  time.parameter_bytes = file.Number("time.parameter_bytes", time.parameter_bytes);
-  time.gradient_bytes_bf16 = file.Number("time.gradient_bytes_bf16", time.gradient_bytes_bf16);
-  time.accumulate_bytes = file.Number("time.accumulate_bytes", time.accumulate_bytes);
-  time.optimizer_bytes = file.Number("time.optimizer_bytes", time.optimizer_bytes);
-  time.data_overlap = file.Number("time.data_overlap", time.data_overlap);
-  time.shard_overlap = file.Number("time.gather_overlap", time.shard_overlap);
   time.gather_again = file.Flag("time.gather_again", time.gather_again);
   time.host_optimizer = file.Flag("time.host_optimizer", time.host_optimizer);
   time.nvme_offload = file.Flag("time.nvme_offload", time.nvme_offload);
-  time.power_sgd_seconds = file.Number("time.power_sgd_seconds", time.power_sgd_seconds);
-  time.power_sgd_share = file.Number("time.power_sgd_share", time.power_sgd_share);
+  for (const TimeNumber& number : kTimeNumbers) {
+    time.*number.member =
+        file.Number(std::string("time.") + number.name, time.*number.member / number.unit) * number.unit;
+  }
   return time;
 }
 
@@ -126,6 +146,30 @@ StackPolicy ReadPolicy(const Settings& file) {
           .inline_on_host = file.Flag("policy.inline_on_host", false)};
 }
 
+StackRevision ReadRevision(const Settings& file, const std::string& table, const SoftwareStack& stack) {
+  StackRevision revision{.cluster = file.Text(table + ".cluster", ""),
+                         .since = file.Text(table + ".since", ""),
+                         .until = file.Text(table + ".until", ""),
+                         .note = file.Text(table + ".note", ""),
+                         .slow = file.Flag(table + ".slow", false),
+                         .blocking = file.Flag(table + ".blocking", false),
+                         .accumulates = file.Flag(table + ".accumulates", true),
+                         .reason = file.Text(table + ".reason", "")};
+  for (const TimeNumber& number : kTimeNumbers) {
+    const std::string key = table + ".time." + number.name;
+    if (file.Has(key)) {
+      revision.time.push_back({number.member, file.Number(key) * number.unit});
+    }
+  }
+  for (const EfficiencyField& field : EfficiencyFields()) {
+    const std::string key = table + ".efficiency." + field.name;
+    if (file.Has(key)) {
+      revision.efficiencies.push_back({field.member, file.Positive(key) / stack.defaults.*field.member});
+    }
+  }
+  return revision;
+}
+
 SoftwareStack ReadStack(const Settings& file) {
   SoftwareStack stack;
   stack.name = file.Text("name");
@@ -134,6 +178,8 @@ SoftwareStack ReadStack(const Settings& file) {
   stack.systems = file.Texts("runs.systems");
   stack.accelerators = file.Texts("runs.accelerators");
   stack.run_clusters = file.Texts("runs.clusters");
+  stack.run_sources = file.Texts("runs.sources");
+  stack.assumed_dtype = file.Text("runs.dtype", "");
   stack.assumed_recompute = file.Text("runs.recompute", "none");
   stack.assumed_partition = file.Text("runs.partition", "");
   stack.assumed_zero = std::clamp(file.CountOr("runs.zero", 0), 0, 3);
@@ -154,14 +200,7 @@ SoftwareStack ReadStack(const Settings& file) {
                                   .runs = file.CountOr(table + ".runs", 0)});
   }
   for (int i = 0; i < file.Entries("revision"); ++i) {
-    const std::string table = "revision[" + std::to_string(i) + "]";
-    stack.revisions.push_back({.cluster = file.Text(table + ".cluster", ""),
-                               .since = file.Text(table + ".since", ""),
-                               .until = file.Text(table + ".until", ""),
-                               .slow = file.Flag(table + ".slow", false),
-                               .blocking = file.Flag(table + ".blocking", false),
-                               .accumulates = file.Flag(table + ".accumulates", true),
-                               .reason = file.Text(table + ".reason", "")});
+    stack.revisions.push_back(ReadRevision(file, "revision[" + std::to_string(i) + "]", stack));
   }
   file.RequireAllKnown();
   return stack;
@@ -201,19 +240,54 @@ const std::vector<MemoryField>& MemoryFields() {
   return kFields;
 }
 
-StackState Resolve(const SoftwareStack& stack, const Cluster& cluster, const std::string& date) {
+namespace {
+
+void Take(const StackCalibration& calibration, StackState& state) {
+  state.efficiencies = calibration.efficiencies;
+  state.memory = calibration.memory;
+  state.spread = calibration.spread;
+  state.memory_spread = calibration.memory_spread;
+  state.calibrated = true;
+}
+
+bool HoldsFor(const StackRevision& revision, const Cluster& cluster, const StackUse& use) {
+  const bool here = revision.cluster.empty() || revision.cluster == cluster.site;
+  const bool kind = revision.note.empty() || use.note.find(revision.note) != std::string::npos;
+  // Without a date a run is of today: after every revision that ends.
+  const bool then = use.date.empty() ? revision.until.empty()
+                                     : (revision.since.empty() || use.date >= revision.since) &&
+                                           (revision.until.empty() || use.date < revision.until);
+  return here && kind && then;
+}
+
+void Take(const StackRevision& revision, StackState& state) {
+  state.slowed = state.slowed || revision.slow;
+  state.time.blocking = state.time.blocking || revision.blocking;
+  if (!revision.accumulates) {
+    state.memory.accumulation = 0;
+    state.time.gradient_bytes_bf16 = 0;
+    state.time.accumulate_bytes = 0;
+  }
+  for (const ChangedTime& changed : revision.time) {
+    state.time.*changed.member = changed.value;
+  }
+  for (const ChangedEfficiency& changed : revision.efficiencies) {
+    state.efficiencies.*changed.member *= changed.factor;
+  }
+}
+
+}  // namespace
+
+StackState Resolve(const SoftwareStack& stack, const Cluster& cluster, const StackUse& use,
+                   const StackCalibration* calibration) {
   StackState state{.efficiencies = stack.defaults,
                    .time = stack.time,
                    .memory = stack.memory,
                    .policy = stack.policy,
                    .spread = stack.default_spread};
-  for (const StackCalibration& calibration : stack.calibrations) {
-    if (calibration.cluster == cluster.site) {
-      state.efficiencies = calibration.efficiencies;
-      state.memory = calibration.memory;
-      state.spread = calibration.spread;
-      state.memory_spread = calibration.memory_spread;
-      state.calibrated = true;
+  for (const StackCalibration& own : stack.calibrations) {
+    if (own.cluster == cluster.site) {
+      Take(own, state);
     }
   }
   if (stack.policy.inline_on_host && cluster.device.is_host) {
@@ -224,20 +298,12 @@ StackState Resolve(const SoftwareStack& stack, const Cluster& cluster, const std
     state.spread = cluster.measured->spread;
     state.calibrated = true;
   }
+  if (calibration != nullptr) {
+    Take(*calibration, state);
+  }
   for (const StackRevision& revision : stack.revisions) {
-    const bool here = revision.cluster.empty() || revision.cluster == cluster.site;
-    // Without a date a run is of today: after every revision that ends.
-    const bool always = revision.since.empty() && revision.until.empty();
-    const bool then = always || (!date.empty() && (revision.since.empty() || date >= revision.since) &&
-                                 (revision.until.empty() || date < revision.until));
-    if (here && then) {
-      state.slowed = state.slowed || revision.slow;
-      state.time.blocking = state.time.blocking || revision.blocking;
-      if (!revision.accumulates) {
-        state.memory.accumulation = 0;
-        state.time.gradient_bytes_bf16 = 0;
-        state.time.accumulate_bytes = 0;
-      }
+    if (HoldsFor(revision, cluster, use)) {
+      Take(revision, state);
     }
   }
   return state;

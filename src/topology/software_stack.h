@@ -50,6 +50,7 @@ struct TimeTraits {
   double inside_bytes = 34;   // likewise, cut by the tensor axis
   double backward_bytes = 2;  // of forward's bytes, what element-wise kernels move in backward
   double selective_products = 0;     // share of products that selective recomputation repeats
+  double selective_memory = 0;       // share of element-wise kernels that it repeats
   bool selective_attention = true;   // whether it repeats attention
   bool broadcasts_shards = false;    // ZeRO 1: each owner in turn broadcasts what it updated; else one gather
   double collective_seconds = 3e-5;  // of the host: to issue a collective
@@ -59,7 +60,9 @@ struct TimeTraits {
   bool recompute_whole = true;       // full recomputation repeats the last product too
   bool scatter_messages = false;     // tensor ranks send a part of a message each
   double tensor_overlap = 0;         // share of the tensor collectives that products hide
-  double cast_bytes = 4;             // moved for each element that is cast to 8 bits or fewer
+  double cast_bytes = 4;             // moved for each element that is cast to fp8 with one scale a tensor
+  double mx_cast_bytes = 0;          // likewise to mxfp8; 0: as cast_bytes
+  double fp4_cast_bytes = 0;         // likewise to nvfp4; 0: as mx_cast_bytes
   bool blocking = false;             // the host waits for every kernel: issuing and running add up
   double gradient_bytes = 2;         // sent for each parameter and reduction
   double parameter_bytes = 2;        // gathered for each parameter
@@ -67,7 +70,13 @@ struct TimeTraits {
   double accumulate_bytes = 0;       // moved for each parameter and micro batch by that accumulation
   double optimizer_bytes = 30;       // moved for each owned parameter by the update
   double data_overlap = 0;           // share of the data collectives that backward hides
-  bool gather_again = false;         // ZeRO 3 gathers weights for recomputation, and once more for backward
+  double bucket_bytes = 0;           // gradients of a stage are reduced in calls of so many bytes; 0: in one
+  // ZeRO 1 where the program keeps each tensor's shards apart: kernels for each tensor and rank of the data group that
+  // copy a shard, and bytes moved for each parameter by all such copies. Nothing hides either.
+  double shard_kernels = 0;
+  double shard_copy_bytes = 0;
+  double layer_tensors = 8;   // trained tensors of a layer
+  bool gather_again = false;  // ZeRO 3 gathers weights for recomputation, and once more for backward
   // Share of ZeRO 3's gathers and reductions, and of copies to and from the host, that compute hides: in a file
   // time.gather_overlap.
   double shard_overlap = 0;
@@ -140,14 +149,28 @@ struct StackCalibration {
   int runs = 0;                // measured ones behind it
 };
 
-// A stretch of time during which the software or the site differed.
+// A number of a stack that a revision replaces.
+struct ChangedTime {
+  double TimeTraits::*member;
+  double value;
+};
+struct ChangedEfficiency {
+  double Efficiencies::*member;
+  double factor;  // of the stack's own, so that it holds for calibrated numbers too
+};
+
+// What differs from the stack's numbers: the software or the site in a stretch of time, or a run of another kind (a
+// flag of the program that tables tell in their notes). A revision with a note holds for runs alone whose note has it.
 struct StackRevision {
   std::string cluster;  // empty: everywhere
   std::string since;    // ISO dates; empty: open. Without both it holds for runs of any date
   std::string until;
+  std::string note;         // a word of the run's note; empty: any run
   bool slow = false;        // Efficiencies::slowdown holds
   bool blocking = false;    // TimeTraits::blocking holds
   bool accumulates = true;  // false: bf16 without fp32 accumulation yet
+  std::vector<ChangedTime> time;
+  std::vector<ChangedEfficiency> efficiencies;
   std::string reason;
 };
 
@@ -158,6 +181,7 @@ struct SoftwareStack {
   std::vector<std::string> systems;       // as tables of runs name it
   std::vector<std::string> accelerators;  // empty: any
   std::vector<std::string> run_clusters;  // empty: any
+  std::vector<std::string> run_sources;   // parts of a source's name; empty: any
   StackFeatures features;
   TimeTraits time;
   MemoryTraits memory;
@@ -168,12 +192,19 @@ struct SoftwareStack {
   std::string assumed_partition;  // empty: uniform
   int assumed_zero = 0;
   bool assumed_sequence_parallel = false;
+  std::string assumed_dtype;     // where the device multiplies in it; empty: bf16
   int assumed_chunk_layers = 0;  // above 0: pipelines are interleaved by chunks of about so many layers
   std::vector<StackCalibration> calibrations;
   std::vector<StackRevision> revisions;
 };
 
-// A stack on a cluster at a date ("" is today): what the planner prices with.
+// A run of a stack: what its revisions depend on.
+struct StackUse {
+  std::string date;  // ISO, may be shortened; empty: today
+  std::string note;
+};
+
+// A stack on a cluster: what the planner prices with.
 struct StackState {
   Efficiencies efficiencies;
   TimeTraits time;
@@ -184,7 +215,12 @@ struct StackState {
   double memory_spread = 0.15;
   bool calibrated = false;
 };
-StackState Resolve(const SoftwareStack& stack, const Cluster& cluster, const std::string& date);
+// `calibration`: instead of those of the stack's file.
+StackState Resolve(const SoftwareStack& stack, const Cluster& cluster, const StackUse& use,
+                   const StackCalibration* calibration = nullptr);
+inline StackState Resolve(const SoftwareStack& stack, const Cluster& cluster, const std::string& date) {
+  return Resolve(stack, cluster, StackUse{.date = date, .note = ""});
+}
 
 SoftwareStack ParseStack(const std::string& text, const std::string& origin);
 SoftwareStack LoadStack(const std::string& name, const std::string& folder);

@@ -37,7 +37,7 @@ TEST(Calibration, RecoversATruthThatMadeItsRuns) {
   truth.efficiencies.matmul *= 0.94;  // as far as sites differ
   truth.efficiencies.layer_seconds *= 1.6;
   std::vector<const PricedRun*> teachers;
-  const StackState true_state = StateFor(stack, cluster, "", &truth);
+  const StackState true_state = StateFor(stack, cluster, MeasuredRun{}, &truth);
   for (PricedRun& run : priced) {
     run.seconds = EstimateTime(run.point.PointUnder(cluster, true_state), run.account, clock).seconds;
     teachers.push_back(&run);
@@ -45,7 +45,7 @@ TEST(Calibration, RecoversATruthThatMadeItsRuns) {
   const PricedRun* held_out = teachers.back();
   teachers.pop_back();
   const StackCalibration fitted = Calibrate(files.clusters, stack, teachers, clock);
-  const StackState state = StateFor(stack, cluster, "", &fitted);
+  const StackState state = StateFor(stack, cluster, MeasuredRun{}, &fitted);
   const double predicted = EstimateTime(held_out->point.PointUnder(cluster, state), held_out->account, clock).seconds;
   EXPECT_NEAR(predicted / held_out->seconds, 1, 0.03);
   EXPECT_NEAR(fitted.efficiencies.matmul / truth.efficiencies.matmul, 1, 0.05);

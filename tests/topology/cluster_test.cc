@@ -51,6 +51,23 @@ TEST(Cluster, ReadsUnitsAsBytesAndSeconds) {
   EXPECT_EQ(cluster.cards_per_ring, 2);
 }
 
+TEST(Cluster, WhatAChipSustainsDependsOnTheFormat) {
+  const std::string peaks = "peak_tflops = { fp32 = 1, bf16 = 2 }";
+  std::string text = kTwoNodes;
+  text.replace(text.find(peaks), peaks.size(),
+               "sustained = { bf16 = 0.8, fp8 = 0.7 }\npeak_tflops = { fp32 = 1, bf16 = 2, fp8 = 4, fp4 = 8 }");
+  const auto expect = [](const DeviceSpec& device) {
+    EXPECT_DOUBLE_EQ(device.Peak(DType::kBFloat16), 1.6e12);
+    EXPECT_DOUBLE_EQ(device.Peak(ProductFormat::kMxFloat8, DType::kBFloat16), 2.8e12);
+    EXPECT_DOUBLE_EQ(device.Peak(ProductFormat::kNvFloat4, DType::kBFloat16), 5.6e12) << "as fp8";
+  };
+  const Cluster cluster = ParseCluster(text, "pair.toml");
+  expect(cluster.device);
+  expect(ParseCluster(ToToml(cluster, ""), "again.toml").device);
+  text.replace(text.find("sustained = { bf16 = 0.8, fp8 = 0.7 }"), 37, "sustained = 0.5");
+  EXPECT_DOUBLE_EQ(ParseCluster(text, "pair.toml").device.Peak(ProductFormat::kFloat8, DType::kBFloat16), 2e12);
+}
+
 TEST(Cluster, EveryShippedFileLoads) {
   const std::vector<Cluster> clusters = LoadClusters(Source("clusters"));
   EXPECT_GE(clusters.size(), 11U);

@@ -61,6 +61,29 @@ TEST(SoftwareStack, ARevisionHoldsBeforeItsDate) {
   EXPECT_GT(Resolve(stack, cluster, "2022-03-01").memory.accumulation, 0);
 }
 
+TEST(SoftwareStack, ARevisionReplacesNumbersInItsTime) {
+  const SoftwareStack stack = ParseStack(
+      "name = \"s\"\n[time]\ncast_bytes = 4\n[efficiency]\nlayer_seconds = 0.002\n"
+      "[[calibration]]\ncluster = \"dgx-h100\"\nlayer_seconds = 0.003\n"
+      "[[revision]]\nuntil = \"2025-02\"\ntime = { cast_bytes = 5, collective_us = 7 }\n"
+      "[[revision]]\nsince = \"2026\"\ntime = { cast_bytes = 3 }\n"
+      "[[revision]]\nnote = \"eager\"\nefficiency = { layer_seconds = 0.004 }\n",
+      "s.toml");
+  const Cluster cluster = ShippedCluster("dgx-h100");
+  EXPECT_EQ(Resolve(stack, cluster, "2025-01-31").time.cast_bytes, 5);
+  EXPECT_DOUBLE_EQ(Resolve(stack, cluster, "2025-01").time.collective_seconds, 7e-6);
+  EXPECT_EQ(Resolve(stack, cluster, "2025-02").time.cast_bytes, 4);
+  EXPECT_EQ(Resolve(stack, cluster, "2026-01").time.cast_bytes, 3);
+  EXPECT_EQ(Resolve(stack, cluster, "").time.cast_bytes, 3) << "today";
+  EXPECT_DOUBLE_EQ(Resolve(stack, cluster, "").efficiencies.layer_seconds, 0.003);
+  const StackState eager = Resolve(stack, cluster, StackUse{.date = "", .note = "8 GPUs, eager mode"});
+  EXPECT_DOUBLE_EQ(eager.efficiencies.layer_seconds, 0.006) << "twice the calibrated one";
+  EXPECT_EQ(MessageOf([] {
+              ParseStack("name = \"s\"\n[[revision]]\ntime = { cast_byte = 5 }\n", "s.toml");
+            }).find("cast_byte") == std::string::npos,
+            false);
+}
+
 TEST(SoftwareStack, ACalibrationReadsBack) {
   StackCalibration calibration{.cluster = "site", .spread = 0.07, .memory_spread = 0.05, .runs = 12};
   calibration.efficiencies.matmul = 0.625;

@@ -66,6 +66,25 @@ double AddProducts(const PlanPoint& point, const ModuleProgram& program, ModuleT
   return last;
 }
 
+namespace {
+
+double CastBytes(const PlanPoint& point) {
+  const TimeTraits& time = point.stack.time;
+  const double blocks = time.mx_cast_bytes > 0 ? time.mx_cast_bytes : time.cast_bytes;
+  switch (point.products()) {
+    case ProductFormat::kNative:
+    case ProductFormat::kFloat8:
+      return time.cast_bytes;
+    case ProductFormat::kMxFloat8:
+      return blocks;
+    case ProductFormat::kNvFloat4:
+      return time.fp4_cast_bytes > 0 ? time.fp4_cast_bytes : blocks;
+  }
+  return time.cast_bytes;
+}
+
+}  // namespace
+
 // Inputs are cast in forward, gradients of outputs in backward; weights once a step, which is little.
 void AddCasts(const PlanPoint& point, const LocalSizes& s, ModuleTime& time) {
   if (point.products() == ProductFormat::kNative) {
@@ -81,8 +100,9 @@ void AddCasts(const PlanPoint& point, const LocalSizes& s, ModuleTime& time) {
       outputs += shape.rows * shape.outputs;
     }
   }
-  time.forward.memory += MemorySeconds(point, point.stack.time.cast_bytes * static_cast<double>(inputs));
-  time.backward_input.memory += MemorySeconds(point, point.stack.time.cast_bytes * static_cast<double>(outputs));
+  const double bytes = CastBytes(point);
+  time.forward.memory += MemorySeconds(point, bytes * static_cast<double>(inputs));
+  time.backward_input.memory += MemorySeconds(point, bytes * static_cast<double>(outputs));
 }
 
 void AddTensor(const PlanPoint& point, const ModuleCost& cost, ModuleTime& time) {
@@ -97,7 +117,7 @@ void AddHost(const PlanPoint& point, const LocalSizes& s, const ModuleCost& cost
              ModuleTime& time) {
   constexpr double kForwardShare = 0.4;  // of a layer's kernels
   const Efficiencies& e = point.stack.efficiencies;
-  const bool stalls = point.config.layout.pipeline > 1 && point.config.layout.tensor > 1;
+  const bool stalls = point.config.layout.tensor > 1 && StagesCrossNodes(point.cluster, point.config.layout);
   const double issue = e.layer_seconds + (stalls ? e.stall_seconds * point.config.layout.tensor : 0);
   const auto collectives = [&](const WorkCost& work) {
     const auto& calls = work.tensor.calls;

@@ -1,5 +1,7 @@
 #include "planner/pricing/data_parallel_time.h"
 
+#include <cmath>
+
 #include "base/int8_block.h"
 #include "planner/pricing/collective_time.h"
 #include "planner/pricing/price_model.h"
@@ -74,6 +76,18 @@ double UpdatedSeconds(const PlanPoint& point, double bytes) {
   const bool turns = point.stack.time.broadcasts_shards;
   return ShardSeconds(point, turns ? CollectiveKind::kBroadcast : CollectiveKind::kAllGather, bytes,
                       turns ? point.shards() : 1);
+}
+
+double ShardCopySeconds(const PlanPoint& point, double parameters) {
+  const TimeTraits& time = point.stack.time;
+  const ParallelLayout& layout = point.config.layout;
+  if (point.shards() == 1 || time.shard_kernels + time.shard_copy_bytes == 0) {
+    return 0;
+  }
+  const double layers = std::ceil(static_cast<double>(point.config.model.layers) / layout.pipeline);
+  const double copies = (layers * time.layer_tensors + 1) * point.shards();
+  return copies * time.shard_kernels * point.cluster.device.launch +
+         parameters * time.shard_copy_bytes / (point.cluster.device.memory_bandwidth * point.stack.efficiencies.memory);
 }
 
 double GradientBytes(const PlanPoint& point) {

@@ -19,5 +19,8 @@ double ReductionSeconds(const PlanPoint& point, double gradients, double calls);
 double GatherSeconds(const PlanPoint& point, double parameters, double calls);
 // Updated parameters go to all who hold them: one gather, or a broadcast by each owner in turn.
 double UpdatedSeconds(const PlanPoint& point, double bytes);
+// What a program spends on cutting and copying each tensor's shards, where ZeRO 1 works tensor by tensor: nothing hides
+// it. The number of tensors grows with the layers, not with their width.
+double ShardCopySeconds(const PlanPoint& point, double parameters);
 
 }  // namespace trireme

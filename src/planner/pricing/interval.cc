@@ -1,5 +1,6 @@
 #include "planner/pricing/interval.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "planner/pricing/step_estimate.h"
@@ -75,6 +76,26 @@ double SpreadOf(double variance) { return std::expm1(kEightOfTen * std::sqrt(var
 double SpreadOf(const PlanPoint& point, const ModelAccount& account, PipelineClock& clock) {
   return point.stack.calibrated ? point.stack.spread
                                 : SpreadOf(Variance(Sensitivities(point, account, clock), PriorCovariance()));
+}
+
+double PairedDeviation(const std::vector<double>& a, const std::vector<double>& b,
+                       const std::vector<double>& covariance) {
+  std::vector<double> apart(a.size());
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    apart[i] = a[i] - b[i];
+  }
+  return std::sqrt(Variance(apart, covariance) + 2 * kModelNoise * kModelNoise);
+}
+
+double ExpectedRegret(double seconds, double other, double deviation) {
+  const double lead = std::log(other / seconds);
+  if (deviation <= 0) {
+    return std::max(0.0, std::expm1(-lead));
+  }
+  const double units = lead / deviation;
+  const double density = std::exp(-units * units / 2) / std::sqrt(2 * std::acos(-1.0));
+  const double wrong = 0.5 * std::erfc(units / std::sqrt(2.0));
+  return std::expm1(std::max(0.0, deviation * density - lead * wrong));
 }
 
 double FitProbability(double peak, double usable, double spread) {

@@ -32,6 +32,13 @@ double SpreadOf(double variance);
 // The same of a step that is priced by what sites differ by, or by its stack's calibration for the machine.
 double SpreadOf(const PlanPoint& point, const ModelAccount& account, PipelineClock& clock);
 
+// Deviation of the logarithm of two steps' ratio on one machine, by their sensitivities: what moves both cancels.
+double PairedDeviation(const std::vector<double>& a, const std::vector<double>& b,
+                       const std::vector<double>& covariance);
+// How much slower than the faster of two the one predicted to be faster is on average, relative: `seconds` and `other`
+// predicted, the logarithm of their ratio as sure as `deviation` says. 0 where it is surely the faster.
+double ExpectedRegret(double seconds, double other, double deviation);
+
 // How sure it is that a run fits: `peak` predicted bytes, of which 80 % of real ones lie within 1 + spread. To six
 // digits: libraries of C differ in the last bits of erfc, and pages print what the command prints.
 double FitProbability(double peak, double usable, double spread);

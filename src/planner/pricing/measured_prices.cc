@@ -43,7 +43,7 @@ double MeasuredPrices::Fixed(const PlanPoint& point) const {
 }
 
 // The trainer reduces each module's bucket as soon as it is complete.
-double MeasuredPrices::Reductions(const PlanPoint& point) const {
+double MeasuredPrices::Reductions(const PlanPoint& point, double /*parameters*/) const {
   return static_cast<double>(CeilDiv(point.config.model.layers, point.config.layout.pipeline)) + 1;
 }
 

@@ -17,7 +17,7 @@ class MeasuredPrices final : public CountedPrices {
                     const GroupPlacement& group) const override;
   double Update(const PlanPoint& point, double parameters, double owned) const override;
   double Fixed(const PlanPoint& point) const override;
-  double Reductions(const PlanPoint& point) const override;
+  double Reductions(const PlanPoint& point, double parameters) const override;
   double StagesSharing(const PlanPoint& point) const override;
 };
 

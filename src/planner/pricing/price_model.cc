@@ -59,7 +59,7 @@ double PriceModel::Update(const PlanPoint& point, double /*parameters*/, double 
 
 double PriceModel::Fixed(const PlanPoint& point) const { return point.stack.efficiencies.step_seconds; }
 
-double PriceModel::Reductions(const PlanPoint& /*point*/) const { return 1; }
+double PriceModel::Reductions(const PlanPoint& /*point*/, double /*parameters*/) const { return 1; }
 
 double PriceModel::StagesSharing(const PlanPoint& /*point*/) const { return 0; }
 

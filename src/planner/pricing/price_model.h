@@ -72,7 +72,7 @@ class PriceModel {
   virtual double Directions(const PlanPoint& point) const = 0;
   virtual double Fixed(const PlanPoint& point) const;
   // Calls in which a stage's gradients are reduced.
-  virtual double Reductions(const PlanPoint& point) const;
+  virtual double Reductions(const PlanPoint& point, double parameters) const;
   // How much longer the work of all stages takes than that of one where they share cores; 0: they share none.
   virtual double StagesSharing(const PlanPoint& point) const;
 };

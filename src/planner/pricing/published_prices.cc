@@ -1,6 +1,7 @@
 #include "planner/pricing/published_prices.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/shape.h"
 #include "planner/pricing/block_time.h"
@@ -224,6 +225,7 @@ ModuleTime PublishedPrices::Block(const PlanPoint& point, const LocalSizes& s, c
   } else if (s.recompute_attention) {
     again.attention = traits.selective_attention ? attention.forward : 0;
     again.matmul = traits.selective_products * time.forward.matmul;
+    again.memory = traits.selective_memory * time.forward.memory;
   }
   time.backward_input.memory = traits.backward_bytes * time.forward.memory;
   AddTensor(point, cost, time);
@@ -260,6 +262,11 @@ double PublishedPrices::Accumulation(const PlanPoint& point, const StepParameter
 }
 
 double PublishedPrices::UpdateBytes(const PlanPoint& point) const { return StateBytes(point); }
+
+double PublishedPrices::Reductions(const PlanPoint& point, double parameters) const {
+  const double bucket = point.stack.time.bucket_bytes;
+  return bucket > 0 ? std::max(1.0, std::ceil(parameters * point.stack.time.parameter_bytes / bucket)) : 1;
+}
 
 double PublishedPrices::Directions(const PlanPoint& /*point*/) const { return 0; }
 

@@ -24,6 +24,7 @@ class PublishedPrices final : public PriceModel {
   double Accumulation(const PlanPoint& point, const StepParameters& of_stage) const override;
   double UpdateBytes(const PlanPoint& point) const override;
   double Directions(const PlanPoint& point) const override;
+  double Reductions(const PlanPoint& point, double parameters) const override;
 };
 
 }  // namespace trireme

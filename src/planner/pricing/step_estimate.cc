@@ -186,7 +186,7 @@ void AddCompression(const PlanPoint& point, const CompressedGradients& compresse
 void AddStepWork(const PlanPoint& point, const ModelAccount& account, const StepParameters& of_stage, double backward,
                  StepEstimate& estimate) {
   const double parameters = of_stage.trained;
-  const double buckets = point.prices.Reductions(point);
+  const double buckets = point.prices.Reductions(point, parameters);
   const ParallelLayout& layout = point.config.layout;
   const TimeTraits& time = point.stack.time;
   const Efficiencies& e = point.stack.efficiencies;
@@ -213,7 +213,7 @@ void AddStepWork(const PlanPoint& point, const ModelAccount& account, const Step
                             : 0;
   // Only the last micro batch's backward is overlapped with the reduction.
   estimate.data_hidden = compresses ? 0 : std::min(time.data_overlap * reduction, backward);
-  terms.data = reduction - estimate.data_hidden + gather;
+  terms.data = reduction - estimate.data_hidden + gather + (gather > 0 ? ShardCopySeconds(point, updated) : 0);
   if (point.stack.policy.staged_offload && Offloads(point)) {
     terms.offload += PassingSeconds(point, owned);
   } else if (Offloads(point)) {

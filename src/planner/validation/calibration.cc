@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "planner/pricing/collective_time.h"
 #include "planner/pricing/price_model.h"
 #include "planner/pricing/step_estimate.h"
 #include "planner/validation/least_squares.h"
@@ -62,44 +63,66 @@ std::vector<double> DeviationsOf(const Fields& fields) {
   return deviations;
 }
 
-void FitTime(const std::vector<Cluster>& clusters, const SoftwareStack& stack,
-             const std::vector<const PricedRun*>& runs, PipelineClock& clock, const StackCalibration* start,
-             double noise, StackCalibration& calibration) {
-  std::vector<const PricedRun*> timed;
-  for (const PricedRun* run : runs) {
-    if (run->seconds > 0) {
-      timed.push_back(run);
+using Runs = std::vector<const PricedRun*>;
+
+constexpr double kHeld = 1e-4;  // the deviation of a number that is known
+
+struct TimeFit {
+  const std::vector<Cluster>& clusters;
+  const SoftwareStack& stack;
+  PipelineClock& clock;
+  double noise;
+
+  // Starts at `calibration`'s efficiencies, to which the prior holds, and returns the residuals of the solution.
+  std::vector<double> Move(const Runs& runs, const std::vector<double>& deviations, const StackCalibration* start,
+                           StackCalibration& calibration) const {
+    const Efficiencies base = calibration.efficiencies;
+    StackCalibration trial = calibration;
+    LeastSquares problem;
+    problem.deviations = deviations;
+    problem.noise = noise;
+    problem.residuals = [&](const std::vector<double>& x) {
+      trial.efficiencies = Moved(base, x);
+      std::vector<double> residuals;
+      for (const PricedRun* run : runs) {
+        const Cluster& cluster = clusters[static_cast<std::size_t>(run->point.cluster)];
+        const StackState state = StateFor(stack, cluster, *run->point.run, &trial);
+        const double seconds = EstimateTime(run->point.PointUnder(cluster, state), run->account, clock).seconds;
+        residuals.push_back(std::log(seconds / run->seconds));
+      }
+      return residuals;
+    };
+    std::vector<double> from;
+    if (start != nullptr) {
+      for (const EfficiencyField& field : EfficiencyFields()) {
+        from.push_back(std::log(start->efficiencies.*field.member / base.*field.member));
+      }
+      problem.iterations = 4;
     }
+    const LeastSquaresFit fit = Solve(problem, from);
+    calibration.efficiencies = Moved(base, fit.x);
+    return fit.residuals;
   }
-  if (timed.empty()) {
-    return;
+};
+
+Runs TimedOf(const Runs& runs) {
+  Runs timed;
+  std::copy_if(runs.begin(), runs.end(), std::back_inserter(timed),
+               [](const PricedRun* run) { return run->seconds > 0; });
+  return timed;
+}
+
+bool OfWaits(const EfficiencyField& field) {
+  return field.member == &Efficiencies::stall_seconds || field.member == &Efficiencies::node_latency;
+}
+
+// The prior's deviations, of waits or of all else; the others are held.
+std::vector<double> DeviationsOf(bool waits) {
+  std::vector<double> deviations;
+  for (const EfficiencyField& field : EfficiencyFields()) {
+    deviations.push_back(OfWaits(field) == waits ? field.deviation : kHeld);
   }
-  LeastSquares problem;
-  problem.deviations = DeviationsOf(EfficiencyFields());
-  problem.noise = noise;
-  problem.residuals = [&](const std::vector<double>& x) {
-    const Efficiencies moved = Moved(stack.defaults, x);
-    std::vector<double> residuals;
-    for (const PricedRun* run : timed) {
-      const Cluster& cluster = clusters[static_cast<std::size_t>(run->point.cluster)];
-      StackState state = StateFor(stack, cluster, run->point.run->date, nullptr);
-      state.efficiencies = moved;
-      const double seconds = EstimateTime(run->point.PointUnder(cluster, state), run->account, clock).seconds;
-      residuals.push_back(std::log(seconds / run->seconds));
-    }
-    return residuals;
-  };
-  std::vector<double> from;
-  if (start != nullptr) {
-    for (const EfficiencyField& field : EfficiencyFields()) {
-      from.push_back(std::log(start->efficiencies.*field.member / stack.defaults.*field.member));
-    }
-    problem.iterations = 4;
-  }
-  const LeastSquaresFit fit = Solve(problem, from);
-  calibration.efficiencies = Moved(stack.defaults, fit.x);
-  calibration.spread = SpreadOfResiduals(fit.residuals, timed, stack.default_spread);
-  calibration.runs = static_cast<int>(timed.size());
+  return deviations;
 }
 
 void FitMemory(const std::vector<Cluster>& clusters, const SoftwareStack& stack,
@@ -107,7 +130,7 @@ void FitMemory(const std::vector<Cluster>& clusters, const SoftwareStack& stack,
   // Of exact counts there is nothing to fit.
   const auto counts = [&](const PricedRun& run) {
     const Cluster& cluster = clusters[static_cast<std::size_t>(run.point.cluster)];
-    return ChoosePrices(cluster, StateFor(stack, cluster, run.point.run->date, nullptr), DTypeOf(run.point.config))
+    return ChoosePrices(cluster, StateFor(stack, cluster, *run.point.run, nullptr), DTypeOf(run.point.config))
         .prices_every_recipe();
   };
   std::vector<const PricedRun*> known;
@@ -125,7 +148,7 @@ void FitMemory(const std::vector<Cluster>& clusters, const SoftwareStack& stack,
     std::vector<double> residuals;
     for (const PricedRun* run : known) {
       const Cluster& cluster = clusters[static_cast<std::size_t>(run->point.cluster)];
-      StackState state = StateFor(stack, cluster, run->point.run->date, nullptr);
+      StackState state = StateFor(stack, cluster, *run->point.run, nullptr);
       const double accumulation = state.memory.accumulation;
       state.memory = Moved(stack.memory, x);
       state.memory.accumulation = accumulation;
@@ -142,33 +165,69 @@ void FitMemory(const std::vector<Cluster>& clusters, const SoftwareStack& stack,
 
 }  // namespace
 
-StackCalibration Calibrate(const std::vector<Cluster>& clusters, const SoftwareStack& stack,
-                           const std::vector<const PricedRun*>& runs, PipelineClock& clock,
-                           const StackCalibration* start, double noise) {
-  StackCalibration calibration{
-      .cluster = runs.empty() ? "" : clusters[static_cast<std::size_t>(runs.front()->point.cluster)].site,
-      .efficiencies = stack.defaults,
-      .memory = stack.memory,
-      .spread = stack.default_spread,
-      .memory_spread = 0.15};
-  FitTime(clusters, stack, runs, clock, start, noise, calibration);
+namespace {
+
+StackCalibration Uncalibrated(const std::vector<Cluster>& clusters, const SoftwareStack& stack, const Runs& runs) {
+  return {.cluster = runs.empty() ? "" : clusters[static_cast<std::size_t>(runs.front()->point.cluster)].site,
+          .efficiencies = stack.defaults,
+          .memory = stack.memory,
+          .spread = stack.default_spread,
+          .memory_spread = 0.15};
+}
+
+}  // namespace
+
+TensorWait TensorWaitOf(const RunPoint& point, const Cluster& cluster) {
+  const ParallelLayout& layout = point.config.layout;
+  if (layout.tensor > cluster.devices_per_node) {
+    return TensorWait::kNodes;
+  }
+  return layout.tensor > 1 && StagesCrossNodes(cluster, layout) ? TensorWait::kStages : TensorWait::kNone;
+}
+
+StackCalibration Calibrate(const std::vector<Cluster>& clusters, const SoftwareStack& stack, const Runs& runs,
+                           PipelineClock& clock, const StackCalibration* start, double noise) {
+  StackCalibration calibration = Uncalibrated(clusters, stack, runs);
+  const Runs timed = TimedOf(runs);
+  if (!timed.empty()) {
+    const TimeFit fit{clusters, stack, clock, noise};
+    const std::vector<double> residuals = fit.Move(timed, DeviationsOf(EfficiencyFields()), start, calibration);
+    calibration.spread = SpreadOfResiduals(residuals, timed, stack.default_spread);
+    calibration.runs = static_cast<int>(timed.size());
+  }
   FitMemory(clusters, stack, runs, clock, calibration);
   return calibration;
 }
 
-StackState StateFor(const SoftwareStack& stack, const Cluster& cluster, const std::string& date,
-                    const StackCalibration* calibration) {
-  StackState state = Resolve(stack, cluster, date);
-  if (calibration != nullptr) {
-    const double accumulation = state.memory.accumulation;
-    state.efficiencies = calibration->efficiencies;
-    state.memory = calibration->memory;
-    state.memory.accumulation = accumulation;
-    state.spread = calibration->spread;
-    state.memory_spread = calibration->memory_spread;
-    state.calibrated = true;
+StackCalibration CalibrateByCause(const std::vector<Cluster>& clusters, const SoftwareStack& stack, const Runs& runs,
+                                  PipelineClock& clock, double noise) {
+  StackCalibration calibration = Uncalibrated(clusters, stack, runs);
+  const TimeFit fit{clusters, stack, clock, noise};
+  Runs plain;
+  Runs waiting;
+  for (const PricedRun* run : TimedOf(runs)) {
+    const Cluster& cluster = clusters[static_cast<std::size_t>(run->point.cluster)];
+    (TensorWaitOf(run->point, cluster) == TensorWait::kNone ? plain : waiting).push_back(run);
   }
-  return state;
+  if (plain.size() < waiting.size()) {
+    // Too little is known of the rest to tell a wait from it.
+    plain.insert(plain.end(), waiting.begin(), waiting.end());
+    fit.Move(plain, DeviationsOf(EfficiencyFields()), nullptr, calibration);
+    waiting.clear();
+  } else if (!plain.empty()) {
+    fit.Move(plain, DeviationsOf(false), nullptr, calibration);
+    if (!waiting.empty()) {
+      fit.Move(waiting, DeviationsOf(true), nullptr, calibration);
+    }
+  }
+  calibration.runs = static_cast<int>(plain.size() + waiting.size());
+  FitMemory(clusters, stack, runs, clock, calibration);
+  return calibration;
+}
+
+StackState StateFor(const SoftwareStack& stack, const Cluster& cluster, const MeasuredRun& run,
+                    const StackCalibration* calibration) {
+  return Resolve(stack, cluster, {.date = run.date, .note = run.note}, calibration);
 }
 
 }  // namespace trireme

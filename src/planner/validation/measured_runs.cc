@@ -1,6 +1,7 @@
 #include "planner/validation/measured_runs.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <map>
@@ -90,6 +91,29 @@ void RequireColumns(const std::vector<std::string>& header, const std::string& o
 
 }  // namespace
 
+// "dgxc-v25.04.01" is of April 2025, "torchtitan-202412" of December 2024; "" where the name tells no month.
+std::string ReleaseDate(const std::string& source) {
+  const auto number = [&](std::size_t at, std::size_t digits) {
+    int value = 0;
+    for (std::size_t i = at; i < at + digits; ++i) {
+      if (i >= source.size() || std::isdigit(static_cast<unsigned char>(source[i])) == 0) {
+        return -1;
+      }
+      value = 10 * value + (source[i] - '0');
+    }
+    return value;
+  };
+  for (std::size_t at = source.find('-'); at != std::string::npos; at = source.find('-', at + 1)) {
+    const bool version = at + 4 < source.size() && source[at + 1] == 'v' && source[at + 4] == '.';
+    const int year = version ? 2000 + number(at + 2, 2) : number(at + 1, 4);
+    const int month = number(at + 5, 2);
+    if (year >= 2015 && year < 2100 && month >= 1 && month <= 12) {
+      return fmt::format("{}-{:02}", year, month);
+    }
+  }
+  return "";
+}
+
 std::optional<double> MeasuredRun::measured_seconds() const {
   if (seconds && *seconds > 0) {
     return seconds;
@@ -120,6 +144,7 @@ std::vector<MeasuredRun> ParseRuns(const std::string& text, const std::string& o
       }
     }
     Require(!run.id.empty(), "{} has no id", where);
+    run.date = run.date.empty() ? ReleaseDate(run.source) : run.date;
     runs.push_back(std::move(run));
   }
   return runs;

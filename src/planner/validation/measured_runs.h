@@ -28,6 +28,9 @@ struct MeasuredRun {
   std::optional<double> measured_seconds() const;
 };
 
+// The month that the name of a source tells, ISO; "" where it tells none.
+std::string ReleaseDate(const std::string& source);
+
 // RFC 4180: quotes, doubled quotes, line breaks within them, either line ending. An Error names line and column.
 std::vector<MeasuredRun> ParseRuns(const std::string& text, const std::string& origin);
 std::vector<MeasuredRun> LoadRuns(const std::string& path);

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "planner/pricing/interval.h"
 #include "planner/validation/scores.h"
 
 namespace trireme {
@@ -64,11 +65,32 @@ std::string SetKey(const Prediction& prediction) {
 
 // One layout of a decision set: the mean of its repeats.
 struct MeasuredChoice {
+  const Prediction* first = nullptr;
   std::vector<double> predicted;
   std::vector<double> measured;
   bool fits = true;
   bool ran_out = false;
 };
+
+// What the choice with the fewest predicted seconds costs on average, against its best rival alone: no less.
+double ExpectedRegretOf(const std::map<std::string, MeasuredChoice>& choices) {
+  const Prediction* best = nullptr;
+  for (const auto& [layout, choice] : choices) {
+    if (!choice.measured.empty() && (best == nullptr || choice.first->seconds < best->seconds)) {
+      best = choice.first;
+    }
+  }
+  double expected = 0;
+  for (const auto& [layout, choice] : choices) {
+    const Prediction* other = choice.first;
+    if (best == nullptr || other == best || choice.measured.empty() || !best->covariance || !other->covariance) {
+      continue;
+    }
+    const double deviation = PairedDeviation(best->sensitivities, other->sensitivities, *best->covariance);
+    expected = std::max(expected, ExpectedRegret(best->seconds, other->seconds, deviation));
+  }
+  return expected;
+}
 
 bool ScoreSet(const std::string& name, const std::map<std::string, MeasuredChoice>& choices, SetScore& score) {
   std::vector<double> predicted;
@@ -93,6 +115,7 @@ bool ScoreSet(const std::string& name, const std::map<std::string, MeasuredChoic
   score.spearman = Spearman(predicted, measured);
   score.kendall = Kendall(predicted, measured);
   score.regret = Regret(predicted, measured);
+  score.expected_regret = ExpectedRegretOf(choices);
   return true;
 }
 
@@ -107,6 +130,7 @@ std::vector<SetScore> SetsOf(const std::vector<const Prediction*>& predictions) 
       continue;
     }
     MeasuredChoice& choice = sets[SetKey(*one)][one->layout];
+    choice.first = choice.first == nullptr ? one : choice.first;
     choice.predicted.push_back(one->seconds);
     choice.fits = one->fits;
     choice.ran_out = choice.ran_out || failed;
@@ -148,6 +172,7 @@ void ScoreSets(Validation& validation) {
   validation.mean_spearman = Mean(spearmans);
   validation.mean_kendall = Mean(kendalls);
   validation.mean_regret = Mean(regrets);
+  validation.median_regret = Median(regrets);
   validation.worst_regret = regrets.empty() ? 0 : *std::max_element(regrets.begin(), regrets.end());
 }
 

@@ -45,16 +45,23 @@ void CountFailures(const Members& members, SourceScore& score) {
   }
 }
 
-void CountRegret(const Members& members, SourceScore& score) {
+template <typename Keep>
+RegretScore RegretOf(const Members& members, Keep keep) {
+  Members kept;
+  std::copy_if(members.begin(), members.end(), std::back_inserter(kept), keep);
   std::vector<double> regrets;
-  for (const SetScore& set : SetsOf(members)) {
+  std::vector<double> expected;
+  for (const SetScore& set : SetsOf(kept)) {
     if (set.layouts >= kLeastTimed) {
       regrets.push_back(set.regret);
+      expected.push_back(set.expected_regret);
     }
   }
-  score.sets = static_cast<int>(regrets.size());
-  score.mean_regret = Mean(regrets);
-  score.worst_regret = regrets.empty() ? 0 : *std::max_element(regrets.begin(), regrets.end());
+  return {.sets = static_cast<int>(regrets.size()),
+          .mean = Mean(regrets),
+          .median = Median(regrets),
+          .worst = regrets.empty() ? 0 : *std::max_element(regrets.begin(), regrets.end()),
+          .expected = Mean(expected)};
 }
 
 SourceScore ScoreSource(const std::string& name, const Members& members) {
@@ -70,7 +77,8 @@ SourceScore ScoreSource(const std::string& name, const Members& members) {
                             [](const Prediction* one) { return !one->sick; });
   }
   CountFailures(members, score);
-  CountRegret(members, score);
+  score.regret = RegretOf(members, [](const Prediction*) { return true; });
+  score.well_regret = RegretOf(members, [](const Prediction* one) { return !one->sick; });
   return score;
 }
 

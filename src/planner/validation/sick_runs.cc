@@ -12,6 +12,21 @@ constexpr double kSick = 2;          // measured over predicted
 constexpr double kBesideOthers = 2;  // and over the median of its neighbours
 constexpr double kNear = 2;          // doublings along the axes
 
+// No link takes so long for a message beyond its bytes: programs that hang and go on do.
+constexpr double kLongestMessage = 0.2;
+
+// Seconds beyond the prediction for each message that a stage sends or receives; 0 without a pipeline.
+double MessageExcess(const PricedRun& run, double predicted) {
+  const RunConfig& config = run.point.config;
+  if (config.layout.pipeline < 2) {
+    return 0;
+  }
+  const int neighbours = config.layout.pipeline > 2 ? 2 : 1;
+  const auto micro_batches =
+      static_cast<double>(config.batch.global) / (static_cast<double>(config.layout.micro_batch) * config.layout.data);
+  return (run.seconds - predicted) / (2 * neighbours * micro_batches);
+}
+
 bool SameWork(const MeasuredRun& a, const MeasuredRun& b) {
   return a.source == b.source && a.table == b.table && a.sequence == b.sequence && a.dtype == b.dtype &&
          a.global_batch == b.global_batch;
@@ -33,6 +48,10 @@ std::vector<bool> FindSick(const std::vector<const PricedRun*>& runs, const std:
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const double own = runs[i]->seconds / predicted[i];
     if (runs[i]->seconds <= 0 || own <= kSick) {
+      continue;
+    }
+    if (MessageExcess(*runs[i], predicted[i]) > kLongestMessage) {
+      sick[i] = true;
       continue;
     }
     std::vector<double> others;

@@ -69,7 +69,7 @@ constexpr Kinship kKin[] = {
     {"neox", "megatron-ds-3d"},
     {"megatron", "megatron-core"},
     {"nemo", "nemo"},
-    {"mlperf", "nemo"},
+    {"mlperf", "mlperf"},
     {"bridge", "nemo"},
     {"maxtext", "maxtext"},
     {"jax", "maxtext"},
@@ -100,10 +100,16 @@ int FindStack(const MeasuredRun& run, const std::string& system, const PlannerFi
     if (!Holds(stack.systems, system)) {
       continue;
     }
+    const bool source = std::any_of(stack.run_sources.begin(), stack.run_sources.end(), [&](const std::string& part) {
+      return run.source.find(part) != std::string::npos;
+    });
+    if (!stack.run_sources.empty() && !source) {
+      continue;
+    }
     // A label that names the run counts more than one that leaves it open; one that names others does not count.
     const int accelerator = Holds(stack.accelerators, run.accelerator) ? 4 : (stack.accelerators.empty() ? 2 : 0);
     const int cluster = Holds(stack.run_clusters, run.cluster) ? 4 : (stack.run_clusters.empty() ? 1 : 0);
-    const int score = 1 + accelerator + cluster;
+    const int score = 1 + accelerator + cluster + (source ? 16 : 0);
     if (score > best_score) {
       best = static_cast<int>(i);
       best_score = score;
@@ -234,7 +240,15 @@ int AssumedChunks(const ParallelLayout& layout, const ModelConfig& model, const 
   return 1;
 }
 
-void Fill(const MeasuredRun& run, const SoftwareStack& stack, RunPoint& point) {
+// Of a run that does not say: what its program takes where the chip multiplies in it.
+std::string AssumedType(const Cluster& cluster, const SoftwareStack& stack) {
+  const ProductFormat format = ParseProductFormat(stack.assumed_dtype);
+  const bool multiplies = format != ProductFormat::kNative &&
+                          cluster.device.Peak(format, DType::kBFloat16) > cluster.device.Peak(DType::kBFloat16);
+  return std::string(multiplies ? std::string_view(stack.assumed_dtype) : Name(DType::kBFloat16));
+}
+
+void Fill(const MeasuredRun& run, const Cluster& cluster, const SoftwareStack& stack, RunPoint& point) {
   point.config.model = ModelOfRun(run);
   ParallelLayout& layout = point.config.layout;
   layout = LayoutOf(run, stack);
@@ -261,7 +275,7 @@ void Fill(const MeasuredRun& run, const SoftwareStack& stack, RunPoint& point) {
   Require(layout.virtual_stages() <= point.config.model.layers + 2, "{} stages for {} layers", layout.virtual_stages(),
           point.config.model.layers);
   RequireDivisible(point.config.model, layout);
-  point.config.train.dtype = run.dtype.empty() ? Name(DType::kBFloat16) : run.dtype;
+  point.config.train.dtype = run.dtype.empty() ? AssumedType(cluster, stack) : run.dtype;
   DTypeOf(point.config);  // an Error where there is no such type
   point.config.train.attention =
       (run.flash ? *run.flash != 0 : stack.time.flash) ? AttentionEngine::kFlash : AttentionEngine::kPlain;
@@ -322,7 +336,8 @@ Understood Understand(const MeasuredRun& run, const PlannerFiles& files) {
     return {.reason = fmt::format("no stack file for system '{}'", run.system)};
   }
   try {
-    Fill(whole, files.stacks[static_cast<std::size_t>(point.stack)], point);
+    Fill(whole, files.clusters[static_cast<std::size_t>(point.cluster)],
+         files.stacks[static_cast<std::size_t>(point.stack)], point);
   } catch (const Error& error) {
     return {.reason = error.what()};
   }

@@ -1,6 +1,7 @@
 #include "planner/validation/validate.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -8,6 +9,7 @@
 #include "base/units.h"
 #include "planner/pricing/interval.h"
 #include "planner/pricing/step_estimate.h"
+#include "planner/validation/choose_runs.h"
 #include "planner/validation/score_runs.h"
 #include "planner/validation/sick_runs.h"
 
@@ -36,9 +38,15 @@ double ExactBytes(const MemoryEstimate& memory) {
   return most;
 }
 
+double ParametersOf(const PricedRun& run) {
+  const ModelConfig& model = run.point.config.model;
+  const double table = static_cast<double>(model.vocabulary) * static_cast<double>(model.hidden);
+  return static_cast<double>(model.layers) * run.account.block_parameters() + (model.tie_embeddings ? 1 : 2) * table;
+}
+
 Prediction Predict(const PricedRun& run, const Cluster& cluster, const SoftwareStack& stack,
                    const StackCalibration* calibration, PipelineClock& clock) {
-  const StackState state = StateFor(stack, cluster, run.point.run->date, calibration);
+  const StackState state = StateFor(stack, cluster, *run.point.run, calibration);
   const PlanPoint point = run.point.PointUnder(cluster, state);
   const StepEstimate estimate = EstimateStep(point, run.account, clock);
   Prediction prediction{.run = run.point.run,
@@ -54,7 +62,11 @@ Prediction Predict(const PricedRun& run, const Cluster& cluster, const SoftwareS
                         .peak = estimate.memory.reported,
                         .worst = estimate.memory.peak,
                         .exact = ExactBytes(estimate.memory),
-                        .memory = UsableMemory(cluster)};
+                        .memory = UsableMemory(cluster),
+                        .dtype = point.config.train.dtype,
+                        .parameters = ParametersOf(run),
+                        .devices = point.config.layout.ranks(),
+                        .across = point.config.layout.ranks() > cluster.devices_per_node};
   prediction.days_per_100b =
       estimate.seconds /
       (static_cast<double>(point.config.batch.global) * static_cast<double>(point.config.model.sequence)) * 100e9 /
@@ -123,18 +135,21 @@ class Validator {
     const std::set<const PricedRun*> sick = SickOf(group, stack);
     std::vector<double> covariance = PriorCovariance();
     StackCalibration fitted;
+    double surprise = 1;
     std::set<const PricedRun*> taught;
     if (options_.fit > 0) {
       const Group chosen = Choose(Timed(group, sick), stack, covariance);
       taught.insert(chosen.begin(), chosen.end());
-      fitted = Calibrate(files_.clusters, stack, chosen, clock_, nullptr,
-                         options_.fit > kDesigned ? LeastSquares().noise : kLearned);
+      fitted = options_.fit > kDesigned ? Calibrate(files_.clusters, stack, chosen, clock_)
+                                        : CalibrateByCause(files_.clusters, stack, chosen, clock_, kLearned);
+      surprise = options_.fit > kDesigned ? 1 : SurpriseOf(chosen, stack);
     }
+    const auto known = std::make_shared<const std::vector<double>>(std::move(covariance));
     for (const PricedRun* run : group) {
       Prediction prediction = Predict(*run, ClusterOf(*run), stack, options_.fit > 0 ? &fitted : nullptr, clock_);
       prediction.fitted_on = taught.count(run) != 0;
       prediction.sick = sick.count(run) != 0;
-      Widen(*run, stack, covariance, prediction);
+      Widen(*run, stack, known, surprise, prediction);
       predictions.push_back(std::move(prediction));
     }
   }
@@ -149,7 +164,7 @@ class Validator {
   }
 
   StackState PriorOf(const PricedRun& run, const SoftwareStack& stack) const {
-    return StateFor(stack, ClusterOf(run), run.point.run->date, nullptr);
+    return StateFor(stack, ClusterOf(run), *run.point.run, nullptr);
   }
 
   std::vector<double> SlopesOf(const PricedRun& run, const SoftwareStack& stack) {
@@ -158,13 +173,17 @@ class Validator {
   }
 
   // The interval of a run whose pair of machine and program has no long record.
-  void Widen(const PricedRun& run, const SoftwareStack& stack, const std::vector<double>& covariance,
-             Prediction& prediction) {
+  void Widen(const PricedRun& run, const SoftwareStack& stack,
+             const std::shared_ptr<const std::vector<double>>& covariance, double surprise, Prediction& prediction) {
     if (options_.fit >= kDesigned || (options_.fit == 0 && PriorOf(run, stack).calibrated)) {
       return;
     }
     const bool assumed = prediction.assumed_cluster || prediction.assumed_stack;
-    const double spread = SpreadOf((assumed ? kAssumed : 1) * Variance(SlopesOf(run, stack), covariance));
+    prediction.sensitivities = SlopesOf(run, stack);
+    prediction.covariance = covariance;
+    const double variance = (assumed ? kAssumed : 1) * Variance(prediction.sensitivities, *covariance);
+    constexpr double kNoise = kModelNoise * kModelNoise;
+    const double spread = SpreadOf(surprise * (variance + kNoise) - kNoise);
     prediction.low = prediction.seconds / (1 + spread);
     prediction.high = prediction.seconds * (1 + spread);
   }
@@ -185,44 +204,39 @@ class Validator {
     return sick;
   }
 
-  // The runs to measure first, by their layouts alone: each next one leaves the least doubt about all others.
+  // The runs to measure first, by their layouts alone.
   Group Choose(const Group& all, const SoftwareStack& stack, std::vector<double>& covariance) {
     if (options_.fit > kDesigned) {
       return Spread(all, options_.fit);
     }
-    const Group timed = Cheap(all, options_.fit);
-    std::vector<std::vector<double>> slopes;
-    for (const PricedRun* run : timed) {
-      slopes.push_back(SlopesOf(*run, stack));
+    std::vector<Choosable> timed;
+    for (const PricedRun* run : Cheap(all, options_.fit)) {
+      timed.push_back({run, SlopesOf(*run, stack), TensorWaitOf(run->point, ClusterOf(*run))});
     }
-    Group chosen;
-    std::vector<bool> used(timed.size(), false);
-    for (int n = 0; n < std::min(options_.fit, static_cast<int>(timed.size())); ++n) {
-      std::size_t best = 0;
-      double most = -1;
-      for (std::size_t i = 0; i < timed.size(); ++i) {
-        const double gain = used[i] ? -1 : Gain(slopes[i], slopes, covariance);
-        if (gain > most) {
-          most = gain;
-          best = i;
-        }
-      }
-      used[best] = true;
-      chosen.push_back(timed[best]);
-      Learn(slopes[best], kLearned, covariance);
-    }
-    return chosen;
+    return ChooseRuns(timed, options_.fit, kLearned, covariance);
   }
 
-  // How much doubt about all runs one more run would take.
-  static double Gain(const std::vector<double>& one, const std::vector<std::vector<double>>& all,
-                     const std::vector<double>& covariance) {
-    double gain = 0;
-    for (const std::vector<double>& other : all) {
-      const double shared = Covariance(one, other, covariance);
-      gain += shared * shared;
+  // How far each chosen run lies from what the others make of it, as variance over the expected one; at least 1. A site
+  // that the model does not describe surprises.
+  double SurpriseOf(const Group& chosen, const SoftwareStack& stack) {
+    constexpr double kMost = 25;
+    double sum = 0;
+    for (const PricedRun* left_out : chosen) {
+      Group others;
+      std::copy_if(chosen.begin(), chosen.end(), std::back_inserter(others),
+                   [&](const PricedRun* run) { return run != left_out; });
+      const StackCalibration fitted = CalibrateByCause(files_.clusters, stack, others, clock_, kLearned);
+      std::vector<double> covariance = PriorCovariance();
+      for (const PricedRun* run : others) {
+        Learn(SlopesOf(*run, stack), kLearned, covariance);
+      }
+      const StackState state = StateFor(stack, ClusterOf(*left_out), *left_out->point.run, &fitted);
+      const double seconds =
+          EstimateTime(left_out->point.PointUnder(ClusterOf(*left_out), state), left_out->account, clock_).seconds;
+      const double residual = std::log(seconds / left_out->seconds);
+      sum += residual * residual / (Variance(SlopesOf(*left_out, stack), covariance) + kModelNoise * kModelNoise);
     }
-    return gain / (Variance(one, covariance) + kLearned * kLearned);
+    return chosen.size() < 3 ? 1 : std::clamp(sum / static_cast<double>(chosen.size()), 1.0, kMost);
   }
 
   void LeaveOneOut(const Group& group, const SoftwareStack& stack, std::vector<Prediction>& predictions) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -31,8 +32,16 @@ struct Prediction {
   double days_per_100b = 0;
   double peak = 0;  // bytes, of the stage that the stack's logs tell
   double worst = 0;
-  double exact = 0;            // bytes of weights, gradients, optimizer state and kept activations alone
-  double memory = 0;           // of the device
+  double exact = 0;       // bytes of weights, gradients, optimizer state and kept activations alone
+  double memory = 0;      // of the device
+  std::string dtype;      // as priced
+  double parameters = 0;  // of the model
+  int devices = 0;
+  bool across = false;  // several nodes
+  // What its interval is made of where no long record gives it (pricing/interval.h): sensitivities to the efficiencies,
+  // and the covariance of these.
+  std::vector<double> sensitivities;
+  std::shared_ptr<const std::vector<double>> covariance;
   double fit_probability = 1;  // of device memory
   bool fits = true;
 };
@@ -64,7 +73,17 @@ struct SetScore {
   double spearman = 0;
   double kendall = 0;
   double regret = 0;
+  double expected_regret = 0;        // of its first choice, by what is known before any was measured; 0: not known
   bool chose_out_of_memory = false;  // the first choice among those predicted to fit
+};
+
+// What first choices cost, over sets of at least three timed runs.
+struct RegretScore {
+  int sets = 0;
+  double mean = 0;
+  double median = 0;
+  double worst = 0;
+  double expected = 0;  // mean of what was to be expected before any was measured
 };
 
 // A source's runs. Both releases of one publisher are one source; sources under 20 runs are pooled.
@@ -73,9 +92,8 @@ struct SourceScore {
   GroupScore settled;  // with one stage, or on at most 64 devices; empty name: the same runs
   int sick = 0;
   GroupScore well;  // all but the sick ones
-  int sets = 0;     // of at least three timed runs
-  double mean_regret = 0;
-  double worst_regret = 0;
+  RegretScore regret;
+  RegretScore well_regret;  // of sets of the runs that are not sick
   int memory_failures = 0;  // failed, by exact formulas for memory
   int called = 0;           // of these, predicted not to fit
   int other_failures = 0;
@@ -96,6 +114,7 @@ struct Validation {
   double mean_spearman = 0;  // over sets of three layouts and more
   double mean_kendall = 0;
   double mean_regret = 0;
+  double median_regret = 0;
   double worst_regret = 0;
   int out_of_memory = 0;  // clean runs that did
   int found = 0;
@@ -113,5 +132,8 @@ std::string ToText(const Validation& validation);
 // Predicted against measured seconds of all clean runs, a colour a source, as an SVG picture.
 std::string ToSvg(const Validation& validation);
 std::string ToJson(const Validation& validation);
+// An HTML page of what predictions miss by: by layout, model size, devices, format, release and source, and the runs
+// that miss most.
+std::string ToResiduals(const Validation& validation);
 
 }  // namespace trireme

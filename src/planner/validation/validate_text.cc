@@ -17,14 +17,21 @@ std::string Line(const GroupScore& score) {
                      100 * score.half_width);
 }
 
+std::string Line(const char* name, const RegretScore& regret) {
+  return regret.sets == 0
+             ? ""
+             : fmt::format(
+                   "  {}: {:.2f} % median, {:.2f} % mean, {:.2f} % worst over {} sets of three runs and more{}\n", name,
+                   100 * regret.median, 100 * regret.mean, 100 * regret.worst, regret.sets,
+                   regret.expected > 0 ? fmt::format("; {:.2f} % expected", 100 * regret.expected) : "");
+}
+
 std::string Line(const SourceScore& score) {
   std::string text = Line(score.all);
   text += score.settled.name.empty() ? "" : Line(score.settled);
   text += score.well.name.empty() ? "" : Line(score.well);
-  if (score.sets > 0) {
-    text += fmt::format("  regret over {} sets of three runs and more: {:.2f} % mean, {:.2f} % worst\n", score.sets,
-                        100 * score.mean_regret, 100 * score.worst_regret);
-  }
+  text += Line("regret", score.regret);
+  text += score.sick > 0 ? Line("regret without sick runs", score.well_regret) : "";
   if (score.memory_failures + score.other_failures + score.unclear_failures > 0) {
     text += fmt::format(
         "  failed: {} out of memory by exact formulas ({} called, {:.0f} %), {} of something else, {} left out\n",
@@ -105,13 +112,16 @@ std::string ToText(const Validation& validation) {
       fmt::format("\nout of memory: {} of {} found, {} false alarms; first choice ran out of memory in {} sets\n",
                   validation.found, validation.out_of_memory, validation.false_alarms, validation.chosen_out_of_memory);
   text += fmt::format(
-      "decision sets: {}; Spearman {:.2f}, Kendall {:.2f} (three layouts and more); regret {:.2f} % mean, {:.2f} % "
-      "worst\n",
-      validation.sets.size(), validation.mean_spearman, validation.mean_kendall, 100 * validation.mean_regret,
-      100 * validation.worst_regret);
+      "decision sets: {}; Spearman {:.2f}, Kendall {:.2f} (three layouts and more); regret {:.2f} % median, "
+      "{:.2f} % mean, {:.2f} % worst\n",
+      validation.sets.size(), validation.mean_spearman, validation.mean_kendall, 100 * validation.median_regret,
+      100 * validation.mean_regret, 100 * validation.worst_regret);
   for (const SetScore& set : validation.sets) {
-    text += fmt::format("  {:<88} {:>2} layouts  rho {:>5.2f}  regret {:>5.2f} %{}\n", set.name, set.layouts,
-                        set.spearman, 100 * set.regret, set.chose_out_of_memory ? "  CHOSE OUT OF MEMORY" : "");
+    const std::string expected =
+        set.expected_regret > 0 ? fmt::format(" (expected {:.2f} %)", 100 * set.expected_regret) : "";
+    text +=
+        fmt::format("  {:<88} {:>2} layouts  rho {:>5.2f}  regret {:>5.2f} %{}{}\n", set.name, set.layouts,
+                    set.spearman, 100 * set.regret, expected, set.chose_out_of_memory ? "  CHOSE OUT OF MEMORY" : "");
   }
   if (!validation.unrepresented.empty()) {
     text += "\nnot predicted:\n";
@@ -142,9 +152,13 @@ std::string ToJson(const Validation& validation) {
                                {"settled", ToJsonValue(source.settled)},
                                {"well", ToJsonValue(source.well)},
                                {"sick", source.sick},
-                               {"sets", source.sets},
-                               {"mean_regret", source.mean_regret},
-                               {"worst_regret", source.worst_regret},
+                               {"sets", source.regret.sets},
+                               {"mean_regret", source.regret.mean},
+                               {"median_regret", source.regret.median},
+                               {"worst_regret", source.regret.worst},
+                               {"well_sets", source.well_regret.sets},
+                               {"well_mean_regret", source.well_regret.mean},
+                               {"well_median_regret", source.well_regret.median},
                                {"memory_failures", source.memory_failures},
                                {"called", source.called},
                                {"other_failures", source.other_failures},
@@ -162,11 +176,13 @@ std::string ToJson(const Validation& validation) {
                                      {"layouts", set.layouts},
                                      {"spearman", set.spearman},
                                      {"kendall", set.kendall},
-                                     {"regret", set.regret}});
+                                     {"regret", set.regret},
+                                     {"expected_regret", set.expected_regret}});
   }
   json["mean_spearman"] = validation.mean_spearman;
   json["mean_kendall"] = validation.mean_kendall;
   json["mean_regret"] = validation.mean_regret;
+  json["median_regret"] = validation.median_regret;
   json["worst_regret"] = validation.worst_regret;
   return JsonText(json, {.indent = 2}) + "\n";
 }
