@@ -20,8 +20,21 @@ struct ValidateCommand {
   std::string clusters_folder, stacks_folder;
   ValidateOptions options;
   std::string plot;
+  std::string residuals;
   bool json = false;
   bool calibrate = false;
+
+  // Nothing where no path was given.
+  template <typename Make>
+  static void Write(const std::string& path, Make make) {
+    if (path.empty()) {
+      return;
+    }
+    std::ofstream file(path, std::ios::binary);
+    file << make();
+    file.close();
+    Require(file.good(), "'{}' cannot be written", path);
+  }
 
   int Run() const {
     const PlannerFiles files =
@@ -32,12 +45,8 @@ struct ValidateCommand {
       return 0;
     }
     const Validation validation = Validate(table, files, options);
-    if (!plot.empty()) {
-      std::ofstream file(plot, std::ios::binary);
-      file << ToSvg(validation);
-      file.close();
-      Require(file.good(), "'{}' cannot be written", plot);
-    }
+    Write(plot, [&] { return ToSvg(validation); });
+    Write(residuals, [&] { return ToResiduals(validation); });
     Print(stdout, json ? ToJson(validation) : ToText(validation));
     return 0;
   }
@@ -85,6 +94,8 @@ void AddPlanValidateCommand(CLI::App* plan, int& exit_code) {
       ->check(NotNegative());
   validate->add_flag("--calibrate", command->calibrate, "Print calibrations for stack files, from all clean runs");
   validate->add_option("--plot", command->plot, "Write predicted against measured seconds as an SVG picture");
+  validate->add_option("--residuals", command->residuals,
+                       "Write a page (HTML) of what predictions miss by: layout, size, devices, format, release");
   validate->add_flag("--json", command->json, "For programs");
   validate->add_option("--clusters-folder", command->clusters_folder, "Where cluster files lie");
   validate->add_option("--stacks-folder", command->stacks_folder, "Where stack files lie");

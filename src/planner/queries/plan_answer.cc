@@ -10,6 +10,7 @@
 #include "planner/queries/compare.h"
 #include "planner/queries/deadline.h"
 #include "planner/queries/explain.h"
+#include "planner/queries/first_choice.h"
 #include "planner/queries/length_figure.h"
 #include "planner/queries/phases.h"
 #include "planner/queries/plan_json.h"
@@ -273,6 +274,9 @@ class Answering {
       return;
     }
     answer_.text = RankingText(result, request_, options);
+    const FirstChoice first = JudgeFirst(request_, result.ranked);
+    answer_.text += ToText(first);
+    answer_.json["expected_regret"] = first.expected_regret;
     const double deadline = options_.deadline;
     if (deadline > 0 && TimeOfTraining(request_, result.ranked.front(), options_.tokens).days > deadline) {
       const DeadlineAnswer nodes = NodesForDeadline(request_, options_.tokens, deadline);
