@@ -1,6 +1,7 @@
 #include "topology/software_stack.h"
 
 #include <algorithm>
+#include <cctype>
 
 #include "base/error.h"
 #include "base/units.h"
@@ -250,9 +251,14 @@ void Take(const StackCalibration& calibration, StackState& state) {
   state.calibrated = true;
 }
 
+std::string Lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char letter) { return std::tolower(letter); });
+  return text;
+}
+
 bool HoldsFor(const StackRevision& revision, const Cluster& cluster, const StackUse& use) {
   const bool here = revision.cluster.empty() || revision.cluster == cluster.site;
-  const bool kind = revision.note.empty() || use.note.find(revision.note) != std::string::npos;
+  const bool kind = revision.note.empty() || Lower(use.note).find(Lower(revision.note)) != std::string::npos;
   // Without a date a run is of today: after every revision that ends.
   const bool then = use.date.empty() ? revision.until.empty()
                                      : (revision.since.empty() || use.date >= revision.since) &&

@@ -165,7 +165,7 @@ struct StackRevision {
   std::string cluster;  // empty: everywhere
   std::string since;    // ISO dates; empty: open. Without both it holds for runs of any date
   std::string until;
-  std::string note;         // a word of the run's note; empty: any run
+  std::string note;         // part of the run's note, in any case; empty: any run
   bool slow = false;        // Efficiencies::slowdown holds
   bool blocking = false;    // TimeTraits::blocking holds
   bool accumulates = true;  // false: bf16 without fp32 accumulation yet
@@ -181,7 +181,7 @@ struct SoftwareStack {
   std::vector<std::string> systems;       // as tables of runs name it
   std::vector<std::string> accelerators;  // empty: any
   std::vector<std::string> run_clusters;  // empty: any
-  std::vector<std::string> run_sources;   // parts of a source's name; empty: any
+  std::vector<std::string> run_sources;   // parts of the name of a source or a system; empty: any
   StackFeatures features;
   TimeTraits time;
   MemoryTraits memory;

@@ -1,6 +1,7 @@
 // Why programs and machines take as long as they do: each cause that stack and cluster files hold, by its direction.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "planner/fixtures.h"
@@ -8,6 +9,7 @@
 #include "planner/pricing/interval.h"
 #include "planner/pricing/module_time.h"
 #include "planner/pricing/step_estimate.h"
+#include "planner/queries/explain.h"
 #include "planner/queries/first_choice.h"
 #include "planner/validation/sick_runs.h"
 #include "planner/validation/validate.h"
@@ -20,7 +22,7 @@ using test::ShippedCluster;
 using test::ShippedFiles;
 using test::ShippedStack;
 
-ModelConfig Llama(std::int64_t layers, std::int64_t hidden = 4096) {
+ModelConfig LlamaShape(std::int64_t layers, std::int64_t hidden = 4096) {
   return Completed(ModelConfig{.family = "llama",
                                .layers = layers,
                                .hidden = hidden,
@@ -41,7 +43,7 @@ double SecondsOf(const PlanPoint& point) {
 }
 
 double SecondsIn(const Machine& machine, const StackState& state, const std::string& dtype) {
-  PlanPoint point = machine.Point(Llama(8), {.data = 8, .zero = 1, .micro_batch = 1}, 64).Under(state);
+  PlanPoint point = machine.Point(LlamaShape(8), {.data = 8, .zero = 1, .micro_batch = 1}, 64).Under(state);
   point.config.train.dtype = dtype;
   return SecondsOf(point);
 }
@@ -92,18 +94,18 @@ TEST(Causes, ASubmissionHasNextToNothingBesideItsSteps) {
   const auto intercept = [](const char* stack) {
     const Machine machine("dgx-h100", stack);
     const ParallelLayout layout{.data = 8, .zero = 1, .micro_batch = 1};
-    const double small = SecondsOf(machine.Point(Llama(8), layout, 8));
-    return 2 * small - SecondsOf(machine.Point(Llama(8), layout, 16));
+    const double small = SecondsOf(machine.Point(LlamaShape(8), layout, 8));
+    return 2 * small - SecondsOf(machine.Point(LlamaShape(8), layout, 16));
   };
   EXPECT_LT(intercept("mlperf-2024") + 0.04, intercept("megatron-core-2024"));
 }
 
-constexpr const char* kColumns =
+constexpr const char* kRunColumns =
     "id,source,table,cluster,accelerator,gpus_per_node,gpus,system,family,layers,hidden,heads,kv_heads,ffn,vocab,seq,"
     "tp,pp,dp,zero_stage,micro_batch,global_batch,dtype,seconds_per_iteration,outcome,date,note\n";
 
 Understood UnderstoodOf(const std::string& row, std::vector<MeasuredRun>& runs) {
-  runs = ParseRuns(std::string(kColumns) + row, "x");
+  runs = ParseRuns(std::string(kRunColumns) + row, "x");
   return Understand(runs[0], ShippedFiles());
 }
 
@@ -122,6 +124,11 @@ TEST(Causes, ASubmissionThatNamesNoFormatIsNotBFloat16WhereTheChipHasFp8) {
   EXPECT_EQ(FormatOf("mlperf-training-v4.1", "h100-80g", "bf16"), "bf16");
   EXPECT_EQ(FormatOf("mlperf-training-v2.1", "a100-80g", ""), "bf16");
   EXPECT_EQ(FormatOf("dgxc-v25.04", "h100-80g", ""), "bf16");
+  std::vector<MeasuredRun> runs;
+  const Understood named = UnderstoodOf(
+      "a,results,t,dgx-h100,h100-80g,8,8,nvidia-mlperf,llama,8,4096,32,8,,128256,4096,1,1,8,1,1,8,,1,ok,,\n", runs);
+  ASSERT_TRUE(named.point) << named.reason;
+  EXPECT_EQ(named.point->config.train.dtype, "fp8") << "the program's name tells it too";
 }
 
 TEST(Causes, ASourceTellsTheMonthOfItsRelease) {
@@ -142,7 +149,8 @@ double TitanSeconds(const std::string& note, const std::string& dtype, int tenso
   const Machine machine("dgx-h100", "torchtitan-2024");
   const StackState state = Resolve(machine.stack, machine.cluster, StackUse{.date = "2024-12", .note = note});
   PlanPoint point =
-      machine.Point(Llama(8), {.tensor = tensor, .data = 8 / tensor, .zero = 3, .sequence_parallel = tensor > 1}, 16)
+      machine
+          .Point(LlamaShape(8), {.tensor = tensor, .data = 8 / tensor, .zero = 3, .sequence_parallel = tensor > 1}, 16)
           .Under(state);
   point.config.train.dtype = dtype;
   return SecondsOf(point);
@@ -165,22 +173,24 @@ TEST(Causes, NanotronPaysForItsShardsTensorByTensor) {
   const auto extra = [](const ModelConfig& model, int tensor) {
     return NanotronData(model, 1, tensor, 8, 8) - NanotronData(model, 0, tensor, 8, 8);
   };
-  EXPECT_GT(extra(Llama(16), 1), 0) << "with one accumulation step";
-  EXPECT_GT(extra(Llama(32), 1), 1.5 * extra(Llama(16), 1)) << "it grows with the parameters";
+  EXPECT_GT(extra(LlamaShape(16), 1), 0) << "with one accumulation step";
+  EXPECT_GT(extra(LlamaShape(32), 1), 1.5 * extra(LlamaShape(16), 1)) << "it grows with the parameters";
   // A tensor group shares the bytes, not the tensors.
   const Machine machine("hf-h100-efa", "nanotron-2025");
   const auto kernels = [&](int tensor) {
-    return ShardCopySeconds(machine.Point(Llama(16), {.tensor = tensor, .data = 8, .zero = 1, .micro_batch = 1}, 8), 0);
+    return ShardCopySeconds(
+        machine.Point(LlamaShape(16), {.tensor = tensor, .data = 8, .zero = 1, .micro_batch = 1}, 8), 0);
   };
   EXPECT_GT(kernels(1), 0);
   EXPECT_EQ(kernels(4), kernels(1));
-  EXPECT_GT(NanotronData(Llama(16), 1, 1, 64, 64), NanotronData(Llama(16), 1, 1, 8, 8)) << "and with the ranks";
+  EXPECT_GT(NanotronData(LlamaShape(16), 1, 1, 64, 64), NanotronData(LlamaShape(16), 1, 1, 8, 8))
+      << "and with the ranks";
 }
 
 TEST(Causes, BucketsCostARingEach) {
   Machine machine("hf-h100-efa", "nanotron-2025");
   const auto data = [&](int ranks) {
-    return TermsOf(machine.Point(Llama(16), {.data = ranks, .zero = 0, .micro_batch = 1}, 4 * ranks)).data;
+    return TermsOf(machine.Point(LlamaShape(16), {.data = ranks, .zero = 0, .micro_batch = 1}, 4 * ranks)).data;
   };
   EXPECT_GT(data(256), data(64)) << "at equal tokens a device";
   const double buckets = data(256) - data(64);
@@ -192,7 +202,7 @@ TEST(Causes, SeveralNodesMakeTheTensorGroupOfAPipelineWait) {
   Machine machine("hf-h100-efa", "nanotron-2025");
   machine.state.efficiencies.stall_seconds = 2e-3;
   const auto overhead = [&](int tensor, int data) {
-    return TermsOf(machine.Point(Llama(16), {.tensor = tensor, .pipeline = 2, .data = data, .micro_batch = 1}, 32))
+    return TermsOf(machine.Point(LlamaShape(16), {.tensor = tensor, .pipeline = 2, .data = data, .micro_batch = 1}, 32))
         .overhead;
   };
   EXPECT_GT(overhead(4, 2), overhead(4, 1)) << "two nodes, one node";
@@ -202,7 +212,7 @@ TEST(Causes, SeveralNodesMakeTheTensorGroupOfAPipelineWait) {
 // Runs of one sweep whose truth has a long wait of tensor groups between stages on several nodes.
 TEST(Causes, FiveRunsTellAWaitFromASlowLink) {
   const PlannerFiles files = ShippedFiles();
-  std::string table = kColumns;
+  std::string table = kRunColumns;
   struct Layout {
     int tensor, pipeline, data;
   };
@@ -230,7 +240,7 @@ TEST(Causes, FiveRunsTellAWaitFromASlowLink) {
 }
 
 TEST(Causes, AMessageThatTakesLongerThanAnyLinkIsAFault) {
-  std::string table = kColumns;
+  std::string table = kRunColumns;
   for (const int pipeline : {1, 2, 4}) {
     table += fmt::format(
         "p{0},s{0},t,hf-h100-efa,h100-80g,8,8,nanotron,llama,16,2048,32,32,8192,131072,4096,1,{0},{1},1,1,64,bf16,1,ok,"
@@ -281,7 +291,7 @@ TEST(Causes, WhatMovesTwoRunsAlikeDoesNotPartThem) {
 
 TEST(Causes, AFirstChoiceOfAnUnknownSiteMayCostSomething) {
   Machine machine("dgx-h100", "megatron-core-2024");
-  const SearchRequest request = machine.Request(Llama(32), 64, 256);
+  const SearchRequest request = machine.Request(LlamaShape(32), 64, 256);
   const SearchResult result = Search(request);
   ASSERT_GT(result.ranked.size(), 1U);
   const FirstChoice choice = JudgeFirst(request, result.ranked);
@@ -292,6 +302,17 @@ TEST(Causes, AFirstChoiceOfAnUnknownSiteMayCostSomething) {
   EXPECT_EQ(ToText(FirstChoice{.expected_regret = 0.004, .rival = 1}), "");
   machine.state.calibrated = true;
   EXPECT_EQ(JudgeFirst(request, result.ranked).rival, 0) << "a long record says how sure it is";
+}
+
+TEST(Causes, TheSentenceBesideAnIntervalSaysItsWidth) {
+  const Machine machine("dgx-h100", "megatron-core-2024");
+  const SearchRequest request = machine.Request(LlamaShape(32), 64, 256);
+  const Explanation explanation = Explain(request, {.tensor = 2, .data = 32, .zero = 1, .micro_batch = 1});
+  const double width = 100 * (explanation.estimate.high / explanation.estimate.seconds - 1);
+  const std::string sentence = fmt::format("8 of 10 runs are within {:.0f} %", width);
+  EXPECT_TRUE(std::any_of(explanation.warnings.begin(), explanation.warnings.end(), [&](const std::string& text) {
+    return text.find(sentence) != std::string::npos;
+  })) << sentence;
 }
 
 TEST(Causes, ResidualsHaveAPage) {

@@ -76,7 +76,7 @@ TEST(SoftwareStack, ARevisionReplacesNumbersInItsTime) {
   EXPECT_EQ(Resolve(stack, cluster, "2026-01").time.cast_bytes, 3);
   EXPECT_EQ(Resolve(stack, cluster, "").time.cast_bytes, 3) << "today";
   EXPECT_DOUBLE_EQ(Resolve(stack, cluster, "").efficiencies.layer_seconds, 0.003);
-  const StackState eager = Resolve(stack, cluster, StackUse{.date = "", .note = "8 GPUs, eager mode"});
+  const StackState eager = Resolve(stack, cluster, StackUse{.date = "", .note = "8 GPUs, Eager mode"});
   EXPECT_DOUBLE_EQ(eager.efficiencies.layer_seconds, 0.006) << "twice the calibrated one";
   EXPECT_EQ(MessageOf([] {
               ParseStack("name = \"s\"\n[[revision]]\ntime = { cast_byte = 5 }\n", "s.toml");

@@ -55,8 +55,9 @@ void WarnOfLayout(const SearchRequest& request, const PlanPoint& point, const Ex
                                    estimate.memory.peak / kGibi, usable / kGibi));
   } else if (FitProbability(estimate.memory.peak, usable, request.state.memory_spread) < 0.9) {
     warnings.push_back(fmt::format(
-        "near out of memory: stage {} fills {:.1f} of {:.1f} GiB, and estimates err by {:.0f} %", estimate.memory.worst,
-        estimate.memory.peak / kGibi, usable / kGibi, 100 * request.state.memory_spread));
+        "near out of memory: stage {} fills {:.1f} of {:.1f} GiB, and estimates err by {:.0f} %{}",
+        estimate.memory.worst, estimate.memory.peak / kGibi, usable / kGibi, 100 * request.state.memory_spread,
+        request.stack.policy.counted_costs ? "" : "; an allocator that frees and tries again is several times slower"));
   }
   if (estimate.memory.host_per_node > request.cluster.host_memory) {
     warnings.push_back(fmt::format("OUT OF HOST MEMORY: {:.0f} GiB per node of {:.0f}",
@@ -70,9 +71,9 @@ void WarnOfLayout(const SearchRequest& request, const PlanPoint& point, const Ex
   }
   if (!request.state.calibrated) {
     warnings.push_back(
-        fmt::format("stack '{}' was never calibrated on '{}': seconds err by {:.0f} %. Five runs of one's "
-                    "own (plan validate --fit 5) bring that to a few per cent",
-                    request.stack.name, request.cluster.name, 100 * request.state.spread));
+        fmt::format("stack '{}' was never calibrated on '{}': 8 of 10 runs are within {:.0f} %. Five runs of one's own "
+                    "(plan validate --fit 5) narrow that",
+                    request.stack.name, request.cluster.name, 100 * (estimate.high / estimate.seconds - 1)));
   }
 }
 

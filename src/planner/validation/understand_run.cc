@@ -101,7 +101,7 @@ int FindStack(const MeasuredRun& run, const std::string& system, const PlannerFi
       continue;
     }
     const bool source = std::any_of(stack.run_sources.begin(), stack.run_sources.end(), [&](const std::string& part) {
-      return run.source.find(part) != std::string::npos;
+      return run.source.find(part) != std::string::npos || run.system.find(part) != std::string::npos;
     });
     if (!stack.run_sources.empty() && !source) {
       continue;
