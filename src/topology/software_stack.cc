@@ -66,6 +66,7 @@ TimeTraits ReadTime(const Settings& file) {
   time.selective_attention = file.Flag("time.selective_attention", time.selective_attention);
   time.broadcasts_shards = file.Flag("time.broadcasts_shards", time.broadcasts_shards);
   time.vocabulary_multiple = file.CountOr("time.vocabulary_multiple", time.vocabulary_multiple);
+  time.products_in_parts = file.Flag("time.products_in_parts", time.products_in_parts);
   time.recompute_whole = file.Flag("time.recompute_whole", time.recompute_whole);
   time.scatter_messages = file.Flag("time.scatter_messages", time.scatter_messages);
   time.gather_again = file.Flag("time.gather_again", time.gather_again);

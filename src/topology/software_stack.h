@@ -60,17 +60,20 @@ struct TimeTraits {
   bool recompute_whole = true;       // full recomputation repeats the last product too
   bool scatter_messages = false;     // tensor ranks send a part of a message each
   double tensor_overlap = 0;         // share of the tensor collectives that products hide
-  double cast_bytes = 4;             // moved for each element that is cast to fp8 with one scale a tensor
-  double mx_cast_bytes = 0;          // likewise to mxfp8; 0: as cast_bytes
-  double fp4_cast_bytes = 0;         // likewise to nvfp4; 0: as mx_cast_bytes
-  bool blocking = false;             // the host waits for every kernel: issuing and running add up
-  double gradient_bytes = 2;         // sent for each parameter and reduction
-  double parameter_bytes = 2;        // gathered for each parameter
-  double gradient_bytes_bf16 = 0;    // when above 0, instead, under bf16 with fp32 accumulation
-  double accumulate_bytes = 0;       // moved for each parameter and micro batch by that accumulation
-  double optimizer_bytes = 30;       // moved for each owned parameter by the update
-  double data_overlap = 0;           // share of the data collectives that backward hides
-  double bucket_bytes = 0;           // gradients of a stage are reduced in calls of so many bytes; 0: in one
+  // Under sequence parallelism products that wait for an all-gather are made in parts: of the rank's own tokens
+  // meanwhile, of those before and after them then.
+  bool products_in_parts = false;
+  double cast_bytes = 4;           // moved for each element that is cast to fp8 with one scale a tensor
+  double mx_cast_bytes = 0;        // likewise to mxfp8; 0: as cast_bytes
+  double fp4_cast_bytes = 0;       // likewise to nvfp4; 0: as mx_cast_bytes
+  bool blocking = false;           // the host waits for every kernel: issuing and running add up
+  double gradient_bytes = 2;       // sent for each parameter and reduction
+  double parameter_bytes = 2;      // gathered for each parameter
+  double gradient_bytes_bf16 = 0;  // when above 0, instead, under bf16 with fp32 accumulation
+  double accumulate_bytes = 0;     // moved for each parameter and micro batch by that accumulation
+  double optimizer_bytes = 30;     // moved for each owned parameter by the update
+  double data_overlap = 0;         // share of the data collectives that backward hides
+  double bucket_bytes = 0;         // gradients of a stage are reduced in calls of so many bytes; 0: in one
   // ZeRO 1 where the program keeps each tensor's shards apart: kernels for each tensor and rank of the data group that
   // copy a shard, and bytes moved for each parameter by all such copies. Nothing hides either.
   double shard_kernels = 0;

@@ -187,6 +187,17 @@ TEST(Causes, NanotronPaysForItsShardsTensorByTensor) {
       << "and with the ranks";
 }
 
+TEST(Causes, ProductsInPartsTakeNoLessThanWhole) {
+  Machine machine("hf-h100-efa", "nanotron-2025");
+  const auto matmul = [&](int tensor, bool in_parts) {
+    machine.state.time.products_in_parts = in_parts;
+    const ParallelLayout layout{.tensor = tensor, .data = 1, .sequence_parallel = tensor > 1, .micro_batch = 1};
+    return TermsOf(machine.Point(LlamaShape(8), layout, 4)).matmul;
+  };
+  EXPECT_EQ(matmul(1, true), matmul(1, false));
+  EXPECT_GT(matmul(8, true), 1.02 * matmul(8, false)) << "512 tokens leave units idle";
+}
+
 TEST(Causes, BucketsCostARingEach) {
   Machine machine("hf-h100-efa", "nanotron-2025");
   const auto data = [&](int ranks) {

@@ -44,6 +44,34 @@ AttentionSeconds TimeOfAttention(const PlanPoint& point, const LocalSizes& s, do
   return {.forward = forward, .backward = 2 * forward};
 }
 
+namespace {
+
+// Whether the product's operand comes by an all-gather of the tensor group: inputs of the layers that columns are cut
+// of, gradients of the outputs of those that rows are.
+bool WaitsForGather(const ProductStep& product) {
+  const bool columns = product.linear == BlockLinear::kQkv || product.linear == BlockLinear::kFfnIn;
+  return product.kind == (columns ? ProductKind::kForward : ProductKind::kInputGradient);
+}
+
+double ProductSeconds(const PlanPoint& point, const ProductStep& product, const MatmulPrice& price) {
+  const std::int64_t tensor = point.config.layout.tensor;
+  const bool parts = point.stack.time.products_in_parts && tensor > 1 && point.config.layout.sequence_parallel &&
+                     product.rows >= tensor && WaitsForGather(product);
+  if (!parts) {
+    return price.Seconds({product.rows, product.columns, product.depth});
+  }
+  // A rank in the middle is the slowest: its own tokens, then those before and after them.
+  const std::int64_t own = product.rows / tensor;
+  const std::int64_t before = (product.rows - own) / 2;
+  const std::int64_t after = product.rows - own - before;
+  const auto part = [&](std::int64_t rows) {
+    return rows > 0 ? price.Seconds({rows, product.columns, product.depth}) : 0.0;
+  };
+  return tensor == 2 ? part(own) + part(product.rows - own) : part(own) + part(before) + part(after);
+}
+
+}  // namespace
+
 double AddProducts(const PlanPoint& point, const ModuleProgram& program, ModuleTime& time) {
   const MatmulPrice native = ProductPrice(point, ProductFormat::kNative);
   const MatmulPrice cast = ProductPrice(point, point.products());
@@ -55,7 +83,7 @@ double AddProducts(const PlanPoint& point, const ModuleProgram& program, ModuleT
         continue;
       }
       const MatmulPrice& price = Holds(point.linears(), product->linear) ? cast : native;
-      const double seconds = price.Seconds({product->rows, product->columns, product->depth});
+      const double seconds = ProductSeconds(point, *product, price);
       if (product->kind == ProductKind::kForward) {
         time.forward.matmul += last = seconds;
       } else {
