@@ -9,14 +9,14 @@
 #include "base/checksum.h"
 #include "base/durable_file.h"
 #include "base/error.h"
-#include "device/cpu/product/engine_choice.h"
+#include "device/core_wait.h"
 #include "measure/cpu_model.h"
 
 namespace trireme {
 namespace {
 
 // Changes when engines or their measurement do.
-constexpr int kMeasurement = 4;
+constexpr int kMeasurement = 5;
 
 // Everything that the choice depends on, in words.
 std::string KeyOf(CpuLevel level, int threads) {
@@ -75,16 +75,19 @@ std::string RememberedEngines(int threads, const std::string& folder) {
 }
 
 std::string FastestEnginesHere(int threads, const std::string& folder) {
-  const CpuLevel level = ChosenCpuLevel();
-  const std::string key = KeyOf(level, threads);
-  if (folder.empty()) {
-    return MeasureEngines(level, threads).ToString();
+  return FastestEnginesHere(threads, folder, [&] { return MeasureEngines(ChosenCpuLevel(), threads); });
+}
+
+std::string FastestEnginesHere(int threads, const std::string& folder,
+                               const std::function<EngineMeasurement()>& measure) {
+  if (std::string table = RememberedEngines(threads, folder); !table.empty()) {
+    return table;
   }
-  const std::string path = PathOf(folder, key);
-  std::string table = ReadTable(path, key);
-  if (table.empty()) {
-    table = MeasureEngines(level, threads).ToString();
-    WriteTable(path, key, table);
+  const EngineMeasurement measured = measure();
+  const std::string table = measured.table.ToString();
+  if (!folder.empty() && measured.waited < kQuietShare) {
+    const std::string key = KeyOf(ChosenCpuLevel(), threads);
+    WriteTable(PathOf(folder, key), key, table);
   }
   return table;
 }

@@ -1,10 +1,12 @@
 // Which engine multiplies matrices in a run on CPUs. `auto` measures once per machine and remembers the result in a
 // file, so that the same command gives the same bits; the key of the file is everything that a measurement depends on.
+// What was measured while other processes had the cores is used once and not remembered.
 #pragma once
 
 #include <functional>
 #include <string>
 
+#include "device/cpu/product/engine_choice.h"
 #include "device/device.h"
 #include "run/run_config.h"
 
@@ -14,8 +16,12 @@ namespace trireme {
 std::string EngineCacheFolder();
 
 // The fastest engines at this machine's level with `threads` threads, as EngineTable's text: read from `folder`, or
-// measured and written there. A folder that cannot be written, or a file that makes no sense, only costs a measurement.
+// measured and, where the cores were quiet, written there. A folder that cannot be written, or a file that makes no
+// sense, only costs a measurement.
 std::string FastestEnginesHere(int threads, const std::string& folder = EngineCacheFolder());
+// The same with another way to measure.
+std::string FastestEnginesHere(int threads, const std::string& folder,
+                               const std::function<EngineMeasurement()>& measure);
 // What `folder` remembers; empty where nothing was measured.
 std::string RememberedEngines(int threads, const std::string& folder = EngineCacheFolder());
 

@@ -8,8 +8,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
 
-#include "device/cpu/product/engine_choice.h"
 #include "message_of.h"
 
 namespace trireme {
@@ -41,9 +41,14 @@ class ChosenEngines : public testing::Test {
   std::string folder_;
 };
 
+// A measurement on a machine whose cores other processes had for a share of the time.
+std::function<EngineMeasurement()> MeasuredWhile(double waited) {
+  return [waited] { return EngineMeasurement{.table = FixedEngines(), .waited = waited}; };
+}
+
 TEST_F(ChosenEngines, AreMeasuredOnceAndRemembered) {
   EXPECT_EQ(RememberedEngines(1, folder_), "");
-  const std::string first = FastestEnginesHere(1, folder_);
+  const std::string first = FastestEnginesHere(1, folder_, MeasuredWhile(0));
   EXPECT_EQ(EngineTable::Parse(first).ToString(), first);
   EXPECT_EQ(Line(2), first);
   EXPECT_EQ(RememberedEngines(1, folder_), first);
@@ -52,25 +57,42 @@ TEST_F(ChosenEngines, AreMeasuredOnceAndRemembered) {
   const std::string other =
       first == "fp32=packed bf16=widened" ? "fp32=packed bf16=packed" : "fp32=packed bf16=widened";
   std::ofstream(File()) << key << '\n' << other << '\n';
-  EXPECT_EQ(FastestEnginesHere(1, folder_), other);
+  EXPECT_EQ(FastestEnginesHere(1, folder_, MeasuredWhile(0)), other);
   EXPECT_EQ(RememberedEngines(2, folder_), "") << "another number of threads is another measurement";
 }
 
+TEST_F(ChosenEngines, OnABusyMachineAreNotRemembered) {
+  EXPECT_EQ(FastestEnginesHere(1, folder_, MeasuredWhile(0.4)), FixedEngines().ToString());
+  EXPECT_EQ(RememberedEngines(1, folder_), "");
+  FastestEnginesHere(1, folder_, MeasuredWhile(0.02));
+  EXPECT_EQ(RememberedEngines(1, folder_), FixedEngines().ToString());
+  // What is remembered is not measured again.
+  const auto again = []() -> EngineMeasurement { throw std::logic_error("measured"); };
+  EXPECT_EQ(FastestEnginesHere(1, folder_, again), FixedEngines().ToString());
+}
+
+TEST_F(ChosenEngines, MeasuredHereAreOfThisMachine) {
+  const EngineMeasurement measured = MeasureEngines(ChosenCpuLevel(), 1);
+  EXPECT_EQ(RunnableEngines(measured.table, ChosenCpuLevel()), measured.table);
+  EXPECT_GE(measured.waited, 0);
+  EXPECT_LT(measured.waited, 1);
+}
+
 TEST_F(ChosenEngines, OfAFileThatMakesNoSenseAreMeasuredAnew) {
-  FastestEnginesHere(1, folder_);
+  FastestEnginesHere(1, folder_, MeasuredWhile(0));
   const std::string key = Line(1);
   EXPECT_THAT(key, HasSubstr("1 threads"));
   for (const std::string& text :
        {std::string(), key, key + "\nfp32=magic bf16=packed\n", std::string("other\nfp32=packed bf16=packed\n")}) {
     std::ofstream(File()) << text;
     EXPECT_EQ(RememberedEngines(1, folder_), "") << text;
-    EXPECT_NE(FastestEnginesHere(1, folder_), "");
+    EXPECT_NE(FastestEnginesHere(1, folder_, MeasuredWhile(0)), "");
     EXPECT_NE(RememberedEngines(1, folder_), "");
   }
 }
 
 TEST_F(ChosenEngines, OfAnotherVersionOfALibraryAreOthers) {
-  FastestEnginesHere(1, folder_);
+  FastestEnginesHere(1, folder_, MeasuredWhile(0));
   const std::string key = Line(1) + ",";
   for (const ProductEngine engine : {ProductEngine::kOnednn, ProductEngine::kOpenblas, ProductEngine::kBlis}) {
     const std::string name(NameOf(engine));

@@ -51,7 +51,11 @@ struct EngineSpeed {
 std::vector<EngineSpeed> MeasureEngineSpeeds(CpuLevel level, int threads);
 // The fastest of each type; packed unless another is faster by a tenth.
 EngineTable FastestEngines(const std::vector<EngineSpeed>& speeds);
-EngineTable MeasureEngines(CpuLevel level, int threads);
+struct EngineMeasurement {
+  EngineTable table;
+  double waited = 0;  // share of the time in which the measuring threads had no core (device/core_wait.h)
+};
+EngineMeasurement MeasureEngines(CpuLevel level, int threads);
 
 // The table with packed in place of what is missing here or this machine cannot multiply.
 EngineTable RunnableEngines(const EngineTable& table, CpuLevel level);

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "device/core_wait.h"
 #include "device/cpu/product/engine_choice.h"
 
 namespace trireme {
@@ -145,6 +146,13 @@ EngineTable FastestEngines(const std::vector<EngineSpeed>& speeds) {
   return {.fp32 = fastest(DType::kFloat32), .bf16 = fastest(DType::kBFloat16)};
 }
 
-EngineTable MeasureEngines(CpuLevel level, int threads) { return FastestEngines(MeasureEngineSpeeds(level, threads)); }
+EngineMeasurement MeasureEngines(CpuLevel level, int threads) {
+  const auto measure = [&] {
+    const CoreWait wait;
+    const std::vector<EngineSpeed> speeds = MeasureInThisThread(level, threads);
+    return EngineMeasurement{.table = FastestEngines(speeds), .waited = wait.Share(threads)};
+  };
+  return std::async(std::launch::async, measure).get();
+}
 
 }  // namespace trireme
