@@ -84,6 +84,7 @@ Examples:
 
 Exit codes: 0 finished; 1 failed; 2 unusable input or a folder at which another job is at work, nothing written; 3 stopped on request after a save, or before the first step; 4 the supervisor
 gave up after three deaths at one step of one cause; 5 the last save failed: what was trained since the newest checkpoint is lost.
+As root, in a container say, Open MPI's mpirun wants --allow-run-as-root.
 SIGTERM or a file DIR/stop: save and end after the step. SIGUSR1 or DIR/save: save and go on.)";
 
 void PrintResolved(const Recipe& recipe) {

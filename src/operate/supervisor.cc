@@ -320,6 +320,8 @@ class Supervisor {
     Say(fmt::format("the job died at step {}: {}", report.step(), cause));
     if (!report.ranks.empty()) {
       Say(report.headline);
+    } else if (const std::string hint = LauncherHint(options_.command, geteuid() == 0); !hint.empty()) {
+      Say(hint);
     }
     Bury({.step = report.step(), .cause = cause}, report);
     return -1;

@@ -1,6 +1,7 @@
 #include "operate/supervisor_process.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -12,6 +13,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <sstream>
@@ -124,6 +126,22 @@ void JobProcess::End(double grace, const std::vector<RankRecord>& ranks) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
   }
+}
+
+std::string LauncherHint(const std::vector<std::string>& command, bool as_root) {
+  const std::string name = command.empty() ? "" : std::filesystem::path(command.front()).filename().string();
+  const bool open_mpi = name == "mpirun" || name == "mpiexec" || name == "orterun" || name.ends_with(".openmpi");
+  const bool told =
+      std::count(command.begin(), command.end(), "--allow-run-as-root") > 0 ||
+      (std::getenv("OMPI_ALLOW_RUN_AS_ROOT") != nullptr && std::getenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM") != nullptr);
+  if (!as_root || !open_mpi || told) {
+    return "";
+  }
+  return fmt::format(
+      "{} started no rank, and this is root, for whom Open MPI's refuses to work: --launcher \"{} --allow-run-as-root "
+      "…\", "
+      "or OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 in the environment",
+      name, command.front());
 }
 
 std::vector<std::string> SupervisedCommand(const std::string& launcher, const std::vector<std::string>& own_options) {

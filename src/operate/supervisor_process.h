@@ -39,4 +39,8 @@ class JobProcess {
 // when the launcher's program is not there.
 std::vector<std::string> SupervisedCommand(const std::string& launcher, const std::vector<std::string>& own_options);
 
+// What to do about a launcher that ended before it started a rank, where that is known: Open MPI's refuses root unless
+// it is told otherwise. Empty where it is not.
+std::string LauncherHint(const std::vector<std::string>& command, bool as_root);
+
 }  // namespace trireme
