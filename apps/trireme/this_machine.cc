@@ -6,6 +6,7 @@
 
 #include "apps/trireme/plan_validate.h"
 #include "cost/step_cost.h"
+#include "device/core_wait.h"
 #include "device/device.h"
 #include "measure/all_ranks.h"
 #include "measure/brief_probe.h"
@@ -18,21 +19,29 @@
 namespace trireme {
 namespace {
 
-void ScaleToPace(double pace, PredictionGround& ground) {
+// " (busy: other processes took 45 % of the cores meanwhile)"; "" where the machine was quiet.
+std::string BusyText(double waited) {
+  return waited < kQuietShare
+             ? ""
+             : fmt::format(" (busy: other processes took {:.0f} % of the cores meanwhile)", 100 * waited);
+}
+
+void ScaleToPace(const Pace& pace, PredictionGround& ground) {
   MeasuredRates& measured = *ground.cluster.measured;
-  const double times = PaceRatio(measured, pace);
-  measured = AtPace(measured, times);
+  const double times = PaceRatio(measured, pace.seconds);
+  measured = WhileBusy(AtPace(measured, times), pace.waited);
   ground.knowledge += times == 1 ? ""
                                  : fmt::format(", whose cores are {:.0f} % {} now", 100 * std::abs(times - 1),
                                                times > 1 ? "slower" : "faster");
+  ground.knowledge += BusyText(pace.waited);
 }
 
-void PlaceAtHand(const RankRates& rates, int nodes, PredictionGround& ground) {
+void PlaceAtHand(const BriefProbe& probe, int nodes, PredictionGround& ground) {
   const std::string prior = ground.cluster.name;
-  ground.cluster = AtHand(ground.cluster, rates, nodes);
+  ground.cluster = AtHand(ground.cluster, probe, nodes);
   ground.knowledge = fmt::format(
-      "the cluster file '{}' with operations timed just now on {}: `trireme calibrate` measures this machine", prior,
-      ground.cluster.device.name);
+      "the cluster file '{}' with operations timed just now on {}{}: `trireme calibrate` measures this machine", prior,
+      ground.cluster.device.name, BusyText(probe.waited));
 }
 
 }  // namespace
@@ -78,15 +87,15 @@ void MatchSpeedNow(RankContext& context, const RunConfig& config, std::optional<
   const int wanted = !ground ? kLeave : !calibrated ? kProbe : ground->cluster.measured->pace > 0 ? kPace : kLeave;
   const auto todo = static_cast<int>(NumbersOfRanks(context, wanted).front());
   if (todo == kPace) {
-    const double pace = MeasurePace(context);
+    const Pace pace = MeasurePace(context);
     if (ground) {
       ScaleToPace(pace, *ground);
     }
   } else if (todo == kProbe) {
-    const std::optional<RankRates> rates = ProbeBriefly(context, WorkingDType(config.train.dtype));
+    const std::optional<BriefProbe> probe = ProbeBriefly(context, WorkingDType(config.train.dtype));
     const int nodes = PlaceOf(context).nodes;
-    if (ground && rates) {
-      PlaceAtHand(*rates, nodes, *ground);
+    if (ground && probe) {
+      PlaceAtHand(*probe, nodes, *ground);
     }
   }
 }

@@ -5,10 +5,12 @@
 #include <string>
 
 #include "base/error.h"
+#include "device/core_wait.h"
 #include "device/host_memory.h"
 #include "measure/all_ranks.h"
 #include "measure/calibrate.h"
 #include "measure/group_probe.h"
+#include "measure/pace.h"
 #include "measure/rank_probe.h"
 
 namespace trireme {
@@ -22,52 +24,53 @@ constexpr double kStepOverBest = 1.25;
 
 // Of the first of `ranks` ranks that measure at once, as many threads each and the same engines as `run` has. None
 // where it fails: other ranks wait in a collective, and a run does without.
-std::optional<RankRates> ProbeThreads(int ranks, const RankContext& run, DType dtype) {
+std::optional<BriefProbe> ProbeThreads(int ranks, const RankContext& run, DType dtype) {
   // A device that was given a chooser takes over the run's engines; nothing is measured for it.
   const DeviceOptions options{
       .kind = "cpu", .threads = run.threads, .choose_engines = [](int) { return std::string(); }};
   const std::string engines = run.device.choices();
-  std::optional<RankRates> rates;
+  std::optional<BriefProbe> found;
   try {
     RunThreadRanks(ranks, options, [&](RankContext& context) {
       context.device.ReadChoices(engines);
+      const CoreWait wait;
       const RankProbe probe = MeasureRank(context, dtype, {.brief = true});
       if (context.world.rank() == 0) {
-        rates = Slowed(probe.rates, kStepOverBest);
+        found = BriefProbe{.rates = Slowed(probe.rates, kStepOverBest), .waited = wait.Share(ranks * context.threads)};
       }
     });
   } catch (const Error& error) {
     std::fprintf(stderr, "trireme: operations are not timed before the run: %s\n", error.what());
     return std::nullopt;
   }
-  return rates;
+  return found;
 }
 
 }  // namespace
 
-std::optional<RankRates> ProbeBriefly(RankContext& context, DType dtype) {
+std::optional<BriefProbe> ProbeBriefly(RankContext& context, DType dtype) {
   const DType measured = dtype == DType::kFloat16 ? DType::kFloat32 : dtype;
   const int at_once = RanksAtOnce(context);
   const int local = PlaceOf(context).local;
-  std::optional<RankRates> rates;
+  std::optional<BriefProbe> found;
   if (LaunchedByMpi() && local < at_once) {
-    rates = ProbeThreads(1, context, measured);
+    found = ProbeThreads(1, context, measured);
   } else if (!LaunchedByMpi() && local == 0) {
-    rates = ProbeThreads(std::min(context.world.size(), at_once), context, measured);
+    found = ProbeThreads(std::min(context.world.size(), at_once), context, measured);
   }
   context.world.Barrier();
-  return rates;
+  return found;
 }
 
-Cluster AtHand(Cluster prior, const RankRates& rates, int nodes) {
+Cluster AtHand(Cluster prior, const BriefProbe& probe, int nodes) {
   const int cores = JobCores();
   prior.nodes = nodes;
   prior.devices_per_node = cores;
   prior.device.name = MachineName("cpu");
   prior.host_memory = static_cast<double>(HostMemoryBytes());
   prior.device.memory = prior.host_memory / cores;
-  prior.measured =
-      MeasuredRates{.machine = prior.device.name, .cores = cores, .spread = kBriefSpread, .ranks = {rates}};
+  prior.measured = WhileBusy(
+      {.machine = prior.device.name, .cores = cores, .spread = kBriefSpread, .ranks = {probe.rates}}, probe.waited);
   return prior;
 }
 

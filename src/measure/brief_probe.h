@@ -13,11 +13,15 @@ namespace trireme {
 // ranks of its machine as have cores do the same; the best of five calls, with what steps take beyond that. dtype: that
 // the run works with; fp16 has fp32's laws on cores. Rank 0's laws count; none there where they could not be measured,
 // which is said on stderr. Collective over the world; ranks work on cores.
-std::optional<RankRates> ProbeBriefly(RankContext& context, DType dtype);
+struct BriefProbe {
+  RankRates rates;
+  double waited = 0;  // share of the time in which rank 0's machine had no core for the measuring threads
+};
+std::optional<BriefProbe> ProbeBriefly(RankContext& context, DType dtype);
 
 // `prior` for this machine: its cores and its memory, on as many nodes, with the laws of a brief measurement instead of
 // figures of a data sheet. Collectives keep the prior's links. Its predictions have a wider interval than an
-// undisturbed calibration's.
-Cluster AtHand(Cluster prior, const RankRates& rates, int nodes);
+// undisturbed calibration's, and on a busy machine a wider one yet.
+Cluster AtHand(Cluster prior, const BriefProbe& probe, int nodes);
 
 }  // namespace trireme

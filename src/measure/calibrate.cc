@@ -199,7 +199,7 @@ std::vector<Findings> ProbeThreads(const CalibrateOptions& options, Progress& pr
   std::mutex adding;
   const auto probe = [&](int ranks, int threads, const WorldProbe& what) {
     if (IsHostDevice(options.device)) {
-      paces.push_back(MeasurePace());
+      paces.push_back(MeasurePace().seconds);
     }
     RunThreadRanks(ranks, OptionsOf(options, threads), [&](RankContext& context) {
       Findings findings = Probe(context, what, options, progress);
@@ -362,7 +362,7 @@ std::optional<Cluster> CalibrateProcesses(const CalibrateOptions& options, const
     std::vector<double> paces;
     const auto note_pace = [&] {
       if (context.device.is_host()) {
-        paces.push_back(MeasurePace(context));
+        paces.push_back(MeasurePace(context).seconds);
       }
     };
     note_pace();

@@ -5,9 +5,11 @@
 #include <cmath>
 #include <cstdio>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "device/core_wait.h"
 #include "device/device.h"
 #include "device/host_cores.h"
 #include "measure/all_ranks.h"
@@ -39,32 +41,44 @@ double MedianOfProducts(RankContext& context) {
 }
 
 // 0 where it fails: other ranks wait for the number, and a run does without.
-double MeanOfThreads(int threads) {
+Pace MeanOfThreads(int threads) {
   std::vector<double> ranks(static_cast<std::size_t>(threads));
+  double waited = 0;
   try {
     RunThreadRanks(threads, {.kind = "cpu", .threads = 1}, [&](RankContext& context) {
+      const CoreWait wait;
       ranks[static_cast<std::size_t>(context.world.rank())] = MedianOfProducts(context);
+      if (context.world.rank() == 0) {
+        waited = wait.Share(threads);
+      }
     });
   } catch (const Error& error) {
     std::fprintf(stderr, "trireme: the pace of the cores is not measured: %s\n", error.what());
-    return 0;
+    return {};
   }
-  return std::accumulate(ranks.begin(), ranks.end(), 0.0) / threads;
+  return {.seconds = std::accumulate(ranks.begin(), ranks.end(), 0.0) / threads, .waited = waited};
 }
 
 }  // namespace
 
-double MeasurePace() { return MeanOfThreads(ReadHostCores().usable()); }
+Pace MeasurePace() { return MeanOfThreads(ReadHostCores().usable()); }
 
-double MeasurePace(RankContext& context) {
+Pace MeasurePace(RankContext& context) {
   context.world.Barrier();
+  const auto largest_wait = [&](double own) {
+    const std::vector<double> all = NumbersOfRanks(context, own);
+    return *std::max_element(all.begin(), all.end());
+  };
   if (!LaunchedByMpi()) {
-    return NumbersOfRanks(context, context.world.rank() == 0 ? MeasurePace() : 0).front();
+    const Pace own = context.world.rank() == 0 ? MeasurePace() : Pace{};
+    const double seconds = NumbersOfRanks(context, own.seconds).front();
+    return {.seconds = seconds, .waited = largest_wait(own.waited)};
   }
   const RankPlace place = PlaceOf(context);
   const std::vector<double> nodes = NumbersOfRanks(context, place.node);
-  const double own = place.local < RanksAtOnce(context) ? MeanOfThreads(context.threads) : kIdleRank;
-  return SlowestMachine(NumbersOfRanks(context, own), nodes);
+  const Pace own = place.local < RanksAtOnce(context) ? MeanOfThreads(context.threads) : Pace{.seconds = kIdleRank};
+  const double seconds = SlowestMachine(NumbersOfRanks(context, own.seconds), nodes);
+  return {.seconds = seconds, .waited = largest_wait(own.waited)};
 }
 
 double PaceRatio(const MeasuredRates& measured, double pace_now) {
@@ -85,6 +99,17 @@ MeasuredRates AtPace(MeasuredRates measured, double times) {
     }
   }
   measured.step *= times;
+  return measured;
+}
+
+MeasuredRates WhileBusy(MeasuredRates measured, double waited) {
+  if (waited < kQuietShare) {
+    return measured;
+  }
+  const double times = 1 / std::sqrt(1 - waited);
+  measured = AtPace(std::move(measured), times);
+  measured.spread = (1 + measured.spread) * times - 1;
+  measured.others = std::max(measured.others, waited);
   return measured;
 }
 

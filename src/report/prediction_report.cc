@@ -22,6 +22,8 @@ constexpr std::size_t kKept = 500;       // measured steps, the latest
 constexpr std::int64_t kPreparing = 2;   // steps of a process that are slower than the rest
 constexpr std::size_t kJudged = 8;       // measured steps before a run is called slow
 constexpr double kMuchSlower = 1.25;     // of predicted, and beyond the interval
+constexpr std::size_t kFirstSteps = 4;   // measured steps before a prediction may be made again
+constexpr double kContradicted = 2;      // times as long, or as short, as predicted
 constexpr std::int64_t kTail = 1 << 16;  // bytes of metrics.jsonl that are read again
 constexpr std::int64_t kLargestPrediction = 64 << 20;
 
@@ -93,18 +95,25 @@ void PredictionReport::ReadEarlierSteps(std::int64_t resumed_step) {
       prediction_.LearnFrom(config_.batch.global, Median(seconds), static_cast<std::int64_t>(seconds.size()));
     }
   }
-  nlohmann::ordered_json value = {{"fingerprint", fingerprint},
-                                  {"knowledge", prediction_.knowledge()},
-                                  {"global_batch", config_.batch.global},
-                                  {"seconds", prediction_.Seconds(config_.batch.global)},
-                                  {"low", prediction_.Low(config_.batch.global)},
-                                  {"high", prediction_.High(config_.batch.global)}};
+  file_ = {{"fingerprint", fingerprint},
+           {"knowledge", prediction_.knowledge()},
+           {"global_batch", config_.batch.global},
+           {"seconds", prediction_.Seconds(config_.batch.global)},
+           {"low", prediction_.Low(config_.batch.global)},
+           {"high", prediction_.High(config_.batch.global)}};
   const StepCauses causes = prediction_.Causes(config_.batch.global);
   for (const CauseField& field : CauseFields()) {
-    value["causes"][field.name] = causes.*field.member;
+    file_["causes"][field.name] = causes.*field.member;
+  }
+  WriteFile();
+}
+
+void PredictionReport::WriteFile() const {
+  if (run_folder_.empty()) {
+    return;
   }
   try {
-    ReplaceFile(path, JsonText(value, {.indent = 2}) + "\n");
+    ReplaceFile(run_folder_ + "/prediction.json", JsonText(file_, {.indent = 2}) + "\n");
   } catch (const Error&) {
     // A copy for people, on a disk that may be full: the run says the same on its console.
   }
@@ -147,17 +156,28 @@ std::string PredictionReport::StepDone(const StepFacts& facts, bool by_cause) {
   if (by_cause && !facts.phases.phases.empty()) {
     causes_.push_back(MeasuredCauses(facts.phases));
   }
-  if (complained_ || seconds_.size() < kJudged) {
+  if (complained_ || seconds_.size() < kFirstSteps) {
     return "";
   }
   const double predicted = prediction_.Seconds(batch_);
   const double measured = Median(seconds_);
-  if (measured < kMuchSlower * predicted || measured < prediction_.High(batch_)) {
-    return "";
-  }
-  complained_ = true;
-  return fmt::format("{}: {} per step, expected {} from {}{}", AgainstPrediction(measured, predicted), Short(measured),
-                     Short(predicted), prediction_.knowledge(), LargestExcess());
+  const bool contradicted = measured > kContradicted * predicted || measured < predicted / kContradicted;
+  const bool much_slower =
+      seconds_.size() >= kJudged && measured >= kMuchSlower * predicted && measured >= prediction_.High(batch_);
+  complained_ = contradicted || much_slower;
+  return complained_ ? fmt::format("{}: {} per step, expected {} from {}{}{}", AgainstPrediction(measured, predicted),
+                                   Short(measured), Short(predicted), prediction_.knowledge(), LargestExcess(),
+                                   contradicted ? PredictAgain(step.step) : "")
+                     : "";
+}
+
+std::string PredictionReport::PredictAgain(std::int64_t step) {
+  const auto [low, high] = std::minmax_element(seconds_.begin(), seconds_.end());
+  file_["again"] = {
+      {"step", step}, {"global_batch", batch_}, {"seconds", Median(seconds_)}, {"low", *low}, {"high", *high}};
+  WriteFile();
+  return fmt::format("; measured again by {} steps: {} to {} per step from now on", seconds_.size(), Short(*low),
+                     Short(*high));
 }
 
 StepCauses PredictionReport::MedianCauses() const {

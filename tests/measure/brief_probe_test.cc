@@ -18,9 +18,11 @@ using test::WithoutFurtherDevices;
 std::optional<RankRates> ProbedBy(int ranks, DType dtype) {
   std::optional<RankRates> found;
   RunThreadRanks(ranks, {.kind = "cpu", .threads = 1}, [&](RankContext& context) {
-    const std::optional<RankRates> rates = ProbeBriefly(context, dtype);
-    if (context.world.rank() == 0) {
-      found = rates;
+    const std::optional<BriefProbe> probe = ProbeBriefly(context, dtype);
+    if (context.world.rank() == 0 && probe) {
+      EXPECT_GE(probe->waited, 0);
+      EXPECT_LT(probe->waited, 1);
+      found = probe->rates;
     }
   });
   return found;
@@ -85,7 +87,7 @@ TEST(BriefProbe, TheMachineAtHandHasItsOwnCoresAndTheLinksOfThePrior) {
   Cluster prior{.name = "laptop", .nodes = 1, .devices_per_node = 4};
   prior.device_link = {.latency = 5e-6, .bandwidth = 5e9};
   const RankRates rates{.dtype = DType::kBFloat16, .threads = 2};
-  const Cluster here = AtHand(prior, rates, 3);
+  const Cluster here = AtHand(prior, {.rates = rates}, 3);
   EXPECT_EQ(here.name, "laptop");
   EXPECT_EQ(here.nodes, 3);
   EXPECT_EQ(here.devices_per_node, JobCores());
@@ -97,6 +99,22 @@ TEST(BriefProbe, TheMachineAtHandHasItsOwnCoresAndTheLinksOfThePrior) {
   EXPECT_TRUE(here.measured->Rank(DType::kBFloat16, 2));
   EXPECT_TRUE(here.measured->groups.empty());
   EXPECT_GT(here.measured->spread, 0.5) << "an undisturbed calibration's is at most that";
+}
+
+TEST(BriefProbe, ABusyMachineIsPredictedSlowerAndLessSurely) {
+  BriefProbe probe{.rates = {.dtype = DType::kFloat32, .threads = 1}, .waited = 0.05};
+  for (RateLaw& law : probe.rates.works) {
+    law = {.call = 1e-6, .rate = 1e9};
+  }
+  const MeasuredRates alone = *AtHand(Cluster{}, probe, 1).measured;
+  probe.waited = 0.5;
+  const MeasuredRates busy = *AtHand(Cluster{}, probe, 1).measured;
+  const auto seconds = [](const MeasuredRates& rates) { return rates.ranks[0][RankWork::kFill].Seconds(1e6); };
+  // The lower end is that of the quiet machine, for the load may end; the upper one that of half of the cores.
+  EXPECT_DOUBLE_EQ(seconds(busy) / (1 + busy.spread), seconds(alone) / (1 + alone.spread));
+  EXPECT_DOUBLE_EQ(seconds(busy) * (1 + busy.spread), 2 * seconds(alone) * (1 + alone.spread));
+  EXPECT_EQ(busy.others, 0.5);
+  EXPECT_EQ(alone.others, 0) << "what timers and kernel threads take is no load";
 }
 
 }  // namespace

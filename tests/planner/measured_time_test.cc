@@ -93,6 +93,23 @@ TEST(MeasuredTime, GroupsThatShareCoresTakeTurnsCopyingAndNotWaiting) {
   EXPECT_DOUBLE_EQ(seconds(crowded, 1e6), 5e-6 + 2e-3);
 }
 
+TEST(MeasuredTime, RanksBeyondTheCoresTakeTurnsInCollectivesThatWereNotMeasured) {
+  Cluster cluster = Measured(2);
+  cluster.measured->groups.clear();
+  const Priced here(cluster);
+  const auto seconds = [&](const ParallelLayout& layout) {
+    RunConfig config = test::PlannedRun(here.model, layout, 1);
+    config.train.dtype = "fp32";
+    config.train.threads = 1;
+    const PlanPoint point{.cluster = here.cluster, .stack = here.state, .config = config};
+    return MeasuredTime(point).Collective(CollectiveKind::kAllReduce, DType::kFloat32, 1e6, 1,
+                                          {.size = 2, .per_node = 2});
+  };
+  const double alone = seconds({.tensor = 2});
+  EXPECT_GT(alone, 0);
+  EXPECT_DOUBLE_EQ(seconds({.tensor = 2, .data = 4}), 4 * alone) << "eight ranks on two cores";
+}
+
 TEST(MeasuredTime, RecomputationAddsAForward) {
   Priced here(Measured(2));
   const double plain = here.Seconds({});

@@ -116,6 +116,50 @@ TEST_F(Prediction, ARunThatIsMuchSlowerSaysOnceWhichPart) {
   EXPECT_THAT(said[0], HasSubstr("most of it in replicas: "));
 }
 
+// What the run says of steps that take `times` as long as predicted, a little more each step, and after which one.
+std::pair<std::string, std::int64_t> SaidOf(PredictionReport& report, double times) {
+  for (std::int64_t step = 1; step <= 20; ++step) {
+    // Steps that prepare are slower and do not count.
+    const double seconds = step <= 2 ? 100 : times * report.Seconds(8) * (1 + 0.01 * static_cast<double>(step));
+    if (const std::string text = report.StepDone(StepOf(step, seconds), false); !text.empty()) {
+      return {text, step};
+    }
+  }
+  return {"", 0};
+}
+
+nlohmann::json PredictionFileIn(const std::string& folder) {
+  return nlohmann::json::parse(std::ifstream(folder + "/prediction.json"));
+}
+
+TEST_F(Prediction, WhatTheFirstStepsContradictIsMeasuredAgain) {
+  for (const double times : {2.5, 0.3}) {
+    PredictionReport report(PredictedRun(), Ground(), folder_);
+    report.ReadEarlierSteps(0);
+    const double first = report.Seconds(8);
+    const auto [text, step] = SaidOf(report, times);
+    EXPECT_EQ(step, 6) << "two steps prepare and four are measured";
+    EXPECT_THAT(text, HasSubstr(times > 1 ? "2.6× slower than predicted" : "3.2× faster than predicted"));
+    EXPECT_THAT(text, HasSubstr("; measured again by 4 steps: "));
+    EXPECT_DOUBLE_EQ(report.Seconds(8), first) << "a run is compared with its first prediction";
+    const nlohmann::json file = PredictionFileIn(folder_);
+    EXPECT_DOUBLE_EQ(file["seconds"], first);
+    EXPECT_EQ(file["again"]["step"], 6);
+    EXPECT_DOUBLE_EQ(file["again"]["low"], times * first * 1.03);
+    EXPECT_DOUBLE_EQ(file["again"]["high"], times * first * 1.06);
+    EXPECT_DOUBLE_EQ(file["again"]["seconds"], times * first * 1.05);
+  }
+}
+
+TEST_F(Prediction, WhatTheFirstStepsDoNotContradictStays) {
+  for (const double times : {1.9, 0.55}) {
+    PredictionReport report(PredictedRun(), Ground(), folder_);
+    report.ReadEarlierSteps(0);
+    EXPECT_THAT(SaidOf(report, times).first, Not(HasSubstr("measured again")));
+    EXPECT_FALSE(PredictionFileIn(folder_).contains("again"));
+  }
+}
+
 TEST_F(Prediction, WithoutPhasesASlowRunNamesNoPart) {
   PredictionReport report(PredictedRun(), Ground(), "");
   std::string said;

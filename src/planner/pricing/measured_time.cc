@@ -229,7 +229,9 @@ double MeasuredTime::Collective(CollectiveKind kind, DType dtype, double bytes, 
   const std::optional<GroupRates> rates = point_->cluster.measured->Group(dtype, group.size, across ? 2 : 1);
   const RateLaw* const law = rates ? rates->Of(kind) : nullptr;
   if (law == nullptr) {
-    return CollectiveSeconds(kind, bytes, calls, group, point_->cluster, {.device = 1, .node = 1, .latency = 1});
+    // The links of a cluster file are those of members that have a core each.
+    return stage_sharing_ *
+           CollectiveSeconds(kind, bytes, calls, group, point_->cluster, {.device = 1, .node = 1, .latency = 1});
   }
   // A group was measured alone; others at the same time take turns with it on the cores when they copy. A rank that
   // waits for the rest of its group leaves its core to them.
