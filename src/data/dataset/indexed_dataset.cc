@@ -46,8 +46,9 @@ std::unique_ptr<TokenStore> OpenIndexedDataset(const std::string& path) {
   std::error_code status;
   Require(
       std::filesystem::exists(prefix + ".idx", status) || std::filesystem::exists(prefix + ".bin", status),
-      "dataset '{}' does not exist: `scripts/quickstart` makes the corpus of the recipes, `trireme data prepare TEXT "
-      "--tokenizer FILE --output {}` a dataset of other text (docs/data.md)",
+      "dataset '{}' does not exist: `scripts/quickstart` makes that of recipes/novels.toml, with `--corpus documentation` "
+      "that of recipes/quickstart.toml, and `trireme data prepare TEXT --tokenizer FILE --output {}` one of other text "
+      "(docs/data.md)",
       prefix, prefix);
   return std::make_unique<IndexedDataset>(path);
 }
