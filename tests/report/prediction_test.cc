@@ -152,7 +152,7 @@ TEST_F(Prediction, WhatTheFirstStepsContradictIsMeasuredAgain) {
 }
 
 TEST_F(Prediction, WhatTheFirstStepsDoNotContradictStays) {
-  for (const double times : {1.9, 0.55}) {
+  for (const double times : {1.7, 0.55}) {
     PredictionReport report(PredictedRun(), Ground(), folder_);
     report.ReadEarlierSteps(0);
     EXPECT_THAT(SaidOf(report, times).first, Not(HasSubstr("measured again")));

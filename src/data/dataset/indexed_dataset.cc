@@ -44,12 +44,11 @@ std::string DatasetPrefix(const std::string& path) {
 std::unique_ptr<TokenStore> OpenIndexedDataset(const std::string& path) {
   const std::string prefix = DatasetPrefix(path);
   std::error_code status;
-  Require(
-      std::filesystem::exists(prefix + ".idx", status) || std::filesystem::exists(prefix + ".bin", status),
-      "dataset '{}' does not exist: `scripts/quickstart` makes that of recipes/novels.toml, with `--corpus documentation` "
-      "that of recipes/quickstart.toml, and `trireme data prepare TEXT --tokenizer FILE --output {}` one of other text "
-      "(docs/data.md)",
-      prefix, prefix);
+  Require(std::filesystem::exists(prefix + ".idx", status) || std::filesystem::exists(prefix + ".bin", status),
+          "dataset '{}' does not exist: `scripts/quickstart` makes that of recipes/novels.toml and, with `--corpus "
+          "documentation`, that of recipes/quickstart.toml; `trireme data prepare TEXT --tokenizer FILE --output {}` "
+          "makes one of other text (docs/data.md)",
+          prefix, prefix);
   return std::make_unique<IndexedDataset>(path);
 }
 
