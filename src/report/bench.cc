@@ -14,6 +14,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 #include <thread>
 
@@ -106,13 +107,15 @@ double LastOf(const std::vector<double>& values) {
 }
 
 nlohmann::ordered_json ToJson(const BenchSample& sample) {
-  return {{"failure", sample.failure}, {"seconds", sample.seconds},   {"predicted", sample.predicted},
-          {"memory", sample.memory},   {"hardware", sample.hardware}, {"last_loss", sample.last_loss}};
+  return {{"failure", sample.failure},     {"seconds", sample.seconds}, {"samples", sample.samples},
+          {"predicted", sample.predicted}, {"memory", sample.memory},   {"hardware", sample.hardware},
+          {"last_loss", sample.last_loss}};
 }
 
 BenchSample SampleOf(const nlohmann::json& value) {
   return {.failure = value.value("failure", ""),
           .seconds = value.value("seconds", std::vector<double>{}),
+          .samples = value.value("samples", std::vector<double>{}),
           .predicted = value.value("predicted", 0.0),
           .memory = value.value("memory", 0.0),
           .hardware = value.value("hardware", 0.0),
@@ -224,6 +227,22 @@ class Bench {
     return command;
   }
 
+  // The steps from `first` on that have a time.
+  static void TakeSteps(const MetricColumns& metrics, std::size_t first, BenchSample& sample) {
+    std::vector<double> predicted;
+    for (std::size_t i = first; i < metrics.seconds.size(); ++i) {
+      if (std::isfinite(metrics.seconds[i]) && metrics.seconds[i] > 0) {
+        sample.seconds.push_back(metrics.seconds[i]);
+        const double batch = i < metrics.global_batch.size() ? metrics.global_batch[i] : 0;
+        sample.samples.push_back(std::isfinite(batch) ? batch : 0);
+        predicted.push_back(i < metrics.predicted_seconds.size() ? metrics.predicted_seconds[i] : 0);
+      }
+    }
+    // A ramp's batches have seconds of their own, and the median of these is what is compared.
+    const bool one_batch = std::set<double>(sample.samples.begin(), sample.samples.end()).size() <= 1;
+    sample.predicted = one_batch || predicted.empty() ? LastOf(metrics.predicted_seconds) : MedianOf(predicted);
+  }
+
   BenchSample RunOnce(const SweepCase& one, const std::string& run) const {
     BenchSample sample;
     try {
@@ -237,9 +256,7 @@ class Bench {
     }
     const MetricColumns metrics = ReadRun(run).metrics;
     const auto measured = static_cast<std::size_t>(std::min<std::int64_t>(sweep_.warmup, std::ssize(metrics.seconds)));
-    sample.seconds.assign(metrics.seconds.begin() + static_cast<std::ptrdiff_t>(measured), metrics.seconds.end());
-    std::erase_if(sample.seconds, [](double value) { return !std::isfinite(value) || value <= 0; });
-    sample.predicted = LastOf(metrics.predicted_seconds);
+    TakeSteps(metrics, measured, sample);
     sample.memory = LastOf(metrics.memory_bytes);
     sample.hardware = MedianOf({metrics.tflops.begin() + static_cast<std::ptrdiff_t>(measured), metrics.tflops.end()});
     sample.last_loss = LastOf(metrics.loss);
@@ -303,10 +320,18 @@ BenchRow RowOf(const Sweep& sweep, const SweepCase& one, const std::vector<Bench
   const int per_node = sweep.devices_per_node;
   row.nodes = per_node > 0 ? (row.config.layout.ranks() + per_node - 1) / per_node : 1;
   std::vector<double> seconds;
+  std::vector<double> rates;
+  std::set<double> batches;
   std::vector<double> hardware;
+  const auto whole = static_cast<double>(row.config.batch.global);
   for (const BenchSample& sample : samples) {
     row.failure = row.failure.empty() ? sample.failure : row.failure;
     seconds.insert(seconds.end(), sample.seconds.begin(), sample.seconds.end());
+    for (std::size_t i = 0; i < sample.seconds.size(); ++i) {
+      const bool told = i < sample.samples.size() && sample.samples[i] > 0;
+      batches.insert(told ? sample.samples[i] : whole);
+      rates.push_back((told ? sample.samples[i] : whole) / sample.seconds[i]);
+    }
     hardware.push_back(sample.hardware);
     row.memory = std::max(row.memory, sample.memory);
     row.predicted = sample.predicted;
@@ -317,6 +342,11 @@ BenchRow RowOf(const Sweep& sweep, const SweepCase& one, const std::vector<Bench
     row.seconds = Quantile(seconds, 0.5);
     row.spread = (Quantile(seconds, 0.75) - Quantile(seconds, 0.25)) / 2 / row.seconds;
     row.hardware = MedianOf(hardware);
+    std::sort(rates.begin(), rates.end());
+    const bool full = batches.size() == 1 && *batches.begin() == whole;
+    row.samples = full ? whole : Quantile(rates, 0.5) * row.seconds;
+    row.remark =
+        full ? "" : fmt::format("measured with batches of {:.0f} to {:.0f}", *batches.begin(), *batches.rbegin());
   }
   return row;
 }

@@ -21,10 +21,11 @@ struct BenchOptions {
   std::function<void(const std::string&)> progress;  // a line for people, may be missing
 };
 
-// One run of a case: the seconds of its measured steps and what its last line says; or why there are none.
+// One run of a case: the seconds and samples of its measured steps and what its last line says; or why there are none.
 struct BenchSample {
   std::string failure;
   std::vector<double> seconds;
+  std::vector<double> samples;  // that each of these steps consumed; empty: the global batch
   double predicted = 0;
   double memory = 0;
   double hardware = 0;

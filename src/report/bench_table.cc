@@ -23,14 +23,12 @@ std::size_t Width(const std::string& text) {
 }
 
 double TokensPerSecondAndDevice(const BenchRow& row) {
-  const double tokens = static_cast<double>(row.config.batch.global * row.config.model.sequence);
-  return tokens / row.seconds / row.config.layout.ranks();
+  return row.samples / row.seconds * static_cast<double>(row.config.model.sequence) / row.config.layout.ranks();
 }
 
 // Of what the model needs: equal to a ratio of tokens where the model is the same.
 double FlopsPerSecondAndDevice(const BenchRow& row) {
-  return ModelFlops(row.config.model, static_cast<double>(row.config.batch.global)) / row.seconds /
-         row.config.layout.ranks();
+  return ModelFlops(row.config.model, row.samples) / row.seconds / row.config.layout.ranks();
 }
 
 std::vector<std::string> CellsOf(const BenchRow& row, double base) {
@@ -50,10 +48,10 @@ std::vector<std::string> CellsOf(const BenchRow& row, double base) {
     cells.push_back(row.failure);
     return cells;
   }
-  const auto samples = static_cast<double>(config.batch.global);
+  const double samples = row.samples / row.seconds;
   const double devices = layout.ranks();
   const bool full = layout.recompute == Recompute::kFull;
-  const double each = row.seconds * devices * 1e12;
+  const double each = devices * 1e12;
   const double tokens = TokensPerSecondAndDevice(row) * devices;
   const double days = kTokens / tokens / 86'400;
   const double error = row.predicted > 0 ? 100 * (row.predicted / row.seconds - 1) : 0;
@@ -62,9 +60,9 @@ std::vector<std::string> CellsOf(const BenchRow& row, double base) {
                 Digits(row.predicted, 4), row.predicted > 0 ? fmt::format("{:+.1f}", error) : "",
                 Digits(row.hardware, 4), Digits(ModelFlops(config.model, samples) / each, 4),
                 Digits(EstimatedFlops(config.model, samples, full) / each, 4),
-                Digits(MegatronFlops(config.model, samples, full) / each, 4), Digits(samples / row.seconds, 4),
-                Digits(tokens, 5), fmt::format("{:.1f}", 100 * FlopsPerSecondAndDevice(row) / base), Digits(days, 4),
-                Digits(days * 24 * devices, 4), ""});
+                Digits(MegatronFlops(config.model, samples, full) / each, 4), Digits(samples, 4), Digits(tokens, 5),
+                fmt::format("{:.1f}", 100 * FlopsPerSecondAndDevice(row) / base), Digits(days, 4),
+                Digits(days * 24 * devices, 4), row.remark});
   return cells;
 }
 

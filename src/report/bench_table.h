@@ -15,7 +15,9 @@ struct BenchRow {
   std::string failure;  // empty: it ran; "out of memory: …", "refused: …", "failed: …", "timed out after 600 s"
   RunConfig config;
   int nodes = 1;
+  std::string remark;    // what a reader of its figures must know
   double seconds = 0;    // median of a step
+  double samples = 0;    // consumed in these seconds: a ramp's batches are not the config's
   double spread = 0;     // half the distance of its quartiles, as a share of the median
   double predicted = 0;  // by the planner; 0: unknown
   double memory = 0;     // bytes of the fullest rank

@@ -242,6 +242,29 @@ TEST_F(BenchFolder, ALossThatIsNotFiniteIsWorse) {
   EXPECT_FALSE(AnyWorse(CompareRuns(folder_ + "/last", folder_ + "/last", 0.01)));
 }
 
+// Steps of a ramp: rates are those of the samples that were consumed, not of the batch that the ramp leads to.
+TEST_F(BenchFolder, RatesAreOfTheSamplesThatStepsConsumed) {
+  const Sweep sweep = SomeSweep();
+  const BenchSample ramp{.seconds = {1, 1.5, 2}, .samples = {3, 6, 9}};
+  const BenchRow row = RowOf(sweep, sweep.cases[0], {ramp});
+  EXPECT_EQ(row.config.batch.global, 12);
+  EXPECT_DOUBLE_EQ(row.samples / row.seconds, 4);  // the median of 3, 4 and 4.5 a second
+  EXPECT_THAT(row.remark, HasSubstr("batches of 3 to 9"));
+  const BenchTable table = TableOf({row});
+  const auto cell = [&](const std::string& column) {
+    const auto at = std::find(table.columns.begin(), table.columns.end(), column) - table.columns.begin();
+    return table.rows[0][static_cast<std::size_t>(at)];
+  };
+  EXPECT_EQ(cell("samples/s"), "4");
+  EXPECT_EQ(cell("tokens/s"), "32");
+  EXPECT_DOUBLE_EQ(std::stod(cell("days/100B")), std::stod(fmt::format("{:.4g}", 100e9 / 32 / 86'400)));
+  EXPECT_EQ(cell("remark"), row.remark);
+  // Earlier results do not say what steps consumed: the global batch then.
+  const BenchRow earlier = RowOf(sweep, sweep.cases[0], {{.seconds = {1, 1, 1}}});
+  EXPECT_EQ(earlier.samples, 12);
+  EXPECT_EQ(earlier.remark, "");
+}
+
 TEST_F(BenchFolder, ComparesTablesCaseByCase) {
   const std::vector<BenchRow> rows = RunBench(SomeSweep(), {.folder = folder_ + "/out", .program = Pretender()});
   std::vector<BenchRow> slower = rows;
