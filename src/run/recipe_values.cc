@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/count_text.h"
 #include "base/error.h"
 #include "run/recipe_keys.h"
 #include "run/users_words.h"
@@ -47,6 +48,12 @@ double NumberFrom(const RecipeKey& key, const RecipeValue& value, const char* wa
   }
   if (const auto* real = std::get_if<double>(&value)) {
     return *real;
+  }
+  // "2k", "300B"
+  if (const auto* text = std::get_if<std::string>(&value)) {
+    if (NumberWithUnit(*text)) {
+      return std::stod(WithoutUnit(*text));
+    }
   }
   FailType(key, value, wanted);
 }
