@@ -1,6 +1,7 @@
 #include "infer/evaluation_samples.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <vector>
 
 #include "base/error.h"
@@ -12,8 +13,23 @@ namespace {
 
 constexpr std::int64_t kLargestText = std::int64_t{1} << 30;
 
+// The run's data by its recorded paths, which hold in any working folder; as the recipe says where they are gone.
+std::string SourceOfRun(const ModelFiles& files) {
+  if (files.recorded_source.empty()) {
+    return files.data_source;
+  }
+  std::error_code status;
+  for (const WeightedSource& part : ParseSources(files.recorded_source)) {
+    const std::string path = part.source.starts_with("bytes:") ? part.source.substr(6) : part.source;
+    if (path != "synthetic" && !std::filesystem::exists(path, status)) {
+      return files.data_source;
+    }
+  }
+  return files.recorded_source;
+}
+
 std::unique_ptr<SampleSource> OpenData(const ModelFiles& files, const EvaluationRequest& request) {
-  const std::string source = request.data.empty() ? files.data_source : request.data;
+  const std::string source = request.data.empty() ? SourceOfRun(files) : request.data;
   Require(!source.empty(), "what to evaluate on is not known: give --data, --text or --choices");
   return OpenSource({.source = source,
                      .sequence = request.length,

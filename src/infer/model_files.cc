@@ -49,6 +49,7 @@ ModelFiles OpenModelFiles(const std::string& path) {
   files.model = state.model;
   files.tokenizer = FindTokenizerOf({.path = path, .checkpoint = files.weights, .state = state});
   TakeRecipe(state, files);
+  files.recorded_source = RecordedSourceOf(files.weights);
   return files;
 }
 

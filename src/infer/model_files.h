@@ -16,6 +16,7 @@ struct ModelFiles {
   std::string dtype = "fp32";  // that the run trained in
   // What the run trained on, as its recipe said; empty when it is not known.
   std::string data_source;
+  std::string recorded_source;  // the same with absolute paths; empty for runs that recorded none
   std::string data_split;
   bool document_masks = false;
   bool document_positions = false;

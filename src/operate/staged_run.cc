@@ -92,6 +92,7 @@ LoopResult StagedRun::TrainStage(std::size_t stage, RankContext& context, const 
   used.train.threads = context.device.is_host() ? context.threads : own.train.threads;
   if (context.world.rank() == 0) {
     ReplaceFile(folder + "/run.toml", ToToml(used));
+    ReplaceFile(folder + "/" + kRunSourceFile, AbsoluteSource(own.data.source) + "\n");
     if (const std::string tokenizer = FindTokenizerOf(own); !tokenizer.empty()) {
       CopyTokenizer(tokenizer, folder);
     }

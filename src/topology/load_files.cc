@@ -56,6 +56,9 @@ std::vector<std::string> FoldersOf(const std::string& kind) {
   for (const fs::path& place : {program / kind, program / ".." / kind, program / ".." / ".." / kind,
                                 program / ".." / "share" / "trireme" / kind, fs::path(kind)}) {
     folders.push_back(place.string());
+    if (kind == "recipes") {
+      folders.push_back((place / "systems").string());
+    }
   }
   return folders;
 }

@@ -61,7 +61,7 @@ class Settings {
 };
 
 // Folders where files that come with the program may lie, `kind` ("models", "clusters", …) each: those of the program's
-// own place, installed or built, then the working folder's.
+// own place, installed or built, then the working folder's. Recipes lie in recipes/systems too.
 std::vector<std::string> FoldersOf(const std::string& kind);
 
 struct NamedFile {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/text_file.h"
 #include "data/samples/sample_source.h"
 #include "data/tokenizer/tokenizer_folder.h"
 
@@ -48,6 +49,20 @@ std::string FindTokenizerOf(const RunConfig& config) {
     folders.push_back(config.model_from);
   }
   return FirstWithTokenizer(folders);
+}
+
+std::string RecordedSourceOf(const std::string& checkpoint) {
+  constexpr std::int64_t kLargest = 1 << 20;
+  const fs::path whole = fs::absolute(checkpoint).lexically_normal();
+  const fs::path run = (whole.has_filename() ? whole : whole.parent_path()).parent_path().parent_path();
+  const std::string path = (run / kRunSourceFile).string();
+  std::error_code status;
+  if (!fs::is_regular_file(path, status) || fs::file_size(path, status) > kLargest) {
+    return "";
+  }
+  std::string source = ReadTextFile(path, kLargest, "data source");
+  source.erase(source.find_last_not_of('\n') + 1);
+  return source;
 }
 
 std::string FindTokenizerOf(const ModelPlace& place) {

@@ -19,4 +19,9 @@ std::string FindTokenizerOf(const ModelPlace& place);
 // The same for a run that is about to start: with its data, and with the model that it goes on from.
 std::string FindTokenizerOf(const RunConfig& config);
 
+// File of a run's folder: its data source with absolute paths, as data.source has them.
+inline constexpr const char* kRunSourceFile = "data_source.txt";
+// What that file of the run of a checkpoint says; empty where it is missing, as in runs of earlier versions.
+std::string RecordedSourceOf(const std::string& checkpoint);
+
 }  // namespace trireme

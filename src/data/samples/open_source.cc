@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <sstream>
 #include <utility>
 
@@ -102,6 +103,23 @@ std::vector<WeightedSource> ParseSources(const std::string& source) {
     parts.push_back({.weight = weight, .source = list[i + 1]});
   }
   return parts;
+}
+
+std::string AbsoluteSource(const std::string& source) {
+  const std::vector<WeightedSource> parts = ParseSources(source);
+  std::string absolute;
+  for (const WeightedSource& part : parts) {
+    constexpr std::string_view kBytes = "bytes:";
+    const bool bytes = part.source.starts_with(kBytes);
+    const std::string path = bytes ? part.source.substr(kBytes.size()) : part.source;
+    const std::string whole =
+        path.empty() || path == "synthetic" ? path : std::filesystem::absolute(path).lexically_normal().string();
+    // A list ends a word at a space, so that a path with one stays as it is there.
+    const bool fits = parts.size() == 1 || whole.find_first_of(" \t\n") == std::string::npos;
+    absolute += parts.size() == 1 ? "" : fmt::format("{}{} ", absolute.empty() ? "" : " ", part.weight);
+    absolute += (bytes ? std::string(kBytes) : "") + (fits ? whole : path);
+  }
+  return absolute;
 }
 
 void RequireReadable(const TokenStore& store, const SourceOptions& options) {

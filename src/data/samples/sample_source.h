@@ -63,6 +63,8 @@ struct WeightedSource {
   std::string source;
 };
 std::vector<WeightedSource> ParseSources(const std::string& source);
+// The same source with every path made absolute, so that it can be opened from any working folder.
+std::string AbsoluteSource(const std::string& source);
 
 std::unique_ptr<SampleSource> OpenSource(const SourceOptions& options);
 
