@@ -169,8 +169,12 @@ void AddCheckpointCommand(CLI::App& app, int& exit_code) {
 
   CLI::App* diff =
       Add(*checkpoint, command, exit_code,
-          {"diff", "What differs between two checkpoints, tensor by tensor. Exit code 1 when anything does",
-           "trireme checkpoint diff runs/a runs/b",
+          {"diff",
+           "What differs between two checkpoints, or two dumps of weights, tensor by tensor. Exit code 1 when anything "
+           "does",
+           "trireme checkpoint diff runs/a runs/b\n"
+           "  trireme checkpoint diff runs/a/dump/step-000005-after-rank-0.safetensors "
+           "runs/a/dump/step-000006-before-rank-0.safetensors",
            [](const CheckpointCommand& own) { return DiffCheckpoints(own.path, own.other); }});
   diff->add_option("a", command->path, kPathHelp)->required();
   diff->add_option("b", command->other, "The other one")->required();

@@ -33,7 +33,8 @@ Report VerifyCheckpoint(const std::string& path, bool mend = false);
 // (FindDroppedState); status 1 when anything is, or when no resume is possible. `recipe` is the recipe's name in words.
 void AddDroppedState(const std::string& path, const std::string& recipe, const RunConfig& config, Report& report);
 
-// Run state, configuration and tensors of two checkpoints, element by element (bit for bit: a NaN equals itself).
+// Run state, configuration and tensors of two checkpoints, element by element (bit for bit: a NaN equals itself). Of
+// two dumps of weights (log.dump_steps), or two folders of them, the tensors alone.
 Report DiffCheckpoints(const std::string& path_a, const std::string& path_b);
 
 struct ConvertOptions {
