@@ -158,8 +158,11 @@ void RunCheckpoints::Reserve(std::span<const OwnedState> states) {
 }
 
 void RunCheckpoints::PlanSnapshot(std::span<const OwnedState> states) {
-  snapshot_.resize(static_cast<std::size_t>(SavedElements(states)));
   slices_.clear();
+  if (device_.is_paced()) {
+    return;  // no tensor has values: its checkpoints hold the run's position alone
+  }
+  snapshot_.resize(static_cast<std::size_t>(SavedElements(states)));
   std::size_t offset = 0;
   for (const OwnedState& state : states) {
     const auto count = static_cast<std::size_t>(SavedElements(state));
@@ -179,6 +182,9 @@ void RunCheckpoints::PlanSnapshot(std::span<const OwnedState> states) {
 void RunCheckpoints::Snapshot(std::span<const OwnedState> states) {
   if (slices_.empty()) {
     PlanSnapshot(states);
+  }
+  if (device_.is_paced()) {
+    return;
   }
   std::size_t offset = 0;
   for (const OwnedState& state : states) {
@@ -224,7 +230,8 @@ void RunCheckpoints::Save(const SavedProgress& progress, std::span<const OwnedSt
 }
 
 std::int64_t RunCheckpoints::BytesOfCheckpoint(std::span<const OwnedState> states) {
-  return Reduced(SavedElements(states) * static_cast<std::int64_t>(sizeof(float)), ReduceOp::kSum);
+  const std::int64_t elements = device_.is_paced() ? 0 : SavedElements(states);
+  return Reduced(elements * static_cast<std::int64_t>(sizeof(float)), ReduceOp::kSum);
 }
 
 void RunCheckpoints::AwaitSaveBefore(std::int64_t step) {
@@ -356,7 +363,7 @@ std::string RunCheckpoints::TryRead(const CheckpointReader& reader, std::span<co
     const bool new_optimizer = std::any_of(loaded.dropped.begin(), loaded.dropped.end(),
                                            [](const DroppedState& each) { return each.part == "optimizer"; });
     std::vector<float> staging;
-    for (const OwnedState& state : states) {
+    for (const OwnedState& state : device_.is_paced() ? std::span<const OwnedState>() : states) {
       const std::string& name = table_.rows()[static_cast<std::size_t>(state.row)].name;
       const bool read = state.kind == StateKind::kMaster || !(loaded.weights_only || new_optimizer);
       const StoredTensor* tensor = read ? reader.Find(name, KindName(state.kind)) : nullptr;

@@ -197,6 +197,9 @@ class Loop {
     }
     const std::string folder = options_.run_folder + "/checkpoints";
     const std::int64_t bytes = checkpoints_->BytesOfCheckpoint(trainer_.JoinState());
+    if (bytes == 0) {
+      return;  // a paced run's have no values
+    }
     watcher_.Note(Describe({.bytes = bytes,
                             .existing = static_cast<std::int64_t>(ListCheckpoints(folder).size()),
                             .saves = saves,

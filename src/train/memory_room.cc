@@ -53,6 +53,9 @@ HostNeeds NeedsOfStage(const RunConfig& config, int pipeline, const HostUse& use
   const MemoryUse memory = MemoryOfStage(stage.description());
   HostNeeds needs;
   needs.held = use.holds ? memory[MemoryKind::kHost] + (use.devices_are_hosts ? memory.total() : 0) : 0;
+  if (!use.holds) {
+    return needs;  // nor do checkpoints hold values
+  }
   const ShardPlan& shards = stage.description().shards;
   for (const Bucket& bucket : shards.buckets) {
     if (bucket.tied && !shards.counts_tied) {

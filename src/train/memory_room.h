@@ -40,7 +40,7 @@ struct HostNeeds {
 struct HostUse {
   bool devices_are_hosts = false;
   bool saves = true;  // whether the run writes checkpoints
-  bool holds = true;  // false: paced devices, whose tensors take no memory
+  bool holds = true;  // false: paced devices, whose tensors and checkpoints have no values
 };
 HostNeeds HostNeedsOf(const RunConfig& config, std::span<const int> ranks, const HostUse& use);
 // An Error when they are more than `host_bytes`, which the kernel would answer by killing the run.

@@ -124,6 +124,11 @@ std::vector<ManifestTensor> StateTensors(const RunConfig& config) {
 
 std::vector<DroppedState> FindDroppedState(const Manifest& manifest, const std::string& folder,
                                            const RunConfig& config) {
+  if (manifest.tensors.empty()) {
+    Require(config.train.device == "paced",
+            "'{}' holds no tensors: a run on paced devices saved it, and only such a run can go on from it", folder);
+    return {};
+  }
   const RunState& saved = manifest.state;
   std::map<StateKey, Shape> wanted;
   for (const ManifestTensor& tensor : StateTensors(config)) {
