@@ -16,6 +16,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "schedule/schedule.h"
+#include "topology/layout.h"
 
 namespace trireme {
 namespace {
@@ -35,6 +37,11 @@ void FlipBits(Device& device, const Tensor& tensor, std::int64_t byte, std::byte
   device.CopyToHost(&value, tensor.as<std::byte>() + byte, 1);
   value ^= bits;
   device.CopyFromHost(tensor.as<std::byte>() + byte, &value, 1);
+}
+
+// File that says that a drill has happened so many times.
+std::string MarkOf(const Drill& drill, const std::string& folder, int turn) {
+  return fmt::format("{}/drill-{}-{}", folder, drill.what, turn);
 }
 
 std::int64_t Number(const std::string& key, const std::string& text) {
@@ -92,6 +99,36 @@ Drill ParseDrill(const std::string& text) {
   return drill;
 }
 
+std::string WhyIdle(const Drill& drill, const RunConfig& config, const std::string& folder) {
+  if (drill.what.empty()) {
+    return "";
+  }
+  if (const std::int64_t steps = TotalSteps(config); drill.step > steps) {
+    return fmt::format("step {} is after the run's last one, {}", drill.step, steps);
+  }
+  if (!drill.save.empty() && config.checkpoint.every > 0 && drill.step % config.checkpoint.every != 0 &&
+      drill.step != TotalSteps(config)) {
+    return fmt::format("nothing is saved at step {}: checkpoint.every = {}", drill.step, config.checkpoint.every);
+  }
+  const ParallelLayout& layout = config.layout;
+  const int head = PlacementOf(layout).HeadStage();
+  if (drill.what == "loss" && ProcessGrid(layout).CoordinateOf(drill.rank).pipeline != head) {
+    const int first = ProcessGrid(layout).RankOf({.pipeline = head});
+    return fmt::format("rank {} computes no loss, which is on stage {}: ranks {} to {}", drill.rank, head, first,
+                       first + layout.ranks() / layout.pipeline - 1);
+  }
+  int acted = 0;
+  for (; acted < drill.times && access(MarkOf(drill, folder, acted + 1).c_str(), F_OK) == 0; ++acted) {
+  }
+  return drill.what != "slow" && acted == drill.times
+             ? fmt::format("it has happened in this run's folder already ({})", MarkOf(drill, folder, 1))
+             : "";
+}
+
+bool HasActed(const Drill& drill, const std::string& folder) {
+  return drill.what == "slow" || access(MarkOf(drill, folder, 1).c_str(), F_OK) == 0;
+}
+
 DrillMaster::DrillMaster(Drill drill, int rank, std::string folder, Target target)
     : drill_(std::move(drill)),
       mine_(!drill_.what.empty() && drill_.rank == rank),
@@ -113,7 +150,7 @@ void DrillMaster::AtSave(std::int64_t step, SavePoint point) {
 
 bool DrillMaster::TakeTurn() const {
   for (int turn = 1; turn <= drill_.times; ++turn) {
-    const std::string mark = fmt::format("{}/drill-{}-{}", folder_, drill_.what, turn);
+    const std::string mark = MarkOf(drill_, folder_, turn);
     const int file = open(mark.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (file >= 0) {
       close(file);

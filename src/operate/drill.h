@@ -9,6 +9,7 @@
 
 #include "checkpoint/save/save_steps.h"
 #include "device/device.h"
+#include "run/run_config.h"
 #include "train/zero_shard.h"
 
 namespace trireme {
@@ -26,6 +27,11 @@ struct Drill {
 
 // "rank=1,step=3,phase=backward,what=spin,times=2", "rank=0,step=4,save=mid_manifest,what=kill"; "" is no drill.
 Drill ParseDrill(const std::string& text);
+
+// Why the drill cannot act in such a run, in words; "" where it can. `folder` as DrillMaster has it.
+std::string WhyIdle(const Drill& drill, const RunConfig& config, const std::string& folder);
+// Whether it has ever acted in this folder; "slow" leaves no mark and counts as having acted.
+bool HasActed(const Drill& drill, const std::string& folder);
 
 // One rank's part in it. Used from the rank's thread, AtSave() also from the one that saves.
 class DrillMaster {

@@ -1,5 +1,6 @@
 #include "operate/drill.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -28,6 +29,26 @@ TEST(Drill, RefusesWhatItDoesNotKnow) {
   }
 }
 
+TEST(Drill, SaysWhyItCannotAct) {
+  RunConfig config;
+  config.layout.pipeline = 2;
+  config.layout.data = 2;
+  config.train.steps = 10;
+  config.checkpoint.every = 4;
+  const auto why = [&](const std::string& text) { return WhyIdle(ParseDrill(text), config, "no-such-folder"); };
+  EXPECT_EQ(WhyIdle(Drill(), config, "no-such-folder"), "");
+  EXPECT_EQ(why("rank=2,step=3,what=loss"), "");
+  EXPECT_THAT(why("rank=0,step=3,what=loss"),
+              testing::HasSubstr("computes no loss, which is on stage 1: ranks 2 to 3"));
+  EXPECT_THAT(why("rank=0,step=11,what=nan"), testing::HasSubstr("after the run's last one, 10"));
+  EXPECT_EQ(why("rank=0,step=8,save=mid_manifest,what=kill"), "");
+  EXPECT_THAT(why("rank=0,step=7,save=mid_manifest,what=kill"), testing::HasSubstr("checkpoint.every = 4"));
+  config.layout.schedule = "zero_bubble_v";
+  config.layout.chunks = 2;
+  EXPECT_EQ(why("rank=0,step=3,what=loss"), "") << "the V ends on the first stage";
+  EXPECT_THAT(why("rank=2,step=3,what=loss"), testing::HasSubstr("stage 0"));
+}
+
 TEST(Drill, HappensAsOftenAsItSaysInTheLifeOfARunAndOnlyThere) {
   const std::string folder =
       (std::filesystem::temp_directory_path() / fmt::format("trireme-drill-{}", getpid())).string();
@@ -41,6 +62,7 @@ TEST(Drill, HappensAsOftenAsItSaysInTheLifeOfARunAndOnlyThere) {
   };
   const auto play = [&](int rank) {
     DrillMaster master(ParseDrill("rank=1,step=3,what=nan,times=2"), rank, folder, {.device = *device, .live = live});
+    EXPECT_EQ(HasActed(ParseDrill("rank=1,step=3,what=nan"), folder), damaged > 0);
     for (std::int64_t step = 1; step < 6; ++step) {
       master.AtPhase(step, "forward");
       master.AtPhase(step, "reduce");
@@ -52,6 +74,8 @@ TEST(Drill, HappensAsOftenAsItSaysInTheLifeOfARunAndOnlyThere) {
     play(1);
   }
   EXPECT_EQ(damaged, 2);
+  EXPECT_NE(WhyIdle(ParseDrill("rank=1,step=3,what=nan,times=2"), RunConfig(), folder).find("already"),
+            std::string::npos);
   EXPECT_TRUE(std::isnan(gradient));
   std::filesystem::remove_all(folder);
 }
