@@ -18,7 +18,7 @@ struct CompareCommand {
 
   int Run() const {
     const std::vector<Difference> differences = CompareRuns(before, after, least, ratios);
-    Print(stdout, ToText(differences));
+    Print(stdout, SettingsThatDiffer(before, after) + ToText(differences));
     return AnyWorse(differences) ? kExitFailed : 0;
   }
 };

@@ -226,6 +226,23 @@ std::string ToText(const std::vector<Difference>& differences) {
   return text;
 }
 
+std::string SettingsThatDiffer(const std::string& before, const std::string& after) {
+  if (before.ends_with(".csv") || after.ends_with(".csv")) {
+    return "";
+  }
+  const RunRecord one = ReadRun(before);
+  const RunRecord other = ReadRun(after);
+  std::string layout;
+  std::string rest;
+  for (const auto& [key, value] : one.config) {
+    const auto found = other.config.find(key);
+    if (found != other.config.end() && found->second != value) {
+      (key.starts_with("layout.") ? layout : rest) += fmt::format("  {}: {} -> {}\n", key, value, found->second);
+    }
+  }
+  return layout.empty() && rest.empty() ? "" : "settings that differ\n" + layout + rest;
+}
+
 bool AnyWorse(const std::vector<Difference>& differences) {
   return std::any_of(differences.begin(), differences.end(),
                      [](const Difference& difference) { return difference.direction == Direction::kWorse; });

@@ -62,6 +62,8 @@ void ReadConfig(const std::string& path, RunRecord& run) {
     }
     run.total_steps = TotalSteps(recipe.config);
     run.ranks = recipe.config.layout.ranks();
+    run.layout = fmt::format("{}, batch {}, {}", recipe.config.layout.ToString(), recipe.config.batch.global,
+                             recipe.config.train.dtype);
     run.parameters = ParameterCount(recipe.config.model);
   } catch (const Error&) {
     // Of another version: the rest of the folder is still worth showing.

@@ -52,6 +52,7 @@ struct RunRecord {
   MetricColumns metrics;
   std::vector<StepCauses> causes;             // of the last steps that have them
   std::map<std::string, std::string> config;  // run.toml, every key
+  std::string layout;                         // "tp2 pp2 dp2 zero1 1f1b mbs1, batch 16, bf16"; empty: unknown
   std::int64_t total_steps = 0;               // 0: unknown
   std::int64_t parameters = 0;                // 0: unknown
   int ranks = 0;

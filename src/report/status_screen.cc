@@ -167,7 +167,8 @@ std::string StatusScreen(const ScreenFacts& facts, const ScreenOptions& options)
   if (!facts.state.empty()) {
     heading.Add("  ").Add(facts.state, ColourOfState(facts.state));
   }
-  std::string text = heading.text() + ProgressLine(facts, options) + LossLine(facts, options);
+  const std::string layout = facts.layout.empty() ? "" : Line(options).Add(facts.layout, kDim).text();
+  std::string text = heading.text() + layout + ProgressLine(facts, options) + LossLine(facts, options);
   if (facts.tokens_per_second > 0) {
     text += SpeedLine(facts, options);
   }
@@ -189,6 +190,7 @@ ScreenFacts FactsOf(const RunRecord& run) {
     return std::isfinite(median) ? median : 0;
   };
   ScreenFacts facts{.title = run.name,
+                    .layout = run.layout,
                     .state = StateOfRun(run.path),
                     .step = static_cast<std::int64_t>(last(metrics.step)),
                     .total_steps = run.total_steps,
@@ -216,6 +218,7 @@ std::string StatusJson(const RunRecord& run) {
   const bool finite = !facts.losses.empty() && std::isfinite(facts.losses.back());
   const nlohmann::ordered_json status = {{"name", run.name},
                                          {"path", run.path},
+                                         {"layout", run.layout},
                                          {"state", facts.state},
                                          {"step", facts.step},
                                          {"total_steps", facts.total_steps},

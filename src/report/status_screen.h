@@ -10,8 +10,9 @@
 namespace trireme {
 
 struct ScreenFacts {
-  std::string title;  // "gpt2, 124.4 M parameters, tensor 2 x pipeline 2 x data 2"
-  std::string state;  // "running", "finished", "failed: …"; empty: not said
+  std::string title;   // "gpt2, 124.4 M parameters, tensor 2 x pipeline 2 x data 2"
+  std::string layout;  // "tp2 pp2 dp2 zero1 1f1b mbs1, batch 16, bf16"; empty: not said
+  std::string state;   // "running", "finished", "failed: …"; empty: not said
   std::int64_t step = 0;
   std::int64_t total_steps = 0;     // 0: unknown
   std::vector<double> losses;       // oldest first
