@@ -24,6 +24,8 @@
 #include "base/json_text.h"
 #include "base/text_file.h"
 #include "checkpoint/read/weight_source.h"
+#include "device/device.h"
+#include "device/host_cores.h"
 #include "report/bench_plot.h"
 #include "report/run_record.h"
 #include "report/status_screen.h"
@@ -109,7 +111,7 @@ double LastOf(const std::vector<double>& values) {
 nlohmann::ordered_json ToJson(const BenchSample& sample) {
   return {{"failure", sample.failure},     {"seconds", sample.seconds}, {"samples", sample.samples},
           {"predicted", sample.predicted}, {"memory", sample.memory},   {"hardware", sample.hardware},
-          {"last_loss", sample.last_loss}};
+          {"last_loss", sample.last_loss}, {"mfu", sample.mfu}};
 }
 
 BenchSample SampleOf(const nlohmann::json& value) {
@@ -119,7 +121,8 @@ BenchSample SampleOf(const nlohmann::json& value) {
           .predicted = value.value("predicted", 0.0),
           .memory = value.value("memory", 0.0),
           .hardware = value.value("hardware", 0.0),
-          .last_loss = value.value("last_loss", 0.0)};
+          .last_loss = value.value("last_loss", 0.0),
+          .mfu = value.value("mfu", 0.0)};
 }
 
 // The quartile at `share`, by linear interpolation; sorted values.
@@ -258,7 +261,12 @@ class Bench {
     const auto measured = static_cast<std::size_t>(std::min<std::int64_t>(sweep_.warmup, std::ssize(metrics.seconds)));
     TakeSteps(metrics, measured, sample);
     sample.memory = LastOf(metrics.memory_bytes);
-    sample.hardware = MedianOf({metrics.tflops.begin() + static_cast<std::ptrdiff_t>(measured), metrics.tflops.end()});
+    const auto median = [&](const std::vector<double>& values) {
+      const double found = MedianOf({values.begin() + static_cast<std::ptrdiff_t>(measured), values.end()});
+      return std::isfinite(found) ? found : 0;
+    };
+    sample.hardware = median(metrics.tflops);
+    sample.mfu = median(metrics.share_of_peak);
     sample.last_loss = LastOf(metrics.loss);
     sample.failure = sample.seconds.empty() ? "failed: no step was measured" : "";
     return sample;
@@ -290,8 +298,8 @@ class Bench {
   }
 
   void WriteTables(const std::vector<BenchRow>& rows) const {
-    const BenchTable table = TableOf(rows);
-    ReplaceFile(options_.folder + "/table.txt", ToText(table));
+    const RunTable table = TableOf(rows, options_.table);
+    ReplaceFile(options_.folder + "/table.txt", BenchText(table));
     ReplaceFile(options_.folder + "/table.md", ToMarkdown(table));
     ReplaceFile(options_.folder + "/table.csv", ToCsv(table));
     ReplaceFile(options_.folder + "/plot.svg", PlotOf(rows, sweep_.about));
@@ -305,6 +313,12 @@ class Bench {
   std::string said_;
   bool torn_ = false;  // rows.jsonl ends within a line
 };
+
+// Whether the ranks of a run on this machine are more than its cores; of other machines nothing is known.
+bool SharesCores(const Sweep& sweep, const RunConfig& config) {
+  const bool here = IsHostDevice(config.train.device) && (sweep.launcher.empty() || sweep.devices_per_node == 0);
+  return here && config.layout.ranks() > ReadHostCores().usable();
+}
 
 }  // namespace
 
@@ -323,6 +337,7 @@ BenchRow RowOf(const Sweep& sweep, const SweepCase& one, const std::vector<Bench
   std::vector<double> rates;
   std::set<double> batches;
   std::vector<double> hardware;
+  std::vector<double> mfu;
   const auto whole = static_cast<double>(row.config.batch.global);
   for (const BenchSample& sample : samples) {
     row.failure = row.failure.empty() ? sample.failure : row.failure;
@@ -333,15 +348,17 @@ BenchRow RowOf(const Sweep& sweep, const SweepCase& one, const std::vector<Bench
       rates.push_back((told ? sample.samples[i] : whole) / sample.seconds[i]);
     }
     hardware.push_back(sample.hardware);
+    mfu.push_back(sample.mfu);
     row.memory = std::max(row.memory, sample.memory);
     row.predicted = sample.predicted;
-    row.last_loss = sample.last_loss;
   }
   if (row.failure.empty() && !seconds.empty()) {
     std::sort(seconds.begin(), seconds.end());
     row.seconds = Quantile(seconds, 0.5);
     row.spread = (Quantile(seconds, 0.75) - Quantile(seconds, 0.25)) / 2 / row.seconds;
     row.hardware = MedianOf(hardware);
+    row.mfu = MedianOf(mfu);
+    row.shares_cores = SharesCores(sweep, row.config);
     std::sort(rates.begin(), rates.end());
     const bool full = batches.size() == 1 && *batches.begin() == whole;
     row.samples = full ? whole : Quantile(rates, 0.5) * row.seconds;

@@ -19,6 +19,7 @@ struct BenchOptions {
   std::string folder;                                // of the results; made when it is missing
   std::string program;                               // that trains: this one
   std::function<void(const std::string&)> progress;  // a line for people, may be missing
+  TableOptions table = {};
 };
 
 // One run of a case: the seconds and samples of its measured steps and what its last line says; or why there are none.
@@ -30,6 +31,7 @@ struct BenchSample {
   double memory = 0;
   double hardware = 0;
   double last_loss = 0;
+  double mfu = 0;  // model FLOPs over the device's peak; 0: unknown
 };
 
 // Runs what FOLDER does not hold yet and returns the rows of all cases, in their order. Writes FOLDER/table.txt, .md,

@@ -125,13 +125,39 @@ TEST_F(BenchFolder, FailuresAreRowsAndWarmUpIsNotMeasured) {
   EXPECT_EQ(rows[1].memory, 5e9);
   EXPECT_EQ(rows[2].failure, "failed: it broke");
   EXPECT_THAT(rows[3].failure, StartsWith("out of memory: 9 GB"));
-  const BenchTable table = TableOf(rows);
-  EXPECT_THAT(ToText(table), HasSubstr("failed: it broke"));
-  EXPECT_THAT(ToMarkdown(table), StartsWith("| case | nodes | size |"));
+  const RunTable table = TableOf(rows);
+  EXPECT_THAT(BenchText(table), HasSubstr("failed: it broke"));
+  EXPECT_THAT(ToMarkdown(table), StartsWith("| case | nodes | GPUs | size |"));
+  const auto cell = [&](std::size_t row, const char* column) {
+    const auto at = std::find(table.columns.begin(), table.columns.end(), column);
+    return table.rows[row].at(static_cast<std::size_t>(at - table.columns.begin()));
+  };
   // 2 s/step instead of 1: half the speed per device; predicted 2 s.
-  EXPECT_EQ(table.rows[1][19], "50.0");
-  EXPECT_EQ(table.rows[1][12], "+0.0");
-  EXPECT_EQ(table.rows[0][15], fmt::format("{:.4g}", EstimatedFlops(rows[0].config.model, 12, false) / 1e12));
+  EXPECT_EQ(cell(1, "scaling %"), "50.0");
+  EXPECT_EQ(cell(1, "error %"), "+0.0");
+  EXPECT_EQ(cell(0, "TFLOPs 6N"), fmt::format("{:.4g}", EstimatedFlops(rows[0].config.model, 12, false) / 1e12));
+}
+
+// A run on more ranks than the machine has cores says so where its scaling stands.
+TEST_F(BenchFolder, SharedCoresAreMarked) {
+  const Sweep sweep = ParseSweep("recipe = \"" + folder_ + R"(/tiny.toml"
+[set]
+"batch.global" = 4096
+"layout.micro_batch" = 1
+[grid]
+"layout.data" = [1, 4096]
+)",
+                                 "wide.toml");
+  const BenchSample sample{.seconds = {1, 1, 1, 1}, .samples = {32, 32, 32, 32}, .memory = 1e9, .hardware = 1};
+  const BenchRow narrow = RowOf(sweep, sweep.cases[0], {sample});
+  const BenchRow wide = RowOf(sweep, sweep.cases[1], {sample});
+  EXPECT_FALSE(narrow.shares_cores);
+  EXPECT_TRUE(wide.shares_cores);
+  const std::string text = BenchText(TableOf({narrow, wide}));
+  EXPECT_THAT(text, HasSubstr("*"));
+  EXPECT_THAT(text, HasSubstr("more ranks than cores"));
+  EXPECT_THAT(text, HasSubstr("measured with batches of 32 to 32"));
+  EXPECT_THAT(ToCsv(TableOf({narrow, wide})), HasSubstr("ranks share cores"));
 }
 
 TEST_F(BenchFolder, GoesOnAfterAKillWithTheSameTable) {
@@ -250,14 +276,14 @@ TEST_F(BenchFolder, RatesAreOfTheSamplesThatStepsConsumed) {
   EXPECT_EQ(row.config.batch.global, 12);
   EXPECT_DOUBLE_EQ(row.samples / row.seconds, 4);  // the median of 3, 4 and 4.5 a second
   EXPECT_THAT(row.remark, HasSubstr("batches of 3 to 9"));
-  const BenchTable table = TableOf({row});
+  const RunTable table = TableOf({row});
   const auto cell = [&](const std::string& column) {
     const auto at = std::find(table.columns.begin(), table.columns.end(), column) - table.columns.begin();
     return table.rows[0][static_cast<std::size_t>(at)];
   };
   EXPECT_EQ(cell("samples/s"), "4");
   EXPECT_EQ(cell("tokens/s"), "32");
-  EXPECT_DOUBLE_EQ(std::stod(cell("days/100B")), std::stod(fmt::format("{:.4g}", 100e9 / 32 / 86'400)));
+  EXPECT_EQ(cell("days/100B"), fmt::format("{:.0f}", 100e9 / 32 / 86'400));
   EXPECT_EQ(cell("remark"), row.remark);
   // Earlier results do not say what steps consumed: the global batch then.
   const BenchRow earlier = RowOf(sweep, sweep.cases[0], {{.seconds = {1, 1, 1}}});

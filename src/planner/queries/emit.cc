@@ -143,16 +143,6 @@ bool IsJobLetter(char letter) {
          letter == '.' || letter == '_' || letter == '-';
 }
 
-// Slurm reads its options from comments, where no quoting helps.
-std::string JobName(std::string name) {
-  std::replace_if(
-      name.begin(), name.end(), [](char letter) { return !IsJobLetter(letter); }, '_');
-  return name.empty() ? "planned" : name;
-}
-
-// A folder whose name begins with a dash would be taken for an option.
-std::string FolderWord(const std::string& name) { return name.starts_with("-") ? "./" + name : name; }
-
 void RequireSiteWord(const std::string& text, const std::string& option) {
   const bool plain = std::all_of(text.begin(), text.end(),
                                  [](char letter) { return IsJobLetter(letter) || letter == ',' || letter == '@'; });
@@ -160,18 +150,20 @@ void RequireSiteWord(const std::string& text, const std::string& option) {
           option, text);
 }
 
+// Features of nodes may be combined: "v100-32g", "a100&nvme", "[rack1|rack2]".
+void RequireConstraint(const std::string& text) {
+  const bool plain = std::all_of(text.begin(), text.end(), [](char letter) {
+    return IsJobLetter(letter) || std::string_view("&|,*()[]").find(letter) != std::string_view::npos;
+  });
+  Require(plain && !text.starts_with("-"), "--constraint '{}' must be names of features, joined by '&', '|' or ','",
+          text);
+}
+
 // minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes, days-hours:minutes:seconds
 void RequireTimeLimit(const std::string& text) {
   static const std::regex kTime(R"((\d{1,6}(:\d{1,2}){0,2}|\d{1,4}-\d{1,2}(:\d{1,2}){0,2}))");
   Require(std::regex_match(text, kTime), "--time-limit '{}' must be minutes, hours:minutes:seconds or days-hours",
           text);
-}
-
-std::string SiteOptions(const JobOptions& job) {
-  const auto line = [](const char* option, const std::string& value) {
-    return value.empty() ? "" : fmt::format("#SBATCH --{}={}\n", option, value);
-  };
-  return line("time", job.time_limit) + line("account", job.account) + line("partition", job.partition);
 }
 
 // Of every key's default, so that a recipe says which ones it was written beside.
@@ -244,6 +236,25 @@ ParallelLayout ParseLayoutOf(const ModelConfig& model, const std::string& text) 
   return layout;
 }
 
+// Slurm reads its options from comments, where no quoting helps.
+std::string JobName(std::string name) {
+  std::replace_if(
+      name.begin(), name.end(), [](char letter) { return !IsJobLetter(letter); }, '_');
+  return name.empty() ? "planned" : name;
+}
+
+// A folder whose name begins with a dash would be taken for an option.
+std::string FolderWord(const std::string& name) { return name.starts_with("-") ? "./" + name : name; }
+
+std::string SiteOptions(const JobOptions& job) {
+  const auto line = [](const char* option, const std::string& value) {
+    return value.empty() ? "" : fmt::format("#SBATCH --{}={}\n", option, value);
+  };
+  return line("time", job.time_limit) + line("account", job.account) + line("partition", job.partition) +
+         line("constraint", job.constraint) + line("reservation", job.reservation) + line("qos", job.qos) +
+         line("cpus-per-task", job.cpus_per_task > 0 ? std::to_string(job.cpus_per_task) : "") + line("hint", job.hint);
+}
+
 RunConfig EmitConfig(const EmitRequest& request) {
   RunConfig config = ConfigOf(request.search, request.layout);
   config.batch = request.batch;
@@ -255,6 +266,13 @@ RunConfig EmitConfig(const EmitRequest& request) {
   config.optimizer.warmup_samples = std::min(std::max<std::int64_t>(1, steps / 100), kMostWarmUp) * config.batch.global;
   config.validation.every = std::clamp<std::int64_t>(steps / 100, 1, kMostBetweenValidations);
   config.checkpoint.every = request.checkpoint_every;
+  if (!request.stages.empty()) {
+    // Stages end at samples, and say the batches that a ramp would.
+    config.train.stages = request.stages;
+    config.train.samples = config.train.tokens / config.model.sequence;
+    config.train.tokens = 0;
+    config.batch = {.global = config.batch.global};
+  }
   Validate(config, request.search.devices);
   return config;
 }
@@ -265,6 +283,10 @@ void RequireEmittable(const Cluster& cluster, const std::string& name, const Job
   RequireOneLine(cluster.description, "the cluster's description");
   RequireSiteWord(job.account, "--account");
   RequireSiteWord(job.partition, "--partition");
+  RequireSiteWord(job.hint, "--hint");
+  RequireSiteWord(job.reservation, "--reservation");
+  RequireSiteWord(job.qos, "--qos");
+  RequireConstraint(job.constraint);
   if (!job.time_limit.empty()) {
     RequireTimeLimit(job.time_limit);
   }

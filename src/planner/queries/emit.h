@@ -14,6 +14,11 @@ struct JobOptions {
   std::string time_limit;  // as sbatch --time takes it: 20:00:00, 2-12, 90
   std::string account;
   std::string partition;
+  std::string constraint;
+  int cpus_per_task = 0;
+  std::string hint;
+  std::string reservation;
+  std::string qos;
 };
 
 struct EmitRequest {
@@ -27,6 +32,7 @@ struct EmitRequest {
   JobOptions job = {};
   bool full = false;         // every key, not those alone that differ from the defaults
   std::string program = "";  // version of the program, for the header
+  std::string stages = "";   // train.stages; its batches take the place of a ramp
 };
 
 // A job that one would submit: its length, warm-up, validation. A validated config; an Error when the trainer does not
@@ -39,6 +45,10 @@ void RequireEmittable(const Cluster& cluster, const std::string& name, const Job
 // A job script: an array of jobs that go on one from another, each one supervisor that starts the ranks with srun.
 // Every word that comes from outside is quoted. An Error as of RequireEmittable.
 std::string EmitSbatch(const EmitRequest& request, const std::string& recipe_path);
+// A name in letters that Slurm takes; "#SBATCH" lines of a site's options; a folder that is not taken for an option.
+std::string JobName(std::string name);
+std::string SiteOptions(const JobOptions& job);
+std::string FolderWord(const std::string& name);
 // One word for a shell, whatever is in it; an Error for control characters. `what` names it there.
 std::string ShellWord(const std::string& text, const std::string& what);
 

@@ -5,14 +5,20 @@
 #include <cstdio>
 #include <numeric>
 
+#include "base/count_text.h"
 #include "base/error.h"
 #include "base/json_text.h"
+#include "base/units.h"
+#include "planner/pricing/interval.h"
 #include "planner/queries/compare.h"
 #include "planner/queries/deadline.h"
+#include "planner/queries/emit_chain.h"
 #include "planner/queries/explain.h"
 #include "planner/queries/first_choice.h"
 #include "planner/queries/length_figure.h"
+#include "planner/queries/node_schedule.h"
 #include "planner/queries/phases.h"
+#include "planner/queries/plan_cases.h"
 #include "planner/queries/plan_json.h"
 #include "planner/queries/plan_text.h"
 #include "planner/queries/ramp.h"
@@ -26,6 +32,8 @@ namespace {
 
 // Layouts that a search keeps where --rows is not given.
 constexpr int kRows = 15;
+// Below this probability a row of a table says that memory is short.
+constexpr double kSurelyFits = 0.9;
 
 DType ElementOf(const PlanOptions& options, const DeviceSpec& device) {
   if (options.dtype == "auto") {
@@ -92,10 +100,16 @@ void Hold(const std::string& fix, SearchRequest& request) {
 BatchConfig ReadRamp(const std::string& ramp, std::int64_t global_batch) {
   BatchConfig batch{.global = global_batch};
   if (!ramp.empty()) {
+    std::string digits;
+    for (std::size_t at = 0; at <= ramp.size();) {
+      const std::size_t comma = std::min(ramp.find(',', at), ramp.size());
+      digits += (at > 0 ? "," : "") + WithoutUnit(ramp.substr(at, comma - at));
+      at = comma + 1;
+    }
     int read = 0;
-    Require(std::sscanf(ramp.c_str(), "%" SCNd64 ",%" SCNd64 ",%" SCNd64 "%n", &batch.ramp_start, &batch.ramp_increment,
-                        &batch.ramp_samples, &read) == 3 &&
-                static_cast<std::size_t>(read) == ramp.size(),
+    Require(std::sscanf(digits.c_str(), "%" SCNd64 ",%" SCNd64 ",%" SCNd64 "%n", &batch.ramp_start,
+                        &batch.ramp_increment, &batch.ramp_samples, &read) == 3 &&
+                static_cast<std::size_t>(read) == digits.size(),
             "--ramp '{}' must be start,increment,samples, such as 192,16,9765625", ramp);
     RequireRamp(batch);
   }
@@ -154,6 +168,37 @@ class Answering {
     }
   }
 
+  // The question as one row of a table.
+  RunRow Case() {
+    if (options_.max_size) {
+      const ShapeProposal largest = LargestModel(request_);
+      request_.config.model = largest.model;
+      return RowOf(largest.best);
+    }
+    if (!options_.layout.empty()) {
+      return RowOf(Price(request_, WithReplicas(ParseLayoutOf(request_.config.model, options_.layout))));
+    }
+    SearchRequest one = request_;
+    one.keep = 1;
+    const SearchResult found = Search(one);
+    if (found.ranked.empty()) {
+      const auto most = std::max_element(found.refused.begin(), found.refused.end(),
+                                         [](const auto& a, const auto& b) { return a.second < b.second; });
+      Fail("no layout fits{}", most == found.refused.end() ? "" : ": mostly " + most->first);
+    }
+    return RowOf(found.ranked.front());
+  }
+  // The row of a question without an answer.
+  RunRow Unanswered() const {
+    RunRow row{.config = request_.config, .nodes = NodesOf(devices_)};
+    try {
+      row.config.layout = WithReplicas(ParseLayoutOf(request_.config.model, options_.layout));
+    } catch (const Error&) {
+      // The row says why.
+    }
+    return row;
+  }
+
   PlanAnswer Take() {
     if (!subject_.compared.empty()) {
       Compare();
@@ -163,10 +208,13 @@ class Answering {
       const LongestSequence longest = FindLongestSequence(request_);
       Say(ToText(longest), ToJsonValue(longest));
     } else if (options_.SearchesShapes()) {
-      const std::vector<ShapeProposal> shapes =
-          options_.max_size ? std::vector<ShapeProposal>{LargestModel(request_)}
-                            : SearchShapes(request_, ParseSize(options_.search_shape), request_.keep);
+      const std::vector<ShapeProposal> shapes = options_.max_size
+                                                    ? std::vector<ShapeProposal>{LargestModel(request_)}
+                                                    : SearchShapes(request_, ParseSize(options_.search_shape),
+                                                                   request_.keep, ParseCriteria(options_.criteria));
       Say(ToText(shapes), ToJsonValue(shapes));
+    } else if (options_.node_schedule) {
+      ScheduleNodes();
     } else if (!options_.phases.empty()) {
       const std::vector<PhasePlan> plans = PlanPhases(request_, ParsePhases(options_.phases), options_.tokens);
       Say(ToText(plans, options_.tokens), ToJsonValue(plans));
@@ -177,6 +225,39 @@ class Answering {
   }
 
  private:
+  int NodesOf(int devices) const {
+    return (devices + subject_.cluster.devices_per_node - 1) / subject_.cluster.devices_per_node;
+  }
+
+  // A layout that does not say how many replicas it has takes all devices.
+  ParallelLayout WithReplicas(ParallelLayout layout) const {
+    const int replica = layout.tensor * layout.context * layout.pipeline;
+    if (ParseLayoutWords(options_.layout).count("dp") == 0 && devices_ % replica == 0) {
+      layout.data = devices_ / replica;
+    }
+    return layout;
+  }
+
+  RunRow RowOf(const Candidate& candidate) const {
+    const double usable = UsableMemory(request_.cluster);
+    RunRow row{.config = ConfigOf(request_, candidate.layout),
+               .nodes = NodesOf(candidate.layout.ranks()),
+               .seconds = candidate.seconds,
+               .memory = candidate.peak,
+               .hardware = candidate.hardware_tflops,
+               .mfu = candidate.mfu,
+               .fit = FitProbability(candidate.peak, usable, state_.memory_spread)};
+    if (candidate.host > request_.cluster.host_memory) {
+      row.failure = fmt::format("out of host memory: {:.1f} of {:.1f} GiB a node", candidate.host / kGibi,
+                                request_.cluster.host_memory / kGibi);
+    } else if (row.fit < kFitsFrom) {
+      row.failure = fmt::format("out of memory: {:.1f} of {:.1f} GiB", candidate.peak / kGibi, usable / kGibi);
+    } else if (row.fit < kSurelyFits) {
+      row.remark = "near out of memory";
+    }
+    return row;
+  }
+
   void Say(const std::string& text, nlohmann::json json) {
     answer_.text = text;
     answer_.json = std::move(json);
@@ -322,6 +403,38 @@ class Answering {
     return told;
   }
 
+  // Nodes for each batch of the ramp, and the chain of jobs that follows them.
+  void ScheduleNodes() {
+    const NodeSchedule schedule = PlanNodes(request_, batch_);
+    const std::string stages = StagesOf(schedule, request_);
+    Say(RequestText(request_) + "\n" + ToText(schedule), ToJsonValue(schedule));
+    answer_.text += "as stages of one run: --emit recipe,sbatch writes them and the chain of jobs\n";
+    answer_.json["stages"] = stages;
+    const NodeScheduleRow& last = schedule.rows.back();
+    SearchRequest at = request_;
+    at.devices = last.devices;
+    at.ramp_unit = 0;
+    constexpr double kHoursBetweenCheckpoints = 1;
+    const EmitRequest emitted{
+        .search = at,
+        .layout = last.best.layout,
+        .tokens = options_.tokens,
+        .batch = {.global = global_batch_},
+        .checkpoint_every = std::max(1, static_cast<int>(kHoursBetweenCheckpoints * 3600 / last.best.seconds)),
+        .name = options_.out.substr(options_.out.find_last_of('/') + 1),
+        .job = options_.job,
+        .full = options_.full,
+        .program = options_.program,
+        .stages = stages};
+    if (options_.emit.find("recipe") != std::string::npos) {
+      answer_.files.push_back({options_.out + ".toml", EmitRecipe(emitted)});
+    }
+    if (options_.emit.find("sbatch") != std::string::npos) {
+      answer_.files.push_back({options_.out + ".sbatch", EmitChain(emitted, schedule.rows.front().devices,
+                                                                   options_.out + ".toml", options_.out + ".sbatch")});
+    }
+  }
+
   void Emit(const ParallelLayout& layout, int checkpoint_every) {
     const EmitRequest emitted{.search = request_,
                               .layout = layout,
@@ -380,6 +493,10 @@ void RequireConsistent(const PlanOptions& options) {
   Require(options.deadline == 0 || options.tokens > 0, "--deadline needs --tokens");
   Require(options.allocation == 0 || options.tokens > 0, "--allocation needs --tokens");
   Require(!options.full || options.emit.find("recipe") != std::string::npos, "--full needs --emit recipe");
+  Require(options.criteria.empty() || !options.search_shape.empty(),
+          "--criteria {}: they are of the shapes that --search-shape proposes", options.criteria);
+  Require(!options.node_schedule || !options.ramp.empty(),
+          "--node-schedule needs the --ramp whose batches it is for, such as --ramp 32,32,1M");
   Require(options.timeline.empty() || !options.layout.empty(), "--timeline needs --layout");
   Require(options.sequences.empty() || !options.layout.empty(), "--sequences needs --layout");
   Require(!options.max_size || options.search_shape.empty(), "--max-size and --search-shape {}: give one of them",
@@ -408,10 +525,10 @@ void RequireConsistent(const PlanOptions& options) {
   }
 }
 
-PlanAnswer AnswerPlan(const PlanSubject& subject, const PlanOptions& options) {
-  if (!options.emit.empty()) {
-    RequireEmittable(subject.cluster, options.out, options.job);
-  }
+namespace {
+
+// What the stack is not known to do with these options.
+void RequireKnown(const PlanSubject& subject, const PlanOptions& options) {
   const bool every_recipe =
       ChoosePrices(subject.cluster, StateOf(subject, options), DType::kFloat32).prices_every_recipe();
   Require(options.optimizer == Name(OptimizerKind::kAdamW) || every_recipe,
@@ -430,6 +547,28 @@ PlanAnswer AnswerPlan(const PlanSubject& subject, const PlanOptions& options) {
   Require(options.power_sgd_rank == 0 || every_recipe,
           "--powersgd {}: stack '{}' compresses no gradients that the planner knows; --stack trireme does",
           options.power_sgd_rank, subject.stack.name);
+}
+
+}  // namespace
+
+RunRow PlanCase(const PlanSubject& subject, const PlanOptions& options) {
+  RequireConsistent(options);
+  RequireKnown(subject, options);
+  Answering answering(subject, options);
+  try {
+    return answering.Case();
+  } catch (const Error& error) {
+    RunRow row = answering.Unanswered();
+    row.failure = fmt::format("refused: {}", error.what());
+    return row;
+  }
+}
+
+PlanAnswer AnswerPlan(const PlanSubject& subject, const PlanOptions& options) {
+  if (!options.emit.empty()) {
+    RequireEmittable(subject.cluster, options.out, options.job);
+  }
+  RequireKnown(subject, options);
   return Answering(subject, options).Take();
 }
 

@@ -30,10 +30,12 @@ struct PlanOptions {
   double tokens = 0, headroom = 0.06, deadline = 0, allocation = 0;
   std::string fix, layout, timeline, ramp, search_shape, phases;
   std::string sequences;  // with layout: lengths of samples to price it for
+  std::string criteria;   // of the shapes that search_shape proposes
   std::string emit, out = "planned";
   std::string program;  // its version, for what --emit writes
   JobOptions job;
   bool max_size = false, max_sequence = false, estimate = false, full = false;
+  bool node_schedule = false;  // the best nodes for each batch of the ramp
 
   // A shape is what is looked for: of the model only family, vocabulary and sequence count.
   bool SearchesShapes() const { return max_size || !search_shape.empty(); }

@@ -122,6 +122,7 @@ nlohmann::json ToJsonValue(const std::vector<ShapeProposal>& proposals) {
     json.push_back({{"parameters", one.parameters},
                     {"layers", one.model.layers},
                     {"hidden", one.model.hidden},
+                    {"ratio", static_cast<double>(one.model.hidden) / static_cast<double>(one.model.layers)},
                     {"heads", one.model.heads},
                     {"kv_heads", one.model.kv_heads},
                     {"vocabulary", one.model.vocabulary},

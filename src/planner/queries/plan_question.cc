@@ -50,8 +50,10 @@ std::map<std::string, Option> OptionsOf(PlanOptions& plan, ShapeOptions& shape) 
           {"estimate", &plan.estimate},
           {"max-size", &plan.max_size},
           {"max-sequence", &plan.max_sequence},
+          {"node-schedule", &plan.node_schedule},
           {"max-context", &plan.most_context},
           {"search-shape", &plan.search_shape},
+          {"criteria", &plan.criteria},
           {"emit", &plan.emit},
           {"out", &plan.out}};
 }
@@ -124,6 +126,33 @@ nlohmann::json Answered(const nlohmann::json& question) {
 }
 
 }  // namespace
+
+std::vector<std::string> PlanOptionNames() {
+  PlanOptions plan;
+  ShapeOptions shape;
+  std::vector<std::string> names;
+  for (const auto& [name, option] : OptionsOf(plan, shape)) {
+    names.push_back(name);
+  }
+  return names;
+}
+
+bool SetPlanOption(const std::string& name, const std::string& text, PlanOptions& plan, ShapeOptions& shape) {
+  const std::map<std::string, Option> known = OptionsOf(plan, shape);
+  const auto found = known.find(name);
+  if (found == known.end()) {
+    return false;
+  }
+  nlohmann::json value = text;
+  if (std::holds_alternative<bool*>(found->second)) {
+    value = text == "true" ? nlohmann::json(true) : text == "false" ? nlohmann::json(false) : value;
+  } else if (!std::holds_alternative<std::string*>(found->second)) {
+    const nlohmann::json number = ParseJsonOrDiscard(text);
+    value = number.is_number() ? number : value;
+  }
+  SetOption(name, value, found->second);
+  return true;
+}
 
 std::string AnswerQuestion(const std::string& question) {
   // Texts that people paste need not be UTF-8.

@@ -4,6 +4,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
+
+#include "planner/queries/plan_answer.h"
 
 namespace trireme {
 
@@ -14,5 +17,10 @@ namespace trireme {
 // The answer is {"text", "json", "notes", "found", "files": [{"path", "text"}]}, as `trireme plan` writes them, and
 // "about": what the cluster, the model and the request are. A mistake is {"error": message}; nothing is thrown.
 std::string AnswerQuestion(const std::string& question);
+
+// Sets an option of `trireme plan` by its name, without dashes, from a text. False where there is no such option; an
+// Error where the text is no value of it.
+bool SetPlanOption(const std::string& name, const std::string& text, PlanOptions& plan, ShapeOptions& shape);
+std::vector<std::string> PlanOptionNames();
 
 }  // namespace trireme

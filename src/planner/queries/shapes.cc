@@ -72,28 +72,32 @@ std::int64_t ParseSize(const std::string& text) {
   return std::llround(number * scale);
 }
 
-std::vector<ShapeProposal> SearchShapes(const SearchRequest& request, std::int64_t parameters, int keep) {
+std::vector<ShapeProposal> SearchShapes(const SearchRequest& asked, std::int64_t parameters, int keep,
+                                        const ShapeCriteria& criteria) {
+  SearchRequest request = asked;
+  request.config.model.vocabulary = RoundUp(asked.config.model.vocabulary, criteria.vocabulary);
   std::vector<ShapeProposal> proposals;
   const double ideal = std::cbrt(static_cast<double>(parameters) / 12 * 170);
   const std::int64_t unit = ideal < 4096 ? 128 : 512;
   const auto from = static_cast<std::int64_t>(0.75 * ideal) / unit * unit;
   const auto to = static_cast<std::int64_t>(1.35 * ideal) / unit * unit;
   for (std::int64_t hidden = std::max(from, unit); hidden <= to; hidden += unit) {
-    for (std::int64_t head = 64; head <= 256; head += 16) {
+    for (const std::int64_t head : HeadSizes(criteria)) {
       if (hidden % head != 0) {
         continue;
       }
-      std::int64_t layers = LayersFor(request.config.model, hidden, head, parameters);
-      layers = std::max<std::int64_t>(1, layers > 16 ? layers / 2 * 2 : layers);
-      ShapeProposal proposal{.model = Reshaped(request.config.model, layers, hidden, head)};
-      proposal.parameters = ParameterCount(proposal.model);
-      const double off = static_cast<double>(proposal.parameters) / static_cast<double>(parameters) - 1;
-      if (std::abs(off) > 0.04) {
-        continue;
-      }
-      proposal.best = FastestOf(request, proposal.model, request.threads);
-      if (proposal.best.seconds > 0) {
-        proposals.push_back(std::move(proposal));
+      const std::int64_t wanted = LayersFor(request.config.model, hidden, head, parameters);
+      for (const std::int64_t layers : LayerCounts(criteria, wanted)) {
+        ShapeProposal proposal{.model = Reshaped(request.config.model, layers, hidden, head)};
+        proposal.parameters = ParameterCount(proposal.model);
+        const double off = static_cast<double>(proposal.parameters) / static_cast<double>(parameters) - 1;
+        if (std::abs(off) > 0.04 || !criteria.HasRatioOf(proposal.model)) {
+          continue;
+        }
+        proposal.best = FastestOf(request, proposal.model, request.threads);
+        if (proposal.best.seconds > 0) {
+          proposals.push_back(std::move(proposal));
+        }
       }
     }
   }
@@ -180,11 +184,12 @@ std::string ToText(const LongestSequence& longest) {
 }
 
 std::string ToText(const std::vector<ShapeProposal>& proposals) {
-  std::string text = fmt::format("{:>9} {:>7} {:>7} {:>6} {:>6} {:>9} {:>10} {:>9} {:>7}  {}\n", "size", "layers",
-                                 "hidden", "heads", "head", "vocab", "s/step", "TFLOP/s", "GiB", "layout");
+  std::string text = fmt::format("{:>9} {:>7} {:>7} {:>6} {:>6} {:>6} {:>9} {:>10} {:>9} {:>7}  {}\n", "size", "layers",
+                                 "hidden", "ratio", "heads", "head", "vocab", "s/step", "TFLOP/s", "GiB", "layout");
   for (const ShapeProposal& one : proposals) {
-    text += fmt::format("{:>8.1f}B {:>7} {:>7} {:>6} {:>6} {:>9} {:>10.2f} {:>9.1f} {:>7.1f}  {}\n",
-                        static_cast<double>(one.parameters) / 1e9, one.model.layers, one.model.hidden, one.model.heads,
+    text += fmt::format("{:>8.1f}B {:>7} {:>7} {:>6.0f} {:>6} {:>6} {:>9} {:>10.2f} {:>9.1f} {:>7.1f}  {}\n",
+                        static_cast<double>(one.parameters) / 1e9, one.model.layers, one.model.hidden,
+                        static_cast<double>(one.model.hidden) / static_cast<double>(one.model.layers), one.model.heads,
                         one.model.head_size(), one.model.vocabulary, one.best.seconds, one.best.model_tflops,
                         one.best.peak / kGibi, one.best.layout.ToString());
   }

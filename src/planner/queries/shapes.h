@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/queries/shape_criteria.h"
 #include "planner/search/search.h"
 
 namespace trireme {
@@ -18,8 +19,9 @@ struct ShapeProposal {
 std::int64_t ParseSize(const std::string& text);
 
 // Shapes of about `parameters`, as the request's model in family, vocabulary and sequence, fastest in model TFLOP/s
-// first. Hidden sizes are multiples of 512 (of 128 for small models), head sizes 64 to 256 in steps of 16.
-std::vector<ShapeProposal> SearchShapes(const SearchRequest& request, std::int64_t parameters, int keep);
+// first. Hidden sizes are multiples of 512 (of 128 for small models); all else as the criteria say.
+std::vector<ShapeProposal> SearchShapes(const SearchRequest& request, std::int64_t parameters, int keep,
+                                        const ShapeCriteria& criteria = {});
 
 // The largest model of a usual aspect (layers about hidden / 170) that some layout of the request holds.
 ShapeProposal LargestModel(const SearchRequest& request);
