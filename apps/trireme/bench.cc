@@ -22,6 +22,7 @@ struct BenchCommand {
   std::string format = "text";
   int steps = 0;
   int repeats = 0;
+  TableOptions table_options;
   bool list = false;
 
   int Run() const {
@@ -41,10 +42,10 @@ struct BenchCommand {
     const std::vector<BenchRow> rows =
         RunBench(read, {.folder = folder.empty() ? "bench/" + read.name : folder,
                         .program = std::filesystem::read_symlink("/proc/self/exe").string(),
-                        .progress = [](const std::string& line) { Print(stderr, line + "\n"); }});
-    const BenchTable table = TableOf(rows);
-    const std::string text = format == "markdown" ? ToMarkdown(table) : format == "csv" ? ToCsv(table) : ToText(table);
-    Print(stdout, text);
+                        .progress = [](const std::string& line) { Print(stderr, line + "\n"); },
+                        .table = table_options});
+    const RunTable table = TableOf(rows, table_options);
+    Print(stdout, format == "text" ? BenchText(table) : Formatted(table, format));
     const bool any = std::any_of(rows.begin(), rows.end(), [](const BenchRow& row) { return row.failure.empty(); });
     return any ? 0 : kExitFailed;
   }
@@ -58,7 +59,8 @@ Examples:
 
 Columns: sec/it is the median of the measured steps, spread half the distance of their quartiles; TFLOPs are executed ones
 (recomputation included) per device, then those of the model, of 6 (8 with full recomputation) x parameters x tokens, and of
-Megatron's formula; scaling is FLOPs that the model needs, per second and device, over the first row's; days and device-hours are for 100 billion tokens.
+Megatron's formula; scaling is FLOPs that the model needs, per second and device, over the first row's (--relative-to); days and device-hours are for
+100 billion tokens (--tokens). `trireme plan --cases` prints predicted runs with the same columns.
 Exit codes: 0 at least one case ran; 1 none did; 2 the sweep cannot be used. After a kill the same command goes on.)";
 
 }  // namespace
@@ -72,8 +74,14 @@ void AddBenchCommand(CLI::App& app, int& exit_code) {
       ->required();
   bench->add_option("--out", command->folder, "Folder of rows, runs and tables (bench/<sweep>)");
   bench
-      ->add_option("--format", command->format, "text, markdown or csv (text); the folder gets all three, and plot.svg")
-      ->check(CLI::IsMember({"text", "markdown", "csv"}));
+      ->add_option("--format", command->format,
+                   "text, markdown, csv or json (text); the folder gets the first three, and plot.svg")
+      ->check(CLI::IsMember({"text", "markdown", "csv", "json"}));
+  AddTableOptions(*bench, command->table_options);
+  bench
+      ->add_option("--tokens", command->table_options.tokens,
+                   "Tokens of the training that days, device-hours and cost are of (100B)")
+      ->check(AboveZero());
   bench->add_option("--steps", command->steps, "Measured steps of a run, instead of the sweep's")->check(AboveZero());
   bench->add_option("--repeats", command->repeats, "Runs of each case, instead of the sweep's")->check(AboveZero());
   bench->add_flag("--list", command->list, "Print the cases and run none");

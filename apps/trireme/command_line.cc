@@ -7,7 +7,9 @@
 #include <filesystem>
 
 #include "apps/trireme/plan_validate.h"
+#include "base/count_text.h"
 #include "base/error.h"
+#include "base/json_text.h"
 #include "run/users_words.h"
 #include "topology/settings.h"
 
@@ -106,6 +108,43 @@ CLI::Validator NotNegative() {
   return {[](std::string& text) { return Complain(text, true); }, ""};
 }
 
+void AddTableOptions(CLI::App& app, TableOptions& options) {
+  app.add_option("--price", options.price, "Of a device-hour, in any currency: adds the column cost")
+      ->check(AboveZero());
+  app.add_option("--relative-to", options.relative_to,
+                 "The row that \"scaling %\" refers to: its number or its case (the first that ran)");
+}
+
+std::string Formatted(const RunTable& table, const std::string& format) {
+  return format == "markdown" ? ToMarkdown(table)
+         : format == "csv"    ? ToCsv(table)
+         : format == "json"   ? JsonText(ToJsonValue(table), {.indent = 2}) + "\n"
+                              : ToText(table);
+}
+
+void AcceptUnits(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    const std::string type = option->get_type_name();
+    if (!type.starts_with("INT") && !type.starts_with("UINT") && !type.starts_with("FLOAT")) {
+      continue;
+    }
+    const std::string name = option->get_name();
+    option->transform(CLI::Validator(
+        [name](std::string& text) {
+          const std::string digits = WithoutUnit(text);
+          if (digits != text) {
+            SayChoice(fmt::format("{} {} is {}", name, text, GroupedDigits(digits)));
+            text = digits;
+          }
+          return std::string();
+        },
+        ""));
+  }
+  for (CLI::App* below : app.get_subcommands([](const CLI::App*) { return true; })) {
+    AcceptUnits(*below);
+  }
+}
+
 std::string ExplainParseError(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App& at = Reached(app);
   const std::vector<std::string> unknown = at.remaining();
@@ -124,6 +163,11 @@ std::string RecipePath(const std::string& told) {
   std::error_code status;
   if (!LookForNamedFile(FoldersOf("recipes"), told) && std::filesystem::exists(told, status)) {
     return told;
+  }
+  constexpr std::string_view kSystems = "systems/";
+  if (told.starts_with(kSystems) && !std::filesystem::exists(told, status)) {
+    const std::string bare = told.substr(kSystems.size());
+    return NamedPath("", "recipes", bare.ends_with(".toml") ? bare.substr(0, bare.size() - 5) : bare, "recipe");
   }
   if (told.ends_with(".toml") && !std::filesystem::exists(told, status)) {
     const std::string stem = std::filesystem::path(told).stem().string();

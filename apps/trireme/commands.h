@@ -11,6 +11,7 @@ class App;
 namespace trireme {
 
 void AddPlanCommand(CLI::App& app, int& exit_code);
+void AddFormulaCommand(CLI::App& app, int& exit_code);
 void AddModelCommand(CLI::App& app, int& exit_code);
 void AddTrainCommand(CLI::App& app, int& exit_code);
 void AddDiagnoseCommand(CLI::App& app, int& exit_code);

@@ -54,6 +54,7 @@ int Run(int argc, char** argv) {
   app.set_version_flag("--version", "trireme " TRIREME_VERSION "\n" TRIREME_BUILD);
   int exit_code = 0;
   trireme::AddPlanCommand(app, exit_code);
+  trireme::AddFormulaCommand(app, exit_code);
   trireme::AddModelCommand(app, exit_code);
   trireme::AddTrainCommand(app, exit_code);
   trireme::AddDiagnoseCommand(app, exit_code);
@@ -72,6 +73,7 @@ int Run(int argc, char** argv) {
   trireme::AddMachineCommand(app, exit_code);
   trireme::AddCompletionCommand(app, exit_code);
   trireme::AddManualCommand(app, exit_code);
+  trireme::AcceptUnits(app);
   OnlyParses(argc, argv, app);
   try {
     app.parse(argc, argv);

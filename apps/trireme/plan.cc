@@ -6,6 +6,8 @@
 
 #include "apps/trireme/command_line.h"
 #include "apps/trireme/commands.h"
+#include "apps/trireme/named_model.h"
+#include "apps/trireme/plan_cases.h"
 #include "apps/trireme/plan_page.h"
 #include "apps/trireme/plan_validate.h"
 #include "apps/trireme/this_machine.h"
@@ -36,6 +38,7 @@ struct PlanCommand {
   std::string clusters_folder, stacks_folder, models_folder;
   ShapeOptions shape;
   PlanOptions options;
+  PlanCases cases;
   std::string page;
   bool json = false, answers = false;
 
@@ -52,30 +55,13 @@ struct PlanCommand {
     return 0;
   }
 
-  ModelConfig ReadNamedModel() const {
-    const std::vector<std::string> places = models_folder.empty() ? FoldersOf("models") : std::vector{models_folder};
-    const bool known = !IsPath(model) && LookForNamedFile(places, model).has_value();
-    const bool folder = !known && std::filesystem::is_directory(model);
-    if (folder || model.ends_with(".json")) {
-      const std::string path = folder ? model + "/config.json" : model;
-      constexpr std::int64_t kLargest = 16 << 20;
-      return ParseModelShape(ReadTextFile(path, kLargest, "model"), path);
-    }
-    if (model.ends_with(".toml")) {
-      return LoadRecipe(model, {}, {.models_folder = models_folder, .read_model = trireme::ReadModel, .say = SayChoice})
-          .config.model;
-    }
-    return LoadRecipe(NamedPath(models_folder, "models", model, "model"), {}, {.models_folder = models_folder})
-        .config.model;
-  }
-
   ModelConfig ReadModel() const {
     if (model.empty()) {
       Require((shape.layers > 0 && shape.hidden > 0 && shape.heads > 0) || options.SearchesShapes(),
               "name a model (--model) or its shape (--layers, --hidden, --heads)");
       return ModelOfShape(nullptr, shape);
     }
-    const ModelConfig named = ReadNamedModel();
+    const ModelConfig named = ReadNamedModel(model, models_folder);
     return ModelOfShape(&named, shape);
   }
 
@@ -107,6 +93,41 @@ struct PlanCommand {
     return stacks;
   }
 
+  // One case of a table.
+  RunRow AnswerCase(const CaseQuestion& question) const {
+    PlanCommand one = *this;
+    one.model = question.model;
+    one.cluster = question.cluster;
+    one.stack = question.stack;
+    one.shape = question.shape;
+    one.options = question.options;
+    RequireConsistent(one.options);
+    const Cluster machine = one.ReadCluster();
+    one.RequireAllocation(machine);
+    const SoftwareStack software = LoadStack(NamedPath(stacks_folder, "stacks", one.stack, "stack"), "");
+    const ModelConfig config = one.ReadModel();
+    return PlanCase({.cluster = machine, .stack = software, .model = config, .compared = {}}, one.options);
+  }
+
+  int AnswerCases(const CLI::App& plan) const {
+    PlanCases table = cases;
+    table.format = json ? "json" : cases.format;
+    const auto is_given = [&](const std::string& name) {
+      std::string option = name;
+      std::replace(option.begin(), option.end(), '_', '-');
+      const CLI::Option* known = plan.get_option_no_throw("--" + (option == "batch" ? "global-batch" : option));
+      return known != nullptr && known->count() > 0;
+    };
+    return RunCases(table, {.model = model, .cluster = cluster, .stack = stack, .shape = shape, .options = options},
+                    is_given, [this](const CaseQuestion& question) { return AnswerCase(question); });
+  }
+
+  void RequireAllocation(const Cluster& machine) const {
+    Require(machine.nodes == 1 || options.nodes > 0 || options.gpus > 0 || !options.phases.empty(),
+            "cluster '{}' has {} nodes: give --nodes, --gpus or --phases, such as --nodes {}", machine.name,
+            machine.nodes, std::min(machine.nodes, 4));
+  }
+
   int Run() const {
     if (WritesPlanner()) {
       WriteFile(page, std::string(PlannerPage()));
@@ -117,10 +138,10 @@ struct PlanCommand {
             "a page of answers needs --model, --cluster and --nodes{}",
             answers ? "" : fmt::format("; the planner itself is not built in: {}", PlannerPageAbsence()));
     RequireConsistent(options);
+    Require(cases.plot.empty(),
+            "--plot draws a table of cases: give --grid or --cases, such as --grid \"nodes=1,2,4\"");
     const Cluster machine = ReadCluster();
-    Require(machine.nodes == 1 || options.nodes > 0 || options.gpus > 0 || !options.phases.empty(),
-            "cluster '{}' has {} nodes: give --nodes, --gpus or --phases, such as --nodes {}", machine.name,
-            machine.nodes, std::min(machine.nodes, 4));
+    RequireAllocation(machine);
     const SoftwareStack software = LoadStack(NamedPath(stacks_folder, "stacks", stack, "stack"), "");
     const ModelConfig config = ReadModel();
     const PlanSubject subject{.cluster = machine, .stack = software, .model = config, .compared = ReadCompared()};
@@ -138,20 +159,6 @@ struct PlanCommand {
     return answer.found ? 0 : kExitFailed;
   }
 };
-
-void AddModelOptions(CLI::App* plan, PlanCommand& c) {
-  plan->add_option("--model", c.model, "A file in models/, a recipe, a Hugging Face directory or config.json");
-  plan->add_option("--family", c.shape.family, "A family of docs/reference/families.md, when no model is named (gpt2)");
-  plan->add_option("--layers", c.shape.layers, "Blocks; this and the next ones also change a named model")
-      ->check(AboveZero());
-  plan->add_option("--hidden", c.shape.hidden, "Hidden size")->check(AboveZero());
-  plan->add_option("--heads", c.shape.heads, "Attention heads")->check(AboveZero());
-  plan->add_option("--kv-heads", c.shape.kv_heads, "Key and value heads")->check(AboveZero());
-  plan->add_option("--ffn", c.shape.ffn, "Width of the feed-forward part")->check(AboveZero());
-  plan->add_option("--vocabulary", c.shape.vocabulary, "Rows of the token table")->check(AboveZero());
-  plan->add_option("--sequence", c.shape.sequence, "Tokens of a sample")->check(AboveZero());
-  plan->add_option("--models-folder", c.models_folder, "Where model files lie");
-}
 
 void AddMachineOptions(CLI::App* plan, PlanCommand& c) {
   plan->add_option("--cluster", c.cluster,
@@ -204,18 +211,30 @@ void AddPlanOptions(CLI::App* plan, PlanCommand& c) {
   plan->add_option("--sequences", c.options.sequences,
                    "With --layout: its seconds and memory by the length of samples, such as 8192,32768,131072");
   plan->add_option("--ramp", c.options.ramp, "Price a batch ramp: start,increment,samples");
+  plan->add_flag(
+      "--node-schedule", c.options.node_schedule,
+      "With --ramp: for each batch the best nodes, up to --nodes, micro batch and layout; --emit writes them "
+      "as train.stages and a chain of Slurm jobs");
   plan->add_flag("--estimate", c.options.estimate,
                  "Days and device-hours with checkpoints and restarts; needs --tokens");
   plan->add_flag("--max-size", c.options.max_size, "Find the largest model of the family that fits");
   plan->add_flag("--max-sequence", c.options.max_sequence,
                  "Find the longest samples that the model can be trained with (--max-context searches that axis too)");
   plan->add_option("--search-shape", c.options.search_shape, "Propose shapes of a size, such as 200B");
+  plan->add_option("--criteria", c.options.criteria,
+                   "With --search-shape: \"ratio=90..180 heads=64,128 stages=12+embedding vocabulary=1024\": hidden / "
+                   "layers, head sizes, stages that divide the layers (embedding and head counted), padding");
   plan->add_option("--emit", c.options.emit, "Write recipe, sbatch or both for the chosen layout");
   plan->add_flag("--full", c.options.full, "With --emit: every key in the recipe, not only those that differ");
   plan->add_option("--out", c.options.out, "Where --emit writes: this + .toml and .sbatch (planned)");
   plan->add_option("--time-limit", c.options.job.time_limit, "Of the emitted Slurm job: 20:00:00, 2-12 or minutes");
   plan->add_option("--account", c.options.job.account, "Of the emitted Slurm job");
   plan->add_option("--partition", c.options.job.partition, "Of the emitted Slurm job");
+  plan->add_option("--constraint", c.options.job.constraint, "Of the emitted Slurm job: features of nodes, v100-32g");
+  plan->add_option("--cpus-per-task", c.options.job.cpus_per_task, "Of the emitted Slurm job")->check(AboveZero());
+  plan->add_option("--hint", c.options.job.hint, "Of the emitted Slurm job: nomultithread, say");
+  plan->add_option("--reservation", c.options.job.reservation, "Of the emitted Slurm job");
+  plan->add_option("--qos", c.options.job.qos, "Of the emitted Slurm job");
   plan->add_flag("--json", c.json, "For programs");
   plan->add_option("--page", c.page,
                    "Write the planner itself as one HTML file that works in a browser, from file:// too; other options "
@@ -228,9 +247,10 @@ void AddPlanOptions(CLI::App* plan, PlanCommand& c) {
 void AddPlanCommand(CLI::App& app, int& exit_code) {
   auto command = std::make_shared<PlanCommand>();
   CLI::App* plan = app.add_subcommand("plan", "Rank every layout of a model on a cluster by predicted speed");
-  AddModelOptions(plan, *command);
+  AddModelOptions(*plan, command->model, command->shape, command->models_folder);
   AddMachineOptions(plan, *command);
   AddPlanOptions(plan, *command);
+  AddCaseOptions(*plan, command->cases);
   AddPlanValidateCommand(plan, exit_code);
   plan->footer(
       "\nExamples:\n"
@@ -239,11 +259,13 @@ void AddPlanCommand(CLI::App& app, int& exit_code) {
       "  trireme plan --model llama-3-70b --cluster dgx-h100 --nodes 32 --global-batch 1024 --tokens 15e12 --estimate\n"
       "  trireme plan --model bloom-176b --cluster dgx-h100 --nodes 48 --global-batch 2048 --layout \"tp=8 pp=6 dp=8 "
       "mbs=1\"\n"
+      "  trireme plan --model gpt-1.3b --cluster jean-zay-v100-32g --stack megatron-lm-2021 --global-batch 512 --grid "
+      "\"nodes=1,2,4,8; mbs=1,2\" --plot days.svg\n"
       "Exit codes: 0 done; 1 no layout fits; 2 the input cannot be used.");
   plan->callback([plan, command, &exit_code] {
     if (plan->get_subcommands().empty()) {
       command->given = GivenOptions(*plan);
-      exit_code = command->Run();
+      exit_code = command->cases.asked() ? command->AnswerCases(*plan) : command->Run();
     }
   });
 }

@@ -54,6 +54,7 @@ struct TrainCommand {
   bool no_checkpoint = false;
   bool fit = false;
   bool help_keys = false;
+  bool next_ranks = false;
   bool supervise = false;
   std::string launcher;
   double stall_seconds = 10;
@@ -181,6 +182,10 @@ int TrainCommand::RunRanks(const StagedRun& run, LoopOptions options) const {
                         .trace = options.trace.first > 0});
   NoteExport(run.config(), reporter);
   const bool speaks = !by_mpi || RankFromEnvironment().value_or(0) == 0;
+  if (const std::string idle = WhyIdle(options.drill, run.config(run.stages() - 1), folder + "/flight");
+      speaks && !idle.empty()) {
+    reporter.Note("warning: --inject will do nothing: " + idle);
+  }
   StopWatch stop_watch(signals, {.flight = no_checkpoint ? "" : folder + "/flight",
                                  .message =
                                      [&](const std::string& text) {
@@ -235,6 +240,13 @@ int TrainCommand::RunRanks(const StagedRun& run, LoopOptions options) const {
   if (refused) {
     return kExitBadInput;
   }
+  const bool ended = progress.result.end == LoopEnd::kFinished;
+  if (speaks && ended && !options.drill.what.empty() && !HasActed(options.drill, folder + "/flight")) {
+    reporter.Note(fmt::format("warning: --inject did nothing: rank {} reached no {} '{}' in step {}",
+                              options.drill.rank, options.drill.save.empty() ? "phase" : "point of a save",
+                              options.drill.save.empty() ? options.drill.phase : options.drill.save,
+                              options.drill.step));
+  }
   if (speaks && progress.result.end != LoopEnd::kOtherStage) {
     reporter.Say(EndLines({.folder = no_checkpoint ? "" : folder,
                            .step = progress.result.step,
@@ -258,6 +270,10 @@ int TrainCommand::Run() const {
   StagedRun run([this](const std::vector<std::string>& more) { return Read(more); }, ranks, !no_checkpoint);
   if (dry_run) {
     PrintResolved(run.recipe());
+    return 0;
+  }
+  if (next_ranks) {
+    Print(stdout, fmt::format("{}\n", run.config(run.NextStage(RunFolder())).layout.ranks()));
     return 0;
   }
   int all_ranks = 0;
@@ -316,6 +332,9 @@ void AddTrainCommand(CLI::App& app, int& exit_code) {
   train->add_flag("--no-checkpoint", command->no_checkpoint, "Neither read nor write checkpoints (for measurements)");
   train->add_flag("--fit", command->fit, "Take the largest micro batch that fits the device, up to the batch");
   train->add_flag("--dry-run", command->dry_run, "Print the resolved configuration with the origin of each value");
+  train->add_flag("--next-ranks", command->next_ranks,
+                  "Print how many ranks the run's next stage has, by its newest checkpoint, and train nothing: for job "
+                  "scripts");
   train->add_flag("--help-keys", command->help_keys, "Print every key of a recipe with its default");
   CLI::Option* supervise =
       train->add_flag("--supervise", command->supervise,
