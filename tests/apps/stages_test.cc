@@ -153,6 +153,40 @@ TEST(Dump, WeightsBeforeAndAfterAStepOfEachRank) {
   EXPECT_TRUE(weights(2, "after", 0) == weights(2, "after", 1)) << "data ranks hold alike";
   EXPECT_TRUE(weights(2, "after", 1) == weights(3, "before", 1));
   EXPECT_EQ(place.Run(Arguments("other", {"--set", "log.dump_steps=x"})).code, 2);
+  // `checkpoint diff` says the same.
+  const auto file = [](int step, const char* when) {
+    return fmt::format("run/dump/step-{:06}-{}-rank-1.safetensors", step, when);
+  };
+  const Outcome equal = place.Run({"checkpoint", "diff", file(2, "after"), file(3, "before")});
+  EXPECT_EQ(equal.code, 0) << equal.err;
+  EXPECT_THAT(equal.out, HasSubstr("the weights are equal"));
+  const Outcome moved = place.Run({"checkpoint", "diff", file(2, "before"), file(2, "after")});
+  EXPECT_EQ(moved.code, 1);
+  EXPECT_THAT(moved.out, HasSubstr("elements differ, by at most"));
+  EXPECT_EQ(place.Run({"checkpoint", "diff", "run/dump", "run/dump"}).code, 0);
+  const Outcome mixed = place.Run({"checkpoint", "diff", "run/dump", "run"});
+  EXPECT_EQ(mixed.code, 2);
+  EXPECT_THAT(mixed.err, HasSubstr("is no dump of weights"));
+}
+
+// A job script asks how many ranks the next stage has before it starts them.
+TEST(Stages, TheNextNumberOfRanksIsTold) {
+  const Workplace place;
+  place.Write("recipe.toml", kRecipe);
+  std::vector<std::string> asked = {"--set", "train.stages=16: layout.data=1; 40: layout.data=4, layout.micro_batch=1"};
+  const auto next = [&] {
+    std::vector<std::string> more = asked;
+    more.push_back("--next-ranks");
+    return place.Run(Arguments("run", more)).out;
+  };
+  EXPECT_EQ(next(), "1\n");
+  EXPECT_FALSE(place.Has("run")) << "asking writes nothing";
+  std::vector<std::string> some = asked;
+  some.insert(some.end(), {"--steps", "3"});
+  ASSERT_EQ(place.Run(Arguments("run", some)).code, 0);
+  EXPECT_EQ(next(), "4\n");
+  ASSERT_EQ(place.Run(Arguments("run", asked)).code, 0);
+  EXPECT_EQ(next(), "2\n");
 }
 
 }  // namespace
