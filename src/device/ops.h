@@ -12,6 +12,7 @@
 
 #include "base/accounting.h"
 #include "ops/attention.h"
+#include "ops/experts.h"
 #include "ops/head_norm.h"
 #include "ops/int8.h"
 #include "ops/matmul.h"
@@ -49,6 +50,7 @@ class Ops {
   void DrawNormal(const Tensor& to, const NormalDraw& draw);
 
   void Matmul(const MatmulArgs& args);
+  void GroupedMatmul(const GroupedMatmulArgs& args);
   void Quantize(const QuantizeArgs& args);
   // grad_bias[c] (fp32) += sum over rows of grad_out[:, c].
   void BiasGradient(const Tensor& grad_out, const Tensor& grad_bias);
@@ -125,6 +127,7 @@ class Ops {
   virtual void DoCopyBlocks(const BlockCopy& copy) = 0;
   virtual void DoDrawNormal(const Tensor& to, const NormalDraw& draw) = 0;
   virtual void DoMatmul(const MatmulArgs& args) = 0;
+  virtual void DoGroupedMatmul(const GroupedMatmulArgs& args) = 0;
   virtual void DoQuantize(const QuantizeArgs& args) = 0;
   virtual void DoPackInt8(const Tensor& packed, const Tensor& from) = 0;
   virtual void DoUnpackInt8(const Tensor& to, const Tensor& packed, const Int8Sum& sum) = 0;
@@ -155,6 +158,9 @@ class Ops {
   virtual void DoSplit(const Tensor& high, const Tensor& low, const Tensor& from) = 0;
   virtual void DoJoin(const Tensor& to, const Tensor& high, const Tensor& low) = 0;
   virtual void DoReduce(const Tensor& to, std::span<const void* const> sources, bool maximum) = 0;
+
+  // A product of each expert by DoMatmul, for devices that know the offsets on the host.
+  void MultiplyEachGroup(const GroupedMatmulArgs& args, const std::int32_t* offsets);
 
  private:
   void Count(std::int64_t matmul, std::int64_t attention);

@@ -80,6 +80,42 @@ void Ops::Matmul(const MatmulArgs& args) {
   DoMatmul(args);
 }
 
+void Ops::GroupedMatmul(const GroupedMatmulArgs& args) {
+  Check(args);
+  const Shape& matrices = MatricesOf(args).shape;
+  Count(2 * args.a.shape[0] * matrices[1] * matrices[2], 0);
+  if (matrices.count() != 0 && (args.a.count() != 0 || args.product == GroupedProduct::kWeightGradient)) {
+    DoGroupedMatmul(args);
+  }
+}
+
+void Ops::MultiplyEachGroup(const GroupedMatmulArgs& args, const std::int32_t* offsets) {
+  const Tensor& matrices = MatricesOf(args);
+  const Shape matrix{matrices.shape[1], matrices.shape[2]};
+  for (std::int64_t expert = 0; expert < matrices.shape[0]; ++expert) {
+    const std::int64_t first = offsets[expert];
+    const std::int64_t rows = offsets[expert + 1] - first;
+    const Tensor own = matrices.Rows(expert, 1).Reshaped(matrix);
+    if (args.product == GroupedProduct::kWeightGradient) {
+      if (rows > 0) {
+        DoMatmul({.a = args.a.Rows(first, rows),
+                  .b = args.b.Rows(first, rows),
+                  .c = own,
+                  .transpose_a = true,
+                  .accumulate = args.accumulate});
+      } else if (!args.accumulate) {
+        DoFill(own, 0);
+      }
+    } else if (rows > 0) {
+      DoMatmul({.a = args.a.Rows(first, rows),
+                .b = own,
+                .c = args.c.Rows(first, rows),
+                .transpose_b = args.product == GroupedProduct::kForward,
+                .weight_version = args.weight_version});
+    }
+  }
+}
+
 void Ops::Quantize(const QuantizeArgs& args) {
   RequireMatrix({"Quantize", "from", args.from});
   RequireWorkingType({"Quantize", "from", args.from});

@@ -5,8 +5,11 @@
 
 #include "ops/activation.h"
 #include "ops/embedding.h"
+#include "ops/experts.h"
 #include "ops/loss.h"
 #include "ops/rotary.h"
 
-#define TRIREME_OPERATIONS(With) \
-  With(ActivationForward) With(ActivationBackward) With(AddPositions) With(PositionsBackward) With(Rotary) With(SoftCap)
+#define TRIREME_OPERATIONS(With)                                                                                     \
+  With(ActivationForward) With(ActivationBackward) With(AddPositions) With(PositionsBackward) With(Rotary)           \
+      With(SoftCap) With(Route) With(RouteBackward) With(CountChosen) With(OrderRows) With(AddLoad) With(GatherRows) \
+          With(CombineRows) With(GateBackward) With(WeightedActivation) With(WeightedActivationBackward)

@@ -8,7 +8,7 @@ namespace trireme {
 std::vector<OpCase> OpCases() {
   std::vector<OpCase> all;
   for (const auto& family : {MatmulCases, Float8Cases, NormCases, ActivationCases, AttentionCases, ChunkCases,
-                             VocabularyCases, UpdateCases}) {
+                             VocabularyCases, UpdateCases, ExpertCases}) {
     std::vector<OpCase> cases = family();
     std::move(cases.begin(), cases.end(), std::back_inserter(all));
   }

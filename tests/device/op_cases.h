@@ -34,6 +34,7 @@ std::vector<OpCase> AttentionCases();
 std::vector<OpCase> ChunkCases();
 std::vector<OpCase> VocabularyCases();
 std::vector<OpCase> UpdateCases();
+std::vector<OpCase> ExpertCases();
 
 // Gives `args` the bias (in `working`, if `bias`) and the auxiliary tensor that its epilogue takes, multiplies, and
 // reads what was written.

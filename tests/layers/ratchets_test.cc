@@ -56,7 +56,7 @@ TEST(Ratchets, FilesAboveTheUsualLengthAreListedWithAReason) {
 // edit the number with the change, and say in its commit why.
 const std::map<std::string, int>& VirtualFunctions() {
   static const std::map<std::string, int> most = {
-      {"src/device/ops.h", 36},
+      {"src/device/ops.h", 37},
       {"src/comm/communicator.h", 29},
       {"src/device/device.h", 33},
       {"src/device/paced/paced_cluster.h", 13},

@@ -74,6 +74,31 @@ void GatedBackwardRow(const T* grad, const T* z, T* grad_z, std::int64_t width) 
   }
 }
 
+template <typename Function, typename T>
+void WeightedForwardRow(const T* z, float weight, T* out, std::int64_t width) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < width; ++i) {
+    out[i] = Narrow<T>(Function::Value(static_cast<float>(z[i])) * static_cast<float>(z[width + i]) * weight);
+  }
+}
+
+// Returns the gradient of the weight. grad_z may be z.
+template <typename Function, typename T>
+float WeightedBackwardRow(const T* grad, const T* z, float weight, T* grad_z, std::int64_t width) {
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t i = 0; i < width; ++i) {
+    const float gate = static_cast<float>(z[i]);
+    const float up = static_cast<float>(z[width + i]);
+    const float value = Function::Value(gate);
+    const float g = static_cast<float>(grad[i]) * weight;
+    sum += static_cast<float>(grad[i]) * (value * up);
+    grad_z[i] = Narrow<T>(g * up * Function::Slope(gate));
+    grad_z[width + i] = Narrow<T>(g * value);
+  }
+  return sum;
+}
+
 // Calls run(function) with the function of a kind.
 template <typename Run>
 void WithFunction(ActivationKind kind, const Run& run) {
@@ -135,6 +160,40 @@ void CpuOps::Do(const ActivationBackward<Tensor>& op) {
       ParallelRanges(threads_, op.grad_out.shape[0], RowGrain(width), [&](int, std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
           GatedBackwardRow<Function>(grad + row * width, in + 2 * row * width, to + 2 * row * width, width);
+        }
+      });
+    });
+  });
+}
+
+void CpuOps::Do(const WeightedActivation<Tensor>& op) {
+  const std::int64_t width = op.to.shape[1];
+  DispatchWorkingType(op.to.dtype, [&](auto type) {
+    using T = decltype(type);
+    WithFunction(op.kind, [&](auto function) {
+      using Function = decltype(function);
+      ParallelRanges(threads_, op.to.shape[0], RowGrain(width), [&](int, std::int64_t begin, std::int64_t end) {
+        for (std::int64_t row = begin; row < end; ++row) {
+          const float weight = op.weights.as<float>()[op.order.as<std::int32_t>()[row]];
+          WeightedForwardRow<Function>(op.from.as<T>() + 2 * row * width, weight, op.to.as<T>() + row * width, width);
+        }
+      });
+    });
+  });
+}
+
+void CpuOps::Do(const WeightedActivationBackward<Tensor>& op) {
+  const std::int64_t width = op.grad_out.shape[1];
+  DispatchWorkingType(op.grad_out.dtype, [&](auto type) {
+    using T = decltype(type);
+    WithFunction(op.kind, [&](auto function) {
+      using Function = decltype(function);
+      ParallelRanges(threads_, op.grad_out.shape[0], RowGrain(width), [&](int, std::int64_t begin, std::int64_t end) {
+        for (std::int64_t row = begin; row < end; ++row) {
+          const std::int32_t slot = op.order.as<std::int32_t>()[row];
+          op.grad_weights.as<float>()[slot] = WeightedBackwardRow<Function>(
+              op.grad_out.as<T>() + row * width, op.from.as<T>() + 2 * row * width, op.weights.as<float>()[slot],
+              op.grad_from.as<T>() + 2 * row * width, width);
         }
       });
     });

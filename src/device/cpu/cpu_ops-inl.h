@@ -32,6 +32,9 @@ class CpuOps final : public HostOps {
   void DoCopyBlocks(const BlockCopy& copy) override;
   void DoDrawNormal(const Tensor& to, const NormalDraw& draw) override;
   void DoMatmul(const MatmulArgs& args) override;
+  void DoGroupedMatmul(const GroupedMatmulArgs& args) override {
+    MultiplyEachGroup(args, args.offsets.as<std::int32_t>());
+  }
   void DoQuantize(const QuantizeArgs& args) override;
   void DoPackInt8(const Tensor& packed, const Tensor& from) override;
   void DoUnpackInt8(const Tensor& to, const Tensor& packed, const Int8Sum& sum) override;

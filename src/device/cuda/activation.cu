@@ -153,6 +153,45 @@ struct GatedBackwardBody {
   }
 };
 
+// A block a row.
+constexpr int kRowWarps = 4;
+
+template <typename T, typename Function>
+__global__ void __launch_bounds__(kRowWarps* kWarp)
+    WeightedForwardKernel(const T* z, const float* weights, const std::int32_t* order, T* out, std::int64_t width) {
+  const auto row = static_cast<std::int64_t>(blockIdx.x);
+  const float weight = weights[order[row]];
+  for (std::int64_t i = threadIdx.x; i < width; i += blockDim.x) {
+    const float gate = ToFloat(z[2 * row * width + i]);
+    const float up = ToFloat(z[(2 * row + 1) * width + i]);
+    out[row * width + i] = FromFloat<T>(Function::Value(gate) * up * weight);
+  }
+}
+
+template <typename T, typename Function>
+__global__ void __launch_bounds__(kRowWarps* kWarp)
+    WeightedBackwardKernel(const T* grad_out, const T* z, const float* weights, const std::int32_t* order, T* grad_z,
+                           float* grad_weights, std::int64_t width) {
+  __shared__ float shared[kRowWarps];
+  const auto row = static_cast<std::int64_t>(blockIdx.x);
+  const std::int32_t slot = order[row];
+  const float weight = weights[slot];
+  float sum = 0;
+  for (std::int64_t i = threadIdx.x; i < width; i += blockDim.x) {
+    const float gate = ToFloat(z[2 * row * width + i]);
+    const float up = ToFloat(z[(2 * row + 1) * width + i]);
+    const float grad = ToFloat(grad_out[row * width + i]);
+    const float value = Function::Value(gate);
+    sum += grad * (value * up);
+    grad_z[2 * row * width + i] = FromFloat<T>(grad * weight * up * Function::Slope(gate));
+    grad_z[(2 * row + 1) * width + i] = FromFloat<T>(grad * weight * value);
+  }
+  sum = BlockSum<kRowWarps>(sum, shared);
+  if (threadIdx.x == 0) {
+    grad_weights[slot] = sum;
+  }
+}
+
 // Calls run(TypeTag<function>) with the function of a kind.
 template <typename T, typename Run>
 void WithFunction(ActivationKind kind, const Run& run) {
@@ -240,6 +279,30 @@ void CudaOps::Do(const ActivationBackward<Tensor>& op) {
         ForEachNoting(context_, op.grad_out.count(), aligned,
                       BackwardBody<T, Function>{op.grad_out.as<T>(), op.from.as<T>(), op.grad_from.as<T>()}, noted);
       }
+    });
+  });
+}
+
+void CudaOps::Do(const WeightedActivation<Tensor>& op) {
+  DispatchFloat(op.to.dtype, "WeightedActivation", [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    WithFunction<T>(op.kind, [&](auto function) {
+      using Function = typename decltype(function)::Type;
+      Launch(context_, {dim3(static_cast<unsigned>(op.to.shape[0])), dim3(kRowWarps * kWarp)},
+             WeightedForwardKernel<T, Function>, op.from.as<T>(), op.weights.as<float>(), op.order.as<std::int32_t>(),
+             op.to.as<T>(), op.to.shape[1]);
+    });
+  });
+}
+
+void CudaOps::Do(const WeightedActivationBackward<Tensor>& op) {
+  DispatchFloat(op.grad_out.dtype, "WeightedActivationBackward", [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    WithFunction<T>(op.kind, [&](auto function) {
+      using Function = typename decltype(function)::Type;
+      Launch(context_, {dim3(static_cast<unsigned>(op.grad_out.shape[0])), dim3(kRowWarps * kWarp)},
+             WeightedBackwardKernel<T, Function>, op.grad_out.as<T>(), op.from.as<T>(), op.weights.as<float>(),
+             op.order.as<std::int32_t>(), op.grad_from.as<T>(), op.grad_weights.as<float>(), op.grad_out.shape[1]);
     });
   });
 }

@@ -22,9 +22,9 @@ find_package(CUDNN 9.14)
 target_sources(trireme_device PRIVATE
   cuda/activation.cu cuda/architectures.cc cuda/architectures.cu cuda/attention_merge.cu cuda/attention_plain.cu
   cuda/attention_plain_backward.cu cuda/attention_segments.cu cuda/attention_softmax.cu cuda/attention_unfused.cc cuda/clear_memory.cu cuda/cross_entropy.cu cuda/cuda_check.cc cuda/cuda_context.cc cuda/cuda_device.cc
-  cuda/cuda_info.cc cuda/cuda_ops.cc cuda/decode_attention.cu cuda/elementwise.cu cuda/embedding.cu cuda/event_pool.cc cuda/gpu_energy.cc cuda/head_norm.cu cuda/int8.cu cuda/matmul_choices.cc
+  cuda/cuda_info.cc cuda/cuda_ops.cc cuda/decode_attention.cu cuda/elementwise.cu cuda/embedding.cu cuda/event_pool.cc cuda/experts.cu cuda/gpu_energy.cc cuda/head_norm.cu cuda/int8.cu cuda/matmul_choices.cc
   cuda/matmul_cublaslt.cc cuda/norm.cu cuda/optimizer.cu cuda/quantize.cu cuda/recorded_launches.cc cuda/reduce.cu cuda/sum_of_squares.cu
-  cuda/rotary.cu)
+  cuda/rotary.cu cuda/router.cu)
 list(JOIN CMAKE_CUDA_ARCHITECTURES ", " built_for)
 string(REPLACE "-real" "" architectures "${built_for}")
 set_source_files_properties(cuda/architectures.cc PROPERTIES COMPILE_DEFINITIONS

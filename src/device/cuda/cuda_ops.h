@@ -36,6 +36,7 @@ class CudaOps final : public Ops {
   void DoCopyBlocks(const BlockCopy& copy) override;
   void DoDrawNormal(const Tensor& to, const NormalDraw& draw) override;
   void DoMatmul(const MatmulArgs& args) override;
+  void DoGroupedMatmul(const GroupedMatmulArgs& args) override;
   void DoQuantize(const QuantizeArgs& args) override;
   void DoPackInt8(const Tensor& packed, const Tensor& from) override;
   void DoUnpackInt8(const Tensor& to, const Tensor& packed, const Int8Sum& sum) override;

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <tuple>
+
+#include "base/shape.h"
 
 namespace trireme {
 
@@ -52,6 +55,28 @@ void PacedOps::DoMatmul(const MatmulArgs& args) {
   if (args.epilogue == Epilogue::kResidual) {
     Move({args.auxiliary});
   }
+}
+
+// Experts have equally many rows: what the router would choose is not known.
+void PacedOps::DoGroupedMatmul(const GroupedMatmulArgs& args) {
+  const Shape& matrices = MatricesOf(args).shape;
+  const std::int64_t experts = matrices[0];
+  const std::int64_t rows = CeilDiv(args.a.shape[0], experts);
+  PacedProduct product{.operands = args.a.dtype};
+  switch (args.product) {
+    case GroupedProduct::kForward:
+      std::tie(product.m, product.n, product.k) = std::tuple(rows, matrices[1], matrices[2]);
+      break;
+    case GroupedProduct::kInputGradient:
+      std::tie(product.m, product.n, product.k) = std::tuple(rows, matrices[2], matrices[1]);
+      break;
+    case GroupedProduct::kWeightGradient:
+      std::tie(product.m, product.n, product.k) = std::tuple(matrices[1], matrices[2], rows);
+      product.summed_bytes =
+          (args.accumulate ? 2.0 : 1.0) * static_cast<double>(args.c.bytes()) / static_cast<double>(experts);
+      break;
+  }
+  Run(static_cast<double>(experts) * cluster_.Product(product));
 }
 
 void PacedOps::DoQuantize(const QuantizeArgs& args) { Move({args.from, args.rows, args.columns, args.column_sums}); }
