@@ -138,6 +138,9 @@ const RecipeKey* FindRecipeKey(const std::string& name) {
 }
 
 std::string NearestKey(const std::string& name) {
+  if (std::string reason = ReasonAgainst(name); !reason.empty()) {
+    return reason;
+  }
   const std::string last = "." + name.substr(name.rfind('.') + 1);
   std::vector<std::string> names;
   for (const RecipeKey& key : RecipeKeys()) {

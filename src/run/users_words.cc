@@ -92,6 +92,24 @@ const Words& KeyWords() {
       {"tensor_parallel_size", "layout.tensor"},
       {"tensor_parallel_degree", "layout.tensor"},
       {"tensor_model_parallel_size", "layout.tensor"},
+      {"num_experts", "model.experts"},
+      {"num_local_experts", "model.experts"},
+      {"n_routed_experts", "model.experts"},
+      {"num_experts_per_tok", "model.experts_per_token"},
+      {"moe_router_topk", "model.experts_per_token"},
+      {"top_k", "model.experts_per_token"},
+      {"moe_intermediate_size", "model.expert_ffn"},
+      {"moe_ffn_hidden_size", "model.expert_ffn"},
+      {"shared_expert_intermediate_size", "model.shared_ffn"},
+      {"moe_shared_expert_intermediate_size", "model.shared_ffn"},
+      {"moe_router_score_function", "model.router"},
+      {"norm_topk_prob", "model.router_renormalize"},
+      {"routed_scaling_factor", "model.router_scale"},
+      {"moe_router_topk_scaling_factor", "model.router_scale"},
+      {"first_k_dense_replace", "model.dense_layers"},
+      {"decoder_sparse_step", "model.expert_period"},
+      {"moe_layer_freq", "model.expert_period"},
+      {"moe_z_loss_coeff", "model.router_z_loss"},
       {"pp", "layout.pipeline"},
       {"pipeline_parallel", "layout.pipeline"},
       {"pipeline_parallel_size", "layout.pipeline"},
@@ -156,6 +174,27 @@ const Words& KeyWords() {
   return kWords;
 }
 
+// By key: why there is none, and what to take instead.
+const Words& Reasons() {
+  static constexpr std::string_view kDrops =
+      ": no token is dropped here, because whom a capacity drops depends on the layout; leave it out, and set "
+      "model.balance_loss to spread tokens over experts";
+  static constexpr std::string_view kBalance =
+      ": a balance loss of a micro batch depends on how the batch is cut; model.balance_loss is one of each sequence";
+  static const Words kWords = {
+      {"capacity_factor", kDrops},
+      {"expert_capacity_factor", kDrops},
+      {"moe_expert_capacity_factor", kDrops},
+      {"moe_token_drop_policy", kDrops},
+      {"drop_tokens", kDrops},
+      {"aux_loss", kBalance},
+      {"aux_loss_coef", kBalance},
+      {"router_aux_loss_coef", kBalance},
+      {"moe_aux_loss_coeff", kBalance},
+  };
+  return kWords;
+}
+
 const Words& TableWords() {
   static const Words kWords = {
       {"parallel", "layout"},
@@ -189,6 +228,7 @@ std::string Find(const Words& words, const std::string& word) {
 }  // namespace
 
 std::string KeyOfUsersWord(const std::string& word) { return Find(KeyWords(), word); }
+std::string ReasonAgainst(const std::string& word) { return Find(Reasons(), word); }
 std::string TableOfUsersWord(const std::string& word) { return Find(TableWords(), word); }
 
 }  // namespace trireme

@@ -56,5 +56,11 @@ TEST(UsersWords, MeanKeysThatARecipeHas) {
   EXPECT_EQ(TableOfUsersWord("parallelism"), "layout");
 }
 
+TEST(UsersWords, WhatIsLeftOutIsSaidWithTheNearest) {
+  EXPECT_NE(NearestKey("model.capacity_factor").find("no token is dropped"), std::string::npos);
+  EXPECT_NE(NearestKey("router_aux_loss_coef").find("model.balance_loss"), std::string::npos);
+  EXPECT_EQ(ReasonAgainst("model.experts"), "");
+}
+
 }  // namespace
 }  // namespace trireme
