@@ -10,17 +10,22 @@ double ModelFlops(const ModelConfig& config, double samples) {
   const double k = q * static_cast<double>(config.kv_heads == 0 ? config.heads : config.kv_heads) /
                    static_cast<double>(config.heads);
   const double products = IsGated(config.feed_forward) ? 3 : 2;
+  const auto sparse = static_cast<double>(config.SparseLayers());
+  const ExpertsConfig& experts = config.experts;
+  const double of_dense = static_cast<double>(config.ffn) * products * (layers - sparse);
+  const double of_sparse = (static_cast<double>(experts.chosen * experts.ffn + experts.shared_ffn) * products +
+                            static_cast<double>(experts.count + (experts.shared_gate ? 1 : 0))) *
+                           sparse;
   // Forward, the gradient of the input and, unless it is frozen, that of the matrix: 2 each.
   const double passes = config.adapter.any() ? 4 : 6;
   const double adapters = config.adapter.any() ? 6 * static_cast<double>(TrainedCount(config)) : 0;
-  const double per_token = passes * h * static_cast<double>(config.ffn) * products * layers +
-                           passes * (h * (q + 2 * k) + q * h) * layers +
+  const double per_token = passes * h * (of_dense + of_sparse) + passes * (h * (q + 2 * k) + q * h) * layers +
                            passes * h * static_cast<double>(config.vocabulary) + adapters;
   return samples * s * per_token + 6 * samples * s * s * q * layers;
 }
 
 double EstimatedFlops(const ModelConfig& config, double samples, bool recomputation) {
-  return (recomputation ? 8.0 : 6.0) * static_cast<double>(ParameterCount(config)) * samples *
+  return (recomputation ? 8.0 : 6.0) * static_cast<double>(ActiveParameterCount(config)) * samples *
          static_cast<double>(config.sequence);
 }
 

@@ -11,7 +11,8 @@ namespace trireme {
 // causal mask: samples * s * (6 h f e L + 6 (h (q + 2k) + q h) L + 6 h V) + 6 samples s^2 q L, with e = 2 (3 when
 // gated) products of the feed-forward, q and k the widths of all query and key heads. What an MFU divides by. With LoRA
 // adapters no gradient of those matrices is needed, so that 4 stands for 6 but in the last term, and 6 for each element
-// of an adapter is added.
+// of an adapter is added. In layers with experts f is the width of those that a token passes through, and their router
+// is added.
 double ModelFlops(const ModelConfig& config, double samples);
 
 // 6 (8 with full recomputation) * parameters * tokens: the estimate of many published tables.

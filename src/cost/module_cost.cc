@@ -27,6 +27,8 @@ class StepCosts {
     if (const auto* product = std::get_if<ProductStep>(&step.work)) {
       cost.flops.matmul = 2 * product->rows * product->columns * product->depth;
       cost.bytes_touched = product->epilogue == Epilogue::kResidual ? Bytes(product->auxiliary) : 0;
+    } else if (const auto* grouped = std::get_if<GroupedProductStep>(&step.work)) {
+      cost.flops.matmul = 2 * grouped->rows * grouped->outputs * grouped->inputs;
     } else if (std::holds_alternative<AttentionStep>(step.work)) {
       cost.flops.attention = AttentionForward();
     } else if (std::holds_alternative<AttentionBackwardStep>(step.work)) {

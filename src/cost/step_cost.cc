@@ -20,17 +20,19 @@ void ForEachModule(const StageDescription& stage, int chunk, Visitor visit) {
   }
 }
 
-// The programs of a stage's blocks. Blocks differ in recomputation only: two programs at most are made, since the
-// planner asks for the memory of very many stages.
+// The programs of a stage's blocks. Blocks differ in recomputation and in whether they have experts only: four programs
+// at most are made, since the planner asks for the memory of very many stages.
 class BlockPrograms {
  public:
   explicit BlockPrograms(const StageDescription& stage) : stage_(stage) {}
 
-  const ModuleProgram& Of(std::int64_t index) {
+  // `index`: of the block among those of its chunk.
+  const ModuleProgram& Of(std::int64_t module, std::int64_t index) {
     const bool recomputes = stage_.layout.recompute_layers == 0 || index < stage_.layout.recompute_layers;
-    std::shared_ptr<const ModuleProgram>& program = recomputes ? recomputing_ : keeping_;
+    const bool sparse = stage_.model.IsSparse(module - 1);
+    std::shared_ptr<const ModuleProgram>& program = (recomputes ? recomputing_ : keeping_)[sparse ? 1 : 0];
     if (program == nullptr) {
-      const LocalSizes sizes = BlockSizes(stage_.sizes, stage_.layout, index);
+      const LocalSizes sizes = BlockSizes(stage_.sizes, stage_.layout, index).OfKind(stage_.model, sparse);
       program = stage_.programs != nullptr ? stage_.programs->ProgramOf(stage_.model, sizes)
                                            : std::make_shared<const ModuleProgram>(PlanBlock(stage_.model, sizes));
     }
@@ -39,8 +41,8 @@ class BlockPrograms {
 
  private:
   const StageDescription& stage_;
-  std::shared_ptr<const ModuleProgram> recomputing_;
-  std::shared_ptr<const ModuleProgram> keeping_;
+  std::array<std::shared_ptr<const ModuleProgram>, 2> recomputing_;  // of dense blocks, of those with experts
+  std::array<std::shared_ptr<const ModuleProgram>, 2> keeping_;
 };
 
 void AddPipelineTraffic(const StageDescription& stage, StepCost& cost) {
@@ -86,7 +88,7 @@ BucketUse UseOfBucket(const StageDescription& stage, const Bucket& bucket, Block
   for (int chunk = 0; chunk < stage.layout.chunks; ++chunk) {
     const ModuleRange& range = stage.Range(chunk);
     if (range.Contains(bucket.module)) {
-      const ModuleProgram& program = programs.Of(bucket.module - std::max<std::int64_t>(range.first, 1));
+      const ModuleProgram& program = programs.Of(bucket.module, bucket.module - std::max<std::int64_t>(range.first, 1));
       return {.gathers = PartsThatReadParameters(program), .reductions = 1};
     }
   }
@@ -168,7 +170,7 @@ std::vector<std::int64_t> KeptOfModules(const StageDescription& stage, int chunk
     } else if (module == stage.model.modules() - 1) {
       bytes.push_back(HeadPlan(stage.sizes, HeadChunk(stage.sizes, stage.head_chunk)).kept_bytes);
     } else {
-      bytes.push_back(programs.Of(index).kept_bytes);
+      bytes.push_back(programs.Of(module, index).kept_bytes);
     }
   });
   return bytes;
@@ -220,7 +222,7 @@ std::int64_t ScratchBytes(const StageDescription& stage) {
       } else if (module == stage.model.modules() - 1) {
         bytes = std::max(bytes, HeadPlan(stage.sizes, HeadChunk(stage.sizes, stage.head_chunk)).scratch_bytes);
       } else {
-        bytes = std::max(bytes, programs.Of(index).scratch_bytes);
+        bytes = std::max(bytes, programs.Of(module, index).scratch_bytes);
       }
     });
   }
@@ -231,7 +233,7 @@ std::int64_t WeightCopyBytes(const StageDescription& stage, int chunk) {
   std::int64_t bytes = 0;
   BlockPrograms programs(stage);
   ForEachModule(stage, chunk, [&](std::int64_t module, std::int64_t index) {
-    bytes += module > 0 && module < stage.model.modules() - 1 ? programs.Of(index).weight_bytes : 0;
+    bytes += module > 0 && module < stage.model.modules() - 1 ? programs.Of(module, index).weight_bytes : 0;
   });
   return bytes;
 }
@@ -256,7 +258,7 @@ ModuleCost CostOfVirtualStage(const StageDescription& stage, int chunk) {
         : module == stage.model.modules() - 1
             ? CostOfHead(stage.sizes, stage.model, HeadChunk(stage.sizes, stage.head_chunk))
             : CostOfBlock(BlockSizes(stage.sizes, stage.layout, index).ForLayer(stage.model, module - 1),
-                          programs.Of(index));
+                          programs.Of(module, index));
     sum.forward += cost.forward;
     sum.backward_input += cost.backward_input;
     sum.backward_weight += cost.backward_weight;

@@ -24,11 +24,23 @@ std::int64_t LogitRows(const InferenceOptions& options, std::int64_t vocabulary)
   return std::clamp<std::int64_t>(kLogits / vocabulary, options.batch, std::max(options.batch, options.rows));
 }
 
+// Of dense blocks and of those with experts: which of them the model has.
+std::array<bool, 2> KindsOf(const ModelConfig& model) {
+  const std::int64_t sparse = model.SparseLayers();
+  return {sparse<model.layers, sparse> 0};
+}
+
 // One sequence of all rows stands for any division of them: buffers depend on the number of rows alone.
-ModuleProgram LargestProgram(const ModelConfig& model, LocalSizes sizes, std::int64_t rows) {
+std::array<ModuleProgram, 2> LargestPrograms(const ModelConfig& model, LocalSizes sizes, std::int64_t rows) {
   sizes.batch = 1;
   sizes.keys = sizes.sequence = sizes.tokens = sizes.outside = rows;
-  return PlanBlock(model, sizes, ProgramPurpose::kInference);
+  std::array<ModuleProgram, 2> programs;
+  for (const bool sparse : {false, true}) {
+    if (KindsOf(model)[sparse ? 1 : 0]) {
+      programs[sparse ? 1 : 0] = PlanBlock(model, sizes.OfKind(model, sparse), ProgramPurpose::kInference);
+    }
+  }
+  return programs;
 }
 
 }  // namespace
@@ -43,7 +55,7 @@ InferenceModel::InferenceModel(const ModelConfig& model, const std::string& weig
       table_(model),
       sizes_(SizesOf(model, context.world.size(), options.dtype)),
       logit_rows_(LogitRows(options, sizes_.vocabulary)),
-      largest_(LargestProgram(model, sizes_, options.rows)),
+      largest_(LargestPrograms(model, sizes_, options.rows)),
       arena_(context.device, PlannedMemory()),
       weights_(arena_, table_, {options.dtype, group_.size(), group_.rank()}, weights) {
   // As if all ranks were on this machine.
@@ -77,7 +89,10 @@ std::vector<InferenceModel::Planned> InferenceModel::Plan() const {
           {&Buffers::normed, kScratch, working, {rows, sizes_.hidden}},
           {&Buffers::chosen, kScratch, working, {options_.batch, sizes_.hidden}},
           {&Buffers::norm_statistics, kScratch, kFloat, {2, rows}},
-          {&Buffers::block_scratch, kScratch, kFloat, {largest_.scratch_bytes / SizeOf(kFloat)}},
+          {&Buffers::block_scratch,
+           kScratch,
+           kFloat,
+           {std::max(largest_[0].scratch_bytes, largest_[1].scratch_bytes) / SizeOf(kFloat)}},
           {&Buffers::logits, kScratch, kFloat, {logit_rows_, sizes_.vocabulary}},
           {&Buffers::gathered_logits, kScratch, kFloat, {group_.size() * options_.batch, sizes_.vocabulary}},
           {&Buffers::loss_statistics, kScratch, kFloat, {group_.size() * 3 * logit_rows_}},
@@ -154,7 +169,7 @@ void InferenceModel::SetAngles(const Run& run) {
 }
 
 void InferenceModel::Forward(const Run& run) {
-  SetProgram(run);
+  SetPrograms(run);
   SetAngles(run);
   last_ = run;
   Embed(run);
@@ -200,17 +215,25 @@ void InferenceModel::Embed(const Run& run) {
           {.tokens = Rows(at_.tokens, run), .positions = Rows(at_.positions, run), .training = false}, given);
 }
 
-void InferenceModel::SetProgram(const Run& run) {
-  if (!program_.forward.empty() && run.batch == last_.batch && run.queries == last_.queries) {
+void InferenceModel::SetPrograms(const Run& run) {
+  const bool made = !programs_[0].forward.empty() || !programs_[1].forward.empty();
+  if (made && run.batch == last_.batch && run.queries == last_.queries) {
     return;
   }
   sizes_.batch = run.batch;
   sizes_.keys = sizes_.sequence = run.queries;
   sizes_.tokens = sizes_.outside = run.rows();
-  program_ = LowerBlock(DescribeOperations(model_), sizes_, ProgramPurpose::kInference);
-  for (std::size_t i = 0; i < program_.buffers.size(); ++i) {
-    program_.buffers[i].area = largest_.buffers[i].area;
-    program_.buffers[i].offset = largest_.buffers[i].offset;
+  for (const bool sparse : {false, true}) {
+    const ModuleProgram& largest = largest_[sparse ? 1 : 0];
+    if (largest.forward.empty()) {
+      continue;
+    }
+    ModuleProgram& program = programs_[sparse ? 1 : 0];
+    program = LowerBlock(DescribeOperations(model_, sparse), sizes_.OfKind(model_, sparse), ProgramPurpose::kInference);
+    for (std::size_t i = 0; i < program.buffers.size(); ++i) {
+      program.buffers[i].area = largest.buffers[i].area;
+      program.buffers[i].offset = largest.buffers[i].offset;
+    }
   }
 }
 
@@ -236,7 +259,8 @@ void InferenceModel::RunBlock(const Run& run, std::int64_t layer) {
                                        .module = layer + 1,
                                        .rows = table_.OfModule(layer + 1)};
   const LocalSizes sizes = sizes_.ForLayer(model_, layer);
-  ProgramRunner(context, sizes, program_).Run(program_.forward, call);
+  const ModuleProgram& program = programs_[sizes.experts > 0 ? 1 : 0];
+  ProgramRunner(context, sizes, program).Run(program.forward, call);
 }
 
 std::vector<float> InferenceModel::Logits(std::span<const std::int32_t> rows) {

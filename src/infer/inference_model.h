@@ -3,6 +3,7 @@
 // One object per rank; every rank makes the same calls with the same values and gets the same results.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -80,8 +81,8 @@ class InferenceModel {
   void Forward(const Run& run);
   void Embed(const Run& run);
   void RunBlock(const Run& run, std::int64_t layer);
-  // The blocks' program for a run: the shapes are its own, the offsets those of the largest one.
-  void SetProgram(const Run& run);
+  // The blocks' programs for a run: the shapes are its own, the offsets those of the largest ones.
+  void SetPrograms(const Run& run);
   // Of each layer, for sequences as long as the run's.
   void SetAngles(const Run& run);
   // Runs steps of the embedding or the head; given: the program's buffers.
@@ -99,13 +100,14 @@ class InferenceModel {
   ParameterTable table_;
   LocalSizes sizes_;  // of the last run
   std::int64_t logit_rows_;
-  ModuleProgram largest_;  // the blocks' program for options.rows rows
+  // The programs of dense blocks and of those with experts, for options.rows rows; empty where the model has none.
+  std::array<ModuleProgram, 2> largest_;
   Arena arena_;
   ModelWeights weights_;
   std::vector<RotaryAngles> angles_;  // of each layer
   bool long_angles_ = false;          // they are those of long sequences
   Buffers at_;
-  ModuleProgram program_;  // of a block, for the last run
+  std::array<ModuleProgram, 2> programs_;  // likewise, for the last run
   Run last_;
 };
 

@@ -44,7 +44,9 @@ void Lowering::Backward(const Pass& pass) {
         BackwardAttention(operation);
         break;
       case BlockOp::kActivation:
-        if (Gradient(operation.input) == kNoId) {  // otherwise the product's epilogue has made it
+        if (operation.choice != kNoId) {
+          BackwardWeighted(operation);
+        } else if (Gradient(operation.input) == kNoId) {  // otherwise the product's epilogue has made it
           Gradient(operation.input) = ForValue(operation.input);
           Emit(ActivationBackward<TensorId>{
               .grad_out = {gradient}, .from = {Remade(operation.input)}, .grad_from = {Gradient(operation.input)}});
@@ -55,6 +57,15 @@ void Lowering::Backward(const Pass& pass) {
         break;
       case BlockOp::kAdd:
         BackwardAdd(operation);
+        break;
+      case BlockOp::kRoute:
+        BackwardRoute(operation);
+        break;
+      case BlockOp::kDispatch:
+        BackwardDispatch(operation);
+        break;
+      case BlockOp::kCombine:
+        BackwardCombine(operation);
         break;
     }
   }
@@ -122,6 +133,9 @@ void Lowering::BackwardAdd(const BlockOperation& add) {
 
 void Lowering::BackwardLinear(int i) {
   const BlockOperation& linear = Operation(i);
+  if (IsGrouped(linear)) {
+    return BackwardGrouped(i);
+  }
   WeightWork work{.operation = i, .gradient = Gradient(linear.output)};
   ProductStep product{.kind = ProductKind::kInputGradient,
                       .a = work.gradient,
@@ -141,6 +155,9 @@ void Lowering::BackwardLinear(int i) {
     product.epilogue = Epilogue::kGeluGradient;
     product.auxiliary = Remade(before);
     product.c = Gradient(before) = ForValue(before);
+  } else if (Gradient(linear.input) != kNoId) {  // other operations read the input, too
+    product.c = Gradient(linear.input);
+    product.added = true;
   } else {
     product.c = Gradient(linear.input) = ForValue(linear.input);
   }
@@ -304,7 +321,14 @@ BufferId Lowering::Remade(int value) {
   } else if (operation.op == BlockOp::kRotary && Remade(operation.input) != kept) {
     remade = Remade(operation.input);
     Emit(Rotary<TensorId>{.qkv = {remade}});
-  } else if (operation.op == BlockOp::kActivation && sizes_.recompute_activation) {
+  } else if (operation.op == BlockOp::kDispatch && sizes_.recompute_norms) {
+    const BufferId from = Remade(operation.input);
+    remade = ForValue(value);
+    EmitGather(from, remade, kept_.choice);
+  } else if (operation.op == BlockOp::kActivation && operation.choice != kNoId && sizes_.recompute_activation) {
+    remade = ForValue(value);
+    EmitWeightedActivation(Remade(operation.input), remade, kept_.choice);
+  } else if (operation.op == BlockOp::kActivation && operation.choice == kNoId && sizes_.recompute_activation) {
     const BufferId from = Remade(operation.input);
     remade = sizes_.gated ? ForValue(value) : from;  // over its input, which backward has read by now
     Emit(ActivationForward<TensorId>{.from = {from}, .to = {remade}});
@@ -355,9 +379,23 @@ void Lowering::FlushWeights() {
 
 void Lowering::LinearWeights(const WeightWork& work) {
   const BlockOperation& linear = Operation(work.operation);
+  if (IsGrouped(linear)) {
+    const BufferId input = Remade(linear.input);
+    GroupedProductStep grouped = GroupedProductOf(linear, GroupedProduct::kWeightGradient, kept_.choice);
+    grouped.a = work.gradient;
+    grouped.b = input;
+    return Emit(grouped);
+  }
+  // Each tensor rank has the gradient that its part of the experts gives. Under sequence parallelism the bucket's
+  // reduction adds them up.
+  const bool completed = IsWhole(linear) && sizes_.tensor > 1 && !sizes_.sequence_parallel;
+  if (completed) {
+    Emit(CollectiveStep{.from = work.gradient, .to = work.gradient});
+  }
   ProductStep product{.kind = ProductKind::kWeightGradient,
                       .weight = linear.weight,
                       .linear = LinearOf(linear),
+                      .copied = completed,
                       .rows = Columns(linear.output),
                       .columns = Columns(linear.input),
                       .depth = Rows(linear.output)};

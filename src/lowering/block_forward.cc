@@ -6,9 +6,10 @@ namespace trireme {
 Lowering::Pass Lowering::Forward(std::vector<ProgramStep>& steps, int end, bool recomputed) {
   out_ = &steps;
   recomputed_ = recomputed;
-  Pass pass{std::vector<BufferId>(block_.values.size(), kNoId), std::vector<BufferId>(block_.operations.size(), kNoId),
-            std::vector<Float8Copy>(block_.operations.size()), std::vector<ContextBuffers>(block_.operations.size()),
-            std::vector<BufferId>(block_.operations.size(), kNoId)};
+  Pass pass{
+      std::vector<BufferId>(block_.values.size(), kNoId),     std::vector<BufferId>(block_.operations.size(), kNoId),
+      std::vector<Float8Copy>(block_.operations.size()),      std::vector<ContextBuffers>(block_.operations.size()),
+      std::vector<BufferId>(block_.operations.size(), kNoId), Choice{}};
   pass.value[0] = kModuleInput;
   for (int i = 0; i < end; ++i) {
     const BlockOperation& operation = Operation(i);
@@ -51,7 +52,11 @@ Lowering::Pass Lowering::Forward(std::vector<ProgramStep>& steps, int end, bool 
         break;
       case BlockOp::kActivation:
         to = ForValue(operation.output);
-        Emit(ActivationForward<TensorId>{.from = {from}, .to = {to}});
+        if (operation.choice != kNoId) {
+          EmitWeightedActivation(from, to, pass.choice);
+        } else {
+          Emit(ActivationForward<TensorId>{.from = {from}, .to = {to}});
+        }
         break;
       case BlockOp::kLeave:
         to = sizes_.sequence_parallel ? ForValue(operation.output) : from;
@@ -61,6 +66,16 @@ Lowering::Pass Lowering::Forward(std::vector<ProgramStep>& steps, int end, bool 
         break;
       case BlockOp::kAdd:
         ForwardAdd(pass, i, end);
+        break;
+      case BlockOp::kRoute:
+        ForwardRoute(pass, operation);
+        break;
+      case BlockOp::kDispatch:
+        to = ForValue(operation.output);
+        EmitGather(from, to, pass.choice);
+        break;
+      case BlockOp::kCombine:
+        ForwardCombine(pass, operation);
         break;
     }
   }
@@ -140,6 +155,12 @@ int Lowering::FusedAdd(int i, int end) const {
 void Lowering::ForwardLinear(Pass& pass, int i, int end) {
   const BlockOperation& linear = Operation(i);
   const auto value = [&](int number) -> BufferId& { return pass.value[static_cast<std::size_t>(number)]; };
+  if (IsGrouped(linear)) {
+    GroupedProductStep grouped = GroupedProductOf(linear, GroupedProduct::kForward, pass.choice);
+    grouped.a = value(linear.input);
+    grouped.c = value(linear.output) = ForValue(linear.output);
+    return Emit(grouped);
+  }
   ProductStep product{.a = value(linear.input),
                       .weight = linear.weight,
                       .bias = linear.bias,
@@ -155,8 +176,10 @@ void Lowering::ForwardLinear(Pass& pass, int i, int end) {
     product.a = Quantized(product.a, kForwardFloat8, late, copy);
     product.scale_a = copy.scale;
   }
-  const BufferId out = value(linear.output) = ForValue(linear.output);
+  const bool whole = IsWhole(linear);
+  const BufferId out = value(linear.output) = whole ? ForExactValue(linear.output) : ForValue(linear.output);
   product.c = out;
+  product.copied = whole && sizes_.tensor > 1;
   // What an adapter adds comes before the activation function.
   if (sizes_.fused_activation && !HasAdapter(linear) && Follows(i + 1, BlockOp::kActivation, linear.output)) {
     const int active = Operation(i + 1).output;

@@ -1,7 +1,7 @@
-// The state of lowering a block: LowerBlock's parts share it (block_forward.cc, block_backward.cc). Forward goes
-// through the operations in order, backward from the last to the first. Three fusions are made on the way: a sum with
-// the norm that reads it, a product with the GELU that reads it, and a product with the residual sum that reads it;
-// what fp8 copies need is fused at the end.
+// The state of lowering a block: LowerBlock's parts share it (block_forward.cc, block_backward.cc, block_experts.cc).
+// Forward goes through the operations in order, backward from the last to the first. Three fusions are made on the way:
+// a sum with the norm that reads it, a product with the GELU that reads it, and a product with the residual sum that
+// reads it; what fp8 copies need is fused at the end.
 #pragma once
 
 #include <algorithm>
@@ -65,6 +65,15 @@ class Lowering {
     BufferId out = kNoId;  // likewise
     BufferId weights = kNoId;
   };
+  // Of kRoute: see ops/experts.h.
+  struct Choice {
+    BufferId logits = kNoId;
+    BufferId chosen = kNoId;
+    BufferId weights = kNoId;
+    BufferId order = kNoId;
+    BufferId positions = kNoId;
+    BufferId offsets = kNoId;
+  };
   // What a run through forward made, by number of a value or an operation.
   struct Pass {
     std::vector<BufferId> value;
@@ -72,6 +81,7 @@ class Lowering {
     std::vector<Float8Copy> copy;         // of the inputs of linear layers
     std::vector<ContextBuffers> context;  // of attention
     std::vector<BufferId> narrow;         // of linear layers with an adapter: scale * input * A^T
+    Choice choice;                        // a block has at most one router
   };
   // Of kHeadNorm.
   struct GainGradients {
@@ -110,8 +120,19 @@ class Lowering {
     return width(linear.output) == BlockWidth::kQkv             ? BlockLinear::kQkv
            : width(linear.input) == BlockWidth::kHeads          ? BlockLinear::kAttentionOut
            : width(linear.output) == BlockWidth::kFeedForwardIn ? BlockLinear::kFfnIn
+           : width(linear.output) == BlockWidth::kScores        ? BlockLinear::kRouter
+           : width(linear.output) == BlockWidth::kGate          ? BlockLinear::kGate
+           : width(linear.output) == BlockWidth::kExpertIn      ? BlockLinear::kExpertIn
+           : width(linear.input) == BlockWidth::kExpert         ? BlockLinear::kExpertOut
                                                                 : BlockLinear::kFfnOut;
   }
+  // Whether every tensor rank has the matrix whole and makes the same output, in fp32.
+  bool IsWhole(const BlockOperation& linear) const {
+    const BlockLinear which = LinearOf(linear);
+    return which == BlockLinear::kRouter || which == BlockLinear::kGate;
+  }
+  // Whether each expert has a matrix.
+  static bool IsGrouped(const BlockOperation& linear) { return linear.choice != kNoId; }
   // Whether the products of a linear layer are made in fp8.
   bool InFloat8(const BlockOperation& linear) const {
     return sizes_.float8 && Holds(sizes_.float8_linears, LinearOf(linear));
@@ -152,11 +173,29 @@ class Lowering {
         return sizes_.ffn_in;
       case BlockWidth::kFeedForward:
         return sizes_.ffn;
+      case BlockWidth::kScores:
+        return sizes_.experts;
+      case BlockWidth::kChoice:
+        return sizes_.chosen;
+      case BlockWidth::kGate:
+        return 1;
+      case BlockWidth::kExpertIn:
+        return 2 * sizes_.expert_ffn;
+      case BlockWidth::kExpert:
+        return sizes_.expert_ffn;
     }
     return 0;
   }
   std::int64_t Rows(int value) const {
-    return block_.values[static_cast<std::size_t>(value)].inside ? sizes_.tokens : sizes_.outside;
+    switch (block_.values[static_cast<std::size_t>(value)].region) {
+      case BlockRegion::kOutside:
+        return sizes_.outside;
+      case BlockRegion::kTensor:
+        return sizes_.tokens;
+      case BlockRegion::kExperts:
+        return sizes_.rows();
+    }
+    return 0;
   }
   BufferId NewBuffer(DType dtype, const Shape& shape) {
     program_.buffers.push_back({.dtype = dtype, .shape = shape});
@@ -164,6 +203,8 @@ class Lowering {
   }
   // A buffer for a value or its gradient.
   BufferId ForValue(int value) { return NewBuffer(sizes_.dtype, {Rows(value), Columns(value)}); }
+  // What scores and their weights are made in.
+  BufferId ForExactValue(int value) { return NewBuffer(kStatisticsFloat, {Rows(value), Columns(value)}); }
   Shape HeadNormSums(const BlockOperation& norm) const {
     return {sizes_.tokens, norm.together ? 2 : sizes_.heads + sizes_.kv_heads};
   }
@@ -199,6 +240,17 @@ class Lowering {
     }
   }
   void ForwardAdd(Pass& pass, int i, int end);
+  // Of experts, in block_experts.cc.
+  void ForwardRoute(Pass& pass, const BlockOperation& route);
+  void EmitGather(BufferId from, BufferId to, const Choice& choice) {
+    Emit(GatherRows<TensorId>{.from = {from}, .order = {choice.order}, .to = {to}});
+  }
+  void EmitWeightedActivation(BufferId from, BufferId to, const Choice& choice) {
+    Emit(
+        WeightedActivation<TensorId>{.from = {from}, .weights = {choice.weights}, .order = {choice.order}, .to = {to}});
+  }
+  void ForwardCombine(Pass& pass, const BlockOperation& combine);
+  GroupedProductStep GroupedProductOf(const BlockOperation& linear, GroupedProduct product, const Choice& choice) const;
   // Attention from `qkv` to `out`, both of this rank's tokens; fills `statistics`.
   ContextBuffers EmitAttention(BufferId qkv, BufferId out, BufferId& statistics);
   // One number for each query and key of plain attention; none where attention is fused.
@@ -228,6 +280,12 @@ class Lowering {
   void BackwardUlysses(const BlockOperation& attention, AttentionBackwardStep step);
   void BackwardRing(const AttentionBackwardStep& step);
   void BackwardNorm(int i);
+  // Of experts, in block_experts.cc.
+  void BackwardRoute(const BlockOperation& route);
+  void BackwardDispatch(const BlockOperation& dispatch);
+  void BackwardGrouped(int i);
+  void BackwardWeighted(const BlockOperation& activation);
+  void BackwardCombine(const BlockOperation& combine);
   // Emits the weight work that waits.
   void FlushWeights();
   void LinearWeights(const WeightWork& work);
@@ -255,6 +313,7 @@ class Lowering {
   bool recomputed_ = false;
   bool weight_part_ = false;
   std::vector<WeightCopy> weight_copies_;
+  BufferId chosen_ = kNoId;  // which experts the first forward chose: a second one takes the same
   // Of backward:
   Pass kept_;
   std::vector<BufferId> remade_;    // by value; kNoId: not made again so far

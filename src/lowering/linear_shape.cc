@@ -12,6 +12,14 @@ LinearShape ShapeOf(BlockLinear linear, const LocalSizes& sizes, bool bias) {
       return {sizes.tokens, sizes.ffn_in, sizes.hidden, bias};
     case BlockLinear::kFfnOut:
       return {sizes.tokens, sizes.hidden, sizes.ffn, bias};
+    case BlockLinear::kRouter:
+      return {sizes.tokens, sizes.experts, sizes.hidden, bias};
+    case BlockLinear::kGate:
+      return {sizes.tokens, 1, sizes.hidden, bias};
+    case BlockLinear::kExpertIn:
+      return {sizes.rows(), 2 * sizes.expert_ffn, sizes.hidden, bias};
+    case BlockLinear::kExpertOut:
+      return {sizes.rows(), sizes.hidden, sizes.expert_ffn, bias};
     case BlockLinear::kHead:
       return {sizes.tokens, sizes.vocabulary, sizes.hidden, bias};
   }

@@ -1,4 +1,4 @@
-// The extents of a block's four linear layers on one rank.
+// The extents of a block's linear layers on one rank.
 #pragma once
 
 #include <cstdint>

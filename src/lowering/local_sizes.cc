@@ -35,8 +35,11 @@ LocalSizes::LocalSizes(const ModelConfig& config, const ParallelLayout& layout, 
       head_size(config.head_size()),
       attention(heads * head_size),
       qkv((heads + 2 * kv_heads) * head_size),
-      ffn(config.ffn / tensor),
-      ffn_in(IsGated(config.feed_forward) ? 2 * ffn : ffn),
+      ffn(0),
+      ffn_in(0),
+      experts(0),
+      chosen(0),
+      expert_ffn(0),
       vocabulary(PaddedShare(config.vocabulary, tensor)),
       window(config.WindowOf(0)),
       gated(IsGated(config.feed_forward)),
@@ -46,6 +49,7 @@ LocalSizes::LocalSizes(const ModelConfig& config, const ParallelLayout& layout, 
       recompute_attention(layout.recompute == Recompute::kSelective && !split_backward),
       recompute_block(layout.recompute == Recompute::kFull),
       frozen(config.adapter.any()) {
+  *this = OfKind(config, config.experts.any());
   if (recompute_block) {
     // A block that is computed again whole keeps nothing but its input; within that second forward nothing is dropped.
     recompute_norms = recompute_activation = recompute_attention = false;
@@ -58,8 +62,18 @@ LocalSizes LocalSizes::WithoutRecompute() const {
   return sizes;
 }
 
-LocalSizes LocalSizes::ForLayer(const ModelConfig& config, std::int64_t layer) const {
+LocalSizes LocalSizes::OfKind(const ModelConfig& config, bool sparse) const {
   LocalSizes sizes = *this;
+  sizes.ffn = (sparse ? config.experts.shared_ffn : config.ffn) / tensor;
+  sizes.ffn_in = gated ? 2 * sizes.ffn : sizes.ffn;
+  sizes.experts = sparse ? config.experts.count : 0;
+  sizes.chosen = sparse ? config.experts.chosen : 0;
+  sizes.expert_ffn = sparse ? config.experts.ffn / tensor : 0;
+  return sizes;
+}
+
+LocalSizes LocalSizes::ForLayer(const ModelConfig& config, std::int64_t layer) const {
+  LocalSizes sizes = OfKind(config, config.IsSparse(layer));
   sizes.window = config.WindowOf(layer);
   return sizes;
 }

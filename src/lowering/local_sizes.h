@@ -13,9 +13,9 @@
 namespace trireme {
 
 struct LocalSizes {
-  // Requires RequireDivisible(config, layout) to hold. product_dtype: of the blocks' matrix products; e4m3 stands for
-  // fp8 products of bf16 tensors. split_backward: the schedule runs backward in two parts. plain_attention:
-  // train.attention = "plain".
+  // Of blocks with experts where the model has any. Requires RequireDivisible(config, layout) to hold. product_dtype:
+  // of the blocks' matrix products; e4m3 stands for fp8 products of bf16 tensors. split_backward: the schedule runs
+  // backward in two parts. plain_attention: train.attention = "plain".
   LocalSizes(const ModelConfig& config, const ParallelLayout& layout, DType product_dtype, bool split_backward,
              bool plain_attention = false);
 
@@ -48,8 +48,11 @@ struct LocalSizes {
   std::int64_t head_size;   // D
   std::int64_t attention;   // heads * D
   std::int64_t qkv;         // (heads + 2 * kv_heads) * D
-  std::int64_t ffn;         // F of this rank
+  std::int64_t ffn;         // F of this rank; of a layer with experts that of the shared expert, 0 without one
   std::int64_t ffn_in;      // F, or 2F for a gated feed-forward
+  std::int64_t experts;     // E; 0 in a dense layer, as are the next two
+  std::int64_t chosen;      // k, of a token
+  std::int64_t expert_ffn;  // F of an expert, of this rank
   std::int64_t vocabulary;  // rows of the vocabulary with padding, of this rank
   std::int64_t window;      // of the layer: keys that a query sees at most; 0: all
   bool gated;
@@ -61,6 +64,8 @@ struct LocalSizes {
   bool frozen;                // only adapters are trained: embedding and head make no gradients of parameters
 
   std::int64_t element() const { return SizeOf(dtype); }
+  // A row for each expert that a token goes to.
+  std::int64_t rows() const { return tokens * chosen; }
   // Which tokens of every sequence are here.
   ContextShare share() const { return {.sequence = keys, .degree = context, .rank = context_rank, .stripes = stripes}; }
   // The sizes that attention has: under Ulysses the tokens of head_ranks ranks and a part of the heads, where the group
@@ -72,7 +77,9 @@ struct LocalSizes {
   std::int64_t HeadPairs() const { return plain_attention ? heads * sequence * keys : SeenPairs(); }
   // The sizes of a block that keeps everything, for layers beyond layout.recompute_layers.
   LocalSizes WithoutRecompute() const;
-  // The sizes of block `layer`: those of a model's blocks differ in their window.
+  // The sizes of a block with experts, or of a dense one.
+  LocalSizes OfKind(const ModelConfig& config, bool sparse) const;
+  // The sizes of block `layer`: those of a model's blocks differ in their window and in whether they have experts.
   LocalSizes ForLayer(const ModelConfig& config, std::int64_t layer) const;
   bool operator==(const LocalSizes&) const = default;
 };

@@ -14,7 +14,8 @@ namespace trireme {
 // Planned offsets are multiples of this; equal to the arena's alignment.
 inline constexpr std::int64_t kPlanAlignment = kTensorAlignment;
 
-// kWeights: fp8 copies of a block's weights, which serve all micro batches of a step, and what goes with fp8 copies.
+// kWeights: what serves all micro batches of a step: fp8 copies of a block's weights, what goes with them, and loads of
+// experts.
 enum class Area : std::uint8_t { kAbsent, kKept, kScratch, kGiven, kWeights };
 
 struct Place {

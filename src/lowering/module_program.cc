@@ -98,13 +98,9 @@ namespace {
 
 // Sizes with equal keys are compared.
 std::uint64_t KeyOf(const LocalSizes& s) {
-  const bool flags[] = {s.sequence_parallel,
-                        s.split_backward,
-                        s.recompute_norms,
-                        s.recompute_activation,
-                        s.recompute_attention,
-                        s.recompute_block,
-                        s.ring};
+  const bool flags[] = {
+      s.sequence_parallel, s.split_backward, s.recompute_norms, s.recompute_activation, s.recompute_attention,
+      s.recompute_block,   s.ring,           s.experts > 0};
   std::uint64_t key = 0;
   for (const bool flag : flags) {
     key = 2 * key + (flag ? 1 : 0);
@@ -140,7 +136,7 @@ std::shared_ptr<const ModuleProgram> BlockProgramCache::ProgramOf(const ModelCon
 }
 
 ModuleProgram PlanBlock(const ModelConfig& model, const LocalSizes& sizes, ProgramPurpose purpose) {
-  ModuleProgram program = LowerBlock(DescribeOperations(model), sizes, purpose);
+  ModuleProgram program = LowerBlock(DescribeOperations(model, sizes.experts > 0), sizes, purpose);
   PlaceBuffers(program);
   return program;
 }

@@ -130,6 +130,22 @@ struct ProductStep {
   std::int64_t depth = 0;
 };
 
+// Products with one matrix for each expert: see GroupedMatmulArgs.
+struct GroupedProductStep {
+  static constexpr std::string_view kName = "grouped_matmul";
+  GroupedProduct product = GroupedProduct::kForward;
+  BufferId a = kNoId;
+  BufferId b = kNoId;  // kWeightGradient: the layer's input
+  BufferId c = kNoId;
+  BufferId offsets = kNoId;
+  int weight = kNoId;  // [experts, outputs, inputs]
+  BlockLinear linear = BlockLinear::kExpertIn;
+  std::int64_t rows = 0;
+  std::int64_t outputs = 0;
+  std::int64_t inputs = 0;
+  std::int64_t experts = 0;
+};
+
 // The fp8 copy of a buffer, or of a weight.
 struct QuantizeStep {
   static constexpr std::string_view kName = "quantize";
@@ -323,10 +339,10 @@ struct LossSumStep {
 #define TRIREME_STEP(Op) Op<TensorId>,
 using StepWork =
     std::variant<TRIREME_OPERATIONS(TRIREME_STEP) SumStep, NormStep, NormBackwardStep, CollectiveStep, ProductStep,
-                 QuantizeStep, HeadNormStep, HeadNormBackwardStep, CopyKeysStep, CopyHeadsStep, RingAttentionStep,
-                 RingAttentionBackwardStep, AttentionStep, AttentionBackwardStep, DropoutStep, BiasGradientStep,
-                 ClearStep, AddGradientStep, LookupStep, LookupBackwardStep, ScaleStep, CopyStep, ShowLogitsStep,
-                 LossStatisticsStep, CrossEntropyStep, LossSumStep>;
+                 GroupedProductStep, QuantizeStep, HeadNormStep, HeadNormBackwardStep, CopyKeysStep, CopyHeadsStep,
+                 RingAttentionStep, RingAttentionBackwardStep, AttentionStep, AttentionBackwardStep, DropoutStep,
+                 BiasGradientStep, ClearStep, AddGradientStep, LookupStep, LookupBackwardStep, ScaleStep, CopyStep,
+                 ShowLogitsStep, LossStatisticsStep, CrossEntropyStep, LossSumStep>;
 #undef TRIREME_STEP
 
 struct ProgramStep {
@@ -355,6 +371,7 @@ struct ModuleProgram {
   int norms = 0;
   BufferId input_gradient = kGradInput;  // where backward leaves it; none of an embedding
   int tied = kNoId;                      // the parameter that is the tied token table
+  BufferId expert_load = kNoId;          // fp32: rows of each expert in this step, of a block that is trained
   std::int64_t rows = 0;                 // of chunked steps
   std::int64_t chunk = 0;
 
@@ -362,7 +379,8 @@ struct ModuleProgram {
 
   std::int64_t kept_bytes = 0;
   std::int64_t scratch_bytes = 0;
-  // Of what is not a micro batch's: fp8 copies of weights (LocalSizes::float8_weights) and guesses of scales.
+  // Of what is not a micro batch's: fp8 copies of weights (LocalSizes::float8_weights), guesses of scales, loads of
+  // experts.
   std::int64_t weight_bytes = 0;
 };
 

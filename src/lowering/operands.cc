@@ -64,6 +64,11 @@ class Operands {
             Read(s.scale_b, "scale_b"),
             Write(s.largest, "largest")};
   }
+  OperandList operator()(const GroupedProductStep& s) const {
+    const bool gradient = s.product == GroupedProduct::kWeightGradient;
+    return {Read(s.a, "a"), Read(s.b, "b"), Write(s.c, "c"),
+            gradient ? Gradient(s.weight, "weight") : Parameter(s.weight, "weight"), Read(s.offsets, "offsets")};
+  }
   OperandList operator()(const QuantizeStep& s) const {
     return {Read(s.from, "from"),        Parameter(s.weight, "weight"), Write(s.rows, "rows"),
             Write(s.columns, "columns"), Write(s.scale, "scale"),       Read(s.largest, "largest"),

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <array>
 #include <string_view>
 
 #include "lowering/operands.h"
@@ -35,6 +36,24 @@ std::string_view Name(ProductKind kind) {
       return "weight_gradient";
   }
   return "?";
+}
+
+std::string_view Name(GroupedProduct product) {
+  switch (product) {
+    case GroupedProduct::kForward:
+      return "forward";
+    case GroupedProduct::kInputGradient:
+      return "input_gradient";
+    case GroupedProduct::kWeightGradient:
+      return "weight_gradient";
+  }
+  return "?";
+}
+
+std::string_view NameOf(BlockLinear linear) {
+  static constexpr std::array<std::string_view, 9> kNames = {
+      "qkv", "attention_out", "ffn_in", "ffn_out", "head", "router", "shared_gate", "expert_in", "expert_out"};
+  return kNames[static_cast<std::size_t>(linear)];
 }
 
 std::string_view Name(ProgramGroup group) {
@@ -74,12 +93,22 @@ class ChoiceWriter {
   void operator()(const CollectiveStep& s) { Word("group", Name(s.group)); }
   void operator()(const ProductStep& s) {
     Word("kind", Name(s.kind));
-    Word("layer", s.linear == BlockLinear::kHead ? "head" : Float8ProductsText(SetOf(s.linear)));
+    Word("layer", NameOf(s.linear));
     if (s.epilogue != Epilogue::kNone) {
       Word("epilogue", Name(s.epilogue));
     }
     Flag("copied", s.copied);
     text_ += fmt::format(" {}x{}x{}", s.rows, s.columns, s.depth);
+  }
+  void operator()(const GroupedProductStep& s) {
+    Word("kind", Name(s.product));
+    Word("layer", NameOf(s.linear));
+    text_ += fmt::format(" {} rows {}x{}x{}", s.rows, s.experts, s.outputs, s.inputs);
+  }
+  void operator()(const Route<TensorId>& s) {
+    Word("score", trireme::Name(s.router.score));
+    Flag("renormalize", s.router.renormalize);
+    Factor("scale", s.router.scale);
   }
   void operator()(const QuantizeStep& s) { Flag("once", s.once); }
   void operator()(const HeadNormStep& s) { Flag("together", s.together); }

@@ -8,6 +8,7 @@ namespace trireme {
 namespace {
 
 using enum BlockOp;
+using enum BlockRegion;
 using enum BlockWidth;
 
 // A linear layer or a norm: numbers of its parameters, -1 for a bias that the family does not have.
@@ -36,12 +37,14 @@ constexpr ProductNames kAttentionOut = {"attention.out", "attention.out.weight",
                                         "attention.out.lora_a", "attention.out.lora_b"};
 constexpr ProductNames kMlpIn = {"mlp.in", "mlp.in.weight", "mlp.in.bias", "mlp.in.lora_a", "mlp.in.lora_b"};
 constexpr ProductNames kMlpOut = {"mlp.out", "mlp.out.weight", "mlp.out.bias", "mlp.out.lora_a", "mlp.out.lora_b"};
+// Without biases and adapters.
+constexpr ProductNames kSharedIn = {"shared.in", "shared.in.weight", "", "", ""};
+constexpr ProductNames kSharedOut = {"shared.out", "shared.out.weight", "", "", ""};
 
-// The parameters at the end of a branch.
-struct BranchEnd {
-  const ProductNames& product;
-  std::string_view norm_gain;
-  std::string_view norm_bias;
+// The parameters of the norm after a branch.
+struct BranchNorm {
+  std::string_view gain;
+  std::string_view bias;
 };
 
 // Appends operations to a description. Each function returns the value that it makes.
@@ -72,11 +75,11 @@ class Writer {
     return Make({.op = kHeadNorm, .input = x, .weight = query_gain, .key_gain = key_gain, .together = together}, Of(x));
   }
 
-  int Enter(int x) { return Make({.op = kEnter, .input = x}, {Of(x).width, true}); }
-  int Leave(int x) { return Make({.op = kLeave, .input = x}, {Of(x).width, false}); }
+  int Enter(int x) { return Make({.op = kEnter, .input = x}, {Of(x).width, kTensor}); }
+  int Leave(int x) { return Make({.op = kLeave, .input = x}, {Of(x).width, kOutside}); }
   int Rotary(int x) { return Make({.op = kRotary, .input = x}, Of(x)); }
-  int Attention(int qkv) { return Make({.op = kAttention, .input = qkv}, {kHeads, true}); }
-  int Activation(int x) { return Make({.op = kActivation, .input = x}, {kFeedForward, true}); }
+  int Attention(int qkv) { return Make({.op = kAttention, .input = qkv}, {kHeads, kTensor}); }
+  int Activation(int x) { return Make({.op = kActivation, .input = x}, {kFeedForward, kTensor}); }
 
   // A linear layer whose outputs the tensor axis cuts, segment by segment.
   int ColumnLinear(int x, const ProductNames& names, BlockWidth width, const std::vector<std::int64_t>& segments) {
@@ -101,34 +104,92 @@ class Writer {
                  .bias = layer.bias,
                  .adapter_a = adapter.a,
                  .adapter_b = adapter.b},
-                {width, true});
+                {width, kTensor});
   }
 
-  // The end of a branch: a linear layer whose inputs the tensor axis cuts, the sum over the tensor group, a norm where
-  // the family has one, and the sum with the residual stream. Every rank holds the bias, which is added after the sum
-  // of the group.
-  int JoinBranch(int x, const BranchEnd& names, std::int64_t inputs, int residual) {
-    // Two branches per layer add to the residual stream: their last matrices start smaller to keep its variance at one.
-    const double deviation = model_.initial_deviation / std::sqrt(2.0 * static_cast<double>(model_.layers));
+  // What the ranks of the tensor group have parts of: their sum (+ bias) is a branch's output.
+  struct Partial {
+    int value = -1;
+    int bias = -1;
+  };
+
+  // A linear layer whose inputs the tensor axis cuts.
+  Partial RowLinear(int x, const ProductNames& names, std::int64_t inputs) {
     const Split split{.dim = 1, .segments = {inputs}};
-    const Layer layer = {
-        Add({names.product.weight,
-             ParameterRole::kWeight,
-             {model_.hidden, inputs},
-             split,
-             Initializer::kNormal,
-             deviation}),
-        AddBias(model_.linear_bias, Vector(names.product.bias, ParameterRole::kBias, Initializer::kZero))};
+    const Layer layer = {Add({names.weight,
+                              ParameterRole::kWeight,
+                              {model_.hidden, inputs},
+                              split,
+                              Initializer::kNormal,
+                              BranchDeviation()}),
+                         AddBias(model_.linear_bias, Vector(names.bias, ParameterRole::kBias, Initializer::kZero))};
     // The columns of A that a rank's inputs meet, and all of B: sums of the group complete what A makes, too.
-    const AdapterPair adapter = Adapter(names.product, inputs, split, model_.hidden, {});
-    const int partial =
-        Make({.op = kLinear, .input = x, .weight = layer.weight, .adapter_a = adapter.a, .adapter_b = adapter.b},
-             {kHidden, true});
-    int branch = Leave(partial);
+    const AdapterPair adapter = Adapter(names, inputs, split, model_.hidden, {});
+    return {Make({.op = kLinear, .input = x, .weight = layer.weight, .adapter_a = adapter.a, .adapter_b = adapter.b},
+                 {kHidden, kTensor}),
+            layer.bias};
+  }
+
+  // The end of a branch: the sum over the tensor group, a norm where the family has one, and the sum with the residual
+  // stream. Every rank holds the bias, which is added after the sum of the group.
+  int JoinBranch(const Partial& partial, const BranchNorm& norm, int residual) {
+    int branch = Leave(partial.value);
     if (model_.post_norm) {
-      branch = Norm(branch, names.norm_gain, names.norm_bias);
+      branch = Norm(branch, norm.gain, norm.bias);
     }
-    return Make({.op = kAdd, .input = branch, .residual = residual, .bias = layer.bias, .site = sites_++}, {});
+    return Make({.op = kAdd, .input = branch, .residual = residual, .bias = partial.bias, .site = sites_++}, {});
+  }
+
+  // A linear layer that every tensor rank has whole, for numbers that decide: its output is fp32.
+  int WholeLinear(int x, std::string_view name, BlockWidth width, std::int64_t outputs) {
+    const int weight = Add(
+        {name, ParameterRole::kWeight, {outputs, model_.hidden}, {}, Initializer::kNormal, model_.initial_deviation});
+    return Make({.op = kLinear, .input = x, .weight = weight}, {width, kTensor});
+  }
+
+  // The feed-forward part between kEnter and kLeave. A dense one:
+  Partial Dense(int x, const ProductNames& in, const ProductNames& out, std::int64_t ffn) {
+    const int wide =
+        ColumnLinear(x, in, kFeedForwardIn, IsGated(model_.feed_forward) ? std::vector{ffn, ffn} : std::vector{ffn});
+    return RowLinear(Activation(wide), out, ffn);
+  }
+
+  // Experts, each cut by its width: every tensor rank makes the same choice and a part of every row. Backward comes to
+  // the rows first, which make the gradient of x that the other readers add to.
+  Partial Sparse(int x) {
+    const ExpertsConfig& experts = model_.experts;
+    const int scores = WholeLinear(x, "router.weight", kScores, experts.count);
+    const int choice = Make({.op = kRoute,
+                             .input = scores,
+                             .router = {.score = experts.score,
+                                        .renormalize = experts.renormalize,
+                                        .scale = static_cast<float>(experts.scale)},
+                             .balance = experts.balance_loss > 0},
+                            {kChoice, kTensor});
+    const int gate = experts.shared_gate ? WholeLinear(x, "shared.gate", kGate, 1) : -1;
+    const int shared = experts.shared_ffn > 0 ? Dense(x, kSharedIn, kSharedOut, experts.shared_ffn).value : -1;
+    const std::int64_t wide = 2 * experts.ffn;
+    const int rows = Make({.op = kDispatch, .input = x, .choice = choice}, {kHidden, kExperts});
+    const int in = Add({"experts.in.weight",
+                        ParameterRole::kWeight,
+                        {experts.count, wide, model_.hidden},
+                        {.dim = 1, .segments = {experts.ffn, experts.ffn}},
+                        Initializer::kNormal,
+                        model_.initial_deviation});
+    const int active =
+        Make({.op = kActivation,
+              .input = Make({.op = kLinear, .input = rows, .weight = in, .choice = choice}, {kExpertIn, kExperts}),
+              .choice = choice},
+             {kExpert, kExperts});
+    const int out = Add({"experts.out.weight",
+                         ParameterRole::kWeight,
+                         {experts.count, model_.hidden, experts.ffn},
+                         {.dim = 2, .segments = {experts.ffn}},
+                         Initializer::kNormal,
+                         BranchDeviation()});
+    const int made = Make({.op = kLinear, .input = active, .weight = out, .choice = choice}, {kHidden, kExperts});
+    return {.value = Make({.op = kCombine, .input = made, .choice = choice, .added = shared, .gate = gate},
+                          {kHidden, kTensor})};
   }
 
   // A starts with the deviation that PEFT's uniform numbers have, B at zero.
@@ -166,6 +227,10 @@ class Writer {
     return parameters_++;
   }
   int AddBias(bool present, BlockParameter parameter) { return present ? Add(std::move(parameter)) : -1; }
+  // Two branches per layer add to the residual stream: their last matrices start smaller to keep its variance at one.
+  double BranchDeviation() const {
+    return model_.initial_deviation / std::sqrt(2.0 * static_cast<double>(model_.layers));
+  }
   Initializer GainStart() const { return model_.gain_offset == 0 ? Initializer::kOne : Initializer::kZero; }
 
   const ModelConfig& model_;
@@ -175,7 +240,7 @@ class Writer {
   int sites_ = 0;
 };
 
-BlockDescription Describe(const ModelConfig& model, bool with_parameters) {
+BlockDescription Describe(const ModelConfig& model, bool sparse, bool with_parameters) {
   Require(
       !model.post_norm || !model.linear_bias,
       "family '{}' sets post_norm and linear_bias: a branch adds its bias after the sum of the tensor group, which a "
@@ -199,19 +264,16 @@ BlockDescription Describe(const ModelConfig& model, bool with_parameters) {
     x = block.Rotary(x);
   }
   x = block.Attention(x);
-  const BranchEnd attention = {kAttentionOut, "attention.post_norm.gain", "attention.post_norm.bias"};
-  const int middle = block.JoinBranch(x, attention, queries, input);
+  const int middle = block.JoinBranch(block.RowLinear(x, kAttentionOut, queries),
+                                      {"attention.post_norm.gain", "attention.post_norm.bias"}, input);
 
   x = model.parallel_branches ? input : middle;
   if (model.pre_norm) {
     x = block.Norm(x, "mlp.norm.gain", "mlp.norm.bias");
   }
   x = block.Enter(x);
-  x = block.ColumnLinear(x, kMlpIn, kFeedForwardIn,
-                         IsGated(model.feed_forward) ? std::vector{model.ffn, model.ffn} : std::vector{model.ffn});
-  x = block.Activation(x);
-  const BranchEnd mlp = {kMlpOut, "mlp.post_norm.gain", "mlp.post_norm.bias"};
-  block.JoinBranch(x, mlp, model.ffn, middle);
+  const Writer::Partial made = sparse ? block.Sparse(x) : block.Dense(x, kMlpIn, kMlpOut, model.ffn);
+  block.JoinBranch(made, {"mlp.post_norm.gain", "mlp.post_norm.bias"}, middle);
   return block.Take();
 }
 
@@ -226,8 +288,8 @@ int BlockDescription::MakerOf(int value) const {
   return -1;
 }
 
-BlockDescription DescribeBlock(const ModelConfig& model) { return Describe(model, true); }
+BlockDescription DescribeBlock(const ModelConfig& model, bool sparse) { return Describe(model, sparse, true); }
 
-BlockDescription DescribeOperations(const ModelConfig& model) { return Describe(model, false); }
+BlockDescription DescribeOperations(const ModelConfig& model, bool sparse) { return Describe(model, sparse, false); }
 
 }  // namespace trireme

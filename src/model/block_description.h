@@ -22,14 +22,33 @@ enum class BlockOp : std::uint8_t {
   kActivation,  // the activation function of the feed-forward part
   kLeave,       // out of the tensor region: partial sums of the ranks are added up
   kAdd,         // output = residual + dropout(input + bias)
+  kRoute,       // output = which experts each token goes to and with which weights, by scores of the input
+  kDispatch,    // output = the rows of the input for each expert
+  kCombine,     // output = the sum of each token's rows (+ gate * added)
 };
 
-// The columns of a value. Inside the tensor region a rank holds its part of all but kHidden.
-enum class BlockWidth : std::uint8_t { kHidden, kQkv, kHeads, kFeedForwardIn, kFeedForward };
+// The columns of a value. Inside the tensor region a rank holds its part of the widths of heads and feed-forward parts.
+// kScores: one for each expert; kChoice: one for each expert that a token goes to; kGate: one.
+enum class BlockWidth : std::uint8_t {
+  kHidden,
+  kQkv,
+  kHeads,
+  kFeedForwardIn,
+  kFeedForward,
+  kScores,
+  kChoice,
+  kGate,
+  kExpertIn,
+  kExpert
+};
+
+// The rows of a value: this rank's part of the tokens under sequence parallelism; all tokens of the micro batch in the
+// tensor region; and there a row for each expert that a token goes to.
+enum class BlockRegion : std::uint8_t { kOutside, kTensor, kExperts };
 
 struct BlockValue {
   BlockWidth width = BlockWidth::kHidden;
-  bool inside = false;  // the tensor region: all tokens of the micro batch
+  BlockRegion region = BlockRegion::kOutside;
 };
 
 // Numbers of values, and of parameters among those of the block; -1 is none.
@@ -43,6 +62,12 @@ struct BlockOperation {
   int key_gain = -1;      // of kHeadNorm, whose `weight` is the queries' gain
   bool together = false;  // of kHeadNorm: all heads are one group
   int site = -1;          // of kAdd: which dropout mask
+  int choice = -1;        // of operations on rows for experts: what kRoute made; a kLinear has a matrix for each expert
+  int added = -1;         // of kCombine
+  int gate = -1;          // likewise
+  // Of kRoute:
+  RouterChoices router = {};
+  bool balance = false;  // a loss balances the experts
   // Of kLinear with an adapter: output = input * weight^T + bias + scale * (input * A^T) * B^T.
   int adapter_a = -1;
   int adapter_b = -1;
@@ -74,9 +99,10 @@ struct BlockDescription {
   int MakerOf(int value) const;
 };
 
-// The block of a completed config. An Error when the family's choices exclude each other: post_norm and linear_bias.
-BlockDescription DescribeBlock(const ModelConfig& model);
+// The block of a completed config, one with experts or a dense one (ModelConfig::IsSparse). An Error when the family's
+// choices exclude each other: post_norm and linear_bias.
+BlockDescription DescribeBlock(const ModelConfig& model, bool sparse);
 // The same without the parameters' names and shapes: cheap, for the planner's many questions.
-BlockDescription DescribeOperations(const ModelConfig& model);
+BlockDescription DescribeOperations(const ModelConfig& model, bool sparse);
 
 }  // namespace trireme

@@ -1,15 +1,28 @@
 #include "model/families.h"
 
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
 #include "base/error.h"
 
 namespace trireme {
 
 const std::vector<ModelFamily>& ModelFamilies() {
   static const std::vector<ModelFamily> families = {
-      Gpt2Family(),   BloomFamily(), LlamaFamily(), MistralFamily(),  Qwen2Family(),   Qwen3Family(), Gemma2Family(),
-      Gemma3Family(), Olmo2Family(), Phi3Family(),  NemotronFamily(), GptNeoXFamily(), OptFamily(),   MptFamily(),
+      Gpt2Family(),  BloomFamily(),    LlamaFamily(),   MistralFamily(), Qwen2Family(),
+      Qwen3Family(), Gemma2Family(),   Gemma3Family(),  Olmo2Family(),   OlmoeFamily(),
+      Phi3Family(),  NemotronFamily(), GptNeoXFamily(), OptFamily(),     MptFamily(),
   };
   return families;
+}
+
+std::string FamilyWithExperts(const std::string& name) {
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kNames = {
+      {{"mixtral", "mistral"}, {"qwen2_moe", "qwen2"}, {"qwen3_moe", "qwen3"}}};
+  const auto found = std::find_if(kNames.begin(), kNames.end(), [&](const auto& known) { return known.first == name; });
+  return found == kNames.end() ? "" : std::string(found->second);
 }
 
 const ModelFamily& FindModelFamily(const std::string& name) {

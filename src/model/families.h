@@ -14,6 +14,7 @@ ModelFamily Qwen3Family();
 ModelFamily Gemma2Family();
 ModelFamily Gemma3Family();
 ModelFamily Olmo2Family();
+ModelFamily OlmoeFamily();
 ModelFamily Phi3Family();
 ModelFamily NemotronFamily();
 ModelFamily GptNeoXFamily();

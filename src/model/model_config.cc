@@ -174,6 +174,12 @@ void RequireContext(const ModelConfig& config, const ParallelLayout& layout) {
 }  // namespace
 
 ModelConfig Completed(ModelConfig config, bool tie_given) {
+  if (const std::string blocks = FamilyWithExperts(config.family); !blocks.empty()) {
+    Require(config.experts.any(),
+            "model.family = '{}' needs model.experts and model.experts_per_token; without experts it is '{}'",
+            config.family, blocks);
+    config.family = blocks;
+  }
   const ModelFamily& family = FindModelFamily(config.family);
   RequireShape(config);
   ResetChoices(config);
@@ -185,6 +191,8 @@ ModelConfig Completed(ModelConfig config, bool tie_given) {
     config.kv_heads = config.heads;
   }
   RequireBetween("ffn", config.ffn, 1, kMaxFeedForward);
+  config.experts = CompletedExperts(config);
+  RequireExperts(config);
   RequireHeads(config);
   RequireRopeFactors(config);
   return config;
@@ -216,7 +224,13 @@ int HeadRanks(const ModelConfig& config, const ParallelLayout& layout) {
 void RequireDivisible(const ModelConfig& config, const ParallelLayout& layout) {
   RequireCut("heads", config.heads, layout.tensor);
   RequireCut("kv_heads", config.kv_heads, layout.tensor);
-  RequireCut("ffn", config.ffn, layout.tensor);
+  if (!config.experts.any() || config.SparseLayers() < config.layers) {
+    RequireCut("ffn", config.ffn, layout.tensor);
+  }
+  if (config.experts.any()) {
+    RequireCut("expert_ffn", config.experts.ffn, layout.tensor);
+    RequireCut("shared_ffn", config.experts.shared_ffn, layout.tensor);
+  }
   RequireContext(config, layout);
   const std::int64_t tokens = layout.micro_batch * config.sequence / layout.context;
   Require(
@@ -228,14 +242,28 @@ void RequireDivisible(const ModelConfig& config, const ParallelLayout& layout) {
       NearestDivisors(tokens, layout.tensor));
 }
 
-std::int64_t ParameterCount(const ModelConfig& config) {
+namespace {
+
+// Sum over the blocks of `count` of each parameter.
+template <typename Count>
+std::int64_t SumOverBlocks(const ModelConfig& config, const Count& count) {
+  const std::int64_t sparse = config.SparseLayers();
+  std::int64_t sum = 0;
+  for (const auto& [layers, has_experts] : {std::pair{config.layers - sparse, false}, std::pair{sparse, true}}) {
+    if (layers == 0) {
+      continue;
+    }
+    for (const BlockParameter& parameter : DescribeBlock(config, has_experts).parameters) {
+      sum += layers * count(parameter);
+    }
+  }
+  return sum;
+}
+
+std::int64_t OutsideBlocks(const ModelConfig& config) {
   const std::int64_t hidden = config.hidden;
   const std::int64_t norm = config.norm_bias ? 2 * hidden : hidden;
-  std::int64_t block = 0;
-  for (const BlockParameter& parameter : DescribeBlock(config).parameters) {
-    block += parameter.shape.count();
-  }
-  std::int64_t count = config.layers * block + config.vocabulary * hidden + norm;
+  std::int64_t count = config.vocabulary * hidden + norm;
   if (config.position == PositionChoice::kLearned) {
     count += (config.sequence + config.position_offset) * hidden;
   }
@@ -248,15 +276,29 @@ std::int64_t ParameterCount(const ModelConfig& config) {
   return count;
 }
 
+}  // namespace
+
+std::int64_t ParameterCount(const ModelConfig& config) {
+  return OutsideBlocks(config) +
+         SumOverBlocks(config, [](const BlockParameter& parameter) { return parameter.shape.count(); });
+}
+
+std::int64_t ActiveParameterCount(const ModelConfig& config) {
+  return OutsideBlocks(config) + SumOverBlocks(config, [&](const BlockParameter& parameter) {
+           // The matrices of all experts are one parameter.
+           const bool of_experts = parameter.shape.rank() == 3;
+           return of_experts ? parameter.shape.count() / config.experts.count * config.experts.chosen
+                             : parameter.shape.count();
+         });
+}
+
 std::int64_t TrainedCount(const ModelConfig& config) {
   if (!config.adapter.any()) {
     return ParameterCount(config);
   }
-  std::int64_t block = 0;
-  for (const BlockParameter& parameter : DescribeBlock(config).parameters) {
-    block += parameter.adapter ? parameter.shape.count() : 0;
-  }
-  return config.layers * block;
+  return SumOverBlocks(config, [](const BlockParameter& parameter) {
+    return parameter.adapter ? parameter.shape.count() : std::int64_t{0};
+  });
 }
 
 std::vector<float> AlibiSlopes(std::int64_t heads) {

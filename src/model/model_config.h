@@ -10,6 +10,7 @@
 
 #include "base/words.h"
 #include "model/adapter.h"
+#include "model/experts.h"
 #include "ops/activation.h"
 #include "ops/norm.h"
 #include "topology/layout.h"
@@ -63,6 +64,7 @@ struct ModelConfig {
   double attention_dropout = 0;  // of the weights that scores become
   EmbeddingNormChoice embedding_norm_choice = EmbeddingNormChoice::kAutomatic;
   AdapterConfig adapter;  // LoRA: the keys of [lora]
+  ExpertsConfig experts;
 
   // Set by the family:
   NormKind norm = NormKind::kLayer;
@@ -90,6 +92,17 @@ struct ModelConfig {
   std::int64_t WindowOf(std::int64_t layer) const {
     return window_period > 0 && (layer + 1) % window_period == 0 ? 0 : window;
   }
+  // Whether the feed-forward part of a block has experts.
+  bool IsSparse(std::int64_t layer) const {
+    return experts.any() && layer >= experts.dense_layers && (layer + 1) % experts.period == 0;
+  }
+  std::int64_t SparseLayers() const {
+    std::int64_t sparse = 0;
+    for (std::int64_t layer = 0; layer < layers; ++layer) {
+      sparse += IsSparse(layer) ? 1 : 0;
+    }
+    return sparse;
+  }
   // Modules in order: 0 the embedding, 1 … layers the blocks, layers + 1 the head (final norm and output projection).
   std::int64_t modules() const { return layers + 2; }
   bool operator==(const ModelConfig&) const = default;
@@ -104,6 +117,8 @@ struct ModelFamily {
 };
 // The register: model/families.cc has one line each.
 const std::vector<ModelFamily>& ModelFamilies();
+// The family whose blocks a name stands for that is only used with experts ("mistral" for "mixtral"); "" for others.
+std::string FamilyWithExperts(const std::string& name);
 // An Error names the nearest known family.
 const ModelFamily& FindModelFamily(const std::string& name);
 // Family defaults applied and the shape checked by itself (positive, heads divide hidden unless head_dim is given,
@@ -112,12 +127,14 @@ ModelConfig Completed(ModelConfig config, bool tie_given = false);
 // Ranks of a group of the context axis among which Ulysses divides heads: all under 'ulysses', 1 without it; under
 // 'ulysses+ring' layout.ulysses or, where that is 0, the largest part of the axis that divides a tensor rank's heads.
 int HeadRanks(const ModelConfig& config, const ParallelLayout& layout);
-// Checks that `layout` can cut `config`: heads, kv_heads and ffn by tensor, tokens by tensor under sequence
-// parallelism. The Error names the factor and the nearest values that would do.
+// Checks that `layout` can cut `config`: heads, kv_heads and widths of feed-forward parts by tensor, tokens by tensor
+// under sequence parallelism. The Error names the factor and the nearest values that would do.
 void RequireDivisible(const ModelConfig& config, const ParallelLayout& layout);
 
 // All parameters, unpadded; a tied table counts once.
 std::int64_t ParameterCount(const ModelConfig& config);
+// Those that a token passes through: of the experts, the chosen ones.
+std::int64_t ActiveParameterCount(const ModelConfig& config);
 // Those that training changes: all, or those of the adapters.
 std::int64_t TrainedCount(const ModelConfig& config);
 // ALiBi slope of each head, as BLOOM defines it.

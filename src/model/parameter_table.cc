@@ -121,9 +121,10 @@ ParameterTable::ParameterTable(const ModelConfig& config)
     : config_(config), of_module_(static_cast<std::size_t>(config.modules())) {
   TableWriter writer(config_, rows_, of_module_);
   writer.Embedding();
-  const BlockDescription block = DescribeBlock(config_);
+  const BlockDescription dense = DescribeBlock(config_, false);
+  const BlockDescription sparse = config_.experts.any() ? DescribeBlock(config_, true) : BlockDescription{};
   for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
-    writer.Block(block, layer);
+    writer.Block(config_.IsSparse(layer) ? sparse : dense, layer);
   }
   writer.Head();
 }

@@ -21,8 +21,14 @@ ModuleWeights WeightsOf(const ModelConfig& config) {
   const auto hidden = static_cast<double>(config.hidden);
   const auto head_rows = static_cast<double>((config.heads + 2 * config.kv_heads) * config.head_size());
   const auto queries = static_cast<double>(config.heads * config.head_size());
-  const auto in_rows = static_cast<double>(IsGated(config.feed_forward) ? 2 * config.ffn : config.ffn);
-  const double matmul = 2 * hidden * (head_rows + queries + in_rows + static_cast<double>(config.ffn));
+  const double matrices = IsGated(config.feed_forward) ? 3 : 2;
+  const ExpertsConfig& experts = config.experts;
+  // Blocks with experts and dense ones weigh the same here: their mean.
+  const double share = static_cast<double>(config.SparseLayers()) / static_cast<double>(config.layers);
+  const double sparse = matrices * static_cast<double>(experts.chosen * experts.ffn + experts.shared_ffn) +
+                        static_cast<double>(experts.count);
+  const double wide = (1 - share) * matrices * static_cast<double>(config.ffn) + share * sparse;
+  const double matmul = 2 * hidden * (head_rows + queries + wide);
   const double attention = 2 * queries * static_cast<double>(config.sequence);  // scores and values, causally halved
   return {.block = matmul + attention, .head = 2 * hidden * static_cast<double>(config.vocabulary)};
 }

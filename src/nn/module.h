@@ -45,6 +45,13 @@ class Module {
 
   std::int64_t kept_bytes() const { return program_.kept_bytes; }
   std::int64_t weight_bytes() const { return program_.weight_bytes; }
+  // Rows of each expert in this step so far; missing where there are none.
+  Tensor ExpertLoad() const {
+    const BufferId load = program_.expert_load;
+    return load == kNoId || weights_ == nullptr
+               ? Tensor{}
+               : TensorAt(program_.buffers[static_cast<std::size_t>(load)], nullptr, weights_);
+  }
   // Where the input of forward must lie, in this micro batch's kept memory. Not given for the embedding.
   Tensor Input(char* kept) const { return TensorAt(program_.buffers[kModuleInput], kept, nullptr); }
 

@@ -102,6 +102,22 @@ struct ProgramRunner::Executor {
   void Choose(const ActivationBackward<TensorId>& /*step*/, ActivationBackward<Tensor>& op) const {
     op.kind = context.model.feed_forward;
   }
+  void Choose(const WeightedActivation<TensorId>& /*step*/, WeightedActivation<Tensor>& op) const {
+    op.kind = context.model.feed_forward;
+  }
+  void Choose(const WeightedActivationBackward<TensorId>& /*step*/, WeightedActivationBackward<Tensor>& op) const {
+    op.kind = context.model.feed_forward;
+  }
+  void Choose(const Route<TensorId>& step, Route<Tensor>& op) const { op.router = step.router; }
+  // Tensor ranks have parts of the gradient of a choice's weights, whose sum counts. The losses of the router are whole
+  // on each of them: one adds their gradient.
+  void Choose(const RouteBackward<TensorId>& step, RouteBackward<Tensor>& op) const {
+    op.router = step.router;
+    if (context.tensor_group.rank() == 0) {
+      op.balance = call.micro_batch.gradient_factor * static_cast<float>(context.model.experts.balance_loss);
+      op.z = call.micro_batch.gradient_factor * static_cast<float>(context.model.experts.z_loss);
+    }
+  }
   void Choose(const Rotary<TensorId>& step, Rotary<Tensor>& op) const {
     const bool cached = call.cache.capacity > 0;
     op.sequence = cached ? call.cache.capacity : sizes.context > 1 ? sizes.keys : sizes.sequence;
@@ -249,6 +265,28 @@ struct ProgramRunner::Executor {
       args.accumulate = step.added;
     }
     ops.Matmul(args);
+  }
+
+  // Of training alone: an evaluation leaves the loads of a step as they are.
+  void operator()(const AddLoad<TensorId>& step) const {
+    if (call.micro_batch.training && call.weights != nullptr) {
+      ops.Run(AddLoad<Tensor>{
+          .offsets = Buffer(step.offsets.id), .load = Buffer(step.load.id), .first = call.micro_batch.first});
+    }
+  }
+
+  void operator()(const GroupedProductStep& step) const {
+    GroupedMatmulArgs args{.product = step.product, .a = Buffer(step.a), .offsets = Buffer(step.offsets)};
+    if (step.product == GroupedProduct::kWeightGradient) {
+      args.b = Buffer(step.b);
+      args.c = Gradient(step.weight);
+      args.accumulate = !context.gradients->Untouched(Row(step.weight), call.micro_batch.first);
+    } else {
+      args.b = Parameter(step.weight);
+      args.weight_version = context.parameters.Version(Row(step.weight));
+      args.c = Buffer(step.c);
+    }
+    ops.GroupedMatmul(args);
   }
 
   void operator()(const QuantizeStep& step) const {

@@ -16,6 +16,7 @@ ParameterUse Union(const ParameterUse& a, const ParameterUse& b) {
 Stage::Stage(const ModuleContext& context, const StageDescription& description, int chunk, const KeptMemory& memory)
     : context_(context), memory_(memory) {
   const ModuleRange& range = description.Range(chunk);
+  first_module_ = range.first;
   const std::int64_t first_block = std::max<std::int64_t>(range.first, 1);
   const LocalSizes& sizes = description.sizes;
   char* weights = memory_.weights;
@@ -45,6 +46,16 @@ Stage::Stage(const ModuleContext& context, const StageDescription& description, 
       offsets_[i] += away_[i] ? 0 : RoundUp(Input(0).bytes(), kPlanAlignment);
     }
   }
+}
+
+std::vector<std::pair<std::int64_t, Tensor>> Stage::ExpertLoads() const {
+  std::vector<std::pair<std::int64_t, Tensor>> loads;
+  for (std::size_t i = 0; i < modules_.size(); ++i) {
+    if (const Tensor load = modules_[i]->ExpertLoad(); load.given()) {
+      loads.emplace_back(first_module_ + static_cast<std::int64_t>(i) - 1, load);
+    }
+  }
+  return loads;
 }
 
 char* Stage::Kept(std::size_t module, int slot) const { return memory_.slots + slot * kept_bytes_ + offsets_[module]; }

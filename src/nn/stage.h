@@ -31,6 +31,9 @@ class Stage {
   // Called after every module's part, on the thread that runs it; empty: no call.
   void set_on_module(std::function<void()> on_module) { on_module_ = std::move(on_module); }
 
+  // Of each layer of this chunk that has experts, its number from 0 and the rows of each expert in this step.
+  std::vector<std::pair<std::int64_t, Tensor>> ExpertLoads() const;
+
   // Where the previous stage's output goes before Forward; not given for the first virtual stage.
   Tensor Input(int slot) const;
   // `out` [n, C]: not used by the last virtual stage.
@@ -71,6 +74,7 @@ class Stage {
   Tensor RunBackward(const GradientBuffers& buffers, bool whole, bool last, Part part);
 
   ModuleContext context_;
+  std::int64_t first_module_ = 0;
   std::vector<std::unique_ptr<Module>> modules_;
   std::vector<Module::Uses> uses_;
   std::vector<bool> away_;             // whether its kept memory lies in the host's

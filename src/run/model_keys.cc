@@ -23,6 +23,42 @@ std::vector<RecipeKey> ModelKeys() {
       InEveryManifest(Number(
           "model.ffn", "inner width of the feed-forward part; 0: the family's rule",
           [](RunConfig & c) -> auto& { return c.model.ffn; }, 0, 1 << 22)),
+      Number(
+          "model.experts", "experts in the feed-forward part of a layer (docs/experts.md); 0: none",
+          [](RunConfig & c) -> auto& { return c.model.experts.count; }, 0, 4096),
+      Number(
+          "model.experts_per_token", "of them, those that each token passes through",
+          [](RunConfig & c) -> auto& { return c.model.experts.chosen; }, 0, 4096),
+      Number(
+          "model.expert_ffn", "inner width of an expert; 0: model.ffn",
+          [](RunConfig & c) -> auto& { return c.model.experts.ffn; }, 0, 1 << 22),
+      Number(
+          "model.shared_ffn", "inner width of an expert that every token has beside the chosen ones; 0: none",
+          [](RunConfig & c) -> auto& { return c.model.experts.shared_ffn; }, 0, 1 << 22),
+      Flag(
+          "model.shared_gate", "the shared expert's output is multiplied by a sigmoid of its own",
+          [](RunConfig & c) -> auto& { return c.model.experts.shared_gate; }),
+      Choice(
+          "model.router", "how the router's logits become scores",
+          [](RunConfig & c) -> auto& { return c.model.experts.score; }),
+      Flag(
+          "model.router_renormalize", "weights of the chosen experts add up to model.router_scale",
+          [](RunConfig & c) -> auto& { return c.model.experts.renormalize; }),
+      Number(
+          "model.router_scale", "by which weights of experts are multiplied",
+          [](RunConfig & c) -> auto& { return c.model.experts.scale; }, 0, 1e6),
+      Number(
+          "model.dense_layers", "the first so many layers have no experts",
+          [](RunConfig & c) -> auto& { return c.model.experts.dense_layers; }, 0, 10'000),
+      Number(
+          "model.expert_period", "every so many layers one has experts; 1: all do",
+          [](RunConfig & c) -> auto& { return c.model.experts.period; }, 1, 10'000),
+      MayChange(Number(
+          "model.balance_loss", "weight of the loss that spreads the tokens of each sequence over the experts; 0: none",
+          [](RunConfig & c) -> auto& { return c.model.experts.balance_loss; }, 0, 1e6)),
+      MayChange(Number(
+          "model.router_z_loss", "weight of the squared log-normaliser of the router's logits",
+          [](RunConfig & c) -> auto& { return c.model.experts.z_loss; }, 0, 1e6)),
       InEveryManifest(Number(
           "model.vocabulary", "tokens known, unpadded", [](RunConfig & c) -> auto& { return c.model.vocabulary; }, 2,
           1 << 24)),

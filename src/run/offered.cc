@@ -45,6 +45,24 @@ std::optional<NotOffered> AdapterRefusal(const RunConfig& config) {
   return std::nullopt;
 }
 
+// What experts do not work with.
+std::optional<NotOffered> ExpertRefusal(const RunConfig& config) {
+  if (!config.model.experts.any()) {
+    return std::nullopt;
+  }
+  const std::int64_t count = config.model.experts.count;
+  const OptimizerTraits& traits = TraitsOf(config.optimizer.kind);
+  if (traits.owns_matrices || traits.factors_matrices) {
+    return NotOffered{
+        "experts train by an optimizer of elements",
+        fmt::format(
+            "model.experts = {} with optimizer.name = '{}': it updates whole matrices, and those of all experts "
+            "are one parameter; the nearest is optimizer.name = 'adamw'",
+            count, Name(config.optimizer.kind))};
+  }
+  return std::nullopt;
+}
+
 // What gradients compressed by PowerSGD do not work with.
 std::optional<NotOffered> PowerSgdRefusal(const RunConfig& config) {
   const int rank = config.optimizer.powersgd_rank;
@@ -117,6 +135,9 @@ std::optional<NotOffered> FindNotOffered(const RunConfig& config) {
   if (std::optional<NotOffered> refusal = AdapterRefusal(config)) {
     return refusal;
   }
+  if (std::optional<NotOffered> refusal = ExpertRefusal(config)) {
+    return refusal;
+  }
   if (std::optional<NotOffered> refusal = PowerSgdRefusal(config)) {
     return refusal;
   }
@@ -138,6 +159,14 @@ std::optional<NotOffered> FindNotOffered(const RunConfig& config) {
                       "the device; the nearest is layout.offload = 'optimizer'"};
   }
   return std::nullopt;
+}
+
+NotOffered ExpertsOnGpus(std::int64_t experts) {
+  return {
+      "experts train on CPUs",
+      fmt::format("model.experts = {} on a GPU: the kernels of experts have run on no GPU so far; set train.device = "
+                  "'cpu', or model.experts = 0",
+                  experts)};
 }
 
 }  // namespace trireme

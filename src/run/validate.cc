@@ -72,7 +72,10 @@ void RequireFloat8(const ModelConfig& model, const ParallelLayout& layout) {
   require("model.hidden", model.hidden);
   require("the width of a rank's attention", model.heads / tensor * model.head_size());
   require("the width of a rank's keys", kv_heads / tensor * model.head_size());
-  require("model.ffn / layout.tensor", model.ffn / tensor);
+  if (model.SparseLayers() < model.layers) {
+    require("model.ffn / layout.tensor", model.ffn / tensor);
+  }
+  require("model.shared_ffn / layout.tensor", model.experts.shared_ffn / tensor);
   require(layout.context > 1 ? "layout.micro_batch * model.sequence / layout.context"
                              : "layout.micro_batch * model.sequence",
           layout.micro_batch * model.sequence / layout.context);
@@ -96,7 +99,8 @@ void RequireRecomputedLayers(const ModelConfig& model, const ParallelLayout& lay
 void RequireCountable(const ModelConfig& model, const ParallelLayout& layout) {
   static constexpr double kMost = 1e15;
   const double tokens = static_cast<double>(layout.micro_batch) * static_cast<double>(model.sequence);
-  const double widest = static_cast<double>(std::max({model.hidden, model.ffn, model.vocabulary}));
+  const double widest = static_cast<double>(std::max(
+      {model.hidden, model.ffn, model.vocabulary, model.experts.chosen * std::max(model.hidden, model.experts.ffn)}));
   const double elements = tokens * widest * static_cast<double>(model.layers);
   Require(elements <= kMost,
           "layout.micro_batch = {} x model.sequence = {} over model.layers = {} of width {} make {:.1e} numbers, more "

@@ -117,7 +117,9 @@ std::unique_ptr<BatchLoader> RankParts::MakeLoader(const StepTensors& tensors) {
       BatchLoader::Options{.data_rank = comms_.coordinate().data,
                            .data_size = config_.layout.data,
                            .document_masks = config_.data.document_masks,
-                           .reads_tokens = comms_.coordinate().pipeline == 0 || description().HoldsHead(),
+                           // Losses of routers weigh tokens as the head does, on every stage.
+                           .reads_tokens = comms_.coordinate().pipeline == 0 || description().HoldsHead() ||
+                                           config_.model.experts.balance_loss > 0 || config_.model.experts.z_loss > 0,
                            .seed = static_cast<std::uint64_t>(config_.train.seed),
                            .model = &config_.model,
                            .balance = config_.data.balance == BatchBalance::kAttention});

@@ -40,7 +40,7 @@ std::string TextOf(const ProgramCase& one) {
   layout.recompute = one.recompute;
   LocalSizes sizes(model, layout, one.dtype, one.split, one.plain_attention);
   sizes.float8_weights = one.kept_weight_copies;
-  const BlockDescription block = DescribeBlock(model);
+  const BlockDescription block = DescribeBlock(model, false);
   ModuleProgram program = LowerBlock(block, sizes, one.purpose);
   PlaceBuffers(program);
   return ToText(program, block);

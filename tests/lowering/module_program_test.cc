@@ -187,7 +187,7 @@ TEST(BlockProgram, AnInferencePassKeepsNothingButItsInput) {
 TEST(BlockProgram, EveryParameterIsReadAndEveryOneGetsItsGradientOnce) {
   for (const Case& one : AllCases()) {
     SCOPED_TRACE(one.name);
-    const BlockDescription block = DescribeBlock(one.model);
+    const BlockDescription block = DescribeBlock(one.model, false);
     const ModuleProgram program = PlanBlock(one.model, one.sizes);
     std::multiset<int> gradients;
     for (const auto* part : {&program.backward, &program.backward_weight}) {
@@ -232,7 +232,7 @@ Float8Copies CopiesIn(const std::vector<ProgramStep>& steps) {
 TEST(BlockProgram, Float8CopiesTakeWhatOtherStepsHaveAtHand) {
   const auto lowered = [](const char* family) {
     const ModelConfig model = ModelOf(family);
-    return LowerBlock(DescribeBlock(model), LocalSizes(model, {}, DType::kFloat8E4M3, false));
+    return LowerBlock(DescribeBlock(model, false), LocalSizes(model, {}, DType::kFloat8E4M3, false));
   };
   const ModuleProgram gpt = lowered("gpt2");
   // Both norms' outputs; not those of attention and of the product with GELU.
@@ -281,7 +281,7 @@ TEST(BlockProgram, Float8CopiesOfWeightsThatAreKeptAreMadeOnceAndServeBackward) 
 // Norms of queries and keys before and after the rotation, say: each has gradients of its own.
 TEST(BlockProgram, TwoHeadNormsOfABlockHaveGradientsOfTheirOwn) {
   const ModelConfig model = ModelOf("qwen3");
-  BlockDescription block = DescribeBlock(model);
+  BlockDescription block = DescribeBlock(model, false);
   const auto place = std::find_if(block.operations.begin(), block.operations.end(),
                                   [](const BlockOperation& operation) { return operation.op == BlockOp::kHeadNorm; });
   ASSERT_NE(place, block.operations.end());

@@ -88,9 +88,9 @@ TEST(DescribeBlock, RefusesANormBehindABranchThatHasABias) {
   ModelConfig config;
   config.family = "olmo2";
   config = Completed(config);
-  EXPECT_EQ(test::MessageOf([&] { DescribeBlock(config); }), "");
+  EXPECT_EQ(test::MessageOf([&] { DescribeBlock(config, false); }), "");
   config.linear_bias = true;
-  EXPECT_THAT(test::MessageOf([&] { DescribeBlock(config); }),
+  EXPECT_THAT(test::MessageOf([&] { DescribeBlock(config, false); }),
               HasSubstr("family 'olmo2' sets post_norm and linear_bias"));
 }
 
@@ -145,6 +145,46 @@ TEST(ParameterCount, EqualsTheSumOfTheTable) {
       EXPECT_EQ(ParameterCount(config), sum) << family.name;
     }
   }
+}
+
+TEST(ParameterCount, EqualsPublishedModelsWithExperts) {
+  ModelConfig olmoe{
+      .family = "olmoe", .layers = 16, .hidden = 2048, .heads = 16, .ffn = 1024, .vocabulary = 50304, .sequence = 4096};
+  olmoe.experts = {.count = 64, .chosen = 8};
+  EXPECT_EQ(ParameterCount(Completed(olmoe)), 6'919'161'856);
+  ModelConfig qwen3{.family = "qwen3_moe",
+                    .layers = 48,
+                    .hidden = 2048,
+                    .heads = 32,
+                    .kv_heads = 4,
+                    .head_dim = 128,
+                    .ffn = 6144,
+                    .vocabulary = 151936};
+  qwen3.experts = {.count = 128, .chosen = 8, .ffn = 768};
+  EXPECT_EQ(ParameterCount(Completed(qwen3)), 30'532'122'624);
+  ModelConfig qwen2{
+      .family = "qwen2_moe", .layers = 24, .hidden = 2048, .heads = 16, .ffn = 5632, .vocabulary = 151936};
+  qwen2.experts = {.count = 60, .chosen = 4, .ffn = 1408, .shared_ffn = 5632, .shared_gate = true};
+  EXPECT_EQ(ParameterCount(Completed(qwen2)), 14'315'784'192);
+}
+
+TEST(Completed, SaysWhatExpertsLack) {
+  ModelConfig config{.family = "llama"};
+  config.experts = {.count = 4};
+  EXPECT_THAT(test::MessageOf([&] { Completed(config); }), testing::HasSubstr("experts_per_token"));
+  config.experts = {.count = 4, .chosen = 5};
+  EXPECT_THAT(test::MessageOf([&] { Completed(config); }), testing::HasSubstr("between 1 and 4"));
+  config.experts = {.chosen = 2};
+  EXPECT_THAT(test::MessageOf([&] { Completed(config); }), testing::HasSubstr("model.experts is 0"));
+  config.experts = {.count = 4, .chosen = 2, .shared_gate = true};
+  EXPECT_THAT(test::MessageOf([&] { Completed(config); }), testing::HasSubstr("shared_ffn"));
+  config.family = "gpt2";
+  config.experts = {.count = 4, .chosen = 2};
+  EXPECT_THAT(test::MessageOf([&] { Completed(config); }), testing::HasSubstr("take 'llama'"));
+  config.family = "mixtral";
+  EXPECT_EQ(Completed(config).family, "mistral");
+  config.experts = {};
+  EXPECT_THAT(test::MessageOf([&] { Completed(config); }), testing::HasSubstr("needs model.experts"));
 }
 
 TEST(ParameterCount, EqualsPublishedModels) {

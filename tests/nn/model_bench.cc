@@ -56,8 +56,10 @@ ModelBench::ModelBench(const RunConfig& config, RankContext& context)
       .scratch = Buffer(DType::kUInt8, {ScratchBytes(description)}).as<char>(),
       .slopes = slopes_.empty() ? Tensor{} : Tensor{slopes_.data(), DType::kFloat32, {config_.model.heads}},
       .z_loss = static_cast<float>(config_.train.z_loss)});
-  whole_ = std::make_unique<Stage>(*modules_, description, 0,
-                                   KeptMemory{.slots = Buffer(DType::kUInt8, {KeptBytes(description, 0)}).as<char>()});
+  whole_ = std::make_unique<Stage>(
+      *modules_, description, 0,
+      KeptMemory{.slots = Buffer(DType::kUInt8, {KeptBytes(description, 0)}).as<char>(),
+                 .weights = Buffer(DType::kUInt8, {WeightCopyBytes(description, 0)}).as<char>()});
   output_ = Buffer(DType::kFloat32, {sizes.outside, sizes.hidden});
   spare_a_ = Buffer(DType::kFloat32, {sizes.outside, sizes.hidden});
   spare_b_ = Buffer(DType::kFloat32, {sizes.outside, sizes.hidden});

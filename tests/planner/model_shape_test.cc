@@ -38,7 +38,14 @@ TEST(ModelShape, WhatItWouldPriceWronglyIsRefused) {
   EXPECT_THAT(MessageOf([] { ParseModelShape(Changed("\"num_hidden_layers\":32,", ""), "x"); }),
               HasSubstr("lacks \"num_hidden_layers\" or \"n_layer\""));
   EXPECT_THAT(MessageOf([] { ParseModelShape(Changed("{", "{\"num_local_experts\":8,"), "x"); }),
-              HasSubstr("mixtures of experts"));
+              HasSubstr("experts of model_type 'llama' cannot be planned"));
+  const ModelConfig mixtral = ParseModelShape(
+      R"({"model_type": "mixtral", "num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32,
+          "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 32000, "num_local_experts": 8,
+          "num_experts_per_tok": 2, "tie_word_embeddings": false})",
+      "x");
+  EXPECT_EQ(ParameterCount(mixtral), 46'702'792'704);
+  EXPECT_EQ(ActiveParameterCount(mixtral), 12'879'925'248);
   EXPECT_THAT(MessageOf([] { ParseModelShape(Changed("4096", "4097"), "x"); }), HasSubstr("4097"));
 }
 

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/causal_pairs.h"
+#include "base/shape.h"
 #include "lowering/linear_shape.h"
 #include "planner/pricing/collective_time.h"
 #include "planner/pricing/matmul_time.h"
@@ -70,6 +71,21 @@ double ProductSeconds(const PlanPoint& point, const ProductStep& product, const 
   return tensor == 2 ? part(own) + part(product.rows - own) : part(own) + part(before) + part(after);
 }
 
+// Experts have equally many rows. They are not cast to fp8.
+double SecondsOfGroups(const MatmulPrice& native, const GroupedProductStep& step) {
+  const std::int64_t rows = CeilDiv(step.rows, step.experts);
+  const auto experts = static_cast<double>(step.experts);
+  switch (step.product) {
+    case GroupedProduct::kForward:
+      break;
+    case GroupedProduct::kInputGradient:
+      return experts * native.Seconds({rows, step.inputs, step.outputs});
+    case GroupedProduct::kWeightGradient:
+      return experts * native.Seconds({step.outputs, step.inputs, rows});
+  }
+  return experts * native.Seconds({rows, step.outputs, step.inputs});
+}
+
 }  // namespace
 
 double AddProducts(const PlanPoint& point, const ModuleProgram& program, ModuleTime& time) {
@@ -79,12 +95,16 @@ double AddProducts(const PlanPoint& point, const ModuleProgram& program, ModuleT
   for (const std::vector<ProgramStep>* steps : {&program.forward, &program.backward, &program.backward_weight}) {
     for (const ProgramStep& step : *steps) {
       const auto* product = std::get_if<ProductStep>(&step.work);
-      if (product == nullptr || step.recomputed) {
+      const auto* grouped = std::get_if<GroupedProductStep>(&step.work);
+      if ((product == nullptr && grouped == nullptr) || step.recomputed) {
         continue;
       }
-      const MatmulPrice& price = Holds(point.linears(), product->linear) ? cast : native;
-      const double seconds = ProductSeconds(point, *product, price);
-      if (product->kind == ProductKind::kForward) {
+      const bool forward =
+          grouped != nullptr ? grouped->product == GroupedProduct::kForward : product->kind == ProductKind::kForward;
+      const MatmulPrice& price = product != nullptr && Holds(point.linears(), product->linear) ? cast : native;
+      const double seconds =
+          grouped != nullptr ? SecondsOfGroups(native, *grouped) : ProductSeconds(point, *product, price);
+      if (forward) {
         time.forward.matmul += last = seconds;
       } else {
         (step.weight_part ? time.backward_weight : time.backward_input).matmul += seconds;

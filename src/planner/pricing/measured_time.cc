@@ -85,6 +85,23 @@ struct MeasuredTime::StepPrice {
     return {.matmul = price.Product(PassOf(step.kind), step.rows, step.columns, step.depth, format),
             .memory = epilogue};
   }
+  // Experts have equally many rows.
+  WorkTime operator()(const GroupedProductStep& step) const {
+    const std::int64_t rows = CeilDiv(step.rows, step.experts);
+    const auto seconds = [&](ProductPass pass, std::int64_t m, std::int64_t n, std::int64_t k) {
+      return WorkTime{.matmul =
+                          static_cast<double>(step.experts) * price.Product(pass, m, n, k, ProductFormat::kNative)};
+    };
+    switch (step.product) {
+      case GroupedProduct::kForward:
+        break;
+      case GroupedProduct::kInputGradient:
+        return seconds(ProductPass::kBackwardInput, rows, step.inputs, step.outputs);
+      case GroupedProduct::kWeightGradient:
+        return seconds(ProductPass::kBackwardWeight, step.outputs, step.inputs, rows);
+    }
+    return seconds(ProductPass::kForward, rows, step.outputs, step.inputs);
+  }
   WorkTime operator()(const AttentionStep& step) const {
     return WithWeights(Attention(RankWork::kAttentionForward, 4), step.weights, 3);
   }

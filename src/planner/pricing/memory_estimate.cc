@@ -12,6 +12,8 @@ namespace {
 
 ModelConfig OneLayer(ModelConfig model) {
   model.layers = 1;
+  model.experts.dense_layers = 0;
+  model.experts.period = 1;
   return model;
 }
 
@@ -48,7 +50,7 @@ int SaversOfNode(const ParallelLayout& layout, int on_node) {
 
 ModelAccount::ModelAccount(const ModelConfig& model)
     : model_(model), one_layer_(std::make_shared<const ParameterTable>(OneLayer(model))) {
-  ModelConfig two = model;
+  ModelConfig two = one_layer_->config();
   two.layers = 2;
   const std::int64_t one = ParameterCount(OneLayer(model));
   block_parameters_ = static_cast<double>(ParameterCount(two) - one);
@@ -130,7 +132,9 @@ std::vector<std::int64_t> BlocksByWeights(const ModelConfig& model, int stages) 
   const double hidden = static_cast<double>(model.hidden);
   const double keys = static_cast<double>(model.kv_heads * model.head_size());
   const double matrices = IsGated(model.feed_forward) ? 3 : 2;
-  const double block = hidden * (2 * hidden + 2 * keys + matrices * static_cast<double>(model.ffn));
+  const ExpertsConfig& experts = model.experts;
+  const std::int64_t ffn = experts.any() ? experts.chosen * experts.ffn + experts.shared_ffn : model.ffn;
+  const double block = hidden * (2 * hidden + 2 * keys + matrices * static_cast<double>(ffn));
   const double share = (static_cast<double>(model.layers) * block + hidden * static_cast<double>(model.vocabulary)) /
                        static_cast<double>(stages);
   std::vector<std::int64_t> blocks(static_cast<std::size_t>(stages), 0);

@@ -67,8 +67,10 @@ ModuleTime TimeOfBlock(const PlanPoint& point, const LocalSizes& s) {
   return TimeOfBlock(point, s, PlanBlock(point.config.model, s));
 }
 
+namespace {
+
 // Windows change what attention costs, not the program.
-ModuleTime TimeOfBlock(const PlanPoint& point, const LocalSizes& s, const ModuleProgram& program) {
+ModuleTime TimeOfWindows(const PlanPoint& point, const LocalSizes& s, const ModuleProgram& program) {
   const ModelConfig& model = point.config.model;
   if (model.window == 0 || model.window_period == 0) {
     return point.prices.Block(point, s, program);
@@ -82,6 +84,22 @@ ModuleTime TimeOfBlock(const PlanPoint& point, const LocalSizes& s, const Module
   full.window = 0;
   ModuleTime time = point.prices.Block(point, windowed, program) * (1 - whole);
   time += point.prices.Block(point, full, program) * whole;
+  return time;
+}
+
+}  // namespace
+
+ModuleTime TimeOfBlock(const PlanPoint& point, const LocalSizes& s, const ModuleProgram& program) {
+  const ModelConfig& model = point.config.model;
+  const std::int64_t sparse = model.SparseLayers();
+  if (sparse == 0 || sparse == model.layers) {
+    return TimeOfWindows(point, s, program);
+  }
+  // The average of a model's blocks, of which some have experts; sizes are those of these.
+  const double share = static_cast<double>(sparse) / static_cast<double>(model.layers);
+  const LocalSizes dense = s.OfKind(model, false);
+  ModuleTime time = TimeOfWindows(point, s, program) * share;
+  time += TimeOfWindows(point, dense, PlanBlock(model, dense)) * (1 - share);
   return time;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <vector>
 
 #include "base/error.h"
@@ -25,6 +26,17 @@ constexpr KnownType kTypes[] = {
     {"qwen2", "qwen2"},       {"qwen3", "qwen3"}, {"gemma2", "gemma2"},     {"gemma3_text", "gemma3"},
     {"phi3", "phi3"},         {"olmo2", "olmo2"}, {"nemotron", "nemotron"}, {"opt", "opt"},
     {"gpt_neox", "gpt_neox"}, {"mpt", "mpt"},     {"starcoder", "gpt2"}};
+// With experts.
+constexpr KnownType kExpertTypes[] = {
+    {"mixtral", "mistral"}, {"olmoe", "olmoe"}, {"qwen2_moe", "qwen2"}, {"qwen3_moe", "qwen3"}};
+
+std::vector<std::string> TypesWithExperts() {
+  std::vector<std::string> types;
+  for (const KnownType& one : kExpertTypes) {
+    types.emplace_back(one.type);
+  }
+  return types;
+}
 
 class Reader {
  public:
@@ -64,7 +76,8 @@ class Reader {
     for (const char* name : {"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"}) {
       const auto found = json_.find(name);
       Require(found == json_.end() || found->is_null() || (found->is_number() && found->get<double>() <= 1),
-              "{}: \"{}\": mixtures of experts cannot be planned, only dense models", origin_, name);
+              "{}: \"{}\": experts of model_type '{}' cannot be planned, but those of {}", origin_, name, Type(),
+              fmt::join(TypesWithExperts(), ", "));
     }
   }
 
@@ -75,11 +88,13 @@ class Reader {
 
 std::string FamilyOf(const std::string& type, const std::string& origin) {
   std::string known;
-  for (const KnownType& one : kTypes) {
-    if (type == one.type) {
-      return one.family;
+  for (const std::span<const KnownType> types : {std::span<const KnownType>(kTypes), {kExpertTypes}}) {
+    for (const KnownType& one : types) {
+      if (type == one.type) {
+        return one.family;
+      }
+      known += (known.empty() ? "" : ", ") + std::string(one.type);
     }
-    known += (known.empty() ? "" : ", ") + std::string(one.type);
   }
   Fail("{}: model_type '{}' is unknown; known: {}. Or give the shape: --layers, --hidden, --heads", origin, type,
        known);
@@ -92,7 +107,11 @@ ModelConfig ParseModelShape(const std::string& json, const std::string& origin) 
   const std::string type = file.Type();
   ModelConfig model;
   model.family = FamilyOf(type, origin);
-  file.RefuseExperts();
+  const std::vector<std::string> with_experts = TypesWithExperts();
+  const bool experts = std::find(with_experts.begin(), with_experts.end(), type) != with_experts.end();
+  if (!experts) {
+    file.RefuseExperts();
+  }
   model.layers = file.Count({"num_hidden_layers", "n_layer", "n_layers"}, -1);
   model.hidden = file.Count({"hidden_size", "n_embd", "n_embed", "d_model"}, -1);
   model.heads = file.Count({"num_attention_heads", "n_head", "n_heads"}, -1);
@@ -107,6 +126,13 @@ ModelConfig ParseModelShape(const std::string& json, const std::string& origin) 
   model.head_dim = file.Count({"head_dim"}, 0);
   if (file.Flag("use_sliding_window", true)) {
     model.window = file.Count({"sliding_window"}, 0);
+  }
+  if (experts) {
+    model.experts = {.count = file.Count({"num_local_experts", "num_experts"}, -1),
+                     .chosen = file.Count({"num_experts_per_tok"}, -1),
+                     .ffn = file.Count({"moe_intermediate_size"}, 0),
+                     .shared_ffn = file.Count({"shared_expert_intermediate_size"}, 0)};
+    model.experts.shared_gate = model.experts.shared_ffn > 0;
   }
   model.tie_embeddings = file.Flag("tie_word_embeddings", Completed(model).tie_embeddings);
   return Completed(model, true);

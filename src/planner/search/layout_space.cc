@@ -123,7 +123,9 @@ std::string AxesRefusal(const SearchRequest& request, const Axes& axes) {
   if (pipeline > 1 && !request.stack.features.pipeline) {
     return "the program has no pipelines";
   }
-  if (model.heads % tensor != 0 || model.kv_heads % tensor != 0 || model.ffn % tensor != 0) {
+  const bool cuts = model.experts.any() ? model.experts.ffn % tensor == 0 && model.experts.shared_ffn % tensor == 0
+                                        : model.ffn % tensor == 0;
+  if (model.heads % tensor != 0 || model.kv_heads % tensor != 0 || !cuts) {
     return "heads or feed-forward not divisible by the tensor degree";
   }
   if (context > 1 && model.sequence % (2 * context) != 0) {
@@ -321,7 +323,30 @@ std::string StackRefusal(const SearchRequest& request, const ParallelLayout& lay
   return OffloadRefusal(stack, layout.zero, layout.offload);
 }
 
+// Models with experts: our trainer takes them on CPUs, and what they cost in other programs is not known.
+std::optional<NotOffered> ExpertRefusal(const SearchRequest& request) {
+  const ModelConfig& model = request.config.model;
+  if (!model.experts.any()) {
+    return std::nullopt;
+  }
+  if (!request.prices().prices_every_recipe()) {
+    const std::string reason = "what experts cost in this program is not known";
+    return NotOffered{reason, fmt::format("model.experts = {} with '{}': {}; the nearest is --stack trireme on a "
+                                          "cluster of CPUs",
+                                          model.experts.count, request.stack.name, reason)};
+  }
+  if (model.SparseLayers() < model.layers) {
+    const std::string reason = "models of layers with and without experts are not planned";
+    return NotOffered{reason, fmt::format("model.dense_layers = {} with model.expert_period = {}: {}; 0 and 1 would do",
+                                          model.experts.dense_layers, model.experts.period, reason)};
+  }
+  return request.cluster.device.is_host ? std::nullopt : std::optional(ExpertsOnGpus(model.experts.count));
+}
+
 std::optional<NotOffered> TrainerRefusal(const SearchRequest& request, const ParallelLayout& layout) {
+  if (std::optional<NotOffered> refusal = ExpertRefusal(request)) {
+    return refusal;
+  }
   return request.prices().prices_every_recipe() ? FindNotOffered(ConfigOf(request, layout)) : std::nullopt;
 }
 

@@ -22,8 +22,8 @@ std::vector<LayoutBranch> LayoutBranches(const SearchRequest& request);
 
 // Why the program cannot run a layout at all; "" when it can.
 std::string StackRefusal(const SearchRequest& request, const ParallelLayout& layout);
-// What this program's trainer does not offer together, by the list that a run reads when it starts; none for other
-// stacks.
+// What this program's trainer does not offer together, by the list that a run reads when it starts; for other stacks
+// experts alone, whose cost in them is not known.
 std::optional<NotOffered> TrainerRefusal(const SearchRequest& request, const ParallelLayout& layout);
 // What a single layout of a branch may still break: counts of micro batches that its schedule refuses, tokens that the
 // tensor degree does not divide. "" when nothing.
