@@ -156,6 +156,9 @@ class Loop {
       const std::int64_t coming = trainer_.progress().step + 1;
       Dump(coming, "before");
       facts_.result = trainer_.Step(static_cast<int>(Wanted()));
+      if (config_.model.experts.any() && !facts_.result.passed_over && config_.train.device != "paced") {
+        facts_.experts = GatherExpertLoad(trainer_.parts());
+      }
       facts_.phases = flight_.ledger() != nullptr ? flight_.ledger()->TakePhases() : PhaseTimes{};
       Dump(coming, "after");
       result.step = facts_.result.step;

@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/accounting.h"
 #include "comm/phase_clock.h"
+#include "train/expert_load.h"
 #include "train/histogram.h"
 #include "train/trainer.h"
 
@@ -18,10 +20,11 @@ namespace trireme {
 struct StepFacts {
   StepResult result;
   std::int64_t total_steps = 0;
-  std::int64_t skipped_steps = 0;  // since the start of this process: without an update, for whatever reason
-  std::int64_t nan_steps = 0;      // of these, those whose loss or gradient was not finite
-  double hardware_flops = 0;       // of the step, over all ranks, recomputation included
-  PhaseTimes phases;               // of this rank's thread; empty where no ledger is kept
+  std::int64_t skipped_steps = 0;     // since the start of this process: without an update, for whatever reason
+  std::int64_t nan_steps = 0;         // of these, those whose loss or gradient was not finite
+  double hardware_flops = 0;          // of the step, over all ranks, recomputation included
+  PhaseTimes phases;                  // of this rank's thread; empty where no ledger is kept
+  std::optional<ExpertLoad> experts;  // of a model with experts
 };
 
 // Called on rank 0 only; Note also by the thread that saves. All functions may be left as they are.

@@ -80,6 +80,7 @@ std::string ShortLine(const RunConfig& config, const StepFacts& facts, const Ste
   add(step.global_batch != config.batch.global, 6, fmt::format("batch {}", step.global_batch));
   add(step.balance && config.layout.data > 1, 7,
       fmt::format("attention +{:.1f} %", step.balance ? step.balance->data_ranks * 100 : 0));
+  add(facts.experts.has_value(), 2, fmt::format("experts {:.2f}x", facts.experts ? facts.experts->MaxOverMean() : 0));
   add(config.train.count_zeros, 8, fmt::format("{} zeros", step.zeros));
   while (Joined(parts).size() > kLogColumns) {
     const auto least = std::max_element(parts.begin(), parts.end(),
@@ -107,6 +108,10 @@ std::string LogLine(const RunConfig& config, const StepFacts& facts, const StepR
       config.train.dtype == "fp16" ? fmt::format(" loss scale: {:.1f} |", step.loss_scale) : "", step.gradient_norm);
   if (config.train.count_zeros) {
     line += fmt::format(" num zeros: {:.1f} |", static_cast<double>(step.zeros));
+  }
+  if (facts.experts) {
+    line += fmt::format(" expert load: {:.2f} x mean, entropy {:.3f} |", facts.experts->MaxOverMean(),
+                        facts.experts->Entropy());
   }
   if (step.balance && config.layout.data > 1) {
     line += fmt::format(" attention imbalance: {:.1f} % |", step.balance->data_ranks * 100);

@@ -136,6 +136,11 @@ void MetricsFile::Add(const RunConfig& config, const StepFacts& facts, const Ste
     row["data_rank_imbalance"] = step.balance->data_ranks;
     row["micro_batch_imbalance"] = step.balance->micro_batches;
   }
+  if (facts.experts) {
+    row["expert_load"] = {{"max_over_mean", facts.experts->MaxOverMean()},
+                          {"entropy", facts.experts->Entropy()},
+                          {"idle", facts.experts->Idle()}};
+  }
   if (config.train.count_zeros) {
     row["num_zeros"] = step.zeros;
   }

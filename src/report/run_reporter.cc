@@ -132,6 +132,11 @@ void RunReporter::AddToTensorBoard(const StepFacts& facts, const StepRates& rate
   if (config_.train.dtype == "fp16") {
     values["optimizer/loss_scale"] = step.loss_scale;
   }
+  if (facts.experts) {
+    values["experts/max_over_mean"] = facts.experts->MaxOverMean();
+    values["experts/entropy"] = facts.experts->Entropy();
+    values["experts/idle"] = static_cast<double>(facts.experts->Idle());
+  }
   if (predicted > 0) {
     values["speed/predicted_seconds"] = predicted;
   }
@@ -251,6 +256,10 @@ void RunReporter::StepDone(const StepFacts& facts) {
       Print(slow);
       Record("slow", slow);
     }
+  }
+  if (const std::string idle = facts.experts ? idle_experts_.Look(*facts.experts) : ""; !idle.empty()) {
+    Print(idle);
+    Record("experts", idle);
   }
   if (facts.result.skipped && !facts.result.overflowed) {
     Print(fmt::format("step {}: the loss or a gradient is not finite; no rank updated its weights", step));

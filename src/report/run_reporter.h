@@ -75,7 +75,8 @@ class RunReporter : public TrainingObserver {
   std::vector<MemoryUse> memory_;  // by rank
   ScreenFacts screen_;             // what the live screen shows
   double seconds_ = 0;             // smoothed, of a step
-  EnergySum energy_;               // of rank 0's machine, since this process began its first step
+  IdleExperts idle_experts_;
+  EnergySum energy_;  // of rank 0's machine, since this process began its first step
   bool paced_ = false;
   double energy_tokens_ = 0;  // of the steps that it is of
   std::mutex console_;

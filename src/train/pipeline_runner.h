@@ -49,6 +49,9 @@ class PipelineRunner {
   // Told of each action as a phase and of each module as a beat; nullptr: no ledger. Outlives this or is replaced.
   void set_ledger(Ledger* ledger);
 
+  // By chunk.
+  const std::vector<std::unique_ptr<Stage>>& stages() const { return chunks_; }
+
   // All actions of this rank's stage, in order. micro_batches by number. The schedule has this runner's placement.
   void Run(const Schedule& schedule, const SlotPlan& slots, std::span<const MicroBatch> micro_batches,
            std::int64_t step = 0);
