@@ -230,7 +230,7 @@ TEST_P(Gguf, HoldsEveryValueOfTheModel) {
                          ValuesOf(down).begin(), SameBits));
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, Gguf, testing::ValuesIn(FamilyNames({"opt"})),
+INSTANTIATE_TEST_SUITE_P(Families, Gguf, testing::ValuesIn(FamilyNames({"opt", "olmoe"})),
                          [](const auto& family) { return family.param; });
 
 TEST_F(Gguf, LlamaHasRotaryPairsSideBySide) {

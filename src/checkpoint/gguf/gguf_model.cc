@@ -88,6 +88,10 @@ void RequireRotary(const ModelConfig& model, const GgufArchitecture& architectur
 std::span<const GgufArchitecture> GgufArchitectures() { return kArchitectures; }
 
 const GgufArchitecture& GgufArchitectureOf(const ModelConfig& model) {
+  Require(!model.experts.any(),
+          "model.experts = {}: no GGUF file is written for models with experts; export to Hugging Face, from where "
+          "llama.cpp's convert_hf_to_gguf.py goes on",
+          model.experts.count);
   const auto* found = std::find_if(kArchitectures.begin(), kArchitectures.end(),
                                    [&](const auto& known) { return known.family == model.family; });
   if (found == kArchitectures.end()) {

@@ -78,11 +78,16 @@ class Exporter {
  private:
   void WriteTensor(const HuggingFaceTensor& tensor, DurableFile& file) const {
     const Parameter& parameter = table_.rows()[static_cast<std::size_t>(tensor.row)];
-    std::vector<float> ours(static_cast<std::size_t>(parameter.shape.count()));
-    const SliceRun run{.count = parameter.shape.count()};
-    weights_.Read(parameter, {&run, 1}, ours.data());
     std::vector<float> theirs(static_cast<std::size_t>(tensor.count()));
-    ToHuggingFace(table_.config(), tensor, ours, theirs);
+    if (tensor.order == TensorOrder::kRows) {  // one of many experts is read alone
+      const SliceRun run{.global = tensor.first_row * tensor.columns(), .count = tensor.count()};
+      weights_.Read(parameter, {&run, 1}, theirs.data());
+    } else {
+      std::vector<float> ours(static_cast<std::size_t>(parameter.shape.count()));
+      const SliceRun run{.count = parameter.shape.count()};
+      weights_.Read(parameter, {&run, 1}, ours.data());
+      ToHuggingFace(table_.config(), tensor, ours, theirs);
+    }
     if (!bfloat_) {
       file.Append(std::as_bytes(std::span(theirs)));
       return;

@@ -8,8 +8,10 @@ namespace {
 std::vector<HuggingFaceFamily> AllFamilies() {
   std::vector<HuggingFaceFamily> families = {HuggingFaceGpt2(), HuggingFaceBloom(), HuggingFaceGptNeoX(),
                                              HuggingFaceOpt(), HuggingFaceMpt()};
-  for (HuggingFaceFamily& family : HuggingFaceLlamaLike()) {
-    families.push_back(std::move(family));
+  for (const auto& several : {HuggingFaceLlamaLike, HuggingFaceExperts}) {
+    for (HuggingFaceFamily& family : several()) {
+      families.push_back(std::move(family));
+    }
   }
   return families;
 }
@@ -23,11 +25,12 @@ const std::vector<HuggingFaceFamily>& HuggingFaceFamilies() {
 
 const HuggingFaceFamily& HuggingFaceFamilyOf(const ModelConfig& model) {
   for (const HuggingFaceFamily& family : HuggingFaceFamilies()) {
-    if (family.family == model.family) {
+    if (family.family == model.family && family.experts == model.experts.any()) {
       return family;
     }
   }
-  Fail("the family '{}' has no Hugging Face form here", model.family);
+  Fail("the family '{}' {} experts has no Hugging Face form here", model.family,
+       model.experts.any() ? "with" : "without");
 }
 
 const HuggingFaceFamily& HuggingFaceFamilyOf(const std::string& model_type, const std::string& origin) {

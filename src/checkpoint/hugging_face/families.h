@@ -22,10 +22,11 @@ struct HuggingFaceFamily {
   // All tensors in the order of modules, but for a tied output.
   void (*list)(const ParameterTable& table, TensorList& list);
   std::string output = "lm_head.weight";  // an output that is not tied
+  bool experts = false;                   // its models have experts: ModelConfig::experts
 };
 
 const std::vector<HuggingFaceFamily>& HuggingFaceFamilies();
-// By our name, or by model_type. An Error names the known ones.
+// By our name and whether the model has experts, or by model_type. An Error names the known ones.
 const HuggingFaceFamily& HuggingFaceFamilyOf(const ModelConfig& model);
 const HuggingFaceFamily& HuggingFaceFamilyOf(const std::string& model_type, const std::string& origin);
 
@@ -37,5 +38,7 @@ HuggingFaceFamily HuggingFaceOpt();
 HuggingFaceFamily HuggingFaceMpt();
 // Llama, Mistral, Qwen2, Qwen3, Gemma 2, Gemma 3, OLMo 2, Phi-3, Nemotron.
 std::vector<HuggingFaceFamily> HuggingFaceLlamaLike();
+// Mixtral, OLMoE, Qwen3-MoE, Qwen2-MoE.
+std::vector<HuggingFaceFamily> HuggingFaceExperts();
 
 }  // namespace trireme

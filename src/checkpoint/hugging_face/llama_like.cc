@@ -1,26 +1,25 @@
 // The families whose form is Llama's: model.embed_tokens, model.layers.N.self_attn and .mlp, model.norm, lm_head.
+#include "checkpoint/hugging_face/llama_like.h"
+
 #include <fmt/format.h>
 
 #include <cmath>
 
 #include "base/error.h"
-#include "checkpoint/hugging_face/families.h"
 #include "checkpoint/hugging_face/rotary_keys.h"
 
 namespace trireme {
-namespace {
 
+using llama_like::Defaults;
+using llama_like::FormatQwen;
+using llama_like::FormatShared;
+using llama_like::ParseQwenWindows;
+using llama_like::ParseShared;
+using llama_like::WindowJson;
 using nlohmann::json;
 
-struct Defaults {
-  double norm_epsilon = 1e-6;
-  double rope_theta = 10000;
-  bool tied = false;
-  std::int64_t head_dim = 0;
-  std::vector<std::string> activations = {"silu", "swish"};
-};
+namespace llama_like {
 
-// What all of them say alike.
 ModelConfig ParseShared(const ConfigKeys& keys, const char* family, const Defaults& defaults) {
   ModelConfig model{.family = family};
   model.layers = keys.Count("num_hidden_layers", "n_layer");
@@ -41,6 +40,20 @@ ModelConfig ParseShared(const ConfigKeys& keys, const char* family, const Defaul
   return model;
 }
 
+// Windows of Qwen's configurations count only where they are switched on.
+void ParseQwenWindows(const ConfigKeys& keys, ModelConfig& model) {
+  if (keys.Flag("use_sliding_window", false)) {
+    ParseWindows(keys, model);
+    Require(keys.Has("layer_types") || keys.Count("max_window_layers", std::int64_t{0}) == 0,
+            "'{}': 'max_window_layers' = {}: windows of some layers are computed where 'layer_types' says which",
+            keys.origin(), keys.Count("max_window_layers", std::int64_t{0}));
+  }
+}
+
+}  // namespace llama_like
+
+namespace {
+
 ModelConfig ParseLlama(const ConfigKeys& keys) {
   ModelConfig model = ParseShared(keys, "llama", {});
   keys.RequireFlag("attention_bias", false);
@@ -52,16 +65,6 @@ ModelConfig ParseMistral(const ConfigKeys& keys) {
   ModelConfig model = ParseShared(keys, "mistral", {});
   ParseWindows(keys, model);
   return model;
-}
-
-// Windows of Qwen's configurations count only where they are switched on.
-void ParseQwenWindows(const ConfigKeys& keys, ModelConfig& model) {
-  if (keys.Flag("use_sliding_window", false)) {
-    ParseWindows(keys, model);
-    Require(keys.Has("layer_types") || keys.Count("max_window_layers", std::int64_t{0}) == 0,
-            "'{}': 'max_window_layers' = {}: windows of some layers are computed where 'layer_types' says which",
-            keys.origin(), keys.Count("max_window_layers", std::int64_t{0}));
-  }
 }
 
 ModelConfig ParseQwen2(const ConfigKeys& keys) {
@@ -129,6 +132,10 @@ ModelConfig ParseGemma3(const ConfigKeys& keys) {
   return model;
 }
 
+}  // namespace
+
+namespace llama_like {
+
 json FormatShared(const ModelConfig& model, const char* architecture) {
   json root = {{"architectures", {architecture}},
                {"num_hidden_layers", model.layers},
@@ -148,12 +155,6 @@ json FormatShared(const ModelConfig& model, const char* architecture) {
   return root;
 }
 
-json FormatLlama(const ModelConfig& model) {
-  json root = FormatShared(model, "LlamaForCausalLM");
-  root["mlp_bias"] = false;
-  return root;
-}
-
 // null, or the window of all layers.
 json WindowJson(const ModelConfig& model) {
   Require(model.window == 0 || model.window_period == 0,
@@ -162,17 +163,27 @@ json WindowJson(const ModelConfig& model) {
   return model.window > 0 ? json(model.window) : json(nullptr);
 }
 
-json FormatMistral(const ModelConfig& model) {
-  json root = FormatShared(model, "MistralForCausalLM");
-  root["sliding_window"] = WindowJson(model);
-  return root;
-}
-
 json FormatQwen(const ModelConfig& model, const char* architecture) {
   json root = FormatShared(model, architecture);
   root["sliding_window"] = WindowJson(model);
   root["use_sliding_window"] = model.window > 0;
   root["max_window_layers"] = 0;
+  return root;
+}
+
+}  // namespace llama_like
+
+namespace {
+
+json FormatLlama(const ModelConfig& model) {
+  json root = FormatShared(model, "LlamaForCausalLM");
+  root["mlp_bias"] = false;
+  return root;
+}
+
+json FormatMistral(const ModelConfig& model) {
+  json root = FormatShared(model, "MistralForCausalLM");
+  root["sliding_window"] = WindowJson(model);
   return root;
 }
 
@@ -250,8 +261,11 @@ struct NormNames {
   const char* after_mlp = "post_feedforward_layernorm";
 };
 
-// fused: query, key and value are one tensor, gate and up one.
-void ListTensors(const ParameterTable& table, bool fused, TensorList& list) {
+}  // namespace
+
+namespace llama_like {
+
+void ListTensors(const ParameterTable& table, bool fused, TensorList& list, const ExpertLister& experts) {
   const ModelConfig& model = table.config();
   NormNames norms;
   if (!model.post_norm) {
@@ -273,7 +287,9 @@ void ListTensors(const ParameterTable& table, bool fused, TensorList& list) {
     list.Linear(attention + "o_proj", layer, "attention.out");
     list.Norm(attention + "q_norm", layer, "attention.query_norm");
     list.Norm(attention + "k_norm", layer, "attention.key_norm");
-    if (fused) {
+    if (model.IsSparse(layer)) {
+      experts(layer, at, list);
+    } else if (fused) {
       list.Linear(mlp + "gate_up_proj", layer, "mlp.in");
     } else if (IsGated(model.feed_forward)) {
       list.Segments({mlp + "gate_proj.weight", mlp + "up_proj.weight"}, table.InBlock(layer, "mlp.in.weight"));
@@ -290,9 +306,13 @@ void ListTensors(const ParameterTable& table, bool fused, TensorList& list) {
   list.Whole("model.norm.bias", table.Find("head.norm.bias"));
 }
 
-void ListLlamaLike(const ParameterTable& table, TensorList& list) { ListTensors(table, false, list); }
+}  // namespace llama_like
 
-void ListPhi3(const ParameterTable& table, TensorList& list) { ListTensors(table, true, list); }
+namespace {
+
+void ListLlamaLike(const ParameterTable& table, TensorList& list) { llama_like::ListTensors(table, false, list, {}); }
+
+void ListPhi3(const ParameterTable& table, TensorList& list) { llama_like::ListTensors(table, true, list, {}); }
 
 }  // namespace
 

@@ -9,14 +9,19 @@ void TensorList::Whole(const std::string& name, int row, TensorOrder order) {
     return;
   }
   const Shape& shape = table_.rows()[static_cast<std::size_t>(row)].shape;
-  std::vector<std::int64_t> extents = {shape[0]};
-  if (shape.rank() == 2) {
-    extents.push_back(shape[1]);
+  std::vector<std::int64_t> extents;
+  for (int dim = 0; dim < shape.rank(); ++dim) {
+    extents.push_back(shape[dim]);
   }
   if (order == TensorOrder::kTransposed) {
     std::reverse(extents.begin(), extents.end());
   }
   tensors_.push_back({.name = name, .shape = extents, .row = row, .order = order});
+}
+
+void TensorList::Rows(const std::string& name, int row, std::int64_t first, std::int64_t rows) {
+  const Shape& shape = table_.rows()[static_cast<std::size_t>(row)].shape;
+  tensors_.push_back({.name = name, .shape = {rows, shape[shape.rank() - 1]}, .row = row, .first_row = first});
 }
 
 void TensorList::Segments(const std::vector<std::string>& names, int row) {

@@ -1,6 +1,8 @@
 #include "checkpoint/hugging_face/tensors.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "checkpoint/hugging_face/families.h"
 
@@ -10,7 +12,7 @@ namespace {
 // Calls use(theirs, ours, length) for each stretch of elements that both sides keep together.
 template <typename Use>
 void Walk(const ModelConfig& model, const HuggingFaceTensor& about, Use use) {
-  const std::int64_t columns = about.shape.size() == 2 ? about.shape[1] : 1;
+  const std::int64_t columns = about.columns();
   switch (about.order) {
     case TensorOrder::kRows:
       use(0, about.first_row * columns, about.count());
@@ -38,12 +40,14 @@ void Walk(const ModelConfig& model, const HuggingFaceTensor& about, Use use) {
 
 }  // namespace
 
-std::int64_t HuggingFaceTensor::count() const { return shape.size() == 2 ? shape[0] * shape[1] : shape[0]; }
+std::int64_t HuggingFaceTensor::count() const {
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+}
 
-std::vector<HuggingFaceTensor> HuggingFaceTensors(const ParameterTable& table) {
+std::vector<HuggingFaceTensor> HuggingFaceTensors(const ParameterTable& table, ExpertTensors experts) {
   const ModelConfig& model = table.config();
   const HuggingFaceFamily& family = HuggingFaceFamilyOf(model);
-  TensorList list(table);
+  TensorList list(table, experts);
   family.list(table, list);
   if (!model.tie_embeddings) {
     list.Whole(family.output, table.Find("head.weight"));

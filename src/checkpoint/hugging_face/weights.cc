@@ -38,13 +38,19 @@ Overlap OverlapOf(const SliceRun& run, std::int64_t first, std::int64_t last) {
   return {std::max(run.global, first), std::min(run.global + run.count, last)};
 }
 
+ExpertTensors FormOf(const HuggingFaceFiles& files) {
+  const std::vector<std::string> names = files.names();
+  const auto is_fused = [](const std::string& name) { return name.ends_with(".experts.gate_up_proj"); };
+  return std::any_of(names.begin(), names.end(), is_fused) ? ExpertTensors::kFused : ExpertTensors::kEach;
+}
+
 }  // namespace
 
 HuggingFaceWeights::HuggingFaceWeights(const std::string& directory)
     : directory_(directory),
       table_(ReadHuggingFaceConfig(directory)),
       files_(directory),
-      tensors_(HuggingFaceTensors(table_)) {
+      tensors_(HuggingFaceTensors(table_, FormOf(files_))) {
   RequireSameTensors();
 }
 
@@ -88,7 +94,7 @@ void HuggingFaceWeights::Read(const Parameter& parameter, std::span<const SliceR
 
 // One read of the stretch that holds all runs: a rank's rows of a matrix, or the whole when it holds columns.
 void HuggingFaceWeights::ReadRows(const HuggingFaceTensor& tensor, std::span<const SliceRun> runs, float* out) const {
-  const std::int64_t columns = tensor.shape.size() == 2 ? tensor.shape[1] : 1;
+  const std::int64_t columns = tensor.columns();
   const std::int64_t begin = tensor.first_row * columns;
   const std::int64_t end = begin + tensor.count();
   Overlap stretch{end, begin};
