@@ -41,7 +41,7 @@ RunConfig ConfigOf(const RunCase& one) {
 
 std::vector<RunCase> RunCases() {
   std::vector<RunCase> cases;
-  for (const ModelFamily& family : ModelFamilies()) {
+  for (const ModelFamily& family : DenseFamilies()) {
     cases.push_back({.name = "one rank", .family = family.name});
     cases.push_back(
         {.name = "tp2 sp pp2 dp2 zero1",

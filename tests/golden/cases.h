@@ -18,6 +18,13 @@ struct NamedLayout {
 inline constexpr Recompute kRecomputes[] = {Recompute::kNone, Recompute::kLight, Recompute::kSelective,
                                             Recompute::kFull};
 
+// OLMoE is a family of models with experts, whose programs tests/nn looks into.
+inline std::vector<ModelFamily> DenseFamilies() {
+  std::vector<ModelFamily> families = ModelFamilies();
+  std::erase_if(families, [](const ModelFamily& family) { return family.name == "olmoe"; });
+  return families;
+}
+
 // A model of two layers that tensor and context degrees of 2 and 4 can cut.
 inline ModelConfig SmallModel(const std::string& family) {
   ModelConfig config;

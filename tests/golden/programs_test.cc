@@ -72,7 +72,7 @@ class Sections {
 
 TEST(GoldenPrograms, OfEveryFamilyAndRecomputation) {
   Sections sections;
-  for (const ModelFamily& family : ModelFamilies()) {
+  for (const ModelFamily& family : DenseFamilies()) {
     for (const Recompute recompute : kRecomputes) {
       sections.Add(fmt::format("{} {}", family.name, Name(recompute)),
                    TextOf({.family = family.name, .layout = BlockLayouts()[0], .recompute = recompute}));
@@ -145,7 +145,7 @@ void DigestChoices(ProgramCase one, std::uint64_t& digest) {
 
 TEST(GoldenPrograms, OfTheProductOfChoices) {
   std::string text = "# Digests of programs' text over dtype, split backward, dropout, adapters and plain attention.\n";
-  for (const ModelFamily& family : ModelFamilies()) {
+  for (const ModelFamily& family : DenseFamilies()) {
     for (const NamedLayout& layout : BlockLayouts()) {
       text += fmt::format("{} {}:", family.name, layout.name);
       for (const Recompute recompute : kRecomputes) {
