@@ -30,7 +30,7 @@ struct Matrix {
 using Named = std::map<std::string, Matrix>;
 
 // A small model of a type: 3 layers, hidden 16, 4 heads of 4 and 2 of keys, 5 experts of `ffn`, 2 for each token.
-struct Case {
+struct ExpertModel {
   std::string type;
   std::int64_t ffn = 16;  // as wide as the model: an exchange of extents does not show by itself
   bool renormalize = true;
@@ -53,7 +53,7 @@ constexpr std::int64_t kShared = 12;
 constexpr std::int64_t kVocabulary = 37;
 constexpr double kEpsilon = 1e-5;
 
-std::vector<Case> Cases() {
+std::vector<ExpertModel> ExpertModels() {
   return {{.type = "mixtral"},
           {.type = "mixtral", .ffn = 8},
           {.type = "olmoe", .renormalize = false, .all_norms = true},
@@ -62,7 +62,7 @@ std::vector<Case> Cases() {
           {.type = "qwen2_moe", .renormalize = false, .shared = true, .qkv_bias = true, .dense_layers = 1}};
 }
 
-json ConfigOf(const Case& one) {
+json ConfigOf(const ExpertModel& one) {
   json root = {{"model_type", one.type},
                {"num_hidden_layers", kLayers},
                {"hidden_size", kHidden},
@@ -96,7 +96,7 @@ json ConfigOf(const Case& one) {
 }
 
 // Names and shapes as transformers writes them.
-Named TensorsOf(const Case& one) {
+Named TensorsOf(const ExpertModel& one) {
   Named all;
   const auto add = [&](const std::string& name, const std::vector<std::int64_t>& shape) {
     Matrix& matrix = all[name];
@@ -155,7 +155,7 @@ Named TensorsOf(const Case& one) {
 }
 
 // The same in the two tensors of all experts that transformers holds in memory.
-Named Fused(const Case& one, const Named& tensors) {
+Named Fused(const ExpertModel& one, const Named& tensors) {
   Named all;
   for (const auto& [name, matrix] : tensors) {
     const auto experts = name.find(".experts.");
@@ -210,7 +210,7 @@ void Write(const std::string& path, const json& config, const Named& tensors) {
 // The forward pass in double, token by token.
 class Reference {
  public:
-  Reference(const Case& one, const Named& tensors) : case_(one), tensors_(tensors) {}
+  Reference(const ExpertModel& one, const Named& tensors) : model_(one), tensors_(tensors) {}
 
   std::vector<float> Logits(const TokenList& tokens) {
     std::vector<Row> x;
@@ -225,7 +225,7 @@ class Reference {
       }
       const std::vector<Row> normed = Norms(x, at + "post_attention_layernorm.weight");
       for (std::size_t t = 0; t < x.size(); ++t) {
-        Add(x[t], layer < case_.dense_layers ? Mlp(at + "mlp.", normed[t]) : Experts(at, normed[t]), 1);
+        Add(x[t], layer < model_.dense_layers ? Mlp(at + "mlp.", normed[t]) : Experts(at, normed[t]), 1);
       }
     }
     std::vector<float> logits;
@@ -283,7 +283,7 @@ class Reference {
   // Query, key or value heads of a token, turned by its position.
   std::vector<Row> Heads(const std::string& at, const char* kind, const Row& x, std::size_t position) const {
     Row all = Product(at + kind + "_proj.weight", x);
-    if (case_.qkv_bias) {
+    if (model_.qkv_bias) {
       const std::vector<float>& bias = tensors_.at(at + kind + "_proj.bias").values;
       for (std::size_t i = 0; i < all.size(); ++i) {
         all[i] += static_cast<double>(bias[i]);
@@ -291,14 +291,14 @@ class Reference {
     }
     const bool turned = *kind != 'v';
     const std::string gain = at + kind + "_norm.weight";
-    if (turned && case_.all_norms) {
+    if (turned && model_.all_norms) {
       all = Norm(all, gain);
     }
     std::vector<Row> heads;
     for (std::size_t first = 0; first < all.size(); first += kHead) {
       const auto begin = all.begin() + static_cast<std::ptrdiff_t>(first);
       Row head(begin, begin + kHead);
-      if (turned && case_.head_norms) {
+      if (turned && model_.head_norms) {
         head = Norm(head, gain);
       }
       for (std::size_t i = 0; turned && i < kHead / 2; ++i) {
@@ -360,7 +360,7 @@ class Reference {
   }
   // A softmax over all experts, the best k of it, divided by their sum where the family does so.
   Row Experts(const std::string& layer, const Row& x) const {
-    const bool mixtral = case_.type == "mixtral";
+    const bool mixtral = model_.type == "mixtral";
     const std::string at = layer + (mixtral ? "block_sparse_moe." : "mlp.");
     Row scores = Product(at + "gate.weight", x);
     double sum = 0;
@@ -383,16 +383,16 @@ class Reference {
     for (std::size_t j = 0; j < kChosen; ++j) {
       const std::string expert = at + "experts." + std::to_string(order[j]) + ".";
       Add(out, mixtral ? Gated(expert + "w1.weight", expert + "w3.weight", expert + "w2.weight", x) : Mlp(expert, x),
-          scores[order[j]] / (case_.renormalize ? chosen : 1));
+          scores[order[j]] / (model_.renormalize ? chosen : 1));
     }
-    if (case_.shared) {
+    if (model_.shared) {
       const double gate = Product(at + "shared_expert_gate.weight", x)[0];
       Add(out, Mlp(at + "shared_expert.", x), 1 / (1 + std::exp(-gate)));
     }
     return out;
   }
 
-  const Case& case_;
+  const ExpertModel& model_;
   const Named& tensors_;
 };
 
@@ -405,13 +405,13 @@ double Difference(const std::vector<float>& a, const std::vector<float>& b) {
   return largest;
 }
 
-class ExpertFiles : public testing::TestWithParam<Case> {
+class ExpertFiles : public testing::TestWithParam<ExpertModel> {
  protected:
   const TokenList tokens_ = {3, 14, 15, 9, 26, 5, 35, 8};
   Named tensors_ = TensorsOf(GetParam());
   ScratchDirectory folder_;
 };
-INSTANTIATE_TEST_SUITE_P(Families, ExpertFiles, testing::ValuesIn(Cases()), [](const auto& one) {
+INSTANTIATE_TEST_SUITE_P(Families, ExpertFiles, testing::ValuesIn(ExpertModels()), [](const auto& one) {
   return one.param.type + "_" + std::to_string(one.param.ffn) + (one.param.renormalize ? "" : "_plain");
 });
 
