@@ -32,7 +32,7 @@ double CopyBytesPerSecond(std::int64_t bytes, int threads) {
   return entry->second;
 }
 
-// Of one call.
+// Seconds of one call.
 struct CallTimes {
   double seconds = 0;  // until the result is there
   double host = 0;     // until the call returns

@@ -44,7 +44,7 @@ struct ProductShape {
   Epilogue epilogue = Epilogue::kNone;
 };
 
-// Of the 30M model: 2048 tokens, hidden 512, feed-forward 2048, vocabulary 8192. Of the 124M model: 4096 tokens, hidden
+// The 30M model: 2048 tokens, hidden 512, feed-forward 2048, vocabulary 8192. The 124M model: 4096 tokens, hidden
 // 768, feed-forward 3072, vocabulary 50304; weight_up_124m has 8192 tokens.
 constexpr ProductShape kShapes[] = {
     {"forward_qkv", 2048, 1536, 512, false, true},

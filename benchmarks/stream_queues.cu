@@ -64,7 +64,7 @@ void Enqueue(const Stream& stream, Work work, const int* spin_until) {
   Check(cudaGetLastError(), "a launch");
 }
 
-// The same in a graph: made before anything spins.
+// The work in a graph, made before anything spins.
 cudaGraphExec_t Record(const Stream& stream, Work work, const int* spin_until) {
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t made = nullptr;

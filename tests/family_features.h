@@ -9,7 +9,7 @@
 
 namespace trireme {
 
-// Of all families, but for some.
+// Names of all families but some.
 inline std::vector<std::string> FamilyNames(const std::vector<std::string>& but = {}) {
   std::vector<std::string> names;
   for (const ModelFamily& family : ModelFamilies()) {

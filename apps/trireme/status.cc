@@ -18,7 +18,7 @@ struct StatusCommand {
   int events = 5;
   bool json = false;
 
-  // Of all runs; a run that starts below a folder appears the next time.
+  // The state of all runs; a run that starts below a folder appears the next time.
   std::string Text(int terminal) const {
     std::string text;
     for (const std::string& folder : folders) {

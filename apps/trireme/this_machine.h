@@ -14,7 +14,8 @@ namespace trireme {
 MachineReport ReportOfThisMachine();
 // The calibration of this machine with `device` (auto | cpu | cuda), and our own stack; none where there is no file.
 std::optional<PredictionGround> CalibratedMachine(const std::string& device, const std::string& stacks_folder = "");
-// The same; or, where there is no file, the shipped cluster file of its accelerator; none where no file fits.
+// The machine's calibration or, where there is no file, the shipped cluster file of its accelerator; none where no file
+// fits.
 std::optional<PredictionGround> ThisMachine(const std::string& device);
 // The ground of a run that begins, at the speed that its cores have now: rank 0 gives what it found, or nothing, and
 // has it changed. A calibration is scaled by the pace of the cores (measure/pace.h); where there is none, operations

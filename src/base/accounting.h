@@ -25,7 +25,7 @@ struct MemoryUse {
   std::array<std::int64_t, kMemoryKinds> bytes{};
   std::int64_t& operator[](MemoryKind kind) { return bytes[static_cast<std::size_t>(kind)]; }
   std::int64_t operator[](MemoryKind kind) const { return bytes[static_cast<std::size_t>(kind)]; }
-  // Of the device's memory: all kinds but kHost.
+  // Bytes of the device's memory: all kinds but kHost.
   std::int64_t total() const;
   MemoryUse& operator+=(const MemoryUse& other);
   bool operator==(const MemoryUse&) const = default;

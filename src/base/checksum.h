@@ -36,7 +36,7 @@ class Hasher {
   // A string and its length, so that two strings in a row never read as two others.
   void AddText(std::string_view text);
   void AddNumber(std::int64_t number);
-  // Of all that was added so far; adding may go on.
+  // The digest of all that was added so far; adding may go on.
   Digest digest() const;
 
  private:

@@ -54,7 +54,7 @@ inline constexpr char kReplacedSuffix[] = ".replaced.tmp";
 // directory has the name and the file system cannot exchange names, in two (see above). A directory that has the name
 // already is replaced and removed.
 void MoveIntoPlace(const std::string& from, const std::string& to);
-// The same to a name that must be free: what has it already is an Error and stays as it is.
+// Moves to a name that must be free: what has it already is an Error and stays as it is.
 void MoveToFreeName(const std::string& from, const std::string& to);
 // A new, empty folder beside `path`: `path` + ".tmp-" and letters that no other name has. It belongs to this call
 // alone.

@@ -28,7 +28,7 @@ std::string Name(Enum value) {
   return std::string(kWords<Enum>[static_cast<std::size_t>(value)]);
 }
 
-// Of all values, in order.
+// The words of all values, in order.
 template <HasWords Enum>
 std::vector<std::string> NamesOf() {
   return {kWords<Enum>.begin(), kWords<Enum>.end()};

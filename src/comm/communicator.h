@@ -181,7 +181,7 @@ class Communicator {
   void LeaveToDevice(const CollectiveCall& call, int stream, Event begin, Event end);
   bool recording() const { return recorder_ != nullptr; }
 
-  // Of all calls but messages, in order.
+  // A digest of all calls but messages, in order.
   std::uint64_t digest() const { return digest_; }
   std::int64_t sequence() const { return sequence_; }
   CollectiveObserver* observer() const { return observer_; }

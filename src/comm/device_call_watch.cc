@@ -268,7 +268,7 @@ void DeviceCallWatch::LookAtMeeting(Channel& channel, double now) {
   if (gave_up_ || (!over && (channel.meeting_is_named || seconds <= times_.name))) {
     return;
   }
-  // Of the members of this process that wait, the first one says so.
+  // The first of this process's waiting members says so.
   const std::vector<std::shared_ptr<Channel>> channels = Channels();
   const auto first = std::find_if(channels.begin(), channels.end(), [&](const std::shared_ptr<Channel>& other) {
     return other->group.key == channel.group.key && other->met_since != 0;

@@ -18,8 +18,8 @@ class GridComms {
   Communicator& tensor() { return *tensor_; }
   // The ranks among which the tokens of every sequence are divided.
   Communicator& context() { return *context_; }
-  // Of these, head_ranks that follow each other, and those at the same place of every such group; all where there is
-  // one kind alone.
+  // Context ranks: head_ranks that follow each other, and those at the same place of every such group; all where there
+  // is one kind alone.
   Communicator& context_heads() { return context_heads_ == nullptr ? *context_ : *context_heads_; }
   Communicator& context_ring() { return context_ring_ == nullptr ? *context_ : *context_ring_; }
   bool has_context_groups() const { return context_heads_ != nullptr; }

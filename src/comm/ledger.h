@@ -108,7 +108,7 @@ struct LedgerCall {
   std::string phase;
   std::int64_t started_ns = 0;
   std::int64_t ended_ns = 0;  // 0: it had not ended
-  // Of a call that the device does after the rank's thread went on; 0: not so, or not yet.
+  // Times of a call that the device does after the rank's thread went on; 0: not so, or not yet.
   std::int64_t enqueued_ns = 0;
   std::int64_t running_ns = 0;
   int stream = 0;

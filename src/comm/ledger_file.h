@@ -24,12 +24,12 @@ struct LedgerFileRecord {
   std::uint8_t kind, dtype, op, group;
   std::uint32_t check;
   std::array<char, 16> phase;
-  // Of a call that the device does after the rank's thread went on; set later.
+  // Times of a call that the device does after the rank's thread went on; set later.
   std::int64_t enqueued_ns;
   std::int64_t running_ns;  // when it was first seen to have started
   std::int64_t stream;
 
-  // Of everything but itself and what is set later.
+  // A checksum of everything but itself and what is set later.
   std::uint32_t Check(std::uint64_t as_number) const {
     std::uint64_t sum = as_number * 0x9E3779B97F4A7C15ULL;
     std::array<std::uint64_t, 2> name{};

@@ -21,7 +21,7 @@ struct PhaseTimes {
   // 0 for a name that did not occur.
   double Phase(std::string_view name) const;
   double Group(std::string_view name) const;
-  // Of all groups whose names begin so.
+  // Seconds of all groups whose names begin so.
   double GroupsFrom(std::string_view prefix) const;
 };
 

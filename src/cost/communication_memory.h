@@ -19,7 +19,7 @@ struct CommunicationMemory {
   std::int64_t total() const { return communicators * kCommunicatorBytes + buffers; }
 };
 
-// Of a rank of the stage. Buffers are those of a schedule whose messages do not pile up.
+// Memory of a rank of the stage. Buffers are those of a schedule whose messages do not pile up.
 CommunicationMemory CommunicationOf(const StageDescription& stage);
 
 }  // namespace trireme

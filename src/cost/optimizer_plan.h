@@ -53,7 +53,7 @@ struct MatrixPlan {
   int rounds = 0;
   // Elements that a data rank sends to each other one in a round; 0 where nothing is gathered.
   std::vector<std::int64_t> data_parts;
-  // Likewise among tensor ranks, by round and data rank.
+  // Parts exchanged among tensor ranks, by round and data rank.
   std::vector<std::vector<std::int64_t>> tensor_parts;
   DType dtype = DType::kFloat32;  // of the iterations' operands
   int iterations = 5;
@@ -78,7 +78,7 @@ struct MomentLayout {
 
 struct OptimizerPlan {
   OptimizerPlan() = default;  // AdamW of every parameter
-  // Of a stage's buckets; the table's rows are those that their entries name.
+  // A plan for a stage's buckets; the table's rows are those that their entries name.
   OptimizerPlan(const OptimizerConfig& config, DType working, const ParameterTable& table, const ShardPlan& shards,
                 const ParallelLayout& layout);
 
@@ -87,7 +87,7 @@ struct OptimizerPlan {
   // Bytes besides moments and masters: Muon's messages and workspace, Adafactor's factors.
   std::int64_t ExtraBytes(const ParallelLayout& layout) const;
   void AddTraffic(const ParallelLayout& layout, int data_rank, Traffic& tensor, Traffic& data) const;
-  // Of one rank's update.
+  // FLOPs of one rank's update.
   std::int64_t Flops(int data_rank, int tensor_rank) const;
 
   std::vector<RowUpdate> rows;  // by row of the table; empty: AdamW of all

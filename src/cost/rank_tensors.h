@@ -24,7 +24,7 @@ struct StateChoices {
   SentAs gather = SentAs::kExact;
 };
 
-// Of one bucket.
+// Tensors of one bucket.
 struct BucketTensors {
   TensorSpec weights;   // whole; the owned shard where ZeRO shards parameters
   TensorSpec gradient;  // whole; the owned shard where ZeRO shards gradients

@@ -343,8 +343,8 @@ struct SlotNeeds {
   bool splits = false;     // whether backward comes in two parts
 };
 
-// Of a registered kind without making the whole schedule where a formula has its slots (law 6), else from its compute
-// actions alone: ranks that execute a schedule add messages and validate it.
+// Slots of a registered kind, without making the whole schedule where a formula has its slots (law 6), else from its
+// compute actions alone: ranks that execute a schedule add messages and validate it.
 SlotNeeds SlotNeedsOf(const ParallelLayout& layout, int pipeline, int micro_batches) {
   const ScheduleKind* const kind = FindScheduleKind(layout.schedule);
   if (kind == nullptr) {

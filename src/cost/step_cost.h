@@ -50,7 +50,7 @@ struct StageDescription {
   DType moments = DType::kFloat32;  // optimizer.moments
   OptimizerPlan optimizer = {};
   PowerSgdPlan power_sgd = {};  // traffic and FLOPs are those of steps that compress
-  // Of a planner that describes many stages; nullptr: programs are made for this description.
+  // The cache of a planner that describes many stages; nullptr: programs are made for this description.
   BlockProgramCache* programs = nullptr;
 
   // The modules of a chunk.
@@ -109,7 +109,7 @@ class StageOfRun {
 
 // The most micro batches a data rank runs in any step of the run.
 int MostMicroBatches(const RunConfig& config);
-// Of weights and activations, and of the operands of the blocks' products: bf16 and e4m3 for train.dtype = "fp8".
+// Types of weights and activations, and of the operands of the blocks' products: bf16 and e4m3 for train.dtype = "fp8".
 DType WorkingDType(const std::string& train_dtype);
 DType ProductDType(const std::string& train_dtype);
 

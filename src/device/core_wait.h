@@ -24,7 +24,7 @@ inline constexpr double kQuietShare = 0.1;
 class CoreWait {
  public:
   CoreWait();
-  // Of the time so far, while `threads` threads had work.
+  // Share of the time so far that threads waited for cores, while `threads` threads had work.
   double Share(int threads) const;
 
  private:

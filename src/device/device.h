@@ -42,7 +42,7 @@ class Device {
   // Memory aligned to 256 bytes, uninitialised; Free(nullptr) does nothing. Not used within a step: see Arena.
   virtual void* Allocate(std::int64_t bytes) = 0;
   virtual void Free(void* memory) = 0;
-  // Likewise of the host's memory, and made for this device: Ops::Copy between the two overlaps with the host's work
+  // Allocates host memory made for this device: Ops::Copy between the two overlaps with the host's work
   // at the full speed of the link, and every operation may be given such memory, at that speed. It can be read and
   // written through CopyToHost and CopyFromHost as if it were the device's, in the order of the device's work.
   virtual void* AllocateHost(std::int64_t bytes);
@@ -126,7 +126,7 @@ struct DeviceOptions {
   std::function<std::string(int threads)> choose_engines;
   bool deterministic = false;  // a GPU: equal bits from equal runs, at some cost
   bool tf32 = false;           // a GPU: fp32 products with operands rounded to 10 bits of mantissa
-  // Of a paced device, which shares it with all ranks: what everything costs.
+  // The cluster of a paced device, which shares it with all ranks: what everything costs.
   std::shared_ptr<const PacedCluster> paced = nullptr;
 };
 

@@ -13,9 +13,9 @@ struct EnergyCounter {
   double range = 0;   // above 0: it begins again at 0 beyond so many joules
 };
 
-// Of the processors' packages; `powercap` is the folder that the kernel keeps.
+// Counters of the processors' packages; `powercap` is the folder that the kernel keeps.
 std::vector<EnergyCounter> ReadHostEnergy(const std::string& powercap = "/sys/class/powercap");
-// Of the GPUs that CUDA sees. In builds without it none, nor where ranks may share a GPU over NCCL.
+// Counters of the GPUs that CUDA sees. In builds without it none, nor where ranks may share a GPU over NCCL.
 std::vector<EnergyCounter> ReadGpuEnergy();
 
 // Adds up what counters grow by from one reading to the next. Counters of processors begin again after a minute or more

@@ -28,7 +28,7 @@ std::string FirstLine(const std::string& path) {
   return line;
 }
 
-// Of /proc/PROCESS/status.
+// Fields of /proc/PROCESS/status.
 struct ProcessStatus {
   std::string name;
   std::string parent;  // its id; empty where the file cannot be read

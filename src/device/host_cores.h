@@ -37,7 +37,7 @@ struct HostCores {
 // is taken as plain: every processor a core of one node, no quota.
 HostCores ReadHostCores(const std::string& root = "");
 
-// The same of every processor that control groups and the launcher's own mask (mpirun within taskset, say) leave to the
+// Cores of every processor that control groups and the launcher's own mask (mpirun within taskset, say) leave to the
 // job on this machine, also those that the launcher bound other processes of the job to.
 HostCores ReadMachineCores(const std::string& root = "");
 

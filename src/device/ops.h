@@ -60,7 +60,7 @@ class Ops {
   // Fills args.sums, those of this part: their sum over args.parts ranks is what HeadNormForward reads.
   void HeadNormSums(const HeadNormArgs& args);
   void HeadNormForward(const HeadNormArgs& args);
-  // Likewise args.products, which HeadNormBackward reads.
+  // Computes args.products, which HeadNormBackward reads.
   void HeadNormProducts(const HeadNormArgs& args);
   void HeadNormBackward(const HeadNormArgs& args);
   // out = in with dropped elements zeroed and the others scaled; out may be in.
@@ -145,7 +145,7 @@ class Ops {
   virtual void DoDecodeAttention(const DecodeAttentionArgs& args) = 0;
   virtual void DoEmbeddingForward(const EmbeddingArgs& args) = 0;
   virtual void DoEmbeddingBackward(const EmbeddingArgs& args) = 0;
-  // Of one part.
+  // Cross entropy of one part of the vocabulary.
   virtual void DoCrossEntropy(const CrossEntropyArgs& args);
   virtual void DoCrossEntropyStatistics(const CrossEntropyArgs& args, const Tensor& own) = 0;
   virtual void DoCrossEntropyGradient(const CrossEntropyArgs& args) = 0;

@@ -8,7 +8,7 @@
 
 namespace trireme {
 
-// Of each pair: op.frequencies, or the powers of op.theta.
+// Frequencies of each pair: op.frequencies, or the powers of op.theta.
 std::vector<double> RotaryFrequencies(const Rotary<Tensor>& op);
 
 // Cosines, then sines, each [sequence, pairs], times `magnitude`.

@@ -24,7 +24,7 @@ std::int64_t LogitRows(const InferenceOptions& options, std::int64_t vocabulary)
   return std::clamp<std::int64_t>(kLogits / vocabulary, options.batch, std::max(options.batch, options.rows));
 }
 
-// Of dense blocks and of those with experts: which of them the model has.
+// Whether the model has dense blocks, and blocks with experts.
 std::array<bool, 2> KindsOf(const ModelConfig& model) {
   const std::int64_t sparse = model.SparseLayers();
   return {sparse<model.layers, sparse> 0};

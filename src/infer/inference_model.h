@@ -41,7 +41,7 @@ class InferenceModel {
   // capacity are padding. What lies in the cache past a sequence's last real token is overwritten by its next ones.
   void RunCached(std::span<const std::int32_t> tokens, std::span<const std::int32_t> starts);
 
-  // Of rows (numbers of tokens) of the last run: [rows, vocabulary], at most options.batch rows.
+  // Logits of rows (numbers of tokens) of the last run: [rows, vocabulary], at most options.batch rows.
   std::vector<float> Logits(std::span<const std::int32_t> rows);
   // -log p(target) after each token of the last run.
   std::vector<float> Losses(std::span<const std::int32_t> targets);
@@ -83,7 +83,7 @@ class InferenceModel {
   void RunBlock(const Run& run, std::int64_t layer);
   // The blocks' programs for a run: the shapes are its own, the offsets those of the largest ones.
   void SetPrograms(const Run& run);
-  // Of each layer, for sequences as long as the run's.
+  // Sets the angles of each layer, for sequences as long as the run's.
   void SetAngles(const Run& run);
   // Runs steps of the embedding or the head; given: the program's buffers.
   void Execute(const ModuleProgram& program, std::span<const ProgramStep> steps, const MicroBatch& tokens,

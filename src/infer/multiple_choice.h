@@ -43,7 +43,7 @@ struct ChoiceReport {
   double standard_error(double share) const;
 };
 
-// Of each choice of each question in their order: the tokens that are scored, and the sum of their log-probabilities.
+// For each choice of each question, in order: the tokens that are scored, and the sum of their log-probabilities.
 ChoiceReport JudgeChoices(const std::vector<Question>& questions, const std::vector<std::size_t>& answers,
                           const std::vector<double>& scores);
 

@@ -32,7 +32,7 @@ class LogitCollector {
                   sample_.begin() + (part.first_token + row) * vocabulary_ + part.first_column);
     }
   }
-  // Of the sample; those taken are forgotten.
+  // The values of the sample, which are forgotten here.
   std::vector<float> Collect() {
     const auto all = static_cast<std::int64_t>(sample_.size());
     for (std::int64_t first = 0; first < all; first += rows_ * vocabulary_) {

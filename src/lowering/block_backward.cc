@@ -425,7 +425,7 @@ void Lowering::AdapterWeights(const WeightWork& work) {
     narrow = EmitNarrow(linear, input);
     recomputed_ = false;
   }
-  // Of a rank's own outputs come a part of the gradient of `narrow`, of its own inputs a part of `narrow` itself: every
+  // A rank's own outputs give a part of the gradient of `narrow`, its own inputs a part of `narrow` itself: every
   // rank holds the matrix whose gradient follows from that part. Under sequence parallelism the bucket's reduction adds
   // up the gradients.
   const bool cuts_outputs = Maker(linear.input, BlockOp::kEnter) != kNoId;

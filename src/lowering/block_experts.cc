@@ -112,7 +112,7 @@ void Lowering::BackwardRoute(const BlockOperation& route) {
                                .token_weights = token_weights,
                                .grad_logits = {Gradient(route.input)}};
   if (route.balance) {
-    // Of whole sequences, whose tokens lie on all ranks of the context group.
+    // Counts are per whole sequence, whose tokens lie on all ranks of the context group.
     step.counts = {NewBuffer(kStatisticsFloat, {sizes_.batch, sizes_.experts + 1})};
     Emit(CountChosen<TensorId>{.chosen = step.chosen, .token_weights = token_weights, .counts = step.counts});
     if (sizes_.context > 1) {

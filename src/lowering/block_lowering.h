@@ -65,7 +65,7 @@ class Lowering {
     BufferId out = kNoId;  // likewise
     BufferId weights = kNoId;
   };
-  // Of kRoute: see ops/experts.h.
+  // Buffers of a kRoute: see ops/experts.h.
   struct Choice {
     BufferId logits = kNoId;
     BufferId chosen = kNoId;
@@ -83,7 +83,7 @@ class Lowering {
     std::vector<BufferId> narrow;         // of linear layers with an adapter: scale * input * A^T
     Choice choice;                        // a block has at most one router
   };
-  // Of kHeadNorm.
+  // Gradients of a kHeadNorm's gains.
   struct GainGradients {
     BufferId query = kNoId;
     BufferId key = kNoId;
@@ -240,7 +240,7 @@ class Lowering {
     }
   }
   void ForwardAdd(Pass& pass, int i, int end);
-  // Of experts, in block_experts.cc.
+  // Blocks with experts, in block_experts.cc.
   void ForwardRoute(Pass& pass, const BlockOperation& route);
   void EmitGather(BufferId from, BufferId to, const Choice& choice) {
     Emit(GatherRows<TensorId>{.from = {from}, .order = {choice.order}, .to = {to}});
@@ -280,7 +280,7 @@ class Lowering {
   void BackwardUlysses(const BlockOperation& attention, AttentionBackwardStep step);
   void BackwardRing(const AttentionBackwardStep& step);
   void BackwardNorm(int i);
-  // Of experts, in block_experts.cc.
+  // Blocks with experts, in block_experts.cc.
   void BackwardRoute(const BlockOperation& route);
   void BackwardDispatch(const BlockOperation& dispatch);
   void BackwardGrouped(int i);
@@ -314,7 +314,7 @@ class Lowering {
   bool weight_part_ = false;
   std::vector<WeightCopy> weight_copies_;
   BufferId chosen_ = kNoId;  // which experts the first forward chose: a second one takes the same
-  // Of backward:
+  // State of the backward pass:
   Pass kept_;
   std::vector<BufferId> remade_;    // by value; kNoId: not made again so far
   std::vector<BufferId> gradient_;  // by value

@@ -13,15 +13,15 @@
 namespace trireme {
 
 struct LocalSizes {
-  // Of blocks with experts where the model has any. Requires RequireDivisible(config, layout) to hold. product_dtype:
-  // of the blocks' matrix products; e4m3 stands for fp8 products of bf16 tensors. split_backward: the schedule runs
-  // backward in two parts. plain_attention: train.attention = "plain".
+  // Sizes of blocks with experts where the model has any. Requires RequireDivisible(config, layout) to hold.
+  // product_dtype: of the blocks' matrix products; e4m3 stands for fp8 products of bf16 tensors. split_backward: the
+  // schedule runs backward in two parts. plain_attention: train.attention = "plain".
   LocalSizes(const ModelConfig& config, const ParallelLayout& layout, DType product_dtype, bool split_backward,
              bool plain_attention = false);
 
   DType dtype;  // of weights and activations
   bool float8;  // the blocks' products take fp8 copies of them
-  // And the copies of weights are made once a step and kept (see WithFloat8Weights in cost/step_cost.h).
+  // Whether the copies of weights are made once a step and kept (see WithFloat8Weights in cost/step_cost.h).
   bool float8_weights = false;
   LinearSet float8_linears = kAllLinears;  // of float8: those that are; train.fp8_products
   int tensor;                              // degree

@@ -379,8 +379,8 @@ struct ModuleProgram {
 
   std::int64_t kept_bytes = 0;
   std::int64_t scratch_bytes = 0;
-  // Of what is not a micro batch's: fp8 copies of weights (LocalSizes::float8_weights), guesses of scales, loads of
-  // experts.
+  // Bytes of what is not a micro batch's: fp8 copies of weights (LocalSizes::float8_weights), guesses of scales, loads
+  // of experts.
   std::int64_t weight_bytes = 0;
 };
 

@@ -22,8 +22,8 @@ constexpr double kBriefSpread = 0.6;
 // from farther away. docs/evidence/predictions.md has what is left.
 constexpr double kStepOverBest = 1.25;
 
-// Of the first of `ranks` ranks that measure at once, as many threads each and the same engines as `run` has. None
-// where it fails: other ranks wait in a collective, and a run does without.
+// Rates of the first of `ranks` ranks that measure at once, as many threads each and the same engines as `run` has.
+// None where it fails: other ranks wait in a collective, and a run does without.
 std::optional<BriefProbe> ProbeThreads(int ranks, const RankContext& run, DType dtype) {
   // A device that was given a chooser takes over the run's engines; nothing is measured for it.
   const DeviceOptions options{

@@ -333,7 +333,7 @@ void KeepEarlier(const std::optional<Cluster>& earlier, MeasuredRates& measured)
   }
 }
 
-// Of a whole calibration, of those that could be measured; 0 where none was.
+// The median of those paces of a calibration that could be measured; 0 where none was.
 double MedianPace(std::vector<double> paces) {
   std::erase(paces, 0.0);
   if (paces.empty()) {

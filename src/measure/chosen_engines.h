@@ -19,7 +19,7 @@ std::string EngineCacheFolder();
 // measured and, where the cores were quiet, written there. A folder that cannot be written, or a file that makes no
 // sense, only costs a measurement.
 std::string FastestEnginesHere(int threads, const std::string& folder = EngineCacheFolder());
-// The same with another way to measure.
+// The fastest engines by another way to measure.
 std::string FastestEnginesHere(int threads, const std::string& folder,
                                const std::function<EngineMeasurement()>& measure);
 // What `folder` remembers; empty where nothing was measured.

@@ -81,7 +81,7 @@ struct MachineReport {
   std::vector<CopyRate> copies;
 };
 
-// Of Trireme: "0.1.0".
+// The version of Trireme: "0.1.0".
 std::string ProgramVersion();
 
 // Everything that needs no measuring. `root` is the folder that holds proc, sys and etc.
@@ -91,7 +91,7 @@ void MeasureMachine(MachineReport& report);
 
 // One screen for a reader.
 std::string MachineText(const MachineReport& report);
-// The same as one JSON object, indented.
+// The report as one JSON object, indented.
 std::string MachineJson(const MachineReport& report);
 
 }  // namespace trireme

@@ -65,10 +65,10 @@ struct BlockOperation {
   int choice = -1;        // of operations on rows for experts: what kRoute made; a kLinear has a matrix for each expert
   int added = -1;         // of kCombine
   int gate = -1;          // likewise
-  // Of kRoute:
+  // Choices of a kRoute.
   RouterChoices router = {};
   bool balance = false;  // a loss balances the experts
-  // Of kLinear with an adapter: output = input * weight^T + bias + scale * (input * A^T) * B^T.
+  // A kLinear with an adapter computes output = input * weight^T + bias + scale * (input * A^T) * B^T.
   int adapter_a = -1;
   int adapter_b = -1;
 };
@@ -89,8 +89,8 @@ struct BlockDescription {
   std::vector<BlockValue> values;  // 0 is the input; the output of the last operation is the block's
   // In the order of the parameter table. Left empty by DescribeOperations.
   std::vector<BlockParameter> parameters;
-  // Of adapters; rank 0: there are none. With them nothing else is trained: no operation makes a gradient of another
-  // parameter.
+  // Rank of the adapters; 0: there are none. With them nothing else is trained: no operation makes a gradient of
+  // another parameter.
   std::int64_t adapter_rank = 0;
   double adapter_scale = 1;
 
@@ -102,7 +102,7 @@ struct BlockDescription {
 // The block of a completed config, one with experts or a dense one (ModelConfig::IsSparse). An Error when the family's
 // choices exclude each other: post_norm and linear_bias.
 BlockDescription DescribeBlock(const ModelConfig& model, bool sparse);
-// The same without the parameters' names and shapes: cheap, for the planner's many questions.
+// A description without the parameters' names and shapes: cheap, for the planner's many questions.
 BlockDescription DescribeOperations(const ModelConfig& model, bool sparse);
 
 }  // namespace trireme

@@ -21,7 +21,7 @@ enum class PositionChoice : std::uint8_t { kLearned, kAlibi, kRotary };
 // An RMS norm of queries and keys before their positions: of each head by itself, or of all heads together.
 enum class QkNormChoice : std::uint8_t { kNone, kEachHead, kAllHeads };
 
-// Of rotary positions: see model/rotary.h.
+// Scaling of rotary positions: see model/rotary.h.
 enum class RopeScaling : std::uint8_t { kNone, kLinear, kLlama3, kYarn, kLongRope };
 template <>
 inline constexpr std::array<std::string_view, 5> kWords<RopeScaling> = {"none", "linear", "llama3", "yarn", "longrope"};

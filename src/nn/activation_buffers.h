@@ -36,7 +36,7 @@ class ActivationBuffers {
   char* Get(const Home& home);
   // The computation enqueued so far is done with the buffer: starts to copy it to the host.
   void Save(const Home& home);
-  // Likewise, and what it holds is not needed any more.
+  // Gives the buffer back; what it holds is not needed any more.
   void Drop(const Home& home);
 
  private:

@@ -24,7 +24,8 @@ class ParameterSource {
   // The slice of a table row in the working type, once it is present. Valid until Release.
   virtual Tensor Get(int row) = 0;
   virtual void Release(const ParameterUse& use) = 0;
-  // Of the row's values, for MatmulArgs::weight_version; 0 where they are used once or made present for each use.
+  // Version of the row's values, for MatmulArgs::weight_version; 0 where they are used once or made present for each
+  // use.
   virtual std::int64_t Version(int row) const = 0;
 };
 

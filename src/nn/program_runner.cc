@@ -267,7 +267,7 @@ struct ProgramRunner::Executor {
     ops.Matmul(args);
   }
 
-  // Of training alone: an evaluation leaves the loads of a step as they are.
+  // Runs in training alone: an evaluation leaves the loads of a step as they are.
   void operator()(const AddLoad<TensorId>& step) const {
     if (call.micro_batch.training && call.weights != nullptr) {
       ops.Run(AddLoad<Tensor>{
@@ -349,9 +349,9 @@ struct ProgramRunner::Executor {
                                                                                           Buffer(step.to));
   }
 
-  // Of this tensor rank's heads, the first that attention has here.
+  // The first of this tensor rank's heads that attention has here.
   std::int64_t FirstOwnHead() const { return sizes.context_rank % sizes.head_ranks * (sizes.heads / sizes.head_ranks); }
-  // The same of all heads.
+  // Its number among all heads.
   std::int64_t FirstHead() const { return context.tensor_group.rank() * sizes.heads + FirstOwnHead(); }
 
   // The slopes of the heads that attention has here.

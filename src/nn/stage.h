@@ -31,7 +31,7 @@ class Stage {
   // Called after every module's part, on the thread that runs it; empty: no call.
   void set_on_module(std::function<void()> on_module) { on_module_ = std::move(on_module); }
 
-  // Of each layer of this chunk that has experts, its number from 0 and the rows of each expert in this step.
+  // Layers of this chunk that have experts, by number from 0, with the rows of each expert in this step.
   std::vector<std::pair<std::int64_t, Tensor>> ExpertLoads() const;
 
   // Where the previous stage's output goes before Forward; not given for the first virtual stage.
@@ -48,9 +48,9 @@ class Stage {
                   const Tensor& spare_b);
 
  private:
-  // Of a module whose kept memory stays on the device.
+  // Kept memory of a module where it stays on the device.
   char* Kept(std::size_t module, int slot) const;
-  // Of a block whose kept memory lies in the host's.
+  // Kept memory of a block where it lies in the host's.
   ActivationBuffers::Home HomeOf(std::size_t module, int slot) const;
   // Kept memory for a module to compute forward in, and for one that computes backward next: that of the module before
   // it starts to come.

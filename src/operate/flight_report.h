@@ -24,7 +24,7 @@ struct FlightReport {
   std::int64_t step() const;
 };
 
-// Of a folder with ledgers. Nothing in `ranks` when it holds none.
+// Reads a folder with ledgers. Nothing is in `ranks` when it holds none.
 FlightReport ReadFlight(const std::string& folder);
 FlightReport MakeReport(std::vector<RankRecord> ranks);
 

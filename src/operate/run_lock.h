@@ -28,7 +28,7 @@ struct RunLockIdentity {
   std::string host;
   std::string boot;       // /proc/sys/kernel/random/boot_id
   std::string processes;  // the namespace that process numbers belong to
-  // Of this process; what the system does not tell is "-".
+  // The identity of this process; what the system does not tell is "-".
   static RunLockIdentity Here();
 };
 

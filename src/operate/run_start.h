@@ -32,8 +32,8 @@ class MemoryChoices {
 
   // Recomputation and micro batch, for ranks that may plan with `room` bytes each; 0: unknown.
   RunConfig Choose(const RunConfig& config, std::int64_t room) const;
-  // And fp8 products: `choose` names the faster ones for the micro batch of its argument. Memory is fitted to the
-  // chosen products, also in a folder whose run.toml says nothing of them. Where their plan does not fit `room` and
+  // Chooses fp8 products too: `choose` names the faster ones for the micro batch of its argument. Memory is fitted to
+  // the chosen products, also in a folder whose run.toml says nothing of them. Where their plan does not fit `room` and
   // that of all products in fp8 does, these are taken.
   using ProductChoice = std::function<std::string(const RunConfig& config)>;
   RunConfig Choose(const RunConfig& config, std::int64_t room, const ProductChoice& choose) const;

@@ -22,7 +22,7 @@ constexpr double kWindowSeconds = 2;
 // one rank down for five seconds.
 constexpr std::int64_t kStretchSteps = 20;
 constexpr double kStretchSeconds = 6;
-// Of the time of its group that a straggler costs.
+// Least share of its group's time that a straggler costs.
 constexpr double kLeastCost = 0.1;
 
 // The group whose members do equal work.
@@ -89,7 +89,7 @@ std::span<const Meeting> InWindow(std::span<const Meeting> meetings) {
   return meetings.last(count);
 }
 
-// Of one group.
+// Adds the stragglers of one group.
 void AddStragglers(std::span<const Meeting> meetings, double least_share, std::vector<Straggler>& found) {
   const auto [first, last] = std::minmax_element(meetings.begin(), meetings.end(),
                                                  [](const Meeting& a, const Meeting& b) { return a.time < b.time; });
@@ -99,7 +99,7 @@ void AddStragglers(std::span<const Meeting> meetings, double least_share, std::v
   }
   std::array<std::map<int, double>, kSpans> by_span;
   std::map<int, double> delays;
-  // Of equally many meetings, so that one long delay is a matter of one span.
+  // Spans have equally many meetings, so that one long delay is a matter of one span.
   for (std::size_t i = 0; i < meetings.size(); ++i) {
     by_span[i * kSpans / meetings.size()][meetings[i].last] += meetings[i].delay;
     delays[meetings[i].last] += meetings[i].delay;

@@ -39,9 +39,9 @@ struct AttentionArgs {
   float scale = 1;
   std::int64_t window = 0;
   float cap = 0;
-  // Of the weights that scores become; on a GPU in plain attention alone. The weight of the key at position k for the
-  // query at position t of head h of sequence b is element first_element + ((b * all_heads + h) * S + t) * S + k, where
-  // S = all_positions.
+  // Dropout of the weights that scores become; on a GPU in plain attention alone. The weight of the key at position k
+  // for the query at position t of head h of sequence b is element first_element + ((b * all_heads + h) * S + t) * S +
+  // k, where S = all_positions.
   Dropout dropout;
   std::int64_t all_heads = 0;      // of all ranks
   std::int64_t all_positions = 0;  // of a whole sequence

@@ -79,7 +79,7 @@ struct RouteBackward {
 };
 void Check(const RouteBackward<Tensor>& op);
 
-// Of each of B sequences, how many of its tokens with a loss (token_weights above 0) chose each expert, and in column E
+// Counts for each of B sequences how many tokens with a loss (token_weights above 0) chose each expert, and in column E
 // how many there are: padding is not counted. Whole numbers in fp32, exact below 2^24.
 template <typename T>
 struct CountChosen {

@@ -34,7 +34,7 @@ struct Tensor {
     part.shape[0] = rows;
     return part;
   }
-  // The same memory under another shape of equal count.
+  // A view of this memory under another shape of equal count.
   Tensor Reshaped(const Shape& other) const { return {data, dtype, other}; }
 };
 

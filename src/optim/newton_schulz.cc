@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-// Of the quintic whose iterations carry every singular value to about 1 fastest (Jordan 2024).
+// Coefficients of the quintic whose iterations carry every singular value to about 1 fastest (Jordan 2024).
 constexpr float kLinear = 3.4445F;
 constexpr float kCubic = -4.7750F;
 constexpr float kQuintic = 2.0315F;

@@ -87,7 +87,7 @@ class Optimizer {
   const std::vector<FactoredMoments>& factored() const;
 
  private:
-  // Of a shard, or of a piece of one. Parts may be missing.
+  // State of a shard, or of a piece of one. Parts may be missing.
   struct State {
     Tensor weight;  // where it lies in host memory
     Tensor low;

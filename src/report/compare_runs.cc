@@ -138,7 +138,7 @@ std::vector<Difference> CompareTables(const std::string& before, const std::stri
     return NumberOf(row[ColumnOf(table, column)]);
   };
   std::vector<Difference> differences;
-  // Of a case in each table; 0: none yet.
+  // Seconds of the base case in each table; 0: none yet.
   double base_before = ratios ? 0 : 1;
   double base_after = base_before;
   double base_noise = 0;

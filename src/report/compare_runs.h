@@ -28,7 +28,7 @@ std::vector<Difference> CompareRuns(const std::string& before, const std::string
                                     bool ratios = false);
 
 std::string ToText(const std::vector<Difference>& differences);
-// Of two run folders the keys of run.toml that differ, a line each, those of the layout first:
+// The keys of run.toml in which two run folders differ, a line each, those of the layout first:
 // "layout.zero: 1 -> 3". Empty for tables, and where nothing differs.
 std::string SettingsThatDiffer(const std::string& before, const std::string& after);
 bool AnyWorse(const std::vector<Difference>& differences);

@@ -8,7 +8,7 @@
 
 namespace trireme {
 
-// Of a run's folder, or the runs right below a folder: the medians of its steps; of a folder of `bench`: its table; of
+// Reads a run's folder, or the runs right below a folder: the medians of its steps; a folder of `bench`: its table; of
 // a CSV file: see ParseDaysPoints. An Error where there is nothing measured.
 std::vector<DaysCurve> ReadMeasuredDays(const std::string& path, double tokens);
 

@@ -66,7 +66,7 @@ void ReadConfig(const std::string& path, RunRecord& run) {
                              recipe.config.train.dtype);
     run.parameters = ParameterCount(recipe.config.model);
   } catch (const Error&) {
-    // Of another version: the rest of the folder is still worth showing.
+    // A file of another version: the rest of the folder is still worth showing.
   }
 }
 

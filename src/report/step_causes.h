@@ -30,7 +30,7 @@ const std::vector<CauseField>& CauseFields();
 std::string TimersLine(const StepCauses& causes);
 
 StepCauses MeasuredCauses(const PhaseTimes& times);
-// Of the first stage, whose rank 0 is.
+// Causes of the first stage, where rank 0 is.
 StepCauses PredictedCauses(const PlanPoint& point, const StepEstimate& estimate);
 
 }  // namespace trireme

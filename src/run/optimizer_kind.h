@@ -23,7 +23,7 @@ struct OptimizerTraits {
   // Bytes written and read per element for the direction of an update that takes more than one pass.
   int direction_bytes = 0;
 
-  // Of each element of a matrix.
+  // Moments of each element of a matrix.
   constexpr int moments() const { return (first_moment ? 1 : 0) + (second_moment && !factors_matrices ? 1 : 0); }
 };
 

@@ -83,7 +83,7 @@ class Resolver {
     }
   }
 
-  // Likewise, from the files of a model.
+  // Applies the files of a model.
   void ApplyFrom(const Setting& from, const Setting* preset) {
     Require(preset == nullptr, "{}: model.from and model.preset both say the shape of the model; keep one", from.place);
     const auto* path = std::get_if<std::string>(&from.value);

@@ -35,18 +35,18 @@ struct RecipeKey {
   std::string name;  // "layout.tensor"
   std::string help;
   RecipeMember member;
-  // Of numbers.
+  // Bounds of numbers.
   double least = std::numeric_limits<double>::lowest();
   double most = std::numeric_limits<double>::max();
-  // Of text; empty: any.
+  // Values that a text may have; empty: any.
   std::vector<std::string> words;
   bool may_be_empty = false;
   // Shown as the default instead of a value: what decides it later.
   std::string default_word = {};
   TimeEffect time = TimeEffect::kNone;
-  // Of keys of the model: training that goes on from other weights may change it; all others are the weights' shape.
+  // For keys of the model: training that starts from other weights may change it; all others are the weights' shape.
   bool may_change = false;
-  // Likewise, of a checkpoint's manifest: the field's name, where it is not the key's last part, and whether manifests
+  // For fields of a checkpoint's manifest: the name, where it is not the key's last part, and whether manifests
   // of every version have it.
   std::string stored_as = {};
   bool in_every_manifest = false;

@@ -19,10 +19,10 @@ struct Setting {
   std::string origin;  // "recipe line 12", "--set"
 };
 
-// Of TOML text. `place` and `origin` are completed by the line of each setting. Unknown keys are an Error that names
-// the nearest one.
+// Settings of TOML text. `place` and `origin` are completed by the line of each setting. Unknown keys are an Error that
+// names the nearest one.
 std::vector<Setting> SettingsOfText(const std::string& text, const std::string& place, const std::string& origin);
-// Of --set key=value. Values are TOML's, or text, so that the shell needs no second pair of quotes.
+// Settings of --set key=value. Values are TOML's, or text, so that the shell needs no second pair of quotes.
 std::vector<Setting> SettingsOfOverride(const std::string& text);
 
 struct ModelFile {

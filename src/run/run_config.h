@@ -109,7 +109,7 @@ inline constexpr std::array<std::string_view, 2> kWords<AttentionEngine> = {"fla
 
 struct TrainConfig {
   std::string dtype = "fp32";  // fp32 | tf32 | bf16 | fp16 | fp8
-  // Of fp16: the loss is multiplied by the scale, so that small gradients are not rounded to zero
+  // For fp16: the loss is multiplied by the scale, so that small gradients are not rounded to zero
   // (train/loss_scaler.h).
   double loss_scale = 0;  // above 0: constant
   double initial_loss_scale = 65536;
@@ -196,7 +196,7 @@ struct EvaluateConfig {
   bool operator==(const EvaluateConfig&) const = default;
 };
 
-// Of a step's line: see report/log_line.h.
+// The form of a step's line: see report/log_line.h.
 enum class LogFormat : std::uint8_t { kShort, kMegatron };
 template <>
 inline constexpr std::array<std::string_view, 2> kWords<LogFormat> = {"short", "megatron"};
@@ -245,7 +245,7 @@ struct RecipeGround {
 // Reads a TOML file, then applies overrides "key=value" in order. Every Error names file, line, key and the nearest
 // that works. Not validated against ranks: see Validate.
 Recipe LoadRecipe(const std::string& path, const std::vector<std::string>& overrides, const RecipeGround& ground = {});
-// The same from text; `origin` names it in errors.
+// Reads a recipe from text; `origin` names it in errors.
 Recipe ParseRecipe(const std::string& text, const std::string& origin, const std::vector<std::string>& overrides,
                    const RecipeGround& ground = {});
 

@@ -52,9 +52,9 @@ struct RunPosition {
 
 class RunSchedule {
  public:
-  // Of a run from its first step. Requires a validated config.
+  // The schedule of a run from its first step. Requires a validated config.
   explicit RunSchedule(const RunConfig& config);
-  // Of a run that goes on under `config` from `at`. `changed`: keys of the recipe whose values differ from those of the
+  // The schedule of a run resumed under `config` from `at`. `changed`: keys of the recipe whose values differ from the
   // save. Appends to `notes` what a person must know of the change. An Error when a batch size that occurs from here on
   // cannot be cut into micro batches.
   RunSchedule(const RunConfig& config, const ScheduleState& saved, const RunPosition& at,

@@ -42,7 +42,7 @@ struct DeviceSpec {
   double peak_fp8 = 0;          // 0: as half
   double peak_fp4 = 0;          // 0: as fp8
   double old_matrix_share = 1;  // of peak, what matrix instructions of the generation before reach
-  // Of these peaks, what the chip holds at the power it may draw, by the width of the operands.
+  // Shares of these peaks that the chip holds at the power it may draw, by the width of the operands.
   double sustained = 1;
   double sustained_fp8 = 0;  // 0: as `sustained`
   double sustained_fp4 = 0;  // 0: as fp8

@@ -32,7 +32,7 @@ std::vector<std::string> SettingsFilesOf(const std::string& folder) {
   return paths;
 }
 
-// Of names that hold the word, such as 'dgx-h100' of 'h100', the three shortest; else the nearest.
+// The three shortest names that hold the word, as 'dgx-h100' holds 'h100'; else the nearest.
 std::string NearestNames(const std::string& word, const std::vector<std::string>& names) {
   std::vector<std::string> holders;
   std::copy_if(names.begin(), names.end(), std::back_inserter(holders),

@@ -59,7 +59,7 @@ enum class ProductPass : std::uint8_t { kForward, kBackwardInput, kBackwardWeigh
 inline constexpr int kProductPasses = 3;
 const char* Name(ProductPass pass);
 
-// Of one rank while ranks occupy the whole machine.
+// Rates of one rank while ranks occupy the whole machine.
 struct RankRates {
   DType dtype = DType::kFloat32;
   int threads = 1;  // of the rank; 1 on an accelerator
@@ -106,7 +106,7 @@ struct MeasuredRates {
 
 // The [measured] tables of a cluster file; none when it has none. Error as Settings'.
 std::optional<MeasuredRates> ReadMeasured(const Settings& file);
-// The same as text, to be appended to a cluster file.
+// The rates as text, to be appended to a cluster file.
 std::string ToToml(const MeasuredRates& measured);
 
 }  // namespace trireme

@@ -190,7 +190,7 @@ struct SoftwareStack {
   MemoryTraits memory;
   Efficiencies defaults;
   double default_spread = 0.25;
-  // Of measured runs that do not say.
+  // What measured runs that do not say it are taken to use.
   std::string assumed_recompute = "none";
   std::string assumed_partition;  // empty: uniform
   int assumed_zero = 0;

@@ -38,13 +38,14 @@ class BatchLoader {
   std::vector<MicroBatch> LoadTraining(const SampleSource& source, std::int64_t first, int micro_batches);
   // The samples of the next data rank instead, which are as many: for computing them in another place.
   std::vector<MicroBatch> LoadMoved(const SampleSource& source, std::int64_t first, int micro_batches);
-  // The same without gradients; samples from `end` on weigh nothing, so that a count that no batch divides is exact.
+  // Loads an evaluation, without gradients; samples from `end` on weigh nothing, so that a count that no batch divides
+  // is exact.
   std::vector<MicroBatch> LoadEvaluation(const SampleSource& source, std::int64_t first, int micro_batches,
                                          std::int64_t end);
   // Fetches what the next LoadTraining with these arguments will want, in the background. `source` must live until
   // then.
   void Prepare(const SampleSource& source, std::int64_t first, int micro_batches);
-  // Of the last LoadTraining; nothing where no work is counted.
+  // The balance of the last LoadTraining; nothing where no work is counted.
   const std::optional<WorkBalance>& balance() const { return balance_; }
   // Two numbers of each micro batch that was loaded last, as the head writes them: MicroBatch::loss_sums.
   Tensor loss_sums() const { return loss_sums_.Range(0, std::int64_t{2} * loaded_); }
@@ -67,7 +68,7 @@ class BatchLoader {
   template <typename Value>
   static void TakeShare(const std::vector<Value>& all, std::int64_t first, std::vector<Value>& to, std::size_t at,
                         const ContextShare& share);
-  // Of each token of a sample in its document.
+  // Position of each token of a sample in its document.
   std::vector<std::int32_t> PositionsIn(const std::vector<std::int32_t>& document_starts) const;
   std::vector<MicroBatch> Upload(const HostBatch& batch, bool training);
 

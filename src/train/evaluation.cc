@@ -117,7 +117,7 @@ std::vector<TaskScore> EvaluateTask(RankParts& parts, SharedGpu& gpu, const Eval
     for (const double loss : MicroBatchLosses(parts, micro_batches)) {
       bits.push_back(std::bit_cast<std::int64_t>(loss));
     }
-    // Of every rank, on every rank: the sums are taken in one order everywhere.
+    // The numbers of every rank, on every rank: the sums are taken in one order everywhere.
     const auto by_rank = GatherNumbers(parts.world(), parts.device(), bits);
     for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
       const std::int64_t data = grid.CoordinateOf(static_cast<int>(rank)).data;

@@ -24,7 +24,7 @@ struct ExpertLoad {
   std::int64_t Idle() const;
 };
 
-// Of the last step. Collective over the world; the model has experts.
+// The load of the last step. Collective over the world; the model has experts.
 ExpertLoad GatherExpertLoad(RankParts& parts);
 
 // Tells of experts that have had no row for many steps, each once.

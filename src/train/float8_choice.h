@@ -12,7 +12,7 @@ namespace trireme {
 
 // The time of the three products in bf16 over that in fp8 with its copies, by the rates of an H200: a fixed rule.
 double EstimatedGain(const LinearShape& shape);
-// The same, measured on `device`.
+// The gain, measured on `device`.
 double MeasuredGain(Device& device, const LinearShape& shape);
 
 // The set for a run with this micro batch, as text; "all" on a CPU, which has fp8 for tests, and on a paced device.

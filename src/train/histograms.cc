@@ -6,7 +6,7 @@
 namespace trireme {
 namespace {
 
-// Of a row, beside its buckets.
+// Sums of a row, besides its buckets.
 constexpr std::int64_t kRowSums = 3;
 constexpr float kNoValue = std::numeric_limits<float>::lowest();
 

@@ -9,9 +9,10 @@
 
 namespace trireme {
 
-// Of the gradients that the coming update reads, times `factor`: within Trainer::set_before_update's function.
+// Histograms of the gradients that the coming update reads, times `factor`: within Trainer::set_before_update's
+// function.
 std::vector<Histogram> HistogramsOfGradients(RankParts& parts, double factor);
-// Of the weights, in fp32: between steps. Takes the memory of the gradients (ZeroShard::JoinState).
+// Histograms of the weights, in fp32: between steps. Takes the memory of the gradients (ZeroShard::JoinState).
 std::vector<Histogram> HistogramsOfWeights(RankParts& parts);
 
 }  // namespace trireme

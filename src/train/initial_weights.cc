@@ -34,7 +34,7 @@ void Draw(Ops& ops, const Parameter& parameter, std::uint64_t seed, const OwnedS
   assert(state.runs.empty() || local == state.runs.back().local + state.runs.back().count);
 }
 
-// The same for values of another type, a part that `side` holds at a time.
+// Draws values of another type, a part that `side` holds at a time.
 void DrawNarrow(Ops& ops, const Parameter& parameter, std::uint64_t seed, const OwnedState& state, const Tensor& side) {
   ops.Fill(state.values, 0);
   for (const SliceRun& run : state.runs) {

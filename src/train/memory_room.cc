@@ -47,7 +47,7 @@ std::string NearestThatFits(RunConfig config, std::int64_t host_bytes) {
   return "; no micro batch fits: take a smaller model, or more machines (`trireme plan --max-size`)";
 }
 
-// Of each of its ranks, as far as they save.
+// Host memory of each of the stage's ranks, as far as they save.
 HostNeeds NeedsOfStage(const RunConfig& config, int pipeline, const HostUse& use) {
   const StageOfRun stage(config, pipeline, config.batch.global);
   const MemoryUse memory = MemoryOfStage(stage.description());

@@ -29,7 +29,7 @@ struct OwnedState {
 
 // Checkpoints hold fp32 alone. Copies values of either type to the host as fp32, which loses nothing.
 void CopyValues(Device& device, const Tensor& from, float* to);
-// The same the other way; bf16 takes the nearest of each, in the memory of `from`, which is then used up.
+// Copies the other way; bf16 takes the nearest of each, in the memory of `from`, which is then used up.
 void CopyValues(Device& device, std::span<float> from, const Tensor& to);
 
 }  // namespace trireme

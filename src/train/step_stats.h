@@ -14,7 +14,7 @@ struct StepStats {
   int request = 0;          // the largest of the ranks' requests (Trainer::Step)
 };
 
-// Of the micro batches that were loaded last. Every rank gets the same. Collective over the world.
+// Statistics of the micro batches that were loaded last. Every rank gets the same. Collective over the world.
 StepStats SumStepStats(RankParts& parts, int micro_batches, bool with_gradients, int request = 0);
 
 // This rank's loss and weight, of the last stage.

@@ -107,8 +107,8 @@ class ZeroShard : public ParameterSource, public GradientSink {
 
   // Rows of the table with an owned gradient that is not finite, ascending; after FinishGradients.
   std::vector<int> NonFiniteRows();
-  // Of what every data rank must hold alike: working weights, under stage 0 also masters and moments; of nothing under
-  // stage 3, which has no copies.
+  // A digest of what every data rank must hold alike: working weights, under stage 0 also masters and moments; of
+  // nothing under stage 3, which has no copies.
   Digest DigestOfCopies();
   // Without loss sums. The caller may write to them.
   LiveTensors Live();
@@ -172,9 +172,9 @@ class ZeroShard : public ParameterSource, public GradientSink {
   void ClearStaging(std::size_t bucket);
   // Stages 0 and 1: sums the bucket's gradient over the data ranks.
   void Reduce(std::size_t bucket);
-  // The same in bf16; stages 2 and 3: of `from`, a micro batch's, added to the owned gradient.
+  // Reduces in bf16; stages 2 and 3: `from`, a micro batch's, is added to the owned gradient.
   void ReduceNarrow(std::size_t bucket, const Tensor& from);
-  // The same as int8.
+  // Reduces as int8 blocks.
   void ReduceInt8(std::size_t bucket, const Tensor& from);
   void AllocateBuckets(Arena& arena);
   std::vector<OwnedShard> MakeShards() const;
@@ -184,7 +184,7 @@ class ZeroShard : public ParameterSource, public GradientSink {
   std::vector<Tensor>& BuffersFor(const Bucket& bucket) { return free_buffers_[GatherClass(bucket)]; }
   // Frozen ones only where something was written to them from outside.
   void GatherWeights(bool with_frozen);
-  // The same for a bucket of weights in host memory.
+  // Gathers a bucket of weights in host memory.
   void GatherOnHost(std::size_t bucket);
   // What JoinState() gives, without the masters' values; or what OwnedGradients() does.
   std::vector<OwnedState> StateViews(bool gradients = false) const;

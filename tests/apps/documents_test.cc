@@ -281,7 +281,7 @@ TEST(Documents, HaveCommandLinesThatRun) {
   for (const std::string& document : documents) {
     for (const Command& command : CommandsOf(document)) {
       std::vector<std::string> words = ShellWords(command.text);
-      // Of a mention what is run says what it needs, or is whole.
+      // A mention that is run says what it needs, or is whole.
       static const std::regex kNeeds(" is required \\(|name a cluster|needs a recipe");
       // `plan --page` needs what not every build has; apps/plan_test.cc runs it.
       const bool page = std::find(words.begin(), words.end(), "--page") != words.end();

@@ -284,7 +284,7 @@ TEST(Train, SigtermSavesAndEndsWithCodeThree) {
   EXPECT_EQ(ParseJson(inspect.out).at("step"), steps);
 }
 
-// The same weights saved under two layouts: without a learning rate training leaves them as they were drawn.
+// Weights saved under two layouts: without a learning rate training leaves them as they were drawn.
 TEST(Checkpoint, TheDigestDoesNotDependOnTheLayout) {
   const Workplace place;
   place.Write("recipe.toml", TinyRecipe());

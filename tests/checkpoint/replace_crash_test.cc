@@ -13,7 +13,7 @@
 
 namespace {
 
-// Of the child alone: renames until it is killed, and on which side of the one that counts; below 0: never.
+// In the child alone: renames until it is killed, and on which side of the one that counts; below 0: never.
 int renames_left = -1;
 bool kill_after = false;
 bool no_exchange = false;

@@ -45,7 +45,7 @@ struct OwnedSlice {
 // What rank `rank` of a layout saves: each element of master and moments belongs to exactly one rank.
 std::vector<OwnedSlice> SlicesOfRank(const ParameterTable& table, const ParallelLayout& layout, int rank,
                                      std::int64_t salt);
-// The same elements cut at random among `ranks`.
+// The elements, cut at random among `ranks`.
 std::vector<OwnedSlice> RandomSlicesOfRank(const ParameterTable& table, int ranks, int rank, std::int64_t salt);
 
 std::vector<SaveSlice> Views(const std::vector<OwnedSlice>& owned);

@@ -133,7 +133,7 @@ struct HostMessage {
   bool sends;
 };
 
-// Of the calling thread, between ncclGroupStart and ncclGroupEnd.
+// State of the calling thread, between ncclGroupStart and ncclGroupEnd.
 thread_local int depth = 0;
 thread_local std::vector<HostMessage> grouped;
 

@@ -139,7 +139,7 @@ struct Drilled {
 
 constexpr int kSteps = 10;
 
-// Of `times` trainings, one after another; each makes its groups, memory and recordings anew.
+// Losses of `times` trainings, one after another; each makes its groups, memory and recordings anew.
 std::vector<double> LossesOf(const RunConfig& config, int times) {
   const auto source = OpenRunSource(config, "train");
   std::vector<double> losses;

@@ -55,7 +55,7 @@ void __tsan_func_entry(void* /*caller*/) {}
 void __tsan_func_exit() {}
 void __tsan_vptr_update(void** /*at*/, void* /*value*/) {}
 void __tsan_vptr_read(void** /*at*/) {}
-// Of the host's code, such as counts of shared pointers.
+// Hooks for the host's code, such as counts of shared pointers.
 unsigned char __tsan_atomic8_load(const volatile unsigned char* at, int /*order*/) {
   return __atomic_load_n(at, __ATOMIC_SEQ_CST);
 }

@@ -14,7 +14,7 @@ struct Allocation {
   std::uint64_t bytes = 0;
   bool on_host = false;
   bool freed = false;
-  // Of memory that is taken in a stream's order: whether that has come, and the run in which it did. 0: at once.
+  // For memory taken in a stream's order: whether it is there, and the run in which it came. 0: at once.
   bool pending = false;
   std::uint32_t born = 0;
   // Its users: the number of the last operation of each stream, by the stream's place; and the last user's index.

@@ -26,7 +26,7 @@ struct KernelLaunch {
 // Runs all blocks as the operation, of which stream, number and clock are given.
 void RunKernel(const KernelLaunch& launch, Operation operation);
 
-// Of threads of the block that runs.
+// Whether threads of the running block share a warp.
 bool SameWarp(std::uint32_t a, std::uint32_t b);
 // Whether a __syncwarp of both lanes has ended since `a` was at the epoch.
 bool WarpSyncedSince(std::uint32_t a, std::uint32_t b, std::uint16_t epoch);

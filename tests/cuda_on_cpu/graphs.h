@@ -36,7 +36,7 @@ struct Capture {
 Node* AddCaptured(Stream* stream, const std::string& name, Work work);
 // Whether the call is one that must not be made while the calling thread records work, which is then reported.
 bool IsForbidden(const char* call);
-// The same of a call that concerns a stream or event whose work is being recorded.
+// Reports a call that concerns a stream or event whose work is being recorded.
 void ReportForbidden(const char* call, Capture& capture);
 
 }  // namespace trireme::cuda_on_cpu

@@ -30,7 +30,7 @@
 namespace trireme::cuda_on_cpu {
 
 enum class Coordinate { kThread, kBlock, kBlockDim, kGridDim };
-// Of the thread that runs; constant for it.
+// A coordinate of the thread that runs; constant for it.
 __attribute__((const)) unsigned CoordinateOf(Coordinate kind, int axis);
 
 template <Coordinate kKind>

@@ -18,7 +18,7 @@ namespace {
 struct History {
   std::vector<Operation> operations;
   std::uint32_t runs = 0;  // so far
-  // Of each stream, by number: the first run of its operations that have begun.
+  // For each stream, by number: the first run of its operations that have begun.
   std::vector<std::vector<std::uint32_t>> first_runs;
   std::vector<std::uint32_t> numbers;  // given out so far, by stream
   std::vector<std::uint32_t> spare_places;

@@ -81,7 +81,7 @@ TEST(AttentionBlocks, HoldEveryVisiblePairOnce) {
   }
 }
 
-// Of one sequence: the early chunks of ranks before, the own square, and all rows of ranks behind.
+// Blocks of one sequence: the early chunks of ranks before, the own square, and all rows of ranks behind.
 TEST(AttentionBlocks, AreAsLargeAsRowsAllow) {
   Zigzag zigzag{4, 1};
   const std::vector<AttentionBlock> blocks = AttentionBlocks(zigzag.Over(0, 4));

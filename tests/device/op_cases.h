@@ -19,7 +19,7 @@ struct OpCase {
   std::string name;
   // Builds operands on the workbench's device in the working type, runs the operation and reads what it wrote.
   std::function<std::vector<OpResult>(Workbench&, DType working)> run;
-  // Of the largest value of each result.
+  // Tolerances, as shares of the largest value of each result.
   double fp32_tolerance = 2e-5;
   double bf16_tolerance = 1.2e-2;
 };
@@ -48,7 +48,7 @@ struct CaseDifference {
 
 // Runs `op_case` on `device` in `working` and on `reference` in fp32; one entry for each result.
 std::vector<CaseDifference> Compare(const OpCase& op_case, Device& device, DType working, Device& reference);
-// The same with results that `op_case` gave in fp32 before: for several devices and types.
+// Compares with results that `op_case` gave in fp32 before: for several devices and types.
 std::vector<CaseDifference> Compare(const OpCase& op_case, Device& device, DType working,
                                     const std::vector<OpResult>& expected);
 

@@ -37,7 +37,7 @@ std::vector<std::vector<float>> Outputs(Workbench& bench, const Form& form, Matm
 
 // All transposes, types and ends that Ops::Matmul allows.
 std::vector<Form> FormsOfSize(std::int64_t m, std::int64_t n, std::int64_t k);
-// Of every engine that multiplies the form's operands.
+// Compares every engine that multiplies the form's operands.
 void ExpectSums(const std::vector<NamedEngine>& engines, const Form& form);
 
 }  // namespace trireme

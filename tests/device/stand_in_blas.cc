@@ -44,7 +44,7 @@ void bli_thread_set_num_threads(std::int64_t threads) { threads_of_a_call = stat
 const char* bli_info_get_version_str() { return "0.9.99"; }
 std::int64_t bli_info_get_blas_int_type_size() { return wide_extents ? 64 : 32; }
 
-// Of the test.
+// Functions for the test.
 int stand_in_threads() { return threads_of_a_call; }
 void stand_in_set_wide_extents(bool wide) { wide_extents = wide; }
 }

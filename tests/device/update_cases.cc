@@ -68,7 +68,7 @@ std::vector<OpResult> RunAdamW(Workbench& bench, DType working, const Updates& u
   return results;
 }
 
-// Of the other kinds.
+// Cases of the other kinds.
 OpCase KindCase(const std::string& name, UpdateKind kind, DType moments) {
   return {name,
           [kind, moments](Workbench& bench, DType working) {

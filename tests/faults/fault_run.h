@@ -39,7 +39,7 @@ class FaultRun {
   // Returns when a line of metrics.jsonl tells of this step or a later one; gives up after minutes, so that a run that
   // died fails the test's next line. No load of the machine makes a step take that long.
   void AwaitStep(std::int64_t step) const;
-  // The same for any complete checkpoint.
+  // Waits for any complete checkpoint.
   void AwaitSave() const;
   // Returns when a drill (--inject) has happened.
   void AwaitDrill() const;
@@ -49,13 +49,13 @@ class FaultRun {
   std::string Output() const;
   // The newest step that metrics.jsonl tells of; 0: none.
   std::int64_t LoggedStep() const;
-  // Of the newest checkpoint; -1: none.
+  // Step of the newest checkpoint; -1: none.
   std::int64_t SavedStep() const;
   // How long ranks stood still until the supervisor named one, as it says; 0: it named none.
   static double SecondsUntilNamed(const Outcome& outcome);
-  // Of the newest checkpoint's whole state.
+  // Digest of the newest checkpoint's whole state.
   std::string Digest() const;
-  // Of the same run when nothing happens to it.
+  // Digest of the run when nothing happens to it.
   std::string UntouchedDigest() const;
 
  private:

@@ -52,6 +52,17 @@ TEST(Ratchets, FilesAboveTheUsualLengthAreListedWithAReason) {
   }
 }
 
+// A comment is a sentence, or a noun phrase that stands alone: it needs neither the line before it nor the declaration
+// after it to be understood.
+TEST(Ratchets, CommentsStandAlone) {
+  static const std::regex leaning(R"(^\s*// (Of|The same|And|Likewise)\b)");
+  for (const std::string& file : SourceFiles()) {
+    for (const std::string& line : LinesOf(ReadText(kRoot / file))) {
+      EXPECT_FALSE(std::regex_search(line, leaning)) << file << ": " << line;
+    }
+  }
+}
+
 // Virtual functions declared in a header, without destructors. An interface that grows makes every back end longer:
 // edit the number with the change, and say in its commit why.
 const std::map<std::string, int>& VirtualFunctions() {

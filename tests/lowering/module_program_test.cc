@@ -157,7 +157,7 @@ TEST(BlockProgram, RecomputationKeepsLessAtEveryLevel) {
   EXPECT_EQ(before, 2 * 8 * 32 * 4) << "of a block that is recomputed whole only its input stays";
 }
 
-// Of one rank without dropout both branches are added as their last products are stored, unless a norm or an adapter
+// On one rank without dropout both branches are added as their last products are stored, unless a norm or an adapter
 // comes in between; a tensor group adds up partial sums first.
 TEST(BlockProgram, ResidualSumsArePartOfProducts) {
   for (const Case& one : AllCases()) {

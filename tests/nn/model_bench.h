@@ -33,7 +33,7 @@ class ModelBench : public ParameterSource, public GradientSink {
 
   // Mean loss over the weights; the sum is taken in double.
   double Loss(const HostBatch& batch);
-  // The same, and leaves the gradients of that mean.
+  // The mean loss; leaves its gradients.
   double Gradients(const HostBatch& batch);
 
   // Blocks and head then overwrite the gradients of their matrices, which are NaN before.

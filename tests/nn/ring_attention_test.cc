@@ -58,7 +58,7 @@ Tensor OwnRows(Workbench& bench, const Tensor& all, const ContextShare& share) {
   return bench.From(DType::kFloat32, {share.tokens(), all.shape[1]}, own);
 }
 
-// Of every rank; on a device that is not the host where `streams`.
+// Results of every rank; on a device that is not the host where `streams`.
 std::vector<Result> RunRing(const ModelConfig& model, bool streams, int& events) {
   std::vector<Result> results(kRanks);
   std::mutex mutex;

@@ -43,7 +43,7 @@ class SerialRun {
   double NextRate() const { return rate_(consumed_); }
   std::int64_t consumed() const { return consumed_; }
   std::int64_t step() const { return step_; }
-  // Of the whole run, by taking the steps that are left.
+  // The last step of the whole run, by taking the steps that are left.
   std::int64_t LastStep() const;
 
  private:

@@ -15,8 +15,8 @@ constexpr int kMeetings = 8;           // a step, of every group
 constexpr double kStepSeconds = 0.25;  // without noise
 constexpr std::size_t kRecorded = 24;  // steps
 
-// Of pieces of work that take longer, with a tail so heavy that it has no variance: as on machines of their own, and
-// as where other programs run too.
+// Shares of pieces of work that take longer, with a tail so heavy that it has no variance: as on machines of their own,
+// and as where other programs run too.
 constexpr double kQuiet = 0.005;
 constexpr double kBusy = 0.02;
 

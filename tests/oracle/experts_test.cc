@@ -154,7 +154,7 @@ Named TensorsOf(const ExpertModel& one) {
   return all;
 }
 
-// The same in the two tensors of all experts that transformers holds in memory.
+// The matrices in the two tensors of all experts that transformers holds in memory.
 Named Fused(const ExpertModel& one, const Named& tensors) {
   Named all;
   for (const auto& [name, matrix] : tensors) {

@@ -12,7 +12,7 @@
 
 namespace trireme::oracle {
 
-// Of a logit: fp32 against fp32 in different orders of sums; logits are of the order of 1.
+// Tolerance of a logit: fp32 against fp32 in different orders of sums; logits are of the order of 1.
 inline constexpr double kTolerance = 1e-4;
 
 // By name: config, crc32, tensors, tokens, logits, greedy.
@@ -29,7 +29,7 @@ void WriteDirectory(const std::string& path, const nlohmann::json& model, const 
 
 // The logits of every token by this program on `ranks` tensor ranks, and the tokens that follow greedily.
 std::vector<float> LogitsOf(const std::string& path, const TokenList& tokens, int ranks);
-// The same by the forward pass of training on 2 tensor x 2 pipeline ranks.
+// Logits by the forward pass of training on 2 tensor x 2 pipeline ranks.
 std::vector<float> StagedLogitsOf(const std::string& path, const TokenList& tokens);
 TokenList GreedyTokens(const std::string& path, const TokenList& tokens, std::int64_t count);
 // Largest difference from those of transformers.

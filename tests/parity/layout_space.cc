@@ -247,7 +247,7 @@ RunConfig RandomRecipe(std::uint64_t seed) {
     }
   };
   add("plain", 3, [](RunConfig& c) {
-    // Of keys that other ranks hold the CPU's plain attention alone takes care.
+    // Only the CPU's plain attention handles keys that other ranks hold.
     const bool own_keys = c.layout.context == 1 || c.layout.context_kind == ContextKind::kUlysses;
     c.train.attention = own_keys || !TestsUseGpu() ? AttentionEngine::kPlain : c.train.attention;
   });

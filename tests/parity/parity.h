@@ -37,7 +37,7 @@ RunConfig SmallRun(const std::string& family);
 bool TestsUseGpu();
 // Trains on config.layout.ranks() thread ranks of the device that TRIREME_TEST_DEVICE names ("cpu" when unset).
 Outcome Train(const Experiment& experiment);
-// The same run on one rank: every axis 1, no recomputation, one micro batch at a time.
+// The run on one rank: every axis 1, no recomputation, one micro batch at a time.
 RunConfig OneRank(const RunConfig& config);
 
 // What breaks the law: losses and parameters beyond `tolerance` relative (gradient norms ten times that), law 4, law 5.

@@ -12,7 +12,7 @@ inline Cluster ShippedCluster(const std::string& name) { return LoadCluster(name
 inline SoftwareStack ShippedStack(const std::string& name) { return LoadStack(name, Source("stacks")); }
 inline PlannerFiles ShippedFiles() { return LoadPlannerFiles(Source("clusters"), Source("stacks")); }
 
-// Of Llama 3.1 8B, as the hub has it.
+// The configuration of Llama 3.1 8B, as the hub has it.
 inline constexpr const char* kLlamaConfig = R"({"model_type":"llama","num_hidden_layers":32,"hidden_size":4096,
   "num_attention_heads":32,"num_key_value_heads":8,"intermediate_size":14336,"vocab_size":128256,
   "rope_scaling":{"factor":8.0,"rope_type":"llama3"},"max_position_embeddings":131072,"tie_word_embeddings":false})";

@@ -137,7 +137,7 @@ TEST(MeasuredTime, ProductsThatStayInBf16ArePricedAsSuch) {
   const double native = matmul("bf16", "all");
   EXPECT_DOUBLE_EQ(matmul("fp8", "all"), native / 2);
   EXPECT_DOUBLE_EQ(matmul("fp8", "none"), native);
-  // Of 12 parts of a GPT-2 block each feed-forward product has 4, those of attention 3 and 1.
+  // A GPT-2 block has 12 parts: each feed-forward product has 4, those of attention 3 and 1.
   EXPECT_DOUBLE_EQ(matmul("fp8", "ffn_in"), native * (1 - 2.0 / 12));
   EXPECT_DOUBLE_EQ(matmul("fp8", "attention_out"), native * (1 - 0.5 / 12));
 }

@@ -194,7 +194,7 @@ TEST(Emit, ARecipeIsOneThatOneWouldSubmit) {
   EXPECT_EQ(ParseRecipe(EmitRecipe(emitted), "none", {}).config.train.tokens, 20 * ParameterCount(SmallGpt()));
 }
 
-// Of a job script that is made for a machine and a name from outside.
+// A job script that is made for a machine and a name from outside.
 struct Emitted {
   Machine machine{"dgx-h100", "trireme"};
   ModelConfig model = SmallGpt();

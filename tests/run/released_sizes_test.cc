@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-// Of model cards, papers and the files themselves; an output that is tied counts once.
+// From model cards, papers and the files themselves; an output that is tied counts once.
 const std::map<std::string, std::int64_t>& Released() {
   static const std::map<std::string, std::int64_t> released = {
       {"gemma-2-27b", 27'227'128'320},   {"gemma-2-2b", 2'614'341'888},

@@ -29,7 +29,7 @@ RunConfig SmallConfig(const std::vector<std::string>& keys) {
   return config;
 }
 
-// Of more than one member.
+// Groups of more than one member.
 int GroupsOf(GridComms& comms) {
   std::vector<Communicator*> groups = {&comms.world(), &comms.tensor(),   &comms.context(),
                                        &comms.data(),  &comms.pipeline(), &comms.tied()};

@@ -165,7 +165,7 @@ TEST(CollectiveLane, HasWhatDataRanksReduceAndGather) {
   }
   // The tied table is reduced for embedding and head.
   EXPECT_THAT(RunOnTwo({"layout.data=2", "layout.zero=2"})->streams, SizeIs(kSteps * 5));
-  // And gathered for both; the block's weights for forward and backward.
+  // Weights are gathered for both as well; the block's weights for forward and backward.
   EXPECT_THAT(RunOnTwo({"layout.data=2", "layout.zero=3"})->streams, SizeIs(kSteps * (5 + 6)));
   EXPECT_THAT(RunOnTwo({"layout.tensor=2"})->streams, Each(kComputeStream));
 }

@@ -237,7 +237,7 @@ class Rank {
       }
     }
   }
-  // Of each change of the weights a version of its own, or 0 where they are gathered for each use.
+  // Each change of the weights has a version of its own, or 0 where they are gathered for each use.
   void ExpectVersions(bool gathered) {
     constexpr int kRow = 0;
     std::set<std::int64_t> seen{zero_.Version(kRow)};

@@ -75,7 +75,7 @@ std::string FormatManifest(const Manifest& manifest);
 enum class ShardList : std::uint8_t { kWhole, kLeftOut };
 // Checks the digest first. `origin` names the file in errors.
 Manifest ParseManifest(std::string_view text, const std::string& origin, ShardList shards = ShardList::kWhole);
-// Of a checkpoint's folder.
+// The manifest of a checkpoint's folder.
 Manifest ReadManifest(const std::string& folder);
 
 }  // namespace trireme

@@ -17,7 +17,7 @@ std::string CutName(const TokenTable& table) {
     case SplitPattern::kBloom:
       return "bloom";
     case SplitPattern::kLlama3:
-      // The same pattern under two names: the first takes whole tokens before it merges.
+      // One pattern under two names: the first takes whole tokens before it merges.
       return table.ignore_merges ? "llama-bpe" : "dbrx";
     case SplitPattern::kQwen2:
       return "qwen2";

@@ -48,7 +48,7 @@ std::vector<std::int64_t> PruneCheckpoints(const std::string& folder, std::int64
 // The checkpoint that a person means by `path`: a checkpoint's own folder, or the newest good one of a run's folder or
 // of its checkpoints/. An Error says what was looked for.
 std::string ResolveCheckpoint(const std::string& path);
-// The same, but all checkpoints of a run, good or not, newest first.
+// All checkpoints of a run, good or not, newest first.
 std::vector<std::string> ResolveAllCheckpoints(const std::string& path);
 
 }  // namespace trireme

@@ -66,7 +66,7 @@ class CheckpointReader {
   // The index of this checkpoint, made anew from the headers of its shards where there was none to read.
   const CheckpointIndex& index() const { return *index_; }
 
-  // Of the rank of the save whose place `rank` takes: its own, or, of more ranks than saved, that of rank modulo them.
+  // Choices of the saved rank that `rank` follows: its own or, with more ranks than saved, that of rank modulo them.
   std::string DeviceChoices(std::int64_t rank) const;
   // nullptr when it was not saved.
   const StoredTensor* Find(const std::string& name, const std::string& kind) const;

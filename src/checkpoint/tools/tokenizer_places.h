@@ -16,7 +16,7 @@ struct ModelPlace {
   RunState state;
 };
 std::string FindTokenizerOf(const ModelPlace& place);
-// The same for a run that is about to start: with its data, and with the model that it goes on from.
+// The tokenizer of a run that is about to start: with its data, and with the model that it goes on from.
 std::string FindTokenizerOf(const RunConfig& config);
 
 // File of a run's folder: its data source with absolute paths, as data.source has them.

@@ -24,9 +24,9 @@ struct ChatText {
 
 class ChatTemplate {
  public:
-  // Of the tokenizer at `path` (as LoadTokenizer takes it); an Error when its files have no template.
+  // The template of the tokenizer at `path` (as LoadTokenizer takes it); an Error when its files have no template.
   static ChatTemplate Load(const std::string& path);
-  // The same with another template, for the special tokens of that tokenizer ("" or "bytes": none).
+  // Another template, for the special tokens of that tokenizer ("" or "bytes": none).
   static ChatTemplate Load(const std::string& path, const std::string& source);
   // `special` are further variables of the template: bos_token, eos_token and the like.
   ChatTemplate(const std::string& source, nlohmann::ordered_json special, std::string origin);

@@ -27,7 +27,7 @@ class TokenStore {
   virtual std::vector<std::int64_t> DocumentStartsBetween(std::int64_t first, std::int64_t last) const = 0;
   // Whether documents are conversations: sequences that are in turn read and answered.
   virtual bool has_answers() const { return false; }
-  // Of the tokens from `first` on: 1 for those of answers, 0 for the others.
+  // A mask of the tokens from `first` on: 1 for those of answers, 0 for the others.
   virtual void AnswerMask(std::int64_t /*first*/, std::span<std::uint8_t> out) const {
     std::fill(out.begin(), out.end(), std::uint8_t{0});
   }

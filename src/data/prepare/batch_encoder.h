@@ -31,7 +31,7 @@ struct EncodedBatch {
   DamagedLines damaged;
 };
 
-// Of conversations (TextFormat::kChat): a document's sequences are in turn what the model reads and what it answers.
+// In conversations (TextFormat::kChat) a document's sequences are in turn what the model reads and what it answers.
 struct EncodeRules {
   std::string json_field = "text";
   std::optional<std::int32_t> end_of_text;  // put after each document, but for conversations

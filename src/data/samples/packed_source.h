@@ -38,7 +38,7 @@ class PackedSource final : public SampleSource {
   std::vector<std::int64_t> DocumentLengths(std::int64_t index) const override;
 
   std::int64_t samples() const override { return static_cast<std::int64_t>(ends_.size()); }
-  // Of all samples' tokens, those that no document fills.
+  // The share of all samples' tokens that no document fills.
   double padding_share() const;
 
  private:

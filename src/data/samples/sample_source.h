@@ -23,7 +23,7 @@ class SampleSource {
   // Tokens are in [0, vocabulary).
   virtual std::int64_t vocabulary() const = 0;
   virtual std::string description() const = 0;
-  // Of an epoch; 0 where there is no such number: the source has no end, or several sources are blended.
+  // Samples of an epoch; 0 where there is no such number: the source has no end, or several sources are blended.
   virtual std::int64_t samples() const { return 0; }
   // Pure function of the index: any thread, any order, any number of times. The index is in [0, 2^62): epochs wrap by
   // themselves. A file that has changed since it was opened, or holds a token outside the vocabulary, is an Error.
@@ -63,7 +63,7 @@ struct WeightedSource {
   std::string source;
 };
 std::vector<WeightedSource> ParseSources(const std::string& source);
-// The same source with every path made absolute, so that it can be opened from any working folder.
+// `source` with every path made absolute, so that it can be opened from any working folder.
 std::string AbsoluteSource(const std::string& source);
 
 std::unique_ptr<SampleSource> OpenSource(const SourceOptions& options);

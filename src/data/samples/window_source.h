@@ -27,7 +27,7 @@ class WindowSource final : public SampleSource {
   const TokenRange& range() const { return range_; }
 
  private:
-  // Of the window that `index` visits.
+  // The first token of the window that `index` visits.
   std::int64_t FirstTokenOf(std::int64_t index) const;
   void Check(const Sample& sample, std::int64_t first, std::size_t count) const;
   // Leaves the weights of answers alone; the others become 0.

@@ -17,7 +17,7 @@
 
 namespace trireme {
 
-// Of a BPE of characters (data/tokenizer/character_bpe_tokenizer.h).
+// Rules of a BPE of characters (data/tokenizer/character_bpe_tokenizer.h).
 struct CharacterRules {
   // Whether a space is put before a text: never; before each stretch between added tokens, always or unless it begins
   // with one; or only before the first stretch.

@@ -34,7 +34,7 @@ TokenTable BytesTable() {
   return table;
 }
 
-// The same tokenizer as SentencePiece would store it: a token that is merged earlier scores higher.
+// The tokenizer as SentencePiece would store it: a token that is merged earlier scores higher.
 void MakeSentencePieces(const BpeDescription& description, TokenTable& table) {
   table.sentence_pieces = true;
   std::map<std::string, float> scores;

@@ -28,8 +28,8 @@ struct TokenizerConfig {
   std::string chat_template;            // Jinja; empty: none
 };
 
-// Of the tokenizer at `path`, as LoadTokenizer takes it. Nothing is set where the files are not there. The template is
-// chat_template.jinja's, or tokenizer_config.json's (of several the one called "default").
+// The files of the tokenizer at `path`, as LoadTokenizer takes it. Nothing is set where the files are not there. The
+// template is chat_template.jinja's, or tokenizer_config.json's (of several the one called "default").
 TokenizerConfig ReadTokenizerConfig(const std::string& path);
 
 }  // namespace trireme

@@ -105,7 +105,8 @@ void ReadNormalizer(const Json& normalizer, BpeDescription& description) {
   }
 }
 
-// Of a BPE of characters: none, a cut at spaces that the normaliser has replaced already, or Metaspace.
+// The pre-tokenizer of a BPE of characters: none, a cut at spaces that the normaliser has replaced already, or
+// Metaspace.
 void ReadCharacterPreTokenizer(const Json& pre_tokenizer, BpeDescription& description) {
   if (pre_tokenizer.is_null()) {
     return;

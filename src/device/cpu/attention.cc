@@ -20,7 +20,7 @@ struct ForwardBuffers {
       : keys(cut.Take<E>(sizes.key_columns * sizes.head_depth)),
         values(cut.Take<E>(sizes.head_columns * sizes.key_depth)),
         scores(cut.Take<float>(sizes.query_block * sizes.key_columns)),
-        // The same memory where elements are fp32.
+        // Shares the memory of scores where elements are fp32.
         weights(std::is_same_v<E, float> ? reinterpret_cast<E*>(scores)
                                          : cut.Take<E>(sizes.query_block * sizes.key_columns)),
         queries(cut.Take<E>(sizes.query_block * sizes.head_size)),
@@ -76,7 +76,7 @@ RowSoftmax SoftmaxRow(float* scores, std::int64_t keys, const KeyRange& range, c
   return {sum, maximum + std::log(sum)};
 }
 
-// Of any query block.
+// Most rows of any query block.
 constexpr std::int64_t kMostRows = 128;
 
 // One query head of one sequence.
@@ -129,7 +129,7 @@ class ForwardHead {
     return 1.0F / softmax.sum;
   }
 
-  // Of query t: 0 outside its keys.
+  // Keeps the weights of query t: 0 outside its keys.
   void KeepWeights(std::int64_t t, const QueryBlock& block, const KeyRange& range, const float* from,
                    float reciprocal) const {
     T* row = args_.weights.as<T>() + ((batch_ * args_.heads + head_) * sizes_.sequence + t) * sizes_.keys;

@@ -102,7 +102,7 @@ void ScoreGradientRow(const GradientRow& row, std::int64_t keys, const KeyRange&
   ClearOutside(grad_scores, range, keys);
 }
 
-// The same with the weights that forward left in `kept`, which begins at the block's first key.
+// The gradient of a row with the weights that forward left in `kept`, which begins at the block's first key.
 template <typename T>
 void KeptGradientRow(const GradientRow& row, const T* kept, std::int64_t keys, const KeyRange& range) {
   float* weights = row.weights;

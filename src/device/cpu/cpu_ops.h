@@ -23,7 +23,7 @@ class HostOps : public Ops {
     set_engines(engines);
   }
 
-  // Of products, as this machine can run them.
+  // Engines of products that this machine can run.
   const EngineTable& engines() const { return engines_; }
   // As they were set.
   const EngineTable& asked_engines() const { return asked_engines_; }

@@ -140,7 +140,7 @@ void PackColumns(const T* source, std::int64_t stride, std::int64_t rows, std::i
   }
 }
 
-// The same of the transpose: rows of `source` become columns of the panels, whose depth is `columns`.
+// Packs the transpose: rows of `source` become columns of the panels, whose depth is `columns`.
 template <typename T>
 void PackTransposed(const T* source, std::int64_t stride, std::int64_t rows, std::int64_t columns, float* panels) {
   for (std::int64_t first = 0; first < rows; first += kPanel) {

@@ -33,7 +33,7 @@ class CudnnAttention {
   // passes of one attention need not get the same answer.
   bool Supports(const AttentionArgs& args) const;
 
-  // Of the library that this process found (cudnn_version.h); 0 in a program built without.
+  // The version of the library that this process found (cudnn_version.h); 0 in a program built without.
   static std::int64_t LoadedVersion();
 
   // False, with nothing done, when this GPU has no engine for the shape, or one that takes too much memory.
@@ -64,7 +64,7 @@ class CudnnAttention {
   bool BackwardInBlocks(const AttentionArgs& args);
   // The most that any of them needs.
   static std::int64_t WorkspaceOf(const std::vector<Plan*>& plans);
-  // Of the block's queries, out of those of all, to [B, H, queries].
+  // Copies statistics of the block's queries, out of those of all, to [B, H, queries].
   void CopyStatistics(const AttentionArgs& args, const AttentionBlock& block, float* part);
   cudnnContext* Handle();
 

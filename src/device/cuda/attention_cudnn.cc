@@ -80,7 +80,7 @@ bool CudnnAttention::Supports(const AttentionArgs& args) const {
   constexpr std::int64_t kShortest = 16;
   constexpr std::int64_t kSmallestHead = 16;
   constexpr std::int64_t kLargestHead = 256;
-  // Of chunks, statistics are merged before the shift that slopes want, and neither a window nor a document is of one
+  // In chunks, statistics are merged before the shift that slopes want, and neither a window nor a document is of one
   // block alone; caps go with windows. Slopes are added but for a constant of each row, which a cap does not let
   // through.
   const bool windowed = args.window > 0 && (args.kv.given() || args.window < args.sequence);

@@ -50,7 +50,7 @@ class Builder {
     return graph.Real(id, stored, {shape_.batch, shape_.kv_heads, shape_.keys, shape_.head_size},
                       {shape_.key_sequence, shape_.head_size, shape_.key_row, 1}, packed_offsets_);
   }
-  // The same as [B, Hkv, D, Tk]: cuDNN wants the second factor of a product so.
+  // Keys as [B, Hkv, D, Tk]: cuDNN wants the second factor of a product so.
   Value KeysTransposed(AttentionTensor id) {
     return graph.Real(id, stored, {shape_.batch, shape_.kv_heads, shape_.head_size, shape_.keys},
                       {shape_.key_sequence, shape_.head_size, 1, shape_.key_row}, packed_offsets_);
@@ -141,7 +141,7 @@ class Builder {
       graph.Reduce(CUDNN_REDUCE_TENSOR_ADD, KeyProduct(left, right, graph.Virtual(stored, per_head)), Keys(id));
       return;
     }
-    // Of all heads cuDNN takes the offsets of the sums times the heads of a group.
+    // For all heads cuDNN takes the offsets of the sums times the heads of a group.
     if (key_gradient_offsets_ == nullptr) {
       key_gradient_offsets_ = Offsets(kKeyGradientOffsets);
     }

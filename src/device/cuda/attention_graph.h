@@ -67,11 +67,11 @@ struct AttentionShape {
 };
 
 AttentionShape AttentionShapeOf(const AttentionArgs& args, const AttentionBlock& block);
-// Of whole sequences.
+// The shape of attention over whole sequences.
 AttentionShape AttentionShapeOf(const AttentionArgs& args);
-// Of sequences in `segments` segments each. Statistics and row sums (kRowSums) are then [rows, heads], fp32 sums of the
-// queries' gradients lie as the gradients do, and where heads share keys the gradients of keys and values are rows of
-// those heads alone, with scratch for rows of all heads (kAllKeyGradients, kAllValueGradients).
+// The shape for sequences in `segments` segments each. Statistics and row sums (kRowSums) are then [rows, heads], fp32
+// sums of the queries' gradients lie as the gradients do, and where heads share keys the gradients of keys and values
+// are rows of those heads alone, with scratch for rows of all heads (kAllKeyGradients, kAllValueGradients).
 AttentionShape SegmentShapeOf(const AttentionArgs& args, std::int64_t segments);
 
 // None when this GPU has no engine for the shape. Deterministic plans take 2 * B * H * T * T bytes of workspace, others

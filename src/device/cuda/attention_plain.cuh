@@ -19,7 +19,7 @@ inline constexpr int kOwned = 4;  // rows of a warp
 inline constexpr int kRows = kWarps * kOwned;
 inline constexpr int kTile = kWarp;
 inline constexpr std::int64_t kMostHeadSize = 256;
-// Of AttentionArgs. Kernels take them by value, within the 4 KiB that arguments may have.
+// The parts of AttentionArgs that kernels need. Kernels take them by value, within the 4 KiB that arguments may have.
 inline constexpr std::size_t kMostQueryChunks = 64;
 inline constexpr std::size_t kMostKeyChunks = 256;
 
@@ -79,7 +79,7 @@ struct Heads {
     return (batch * heads + head) * sequence;
   }
   __device__ float Slope(std::int64_t head) const { return slopes == nullptr ? 0.0F : slopes[head]; }
-  // Of query row i; of the last one past the end.
+  // Position of a query row; past the end that of the last one.
   __device__ std::int64_t Position(std::int64_t row) const {
     const std::int64_t i = row < sequence ? row : sequence - 1;
     return chunks.queries[i / chunks.length] + i % chunks.length;
@@ -94,7 +94,7 @@ struct Heads {
     const std::int64_t start = document_starts[batch * sequence + row];
     return start < first ? first : (start < position ? start : position);
   }
-  // Of a product of a query and a key that are `distance` apart (key - query).
+  // The score of a product of a query and a key that are `distance` apart (key - query).
   __device__ float Score(float product, float slope, std::int64_t distance) const {
     const float score = scale * product + slope * static_cast<float>(distance);
     return cap > 0 ? cap * tanhf(score / cap) : score;
@@ -171,7 +171,7 @@ __device__ void StoreRow(T* to, const float (&sums)[kChunks], float factor, int 
 struct SeenKeys {
   std::int64_t first;
   std::int64_t last;
-  // Of a chunk of keys that begins at `position`: the tiles from `begin` on, up to `end`.
+  // The first element of a chunk of keys that begins at `position`, in whole tiles.
   __device__ std::int64_t Begin(std::int64_t position) const {
     return first > position ? (first - position) / kTile * kTile : 0;
   }

@@ -22,7 +22,7 @@ class CudaContext {
   CudaContext& operator=(const CudaContext&) = delete;
 
   int device() const { return device_; }
-  // Of the current stream.
+  // The handle of the current stream.
   cudaStream_t stream() const { return streams_[static_cast<std::size_t>(current_)].handle; }
   // Makes `stream` the current one; returns the one before it.
   int EnterStream(int stream);

@@ -111,7 +111,7 @@ class CudnnGraph {
   Value Matmul(Value a, Value b, Value result, const Lengths& lengths);
   Value Matmul(Value a, Value b, Value result = nullptr) { return Matmul(a, b, result, {}); }
   Value Reduce(cudnnReduceTensorOp_t operation, Value x, Value result);
-  // The same elements with the last two dims exchanged, as a view of `x`.
+  // A view of `x` with its last two dims exchanged.
   Value Transpose(Value x, cudnnDataType_t type);
   // A virtual tensor, dense, to be given as a result.
   Value Virtual(cudnnDataType_t type, const Extents& extents);

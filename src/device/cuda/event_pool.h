@@ -24,7 +24,8 @@ class EventPool : public std::enable_shared_from_this<EventPool> {
   // An event after all work that was put into `stream`, of the calling thread's GPU, so far. It comes back to the pool
   // with its last copy: a stream that was told to wait for it waits for what it marked then.
   Event Record(cudaStream_t stream);
-  // Likewise, while the stream's work is being recorded: such an event belongs to the recording and is not used again.
+  // Records an event while the stream's work is being recorded: such an event belongs to the recording and is not used
+  // again.
   static Event RecordOnce(cudaStream_t stream);
 
  private:

@@ -26,7 +26,7 @@ class CublasLtMatmul {
   // Computes `args`, or returns false, having done nothing, when the bias or epilogue is not the library's to do.
   // Asynchronous, except that the first call of a shape measures.
   bool Run(const MatmulArgs& args);
-  // The same for arguments without bias and epilogue, which the library must be able to do: an Error otherwise.
+  // Multiplies for arguments without bias and epilogue, which the library must be able to do: an Error otherwise.
   void RunPlain(const MatmulArgs& args);
 
   // The algorithms in use, two lines each below a line that names library and GPU.
@@ -52,7 +52,7 @@ class CublasLtMatmul {
   void Measure(const MatmulArgs& args, Plan& plan, const cublasLtMatmulHeuristicResult_t* results, int count);
   // Milliseconds of a plan, measured now where it has not been; infinity where it turns out to be impossible.
   float TimeOf(const MatmulArgs& args, Plan& plan);
-  // The same of a product without its activation function and a pass for that.
+  // Milliseconds of a product without its activation function and a pass for that.
   float TimeApart(const MatmulArgs& args);
   // Milliseconds of the fastest of a few runs.
   float FastestRun(const std::function<void()>& work);

@@ -7,9 +7,9 @@
 
 namespace trireme {
 
-// Of kernels that only move data.
+// Seconds of kernels that only move data.
 double MemorySeconds(const PlanPoint& point, double bytes);
-// Of collectives within a layer: in any group, and in the tensor group.
+// Seconds of collectives within a layer: in any group, and in the tensor group.
 double GroupSeconds(const PlanPoint& point, const Traffic& traffic, const GroupPlacement& group);
 double TensorSeconds(const PlanPoint& point, const Traffic& traffic);
 // Fused attention skips what the mask hides and pays half a forward more in backward; unfused attention computes all
@@ -25,7 +25,7 @@ void AddTensor(const PlanPoint& point, const ModuleCost& cost, ModuleTime& time)
 void AddHost(const PlanPoint& point, const LocalSizes& sizes, const ModuleCost& cost, bool second_forward,
              ModuleTime& time);
 
-// Of a micro batch, for so many parameters: gradients added up on the device; gradients that go to the host, where the
+// Seconds per micro batch for so many parameters: gradients are added up on the device, or go to the host where the
 // program keeps its optimizer there.
 double AddedGradients(const PlanPoint& point, double parameters);
 double HostGradients(const PlanPoint& point, double parameters);

@@ -12,7 +12,7 @@ GroupPlacement PlaceGroup(int node, int stride, int size) {
   if (size * stride <= node && node % (size * stride) == 0) {
     return {.size = size, .per_node = size, .sharing = std::max(1, node / size)};
   }
-  // Of the groups that end where a node does not, some lie across two: half of a group stays on one node.
+  // Where groups do not end with a node, some lie across two: half of a group stays on one node.
   const int most = std::clamp(node / stride, 1, size);
   const bool aligned = node % (stride * most) == 0 && size % most == 0;
   const int per_node = aligned || most == 1 ? std::min(most, size) : std::max(1, std::min(most, size / 2));

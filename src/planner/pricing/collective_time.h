@@ -37,7 +37,7 @@ std::vector<ContextTraffic> PlaceContextTraffic(const Cluster& cluster, const Pa
                                                 const Traffic& traffic);
 // Ranks that reduce gradients of the same weights: the data axis and the context axis.
 GroupPlacement PlaceData(const Cluster& cluster, const ParallelLayout& layout);
-// Of these, `ranks` neighbours.
+// Places `ranks` neighbours of the data group.
 GroupPlacement PlaceShards(const Cluster& cluster, const ParallelLayout& layout, int ranks);
 // Whether some neighbouring stages lie on different nodes.
 bool StagesCrossNodes(const Cluster& cluster, const ParallelLayout& layout);

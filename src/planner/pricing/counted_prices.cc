@@ -82,8 +82,8 @@ std::int64_t CountedPrices::Vocabulary(const PlanPoint& point) const {
   return PaddedShare(point.config.model.vocabulary, point.config.layout.tensor);
 }
 
-// Of the trainer's buckets. A tied table is held by both ends, unless they are on one stage: then it counts with the
-// embedding.
+// Parameters of the trainer's buckets. A tied table is held by both ends, unless they are on one stage: then it counts
+// with the embedding.
 double CountedPrices::Parameters(const PlanPoint& point, const ModelAccount& account,
                                  const std::vector<std::int64_t>& blocks, int virtual_stage,
                                  const CountedParameters& counted) const {

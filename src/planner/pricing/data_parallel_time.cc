@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-// Of gathered weights, and of reduced gradients. int8 blocks are moved alone: any type's price will do.
+// The type of gathered weights or reduced gradients. int8 blocks are moved alone: any type's price will do.
 DType SentType(const PlanPoint& point, CollectiveKind kind) {
   if (kind == CollectiveKind::kAllGather || kind == CollectiveKind::kAllToAll) {
     return point.dtype();

@@ -13,7 +13,8 @@ double GradientBytes(const PlanPoint& point);
 double DataParallelSeconds(const PlanPoint& point, CollectiveKind kind, double bytes, double calls);
 double ShardSeconds(const PlanPoint& point, CollectiveKind kind, double bytes, double calls);
 
-// Of so many gradients between replicas; those that ZeRO shards: within its groups, then between the copies of each.
+// Seconds of reducing so many gradients between replicas; those that ZeRO shards: within its groups, then between the
+// copies of each.
 double ReductionSeconds(const PlanPoint& point, double gradients, double calls);
 // ZeRO 3's gather of so many parameters for one use.
 double GatherSeconds(const PlanPoint& point, double parameters, double calls);

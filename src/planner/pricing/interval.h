@@ -19,7 +19,7 @@ std::vector<double> Sensitivities(const PlanPoint& point, const ModelAccount& ac
 
 // Square, row after row: what sites differ by before any run was seen.
 std::vector<double> PriorCovariance();
-// The same after one more run with these sensitivities was seen.
+// The covariance after one more run with these sensitivities was seen.
 void Learn(const std::vector<double>& sensitivities, double noise, std::vector<double>& covariance);
 // Variance of the logarithm of seconds that the covariance leaves, without noise.
 double Variance(const std::vector<double>& sensitivities, const std::vector<double>& covariance);
@@ -29,7 +29,7 @@ double Covariance(const std::vector<double>& a, const std::vector<double>& b, co
 // Half of an interval that holds 80 %, relative, as StackState::spread.
 double SpreadOf(double variance);
 
-// The same of a step that is priced by what sites differ by, or by its stack's calibration for the machine.
+// The spread of a step that is priced by what sites differ by, or by its stack's calibration for the machine.
 double SpreadOf(const PlanPoint& point, const ModelAccount& account, PipelineClock& clock);
 
 // Deviation of the logarithm of two steps' ratio on one machine, by their sensitivities: what moves both cancels.

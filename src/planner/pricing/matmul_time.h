@@ -19,7 +19,7 @@ struct MatmulShape {
 // Work over what the tiles and waves of the best tile shape occupy: 1 when all fits exactly.
 double WaveEfficiency(std::int64_t m, std::int64_t n, int units);
 
-// The same of a product on a device of `units`: at least a quarter, as a small product may cut k over idle units.
+// The filled share of a device of `units`: at least a quarter, as a small product may cut k over idle units.
 double FilledShare(std::int64_t m, std::int64_t n, int units);
 
 struct MatmulPrice {

@@ -150,7 +150,7 @@ struct MeasuredTime::StepPrice {
   WorkTime operator()(const CrossEntropyStep&) const {
     return {.memory = price.Work(RankWork::kLoss, s.tokens * s.vocabulary)};
   }
-  // Of a rank's own keys.
+  // A rank copies its own keys.
   WorkTime operator()(const CopyKeysStep& step) const { return Copies(Elements(step.kv) / s.context); }
   WorkTime operator()(const CopyHeadsStep& step) const { return Copies(Elements(step.from)); }
   WorkTime operator()(const BiasGradientStep& step) const {

@@ -13,7 +13,7 @@ class MeasuredTime {
   // Requires a machine on which the point's type was measured. Refers to the point.
   explicit MeasuredTime(const PlanPoint& point);
 
-  // Of one micro batch. Seconds are those of a rank while all ranks of its stage work: see SharingOf.
+  // Prices one micro batch. Seconds are those of a rank while all ranks of its stage work: see SharingOf.
   ModuleTime Block(const LocalSizes& sizes, const ModuleProgram& program) const;
   ModuleTime Head(const LocalSizes& sizes) const;
   ModuleTime Embedding(const LocalSizes& sizes) const;
@@ -34,7 +34,7 @@ class MeasuredTime {
 
   // How much longer work takes while this many ranks of a machine are at it: above 1 where they outnumber the cores.
   double SharingOf(double ranks) const;
-  // The same for all ranks of the layout over that for the ranks of one stage: what a pipeline's stages share.
+  // The slowdown for all ranks of the layout over that for the ranks of one stage: what a pipeline's stages share.
   double stages_sharing() const { return all_sharing_ / stage_sharing_; }
 
  private:

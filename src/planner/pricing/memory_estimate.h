@@ -60,7 +60,7 @@ class ModelAccount {
   // Parameters of a block, of the token table, and of the rest of the ends, whole.
   double block_parameters() const { return block_parameters_; }
   double table_parameters() const { return table_parameters_; }
-  // Of a model with one layer: entries of PlanOfStage name its rows.
+  // The table of a model with one layer: entries of PlanOfStage name its rows.
   const ParameterTable& one_layer() const { return *one_layer_; }
   // A ShardPlan of a stage with `blocks` blocks. Entries take time to copy, and AdamW's memory does not need them.
   ShardPlan PlanOfStage(const ParallelLayout& layout, std::int64_t blocks, bool has_embedding, bool has_head,

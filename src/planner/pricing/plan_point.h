@@ -26,12 +26,12 @@ struct PlanPoint {
   const StackState& stack;
   // Its model is completed. Choices that are not fixed before a run starts (fp8_products = "auto") are priced as taken.
   RunConfig config;
-  // Of published runs: gradients compressed by PowerSGD; false: an optimizer that walks over its state several times.
+  // For published runs: gradients compressed by PowerSGD; false: an optimizer that walks over its state several times.
   bool power_sgd = false;
   bool fused_optimizer = true;
   const PriceModel& prices = ChoosePrices(cluster, stack, DTypeOf(config));
 
-  // The same run of a program with other properties; refers to `state`.
+  // This run by a program with other properties; refers to `state`.
   PlanPoint Under(const StackState& state) const {
     return {.cluster = cluster,
             .stack = state,
@@ -41,7 +41,7 @@ struct PlanPoint {
   }
   DType dtype() const { return DTypeOf(config); }
   ProductFormat products() const { return ProductFormatOf(config); }
-  // Of a block's products those that are made in `products`, others in `dtype`.
+  // The block's products that are made in `products`; others are made in `dtype`.
   LinearSet linears() const { return ParseFloat8Products(config.train.fp8_products); }
   ProductFormat FormatOf(BlockLinear linear) const {
     return Holds(linears(), linear) ? products() : ProductFormat::kNative;
@@ -49,7 +49,7 @@ struct PlanPoint {
   DType moments() const { return ParseDType(config.optimizer.moments); }
   OptimizerKind optimizer() const { return config.optimizer.kind; }
   bool flash() const { return !config.train.plain_attention(); }
-  // Of a rank on the host's cores; 0: its part of them.
+  // Threads of a rank on the host's cores; 0: its part of them.
   int threads() const { return cluster.device.is_host ? config.train.threads : 0; }
   // Ranks over which ZeRO shards.
   int shards() const {

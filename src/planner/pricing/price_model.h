@@ -47,7 +47,7 @@ class PriceModel {
   virtual std::function<StageMemory(int stage)> Memory(const PlanPoint& point, const ModelAccount& account,
                                                        const std::vector<std::int64_t>& blocks,
                                                        PipelineClock& clock) const = 0;
-  // Of a stage's memory, what the program's logs report.
+  // The part of a stage's memory that the program's logs report.
   virtual double ReportedMemory(const PlanPoint& point, const StageMemory& memory) const = 0;
   // FLOPs of a step over all devices, recomputation included.
   virtual double HardwareFlops(const PlanPoint& point, const ModelAccount& account) const = 0;

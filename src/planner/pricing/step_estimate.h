@@ -54,7 +54,7 @@ struct StepEstimate {
 // Parts of an estimate that many layouts share may be kept in `clock` and `account`. Requires a layout that divides
 // model and batch; Error where the schedule refuses the counts.
 StepEstimate EstimateStep(const PlanPoint& point, const ModelAccount& account, PipelineClock& clock);
-// The same without memory.
+// An estimate without memory.
 StepEstimate EstimateTime(const PlanPoint& point, const ModelAccount& account, PipelineClock& clock);
 
 // Its two halves. BoundTime prices all but the order of the pipeline's actions: its seconds are never more than the

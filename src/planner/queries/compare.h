@@ -1,4 +1,4 @@
-// The same model on the same machines under several programs, side by side.
+// One model on one allocation of machines under several programs, side by side.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

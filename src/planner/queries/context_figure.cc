@@ -38,7 +38,7 @@ std::string Moves(const Traffic& traffic) {
   return text.empty() ? "nothing" : text;
 }
 
-// Of ring attention, whose keys each rank works on in each step; ">": they go on to the next rank meanwhile.
+// Steps of ring attention: whose keys each rank works on; ">": they go on to the next rank meanwhile.
 std::string RingSteps(int ranks, const char* member) {
   const int shown = std::min(ranks, kMostRows);
   std::string text = fmt::format("    {:<{}} {:<5}", "step", std::string_view(member).size(), "");

@@ -166,7 +166,7 @@ void RequireTimeLimit(const std::string& text) {
           text);
 }
 
-// Of every key's default, so that a recipe says which ones it was written beside.
+// A digest of every key's default: a recipe says which defaults it was written for.
 std::string DigestOfDefaults() {
   Hasher hasher;
   hasher.AddText(ToToml(RunConfig()));

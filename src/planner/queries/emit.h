@@ -9,7 +9,7 @@
 
 namespace trireme {
 
-// Of a Slurm job; empty: left to the site's default.
+// Options of a Slurm job; empty: left to the site's default.
 struct JobOptions {
   std::string time_limit;  // as sbatch --time takes it: 20:00:00, 2-12, 90
   std::string account;
@@ -56,8 +56,8 @@ std::string ShellWord(const std::string& text, const std::string& what);
 // commas or spaces, each once; or as ParallelLayout::ToString() writes it: "tp4 pp12 dp8 zero1 1f1b mbs2". What is not
 // given is as in `base`. An Error names the nearest known word.
 ParallelLayout ParseLayout(const std::string& text, const ParallelLayout& base);
-// The same for one model: where the text says nothing of the partition and layers do not divide, they are spread as
-// evenly as they go.
+// Parses a layout for one model: where the text says nothing of the partition and layers do not divide, they are spread
+// as evenly as they go.
 ParallelLayout ParseLayoutOf(const ModelConfig& model, const std::string& text);
 // The words that such a text gives, without their values.
 std::set<std::string> ParseLayoutWords(const std::string& text);

@@ -21,7 +21,8 @@ struct NodeScheduleRow {
 struct NodeSchedule {
   std::vector<NodeScheduleRow> rows;  // ascending batch, the full one last
   int devices_per_node = 1;
-  // Of the ramp alone: seconds and device-hours, and those of the whole allocation with one layout, the full batch's.
+  // Figures of the ramp alone: seconds and device-hours, and those of the whole allocation with one layout, the full
+  // batch's.
   double seconds = 0;
   double device_hours = 0;
 };

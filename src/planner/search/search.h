@@ -41,7 +41,8 @@ struct SearchRequest {
   std::optional<bool> offload_activations;
 
   const PriceModel& prices() const { return ChoosePrices(cluster, state, DTypeOf(config)); }
-  // Of layout.offload, what a search may choose from: nothing is won by it where devices work in the host's memory.
+  // Values of layout.offload that a search may choose from: nothing is won by it where devices work in the host's
+  // memory.
   std::vector<std::string> offloads() const;
 };
 
@@ -78,7 +79,7 @@ SearchResult Search(const SearchRequest& request);
 
 // The run that a layout of a request stands for; the stack says which attention it has.
 RunConfig ConfigOf(const SearchRequest& request, const ParallelLayout& layout);
-// The same to be priced. Refers to the request.
+// The request with one layout, to be priced. Refers to the request.
 PlanPoint PointOf(const SearchRequest& request, const ParallelLayout& layout);
 // One layout by hand. An Error says what does not divide.
 Candidate Price(const SearchRequest& request, const ParallelLayout& layout);

@@ -127,7 +127,7 @@ std::vector<double> DeviationsOf(bool waits) {
 
 void FitMemory(const std::vector<Cluster>& clusters, const SoftwareStack& stack,
                const std::vector<const PricedRun*>& runs, PipelineClock& clock, StackCalibration& calibration) {
-  // Of exact counts there is nothing to fit.
+  // Exact counts leave nothing to fit.
   const auto counts = [&](const PricedRun& run) {
     const Cluster& cluster = clusters[static_cast<std::size_t>(run.point.cluster)];
     return ChoosePrices(cluster, StateFor(stack, cluster, *run.point.run, nullptr), DTypeOf(run.point.config))

@@ -240,7 +240,7 @@ int AssumedChunks(const ParallelLayout& layout, const ModelConfig& model, const 
   return 1;
 }
 
-// Of a run that does not say: what its program takes where the chip multiplies in it.
+// The type of a run that does not say: what its program takes where the chip multiplies in it.
 std::string AssumedType(const Cluster& cluster, const SoftwareStack& stack) {
   const ProductFormat format = ParseProductFormat(stack.assumed_dtype);
   const bool multiplies = format != ProductFormat::kNative &&

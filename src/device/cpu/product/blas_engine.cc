@@ -35,7 +35,7 @@ std::string ConfigurationOfOpenblas(void* library) {
   return configuration == nullptr ? "" : configuration();
 }
 
-// Of "OpenBLAS 0.3.21 DYNAMIC_ARCH NO_AFFINITY Haswell MAX_THREADS=64".
+// The version in "OpenBLAS 0.3.21 DYNAMIC_ARCH NO_AFFINITY Haswell MAX_THREADS=64".
 std::string VersionOfOpenblas(void* library) {
   std::istringstream words(ConfigurationOfOpenblas(library));
   std::string name;

@@ -42,7 +42,7 @@ std::array<Layer, 2> LayersFor(int threads, double speed) {
   return layers();
 }
 
-// Of any type: fp32 takes the most.
+// Buffers for operands of any type: fp32 takes the most.
 struct Buffers {
   explicit Buffers(const Layer& layer)
       : x(layer.tokens * layer.in, 1),

@@ -107,7 +107,7 @@ HWY_INLINE FloatVec OnePlusExp2(FloatVec x) {
   const FloatVec round = hn::Set(d, 12582912.0F);
   const FloatVec shifted = hn::Add(y, round);
   const FloatVec r = hn::Sub(y, hn::Sub(shifted, round));
-  // Of least relative error within [-1/2, 1/2]; three pairs of terms at once.
+  // A polynomial of least relative error within [-1/2, 1/2]; three pairs of terms at once.
   const FloatVec square = hn::Mul(r, r);
   const FloatVec low = hn::MulAdd(r, hn::Set(d, 6.93147004e-1F), hn::Set(d, 1.0F));
   const FloatVec middle = hn::MulAdd(r, hn::Set(d, 5.55073358e-2F), hn::Set(d, 2.40222424e-1F));

@@ -43,7 +43,7 @@ struct PackedOperand {
   std::int64_t depth_begin;
   char* memory;
   std::int64_t element;  // bytes of a packed one
-  // Of a whole operand that lies packed in memory: its panels, of which `first` begins one. 0: only this part does.
+  // Panels of a whole operand that lies packed in memory, of which `first` begins one. 0: only this part does.
   std::int64_t kept_panels;
 
   std::int64_t panels() const { return CeilDiv(lines, width); }
@@ -84,7 +84,7 @@ struct PackedOperand {
  private:
   // A multiple of every kernel's unit.
   static constexpr std::int64_t kPackStep = 32;
-  // Of a chunk. In bf16 two cache lines, where lines are neighbours in memory.
+  // The size of a chunk. In bf16 two cache lines, where lines are neighbours in memory.
   static constexpr std::int64_t kChunkLines = 64;
   static constexpr std::int64_t kChunkDepths = 1024;
 

@@ -7,7 +7,7 @@ namespace {
 // share one.
 constexpr std::int64_t kBlockRows = 128;
 constexpr std::int64_t kBlockColumns = 256;
-// Of the rows that a thread packs itself, where their sums need no room: columns are loaded for each block of them.
+// Most rows that a thread packs itself, where their sums need no room: columns are loaded for each block of them.
 constexpr std::int64_t kOwnRows = 256;
 constexpr std::int64_t kOwnBytes = 512 << 10;
 // Columns that stay in a core's cache, all of them, from one block to the next.
@@ -40,7 +40,7 @@ double TimeOf(std::int64_t tiles, std::int64_t panels) {
   return static_cast<double>(tiles) + kTilesPerPanel * static_cast<double>(panels);
 }
 
-// Of the last piece of work that others take, half on average.
+// Threads wait for half of the last piece of work on average.
 double ShareWaited(int threads) { return 0.5 * (threads - 1) / threads; }
 
 // Blocks whose rows a thread packs itself: as many for each thread.

@@ -34,7 +34,7 @@ struct ProductPlan {
   }
   // Depth blocks of which operands are packed at a time.
   Span Piece(std::int64_t piece) const { return CutSpan({0, depth_blocks}, piece, pieces); }
-  // Of the largest piece.
+  // The padded depth of the largest piece.
   std::int64_t padded_depth() const {
     return std::min(RoundUp(depth, unit), CeilDiv(depth_blocks, pieces) * depth_block);
   }
@@ -42,7 +42,8 @@ struct ProductPlan {
   // Blocks of columns, and steps of rows, of this many panels.
   std::int64_t ColumnBlocks(std::int64_t panels) const { return CeilDiv(panels, column_panels); }
   std::int64_t RowSteps(std::int64_t panels) const { return CeilDiv(panels, row_step); }
-  // Of a buffer of sums, in floats: a cache line more than a row of a block, lest rows share few sets of a cache.
+  // Stride of a buffer of sums, in floats: a cache line more than a row of a block, lest rows share few sets of a
+  // cache.
   std::int64_t sums_stride() const { return column_panels * tile_columns + 16; }
   // Floats of the sums of one row of tiles of a block.
   std::int64_t strip() const { return sums_stride() * tile_rows; }
