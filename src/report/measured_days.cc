@@ -9,9 +9,9 @@
 #include <filesystem>
 
 #include "base/count_text.h"
+#include "base/csv.h"
 #include "base/error.h"
 #include "base/text_file.h"
-#include "planner/validation/measured_runs.h"
 #include "report/run_record.h"
 
 namespace trireme {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/csv.h"
 #include "base/durable_file.h"
 #include "base/error.h"
 #include "base/json_text.h"
@@ -20,46 +21,15 @@ constexpr std::string_view kPlace = R"(id="trireme-data">null<)";
 constexpr std::string_view kNoRequests = "default-src 'none';";
 constexpr std::string_view kOwnRequests = "default-src 'none'; connect-src 'self';";
 
-// Cells of a line of CSV; quotes double within quotes.
-std::vector<std::string> CellsOf(const std::string& text, std::size_t& at) {
-  std::vector<std::string> cells(1);
-  bool quoted = false;
-  for (; at < text.size(); ++at) {
-    const char letter = text[at];
-    if (quoted) {
-      if (letter == '"' && at + 1 < text.size() && text[at + 1] == '"') {
-        cells.back() += text[++at];
-      } else if (letter == '"') {
-        quoted = false;
-      } else {
-        cells.back() += letter;
-      }
-    } else if (letter == '"') {
-      quoted = true;
-    } else if (letter == ',') {
-      cells.emplace_back();
-    } else if (letter == '\n') {
-      ++at;
-      break;
-    } else if (letter != '\r') {
-      cells.back() += letter;
-    }
-  }
-  return cells;
-}
-
 ReportTable ReadTable(const std::string& path) {
-  const std::string text = ReadWholeFile(path, kLargestFile);
-  ReportTable table{.name = fs::path(path).stem().string(), .columns = {}, .rows = {}};
-  std::size_t at = 0;
-  table.columns = CellsOf(text, at);
-  while (at < text.size()) {
-    std::vector<std::string> cells = CellsOf(text, at);
-    cells.resize(table.columns.size());
-    table.rows.push_back(std::move(cells));
-  }
-  Require(table.columns.size() > 1 && !table.rows.empty(), "'{}' is no table: a CSV file with a heading is wanted",
+  std::vector<std::vector<std::string>> records = ParseCsv(ReadWholeFile(path, kLargestFile), path);
+  Require(records.size() > 1 && records.front().size() > 1, "'{}' is no table: a CSV file with a heading is wanted",
           path);
+  ReportTable table{.name = fs::path(path).stem().string(), .columns = records.front(), .rows = {}};
+  for (auto record = records.begin() + 1; record != records.end(); ++record) {
+    record->resize(table.columns.size());
+    table.rows.push_back(std::move(*record));
+  }
   return table;
 }
 

@@ -11,20 +11,12 @@ namespace {
 using test::MessageOf;
 using test::ShippedFiles;
 using test::Source;
-using testing::ElementsAre;
 using testing::HasSubstr;
 
 constexpr const char* kHeader =
     "id,source,table,cluster,accelerator,gpus,system,layers,hidden,heads,vocab,seq,tp,pp,dp,micro_batch,global_batch,"
     "days_per_100b_tokens\n";
 constexpr const char* kRow = "a,s,t,jean-zay,a100-80g,8,megatron-ds-3d,8,1024,8,50257,1024,2,2,2,1,16,10\n";
-
-TEST(MeasuredRuns, ReadsQuotesAndLineBreaksWithinThem) {
-  const auto records = ParseCsv("a,\"b, \"\"c\"\"\nd\",\r\n\ne,f,g\n", "x");
-  ASSERT_EQ(records.size(), 2U);
-  EXPECT_THAT(records[0], ElementsAre("a", "b, \"c\"\nd", ""));
-  EXPECT_THAT(records[1], ElementsAre("e", "f", "g"));
-}
 
 TEST(MeasuredRuns, SecondsFollowFromDays) {
   const auto runs = ParseRuns(std::string(kHeader) + kRow, "x");

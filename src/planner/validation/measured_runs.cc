@@ -6,10 +6,14 @@
 #include <cmath>
 #include <map>
 
+#include "base/csv.h"
 #include "base/error.h"
+#include "base/text_file.h"
 
 namespace trireme {
 namespace {
+
+constexpr std::int64_t kLargestTable = 64 << 20;
 
 using TextMember = std::string MeasuredRun::*;
 using NumberMember = std::optional<double> MeasuredRun::*;
@@ -148,6 +152,10 @@ std::vector<MeasuredRun> ParseRuns(const std::string& text, const std::string& o
     runs.push_back(std::move(run));
   }
   return runs;
+}
+
+std::vector<MeasuredRun> LoadRuns(const std::string& path) {
+  return ParseRuns(ReadTextFile(path, kLargestTable, "table of runs"), path);
 }
 
 }  // namespace trireme

@@ -31,12 +31,9 @@ struct MeasuredRun {
 // The month that the name of a source tells, ISO; "" where it tells none.
 std::string ReleaseDate(const std::string& source);
 
-// RFC 4180: quotes, doubled quotes, line breaks within them, either line ending. An Error names line and column.
+// A table as CSV (base/csv.h). An Error names line and column.
 std::vector<MeasuredRun> ParseRuns(const std::string& text, const std::string& origin);
 std::vector<MeasuredRun> LoadRuns(const std::string& path);
-
-// Splits CSV text into records of fields; the parser under ParseRuns.
-std::vector<std::vector<std::string>> ParseCsv(const std::string& text, const std::string& origin);
 
 // Clusters and stacks by which rows are understood.
 struct PlannerFiles {

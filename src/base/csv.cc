@@ -1,13 +1,9 @@
-#include <filesystem>
+#include "base/csv.h"
 
 #include "base/error.h"
-#include "base/text_file.h"
-#include "planner/validation/measured_runs.h"
 
 namespace trireme {
 namespace {
-
-constexpr std::int64_t kLargestTable = 64 << 20;
 
 constexpr std::size_t kLongestField = 1 << 20;
 
@@ -63,10 +59,6 @@ std::vector<std::vector<std::string>> ParseCsv(const std::string& text, const st
     end_record();
   }
   return records;
-}
-
-std::vector<MeasuredRun> LoadRuns(const std::string& path) {
-  return ParseRuns(ReadTextFile(path, kLargestTable, "table of runs"), path);
 }
 
 }  // namespace trireme
