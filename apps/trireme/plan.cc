@@ -70,7 +70,7 @@ struct PlanCommand {
     if (!cluster.empty()) {
       return LoadCluster(NamedPath(clusters_folder, "clusters", cluster, "cluster"), "");
     }
-    const std::optional<PredictionGround> here = CalibratedMachine("auto", stacks_folder);
+    const std::optional<PredictionContext> here = CalibratedMachine("auto", stacks_folder);
     Require(here.has_value(),
             "name a cluster (--cluster), such as dgx-h100, or run `trireme calibrate` to plan for this machine");
     Print(stderr, "no --cluster given: planning for this machine, from " + here->knowledge + "\n");

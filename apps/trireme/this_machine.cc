@@ -26,22 +26,22 @@ std::string BusyText(double waited) {
              : fmt::format(" (busy: other processes took {:.0f} % of the cores meanwhile)", 100 * waited);
 }
 
-void ScaleToPace(const Pace& pace, PredictionGround& ground) {
-  MeasuredRates& measured = *ground.cluster.measured;
+void ScaleToPace(const Pace& pace, PredictionContext& prediction) {
+  MeasuredRates& measured = *prediction.cluster.measured;
   const double times = PaceRatio(measured, pace.seconds);
   measured = WhileBusy(AtPace(measured, times), pace.waited);
-  ground.knowledge += times == 1 ? ""
-                                 : fmt::format(", whose cores are {:.0f} % {} now", 100 * std::abs(times - 1),
-                                               times > 1 ? "slower" : "faster");
-  ground.knowledge += BusyText(pace.waited);
+  prediction.knowledge += times == 1 ? ""
+                                     : fmt::format(", whose cores are {:.0f} % {} now", 100 * std::abs(times - 1),
+                                                   times > 1 ? "slower" : "faster");
+  prediction.knowledge += BusyText(pace.waited);
 }
 
-void PlaceAtHand(const BriefProbe& probe, int nodes, PredictionGround& ground) {
-  const std::string prior = ground.cluster.name;
-  ground.cluster = AtHand(ground.cluster, probe, nodes);
-  ground.knowledge = fmt::format(
+void UseMeasuredRates(const BriefProbe& probe, int nodes, PredictionContext& prediction) {
+  const std::string prior = prediction.cluster.name;
+  prediction.cluster = WithMeasuredRates(prediction.cluster, probe, nodes);
+  prediction.knowledge = fmt::format(
       "the cluster file '{}' with operations timed just now on {}{}: `trireme calibrate` measures this machine", prior,
-      ground.cluster.device.name, BusyText(probe.waited));
+      prediction.cluster.device.name, BusyText(probe.waited));
 }
 
 }  // namespace
@@ -50,20 +50,20 @@ MachineReport ReportOfThisMachine() {
   return DescribeMachine({.report = std::string(PagesAbsence()), .planner = std::string(PlannerPageAbsence())});
 }
 
-std::optional<PredictionGround> CalibratedMachine(const std::string& device, const std::string& stacks_folder) {
+std::optional<PredictionContext> CalibratedMachine(const std::string& device, const std::string& stacks_folder) {
   const std::string machine = MachineName(device);
   const std::optional<Cluster> cluster = LoadCalibration(machine);
   if (!cluster) {
     return std::nullopt;
   }
   const std::string date = cluster->measured ? cluster->measured->date : "an unknown date";
-  return PredictionGround{.cluster = *cluster,
-                          .stack = LoadStack(NamedPath(stacks_folder, "stacks", "trireme", "stack"), ""),
-                          .knowledge = fmt::format("the calibration of {} ({})", date, CalibrationPath(machine))};
+  return PredictionContext{.cluster = *cluster,
+                           .stack = LoadStack(NamedPath(stacks_folder, "stacks", "trireme", "stack"), ""),
+                           .knowledge = fmt::format("the calibration of {} ({})", date, CalibrationPath(machine))};
 }
 
-std::optional<PredictionGround> ThisMachine(const std::string& device) {
-  if (std::optional<PredictionGround> calibrated = CalibratedMachine(device)) {
+std::optional<PredictionContext> ThisMachine(const std::string& device) {
+  if (std::optional<PredictionContext> calibrated = CalibratedMachine(device)) {
     return calibrated;
   }
   const std::string label = IsHostDevice(device) ? "cpu" : MachineName(device);
@@ -71,42 +71,45 @@ std::optional<PredictionGround> ThisMachine(const std::string& device) {
   if (!cluster) {
     return std::nullopt;
   }
-  return PredictionGround{
+  return PredictionContext{
       .cluster = *cluster,
       .stack = LoadStack(NamedPath("", "stacks", "trireme", "stack"), ""),
       .knowledge =
           fmt::format("the cluster file '{}', a prior: `trireme calibrate` measures this machine", cluster->name)};
 }
 
-void MatchSpeedNow(RankContext& context, const RunConfig& config, std::optional<PredictionGround>& ground) {
+void ScaleToCurrentSpeed(RankContext& context, const RunConfig& config, std::optional<PredictionContext>& prediction) {
   if (!context.device.is_host() || context.device.is_paced()) {
     return;
   }
   enum : std::uint8_t { kLeave, kPace, kProbe };
-  const bool calibrated = ground && ground->cluster.measured;
-  const int wanted = !ground ? kLeave : !calibrated ? kProbe : ground->cluster.measured->pace > 0 ? kPace : kLeave;
+  const bool calibrated = prediction && prediction->cluster.measured;
+  const int wanted = !prediction                              ? kLeave
+                     : !calibrated                            ? kProbe
+                     : prediction->cluster.measured->pace > 0 ? kPace
+                                                              : kLeave;
   const auto todo = static_cast<int>(NumbersOfRanks(context, wanted).front());
   if (todo == kPace) {
     const Pace pace = MeasurePace(context);
-    if (ground) {
-      ScaleToPace(pace, *ground);
+    if (prediction) {
+      ScaleToPace(pace, *prediction);
     }
   } else if (todo == kProbe) {
     const std::optional<BriefProbe> probe = ProbeBriefly(context, WorkingDType(config.train.dtype));
     const int nodes = PlaceOf(context).nodes;
-    if (ground && probe) {
-      PlaceAtHand(*probe, nodes, *ground);
+    if (prediction && probe) {
+      UseMeasuredRates(*probe, nodes, *prediction);
     }
   }
 }
 
-PredictionGround PacedMachine(const std::string& cluster) {
-  PredictionGround ground{.cluster = LoadCluster(NamedPath("", "clusters", cluster, "cluster"), ""),
-                          .stack = LoadStack(NamedPath("", "stacks", "trireme", "stack"), ""),
-                          .knowledge = {}};
-  ground.cluster.measured.reset();
-  ground.knowledge = fmt::format("the cluster file '{}', which also paces the run", ground.cluster.name);
-  return ground;
+PredictionContext PacedMachine(const std::string& cluster) {
+  PredictionContext prediction{.cluster = LoadCluster(NamedPath("", "clusters", cluster, "cluster"), ""),
+                               .stack = LoadStack(NamedPath("", "stacks", "trireme", "stack"), ""),
+                               .knowledge = {}};
+  prediction.cluster.measured.reset();
+  prediction.knowledge = fmt::format("the cluster file '{}', which also paces the run", prediction.cluster.name);
+  return prediction;
 }
 
 }  // namespace trireme

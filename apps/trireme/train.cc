@@ -121,7 +121,7 @@ int TrainCommand::RunSupervised() const {
 }
 
 // What the run is predicted from, by the files. One that cannot be read costs the prediction, not the run.
-std::optional<PredictionGround> GroundOf(const RunConfig& config) {
+std::optional<PredictionContext> PredictionContextOf(const RunConfig& config) {
   try {
     return config.train.device == "paced" ? PacedMachine(config.train.paced_cluster) : ThisMachine(config.train.device);
   } catch (const Error& error) {
@@ -135,8 +135,8 @@ std::shared_ptr<const PacedCluster> PacedClusterOf(const RunConfig& config) {
   if (config.train.device != "paced") {
     return nullptr;
   }
-  const PredictionGround ground = PacedMachine(config.train.paced_cluster);
-  return PriceCluster(config, ground.cluster, ground.stack);
+  const PredictionContext prediction = PacedMachine(config.train.paced_cluster);
+  return PriceCluster(config, prediction.cluster, prediction.stack);
 }
 
 Recipe TrainCommand::Read(const std::vector<std::string>& more) const {
@@ -204,14 +204,14 @@ int TrainCommand::RunRanks(const StagedRun& run, LoopOptions options) const {
       return;
     }
     const bool leads = context.world.rank() == 0;
-    std::optional<PredictionGround> ground;
+    std::optional<PredictionContext> prediction;
     if (leads) {
       ReplaceFile(folder + "/machine.json", MachineJson(ReportOfThisMachine()));
-      ground = GroundOf(run.config(progress.next));
+      prediction = PredictionContextOf(run.config(progress.next));
     }
-    MatchSpeedNow(context, run.config(progress.next), ground);
+    ScaleToCurrentSpeed(context, run.config(progress.next), prediction);
     if (leads) {
-      reporter.set_ground(std::move(ground));
+      reporter.set_prediction_context(std::move(prediction));
     }
     const StagedRun::Progress own = run.Run(context, progress, folder, options, reporter);
     context.world.Barrier();  // no thread reads `progress` any more

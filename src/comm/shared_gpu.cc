@@ -5,14 +5,14 @@ namespace trireme {
 void SharedGpu::BeginPass(int micro_batches) {
   through_host_ = shared() && begun_.insert(micro_batches).second;
   if (through_host_) {
-    MeetIdle();
+    IdleBarrier();
     comms_.set_through_host(true);
   }
 }
 
 void SharedGpu::EndPass() {
   if (through_host_) {
-    MeetIdle();
+    IdleBarrier();
     comms_.set_through_host(false);
     through_host_ = false;
   }
@@ -31,9 +31,9 @@ void SharedGpu::RecordWhileIdle(int micro_batches, const std::function<void()>& 
   device_.set_repeat_records(false);
   // The first step has loaded kernels and measured products.
   if (++steps_of_[micro_batches] == 2) {
-    MeetIdle();
+    IdleBarrier();
     record();
-    MeetIdle();
+    IdleBarrier();
   }
 }
 
@@ -44,7 +44,7 @@ void SharedGpu::Leave(Communicator& world, Device& device) {
   }
 }
 
-void SharedGpu::MeetIdle() {
+void SharedGpu::IdleBarrier() {
   device_.Synchronize();
   comms_.world().Verify();
 }

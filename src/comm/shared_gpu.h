@@ -36,7 +36,7 @@ class SharedGpu {
  private:
   bool shared() { return comms_.world().shares_device(); }
   // Returns when no rank has work on the device. Collective.
-  void MeetIdle();
+  void IdleBarrier();
 
   GridComms& comms_;
   Device& device_;

@@ -32,20 +32,20 @@ BucketTensors TensorsOfBucket(const Bucket& bucket, const StateChoices& choices)
                         choices.working, choices.moments}};
 }
 
-std::int64_t WordsSent(SentAs sent, std::int64_t count) {
+std::int64_t WordsSent(WireFormat sent, std::int64_t count) {
   switch (sent) {
-    case SentAs::kExact:
+    case WireFormat::kExact:
       return 0;
-    case SentAs::kBFloat16:
+    case WireFormat::kBFloat16:
       return count / 2;
-    case SentAs::kInt8:
+    case WireFormat::kInt8:
       return PackedWords(count);
   }
   return 0;
 }
 
-std::int64_t BytesSent(SentAs sent, std::int64_t count, std::int64_t element) {
-  return sent == SentAs::kExact ? count * element : WordsSent(sent, count) * SizeOf(DType::kInt32);
+std::int64_t BytesSent(WireFormat sent, std::int64_t count, std::int64_t element) {
+  return sent == WireFormat::kExact ? count * element : WordsSent(sent, count) * SizeOf(DType::kInt32);
 }
 
 SharedTensors TensorsOfBuckets(const ShardPlan& plan, const StateChoices& choices) {
@@ -86,9 +86,9 @@ SharedTensors TensorsOfBuckets(const ShardPlan& plan, const StateChoices& choice
       .tied_gathered = weights(tied_gathered),
       .staging = gradients(staging),
       .tied_staging = gradients(tied_staging),
-      .reduced = gradients(choices.reduce == SentAs::kExact ? staged_shard : 0),
+      .reduced = gradients(choices.reduce == WireFormat::kExact ? staged_shard : 0),
       .narrow = words(std::max(WordsSent(choices.reduce, trained), WordsSent(choices.gather, sharded))),
-      .arrived = words(choices.reduce == SentAs::kInt8 ? WordsSent(SentAs::kInt8, trained) : 0),
+      .arrived = words(choices.reduce == WireFormat::kInt8 ? WordsSent(WireFormat::kInt8, trained) : 0),
       .piece = {MemoryKind::kOptimizer,
                 {.parameters = piece, .first_moments = has_first ? piece : 0, .second_moments = has_second ? piece : 0},
                 choices.working,

@@ -20,8 +20,8 @@ struct StateChoices {
   DType moments = DType::kFloat32;
   const OptimizerPlan* optimizer = nullptr;  // nullptr: AdamW of every parameter
   // How gradients and gathered weights are sent where several ranks share them.
-  SentAs reduce = SentAs::kExact;
-  SentAs gather = SentAs::kExact;
+  WireFormat reduce = WireFormat::kExact;
+  WireFormat gather = WireFormat::kExact;
 };
 
 // Tensors of one bucket.
@@ -38,9 +38,9 @@ inline std::size_t GatherClass(const Bucket& bucket) {
   return (bucket.frozen ? std::size_t{2} : 0) + (bucket.whole ? 1 : 0);
 }
 // Words of `count` numbers as they are sent; 0 where they are sent as they are.
-std::int64_t WordsSent(SentAs sent, std::int64_t count);
+std::int64_t WordsSent(WireFormat sent, std::int64_t count);
 // Bytes of `count` numbers of `element` bytes as they are sent.
-std::int64_t BytesSent(SentAs sent, std::int64_t count, std::int64_t element);
+std::int64_t BytesSent(WireFormat sent, std::int64_t count, std::int64_t element);
 
 // Buffers that all buckets share.
 struct SharedTensors {

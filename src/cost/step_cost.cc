@@ -98,7 +98,7 @@ BucketUse UseOfBucket(const StageDescription& stage, const Bucket& bucket, Block
 void AddStateTraffic(const StageDescription& stage, int replica, StepCost& cost) {
   const int zero = stage.layout.zero;
   const std::int64_t element = stage.sizes.element();
-  const SentAs reduce = stage.layout.reduced_as();
+  const WireFormat reduce = stage.layout.reduced_as();
   BlockPrograms programs(stage);
   for (const Bucket& bucket : stage.shards.buckets) {
     const BucketUse use = UseOfBucket(stage, bucket, programs);
@@ -122,7 +122,7 @@ void AddStateTraffic(const StageDescription& stage, int replica, StepCost& cost)
       const bool compresses = stage.power_sgd.active();
       const std::int64_t sent = BytesSent(reduce, bucket.count, SizeOf(DType::kFloat32));
       const int reductions = shards.gradients ? use.reductions * stage.micro_batches : compresses ? 0 : 1;
-      if (reduce == SentAs::kInt8) {
+      if (reduce == WireFormat::kInt8) {
         data.Add(CollectiveKind::kAllToAll, sent, reductions);
         data.Add(CollectiveKind::kAllGather, sent, shards.optimizer ? 0 : reductions);
       } else {

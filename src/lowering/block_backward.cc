@@ -8,7 +8,7 @@ namespace trireme {
 
 void Lowering::Backward(const Pass& pass) {
   kept_ = pass;
-  remade_.assign(block_.values.size(), kNoId);
+  recomputed_values_.assign(block_.values.size(), kNoId);
   gradient_.assign(block_.values.size(), kNoId);
   gain_gradients_.assign(block_.operations.size(), {});
   for (int i = 0; i < Count(); ++i) {
@@ -49,7 +49,7 @@ void Lowering::Backward(const Pass& pass) {
         } else if (Gradient(operation.input) == kNoId) {  // otherwise the product's epilogue has made it
           Gradient(operation.input) = ForValue(operation.input);
           Emit(ActivationBackward<TensorId>{
-              .grad_out = {gradient}, .from = {Remade(operation.input)}, .grad_from = {Gradient(operation.input)}});
+              .grad_out = {gradient}, .from = {Recomputed(operation.input)}, .grad_from = {Gradient(operation.input)}});
         }
         break;
       case BlockOp::kLeave:
@@ -71,7 +71,7 @@ void Lowering::Backward(const Pass& pass) {
   }
   if (in_parts_) {
     out_ = &program_.backward_weight;
-    remade_.assign(block_.values.size(), kNoId);
+    recomputed_values_.assign(block_.values.size(), kNoId);
   }
   FlushWeights();
   weight_part_ = true;
@@ -153,7 +153,7 @@ void Lowering::BackwardLinear(int i) {
   if (sizes_.fused_activation && activation != kNoId && !HasAdapter(linear)) {
     const int before = Operation(activation).input;
     product.epilogue = Epilogue::kGeluGradient;
-    product.auxiliary = Remade(before);
+    product.auxiliary = Recomputed(before);
     product.c = Gradient(before) = ForValue(before);
   } else if (Gradient(linear.input) != kNoId) {  // other operations read the input, too
     product.c = Gradient(linear.input);
@@ -199,7 +199,7 @@ void Lowering::BackwardHeadNorm(int i) {
   Emit(ClearStep{gradients.key});
   Gradient(norm.input) = Gradient(norm.output);
   HeadNormBackwardStep step{.grad = Gradient(norm.output),
-                            .x = Remade(norm.input),
+                            .x = Recomputed(norm.input),
                             .sums = kept_.statistics[static_cast<std::size_t>(i)],
                             .products = NewBuffer(kStatisticsFloat, HeadNormSums(norm)),
                             .query_gain = norm.weight,
@@ -214,9 +214,9 @@ void Lowering::BackwardHeadNorm(int i) {
 
 void Lowering::BackwardAttention(const BlockOperation& attention) {
   const auto i = static_cast<std::size_t>(&attention - block_.operations.data());
-  const BufferId out = Remade(attention.output);
+  const BufferId out = Recomputed(attention.output);
   Gradient(attention.input) = ForValue(attention.input);
-  AttentionBackwardStep step{.qkv = Remade(attention.input),
+  AttentionBackwardStep step{.qkv = Recomputed(attention.input),
                              .out = out,
                              .statistics = kept_.statistics[i],
                              .grad_out = Gradient(attention.output),
@@ -256,9 +256,9 @@ void Lowering::BackwardRing(const AttentionBackwardStep& step) {
 void Lowering::BackwardUlysses(const BlockOperation& attention, AttentionBackwardStep step) {
   const ContextBuffers& whole = kept_.context[static_cast<std::size_t>(&attention - block_.operations.data())];
   // Kept as attention read it, unless its input is made again.
-  const bool remade = step.qkv != kept_.value[static_cast<std::size_t>(attention.input)];
+  const bool recomputed = step.qkv != kept_.value[static_cast<std::size_t>(attention.input)];
   const BufferId grad_qkv = step.grad_qkv;
-  step.qkv = remade && !sizes_.recompute_attention ? ToHeads(step.qkv, true) : whole.qkv;
+  step.qkv = recomputed && !sizes_.recompute_attention ? ToHeads(step.qkv, true) : whole.qkv;
   step.out = whole.out;
   step.grad_out = ToHeads(step.grad_out, false);
   step.grad_qkv = NewBuffer(sizes_.dtype, program_.buffers[static_cast<std::size_t>(step.qkv)].shape);
@@ -273,7 +273,7 @@ void Lowering::BackwardUlysses(const BlockOperation& attention, AttentionBackwar
 void Lowering::BackwardNorm(int i) {
   const BlockOperation& norm = Operation(i);
   NormBackwardStep step{.grad_normed = Gradient(norm.output),
-                        .x = Remade(norm.input),
+                        .x = Recomputed(norm.input),
                         .statistics = kept_.statistics[static_cast<std::size_t>(i)],
                         .grad_residual = Gradient(norm.input),
                         .gradients = norm_gradients_,
@@ -286,16 +286,16 @@ void Lowering::BackwardNorm(int i) {
   Gradient(norm.input) = step.grad_x;
   if (sizes_.recompute_norms && !in_parts_ && EntersBranch(norm.output)) {
     // The weight part reads the norm's output at once: backward makes it again in the same pass.
-    step.normed = remade_[static_cast<std::size_t>(norm.output)] = step.grad_normed;
+    step.normed = recomputed_values_[static_cast<std::size_t>(norm.output)] = step.grad_normed;
   }
   Emit(step);
 }
 
-BufferId Lowering::Remade(int value) {
-  BufferId& remade = remade_[static_cast<std::size_t>(value)];
+BufferId Lowering::Recomputed(int value) {
+  BufferId& recomputed = recomputed_values_[static_cast<std::size_t>(value)];
   const BufferId kept = kept_.value[static_cast<std::size_t>(value)];
-  if (remade != kNoId) {
-    return remade;
+  if (recomputed != kNoId) {
+    return recomputed;
   }
   const int maker = block_.MakerOf(value);
   if (maker == kNoId) {
@@ -303,46 +303,47 @@ BufferId Lowering::Remade(int value) {
   }
   const BlockOperation& operation = Operation(maker);
   if (operation.op == BlockOp::kEnter) {
-    const BufferId from = Remade(operation.input);
-    remade = sizes_.sequence_parallel ? ForValue(value) : from;
+    const BufferId from = Recomputed(operation.input);
+    recomputed = sizes_.sequence_parallel ? ForValue(value) : from;
     if (sizes_.sequence_parallel) {
-      Emit(EnterRegion(from, remade));
+      Emit(EnterRegion(from, recomputed));
     }
   } else if (operation.op == BlockOp::kNorm && sizes_.recompute_norms) {
-    remade = ForValue(value);
-    Emit(NormStep{.x = Remade(operation.input),
-                  .normed = remade,
+    recomputed = ForValue(value);
+    Emit(NormStep{.x = Recomputed(operation.input),
+                  .normed = recomputed,
                   .statistics = kept_.statistics[static_cast<std::size_t>(maker)],
                   .gain = operation.weight,
                   .bias = operation.bias});
   } else if (operation.op == BlockOp::kHeadNorm && sizes_.recompute_norms) {
-    remade = ForValue(value);
-    Emit(HeadNormOf(operation, Remade(operation.input), remade, kept_.statistics[static_cast<std::size_t>(maker)]));
-  } else if (operation.op == BlockOp::kRotary && Remade(operation.input) != kept) {
-    remade = Remade(operation.input);
-    Emit(Rotary<TensorId>{.qkv = {remade}});
+    recomputed = ForValue(value);
+    Emit(HeadNormOf(operation, Recomputed(operation.input), recomputed,
+                    kept_.statistics[static_cast<std::size_t>(maker)]));
+  } else if (operation.op == BlockOp::kRotary && Recomputed(operation.input) != kept) {
+    recomputed = Recomputed(operation.input);
+    Emit(Rotary<TensorId>{.qkv = {recomputed}});
   } else if (operation.op == BlockOp::kDispatch && sizes_.recompute_norms) {
-    const BufferId from = Remade(operation.input);
-    remade = ForValue(value);
-    EmitGather(from, remade, kept_.choice);
+    const BufferId from = Recomputed(operation.input);
+    recomputed = ForValue(value);
+    EmitGather(from, recomputed, kept_.choice);
   } else if (operation.op == BlockOp::kActivation && operation.choice != kNoId && sizes_.recompute_activation) {
-    remade = ForValue(value);
-    EmitWeightedActivation(Remade(operation.input), remade, kept_.choice);
+    recomputed = ForValue(value);
+    EmitWeightedActivation(Recomputed(operation.input), recomputed, kept_.choice);
   } else if (operation.op == BlockOp::kActivation && operation.choice == kNoId && sizes_.recompute_activation) {
-    const BufferId from = Remade(operation.input);
-    remade = sizes_.gated ? ForValue(value) : from;  // over its input, which backward has read by now
-    Emit(ActivationForward<TensorId>{.from = {from}, .to = {remade}});
+    const BufferId from = Recomputed(operation.input);
+    recomputed = sizes_.gated ? ForValue(value) : from;  // over its input, which backward has read by now
+    Emit(ActivationForward<TensorId>{.from = {from}, .to = {recomputed}});
   } else if (operation.op == BlockOp::kAttention && sizes_.recompute_attention) {
-    remade = ForValue(value);
-    const BufferId qkv = Remade(operation.input);
+    recomputed = ForValue(value);
+    const BufferId qkv = Recomputed(operation.input);
     recomputed_ = true;
     kept_.context[static_cast<std::size_t>(maker)] =
-        EmitAttention(qkv, remade, kept_.statistics[static_cast<std::size_t>(maker)]);
+        EmitAttention(qkv, recomputed, kept_.statistics[static_cast<std::size_t>(maker)]);
     recomputed_ = false;
   } else {
     return kept;
   }
-  return remade;
+  return recomputed;
 }
 
 Float8Copy Lowering::Transposed(const Float8Copy& copy, BufferId values, DType dtype) {
@@ -380,7 +381,7 @@ void Lowering::FlushWeights() {
 void Lowering::LinearWeights(const WeightWork& work) {
   const BlockOperation& linear = Operation(work.operation);
   if (IsGrouped(linear)) {
-    const BufferId input = Remade(linear.input);
+    const BufferId input = Recomputed(linear.input);
     GroupedProductStep grouped = GroupedProductOf(linear, GroupedProduct::kWeightGradient, kept_.choice);
     grouped.a = work.gradient;
     grouped.b = input;
@@ -403,7 +404,7 @@ void Lowering::LinearWeights(const WeightWork& work) {
     const Float8Copy gradient = Transposed(work.copy, work.gradient, kGradientFloat8);
     Float8Copy input = kept_.copy[static_cast<std::size_t>(work.operation)];
     if (input.columns == kNoId) {
-      input = Transposed(input, Remade(linear.input), kForwardFloat8);
+      input = Transposed(input, Recomputed(linear.input), kForwardFloat8);
     }
     product.a = gradient.columns;
     product.b = input.columns;
@@ -411,14 +412,14 @@ void Lowering::LinearWeights(const WeightWork& work) {
     product.scale_b = input.scale;
   } else {
     product.a = work.gradient;
-    product.b = Remade(linear.input);
+    product.b = Recomputed(linear.input);
   }
   Emit(product);
 }
 
 void Lowering::AdapterWeights(const WeightWork& work) {
   const BlockOperation& linear = Operation(work.operation);
-  const BufferId input = Remade(linear.input);
+  const BufferId input = Recomputed(linear.input);
   BufferId narrow = kept_.narrow[static_cast<std::size_t>(work.operation)];
   if (narrow == kNoId) {  // a second forward ends before the last product
     recomputed_ = true;

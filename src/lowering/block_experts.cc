@@ -68,7 +68,7 @@ void Lowering::BackwardCombine(const BlockOperation& combine) {
   Gradient(combine.added) = ForValue(combine.added);
   Gradient(combine.gate) = ForValue(combine.gate);
   Emit(GateBackward<TensorId>{.grad_out = {gradient},
-                              .added = {Remade(combine.added)},
+                              .added = {Recomputed(combine.added)},
                               .gate = {kept_.value[static_cast<std::size_t>(combine.gate)]},
                               .grad_added = {Gradient(combine.added)},
                               .grad_gate = {Gradient(combine.gate)}});
@@ -89,7 +89,7 @@ void Lowering::BackwardWeighted(const BlockOperation& activation) {
   Gradient(activation.input) = ForValue(activation.input);
   Gradient(activation.choice) = ForExactValue(activation.choice);
   Emit(WeightedActivationBackward<TensorId>{.grad_out = {Gradient(activation.output)},
-                                            .from = {Remade(activation.input)},
+                                            .from = {Recomputed(activation.input)},
                                             .weights = {kept_.choice.weights},
                                             .order = {kept_.choice.order},
                                             .grad_from = {Gradient(activation.input)},

@@ -292,7 +292,7 @@ class Lowering {
   void AdapterWeights(const WeightWork& work);
   void AddNormGradients();
   // The buffer of a value that backward reads: as forward left it, or made again.
-  BufferId Remade(int value);
+  BufferId Recomputed(int value);
   // The fp8 transpose of an operand of a weight's gradient, made now where it is late.
   Float8Copy Transposed(const Float8Copy& copy, BufferId values, DType dtype);
   // Copies of an operand before its product: rows for that product, columns for the weight's gradient.
@@ -316,8 +316,8 @@ class Lowering {
   BufferId chosen_ = kNoId;  // which experts the first forward chose: a second one takes the same
   // State of the backward pass:
   Pass kept_;
-  std::vector<BufferId> remade_;    // by value; kNoId: not made again so far
-  std::vector<BufferId> gradient_;  // by value
+  std::vector<BufferId> recomputed_values_;  // by value; kNoId: not made again so far
+  std::vector<BufferId> gradient_;           // by value
   std::vector<WeightWork> waiting_;
   BufferId norm_gradients_ = kNoId;
   std::vector<GainGradients> gain_gradients_;  // by operation

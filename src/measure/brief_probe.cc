@@ -62,7 +62,7 @@ std::optional<BriefProbe> ProbeBriefly(RankContext& context, DType dtype) {
   return found;
 }
 
-Cluster AtHand(Cluster prior, const BriefProbe& probe, int nodes) {
+Cluster WithMeasuredRates(Cluster prior, const BriefProbe& probe, int nodes) {
   const int cores = JobCores();
   prior.nodes = nodes;
   prior.devices_per_node = cores;

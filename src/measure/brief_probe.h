@@ -22,6 +22,6 @@ std::optional<BriefProbe> ProbeBriefly(RankContext& context, DType dtype);
 // `prior` for this machine: its cores and its memory, on as many nodes, with the laws of a brief measurement instead of
 // figures of a data sheet. Collectives keep the prior's links. Its predictions have a wider interval than an
 // undisturbed calibration's, and on a busy machine a wider one yet.
-Cluster AtHand(Cluster prior, const BriefProbe& probe, int nodes);
+Cluster WithMeasuredRates(Cluster prior, const BriefProbe& probe, int nodes);
 
 }  // namespace trireme

@@ -10,7 +10,7 @@ namespace trireme {
 
 class ProbeTensors {
  public:
-  // footprint: bytes that InTurns fills with copies.
+  // footprint: bytes that RotatingOperands fills with copies.
   explicit ProbeTensors(Device& device, std::int64_t footprint = 0);
   ~ProbeTensors();
   ProbeTensors(const ProbeTensors&) = delete;
@@ -35,10 +35,10 @@ class ProbeTensors {
 // Arguments of one operation in several copies that take turns. Together they are larger than a core's caches, as the
 // tensors of a training step are: weights, gradients and kept activations are touched once a micro batch.
 template <typename Arguments>
-class InTurns {
+class RotatingOperands {
  public:
   template <typename Make>
-  InTurns(ProbeTensors& tensors, const Make& make) {
+  RotatingOperands(ProbeTensors& tensors, const Make& make) {
     constexpr std::int64_t kMostCopies = 64;
     const std::int64_t before = tensors.bytes();
     copies_.push_back(make());

@@ -182,7 +182,7 @@ class Prober {
 
   void MeasureProducts(std::int64_t tokens, const Sizes& weight, PassSamples& samples) {
     ProbeTensors tensors(context_.device, Footprint());
-    InTurns<LayerProducts> layer(tensors, [&] { return MakeProducts(tensors, tokens, weight); });
+    RotatingOperands<LayerProducts> layer(tensors, [&] { return MakeProducts(tensors, tokens, weight); });
     ProductSample shapes[kProductPasses] = {Shaped(tokens, weight.rows, weight.columns),
                                             Shaped(tokens, weight.columns, weight.rows),
                                             Shaped(weight.rows, weight.columns, tokens)};
@@ -264,7 +264,7 @@ class Prober {
   void Attention() {
     const auto run = [&](bool backward) {
       return [this, backward](ProbeTensors& tensors, const AttentionSizes& size) -> WorkSample {
-        InTurns<AttentionArgs> args(tensors, [&] {
+        RotatingOperands<AttentionArgs> args(tensors, [&] {
           AttentionArgs made = MakeAttention(tensors, size);
           ops_.AttentionForward(made);
           return made;
@@ -280,7 +280,7 @@ class Prober {
     Fit(RankWork::kAttentionBackward, range_.attention, run(true));
     Fit(RankWork::kRotary, range_.attention, [this](ProbeTensors& tensors, const AttentionSizes& size) -> WorkSample {
       const std::int64_t width = 3 * size.heads * size.head_size;
-      InTurns<Rotary<Tensor>> ops(tensors, [&]() -> Rotary<Tensor> {
+      RotatingOperands<Rotary<Tensor>> ops(tensors, [&]() -> Rotary<Tensor> {
         return {.qkv = tensors.Make(dtype_, {size.batch * size.sequence, width}),
                 .sequence = size.sequence,
                 .heads = size.heads,
@@ -322,22 +322,22 @@ class Prober {
 
   void Norms() {
     Fit(RankWork::kNormForward, range_.activations, [this](ProbeTensors& tensors, const Sizes& size) -> WorkSample {
-      InTurns<ResidualNormArgs> args(tensors, [&] { return NormArgs(tensors, size); });
+      RotatingOperands<ResidualNormArgs> args(tensors, [&] { return NormArgs(tensors, size); });
       return {Elements(size), Seconds([&] { ops_.ResidualNormForward(args.Next()); })};
     });
     Fit(RankWork::kNormBackward, range_.activations, [this](ProbeTensors& tensors, const Sizes& size) -> WorkSample {
-      InTurns<NormBackwardArgs> args(tensors, [&] { return NormBackwardOf(tensors, size); });
+      RotatingOperands<NormBackwardArgs> args(tensors, [&] { return NormBackwardOf(tensors, size); });
       return {Elements(size), Seconds([&] { ops_.NormBackward(args.Next()); })};
     });
     Fit(RankWork::kResidual, range_.activations, [this](ProbeTensors& tensors, const Sizes& size) -> WorkSample {
-      InTurns<ResidualNormArgs> args(tensors, [&]() -> ResidualNormArgs {
+      RotatingOperands<ResidualNormArgs> args(tensors, [&]() -> ResidualNormArgs {
         const ResidualNormArgs whole = NormArgs(tensors, size);
         return {.x = whole.x, .branch = whole.branch, .bias = whole.bias, .sum = whole.sum};
       });
       return {Elements(size), Seconds([&] { ops_.ResidualNormForward(args.Next()); })};
     });
     Fit(RankWork::kBiasGradient, range_.activations, [this](ProbeTensors& tensors, const Sizes& size) -> WorkSample {
-      InTurns<Tensor> rows(tensors, [&] { return tensors.Make(dtype_, {size.rows, size.columns}); });
+      RotatingOperands<Tensor> rows(tensors, [&] { return tensors.Make(dtype_, {size.rows, size.columns}); });
       const Tensor bias = tensors.Make(DType::kFloat32, {size.columns});
       return {Elements(size), Seconds([&] { ops_.BiasGradient(rows.Next(), bias); })};
     });
@@ -352,7 +352,7 @@ class Prober {
   WorkSample Added(ProbeTensors& tensors, const Sizes& size, Epilogue epilogue) {
     constexpr std::int64_t kDepth = 128;
     const bool forward = epilogue == Epilogue::kGelu;
-    InTurns<Pair> pairs(tensors, [&] {
+    RotatingOperands<Pair> pairs(tensors, [&] {
       Pair pair;
       pair.plain.a = tensors.Make(dtype_, {size.rows, kDepth});
       pair.plain.b = tensors.Make(dtype_, forward ? Shape{size.columns, kDepth} : Shape{kDepth, size.columns});
@@ -382,7 +382,7 @@ class Prober {
         [this](ProbeTensors& tensors, const Sizes& size) { return Added(tensors, size, Epilogue::kGeluGradient); });
     const auto gated = [&](bool backward) {
       return [this, backward](ProbeTensors& tensors, const Sizes& size) -> WorkSample {
-        InTurns<Gated> args(tensors, [&]() -> Gated {
+        RotatingOperands<Gated> args(tensors, [&]() -> Gated {
           return {tensors.Make(dtype_, {size.rows, 2 * size.columns}), tensors.Make(dtype_, {size.rows, size.columns}),
                   tensors.Make(dtype_, {size.rows, 2 * size.columns})};
         });
@@ -412,7 +412,7 @@ class Prober {
     const auto table = [&](bool backward) {
       return [this, backward](ProbeTensors& tensors, const Sizes& size) -> WorkSample {
         constexpr std::int64_t kRows = 2048;
-        InTurns<EmbeddingArgs> args(tensors, [&]() -> EmbeddingArgs {
+        RotatingOperands<EmbeddingArgs> args(tensors, [&]() -> EmbeddingArgs {
           return {.tokens = tensors.MakeIndices(size.rows, kRows),
                   .table = tensors.Make(dtype_, {kRows, size.columns}),
                   .out = tensors.Make(dtype_, {size.rows, size.columns}),
@@ -441,17 +441,17 @@ class Prober {
 
   void Updates() {
     Fit(RankWork::kOptimizer, range_.parameters, [this](ProbeTensors& tensors, std::int64_t count) -> WorkSample {
-      InTurns<UpdateRange> ranges(tensors, [&] { return UpdateOf(tensors, count); });
+      RotatingOperands<UpdateRange> ranges(tensors, [&] { return UpdateOf(tensors, count); });
       const UpdateArgs args{.learning_rate = 1e-6F};
       return {static_cast<double>(count), Seconds([&] { ops_.Update({&ranges.Next(), 1}, args); })};
     });
     Fit(RankWork::kSquares, range_.parameters, [this](ProbeTensors& tensors, std::int64_t count) -> WorkSample {
-      InTurns<Tensor> ranges(tensors, [&] { return tensors.Make(DType::kFloat32, {count}); });
+      RotatingOperands<Tensor> ranges(tensors, [&] { return tensors.Make(DType::kFloat32, {count}); });
       const Tensor sums = tensors.Make(DType::kFloat32, {1});
       return {static_cast<double>(count), Seconds([&] { ops_.SumOfSquares({&ranges.Next(), 1}, sums); })};
     });
     Fit(RankWork::kFill, range_.parameters, [this](ProbeTensors& tensors, std::int64_t count) -> WorkSample {
-      InTurns<Tensor> ranges(tensors, [&] { return tensors.Make(DType::kFloat32, {count}); });
+      RotatingOperands<Tensor> ranges(tensors, [&] { return tensors.Make(DType::kFloat32, {count}); });
       return {static_cast<double>(count), Seconds([&] { ops_.Fill(ranges.Next(), 0); })};
     });
   }

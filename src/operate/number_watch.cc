@@ -111,7 +111,7 @@ bool NumberWatch::MustGoBack(std::int64_t step) {
 
 void NumberWatch::WentBack() {
   if (spike_step_ > 0) {
-    trainer_.PassOverStep(spike_step_);
+    trainer_.SkipStep(spike_step_);
     spike_step_ = 0;
   }
   observer_.Note(fmt::format("went back to step {} ({} of {})", trainer_.progress().step, times_back_, kMostTimesBack));
@@ -129,7 +129,7 @@ void NumberWatch::Restore(const NumberMemory& memory) {
   norms_.Restore(memory.norm);
   set_rate_factor(memory.rate_factor);
   for (const std::int64_t step : memory.passed_steps) {
-    trainer_.PassOverStep(step);
+    trainer_.SkipStep(step);
   }
 }
 

@@ -265,7 +265,7 @@ class Supervisor {
     // Ranks that stand still answer no request; only a launcher has something to do before it ends.
     job.End(job.HoldsAll(report.ranks) ? 0 : options_.grace_seconds, report.ranks);
     // Should it have been honest work after all, the next start has time for it.
-    limits_.patience *= alarm.kind == Stillness::kBusy ? kMorePatience : 1;
+    limits_.patience *= alarm.kind == ProcessActivity::kBusy ? kMorePatience : 1;
     Bury({.step = report.step(), .cause = kind}, report);
     return asked_to_stop_ ? kExitFailed : -1;
   }
@@ -277,19 +277,19 @@ class Supervisor {
     for (std::size_t i = 0; i < snapshots.size(); ++i) {
       const bool suspected = !report.suspects.empty() && snapshots[i].rank == report.suspects.front();
       // Dead and stopped ranks before the one that others wait for.
-      const Stillness now = std::min(alarm.by_rank[i], Stillness::kIdle);
-      const Stillness before = std::min(alarm.by_rank[place], Stillness::kIdle);
+      const ProcessActivity now = std::min(alarm.by_rank[i], ProcessActivity::kIdle);
+      const ProcessActivity before = std::min(alarm.by_rank[place], ProcessActivity::kIdle);
       if (now < before || (suspected && now == before)) {
         place = i;
       }
     }
     // A thread that spins gets little of a busy machine; one that sleeps gets nothing.
     const bool spins = alarm.cpu_share[place] > 0.05;
-    const char* how = alarm.by_rank[place] == Stillness::kDead      ? "is dead"
-                      : alarm.by_rank[place] == Stillness::kStopped ? "is stopped (SIGSTOP)"
-                      : report.deadlock                             ? "waits in a ring of ranks"
-                      : spins                                       ? "spins"
-                                                                    : "does nothing";
+    const char* how = alarm.by_rank[place] == ProcessActivity::kDead      ? "is dead"
+                      : alarm.by_rank[place] == ProcessActivity::kStopped ? "is stopped (SIGSTOP)"
+                      : report.deadlock                                   ? "waits in a ring of ranks"
+                      : spins                                             ? "spins"
+                                                                          : "does nothing";
     const RankRecord* record = report.Find(snapshots[place].rank);
     return fmt::format("rank {} {} in phase '{}', {}", snapshots[place].rank, how, snapshots[place].phase,
                        record == nullptr ? "its ledger cannot be read" : DescribePlace(*record));

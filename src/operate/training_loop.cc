@@ -290,7 +290,7 @@ class Loop {
               "it: the next steps make them anew before a spike is one");
         }
         numbers_.Restore(SavedNumbers(found->progress, numbers_.memory()));
-        GoOnFrom(*found);
+        ResumeFrom(*found);
         resumed = true;
       }
     }
@@ -309,7 +309,7 @@ class Loop {
   }
 
   // Batches, learning rate and end, from where the checkpoint's run stood.
-  void GoOnFrom(const LoadedCheckpoint& found) {
+  void ResumeFrom(const LoadedCheckpoint& found) {
     std::vector<std::string> notes;
     trainer_.set_schedule(RunSchedule(config_, found.progress.schedule, trainer_.progress(), found.changed, notes));
     facts_.total_steps = trainer_.schedule().TotalSteps(trainer_.progress());

@@ -21,38 +21,38 @@ bool TakesItsTime(const std::string& phase) {
 
 }  // namespace
 
-Stillness Watchdog::KindOf(const Rank& rank, const RankSnapshot& snapshot, double now) const {
+ProcessActivity Watchdog::KindOf(const Rank& rank, const RankSnapshot& snapshot, double now) const {
   if (snapshot.state == 'X' || snapshot.state == 'Z') {
-    return Stillness::kDead;
+    return ProcessActivity::kDead;
   }
   if (snapshot.state == 'T') {
-    return Stillness::kStopped;
+    return ProcessActivity::kStopped;
   }
   const bool moves = rank.moved > rank.since && now - rank.moved <= limits_.floor;
   if (moves || snapshot.process_on_disk || snapshot.state == 0 || snapshot.state == 't') {
-    return Stillness::kMoving;
+    return ProcessActivity::kMoving;
   }
   const double cpu = snapshot.process_cpu_seconds - rank.at_beat.process_cpu_seconds;
-  return cpu > kWorking * (now - rank.since) ? Stillness::kBusy : Stillness::kIdle;
+  return cpu > kWorking * (now - rank.since) ? ProcessActivity::kBusy : ProcessActivity::kIdle;
 }
 
-double Watchdog::Limit(Stillness kind, const RankSnapshot& snapshot) const {
+double Watchdog::Limit(ProcessActivity kind, const RankSnapshot& snapshot) const {
   const std::string& phase = snapshot.phase;
-  if (kind <= Stillness::kStopped) {
-    return kind == Stillness::kDead ? std::max(limits_.floor, kLauncherSeconds) : limits_.floor;
+  if (kind <= ProcessActivity::kStopped) {
+    return kind == ProcessActivity::kDead ? std::max(limits_.floor, kLauncherSeconds) : limits_.floor;
   }
   const auto seen = longest_.find(phase);
   const double learned = std::max(limits_.floor, limits_.factor * (seen == longest_.end() ? 0 : seen->second));
   // No part of the work before the first step is told: drawing weights, meeting other ranks.
   const bool told = snapshot.steady && phase != "start" && phase != "end";
-  if (kind == Stillness::kBusy && told) {
+  if (kind == ProcessActivity::kBusy && told) {
     return std::max(learned, limits_.floor * (seen == longest_.end() || steps_ < kStepsToLearn ? limits_.patience : 1));
   }
-  const bool known = steps_ >= kStepsToLearn && (!TakesItsTime(phase) || kind == Stillness::kBusy);
+  const bool known = steps_ >= kStepsToLearn && (!TakesItsTime(phase) || kind == ProcessActivity::kBusy);
   if (known && TakesItsTime(phase) && seen == longest_.end()) {
     return limits_.floor * kFirstOfItsKind;
   }
-  return kind == Stillness::kIdle || known ? learned : std::max(learned, limits_.unlearned);
+  return kind == ProcessActivity::kIdle || known ? learned : std::max(learned, limits_.unlearned);
 }
 
 std::optional<Alarm> Watchdog::Check(double now, const std::vector<RankSnapshot>& snapshots) {
@@ -86,21 +86,21 @@ std::optional<Alarm> Watchdog::Check(double now, const std::vector<RankSnapshot>
   // have no say unless all wait.
   const bool all_wait =
       std::all_of(snapshots.begin(), snapshots.end(), [](const RankSnapshot& snapshot) { return snapshot.waiting; });
-  Alarm alarm{.kind = Stillness::kStopped, .seconds = now - last_life_, .limit = 0};
-  Stillness strongest = Stillness::kMoving;
+  Alarm alarm{.kind = ProcessActivity::kStopped, .seconds = now - last_life_, .limit = 0};
+  ProcessActivity strongest = ProcessActivity::kMoving;
   for (const RankSnapshot& snapshot : snapshots) {
-    const Stillness kind = KindOf(ranks_[snapshot.rank], snapshot, now);
+    const ProcessActivity kind = KindOf(ranks_[snapshot.rank], snapshot, now);
     const Rank& rank = ranks_[snapshot.rank];
     alarm.by_rank.push_back(kind);
     alarm.cpu_share.push_back((snapshot.cpu_seconds - rank.at_beat.cpu_seconds) / std::max(now - rank.since, 1e-9));
     strongest = std::min(strongest, kind);
     if (!snapshot.waiting || all_wait) {
       alarm.kind = std::max(alarm.kind, kind);
-      alarm.limit = std::max(alarm.limit, Limit(all_wait ? std::min(kind, Stillness::kIdle) : kind, snapshot));
+      alarm.limit = std::max(alarm.limit, Limit(all_wait ? std::min(kind, ProcessActivity::kIdle) : kind, snapshot));
     }
   }
   // A dead or stopped rank explains why others wait, however busily they do it.
-  if (strongest <= Stillness::kStopped) {
+  if (strongest <= ProcessActivity::kStopped) {
     alarm.kind = strongest;
     alarm.limit = Limit(strongest, {});
   }

@@ -36,14 +36,14 @@ struct WatchLimits {
 
 // A dead rank explains everything, a stopped one all but that; the order is that of how much it explains.
 // A busy one computes; a moving one also reads or writes.
-enum class Stillness : std::uint8_t { kDead, kStopped, kIdle, kBusy, kMoving };
+enum class ProcessActivity : std::uint8_t { kDead, kStopped, kIdle, kBusy, kMoving };
 
 struct Alarm {
-  Stillness kind = Stillness::kIdle;
+  ProcessActivity kind = ProcessActivity::kIdle;
   double seconds = 0;  // since the last sign of life of any rank
   double limit = 0;
-  std::vector<Stillness> by_rank;  // in the order of the snapshots
-  std::vector<double> cpu_share;   // likewise: of a core that the rank's thread has used since its last beat
+  std::vector<ProcessActivity> by_rank;  // in the order of the snapshots
+  std::vector<double> cpu_share;         // likewise: of a core that the rank's thread has used since its last beat
 };
 
 class Watchdog {
@@ -62,8 +62,8 @@ class Watchdog {
     std::int64_t bytes_moved = 0;
     double moved = 0;  // when they last changed
   };
-  Stillness KindOf(const Rank& rank, const RankSnapshot& snapshot, double now) const;
-  double Limit(Stillness kind, const RankSnapshot& snapshot) const;
+  ProcessActivity KindOf(const Rank& rank, const RankSnapshot& snapshot, double now) const;
+  double Limit(ProcessActivity kind, const RankSnapshot& snapshot) const;
 
   WatchLimits limits_;
   std::map<int, Rank> ranks_;

@@ -46,7 +46,7 @@ Tensor PartOfGiven(const Tensor& whole, const Interval& part) {
 }  // namespace
 
 Optimizer::Optimizer(Arena& arena, const OptimizerOptions& options, std::vector<OwnedShard> shards,
-                     const OptimizerGround* ground)
+                     const OptimizerContext* context)
     : device_(arena.device()), ops_(device_.ops()), options_(options), shards_(std::move(shards)) {
   const bool on_host = options_.host_piece > 0;
   bool first_moments = false;
@@ -62,8 +62,8 @@ Optimizer::Optimizer(Arena& arena, const OptimizerOptions& options, std::vector<
     first_moments = first_moments || shard.first_moments > 0;
     second_moments = second_moments || shard.second_moments > 0;
   }
-  if (ground != nullptr) {
-    sharded_ = std::make_unique<ShardedState>(ground->sharded);
+  if (context != nullptr) {
+    sharded_ = std::make_unique<ShardedState>(context->sharded);
   }
   std::array<State, 2> slots;
   if (on_host) {
@@ -86,12 +86,12 @@ Optimizer::Optimizer(Arena& arena, const OptimizerOptions& options, std::vector<
                                 on_host ? &slots[pieces_.size() % 2] : nullptr));
     }
   }
-  if (ground != nullptr && !ground->plan.matrices.matrices.empty()) {
-    muon_ = std::make_unique<Muon>(arena, ground->comms, ground->plan, *sharded_, shards_);
+  if (context != nullptr && !context->plan.matrices.matrices.empty()) {
+    muon_ = std::make_unique<Muon>(arena, context->comms, context->plan, *sharded_, shards_);
   }
-  if (ground != nullptr && ground->plan.parameter_count > 0) {
+  if (context != nullptr && context->plan.parameter_count > 0) {
     adafactor_ = std::make_unique<Adafactor>(
-        arena, ground->comms, ground->plan, *sharded_, shards_,
+        arena, context->comms, context->plan, *sharded_, shards_,
         AdafactorOptions{.relative_step = options_.relative_step, .scale_parameter = options_.scale_parameter});
   }
 }

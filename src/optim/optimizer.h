@@ -47,7 +47,7 @@ struct OptimizerOptions {
 };
 
 // What optimizers that exchange matrices or sums need to know; all of it outlives the optimizer.
-struct OptimizerGround {
+struct OptimizerContext {
   GridComms& comms;
   const OptimizerPlan& plan;
   ShardedState sharded;
@@ -57,10 +57,10 @@ class Optimizer {
  public:
   // Takes moments and, for bf16 and fp16 weights, what is kept of the masters (all zeroed) from the arena's optimizer
   // memory; with a host piece from its host memory, and of the optimizer memory two pieces of all that passes through
-  // the device. Then OptimizerPlan::ExtraBytes. The shards' tensors outlive this. Without ground: no Muon, no
+  // the device. Then OptimizerPlan::ExtraBytes. The shards' tensors outlive this. Without context: no Muon, no
   // Adafactor.
   Optimizer(Arena& arena, const OptimizerOptions& options, std::vector<OwnedShard> shards,
-            const OptimizerGround* ground = nullptr);
+            const OptimizerContext* context = nullptr);
 
   // One update; `step` counts from 1. Gradients are multiplied by gradient_scale first, and are gone afterwards.
   // Collective over the ranks of a stage for Muon and Adafactor.

@@ -28,12 +28,12 @@ constexpr double kRepeats = 0.05;
 
 }  // namespace
 
-RunPrediction::RunPrediction(const RunConfig& config, const PredictionGround& ground)
+RunPrediction::RunPrediction(const RunConfig& config, const PredictionContext& context)
     : config_(config),
-      cluster_(SizedFor(ground.cluster, config.layout.ranks())),
-      state_(Resolve(ground.stack, cluster_, "")),
+      cluster_(SizedFor(context.cluster, config.layout.ranks())),
+      state_(Resolve(context.stack, cluster_, "")),
       account_(config_.model),
-      knowledge_(ground.knowledge) {
+      knowledge_(context.knowledge) {
   const PlanPoint point = PointOf(config.batch.global);
   spread_ = SpreadOf(point, account_, clock_);
 }

@@ -12,7 +12,7 @@
 namespace trireme {
 
 // The machine that a run is predicted for.
-struct PredictionGround {
+struct PredictionContext {
   Cluster cluster;
   SoftwareStack stack;
   std::string knowledge;  // "the calibration of 2026-11-16", for people
@@ -21,7 +21,7 @@ struct PredictionGround {
 class RunPrediction {
  public:
   // config: of a run that has made its choices (operate/run_start.h); fp8 products that are still "auto" count as all.
-  RunPrediction(const RunConfig& config, const PredictionGround& ground);
+  RunPrediction(const RunConfig& config, const PredictionContext& context);
 
   // Seconds of a step of this batch, and an interval that holds 80 %.
   double Seconds(std::int64_t global_batch);

@@ -78,9 +78,9 @@ std::string FingerprintIn(const std::string& path) {
 
 }  // namespace
 
-PredictionReport::PredictionReport(const RunConfig& config, const PredictionGround& ground,
+PredictionReport::PredictionReport(const RunConfig& config, const PredictionContext& context,
                                    const std::string& run_folder)
-    : config_(config), prediction_(config, ground), run_folder_(run_folder) {}
+    : config_(config), prediction_(config, context), run_folder_(run_folder) {}
 
 void PredictionReport::ReadEarlierSteps(std::int64_t resumed_step) {
   if (run_folder_.empty()) {

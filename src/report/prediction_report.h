@@ -14,7 +14,7 @@ namespace trireme {
 class PredictionReport {
  public:
   // run_folder: holds prediction.json and metrics.jsonl of an earlier process; empty: none.
-  PredictionReport(const RunConfig& config, const PredictionGround& ground, const std::string& run_folder);
+  PredictionReport(const RunConfig& config, const PredictionContext& context, const std::string& run_folder);
 
   // Reads what steps up to `resumed_step` took, where the folder's earlier process had the same fingerprint; then
   // writes prediction.json. Call it before metrics.jsonl is opened to append.

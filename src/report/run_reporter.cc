@@ -146,11 +146,11 @@ void RunReporter::AddToTensorBoard(const StepFacts& facts, const StepRates& rate
 // What the planner cannot price costs the prediction, not the run.
 void RunReporter::StartPrediction(std::int64_t resumed_step) {
   prediction_ = nullptr;
-  if (!ground_) {
+  if (!prediction_context_) {
     return;
   }
   try {
-    auto prediction = std::make_unique<PredictionReport>(config_, *ground_, options_.run_folder);
+    auto prediction = std::make_unique<PredictionReport>(config_, *prediction_context_, options_.run_folder);
     prediction->ReadEarlierSteps(resumed_step);
     prediction_ = std::move(prediction);
   } catch (const Error& error) {

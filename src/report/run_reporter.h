@@ -31,7 +31,7 @@ class RunReporter : public TrainingObserver {
   explicit RunReporter(const ReporterOptions& options) : options_(options) {}
 
   // What the run is predicted from; none: it is not. Before Started, on the same thread.
-  void set_ground(std::optional<PredictionGround> ground) { ground_ = std::move(ground); }
+  void set_prediction_context(std::optional<PredictionContext> context) { prediction_context_ = std::move(context); }
 
   // On the console alone.
   void Say(const std::string& lines) { Print(lines); }
@@ -68,7 +68,7 @@ class RunReporter : public TrainingObserver {
   std::string EraseScreen();
 
   ReporterOptions options_;
-  std::optional<PredictionGround> ground_;
+  std::optional<PredictionContext> prediction_context_;
   RunConfig config_;
   double peak_flops_ = 0;
   std::int64_t memory_bytes_ = 0;

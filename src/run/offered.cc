@@ -90,7 +90,7 @@ std::optional<NotOffered> PowerSgdRefusal(const RunConfig& config) {
                     "twice; set one of them to 0 or false",
                     rank)};
   }
-  if (config.layout.reduce != SentAs::kExact) {
+  if (config.layout.reduce != WireFormat::kExact) {
     return NotOffered{
         "PowerSGD with gradients sent in bf16 or int8",
         fmt::format("optimizer.powersgd.rank = {} with layout.reduce = '{}': both compress what data ranks send; set "
@@ -110,7 +110,7 @@ std::optional<NotOffered> ShardRefusal(const RunConfig& config) {
                                   "whole; set layout.whole_below = 0 or layout.zero = 3",
                                   layout.whole_below, layout.zero)};
   }
-  if (!shards && layout.gather != SentAs::kExact) {
+  if (!shards && layout.gather != WireFormat::kExact) {
     return NotOffered{
         "ZeRO 3 alone gathers weights when they are used",
         fmt::format(
@@ -119,7 +119,7 @@ std::optional<NotOffered> ShardRefusal(const RunConfig& config) {
             Name(layout.gather), layout.zero)};
   }
   const std::string& dtype = config.train.dtype;
-  if (layout.gather == SentAs::kBFloat16 && dtype != "fp32" && dtype != "tf32") {
+  if (layout.gather == WireFormat::kBFloat16 && dtype != "fp32" && dtype != "tf32") {
     return NotOffered{
         "weights of 16 bits are gathered in bf16 as they are",
         fmt::format("layout.gather = 'bf16' with train.dtype = '{}': weights have 16 bits already; set layout.gather = "

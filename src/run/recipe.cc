@@ -12,7 +12,7 @@ constexpr const char* kFromKey = "model.from";
 
 class Resolver {
  public:
-  Resolver(std::string origin, const RecipeGround& ground) : origin_(std::move(origin)), ground_(ground) {
+  Resolver(std::string origin, const RecipeContext& context) : origin_(std::move(origin)), context_(context) {
     for (const RecipeKey& key : RecipeKeys()) {
       recipe_.origins[key.name] = "default";
     }
@@ -68,11 +68,11 @@ class Resolver {
     return last != nullptr && last->value == RecipeValue(std::string()) ? nullptr : last;
   }
 
-  // The ground that all other keys stand on.
+  // The preset, which all other keys change.
   void ApplyPreset(const Setting& preset) {
-    const ModelFile file = ReadPreset(preset, ground_.models_folder, origin_);
-    if (ground_.say && !file.choice.empty()) {
-      ground_.say(fmt::format("{}: {}", preset.place, file.choice));
+    const ModelFile file = ReadPreset(preset, context_.models_folder, origin_);
+    if (context_.say && !file.choice.empty()) {
+      context_.say(fmt::format("{}: {}", preset.place, file.choice));
     }
     const std::string name = "preset " + std::get<std::string>(preset.value);
     for (Setting& setting : SettingsOfText(file.text, file.path, name)) {
@@ -89,11 +89,11 @@ class Resolver {
     const auto* path = std::get_if<std::string>(&from.value);
     Require(path != nullptr, "{}: model.from must be the path of a Hugging Face directory, a checkpoint or a run",
             from.place);
-    if (!ground_.read_model) {
+    if (!context_.read_model) {
       return;
     }
     try {
-      source_ = ground_.read_model(*path);
+      source_ = context_.read_model(*path);
     } catch (const Error& error) {
       Fail("{}: model.from: {}", from.place, error.what());
     }
@@ -171,7 +171,7 @@ class Resolver {
   }
 
   std::string origin_;
-  const RecipeGround& ground_;
+  const RecipeContext& context_;
   std::optional<ModelConfig> source_;  // what model.from names
   Recipe recipe_;
 };
@@ -179,7 +179,7 @@ class Resolver {
 }  // namespace
 
 Recipe ParseRecipe(const std::string& text, const std::string& origin, const std::vector<std::string>& overrides,
-                   const RecipeGround& ground) {
+                   const RecipeContext& context) {
   const std::vector<Setting> written = SettingsOfText(text, origin, "recipe");
   std::vector<Setting> set;
   for (const std::string& one : overrides) {
@@ -187,7 +187,7 @@ Recipe ParseRecipe(const std::string& text, const std::string& origin, const std
       set.push_back(std::move(setting));
     }
   }
-  return Resolver(origin, ground).Resolve(written, set);
+  return Resolver(origin, context).Resolve(written, set);
 }
 
 }  // namespace trireme

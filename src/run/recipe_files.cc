@@ -35,8 +35,8 @@ ModelFile ReadPreset(const Setting& preset, const std::string& models_folder, co
   }
 }
 
-Recipe LoadRecipe(const std::string& path, const std::vector<std::string>& overrides, const RecipeGround& ground) {
-  return ParseRecipe(ReadTextFile(path, kMaxRecipeBytes, "recipe"), path, overrides, ground);
+Recipe LoadRecipe(const std::string& path, const std::vector<std::string>& overrides, const RecipeContext& context) {
+  return ParseRecipe(ReadTextFile(path, kMaxRecipeBytes, "recipe"), path, overrides, context);
 }
 
 }  // namespace trireme

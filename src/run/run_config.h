@@ -233,9 +233,9 @@ struct Recipe {
 };
 
 // What a recipe stands on beside its own text.
-struct RecipeGround {
+struct RecipeContext {
   std::string models_folder = {};  // of model.preset; searched beside the program when empty
-  // The model that lies at the path of model.from; its shape is the ground of the model keys, and keys that would
+  // The model that lies at the path of model.from; the model keys start from its shape, and keys that would
   // change it are an Error. Without this function the recipe's own keys say the shape.
   std::function<ModelConfig(const std::string& path)> read_model = {};
   // Told which file a preset's name stands for where there are two.
@@ -244,10 +244,11 @@ struct RecipeGround {
 
 // Reads a TOML file, then applies overrides "key=value" in order. Every Error names file, line, key and the nearest
 // that works. Not validated against ranks: see Validate.
-Recipe LoadRecipe(const std::string& path, const std::vector<std::string>& overrides, const RecipeGround& ground = {});
+Recipe LoadRecipe(const std::string& path, const std::vector<std::string>& overrides,
+                  const RecipeContext& context = {});
 // Reads a recipe from text; `origin` names it in errors.
 Recipe ParseRecipe(const std::string& text, const std::string& origin, const std::vector<std::string>& overrides,
-                   const RecipeGround& ground = {});
+                   const RecipeContext& context = {});
 
 // Checks the whole: shapes, divisibility at every step of the ramp, schedule counts, values in range, features that
 // training offers. Throws one Error. A `ranks` above 0 must equal the product of the axes; the message shows each

@@ -36,8 +36,8 @@ std::string ParallelLayout::ToString() const {
   if (whole_below != 0) {
     text += fmt::format(" whole={}", whole_below);
   }
-  text += reduce != SentAs::kExact ? " reduce=" + Name(reduce) : "";
-  text += gather != SentAs::kExact ? " gather=" + Name(gather) : "";
+  text += reduce != WireFormat::kExact ? " reduce=" + Name(reduce) : "";
+  text += gather != WireFormat::kExact ? " gather=" + Name(gather) : "";
   text += offload_activations ? " offload_activations" : "";
   return text;
 }

@@ -34,7 +34,7 @@ enum class ContextKind : std::uint8_t {
 };
 
 // How numbers travel between data ranks.
-enum class SentAs : std::uint8_t {
+enum class WireFormat : std::uint8_t {
   kExact,     // gradients in fp32, weights in the working type
   kBFloat16,  // rounded
   kInt8,      // blocks of 64 with a scale each: see base/int8_block.h
@@ -47,7 +47,7 @@ inline constexpr std::array<std::string_view, 3> kWords<Offload> = {"none", "opt
 template <>
 inline constexpr std::array<std::string_view, 4> kWords<ContextKind> = {"allgather", "ulysses", "ring", "ulysses+ring"};
 template <>
-inline constexpr std::array<std::string_view, 3> kWords<SentAs> = {"exact", "bf16", "int8"};
+inline constexpr std::array<std::string_view, 3> kWords<WireFormat> = {"exact", "bf16", "int8"};
 
 // What a ZeRO stage shards over the ranks that hold the same weights. No other code compares stages.
 struct ZeroPolicy {
@@ -78,9 +78,9 @@ struct ParallelLayout {
   int shard_ranks = 0;
   // ZeRO 3 keeps parameters whole on every rank whose slice has fewer elements; 0: none.
   std::int64_t whole_below = 0;
-  SentAs reduce = SentAs::kExact;    // how gradients travel; micro batches are summed in fp32
-  SentAs gather = SentAs::kExact;    // how ZeRO 3's weights travel
-  bool offload_activations = false;  // what blocks keep for backward lies in host memory meanwhile
+  WireFormat reduce = WireFormat::kExact;  // how gradients travel; micro batches are summed in fp32
+  WireFormat gather = WireFormat::kExact;  // how ZeRO 3's weights travel
+  bool offload_activations = false;        // what blocks keep for backward lies in host memory meanwhile
   ContextKind context_kind = ContextKind::kAllGather;
   int context_stripes = 1;  // of a sequence, each divided among all context ranks: see context_share.h
   // Under kUlyssesRing: ranks of a group that Ulysses divides heads among; 0: as many as heads allow (HeadRanks).
@@ -94,8 +94,8 @@ struct ParallelLayout {
   int copies() const { return replicas() / shards(); }
   int virtual_stages() const { return pipeline * chunks; }
   // How gradients are reduced and weights gathered where there is another rank to send them to.
-  SentAs reduced_as() const { return shards() > 1 ? reduce : SentAs::kExact; }
-  SentAs gathered_as() const { return shards() > 1 ? gather : SentAs::kExact; }
+  WireFormat reduced_as() const { return shards() > 1 ? reduce : WireFormat::kExact; }
+  WireFormat gathered_as() const { return shards() > 1 ? gather : WireFormat::kExact; }
   // Whether a module's weights are made present for each use.
   bool gathers_modules() const { return ZeroShards(zero).parameters || offload == Offload::kFull; }
   bool operator==(const ParallelLayout&) const = default;

@@ -49,7 +49,7 @@ std::vector<double> MicroBatchLosses(RankParts& parts, int micro_batches) {
 }
 
 // Gives a chunk of a sample's logits to the task's function.
-void HandOver(Device& device, const LogitChunk& chunk, std::int64_t sample, const EvaluationTask& task) {
+void DeliverLogits(Device& device, const LogitChunk& chunk, std::int64_t sample, const EvaluationTask& task) {
   const Tensor& logits = chunk.logits;
   const std::vector<float> padded = FloatsOnHost(device, logits);
   TaskLogits part{
@@ -107,7 +107,9 @@ std::vector<TaskScore> EvaluateTask(RankParts& parts, SharedGpu& gpu, const Eval
     for (std::size_t j = 0; j < sinks.size(); ++j) {
       const std::int64_t sample = first + static_cast<std::int64_t>(j) * config.layout.data + parts.coordinate().data;
       if (sample < static_cast<std::int64_t>(task.samples.size())) {
-        sinks[j] = [&parts, sample, &task](const LogitChunk& chunk) { HandOver(parts.device(), chunk, sample, task); };
+        sinks[j] = [&parts, sample, &task](const LogitChunk& chunk) {
+          DeliverLogits(parts.device(), chunk, sample, task);
+        };
         loaded[j].logits = &sinks[j];
       }
     }

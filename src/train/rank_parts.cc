@@ -156,7 +156,7 @@ void RankParts::ConnectGroups() {
     comms_.context_heads().PrepareAllToAll();
   }
   const bool owned_matrices = TraitsOf(config_.optimizer.kind).owns_matrices;
-  if (owned_matrices || config_.layout.reduced_as() == SentAs::kInt8) {
+  if (owned_matrices || config_.layout.reduced_as() == WireFormat::kInt8) {
     comms_.shards().PrepareAllToAll();
   }
   if (owned_matrices) {

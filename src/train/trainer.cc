@@ -44,7 +44,7 @@ StepResult Trainer::Step(int request) {
   result.global_batch = schedule_.GlobalBatchAt(first);
   result.learning_rate = rate_factor_ * schedule_.LearningRateAt(first);
   if (IsPassedOver(result.step)) {
-    return PassOver(result, request);
+    return Skip(result, request);
   }
 
   // 1. Batch.
@@ -66,7 +66,7 @@ StepResult Trainer::Step(int request) {
   return result;
 }
 
-StepResult Trainer::PassOver(StepResult result, int request) {
+StepResult Trainer::Skip(StepResult result, int request) {
   Mark(kFirstPhase);
   result.request = SumStepStats(parts_, 0, false, request).request;
   result.skipped = result.passed_over = true;

@@ -59,7 +59,7 @@ class Trainer {
   // Multiplies the learning rate of later steps.
   void set_rate_factor(double factor) { rate_factor_ = factor; }
   // A later step whose samples are passed over, as those of train.skip_steps.
-  void PassOverStep(std::int64_t step) { passed_steps_.insert(step); }
+  void SkipStep(std::int64_t step) { passed_steps_.insert(step); }
   const std::set<std::int64_t>& passed_steps() const { return passed_steps_; }
 
   // Told of the phases of every step; nullptr: no ledger. Outlives the trainer or is replaced.
@@ -87,9 +87,9 @@ class Trainer {
 
  private:
   int NextMicroBatches() const;
-  // Whether the recipe or PassOverStep says so of a step.
+  // Whether the recipe or SkipStep says so of a step.
   bool IsPassedOver(std::int64_t step) const { return skip_steps_.Has(step) || passed_steps_.contains(step); }
-  StepResult PassOver(StepResult result, int request);
+  StepResult Skip(StepResult result, int request);
   // The batch of the coming step; later ones begin behind it.
   std::vector<MicroBatch> LoadBatch(StepResult& result);
   // Forward and backward of every micro batch, and then the gradients, times the loss scale, reduced.

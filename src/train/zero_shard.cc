@@ -25,8 +25,8 @@ ZeroShard::ZeroShard(Arena& arena, GridComms& comms, const ShardPlan& plan, cons
   }
   AllocateBuckets(arena);
   const OptimizerPlan adamw;
-  const OptimizerGround ground{comms, options.plan == nullptr ? adamw : *options.plan, {plan_, table_, options.zero}};
-  optimizer_ = std::make_unique<Optimizer>(arena, options.optimizer, MakeShards(), &ground);
+  const OptimizerContext context{comms, options.plan == nullptr ? adamw : *options.plan, {plan_, table_, options.zero}};
+  optimizer_ = std::make_unique<Optimizer>(arena, options.optimizer, MakeShards(), &context);
   if (options.power_sgd != nullptr && options.power_sgd->active()) {
     power_sgd_ = std::make_unique<PowerSgd>(arena, comms.data(), *options.power_sgd);
   }
@@ -191,17 +191,17 @@ Event ZeroShard::StartGather(std::size_t bucket, const Tensor& present) {
 void ZeroShard::GatherShards(const Tensor& own, const Tensor& present) {
   const OwnedRange owned{.first = comms_.shard_rank() * own.count(), .last = (comms_.shard_rank() + 1) * own.count()};
   switch (options_.gather) {
-    case SentAs::kExact:
+    case WireFormat::kExact:
       comms_.shards().AllGather(own, present);
       break;
-    case SentAs::kBFloat16: {
+    case WireFormat::kBFloat16: {
       const Tensor sent{narrow_.data, DType::kBFloat16, {present.count()}};
       ops_.Copy(sent.Range(owned.first, owned.count()), own);
       comms_.shards().AllGather(sent.Range(owned.first, owned.count()), sent);
       ops_.Copy(present, sent);
       break;
     }
-    case SentAs::kInt8: {
+    case WireFormat::kInt8: {
       const Tensor sent = narrow_.Range(0, PackedWords(present.count()));
       const Tensor part = sent.Range(PackedWords(owned.first), PackedWords(owned.count()));
       ops_.PackInt8(part, own);
@@ -329,8 +329,8 @@ void ZeroShard::Finish(const ParameterUse& use, bool last) {
     }
     ClearStaging(i);
     state.done = AlongData([&] {
-      if (options_.reduce != SentAs::kExact) {
-        return options_.reduce == SentAs::kInt8 ? ReduceInt8(i, state.staging) : ReduceNarrow(i, state.staging);
+      if (options_.reduce != WireFormat::kExact) {
+        return options_.reduce == WireFormat::kInt8 ? ReduceInt8(i, state.staging) : ReduceNarrow(i, state.staging);
       }
       const Tensor part = reduced_.Range(0, plan_.buckets[i].shard);
       comms_.shards().ReduceScatter(state.staging, part);
@@ -345,11 +345,11 @@ void ZeroShard::Reduce(std::size_t bucket) {
   state.reduced = true;
   state.done = AlongData([&] {
     switch (options_.reduce) {
-      case SentAs::kInt8:
+      case WireFormat::kInt8:
         return ReduceInt8(bucket, state.gradient);
-      case SentAs::kBFloat16:
+      case WireFormat::kBFloat16:
         return ReduceNarrow(bucket, state.gradient);
-      case SentAs::kExact:
+      case WireFormat::kExact:
         break;
     }
     if (!ZeroShards(options_.zero).optimizer) {

@@ -66,8 +66,8 @@ class ZeroShard : public ParameterSource, public GradientSink {
     const PowerSgdPlan* power_sgd = nullptr;  // compresses reductions of steps after power_sgd_start; outlives this
     std::int64_t power_sgd_start = 0;
     // How gradients and stage 3's weights are sent; kExact where there is one data rank.
-    SentAs reduce = SentAs::kExact;
-    SentAs gather = SentAs::kExact;
+    WireFormat reduce = WireFormat::kExact;
+    WireFormat gather = WireFormat::kExact;
     // Where gradients lie over activations (cost/gradient_places.h): the start of these, and each bucket's place from
     // there. Not given where gradients have memory of their own.
     char* activations = nullptr;

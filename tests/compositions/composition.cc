@@ -104,8 +104,8 @@ bool IsValid(const RunConfig& config) {
 Tolerance ToleranceOf(const RunConfig& config) {
   // Signs of gradients, and gradients that are sent rounded, are other ones under every layout.
   constexpr double kAny = 1e9;
-  if (config.optimizer.kind == OptimizerKind::kLion || config.layout.reduce != SentAs::kExact ||
-      config.layout.gather != SentAs::kExact) {
+  if (config.optimizer.kind == OptimizerKind::kLion || config.layout.reduce != WireFormat::kExact ||
+      config.layout.gather != WireFormat::kExact) {
     return {.loss = 0.1, .weights = kAny};
   }
   if (config.train.dtype != "fp32") {
@@ -140,9 +140,9 @@ Composition Draw(std::uint64_t seed, const std::string& folder) {
   add("bf16", 8, [](RunConfig& c) { c.train.dtype = "bf16"; });
   add("fp16", 8, [](RunConfig& c) { c.train.dtype = "fp16"; });
   add("lion", 10, [](RunConfig& c) { c.optimizer.kind = OptimizerKind::kLion; });
-  add("reduced as bf16", 10, [](RunConfig& c) { c.layout.reduce = SentAs::kBFloat16; });
-  add("reduced as int8", 10, [](RunConfig& c) { c.layout.reduce = SentAs::kInt8; });
-  add("gathered as int8", 10, [](RunConfig& c) { c.layout.gather = SentAs::kInt8; });
+  add("reduced as bf16", 10, [](RunConfig& c) { c.layout.reduce = WireFormat::kBFloat16; });
+  add("reduced as int8", 10, [](RunConfig& c) { c.layout.reduce = WireFormat::kInt8; });
+  add("gathered as int8", 10, [](RunConfig& c) { c.layout.gather = WireFormat::kInt8; });
   add("moments", 6, [](RunConfig& c) { c.optimizer.moments = "bf16"; });
   add("adapters", 6, [](RunConfig& c) { c.model.adapter.rank = 3; });
   add("synchronous saves", 3, [](RunConfig& c) { c.checkpoint.asynchronous = false; });

@@ -22,7 +22,7 @@ std::string NameOf(const NormCase& c) {
   return fmt::format("{}Norm{}x{}{}{}{}{}{}{}{}", c.kind == NormKind::kRms ? "Rms" : "Layer", c.rows, c.columns,
                      c.branch ? "Branch" : "", c.bias ? "Bias" : "", c.beta ? "Beta" : "",
                      c.dropout > 0 ? "Dropout" : "", c.residual ? "Residual" : "", c.norm ? "" : "SumOnly",
-                     c.remade ? "Remade" : "");
+                     c.remade ? "Recomputed" : "");
 }
 
 std::vector<OpResult> RunForward(Workbench& bench, DType working, const NormCase& c) {

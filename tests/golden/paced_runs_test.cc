@@ -38,8 +38,9 @@ std::vector<PacedCase> PacedCases() {
     cases.push_back({.layout = {.pipeline = 2, .data = 2, .zero = zero}});
     cases.push_back({.layout = {.pipeline = 2, .data = 2, .zero = zero, .schedule = "zero_bubble"}});
     cases.push_back({.layout = {.data = 4, .zero = zero, .recompute = Recompute::kFull, .shard_ranks = 2}});
-    cases.push_back({.family = "llama",
-                     .layout = {.data = 4, .zero = zero, .reduce = SentAs::kBFloat16, .offload_activations = true}});
+    cases.push_back(
+        {.family = "llama",
+         .layout = {.data = 4, .zero = zero, .reduce = WireFormat::kBFloat16, .offload_activations = true}});
     cases.push_back({.layout = {.data = 2, .zero = zero, .offload = Offload::kOptimizer}});
     cases.push_back({.family = "llama", .layout = {.tensor = 2, .data = 2, .zero = zero}, .optimizer = "muon"});
   }

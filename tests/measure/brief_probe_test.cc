@@ -87,7 +87,7 @@ TEST(BriefProbe, TheMachineAtHandHasItsOwnCoresAndTheLinksOfThePrior) {
   Cluster prior{.name = "laptop", .nodes = 1, .devices_per_node = 4};
   prior.device_link = {.latency = 5e-6, .bandwidth = 5e9};
   const RankRates rates{.dtype = DType::kBFloat16, .threads = 2};
-  const Cluster here = AtHand(prior, {.rates = rates}, 3);
+  const Cluster here = WithMeasuredRates(prior, {.rates = rates}, 3);
   EXPECT_EQ(here.name, "laptop");
   EXPECT_EQ(here.nodes, 3);
   EXPECT_EQ(here.devices_per_node, JobCores());
@@ -106,9 +106,9 @@ TEST(BriefProbe, ABusyMachineIsPredictedSlowerAndLessSurely) {
   for (RateLaw& law : probe.rates.works) {
     law = {.call = 1e-6, .rate = 1e9};
   }
-  const MeasuredRates alone = *AtHand(Cluster{}, probe, 1).measured;
+  const MeasuredRates alone = *WithMeasuredRates(Cluster{}, probe, 1).measured;
   probe.waited = 0.5;
-  const MeasuredRates busy = *AtHand(Cluster{}, probe, 1).measured;
+  const MeasuredRates busy = *WithMeasuredRates(Cluster{}, probe, 1).measured;
   const auto seconds = [](const MeasuredRates& rates) { return rates.ranks[0][RankWork::kFill].Seconds(1e6); };
   // The lower end is that of the quiet machine, for the load may end; the upper one that of half of the cores.
   EXPECT_DOUBLE_EQ(seconds(busy) / (1 + busy.spread), seconds(alone) / (1 + alone.spread));

@@ -65,10 +65,10 @@ TEST(Watchdog, SeesStoppedRanksWithinFifteenSecondsEvenAtTheStart) {
   run.snapshots[1].state = 'T';
   run.Work(14, false);
   ASSERT_TRUE(run.alarm);
-  EXPECT_EQ(run.alarm->kind, Stillness::kStopped);
+  EXPECT_EQ(run.alarm->kind, ProcessActivity::kStopped);
   EXPECT_LT(run.alarm->seconds, 11);
-  EXPECT_EQ(run.alarm->by_rank[0], Stillness::kBusy);
-  EXPECT_EQ(run.alarm->by_rank[1], Stillness::kStopped);
+  EXPECT_EQ(run.alarm->by_rank[0], ProcessActivity::kBusy);
+  EXPECT_EQ(run.alarm->by_rank[1], ProcessActivity::kStopped);
 }
 
 TEST(Watchdog, SeesADeadRankThoughItsLauncherLivesOn) {
@@ -77,7 +77,7 @@ TEST(Watchdog, SeesADeadRankThoughItsLauncherLivesOn) {
   run.snapshots[0].state = 'X';
   run.Work(14, false);
   ASSERT_TRUE(run.alarm);
-  EXPECT_EQ(run.alarm->kind, Stillness::kDead);
+  EXPECT_EQ(run.alarm->kind, ProcessActivity::kDead);
 }
 
 TEST(Watchdog, SeesIdleAndSpinningRanksOnceItKnowsTheRun) {
@@ -85,12 +85,12 @@ TEST(Watchdog, SeesIdleAndSpinningRanksOnceItKnowsTheRun) {
   idle.Steps(5);
   idle.Stand(14);
   ASSERT_TRUE(idle.alarm);
-  EXPECT_EQ(idle.alarm->kind, Stillness::kIdle);
+  EXPECT_EQ(idle.alarm->kind, ProcessActivity::kIdle);
   PlayedRun spinning;
   spinning.Steps(5);
   spinning.Work(14, false);
   ASSERT_TRUE(spinning.alarm);
-  EXPECT_EQ(spinning.alarm->kind, Stillness::kBusy);
+  EXPECT_EQ(spinning.alarm->kind, ProcessActivity::kBusy);
   EXPECT_GT(spinning.alarm->cpu_share[0], 0.9);
 }
 
@@ -132,7 +132,7 @@ TEST(Watchdog, KnowsFromTheFirstStepThatARankSpinsWhichBeatsForEveryPartOfItsWor
     EXPECT_FALSE(run.alarm) << phase;
     run.Work(5, false);
     ASSERT_TRUE(run.alarm) << phase;
-    EXPECT_EQ(run.alarm->kind, Stillness::kBusy);
+    EXPECT_EQ(run.alarm->kind, ProcessActivity::kBusy);
   }
 }
 
@@ -170,7 +170,7 @@ TEST(Watchdog, ASaveThatOnlyComputesSpinsOnceSavesAreKnown) {
   save(known);
   known.Work(14, false);
   ASSERT_TRUE(known.alarm);
-  EXPECT_EQ(known.alarm->kind, Stillness::kBusy);
+  EXPECT_EQ(known.alarm->kind, ProcessActivity::kBusy);
   PlayedRun writing;
   writing.Steps(5);
   save(writing);
@@ -193,7 +193,7 @@ TEST(Watchdog, RanksThatSpinWhileTheyWaitDoNotHideTheOneThatSleeps) {
     run.Check();
   }
   ASSERT_TRUE(run.alarm);
-  EXPECT_EQ(run.alarm->kind, Stillness::kIdle);
+  EXPECT_EQ(run.alarm->kind, ProcessActivity::kIdle);
 }
 
 }  // namespace

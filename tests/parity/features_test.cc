@@ -263,7 +263,7 @@ TEST(Laws, GradientsSentInFewerBitsStayWithinTheirRounding) {
   for (const ParallelLayout& layout :
        {ParallelLayout{.data = 2, .zero = 0, .micro_batch = 6}, ParallelLayout{.tensor = 2, .data = 3, .zero = 1},
         ParallelLayout{.pipeline = 2, .data = 2, .zero = 2}, ParallelLayout{.data = 4, .zero = 3, .shard_ranks = 2}}) {
-    for (const SentAs sent : {SentAs::kBFloat16, SentAs::kInt8}) {
+    for (const WireFormat sent : {WireFormat::kBFloat16, WireFormat::kInt8}) {
       config.layout = layout;
       config.layout.reduce = sent;
       SCOPED_TRACE(config.layout.ToString());
@@ -285,7 +285,7 @@ TEST(Laws, WeightsGatheredInFewerBitsTrainAlikeOnAnyNumberOfRanks) {
   config.model.vocabulary = 96;  // no rows of padding, whose number depends on the tensor degree
   const int steps = std::max(2, LawSteps() / 2);
   const Outcome one = Train({.config = OneRank(config), .steps = steps});
-  for (const SentAs sent : {SentAs::kBFloat16, SentAs::kInt8}) {
+  for (const WireFormat sent : {WireFormat::kBFloat16, WireFormat::kInt8}) {
     config.layout = {.data = 2, .zero = 3, .gather = sent};
     const Outcome two = Train({.config = config, .steps = steps});
     EXPECT_THAT(two.accounting, testing::IsEmpty());

@@ -97,12 +97,13 @@ TEST(MemoryEstimate, IsTheTrainersOwnAccountOfFloat16OfFewerBitsOfWholeParameter
   for (const ParallelLayout& layout :
        {ParallelLayout{}, ParallelLayout{.tensor = 2, .pipeline = 2, .data = 2, .zero = 1},
         ParallelLayout{.pipeline = 2, .data = 3, .zero = 3, .offload = Offload::kOptimizer},
-        ParallelLayout{.data = 2, .zero = 2, .offload = Offload::kFull, .reduce = SentAs::kBFloat16},
-        ParallelLayout{.tensor = 4, .data = 2, .zero = 0, .reduce = SentAs::kBFloat16},
-        ParallelLayout{.data = 2, .zero = 0, .reduce = SentAs::kInt8},
+        ParallelLayout{.data = 2, .zero = 2, .offload = Offload::kFull, .reduce = WireFormat::kBFloat16},
+        ParallelLayout{.tensor = 4, .data = 2, .zero = 0, .reduce = WireFormat::kBFloat16},
+        ParallelLayout{.data = 2, .zero = 0, .reduce = WireFormat::kInt8},
         ParallelLayout{.pipeline = 2, .data = 2, .micro_batch = 2, .offload_activations = true},
         ParallelLayout{.recompute = Recompute::kFull, .offload_activations = true},
-        ParallelLayout{.data = 2, .zero = 3, .whole_below = 1000, .reduce = SentAs::kInt8, .gather = SentAs::kInt8},
+        ParallelLayout{
+            .data = 2, .zero = 3, .whole_below = 1000, .reduce = WireFormat::kInt8, .gather = WireFormat::kInt8},
         ParallelLayout{.tensor = 2, .data = 2, .zero = 3, .offload = Offload::kFull, .whole_below = 100'000}}) {
     ExpectTrainersBytes(SmallGpt(), layout, 4 * layout.data, DType::kFloat32, "adamw", DType::kFloat16);
     ExpectTrainersBytes(SmallGpt(), layout, 4 * layout.data);

@@ -42,7 +42,7 @@ TEST(TrainingTime, FollowsTheWellKnownExample) {
 TEST(TrainingTime, FailuresAndCheckpointsCost) {
   const Machine machine("jean-zay-a100", "megatron-ds-2022");
   TrainingTimeRequest request{.cluster = machine.cluster, .devices = 384, .checkpoint_bytes = 2e12};
-  const std::vector<TrainingStretch> stretches = {{.samples = 1.8e8, .global_batch = 2048, .step_seconds = 105}};
+  const std::vector<ConstantBatchSpan> stretches = {{.samples = 1.8e8, .global_batch = 2048, .step_seconds = 105}};
   const TrainingTime time = EstimateTraining(request, stretches);
   EXPECT_GT(time.days, time.busy_days);
   EXPECT_NEAR(time.failures, time.days * 24 / (machine.cluster.node_failure_hours / 48), 1e-3 * time.failures);
@@ -270,8 +270,8 @@ TEST(Emit, LayoutsAreParsed) {
   const ParallelLayout sent{.data = 4,
                             .zero = 3,
                             .whole_below = 5'000'000,
-                            .reduce = SentAs::kInt8,
-                            .gather = SentAs::kBFloat16,
+                            .reduce = WireFormat::kInt8,
+                            .gather = WireFormat::kBFloat16,
                             .offload_activations = true};
   EXPECT_EQ(ParseLayout(sent.ToString(), {}), sent);
   EXPECT_THAT(MessageOf([] { ParseLayout("reduce=int9", {}); }), HasSubstr("did you mean 'int8'?"));

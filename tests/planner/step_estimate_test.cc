@@ -201,14 +201,14 @@ StepTerms TermsOfShards(const ParallelLayout& choices) {
 
 TEST(StepEstimate, FewerBitsSentTakeLess) {
   const double exact = TermsOfShards({.zero = 3}).gather;
-  const double weights = TermsOfShards({.zero = 3, .gather = SentAs::kInt8}).gather;
-  const double both = TermsOfShards({.zero = 3, .reduce = SentAs::kInt8, .gather = SentAs::kInt8}).gather;
+  const double weights = TermsOfShards({.zero = 3, .gather = WireFormat::kInt8}).gather;
+  const double both = TermsOfShards({.zero = 3, .reduce = WireFormat::kInt8, .gather = WireFormat::kInt8}).gather;
   EXPECT_GT(exact, weights);
   EXPECT_GT(weights, both);
   EXPECT_GT(both, 0);
-  EXPECT_GT(TermsOfShards({.zero = 1}).data, TermsOfShards({.zero = 1, .reduce = SentAs::kBFloat16}).data);
-  EXPECT_GT(TermsOfShards({.zero = 1, .reduce = SentAs::kBFloat16}).data,
-            TermsOfShards({.zero = 1, .reduce = SentAs::kInt8}).data);
+  EXPECT_GT(TermsOfShards({.zero = 1}).data, TermsOfShards({.zero = 1, .reduce = WireFormat::kBFloat16}).data);
+  EXPECT_GT(TermsOfShards({.zero = 1, .reduce = WireFormat::kBFloat16}).data,
+            TermsOfShards({.zero = 1, .reduce = WireFormat::kInt8}).data);
 }
 
 // What stays whole is gathered and reduced once a step, not for each use.

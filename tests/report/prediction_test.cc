@@ -24,7 +24,7 @@ RunConfig PredictedRun() {
   return config;
 }
 
-PredictionGround Ground() {
+PredictionContext TestContext() {
   const std::string source = TRIREME_SOURCE_DIR;
   return {.cluster = LoadCluster("laptop-cpu", source + "/clusters"),
           .stack = LoadStack("trireme", source + "/stacks"),
@@ -50,7 +50,7 @@ class Prediction : public testing::Test {
 };
 
 TEST_F(Prediction, SaysWhatItExpectsAndFromWhat) {
-  PredictionReport report(PredictedRun(), Ground(), "");
+  PredictionReport report(PredictedRun(), TestContext(), "");
   const double seconds = report.Seconds(8);
   EXPECT_GT(seconds, 0);
   const std::string text = report.Expectation({{8, 100}}, 5'000'000);
@@ -61,9 +61,9 @@ TEST_F(Prediction, SaysWhatItExpectsAndFromWhat) {
 
 TEST_F(Prediction, FollowsTheProductsThatWereChosen) {
   const std::string source = TRIREME_SOURCE_DIR;
-  const PredictionGround gpu{.cluster = LoadCluster("dgx-h100", source + "/clusters"),
-                             .stack = LoadStack("trireme", source + "/stacks"),
-                             .knowledge = "the cluster file 'dgx-h100'"};
+  const PredictionContext gpu{.cluster = LoadCluster("dgx-h100", source + "/clusters"),
+                              .stack = LoadStack("trireme", source + "/stacks"),
+                              .knowledge = "the cluster file 'dgx-h100'"};
   RunConfig config = PredictedRun();
   config.model = Completed(
       ModelConfig{.family = "gpt2", .layers = 4, .hidden = 4096, .heads = 32, .vocabulary = 512, .sequence = 2048});
@@ -86,7 +86,7 @@ TEST_F(Prediction, FollowsTheProductsThatWereChosen) {
 }
 
 TEST_F(Prediction, TheEndShowsPredictedBesideMeasuredByCause) {
-  PredictionReport report(PredictedRun(), Ground(), "");
+  PredictionReport report(PredictedRun(), TestContext(), "");
   EXPECT_EQ(report.Summary(), "") << "nothing was measured";
   const double seconds = 1.1 * report.Seconds(8);
   for (std::int64_t step = 1; step <= 5; ++step) {
@@ -100,7 +100,7 @@ TEST_F(Prediction, TheEndShowsPredictedBesideMeasuredByCause) {
 }
 
 TEST_F(Prediction, ARunThatIsMuchSlowerSaysOnceWhichPart) {
-  PredictionReport report(PredictedRun(), Ground(), "");
+  PredictionReport report(PredictedRun(), TestContext(), "");
   const double seconds = 3 * report.Seconds(8);
   std::vector<std::string> said;
   for (std::int64_t step = 1; step <= 20; ++step) {
@@ -134,7 +134,7 @@ nlohmann::json PredictionFileIn(const std::string& folder) {
 
 TEST_F(Prediction, WhatTheFirstStepsContradictIsMeasuredAgain) {
   for (const double times : {2.5, 0.3}) {
-    PredictionReport report(PredictedRun(), Ground(), folder_);
+    PredictionReport report(PredictedRun(), TestContext(), folder_);
     report.ReadEarlierSteps(0);
     const double first = report.Seconds(8);
     const auto [text, step] = SaidOf(report, times);
@@ -153,7 +153,7 @@ TEST_F(Prediction, WhatTheFirstStepsContradictIsMeasuredAgain) {
 
 TEST_F(Prediction, WhatTheFirstStepsDoNotContradictStays) {
   for (const double times : {1.7, 0.55}) {
-    PredictionReport report(PredictedRun(), Ground(), folder_);
+    PredictionReport report(PredictedRun(), TestContext(), folder_);
     report.ReadEarlierSteps(0);
     EXPECT_THAT(SaidOf(report, times).first, Not(HasSubstr("measured again")));
     EXPECT_FALSE(PredictionFileIn(folder_).contains("again"));
@@ -161,7 +161,7 @@ TEST_F(Prediction, WhatTheFirstStepsDoNotContradictStays) {
 }
 
 TEST_F(Prediction, WithoutPhasesASlowRunNamesNoPart) {
-  PredictionReport report(PredictedRun(), Ground(), "");
+  PredictionReport report(PredictedRun(), TestContext(), "");
   std::string said;
   for (std::int64_t step = 1; step <= 20; ++step) {
     said += report.StepDone(StepOf(step, 3 * report.Seconds(8)), false);
@@ -174,7 +174,7 @@ TEST_F(Prediction, AResumedRunKnowsItsEarlierSteps) {
   const RunConfig config = PredictedRun();
   double model = 0;
   {
-    PredictionReport first(config, Ground(), folder_);
+    PredictionReport first(config, TestContext(), folder_);
     first.ReadEarlierSteps(0);
     model = first.Seconds(8);
     MetricsFile metrics(folder_, 0);
@@ -183,14 +183,14 @@ TEST_F(Prediction, AResumedRunKnowsItsEarlierSteps) {
       metrics.Add(config, facts, RatesOf(config, facts, 0), {.predicted_seconds = model});
     }
   }
-  PredictionReport second(config, Ground(), folder_);
+  PredictionReport second(config, TestContext(), folder_);
   second.ReadEarlierSteps(10);
   EXPECT_DOUBLE_EQ(second.Seconds(8), 7);
   EXPECT_THAT(second.Expectation({}, 0), HasSubstr("from 10 earlier steps of this run"));
 
   RunConfig other = config;
   other.layout.micro_batch = 2;
-  PredictionReport changed(other, Ground(), folder_);
+  PredictionReport changed(other, TestContext(), folder_);
   changed.ReadEarlierSteps(10);
   EXPECT_LT(changed.Seconds(8), 5) << "another layout is predicted anew";
 }

@@ -196,12 +196,12 @@ TEST(Recipe, AModelToGoOnFromIsTheGroundForOtherKeys) {
   there.sequence = 4096;
   there = Completed(there);
   std::string asked;
-  const RecipeGround ground{.read_model = [&](const std::string& path) {
+  const RecipeContext context{.read_model = [&](const std::string& path) {
     asked = path;
     return there;
   }};
   const auto parse = [&](const std::string& text, const std::vector<std::string>& overrides = {}) {
-    return ParseRecipe(text, "r", overrides, ground);
+    return ParseRecipe(text, "r", overrides, context);
   };
   const Recipe recipe = parse("model.from = 'down/llama'\nmodel.sequence = 128\nmodel.dropout = 0.1");
   EXPECT_EQ(asked, "down/llama");

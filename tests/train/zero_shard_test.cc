@@ -69,9 +69,9 @@ bool IsWhole(const Parameter& parameter, const ParallelLayout& layout) {
 }
 
 // What arrives of numbers that are sent as `sent`, an untied parameter's whole slice: int8 blocks begin with it.
-std::vector<float> Arrived(std::vector<float> values, SentAs sent) {
+std::vector<float> Arrived(std::vector<float> values, WireFormat sent) {
   constexpr std::size_t kBlock = 64;
-  for (std::size_t first = 0; sent == SentAs::kInt8 && first < values.size(); first += kBlock) {
+  for (std::size_t first = 0; sent == WireFormat::kInt8 && first < values.size(); first += kBlock) {
     const auto begin = values.begin() + static_cast<std::ptrdiff_t>(first);
     const auto end = values.begin() + static_cast<std::ptrdiff_t>(std::min(first + kBlock, values.size()));
     float largest = 0;
@@ -80,7 +80,7 @@ std::vector<float> Arrived(std::vector<float> values, SentAs sent) {
       value = largest == 0 ? 0 : std::nearbyint(value * (127 / largest)) * (largest / 127);
     });
   }
-  for (std::size_t i = 0; sent == SentAs::kBFloat16 && i < values.size(); ++i) {
+  for (std::size_t i = 0; sent == WireFormat::kBFloat16 && i < values.size(); ++i) {
     values[i] = static_cast<float>(BFloat16(values[i]));
   }
   return values;
@@ -92,7 +92,7 @@ std::vector<float> Arrived(std::vector<float> values, SentAs sent) {
 std::vector<double> SumOfSent(const Parameter& parameter, int row, int step, const ParallelLayout& layout) {
   const auto count = static_cast<std::size_t>(parameter.shape.count());
   const bool each = ZeroShards(layout.zero).gradients && !IsWhole(parameter, layout);
-  const bool again = layout.reduce == SentAs::kBFloat16 || !ZeroShards(layout.zero).optimizer;
+  const bool again = layout.reduce == WireFormat::kBFloat16 || !ZeroShards(layout.zero).optimizer;
   std::vector<float> total(count);
   for (int first = 0; first < kMicroBatches; first += each ? 1 : kMicroBatches) {
     std::vector<float> sum(count);
@@ -129,7 +129,7 @@ Serial SerialOf(const ParameterTable& table, int row, const ParallelLayout& layo
   for (int step = 0; step < kSteps; ++step) {
     std::vector<double>& gradient = serial.gradients.emplace_back(count);
     const std::vector<double> sent =
-        layout.reduced_as() == SentAs::kExact ? std::vector<double>() : SumOfSent(parameter, row, step, layout);
+        layout.reduced_as() == WireFormat::kExact ? std::vector<double>() : SumOfSent(parameter, row, step, layout);
     const double lasting = parameter.decays ? 1 - static_cast<double>(kRate) * kOptimizer.weight_decay : 1;
     for (std::size_t i = 0; i < count; ++i) {
       for (int micro_batch = 0; micro_batch < kMicroBatches; ++micro_batch) {
@@ -143,7 +143,7 @@ Serial SerialOf(const ParameterTable& table, int row, const ParallelLayout& layo
           }
         }
       }
-      if (layout.reduced_as() != SentAs::kExact) {
+      if (layout.reduced_as() != WireFormat::kExact) {
         gradient[i] = sent[i];
       }
       const double scaled = gradient[i] * kScale;
@@ -338,7 +338,7 @@ void ExpectSerial(const ParallelLayout& layout, bool tied) {
   });
   for (int step = 0; step < kSteps; ++step) {
     const auto i = static_cast<std::size_t>(step);
-    EXPECT_NEAR(counted[i], norms[i], (layout.reduced_as() != SentAs::kExact ? 1e-9 : 1e-5) * norms[i])
+    EXPECT_NEAR(counted[i], norms[i], (layout.reduced_as() != WireFormat::kExact ? 1e-9 : 1e-5) * norms[i])
         << "squared norm of step " << step + 1;
   }
   EXPECT_EQ(saved.size(), table.rows().size() * 3);
@@ -366,7 +366,7 @@ TEST_P(ZeroStage, EachChangeOfWeightsHasAVersion) {
 }
 
 TEST_P(ZeroStage, GradientsSentInFewerBitsAreThoseOfASerialEmulation) {
-  for (const SentAs sent : {SentAs::kBFloat16, SentAs::kInt8}) {
+  for (const WireFormat sent : {WireFormat::kBFloat16, WireFormat::kInt8}) {
     for (const int data : {1, 2, 3}) {
       ExpectSerial({.data = data, .zero = GetParam(), .reduce = sent}, false);
     }
@@ -379,7 +379,7 @@ TEST(ZeroShard, KeepsParametersWholeBelowASize) {
       ExpectSerial({.data = 3, .zero = 3, .whole_below = whole_below}, tied);
       ExpectSerial({.tensor = 2, .data = 2, .zero = 3, .sequence_parallel = true, .whole_below = whole_below}, tied);
     }
-    for (const SentAs sent : {SentAs::kBFloat16, SentAs::kInt8}) {
+    for (const WireFormat sent : {WireFormat::kBFloat16, WireFormat::kInt8}) {
       ExpectSerial({.data = 2, .zero = 3, .whole_below = whole_below, .reduce = sent}, false);
     }
   }
@@ -387,7 +387,7 @@ TEST(ZeroShard, KeepsParametersWholeBelowASize) {
 
 // Whole parameters are never rounded.
 TEST(ZeroShard, WeightsGatheredInFewerBitsAreThoseOfASerialEmulation) {
-  for (const SentAs sent : {SentAs::kBFloat16, SentAs::kInt8}) {
+  for (const WireFormat sent : {WireFormat::kBFloat16, WireFormat::kInt8}) {
     for (const int data : {1, 2, 3}) {
       for (const std::int64_t whole_below : {0, 9}) {
         const ParallelLayout layout{.data = data, .zero = 3, .whole_below = whole_below, .gather = sent};
@@ -402,7 +402,7 @@ TEST(ZeroShard, WeightsGatheredInFewerBitsAreThoseOfASerialEmulation) {
             weights.push_back(static_cast<float>(FirstWeight(static_cast<int>(row), i)));
           }
           const bool exact = data == 1 || IsWhole(parameter, layout);
-          weights = Arrived(weights, exact ? SentAs::kExact : sent);
+          weights = Arrived(weights, exact ? WireFormat::kExact : sent);
           expected[static_cast<int>(row)].weights = {weights.begin(), weights.end()};
         }
         RunThreadRanks(layout.ranks(), {.kind = "cpu"}, [&](RankContext& context) {

@@ -52,17 +52,17 @@ class Renderer {
   }
 
  private:
-  enum class Flow { kGoOn, kBreak, kContinue };
+  enum class Flow { kNormal, kBreak, kContinue };
   using Kind = Expression::Kind;
 
   Flow Execute(const Block& block) {
     for (const Statement& statement : block) {
       work_.Step(statement.line);
-      if (const Flow flow = Execute(statement); flow != Flow::kGoOn) {
+      if (const Flow flow = Execute(statement); flow != Flow::kNormal) {
         return flow;
       }
     }
-    return Flow::kGoOn;
+    return Flow::kNormal;
   }
 
   Flow Execute(const Statement& statement) {
@@ -107,7 +107,7 @@ class Renderer {
       case Statement::Kind::kContinue:
         return Flow::kContinue;
     }
-    return Flow::kGoOn;
+    return Flow::kNormal;
   }
 
   void Write(const std::string& text) {

@@ -14,7 +14,7 @@ DType SentType(const PlanPoint& point, CollectiveKind kind) {
   if (kind == CollectiveKind::kAllGather || kind == CollectiveKind::kAllToAll) {
     return point.dtype();
   }
-  return point.config.layout.reduce == SentAs::kBFloat16 ? DType::kBFloat16 : DType::kFloat32;
+  return point.config.layout.reduce == WireFormat::kBFloat16 ? DType::kBFloat16 : DType::kFloat32;
 }
 
 constexpr double kInt8Bytes = 4.0 * static_cast<double>(kInt8Words) / static_cast<double>(kInt8Block);
@@ -39,7 +39,7 @@ double ShardSeconds(const PlanPoint& point, CollectiveKind kind, double bytes, d
 double ReductionSeconds(const PlanPoint& point, double gradients, double calls) {
   const double bytes = gradients * GradientBytes(point);
   const bool shards = ZeroShards(point.config.layout.zero).optimizer;
-  if (point.config.layout.reduced_as() == SentAs::kInt8) {
+  if (point.config.layout.reduced_as() == WireFormat::kInt8) {
     // Parts come by an all-to-all; stage 0 gathers the sums, and groups that are copies add theirs in fp32.
     const double again = shards ? 0 : ShardSeconds(point, CollectiveKind::kAllGather, bytes, calls);
     const double copies = point.config.layout.copies() > 1 ? DataParallelSeconds(point, CollectiveKind::kAllReduce,
@@ -59,12 +59,12 @@ double GatherSeconds(const PlanPoint& point, double parameters, double calls) {
   double each = whole;
   double packing = 0;
   switch (point.config.layout.gathered_as()) {
-    case SentAs::kExact:
+    case WireFormat::kExact:
       break;
-    case SentAs::kBFloat16:
+    case WireFormat::kBFloat16:
       each = static_cast<double>(SizeOf(DType::kBFloat16));
       break;
-    case SentAs::kInt8:
+    case WireFormat::kInt8:
       each = kInt8Bytes;
       packing = PackSeconds(point, parameters, whole);
       break;
@@ -91,8 +91,8 @@ double ShardCopySeconds(const PlanPoint& point, double parameters) {
 }
 
 double GradientBytes(const PlanPoint& point) {
-  if (const SentAs sent = point.config.layout.reduced_as(); sent != SentAs::kExact) {
-    return sent == SentAs::kInt8 ? kInt8Bytes : static_cast<double>(SizeOf(DType::kBFloat16));
+  if (const WireFormat sent = point.config.layout.reduced_as(); sent != WireFormat::kExact) {
+    return sent == WireFormat::kInt8 ? kInt8Bytes : static_cast<double>(SizeOf(DType::kBFloat16));
   }
   const TimeTraits& time = point.stack.time;
   return point.dtype() == DType::kBFloat16 && time.gradient_bytes_bf16 > 0 ? time.gradient_bytes_bf16

@@ -77,9 +77,9 @@ void Apply(const std::string& word, const std::string& value, ParallelLayout& la
   } else if (word == "whole") {
     layout.whole_below = ParseCount(word, value);
   } else if (word == "reduce") {
-    layout.reduce = FromWord<SentAs>("numbers sent", value);
+    layout.reduce = FromWord<WireFormat>("numbers sent", value);
   } else if (word == "gather") {
-    layout.gather = FromWord<SentAs>("numbers sent", value);
+    layout.gather = FromWord<WireFormat>("numbers sent", value);
   } else if (word == "sp" || word == "offload_activations") {
     Require(value.empty() || value == "true" || value == "false" || value == "1" || value == "0",
             "layout: {} = '{}' must be true or false", word, value);

@@ -141,9 +141,9 @@ RunConfig ConfigFor(const PlanSubject& subject, const PlanOptions& options, std:
   return config;
 }
 
-class Answering {
+class AnswerBuilder {
  public:
-  Answering(const PlanSubject& subject, const PlanOptions& options)
+  AnswerBuilder(const PlanSubject& subject, const PlanOptions& options)
       : subject_(subject),
         options_(options),
         state_(StateOf(subject, options)),
@@ -554,7 +554,7 @@ void RequireKnown(const PlanSubject& subject, const PlanOptions& options) {
 RunRow PlanCase(const PlanSubject& subject, const PlanOptions& options) {
   RequireConsistent(options);
   RequireKnown(subject, options);
-  Answering answering(subject, options);
+  AnswerBuilder answering(subject, options);
   try {
     return answering.Case();
   } catch (const Error& error) {
@@ -569,7 +569,7 @@ PlanAnswer AnswerPlan(const PlanSubject& subject, const PlanOptions& options) {
     RequireEmittable(subject.cluster, options.out, options.job);
   }
   RequireKnown(subject, options);
-  return Answering(subject, options).Take();
+  return AnswerBuilder(subject, options).Take();
 }
 
 }  // namespace trireme

@@ -110,9 +110,9 @@ std::string StagesOf(const RampPlan& plan, const SearchRequest& request, const P
   return stages;
 }
 
-std::vector<TrainingStretch> StretchesOf(const RampPlan& plan, const Candidate& full, const BatchConfig& batch,
-                                         double samples) {
-  std::vector<TrainingStretch> stretches;
+std::vector<ConstantBatchSpan> StretchesOf(const RampPlan& plan, const Candidate& full, const BatchConfig& batch,
+                                           double samples) {
+  std::vector<ConstantBatchSpan> stretches;
   double left = samples;
   for (const RampRow& row : plan.rows) {
     const double here = std::min(row.samples, left);

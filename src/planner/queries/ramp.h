@@ -35,7 +35,7 @@ std::string ToText(const RampPlan& plan);
 std::string StagesOf(const RampPlan& plan, const SearchRequest& request, const ParallelLayout& layout);
 
 // The stretches of a run of `samples`: the ramp, then the full batch.
-std::vector<TrainingStretch> StretchesOf(const RampPlan& plan, const Candidate& full, const BatchConfig& batch,
-                                         double samples);
+std::vector<ConstantBatchSpan> StretchesOf(const RampPlan& plan, const Candidate& full, const BatchConfig& batch,
+                                           double samples);
 
 }  // namespace trireme

@@ -14,12 +14,12 @@ constexpr double kCopyShare = 0.5;
 
 }  // namespace
 
-TrainingTime EstimateTraining(const TrainingTimeRequest& request, const std::vector<TrainingStretch>& stretches) {
+TrainingTime EstimateTraining(const TrainingTimeRequest& request, const std::vector<ConstantBatchSpan>& stretches) {
   const Cluster& cluster = request.cluster;
   Require(request.devices >= 1, "a training needs at least one device, not {}", request.devices);
   TrainingTime time;
   double busy = 0;
-  for (const TrainingStretch& stretch : stretches) {
+  for (const ConstantBatchSpan& stretch : stretches) {
     Require(stretch.global_batch >= 1 && stretch.step_seconds > 0 && stretch.samples >= 0,
             "a stretch of {} samples in batches of {} at {} seconds per step cannot be priced", stretch.samples,
             stretch.global_batch, stretch.step_seconds);

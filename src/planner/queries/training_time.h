@@ -9,7 +9,7 @@
 namespace trireme {
 
 // A stretch of a run with one batch size.
-struct TrainingStretch {
+struct ConstantBatchSpan {
   double samples = 0;
   double global_batch = 1;
   double step_seconds = 0;
@@ -38,6 +38,6 @@ struct TrainingTime {
   double megawatt_hours = 0;  // 0 when the cluster file has no power
 };
 
-TrainingTime EstimateTraining(const TrainingTimeRequest& request, const std::vector<TrainingStretch>& stretches);
+TrainingTime EstimateTraining(const TrainingTimeRequest& request, const std::vector<ConstantBatchSpan>& stretches);
 
 }  // namespace trireme

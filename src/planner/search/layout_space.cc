@@ -314,7 +314,8 @@ std::string StackRefusal(const SearchRequest& request, const ParallelLayout& lay
     return fmt::format("zero={}: '{}' does not have it", layout.zero, stack.name);
   }
   const bool every_recipe = request.prices().prices_every_recipe();
-  if ((layout.whole_below > 0 || layout.reduce != SentAs::kExact || layout.gather != SentAs::kExact) && !every_recipe) {
+  if ((layout.whole_below > 0 || layout.reduce != WireFormat::kExact || layout.gather != WireFormat::kExact) &&
+      !every_recipe) {
     return fmt::format("whole, reduce and gather: what '{}' does about them is not known", stack.name);
   }
   if (layout.offload_activations && !every_recipe) {

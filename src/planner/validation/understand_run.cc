@@ -59,11 +59,11 @@ const Cluster* ClosestCluster(const MeasuredRun& run, const PlannerFiles& files)
 }
 
 // Programs that tables name and no stack file does, by what they resemble: a part of the name decides.
-struct Kinship {
+struct SimilarSystem {
   const char* part;
   const char* system;
 };
-constexpr Kinship kKin[] = {
+constexpr SimilarSystem kSimilarSystems[] = {
     {"deepspeed", "megatron-ds-3d"},
     {"megatron-ds", "megatron-ds-3d"},
     {"neox", "megatron-ds-3d"},
@@ -83,9 +83,9 @@ constexpr Kinship kKin[] = {
 
 // The system whose stack stands for one that no file names: a relative by name, or else by how it cuts the model.
 std::string NearestSystem(const MeasuredRun& run) {
-  for (const Kinship& kin : kKin) {
-    if (run.system.find(kin.part) != std::string::npos) {
-      return kin.system;
+  for (const SimilarSystem& similar : kSimilarSystems) {
+    if (run.system.find(similar.part) != std::string::npos) {
+      return similar.system;
     }
   }
   return run.zero.value_or(0) >= 3 ? "llm-foundry" : "megatron-core";
