@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/markup_text.h"
+
 namespace trireme {
 namespace {
 
@@ -15,26 +17,6 @@ constexpr double kBetween = 46;
 constexpr double kLabels = 150;  // below the panels
 constexpr double kCaseWidth = 46;
 constexpr std::size_t kLongest = 44;  // of a label, in characters; longer ones give way to the layout's
-
-std::string Escaped(const std::string& text) {
-  std::string safe;
-  for (const char letter : text) {
-    switch (letter) {
-      case '&':
-        safe += "&amp;";
-        break;
-      case '<':
-        safe += "&lt;";
-        break;
-      case '>':
-        safe += "&gt;";
-        break;
-      default:
-        safe += static_cast<unsigned char>(letter) < 32 ? ' ' : letter;
-    }
-  }
-  return safe;
-}
 
 // One panel: values of cases over their places, from 0 to the greatest.
 struct Panel {
@@ -84,7 +66,7 @@ std::string PlotOf(const std::vector<BenchRow>& rows, const std::string& title) 
       "<svg xmlns='http://www.w3.org/2000/svg' width='{:.0f}' height='{:.0f}' font-family='sans-serif' "
       "font-size='11'>\n"
       "<rect width='100%' height='100%' fill='white'/>\n<text x='{}' y='20'>{}</text>\n",
-      kLeft + width + 30, bottom + kLabels, kLeft, Escaped(title));
+      kLeft + width + 30, bottom + kLabels, kLeft, MarkupText(title));
   if (!any) {
     return svg + fmt::format("<text x='{}' y='60'>no case has run</text></svg>\n", kLeft);
   }
@@ -95,7 +77,7 @@ std::string PlotOf(const std::vector<BenchRow>& rows, const std::string& title) 
     const double x = PlaceOf(i);
     const std::string label = row.label.size() > kLongest ? ShortLayout(row.config.layout) : row.label;
     svg += fmt::format("<text transform='translate({:.1f} {:.1f}) rotate(-50)' text-anchor='end'>{}</text>\n", x + 4,
-                       bottom + 14, Escaped(label));
+                       bottom + 14, MarkupText(label));
     if (!ran(row)) {
       svg += fmt::format("<text x='{:.1f}' y='{:.1f}' text-anchor='middle' fill='#d62728'>&#215;</text>\n", x,
                          seconds.Y(0) - 4);

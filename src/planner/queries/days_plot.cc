@@ -8,6 +8,7 @@
 
 #include "base/count_text.h"
 #include "base/error.h"
+#include "base/markup_text.h"
 
 namespace trireme {
 namespace {
@@ -23,29 +24,6 @@ const char* ColourOf(std::size_t index) {
   static constexpr const char* kColours[] = {"#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e",
                                              "#17becf", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22"};
   return kColours[index % std::size(kColours)];
-}
-
-std::string Escaped(const std::string& text) {
-  std::string safe;
-  for (const char letter : text) {
-    switch (letter) {
-      case '&':
-        safe += "&amp;";
-        break;
-      case '<':
-        safe += "&lt;";
-        break;
-      case '>':
-        safe += "&gt;";
-        break;
-      case '"':
-        safe += "&quot;";
-        break;
-      default:
-        safe += static_cast<unsigned char>(letter) < 32 ? ' ' : letter;
-    }
-  }
-  return safe;
 }
 
 // A logarithmic axis over [low, high], drawn from `from` to `to`.
@@ -117,7 +95,7 @@ class Picture {
         "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {0} {1}' width='{0}' height='{1}' "
         "font-family='sans-serif' font-size='12'>\n<rect width='100%' height='100%' fill='white'/>\n"
         "<text x='{2}' y='26' font-size='15' font-weight='bold'>{3}</text>\n",
-        kWidth, kHeight, kLeft, Escaped(plot_.title));
+        kWidth, kHeight, kLeft, MarkupText(plot_.title));
     svg += Grid();
     double legend = kTop + 10;
     std::size_t colour = 0;
@@ -177,8 +155,8 @@ class Picture {
   }
 
   std::string PointTitle(const DaysCurve& curve, const DaysPoint& point) const {
-    return Escaped(fmt::format("{}: {} devices, {} days{}{}", curve.name, NumberText(point.devices),
-                               NumberText(point.days), point.about.empty() ? "" : ", ", point.about));
+    return MarkupText(fmt::format("{}: {} devices, {} days{}{}", curve.name, NumberText(point.devices),
+                                  NumberText(point.days), point.about.empty() ? "" : ", ", point.about));
   }
 
   std::string Predicted(const DaysCurve& curve, const char* colour, double legend) const {
@@ -223,7 +201,7 @@ class Picture {
     constexpr std::size_t kLongest = 28;
     const std::string shown = name.size() > kLongest ? name.substr(0, kLongest - 1) + "…" : name;
     return fmt::format("<text x='{:.0f}' y='{:.1f}'>{}<title>{}</title></text>\n", kWidth - kRight + 40, y,
-                       Escaped(shown), Escaped(name));
+                       MarkupText(shown), MarkupText(name));
   }
 
   const DaysPlot& plot_;
@@ -238,8 +216,8 @@ std::string PointRows(const std::vector<DaysCurve>& curves, const char* kind) {
       html += fmt::format(
           "<tr><td>{}</td><td>{}</td><td class='n'>{}</td><td class='n'>{}</td><td class='n'>{}</td>"
           "<td>{}</td></tr>\n",
-          Escaped(curve.name), kind, NumberText(point.devices), NumberText(point.days),
-          NumberText(point.days * point.devices * 24), Escaped(point.about));
+          MarkupText(curve.name), kind, NumberText(point.devices), NumberText(point.days),
+          NumberText(point.days * point.devices * 24), MarkupText(point.about));
     }
   }
   return html;
@@ -259,7 +237,7 @@ std::string DaysPage(const DaysPlot& plot) {
              "th, td {{ border-bottom: 1px solid #ddd; padding: 4px 8px; text-align: left }}\n"
              ".n {{ text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }}\n"
              "</style></head><body>\n",
-             Escaped(plot.title)) +
+             MarkupText(plot.title)) +
          DaysSvg(plot) +
          "<table><thead><tr><th>system</th><th></th><th class='n'>devices</th><th class='n'>days</th>"
          "<th class='n'>device-hours</th><th>run</th></tr></thead><tbody>\n" +

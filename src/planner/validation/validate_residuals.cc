@@ -3,6 +3,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/markup_text.h"
 #include "planner/validation/scores.h"
 #include "planner/validation/validate.h"
 
@@ -15,26 +16,6 @@ using Keys = std::map<std::string, Members>;
 constexpr double kFullBar = 60;  // percent at which a bar ends
 constexpr double kBarWidth = 120;
 constexpr std::size_t kWorst = 25;
-
-std::string Escaped(const std::string& text) {
-  std::string escaped;
-  for (const char letter : text) {
-    switch (letter) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      default:
-        escaped += letter;
-    }
-  }
-  return escaped;
-}
 
 // Predicted over measured, less one.
 double ResidualOf(const Prediction& one) { return one.seconds / *one.run->measured_seconds() - 1; }
@@ -110,7 +91,7 @@ std::string RowOf(const std::string& name, const Members& members) {
   return fmt::format(
       "<tr><td>{}</td><td>{}</td><td>{:.1f}</td><td>{:+.1f}</td><td>{}</td><td>{:+.1f} to {:+.1f}</td><td>{:.0f}</td>"
       "</tr>\n",
-      Escaped(name), members.size(), Mean(errors), median, Bar(median), Quantile(residuals, 0.1),
+      MarkupText(name), members.size(), Mean(errors), median, Bar(median), Quantile(residuals, 0.1),
       Quantile(residuals, 0.9), 100.0 * within / static_cast<double>(members.size()));
 }
 
@@ -141,7 +122,7 @@ std::string WorstOf(Members members) {
     text += fmt::format(
         "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{:.4g}</td><td>{:.4g}</td><td>{:+.1f}</td><td>{}</td></"
         "tr>\n",
-        Escaped(one->run->id), Escaped(SourceOf(*one->run)), Escaped(one->layout), one->devices,
+        MarkupText(one->run->id), MarkupText(SourceOf(*one->run)), MarkupText(one->layout), one->devices,
         *one->run->measured_seconds(), one->seconds, 100 * ResidualOf(*one), one->sick ? "sick" : "");
   }
   return text + "</table>\n";
