@@ -1,5 +1,6 @@
 // What safety costs, as ratios within one run: the stall of a save over one copy of the state, steps beside a save over
-// steps without, and the ledger's and the fingerprints' share of a step. docs/reference/checkpoint_format.md has numbers.
+// steps without, and the ledger's and the fingerprints' share of a step. docs/reference/checkpoint_format.md has
+// numbers.
 #include <benchmark/benchmark.h>
 #include <fmt/core.h>
 #include <unistd.h>
