@@ -25,7 +25,7 @@ struct Drill {
   int times = 1;
 };
 
-// "rank=1,step=3,phase=backward,what=spin,times=2", "rank=0,step=4,save=mid_manifest,what=kill"; "" is no drill.
+// "rank=1,step=3,phase=backward,what=spin,times=2", "rank=0,step=4,save=mid-manifest,what=kill"; "" is no drill.
 Drill ParseDrill(const std::string& text);
 
 // Why the drill cannot act in such a run, in words; "" where it can. `folder` as DrillMaster has it.

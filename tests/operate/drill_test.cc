@@ -41,8 +41,8 @@ TEST(Drill, SaysWhyItCannotAct) {
   EXPECT_THAT(why("rank=0,step=3,what=loss"),
               testing::HasSubstr("computes no loss, which is on stage 1: ranks 2 to 3"));
   EXPECT_THAT(why("rank=0,step=11,what=nan"), testing::HasSubstr("after the run's last one, 10"));
-  EXPECT_EQ(why("rank=0,step=8,save=mid_manifest,what=kill"), "");
-  EXPECT_THAT(why("rank=0,step=7,save=mid_manifest,what=kill"), testing::HasSubstr("checkpoint.every = 4"));
+  EXPECT_EQ(why("rank=0,step=8,save=mid-manifest,what=kill"), "");
+  EXPECT_THAT(why("rank=0,step=7,save=mid-manifest,what=kill"), testing::HasSubstr("checkpoint.every = 4"));
   config.layout.schedule = "zero_bubble_v";
   config.layout.chunks = 2;
   EXPECT_EQ(why("rank=0,step=3,what=loss"), "") << "the V ends on the first stage";

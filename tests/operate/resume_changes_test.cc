@@ -105,15 +105,19 @@ TEST_F(ResumedRun, CountsStepsThatItWasToldToSkipAsSkippedAndNotAsNan) {
   EXPECT_EQ(run.last.nan_steps, 0);
 }
 
-// Makes a manifest one of version 1, which had no state of the schedule.
+// Makes a manifest one of version 1, which had neither the state of the schedule nor an index.
 void MakeOld(std::string& text) {
-  const std::size_t member = text.find("\"schedule\": {");
-  ASSERT_NE(member, std::string::npos);
-  const std::size_t end = text.find("},", member);
-  text.erase(member, end + 2 - member);
-  const std::size_t version = text.find("\"version\": 2");
-  ASSERT_NE(version, std::string::npos);
-  text.replace(version, 12, "\"version\": 1");
+  for (const char* const name : {"\"schedule\": {", "\"index\": {"}) {
+    const std::size_t member = text.find(name);
+    ASSERT_NE(member, std::string::npos) << name;
+    const std::size_t end = text.find("},", member);
+    ASSERT_NE(end, std::string::npos) << name;
+    text.erase(member, end + 2 - member);
+  }
+  const std::string version = "\"version\": 3";
+  const std::size_t at = text.find(version);
+  ASSERT_NE(at, std::string::npos);
+  text.replace(at, version.size(), "\"version\": 1");
 }
 
 TEST_F(ResumedRun, OfACheckpointOfVersion1GoesOnFromItsRecipe) {
