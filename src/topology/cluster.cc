@@ -33,6 +33,9 @@ void ReadSustained(const Settings& file, DeviceSpec& device) {
 DeviceSpec ReadDevice(const Settings& file) {
   DeviceSpec device;
   device.name = file.Text("device.name");
+  device.api = file.Text("device.api", "cuda");
+  Require(device.api == "cuda" || device.api == "hip" || device.api == "level-zero",
+          "{}: device.api = '{}' must be cuda, hip or level-zero", file.origin(), device.api);
   device.is_host = file.Flag("device.is_host", false);
   device.memory = file.Positive("device.memory_gib") * kGibi;
   device.memory_bandwidth = file.Positive("device.memory_bandwidth_gbs") * kGiga;

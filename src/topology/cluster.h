@@ -30,6 +30,7 @@ struct LinkSpec {
 
 struct DeviceSpec {
   std::string name;
+  std::string api = "cuda";  // that programs of accelerators are written in: cuda, hip (AMD), level-zero (Intel)
   bool is_host = false;  // works in the host's memory: there is nothing to offload to, and no accelerator to ask for
   double memory = 0;
   double memory_bandwidth = 0;

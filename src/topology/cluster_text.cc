@@ -43,10 +43,12 @@ std::string DeviceText(const DeviceSpec& device) {
   peaks += fmt::format(", tf32 = {:.5g}, bf16 = {:.5g}", device.peak_tf32 / kTera, device.peak_half / kTera);
   peaks += fmt::format(", fp8 = {:.5g}, fp4 = {:.5g}", device.peak_fp8 / kTera, device.peak_fp4 / kTera);
   return fmt::format(
-      "\n[device]\nname = {}\nis_host = {}\nmemory_gib = {:.5g}\nmemory_bandwidth_gbs = {:.5g}\nlaunch_us = {:.4g}\n"
+      "\n[device]\nname = {}\napi = {}\nis_host = {}\nmemory_gib = {:.5g}\nmemory_bandwidth_gbs = {:.5g}\nlaunch_us = "
+      "{:.4g}\n"
       "units = {}\nsustained = {}\nold_matrix_share = {:.4g}\npeak_tflops = {{ {} }}\n{}",
-      Quoted(device.name), device.is_host, device.memory / kGibi, device.memory_bandwidth / kGiga, device.launch * 1e6,
-      device.units, SustainedText(device), device.old_matrix_share, peaks, device.has_bf16 ? "" : "has_bf16 = false\n");
+      Quoted(device.name), Quoted(device.api), device.is_host, device.memory / kGibi, device.memory_bandwidth / kGiga,
+      device.launch * 1e6, device.units, SustainedText(device), device.old_matrix_share, peaks,
+      device.has_bf16 ? "" : "has_bf16 = false\n");
 }
 
 }  // namespace

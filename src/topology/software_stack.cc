@@ -63,6 +63,7 @@ TimeTraits ReadTime(const Settings& file) {
   time.flash_share = attention == "flash1" ? kFirstGeneration : 1;
   time.head_multiple = file.CountOr("attention.head_multiple", time.head_multiple);
   time.score_bytes = file.Number("attention.score_bytes", time.score_bytes);
+  time.softmax_multiple = file.CountOr("attention.softmax_multiple", 0);
   time.selective_attention = file.Flag("time.selective_attention", time.selective_attention);
   time.broadcasts_shards = file.Flag("time.broadcasts_shards", time.broadcasts_shards);
   time.vocabulary_multiple = file.CountOr("time.vocabulary_multiple", time.vocabulary_multiple);
@@ -103,6 +104,8 @@ MemoryTraits ReadMemory(const Settings& file) {
   memory.reported = reported == "device"     ? MemoryTraits::Reported::kDevice
                     : reported == "reserved" ? MemoryTraits::Reported::kReserved
                                              : MemoryTraits::Reported::kAllocated;
+  memory.host_buffers = file.Positive("memory.host_buffers", memory.host_buffers);
+  memory.host_process = file.Number("memory.host_process_gib", 0) * kGibi;
   memory.layer_factor = file.Number("memory.layer_factor", memory.layer_factor);
   memory.activations_on_host = file.Flag("memory.activations_on_host", memory.activations_on_host);
   memory.first_stage_reported = file.Flag("memory.first_stage_reported", memory.first_stage_reported);
@@ -192,6 +195,7 @@ SoftwareStack ReadStack(const Settings& file) {
   stack.memory = ReadMemory(file);
   stack.defaults = ReadEfficiencies(file, "efficiency", {});
   stack.default_spread = file.Positive("efficiency.spread", 0.25);
+  stack.default_paired_spread = file.Positive("efficiency.paired_spread", 0.04);
   for (int i = 0; i < file.Entries("calibration"); ++i) {
     const std::string table = "calibration[" + std::to_string(i) + "]";
     stack.calibrations.push_back({.cluster = file.Text(table + ".cluster"),
@@ -199,6 +203,7 @@ SoftwareStack ReadStack(const Settings& file) {
                                   .memory = ReadMemoryFields(file, table + ".memory_", stack.memory),
                                   .spread = file.Positive(table + ".spread", stack.default_spread),
                                   .memory_spread = file.Positive(table + ".memory_spread", 0.15),
+                                  .paired_spread = file.Positive(table + ".paired_spread", stack.default_paired_spread),
                                   .runs = file.CountOr(table + ".runs", 0)});
   }
   for (int i = 0; i < file.Entries("revision"); ++i) {
@@ -291,7 +296,8 @@ StackState Resolve(const SoftwareStack& stack, const Cluster& cluster, const Sta
                    .time = stack.time,
                    .memory = stack.memory,
                    .policy = stack.policy,
-                   .spread = stack.default_spread};
+                   .spread = stack.default_spread,
+                   .paired_spread = stack.default_paired_spread};
   for (const StackCalibration& own : stack.calibrations) {
     if (own.cluster == cluster.site) {
       Take(own, state);
@@ -321,9 +327,10 @@ SoftwareStack ParseStack(const std::string& text, const std::string& origin) {
 }
 
 std::string ToToml(const StackCalibration& calibration) {
-  std::string text =
-      fmt::format("[[calibration]]\ncluster = \"{}\"\nruns = {}\nspread = {:.3f}\nmemory_spread = {:.3f}\n",
-                  calibration.cluster, calibration.runs, calibration.spread, calibration.memory_spread);
+  std::string text = fmt::format(
+      "[[calibration]]\ncluster = \"{}\"\nruns = {}\nspread = {:.3f}\nmemory_spread = {:.3f}\n"
+      "paired_spread = {:.3f}\n",
+      calibration.cluster, calibration.runs, calibration.spread, calibration.memory_spread, calibration.paired_spread);
   for (const EfficiencyField& field : EfficiencyFields()) {
     text += fmt::format("{} = {:.4g}\n", field.name, calibration.efficiencies.*field.member);
   }

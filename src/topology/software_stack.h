@@ -46,6 +46,7 @@ struct TimeTraits {
   double flash_share = 1;     // of Efficiencies::flash: kernels of the first generation, written in Triton, reach less
   int head_multiple = 8;      // head sizes of other multiples run at attention_unaligned
   double score_bytes = 13;    // moved for each score in one pass of unfused attention
+  int softmax_multiple = 0;   // above 0: heads of a rank times micro batch that its fused softmax needs a multiple of
   double outside_bytes = 20;  // moved by element-wise kernels for each token and hidden element, whole on every rank
   double inside_bytes = 34;   // likewise, cut by the tensor axis
   double backward_bytes = 2;  // of forward's bytes, what element-wise kernels move in backward
@@ -71,6 +72,7 @@ struct TimeTraits {
   double parameter_bytes = 2;      // gathered for each parameter
   double gradient_bytes_bf16 = 0;  // when above 0, instead, under bf16 with fp32 accumulation
   double accumulate_bytes = 0;     // moved for each parameter and micro batch by that accumulation
+  bool half_accumulates = false;   // fp16 accumulates as bf16 does
   double optimizer_bytes = 30;     // moved for each owned parameter by the update
   double data_overlap = 0;         // share of the data collectives that backward hides
   double bucket_bytes = 0;         // gradients of a stage are reduced in calls of so many bytes; 0: in one
@@ -105,6 +107,8 @@ struct MemoryTraits {
   double ddp_buckets = 0;            // bytes per parameter of buffers that data ranks without ZeRO send gradients from
   double logit_bytes = 10;           // for each logit of a micro batch
   bool activations_on_host = false;  // kept inputs of recomputed layers leave the device
+  double host_buffers = 1;  // times offloaded state: what the program's own estimate has for pinned and other buffers
+  double host_process = 0;  // bytes of a process that offloads: libraries, the device's context, the loader
   bool first_stage_reported = false;  // its logs tell the memory of the first stage
   // What its logs count: all of the device, what the allocator reserved, or what tensors occupy.
   enum class Reported : std::uint8_t { kDevice, kReserved, kAllocated } reported = Reported::kDevice;
@@ -147,9 +151,10 @@ struct StackCalibration {
   std::string cluster;  // its site
   Efficiencies efficiencies;
   MemoryTraits memory;
-  double spread = 0.1;         // half of an 80 % interval of seconds, relative
-  double memory_spread = 0.1;  // likewise of peak memory
-  int runs = 0;                // measured ones behind it
+  double spread = 0.1;          // half of an 80 % interval of seconds, relative
+  double memory_spread = 0.1;   // likewise of peak memory
+  double paired_spread = 0.04;  // of the ratio of two layouts' seconds in one decision: closer ones are ties
+  int runs = 0;                 // measured ones behind it
 };
 
 // A number of a stack that a revision replaces.
@@ -190,6 +195,7 @@ struct SoftwareStack {
   MemoryTraits memory;
   Efficiencies defaults;
   double default_spread = 0.25;
+  double default_paired_spread = 0.04;
   // What measured runs that do not say it are taken to use.
   std::string assumed_recompute = "none";
   std::string assumed_partition;  // empty: uniform
@@ -216,6 +222,7 @@ struct StackState {
   bool slowed = false;
   double spread = 0.25;
   double memory_spread = 0.15;
+  double paired_spread = 0.04;
   bool calibrated = false;
 };
 // `calibration`: instead of those of the stack's file.

@@ -11,6 +11,13 @@
 #include "planner/pricing/price_model.h"
 
 namespace trireme {
+namespace {
+
+// What separate kernels move beyond the fused softmax for each score and pass: a cast to fp32, scale, mask, softmax in
+// fp32 and a cast back, 6 + 8 + 8 + 8 + 6 bytes less the 4 + 3 of one that reads and writes 16 bits.
+constexpr double kUnfusedSoftmaxBytes = 29;
+
+}  // namespace
 
 double MemorySeconds(const PlanPoint& point, double bytes) {
   return bytes / (point.cluster.device.memory_bandwidth * point.stack.efficiencies.memory);
@@ -29,6 +36,12 @@ double TensorSeconds(const PlanPoint& point, const Traffic& traffic) {
   return GroupSeconds(point, traffic, PlaceTensor(point.cluster, point.config.layout));
 }
 
+bool FusesSoftmax(const PlanPoint& point) {
+  const int multiple = point.stack.time.softmax_multiple;
+  const ParallelLayout& layout = point.config.layout;
+  return multiple == 0 || point.config.model.heads / layout.tensor * layout.micro_batch % multiple == 0;
+}
+
 AttentionSeconds TimeOfAttention(const PlanPoint& point, const LocalSizes& s, double exchange) {
   const Efficiencies& e = point.stack.efficiencies;
   const double seen = static_cast<double>(CausalPairs(s.keys, s.window)) / static_cast<double>(CausalPairs(s.keys));
@@ -40,7 +53,8 @@ AttentionSeconds TimeOfAttention(const PlanPoint& point, const LocalSizes& s, do
     return {.forward = std::max(forward, exchange), .backward = std::max(2.5 * forward, 2 * exchange)};
   }
   const double efficiency = HeadMisaligned(point) ? e.attention_unaligned : e.attention;
-  const double scores = pairs * static_cast<double>(s.heads) * point.stack.time.score_bytes;
+  const double scores = pairs * static_cast<double>(s.heads) *
+                        (point.stack.time.score_bytes + (FusesSoftmax(point) ? 0 : kUnfusedSoftmaxBytes));
   const double forward = flops / (peak * efficiency) + MemorySeconds(point, scores);
   return {.forward = forward, .backward = 2 * forward};
 }

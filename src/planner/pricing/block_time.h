@@ -12,6 +12,9 @@ double MemorySeconds(const PlanPoint& point, double bytes);
 // Seconds of collectives within a layer: in any group, and in the tensor group.
 double GroupSeconds(const PlanPoint& point, const Traffic& traffic, const GroupPlacement& group);
 double TensorSeconds(const PlanPoint& point, const Traffic& traffic);
+// Whether a program's fused softmax takes the layout. Megatron's needs heads of a rank times micro batch to be a
+// multiple of four, and falls back to separate kernels (is_kernel_available of its fused_softmax.py).
+bool FusesSoftmax(const PlanPoint& point);
 // Fused attention skips what the mask hides and pays half a forward more in backward; unfused attention computes all
 // pairs and moves every score through memory. exchange: of keys and values, hidden behind fused attention.
 AttentionSeconds TimeOfAttention(const PlanPoint& point, const LocalSizes& sizes, double exchange);

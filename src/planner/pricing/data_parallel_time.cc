@@ -95,8 +95,7 @@ double GradientBytes(const PlanPoint& point) {
     return sent == WireFormat::kInt8 ? kInt8Bytes : static_cast<double>(SizeOf(DType::kBFloat16));
   }
   const TimeTraits& time = point.stack.time;
-  return point.dtype() == DType::kBFloat16 && time.gradient_bytes_bf16 > 0 ? time.gradient_bytes_bf16
-                                                                           : time.gradient_bytes;
+  return point.accumulates_in_fp32() && time.gradient_bytes_bf16 > 0 ? time.gradient_bytes_bf16 : time.gradient_bytes;
 }
 
 }  // namespace trireme

@@ -29,6 +29,7 @@ struct PlanPoint {
   // For published runs: gradients compressed by PowerSGD; false: an optimizer that walks over its state several times.
   bool power_sgd = false;
   bool fused_optimizer = true;
+  bool factored_moments = false;  // Adafactor's: rows and columns instead of a moment for each parameter
   const PriceModel& prices = ChoosePrices(cluster, stack, DTypeOf(config));
 
   // This run by a program with other properties; refers to `state`.
@@ -37,9 +38,14 @@ struct PlanPoint {
             .stack = state,
             .config = config,
             .power_sgd = power_sgd,
-            .fused_optimizer = fused_optimizer};
+            .fused_optimizer = fused_optimizer,
+            .factored_moments = factored_moments};
   }
   DType dtype() const { return DTypeOf(config); }
+  // Whether gradients of micro batches are added up in fp32, of programs that do so in some types only.
+  bool accumulates_in_fp32() const {
+    return dtype() == DType::kBFloat16 || (dtype() == DType::kFloat16 && stack.time.half_accumulates);
+  }
   ProductFormat products() const { return ProductFormatOf(config); }
   // The block's products that are made in `products`; others are made in `dtype`.
   LinearSet linears() const { return ParseFloat8Products(config.train.fp8_products); }

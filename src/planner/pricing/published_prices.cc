@@ -70,7 +70,6 @@ StageMemory PublishedMemory(const PlanPoint& point, const ModelAccount& account,
   const ParallelLayout& layout = point.config.layout;
   const MemoryTraits& traits = point.stack.memory;
   const double data = point.shards();
-  const bool bf16 = point.dtype() == DType::kBFloat16;
   double parameters = 0;
   double layers_here = 0;  // of one micro batch
   double layers_in_flight = 0;
@@ -91,10 +90,10 @@ StageMemory PublishedMemory(const PlanPoint& point, const ModelAccount& account,
   memory.weights = weight * parameters * (ZeroShards(layout.zero).parameters ? sharded : 1);
   const double held = parameters * (ZeroShards(layout.zero).gradients ? sharded : 1);
   memory.gradients = (traits.unsharded - weight) * held;
-  memory.accumulation = bf16 ? traits.accumulation * held : 0;
+  memory.accumulation = point.accumulates_in_fp32() ? traits.accumulation * held : 0;
   // Adafactor keeps a row and a column where Adam keeps two matrices.
   memory.optimizer =
-      (point.fused_optimizer ? traits.sharded : std::max(traits.sharded - 8, 0.0)) * parameters * sharded;
+      (point.factored_moments ? std::max(traits.sharded - 8, 0.0) : traits.sharded) * parameters * sharded;
   if (point.stack.time.host_optimizer || layout.offload != Offload::kNone) {
     memory.host = memory.optimizer;
     memory.optimizer = 0;
@@ -102,6 +101,9 @@ StageMemory PublishedMemory(const PlanPoint& point, const ModelAccount& account,
   if (layout.offload == Offload::kFull) {
     memory.host += memory.weights;
     memory.weights = 0;
+  }
+  if (memory.host > 0) {
+    memory.host = traits.host_buffers * memory.host + traits.host_process;
   }
   if (ZeroShards(layout.zero).parameters) {
     // Gathered modules pass through, a few at a time.
@@ -255,9 +257,8 @@ ModuleTime PublishedPrices::Head(const PlanPoint& point, const LocalSizes& s) co
   return time;
 }
 
-// Accumulation in fp32 is of bf16 alone.
 double PublishedPrices::Accumulation(const PlanPoint& point, const StepParameters& of_stage) const {
-  const double added = point.dtype() == DType::kBFloat16 ? AddedGradients(point, of_stage.trained) : 0;
+  const double added = point.accumulates_in_fp32() ? AddedGradients(point, of_stage.trained) : 0;
   return added + HostGradients(point, of_stage.trained);
 }
 

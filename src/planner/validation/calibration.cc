@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
+#include <string>
 
+#include "base/error.h"
 #include "planner/pricing/collective_time.h"
 #include "planner/pricing/price_model.h"
 #include "planner/pricing/step_estimate.h"
@@ -33,25 +36,60 @@ MemoryTraits Moved(const MemoryTraits& base, const std::vector<double>& x) {
   return moved;
 }
 
-// Half of an interval that holds 80 % of the residuals. Runs of one table share their day and their operator, so that a
-// new table differs more than a new run: the fewer tables were seen, the wider.
+// Runs of one table of one model on as many devices: what went wrong with one of them did with all.
+std::string CaseOf(const PricedRun& run) {
+  const RunConfig& config = run.point.config;
+  return fmt::format("{} {} {}x{} on {}", run.point.run->source, run.point.run->table, config.model.layers,
+                     config.model.hidden, config.layout.ranks());
+}
+
+// Half of an interval that holds 80 % of the residuals, each case with the same weight. Runs of one table share their
+// day and their operator, so that a new table differs more than a new run: the fewer tables were seen, the wider.
 double SpreadOfResiduals(const std::vector<double>& residuals, const std::vector<const PricedRun*>& runs,
                          double fallback) {
   if (residuals.size() < 3) {
     return fallback;
   }
-  std::vector<double> sizes;
-  for (const double residual : residuals) {
-    sizes.push_back(std::abs(residual));
-  }
-  std::sort(sizes.begin(), sizes.end());
-  const double count = static_cast<double>(sizes.size());
-  const auto at = static_cast<std::size_t>(std::min(0.8 * (count + 1), count) - 1);
+  std::map<std::string, int> cases;
   std::set<std::string> tables;
   for (const PricedRun* run : runs) {
+    ++cases[CaseOf(*run)];
     tables.insert(run->point.run->source + run->point.run->table);
   }
-  return std::max(kLeastSpread, std::expm1(sizes[at] * (1 + 2.5 / static_cast<double>(tables.size()))));
+  std::vector<std::pair<double, double>> sizes;  // with their weights
+  for (std::size_t i = 0; i < residuals.size(); ++i) {
+    sizes.emplace_back(std::abs(residuals[i]), 1.0 / cases[CaseOf(*runs[i])]);
+  }
+  std::sort(sizes.begin(), sizes.end());
+  const double count = static_cast<double>(cases.size());
+  const double wanted = std::min(0.8 * (count + 1), count);
+  double within = 0;
+  std::size_t at = 0;
+  while (at + 1 < sizes.size() && (within += sizes[at].second) < wanted - 1e-9) {
+    ++at;
+  }
+  return std::max(kLeastSpread, std::expm1(sizes[at].first * (1 + 2.5 / static_cast<double>(tables.size()))));
+}
+
+// How far the ratio of two runs of one decision is off, in the mean: of one model and batch on as many devices.
+double PairedSpread(const std::vector<double>& residuals, const std::vector<const PricedRun*>& runs, double fallback) {
+  const auto same = [](const RunPoint& a, const RunPoint& b) {
+    return a.run->source == b.run->source && a.config.model == b.config.model &&
+           a.config.batch.global == b.config.batch.global && a.config.train.dtype == b.config.train.dtype &&
+           a.config.layout.ranks() == b.config.layout.ranks() && !(a.config.layout == b.config.layout);
+  };
+  double sum = 0;
+  int pairs = 0;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    for (std::size_t k = 0; k < i; ++k) {
+      if (same(runs[i]->point, runs[k]->point)) {
+        sum += std::abs(residuals[i] - residuals[k]);
+        ++pairs;
+      }
+    }
+  }
+  constexpr int kEnough = 3;
+  return pairs < kEnough ? fallback : std::max(kLeastSpread, std::expm1(sum / pairs));
 }
 
 template <typename Fields>
@@ -172,7 +210,8 @@ StackCalibration Uncalibrated(const std::vector<Cluster>& clusters, const Softwa
           .efficiencies = stack.defaults,
           .memory = stack.memory,
           .spread = stack.default_spread,
-          .memory_spread = 0.15};
+          .memory_spread = 0.15,
+          .paired_spread = stack.default_paired_spread};
 }
 
 }  // namespace
@@ -193,6 +232,7 @@ StackCalibration Calibrate(const std::vector<Cluster>& clusters, const SoftwareS
     const TimeFit fit{clusters, stack, clock, noise};
     const std::vector<double> residuals = fit.Move(timed, DeviationsOf(EfficiencyFields()), start, calibration);
     calibration.spread = SpreadOfResiduals(residuals, timed, stack.default_spread);
+    calibration.paired_spread = PairedSpread(residuals, timed, stack.default_paired_spread);
     calibration.runs = static_cast<int>(timed.size());
   }
   FitMemory(clusters, stack, runs, clock, calibration);

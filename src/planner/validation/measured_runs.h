@@ -56,6 +56,7 @@ struct RunPoint {
   RunConfig config;
   bool power_sgd = false;  // PlanPoint's
   bool fused_optimizer = true;
+  bool factored_moments = false;
 
   PlanPoint PointUnder(const Cluster& on, const StackState& state) const;
 };

@@ -116,6 +116,7 @@ bool ScoreSet(const std::string& name, const std::map<std::string, MeasuredChoic
   score.kendall = Kendall(predicted, measured);
   score.regret = Regret(predicted, measured);
   score.expected_regret = ExpectedRegretOf(choices);
+  score.paired = PairedResiduals(predicted, measured);
   return true;
 }
 
@@ -158,7 +159,9 @@ void ScoreSets(Validation& validation) {
   std::vector<double> spearmans;
   std::vector<double> kendalls;
   std::vector<double> regrets;
+  std::vector<double> paired;
   for (const SetScore& score : SetsOf(all)) {
+    paired.insert(paired.end(), score.paired.begin(), score.paired.end());
     validation.chosen_out_of_memory += score.chose_out_of_memory ? 1 : 0;
     if (score.layouts >= 2) {
       regrets.push_back(score.regret);
@@ -173,6 +176,8 @@ void ScoreSets(Validation& validation) {
   validation.mean_kendall = Mean(kendalls);
   validation.mean_regret = Mean(regrets);
   validation.median_regret = Median(regrets);
+  validation.paired_error = Mean(paired);
+  validation.pairs = static_cast<int>(paired.size());
   validation.worst_regret = regrets.empty() ? 0 : *std::max_element(regrets.begin(), regrets.end());
 }
 

@@ -74,6 +74,16 @@ double Kendall(const std::vector<double>& a, const std::vector<double>& b) {
   return pairs_a * pairs_b > 0 ? both / std::sqrt(pairs_a * pairs_b) : 0;
 }
 
+std::vector<double> PairedResiduals(const std::vector<double>& predicted, const std::vector<double>& measured) {
+  std::vector<double> residuals;
+  for (std::size_t i = 0; i < predicted.size(); ++i) {
+    for (std::size_t k = 0; k < i; ++k) {
+      residuals.push_back(std::abs(std::log(predicted[i] / measured[i]) - std::log(predicted[k] / measured[k])));
+    }
+  }
+  return residuals;
+}
+
 double Regret(const std::vector<double>& predicted, const std::vector<double>& measured) {
   if (predicted.empty()) {
     return 0;

@@ -281,7 +281,8 @@ void Fill(const MeasuredRun& run, const Cluster& cluster, const SoftwareStack& s
       (run.flash ? *run.flash != 0 : stack.time.flash) ? AttentionEngine::kFlash : AttentionEngine::kPlain;
   point.power_sgd = run.compression == "powersgd";
   layout.shard_ranks = ShardRanksOf(run);
-  point.fused_optimizer = run.optimizer != Name(OptimizerKind::kAdafactor);
+  point.factored_moments = run.optimizer == Name(OptimizerKind::kAdafactor);
+  point.fused_optimizer = !point.factored_moments;
 }
 
 }  // namespace
@@ -311,7 +312,12 @@ PlannerFiles WithAssumedClusters(PlannerFiles files, const std::vector<MeasuredR
 }
 
 PlanPoint RunPoint::PointUnder(const Cluster& on, const StackState& state) const {
-  return {.cluster = on, .stack = state, .config = config, .power_sgd = power_sgd, .fused_optimizer = fused_optimizer};
+  return {.cluster = on,
+          .stack = state,
+          .config = config,
+          .power_sgd = power_sgd,
+          .fused_optimizer = fused_optimizer,
+          .factored_moments = factored_moments};
 }
 
 Understood Understand(const MeasuredRun& run, const PlannerFiles& files) {

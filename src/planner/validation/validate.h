@@ -75,6 +75,7 @@ struct SetScore {
   double regret = 0;
   double expected_regret = 0;        // of its first choice, by what is known before any was measured; 0: not known
   bool chose_out_of_memory = false;  // the first choice among those predicted to fit
+  std::vector<double> paired;        // of each two layouts: how far the ratio of their seconds is off, as a logarithm
 };
 
 // What first choices cost, over sets of at least three timed runs.
@@ -116,6 +117,8 @@ struct Validation {
   double mean_regret = 0;
   double median_regret = 0;
   double worst_regret = 0;
+  double paired_error = 0;  // mean of the sets' paired residuals
+  int pairs = 0;
   int out_of_memory = 0;  // clean runs that did
   int found = 0;
   int false_alarms = 0;

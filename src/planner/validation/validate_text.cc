@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -116,6 +117,8 @@ std::string ToText(const Validation& validation) {
       "{:.2f} % mean, {:.2f} % worst\n",
       validation.sets.size(), validation.mean_spearman, validation.mean_kendall, 100 * validation.median_regret,
       100 * validation.mean_regret, 100 * validation.worst_regret);
+  text += fmt::format("the ratio of two layouts of a set errs by {:.1f} % (mean of {} pairs): closer ones are ties\n",
+                      100 * std::expm1(validation.paired_error), validation.pairs);
   for (const SetScore& set : validation.sets) {
     const std::string expected =
         set.expected_regret > 0 ? fmt::format(" (expected {:.2f} %)", 100 * set.expected_regret) : "";
@@ -183,6 +186,8 @@ std::string ToJson(const Validation& validation) {
   json["mean_kendall"] = validation.mean_kendall;
   json["mean_regret"] = validation.mean_regret;
   json["median_regret"] = validation.median_regret;
+  json["paired_error"] = validation.paired_error;
+  json["pairs"] = validation.pairs;
   json["worst_regret"] = validation.worst_regret;
   return JsonText(json, {.indent = 2}) + "\n";
 }
