@@ -182,18 +182,27 @@ void AddPlanOptions(CLI::App* plan, PlanCommand& c) {
       ->check(AboveZero());
   plan->add_option("--dtype", c.options.dtype, "bf16, fp16 or fp32 (bf16; fp16 on devices without bf16)");
   plan->add_option("--optimizer", c.options.optimizer,
-                   "adamw, adafactor, lion, muon or sgd, for stack trireme (adamw)");
+                   "adamw, adafactor, lion, muon or sgd, the last three for stack trireme; torch-adam: separate "
+                   "kernels, of others (adamw)");
   plan->add_option("--moments", c.options.moments, "Of the optimizer: fp32 or bf16, for stack trireme (fp32)");
   plan->add_option("--attention", c.options.attention,
-                   "flash, or plain: scores of all queries and keys are stored; for stack trireme (flash)");
+                   "flash, or plain: scores of all queries and keys are stored (auto: what the program has)");
+  plan->add_option("--accumulate", c.options.accumulate,
+                   "Gradients of fp16 micro batches of another program: fp32 or working (auto: what it does)");
+  plan->add_flag("--at-most", c.options.at_most,
+                 "Leave nodes idle where that is faster: tries every smaller number of nodes too");
+  plan->add_flag("--launch-blocking", c.options.launch_blocking,
+                 "Price a host that waits for every kernel, as under CUDA_LAUNCH_BLOCKING=1");
   plan->add_option("--powersgd", c.options.power_sgd_rank,
-                   "Rank of gradients compressed by PowerSGD, for stack trireme with ZeRO 0 and 1 (0: whole)");
+                   "Rank of gradients compressed by PowerSGD, with ZeRO 0 and 1 (0: whole)");
   plan->add_option("--max-tensor", c.options.most_tensor, "Largest tensor degree (the devices of a node)")
       ->check(AboveZero());
   plan->add_option("--max-context", c.options.most_context,
                    "Largest context degree to search: ranks that divide every sequence (1)")
       ->check(AboveZero());
-  plan->add_option("--max-micro-batch", c.options.most_micro_batch, "Largest micro batch (64)")->check(AboveZero());
+  plan->add_option("--max-micro-batch", c.options.most_micro_batch,
+                   "Largest micro batch (64; 8 where many models are searched)")
+      ->check(AboveZero());
   plan->add_option("--headroom", c.options.headroom, "Share of device memory to leave free (0.06)");
   plan->add_option(
       "--fix", c.options.fix,
@@ -204,7 +213,10 @@ void AddPlanOptions(CLI::App* plan, PlanCommand& c) {
   plan->add_option("--rows", c.options.rows, "Layouts to show (8; 15 with --json)")->check(AboveZero());
   plan->add_option("--threads", c.options.threads, "Threads of the search (2)")->check(AboveZero());
   plan->add_option("--layout", c.options.layout,
-                   "Explain this one, such as \"tp=4 pp=12 dp=8 mbs=2 zero=1 recompute=full\"");
+                   "Explain this one; keys that are not named take the best values, such as \"tp=4 pp=12 dp=8 mbs=2 "
+                   "zero=1 recompute=full\"");
+  plan->add_flag("--layout-defaults", c.options.layout_defaults,
+                 "With --layout: keys that are not named have their defaults instead of the best values");
   plan->add_option("--compare", c.compare,
                    "Programs side by side, such as trireme,megatron-core-2024; with --layout that one");
   plan->add_option("--timeline", c.options.timeline, "With --layout: \"text\", or a file for a Chrome/Perfetto trace");

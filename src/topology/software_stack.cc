@@ -254,6 +254,7 @@ void Take(const StackCalibration& calibration, StackState& state) {
   state.memory = calibration.memory;
   state.spread = calibration.spread;
   state.memory_spread = calibration.memory_spread;
+  state.paired_spread = calibration.paired_spread;
   state.calibrated = true;
 }
 

@@ -77,8 +77,8 @@ const BadPlan kPlans[] = {
     {"TwoSizesOfTheAllocation", With({"--gpus", "8"}), "give one of them"},
     {"OnlySpareNodes", With({"--spare-nodes", "1"}), "1 spare nodes leave nothing of 8 devices"},
     {"AnUnknownLayoutWord", With({"--layout", "tq=3"}), "did you mean 'tp'?"},
-    {"ALayoutOfAnotherSize", With({"--layout", "tp=3"}), "3 ranks, but 8 devices"},
-    {"ALayoutThatAnotherDataDegreeWouldFit", With({"--layout", "tp=2 dp=3"}), "dp=4 would fit"},
+    {"ALayoutOfAnotherSize", With({"--layout", "tp=3 pp=1 dp=3"}), "9 ranks, but 8 devices"},
+    {"ALayoutThatAnotherDataDegreeWouldFit", With({"--layout", "tp=2 pp=1 dp=5"}), "dp=4 would fit"},
     {"ABatchThatTheLayoutDoesNotDivide", With({"--layout", "dp=8 mbs=3"}), "nearest that is: 48 or 72"},
     {"TwoSearchesOfShapes", With({"--max-size", "--search-shape", "3B"}), "give one of them"},
     {"AMisspeltOption", With({"--golbal-batch", "8"}), "--global-batch"},
@@ -136,11 +136,17 @@ TEST(PlanProgram, StagesThatDoNotDivideTheLayersAreBalancedUnlessToldOtherwise) 
     return place.Run(Plan({"--model", "bloom-176b", "--cluster", "jean-zay-a100", "--nodes", "48", "--global-batch",
                            "2048", "--layout", layout}));
   };
-  const Outcome balanced = explain("tp=4 pp=12 dp=8 mbs=2 recompute=full zero=1");
-  EXPECT_EQ(balanced.code, 0) << balanced.err;
-  EXPECT_THAT(balanced.out, HasSubstr("partition=balanced"));
-  const Outcome again = explain(Lines(balanced.out).front());
-  EXPECT_EQ(Lines(again.out).front(), Lines(balanced.out).front());
+  const auto layout_of = [](const Outcome& outcome) {
+    const std::string lead = "layout    ";
+    const std::size_t at = outcome.out.find(lead) + lead.size();
+    return outcome.out.substr(at, outcome.out.find('\n', at) - at);
+  };
+  const Outcome chosen = explain("tp=4 pp=12 dp=8 mbs=2 recompute=full zero=1");
+  EXPECT_EQ(chosen.code, 0) << chosen.err;
+  EXPECT_THAT(chosen.out, HasSubstr("chosen: "));
+  EXPECT_EQ(layout_of(explain(layout_of(chosen))), layout_of(chosen));
+  const Outcome balanced = explain("tp=4 pp=12 dp=8 mbs=2 recompute=full zero=1 partition=balanced");
+  EXPECT_THAT(layout_of(balanced), HasSubstr(" balanced "));
   EXPECT_EQ(explain("tp=4 pp=12 dp=8 mbs=2 partition=uniform").code, 2);
 }
 

@@ -331,11 +331,11 @@ TEST(Ranking, TheAnswerComesFirstAndFitsATerminal) {
   const std::string text = RankingText(result, request, {.tokens = 1e12});
   EXPECT_LE(WidestLine(text), 100U) << text;
   EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 30) << text;
-  const std::string best = "recommended " + result.ranked[0].layout.ToString();
+  const std::string best = ("recommended " + NamedLayout(result.ranked[0].layout)).substr(0, 60);
   EXPECT_LT(text.find(best), text.find("s/step")) << text;
-  for (const char* const said : {"tokens/s, MFU ", "of 80.0 GiB per device", " GPU-hours", " MWh for 1T tokens",
-                                 "why       the fastest of ", "with another tp, pp or cp at least ",
-                                 "are within 2 %: predictions do not tell them apart", " out of device memory, "}) {
+  for (const char* const said :
+       {"tokens/s, MFU ", "of 80.0 GiB per device", " GPU-hours", " MWh for 1T tokens", "why       the fastest of ",
+        "with another tp, pp or cp +", " out of device memory, "}) {
     EXPECT_THAT(text, HasSubstr(said));
   }
 }

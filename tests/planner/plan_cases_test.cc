@@ -7,6 +7,7 @@
 
 #include "message_of.h"
 #include "planner/fixtures.h"
+#include "planner/queries/layout_words.h"
 
 namespace trireme {
 namespace {
@@ -18,7 +19,7 @@ using testing::HasSubstr;
 using testing::StartsWith;
 
 // The 1.3B shape of the notes.
-ModelConfig Gpt13() {
+ModelConfig GptXl() {
   return Completed(
       ModelConfig{.family = "gpt2", .layers = 24, .hidden = 2048, .heads = 16, .vocabulary = 50257, .sequence = 2048});
 }
@@ -47,7 +48,7 @@ TEST(CaseSettings, AreOptionsFilesAndWordsOfALayout) {
 TEST(PlanCase, ALayoutTakesAllDevicesUnlessItSaysOtherwise) {
   const Machine machine("jean-zay-v100-32g", "megatron-ds-2021");
   const RunRow row =
-      CaseOf(machine, Gpt13(), {.gpus = 8, .global_batch = 512, .layout = "tp=1 pp=2 mbs=1 zero=1 recompute=full"});
+      CaseOf(machine, GptXl(), {.gpus = 8, .global_batch = 512, .layout = "tp=1 pp=2 mbs=1 zero=1 recompute=full"});
   EXPECT_EQ(row.failure, "");
   EXPECT_EQ(row.config.layout.data, 4);
   EXPECT_EQ(row.nodes, 2);
@@ -64,13 +65,13 @@ TEST(PlanCase, EqualsThePlansOwnAnswer) {
   const RunRow row = CaseOf(machine, model, options);
   const PlanAnswer answer =
       AnswerPlan({.cluster = machine.cluster, .stack = machine.stack, .model = model, .compared = {}}, options);
-  EXPECT_THAT(answer.text, HasSubstr(row.config.layout.ToString()));
+  EXPECT_THAT(answer.text, HasSubstr("recommended " + NamedLayout(row.config.layout)));
   EXPECT_EQ(row.config.layout.ranks(), 4);
 }
 
 TEST(PlanCase, SaysWhyThereIsNoAnswer) {
   const Machine machine("jean-zay-v100-32g", "megatron-ds-2021");
-  EXPECT_THAT(CaseOf(machine, Gpt13(), {.gpus = 8, .global_batch = 512, .layout = "tp=3 pp=1 mbs=1"}).failure,
+  EXPECT_THAT(CaseOf(machine, GptXl(), {.gpus = 8, .global_batch = 512, .layout = "tp=3 pp=1 mbs=1"}).failure,
               StartsWith("refused: "));
   const RunRow full = CaseOf(machine, test::Bloom176b(),
                              {.gpus = 8, .global_batch = 64, .layout = "tp=4 pp=2 mbs=1 zero=1 recompute=full"});
@@ -83,7 +84,7 @@ TEST(PlanCase, TheLargestModelGrowsWithTheDevices) {
   const Machine machine("jean-zay-v100-32g", "megatron-lm-2021");
   const auto largest = [&](int gpus) {
     return ParameterCount(
-        CaseOf(machine, Gpt13(),
+        CaseOf(machine, GptXl(),
                {.gpus = gpus, .global_batch = 64, .fix = "mbs=1 tp=4 recompute=full", .max_size = true})
             .config.model);
   };

@@ -4,6 +4,8 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "planner/queries/layout_words.h"
+#include "planner/search/at_most.h"
 
 namespace trireme {
 namespace {
@@ -11,8 +13,12 @@ namespace {
 // The request under another program.
 SearchRequest Under(const SearchRequest& request, const SoftwareStack& stack, const StackState& state) {
   RunConfig config = request.config;
-  if (!ChoosePrices(request.cluster, state, DTypeOf(config)).prices_every_recipe()) {
+  const bool every_recipe = ChoosePrices(request.cluster, state, DTypeOf(config)).prices_every_recipe();
+  const bool compresses = config.optimizer.powersgd_rank > 0 && stack.time.power_sgd_seconds > 0;
+  const bool fused = config.optimizer.kind != OptimizerKind::kAdafactor;
+  if (!every_recipe) {
     config.optimizer.powersgd_rank = 0;
+    config.optimizer.kind = OptimizerKind::kAdamW;
   }
   return {.cluster = request.cluster,
           .stack = stack,
@@ -39,24 +45,32 @@ SearchRequest Under(const SearchRequest& request, const SoftwareStack& stack, co
           .partition = request.partition,
           .offload = request.offload,
           .sequence_parallel = request.sequence_parallel,
-          .offload_activations = request.offload_activations};
+          .offload_activations = request.offload_activations,
+          .rest = request.rest,
+          .tie = state.paired_spread,
+          .power_sgd = !every_recipe && compresses,
+          .fused_optimizer = every_recipe || fused,
+          .factored_moments = !every_recipe && !fused};
 }
 
 }  // namespace
 
 std::vector<Compared> Compare(const SearchRequest& request, const std::vector<SoftwareStack>& stacks,
-                              const std::optional<ParallelLayout>& layout) {
+                              const StateOf& state_of, const Asked& asked) {
   std::vector<Compared> compared;
   for (const SoftwareStack& stack : stacks) {
-    const StackState state = Resolve(stack, request.cluster, "");
+    const StackState state = state_of(stack);
     const SearchRequest one = Under(request, stack, state);
     Compared result{.stack = stack.name};
     try {
-      if (layout) {
-        result.best = Price(one, *layout);
+      if (!asked.layout.empty()) {
+        const CompletedLayout completed = CompleteLayout(one, asked);
+        SearchRequest working = one;
+        working.devices = completed.devices;
+        result.best = Price(working, completed.layout);
       } else {
-        const SearchResult found = Search(one);
-        result.best = found.ranked.empty() ? std::nullopt : std::optional<Candidate>(found.ranked.front());
+        const SearchResult found = SearchAtMost(one).found;
+        result.best = found.ranked.empty() ? std::nullopt : std::optional<Candidate>(found.recommended);
         result.reason = result.best ? "" : "no layout fits";
       }
     } catch (const Error& error) {
@@ -78,7 +92,7 @@ std::string ToText(const std::vector<Compared>& compared) {
     const Candidate& best = *one.best;
     text += fmt::format("{:<22} {:>10.3f} {:>9.3f} {:>9.3f} {:>9.0f} {:>9.1f} {:>7.1f}  {}\n", one.stack, best.seconds,
                         best.low, best.high, best.tokens_per_second, best.model_tflops, best.peak / kGibi,
-                        best.layout.ToString());
+                        NamedLayout(best.layout));
   }
   return text;
 }
@@ -88,7 +102,7 @@ nlohmann::json ToJsonValue(const std::vector<Compared>& compared) {
   for (const Compared& one : compared) {
     nlohmann::json entry{{"stack", one.stack}};
     if (one.best) {
-      entry.update({{"layout", one.best->layout.ToString()},
+      entry.update({{"layout", NamedLayout(one.best->layout)},
                     {"seconds", one.best->seconds},
                     {"interval_seconds", {one.best->low, one.best->high}},
                     {"tokens_per_second", one.best->tokens_per_second},

@@ -7,11 +7,11 @@ namespace trireme {
 
 struct DeadlineAnswer {
   int nodes = 0;   // 0: not even the whole cluster
-  Candidate best;  // the fastest layout on them, or on the whole cluster
+  Candidate best;  // the fastest layout on them, or on at most the whole cluster
   double days = 0;
 };
 
-// Searches node counts upwards, in steps of about 3 %, from the request's own devices.
+// Searches every count of nodes upwards from the request's own: the least that makes it is the answer.
 DeadlineAnswer NodesForDeadline(const SearchRequest& request, double tokens, double days);
 std::string ToText(const DeadlineAnswer& answer, const SearchRequest& request, double days);
 

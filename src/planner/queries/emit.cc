@@ -1,8 +1,6 @@
 #include "planner/queries/emit.h"
 
 #include <algorithm>
-#include <charconv>
-#include <map>
 #include <regex>
 #include <vector>
 
@@ -10,126 +8,9 @@
 #include "base/error.h"
 #include "planner/search/layout_space.h"
 #include "run/recipe_keys.h"
-#include "run/users_words.h"
-#include "schedule/schedule.h"
 
 namespace trireme {
 namespace {
-
-const std::vector<std::string>& LayoutWords() {
-  static const std::vector<std::string> kWords = {
-      "tp",      "cp", "pp",     "dp",    "mbs",    "zero",   "schedule",           "chunks", "recompute", "partition",
-      "offload", "sp", "shards", "whole", "reduce", "gather", "offload_activations"};
-  return kWords;
-}
-
-int ParseCount(const std::string& word, const std::string& value) {
-  int count = 0;
-  const auto [stop, error] = std::from_chars(value.data(), value.data() + value.size(), count);
-  const int least = word == "zero" ? 0 : 1;
-  const int most = word == "whole" ? 2'000'000'000 : 1'000'000;
-  Require(error == std::errc() && stop == value.data() + value.size() && count >= least && count <= most,
-          "layout: {} = '{}' must be a whole number of at least {}", word, value, least);
-  return count;
-}
-
-// The word for a key of a recipe's layout, or for what users of other programs call it: "tp" for "tensor"; "" for none.
-std::string LayoutWordOf(const std::string& word) {
-  static const std::map<std::string, std::string> kShort = {
-      {"tensor", "tp"},       {"context", "cp"},           {"pipeline", "pp"},        {"data", "dp"},
-      {"micro_batch", "mbs"}, {"sequence_parallel", "sp"}, {"shard_ranks", "shards"}, {"whole_below", "whole"}};
-  const std::string key = KeyOfUsersWord(word);
-  const std::string name = key.starts_with("layout.") ? key.substr(7) : key == "batch.global" ? "micro_batch" : word;
-  const auto found = kShort.find(name);
-  return found != kShort.end() ? found->second : name == word ? "" : name;
-}
-
-void Apply(const std::string& word, const std::string& value, ParallelLayout& layout) {
-  if (word == "tp") {
-    layout.tensor = ParseCount(word, value);
-  } else if (word == "cp") {
-    // "2" or "2:ulysses"
-    const std::size_t colon = value.find(':');
-    layout.context = ParseCount(word, value.substr(0, colon));
-    layout.context_kind = colon == std::string::npos ? ContextKind::kAllGather
-                                                     : FromWord<ContextKind>("context kind", value.substr(colon + 1));
-  } else if (word == "pp") {
-    layout.pipeline = ParseCount(word, value);
-  } else if (word == "dp") {
-    layout.data = ParseCount(word, value);
-  } else if (word == "mbs") {
-    layout.micro_batch = ParseCount(word, value);
-  } else if (word == "zero") {
-    layout.zero = ParseCount(word, value);
-    Require(layout.zero <= kMostZeroStage, "layout: zero = {} must be 0 to 3", layout.zero);
-  } else if (word == "chunks") {
-    layout.chunks = ParseCount(word, value);
-  } else if (word == "schedule") {
-    layout.schedule = value;
-  } else if (word == "recompute") {
-    layout.recompute = FromWord<Recompute>("recompute", value);
-  } else if (word == "partition") {
-    layout.partition = value;
-  } else if (word == "offload") {
-    layout.offload = FromWord<Offload>("offload", value);
-  } else if (word == "shards") {
-    layout.shard_ranks = ParseCount(word, value);
-  } else if (word == "whole") {
-    layout.whole_below = ParseCount(word, value);
-  } else if (word == "reduce") {
-    layout.reduce = FromWord<WireFormat>("numbers sent", value);
-  } else if (word == "gather") {
-    layout.gather = FromWord<WireFormat>("numbers sent", value);
-  } else if (word == "sp" || word == "offload_activations") {
-    Require(value.empty() || value == "true" || value == "false" || value == "1" || value == "0",
-            "layout: {} = '{}' must be true or false", word, value);
-    (word == "sp" ? layout.sequence_parallel : layout.offload_activations) =
-        value.empty() || value == "true" || value == "1";
-  } else {
-    std::string known;
-    for (const std::string& one : LayoutWords()) {
-      known += (known.empty() ? "" : ", ") + one;
-    }
-    const std::string meant = LayoutWordOf(word);
-    Fail("layout: '{}' is unknown{}; known: {}", word,
-         meant.empty() ? NearestMatch(word, LayoutWords()) : fmt::format(" (did you mean '{}'?)", meant), known);
-  }
-}
-
-// "tp=4, pp=12 partition=7,7,6": words end at white space, and at commas except within a partition.
-std::vector<std::string> SplitWords(const std::string& text) {
-  std::vector<std::string> words;
-  std::size_t at = 0;
-  while (at < text.size()) {
-    const std::size_t first = text.find_first_not_of(" \t\n", at);
-    if (first == std::string::npos) {
-      break;
-    }
-    const std::size_t last = std::min(text.find_first_of(" \t\n", first), text.size());
-    std::string word = text.substr(first, last - first);
-    const std::size_t comma = word.starts_with("partition=") ? std::string::npos : word.find(',');
-    at = comma == std::string::npos ? last : first + comma + 1;
-    word = word.substr(0, comma);
-    if (!word.empty()) {
-      words.push_back(word);
-    }
-  }
-  return words;
-}
-
-// Name and value of "tp=4", and of what the planner prints: "tp4", "1f1b".
-std::pair<std::string, std::string> Parts(const std::string& word) {
-  if (const std::size_t equals = word.find('='); equals != std::string::npos) {
-    return {word.substr(0, equals), word.substr(equals + 1)};
-  }
-  for (const ScheduleKind& kind : ScheduleKinds()) {
-    if (word == kind.name) {
-      return {"schedule", word};
-    }
-  }
-  const std::size_t digit = word.find_first_of("0123456789");
-  return {word.substr(0, digit), digit == std::string::npos ? "" : word.substr(digit)};
-}
 
 void RequireOneLine(const std::string& text, const std::string& what) {
   const bool plain =
@@ -206,35 +87,17 @@ constexpr double kTokensOfParameter = 20;
 constexpr std::int64_t kMostWarmUp = 2000;
 constexpr std::int64_t kMostBetweenValidations = 1000;
 
+// Whose speed the plan is about where that is not the program that the job starts.
+std::string PricedText(const EmitRequest& request) {
+  return request.search.prices().prices_every_recipe()
+             ? ""
+             : fmt::format(
+                   "# Priced was the program of stack {}. This starts trireme, which has its own speed: see "
+                   "--stack trireme.\n",
+                   request.search.stack.name);
+}
+
 }  // namespace
-
-std::set<std::string> ParseLayoutWords(const std::string& text) {
-  std::set<std::string> words;
-  for (const std::string& word : SplitWords(text)) {
-    words.insert(Parts(word).first);
-  }
-  return words;
-}
-
-ParallelLayout ParseLayout(const std::string& text, const ParallelLayout& base) {
-  ParallelLayout layout = base;
-  std::set<std::string> given;
-  for (const std::string& word : SplitWords(text)) {
-    const auto [name, value] = Parts(word);
-    Require(given.insert(name).second, "layout: {} is given twice in '{}'", name, text);
-    Apply(name, value, layout);
-  }
-  return layout;
-}
-
-ParallelLayout ParseLayoutOf(const ModelConfig& model, const std::string& text) {
-  ParallelLayout layout = ParseLayout(text, {});
-  const std::int64_t stages = static_cast<std::int64_t>(layout.pipeline) * layout.chunks;
-  if (!ParseLayoutWords(text).contains("partition") && model.layers % stages != 0) {
-    layout.partition = "balanced";
-  }
-  return layout;
-}
 
 // Slurm reads its options from comments, where no quoting helps.
 std::string JobName(std::string name) {
@@ -292,6 +155,23 @@ void RequireEmittable(const Cluster& cluster, const std::string& name, const Job
   }
 }
 
+std::string TrainerAbsence(const Cluster& cluster) {
+  const DeviceSpec& device = cluster.device;
+  if (device.is_host || (device.api == "cuda" && device.has_bf16)) {
+    return "";
+  }
+  return device.api == "cuda"
+             ? fmt::format("trireme does not train on {}: its kernels need compute capability 8.0 (A100) or later",
+                           device.name)
+             : fmt::format("trireme does not train on {}: it has kernels for CUDA and for CPUs, none for {}",
+                           device.name, device.api);
+}
+
+void RequireTrainable(const Cluster& cluster) {
+  const std::string absence = TrainerAbsence(cluster);
+  Require(absence.empty(), "--emit: {}", absence);
+}
+
 std::string ShellWord(const std::string& text, const std::string& what) {
   RequireOneLine(text, what);
   std::string word = "'";
@@ -309,6 +189,7 @@ std::string EmitRecipe(const EmitRequest& request) {
   std::string text =
       fmt::format("# {} on {} devices of {}, planned for stack {}: {}\n", request.name, request.search.devices,
                   request.search.cluster.name, request.search.stack.name, request.layout.ToString());
+  text += PricedText(request);
   text += fmt::format("# By trireme{}{}. ", request.program.empty() ? "" : " ", request.program);
   text += request.full ? "Every key but train.steps is here.\n"
                        : fmt::format(
@@ -339,9 +220,9 @@ std::string EmitSbatch(const EmitRequest& request, const std::string& recipe_pat
              "#SBATCH --array=1-10%1\n"
              "#SBATCH --signal=TERM@300\n"
              "#SBATCH --requeue\n"
-             "#SBATCH --output=%x-%A_%a.out\n\n",
+             "#SBATCH --output=%x-%A_%a.out\n{}\n",
              request.search.cluster.description, request.layout.ToString(), JobName(request.name),
-             nodes + request.spare_nodes, tasks, devices, SiteOptions(request.job)) +
+             nodes + request.spare_nodes, tasks, devices, SiteOptions(request.job), PricedText(request)) +
          fmt::format(
              "# One rank per device. The jobs of the array run one after another, each from the newest good "
              "checkpoint.{}\n"

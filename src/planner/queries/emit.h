@@ -1,9 +1,9 @@
 // What a plan leaves behind: a recipe that `trireme train` takes, and a job script for Slurm.
 #pragma once
 
-#include <set>
 #include <string>
 
+#include "planner/queries/layout_words.h"
 #include "planner/search/search.h"
 #include "run/run_config.h"
 
@@ -42,6 +42,10 @@ std::string EmitRecipe(const EmitRequest& request);
 // An Error when a word that would be written has a control character, or an option of the job another form than
 // Slurm's.
 void RequireEmittable(const Cluster& cluster, const std::string& name, const JobOptions& job);
+// Why our trainer cannot train on the machine's devices; "" when it can.
+std::string TrainerAbsence(const Cluster& cluster);
+// An Error that says it.
+void RequireTrainable(const Cluster& cluster);
 // A job script: an array of jobs that go on one from another, each one supervisor that starts the ranks with srun.
 // Every word that comes from outside is quoted. An Error as of RequireEmittable.
 std::string EmitSbatch(const EmitRequest& request, const std::string& recipe_path);
@@ -51,15 +55,5 @@ std::string SiteOptions(const JobOptions& job);
 std::string FolderWord(const std::string& name);
 // One word for a shell, whatever is in it; an Error for control characters. `what` names it there.
 std::string ShellWord(const std::string& text, const std::string& what);
-
-// "tp=4 pp=12 dp=8 mbs=2 zero=1 schedule=1f1b chunks=1 recompute=full sp partition=balanced offload=none": any order,
-// commas or spaces, each once; or as ParallelLayout::ToString() writes it: "tp4 pp12 dp8 zero1 1f1b mbs2". What is not
-// given is as in `base`. An Error names the nearest known word.
-ParallelLayout ParseLayout(const std::string& text, const ParallelLayout& base);
-// Parses a layout for one model: where the text says nothing of the partition and layers do not divide, they are spread
-// as evenly as they go.
-ParallelLayout ParseLayoutOf(const ModelConfig& model, const std::string& text);
-// The words that such a text gives, without their values.
-std::set<std::string> ParseLayoutWords(const std::string& text);
 
 }  // namespace trireme

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "planner/pricing/block_time.h"
 #include "planner/pricing/collective_time.h"
 #include "planner/pricing/interval.h"
 
@@ -11,6 +12,7 @@ namespace trireme {
 namespace {
 
 constexpr double kLeastGain = 0.002;
+constexpr double kNearlyFullHost = 0.8;
 
 void WarnOfShapes(const PlanPoint& point, const Explanation& explanation, std::vector<std::string>& warnings) {
   const std::int64_t head = point.config.model.head_size();
@@ -26,6 +28,14 @@ void WarnOfShapes(const PlanPoint& point, const Explanation& explanation, std::v
                     point.config.model.hidden / point.config.layout.tensor, explanation.wave_loss));
   } else if (point.flash() && head != 64 && head != 128) {
     warnings.push_back(fmt::format("head size {}: fused attention is fastest at 128 and 64", head));
+  }
+  if (!point.flash() && !FusesSoftmax(point)) {
+    const ParallelLayout& layout = point.config.layout;
+    const std::int64_t heads = point.config.model.heads / layout.tensor;
+    warnings.push_back(
+        fmt::format("heads / tensor x micro batch = {} x {} is no multiple of {}: the program's fused "
+                    "softmax does not take it, and its scores pass through memory several times more",
+                    heads, layout.micro_batch, point.stack.time.softmax_multiple));
   }
   const std::int64_t width = point.config.model.hidden / point.config.layout.tensor;
   if (width % 64 != 0) {
@@ -59,7 +69,14 @@ void WarnOfLayout(const SearchRequest& request, const PlanPoint& point, const Ex
         estimate.memory.worst, estimate.memory.peak / kGibi, usable / kGibi, 100 * request.state.memory_spread,
         request.stack.policy.counted_costs ? "" : "; an allocator that frees and tries again is several times slower"));
   }
-  if (estimate.memory.host_per_node > request.cluster.host_memory) {
+  const double host = estimate.memory.host_per_node / request.cluster.host_memory;
+  if (host > kNearlyFullHost && host <= 1) {
+    warnings.push_back(
+        fmt::format("near out of host memory: {:.0f} GiB per node of {:.0f}, of which the system needs a "
+                    "part",
+                    estimate.memory.host_per_node / kGibi, request.cluster.host_memory / kGibi));
+  }
+  if (host > 1) {
     warnings.push_back(fmt::format("OUT OF HOST MEMORY: {:.0f} GiB per node of {:.0f}",
                                    estimate.memory.host_per_node / kGibi, request.cluster.host_memory / kGibi));
   }

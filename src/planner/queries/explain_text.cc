@@ -6,6 +6,7 @@
 #include "planner/pricing/interval.h"
 #include "planner/queries/context_figure.h"
 #include "planner/queries/explain.h"
+#include "planner/queries/layout_words.h"
 #include "planner/queries/plan_text.h"
 
 namespace trireme {
@@ -72,7 +73,7 @@ std::string InsteadText(const Explanation& explanation) {
     text += fmt::format("  {:<9}", trade.axis);
     if (trade.seconds > 0) {
       text += fmt::format(" {:>8.2f} s ({:+.1f} %), {:.1f} GiB  {}", trade.seconds, 100 * (trade.seconds / own - 1),
-                          trade.peak / kGibi, trade.layout.ToString());
+                          trade.peak / kGibi, NamedLayout(trade.layout));
     }
     text += trade.refusal.empty() ? "\n" : fmt::format("  {}\n", trade.refusal);
     if (trade.refusal.empty() && (best == nullptr || trade.seconds < best->seconds)) {
@@ -92,7 +93,12 @@ std::string InsteadText(const Explanation& explanation) {
 std::string ToText(const Explanation& explanation, const SearchRequest& request, double tokens) {
   const Candidate& candidate = explanation.candidate;
   const StepEstimate& estimate = explanation.estimate;
-  std::string text = candidate.layout.ToString() + "\n" + CandidateText(candidate, request, tokens);
+  std::string text = RequestText(request) + Wrapped("layout    ", NamedLayout(candidate.layout));
+  text += fmt::format("  batch     {} samples: {} micro batches of {} on {} data ranks\n",
+                      Grouped(request.config.batch.global),
+                      Grouped(request.config.batch.global / candidate.layout.micro_batch / candidate.layout.data),
+                      candidate.layout.micro_batch, candidate.layout.data);
+  text += CandidateText(candidate, request, tokens);
   text += fmt::format("  device    {:.1f} TFLOP/s, {:.1f} with recomputation\n", candidate.model_tflops,
                       candidate.hardware_tflops);
   text += Wrapped("  blocks    ", BlocksText(estimate.blocks) + " by stage");
@@ -131,7 +137,7 @@ std::string ToText(const Explanation& explanation, const SearchRequest& request,
     const SingleChange& change = explanation.changes[i];
     text += fmt::format("  {:>5.1f} %  {:<28} {:.2f} s, {:.1f} GiB\n", 100 * change.gain, change.what,
                         change.candidate.seconds, change.candidate.peak / kGibi);
-    text += Wrapped("           ", change.candidate.layout.ToString());
+    text += Wrapped("           ", NamedLayout(change.candidate.layout));
   }
   if (explanation.changes.empty()) {
     text += "  none that fits\n";
@@ -141,7 +147,14 @@ std::string ToText(const Explanation& explanation, const SearchRequest& request,
 
 std::string ToJson(const Explanation& explanation, const SearchRequest& request) {
   const StepEstimate& estimate = explanation.estimate;
-  nlohmann::json json{{"layout", explanation.candidate.layout.ToString()},
+  const ParallelLayout& own = explanation.candidate.layout;
+  nlohmann::json json{{"layout", NamedLayout(own)},
+                      {"parameters", ParameterCount(request.config.model)},
+                      {"devices", request.devices},
+                      {"cluster", request.cluster.name},
+                      {"stack", request.stack.name},
+                      {"global_batch", request.config.batch.global},
+                      {"micro_batches", request.config.batch.global / own.micro_batch / own.data},
                       {"seconds", estimate.seconds},
                       {"interval_seconds", {estimate.low, estimate.high}},
                       {"hardware_tflops", explanation.candidate.hardware_tflops},
@@ -161,7 +174,7 @@ std::string ToJson(const Explanation& explanation, const SearchRequest& request)
                       {"warnings", explanation.warnings}};
   for (const AxisTrade& trade : explanation.instead) {
     json["instead_of_context"].push_back({{"axis", trade.axis},
-                                          {"layout", trade.layout.ToString()},
+                                          {"layout", NamedLayout(trade.layout)},
                                           {"seconds", trade.seconds},
                                           {"peak_gib", trade.peak / kGibi},
                                           {"refusal", trade.refusal}});
@@ -186,7 +199,7 @@ std::string ToJson(const Explanation& explanation, const SearchRequest& request)
   json["single_changes"] = nlohmann::json::array();
   for (const SingleChange& change : explanation.changes) {
     json["single_changes"].push_back({{"what", change.what},
-                                      {"layout", change.candidate.layout.ToString()},
+                                      {"layout", NamedLayout(change.candidate.layout)},
                                       {"seconds", change.candidate.seconds},
                                       {"gain", change.gain}});
   }

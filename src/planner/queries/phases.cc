@@ -4,7 +4,9 @@
 #include <charconv>
 
 #include "base/error.h"
+#include "planner/queries/layout_words.h"
 #include "planner/queries/plan_text.h"
+#include "planner/search/at_most.h"
 
 namespace trireme {
 namespace {
@@ -45,9 +47,10 @@ std::vector<PhasePlan> PlanPhases(const SearchRequest& request, const std::vecto
     SearchRequest here = request;
     here.devices = phase.nodes * request.cluster.devices_per_node;
     here.keep = 1;
-    const SearchResult found = Search(here);
-    if (!found.ranked.empty() && left > 0) {
-      plan.best = found.ranked.front();
+    here.tie = 0;
+    const AtMostResult most = SearchAtMost(here);
+    if (!most.found.ranked.empty() && left > 0) {
+      plan.best = most.found.ranked.front();
       const TrainingTime whole = TimeOfTraining(here, plan.best, left);
       const double share = phase.days > 0 ? std::min(phase.days / whole.days, 1.0) : 1.0;
       plan.tokens = left * share;
@@ -68,7 +71,7 @@ std::string ToText(const std::vector<PhasePlan>& plans, double tokens) {
   for (const PhasePlan& plan : plans) {
     text += fmt::format("{:>6} {:>8.1f} {:>10.1f} {:>9.2f} {:>12.0f}  {}\n", plan.phase.nodes, plan.days,
                         plan.tokens / 1e9, plan.best.seconds, plan.device_hours,
-                        plan.best.seconds > 0 ? plan.best.layout.ToString() : "nothing to do, or nothing fits");
+                        plan.best.seconds > 0 ? NamedLayout(plan.best.layout) : "nothing to do, or nothing fits");
     done += plan.tokens;
     days += plan.days;
   }

@@ -4,6 +4,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <numeric>
+#include <set>
 
 #include "base/count_text.h"
 #include "base/error.h"
@@ -11,6 +12,7 @@
 #include "base/units.h"
 #include "planner/pricing/interval.h"
 #include "planner/queries/compare.h"
+#include "planner/queries/complete_layout.h"
 #include "planner/queries/deadline.h"
 #include "planner/queries/emit_chain.h"
 #include "planner/queries/explain.h"
@@ -20,10 +22,12 @@
 #include "planner/queries/phases.h"
 #include "planner/queries/plan_cases.h"
 #include "planner/queries/plan_json.h"
+#include "planner/queries/plan_options.h"
 #include "planner/queries/plan_text.h"
 #include "planner/queries/ramp.h"
 #include "planner/queries/shapes.h"
 #include "planner/queries/timeline.h"
+#include "planner/search/at_most.h"
 #include "planner/search/layout_space.h"
 #include "run/recipe_keys.h"
 
@@ -47,54 +51,11 @@ DType ElementOf(const PlanOptions& options, const DeviceSpec& device) {
 // Axes that `fix` holds, such as "tp=4 zero=1 recompute=full". A word that is not given is left to the search, and one
 // that no search varies is refused.
 void Hold(const std::string& fix, SearchRequest& request) {
-  const ParallelLayout unset{.tensor = 0,
-                             .context = 0,
-                             .pipeline = 0,
-                             .data = 0,
-                             .zero = -1,
-                             .schedule = "",
-                             .chunks = 0,
-                             .partition = "",
-                             .micro_batch = 0};
-  const ParallelLayout held = ParseLayout(fix, unset);
-  const auto hold = [](int value, int none, std::optional<int>& axis) {
-    if (value != none) {
-      axis = value;
-    }
-  };
-  hold(held.tensor, 0, request.tensor);
-  hold(held.context, 0, request.context);
-  hold(held.pipeline, 0, request.pipeline);
-  hold(held.data, 0, request.data);
-  hold(held.zero, -1, request.zero);
-  hold(held.chunks, 0, request.chunks);
-  hold(held.micro_batch, 0, request.micro_batch);
-  if (!held.schedule.empty()) {
-    request.schedule = held.schedule;
-  }
-  if (!held.partition.empty()) {
-    request.partition = held.partition;
-  }
-  // Given either way, these are held.
-  const auto given = [&](const std::string& word) { return ParseLayoutWords(fix).count(word) != 0; };
-  if (given("cp")) {
-    request.context_kind = held.context_kind;
-  }
-  if (given("recompute")) {
-    request.recompute = Name(held.recompute);
-  }
-  if (given("offload")) {
-    request.offload = Name(held.offload);
-  }
-  if (given("offload_activations")) {
-    request.offload_activations = held.offload_activations;
-  }
-  if (given("sp")) {
-    request.sequence_parallel = held.sequence_parallel;
-  }
+  const std::set<std::string> given = ParseLayoutWords(fix);
   for (const char* const word : {"shards", "whole", "reduce", "gather"}) {
-    Require(!given(word), "--fix {}: a search does not vary it; --layout prices one layout with it", word);
+    Require(!given.contains(word), "--fix {}: a search does not vary it; --layout prices one layout with it", word);
   }
+  HoldKeys(fix, request);
 }
 
 BatchConfig ReadRamp(const std::string& ramp, std::int64_t global_batch) {
@@ -124,20 +85,42 @@ int DevicesOf(const Cluster& cluster, const PlanOptions& options) {
   return all - spare;
 }
 
-StackState StateOf(const PlanSubject& subject, const PlanOptions& options) {
-  StackState state = Resolve(subject.stack, subject.cluster, "");
-  state.time.flash = state.time.flash && options.attention == "flash";
+StackState ResolvedFor(const SoftwareStack& stack, const Cluster& cluster, const PlanOptions& options) {
+  StackState state = Resolve(stack, cluster, "");
+  if (options.attention != "auto") {
+    state.time.flash = options.attention == "flash";
+  }
+  if (options.accumulate != "auto") {
+    state.time.half_accumulates = options.accumulate == "fp32";
+  }
+  state.time.blocking = state.time.blocking || options.launch_blocking;
   return state;
 }
 
-RunConfig ConfigFor(const PlanSubject& subject, const PlanOptions& options, std::int64_t global_batch) {
+// Micro batches that a search tries: fewer where it searches many models.
+int MostMicroBatch(const PlanOptions& options) {
+  constexpr int kUsual = 64;
+  constexpr int kOfManyModels = 8;
+  return options.most_micro_batch > 0 ? options.most_micro_batch
+                                      : (options.SearchesShapes() || options.max_sequence ? kOfManyModels : kUsual);
+}
+
+bool PricesEveryRecipe(const PlanSubject& subject, const StackState& state) {
+  return ChoosePrices(subject.cluster, state, DType::kFloat32).prices_every_recipe();
+}
+
+// For other programs Adafactor and PowerSGD are not a recipe's keys but what their runs were priced with.
+RunConfig ConfigFor(const PlanSubject& subject, const PlanOptions& options, bool every_recipe,
+                    std::int64_t global_batch) {
   RunConfig config;
   config.model = subject.model;
   config.batch.global = global_batch;
   config.train.dtype = Name(ElementOf(options, subject.cluster.device));
-  config.optimizer.kind = FromWord<OptimizerKind>("--optimizer", options.optimizer);
   config.optimizer.moments = options.moments;
-  config.optimizer.powersgd_rank = options.power_sgd_rank;
+  if (every_recipe) {
+    config.optimizer.kind = KindOf(options.optimizer);
+    config.optimizer.powersgd_rank = options.power_sgd_rank;
+  }
   return config;
 }
 
@@ -146,24 +129,32 @@ class AnswerBuilder {
   AnswerBuilder(const PlanSubject& subject, const PlanOptions& options)
       : subject_(subject),
         options_(options),
-        state_(StateOf(subject, options)),
+        state_(ResolvedFor(subject.stack, subject.cluster, options)),
         devices_(DevicesOf(subject.cluster, options)),
         global_batch_(ChooseBatch()),
         batch_(ReadRamp(options.ramp, global_batch_)),
+        every_recipe_(PricesEveryRecipe(subject, state_)),
         request_{.cluster = subject.cluster,
                  .stack = subject.stack,
                  .state = state_,
-                 .config = ConfigFor(subject, options, global_batch_),
+                 .config = ConfigFor(subject, options, every_recipe_, global_batch_),
                  .devices = devices_,
                  .ramp_unit = std::gcd(batch_.ramp_start, batch_.ramp_increment),
                  .most_tensor = options.most_tensor,
                  .most_context = options.most_context,
-                 .most_micro_batch = options.most_micro_batch,
+                 .most_micro_batch = MostMicroBatch(options),
                  .headroom = options.headroom,
                  .keep = options.rows > 0 ? options.rows : kRows,
-                 .threads = options.threads} {
+                 .threads = options.threads,
+                 .tie = state_.paired_spread,
+                 .power_sgd = !every_recipe_ && options.power_sgd_rank > 0,
+                 .fused_optimizer = every_recipe_ || options.optimizer == Name(OptimizerKind::kAdamW),
+                 .factored_moments = !every_recipe_ && options.optimizer == Name(OptimizerKind::kAdafactor)} {
     Hold(options_.fix, request_);
-    if (options.power_sgd_rank > 0 && !request_.zero) {
+    if (const std::string absence = TrainerAbsence(subject.cluster); every_recipe_ && !absence.empty()) {
+      answer_.notes.push_back("a price only: " + absence);
+    }
+    if (every_recipe_ && options.power_sgd_rank > 0 && !request_.zero) {
       request_.zero = 1;
     }
   }
@@ -186,7 +177,7 @@ class AnswerBuilder {
                                          [](const auto& a, const auto& b) { return a.second < b.second; });
       Fail("no layout fits{}", most == found.refused.end() ? "" : ": mostly " + most->first);
     }
-    return RowOf(found.ranked.front());
+    return RowOf(found.recommended);
   }
   // The row of a question without an answer.
   RunRow Unanswered() const {
@@ -207,12 +198,17 @@ class AnswerBuilder {
     } else if (options_.max_sequence) {
       const LongestSequence longest = FindLongestSequence(request_);
       Say(ToText(longest), ToJsonValue(longest));
+      request_.config.model.sequence = longest.tokens;
+      SayDays(DaysOf(request_.config.model, longest.best), answer_.json["best"]);
     } else if (options_.SearchesShapes()) {
       const std::vector<ShapeProposal> shapes = options_.max_size
                                                     ? std::vector<ShapeProposal>{LargestModel(request_)}
                                                     : SearchShapes(request_, ParseSize(options_.search_shape),
                                                                    request_.keep, ParseCriteria(options_.criteria));
       Say(ToText(shapes), ToJsonValue(shapes));
+      for (std::size_t i = 0; i < shapes.size(); ++i) {
+        SayDays(DaysOf(shapes[i].model, shapes[i].best), answer_.json[i]["best"]);
+      }
     } else if (options_.node_schedule) {
       ScheduleNodes();
     } else if (!options_.phases.empty()) {
@@ -263,6 +259,23 @@ class AnswerBuilder {
     answer_.json = std::move(json);
   }
 
+  // Days of the whole training; null where its tokens are not given.
+  nlohmann::json DaysOf(const ModelConfig& model, const Candidate& candidate) const {
+    SearchRequest own = request_;
+    own.config.model = model;
+    own.devices = candidate.layout.ranks();
+    return options_.tokens > 0 ? DaysJson(own, candidate, options_.tokens) : nlohmann::json();
+  }
+
+  // Into an entry of the answer, and as a line.
+  void SayDays(const nlohmann::json& days, nlohmann::json& entry) {
+    if (!days.is_null()) {
+      entry.update(days);
+      answer_.text += fmt::format("{:.1f} days for {:.4g} tokens: {}\n", days["days"].get<double>(), options_.tokens,
+                                  entry["layout"].get<std::string>());
+    }
+  }
+
   // What is usual for a model of this size, where no batch was given; and says so.
   std::int64_t ChooseBatch() {
     if (options_.global_batch > 0) {
@@ -285,35 +298,43 @@ class AnswerBuilder {
   }
 
   void Compare() {
-    std::optional<ParallelLayout> wanted;
-    if (!options_.layout.empty()) {
-      wanted = ParseLayoutOf(request_.config.model, options_.layout);
-    }
-    const std::vector<Compared> compared = trireme::Compare(request_, subject_.compared, wanted);
+    const Asked asked{.layout = options_.layout, .defaults = options_.layout_defaults};
+    const std::vector<Compared> compared = trireme::Compare(
+        request_, subject_.compared,
+        [&](const SoftwareStack& stack) { return ResolvedFor(stack, subject_.cluster, options_); }, asked);
     Say(ToText(compared), ToJsonValue(compared));
+    for (std::size_t i = 0; i < compared.size(); ++i) {
+      if (compared[i].best) {
+        SayDays(DaysOf(subject_.model, *compared[i].best), answer_.json[i]);
+      }
+    }
     answer_.found = std::any_of(compared.begin(), compared.end(), [](const Compared& one) { return !!one.best; });
   }
 
   // A layout that the program cannot run: why, and the fastest that it can.
   void Refuse(const std::string& reason) {
     const SearchResult result = Search(request_);
-    const std::string instead = result.ranked.empty() ? "" : result.ranked.front().layout.ToString();
+    const std::string instead = result.ranked.empty() ? "" : NamedLayout(result.recommended.layout);
     Say(fmt::format("refused: {}\n", reason), {{"refused", reason}, {"instead", instead}});
     if (!instead.empty()) {
       answer_.text += fmt::format("fastest that '{}' can run here: {}, {:.2f} s/step\n", request_.stack.name, instead,
-                                  result.ranked.front().seconds);
+                                  result.recommended.seconds);
     }
     answer_.found = false;
   }
 
   void Explain() {
-    const ParallelLayout wanted = ParseLayoutOf(request_.config.model, options_.layout);
+    const CompletedLayout completed = CompleteLayout(
+        request_, {.layout = options_.layout, .defaults = options_.layout_defaults, .at_most = options_.at_most});
+    const ParallelLayout& wanted = completed.layout;
     if (const std::string reason = StackRefusal(request_, wanted); !reason.empty()) {
       return Refuse(reason);
     }
+    request_.devices = completed.devices;
     const Explanation explanation = trireme::Explain(request_, wanted);
     const std::int64_t micro_batches = global_batch_ / (static_cast<std::int64_t>(wanted.micro_batch) * wanted.data);
     answer_.text = ToText(explanation, request_, options_.tokens);
+    answer_.text += completed.text.empty() ? "" : "\n" + Wrapped("", completed.text);
     if (options_.timeline == "text") {
       answer_.text += "\n" + TimelineText(wanted, explanation.estimate, micro_batches);
     } else if (!options_.timeline.empty()) {
@@ -337,16 +358,25 @@ class AnswerBuilder {
                                  {"refusal", point.refusal}});
     }
     more.update(ParseJson(ToJson(explanation, request_)));
+    more["chosen"] = completed.chosen;
+    more["idle"] = devices_ - completed.devices;
     answer_.json = std::move(more);
   }
 
   void Rank() {
-    const SearchResult result = Search(request_);
+    const AtMostResult most =
+        options_.at_most ? SearchAtMost(request_) : AtMostResult{.found = Search(request_), .devices = devices_};
+    const SearchResult& result = most.found;
     const RankingOptions options{.tokens = options_.tokens,
                                  .deadline_days = options_.deadline,
                                  .device_hours = options_.allocation,
                                  .rows = options_.rows};
+    const std::string idle = IdleText(most, request_);
+    request_.devices = most.devices;
     answer_.json = RankingJson(result, request_, options);
+    answer_.json["allocated"] = devices_;
+    answer_.json["idle"] = devices_ - most.devices;
+    answer_.json["idle_reason"] = idle;
     answer_.found = !result.ranked.empty();
     if (!answer_.found) {
       const LeastDevices least = FindLeastDevices(request_, result);
@@ -354,17 +384,19 @@ class AnswerBuilder {
       answer_.json["needed"] = ToJsonValue(least);
       return;
     }
-    answer_.text = RankingText(result, request_, options);
+    answer_.text = (idle.empty() ? "" : Wrapped("", idle)) + RankingText(result, request_, options);
     const FirstChoice first = JudgeFirst(request_, result.ranked);
     answer_.text += ToText(first);
     answer_.json["expected_regret"] = first.expected_regret;
     const double deadline = options_.deadline;
     if (deadline > 0 && TimeOfTraining(request_, result.ranked.front(), options_.tokens).days > deadline) {
-      const DeadlineAnswer nodes = NodesForDeadline(request_, options_.tokens, deadline);
+      SearchRequest larger = request_;
+      larger.devices = devices_;
+      const DeadlineAnswer nodes = NodesForDeadline(larger, options_.tokens, deadline);
       answer_.text += "\n" + ToText(nodes, request_, deadline);
       answer_.json["deadline"] = ToJsonValue(nodes);
     }
-    answer_.json.update(Finish(result.ranked.front()));
+    answer_.json.update(Finish(result.recommended));
   }
 
   // What follows once a layout is chosen: the ramp, the whole training, files. The returned object holds the same.
@@ -461,6 +493,7 @@ class AnswerBuilder {
   int devices_;
   std::int64_t global_batch_;
   BatchConfig batch_;
+  bool every_recipe_;
   SearchRequest request_;
 };
 
@@ -488,65 +521,11 @@ ModelConfig ModelOfShape(const ModelConfig* named, const ShapeOptions& shape) {
   return Completed(config, named != nullptr);
 }
 
-void RequireConsistent(const PlanOptions& options) {
-  Require(!options.estimate || options.tokens > 0, "--estimate needs --tokens");
-  Require(options.deadline == 0 || options.tokens > 0, "--deadline needs --tokens");
-  Require(options.allocation == 0 || options.tokens > 0, "--allocation needs --tokens");
-  Require(!options.full || options.emit.find("recipe") != std::string::npos, "--full needs --emit recipe");
-  Require(options.criteria.empty() || !options.search_shape.empty(),
-          "--criteria {}: they are of the shapes that --search-shape proposes", options.criteria);
-  Require(!options.node_schedule || !options.ramp.empty(),
-          "--node-schedule needs the --ramp whose batches it is for, such as --ramp 32,32,1M");
-  Require(options.timeline.empty() || !options.layout.empty(), "--timeline needs --layout");
-  Require(options.sequences.empty() || !options.layout.empty(), "--sequences needs --layout");
-  Require(!options.max_size || options.search_shape.empty(), "--max-size and --search-shape {}: give one of them",
-          options.search_shape);
-  Require(!options.max_sequence || (!options.SearchesShapes() && options.layout.empty()),
-          "--max-sequence looks for the samples of a given model: leave out {}",
-          options.layout.empty() ? "--max-size and --search-shape" : "--layout, and hold axes by --fix");
-  Require(options.nodes == 0 || options.gpus == 0, "--nodes {} and --gpus {}: give one of them", options.nodes,
-          options.gpus);
-  Require(options.global_batch >= 0 && options.global_batch <= kMostGlobalBatch,
-          "--global-batch {}: a step has at least 1 sample and at most {}", options.global_batch, kMostGlobalBatch);
-  const std::string& dtype = options.dtype;
-  Require(dtype == "auto" || dtype == "bf16" || dtype == "fp16" || dtype == "fp32",
-          "--dtype {}: models train in bf16, fp16 or fp32", dtype);
-  FromWord<OptimizerKind>("--optimizer", options.optimizer);
-  Require(options.moments == "fp32" || options.moments == "bf16", "--moments {}: optimizers keep them in fp32 or bf16",
-          options.moments);
-  Require(options.attention == "flash" || options.attention == "plain", "--attention {}: give flash or plain",
-          options.attention);
-  std::string left = options.emit + ",";
-  for (std::size_t comma = left.find(','); !options.emit.empty() && comma != std::string::npos;
-       comma = left.find(',')) {
-    const std::string word = left.substr(0, comma);
-    Require(word == "recipe" || word == "sbatch", "--emit '{}' must be recipe, sbatch or recipe,sbatch", options.emit);
-    left.erase(0, comma + 1);
-  }
-}
-
 namespace {
 
 // What the stack is not known to do with these options.
 void RequireKnown(const PlanSubject& subject, const PlanOptions& options) {
-  const bool every_recipe =
-      ChoosePrices(subject.cluster, StateOf(subject, options), DType::kFloat32).prices_every_recipe();
-  Require(options.optimizer == Name(OptimizerKind::kAdamW) || every_recipe,
-          "--optimizer {}: of stack '{}' only memory and time with adamw are known; --stack trireme has the others",
-          options.optimizer, subject.stack.name);
-  Require(!subject.model.adapter.any() || every_recipe,
-          "the model has LoRA adapters (lora.rank = {}): of stack '{}' only memory and time of whole models are known; "
-          "--stack trireme has both",
-          subject.model.adapter.rank, subject.stack.name);
-  Require(options.moments == "fp32" || subject.stack.policy.bf16_moments,
-          "--moments {}: of stack '{}' only memory and time with fp32 moments are known; --stack trireme has both",
-          options.moments, subject.stack.name);
-  Require(options.attention == "flash" || every_recipe,
-          "--attention {}: a file of stack '{}' says which attention it has; --stack trireme has both",
-          options.attention, subject.stack.name);
-  Require(options.power_sgd_rank == 0 || every_recipe,
-          "--powersgd {}: stack '{}' compresses no gradients that the planner knows; --stack trireme does",
-          options.power_sgd_rank, subject.stack.name);
+  RequireKnownOf(subject, options, PricesEveryRecipe(subject, ResolvedFor(subject.stack, subject.cluster, options)));
 }
 
 }  // namespace
@@ -567,7 +546,9 @@ RunRow PlanCase(const PlanSubject& subject, const PlanOptions& options) {
 PlanAnswer AnswerPlan(const PlanSubject& subject, const PlanOptions& options) {
   if (!options.emit.empty()) {
     RequireEmittable(subject.cluster, options.out, options.job);
+    RequireTrainable(subject.cluster);
   }
+  RequireReadBy(options, subject.compared.empty() ? QueryOf(options) : PlanQuery::kCompare);
   RequireKnown(subject, options);
   return AnswerBuilder(subject, options).Take();
 }

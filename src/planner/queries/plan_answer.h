@@ -22,9 +22,9 @@ struct ShapeOptions {
 ModelConfig ModelOfShape(const ModelConfig* named, const ShapeOptions& shape);
 
 struct PlanOptions {
-  std::string dtype = "auto", moments = "fp32", optimizer = "adamw", attention = "flash";
+  std::string dtype = "auto", moments = "fp32", optimizer = "adamw", attention = "auto", accumulate = "auto";
   int nodes = 0, gpus = 0, spare_nodes = 0;  // nodes or devices; neither: the whole cluster
-  int most_tensor = 0, most_context = 1, most_micro_batch = 64, power_sgd_rank = 0;
+  int most_tensor = 0, most_context = 1, most_micro_batch = 0, power_sgd_rank = 0;  // 0: the usual
   int rows = 0, threads = 2;      // rows 0: up to 8 in the text, 15 in JSON
   std::int64_t global_batch = 0;  // 0: what is usual for the model
   double tokens = 0, headroom = 0.06, deadline = 0, allocation = 0;
@@ -34,8 +34,10 @@ struct PlanOptions {
   std::string emit, out = "planned";
   std::string program;  // its version, for what --emit writes
   JobOptions job;
-  bool max_size = false, max_sequence = false, estimate = false, full = false;
-  bool node_schedule = false;  // the best nodes for each batch of the ramp
+  bool max_size = false, max_sequence = false, estimate = false, full = false, layout_defaults = false;
+  bool launch_blocking = false;  // the host waits for every kernel
+  bool at_most = false;          // devices may be idle where that is faster
+  bool node_schedule = false;    // the best nodes for each batch of the ramp
 
   // A shape is what is looked for: of the model only family, vocabulary and sequence count.
   bool SearchesShapes() const { return max_size || !search_shape.empty(); }

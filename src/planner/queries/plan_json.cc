@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/units.h"
+#include "planner/queries/layout_words.h"
 
 namespace trireme {
 namespace {
@@ -24,7 +25,7 @@ nlohmann::json OrNull(const Candidate& candidate) {
 
 nlohmann::json ToJsonValue(const Candidate& candidate) {
   const ParallelLayout& layout = candidate.layout;
-  nlohmann::json json{{"layout", layout.ToString()},
+  nlohmann::json json{{"layout", NamedLayout(layout)},
                       {"tensor", layout.tensor},
                       {"context", layout.context},
                       {"context_kind", Name(layout.context_kind)},
@@ -73,6 +74,8 @@ nlohmann::json RankingJson(const SearchResult& result, const SearchRequest& requ
                       {"priced", result.priced},
                       {"pruned", result.pruned},
                       {"refused", result.refused}};
+  json["recommended"] = OrNull(result.recommended);
+  json["tie"] = request.tie;
   json["ranked"] = nlohmann::json::array();
   for (const Candidate& one : result.ranked) {
     json["ranked"].push_back(WithDays(one, request, options));

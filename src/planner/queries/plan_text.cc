@@ -6,6 +6,8 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "planner/pricing/memory_estimate.h"
+#include "planner/queries/layout_words.h"
+#include "planner/search/preference.h"
 
 namespace trireme {
 namespace {
@@ -14,9 +16,9 @@ namespace {
 constexpr double kCheckpointBytes = 12;
 constexpr std::size_t kTerminalColumns = 100;
 constexpr std::ptrdiff_t kTerminalLines = 29;  // and one for the prompt
-constexpr std::size_t kMostRows = 8;
-// Layouts so near to the fastest are told apart by less than predictions err.
-constexpr double kTie = 0.02;
+constexpr std::size_t kMostLayouts = 8;
+// Layouts with less memory are told where they are slower by no more than this share.
+constexpr double kMuchLess = 0.02;
 
 // "12.5M", "70.6B", "15T"
 std::string ShortCount(double count, int places) {
@@ -59,32 +61,58 @@ std::string Row(const SearchRequest& request, const Candidate& one, const Rankin
     lead += fmt::format(" {:>7.1f}", time.days);
     flags = Flagged(time, options);
   }
-  return Wrapped(lead + "  ", one.layout.ToString() + flags);
+  return Wrapped(lead + "  ", NamedLayout(one.layout) + flags);
 }
 
 bool SameAxes(const ParallelLayout& a, const ParallelLayout& b) {
   return a.tensor == b.tensor && a.pipeline == b.pipeline && a.context == b.context;
 }
 
-// Why the first layout is recommended: against the fastest of other axes, and what less memory would cost.
-std::string ReasonText(const SearchResult& result) {
-  const Candidate& best = result.ranked.front();
+// What a recommended layout has over the fastest one, which is as fast.
+std::string AdvantageText(const Preference& own, const Preference& fastest) {
+  if (own.nearly_full != fastest.nearly_full) {
+    return "leaves more memory free";
+  }
+  if (own.offloads != fastest.offloads) {
+    return "offloads less";
+  }
+  if (own.stages != fastest.stages) {
+    return "has fewer stages";
+  }
+  return own.options != fastest.options ? "uses fewer options" : "sends less between nodes";
+}
+
+std::string BestText(const SearchResult& result, const SearchRequest& request) {
+  const Candidate& best = result.recommended;
+  const Candidate& fastest = result.ranked.front();
+  if (best.layout == fastest.layout) {
+    return fmt::format("the fastest of {} layouts", Grouped(result.enumerated));
+  }
+  const auto preference = [&](const Candidate& one) { return PreferenceOf(PointOf(request, one.layout), one.peak); };
+  return fmt::format("of {} layouts {:.1f} % behind the fastest, which is a tie (differences err by {:.1f} %), and {}",
+                     Grouped(result.enumerated), 100 * (best.seconds / fastest.seconds - 1), 100 * request.tie,
+                     AdvantageText(preference(best), preference(fastest)));
+}
+
+// Why a layout is recommended: against the fastest of other axes, and what less memory would cost.
+std::string ReasonText(const SearchResult& result, const SearchRequest& request) {
+  const Candidate& best = result.recommended;
   const auto cost = [&](const Candidate& one) { return 100 * (one.seconds / best.seconds - 1); };
-  std::string text = Wrapped("  why       ", fmt::format("the fastest of {} layouts", Grouped(result.enumerated)));
+  std::string text = Wrapped("  why       ", BestText(result, request));
   const auto rival = std::find_if(result.ranked.begin(), result.ranked.end(),
                                   [&](const Candidate& one) { return !SameAxes(one.layout, best.layout); });
   if (rival != result.ranked.end()) {
-    text += Wrapped("            ", fmt::format("with another tp, pp or cp at least {:.1f} % slower: {}", cost(*rival),
-                                                rival->layout.ToString()));
+    text += Wrapped("            ", fmt::format("with another tp, pp or cp {:+.1f} % of time: {}", cost(*rival),
+                                                NamedLayout(rival->layout)));
   }
   const Candidate* least = &best;
   for (const Candidate& one : result.front) {
-    least = one.seconds <= best.seconds * (1 + kTie) && one.peak < least->peak ? &one : least;
+    least = one.seconds <= best.seconds * (1 + kMuchLess) && one.peak < least->peak ? &one : least;
   }
   if (least->peak < 0.95 * best.peak) {
-    text +=
-        Wrapped("            ", fmt::format("with {:.1f} GiB less {:.1f} % slower: {}",
-                                            (best.peak - least->peak) / kGibi, cost(*least), least->layout.ToString()));
+    text += Wrapped("            ",
+                    fmt::format("with {:.1f} GiB less {:.1f} % slower: {}", (best.peak - least->peak) / kGibi,
+                                cost(*least), NamedLayout(least->layout)));
   }
   return text;
 }
@@ -134,13 +162,14 @@ std::string RowsText(const SearchResult& result, const SearchRequest& request, c
   std::string text = fmt::format("\n{:>4} {:>8} {:>6} {:>6}{}  layout\n", "", "s/step", "MFU", "GiB",
                                  options.tokens > 0 ? "    days" : "");
   std::size_t tied = 0;
-  while (tied < shown && result.ranked[tied].seconds <= best * (1 + kTie)) {
+  while (tied < shown && result.ranked[tied].seconds <= best * (1 + request.tie)) {
     ++tied;
   }
   for (std::size_t place = 1; place <= shown; ++place) {
     text += Row(request, result.ranked[place - 1], options, std::to_string(place));
     if (place == tied && tied > 1) {
-      text += fmt::format("     1 to {} are within {:.0f} %: predictions do not tell them apart\n", tied, 100 * kTie);
+      text += fmt::format("     1 to {} are equally fast: within {:.1f} % predictions do not tell them apart\n", tied,
+                          100 * request.tie);
     }
   }
   return text;
@@ -217,10 +246,10 @@ std::string CandidateText(const Candidate& candidate, const SearchRequest& reque
 }
 
 std::string RankingText(const SearchResult& result, const SearchRequest& request, const RankingOptions& options) {
-  const Candidate& best = result.ranked.front();
+  const Candidate& best = result.recommended;
   std::string text = RequestText(request) + "\n";
-  text += Wrapped("recommended ", best.layout.ToString()) + CandidateText(best, request, options.tokens);
-  text += ReasonText(result);
+  text += Wrapped("recommended ", NamedLayout(best.layout)) + CandidateText(best, request, options.tokens);
+  text += ReasonText(result, request);
   const std::string end = Wrapped("", fmt::format("{} priced, {} proved slower; refused: {}", Grouped(result.priced),
                                                   Grouped(result.pruned), RefusedText(result)));
   const auto table = [&](std::size_t shown) {
@@ -230,7 +259,7 @@ std::string RankingText(const SearchResult& result, const SearchRequest& request
   if (options.rows > 0) {
     return text + table(std::min(all, static_cast<std::size_t>(options.rows)));
   }
-  std::size_t shown = std::min(all, kMostRows);
+  std::size_t shown = std::min(all, kMostLayouts);
   while (shown > 1 && LinesOf(text) + LinesOf(table(shown)) > kTerminalLines) {
     --shown;
   }
@@ -239,14 +268,16 @@ std::string RankingText(const SearchResult& result, const SearchRequest& request
 
 std::string NothingFitsText(const SearchResult& result, const SearchRequest& request, const LeastDevices& least) {
   std::string text = RequestText(request);
-  text += Wrapped("", fmt::format("no layout fits: {}", RefusedText(result)));
+  text += Wrapped("", result.enumerated == 0
+                          ? fmt::format("no layout: '{}' offers none with the keys that are held", request.stack.name)
+                          : fmt::format("no layout fits: {}", RefusedText(result)));
   if (request.cluster.device.is_host && request.devices > 1) {
     text += "a rank may have several cores: --gpus 1 plans one rank with all of them\n";
   }
   if (least.devices > 0) {
     text += fmt::format("{} devices hold it, {} do not; try --gpus {}:\n", Grouped(least.devices),
                         Grouped(least.too_few), least.devices);
-    text += Wrapped("  layout    ", least.fastest.layout.ToString());
+    text += Wrapped("  layout    ", NamedLayout(least.fastest.layout));
     SearchRequest larger = request;
     larger.devices = least.devices;
     text += CandidateText(least.fastest, larger, 0);

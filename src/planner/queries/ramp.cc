@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "planner/queries/layout_words.h"
 
 namespace trireme {
 namespace {
@@ -64,7 +65,7 @@ std::string ToText(const RampPlan& plan) {
                                  "TFLOP/s", "s, best", "best layout for this batch");
   std::string last;
   for (const RampRow& row : plan.rows) {
-    const std::string layout = row.best.seconds > 0 ? row.best.layout.ToString() : "none fits";
+    const std::string layout = row.best.seconds > 0 ? NamedLayout(row.best.layout) : "none fits";
     const std::string fixed = row.divides
                                   ? fmt::format("{:>12.2f} {:>9.1f}", row.fixed.seconds, row.fixed.hardware_tflops)
                                   : fmt::format("{:>22}", "does not divide");

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/shape.h"
 #include "base/units.h"
+#include "planner/queries/layout_words.h"
 
 namespace trireme {
 namespace {
@@ -27,20 +28,34 @@ ModelConfig Reshaped(const ModelConfig& base, std::int64_t layers, std::int64_t 
   return Completed(model, true);
 }
 
-Candidate FastestOf(const SearchRequest& request, const ModelConfig& model, int threads) {
+SearchResult SearchOf(const SearchRequest& request, const ModelConfig& model, int threads) {
   SearchRequest one = request;
   one.config.model = model;
-  one.most_micro_batch = std::min(request.most_micro_batch, 8);
   one.keep = 1;
+  one.tie = 0;
   one.threads = threads;
-  // Any batch, and all that a shape may need.
-  one.ramp_unit = 0;
-  one.micro_batch = one.chunks = std::nullopt;
-  one.partition = std::nullopt;
-  one.sequence_parallel = one.offload_activations = std::nullopt;
   one.schedule = request.schedule ? request.schedule : std::optional<std::string>("1f1b");
-  const SearchResult found = Search(one);
-  return found.ranked.empty() ? Candidate{} : found.ranked.front();
+  return Search(one);
+}
+
+// Its seconds are 0 where none fits.
+Candidate BestOf(const SearchResult& found) { return found.ranked.empty() ? Candidate{} : found.ranked.front(); }
+
+// What kept most layouts from being possible, device memory aside.
+std::string MainRefusal(const SearchResult& found) {
+  std::string reason = "no layout has the keys that are held";
+  std::int64_t most = 0;
+  for (const auto& [why, count] : found.refused) {
+    if (why != kOutOfDeviceMemory && why != kOutOfHostMemory && count > most) {
+      reason = why;
+      most = count;
+    }
+  }
+  return reason;
+}
+
+bool RanOutOfMemory(const SearchResult& found) {
+  return found.refused.contains(kOutOfDeviceMemory) || found.refused.contains(kOutOfHostMemory);
 }
 
 std::int64_t LayersFor(const ModelConfig& base, std::int64_t hidden, std::int64_t head, std::int64_t parameters) {
@@ -94,7 +109,7 @@ std::vector<ShapeProposal> SearchShapes(const SearchRequest& asked, std::int64_t
         if (std::abs(off) > 0.04 || !criteria.HasRatioOf(proposal.model)) {
           continue;
         }
-        proposal.best = FastestOf(request, proposal.model, request.threads);
+        proposal.best = BestOf(SearchOf(request, proposal.model, request.threads));
         if (proposal.best.seconds > 0) {
           proposals.push_back(std::move(proposal));
         }
@@ -115,32 +130,40 @@ ShapeProposal LargestModel(const SearchRequest& request) {
                     hidden >= 1024 ? 128 : 64);
   };
   ShapeProposal largest;
-  const auto fits = [&](std::int64_t hidden) {
+  SearchResult failed;  // of the last shape that has no layout
+  // A shape may have too few layers for the stages that a small batch asks for: then larger ones are tried.
+  const auto is_too_large = [&](std::int64_t hidden) {
     ShapeProposal proposal{.model = shape(hidden)};
-    proposal.best = FastestOf(request, proposal.model, request.threads);
+    const SearchResult found = SearchOf(request, proposal.model, request.threads);
+    proposal.best = BestOf(found);
     proposal.parameters = ParameterCount(proposal.model);
-    if (proposal.best.seconds > 0 && proposal.parameters > largest.parameters) {
-      largest = proposal;
+    if (proposal.best.seconds > 0) {
+      largest = proposal.parameters > largest.parameters ? proposal : largest;
+      return false;
     }
-    return proposal.best.seconds > 0;
+    failed = found;
+    return RanOutOfMemory(found);
   };
   // Doubling to a hidden size that does not fit, then halving the distance.
   std::int64_t low = 0;
   std::int64_t high = 512;
-  while (high <= (1 << 18) && fits(high)) {
+  while (high <= (1 << 18) && !is_too_large(high)) {
     low = high;
     high *= 2;
   }
   constexpr std::int64_t kStep = 256;
-  while (high - low > kStep) {
+  while (high - low > kStep && high <= (1 << 18)) {
     const std::int64_t middle = (low + high) / 2 / kStep * kStep;
     if (middle == low) {
       break;
     }
-    (fits(middle) ? low : high) = middle;
+    (is_too_large(middle) ? high : low) = middle;
   }
-  Require(largest.parameters > 0, "not even a model of hidden size 512 fits {} devices of '{}'", request.devices,
-          request.cluster.name);
+  Require(largest.parameters > 0, "no model of the family fits {} devices of '{}': {}", request.devices,
+          request.cluster.name,
+          RanOutOfMemory(failed)
+              ? fmt::format("the smallest that they can divide, of hidden size {}, is too large", high)
+              : MainRefusal(failed));
   return largest;
 }
 
@@ -148,14 +171,17 @@ LongestSequence FindLongestSequence(const SearchRequest& request) {
   constexpr std::int64_t kShortest = 1024;
   constexpr std::int64_t kMost = std::int64_t{1} << 24;  // model.sequence's limit
   LongestSequence longest;
+  std::string refusal;
   const auto fits = [&](std::int64_t tokens) {
     ModelConfig model = request.config.model;
     model.sequence = tokens;
-    const Candidate best = FastestOf(request, model, request.threads);
+    const SearchResult found = SearchOf(request, model, request.threads);
+    const Candidate best = BestOf(found);
     if (best.seconds > 0) {
       longest = {.tokens = tokens, .too_long = longest.too_long, .best = best};
     } else {
       longest.too_long = tokens;
+      refusal = RanOutOfMemory(found) ? "out of memory" : MainRefusal(found);
     }
     return best.seconds > 0;
   };
@@ -165,8 +191,8 @@ LongestSequence FindLongestSequence(const SearchRequest& request) {
     low = high;
     high *= 2;
   }
-  Require(low > 0, "not even sequences of {} tokens fit {} devices of '{}'", kShortest, request.devices,
-          request.cluster.name);
+  Require(low > 0, "not even sequences of {} tokens fit {} devices of '{}': {}", kShortest, request.devices,
+          request.cluster.name, refusal);
   const std::int64_t step = low / 16;
   while (high <= kMost && high - low > step) {
     const std::int64_t middle = low + (high - low) / 2 / step * step;
@@ -178,7 +204,7 @@ LongestSequence FindLongestSequence(const SearchRequest& request) {
 std::string ToText(const LongestSequence& longest) {
   const Candidate& best = longest.best;
   return fmt::format("{} tokens fit: {}, {:.2f} s/step, {:.0f} tokens/s, {:.1f} GiB a device\n{}", longest.tokens,
-                     best.layout.ToString(), best.seconds, best.tokens_per_second, best.peak / kGibi,
+                     NamedLayout(best.layout), best.seconds, best.tokens_per_second, best.peak / kGibi,
                      longest.too_long > 0 ? fmt::format("{} do not, in any layout\n", longest.too_long)
                                           : "no longer sample can be asked for\n");
 }
@@ -191,7 +217,7 @@ std::string ToText(const std::vector<ShapeProposal>& proposals) {
                         static_cast<double>(one.parameters) / 1e9, one.model.layers, one.model.hidden,
                         static_cast<double>(one.model.hidden) / static_cast<double>(one.model.layers), one.model.heads,
                         one.model.head_size(), one.model.vocabulary, one.best.seconds, one.best.model_tflops,
-                        one.best.peak / kGibi, one.best.layout.ToString());
+                        one.best.peak / kGibi, NamedLayout(one.best.layout));
   }
   return text;
 }

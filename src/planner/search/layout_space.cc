@@ -33,8 +33,8 @@ struct Axes {
   int pipeline = 1;
   int data = 1;
 
-  ParallelLayout Layout() const {
-    ParallelLayout layout;
+  ParallelLayout Layout(const ParallelLayout& rest) const {
+    ParallelLayout layout = rest;
     layout.tensor = tensor;
     layout.context = context;
     layout.context_kind = kind;
@@ -74,22 +74,41 @@ std::string OffloadRefusal(const SoftwareStack& stack, int zero, Offload offload
              : "";
 }
 
+// What a search tries of a key: all that the program offers, or what is held. A value that is held need not be among
+// those that a search tries where the program takes any.
+template <typename Value>
+std::vector<Value> ValuesOf(const std::vector<Value>& offered, const std::optional<Value>& held, bool takes_any) {
+  if (!held) {
+    return offered;
+  }
+  return takes_any || Offers(offered, *held) ? std::vector<Value>{*held} : std::vector<Value>{};
+}
+
+std::vector<int> ChunksOf(const SearchRequest& request, const std::string& schedule) {
+  const ScheduleKind* kind = FindScheduleKind(schedule);
+  const int least = kind == nullptr ? 1 : kind->least_chunks;
+  const int most = kind == nullptr ? request.chunks.value_or(1) : kind->most_chunks;
+  if (request.chunks) {
+    return *request.chunks >= least && *request.chunks <= most ? std::vector<int>{*request.chunks} : std::vector<int>{};
+  }
+  std::vector<int> chunks;
+  for (int count = least; count <= std::min(most, std::max(request.stack.features.most_chunks, least)); ++count) {
+    chunks.push_back(count);
+  }
+  return chunks;
+}
+
 std::vector<Choice> Choices(const SearchRequest& request) {
   const StackFeatures& features = request.stack.features;
+  const bool any = request.stack.policy.any_schedule;
   std::vector<Choice> choices;
-  for (const std::string& schedule : features.schedules) {
-    const ScheduleKind* kind = FindScheduleKind(schedule);
-    const int least_chunks = kind == nullptr ? 1 : kind->least_chunks;
-    const int most_chunks =
-        kind == nullptr ? 1 : std::min(kind->most_chunks, std::max(features.most_chunks, least_chunks));
-    for (int chunks = least_chunks; chunks <= most_chunks; ++chunks) {
-      for (const int zero : features.zero) {
+  for (const std::string& schedule : ValuesOf(features.schedules, request.schedule, any)) {
+    for (const int chunks : ChunksOf(request, schedule)) {
+      for (const int zero : ValuesOf(features.zero, request.zero, any)) {
         for (const bool parallel : {false, true}) {
-          for (const std::string& recompute : features.recompute) {
-            for (const std::string& offload : request.offloads()) {
-              const bool wanted = Allows(request.schedule, schedule) && Allows(request.chunks, chunks) &&
-                                  Allows(request.zero, zero) && Allows(request.sequence_parallel, parallel) &&
-                                  Allows(request.recompute, recompute) && Allows(request.offload, offload) &&
+          for (const std::string& recompute : ValuesOf(features.recompute, request.recompute, true)) {
+            for (const std::string& offload : ValuesOf(request.offloads(), request.offload, true)) {
+              const bool wanted = Allows(request.sequence_parallel, parallel) &&
                                   (!parallel || features.sequence_parallel) &&
                                   OffloadRefusal(request.stack, zero, FromWord<Offload>("offload", offload)).empty();
               if (wanted) {
@@ -122,6 +141,9 @@ std::string AxesRefusal(const SearchRequest& request, const Axes& axes) {
   }
   if (pipeline > 1 && !request.stack.features.pipeline) {
     return "the program has no pipelines";
+  }
+  if (context > 1 && !request.stack.features.context) {
+    return "the program does not cut sequences over ranks";
   }
   const bool cuts = model.experts.any() ? model.experts.ffn % tensor == 0 && model.experts.shared_ffn % tensor == 0
                                         : model.ffn % tensor == 0;
@@ -180,7 +202,7 @@ class Branches {
           1,
           static_cast<std::int64_t>(
               Divisors(std::max<std::int64_t>(BatchUnit(request_) / axes.data, 1), request_.most_micro_batch).size()));
-      branches_.push_back({.layout = axes.Layout(),
+      branches_.push_back({.layout = axes.Layout(request_.rest),
                            .leaves = static_cast<std::int64_t>(choices_.size()) * partitions * micro_batches,
                            .refusal = refusal});
       return;
@@ -194,7 +216,7 @@ class Branches {
 
  private:
   void AddChoice(const Axes& axes, const Choice& choice) {
-    ParallelLayout layout = axes.Layout();
+    ParallelLayout layout = axes.Layout(request_.rest);
     layout.schedule = choice.schedule;
     layout.chunks = choice.chunks;
     layout.zero = choice.zero;
@@ -215,10 +237,7 @@ class Branches {
       branch.refusal = refusal ? refusal->reason : "";
     }
     std::set<std::vector<std::int64_t>> seen;
-    for (const std::string& partition : request_.stack.features.partitions) {
-      if (!Allows(request_.partition, partition)) {
-        continue;
-      }
+    for (const std::string& partition : ValuesOf(request_.stack.features.partitions, request_.partition, true)) {
       LayoutBranch cut = branch;
       cut.layout.partition = partition;
       if (cut.refusal.empty()) {
@@ -235,6 +254,13 @@ class Branches {
     if (layout.partition == "uniform" && request_.state.policy.strict_partition &&
         request_.config.model.layers % layout.virtual_stages() != 0) {
       return "layers not divisible by the stages (uniform partition)";
+    }
+    if (request_.partition && !Offers(request_.stack.features.partitions, layout.partition)) {
+      try {
+        BlocksOfStages(PointOf(request_, layout));
+      } catch (const Error& error) {
+        return error.what();  // a list for another number of stages
+      }
     }
     const PlanPoint point = PointOf(request_, layout);
     return seen.insert(BlocksOfStages(point)).second ? "" : "partition equal to another";

@@ -8,7 +8,10 @@
 #include "planner/pricing/interval.h"
 #include "planner/pricing/step_estimate.h"
 #include "planner/search/fan_out.h"
+#include "planner/search/kept.h"
 #include "planner/search/layout_space.h"
+#include "planner/search/preference.h"
+#include "planner/search/work_bound.h"
 #include "topology/nearest.h"
 
 namespace trireme {
@@ -43,76 +46,11 @@ void SetInterval(const PlanPoint& point, const ModelAccount& account, PipelineCl
   candidate.high = candidate.seconds * (1 + spread);
 }
 
-bool Before(const Candidate& a, const Candidate& b) {
-  return a.seconds != b.seconds ? a.seconds < b.seconds : a.layout.ToString() < b.layout.ToString();
-}
-
-// The fastest so far, and the front of speed and memory.
-class Kept {
- public:
-  explicit Kept(std::size_t keep) : keep_(keep) {}
-
-  // Whether something that takes at least `seconds` and `peak` can still matter.
-  bool Matters(double seconds, double peak) const {
-    if (ranked_.size() < keep_ || seconds < ranked_.back().seconds) {
-      return true;
-    }
-    for (const Candidate& one : front_) {
-      if (one.peak <= peak && one.seconds <= seconds) {
-        return false;
-      }
-    }
-    return true;
-  }
-
-  void Add(const Candidate& candidate) {
-    const bool known = std::any_of(ranked_.begin(), ranked_.end(),
-                                   [&](const Candidate& one) { return one.layout == candidate.layout; });
-    if (known) {
-      return;
-    }
-    if (ranked_.size() < keep_ || Before(candidate, ranked_.back())) {
-      ranked_.insert(std::upper_bound(ranked_.begin(), ranked_.end(), candidate, Before), candidate);
-      if (ranked_.size() > keep_) {
-        ranked_.pop_back();
-      }
-    }
-    const auto dominates = [](const Candidate& a, const Candidate& b) {
-      return a.peak <= b.peak && (a.seconds < b.seconds || (a.seconds == b.seconds && !Before(b, a)));
-    };
-    for (const Candidate& one : front_) {
-      if (dominates(one, candidate)) {
-        return;
-      }
-    }
-    std::erase_if(front_, [&](const Candidate& one) { return dominates(candidate, one); });
-    front_.push_back(candidate);
-  }
-
-  void Merge(const Kept& other) {
-    for (const Candidate& one : other.front_) {
-      Add(one);
-    }
-    for (const Candidate& one : other.ranked_) {
-      Add(one);
-    }
-  }
-
-  std::vector<Candidate> ranked_;
-  std::vector<Candidate> front_;
-
- private:
-  std::size_t keep_;
-};
-
 // What one thread finds.
 class Searcher {
  public:
   Searcher(const SearchRequest& request, const ModelAccount& account)
-      : request_(request),
-        account_(account),
-        kept_(static_cast<std::size_t>(std::max(request.keep, 1))),
-        point_(PointOf(request, {})) {}
+      : request_(request), account_(account), kept_(request), bound_(request), point_(PointOf(request, {})) {}
 
   void Run(const LayoutBranch& branch) {
     result_.enumerated += branch.leaves;
@@ -140,6 +78,12 @@ class Searcher {
   SearchResult result_;
 
  private:
+  // Whether it is slower than what the request asks for, by the work of its blocks alone.
+  bool IsTooSlow(const ParallelLayout& layout) {
+    return request_.most_seconds < std::numeric_limits<double>::infinity() &&
+           bound_.LeastSeconds(account_, layout) >= request_.most_seconds;
+  }
+
   // False when device memory does not suffice.
   bool Visit(const ParallelLayout& layout) {
     point_.config.layout = layout;
@@ -147,6 +91,10 @@ class Searcher {
     const std::string refusal = RefusalOf(request_, layout);
     if (!refusal.empty()) {
       ++result_.refused[refusal];
+      return true;
+    }
+    if (IsTooSlow(layout)) {
+      ++result_.pruned;
       return true;
     }
     const std::vector<std::int64_t> blocks = BlocksOfStages(point);
@@ -160,17 +108,29 @@ class Searcher {
       return true;
     }
     StepEstimate estimate = BoundTime(point, account_, blocks);
-    if (!kept_.Matters(estimate.seconds, memory.peak)) {
+    std::optional<Preference> preference;
+    if (kept_.CanTie(estimate.seconds)) {
+      preference = PreferenceOf(point, memory.peak);
+      if (!kept_.MayBePreferred(estimate.seconds, *preference)) {
+        preference.reset();
+      }
+    }
+    if (!preference && !kept_.Matters(estimate.seconds, memory.peak)) {
       ++result_.pruned;
       return true;
     }
     PlayTime(point, clock_, estimate);
     estimate.memory = memory;
     ++result_.priced;
-    kept_.Add(CandidateOf(point, account_, estimate));
+    const Candidate candidate = CandidateOf(point, account_, estimate);
+    kept_.Add(candidate);
+    if (preference && candidate.seconds < request_.most_seconds) {
+      kept_.AddTie(candidate, *preference);
+    }
     return true;
   }
 
+  WorkBound bound_;
   PlanPoint point_;  // of the layout that is visited
 };
 
@@ -237,7 +197,12 @@ RunConfig ConfigOf(const SearchRequest& request, const ParallelLayout& layout) {
 }
 
 PlanPoint PointOf(const SearchRequest& request, const ParallelLayout& layout) {
-  return {.cluster = request.cluster, .stack = request.state, .config = ConfigOf(request, layout)};
+  return {.cluster = request.cluster,
+          .stack = request.state,
+          .config = ConfigOf(request, layout),
+          .power_sgd = request.power_sgd,
+          .fused_optimizer = request.fused_optimizer,
+          .factored_moments = request.factored_moments};
 }
 
 namespace {
@@ -272,6 +237,10 @@ SearchResult SearchAll(const SearchRequest& request) {
       result.refused[reason] += count;
     }
   }
+  if (!first.kept_.ranked_.empty()) {
+    result.recommended = first.kept_.Recommended();
+    SetInterval(PointOf(request, result.recommended.layout), first.account_, first.clock_, result.recommended);
+  }
   result.ranked = std::move(first.kept_.ranked_);
   for (Candidate& candidate : result.ranked) {
     SetInterval(PointOf(request, candidate.layout), first.account_, first.clock_, candidate);
@@ -290,7 +259,8 @@ SearchResult Search(const SearchRequest& request) {
   }
   SearchResult found = SearchAll(request);
   const bool possible = request.prices().prices_every_recipe() && !request.cluster.device.is_host;
-  if (!found.ranked.empty() || request.offload_activations || !possible) {
+  // Something fits where something was proved slower.
+  if (!found.ranked.empty() || found.pruned > 0 || request.offload_activations || !possible) {
     return found;
   }
   SearchRequest more = request;

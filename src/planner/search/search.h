@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -39,6 +40,16 @@ struct SearchRequest {
   std::optional<bool> sequence_parallel;
   // Not held: layouts keep activations on the device, and in host memory only where nothing fits otherwise.
   std::optional<bool> offload_activations;
+  // What no search varies, such as shard_ranks and reduce, is as here.
+  ParallelLayout rest = {};
+  // Layouts that take at least as long are of no interest, nor is the front of speed and memory, where it is finite.
+  double most_seconds = std::numeric_limits<double>::infinity();
+  // Layouts within this share of the fastest are ties: one of them is recommended by other means than its seconds.
+  double tie = 0;
+  // PlanPoint's, of programs that are known by their publications.
+  bool power_sgd = false;
+  bool fused_optimizer = true;
+  bool factored_moments = false;
 
   const PriceModel& prices() const { return ChoosePrices(cluster, state, DTypeOf(config)); }
   // Values of layout.offload that a search may choose from: nothing is won by it where devices work in the host's
@@ -66,6 +77,9 @@ inline constexpr const char* kOutOfHostMemory = "out of host memory";
 
 struct SearchResult {
   std::vector<Candidate> ranked;
+  // The one to take of the layouts that tie with the fastest: see preference.h. Without ties the fastest; seconds 0
+  // when nothing fits.
+  Candidate recommended;
   std::vector<Candidate> front;  // no other is faster with as little memory; fastest first
   std::map<std::string, std::int64_t> refused;
   std::int64_t enumerated = 0;  // all layouts that were considered, one by one or in bulk

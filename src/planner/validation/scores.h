@@ -9,7 +9,7 @@ namespace trireme {
 double Spearman(const std::vector<double>& a, const std::vector<double>& b);
 // Tau-b.
 double Kendall(const std::vector<double>& a, const std::vector<double>& b);
-// Of each two members: how far the ratio of their predictions is from that of their measurements, as a logarithm
+// For each two members: how far the ratio of their predictions is from that of their measurements, as a logarithm
 // without its sign. Errors that both share do not count.
 std::vector<double> PairedResiduals(const std::vector<double>& predicted, const std::vector<double>& measured);
 // How much slower the one predicted fastest measured than the fastest: 0.02 is 2 %.
