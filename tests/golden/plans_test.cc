@@ -24,6 +24,7 @@ struct PlanCase {
 PlanCase Layout(const std::string& model, const std::string& cluster, const std::string& stack,
                 const std::string& layout, int gpus, std::int64_t batch, PlanOptions options = {}) {
   options.layout = layout;
+  options.layout_defaults = true;
   options.gpus = gpus;
   options.global_batch = batch;
   return {.model = model, .cluster = cluster, .stack = stack, .options = options};
@@ -102,7 +103,7 @@ std::vector<PlanCase> Searches() {
                    .fix = "tp=1 pp=1 zero=1",
                    .ramp = "16,16,1000000"}},
       {.model = "gpt2-355m",
-       .options = {.rows = 2, .global_batch = 64, .tokens = 1e9, .fix = "tp=1 pp=1 zero=1", .phases = "2:1,4:2"}},
+       .options = {.global_batch = 64, .tokens = 1e9, .fix = "tp=1 pp=1 zero=1", .phases = "2:1,4:2"}},
   };
 }
 
