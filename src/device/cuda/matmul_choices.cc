@@ -13,7 +13,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::size_t kWords = std::size(cublasLtMatmulAlgo_t{}.data);
+constexpr std::size_t kAlgorithmWords = std::size(cublasLtMatmulAlgo_t{}.data);
 
 int NumberOf(const cublasLtMatmulAlgo_t& algorithm, cublasLtMatmulAlgoConfigAttributes_t name) {
   int value = -1;
@@ -82,7 +82,7 @@ void CublasLtMatmul::ReadChoices(const std::string& text) {
       continue;
     }
     words >> std::hex;
-    for (std::size_t i = 0; i < kWords; ++i) {
+    for (std::size_t i = 0; i < kAlgorithmWords; ++i) {
       words >> algorithm.data[i];
     }
     if (words) {
