@@ -2,11 +2,18 @@
 // token, and perhaps an expert that every token has (docs/experts.md).
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <string_view>
 
+#include "base/words.h"
 #include "ops/experts.h"
 
 namespace trireme {
+
+// The header of the operations has no words: kernels include it.
+template <>
+inline constexpr std::array<std::string_view, 2> kWords<RouterScore> = {"softmax", "sigmoid"};
 
 struct ExpertsConfig {
   std::int64_t count = 0;       // E; 0: every layer is dense

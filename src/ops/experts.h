@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <string_view>
 
-#include "base/words.h"
 #include "ops/activation.h"
 #include "ops/operation.h"
 #include "ops/tensor.h"
@@ -19,8 +18,6 @@ namespace trireme {
 
 // How a router's logits become scores.
 enum class RouterScore : std::uint8_t { kSoftmax, kSigmoid };
-template <>
-inline constexpr std::array<std::string_view, 2> kWords<RouterScore> = {"softmax", "sigmoid"};
 
 // How scores become the weights of the chosen: score * scale, or score / sum of the chosen scores * scale.
 struct RouterChoices {
