@@ -141,7 +141,7 @@ std::string StartLines(const RunStart& start) {
 }
 
 std::string MemoryLines(const std::vector<MemoryUse>& by_rank) {
-  constexpr std::size_t kMostLines = 8;
+  constexpr std::size_t kMostMemoryLines = 8;
   std::map<std::array<std::int64_t, kMemoryKinds>, std::vector<int>> alike;
   for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
     alike[by_rank[rank].bytes].push_back(static_cast<int>(rank));
@@ -152,15 +152,15 @@ std::string MemoryLines(const std::vector<MemoryUse>& by_rank) {
   }
   const auto use = [&](const std::vector<int>& ranks) { return by_rank[static_cast<std::size_t>(ranks.front())]; };
   std::string rest;
-  if (classes.size() > kMostLines) {
+  if (classes.size() > kMostMemoryLines) {
     // Those that hold most count.
     std::stable_sort(classes.begin(), classes.end(),
                      [&](const auto& a, const auto& b) { return use(a).total() > use(b).total(); });
-    const std::size_t left = classes.size() - kMostLines;
+    const std::size_t left = classes.size() - kMostMemoryLines;
     rest = "\n" + Labelled("", fmt::format("{} other kinds of ranks have {} to {}", left,
                                            HumanBytes(use(classes.back()).total()),
-                                           HumanBytes(use(classes[kMostLines]).total())));
-    classes.resize(kMostLines);
+                                           HumanBytes(use(classes[kMostMemoryLines]).total())));
+    classes.resize(kMostMemoryLines);
   }
   std::sort(classes.begin(), classes.end());
   std::string lines;
