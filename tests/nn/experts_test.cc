@@ -135,7 +135,7 @@ TEST(Experts, GradientsAreThoseOfFiniteDifferences) {
   for (const auto& [score, renormalize] :
        {std::pair{RouterScore::kSoftmax, false}, {RouterScore::kSoftmax, true}, {RouterScore::kSigmoid, true}}) {
     for (const Recompute recompute : kRecomputes) {
-      OnOneRank([&](RankContext& context) {
+      OnOneRank([&, score = score, renormalize = renormalize](RankContext& context) {
         RunConfig config = WithExperts({.count = 3,
                                         .chosen = 3,
                                         .ffn = 12,
