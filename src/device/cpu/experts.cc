@@ -197,8 +197,10 @@ void CpuOps::Do(const Route<Tensor>& op) {
                    std::vector<float> ranked(static_cast<std::size_t>(experts));
                    for (std::int64_t token = begin; token < end; ++token) {
                      ScoresOfRow(op.router.score, op.logits.as<float>() + token * experts, scores.data(), experts);
-                     const std::int32_t* chosen = op.kept.as<std::int32_t>() + token * count;
-                     if (!op.kept.given()) {
+                     const std::int32_t* chosen = nullptr;
+                     if (op.kept.given()) {
+                       chosen = op.kept.as<std::int32_t>() + token * count;
+                     } else {
                        for (std::size_t e = 0; e < ranked.size(); ++e) {
                          ranked[e] = scores[e] + (bias == nullptr ? 0.0F : bias[e]);
                        }
