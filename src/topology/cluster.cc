@@ -41,6 +41,9 @@ DeviceSpec ReadDevice(const Settings& file) {
   device.memory_bandwidth = file.Positive("device.memory_bandwidth_gbs") * kGiga;
   device.launch = file.Number("device.launch_us", 5) * 1e-6;
   device.units = file.CountOr("device.units", 1);
+  const bool counts = device.api == "cuda" && device.units > 1;
+  const double context = kContextOfUnit * (counts ? device.units : kContextUnits);
+  device.context = file.Positive("device.context_mib", context / kMebi) * kMebi;
   device.peak_fp32 = file.Positive("device.peak_tflops.fp32") * 1e12;
   device.peak_tf32 = file.Positive("device.peak_tflops.tf32", device.peak_fp32 / 1e12) * 1e12;
   device.peak_half = file.Positive("device.peak_tflops.bf16", device.peak_fp32 / 1e12) * 1e12;
@@ -71,6 +74,9 @@ Cluster ReadCluster(const Settings& file) {
   }
   cluster.host_link = ReadLink(file, "links.host", "joins a device and its host");
   cluster.host_memory = file.Positive("host.memory_gib") * kGibi;
+  cluster.system_share = file.Number("host.system_share", cluster.system_share);
+  Require(cluster.system_share >= 0 && cluster.system_share < 1,
+          "{}: host.system_share = {} must be a share of at least 0 and below 1", file.origin(), cluster.system_share);
   cluster.host_bandwidth = file.Positive("host.bandwidth_gbs") * kGiga;
   cluster.nvme = file.Number("host.nvme_gib", 0) * kGibi;
   cluster.nvme_bandwidth = file.Number("host.nvme_gbs", 0) * kGiga;

@@ -28,6 +28,10 @@ struct LinkSpec {
   double bandwidth = 0;
 };
 
+inline constexpr double kMebi = 1024.0 * 1024;
+inline constexpr double kContextOfUnit = 3 * kMebi;  // bytes; see DeviceSpec::context
+inline constexpr int kContextUnits = 108;            // of the chip whose context MemoryTraits::fixed holds, an A100
+
 struct DeviceSpec {
   std::string name;
   std::string api = "cuda";  // that programs of accelerators are written in: cuda, hip (AMD), level-zero (Intel)
@@ -36,6 +40,9 @@ struct DeviceSpec {
   double memory_bandwidth = 0;
   double launch = 5e-6;  // of one kernel
   int units = 1;         // that work on tiles side by side (SMs)
+  // Bytes that a process takes before it allocates: stacks and queues of every unit. Two CUDA chips of 188 and 34 units
+  // take 555 and 107 MiB (llama.cpp pull request 23604).
+  double context = kContextOfUnit * kContextUnits;
   double peak_fp32 = 0;
   double peak_tf32 = 0;         // 0: as fp32
   double peak_half = 0;         // bf16 and fp16 with fp32 accumulation
@@ -72,6 +79,9 @@ struct Cluster {
   int cards_per_ring = 1;  // that one ring of a collective keeps busy
   LinkSpec host_link;      // between one device and its host
   double host_memory = 0;
+  // Of it, what the operating system keeps: 5.5 to 9.3 % by the limits of jobs at Ohio's and Arizona's centers (Pitzer
+  // 178 of 192 and 363 of 384 GB, Cardinal 464.6 of 512, Puma 470 of 512).
+  double system_share = 0.08;
   double host_bandwidth = 0;
   double nvme = 0;  // 0: none
   double nvme_bandwidth = 0;
@@ -82,6 +92,8 @@ struct Cluster {
 
   int devices() const { return nodes * devices_per_node; }
   double node_bandwidth() const { return node_link.bandwidth * cards; }
+  // Bytes of a node's host memory that a job may fill. Where the host is the device, `device.memory` says it.
+  double job_memory() const { return device.is_host ? host_memory : host_memory * (1 - system_share); }
 };
 
 // `origin` names the text in errors. A cluster of several nodes without a node link, or of several devices per node

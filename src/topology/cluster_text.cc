@@ -45,9 +45,9 @@ std::string DeviceText(const DeviceSpec& device) {
   return fmt::format(
       "\n[device]\nname = {}\napi = {}\nis_host = {}\nmemory_gib = {:.5g}\nmemory_bandwidth_gbs = {:.5g}\nlaunch_us = "
       "{:.4g}\n"
-      "units = {}\nsustained = {}\nold_matrix_share = {:.4g}\npeak_tflops = {{ {} }}\n{}",
+      "units = {}\ncontext_mib = {:.5g}\nsustained = {}\nold_matrix_share = {:.4g}\npeak_tflops = {{ {} }}\n{}",
       Quoted(device.name), Quoted(device.api), device.is_host, device.memory / kGibi, device.memory_bandwidth / kGiga,
-      device.launch * 1e6, device.units, SustainedText(device), device.old_matrix_share, peaks,
+      device.launch * 1e6, device.units, device.context / kMebi, SustainedText(device), device.old_matrix_share, peaks,
       device.has_bf16 ? "" : "has_bf16 = false\n");
 }
 
@@ -72,8 +72,8 @@ std::string ToToml(const Cluster& cluster, const std::string& comment) {
             fmt::format("cards = {}\ncards_per_ring = {}\n", cluster.cards, cluster.cards_per_ring);
   }
   text += LinkText("host", cluster.host_link);
-  text += fmt::format("\n[host]\nmemory_gib = {:.5g}\nbandwidth_gbs = {:.5g}\n", cluster.host_memory / kGibi,
-                      cluster.host_bandwidth / kGiga);
+  text += fmt::format("\n[host]\nmemory_gib = {:.5g}\nsystem_share = {:.4g}\nbandwidth_gbs = {:.5g}\n",
+                      cluster.host_memory / kGibi, cluster.system_share, cluster.host_bandwidth / kGiga);
   if (cluster.nvme > 0) {
     text += fmt::format("nvme_gib = {:.5g}\nnvme_gbs = {:.5g}\n", cluster.nvme / kGibi, cluster.nvme_bandwidth / kGiga);
   }

@@ -96,6 +96,7 @@ MemoryTraits ReadMemory(const Settings& file) {
   memory.gated_bytes = file.Number("memory.gated_bytes", memory.gated_bytes);
   memory.float8_inputs = file.Flag("memory.float8_inputs", memory.float8_inputs);
   memory.late_gradients = file.Number("memory.late_gradients", memory.late_gradients);
+  memory.reduced_copies = file.Number("memory.reduced_copies", memory.reduced_copies);
   memory.ddp_buckets = file.Number("memory.ddp_buckets", memory.ddp_buckets);
   memory.selective_share = file.Number("memory.selective_share", memory.selective_share);
   const std::string reported = file.Text("memory.reported", "device");
@@ -105,6 +106,7 @@ MemoryTraits ReadMemory(const Settings& file) {
                     : reported == "reserved" ? MemoryTraits::Reported::kReserved
                                              : MemoryTraits::Reported::kAllocated;
   memory.host_buffers = file.Positive("memory.host_buffers", memory.host_buffers);
+  memory.pinned = file.Number("memory.pinned_bytes", memory.pinned);
   memory.host_process = file.Number("memory.host_process_gib", 0) * kGibi;
   memory.layer_factor = file.Number("memory.layer_factor", memory.layer_factor);
   memory.activations_on_host = file.Flag("memory.activations_on_host", memory.activations_on_host);

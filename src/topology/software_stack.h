@@ -93,7 +93,7 @@ struct TimeTraits {
 
 // What the stack holds, in bytes. Under policy.counted_costs the trainer's own account counts instead.
 struct MemoryTraits {
-  double fixed = 2.0 * 1024 * 1024 * 1024;  // context, communication buffers, workspaces
+  double fixed = 2.0 * 1024 * 1024 * 1024;  // communication buffers, workspaces, and the context of kContextUnits units
   double unsharded = 4;                     // a parameter: weights and gradients
   double sharded = 14;                      // a parameter: what ZeRO 1 divides over the data axis
   double accumulation = 0;                  // a parameter, unsharded, under bf16
@@ -103,12 +103,18 @@ struct MemoryTraits {
   double gated_bytes = 6;                   // kept of a gated feed-forward, a token and element of its width
   double selective_share = 1;               // of a layer's kept bytes, what selective recomputation leaves
   bool float8_inputs = false;               // under fp8 products keep their inputs in 8 bits for backward
-  double late_gradients = 0;         // bytes per parameter of gradients that wait for the end of a backward to be added
+  double late_gradients = 0;  // bytes per parameter of gradients that wait for the end of a backward to be added
+  // Bytes per parameter of copies in which ZeRO 1 reduces gradients, once a backward is over and all that it kept is
+  // gone.
+  double reduced_copies = 0;
   double ddp_buckets = 0;            // bytes per parameter of buffers that data ranks without ZeRO send gradients from
   double logit_bytes = 10;           // for each logit of a micro batch
   bool activations_on_host = false;  // kept inputs of recomputed layers leave the device
   double host_buffers = 1;  // times offloaded state: what the program's own estimate has for pinned and other buffers
-  double host_process = 0;  // bytes of a process that offloads: libraries, the device's context, the loader
+  // A parameter, of offloaded state that lies in one pinned buffer: PyTorch 1.11 and later round such up to a power of
+  // two (its issues 95823 and 150517).
+  double pinned = 0;
+  double host_process = 0;            // bytes of a process that offloads: libraries, the device's context, the loader
   bool first_stage_reported = false;  // its logs tell the memory of the first stage
   // What its logs count: all of the device, what the allocator reserved, or what tensors occupy.
   enum class Reported : std::uint8_t { kDevice, kReserved, kAllocated } reported = Reported::kDevice;

@@ -58,6 +58,49 @@ TEST(HostMemory, CountsBuffersAndProcesses) {
   EXPECT_DOUBLE_EQ(own, 1.5 * Price(without, layout).host + 4 * 2.0 * 1024 * 1024 * 1024);
 }
 
+// A table of runs has two of one program: one of a layer on four devices of a node was killed for host memory, one of
+// two layers on eight devices of two nodes ran.
+TEST(HostMemory, TellsAJobThatIsKilledFromOneThatRuns) {
+  const Machine machine("perlmutter", "megatron-ds-2023");
+  const auto fits = [&](int layers, int tensor) {
+    const ModelConfig model = Completed(ModelConfig{
+        .family = "gpt2", .layers = layers, .hidden = 25600, .heads = 160, .vocabulary = 50257, .sequence = 2048});
+    SearchRequest request = machine.Request(model, tensor, 32);
+    request.config.train.dtype = "fp16";
+    request.headroom = 0;
+    request.most_tensor = tensor;
+    const Candidate candidate =
+        Price(request, {.tensor = tensor, .zero = 1, .recompute = Recompute::kFull, .micro_batch = 2});
+    EXPECT_LT(candidate.peak, UsableMemory(machine.cluster)) << layers;
+    return Fits(request, candidate);
+  };
+  EXPECT_FALSE(fits(1, 4));
+  EXPECT_TRUE(fits(2, 8));
+}
+
+TEST(HostMemory, APinnedBufferIsRoundedUpToAPowerOfTwo) {
+  const Machine machine("perlmutter", "megatron-ds-2023");
+  const ModelConfig model = Completed(
+      ModelConfig{.family = "gpt2", .layers = 8, .hidden = 4096, .heads = 32, .vocabulary = 50257, .sequence = 2048});
+  const ParallelLayout layout{.tensor = 4, .zero = 1, .recompute = Recompute::kFull};
+  const auto rank = [&](double pinned) {
+    StackState state = machine.state;
+    state.memory.pinned = pinned;
+    const PlanPoint point = machine.Point(model, layout, 8).Under(state);
+    PipelineClock clock;
+    return EstimateMemory(point, ModelAccount(model), BlocksOfStages(point), clock).stages.front().host;
+  };
+  const PlanPoint point = machine.Point(model, layout, 8);
+  const double buffer =
+      4 * point.prices.Parameters(point, ModelAccount(model), BlocksOfStages(point), 0, CountedParameters{});
+  double rounded = 1;
+  while (rounded < buffer) {
+    rounded *= 2;
+  }
+  EXPECT_DOUBLE_EQ(rank(4) - rank(0), rounded - buffer);
+  EXPECT_GT(rounded, buffer);
+}
+
 PlanAnswer Explained(const std::string& layout, PlanOptions options, std::int64_t heads = 64,
                      const std::string& cluster = "jean-zay-a100") {
   const Machine machine(cluster, "megatron-ds-2022");

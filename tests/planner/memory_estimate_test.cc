@@ -331,7 +331,41 @@ TEST(MemoryEstimate, GradientsThatWaitForTheEndOfBackwardTakeThePlaceOfActivatio
     return EstimateMemory(point, ModelAccount(model), BlocksOfStages(point), clock).stages.front().scratch;
   };
   machine.state.memory.late_gradients = 0;
+  machine.state.memory.reduced_copies = 0;
   EXPECT_NEAR((of_data(0) - of_data(1)) / parameters, 2, 0.02) << "buckets of DDP";
+}
+
+TEST(MemoryEstimate, CopiesOfReducedGradientsTakeThePlaceOfAllThatABackwardKept) {
+  Machine machine("dgx-h100", "nanotron-2025");
+  machine.state.memory.late_gradients = 0;
+  machine.state.memory.ddp_buckets = 0;
+  const ModelConfig model = SmallGpt(4);
+  const auto total = [&](double copies, int zero, int data, int micro_batch) {
+    machine.state.memory.reduced_copies = copies;
+    const PlanPoint point =
+        machine.Point(model, {.data = data, .zero = zero, .micro_batch = micro_batch}, data * micro_batch);
+    PipelineClock clock;
+    return EstimateMemory(point, ModelAccount(model), BlocksOfStages(point), clock).stages.front().total();
+  };
+  const auto parameters = static_cast<double>(ParameterCount(model));
+  EXPECT_NEAR((total(200, 1, 2, 1) - total(100, 1, 2, 1)) / parameters, 100, 1);
+  EXPECT_EQ(total(8, 1, 2, 64), total(0, 1, 2, 64)) << "activations were more";
+  EXPECT_EQ(total(200, 0, 2, 1), total(0, 0, 2, 1)) << "an all-reduce needs no copy";
+  EXPECT_EQ(total(200, 1, 1, 1), total(0, 1, 1, 1)) << "nothing is reduced";
+  EXPECT_GT(total(100, 1, 2, 1), total(100, 1, 64, 1)) << "the rank's own part is a copy too";
+}
+
+TEST(MemoryEstimate, AContextGrowsWithTheUnitsOfAChip) {
+  const ModelConfig model = SmallGpt(4);
+  const auto fixed = [&](const std::string& cluster) {
+    const Machine machine(cluster, "megatron-core-2024");
+    const PlanPoint point = machine.Point(model, {}, 1);
+    PipelineClock clock;
+    return EstimateMemory(point, ModelAccount(model), BlocksOfStages(point), clock).stages.front().fixed;
+  };
+  constexpr double kMebi = 1024.0 * 1024;
+  EXPECT_DOUBLE_EQ(fixed("dgx-h100") - fixed("dgx-a100"), 3 * kMebi * (132 - 108));
+  EXPECT_EQ(fixed("adastra"), fixed("dgx-a100")) << "of HIP nothing is known";
 }
 
 TEST(MemoryEstimate, WhatTheHostCannotHoldGoesToNvmeWhereTheStackUsesIt) {
@@ -341,13 +375,13 @@ TEST(MemoryEstimate, WhatTheHostCannotHoldGoesToNvmeWhereTheStackUsesIt) {
   PipelineClock clock;
   const PlanPoint point = machine.Point(model, layout, 8);
   const MemoryEstimate estimate = EstimateMemory(point, ModelAccount(model), BlocksOfStages(point), clock);
-  EXPECT_EQ(estimate.host_per_node, machine.cluster.host_memory);
+  EXPECT_EQ(estimate.host_per_node, machine.cluster.job_memory());
   EXPECT_GT(estimate.nvme_per_node, 0);
   StackState without = machine.state;
   without.time.nvme_offload = false;
   const PlanPoint refused = point.Under(without);
   const MemoryEstimate too_much = EstimateMemory(refused, ModelAccount(model), BlocksOfStages(refused), clock);
-  EXPECT_GT(too_much.host_per_node, machine.cluster.host_memory);
+  EXPECT_GT(too_much.host_per_node, machine.cluster.job_memory());
   EXPECT_EQ(too_much.nvme_per_node, 0);
 }
 

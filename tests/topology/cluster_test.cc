@@ -68,6 +68,37 @@ TEST(Cluster, WhatAChipSustainsDependsOnTheFormat) {
   EXPECT_DOUBLE_EQ(ParseCluster(text, "pair.toml").device.Peak(ProductFormat::kFloat8, DType::kBFloat16), 2e12);
 }
 
+TEST(Cluster, AContextFollowsFromTheUnitsUnlessItIsTold) {
+  const auto context = [](const std::string& lines) {
+    std::string text = kTwoNodes;
+    text.insert(text.find("memory_gib = 1\n"), lines);
+    const Cluster cluster = ParseCluster(text, "c.toml");
+    EXPECT_EQ(ParseCluster(ToToml(cluster, ""), "again.toml").device.context, cluster.device.context);
+    return cluster.device.context / 1024 / 1024;
+  };
+  EXPECT_EQ(context("units = 132\n"), 396);
+  EXPECT_EQ(context(""), 324) << "as an A100 where the units are not known";
+  EXPECT_EQ(context("units = 110\napi = \"hip\"\n"), 324);
+  EXPECT_EQ(context("units = 132\ncontext_mib = 500\n"), 500);
+}
+
+TEST(Cluster, TheSystemKeepsAPartOfHostMemory) {
+  const auto cluster = [](const std::string& lines) {
+    std::string text = kTwoNodes;
+    text.insert(text.find("memory_gib = 16\n"), lines);
+    return ParseCluster(text, "c.toml");
+  };
+  const double whole = cluster("").host_memory;
+  EXPECT_DOUBLE_EQ(cluster("").job_memory(), 0.92 * whole);
+  const Cluster half = cluster("system_share = 0.5\n");
+  EXPECT_DOUBLE_EQ(half.job_memory(), 0.5 * whole);
+  EXPECT_EQ(ParseCluster(ToToml(half, ""), "again.toml").job_memory(), half.job_memory());
+  EXPECT_THAT(MessageOf([&] { cluster("system_share = 1\n"); }), HasSubstr("host.system_share = 1 must be a share"));
+  Cluster host = half;
+  host.device.is_host = true;
+  EXPECT_EQ(host.job_memory(), whole) << "the device's memory says it";
+}
+
 TEST(Cluster, EveryShippedFileLoads) {
   const std::vector<Cluster> clusters = LoadClusters(Source("clusters"));
   EXPECT_GE(clusters.size(), 11U);

@@ -228,7 +228,7 @@ MemoryEstimate EstimateStages(const PlanPoint& point, const ModelAccount& accoun
     }
   }
   estimate.nvme_per_node =
-      point.stack.time.nvme_offload ? std::clamp(on_hosts - point.cluster.host_memory, 0.0, point.cluster.nvme) : 0;
+      point.stack.time.nvme_offload ? std::clamp(on_hosts - point.cluster.job_memory(), 0.0, point.cluster.nvme) : 0;
   estimate.host_per_node = on_hosts - estimate.nvme_per_node;
   return estimate;
 }

@@ -65,6 +65,9 @@ double LayerBytes(const PlanPoint& point) {
          ScoreBytes(point);
 }
 
+// What an allocator that rounds up to a power of two adds to a buffer.
+double RoundingOf(double bytes) { return bytes > 0 ? std::exp2(std::ceil(std::log2(bytes))) - bytes : 0; }
+
 StageMemory PublishedMemory(const PlanPoint& point, const ModelAccount& account,
                             const std::vector<std::int64_t>& blocks, int stage, PipelineClock& clock) {
   const ParallelLayout& layout = point.config.layout;
@@ -85,7 +88,7 @@ StageMemory PublishedMemory(const PlanPoint& point, const ModelAccount& account,
   }
   const double sharded = ZeroShards(layout.zero).optimizer ? 1 / data : 1;
   StageMemory memory;
-  memory.fixed = traits.fixed;
+  memory.fixed = traits.fixed + point.cluster.device.context - kContextUnits * kContextOfUnit;
   const double weight = std::min(point.stack.time.parameter_bytes, traits.unsharded);
   memory.weights = weight * parameters * (ZeroShards(layout.zero).parameters ? sharded : 1);
   const double held = parameters * (ZeroShards(layout.zero).gradients ? sharded : 1);
@@ -103,7 +106,8 @@ StageMemory PublishedMemory(const PlanPoint& point, const ModelAccount& account,
     memory.weights = 0;
   }
   if (memory.host > 0) {
-    memory.host = traits.host_buffers * memory.host + traits.host_process;
+    memory.host =
+        traits.host_buffers * memory.host + RoundingOf(traits.pinned * parameters * sharded) + traits.host_process;
   }
   if (ZeroShards(layout.zero).parameters) {
     // Gathered modules pass through, a few at a time.
@@ -143,6 +147,11 @@ StageMemory PublishedMemory(const PlanPoint& point, const ModelAccount& account,
           ? traits.activation_factor * memory.activations * layers_here / layers_in_flight + memory.logits
           : memory.logits;
   memory.scratch += std::max(traits.late_gradients * parameters - gone, 0.0);
+  if (ZeroShards(layout.zero).optimizer && data > 1 && traits.reduced_copies > 0) {
+    const double copies = (traits.reduced_copies + point.stack.time.gradient_bytes / data) * parameters;
+    const double kept = memory.activations + memory.fragmentation + memory.logits + memory.messages + memory.scratch;
+    memory.scratch += std::max(copies - kept, 0.0);
+  }
   return memory;
 }
 

@@ -24,7 +24,7 @@ double NvmeSeconds(const PlanPoint& point, double owned) {
   const double weights = point.config.layout.offload == Offload::kFull ? point.stack.time.parameter_bytes : 0;
   const double state = point.stack.memory.sharded + weights;
   const double on_node = owned * state * std::min(point.config.layout.ranks(), cluster.devices_per_node);
-  return 2 * std::max(on_node - cluster.host_memory, 0.0) / cluster.nvme_bandwidth;
+  return 2 * std::max(on_node - cluster.job_memory(), 0.0) / cluster.nvme_bandwidth;
 }
 
 double StateBytes(const PlanPoint& point) {

@@ -69,16 +69,14 @@ void WarnOfLayout(const SearchRequest& request, const PlanPoint& point, const Ex
         estimate.memory.worst, estimate.memory.peak / kGibi, usable / kGibi, 100 * request.state.memory_spread,
         request.stack.policy.counted_costs ? "" : "; an allocator that frees and tries again is several times slower"));
   }
-  const double host = estimate.memory.host_per_node / request.cluster.host_memory;
+  const double host = estimate.memory.host_per_node / request.cluster.job_memory();
   if (host > kNearlyFullHost && host <= 1) {
-    warnings.push_back(
-        fmt::format("near out of host memory: {:.0f} GiB per node of {:.0f}, of which the system needs a "
-                    "part",
-                    estimate.memory.host_per_node / kGibi, request.cluster.host_memory / kGibi));
+    warnings.push_back(fmt::format("near out of host memory: {:.0f} GiB per node of {:.0f} that the system leaves",
+                                   estimate.memory.host_per_node / kGibi, request.cluster.job_memory() / kGibi));
   }
   if (host > 1) {
     warnings.push_back(fmt::format("OUT OF HOST MEMORY: {:.0f} GiB per node of {:.0f}",
-                                   estimate.memory.host_per_node / kGibi, request.cluster.host_memory / kGibi));
+                                   estimate.memory.host_per_node / kGibi, request.cluster.job_memory() / kGibi));
   }
   const std::int64_t filling = static_cast<std::int64_t>(point.config.layout.pipeline);
   if (point.micro_batches() < filling) {

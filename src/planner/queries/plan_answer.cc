@@ -243,9 +243,9 @@ class AnswerBuilder {
                .hardware = candidate.hardware_tflops,
                .mfu = candidate.mfu,
                .fit = FitProbability(candidate.peak, usable, state_.memory_spread)};
-    if (candidate.host > request_.cluster.host_memory) {
+    if (candidate.host > request_.cluster.job_memory()) {
       row.failure = fmt::format("out of host memory: {:.1f} of {:.1f} GiB a node", candidate.host / kGibi,
-                                request_.cluster.host_memory / kGibi);
+                                request_.cluster.job_memory() / kGibi);
     } else if (row.fit < kFitsFrom) {
       row.failure = fmt::format("out of memory: {:.1f} of {:.1f} GiB", candidate.peak / kGibi, usable / kGibi);
     } else if (row.fit < kSurelyFits) {

@@ -103,7 +103,7 @@ class Searcher {
       ++result_.refused[kOutOfDeviceMemory];
       return false;
     }
-    if (memory.host_per_node > request_.cluster.host_memory) {
+    if (memory.host_per_node > request_.cluster.job_memory()) {
       ++result_.refused[kOutOfHostMemory];
       return true;
     }
@@ -176,7 +176,7 @@ void RequirePossible(const SearchRequest& request, const ParallelLayout& layout)
 
 bool Fits(const SearchRequest& request, const Candidate& candidate) {
   return candidate.peak <= UsableMemory(request.cluster) * (1 - request.headroom) &&
-         candidate.host <= request.cluster.host_memory;
+         candidate.host <= request.cluster.job_memory();
 }
 
 Candidate Price(const SearchRequest& request, const ParallelLayout& layout) {

@@ -72,7 +72,7 @@ Prediction Predict(const PricedRun& run, const Cluster& cluster, const SoftwareS
       (static_cast<double>(point.config.batch.global) * static_cast<double>(point.config.model.sequence)) * 100e9 /
       86'400;
   prediction.fit_probability = FitProbability(prediction.worst, prediction.memory, state.memory_spread);
-  prediction.fits = prediction.fit_probability >= kFitsFrom && estimate.memory.host_per_node <= cluster.host_memory;
+  prediction.fits = prediction.fit_probability >= kFitsFrom && estimate.memory.host_per_node <= cluster.job_memory();
   return prediction;
 }
 
