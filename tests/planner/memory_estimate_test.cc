@@ -375,7 +375,7 @@ TEST(MemoryEstimate, WhatTheHostCannotHoldGoesToNvmeWhereTheStackUsesIt) {
   PipelineClock clock;
   const PlanPoint point = machine.Point(model, layout, 8);
   const MemoryEstimate estimate = EstimateMemory(point, ModelAccount(model), BlocksOfStages(point), clock);
-  EXPECT_EQ(estimate.host_per_node, machine.cluster.job_memory());
+  EXPECT_DOUBLE_EQ(estimate.host_per_node, machine.cluster.job_memory());
   EXPECT_GT(estimate.nvme_per_node, 0);
   StackState without = machine.state;
   without.time.nvme_offload = false;
