@@ -79,8 +79,8 @@ struct Cluster {
   int cards_per_ring = 1;  // that one ring of a collective keeps busy
   LinkSpec host_link;      // between one device and its host
   double host_memory = 0;
-  // Of it, what the operating system keeps: 5.5 to 9.3 % by the limits of jobs at Ohio's and Arizona's centers (Pitzer
-  // 178 of 192 and 363 of 384 GB, Cardinal 464.6 of 512, Puma 470 of 512).
+  // What the operating system keeps of host memory: 5.5 to 9.3 % by the limits of jobs at Ohio's and Arizona's centers
+  // (Pitzer 178 of 192 and 363 of 384 GB, Cardinal 464.6 of 512, Puma 470 of 512).
   double system_share = 0.08;
   double host_bandwidth = 0;
   double nvme = 0;  // 0: none
