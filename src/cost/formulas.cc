@@ -16,12 +16,17 @@ double ModelFlops(const ModelConfig& config, double samples) {
   const double of_sparse = (static_cast<double>(experts.chosen * experts.ffn + experts.shared_ffn) * products +
                             static_cast<double>(experts.count + (experts.shared_gate ? 1 : 0))) *
                            sparse;
+  // Latent attention: its products instead of one, and scores of more elements than values have.
+  const double latent = static_cast<double>(config.AddedByLatent()) * layers;
+  const double wider = config.latent.any()
+                           ? 1 + static_cast<double>(config.latent.rope) / (2 * static_cast<double>(config.head_size()))
+                           : 1;
   // Forward, the gradient of the input and, unless it is frozen, that of the matrix: 2 each.
   const double passes = config.adapter.any() ? 4 : 6;
   const double adapters = config.adapter.any() ? 6 * static_cast<double>(TrainedCount(config)) : 0;
   const double per_token = passes * h * (of_dense + of_sparse) + passes * (h * (q + 2 * k) + q * h) * layers +
-                           passes * h * static_cast<double>(config.vocabulary) + adapters;
-  return samples * s * per_token + 6 * samples * s * s * q * layers;
+                           passes * latent + passes * h * static_cast<double>(config.vocabulary) + adapters;
+  return samples * s * per_token + 6 * samples * s * s * q * layers * wider;
 }
 
 double EstimatedFlops(const ModelConfig& config, double samples, bool recomputation) {

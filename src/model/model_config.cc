@@ -228,9 +228,19 @@ void RequireDivisible(const ModelConfig& config, const ParallelLayout& layout) {
     RequireCut("ffn", config.ffn, layout.tensor);
   }
   if (config.experts.any()) {
-    RequireCut("expert_ffn", config.experts.ffn, layout.tensor);
+    RequireCut("expert_ffn", config.experts.ffn, layout.expert_width_ranks());
     RequireCut("shared_ffn", config.experts.shared_ffn, layout.tensor);
   }
+  Require(config.experts.any() || layout.expert == 1,
+          "layout.expert = {} divides experts, but model.experts is 0; set layout.expert = 1", layout.expert);
+  Require(!config.experts.any() || config.experts.count % layout.expert == 0,
+          "layout.expert = {} does not divide model.experts = {}; the nearest that works is {}", layout.expert,
+          config.experts.count, NearestDivisors(config.experts.count, layout.expert));
+  Require(layout.expert == 1 || layout.expert_replicas() > 0,
+          "layout.expert = {} does not divide the {} ranks of a stage (layout.tensor x layout.context x layout.data); "
+          "the nearest that works is {}",
+          layout.expert, layout.tensor * layout.replicas(),
+          NearestDivisors(layout.tensor * layout.replicas(), layout.expert));
   RequireContext(config, layout);
   const std::int64_t tokens = layout.micro_batch * config.sequence / layout.context;
   Require(
@@ -279,12 +289,13 @@ std::int64_t OutsideBlocks(const ModelConfig& config) {
 }  // namespace
 
 std::int64_t ParameterCount(const ModelConfig& config) {
-  return OutsideBlocks(config) +
+  return OutsideBlocks(config) + config.layers * config.AddedByLatent() +
          SumOverBlocks(config, [](const BlockParameter& parameter) { return parameter.shape.count(); });
 }
 
 std::int64_t ActiveParameterCount(const ModelConfig& config) {
-  return OutsideBlocks(config) + SumOverBlocks(config, [&](const BlockParameter& parameter) {
+  return OutsideBlocks(config) + config.layers * config.AddedByLatent() +
+         SumOverBlocks(config, [&](const BlockParameter& parameter) {
            // The matrices of all experts are one parameter.
            const bool of_experts = parameter.shape.rank() == 3;
            return of_experts ? parameter.shape.count() / config.experts.count * config.experts.chosen

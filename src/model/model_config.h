@@ -26,6 +26,17 @@ enum class RopeScaling : std::uint8_t { kNone, kLinear, kLlama3, kYarn, kLongRop
 template <>
 inline constexpr std::array<std::string_view, 5> kWords<RopeScaling> = {"none", "linear", "llama3", "yarn", "longrope"};
 
+// Latent attention (DeepSeek-V2): queries, and keys with values, pass through narrow products, and positions turn
+// `rope` further elements of queries and keys. Priced by the planner; the trainer does not compute it.
+struct LatentAttention {
+  std::int64_t query_rank = 0;  // width that queries pass through; 0: one product makes them
+  std::int64_t kv_rank = 0;     // width that keys and values pass through; 0: attention is not latent
+  std::int64_t rope = 64;
+
+  bool any() const { return kv_rank > 0; }
+  bool operator==(const LatentAttention&) const = default;
+};
+
 // Whether a norm follows the embedding. kAutomatic: the family's choice.
 enum class EmbeddingNormChoice : std::uint8_t { kAutomatic, kYes, kNo };
 template <>
@@ -65,6 +76,8 @@ struct ModelConfig {
   EmbeddingNormChoice embedding_norm_choice = EmbeddingNormChoice::kAutomatic;
   AdapterConfig adapter;  // LoRA: the keys of [lora]
   ExpertsConfig experts;
+  LatentAttention latent;
+  bool attention_sinks = false;  // a learned logit of each head to attend to nothing; priced, not computed
 
   // Set by the family:
   NormKind norm = NormKind::kLayer;
@@ -91,6 +104,19 @@ struct ModelConfig {
   // Keys that a query of a block sees at most; 0: all.
   std::int64_t WindowOf(std::int64_t layer) const {
     return window_period > 0 && (layer + 1) % window_period == 0 ? 0 : window;
+  }
+  // Parameters of latent attention's products up to queries, keys and values.
+  std::int64_t LatentParameters() const {
+    const std::int64_t wide = heads * (head_size() + latent.rope);
+    const std::int64_t queries =
+        latent.query_rank > 0 ? latent.query_rank * (hidden + wide) + latent.query_rank : hidden * wide;
+    return queries + hidden * (latent.kv_rank + latent.rope) + latent.kv_rank +
+           latent.kv_rank * 2 * heads * head_size();
+  }
+  // Parameters of a block beyond those of plain attention.
+  std::int64_t AddedByLatent() const {
+    const std::int64_t keys = kv_heads == 0 ? heads : kv_heads;
+    return latent.any() ? LatentParameters() - hidden * (heads + 2 * keys) * head_size() : 0;
   }
   // Whether the feed-forward part of a block has experts.
   bool IsSparse(std::int64_t layer) const {

@@ -38,6 +38,15 @@ std::vector<RecipeKey> ModelKeys() {
       Flag(
           "model.shared_gate", "the shared expert's output is multiplied by a sigmoid of its own",
           [](RunConfig & c) -> auto& { return c.model.experts.shared_gate; }),
+      Number(
+          "model.q_lora_rank", "latent attention: width that queries pass through; 0: they do not",
+          [](RunConfig & c) -> auto& { return c.model.latent.query_rank; }, 0, 1 << 16),
+      Number(
+          "model.kv_lora_rank", "latent attention, which the planner prices: width of keys and values; 0: not latent",
+          [](RunConfig & c) -> auto& { return c.model.latent.kv_rank; }, 0, 1 << 16),
+      Flag(
+          "model.attention_sinks", "attention to nothing by a logit of each head (GPT-OSS), which the planner prices",
+          [](RunConfig & c) -> auto& { return c.model.attention_sinks; }),
       Choice(
           "model.router", "how the router's logits become scores",
           [](RunConfig & c) -> auto& { return c.model.experts.score; }),

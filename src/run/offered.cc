@@ -45,6 +45,29 @@ std::optional<NotOffered> AdapterRefusal(const RunConfig& config) {
   return std::nullopt;
 }
 
+// What the planner alone knows.
+std::optional<NotOffered> PricedOnly(const RunConfig& config) {
+  if (config.model.latent.any()) {
+    return NotOffered{"latent attention is priced for other programs alone",
+                      fmt::format("model.kv_lora_rank = {}: the trainer does not compute latent attention (DeepSeek-V2 "
+                                  "and V3); 'trireme plan --stack' prices it for programs that do",
+                                  config.model.latent.kv_rank)};
+  }
+  if (config.model.attention_sinks) {
+    return NotOffered{
+        "attention sinks are priced for other programs alone",
+        "model.attention_sinks = true: the trainer does not compute attention sinks, biases of experts and "
+        "clamped activations (GPT-OSS); 'trireme plan --stack' prices them for programs that do"};
+  }
+  if (config.layout.expert > 1) {
+    return NotOffered{"the expert axis is priced for other programs alone",
+                      fmt::format("layout.expert = {}: the trainer holds all experts on every rank of a stage; set "
+                                  "layout.expert = 1 (layout.tensor divides their width, layout.zero their state)",
+                                  config.layout.expert)};
+  }
+  return std::nullopt;
+}
+
 // What experts do not work with.
 std::optional<NotOffered> ExpertRefusal(const RunConfig& config) {
   if (!config.model.experts.any()) {
@@ -133,6 +156,9 @@ std::optional<NotOffered> ShardRefusal(const RunConfig& config) {
 
 std::optional<NotOffered> FindNotOffered(const RunConfig& config) {
   if (std::optional<NotOffered> refusal = AdapterRefusal(config)) {
+    return refusal;
+  }
+  if (std::optional<NotOffered> refusal = PricedOnly(config)) {
     return refusal;
   }
   if (std::optional<NotOffered> refusal = ExpertRefusal(config)) {

@@ -47,6 +47,9 @@ std::vector<RecipeKey> LayoutKeys() {
           "layout.data", "data-parallel replicas", [](Config & c) -> auto& { return c.layout.data; }, 1,
           kLargestDegree),
       Number(
+          "layout.expert", "ranks of a stage that divide experts; priced for other programs, the trainer has 1",
+          [](Config & c) -> auto& { return c.layout.expert; }, 1, kLargestDegree),
+      Number(
           "layout.zero", "ZeRO stage: shards optimizer (1), gradients (2), parameters (3)",
           [](Config & c) -> auto& { return c.layout.zero; }, 0, 3),
       Text(

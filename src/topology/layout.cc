@@ -12,6 +12,7 @@ std::string ParallelLayout::ToString() const {
     text += context_stripes > 1 ? fmt::format(" stripes{}", context_stripes) : "";
     text += ulysses > 0 ? fmt::format(" ulysses{}", ulysses) : "";
   }
+  text += expert != 1 ? fmt::format(" ep{}", expert) : "";
   if (chunks != 1) {
     text += fmt::format(" chunks{}", chunks);
   }

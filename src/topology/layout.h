@@ -85,6 +85,10 @@ struct ParallelLayout {
   int context_stripes = 1;  // of a sequence, each divided among all context ranks: see context_share.h
   // Under kUlyssesRing: ranks of a group that Ulysses divides heads among; 0: as many as heads allow (HeadRanks).
   int ulysses = 0;
+  // Ranks of a pipeline stage among which experts are divided, cut from tensor x context x data; the planner's alone:
+  // the trainer holds all experts on each of them.
+  int expert = 1;
+  int expert_tensor = 0;  // ranks that divide the width of each expert; 0: the tensor ranks
 
   int ranks() const { return tensor * context * pipeline * data; }
   // Ranks that hold the same weights and add up their gradients: data x context.
@@ -93,6 +97,12 @@ struct ParallelLayout {
   int shards() const { return shard_ranks > 0 ? shard_ranks : replicas(); }
   int copies() const { return replicas() / shards(); }
   int virtual_stages() const { return pipeline * chunks; }
+  int expert_width_ranks() const { return expert_tensor > 0 ? expert_tensor : tensor; }
+  // Ranks that hold the same experts; 0 where the groups do not divide a stage's ranks.
+  int expert_replicas() const {
+    const int group = expert * expert_width_ranks();
+    return tensor * replicas() % group == 0 ? tensor * replicas() / group : 0;
+  }
   // How gradients are reduced and weights gathered where there is another rank to send them to.
   WireFormat reduced_as() const { return shards() > 1 ? reduce : WireFormat::kExact; }
   WireFormat gathered_as() const { return shards() > 1 ? gather : WireFormat::kExact; }
