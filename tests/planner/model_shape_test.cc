@@ -49,5 +49,18 @@ TEST(ModelShape, WhatItWouldPriceWronglyIsRefused) {
   EXPECT_THAT(MessageOf([] { ParseModelShape(Changed("4096", "4097"), "x"); }), HasSubstr("4097"));
 }
 
+TEST(ModelShape, ReadsLatentAttentionAndDenseLayersBetween) {
+  const ModelConfig model = ParseModelShape(
+      R"({"model_type": "deepseek_v3", "num_hidden_layers": 61, "hidden_size": 7168, "num_attention_heads": 128,
+          "num_key_value_heads": 128, "intermediate_size": 18432, "vocab_size": 129280, "n_routed_experts": 256,
+          "num_experts_per_tok": 8, "moe_intermediate_size": 2048, "n_shared_experts": 1, "first_k_dense_replace": 3,
+          "moe_layer_freq": 1, "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_rope_head_dim": 64, "v_head_dim": 128,
+          "tie_word_embeddings": false})",
+      "x");
+  // As the safetensors index of the release adds up, without its further head.
+  EXPECT_NEAR(static_cast<double>(ParameterCount(model)), 671.03e9, 0.02e9);
+  EXPECT_EQ(model.SparseLayers(), 58);
+}
+
 }  // namespace
 }  // namespace trireme

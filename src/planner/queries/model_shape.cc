@@ -27,8 +27,9 @@ constexpr KnownType kTypes[] = {
     {"phi3", "phi3"},         {"olmo2", "olmo2"}, {"nemotron", "nemotron"}, {"opt", "opt"},
     {"gpt_neox", "gpt_neox"}, {"mpt", "mpt"},     {"starcoder", "gpt2"}};
 // With experts.
-constexpr KnownType kExpertTypes[] = {
-    {"mixtral", "mistral"}, {"olmoe", "olmoe"}, {"qwen2_moe", "qwen2"}, {"qwen3_moe", "qwen3"}};
+constexpr KnownType kExpertTypes[] = {{"mixtral", "mistral"},   {"olmoe", "olmoe"},      {"qwen2_moe", "qwen2"},
+                                      {"qwen3_moe", "qwen3"},   {"granitemoe", "llama"}, {"deepseek_v2", "llama"},
+                                      {"deepseek_v3", "llama"}, {"kimi_k2", "llama"},    {"gpt_oss", "qwen2"}};
 
 std::vector<std::string> TypesWithExperts() {
   std::vector<std::string> types;
@@ -66,6 +67,13 @@ class Reader {
     return fallback;
   }
 
+  // A number that may be 0.
+  std::int64_t CountOrNone(const char* name) const {
+    const auto found = json_.find(name);
+    const bool none = found == json_.end() || found->is_null() || (found->is_number() && found->get<double>() == 0);
+    return none ? 0 : Count({name}, 0);
+  }
+
   bool Flag(const char* name, bool fallback) const {
     const auto found = json_.find(name);
     Require(found == json_.end() || found->is_boolean(), "{}: \"{}\" must be true or false", origin_, name);
@@ -100,6 +108,25 @@ std::string FamilyOf(const std::string& type, const std::string& origin) {
        known);
 }
 
+void ReadExperts(const Reader& file, ModelConfig& model) {
+  model.experts = {.count = file.Count({"num_local_experts", "num_experts", "n_routed_experts"}, -1),
+                   .chosen = file.Count({"num_experts_per_tok"}, -1),
+                   .ffn = file.Count({"moe_intermediate_size"}, 0),
+                   .shared_ffn = file.CountOrNone("shared_expert_intermediate_size"),
+                   .dense_layers = file.CountOrNone("first_k_dense_replace"),
+                   .period = file.Count({"decoder_sparse_step", "moe_layer_freq"}, 1)};
+  model.experts.shared_gate = model.experts.shared_ffn > 0;
+  model.experts.shared_ffn += file.CountOrNone("n_shared_experts") * model.experts.ffn;
+  model.latent = {.query_rank = file.CountOrNone("q_lora_rank"),
+                  .kv_rank = file.CountOrNone("kv_lora_rank"),
+                  .rope = file.Count({"qk_rope_head_dim"}, LatentAttention{}.rope)};
+  if (model.latent.any()) {
+    model.kv_heads = model.heads;
+    model.head_dim = file.Count({"v_head_dim"}, -1);
+  }
+  model.attention_sinks = file.Type() == "gpt_oss";
+}
+
 }  // namespace
 
 ModelConfig ParseModelShape(const std::string& json, const std::string& origin) {
@@ -128,11 +155,7 @@ ModelConfig ParseModelShape(const std::string& json, const std::string& origin) 
     model.window = file.Count({"sliding_window"}, 0);
   }
   if (experts) {
-    model.experts = {.count = file.Count({"num_local_experts", "num_experts"}, -1),
-                     .chosen = file.Count({"num_experts_per_tok"}, -1),
-                     .ffn = file.Count({"moe_intermediate_size"}, 0),
-                     .shared_ffn = file.Count({"shared_expert_intermediate_size"}, 0)};
-    model.experts.shared_gate = model.experts.shared_ffn > 0;
+    ReadExperts(file, model);
   }
   model.tie_embeddings = file.Flag("tie_word_embeddings", Completed(model).tie_embeddings);
   return Completed(model, true);
