@@ -47,6 +47,12 @@ constexpr TimeNumber kTimeNumbers[] = {
     {"shard_kernels", &TimeTraits::shard_kernels, 1},
     {"shard_copy_bytes", &TimeTraits::shard_copy_bytes, 1},
     {"layer_tensors", &TimeTraits::layer_tensors, 1},
+    {"expert_streams", &TimeTraits::expert_streams, 1},
+    {"expert_row_bytes", &TimeTraits::expert_row_bytes, 1},
+    {"expert_layer_us", &TimeTraits::expert_layer_seconds, 1e-6},
+    {"expert_product_us", &TimeTraits::expert_product_seconds, 1e-6},
+    {"expert_variation", &TimeTraits::expert_variation, 1},
+    {"expert_overlap", &TimeTraits::expert_overlap, 1},
     {"gather_overlap", &TimeTraits::shard_overlap, 1},
     {"power_sgd_seconds", &TimeTraits::power_sgd_seconds, 1},
     {"power_sgd_share", &TimeTraits::power_sgd_share, 1},
@@ -71,6 +77,7 @@ TimeTraits ReadTime(const Settings& file) {
   time.recompute_whole = file.Flag("time.recompute_whole", time.recompute_whole);
   time.scatter_messages = file.Flag("time.scatter_messages", time.scatter_messages);
   time.gather_again = file.Flag("time.gather_again", time.gather_again);
+  time.sends_tokens_once = file.Flag("time.sends_tokens_once", time.sends_tokens_once);
   time.host_optimizer = file.Flag("time.host_optimizer", time.host_optimizer);
   time.nvme_offload = file.Flag("time.nvme_offload", time.nvme_offload);
   for (const TimeNumber& number : kTimeNumbers) {
@@ -139,6 +146,7 @@ StackFeatures ReadFeatures(const Settings& file) {
   features.pipeline = file.Flag("features.pipeline", features.pipeline);
   features.context = file.Flag("features.context", features.context);
   features.sequence_parallel = file.Flag("features.sequence_parallel", features.sequence_parallel);
+  features.experts = file.Flag("features.experts", features.experts);
   features.most_chunks = file.CountOr("features.most_chunks", 1);
   return features;
 }
@@ -191,6 +199,7 @@ SoftwareStack ReadStack(const Settings& file) {
   stack.assumed_partition = file.Text("runs.partition", "");
   stack.assumed_zero = std::clamp(file.CountOr("runs.zero", 0), 0, 3);
   stack.assumed_chunk_layers = file.CountOr("runs.chunk_layers", 0);
+  stack.assumed_expert_tensor = file.CountOr("runs.expert_tensor", 0);
   stack.assumed_sequence_parallel = file.Flag("runs.sequence_parallel", false);
   stack.features = ReadFeatures(file);
   stack.time = ReadTime(file);

@@ -82,6 +82,17 @@ struct TimeTraits {
   double shard_copy_bytes = 0;
   double layer_tensors = 8;   // trained tensors of a layer
   bool gather_again = false;  // ZeRO 3 gathers weights for recomputation, and once more for backward
+  // Experts that an axis divides: products of so many of them run at once (0: of all); moved for each row and hidden
+  // element by the kernels that permute rows before and after an exchange; of the host, to issue what a layer with
+  // experts has besides products, and each product; how much experts differ in their share of tokens, as a standard
+  // deviation over the mean; share of the exchanges that other work hides.
+  double expert_streams = 0;
+  double expert_row_bytes = 14;
+  double expert_layer_seconds = 0;
+  double expert_product_seconds = 0;
+  double expert_variation = 0;
+  double expert_overlap = 0;
+  bool sends_tokens_once = false;  // a token goes once to each rank that has experts of it, not once for each expert
   // Share of ZeRO 3's gathers and reductions, and of copies to and from the host, that compute hides: in a file
   // time.gather_overlap.
   double shard_overlap = 0;
@@ -137,6 +148,7 @@ struct StackFeatures {
   bool pipeline = true;
   bool context = false;  // cuts sequences over ranks that exchange keys and values
   bool sequence_parallel = false;
+  bool experts = false;  // divides experts over an axis of their own, each whole on a rank
   int most_chunks = 1;
 };
 
@@ -207,8 +219,9 @@ struct SoftwareStack {
   std::string assumed_partition;  // empty: uniform
   int assumed_zero = 0;
   bool assumed_sequence_parallel = false;
-  std::string assumed_dtype;     // where the device multiplies in it; empty: bf16
-  int assumed_chunk_layers = 0;  // above 0: pipelines are interleaved by chunks of about so many layers
+  int assumed_expert_tensor = 0;  // ParallelLayout::expert_tensor
+  std::string assumed_dtype;      // where the device multiplies in it; empty: bf16
+  int assumed_chunk_layers = 0;   // above 0: pipelines are interleaved by chunks of about so many layers
   std::vector<StackCalibration> calibrations;
   std::vector<StackRevision> revisions;
 };

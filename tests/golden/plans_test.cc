@@ -110,7 +110,7 @@ std::vector<PlanCase> Searches() {
 // A candidate without what its layout says already.
 void Shorten(nlohmann::json& candidate) {
   for (const char* const key :
-       {"tensor", "context", "context_kind", "pipeline", "data", "zero", "schedule", "chunks", "partition",
+       {"tensor", "context", "context_kind", "pipeline", "data", "expert", "zero", "schedule", "chunks", "partition",
         "sequence_parallel", "recompute", "offload", "offload_activations", "micro_batch", "model_tflops", "mfu"}) {
     candidate.erase(key);
   }

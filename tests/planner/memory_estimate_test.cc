@@ -51,6 +51,28 @@ void ExpectTrainersBytes(const ModelConfig& model, const ParallelLayout& layout,
   EXPECT_EQ(peak.peak, estimate.peak) << layout.ToString();
 }
 
+TEST(MemoryEstimate, OfDenseLayersBetweenThoseWithExpertsIsTheTrainersOwn) {
+  ModelConfig model{.family = "llama",
+                    .layers = 8,
+                    .hidden = 64,
+                    .heads = 4,
+                    .ffn = 160,
+                    .vocabulary = 500,
+                    .sequence = 64,
+                    .experts = {.count = 4, .chosen = 2, .ffn = 96, .shared_ffn = 32}};
+  for (const auto& [dense, period] : {std::pair{3, 1}, {0, 2}, {5, 1}, {0, 1}}) {
+    model.experts.dense_layers = dense;
+    model.experts.period = period;
+    for (const ParallelLayout& layout :
+         {ParallelLayout{}, ParallelLayout{.tensor = 2, .pipeline = 2, .data = 2, .zero = 1},
+          ParallelLayout{.pipeline = 4, .data = 2, .zero = 2, .recompute = Recompute::kFull},
+          ParallelLayout{.pipeline = 2, .data = 2, .zero = 3, .schedule = "interleaved", .chunks = 2},
+          ParallelLayout{.tensor = 2, .sequence_parallel = true, .recompute = Recompute::kLight}}) {
+      ExpectTrainersBytes(Completed(model, true), layout, 4 * layout.data);
+    }
+  }
+}
+
 TEST(MemoryEstimate, OfPowerSgdIsTheTrainersOwn) {
   for (const int zero : {0, 1}) {
     ExpectTrainersBytes(SmallGpt(), {.tensor = 2, .pipeline = 2, .data = 2, .zero = zero, .micro_batch = 2}, 8,

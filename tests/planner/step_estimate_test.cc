@@ -156,7 +156,7 @@ TEST(StepEstimate, StateInHostMemoryCostsTheSlowestOfLinkAndMemories) {
     const ParallelLayout layout{.data = data, .zero = 1, .micro_batch = 1, .offload = Offload::kOptimizer};
     return EstimateTime(machine.Point(model, layout, 16), account, clock).terms;
   };
-  const auto parameters = static_cast<double>(account.ParametersOf({.data = 8}, 32, true, true));
+  const auto parameters = static_cast<double>(account.ParametersOf({.data = 8}, {.dense = 32}, true, true));
   const Efficiencies& e = machine.state.efficiencies;
   // Lower halves and two moments, 10 bytes, each way. Eight ranks share the node's memory, one does not.
   machine.cluster.host_bandwidth = 1e15;

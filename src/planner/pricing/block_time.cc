@@ -7,6 +7,7 @@
 #include "base/shape.h"
 #include "lowering/linear_shape.h"
 #include "planner/pricing/collective_time.h"
+#include "planner/pricing/expert_time.h"
 #include "planner/pricing/matmul_time.h"
 #include "planner/pricing/price_model.h"
 
@@ -46,7 +47,10 @@ AttentionSeconds TimeOfAttention(const PlanPoint& point, const LocalSizes& s, do
   const Efficiencies& e = point.stack.efficiencies;
   const double seen = static_cast<double>(CausalPairs(s.keys, s.window)) / static_cast<double>(CausalPairs(s.keys));
   const double pairs = static_cast<double>(s.tokens) * static_cast<double>(s.keys) * seen;
-  const double flops = 4 * pairs * static_cast<double>(s.attention);
+  const double wider = point.config.model.latent.any() ? 1 + static_cast<double>(point.config.model.latent.rope) /
+                                                                 static_cast<double>(2 * s.head_size)
+                                                       : 1;
+  const double flops = 4 * pairs * wider * static_cast<double>(s.attention);
   const double peak = point.cluster.device.Peak(point.dtype());
   if (point.flash()) {
     const double forward = flops / 2 / FusedAttentionRate(point, s.head_size);
@@ -68,7 +72,36 @@ bool WaitsForGather(const ProductStep& product) {
   return product.kind == (columns ? ProductKind::kForward : ProductKind::kInputGradient);
 }
 
+// The products of latent attention in place of the one that makes queries, keys and values. The narrow ones are of all
+// heads on every tensor rank.
+double LatentSeconds(const PlanPoint& point, const ProductStep& product, const MatmulPrice& price) {
+  const ModelConfig& model = point.config.model;
+  const LatentAttention& latent = model.latent;
+  const std::int64_t heads = model.heads / point.config.layout.tensor;
+  const std::int64_t rows = product.kind == ProductKind::kWeightGradient ? product.depth : product.rows;
+  const auto seconds = [&](std::int64_t outputs, std::int64_t inputs) {
+    switch (product.kind) {
+      case ProductKind::kForward:
+        break;
+      case ProductKind::kInputGradient:
+        return price.Seconds({rows, inputs, outputs});
+      case ProductKind::kWeightGradient:
+        return price.Seconds({outputs, inputs, rows});
+    }
+    return price.Seconds({rows, outputs, inputs});
+  };
+  const std::int64_t wide = heads * (model.head_size() + latent.rope);
+  const double queries = latent.query_rank > 0
+                             ? seconds(latent.query_rank, model.hidden) + seconds(wide, latent.query_rank)
+                             : seconds(wide, model.hidden);
+  return queries + seconds(latent.kv_rank + latent.rope, model.hidden) +
+         seconds(2 * heads * model.head_size(), latent.kv_rank);
+}
+
 double ProductSeconds(const PlanPoint& point, const ProductStep& product, const MatmulPrice& price) {
+  if (product.linear == BlockLinear::kQkv && point.config.model.latent.any()) {
+    return LatentSeconds(point, product, price);
+  }
   const std::int64_t tensor = point.config.layout.tensor;
   const bool parts = point.stack.time.products_in_parts && tensor > 1 && point.config.layout.sequence_parallel &&
                      product.rows >= tensor && WaitsForGather(product);
@@ -102,14 +135,14 @@ double SecondsOfGroups(const MatmulPrice& native, const GroupedProductStep& step
 
 }  // namespace
 
-double AddProducts(const PlanPoint& point, const ModuleProgram& program, ModuleTime& time) {
+double AddProducts(const PlanPoint& point, const ModuleProgram& program, bool with_experts, ModuleTime& time) {
   const MatmulPrice native = ProductPrice(point, ProductFormat::kNative);
   const MatmulPrice cast = ProductPrice(point, point.products());
   double last = 0;
   for (const std::vector<ProgramStep>* steps : {&program.forward, &program.backward, &program.backward_weight}) {
     for (const ProgramStep& step : *steps) {
       const auto* product = std::get_if<ProductStep>(&step.work);
-      const auto* grouped = std::get_if<GroupedProductStep>(&step.work);
+      const auto* grouped = with_experts ? std::get_if<GroupedProductStep>(&step.work) : nullptr;
       if ((product == nullptr && grouped == nullptr) || step.recomputed) {
         continue;
       }
@@ -162,6 +195,12 @@ void AddCasts(const PlanPoint& point, const LocalSizes& s, ModuleTime& time) {
       outputs += shape.rows * shape.outputs;
     }
   }
+  if (s.experts > 0 && !point.prices.prices_every_recipe()) {
+    const ExpertShare share = ShareOfExperts(point, s);
+    const auto rows = static_cast<std::int64_t>(share.rows * share.imbalance);
+    inputs += rows * (s.hidden + share.width);
+    outputs += rows * ((s.gated ? 2 : 1) * share.width + s.hidden);
+  }
   const double bytes = CastBytes(point);
   time.forward.memory += MemorySeconds(point, bytes * static_cast<double>(inputs));
   time.backward_input.memory += MemorySeconds(point, bytes * static_cast<double>(outputs));
@@ -180,15 +219,17 @@ void AddHost(const PlanPoint& point, const LocalSizes& s, const ModuleCost& cost
   constexpr double kForwardShare = 0.4;  // of a layer's kernels
   const Efficiencies& e = point.stack.efficiencies;
   const bool stalls = point.config.layout.tensor > 1 && StagesCrossNodes(point.cluster, point.config.layout);
+  const double experts = ExpertIssueSeconds(point, s);
   const double issue = e.layer_seconds + (stalls ? e.stall_seconds * point.config.layout.tensor : 0);
   const auto collectives = [&](const WorkCost& work) {
     const auto& calls = work.tensor.calls;
     return point.stack.time.collective_seconds *
            static_cast<double>(std::accumulate(calls.begin(), calls.end(), std::int64_t{0}));
   };
-  const double forward = kForwardShare * issue + collectives(cost.forward);
-  const double backward = (s.recompute_block ? 1 : 1 - kForwardShare) * issue + collectives(cost.backward_input) +
-                          collectives(cost.backward_weight) + (second_forward ? collectives(cost.forward) / 2 : 0);
+  const double forward = kForwardShare * issue + experts + collectives(cost.forward);
+  const double backward = (s.recompute_block ? 1 : 1 - kForwardShare) * issue + (s.recompute_block ? 3 : 2) * experts +
+                          collectives(cost.backward_input) + collectives(cost.backward_weight) +
+                          (second_forward ? collectives(cost.forward) / 2 : 0);
   const double runs_backward = time.backward_input.total() + time.backward_weight.total();
   const bool blocking = point.stack.time.blocking;
   time.backward_input.overhead += blocking ? backward : std::max(0.0, backward - runs_backward);

@@ -19,10 +19,11 @@ bool FusesSoftmax(const PlanPoint& point);
 // pairs and moves every score through memory. exchange: of keys and values, hidden behind fused attention.
 AttentionSeconds TimeOfAttention(const PlanPoint& point, const LocalSizes& sizes, double exchange);
 
-// Added to `time`: the products of each pass, recomputation left out (returns the seconds of forward's last one); casts
+// Added to `time`: the products of each pass, recomputation left out and, unless `with_experts`, those of experts
+// (returns the seconds of forward's last one); casts
 // of what enters them to 8 bits or fewer; collectives of the tensor group; what the host's launches show of themselves.
 // cost: of the block. second_forward: whether backward issues the collectives of forward's last product once more.
-double AddProducts(const PlanPoint& point, const ModuleProgram& program, ModuleTime& time);
+double AddProducts(const PlanPoint& point, const ModuleProgram& program, bool with_experts, ModuleTime& time);
 void AddCasts(const PlanPoint& point, const LocalSizes& sizes, ModuleTime& time);
 void AddTensor(const PlanPoint& point, const ModuleCost& cost, ModuleTime& time);
 void AddHost(const PlanPoint& point, const LocalSizes& sizes, const ModuleCost& cost, bool second_forward,

@@ -65,6 +65,30 @@ GroupPlacement PlaceShards(const Cluster& cluster, const ParallelLayout& layout,
   return PlaceGroup(cluster.devices_per_node, layout.tensor, ranks);
 }
 
+GroupPlacement PlaceExperts(const Cluster& cluster, const ParallelLayout& layout) {
+  const int width = layout.expert_width_ranks();
+  const bool fits = layout.expert * width <= cluster.devices_per_node;
+  return fits ? GroupPlacement{.size = layout.expert, .per_node = layout.expert, .sharing = width}
+              : PlaceGroup(cluster.devices_per_node, width, layout.expert);
+}
+
+GroupPlacement PlaceExpertReplicas(const Cluster& cluster, const ParallelLayout& layout) {
+  return PlaceGroup(cluster.devices_per_node, layout.expert * layout.expert_width_ranks(), layout.expert_replicas());
+}
+
+double ExchangeSeconds(double within, double across, const GroupPlacement& group, const Cluster& cluster,
+                       const LinkShares& shares) {
+  constexpr double kStart = 12e-6;  // NCCL's grouped send and receive
+  const double local = within / (cluster.device_link.bandwidth * shares.device);
+  if (!group.crosses_nodes()) {
+    return kStart + cluster.device_link.latency + local;
+  }
+  const double card = cluster.node_bandwidth() / cluster.devices_per_node * shares.node;
+  // Messages to several nodes pass a card one after another.
+  const double latency = cluster.node_link.latency * shares.latency * std::sqrt(static_cast<double>(group.nodes()));
+  return kStart + latency + std::max(local, across / card);
+}
+
 bool StagesCrossNodes(const Cluster& cluster, const ParallelLayout& layout) {
   return layout.pipeline > 1 && layout.ranks() > cluster.devices_per_node;
 }

@@ -12,6 +12,12 @@
 
 namespace trireme {
 
+struct LinkShares {
+  double device = 0.7;  // of the device link
+  double node = 0.5;    // of a node's cards
+  double latency = 1;   // times that of the node link
+};
+
 // How a group of ranks lies on the nodes, and how many groups like it share a node.
 struct GroupPlacement {
   int size = 1;
@@ -39,14 +45,17 @@ std::vector<ContextTraffic> PlaceContextTraffic(const Cluster& cluster, const Pa
 GroupPlacement PlaceData(const Cluster& cluster, const ParallelLayout& layout);
 // Places `ranks` neighbours of the data group.
 GroupPlacement PlaceShards(const Cluster& cluster, const ParallelLayout& layout, int ranks);
+// Ranks among which experts are divided: neighbours, but for those that divide the width of an expert. A group that
+// fits into a domain of links lies within one, since schedulers hand out whole parts of it (Slurm's topology/block).
+GroupPlacement PlaceExperts(const Cluster& cluster, const ParallelLayout& layout);
+// Ranks that hold the same experts.
+GroupPlacement PlaceExpertReplicas(const Cluster& cluster, const ParallelLayout& layout);
+// An exchange in which each rank sends `within` bytes to ranks of its node and `across` bytes to those of other nodes,
+// while all ranks of the node do.
+double ExchangeSeconds(double within, double across, const GroupPlacement& group, const Cluster& cluster,
+                       const LinkShares& shares);
 // Whether some neighbouring stages lie on different nodes.
 bool StagesCrossNodes(const Cluster& cluster, const ParallelLayout& layout);
-
-struct LinkShares {
-  double device = 0.7;  // of the device link
-  double node = 0.5;    // of a node's cards
-  double latency = 1;   // times that of the node link
-};
 
 // bytes: as Traffic counts them. calls: how many collectives they are cut into.
 double CollectiveSeconds(CollectiveKind kind, double bytes, double calls, const GroupPlacement& group,

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <map>
-#include <utility>
+#include <tuple>
 
 #include "base/shape.h"
 #include "cost/communication_memory.h"
@@ -26,9 +26,9 @@ StageMemory CountedMemory(const PlanPoint& point, const ModelAccount& account, c
                           const StagePartition& partition, int stage, PipelineClock& clock) {
   const ParallelLayout& layout = point.config.layout;
   const StagePlacement placement = PlacementOf(layout);
-  std::int64_t own = 0;
+  BlockCounts own;
   for (int chunk = 0; chunk < placement.chunks; ++chunk) {
-    own += blocks[static_cast<std::size_t>(placement.VirtualStage(stage, chunk))];
+    own += KindsOf(point.config.model, blocks, placement.VirtualStage(stage, chunk));
   }
   const bool adamw = point.optimizer() == OptimizerKind::kAdamW;
   const ShardPlan shards = account.PlanOfStage(layout, own, stage == 0, stage == placement.HeadStage(),
@@ -88,10 +88,10 @@ double CountedPrices::Parameters(const PlanPoint& point, const ModelAccount& acc
                                  const std::vector<std::int64_t>& blocks, int virtual_stage,
                                  const CountedParameters& counted) const {
   const int last = point.config.layout.virtual_stages() - 1;
-  const std::int64_t own = blocks[static_cast<std::size_t>(virtual_stage)];
+  const BlockCounts own = KindsOf(point.config.model, blocks, virtual_stage);
   if (virtual_stage == last && last > 0 && PlacementOf(point.config.layout).HeadStage() == 0) {
     return static_cast<double>(account.ParametersOf(point.config.layout, own, true, true, counted) -
-                               account.ParametersOf(point.config.layout, 0, true, false, counted));
+                               account.ParametersOf(point.config.layout, {}, true, false, counted));
   }
   return static_cast<double>(
       account.ParametersOf(point.config.layout, own, virtual_stage == 0, virtual_stage == last, counted));
@@ -118,23 +118,26 @@ double CountedPrices::HardwareFlops(const PlanPoint& point, const ModelAccount& 
   const auto flops_of = [](const ModuleCost& cost) {
     return cost.forward.flops.total() + cost.backward_input.flops.total() + cost.backward_weight.flops.total();
   };
-  // Blocks are alike but for what they recompute and their window: each kind is counted once.
+  // Blocks are alike but for what they recompute, their window and whether they have experts: each kind is counted
+  // once.
   const std::int64_t limit =
       point.config.layout.recompute_layers > 0 ? point.config.layout.recompute_layers : point.config.model.layers;
-  std::map<std::pair<bool, std::int64_t>, std::int64_t> kinds;  // of (recomputes, window): how many
+  std::map<std::tuple<bool, std::int64_t, bool>, std::int64_t> kinds;  // (recomputes, window, sparse): how many
+  const ModelConfig& model = point.config.model;
   std::int64_t first = 0;
   for (const std::int64_t blocks : BlocksOfStages(point)) {
     for (std::int64_t block = 0; block < blocks; ++block) {
-      ++kinds[{block < limit, point.config.model.WindowOf(first + block)}];
+      ++kinds[{block < limit, model.WindowOf(first + block), model.IsSparse(first + block)}];
     }
     first += blocks;
   }
   std::int64_t flops = flops_of(CostOfEmbedding(sizes, point.config.model)) +
                        flops_of(CostOfHead(sizes, point.config.model, HeadChunk(sizes, 0)));
   for (const auto& [kind, count] : kinds) {
-    LocalSizes of = kind.first ? sizes : sizes.WithoutRecompute();
+    const auto& [recomputes, window, sparse] = kind;
+    LocalSizes of = (recomputes ? sizes : sizes.WithoutRecompute()).OfKind(model, sparse);
     const std::shared_ptr<const ModuleProgram> program = account.ProgramOf(of);
-    of.window = kind.second;
+    of.window = window;
     flops += count * flops_of(CostOfBlock(of, *program));
   }
   return static_cast<double>(flops) * static_cast<double>(point.micro_batches()) * point.config.layout.tensor *
@@ -145,7 +148,7 @@ ModuleTime CountedPrices::Block(const PlanPoint& point, const LocalSizes& s, con
   const ModuleCost cost = CostOfBlock(s, program);
   const AttentionSeconds attention = TimeOfAttention(point, s, 0);
   ModuleTime time;
-  const double last_product = AddProducts(point, program, time);
+  const double last_product = AddProducts(point, program, true, time);
   time.forward.attention = attention.forward;
   time.backward_input.attention = attention.backward;
   // cost counts the second forward's bytes and collectives within the input part already.

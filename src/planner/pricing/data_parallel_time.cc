@@ -72,6 +72,25 @@ double GatherSeconds(const PlanPoint& point, double parameters, double calls) {
   return ShardSeconds(point, CollectiveKind::kAllGather, parameters * each, calls) + packing;
 }
 
+double ExpertReductionSeconds(const PlanPoint& point, double gradients, double calls) {
+  if (gradients <= 0) {
+    return 0;
+  }
+  const bool shards = ZeroShards(point.config.layout.zero).optimizer;
+  const CollectiveKind kind = shards ? CollectiveKind::kReduceScatter : CollectiveKind::kAllReduce;
+  return point.prices.Collective(point, kind, SentType(point, kind), gradients * GradientBytes(point), calls,
+                                 PlaceExpertReplicas(point.cluster, point.config.layout));
+}
+
+double ExpertGatherSeconds(const PlanPoint& point, double parameters, double calls) {
+  if (parameters <= 0) {
+    return 0;
+  }
+  return point.prices.Collective(point, CollectiveKind::kAllGather, SentType(point, CollectiveKind::kAllGather),
+                                 parameters * point.prices.ParameterBytes(point), calls,
+                                 PlaceExpertReplicas(point.cluster, point.config.layout));
+}
+
 double UpdatedSeconds(const PlanPoint& point, double bytes) {
   const bool turns = point.stack.time.broadcasts_shards;
   return ShardSeconds(point, turns ? CollectiveKind::kBroadcast : CollectiveKind::kAllGather, bytes,

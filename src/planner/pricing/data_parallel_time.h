@@ -18,6 +18,9 @@ double ShardSeconds(const PlanPoint& point, CollectiveKind kind, double bytes, d
 double ReductionSeconds(const PlanPoint& point, double gradients, double calls);
 // ZeRO 3's gather of so many parameters for one use.
 double GatherSeconds(const PlanPoint& point, double parameters, double calls);
+// The ranks that hold the same experts reduce their gradients and gather them, apart from all other parameters.
+double ExpertReductionSeconds(const PlanPoint& point, double gradients, double calls);
+double ExpertGatherSeconds(const PlanPoint& point, double parameters, double calls);
 // Updated parameters go to all who hold them: one gather, or a broadcast by each owner in turn.
 double UpdatedSeconds(const PlanPoint& point, double bytes);
 // What a program spends on cutting and copying each tensor's shards, where ZeRO 1 works tensor by tensor: nothing hides

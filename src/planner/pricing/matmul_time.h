@@ -17,10 +17,11 @@ struct MatmulShape {
 };
 
 // Work over what the tiles and waves of the best tile shape occupy: 1 when all fits exactly.
-double WaveEfficiency(std::int64_t m, std::int64_t n, int units);
+// `copies`: of such products that run at once.
+double WaveEfficiency(std::int64_t m, std::int64_t n, int units, std::int64_t copies = 1);
 
 // The filled share of a device of `units`: at least a quarter, as a small product may cut k over idle units.
-double FilledShare(std::int64_t m, std::int64_t n, int units);
+double FilledShare(std::int64_t m, std::int64_t n, int units, std::int64_t copies = 1);
 
 struct MatmulPrice {
   const DeviceSpec& device;
@@ -31,6 +32,11 @@ struct MatmulPrice {
   double wave_weight = 1;
 
   double Seconds(const MatmulShape& shape) const;
+  // `count` products of this shape, `together` at a time (0: all).
+  double GroupedSeconds(const MatmulShape& shape, std::int64_t count, std::int64_t together) const;
+
+ private:
+  double Rate(const MatmulShape& shape, std::int64_t copies) const;
 };
 
 }  // namespace trireme

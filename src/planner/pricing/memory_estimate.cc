@@ -10,11 +10,29 @@
 namespace trireme {
 namespace {
 
-ModelConfig OneLayer(ModelConfig model) {
-  model.layers = 1;
-  model.experts.dense_layers = 0;
+bool HasBothKinds(const ModelConfig& model) {
+  const std::int64_t sparse = model.SparseLayers();
+  return sparse > 0 && sparse < model.layers;
+}
+
+// A layer of each kind, the dense one first.
+ModelConfig LayerOfEachKind(ModelConfig model) {
+  const bool both = HasBothKinds(model);
+  model.layers = both ? 2 : 1;
+  model.experts.dense_layers = both ? 1 : 0;
   model.experts.period = 1;
   return model;
+}
+
+// Parameters of one block.
+double ParametersOfKind(const ModelConfig& model, bool sparse) {
+  ModelConfig one = model;
+  one.layers = 1;
+  one.experts.period = 1;
+  one.experts.dense_layers = sparse ? 0 : 1;
+  ModelConfig none = one;
+  none.layers = 0;
+  return static_cast<double>(ParameterCount(one) - ParameterCount(none));
 }
 
 // A bucket without its entries: enough for bytes.
@@ -30,12 +48,13 @@ Bucket Bare(const Bucket& bucket) {
   return bare;
 }
 
-// Blocks of each of its chunks; `blocks` by virtual stage.
-std::vector<std::int64_t> BlocksOfChunks(const StagePlacement& placement, const std::vector<std::int64_t>& blocks,
-                                         int stage) {
+// Blocks of each of its chunks, dense ones and those with experts; `blocks` by virtual stage.
+std::vector<std::int64_t> BlocksOfChunks(const ModelConfig& model, const StagePlacement& placement,
+                                         const std::vector<std::int64_t>& blocks, int stage) {
   std::vector<std::int64_t> own;
   for (int chunk = 0; chunk < placement.chunks; ++chunk) {
-    own.push_back(blocks[static_cast<std::size_t>(placement.VirtualStage(stage, chunk))]);
+    const BlockCounts kinds = KindsOf(model, blocks, placement.VirtualStage(stage, chunk));
+    own.insert(own.end(), {kinds.dense, kinds.sparse});
   }
   return own;
 }
@@ -49,12 +68,44 @@ int SaversOfNode(const ParallelLayout& layout, int on_node) {
 }  // namespace
 
 ModelAccount::ModelAccount(const ModelConfig& model)
-    : model_(model), one_layer_(std::make_shared<const ParameterTable>(OneLayer(model))) {
-  ModelConfig two = one_layer_->config();
-  two.layers = 2;
-  const std::int64_t one = ParameterCount(OneLayer(model));
-  block_parameters_ = static_cast<double>(ParameterCount(two) - one);
+    : model_(model),
+      one_layer_(std::make_shared<const ParameterTable>(LayerOfEachKind(model))),
+      mixed_(HasBothKinds(model)),
+      dense_parameters_(ParametersOfKind(model, false)),
+      sparse_parameters_(model.experts.any() ? ParametersOfKind(model, true) : 0) {
   table_parameters_ = static_cast<double>(model.vocabulary * model.hidden);
+}
+
+BlockCounts& BlockCounts::operator+=(const BlockCounts& other) {
+  dense += other.dense;
+  sparse += other.sparse;
+  return *this;
+}
+
+BlockCounts KindsWithin(const ModelConfig& model, std::int64_t first, std::int64_t count) {
+  BlockCounts kinds;
+  for (std::int64_t layer = first; layer < first + count; ++layer) {
+    ++(model.IsSparse(layer) ? kinds.sparse : kinds.dense);
+  }
+  return kinds;
+}
+
+BlockCounts KindsOf(const ModelConfig& model, const std::vector<std::int64_t>& blocks, int virtual_stage) {
+  std::int64_t first = 0;
+  for (int stage = 0; stage < virtual_stage; ++stage) {
+    first += blocks[static_cast<std::size_t>(stage)];
+  }
+  return KindsWithin(model, first, blocks[static_cast<std::size_t>(virtual_stage)]);
+}
+
+double ModelAccount::block_parameters() const {
+  const BlockCounts all = KindsWithin(model_, 0, model_.layers);
+  return (static_cast<double>(all.dense) * dense_parameters_ + static_cast<double>(all.sparse) * sparse_parameters_) /
+         static_cast<double>(model_.layers);
+}
+
+double ModelAccount::expert_parameters() const {
+  return static_cast<double>(model_.experts.count * 3 * model_.experts.ffn * model_.hidden);
 }
 
 const ShardPlan& ModelAccount::Cut(const ParallelLayout& layout) const {
@@ -73,7 +124,7 @@ const ShardPlan& ModelAccount::Cut(const ParallelLayout& layout) const {
   return *cut_;
 }
 
-std::int64_t ModelAccount::CopiesOf(const Bucket& bucket, std::int64_t blocks, bool has_embedding,
+std::int64_t ModelAccount::CopiesOf(const Bucket& bucket, const BlockCounts& blocks, bool has_embedding,
                                     bool has_head) const {
   if (bucket.tied) {
     return has_embedding || has_head ? 1 : 0;
@@ -81,10 +132,13 @@ std::int64_t ModelAccount::CopiesOf(const Bucket& bucket, std::int64_t blocks, b
   if (bucket.module == 0) {
     return has_embedding ? 1 : 0;
   }
-  return bucket.module == one_layer_->config().modules() - 1 ? (has_head ? 1 : 0) : blocks;
+  return bucket.module == one_layer_->config().modules() - 1 ? (has_head ? 1 : 0)
+         : !mixed_                                           ? blocks.total()
+         : bucket.module == 1                                ? blocks.dense
+                                                             : blocks.sparse;
 }
 
-ShardPlan ModelAccount::PlanOfStage(const ParallelLayout& layout, std::int64_t blocks, bool has_embedding,
+ShardPlan ModelAccount::PlanOfStage(const ParallelLayout& layout, const BlockCounts& blocks, bool has_embedding,
                                     bool has_head, bool with_entries) const {
   const ShardPlan& cut = Cut(layout);
   ShardPlan plan = cut;
@@ -113,7 +167,7 @@ ShardPlan ModelAccount::PlanOfStage(const ParallelLayout& layout, std::int64_t b
   return plan;
 }
 
-std::int64_t ModelAccount::ParametersOf(const ParallelLayout& layout, std::int64_t blocks, bool has_embedding,
+std::int64_t ModelAccount::ParametersOf(const ParallelLayout& layout, const BlockCounts& blocks, bool has_embedding,
                                         bool has_head, const CountedParameters& counted) const {
   std::int64_t parameters = 0;
   for (const Bucket& bucket : Cut(layout).buckets) {
@@ -207,7 +261,8 @@ MemoryEstimate EstimateStages(const PlanPoint& point, const ModelAccount& accoun
   for (int stage = 0; stage < layout.pipeline; ++stage) {
     const bool end = stage == 0 || stage == placement.HeadStage();
     if (peak_only && !end) {
-      MiddleStage middle{.blocks = BlocksOfChunks(placement, blocks, stage), .slots = clock.Slots(shape, stage)};
+      MiddleStage middle{.blocks = BlocksOfChunks(point.config.model, placement, blocks, stage),
+                         .slots = clock.Slots(shape, stage)};
       if (std::any_of(seen.begin(), seen.end(), [&](const MiddleStage& one) { return one.HoldsAsMuchAs(middle); })) {
         continue;
       }

@@ -44,6 +44,18 @@ struct MemoryEstimate {
   double nvme_per_node = 0;  // what the host cannot hold of it, where the stack uses NVMe
 };
 
+// Blocks by kind.
+struct BlockCounts {
+  std::int64_t dense = 0;
+  std::int64_t sparse = 0;  // with experts
+
+  std::int64_t total() const { return dense + sparse; }
+  BlockCounts& operator+=(const BlockCounts& other);
+};
+// Counts the `count` blocks from `first`, or those of a virtual stage; blocks: BlocksOfStages.
+BlockCounts KindsWithin(const ModelConfig& model, std::int64_t first, std::int64_t count);
+BlockCounts KindsOf(const ModelConfig& model, const std::vector<std::int64_t>& blocks, int virtual_stage);
+
 // Which parameters are counted.
 struct CountedParameters {
   bool frozen = true;
@@ -57,16 +69,19 @@ class ModelAccount {
   explicit ModelAccount(const ModelConfig& model);
 
   const ModelConfig& model() const { return model_; }
-  // Parameters of a block, of the token table, and of the rest of the ends, whole.
-  double block_parameters() const { return block_parameters_; }
+  // Parameters of a block (the mean of all), of one kind, of a block's experts, and of the token table, whole.
+  double block_parameters() const;
+  double dense_parameters() const { return dense_parameters_; }
+  double sparse_parameters() const { return sparse_parameters_; }
+  double expert_parameters() const;
   double table_parameters() const { return table_parameters_; }
-  // The table of a model with one layer: entries of PlanOfStage name its rows.
+  // The table of a model with one layer of each kind: entries of PlanOfStage name its rows.
   const ParameterTable& one_layer() const { return *one_layer_; }
-  // A ShardPlan of a stage with `blocks` blocks. Entries take time to copy, and AdamW's memory does not need them.
-  ShardPlan PlanOfStage(const ParallelLayout& layout, std::int64_t blocks, bool has_embedding, bool has_head,
+  // A ShardPlan of a stage with these blocks. Entries take time to copy, and AdamW's memory does not need them.
+  ShardPlan PlanOfStage(const ParallelLayout& layout, const BlockCounts& blocks, bool has_embedding, bool has_head,
                         bool with_entries = false) const;
   // Parameters in the buckets of that plan, padding included.
-  std::int64_t ParametersOf(const ParallelLayout& layout, std::int64_t blocks, bool has_embedding, bool has_head,
+  std::int64_t ParametersOf(const ParallelLayout& layout, const BlockCounts& blocks, bool has_embedding, bool has_head,
                             const CountedParameters& counted = {}) const;
   // The model's block, lowered for these sizes.
   std::shared_ptr<const ModuleProgram> ProgramOf(const LocalSizes& sizes) const {
@@ -77,11 +92,13 @@ class ModelAccount {
  private:
   const ShardPlan& Cut(const ParallelLayout& layout) const;
   // How often a bucket of the one-layer cut occurs in a stage.
-  std::int64_t CopiesOf(const Bucket& bucket, std::int64_t blocks, bool has_embedding, bool has_head) const;
+  std::int64_t CopiesOf(const Bucket& bucket, const BlockCounts& blocks, bool has_embedding, bool has_head) const;
 
   ModelConfig model_;
   std::shared_ptr<const ParameterTable> one_layer_;  // shared by copies: it is never changed
-  double block_parameters_ = 0;
+  bool mixed_ = false;                               // blocks of both kinds
+  double dense_parameters_ = 0;
+  double sparse_parameters_ = 0;
   double table_parameters_ = 0;
   mutable int cut_tensor_ = 0;  // of cut_
   mutable int cut_data_ = 0;

@@ -10,12 +10,14 @@ WorkTime& WorkTime::operator+=(const WorkTime& other) {
   memory += other.memory;
   tensor += other.tensor;
   context += other.context;
+  experts += other.experts;
   overhead += other.overhead;
   return *this;
 }
 
 WorkTime WorkTime::operator*(double times) const {
-  return {matmul * times, attention * times, memory * times, tensor * times, context * times, overhead * times};
+  return {matmul * times,  attention * times, memory * times,  tensor * times,
+          context * times, experts * times,   overhead * times};
 }
 
 ModuleTime& ModuleTime::operator+=(const ModuleTime& other) {
@@ -67,10 +69,8 @@ ModuleTime TimeOfBlock(const PlanPoint& point, const LocalSizes& s) {
   return TimeOfBlock(point, s, PlanBlock(point.config.model, s));
 }
 
-namespace {
-
 // Windows change what attention costs, not the program.
-ModuleTime TimeOfWindows(const PlanPoint& point, const LocalSizes& s, const ModuleProgram& program) {
+ModuleTime TimeOfKind(const PlanPoint& point, const LocalSizes& s, const ModuleProgram& program) {
   const ModelConfig& model = point.config.model;
   if (model.window == 0 || model.window_period == 0) {
     return point.prices.Block(point, s, program);
@@ -87,19 +87,17 @@ ModuleTime TimeOfWindows(const PlanPoint& point, const LocalSizes& s, const Modu
   return time;
 }
 
-}  // namespace
-
 ModuleTime TimeOfBlock(const PlanPoint& point, const LocalSizes& s, const ModuleProgram& program) {
   const ModelConfig& model = point.config.model;
   const std::int64_t sparse = model.SparseLayers();
   if (sparse == 0 || sparse == model.layers) {
-    return TimeOfWindows(point, s, program);
+    return TimeOfKind(point, s, program);
   }
   // The average of a model's blocks, of which some have experts; sizes are those of these.
   const double share = static_cast<double>(sparse) / static_cast<double>(model.layers);
   const LocalSizes dense = s.OfKind(model, false);
-  ModuleTime time = TimeOfWindows(point, s, program) * share;
-  time += TimeOfWindows(point, dense, PlanBlock(model, dense)) * (1 - share);
+  ModuleTime time = TimeOfKind(point, s, program) * share;
+  time += TimeOfKind(point, dense, PlanBlock(model, dense)) * (1 - share);
   return time;
 }
 

@@ -16,9 +16,10 @@ struct WorkTime {
   double memory = 0;     // element-wise kernels
   double tensor = 0;     // collectives of the tensor group
   double context = 0;    // of the context group, where attention waits for them
+  double experts = 0;    // exchanges of rows in the expert group
   double overhead = 0;   // launches, host
 
-  double total() const { return matmul + attention + memory + tensor + context + overhead; }
+  double total() const { return matmul + attention + memory + tensor + context + experts + overhead; }
   WorkTime& operator+=(const WorkTime& other);
   WorkTime operator*(double times) const;
 };
@@ -44,7 +45,10 @@ double FusedAttentionRate(const PlanPoint& point, std::int64_t head_size);
 LinkShares InnerShares(const PlanPoint& point);
 LinkShares OuterShares(const PlanPoint& point);
 
-// The mean of a model's blocks, some of which may have windows. `program`: the model's block, lowered for these sizes;
+// The mean of a model's blocks of one kind, dense or with experts as `sizes` say; some may have windows. `program`:
+// lowered for these sizes.
+ModuleTime TimeOfKind(const PlanPoint& point, const LocalSizes& sizes, const ModuleProgram& program);
+// The mean of all of a model's blocks. `program`: the model's block, lowered for these sizes;
 // without it, it is lowered here.
 ModuleTime TimeOfBlock(const PlanPoint& point, const LocalSizes& sizes, const ModuleProgram& program);
 ModuleTime TimeOfBlock(const PlanPoint& point, const LocalSizes& sizes);

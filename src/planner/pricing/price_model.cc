@@ -42,6 +42,11 @@ ModuleTime PriceModel::Embedding(const PlanPoint& point, const LocalSizes& s) co
   return time;
 }
 
+double PriceModel::ExpertParameters(const PlanPoint& /*point*/, const ModelAccount& /*account*/,
+                                    const std::vector<std::int64_t>& /*blocks*/, int /*virtual_stage*/) const {
+  return 0;
+}
+
 double PriceModel::Message(const PlanPoint& point, double bytes) const {
   return MessageSeconds(bytes, point.cluster, point.config.layout, point.stack.efficiencies.message_link);
 }

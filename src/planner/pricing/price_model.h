@@ -18,10 +18,12 @@
 
 namespace trireme {
 
-// Trained parameters of a stage, and those of them that ZeRO 3 keeps whole.
+// Trained parameters of a stage, those of them that ZeRO 3 keeps whole, and those of experts that the expert axis
+// divides, which other ranks hold copies of than of the rest.
 struct StepParameters {
   double trained = 0;
   double whole = 0;
+  double experts = 0;
 };
 
 class PriceModel {
@@ -40,6 +42,9 @@ class PriceModel {
   virtual double Parameters(const PlanPoint& point, const ModelAccount& account,
                             const std::vector<std::int64_t>& blocks, int virtual_stage,
                             const CountedParameters& counted) const = 0;
+  // Those of them that belong to the expert axis.
+  virtual double ExpertParameters(const PlanPoint& point, const ModelAccount& account,
+                                  const std::vector<std::int64_t>& blocks, int virtual_stage) const;
   // A parameter as it is gathered, in bytes.
   virtual double ParameterBytes(const PlanPoint& point) const = 0;
   // The memory of any stage of the pipeline. The function refers to the arguments. Error where the layout cannot be

@@ -5,6 +5,7 @@
 
 #include "base/shape.h"
 #include "planner/pricing/block_time.h"
+#include "planner/pricing/expert_time.h"
 #include "planner/pricing/update_time.h"
 
 namespace trireme {
@@ -44,25 +45,56 @@ double ScoreBytes(const PlanPoint& point) {
                    TokensOf(point) / point.config.layout.tensor;
 }
 
+// Bytes of queries, keys, values and of what attention leaves, for a token.
+double AttentionBytes(const ModelConfig& model) {
+  const auto wide = static_cast<double>(model.heads * model.head_size());
+  if (!model.latent.any()) {
+    return 4 * wide + 4 * static_cast<double>(model.kv_heads * model.head_size());
+  }
+  const LatentAttention& latent = model.latent;
+  const auto positions = static_cast<double>(model.heads * latent.rope);
+  return 2 * (4 * wide + 2 * positions) + 4 * static_cast<double>(latent.query_rank + latent.kv_rank);
+}
+
+// Bytes that the experts of a layer keep: rows as they came, both halves of the gated product and their product, and
+// of each token its scores and what it chose.
+double ExpertBytes(const PlanPoint& point) {
+  const LocalSizes s = point.prices.Sizes(point);
+  const ExpertShare share = ShareOfExperts(point, s);
+  const double gated = IsGated(point.config.model.feed_forward) ? point.stack.memory.gated_bytes : 4;
+  const double row = 2 * static_cast<double>(s.hidden) + gated * static_cast<double>(share.width);
+  return share.rows * share.imbalance * row + share.leaving * 12 +
+         share.leaving / static_cast<double>(s.chosen) * static_cast<double>(s.experts) * 8;
+}
+
 // Bytes of one layer's tensors that autograd keeps for a micro batch (Korthikanti et al. 2022 for a GPT: 34 a token and
 // hidden element, of which 24 are cut by the tensor axis): both norms' inputs and outputs, queries, keys, values, what
 // attention leaves, and the feed-forward's.
-double LayerBytes(const PlanPoint& point) {
+double LayerBytes(const PlanPoint& point, bool sparse) {
   const ModelConfig& model = point.config.model;
   const MemoryTraits& traits = point.stack.memory;
   const double hidden = static_cast<double>(model.hidden);
-  const double keys = static_cast<double>(model.kv_heads * model.head_size());
-  const auto width = static_cast<double>(model.ffn);
+  const auto width = static_cast<double>(sparse ? model.experts.shared_ffn : model.ffn);
   const bool gated = IsGated(model.feed_forward);
   double outside = (8 + traits.mask_bytes) * hidden;
-  double inside = 4 * hidden + 4 * keys + (gated ? traits.gated_bytes : 4) * width;
+  double inside = AttentionBytes(model) + (gated ? traits.gated_bytes : 4) * width;
   if (traits.float8_inputs && point.products() == ProductFormat::kFloat8) {
     outside -= 2 * hidden;     // both norms' outputs
     inside += hidden - width;  // attention's output, which attention itself keeps too; the second product's input
   }
   return TokensOf(point) * (outside / (point.config.layout.sequence_parallel ? point.config.layout.tensor : 1) +
                             inside / point.config.layout.tensor) +
-         ScoreBytes(point);
+         ScoreBytes(point) + (sparse ? ExpertBytes(point) : 0);
+}
+
+// A layer's bytes summed over blocks of both kinds.
+double LayersBytes(const PlanPoint& point, double dense, double sparse) {
+  return (dense > 0 ? dense * LayerBytes(point, false) : 0) + (sparse > 0 ? sparse * LayerBytes(point, true) : 0);
+}
+
+// A rank's parameters of the experts of a layer.
+double ExpertsOfRank(const PlanPoint& point, const ModelAccount& account) {
+  return account.expert_parameters() / (point.config.layout.expert * point.config.layout.expert_width_ranks());
 }
 
 // What an allocator that rounds up to a power of two adds to a buffer.
@@ -74,19 +106,26 @@ StageMemory PublishedMemory(const PlanPoint& point, const ModelAccount& account,
   const MemoryTraits& traits = point.stack.memory;
   const double data = point.shards();
   double parameters = 0;
+  double experts = 0;      // of them
   double layers_here = 0;  // of one micro batch
-  double layers_in_flight = 0;
+  double dense_in_flight = 0;
+  double sparse_in_flight = 0;
   const std::vector<int> slots =
       clock.Slots({layout.schedule, layout.pipeline, layout.chunks, point.micro_batches()}, stage);
   const StagePlacement placement = PlacementOf(layout);
   for (int chunk = 0; chunk < layout.chunks; ++chunk) {
     const int here = placement.VirtualStage(stage, chunk);
     parameters += point.prices.Parameters(point, account, blocks, here, {});
-    layers_here += static_cast<double>(blocks[static_cast<std::size_t>(here)]);
-    layers_in_flight +=
-        static_cast<double>(blocks[static_cast<std::size_t>(here)]) * slots[static_cast<std::size_t>(chunk)];
+    experts += point.prices.ExpertParameters(point, account, blocks, here);
+    const BlockCounts kinds = KindsOf(point.config.model, blocks, here);
+    layers_here += static_cast<double>(kinds.total());
+    dense_in_flight += static_cast<double>(kinds.dense) * slots[static_cast<std::size_t>(chunk)];
+    sparse_in_flight += static_cast<double>(kinds.sparse) * slots[static_cast<std::size_t>(chunk)];
   }
-  const double sharded = ZeroShards(layout.zero).optimizer ? 1 / data : 1;
+  const double layers_in_flight = dense_in_flight + sparse_in_flight;
+  // A rank's part of what ZeRO divides. Fewer ranks hold the same experts than the same of all else.
+  const double owned = (parameters - experts) / data + experts / std::max(1, layout.expert_replicas());
+  const double sharded = ZeroShards(layout.zero).optimizer && parameters > 0 ? owned / parameters : 1;
   StageMemory memory;
   memory.fixed = traits.fixed + point.cluster.device.context - kContextUnits * kContextOfUnit;
   const double weight = std::min(point.stack.time.parameter_bytes, traits.unsharded);
@@ -111,12 +150,17 @@ StageMemory PublishedMemory(const PlanPoint& point, const ModelAccount& account,
   }
   if (ZeroShards(layout.zero).parameters) {
     // Gathered modules pass through, a few at a time.
-    memory.scratch += 2 * point.stack.time.parameter_bytes * account.block_parameters() / layout.tensor;
+    const double dense = account.dense_parameters() / layout.tensor;
+    const double sparse = sparse_in_flight > 0
+                              ? (account.sparse_parameters() - account.expert_parameters()) / layout.tensor +
+                                    ExpertsOfRank(point, account)
+                              : 0;
+    memory.scratch += 2 * point.stack.time.parameter_bytes * (dense_in_flight > 0 ? std::max(dense, sparse) : sparse);
   }
   if (!ZeroShards(layout.zero).optimizer && data > 1) {
     memory.scratch += traits.ddp_buckets * parameters;
   }
-  const double layer = LayerBytes(point);
+  const double layer = LayersBytes(point, sparse_in_flight > 0 ? 0 : 1, sparse_in_flight > 0 ? 1 : 0);
   const double tokens = TokensOf(point);
   if (layout.recompute == Recompute::kFull) {
     const double kept =
@@ -127,9 +171,13 @@ StageMemory PublishedMemory(const PlanPoint& point, const ModelAccount& account,
     memory.fragmentation = (traits.activation_factor - 1) * (memory.activations + traits.layer_factor * layer);
   } else {
     const bool selective = layout.recompute == Recompute::kSelective;
-    memory.activations = layers_in_flight * (selective ? traits.selective_share * (layer - ScoreBytes(point)) : layer);
+    const double all = LayersBytes(point, dense_in_flight, sparse_in_flight);
+    memory.activations = selective ? traits.selective_share * (all - layers_in_flight * ScoreBytes(point)) : all;
     // Backward's own: gradients of the feed-forward's tensors, and what sequence parallelism has gathered.
-    const double wide = static_cast<double>(point.config.model.ffn) / layout.tensor;
+    const ModelConfig& model = point.config.model;
+    const double wide =
+        static_cast<double>(sparse_in_flight > 0 ? model.experts.shared_ffn : model.ffn) / layout.tensor;
+    memory.scratch += sparse_in_flight > 0 ? ExpertBytes(point) : 0;
     memory.scratch += tokens * (6 * wide + 4 * static_cast<double>(point.config.model.hidden));
     memory.fragmentation = (traits.activation_factor - 1) * memory.activations;
   }
@@ -157,6 +205,7 @@ StageMemory PublishedMemory(const PlanPoint& point, const ModelAccount& account,
 
 }  // namespace
 
+// Widths of experts that do not divide by the tensor degree belong to an axis of their own.
 LocalSizes PublishedPrices::Sizes(const PlanPoint& point) const {
   return {point.config.model, point.config.layout, point.dtype(), SplitsBackward(point.config.layout.schedule), false};
 }
@@ -176,9 +225,13 @@ double PublishedPrices::Parameters(const PlanPoint& point, const ModelAccount& a
   }
   const int last = point.config.layout.virtual_stages() - 1;
   const bool with_embedding = PlacementOf(point.config.layout).HeadStage() == 0;
-  const std::int64_t own = blocks[static_cast<std::size_t>(virtual_stage)];
+  const BlockCounts own = KindsOf(point.config.model, blocks, virtual_stage);
   const double table = static_cast<double>(Vocabulary(point)) * static_cast<double>(point.config.model.hidden);
-  double parameters = static_cast<double>(own) * account.block_parameters() / point.config.layout.tensor;
+  const double of_experts = static_cast<double>(own.sparse) * account.expert_parameters();
+  double parameters = (static_cast<double>(own.dense) * account.dense_parameters() +
+                       static_cast<double>(own.sparse) * account.sparse_parameters() - of_experts) /
+                          point.config.layout.tensor +
+                      ExpertParameters(point, account, blocks, virtual_stage);
   if (virtual_stage == 0) {
     parameters += table;
   }
@@ -186,6 +239,12 @@ double PublishedPrices::Parameters(const PlanPoint& point, const ModelAccount& a
     parameters += table;
   }
   return parameters;
+}
+
+double PublishedPrices::ExpertParameters(const PlanPoint& point, const ModelAccount& account,
+                                         const std::vector<std::int64_t>& blocks, int virtual_stage) const {
+  const BlockCounts own = KindsOf(point.config.model, blocks, virtual_stage);
+  return own.sparse > 0 ? static_cast<double>(own.sparse) * ExpertsOfRank(point, account) : 0;
 }
 
 double PublishedPrices::ParameterBytes(const PlanPoint& point) const { return point.stack.time.parameter_bytes; }
@@ -210,26 +269,53 @@ double PublishedPrices::HardwareFlops(const PlanPoint& point, const ModelAccount
   const double tokens = static_cast<double>(point.config.batch.global) * static_cast<double>(model.sequence);
   const double hidden = static_cast<double>(model.hidden);
   const double rows = static_cast<double>((model.heads + 2 * model.kv_heads) * model.head_size());
-  const double in_rows = static_cast<double>(IsGated(model.feed_forward) ? 2 * model.ffn : model.ffn);
-  const double block = 2 * hidden * (rows + hidden + in_rows + static_cast<double>(model.ffn)) +
-                       4 * hidden * static_cast<double>(model.sequence);
+  const double wide = static_cast<double>(model.heads * model.head_size());
+  const double matrices = IsGated(model.feed_forward) ? 3 : 2;
+  const auto sparse = static_cast<double>(model.SparseLayers());
+  const auto layers = static_cast<double>(model.layers);
+  const ExpertsConfig& experts = model.experts;
+  const double passed = static_cast<double>(experts.chosen * experts.ffn + experts.shared_ffn);
+  const double inner = (static_cast<double>(model.ffn) * (layers - sparse) + passed * sparse) / layers;
+  const double block =
+      2 * hidden * (rows + wide + matrices * inner + static_cast<double>(experts.count) * sparse / layers) +
+      2 * static_cast<double>(model.AddedByLatent()) + 4 * wide * static_cast<double>(model.sequence);
   const double head = 2 * hidden * static_cast<double>(Vocabulary(point)) * point.config.layout.tensor;
   const double passes = point.config.layout.recompute == Recompute::kFull ? 4 : 3;
-  return tokens * (passes * static_cast<double>(model.layers) * block + 3 * head);
+  return tokens * (passes * layers * block + 3 * head);
 }
+
+namespace {
+
+// Where a token's rows leave from the tensor rank that has it, tensor ranks exchange nothing around experts, unless a
+// shared one is cut over them.
+void TakeOutExperts(const PlanPoint& point, const LocalSizes& s, ModuleTime& time) {
+  if (point.config.layout.expert_width_ranks() == 1 && s.ffn == 0) {
+    time.forward.tensor /= 2;
+    time.backward_input.tensor /= 2;
+    time.backward_weight.tensor /= 2;
+  }
+}
+
+}  // namespace
 
 ModuleTime PublishedPrices::Block(const PlanPoint& point, const LocalSizes& s, const ModuleProgram& program) const {
   const TimeTraits& traits = point.stack.time;
   const ModuleCost cost = CostOfBlock(s, program);
   const AttentionSeconds attention = TimeOfAttention(point, s, ContextSeconds(point, s));
   ModuleTime time;
-  const double last_product = AddProducts(point, program, time);
+  double last_product = AddProducts(point, program, false, time);
   time.forward.attention = attention.forward;
   time.backward_input.attention = attention.backward;
   time.forward.memory = MemorySeconds(point, PassBytes(point, s));
+  AddTensor(point, cost, time);
+  if (s.experts > 0) {
+    TakeOutExperts(point, s, time);
+    last_product = AddExperts(point, s, time);
+  }
   WorkTime& again = time.recomputed;
   if (s.recompute_block) {
     again = time.forward;
+    again.tensor = 0;  // below
     if (!traits.recompute_whole) {
       again.matmul -= last_product;
     }
@@ -239,7 +325,6 @@ ModuleTime PublishedPrices::Block(const PlanPoint& point, const LocalSizes& s, c
     again.memory = traits.selective_memory * time.forward.memory;
   }
   time.backward_input.memory = traits.backward_bytes * time.forward.memory;
-  AddTensor(point, cost, time);
   // Their second forward may also reduce the last product, whose output is not needed.
   const bool second_forward = s.recompute_block && traits.recompute_whole;
   if (second_forward) {

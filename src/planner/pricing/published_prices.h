@@ -12,6 +12,8 @@ class PublishedPrices final : public PriceModel {
   std::int64_t Vocabulary(const PlanPoint& point) const override;
   double Parameters(const PlanPoint& point, const ModelAccount& account, const std::vector<std::int64_t>& blocks,
                     int virtual_stage, const CountedParameters& counted) const override;
+  double ExpertParameters(const PlanPoint& point, const ModelAccount& account, const std::vector<std::int64_t>& blocks,
+                          int virtual_stage) const override;
   double ParameterBytes(const PlanPoint& point) const override;
   std::function<StageMemory(int stage)> Memory(const PlanPoint& point, const ModelAccount& account,
                                                const std::vector<std::int64_t>& blocks,

@@ -33,7 +33,8 @@ bool Offloads(const PlanPoint& point) {
 StepParameters TrainedOf(const PlanPoint& point, const ModelAccount& account, const std::vector<std::int64_t>& blocks,
                          int virtual_stage) {
   return {.trained = point.prices.Parameters(point, account, blocks, virtual_stage, {.frozen = false}),
-          .whole = point.prices.Parameters(point, account, blocks, virtual_stage, {.frozen = false, .sharded = false})};
+          .whole = point.prices.Parameters(point, account, blocks, virtual_stage, {.frozen = false, .sharded = false}),
+          .experts = point.prices.ExpertParameters(point, account, blocks, virtual_stage)};
 }
 
 struct Costs {
@@ -41,14 +42,38 @@ struct Costs {
   std::vector<StageWork> work;  // by virtual stage
 };
 
+// A block of each kind that the model has.
+struct KindTimes {
+  ModuleTime dense;
+  ModuleTime sparse;
+
+  ModuleTime Of(const BlockCounts& counts) const {
+    ModuleTime time = dense * static_cast<double>(counts.dense);
+    time += sparse * static_cast<double>(counts.sparse);
+    return time;
+  }
+};
+
+KindTimes TimesOf(const PlanPoint& point, const ModelAccount& account, const LocalSizes& sizes) {
+  const ModelConfig& model = point.config.model;
+  const BlockCounts all = KindsWithin(model, 0, model.layers);
+  KindTimes times;
+  for (const bool sparse : {false, true}) {
+    if ((sparse ? all.sparse : all.dense) > 0) {
+      const LocalSizes own = sizes.OfKind(model, sparse);
+      (sparse ? times.sparse : times.dense) = TimeOfKind(point, own, *account.ProgramOf(own));
+    }
+  }
+  return times;
+}
+
 Costs PriceStages(const PlanPoint& point, const ModelAccount& account, const std::vector<std::int64_t>& blocks) {
   const LocalSizes sizes = point.prices.Sizes(point);
-  const ModuleTime recomputing = TimeOfBlock(point, sizes, *account.ProgramOf(sizes));
-  const ModuleTime keeping =
-      point.config.layout.recompute_layers > 0
-          ? TimeOfBlock(point, sizes.WithoutRecompute(), *account.ProgramOf(sizes.WithoutRecompute()))
-          : recomputing;
+  const KindTimes recomputing = TimesOf(point, account, sizes);
+  const KindTimes keeping =
+      point.config.layout.recompute_layers > 0 ? TimesOf(point, account, sizes.WithoutRecompute()) : recomputing;
   const std::size_t places = blocks.size();
+  std::int64_t first = 0;
   Costs costs;
   costs.work.resize(places);
   for (std::size_t place = 0; place < places; ++place) {
@@ -56,8 +81,10 @@ Costs PriceStages(const PlanPoint& point, const ModelAccount& account, const std
     const std::int64_t again = point.config.layout.recompute_layers > 0
                                    ? std::min<std::int64_t>(blocks[place], point.config.layout.recompute_layers)
                                    : blocks[place];
-    work.blocks = recomputing * static_cast<double>(again);
-    work.blocks += keeping * static_cast<double>(blocks[place] - again);
+    const ModelConfig& model = point.config.model;
+    work.blocks = recomputing.Of(KindsWithin(model, first, again));
+    work.blocks += keeping.Of(KindsWithin(model, first + again, blocks[place] - again));
+    first += blocks[place];
     if (place == 0) {
       work.ends += point.prices.Embedding(point, sizes);
     }
@@ -124,11 +151,16 @@ double AddShardTraffic(const PlanPoint& point, const ModelAccount& account, Cost
     const double modules = static_cast<double>(blocks[place]) + 1;
     const double whole = point.prices.Parameters(point, account, blocks, static_cast<int>(place), {.sharded = false});
     const bool gathers = shards && ZeroShards(layout.zero).parameters && parameters > whole;
-    const double gather =
-        (gathers ? GatherSeconds(point, parameters - whole, modules) : 0) + FetchSeconds(point, parameters, whole);
     const StepParameters trained = TrainedOf(point, account, blocks, static_cast<int>(place));
+    const double experts = trained.experts;
+    const double gather = (gathers ? GatherSeconds(point, parameters - whole - experts, modules) +
+                                         ExpertGatherSeconds(point, experts, modules)
+                                   : 0) +
+                          FetchSeconds(point, parameters, whole);
     const double staged = trained.trained - trained.whole;
-    const double reduce = shards && staged > 0 ? ReductionSeconds(point, staged, modules) : 0;
+    const double reduce = shards && staged > 0 ? ReductionSeconds(point, staged - experts, modules) +
+                                                     ExpertReductionSeconds(point, experts, modules)
+                                               : 0;
     const double repeats = layout.recompute == Recompute::kFull && point.stack.time.gather_again ? 2 : 1;
     const double overlap = point.stack.time.shard_overlap;
     double& forward = costs.schedule.forward[place];
@@ -161,11 +193,12 @@ struct CompressedGradients {
 CompressedGradients CompressedBy(const PlanPoint& point, const ModelAccount& account) {
   OptimizerConfig optimizer;
   optimizer.powersgd_rank = point.config.optimizer.powersgd_rank;
-  const ShardPlan block = account.PlanOfStage(point.config.layout, 1, false, false, true);
+  const BlockCounts one = KindsWithin(point.config.model, point.config.model.layers - 1, 1);
+  const ShardPlan block = account.PlanOfStage(point.config.layout, one, false, false, true);
   const PowerSgdPlan plan(optimizer, block, point.config.layout);
   Traffic traffic;
   plan.AddTraffic(traffic);
-  const auto elements = static_cast<double>(account.ParametersOf(point.config.layout, 1, false, false));
+  const auto elements = static_cast<double>(account.ParametersOf(point.config.layout, one, false, false));
   constexpr double kGradientBytes = 4;
   const std::int64_t bytes = traffic.bytes[static_cast<std::size_t>(CollectiveKind::kAllReduce)];
   return {.share = static_cast<double>(bytes) / (kGradientBytes * elements),
@@ -191,10 +224,15 @@ void AddStepWork(const PlanPoint& point, const ModelAccount& account, const Step
   const TimeTraits& time = point.stack.time;
   const Efficiencies& e = point.stack.efficiencies;
   StepTerms& terms = estimate.terms;
-  const double owned = ZeroShards(layout.zero).optimizer ? parameters / point.shards() : parameters;
+  const double experts = of_stage.experts;
+  const double owned = ZeroShards(layout.zero).optimizer
+                           ? (parameters - experts) / point.shards() + experts / std::max(1, layout.expert_replicas())
+                           : parameters;
   // What ZeRO 3 keeps whole is reduced and gathered once a step, as under stage 1.
   const double once = ZeroShards(layout.zero).gradients ? of_stage.whole : parameters;
-  double reduction = once > 0 ? ReductionSeconds(point, once, buckets) : 0;
+  const double once_experts = ZeroShards(layout.zero).gradients ? 0 : experts;
+  double reduction = (once > 0 ? ReductionSeconds(point, once - once_experts, buckets) : 0) +
+                     ExpertReductionSeconds(point, once_experts, buckets);
   if (point.power_sgd && layout.replicas() > 1) {
     reduction *= time.power_sgd_share;
     terms.compress = parameters * time.power_sgd_seconds;
@@ -209,7 +247,8 @@ void AddStepWork(const PlanPoint& point, const ModelAccount& account, const Step
   }
   const double updated = ZeroShards(layout.zero).parameters ? of_stage.whole : parameters;
   const double gather = ZeroShards(layout.zero).optimizer && updated > 0
-                            ? UpdatedSeconds(point, updated * point.prices.ParameterBytes(point))
+                            ? UpdatedSeconds(point, (updated - once_experts) * point.prices.ParameterBytes(point)) +
+                                  ExpertGatherSeconds(point, once_experts, 1)
                             : 0;
   // Only the last micro batch's backward is overlapped with the reduction.
   estimate.data_hidden = compresses ? 0 : std::min(time.data_overlap * reduction, backward);
@@ -245,6 +284,7 @@ void FillComputeTerms(const PlanPoint& point, const StageWork& work, StepTerms& 
   terms.memory = m * sum.memory;
   terms.tensor = m * sum.tensor;
   terms.context = m * sum.context;
+  terms.experts = m * sum.experts;
   terms.overhead = m * sum.overhead;
   terms.head = m * work.ends.total();
   terms.accumulate = m * work.accumulate;
@@ -272,8 +312,8 @@ void Complete(const PlanPoint& point, double played, StepEstimate& estimate) {
 }  // namespace
 
 double StepTerms::total() const {
-  return matmul + attention + memory + tensor + context + overhead + head + accumulate + gather + bubble + data +
-         compress + optimizer + offload + fixed + slowdown;
+  return matmul + attention + memory + tensor + context + experts + overhead + head + accumulate + gather + bubble +
+         data + compress + optimizer + offload + fixed + slowdown;
 }
 
 StepEstimate BoundTime(const PlanPoint& point, const ModelAccount& account, std::vector<std::int64_t> blocks) {
@@ -309,6 +349,7 @@ StepEstimate BoundTime(const PlanPoint& point, const ModelAccount& account, std:
       const StepParameters own = TrainedOf(point, account, estimate.blocks, here);
       parameters.trained += own.trained;
       parameters.whole += own.whole;
+      parameters.experts += own.experts;
       if (stage == estimate.slowest) {
         const StageWork& work = costs.work[static_cast<std::size_t>(here)];
         busiest.blocks += work.blocks;
@@ -317,7 +358,8 @@ StepEstimate BoundTime(const PlanPoint& point, const ModelAccount& account, std:
       }
     }
     heaviest = {.trained = std::max(heaviest.trained, parameters.trained),
-                .whole = std::max(heaviest.whole, parameters.whole)};
+                .whole = std::max(heaviest.whole, parameters.whole),
+                .experts = std::max(heaviest.experts, parameters.experts)};
   }
   FillComputeTerms(point, busiest, estimate.terms);
   if (gathers > 0) {

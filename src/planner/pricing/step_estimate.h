@@ -19,6 +19,7 @@ struct StepTerms {
   double memory = 0;
   double tensor = 0;
   double context = 0;  // of our trainer; that of others hides behind attention
+  double experts = 0;  // exchanges of rows between ranks that divide experts
   double overhead = 0;
   double head = 0;        // logits and loss, where the slowest stage has them
   double accumulate = 0;  // gradients into fp32, or to the host, each micro batch

@@ -23,6 +23,7 @@ constexpr NamedTerm kTerms[] = {
     {"element-wise kernels", &StepTerms::memory, "memory bandwidth"},
     {"tensor collectives", &StepTerms::tensor, "exposed"},
     {"context collectives", &StepTerms::context, "keys and values, or heads, that attention waits for"},
+    {"expert exchanges", &StepTerms::experts, "rows to the ranks of their experts and back, exposed"},
     {"layer overhead", &StepTerms::overhead, "launches, host"},
     {"embedding and logits", &StepTerms::head, "where the slowest stage holds them"},
     {"gradient accumulation", &StepTerms::accumulate, "each micro batch"},

@@ -14,8 +14,8 @@ namespace {
 
 const std::vector<std::string>& LayoutWords() {
   static const std::vector<std::string> kWords = {
-      "tp",      "cp", "pp",     "dp",    "mbs",    "zero",   "schedule",           "chunks", "recompute", "partition",
-      "offload", "sp", "shards", "whole", "reduce", "gather", "offload_activations"};
+      "tp",        "cp",        "pp",      "dp", "ep",     "mbs",   "zero",   "schedule", "chunks",
+      "recompute", "partition", "offload", "sp", "shards", "whole", "reduce", "gather",   "offload_activations"};
   return kWords;
 }
 
@@ -32,8 +32,9 @@ int ParseCount(const std::string& word, const std::string& value) {
 // The word for a key of a recipe's layout, or for what users of other programs call it: "tp" for "tensor"; "" for none.
 std::string LayoutWordOf(const std::string& word) {
   static const std::map<std::string, std::string> kShort = {
-      {"tensor", "tp"},       {"context", "cp"},           {"pipeline", "pp"},        {"data", "dp"},
-      {"micro_batch", "mbs"}, {"sequence_parallel", "sp"}, {"shard_ranks", "shards"}, {"whole_below", "whole"}};
+      {"tensor", "tp"},        {"context", "cp"},      {"pipeline", "pp"},          {"data", "dp"},
+      {"expert", "ep"},        {"micro_batch", "mbs"}, {"sequence_parallel", "sp"}, {"shard_ranks", "shards"},
+      {"whole_below", "whole"}};
   const std::string key = KeyOfUsersWord(word);
   const std::string name = key.starts_with("layout.") ? key.substr(7) : key == "batch.global" ? "micro_batch" : word;
   const auto found = kShort.find(name);
@@ -51,6 +52,8 @@ void Apply(const std::string& word, const std::string& value, ParallelLayout& la
                                                      : FromWord<ContextKind>("context kind", value.substr(colon + 1));
   } else if (word == "pp") {
     layout.pipeline = ParseCount(word, value);
+  } else if (word == "ep") {
+    layout.expert = ParseCount(word, value);
   } else if (word == "dp") {
     layout.data = ParseCount(word, value);
   } else if (word == "mbs") {
@@ -169,6 +172,7 @@ std::string NamedLayout(const ParallelLayout& layout) {
   };
   std::string text = fmt::format("tp{} cp{}", layout.tensor, layout.context);
   text += layout.context_kind == ContextKind::kAllGather ? "" : ":" + Name(layout.context_kind);
+  text += layout.expert != 1 ? fmt::format(" ep{}", layout.expert) : "";
   text += fmt::format(" pp{} dp{} zero{} {} chunks{} mbs{} {} recompute={} offload={} sp{}", layout.pipeline,
                       layout.data, layout.zero, value("schedule", layout.schedule), layout.chunks, layout.micro_batch,
                       value("partition", layout.partition), Name(layout.recompute), Name(layout.offload),
@@ -221,6 +225,7 @@ void HoldKeys(const std::string& text, SearchRequest& request) {
   hold("cp", held.context_kind, request.context_kind);
   hold("pp", held.pipeline, request.pipeline);
   hold("dp", held.data, request.data);
+  hold("ep", held.expert, request.expert);
   hold("zero", held.zero, request.zero);
   hold("chunks", held.chunks, request.chunks);
   hold("mbs", held.micro_batch, request.micro_batch);
@@ -245,6 +250,9 @@ std::set<std::string> FreeKeys(const SearchRequest& request, const std::string& 
                                 "mbs", "partition", "recompute", "offload", "sp"};
   if (request.most_context > 1) {
     free.insert("cp");
+  }
+  if (request.stack.features.experts && request.config.model.experts.any()) {
+    free.insert("ep");
   }
   for (const std::string& word : ParseLayoutWords(text)) {
     free.erase(word);

@@ -31,6 +31,7 @@ nlohmann::json ToJsonValue(const Candidate& candidate) {
                       {"context_kind", Name(layout.context_kind)},
                       {"pipeline", layout.pipeline},
                       {"data", layout.data},
+                      {"expert", layout.expert},
                       {"zero", layout.zero},
                       {"schedule", layout.schedule},
                       {"chunks", layout.chunks},

@@ -32,6 +32,8 @@ struct Axes {
   ContextKind kind = ContextKind::kAllGather;
   int pipeline = 1;
   int data = 1;
+  int expert = 1;
+  int expert_tensor = 0;
 
   ParallelLayout Layout(const ParallelLayout& rest) const {
     ParallelLayout layout = rest;
@@ -40,6 +42,8 @@ struct Axes {
     layout.context_kind = kind;
     layout.pipeline = pipeline;
     layout.data = data;
+    layout.expert = expert;
+    layout.expert_tensor = expert_tensor;
     return layout;
   }
 };
@@ -57,21 +61,6 @@ struct Choice {
 template <typename Value>
 bool Offers(const std::vector<Value>& list, const Value& value) {
   return std::find(list.begin(), list.end(), value) != list.end();
-}
-
-// Staged offloading works with every stage of ZeRO. Else, as in DeepSpeed, weights in host memory are what ZeRO 3 has
-// partitioned, and optimizer state on the host is what ZeRO has.
-std::string OffloadRefusal(const SoftwareStack& stack, int zero, Offload offload) {
-  if (stack.policy.staged_offload) {
-    return "";
-  }
-  if (offload == Offload::kFull && !ZeroShards(zero).parameters) {
-    return fmt::format("'{}' keeps weights on the host under zero=3 only, not under zero={}", stack.name, zero);
-  }
-  return offload == Offload::kOptimizer && !ZeroShards(zero).optimizer
-             ? fmt::format("'{}' keeps optimizer state on the host under zero=1 and above, not under zero=0",
-                           stack.name)
-             : "";
 }
 
 // What a search tries of a key: all that the program offers, or what is held. A value that is held need not be among
@@ -130,7 +119,7 @@ std::int64_t BatchUnit(const SearchRequest& request) {
 
 // Why no layout with these axes can run; "" when some can.
 std::string AxesRefusal(const SearchRequest& request, const Axes& axes) {
-  const auto [tensor, context, context_kind, pipeline, data] = axes;
+  const auto [tensor, context, context_kind, pipeline, data, expert, expert_tensor] = axes;
   const ModelConfig& model = request.config.model;
   const int most_tensor = request.most_tensor > 0 ? request.most_tensor : request.cluster.devices_per_node;
   if (tensor > most_tensor) {
@@ -145,7 +134,14 @@ std::string AxesRefusal(const SearchRequest& request, const Axes& axes) {
   if (context > 1 && !request.stack.features.context) {
     return "the program does not cut sequences over ranks";
   }
-  const bool cuts = model.experts.any() ? model.experts.ffn % tensor == 0 && model.experts.shared_ffn % tensor == 0
+  if (expert > 1 && !request.stack.features.experts) {
+    return "the program has no expert axis";
+  }
+  if (expert > 1 && (!model.experts.any() || model.experts.count % expert != 0)) {
+    return "experts not divisible by the expert degree";
+  }
+  const int width = expert_tensor > 0 ? expert_tensor : tensor;
+  const bool cuts = model.experts.any() ? model.experts.ffn % width == 0 && model.experts.shared_ffn % tensor == 0
                                         : model.ffn % tensor == 0;
   if (model.heads % tensor != 0 || model.kv_heads % tensor != 0 || !cuts) {
     return "heads or feed-forward not divisible by the tensor degree";
@@ -177,6 +173,9 @@ std::string AxesRefusal(const SearchRequest& request, const Axes& axes) {
 std::string ChoiceRefusal(const ParallelLayout& layout) {
   if (layout.pipeline == 1 && layout.schedule != ParallelLayout{}.schedule) {
     return "one stage needs no other schedule";
+  }
+  if (layout.expert > 1 && layout.tensor > 1 && !layout.sequence_parallel) {
+    return "tensor ranks with an expert axis have tokens of their own (sequence parallelism)";
   }
   if (layout.sequence_parallel && layout.tensor == 1) {
     return "sequence parallelism needs a tensor axis";
@@ -293,6 +292,18 @@ std::vector<ContextKind> ContextKinds(const SearchRequest& request, int context)
   return {ContextKind::kAllGather, ContextKind::kRing, ContextKind::kUlysses, ContextKind::kUlyssesRing};
 }
 
+// Degrees of the expert axis: one that is asked for, or each that divides the experts and a stage's ranks.
+std::vector<int> ExpertDegrees(const SearchRequest& request, int ranks) {
+  const ModelConfig& model = request.config.model;
+  if (request.expert) {
+    return ranks % *request.expert == 0 ? std::vector<int>{*request.expert} : std::vector<int>{};
+  }
+  if (!model.experts.any() || !request.stack.features.experts) {
+    return {1};
+  }
+  return Divisors(std::gcd(model.experts.count, static_cast<std::int64_t>(ranks)), ranks);
+}
+
 }  // namespace
 
 std::vector<LayoutBranch> LayoutBranches(const SearchRequest& request) {
@@ -305,76 +316,16 @@ std::vector<LayoutBranch> LayoutBranches(const SearchRequest& request) {
         if (!Allows(request.tensor, tensor) || !Allows(request.pipeline, pipeline) || !Allows(request.data, data)) {
           continue;
         }
+        const int width = request.stack.features.experts && request.config.model.experts.any() ? 1 : 0;
         for (const ContextKind kind : ContextKinds(request, context)) {
-          branches.AddAxes({tensor, context, kind, pipeline, data});
+          for (const int expert : ExpertDegrees(request, tensor * replicas)) {
+            branches.AddAxes({tensor, context, kind, pipeline, data, expert, width});
+          }
         }
       }
     }
   }
   return branches.Take();
-}
-
-std::string StackRefusal(const SearchRequest& request, const ParallelLayout& layout) {
-  const SoftwareStack& stack = request.stack;
-  const StackFeatures& features = stack.features;
-  const char* const instead =
-      features.sequence_parallel ? "; it cuts them over the tensor group: use sp instead of cp" : "";
-  if (layout.context > 1 && !features.context) {
-    return fmt::format("cp={}: '{}' does not cut sequences over ranks of their own{}", layout.context, stack.name,
-                       instead);
-  }
-  if (layout.tensor > 1 && !features.tensor) {
-    return fmt::format("tp={}: '{}' has no tensor parallelism", layout.tensor, stack.name);
-  }
-  if (layout.pipeline > 1 && !features.pipeline) {
-    return fmt::format("pp={}: '{}' has no pipelines", layout.pipeline, stack.name);
-  }
-  if (layout.sequence_parallel && !features.sequence_parallel) {
-    return fmt::format("sp: '{}' has no sequence parallelism", stack.name);
-  }
-  // Our trainer plays every schedule, also one from a file; unknown names are told apart where they are looked up.
-  if (layout.pipeline > 1 && !stack.policy.any_schedule && !Offers(features.schedules, layout.schedule)) {
-    return fmt::format("schedule={}: '{}' does not have it", layout.schedule, stack.name);
-  }
-  if (layout.replicas() > 1 && !Offers(features.zero, layout.zero) && !stack.policy.any_schedule) {
-    return fmt::format("zero={}: '{}' does not have it", layout.zero, stack.name);
-  }
-  const bool every_recipe = request.prices().prices_every_recipe();
-  if ((layout.whole_below > 0 || layout.reduce != WireFormat::kExact || layout.gather != WireFormat::kExact) &&
-      !every_recipe) {
-    return fmt::format("whole, reduce and gather: what '{}' does about them is not known", stack.name);
-  }
-  if (layout.offload_activations && !every_recipe) {
-    return fmt::format("offload_activations: what '{}' does about them is part of its name", stack.name);
-  }
-  return OffloadRefusal(stack, layout.zero, layout.offload);
-}
-
-// Models with experts: our trainer takes them on CPUs, and what they cost in other programs is not known.
-std::optional<NotOffered> ExpertRefusal(const SearchRequest& request) {
-  const ModelConfig& model = request.config.model;
-  if (!model.experts.any()) {
-    return std::nullopt;
-  }
-  if (!request.prices().prices_every_recipe()) {
-    const std::string reason = "what experts cost in this program is not known";
-    return NotOffered{reason, fmt::format("model.experts = {} with '{}': {}; the nearest is --stack trireme on a "
-                                          "cluster of CPUs",
-                                          model.experts.count, request.stack.name, reason)};
-  }
-  if (model.SparseLayers() < model.layers) {
-    const std::string reason = "models of layers with and without experts are not planned";
-    return NotOffered{reason, fmt::format("model.dense_layers = {} with model.expert_period = {}: {}; 0 and 1 would do",
-                                          model.experts.dense_layers, model.experts.period, reason)};
-  }
-  return request.cluster.device.is_host ? std::nullopt : std::optional(ExpertsOnGpus(model.experts.count));
-}
-
-std::optional<NotOffered> TrainerRefusal(const SearchRequest& request, const ParallelLayout& layout) {
-  if (std::optional<NotOffered> refusal = ExpertRefusal(request)) {
-    return refusal;
-  }
-  return request.prices().prices_every_recipe() ? FindNotOffered(ConfigOf(request, layout)) : std::nullopt;
 }
 
 std::string RefusalOf(const SearchRequest& request, const ParallelLayout& layout) {

@@ -20,6 +20,9 @@ struct LayoutBranch {
 
 std::vector<LayoutBranch> LayoutBranches(const SearchRequest& request);
 
+// Staged offloading works with every stage of ZeRO. Else, as in DeepSpeed, weights in host memory are what ZeRO 3 has
+// partitioned, and optimizer state on the host is what ZeRO has.
+std::string OffloadRefusal(const SoftwareStack& stack, int zero, Offload offload);
 // Why the program cannot run a layout at all; "" when it can.
 std::string StackRefusal(const SearchRequest& request, const ParallelLayout& layout);
 // What this program's trainer does not offer together, by the list that a run reads when it starts; for other stacks

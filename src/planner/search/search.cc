@@ -140,7 +140,20 @@ std::vector<std::string> SearchRequest::offloads() const {
   return cluster.device.is_host && !offload ? std::vector<std::string>{"none"} : stack.features.offload;
 }
 
-void RequirePossible(const SearchRequest& request, const ParallelLayout& layout) {
+namespace {
+
+// Programs with an expert axis keep each expert whole on a rank.
+ParallelLayout WithWholeExperts(const SearchRequest& request, ParallelLayout layout) {
+  if (request.stack.features.experts && request.config.model.experts.any() && layout.expert_tensor == 0) {
+    layout.expert_tensor = 1;
+  }
+  return layout;
+}
+
+}  // namespace
+
+void RequirePossible(const SearchRequest& request, const ParallelLayout& asked) {
+  const ParallelLayout layout = WithWholeExperts(request, asked);
   const std::string unable = StackRefusal(request, layout);
   Require(unable.empty(), "{}", unable);
   if (const std::optional<NotOffered> refusal = TrainerRefusal(request, layout)) {
@@ -191,7 +204,7 @@ Candidate Price(const SearchRequest& request, const ParallelLayout& layout) {
 
 RunConfig ConfigOf(const SearchRequest& request, const ParallelLayout& layout) {
   RunConfig config = request.config;
-  config.layout = layout;
+  config.layout = WithWholeExperts(request, layout);
   config.train.attention = request.state.time.flash ? AttentionEngine::kFlash : AttentionEngine::kPlain;
   return config;
 }

@@ -34,7 +34,7 @@ struct SearchRequest {
   int keep = 20;           // ranked layouts to return
   int threads = 2;
   // Axes that the user holds fast.
-  std::optional<int> tensor, context, pipeline, data, micro_batch, zero, chunks;
+  std::optional<int> tensor, context, pipeline, data, expert, micro_batch, zero, chunks;
   std::optional<ContextKind> context_kind;
   std::optional<std::string> schedule, recompute, partition, offload;
   std::optional<bool> sequence_parallel;

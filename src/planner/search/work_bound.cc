@@ -5,13 +5,8 @@
 namespace trireme {
 
 double WorkBound::DeviceSeconds(const ModelAccount& account, const ParallelLayout& layout) {
-  const Key key{layout.tensor,
-                layout.context,
-                layout.context_kind,
-                layout.micro_batch,
-                layout.sequence_parallel,
-                layout.recompute,
-                SplitsBackward(layout.schedule)};
+  const Key key{layout.tensor, layout.context,           layout.context_kind, layout.micro_batch,
+                layout.expert, layout.sequence_parallel, layout.recompute,    SplitsBackward(layout.schedule)};
   const auto found = priced_.find(key);
   if (found != priced_.end()) {
     return found->second;
@@ -44,6 +39,9 @@ double WorkBound::LeastSeconds(const ModelAccount& account, const ParallelLayout
 double WorkBound::LeastSeconds(const ModelAccount& account, int ranks) {
   if (request_.cluster.device.is_host) {
     return 0;
+  }
+  if (request_.stack.features.experts && request_.config.model.experts.any()) {
+    return 0;  // an expert axis makes products larger, and faster
   }
   if (least_ < 0) {
     const ModelConfig& model = request_.config.model;

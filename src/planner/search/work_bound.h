@@ -21,7 +21,7 @@ class WorkBound {
   double LeastSeconds(const ModelAccount& account, int ranks);
 
  private:
-  using Key = std::tuple<int, int, ContextKind, int, bool, Recompute, bool>;
+  using Key = std::tuple<int, int, ContextKind, int, int, bool, Recompute, bool>;
 
   // Seconds of all blocks and micro batches, of all ranks together.
   double DeviceSeconds(const ModelAccount& account, const ParallelLayout& layout);
