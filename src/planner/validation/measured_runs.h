@@ -16,6 +16,8 @@ struct MeasuredRun {
   std::string id, source, table, cluster, accelerator, system, family, dtype, offload, optimizer, compression;
   std::string partition, recompute, outcome, date, trust, note;
   std::optional<double> gpus_per_node, gpus, layers, hidden, heads, kv_heads, ffn, vocabulary, tied, sequence;
+  std::optional<double> experts, experts_per_token, expert_ffn, shared_ffn, dense_layers, head_dim;
+  std::optional<double> expert, expert_tensor;  // degrees
   std::optional<double> tensor, context, pipeline, chunks, data, zero, micro_batch, accumulation, global_batch;
   std::optional<double> sequence_parallel, flash, memory_gib, seconds, days_per_100b;
 

@@ -70,7 +70,7 @@ constexpr SimilarSystem kSimilarSystems[] = {
     {"megatron", "megatron-core"},
     {"nemo", "nemo"},
     {"mlperf", "mlperf"},
-    {"bridge", "nemo"},
+    {"bridge", "megatron-bridge"},
     {"maxtext", "maxtext"},
     {"jax", "maxtext"},
     {"titan", "torchtitan"},
@@ -193,6 +193,13 @@ ParallelLayout LayoutOf(const MeasuredRun& run, const SoftwareStack& stack) {
   layout.pipeline = Degree(run.pipeline);
   layout.data = Degree(run.data);
   layout.micro_batch = Degree(run.micro_batch);
+  if (run.experts && *run.experts > 1) {
+    layout.expert = Degree(run.expert ? run.expert : std::optional<double>(1));
+    layout.expert_tensor = run.expert_tensor ? Degree(run.expert_tensor) : stack.assumed_expert_tensor;
+    if (!run.expert_tensor && layout.expert_replicas() == 0) {
+      layout.expert_tensor = 1;
+    }
+  }
   const bool shards_all = run.system == "fsdp";
   layout.zero = static_cast<int>(std::clamp<std::int64_t>(Whole(run.zero, shards_all ? 3 : stack.assumed_zero), 0, 3));
   if (run.chunks && *run.chunks > 1 && layout.pipeline > 1) {
