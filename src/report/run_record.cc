@@ -183,9 +183,9 @@ std::vector<std::string> RunFoldersOf(const std::string& path) {
   if (IsRunFolder(path)) {
     return {path};
   }
-  Require(fs::is_directory(path, status), "'{}' is no folder of a run", path);
+  Require(std::filesystem::is_directory(path, status), "'{}' is no folder of a run", path);
   std::vector<std::string> runs;
-  for (const fs::directory_entry& entry : fs::directory_iterator(path, status)) {
+  for (const std::filesystem::directory_entry& entry : std::filesystem::directory_iterator(path, status)) {
     if (entry.is_directory(status) && IsRunFolder(entry.path().string())) {
       runs.push_back(entry.path().string());
     }

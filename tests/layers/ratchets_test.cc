@@ -174,6 +174,18 @@ TEST(Ratchets, SwitchesOverEnumerationsHaveNoDefault) {
   }
 }
 
+// Presets compile files together, and the preset fuzz one by one: an alias of another file is not there then.
+TEST(Ratchets, FilesDeclareTheAliasTheyUse) {
+  static const std::regex used(R"((^|[^:\w])fs::)");
+  EXPECT_TRUE(std::regex_search(std::string("Require(fs::exists(path))"), used));
+  EXPECT_FALSE(std::regex_search(std::string("std::filesystem::exists(path)"), used));
+  for (const std::string& file : SourceFiles()) {
+    const std::string text = ReadText(kRoot / file);
+    EXPECT_TRUE(!std::regex_search(text, used) || text.find("namespace fs = std::filesystem;") != std::string::npos)
+        << file;
+  }
+}
+
 // Which norms subtract the mean is said by ops/norm.h, not by each back end.
 TEST(Ratchets, NoBackEndComparesKindsOfNorms) {
   static const std::regex compared("[!=]= NormKind::");
