@@ -89,6 +89,7 @@ void Ops::GroupedMatmul(const GroupedMatmulArgs& args) {
   }
 }
 
+// Other shapes in every call: nothing is measured for one of them.
 void Ops::MultiplyEachGroup(const GroupedMatmulArgs& args, const std::int32_t* offsets) {
   const Tensor& matrices = MatricesOf(args);
   const Shape matrix{matrices.shape[1], matrices.shape[2]};
@@ -102,7 +103,8 @@ void Ops::MultiplyEachGroup(const GroupedMatmulArgs& args, const std::int32_t* o
                   .b = args.b.Rows(first, rows),
                   .c = own,
                   .transpose_a = true,
-                  .accumulate = args.accumulate});
+                  .accumulate = args.accumulate,
+                  .equal_on_ranks = true});
       } else if (!args.accumulate) {
         DoFill(own, 0);
       }
@@ -111,6 +113,7 @@ void Ops::MultiplyEachGroup(const GroupedMatmulArgs& args, const std::int32_t* o
                 .b = own,
                 .c = args.c.Rows(first, rows),
                 .transpose_b = args.product == GroupedProduct::kForward,
+                .equal_on_ranks = true,
                 .weight_version = args.weight_version});
     }
   }

@@ -136,6 +136,18 @@ TEST(CudaDevice, ChosenAlgorithmsComeBackFromText) {
   EXPECT_EQ(ChoicesAlone(*second), ChoicesAlone(*first));
 }
 
+// Their rows are others in every step: nothing is measured for them, and the list does not grow.
+TEST(CudaDevice, ProductsOfExpertsAreNotMeasured) {
+  const auto device = MakeDevice({.kind = "cuda"});
+  Workbench bench(*device);
+  for (const OpCase& op_case : OpCases()) {
+    if (op_case.name.starts_with("GroupedMatmul")) {
+      op_case.run(bench, DType::kBFloat16);
+    }
+  }
+  EXPECT_EQ(ChoicesAlone(*device).size(), 1U) << device->choices();
+}
+
 TEST(CudaDevice, ChoicesOfOthersAreLeftAside) {
   const auto device = MakeDevice({.kind = "cuda"});
   EXPECT_NO_THROW(device->ReadChoices(""));

@@ -29,7 +29,8 @@ class CublasLtMatmul {
   // Multiplies for arguments without bias and epilogue, which the library must be able to do: an Error otherwise.
   void RunPlain(const MatmulArgs& args);
 
-  // The algorithms in use, two lines each below a line that names library and GPU.
+  // The algorithms in use that were measured, two lines each below a line that names library and GPU; in a
+  // deterministic context those of all products but the ones that must be equal on ranks.
   std::string Choices() const;
   // Algorithms for shapes not met so far. Lines of another library or GPU, or that cannot be read, are left aside.
   void ReadChoices(const std::string& lines);
@@ -42,6 +43,8 @@ class CublasLtMatmul {
 
   static Key KeyOf(const MatmulArgs& args);
   const Plan& PlanFor(const MatmulArgs& args);
+  // The library's first choice, kept for a while: products of experts have other shapes in every step.
+  const Plan& FirstChoiceFor(const MatmulArgs& args, const Key& key);
   // Everything of the plan but its algorithm.
   void Describe(const MatmulArgs& args, Plan& plan) const;
   void Choose(const MatmulArgs& args, const Key& key, Plan& plan);
@@ -63,6 +66,7 @@ class CublasLtMatmul {
   CudaContext& context_;
   cublasLtHandle_t handle_ = nullptr;
   std::map<Key, std::unique_ptr<Plan>> plans_;
+  std::map<Key, std::unique_ptr<Plan>> first_choices_;           // of products that must be equal on ranks
   std::map<Key, std::optional<cublasLtMatmulAlgo_t>> recalled_;  // none: not to be done by the library
 };
 
