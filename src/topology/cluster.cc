@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/units.h"
@@ -91,13 +92,14 @@ Cluster ReadCluster(const Settings& file) {
 }  // namespace
 
 ProductFormat ParseProductFormat(const std::string& name) {
-  if (name == "fp8") {
+  using std::literals::operator""sv;  // a search asks this of every layout: lengths are compared first
+  if (name == "fp8"sv) {
     return ProductFormat::kFloat8;
   }
-  if (name == "mxfp8") {
+  if (name == "mxfp8"sv) {
     return ProductFormat::kMxFloat8;
   }
-  return name == "nvfp4" || name == "fp4" ? ProductFormat::kNvFloat4 : ProductFormat::kNative;
+  return name == "nvfp4"sv || name == "fp4"sv ? ProductFormat::kNvFloat4 : ProductFormat::kNative;
 }
 
 double DeviceSpec::Peak(DType dtype) const {

@@ -46,6 +46,9 @@ void SetInterval(const PlanPoint& point, const ModelAccount& account, PipelineCl
   candidate.high = candidate.seconds * (1 + spread);
 }
 
+// Of a bound that is summed in another order than what it bounds.
+constexpr double kLeast = 1 - 1e-9;
+
 // What one thread finds.
 class Searcher {
  public:
@@ -84,6 +87,9 @@ class Searcher {
            bound_.LeastSeconds(account_, layout) >= request_.most_seconds;
   }
 
+  // Whether a layout that takes at least `seconds` can be among what is kept.
+  bool MayBeKept(double seconds, double peak) const { return kept_.CanTie(seconds) || kept_.Matters(seconds, peak); }
+
   // False when device memory does not suffice.
   bool Visit(const ParallelLayout& layout) {
     point_.config.layout = layout;
@@ -105,6 +111,10 @@ class Searcher {
     }
     if (memory.host_per_node > request_.cluster.job_memory()) {
       ++result_.refused[kOutOfHostMemory];
+      return true;
+    }
+    if (!MayBeKept(kLeast * bound_.LeastSeconds(account_, layout), memory.peak)) {
+      ++result_.pruned;
       return true;
     }
     StepEstimate estimate = BoundTime(point, account_, blocks);

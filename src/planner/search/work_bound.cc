@@ -12,7 +12,9 @@ double WorkBound::DeviceSeconds(const ModelAccount& account, const ParallelLayou
     return found->second;
   }
   const PlanPoint point = PointOf(request_, layout);
-  const LocalSizes sizes = point.prices.Sizes(point);
+  // Where some layers recompute and others do not, all count as those that do less.
+  const LocalSizes all = point.prices.Sizes(point);
+  const LocalSizes sizes = layout.recompute_layers > 0 ? all.WithoutRecompute() : all;
   const ModuleTime block = TimeOfBlock(point, sizes, *account.ProgramOf(sizes));
   double seconds = 0;
   for (const WorkTime& part : {block.forward, block.backward_input, block.backward_weight}) {
@@ -21,6 +23,7 @@ double WorkBound::DeviceSeconds(const ModelAccount& account, const ParallelLayou
   const RunConfig& config = request_.config;
   const double micro_batches = static_cast<double>(config.batch.global) / layout.micro_batch;
   seconds *= micro_batches * static_cast<double>(config.model.layers) * layout.tensor * layout.context;
+  seconds *= request_.state.slowed ? request_.state.efficiencies.slowdown : 1;
   return priced_.emplace(key, seconds).first->second;
 }
 
