@@ -240,6 +240,7 @@ class Supervisor {
     RankSnapshot snapshot = process;
     const ThreadProbe probe = here ? ProbeThread(head.pid, head.thread) : ThreadProbe{};
     snapshot.rank = head.rank;
+    snapshot.process = here ? head.pid : 0;
     snapshot.beats = head.beats;
     snapshot.steady = head.steady;
     snapshot.step = head.step;

@@ -1,6 +1,7 @@
 #include "operate/watchdog.h"
 
 #include <algorithm>
+#include <set>
 
 namespace trireme {
 namespace {
@@ -18,6 +19,9 @@ constexpr double kWorking = 0.02;
 bool TakesItsTime(const std::string& phase) {
   return phase == "start" || phase == "load" || phase == "save" || phase == "end" || phase == "validate";
 }
+
+// A rank of which no process is known counts as one.
+int ProcessOf(const RankSnapshot& snapshot) { return snapshot.process != 0 ? snapshot.process : -1 - snapshot.rank; }
 
 }  // namespace
 
@@ -55,16 +59,34 @@ double Watchdog::Limit(ProcessActivity kind, const RankSnapshot& snapshot) const
   return kind == ProcessActivity::kIdle || known ? learned : std::max(learned, limits_.unlearned);
 }
 
+void Watchdog::Learn(double now, const std::vector<RankSnapshot>& snapshots) {
+  std::set<int> alive;
+  for (const RankSnapshot& snapshot : snapshots) {
+    const auto known = ranks_.find(snapshot.rank);
+    if (known == ranks_.end() || known->second.beats != snapshot.beats) {
+      alive.insert(ProcessOf(snapshot));
+    }
+  }
+  for (const RankSnapshot& snapshot : snapshots) {
+    const auto known = ranks_.find(snapshot.rank);
+    const auto life = process_life_.find(ProcessOf(snapshot));
+    if (known != ranks_.end() && life != process_life_.end() && alive.count(ProcessOf(snapshot)) > 0) {
+      double& longest = longest_[known->second.phase];
+      longest = std::max(longest, now - life->second);
+    }
+  }
+  for (const int process : alive) {
+    process_life_[process] = now;
+  }
+}
+
 std::optional<Alarm> Watchdog::Check(double now, const std::vector<RankSnapshot>& snapshots) {
+  Learn(now, snapshots);
   bool life = snapshots.empty() || last_life_ < 0;
   for (const RankSnapshot& snapshot : snapshots) {
     const auto [place, is_new] = ranks_.try_emplace(snapshot.rank);
     Rank& rank = place->second;
     if (is_new || rank.beats != snapshot.beats) {
-      if (!is_new) {
-        double& longest = longest_[rank.phase];
-        longest = std::max(longest, now - rank.since);
-      }
       rank = {.beats = snapshot.beats,
               .phase = snapshot.phase,
               .since = now,

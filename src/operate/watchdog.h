@@ -1,6 +1,7 @@
 // Decides when a run stands still. Fed with what ranks look like from outside; pure arithmetic on those numbers. The
 // rule against false alarms: while any rank's ledger moves, nothing is wrong. The limit for standing still is learned
-// for each phase from the run itself.
+// for each phase from the run itself: from how long each process has stood still. A rank that is a thread among many
+// may be silent for long because the others have the cores, which says nothing about how long all of them may be.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +14,7 @@ namespace trireme {
 
 struct RankSnapshot {
   int rank = 0;
+  int process = 0;  // of ranks that are threads of one process the same number, which is not 0
   std::uint64_t beats = 0;
   std::int64_t step = 0;
   std::int64_t steps_before = 0;  // begun and ended by this process
@@ -62,12 +64,15 @@ class Watchdog {
     std::int64_t bytes_moved = 0;
     double moved = 0;  // when they last changed
   };
+  // Learns from processes that move again how long they stood still; call it before ranks_ takes the snapshots.
+  void Learn(double now, const std::vector<RankSnapshot>& snapshots);
   ProcessActivity KindOf(const Rank& rank, const RankSnapshot& snapshot, double now) const;
   double Limit(ProcessActivity kind, const RankSnapshot& snapshot) const;
 
   WatchLimits limits_;
   std::map<int, Rank> ranks_;
-  std::map<std::string, double> longest_;  // standstill by phase
+  std::map<int, double> process_life_;     // when a rank of it last moved
+  std::map<std::string, double> longest_;  // standstill of a process by phases of its ranks
   double last_life_ = -1;
   std::int64_t steps_ = 0;
 };

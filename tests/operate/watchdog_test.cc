@@ -103,6 +103,32 @@ TEST(Watchdog, LearnsThatAPhaseIsLong) {
   EXPECT_TRUE(run.alarm);
 }
 
+// Seconds after which a silent run is named where 100 ranks took turns before, so that each was silent for 20 s.
+double NamedAfterTurns(int process) {
+  PlayedRun run;
+  run.snapshots.clear();
+  for (int rank = 0; rank < 100; ++rank) {
+    run.snapshots.push_back({.rank = rank, .process = process, .steps_before = 5, .phase = "forward", .state = 'R'});
+  }
+  for (int turn = 0; turn < 300; ++turn) {
+    RankSnapshot& working = run.snapshots[static_cast<std::size_t>(turn % 100)];
+    ++working.beats;
+    for (RankSnapshot& snapshot : run.snapshots) {
+      snapshot.process_cpu_seconds += 0.2;
+    }
+    run.Check();
+    run.now += 0.2;
+  }
+  EXPECT_FALSE(run.alarm);
+  run.Stand(150);
+  return run.alarm ? run.alarm->seconds : -1;
+}
+
+TEST(Watchdog, LearnsHowLongAProcessIsSilentNotHowLongItsThreadsAwaitTheirTurn) {
+  EXPECT_NEAR(NamedAfterTurns(7), 10, 1);
+  EXPECT_NEAR(NamedAfterTurns(0), 100, 1) << "ranks of processes of their own";
+}
+
 TEST(Watchdog, WaitsForDisksAndFirstSteps) {
   PlayedRun run;
   run.Steps(1);
