@@ -39,6 +39,14 @@ TEST(CalibrateCommand, PlanAndTrainFindTheFileUntilItIsDeleted) {
   EXPECT_EQ(trained.code, 0) << trained.err;
   EXPECT_THAT(Unwrapped(trained.out), HasSubstr("from the calibration of"));
 
+  // A damaged file costs the prediction and not the run.
+  place.Write(std::filesystem::relative(file, place / "").string(), "name =");
+  const Outcome damaged = place.Run({"train", "recipe.toml", "--run", "damaged", "--steps", "2"});
+  EXPECT_EQ(damaged.code, 0) << damaged.err;
+  EXPECT_THAT(damaged.err, HasSubstr("the run is not predicted"));
+  EXPECT_THAT(place.Read("damaged/metrics.jsonl"), HasSubstr("\"predicted_seconds\":null"));
+  EXPECT_THAT(damaged.out, Not(HasSubstr(" | predicted ")));
+
   std::filesystem::remove(file);
   EXPECT_EQ(place.Run(plan).err, before.err);
   EXPECT_THAT(Unwrapped(place.Run({"train", "recipe.toml", "--run", "prior", "--steps", "1"}).out),
@@ -64,18 +72,6 @@ TEST(CalibrateCommand, MistakesAreNamed) {
   const Outcome disk = place.Run({"calibrate", "--device", "cpu", "--disk", "nowhere"});
   EXPECT_EQ(disk.code, 2);
   EXPECT_THAT(disk.err, HasSubstr("--disk 'nowhere' is no folder"));
-}
-
-TEST(CalibrateCommand, ADamagedFileCostsThePredictionAndNotTheRun) {
-  const Workplace place;
-  place.Write("recipe.toml", TinyRecipe());
-  const nlohmann::json said = ParseJson(place.Run({"calibrate", "--quick", "--json", "--device", "cpu"}).out);
-  place.Write("config/trireme/" + std::filesystem::path(said["file"].get<std::string>()).filename().string(), "name =");
-  const Outcome trained = place.Run({"train", "recipe.toml", "--run", "run", "--steps", "2"});
-  EXPECT_EQ(trained.code, 0) << trained.err;
-  EXPECT_THAT(trained.err, HasSubstr("the run is not predicted"));
-  EXPECT_THAT(place.Read("run/metrics.jsonl"), HasSubstr("\"predicted_seconds\":null"));
-  EXPECT_THAT(trained.out, Not(HasSubstr(" | predicted ")));
 }
 
 TEST(TrainCommand, SaysItsPredictionBeforeTheFirstStepAndAtTheEnd) {
