@@ -279,6 +279,8 @@ void RunCheckpoints::JudgeWait(Clock::duration waited) {
 void RunCheckpoints::Finish() {
   Settle();
   world_.Barrier();
+  saver_.RemovePruned();
+  world_.Barrier();
   if (world_.rank() == 0) {
     RemoveUnfinished(options_.folder);
   }

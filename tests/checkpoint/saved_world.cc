@@ -138,15 +138,18 @@ RunState StateAt(const ModelConfig& model, std::int64_t step) {
   return state;
 }
 
-void SaveWorld(const std::string& folder, const ParameterTable& table, const ParallelLayout& layout,
-               std::int64_t step) {
-  SaveTask task{.folder = folder, .step = step, .ranks = layout.ranks()};
+void SaveWorld(const std::string& folder, const ParameterTable& table, const ParallelLayout& layout, std::int64_t step,
+               std::int64_t ranks_per_file) {
+  SaveTask task{.folder = folder, .step = step, .ranks = layout.ranks(), .ranks_per_file = ranks_per_file};
   for (task.rank = 0; task.rank < task.ranks; ++task.rank) {
     const auto owned = SlicesOfRank(table, layout, static_cast<int>(task.rank), step);
     WriteShard(task, Views(owned));
   }
+  for (task.rank = 0; ranks_per_file > 1 && task.rank < task.ranks; task.rank += ranks_per_file) {
+    JoinParts(task, {.seconds = 0});
+  }
   for (task.rank = task.ranks - 1; task.rank > 0; --task.rank) {
-    if (IndexesGroup(task.rank, task.ranks)) {
+    if (IndexesGroup(task)) {
       WriteGroupIndex(task, {.seconds = 0});
     }
   }

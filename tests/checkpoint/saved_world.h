@@ -52,7 +52,8 @@ std::vector<SaveSlice> Views(const std::vector<OwnedSlice>& owned);
 RunState StateAt(const ModelConfig& model, std::int64_t step);
 
 // Saves under a layout, one rank after another.
-void SaveWorld(const std::string& folder, const ParameterTable& table, const ParallelLayout& layout, std::int64_t step);
+void SaveWorld(const std::string& folder, const ParameterTable& table, const ParallelLayout& layout, std::int64_t step,
+               std::int64_t ranks_per_file = 1);
 
 // Reads what each rank of a layout owns and compares every value; the number of wrong ones.
 std::int64_t WrongValues(const CheckpointReader& reader, const ParameterTable& table, const ParallelLayout& layout,

@@ -1,6 +1,8 @@
 #include "checkpoint/format/shard_header.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -20,14 +22,23 @@ constexpr char kShardFormat[] = "trireme-shard";
 constexpr std::int64_t kShardVersion = 1;
 constexpr char kMetadataKey[] = "trireme";
 
-std::string EntryName(const ShardSlice& slice, std::set<std::string>& taken) {
-  std::string name = slice.kind + "." + slice.tensor;
-  // A rank may own two parts of one tensor.
-  for (int copy = 2; !taken.insert(name).second; ++copy) {
-    name = fmt::format("{}.{}#{}", slice.kind, slice.tensor, copy);
+// Names of a file's tensors. A shard may hold several parts of one tensor.
+class EntryNames {
+ public:
+  std::string Next(const ShardSlice& slice) {
+    const std::string first = slice.kind + "." + slice.tensor;
+    std::string name = first;
+    for (int& copies = copies_[first]; !taken_.insert(name).second;) {
+      copies = std::max(copies, 1) + 1;
+      name = fmt::format("{}#{}", first, copies);
+    }
+    return name;
   }
-  return name;
-}
+
+ private:
+  std::set<std::string> taken_;
+  std::map<std::string, int> copies_;
+};
 
 json SliceJson(const ShardSlice& slice) {
   json pieces = json::array();
@@ -75,10 +86,10 @@ std::string ShardFileName(std::int64_t rank) { return fmt::format("shard-{:05}.s
 std::string FormatShardHeader(ShardHeader& header) {
   std::vector<SafetensorsEntry> entries;
   json slices = json::object();
-  std::set<std::string> taken;
+  EntryNames names;
   std::int64_t offset = 0;
   for (const ShardSlice& slice : header.slices) {
-    const std::string name = EntryName(slice, taken);
+    const std::string name = names.Next(slice);
     const bool whole = slice.count() == slice.shape.count();
     entries.push_back({.name = name,
                        .dtype = "F32",

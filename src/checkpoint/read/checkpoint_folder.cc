@@ -6,6 +6,7 @@
 
 #include "base/durable_file.h"
 #include "base/error.h"
+#include "checkpoint/format/shard_header.h"
 #include "checkpoint/read/checkpoint_reader.h"
 
 namespace trireme {
@@ -13,6 +14,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "step-";
 constexpr std::string_view kUnfinished = ".tmp";
+constexpr std::string_view kPruned = ".pruned.tmp";
 
 // The step of a folder's name; nothing when it is not one that StepFolderName makes.
 std::optional<std::int64_t> StepOf(const std::string& name) {
@@ -131,7 +133,7 @@ void RemoveUnfinished(const std::string& folder, std::int64_t below) {
   }
 }
 
-std::vector<std::int64_t> PruneCheckpoints(const std::string& folder, std::int64_t keep) {
+std::vector<std::int64_t> PruneCheckpoints(const std::string& folder, std::int64_t keep, Removal removal) {
   std::vector<std::int64_t> removed;
   std::int64_t good = 0;
   for (const StepFolder& checkpoint : ListCheckpoints(folder)) {
@@ -139,13 +141,27 @@ std::vector<std::int64_t> PruneCheckpoints(const std::string& folder, std::int64
       good += Verifies(checkpoint.path) ? 1 : 0;
       continue;
     }
-    const std::string doomed = checkpoint.path + ".pruned" + std::string(kUnfinished);
+    const std::string doomed = checkpoint.path + std::string(kPruned);
     RemoveTree(doomed);
     MoveIntoPlace(checkpoint.path, doomed);
-    RemoveTree(doomed);
+    if (removal == Removal::kNow) {
+      RemoveTree(doomed);
+    }
     removed.push_back(checkpoint.step);
   }
   return removed;
+}
+
+void RemovePrunedPart(const std::string& folder, std::int64_t rank, std::int64_t ranks) {
+  for (const std::string& name : NamesIn(folder)) {
+    if (!name.ends_with(kPruned) || !StepOf(name.substr(0, name.find('.')))) {
+      continue;
+    }
+    std::error_code error;
+    for (std::int64_t shard = rank;
+         std::filesystem::remove(folder + "/" + name + "/" + ShardFileName(shard), error) && !error; shard += ranks) {
+    }
+  }
 }
 
 std::string ResolveCheckpoint(const std::string& path) {

@@ -41,9 +41,14 @@ std::optional<FoundManifest> FindNewestManifest(const std::string& folder);
 // those steps here.
 void RemoveUnfinished(const std::string& folder, std::int64_t below = INT64_MAX);
 // Keeps the newest `keep` (at least 1) whose manifests verify and everything newer than the oldest of them, and removes
-// what is older. A folder loses its name before its content, so that a kill leaves no half of a checkpoint.
+// what is older. A folder loses its name before its content, so that a kill leaves no half of a checkpoint. kByRanks:
+// it loses its name alone, each rank removes its part with RemovePrunedPart, and RemoveUnfinished what is left.
 // Returns the steps removed.
-std::vector<std::int64_t> PruneCheckpoints(const std::string& folder, std::int64_t keep);
+enum class Removal : std::uint8_t { kNow, kByRanks };
+std::vector<std::int64_t> PruneCheckpoints(const std::string& folder, std::int64_t keep,
+                                           Removal removal = Removal::kNow);
+// Removes shards rank, rank + ranks, … of checkpoints that have been pruned, as far as there are such; fails silently.
+void RemovePrunedPart(const std::string& folder, std::int64_t rank, std::int64_t ranks);
 
 // The checkpoint that a person means by `path`: a checkpoint's own folder, or the newest good one of a run's folder or
 // of its checkpoints/. An Error says what was looked for.

@@ -9,6 +9,8 @@
 #include "base/durable_file.h"
 #include "base/error.h"
 #include "base/wide_count.h"
+#include "checkpoint/format/rank_choices.h"
+#include "checkpoint/read/chunk_reader.h"
 
 namespace trireme {
 namespace {
@@ -24,8 +26,6 @@ struct Transfer {
   std::int64_t stored = 0;
   std::int64_t out = 0;
 };
-
-std::string Label(const ManifestTensor& tensor) { return tensor.kind + " " + tensor.name; }
 
 std::vector<SliceRun> Sorted(std::span<const SliceRun> runs) {
   std::vector<SliceRun> sorted(runs.begin(), runs.end());
@@ -59,43 +59,6 @@ std::vector<Transfer> TransfersBetween(const std::vector<SliceRun>& wanted, cons
   std::sort(transfers.begin(), transfers.end(), [](const auto& a, const auto& b) { return a.stored < b.stored; });
   return transfers;
 }
-
-// One chunk of a slice, read whole and checked.
-class ChunkReader {
- public:
-  ChunkReader(const InputFile& file, const ShardSlice& slice, const ManifestTensor& tensor)
-      : file_(file), slice_(slice), tensor_(tensor) {}
-
-  // Makes chunk `index` the current one. What is wrong with it, if anything.
-  std::optional<Problem> Load(std::int64_t index) {
-    const std::int64_t first = index * kChunkBytes;
-    const std::int64_t bytes = std::min(kChunkBytes, slice_.bytes() - first);
-    values_.resize(static_cast<std::size_t>(bytes / kElementBytes));
-    Problem problem{.file = file_.path(), .tensor = Label(tensor_), .offset = slice_.offset + first};
-    try {
-      file_.Read(problem.offset, std::as_writable_bytes(std::span(values_)));
-    } catch (const Error& error) {
-      problem.message = error.what();
-      return problem;
-    }
-    const Digest computed = DigestOf(std::as_bytes(std::span(values_)));
-    const Digest& written = slice_.chunks[static_cast<std::size_t>(index)];
-    if (computed == written) {
-      return std::nullopt;
-    }
-    problem.message =
-        fmt::format("{} bytes are damaged: their digest is {}, {} was saved", bytes, ToHex(computed), ToHex(written));
-    return problem;
-  }
-
-  const std::vector<float>& values() const { return values_; }
-
- private:
-  const InputFile& file_;
-  const ShardSlice& slice_;
-  const ManifestTensor& tensor_;
-  std::vector<float> values_;
-};
 
 void CopyTransfers(ChunkReader& reader, const std::vector<Transfer>& transfers, float* out) {
   constexpr std::int64_t kChunkElements = kChunkBytes / kElementBytes;
@@ -224,7 +187,15 @@ std::string CheckpointReader::Pack() const {
 }
 
 std::string CheckpointReader::DeviceChoices(std::int64_t rank) const {
-  return index_->DeviceChoices(rank % index_->shards());
+  const auto of_shard = [&](std::int64_t shard) { return ParseRankChoices(index_->DeviceChoices(shard), folder_); };
+  // All shards but the last hold the state of equally many ranks.
+  const auto each = static_cast<std::int64_t>(of_shard(0).size());
+  const std::int64_t last = index_->shards() - 1;
+  const std::int64_t saved = rank % (last * each + static_cast<std::int64_t>(of_shard(last).size()));
+  const std::vector<std::string> choices = of_shard(saved / each);
+  Require(saved % each < static_cast<std::int64_t>(choices.size()), "'{}': no device choices of rank {}", folder_,
+          saved);
+  return choices[static_cast<std::size_t>(saved % each)];
 }
 
 void CheckpointReader::OpenIndex() {
@@ -360,22 +331,17 @@ Digest CheckpointReader::DigestOfTensor(const StoredTensor& tensor) const {
 }
 
 void CheckpointReader::VerifyData(const std::function<void(const Problem&)>& report) const {
-  std::vector<std::vector<std::pair<const StoredTensor*, ShardSlice>>> by_shard(static_cast<std::size_t>(shards()));
+  std::vector<SlicesOfShard> by_shard(static_cast<std::size_t>(shards()));
+  for (std::size_t shard = 0; shard < by_shard.size(); ++shard) {
+    by_shard[shard].path = PathOf(static_cast<std::int64_t>(shard));
+  }
   for (const StoredTensor& tensor : tensors_) {
     for (StoredSlice& stored : Slices(tensor)) {
-      by_shard[static_cast<std::size_t>(stored.shard)].emplace_back(&tensor, std::move(stored.slice));
+      by_shard[static_cast<std::size_t>(stored.shard)].slices.emplace_back(&tensor.about, std::move(stored.slice));
     }
   }
-  for (std::size_t shard = 0; shard < by_shard.size(); ++shard) {
-    const InputFile file(PathOf(static_cast<std::int64_t>(shard)));
-    for (const auto& [tensor, slice] : by_shard[shard]) {
-      ChunkReader reader(file, slice, tensor->about);
-      for (std::size_t chunk = 0; chunk < slice.chunks.size(); ++chunk) {
-        if (const auto problem = reader.Load(static_cast<std::int64_t>(chunk))) {
-          report(*problem);
-        }
-      }
-    }
+  for (const std::vector<Problem>& problems : VerifyShards(by_shard)) {
+    std::for_each(problems.begin(), problems.end(), report);
   }
 }
 

@@ -47,7 +47,8 @@ void CheckpointSaver::WaitForShard() {
 }
 
 bool CheckpointSaver::ShardIsThere() const {
-  return shard_path_.empty() || (shard_ == Shard::kWritten && !IsGone(shard_path_));
+  // A part is removed when the shard that it was joined to is there.
+  return part_path_.empty() || (shard_ == Shard::kWritten && (!IsGone(part_path_) || !IsGone(shard_path_)));
 }
 
 void CheckpointSaver::Say(const std::string& text) const {
@@ -62,9 +63,11 @@ SaveTask CheckpointSaver::NextTask(std::int64_t step) {
                    .attempt = attempts_++,
                    .rank = options_.rank,
                    .ranks = options_.ranks,
+                   .ranks_per_file = options_.ranks_per_file,
                    .read_back = options_.read_back,
                    .hook = options_.hook};
-  shard_path_ = task.shard(task.rank);
+  part_path_ = task.part(task.rank);
+  shard_path_ = task.shard(task.file());
   return task;
 }
 
@@ -109,21 +112,32 @@ bool CheckpointSaver::Attempt(const SaveTask& task, const std::function<void()>&
 
 void CheckpointSaver::Save(const SaveTask& task, const RunState& state, const std::vector<SaveSlice>& slices) {
   const auto start = std::chrono::steady_clock::now();
+  RemovePruned();
   const bool written = Attempt(task, [&] { WriteShard(task, slices); });
   shard_ = written ? Shard::kWritten : Shard::kFailed;
   shard_.notify_all();
-  const CommitLimits limits{.seconds = options_.commit_seconds, .stop = &stop_, .lost = &lost_};
-  const bool done = written && Attempt(task, [&] {
-                      if (task.rank == 0) {
-                        CommitCheckpoint(task, state, limits);
-                        last_committed_ = task.step;
-                      } else if (IndexesGroup(task.rank, task.ranks)) {
-                        WriteGroupIndex(task, limits);
-                      }
-                    });
-  if (done) {
+  if (written && Attempt(task, [&] { Finish(task, state); })) {
     Prune(task);
     last_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+}
+
+void CheckpointSaver::Finish(const SaveTask& task, const RunState& state) {
+  const CommitLimits limits{.seconds = options_.commit_seconds, .stop = &stop_, .lost = &lost_};
+  if (task.ranks_per_file > 1 && task.leads()) {
+    JoinParts(task, limits);
+  }
+  if (task.rank == 0) {
+    CommitCheckpoint(task, state, limits);
+    last_committed_ = task.step;
+  } else if (IndexesGroup(task)) {
+    WriteGroupIndex(task, limits);
+  }
+}
+
+void CheckpointSaver::RemovePruned() const {
+  if (options_.ranks > kCommitFan) {
+    RemovePrunedPart(options_.folder, options_.rank, options_.ranks);
   }
 }
 
@@ -133,9 +147,10 @@ void CheckpointSaver::Prune(const SaveTask& task) {
   }
   try {
     task.Reached(SavePoint::kPrune);
-    PruneCheckpoints(options_.folder, options_.keep);
-    // A rank that was too late for an earlier save may have left its shard; one that is ahead writes a later step.
+    // What is left of checkpoints pruned before, as all ranks have removed their parts; a rank that was too late for an
+    // earlier save may have left its shard, and one that is ahead writes a later step.
     RemoveUnfinished(options_.folder, task.step);
+    PruneCheckpoints(options_.folder, options_.keep, options_.ranks > kCommitFan ? Removal::kByRanks : Removal::kNow);
   } catch (const std::exception& error) {
     Say(fmt::format("checkpoint of step {} is saved, but older ones could not be removed: {}", task.step,
                     error.what()));

@@ -1,7 +1,8 @@
 // Saves checkpoints while training goes on: StartSave() hands over a snapshot and returns, a thread of this object
 // writes it, with rests, so that training has the machine. One save at a time: the next StartSave() waits for the one
 // before. A save that fails costs nothing but itself: its folder is removed, older checkpoints stay, and one message
-// says why. One object a rank; every rank starts the same saves in the same order.
+// says why. One object a rank; every rank starts the same saves in the same order. Of a few dozen ranks rank 0 removes
+// old checkpoints; more ranks divide their files: each removes its part before it writes its shard of the next save.
 #pragma once
 
 #include <atomic>
@@ -19,7 +20,8 @@ struct SaverOptions {
   std::string folder;  // of all checkpoints
   std::int64_t rank = 0;
   std::int64_t ranks = 1;
-  std::int64_t keep = 3;  // checkpoints that pruning leaves
+  std::int64_t ranks_per_file = 1;  // consecutive ranks whose state one shard holds
+  std::int64_t keep = 3;            // checkpoints that pruning leaves
   bool read_back = true;
   double commit_seconds = 1800;
   // Called from the saving thread. Only what a person must know; ranks other than 0 speak only when rank 0 cannot.
@@ -55,6 +57,8 @@ class CheckpointSaver {
   // Returns when no save is under way; the one that is takes no rests from here on. On rank 0, and on ranks that
   // collect the shards of a group, that may take as long as the slowest rank.
   void Wait();
+  // Removes this rank's part of the checkpoints that were pruned last, where ranks divide them. After Wait() on rank 0.
+  void RemovePruned() const;
   // Whether a save is being written, or on rank 0 committed.
   bool under_way() const { return under_way_.load(); }
   // Highest step that rank 0 of this object has committed; -1 before the first and on other ranks.
@@ -68,6 +72,7 @@ class CheckpointSaver {
   // Whether `work` for a save was done; otherwise the save is given up.
   bool Attempt(const SaveTask& task, const std::function<void()>& work);
   void Save(const SaveTask& task, const RunState& state, const std::vector<SaveSlice>& slices);
+  void Finish(const SaveTask& task, const RunState& state);
   void Prune(const SaveTask& task);
   SaveTask NextTask(std::int64_t step);
   void Abandon(const SaveTask& task, const std::string& reason);
@@ -79,7 +84,8 @@ class CheckpointSaver {
   std::atomic<bool> hurry_ = false;
   std::atomic<bool> under_way_ = false;
   std::atomic<Shard> shard_ = Shard::kWritten;  // of the last save
-  std::string shard_path_;                      // where rank 0 looks for it; empty: there was no save
+  std::string part_path_;                       // what this rank wrote; empty: there was no save
+  std::string shard_path_;                      // where rank 0 looks for it
   std::atomic<std::int64_t> lost_ = -1;
   std::atomic<std::int64_t> last_committed_ = -1;
   std::atomic<double> last_seconds_ = 0;

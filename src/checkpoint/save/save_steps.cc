@@ -1,13 +1,11 @@
 #include "checkpoint/save/save_steps.h"
 
-#include <chrono>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <set>
-#include <thread>
 
 #include "base/durable_file.h"
 #include "base/error.h"
@@ -15,20 +13,12 @@
 #include "checkpoint/format/shard_writer.h"
 #include "checkpoint/read/checkpoint_folder.h"
 #include "checkpoint/save/pacer.h"
+#include "checkpoint/save/shard_wait.h"
 
 namespace trireme {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-constexpr std::int64_t kLargestFailure = 64 << 10;
 constexpr std::int64_t kLargestGroupIndex = std::int64_t{4} << 30;
-// Groups give up before rank 0 does, so that it can name the rank that they waited for.
-constexpr double kPatienceOfGroups = 0.9;
-
-std::string FailurePath(const SaveTask& task, std::int64_t rank) {
-  return fmt::format("{}/shard-{:05}.failed-{}", task.unfinished(), rank, task.attempt);
-}
 
 ShardHeader HeaderOf(const SaveTask& task, std::span<const SaveSlice> slices) {
   ShardHeader header{.step = task.step,
@@ -42,43 +32,25 @@ ShardHeader HeaderOf(const SaveTask& task, std::span<const SaveSlice> slices) {
   return header;
 }
 
-void RequireSpace(const SaveTask& task, const ShardHeader& header) {
-  const std::int64_t needed = ShardFileBytes(header);
-  const std::int64_t free = FreeBytes(task.unfinished());
-  Require(free < 0 || needed <= free, "'{}' needs {} bytes for the shard of rank {}, {} are free", task.folder, needed,
-          task.rank, free);
-}
-
 std::string GroupIndexPath(const SaveTask& task, std::int64_t first) {
   return fmt::format("{}/group-{:05}.index", task.unfinished(), first);
 }
 
-// An Error with the reason that the rank left, if it has.
-void RefuseFailed(const SaveTask& task, std::int64_t rank) {
-  const std::string failure = FailurePath(task, rank);
-  std::error_code error;
-  if (std::filesystem::exists(failure, error)) {
-    const std::string reason = ReadWholeFile(failure, kLargestFailure);
-    // The first rank of a group passes on what one of its ranks said.
-    Fail("{}{}", reason.starts_with("rank ") ? "" : fmt::format("rank {}: ", rank), reason);
-  }
-}
-
-// The view of one rank's shard from another: nothing while it is not there yet.
-std::optional<ShardHeader> TryShard(const SaveTask& task, std::int64_t rank, ManifestShard& shard) {
-  const std::string path = task.shard(rank);
+// The view of one shard from another rank: nothing while it is not there yet.
+std::optional<ShardHeader> TryShard(const SaveTask& task, std::int64_t file, ManifestShard& shard) {
+  const std::string path = task.shard(file);
   std::error_code error;
   if (!std::filesystem::exists(path, error)) {
-    RefuseFailed(task, rank);
+    RefuseFailed(task, file * task.ranks_per_file);
     return std::nullopt;
   }
   const ShardBytes bytes = ReadShardBytes(path);
   ShardHeader header = ParseShardHeader(bytes.header, bytes.file, path);
-  if (header.step != task.step || header.attempt != task.attempt || header.rank != rank) {
+  if (header.step != task.step || header.attempt != task.attempt || header.rank != file) {
     return std::nullopt;  // left by an earlier save; its owner will replace it
   }
-  Require(header.ranks == task.ranks, "'{}' was saved by one of {} ranks, not {}", path, header.ranks, task.ranks);
-  shard = {.file = ShardFileName(rank), .bytes = bytes.file, .header = DigestOf(bytes.header)};
+  Require(header.ranks == task.files(), "'{}' is one of {} shards, not of {}", path, header.ranks, task.files());
+  shard = {.file = ShardFileName(file), .bytes = bytes.file, .header = DigestOf(bytes.header)};
   return header;
 }
 
@@ -87,7 +59,7 @@ std::optional<CheckpointIndex> TryGroup(const SaveTask& task, std::int64_t first
   const std::string path = GroupIndexPath(task, first);
   std::error_code error;
   if (!std::filesystem::exists(path, error)) {
-    RefuseFailed(task, first);
+    RefuseFailed(task, first * task.ranks_per_file);
     return std::nullopt;
   }
   CheckpointIndex index(std::make_shared<const std::string>(ReadWholeFile(path, kLargestGroupIndex)), path);
@@ -96,51 +68,18 @@ std::optional<CheckpointIndex> TryGroup(const SaveTask& task, std::int64_t first
   return mine ? std::optional(std::move(index)) : std::nullopt;  // as a shard that an earlier save left
 }
 
-void RequireWritten(const SaveTask& task, const std::string& path) {
-  Require(!IsGone(path), "what was written to '{}' has been removed from there", task.unfinished());
-}
-
-class Waiting {
- public:
-  Waiting(const SaveTask& task, const CommitLimits& limits) : task_(task), limits_(limits), start_(Clock::now()) {}
-
-  // A pause that grows from a millisecond to a tenth of a second; an Error when the shard will not come.
-  void Pause(std::int64_t rank) {
-    const std::chrono::duration<double> waited = Clock::now() - start_;
-    RequireWritten(task_, task_.shard(task_.rank));
-    RefuseLost();
-    Require(limits_.stop == nullptr || !limits_.stop->load(), "the run ended before the shard of rank {} came", rank);
-    Require(waited.count() < limits_.seconds, "the shard of rank {} did not come within {} s", rank, limits_.seconds);
-    std::this_thread::sleep_for(pause_);
-    pause_ = std::min(pause_ * 2, std::chrono::milliseconds(100));
-  }
-
- private:
-  void RefuseLost() const {
-    const std::int64_t rank = limits_.lost == nullptr ? -1 : limits_.lost->load();
-    if (rank >= 0) {
-      ManifestShard shard;
-      TryShard(task_, rank, shard);  // an Error with the reason that the rank left, if it could
-      Fail("the shard of rank {} has been removed from '{}', or could not be written there", rank, task_.unfinished());
-    }
-  }
-
-  const SaveTask& task_;
-  const CommitLimits& limits_;
-  Clock::time_point start_;
-  std::chrono::milliseconds pause_{1};
-};
-
-// Shards of ranks [first, first + span) as far as there are so many, collected by rank `first`; span is a power of
-// kCommitFan. Groups within are collected by their own first ranks.
+// Shards [first, first + span) as far as there are so many, collected by the first rank of shard `first`; span is a
+// power of kCommitFan. Groups within are collected by their own first ranks.
 class ShardCollector {
  public:
-  ShardCollector(const SaveTask& task, const CommitLimits& limits, std::int64_t first)
-      : task_(task), waiting_(task, limits), builder_(task.step, first == 0 ? 0 : task.attempt, first) {}
+  ShardCollector(const SaveTask& task, const CommitLimits& limits)
+      : task_(task),
+        wait_(task, task.shard(task.file()), limits),
+        builder_(task.step, task.file() == 0 ? 0 : task.attempt, task.file()) {}
 
   CheckpointIndexBuilder& CollectAlone() {
-    for (std::int64_t rank = 0; rank < task_.ranks; ++rank) {
-      TakeShard(rank);
+    for (std::int64_t file = 0; file < task_.files(); ++file) {
+      TakeShard(file);
     }
     return builder_;
   }
@@ -152,7 +91,7 @@ class ShardCollector {
     }
     const std::int64_t part = span / kCommitFan;
     Collect(first, part);
-    for (std::int64_t next = first + part; next < std::min(first + span, task_.ranks); next += part) {
+    for (std::int64_t next = first + part; next < std::min(first + span, task_.files()); next += part) {
       part == 1 ? TakeShard(next) : TakeGroup(next);
     }
     return builder_;
@@ -162,12 +101,12 @@ class ShardCollector {
   const std::vector<std::string>& group_files() const { return group_files_; }
 
  private:
-  void TakeShard(std::int64_t rank) {
+  void TakeShard(std::int64_t file) {
     ManifestShard shard;
-    std::optional<ShardHeader> header = TryShard(task_, rank, shard);
+    std::optional<ShardHeader> header = TryShard(task_, file, shard);
     while (!header) {
-      waiting_.Pause(rank);
-      header = TryShard(task_, rank, shard);
+      wait_.Pause(file * task_.ranks_per_file);
+      header = TryShard(task_, file, shard);
     }
     builder_.AddShard(shard, std::move(*header));
   }
@@ -175,7 +114,7 @@ class ShardCollector {
   void TakeGroup(std::int64_t first) {
     std::optional<CheckpointIndex> group = TryGroup(task_, first);
     while (!group) {
-      waiting_.Pause(first);
+      wait_.Pause(first * task_.ranks_per_file);
       group = TryGroup(task_, first);
     }
     builder_.AddPart(*group);
@@ -183,21 +122,15 @@ class ShardCollector {
   }
 
   const SaveTask& task_;
-  Waiting waiting_;
+  ShardWait wait_;
   CheckpointIndexBuilder builder_;
   std::vector<std::string> group_files_;
 };
 
-void RemoveFiles(const std::vector<std::string>& paths) {
-  for (const std::string& path : paths) {
-    RemoveTree(path);
-  }
-}
-
-// Ranks of the largest group that `rank` indexes; 1: none.
-std::int64_t SpanOf(std::int64_t rank, std::int64_t ranks) {
+// Shards of the largest group that the first rank of shard `file` indexes; 1: none.
+std::int64_t SpanOf(std::int64_t file, std::int64_t files) {
   std::int64_t span = 1;
-  while (rank % (span * kCommitFan) == 0 && span < ranks) {
+  while (file % (span * kCommitFan) == 0 && span < files) {
     span *= kCommitFan;
   }
   return span;
@@ -234,32 +167,10 @@ void WriteManifest(const SaveTask& task, const Manifest& manifest) {
   SyncDirectory(task.unfinished());
 }
 
-// The first folder on the way to that of a save which is not there; empty: all are.
-std::string MissingFolder(const SaveTask& task) {
-  std::filesystem::path missing;
-  for (std::filesystem::path at = task.unfinished(); at.has_relative_path() && IsGone(at); at = at.parent_path()) {
-    missing = at;
-  }
-  return missing.string();
-}
-
-// Does `work` in the folder of a save, which is there. Should it be gone when that fails, the Error says so: the call
-// that failed for it would say less.
-void NamingLostFolder(const SaveTask& task, const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    const std::string missing = IsGone(task.finished()) ? MissingFolder(task) : "";  // or it has its final name
-    Require(missing.empty(), "'{}' was removed while the checkpoint was being written to it ({})", missing,
-            error.what());
-    throw;
-  }
-}
-
 void WriteShardFile(const SaveTask& task, std::span<const SaveSlice> slices) {
   const ShardHeader header = HeaderOf(task, slices);
   RequireSpace(task, header);
-  const std::string path = task.shard(task.rank);
+  const std::string path = task.part(task.rank);
   const std::string part = path + ".part";
   RemoveTree(part);
   task.Reached(SavePoint::kOpen);
@@ -291,18 +202,18 @@ void RequireAllShards(const SaveTask& task) {
        it.increment(error)) {
     names.insert(it->path().filename().string());
   }
-  for (std::int64_t rank = 0; !error && rank < task.ranks; ++rank) {
-    Require(names.count(ShardFileName(rank)) > 0, "the shard of rank {} has been removed from '{}'", rank,
-            task.unfinished());
+  for (std::int64_t file = 0; !error && file < task.files(); ++file) {
+    Require(names.count(ShardFileName(file)) > 0, "the shard of rank {} has been removed from '{}'",
+            file * task.ranks_per_file, task.unfinished());
   }
 }
 
 std::int64_t Commit(const SaveTask& task, const RunState& state, const CommitLimits& limits) {
   Manifest manifest{.state = state};
   manifest.state.saved_at = UtcNow();
-  ShardCollector collector(task, limits, 0);
+  ShardCollector collector(task, limits);
   const CheckpointIndexBuilder& builder =
-      limits.groups ? collector.Collect(0, SpanOf(0, task.ranks)) : collector.CollectAlone();
+      limits.groups ? collector.Collect(0, SpanOf(0, task.files())) : collector.CollectAlone();
   manifest.shards = builder.shards();
   manifest.tensors = builder.WholeTensors();
   std::int64_t bytes = 0;
@@ -333,7 +244,10 @@ std::string Name(SavePoint point) {
 
 std::string SaveTask::finished() const { return folder + "/" + StepFolderName(step); }
 std::string SaveTask::unfinished() const { return temporary.empty() ? finished() + ".tmp" : temporary; }
-std::string SaveTask::shard(std::int64_t of_rank) const { return unfinished() + "/" + ShardFileName(of_rank); }
+std::string SaveTask::shard(std::int64_t of_file) const { return unfinished() + "/" + ShardFileName(of_file); }
+std::string SaveTask::part(std::int64_t of_rank) const {
+  return ranks_per_file == 1 ? shard(of_rank) : fmt::format("{}/rank-{:05}.safetensors", unfinished(), of_rank);
+}
 
 void WriteShard(const SaveTask& task, std::span<const SaveSlice> slices) {
   MakeDirectories(task.unfinished());
@@ -363,15 +277,17 @@ bool LeaveFailure(const SaveTask& task, const std::string& message) {
   return false;
 }
 
-bool IndexesGroup(std::int64_t rank, std::int64_t ranks) { return rank > 0 && SpanOf(rank, ranks) > 1; }
+bool IndexesGroup(const SaveTask& task) {
+  return task.leads() && task.rank > 0 && SpanOf(task.file(), task.files()) > 1;
+}
 
 void WriteGroupIndex(const SaveTask& task, const CommitLimits& limits) {
   NamingLostFolder(task, [&] {
     CommitLimits group = limits;
     group.seconds *= kPatienceOfGroups;
-    const std::string path = GroupIndexPath(task, task.rank);
-    ShardCollector collector(task, group, task.rank);
-    const std::string bytes = collector.Collect(task.rank, SpanOf(task.rank, task.ranks)).Format();
+    const std::string path = GroupIndexPath(task, task.file());
+    ShardCollector collector(task, group);
+    const std::string bytes = collector.Collect(task.file(), SpanOf(task.file(), task.files())).Format();
     RemoveTree(path + ".part");
     DurableFile file(path + ".part");
     file.Append(bytes);

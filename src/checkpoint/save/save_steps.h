@@ -1,7 +1,8 @@
 // The steps of one save, as each rank takes them: every rank writes and syncs its shard into step-N.tmp; rank 0 then
-// waits for all shards, or for the indices of groups of them, writes index and manifest, and renames the folder. Ranks
-// meet in the file system alone, so that thread ranks and processes on many machines do the same. All functions throw
-// an Error and leave cleaning up to the caller.
+// waits for all shards, or for the indices of groups of them, writes index and manifest, and renames the folder. Where
+// one file is to hold the state of several ranks, each writes a part of its own, and the first of them joins the parts.
+// Ranks meet in the file system alone, so that thread ranks and processes on many machines do the same. All functions
+// throw an Error and leave cleaning up to the caller.
 #pragma once
 
 #include <atomic>
@@ -11,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/shape.h"
 #include "checkpoint/format/manifest.h"
 #include "checkpoint/format/shard_header.h"
 
@@ -48,6 +50,7 @@ struct SaveTask {
   std::int64_t attempt = 0;
   std::int64_t rank = 0;
   std::int64_t ranks = 1;
+  std::int64_t ranks_per_file = 1;  // consecutive ranks whose state one shard holds
   std::string device_choices = {};  // of this rank, for its shard
   bool read_back = true;            // compare what the disk has with what was written, before the shard counts
   SaveHook hook;                    // may be empty
@@ -56,9 +59,13 @@ struct SaveTask {
   // Given: the shard is written at half speed while this is false.
   const std::atomic<bool>* hurry = nullptr;
 
-  std::string unfinished() const;                 // `temporary`, or folder/step-N.tmp
-  std::string finished() const;                   // folder/step-N
-  std::string shard(std::int64_t of_rank) const;  // where rank 0 looks for it
+  std::string unfinished() const;  // `temporary`, or folder/step-N.tmp
+  std::string finished() const;    // folder/step-N
+  std::int64_t files() const { return CeilDiv(ranks, ranks_per_file); }
+  std::int64_t file() const { return rank / ranks_per_file; }  // the shard of this rank
+  bool leads() const { return rank % ranks_per_file == 0; }    // its first rank
+  std::string shard(std::int64_t of_file) const;               // where rank 0 looks for it
+  std::string part(std::int64_t of_rank) const;                // what a rank writes: its shard, or a part of it
   void Reached(SavePoint point) const {
     if (hook) {
       hook(point);
@@ -66,14 +73,13 @@ struct SaveTask {
   }
 };
 
-// Writes this rank's shard; it has its final name only when it is whole and on the disk.
+// Writes this rank's shard, or its part of one; it has its final name only when it is whole and on the disk.
 void WriteShard(const SaveTask& task, std::span<const SaveSlice> slices);
 // Tells rank 0 why this rank's shard will not come. False when even that cannot be written.
 bool LeaveFailure(const SaveTask& task, const std::string& message);
 
-// Ranks whose shards one rank collects. Of more ranks each group of so many has its first rank index them, of more than
-// their square each group of groups, …, so that no rank opens more than a few dozen files, however many ranks there
-// are.
+// Shards that one rank collects. Of more shards each group of so many has its first rank index them, of more than their
+// square each group of groups, …, so that no rank opens more than a few dozen files, however many ranks there are.
 inline constexpr std::int64_t kCommitFan = 32;
 
 struct CommitLimits {
@@ -82,12 +88,15 @@ struct CommitLimits {
   const std::atomic<std::int64_t>* lost = nullptr;  // a rank whose shard will not come; below 0: none is known
   bool groups = true;  // false: one process has written all shards, no rank indexes a group
 };
-// Whether `rank` is the first of a group whose shards it indexes; rank 0 commits instead.
-bool IndexesGroup(std::int64_t rank, std::int64_t ranks);
-// Such a rank, after its own WriteShard: waits for the shards of its group and writes the index of them for the rank
-// that collects it. Errors as CommitCheckpoint's.
+// The first rank of a shard that holds several, after its own WriteShard: waits for the parts of the others, checks and
+// copies them into the shard, and removes them. Errors as CommitCheckpoint's.
+void JoinParts(const SaveTask& task, const CommitLimits& limits);
+// Whether the task's rank is the first of a group whose shards it indexes; rank 0 commits instead.
+bool IndexesGroup(const SaveTask& task);
+// Such a rank, after its own shard is there: waits for the shards of its group and writes the index of them for the
+// rank that collects it. Errors as CommitCheckpoint's.
 void WriteGroupIndex(const SaveTask& task, const CommitLimits& limits);
-// Rank 0, after its own WriteShard: waits for every rank's shard, checks that together they hold each tensor once,
+// Rank 0, after its own shard is there: waits for all shards, checks that together they hold each tensor once,
 // writes the manifest and renames. Returns the bytes of all shards. An Error, and no more waiting, when a user has
 // removed the folder.
 std::int64_t CommitCheckpoint(const SaveTask& task, const RunState& state, const CommitLimits& limits);
