@@ -12,7 +12,10 @@ std::int64_t DiskForecast::most() const {
   return saves == 0 ? existing : std::max(existing + 1, std::min(existing + saves, keep + 1));
 }
 
-std::int64_t DiskForecast::needed() const { return (most() - existing) * bytes; }
+std::int64_t DiskForecast::needed() const {
+  const std::int64_t parts = joined && saves > 0 ? 1 : 0;
+  return (most() - existing + parts) * bytes;
+}
 
 std::int64_t SavesToCome(const CheckpointConfig& config, std::int64_t step, std::int64_t total) {
   if (step >= total) {

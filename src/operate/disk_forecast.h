@@ -13,6 +13,7 @@ struct DiskForecast {
   std::int64_t existing = 0;  // checkpoints in the folder
   std::int64_t saves = 0;     // that the run has before it
   std::int64_t keep = 0;      // checkpoint.keep
+  bool joined = false;        // files of several ranks: a checkpoint lies there twice while its parts are joined
   std::int64_t free = -1;     // bytes on that file system; -1: not known
 
   // Checkpoints that lie there at a time, at most: a new one is whole before the oldest goes.

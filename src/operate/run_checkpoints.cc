@@ -118,6 +118,7 @@ SaverOptions OptionsOfSaver(const RunCheckpointOptions& options, const Communica
   return {.folder = options.folder,
           .rank = world.rank(),
           .ranks = world.size(),
+          .ranks_per_file = options.config.checkpoint.ranks_per_file,
           .keep = options.config.checkpoint.keep,
           .message = std::move(message),
           .hook = options.hook};

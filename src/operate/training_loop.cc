@@ -207,6 +207,7 @@ class Loop {
                             .existing = static_cast<std::int64_t>(ListCheckpoints(folder).size()),
                             .saves = saves,
                             .keep = config_.checkpoint.keep,
+                            .joined = config_.checkpoint.ranks_per_file > 1 && config_.layout.ranks() > 1,
                             .free = FreeBytes(folder)},
                            folder));
   }

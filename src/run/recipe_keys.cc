@@ -260,6 +260,9 @@ std::vector<RecipeKey> TrainKeys() {
           [](Config & c) -> auto& { return c.checkpoint.every; }, 0, 1e12),
       Number(
           "checkpoint.keep", "checkpoints kept", [](Config & c) -> auto& { return c.checkpoint.keep; }, 1, 1e6),
+      Number(
+          "checkpoint.ranks_per_file", "consecutive ranks whose state one file holds: more ranks, fewer files",
+          [](Config & c) -> auto& { return c.checkpoint.ranks_per_file; }, 1, 1e6),
       Flag(
           "checkpoint.asynchronous", "written while training goes on",
           [](Config & c) -> auto& { return c.checkpoint.asynchronous; }),

@@ -146,6 +146,7 @@ Composition Draw(std::uint64_t seed, const std::string& folder) {
   add("moments", 6, [](RunConfig& c) { c.optimizer.moments = "bf16"; });
   add("adapters", 6, [](RunConfig& c) { c.model.adapter.rank = 3; });
   add("synchronous saves", 3, [](RunConfig& c) { c.checkpoint.asynchronous = false; });
+  add("files of two ranks", 4, [](RunConfig& c) { c.checkpoint.ranks_per_file = 2; });
   add("skipped step", 6, [](RunConfig& c) { c.train.skip_steps = "3"; });
   add("validation", 3, [](RunConfig& c) { c.validation.every = kEvery; });
   add("zeros", 6, [](RunConfig& c) { c.train.count_zeros = true; });

@@ -23,6 +23,8 @@ TEST(DiskForecast, ANewCheckpointIsWholeBeforeTheOldestGoes) {
   EXPECT_EQ((DiskForecast{.bytes = 10, .existing = 3, .saves = 100, .keep = 3}).needed(), 10);
   EXPECT_EQ((DiskForecast{.bytes = 10, .existing = 9, .saves = 1, .keep = 3}).needed(), 10);
   EXPECT_EQ((DiskForecast{.bytes = 10, .existing = 3, .saves = 0, .keep = 3}).needed(), 0);
+  EXPECT_EQ((DiskForecast{.bytes = 10, .saves = 100, .keep = 3, .joined = true}).needed(), 50);
+  EXPECT_EQ((DiskForecast{.bytes = 10, .existing = 3, .saves = 0, .keep = 3, .joined = true}).needed(), 0);
 }
 
 TEST(DiskForecast, WarnsWhereTheBytesAreNotThere) {

@@ -254,6 +254,24 @@ TEST_F(RunCheckpointsTest, SavesThatAreDoneInTimeAreNotSpokenOf) {
   EXPECT_THAT(messages_, IsEmpty());
 }
 
+TEST_F(RunCheckpointsTest, RanksThatShareFilesSaveWhileTheyTrain) {
+  RunConfig config = ConfigOf(Data(5));
+  config.checkpoint.ranks_per_file = 2;
+  WithRanks(config, {}, [&](RankContext& context, RunCheckpoints& checkpoints) {
+    for (std::int64_t step = 1; step <= 2; ++step) {
+      RankState state(table_, Data(5), context.world.rank(), step);
+      checkpoints.Save({{.step = step}}, state.states());
+      state.Clear();
+    }
+    checkpoints.Finish();
+  });
+  EXPECT_THAT(messages_, IsEmpty());
+  EXPECT_EQ(CheckpointReader(folder_ / "checkpoints/step-000002").shards(), 3);
+  for (const int ranks : {5, 2, 1}) {
+    EXPECT_EQ(LoadStep(Data(ranks)), 2);
+  }
+}
+
 // Rank 0 makes the folder again and would wait for what rank 1 has written before.
 TEST_F(RunCheckpointsTest, AFolderThatIsRemovedBetweenTheRanksCostsASaveAndNoWait) {
   for (const bool asynchronous : {true, false}) {
