@@ -46,7 +46,7 @@ void SetInterval(const PlanPoint& point, const ModelAccount& account, PipelineCl
   candidate.high = candidate.seconds * (1 + spread);
 }
 
-// Of a bound that is summed in another order than what it bounds.
+// A bound is summed in another order than what it bounds: rounding may lift it.
 constexpr double kLeast = 1 - 1e-9;
 
 // What one thread finds.
