@@ -47,8 +47,10 @@ void CheckpointSaver::WaitForShard() {
 }
 
 bool CheckpointSaver::ShardIsThere() const {
-  // A part is removed when the shard that it was joined to is there.
-  return part_path_.empty() || (shard_ == Shard::kWritten && (!IsGone(part_path_) || !IsGone(shard_path_)));
+  // A part goes when it is joined with others, and what it was joined to then gets the shard's name: looked for in this
+  // order, one of them is there.
+  const auto there = [&] { return !IsGone(part_path_) || !IsGone(shard_path_ + ".part") || !IsGone(shard_path_); };
+  return part_path_.empty() || (shard_ == Shard::kWritten && there());
 }
 
 void CheckpointSaver::Say(const std::string& text) const {

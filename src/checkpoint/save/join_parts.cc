@@ -92,8 +92,8 @@ void JoinParts(const SaveTask& task, const CommitLimits& limits) {
     if (task.read_back) {
       writer.VerifyWritten();
     }
+    RemoveFiles(files);  // before the shard has its name: rank 0 may then rename the folder at any moment
     MoveIntoPlace(path + ".part", path);
-    RemoveFiles(files);
   });
 }
 
