@@ -175,8 +175,8 @@ struct DataConfig {
 struct CheckpointConfig {
   std::int64_t every = 0;  // steps; 0: only at the end
   std::int64_t keep = 3;
-  std::int64_t ranks_per_file = 1;  // consecutive ranks whose state one file holds
   bool asynchronous = true;
+  int ranks_per_file = 1;        // consecutive ranks whose state one file holds
   double final_save_wait = 600;  // seconds that the last save of a run is tried again for when it fails
   bool operator==(const CheckpointConfig&) const = default;
 };
