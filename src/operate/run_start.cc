@@ -12,7 +12,6 @@
 #include "comm/ledger.h"
 #include "device/host_memory.h"
 #include "operate/joint_refusal.h"
-#include "run/offered.h"
 #include "run/recipe_keys.h"
 #include "train/float8_choice.h"
 #include "train/gather_numbers.h"
@@ -49,9 +48,6 @@ void RequireKernels(const RunConfig& config) {
       "keys where its queries are; set layout.context_kind = 'ulysses', train.attention = 'flash', or train.device = "
       "'cpu'",
       layout.context, config.train.device);
-  if (config.model.experts.any() && !IsHostDevice(config.train.device) && config.train.device != "paced") {
-    Fail("{}", ExpertsOnGpus(config.model.experts.count).message);
-  }
 }
 
 }  // namespace

@@ -187,12 +187,4 @@ std::optional<NotOffered> FindNotOffered(const RunConfig& config) {
   return std::nullopt;
 }
 
-NotOffered ExpertsOnGpus(std::int64_t experts) {
-  return {
-      "experts train on CPUs",
-      fmt::format("model.experts = {} on a GPU: the kernels of experts have run on no GPU so far; set train.device = "
-                  "'cpu', or model.experts = 0",
-                  experts)};
-}
-
 }  // namespace trireme

@@ -17,7 +17,4 @@ struct NotOffered {
 // The first entry of the list that a config breaks; none when it breaks none.
 std::optional<NotOffered> FindNotOffered(const RunConfig& config);
 
-// A model with experts on GPUs: known once it is known where a run will be.
-NotOffered ExpertsOnGpus(std::int64_t experts);
-
 }  // namespace trireme

@@ -62,9 +62,10 @@ const StepRecorder::PlannedSchedule& StepRecorder::ScheduleFor(int micro_batches
 
 bool StepRecorder::StepsAreAlike() const {
   const RunConfig& config = parts_.config();
+  // Experts have other numbers of rows in every step, for which the host waits.
   return config.train.graphs && config.model.dropout == 0 && config.model.attention_dropout == 0 &&
-         config.layout.offload != Offload::kFull && !config.layout.offload_activations && !dynamic_loss_scale_ &&
-         (ledger_ == nullptr || !ledger_->has_on_phase());
+         !config.model.experts.any() && config.layout.offload != Offload::kFull && !config.layout.offload_activations &&
+         !dynamic_loss_scale_ && (ledger_ == nullptr || !ledger_->has_on_phase());
 }
 
 PipelineRunner::Repeats StepRecorder::Repeated(int micro_batches) {

@@ -14,6 +14,7 @@ struct Layout {
   const char* family;
   ParallelLayout layout;
   std::string schedule = "1f1b";
+  ExpertsConfig experts = {};
 };
 
 class Training : public testing::TestWithParam<Layout> {
@@ -38,8 +39,13 @@ TEST_P(Training, AgreesWithTheCpu) {
   config.train.steps = kSteps;
   config.layout = GetParam().layout;
   config.layout.schedule = GetParam().schedule;
+  config.model.experts = GetParam().experts;
+  config.model = Completed(config.model, true);
   parity::ExpectSame(TrainOn("cpu", config), TrainOn("cuda", config), 1e-5);
 }
+
+const ExpertsConfig kFourExperts{
+    .count = 4, .chosen = 2, .ffn = 24, .shared_ffn = 12, .shared_gate = true, .balance_loss = 0.05, .z_loss = 1e-3};
 
 INSTANTIATE_TEST_SUITE_P(
     Layouts, Training,
@@ -49,7 +55,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Layout{"ShardedData", "llama", {.data = 2, .zero = 3}},
                     Layout{"OffloadedData", "gpt2", {.data = 2, .zero = 1, .offload = Offload::kFull}},
                     Layout{"RingContext", "llama", {.context = 2, .context_kind = ContextKind::kRing}},
-                    Layout{"AllAxes", "gpt2", {.tensor = 2, .pipeline = 2, .data = 2, .zero = 2}}),
+                    Layout{"AllAxes", "gpt2", {.tensor = 2, .pipeline = 2, .data = 2, .zero = 2}},
+                    Layout{"Experts", "llama", {.recompute = Recompute::kFull}, "1f1b", kFourExperts},
+                    Layout{"ShardedExperts", "llama", {.tensor = 2, .data = 2, .zero = 1}, "1f1b", kFourExperts}),
     [](const auto& layout) { return std::string(layout.param.name); });
 
 }  // namespace

@@ -13,7 +13,7 @@ bool Lists(const std::vector<Value>& list, const Value& value) {
   return std::find(list.begin(), list.end(), value) != list.end();
 }
 
-// Models with experts: our trainer takes them on CPUs, and some other programs have an axis for them.
+// Models with experts: what they cost is known for our trainer on CPUs and for programs that have an axis for them.
 std::optional<NotOffered> ExpertRefusal(const SearchRequest& request) {
   const ModelConfig& model = request.config.model;
   if (!model.experts.any()) {
@@ -28,7 +28,12 @@ std::optional<NotOffered> ExpertRefusal(const SearchRequest& request) {
                                           "megatron-core-2024",
                                           model.experts.count, request.stack.name, reason)};
   }
-  return request.cluster.device.is_host ? std::nullopt : std::optional(ExpertsOnGpus(model.experts.count));
+  if (request.cluster.device.is_host) {
+    return std::nullopt;
+  }
+  const std::string reason = "what experts cost on a GPU has not been measured";
+  return NotOffered{reason, fmt::format("model.experts = {} on '{}': {}; train runs there, and CPUs can be planned",
+                                        model.experts.count, request.cluster.name, reason)};
 }
 
 }  // namespace
