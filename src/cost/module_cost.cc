@@ -80,6 +80,11 @@ class StepCosts {
     return buffer.shape.count() * SizeOf(buffer.dtype);
   }
 
+  bool IsWide(BufferId id) const {
+    const Shape& shape = program_.buffers[static_cast<std::size_t>(id)].shape;
+    return shape.rank() == 2 && shape[1] >= sizes_.hidden;
+  }
+
   // In all chunks of rows.
   std::int64_t BytesOfChunks(BufferId id) const {
     const bool of_chunk = program_.buffers[static_cast<std::size_t>(id)].shape[0] == program_.chunk;
@@ -89,9 +94,11 @@ class StepCosts {
   // Every buffer of an element-wise step is read or written once; one that is changed in place, twice.
   std::int64_t TouchedBy(const ProgramStep& step) const {
     const StepWork& work = step.work;
-    if (std::holds_alternative<ClearStep>(work) || std::holds_alternative<AddGradientStep>(work) ||
-        std::holds_alternative<ScaleStep>(work)) {
-      return 0;  // a few rows of the hidden size, or a few columns
+    if (std::holds_alternative<ClearStep>(work) || std::holds_alternative<AddGradientStep>(work)) {
+      return 0;  // a few rows of the hidden size
+    }
+    if (const auto* scale = std::get_if<ScaleStep>(&work); scale != nullptr) {
+      return IsWide(scale->x) ? 2 * Bytes(scale->x) : 0;  // an adapter has a few columns
     }
     if (FillsSums(work)) {
       return 0;  // one pass with the norm that reads them
@@ -160,7 +167,8 @@ ModuleCost CostOfBlock(const LocalSizes& sizes, const ModelConfig& config) {
 ModuleCost CostOfEmbedding(const LocalSizes& s, const ModelConfig& config) {
   ModuleCost cost = CostOfProgram(s, PlanEmbedding(config, s));
   const std::int64_t passes = 2 + (config.position == PositionChoice::kLearned ? 2 : 0) +
-                              (config.embedding_norm ? 3 : 0) + (s.dropout ? 2 : 0) + (config.scale_embedding ? 2 : 0);
+                              (config.embedding_norm ? 3 : 0) + (s.dropout ? 2 : 0) +
+                              (config.ScalesEmbedding() ? 2 : 0);
   cost.forward.bytes_touched = passes * s.outside * s.hidden * s.element();
   cost.evaluation.bytes_touched = cost.forward.bytes_touched;
   cost.backward_input.bytes_touched = s.frozen ? 0 : 2 * cost.forward.bytes_touched;
@@ -171,8 +179,9 @@ ModuleCost CostOfHead(const LocalSizes& s, const ModelConfig& config, std::int64
   ModuleCost cost = CostOfProgram(s, PlanHead(config, s, chunk));
   const std::int64_t outside = s.outside * s.hidden * s.element();
   const std::int64_t logits = s.tokens * s.vocabulary * s.element();
-  cost.evaluation.bytes_touched = 2 * outside + logits;
-  cost.forward.bytes_touched = 7 * outside + 3 * logits;
+  const std::int64_t scaling = config.logits_scaling == 1 ? 0 : 2 * logits;
+  cost.evaluation.bytes_touched = 2 * outside + logits + scaling;
+  cost.forward.bytes_touched = 7 * outside + 3 * logits + 2 * scaling;
   return cost;
 }
 

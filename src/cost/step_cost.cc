@@ -20,8 +20,8 @@ void ForEachModule(const StageDescription& stage, int chunk, Visitor visit) {
   }
 }
 
-// The programs of a stage's blocks. Blocks differ in recomputation and in whether they have experts only: four programs
-// at most are made, since the planner asks for the memory of very many stages.
+// The programs of a stage's blocks. Blocks differ in recomputation, in whether they have experts and in whether they
+// have positions only: eight programs at most are made, since the planner asks for the memory of very many stages.
 class BlockPrograms {
  public:
   explicit BlockPrograms(const StageDescription& stage) : stage_(stage) {}
@@ -30,9 +30,13 @@ class BlockPrograms {
   const ModuleProgram& Of(std::int64_t module, std::int64_t index) {
     const bool recomputes = stage_.layout.recompute_layers == 0 || index < stage_.layout.recompute_layers;
     const bool sparse = stage_.model.IsSparse(module - 1);
-    std::shared_ptr<const ModuleProgram>& program = (recomputes ? recomputing_ : keeping_)[sparse ? 1 : 0];
+    const AttentionKind attention = {.window = stage_.sizes.window,
+                                     .rotary = stage_.model.AttentionOf(module - 1).rotary};
+    std::shared_ptr<const ModuleProgram>& program =
+        (recomputes ? recomputing_ : keeping_)[(sparse ? 1U : 0U) + (attention.rotary ? 0U : 2U)];
     if (program == nullptr) {
-      const LocalSizes sizes = BlockSizes(stage_.sizes, stage_.layout, index).OfKind(stage_.model, sparse);
+      const LocalSizes sizes =
+          BlockSizes(stage_.sizes, stage_.layout, index).OfKind(stage_.model, sparse).WithAttention(attention);
       program = stage_.programs != nullptr ? stage_.programs->ProgramOf(stage_.model, sizes)
                                            : std::make_shared<const ModuleProgram>(PlanBlock(stage_.model, sizes));
     }
@@ -41,8 +45,9 @@ class BlockPrograms {
 
  private:
   const StageDescription& stage_;
-  std::array<std::shared_ptr<const ModuleProgram>, 2> recomputing_;  // of dense blocks, of those with experts
-  std::array<std::shared_ptr<const ModuleProgram>, 2> keeping_;
+  // Dense blocks, those with experts; then both without positions.
+  std::array<std::shared_ptr<const ModuleProgram>, 4> recomputing_;
+  std::array<std::shared_ptr<const ModuleProgram>, 4> keeping_;
 };
 
 void AddPipelineTraffic(const StageDescription& stage, StepCost& cost) {

@@ -24,20 +24,19 @@ std::int64_t LogitRows(const InferenceOptions& options, std::int64_t vocabulary)
   return std::clamp<std::int64_t>(kLogits / vocabulary, options.batch, std::max(options.batch, options.rows));
 }
 
-// Whether the model has dense blocks, and blocks with experts.
-std::array<bool, 2> KindsOf(const ModelConfig& model) {
-  const std::int64_t sparse = model.SparseLayers();
-  return {sparse<model.layers, sparse> 0};
-}
+// Dense blocks and those with experts, with positions; then without.
+std::size_t ProgramNumber(const LocalSizes& sizes) { return (sizes.experts > 0 ? 1U : 0U) + (sizes.rotary ? 0U : 2U); }
 
 // One sequence of all rows stands for any division of them: buffers depend on the number of rows alone.
-std::array<ModuleProgram, 2> LargestPrograms(const ModelConfig& model, LocalSizes sizes, std::int64_t rows) {
+std::array<ModuleProgram, 4> LargestPrograms(const ModelConfig& model, LocalSizes sizes, std::int64_t rows) {
   sizes.batch = 1;
   sizes.keys = sizes.sequence = sizes.tokens = sizes.outside = rows;
-  std::array<ModuleProgram, 2> programs;
-  for (const bool sparse : {false, true}) {
-    if (KindsOf(model)[sparse ? 1 : 0]) {
-      programs[sparse ? 1 : 0] = PlanBlock(model, sizes.OfKind(model, sparse), ProgramPurpose::kInference);
+  std::array<ModuleProgram, 4> programs;
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    const LocalSizes of = sizes.ForLayer(model, layer);
+    ModuleProgram& program = programs[ProgramNumber(of)];
+    if (program.forward.empty()) {
+      program = PlanBlock(model, of, ProgramPurpose::kInference);
     }
   }
   return programs;
@@ -66,11 +65,19 @@ InferenceModel::InferenceModel(const ModelConfig& model, const std::string& weig
     at_.*planned.place = arena_.Allocate(planned.kind, planned.dtype, planned.shape);
   }
   if (model.position == PositionChoice::kAlibi) {
-    const std::vector<float> all = AlibiSlopes(model.heads);
+    const std::vector<float> all = AlibiSlopesOf(model);
     device_.CopyFromHost(at_.slopes.data, all.data() + group_.rank() * sizes_.heads, at_.slopes.bytes());
   } else {
     at_.slopes = {};
   }
+}
+
+std::int64_t InferenceModel::LargestScratch() const {
+  std::int64_t bytes = 0;
+  for (const ModuleProgram& program : largest_) {
+    bytes = std::max(bytes, program.scratch_bytes);
+  }
+  return bytes;
 }
 
 std::vector<InferenceModel::Planned> InferenceModel::Plan() const {
@@ -89,10 +96,7 @@ std::vector<InferenceModel::Planned> InferenceModel::Plan() const {
           {&Buffers::normed, kScratch, working, {rows, sizes_.hidden}},
           {&Buffers::chosen, kScratch, working, {options_.batch, sizes_.hidden}},
           {&Buffers::norm_statistics, kScratch, kFloat, {2, rows}},
-          {&Buffers::block_scratch,
-           kScratch,
-           kFloat,
-           {std::max(largest_[0].scratch_bytes, largest_[1].scratch_bytes) / SizeOf(kFloat)}},
+          {&Buffers::block_scratch, kScratch, kFloat, {LargestScratch() / SizeOf(kFloat)}},
           {&Buffers::logits, kScratch, kFloat, {logit_rows_, sizes_.vocabulary}},
           {&Buffers::gathered_logits, kScratch, kFloat, {group_.size() * options_.batch, sizes_.vocabulary}},
           {&Buffers::loss_statistics, kScratch, kFloat, {group_.size() * 3 * logit_rows_}},
@@ -216,20 +220,24 @@ void InferenceModel::Embed(const Run& run) {
 }
 
 void InferenceModel::SetPrograms(const Run& run) {
-  const bool made = !programs_[0].forward.empty() || !programs_[1].forward.empty();
+  const bool made = std::any_of(programs_.begin(), programs_.end(),
+                                [](const ModuleProgram& program) { return !program.forward.empty(); });
   if (made && run.batch == last_.batch && run.queries == last_.queries) {
     return;
   }
   sizes_.batch = run.batch;
   sizes_.keys = sizes_.sequence = run.queries;
   sizes_.tokens = sizes_.outside = run.rows();
-  for (const bool sparse : {false, true}) {
-    const ModuleProgram& largest = largest_[sparse ? 1 : 0];
-    if (largest.forward.empty()) {
+  programs_ = {};
+  for (std::int64_t layer = 0; layer < model_.layers; ++layer) {
+    const LocalSizes sizes = sizes_.ForLayer(model_, layer);
+    const ModuleProgram& largest = largest_[ProgramNumber(sizes)];
+    ModuleProgram& program = programs_[ProgramNumber(sizes)];
+    if (!program.forward.empty()) {
       continue;
     }
-    ModuleProgram& program = programs_[sparse ? 1 : 0];
-    program = LowerBlock(DescribeOperations(model_, sparse), sizes_.OfKind(model_, sparse), ProgramPurpose::kInference);
+    program =
+        LowerBlock(DescribeOperations(model_, sizes.experts > 0, sizes.rotary), sizes, ProgramPurpose::kInference);
     for (std::size_t i = 0; i < program.buffers.size(); ++i) {
       program.buffers[i].area = largest.buffers[i].area;
       program.buffers[i].offset = largest.buffers[i].offset;
@@ -259,7 +267,7 @@ void InferenceModel::RunBlock(const Run& run, std::int64_t layer) {
                                        .module = layer + 1,
                                        .rows = table_.OfModule(layer + 1)};
   const LocalSizes sizes = sizes_.ForLayer(model_, layer);
-  const ModuleProgram& program = programs_[sizes.experts > 0 ? 1 : 0];
+  const ModuleProgram& program = programs_[ProgramNumber(sizes)];
   ProgramRunner(context, sizes, program).Run(program.forward, call);
 }
 

@@ -76,6 +76,7 @@ class InferenceModel {
   };
 
   std::vector<Planned> Plan() const;
+  std::int64_t LargestScratch() const;
   MemoryUse PlannedMemory() const;
   void Upload(const Tensor& to, std::span<const std::int32_t> values);
   void Forward(const Run& run);
@@ -100,14 +101,15 @@ class InferenceModel {
   ParameterTable table_;
   LocalSizes sizes_;  // of the last run
   std::int64_t logit_rows_;
-  // The programs of dense blocks and of those with experts, for options.rows rows; empty where the model has none.
-  std::array<ModuleProgram, 2> largest_;
+  // The programs of dense blocks and of those with experts, with positions and without, for options.rows rows; empty
+  // where the model has none.
+  std::array<ModuleProgram, 4> largest_;
   Arena arena_;
   ModelWeights weights_;
   std::vector<RotaryAngles> angles_;  // of each layer
   bool long_angles_ = false;          // they are those of long sequences
   Buffers at_;
-  std::array<ModuleProgram, 2> programs_;  // likewise, for the last run
+  std::array<ModuleProgram, 4> programs_;  // likewise, for the last run
   Run last_;
 };
 

@@ -40,6 +40,9 @@ void Lowering::Backward(const Pass& pass) {
         Gradient(operation.input) = gradient;
         Emit(Rotary<TensorId>{.qkv = {gradient}, .inverse = true});
         break;
+      case BlockOp::kScale:
+        BackwardScale(operation);
+        break;
       case BlockOp::kAttention:
         BackwardAttention(operation);
         break;
@@ -129,6 +132,17 @@ void Lowering::BackwardAdd(const BlockOperation& add) {
     waiting_.push_back(
         {.operation = static_cast<int>(&add - block_.operations.data()), .gradient = Gradient(add.input)});
   }
+}
+
+// The gradient is the residual stream's too, unless the sum before has made one of the branch's own.
+void Lowering::BackwardScale(const BlockOperation& scale) {
+  const BufferId gradient = Gradient(scale.output);
+  const bool own = sizes_.dropout || sizes_.sequence_parallel || in_parts_;
+  Gradient(scale.input) = own ? gradient : ForValue(scale.input);
+  if (!own) {
+    Emit(CopyStep{.from = gradient, .to = Gradient(scale.input)});
+  }
+  Emit(ScaleStep{.x = Gradient(scale.input), .factor = static_cast<float>(scale.factor)});
 }
 
 void Lowering::BackwardLinear(int i) {

@@ -46,6 +46,10 @@ Lowering::Pass Lowering::Forward(std::vector<ProgramStep>& steps, int end, bool 
         to = from;
         Emit(Rotary<TensorId>{.qkv = {from}});
         break;
+      case BlockOp::kScale:
+        to = from;
+        Emit(ScaleStep{.x = from, .factor = static_cast<float>(operation.factor)});
+        break;
       case BlockOp::kAttention:
         to = ForValue(operation.output);
         pass.context[static_cast<std::size_t>(i)] = EmitAttention(from, to, statistics);

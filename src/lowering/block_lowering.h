@@ -107,7 +107,11 @@ class Lowering {
   // Where a second forward may end: before the last product, unless an operation follows whose backward reads its
   // output.
   int RecomputedEnd() const {
-    return Maker(Operation(Count() - 1).input, BlockOp::kLeave) == kNoId ? Count() - 1 : LastLinear();
+    int value = Operation(Count() - 1).input;
+    if (const int scale = Maker(value, BlockOp::kScale); scale != kNoId) {
+      value = Operation(scale).input;
+    }
+    return Maker(value, BlockOp::kLeave) == kNoId ? Count() - 1 : LastLinear();
   }
   int LastLinear() const {
     int last = Count();
@@ -274,6 +278,7 @@ class Lowering {
   void BackwardEnter(int i);
   void BackwardLeave(const BlockOperation& leave);
   void BackwardAdd(const BlockOperation& add);
+  void BackwardScale(const BlockOperation& scale);
   void BackwardLinear(int i);
   void BackwardHeadNorm(int i);
   void BackwardAttention(const BlockOperation& attention);

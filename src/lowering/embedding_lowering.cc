@@ -37,14 +37,15 @@ ModuleProgram PlanEmbedding(const ModelConfig& model, const LocalSizes& sizes) {
   const BufferId found = plan.lookup.present() ? kEmbeddingFound : sum;
   const BufferId gathered = plan.grad_gathered.present() ? kEmbeddingGathered : kGradOutput;
   const TensorId places = {static_cast<int>(BatchTensor::kPositions)};
-  const auto scale = static_cast<float>(std::sqrt(static_cast<float>(model.hidden)));
+  const float scale = model.embedding_multiplier > 0 ? static_cast<float>(model.embedding_multiplier)
+                                                     : std::sqrt(static_cast<float>(model.hidden));
 
   std::vector<ProgramStep>& forward = program.forward;
   forward.push_back({LookupStep{.table = ids.token, .out = found}});
   if (sizes.tensor > 1) {
     forward.push_back({LeaveRegion(sizes, found, sum)});
   }
-  if (model.scale_embedding) {
+  if (model.ScalesEmbedding()) {
     forward.push_back({ScaleStep{.x = sum, .factor = scale}});
   }
   if (ids.position != kNoId) {
@@ -81,7 +82,7 @@ ModuleProgram PlanEmbedding(const ModelConfig& model, const LocalSizes& sizes) {
     backward.push_back(
         {PositionsBackward<TensorId>{.grad = {kGradOutput}, .grad_table = {ids.position}, .positions = places}});
   }
-  if (model.scale_embedding) {
+  if (model.ScalesEmbedding()) {
     backward.push_back({ScaleStep{.x = kGradOutput, .factor = scale}});
   }
   if (sizes.sequence_parallel) {

@@ -69,6 +69,7 @@ class HeadLowering {
     Norm();
     Logits();
     Loss(true);
+    ScaleLogits();  // which are their gradient now
     EmitChunked(ProductStep{.kind = ProductKind::kInputGradient,
                             .a = kHeadLogits,
                             .c = kHeadGradInside,
@@ -130,8 +131,15 @@ class HeadLowering {
                             .rows = sizes_.tokens,
                             .columns = sizes_.vocabulary,
                             .depth = sizes_.hidden});
+    ScaleLogits();
     if (model_.logit_cap > 0) {
       EmitChunked(SoftCap<TensorId>{.logits = {kHeadLogits}});
+    }
+  }
+
+  void ScaleLogits() {
+    if (model_.logits_scaling != 1) {
+      EmitChunked(ScaleStep{.x = kHeadLogits, .factor = static_cast<float>(1 / model_.logits_scaling)});
     }
   }
 

@@ -42,6 +42,7 @@ LocalSizes::LocalSizes(const ModelConfig& config, const ParallelLayout& layout, 
       expert_ffn(0),
       vocabulary(PaddedShare(config.vocabulary, tensor)),
       window(config.WindowOf(0)),
+      rotary(config.AttentionOf(0).rotary),
       gated(IsGated(config.feed_forward)),
       fused_activation(config.feed_forward == ActivationKind::kGelu),
       recompute_norms(layout.recompute != Recompute::kNone),
@@ -72,10 +73,15 @@ LocalSizes LocalSizes::OfKind(const ModelConfig& config, bool sparse) const {
   return sizes;
 }
 
-LocalSizes LocalSizes::ForLayer(const ModelConfig& config, std::int64_t layer) const {
-  LocalSizes sizes = OfKind(config, config.IsSparse(layer));
-  sizes.window = config.WindowOf(layer);
+LocalSizes LocalSizes::WithAttention(const AttentionKind& kind) const {
+  LocalSizes sizes = *this;
+  sizes.window = kind.window;
+  sizes.rotary = kind.rotary;
   return sizes;
+}
+
+LocalSizes LocalSizes::ForLayer(const ModelConfig& config, std::int64_t layer) const {
+  return OfKind(config, config.IsSparse(layer)).WithAttention(config.AttentionOf(layer));
 }
 
 LocalSizes LocalSizes::OfAttention() const {

@@ -55,6 +55,7 @@ struct LocalSizes {
   std::int64_t expert_ffn;  // F of an expert, of this rank
   std::int64_t vocabulary;  // rows of the vocabulary with padding, of this rank
   std::int64_t window;      // of the layer: keys that a query sees at most; 0: all
+  bool rotary;              // of the layer: queries and keys are turned by their positions
   bool gated;
   bool fused_activation;      // the product before it computes the activation function
   bool recompute_norms;       // light, selective, full
@@ -79,7 +80,8 @@ struct LocalSizes {
   LocalSizes WithoutRecompute() const;
   // The sizes of a block with experts, or of a dense one.
   LocalSizes OfKind(const ModelConfig& config, bool sparse) const;
-  // The sizes of block `layer`: those of a model's blocks differ in their window and in whether they have experts.
+  LocalSizes WithAttention(const AttentionKind& kind) const;
+  // The sizes of block `layer`: those of a model's blocks differ in their attention and in whether they have experts.
   LocalSizes ForLayer(const ModelConfig& config, std::int64_t layer) const;
   bool operator==(const LocalSizes&) const = default;
 };

@@ -98,9 +98,15 @@ namespace {
 
 // Sizes with equal keys are compared.
 std::uint64_t KeyOf(const LocalSizes& s) {
-  const bool flags[] = {
-      s.sequence_parallel, s.split_backward, s.recompute_norms, s.recompute_activation, s.recompute_attention,
-      s.recompute_block,   s.ring,           s.experts > 0};
+  const bool flags[] = {s.sequence_parallel,
+                        s.split_backward,
+                        s.recompute_norms,
+                        s.recompute_activation,
+                        s.recompute_attention,
+                        s.recompute_block,
+                        s.ring,
+                        s.experts > 0,
+                        s.rotary};
   std::uint64_t key = 0;
   for (const bool flag : flags) {
     key = 2 * key + (flag ? 1 : 0);
@@ -136,7 +142,7 @@ std::shared_ptr<const ModuleProgram> BlockProgramCache::ProgramOf(const ModelCon
 }
 
 ModuleProgram PlanBlock(const ModelConfig& model, const LocalSizes& sizes, ProgramPurpose purpose) {
-  ModuleProgram program = LowerBlock(DescribeOperations(model, sizes.experts > 0), sizes, purpose);
+  ModuleProgram program = LowerBlock(DescribeOperations(model, sizes.experts > 0, sizes.rotary), sizes, purpose);
   PlaceBuffers(program);
   return program;
 }

@@ -114,7 +114,7 @@ class Writer {
   };
 
   // A linear layer whose inputs the tensor axis cuts.
-  Partial RowLinear(int x, const ProductNames& names, std::int64_t inputs) {
+  Partial RowLinear(int x, const ProductNames& names, std::int64_t inputs, bool bias) {
     const Split split{.dim = 1, .segments = {inputs}};
     const Layer layer = {Add({names.weight,
                               ParameterRole::kWeight,
@@ -122,7 +122,7 @@ class Writer {
                               split,
                               Initializer::kNormal,
                               BranchDeviation()}),
-                         AddBias(model_.linear_bias, Vector(names.bias, ParameterRole::kBias, Initializer::kZero))};
+                         AddBias(bias, Vector(names.bias, ParameterRole::kBias, Initializer::kZero))};
     // The columns of A that a rank's inputs meet, and all of B: sums of the group complete what A makes, too.
     const AdapterPair adapter = Adapter(names, inputs, split, model_.hidden, {});
     return {Make({.op = kLinear, .input = x, .weight = layer.weight, .adapter_a = adapter.a, .adapter_b = adapter.b},
@@ -136,6 +136,9 @@ class Writer {
     int branch = Leave(partial.value);
     if (model_.post_norm) {
       branch = Norm(branch, norm.gain, norm.bias);
+    }
+    if (model_.residual_multiplier != 1) {
+      branch = Make({.op = kScale, .input = branch, .factor = model_.residual_multiplier}, Of(branch));
     }
     return Make({.op = kAdd, .input = branch, .residual = residual, .bias = partial.bias, .site = sites_++}, {});
   }
@@ -151,7 +154,7 @@ class Writer {
   Partial Dense(int x, const ProductNames& in, const ProductNames& out, std::int64_t ffn) {
     const int wide =
         ColumnLinear(x, in, kFeedForwardIn, IsGated(model_.feed_forward) ? std::vector{ffn, ffn} : std::vector{ffn});
-    return RowLinear(Activation(wide), out, ffn);
+    return RowLinear(Activation(wide), out, ffn, model_.linear_bias);
   }
 
   // Experts, each cut by its width: every tensor rank makes the same choice and a part of every row. Backward comes to
@@ -240,9 +243,9 @@ class Writer {
   int sites_ = 0;
 };
 
-BlockDescription Describe(const ModelConfig& model, bool sparse, bool with_parameters) {
+BlockDescription Describe(const ModelConfig& model, bool sparse, bool positions, bool with_parameters) {
   Require(
-      !model.post_norm || !model.linear_bias,
+      !model.post_norm || !(model.linear_bias || model.out_bias),
       "family '{}' sets post_norm and linear_bias: a branch adds its bias after the sum of the tensor group, which a "
       "norm after the branch would have to read; set linear_bias = false in the family's file",
       model.family);
@@ -260,11 +263,11 @@ BlockDescription Describe(const ModelConfig& model, bool sparse, bool with_param
   if (model.qk_norm != QkNormChoice::kNone) {
     x = block.HeadNorm(x, model.qk_norm == QkNormChoice::kAllHeads, queries, keys);
   }
-  if (model.position == PositionChoice::kRotary) {
+  if (model.position == PositionChoice::kRotary && positions) {
     x = block.Rotary(x);
   }
   x = block.Attention(x);
-  const int middle = block.JoinBranch(block.RowLinear(x, kAttentionOut, queries),
+  const int middle = block.JoinBranch(block.RowLinear(x, kAttentionOut, queries, model.out_bias),
                                       {"attention.post_norm.gain", "attention.post_norm.bias"}, input);
 
   x = model.parallel_branches ? input : middle;
@@ -288,8 +291,12 @@ int BlockDescription::MakerOf(int value) const {
   return -1;
 }
 
-BlockDescription DescribeBlock(const ModelConfig& model, bool sparse) { return Describe(model, sparse, true); }
+BlockDescription DescribeBlock(const ModelConfig& model, bool sparse, bool positions) {
+  return Describe(model, sparse, positions, true);
+}
 
-BlockDescription DescribeOperations(const ModelConfig& model, bool sparse) { return Describe(model, sparse, false); }
+BlockDescription DescribeOperations(const ModelConfig& model, bool sparse, bool positions) {
+  return Describe(model, sparse, positions, false);
+}
 
 }  // namespace trireme

@@ -21,6 +21,7 @@ enum class BlockOp : std::uint8_t {
   kAttention,   // output = causal attention of packed queries, keys and values
   kActivation,  // the activation function of the feed-forward part
   kLeave,       // out of the tensor region: partial sums of the ranks are added up
+  kScale,       // output = input * factor
   kAdd,         // output = residual + dropout(input + bias)
   kRoute,       // output = which experts each token goes to and with which weights, by scores of the input
   kDispatch,    // output = the rows of the input for each expert
@@ -62,6 +63,7 @@ struct BlockOperation {
   int key_gain = -1;      // of kHeadNorm, whose `weight` is the queries' gain
   bool together = false;  // of kHeadNorm: all heads are one group
   int site = -1;          // of kAdd: which dropout mask
+  double factor = 1;      // of kScale
   int choice = -1;        // of operations on rows for experts: what kRoute made; a kLinear has a matrix for each expert
   int added = -1;         // of kCombine
   int gate = -1;          // likewise
@@ -99,10 +101,11 @@ struct BlockDescription {
   int MakerOf(int value) const;
 };
 
-// The block of a completed config, one with experts or a dense one (ModelConfig::IsSparse). An Error when the family's
-// choices exclude each other: post_norm and linear_bias.
-BlockDescription DescribeBlock(const ModelConfig& model, bool sparse);
+// The block of a completed config, one with experts or a dense one (ModelConfig::IsSparse). `positions`: whether the
+// layer has them where the family's are rotary; parameters do not depend on it. An Error when the family's choices
+// exclude each other: post_norm and biases behind it.
+BlockDescription DescribeBlock(const ModelConfig& model, bool sparse, bool positions = true);
 // A description without the parameters' names and shapes: cheap, for the planner's many questions.
-BlockDescription DescribeOperations(const ModelConfig& model, bool sparse);
+BlockDescription DescribeOperations(const ModelConfig& model, bool sparse, bool positions = true);
 
 }  // namespace trireme

@@ -11,7 +11,7 @@ void CompleteLikeGemma(ModelConfig& config, bool tie_given, std::int64_t window_
   config.gain_offset = 1;
   config.post_norm = true;
   config.scale_embedding = true;
-  if (config.window_period == 0) {
+  if (config.window_period == 0 && config.layer_types.empty()) {
     config.window_period = window_period;
   }
   if (!tie_given) {

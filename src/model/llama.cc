@@ -10,7 +10,7 @@ void CompleteLikeLlama(ModelConfig& config, bool tie_given) {
   config.norm = NormKind::kRms;
   config.position = PositionChoice::kRotary;
   config.feed_forward = ActivationKind::kSwiGlu;
-  config.norm_bias = config.qkv_bias = config.linear_bias = false;
+  config.norm_bias = config.qkv_bias = config.out_bias = config.linear_bias = false;
   if (config.ffn == 0) {
     // Three matrices of 8/3 hidden hold as much as two of 4 hidden. Below 1024 a multiple of 256 would distort the
     // shape.

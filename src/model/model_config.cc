@@ -45,13 +45,18 @@ void RequireShape(const ModelConfig& config) {
   RequirePositive("norm_epsilon", config.norm_epsilon);
   RequirePositive("rope_theta", config.rope_theta);
   RequirePositive("initial_deviation", config.initial_deviation);
+  RequirePositive("residual_multiplier", config.residual_multiplier);
+  RequirePositive("logits_scaling", config.logits_scaling);
   RequireBetween("window", config.window, 0, kMaxSequence);
   RequireBetween("window_period", config.window_period, 0, kMaxLayers);
   RequireBetween("rope_original", config.rope_original, 0, kMaxSequence);
   for (const auto& [key, value] :
        {std::pair{"local_rope_theta", config.local_rope_theta}, std::pair{"rope_low", config.rope_low},
         std::pair{"rope_high", config.rope_high}, std::pair{"attention_cap", config.attention_cap},
-        std::pair{"logit_cap", config.logit_cap}, std::pair{"query_scalar", config.query_scalar}}) {
+        std::pair{"logit_cap", config.logit_cap}, std::pair{"query_scalar", config.query_scalar},
+        std::pair{"attention_multiplier", config.attention_multiplier},
+        std::pair{"rope_magnitude", config.rope_magnitude},
+        std::pair{"embedding_multiplier", config.embedding_multiplier}}) {
     Require(std::isfinite(value) && value >= 0, "model.{} = {} must be a finite number, at least 0", key, value);
   }
   Require(config.rotary_fraction >= 0 && config.rotary_fraction <= 1,
@@ -70,6 +75,7 @@ void ResetChoices(ModelConfig& config) {
   config.qk_norm = plain.qk_norm;
   config.norm_bias = plain.norm_bias;
   config.qkv_bias = plain.qkv_bias;
+  config.out_bias = plain.out_bias;
   config.linear_bias = plain.linear_bias;
   config.pre_norm = plain.pre_norm;
   config.post_norm = plain.post_norm;
@@ -78,6 +84,56 @@ void ResetChoices(ModelConfig& config) {
   config.scale_embedding = plain.scale_embedding;
   config.position_offset = plain.position_offset;
   config.embedding_norm = plain.embedding_norm;
+  config.finer_alibi = plain.finer_alibi;
+  config.layer_pattern.clear();
+}
+
+// A gate's function in place of `usual`'s, or that of a feed-forward part without gates.
+ActivationKind ChosenActivation(ActivationChoice choice, ActivationKind usual) {
+  const bool gated = IsGated(usual);
+  switch (choice) {
+    case ActivationChoice::kAutomatic:
+      return usual;
+    case ActivationChoice::kGeluTanh:
+      return gated ? ActivationKind::kGeGlu : ActivationKind::kGelu;
+    case ActivationChoice::kGelu:
+      return gated ? ActivationKind::kExactGeGlu : ActivationKind::kExactGelu;
+    case ActivationChoice::kRelu:
+      return gated ? ActivationKind::kReGlu : ActivationKind::kRelu;
+    case ActivationChoice::kSquaredRelu:
+      Require(!gated,
+              "model.activation = 'relu2': the family's feed-forward part has gates, whose function is silu, "
+              "gelu, gelu_tanh or relu");
+      return ActivationKind::kSquaredRelu;
+    case ActivationChoice::kSilu:
+      return gated ? ActivationKind::kSwiGlu : ActivationKind::kSilu;
+  }
+  return usual;
+}
+
+// What the user chose of a block instead of the family.
+void TakeChoices(ModelConfig& config) {
+  if (config.embedding_norm_choice != EmbeddingNormChoice::kAutomatic) {
+    config.embedding_norm = config.embedding_norm_choice == EmbeddingNormChoice::kYes;
+  }
+  if (config.attention_bias != BiasChoice::kAutomatic) {
+    config.qkv_bias = config.out_bias = config.attention_bias == BiasChoice::kYes;
+  }
+  if (config.mlp_bias != BiasChoice::kAutomatic) {
+    config.linear_bias = config.mlp_bias == BiasChoice::kYes;
+  }
+  config.feed_forward = ChosenActivation(config.activation, config.feed_forward);
+  const bool biases = config.out_bias || config.linear_bias;
+  for (const auto& [key, choice] :
+       {std::pair{"attention_bias", config.attention_bias}, std::pair{"mlp_bias", config.mlp_bias}}) {
+    Require(choice != BiasChoice::kYes || !config.post_norm,
+            "model.{} = 'yes' in family '{}': its branches end in a norm, behind which no bias is added", key,
+            config.family);
+  }
+  Require(config.residual_multiplier == 1 || !biases,
+          "model.residual_multiplier = {} with biases at the end of branches, which it does not multiply: set "
+          "model.attention_bias and model.mlp_bias to \"no\", or take a family without biases",
+          config.residual_multiplier);
 }
 
 void RequireHeads(const ModelConfig& config) {
@@ -184,9 +240,8 @@ ModelConfig Completed(ModelConfig config, bool tie_given) {
   RequireShape(config);
   ResetChoices(config);
   family.complete(config, tie_given);
-  if (config.embedding_norm_choice != EmbeddingNormChoice::kAutomatic) {
-    config.embedding_norm = config.embedding_norm_choice == EmbeddingNormChoice::kYes;
-  }
+  TakeChoices(config);
+  CompleteLayers(config);
   if (config.kv_heads == 0) {
     config.kv_heads = config.heads;
   }
@@ -320,6 +375,21 @@ std::vector<float> AlibiSlopes(std::int64_t heads) {
     const double exponent = head < power ? static_cast<double>(head + 1) * 8 / static_cast<double>(power)
                                          : static_cast<double>(2 * (head - power) + 1) * 4 / static_cast<double>(power);
     slopes.push_back(static_cast<float>(std::exp2(-exponent)));
+  }
+  return slopes;
+}
+
+std::vector<float> AlibiSlopesOf(const ModelConfig& config) {
+  const auto power = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(config.heads)));
+  if (!config.finer_alibi || power == config.heads) {
+    return AlibiSlopes(config.heads);
+  }
+  const std::vector<float> series = AlibiSlopes(power);
+  std::vector<float> slopes;
+  for (const std::size_t first : {std::size_t{1}, std::size_t{0}}) {
+    for (std::size_t i = first; i < series.size() && static_cast<std::int64_t>(slopes.size()) < config.heads; i += 2) {
+      slopes.push_back(series[i]);
+    }
   }
   return slopes;
 }

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "base/words.h"
 #include "model/adapter.h"
 #include "model/experts.h"
+#include "model/layer_types.h"
 #include "ops/activation.h"
 #include "ops/norm.h"
 #include "topology/layout.h"
@@ -42,6 +44,17 @@ enum class EmbeddingNormChoice : std::uint8_t { kAutomatic, kYes, kNo };
 template <>
 inline constexpr std::array<std::string_view, 3> kWords<EmbeddingNormChoice> = {"auto", "yes", "no"};
 
+// The activation function of the feed-forward part, of gates where it has some. kAutomatic: the family's.
+enum class ActivationChoice : std::uint8_t { kAutomatic, kGeluTanh, kGelu, kRelu, kSquaredRelu, kSilu };
+template <>
+inline constexpr std::array<std::string_view, 6> kWords<ActivationChoice> = {"auto", "gelu_tanh", "gelu",
+                                                                             "relu", "relu2",     "silu"};
+
+// Whether linear layers have biases. kAutomatic: the family's choice.
+enum class BiasChoice : std::uint8_t { kAutomatic, kYes, kNo };
+template <>
+inline constexpr std::array<std::string_view, 3> kWords<BiasChoice> = {"auto", "yes", "no"};
+
 struct ModelConfig {
   std::string family = "gpt2";
   std::int64_t layers = 2;
@@ -60,17 +73,27 @@ struct ModelConfig {
   double rotary_fraction = 0;   // of a head's elements that are turned; 0: the family's
   RopeScaling rope_scaling = RopeScaling::kNone;
   double rope_factor = 1;
-  double rope_low = 0;             // 0: the kind's
-  double rope_high = 0;            // likewise
-  std::int64_t rope_original = 0;  // positions that the model was trained on before; 0: sequence
-  std::string rope_short_factors;  // of longrope: "1, 1.25, …", one for each pair of elements that is turned
-  std::string rope_long_factors;   // likewise, of sequences longer than rope_original
-  std::int64_t window = 0;         // keys that a query of a windowed layer sees, itself included; 0: all
-  std::int64_t window_period = 0;  // every so many layers one sees all keys; 0: all layers are windowed
-  double attention_cap = 0;        // scores are cap * tanh(score / cap); 0: not capped
-  double logit_cap = 0;            // likewise, of the output
-  double query_scalar = 0;         // scores are divided by its root; 0: the head size
-  bool serial_branches = false;    // where a family's branches are parallel: one after the other
+  double rope_low = 0;              // 0: the kind's
+  double rope_high = 0;             // likewise
+  std::int64_t rope_original = 0;   // positions that the model was trained on before; 0: sequence
+  double rope_magnitude = 0;        // of elements that yarn and longrope turn; 0: what follows from rope_factor
+  std::string rope_short_factors;   // of longrope: "1, 1.25, …", one for each pair of elements that is turned
+  std::string rope_long_factors;    // likewise, of sequences longer than rope_original
+  std::int64_t window = 0;          // keys that a query of a windowed layer sees, itself included; 0: all
+  std::int64_t window_period = 0;   // every so many layers one sees all keys; 0: all layers are windowed
+  std::string layer_types;          // the kind of each layer (model/layer_types.h); empty: by window_period
+  double attention_cap = 0;         // scores are cap * tanh(score / cap); 0: not capped
+  double logit_cap = 0;             // likewise, of the output
+  double query_scalar = 0;          // scores are divided by its root; 0: the head size
+  double attention_multiplier = 0;  // scores are multiplied by it; 0: by 1 / root of query_scalar
+  bool scores_by_layer = false;     // scores of layer i, counted from 1, are divided by i as well
+  double embedding_multiplier = 0;  // of token embeddings; 0: the family's
+  double residual_multiplier = 1;   // of what a branch adds
+  double logits_scaling = 1;        // the output is divided by it
+  ActivationChoice activation = ActivationChoice::kAutomatic;
+  BiasChoice attention_bias = BiasChoice::kAutomatic;  // of both linear layers of attention
+  BiasChoice mlp_bias = BiasChoice::kAutomatic;
+  bool serial_branches = false;  // where a family's branches are parallel: one after the other
   double initial_deviation = 0.02;
   double attention_dropout = 0;  // of the weights that scores become
   EmbeddingNormChoice embedding_norm_choice = EmbeddingNormChoice::kAutomatic;
@@ -86,14 +109,17 @@ struct ModelConfig {
   QkNormChoice qk_norm = QkNormChoice::kNone;
   bool norm_bias = true;
   bool qkv_bias = true;
-  bool linear_bias = true;           // of the other linear layers of a block
-  bool pre_norm = true;              // a norm before each branch
-  bool post_norm = false;            // a norm after each branch, before the sum; takes no linear_bias
-  bool parallel_branches = false;    // both branches read the block's input
-  double gain_offset = 0;            // norms multiply by gain + gain_offset
-  bool scale_embedding = false;      // token embeddings are multiplied by sqrt(hidden)
-  std::int64_t position_offset = 0;  // the first row of the position table that is used
-  bool embedding_norm = false;       // a norm right after the embedding
+  bool out_bias = true;                  // of attention's last linear layer
+  bool linear_bias = true;               // of the feed-forward part
+  bool pre_norm = true;                  // a norm before each branch
+  bool post_norm = false;                // a norm after each branch, before the sum; takes no biases there
+  bool parallel_branches = false;        // both branches read the block's input
+  double gain_offset = 0;                // norms multiply by gain + gain_offset
+  bool scale_embedding = false;          // token embeddings are multiplied by sqrt(hidden)
+  std::int64_t position_offset = 0;      // the first row of the position table that is used
+  bool finer_alibi = false;              // heads that are no power of two take slopes of the next one, odd places first
+  bool embedding_norm = false;           // a norm right after the embedding
+  std::vector<LayerKind> layer_pattern;  // layer_types as Completed read it; empty where that is
 
   std::int64_t head_size() const { return head_dim > 0 ? head_dim : hidden / heads; }
   // Elements of a head that rotary positions turn, the first ones.
@@ -103,8 +129,20 @@ struct ModelConfig {
   }
   // Keys that a query of a block sees at most; 0: all.
   std::int64_t WindowOf(std::int64_t layer) const {
+    if (!layer_pattern.empty()) {
+      return KindOf(layer).sliding ? window : 0;
+    }
     return window_period > 0 && (layer + 1) % window_period == 0 ? 0 : window;
   }
+  // The config must have a pattern.
+  const LayerKind& KindOf(std::int64_t layer) const {
+    return layer_pattern[static_cast<std::size_t>(layer) % layer_pattern.size()];
+  }
+  AttentionKind AttentionOf(std::int64_t layer) const {
+    return {.window = WindowOf(layer),
+            .rotary = position == PositionChoice::kRotary && (layer_pattern.empty() || KindOf(layer).positions)};
+  }
+  bool ScalesEmbedding() const { return scale_embedding || (embedding_multiplier != 0 && embedding_multiplier != 1); }
   // Parameters of latent attention's products up to queries, keys and values.
   std::int64_t LatentParameters() const {
     const std::int64_t wide = heads * (head_size() + latent.rope);
@@ -150,6 +188,8 @@ const ModelFamily& FindModelFamily(const std::string& name);
 // Family defaults applied and the shape checked by itself (positive, heads divide hidden unless head_dim is given,
 // kv_heads divide heads, rotary positions turn an even part of a head, numbers below 2^31 where they index).
 ModelConfig Completed(ModelConfig config, bool tie_given = false);
+// How many layers of each kind of attention the model has.
+std::map<AttentionKind, std::int64_t> AttentionKinds(const ModelConfig& config);
 // Ranks of a group of the context axis among which Ulysses divides heads: all under 'ulysses', 1 without it; under
 // 'ulysses+ring' layout.ulysses or, where that is 0, the largest part of the axis that divides a tensor rank's heads.
 int HeadRanks(const ModelConfig& config, const ParallelLayout& layout);
@@ -165,5 +205,7 @@ std::int64_t ActiveParameterCount(const ModelConfig& config);
 std::int64_t TrainedCount(const ModelConfig& config);
 // ALiBi slope of each head, as BLOOM defines it.
 std::vector<float> AlibiSlopes(std::int64_t heads);
+// As the model's family defines it.
+std::vector<float> AlibiSlopesOf(const ModelConfig& config);
 
 }  // namespace trireme

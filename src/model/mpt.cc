@@ -6,8 +6,9 @@ namespace {
 
 void CompleteMpt(ModelConfig& config, bool tie_given) {
   config.position = PositionChoice::kAlibi;
+  config.finer_alibi = true;
   config.feed_forward = ActivationKind::kExactGelu;
-  config.norm_bias = config.qkv_bias = config.linear_bias = false;
+  config.norm_bias = config.qkv_bias = config.out_bias = config.linear_bias = false;
   if (config.ffn == 0) {
     config.ffn = 4 * config.hidden;
   }

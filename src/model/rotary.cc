@@ -50,6 +50,8 @@ bool TakesLongFactors(const ModelConfig& model, std::int64_t positions) {
   return static_cast<double>(positions) > Original(model);
 }
 
+double YarnMagnitude(double factor, double scale) { return factor > 1 ? 0.1 * scale * std::log(factor) + 1 : 1; }
+
 double LongRopeMagnitude(double factor, double original) {
   return factor > 1 ? std::sqrt(1 + std::log(factor) / std::log(original)) : 1;
 }
@@ -111,7 +113,10 @@ RotaryAngles RotaryAnglesOf(const ModelConfig& model, std::int64_t layer, std::i
     angles.frequencies.push_back(frequency);
   }
   if (scaling == RopeScaling::kYarn) {
-    angles.magnitude = static_cast<float>(0.1 * std::log(model.rope_factor) + 1);
+    angles.magnitude = static_cast<float>(YarnMagnitude(model.rope_factor));
+  }
+  if (model.rope_magnitude > 0 && (scaling == RopeScaling::kYarn || scaling == RopeScaling::kLongRope)) {
+    angles.magnitude = static_cast<float>(model.rope_magnitude);
   }
   return angles;
 }

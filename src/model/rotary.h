@@ -18,13 +18,16 @@ struct RotaryAngles {
 // linear: all frequencies divided by rope_factor. llama3: those that turn fewer than rope_low times (1) within
 // rope_original positions are divided, those that turn more than rope_high times (4) stay, those between are mixed.
 // yarn (Peng et al. 2023): mixed by pair between rope_high (32) and rope_low (1) turns, and a magnitude that follows
-// from rope_factor. longrope (Ding et al. 2024): each pair divided by its factor, of rope_short_factors for up to
-// rope_original positions and of rope_long_factors for more; a magnitude that follows from rope_factor. Windowed layers
-// with a local_rope_theta have that base and no scaling. `positions` of a sequence; 0: the model's.
+// from rope_factor, or rope_magnitude. longrope (Ding et al. 2024): each pair divided by its factor, of
+// rope_short_factors for up to rope_original positions and of rope_long_factors for more; a magnitude that follows from
+// rope_factor. Windowed layers with a local_rope_theta have that base and no scaling. `positions` of a sequence; 0: the
+// model's.
 RotaryAngles RotaryAnglesOf(const ModelConfig& model, std::int64_t layer, std::int64_t positions = 0);
 
 // Whether a sequence of so many positions takes rope_long_factors.
 bool TakesLongFactors(const ModelConfig& model, std::int64_t positions);
+// The magnitude of yarn.
+double YarnMagnitude(double factor, double scale = 1);
 // The magnitude of longrope.
 double LongRopeMagnitude(double factor, double original);
 // Numbers above 0 with commas between them; an Error names the key.

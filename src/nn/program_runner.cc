@@ -58,7 +58,12 @@ struct ProgramRunner::Executor {
   float gain_offset() const { return static_cast<float>(context.model.gain_offset); }
   float attention_scale() const {
     const double scalar = context.model.query_scalar;
-    return 1.0F / std::sqrt(scalar > 0 ? static_cast<float>(scalar) : static_cast<float>(sizes.head_size));
+    const float scale =
+        context.model.attention_multiplier > 0
+            ? static_cast<float>(context.model.attention_multiplier)
+            : 1.0F / std::sqrt(scalar > 0 ? static_cast<float>(scalar) : static_cast<float>(sizes.head_size));
+    // Block i is module i + 1.
+    return context.model.scores_by_layer ? scale / static_cast<float>(context.module) : scale;
   }
   Dropout DropoutAt(int site) const {
     return DropoutOf(context.model, call.micro_batch, context.module, site, FirstToken(), sizes.outside);

@@ -18,6 +18,9 @@ enum class ActivationKind : std::uint8_t {
   kGeGlu,        // z [N, 2F] = gate | up -> gelu(gate) * up [N, F], tanh form
   kRelu,         // max(z, 0)
   kSquaredRelu,  // max(z, 0)^2
+  kSilu,         // z * sigmoid(z)
+  kReGlu,        // z [N, 2F] = gate | up -> max(gate, 0) * up [N, F]
+  kExactGeGlu,   // likewise with gelu(gate) by the error function
 };
 
 // Whether z has gates too.
@@ -25,11 +28,14 @@ constexpr bool IsGated(ActivationKind kind) {
   switch (kind) {
     case ActivationKind::kSwiGlu:
     case ActivationKind::kGeGlu:
+    case ActivationKind::kReGlu:
+    case ActivationKind::kExactGeGlu:
       return true;
     case ActivationKind::kGelu:
     case ActivationKind::kExactGelu:
     case ActivationKind::kRelu:
     case ActivationKind::kSquaredRelu:
+    case ActivationKind::kSilu:
       return false;
   }
   return false;

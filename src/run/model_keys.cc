@@ -111,6 +111,9 @@ std::vector<RecipeKey> ModelKeys() {
       MayChange(Number(
           "model.rope_original", "positions of the earlier training (llama3, yarn, longrope); 0: model.sequence",
           [](RunConfig & c) -> auto& { return c.model.rope_original; }, 0, 1 << 24)),
+      Number(
+          "model.rope_magnitude", "of elements that yarn and longrope turn; 0: what follows from model.rope_factor",
+          [](RunConfig & c) -> auto& { return c.model.rope_magnitude; }, 0, 1e6),
       Optional(Text(
           "model.rope_short_factors", "longrope: divisors of each pair's turns up to rope_original: \"1, 1.25\"",
           [](RunConfig & c) -> auto& { return c.model.rope_short_factors; })),
@@ -123,6 +126,11 @@ std::vector<RecipeKey> ModelKeys() {
       Number(
           "model.window_period", "every so many layers one sees all keys; 0: the family's, or none does",
           [](RunConfig & c) -> auto& { return c.model.window_period; }, 0, 10'000),
+      Optional(Text(
+          "model.layer_types",
+          "kinds of layers, a pattern that is repeated: \"3*sliding, full\"; full_nope and sliding_nope have no "
+          "positions",
+          [](RunConfig & c) -> auto& { return c.model.layer_types; })),
       Number(
           "model.attention_cap", "scores are cap * tanh(score / cap); 0: not capped",
           [](RunConfig & c) -> auto& { return c.model.attention_cap; }, 0, 1e6),
@@ -132,6 +140,30 @@ std::vector<RecipeKey> ModelKeys() {
       Number(
           "model.query_scalar", "scores are divided by its root; 0: the head size",
           [](RunConfig & c) -> auto& { return c.model.query_scalar; }, 0, 1e9),
+      Number(
+          "model.attention_multiplier", "scores are multiplied by it; 0: by 1 / root of model.query_scalar",
+          [](RunConfig & c) -> auto& { return c.model.attention_multiplier; }, 0, 1e6),
+      Flag(
+          "model.scores_by_layer", "scores of layer i, counted from 1, are divided by i as well",
+          [](RunConfig & c) -> auto& { return c.model.scores_by_layer; }),
+      Number(
+          "model.embedding_multiplier", "of token embeddings; 0: the family's",
+          [](RunConfig & c) -> auto& { return c.model.embedding_multiplier; }, 0, 1e6),
+      Number(
+          "model.residual_multiplier", "of what a branch adds to the residual stream",
+          [](RunConfig & c) -> auto& { return c.model.residual_multiplier; }, 1e-6, 1e6),
+      Number(
+          "model.logits_scaling", "the output is divided by it",
+          [](RunConfig & c) -> auto& { return c.model.logits_scaling; }, 1e-6, 1e6),
+      Automatic(Choice(
+          "model.activation", "of the feed-forward part, of its gates where it has some; auto: the family's",
+          [](RunConfig & c) -> auto& { return c.model.activation; })),
+      Automatic(Choice(
+          "model.attention_bias", "both linear layers of attention have biases; auto: the family's choice",
+          [](RunConfig & c) -> auto& { return c.model.attention_bias; })),
+      Automatic(Choice(
+          "model.mlp_bias", "linear layers of the feed-forward part have biases; auto: the family's choice",
+          [](RunConfig & c) -> auto& { return c.model.mlp_bias; })),
       Flag(
           "model.serial_branches", "of gpt_neox: the feed-forward part reads what attention left",
           [](RunConfig & c) -> auto& { return c.model.serial_branches; }),

@@ -164,6 +164,7 @@ class Resolver {
     note(model.ffn != given.ffn, "model.ffn");
     note(model.rotary_fraction != given.rotary_fraction, "model.rotary_fraction");
     note(model.window_period != given.window_period, "model.window_period");
+    note(model.layer_types != given.layer_types, "model.layer_types");
     note(model.local_rope_theta != given.local_rope_theta, "model.local_rope_theta");
     note(recipe_.origins["model.tie_embeddings"] == "default", "model.tie_embeddings");
     std::string& recompute = recipe_.origins["layout.recompute"];

@@ -139,7 +139,7 @@ PipelineRunner::Buffers RankParts::AllocateBoundaries(const StepTensors& tensors
 Tensor RankParts::AllocateSlopes(const StepTensors& tensors) {
   const Tensor slopes = arena_.Allocate(tensors.slopes);
   if (slopes.given()) {
-    const std::vector<float> all = AlibiSlopes(config_.model.heads);
+    const std::vector<float> all = AlibiSlopesOf(config_.model);
     device_.CopyFromHost(slopes.data, all.data() + coordinate().tensor * description().sizes.heads, slopes.bytes());
   }
   return slopes;

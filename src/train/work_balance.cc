@@ -1,6 +1,7 @@
 #include "train/work_balance.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "base/causal_pairs.h"
@@ -47,13 +48,12 @@ double MostOverMean(const std::vector<double>& work) {
 }  // namespace
 
 double AttentionWork(const ModelConfig& model, std::span<const std::int64_t> documents) {
-  const std::int64_t whole = model.window == 0         ? model.layers
-                             : model.window_period > 0 ? model.layers / model.window_period
-                                                       : 0;
+  const std::map<AttentionKind, std::int64_t> kinds = AttentionKinds(model);
   double pairs = 0;
   for (const std::int64_t document : documents) {
-    pairs += static_cast<double>(whole) * static_cast<double>(CausalPairs(document)) +
-             static_cast<double>(model.layers - whole) * static_cast<double>(CausalPairs(document, model.window));
+    for (const auto& [kind, layers] : kinds) {
+      pairs += static_cast<double>(layers) * static_cast<double>(CausalPairs(document, kind.window));
+    }
   }
   return pairs;
 }

@@ -64,6 +64,19 @@ TEST(ModuleCost, AttentionCountsThePairsOfItsWindow) {
   EXPECT_EQ(flops(1), 2 * 4 * CausalPairs(16) * 4 * 8) << "every other layer sees all keys";
 }
 
+TEST(ModuleCost, LayersWithoutPositionsKeepAsMuchAndTouchLess) {
+  ModelConfig model = Model("llama");
+  model.layer_types = "full, full_nope";
+  model = Completed(model, true);
+  const LocalSizes sizes(model, {.micro_batch = 2}, DType::kFloat32, false);
+  const LocalSizes turned = sizes.ForLayer(model, 0);
+  const LocalSizes plain = sizes.ForLayer(model, 1);
+  EXPECT_EQ(PlanBlock(model, plain).kept_bytes, PlanBlock(model, turned).kept_bytes);
+  // Queries, keys and values are read and written.
+  EXPECT_EQ(CostOfBlock(turned, model).forward.bytes_touched - CostOfBlock(plain, model).forward.bytes_touched,
+            2 * turned.tokens * turned.qkv * turned.element());
+}
+
 TEST(ModuleCost, TensorRanksShareTheProducts) {
   const ModelConfig model = Model("llama");
   const ModuleCost whole = CostOfBlock({model, {.micro_batch = 2}, DType::kFloat32, false}, model);

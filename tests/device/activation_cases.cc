@@ -35,7 +35,9 @@ std::vector<OpCase> ActivationCases() {
     for (const auto& [name, kind] :
          {std::pair{"Gelu", ActivationKind::kGelu}, std::pair{"SwiGlu", ActivationKind::kSwiGlu},
           std::pair{"ExactGelu", ActivationKind::kExactGelu}, std::pair{"GeGlu", ActivationKind::kGeGlu},
-          std::pair{"Relu", ActivationKind::kRelu}, std::pair{"SquaredRelu", ActivationKind::kSquaredRelu}}) {
+          std::pair{"Relu", ActivationKind::kRelu}, std::pair{"SquaredRelu", ActivationKind::kSquaredRelu},
+          std::pair{"Silu", ActivationKind::kSilu}, std::pair{"ReGlu", ActivationKind::kReGlu},
+          std::pair{"ExactGeGlu", ActivationKind::kExactGeGlu}}) {
       all.push_back(
           {fmt::format("{}{}x{}", name, shape[0], shape[1]), [kind = kind, shape](Workbench& bench, DType working) {
              return RunActivation(bench, working, kind, shape);

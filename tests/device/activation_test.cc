@@ -89,7 +89,8 @@ TEST_P(ActivationGradients, MayOverwriteTheInput) {
 INSTANTIATE_TEST_SUITE_P(Kinds, ActivationGradients,
                          testing::Combine(testing::Values(ActivationKind::kGelu, ActivationKind::kSwiGlu,
                                                           ActivationKind::kExactGelu, ActivationKind::kGeGlu,
-                                                          ActivationKind::kSquaredRelu),
+                                                          ActivationKind::kSquaredRelu, ActivationKind::kSilu,
+                                                          ActivationKind::kExactGeGlu),
                                           testing::Values(1, 19, 32)));
 
 TEST(Rotary, RotatesPairsByPositionTimesFrequency) {

@@ -206,6 +206,14 @@ TEST(ParameterCount, EqualsPublishedModels) {
             8'030'261'248);
 }
 
+TEST(AlibiSlopes, OfMptTakeOddPlacesOfTheNextPowerOfTwoFirst) {
+  const std::vector<float> eight = AlibiSlopes(8);
+  EXPECT_EQ(AlibiSlopesOf(Completed({.family = "mpt", .heads = 8})), eight);
+  EXPECT_EQ(AlibiSlopesOf(Completed({.family = "mpt", .hidden = 60, .heads = 6})),
+            (std::vector{eight[1], eight[3], eight[5], eight[7], eight[0], eight[2]}));
+  EXPECT_EQ(AlibiSlopesOf(Completed({.family = "bloom", .hidden = 60, .heads = 6})), AlibiSlopes(6));
+}
+
 TEST(AlibiSlopes, AreThoseOfBloom) {
   const std::vector<float> eight = AlibiSlopes(8);
   for (std::size_t head = 0; head < 8; ++head) {

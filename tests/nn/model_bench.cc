@@ -41,7 +41,7 @@ ModelBench::ModelBench(const RunConfig& config, RankContext& context)
     weights_.push_back(std::move(values));
   }
   if (config_.model.position == PositionChoice::kAlibi) {
-    slopes_ = AlibiSlopes(config_.model.heads);
+    slopes_ = AlibiSlopesOf(config_.model);
   }
   const StageDescription& description = stage_.description();
   const LocalSizes& sizes = description.sizes;

@@ -83,6 +83,23 @@ void ExpectTrainersFlops(const ModelConfig& model, const ParallelLayout& layout,
   EXPECT_EQ(ModelFlops(point), ModelFlops(model, static_cast<double>(global_batch))) << layout.ToString();
 }
 
+TEST(StepEstimate, ABlockIsTheMeanOfTheModelsLayers) {
+  const Machine machine("dgx-h100", "trireme");
+  const auto seconds = [&](std::int64_t period, const char* types) {
+    ModelConfig model{.family = "llama", .layers = 6, .hidden = 2048, .heads = 16, .sequence = 4096};
+    model.window = 512;
+    model.window_period = period;
+    model.layer_types = types;
+    const PlanPoint point = machine.Point(Completed(model), {.micro_batch = 1}, 1);
+    return TimeOfBlock(point, point.prices.Sizes(point)).total();
+  };
+  EXPECT_DOUBLE_EQ(seconds(3, ""), seconds(0, "2*sliding, full"));
+  EXPECT_DOUBLE_EQ(seconds(0, "full, 2*sliding"), seconds(0, "2*sliding, full"));
+  EXPECT_NEAR(seconds(0, "full, sliding"), (seconds(0, "full") + seconds(0, "sliding")) / 2, 1e-12);
+  EXPECT_LT(seconds(0, "full_nope"), seconds(0, "full")) << "queries and keys are not turned";
+  EXPECT_NEAR(seconds(0, "full, full_nope"), (seconds(0, "full") + seconds(0, "full_nope")) / 2, 1e-12);
+}
+
 TEST(StepEstimate, FlopsAreTheTrainersOwn) {
   const ModelConfig model = test::SmallGpt();
   ExpectTrainersFlops(model, {.micro_batch = 4}, 4);
@@ -97,6 +114,12 @@ TEST(StepEstimate, FlopsAreTheTrainersOwn) {
       .family = "llama", .layers = 6, .hidden = 512, .heads = 8, .kv_heads = 2, .vocabulary = 32000, .sequence = 128});
   ExpectTrainersFlops(llama, {.tensor = 2, .pipeline = 3, .data = 4, .zero = 1}, 8);
   ExpectTrainersFlops(llama, {.tensor = 2, .context = 4, .data = 2, .zero = 1}, 8);
+  ModelConfig mixed = llama;
+  mixed.window = 32;
+  mixed.layer_types = "full, sliding_nope, sliding";
+  mixed = Completed(mixed, true);
+  ExpectTrainersFlops(mixed, {.tensor = 2, .pipeline = 2, .data = 2, .zero = 1, .partition = "1,5"}, 8);
+  ExpectTrainersFlops(mixed, {.pipeline = 2, .recompute = Recompute::kFull, .recompute_layers = 2}, 8);
 }
 
 // The seconds that the planner prices are of the products that cost counts.

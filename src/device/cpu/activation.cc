@@ -107,12 +107,15 @@ void WithFunction(ActivationKind kind, const Run& run) {
     case ActivationKind::kGeGlu:
       return run(GeluFunction{});
     case ActivationKind::kExactGelu:
+    case ActivationKind::kExactGeGlu:
       return run(ExactGeluFunction{});
     case ActivationKind::kRelu:
+    case ActivationKind::kReGlu:
       return run(ReluFunction{});
     case ActivationKind::kSquaredRelu:
       return run(SquaredReluFunction{});
     case ActivationKind::kSwiGlu:
+    case ActivationKind::kSilu:
       return run(SiluFunction{});
   }
 }

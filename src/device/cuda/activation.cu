@@ -200,12 +200,15 @@ void WithFunction(ActivationKind kind, const Run& run) {
     case ActivationKind::kGeGlu:
       return run(TypeTag<GeluFunction<T>>{});
     case ActivationKind::kExactGelu:
+    case ActivationKind::kExactGeGlu:
       return run(TypeTag<ExactGeluFunction<T>>{});
     case ActivationKind::kRelu:
+    case ActivationKind::kReGlu:
       return run(TypeTag<ReluFunction<T>>{});
     case ActivationKind::kSquaredRelu:
       return run(TypeTag<SquaredReluFunction<T>>{});
     case ActivationKind::kSwiGlu:
+    case ActivationKind::kSilu:
       return run(TypeTag<SiluFunction<T>>{});
   }
 }

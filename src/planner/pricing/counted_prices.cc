@@ -118,27 +118,27 @@ double CountedPrices::HardwareFlops(const PlanPoint& point, const ModelAccount& 
   const auto flops_of = [](const ModuleCost& cost) {
     return cost.forward.flops.total() + cost.backward_input.flops.total() + cost.backward_weight.flops.total();
   };
-  // Blocks are alike but for what they recompute, their window and whether they have experts: each kind is counted
+  // Blocks are alike but for what they recompute, their attention and whether they have experts: each kind is counted
   // once.
   const std::int64_t limit =
       point.config.layout.recompute_layers > 0 ? point.config.layout.recompute_layers : point.config.model.layers;
-  std::map<std::tuple<bool, std::int64_t, bool>, std::int64_t> kinds;  // (recomputes, window, sparse): how many
+  std::map<std::tuple<bool, AttentionKind, bool>, std::int64_t> kinds;  // (recomputes, attention, sparse): how many
   const ModelConfig& model = point.config.model;
   std::int64_t first = 0;
   for (const std::int64_t blocks : BlocksOfStages(point)) {
     for (std::int64_t block = 0; block < blocks; ++block) {
-      ++kinds[{block < limit, model.WindowOf(first + block), model.IsSparse(first + block)}];
+      ++kinds[{block < limit, model.AttentionOf(first + block), model.IsSparse(first + block)}];
     }
     first += blocks;
   }
   std::int64_t flops = flops_of(CostOfEmbedding(sizes, point.config.model)) +
                        flops_of(CostOfHead(sizes, point.config.model, HeadChunk(sizes, 0)));
   for (const auto& [kind, count] : kinds) {
-    const auto& [recomputes, window, sparse] = kind;
-    LocalSizes of = (recomputes ? sizes : sizes.WithoutRecompute()).OfKind(model, sparse);
-    const std::shared_ptr<const ModuleProgram> program = account.ProgramOf(of);
-    of.window = window;
-    flops += count * flops_of(CostOfBlock(of, *program));
+    const auto& [recomputes, attention, sparse] = kind;
+    const LocalSizes of = (recomputes ? sizes : sizes.WithoutRecompute()).OfKind(model, sparse);
+    const std::shared_ptr<const ModuleProgram> program =  // windows do not change it
+        account.ProgramOf(of.WithAttention({.window = of.window, .rotary = attention.rotary}));
+    flops += count * flops_of(CostOfBlock(of.WithAttention(attention), *program));
   }
   return static_cast<double>(flops) * static_cast<double>(point.micro_batches()) * point.config.layout.tensor *
          point.config.layout.replicas();

@@ -147,6 +147,13 @@ struct MeasuredTime::StepPrice {
     return Over(RankWork::kEmbeddingBackward, step.grad_out);
   }
   WorkTime operator()(const CopyStep& step) const { return Over(RankWork::kResidual, step.from); }
+  // Two tensors of the three that a sum moves; an adapter's few columns, and what has no place here, are not priced.
+  WorkTime operator()(const ScaleStep& step) const {
+    const Shape& shape = program.buffers[static_cast<std::size_t>(step.x)].shape;
+    return shape.rank() < 2 || shape[1] < s.hidden
+               ? WorkTime{}
+               : WorkTime{.memory = price.Work(RankWork::kResidual, shape.count()) * 2 / 3};
+  }
   WorkTime operator()(const CrossEntropyStep&) const {
     return {.memory = price.Work(RankWork::kLoss, s.tokens * s.vocabulary)};
   }
@@ -166,7 +173,6 @@ struct MeasuredTime::StepPrice {
   // calibrate measures none of these.
   WorkTime operator()(const ClearStep&) const { return {}; }
   WorkTime operator()(const AddGradientStep&) const { return {}; }
-  WorkTime operator()(const ScaleStep&) const { return {}; }
   WorkTime operator()(const SoftCap<TensorId>&) const { return {}; }
   WorkTime operator()(const ShowLogitsStep&) const { return {}; }
   WorkTime operator()(const LossSumStep&) const { return {}; }

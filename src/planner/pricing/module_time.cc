@@ -69,21 +69,20 @@ ModuleTime TimeOfBlock(const PlanPoint& point, const LocalSizes& s) {
   return TimeOfBlock(point, s, PlanBlock(point.config.model, s));
 }
 
-// Windows change what attention costs, not the program.
+// The average of a model's blocks by their attention. Windows change what it costs, not the program.
 ModuleTime TimeOfKind(const PlanPoint& point, const LocalSizes& s, const ModuleProgram& program) {
   const ModelConfig& model = point.config.model;
-  if (model.window == 0 || model.window_period == 0) {
+  if (model.layer_pattern.empty() && (model.window == 0 || model.window_period == 0)) {
     return point.prices.Block(point, s, program);
   }
-  // The average of a model's blocks, of which some see all keys.
-  const std::int64_t full_layers = model.layers / model.window_period;
-  const double whole = static_cast<double>(full_layers) / static_cast<double>(model.layers);
-  LocalSizes windowed = s;
-  windowed.window = model.window;
-  LocalSizes full = s;
-  full.window = 0;
-  ModuleTime time = point.prices.Block(point, windowed, program) * (1 - whole);
-  time += point.prices.Block(point, full, program) * whole;
+  ModuleTime time;
+  for (const auto& [kind, layers] : AttentionKinds(model)) {
+    const LocalSizes sizes = s.WithAttention(kind);
+    const double share = static_cast<double>(layers) / static_cast<double>(model.layers);
+    time += (kind.rotary == s.rotary ? point.prices.Block(point, sizes, program)
+                                     : point.prices.Block(point, sizes, PlanBlock(model, sizes))) *
+            share;
+  }
   return time;
 }
 

@@ -146,7 +146,7 @@ ModelConfig ModelOfRun(const MeasuredRun& run) {
     model.norm = NormKind::kLayer;
   }
   if (family.no_bias) {
-    model.norm_bias = model.qkv_bias = model.linear_bias = false;
+    model.norm_bias = model.qkv_bias = model.out_bias = model.linear_bias = false;
   }
   return model;
 }
