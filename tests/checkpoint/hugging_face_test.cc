@@ -348,17 +348,16 @@ TEST(HuggingFaceConfig, RefusesWhatItWouldComputeWrongly) {
   refuse_longrope(json::object(), "short_factor");
   refuse_longrope({{"short_factor", eight}}, "long_factor");
   refuse_longrope({{"short_factor", eight}, {"long_factor", {1, 2}}}, "rope_long_factors has 2 factors");
-  refuse_longrope({{"short_factor", eight}, {"long_factor", eight}, {"attention_factor", 3.0}}, "attention_factor");
+  refuse_longrope({{"short_factor", eight}, {"long_factor", eight}, {"attention_factor", -3.0}}, "attention_factor");
   refuse_longrope({{"short_factor", {0, 1, 1, 1, 1, 1, 1, 1}}, {"long_factor", eight}}, "no number above 0");
-  refuse("hidden_act", "gelu");
-  refuse("attention_bias", true);
-  refuse("mlp_bias", true);
+  refuse("hidden_act", "relu2");
+  refuse("hidden_act", "softmax");
   refuse("hidden_size", "64");
   refuse("hidden_size", -64);
   refuse("model_type", "mamba");
   const json gpt2 = {{"model_type", "gpt2"}, {"n_layer", 2}, {"n_embd", 64}, {"n_head", 4}};
-  for (const auto& [key, value] : std::map<std::string, json>{
-           {"activation_function", "relu"}, {"scale_attn_by_inverse_layer_idx", true}, {"scale_attn_weights", false}}) {
+  for (const auto& [key, value] :
+       std::map<std::string, json>{{"activation_function", "tanh"}, {"add_cross_attention", true}}) {
     json changed = gpt2;
     changed[key] = value;
     EXPECT_THROW(ParseHuggingFaceConfig(JsonText(changed), "x"), Error) << key;

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -22,6 +23,11 @@ bool IsAbout(const std::string& key) {
   return known.contains(key);
 }
 
+// The base of a windowed layer's positions.
+double BaseOf(const ModelConfig& model) {
+  return model.local_rope_theta > 0 ? model.local_rope_theta : model.rope_theta;
+}
+
 struct ParsedConfig {
   ModelConfig model;
   std::vector<std::string> unread;
@@ -43,6 +49,40 @@ ParsedConfig ParseWhole(const std::string& text, const std::string& origin) {
     Fail("'{}': {}", origin, error.what());
   }
   return parsed;
+}
+
+// An Error for what the family's form leaves out: the text would be another model's.
+void RequireSaid(const ModelConfig& model, const std::string& type, const std::string& text) {
+  const auto require = [&](bool said, const char* key, const auto& value) {
+    Require(said, "model.{} = {} cannot be exported: Hugging Face's '{}' has no key for it", key, value, type);
+  };
+  const ModelConfig said = ParseWhole(text, "the model's config.json").model;
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    require(said.AttentionOf(layer) == model.AttentionOf(layer), model.layer_types.empty() ? "window" : "layer_types",
+            model.layer_types.empty() ? std::to_string(model.window) : "'" + model.layer_types + "'");
+    const bool local = model.AttentionOf(layer).window > 0 && model.AttentionOf(layer).rotary;
+    require(!local || BaseOf(said) == BaseOf(model), "local_rope_theta", model.local_rope_theta);
+  }
+  const auto scale = [](const ModelConfig& of) {
+    const double scalar = of.query_scalar > 0 ? of.query_scalar : static_cast<double>(of.head_size());
+    return of.attention_multiplier > 0 ? of.attention_multiplier : 1 / std::sqrt(scalar);
+  };
+  require(scale(said) == scale(model), model.attention_multiplier > 0 ? "attention_multiplier" : "query_scalar",
+          model.attention_multiplier > 0 ? model.attention_multiplier : model.query_scalar);
+  const auto embedding = [](const ModelConfig& of) {
+    return of.embedding_multiplier > 0 ? of.embedding_multiplier : of.scale_embedding ? 0 : 1;
+  };
+  require(embedding(said) == embedding(model), "embedding_multiplier", model.embedding_multiplier);
+  require(said.residual_multiplier == model.residual_multiplier, "residual_multiplier", model.residual_multiplier);
+  require(said.logits_scaling == model.logits_scaling, "logits_scaling", model.logits_scaling);
+  require(said.rope_magnitude == model.rope_magnitude, "rope_magnitude", model.rope_magnitude);
+  require(said.scores_by_layer == model.scores_by_layer, "scores_by_layer", model.scores_by_layer);
+  require(said.attention_cap == model.attention_cap, "attention_cap", model.attention_cap);
+  require(said.logit_cap == model.logit_cap, "logit_cap", model.logit_cap);
+  require(said.qkv_bias == model.qkv_bias && said.out_bias == model.out_bias, "attention_bias",
+          Name(model.attention_bias));
+  require(said.linear_bias == model.linear_bias, "mlp_bias", Name(model.mlp_bias));
+  require(said.feed_forward == model.feed_forward, "activation", Name(model.activation));
 }
 
 }  // namespace
@@ -74,7 +114,9 @@ std::string FormatHuggingFaceConfig(const ModelConfig& model, const std::string&
   root["tie_word_embeddings"] = model.tie_embeddings;
   root["torch_dtype"] = dtype == "bf16" ? "bfloat16" : "float32";
   root["use_cache"] = true;
-  return JsonText(root, {.indent = 2}) + "\n";
+  const std::string text = JsonText(root, {.indent = 2}) + "\n";
+  RequireSaid(model, family.model_type, text);
+  return text;
 }
 
 }  // namespace trireme

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include "base/error.h"
+#include "checkpoint/hugging_face/choice_keys.h"
 #include "checkpoint/hugging_face/families.h"
 
 namespace trireme {
@@ -18,16 +20,21 @@ ModelConfig ParseGpt2(const ConfigKeys& keys) {
   model.norm_epsilon = keys.Number("layer_norm_epsilon", 1e-5);
   model.initial_deviation = keys.Number("initializer_range", 0.02);
   model.tie_embeddings = keys.Flag("tie_word_embeddings", true);
-  keys.RequireText("activation_function", {"gelu_new", "gelu_pytorch_tanh"});
-  keys.RequireFlag("scale_attn_weights", true);
-  keys.RequireFlag("scale_attn_by_inverse_layer_idx", false);
+  ParseActivation(keys, "activation_function", "gelu_new", model);
+  model.attention_multiplier = keys.Flag("scale_attn_weights", true) ? 0 : 1;
+  model.scores_by_layer = keys.Flag("scale_attn_by_inverse_layer_idx", false);
   keys.RequireFlag("add_cross_attention", false);
   return model;
 }
 
 json FormatGpt2(const ModelConfig& model) {
+  Require(model.attention_multiplier == 0 || model.attention_multiplier == 1,
+          "model.attention_multiplier = {} cannot be exported: GPT-2's is 1 or that of the head size",
+          model.attention_multiplier);
   return {{"architectures", {"GPT2LMHeadModel"}},
-          {"activation_function", "gelu_new"},
+          {"activation_function", FormatActivation(model)},
+          {"scale_attn_weights", model.attention_multiplier == 0},
+          {"scale_attn_by_inverse_layer_idx", model.scores_by_layer},
           {"n_layer", model.layers},
           {"n_embd", model.hidden},
           {"n_head", model.heads},

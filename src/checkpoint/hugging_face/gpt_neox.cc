@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "checkpoint/hugging_face/choice_keys.h"
 #include "checkpoint/hugging_face/families.h"
 #include "checkpoint/hugging_face/rotary_keys.h"
 
@@ -22,8 +23,8 @@ ModelConfig ParseGptNeoX(const ConfigKeys& keys) {
   model.tie_embeddings = keys.Flag("tie_word_embeddings", false);
   model.serial_branches = !keys.Flag("use_parallel_residual", true);
   ParseRotary(keys, model, keys.Number("rotary_emb_base", 10000));
-  keys.RequireText("hidden_act", {"gelu"});
-  keys.RequireFlag("attention_bias", true);
+  ParseActivation(keys, "hidden_act", "gelu", model);
+  model.attention_bias = ParseBias(keys, "attention_bias", true);
   return model;
 }
 
@@ -37,8 +38,8 @@ json FormatGptNeoX(const ModelConfig& model) {
                {"max_position_embeddings", model.sequence},
                {"layer_norm_eps", model.norm_epsilon},
                {"initializer_range", model.initial_deviation},
-               {"hidden_act", "gelu"},
-               {"attention_bias", true},
+               {"hidden_act", FormatActivation(model)},
+               {"attention_bias", model.out_bias},
                {"use_parallel_residual", !model.serial_branches},
                {"rotary_pct", model.rotary_fraction},
                {"rotary_emb_base", model.rope_theta},

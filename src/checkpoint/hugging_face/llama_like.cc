@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "checkpoint/hugging_face/choice_keys.h"
 #include "checkpoint/hugging_face/rotary_keys.h"
 
 namespace trireme {
@@ -36,7 +37,9 @@ ModelConfig ParseShared(const ConfigKeys& keys, const char* family, const Defaul
   // A model whose head size follows from the others is the same model with or without the key.
   model.head_dim = model.heads > 0 && head * model.heads == model.hidden ? 0 : head;
   ParseRotary(keys, model, defaults.rope_theta);
-  keys.RequireText(keys.Has("hidden_activation") ? "hidden_activation" : "hidden_act", defaults.activations);
+  ParseActivation(keys, "hidden_act", defaults.activation, model);
+  Require(model.activation != ActivationChoice::kSquaredRelu,
+          "'{}': 'hidden_act' = 'relu2': feed-forward parts with gates are not computed with it", keys.origin());
   return model;
 }
 
@@ -56,8 +59,8 @@ namespace {
 
 ModelConfig ParseLlama(const ConfigKeys& keys) {
   ModelConfig model = ParseShared(keys, "llama", {});
-  keys.RequireFlag("attention_bias", false);
-  keys.RequireFlag("mlp_bias", false);
+  model.attention_bias = ParseBias(keys, "attention_bias", false);
+  model.mlp_bias = ParseBias(keys, "mlp_bias", false);
   return model;
 }
 
@@ -67,16 +70,37 @@ ModelConfig ParseMistral(const ConfigKeys& keys) {
   return model;
 }
 
+// Without layer_types all layers from max_window_layers on are windowed.
+void ParseQwenLayers(const ConfigKeys& keys, ModelConfig& model) {
+  const bool windows = keys.Flag("use_sliding_window", false);
+  const std::int64_t first = keys.Count("max_window_layers", std::int64_t{28});
+  std::vector<LayerKind> kinds = ParseLayerKinds(keys, model);
+  if (kinds.empty() && windows) {
+    RequireLayers(keys, model);
+    for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+      kinds.push_back({.sliding = layer >= first});
+    }
+  }
+  if (windows) {
+    SetLayers(kinds, keys.Count("sliding_window", std::int64_t{4096}), model);
+  } else {
+    for (const LayerKind& kind : kinds) {
+      Require(!kind.sliding, "'{}': 'layer_types' has sliding_attention, but 'use_sliding_window' is false",
+              keys.origin());
+    }
+  }
+}
+
 ModelConfig ParseQwen2(const ConfigKeys& keys) {
   ModelConfig model = ParseShared(keys, "qwen2", {});
-  ParseQwenWindows(keys, model);
+  ParseQwenLayers(keys, model);
   return model;
 }
 
 ModelConfig ParseQwen3(const ConfigKeys& keys) {
   ModelConfig model = ParseShared(keys, "qwen3", {.head_dim = 128});
-  keys.RequireFlag("attention_bias", false);
-  ParseQwenWindows(keys, model);
+  model.attention_bias = ParseBias(keys, "attention_bias", false);
+  ParseQwenLayers(keys, model);
   return model;
 }
 
@@ -94,7 +118,7 @@ ModelConfig ParsePhi3(const ConfigKeys& keys) {
 }
 
 ModelConfig ParseNemotron(const ConfigKeys& keys) {
-  ModelConfig model = ParseShared(keys, "nemotron", {.norm_epsilon = 1e-5, .activations = {"relu2"}});
+  ModelConfig model = ParseShared(keys, "nemotron", {.norm_epsilon = 1e-5, .activation = "relu2"});
   if (model.rotary_fraction == 0) {
     model.rotary_fraction = keys.Number("rope_percent", 0.5);
   }
@@ -103,26 +127,28 @@ ModelConfig ParseNemotron(const ConfigKeys& keys) {
   return model;
 }
 
-const std::vector<std::string> kTanhGelu = {"gelu_pytorch_tanh", "gelu"};
-
 ModelConfig ParseGemma(const ConfigKeys& keys, const char* family, const Defaults& defaults) {
   ModelConfig model = ParseShared(keys, family, defaults);
+  ParseActivation(keys, "hidden_activation", defaults.activation, model);  // whatever hidden_act says
   model.query_scalar = keys.Number("query_pre_attn_scalar", 256);
   model.attention_cap = keys.Number("attn_logit_softcapping", 0);
   model.logit_cap = keys.Number("final_logit_softcapping", 0);
   keys.RequireFlag("attention_bias", false);
   keys.RequireFlag("use_bidirectional_attention", false);
-  ParseWindows(keys, model);
+  model.window = keys.Count("sliding_window", std::int64_t{0});
+  if (const std::vector<LayerKind> kinds = ParseLayerKinds(keys, model); !kinds.empty()) {
+    SetLayers(kinds, model.window, model);
+  }
   return model;
 }
 
 ModelConfig ParseGemma2(const ConfigKeys& keys) {
-  return ParseGemma(keys, "gemma2", {.tied = true, .head_dim = 256, .activations = kTanhGelu});
+  return ParseGemma(keys, "gemma2", {.tied = true, .head_dim = 256, .activation = "gelu_pytorch_tanh"});
 }
 
 ModelConfig ParseGemma3(const ConfigKeys& keys) {
   ModelConfig model =
-      ParseGemma(keys, "gemma3", {.rope_theta = 1e6, .tied = true, .head_dim = 256, .activations = kTanhGelu});
+      ParseGemma(keys, "gemma3", {.rope_theta = 1e6, .tied = true, .head_dim = 256, .activation = "gelu_pytorch_tanh"});
   if (model.local_rope_theta == 0) {
     model.local_rope_theta = keys.Number("rope_local_base_freq", 10000);
   }
@@ -148,8 +174,8 @@ json FormatShared(const ModelConfig& model, const char* architecture) {
                {"vocab_size", model.vocabulary},
                {"rms_norm_eps", model.norm_epsilon},
                {"initializer_range", model.initial_deviation},
-               {"hidden_act", "silu"},
-               {"attention_bias", false},
+               {"hidden_act", FormatActivation(model)},
+               {"attention_bias", model.out_bias},
                {"attention_dropout", 0.0}};
   FormatRotary(model, root);
   return root;
@@ -177,7 +203,7 @@ namespace {
 
 json FormatLlama(const ModelConfig& model) {
   json root = FormatShared(model, "LlamaForCausalLM");
-  root["mlp_bias"] = false;
+  root["mlp_bias"] = model.linear_bias;
   return root;
 }
 
@@ -187,16 +213,33 @@ json FormatMistral(const ModelConfig& model) {
   return root;
 }
 
+// Qwen's dense models say which layers are windowed.
+json FormatQwenLayers(const ModelConfig& model, const char* architecture) {
+  if (model.layer_types.empty() && (model.window == 0 || model.window_period == 0)) {
+    return FormatQwen(model, architecture);
+  }
+  json root = FormatShared(model, architecture);
+  std::int64_t full = 0;
+  while (full < model.layers && model.WindowOf(full) == 0) {
+    ++full;
+  }
+  root["use_sliding_window"] = model.window > 0;
+  root["sliding_window"] = model.window > 0 ? json(model.window) : json(nullptr);
+  root["max_window_layers"] = full;
+  root["layer_types"] = LayerTypesJson(model);
+  return root;
+}
+
 json FormatQwen2(const ModelConfig& model) {
   Require(model.head_size() * model.heads == model.hidden,
           "model.head_dim = {} cannot be exported: a head of Qwen2 is hidden / heads", model.head_dim);
-  json root = FormatQwen(model, "Qwen2ForCausalLM");
+  json root = FormatQwenLayers(model, "Qwen2ForCausalLM");
   root.erase("head_dim");
   root.erase("attention_bias");
   return root;
 }
 
-json FormatQwen3(const ModelConfig& model) { return FormatQwen(model, "Qwen3ForCausalLM"); }
+json FormatQwen3(const ModelConfig& model) { return FormatQwenLayers(model, "Qwen3ForCausalLM"); }
 
 json FormatOlmo2(const ModelConfig& model) { return FormatShared(model, "Olmo2ForCausalLM"); }
 
@@ -217,7 +260,6 @@ json FormatNemotron(const ModelConfig& model) {
   json root = FormatShared(model, "NemotronForCausalLM");
   root.erase("rms_norm_eps");
   root["norm_eps"] = model.norm_epsilon;
-  root["hidden_act"] = "relu2";
   root["partial_rotary_factor"] = model.rotary_fraction;
   root["mlp_bias"] = false;
   return root;
@@ -231,17 +273,14 @@ json WholeNumber(double value) {
 json FormatGemma(const ModelConfig& model, const char* architecture) {
   json root = FormatShared(model, architecture);
   root.erase("hidden_act");
-  root["hidden_activation"] = "gelu_pytorch_tanh";
+  root["hidden_activation"] =
+      model.activation == ActivationChoice::kAutomatic ? "gelu_pytorch_tanh" : FormatActivation(model);
   root["query_pre_attn_scalar"] =
       WholeNumber(model.query_scalar > 0 ? model.query_scalar : static_cast<double>(model.head_size()));
   root["attn_logit_softcapping"] = model.attention_cap > 0 ? json(model.attention_cap) : json(nullptr);
   root["final_logit_softcapping"] = model.logit_cap > 0 ? json(model.logit_cap) : json(nullptr);
   root["sliding_window"] = model.window > 0 ? model.window : model.sequence;
-  json types = json::array();
-  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
-    types.push_back(model.window > 0 && model.WindowOf(layer) > 0 ? "sliding_attention" : "full_attention");
-  }
-  root["layer_types"] = types;
+  root["layer_types"] = LayerTypesJson(model);
   return root;
 }
 
@@ -292,7 +331,10 @@ void ListTensors(const ParameterTable& table, bool fused, TensorList& list, cons
     } else if (fused) {
       list.Linear(mlp + "gate_up_proj", layer, "mlp.in");
     } else if (IsGated(model.feed_forward)) {
-      list.Segments({mlp + "gate_proj.weight", mlp + "up_proj.weight"}, table.InBlock(layer, "mlp.in.weight"));
+      for (const char* kind : {"weight", "bias"}) {
+        list.Segments({mlp + "gate_proj." + kind, mlp + "up_proj." + kind},
+                      table.InBlock(layer, std::string("mlp.in.") + kind));
+      }
     } else {
       list.Linear(mlp + "up_proj", layer, "mlp.in");
     }

@@ -15,10 +15,11 @@ struct Defaults {
   double rope_theta = 10000;
   bool tied = false;
   std::int64_t head_dim = 0;
-  std::vector<std::string> activations = {"silu", "swish"};
+  const char* activation = "silu";
 };
 
 ModelConfig ParseShared(const ConfigKeys& keys, const char* family, const Defaults& defaults);
+// Windows of Qwen's models with experts, whose layers are alike.
 void ParseQwenWindows(const ConfigKeys& keys, ModelConfig& model);
 
 nlohmann::json FormatShared(const ModelConfig& model, const char* architecture);

@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <bit>
-
 #include "base/error.h"
 #include "checkpoint/hugging_face/families.h"
 
@@ -9,12 +7,6 @@ namespace trireme {
 namespace {
 
 using nlohmann::json;
-
-// Other numbers of heads have their slopes in another order than BLOOM's.
-void RequirePowerOfTwo(std::int64_t heads, const std::string& place) {
-  Require(std::has_single_bit(static_cast<std::uint64_t>(heads)),
-          "{}: MPT's ALiBi is computed for heads that are a power of two, not for {}", place, heads);
-}
 
 ModelConfig ParseMpt(const ConfigKeys& keys) {
   ModelConfig model{.family = "mpt"};
@@ -30,7 +22,6 @@ ModelConfig ParseMpt(const ConfigKeys& keys) {
   keys.RequireFlag("no_bias", true);
   keys.RequireText("norm_type", {"low_precision_layernorm"});
   keys.RequireAbsent("logit_scale");
-  RequirePowerOfTwo(model.heads, keys.origin());
   if (keys.Has("attn_config")) {
     const ConfigKeys attention = keys.Inner("attn_config");
     attention.RequireFlag("alibi", true);
@@ -38,7 +29,7 @@ ModelConfig ParseMpt(const ConfigKeys& keys) {
     attention.RequireFlag("prefix_lm", false);
     attention.RequireText("attn_type", {"multihead_attention"});
     attention.RequireAbsent("clip_qkv");
-    attention.RequireAbsent("softmax_scale");
+    model.attention_multiplier = attention.Number("softmax_scale", 0);
     Require(attention.Number("alibi_bias_max", 8) == 8, "'{}': 'alibi_bias_max' = {}; this program computes 8",
             keys.origin(), attention.Number("alibi_bias_max", 8));
   }
@@ -49,7 +40,6 @@ json FormatMpt(const ModelConfig& model) {
   Require(model.ffn == 4 * model.hidden,
           "model.ffn = {} cannot be exported: MPT's is always four times the hidden size, {}", model.ffn,
           4 * model.hidden);
-  RequirePowerOfTwo(model.heads, "model.heads");
   return {{"architectures", {"MptForCausalLM"}},
           {"n_layers", model.layers},
           {"d_model", model.hidden},
@@ -61,7 +51,11 @@ json FormatMpt(const ModelConfig& model) {
           {"initializer_range", model.initial_deviation},
           {"no_bias", true},
           {"norm_type", "low_precision_layernorm"},
-          {"attn_config", {{"alibi", true}, {"alibi_bias_max", 8}, {"attn_type", "multihead_attention"}}},
+          {"attn_config",
+           {{"alibi", true},
+            {"alibi_bias_max", 8},
+            {"attn_type", "multihead_attention"},
+            {"softmax_scale", model.attention_multiplier > 0 ? json(model.attention_multiplier) : json(nullptr)}}},
           {"emb_pdrop", model.dropout},
           {"resid_pdrop", model.dropout}};
 }

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "checkpoint/hugging_face/choice_keys.h"
 #include "checkpoint/hugging_face/families.h"
 
 namespace trireme {
@@ -18,10 +19,10 @@ ModelConfig ParseOpt(const ConfigKeys& keys) {
   model.sequence = keys.Count("max_position_embeddings", std::int64_t{2048});
   model.initial_deviation = keys.Number("init_std", 0.02);
   model.tie_embeddings = keys.Flag("tie_word_embeddings", true);
-  keys.RequireText("activation_function", {"relu"});
+  ParseActivation(keys, "activation_function", "relu", model);
+  model.attention_bias = model.mlp_bias = ParseBias(keys, "enable_bias", true);
   keys.RequireFlag("do_layer_norm_before", true);
   keys.RequireFlag("_remove_final_layer_norm", false);
-  keys.RequireFlag("enable_bias", true);
   keys.RequireFlag("layer_norm_elementwise_affine", true);
   const std::int64_t projected = keys.Count("word_embed_proj_dim", model.hidden);
   Require(projected == model.hidden, "'{}': 'word_embed_proj_dim' = {} is not the hidden size {}", keys.origin(),
@@ -41,9 +42,9 @@ json FormatOpt(const ModelConfig& model) {
           {"vocab_size", model.vocabulary},
           {"max_position_embeddings", model.sequence},
           {"init_std", model.initial_deviation},
-          {"activation_function", "relu"},
+          {"activation_function", FormatActivation(model)},
           {"do_layer_norm_before", true},
-          {"enable_bias", true},
+          {"enable_bias", model.linear_bias},
           {"layer_norm_elementwise_affine", true},
           {"attention_dropout", 0.0},
           {"dropout", model.dropout}};

@@ -11,11 +11,19 @@ namespace {
 
 using nlohmann::json;
 
-// Scores are scaled by a rule of `model`'s factor; files that say another number mean another model.
-void RequireMagnitude(const ConfigKeys& scaling, double rule) {
-  const double wanted = scaling.Number("attention_factor", rule);
-  Require(std::abs(wanted - rule) < 1e-6, "'{}': 'attention_factor' = {}; this program computes the kind's own, {}",
-          scaling.origin(), wanted, rule);
+// What turned elements are multiplied by; `rule` follows from the model's factor.
+void ParseMagnitude(const ConfigKeys& scaling, double rule, double otherwise, ModelConfig& model) {
+  const double wanted = scaling.Number("attention_factor", otherwise);
+  Require(std::isfinite(wanted) && wanted > 0, "'{}': 'attention_factor' = {} is not above 0", scaling.origin(),
+          wanted);
+  model.rope_magnitude = std::abs(wanted - rule) < 1e-6 ? 0 : wanted;
+}
+
+// DeepSeek's two scales of yarn's magnitude, which count together alone.
+double YarnMagnitudeOf(const ConfigKeys& scaling, double factor) {
+  const double scale = scaling.Number("mscale", 0);
+  const double all = scaling.Number("mscale_all_dim", 0);
+  return scale != 0 && all != 0 ? YarnMagnitude(factor, scale) / YarnMagnitude(factor, all) : YarnMagnitude(factor);
 }
 
 void ParseLongRope(const ConfigKeys& keys, const ConfigKeys& scaling, ModelConfig& model) {
@@ -28,7 +36,8 @@ void ParseLongRope(const ConfigKeys& keys, const ConfigKeys& scaling, ModelConfi
   model.rope_long_factors = FormatRopeFactors(scaling.Numbers("long_factor"));
   scaling.RequireAbsent("short_mscale");
   scaling.RequireAbsent("long_mscale");
-  RequireMagnitude(scaling, LongRopeMagnitude(model.rope_factor, static_cast<double>(model.rope_original)));
+  const double rule = LongRopeMagnitude(model.rope_factor, static_cast<double>(model.rope_original));
+  ParseMagnitude(scaling, rule, rule, model);
 }
 
 void ParseScaling(const ConfigKeys& keys, const ConfigKeys& scaling, const char* key, ModelConfig& model) {
@@ -51,10 +60,8 @@ void ParseScaling(const ConfigKeys& keys, const ConfigKeys& scaling, const char*
   } else if (kind == "yarn") {
     model.rope_low = scaling.Number("beta_slow", 1);
     model.rope_high = scaling.Number("beta_fast", 32);
-    scaling.RequireAbsent("mscale");
-    scaling.RequireAbsent("mscale_all_dim");
     scaling.RequireFlag("truncate", true);
-    RequireMagnitude(scaling, 0.1 * std::log(model.rope_factor) + 1);
+    ParseMagnitude(scaling, YarnMagnitude(model.rope_factor), YarnMagnitudeOf(scaling, model.rope_factor), model);
   }
 }
 
@@ -100,35 +107,79 @@ void FormatRotary(const ModelConfig& model, json& root) {
     scaling[yarn ? "beta_slow" : "low_freq_factor"] = model.rope_low > 0 ? model.rope_low : 1;
     scaling[yarn ? "beta_fast" : "high_freq_factor"] = model.rope_high > 0 ? model.rope_high : (yarn ? 32 : 4);
   }
+  if (model.rope_magnitude > 0) {
+    scaling["attention_factor"] = model.rope_magnitude;
+  }
   root["rope_scaling"] = scaling;
 }
 
 void ParseWindows(const ConfigKeys& keys, ModelConfig& model) {
-  const std::int64_t window = keys.Count("sliding_window", std::int64_t{0});
-  const std::vector<std::string> types = keys.Texts("layer_types");
-  if (types.empty()) {
-    model.window = window;
+  const std::vector<LayerKind> kinds = ParseLayerKinds(keys, model);
+  for (const LayerKind& kind : kinds) {
+    Require(kind == kinds.front(), "'{}': 'layer_types' names several kinds; layers of the family '{}' are alike",
+            keys.origin(), model.family);
+  }
+  model.window = kinds.empty() || kinds.front().sliding ? keys.Count("sliding_window", std::int64_t{0}) : 0;
+}
+
+std::vector<LayerKind> ParseLayerKinds(const ConfigKeys& keys, const ModelConfig& model) {
+  std::vector<LayerKind> kinds;
+  for (const std::string& type : keys.Texts("layer_types")) {
+    Require(type == "full_attention" || type == "sliding_attention",
+            "'{}': 'layer_types' has '{}'; this program computes full_attention and sliding_attention", keys.origin(),
+            type);
+    kinds.push_back({.sliding = type == "sliding_attention"});
+  }
+  Require(kinds.empty() || static_cast<std::int64_t>(kinds.size()) == model.layers,
+          "'{}': 'layer_types' has {} entries for {} layers", keys.origin(), kinds.size(), model.layers);
+  return kinds;
+}
+
+void RequireLayers(const ConfigKeys& keys, const ModelConfig& model) {
+  constexpr std::int64_t kMostLayers = 10'000;
+  Require(model.layers > 0 && model.layers <= kMostLayers, "'{}': 'num_hidden_layers' = {} is not between 1 and {}",
+          keys.origin(), model.layers, kMostLayers);
+}
+
+namespace {
+
+// Whether a family's defaults with these keys are these layers.
+bool IsSaid(const std::vector<LayerKind>& kinds, ModelConfig model) {
+  FindModelFamily(model.family).complete(model, true);
+  model.layer_pattern = ParseLayerTypes(model.layer_types);
+  for (std::size_t layer = 0; layer < kinds.size(); ++layer) {
+    const AttentionKind found = model.AttentionOf(static_cast<std::int64_t>(layer));
+    if (kinds[layer] != LayerKind{.sliding = found.window > 0, .positions = found.rotary}) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+void SetLayers(const std::vector<LayerKind>& kinds, std::int64_t window, ModelConfig& model) {
+  const auto first_full = std::find_if(kinds.begin(), kinds.end(), [](const LayerKind& kind) { return !kind.sliding; });
+  const bool windows = std::any_of(kinds.begin(), kinds.end(), [](const LayerKind& kind) { return kind.sliding; });
+  model.window = windows ? window : 0;
+  if (IsSaid(kinds, model)) {
     return;
   }
-  Require(static_cast<std::int64_t>(types.size()) == model.layers, "'{}': 'layer_types' has {} entries for {} layers",
-          keys.origin(), types.size(), model.layers);
-  std::int64_t first_full = 0;
-  while (first_full < model.layers && types[static_cast<std::size_t>(first_full)] != "full_attention") {
-    ++first_full;
-  }
-  if (first_full == 0 && types == std::vector<std::string>(types.size(), "full_attention")) {
+  ModelConfig periodic = model;
+  periodic.window_period = first_full == kinds.end() ? 0 : first_full - kinds.begin() + 1;
+  if (windows && model.layer_types.empty() && IsSaid(kinds, periodic)) {
+    model.window_period = periodic.window_period;
     return;
   }
-  model.window = window;
-  model.window_period = first_full < model.layers ? first_full + 1 : model.window_period;
+  model.layer_types = FormatLayerTypes(kinds);
+}
+
+json LayerTypesJson(const ModelConfig& model) {
+  json types = json::array();
   for (std::int64_t layer = 0; layer < model.layers; ++layer) {
-    const std::string& type = types[static_cast<std::size_t>(layer)];
-    const bool full = model.window_period > 0 && (layer + 1) % model.window_period == 0;
-    Require(type == (full ? "full_attention" : "sliding_attention"),
-            "'{}': 'layer_types' gives layer {} '{}'; this program computes windows with one layer of full attention "
-            "after every so many",
-            keys.origin(), layer, type);
+    types.push_back(model.WindowOf(layer) > 0 ? "sliding_attention" : "full_attention");
   }
+  return types;
 }
 
 }  // namespace trireme
