@@ -45,6 +45,25 @@ inline void UseFeatures(ModelConfig& model) {
     // rounding grows from step to step.
     model.initial_deviation = 0.2;
   }
+  if (model.family == "olmo3") {
+    model.initial_deviation = 0.2;  // as of OLMo 2
+    model.window = 3;
+    model.rope_scaling = RopeScaling::kYarn;
+    model.rope_factor = 4;
+    model.rope_original = 4;
+  }
+  if (model.family == "smollm3") {
+    model.window = 4;
+    model.layer_types = "sliding, full_nope, full, sliding_nope";
+    model.attention_bias = BiasChoice::kYes;
+    model.activation = ActivationChoice::kGelu;
+  }
+  if (model.family == "granite") {
+    model.embedding_multiplier = 3;
+    model.residual_multiplier = 0.4;
+    model.attention_multiplier = 0.3;
+    model.logits_scaling = 2;
+  }
   if (model.family == "gemma2") {
     model.window = 3;
     model.attention_cap = 1.5;

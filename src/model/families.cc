@@ -11,9 +11,9 @@ namespace trireme {
 
 const std::vector<ModelFamily>& ModelFamilies() {
   static const std::vector<ModelFamily> families = {
-      Gpt2Family(),  BloomFamily(),    LlamaFamily(),   MistralFamily(), Qwen2Family(),
-      Qwen3Family(), Gemma2Family(),   Gemma3Family(),  Olmo2Family(),   OlmoeFamily(),
-      Phi3Family(),  NemotronFamily(), GptNeoXFamily(), OptFamily(),     MptFamily(),
+      Gpt2Family(),    BloomFamily(),  LlamaFamily(), MistralFamily(), Qwen2Family(), Qwen3Family(),
+      Gemma2Family(),  Gemma3Family(), Olmo2Family(), OlmoeFamily(),   Phi3Family(),  NemotronFamily(),
+      GptNeoXFamily(), OptFamily(),    MptFamily(),   SmolLm3Family(), Olmo3Family(), GraniteFamily(),
   };
   return families;
 }

@@ -14,11 +14,14 @@ ModelFamily Qwen3Family();
 ModelFamily Gemma2Family();
 ModelFamily Gemma3Family();
 ModelFamily Olmo2Family();
+ModelFamily Olmo3Family();
 ModelFamily OlmoeFamily();
 ModelFamily Phi3Family();
 ModelFamily NemotronFamily();
 ModelFamily GptNeoXFamily();
 ModelFamily OptFamily();
 ModelFamily MptFamily();
+ModelFamily SmolLm3Family();
+ModelFamily GraniteFamily();
 
 }  // namespace trireme

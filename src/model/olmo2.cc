@@ -4,21 +4,18 @@
 #include "model/llama_like.h"
 
 namespace trireme {
-namespace {
 
-void CompleteOlmo2(ModelConfig& config, bool tie_given) {
+void CompleteLikeOlmo2(ModelConfig& config, bool tie_given) {
   CompleteLikeLlama(config, tie_given);
   config.qk_norm = QkNormChoice::kAllHeads;
   config.pre_norm = false;
   config.post_norm = true;
 }
 
-}  // namespace
-
 ModelFamily Olmo2Family() {
   return {.name = "olmo2",
           .description = "Llama with norms after branches and of queries and keys",
-          .complete = CompleteOlmo2};
+          .complete = CompleteLikeOlmo2};
 }
 
 }  // namespace trireme

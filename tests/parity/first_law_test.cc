@@ -90,7 +90,7 @@ TEST_P(Families, AllAxesTogetherTrainAsOne) {
 class MoreFamilies : public testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(All, MoreFamilies,
                          testing::Values("mistral", "qwen2", "gemma2", "gemma3", "olmo2", "phi3", "nemotron",
-                                         "gpt_neox", "opt", "mpt"),
+                                         "gpt_neox", "opt", "mpt", "smollm3", "olmo3", "granite"),
                          [](const auto& family) { return family.param; });
 
 TEST_P(MoreFamilies, TensorAndPipelineRanksTrainAsOne) {

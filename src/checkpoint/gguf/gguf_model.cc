@@ -83,6 +83,29 @@ void RequireRotary(const ModelConfig& model, const GgufArchitecture& architectur
           Name(model.rope_scaling));
 }
 
+// What no file of ours says, though some of llama.cpp's architectures may have a key for it.
+void RequirePlain(const ModelConfig& model) {
+  const auto require = [](bool plain, const char* key, const auto& value) {
+    Require(plain,
+            "model.{} = {}: no GGUF file is written for it; export to Hugging Face, from where llama.cpp's "
+            "convert_hf_to_gguf.py goes on",
+            key, value);
+  };
+  for (const LayerKind& kind : model.layer_pattern) {
+    require(kind.positions, "layer_types", "'" + model.layer_types + "'");
+  }
+  require(model.activation == ActivationChoice::kAutomatic, "activation", Name(model.activation));
+  require(model.attention_bias == BiasChoice::kAutomatic, "attention_bias", Name(model.attention_bias));
+  require(model.mlp_bias == BiasChoice::kAutomatic, "mlp_bias", Name(model.mlp_bias));
+  require(model.attention_multiplier == 0, "attention_multiplier", model.attention_multiplier);
+  require(model.rope_magnitude == 0, "rope_magnitude", model.rope_magnitude);
+  require(!model.finer_alibi || AlibiSlopesOf(model) == AlibiSlopes(model.heads), "heads", model.heads);
+  require(!model.scores_by_layer, "scores_by_layer", model.scores_by_layer);
+  require(model.embedding_multiplier == 0, "embedding_multiplier", model.embedding_multiplier);
+  require(model.residual_multiplier == 1, "residual_multiplier", model.residual_multiplier);
+  require(model.logits_scaling == 1, "logits_scaling", model.logits_scaling);
+}
+
 }  // namespace
 
 std::span<const GgufArchitecture> GgufArchitectures() { return kArchitectures; }
@@ -99,12 +122,17 @@ const GgufArchitecture& GgufArchitectureOf(const ModelConfig& model) {
     for (const GgufArchitecture& known : kArchitectures) {
       names += std::string(names.empty() ? "" : ", ") + known.family;
     }
-    Fail("llama.cpp does not run the family '{}': no GGUF file is written. It runs {}", model.family, names);
+    Fail("no GGUF file is written for the family '{}'; there is one for {}", model.family, names);
   }
   Require(found->free_heads || model.head_size() * model.heads == model.hidden,
           "model.head_dim = {}: llama.cpp's architecture '{}' has heads of hidden / heads = {}", model.head_size(),
           found->name, model.hidden / model.heads);
+  RequirePlain(model);
   if (found->windows) {
+    Require(model.layer_types.empty(),
+            "model.layer_types = '{}': llama.cpp's '{}' has one layer that sees all keys after every so many, which is "
+            "model.window_period",
+            model.layer_types, found->name);
     RequireGemma(model, *found);
   } else {
     Require(model.attention_cap == 0 && model.logit_cap == 0 && model.query_scalar == 0,

@@ -8,7 +8,7 @@ namespace {
 std::vector<HuggingFaceFamily> AllFamilies() {
   std::vector<HuggingFaceFamily> families = {HuggingFaceGpt2(), HuggingFaceBloom(), HuggingFaceGptNeoX(),
                                              HuggingFaceOpt(), HuggingFaceMpt()};
-  for (const auto& several : {HuggingFaceLlamaLike, HuggingFaceExperts}) {
+  for (const auto& several : {HuggingFaceLlamaLike, HuggingFaceLlamaVariants, HuggingFaceExperts}) {
     for (HuggingFaceFamily& family : several()) {
       families.push_back(std::move(family));
     }

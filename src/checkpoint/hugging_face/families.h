@@ -38,6 +38,8 @@ HuggingFaceFamily HuggingFaceOpt();
 HuggingFaceFamily HuggingFaceMpt();
 // Llama, Mistral, Qwen2, Qwen3, Gemma 2, Gemma 3, OLMo 2, Phi-3, Nemotron.
 std::vector<HuggingFaceFamily> HuggingFaceLlamaLike();
+// SmolLM3, OLMo 3, Granite.
+std::vector<HuggingFaceFamily> HuggingFaceLlamaVariants();
 // Mixtral, OLMoE, Qwen3-MoE, Qwen2-MoE.
 std::vector<HuggingFaceFamily> HuggingFaceExperts();
 

@@ -22,10 +22,11 @@ struct KnownType {
   const char* family;
 };
 constexpr KnownType kTypes[] = {
-    {"gpt2", "gpt2"},         {"bloom", "bloom"}, {"llama", "llama"},       {"mistral", "mistral"},
-    {"qwen2", "qwen2"},       {"qwen3", "qwen3"}, {"gemma2", "gemma2"},     {"gemma3_text", "gemma3"},
-    {"phi3", "phi3"},         {"olmo2", "olmo2"}, {"nemotron", "nemotron"}, {"opt", "opt"},
-    {"gpt_neox", "gpt_neox"}, {"mpt", "mpt"},     {"starcoder", "gpt2"}};
+    {"gpt2", "gpt2"},         {"bloom", "bloom"},    {"llama", "llama"},       {"mistral", "mistral"},
+    {"qwen2", "qwen2"},       {"qwen3", "qwen3"},    {"gemma2", "gemma2"},     {"gemma3_text", "gemma3"},
+    {"phi3", "phi3"},         {"olmo2", "olmo2"},    {"nemotron", "nemotron"}, {"opt", "opt"},
+    {"gpt_neox", "gpt_neox"}, {"mpt", "mpt"},        {"starcoder", "gpt2"},    {"smollm3", "smollm3"},
+    {"olmo3", "olmo3"},       {"granite", "granite"}};
 // With experts.
 constexpr KnownType kExpertTypes[] = {{"mixtral", "mistral"},   {"olmoe", "olmoe"},      {"qwen2_moe", "qwen2"},
                                       {"qwen3_moe", "qwen3"},   {"granitemoe", "llama"}, {"deepseek_v2", "llama"},
