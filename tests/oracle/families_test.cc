@@ -1,5 +1,5 @@
 // Every family against transformers: the same weights in Hugging Face's form, logits, greedy tokens and files. The
-// fixture is make_families.py's.
+// fixtures are those of make_families.py and make_formulas.py.
 #include <gtest/gtest.h>
 
 #include <algorithm>

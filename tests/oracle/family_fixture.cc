@@ -18,7 +18,9 @@ using nlohmann::json;
 
 const json& Models() {
   static const json models = [] {
-    return ParseJson(ReadBytes(TRIREME_SOURCE_DIR "/tests/oracle/families_fixture.json")).at("models");
+    json all = ParseJson(ReadBytes(TRIREME_SOURCE_DIR "/tests/oracle/families_fixture.json")).at("models");
+    all.update(ParseJson(ReadBytes(TRIREME_SOURCE_DIR "/tests/oracle/formulas_fixture.json")).at("models"));
+    return all;
   }();
   return models;
 }

@@ -1,5 +1,5 @@
-// The fixture of make_families.py: models of every family whose weights follow from the names of their tensors, and
-// what transformers computes of them.
+// The fixtures of make_families.py and make_formulas.py: models of every family whose weights follow from the names of
+// their tensors, and what transformers computes of them, or formulas that agree with transformers on its models.
 #pragma once
 
 #include <cstdint>

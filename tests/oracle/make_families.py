@@ -76,6 +76,20 @@ MODELS = {
     "opt": ("opt", dict(PLAIN, hidden_size=32, ffn_dim=40, num_hidden_layers=2, num_attention_heads=4,
                         max_position_embeddings=24, word_embed_proj_dim=32)),
     "mpt": ("mpt", dict(PLAIN, d_model=32, n_heads=4, n_layers=2, max_seq_len=24, expansion_ratio=3)),
+    # Models of make_formulas.py as transformers makes them; their fixture is committed as the formulas': named here, they
+    # are made again by transformers, for a comparison.
+    "granite": ("granite", dict(LLAMA, embedding_multiplier=6.0, residual_multiplier=0.375, attention_multiplier=0.25,
+                                logits_scaling=3.0, rope_parameters=rope(1000.0))),
+    "smollm3": ("smollm3", dict(LLAMA, num_hidden_layers=5, tie_word_embeddings=True, rope_parameters=rope(1000.0))),
+    "olmo3": ("olmo3", dict(LLAMA, num_hidden_layers=5, sliding_window=5, rope_parameters=rope(1000.0))),
+    "qwen2_late_windows": ("qwen2", dict(LLAMA, num_hidden_layers=4, sliding_window=4, use_sliding_window=True,
+                                         max_window_layers=2, rope_parameters=rope(1000.0))),
+    "llama_biases": ("llama", dict(LLAMA, attention_bias=True, mlp_bias=True, rope_parameters=rope(1000.0))),
+    "llama_relu": ("llama", dict(LLAMA, hidden_act="relu", rope_parameters=rope(1000.0))),
+    "gpt2_scaled": ("gpt2", dict(PLAIN, n_embd=32, n_layer=3, n_head=4, n_positions=32, activation_function="relu",
+                                 scale_attn_by_inverse_layer_idx=True)),
+    "mpt_scale": ("mpt", dict(PLAIN, d_model=32, n_heads=4, n_layers=2, max_seq_len=24,
+                              attn_config=dict(softmax_scale=0.3))),
     "nemotron": ("nemotron", dict(LLAMA, rope_parameters=rope(1000.0, partial_rotary_factor=0.5),
                                   partial_rotary_factor=0.5, head_dim=8)),
 }

@@ -82,7 +82,8 @@ def rope(theta, **scaling):
 # Layers, heads, heads of keys and values, elements of a head, feed-forward width, vocabulary, tied output.
 SHAPES = [(4, 4, 2, 8, 40, 97, False), (2, 6, 6, 16, 88, 391, True), (8, 8, 4, 32, 344, 1000, False)]
 FAMILIES = ("gpt2", "bloom", "llama", "llama3", "yarn", "mistral", "qwen2", "qwen3", "gemma2", "gemma3", "olmo2", "phi3",
-            "longrope", "longrope_short", "nemotron", "gpt_neox", "opt", "mpt")
+            "longrope", "longrope_short", "nemotron", "gpt_neox", "opt", "mpt", "smollm3", "olmo3", "granite",
+            "qwen2_windows", "llama_biases", "gpt2_scaled")
 
 
 def family_config(family, shape):
@@ -125,9 +126,15 @@ def family_config(family, shape):
                                       rope_parameters=rope(1000.0, partial_rotary_factor=0.5))),
         "opt": ("opt", dict(plain, hidden_size=hidden, ffn_dim=inner, num_hidden_layers=layers,
                             num_attention_heads=heads, max_position_embeddings=40, word_embed_proj_dim=hidden)),
-        # ALiBi for a power of two of heads alone.
-        "mpt": ("mpt", dict(plain, d_model=hidden, n_heads=8 if heads == 6 else heads, n_layers=layers,
-                            max_seq_len=40, expansion_ratio=3)),
+        "mpt": ("mpt", dict(plain, d_model=hidden, n_heads=heads, n_layers=layers, max_seq_len=40, expansion_ratio=3)),
+        "smollm3": ("smollm3", dict(llama, sliding_window=7, use_sliding_window=True, no_rope_layer_interval=2)),
+        "olmo3": ("olmo3", dict(llama, sliding_window=7)),
+        "granite": ("granite", dict(llama, embedding_multiplier=6.0, residual_multiplier=0.375,
+                                    attention_multiplier=0.25, logits_scaling=3.0)),
+        "qwen2_windows": ("qwen2", dict(llama, sliding_window=7, use_sliding_window=True, max_window_layers=1)),
+        "llama_biases": ("llama", dict(llama, attention_bias=True, mlp_bias=True, hidden_act="gelu")),
+        "gpt2_scaled": ("gpt2", dict(plain, n_embd=hidden, n_layer=layers, n_head=heads, n_positions=40, n_inner=inner,
+                                     activation_function="relu", scale_attn_by_inverse_layer_idx=True)),
     }
     kind, options = kinds[family]
     return transformers.AutoConfig.for_model(kind, **options)
