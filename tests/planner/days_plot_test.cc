@@ -34,6 +34,23 @@ TEST(DaysPlot, DrawsEveryPointWithItsFigures) {
   EXPECT_THAT(MessageOf([] { DaysSvg({}); }), HasSubstr("no point to draw"));
 }
 
+TEST(DaysPlot, LongNamesAreWholeOverSeveralLines) {
+  DaysPlot plot = SomePlot();
+  plot.predicted[0].name = "megatron-ds-2022 of the first cluster, tp=4 pp=12";
+  plot.predicted[1].name = "averyveryverylongnamewithoutanyspaceä";
+  const std::string svg = DaysSvg(plot);
+  EXPECT_THAT(svg, HasSubstr(">megatron-ds-2022 of the</text>"));
+  EXPECT_THAT(svg, HasSubstr(">first cluster, tp=4 pp=12</text>"));
+  EXPECT_THAT(svg, HasSubstr(">averyveryverylongnamewithout</text>"));
+  EXPECT_THAT(svg, HasSubstr(">anyspaceä</text>"));
+  // A picture grows where its legend is longer than the axis.
+  for (int i = 0; i < 40; ++i) {
+    plot.predicted.push_back({.name = "system", .points = {{.devices = 16, .days = 57}}});
+  }
+  EXPECT_THAT(svg, HasSubstr("height='520'"));
+  EXPECT_THAT(DaysSvg(plot), testing::Not(HasSubstr("height='520'")));
+}
+
 // More devices are further right, more days higher up.
 TEST(DaysPlot, AxesGrowAsTheyShould) {
   const auto place = [](const std::string& svg, const std::string& title) {

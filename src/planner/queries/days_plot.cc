@@ -60,6 +60,31 @@ std::string NumberText(double value) {
   return value >= 10'000 ? GroupedDigits(fmt::format("{:.0f}", value)) : fmt::format("{:.4g}", value);
 }
 
+bool BeginsLetter(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }
+
+// `text` in lines of at most `width` letters, broken at spaces where there are any.
+std::vector<std::string> LinesOf(const std::string& text, std::ptrdiff_t width) {
+  std::vector<std::string> lines;
+  std::size_t from = 0;
+  std::size_t space = std::string::npos;  // the last one of the line
+  std::ptrdiff_t letters = 0;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    letters += BeginsLetter(text[at]) ? 1 : 0;
+    if (letters > width) {
+      const bool broken = space != std::string::npos;
+      const std::size_t end = broken ? space : at;
+      lines.push_back(text.substr(from, end - from));
+      from = broken ? space + 1 : at;
+      space = std::string::npos;
+      letters = std::count_if(text.begin() + static_cast<std::ptrdiff_t>(from),
+                              text.begin() + static_cast<std::ptrdiff_t>(at) + 1, BeginsLetter);
+    }
+    space = text[at] == ' ' && at > from ? at : space;
+  }
+  lines.push_back(text.substr(from));
+  return lines;
+}
+
 template <typename Use>
 void ForEachPoint(const DaysPlot& plot, const Use& use) {
   for (const std::vector<DaysCurve>* curves : {&plot.predicted, &plot.measured}) {
@@ -91,26 +116,24 @@ class Picture {
   }
 
   std::string Svg() const {
-    std::string svg = fmt::format(
-        "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {0} {1}' width='{0}' height='{1}' "
-        "font-family='sans-serif' font-size='12'>\n<rect width='100%' height='100%' fill='white'/>\n"
-        "<text x='{2}' y='26' font-size='15' font-weight='bold'>{3}</text>\n",
-        kWidth, kHeight, kLeft, MarkupText(plot_.title));
-    svg += Grid();
+    std::string drawn = Grid();
     double legend = kTop + 10;
     std::size_t colour = 0;
     for (const DaysCurve& curve : plot_.predicted) {
-      svg += Predicted(curve, ColourOf(colour), legend);
-      legend += curve.points.empty() ? 0 : 18;
+      drawn += Predicted(curve, ColourOf(colour), legend);
       ++colour;
     }
     for (const DaysCurve& curve : plot_.measured) {
-      svg += Measured(curve, ColourFor(curve, colour), legend);
-      legend += curve.points.empty() ? 0 : 18;
+      drawn += Measured(curve, ColourFor(curve, colour), legend);
     }
-    return svg + fmt::format(
-                     "<text x='{:.0f}' y='{:.0f}' fill='#666' font-size='11'>dotted: perfect scaling</text>\n</svg>\n",
-                     kWidth - kRight + 14, legend + 4);
+    drawn += fmt::format("<text x='{:.0f}' y='{:.0f}' fill='#666' font-size='11'>dotted: perfect scaling</text>\n",
+                         kWidth - kRight + 14, legend + 4);
+    return fmt::format(
+               "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {0} {1}' width='{0}' height='{1}' "
+               "font-family='sans-serif' font-size='12'>\n<rect width='100%' height='100%' fill='white'/>\n"
+               "<text x='{2}' y='26' font-size='15' font-weight='bold'>{3}</text>\n",
+               kWidth, std::max(kHeight, legend + 16), kLeft, MarkupText(plot_.title)) +
+           drawn + "</svg>\n";
   }
 
  private:
@@ -159,7 +182,8 @@ class Picture {
                                   NumberText(point.days), point.about.empty() ? "" : ", ", point.about));
   }
 
-  std::string Predicted(const DaysCurve& curve, const char* colour, double legend) const {
+  // Moves `legend` below its name.
+  std::string Predicted(const DaysCurve& curve, const char* colour, double& legend) const {
     if (curve.points.empty()) {
       return "";
     }
@@ -179,29 +203,38 @@ class Picture {
     std::string svg = fmt::format("<path d='M{:.1f} {:.1f}L{:.1f} {:.1f}' stroke='{}' stroke-dasharray='1 4'/>\n",
                                   x_.At(first.devices), y_.At(first.days), x_.At(until), y_.At(ideal), colour);
     svg += fmt::format("<path d='{}' fill='none' stroke='{}' stroke-width='2'/>\n", line, colour);
+    const double name = legend;
     return svg + dots + LegendText(curve.name, legend) +
-           fmt::format("<path d='M{:.0f} {:.1f}h20' stroke='{}' stroke-width='2'/>\n", kWidth - kRight + 14, legend - 4,
+           fmt::format("<path d='M{:.0f} {:.1f}h20' stroke='{}' stroke-width='2'/>\n", kWidth - kRight + 14, name - 4,
                        colour);
   }
 
-  std::string Measured(const DaysCurve& curve, const char* colour, double legend) const {
+  std::string Measured(const DaysCurve& curve, const char* colour, double& legend) const {
     std::string svg;
     for (const DaysPoint& point : curve.points) {
       svg += fmt::format(
           "<path d='M{0:.1f} {1:.1f}l10 10m0 -10l-10 10' stroke='{2}' stroke-width='2.5'><title>{3}</title></path>\n",
           x_.At(point.devices) - 5, y_.At(point.days) - 5, colour, PointTitle(curve, point));
     }
-    return svg.empty() ? ""
-                       : svg + LegendText(curve.name + ", measured", legend) +
-                             fmt::format("<path d='M{:.0f} {:.1f}l8 8m0 -8l-8 8' stroke='{}' stroke-width='2.5'/>\n",
-                                         kWidth - kRight + 20, legend - 8, colour);
+    if (svg.empty()) {
+      return "";
+    }
+    const double name = legend;
+    return svg + LegendText(curve.name + ", measured", legend) +
+           fmt::format("<path d='M{:.0f} {:.1f}l8 8m0 -8l-8 8' stroke='{}' stroke-width='2.5'/>\n",
+                       kWidth - kRight + 20, name - 8, colour);
   }
 
-  static std::string LegendText(const std::string& name, double y) {
-    constexpr std::size_t kLongest = 28;
-    const std::string shown = name.size() > kLongest ? name.substr(0, kLongest - 1) + "…" : name;
-    return fmt::format("<text x='{:.0f}' y='{:.1f}'>{}<title>{}</title></text>\n", kWidth - kRight + 40, y,
-                       MarkupText(shown), MarkupText(name));
+  // The whole name, over several lines where it is long; moves `legend` below it.
+  static std::string LegendText(const std::string& name, double& legend) {
+    constexpr std::ptrdiff_t kLetters = 28;
+    std::string svg;
+    for (const std::string& line : LinesOf(name, kLetters)) {
+      svg += fmt::format("<text x='{:.0f}' y='{:.1f}'>{}</text>\n", kWidth - kRight + 40, legend, MarkupText(line));
+      legend += 15;
+    }
+    legend += 3;
+    return svg;
   }
 
   const DaysPlot& plot_;
