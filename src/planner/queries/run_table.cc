@@ -106,15 +106,17 @@ constexpr std::size_t kSettings = 9;  // columns before the figures
 
 std::vector<std::string> CellsOf(const RunRow& row, const TableOptions& options, const RunRow* base) {
   const ParallelLayout& layout = row.config.layout;
-  std::vector<std::string> cells = {row.label,
-                                    std::to_string(row.nodes),
-                                    std::to_string(layout.ranks()),
-                                    SizeText(static_cast<double>(ParameterCount(row.config.model))),
-                                    std::to_string(layout.data),
-                                    std::to_string(layout.tensor),
-                                    std::to_string(layout.pipeline),
-                                    std::to_string(layout.micro_batch),
-                                    std::to_string(row.config.batch.global)};
+  const auto degree = [&](int value) { return row.has_layout ? std::to_string(value) : ""; };
+  std::vector<std::string> cells = {
+      row.label,
+      std::to_string(row.nodes),
+      std::to_string(layout.ranks()),
+      row.has_model ? SizeText(static_cast<double>(ParameterCount(row.config.model))) : "",
+      degree(layout.data),
+      degree(layout.tensor),
+      degree(layout.pipeline),
+      degree(layout.micro_batch),
+      std::to_string(row.config.batch.global)};
   if (!Ran(row)) {
     cells.resize(kSettings + 17);
     cells[kSettings] = Digits(row.memory / 1e9, 4);

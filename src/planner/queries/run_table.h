@@ -26,6 +26,8 @@ struct RunRow {
   double mfu = 0;             // model FLOPs over the device's peak; 0: unknown
   double fit = -1;            // probability that it fits the device; below 0: unknown
   bool shares_cores = false;  // its ranks had fewer cores than they are
+  bool has_model = true;      // false: a search for one found none
+  bool has_layout = true;     // false: only the number of ranks of config.layout is known
   std::string remark;         // what else there is to say about it
 };
 
