@@ -118,6 +118,7 @@ int RunCases(const PlanCases& cases, const CaseQuestion& base, const std::functi
                 .measured = {}};
   std::vector<RunRow> rows;
   for (const CaseSettings& settings : AllCases(list, cases)) {
+    Require(ValueOf(settings, "tokens") == nullptr, "tokens are the whole table's: give --tokens, or [set] tokens");
     const CaseQuestion question = WithSettings(shared, settings);
     RunRow row = answer(question);
     row.label = LabelOf(settings);

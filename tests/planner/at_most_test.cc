@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "message_of.h"
 #include "planner/fixtures.h"
 #include "planner/queries/deadline.h"
 #include "planner/queries/plan_text.h"
+#include "planner/queries/shapes.h"
 
 namespace trireme {
 namespace {
@@ -93,6 +95,76 @@ TEST(AtMost, SaysHowManyDevicesAreIdleAndWhy) {
   }
   request.devices = 384;
   EXPECT_EQ(IdleText(SearchAtMost(request), request), "");
+}
+
+// A model that no part of the allocation can hold is refused without a search of every part.
+TEST(AtMost, EndsWhereTheStateHasNoRoom) {
+  Machine machine("dgx-h100", "trireme");
+  machine.cluster.nodes = 4096;
+  SearchRequest request = machine.Request(Decoder(256, 65536, 512), 8 * 64, 512);
+  request.keep = 1;
+  request.tensor = 8;
+  request.schedule = "1f1b";
+  request.recompute = "full";
+  const AtMostResult most = SearchAtMost(request);
+  EXPECT_TRUE(most.found.ranked.empty());
+  EXPECT_EQ(most.devices, request.devices);
+  EXPECT_EQ(IdleText(most, request), "");
+  EXPECT_TRUE(SearchUntilOneFits(request).found.ranked.empty());
+}
+
+// What fits an allocation has room by the bound that ends a search, on every smaller number of nodes too.
+TEST(AtMost, TheBoundOfMemoryHidesNoLayout) {
+  for (const char* const stack : {"trireme", "megatron-ds-2022", "deepspeed-2021"}) {
+    const Machine machine("jean-zay-v100-16g", stack);
+    for (const int nodes : {1, 2, 3, 5, 9}) {
+      SearchRequest request = machine.Request(Decoder(32, 4096, 32), 4 * nodes, 64);
+      request.recompute = "full";
+      request.schedule = "1f1b";
+      request.micro_batch = 1;
+      request.config.train.dtype = "fp16";
+      request.keep = 1;
+      const AtMostResult most = SearchAtMost(request);
+      EXPECT_EQ(most.found.ranked.empty() ? HUGE_VAL : most.found.ranked.front().seconds, Fastest(request))
+          << stack << ", " << nodes << " nodes";
+    }
+  }
+}
+
+// A larger allocation must be worth its devices.
+TEST(AtMost, TakesTheFewestThatAreAsFast) {
+  const Machine machine("dgx-h100", "trireme");
+  SearchRequest request = machine.Request(SmallGpt(), 8 * 8, 16);
+  request.recompute = "none";
+  request.keep = 1;
+  const AtMostResult fastest = SearchAtMost(request);
+  const AtMostResult worth = SearchAtMost(request, 0.5);
+  EXPECT_LT(worth.devices, fastest.devices);
+  EXPECT_LE(worth.found.ranked.front().seconds, 1.5 * fastest.found.ranked.front().seconds);
+  EXPECT_EQ(worth.found.ranked.front().layout.ranks(), worth.devices);
+}
+
+// The questions that look for a model ask each of these on at most the devices.
+TEST(AtMost, ShapesAndSequencesMayLeaveDevicesIdle) {
+  const Machine machine("dgx-h100", "trireme");
+  SearchRequest request = machine.Request(SmallGpt(), 3 * 8, 16);
+  request.tensor = request.pipeline = 1;
+  request.zero = 1;
+  request.recompute = "none";
+  request.offload = "none";
+  request.most_micro_batch = 8;
+  EXPECT_THAT(test::MessageOf([&] { LargestModel(request); }), HasSubstr("global batch not divisible"));
+  request.may_idle = true;
+  const ShapeProposal largest = LargestModel(request);
+  EXPECT_GT(largest.parameters, 1'000'000'000);
+  EXPECT_LT(largest.best.layout.ranks(), 24);
+  EXPECT_THAT(ToText(std::vector{largest}), HasSubstr(" of 24 devices work, "));
+  const std::vector<ShapeProposal> shapes = SearchShapes(request, 30'000'000, 3);
+  ASSERT_FALSE(shapes.empty());
+  EXPECT_LT(shapes.front().best.layout.ranks(), 24);
+  const LongestSequence longest = FindLongestSequence(request);
+  EXPECT_GT(longest.tokens, 1024);
+  EXPECT_THAT(ToText(longest), HasSubstr(" of 24 devices work, "));
 }
 
 TEST(AtMost, ADeadlineNamesTheLeastNodesThatMakeIt) {

@@ -32,6 +32,10 @@ TEST(NodeSchedule, SmallBatchesHaveFewerNodes) {
   EXPECT_EQ(schedule.rows[3].devices, 32 * 4);
   EXPECT_EQ(schedule.rows[3].samples, 0);
   EXPECT_NEAR(schedule.rows[0].samples, 32'000, 1);
+  const TrainingNeeds needs = NeedsOf(schedule, 96'000 + 128 * 1000);
+  EXPECT_NEAR(needs.days, (schedule.seconds + 1000 * schedule.rows[3].best.seconds) / 86'400, 1e-9);
+  EXPECT_GT(needs.device_hours, schedule.device_hours);
+  EXPECT_EQ(NeedsOf(schedule, 96'000).days, schedule.seconds / 86'400);
   const std::string text = ToText(schedule);
   EXPECT_THAT(text, HasSubstr(" NNODES          BS  MBS"));
   EXPECT_THAT(text, HasSubstr("      8          32    1"));

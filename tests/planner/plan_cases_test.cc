@@ -61,7 +61,7 @@ TEST(PlanCase, ALayoutTakesAllDevicesUnlessItSaysOtherwise) {
 TEST(PlanCase, EqualsThePlansOwnAnswer) {
   const Machine machine("dgx-h100", "trireme");
   const ModelConfig model = test::SmallGpt();
-  const PlanOptions options{.gpus = 4, .rows = 1, .global_batch = 16};
+  const PlanOptions options{.gpus = 4, .global_batch = 16};
   const RunRow row = CaseOf(machine, model, options);
   const PlanAnswer answer =
       AnswerPlan({.cluster = machine.cluster, .stack = machine.stack, .model = model, .compared = {}}, options);
@@ -77,7 +77,38 @@ TEST(PlanCase, SaysWhyThereIsNoAnswer) {
                              {.gpus = 8, .global_batch = 64, .layout = "tp=4 pp=2 mbs=1 zero=1 recompute=full"});
   EXPECT_THAT(full.failure, StartsWith("out of memory: "));
   EXPECT_GT(full.memory, 32e9);
-  EXPECT_THAT(CaseOf(machine, test::Bloom176b(), {.gpus = 8, .global_batch = 64}).failure, HasSubstr("no layout fits"));
+  EXPECT_EQ(CaseOf(machine, test::Bloom176b(), {.gpus = 8, .global_batch = 64}).failure,
+            "refused: no layout fits: out of device memory");
+}
+
+TEST(PlanCase, ARowWithoutAnAnswerHasNoSizeAndNoLayout) {
+  const Machine machine("jean-zay-v100-32g", "megatron-lm-2021");
+  RunRow refused = CaseOf(machine, GptXl(), {.gpus = 8, .global_batch = 7, .fix = "tp=1 pp=1 dp=8", .max_size = true});
+  refused.label = "none";
+  EXPECT_THAT(refused.failure, StartsWith("refused: no model of the family fits"));
+  const RunTable table = TableOf({refused});
+  const std::vector<std::string> expected = {"none", "2", "8", "", "", "", "", "", "7"};
+  EXPECT_EQ(std::vector(table.rows[0].begin(), table.rows[0].begin() + 9), expected);
+}
+
+// Keys that a case's layout does not name are searched, as those of --layout, and devices may be idle.
+TEST(PlanCase, ALayoutIsCompletedAsThatOfAQuestion) {
+  const Machine machine("dgx-h100", "trireme");
+  const ModelConfig model = test::SmallGpt();
+  PlanOptions options{.gpus = 24, .global_batch = 16, .layout = "tp=2 pp=1 dp=8 recompute=none"};
+  const RunRow row = CaseOf(machine, model, options);
+  const PlanAnswer answer =
+      AnswerPlan({.cluster = machine.cluster, .stack = machine.stack, .model = model, .compared = {}}, options);
+  EXPECT_EQ(row.failure, "");
+  EXPECT_EQ(row.config.layout.ranks(), 16);
+  EXPECT_EQ(row.seconds, answer.json["seconds"]);
+  options.layout.clear();
+  options.fix = "tp=1 pp=1";
+  EXPECT_THAT(CaseOf(machine, model, options).failure, HasSubstr("no layout fits"));
+  options.at_most = true;
+  EXPECT_LT(CaseOf(machine, model, options).config.layout.ranks(), 24);
+  options.rows = 3;
+  EXPECT_THAT(MessageOf([&] { CaseOf(machine, model, options); }), HasSubstr("a row of a table has no use for --rows"));
 }
 
 TEST(PlanCase, TheLargestModelGrowsWithTheDevices) {

@@ -48,8 +48,7 @@ CompletedLayout CompleteLayout(const SearchRequest& request, const Asked& asked)
     completed.text = IdleRanks(request, completed.devices);
     return completed;
   }
-  const AtMostResult most =
-      asked.at_most ? SearchAtMost(held) : AtMostResult{.found = Search(held), .devices = held.devices};
+  const AtMostResult most = SearchAllocation(held);
   if (most.found.ranked.empty()) {
     const int replica = WorkingDevices(completed.layout, held.devices);
     if (free.contains("dp") && held.devices % replica == 0) {

@@ -10,7 +10,6 @@ namespace trireme {
 struct Asked {
   std::string layout;     // "": none is asked for
   bool defaults = false;  // keys that are not named have their defaults
-  bool at_most = false;   // of the devices some may be idle where that is faster
 };
 
 struct CompletedLayout {

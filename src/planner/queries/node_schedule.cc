@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "planner/pricing/step_estimate.h"
 #include "planner/queries/ramp.h"
+#include "planner/search/at_most.h"
 #include "run/recipe_keys.h"
 
 namespace trireme {
@@ -23,33 +23,14 @@ struct Fastest {
   Candidate best;
 };
 
-// Seconds that no layout on so many devices can beat: what the model needs of FLOPs at the data sheet's peak.
-double LeastSeconds(const SearchRequest& request, int devices) {
-  const DeviceSpec& device = request.cluster.device;
-  return ModelFlops(PointOf(request, {})) / devices / (device.Peak(DTypeOf(request.config)) / device.sustained);
-}
-
 // On any number of whole nodes up to the request's devices: the fewest that are as fast as the fastest.
 Fastest FastestWithin(const SearchRequest& request) {
-  const int per_node = request.cluster.devices_per_node;
-  std::vector<Fastest> found;
-  double least = std::numeric_limits<double>::max();
   SearchRequest on = request;
   on.keep = 1;
-  for (int devices = request.devices; devices > 0; devices -= std::min(per_node, devices)) {
-    if (LeastSeconds(request, devices) > least) {
-      break;
-    }
-    on.devices = devices;
-    const SearchResult result = Search(on);
-    if (!result.ranked.empty()) {
-      found.push_back({.devices = devices, .best = result.ranked.front()});
-      least = std::min(least, found.back().best.seconds);
-    }
-  }
-  const auto fewest = std::find_if(found.rbegin(), found.rend(),
-                                   [&](const Fastest& one) { return one.best.seconds <= least * (1 + kWorthNodes); });
-  return fewest == found.rend() ? Fastest{} : *fewest;
+  on.tie = 0;
+  on.most_seconds = std::numeric_limits<double>::max();  // the front of speed and memory is of no interest
+  const AtMostResult most = SearchAtMost(on, kWorthNodes);
+  return most.found.ranked.empty() ? Fastest{} : Fastest{.devices = most.devices, .best = most.found.ranked.front()};
 }
 
 bool Alike(const NodeScheduleRow& a, const NodeScheduleRow& b) {
@@ -96,6 +77,19 @@ NodeSchedule PlanNodes(const SearchRequest& request, const BatchConfig& batch) {
   Require(last.devices > 0, "no layout fits the full batch of {} on up to {} devices", batch.global, request.devices);
   schedule.rows.push_back({.batch = batch.global, .samples = 0, .devices = last.devices, .best = last.best});
   return schedule;
+}
+
+TrainingNeeds NeedsOf(const NodeSchedule& schedule, double samples) {
+  TrainingNeeds needs{.days = schedule.seconds / 86'400, .device_hours = schedule.device_hours};
+  double left = samples;
+  for (const NodeScheduleRow& row : schedule.rows) {
+    left -= row.samples;
+  }
+  const NodeScheduleRow& last = schedule.rows.back();
+  const double seconds = std::ceil(std::max(left, 0.0) / static_cast<double>(last.batch)) * last.best.seconds;
+  needs.days += seconds / 86'400;
+  needs.device_hours += seconds * last.devices / 3600;
+  return needs;
 }
 
 std::string ToText(const NodeSchedule& schedule) {

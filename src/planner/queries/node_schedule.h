@@ -31,6 +31,13 @@ struct NodeSchedule {
 // divides all. An Error where the full batch fits in no layout.
 NodeSchedule PlanNodes(const SearchRequest& request, const BatchConfig& batch);
 
+struct TrainingNeeds {
+  double days = 0;
+  double device_hours = 0;
+};
+// Steps alone of a training of so many samples, which ends at the full batch.
+TrainingNeeds NeedsOf(const NodeSchedule& schedule, double samples);
+
 // NNODES | BS | MBS and the layout; a line for batches in a row that are alike.
 std::string ToText(const NodeSchedule& schedule);
 nlohmann::json ToJsonValue(const NodeSchedule& schedule);

@@ -58,6 +58,18 @@ void Hold(const std::string& fix, SearchRequest& request) {
   HoldKeys(fix, request);
 }
 
+// Memory, where any layout is possible but for it; else what most of them lack.
+std::string WhyNoneFits(const SearchResult& found) {
+  for (const char* const memory : {kOutOfDeviceMemory, kOutOfHostMemory}) {
+    if (found.refused.contains(memory)) {
+      return fmt::format(": {}", memory);
+    }
+  }
+  const auto most = std::max_element(found.refused.begin(), found.refused.end(),
+                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  return most == found.refused.end() ? "" : ": mostly " + most->first;
+}
+
 BatchConfig ReadRamp(const std::string& ramp, std::int64_t global_batch) {
   BatchConfig batch{.global = global_batch};
   if (!ramp.empty()) {
@@ -146,6 +158,7 @@ class AnswerBuilder {
                  .headroom = options.headroom,
                  .keep = options.rows > 0 ? options.rows : kRows,
                  .threads = options.threads,
+                 .may_idle = options.at_most,
                  .tie = state_.paired_spread,
                  .power_sgd = !every_recipe_ && options.power_sgd_rank > 0,
                  .fused_optimizer = every_recipe_ || options.optimizer == Name(OptimizerKind::kAdamW),
@@ -167,26 +180,24 @@ class AnswerBuilder {
       return RowOf(largest.best);
     }
     if (!options_.layout.empty()) {
-      return RowOf(Price(request_, WithReplicas(ParseLayoutOf(request_.config.model, options_.layout))));
+      const CompletedLayout completed = Completed();
+      request_.devices = completed.devices;
+      return RowOf(Price(request_, completed.layout));
     }
     SearchRequest one = request_;
     one.keep = 1;
-    const SearchResult found = Search(one);
+    const SearchResult found = SearchAllocation(one).found;
     if (found.ranked.empty()) {
-      const auto most = std::max_element(found.refused.begin(), found.refused.end(),
-                                         [](const auto& a, const auto& b) { return a.second < b.second; });
-      Fail("no layout fits{}", most == found.refused.end() ? "" : ": mostly " + most->first);
+      Fail("no layout fits{}", WhyNoneFits(found));
     }
     return RowOf(found.recommended);
   }
   // The row of a question without an answer.
   RunRow Unanswered() const {
     RunRow row{.config = request_.config, .nodes = NodesOf(devices_)};
-    try {
-      row.config.layout = WithReplicas(ParseLayoutOf(request_.config.model, options_.layout));
-    } catch (const Error&) {
-      // The row says why.
-    }
+    row.has_model = !options_.max_size;
+    row.has_layout = false;
+    row.config.layout.data = devices_;
     return row;
   }
 
@@ -225,13 +236,8 @@ class AnswerBuilder {
     return (devices + subject_.cluster.devices_per_node - 1) / subject_.cluster.devices_per_node;
   }
 
-  // A layout that does not say how many replicas it has takes all devices.
-  ParallelLayout WithReplicas(ParallelLayout layout) const {
-    const int replica = layout.tensor * layout.context * layout.pipeline;
-    if (ParseLayoutWords(options_.layout).count("dp") == 0 && devices_ % replica == 0) {
-      layout.data = devices_ / replica;
-    }
-    return layout;
+  CompletedLayout Completed() const {
+    return CompleteLayout(request_, {.layout = options_.layout, .defaults = options_.layout_defaults});
   }
 
   RunRow RowOf(const Candidate& candidate) const {
@@ -324,8 +330,7 @@ class AnswerBuilder {
   }
 
   void Explain() {
-    const CompletedLayout completed = CompleteLayout(
-        request_, {.layout = options_.layout, .defaults = options_.layout_defaults, .at_most = options_.at_most});
+    const CompletedLayout completed = Completed();
     const ParallelLayout& wanted = completed.layout;
     if (const std::string reason = StackRefusal(request_, wanted); !reason.empty()) {
       return Refuse(reason);
@@ -364,8 +369,7 @@ class AnswerBuilder {
   }
 
   void Rank() {
-    const AtMostResult most =
-        options_.at_most ? SearchAtMost(request_) : AtMostResult{.found = Search(request_), .devices = devices_};
+    const AtMostResult most = SearchAllocation(request_);
     const SearchResult& result = most.found;
     const RankingOptions options{.tokens = options_.tokens,
                                  .deadline_days = options_.deadline,
@@ -443,6 +447,12 @@ class AnswerBuilder {
     answer_.text += "as stages of one run: --emit recipe,sbatch writes them and the chain of jobs\n";
     answer_.json["stages"] = stages;
     const NodeScheduleRow& last = schedule.rows.back();
+    if (options_.tokens > 0) {
+      const TrainingNeeds needs = NeedsOf(schedule, options_.tokens / static_cast<double>(subject_.model.sequence));
+      answer_.text += fmt::format("{:.4g} tokens take {:.2f} days and {:.0f} device-hours, of steps alone\n",
+                                  options_.tokens, needs.days, needs.device_hours);
+      answer_.json["training"] = {{"days", needs.days}, {"device_hours", needs.device_hours}};
+    }
     SearchRequest at = request_;
     at.devices = last.devices;
     at.ramp_unit = 0;
@@ -532,6 +542,7 @@ void RequireKnown(const PlanSubject& subject, const PlanOptions& options) {
 
 RunRow PlanCase(const PlanSubject& subject, const PlanOptions& options) {
   RequireConsistent(options);
+  RequireReadBy(options, CaseQueryOf(options));
   RequireKnown(subject, options);
   AnswerBuilder answering(subject, options);
   try {

@@ -130,13 +130,17 @@ nlohmann::json ToJsonValue(const std::vector<ShapeProposal>& proposals) {
                     {"heads", one.model.heads},
                     {"kv_heads", one.model.kv_heads},
                     {"vocabulary", one.model.vocabulary},
-                    {"best", OrNull(one.best)}});
+                    {"best", OrNull(one.best)},
+                    {"idle_reason", one.idle}});
   }
   return json;
 }
 
 nlohmann::json ToJsonValue(const LongestSequence& longest) {
-  return {{"tokens", longest.tokens}, {"too_long", longest.too_long}, {"best", OrNull(longest.best)}};
+  return {{"tokens", longest.tokens},
+          {"too_long", longest.too_long},
+          {"best", OrNull(longest.best)},
+          {"idle_reason", longest.idle}};
 }
 
 nlohmann::json ToJsonValue(const std::vector<PhasePlan>& plans) {

@@ -20,6 +20,8 @@ struct OptionUse {
 std::vector<OptionUse> UsesOf(const PlanOptions& o) {
   using enum PlanQuery;
   const std::vector<PlanQuery> one_run = {kRank, kLayout};
+  const std::vector<PlanQuery> allocated = {kRank,   kLayout,      kCompare,      kMaxSize,
+                                            kShapes, kMaxSequence, kNodeSchedule, kCase};
   return {
       {"--rows", o.rows > 0, {kRank, kShapes}},
       {"--criteria", !o.criteria.empty(), {kShapes}},
@@ -27,16 +29,16 @@ std::vector<OptionUse> UsesOf(const PlanOptions& o) {
       {"--allocation", o.allocation > 0, {kRank}},
       {"--estimate", o.estimate, one_run},
       {"--emit", !o.emit.empty(), {kRank, kLayout, kNodeSchedule}},
-      {"--fix", !o.fix.empty(), {kRank, kCompare, kPhases, kMaxSize, kShapes, kMaxSequence, kNodeSchedule}},
-      {"--layout", !o.layout.empty(), {kLayout, kCompare}},
-      {"--at-most", o.at_most, one_run},
-      {"--layout-defaults", o.layout_defaults, {kLayout, kCompare}},
+      {"--fix", !o.fix.empty(), {kRank, kCompare, kPhases, kMaxSize, kShapes, kMaxSequence, kNodeSchedule, kCase}},
+      {"--layout", !o.layout.empty(), {kLayout, kCompare, kCase}},
+      {"--at-most", o.at_most, {kRank, kLayout, kMaxSize, kShapes, kMaxSequence, kCase}},
+      {"--layout-defaults", o.layout_defaults, {kLayout, kCompare, kCase}},
       {"--timeline", !o.timeline.empty(), {kLayout}},
       {"--sequences", !o.sequences.empty(), {kLayout}},
       {"--phases", !o.phases.empty(), {kPhases}},
-      {"--nodes", o.nodes > 0, {kRank, kLayout, kCompare, kMaxSize, kShapes, kMaxSequence, kNodeSchedule}},
-      {"--gpus", o.gpus > 0, {kRank, kLayout, kCompare, kMaxSize, kShapes, kMaxSequence, kNodeSchedule}},
-      {"--spare-nodes", o.spare_nodes > 0, {kRank, kLayout, kCompare, kMaxSize, kShapes, kMaxSequence, kNodeSchedule}},
+      {"--nodes", o.nodes > 0, allocated},
+      {"--gpus", o.gpus > 0, allocated},
+      {"--spare-nodes", o.spare_nodes > 0, allocated},
   };
 }
 
@@ -58,6 +60,8 @@ const char* NameOf(PlanQuery query) {
       return "--max-sequence";
     case PlanQuery::kNodeSchedule:
       return "--node-schedule";
+    case PlanQuery::kCase:
+      return "a row of a table";
   }
   Fail("a query without a name");
 }
@@ -68,6 +72,9 @@ const char* InsteadOf(const std::string& option, PlanQuery query) {
   }
   if (query == PlanQuery::kPhases && (option == "--nodes" || option == "--gpus" || option == "--spare-nodes")) {
     return ": every phase names its nodes";
+  }
+  if (option == "--at-most") {
+    return ": it leaves nodes idle anyway where that is faster";
   }
   return "";
 }
@@ -95,6 +102,14 @@ PlanQuery QueryOf(const PlanOptions& options) {
     return PlanQuery::kPhases;
   }
   return options.layout.empty() ? PlanQuery::kRank : PlanQuery::kLayout;
+}
+
+PlanQuery CaseQueryOf(const PlanOptions& options) {
+  const PlanQuery query = QueryOf(options);
+  const bool ranks = query == PlanQuery::kRank || query == PlanQuery::kLayout;
+  Require(ranks || query == PlanQuery::kMaxSize, "a table has rows for layouts, rankings and --max-size, not for {}",
+          NameOf(query));
+  return ranks ? PlanQuery::kCase : query;
 }
 
 void RequireReadBy(const PlanOptions& options, PlanQuery query) {

@@ -13,7 +13,8 @@ enum class PlanQuery : std::uint8_t {
   kMaxSize,
   kShapes,
   kMaxSequence,
-  kNodeSchedule
+  kNodeSchedule,
+  kCase
 };
 
 // Adam of PyTorch in separate kernels, of programs that are known by their publications.
@@ -22,6 +23,8 @@ OptimizerKind KindOf(const std::string& optimizer);
 
 // What a question without --compare asks for.
 PlanQuery QueryOf(const PlanOptions& options);
+// What a row of a table asks for. An Error where no table has a row for it.
+PlanQuery CaseQueryOf(const PlanOptions& options);
 // An Error that names an option which this query has no use for.
 void RequireReadBy(const PlanOptions& options, PlanQuery query);
 // An Error that names an option about which nothing is known of the subject's program.

@@ -8,6 +8,7 @@
 #include "base/shape.h"
 #include "base/units.h"
 #include "planner/queries/layout_words.h"
+#include "planner/search/at_most.h"
 
 namespace trireme {
 namespace {
@@ -28,14 +29,18 @@ ModelConfig Reshaped(const ModelConfig& base, std::int64_t layers, std::int64_t 
   return Completed(model, true);
 }
 
-SearchResult SearchOf(const SearchRequest& request, const ModelConfig& model, int threads) {
+SearchRequest RequestOf(const SearchRequest& request, const ModelConfig& model) {
   SearchRequest one = request;
   one.config.model = model;
   one.keep = 1;
   one.tie = 0;
-  one.threads = threads;
   one.schedule = request.schedule ? request.schedule : std::optional<std::string>("1f1b");
-  return Search(one);
+  return one;
+}
+
+// Whether some layout fits, on the devices of the request or, where they may be idle, on fewer.
+AtMostResult SearchForOne(const SearchRequest& request) {
+  return request.may_idle ? SearchUntilOneFits(request) : SearchAllocation(request);
 }
 
 // Its seconds are 0 where none fits.
@@ -109,7 +114,10 @@ std::vector<ShapeProposal> SearchShapes(const SearchRequest& asked, std::int64_t
         if (std::abs(off) > 0.04 || !criteria.HasRatioOf(proposal.model)) {
           continue;
         }
-        proposal.best = BestOf(SearchOf(request, proposal.model, request.threads));
+        const SearchRequest one = RequestOf(request, proposal.model);
+        const AtMostResult most = SearchAllocation(one);
+        proposal.best = BestOf(most.found);
+        proposal.idle = IdleText(most, one);
         if (proposal.best.seconds > 0) {
           proposals.push_back(std::move(proposal));
         }
@@ -134,7 +142,7 @@ ShapeProposal LargestModel(const SearchRequest& request) {
   // A shape may have too few layers for the stages that a small batch asks for: then larger ones are tried.
   const auto is_too_large = [&](std::int64_t hidden) {
     ShapeProposal proposal{.model = shape(hidden)};
-    const SearchResult found = SearchOf(request, proposal.model, request.threads);
+    const SearchResult found = SearchForOne(RequestOf(request, proposal.model)).found;
     proposal.best = BestOf(found);
     proposal.parameters = ParameterCount(proposal.model);
     if (proposal.best.seconds > 0) {
@@ -164,6 +172,12 @@ ShapeProposal LargestModel(const SearchRequest& request) {
           RanOutOfMemory(failed)
               ? fmt::format("the smallest that they can divide, of hidden size {}, is too large", high)
               : MainRefusal(failed));
+  if (request.may_idle) {
+    const SearchRequest one = RequestOf(request, largest.model);
+    const AtMostResult most = SearchAtMost(one);
+    largest.best = BestOf(most.found);
+    largest.idle = IdleText(most, one);
+  }
   return largest;
 }
 
@@ -175,7 +189,7 @@ LongestSequence FindLongestSequence(const SearchRequest& request) {
   const auto fits = [&](std::int64_t tokens) {
     ModelConfig model = request.config.model;
     model.sequence = tokens;
-    const SearchResult found = SearchOf(request, model, request.threads);
+    const SearchResult found = SearchForOne(RequestOf(request, model)).found;
     const Candidate best = BestOf(found);
     if (best.seconds > 0) {
       longest = {.tokens = tokens, .too_long = longest.too_long, .best = best};
@@ -198,13 +212,22 @@ LongestSequence FindLongestSequence(const SearchRequest& request) {
     const std::int64_t middle = low + (high - low) / 2 / step * step;
     (fits(middle) ? low : high) = middle;
   }
+  if (request.may_idle) {
+    ModelConfig model = request.config.model;
+    model.sequence = longest.tokens;
+    const SearchRequest one = RequestOf(request, model);
+    const AtMostResult most = SearchAtMost(one);
+    longest.best = BestOf(most.found);
+    longest.idle = IdleText(most, one);
+  }
   return longest;
 }
 
 std::string ToText(const LongestSequence& longest) {
   const Candidate& best = longest.best;
-  return fmt::format("{} tokens fit: {}, {:.2f} s/step, {:.0f} tokens/s, {:.1f} GiB a device\n{}", longest.tokens,
-                     NamedLayout(best.layout), best.seconds, best.tokens_per_second, best.peak / kGibi,
+  const std::string idle = longest.idle.empty() ? "" : longest.idle + "\n";
+  return fmt::format("{} tokens fit: {}, {:.2f} s/step, {:.0f} tokens/s, {:.1f} GiB a device\n{}{}", longest.tokens,
+                     NamedLayout(best.layout), best.seconds, best.tokens_per_second, best.peak / kGibi, idle,
                      longest.too_long > 0 ? fmt::format("{} do not, in any layout\n", longest.too_long)
                                           : "no longer sample can be asked for\n");
 }
@@ -218,6 +241,7 @@ std::string ToText(const std::vector<ShapeProposal>& proposals) {
                         static_cast<double>(one.model.hidden) / static_cast<double>(one.model.layers), one.model.heads,
                         one.model.head_size(), one.model.vocabulary, one.best.seconds, one.best.model_tflops,
                         one.best.peak / kGibi, NamedLayout(one.best.layout));
+    text += one.idle.empty() ? "" : "          " + one.idle + "\n";
   }
   return text;
 }

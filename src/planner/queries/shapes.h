@@ -12,7 +12,8 @@ namespace trireme {
 struct ShapeProposal {
   ModelConfig model;
   std::int64_t parameters = 0;
-  Candidate best;  // its fastest layout
+  Candidate best;    // its fastest layout
+  std::string idle;  // how many devices are idle and why; "": none
 };
 
 // "200B", "1.3b", "760M", or plain digits.
@@ -32,6 +33,7 @@ struct LongestSequence {
   std::int64_t tokens = 0;
   std::int64_t too_long = 0;  // the next step; no layout holds it
   Candidate best;             // the fastest layout
+  std::string idle;           // how many devices are idle and why; "": none
 };
 LongestSequence FindLongestSequence(const SearchRequest& request);
 

@@ -1,9 +1,11 @@
 #include "planner/search/at_most.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "base/error.h"
+#include "planner/pricing/step_estimate.h"
 #include "planner/search/work_bound.h"
 
 namespace trireme {
@@ -30,37 +32,135 @@ bool HeldDegreesDivide(const SearchRequest& request, int devices) {
   return devices % held == 0;
 }
 
+// Bytes of weights and optimizer state, which a run holds at least once, on devices, hosts or disks.
+double StateBytes(const SearchRequest& request, const ModelAccount& account) {
+  ParallelLayout one = request.rest;
+  one.zero = 0;
+  const PlanPoint point = PointOf(request, one);
+  PipelineClock clock;
+  const StageMemory memory = point.prices.Memory(point, account, BlocksOfStages(point), clock)(0);
+  return memory.weights + memory.optimizer;
+}
+
+// Whether so many devices and their nodes have room for that.
+bool CanHold(double state_bytes, const SearchRequest& request, int devices) {
+  const Cluster& cluster = request.cluster;
+  const std::vector<std::string> offloads = request.offload ? std::vector{*request.offload} : request.offloads();
+  const bool host = std::any_of(offloads.begin(), offloads.end(), [](const std::string& one) { return one != "none"; });
+  const double of_node = cluster.host_memory + (request.state.time.nvme_offload ? cluster.nvme : 0);
+  const double nodes = std::ceil(static_cast<double>(devices) / cluster.devices_per_node);
+  return state_bytes <= devices * UsableMemory(cluster) * (1 - request.headroom) + (host ? nodes * of_node : 0);
+}
+
+// Searches smaller and smaller allocations, each for what is faster than what is known.
+class SmallerSearch {
+ public:
+  explicit SmallerSearch(const SearchRequest& request)
+      : request_(request),
+        account_(request.config.model),
+        bound_(request),
+        state_bytes_(StateBytes(request, account_)),
+        less_(request) {
+    less_.keep = 1;
+    less_.tie = 0;
+  }
+
+  // Whether these or fewer devices can take less than `most_seconds`.
+  bool CanTakeLess(int devices, double most_seconds) {
+    return bound_.LeastSeconds(account_, devices) < most_seconds && CanHold(state_bytes_, request_, devices);
+  }
+
+  SearchResult Search(int devices, double most_seconds) {
+    if (!HeldDegreesDivide(request_, devices)) {
+      return {};
+    }
+    less_.devices = devices;
+    less_.most_seconds = most_seconds;
+    return trireme::Search(less_);
+  }
+
+ private:
+  const SearchRequest& request_;
+  ModelAccount account_;
+  WorkBound bound_;
+  double state_bytes_;
+  SearchRequest less_;
+};
+
+struct Tried {
+  int devices = 0;
+  SearchResult found;
+
+  double seconds() const { return found.ranked.front().seconds; }
+};
+
+// The answer that the caller wants of an allocation: a search for something faster kept one layout.
+SearchResult WholeAnswer(const SearchRequest& request, const Tried& tried) {
+  if (tried.devices == request.devices || (request.keep == 1 && request.tie == 0)) {
+    return tried.found;
+  }
+  SearchRequest working = request;
+  working.devices = tried.devices;
+  return Search(working);
+}
+
 }  // namespace
 
-AtMostResult SearchAtMost(const SearchRequest& request) {
+AtMostResult SearchAtMost(const SearchRequest& request, double worth) {
   AtMostResult result{.found = Search(request), .devices = request.devices};
   double best = request.most_seconds;
+  std::vector<Tried> tried;
   if (!result.found.ranked.empty()) {
     best = result.all_seconds = result.found.ranked.front().seconds;
+    tried.push_back({request.devices, result.found});
   }
-  const ModelAccount account(request.config.model);
-  WorkBound bound(request);
-  SearchRequest less = request;
-  less.keep = 1;
-  less.tie = 0;
+  SmallerSearch smaller(request);
   for (const int devices : SmallerAllocations(request.devices, request.cluster.devices_per_node)) {
-    less.devices = devices;
-    less.most_seconds = best;
-    if (bound.LeastSeconds(account, devices) >= best) {
-      break;  // fewer devices take longer still
+    const double most_seconds = best * (1 + worth);
+    if (!smaller.CanTakeLess(devices, most_seconds)) {
+      break;
     }
-    const SearchResult found = HeldDegreesDivide(request, devices) ? Search(less) : SearchResult{};
+    SearchResult found = smaller.Search(devices, most_seconds);
     if (!found.ranked.empty()) {
-      best = found.ranked.front().seconds;
-      result.devices = devices;
+      best = std::min(best, found.ranked.front().seconds);
+      tried.push_back({devices, std::move(found)});
     }
   }
-  if (result.devices != request.devices) {
-    SearchRequest working = request;
-    working.devices = result.devices;
-    result.found = Search(working);
+  const auto fewest =
+      std::find_if(tried.rbegin(), tried.rend(), [&](const Tried& one) { return one.seconds() <= best * (1 + worth); });
+  if (fewest != tried.rend()) {
+    result.devices = fewest->devices;
+    result.found = WholeAnswer(request, *fewest);
   }
   return result;
+}
+
+AtMostResult SearchUntilOneFits(const SearchRequest& request) {
+  AtMostResult result{.found = Search(request), .devices = request.devices};
+  if (!result.found.ranked.empty()) {
+    result.all_seconds = result.found.ranked.front().seconds;
+    return result;
+  }
+  SmallerSearch smaller(request);
+  for (const int devices : SmallerAllocations(request.devices, request.cluster.devices_per_node)) {
+    if (!smaller.CanTakeLess(devices, request.most_seconds)) {
+      break;
+    }
+    SearchResult found = smaller.Search(devices, request.most_seconds);
+    if (!found.ranked.empty()) {
+      return {.found = std::move(found), .devices = devices};
+    }
+  }
+  return result;
+}
+
+AtMostResult SearchAllocation(const SearchRequest& request) {
+  if (request.may_idle) {
+    return SearchAtMost(request);
+  }
+  AtMostResult all{.found = Search(request), .devices = request.devices};
+  all.all_seconds = all.found.ranked.empty() ? 0 : all.found.ranked.front().seconds;
+  return all;
 }
 
 std::string IdleText(const AtMostResult& result, const SearchRequest& request) {

@@ -14,8 +14,16 @@ struct AtMostResult {
 };
 
 // Tries all devices, then every smaller number of whole nodes, and of devices of one node. The answer never gets slower
-// with more nodes. Where as fast, more devices work.
-AtMostResult SearchAtMost(const SearchRequest& request);
+// with more nodes. A larger allocation must be faster by more than the share `worth` to be worth its devices; where as
+// fast under 0, more devices work. Ends where fewer devices cannot be as fast, or cannot hold the model's state. With
+// keep 1 and tie 0 the front of speed and memory may be empty.
+AtMostResult SearchAtMost(const SearchRequest& request, double worth = 0);
+
+// All devices where some layout fits them, else the largest smaller allocation that some layout fits.
+AtMostResult SearchUntilOneFits(const SearchRequest& request);
+
+// SearchAtMost where the request says that devices may be idle, else all devices.
+AtMostResult SearchAllocation(const SearchRequest& request);
 
 // How many devices work and why; "" where all do.
 std::string IdleText(const AtMostResult& result, const SearchRequest& request);

@@ -26,6 +26,13 @@ bool Kept::Matters(double seconds, double peak) const {
   return true;
 }
 
+double Kept::TooSlow() const {
+  if (most_seconds_ == kEndless || tie_ > 0) {
+    return kEndless;
+  }
+  return ranked_.size() < keep_ ? most_seconds_ : ranked_.back().seconds;
+}
+
 bool Kept::CanTie(double seconds) const {
   return tie_ > 0 && seconds < most_seconds_ && (ranked_.empty() || seconds <= ranked_.front().seconds * (1 + tie_));
 }

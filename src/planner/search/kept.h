@@ -24,6 +24,9 @@ class Kept {
   // Whether something that takes at least `seconds` and `peak` can still matter.
   bool Matters(double seconds, double peak) const;
 
+  // Where the time alone decides, without front and ties: the seconds from which on nothing matters. Else infinity.
+  double TooSlow() const;
+
   // Whether something that takes at least `seconds` can tie with the fastest.
   bool CanTie(double seconds) const;
 

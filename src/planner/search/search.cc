@@ -81,10 +81,10 @@ class Searcher {
   SearchResult result_;
 
  private:
-  // Whether it is slower than what the request asks for, by the work of its blocks alone.
+  // Whether it is slower than what the request asks for, or than all that is kept, by the work of its blocks alone.
   bool IsTooSlow(const ParallelLayout& layout) {
-    return request_.most_seconds < std::numeric_limits<double>::infinity() &&
-           bound_.LeastSeconds(account_, layout) >= request_.most_seconds;
+    const double too_slow = std::min(request_.most_seconds, kept_.TooSlow());
+    return too_slow < std::numeric_limits<double>::infinity() && bound_.LeastSeconds(account_, layout) >= too_slow;
   }
 
   // Whether a layout that takes at least `seconds` can be among what is kept.
@@ -104,6 +104,15 @@ class Searcher {
       return true;
     }
     const std::vector<std::int64_t> blocks = BlocksOfStages(point);
+    // Where the time alone decides it is looked at before memory: most layouts are too slow.
+    std::optional<StepEstimate> bound;
+    if (kept_.TooSlow() < std::numeric_limits<double>::infinity()) {
+      bound = BoundTime(point, account_, blocks);
+      if (bound->seconds >= kept_.TooSlow()) {
+        ++result_.pruned;
+        return true;
+      }
+    }
     const MemoryEstimate memory = EstimatePeak(point, account_, blocks, clock_);
     if (memory.peak > UsableMemory(request_.cluster) * (1 - request_.headroom)) {
       ++result_.refused[kOutOfDeviceMemory];
@@ -117,7 +126,7 @@ class Searcher {
       ++result_.pruned;
       return true;
     }
-    StepEstimate estimate = BoundTime(point, account_, blocks);
+    StepEstimate estimate = bound ? std::move(*bound) : BoundTime(point, account_, blocks);
     std::optional<Preference> preference;
     if (kept_.CanTie(estimate.seconds)) {
       preference = PreferenceOf(point, memory.peak);

@@ -44,6 +44,8 @@ struct SearchRequest {
   ParallelLayout rest = {};
   // Layouts that take at least as long are of no interest, nor is the front of speed and memory, where it is finite.
   double most_seconds = std::numeric_limits<double>::infinity();
+  // Devices may be idle where that is faster: SearchAllocation.
+  bool may_idle = false;
   // Layouts within this share of the fastest are ties: one of them is recommended by other means than its seconds.
   double tie = 0;
   // PlanPoint's, of programs that are known by their publications.
