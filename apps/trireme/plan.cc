@@ -110,6 +110,9 @@ struct PlanCommand {
   }
 
   int AnswerCases(const CLI::App& plan) const {
+    Require(compare.empty() && page.empty(),
+            "{} is of one question: for a table vary the setting stack, or write --plot FILE.html",
+            page.empty() ? "--compare" : "--page");
     PlanCases table = cases;
     table.format = json ? "json" : cases.format;
     const auto is_given = [&](const std::string& name) {
@@ -130,7 +133,10 @@ struct PlanCommand {
 
   int Run() const {
     if (WritesPlanner()) {
-      WriteFile(page, std::string(PlannerPage()));
+      WriteFile(page, PageOpenedAt(PlannerPage(), given));
+      if (const std::string left = LeftOutOfPage(given); !left.empty()) {
+        Print(stderr, "the page opens at this question without " + left + ", which it has no field for\n");
+      }
       return 0;
     }
     Require(page.empty() || !AnswersPage().empty(), "the planner's page is not built in: {}", PlannerPageAbsence());
@@ -138,8 +144,10 @@ struct PlanCommand {
             "a page of answers needs --model, --cluster and --nodes{}",
             answers ? "" : fmt::format("; the planner itself is not built in: {}", PlannerPageAbsence()));
     RequireConsistent(options);
-    Require(cases.plot.empty(),
-            "--plot draws a table of cases: give --grid or --cases, such as --grid \"nodes=1,2,4\"");
+    for (const char* const name : {"plot", "measured", "format", "price", "relative-to"}) {
+      Require(!given.contains(name),
+              "--{} is of a table of cases: give --grid or --cases, such as --grid \"nodes=1,2,4\"", name);
+    }
     const Cluster machine = ReadCluster();
     RequireAllocation(machine);
     const SoftwareStack software = LoadStack(NamedPath(stacks_folder, "stacks", stack, "stack"), "");
@@ -249,8 +257,8 @@ void AddPlanOptions(CLI::App* plan, PlanCommand& c) {
   plan->add_option("--qos", c.options.job.qos, "Of the emitted Slurm job");
   plan->add_flag("--json", c.json, "For programs");
   plan->add_option("--page", c.page,
-                   "Write the planner itself as one HTML file that works in a browser, from file:// too; other options "
-                   "are chosen there. Where it is not built in, the answers to this question");
+                   "Write the planner itself as one HTML file that works in a browser, from file:// too, and opens at "
+                   "this question. Where it is not built in, the answers to this question");
   plan->add_flag("--answers", c.answers, "With --page: the answers to this question, not the planner");
 }
 

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "planner/queries/plan_answer.h"
 
@@ -15,6 +16,10 @@ namespace trireme {
 
 // The options that were given, by name; those without a value are "true".
 std::map<std::string, std::string> GivenOptions(const CLI::App& command);
+// The planner's page, which opens at the question of these options unless its address holds another one.
+std::string PageOpenedAt(std::string_view page, const std::map<std::string, std::string>& given);
+// Those of the options that the planner's page has no field for: "--gpus, --layout"; "" where it has all.
+std::string LeftOutOfPage(const std::map<std::string, std::string>& given);
 // The page with the answers.
 std::string AnswersPageFor(const PlanSubject& subject, const PlanOptions& options,
                            const std::map<std::string, std::string>& given);

@@ -73,7 +73,20 @@ TEST(CasesOfAPlan, ComeFromAFileAndAreDrawnWithMeasuredPoints) {
   EXPECT_THAT(place.Read("days.html"), HasSubstr("megatron-core-2024: 4 devices"));
   EXPECT_THAT(place.Read("days.html"), HasSubstr("<td>measured</td>"));
   EXPECT_EQ(place.Run(Table({"--cases", "mine.csv", "--plot", "days.png"})).code, 2);
-  EXPECT_EQ(place.Run(Table({"--plot", "days.svg"})).code, 2) << "a plot of one answer";
+  for (const char* const option : {"--plot", "--measured", "--relative-to"}) {
+    const Outcome refused = place.Run(Table({option, "1"}));
+    EXPECT_EQ(refused.code, 2) << option;
+    EXPECT_THAT(refused.err, HasSubstr(std::string(option) + " is of a table of cases"));
+  }
+  for (const std::vector<std::string>& option :
+       {std::vector<std::string>{"--compare", "trireme"}, {"--page", "p.html"}, {"--rows", "3"}, {"--estimate"}}) {
+    std::vector<std::string> table = {"--grid", "gpus=1", "--tokens", "1B"};
+    table.insert(table.end(), option.begin(), option.end());
+    const Outcome refused = place.Run(Table(table));
+    EXPECT_EQ(refused.code, 2) << option.front();
+    EXPECT_THAT(refused.err, HasSubstr(option.front()));
+  }
+  EXPECT_THAT(place.Run(Table({"--grid", "tokens=1B,2B"})).err, HasSubstr("the whole table's"));
   // A file's own settings give way to the command line's.
   place.Write("mine.toml", "[set]\nnodes = 1\ncluster = \"dgx-a100\"\n[grid]\nmbs = [1]\n");
   EXPECT_THAT(place.Run(Table({"--cases", "./mine.toml", "--format", "csv"})).out, HasSubstr("\nmbs=1,1,8,"));

@@ -325,6 +325,15 @@ TEST(PlanProgram, ThePageIsWrittenWholeOrTheProgramSaysHowToGetIt) {
     EXPECT_THAT(page, HasSubstr("jean-zay-a100"));
     EXPECT_THAT(page, testing::EndsWith("</html>\n"));
     EXPECT_EQ(place.Run({"plan", "--page", "nowhere/planner.html"}).code, 2);
+    // It opens at the question of the command line.
+    const Outcome asked = place.Run({"plan", "--page", "planner.html", "--model", "gpt2-124m", "--cluster", "dgx-a100",
+                                     "--nodes", "2", "--tokens", "300B", "--fix", "tp=1 </script>", "--gpus", "8"});
+    EXPECT_EQ(asked.code, 0) << asked.err;
+    EXPECT_THAT(
+        place.Read("planner.html"),
+        HasSubstr("'#cluster=dgx-a100&fix=tp%3D1%20%3C%2Fscript%3E&model=gpt2-124m&nodes=2&tokens=300000000000'"));
+    EXPECT_THAT(asked.err, HasSubstr("without --gpus, which it has no field for"));
+    EXPECT_THAT(place.Read("planner.html"), testing::EndsWith("</html>\n"));
   } else {
     EXPECT_EQ(written.code, 2);
     EXPECT_THAT(written.err, HasSubstr("not built in"));
