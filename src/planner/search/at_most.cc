@@ -47,7 +47,7 @@ bool CanHold(double state_bytes, const SearchRequest& request, int devices) {
   const Cluster& cluster = request.cluster;
   const std::vector<std::string> offloads = request.offload ? std::vector{*request.offload} : request.offloads();
   const bool host = std::any_of(offloads.begin(), offloads.end(), [](const std::string& one) { return one != "none"; });
-  const double of_node = cluster.host_memory + (request.state.time.nvme_offload ? cluster.nvme : 0);
+  const double of_node = cluster.job_memory() + (request.state.time.nvme_offload ? cluster.nvme : 0);
   const double nodes = std::ceil(static_cast<double>(devices) / cluster.devices_per_node);
   return state_bytes <= devices * UsableMemory(cluster) * (1 - request.headroom) + (host ? nodes * of_node : 0);
 }
