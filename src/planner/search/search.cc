@@ -84,7 +84,8 @@ class Searcher {
   // Whether it is slower than what the request asks for, or than all that is kept, by the work of its blocks alone.
   bool IsTooSlow(const ParallelLayout& layout) {
     const double too_slow = std::min(request_.most_seconds, kept_.TooSlow());
-    return too_slow < std::numeric_limits<double>::infinity() && bound_.LeastSeconds(account_, layout) >= too_slow;
+    return too_slow < std::numeric_limits<double>::infinity() &&
+           kLeast * bound_.LeastSeconds(account_, layout) >= too_slow;
   }
 
   // Whether a layout that takes at least `seconds` can be among what is kept.
