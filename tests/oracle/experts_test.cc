@@ -462,5 +462,60 @@ TEST(ExpertConfigs, WhatAFileCannotSayIsRefused) {
   EXPECT_THAT(test::MessageOf([&] { FormatHuggingFaceConfig(model, "fp32"); }), testing::HasSubstr("softmax"));
 }
 
+// Granite's files have Mixtral's mathematics under names of their own, and both matrices of all experts in a tensor
+// each.
+class GraniteFiles : public testing::Test {
+ protected:
+  static json Config() {
+    json root = ConfigOf({.type = "mixtral"});
+    root["model_type"] = "granitemoe";
+    root["attention_multiplier"] = 0.5;  // of heads of 4: as everywhere
+    return root;
+  }
+  static Named Renamed(const Named& tensors) {
+    Named theirs;
+    for (const auto& [name, matrix] : Fused({.type = "mixtral"}, tensors)) {
+      std::string plain = name;
+      const auto rename = [&](const std::string& from, const std::string& to) {
+        if (const auto at = plain.find(from); at != std::string::npos) {
+          plain.replace(at, from.size(), to);
+        }
+      };
+      rename("mlp.gate.weight", "block_sparse_moe.router.layer.weight");
+      rename("mlp.experts.gate_up_proj", "block_sparse_moe.input_linear.weight");
+      rename("mlp.experts.down_proj", "block_sparse_moe.output_linear.weight");
+      theirs[plain] = matrix;
+    }
+    return theirs;
+  }
+  ScratchDirectory folder_;
+};
+
+TEST_F(GraniteFiles, HaveMixtralsLogitsAndComeBack) {
+  const TokenList tokens = {3, 14, 15, 9, 26, 5, 35, 8};
+  const Named tensors = TensorsOf({.type = "mixtral"});
+  Write(folder_ / "theirs", Config(), Renamed(tensors));
+  const std::vector<float> expected = Reference({.type = "mixtral"}, tensors).Logits(tokens);
+  for (const int ranks : {1, 2}) {
+    EXPECT_LT(Difference(LogitsOf(folder_ / "theirs", tokens, ranks), expected), kTolerance) << ranks;
+  }
+  ImportHuggingFace(folder_ / "theirs", folder_ / "ours");
+  ExportHuggingFace(folder_ / "ours", folder_ / "back", {});
+  EXPECT_EQ(ReadBytes(folder_ / "back/model.safetensors"), ReadBytes(folder_ / "theirs/model.safetensors"));
+}
+
+TEST_F(GraniteFiles, MultipliersThatAreNotComputedAreNamed) {
+  for (const char* key : {"embedding_multiplier", "residual_multiplier", "logits_scaling"}) {
+    json root = Config();
+    root[key] = 12.0;
+    EXPECT_THAT(test::MessageOf([&] { ParseHuggingFaceConfig(root.dump(), "c"); }), testing::HasSubstr(key));
+  }
+  json root = Config();
+  root["attention_multiplier"] = 0.0078125;
+  const ModelConfig parsed = ParseHuggingFaceConfig(root.dump(), "c");
+  EXPECT_EQ(parsed.query_scalar, 16384);
+  EXPECT_EQ(ParseHuggingFaceConfig(FormatHuggingFaceConfig(parsed, "fp32"), "written"), parsed);
+}
+
 }  // namespace
 }  // namespace trireme::oracle

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "checkpoint/hugging_face/families.h"
@@ -75,6 +76,24 @@ ModelConfig ParseQwen2Moe(const ConfigKeys& keys) {
   return model;
 }
 
+// Granite multiplies embeddings, branches and logits, which is not computed, and attention's scores, which is.
+ModelConfig ParseGraniteMoe(const ConfigKeys& keys) {
+  ModelConfig model = llama_like::ParseShared(keys, "llama", {});
+  keys.RequireFlag("attention_bias", false);
+  for (const char* key : {"embedding_multiplier", "residual_multiplier", "logits_scaling"}) {
+    const double value = keys.Number(key, 1);
+    Require(value == 1, "'{}': '{}' = {}: a multiplier other than 1 is not computed", keys.origin(), key, value);
+  }
+  const double attention = keys.Number("attention_multiplier", 1);
+  Require(attention > 0, "'{}': 'attention_multiplier' = {} must be above 0", keys.origin(), attention);
+  const double scalar = std::round(1e9 / (attention * attention)) / 1e9;
+  model.query_scalar = scalar == static_cast<double>(model.head_size()) ? 0 : scalar;
+  model.experts = {.count = keys.Count("num_local_experts", std::int64_t{8}),
+                   .chosen = keys.Count("num_experts_per_tok", std::int64_t{2}),
+                   .ffn = model.ffn};
+  return model;
+}
+
 // An Error for what no file of the type can say.
 void RequireRouter(const ModelConfig& model, const char* type, bool shared, bool mixed) {
   const ExpertsConfig& experts = model.experts;
@@ -98,6 +117,28 @@ json FormatMixtral(const ModelConfig& model) {
   root["num_local_experts"] = model.experts.count;
   root["num_experts_per_tok"] = model.experts.chosen;
   root["sliding_window"] = llama_like::WindowJson(model);
+  return root;
+}
+
+json FormatGraniteMoe(const ModelConfig& model) {
+  RequireRouter(model, "granitemoe", false, false);
+  Require(model.experts.renormalize,
+          "model.router_renormalize = false cannot be exported: the weights of Granite's experts add up to 1");
+  Require(model.head_size() * model.heads == model.hidden,
+          "model.head_dim = {} cannot be exported: a head of Granite is hidden / heads", model.head_dim);
+  ModelConfig scaled = model;
+  scaled.query_scalar = 0;
+  json root = llama_like::FormatShared(scaled, "GraniteMoeForCausalLM");
+  root.erase("head_dim");
+  root.erase("mlp_bias");
+  root["intermediate_size"] = model.experts.ffn;
+  root["num_local_experts"] = model.experts.count;
+  root["num_experts_per_tok"] = model.experts.chosen;
+  root["attention_multiplier"] =
+      1 / std::sqrt(model.query_scalar > 0 ? model.query_scalar : static_cast<double>(model.head_size()));
+  for (const char* key : {"embedding_multiplier", "residual_multiplier", "logits_scaling"}) {
+    root[key] = 1.0;
+  }
   return root;
 }
 
@@ -186,12 +227,23 @@ void ListMixtral(const ParameterTable& table, TensorList& list) {
   ListExperts(table, {.part = "block_sparse_moe.", .gate = "w1", .up = "w3", .down = "w2"}, list);
 }
 
+// Both matrices of all experts in a tensor each.
+void ListGraniteMoe(const ParameterTable& table, TensorList& list) {
+  llama_like::ListTensors(table, false, list, [&](std::int64_t layer, const std::string& at, TensorList& to) {
+    const std::string part = at + "block_sparse_moe.";
+    to.Whole(part + "input_linear.weight", table.InBlock(layer, "experts.in.weight"));
+    to.Whole(part + "output_linear.weight", table.InBlock(layer, "experts.out.weight"));
+    to.Whole(part + "router.layer.weight", table.InBlock(layer, "router.weight"));
+  });
+}
+
 void ListUsual(const ParameterTable& table, TensorList& list) { ListExperts(table, {}, list); }
 
 }  // namespace
 
 std::vector<HuggingFaceFamily> HuggingFaceExperts() {
   return {{"mixtral", "mistral", ParseMixtral, FormatMixtral, ListMixtral, "lm_head.weight", true},
+          {"granitemoe", "llama", ParseGraniteMoe, FormatGraniteMoe, ListGraniteMoe, "lm_head.weight", true},
           {"olmoe", "olmoe", ParseOlmoe, FormatOlmoe, ListUsual, "lm_head.weight", true},
           {"qwen3_moe", "qwen3", ParseQwen3Moe, FormatQwen3Moe, ListUsual, "lm_head.weight", true},
           {"qwen2_moe", "qwen2", ParseQwen2Moe, FormatQwen2Moe, ListUsual, "lm_head.weight", true}};

@@ -40,7 +40,7 @@ HuggingFaceFamily HuggingFaceMpt();
 std::vector<HuggingFaceFamily> HuggingFaceLlamaLike();
 // SmolLM3, OLMo 3, Granite.
 std::vector<HuggingFaceFamily> HuggingFaceLlamaVariants();
-// Mixtral, OLMoE, Qwen3-MoE, Qwen2-MoE.
+// Mixtral, Granite-MoE, OLMoE, Qwen3-MoE, Qwen2-MoE.
 std::vector<HuggingFaceFamily> HuggingFaceExperts();
 
 }  // namespace trireme
