@@ -4,8 +4,10 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <variant>
 
 #include "base/dtype.h"
@@ -411,6 +413,59 @@ TEST(GgufValues, BlocksOfEightBitsAreWithinHalfAStep) {
       const float back = scale * static_cast<float>(static_cast<std::int8_t>(bytes[block * 34 + 2 + i]));
       EXPECT_NEAR(back, values[block * 32 + i], scale * 0.6F);
     }
+  }
+}
+
+// Experts of llama.cpp: gate, up and down of all experts in a tensor each.
+ModelConfig GgufSparse(const std::string& family) {
+  ModelConfig model{
+      .family = family, .layers = 2, .hidden = 16, .heads = 4, .ffn = 24, .vocabulary = 48, .sequence = 16};
+  model.experts = {.count = 3, .chosen = 2, .ffn = 16, .renormalize = family == "mixtral" || family == "qwen3_moe"};
+  if (family == "qwen2_moe") {
+    model.experts.shared_ffn = 8;
+    model.experts.shared_gate = true;
+  }
+  return Completed(model);
+}
+
+TEST(GgufExperts, MatricesOfAllExpertsAreStacked) {
+  for (const auto& [family, name] : {std::pair{"mixtral", "llama"}, std::pair{"olmoe", "olmoe"},
+                                     std::pair{"qwen2_moe", "qwen2moe"}, std::pair{"qwen3_moe", "qwen3moe"}}) {
+    SCOPED_TRACE(family);
+    const ParameterTable table(GgufSparse(family));
+    const GgufArchitecture& architecture = GgufArchitectureOf(table.config());
+    EXPECT_STREQ(architecture.name, name);
+    std::map<std::string, GgufTensor> tensors;
+    for (const GgufTensor& tensor : GgufTensors(table, architecture)) {
+      tensors.emplace(tensor.name, tensor);
+    }
+    // Every number of the parameter is its place: hidden = ffn, so that a swap shows in values alone.
+    std::vector<float> in(3 * 32 * 16);
+    std::iota(in.begin(), in.end(), 0.0F);
+    const GgufTensor& gate = tensors.at("blk.1.ffn_gate_exps.weight");
+    EXPECT_THAT(gate.shape, testing::ElementsAre(3, 16, 16));
+    EXPECT_EQ(table.rows()[static_cast<std::size_t>(gate.row)].name, "block.1.experts.in.weight");
+    EXPECT_EQ(GgufValues(gate, in)[16 * 16], 32 * 16) << "the second expert's gate";
+    EXPECT_EQ(GgufValues(tensors.at("blk.1.ffn_up_exps.weight"), in)[0], 16 * 16);
+    EXPECT_EQ(GgufValues(tensors.at("blk.1.ffn_up_exps.weight"), in).back(), 3 * 32 * 16 - 1);
+    EXPECT_EQ(tensors.at("blk.0.ffn_gate_inp.weight").TypeIn(GgufType::kQ8), GgufType::kF32);
+    EXPECT_EQ(tensors.count("blk.0.ffn_up_shexp.weight"), std::string(family) == "qwen2_moe" ? 1U : 0U);
+    EXPECT_FALSE(tensors.contains("blk.0.ffn_up.weight"));
+  }
+}
+
+TEST(GgufExperts, WhatLlamaCppComputesOtherwiseIsRefused) {
+  const auto refusal = [](const std::string& family, const std::function<void(ExpertsConfig&)>& change) {
+    ModelConfig model = GgufSparse(family);
+    change(model.experts);
+    return ErrorOf([&] { GgufArchitectureOf(model); });
+  };
+  for (const char* family : {"mixtral", "olmoe", "qwen2_moe", "qwen3_moe"}) {
+    EXPECT_EQ(refusal(family, [](ExpertsConfig&) {}), "");
+    EXPECT_THAT(refusal(family, [](ExpertsConfig& e) { e.renormalize = !e.renormalize; }), HasSubstr("renormalize"));
+    EXPECT_THAT(refusal(family, [](ExpertsConfig& e) { e.score = RouterScore::kSigmoid; }), HasSubstr("softmax"));
+    EXPECT_THAT(refusal(family, [](ExpertsConfig& e) { e.dense_layers = 1; }), HasSubstr("dense_layers"));
+    EXPECT_THAT(refusal(family, [](ExpertsConfig& e) { e.shared_gate = !e.shared_gate; }), HasSubstr("shared"));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "checkpoint/gguf/gguf_experts.h"
 #include "model/rotary.h"
 
 namespace trireme {
@@ -110,11 +111,9 @@ void RequirePlain(const ModelConfig& model) {
 
 std::span<const GgufArchitecture> GgufArchitectures() { return kArchitectures; }
 
-const GgufArchitecture& GgufArchitectureOf(const ModelConfig& model) {
-  Require(!model.experts.any(),
-          "model.experts = {}: no GGUF file is written for models with experts; export to Hugging Face, from where "
-          "llama.cpp's convert_hf_to_gguf.py goes on",
-          model.experts.count);
+namespace {
+
+const GgufArchitecture& DenseArchitectureOf(const ModelConfig& model) {
   const auto* found = std::find_if(kArchitectures.begin(), kArchitectures.end(),
                                    [&](const auto& known) { return known.family == model.family; });
   if (found == kArchitectures.end()) {
@@ -124,6 +123,13 @@ const GgufArchitecture& GgufArchitectureOf(const ModelConfig& model) {
     }
     Fail("no GGUF file is written for the family '{}'; there is one for {}", model.family, names);
   }
+  return *found;
+}
+
+}  // namespace
+
+const GgufArchitecture& GgufArchitectureOf(const ModelConfig& model) {
+  const GgufArchitecture* found = model.experts.any() ? &GgufExpertArchitectureOf(model) : &DenseArchitectureOf(model);
   Require(found->free_heads || model.head_size() * model.heads == model.hidden,
           "model.head_dim = {}: llama.cpp's architecture '{}' has heads of hidden / heads = {}", model.head_size(),
           found->name, model.hidden / model.heads);
@@ -178,6 +184,14 @@ class Listing {
     }
   }
   void Block(std::int64_t layer);
+  void FeedForward(const std::string& at, std::int64_t layer);
+  // Rows [first, first + rows) of each of `stride` rows of a matrix for each expert.
+  void OfExperts(const std::string& name, int row, std::int64_t first, std::int64_t rows, std::int64_t stride) {
+    const Shape& shape = RowOf(row).shape;
+    tensors_.push_back(
+        {.name = name, .shape = {shape[0], rows, shape[2]}, .row = row, .first_row = first, .stride = stride});
+  }
+  void Experts(const std::string& at, std::int64_t layer);
 
   std::vector<GgufTensor> Take() { return std::move(tensors_); }
 
@@ -219,13 +233,38 @@ void Listing::Block(std::int64_t layer) {
   Linear(at + "attn_output", layer, "attention.out");
   Norm(at + "post_attention_norm", layer, "attention.post_norm");
   Norm(at + "ffn_norm", layer, "mlp.norm");
+  if (model.experts.any()) {
+    Experts(at, layer);
+  } else {
+    FeedForward(at, layer);
+  }
+  Norm(at + "post_ffw_norm", layer, "mlp.post_norm");
+}
+
+void Listing::Experts(const std::string& at, std::int64_t layer) {
+  const ExpertsConfig& experts = table_.config().experts;
+  const std::int64_t hidden = table_.config().hidden;
+  Whole(at + "ffn_gate_inp.weight", table_.InBlock(layer, "router.weight"));
+  const int in = table_.InBlock(layer, "experts.in.weight");
+  OfExperts(at + "ffn_gate_exps.weight", in, 0, experts.ffn, 2 * experts.ffn);
+  OfExperts(at + "ffn_up_exps.weight", in, experts.ffn, experts.ffn, 2 * experts.ffn);
+  OfExperts(at + "ffn_down_exps.weight", table_.InBlock(layer, "experts.out.weight"), 0, hidden, hidden);
+  if (experts.shared_ffn > 0) {
+    Segments({at + "ffn_gate_shexp", at + "ffn_up_shexp"}, layer, "shared.in", {});
+    Linear(at + "ffn_down_shexp", layer, "shared.out");
+    tensors_.push_back(
+        {.name = at + "ffn_gate_inp_shexp.weight", .shape = {hidden}, .row = table_.InBlock(layer, "shared.gate")});
+  }
+}
+
+void Listing::FeedForward(const std::string& at, std::int64_t layer) {
+  const ModelConfig& model = table_.config();
   if (IsGated(model.feed_forward) && !architecture_.fused_gate) {
     Segments({at + "ffn_gate", at + "ffn_up"}, layer, "mlp.in", {});
   } else {
     Linear(at + "ffn_up", layer, "mlp.in");
   }
   Linear(at + "ffn_down", layer, "mlp.out");
-  Norm(at + "post_ffw_norm", layer, "mlp.post_norm");
 }
 
 }  // namespace
@@ -248,14 +287,22 @@ std::vector<GgufTensor> GgufTensors(const ParameterTable& table, const GgufArchi
 }
 
 GgufType GgufTensor::TypeIn(GgufType type) const {
-  if (shape.size() < 2 || name.starts_with("position_embd")) {
+  if (shape.size() < 2 || name.starts_with("position_embd") || name.find("ffn_gate_inp") != std::string::npos) {
     return GgufType::kF32;
   }
-  return type == GgufType::kQ8 && shape[1] % kQ8Block != 0 ? GgufType::kF16 : type;
+  return type == GgufType::kQ8 && shape.back() % kQ8Block != 0 ? GgufType::kF16 : type;
 }
 
 std::vector<float> GgufValues(const GgufTensor& tensor, std::span<const float> parameter) {
-  const std::int64_t columns = tensor.shape.size() == 2 ? tensor.shape[1] : 1;
+  const std::int64_t columns = tensor.shape.size() > 1 ? tensor.shape.back() : 1;
+  if (tensor.stride > 0) {
+    std::vector<float> values;
+    for (std::int64_t expert = 0; expert < tensor.shape[0]; ++expert) {
+      const float* first = parameter.data() + (expert * tensor.stride + tensor.first_row) * columns;
+      values.insert(values.end(), first, first + tensor.shape[1] * columns);
+    }
+    return values;
+  }
   const float* from = parameter.data() + tensor.first_row * columns;
   std::vector<float> values(from, from + tensor.shape[0] * columns);
   for (float& value : values) {
@@ -328,7 +375,8 @@ void AddGgufShape(const ModelConfig& model, const GgufArchitecture& architecture
   header.Count(at + "context_length", GgufContext(model, architecture));
   header.Count(at + "embedding_length", model.hidden);
   header.Count(at + "block_count", model.layers);
-  header.Count(at + "feed_forward_length", model.ffn);
+  // Where llama.cpp knows one width alone, it is that of experts.
+  header.Count(at + "feed_forward_length", GgufWidth(model));
   header.Count(at + "attention.head_count", model.heads);
   header.Count(at + "attention.head_count_kv", model.kv_heads);
   header.Count(at + "attention.key_length", model.head_size());

@@ -40,8 +40,9 @@ struct GgufTensor {
   std::vector<std::int64_t> shape;
   int row = 0;  // of the ParameterTable
   std::int64_t first_row = 0;
-  std::int64_t heads = 0;  // above 0: within each head, row i and row i + size / 2 become neighbours
-  float add = 0;           // norms of llama.cpp multiply by the gain alone
+  std::int64_t stride = 0;  // above 0: shape[1] rows of each expert, whose matrices are so many rows apart
+  std::int64_t heads = 0;   // above 0: within each head, row i and row i + size / 2 become neighbours
+  float add = 0;            // norms of llama.cpp multiply by the gain alone
 
   // F32 for what is no matrix and for positions, `type` for the rest; F16 where rows are no whole blocks of Q8_0.
   GgufType TypeIn(GgufType type) const;

@@ -1,6 +1,6 @@
 // Models that this program wrote as GGUF, run by llama.cpp (node-llama-cpp's prebuilt binary).
 //   node compare.mjs TRIREME FAMILIES_TABLE FIXTURE CORPUS WORK
-// First the models of tests/oracle, every family that llama.cpp runs: logits against those of transformers. Then four
+// First the models of tests/oracle, every family that llama.cpp runs: logits against those of transformers. Then eight
 // models trained here for some hundred steps: 64 greedy tokens in F32, perplexity in Q8_0, ids of hostile text. Then
 // SentencePiece tokenizers of BPE and of unigrams, as spm_train makes them: ids of hostile text.
 // Exit code 1 names what differs.
@@ -107,6 +107,7 @@ const hostile = [
   "WE'LL see…   three   spaces", "a\u0301\u200d\u00a0b",
 ];
 
+const experts = { experts: 8, experts_per_token: 2, expert_ffn: 64, balance_loss: 0.01 };
 // A shape, its options and the pattern of its tokenizer.
 const trained = {
   gpt2: { pattern: "gpt2", model: {} },
@@ -116,6 +117,10 @@ const trained = {
   },
   gemma3: { pattern: "qwen2", model: { kv_heads: 2, window: 32, window_period: 2, head_dim: 32 } },
   gemma2: { pattern: "gpt2", model: { kv_heads: 2, window: 32, head_dim: 32, attention_cap: 2, logit_cap: 8 } },
+  mixtral: { pattern: "gpt2", model: { kv_heads: 2, ...experts } },
+  olmoe: { pattern: "gpt2", model: { ...experts, router_renormalize: false } },
+  qwen2_moe: { pattern: "qwen2", model: { ...experts, router_renormalize: false, shared_ffn: 64, shared_gate: true } },
+  qwen3_moe: { pattern: "qwen2", model: { kv_heads: 2, head_dim: 32, ...experts } },
 };
 
 function train(family, { pattern, model }) {
