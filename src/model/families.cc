@@ -20,7 +20,7 @@ const std::vector<ModelFamily>& ModelFamilies() {
 
 std::string FamilyWithExperts(const std::string& name) {
   static constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kNames = {
-      {{"mixtral", "mistral"}, {"qwen2_moe", "qwen2"}, {"qwen3_moe", "qwen3"}, {"granitemoe", "llama"}}};
+      {{"mixtral", "mistral"}, {"qwen2_moe", "qwen2"}, {"qwen3_moe", "qwen3"}, {"granitemoe", "granite"}}};
   const auto found = std::find_if(kNames.begin(), kNames.end(), [&](const auto& known) { return known.first == name; });
   return found == kNames.end() ? "" : std::string(found->second);
 }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/error.h"
 #include "checkpoint/hugging_face/families.h"
@@ -76,18 +75,9 @@ ModelConfig ParseQwen2Moe(const ConfigKeys& keys) {
   return model;
 }
 
-// Granite multiplies embeddings, branches and logits, which is not computed, and attention's scores, which is.
 ModelConfig ParseGraniteMoe(const ConfigKeys& keys) {
-  ModelConfig model = llama_like::ParseShared(keys, "llama", {});
+  ModelConfig model = llama_like::ParseGraniteShared(keys);
   keys.RequireFlag("attention_bias", false);
-  for (const char* key : {"embedding_multiplier", "residual_multiplier", "logits_scaling"}) {
-    const double value = keys.Number(key, 1);
-    Require(value == 1, "'{}': '{}' = {}: a multiplier other than 1 is not computed", keys.origin(), key, value);
-  }
-  const double attention = keys.Number("attention_multiplier", 1);
-  Require(attention > 0, "'{}': 'attention_multiplier' = {} must be above 0", keys.origin(), attention);
-  const double scalar = std::round(1e9 / (attention * attention)) / 1e9;
-  model.query_scalar = scalar == static_cast<double>(model.head_size()) ? 0 : scalar;
   model.experts = {.count = keys.Count("num_local_experts", std::int64_t{8}),
                    .chosen = keys.Count("num_experts_per_tok", std::int64_t{2}),
                    .ffn = model.ffn};
@@ -126,19 +116,12 @@ json FormatGraniteMoe(const ModelConfig& model) {
           "model.router_renormalize = false cannot be exported: the weights of Granite's experts add up to 1");
   Require(model.head_size() * model.heads == model.hidden,
           "model.head_dim = {} cannot be exported: a head of Granite is hidden / heads", model.head_dim);
-  ModelConfig scaled = model;
-  scaled.query_scalar = 0;
-  json root = llama_like::FormatShared(scaled, "GraniteMoeForCausalLM");
+  json root = llama_like::FormatGraniteShared(model, "GraniteMoeForCausalLM");
   root.erase("head_dim");
   root.erase("mlp_bias");
   root["intermediate_size"] = model.experts.ffn;
   root["num_local_experts"] = model.experts.count;
   root["num_experts_per_tok"] = model.experts.chosen;
-  root["attention_multiplier"] =
-      1 / std::sqrt(model.query_scalar > 0 ? model.query_scalar : static_cast<double>(model.head_size()));
-  for (const char* key : {"embedding_multiplier", "residual_multiplier", "logits_scaling"}) {
-    root[key] = 1.0;
-  }
   return root;
 }
 
@@ -243,7 +226,7 @@ void ListUsual(const ParameterTable& table, TensorList& list) { ListExperts(tabl
 
 std::vector<HuggingFaceFamily> HuggingFaceExperts() {
   return {{"mixtral", "mistral", ParseMixtral, FormatMixtral, ListMixtral, "lm_head.weight", true},
-          {"granitemoe", "llama", ParseGraniteMoe, FormatGraniteMoe, ListGraniteMoe, "lm_head.weight", true},
+          {"granitemoe", "granite", ParseGraniteMoe, FormatGraniteMoe, ListGraniteMoe, "lm_head.weight", true},
           {"olmoe", "olmoe", ParseOlmoe, FormatOlmoe, ListUsual, "lm_head.weight", true},
           {"qwen3_moe", "qwen3", ParseQwen3Moe, FormatQwen3Moe, ListUsual, "lm_head.weight", true},
           {"qwen2_moe", "qwen2", ParseQwen2Moe, FormatQwen2Moe, ListUsual, "lm_head.weight", true}};

@@ -26,6 +26,10 @@ nlohmann::json FormatShared(const ModelConfig& model, const char* architecture);
 nlohmann::json FormatQwen(const ModelConfig& model, const char* architecture);
 nlohmann::json WindowJson(const ModelConfig& model);
 
+// What Granite's models have alike, with and without experts: Llama's keys and four multipliers.
+ModelConfig ParseGraniteShared(const ConfigKeys& keys);
+nlohmann::json FormatGraniteShared(const ModelConfig& model, const char* architecture);
+
 // Adds the feed-forward part of a layer with experts; `at`: what names of the layer begin with.
 using ExpertLister = std::function<void(std::int64_t layer, const std::string& at, TensorList& list)>;
 // fused: query, key and value are one tensor, gate and up one.

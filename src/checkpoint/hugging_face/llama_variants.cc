@@ -7,6 +7,26 @@
 #include "checkpoint/hugging_face/rotary_keys.h"
 
 namespace trireme {
+
+ModelConfig llama_like::ParseGraniteShared(const ConfigKeys& keys) {
+  ModelConfig model = ParseShared(keys, "granite", {});
+  model.embedding_multiplier = keys.Number("embedding_multiplier", 1);
+  model.residual_multiplier = keys.Number("residual_multiplier", 1);
+  model.attention_multiplier = keys.Number("attention_multiplier", 1);
+  model.logits_scaling = keys.Number("logits_scaling", 1);
+  return model;
+}
+
+nlohmann::json llama_like::FormatGraniteShared(const ModelConfig& model, const char* architecture) {
+  nlohmann::json root = FormatShared(model, architecture);
+  root["embedding_multiplier"] = model.embedding_multiplier > 0 ? model.embedding_multiplier : 1;
+  root["residual_multiplier"] = model.residual_multiplier;
+  const double scalar = model.query_scalar > 0 ? model.query_scalar : static_cast<double>(model.head_size());
+  root["attention_multiplier"] = model.attention_multiplier > 0 ? model.attention_multiplier : 1 / std::sqrt(scalar);
+  root["logits_scaling"] = model.logits_scaling;
+  return root;
+}
+
 namespace {
 
 using nlohmann::json;
@@ -53,11 +73,7 @@ ModelConfig ParseSmolLm3(const ConfigKeys& keys) {
 }
 
 ModelConfig ParseGranite(const ConfigKeys& keys) {
-  ModelConfig model = llama_like::ParseShared(keys, "granite", {});
-  model.embedding_multiplier = keys.Number("embedding_multiplier", 1);
-  model.residual_multiplier = keys.Number("residual_multiplier", 1);
-  model.attention_multiplier = keys.Number("attention_multiplier", 1);
-  model.logits_scaling = keys.Number("logits_scaling", 1);
+  ModelConfig model = llama_like::ParseGraniteShared(keys);
   model.attention_bias = ParseBias(keys, "attention_bias", false);
   model.mlp_bias = ParseBias(keys, "mlp_bias", false);
   return model;
@@ -88,13 +104,8 @@ json FormatSmolLm3(const ModelConfig& model) {
 }
 
 json FormatGranite(const ModelConfig& model) {
-  json root = llama_like::FormatShared(model, "GraniteForCausalLM");
+  json root = llama_like::FormatGraniteShared(model, "GraniteForCausalLM");
   root["mlp_bias"] = model.linear_bias;
-  root["embedding_multiplier"] = model.embedding_multiplier > 0 ? model.embedding_multiplier : 1;
-  root["residual_multiplier"] = model.residual_multiplier;
-  const double scalar = model.query_scalar > 0 ? model.query_scalar : static_cast<double>(model.head_size());
-  root["attention_multiplier"] = model.attention_multiplier > 0 ? model.attention_multiplier : 1 / std::sqrt(scalar);
-  root["logits_scaling"] = model.logits_scaling;
   return root;
 }
 
