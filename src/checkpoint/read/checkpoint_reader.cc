@@ -15,7 +15,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::int64_t kLargestIndex = std::int64_t{4} << 30;
+constexpr std::int64_t kLargestCheckpointIndex = std::int64_t{4} << 30;
 // Floats read at a time when a whole tensor is walked.
 constexpr std::int64_t kBlock = std::int64_t{16} << 20;
 
@@ -200,7 +200,7 @@ std::string CheckpointReader::DeviceChoices(std::int64_t rank) const {
 
 void CheckpointReader::OpenIndex() {
   const std::string path = folder_ + "/" + kIndexFile;
-  const auto bytes = std::make_shared<const std::string>(ReadWholeFile(path, kLargestIndex));
+  const auto bytes = std::make_shared<const std::string>(ReadWholeFile(path, kLargestCheckpointIndex));
   const Digest digest = DigestOf(*bytes);
   Require(static_cast<std::int64_t>(bytes->size()) == manifest_.index->bytes && digest == manifest_.index->digest,
           "'{}' is damaged: {} bytes of digest {}, {} of {} were saved", path, bytes->size(), ToHex(digest),
