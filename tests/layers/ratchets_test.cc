@@ -22,6 +22,7 @@ const std::map<std::string, std::string>& LongFiles() {
       {"src/measure/rank_probe.cc", "one probe for each operation that is calibrated"},
       {"src/measure/calibrate.cc", "the order of a calibration and what it writes"},
       {"src/device/cuda/optimizer.cu", "one kernel for each update rule, with shared loads and stores"},
+      {"src/checkpoint/gguf/gguf_model.cc", "which models llama.cpp computes, and their tensors in its order"},
       {"src/data/chat/jinja_render.cc", "one case for each node of a template"},
       {"src/data/chat/jinja_builtins.cc", "one function for each filter, test and method"},
       {"src/planner/queries/plan_answer.cc", "one case for each question"},
