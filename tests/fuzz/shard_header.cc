@@ -1,5 +1,6 @@
 #include "checkpoint/format/shard_header.h"
 
+#include "checkpoint/format/rank_choices.h"
 #include "fuzz/fuzz_input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -20,5 +21,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       }
     }
     FormatShardHeader(header);
+    ParseRankChoices(header.device_choices, "input");
   });
 }
