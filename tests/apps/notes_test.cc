@@ -38,7 +38,7 @@ std::vector<std::string> Table(const std::vector<std::string>& more) {
 
 TEST(CasesOfAPlan, AreATableInFourFormats) {
   const Workplace place;
-  const std::vector<std::string> cases = {"--grid", "gpus=1,2; mbs=1,2", "--case", "gpus=4; layout=tp=3"};
+  const std::vector<std::string> cases = {"--grid", "gpus=1,2; mbs=1,2", "--case", "gpus=4; layout=tp=5"};
   std::vector<std::string> formatted = cases;
   formatted.insert(formatted.end(), {"--format", "csv", "--tokens", "300B", "--price", "2"});
   const Outcome csv = place.Run(Table(formatted));
