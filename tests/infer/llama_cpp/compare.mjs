@@ -56,8 +56,8 @@ function lossOf(logits, tokens) {
 
 // What llama.cpp computes with less precision than fp32: GELU from a table of half precision, tanh's form for the exact.
 const tolerances = { gpt2: 2e-3, bloom: 2e-3, gpt_neox: 5e-3, gpt_neox_serial: 5e-3, mpt: 5e-3 };
-// Shapes that llama.cpp's architectures lack: they must be refused.
-const refused = { opt: "does not run", gemma2: "query_scalar", gemma3: "query_scalar" };
+// Families and shapes that llama.cpp's architectures lack: they must be refused.
+const refused = { opt: "no GGUF file is written", gemma2: "query_scalar", gemma3: "query_scalar" };
 // llama.cpp chooses the factors of longrope by the context, which is at least 256 tokens there: the long ones.
 const otherFactors = ["phi3_short"];
 
