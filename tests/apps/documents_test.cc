@@ -377,9 +377,12 @@ TEST(Documents, NameEveryRecipeKeyWithItsDefault) {
   for (auto line = help.begin() + 1; line != help.end(); ++line) {
     const std::string key = line->substr(0, line->find(' '));
     const std::size_t start = std::max(default_at, key.size() + 1);  // a long key moves the others
-    std::string value = line->substr(start, width);
+    const std::size_t end =
+        (*line)[start] == '"' ? line->find('"', start + 1) + 2 : start + width;  // or a long default
+    std::string value = line->substr(start, end - start);
     value.erase(value.find_last_not_of(' ') + 1);
-    const std::string meaning = std::regex_replace(line->substr(start + width), std::regex(R"(\|)"), R"(\|)");
+    const std::size_t says = line->find_first_not_of(' ', end);
+    const std::string meaning = std::regex_replace(line->substr(says), std::regex(R"(\|)"), R"(\|)");
     const std::string row = fmt::format("| `{}` | {} | {} |\n", key, value.empty() ? "" : "`" + value + "`", meaning);
     EXPECT_NE(page.find(row), std::string::npos) << row << "is missing: scripts/recipe-keys writes the page";
   }
