@@ -18,7 +18,7 @@ struct LayerKind {
 struct AttentionKind {
   std::int64_t window = 0;
   bool rotary = false;
-  auto operator<=>(const AttentionKind&) const = default;
+  auto operator<=>(const AttentionKind&) const = default;  // NOLINT(modernize-use-nullptr): it takes <=> for one with 0
 };
 
 // "3*sliding, full": kinds with commas between them, each perhaps with a count. Kinds are full, sliding, full_nope and
