@@ -114,7 +114,7 @@ std::string FormatHuggingFaceConfig(const ModelConfig& model, const std::string&
   root["tie_word_embeddings"] = model.tie_embeddings;
   root["torch_dtype"] = dtype == "bf16" ? "bfloat16" : "float32";
   root["use_cache"] = true;
-  const std::string text = JsonText(root, {.indent = 2}) + "\n";
+  std::string text = JsonText(root, {.indent = 2}) + "\n";
   RequireSaid(model, family.model_type, text);
   return text;
 }

@@ -149,8 +149,9 @@ double ExpertIssueSeconds(const PlanPoint& point, const LocalSizes& s) {
   if (s.experts == 0) {
     return 0;
   }
-  const auto products = 2 * static_cast<double>(s.experts / point.config.layout.expert);
-  return point.stack.time.expert_layer_seconds + products * point.stack.time.expert_product_seconds;
+  const std::int64_t products = 2 * (s.experts / point.config.layout.expert);
+  return point.stack.time.expert_layer_seconds +
+         static_cast<double>(products) * point.stack.time.expert_product_seconds;
 }
 
 }  // namespace trireme

@@ -25,6 +25,7 @@ struct FormulaQuestion {
   bool recomputation = true;
 };
 
+// NOLINTNEXTLINE(bugprone-exception-escape): the move of a JSON value does not throw
 struct FormulaAnswer {
   std::string text;
   nlohmann::ordered_json json;

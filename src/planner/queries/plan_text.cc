@@ -1,6 +1,7 @@
 #include "planner/queries/plan_text.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "base/error.h"
@@ -41,7 +42,7 @@ std::string Duration(double days) {
 }
 
 std::string TokensPerSecond(double rate) {
-  return rate < 100 ? fmt::format("{:.3g}", rate) : Grouped(static_cast<std::int64_t>(rate + 0.5));
+  return rate < 100 ? fmt::format("{:.3g}", rate) : Grouped(std::llround(rate));
 }
 
 std::string Flagged(const TrainingTime& time, const RankingOptions& options) {
@@ -237,7 +238,7 @@ std::string CandidateText(const Candidate& candidate, const SearchRequest& reque
   if (tokens > 0) {
     const TrainingTime time = TimeOfTraining(request, candidate, tokens);
     text += fmt::format("  training  {}, {} {}{} for {} tokens\n", Duration(time.days),
-                        Grouped(static_cast<std::int64_t>(time.device_hours + 0.5)),
+                        Grouped(std::llround(time.device_hours)),
                         request.cluster.device.is_host ? "device-hours" : "GPU-hours",
                         time.megawatt_hours > 0 ? fmt::format(", {:.3g} MWh", time.megawatt_hours) : "",
                         ShortCount(tokens, tokens >= 1e9 ? 0 : 1));
