@@ -14,14 +14,6 @@ namespace {
 
 using testing::HasSubstr;
 
-ParallelLayout Zero1(int tensor, int data) {
-  ParallelLayout layout;
-  layout.tensor = tensor;
-  layout.data = data;
-  layout.zero = 1;
-  return layout;
-}
-
 // A manifest as version 2 wrote it: without the member that names the index.
 std::string WithoutIndex(const std::string& text) {
   const std::size_t from = text.find("\"index\": {");

@@ -27,14 +27,6 @@ std::vector<std::string> NamesIn(const std::string& folder) {
   return names;
 }
 
-ParallelLayout Cut(int tensor, int data) {
-  ParallelLayout layout;
-  layout.tensor = tensor;
-  layout.data = data;
-  layout.zero = 1;
-  return layout;
-}
-
 using Savers = std::vector<std::unique_ptr<CheckpointSaver>>;
 
 class RanksPerFile : public testing::Test {
@@ -94,7 +86,7 @@ class RanksPerFile : public testing::Test {
 };
 
 TEST_F(RanksPerFile, ShareOneAndAnyLayoutReadsIt) {
-  const ParallelLayout layout = Cut(2, 5);
+  const ParallelLayout layout = Zero1(2, 5);
   std::set<std::string> digests;
   std::int64_t step = 1;
   for (const std::int64_t ranks : {1, 3, 5, 10, 64}) {
@@ -102,7 +94,7 @@ TEST_F(RanksPerFile, ShareOneAndAnyLayoutReadsIt) {
     const CheckpointReader reader(Step(step));
     EXPECT_EQ(reader.shards(), CeilDiv(10, ranks));
     EXPECT_EQ(NamesIn(Step(step)).size(), static_cast<std::size_t>(reader.shards()) + 2) << "index and manifest";
-    for (const ParallelLayout& other : {layout, Cut(1, 3)}) {
+    for (const ParallelLayout& other : {layout, Zero1(1, 3)}) {
       EXPECT_EQ(WrongValues(reader, table_, other, step), 0) << ranks;
     }
     for (std::int64_t rank = 0; rank < 25; ++rank) {
@@ -114,7 +106,7 @@ TEST_F(RanksPerFile, ShareOneAndAnyLayoutReadsIt) {
 }
 
 TEST_F(RanksPerFile, HaveTheIndexThatTheirHeadersMake) {
-  const ParallelLayout layout = Cut(2, 35);
+  const ParallelLayout layout = Zero1(2, 35);
   SaveWorld(folder_.path(), table_, layout, 1, 2);  // 35 files: two groups index them
   const CheckpointReader by_index(Step(1));
   EXPECT_EQ(by_index.shards(), 35);
@@ -126,7 +118,7 @@ TEST_F(RanksPerFile, HaveTheIndexThatTheirHeadersMake) {
 }
 
 TEST_F(RanksPerFile, AreRegroupedByConvert) {
-  SaveWorld(folder_.path(), table_, Cut(2, 3), 1, 3);
+  SaveWorld(folder_.path(), table_, Zero1(2, 3), 1, 3);
   ConvertCheckpoint(Step(1), folder_ / "regrouped", {.shards = 4});
   const CheckpointReader whole(folder_ / "regrouped/step-000001");
   EXPECT_EQ(whole.shards(), 4);
@@ -134,7 +126,7 @@ TEST_F(RanksPerFile, AreRegroupedByConvert) {
 }
 
 TEST_F(RanksPerFile, AreNamedWhenOneOfThemFails) {
-  const ParallelLayout layout = Cut(2, 3);
+  const ParallelLayout layout = Zero1(2, 3);
   Savers savers = MakeSavers(layout, 3, {});
   savers[4] = std::make_unique<CheckpointSaver>(
       SaverOptions{.folder = folder_.path(), .rank = 4, .ranks = 6, .ranks_per_file = 3, .hook = [](SavePoint point) {
@@ -155,7 +147,7 @@ TEST_F(RanksPerFile, MissNothingOnceTheirPartsAreJoined) {
       const std::lock_guard pass(gate);
     }
   };
-  const ParallelLayout layout = Cut(2, 3);
+  const ParallelLayout layout = Zero1(2, 3);
   Savers savers = MakeSavers(layout, 4, wait);
   const auto messages = Save(savers, layout, 1, [&] {
     joined.wait(false);
@@ -173,7 +165,7 @@ TEST_F(RanksPerFile, MissNothingOnceTheirPartsAreJoined) {
 }
 
 TEST_F(RanksPerFile, DoNotTakeAPartThatTheDiskHasChanged) {
-  const ParallelLayout layout = Cut(2, 1);
+  const ParallelLayout layout = Zero1(2, 1);
   SaveTask task{.folder = folder_.path(), .step = 1, .ranks = 2, .ranks_per_file = 2};
   for (task.rank = 0; task.rank < 2; ++task.rank) {
     WriteShard(task, Views(SlicesOfRank(table_, layout, static_cast<int>(task.rank), 1)));
@@ -192,7 +184,7 @@ TEST_F(RanksPerFile, DoNotTakeAPartThatTheDiskHasChanged) {
 }
 
 TEST_F(RanksPerFile, DoNotTakeAPartOfAnEarlierAttempt) {
-  const ParallelLayout layout = Cut(2, 1);
+  const ParallelLayout layout = Zero1(2, 1);
   SaveTask task{.folder = folder_.path(), .step = 1, .rank = 1, .ranks = 2, .ranks_per_file = 2};
   WriteShard(task, Views(SlicesOfRank(table_, layout, 1, 1)));
   task.rank = 0;
@@ -210,7 +202,7 @@ TEST_F(RanksPerFile, ChoicesThatAreNoListAreRefused) {
 
 TEST_F(RanksPerFile, ManyRanksDivideThePrunedCheckpointsAmongThem) {
   for (const std::int64_t step : {1, 2}) {
-    SaveWorld(folder_.path(), table_, Cut(2, 3), step);
+    SaveWorld(folder_.path(), table_, Zero1(2, 3), step);
   }
   EXPECT_THAT(PruneCheckpoints(folder_.path(), 1, Removal::kByRanks), ElementsAre(1));
   EXPECT_THAT(NamesIn(folder_.path()), UnorderedElementsAre("step-000001.pruned.tmp", "step-000002"));
@@ -228,7 +220,7 @@ TEST_F(RanksPerFile, ManyRanksDivideThePrunedCheckpointsAmongThem) {
 }
 
 TEST_F(RanksPerFile, AboveAFewDozenRemoveTheirPartsBeforeTheyWrite) {
-  const ParallelLayout layout = Cut(2, 17);
+  const ParallelLayout layout = Zero1(2, 17);
   std::vector<std::size_t> left;
   const auto look = [&](SavePoint point) {
     if (point == SavePoint::kBeforeManifest && std::filesystem::exists(Step(1) + ".pruned.tmp")) {

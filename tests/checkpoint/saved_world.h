@@ -32,6 +32,15 @@ class TestFolder {
 
 ModelConfig TinyModel(const std::string& family);
 
+// ZeRO 1 over `data` ranks, each cut by `tensor`.
+inline ParallelLayout Zero1(int tensor, int data) {
+  ParallelLayout layout;
+  layout.tensor = tensor;
+  layout.data = data;
+  layout.zero = 1;
+  return layout;
+}
+
 // The value of an element; `salt` tells steps apart.
 float ValueAt(const std::string& tensor, const std::string& kind, std::int64_t index, std::int64_t salt);
 

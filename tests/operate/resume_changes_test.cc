@@ -9,6 +9,7 @@
 
 #include "operate/serial_run.h"
 #include "operate/watched_run.h"
+#include "scratch_directory.h"
 
 namespace trireme {
 namespace {
@@ -19,12 +20,8 @@ using testing::HasSubstr;
 
 class ResumedRun : public testing::Test {
  protected:
-  ResumedRun()
-      : folder_(testing::TempDir() + "/resumed_" + testing::UnitTest::GetInstance()->current_test_info()->name()) {
-    std::filesystem::remove_all(folder_);
-  }
-  ~ResumedRun() override { std::filesystem::remove_all(folder_); }
-  const std::string folder_;
+  ScratchDirectory scratch_;
+  const std::string folder_ = scratch_ / "run";
 };
 
 TEST_F(ResumedRun, ConsumesItsSamplesWhateverTheBatch) {

@@ -49,7 +49,7 @@ void WriteModels(const std::string& directory) {
 }  // namespace trireme::oracle
 
 int main(int count, char** arguments) {
-  if (count == 2) {
+  if (count == 2 && arguments[1][0] != '-') {
     trireme::oracle::WriteModels(arguments[1]);
     return 0;
   }

@@ -4,7 +4,7 @@
     make_families.py FILE [NAME …]    writes the fixture, of these models alone where some are named; needs
                                       transformers 5 and PyTorch
 
-Weights follow from the names of the tensors (number, as in make_fixture.py), so that the fixture holds none: it has, for
+Weights follow from the names of the tensors (named_numbers.py), so that the fixture holds none: it has, for
 each model, config.json as transformers writes it, names and shapes of the tensors of model.safetensors with the CRC-32
 of that file, tokens, the logits of each of them, and the tokens that follow greedily. families_test.cc is the other
 side.
@@ -19,6 +19,8 @@ import torch
 import transformers
 from safetensors import safe_open
 from transformers import AutoConfig, AutoModelForCausalLM
+
+from named_numbers import centred, number
 
 VOCABULARY = 43
 TOKENS = 16
@@ -95,27 +97,10 @@ MODELS = {
 }
 
 
-def number(name, index):
-    """32 random bits of (name, index): FNV-1a of "name:index", then mixed."""
-    h = 2166136261
-    for byte in f"{name}:{index}".encode():
-        h = ((h ^ byte) * 16777619) & 0xFFFFFFFF
-    h ^= h >> 15
-    h = (h * 0x2C1B3C6D) & 0xFFFFFFFF
-    h ^= h >> 12
-    h = (h * 0x297A2D39) & 0xFFFFFFFF
-    return h ^ (h >> 15)
-
-
-def value(name, index):
-    """A multiple of 1/512 in [-1/4, 1/4], which bf16 holds."""
-    return (number(name, index) % 257 - 128) / 512
-
-
 def first_value(kind, name, shape, index):
     """Norms' gains are around 1, or around 0 where the family adds 1 to them."""
     gain = len(shape) == 1 and name.endswith(".weight")
-    return value(name, index) + (1 if gain and kind not in ("gemma2", "gemma3_text", "nemotron") else 0)
+    return centred(name, index) + (1 if gain and kind not in ("gemma2", "gemma3_text", "nemotron") else 0)
 
 
 def make(kind, options):

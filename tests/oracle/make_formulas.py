@@ -14,6 +14,8 @@ import struct
 import sys
 import zlib
 
+from named_numbers import centred, number
+
 VOCABULARY = 43
 TOKENS = 16
 GREEDY = 6
@@ -85,23 +87,12 @@ MODELS = {
 }
 
 
-# ---- numbers that follow from names: as in make_fixture.py
-
-def number(name, index):
-    h = 2166136261
-    for byte in f"{name}:{index}".encode():
-        h = ((h ^ byte) * 16777619) & 0xFFFFFFFF
-    h ^= h >> 15
-    h = (h * 0x2C1B3C6D) & 0xFFFFFFFF
-    h ^= h >> 12
-    h = (h * 0x297A2D39) & 0xFFFFFFFF
-    return h ^ (h >> 15)
-
+# ---- values of tensors
 
 def values_of(kind, name, shape):
     gain = len(shape) == 1 and name.endswith(".weight") and kind not in ("gemma2", "gemma3_text", "nemotron")
     in_memory = "lm_head.weight" if name == "embed_out.weight" else name
-    return [(number(in_memory, i) % 257 - 128) / 512 + (1 if gain else 0) for i in range(math.prod(shape))]
+    return [centred(in_memory, i) + (1 if gain else 0) for i in range(math.prod(shape))]
 
 
 # ---- tensors that a model has

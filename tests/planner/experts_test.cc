@@ -9,6 +9,7 @@
 #include "planner/fixtures.h"
 #include "planner/pricing/expert_time.h"
 #include "planner/pricing/step_estimate.h"
+#include "planner/queries/compare.h"
 #include "planner/search/search.h"
 #include "planner/validation/run_model.h"
 #include "planner/validation/validate.h"
@@ -152,6 +153,10 @@ TEST(ExpertPrices, ASearchFindsAnExpertDegree) {
   EXPECT_THAT(degrees, testing::IsSupersetOf({1, 4, 8}));
   request.expert = 4;
   EXPECT_EQ(Search(request).ranked.front().layout.expert, 4);
+  const auto state = [&](const SoftwareStack& stack) { return Resolve(stack, request.cluster, ""); };
+  const std::vector<Compared> compared = Compare(request, {request.stack}, state, {});
+  ASSERT_TRUE(compared[0].best) << compared[0].reason;
+  EXPECT_EQ(compared[0].best->layout.expert, 4) << "a held axis is held under every program";
   const Machine without("dgx-h100", "llm-foundry-2023");
   EXPECT_THAT(MessageOf([&] { Price(without.Request(Fine(), 8, 64), {.data = 8, .expert = 8}); }),
               HasSubstr("no expert axis"));

@@ -17,7 +17,7 @@ constexpr std::size_t kLayoutsExplained = 8;
 // Traces of more are left out of the page: it would be too large to send.
 constexpr std::size_t kLongestTrace = 4 << 20;
 
-nlohmann::json OptionsJson(const PlanSubject& subject, const PlanOptions& options) {
+nlohmann::json AnswerOrError(const PlanSubject& subject, const PlanOptions& options) {
   try {
     return AnswerJson(subject.cluster, subject.model, AnswerPlan(subject, options));
   } catch (const Error& error) {
@@ -35,14 +35,14 @@ nlohmann::json LayoutAnswers(const PlanSubject& subject, PlanOptions options, co
   traced.timeline = "trace";
   PlanOptions emitted = options;
   emitted.emit = "recipe,sbatch";
-  nlohmann::json timeline = OptionsJson(subject, traced);
+  nlohmann::json timeline = AnswerOrError(subject, traced);
   if (timeline.contains("files") && !timeline["files"].empty() &&
       timeline["files"][0]["text"].get_ref<const std::string&>().size() > kLongestTrace) {
     timeline = {{"error", "this timeline is too long for the page: `trireme plan --timeline FILE` writes it"}};
   }
-  return {{"explanation", OptionsJson(subject, explained)},
+  return {{"explanation", AnswerOrError(subject, explained)},
           {"timeline", std::move(timeline)},
-          {"files", OptionsJson(subject, emitted)}};
+          {"files", AnswerOrError(subject, emitted)}};
 }
 
 // Powers of two around the allocation, and itself: an eighth to eight times of it.
@@ -106,7 +106,7 @@ nlohmann::json PageAnswers(const PlanSubject& subject, const PlanOptions& option
       allocation.layout.clear();
       allocation.nodes = nodes;
       allocation.rows = 1;
-      page["days"][std::to_string(nodes)] = OptionsJson(subject, allocation);
+      page["days"][std::to_string(nodes)] = AnswerOrError(subject, allocation);
     }
   }
   return page;

@@ -36,6 +36,7 @@ SearchRequest Under(const SearchRequest& request, const SoftwareStack& stack, co
           .context = request.context,
           .pipeline = request.pipeline,
           .data = request.data,
+          .expert = request.expert,
           .micro_batch = request.micro_batch,
           .zero = request.zero,
           .chunks = request.chunks,
@@ -56,7 +57,7 @@ SearchRequest Under(const SearchRequest& request, const SoftwareStack& stack, co
 }  // namespace
 
 std::vector<Compared> Compare(const SearchRequest& request, const std::vector<SoftwareStack>& stacks,
-                              const StateOf& state_of, const Asked& asked) {
+                              const StateOf& state_of, const AskedLayout& asked) {
   std::vector<Compared> compared;
   for (const SoftwareStack& stack : stacks) {
     const StackState state = state_of(stack);

@@ -23,7 +23,7 @@ struct Compared {
 // Each stack's recommended layout for the request, or the one asked for under each. The request's own stack does
 // not count; axes that it holds fast do.
 std::vector<Compared> Compare(const SearchRequest& request, const std::vector<SoftwareStack>& stacks,
-                              const StateOf& state_of, const Asked& asked);
+                              const StateOf& state_of, const AskedLayout& asked);
 
 std::string ToText(const std::vector<Compared>& compared);
 nlohmann::json ToJsonValue(const std::vector<Compared>& compared);

@@ -36,7 +36,7 @@ std::string Joined(const std::string& a, const std::string& b) { return a.empty(
 
 }  // namespace
 
-CompletedLayout CompleteLayout(const SearchRequest& request, const Asked& asked) {
+CompletedLayout CompleteLayout(const SearchRequest& request, const AskedLayout& asked) {
   SearchRequest held = request;
   HoldKeys(asked.layout, held);
   held.devices = DevicesFor(held);

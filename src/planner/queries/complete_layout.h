@@ -7,7 +7,7 @@
 
 namespace trireme {
 
-struct Asked {
+struct AskedLayout {
   std::string layout;     // "": none is asked for
   bool defaults = false;  // keys that are not named have their defaults
 };
@@ -21,6 +21,6 @@ struct CompletedLayout {
 
 // Named keys win. Where no values of the free ones fit, they have their defaults and the text says so. An Error where
 // the text is none of a layout.
-CompletedLayout CompleteLayout(const SearchRequest& request, const Asked& asked);
+CompletedLayout CompleteLayout(const SearchRequest& request, const AskedLayout& asked);
 
 }  // namespace trireme

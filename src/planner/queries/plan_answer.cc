@@ -304,7 +304,7 @@ class AnswerBuilder {
   }
 
   void Compare() {
-    const Asked asked{.layout = options_.layout, .defaults = options_.layout_defaults};
+    const AskedLayout asked{.layout = options_.layout, .defaults = options_.layout_defaults};
     const std::vector<Compared> compared = trireme::Compare(
         request_, subject_.compared,
         [&](const SoftwareStack& stack) { return ResolvedFor(stack, subject_.cluster, options_); }, asked);

@@ -77,19 +77,24 @@ ExpertFamily ExpertFamilyOf(const MeasuredRun& run) {
   return kExpertFamilies[std::size(kExpertFamilies) - 1];
 }
 
+// What every model has; `vocabulary`: where the table has none.
+ModelConfig ShapeOf(const MeasuredRun& run, const char* family, std::int64_t vocabulary) {
+  return {.family = family,
+          .layers = WholeOf(run.layers, 1),
+          .hidden = WholeOf(run.hidden, 1),
+          .heads = WholeOf(run.heads, 1),
+          .kv_heads = WholeOf(run.kv_heads, 0),
+          .ffn = WholeOf(run.ffn, 0),
+          .vocabulary = WholeOf(run.vocabulary, vocabulary),
+          .sequence = WholeOf(run.sequence, 1)};
+}
+
 // Gated experts without biases between layers of Llama's kind.
 ModelConfig ModelWithExperts(const MeasuredRun& run) {
   ExpertFamily family = ExpertFamilyOf(run);
-  ModelConfig model{.family = "llama",
-                    .layers = WholeOf(run.layers, 1),
-                    .hidden = WholeOf(run.hidden, 1),
-                    .heads = WholeOf(run.heads, 1),
-                    .kv_heads = WholeOf(run.kv_heads, 0),
-                    .head_dim = WholeOf(run.head_dim, family.head_dim),
-                    .ffn = WholeOf(run.ffn, 0),
-                    .vocabulary = WholeOf(run.vocabulary, family.vocabulary),
-                    .sequence = WholeOf(run.sequence, 1),
-                    .tie_embeddings = run.tied && *run.tied != 0};
+  ModelConfig model = ShapeOf(run, "llama", family.vocabulary);
+  model.head_dim = WholeOf(run.head_dim, family.head_dim);
+  model.tie_embeddings = run.tied && *run.tied != 0;
   const std::int64_t count = WholeOf(run.experts, 1);
   constexpr std::int64_t kMaverick = 128;  // of Llama 4's sizes the one with a dense layer before each sparse one
   if (std::string_view(family.begins) == "llama4" && count == kMaverick) {
@@ -128,15 +133,8 @@ ModelConfig ModelOfRun(const MeasuredRun& run) {
   for (const NamedFamily& known : kFamilies) {
     family = run.family == known.name ? known : family;
   }
-  ModelConfig model{.family = family.base,
-                    .layers = WholeOf(run.layers, 1),
-                    .hidden = WholeOf(run.hidden, 1),
-                    .heads = WholeOf(run.heads, 1),
-                    .kv_heads = WholeOf(run.kv_heads, 0),
-                    .ffn = WholeOf(run.ffn, 0),
-                    .vocabulary = WholeOf(run.vocabulary, family.vocabulary),
-                    .sequence = WholeOf(run.sequence, 1),
-                    .tie_embeddings = run.tied ? *run.tied != 0 : family.tied};
+  ModelConfig model = ShapeOf(run, family.base, family.vocabulary);
+  model.tie_embeddings = run.tied ? *run.tied != 0 : family.tied;
   if (family.nemotron && model.ffn == 0) {
     model.ffn = 4 * model.hidden;
   }
